@@ -1,0 +1,103 @@
+package dsl
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// A Pos is a place in a file. Lines and columns count from 1; columns count
+// runes. The zero Pos means that the place is not known.
+type Pos struct {
+	Line   int
+	Column int
+}
+
+// A Span is a stretch of one file, from Start up to but not including End.
+type Span struct {
+	File  string
+	Start Pos
+	End   Pos
+}
+
+// String gives file:line:column.
+func (s Span) String() string {
+	return fmt.Sprintf("%s:%d:%d", s.File, s.Start.Line, s.Start.Column)
+}
+
+// A Severity says how much a diagnostic matters.
+type Severity string
+
+// The severities, worst first. Only an Error keeps a bundle from loading.
+const (
+	Error   Severity = "error"
+	Warning Severity = "warning"
+	Advice  Severity = "advice"
+)
+
+// A Code names a rule, such as PC0103. Codes are stable: they are never
+// reused for another rule. Each is explained by [Explain].
+type Code string
+
+// A Diagnostic is one finding, written for the author of the file: what was
+// found, where, what was expected and how to mend it.
+type Diagnostic struct {
+	Span
+	Severity Severity
+	Code     Code
+	Message  string
+	Hint     string    // how to mend it; may be empty
+	Related  []Related // other places that belong to the finding
+}
+
+// A Related place explains a diagnostic, such as the first of two duplicates.
+type Related struct {
+	Span
+	Message string
+}
+
+// A Reporter collects diagnostics. Its zero value is ready for use.
+type Reporter struct {
+	found []Diagnostic
+}
+
+// Report adds d. An empty severity counts as [Error].
+func (r *Reporter) Report(d Diagnostic) {
+	if d.Severity == "" {
+		d.Severity = Error
+	}
+	r.found = append(r.found, d)
+}
+
+// Errorf adds an error. The hint may be empty.
+func (r *Reporter) Errorf(at Span, code Code, hint, format string, args ...any) {
+	r.Report(Diagnostic{Span: at, Code: code, Hint: hint, Message: fmt.Sprintf(format, args...)})
+}
+
+// Warnf adds a warning. The hint may be empty.
+func (r *Reporter) Warnf(at Span, code Code, hint, format string, args ...any) {
+	r.Report(Diagnostic{Span: at, Severity: Warning, Code: code, Hint: hint, Message: fmt.Sprintf(format, args...)})
+}
+
+// Diagnostics gives all findings in the order of files, lines and columns,
+// each once.
+func (r *Reporter) Diagnostics() []Diagnostic {
+	out := slices.Clone(r.found)
+	slices.SortStableFunc(out, func(a, b Diagnostic) int {
+		return cmp.Or(
+			cmp.Compare(a.File, b.File),
+			cmp.Compare(a.Start.Line, b.Start.Line),
+			cmp.Compare(a.Start.Column, b.Start.Column),
+			cmp.Compare(a.Code, b.Code),
+			cmp.Compare(a.Message, b.Message),
+		)
+	})
+	return slices.CompactFunc(out, func(a, b Diagnostic) bool {
+		return a.Span == b.Span && a.Code == b.Code && a.Message == b.Message
+	})
+}
+
+// HasErrors tells whether any finding is an [Error].
+func HasErrors(ds []Diagnostic) bool {
+	return slices.ContainsFunc(ds, func(d Diagnostic) bool { return d.Severity == Error })
+}

@@ -1,0 +1,61 @@
+package dsl
+
+// An Env holds the roots that an expression may read: event, shared-state,
+// sources, configs, flow, run, and item inside for-each. Values in it are nil,
+// bool, int, float64, string, []any, map[string]any and [Secret], nothing else.
+type Env map[string]any
+
+// A Kind is what a value must be. The zero Kind accepts anything.
+type Kind int
+
+// The kinds of values.
+const (
+	AnyKind Kind = iota
+	BoolKind
+	IntKind
+	FloatKind
+	StringKind
+	DurationKind // 300ms, 5s, 1h30m, 7d
+	TimeKind     // RFC 3339
+	BytesKind    // 64KiB, 1MiB
+	RateKind     // 100/s, 5/m
+	ListKind
+	MapKind
+	ObjectKind // a mapping whose fields a Spec describes
+)
+
+// An Expr is a compiled expression. It is immutable and safe for concurrent
+// use. Evaluating it always ends: its size, steps and memory are bounded.
+type Expr struct {
+	// Source is the text after the !$ tag, or the version 2 text that a
+	// version 1 form was compiled to.
+	Source string
+
+	// Span is where the expression stands, without its tag.
+	Span Span
+
+	program *program
+}
+
+// An EvalError says why an expression has no value, and where.
+type EvalError struct {
+	Span    Span   // the part of the expression that failed
+	Source  string // the whole expression
+	Message string
+}
+
+// Error implements error: file:line:column: message.
+func (e *EvalError) Error() string { return e.Span.String() + ": " + e.Message }
+
+// A Secret is what !secret NAME evaluates to: the name, never the value. The
+// driver resolves it when the call is made.
+type Secret struct{ Name string }
+
+// program is what expr-lang made of the source. It belongs to expr_compile.go.
+type program struct{}
+
+// Eval computes the expression. The error is an [*EvalError].
+func (e *Expr) Eval(env Env) (any, error) { panic("dsl: Expr.Eval is not written yet") }
+
+// Reads lists what the expression may read, in the order of the text.
+func (e *Expr) Reads() []Read { panic("dsl: Expr.Reads is not written yet") }

@@ -1,0 +1,388 @@
+package dsl
+
+import "time"
+
+// The structs of this file are the language: their comments are its
+// reference, their tags its constraints and defaults, and the types of their
+// fields the types that values must have. JSON Schema, decoding, checks and
+// "procaas explain" come from them.
+//
+// Tags: yaml names the field; required, enum, default, min, max and pattern
+// constrain it; expr:"no" forbids expressions where a Value would allow them.
+
+// A File is one source file of a bundle.
+type File struct {
+	Name string // as diagnostics show it, with forward slashes
+	Data []byte
+}
+
+// A Bundle is everything that a set of files says, merged and checked. It is
+// immutable.
+type Bundle struct {
+	Hash  string // hex SHA-256 of the names and contents of Files
+	Files []File // in the order of their names
+
+	Flows     []*Flow
+	Pipelines []*Pipeline // contributions are already in their stages
+	Services  []*Service
+	Configs   []*Config
+	Triggers  []*Trigger
+	Detached  []*Handler // handlers of the top level that name no stage
+
+	flows     map[string]*Flow
+	pipelines map[string]*Pipeline
+	services  map[string]*Service
+	byEvent   map[string][]*Pipeline
+	handlers  map[string]*Handler
+}
+
+// Flow finds a flow by its id; nil when there is none.
+func (b *Bundle) Flow(id string) *Flow { return b.flows[id] }
+
+// Pipeline finds a pipeline by its id; nil when there is none.
+func (b *Bundle) Pipeline(id string) *Pipeline { return b.pipelines[id] }
+
+// Service finds a service by its id; nil when there is none.
+func (b *Bundle) Service(id string) *Service { return b.services[id] }
+
+// Handler finds a handler by its path, pipeline/stage/handler; nil when there
+// is none.
+func (b *Bundle) Handler(path string) *Handler { return b.handlers[path] }
+
+// On lists the pipelines that an event type may activate, in the order of
+// their declaration. All belong to one flow.
+func (b *Bundle) On(eventType string) []*Pipeline { return b.byEvent[eventType] }
+
+// A Document is the top level of one file.
+type Document struct {
+	// Services lists whom handlers may call. When any are declared, requests
+	// reach no other hosts.
+	Services []*Service `yaml:"services"`
+
+	// Configs are live settings that expressions read as configs.NAME; they
+	// are changed at run time, and these are their first values.
+	Configs map[string]*Value `yaml:"configs" expr:"no"`
+
+	// Flows lists the kinds of entities, such as an order.
+	Flows []*Flow `yaml:"flows"`
+
+	// Pipelines lists what to do when an event comes.
+	Pipelines []*Pipeline `yaml:"pipelines"`
+
+	// Handlers are contributions to the stages of other teams' pipelines.
+	Handlers []*Handler `yaml:"handlers"`
+
+	// Triggers send events by the clock.
+	Triggers []*Trigger `yaml:"triggers"`
+}
+
+// A Service is a system that handlers may call.
+type Service struct {
+	Span Span `yaml:"-"`
+
+	// ID names the service in requests.
+	ID string `yaml:"id" required:"true" pattern:"id"`
+
+	// URL is where the service answers: scheme, host, port and an optional
+	// path that the paths of requests are appended to.
+	URL string `yaml:"url" required:"true"`
+
+	// Timeout bounds one attempt of a request that sets no timeout itself.
+	Timeout time.Duration `yaml:"timeout" default:"5s" min:"1ms"`
+
+	// Owner says who looks after the service.
+	Owner string `yaml:"owner"`
+}
+
+// A Config is a live setting with its first value.
+type Config struct {
+	Span  Span
+	Name  string
+	Value any
+}
+
+// A Flow is a kind of entity, such as an order. The events of one entity, told
+// by its key, run one at a time, in the order in which they were accepted.
+type Flow struct {
+	Span Span `yaml:"-"`
+
+	// ID names the flow.
+	ID string `yaml:"id" required:"true" pattern:"id"`
+
+	// Key finds the entity that an event belongs to. It may read event only.
+	// Without it, the event itself must carry the key.
+	Key *Value `yaml:"key"`
+
+	// SharedState declares what is kept between the events of one entity,
+	// with the first values.
+	SharedState *Value `yaml:"shared-state" expr:"no"`
+
+	// States is a finite automaton of the entity. Only the engine changes the
+	// state, when a run succeeds.
+	States *Automaton `yaml:"states"`
+
+	// OnFailure says what becomes of the later events of an entity when a run
+	// has failed: block lets them wait until the run is retried or cancelled,
+	// skip goes on without it.
+	OnFailure string `yaml:"on-failure" enum:"block,skip" default:"block"`
+
+	// Owner says who looks after the flow.
+	Owner string `yaml:"owner"`
+}
+
+// An Automaton says which events an entity accepts in which state.
+type Automaton struct {
+	Span Span `yaml:"-"`
+
+	// Initial is the state of an entity that no event has reached.
+	Initial string `yaml:"initial" required:"true" pattern:"id"`
+
+	// Final lists the states that no event leaves.
+	Final []string `yaml:"final"`
+
+	// Transitions lists the moves between states.
+	Transitions []*Transition `yaml:"transitions" required:"true"`
+
+	// Otherwise says what becomes of an event for which there is no
+	// transition: reject refuses it, ignore ends its run at once, defer lets
+	// it wait until the state has changed.
+	Otherwise string `yaml:"otherwise" enum:"reject,ignore,defer" default:"reject"`
+}
+
+// A Transition is one move of an automaton. It commits with the run.
+type Transition struct {
+	Span Span `yaml:"-"`
+
+	// From is the state, or the states, in which the event is accepted.
+	From Names `yaml:"from" required:"true"`
+
+	// On is the event type, or types, that cause the move.
+	On Names `yaml:"on" required:"true"`
+
+	// To is the state after the run has succeeded.
+	To string `yaml:"to" required:"true" pattern:"id"`
+}
+
+// Names is one name or a list of names.
+type Names []string
+
+// A Pipeline is what happens when an event comes: its stages, in order.
+type Pipeline struct {
+	Span Span `yaml:"-"`
+
+	// ID names the pipeline; it is the first part of its handlers' paths.
+	ID string `yaml:"id" required:"true" pattern:"id"`
+
+	// Flow is the kind of entity that the pipeline serves. Without it, each
+	// event stands for itself, ordered by its own key when it carries one.
+	Flow string `yaml:"flow"`
+
+	// On is the event type, or types, that activate the pipeline; the
+	// pipeline's id when it is left out.
+	On Names `yaml:"on"`
+
+	// When must be true for the pipeline to serve an event; the first pipeline
+	// that serves an event gets it. It may read event, configs and flow.
+	When *Value `yaml:"when" kind:"bool"`
+
+	// SharedState declares the names that handlers fill and expressions read
+	// as shared-state.NAME during one run, with the first values.
+	SharedState *Value `yaml:"shared-state" expr:"no"`
+
+	// Stages run in order, each when the one before is complete.
+	Stages []*Stage `yaml:"stages"`
+
+	// Owner says who looks after the pipeline.
+	Owner string `yaml:"owner"`
+}
+
+// A Stage is a group of handlers that run in parallel wherever the engine can
+// prove that this is safe.
+type Stage struct {
+	Span Span `yaml:"-"`
+
+	// ID names the stage; it is the second part of its handlers' paths.
+	ID string `yaml:"id" required:"true" pattern:"id"`
+
+	// Handlers are the steps of the stage.
+	Handlers []*Handler `yaml:"handlers"`
+}
+
+// A Handler is one step: a call of a service or a computation. The key that
+// names its type, such as request, holds the type's own fields.
+type Handler struct {
+	Span Span `yaml:"-"`
+
+	// Path is pipeline/stage/handler; empty for a detached handler.
+	Path string `yaml:"-"`
+
+	// ID names the handler; it is the last part of its path.
+	ID string `yaml:"id" required:"true" pattern:"id"`
+
+	// Into names the stage of another team's pipeline that a contributed
+	// handler belongs to: pipeline/stage.
+	Into string `yaml:"into"`
+
+	// Owner says who looks after the handler and gets its alerts.
+	Owner string `yaml:"owner"`
+
+	// Critical says that the run cannot succeed without the handler. A
+	// contribution must say it.
+	Critical *bool `yaml:"critical" default:"true"`
+
+	// Enabled says whether the handler runs in this run.
+	Enabled *Value `yaml:"enabled" kind:"bool"`
+
+	// Type is the name of the handler type; empty for a placeholder that does
+	// nothing.
+	Type string `yaml:"-"`
+
+	// Body holds the fields of the type, checked against its Spec.
+	Body *Value `yaml:"-"`
+
+	// Result fills the shared state when the handler has succeeded: the names
+	// to fill and their values, in order.
+	Result *Value `yaml:"result"`
+
+	// Touches names effects outside the shared state; handlers of a stage that
+	// touch the same thing run in order.
+	Touches Names `yaml:"touches"`
+
+	// Timeout bounds one attempt.
+	Timeout time.Duration `yaml:"timeout" min:"1ms"`
+
+	// Retry says how failed attempts are repeated.
+	Retry *Retry `yaml:"retry"`
+
+	// RateLimit bounds how often the handler is called.
+	RateLimit *RateLimit `yaml:"rate-limit"`
+
+	// Fallback says when the handler is taken out of the flow by itself, and
+	// what stands in for its result meanwhile. Only for handlers that are not
+	// critical.
+	Fallback *Fallback `yaml:"fallback"`
+}
+
+// IsCritical tells whether the run cannot succeed without the handler.
+func (h *Handler) IsCritical() bool { return h.Critical == nil || *h.Critical }
+
+// A Retry is a policy of repeating failed attempts: the delay before the
+// first repetition is min-delay, and each further one is factor times as long,
+// up to max-delay, with a normally distributed deviation of jitter times the
+// delay added. The cap does not include the deviation.
+type Retry struct {
+	Span Span `yaml:"-"`
+
+	// Attempts is the highest number of attempts, the first one included. 0 is
+	// no bound.
+	Attempts int `yaml:"attempts" default:"3" min:"0" max:"1000000"`
+
+	// MinDelay is the delay before the first repetition.
+	MinDelay time.Duration `yaml:"min-delay" default:"100ms" min:"1ms"`
+
+	// MaxDelay bounds the delay, the deviation not included.
+	MaxDelay time.Duration `yaml:"max-delay" default:"15m" min:"1ms"`
+
+	// Factor is what the delay grows by with each repetition.
+	Factor float64 `yaml:"factor" default:"2" min:"1" max:"100"`
+
+	// Jitter is the deviation as a share of the delay.
+	Jitter float64 `yaml:"jitter" default:"0.1" min:"0" max:"1"`
+
+	// On lists the classes of errors that are worth repeating: timeout,
+	// connection, 5xx, 4xx, a single status such as 429, other, or any.
+	On []string `yaml:"on" default:"timeout,connection,5xx,408,425,429"`
+}
+
+// A RateLimit bounds how often a handler is called.
+type RateLimit struct {
+	Span Span `yaml:"-"`
+
+	// Rate is the number of calls per unit of time, such as 100/s or 5/m.
+	Rate Rate `yaml:"rate" required:"true"`
+
+	// Burst is how many calls may come at once after a pause; the calls of one
+	// second, and at least 1, when it is left out.
+	Burst int `yaml:"burst" min:"1" max:"1000000"`
+
+	// Over says what becomes of a call over the limit: wait or skip. A
+	// critical handler always waits.
+	Over string `yaml:"over" enum:"wait,skip" default:"wait"`
+}
+
+// A Fallback takes a handler out of the flow while too few of its calls
+// succeed.
+type Fallback struct {
+	Span Span `yaml:"-"`
+
+	// MinSuccessRatio is the share of successful calls below which the handler
+	// is taken out.
+	MinSuccessRatio float64 `yaml:"min-success-ratio" default:"0.5" min:"0" max:"1"`
+
+	// Window is the time over which calls are counted.
+	Window time.Duration `yaml:"window" default:"30s" min:"1s" max:"1h"`
+
+	// MinCalls is the number of calls in the window below which nothing is
+	// decided.
+	MinCalls int `yaml:"min-calls" default:"10" min:"1" max:"1000000"`
+
+	// Duration is how long the handler stays out the first time.
+	Duration time.Duration `yaml:"duration" default:"10s" min:"1s"`
+
+	// MaxDuration bounds the time that doubles with each repetition.
+	MaxDuration time.Duration `yaml:"max-duration" default:"5m" min:"1s"`
+
+	// On lists the classes of errors that count as failures, as in retry.
+	On []string `yaml:"on"`
+
+	// Result stands in for the handler's result while it is out or has failed:
+	// names of the shared state and their values.
+	Result *Value `yaml:"result"`
+}
+
+// A Trigger sends an event by the clock, once for all nodes.
+type Trigger struct {
+	Span Span `yaml:"-"`
+
+	// ID names the trigger.
+	ID string `yaml:"id" required:"true" pattern:"id"`
+
+	// Every is the time between two events.
+	Every time.Duration `yaml:"every" min:"100ms"`
+
+	// Cron says when in the five fields minute, hour, day, month, weekday.
+	Cron string `yaml:"cron"`
+
+	// TimeZone is the IANA name of the zone in which cron counts.
+	TimeZone string `yaml:"time-zone" default:"UTC"`
+
+	// Event is the type of the event.
+	Event string `yaml:"event" required:"true"`
+
+	// Key is the key of the event.
+	Key string `yaml:"key"`
+
+	// Payload is the payload of the event.
+	Payload *Value `yaml:"payload" expr:"no"`
+
+	// CatchUp says what becomes of events that were due while no node ran:
+	// skip drops them, once sends one for all, all sends each.
+	CatchUp string `yaml:"catch-up" enum:"skip,once,all" default:"skip"`
+}
+
+// A Rate is a number of calls per unit of time.
+type Rate struct {
+	Count float64
+	Per   time.Duration
+}
+
+// PerSecond gives the rate in calls per second; 0 for the zero Rate.
+func (r Rate) PerSecond() float64 {
+	if r.Per == 0 {
+		return 0
+	}
+	return r.Count / r.Per.Seconds()
+}
+
+// Bytes is a size, written such as 64KiB or 1MiB.
+type Bytes int64

@@ -1,0 +1,2 @@
+// Package api serves the engine over HTTP.
+package api

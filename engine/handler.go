@@ -1,0 +1,99 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"procaas/dsl"
+)
+
+// A Handler is one handler type, filled with the values of one call. It is
+// made anew for each call, so it needs no locks and never sees expressions.
+type Handler interface {
+	// Handle does the work. A nil error is success; [Permanent] says that
+	// repeating is useless, [After] when to repeat, and any other error is
+	// repeated by the handler's policy.
+	Handle(ctx context.Context, c *Call) (Result, error)
+}
+
+// A Call is what a handler may use besides its own fields.
+type Call struct {
+	Path      string // pipeline/stage/handler
+	Run       string
+	Flow, Key string
+	Event     Event
+	Attempt   int // 1 for the first
+
+	// IdempotencyKey is the same for all attempts of this call, on any node
+	// and after any restart.
+	IdempotencyKey string
+
+	Now      time.Time
+	Bundle   *dsl.Bundle  // for services
+	HTTP     *http.Client // shared; its transport dials only declared hosts
+	Log      *slog.Logger
+	Resolve  func(dsl.Secret) (string, error)
+	MaxReply int64 // bound of a response body that sets none itself; bytes
+}
+
+// A Result is what a successful call gave.
+type Result struct {
+	// Response is what expressions read as sources.HANDLER.response: data as
+	// in [Event.Payload].
+	Response any
+
+	// Status is what expressions read as sources.HANDLER.status; 0 for none.
+	Status int
+
+	// Emit lists events to accept in the same transaction as this outcome.
+	Emit []Event
+
+	// Until parks the run: the handler counts as done at this time, and the
+	// call is not repeated. At once when zero.
+	Until time.Time
+}
+
+// Permanent wraps an error that repeating cannot mend.
+func Permanent(err error) error { return &permanentError{err} }
+
+type permanentError struct{ error }
+
+func (e *permanentError) Unwrap() error { return e.error }
+
+// IsPermanent tells whether err, or an error that it wraps, is [Permanent].
+func IsPermanent(err error) bool {
+	var p *permanentError
+	return errors.As(err, &p)
+}
+
+// After wraps an error with the time to wait before the next attempt, as a
+// Retry-After header tells it. It counts as an attempt.
+func After(d time.Duration, err error) error { return &afterError{err, d} }
+
+type afterError struct {
+	error
+	delay time.Duration
+}
+
+func (e *afterError) Unwrap() error { return e.error }
+
+// RetryDelay gives the delay of an [After] error; ok is false for others.
+func RetryDelay(err error) (d time.Duration, ok bool) {
+	var a *afterError
+	if errors.As(err, &a) {
+		return a.delay, true
+	}
+	return 0, false
+}
+
+// A StatusError is an HTTP reply that was not expected. Its class for retry is
+// the status itself and 4xx or 5xx.
+type StatusError struct {
+	Status  int
+	Method  string
+	URL     string
+	Excerpt string // the beginning of the body, for people; secrets removed
+}

@@ -1,0 +1,306 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// The interfaces of this file are what the engine needs of a store. They speak
+// of events, runs and checkpoints; no SQL leaks through them. Every method is
+// safe for concurrent use, and every change is atomic and durable before the
+// method returns.
+
+// What callers of a store test for.
+var (
+	// ErrNotFound says that what was asked for does not exist.
+	ErrNotFound = errors.New("not found")
+
+	// ErrFenced says that the node may not write any more: another one has
+	// taken over. All that it holds in memory is stale.
+	ErrFenced = errors.New("node is fenced: another node has taken over its runs")
+
+	// ErrCancelled says that an operator has asked for the run's end.
+	ErrCancelled = errors.New("run is cancelled")
+
+	// ErrConflict says that the present status does not allow the operation,
+	// or that an event's id was used before with another body.
+	ErrConflict = errors.New("conflict")
+
+	// ErrStale says that the run has moved on since it was read.
+	ErrStale = errors.New("run has moved on")
+)
+
+// A Store is all ports together, as the stores implement them.
+type Store interface {
+	Inbox
+	Ledger
+	Runs
+	Bundles
+	Settings
+	Close() error
+}
+
+// An Inbox takes events in.
+type Inbox interface {
+	// Accept stores each event with its run in one transaction, and gives a
+	// result for each, in order. An event whose source and id were accepted
+	// before is not stored again: the same hash gives a duplicate, another
+	// hash [ErrConflict] in the result. The error is for the whole batch, of
+	// which then nothing is stored. node 0 never owns; with another node, runs
+	// marked Own that may start at once are given to it as if claimed.
+	Accept(ctx context.Context, node int64, runs []Intake) ([]Accepted, error)
+
+	// Depth tells how many runs wait, and since when the oldest that is due
+	// does; zero when none does.
+	Depth(ctx context.Context) (waiting int, oldest time.Time, err error)
+}
+
+// An Intake is an event on its way in, with what routing found out.
+type Intake struct {
+	ID       string // of the run, unique
+	Event    Event  // complete: id and time are set
+	Hash     string // of what the sender sent; tells a repetition from a reuse of the id
+	Flow     string // the flow's id, or the pipeline's when it has no flow
+	Key      string // the entity
+	Ordered  bool   // false: the event stands for itself, no order, no entity row
+	Block    bool   // a failed run blocks the later events of the key
+	Pipeline string // the pipeline expected to serve it; may change before it starts
+	Own      bool
+}
+
+// Accepted is the result of one event.
+type Accepted struct {
+	Run       string
+	Duplicate bool
+	Err       error    // ErrConflict; nil when accepted or duplicate
+	Claimed   *Claimed // set when the node now owns the run
+}
+
+// A Ledger lends runs to nodes and writes down what became of them. A node's
+// number is its fencing token: numbers only grow, each start of a process gets
+// a new one, and every Commit checks in its own transaction that the number is
+// still valid.
+type Ledger interface {
+	// Join registers a node and gives its number. The lease must be renewed by
+	// Beat before it ends.
+	Join(ctx context.Context, name string, lease time.Duration) (node int64, err error)
+
+	// Beat renews the lease, takes over the runs of nodes whose lease has
+	// ended, makes parked and scheduled runs ready whose time has come, and
+	// tells which of the node's runs an operator wants cancelled. It gives
+	// [ErrFenced] when the node's own lease has been taken.
+	Beat(ctx context.Context, node int64, lease time.Duration) (Beat, error)
+
+	// Claim gives the node up to limit ready runs: those whose time has come,
+	// at most one of each key, the head of its queue; highest priority first,
+	// then by due time plus delay tolerance, then by acceptance.
+	Claim(ctx context.Context, node int64, limit int) ([]Claimed, error)
+
+	// Commit writes all changes in one transaction. The errors are for each
+	// change: nil, ErrStale, ErrCancelled (nothing of that change is written);
+	// err is for all of them: ErrFenced or a failure of the store, after which
+	// it is unknown whether they were written.
+	Commit(ctx context.Context, node int64, changes []Change) (errs []error, err error)
+
+	// Leave gives back all runs of the node at once, so that nobody waits for
+	// its lease to end.
+	Leave(ctx context.Context, node int64) error
+
+	// Nodes lists the nodes that are alive, and those that died lately.
+	Nodes(ctx context.Context) ([]NodeInfo, error)
+}
+
+// A Beat is what a node learns when it renews its lease.
+type Beat struct {
+	Cancelled []string      // the node's runs that an operator wants ended
+	Ready     int           // runs that may be claimed now; a lower bound, 0 when none
+	Next      time.Duration // until the next parked or scheduled run is due; 0 when none
+	Revision  int64         // of the settings; changes when any of them does
+}
+
+// A NodeInfo describes a node to people.
+type NodeInfo struct {
+	Node    int64
+	Name    string
+	Started time.Time
+	Seen    time.Time
+	Alive   bool
+	Runs    int // that it holds
+}
+
+// A Claimed run is one that the node owns until it commits another status.
+type Claimed struct {
+	ID         string
+	Version    int64 // of the checkpoint; each Commit of the run names it and adds one
+	Event      Event
+	Flow       string
+	Key        string
+	Ordered    bool
+	Block      bool
+	Accepted   time.Time
+	Bundle     string // hash of the definition it began with; empty before it starts
+	Pipeline   string
+	Generation int    // how often an operator has retried it
+	Checkpoint []byte // empty before the first one
+	Entity     EntityState
+}
+
+// An EntityState is what is kept between the events of one key.
+type EntityState struct {
+	State  string // of the automaton; empty for an entity that no event has reached
+	Shared []byte // JSON object; empty for an entity that no event has reached
+}
+
+// A Change is one step forward of a run.
+type Change struct {
+	Run      string
+	Version  int64 // that the change builds on
+	Status   Status
+	Bundle   string
+	Pipeline string
+
+	// Checkpoint replaces the one before. It is kept for people when the run
+	// has ended.
+	Checkpoint []byte
+
+	// Due is when a parked run goes on.
+	Due time.Time
+
+	// Defer sets a Waiting run aside until the state of its entity changes, so
+	// that the later events of the key may go first. Then it is again the
+	// first in the queue of its key, by acceptance.
+	Defer bool
+
+	// FailedPath and Error say why a run failed; Reason why it was ignored.
+	FailedPath string
+	Error      string
+	Reason     string
+
+	// Emit lists events to accept in the same transaction.
+	Emit []Intake
+
+	// State and Shared are written to the entity when Status is Succeeded:
+	// the automaton's new state (unchanged when empty) and the names of the
+	// flow's shared state that the run wrote, as a JSON object to merge.
+	State  string
+	Shared []byte
+}
+
+// Runs reads runs and lets operators steer them.
+type Runs interface {
+	// Run reads one run, ended ones included; [ErrNotFound] when there is none.
+	Run(ctx context.Context, id string) (RunRecord, error)
+
+	// List reads runs, newest first, up to filter.Limit, and the cursor of the
+	// next page, empty at the end.
+	List(ctx context.Context, filter RunFilter) ([]RunRecord, string, error)
+
+	// Entity reads what is known of a key; [ErrNotFound] when no event of it
+	// was ever accepted.
+	Entity(ctx context.Context, flow, key string) (EntityRecord, error)
+
+	// Retry makes a failed run ready again, with the next generation;
+	// [ErrConflict] unless it is failed.
+	Retry(ctx context.Context, id string) error
+
+	// Cancel ends a run that no node owns at once, and asks the owner of a
+	// running one to end it; [ErrConflict] when it has ended already.
+	Cancel(ctx context.Context, id, reason string) error
+}
+
+// A RunRecord is a run as the store knows it.
+type RunRecord struct {
+	ID         string
+	Event      Event
+	Flow       string
+	Key        string
+	Ordered    bool
+	Status     Status
+	Pipeline   string
+	Bundle     string
+	Checkpoint []byte
+	Version    int64
+	Generation int
+	Node       int64 // that owns it; 0 for none
+	Accepted   time.Time
+	Started    time.Time // zero before
+	Ended      time.Time // zero before
+	Due        time.Time // of a parked or scheduled run
+	FailedPath string
+	Error      string
+	Reason     string
+	Blocked    bool // waits for an earlier run of its key
+}
+
+// A RunFilter chooses runs. Empty fields choose all.
+type RunFilter struct {
+	Pipeline, Flow, Key string
+	Status              Status
+	Limit               int // 1 to 1000
+	Cursor              string
+}
+
+// An EntityRecord is an entity as the store knows it.
+type EntityRecord struct {
+	Flow, Key string
+	EntityState
+	Waiting int         // runs that have not ended
+	Blocked string      // the id of the failed run that blocks the later ones; empty for none
+	Runs    []RunRecord // the latest, newest first, at most 50, without checkpoints
+}
+
+// Bundles keeps definitions, so that a run ends with the one it began with.
+type Bundles interface {
+	// SaveBundle stores a definition once.
+	SaveBundle(ctx context.Context, hash string, files []byte) error
+
+	// Bundle reads a definition; [ErrNotFound] when it was never stored.
+	Bundle(ctx context.Context, hash string) ([]byte, error)
+}
+
+// Settings keeps what operators change at run time.
+type Settings interface {
+	// Configs reads all live settings that were set at run time, and the
+	// revision of the settings.
+	Configs(ctx context.Context) (map[string]Setting, int64, error)
+
+	// SetConfig stores one setting with its audit record in one transaction,
+	// and gives the new revision. ifRevision guards against lost updates: the
+	// revision of the setting that is replaced, 0 for none, -1 for any;
+	// another one gives [ErrConflict].
+	SetConfig(ctx context.Context, name string, value []byte, ifRevision int64, by Actor) (int64, error)
+}
+
+// A Setting is a live setting with its history's last line.
+type Setting struct {
+	Value    []byte // JSON
+	Revision int64
+	Changed  time.Time
+	By       Actor
+}
+
+// An Actor says who changes something, and why.
+type Actor struct {
+	Name   string
+	Reason string
+}
+
+// A Status says where a run is.
+type Status string
+
+// The statuses. The last four are ends, though a failed run may be retried.
+const (
+	Waiting   Status = "waiting" // for its turn, its time or a node
+	Running   Status = "running" // a node owns it
+	Parked    Status = "parked"  // for a time in a handler
+	Succeeded Status = "succeeded"
+	Failed    Status = "failed"
+	Stopped   Status = "cancelled"
+	Ignored   Status = "ignored" // no pipeline or transition for it
+)
+
+// Ended tells whether the run will not go on by itself.
+func (s Status) Ended() bool {
+	return s == Succeeded || s == Failed || s == Stopped || s == Ignored
+}

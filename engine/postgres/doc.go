@@ -1,0 +1,2 @@
+// Package postgres keeps runs in PostgreSQL: the store of production.
+package postgres

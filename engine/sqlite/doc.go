@@ -1,0 +1,2 @@
+// Package sqlite keeps runs in one SQLite file: the embedded store.
+package sqlite
