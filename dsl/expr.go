@@ -34,6 +34,10 @@ type Expr struct {
 	// Span is where the expression stands, without its tag.
 	Span Span
 
+	// at gives the place in the file of each rune of Source, and of the end.
+	at []Pos
+
+	// program is nil before compile.
 	program *program
 }
 
@@ -53,6 +57,13 @@ type Secret struct{ Name string }
 
 // program is what expr-lang made of the source. It belongs to expr_compile.go.
 type program struct{}
+
+// compile checks the expression against the names of its scope and the kind of
+// value that its place wants, and makes it ready for Eval and Reads. It reports
+// what is wrong; then the expression must not be evaluated.
+func (e *Expr) compile(sc *scope, want Kind, r *Reporter) {
+	panic("dsl: Expr.compile is not written yet")
+}
 
 // Eval computes the expression. The error is an [*EvalError].
 func (e *Expr) Eval(env Env) (any, error) { panic("dsl: Expr.Eval is not written yet") }
