@@ -29,6 +29,10 @@ var (
 
 	// ErrStale says that the run has moved on since it was read.
 	ErrStale = errors.New("run has moved on")
+
+	// ErrRejected says that the automaton refuses an event in the present
+	// state of its entity.
+	ErrRejected = errors.New("the state does not allow the event")
 )
 
 // A Store is all ports together, as the stores implement them.
@@ -48,12 +52,23 @@ type Inbox interface {
 	// before is not stored again: the same hash gives a duplicate, another
 	// hash [ErrConflict] in the result. The error is for the whole batch, of
 	// which then nothing is stored. node 0 never owns; with another node, runs
-	// marked Own that may start at once are given to it as if claimed.
+	// marked Own that may start at once are given to it as if claimed. The
+	// error is [ErrFenced] when that node may not own runs any more.
+	//
+	// A new event of an entity that has no run waiting, running, parked or
+	// failed and blocking, the earlier events of the same batch included, is
+	// refused with [ErrRejected] in its result when Intake.From is set and does
+	// not hold the entity's state.
 	Accept(ctx context.Context, node int64, runs []Intake) ([]Accepted, error)
 
 	// Depth tells how many runs wait, and since when the oldest that is due
 	// does; zero when none does.
 	Depth(ctx context.Context) (waiting int, oldest time.Time, err error)
+
+	// LastEvent gives the greatest id of the events accepted from a source, in
+	// the order of bytes; empty when there is none. Triggers make ids of their
+	// due times, so this is when one fired last.
+	LastEvent(ctx context.Context, source string) (id string, err error)
 }
 
 // An Intake is an event on its way in, with what routing found out.
@@ -67,13 +82,17 @@ type Intake struct {
 	Block    bool   // a failed run blocks the later events of the key
 	Pipeline string // the pipeline expected to serve it; may change before it starts
 	Own      bool
+
+	// From lists the states in which the automaton accepts the event, the empty
+	// one for an entity that no event has reached; nil accepts it in any.
+	From []string
 }
 
 // Accepted is the result of one event.
 type Accepted struct {
 	Run       string
 	Duplicate bool
-	Err       error    // ErrConflict; nil when accepted or duplicate
+	Err       error    // ErrConflict or ErrRejected; nil when accepted or duplicate
 	Claimed   *Claimed // set when the node now owns the run
 }
 
@@ -103,9 +122,11 @@ type Ledger interface {
 	// it is unknown whether they were written.
 	Commit(ctx context.Context, node int64, changes []Change) (errs []error, err error)
 
-	// Leave gives back all runs of the node at once, so that nobody waits for
-	// its lease to end.
-	Leave(ctx context.Context, node int64) error
+	// Leave gives back all runs of the node but those in keep, at once, so that
+	// nobody waits for its lease to end. A node that stops keeps nothing. One
+	// that goes on calls it when the answer to a Claim or an Accept was lost:
+	// it may own runs that it knows nothing of.
+	Leave(ctx context.Context, node int64, keep []string) error
 
 	// Nodes lists the nodes that are alive, and those that died lately.
 	Nodes(ctx context.Context) ([]NodeInfo, error)
@@ -113,10 +134,19 @@ type Ledger interface {
 
 // A Beat is what a node learns when it renews its lease.
 type Beat struct {
+	Owned     int           // how many runs the node owns
 	Cancelled []string      // the node's runs that an operator wants ended
 	Ready     int           // runs that may be claimed now; a lower bound, 0 when none
 	Next      time.Duration // until the next parked or scheduled run is due; 0 when none
 	Revision  int64         // of the settings; changes when any of them does
+}
+
+// A Waker is a store that can tell its node at once that runs may have become
+// ready, instead of waiting to be asked. It is a hint: it may come too often, and
+// it may be lost.
+type Waker interface {
+	// Wake gives a channel on which hints come, while the store is open.
+	Wake() <-chan struct{}
 }
 
 // A NodeInfo describes a node to people.
@@ -172,7 +202,8 @@ type Change struct {
 	// first in the queue of its key, by acceptance.
 	Defer bool
 
-	// FailedPath and Error say why a run failed; Reason why it was ignored.
+	// FailedPath and Error say why a run failed; Reason why it was ignored. A
+	// run that an operator cancelled keeps the operator's reason.
 	FailedPath string
 	Error      string
 	Reason     string
