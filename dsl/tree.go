@@ -76,9 +76,25 @@ type Document struct {
 	Triggers []*Trigger `yaml:"triggers"`
 }
 
+// places holds where the value of each given field stands, under the field's
+// YAML name; for a list of names also where each name stands, under "on[0]".
+type places []Key
+
+// of finds the place of a field; whole when the field is not given.
+func (p places) of(name string, whole Span) Span {
+	for _, k := range p {
+		if k.Name == name {
+			return k.Span
+		}
+	}
+	return whole
+}
+
 // A Service is a system that handlers may call.
 type Service struct {
 	Span Span `yaml:"-"`
+
+	places places
 
 	// ID names the service in requests.
 	ID string `yaml:"id" required:"true" pattern:"id"`
@@ -105,6 +121,8 @@ type Config struct {
 // by its key, run one at a time, in the order in which they were accepted.
 type Flow struct {
 	Span Span `yaml:"-"`
+
+	places places
 
 	// ID names the flow.
 	ID string `yaml:"id" required:"true" pattern:"id"`
@@ -134,6 +152,8 @@ type Flow struct {
 type Automaton struct {
 	Span Span `yaml:"-"`
 
+	places places
+
 	// Initial is the state of an entity that no event has reached.
 	Initial string `yaml:"initial" required:"true" pattern:"id"`
 
@@ -153,6 +173,8 @@ type Automaton struct {
 type Transition struct {
 	Span Span `yaml:"-"`
 
+	places places
+
 	// From is the state, or the states, in which the event is accepted.
 	From Names `yaml:"from" required:"true"`
 
@@ -169,6 +191,8 @@ type Names []string
 // A Pipeline is what happens when an event comes: its stages, in order.
 type Pipeline struct {
 	Span Span `yaml:"-"`
+
+	places places
 
 	// ID names the pipeline; it is the first part of its handlers' paths.
 	ID string `yaml:"id" required:"true" pattern:"id"`
@@ -201,6 +225,8 @@ type Pipeline struct {
 type Stage struct {
 	Span Span `yaml:"-"`
 
+	places places
+
 	// ID names the stage; it is the second part of its handlers' paths.
 	ID string `yaml:"id" required:"true" pattern:"id"`
 
@@ -212,6 +238,8 @@ type Stage struct {
 // names its type, such as request, holds the type's own fields.
 type Handler struct {
 	Span Span `yaml:"-"`
+
+	places places
 
 	// Path is pipeline/stage/handler; empty for a detached handler.
 	Path string `yaml:"-"`
@@ -273,6 +301,8 @@ func (h *Handler) IsCritical() bool { return h.Critical == nil || *h.Critical }
 type Retry struct {
 	Span Span `yaml:"-"`
 
+	places places
+
 	// Attempts is the highest number of attempts, the first one included. 0 is
 	// no bound.
 	Attempts int `yaml:"attempts" default:"3" min:"0" max:"1000000"`
@@ -298,6 +328,8 @@ type Retry struct {
 type RateLimit struct {
 	Span Span `yaml:"-"`
 
+	places places
+
 	// Rate is the number of calls per unit of time, such as 100/s or 5/m.
 	Rate Rate `yaml:"rate" required:"true"`
 
@@ -314,6 +346,8 @@ type RateLimit struct {
 // succeed.
 type Fallback struct {
 	Span Span `yaml:"-"`
+
+	places places
 
 	// MinSuccessRatio is the share of successful calls below which the handler
 	// is taken out.
@@ -343,6 +377,8 @@ type Fallback struct {
 // A Trigger sends an event by the clock, once for all nodes.
 type Trigger struct {
 	Span Span `yaml:"-"`
+
+	places places
 
 	// ID names the trigger.
 	ID string `yaml:"id" required:"true" pattern:"id"`
