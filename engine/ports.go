@@ -123,9 +123,10 @@ type Ledger interface {
 	Commit(ctx context.Context, node int64, changes []Change) (errs []error, err error)
 
 	// Leave gives back all runs of the node but those in keep, at once, so that
-	// nobody waits for its lease to end. A node that stops keeps nothing. One
-	// that goes on calls it when the answer to a Claim or an Accept was lost:
-	// it may own runs that it knows nothing of.
+	// nobody waits for its lease to end. A node that stops keeps nothing, and
+	// its number is not valid any more. One that goes on calls it when the
+	// answer to a Claim or an Accept was lost: it may own runs that it knows
+	// nothing of.
 	Leave(ctx context.Context, node int64, keep []string) error
 
 	// Nodes lists the nodes that are alive, and those that died lately.
@@ -134,6 +135,7 @@ type Ledger interface {
 
 // A Beat is what a node learns when it renews its lease.
 type Beat struct {
+	Now       time.Time     // by the store's clock, which tells when runs are due
 	Owned     int           // how many runs the node owns
 	Cancelled []string      // the node's runs that an operator wants ended
 	Ready     int           // runs that may be claimed now; a lower bound, 0 when none

@@ -95,7 +95,3 @@ func (r *Run) Change() Change { panic("engine: Run.Change is not written yet") }
 // TakeEmits gives the events to accept with the next change, once. Their ids
 // are derived from the run and the handler's path, so a repetition is found.
 func (r *Run) TakeEmits() []Event { panic("engine: Run.TakeEmits is not written yet") }
-
-// TakeSkips gives the handlers that were left out since the last call, once, so
-// that the caller can count them.
-func (r *Run) TakeSkips() []*Step { panic("engine: Run.TakeSkips is not written yet") }
