@@ -3,8 +3,13 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"strconv"
+	"syscall"
 	"time"
 
 	"procaas/dsl"
@@ -96,4 +101,64 @@ type StatusError struct {
 	Method  string
 	URL     string
 	Excerpt string // the beginning of the body, for people; secrets removed
+}
+
+// Error implements error: 503 from POST http://host/path: excerpt.
+func (e *StatusError) Error() string {
+	text := fmt.Sprintf("%d from %s %s", e.Status, e.Method, e.URL)
+	if e.Excerpt != "" {
+		text += ": " + e.Excerpt
+	}
+	return text
+}
+
+// ClassOf gives the class of an error for retry and fallback: timeout,
+// connection, the status of a [StatusError] such as 503, or other.
+func ClassOf(err error) string {
+	var status *StatusError
+	var timeout interface{ Timeout() bool }
+	switch {
+	case errors.As(err, &status):
+		return strconv.Itoa(status.Status)
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return "timeout"
+	case isConnection(err):
+		return "connection"
+	}
+	return "other"
+}
+
+// isConnection tells whether err says that a peer could not be reached or hung
+// up. [net.Error] would be too wide: it takes in every [url.Error].
+func isConnection(err error) bool {
+	var op *net.OpError
+	var dns *net.DNSError
+	if errors.As(err, &op) || errors.As(err, &dns) {
+		return true
+	}
+	for _, known := range []error{
+		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed,
+		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE,
+	} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
+}
+
+// InClass tells whether an error belongs to one of the classes, which may be
+// groups of statuses, such as 5xx, and any.
+func InClass(err error, classes []string) bool {
+	class := ClassOf(err)
+	group := ""
+	if c := class[0]; '0' <= c && c <= '9' {
+		group = class[:1] + "xx"
+	}
+	for _, c := range classes {
+		if c == class || c == group && group != "" || c == "any" {
+			return true
+		}
+	}
+	return false
 }

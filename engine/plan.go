@@ -1,6 +1,12 @@
 package engine
 
-import "procaas/dsl"
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"procaas/dsl"
+)
 
 // A Plan is a pipeline with its proof: which handlers of a stage must wait for
 // which others, and why. It is immutable.
@@ -10,7 +16,9 @@ type Plan struct {
 	Flow     *dsl.Flow // nil when the pipeline has none
 	Stages   []*PlannedStage
 
-	steps map[string]*Step // by path
+	steps  map[string]*Step // by path
+	order  []*Step          // all of them, as declared
+	shared []sharedName     // that the flow and the pipeline declare
 }
 
 // A PlannedStage is a stage with its handlers in the order of declaration.
@@ -27,9 +35,14 @@ type Step struct {
 	Stage   int
 	Index   int // in its stage
 
-	Reads  []dsl.Read // of all expressions: enabled, body, result, fallback
-	Writes []Write
-	After  []Edge // what it waits for within its stage; empty: it may start at once
+	Reads   []dsl.Read // of all expressions: enabled, body, result, fallback
+	Writes  []Write
+	Touches []string // effects outside the shared state
+	After   []Edge   // what it waits for within its stage; empty: it may start at once
+
+	position int       // in Plan.order
+	retry    dsl.Retry // the policy, defaults included
+	keep     bool      // another handler may read the response
 }
 
 // A Write is a path that a handler sets: a name of the shared state, or its own
@@ -39,17 +52,214 @@ type Write struct {
 	Span dsl.Span
 }
 
-// An Edge says that To waits for From, and proves it.
+// An Edge says that To waits for From, and proves it. A plan has the edge of
+// every dependent pair, also where others imply it: when a handler in between
+// is off, the pair still has to keep its order.
 type Edge struct {
 	From, To         *Step
 	Why              string // "notify-driver reads shared-state.order, which get-order writes"
 	FromSpan, ToSpan dsl.Span
 }
 
+// A sharedName is a declared name of the shared state.
+type sharedName struct {
+	name  string
+	value any // the first one
+	raw   json.RawMessage
+	kept  bool // between the events of the key: the flow declares it
+}
+
+// The roots of paths that handlers write to.
+const (
+	sharedRoot  = "shared-state"
+	sourcesRoot = "sources"
+)
+
 // NewPlan proves which handlers of a pipeline may run in parallel.
+//
+// Two handlers of a stage are independent when neither writes what the other
+// reads or writes, and they touch nothing in common; a path overlaps with all
+// that lies below and above it. Any other pair keeps the order in which it is
+// declared. So whatever order independent handlers end in, the shared state is
+// that of running all of them one by one.
 func NewPlan(b *dsl.Bundle, p *dsl.Pipeline, types map[string]HandlerType) (*Plan, error) {
-	panic("engine: NewPlan is not written yet")
+	plan := &Plan{Bundle: b, Pipeline: p, steps: map[string]*Step{}}
+	if p.Flow != "" {
+		if plan.Flow = b.Flow(p.Flow); plan.Flow == nil {
+			return nil, fmt.Errorf("plan %s: there is no flow %s", p.ID, p.Flow)
+		}
+	}
+	if err := plan.declare(); err != nil {
+		return nil, fmt.Errorf("plan %s: %w", p.ID, err)
+	}
+	for i, stage := range p.Stages {
+		planned := &PlannedStage{ID: stage.ID}
+		for _, h := range stage.Handlers {
+			s, err := plan.add(h, i, types)
+			if err != nil {
+				return nil, fmt.Errorf("plan %s: %w", p.ID, err)
+			}
+			planned.join(s)
+		}
+		plan.Stages = append(plan.Stages, planned)
+	}
+	plan.markKept()
+	return plan, nil
 }
 
 // Step finds a handler by its path; nil when there is none.
 func (p *Plan) Step(path string) *Step { return p.steps[path] }
+
+// declare gathers the names of the shared state.
+func (p *Plan) declare() error {
+	if p.Flow != nil {
+		if err := p.declareNames(p.Flow.SharedState, true); err != nil {
+			return err
+		}
+	}
+	return p.declareNames(p.Pipeline.SharedState, false)
+}
+
+func (p *Plan) declareNames(v *dsl.Value, kept bool) error {
+	items := v.Items()
+	for i, k := range v.Keys() {
+		value, ok := items[i].Literal()
+		if !ok {
+			return fmt.Errorf("%s: shared-state name %s needs a plain first value", k.Span, k.Name)
+		}
+		raw, err := encodeData(value)
+		if err != nil {
+			return fmt.Errorf("%s: shared-state name %s: %w", k.Span, k.Name, err)
+		}
+		p.shared = append(p.shared, sharedName{name: k.Name, value: value, raw: raw, kept: kept})
+	}
+	return nil
+}
+
+// add makes the step of a handler.
+func (p *Plan) add(h *dsl.Handler, stage int, types map[string]HandlerType) (*Step, error) {
+	s := &Step{Handler: h, Path: h.Path, Stage: stage, position: len(p.order), retry: DefaultRetry()}
+	if h.Type != "" {
+		t, ok := types[h.Type]
+		if !ok {
+			return nil, fmt.Errorf("%s: handler type %s is not known", h.Path, h.Type)
+		}
+		s.Type = t
+	}
+	if p.steps[s.Path] != nil {
+		return nil, fmt.Errorf("%s: there are two handlers with this path", s.Path)
+	}
+	if h.Retry != nil {
+		s.retry = *h.Retry
+	}
+	s.gather()
+	p.steps[s.Path] = s
+	p.order = append(p.order, s)
+	return s, nil
+}
+
+// gather finds what the handler reads, writes and touches.
+func (s *Step) gather() {
+	h := s.Handler
+	own := dsl.Path{sourcesRoot, h.ID}
+	s.Reads = slices.Concat(h.Enabled.Reads(), h.Body.Reads())
+	for _, r := range h.Result.Reads() {
+		// A handler does not wait for itself: its result is made when its own
+		// source is there.
+		if len(r.Path) < len(own) || !r.Path[:len(own)].Equal(own) {
+			s.Reads = append(s.Reads, r)
+		}
+	}
+	s.Writes = append(s.Writes, Write{Path: own, Span: h.Span})
+	s.writes(h.Result)
+	if s.Type.SetsState {
+		s.writes(h.Body)
+	}
+	if h.Fallback != nil {
+		s.Reads = append(s.Reads, h.Fallback.Result.Reads()...)
+		s.writes(h.Fallback.Result)
+	}
+	s.Touches = append(s.Touches, h.Touches...)
+	if s.Type.Emits {
+		s.Touches = append(s.Touches, emitToken)
+	}
+}
+
+// writes adds the keys of a mapping, which are names of the shared state.
+func (s *Step) writes(v *dsl.Value) {
+	for _, k := range v.Keys() {
+		s.Writes = append(s.Writes, Write{Path: dsl.Path{sharedRoot, k.Name}, Span: k.Span})
+	}
+}
+
+// join adds a step with its edges to the earlier ones.
+func (g *PlannedStage) join(s *Step) {
+	s.Index = len(g.Steps)
+	for _, earlier := range g.Steps {
+		if e, ok := depend(earlier, s); ok {
+			s.After = append(s.After, e)
+		}
+	}
+	g.Steps = append(g.Steps, s)
+}
+
+// depend tells whether b, declared after a, must wait for it.
+func depend(a, b *Step) (Edge, bool) {
+	e := Edge{From: a, To: b, FromSpan: a.Handler.Span, ToSpan: b.Handler.Span}
+	if w, r, ok := overlap(a, b); ok {
+		e.FromSpan, e.ToSpan = w.Span, r.Span
+		e.Why = fmt.Sprintf("%s reads %s, which %s writes", b.Handler.ID, r.Path, a.Handler.ID)
+		if w.Path[0] == sourcesRoot {
+			e.Why = fmt.Sprintf("%s reads %s, the outcome of %s", b.Handler.ID, r.Path, a.Handler.ID)
+		}
+		return e, true
+	}
+	for _, w := range a.Writes {
+		for _, v := range b.Writes {
+			if w.Path.Overlaps(v.Path) {
+				e.FromSpan, e.ToSpan = w.Span, v.Span
+				e.Why = fmt.Sprintf("%s and %s both write %s", a.Handler.ID, b.Handler.ID, v.Path)
+				return e, true
+			}
+		}
+	}
+	if w, r, ok := overlap(b, a); ok {
+		e.FromSpan, e.ToSpan = r.Span, w.Span
+		e.Why = fmt.Sprintf("%s writes %s, which %s reads before", b.Handler.ID, w.Path, a.Handler.ID)
+		return e, true
+	}
+	for _, t := range a.Touches {
+		for _, u := range b.Touches {
+			if t == u {
+				e.Why = fmt.Sprintf("%s and %s both touch %s", a.Handler.ID, b.Handler.ID, t)
+				return e, true
+			}
+		}
+	}
+	return Edge{}, false
+}
+
+// overlap finds the first read of reader that a write of writer may change.
+func overlap(writer, reader *Step) (Write, dsl.Read, bool) {
+	for _, r := range reader.Reads {
+		for _, w := range writer.Writes {
+			if w.Path.Overlaps(r.Path) {
+				return w, r, true
+			}
+		}
+	}
+	return Write{}, dsl.Read{}, false
+}
+
+// markKept finds the responses that other handlers may read. The others need
+// not be kept in checkpoints.
+func (p *Plan) markKept() {
+	for _, s := range p.order {
+		response := dsl.Path{sourcesRoot, s.Handler.ID, "response"}
+		for _, other := range p.order {
+			for _, r := range other.Reads {
+				s.keep = s.keep || other != s && r.Path.Overlaps(response)
+			}
+		}
+	}
+}

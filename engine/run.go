@@ -1,15 +1,95 @@
 package engine
 
-import "time"
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
 
 // A Run is one event's way through a pipeline. It does no I/O, starts no
 // goroutine and reads no clock: tell it what happened, ask it what to do.
 //
-// The caller's duties: save [Run.Change] durably BEFORE starting the tasks that
-// [Run.Ready] gave with it; tell each task's end with [Run.Finish]; never start
-// a task twice in one process. A run is not safe for concurrent use.
+// The caller's loop is
+//
+//	tasks := run.Ready(live)   // what may start now
+//	save(run.Change())         // durably, BEFORE the tasks start
+//	start(tasks)               // and for each that ends:
+//	run.Finish(path, o, live)  // then from the top
+//
+// The duties that follow: save [Run.Change] and [Run.TakeEmits] in one
+// transaction BEFORE starting the tasks that [Run.Ready] gave with it; tell each
+// task's end with [Run.Finish]; never start a task twice in one process. A crash
+// then may repeat a call, never skip one. When a save fails for good, drop the
+// run: what it holds is ahead of the store. A run is not safe for concurrent
+// use.
 type Run struct {
-	plan *Plan
+	plan  *Plan
+	start Start
+
+	began   time.Time
+	stage   int      // that is under way; len(plan.Stages) when all are complete
+	records []record // by Step.position
+
+	// The environment of expressions. What a map here holds is never changed,
+	// only replaced: evaluated bodies and the caller may still see it.
+	event   map[string]any
+	flow    map[string]any
+	shared  map[string]any
+	sources map[string]any
+
+	raw   map[string]json.RawMessage // of shared
+	wrote map[string]bool            // names of shared that handlers have set
+
+	status     Status // Running until the end
+	failedPath string // of the critical handler that has given up; no new starts
+	failure    string
+	reason     string
+
+	underway int // tasks
+	settled  bool
+	dirty    bool
+	emits    []Event
+	ended    []HandlerView
+}
+
+// A record is what became of one handler.
+type record struct {
+	outcome  string // empty while undecided
+	attempts int    // that were started
+	failures int    // attempts that ended with an error
+
+	started  time.Time // of the first attempt
+	finished time.Time
+	due      time.Time     // of the next attempt, or of the end of a wait
+	delay    time.Duration // before the last repetition
+
+	err      string
+	reason   string
+	response any
+	raw      json.RawMessage // of response
+	status   int
+	emitted  []string // ids
+
+	// The following is of this process only.
+	underway bool
+	hold     time.Time // ask the guard again
+	body     any       // evaluated, the same for all attempts
+	ready    bool      // body is set
+}
+
+// What becomes of a handler.
+const (
+	OutcomeSucceeded = "succeeded"
+	OutcomeFailed    = "failed"
+	OutcomeSkipped   = "skipped"
+	OutcomeRunning   = "running" // an attempt is under way
+	OutcomeWaiting   = "waiting" // for a time: its own, or that of the next attempt
+	OutcomeUnknown   = "unknown" // the run ended while an attempt was under way
+)
+
+// decided tells whether the handler is over and done with.
+func (r *record) decided() bool {
+	return r.outcome == OutcomeSucceeded || r.outcome == OutcomeFailed || r.outcome == OutcomeSkipped
 }
 
 // A Start is what a run begins with.
@@ -17,17 +97,27 @@ type Start struct {
 	ID         string
 	Event      Event
 	Flow, Key  string
-	State      string         // of the automaton
-	Shared     map[string]any // of the entity
+	State      string         // of the automaton; empty for an entity that no event has reached
+	Shared     map[string]any // of the entity; names that the flow no longer declares are left alone
 	Generation int
 }
 
 // Live is what may change while a run goes on; it is passed in at every step.
 type Live struct {
-	Now     time.Time
+	Now     time.Time // by the store's clock, which also tells when a parked run is due
 	Configs map[string]any
 
-	// Guard says whether a handler may run now; nil lets all run.
+	// Off says whether a handler is switched off at present, and why; nil
+	// switches none off. It is asked often and early, so it must be cheap and
+	// take nothing. A handler that is off drops out of the proof: it is skipped
+	// at once, and the handlers that would wait for it need not, unless it has a
+	// fallback result that stands in for it at its place.
+	Off func(*Step) (reason string, off bool)
+
+	// Guard says whether a handler may run now; nil lets all run. It is asked
+	// when nothing else keeps an attempt from starting, so it may take a token
+	// of a limit, and not again before the time of a Hold. It never skips a
+	// critical handler unless an operator has forced it to.
 	Guard func(*Step) Verdict
 }
 
@@ -42,7 +132,7 @@ type Verdict struct {
 type Task struct {
 	Step           *Step
 	Attempt        int
-	Body           any // evaluated; may hold [dsl.Secret] values
+	Body           any // evaluated; may hold [dsl.Secret] values; the handler's to change
 	IdempotencyKey string
 	Timeout        time.Duration // 0: the type decides
 }
@@ -50,48 +140,326 @@ type Task struct {
 // An Outcome is how a task ended.
 type Outcome struct {
 	Result Result
-	Err    error
+	Err    error // without the handler's path, which the run adds
 }
 
 // Begin starts a run at its first stage.
-func Begin(p *Plan, s Start) *Run { panic("engine: Begin is not written yet") }
-
-// Resume continues a run from its checkpoint. When s.Generation is higher than
-// the checkpoint's, an operator has retried the run: what had failed starts
-// afresh. The error says why the checkpoint does not fit the plan.
-func Resume(p *Plan, s Start, checkpoint []byte) (*Run, error) {
-	panic("engine: Resume is not written yet")
+func Begin(p *Plan, s Start) *Run {
+	r := newRun(p, s)
+	r.dirty = true
+	return r
 }
 
-// Ready gives the tasks that may start now, in parallel. It decides about
-// handlers that are skipped, so the run may have ended afterwards: look at
+func newRun(p *Plan, s Start) *Run {
+	r := &Run{
+		plan: p, start: s, status: Running,
+		records: make([]record, len(p.order)),
+		event:   eventData(s.Event),
+		flow:    map[string]any{"id": s.Flow, "key": s.Key, "state": StateOf(p.Flow, s.State)},
+		shared:  make(map[string]any, len(p.shared)),
+		sources: make(map[string]any, len(p.order)),
+		raw:     make(map[string]json.RawMessage, len(p.shared)),
+		wrote:   map[string]bool{},
+	}
+	for _, n := range p.shared {
+		r.shared[n.name], r.raw[n.name] = n.value, n.raw
+		value, ok := s.Shared[n.name]
+		if !ok || !n.kept {
+			continue
+		}
+		raw, err := encodeData(value)
+		if err != nil {
+			r.failure = fmt.Sprintf("shared state %s of %s %s: %v", n.name, s.Flow, s.Key, err)
+			r.end(Failed)
+			continue
+		}
+		r.shared[n.name], r.raw[n.name] = value, raw
+	}
+	return r
+}
+
+// Ready gives the tasks that may start now, in parallel: those of the present
+// stage whose edges are satisfied. It decides about handlers that are skipped
+// and about waits that are over, so the run may have ended afterwards: look at
 // [Run.Status]. Each task is given once.
-func (r *Run) Ready(live Live) []Task { panic("engine: Run.Ready is not written yet") }
-
-// Finish tells how a task ended.
-func (r *Run) Finish(path string, o Outcome, live Live) {
-	panic("engine: Run.Finish is not written yet")
+//
+// The body of a handler is evaluated at its first attempt and stays the same
+// for the attempts of this process. After a resume it is evaluated again, which
+// gives the same: all it reads has been decided before, only configs may have
+// changed meanwhile. The same holds for enabled, which is not asked again once
+// an attempt has been made.
+func (r *Run) Ready(live Live) []Task {
+	if r.began.IsZero() {
+		r.began = stamp(live.Now)
+	}
+	var tasks []Task
+	for moved := true; moved; {
+		r.advance()
+		if r.status.Ended() {
+			break
+		}
+		for _, s := range r.plan.Stages[r.stage].Steps {
+			if r.failedPath != "" {
+				break
+			}
+			if t, ok := r.begin(s, live); ok {
+				tasks = append(tasks, t)
+			}
+		}
+		moved = r.advance()
+	}
+	r.settled = true
+	return tasks
 }
 
-// Cancel ends the run; tasks that are still going on are forgotten.
-func (r *Run) Cancel(reason string, now time.Time) { panic("engine: Run.Cancel is not written yet") }
+// advance goes on to the first stage that is not complete, and ends the run
+// when there is none, or when it has failed and no task is under way. It tells
+// whether there is a new stage to look at.
+func (r *Run) advance() (moved bool) {
+	if r.status.Ended() {
+		return false
+	}
+	if r.failedPath != "" {
+		if r.underway == 0 {
+			r.end(Failed)
+		}
+		return false
+	}
+	for r.stage < len(r.plan.Stages) {
+		for _, s := range r.plan.Stages[r.stage].Steps {
+			if !r.records[s.position].decided() {
+				return moved
+			}
+		}
+		r.stage++
+		r.dirty, moved = true, true
+	}
+	r.end(Succeeded)
+	return false
+}
 
-// Status tells where the run is: Running while tasks are going on or ready,
-// Parked while it only waits for a time, or an end.
-func (r *Run) Status() Status { panic("engine: Run.Status is not written yet") }
+func (r *Run) end(s Status) {
+	r.status, r.dirty = s, true
+}
+
+// begin starts an attempt of a handler, or decides without one.
+func (r *Run) begin(s *Step, live Live) (Task, bool) {
+	rec := &r.records[s.position]
+	switch {
+	case rec.decided(), rec.underway:
+		return Task{}, false
+	case rec.outcome == OutcomeWaiting:
+		if !rec.due.After(live.Now) {
+			r.succeed(s, live)
+		}
+		return Task{}, false
+	}
+	reason, off := live.off(s)
+	if off && !s.standsIn() {
+		r.skip(s, reason, live)
+		return Task{}, false
+	}
+	if !r.free(s) || !off && (rec.due.After(live.Now) || rec.hold.After(live.Now)) {
+		return Task{}, false
+	}
+	if rec.attempts == 0 {
+		enabled, why, err := r.enabled(s, live)
+		if err != nil {
+			r.giveUp(s, err, live)
+			return Task{}, false
+		}
+		if !enabled {
+			r.skip(s, why, live)
+			return Task{}, false
+		}
+	}
+	if off {
+		r.skip(s, reason, live)
+		r.standIn(s, live)
+		return Task{}, false
+	}
+	return r.attempt(s, live)
+}
+
+// off asks whether a handler is switched off.
+func (l Live) off(s *Step) (string, bool) {
+	if l.Off == nil {
+		return "", false
+	}
+	return l.Off(s)
+}
+
+// free tells whether all that the handler must wait for is decided.
+func (r *Run) free(s *Step) bool {
+	for _, e := range s.After {
+		if !r.records[e.From.position].decided() {
+			return false
+		}
+	}
+	return true
+}
+
+// attempt asks the guard and makes the task. Handlers that need no call are
+// done at once.
+func (r *Run) attempt(s *Step, live Live) (Task, bool) {
+	rec := &r.records[s.position]
+	if live.Guard != nil {
+		v := live.Guard(s)
+		if v.Skip {
+			r.skip(s, v.Reason, live)
+			r.standIn(s, live)
+			return Task{}, false
+		}
+		rec.reason, rec.hold = "", v.Hold
+		if !v.Hold.IsZero() {
+			rec.reason, r.dirty = v.Reason, true
+			return Task{}, false
+		}
+	}
+	if s.Type.New == nil || s.Type.SetsState {
+		r.compute(s, live)
+		return Task{}, false
+	}
+	if !rec.ready {
+		body, err := s.Handler.Body.Eval(r.env(live))
+		if err != nil {
+			r.giveUp(s, err, live)
+			return Task{}, false
+		}
+		rec.body, rec.ready = body, true
+	}
+	rec.attempts++
+	rec.due = time.Time{}
+	rec.underway = true
+	r.underway++
+	r.dirty = true
+	if rec.started.IsZero() {
+		rec.started = stamp(live.Now)
+	}
+	return Task{
+		Step: s, Attempt: rec.attempts, Body: copyData(rec.body), Timeout: s.Handler.Timeout,
+		IdempotencyKey: idempotencyKey(r.start.ID, s.Path, 0),
+	}, true
+}
+
+// Finish tells how a task ended. A path that is not under way is ignored: the
+// run may have been cancelled meanwhile.
+func (r *Run) Finish(path string, o Outcome, live Live) {
+	s := r.plan.steps[path]
+	if s == nil || !r.records[s.position].underway || r.status.Ended() {
+		return
+	}
+	rec := &r.records[s.position]
+	rec.underway = false
+	r.underway--
+	r.settled, r.dirty = false, true
+
+	events, err := r.take(s, o, live)
+	switch {
+	case err != nil:
+		r.failed(s, err, live)
+	case rec.outcome != OutcomeWaiting:
+		r.succeed(s, live)
+	}
+	if rec.outcome != OutcomeFailed {
+		r.emit(rec, events)
+	}
+	r.advance()
+}
+
+// failed is the end of an attempt without success.
+func (r *Run) failed(s *Step, err error, live Live) {
+	rec := &r.records[s.position]
+	rec.failures++
+	rec.err = clean(err.Error())
+	if delay, ok := rec.repeat(s, r.start.ID, err); ok {
+		rec.due = stamp(live.Now.Add(delay + time.Millisecond - 1)) // rounded up
+		return
+	}
+	r.giveUp(s, err, live)
+}
+
+// Cancel ends the run; tasks that are still going on are forgotten. A run that
+// has ended stays as it is.
+func (r *Run) Cancel(reason string, now time.Time) {
+	if r.status.Ended() {
+		return
+	}
+	if r.began.IsZero() {
+		r.began = stamp(now)
+	}
+	r.reason = reason
+	r.end(Stopped)
+}
+
+// Status tells where the run is: Running while tasks are going on or Ready must
+// be asked, Parked while it only waits for a time, or an end.
+func (r *Run) Status() Status {
+	if r.status == Running && r.settled && r.underway == 0 {
+		return Parked
+	}
+	return r.status
+}
 
 // Next tells when Ready will have something new without a Finish: the earliest
 // retry, wait or hold. Zero when there is none.
-func (r *Run) Next() time.Time { panic("engine: Run.Next is not written yet") }
+func (r *Run) Next() time.Time {
+	var next time.Time
+	if r.status.Ended() || r.failedPath != "" || r.stage == len(r.plan.Stages) {
+		return next
+	}
+	for _, s := range r.plan.Stages[r.stage].Steps {
+		rec := &r.records[s.position]
+		if rec.decided() || rec.underway {
+			continue
+		}
+		due := rec.due
+		if rec.hold.After(due) {
+			due = rec.hold
+		}
+		if !due.IsZero() && (next.IsZero() || due.Before(next)) {
+			next = due
+		}
+	}
+	return next
+}
 
 // Dirty tells whether anything has changed since the last Change.
-func (r *Run) Dirty() bool { panic("engine: Run.Dirty is not written yet") }
+func (r *Run) Dirty() bool { return r.dirty }
 
 // Change gives what must be saved BEFORE the tasks that Ready gave start: the
-// checkpoint, the status, and what ends with it. Emitted events come out once.
-// Run, Version and Emit are left to the driver to complete: see [Run.TakeEmits].
-func (r *Run) Change() Change { panic("engine: Run.Change is not written yet") }
+// checkpoint, the status, and what ends with it. Version and Emit are left to
+// the driver to complete: see [Run.TakeEmits].
+func (r *Run) Change() Change {
+	r.dirty = false
+	c := Change{
+		Run: r.start.ID, Pipeline: r.plan.Pipeline.ID, Bundle: r.plan.Bundle.Hash,
+		Status: r.Status(), Checkpoint: r.checkpoint(), Reason: r.reason,
+	}
+	switch c.Status {
+	case Parked:
+		c.Due = r.Next()
+	case Failed:
+		c.FailedPath, c.Error = r.failedPath, r.failure
+	case Succeeded:
+		c.State, _ = Transition(r.plan.Flow, r.start.State, r.start.Event.Type)
+		c.Shared = r.keptState()
+	}
+	return c
+}
 
 // TakeEmits gives the events to accept with the next change, once. Their ids
 // are derived from the run and the handler's path, so a repetition is found.
-func (r *Run) TakeEmits() []Event { panic("engine: Run.TakeEmits is not written yet") }
+func (r *Run) TakeEmits() []Event {
+	out := r.emits
+	r.emits = nil
+	return out
+}
+
+// TakeEnded gives the handlers that were decided since the last call, in the
+// order in which they were, for logs and metrics.
+func (r *Run) TakeEnded() []HandlerView {
+	out := r.ended
+	r.ended = nil
+	return out
+}

@@ -13,13 +13,22 @@ type HandlerType struct {
 
 	// New makes an empty handler for one call.
 	New func() Handler
+
+	// Emits is true when handlers of the type hand in events. Those of one
+	// stage keep the order in which they are declared.
+	Emits bool
 }
+
+// emitToken is what all handlers that emit events touch.
+const emitToken = "emitted events"
 
 // Type describes the handler type whose struct is T, declared in source. It
 // panics when a field of T is undocumented.
 //
 // A *T that has a method CheckBody(*dsl.Body) checks what tags cannot say. A *T
-// that has a method SetsState() sets the shared state with the keys of its body.
+// that has a method SetsState() sets the shared state with the keys of its
+// body: the core computes it by itself, and Handle is not called. A *T that has
+// a method Emits() hands in events.
 func Type[T any, P interface {
 	*T
 	Handler
@@ -33,5 +42,6 @@ func Type[T any, P interface {
 		t.Check = c.CheckBody
 	}
 	_, t.SetsState = zero.(interface{ SetsState() })
+	_, t.Emits = zero.(interface{ Emits() })
 	return t
 }

@@ -1,6 +1,11 @@
 package engine
 
-import "time"
+import (
+	"fmt"
+	"time"
+
+	"procaas/dsl"
+)
 
 // A RunView is a run as people and programs see it through the API.
 type RunView struct {
@@ -47,7 +52,74 @@ type HandlerView struct {
 
 // View makes a record readable. A checkpoint that cannot be read is told in the
 // view's Error, never lost.
-func View(r RunRecord) RunView { panic("engine: View is not written yet") }
+func View(r RunRecord) RunView {
+	v := RunView{
+		ID: r.ID, Pipeline: r.Pipeline, Flow: r.Flow, Key: r.Key, Status: r.Status,
+		Event:  EventView{ID: r.Event.ID, Source: r.Event.Source, Type: r.Event.Type, Time: r.Event.Time, Key: r.Event.Key, Payload: r.Event.Payload},
+		Bundle: r.Bundle, Generation: r.Generation, Blocked: r.Blocked, Accepted: r.Accepted,
+		Started: known(r.Started), Finished: known(r.Ended), Due: known(r.Due),
+		FailedPath: r.FailedPath, Error: r.Error, Reason: r.Reason,
+		SharedState: map[string]any{}, Handlers: []HandlerView{},
+	}
+	if len(r.Checkpoint) == 0 {
+		return v
+	}
+	if err := v.read(r.Checkpoint); err != nil {
+		if v.Error != "" {
+			v.Error += "; "
+		}
+		v.Error += err.Error()
+	}
+	return v
+}
+
+// read adds what a checkpoint says.
+func (v *RunView) read(data []byte) error {
+	c, err := readCheckpoint(data)
+	if err != nil {
+		return err
+	}
+	for name, raw := range c.Shared {
+		value, err := dsl.ParseJSON(raw)
+		if err != nil {
+			return fmt.Errorf("read checkpoint: shared state %s: %w", name, err)
+		}
+		v.SharedState[name] = value
+	}
+	for _, h := range c.Handlers {
+		if h.Outcome == "" {
+			h.Outcome = undecided(v.Status, h)
+		}
+		v.Handlers = append(v.Handlers, h.view())
+	}
+	return nil
+}
+
+// undecided is the outcome of a handler that has none yet.
+func undecided(run Status, h savedRecord) string {
+	switch {
+	case run.Ended():
+		return OutcomeUnknown
+	case run == Running && h.Attempts > 0 && h.Due.IsZero():
+		return OutcomeRunning
+	}
+	return OutcomeWaiting
+}
+
+func (h savedRecord) view() HandlerView {
+	return HandlerView{
+		Path: h.Path, Outcome: h.Outcome, Attempts: h.Attempts,
+		Started: known(h.Started), Finished: known(h.Finished), Error: h.Error, Reason: h.Reason,
+	}
+}
+
+// known gives nil for a time that is not known.
+func known(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
 
 // An EntityView is a key of a flow as people and programs see it.
 type EntityView struct {

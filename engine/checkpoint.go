@@ -1,0 +1,283 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"procaas/dsl"
+)
+
+// checkpointFormat is the version of the checkpoint's form. A run whose
+// checkpoint has another one is not touched.
+const checkpointFormat = 1
+
+// A checkpoint is what is kept of a run: all that it cannot find out again from
+// its plan and its event. Only handlers that were reached have a record, in the
+// order of their declaration.
+type checkpoint struct {
+	Format     int                        `json:"v"`
+	Pipeline   string                     `json:"pipeline"`
+	Generation int                        `json:"generation,omitempty"`
+	Began      time.Time                  `json:"began"`
+	Stage      int                        `json:"stage"`
+	Ended      Status                     `json:"ended,omitempty"`
+	FailedPath string                     `json:"failed_handler,omitempty"`
+	Failure    string                     `json:"error,omitempty"`
+	Reason     string                     `json:"reason,omitempty"`
+	Shared     map[string]json.RawMessage `json:"shared_state"`
+	Wrote      []string                   `json:"wrote,omitempty"`
+	Handlers   []savedRecord              `json:"handlers"`
+}
+
+// A savedRecord is a record in a checkpoint.
+type savedRecord struct {
+	Path     string          `json:"path"`
+	Outcome  string          `json:"outcome,omitempty"`
+	Attempts int             `json:"attempts,omitempty"`
+	Failures int             `json:"failures,omitempty"`
+	Started  time.Time       `json:"started,omitzero"`
+	Finished time.Time       `json:"finished,omitzero"`
+	Due      time.Time       `json:"due,omitzero"`
+	Delay    time.Duration   `json:"delay_ns,omitempty"`
+	Error    string          `json:"error,omitempty"`
+	Reason   string          `json:"reason,omitempty"`
+	Response json.RawMessage `json:"response,omitempty"`
+	Status   int             `json:"status,omitempty"`
+	Emitted  []string        `json:"emitted,omitempty"`
+}
+
+// checkpoint encodes the run.
+func (r *Run) checkpoint() []byte {
+	c := checkpoint{
+		Format: checkpointFormat, Pipeline: r.plan.Pipeline.ID, Generation: r.start.Generation,
+		Began: r.began, Stage: r.stage, FailedPath: r.failedPath, Failure: r.failure, Reason: r.reason,
+		Shared: r.raw, Handlers: []savedRecord{},
+	}
+	if r.status.Ended() {
+		c.Ended = r.status
+	}
+	for name := range r.wrote {
+		c.Wrote = append(c.Wrote, name)
+	}
+	slices.Sort(c.Wrote)
+	for i, s := range r.plan.order {
+		if rec := &r.records[i]; rec.reached() {
+			c.Handlers = append(c.Handlers, rec.save(s.Path))
+		}
+	}
+	return encodePlain(c)
+}
+
+// encodePlain encodes what cannot fail to encode: times were bounded and raw
+// values made by FormatJSON.
+func encodePlain(v any) []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		panic(fmt.Sprintf("engine: encode %T: %v", v, err))
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// reached tells whether anything has become of the handler.
+func (r *record) reached() bool {
+	return r.outcome != "" || r.attempts > 0 || r.reason != ""
+}
+
+func (r *record) save(path string) savedRecord {
+	return savedRecord{
+		Path: path, Outcome: r.outcome, Attempts: r.attempts, Failures: r.failures,
+		Started: r.started, Finished: r.finished, Due: r.due, Delay: r.delay,
+		Error: r.err, Reason: r.reason, Response: r.raw, Status: r.status, Emitted: r.emitted,
+	}
+}
+
+// keptState encodes the names of the flow's shared state that the run wrote;
+// nil when it wrote none.
+func (r *Run) keptState() []byte {
+	kept := map[string]json.RawMessage{}
+	for _, n := range r.plan.shared {
+		if n.kept && r.wrote[n.name] {
+			kept[n.name] = r.raw[n.name]
+		}
+	}
+	if len(kept) == 0 {
+		return nil
+	}
+	return encodePlain(kept)
+}
+
+// readCheckpoint decodes a checkpoint without a plan.
+func readCheckpoint(data []byte) (checkpoint, error) {
+	var c checkpoint
+	if err := json.Unmarshal(data, &c); err != nil {
+		return c, fmt.Errorf("read checkpoint: %w", err)
+	}
+	if c.Format != checkpointFormat {
+		return c, fmt.Errorf("read checkpoint: want format %d, have %d: it was written by another version of the engine", checkpointFormat, c.Format)
+	}
+	return c, nil
+}
+
+// Resume continues a run from its checkpoint; without one it begins the run.
+// Handlers that were under way are given by Ready again, with the same key and
+// the next attempt's number. When s.Generation is higher than the checkpoint's,
+// an operator has retried the run: the critical handlers that failed start
+// afresh, all other outcomes stay, and names of the flow that the run has not
+// written are read from s.Shared. The error says why the checkpoint does not fit
+// the plan; a plan may differ from the run's first one in stages that the run
+// has not reached.
+func Resume(p *Plan, s Start, data []byte) (*Run, error) {
+	if len(data) == 0 {
+		return Begin(p, s), nil
+	}
+	c, err := readCheckpoint(data)
+	if err != nil {
+		return nil, err
+	}
+	r := newRun(p, s)
+	if r.status.Ended() {
+		return nil, fmt.Errorf("resume run %s: %s", s.ID, r.failure)
+	}
+	if err := r.restore(c); err != nil {
+		return nil, fmt.Errorf("resume run %s: %w", s.ID, err)
+	}
+	if s.Generation > c.Generation {
+		r.redrive()
+	}
+	// A critical handler had failed while others were under way; they are not
+	// any more.
+	if r.failedPath != "" && !r.status.Ended() {
+		r.end(Failed)
+	}
+	return r, nil
+}
+
+// restore takes over what the checkpoint says.
+func (r *Run) restore(c checkpoint) error {
+	if c.Pipeline != r.plan.Pipeline.ID {
+		return fmt.Errorf("its checkpoint is of pipeline %s, not of %s", c.Pipeline, r.plan.Pipeline.ID)
+	}
+	if c.Stage < 0 || c.Stage > len(r.plan.Stages) {
+		return fmt.Errorf("it is in stage %d, but pipeline %s has only %d: the definition has changed", c.Stage+1, c.Pipeline, len(r.plan.Stages))
+	}
+	r.began, r.stage = c.Began, c.Stage
+	r.failedPath, r.failure, r.reason = c.FailedPath, c.Failure, c.Reason
+	if c.Ended != "" {
+		if !c.Ended.Ended() {
+			return fmt.Errorf("its checkpoint has no such end as %q", c.Ended)
+		}
+		r.status = c.Ended
+	}
+	if err := r.restoreShared(c); err != nil {
+		return err
+	}
+	for _, saved := range c.Handlers {
+		if err := r.restoreRecord(saved); err != nil {
+			return err
+		}
+	}
+	return r.checkPassed()
+}
+
+// restoreShared takes the shared state over. Names that the run has not written
+// are as it found them, which matters to it only until an operator retries it.
+func (r *Run) restoreShared(c checkpoint) error {
+	fresh := r.start.Generation > c.Generation
+	for _, n := range r.plan.shared {
+		wrote := slices.Contains(c.Wrote, n.name)
+		raw, ok := c.Shared[n.name]
+		if !ok || fresh && n.kept && !wrote {
+			continue
+		}
+		value, err := dsl.ParseJSON(raw)
+		if err != nil {
+			return fmt.Errorf("shared state %s: %w", n.name, err)
+		}
+		r.shared[n.name], r.raw[n.name] = value, raw
+		if wrote {
+			r.wrote[n.name] = true
+		}
+	}
+	return nil
+}
+
+func (r *Run) restoreRecord(saved savedRecord) error {
+	s := r.plan.steps[saved.Path]
+	if s == nil {
+		return fmt.Errorf("its checkpoint names the handler %s, which the pipeline does not have: the definition has changed", saved.Path)
+	}
+	if s.Stage > r.stage {
+		return fmt.Errorf("its checkpoint has the handler %s of a stage that it has not reached: the definition has changed", saved.Path)
+	}
+	rec := &r.records[s.position]
+	if rec.reached() {
+		return fmt.Errorf("its checkpoint names the handler %s twice", saved.Path)
+	}
+	*rec = record{
+		outcome: saved.Outcome, attempts: saved.Attempts, failures: saved.Failures, delay: saved.Delay,
+		started: saved.Started, finished: saved.Finished, due: saved.Due,
+		err: saved.Error, reason: saved.Reason, raw: saved.Response, status: saved.Status, emitted: saved.Emitted,
+	}
+	if err := rec.check(); err != nil {
+		return fmt.Errorf("its checkpoint of the handler %s: %w", saved.Path, err)
+	}
+	if rec.raw != nil {
+		value, err := dsl.ParseJSON(rec.raw)
+		if err != nil {
+			return fmt.Errorf("response of the handler %s: %w", saved.Path, err)
+		}
+		rec.response = value
+	}
+	if rec.decided() {
+		r.publish(s)
+	}
+	return nil
+}
+
+// check refuses what no run could have written.
+func (r *record) check() error {
+	if r.outcome != "" && r.outcome != OutcomeWaiting && !r.decided() {
+		return fmt.Errorf("there is no outcome %q", r.outcome)
+	}
+	if r.attempts < 0 || r.failures < 0 || r.failures > r.attempts || r.delay < 0 {
+		return errors.New("its numbers of attempts do not fit together")
+	}
+	return nil
+}
+
+// checkPassed makes sure that the run goes never back: all handlers of the
+// stages that it has left are decided.
+func (r *Run) checkPassed() error {
+	for _, s := range r.plan.order {
+		if s.Stage < r.stage && !r.records[s.position].decided() {
+			return fmt.Errorf("it has left the stage of the handler %s, which its checkpoint does not know: the definition has changed", s.Path)
+		}
+	}
+	return nil
+}
+
+// redrive makes a failed run go on. Only critical handlers fail a run; one that
+// is not critical has been decided, and what came after it builds on that.
+func (r *Run) redrive() {
+	if r.status.Ended() && r.status != Failed {
+		return
+	}
+	r.status, r.failedPath, r.failure, r.dirty = Running, "", "", true
+	for _, s := range r.plan.order {
+		if rec := &r.records[s.position]; rec.outcome == OutcomeFailed && s.Handler.IsCritical() {
+			*rec = record{}
+		}
+	}
+	clear(r.sources)
+	for i, s := range r.plan.order {
+		if r.records[i].decided() {
+			r.publish(s)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package engine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"procaas/dsl"
+)
+
+// maxDepth bounds the levels of a value that a checkpoint keeps, so that the
+// checkpoint can be read again: JSON of more than 64 levels is refused.
+const maxDepth = 60
+
+// encodeData makes JSON of a value that a run keeps, and refuses what could not
+// be read back as it was.
+func encodeData(v any) (json.RawMessage, error) {
+	if err := checkData(v, 0); err != nil {
+		return nil, err
+	}
+	return dsl.FormatJSON(v)
+}
+
+func checkData(v any, depth int) error {
+	if depth > maxDepth {
+		return fmt.Errorf("want at most %d levels of lists and mappings, have more", maxDepth)
+	}
+	switch v := v.(type) {
+	case nil, bool, int:
+		return nil
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("want a finite number, have %v", v)
+		}
+		return nil
+	case string:
+		return checkText(v)
+	case []any:
+		for i, item := range v {
+			if err := checkData(item, depth+1); err != nil {
+				return fmt.Errorf("[%d]: %w", i, err)
+			}
+		}
+		return nil
+	case map[string]any:
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			err := checkText(k)
+			if err == nil {
+				err = checkData(v[k], depth+1)
+			}
+			if err != nil {
+				return fmt.Errorf("[%q]: %w", k, err)
+			}
+		}
+		return nil
+	}
+	return fmt.Errorf("want null, a boolean, a number, a string, a list or a mapping, have %s", kindOf(v))
+}
+
+func checkText(s string) error {
+	switch {
+	case strings.ContainsRune(s, 0):
+		return errors.New("want a text without U+0000, have one with it")
+	case !utf8.ValidString(s):
+		return errors.New("want a text in UTF-8, have other bytes")
+	}
+	return nil
+}
+
+// kindOf names the kind of a value to people.
+func kindOf(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "a boolean"
+	case int:
+		return "an integer"
+	case float64:
+		return "a number"
+	case string:
+		return "a string"
+	case []any:
+		return "a list"
+	case map[string]any:
+		return "a mapping"
+	case dsl.Secret:
+		return "the secret " + v.Name + ", which is only for calls"
+	}
+	return fmt.Sprintf("a value of the Go type %T", v)
+}
+
+// copyData copies a value, so that its receiver may change it.
+func copyData(v any) any {
+	switch v := v.(type) {
+	case []any:
+		out := make([]any, len(v))
+		for i, item := range v {
+			out[i] = copyData(item)
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, item := range v {
+			out[k] = copyData(item)
+		}
+		return out
+	}
+	return v
+}

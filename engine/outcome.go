@@ -1,0 +1,295 @@
+package engine
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"procaas/dsl"
+)
+
+// This file decides about handlers: it takes their results, fills the shared
+// state and evaluates expressions. It belongs to the pure core, as run.go does.
+
+// take accepts how a call ended: the response, the time at which the handler
+// counts as done, and the events, made complete.
+func (r *Run) take(s *Step, o Outcome, live Live) ([]Event, error) {
+	if o.Err != nil {
+		return nil, o.Err
+	}
+	raw, err := encodeData(o.Result.Response)
+	if err != nil {
+		return nil, Permanent(fmt.Errorf("response: %w", err))
+	}
+	until := o.Result.Until
+	if until.Year() > 9999 {
+		return nil, Permanent(errors.New("wait: want a time before the year 10000, have a later one"))
+	}
+	events := make([]Event, len(o.Result.Emit))
+	for i, e := range o.Result.Emit {
+		if _, err := encodeData(e.Payload); err != nil {
+			return nil, Permanent(fmt.Errorf("payload of event %d: %w", i+1, err))
+		}
+		events[i] = r.complete(s, i, e, live)
+	}
+	rec := &r.records[s.position]
+	rec.response, rec.raw, rec.status = o.Result.Response, raw, o.Result.Status
+	if until.After(live.Now) {
+		rec.outcome, rec.err = OutcomeWaiting, ""
+		rec.due = stamp(until.Add(time.Millisecond - 1)) // rounded up
+	}
+	return events, nil
+}
+
+// emit hands events out with the next change.
+func (r *Run) emit(rec *record, events []Event) {
+	for _, e := range events {
+		rec.emitted = append(rec.emitted, e.ID)
+	}
+	r.emits = append(r.emits, events...)
+}
+
+// complete fills what an emitted event leaves open. An id that follows from the
+// run, the handler and the event's number is found again when the handler had
+// to be repeated.
+func (r *Run) complete(s *Step, i int, e Event, live Live) Event {
+	if e.ID == "" {
+		e.ID = digest(r.start.ID, s.Path, "emit", strconv.Itoa(i))
+	}
+	if e.Source == "" {
+		e.Source = "procaas/run/" + r.start.ID
+	}
+	if e.Time.IsZero() {
+		e.Time = stamp(live.Now)
+	}
+	if e.TraceParent == "" {
+		e.TraceParent = r.start.Event.TraceParent
+	}
+	return e
+}
+
+// compute does a handler that needs no call: one that sets the state, or a
+// placeholder.
+func (r *Run) compute(s *Step, live Live) {
+	rec := &r.records[s.position]
+	rec.started = stamp(live.Now)
+	if s.Type.SetsState {
+		rec.attempts = 1
+		values, err := r.assign(s.Handler.Body, live)
+		if err != nil {
+			r.giveUp(s, err, live)
+			return
+		}
+		if rec.raw, err = encodeData(values); err != nil {
+			r.giveUp(s, err, live)
+			return
+		}
+		rec.response = values
+	}
+	r.succeed(s, live)
+}
+
+// succeed applies the result of a handler whose call was successful, and so
+// decides it.
+func (r *Run) succeed(s *Step, live Live) {
+	rec := &r.records[s.position]
+	rec.outcome = OutcomeSucceeded
+	r.publish(s)
+	if _, err := r.assign(s.Handler.Result, live); err != nil {
+		r.giveUp(s, err, live)
+		return
+	}
+	rec.err, rec.reason = "", ""
+	r.decide(s, live)
+}
+
+// giveUp decides that a handler has failed for good. When it is critical, the
+// run fails as soon as nothing is under way any more.
+func (r *Run) giveUp(s *Step, err error, live Live) {
+	rec := &r.records[s.position]
+	rec.outcome, rec.err, rec.reason = OutcomeFailed, clean(err.Error()), ""
+	rec.response, rec.raw, rec.status = nil, nil, 0
+	var status *StatusError
+	if errors.As(err, &status) {
+		rec.status = status.Status
+	}
+	r.decide(s, live)
+	if !s.Handler.IsCritical() {
+		r.standIn(s, live)
+		return
+	}
+	if r.failedPath == "" {
+		r.failedPath = s.Path
+		r.failure = s.Path + ": " + rec.err
+		if rec.attempts > 0 {
+			r.failure = fmt.Sprintf("%s: attempt %d: %s", s.Path, rec.attempts, rec.err)
+		}
+	}
+}
+
+// skip decides that a handler is left out.
+func (r *Run) skip(s *Step, reason string, live Live) {
+	rec := &r.records[s.position]
+	rec.outcome, rec.reason = OutcomeSkipped, reason
+	r.decide(s, live)
+}
+
+// standIn fills the shared state for a handler that is out or has failed. A
+// fallback that cannot be computed fills nothing: the run goes on as if there
+// were none, and the error is kept for people.
+func (r *Run) standIn(s *Step, live Live) {
+	if !s.standsIn() {
+		return
+	}
+	if _, err := r.assign(s.Handler.Fallback.Result, live); err != nil {
+		rec := &r.records[s.position]
+		text := "fallback: " + err.Error()
+		if rec.err != "" {
+			text = rec.err + "; " + text
+		}
+		rec.err = clean(text)
+		r.ended[len(r.ended)-1].Error = rec.err
+	}
+}
+
+// standsIn tells whether something fills the state when the handler is out.
+func (s *Step) standsIn() bool {
+	return s.Handler.Fallback != nil && !s.Handler.Fallback.Result.IsNull()
+}
+
+// decide closes the record of a handler.
+func (r *Run) decide(s *Step, live Live) {
+	rec := &r.records[s.position]
+	rec.finished = stamp(live.Now)
+	rec.due, rec.hold = time.Time{}, time.Time{}
+	rec.body, rec.ready = nil, false
+	if !s.keep {
+		rec.response, rec.raw = nil, nil
+	}
+	r.dirty = true
+	r.publish(s)
+	r.ended = append(r.ended, rec.save(s.Path).view())
+}
+
+// publish shows the outcome of a handler to the expressions that follow. Of two
+// handlers with one id, the later stage's is seen.
+func (r *Run) publish(s *Step) {
+	rec := &r.records[s.position]
+	r.sources[s.Handler.ID] = map[string]any{
+		"response": rec.response, "status": rec.status, "outcome": rec.outcome,
+	}
+}
+
+// enabled evaluates the condition of a handler; why is for people.
+func (r *Run) enabled(s *Step, live Live) (enabled bool, why string, err error) {
+	v := s.Handler.Enabled
+	if v.IsNull() {
+		return true, "", nil
+	}
+	got, err := v.Eval(r.env(live))
+	if err != nil {
+		return false, "", err
+	}
+	enabled, ok := got.(bool)
+	if !ok {
+		return false, "", fmt.Errorf("%s: enabled: want true or false, have %s", v.Span, kindOf(got))
+	}
+	why = "enabled is false"
+	if e := v.Expr(); e != nil {
+		why += ": " + clean(strings.Join(strings.Fields(e.Source), " "))
+	}
+	return enabled, why, nil
+}
+
+// assign sets names of the shared state to the values of a mapping. A mapping
+// has no order: all its expressions see the state before it. All names are set
+// or none.
+func (r *Run) assign(mapping *dsl.Value, live Live) (map[string]any, error) {
+	keys, items := mapping.Keys(), mapping.Items()
+	if len(keys) == 0 {
+		return map[string]any{}, nil
+	}
+	values, env := make(map[string]any, len(keys)), r.env(live)
+	shared, raws := maps.Clone(r.shared), maps.Clone(r.raw)
+	for i, k := range keys {
+		value, err := items[i].Eval(env)
+		if err != nil {
+			return nil, err
+		}
+		raw, err := encodeData(value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", k.Span, k.Name, err)
+		}
+		shared[k.Name], raws[k.Name], values[k.Name] = value, raw, value
+	}
+	r.shared, r.raw, r.dirty = shared, raws, true
+	for name := range values {
+		r.wrote[name] = true
+	}
+	return values, nil
+}
+
+// env gives the roots that expressions may read.
+func (r *Run) env(live Live) dsl.Env {
+	return dsl.Env{
+		"event":     r.event,
+		sharedRoot:  r.shared,
+		sourcesRoot: r.sources,
+		"configs":   live.Configs,
+		"flow":      r.flow,
+		"run": map[string]any{
+			"id": r.start.ID, "pipeline": r.plan.Pipeline.ID, "started": timeData(r.began),
+		},
+	}
+}
+
+// eventData is the root event.
+func eventData(e Event) map[string]any {
+	return map[string]any{
+		"id": e.ID, "type": e.Type, "source": e.Source, "time": timeData(e.Time),
+		"key": e.Key, "payload": e.Payload,
+	}
+}
+
+// timeData is a time as expressions see it.
+func timeData(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// stamp is a time as checkpoints keep it: what a store may lose of it is cut off
+// at once, so that a resumed run is the same.
+func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
+
+// idempotencyKey is the same for all attempts of a call, wherever and whenever
+// they are made.
+func idempotencyKey(run, path string, iteration int) string {
+	return digest(run, path, strconv.Itoa(iteration))
+}
+
+func digest(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:16])
+}
+
+// clean makes a text fit for any store: short, valid and without U+0000.
+func clean(text string) string {
+	const longest = 2000
+	text = strings.ReplaceAll(text, "\x00", "")
+	if len(text) > longest {
+		cut := longest
+		for !utf8.RuneStart(text[cut]) {
+			cut--
+		}
+		text = text[:cut] + "…"
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
+}

@@ -1,0 +1,205 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// A PlanFormat is a way to show a plan.
+type PlanFormat string
+
+// The formats of plans.
+const (
+	PlanText    PlanFormat = "text"    // for a terminal: every wait with its proof
+	PlanJSON    PlanFormat = "json"    // one [PlanView]
+	PlanMermaid PlanFormat = "mermaid" // a flowchart, as Markdown viewers draw it
+	PlanDOT     PlanFormat = "dot"     // a graph for Graphviz
+)
+
+// A PlanView is a plan as programs see it.
+type PlanView struct {
+	Pipeline string      `json:"pipeline"`
+	Flow     string      `json:"flow,omitempty"`
+	On       []string    `json:"on"`
+	Stages   []StageView `json:"stages"`
+}
+
+// A StageView is a stage of a [PlanView].
+type StageView struct {
+	ID       string     `json:"id"`
+	Handlers []StepView `json:"handlers"`
+}
+
+// A StepView is a handler of a [PlanView].
+type StepView struct {
+	ID       string     `json:"id"`
+	Path     string     `json:"path"`
+	Type     string     `json:"type"`
+	Critical bool       `json:"critical"`
+	Owner    string     `json:"owner,omitempty"`
+	At       string     `json:"at"`      // file:line:column
+	Reads    []string   `json:"reads"`   // paths, each once
+	Writes   []string   `json:"writes"`  // paths, each once
+	Touches  []string   `json:"touches"` // each once
+	After    []EdgeView `json:"after"`   // empty: it starts at once
+}
+
+// An EdgeView is what a handler of a [PlanView] waits for.
+type EdgeView struct {
+	Handler string `json:"handler"` // the id of the earlier handler
+	Why     string `json:"why"`
+	From    string `json:"from"`    // the place in the earlier handler, file:line:column
+	To      string `json:"to"`      // the place in the later one
+	Implied bool   `json:"implied"` // other edges of the stage lead there too
+}
+
+// WritePlan shows a plan. Text, Mermaid and DOT leave out edges that others
+// imply.
+func WritePlan(w io.Writer, p *Plan, format PlanFormat) error {
+	var err error
+	switch format {
+	case PlanText:
+		_, err = io.WriteString(w, planText(p.View()))
+	case PlanJSON:
+		enc := json.NewEncoder(w)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(p.View())
+	case PlanMermaid:
+		_, err = io.WriteString(w, planMermaid(p.View()))
+	case PlanDOT:
+		planDOT(p.View()).Write(w)
+	default:
+		err = fmt.Errorf("want the plan as text, json, mermaid or dot, have %q", format)
+	}
+	return err
+}
+
+// View makes the plan readable.
+func (p *Plan) View() PlanView {
+	v := PlanView{Pipeline: p.Pipeline.ID, Flow: p.Pipeline.Flow, On: p.Pipeline.On, Stages: []StageView{}}
+	if len(v.On) == 0 {
+		v.On = []string{p.Pipeline.ID}
+	}
+	for _, stage := range p.Stages {
+		sv := StageView{ID: stage.ID, Handlers: []StepView{}}
+		for _, s := range stage.Steps {
+			sv.Handlers = append(sv.Handlers, s.view())
+		}
+		v.Stages = append(v.Stages, sv)
+	}
+	return v
+}
+
+func (s *Step) view() StepView {
+	h := s.Handler
+	v := StepView{
+		ID: h.ID, Path: s.Path, Type: h.Type, Critical: h.IsCritical(), Owner: h.Owner, At: h.Span.String(),
+		Reads: []string{}, Writes: []string{}, Touches: unique(s.Touches), After: []EdgeView{},
+	}
+	for _, r := range s.Reads {
+		v.Reads = append(v.Reads, r.Path.String())
+	}
+	for _, w := range s.Writes {
+		v.Writes = append(v.Writes, w.Path.String())
+	}
+	v.Reads, v.Writes = unique(v.Reads), unique(v.Writes)
+	for _, e := range s.After {
+		v.After = append(v.After, EdgeView{
+			Handler: e.From.Handler.ID, Why: e.Why, From: e.FromSpan.String(), To: e.ToSpan.String(), Implied: s.implied(e),
+		})
+	}
+	return v
+}
+
+// unique drops repetitions, keeping the order.
+func unique(list []string) []string {
+	seen := map[string]bool{}
+	out := []string{}
+	for _, item := range list {
+		if !seen[item] {
+			seen[item] = true
+			out = append(out, item)
+		}
+	}
+	return out
+}
+
+// implied tells whether another edge of s leads to a handler that waits for the
+// same one, so that a picture needs no line for e. Edges are transitive only
+// through the handlers between them, so a direct predecessor suffices to look
+// further.
+func (s *Step) implied(e Edge) bool {
+	for _, other := range s.After {
+		if other.From != e.From && other.From.waitsFor(e.From) {
+			return true
+		}
+	}
+	return false
+}
+
+// waitsFor tells whether s comes after earlier by any chain of edges.
+func (s *Step) waitsFor(earlier *Step) bool {
+	for _, e := range s.After {
+		if e.From == earlier || e.From.Index > earlier.Index && e.From.waitsFor(earlier) {
+			return true
+		}
+	}
+	return false
+}
+
+// planText shows a plan to a terminal.
+func planText(v PlanView) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "pipeline %s, on %s", v.Pipeline, strings.Join(v.On, ", "))
+	if v.Flow != "" {
+		fmt.Fprintf(&b, ", flow %s", v.Flow)
+	}
+	b.WriteString("\n")
+	for i, stage := range v.Stages {
+		fmt.Fprintf(&b, "\nstage %d: %s\n", i+1, stage.ID)
+		for _, h := range stage.Handlers {
+			h.text(&b)
+		}
+	}
+	return b.String()
+}
+
+func (v StepView) text(b *strings.Builder) {
+	fmt.Fprintf(b, "  %s  %s\n", v.ID, strings.Join(v.traits(), ", "))
+	waits := false
+	for _, e := range v.After {
+		if e.Implied {
+			continue
+		}
+		waits = true
+		fmt.Fprintf(b, "    after %s because %s\n", e.Handler, e.Why)
+		fmt.Fprintf(b, "      %s and %s\n", e.From, e.To)
+	}
+	if !waits {
+		b.WriteString("    starts at once\n")
+	}
+}
+
+// traits are what to know of a handler at a glance.
+func (v StepView) traits() []string {
+	out := []string{v.kind()}
+	if v.Critical {
+		out = append(out, "critical")
+	} else {
+		out = append(out, "not critical")
+	}
+	if v.Owner != "" {
+		out = append(out, "owner "+v.Owner)
+	}
+	return out
+}
+
+func (v StepView) kind() string {
+	if v.Type == "" {
+		return "placeholder"
+	}
+	return v.Type
+}
