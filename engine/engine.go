@@ -1,9 +1,18 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"procaas/dsl"
 )
@@ -35,15 +44,69 @@ func DefaultOptions() Options {
 // An Engine takes events in and runs them. All methods are safe for concurrent
 // use.
 type Engine struct {
-	o Options
+	o        Options
+	log      *slog.Logger
+	metrics  *Metrics
+	library  library
+	settings settings
+	guard    guard
+	stats    stats
+	clock    clock
+	accepts  batcher[Intake, accepted]
+
+	running   atomic.Bool
+	node      atomic.Pointer[node] // nil while the process is no member
+	joinError atomic.Pointer[error]
+	reloaded  chan struct{} // there is another definition
 }
 
-// New makes an engine. It does nothing before Run.
-func New(o Options) (*Engine, error) { panic("engine: New is not written yet") }
+// New makes an engine. It does nothing before Run, but takes events in.
+func New(o Options) (*Engine, error) {
+	o, err := o.complete()
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		o: o, log: o.Log, metrics: o.Metrics,
+		library:  library{store: o.Store, types: o.Types, byName: map[string]HandlerType{}, maxConns: o.MaxInFlight},
+		settings: settings{store: o.Store},
+		stats:    stats{metrics: o.Metrics},
+		clock:    clock{known: make(chan struct{})},
+		reloaded: make(chan struct{}, 1),
+	}
+	for _, t := range o.Types {
+		e.library.byName[t.Name] = t
+	}
+	e.accepts.do, e.accepts.most, e.accepts.lanes = e.accept, maxBatch, 2
+	d, err := e.library.add(o.Bundle)
+	if err != nil {
+		return nil, err
+	}
+	e.library.current.Store(d)
+	return e, nil
+}
 
-// Run works until ctx ends, then drains: it takes no more runs, lets calls under
-// way end within Options.Drain, gives the rest back and returns.
-func (e *Engine) Run(ctx context.Context) error { panic("engine: Engine.Run is not written yet") }
+// complete checks options and fills those that are left out.
+func (o Options) complete() (Options, error) {
+	if o.Store == nil || o.Bundle == nil {
+		return o, errors.New("engine: want a store and a bundle, have Options without")
+	}
+	d := DefaultOptions()
+	if o.Log == nil {
+		o.Log = d.Log
+	}
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics(prometheus.NewRegistry()) // counted for nobody
+	}
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, d.MaxInFlight)
+	o.Lease = cmp.Or(o.Lease, d.Lease)
+	o.Drain = cmp.Or(o.Drain, d.Drain)
+	if o.MaxInFlight < 1 || o.Lease < 100*time.Millisecond || o.Drain < 0 {
+		return o, fmt.Errorf("engine: want 1 run in flight or more, a lease of 100ms or more and a drain time "+
+			"of 0s or more, have %d, %s, %s", o.MaxInFlight, o.Lease, o.Drain)
+	}
+	return o, nil
+}
 
 // A Submission is an event on its way in.
 type Submission struct {
@@ -68,55 +131,133 @@ type IntakeError struct {
 // Error implements error.
 func (e *IntakeError) Error() string { return e.Message }
 
-// Submit accepts events: when it returns, those without an error are durable.
-// Each event is accepted or refused for itself. The error is for all of them:
-// the store could not be reached, and it is unknown whether they were stored.
-func (e *Engine) Submit(ctx context.Context, events []Submission) ([]Submitted, error) {
-	panic("engine: Engine.Submit is not written yet")
-}
-
 // Bundle gives the definition that new events are served by.
-func (e *Engine) Bundle() *dsl.Bundle { panic("engine: Engine.Bundle is not written yet") }
+func (e *Engine) Bundle() *dsl.Bundle { return e.library.current.Load().bundle }
 
 // Load makes b the definition for new events. Runs that have begun keep theirs.
 func (e *Engine) Load(ctx context.Context, b *dsl.Bundle) error {
-	panic("engine: Engine.Load is not written yet")
+	d, err := e.library.add(b)
+	if err != nil {
+		return err
+	}
+	if err := e.library.save(ctx, b); err != nil {
+		return err
+	}
+	e.library.current.Store(d)
+	select {
+	case e.reloaded <- struct{}{}:
+	default:
+	}
+	return nil
 }
 
 // Plans gives the plans of all pipelines of the present definition, in order.
-func (e *Engine) Plans() []*Plan { panic("engine: Engine.Plans is not written yet") }
+func (e *Engine) Plans() []*Plan { return slices.Clone(e.library.current.Load().plans) }
 
 // Healthy tells why the node cannot work at present; nil when it can.
-func (e *Engine) Healthy(ctx context.Context) error {
-	panic("engine: Engine.Healthy is not written yet")
+func (e *Engine) Healthy(context.Context) error {
+	n := e.node.Load()
+	if n == nil {
+		if err := e.joinError.Load(); err != nil && e.running.Load() {
+			return fmt.Errorf("node is no member: %w", *err)
+		}
+		return errors.New("node is no member: it starts, stops, or has not been started")
+	}
+	if valid, err := n.lease.state(); !valid {
+		return fmt.Errorf("lease is over: %w", cmp.Or(err, errors.New("it was not renewed in time")))
+	}
+	return nil
 }
 
-// Run, List, Entity, Retry and Cancel are the store's, with the views made.
+// RunByID, List, Entity, Retry and Cancel are the store's, with the views made.
 
 // RunByID reads one run; [ErrNotFound] when there is none.
 func (e *Engine) RunByID(ctx context.Context, id string) (RunView, error) {
-	panic("engine: Engine.RunByID is not written yet")
+	r, err := e.o.Store.Run(ctx, id)
+	if err != nil {
+		return RunView{}, fmt.Errorf("run %s: %w", id, err)
+	}
+	return View(r), nil
 }
 
 // List reads runs, newest first, and the cursor of the next page.
 func (e *Engine) List(ctx context.Context, f RunFilter) ([]RunView, string, error) {
-	panic("engine: Engine.List is not written yet")
+	records, next, err := e.o.Store.List(ctx, f)
+	if err != nil {
+		return nil, "", fmt.Errorf("list runs: %w", err)
+	}
+	return views(records), next, nil
+}
+
+// views makes records readable.
+func views(records []RunRecord) []RunView {
+	out := make([]RunView, len(records))
+	for i, r := range records {
+		out[i] = View(r)
+	}
+	return out
 }
 
 // Entity reads a key of a flow; a key of a known flow that no event has reached
 // is in its initial state. [ErrNotFound] for an unknown flow.
 func (e *Engine) Entity(ctx context.Context, flow, key string) (EntityView, error) {
-	panic("engine: Engine.Entity is not written yet")
+	b := e.Bundle()
+	known := b.Flow(flow)
+	if p := b.Pipeline(flow); known == nil && (p == nil || p.Flow != "") {
+		return EntityView{}, fmt.Errorf("flow %s: %w", flow, ErrNotFound)
+	}
+	r, err := e.o.Store.Entity(ctx, flow, key)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return EntityView{}, fmt.Errorf("key %s of flow %s: %w", key, flow, err)
+	}
+	v := EntityView{
+		Flow: flow, Key: key, State: StateOf(known, r.State), SharedState: map[string]any{},
+		Blocked: r.Blocked != "", BlockedBy: r.Blocked, Waiting: r.Waiting, Runs: views(r.Runs),
+	}
+	if known != nil {
+		if first, ok := known.SharedState.Literal(); ok {
+			if names, ok := first.(map[string]any); ok {
+				v.SharedState = names
+			}
+		}
+	}
+	if len(r.Shared) == 0 {
+		return v, nil
+	}
+	data, err := dsl.ParseJSON(r.Shared)
+	if err != nil {
+		return EntityView{}, fmt.Errorf("key %s of flow %s: shared state: %w", key, flow, err)
+	}
+	if names, ok := data.(map[string]any); ok {
+		maps.Copy(v.SharedState, names)
+	}
+	return v, nil
 }
 
 // Retry goes on with a failed run from the handler that failed.
 func (e *Engine) Retry(ctx context.Context, id string) (RunView, error) {
-	panic("engine: Engine.Retry is not written yet")
+	if err := e.o.Store.Retry(ctx, id); err != nil {
+		return RunView{}, fmt.Errorf("retry run %s: %w", id, err)
+	}
+	if n := e.node.Load(); n != nil {
+		n.nudge()
+	}
+	return e.RunByID(ctx, id)
 }
 
-// Cancel ends a run.
+// Cancel ends a run. One that a node works on ends when its calls under way have
+// been broken off.
 func (e *Engine) Cancel(ctx context.Context, id, reason string) (RunView, error) {
-	panic("engine: Engine.Cancel is not written yet")
+	if err := e.o.Store.Cancel(ctx, id, reason); err != nil {
+		return RunView{}, fmt.Errorf("cancel run %s: %w", id, err)
+	}
+	if n := e.node.Load(); n != nil {
+		if j := n.job(id); j != nil {
+			j.cancel()
+		}
+		n.nudge() // the next event of the key may be ready now
+	}
+	return e.RunByID(ctx, id)
 }
 
 // A HandlerInfo is a handler with what this node has seen of it.
@@ -136,7 +277,25 @@ type HandlerInfo struct {
 }
 
 // Handlers lists the handlers of the present definition, in order.
-func (e *Engine) Handlers() []HandlerInfo { panic("engine: Engine.Handlers is not written yet") }
+func (e *Engine) Handlers() []HandlerInfo {
+	out := []HandlerInfo{}
+	now := time.Now()
+	for _, p := range e.library.current.Load().plans {
+		for _, s := range p.order {
+			h := s.Handler
+			info := HandlerInfo{
+				Path: s.Path, Type: h.Type, Owner: h.Owner, Critical: h.IsCritical(),
+				File: h.Span.File, Line: h.Span.Start.Line,
+			}
+			if h.RateLimit != nil {
+				info.RateLimit = formatRate(h.RateLimit.Rate)
+			}
+			e.stats.path(s.Path).fill(&info, now)
+			out = append(out, info)
+		}
+	}
+	return out
+}
 
 // A ConfigView is a live setting.
 type ConfigView struct {
@@ -149,12 +308,23 @@ type ConfigView struct {
 	Reason   string     `json:"reason,omitempty"`
 }
 
-// Configs lists the live settings, declared ones and set ones, by name.
-func (e *Engine) Configs(ctx context.Context) ([]ConfigView, error) {
-	panic("engine: Engine.Configs is not written yet")
+// A clock tells the store's time: the node's own clock, corrected by what beats
+// tell.
+type clock struct {
+	offset atomic.Int64
+	known  chan struct{} // closed: the store's clock has been told
+	once   sync.Once
 }
 
-// SetConfig changes a live setting on all nodes. ifRevision as in [Settings].
-func (e *Engine) SetConfig(ctx context.Context, name string, value any, ifRevision int64, by Actor) (ConfigView, error) {
-	panic("engine: Engine.SetConfig is not written yet")
+// now gives the store's time.
+func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.offset.Load())) }
+
+// set notes the store's time, asked and told at these times of the node's clock.
+func (c *clock) set(store, asked, told time.Time) {
+	offset := store.Sub(asked.Add(told.Sub(asked) / 2))
+	if offset.Abs() < 50*time.Millisecond {
+		offset = 0 // no more than the round trip's own uncertainty
+	}
+	c.offset.Store(int64(offset))
+	c.once.Do(func() { close(c.known) })
 }

@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // Metrics are what the engine counts. Names and labels are the contract's.
 type Metrics struct {
@@ -14,4 +18,50 @@ type Metrics struct {
 }
 
 // NewMetrics makes the metrics and registers them.
-func NewMetrics(r prometheus.Registerer) *Metrics { panic("engine: NewMetrics is not written yet") }
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	handler := []string{"pipeline", "stage", "handler"}
+	m := &Metrics{
+		HandlerCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "procaas_handler_calls_total",
+			Help: "Attempts of handlers that ended, and handlers that were skipped, by outcome.",
+		}, append(handler[:3:3], "outcome")),
+		HandlerSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "procaas_handler_seconds",
+			Help:    "Duration of one attempt of a handler.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 13), // 1 ms to 1 min
+		}, handler),
+		Accepted: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "procaas_events_accepted_total",
+			Help: "Events that this node accepted, without repetitions.",
+		}),
+		Runs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "procaas_runs_total",
+			Help: "Runs that ended on this node, by status.",
+		}, []string{"pipeline", "status"}),
+		InboxWaiting: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "procaas_inbox_waiting",
+			Help: "Runs of all nodes that wait for their turn, their time or a node.",
+		}),
+		InboxOldest: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "procaas_inbox_oldest_seconds",
+			Help: "For how long the oldest run that is due has waited; 0 when none has.",
+		}),
+		Checkpoint: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "procaas_checkpoint_seconds",
+			Help:    "Time until a run's step is durable, waiting for the shared commit included.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14), // 0.5 ms to 4 s
+		}),
+	}
+	r.MustRegister(m.HandlerCalls, m.HandlerSeconds, m.Accepted, m.Runs, m.InboxWaiting, m.InboxOldest, m.Checkpoint)
+	return m
+}
+
+// inbox sets the gauges of the inbox.
+func (m *Metrics) inbox(waiting int, oldest, now time.Time) {
+	m.InboxWaiting.Set(float64(waiting))
+	age := 0.0
+	if !oldest.IsZero() {
+		age = max(now.Sub(oldest).Seconds(), 0)
+	}
+	m.InboxOldest.Set(age)
+}

@@ -81,6 +81,7 @@ type Intake struct {
 	Ordered  bool   // false: the event stands for itself, no order, no entity row
 	Block    bool   // a failed run blocks the later events of the key
 	Pipeline string // the pipeline expected to serve it; may change before it starts
+	Dedup    bool   // the sender chose the event's id, so that it may come again
 	Own      bool
 
 	// From lists the states in which the automaton accepts the event, the empty

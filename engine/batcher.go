@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// A batcher joins concurrent calls into shared ones: while the lanes are busy,
+// items gather, and the next shared call takes them all. It needs no goroutine:
+// of those that wait, the first makes the call for the others. Alone, an item
+// does not wait at all.
+type batcher[T, R any] struct {
+	do    func(items []T) []R // the shared call; one result for each item
+	most  int                 // items of one shared call
+	lanes int                 // shared calls at once
+
+	mu    sync.Mutex // guards the following
+	queue []*ticket[T, R]
+	busy  int
+}
+
+// A ticket is one caller's place in the queue.
+type ticket[T, R any] struct {
+	items   []T
+	results []R
+	leads   bool          // has a lane, and makes the call
+	turn    chan struct{} // told once: the results are there, or the ticket leads
+}
+
+// call hands in items and waits for their results. When ctx ends first, it is
+// unknown what became of them.
+func (b *batcher[T, R]) call(ctx context.Context, items []T) ([]R, error) {
+	if len(items) <= b.most {
+		return b.wait(ctx, items)
+	}
+	var results []R
+	for part := range slices.Chunk(items, b.most) {
+		got, err := b.wait(ctx, part)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, got...)
+	}
+	return results, nil
+}
+
+func (b *batcher[T, R]) wait(ctx context.Context, items []T) ([]R, error) {
+	t := &ticket[T, R]{items: items, turn: make(chan struct{}, 1)}
+	b.mu.Lock()
+	b.queue = append(b.queue, t)
+	if b.busy < b.lanes {
+		b.busy++
+		b.promote()
+	}
+	b.mu.Unlock()
+
+	select {
+	case <-t.turn:
+	case <-ctx.Done():
+		if b.leave(t) {
+			return nil, context.Cause(ctx)
+		}
+		<-t.turn
+	}
+	if t.leads {
+		b.lead(t)
+	}
+	return t.results, nil
+}
+
+// leave takes a ticket out of the queue; false when it leads, and so has a duty
+// to the others.
+func (b *batcher[T, R]) leave(t *ticket[T, R]) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if t.leads {
+		return false
+	}
+	if i := slices.Index(b.queue, t); i >= 0 {
+		b.queue = slices.Delete(b.queue, i, i+1)
+	}
+	return true
+}
+
+// promote gives a free lane to the ticket that waits longest; without one the
+// lane stays free. The caller holds the lock.
+func (b *batcher[T, R]) promote() {
+	if len(b.queue) == 0 {
+		b.busy--
+		return
+	}
+	t := b.queue[0]
+	b.queue = b.queue[1:]
+	t.leads = true
+	t.turn <- struct{}{}
+}
+
+// lead makes one shared call for a ticket and those that wait behind it.
+func (b *batcher[T, R]) lead(first *ticket[T, R]) {
+	b.mu.Lock()
+	batch, size := []*ticket[T, R]{first}, len(first.items)
+	for len(b.queue) > 0 && size+len(b.queue[0].items) <= b.most {
+		batch, b.queue = append(batch, b.queue[0]), b.queue[1:]
+		size += len(batch[len(batch)-1].items)
+	}
+	b.mu.Unlock()
+
+	items := make([]T, 0, size)
+	for _, t := range batch {
+		items = append(items, t.items...)
+	}
+	results := b.do(items)
+	for _, t := range batch {
+		t.results, results = results[:len(t.items):len(t.items)], results[len(t.items):]
+		if t != first {
+			t.turn <- struct{}{}
+		}
+	}
+	b.mu.Lock()
+	b.promote()
+	b.mu.Unlock()
+}

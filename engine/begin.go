@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"procaas/dsl"
+)
+
+// begin makes the run ready to go on: with the definition it began with, or the
+// present one and the pipeline that serves its event. It is false when the run is
+// over, waits, or is lost already.
+func (j *job) begin() bool {
+	c := j.claimed
+	def, err := j.definition()
+	if err != nil {
+		if errors.Is(err, errDefinition) {
+			j.fail("", err)
+		}
+		return false
+	}
+	j.def = def
+	start, err := c.start()
+	if err != nil {
+		j.fail("", err)
+		return false
+	}
+	if len(c.Checkpoint) == 0 {
+		plan, ok := j.choose()
+		if ok {
+			j.run = Begin(plan, start)
+		}
+		return ok
+	}
+	plan := def.byID[c.Pipeline]
+	if plan == nil {
+		j.fail("", fmt.Errorf("pipeline %s is not in definition %s", c.Pipeline, c.Bundle))
+		return false
+	}
+	if j.run, err = Resume(plan, start, c.Checkpoint); err != nil {
+		j.fail("", fmt.Errorf("resume: %w", err))
+		return false
+	}
+	return true
+}
+
+// start gives the core what the run begins with.
+func (c *Claimed) start() (Start, error) {
+	s := Start{
+		ID: c.ID, Event: c.Event, Flow: c.Flow, Key: c.Key,
+		State: c.Entity.State, Generation: c.Generation,
+	}
+	if len(c.Entity.Shared) == 0 {
+		return s, nil
+	}
+	data, err := dsl.ParseJSON(c.Entity.Shared)
+	if err != nil {
+		return s, fmt.Errorf("shared state of %s %s: %w", c.Flow, c.Key, err)
+	}
+	shared, ok := data.(map[string]any)
+	if !ok {
+		return s, fmt.Errorf("shared state of %s %s: want an object, have %s", c.Flow, c.Key, kindOf(data))
+	}
+	s.Shared = shared
+	return s, nil
+}
+
+// definition gives the definition that the run goes on with. While the store
+// cannot tell, it waits.
+func (j *job) definition() (*definition, error) {
+	library := &j.n.e.library
+	if j.claimed.Bundle == "" {
+		return library.current.Load(), nil
+	}
+	backoff := 10 * time.Millisecond
+	for {
+		ctx, cancel := context.WithTimeout(j.n.ctx, storeTimeout)
+		d, err := library.get(ctx, j.claimed.Bundle)
+		cancel()
+		if err == nil || errors.Is(err, errDefinition) {
+			return d, err
+		}
+		j.log.Warn("definition cannot be read, trying again", "error", err)
+		if !pause(j.n.calls, backoff) || j.n.isDraining() {
+			return nil, err
+		}
+		backoff = min(2*backoff, maxBackoff)
+	}
+}
+
+// choose finds the pipeline that serves the event. Without one it ends the run,
+// or sets it aside, and ok is false.
+func (j *job) choose() (plan *Plan, ok bool) {
+	c := j.claimed
+	flow := j.def.bundle.Flow(c.Flow)
+	if _, ok := Transition(flow, c.Entity.State, c.Event.Type); !ok {
+		j.refuse(flow)
+		return nil, false
+	}
+	candidates := 0
+	for _, p := range j.def.bundle.On(c.Event.Type) {
+		if flowID(p) != c.Flow {
+			continue
+		}
+		candidates++
+		serves, err := j.serves(p, flow)
+		if err != nil {
+			j.fail(p.ID, err)
+			return nil, false
+		}
+		if serves {
+			return j.def.byID[p.ID], true
+		}
+	}
+	reason := fmt.Sprintf("no pipeline of flow %s serves %s", c.Flow, c.Event.Type)
+	if candidates > 0 {
+		reason = fmt.Sprintf("when is false in all pipelines that serve %s", c.Event.Type)
+	}
+	j.close(Change{Status: Ignored, Reason: reason})
+	return nil, false
+}
+
+// serves tells whether a pipeline takes the event.
+func (j *job) serves(p *dsl.Pipeline, flow *dsl.Flow) (bool, error) {
+	if p.When.IsNull() {
+		return true, nil
+	}
+	c := j.claimed
+	v, err := p.When.Eval(dsl.Env{
+		"event":   eventData(c.Event),
+		"configs": j.n.e.settings.configs(j.def),
+		"flow":    map[string]any{"id": c.Flow, "key": c.Key, "state": StateOf(flow, c.Entity.State)},
+	})
+	if err != nil {
+		return false, fmt.Errorf("when: %w", err)
+	}
+	serves, ok := v.(bool)
+	if !ok {
+		return false, fmt.Errorf("%s: when: want true or false, have %s", p.When.Span, kindOf(v))
+	}
+	return serves, nil
+}
+
+// refuse does with an event that has no transition what the automaton says.
+func (j *job) refuse(flow *dsl.Flow) {
+	reason := fmt.Sprintf("state %s has no transition on %s", StateOf(flow, j.claimed.Entity.State), j.claimed.Event.Type)
+	switch {
+	case flow.States.Otherwise == "defer" && !IsFinal(flow, j.claimed.Entity.State):
+		j.close(Change{Status: Waiting, Defer: true})
+	case flow.States.Otherwise == "ignore":
+		j.close(Change{Status: Ignored, Reason: reason})
+	default:
+		j.close(Change{Status: Ignored, Reason: "rejected: " + reason})
+	}
+}
+
+// close commits a change that takes a run that has not begun out of this node's
+// hands.
+func (j *job) close(c Change) {
+	c.Run, c.Version, c.Pipeline = j.claimed.ID, j.version, j.claimed.Pipeline
+	if err := j.commit(c); errors.Is(err, ErrCancelled) {
+		c.Status, c.Reason, c.Defer = Stopped, cancelReason, false
+		_ = j.commit(c) // commit has logged what went wrong
+	}
+}
+
+// flowID names the flow of a pipeline; one without a flow is a flow of its own.
+func flowID(p *dsl.Pipeline) string {
+	if p.Flow == "" {
+		return p.ID
+	}
+	return p.Flow
+}

@@ -1,0 +1,164 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	maxBatch     = 256              // changes or events of one transaction
+	storeTimeout = 10 * time.Second // of one call of the store; then its end is unknown
+	maxBackoff   = 500 * time.Millisecond
+	maxTries     = 8 // of a change that fails while others succeed
+)
+
+// A committer writes the steps of many runs in shared transactions. It gives up
+// no step because the store fails: it tries again until the step is written, or
+// the node is fenced.
+type committer struct {
+	store interface {
+		Ledger
+		Runs
+	}
+	node    int64
+	log     *slog.Logger
+	metrics *Metrics
+	fenced  func()          // told when the node may write no more
+	ctx     context.Context // of the node's membership; its end drops what is not written
+
+	shared  batcher[Change, error]
+	written atomic.Int64 // transactions, to tell a bad change from a bad store
+}
+
+// start makes the zero committer, with its fields set, ready for use.
+func (c *committer) start() {
+	c.shared.do, c.shared.most, c.shared.lanes = c.write, maxBatch, 2
+}
+
+// commit writes one step; when it returns nil, the step is durable. Other errors
+// are ErrStale, ErrCancelled, ErrFenced, and a store's refusal of this change.
+func (c *committer) commit(change Change) error {
+	began := time.Now()
+	errs, err := c.shared.call(c.ctx, []Change{change})
+	if err != nil {
+		return err
+	}
+	if errs[0] == nil {
+		c.metrics.Checkpoint.Observe(time.Since(began).Seconds())
+	}
+	return errs[0]
+}
+
+// write writes changes until it is known what became of them.
+func (c *committer) write(changes []Change) []error {
+	backoff := 10 * time.Millisecond
+	before := c.written.Load()
+	for try := 1; ; try++ {
+		errs, err := c.try(changes)
+		switch {
+		case err == nil:
+			c.written.Add(1)
+			if try > 1 {
+				c.settle(changes, errs)
+			}
+			return errs
+		case errors.Is(err, ErrFenced):
+			c.fenced()
+			return repeat(err, len(changes))
+		case c.ctx.Err() != nil:
+			return repeat(context.Cause(c.ctx), len(changes))
+		}
+		c.log.Warn("commit failed, trying again", "changes", len(changes), "try", try, "error", err)
+		if !pause(c.ctx, backoff) {
+			return repeat(context.Cause(c.ctx), len(changes))
+		}
+		backoff = min(2*backoff, maxBackoff)
+		if try < 2 {
+			continue
+		}
+		// One change may spoil it for all: find it.
+		if half := len(changes) / 2; half > 0 {
+			return append(c.write(changes[:half]), c.write(changes[half:])...)
+		}
+		if try >= maxTries && c.written.Load() > before {
+			return c.refuse(changes[0], err)
+		}
+	}
+}
+
+// try makes one attempt to write changes.
+func (c *committer) try(changes []Change) ([]error, error) {
+	ctx, cancel := context.WithTimeout(c.ctx, storeTimeout)
+	defer cancel()
+	return c.store.Commit(ctx, c.node, changes)
+}
+
+// refuse gives up a change that fails while others are written.
+func (c *committer) refuse(change Change, err error) []error {
+	if c.isWritten(change) {
+		return []error{nil}
+	}
+	return []error{fmt.Errorf("the store refuses it: %w", err)}
+}
+
+// settle corrects the errors of changes that an earlier try may have written
+// already, its answer having been lost.
+func (c *committer) settle(changes []Change, errs []error) {
+	for i, err := range errs {
+		if (errors.Is(err, ErrStale) || errors.Is(err, ErrCancelled)) && c.isWritten(changes[i]) {
+			errs[i] = nil
+		}
+	}
+}
+
+// isWritten reads a run, until that succeeds or the membership ends, and tells
+// whether a change was written. Nobody else moves a run that the node owns. So
+// when the run has moved on further than by this change, then because the change
+// gave it back.
+func (c *committer) isWritten(change Change) bool {
+	backoff := 10 * time.Millisecond
+	for {
+		ctx, cancel := context.WithTimeout(c.ctx, storeTimeout)
+		r, err := c.store.Run(ctx, change.Run)
+		cancel()
+		switch {
+		case err == nil && r.Version == change.Version+1:
+			return bytes.Equal(r.Checkpoint, change.Checkpoint)
+		case err == nil:
+			return r.Version > change.Version+1 && change.Status != Running
+		case errors.Is(err, ErrNotFound):
+			return false
+		}
+		c.log.Warn("run cannot be read, trying again", "run", change.Run, "error", err)
+		if !pause(c.ctx, backoff) {
+			return false
+		}
+		backoff = min(2*backoff, maxBackoff)
+	}
+}
+
+// repeat gives the same error n times.
+func repeat(err error, n int) []error {
+	errs := make([]error, n)
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
+
+// pause waits; false when ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

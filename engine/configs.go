@@ -1,0 +1,185 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"procaas/dsl"
+)
+
+// A ConfigError says why a live setting is refused.
+type ConfigError struct {
+	Code    string // stable: unknown_config, invalid_config
+	Message string
+}
+
+// Error implements error.
+func (e *ConfigError) Error() string { return e.Message }
+
+// liveConfigs are the declared configs of a definition under settings of one
+// revision. They are never changed.
+type liveConfigs struct {
+	revision int64
+	values   map[string]any
+}
+
+// settings are what operators have set at run time, as this node knows it.
+type settings struct {
+	store Settings
+
+	mu       sync.Mutex // guards the following
+	known    bool
+	revision int64
+	set      map[string]Setting
+	values   map[string]any // of set, decoded
+}
+
+// isCurrent tells whether the settings of a revision are known.
+func (s *settings) isCurrent(revision int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known && s.revision == revision
+}
+
+// refresh reads the settings from the store.
+func (s *settings) refresh(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	set, revision, err := s.store.Configs(ctx)
+	if err != nil {
+		return fmt.Errorf("read configs: %w", err)
+	}
+	values := make(map[string]any, len(set))
+	for name, setting := range set {
+		if values[name], err = dsl.ParseJSON(setting.Value); err != nil {
+			return fmt.Errorf("read config %s: %w", name, err)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known && revision < s.revision {
+		return nil // a later answer has come first
+	}
+	s.known, s.revision, s.set, s.values = true, revision, set, values
+	return nil
+}
+
+// configs gives what expressions of a definition read as configs.
+func (s *settings) configs(d *definition) map[string]any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if live := d.live.Load(); live != nil && live.revision == s.revision {
+		return live.values
+	}
+	values := maps.Clone(d.declared)
+	for name := range values {
+		// A value that was set for an earlier definition, which declared another
+		// kind, would break the expressions of this one.
+		if v, ok := s.values[name]; ok && checkConfig(name, d.declared[name], v) == nil {
+			values[name] = v
+		}
+	}
+	d.live.Store(&liveConfigs{s.revision, values})
+	return values
+}
+
+// view shows one setting; ok is false when it is neither declared nor set.
+func (s *settings) view(d *definition, name string) (v ConfigView, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first, declared := d.declared[name]
+	setting, set := s.set[name]
+	v = ConfigView{Name: name, Value: first, Default: first}
+	if set {
+		v.Value, v.Revision, v.Changed = s.values[name], setting.Revision, &setting.Changed
+		v.By, v.Reason = setting.By.Name, setting.By.Reason
+	}
+	return v, declared || set
+}
+
+// names lists what is declared or set, in order.
+func (s *settings) names(d *definition) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := maps.Clone(d.declared)
+	maps.Copy(all, s.values)
+	return slices.Sorted(maps.Keys(all))
+}
+
+// checkConfig refuses a value of another kind than the declared one. One that is
+// declared as null takes any.
+func checkConfig(name string, declared, value any) error {
+	if err := checkData(value, 0); err != nil {
+		return &ConfigError{"invalid_config", fmt.Sprintf("config %s: %v", name, err)}
+	}
+	want, have := jsonKind(declared), jsonKind(value)
+	if declared == nil || want == have {
+		return nil
+	}
+	return &ConfigError{"invalid_config", fmt.Sprintf("config %s: want %s as declared, have %s", name, want, have)}
+}
+
+// jsonKind names the JSON type of a value.
+func jsonKind(v any) string {
+	switch v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "a boolean"
+	case int, float64:
+		return "a number"
+	case string:
+		return "a string"
+	case []any:
+		return "an array"
+	}
+	return "an object"
+}
+
+// Configs lists the live settings, declared ones and set ones, by name.
+func (e *Engine) Configs(ctx context.Context) ([]ConfigView, error) {
+	if err := e.settings.refresh(ctx); err != nil {
+		return nil, err
+	}
+	d := e.library.current.Load()
+	out := []ConfigView{}
+	for _, name := range e.settings.names(d) {
+		if v, ok := e.settings.view(d, name); ok {
+			out = append(out, v)
+		}
+	}
+	return out, nil
+}
+
+// SetConfig changes a live setting on all nodes. ifRevision as in [Settings]. The
+// error is a [*ConfigError] when nothing declares the setting, or as another kind
+// of value.
+func (e *Engine) SetConfig(ctx context.Context, name string, value any, ifRevision int64, by Actor) (ConfigView, error) {
+	d := e.library.current.Load()
+	declared, ok := d.declared[name]
+	if !ok {
+		message := fmt.Sprintf("config %s is not declared", name)
+		if near := dsl.Suggest(name, slices.Collect(maps.Keys(d.declared))); near != "" {
+			message += fmt.Sprintf("; did you mean %s?", near)
+		}
+		return ConfigView{}, &ConfigError{"unknown_config", message}
+	}
+	if err := checkConfig(name, declared, value); err != nil {
+		return ConfigView{}, err
+	}
+	data, err := dsl.FormatJSON(value)
+	if err != nil {
+		return ConfigView{}, &ConfigError{"invalid_config", fmt.Sprintf("config %s: %v", name, err)}
+	}
+	if _, err := e.o.Store.SetConfig(ctx, name, data, ifRevision, by); err != nil {
+		return ConfigView{}, fmt.Errorf("set config %s: %w", name, err)
+	}
+	if err := e.settings.refresh(ctx); err != nil {
+		return ConfigView{}, err
+	}
+	v, _ := e.settings.view(d, name)
+	return v, nil
+}

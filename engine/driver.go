@@ -1,0 +1,325 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// This file holds all goroutines of the engine, and with them its time: who is
+// started by whom, who waits for whom, and what ends them.
+
+const (
+	beatEvery    = time.Second            // at most; what is changed elsewhere is known after it
+	soonestBeat  = 10 * time.Millisecond  // when a run is due before the next beat
+	shortestPoll = 20 * time.Millisecond  // of the inbox while there is work
+	longestPoll  = time.Second            // while there is none
+	claimGap     = 5 * time.Millisecond   // after a claim that found nothing
+	callGrace    = 2 * time.Second        // for calls to return when their context has ended
+	rejoinPause  = 100 * time.Millisecond // after the node was fenced
+)
+
+// errRunning refuses a second Run.
+var errRunning = errors.New("engine runs already")
+
+// Run works until ctx ends, then drains: it takes no more runs, lets calls under
+// way end within Options.Drain, gives the rest back and returns.
+func (e *Engine) Run(ctx context.Context) error {
+	if !e.running.CompareAndSwap(false, true) {
+		return errRunning
+	}
+	defer e.running.Store(false)
+	defer e.library.close()
+	var loops sync.WaitGroup
+	defer loops.Wait()
+	loops.Go(func() { e.fireTriggers(ctx) })
+	loops.Go(func() { e.measureInbox(ctx) })
+	for {
+		err := e.member(ctx)
+		if ctx.Err() != nil {
+			return err
+		}
+		e.log.Warn("node is fenced, joining anew", "node", e.o.Name, "error", err)
+		if !pause(ctx, rejoinPause) {
+			return nil
+		}
+	}
+}
+
+// member is one membership: it joins, works, and leaves when ctx ends. It returns
+// earlier when the node is fenced.
+func (e *Engine) member(ctx context.Context) error {
+	n := e.join(ctx)
+	if n == nil {
+		return nil
+	}
+	var loops sync.WaitGroup
+	loops.Go(n.beats)
+	loops.Go(n.claims)
+	e.node.Store(n)
+	select {
+	case <-ctx.Done():
+	case <-n.ctx.Done():
+	}
+	e.node.CompareAndSwap(n, nil)
+	err := n.drain()
+	n.end(errLeft)
+	loops.Wait()
+	return err
+}
+
+// join makes the node a member; nil when ctx ends first.
+func (e *Engine) join(ctx context.Context) *node {
+	backoff := 10 * time.Millisecond
+	for {
+		n, err := e.tryJoin(ctx)
+		if err == nil {
+			return n
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		e.joinError.Store(&err)
+		e.log.Warn("node cannot join, trying again", "node", e.o.Name, "error", err)
+		if !pause(ctx, backoff) {
+			return nil
+		}
+		backoff = min(2*backoff, longestPoll)
+	}
+}
+
+// tryJoin makes one attempt to join. The definition and the settings must be
+// known before the first run starts.
+func (e *Engine) tryJoin(ctx context.Context) (*node, error) {
+	limited, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	if err := e.library.save(limited, e.Bundle()); err != nil {
+		return nil, err
+	}
+	if err := e.settings.refresh(limited); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	number, err := e.o.Store.Join(limited, e.o.Name, e.o.Lease)
+	if err != nil {
+		return nil, fmt.Errorf("join: %w", err)
+	}
+	n := &node{
+		e: e, number: number, log: e.log.With("node", number), jobs: map[string]*job{},
+		draining: make(chan struct{}), wake: make(chan struct{}, 1),
+	}
+	// What the node does goes on while it drains, when ctx has ended.
+	n.ctx, n.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	n.calls, n.abort = context.WithCancel(n.ctx)
+	n.steps = committer{
+		store: e.o.Store, node: number, log: n.log, metrics: e.metrics, fenced: n.fence, ctx: n.ctx,
+	}
+	n.steps.start()
+	n.backlog.Store(true)
+	n.lease.renew(began.Add(e.o.Lease))
+	n.nudge()
+	return n, nil
+}
+
+// beats renews the lease until the membership ends.
+func (n *node) beats() {
+	excess := 0
+	for next := time.Duration(0); pause(n.ctx, next); {
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(n.ctx, n.e.o.Lease/2)
+		b, err := n.e.o.Store.Beat(ctx, n.number, n.e.o.Lease)
+		cancel()
+		next = min(beatEvery, n.e.o.Lease/3)
+		switch {
+		case errors.Is(err, ErrFenced):
+			n.fence()
+			return
+		case err != nil:
+			if n.lease.failed(err) && n.ctx.Err() == nil {
+				n.log.Warn("lease cannot be renewed", "error", err)
+			}
+			next = min(next, 100*time.Millisecond)
+			continue
+		}
+		n.lease.renew(began.Add(n.e.o.Lease))
+		n.e.clock.set(b.Now, began, time.Now())
+		n.heed(b)
+		if b.Next > 0 {
+			next = min(next, max(b.Next, soonestBeat))
+		}
+		// A run that ended while the beat was under way is still counted in it,
+		// so only an excess that stays is one.
+		if excess++; b.Owned <= n.holds() {
+			excess = 0
+		}
+		if excess > 1 {
+			n.lost.Store(true)
+			n.nudge()
+		}
+	}
+}
+
+// heed does what a beat tells.
+func (n *node) heed(b Beat) {
+	for _, run := range b.Cancelled {
+		if j := n.job(run); j != nil {
+			j.cancel()
+		}
+	}
+	if !n.e.settings.isCurrent(b.Revision) {
+		if err := n.e.settings.refresh(n.ctx); err != nil {
+			n.log.Warn("settings cannot be read, the ones before hold", "error", err)
+		}
+	}
+	if b.Ready > 0 {
+		n.nudge()
+	}
+}
+
+// claims takes ready runs as long as there is room for them.
+func (n *node) claims() {
+	var hints <-chan struct{}
+	if w, ok := n.e.o.Store.(Waker); ok {
+		hints = w.Wake()
+	}
+	idle := shortestPoll
+	poll := time.NewTimer(idle)
+	defer poll.Stop()
+	for {
+		select {
+		case <-n.ctx.Done():
+			return
+		case <-n.draining:
+			return
+		case <-n.wake:
+		case <-hints:
+		case <-poll.C:
+		}
+		if n.lost.Load() {
+			n.giveBackUnknown()
+		}
+		switch n.claim() {
+		case claimedSome:
+			idle = shortestPoll
+		case claimedNone:
+			idle = min(2*idle, longestPoll)
+			pause(n.ctx, claimGap)
+		case claimedNoRoom:
+			idle = longestPoll // the end of a run wakes it
+		}
+		poll.Reset(idle)
+	}
+}
+
+// What a claim came to.
+type claimResult int
+
+const (
+	claimedNone claimResult = iota
+	claimedSome
+	claimedNoRoom
+)
+
+// claim takes as many ready runs as there is room for.
+func (n *node) claim() claimResult {
+	asked := n.ask(n.e.o.MaxInFlight)
+	if asked == 0 {
+		n.backlog.Store(true)
+		return claimedNoRoom
+	}
+	ctx, cancel := context.WithTimeout(n.ctx, storeTimeout)
+	defer cancel()
+	runs, err := n.e.o.Store.Claim(ctx, n.number, asked)
+	claimed := make([]*Claimed, len(runs))
+	for i := range runs {
+		claimed[i] = &runs[i]
+	}
+	switch {
+	case errors.Is(err, ErrFenced):
+		n.fence()
+	case err != nil && n.ctx.Err() == nil:
+		n.lost.Store(true)
+		n.log.Warn("runs cannot be claimed", "error", err)
+	case err == nil:
+		n.backlog.Store(len(runs) == asked)
+	}
+	n.take(asked, claimed)
+	if len(runs) == asked {
+		n.nudge()
+	}
+	if len(runs) == 0 {
+		return claimedNone
+	}
+	return claimedSome
+}
+
+// startJob lets a goroutine work on a run. The caller holds the node's lock, and
+// has seen that it is not shut, or that it waits for this.
+func (n *node) startJob(j *job) {
+	n.work.Go(func() {
+		defer n.done(j)
+		j.work()
+	})
+}
+
+// startCall lets a goroutine make one call of a handler. Its end comes on
+// j.ended, which has room for it.
+func (n *node) startCall(j *job, t Task) {
+	n.work.Go(func() { j.ended <- j.call(t) })
+}
+
+// drain ends the work of a node: it lets calls under way end in time, and gives
+// back the runs that are not finished. Those of a fenced node are dropped.
+func (n *node) drain() error {
+	close(n.draining)
+	_, member := n.close()
+	n.holds() // the lock: who takes runs after this sees that the membership has ended
+	done := make(chan struct{})
+	go func() { n.work.Wait(); close(done) }()
+
+	if member {
+		timer := time.NewTimer(n.e.o.Drain)
+		defer timer.Stop()
+		select {
+		case <-done:
+		case <-n.ctx.Done():
+		case <-timer.C:
+			n.log.Warn("calls are still under way at the end of the drain time, they are broken off")
+		}
+	}
+	n.abort()
+	grace := time.NewTimer(callGrace)
+	defer grace.Stop()
+	var err error
+	select {
+	case <-done:
+	case <-grace.C:
+		err = errors.New("handler calls go on although their context has ended")
+	}
+	if n.ctx.Err() != nil {
+		return errors.Join(context.Cause(n.ctx), err)
+	}
+	ctx, cancel := context.WithTimeout(n.ctx, min(storeTimeout, n.e.o.Lease))
+	defer cancel()
+	if left := n.e.o.Store.Leave(ctx, n.number, nil); left != nil && !errors.Is(left, ErrFenced) {
+		err = errors.Join(err, fmt.Errorf("leave, so runs wait for the end of the lease: %w", left))
+	}
+	return err
+}
+
+// measureInbox keeps the gauges of the inbox up to date. It takes a twentieth of
+// the time at most, however slow counting is.
+func (e *Engine) measureInbox(ctx context.Context) {
+	for next := time.Duration(0); pause(ctx, next); {
+		began := time.Now()
+		limited, cancel := context.WithTimeout(ctx, storeTimeout)
+		waiting, oldest, err := e.o.Store.Depth(limited)
+		cancel()
+		if err == nil {
+			e.metrics.inbox(waiting, oldest, e.clock.now())
+		}
+		next = max(beatEvery, 20*time.Since(began))
+	}
+}

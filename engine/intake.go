@@ -1,0 +1,322 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"procaas/dsl"
+)
+
+// The bounds of what an event may carry besides its payload.
+const (
+	maxKey      = 200 // bytes
+	maxEventID  = 200
+	maxType     = 200
+	maxPriority = 1_000_000
+)
+
+// Submit accepts events: when it returns, those without an error are durable.
+// Each event is accepted or refused for itself. The error is for all of them:
+// the store could not be reached, and it is unknown whether they were stored.
+// Then submitting those again that have an id is safe.
+func (e *Engine) Submit(ctx context.Context, events []Submission) ([]Submitted, error) {
+	d, now := e.library.current.Load(), e.clock.now()
+	out := make([]Submitted, len(events))
+	runs := make([]Intake, 0, len(events))
+	places := make([]int, 0, len(events))
+	for i, s := range events {
+		in, err := d.intake(s, now)
+		if err != nil {
+			out[i].Err = err
+			continue
+		}
+		runs, places = append(runs, in), append(places, i)
+	}
+	if len(runs) == 0 {
+		return out, nil
+	}
+	results, err := e.accepts.call(ctx, runs)
+	if err != nil {
+		return nil, fmt.Errorf("accept events: %w", err)
+	}
+	for i, r := range results {
+		if r.failure != nil {
+			return nil, fmt.Errorf("accept events: %w", r.failure)
+		}
+		out[places[i]] = r.submitted(&runs[i])
+	}
+	return out, nil
+}
+
+// An accepted is what became of one event, or the failure of its whole batch.
+type accepted struct {
+	Accepted
+	failure error
+}
+
+// submitted makes it readable for the sender.
+func (a accepted) submitted(in *Intake) Submitted {
+	switch {
+	case errors.Is(a.Err, ErrConflict):
+		return Submitted{Err: &IntakeError{
+			Code: "id_conflict", Field: "id",
+			Message: fmt.Sprintf("event %s of source %q was accepted before with another content; "+
+				"send it with its own id", in.Event.ID, in.Event.Source),
+		}}
+	case errors.Is(a.Err, ErrRejected):
+		return Submitted{Err: &IntakeError{
+			Code: "event_rejected", Field: "type",
+			Message: fmt.Sprintf("the present state of %s %s does not allow %s; it comes from %s",
+				in.Flow, in.Key, in.Event.Type, statesText(in.From)),
+		}}
+	case a.Err != nil:
+		return Submitted{Err: a.Err}
+	}
+	return Submitted{Receipt: Receipt{Event: in.Event.ID, Run: a.Run, Duplicate: a.Duplicate}}
+}
+
+// statesText lists states for people.
+func statesText(from []string) string {
+	from = slices.DeleteFunc(slices.Clone(from), func(s string) bool { return s == "" })
+	if len(from) == 0 {
+		return "no state at all"
+	}
+	return strings.Join(from, ", ")
+}
+
+// accept stores a batch of events. Those that may start at once become runs of
+// this node in the same transaction, as far as it has room and no others wait.
+func (e *Engine) accept(runs []Intake) []accepted {
+	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+	defer cancel()
+	n, asked, number := e.node.Load(), 0, int64(0)
+	if n != nil && !n.backlog.Load() {
+		if asked = n.ask(len(runs)); asked > 0 {
+			number = n.number
+		}
+	}
+	now, owned := e.clock.now(), 0
+	for i := range runs {
+		runs[i].Own = owned < asked && !runs[i].Event.At.After(now)
+		if runs[i].Own {
+			owned++
+		}
+	}
+	results, err := e.o.Store.Accept(ctx, number, runs)
+	e.start(n, asked, results, err)
+	switch {
+	case errors.Is(err, ErrFenced) && number != 0:
+		return e.accept(runs) // nothing was stored; by now the node takes no more
+	case err != nil:
+		return slices.Repeat([]accepted{{failure: err}}, len(runs))
+	}
+	out := make([]accepted, len(runs))
+	for i, r := range results {
+		out[i].Accepted = r
+		if r.Err == nil && !r.Duplicate {
+			e.metrics.Accepted.Inc()
+		}
+	}
+	return out
+}
+
+// start begins the runs that came with an Accept, and lets the node look for the
+// others.
+func (e *Engine) start(n *node, asked int, results []Accepted, err error) {
+	if n == nil {
+		return
+	}
+	var claimed []*Claimed
+	for _, r := range results {
+		if r.Claimed != nil {
+			claimed = append(claimed, r.Claimed)
+		}
+	}
+	switch {
+	case errors.Is(err, ErrFenced):
+		n.fence()
+	case err != nil && asked > 0:
+		n.lost.Store(true)
+	}
+	if asked > 0 {
+		n.take(asked, claimed)
+	}
+	if len(claimed) < len(results) || err != nil {
+		n.nudge()
+	}
+}
+
+// intake checks an event and finds out where it belongs.
+func (d *definition) intake(s Submission, now time.Time) (Intake, error) {
+	ev := s.Event
+	if err := checkEvent(ev); err != nil {
+		return Intake{}, err
+	}
+	hash := s.Hash
+	if hash == "" {
+		var err error
+		if hash, err = hashEvent(ev); err != nil {
+			return Intake{}, invalid("payload", err.Error())
+		}
+	}
+	dedup := ev.ID != ""
+	if !dedup {
+		ev.ID = newID()
+	}
+	if ev.Time.IsZero() {
+		ev.Time = now.UTC()
+	}
+	in, err := d.route(ev)
+	in.Hash, in.Dedup = hash, dedup
+	return in, err
+}
+
+// route finds the flow, the key and the pipeline of an event.
+func (d *definition) route(ev Event) (Intake, error) {
+	served := d.bundle.On(ev.Type)
+	if len(served) == 0 {
+		message := fmt.Sprintf("no pipeline serves the event type %s", ev.Type)
+		if near := dsl.Suggest(ev.Type, d.events); near != "" {
+			message += fmt.Sprintf("; did you mean %s?", near)
+		}
+		return Intake{}, &IntakeError{Code: "unknown_event_type", Field: "type", Message: message}
+	}
+	in := Intake{ID: newID(), Event: ev, Flow: flowID(served[0]), Pipeline: served[0].ID, Key: ev.Key, Ordered: true}
+	flow := d.bundle.Flow(served[0].Flow)
+	if flow == nil {
+		// Nothing is kept between such events, so a failed one need not block
+		// those that follow.
+		if ev.Key == "" {
+			in.Key, in.Ordered = ev.ID, false
+		}
+		return in, nil
+	}
+	in.Block = flow.OnFailure != "skip"
+	if states := d.from[flow.ID]; states != nil {
+		in.From = states[ev.Type]
+	}
+	var err error
+	in.Key, err = flowKey(flow, ev)
+	return in, err
+}
+
+// flowKey finds the entity of an event.
+func flowKey(f *dsl.Flow, ev Event) (string, error) {
+	if f.Key.IsNull() {
+		if ev.Key == "" {
+			return "", &IntakeError{
+				Code: "missing_key", Field: "key",
+				Message: fmt.Sprintf("event %s has no key; flow %s needs one", ev.Type, f.ID),
+			}
+		}
+		return ev.Key, nil
+	}
+	field := "payload"
+	if reads := f.Key.Reads(); len(reads) > 0 && len(reads[0].Path) > 1 {
+		field = dsl.Path(reads[0].Path[1:]).String()
+	}
+	v, err := f.Key.Eval(dsl.Env{"event": eventData(ev)})
+	if err != nil {
+		return "", &IntakeError{
+			Code: "missing_key", Field: field,
+			Message: fmt.Sprintf("the key of flow %s cannot be found in event %s: %v", f.ID, ev.Type, err),
+		}
+	}
+	key, ok := v.(string)
+	if i, isInt := v.(int); isInt {
+		key, ok = strconv.Itoa(i), true
+	}
+	switch {
+	case v == nil || key == "" && ok:
+		return "", &IntakeError{
+			Code: "missing_key", Field: field,
+			Message: fmt.Sprintf("event %s has no key: flow %s takes it from %s, which is missing or empty", ev.Type, f.ID, field),
+		}
+	case !ok:
+		return "", invalid(field, fmt.Sprintf("the key of flow %s: want a string or an integer, have %s", f.ID, kindOf(v)))
+	}
+	if why := checkLabel(key, maxKey); why != "" {
+		return "", invalid(field, fmt.Sprintf("the key of flow %s: %s", f.ID, why))
+	}
+	return key, nil
+}
+
+// checkEvent refuses what could not be stored or would not be understood.
+func checkEvent(ev Event) error {
+	for _, label := range []struct {
+		field, value string
+		longest      int
+	}{
+		{"type", ev.Type, maxType},
+		{"id", ev.ID, maxEventID},
+		{"source", ev.Source, maxEventID},
+		{"key", ev.Key, maxKey},
+		{"traceparent", ev.TraceParent, maxEventID},
+	} {
+		if why := checkLabel(label.value, label.longest); why != "" {
+			return invalid(label.field, label.field+": "+why)
+		}
+	}
+	switch {
+	case ev.Type == "":
+		return invalid("type", "type: want the type of the event, have none")
+	case ev.Priority < -maxPriority || ev.Priority > maxPriority:
+		return invalid("priority", fmt.Sprintf("priority: want %d to %d, have %d", -maxPriority, maxPriority, ev.Priority))
+	case ev.DelayTolerance < 0:
+		return invalid("delay_tolerance", fmt.Sprintf("delay_tolerance: want 0s or more, have %s", ev.DelayTolerance))
+	case !ev.At.IsZero() && (ev.At.Year() < 1970 || ev.At.Year() > 9999):
+		return invalid("at", fmt.Sprintf("at: want a time from 1970 to 9999, have %s", ev.At.Format(time.RFC3339)))
+	case !ev.Time.IsZero() && (ev.Time.Year() < 1 || ev.Time.Year() > 9999):
+		return invalid("time", fmt.Sprintf("time: want a time up to 9999, have %s", ev.Time.Format(time.RFC3339)))
+	}
+	if err := checkData(ev.Payload, 0); err != nil {
+		return invalid("payload", "payload: "+err.Error())
+	}
+	return nil
+}
+
+// checkLabel tells what is wrong with a short text; empty when nothing is.
+func checkLabel(s string, longest int) string {
+	if len(s) > longest {
+		return fmt.Sprintf("want at most %d bytes, have %d", longest, len(s))
+	}
+	if !utf8.ValidString(s) {
+		return "want a text in UTF-8, have other bytes"
+	}
+	if i := strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
+		return fmt.Sprintf("want printable text, have %q", s)
+	}
+	return ""
+}
+
+// invalid refuses an event.
+func invalid(field, message string) error {
+	return &IntakeError{Code: "invalid_event", Field: field, Message: message}
+}
+
+// hashEvent tells events of one id apart by what their sender said.
+func hashEvent(ev Event) (string, error) {
+	data, err := dsl.FormatJSON(map[string]any{
+		"type": ev.Type, "key": ev.Key, "payload": ev.Payload, "time": timeData(ev.Time),
+		"at": timeData(ev.At), "delay_tolerance": int(ev.DelayTolerance), "priority": ev.Priority,
+	})
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// newID gives an id that sorts by the time it was made.
+func newID() string { return uuid.Must(uuid.NewV7()).String() }

@@ -1,0 +1,232 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A node is this process as a member of those that share a store, from one Join
+// until it leaves or is fenced. It holds the runs that it works on.
+type node struct {
+	e      *Engine
+	number int64
+	log    *slog.Logger
+	steps  committer
+
+	ctx   context.Context // ends when the node is fenced or has left: drop everything
+	end   context.CancelCauseFunc
+	calls context.Context // of handler calls; ends also when draining takes too long
+	abort context.CancelFunc
+
+	draining chan struct{} // closed: start nothing more
+	wake     chan struct{} // there may be something to claim
+	work     sync.WaitGroup
+
+	lease lease
+
+	// backlog says that the store may hold ready runs that the node had no room
+	// for. Then new events must not overtake them.
+	backlog atomic.Bool
+
+	// lost says that the answer to a Claim or an Accept was lost.
+	lost atomic.Bool
+
+	mu     sync.Mutex // guards the following
+	jobs   map[string]*job
+	asked  int  // room that is kept for a Claim or an Accept under way
+	asking int  // how many of those there are
+	shut   bool // ask for no more runs
+	quiet  chan struct{}
+}
+
+// errLeft ends the context of a node that has left.
+var errLeft = errors.New("node has left")
+
+// ask keeps room for up to n runs and tells for how many; 0 when the node takes
+// none. After a result above 0 the caller asks the store, and calls take.
+func (n *node) ask(runs int) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	runs = min(runs, n.e.o.MaxInFlight-len(n.jobs)-n.asked)
+	if n.shut || runs <= 0 || n.ctx.Err() != nil {
+		return 0
+	}
+	n.asked += runs
+	n.asking++
+	return runs
+}
+
+// take starts the runs that the store gave for the room that ask kept.
+func (n *node) take(asked int, runs []*Claimed) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range runs {
+		if n.jobs[c.ID] != nil || n.ctx.Err() != nil {
+			continue // given again, since the first answer was lost; or given too late
+		}
+		j := newJob(n, c)
+		n.jobs[c.ID] = j
+		n.startJob(j)
+	}
+	n.asked -= asked
+	n.asking--
+	if n.shut && n.asking == 0 {
+		close(n.quiet)
+	}
+}
+
+// done forgets a run and makes its room free.
+func (n *node) done(j *job) {
+	n.mu.Lock()
+	delete(n.jobs, j.claimed.ID)
+	n.mu.Unlock()
+	// The next event of the key may be ready now.
+	if j.claimed.Ordered || n.backlog.Load() {
+		n.nudge()
+	}
+}
+
+// nudge lets the node look for ready runs.
+func (n *node) nudge() {
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// holds gives the number of runs that the node knows or has asked for.
+func (n *node) holds() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.jobs) + n.asked
+}
+
+// job finds a run that the node works on; nil when it does not.
+func (n *node) job(run string) *job {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.jobs[run]
+}
+
+// close stops asking for runs, and waits until no answer is outstanding. It tells
+// which runs the node then holds; ok is false when its membership ended first.
+func (n *node) close() (runs []string, ok bool) {
+	n.mu.Lock()
+	if !n.shut {
+		n.shut, n.quiet = true, make(chan struct{})
+		if n.asking == 0 {
+			close(n.quiet)
+		}
+	}
+	quiet := n.quiet
+	n.mu.Unlock()
+
+	select {
+	case <-quiet:
+	case <-n.ctx.Done():
+		return nil, false
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	runs = make([]string, 0, len(n.jobs))
+	for run := range n.jobs {
+		runs = append(runs, run)
+	}
+	return runs, true
+}
+
+// open asks for runs again after close, unless the node is draining.
+func (n *node) open() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.shut = n.isDraining()
+	n.nudge()
+}
+
+// giveBackUnknown returns runs that the node owns without knowing.
+func (n *node) giveBackUnknown() {
+	runs, ok := n.close()
+	if !ok {
+		return
+	}
+	defer n.open()
+	ctx, cancel := context.WithTimeout(n.ctx, storeTimeout)
+	defer cancel()
+	if err := n.e.o.Store.Leave(ctx, n.number, runs); err != nil {
+		n.log.Warn("unknown runs could not be given back, trying again", "error", err)
+		return
+	}
+	n.lost.Store(false)
+}
+
+// fence drops everything: another node has taken over, or may do so.
+func (n *node) fence() { n.end(ErrFenced) }
+
+// isDraining tells whether the node starts nothing more.
+func (n *node) isDraining() bool {
+	select {
+	case <-n.draining:
+		return true
+	default:
+		return false
+	}
+}
+
+// A lease says until when other nodes leave this one alone, by the monotonic
+// clock of this process.
+type lease struct {
+	mu      sync.Mutex // guards the following
+	until   time.Time
+	renewed chan struct{} // closed and replaced by each renewal
+	err     error         // why the last renewal failed
+}
+
+// renew prolongs the lease.
+func (l *lease) renew(until time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.until, l.err = until, nil
+	if l.renewed != nil {
+		close(l.renewed)
+	}
+	l.renewed = make(chan struct{})
+}
+
+// failed notes why the lease could not be renewed; first is false when it failed
+// before, too.
+func (l *lease) failed(err error) (first bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first = l.err == nil
+	l.err = err
+	return first
+}
+
+// valid waits until the lease is valid; false when ctx ended first. A node whose
+// lease is over must start no call: another one may have begun it.
+func (l *lease) valid(ctx context.Context) bool {
+	for {
+		l.mu.Lock()
+		until, renewed := l.until, l.renewed
+		l.mu.Unlock()
+		if time.Now().Before(until) {
+			return ctx.Err() == nil
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-renewed:
+		}
+	}
+}
+
+// state tells whether the lease is valid, and why it was not renewed last.
+func (l *lease) state() (valid bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Now().Before(l.until), l.err
+}

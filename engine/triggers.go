@@ -1,0 +1,203 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/robfig/cron/v3"
+
+	"procaas/dsl"
+)
+
+// tickID is the form of a firing's event id: the due time, in digits of a fixed
+// number, so that the greatest id is the latest firing. All nodes make the same
+// one, and the store keeps the first.
+const tickID = "2006-01-02T15:04:05.000000000Z"
+
+// maxCatchUp bounds the firings that catch-up: all makes good for one trigger.
+const maxCatchUp = 100_000
+
+// A clockwork is one trigger with its schedule.
+type clockwork struct {
+	trigger *dsl.Trigger
+	payload any
+	cron    cron.Schedule // nil for every
+	zone    *time.Location
+	last    time.Time // the due time that was fired, or passed over, last
+}
+
+// newClockwork reads a trigger.
+func newClockwork(t *dsl.Trigger) (*clockwork, error) {
+	c := &clockwork{trigger: t, zone: time.UTC}
+	c.payload, _ = t.Payload.Literal()
+	if t.Cron == "" {
+		return c, nil
+	}
+	zone, err := time.LoadLocation(t.TimeZone)
+	if err != nil {
+		return nil, fmt.Errorf("trigger %s: time-zone: %w", t.ID, err)
+	}
+	c.zone = zone
+	if c.cron, err = cron.ParseStandard(t.Cron); err != nil {
+		return nil, fmt.Errorf("trigger %s: cron: %w", t.ID, err)
+	}
+	return c, nil
+}
+
+// source is the source of the trigger's events.
+func (c *clockwork) source() string { return "procaas/trigger/" + c.trigger.ID }
+
+// next gives the first due time after t. Those of every are multiples of it since
+// 1970, so that all nodes agree on them.
+func (c *clockwork) next(t time.Time) time.Time {
+	if c.cron != nil {
+		return c.cron.Next(t.In(c.zone)).UTC()
+	}
+	every := int64(c.trigger.Every)
+	return time.Unix(0, (t.UnixNano()/every+1)*every).UTC()
+}
+
+// due gives the due times up to now that are to be fired, oldest first. Of
+// several, only catch-up: all fires more than the latest.
+func (c *clockwork) due(now time.Time) []time.Time {
+	var due []time.Time
+	if c.cron == nil && c.trigger.CatchUp != "all" {
+		if t := c.next(now.Add(-c.trigger.Every)); t.After(c.last) {
+			due = append(due, t)
+		}
+		return due
+	}
+	for t := c.next(c.last); !t.IsZero() && !t.After(now); t = c.next(t) {
+		if c.trigger.CatchUp != "all" {
+			due = due[:0]
+		}
+		if due = append(due, t); len(due) == maxCatchUp {
+			break
+		}
+	}
+	return due
+}
+
+// event is one firing.
+func (c *clockwork) event(due time.Time) Submission {
+	return Submission{Event: Event{
+		ID: due.Format(tickID), Source: c.source(), Type: c.trigger.Event, Time: due,
+		Key: c.trigger.Key, Payload: c.payload,
+	}}
+}
+
+// wind finds out where a trigger stands that this node has not fired before.
+// What was due while no node ran is dropped by catch-up: skip, and found by the
+// others from the last firing.
+func (e *Engine) wind(ctx context.Context, c *clockwork, now time.Time) error {
+	c.last = now
+	if c.trigger.CatchUp == "skip" || c.trigger.CatchUp == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	id, err := e.o.Store.LastEvent(ctx, c.source())
+	if err != nil {
+		return fmt.Errorf("trigger %s: last firing: %w", c.trigger.ID, err)
+	}
+	if last, err := time.Parse(tickID, id); err == nil {
+		c.last = last
+	}
+	return nil
+}
+
+// fireTriggers submits the events of triggers at their times, until ctx ends.
+func (e *Engine) fireTriggers(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-e.clock.known:
+	}
+	stands := map[string]time.Time{} // where each trigger stood under an earlier definition
+	for ctx.Err() == nil {
+		d := e.library.current.Load()
+		works, err := e.windAll(ctx, d, stands)
+		if err != nil {
+			e.log.Warn("triggers cannot start, trying again", "error", err)
+			pause(ctx, longestPoll)
+			continue
+		}
+		e.tick(ctx, d, works)
+		for _, c := range works {
+			stands[c.trigger.ID] = c.last
+		}
+	}
+}
+
+// windAll makes the triggers of a definition ready.
+func (e *Engine) windAll(ctx context.Context, d *definition, stands map[string]time.Time) ([]*clockwork, error) {
+	now := e.clock.now()
+	var works []*clockwork
+	for _, t := range d.bundle.Triggers {
+		c, err := newClockwork(t)
+		if err != nil {
+			return nil, err
+		}
+		if last, ok := stands[t.ID]; ok {
+			c.last = last
+		} else if err := e.wind(ctx, c, now); err != nil {
+			return nil, err
+		}
+		works = append(works, c)
+	}
+	return works, nil
+}
+
+// tick fires triggers until ctx ends or there is another definition.
+func (e *Engine) tick(ctx context.Context, d *definition, works []*clockwork) {
+	for {
+		now := e.clock.now()
+		sleep := time.Hour
+		for _, c := range works {
+			if err := e.fire(ctx, c, now); err != nil && ctx.Err() == nil {
+				e.log.Warn("trigger cannot fire, trying again", "trigger", c.trigger.ID, "error", err)
+				sleep = min(sleep, maxBackoff)
+				continue
+			}
+			if next := c.next(c.last); !next.IsZero() {
+				sleep = min(sleep, max(next.Sub(e.clock.now()), 0))
+			}
+		}
+		t := time.NewTimer(sleep)
+		select {
+		case <-ctx.Done():
+		case <-e.reloaded:
+		case <-t.C:
+		}
+		t.Stop()
+		if ctx.Err() != nil || e.library.current.Load() != d {
+			return
+		}
+	}
+}
+
+// fire submits what is due of one trigger.
+func (e *Engine) fire(ctx context.Context, c *clockwork, now time.Time) error {
+	due := c.due(now)
+	for len(due) > 0 {
+		batch := due[:min(len(due), maxBatch)]
+		due = due[len(batch):]
+		events := make([]Submission, len(batch))
+		for i, t := range batch {
+			events[i] = c.event(t)
+		}
+		results, err := e.Submit(ctx, events)
+		if err != nil {
+			return err
+		}
+		for i, r := range results {
+			var refused *IntakeError
+			if errors.As(r.Err, &refused) {
+				e.log.Warn("event of a trigger is refused", "trigger", c.trigger.ID, "due", batch[i], "error", r.Err)
+			}
+		}
+		c.last = batch[len(batch)-1]
+	}
+	return nil
+}

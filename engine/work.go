@@ -1,0 +1,343 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"procaas/dsl"
+)
+
+// A job is one run in this node's hands: it drives the pure core with time,
+// calls and the store.
+type job struct {
+	n       *node
+	claimed *Claimed
+	version int64
+	def     *definition
+	run     *Run
+	pass    pass
+	log     *slog.Logger
+
+	calls     context.Context // of the run's calls
+	stopCalls context.CancelFunc
+	underway  int
+	ended     chan ended
+
+	once      sync.Once
+	cancelled chan struct{} // closed: an operator wants the run ended
+}
+
+// An ended is a call that is over.
+type ended struct {
+	path    string
+	outcome Outcome
+}
+
+// cancelReason is for runs whose operator's reason the store does not keep.
+const cancelReason = "cancelled by an operator"
+
+// maxReply bounds a response that sets no bound itself.
+const maxReply = 1 << 20
+
+func newJob(n *node, c *Claimed) *job {
+	return &job{
+		n: n, claimed: c, version: c.Version, pass: pass{}, cancelled: make(chan struct{}),
+		log: n.log.With("run", c.ID, "pipeline", c.Pipeline, "key", c.Key),
+	}
+}
+
+// cancel asks for the run's end. It may be called more than once.
+func (j *job) cancel() { j.once.Do(func() { close(j.cancelled) }) }
+
+// work goes on with the run until it ends, is parked, or is lost to this node.
+func (j *job) work() {
+	defer j.survive()
+	j.calls, j.stopCalls = context.WithCancel(j.n.calls)
+	defer j.stopCalls()
+	if !j.begin() || j.n.isDraining() {
+		return
+	}
+	for {
+		var tasks []Task
+		if !j.n.isDraining() {
+			tasks = j.run.Ready(j.live())
+		}
+		if !j.save() || !j.start(tasks) || !j.wait() {
+			return
+		}
+	}
+}
+
+// survive turns a panic of the core into the failure of the one run that caused
+// it, so that it does not take the process, and each one that takes the run over.
+func (j *job) survive() {
+	if p := recover(); p != nil {
+		j.log.Error("run panicked", "panic", p, "stack", string(debug.Stack()))
+		j.fail("", fmt.Errorf("internal error: %v", p))
+	}
+}
+
+// live gives the core what may change while the run goes on.
+func (j *job) live() Live {
+	now := j.n.e.clock.now()
+	return Live{
+		Now:     now,
+		Configs: j.n.e.settings.configs(j.def),
+		Guard:   func(s *Step) Verdict { return j.n.e.guard.verdict(s, j.pass, now) },
+	}
+}
+
+// save makes what the core has decided durable. It is false when the run needs
+// no more of this node: it has ended, is parked, or is lost.
+func (j *job) save() bool {
+	status, next := j.run.Status(), j.run.Next()
+	if status == Parked && next.Sub(j.n.e.clock.now()) <= shortHold {
+		status = Running // not worth giving the run away
+	}
+	if status == Running && !j.run.Dirty() {
+		return true
+	}
+	change := j.run.Change()
+	change.Version, change.Status, change.Due = j.version, status, time.Time{}
+	if status == Parked {
+		change.Due = next
+	}
+	change.Emit = j.intakes(j.run.TakeEmits())
+	j.count()
+	switch err := j.commit(change); {
+	case errors.Is(err, ErrCancelled):
+		return j.stop()
+	case err != nil:
+		return false
+	}
+	return status == Running
+}
+
+// commit writes one step of the run, and fails the run when the store refuses
+// the step for itself.
+func (j *job) commit(c Change) error {
+	err := j.n.steps.commit(c)
+	switch {
+	case err == nil:
+		j.version++
+		j.claimed.Checkpoint, j.claimed.Bundle, j.claimed.Pipeline = c.Checkpoint, c.Bundle, c.Pipeline
+		if len(c.Emit) > 0 {
+			j.n.nudge()
+		}
+		if c.Status.Ended() {
+			j.n.e.metrics.Runs.WithLabelValues(c.Pipeline, string(c.Status)).Inc()
+		}
+		if c.Status == Failed {
+			j.log.Warn("run failed", "path", c.FailedPath, "error", c.Error)
+		}
+	case errors.Is(err, ErrStale):
+		j.log.Warn("run has moved on without this node, its progress here is dropped")
+	case errors.Is(err, ErrCancelled), errors.Is(err, ErrFenced), j.n.ctx.Err() != nil:
+	case c.Status == Failed:
+		j.log.Error("run cannot be saved as failed", "error", err)
+	default:
+		j.fail("", fmt.Errorf("save: %w", err))
+	}
+	return err
+}
+
+// fail ends the run with the checkpoint that was saved last.
+func (j *job) fail(path string, err error) {
+	_ = j.commit(Change{ // commit has logged what went wrong
+		Run: j.claimed.ID, Version: j.version, Status: Failed, Bundle: j.claimed.Bundle,
+		Pipeline: j.claimed.Pipeline, Checkpoint: j.claimed.Checkpoint,
+		FailedPath: path, Error: clean(err.Error()),
+	})
+}
+
+// start begins calls. It is false when the node may not start any more.
+func (j *job) start(tasks []Task) bool {
+	if len(tasks) == 0 {
+		return true
+	}
+	if !j.n.lease.valid(j.calls) {
+		return false
+	}
+	if j.ended == nil {
+		j.ended = make(chan ended, len(j.run.plan.order))
+	}
+	for _, t := range tasks {
+		j.underway++
+		j.n.startCall(j, t)
+	}
+	return true
+}
+
+// wait waits until the core has something to decide. It is false when the run is
+// not this node's any more.
+func (j *job) wait() bool {
+	draining := j.n.draining
+	if j.n.isDraining() {
+		if j.underway == 0 {
+			return false // it is given back as it was saved last
+		}
+		draining = nil
+	}
+	var due <-chan time.Time
+	if next := j.run.Next(); !next.IsZero() && draining != nil {
+		t := time.NewTimer(next.Sub(j.n.e.clock.now()))
+		defer t.Stop()
+		due = t.C
+	} else if j.underway == 0 {
+		j.fail("", errors.New("internal error: the run waits for nothing"))
+		return false
+	}
+	select {
+	case <-j.n.ctx.Done():
+		return false
+	case <-draining:
+		return true
+	case <-j.cancelled:
+		return j.stop()
+	case <-due:
+		return true
+	case e := <-j.ended:
+		j.finish(e)
+		return true
+	}
+}
+
+// finish tells the core about a call that has ended and the others that have
+// meanwhile, so that they ride in one checkpoint. Calls that were broken off are
+// left out: nobody knows what became of them.
+func (j *job) finish(e ended) {
+	for {
+		j.underway--
+		if e.outcome.Err == nil || j.calls.Err() == nil {
+			j.run.Finish(e.path, e.outcome, j.live())
+		}
+		select {
+		case e = <-j.ended:
+		default:
+			return
+		}
+	}
+}
+
+// stop ends the run as an operator wants it. The next event of the key may start
+// then, so calls under way are broken off and waited for first. It is always
+// false: the run is over.
+func (j *job) stop() bool {
+	j.stopCalls()
+	for ; j.underway > 0; j.underway-- {
+		select {
+		case <-j.ended:
+		case <-j.n.ctx.Done():
+			return false
+		}
+	}
+	j.run.Cancel(cancelReason, j.n.e.clock.now())
+	change := j.run.Change()
+	change.Version, change.Status, change.Reason = j.version, Stopped, cancelReason
+	j.count()
+	_ = j.commit(change) // commit has logged what went wrong
+	return false
+}
+
+// count counts handlers that were skipped; calls count themselves.
+func (j *job) count() {
+	for _, h := range j.run.TakeEnded() {
+		if h.Outcome == OutcomeSkipped {
+			j.n.e.stats.path(h.Path).skipped.Inc()
+		}
+	}
+}
+
+// intakes routes events that handlers emitted. They were routed once when they
+// came; should a new definition have dropped their type since, the run's own
+// one still knows it.
+func (j *job) intakes(events []Event) []Intake {
+	var out []Intake
+	for _, ev := range events {
+		in, err := j.n.e.library.current.Load().route(ev)
+		if err != nil {
+			in, err = j.def.route(ev)
+		}
+		if err != nil {
+			j.log.Error("emitted event is lost", "type", ev.Type, "error", err)
+			continue
+		}
+		in.Dedup, in.From = true, nil
+		out = append(out, in)
+	}
+	return out
+}
+
+// call makes one attempt of a handler.
+func (j *job) call(t Task) ended {
+	ctx := j.calls
+	if t.Timeout > 0 {
+		limited, cancel := context.WithTimeout(ctx, t.Timeout)
+		defer cancel()
+		ctx = limited
+	}
+	began := time.Now()
+	result, err := j.handle(ctx, t)
+	if err == nil {
+		err = j.checkEmits(result.Emit)
+	}
+	now := time.Now()
+	if err != nil {
+		if j.calls.Err() != nil {
+			return ended{t.Step.Path, Outcome{Err: err}} // broken off, which says nothing about the handler
+		}
+		j.log.Debug("attempt failed", "path", t.Step.Path, "attempt", t.Attempt, "error", err)
+	}
+	j.n.e.stats.path(t.Step.Path).ended(err, now.Sub(began), now)
+	return ended{t.Step.Path, Outcome{Result: result, Err: err}}
+}
+
+// handle fills the handler and calls it. A panic is the handler's permanent
+// failure.
+func (j *job) handle(ctx context.Context, t Task) (result Result, err error) {
+	e, c := j.n.e, j.claimed
+	log := j.log.With("path", t.Step.Path, "attempt", t.Attempt)
+	defer func() {
+		if p := recover(); p != nil {
+			log.Error("handler panicked", "panic", p, "stack", string(debug.Stack()))
+			err = Permanent(fmt.Errorf("handler panicked: %v", p))
+		}
+	}()
+	h := t.Step.Type.New()
+	if err := t.Step.Type.Spec.Decode(t.Body, h); err != nil {
+		return Result{}, Permanent(err)
+	}
+	result, err = h.Handle(ctx, &Call{
+		Path: t.Step.Path, Run: c.ID, Flow: c.Flow, Key: c.Key, Event: c.Event,
+		Attempt: t.Attempt, IdempotencyKey: t.IdempotencyKey, Now: e.clock.now(),
+		Bundle: j.def.bundle, HTTP: j.def.client, Log: log, Resolve: e.resolve, MaxReply: maxReply,
+	})
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+		return Result{}, fmt.Errorf("no end within %s: %w", t.Timeout, err)
+	}
+	return result, err
+}
+
+// checkEmits refuses events that nothing would serve.
+func (j *job) checkEmits(events []Event) error {
+	d := j.n.e.library.current.Load()
+	for _, ev := range events {
+		if _, err := d.route(ev); err != nil {
+			return Permanent(fmt.Errorf("emitted event %s: %w", ev.Type, err))
+		}
+	}
+	return nil
+}
+
+// resolve looks a secret up.
+func (e *Engine) resolve(s dsl.Secret) (string, error) {
+	if e.o.Secrets == nil {
+		return "", fmt.Errorf("secret %s: no source of secrets is set", s.Name)
+	}
+	return e.o.Secrets(s.Name)
+}
