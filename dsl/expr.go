@@ -55,18 +55,43 @@ func (e *EvalError) Error() string { return e.Span.String() + ": " + e.Message }
 // driver resolves it when the call is made.
 type Secret struct{ Name string }
 
-// program is what expr-lang made of the source. It belongs to expr_compile.go.
-type program struct{}
-
 // compile checks the expression against the names of its scope and the kind of
 // value that its place wants, and makes it ready for Eval and Reads. It reports
 // what is wrong; then the expression must not be evaluated.
 func (e *Expr) compile(sc *scope, want Kind, r *Reporter) {
-	panic("dsl: Expr.compile is not written yet")
+	s, f := parse(e.Source)
+	if f != nil {
+		r.Errorf(e.span(f.from, f.to), f.code, f.hint, "%s", f.message)
+		return
+	}
+	b := &builder{expr: e, syntax: s, scope: sc, reporter: r}
+	root := b.build(s.root)
+	if b.failed {
+		return
+	}
+	if fits := shapeOf(want); root.shape&fits == 0 {
+		b.fail(s.root, CodeUnfit, "", "want %s here, have %s", fits, root.shape)
+		return
+	}
+	e.program = &program{eval: root.eval, slots: b.slots, reads: readsOf(b)}
 }
 
-// Eval computes the expression. The error is an [*EvalError].
-func (e *Expr) Eval(env Env) (any, error) { panic("dsl: Expr.Eval is not written yet") }
+// Eval computes the expression. Its result is fresh data that the caller may
+// change. The error is an [*EvalError].
+func (e *Expr) Eval(env Env) (any, error) { return e.program.run(e, env) }
 
 // Reads lists what the expression may read, in the order of the text.
-func (e *Expr) Reads() []Read { panic("dsl: Expr.Reads is not written yet") }
+func (e *Expr) Reads() []Read { return e.program.reads }
+
+// span gives the place in the file of the runes from up to to of Source.
+func (e *Expr) span(from, to int) Span {
+	if to >= len(e.at) { // the text has no known place of its own
+		return e.Span
+	}
+	start, end := e.at[from], e.at[to]
+	if to > from {
+		end = e.at[to-1]
+		end.Column++
+	}
+	return Span{File: e.Span.File, Start: start, End: end}
+}

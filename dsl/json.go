@@ -1,13 +1,271 @@
 package dsl
 
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
 // ParseJSON decodes one JSON value to data of the engine: nil, bool, int,
 // float64, string, []any and map[string]any. Integers stay exact; one that
 // needs more than 64 bits is an error, as are duplicate names, U+0000, invalid
 // UTF-8, more than 64 levels and anything after the value. The error names the
 // place as a JSON pointer and says what was expected.
-func ParseJSON(data []byte) (any, error) { panic("dsl: ParseJSON is not written yet") }
+func ParseJSON(data []byte) (any, error) {
+	if !utf8.Valid(data) {
+		return nil, errors.New("want UTF-8 text, have bytes that are none")
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	p := &jsonParser{Decoder: d, data: data}
+	v, err := p.value(0)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("want nothing after the JSON value, have more at byte %d", d.InputOffset())
+	}
+	return v, nil
+}
+
+// A jsonParser builds data from the tokens of a document.
+type jsonParser struct {
+	*json.Decoder
+	data []byte
+	path []string
+}
+
+func (p *jsonParser) fail(format string, args ...any) error {
+	where := "the document"
+	if len(p.path) > 0 {
+		escape := strings.NewReplacer("~", "~0", "/", "~1")
+		where = ""
+		for _, name := range p.path {
+			where += "/" + escape.Replace(name)
+		}
+	}
+	return fmt.Errorf("%s: %s", where, fmt.Sprintf(format, args...))
+}
+
+// next reads a token.
+func (p *jsonParser) next() (json.Token, error) {
+	t, err := p.Token()
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, p.fail("want a JSON value, have the end of the text")
+	case err != nil:
+		return nil, p.fail("want JSON, have at byte %d: %s", p.InputOffset(), strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return t, nil
+}
+
+func (p *jsonParser) value(level int) (any, error) {
+	start := p.InputOffset()
+	t, err := p.next()
+	if err != nil {
+		return nil, err
+	}
+	switch t := t.(type) {
+	case json.Delim:
+		if level == maxLevels {
+			return nil, p.fail("want at most %d levels", maxLevels)
+		}
+		if t == '[' {
+			return p.list(level + 1)
+		}
+		return p.object(level + 1)
+	case json.Number:
+		return p.number(string(t))
+	case string:
+		return t, p.checkString(t, start)
+	}
+	return t, nil // null, true, false
+}
+
+func (p *jsonParser) number(text string) (any, error) {
+	if !strings.ContainsAny(text, ".eE") {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return nil, p.fail("want a whole number of at most 64 bits, have %.40s", text)
+		}
+		return n, nil
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return nil, p.fail("want a number that fits in 64 bits, have %.40s", text)
+	}
+	return f, nil
+}
+
+// checkString refuses what a store cannot hold: U+0000, and halves of
+// surrogate pairs, which the decoder has replaced silently.
+func (p *jsonParser) checkString(s string, start int64) error {
+	if strings.ContainsRune(s, 0) {
+		return p.fail("want text without U+0000")
+	}
+	if strings.ContainsRune(s, utf8.RuneError) && loneSurrogate(p.data[start:p.InputOffset()]) {
+		return p.fail("want whole characters, have half of a surrogate pair")
+	}
+	return nil
+}
+
+// loneSurrogate tells whether an escape in the source of a string is half of a
+// pair.
+func loneSurrogate(source []byte) bool {
+	for i := 0; i+1 < len(source); i++ {
+		if source[i] != '\\' {
+			continue
+		}
+		i++
+		if source[i] != 'u' {
+			continue
+		}
+		r := escaped(source[i:])
+		if !utf16.IsSurrogate(r) {
+			continue
+		}
+		if i+5 >= len(source) || source[i+5] != '\\' || utf16.DecodeRune(r, escaped(source[i+6:])) == utf8.RuneError {
+			return true
+		}
+		i += 10
+	}
+	return false
+}
+
+// escaped reads u and four hexadecimal digits; 0 when they are not there.
+func escaped(source []byte) rune {
+	if len(source) < 5 || source[0] != 'u' {
+		return 0
+	}
+	n, err := strconv.ParseUint(string(source[1:5]), 16, 16)
+	if err != nil {
+		return 0
+	}
+	return rune(n)
+}
+
+func (p *jsonParser) list(level int) (any, error) {
+	out := []any{}
+	for i := 0; p.More(); i++ {
+		p.path = append(p.path, strconv.Itoa(i))
+		v, err := p.value(level)
+		if err != nil {
+			return nil, err
+		}
+		p.path = p.path[:len(p.path)-1]
+		out = append(out, v)
+	}
+	_, err := p.next() // the closing bracket
+	return out, err
+}
+
+func (p *jsonParser) object(level int) (any, error) {
+	out := map[string]any{}
+	for p.More() {
+		start := p.InputOffset()
+		t, err := p.next()
+		if err != nil {
+			return nil, err
+		}
+		name := t.(string)
+		p.path = append(p.path, name)
+		if err := p.checkString(name, start); err != nil {
+			return nil, err
+		}
+		if _, ok := out[name]; ok {
+			return nil, p.fail("want each name once, have it twice")
+		}
+		if out[name], err = p.value(level); err != nil {
+			return nil, err
+		}
+		p.path = p.path[:len(p.path)-1]
+	}
+	_, err := p.next() // the closing brace
+	return out, err
+}
 
 // FormatJSON encodes data canonically: the names of objects are sorted, there
 // is no white space and nothing is escaped needlessly, so that equal data gives
 // equal bytes.
-func FormatJSON(data any) ([]byte, error) { panic("dsl: FormatJSON is not written yet") }
+func FormatJSON(data any) ([]byte, error) { return appendJSON(nil, data, 0) }
+
+func appendJSON(b []byte, data any, level int) ([]byte, error) {
+	if level > maxLevels {
+		return nil, fmt.Errorf("want at most %d levels", maxLevels)
+	}
+	switch v := data.(type) {
+	case nil:
+		return append(b, "null"...), nil
+	case bool:
+		return strconv.AppendBool(b, v), nil
+	case int:
+		return strconv.AppendInt(b, int64(v), 10), nil
+	case float64:
+		if math.IsInf(v, 0) || math.IsNaN(v) {
+			return nil, errors.New("want a finite number, have one that JSON cannot hold")
+		}
+		return append(b, formatFloat(v)...), nil
+	case string:
+		return appendJSONString(b, v), nil
+	case []any:
+		b = append(b, '[')
+		for i, x := range v {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			var err error
+			if b, err = appendJSON(b, x, level+1); err != nil {
+				return nil, err
+			}
+		}
+		return append(b, ']'), nil
+	case map[string]any:
+		b = append(b, '{')
+		for i, k := range slices.Sorted(maps.Keys(v)) {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(appendJSONString(b, k), ':')
+			var err error
+			if b, err = appendJSON(b, v[k], level+1); err != nil {
+				return nil, err
+			}
+		}
+		return append(b, '}'), nil
+	case Secret:
+		return nil, fmt.Errorf("want data, have the secret %s", v.Name)
+	}
+	return nil, fmt.Errorf("want data, have a Go %T", data)
+}
+
+// appendJSONString escapes only what JSON demands. Invalid UTF-8 becomes
+// U+FFFD.
+func appendJSONString(b []byte, s string) []byte {
+	b = append(b, '"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b = append(b, '\\', byte(r))
+		case r == '\n':
+			b = append(b, `\n`...)
+		case r == '\r':
+			b = append(b, `\r`...)
+		case r == '\t':
+			b = append(b, `\t`...)
+		case r < 0x20:
+			b = fmt.Appendf(b, `\u%04x`, r)
+		default:
+			b = utf8.AppendRune(b, r)
+		}
+	}
+	return append(b, '"')
+}

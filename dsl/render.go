@@ -36,6 +36,3 @@ func Explain(code Code) (Rule, bool) { panic("dsl: Explain is not written yet") 
 // JSONSchema gives the JSON Schema (draft 2020-12) of pipeline files with these
 // handler types.
 func JSONSchema(types []Type) ([]byte, error) { panic("dsl: JSONSchema is not written yet") }
-
-// Suggest finds the word nearest to a mistyped one; empty when none is near.
-func Suggest(word string, known []string) string { panic("dsl: Suggest is not written yet") }

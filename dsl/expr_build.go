@@ -1,0 +1,308 @@
+package dsl
+
+import (
+	"errors"
+
+	"github.com/expr-lang/expr/ast"
+)
+
+// A part is what a node of the tree was made into.
+type part struct {
+	eval  evalFunc
+	shape shape // what it may give
+	fixed bool  // it always gives value
+	value any
+}
+
+// constant makes a part that always gives v.
+func constant(v any) part {
+	return part{
+		eval:  func(*frame) (any, error) { return v, nil },
+		shape: shapeOfValue(v), fixed: true, value: v,
+	}
+}
+
+// broken stands for a part that was reported; it fits everywhere.
+var broken = part{eval: func(*frame) (any, error) { return nil, nil }, shape: anyShape}
+
+// A builder makes closures of the tree and checks names and types on the way.
+// It goes on after an error, so that all of them are reported at once.
+type builder struct {
+	*syntax
+	expr     *Expr
+	scope    *scope
+	reporter *Reporter
+	failed   bool
+
+	lets  []local // innermost last
+	items []item  // innermost last
+	slots int
+	nodes int // built so far; the difference is the cost of a loop's body
+}
+
+// A local is a name that let gave.
+type local struct {
+	name  string
+	slot  int
+	shape shape
+}
+
+// An item holds the slots of one loop's #, #index and #acc.
+type item struct {
+	element, index, acc int // acc is -1 outside reduce
+	accShape            shape
+}
+
+func (b *builder) slot() int {
+	b.slots++
+	return b.slots - 1
+}
+
+// span gives the place of a node in the file.
+func (b *builder) span(n ast.Node) Span {
+	first, last := b.extent(n)
+	return b.expr.span(b.tokens[first].from, b.tokens[last].to)
+}
+
+// fail reports an error about a node.
+func (b *builder) fail(n ast.Node, code Code, hint, format string, args ...any) part {
+	b.failed = true
+	b.reporter.Errorf(b.span(n), code, hint, format, args...)
+	return broken
+}
+
+// failAt reports an error about one token.
+func (b *builder) failAt(token int, code Code, hint, format string, args ...any) part {
+	b.failed = true
+	t := b.tokens[token]
+	b.reporter.Errorf(b.expr.span(t.from, t.to), code, hint, format, args...)
+	return broken
+}
+
+// guard puts the place of a node on the errors of what computes it.
+func (b *builder) guard(n ast.Node, eval evalFunc) evalFunc {
+	at := b.place(n)
+	return func(f *frame) (any, error) {
+		v, err := eval(f)
+		if err != nil {
+			return nil, at.wrap(err)
+		}
+		return v, nil
+	}
+}
+
+// A place is where in the expression an error arises.
+type place struct {
+	span   Span
+	source string
+}
+
+func (b *builder) place(n ast.Node) *place { return &place{b.span(n), b.expr.Source} }
+
+// wrap makes an EvalError of err, unless a part of the part did already.
+func (p *place) wrap(err error) error {
+	var e *EvalError
+	if errors.As(err, &e) {
+		return err
+	}
+	return &EvalError{Span: p.span, Source: p.source, Message: err.Error()}
+}
+
+// build makes a node and all below it.
+func (b *builder) build(n ast.Node) part {
+	b.nodes++
+	switch x := n.(type) {
+	case *ast.NilNode:
+		return constant(nil)
+	case *ast.BoolNode:
+		return constant(x.Value)
+	case *ast.IntegerNode:
+		return constant(x.Value)
+	case *ast.FloatNode:
+		return constant(x.Value)
+	case *ast.StringNode:
+		return constant(x.Value)
+	case *ast.IdentifierNode, *ast.PointerNode, *ast.MemberNode, *ast.ChainNode:
+		return b.chain(n, false)
+	case *ast.UnaryNode:
+		return b.unary(x)
+	case *ast.BinaryNode:
+		return b.binary(x)
+	case *ast.ConditionalNode:
+		return b.conditional(x)
+	case *ast.VariableDeclaratorNode:
+		return b.let(x)
+	case *ast.ArrayNode:
+		return b.list(x)
+	case *ast.MapNode:
+		return b.mapping(x)
+	case *ast.SliceNode:
+		return b.slice(x)
+	case *ast.BuiltinNode:
+		return b.loop(x)
+	case *ast.CallNode:
+		return b.call(x)
+	case *ast.SequenceNode:
+		return b.fail(n, CodeSyntax, "", "only let may stand before ;")
+	}
+	return b.fail(n, CodeSyntax, "", "this has no meaning here")
+}
+
+// want reports a part that can never have the shape that its place needs.
+func (b *builder) want(n ast.Node, p part, s shape, what string) part {
+	if p.shape&s == 0 {
+		return b.fail(n, CodeOperand, hintFor(s, p.shape), "%s needs %s, have %s", what, s, p.shape)
+	}
+	return p
+}
+
+// hintFor says how to get from one shape to another.
+func hintFor(want, have shape) string {
+	switch {
+	case want == boolShape && have&^nullShape == 0:
+		return "give a default: x ?? false"
+	case want == boolShape && have&numberShape != 0:
+		return "compare it: x != 0"
+	case want == boolShape && have&stringShape != 0:
+		return "compare it: x != ''"
+	case want == boolShape:
+		return "compare it: len(x) > 0"
+	case want&stringShape != 0 && have&numberShape != 0:
+		return "make a string of it: string(x)"
+	case want&numberShape != 0 && have&stringShape != 0:
+		return "make a number of it: int(x) or float(x)"
+	}
+	return ""
+}
+
+// condition makes a node that must be true or false; nothing else counts as
+// true.
+func (b *builder) condition(n ast.Node, what string) func(f *frame) (bool, error) {
+	p := b.want(n, b.build(n), boolShape, what)
+	at := b.place(n)
+	return func(f *frame) (bool, error) {
+		v, err := p.eval(f)
+		if err != nil {
+			return false, err
+		}
+		truth, ok := v.(bool)
+		if !ok {
+			return false, at.wrap(needs(what, boolShape, v))
+		}
+		return truth, nil
+	}
+}
+
+func (b *builder) conditional(x *ast.ConditionalNode) part {
+	cond := b.condition(x.Cond, "a condition")
+	yes, no := b.build(x.Exp1), b.build(x.Exp2)
+	return part{shape: yes.shape | no.shape, eval: func(f *frame) (any, error) {
+		truth, err := cond(f)
+		if err != nil {
+			return nil, err
+		}
+		if truth {
+			return yes.eval(f)
+		}
+		return no.eval(f)
+	}}
+}
+
+func (b *builder) let(x *ast.VariableDeclaratorNode) part {
+	name := b.name(x)
+	value := b.build(x.Value)
+	if why := b.taken(name); why != "" {
+		b.failAt(b.at(x), CodeSyntax, "choose another name", "let cannot name a value %s: %s", name, why)
+	}
+	slot := b.slot()
+	b.lets = append(b.lets, local{name, slot, value.shape})
+	body := b.build(x.Expr)
+	b.lets = b.lets[:len(b.lets)-1]
+	return part{shape: body.shape, eval: func(f *frame) (any, error) {
+		v, err := value.eval(f)
+		if err != nil {
+			return nil, err
+		}
+		f.slots[slot] = v
+		return body.eval(f)
+	}}
+}
+
+func (b *builder) list(x *ast.ArrayNode) part {
+	parts := make([]part, len(x.Nodes))
+	fixed := true
+	for i, n := range x.Nodes {
+		parts[i] = b.build(n)
+		fixed = fixed && parts[i].fixed
+	}
+	made := part{shape: listShape, eval: b.guard(x, func(f *frame) (any, error) {
+		if err := f.list(len(parts)); err != nil {
+			return nil, err
+		}
+		out := make([]any, len(parts))
+		for i, p := range parts {
+			v, err := p.eval(f)
+			if err != nil {
+				return nil, err
+			}
+			out[i] = v
+		}
+		return out, nil
+	})}
+	return folded(made, fixed)
+}
+
+// folded computes a part of constants once.
+func folded(p part, fixed bool) part {
+	if !fixed {
+		return p
+	}
+	v, err := p.eval(&frame{})
+	if err != nil {
+		return p // it fails whenever it is evaluated
+	}
+	return constant(v)
+}
+
+func (b *builder) mapping(x *ast.MapNode) part {
+	type entry struct{ key, value part }
+	entries := make([]entry, len(x.Pairs))
+	seen := map[string]bool{}
+	fixed := true
+	for i, n := range x.Pairs {
+		pair := n.(*ast.PairNode)
+		key, ok := b.literal(pair.Key)
+		if !ok {
+			entries[i].key = b.want(pair.Key, b.build(pair.Key), stringShape, "a key")
+		} else {
+			entries[i].key = constant(key)
+			if seen[key] {
+				b.fail(pair.Key, CodeDuplicateKey, "remove one of them", "the key %s is given twice", quoted(key))
+			}
+			seen[key] = true
+		}
+		entries[i].value = b.build(pair.Value)
+		fixed = fixed && entries[i].key.fixed && entries[i].value.fixed
+	}
+	made := part{shape: mapShape, eval: b.guard(x, func(f *frame) (any, error) {
+		if err := f.list(len(entries)); err != nil {
+			return nil, err
+		}
+		out := make(map[string]any, len(entries))
+		for _, e := range entries {
+			k, err := e.key.eval(f)
+			if err != nil {
+				return nil, err
+			}
+			key, ok := k.(string)
+			if !ok {
+				return nil, needs("a key", stringShape, k)
+			}
+			if out[key], err = e.value.eval(f); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	})}
+	return folded(made, fixed)
+}

@@ -1,0 +1,170 @@
+package dsl
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+)
+
+// A Function documents a function of the expression language.
+type Function struct {
+	Name      string
+	Signature string // such as upper(text)
+	Doc       string // one sentence
+}
+
+// Functions lists the functions that expressions may call, by name.
+func Functions() []Function {
+	var out []Function
+	for _, f := range functions {
+		out = append(out, f.Function)
+	}
+	slices.SortFunc(out, func(a, b Function) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// A function is one that expressions may call. Each argument must have one of
+// the shapes of its place. The last optional arguments may be left out.
+type function struct {
+	Function
+	args     []shape
+	optional int
+	variadic bool // the last argument may be repeated
+	result   shape
+	call     func(m *meter, args []any) (any, error) // nil for a loop
+}
+
+// functionNamed finds a function; nil when there is none.
+func functionNamed(name string) *function {
+	i := slices.IndexFunc(functions, func(f function) bool { return f.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &functions[i]
+}
+
+// synonyms are names that other languages give to our functions.
+var synonyms = map[string]string{
+	"str": "string", "toString": "string", "String": "string", "size": "len", "length": "len",
+	"toInt": "int", "number": "float", "sorted": "sort", "reversed": "reverse", "unique": "uniq",
+	"set": "uniq", "toLower": "lower", "toUpper": "upper", "strip": "trim", "json": "toJSON",
+	"parseJSON": "fromJSON", "exists": "any", "every": "all", "some": "any", "fold": "reduce",
+	"head": "first", "range": "..", "avg": "mean", "pow": "**", "format": "+", "substring": "text[from:to]",
+}
+
+// refused are the functions of expr-lang that a run cannot have, because
+// repeating it would give something else.
+var refused = map[string]string{
+	"now": "read event.time", "date": "times are strings; compare them as such",
+	"timezone": "times are strings in UTC", "duration": "write the duration where it is needed, such as 300ms",
+	"random": "derive it from event.id", "uuid": "use run.id or event.id",
+}
+
+// call makes a call of a function that is no loop.
+func (b *builder) call(x *ast.CallNode) part {
+	if m, ok := x.Callee.(*ast.MemberNode); ok {
+		return b.method(m)
+	}
+	name := b.name(x)
+	fn := functionNamed(name)
+	if fn == nil {
+		return b.noFunction(x, name)
+	}
+	args, ok := b.arguments(x, fn)
+	if !ok {
+		return broken
+	}
+	fixed := !slices.ContainsFunc(args, func(p part) bool { return !p.fixed })
+	made := part{shape: fn.result, eval: b.guard(x, func(f *frame) (any, error) {
+		values := make([]any, len(args))
+		for i, p := range args {
+			v, err := p.eval(f)
+			if err != nil {
+				return nil, err
+			}
+			if want := fn.arg(i); shapeOfValue(v)&want == 0 {
+				return nil, needs(name, want, v)
+			}
+			values[i] = v
+		}
+		if err := f.step(1); err != nil {
+			return nil, err
+		}
+		return fn.call(&f.meter, values)
+	})}
+	return folded(made, fixed)
+}
+
+// arg gives the shape of argument i.
+func (fn *function) arg(i int) shape { return fn.args[min(i, len(fn.args)-1)] }
+
+// arguments makes the arguments of a call and checks their number and shapes.
+func (b *builder) arguments(x *ast.CallNode, fn *function) ([]part, bool) {
+	n, most := len(x.Arguments), len(fn.args)
+	if n < most-fn.optional || n > most && !fn.variadic {
+		b.fail(x, CodeArguments, "write "+fn.Signature, "%s takes %s, have %d", fn.Name, fn.count(), n)
+		return nil, false
+	}
+	args := make([]part, n)
+	for i, a := range x.Arguments {
+		args[i] = b.want(a, b.build(a), fn.arg(i), fn.Name)
+	}
+	return args, true
+}
+
+// count says how many arguments the function takes.
+func (fn *function) count() string {
+	least, most := len(fn.args)-fn.optional, len(fn.args)
+	switch {
+	case fn.variadic:
+		return fmt.Sprintf("at least %s", arguments(least))
+	case least == most:
+		return arguments(most)
+	}
+	return fmt.Sprintf("%d to %s", least, arguments(most))
+}
+
+func arguments(n int) string {
+	if n == 1 {
+		return "1 argument"
+	}
+	return fmt.Sprintf("%d arguments", n)
+}
+
+// method reports the call of a method: values have none.
+func (b *builder) method(m *ast.MemberNode) part {
+	name, _ := b.literal(m.Property)
+	hint := ""
+	if fn := functionNamed(name); fn != nil {
+		hint = "write " + fn.Signature
+	} else if near, ok := synonyms[name]; ok && functionNamed(near) != nil {
+		hint = "write " + functionNamed(near).Signature
+	}
+	switch strings.ToLower(name) {
+	case "startswith", "endswith", "contains", "matches":
+		hint = "write it between its operands: text startsWith part"
+	}
+	return b.fail(m, CodeMethod, hint, "values have no methods such as %s()", name)
+}
+
+// noFunction reports an unknown function.
+func (b *builder) noFunction(x *ast.CallNode, name string) part {
+	if hint, ok := refused[name]; ok {
+		return b.fail(x, CodeRefused, hint, "%s cannot be called: a repeated run must compute the same again", name)
+	}
+	if hint, ok := synonyms[name]; ok {
+		return b.fail(x, CodeUnknownFunction, "write "+hint, "there is no function %s", name)
+	}
+	names := make([]string, 0, len(functions))
+	for _, f := range functions {
+		names = append(names, f.Name)
+	}
+	slices.Sort(names)
+	hint := "see procaas explain expressions"
+	if near := Suggest(name, names); near != "" {
+		hint = "did you mean " + functionNamed(near).Signature + "?"
+	}
+	return b.fail(x, CodeUnknownFunction, hint, "there is no function %s", name)
+}

@@ -1,0 +1,317 @@
+package dsl
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// The bounds of an expression's text. They hold before anything is parsed: the
+// parser is recursive, and its stack must not depend on what an author writes.
+const (
+	maxSource = 4 << 10 // bytes
+	maxDepth  = 32      // brackets inside brackets
+	maxNodes  = 300
+)
+
+// A tokenKind tells tokens apart as far as the rewriting needs it.
+type tokenKind int
+
+const (
+	nameToken   tokenKind = iota // also words such as and, if
+	numberToken                  // 12, 0x1f, 1_000, 2.5e-3
+	stringToken                  // 'a', "a", `a`
+	symbolToken                  // operators and brackets
+	itemToken                    // #, #index, #acc
+)
+
+// A token is a word of an expression. Its place is a pair of rune offsets.
+type token struct {
+	kind     tokenKind
+	text     string
+	from, to int
+	pair     int // of a bracket: the index of the other one
+}
+
+// A flaw is what is wrong with a part of an expression's text.
+type flaw struct {
+	from, to      int
+	code          Code
+	message, hint string
+}
+
+// is tells whether the token is one of these words or symbols.
+func (t token) is(texts ...string) bool {
+	return (t.kind == nameToken || t.kind == symbolToken) && slices.Contains(texts, t.text)
+}
+
+// symbols lists the operators, longer ones first. Those that only other
+// languages have are here too, so that they can be named in a message.
+var symbols = []string{
+	"===", "!==", "**=", "//=", "...",
+	"?.", "??", "**", "==", "!=", "<=", ">=", "&&", "||", "..", "//", "::", ":=", "->", "=>", "<>",
+	"+=", "-=", "*=", "/=", "%=", "++", "--", "<<", ">>",
+	"+", "-", "*", "/", "%", "^", "<", ">", "=", "!", "?", ":", ";", ",", ".", "|", "&", "~", "@",
+	"(", ")", "[", "]", "{", "}",
+}
+
+// A lexer cuts an expression into tokens. It stops at the first flaw.
+type lexer struct {
+	src    []rune
+	at     int
+	tokens []token
+	open   []int // indexes of the brackets that are open
+}
+
+// scan cuts the text into tokens and checks its size, its brackets and the
+// depth of their nesting.
+func scan(source string) ([]token, *flaw) {
+	src := []rune(source)
+	if len(source) > maxSource {
+		return nil, &flaw{0, len(src), CodeTooLarge,
+			"the expression is longer than 4 KiB", "compute parts of it in a set handler before"}
+	}
+	l := &lexer{src: src}
+	for l.skipSpace(); l.at < len(src); l.skipSpace() {
+		if f := l.next(); f != nil {
+			return nil, f
+		}
+	}
+	if len(l.open) > 0 {
+		t := l.tokens[l.open[len(l.open)-1]]
+		return nil, &flaw{t.from, t.to, CodeSyntax, "this " + quoted(t.text) + " is never closed", ""}
+	}
+	return l.tokens, nil
+}
+
+// skipSpace passes over white space and /* comments */.
+func (l *lexer) skipSpace() {
+	for l.at < len(l.src) {
+		switch {
+		case unicode.IsSpace(l.src[l.at]):
+			l.at++
+		case l.has("/*"):
+			end := strings.Index(string(l.src[l.at+2:]), "*/")
+			if end < 0 {
+				return // next reports it
+			}
+			l.at += 2 + len([]rune(string(l.src[l.at+2:])[:end])) + 2
+		default:
+			return
+		}
+	}
+}
+
+func (l *lexer) has(text string) bool {
+	n := len(text) // all symbols are ASCII
+	return l.at+n <= len(l.src) && string(l.src[l.at:l.at+n]) == text
+}
+
+func (l *lexer) next() *flaw {
+	r := l.src[l.at]
+	switch {
+	case r == '\'' || r == '"' || r == '`':
+		return l.quote(r)
+	case '0' <= r && r <= '9', r == '.' && l.digitAt(l.at+1) && !l.afterOperand():
+		return l.number()
+	case startsName(r):
+		return l.name()
+	case r == '#':
+		end := l.at + 1
+		for end < len(l.src) && inName(l.src[end]) {
+			end++
+		}
+		l.add(itemToken, end)
+		return nil
+	}
+	return l.symbol()
+}
+
+func (l *lexer) add(kind tokenKind, end int) {
+	l.tokens = append(l.tokens, token{kind: kind, text: string(l.src[l.at:end]), from: l.at, to: end, pair: -1})
+	l.at = end
+}
+
+func (l *lexer) flaw(end int, code Code, message, hint string) *flaw {
+	return &flaw{l.at, min(end, len(l.src)), code, message, hint}
+}
+
+func (l *lexer) digitAt(i int) bool {
+	return i < len(l.src) && '0' <= l.src[i] && l.src[i] <= '9'
+}
+
+// afterOperand tells whether the last token ends an operand, so that a dot
+// here selects a member.
+func (l *lexer) afterOperand() bool {
+	if len(l.tokens) == 0 {
+		return false
+	}
+	t := l.tokens[len(l.tokens)-1]
+	return t.kind != symbolToken || t.is(")", "]", "}")
+}
+
+func startsName(r rune) bool { return r == '_' || r == '$' || unicode.IsLetter(r) }
+
+func inName(r rune) bool { return startsName(r) || unicode.IsDigit(r) }
+
+// name reads a name. A hyphen between two name characters belongs to it, as in
+// XPath and CSS; a subtraction needs spaces.
+func (l *lexer) name() *flaw {
+	end := l.at
+	for end < len(l.src) {
+		r := l.src[end]
+		if !inName(r) && !(r == '-' && end+1 < len(l.src) && inName(l.src[end+1])) {
+			break
+		}
+		end++
+	}
+	if end < len(l.src) && (l.src[end] == '"' || l.src[end] == '\'') && end-l.at <= 2 &&
+		strings.ContainsAny(strings.ToLower(string(l.src[l.at:end])), "bfru") {
+		return l.flaw(end, CodeForeign, "strings have no prefix", "write the string without it, and join parts with +")
+	}
+	l.add(nameToken, end)
+	return nil
+}
+
+// number reads a number and refuses one that runs into a name, such as 2fa.
+func (l *lexer) number() *flaw {
+	end, digits := l.at, "0123456789_"
+	if l.src[end] == '0' && end+1 < len(l.src) {
+		switch l.src[end+1] {
+		case 'x', 'X':
+			end, digits = end+2, "0123456789abcdefABCDEF_"
+		case 'o', 'O':
+			end, digits = end+2, "01234567_"
+		case 'b', 'B':
+			end, digits = end+2, "01_"
+		}
+	}
+	run := func() {
+		for end < len(l.src) && strings.ContainsRune(digits, l.src[end]) {
+			end++
+		}
+	}
+	run()
+	if end < len(l.src) && l.src[end] == '.' && l.digitAt(end+1) {
+		end++
+		run()
+	}
+	if end < len(l.src) && (l.src[end] == 'e' || l.src[end] == 'E') {
+		end++
+		if end < len(l.src) && (l.src[end] == '+' || l.src[end] == '-') {
+			end++
+		}
+		run()
+	}
+	if end < len(l.src) && inName(l.src[end]) {
+		for end < len(l.src) && inName(l.src[end]) {
+			end++
+		}
+		return l.flaw(end, CodeSyntax, quoted(string(l.src[l.at:end]))+" is neither a number nor a name",
+			"names begin with a letter; write other keys as ['"+string(l.src[l.at:end])+"']")
+	}
+	l.add(numberToken, end)
+	return nil
+}
+
+// quote reads a string literal.
+func (l *lexer) quote(q rune) *flaw {
+	for end := l.at + 1; end < len(l.src); end++ {
+		switch r := l.src[end]; {
+		case r == '\\' && q != '`':
+			end++
+		case r == '\n' && q != '`':
+			return l.flaw(end, CodeSyntax, "the string does not end on its line", `write a line break as \n`)
+		case r == q && q == '`' && end+1 < len(l.src) && l.src[end+1] == q:
+			end++ // a doubled back quote stands for one
+		case r == q:
+			l.add(stringToken, end+1)
+			return nil
+		}
+	}
+	return l.flaw(len(l.src), CodeSyntax, "the string never ends", "close it with "+string(q))
+}
+
+func (l *lexer) symbol() *flaw {
+	if l.has("/*") {
+		return l.flaw(len(l.src), CodeSyntax, "the comment never ends", "close it with */")
+	}
+	i := slices.IndexFunc(symbols, l.has)
+	if i < 0 {
+		return l.strange()
+	}
+	if f := l.foreign(symbols[i]); f != nil {
+		return f
+	}
+	l.add(symbolToken, l.at+len(symbols[i]))
+	return l.bracket(len(l.tokens) - 1)
+}
+
+// strange explains a character that no expression has.
+func (l *lexer) strange() *flaw {
+	hint := ""
+	if strings.ContainsRune("“”„«»‘’", l.src[l.at]) {
+		hint = `write strings between straight quotes, ' or "`
+	}
+	return l.flaw(l.at+1, CodeSyntax, "the character "+quoted(string(l.src[l.at]))+" means nothing here", hint)
+}
+
+// foreign explains operators that only other languages have.
+func (l *lexer) foreign(symbol string) *flaw {
+	end := l.at + len(symbol)
+	switch symbol {
+	case "//":
+		return l.flaw(end, CodeSlashes, "// is no operator",
+			"write floor(a / b) to divide without remainder, and comments between /* and */")
+	case "===", "!==", "<>":
+		want := "!="
+		if symbol == "===" {
+			want = "=="
+		}
+		return l.flaw(end, CodeForeign, symbol+" is no operator", "write "+want)
+	case "++", "--", "+=", "-=", "*=", "/=", "%=", "**=", "//=", ":=":
+		return l.flaw(end, CodeForeign, symbol+" is no operator: an expression changes nothing",
+			"name a value with let x = …;")
+	case "|":
+		return l.flaw(end, CodeForeign, "| is no operator", "write or, or call the function on the value: f(x)")
+	case "&":
+		return l.flaw(end, CodeForeign, "& is no operator", "write and")
+	case "^":
+		return l.flaw(end, CodeForeign, "^ is no operator", "write ** for a power")
+	case "~", "@", "<<", ">>", "::", "...":
+		return l.flaw(end, CodeForeign, symbol+" is no operator", "")
+	case "=>", "->":
+		return l.flaw(end, CodeForeign, "there are no lambda functions",
+			"write # for the element: filter(xs, # > 1)")
+	}
+	return nil
+}
+
+// bracket pairs the bracket at index i of the tokens and bounds the depth.
+func (l *lexer) bracket(i int) *flaw {
+	t := &l.tokens[i]
+	switch t.text {
+	case "(", "[", "{":
+		if len(l.open) == maxDepth {
+			return &flaw{t.from, t.to, CodeTooLarge, "brackets are nested more than 32 deep",
+				"name parts of the expression with let x = …;"}
+		}
+		l.open = append(l.open, i)
+	case ")", "]", "}":
+		if len(l.open) == 0 {
+			return &flaw{t.from, t.to, CodeSyntax, "this " + quoted(t.text) + " closes nothing", ""}
+		}
+		first := l.open[len(l.open)-1]
+		opener := &l.tokens[first]
+		if want := map[string]string{"(": ")", "[": "]", "{": "}"}[opener.text]; want != t.text {
+			return &flaw{t.from, t.to, CodeSyntax,
+				"want " + quoted(want) + " to close the " + quoted(opener.text) + ", have " + quoted(t.text), ""}
+		}
+		l.open = l.open[:len(l.open)-1]
+		t.pair, opener.pair = first, i
+	}
+	return nil
+}
+
+// quoted puts a piece of an expression into double quotes.
+func quoted(text string) string { return `"` + text + `"` }

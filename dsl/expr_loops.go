@@ -1,0 +1,273 @@
+package dsl
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/expr-lang/expr/ast"
+)
+
+// A looper is a function that computes a part of the expression, its body, for
+// each element of a list.
+type looper struct {
+	*frame
+	name string
+	list []any
+	item item
+	body func() (any, error) // computes the body for the present element
+	cost int                 // steps of the body
+	more any                 // the value of the third argument; nil when it is left out
+	has  bool                // it was given
+}
+
+// each computes the body for the elements in order, until visit says so.
+func (l *looper) each(visit func(i int, v any) (done bool, err error)) error {
+	for i := range l.list {
+		v, err := l.at(i)
+		if err != nil {
+			return err
+		}
+		if done, err := visit(i, v); done || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// at computes the body for one element.
+func (l *looper) at(i int) (any, error) {
+	if err := l.step(l.cost); err != nil {
+		return nil, err
+	}
+	l.slots[l.item.element], l.slots[l.item.index] = l.list[i], i
+	return l.body()
+}
+
+// loop makes a call of a function with a predicate.
+func (b *builder) loop(x *ast.BuiltinNode) part {
+	fn, run := functionNamed(x.Name), looping[x.Name]
+	list := b.want(x.Arguments[0], b.build(x.Arguments[0]), listShape, x.Name)
+	it := item{element: b.slot(), index: b.slot(), acc: -1}
+	more := part{}
+	if len(x.Arguments) > 2 {
+		more = b.build(x.Arguments[2])
+	}
+	if x.Name == "reduce" {
+		it.acc, it.accShape = b.slot(), anyShape
+	}
+	before := b.nodes
+	body := part{eval: func(f *frame) (any, error) { return f.slots[it.element], nil }, shape: anyShape}
+	if len(x.Arguments) > 1 {
+		b.items = append(b.items, it)
+		body = b.build(x.Arguments[1].(*ast.PredicateNode).Node)
+		b.items = b.items[:len(b.items)-1]
+	}
+	if truths := fn.args[1]; truths != anyShape && len(x.Arguments) > 1 {
+		b.want(x.Arguments[1], body, truths, x.Name)
+	}
+	cost := 1 + b.nodes - before
+	return part{shape: fn.result, eval: b.guard(x, func(f *frame) (any, error) {
+		v, err := list.eval(f)
+		if err != nil {
+			return nil, err
+		}
+		elements, ok := v.([]any)
+		if !ok {
+			return nil, needs(x.Name, listShape, v)
+		}
+		l := &looper{frame: f, name: x.Name, list: elements, item: it, cost: cost,
+			body: func() (any, error) { return body.eval(f) }}
+		if more.eval != nil {
+			if l.more, err = more.eval(f); err != nil {
+				return nil, err
+			}
+			l.has = true
+		}
+		return run(l)
+	})}
+}
+
+// looping are the functions with a predicate.
+var looping = map[string]func(l *looper) (any, error){
+	"all":           func(l *looper) (any, error) { n, err := l.truths(1, false); return n == 0, err },
+	"none":          func(l *looper) (any, error) { n, err := l.truths(1, true); return n == 0, err },
+	"any":           func(l *looper) (any, error) { n, err := l.truths(1, true); return n == 1, err },
+	"one":           func(l *looper) (any, error) { n, err := l.truths(2, true); return n == 1, err },
+	"count":         func(l *looper) (any, error) { n, err := l.truths(0, true); return n, err },
+	"find":          func(l *looper) (any, error) { i, err := l.first(); return l.element(i), err },
+	"findIndex":     func(l *looper) (any, error) { return l.first() },
+	"findLast":      func(l *looper) (any, error) { i, err := l.last(); return l.element(i), err },
+	"findLastIndex": func(l *looper) (any, error) { return l.last() },
+	"filter":        (*looper).filter,
+	"map":           (*looper).transform,
+	"sum":           (*looper).sum,
+	"groupBy":       (*looper).groupBy,
+	"sortBy":        (*looper).sortBy,
+	"reduce":        (*looper).reduce,
+}
+
+// truth demands true or false of the body.
+func (l *looper) truth(v any) (bool, error) {
+	t, ok := v.(bool)
+	if !ok {
+		return false, needs("the condition of "+l.name, boolShape, v)
+	}
+	return t, nil
+}
+
+// truths counts the elements for which the body is want, up to most of them;
+// 0 is no bound.
+func (l *looper) truths(most int, want bool) (n int, err error) {
+	err = l.each(func(_ int, v any) (bool, error) {
+		t, err := l.truth(v)
+		if t == want && err == nil {
+			n++
+		}
+		return n == most && most > 0, err
+	})
+	return n, err
+}
+
+// element gives the element at i; null for -1.
+func (l *looper) element(i int) any {
+	if i < 0 {
+		return nil
+	}
+	return l.list[i]
+}
+
+// first gives the position of the first element that the body is true for; -1
+// when there is none.
+func (l *looper) first() (int, error) {
+	found := -1
+	err := l.each(func(i int, v any) (bool, error) {
+		t, err := l.truth(v)
+		if t {
+			found = i
+		}
+		return t, err
+	})
+	return found, err
+}
+
+func (l *looper) last() (int, error) {
+	for i := len(l.list) - 1; i >= 0; i-- {
+		v, err := l.at(i)
+		if err != nil {
+			return -1, err
+		}
+		if t, err := l.truth(v); t || err != nil {
+			return i, err
+		}
+	}
+	return -1, nil
+}
+
+func (l *looper) filter() (any, error) {
+	out := []any{}
+	err := l.each(func(i int, v any) (bool, error) {
+		t, err := l.truth(v)
+		if t {
+			out = append(out, l.list[i])
+		}
+		return false, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, l.frame.list(len(out))
+}
+
+func (l *looper) transform() (any, error) {
+	if err := l.frame.list(len(l.list)); err != nil {
+		return nil, err
+	}
+	out := make([]any, 0, len(l.list))
+	err := l.each(func(_ int, v any) (bool, error) {
+		out = append(out, v)
+		return false, nil
+	})
+	return out, err
+}
+
+func (l *looper) sum() (any, error) {
+	total := any(0)
+	err := l.each(func(_ int, v any) (_ bool, err error) {
+		total, err = plus(&l.meter, total, v)
+		return false, err
+	})
+	return total, err
+}
+
+// groupBy gathers the elements by the string that the body gives.
+func (l *looper) groupBy() (any, error) {
+	if err := l.frame.list(len(l.list)); err != nil {
+		return nil, err
+	}
+	groups := map[string]any{}
+	err := l.each(func(i int, v any) (bool, error) {
+		key, err := scalarText(v)
+		if err != nil {
+			return false, fmt.Errorf("the key of groupBy: %w", err)
+		}
+		group, _ := groups[key].([]any)
+		groups[key] = append(group, l.list[i])
+		return false, nil
+	})
+	return groups, err
+}
+
+func (l *looper) sortBy() (any, error) {
+	falling := l.has && l.more == "desc"
+	if l.has && l.more != "asc" && l.more != "desc" {
+		return nil, fmt.Errorf(`the order of sortBy is "asc" or "desc", have %s`, describe(l.more))
+	}
+	type pair struct{ key, value any }
+	pairs := make([]pair, 0, len(l.list))
+	if err := l.frame.list(len(l.list)); err != nil {
+		return nil, err
+	}
+	err := l.each(func(i int, v any) (bool, error) {
+		pairs = append(pairs, pair{v, l.list[i]})
+		return false, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := l.sort(len(pairs)); err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(pairs, func(a, b pair) int {
+		c, e := compare(&l.meter, a.key, b.key)
+		if e != nil && err == nil {
+			err = e
+		}
+		if falling {
+			return -c
+		}
+		return c
+	})
+	out := make([]any, len(pairs))
+	for i, p := range pairs {
+		out[i] = p.value
+	}
+	return out, err
+}
+
+func (l *looper) reduce() (any, error) {
+	acc, begin := l.more, 0
+	if !l.has {
+		if len(l.list) == 0 {
+			return nil, fmt.Errorf("reduce of an empty list needs a first value: reduce(list, body, first)")
+		}
+		acc, begin = l.list[0], 1
+	}
+	for i := begin; i < len(l.list); i++ {
+		l.slots[l.item.acc] = acc
+		var err error
+		if acc, err = l.at(i); err != nil {
+			return nil, err
+		}
+	}
+	return acc, nil
+}

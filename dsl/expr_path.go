@@ -1,0 +1,266 @@
+package dsl
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/expr-lang/expr/ast"
+)
+
+// stateRoot is the root of the shared state, and of bare names.
+const stateRoot = "shared-state"
+
+// A link is one step of a chain such as a.b['c'][0].
+type link struct {
+	node ast.Node // the member as a whole
+	base ast.Node // what it is a member of
+	prop ast.Node
+	safe bool // ?. or ??: a member of null is null
+}
+
+// unchain takes a chain apart: its base and its links, in order. It makes no
+// difference where expr-lang ends an optional chain: null ends the whole.
+func unchain(n ast.Node, safe bool) (base ast.Node, links []link) {
+	for {
+		switch x := n.(type) {
+		case *ast.ChainNode:
+			n = x.Node
+			continue
+		case *ast.MemberNode:
+			links = append(links, link{x, x.Node, x.Property, safe || x.Optional})
+			n = x.Node
+			continue
+		}
+		break
+	}
+	for i, j := 0, len(links)-1; i < j; i, j = i+1, j-1 {
+		links[i], links[j] = links[j], links[i]
+	}
+	return n, links
+}
+
+// A stride is a link made ready.
+type stride struct {
+	key   string   // when index is nil
+	index evalFunc // a computed key or position
+	safe  bool
+	base  string // the text of the base, for messages
+	at    *place // of the base
+	whole *place
+}
+
+// chain makes a path. With safe, null anywhere in it gives null.
+func (b *builder) chain(n ast.Node, safe bool) part {
+	base, links := unchain(n, safe)
+	b.nodes += len(links)
+	from, known := b.base(base, links)
+	if len(links) == 0 || from.shape == 0 {
+		return from
+	}
+	if from.shape&(listShape|mapShape|stringShape) == 0 && !from.fixed {
+		return b.fail(links[0].node, CodeOperand, "", "%s has no members", from.shape)
+	}
+	strides := make([]stride, len(links))
+	for i, l := range links {
+		s := stride{safe: l.safe, base: b.text(l.base), at: b.place(l.base), whole: b.place(l.node)}
+		if s.base == "." {
+			s.base = "#"
+		}
+		if key, ok := b.literal(l.prop); ok {
+			s.key = key
+		} else {
+			p := b.build(l.prop)
+			b.want(l.prop, p, intShape|stringShape, "an index")
+			s.index = p.eval
+		}
+		strides[i] = s
+	}
+	return part{shape: known, eval: func(f *frame) (any, error) {
+		v, err := from.eval(f)
+		if err != nil {
+			return nil, err
+		}
+		for i := range strides {
+			s := &strides[i]
+			if v == nil && s.safe {
+				return nil, nil
+			}
+			if v, err = s.take(f, v); err != nil {
+				return nil, err
+			}
+		}
+		return v, nil
+	}}
+}
+
+// take gives the member of v that the stride names.
+func (s *stride) take(f *frame, v any) (any, error) {
+	if s.index == nil {
+		if m, ok := v.(map[string]any); ok {
+			return m[s.key], nil
+		}
+		return nil, s.at.wrap(s.without(v, s.key))
+	}
+	key, err := s.index(f)
+	if err != nil {
+		return nil, err
+	}
+	if m, ok := v.(map[string]any); ok {
+		if k, ok := key.(string); ok {
+			return m[k], nil
+		}
+		return nil, s.whole.wrap(needs("the key of a mapping", stringShape, key))
+	}
+	if i, ok := key.(int); ok && v != nil {
+		got, err := s.element(&f.meter, v, i)
+		if errors.Is(err, errRange) && s.safe {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, s.whole.wrap(err)
+		}
+		return got, nil
+	}
+	if _, ok := v.([]any); ok {
+		return nil, s.whole.wrap(needs("the index of a list", intShape, key))
+	}
+	return nil, s.at.wrap(s.without(v, fmt.Sprint(key)))
+}
+
+// without says that v has no such member.
+func (s *stride) without(v any, member string) error {
+	switch v.(type) {
+	case nil:
+		return fmt.Errorf("%s is null; it has no member %s (allow it with ?. or give a default with ??)", s.base, member)
+	case []any:
+		return fmt.Errorf("%s is a list; it has no member %s (take an element first: [0])", s.base, member)
+	}
+	return fmt.Errorf("%s is %s; it has no member %s", s.base, describe(v), member)
+}
+
+// errRange is part of every error about a position outside of a list.
+var errRange = errors.New("index out of range")
+
+// element gives the element of a list, or the character of a string, at a
+// position that counts from the end when it is negative.
+func (s *stride) element(m *meter, v any, i int) (any, error) {
+	var n int
+	at := i
+	var chars []rune
+	switch v := v.(type) {
+	case []any:
+		n = len(v)
+	case string:
+		if err := m.read(len(v)); err != nil {
+			return nil, err
+		}
+		chars = []rune(v)
+		n = len(chars)
+	default:
+		return nil, s.without(v, fmt.Sprint(i))
+	}
+	if at < 0 {
+		at += n
+	}
+	if at < 0 || at >= n {
+		return nil, fmt.Errorf("%w: %s has %d elements, there is no [%d] (allow it with ?.[%d] or give a default with ??)",
+			errRange, s.base, n, i, i)
+	}
+	if list, ok := v.([]any); ok {
+		return list[at], nil
+	}
+	return string(chars[at]), nil
+}
+
+// base makes the start of a chain and checks the names that follow it. It also
+// gives the shape of the whole chain.
+func (b *builder) base(n ast.Node, links []link) (from part, whole shape) {
+	whole = anyShape
+	switch x := n.(type) {
+	case *ast.PointerNode:
+		from = b.pointer(x)
+	case *ast.IdentifierNode:
+		from, whole = b.identifier(x, links)
+	default:
+		from = b.build(n)
+	}
+	if len(links) == 0 {
+		whole = from.shape
+	}
+	return from, whole
+}
+
+// pointer makes #, #index and #acc.
+func (b *builder) pointer(x *ast.PointerNode) part {
+	if len(b.items) == 0 {
+		return b.fail(x, CodeSyntax, "", "# stands for the element of a list, inside of functions such as filter")
+	}
+	it := b.items[len(b.items)-1]
+	slot, s := it.element, shape(anyShape)
+	switch x.Name {
+	case "index":
+		slot, s = it.index, intShape
+	case "acc":
+		slot, s = it.acc, it.accShape
+		if slot < 0 {
+			return b.fail(x, CodeUnknownName, "", "#acc is known inside of reduce only")
+		}
+	}
+	return part{shape: s, eval: func(f *frame) (any, error) { return f.slots[slot], nil }}
+}
+
+// identifier makes a name: of let, of a root, or of the shared state.
+func (b *builder) identifier(x *ast.IdentifierNode, links []link) (from part, whole shape) {
+	name := b.name(x)
+	if l := b.local(name); l != nil {
+		slot := l.slot
+		return part{shape: l.shape, eval: func(f *frame) (any, error) { return f.slots[slot], nil }}, anyShape
+	}
+	switch {
+	case b.scope.has(name):
+		return part{shape: mapShapeOf(name), eval: func(f *frame) (any, error) { return f.env[name], nil }},
+			b.members(x, name, links)
+	case b.scope.bare(name):
+		at := b.place(x)
+		return part{shape: anyShape, eval: func(f *frame) (any, error) {
+			state, ok := f.env[stateRoot].(map[string]any)
+			if !ok {
+				return nil, at.wrap(errors.New("there is no shared-state here"))
+			}
+			return state[name], nil
+		}}, anyShape
+	}
+	b.unknown(x, name)
+	return broken, anyShape
+}
+
+// mapShapeOf gives the shape of a root: all but item are mappings.
+func mapShapeOf(root string) shape {
+	if root == "item" {
+		return anyShape
+	}
+	return mapShape
+}
+
+// local finds a name of let; nil when there is none.
+func (b *builder) local(name string) *local {
+	for i := len(b.lets) - 1; i >= 0; i-- {
+		if b.lets[i].name == name {
+			return &b.lets[i]
+		}
+	}
+	return nil
+}
+
+// taken says why let may not use a name; empty when it may.
+func (b *builder) taken(name string) string {
+	switch {
+	case b.local(name) != nil:
+		return "there is another let of that name"
+	case isRoot(name):
+		return "it is a root"
+	case b.scope.state != nil && b.scope.declared(name):
+		return "the shared state has it"
+	}
+	return ""
+}

@@ -1,0 +1,350 @@
+package dsl
+
+import (
+	"slices"
+	"strings"
+)
+
+// The parser is that of expr-lang. It knows neither names with hyphens nor
+// Python's "x if c else y", "is None" and the low precedence of not. So the
+// tokens are written out again for it:
+//
+//	shared-state.order-id        →  ー.ー
+//	not a in b                   →  not (ー in ー)
+//	a if b else c                →  ((ー)?(ー):(ー))
+//	x is None                    →  ー == nil
+//
+// All names look alike in what it sees; the tree gets the real ones back by
+// their place, so that no name of an author can collide with a word or a
+// function of expr-lang. For each rune of the new text, origin gives its token.
+
+// hidden stands for every name. It is a letter (U+30FC) to expr-lang.
+const hidden = "ー"
+
+// loops are the functions with a predicate, which the parser must know to
+// allow # in it.
+var loops = []string{
+	"all", "any", "none", "one", "filter", "map", "count", "sum", "find", "findIndex",
+	"findLast", "findLastIndex", "groupBy", "sortBy", "reduce",
+}
+
+// comparisons do not chain.
+var comparisons = []string{
+	"==", "!=", "<", ">", "<=", ">=", "in", "is", "matches", "contains", "startsWith", "endsWith",
+}
+
+// A rewriter writes tokens out for the parser of expr-lang.
+type rewriter struct {
+	tokens []token
+	out    strings.Builder
+	origin []int // the token of each rune of out
+	flaw   *flaw // the first one
+}
+
+func (w *rewriter) put(text string, i int) {
+	w.out.WriteString(text)
+	w.out.WriteByte(' ')
+	for range text {
+		w.origin = append(w.origin, i)
+	}
+	w.origin = append(w.origin, i)
+}
+
+// fail keeps the first flaw, about the tokens from lo up to hi.
+func (w *rewriter) fail(lo, hi int, code Code, message, hint string) {
+	if w.flaw == nil {
+		w.flaw = &flaw{w.tokens[lo].from, w.tokens[hi-1].to, code, message, hint}
+	}
+}
+
+// missing reports that an operand is missing at token i.
+func (w *rewriter) missing(i int) {
+	if i < len(w.tokens) {
+		w.fail(i, i+1, CodeSyntax, "want a value before "+quoted(w.tokens[i].text), "")
+		return
+	}
+	w.fail(i-1, i, CodeSyntax, "want a value after "+quoted(w.tokens[i-1].text), "")
+}
+
+// find gives the first token of these texts in [lo, hi) that is in no bracket;
+// hi when there is none.
+func (w *rewriter) find(lo, hi int, texts ...string) int {
+	for i := lo; i < hi; i++ {
+		if w.word(i) && w.tokens[i].is(texts...) {
+			return i
+		}
+		i = w.skip(i)
+	}
+	return hi
+}
+
+// skip gives the end of the bracket that begins at i, or i.
+func (w *rewriter) skip(i int) int {
+	if w.tokens[i].is("(", "[", "{") {
+		return w.tokens[i].pair
+	}
+	return i
+}
+
+// word tells whether token i may be a word of the language: a member's name
+// and the key of a map are not.
+func (w *rewriter) word(i int) bool {
+	if w.tokens[i].kind != nameToken {
+		return true
+	}
+	return !(i > 0 && w.tokens[i-1].is(".", "?.")) && !w.key(i)
+}
+
+// key tells whether token i is a key of a map: { or , before it, : after it.
+func (w *rewriter) key(i int) bool {
+	return i > 0 && i+1 < len(w.tokens) && w.tokens[i+1].is(":") && w.tokens[i-1].is("{", ",")
+}
+
+// block writes what a bracket holds, or the whole expression: expressions
+// between commas, colons, question marks and semicolons.
+func (w *rewriter) block(lo, hi int) {
+	for lo < hi {
+		end := w.find(lo, hi, ",", ";", ":", "?")
+		w.piece(lo, end)
+		if end < hi {
+			w.put(w.tokens[end].text, end)
+		}
+		lo = end + 1
+	}
+}
+
+// piece writes one expression, which may begin with "let x =".
+func (w *rewriter) piece(lo, hi int) {
+	if lo < hi && w.tokens[lo].is("let") && w.word(lo) {
+		if lo+2 < hi && w.tokens[lo+1].kind == nameToken && w.tokens[lo+2].is("=") {
+			w.put("let", lo)
+			w.put(hidden, lo+1)
+			w.put("=", lo+2)
+			lo += 3
+			if lo == hi {
+				w.missing(hi)
+			}
+		} else {
+			w.fail(lo, lo+1, CodeSyntax, "want let NAME = VALUE; and an expression after it", "")
+			return
+		}
+	}
+	if eq := w.find(lo, hi, "="); eq < hi {
+		w.fail(eq, eq+1, CodeAssign, "= assigns, and an expression changes nothing", "write == to compare")
+		return
+	}
+	w.conditional(lo, hi)
+}
+
+// conditional writes Python's "x if c else y", which binds loosest.
+func (w *rewriter) conditional(lo, hi int) {
+	cond := w.find(lo, hi, "if")
+	if cond == hi {
+		if e := w.find(lo, hi, "else", "elif"); e < hi {
+			w.fail(e, e+1, CodeSyntax, quoted(w.tokens[e].text)+" without if", "write VALUE if CONDITION else OTHER")
+			return
+		}
+		w.or(lo, hi)
+		return
+	}
+	other := w.find(cond+1, hi, "if", "else")
+	switch {
+	case cond == lo:
+		w.fail(cond, cond+1, CodeForeign, "if cannot begin an expression", "write VALUE if CONDITION else OTHER")
+		return
+	case other == hi:
+		w.fail(cond, hi, CodeSyntax, "this if has no else", "write VALUE if CONDITION else OTHER")
+		return
+	case w.tokens[other].is("if"):
+		w.fail(other, other+1, CodeSyntax, "a condition inside a condition needs parentheses", "")
+		return
+	case cond+1 == other:
+		w.missing(other)
+		return
+	case other+1 == hi:
+		w.missing(hi)
+		return
+	}
+	w.put("((", cond)
+	w.or(cond+1, other)
+	w.put(")?(", cond)
+	w.or(lo, cond)
+	w.put("):(", other)
+	w.conditional(other+1, hi)
+	w.put("))", other)
+}
+
+// or writes operands between "or" and "and".
+func (w *rewriter) or(lo, hi int) {
+	for lo < hi {
+		end := w.find(lo, hi, "or", "||", "and", "&&")
+		if end == lo {
+			w.missing(end)
+			return
+		}
+		if end+1 == hi {
+			w.missing(hi)
+			return
+		}
+		w.not(lo, end)
+		if end < hi {
+			w.put(w.tokens[end].text, end)
+		}
+		lo = end + 1
+	}
+}
+
+// not writes a comparison and the nots before it.
+func (w *rewriter) not(lo, hi int) {
+	if !w.tokens[lo].is("not") || !w.word(lo) {
+		w.comparison(lo, hi)
+		return
+	}
+	if lo+1 == hi {
+		w.missing(hi)
+		return
+	}
+	w.put("not (", lo)
+	w.not(lo+1, hi)
+	w.put(")", lo)
+}
+
+// comparison writes operands with at most one comparison between them.
+func (w *rewriter) comparison(lo, hi int) {
+	for i, seen := lo, -1; i < hi; i++ {
+		if w.word(i) && w.tokens[i].is(comparisons...) {
+			if seen >= 0 {
+				w.fail(lo, hi, CodeChain, "comparisons do not chain", "write a < b and b < c")
+				return
+			}
+			seen = i
+		}
+		i = w.skip(i)
+	}
+	for i := lo; i < hi && w.flaw == nil; {
+		i = w.token(i, hi)
+	}
+}
+
+// token writes token i, with what its bracket holds, and gives the index of
+// the next one.
+func (w *rewriter) token(i, hi int) int {
+	t := w.tokens[i]
+	switch {
+	case t.is("(", "[", "{"):
+		w.bracket(i)
+		return t.pair + 1
+	case t.kind == itemToken && !slices.Contains([]string{"#", "#index", "#acc"}, t.text):
+		w.fail(i, i+1, CodeUnknownName, "there is no "+t.text, "write #, #index, or #acc inside reduce")
+	case t.kind != nameToken:
+		w.put(t.text, i)
+	case !w.word(i):
+		w.put(hidden, i)
+	default:
+		return w.name(i, hi)
+	}
+	return i + 1
+}
+
+// name writes a word of the language or hides a name.
+func (w *rewriter) name(i, hi int) int {
+	t := w.tokens[i]
+	switch t.text {
+	case "in", "matches", "contains", "startsWith", "endsWith", "not", "true", "false":
+		w.put(t.text, i)
+	case "True", "False":
+		w.put(strings.ToLower(t.text), i)
+	case "None", "null", "nil":
+		w.put("nil", i)
+	case "is":
+		return w.is(i, hi)
+	default:
+		switch {
+		case w.foreign(i, hi):
+		case slices.Contains(loops, t.text) && i+1 < hi && w.tokens[i+1].is("("):
+			w.put(t.text, i)
+		default:
+			w.put(hidden, i)
+		}
+	}
+	return i + 1
+}
+
+// foreign reports a word of other languages. They may be names, too, unless
+// another word follows.
+func (w *rewriter) foreign(i, hi int) bool {
+	message, hint := "", ""
+	switch text := w.tokens[i].text; text {
+	case "for":
+		message, hint = "there are no comprehensions", "write map(xs, # + 1) or filter(xs, # > 1)"
+	case "lambda", "function", "def":
+		message, hint = "there are no lambda functions", "write # for the element: filter(xs, # > 1)"
+	case "while", "import", "async", "await", "yield", "return", "new", "typeof", "let", "var", "const":
+		message = quoted(text) + " has no meaning in expressions"
+	default:
+		return false
+	}
+	if w.tokens[i].text != "lambda" && (i+1 == hi || w.tokens[i+1].kind == symbolToken) {
+		return false
+	}
+	w.fail(i, i+1, CodeForeign, message, hint)
+	return true
+}
+
+// is writes Python's "is None" and "is not None".
+func (w *rewriter) is(i, hi int) int {
+	op, next := "==", i+1
+	if next < hi && w.tokens[next].is("not") {
+		op, next = "!=", next+1
+	}
+	if next >= hi || !w.tokens[next].is("None", "null", "nil", "True", "true", "False", "false") {
+		w.fail(i, next, CodeForeign, "is compares with None only", "write "+op)
+		return next
+	}
+	w.put(op, i)
+	return next
+}
+
+// bracket writes a bracket. A mapping as the predicate of a loop gets
+// parentheses: expr-lang takes its braces for those of a block.
+func (w *rewriter) bracket(i int) {
+	t := w.tokens[i]
+	if t.text == "(" && !w.called(i) {
+		if comma := w.find(i+1, t.pair, ","); comma < t.pair {
+			w.fail(comma, comma+1, CodeForeign, "there are no tuples", "write a list: [a, b]")
+			return
+		}
+		if t.pair == i+1 {
+			w.missing(t.pair)
+			return
+		}
+	}
+	mapping := t.text == "{" && w.mapping(i)
+	if mapping {
+		w.put("(", i)
+	}
+	w.put(t.text, i)
+	w.block(i+1, t.pair)
+	w.put(w.tokens[t.pair].text, t.pair)
+	if mapping {
+		w.put(")", t.pair)
+	}
+}
+
+// mapping tells whether the brace at i begins a mapping, not a block.
+func (w *rewriter) mapping(i int) bool {
+	if w.tokens[i].pair == i+1 {
+		return true
+	}
+	return w.tokens[w.skip(i+1)+1].is(":")
+}
+
+// called tells whether the parenthesis at i holds the arguments of a call.
+func (w *rewriter) called(i int) bool {
+	if i == 0 {
+		return false
+	}
+	t := w.tokens[i-1]
+	return t.is(")", "]") || t.kind == nameToken &&
+		!(w.word(i-1) && t.is("and", "or", "not", "in", "is", "if", "else", "matches", "contains", "startsWith", "endsWith"))
+}

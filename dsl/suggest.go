@@ -1,0 +1,50 @@
+package dsl
+
+import "strings"
+
+// Suggest finds the word nearest to a mistyped one; empty when none is near.
+// Of equally near words the first wins. Case and the choice between hyphen and
+// underscore hardly count as a difference.
+func Suggest(word string, known []string) string {
+	best, least := "", 1+max(1, len([]rune(word))/3)
+	plain := plainName(word)
+	for _, k := range known {
+		if k == word {
+			continue
+		}
+		if d := distance([]rune(plain), []rune(plainName(k))); d < least {
+			best, least = k, d
+		}
+	}
+	return best
+}
+
+// plainName drops what people mix up: case, hyphens and underscores.
+func plainName(name string) string {
+	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name))
+}
+
+// distance counts the characters to insert, remove, change, or swap with the
+// next one, to make b of a.
+func distance(a, b []rune) int {
+	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
+	for j := range rows[1] {
+		rows[1][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		before, last, row := rows[0], rows[1], rows[2]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			change := last[j-1]
+			if a[i-1] != b[j-1] {
+				change++
+			}
+			row[j] = min(change, last[j]+1, row[j-1]+1)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		rows[0], rows[1], rows[2] = last, row, before
+	}
+	return rows[1][len(b)]
+}
