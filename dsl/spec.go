@@ -1,12 +1,10 @@
 package dsl
 
-import "reflect"
-
 // A Spec describes the fields of a mapping: of the language itself, or of a
 // handler type. It is derived from a Go struct by [SpecOf].
 type Spec struct {
 	Name   string // of the Go struct
-	Doc    string // the struct's comment, without the leading article and name kept as written
+	Doc    string // the struct's comment, in paragraphs separated by empty lines
 	Fields []*Field
 
 	// Inline is true when the mapping takes any names, gathered in the one
@@ -16,20 +14,67 @@ type Spec struct {
 
 // A Field describes one field of a mapping.
 type Field struct {
-	Name     string // the YAML key
+	Name     string // the YAML key; empty for the inline field
 	GoName   string
-	Doc      string
+	Doc      string // the field's comment, in paragraphs separated by empty lines
 	Kind     Kind
 	Elem     *Field // of a list, or of the values of a map
 	Spec     *Spec  // of an ObjectKind
-	Names    bool   // one string or a list of strings
+	Names    bool   // one string or a list of strings; Kind is ListKind
 	Required bool
-	Default  string
+	Default  string // as it is written in YAML; elements of a list between commas
 	Enum     []string
 	Min, Max string
-	Pattern  string
-	NoExpr   bool // expressions are not allowed
-	ExprKind Kind // for an AnyKind field: what an expression in it must give
+	Pattern  string // id: a name; class: a class of errors, as in retry
+	NoExpr   bool   // expressions are not allowed
+	ExprKind Kind   // for an AnyKind field: what it must be, or an expression in it give
+
+	index int  // in the Go struct
+	value bool // the Go type is *Value
+}
+
+// Field finds a field by its YAML key; nil when there is none.
+func (s *Spec) Field(name string) *Field {
+	for _, f := range s.Fields {
+		if f.Name == name && name != "" {
+			return f
+		}
+	}
+	return nil
+}
+
+// Names lists the YAML keys of the fields in the order of the struct.
+func (s *Spec) Names() []string {
+	var names []string
+	for _, f := range s.Fields {
+		if f.Name != "" {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
+
+// inline gives the field that gathers names without a field of their own.
+func (s *Spec) inline() *Field {
+	for _, f := range s.Fields {
+		if f.Name == "" {
+			return f
+		}
+	}
+	return nil
+}
+
+// want is the kind that an expression must give in place of the field's value.
+func (f *Field) want() Kind {
+	switch {
+	case f.Names:
+		return AnyKind // one name or a list of them
+	case f.Kind == ObjectKind:
+		return MapKind
+	case f.Kind == AnyKind:
+		return f.ExprKind
+	}
+	return f.Kind
 }
 
 // A Type describes a handler type to the language.
@@ -60,13 +105,3 @@ type Body struct {
 
 // Field finds a field of the body; nil when it is not given.
 func (b *Body) Field(name string) *Value { return b.Value.Get(name) }
-
-// SpecOf derives the Spec of a struct from its type and the source file that
-// declares it. It panics when a field is undocumented or a tag makes no sense:
-// that is a bug which the first test must meet.
-func SpecOf(t reflect.Type, source string) *Spec { panic("dsl: SpecOf is not written yet") }
-
-// Decode fills the struct that into points to, of the type that s was derived
-// from, with defaults and then with data, a map[string]any as [Value.Eval]
-// gives it. The error names the field and says what was expected.
-func (s *Spec) Decode(data any, into any) error { panic("dsl: Spec.Decode is not written yet") }

@@ -8,7 +8,8 @@ import "time"
 // "procaas explain" come from them.
 //
 // Tags: yaml names the field; required, enum, default, min, max and pattern
-// constrain it; expr:"no" forbids expressions where a Value would allow them.
+// constrain it, or the elements of a list; kind says what a Value must be, and
+// expr:"no" forbids expressions in it.
 
 // A File is one source file of a bundle.
 type File struct {
@@ -61,7 +62,7 @@ type Document struct {
 
 	// Configs are live settings that expressions read as configs.NAME; they
 	// are changed at run time, and these are their first values.
-	Configs map[string]*Value `yaml:"configs" expr:"no"`
+	Configs *Value `yaml:"configs" kind:"map" expr:"no"`
 
 	// Flows lists the kinds of entities, such as an order.
 	Flows []*Flow `yaml:"flows"`
@@ -80,6 +81,9 @@ type Document struct {
 // YAML name; for a list of names also where each name stands, under "on[0]".
 type places []Key
 
+// keep notes the place of a field.
+func (p *places) keep(name string, at Span) { *p = append(*p, Key{name, at}) }
+
 // of finds the place of a field; whole when the field is not given.
 func (p places) of(name string, whole Span) Span {
 	for _, k := range p {
@@ -94,7 +98,7 @@ func (p places) of(name string, whole Span) Span {
 type Service struct {
 	Span Span `yaml:"-"`
 
-	places places
+	places
 
 	// ID names the service in requests.
 	ID string `yaml:"id" required:"true" pattern:"id"`
@@ -122,7 +126,7 @@ type Config struct {
 type Flow struct {
 	Span Span `yaml:"-"`
 
-	places places
+	places
 
 	// ID names the flow.
 	ID string `yaml:"id" required:"true" pattern:"id"`
@@ -133,7 +137,7 @@ type Flow struct {
 
 	// SharedState declares what is kept between the events of one entity,
 	// with the first values.
-	SharedState *Value `yaml:"shared-state" expr:"no"`
+	SharedState *Value `yaml:"shared-state" kind:"map" expr:"no"`
 
 	// States is a finite automaton of the entity. Only the engine changes the
 	// state, when a run succeeds.
@@ -152,13 +156,13 @@ type Flow struct {
 type Automaton struct {
 	Span Span `yaml:"-"`
 
-	places places
+	places
 
 	// Initial is the state of an entity that no event has reached.
 	Initial string `yaml:"initial" required:"true" pattern:"id"`
 
 	// Final lists the states that no event leaves.
-	Final []string `yaml:"final"`
+	Final []string `yaml:"final" pattern:"id"`
 
 	// Transitions lists the moves between states.
 	Transitions []*Transition `yaml:"transitions" required:"true"`
@@ -173,7 +177,7 @@ type Automaton struct {
 type Transition struct {
 	Span Span `yaml:"-"`
 
-	places places
+	places
 
 	// From is the state, or the states, in which the event is accepted.
 	From Names `yaml:"from" required:"true"`
@@ -192,7 +196,7 @@ type Names []string
 type Pipeline struct {
 	Span Span `yaml:"-"`
 
-	places places
+	places
 
 	// ID names the pipeline; it is the first part of its handlers' paths.
 	ID string `yaml:"id" required:"true" pattern:"id"`
@@ -211,7 +215,7 @@ type Pipeline struct {
 
 	// SharedState declares the names that handlers fill and expressions read
 	// as shared-state.NAME during one run, with the first values.
-	SharedState *Value `yaml:"shared-state" expr:"no"`
+	SharedState *Value `yaml:"shared-state" kind:"map" expr:"no"`
 
 	// Stages run in order, each when the one before is complete.
 	Stages []*Stage `yaml:"stages"`
@@ -225,7 +229,7 @@ type Pipeline struct {
 type Stage struct {
 	Span Span `yaml:"-"`
 
-	places places
+	places
 
 	// ID names the stage; it is the second part of its handlers' paths.
 	ID string `yaml:"id" required:"true" pattern:"id"`
@@ -239,7 +243,7 @@ type Stage struct {
 type Handler struct {
 	Span Span `yaml:"-"`
 
-	places places
+	places
 
 	// Path is pipeline/stage/handler; empty for a detached handler.
 	Path string `yaml:"-"`
@@ -270,7 +274,7 @@ type Handler struct {
 
 	// Result fills the shared state when the handler has succeeded: the names
 	// to fill and their values, in order.
-	Result *Value `yaml:"result"`
+	Result *Value `yaml:"result" kind:"map"`
 
 	// Touches names effects outside the shared state; handlers of a stage that
 	// touch the same thing run in order.
@@ -301,7 +305,7 @@ func (h *Handler) IsCritical() bool { return h.Critical == nil || *h.Critical }
 type Retry struct {
 	Span Span `yaml:"-"`
 
-	places places
+	places
 
 	// Attempts is the highest number of attempts, the first one included. 0 is
 	// no bound.
@@ -321,14 +325,14 @@ type Retry struct {
 
 	// On lists the classes of errors that are worth repeating: timeout,
 	// connection, 5xx, 4xx, a single status such as 429, other, or any.
-	On []string `yaml:"on" default:"timeout,connection,5xx,408,425,429"`
+	On []string `yaml:"on" default:"timeout,connection,5xx,408,425,429" pattern:"class"`
 }
 
 // A RateLimit bounds how often a handler is called.
 type RateLimit struct {
 	Span Span `yaml:"-"`
 
-	places places
+	places
 
 	// Rate is the number of calls per unit of time, such as 100/s or 5/m.
 	Rate Rate `yaml:"rate" required:"true"`
@@ -347,7 +351,7 @@ type RateLimit struct {
 type Fallback struct {
 	Span Span `yaml:"-"`
 
-	places places
+	places
 
 	// MinSuccessRatio is the share of successful calls below which the handler
 	// is taken out.
@@ -367,18 +371,18 @@ type Fallback struct {
 	MaxDuration time.Duration `yaml:"max-duration" default:"5m" min:"1s"`
 
 	// On lists the classes of errors that count as failures, as in retry.
-	On []string `yaml:"on"`
+	On []string `yaml:"on" pattern:"class"`
 
 	// Result stands in for the handler's result while it is out or has failed:
 	// names of the shared state and their values.
-	Result *Value `yaml:"result"`
+	Result *Value `yaml:"result" kind:"map"`
 }
 
 // A Trigger sends an event by the clock, once for all nodes.
 type Trigger struct {
 	Span Span `yaml:"-"`
 
-	places places
+	places
 
 	// ID names the trigger.
 	ID string `yaml:"id" required:"true" pattern:"id"`

@@ -33,13 +33,80 @@ const (
 
 // Eval computes the value with all expressions in it. The result is fresh data
 // that the caller may change. The error is an [*EvalError].
-func (v *Value) Eval(env Env) (any, error) { panic("dsl: Value.Eval is not written yet") }
+func (v *Value) Eval(env Env) (any, error) {
+	if v == nil {
+		return nil, nil
+	}
+	switch v.kind {
+	case valueExpr:
+		return v.expr.Eval(env)
+	case valueSecret:
+		return Secret{v.secret}, nil
+	case valueList:
+		list := make([]any, len(v.items))
+		for i, item := range v.items {
+			data, err := item.Eval(env)
+			if err != nil {
+				return nil, err
+			}
+			list[i] = data
+		}
+		return list, nil
+	case valueMap:
+		m := make(map[string]any, len(v.items))
+		for i, item := range v.items {
+			data, err := item.Eval(env)
+			if err != nil {
+				return nil, err
+			}
+			m[v.keys[i].Name] = data
+		}
+		return m, nil
+	}
+	return v.literal, nil
+}
 
 // Reads lists what the expressions of the value may read, in file order.
-func (v *Value) Reads() []Read { panic("dsl: Value.Reads is not written yet") }
+func (v *Value) Reads() []Read {
+	var reads []Read
+	v.walkExprs(func(e *Expr) { reads = append(reads, e.Reads()...) })
+	return reads
+}
+
+// walkExprs visits the expressions of the value in file order.
+func (v *Value) walkExprs(visit func(*Expr)) {
+	if v == nil {
+		return
+	}
+	if v.kind == valueExpr {
+		visit(v.expr)
+	}
+	for _, item := range v.items {
+		item.walkExprs(visit)
+	}
+}
 
 // Literal gives the value when no expression and no secret is in it.
-func (v *Value) Literal() (data any, ok bool) { panic("dsl: Value.Literal is not written yet") }
+func (v *Value) Literal() (data any, ok bool) {
+	if !v.fixed() {
+		return nil, false
+	}
+	data, err := v.Eval(nil)
+	return data, err == nil
+}
+
+// fixed tells whether neither an expression nor a secret is in the value.
+func (v *Value) fixed() bool {
+	if v == nil {
+		return true
+	}
+	for _, item := range v.items {
+		if !item.fixed() {
+			return false
+		}
+	}
+	return v.kind != valueExpr && v.kind != valueSecret
+}
 
 // IsNull tells whether the value is absent or a literal null.
 func (v *Value) IsNull() bool { return v == nil || v.kind == valueLiteral && v.literal == nil }

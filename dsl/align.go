@@ -1,0 +1,239 @@
+package dsl
+
+import "gopkg.in/yaml.v3"
+
+// align finds the place in the file of every rune of a scalar's value, and of
+// its end: it walks the value and the text side by side, because YAML folds
+// lines, drops indentation and decodes escapes on the way from one to the
+// other. White space that YAML made up stands for white space of the text.
+// Should the walk lose its way, all runes share the place where the scalar
+// begins.
+func (s *source) align(n *yaml.Node) []Pos {
+	c := &cursor{lines: s.lines, line: n.Line - 1, column: n.Column - 1}
+	c.skipProperties()
+	value := []rune(n.Value)
+	start := c.pos()
+	var at []Pos
+	var ok bool
+	switch {
+	case n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
+		c.line, c.column = c.line+1, 0 // past the header
+		at, ok = c.walk(value, false)
+	case n.Style&yaml.SingleQuotedStyle != 0:
+		c.next()
+		at, ok = c.walk(value, true)
+	case n.Style&yaml.DoubleQuotedStyle != 0:
+		c.next()
+		at, ok = c.unquote(len(value))
+	case len(value) == 0:
+		// A missing value stands where its key ends, not where the next
+		// token begins.
+		return []Pos{{n.Line, n.Column}}
+	default:
+		at, ok = c.walk(value, false)
+	}
+	if ok {
+		return at
+	}
+	at = make([]Pos, len(value)+1)
+	for i := range at {
+		at[i] = start
+	}
+	return at
+}
+
+// A cursor is a place in the text, counted from 0.
+type cursor struct {
+	lines        [][]rune
+	line, column int
+}
+
+// eof is what a cursor sees behind the last line.
+const eof rune = -1
+
+func (c *cursor) pos() Pos { return Pos{c.line + 1, c.column + 1} }
+
+func (c *cursor) rune() rune {
+	switch {
+	case c.line >= len(c.lines):
+		return eof
+	case c.column >= len(c.lines[c.line]):
+		return '\n'
+	}
+	return c.lines[c.line][c.column]
+}
+
+func (c *cursor) next() {
+	if c.line < len(c.lines) && c.column < len(c.lines[c.line]) {
+		c.column++
+		return
+	}
+	c.line, c.column = c.line+1, 0
+}
+
+// isBlank tells the white space of YAML.
+func isBlank(r rune) bool { return r == ' ' || r == '\t' || r == '\n' }
+
+func (c *cursor) skipBlanks() {
+	for isBlank(c.rune()) {
+		c.next()
+	}
+}
+
+// skipProperties moves past anchor, tag and comments to the scalar itself.
+func (c *cursor) skipProperties() {
+	for c.rune() == '&' || c.rune() == '!' {
+		for r := c.rune(); r != eof && !isBlank(r); r = c.rune() {
+			c.next()
+		}
+		c.skipBlanks()
+		for c.rune() == '#' {
+			c.line, c.column = c.line+1, 0
+			c.skipBlanks()
+		}
+	}
+}
+
+// walk aligns a value that holds the runes of the text in order, except for
+// white space. With single, the text doubles its single quotes.
+func (c *cursor) walk(value []rune, single bool) ([]Pos, bool) {
+	at := make([]Pos, 0, len(value)+1)
+	for i := 0; i < len(value); {
+		if isBlank(value[i]) {
+			n := i
+			for n < len(value) && isBlank(value[n]) {
+				n++
+			}
+			at = append(at, spread(value[i:n], c.gap())...)
+			i = n
+			continue
+		}
+		c.skipBlanks()
+		if c.rune() != value[i] {
+			return nil, false
+		}
+		at = append(at, c.pos())
+		c.next()
+		if single && value[i] == '\'' {
+			c.next()
+		}
+		i++
+	}
+	end := c.pos()
+	if n := len(value); n > 0 && isBlank(value[n-1]) {
+		end = at[n-1]
+		if value[n-1] != '\n' {
+			end.Column++
+		}
+	}
+	return append(at, end), true
+}
+
+// A spot is a rune of the text with its place.
+type spot struct {
+	rune rune
+	pos  Pos
+}
+
+// gap moves past white space and gives it.
+func (c *cursor) gap() []spot {
+	var gap []spot
+	for r := c.rune(); isBlank(r); r = c.rune() {
+		gap = append(gap, spot{r, c.pos()})
+		c.next()
+	}
+	if len(gap) == 0 {
+		gap = append(gap, spot{eof, c.pos()})
+	}
+	return gap
+}
+
+// spread lays white space of a value over the white space of the text that it
+// came from: what precedes the first line end from the left, what follows the
+// last one from the right, for indentation is dropped on the left; line ends,
+// and the blank that one became, over line ends.
+func spread(value []rune, gap []spot) []Pos {
+	at := make([]Pos, len(value))
+	g := 0
+	for i, r := range value {
+		if r == '\n' {
+			for g < len(gap)-1 && gap[g].rune != '\n' {
+				g++
+			}
+		}
+		at[i] = gap[g].pos
+		if g < len(gap)-1 {
+			g++
+		}
+	}
+	tail := len(value)
+	for tail > 0 && value[tail-1] != '\n' {
+		tail--
+	}
+	if tail == 0 {
+		return at
+	}
+	for i, j := len(value)-1, len(gap)-1; i >= tail && j >= 0 && gap[j].rune != '\n'; i, j = i-1, j-1 {
+		at[i] = gap[j].pos
+	}
+	return at
+}
+
+// unquote aligns a double-quoted scalar of n runes.
+func (c *cursor) unquote(n int) ([]Pos, bool) {
+	at := make([]Pos, 0, n+1)
+	for {
+		switch r := c.rune(); {
+		case r == eof:
+			return nil, false
+		case r == '"':
+			return append(at, c.pos()), len(at) == n
+		case r == '\\':
+			at = append(at, c.escape()...)
+		case isBlank(r):
+			at = append(at, fold(c.gap())...)
+		default:
+			at = append(at, c.pos())
+			c.next()
+		}
+	}
+}
+
+// escape moves past an escape and gives the places of what it stands for: one
+// rune, or as many line ends as there are empty lines behind an escaped one.
+func (c *cursor) escape() []Pos {
+	start := c.pos()
+	c.next()
+	if c.rune() == '\n' {
+		c.next()
+		gap := c.gap()
+		var at []Pos
+		for _, m := range gap {
+			if m.rune == '\n' {
+				at = append(at, m.pos)
+			}
+		}
+		return at
+	}
+	digits := map[rune]int{'x': 2, 'u': 4, 'U': 8}[c.rune()]
+	for range 1 + digits {
+		c.next()
+	}
+	return []Pos{start}
+}
+
+// fold gives what white space inside double quotes becomes: itself on one
+// line; otherwise a blank for one line end, and one line end less for more.
+func fold(gap []spot) []Pos {
+	var at, ends []Pos
+	for _, m := range gap {
+		at = append(at, m.pos)
+		if m.rune == '\n' {
+			ends = append(ends, m.pos)
+		}
+	}
+	if len(ends) > 0 {
+		at = ends[:max(1, len(ends)-1)]
+	}
+	return at
+}

@@ -1,0 +1,282 @@
+package dsl
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// A decoder turns the values of one file into the structs of the language. It
+// checks them against the Spec first and fills the structs then, with
+// everything that is sound.
+type decoder struct {
+	*source
+	types []Type
+	doc   *Document
+
+	handlerSpec *Spec
+	bodies      map[*Value]*handlerBody // of the handlers that were checked
+}
+
+func (d *decoder) document(v *Value) {
+	spec := languageSpec()
+	d.handlerSpec = spec.Field("handlers").Elem.Spec
+	d.bodies = map[*Value]*handlerBody{}
+	if v.IsNull() {
+		return
+	}
+	if v.kind != valueMap {
+		d.errorf(head(v), codeKind, "begin with one of "+strings.Join(spec.Names(), ", "), "a file must be a mapping, this one is %s", describeValue(v))
+		return
+	}
+	d.object(v, spec, allowance{})
+	d.fill(d.doc, spec, v)
+}
+
+// An allowance says what may stand at a place besides literals.
+type allowance struct {
+	secrets bool // !secret NAME
+	noExpr  bool // no expressions, whatever the fields below say
+}
+
+// anything is the field of a value that no Spec describes.
+var anything = &Field{}
+
+// check holds a value against its field. The name is that of the nearest field
+// that has one.
+func (d *decoder) check(v *Value, f *Field, name string, may allowance) {
+	may.noExpr = may.noExpr || f.NoExpr
+	switch v.kind {
+	case valueExpr:
+		if may.noExpr {
+			d.errorf(v.Span, codeNoExpr, "write the value itself", "field %q takes no expression: it is fixed before anything runs", name)
+		}
+	case valueSecret:
+		d.secretAllowed(v, f, name, may)
+	case valueLiteral:
+		d.literal(v, f, name)
+	case valueList:
+		elem := f.Elem
+		if f.Kind == AnyKind && (f.ExprKind == AnyKind || f.ExprKind == ListKind) {
+			elem = anything
+		} else if f.Kind != ListKind {
+			d.wrongKind(v, f, name)
+			return
+		}
+		for _, item := range v.items {
+			d.element(item, elem, name, may)
+		}
+	case valueMap:
+		switch {
+		case f.Kind == ObjectKind:
+			// The fields below say themselves whether they take expressions.
+			d.object(v, f.Spec, allowance{secrets: may.secrets})
+		case f.Kind == MapKind:
+			d.entries(v, f.Elem, may)
+		case f.Kind == AnyKind && (f.ExprKind == AnyKind || f.ExprKind == MapKind):
+			d.entries(v, anything, may)
+		default:
+			d.wrongKind(v, f, name)
+		}
+	}
+}
+
+// element checks one element of a list. Nothing is an element only where
+// anything is.
+func (d *decoder) element(v *Value, f *Field, name string, may allowance) {
+	if v.IsNull() && f.Kind != AnyKind {
+		d.wrongKind(v, f, name)
+		return
+	}
+	d.check(v, f, name, may)
+}
+
+// entries checks the values of a mapping that takes any names.
+func (d *decoder) entries(v *Value, f *Field, may allowance) {
+	for i, item := range v.items {
+		d.check(item, f, v.keys[i].Name, may)
+	}
+}
+
+// object checks a mapping whose fields a Spec describes.
+func (d *decoder) object(v *Value, s *Spec, may allowance) {
+	if s == d.handlerSpec {
+		d.handler(v)
+		return
+	}
+	inline := s.inline()
+	for i, k := range v.keys {
+		switch f := s.Field(k.Name); {
+		case f != nil:
+			d.check(v.items[i], f, k.Name, may)
+		case inline != nil:
+			d.check(v.items[i], inline.Elem, k.Name, allowance{may.secrets, may.noExpr || inline.NoExpr})
+		default:
+			d.unknownField(k, s.Names(), kebab(s.Name))
+		}
+	}
+	d.required(v, s)
+}
+
+// required reports the fields that are missing.
+func (d *decoder) required(v *Value, s *Spec) {
+	for _, f := range s.Fields {
+		if f.Required && v.Get(f.Name).IsNull() {
+			d.errorf(head(v), codeMissing, "add "+f.Name+":", "%s has no %q", indefinite(s), f.Name)
+		}
+	}
+}
+
+func (d *decoder) unknownField(k Key, known []string, of string) {
+	d.errorf(k.Span, codeUnknownField, choice(k.Name, known, "the fields are"), "unknown field %s of the %s", describeData(k.Name), of)
+}
+
+// choice is a hint that lists the known words, the one that was probably meant
+// first.
+func choice(word string, known []string, are string) string {
+	hint := are + " " + strings.Join(known, ", ")
+	if near := nearest(word, known); near != "" {
+		hint = "did you mean " + near + "? " + hint
+	}
+	return hint
+}
+
+// nearest is Suggest for words that may be hostile: nothing is near to one
+// that is too long to be a name.
+func nearest(word string, known []string) string {
+	if len(word) > 100 {
+		return ""
+	}
+	return Suggest(word, known)
+}
+
+func (d *decoder) wrongKind(v *Value, f *Field, name string) {
+	kind := f.Kind
+	if kind == AnyKind {
+		kind = f.ExprKind
+	}
+	want := wants[kind]
+	if f.Names {
+		want = "a name or a list of names"
+	}
+	at := v.Span
+	if v.kind == valueList || v.kind == valueMap {
+		at = head(v)
+	}
+	d.errorf(at, codeKind, "", "field %q: want %s, have %s", name, want, describeValue(v))
+}
+
+// secretAllowed checks a !secret.
+func (d *decoder) secretAllowed(v *Value, f *Field, name string, may allowance) {
+	switch {
+	case !may.secrets:
+		d.errorf(v.Span, codeSecret, "", "field %q: a secret may only stand in the body of a handler, such as below request", name)
+	case may.noExpr || f.Kind != AnyKind && f.Kind != StringKind && !f.Names:
+		d.errorf(v.Span, codeSecret, "", "field %q: want %s, a secret is text known only at run time", name, wants[f.Kind])
+	}
+}
+
+// literal checks a scalar. A null counts as not given.
+func (d *decoder) literal(v *Value, f *Field, name string) {
+	if v.literal == nil {
+		return
+	}
+	var err error
+	switch {
+	case f.Names:
+		if _, isText := v.literal.(string); !isText {
+			d.wrongKind(v, f, name)
+			return
+		}
+		_, err = f.Elem.scalar(v.literal)
+	case f.Kind == AnyKind && f.ExprKind == AnyKind:
+	case f.Kind == AnyKind && f.ExprKind < ListKind:
+		_, err = convert(f.ExprKind, v.literal)
+	case f.Kind >= ListKind || f.Kind == AnyKind:
+		d.wrongKind(v, f, name)
+	default:
+		_, err = f.scalar(v.literal)
+	}
+	if err != nil {
+		d.errorf(v.Span, codeValue, literalHint(v.literal, f), "field %q: %s", name, err)
+	}
+}
+
+// literalHint says how the author may have meant a literal of the wrong kind.
+func literalHint(data any, f *Field) string {
+	kind := f.Kind
+	if kind == AnyKind {
+		kind = f.ExprKind
+	}
+	switch x := data.(type) {
+	case int, float64, bool:
+		if kind == StringKind {
+			return "put it in quotes: " + strconv.Quote(describeData(x))
+		}
+		if kind == DurationKind {
+			return "add a unit, such as " + describeData(x) + "s"
+		}
+	case string:
+		switch strings.ToLower(x) {
+		case "yes", "on", "y":
+			if kind == BoolKind {
+				return "write true"
+			}
+		case "no", "off", "n":
+			if kind == BoolKind {
+				return "write false"
+			}
+		}
+		if near := nearest(x, f.Enum); near != "" {
+			return "did you mean " + near + "?"
+		}
+	}
+	return ""
+}
+
+// head is the part of a value that a message about the whole points at.
+func head(v *Value) Span {
+	if len(v.keys) > 0 {
+		return v.keys[0].Span
+	}
+	if v.kind == valueList && len(v.items) > 0 {
+		return head(v.items[0])
+	}
+	return v.Span
+}
+
+// describeValue says what a value is, for people.
+func describeValue(v *Value) string {
+	switch v.kind {
+	case valueExpr:
+		return "an expression"
+	case valueSecret:
+		return "a secret"
+	case valueList:
+		return "a list"
+	case valueMap:
+		return "a mapping"
+	}
+	return describeData(v.literal)
+}
+
+// kebab writes the name of a struct as the language would.
+func kebab(name string) string {
+	var b strings.Builder
+	for i, r := range name {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('-')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+// indefinite names one of the things that a Spec describes.
+func indefinite(s *Spec) string {
+	name := kebab(s.Name)
+	if strings.Contains("aeio", name[:1]) {
+		return "an " + name
+	}
+	return "a " + name
+}

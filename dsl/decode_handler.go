@@ -1,0 +1,111 @@
+package dsl
+
+import (
+	"slices"
+	"strings"
+)
+
+// requestType is the handler type of a handler that has the fields of the type
+// directly in it, as in a bare url.
+const requestType = "request"
+
+// A handlerBody is what a handler says in the words of its type.
+type handlerBody struct {
+	typ   *Type
+	key   Span // of what names the type
+	value *Value
+}
+
+// handler checks a handler: its own fields, and the body that belongs to its
+// type.
+func (d *decoder) handler(v *Value) {
+	var typed, bare []int
+	request := d.typeNamed(requestType)
+	for i, k := range v.keys {
+		switch f := d.handlerSpec.Field(k.Name); {
+		case f != nil:
+			d.check(v.items[i], f, k.Name, allowance{})
+		case d.typeNamed(k.Name) != nil:
+			typed = append(typed, i)
+		case request != nil && request.Spec.Field(k.Name) != nil:
+			bare = append(bare, i)
+		default:
+			d.unknownHandlerKey(k, v.items[i])
+		}
+	}
+	d.required(v, d.handlerSpec)
+	body := d.body(v, typed, bare)
+	if body == nil {
+		return
+	}
+	d.bodies[v] = body
+	if body.value.kind != valueMap {
+		d.wrongKind(body.value, &Field{Kind: ObjectKind}, body.typ.Name)
+		body.value = &Value{Span: body.value.Span, kind: valueMap}
+		return
+	}
+	d.object(body.value, body.typ.Spec, allowance{secrets: true})
+}
+
+// body finds the body among the entries of a handler: those that name a type,
+// and those that a request would have below its own key. It is nil for a
+// placeholder.
+func (d *decoder) body(v *Value, typed, bare []int) *handlerBody {
+	if len(typed) == 0 && len(bare) == 0 {
+		return nil
+	}
+	if len(typed) == 0 {
+		b := &Value{kind: valueMap, Span: v.keys[bare[0]].Span}
+		for _, i := range bare {
+			b.keys = append(b.keys, v.keys[i])
+			b.items = append(b.items, v.items[i])
+			b.Span.End = v.items[i].Span.End
+		}
+		return &handlerBody{d.typeNamed(requestType), v.keys[bare[0]].Span, b}
+	}
+	first := v.keys[typed[0]]
+	for _, i := range typed[1:] {
+		d.report(Diagnostic{
+			Span: v.keys[i].Span, Code: codeTwoTypes, Hint: "make two handlers of it",
+			Message: "a handler has one type, this one is " + first.Name + " and " + v.keys[i].Name,
+			Related: []Related{{first.Span, "the first type"}},
+		})
+	}
+	for _, i := range bare {
+		hint := "indent it below " + first.Name + ":"
+		if first.Name != requestType {
+			hint = "drop it, or make it a handler of its own"
+		}
+		d.errorf(v.keys[i].Span, codeTwoTypes, hint, "field %q belongs to the handler type request, not to the handler itself", v.keys[i].Name)
+	}
+	value := v.items[typed[0]]
+	if value.IsNull() {
+		value = &Value{kind: valueMap, Span: first.Span}
+	}
+	return &handlerBody{d.typeNamed(first.Name), first.Span, value}
+}
+
+func (d *decoder) typeNamed(name string) *Type {
+	for i := range d.types {
+		if d.types[i].Name == name {
+			return &d.types[i]
+		}
+	}
+	return nil
+}
+
+// unknownHandlerKey reports a key that is neither a field nor a type. What
+// looks most like one of them was probably meant.
+func (d *decoder) unknownHandlerKey(k Key, v *Value) {
+	var types []string
+	for _, t := range d.types {
+		types = append(types, t.Name)
+	}
+	fields := d.handlerSpec.Names()
+	near := nearest(k.Name, slices.Concat(fields, types))
+	if slices.Contains(types, near) || near == "" && (v.kind == valueMap || strings.Contains(k.Name, ".")) {
+		d.errorf(k.Span, codeUnknownType, choice(k.Name, types, "the types are"), "unknown handler type %s", describeData(k.Name))
+		return
+	}
+	d.unknownField(k, fields, "handler")
+}

@@ -1,0 +1,330 @@
+package dsl
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The units of durations, besides those of Go: d is 24 hours, w is 7 days.
+var (
+	durationText = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h|d|w))+$`)
+	durationPart = regexp.MustCompile(`([0-9.]+)([a-zµ]+)`)
+	longUnits    = map[string]int64{"d": int64(24 * time.Hour), "w": int64(7 * 24 * time.Hour)}
+)
+
+// ParseDuration reads a duration such as 300ms, 1h30m or 7d. It knows the units
+// of [time.ParseDuration], d for 24 hours and w for 7 days, and no sign.
+func ParseDuration(text string) (time.Duration, error) {
+	wrong := fmt.Errorf("want a duration such as 300ms or 5s, have %q", text)
+	if len(text) > 64 || !durationText.MatchString(text) {
+		return 0, wrong
+	}
+	var total time.Duration
+	for _, part := range durationPart.FindAllStringSubmatch(text, -1) {
+		d, err := time.ParseDuration(part[0])
+		if unit, ok := longUnits[part[2]]; ok {
+			d, err = time.ParseDuration(part[1] + "h")
+			factor := time.Duration(unit / int64(time.Hour))
+			if err == nil && d > math.MaxInt64/factor {
+				return 0, fmt.Errorf("%s is longer than a duration can be, 292 years", text)
+			}
+			d *= factor
+		}
+		if err != nil || total > math.MaxInt64-d {
+			return 0, fmt.Errorf("%s is longer than a duration can be, 292 years", text)
+		}
+		total += d
+	}
+	return total, nil
+}
+
+var rateText = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)/([a-zµ0-9.]+)$`)
+
+// ParseRate reads a rate such as 100/s, 5/m or 1/10s: a number of calls per
+// unit of time.
+func ParseRate(text string) (Rate, error) {
+	wrong := fmt.Errorf("want a rate such as 100/s or 5/m, have %q", text)
+	m := rateText.FindStringSubmatch(text)
+	if m == nil || len(text) > 64 {
+		return Rate{}, wrong
+	}
+	count, err := strconv.ParseFloat(m[1], 64)
+	if err != nil {
+		return Rate{}, wrong
+	}
+	unit := m[2]
+	if unit[0] < '0' || unit[0] > '9' {
+		unit = "1" + unit
+	}
+	per, err := ParseDuration(unit)
+	if err != nil {
+		return Rate{}, wrong
+	}
+	if count == 0 || per == 0 {
+		return Rate{}, fmt.Errorf("want a rate above 0, have %q", text)
+	}
+	return Rate{Count: count, Per: per}, nil
+}
+
+var (
+	bytesText  = regexp.MustCompile(`^([0-9]+)\s?([A-Za-z]*)$`)
+	bytesUnits = map[string]int64{
+		"": 1, "B": 1,
+		"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40,
+		"kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
+	}
+)
+
+// ParseBytes reads a size such as 64KiB, 1MiB or 500: a number of bytes with or
+// without a unit.
+func ParseBytes(text string) (Bytes, error) {
+	m := bytesText.FindStringSubmatch(text)
+	if m == nil || bytesUnits[m[2]] == 0 {
+		return 0, fmt.Errorf("want a size such as 64KiB or 1MiB, have %q", text)
+	}
+	n, err := strconv.ParseInt(m[1], 10, 64)
+	if err != nil || n > math.MaxInt64/bytesUnits[m[2]] {
+		return 0, fmt.Errorf("%s is more than a size can be, 8 EiB", text)
+	}
+	return Bytes(n * bytesUnits[m[2]]), nil
+}
+
+// A textForm is a form that text must have, and how to say so.
+type textForm struct {
+	expr *regexp.Regexp
+	want string
+}
+
+// textForms are what the tag pattern may name.
+var textForms = map[string]textForm{
+	"id": {
+		regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`),
+		"a name of up to 64 letters, digits, - and _, beginning with a letter or digit",
+	},
+	"class": {
+		regexp.MustCompile(`^(timeout|connection|[1-5]xx|[1-5][0-9][0-9]|other|any)$`),
+		"timeout, connection, 5xx, 4xx, a status such as 429, other or any",
+	},
+	"secret": {
+		regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_./-]{0,127}$`),
+		"letters, digits, _, ., / and -, beginning with a letter",
+	},
+}
+
+// wants says in a few words what a kind accepts.
+var wants = map[Kind]string{
+	AnyKind:      "a value",
+	BoolKind:     "true or false",
+	IntKind:      "a whole number",
+	FloatKind:    "a number",
+	StringKind:   "text",
+	DurationKind: "a duration such as 300ms or 5s",
+	TimeKind:     "a time such as 2026-01-31T09:30:00Z",
+	BytesKind:    "a size such as 64KiB or 1MiB",
+	RateKind:     "a rate such as 100/s or 5/m",
+	ListKind:     "a list",
+	MapKind:      "a mapping",
+	ObjectKind:   "a mapping",
+}
+
+// describeData says what some data is, for people.
+func describeData(data any) string {
+	switch x := data.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return strconv.FormatBool(x)
+	case int:
+		return strconv.Itoa(x)
+	case float64:
+		return strconv.FormatFloat(x, 'g', -1, 64)
+	case string:
+		if r := []rune(x); len(r) > 40 {
+			x = string(r[:40]) + "…"
+		}
+		return strconv.Quote(x)
+	case Secret:
+		return "a secret"
+	case []any:
+		return "a list"
+	case map[string]any:
+		return "a mapping"
+	}
+	return fmt.Sprintf("a %T", data)
+}
+
+// scalar converts data to what a field of a scalar kind holds: bool, int64,
+// float64, string, [time.Duration], [time.Time], [Bytes] or [Rate]. The error
+// says what was expected.
+func (f *Field) scalar(data any) (any, error) {
+	v, err := convert(f.Kind, data)
+	if err != nil {
+		return nil, err
+	}
+	return v, f.allowed(v)
+}
+
+// convert makes a scalar of a kind out of data. Numbers convert when nothing is
+// lost; text is never taken for a number.
+func convert(kind Kind, data any) (any, error) {
+	wrong := fmt.Errorf("want %s, have %s", wants[kind], describeData(data))
+	switch kind {
+	case BoolKind:
+		if b, ok := data.(bool); ok {
+			return b, nil
+		}
+		return nil, wrong
+	case IntKind:
+		if i, ok := wholeNumber(data); ok {
+			return i, nil
+		}
+		return nil, wrong
+	case FloatKind:
+		switch x := data.(type) {
+		case int:
+			return float64(x), nil
+		case float64:
+			return x, nil
+		}
+		return nil, wrong
+	}
+	if i, ok := data.(int); ok && kind == BytesKind && i >= 0 {
+		return Bytes(i), nil
+	}
+	text, ok := data.(string)
+	if !ok {
+		return nil, wrong
+	}
+	switch kind {
+	case StringKind:
+		return text, nil
+	case DurationKind:
+		return orError(ParseDuration(text))
+	case TimeKind:
+		t, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			return nil, wrong
+		}
+		return t, nil
+	case BytesKind:
+		return orError(ParseBytes(text))
+	case RateKind:
+		return orError(ParseRate(text))
+	}
+	panic("dsl: " + wants[kind] + " is no scalar")
+}
+
+// orError drops the value beside an error.
+func orError[T any](v T, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// wholeNumber gives an integer that stands for exactly the same number.
+func wholeNumber(data any) (int64, bool) {
+	switch x := data.(type) {
+	case int:
+		return int64(x), true
+	case float64:
+		if x == math.Trunc(x) && x >= -(1<<63) && x < 1<<63 {
+			return int64(x), true
+		}
+	}
+	return 0, false
+}
+
+// allowed holds a converted scalar against enum, pattern and range.
+func (f *Field) allowed(v any) error {
+	if text, ok := v.(string); ok {
+		if err := f.allowedText(text); err != nil {
+			return err
+		}
+	}
+	if f.Min != "" && compareScalar(v, f.bound(f.Min)) < 0 {
+		return fmt.Errorf("want %s or more, have %s", f.Min, showScalar(v))
+	}
+	if f.Max != "" && compareScalar(v, f.bound(f.Max)) > 0 {
+		return fmt.Errorf("want %s or less, have %s", f.Max, showScalar(v))
+	}
+	return nil
+}
+
+func (f *Field) allowedText(text string) error {
+	if len(f.Enum) > 0 {
+		found := false
+		for _, e := range f.Enum {
+			found = found || e == text
+		}
+		if !found {
+			return errors.New("want " + orList(f.Enum) + ", have " + describeData(text))
+		}
+	}
+	if p := textForms[f.Pattern]; p.expr != nil && !p.expr.MatchString(text) {
+		return errors.New("want " + p.want + ", have " + describeData(text))
+	}
+	return nil
+}
+
+// bound reads a min or max tag; SpecOf has made sure that it can be read.
+func (f *Field) bound(text string) any {
+	v, err := f.parse(text)
+	if err != nil {
+		panic("dsl: " + err.Error())
+	}
+	return v
+}
+
+// parse reads the text of a tag as a scalar of the field's kind.
+func (f *Field) parse(text string) (any, error) {
+	var data any = text
+	switch f.Kind {
+	case BoolKind, IntKind, FloatKind:
+		data, _ = plainScalar(text)
+	}
+	return convert(f.Kind, data)
+}
+
+// compareScalar orders two scalars of the same kind; only those that have an
+// order come here.
+func compareScalar(a, b any) int {
+	switch a := a.(type) {
+	case int64:
+		return cmp.Compare(a, b.(int64))
+	case float64:
+		return cmp.Compare(a, b.(float64))
+	case time.Duration:
+		return cmp.Compare(a, b.(time.Duration))
+	case Bytes:
+		return cmp.Compare(a, b.(Bytes))
+	case Rate:
+		return cmp.Compare(a.PerSecond(), b.(Rate).PerSecond())
+	}
+	panic(fmt.Sprintf("dsl: a %T has no order", a))
+}
+
+// showScalar writes a scalar as the author would.
+func showScalar(v any) string {
+	switch x := v.(type) {
+	case float64:
+		return strconv.FormatFloat(x, 'g', -1, 64)
+	case Rate:
+		return strconv.FormatFloat(x.Count, 'g', -1, 64) + "/" + x.Per.String()
+	}
+	return fmt.Sprint(v)
+}
+
+// orList joins words for a sentence: a, b or c.
+func orList(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}

@@ -1,0 +1,306 @@
+package dsl
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	gotoken "go/token"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// SpecOf derives the Spec of a struct from its type and the source file that
+// declares it. It panics when a field is undocumented or a tag makes no sense:
+// that is a bug which the first test must meet.
+func SpecOf(t reflect.Type, source string) *Spec {
+	file, err := parser.ParseFile(gotoken.NewFileSet(), "", source, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		panic("dsl: source of " + t.String() + ": " + err.Error())
+	}
+	b := specBuilder{comments: commentsOf(file), specs: map[reflect.Type]*Spec{}}
+	return b.spec(t)
+}
+
+// A specBuilder derives specs, each struct once, for they may be recursive.
+type specBuilder struct {
+	comments map[string]string // of Struct and Struct.Field
+	specs    map[reflect.Type]*Spec
+}
+
+func (b *specBuilder) spec(t reflect.Type) *Spec {
+	if s := b.specs[t]; s != nil {
+		return s
+	}
+	if t.Kind() != reflect.Struct {
+		panic("dsl: " + t.String() + " is no struct")
+	}
+	s := &Spec{Name: t.Name(), Doc: b.comments[t.Name()]}
+	b.specs[t] = s
+	if s.Doc == "" {
+		panic("dsl: " + t.String() + " is undocumented, or its source is not given")
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if !f.IsExported() || f.Tag.Get("yaml") == "-" {
+			continue
+		}
+		field := b.field(t, f)
+		field.index = i
+		if field.Name == "" {
+			if s.Inline {
+				panic("dsl: " + t.String() + " has two inline fields")
+			}
+			s.Inline = true
+		} else if s.Field(field.Name) != nil {
+			panic("dsl: " + t.String() + " names two fields " + field.Name)
+		}
+		s.Fields = append(s.Fields, field)
+	}
+	return s
+}
+
+// knownTags are the struct tags with a meaning here.
+var knownTags = []string{"yaml", "required", "enum", "default", "min", "max", "pattern", "kind", "expr"}
+
+var fieldName = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
+
+func (b *specBuilder) field(t reflect.Type, sf reflect.StructField) *Field {
+	bug := func(format string, args ...any) {
+		panic("dsl: field " + t.String() + "." + sf.Name + ": " + fmt.Sprintf(format, args...))
+	}
+	tags, err := parseTag(string(sf.Tag))
+	if err != nil {
+		bug("%v", err)
+	}
+	for name, value := range tags {
+		if !slices.Contains(knownTags, name) {
+			bug("unknown tag %s", name)
+		}
+		if only := map[string]string{"required": "true", "expr": "no"}[name]; only != "" && value != only {
+			bug("the tag %s can only be %q", name, only)
+		}
+	}
+	f := &Field{}
+	b.kind(f, sf.Type, bug)
+	f.Name, f.GoName = tags["yaml"], sf.Name
+	f.Doc = b.comments[t.Name()+"."+sf.Name]
+	f.Required = tags["required"] != ""
+	f.NoExpr = tags["expr"] != ""
+	switch {
+	case sf.Anonymous:
+		bug("embedded structs are not supported")
+	case f.Doc == "":
+		bug("undocumented, or its source is not given")
+	case f.Name == ",inline":
+		f.Name = ""
+		if f.Kind != MapKind {
+			bug("only a map can be inline")
+		}
+	case !fieldName.MatchString(f.Name):
+		bug("want a tag yaml with a name such as min-delay, have %q", f.Name)
+	}
+	f.constrain(tags, bug)
+	return f
+}
+
+// constrain takes over the tags that bound the values, or the elements of a
+// list.
+func (f *Field) constrain(tags map[string]string, bug func(string, ...any)) {
+	target := f
+	if f.Kind == ListKind {
+		target = f.Elem
+	}
+	if enum, ok := tags["enum"]; ok {
+		target.Enum = strings.Split(enum, ",")
+	}
+	target.Min, target.Max, target.Pattern = tags["min"], tags["max"], tags["pattern"]
+	f.Default = tags["default"]
+	if kind, ok := tags["kind"]; ok {
+		f.ExprKind, ok = map[string]Kind{"bool": BoolKind, "map": MapKind, "list": ListKind, "string": StringKind, "int": IntKind, "float": FloatKind}[kind]
+		if !ok || f.Kind != AnyKind {
+			bug("the tag kind cannot be %q here", kind)
+		}
+	}
+	if _, ok := textForms[target.Pattern]; target.Pattern != "" && !ok {
+		bug("unknown pattern %q", target.Pattern)
+	}
+	if (len(target.Enum) > 0 || target.Pattern != "") && target.Kind != StringKind {
+		bug("enum and pattern are for text")
+	}
+	for _, bound := range []string{target.Min, target.Max} {
+		if bound == "" {
+			continue
+		}
+		ordered := []Kind{IntKind, FloatKind, DurationKind, BytesKind, RateKind}
+		if _, err := target.parse(bound); err != nil || !slices.Contains(ordered, target.Kind) {
+			bug("the bound %q makes no sense", bound)
+		}
+	}
+	if _, ok := tags["default"]; ok {
+		if _, err := f.defaultData(); err != nil {
+			bug("the default makes no sense: %v", err)
+		}
+	}
+}
+
+// defaultData gives the default as data that the field accepts.
+func (f *Field) defaultData() (any, error) {
+	if f.Kind == ListKind {
+		list := []any{}
+		for _, text := range strings.Split(f.Default, ",") {
+			if _, err := f.Elem.scalar(text); err != nil {
+				return nil, err
+			}
+			list = append(list, text)
+		}
+		return list, nil
+	}
+	if f.Kind == AnyKind || f.Kind == MapKind || f.Kind == ObjectKind {
+		return nil, fmt.Errorf("%s cannot have one", wants[f.Kind])
+	}
+	var data any = f.Default
+	switch f.Kind {
+	case BoolKind, IntKind, FloatKind:
+		data, _ = plainScalar(f.Default)
+	}
+	_, err := f.scalar(data)
+	return data, err
+}
+
+// Types with a meaning of their own.
+var (
+	durationType = reflect.TypeFor[time.Duration]()
+	timeType     = reflect.TypeFor[time.Time]()
+	bytesType    = reflect.TypeFor[Bytes]()
+	rateType     = reflect.TypeFor[Rate]()
+	namesType    = reflect.TypeFor[Names]()
+	valueType    = reflect.TypeFor[*Value]()
+)
+
+// kind tells what the Go type of a field means.
+func (b *specBuilder) kind(f *Field, t reflect.Type, bug func(string, ...any)) {
+	switch t {
+	case durationType:
+		f.Kind = DurationKind
+		return
+	case timeType:
+		f.Kind = TimeKind
+		return
+	case bytesType:
+		f.Kind = BytesKind
+		return
+	case rateType:
+		f.Kind = RateKind
+		return
+	case namesType:
+		f.Kind, f.Names, f.Elem = ListKind, true, &Field{Kind: StringKind}
+		return
+	case valueType:
+		f.value = true
+		return
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		f.Kind = BoolKind
+	case reflect.Int, reflect.Int64:
+		f.Kind = IntKind
+	case reflect.Float64:
+		f.Kind = FloatKind
+	case reflect.String:
+		f.Kind = StringKind
+	case reflect.Pointer:
+		b.kind(f, t.Elem(), bug)
+	case reflect.Struct:
+		f.Kind, f.Spec = ObjectKind, b.spec(t)
+	case reflect.Slice:
+		f.Kind, f.Elem = ListKind, &Field{}
+		b.kind(f.Elem, t.Elem(), bug)
+	case reflect.Map:
+		if t.Key().Kind() != reflect.String {
+			bug("a map needs text for keys")
+		}
+		f.Kind, f.Elem = MapKind, &Field{}
+		b.kind(f.Elem, t.Elem(), bug)
+	case reflect.Interface:
+		if t.NumMethod() > 0 {
+			bug("the type %s is not supported", t)
+		}
+	default:
+		bug("the type %s is not supported", t)
+	}
+}
+
+// parseTag reads all the keys of a struct tag.
+func parseTag(tag string) (map[string]string, error) {
+	tags := map[string]string{}
+	for tag = strings.TrimSpace(tag); tag != ""; tag = strings.TrimSpace(tag) {
+		name, rest, ok := strings.Cut(tag, ":")
+		text, err := strconv.QuotedPrefix(rest)
+		if !ok || err != nil {
+			return nil, fmt.Errorf("the tag near %q is malformed", tag)
+		}
+		if _, again := tags[name]; again {
+			return nil, fmt.Errorf("the tag %s is given twice", name)
+		}
+		tags[name], _ = strconv.Unquote(text)
+		tag = rest[len(text):]
+	}
+	return tags, nil
+}
+
+// commentsOf gathers the comments above the structs of a file and above their
+// fields.
+func commentsOf(file *ast.File) map[string]string {
+	comments := map[string]string{}
+	for _, d := range file.Decls {
+		decl, ok := d.(*ast.GenDecl)
+		if !ok {
+			continue
+		}
+		for _, s := range decl.Specs {
+			ts, ok := s.(*ast.TypeSpec)
+			if !ok {
+				continue
+			}
+			doc := ts.Doc
+			if doc == nil {
+				doc = decl.Doc
+			}
+			comments[ts.Name.Name] = paragraphs(doc.Text())
+			st, ok := ts.Type.(*ast.StructType)
+			if !ok {
+				continue
+			}
+			for _, f := range st.Fields.List {
+				for _, name := range f.Names {
+					comments[ts.Name.Name+"."+name.Name] = paragraphs(f.Doc.Text())
+				}
+			}
+		}
+	}
+	return comments
+}
+
+// paragraphs joins the lines of each paragraph; lines that are indented stay
+// as they are.
+func paragraphs(text string) string {
+	var b strings.Builder
+	before := ""
+	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
+		indented := strings.HasPrefix(line, "\t") || strings.HasPrefix(line, " ")
+		switch {
+		case b.Len() == 0:
+		case line == "" || before == "" || indented || strings.HasPrefix(before, "\t"):
+			b.WriteByte('\n')
+		default:
+			b.WriteByte(' ')
+		}
+		b.WriteString(line)
+		before = line
+	}
+	return b.String()
+}

@@ -1,0 +1,189 @@
+package dsl
+
+import (
+	"reflect"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
+)
+
+// A failure is what the YAML library knows about a syntax error.
+type failure struct {
+	problem   string
+	at        Pos
+	context   string
+	contextAt Pos
+}
+
+// failureOf finds out where the parser gave up. The library's message names a
+// line only sometimes, and then often that of the enclosing mapping; the right
+// place stands in fields that it does not export. They are only read, and
+// should they be gone one day, the beginning of the file stands in.
+func failureOf(dec *yaml.Decoder, err error) failure {
+	f := failure{at: Pos{1, 1}, contextAt: Pos{1, 1}}
+	_, f.problem, _ = strings.Cut(err.Error(), "yaml: ")
+	f.problem = linePrefix.ReplaceAllString(f.problem, "")
+	reader := reflect.ValueOf(dec).Elem().FieldByName("parser")
+	if !reader.IsValid() || reader.Kind() != reflect.Pointer {
+		return f
+	}
+	parser := reader.Elem().FieldByName("parser")
+	if err == errConfused {
+		f.problem = err.Error()
+		f.at = markAt(parser, "mark")
+		return f
+	}
+	if strings.HasPrefix(f.problem, "unknown anchor") {
+		f.at = markAt(reader.Elem().FieldByName("event"), "start_mark")
+		return f
+	}
+	f.at = markAt(parser, "problem_mark")
+	f.contextAt = markAt(parser, "context_mark")
+	if c := parser.FieldByName("context"); c.IsValid() && c.Kind() == reflect.String {
+		f.context = c.String()
+	}
+	return f
+}
+
+var linePrefix = regexp.MustCompile(`^line \d+: `)
+
+// markAt reads a position out of a struct of the YAML library.
+func markAt(v reflect.Value, field string) Pos {
+	if !v.IsValid() || v.Kind() != reflect.Struct {
+		return Pos{1, 1}
+	}
+	m := v.FieldByName(field)
+	if !m.IsValid() || m.Kind() != reflect.Struct {
+		return Pos{1, 1}
+	}
+	line, column := m.FieldByName("line"), m.FieldByName("column")
+	if !line.IsValid() || !line.CanInt() || !column.IsValid() || !column.CanInt() {
+		return Pos{1, 1}
+	}
+	return Pos{int(line.Int()) + 1, int(column.Int()) + 1}
+}
+
+// syntaxError reports that the text is no YAML. Where an expression is the
+// likely reason, it says so.
+func (s *source) syntaxError(dec *yaml.Decoder, err error) {
+	f := failureOf(dec, err)
+	if strings.Contains(f.problem, "end of stream") || strings.Contains(f.problem, "could not find expected ':'") ||
+		strings.Contains(f.problem, "document indicator") {
+		// The reader noticed at the end what began before.
+		if f.context != "" {
+			f.at = f.contextAt
+		}
+	}
+	f.at = s.inside(f.at)
+	if at, ok := s.expressionNear(f.at); ok {
+		s.errorf(at, codeExprTrap, blockHint, "YAML cannot read this expression: %s", f.wording(s))
+		return
+	}
+	d := Diagnostic{Span: s.toLineEnd(f.at), Code: codeSyntax, Message: "this is not YAML: " + f.wording(s), Hint: f.hint(s)}
+	if f.context != "" && f.contextAt.Line < f.at.Line {
+		d.Related = []Related{{s.toLineEnd(s.inside(f.contextAt)), f.context}}
+	}
+	s.report(d)
+}
+
+// inside moves a place behind the end of the text to the end of the last line
+// that holds something.
+func (s *source) inside(p Pos) Pos {
+	if p.Line <= len(s.lines) && (p.Line < len(s.lines) || len(s.lines[p.Line-1]) > 0) {
+		return p
+	}
+	for l := min(p.Line, len(s.lines)); l > 0; l-- {
+		if n := len(strings.TrimSpace(string(s.lines[l-1]))); n > 0 {
+			return Pos{l, len(s.lines[l-1]) + 1}
+		}
+	}
+	return Pos{1, 1}
+}
+
+func (s *source) toLineEnd(p Pos) Span {
+	end := Pos{p.Line, p.Column + 1}
+	if p.Line <= len(s.lines) {
+		end.Column = max(end.Column, len(s.lines[p.Line-1])+1)
+	}
+	return s.at(p, end)
+}
+
+// An expression's tag, and the header of a block behind it.
+var (
+	exprTag     = regexp.MustCompile(`(?:^|[\s\[{,])(!\$)`)
+	blockHeader = regexp.MustCompile(`^\s*[|>][-+0-9]*\s*(#.*)?$`)
+)
+
+// expressionNear finds an expression without a block on the line of a syntax
+// error, or one above whose further lines reach down to it.
+func (s *source) expressionNear(p Pos) (Span, bool) {
+	indent := len(s.lines[p.Line-1]) + 1
+	for l := p.Line; l > 0 && l > p.Line-20; l-- {
+		line := string(s.lines[l-1])
+		own := len(line) - len(strings.TrimLeft(line, " -"))
+		if own >= indent || own == len(line) {
+			continue
+		}
+		indent = own
+		m := exprTag.FindStringSubmatchIndex(line)
+		if m == nil || blockHeader.MatchString(line[m[3]:]) {
+			continue
+		}
+		column := utf8.RuneCountInString(line[:m[2]]) + 1
+		return s.at(Pos{l, column}, Pos{l, len(s.lines[l-1]) + 1}), true
+	}
+	return Span{}, false
+}
+
+// wording puts the parser's problem in the words of an author.
+func (f failure) wording(s *source) string {
+	var r rune = eof
+	if line := s.lines[f.at.Line-1]; f.at.Column <= len(line) {
+		r = line[f.at.Column-1]
+	}
+	switch {
+	case strings.Contains(f.problem, "mapping values are not allowed"):
+		return "no second key can stand on this line"
+	case strings.Contains(f.problem, "cannot start any token") && r == '\t':
+		return "a tab cannot indent"
+	case strings.Contains(f.problem, "cannot start any token"):
+		return "a value cannot begin with " + string(r)
+	case strings.Contains(f.problem, "did not find expected key"):
+		return "want a key here"
+	case strings.Contains(f.problem, "did not find expected '-'"):
+		return "want - and the next entry of the list here"
+	case strings.Contains(f.problem, "did not find expected ',' or"):
+		return "want a comma or the closing bracket here"
+	case strings.Contains(f.problem, "comment or line break"):
+		return "nothing may follow the mark of a block on its line"
+	case strings.Contains(f.problem, "sequence entries are not allowed"):
+		return "no list can begin on this line"
+	case strings.Contains(f.problem, "could not find expected ':'"):
+		return "want a colon after this key"
+	case strings.Contains(f.problem, "end of stream") && strings.Contains(f.context, "quoted"):
+		return "the quote is never closed"
+	case strings.Contains(f.problem, "expected <document start>"):
+		return "want the end of the file here"
+	}
+	return f.problem
+}
+
+// hint says what helps against the usual causes.
+func (f failure) hint(s *source) string {
+	switch {
+	case strings.Contains(f.problem, "mapping values are not allowed"):
+		return "put the text in quotes, or the inner mapping on lines of its own"
+	case strings.Contains(f.problem, "cannot start any token"):
+		if line := s.lines[f.at.Line-1]; f.at.Column <= len(line) && line[f.at.Column-1] == '\t' {
+			return "indent with spaces"
+		}
+		return "put the text in quotes"
+	case strings.Contains(f.problem, "did not find expected ',' or"):
+		return "put text that holds : , [ ] { } or # in quotes"
+	case strings.Contains(f.problem, "did not find expected"):
+		return "check the indentation of this line and of the ones above"
+	}
+	return ""
+}

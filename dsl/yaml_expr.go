@@ -1,0 +1,90 @@
+package dsl
+
+import (
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// expression reads the text after a !$ tag, and reports what YAML has made of
+// it behind the author's back.
+func (s *source) expression(n *yaml.Node, v *Value) {
+	at := s.align(n)
+	text := []rune(n.Value)
+	from, to := 0, len(text)
+	for from < to && isBlank(text[from]) {
+		from++
+	}
+	for to > from && isBlank(text[to-1]) {
+		to--
+	}
+	if from == to {
+		s.errorf(v.Span, codeEmptyExpr, blockHint, "the expression is empty")
+		return
+	}
+	v.Span = s.at(at[from], endOf(at, from, to))
+	if !isQuoted(n) && s.cut(v.Span.End, string(text)) {
+		return
+	}
+	v.kind = valueExpr
+	v.expr = &Expr{Source: string(text[from:to]), Span: v.Span, at: append(at[from:to:to], v.Span.End)}
+}
+
+// endOf gives the place behind the last of the runes from..to. When white space
+// follows, the next rune may stand lines below.
+func endOf(at []Pos, from, to int) Pos {
+	if to == len(at)-1 && to > from {
+		return at[to]
+	}
+	last := at[to-1]
+	return Pos{last.Line, last.Column + 1}
+}
+
+// cut tells whether YAML ended a plain expression at a comment, or at a comma
+// or bracket of a surrounding list or mapping, and reports it.
+func (s *source) cut(end Pos, text string) bool {
+	c := &cursor{lines: s.lines, line: end.Line - 1, column: end.Column - 1}
+	line := c.line
+	for c.rune() == ' ' || c.rune() == '\t' {
+		c.next()
+	}
+	if c.rune() == '#' && c.line == line {
+		rest := s.at(c.pos(), Pos{line + 1, len(s.lines[line]) + 1})
+		s.errorf(rest, codeExprTrap, blockHint, "YAML cuts the expression off here: a # after a blank begins a comment")
+		return true
+	}
+	if r := c.rune(); (r == ',' || r == ']' || r == '}') && !balanced(text) {
+		at := s.at(c.pos(), Pos{c.line + 1, c.column + 2})
+		s.errorf(at, codeExprTrap, blockHint, "YAML cuts the expression off at %q: it ends an entry of the surrounding list or mapping", r)
+		return true
+	}
+	return false
+}
+
+// balanced tells whether all brackets and quotes of an expression are closed.
+func balanced(text string) bool {
+	var open []rune
+	var quote, before rune
+	for _, r := range text {
+		switch {
+		case quote != 0:
+			if r == quote && before != '\\' {
+				quote = 0
+			}
+		case r == '\'' || r == '"' || r == '`':
+			quote = r
+		case strings.ContainsRune("([{", r):
+			open = append(open, r)
+		case strings.ContainsRune(")]}", r):
+			if len(open) == 0 {
+				return false
+			}
+			open = open[:len(open)-1]
+		}
+		if before == '\\' {
+			r = 0 // an escaped backslash escapes nothing
+		}
+		before = r
+	}
+	return quote == 0 && len(open) == 0
+}

@@ -1,0 +1,242 @@
+package dsl
+
+import (
+	_ "embed"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+)
+
+//go:embed yaml_test.go
+var testSource string
+
+// testRequest calls a service.
+type testRequest struct {
+	// URL is where to call.
+	URL string `yaml:"url"`
+
+	// Service is whom to call.
+	Service string `yaml:"service"`
+
+	// Path is appended to the URL of the service.
+	Path string `yaml:"path"`
+
+	// Method is the HTTP method.
+	Method string `yaml:"method" default:"POST" enum:"GET,POST,PUT,PATCH,DELETE"`
+
+	// Query is appended to the URL.
+	Query map[string]any `yaml:"query"`
+
+	// Headers are sent along.
+	Headers map[string]string `yaml:"headers"`
+
+	// Body is sent as JSON.
+	Body any `yaml:"body"`
+
+	// Expect lists the statuses that count as success.
+	Expect []int `yaml:"expect" min:"100" max:"599"`
+
+	// MaxReply bounds the reply.
+	MaxReply Bytes `yaml:"max-reply" default:"1MiB"`
+}
+
+// testWait does nothing for a time.
+type testWait struct {
+	// For is how long to wait.
+	For time.Duration `yaml:"for" min:"1ms"`
+
+	// Until is when to go on.
+	Until time.Time `yaml:"until"`
+}
+
+// testSet computes values.
+type testSet struct {
+	// Values are the names to set.
+	Values map[string]any `yaml:",inline"`
+}
+
+// testPut puts a task.
+type testPut struct {
+	// Queue is the queue to put it into.
+	Queue string `yaml:"queue" required:"true" pattern:"id"`
+
+	// Urgent says that it goes first.
+	Urgent bool `yaml:"urgent"`
+
+	// Tags mark the task.
+	Tags Names `yaml:"tags"`
+
+	// Limit bounds the tasks.
+	Limit Rate `yaml:"limit" expr:"no"`
+}
+
+func testTypes() []Type {
+	return []Type{
+		{Name: "request", Spec: SpecOf(reflect.TypeFor[testRequest](), testSource)},
+		{Name: "wait", Spec: SpecOf(reflect.TypeFor[testWait](), testSource)},
+		{Name: "set", Spec: SpecOf(reflect.TypeFor[testSet](), testSource), SetsState: true},
+		{Name: "queue.put", Spec: SpecOf(reflect.TypeFor[testPut](), testSource)},
+	}
+}
+
+// parseText parses one file and gives the document and the findings.
+func parseText(text string) (*Document, []Diagnostic) {
+	var r Reporter
+	doc := parseDocument(File{Name: "a.yaml", Data: []byte(text)}, testTypes(), &r)
+	return doc, r.Diagnostics()
+}
+
+func showSpan(s Span) string {
+	return fmt.Sprintf("%d:%d-%d:%d", s.Start.Line, s.Start.Column, s.End.Line, s.End.Column)
+}
+
+// unescape lets goldens hold what editors would spoil.
+var unescape = strings.NewReplacer(`\t`, "\t", `\r`, "\r", `\0`, "\x00", `\xff`, "\xff", `\u2028`, "\u2028")
+
+func TestYAMLGoldens(t *testing.T) {
+	t.Parallel()
+	datadriven.Walk(t, "../testdata/dsl", func(t *testing.T, path string) {
+		name := path[strings.LastIndex(path, "/")+1:]
+		switch {
+		case strings.HasPrefix(name, "yaml_"):
+			datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return yamlCommand(d) })
+		case strings.HasPrefix(name, "position_"):
+			datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return positionCommand(d) })
+		}
+	})
+}
+
+// yamlCommand runs one case: check gives the findings, and what was understood
+// when there are none; escaped does the same after decoding escapes.
+func yamlCommand(d *datadriven.TestData) string {
+	input := d.Input
+	if d.Cmd == "escaped" {
+		input = unescape.Replace(input)
+	}
+	doc, found := parseText(input)
+	if len(found) == 0 {
+		return showDocument(doc)
+	}
+	var b strings.Builder
+	for _, f := range found {
+		fmt.Fprintf(&b, "%s %s %s %s", showSpan(f.Span), f.Severity, f.Code, f.Message)
+		if f.Hint != "" {
+			fmt.Fprintf(&b, " | %s", f.Hint)
+		}
+		for _, r := range f.Related {
+			fmt.Fprintf(&b, " (%s %s)", showSpan(r.Span), r.Message)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// showDocument writes all that a document holds, one field per line.
+func showDocument(doc *Document) string {
+	var b strings.Builder
+	show(&b, "", reflect.ValueOf(doc).Elem())
+	if b.Len() == 0 {
+		return "empty\n"
+	}
+	return b.String()
+}
+
+func show(b *strings.Builder, path string, v reflect.Value) {
+	switch x := v.Interface().(type) {
+	case *Value:
+		if x != nil {
+			fmt.Fprintf(b, "%s: %s\n", path, showValue(x))
+		}
+		return
+	case Span:
+		return
+	}
+	switch {
+	case v.Kind() == reflect.Pointer && v.IsNil():
+	case v.Kind() == reflect.Pointer:
+		show(b, path, v.Elem())
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Pointer:
+		for i := range v.Len() {
+			show(b, fmt.Sprintf("%s[%d]", path, i), v.Index(i))
+		}
+	case v.Kind() == reflect.Struct && v.Type() != reflect.TypeFor[Rate]():
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.IsExported() {
+				show(b, strings.TrimPrefix(path+"."+f.Name, "."), v.Field(i))
+			}
+		}
+	case !v.IsZero():
+		fmt.Fprintf(b, "%s: %v\n", path, v.Interface())
+	}
+}
+
+func showValue(v *Value) string {
+	switch v.kind {
+	case valueExpr:
+		return fmt.Sprintf("!$ %q", v.expr.Source)
+	case valueSecret:
+		return "!secret " + v.secret
+	case valueList:
+		var items []string
+		for _, item := range v.items {
+			items = append(items, showValue(item))
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	case valueMap:
+		var items []string
+		for i, item := range v.items {
+			items = append(items, v.keys[i].Name+": "+showValue(item))
+		}
+		return "{" + strings.Join(items, ", ") + "}"
+	}
+	return fmt.Sprintf("%#v", v.literal)
+}
+
+// positionCommand shows the lines of a file with, below each, the runes of the
+// expressions where they are said to stand.
+func positionCommand(d *datadriven.TestData) string {
+	doc, found := parseText(d.Input)
+	var b strings.Builder
+	for _, f := range found {
+		fmt.Fprintf(&b, "%s %s %s\n", showSpan(f.Span), f.Code, f.Message)
+	}
+	for _, p := range doc.Pipelines {
+		for _, s := range p.Stages {
+			for _, h := range s.Handlers {
+				h.Enabled.walkExprs(func(e *Expr) { b.WriteString(showPlaces(d.Input, e)) })
+				h.Body.walkExprs(func(e *Expr) { b.WriteString(showPlaces(d.Input, e)) })
+			}
+		}
+	}
+	doc.Configs.walkExprs(func(e *Expr) { b.WriteString(showPlaces(d.Input, e)) })
+	return b.String()
+}
+
+func showPlaces(text string, e *Expr) string {
+	lines := strings.Split(text, "\n")
+	marks := make(map[int][]rune)
+	for i, r := range []rune(e.Source) {
+		p := e.at[i]
+		row := marks[p.Line]
+		for len(row) < p.Column {
+			row = append(row, ' ')
+		}
+		if isBlank(r) {
+			r = '_'
+		}
+		row[p.Column-1] = r
+		marks[p.Line] = row
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %q\n", showSpan(e.Span), e.Source)
+	for i := range lines {
+		if row := marks[i+1]; row != nil {
+			fmt.Fprintf(&b, "  file %s\n  expr %s\n", lines[i], strings.TrimRight(string(row), " "))
+		}
+	}
+	return b.String()
+}

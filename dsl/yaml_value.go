@@ -1,0 +1,268 @@
+package dsl
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
+)
+
+const blockHint = "write the expression as a block: !$ |"
+
+// value turns a node into a value and reports what YAML allows but the
+// language does not. What it reports becomes null.
+func (s *source) value(n *yaml.Node) *Value {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	switch n.Kind {
+	case yaml.SequenceNode:
+		return s.list(n)
+	case yaml.MappingNode:
+		return s.mapping(n)
+	default:
+		return s.scalar(n)
+	}
+}
+
+func (s *source) list(n *yaml.Node) *Value {
+	v := &Value{kind: valueList}
+	if !s.collectionTag(n, "!!seq") {
+		return &Value{Span: s.nodeSpan(n)}
+	}
+	var last Pos
+	for _, child := range n.Content {
+		item := s.value(child)
+		last = s.end(child, item.Span)
+		v.items = append(v.items, item)
+	}
+	v.Span = s.closed(n, last)
+	return v
+}
+
+func (s *source) mapping(n *yaml.Node) *Value {
+	if !s.collectionTag(n, "!!map") {
+		return &Value{Span: s.nodeSpan(n)}
+	}
+	if op, arg := s.v1Whole(n); op != nil {
+		return s.v1Value(op, arg)
+	}
+	v := &Value{kind: valueMap}
+	var last Pos
+	first := make(map[string]Span, len(n.Content)/2)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, op, ok := s.key(n.Content[i])
+		var item *Value
+		if op == nil {
+			item = s.value(n.Content[i+1])
+		} else {
+			item = s.v1Value(op, n.Content[i+1])
+		}
+		last = s.end(n.Content[i+1], item.Span)
+		if !ok {
+			continue
+		}
+		if at, again := first[key.Name]; again {
+			s.report(Diagnostic{
+				Span: key.Span, Code: codeDuplicateKey, Hint: "keep one of them",
+				Message: "the key " + strconv.Quote(key.Name) + " is given twice",
+				Related: []Related{{at, "first given here"}},
+			})
+			continue
+		}
+		first[key.Name] = key.Span
+		v.keys = append(v.keys, key)
+		v.items = append(v.items, item)
+	}
+	v.Span = s.closed(n, last)
+	return v
+}
+
+// key reads the key of an entry: its name, and the operator when it is of the
+// first version of the language.
+func (s *source) key(n *yaml.Node) (k Key, op *v1Op, ok bool) {
+	at := s.nodeSpan(n)
+	switch {
+	case n.Kind == yaml.AliasNode:
+		s.errorf(at, codeKey, "write the key itself", "an alias cannot be a key")
+		return k, nil, false
+	case n.Kind != yaml.ScalarNode:
+		s.errorf(at, codeKey, "", "a key must be text, this one is a %s", map[yaml.Kind]string{yaml.SequenceNode: "list", yaml.MappingNode: "mapping"}[n.Kind])
+		return k, nil, false
+	case n.Tag == "!!merge":
+		s.errorf(at, codeMergeKey, "repeat the entries, or name the whole mapping with an anchor", "merge keys are not supported")
+		return k, nil, false
+	case n.Style&yaml.TaggedStyle != 0 && n.Tag != "!!str":
+		s.errorf(at, codeKey, "", "a key must be text without a tag, this one has %s", n.Tag)
+		return k, nil, false
+	}
+	if isQuoted(n) || n.Style&yaml.TaggedStyle != 0 {
+		return Key{n.Value, at}, nil, s.text(n, at)
+	}
+	data, _ := plainScalar(n.Value)
+	if _, isText := data.(string); !isText {
+		s.errorf(at, codeKey, "put it in quotes: "+strconv.Quote(n.Value), "a key must be text, this one is %s", describeData(data))
+		return k, nil, false
+	}
+	name, op := v1Key(s, n)
+	if op != nil {
+		at.End = Pos{at.Start.Line, at.Start.Column + utf8.RuneCountInString(name)}
+	}
+	return Key{name, at}, op, s.text(n, at)
+}
+
+// text refuses U+0000, which no store keeps.
+func (s *source) text(n *yaml.Node, at Span) bool {
+	if strings.ContainsRune(n.Value, 0) {
+		s.errorf(at, codeEncoding, "", "text cannot hold the character U+0000")
+		return false
+	}
+	return true
+}
+
+func isQuoted(n *yaml.Node) bool {
+	return n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0
+}
+
+func (s *source) scalar(n *yaml.Node) *Value {
+	v := &Value{Span: s.nodeSpan(n)}
+	if !s.text(n, v.Span) {
+		return v
+	}
+	problem := ""
+	switch {
+	case n.Tag == "!$" && n.Style&yaml.TaggedStyle != 0:
+		s.expression(n, v)
+	case n.Tag == "!secret" && n.Style&yaml.TaggedStyle != 0:
+		s.secret(n, v)
+	case n.Style&yaml.TaggedStyle != 0 && !strings.Contains("!!str !!int !!float !!bool !!null", n.Tag):
+		s.unknownTag(n)
+	case n.Style&yaml.TaggedStyle != 0:
+		v.literal, problem = taggedScalar(n.Tag, n.Value)
+	case isQuoted(n) || s.startsWith(n, '!'):
+		v.literal = n.Value
+	default:
+		v.literal, problem = plainScalar(n.Value)
+		if _, isInt := v.literal.(int); isInt && leadingZero(n.Value) {
+			s.report(Diagnostic{Span: v.Span, Severity: Warning, Code: codeLeadingZero,
+				Hint:    "write " + strconv.Quote(n.Value) + " for text, or 0o… for an octal number",
+				Message: n.Value + " is read as the decimal number " + strings.TrimLeft(n.Value[:len(n.Value)-1], "+-0") + n.Value[len(n.Value)-1:]})
+		}
+	}
+	if problem != "" {
+		s.errorf(v.Span, codeNumber, "write it in quotes if it is text", "%s", problem)
+	}
+	return v
+}
+
+// leadingZero tells numbers that other YAML readers take for octal.
+func leadingZero(text string) bool {
+	digits := strings.TrimLeft(text, "+-")
+	return len(digits) > 1 && digits[0] == '0' && digits[1] != 'o' && digits[1] != 'x'
+}
+
+func (s *source) startsWith(n *yaml.Node, r rune) bool {
+	c := cursor{lines: s.lines, line: n.Line - 1, column: n.Column - 1}
+	return c.rune() == r
+}
+
+// secret reads !secret NAME.
+func (s *source) secret(n *yaml.Node, v *Value) {
+	if !textForms["secret"].expr.MatchString(n.Value) {
+		s.errorf(v.Span, codeSecret, "write !secret NAME", "want the name of a secret: %s", textForms["secret"].want)
+		return
+	}
+	v.kind, v.secret = valueSecret, n.Value
+}
+
+// collectionTag tells whether a list or mapping has no tag but its own.
+func (s *source) collectionTag(n *yaml.Node, own string) bool {
+	if n.Style&yaml.TaggedStyle == 0 || n.Tag == own {
+		return true
+	}
+	s.unknownTag(n)
+	return false
+}
+
+// unknownTag reports a tag that means nothing here. A !$ before a list or a
+// mapping was meant as the beginning of an expression.
+func (s *source) unknownTag(n *yaml.Node) {
+	at := s.nodeSpan(n)
+	switch {
+	case n.Tag == "!$" && n.Kind == yaml.SequenceNode:
+		s.errorf(at, codeExprTrap, blockHint, "YAML reads this as a list, not as an expression")
+	case n.Tag == "!$" && n.Kind == yaml.MappingNode:
+		s.errorf(at, codeExprTrap, blockHint, "YAML reads this as a mapping, not as an expression")
+	case strings.HasPrefix(n.Tag, "!$"):
+		s.errorf(at, codeExprTrap, "put a space after !$, or "+blockHint, "YAML reads %s as the name of a tag", n.Tag)
+	default:
+		s.errorf(at, codeUnknownTag, "the tags are !$ for expressions and !secret for the names of secrets", "unknown tag %s", n.Tag)
+	}
+}
+
+// nodeSpan tells where a node stands: a scalar without its tag and anchor, with
+// its quotes; a list or mapping only up to the end of its first line.
+func (s *source) nodeSpan(n *yaml.Node) Span {
+	switch n.Kind {
+	case yaml.AliasNode:
+		start := Pos{n.Line, n.Column}
+		return s.at(start, Pos{n.Line, n.Column + 1 + utf8.RuneCountInString(n.Value)})
+	case yaml.ScalarNode:
+		at := s.align(n)
+		start, end := at[0], at[len(at)-1]
+		if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
+			c := &cursor{lines: s.lines, line: n.Line - 1, column: n.Column - 1}
+			c.skipProperties()
+			start = c.pos()
+			end.Column++
+		}
+		if n.Value == "" && n.Style&yaml.TaggedStyle != 0 {
+			end.Column += len(n.Tag)
+		}
+		return s.at(start, end)
+	}
+	start := Pos{n.Line, n.Column}
+	end := Pos{n.Line, n.Column + 1}
+	if n.Line <= len(s.lines) {
+		end.Column = max(end.Column, len(s.lines[n.Line-1])+1)
+	}
+	return s.at(start, end)
+}
+
+// closed tells where a list or mapping stands: up to its last item, or to its
+// closing bracket.
+func (s *source) closed(n *yaml.Node, last Pos) Span {
+	c := &cursor{lines: s.lines, line: n.Line - 1, column: n.Column - 1}
+	c.skipProperties()
+	span := s.at(c.pos(), last)
+	if n.Style&yaml.FlowStyle == 0 {
+		return span
+	}
+	if len(n.Content) > 0 {
+		c.line, c.column = last.Line-1, last.Column-1
+	} else {
+		c.next()
+	}
+	for isBlank(c.rune()) || c.rune() == ',' || c.rune() == '#' {
+		if c.rune() == '#' {
+			c.line, c.column = c.line+1, 0
+			continue
+		}
+		c.next()
+	}
+	if r := c.rune(); r == ']' || r == '}' {
+		c.next()
+		span.End = c.pos()
+	}
+	return span
+}
+
+// end tells where the last item of a collection ends; at is where the item's
+// value stands, which is elsewhere for an alias.
+func (s *source) end(n *yaml.Node, at Span) Pos {
+	if n.Kind == yaml.AliasNode {
+		return s.nodeSpan(n).End
+	}
+	return at.End
+}
