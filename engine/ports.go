@@ -33,6 +33,9 @@ var (
 	// ErrRejected says that the automaton refuses an event in the present
 	// state of its entity.
 	ErrRejected = errors.New("the state does not allow the event")
+
+	// ErrCursor says that a cursor is none that a listing gave.
+	ErrCursor = errors.New("cursor is not one that a listing gave")
 )
 
 // A Store is all ports together, as the stores implement them.
@@ -48,10 +51,12 @@ type Store interface {
 // An Inbox takes events in.
 type Inbox interface {
 	// Accept stores each event with its run in one transaction, and gives a
-	// result for each, in order. An event whose source and id were accepted
-	// before is not stored again: the same hash gives a duplicate, another
-	// hash [ErrConflict] in the result. The error is for the whole batch, of
-	// which then nothing is stored. node 0 never owns; with another node, runs
+	// result for each, in order. An event marked Dedup whose source and id were
+	// accepted before, in this batch too, is not stored again: the same hash
+	// gives a duplicate, another hash [ErrConflict] in the result. The error is
+	// for the whole batch: nothing is stored when it is [ErrFenced] or says
+	// what is wrong with the data; otherwise that is unknown, and accepting
+	// again those marked Dedup tells. node 0 never owns; with another node, runs
 	// marked Own that may start at once are given to it as if claimed. The
 	// error is [ErrFenced] when that node may not own runs any more.
 	//
@@ -65,8 +70,8 @@ type Inbox interface {
 	// does; zero when none does.
 	Depth(ctx context.Context) (waiting int, oldest time.Time, err error)
 
-	// LastEvent gives the greatest id of the events accepted from a source, in
-	// the order of bytes; empty when there is none. Triggers make ids of their
+	// LastEvent gives the greatest id of the events marked Dedup accepted from a
+	// source, in the order of bytes; empty when there is none. Triggers make ids of their
 	// due times, so this is when one fired last.
 	LastEvent(ctx context.Context, source string) (id string, err error)
 }
@@ -112,22 +117,26 @@ type Ledger interface {
 	// [ErrFenced] when the node's own lease has been taken.
 	Beat(ctx context.Context, node int64, lease time.Duration) (Beat, error)
 
-	// Claim gives the node up to limit ready runs: those whose time has come,
-	// at most one of each key, the head of its queue; highest priority first,
-	// then by due time plus delay tolerance, then by acceptance.
+	// Claim gives the node up to limit ready runs: those whose time has come
+	// (Beat finds out), at most one of each key, the head of its queue; highest
+	// priority first, then by due time plus delay tolerance, then by acceptance.
+	// The head is the run accepted first of those that are due and not set
+	// aside, but a run that has a checkpoint is not overtaken. It gives
+	// [ErrFenced] as Beat does.
 	Claim(ctx context.Context, node int64, limit int) ([]Claimed, error)
 
-	// Commit writes all changes in one transaction. The errors are for each
-	// change: nil, ErrStale, ErrCancelled (nothing of that change is written);
-	// err is for all of them: ErrFenced or a failure of the store, after which
-	// it is unknown whether they were written.
+	// Commit writes all changes in one transaction; a run may occur once. The
+	// errors are for each change: nil, ErrStale, ErrCancelled (nothing of that
+	// change is written; only Succeeded, Stopped and Ignored are allowed then);
+	// err is for all of them: ErrFenced, after which none is written, or a
+	// failure of the store, after which that is unknown.
 	Commit(ctx context.Context, node int64, changes []Change) (errs []error, err error)
 
 	// Leave gives back all runs of the node but those in keep, at once, so that
-	// nobody waits for its lease to end. A node that stops keeps nothing, and
-	// its number is not valid any more. One that goes on calls it when the
-	// answer to a Claim or an Accept was lost: it may own runs that it knows
-	// nothing of.
+	// nobody waits for its lease to end. With a nil keep the node stops: its
+	// number is not valid any more. One that goes on names what it keeps, if
+	// only an empty list, when the answer to a Claim or an Accept was lost: it
+	// may own runs that it knows nothing of.
 	Leave(ctx context.Context, node int64, keep []string) error
 
 	// Nodes lists the nodes that are alive, and those that died lately.
@@ -140,7 +149,7 @@ type Beat struct {
 	Owned     int           // how many runs the node owns
 	Cancelled []string      // the node's runs that an operator wants ended
 	Ready     int           // runs that may be claimed now; a lower bound, 0 when none
-	Next      time.Duration // until the next parked or scheduled run is due; 0 when none
+	Next      time.Duration // until the next parked or scheduled run is due; 0 when none, small when more are due now
 	Revision  int64         // of the settings; changes when any of them does
 }
 
@@ -193,8 +202,8 @@ type Change struct {
 	Bundle   string
 	Pipeline string
 
-	// Checkpoint replaces the one before. It is kept for people when the run
-	// has ended.
+	// Checkpoint replaces the one before, in any case. It is kept for people
+	// when the run has ended.
 	Checkpoint []byte
 
 	// Due is when a parked run goes on.
@@ -211,7 +220,9 @@ type Change struct {
 	Error      string
 	Reason     string
 
-	// Emit lists events to accept in the same transaction.
+	// Emit lists events to accept in the same transaction, after the change
+	// itself. One that Accept would refuse or find again is left out. Own is
+	// not heeded.
 	Emit []Intake
 
 	// State and Shared are written to the entity when Status is Succeeded:
@@ -226,8 +237,8 @@ type Runs interface {
 	// Run reads one run, ended ones included; [ErrNotFound] when there is none.
 	Run(ctx context.Context, id string) (RunRecord, error)
 
-	// List reads runs, newest first, up to filter.Limit, and the cursor of the
-	// next page, empty at the end.
+	// List reads runs, the last accepted first, up to filter.Limit, and the
+	// cursor of the next page, empty at the end; [ErrCursor].
 	List(ctx context.Context, filter RunFilter) ([]RunRecord, string, error)
 
 	// Entity reads what is known of a key; [ErrNotFound] when no event of it
@@ -238,8 +249,9 @@ type Runs interface {
 	// [ErrConflict] unless it is failed.
 	Retry(ctx context.Context, id string) error
 
-	// Cancel ends a run that no node owns at once, and asks the owner of a
-	// running one to end it; [ErrConflict] when it has ended already.
+	// Cancel ends a run that no node owns at once, a failed one too, and asks
+	// the owner of a running one to end it; [ErrConflict] when it has ended as
+	// anything but failed. When the owner dies first, the run is ended.
 	Cancel(ctx context.Context, id, reason string) error
 }
 
@@ -264,7 +276,7 @@ type RunRecord struct {
 	FailedPath string
 	Error      string
 	Reason     string
-	Blocked    bool // waits for an earlier run of its key
+	Blocked    bool // is due, but waits for another run of its key
 }
 
 // A RunFilter chooses runs. Empty fields choose all.

@@ -1,0 +1,148 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// storedEvent is how stores keep an [Event]: short names, nothing that is zero.
+type storedEvent struct {
+	ID          string          `json:"id"`
+	Source      string          `json:"source,omitempty"`
+	Type        string          `json:"type"`
+	Time        time.Time       `json:"time,omitzero"`
+	Key         string          `json:"key,omitempty"`
+	Payload     json.RawMessage `json:"payload,omitempty"`
+	At          time.Time       `json:"at,omitzero"`
+	Tolerance   time.Duration   `json:"tolerance,omitempty"`
+	Priority    int             `json:"priority,omitempty"`
+	TraceParent string          `json:"traceparent,omitempty"`
+}
+
+// EncodeEvent writes an event as stores keep it. A number comes back from
+// [DecodeEvent] as the kind that it was: 100.0 is not 100. The error says what
+// in the payload is not data.
+func EncodeEvent(e Event) ([]byte, error) {
+	payload, err := appendData(nil, e.Payload)
+	if err != nil {
+		return nil, fmt.Errorf("payload of event %q: %w", e.ID, err)
+	}
+	return json.Marshal(storedEvent{
+		ID: e.ID, Source: e.Source, Type: e.Type, Time: e.Time, Key: e.Key, Payload: payload,
+		At: e.At, Tolerance: e.DelayTolerance, Priority: e.Priority, TraceParent: e.TraceParent,
+	})
+}
+
+// DecodeEvent reads what [EncodeEvent] wrote.
+func DecodeEvent(data []byte) (Event, error) {
+	var s storedEvent
+	if err := json.Unmarshal(data, &s); err != nil {
+		return Event{}, fmt.Errorf("stored event: %w", err)
+	}
+	e := Event{
+		ID: s.ID, Source: s.Source, Type: s.Type, Time: s.Time, Key: s.Key,
+		At: s.At, DelayTolerance: s.Tolerance, Priority: s.Priority, TraceParent: s.TraceParent,
+	}
+	d := json.NewDecoder(bytes.NewReader(s.Payload))
+	d.UseNumber()
+	if err := d.Decode(&e.Payload); err != nil {
+		return Event{}, fmt.Errorf("stored event %q: %w", s.ID, err)
+	}
+	var err error
+	if e.Payload, err = exactNumbers(e.Payload); err != nil {
+		return Event{}, fmt.Errorf("stored event %q: %w", s.ID, err)
+	}
+	return e, nil
+}
+
+// appendData encodes data; a float64 always shows that it is one.
+func appendData(b []byte, data any) ([]byte, error) {
+	switch v := data.(type) {
+	case int:
+		return strconv.AppendInt(b, int64(v), 10), nil
+	case float64:
+		return appendFloat(b, v)
+	case []any:
+		return appendList(b, v)
+	case map[string]any:
+		return appendMap(b, v)
+	case nil, bool, string:
+		text, err := json.Marshal(v)
+		return append(b, text...), err
+	default:
+		return nil, fmt.Errorf("a %T is no data; want null, bool, int, float64, string, list or map", v)
+	}
+}
+
+func appendFloat(b []byte, v float64) ([]byte, error) {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return nil, fmt.Errorf("the number %v has no JSON form", v)
+	}
+	from := len(b)
+	b = strconv.AppendFloat(b, v, 'g', -1, 64)
+	if !bytes.ContainsAny(b[from:], ".e") {
+		b = append(b, ".0"...)
+	}
+	return b, nil
+}
+
+func appendList(b []byte, list []any) (_ []byte, err error) {
+	b = append(b, '[')
+	for i, item := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b, err = appendData(b, item); err != nil {
+			return nil, err
+		}
+	}
+	return append(b, ']'), nil
+}
+
+func appendMap(b []byte, m map[string]any) (_ []byte, err error) {
+	b = append(b, '{')
+	first := true
+	for name, item := range m {
+		if !first {
+			b = append(b, ',')
+		}
+		first = false
+		if b, err = appendData(b, name); err != nil {
+			return nil, err
+		}
+		b = append(b, ':')
+		if b, err = appendData(b, item); err != nil {
+			return nil, err
+		}
+	}
+	return append(b, '}'), nil
+}
+
+// exactNumbers replaces each json.Number, in place where it can.
+func exactNumbers(data any) (_ any, err error) {
+	switch v := data.(type) {
+	case json.Number:
+		if strings.ContainsAny(v.String(), ".eE") {
+			return strconv.ParseFloat(v.String(), 64)
+		}
+		return strconv.Atoi(v.String())
+	case []any:
+		for i := range v {
+			if v[i], err = exactNumbers(v[i]); err != nil {
+				return nil, err
+			}
+		}
+	case map[string]any:
+		for name := range v {
+			if v[name], err = exactNumbers(v[name]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return data, nil
+}

@@ -1,0 +1,60 @@
+package engine_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"procaas/engine"
+)
+
+// data draws what an event may carry.
+func data(depth int) *rapid.Generator[any] {
+	leaves := []*rapid.Generator[any]{
+		rapid.Just[any](nil), rapid.Bool().AsAny(), rapid.Int().AsAny(), rapid.String().AsAny(),
+		rapid.Float64().Filter(func(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }).AsAny(),
+		rapid.Custom(func(t *rapid.T) float64 { return float64(rapid.Int32().Draw(t, "whole")) }).AsAny(),
+	}
+	if depth > 0 {
+		leaves = append(leaves,
+			rapid.SliceOfN(data(depth-1), 0, 3).AsAny(),
+			rapid.MapOfN(rapid.String(), data(depth-1), 0, 3).AsAny())
+	}
+	return rapid.OneOf(leaves...)
+}
+
+func TestStoredEventComesBackAsItWas(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		want := engine.Event{
+			ID: rapid.String().Draw(t, "id"), Source: "s", Type: "t", Key: rapid.String().Draw(t, "key"),
+			Time: time.UnixMicro(rapid.Int64Range(0, 1<<50).Draw(t, "time")).UTC(), Payload: data(3).Draw(t, "payload"),
+			DelayTolerance: time.Minute, Priority: -3, TraceParent: "00-1-2-00",
+		}
+		text, err := engine.EncodeEvent(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		have, err := engine.DecodeEvent(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, have); d != "" {
+			t.Fatalf("event changed in %s\n%s", text, d)
+		}
+	})
+}
+
+func TestStoredEventRefusesWhatIsNoData(t *testing.T) {
+	t.Parallel()
+	for _, payload := range []any{struct{}{}, math.NaN(), []any{int64(1)}, map[string]any{"a": math.Inf(1)}} {
+		if _, err := engine.EncodeEvent(engine.Event{ID: "e1", Payload: payload}); err == nil ||
+			!strings.Contains(err.Error(), `payload of event "e1"`) {
+			t.Errorf("payload %#v: want an error that names the event, have %v", payload, err)
+		}
+	}
+}
