@@ -1,0 +1,285 @@
+package enginetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"procaas/engine"
+)
+
+// Conformance checks that a store keeps every promise of the engine's ports.
+// open gives an empty store of its own to the test and sees to its end.
+func Conformance(t *testing.T, open func(t *testing.T) engine.Store) {
+	groups := []struct {
+		name  string
+		cases []storeCase
+	}{
+		{"Inbox", inboxCases}, {"Order", orderCases}, {"Ledger", ledgerCases}, {"Nodes", nodeCases},
+		{"Runs", runCases}, {"Settings", settingCases}, {"Race", raceCases},
+	}
+	for _, g := range groups {
+		t.Run(g.name, func(t *testing.T) {
+			t.Parallel()
+			for _, c := range g.cases {
+				t.Run(c.name, func(t *testing.T) {
+					t.Parallel()
+					c.run(newProbe(t, open(t)))
+				})
+			}
+		})
+	}
+	t.Run("Model", func(t *testing.T) {
+		t.Parallel()
+		checkModel(t, open)
+	})
+}
+
+// A storeCase is one promise of the ports.
+type storeCase struct {
+	name string
+	run  func(*probe)
+}
+
+// A probe drives a store in a test and fails it at the first surprise.
+type probe struct {
+	testing.TB
+	engine.Store
+	ids atomic.Int64
+}
+
+func newProbe(t testing.TB, s engine.Store) *probe { return &probe{TB: t, Store: s} }
+
+// patience bounds every wait for a store; lease is one that no test outlives.
+const (
+	patience = 20 * time.Second
+	lease    = time.Hour
+)
+
+// event makes the intake of an ordered event of flow "orders".
+func (p *probe) event(key string, with ...func(*engine.Intake)) engine.Intake {
+	n := p.ids.Add(1)
+	in := engine.Intake{
+		ID: fmt.Sprintf("run-%06d", n), Hash: fmt.Sprintf("hash-%d", n),
+		Event: engine.Event{
+			ID: fmt.Sprintf("event-%d", n), Source: "test", Type: "made", Key: key,
+			Time: time.UnixMicro(1_700_000_000_000_000 + n).UTC(), Payload: map[string]any{"n": int(n)},
+		},
+		Flow: "orders", Key: key, Ordered: true, Block: true, Dedup: true, Pipeline: "made",
+	}
+	for _, f := range with {
+		f(&in)
+	}
+	return in
+}
+
+// The ways in which an event may differ.
+func unordered(in *engine.Intake) { in.Ordered, in.Block = false, false }
+func skipping(in *engine.Intake)  { in.Block = false }
+func owned(in *engine.Intake)     { in.Own = true }
+
+func at(when time.Time) func(*engine.Intake) {
+	return func(in *engine.Intake) { in.Event.At = when.UTC().Truncate(time.Microsecond) }
+}
+
+func priority(n int) func(*engine.Intake) {
+	return func(in *engine.Intake) { in.Event.Priority = n }
+}
+
+// accept accepts events that must all be new, and gives the ids of their runs.
+func (p *probe) accept(runs ...engine.Intake) []string {
+	p.Helper()
+	ids := make([]string, len(runs))
+	for i, a := range p.acceptFor(0, runs...) {
+		if a.Err != nil || a.Duplicate || a.Run != runs[i].ID {
+			p.Fatalf("event %d: want it accepted as run %s, have %+v", i, runs[i].ID, a)
+		}
+		ids[i] = a.Run
+	}
+	return ids
+}
+
+func (p *probe) acceptFor(node int64, runs ...engine.Intake) []engine.Accepted {
+	p.Helper()
+	results, err := p.Accept(p.Context(), node, runs)
+	if err != nil {
+		p.Fatalf("accept: %v", err)
+	}
+	if len(results) != len(runs) {
+		p.Fatalf("accept: want %d results, have %d", len(runs), len(results))
+	}
+	return results
+}
+
+func (p *probe) join() int64 {
+	p.Helper()
+	node, err := p.Join(p.Context(), p.Name(), lease)
+	if err != nil {
+		p.Fatalf("join: %v", err)
+	}
+	return node
+}
+
+func (p *probe) beat(node int64) engine.Beat {
+	p.Helper()
+	b, err := p.Beat(p.Context(), node, lease)
+	if err != nil {
+		p.Fatalf("beat of node %d: %v", node, err)
+	}
+	return b
+}
+
+func (p *probe) claim(node int64, limit int) []engine.Claimed {
+	p.Helper()
+	runs, err := p.Claim(p.Context(), node, limit)
+	if err != nil {
+		p.Fatalf("claim for node %d: %v", node, err)
+	}
+	return runs
+}
+
+// claimOne claims one run, which must be the one named.
+func (p *probe) claimOne(node int64, id string) engine.Claimed {
+	p.Helper()
+	runs := p.claim(node, 1)
+	if len(runs) != 1 || runs[0].ID != id {
+		p.Fatalf("claim: want run %s, have %v", id, idsOf(runs))
+	}
+	return runs[0]
+}
+
+// wantClaims claims all that is ready and compares the order.
+func (p *probe) wantClaims(node int64, want ...string) []engine.Claimed {
+	p.Helper()
+	runs := p.claim(node, 1000)
+	if have := idsOf(runs); !slices.Equal(have, want) {
+		p.Fatalf("claim: want runs %v, have %v", want, have)
+	}
+	return runs
+}
+
+func idsOf(runs []engine.Claimed) []string {
+	ids := []string{}
+	for _, r := range runs {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+// change makes the next change of a claimed run.
+func change(c engine.Claimed, s engine.Status) engine.Change {
+	return engine.Change{
+		Run: c.ID, Version: c.Version, Status: s, Bundle: "bundle", Pipeline: c.Pipeline,
+		Checkpoint: fmt.Appendf(nil, `{"version":%d}`, c.Version),
+	}
+}
+
+// commit writes changes that must all be taken.
+func (p *probe) commit(node int64, changes ...engine.Change) {
+	p.Helper()
+	for i, err := range p.commitErrs(node, changes...) {
+		if err != nil {
+			p.Fatalf("commit of run %s as %s: %v", changes[i].Run, changes[i].Status, err)
+		}
+	}
+}
+
+func (p *probe) commitErrs(node int64, changes ...engine.Change) []error {
+	p.Helper()
+	errs, err := p.Commit(p.Context(), node, changes)
+	if err != nil {
+		p.Fatalf("commit: %v", err)
+	}
+	if len(errs) != len(changes) {
+		p.Fatalf("commit: want %d errors, have %d", len(changes), len(errs))
+	}
+	return errs
+}
+
+// finish ends claimed runs well.
+func (p *probe) finish(node int64, runs ...engine.Claimed) {
+	p.Helper()
+	var changes []engine.Change
+	for _, c := range runs {
+		changes = append(changes, change(c, engine.Succeeded))
+	}
+	p.commit(node, changes...)
+}
+
+func (p *probe) run(id string) engine.RunRecord {
+	p.Helper()
+	r, err := p.Run(p.Context(), id)
+	if err != nil {
+		p.Fatalf("run %s: %v", id, err)
+	}
+	return r
+}
+
+func (p *probe) wantStatus(id string, want engine.Status) engine.RunRecord {
+	p.Helper()
+	r := p.run(id)
+	if r.Status != want {
+		p.Fatalf("run %s: want status %s, have %s", id, want, r.Status)
+	}
+	return r
+}
+
+func (p *probe) entity(key string) engine.EntityRecord {
+	p.Helper()
+	e, err := p.Entity(p.Context(), "orders", key)
+	if err != nil {
+		p.Fatalf("entity %s: %v", key, err)
+	}
+	return e
+}
+
+// wantErr checks an error against the one that the ports promise.
+func (p *probe) wantErr(what string, have, want error) {
+	p.Helper()
+	if !errors.Is(have, want) {
+		p.Fatalf("%s: want error %q, have %v", what, want, have)
+	}
+}
+
+// equal compares values; times are compared as the stores keep them.
+func (p *probe) equal(what string, have, want any) {
+	p.Helper()
+	if d := cmp.Diff(want, have, cmpopts.EquateEmpty(), cmpopts.EquateApproxTime(0)); d != "" {
+		p.Fatalf("%s: -want +have\n%s", what, d)
+	}
+}
+
+// wantJSON compares an object of a store, which may order names as it likes.
+func (p *probe) wantJSON(what string, have []byte, want map[string]any) {
+	p.Helper()
+	e, err := engine.DecodeEvent(fmt.Appendf(nil, `{"id":"x","type":"x","payload":%s}`, have))
+	if err != nil {
+		p.Fatalf("%s: %v in %s", what, err, have)
+	}
+	p.equal(what, e.Payload, any(want))
+}
+
+// eventually asks until the answer is yes.
+func (p *probe) eventually(what string, done func() bool) {
+	p.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(patience)
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-late:
+			p.Fatalf("waited %s for: %s", patience, what)
+		}
+	}
+}
+
+// long is a text that no row of a database holds inline.
+func long(n int) string { return strings.Repeat("shared state ", n/13+1)[:n] }

@@ -1,0 +1,235 @@
+package enginetest
+
+import (
+	"math"
+	"time"
+
+	"procaas/engine"
+)
+
+var inboxCases = []storeCase{
+	{"an accepted event is a waiting run", func(p *probe) {
+		in := p.event("k")
+		in.Event = engine.Event{
+			ID: "e", Source: "shop", Type: "made", Key: "k", Time: time.UnixMicro(1).UTC(),
+			Payload: map[string]any{
+				"big": math.MaxInt64, "small": math.MinInt64, "whole": 100.0, "huge": 1e300, "pi": 3.5,
+				"list": []any{nil, true, "\u0001 <é> 😀"}, "": map[string]any{},
+			},
+			At: time.UnixMicro(2).UTC(), DelayTolerance: time.Hour, Priority: 7, TraceParent: "00-ab-cd-01",
+		}
+		before := p.beat(p.join()).Now
+		p.accept(in)
+		r := p.wantStatus(in.ID, engine.Waiting)
+		if r.Accepted.Before(before.Truncate(time.Microsecond)) || r.Accepted.Location() != time.UTC {
+			p.Fatalf("accepted at %s, want a time after %s in UTC", r.Accepted, before)
+		}
+		p.equal("run", r, engine.RunRecord{
+			ID: in.ID, Event: in.Event, Flow: "orders", Key: "k", Ordered: true,
+			Status: engine.Waiting, Pipeline: "made", Accepted: r.Accepted,
+		})
+	}},
+	{"a repetition gives the first run", func(p *probe) {
+		in := p.event("k")
+		p.accept(in)
+		again := in
+		again.ID = "other"
+		p.equal("repetition", p.acceptFor(0, again), []engine.Accepted{{Run: in.ID, Duplicate: true}})
+		p.wantRuns(1)
+	}},
+	{"a repetition is found after the run has ended", func(p *probe) {
+		in, node := p.event("k"), p.join()
+		p.accept(in)
+		p.finish(node, p.claimOne(node, in.ID))
+		p.equal("repetition", p.acceptFor(node, in), []engine.Accepted{{Run: in.ID, Duplicate: true}})
+		p.wantRuns(1)
+		p.wantClaims(node)
+	}},
+	{"a repetition within a batch is found", func(p *probe) {
+		in := p.event("k")
+		again, other := in, in
+		again.ID = "again"
+		other.ID, other.Hash = "other", "other"
+		have := p.acceptFor(0, in, again, other, p.event("k"))
+		p.equal("first three", have[:2], []engine.Accepted{{Run: in.ID}, {Run: in.ID, Duplicate: true}})
+		p.wantErr("reuse within the batch", have[2].Err, engine.ErrConflict)
+		if have[3].Err != nil {
+			p.Fatalf("the event after a refused one: %v", have[3].Err)
+		}
+		p.wantRuns(2)
+	}},
+	{"the id of another event is refused, and only that event", func(p *probe) {
+		in := p.event("k")
+		p.accept(in)
+		other := in
+		other.ID, other.Hash, other.Key = "other", "other", "k2"
+		have := p.acceptFor(0, other, p.event("k3"))
+		p.wantErr("reuse", have[0].Err, engine.ErrConflict)
+		if have[1].Err != nil {
+			p.Fatalf("the event after a refused one: %v", have[1].Err)
+		}
+		_, err := p.Entity(p.Context(), "orders", "k2")
+		p.wantErr("entity of a refused event", err, engine.ErrNotFound)
+	}},
+	{"the same id from another source is another event", func(p *probe) {
+		a := p.event("k")
+		b := p.event("k")
+		b.Event.ID, b.Event.Source = a.Event.ID, ""
+		p.accept(a, b)
+		p.wantRuns(2)
+	}},
+	{"an event that is not marked is not looked for", func(p *probe) {
+		a := p.event("k", func(in *engine.Intake) { in.Dedup = false })
+		b := a
+		b.ID = "other"
+		p.accept(a, b)
+		p.wantRuns(2)
+	}},
+	{"data that cannot be stored changes nothing", func(p *probe) {
+		bad := p.event("k")
+		bad.Event.Payload = func() {}
+		if _, err := p.Accept(p.Context(), 0, []engine.Intake{p.event("k"), bad}); err == nil {
+			p.Fatal("a function as payload was accepted")
+		}
+		p.wantRuns(0)
+	}},
+	{"runs marked Own begin with the node", func(p *probe) {
+		node := p.join()
+		first, second, plain := p.event("k", owned), p.event("k", owned), p.event("k2")
+		single, later := p.event("k3", owned, unordered), p.event("k4", owned, at(time.Now().Add(time.Hour)))
+		have := p.acceptFor(node, first, second, plain, single, later)
+		p.equal("claimed with the acceptance", have[0].Claimed, &engine.Claimed{
+			ID: first.ID, Event: first.Event, Flow: "orders", Key: "k", Ordered: true, Block: true,
+			Accepted: p.run(first.ID).Accepted, Pipeline: "made",
+		})
+		for i, a := range have {
+			if owns := i == 0 || i == 3; owns != (a.Claimed != nil) {
+				p.Errorf("event %d: owned is %v, want %v", i, a.Claimed != nil, owns)
+			}
+		}
+		p.equal("owner", p.wantStatus(first.ID, engine.Running).Node, node)
+		p.wantClaims(node, plain.ID)
+		p.commit(node, change(*have[0].Claimed, engine.Succeeded))
+		p.wantClaims(node, second.ID)
+	}},
+	{"an owned run knows its entity", func(p *probe) {
+		node := p.join()
+		p.accept(p.event("k"))
+		c := change(p.claim(node, 1)[0], engine.Succeeded)
+		c.State, c.Shared = "open", []byte(`{"n":1}`)
+		p.commit(node, c)
+		have := p.acceptFor(node, p.event("k", owned))
+		p.equal("state", have[0].Claimed.Entity.State, "open")
+		p.wantJSON("shared", have[0].Claimed.Entity.Shared, map[string]any{"n": 1})
+	}},
+	{"node 0 never owns", func(p *probe) {
+		if a := p.acceptFor(0, p.event("k", owned)); a[0].Claimed != nil {
+			p.Fatalf("claimed for nobody: %+v", a[0].Claimed)
+		}
+	}},
+	{"a node that is gone accepts nothing", func(p *probe) {
+		node := p.join()
+		if err := p.Leave(p.Context(), node, nil); err != nil {
+			p.Fatal(err)
+		}
+		_, err := p.Accept(p.Context(), node, []engine.Intake{p.event("k", owned)})
+		p.wantErr("accept", err, engine.ErrFenced)
+		p.wantRuns(0)
+	}},
+	{"the automaton refuses an event of an idle entity", func(p *probe) {
+		from := func(states ...string) func(*engine.Intake) {
+			return func(in *engine.Intake) { in.From = states }
+		}
+		node := p.join()
+		refused := p.event("k", from("open"))
+		have := p.acceptFor(0, refused)
+		p.wantErr("event for another state", have[0].Err, engine.ErrRejected)
+		_, err := p.Entity(p.Context(), "orders", "k")
+		p.wantErr("entity of a refused event", err, engine.ErrNotFound)
+
+		opens := p.event("k", from(""))
+		have = p.acceptFor(0, opens, p.event("k", from("open")))
+		if have[0].Err != nil || have[1].Err != nil {
+			p.Fatalf("want both accepted, as the first may open the entity; have %+v", have)
+		}
+		p.equal("the refused one again", p.acceptFor(0, refused), []engine.Accepted{{Run: refused.ID}})
+		c := change(p.claimOne(node, opens.ID), engine.Succeeded)
+		c.State = "closed"
+		p.commit(node, c)
+		for p.entity("k").Waiting > 0 {
+			p.finish(node, p.claim(node, 1)...)
+		}
+		have = p.acceptFor(0, p.event("k", from("open", "")), p.event("k", from("closed", "open")), opens)
+		p.wantErr("event for another state", have[0].Err, engine.ErrRejected)
+		p.equal("the others", have[1:], []engine.Accepted{{Run: have[1].Run}, {Run: opens.ID, Duplicate: true}})
+	}},
+	{"a failed run that blocks defers the automaton's answer, one that does not does not", func(p *probe) {
+		node := p.join()
+		for key, want := range map[string]error{"blocks": nil, "skips": engine.ErrRejected} {
+			in := p.event(key)
+			in.Block = want == nil
+			p.accept(in)
+			p.commit(node, change(p.claimOne(node, in.ID), engine.Failed))
+			next := p.event(key)
+			next.From = []string{"open"}
+			if a := p.acceptFor(0, next); a[0].Err != want {
+				p.Errorf("key %s: want error %v, have %v", key, want, a[0].Err)
+			}
+		}
+	}},
+	{"depth counts what waits and tells since when", func(p *probe) {
+		wantDepth := func(want int) time.Time {
+			p.Helper()
+			n, oldest, err := p.Depth(p.Context())
+			if err != nil || n != want {
+				p.Fatalf("depth: want %d, have %d, %v", want, n, err)
+			}
+			return oldest
+		}
+		if oldest := wantDepth(0); !oldest.IsZero() {
+			p.Fatalf("oldest of an empty inbox: %s", oldest)
+		}
+		p.accept(p.event("s", at(time.Now().Add(time.Hour))))
+		if oldest := wantDepth(1); !oldest.IsZero() {
+			p.Fatalf("oldest when none is due: %s", oldest)
+		}
+		node := p.join()
+		ids := p.accept(p.event("k"), p.event("k"), p.event("k2"))
+		p.equal("oldest", wantDepth(4), p.run(ids[0]).Accepted)
+		runs := p.wantClaims(node, ids[0], ids[2])
+		p.equal("oldest of those that wait", wantDepth(2), p.run(ids[1]).Accepted)
+		p.finish(node, runs...)
+		wantDepth(2)
+	}},
+	{"the last event of a source is known", func(p *probe) {
+		last := func(source, want string) {
+			p.Helper()
+			if have, err := p.LastEvent(p.Context(), source); err != nil || have != want {
+				p.Fatalf("last event of %q: want %q, have %q, %v", source, want, have, err)
+			}
+		}
+		last("tick", "")
+		for _, id := range []string{"2026-01-01", "2026-01-10", "2026-01-02", "z"} {
+			in := p.event("k")
+			in.Event.Source, in.Event.ID = "tick", id
+			if id == "z" {
+				in.Event.Source = "tick2"
+			}
+			p.accept(in)
+		}
+		last("tick", "2026-01-10")
+		upper := p.event("k")
+		upper.Event.Source, upper.Event.ID = "tick2", "Za"
+		p.accept(upper)
+		last("tick2", "z")
+	}},
+}
+
+// wantRuns counts all runs.
+func (p *probe) wantRuns(want int) {
+	p.Helper()
+	runs, _, err := p.List(p.Context(), engine.RunFilter{Limit: 1000})
+	if err != nil || len(runs) != want {
+		p.Fatalf("want %d runs, have %d, %v", want, len(runs), err)
+	}
+}

@@ -1,0 +1,192 @@
+package enginetest
+
+import (
+	"fmt"
+	"time"
+
+	"procaas/engine"
+)
+
+var ledgerCases = []storeCase{
+	{"a claim gives the whole run", func(p *probe) {
+		node := p.join()
+		in := p.event("k")
+		in.Event.Payload = map[string]any{"text": long(20_000)}
+		p.accept(in)
+		c := p.claimOne(node, in.ID)
+		p.equal("claimed", c, engine.Claimed{
+			ID: in.ID, Event: in.Event, Flow: "orders", Key: "k", Ordered: true, Block: true,
+			Accepted: p.run(in.ID).Accepted, Pipeline: "made",
+		})
+		r := p.wantStatus(in.ID, engine.Running)
+		if r.Started.Before(r.Accepted) || r.Node != node {
+			p.Fatalf("accepted %s, started %s by node %d, want node %d", r.Accepted, r.Started, r.Node, node)
+		}
+		p.wantClaims(node)
+	}},
+	{"a claim keeps its limit", func(p *probe) {
+		node := p.join()
+		for range 5 {
+			p.accept(p.event("k", unordered))
+		}
+		for _, want := range []int{2, 2, 1, 0} {
+			if have := len(p.claim(node, 2)); have != want {
+				p.Fatalf("claim of 2: want %d, have %d", want, have)
+			}
+		}
+	}},
+	{"each checkpoint replaces the one before and counts", func(p *probe) {
+		node := p.join()
+		c := p.claimOne(node, p.accept(p.event("k"))[0])
+		for i, size := range []int{10, 900, 20_000, 3, 0} {
+			ch := change(c, engine.Running)
+			ch.Checkpoint, ch.Bundle, ch.Pipeline = []byte(long(size)), fmt.Sprintf("bundle-%d", i), fmt.Sprintf("p-%d", i)
+			p.commit(node, ch)
+			c.Version++
+			r := p.wantStatus(c.ID, engine.Running)
+			p.equal("checkpoint", string(r.Checkpoint), long(size))
+			p.equal("rest", []any{r.Bundle, r.Pipeline, r.Version, r.Node}, []any{ch.Bundle, ch.Pipeline, c.Version, node})
+		}
+	}},
+	{"a change of a run that has moved on is stale, and only that change", func(p *probe) {
+		node, other := p.join(), p.join()
+		ids := p.accept(p.event("k"), p.event("k2"), p.event("k3"))
+		runs := p.wantClaims(node, ids...)
+		p.commit(node, change(runs[0], engine.Running))
+		again, ghost := change(runs[0], engine.Succeeded), change(runs[1], engine.Running)
+		again.Emit = []engine.Intake{p.event("emitted")}
+		ghost.Run = "nobody"
+		errs := p.commitErrs(node, again, ghost, change(runs[1], engine.Running))
+		p.wantErr("old version", errs[0], engine.ErrStale)
+		p.wantErr("unknown run", errs[1], engine.ErrStale)
+		p.must(errs[2])
+		p.wantErr("not the owner", p.commitErrs(other, change(runs[2], engine.Succeeded))[0], engine.ErrStale)
+		p.wantStatus(ids[0], engine.Running)
+		_, err := p.Entity(p.Context(), "orders", "emitted")
+		p.wantErr("event of a stale change", err, engine.ErrNotFound)
+		p.commit(node, change(runs[2], engine.Succeeded))
+		p.wantErr("after the end", p.commitErrs(node, change(runs[2], engine.Succeeded))[0], engine.ErrStale)
+	}},
+	{"every end is kept with its story", func(p *probe) {
+		node := p.join()
+		for _, s := range []engine.Status{engine.Succeeded, engine.Stopped, engine.Ignored, engine.Failed} {
+			in := p.event(string(s))
+			p.accept(in)
+			c := change(p.claimOne(node, in.ID), s)
+			c.FailedPath, c.Error = "a/b/c", "bad"
+			if s != engine.Failed {
+				c.Reason = "because"
+			}
+			p.commit(node, c)
+			r := p.run(in.ID)
+			if r.Ended.Before(r.Started) || r.Started.Before(r.Accepted) {
+				p.Errorf("%s: accepted %s, started %s, ended %s", s, r.Accepted, r.Started, r.Ended)
+			}
+			p.equal(string(s), r, engine.RunRecord{
+				ID: in.ID, Event: in.Event, Flow: "orders", Key: in.Key, Ordered: true, Status: s, Pipeline: "made",
+				Bundle: "bundle", Checkpoint: c.Checkpoint, Version: 1, Accepted: r.Accepted, Started: r.Started,
+				Ended: r.Ended, FailedPath: "a/b/c", Error: "bad", Reason: c.Reason,
+			})
+		}
+	}},
+	{"the entity changes with success, by name", func(p *probe) {
+		node := p.join()
+		step := func(s engine.Status, state, shared string) {
+			p.Helper()
+			p.accept(p.event("k", skipping))
+			c := change(p.claim(node, 1)[0], s)
+			c.State, c.Shared = state, []byte(shared)
+			p.commit(node, c)
+		}
+		want := func(state string, shared map[string]any) {
+			p.Helper()
+			e := p.entity("k")
+			p.equal("state", e.State, state)
+			p.wantJSON("shared", e.Shared, shared)
+		}
+		step(engine.Succeeded, "open", `{"a":{"x":1},"b":[1],"big":9223372036854775807,"f":100.0,"e":1e300,"tiny":1e-7}`)
+		all := map[string]any{
+			"a": map[string]any{"x": 1}, "b": []any{1}, "big": 9223372036854775807, "f": 100.0, "e": 1e300, "tiny": 1e-7,
+		}
+		want("open", all)
+		step(engine.Succeeded, "", `{"a":{"y":2},"c":null}`)
+		all["a"], all["c"] = map[string]any{"y": 2}, nil
+		want("open", all)
+		step(engine.Succeeded, "closed", "")
+		want("closed", all)
+		for _, s := range []engine.Status{engine.Failed, engine.Stopped, engine.Ignored} {
+			step(s, "lost", `{"a":0}`)
+		}
+		want("closed", all)
+		p.accept(p.event("k"))
+		c := p.claim(node, 1)[0]
+		p.equal("state of the next run", c.Entity.State, "closed")
+		p.wantJSON("shared state of the next run", c.Entity.Shared, all)
+	}},
+	{"events are emitted with the change", func(p *probe) {
+		node := p.join()
+		known, c := p.event("k2"), p.claimOne(node, p.accept(p.event("k"))[0])
+		p.accept(known)
+		wrong := p.event("k9")
+		wrong.From = []string{"open"}
+		same, other, again := p.event("k"), p.event("k3", owned), known
+		again.ID = "again"
+		ch := change(c, engine.Running)
+		ch.Emit = []engine.Intake{same, other, again, wrong}
+		p.commit(node, ch)
+		p.wantRuns(4)
+		p.wantClaims(node, known.ID, other.ID)
+		c.Version++
+		end := change(c, engine.Succeeded)
+		end.Emit = []engine.Intake{same, p.event("k"), p.event("k3", unordered)}
+		p.commit(node, end)
+		p.wantRuns(6)
+		p.wantClaims(node, same.ID, end.Emit[2].ID)
+		_, err := p.Entity(p.Context(), "orders", "k9")
+		p.wantErr("entity of a refused event", err, engine.ErrNotFound)
+	}},
+	{"an event emitted to its own key after the end is next", func(p *probe) {
+		node := p.join()
+		end := change(p.claimOne(node, p.accept(p.event("k"))[0]), engine.Succeeded)
+		next := p.event("k")
+		end.Emit = []engine.Intake{next}
+		p.commit(node, end)
+		p.claimOne(node, next.ID)
+	}},
+	{"one commit holds many changes of all kinds", func(p *probe) {
+		node := p.join()
+		var changes []engine.Change
+		kinds := []engine.Status{engine.Running, engine.Succeeded, engine.Parked, engine.Failed, engine.Waiting}
+		for i := range 100 {
+			p.accept(p.event(fmt.Sprintf("k%d", i)), p.event(fmt.Sprintf("k%d", i)))
+		}
+		for i, c := range p.claim(node, 100) {
+			ch := change(c, kinds[i%len(kinds)])
+			ch.Due = time.Now().Add(time.Hour)
+			ch.Emit = []engine.Intake{p.event(fmt.Sprintf("emitted-%d", i%7))}
+			changes = append(changes, ch)
+		}
+		p.commit(node, changes...)
+		for _, c := range changes {
+			p.wantStatus(c.Run, c.Status)
+		}
+		// The next of 20 keys, 20 given back, and the heads of 7 new ones.
+		if have := len(p.claim(node, 1000)); have != 47 {
+			p.Fatalf("claim: want 47, have %d", have)
+		}
+	}},
+	{"a run may occur once in a commit", func(p *probe) {
+		node := p.join()
+		c := p.claimOne(node, p.accept(p.event("k"))[0])
+		if _, err := p.Commit(p.Context(), node, []engine.Change{change(c, engine.Running), change(c, engine.Running)}); err == nil {
+			p.Fatal("two changes of one run were taken")
+		}
+		p.equal("version", p.run(c.ID).Version, int64(0))
+	}},
+	{"nothing to do is done", func(p *probe) {
+		node := p.join()
+		p.equal("accepted", p.acceptFor(node), []engine.Accepted{})
+		p.equal("committed", p.commitErrs(node), []error{})
+		p.wantClaims(node)
+	}},
+}

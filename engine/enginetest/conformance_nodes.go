@@ -1,0 +1,181 @@
+package enginetest
+
+import (
+	"time"
+
+	"procaas/engine"
+)
+
+var nodeCases = []storeCase{
+	{"numbers of nodes only grow", func(p *probe) {
+		var last int64
+		for range 5 {
+			node := p.join()
+			if node <= last {
+				p.Fatalf("node %d after node %d", node, last)
+			}
+			last = node
+			p.must(p.Leave(p.Context(), node, nil))
+		}
+	}},
+	{"a dead node's runs are taken over, and it can write no more", func(p *probe) {
+		ids := p.accept(p.event("k"), p.event("k2"), p.event("k3"))
+		zombie, held := p.dying(ids...)
+		zombieWrites := change(held[1], engine.Running)
+		live := p.join()
+		p.takeOver(live, len(ids))
+
+		_, err := p.Commit(p.Context(), zombie, []engine.Change{zombieWrites})
+		p.wantErr("commit of a dead node", err, engine.ErrFenced)
+		_, err = p.Beat(p.Context(), zombie, lease)
+		p.wantErr("beat of a dead node", err, engine.ErrFenced)
+		_, err = p.Claim(p.Context(), zombie, 10)
+		p.wantErr("claim of a dead node", err, engine.ErrFenced)
+
+		runs := p.wantClaims(live, ids...)
+		p.equal("version", runs[0].Version, int64(0))
+		p.finish(live, runs...)
+		_, err = p.Commit(p.Context(), zombie, []engine.Change{zombieWrites})
+		p.wantErr("commit of a dead node", err, engine.ErrFenced)
+	}},
+	{"a takeover keeps the checkpoint and the place in the key", func(p *probe) {
+		ids := p.accept(p.event("k"), p.event("k"))
+		zombie, held := p.dying(ids[0])
+		if _, err := p.Commit(p.Context(), zombie, []engine.Change{change(held[0], engine.Running)}); err != nil {
+			p.Fatalf("commit within the lease, or before it is taken: %v", err)
+		}
+		live := p.join()
+		p.takeOver(live, 1)
+		back := p.claimOne(live, ids[0])
+		p.equal("version", back.Version, int64(1))
+		p.equal("checkpoint", string(back.Checkpoint), `{"version":0}`)
+		p.wantClaims(live)
+	}},
+	{"a node whose lease has ended lives until it is taken over", func(p *probe) {
+		id := p.accept(p.event("k"))[0]
+		node, held := p.dying(id)
+		p.eventually("the end of the lease", func() bool { return !p.node(node).Alive })
+		p.beat(node)
+		p.equal("alive", p.node(node).Alive, true)
+		p.finish(node, held...)
+	}},
+	{"a node that leaves gives its runs back at once", func(p *probe) {
+		node, other := p.join(), p.join()
+		ids := p.accept(p.event("k"), p.event("k"), p.event("k2"))
+		held := p.wantClaims(node, ids[0], ids[2])
+		p.must(p.Leave(p.Context(), node, nil))
+		_, err := p.Commit(p.Context(), node, []engine.Change{change(held[0], engine.Succeeded)})
+		p.wantErr("commit after leaving", err, engine.ErrFenced)
+		p.wantClaims(other, ids[0], ids[2])
+		p.must(p.Leave(p.Context(), node, nil))
+		p.wantStatus(ids[0], engine.Running)
+	}},
+	{"a node that goes on gives back what it does not know", func(p *probe) {
+		node := p.join()
+		ids := p.accept(p.event("k"), p.event("k2"), p.event("k3"))
+		held := p.wantClaims(node, ids...)
+		p.equal("owned", p.beat(node).Owned, 3)
+		p.must(p.Leave(p.Context(), node, ids[1:2]))
+		p.equal("owned", p.beat(node).Owned, 1)
+		p.finish(node, held[1])
+		p.wantErr("commit of a run given back", p.commitErrs(node, change(held[0], engine.Succeeded))[0], engine.ErrStale)
+		p.wantClaims(node, ids[0], ids[2])
+		p.must(p.Leave(p.Context(), node, []string{}))
+		p.equal("owned", p.beat(node).Owned, 0)
+		p.wantClaims(node, ids[0], ids[2])
+	}},
+	{"a cancelled run ends when its owner dies or leaves", func(p *probe) {
+		first := p.accept(p.event("k"), p.event("k"))
+		p.dying(first[0])
+		ids := []string{first[0], p.accept(p.event("k2"))[0], first[1]}
+		node := p.join()
+		p.claimOne(node, ids[1])
+		for _, id := range ids[:2] {
+			p.must(p.Cancel(p.Context(), id, "enough"))
+			p.wantStatus(id, engine.Running)
+		}
+		p.must(p.Leave(p.Context(), node, nil))
+		p.takeOver(p.join(), 1)
+		for _, id := range ids[:2] {
+			p.equal("reason", p.wantStatus(id, engine.Stopped).Reason, "enough")
+		}
+		p.claimOne(p.join(), ids[2])
+	}},
+	{"a beat tells the time and what is next", func(p *probe) {
+		node := p.join()
+		b := p.beat(node)
+		if b.Now.IsZero() || b.Ready != 0 || b.Next != 0 || len(b.Cancelled) != 0 {
+			p.Fatalf("beat of an idle store: %+v", b)
+		}
+		p.accept(p.event("k", at(b.Now.Add(time.Hour))), p.event("k"))
+		b = p.beat(node)
+		if b.Next > time.Hour || b.Next < time.Hour-patience || b.Ready < 1 {
+			p.Fatalf("want one ready and one in an hour, have %+v", b)
+		}
+		c := change(p.claim(node, 1)[0], engine.Parked)
+		c.Due = b.Now.Add(time.Minute)
+		p.commit(node, c)
+		if b = p.beat(node); b.Next > time.Minute || b.Next < time.Minute-patience || b.Ready != 0 {
+			p.Fatalf("want the next in a minute, have %+v", b)
+		}
+	}},
+	{"nodes are listed", func(p *probe) {
+		a, b := p.join(), p.join()
+		dead, _ := p.dying(p.accept(p.event("k"))[0])
+		p.must(p.Leave(p.Context(), b, nil))
+		info := p.node(dead)
+		p.equal("runs of the dying node", info.Runs, 1)
+		p.takeOver(a, 1)
+		p.claim(a, 1)
+		nodes, err := p.Nodes(p.Context())
+		p.must(err)
+		if len(nodes) != 2 {
+			p.Fatalf("want the live node and the dead one, have %+v", nodes)
+		}
+		p.equal("live", []any{nodes[0].Node, nodes[0].Name, nodes[0].Alive, nodes[0].Runs}, []any{a, p.Name(), true, 1})
+		p.equal("dead", []any{nodes[1].Node, nodes[1].Alive, nodes[1].Runs}, []any{dead, false, 0})
+		if nodes[0].Seen.Before(nodes[0].Started) || nodes[0].Started.IsZero() {
+			p.Fatalf("started %s, seen %s", nodes[0].Started, nodes[0].Seen)
+		}
+	}},
+	{"a hint comes when a run becomes ready", func(p *probe) {
+		w, ok := p.Store.(engine.Waker)
+		if !ok {
+			p.Skip("the store gives no hints")
+		}
+		p.accept(p.event("k"))
+		select {
+		case <-w.Wake():
+		case <-time.After(patience):
+			p.Fatal("no hint")
+		}
+	}},
+}
+
+// dying joins a node whose lease ends at once, and claims runs for it, which
+// must be the ones named.
+func (p *probe) dying(ids ...string) (int64, []engine.Claimed) {
+	p.Helper()
+	node, err := p.Join(p.Context(), "dying", time.Millisecond)
+	p.must(err)
+	return node, p.wantClaims(node, ids...)
+}
+
+// takeOver beats until the runs of dead nodes are ready again.
+func (p *probe) takeOver(node int64, ready int) {
+	p.Helper()
+	p.eventually("the takeover", func() bool { return p.beat(node).Ready >= ready })
+}
+
+func (p *probe) node(number int64) engine.NodeInfo {
+	p.Helper()
+	nodes, err := p.Nodes(p.Context())
+	p.must(err)
+	for _, n := range nodes {
+		if n.Node == number {
+			return n
+		}
+	}
+	p.Fatalf("node %d is not listed", number)
+	return engine.NodeInfo{}
+}

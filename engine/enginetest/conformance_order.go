@@ -1,0 +1,216 @@
+package enginetest
+
+import (
+	"time"
+
+	"procaas/engine"
+)
+
+var orderCases = []storeCase{
+	{"claims go by priority, then deadline, then acceptance", func(p *probe) {
+		node := p.join()
+		tolerant := p.event("a")
+		tolerant.Event.DelayTolerance = time.Hour
+		past := p.event("d", at(time.Now().Add(-time.Hour))) // due when accepted
+		urgent, low := p.event("e", priority(5)), p.event("f", priority(-1))
+		ids := p.accept(tolerant, p.event("b"), low, p.event("c", unordered), past, urgent)
+		for i, want := range []string{urgent.ID, ids[1], ids[3], past.ID, tolerant.ID, low.ID} {
+			if i < 2 {
+				p.claimOne(node, want)
+			} else if i == 2 {
+				p.wantClaims(node, ids[3], past.ID, tolerant.ID, low.ID)
+			}
+		}
+	}},
+	{"a key gives one run at a time, in order of acceptance", func(p *probe) {
+		node, other := p.join(), p.join()
+		ids := p.accept(p.event("k"), p.event("k", priority(9)), p.event("k"))
+		for i, id := range ids {
+			c := p.claimOne(node, id)
+			p.wantClaims(other)
+			p.commit(node, change(c, engine.Running))
+			p.wantClaims(other)
+			for j := i + 1; j < len(ids); j++ {
+				if r := p.wantStatus(ids[j], engine.Waiting); !r.Blocked {
+					p.Errorf("run %s waits for run %s, but is not blocked", ids[j], id)
+				}
+			}
+			c.Version++
+			p.finish(node, c)
+		}
+		p.wantClaims(node)
+	}},
+	{"keys, flows and unordered events do not wait for each other", func(p *probe) {
+		other := p.event("k")
+		other.Flow = "rides"
+		ids := p.accept(p.event("k"), other, p.event("k2"), p.event("k", unordered), p.event("k", unordered))
+		p.wantClaims(p.join(), ids...)
+	}},
+	{"a parked run keeps its place", func(p *probe) {
+		node := p.join()
+		ids := p.accept(p.event("k"), p.event("k"))
+		c := change(p.claimOne(node, ids[0]), engine.Parked)
+		c.Due = time.Now().Add(50 * time.Millisecond)
+		p.commit(node, c)
+		r := p.wantStatus(ids[0], engine.Parked)
+		p.equal("parked until", r.Due, c.Due.UTC().Truncate(time.Microsecond))
+		p.equal("owner", r.Node, int64(0))
+		p.wantClaims(node)
+		p.waitReady(node)
+		back := p.claimOne(node, ids[0])
+		p.equal("version", back.Version, int64(1))
+		p.equal("checkpoint", string(back.Checkpoint), string(c.Checkpoint))
+		p.equal("bundle", back.Bundle, "bundle")
+		p.wantClaims(node)
+	}},
+	{"a run parked until now is ready", func(p *probe) {
+		node := p.join()
+		id := p.accept(p.event("k"))[0]
+		c := change(p.claimOne(node, id), engine.Parked)
+		c.Due = p.beat(node).Now.Add(-time.Second)
+		p.commit(node, c)
+		p.waitReady(node)
+		p.claimOne(node, id)
+	}},
+	{"a scheduled run joins its key when it is due", func(p *probe) {
+		node := p.join()
+		later := p.event("k", at(p.beat(node).Now.Add(60*time.Millisecond)))
+		ids := p.accept(later, p.event("k"))
+		r := p.wantStatus(later.ID, engine.Waiting)
+		p.equal("due", r.Due, later.Event.At)
+		p.equal("blocked", r.Blocked, false)
+		now := p.claimOne(node, ids[1])
+		p.eventually("the time of the scheduled run", func() bool {
+			p.beat(node)
+			return p.run(later.ID).Blocked
+		})
+		p.wantClaims(node)
+		p.finish(node, now)
+		p.claimOne(node, later.ID)
+	}},
+	{"a run that was accepted first goes first once it is due", func(p *probe) {
+		node := p.join()
+		later := p.event("k", at(p.beat(node).Now.Add(40*time.Millisecond)))
+		ids := p.accept(later, p.event("k"), p.event("k"))
+		p.eventually("the time of the scheduled run", func() bool {
+			p.beat(node)
+			return p.run(later.ID).Due.IsZero()
+		})
+		for _, id := range ids {
+			p.finish(node, p.claimOne(node, id))
+		}
+	}},
+	{"a run that has begun is not overtaken", func(p *probe) {
+		node := p.join()
+		later := p.event("k", at(p.beat(node).Now.Add(40*time.Millisecond)))
+		ids := p.accept(later, p.event("k"))
+		p.commit(node, change(p.claimOne(node, ids[1]), engine.Waiting))
+		p.eventually("the time of the scheduled run", func() bool {
+			p.beat(node)
+			return p.run(later.ID).Due.IsZero()
+		})
+		c := p.claimOne(node, ids[1])
+		p.equal("version", c.Version, int64(1))
+		p.finish(node, c)
+		p.claimOne(node, ids[0])
+	}},
+	{"a failed run blocks its key until an operator decides", func(p *probe) {
+		node := p.join()
+		for _, decide := range []string{"retry", "cancel"} {
+			key := "key-" + decide
+			ids := p.accept(p.event(key), p.event(key))
+			c := change(p.claimOne(node, ids[0]), engine.Failed)
+			c.FailedPath, c.Error = "made/stage/handler", "it broke"
+			p.commit(node, c)
+			p.wantClaims(node)
+			r := p.wantStatus(ids[0], engine.Failed)
+			p.equal("failed path", r.FailedPath+": "+r.Error, "made/stage/handler: it broke")
+			p.equal("checkpoint", string(r.Checkpoint), string(c.Checkpoint))
+			if r.Ended.IsZero() || p.entity(key).Blocked != ids[0] {
+				p.Fatalf("ended %s, entity blocked by %q", r.Ended, p.entity(key).Blocked)
+			}
+			if decide == "retry" {
+				p.must(p.Retry(p.Context(), ids[0]))
+				again := p.claimOne(node, ids[0])
+				p.equal("generation", again.Generation, 1)
+				p.equal("checkpoint", string(again.Checkpoint), string(c.Checkpoint))
+				p.finish(node, again)
+			} else {
+				p.must(p.Cancel(p.Context(), ids[0], "hopeless"))
+				p.equal("reason", p.wantStatus(ids[0], engine.Stopped).Reason, "hopeless")
+			}
+			p.equal("blocked", p.entity(key).Blocked, "")
+			p.finish(node, p.claimOne(node, ids[1]))
+		}
+	}},
+	{"a failed run that does not block lets the key go on, and returns to it", func(p *probe) {
+		node := p.join()
+		ids := p.accept(p.event("k", skipping), p.event("k", skipping), p.event("k", skipping))
+		p.commit(node, change(p.claimOne(node, ids[0]), engine.Failed))
+		p.equal("blocked", p.entity("k").Blocked, "")
+		second := p.claimOne(node, ids[1])
+		p.must(p.Retry(p.Context(), ids[0]))
+		p.wantClaims(node)
+		if r := p.wantStatus(ids[0], engine.Waiting); !r.Blocked || !r.Ended.IsZero() || r.Error != "" {
+			p.Fatalf("retried run: %+v", r)
+		}
+		p.finish(node, second)
+		p.finish(node, p.claimOne(node, ids[0]))
+		p.claimOne(node, ids[2])
+	}},
+	{"a deferred run waits for another state", func(p *probe) {
+		node := p.join()
+		ids := p.accept(p.event("k"), p.event("k"), p.event("k"), p.event("k"))
+		aside := func(c engine.Claimed) {
+			d := change(c, engine.Waiting)
+			d.Defer, d.Checkpoint = true, nil
+			p.commit(node, d)
+		}
+		aside(p.claimOne(node, ids[0]))
+		if r := p.wantStatus(ids[0], engine.Waiting); r.Blocked || r.Node != 0 {
+			p.Fatalf("deferred run: %+v", r)
+		}
+		aside(p.claimOne(node, ids[1]))
+		second := change(p.claimOne(node, ids[2]), engine.Succeeded)
+		second.State, second.Shared = "open", []byte(`{"n":1}`)
+		p.commit(node, second)
+		// Both are back, the one accepted first before all others.
+		first := p.claimOne(node, ids[0])
+		p.equal("state", first.Entity.State, "open")
+		p.equal("version", first.Version, int64(1))
+		aside(first)
+		same := change(p.claimOne(node, ids[1]), engine.Succeeded)
+		same.State, same.Shared = "open", []byte(`{"n":2}`)
+		p.commit(node, same)
+		// The state is the same, so the first stays aside.
+		p.finish(node, p.claimOne(node, ids[3]))
+		p.wantClaims(node)
+		p.equal("waiting", p.entity("k").Waiting, 1)
+		p.must(p.Cancel(p.Context(), ids[0], "no"))
+		p.equal("waiting", p.entity("k").Waiting, 0)
+	}},
+	{"a run that is given back is claimed again at once", func(p *probe) {
+		node, other := p.join(), p.join()
+		ids := p.accept(p.event("k"), p.event("k"))
+		c := p.claimOne(node, ids[0])
+		p.commit(node, change(c, engine.Waiting))
+		p.wantStatus(ids[0], engine.Waiting)
+		back := p.claimOne(other, ids[0])
+		p.equal("version", back.Version, c.Version+1)
+		p.wantErr("commit of the former owner", p.commitErrs(node, change(back, engine.Running))[0], engine.ErrStale)
+		p.finish(other, back)
+	}},
+}
+
+func (p *probe) must(err error) {
+	p.Helper()
+	if err != nil {
+		p.Fatal(err)
+	}
+}
+
+// waitReady beats, as often as the store asks, until runs are ready.
+func (p *probe) waitReady(node int64) {
+	p.Helper()
+	p.eventually("a ready run", func() bool { return p.beat(node).Ready > 0 })
+}

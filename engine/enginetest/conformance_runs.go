@@ -1,0 +1,303 @@
+package enginetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"procaas/engine"
+)
+
+var runCases = []storeCase{
+	{"what does not exist is not found", func(p *probe) {
+		_, err := p.Run(p.Context(), "nobody")
+		p.wantErr("run", err, engine.ErrNotFound)
+		_, err = p.Entity(p.Context(), "orders", "nobody")
+		p.wantErr("entity", err, engine.ErrNotFound)
+		p.wantErr("retry", p.Retry(p.Context(), "nobody"), engine.ErrNotFound)
+		p.wantErr("cancel", p.Cancel(p.Context(), "nobody", "x"), engine.ErrNotFound)
+		p.accept(p.event("alone", unordered))
+		_, err = p.Entity(p.Context(), "orders", "alone")
+		p.wantErr("entity of an unordered event", err, engine.ErrNotFound)
+	}},
+	{"a listing goes from the last accepted to the first, page by page", func(p *probe) {
+		node := p.join()
+		var want []string
+		for i := range 23 {
+			id := p.accept(p.event(fmt.Sprintf("k%d", i%4)))[0]
+			want = append(want, id)
+			if i%3 == 0 {
+				p.finish(node, p.claim(node, 2)...)
+			}
+		}
+		slices.Reverse(want)
+		for _, size := range []int{1, 5, 23, 1000} {
+			p.equal(fmt.Sprintf("pages of %d", size), p.pages(engine.RunFilter{Limit: size}), want)
+		}
+	}},
+	{"a listing stays in place while runs come and go", func(p *probe) {
+		node := p.join()
+		ids := p.accept(p.event("a"), p.event("b"), p.event("c"), p.event("d"))
+		first, cursor, err := p.List(p.Context(), engine.RunFilter{Limit: 2})
+		p.must(err)
+		p.accept(p.event("e"))
+		p.finish(node, p.claim(node, 3)...)
+		rest, last, err := p.List(p.Context(), engine.RunFilter{Limit: 2, Cursor: cursor})
+		p.must(err)
+		p.equal("last cursor", last, "")
+		p.equal("runs", []string{first[0].ID, first[1].ID, rest[0].ID, rest[1].ID}, []string{ids[3], ids[2], ids[1], ids[0]})
+	}},
+	{"a cursor that no listing gave is refused", func(p *probe) {
+		_, _, err := p.List(p.Context(), engine.RunFilter{Limit: 1, Cursor: "no cursor!"})
+		p.wantErr("list", err, engine.ErrCursor)
+	}},
+	{"a listing heeds every filter", func(p *probe) {
+		node := p.join()
+		byStatus := map[engine.Status][]string{}
+		var rides []string
+		for _, s := range []engine.Status{engine.Succeeded, engine.Stopped, engine.Ignored, engine.Failed, engine.Parked, engine.Running, engine.Waiting} {
+			for range 3 {
+				in := p.event("k-" + string(s))
+				in.Block, in.Flow, in.Pipeline = false, "rides", "ride-"+string(s)
+				p.accept(in)
+				rides = append(rides, in.ID)
+				if s == engine.Waiting {
+					byStatus[s] = append(byStatus[s], in.ID)
+					continue
+				}
+				if s == engine.Running || s == engine.Parked {
+					in.Key += in.ID
+				}
+				runs := p.claim(node, 1)
+				if len(runs) == 0 { // waits behind the parked or running one
+					byStatus[engine.Waiting] = append(byStatus[engine.Waiting], in.ID)
+					continue
+				}
+				c := change(runs[0], s)
+				c.Due = time.Now().Add(time.Hour)
+				p.commit(node, c)
+				byStatus[s] = append(byStatus[s], in.ID)
+			}
+		}
+		p.accept(p.event("k"))
+		slices.Reverse(rides)
+		p.equal("flow", p.pages(engine.RunFilter{Flow: "rides", Limit: 4}), rides)
+		for s, want := range byStatus {
+			slices.Reverse(want)
+			p.equal(string(s), p.pages(engine.RunFilter{Flow: "rides", Status: s, Limit: 2}), want)
+		}
+		p.equal("key", p.pages(engine.RunFilter{Flow: "rides", Key: "k-ignored", Limit: 100}), byStatus[engine.Ignored])
+		p.equal("pipeline", p.pages(engine.RunFilter{Pipeline: "ride-failed", Limit: 100}), byStatus[engine.Failed])
+		p.equal("all at once", p.pages(engine.RunFilter{
+			Pipeline: "ride-succeeded", Flow: "rides", Key: "k-succeeded", Status: engine.Succeeded, Limit: 1,
+		}), byStatus[engine.Succeeded])
+		p.equal("nothing", p.pages(engine.RunFilter{Key: "k-succeeded", Status: engine.Failed, Limit: 1}), []string{})
+	}},
+	{"an entity shows its latest runs without checkpoints", func(p *probe) {
+		node := p.join()
+		var ids []string
+		for range 60 {
+			ids = append(ids, p.accept(p.event("k"))[0])
+			if len(ids) <= 30 {
+				p.finish(node, p.claim(node, 1)...)
+			}
+		}
+		p.claimOne(node, ids[30])
+		e := p.entity("k")
+		p.equal("flow, key, waiting", []any{e.Flow, e.Key, e.Waiting}, []any{"orders", "k", 30})
+		var have []string
+		for _, r := range e.Runs {
+			have = append(have, r.ID)
+			if r.Checkpoint != nil {
+				p.Fatalf("run %s of the entity has its checkpoint", r.ID)
+			}
+		}
+		slices.Reverse(have)
+		p.equal("runs", have, ids[10:])
+	}},
+	{"retry is for failed runs alone", func(p *probe) {
+		node := p.join()
+		in := p.event("k")
+		p.accept(in)
+		refused := func(status string) {
+			p.Helper()
+			p.wantErr("retry of a "+status+" run", p.Retry(p.Context(), in.ID), engine.ErrConflict)
+		}
+		refused("waiting")
+		c := p.claimOne(node, in.ID)
+		refused("running")
+		c = p.parkAndBack(node, c, func() { refused("parked") })
+		p.commit(node, change(c, engine.Failed))
+		for generation := 1; generation < 3; generation++ {
+			p.must(p.Retry(p.Context(), in.ID))
+			refused("retried")
+			c = p.claimOne(node, in.ID)
+			p.equal("generation", c.Generation, generation)
+			p.commit(node, change(c, engine.Failed))
+		}
+		p.must(p.Retry(p.Context(), in.ID))
+		p.finish(node, p.claimOne(node, in.ID))
+		refused("succeeded")
+	}},
+	{"an unordered failed run is retried too", func(p *probe) {
+		node := p.join()
+		id := p.accept(p.event("k", unordered))[0]
+		p.commit(node, change(p.claimOne(node, id), engine.Failed))
+		p.must(p.Retry(p.Context(), id))
+		p.finish(node, p.claimOne(node, id))
+	}},
+	{"cancel ends what no node owns", func(p *probe) {
+		node := p.join()
+		ids := p.accept(p.event("k"), p.event("k"), p.event("k"), p.event("s", at(time.Now().Add(time.Hour))),
+			p.event("p"), p.event("f", unordered))
+		c := p.wantClaims(node, ids[0], ids[4], ids[5])
+		park := change(c[1], engine.Parked)
+		park.Due = time.Now().Add(time.Hour)
+		p.commit(node, change(c[0], engine.Waiting), park, change(c[2], engine.Failed))
+		for _, i := range []int{1, 0, 3, 4, 5} { // queued, ready, scheduled, parked, failed
+			p.must(p.Cancel(p.Context(), ids[i], "not needed"))
+			r := p.wantStatus(ids[i], engine.Stopped)
+			p.equal("reason", r.Reason, "not needed")
+			if r.Ended.IsZero() {
+				p.Fatalf("run %s has no end", ids[i])
+			}
+			p.wantErr("cancel again", p.Cancel(p.Context(), ids[i], "x"), engine.ErrConflict)
+		}
+		p.finish(node, p.claimOne(node, ids[2]))
+		p.wantErr("cancel of a succeeded run", p.Cancel(p.Context(), ids[2], "x"), engine.ErrConflict)
+		p.equal("next", p.beat(node).Next, time.Duration(0))
+	}},
+	{"cancel asks the owner of a running run", func(p *probe) {
+		node := p.join()
+		ids := p.accept(p.event("k"), p.event("k2"), p.event("k3"))
+		runs := p.wantClaims(node, ids...)
+		p.equal("cancelled", p.beat(node).Cancelled, []string{})
+		p.must(p.Cancel(p.Context(), ids[0], "stop it"))
+		p.must(p.Cancel(p.Context(), ids[0], "again"))
+		p.must(p.Cancel(p.Context(), ids[1], "stop it"))
+		have := p.beat(node).Cancelled
+		slices.Sort(have)
+		p.equal("cancelled", have, ids[:2])
+		for _, s := range []engine.Status{engine.Running, engine.Parked, engine.Waiting, engine.Failed} {
+			c := change(runs[0], s)
+			c.Emit = []engine.Intake{p.event("emitted")}
+			p.wantErr(string(s), p.commitErrs(node, c)[0], engine.ErrCancelled)
+		}
+		p.wantRuns(3)
+		stopped := change(runs[0], engine.Stopped)
+		stopped.Reason = "of the engine"
+		p.commit(node, stopped, change(runs[1], engine.Succeeded), change(runs[2], engine.Running))
+		p.equal("reason", p.wantStatus(ids[0], engine.Stopped).Reason, "stop it")
+		p.equal("reason of one that was faster", p.wantStatus(ids[1], engine.Succeeded).Reason, "")
+		p.equal("cancelled", p.beat(node).Cancelled, []string{})
+	}},
+}
+
+// parkAndBack parks a run, looks, and claims it again.
+func (p *probe) parkAndBack(node int64, c engine.Claimed, look func()) engine.Claimed {
+	p.Helper()
+	parked := change(c, engine.Parked)
+	parked.Due = p.beat(node).Now.Add(30 * time.Millisecond)
+	p.commit(node, parked)
+	look()
+	p.waitReady(node)
+	return p.claimOne(node, c.ID)
+}
+
+// pages reads a whole listing and gives the ids.
+func (p *probe) pages(f engine.RunFilter) []string {
+	p.Helper()
+	ids := []string{}
+	for {
+		runs, next, err := p.List(p.Context(), f)
+		p.must(err)
+		if len(runs) > f.Limit || len(runs) == 0 && len(ids) > 0 {
+			p.Fatalf("a page of %d runs, want 1 to %d", len(runs), f.Limit)
+		}
+		for _, r := range runs {
+			ids = append(ids, r.ID)
+		}
+		if next == "" {
+			return ids
+		}
+		f.Cursor = next
+	}
+}
+
+var settingCases = []storeCase{
+	{"bundles are kept", func(p *probe) {
+		_, err := p.Bundle(p.Context(), "h")
+		p.wantErr("bundle", err, engine.ErrNotFound)
+		files := []byte("a\x00b" + long(100_000))
+		p.must(p.SaveBundle(p.Context(), "h", files))
+		p.must(p.SaveBundle(p.Context(), "h", files))
+		have, err := p.Bundle(p.Context(), "h")
+		p.must(err)
+		p.equal("bundle", string(have), string(files))
+	}},
+	{"settings have revisions", func(p *probe) {
+		node := p.join()
+		set := func(name, value string, ifRevision int64) (int64, error) {
+			return p.SetConfig(p.Context(), name, []byte(value), ifRevision, engine.Actor{Name: "ann", Reason: value})
+		}
+		configs, none, err := p.Configs(p.Context())
+		p.must(err)
+		p.equal("configs", configs, map[string]engine.Setting{})
+		p.equal("revision", p.beat(node).Revision, none)
+
+		_, err = set("A", "1", 5)
+		p.wantErr("another revision than none", err, engine.ErrConflict)
+		first, err := set("A", "1", 0)
+		p.must(err)
+		_, err = set("A", "2", 0)
+		p.wantErr("none, where there is one", err, engine.ErrConflict)
+		second, err := set("B", `{"x": 1}`, -1)
+		p.must(err)
+		third, err := set("A", "3", first)
+		p.must(err)
+		_, err = set("A", "4", first)
+		p.wantErr("an old revision", err, engine.ErrConflict)
+		if none >= first || first >= second || second >= third {
+			p.Fatalf("revisions do not grow: %d %d %d %d", none, first, second, third)
+		}
+		p.equal("revision", p.beat(node).Revision, third)
+		configs, revision, err := p.Configs(p.Context())
+		p.must(err)
+		p.equal("revision", revision, third)
+		if configs["A"].Changed.Before(configs["B"].Changed) {
+			p.Fatalf("changed: %v", configs)
+		}
+		p.equal("configs", configs, map[string]engine.Setting{
+			"A": {Value: []byte("3"), Revision: third, Changed: configs["A"].Changed, By: engine.Actor{Name: "ann", Reason: "3"}},
+			"B": {Value: []byte(`{"x": 1}`), Revision: second, Changed: configs["B"].Changed, By: engine.Actor{Name: "ann", Reason: `{"x": 1}`}},
+		})
+	}},
+	{"of two who change the same setting one wins", func(p *probe) {
+		type result struct{ err error }
+		results := make(chan result, 8)
+		for i := range cap(results) {
+			go func() {
+				_, err := p.SetConfig(p.Context(), "A", fmt.Append(nil, i), 0, engine.Actor{Name: "ann"})
+				results <- result{err}
+			}()
+		}
+		won := 0
+		for range cap(results) {
+			if r := <-results; r.err == nil {
+				won++
+			} else {
+				p.wantErr("the others", r.err, engine.ErrConflict)
+			}
+		}
+		p.equal("winners", won, 1)
+	}},
+	{"a context that has ended changes nothing", func(p *probe) {
+		ctx, cancel := context.WithCancel(p.Context())
+		cancel()
+		if _, err := p.Accept(ctx, 0, []engine.Intake{p.event("k")}); err == nil {
+			p.Fatal("accepted after the end of the context")
+		}
+		p.wantRuns(0)
+	}},
+}

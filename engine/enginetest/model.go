@@ -1,0 +1,260 @@
+package enginetest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"procaas/engine"
+)
+
+func checkModel(t *testing.T, open func(t *testing.T) engine.Store) {
+	p := newProbe(t, open(t))
+	rounds := 0
+	rapid.Check(t, func(t *rapid.T) {
+		// All rounds share a store, so each has keys of its own and ends clean.
+		rounds++
+		m := &model{T: t, p: p, round: rounds, runs: map[string]*modelRun{}, state: map[string]string{}, node: p.join()}
+		t.Repeat(map[string]func(*rapid.T){
+			"accept": m.accept, "again": m.again, "claim": m.claim, "commit": m.commit, "retry": m.retry,
+			"cancel": m.cancel, "leave": m.leave, "stale": m.stale, "": m.check,
+		})
+		m.clean()
+	})
+}
+
+// A model is what a store must be, as simply as it can be said: a list of runs
+// in the order of acceptance.
+type model struct {
+	*rapid.T
+	p     *probe
+	round int
+	node  int64
+	runs  map[string]*modelRun
+	list  []*modelRun
+	state map[string]string // by key
+}
+
+type modelRun struct {
+	in         engine.Intake
+	status     engine.Status
+	place      int  // by acceptance
+	turn       bool // of its key
+	deferred   bool
+	begun      bool // has a checkpoint
+	cancel     bool
+	version    int64
+	generation int
+}
+
+// settle gives each key's turn to the first run that may have it. A run keeps
+// its turn, except that one which has not begun gives way to an earlier one.
+func (m *model) settle() {
+	holder := map[string]*modelRun{}
+	for _, r := range m.list {
+		if r.turn = r.turn && r.mayHold(); r.turn {
+			holder[r.in.Key] = r
+		}
+	}
+	for _, r := range m.list {
+		if r.turn || !r.in.Ordered || r.status != engine.Waiting || r.deferred {
+			continue
+		}
+		have := holder[r.in.Key]
+		if have == nil || have.status == engine.Waiting && !have.begun && have.place > r.place {
+			if have != nil {
+				have.turn = false
+			}
+			r.turn, holder[r.in.Key] = true, r
+		}
+	}
+}
+
+// mayHold tells whether a run that has its key's turn keeps it.
+func (r *modelRun) mayHold() bool {
+	switch r.status {
+	case engine.Waiting:
+		return !r.deferred
+	case engine.Failed:
+		return r.in.Block
+	default:
+		return !r.status.Ended()
+	}
+}
+
+// ready lists what a claim of everything must give, in order.
+func (m *model) ready() []string {
+	m.settle()
+	var heads []*modelRun
+	for _, r := range m.list {
+		if r.status == engine.Waiting && (r.turn || !r.in.Ordered) {
+			heads = append(heads, r)
+		}
+	}
+	slices.SortStableFunc(heads, func(a, b *modelRun) int {
+		return cmp.Compare(b.in.Event.Priority, a.in.Event.Priority)
+	})
+	ids := []string{}
+	for _, r := range heads {
+		ids = append(ids, r.in.ID)
+	}
+	return ids
+}
+
+func (m *model) accept(t *rapid.T) {
+	var batch []engine.Intake
+	for range rapid.IntRange(1, 4).Draw(t, "batch") {
+		in := m.p.event(fmt.Sprintf("%d-%c", m.round, 'a'+rapid.IntRange(0, 2).Draw(t, "key")))
+		in.Block = rapid.Bool().Draw(t, "block")
+		in.Ordered = rapid.IntRange(0, 4).Draw(t, "ordered") > 0
+		in.Event.Priority = rapid.IntRange(0, 1).Draw(t, "priority")
+		batch = append(batch, in)
+		r := &modelRun{in: in, status: engine.Waiting, place: len(m.list)}
+		m.runs[in.ID] = r
+		m.list = append(m.list, r)
+	}
+	m.p.accept(batch...)
+}
+
+func (m *model) again(t *rapid.T) {
+	r := m.pick(t, "again", func(*modelRun) bool { return true })
+	if a := m.p.acceptFor(0, r.in)[0]; !a.Duplicate || a.Run != r.in.ID {
+		t.Fatalf("repetition of %s: %+v", r.in.ID, a)
+	}
+}
+
+func (m *model) claim(t *rapid.T) {
+	want := m.ready()
+	want = want[:min(len(want), rapid.IntRange(1, 5).Draw(t, "limit"))]
+	if len(want) == 0 {
+		t.Skip("nothing is ready")
+	}
+	have := m.p.claim(m.node, len(want))
+	if !slices.Equal(idsOf(have), want) {
+		t.Fatalf("claim: want %v, have %v", want, idsOf(have))
+	}
+	for _, c := range have {
+		r := m.runs[c.ID]
+		r.status, r.deferred = engine.Running, false
+		if c.Version != r.version || c.Generation != r.generation || c.Ordered && c.Entity.State != m.state[c.Key] {
+			t.Fatalf("claimed %+v, want %+v in state %q", c, r, m.state[c.Key])
+		}
+	}
+}
+
+func (m *model) commit(t *rapid.T) {
+	r := m.pick(t, "run", func(r *modelRun) bool { return r.status == engine.Running })
+	c := engine.Change{Run: r.in.ID, Version: r.version, Pipeline: "made"}
+	c.Status = rapid.SampledFrom([]engine.Status{engine.Running, engine.Waiting, engine.Failed, engine.Succeeded,
+		engine.Succeeded, engine.Stopped, engine.Ignored}).Draw(t, "status")
+	c.Defer = c.Status == engine.Waiting && r.in.Ordered && rapid.Bool().Draw(t, "defer")
+	if !c.Defer && rapid.Bool().Draw(t, "checkpoint") {
+		c.Checkpoint = []byte("{}")
+	}
+	c.State = rapid.SampledFrom([]string{"", "open", "closed"}).Draw(t, "state")
+	final := c.Status == engine.Succeeded || c.Status == engine.Stopped || c.Status == engine.Ignored
+	err := m.p.commitErrs(m.node, c)[0]
+	if r.cancel && !final {
+		m.p.wantErr("commit of a cancelled run", err, engine.ErrCancelled)
+		return
+	}
+	if err != nil {
+		t.Fatalf("commit of %s as %s: %v", r.in.ID, c.Status, err)
+	}
+	r.status, r.deferred, r.begun = c.Status, c.Defer, len(c.Checkpoint) > 0
+	r.version++
+	if c.Status == engine.Succeeded && r.in.Ordered && c.State != "" && c.State != m.state[r.in.Key] {
+		m.state[r.in.Key] = c.State
+		for _, other := range m.list {
+			if other.in.Key == r.in.Key && other.in.Ordered {
+				other.deferred = false
+			}
+		}
+	}
+}
+
+func (m *model) stale(t *rapid.T) {
+	r := m.pick(t, "run", func(r *modelRun) bool { return r.version > 0 })
+	c := engine.Change{Run: r.in.ID, Version: r.version - 1, Status: engine.Succeeded}
+	m.p.wantErr("old version", m.p.commitErrs(m.node, c)[0], engine.ErrStale)
+}
+
+func (m *model) retry(t *rapid.T) {
+	r := m.pick(t, "run", func(r *modelRun) bool { return true })
+	err := m.p.Retry(m.p.Context(), r.in.ID)
+	if r.status != engine.Failed {
+		m.p.wantErr("retry of a run that is "+string(r.status), err, engine.ErrConflict)
+		return
+	}
+	m.p.must(err)
+	r.status = engine.Waiting
+	r.generation++
+}
+
+func (m *model) cancel(t *rapid.T) {
+	r := m.pick(t, "run", func(r *modelRun) bool { return true })
+	err := m.p.Cancel(m.p.Context(), r.in.ID, "model")
+	switch {
+	case r.status.Ended() && r.status != engine.Failed:
+		m.p.wantErr("cancel of a run that is "+string(r.status), err, engine.ErrConflict)
+		return
+	case r.status == engine.Running:
+		r.cancel = true
+	default:
+		r.status = engine.Stopped
+	}
+	m.p.must(err)
+}
+
+func (m *model) leave(t *rapid.T) {
+	m.p.must(m.p.Leave(m.p.Context(), m.node, nil))
+	m.node = m.p.join()
+	for _, r := range m.list {
+		if r.status == engine.Running {
+			r.status = engine.Waiting
+			if r.cancel {
+				r.status = engine.Stopped
+			}
+		}
+	}
+}
+
+// check runs after every step and compares all runs.
+func (m *model) check(t *rapid.T) {
+	m.settle()
+	for _, r := range m.list {
+		have := m.p.run(r.in.ID)
+		if have.Status != r.status || have.Version != r.version || have.Generation != r.generation {
+			t.Fatalf("run %s: want %+v, have status %s, version %d, generation %d",
+				r.in.ID, r, have.Status, have.Version, have.Generation)
+		}
+	}
+}
+
+// clean ends all runs, so that the next round finds nothing ready.
+func (m *model) clean() {
+	m.p.must(m.p.Leave(m.p.Context(), m.node, nil))
+	for _, r := range m.list {
+		if !r.status.Ended() || r.status == engine.Failed {
+			if err := m.p.Cancel(m.p.Context(), r.in.ID, "end of round"); err != nil && !r.cancel {
+				m.Fatal(err)
+			}
+		}
+	}
+}
+
+func (m *model) pick(t *rapid.T, label string, fits func(*modelRun) bool) *modelRun {
+	var some []*modelRun
+	for _, r := range m.list {
+		if fits(r) {
+			some = append(some, r)
+		}
+	}
+	if len(some) == 0 {
+		t.Skip("no run fits")
+	}
+	return some[rapid.IntRange(0, len(some)-1).Draw(t, label)]
+}

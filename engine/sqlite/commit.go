@@ -1,0 +1,150 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+
+	"procaas/engine"
+)
+
+// Commit implements [engine.Ledger].
+func (s *Store) Commit(ctx context.Context, node int64, changes []engine.Change) ([]error, error) {
+	emits := make([][][]byte, len(changes))
+	seen := make(map[string]bool, len(changes))
+	for i, c := range changes {
+		if seen[c.Run] {
+			return nil, fmt.Errorf("run %s occurs twice in one commit", c.Run)
+		}
+		seen[c.Run] = true
+		var err error
+		if emits[i], err = encodeEvents(c.Emit); err != nil {
+			return nil, err
+		}
+	}
+	errs := make([]error, len(changes))
+	err := s.writer.do(ctx, func(t *tx) error {
+		if err := t.live(node); err != nil {
+			return err
+		}
+		for i, c := range changes {
+			refused, err := t.change(node, c, emits[i])
+			if err != nil {
+				return fmt.Errorf("commit run %s: %w", c.Run, err)
+			}
+			errs[i] = refused
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return errs, nil
+}
+
+const (
+	saveRunning = `update runs set version = version + 1, bundle = ?, pipeline = ?, checkpoint = ?
+	where id = ? and version = ? and node = ? and place = 'running' and cancel is null`
+	save = `update runs set version = version + 1, bundle = ?, pipeline = ?, checkpoint = ?,
+	failed_path = ?, error = ?, place = ?, node = 0, cancel = null,
+	due = coalesce(?, due), ended = ?, started = iif(? is null, null, started)
+	where seq = ?`
+	saveLast = `update runs set version = version + 1, bundle = ?, pipeline = ?, checkpoint = ?,
+	failed_path = ?, error = ? where seq = ?`
+)
+
+// change applies one change. refused is [engine.ErrStale] or
+// [engine.ErrCancelled], and nothing is written then.
+func (t *tx) change(node int64, c engine.Change, emits [][]byte) (refused, err error) {
+	if c.Status == engine.Running {
+		// Most changes are of this kind: one statement.
+		n, err := t.count(saveRunning, c.Bundle, c.Pipeline, blob(c.Checkpoint), c.Run, c.Version, node)
+		if err != nil {
+			return nil, err
+		}
+		if n == 1 {
+			return nil, t.emit(c.Emit, emits)
+		}
+	}
+	r, found, err := t.find(c.Run)
+	if err != nil {
+		return nil, err
+	}
+	if !found || r.node != node || r.version != c.Version {
+		return engine.ErrStale, nil
+	}
+	final := c.Status.Ended() && c.Status != engine.Failed
+	if r.cancel.Valid && !final {
+		return engine.ErrCancelled, nil
+	}
+	if final {
+		err = t.finish(r, c)
+	} else {
+		err = t.leaveNode(r, c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return nil, t.emit(c.Emit, emits)
+}
+
+// finish writes the last change of a run.
+func (t *tx) finish(r row, c engine.Change) error {
+	if err := t.exec(saveLast, c.Bundle, c.Pipeline, blob(c.Checkpoint), c.FailedPath, c.Error, r.seq); err != nil {
+		return err
+	}
+	if r.ordered && c.Status == engine.Succeeded {
+		if err := t.advance(r, c.State, c.Shared); err != nil {
+			return err
+		}
+	}
+	reason := c.Reason
+	if c.Status == engine.Stopped && r.cancel.Valid {
+		reason = r.cancel.String
+	}
+	return t.end(r, c.Status, reason)
+}
+
+// leaveNode writes a change after which no node owns the run, though it has not
+// ended for good.
+func (t *tx) leaveNode(r row, c engine.Change) error {
+	to := ready
+	switch {
+	case c.Status == engine.Failed && r.block && r.ordered:
+		to = blocked
+	case c.Status == engine.Failed:
+		to = failed
+	case c.Status == engine.Parked && c.Due.After(t.now):
+		to = parked
+	case c.Status == engine.Waiting && c.Defer && r.ordered:
+		to = deferred
+	}
+	due, ended := micros(c.Due), micros(t.now)
+	ended.Valid = c.Status == engine.Failed
+	checkpoint := blob(c.Checkpoint)
+	if err := t.exec(save, c.Bundle, c.Pipeline, checkpoint, c.FailedPath, c.Error, to,
+		due, ended, checkpoint, r.seq); err != nil {
+		return err
+	}
+	t.ready = t.ready || to == ready
+	if r.ordered && to != parked && to != blocked {
+		return t.promote(r.flow, r.key)
+	}
+	return nil
+}
+
+func (t *tx) emit(runs []engine.Intake, events [][]byte) error {
+	for i, r := range runs {
+		if _, err := t.accept(0, r, events[i]); err != nil {
+			return fmt.Errorf("emit event %q: %w", r.Event.ID, err)
+		}
+	}
+	return nil
+}
+
+// blob stores an empty value as null.
+func blob(b []byte) any {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}

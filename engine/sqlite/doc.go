@@ -1,2 +1,0 @@
-// Package sqlite keeps runs in one SQLite file: the embedded store.
-package sqlite

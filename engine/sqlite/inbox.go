@@ -1,0 +1,201 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"time"
+
+	"procaas/engine"
+)
+
+// Accept implements [engine.Inbox].
+func (s *Store) Accept(ctx context.Context, node int64, runs []engine.Intake) ([]engine.Accepted, error) {
+	events, err := encodeEvents(runs)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]engine.Accepted, len(runs))
+	err = s.writer.do(ctx, func(t *tx) error {
+		if node != 0 {
+			if err := t.live(node); err != nil {
+				return err
+			}
+		}
+		for i, r := range runs {
+			if results[i], err = t.accept(node, r, events[i]); err != nil {
+				return fmt.Errorf("accept event %q: %w", r.Event.ID, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+// encodeEvents is done before a write, which holds all others up.
+func encodeEvents(runs []engine.Intake) ([][]byte, error) {
+	events := make([][]byte, len(runs))
+	for i, r := range runs {
+		text, err := engine.EncodeEvent(r.Event)
+		if err != nil {
+			return nil, err
+		}
+		events[i] = text
+	}
+	return events, nil
+}
+
+const (
+	findEvent   = "select run, hash from events where source = ? and id = ?"
+	insertEvent = "insert into events (source, id, run, hash, accepted) values (?, ?, ?, ?, ?)"
+	insertKey   = "insert into keys (flow, key) values (?, ?) on conflict do nothing"
+	insertRun   = `insert into runs (id, flow, key, ordered, block, place, node, pipeline,
+	priority, accepted, started, due, deadline, event)
+	values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+)
+
+func (t *tx) accept(node int64, r engine.Intake, event []byte) (engine.Accepted, error) {
+	if a, known, err := t.repeated(r); err != nil || known {
+		return a, err
+	}
+	if allowed, err := t.allowed(r); err != nil {
+		return engine.Accepted{}, err
+	} else if !allowed {
+		return engine.Accepted{Err: engine.ErrRejected}, nil
+	}
+	if r.Dedup {
+		if err := t.exec(insertEvent, r.Event.Source, r.Event.ID, r.ID, r.Hash, t.now.UnixMicro()); err != nil {
+			return engine.Accepted{}, err
+		}
+	}
+	if r.Ordered {
+		if err := t.exec(insertKey, r.Flow, r.Key); err != nil {
+			return engine.Accepted{}, err
+		}
+	}
+	place, err := t.firstPlace(r)
+	if err != nil {
+		return engine.Accepted{}, err
+	}
+	var owner int64
+	var started sql.NullInt64
+	if place == ready && node != 0 && r.Own {
+		place, owner, started = running, node, micros(t.now)
+	}
+	due := t.now
+	if r.Event.At.After(due) {
+		due = r.Event.At
+	}
+	if err := t.exec(insertRun, r.ID, r.Flow, r.Key, r.Ordered, r.Block, place, owner, r.Pipeline,
+		r.Event.Priority, t.now.UnixMicro(), started, due.UnixMicro(),
+		due.Add(r.Event.DelayTolerance).UnixMicro(), event); err != nil {
+		return engine.Accepted{}, err
+	}
+	t.ready = t.ready || place == ready
+	if owner == 0 {
+		return engine.Accepted{Run: r.ID}, nil
+	}
+	c := &engine.Claimed{
+		ID: r.ID, Event: r.Event, Flow: r.Flow, Key: r.Key, Ordered: r.Ordered, Block: r.Block,
+		Accepted: t.now.Truncate(time.Microsecond), Pipeline: r.Pipeline,
+	}
+	c.Entity, err = t.entity(r.Ordered, r.Flow, r.Key)
+	return engine.Accepted{Run: r.ID, Claimed: c}, err
+}
+
+// repeated finds an event that was accepted before.
+func (t *tx) repeated(r engine.Intake) (a engine.Accepted, known bool, err error) {
+	if !r.Dedup {
+		return a, false, nil
+	}
+	var hash string
+	known, err = t.row(findEvent, []any{r.Event.Source, r.Event.ID}, &a.Run, &hash)
+	if a.Duplicate = known && hash == r.Hash; known && !a.Duplicate {
+		a.Err = engine.ErrConflict
+	}
+	return a, known, err
+}
+
+const findPending = `select 1 from runs where flow = ? and key = ? and ordered and place <> 'failed' limit 1`
+
+// allowed asks the automaton, when no earlier event can still change the state.
+func (t *tx) allowed(r engine.Intake) (bool, error) {
+	if !r.Ordered || r.From == nil {
+		return true, nil
+	}
+	e, err := t.entity(r.Ordered, r.Flow, r.Key)
+	if err != nil || slices.Contains(r.From, e.State) {
+		return true, err
+	}
+	var one int
+	return t.row(findPending, []any{r.Flow, r.Key}, &one)
+}
+
+// firstPlace tells where a new run begins.
+func (t *tx) firstPlace(r engine.Intake) (place, error) {
+	if r.Event.At.After(t.now) {
+		return scheduled, nil
+	}
+	if !r.Ordered {
+		return ready, nil
+	}
+	var one int
+	busy, err := t.row(findActive, []any{r.Flow, r.Key}, &one)
+	if busy {
+		return queued, err
+	}
+	return ready, err
+}
+
+const lastEvent = "select coalesce(max(id), '') from events where source = ?"
+
+// LastEvent implements [engine.Inbox].
+func (s *Store) LastEvent(ctx context.Context, source string) (id string, err error) {
+	err = s.read.QueryRowContext(ctx, lastEvent, source).Scan(&id)
+	return id, err
+}
+
+const (
+	countReady   = "select count(*), min(due) from runs where place = 'ready'"
+	countWaiting = "select place, count(*), min(due) from runs where place in ('queued', 'deferred') group by place"
+	countTimer   = "select count(*) from runs where place = 'scheduled'"
+)
+
+// Depth implements [engine.Inbox].
+func (s *Store) Depth(ctx context.Context) (waiting int, oldest time.Time, err error) {
+	var n int
+	var due sql.NullInt64
+	note := func() {
+		waiting += n
+		if at := fromMicros(due); !at.IsZero() && (oldest.IsZero() || at.Before(oldest)) {
+			oldest = at
+		}
+	}
+	if err := s.read.QueryRowContext(ctx, countReady).Scan(&n, &due); err != nil {
+		return 0, time.Time{}, err
+	}
+	note()
+	r, err := s.read.QueryContext(ctx, countWaiting)
+	if err != nil {
+		return 0, time.Time{}, err
+	}
+	_, err = collect(r, func(r *sql.Rows) (struct{}, error) {
+		var p place
+		err := r.Scan(&p, &n, &due)
+		note()
+		return struct{}{}, err
+	})
+	if err != nil {
+		return 0, time.Time{}, err
+	}
+	due = sql.NullInt64{}
+	if err := s.read.QueryRowContext(ctx, countTimer).Scan(&n); err != nil {
+		return 0, time.Time{}, err
+	}
+	note()
+	return waiting, oldest, nil
+}

@@ -1,0 +1,269 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"slices"
+	"time"
+
+	"procaas/engine"
+)
+
+const (
+	insertNode    = "insert into nodes (name, started, seen, lease_until) values (?, ?, ?, ?) returning node"
+	forgetNodes   = "delete from nodes where gone < ?"
+	findNode      = "select node from nodes where node = ? and gone is null"
+	renewNode     = "update nodes set seen = ?, lease_until = ? where node = ? and gone is null"
+	findDeadNodes = "select node from nodes where gone is null and lease_until < ?"
+	findAllNodes  = "select node from nodes where gone is null"
+	buryNode      = "update nodes set gone = ?, died = ? where node = ? and gone is null"
+	findRowsOf    = "select " + rowColumns + " from runs where node = ? and place = 'running' order by seq"
+)
+
+// remembered is how long nodes that are gone are kept: long enough that no
+// process of that time can still be about to write.
+const remembered = 24 * time.Hour
+
+// Join implements [engine.Ledger].
+func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (node int64, err error) {
+	err = s.writer.do(ctx, func(t *tx) error {
+		if err := t.exec(forgetNodes, t.now.Add(-remembered).UnixMicro()); err != nil {
+			return err
+		}
+		now := t.now.UnixMicro()
+		_, err := t.row(insertNode, []any{name, now, now, t.now.Add(lease).UnixMicro()}, &node)
+		return err
+	})
+	return node, err
+}
+
+// live checks that a node may still write.
+func (t *tx) live(node int64) error {
+	var n int64
+	found, err := t.row(findNode, []any{node}, &n)
+	if err == nil && !found {
+		err = engine.ErrFenced
+	}
+	return err
+}
+
+// bury makes a node's number invalid and gives its runs back.
+func (t *tx) bury(node int64, died bool) error {
+	n, err := t.count(buryNode, t.now.UnixMicro(), died, node)
+	if err != nil || n == 0 {
+		return err
+	}
+	return t.releaseRuns(node, nil)
+}
+
+// releaseRuns takes a node's runs from it, but those in keep.
+func (t *tx) releaseRuns(node int64, keep []string) error {
+	held, err := rows(t, findRowsOf, []any{node}, scanRow)
+	if err != nil {
+		return err
+	}
+	for _, r := range held {
+		if slices.Contains(keep, r.id) {
+			continue
+		}
+		if err := t.release(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func scanRow(s *sql.Rows) (r row, err error) {
+	err = s.Scan(&r.seq, &r.id, &r.flow, &r.key, &r.ordered, &r.block, &r.place, &r.node, &r.version, &r.checkpoint, &r.cancel)
+	return r, err
+}
+
+// releaseAll takes the runs of all nodes over: for a process that has just got
+// the file's lock, all others are gone.
+func releaseAll(t *tx) error { return t.buryAll(findAllNodes) }
+
+func (t *tx) buryAll(query string, args ...any) error {
+	nodes, err := rows(t, query, args, func(r *sql.Rows) (node int64, err error) { return node, r.Scan(&node) })
+	if err != nil {
+		return err
+	}
+	for _, node := range nodes {
+		if err := t.bury(node, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	findDue          = "select " + rowColumns + " from runs where place in ('parked', 'scheduled') and due <= ? order by due limit ?"
+	findNext         = "select min(due) from runs where place in ('parked', 'scheduled')"
+	findCancelled    = "select id from runs where node = ? and place = 'running' and cancel is not null"
+	countOwned       = "select count(*) from runs where node = ? and place = 'running'"
+	countSomeReady   = "select count(*) from (select 1 from runs where place = 'ready' limit 1000)"
+	settingsRevision = "select coalesce(max(revision), 0) from audit"
+)
+
+// dueAtOnce bounds the runs whose time one Beat notices: a million that are due
+// at the same moment must not hold the other writers up.
+const dueAtOnce = 2000
+
+// Beat implements [engine.Ledger].
+func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration) (b engine.Beat, err error) {
+	err = s.writer.do(ctx, func(t *tx) error {
+		n, err := t.count(renewNode, t.now.UnixMicro(), t.now.Add(lease).UnixMicro(), node)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return engine.ErrFenced
+		}
+		if err := t.buryAll(findDeadNodes, t.now.UnixMicro()); err != nil {
+			return err
+		}
+		if err := t.wakeDue(); err != nil {
+			return err
+		}
+		b, err = t.beat(node)
+		return err
+	})
+	return b, err
+}
+
+func (t *tx) wakeDue() error {
+	due, err := rows(t, findDue, []any{t.now.UnixMicro(), dueAtOnce}, scanRow)
+	if err != nil {
+		return err
+	}
+	for _, r := range due {
+		if r.place == scheduled {
+			err = t.enter(r)
+		} else {
+			t.ready = true
+			err = t.exec(setPlace, ready, r.seq)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tx) beat(node int64) (b engine.Beat, err error) {
+	b.Now = t.now
+	if _, err := t.row(countOwned, []any{node}, &b.Owned); err != nil {
+		return b, err
+	}
+	b.Cancelled, err = rows(t, findCancelled, []any{node}, func(r *sql.Rows) (id string, err error) { return id, r.Scan(&id) })
+	if err != nil {
+		return b, err
+	}
+	if _, err := t.row(countSomeReady, nil, &b.Ready); err != nil {
+		return b, err
+	}
+	if _, err := t.row(settingsRevision, nil, &b.Revision); err != nil {
+		return b, err
+	}
+	var next sql.NullInt64
+	if _, err := t.row(findNext, nil, &next); err != nil {
+		return b, err
+	}
+	if next.Valid {
+		b.Next = max(fromMicros(next).Sub(t.now), time.Millisecond)
+	}
+	return b, nil
+}
+
+const claim = `update runs set place = 'running', node = ?, started = coalesce(started, ?)
+	where seq in (select seq from runs where place = 'ready' order by priority desc, deadline, seq limit ?)
+	returning seq, id, version, event, flow, key, ordered, block, accepted, deadline, bundle, pipeline, generation, checkpoint`
+
+// claimedRow is a claimed run with what gives its order.
+type claimedRow struct {
+	engine.Claimed
+	seq, deadline int64
+}
+
+// Claim implements [engine.Ledger].
+func (s *Store) Claim(ctx context.Context, node int64, limit int) (runs []engine.Claimed, err error) {
+	err = s.writer.do(ctx, func(t *tx) error {
+		if err := t.live(node); err != nil {
+			return err
+		}
+		got, err := rows(t, claim, []any{node, t.now.UnixMicro(), limit}, scanClaimed)
+		if err != nil {
+			return err
+		}
+		slices.SortFunc(got, compareClaimed)
+		runs = make([]engine.Claimed, len(got))
+		for i, c := range got {
+			runs[i] = c.Claimed
+			if runs[i].Entity, err = t.entity(c.Ordered, c.Flow, c.Key); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return runs, nil
+}
+
+func compareClaimed(a, b claimedRow) int {
+	if c := cmp.Compare(b.Event.Priority, a.Event.Priority); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(a.deadline, b.deadline); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.seq, b.seq)
+}
+
+func scanClaimed(r *sql.Rows) (c claimedRow, err error) {
+	var event []byte
+	var accepted sql.NullInt64
+	if err := r.Scan(&c.seq, &c.ID, &c.Version, &event, &c.Flow, &c.Key, &c.Ordered, &c.Block,
+		&accepted, &c.deadline, &c.Bundle, &c.Pipeline, &c.Generation, &c.Checkpoint); err != nil {
+		return c, err
+	}
+	c.Accepted = fromMicros(accepted)
+	c.Event, err = engine.DecodeEvent(event)
+	return c, err
+}
+
+// Leave implements [engine.Ledger].
+func (s *Store) Leave(ctx context.Context, node int64, keep []string) error {
+	return s.writer.do(ctx, func(t *tx) error {
+		if keep == nil {
+			return t.bury(node, false)
+		}
+		if err := t.live(node); err != nil {
+			return err
+		}
+		return t.releaseRuns(node, keep)
+	})
+}
+
+const listNodes = `select node, name, started, seen, gone is null and lease_until >= ?,
+	(select count(*) from runs where runs.node = nodes.node and place = 'running')
+	from nodes where gone is null or died and gone > ? order by node`
+
+// lately is how long Nodes shows a node that has died.
+const lately = time.Hour
+
+// Nodes implements [engine.Ledger].
+func (s *Store) Nodes(ctx context.Context) ([]engine.NodeInfo, error) {
+	now := time.Now()
+	r, err := s.read.QueryContext(ctx, listNodes, now.UnixMicro(), now.Add(-lately).UnixMicro())
+	if err != nil {
+		return nil, err
+	}
+	return collect(r, func(r *sql.Rows) (n engine.NodeInfo, err error) {
+		var started, seen sql.NullInt64
+		err = r.Scan(&n.Node, &n.Name, &started, &seen, &n.Alive, &n.Runs)
+		n.Started, n.Seen = fromMicros(started), fromMicros(seen)
+		return n, err
+	})
+}

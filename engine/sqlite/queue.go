@@ -1,0 +1,196 @@
+package sqlite
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+
+	"procaas/engine"
+)
+
+// A place says where a run is, finer than its status; the migration explains
+// each. History has statuses in the same column.
+type place string
+
+const (
+	ready     place = "ready"
+	running   place = "running"
+	parked    place = "parked"
+	blocked   place = "blocked"
+	queued    place = "queued"
+	scheduled place = "scheduled"
+	deferred  place = "deferred"
+	failed    place = "failed"
+)
+
+func (p place) status() engine.Status {
+	switch p {
+	case ready, queued, scheduled, deferred:
+		return engine.Waiting
+	case blocked:
+		return engine.Failed
+	default:
+		return engine.Status(p)
+	}
+}
+
+// A row is what moving a run needs to know of it.
+type row struct {
+	seq        int64
+	id         string
+	flow, key  string
+	ordered    bool
+	block      bool
+	place      place
+	node       int64
+	version    int64
+	checkpoint bool // it has one
+	cancel     sql.NullString
+}
+
+const (
+	rowColumns = "seq, id, flow, key, ordered, block, place, node, version, checkpoint is not null, cancel"
+	findRow    = "select " + rowColumns + " from runs where id = ?"
+)
+
+func (t *tx) find(id string) (r row, found bool, err error) {
+	found, err = t.row(findRow, []any{id},
+		&r.seq, &r.id, &r.flow, &r.key, &r.ordered, &r.block, &r.place, &r.node, &r.version, &r.checkpoint, &r.cancel)
+	return r, found, err
+}
+
+const (
+	findActive = `select seq from runs where flow = ? and key = ?
+	and ordered and place in ('ready', 'running', 'parked', 'blocked')`
+	findOvertakable = `select seq from runs where flow = ? and key = ?
+	and ordered and place = 'ready' and checkpoint is null`
+	findFirst = "select min(seq) from runs where flow = ? and key = ? and place = 'queued'"
+	setPlace  = "update runs set place = ? where seq = ?"
+)
+
+// promote makes the first queued run of a key ready, when no other is under
+// way. One that is ready, but has not begun, gives way to an earlier one.
+func (t *tx) promote(flow, key string) error {
+	var first sql.NullInt64
+	if _, err := t.row(findFirst, []any{flow, key}, &first); err != nil || !first.Valid {
+		return err
+	}
+	var active, idle int64
+	busy, err := t.row(findActive, []any{flow, key}, &active)
+	if err != nil {
+		return err
+	}
+	if busy {
+		waits, err := t.row(findOvertakable, []any{flow, key}, &idle)
+		if err != nil || !waits || idle < first.Int64 {
+			return err
+		}
+		if err := t.exec(setPlace, queued, idle); err != nil {
+			return err
+		}
+	}
+	t.ready = true
+	return t.exec(setPlace, ready, first.Int64)
+}
+
+// enter makes a run ready, or lets it wait for its turn in its key.
+func (t *tx) enter(r row) error {
+	if !r.ordered {
+		t.ready = true
+		return t.exec(setPlace, ready, r.seq)
+	}
+	if err := t.exec(setPlace, queued, r.seq); err != nil {
+		return err
+	}
+	return t.promote(r.flow, r.key)
+}
+
+const giveBack = "update runs set place = 'ready', node = 0 where seq = ?"
+
+// release takes a running run from its node. One that an operator wants ended
+// ends here, because nobody else would do it.
+func (t *tx) release(r row) error {
+	if r.cancel.Valid {
+		return t.end(r, engine.Stopped, r.cancel.String)
+	}
+	t.ready = true
+	if err := t.exec(giveBack, r.seq); err != nil || !r.ordered {
+		return err
+	}
+	return t.promote(r.flow, r.key)
+}
+
+const (
+	insertHistory = `insert into history (seq, id, flow, key, ordered, status, version, generation, pipeline, bundle,
+	accepted, started, ended, failed_path, error, reason, event, checkpoint)
+	select seq, id, flow, key, ordered, ?, version, generation, pipeline, bundle,
+	accepted, started, ?, failed_path, error, ?, event, checkpoint from runs where seq = ?`
+	deleteRun = "delete from runs where seq = ?"
+)
+
+// end moves a run to the history and lets the next one of its key go.
+func (t *tx) end(r row, status engine.Status, reason string) error {
+	if err := t.exec(insertHistory, status, t.now.UnixMicro(), reason, r.seq); err != nil {
+		return err
+	}
+	if err := t.exec(deleteRun, r.seq); err != nil {
+		return err
+	}
+	if !r.ordered {
+		return nil
+	}
+	return t.promote(r.flow, r.key)
+}
+
+const (
+	readKey    = "select state, shared from keys where flow = ? and key = ?"
+	writeKey   = "update keys set state = ?, shared = ? where flow = ? and key = ?"
+	undeferAll = "update runs set place = 'queued' where flow = ? and key = ? and place = 'deferred'"
+)
+
+func (t *tx) entity(ordered bool, flow, key string) (e engine.EntityState, err error) {
+	if ordered {
+		_, err = t.row(readKey, []any{flow, key}, &e.State, &e.Shared)
+	}
+	return e, err
+}
+
+// advance writes what a run has made of its entity. Another state brings the
+// runs back that were set aside.
+func (t *tx) advance(r row, state string, shared []byte) error {
+	if state == "" && len(shared) == 0 {
+		return nil
+	}
+	e, err := t.entity(r.ordered, r.flow, r.key)
+	if err != nil {
+		return err
+	}
+	if state == "" {
+		state = e.State
+	}
+	if shared, err = merge(e.Shared, shared); err != nil {
+		return fmt.Errorf("shared state of key %q of flow %s: %w", r.key, r.flow, err)
+	}
+	if err := t.exec(writeKey, state, shared, r.flow, r.key); err != nil || state == e.State {
+		return err
+	}
+	return t.exec(undeferAll, r.flow, r.key)
+}
+
+// merge sets the names of a JSON object.
+func merge(object, names []byte) ([]byte, error) {
+	if len(object) == 0 || len(names) == 0 {
+		return append(object, names...), nil
+	}
+	var all, some map[string]json.RawMessage
+	if err := json.Unmarshal(object, &all); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(names, &some); err != nil {
+		return nil, err
+	}
+	for name, value := range some {
+		all[name] = value
+	}
+	return json.Marshal(all)
+}

@@ -1,0 +1,239 @@
+// Package sqlite keeps runs in one SQLite file: the embedded store.
+//
+// One goroutine owns the connection that writes. Whatever wants to write at the
+// same time shares a transaction, so that many changes cost one flush to disk.
+// Readers have connections of their own and never wait for the writer.
+//
+// A file belongs to one process. The store holds a lock beside it, and takes the
+// runs of the processes before it over when it opens: nobody else can own them.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/pressly/goose/v3"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"procaas/engine"
+	"procaas/schemas"
+)
+
+// Options says how to open a store.
+type Options struct {
+	// Migrate brings the file's schema up to date, and makes the file when
+	// there is none. Without it, Open refuses a file that needs it.
+	Migrate bool
+
+	// Fast leaves it to the operating system when to flush. What is
+	// acknowledged then survives the death of the process, but not a power cut.
+	Fast bool
+}
+
+// A Store is an [engine.Store] in one file.
+type Store struct {
+	lock   *sql.DB // holds the file's lock while it is open
+	db     *sql.DB // one connection: the writer's
+	read   *sql.DB
+	writer *writer
+	wake   chan struct{}
+
+	closing sync.Once
+	closed  error
+}
+
+var _ engine.Store = (*Store)(nil)
+
+const schemaTable = "procaas_schema"
+
+// Open opens the store in the file at path. It fails when another process has
+// the file open, or when the schema is not the one that this program knows.
+func Open(ctx context.Context, path string, o Options) (*Store, error) {
+	s := &Store{wake: make(chan struct{}, 1)}
+	if err := s.open(ctx, path, o); err != nil {
+		return nil, errors.Join(fmt.Errorf("store %s: %w", path, err), s.Close())
+	}
+	return s, nil
+}
+
+func (s *Store) open(ctx context.Context, path string, o Options) (err error) {
+	if s.lock, err = lockFile(ctx, path); err != nil {
+		return err
+	}
+	level := "full"
+	if o.Fast {
+		level = "normal"
+	}
+	if s.db, err = openDB(path, 1, "journal_mode(wal)", "synchronous("+level+")", "busy_timeout(5000)"); err != nil {
+		return err
+	}
+	if o.Migrate {
+		if _, _, err := migrate(ctx, s.db); err != nil {
+			return err
+		}
+	}
+	if err := checkSchema(ctx, s.db); err != nil {
+		return err
+	}
+	if s.read, err = openDB(path, readers, "query_only(1)", "busy_timeout(5000)"); err != nil {
+		return err
+	}
+	if s.writer, err = newWriter(ctx, s.db, s.signal); err != nil {
+		return err
+	}
+	return s.writer.do(ctx, releaseAll)
+}
+
+// readers bounds the connections that read. SQLite readers are in-process
+// computation, so more than a few only compete with each other.
+const readers = 4
+
+// Close waits for writes under way and closes the file.
+func (s *Store) Close() error {
+	s.closing.Do(func() {
+		if s.writer != nil {
+			s.closed = s.writer.close()
+		}
+		// The lock goes last: nobody may open the file before it is closed.
+		for _, db := range []*sql.DB{s.read, s.db, s.lock} {
+			if db != nil {
+				s.closed = errors.Join(s.closed, db.Close())
+			}
+		}
+	})
+	return s.closed
+}
+
+// Wake tells that runs have become ready that no node owns. It holds at most
+// one signal.
+func (s *Store) Wake() <-chan struct{} { return s.wake }
+
+func (s *Store) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // a signal that nobody has taken yet says the same
+	}
+}
+
+// Migrate brings the schema of the file at path up to date, making the file
+// when there is none, and tells the versions before and after.
+func Migrate(ctx context.Context, path string) (from, to int64, err error) {
+	lock, err := lockFile(ctx, path)
+	if err != nil {
+		return 0, 0, fmt.Errorf("store %s: %w", path, err)
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	db, err := openDB(path, 1, "journal_mode(wal)", "synchronous(full)")
+	if err != nil {
+		return 0, 0, fmt.Errorf("store %s: %w", path, err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if from, to, err = migrate(ctx, db); err != nil {
+		return 0, 0, fmt.Errorf("store %s: %w", path, err)
+	}
+	return from, to, nil
+}
+
+func migrate(ctx context.Context, db *sql.DB) (from, to int64, err error) {
+	p, err := migrations(db)
+	if err != nil {
+		return 0, 0, err
+	}
+	if from, err = p.GetDBVersion(ctx); err != nil {
+		return 0, 0, err
+	}
+	if _, err := p.Up(ctx); err != nil {
+		return 0, 0, fmt.Errorf("migrate: %w", err)
+	}
+	to, err = p.GetDBVersion(ctx)
+	return from, to, err
+}
+
+func migrations(db *sql.DB) (*goose.Provider, error) {
+	files, err := fs.Sub(schemas.SQLite, "sqlite")
+	if err != nil {
+		return nil, err
+	}
+	return goose.NewProvider(goose.DialectSQLite3, db, files,
+		goose.WithTableName(schemaTable), goose.WithDisableGlobalRegistry(true))
+}
+
+const (
+	findSchemaTable = "select count(*) from sqlite_master where type = 'table' and name = '" + schemaTable + "'"
+	schemaVersion   = "select coalesce(max(version_id), 0) from " + schemaTable + " where is_applied"
+)
+
+func checkSchema(ctx context.Context, db *sql.DB) error {
+	p, err := migrations(db)
+	if err != nil {
+		return err
+	}
+	sources := p.ListSources()
+	want := sources[len(sources)-1].Version
+	var tables, have int64
+	if err := db.QueryRowContext(ctx, findSchemaTable).Scan(&tables); err != nil {
+		return err
+	}
+	if tables > 0 {
+		if err := db.QueryRowContext(ctx, schemaVersion).Scan(&have); err != nil {
+			return err
+		}
+	}
+	if have < want {
+		return fmt.Errorf("schema has version %d, want %d: run procaas migrate", have, want)
+	}
+	if have > want {
+		return fmt.Errorf("schema has version %d, newer than %d, the last that this procaas knows: use a newer procaas", have, want)
+	}
+	return nil
+}
+
+// lockFile makes sure that no other process, and no other Store, works with the
+// file. The lock is SQLite's own, on an empty database beside the file: it works
+// on every system and ends with the process.
+func lockFile(ctx context.Context, path string) (*sql.DB, error) {
+	db, err := openDB(path+"-lock", 1, "busy_timeout(0)")
+	if err != nil {
+		return nil, err
+	}
+	_, err = db.ExecContext(ctx, "begin exclusive")
+	if err == nil {
+		return db, nil
+	}
+	var code *sqlite.Error
+	if errors.As(err, &code) && code.Code()&0xff == sqlite3.SQLITE_BUSY {
+		err = errors.New("in use by another process: stop that one, or use PostgreSQL, which several can share")
+	}
+	return nil, errors.Join(err, db.Close())
+}
+
+func openDB(path string, connections int, pragmas ...string) (*sql.DB, error) {
+	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath()}
+	u.RawQuery = url.Values{"_pragma": pragmas}.Encode()
+	db, err := sql.Open("sqlite", u.String())
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(connections)
+	db.SetMaxIdleConns(connections)
+	return db, nil
+}
+
+// micros is how times are stored.
+func micros(t time.Time) sql.NullInt64 {
+	return sql.NullInt64{Int64: t.UnixMicro(), Valid: !t.IsZero()}
+}
+
+func fromMicros(n sql.NullInt64) time.Time {
+	if !n.Valid {
+		return time.Time{}
+	}
+	return time.UnixMicro(n.Int64).UTC()
+}

@@ -1,0 +1,225 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// A writer runs writes one after the other, as many as wait in one transaction.
+type writer struct {
+	conn *sql.Conn
+	tx   *tx
+	ops  chan *op
+	wake func()        // called after a commit that made runs ready
+	done chan struct{} // closed when the goroutine has ended
+
+	mu     sync.RWMutex // guards closed, and ops against being closed in use
+	closed bool
+}
+
+// An op is one write and its reply.
+type op struct {
+	ctx   context.Context
+	write func(*tx) error
+	err   error
+	reply chan struct{}
+}
+
+// maxGroup bounds the writes of one transaction, so that the first of them does
+// not wait long for the last.
+const maxGroup = 256
+
+var errClosed = errors.New("store is closed")
+
+func newWriter(ctx context.Context, db *sql.DB, wake func()) (*writer, error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := &writer{
+		conn: conn, tx: &tx{conn: conn, stmts: map[string]*sql.Stmt{}},
+		ops: make(chan *op, maxGroup), wake: wake, done: make(chan struct{}),
+	}
+	go w.loop()
+	return w, nil
+}
+
+// do writes, and returns when that is durable or has failed; a write that fails
+// changes nothing. It does not return before it knows, even if ctx ends.
+func (w *writer) do(ctx context.Context, write func(*tx) error) error {
+	o := &op{ctx: ctx, write: write, reply: make(chan struct{})}
+	w.mu.RLock()
+	if w.closed {
+		w.mu.RUnlock()
+		return errClosed
+	}
+	w.ops <- o
+	w.mu.RUnlock()
+	<-o.reply
+	return o.err
+}
+
+// close ends the writer after the writes that wait.
+func (w *writer) close() error {
+	w.mu.Lock()
+	w.closed = true
+	close(w.ops)
+	w.mu.Unlock()
+	<-w.done
+	return errors.Join(w.tx.close(), w.conn.Close())
+}
+
+func (w *writer) loop() {
+	defer close(w.done)
+	for first := range w.ops {
+		group := []*op{first}
+	gather:
+		for len(group) < maxGroup {
+			select {
+			case o, ok := <-w.ops:
+				if !ok {
+					break gather
+				}
+				group = append(group, o)
+			default:
+				break gather
+			}
+		}
+		w.commit(group)
+		for _, o := range group {
+			close(o.reply)
+		}
+	}
+}
+
+// commit runs a group in one transaction and notes each error.
+func (w *writer) commit(group []*op) {
+	w.tx.ready = false
+	err := w.tx.exec("begin immediate")
+	if err == nil {
+		for _, o := range group {
+			o.err = w.savepoint(o)
+		}
+		err = w.tx.exec("commit")
+	}
+	if err == nil {
+		if w.tx.ready {
+			w.wake()
+		}
+		return
+	}
+	// SQLite has ended the transaction itself after some errors.
+	_ = w.tx.exec("rollback")
+	for _, o := range group {
+		if o.err == nil {
+			o.err = fmt.Errorf("store: %w", err)
+		}
+	}
+}
+
+// savepoint runs one write so that its failure leaves nothing of it.
+func (w *writer) savepoint(o *op) error {
+	if err := o.ctx.Err(); err != nil {
+		return err
+	}
+	if err := w.tx.exec("savepoint op"); err != nil {
+		return err
+	}
+	w.tx.now = time.Now().UTC()
+	err := o.write(w.tx)
+	if err != nil {
+		err = errors.Join(err, w.tx.exec("rollback to op"))
+	}
+	return errors.Join(err, w.tx.exec("release op"))
+}
+
+// A tx is the writer's transaction. Its statements run without a context: one
+// that is interrupted would take the other writes of the group with it.
+type tx struct {
+	conn  *sql.Conn
+	stmts map[string]*sql.Stmt // prepared once, by text
+	now   time.Time
+	ready bool // a write has made runs ready that no node owns
+}
+
+func (t *tx) stmt(query string) (*sql.Stmt, error) {
+	if s, ok := t.stmts[query]; ok {
+		return s, nil
+	}
+	s, err := t.conn.PrepareContext(context.Background(), query)
+	if err != nil {
+		return nil, err
+	}
+	t.stmts[query] = s
+	return s, nil
+}
+
+func (t *tx) exec(query string, args ...any) error {
+	_, err := t.count(query, args...)
+	return err
+}
+
+// count executes a statement and tells how many rows it has changed.
+func (t *tx) count(query string, args ...any) (int64, error) {
+	s, err := t.stmt(query)
+	if err != nil {
+		return 0, err
+	}
+	r, err := s.Exec(args...)
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
+}
+
+// row reads one row; found is false when there is none.
+func (t *tx) row(query string, args []any, into ...any) (found bool, err error) {
+	s, err := t.stmt(query)
+	if err != nil {
+		return false, err
+	}
+	err = s.QueryRow(args...).Scan(into...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// rows reads all rows of a query.
+func rows[T any](t *tx, query string, args []any, scan func(*sql.Rows) (T, error)) ([]T, error) {
+	s, err := t.stmt(query)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.Query(args...)
+	if err != nil {
+		return nil, err
+	}
+	return collect(r, scan)
+}
+
+// collect reads all rows and closes them.
+func collect[T any](r *sql.Rows, scan func(*sql.Rows) (T, error)) ([]T, error) {
+	defer r.Close()
+	var all []T
+	for r.Next() {
+		v, err := scan(r)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+	return all, errors.Join(r.Err(), r.Close())
+}
+
+func (t *tx) close() error {
+	var all error
+	for _, s := range t.stmts {
+		all = errors.Join(all, s.Close())
+	}
+	return all
+}
