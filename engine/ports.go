@@ -71,8 +71,8 @@ type Inbox interface {
 	Depth(ctx context.Context) (waiting int, oldest time.Time, err error)
 
 	// LastEvent gives the greatest id of the events marked Dedup accepted from a
-	// source, in the order of bytes; empty when there is none. Triggers make ids of their
-	// due times, so this is when one fired last.
+	// source, in the order of bytes; empty when there is none. Triggers make ids
+	// of their due times, so this is when one fired last.
 	LastEvent(ctx context.Context, source string) (id string, err error)
 }
 
