@@ -13,3 +13,45 @@ const (
 	// whose values its tags cannot describe.
 	CodeBody Code = "PC0206"
 )
+
+// The rules about the whole of a bundle.
+const (
+	codeDuplicate      Code = "PC0201"
+	codeDuplicateStage Code = "PC0202"
+	codeUnknownFlow    Code = "PC0203"
+	codeInto           Code = "PC0207"
+	codeCriticalUnsaid Code = "PC0208"
+	codeCriticalSkip   Code = "PC0209"
+	codeTwoFlows       Code = "PC0210"
+	codeNeverReached   Code = "PC0211"
+	codePlaceholder    Code = "PC0212"
+	codeDetached       Code = "PC0213"
+	codeUndeclared     Code = "PC0214"
+	codeStateTwice     Code = "PC0215"
+	codeDelays         Code = "PC0216"
+	codeTriggerTime    Code = "PC0217"
+	codeCron           Code = "PC0218"
+	codeTimeZone       Code = "PC0219"
+	codeTriggerEvent   Code = "PC0220"
+	codeServiceURL     Code = "PC0221"
+	codeAmbiguous      Code = "PC0222"
+	codeImplicitFlow   Code = "PC0223"
+	codeTooMany        Code = "PC0224"
+)
+
+// The rules about the automata of flows.
+const (
+	codeUnreachable  Code = "PC0401"
+	codeTwoWays      Code = "PC0402"
+	codeLeavesFinal  Code = "PC0403"
+	codeDeadEnd      Code = "PC0404"
+	codeUnserved     Code = "PC0405"
+	codeNoTransition Code = "PC0406"
+	codeSaidTwice    Code = "PC0407"
+)
+
+// The rules about handlers that are taken out of the flow.
+const (
+	codeDegradation Code = "PC0501"
+	codeNeverSet    Code = "PC0502"
+)

@@ -1,5 +1,16 @@
 package dsl
 
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
 // Options says what Load may take for granted.
 type Options struct {
 	// Types lists the handler types that handlers may name.
@@ -8,6 +19,55 @@ type Options struct {
 
 // Load reads, merges and checks files. It gives every finding in one pass. The
 // bundle is nil exactly when one of the findings is an [Error].
+//
+// The order of the files does not matter: they are read in the order of their
+// names, and a file that comes twice counts once.
 func Load(files []File, o Options) (*Bundle, []Diagnostic) {
-	panic("dsl: Load is not written yet")
+	files = slices.Clone(files)
+	slices.SortStableFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
+	files = slices.CompactFunc(files, func(a, b File) bool { return a.Name == b.Name })
+
+	r := new(Reporter)
+	docs := make([]*Document, len(files))
+	inParallel(len(files), r, func(i int, r *Reporter) { docs[i] = parseDocument(files[i], o.Types, r) })
+
+	c := newChecker(files, o.Types, r)
+	c.merge(docs)
+	c.check()
+	found := r.Diagnostics()
+	if HasErrors(found) {
+		return nil, found
+	}
+	c.bundle.Hash = hashFiles(files)
+	return c.bundle, found
+}
+
+// hashFiles gives the hash of names and contents, each preceded by its length
+// so that no two sets of files can run together.
+func hashFiles(files []File) string {
+	h := sha256.New()
+	for _, f := range files {
+		fmt.Fprintf(h, "%d:%s%d:%s", len(f.Name), f.Name, len(f.Data), f.Data)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// inParallel does the work of 0 to n-1 on all processors. Each piece reports
+// to a reporter of its own; what they found goes to r in the order of the
+// pieces, so the result does not depend on chance.
+func inParallel(n int, r *Reporter, work func(i int, r *Reporter)) {
+	found := make([]Reporter, n)
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				work(i, &found[i])
+			}
+		})
+	}
+	wg.Wait()
+	for i := range found {
+		r.found = append(r.found, found[i].found...)
+	}
 }

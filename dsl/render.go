@@ -1,6 +1,12 @@
 package dsl
 
-import "io"
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+)
 
 // A Format is a way to write diagnostics.
 type Format string
@@ -13,25 +19,113 @@ const (
 )
 
 // WriteDiagnostics writes findings about files in a format. Color is for Text
-// only.
+// only. The error is that of w, or says that the format is unknown.
 func WriteDiagnostics(w io.Writer, format Format, files []File, ds []Diagnostic, color bool) error {
-	panic("dsl: WriteDiagnostics is not written yet")
+	switch format {
+	case Text:
+		return writeText(w, files, ds, color)
+	case JSON:
+		return writeJSON(w, files, ds)
+	case GitHub:
+		return writeGitHub(w, ds)
+	}
+	return fmt.Errorf("unknown format %q, want text, json or github", format)
 }
 
-// A Rule documents a diagnostic code.
-type Rule struct {
-	Code   Code
-	Title  string // a few words
-	Why    string // what goes wrong without the rule
-	Before string // an example that breaks it
-	After  string // the example, mended
+// countSeverities counts errors and warnings; advice is neither.
+func countSeverities(ds []Diagnostic) (errors, warnings int) {
+	for _, d := range ds {
+		switch d.Severity {
+		case Error:
+			errors++
+		case Warning:
+			warnings++
+		}
+	}
+	return errors, warnings
 }
 
-// Rules lists all rules in the order of their codes.
-func Rules() []Rule { panic("dsl: Rules is not written yet") }
+// The JSON form is a contract with other programs: names are never changed.
+type (
+	jsonReport struct {
+		Files       int              `json:"files"`
+		Errors      int              `json:"errors"`
+		Warnings    int              `json:"warnings"`
+		Diagnostics []jsonDiagnostic `json:"diagnostics"`
+	}
+	jsonDiagnostic struct {
+		File      string   `json:"file"`
+		Line      int      `json:"line"`
+		Column    int      `json:"column"`
+		EndLine   int      `json:"end_line"`
+		EndColumn int      `json:"end_column"`
+		Severity  Severity `json:"severity"`
+		Code      Code     `json:"code"`
+		Message   string   `json:"message"`
+		Hint      string   `json:"hint"`
+	}
+)
 
-// Explain finds the rule of a code.
-func Explain(code Code) (Rule, bool) { panic("dsl: Explain is not written yet") }
+func writeJSON(w io.Writer, files []File, ds []Diagnostic) error {
+	out := jsonReport{Files: len(files), Diagnostics: make([]jsonDiagnostic, 0, len(ds))}
+	out.Errors, out.Warnings = countSeverities(ds)
+	for _, d := range ds {
+		out.Diagnostics = append(out.Diagnostics, jsonDiagnostic{
+			File: d.File, Line: d.Start.Line, Column: d.Start.Column, EndLine: d.End.Line, EndColumn: d.End.Column,
+			Severity: d.Severity, Code: d.Code, Message: d.Message, Hint: d.Hint,
+		})
+	}
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(out)
+}
+
+// writeGitHub writes one workflow command per finding. Columns are given only
+// within one line: the reader ignores them otherwise.
+func writeGitHub(w io.Writer, ds []Diagnostic) error {
+	var b strings.Builder
+	for _, d := range ds {
+		command := string(d.Severity)
+		if d.Severity == Advice {
+			command = "notice"
+		}
+		fmt.Fprintf(&b, "::%s file=%s", command, escapeProperty(d.File))
+		if d.Start.Line > 0 {
+			fmt.Fprintf(&b, ",line=%d,endLine=%d", d.Start.Line, max(d.Start.Line, d.End.Line))
+			if d.Start.Line == d.End.Line {
+				fmt.Fprintf(&b, ",col=%d,endColumn=%d", d.Start.Column, d.End.Column)
+			}
+		}
+		message := d.Message
+		if d.Hint != "" {
+			message += "\nhelp: " + d.Hint
+		}
+		fmt.Fprintf(&b, ",title=%s::%s\n", escapeProperty(string(d.Code)), escapeData(message))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// escapeData and escapeProperty write text into a workflow command so that it
+// can neither end the command nor begin another.
+func escapeData(s string) string {
+	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(s)
+}
+
+func escapeProperty(s string) string {
+	return strings.NewReplacer(":", "%3A", ",", "%2C").Replace(escapeData(s))
+}
+
+// printable replaces what would move the cursor or hide text on a terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\t' || unicode.Is(unicode.Bidi_Control, r) {
+			return '\uFFFD'
+		}
+		return r
+	}, s)
+}
 
 // JSONSchema gives the JSON Schema (draft 2020-12) of pipeline files with these
 // handler types.

@@ -1,0 +1,251 @@
+package dsl
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// maxMoves bounds an automaton: from and on multiply.
+const maxMoves = 10_000
+
+// A graph is the automaton of a flow as moves between states.
+type graph struct {
+	*Automaton
+	moves map[string][]move // by the state that they leave
+	names []string          // of the states that can be entered: the initial one and all targets
+}
+
+// A move leaves a state by one event type.
+type move struct {
+	on, to string
+	at     Span // of the event type in its transition
+}
+
+// checkAutomaton checks the automaton of a flow: that it is deterministic, that
+// every state can be reached and left, and that its events are those that the
+// pipelines of the flow serve.
+func (c *checker) checkAutomaton(f *Flow) {
+	g := newGraph(f.States, c.Reporter)
+	if g == nil {
+		return
+	}
+	c.checkFinal(g)
+	if c.checkReachable(g) {
+		c.checkDeadEnds(g)
+	}
+	c.checkServed(f, g)
+}
+
+// newGraph builds the graph and reports moves that are said twice or lead to
+// two states. It is nil when there are too many to look at.
+func newGraph(a *Automaton, r *Reporter) *graph {
+	g := &graph{Automaton: a, moves: make(map[string][]move)}
+	if a.Initial != "" {
+		g.names = append(g.names, a.Initial)
+	}
+	count := 0
+	for _, t := range a.Transitions {
+		if t.To == "" {
+			continue // reported when it was read
+		}
+		if count += len(t.From) * len(t.On); count > maxMoves {
+			r.Errorf(t.Span, codeTooMany, "split the flow", "the automaton has over %d moves", maxMoves)
+			return nil
+		}
+		if !slices.Contains(g.names, t.To) {
+			g.names = append(g.names, t.To)
+		}
+		for _, from := range t.From {
+			for i, on := range t.On {
+				g.add(from, move{on: on, to: t.To, at: t.places.of(fmt.Sprintf("on[%d]", i), t.places.of("on", t.Span))}, r)
+			}
+		}
+	}
+	return g
+}
+
+func (g *graph) add(from string, m move, r *Reporter) {
+	i := slices.IndexFunc(g.moves[from], func(o move) bool { return o.on == m.on })
+	g.moves[from] = append(g.moves[from], m)
+	if i < 0 {
+		return
+	}
+	first := g.moves[from][i]
+	d := Diagnostic{
+		Span: m.at, Code: codeTwoWays,
+		Message: fmt.Sprintf("%q leads from state %q to %q and to %q", m.on, from, first.to, m.to),
+		Hint:    "keep one: the state after an event must not depend on chance",
+		Related: []Related{{Span: first.at, Message: fmt.Sprintf("to %q here", first.to)}},
+	}
+	if first.to == m.to {
+		d.Severity, d.Code, d.Hint = Warning, codeSaidTwice, "delete one of them"
+		d.Message = fmt.Sprintf("the transition from %q on %q to %q is said twice", from, m.on, m.to)
+	}
+	r.Report(d)
+}
+
+// reach lists the states that can follow a state, itself included.
+func (g *graph) reach(from string) map[string]bool {
+	seen := map[string]bool{from: true}
+	for todo := []string{from}; len(todo) > 0; {
+		state := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		for _, m := range g.moves[state] {
+			if !seen[m.to] {
+				seen[m.to] = true
+				todo = append(todo, m.to)
+			}
+		}
+	}
+	return seen
+}
+
+// checkReachable reports states that no event leads to, once each, where they
+// are named first. It tells whether there are none.
+func (c *checker) checkReachable(g *graph) bool {
+	if g.Initial == "" {
+		return false
+	}
+	all := true
+	reached := g.reach(g.Initial)
+	report := func(state string, at Span) {
+		if reached[state] || state == "" {
+			return
+		}
+		reached[state], all = true, false
+		hint := didYouMean(state, without(g.names, state))
+		if hint == "" {
+			hint = "add a transition to it"
+		}
+		c.Errorf(at, codeUnreachable, hint, "no transition leads from the initial state %q to state %q", g.Initial, state)
+	}
+	for _, t := range g.Transitions {
+		for i, from := range t.From {
+			report(from, t.places.of(fmt.Sprintf("from[%d]", i), t.places.of("from", t.Span)))
+		}
+	}
+	for i, final := range g.Final {
+		report(final, g.finalPlace(i))
+	}
+	return all
+}
+
+func (g *graph) finalPlace(i int) Span {
+	return g.places.of(fmt.Sprintf("final[%d]", i), g.places.of("final", g.Span))
+}
+
+// checkFinal reports moves that leave a final state.
+func (c *checker) checkFinal(g *graph) {
+	for i, final := range g.Final {
+		if slices.Index(g.Final, final) < i {
+			c.Warnf(g.finalPlace(i), codeSaidTwice, "delete one of them", "final lists %q twice", final)
+			continue
+		}
+		for _, m := range g.moves[final] {
+			c.Report(Diagnostic{
+				Span: m.at, Code: codeLeavesFinal,
+				Message: fmt.Sprintf("%q leads out of the final state %q", m.on, final),
+				Hint:    "delete the transition, or take the state off final",
+				Related: []Related{{Span: g.finalPlace(i), Message: "final here"}},
+			})
+		}
+	}
+}
+
+// checkDeadEnds warns about states from which the entity can never reach a
+// final one. All states are reachable: a wrong name is reported as such.
+func (c *checker) checkDeadEnds(g *graph) {
+	if len(g.Final) == 0 {
+		return
+	}
+	ends := g.endless()
+	for _, state := range g.names {
+		if at, stuck := ends[state]; stuck {
+			c.Warnf(at, codeDeadEnd, "add a transition, or name the state in final",
+				"an entity in state %q never reaches a final state", state)
+		}
+	}
+}
+
+// endless finds the states from which no final state can be reached,
+// with the places where they are entered. Backwards from the final states, so
+// that its cost grows with the moves only.
+func (g *graph) endless() map[string]Span {
+	before := make(map[string][]string)
+	for from, moves := range g.moves {
+		for _, m := range moves {
+			before[m.to] = append(before[m.to], from)
+		}
+	}
+	ends := make(map[string]bool)
+	for todo := slices.Clone(g.Final); len(todo) > 0; {
+		state := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if !ends[state] {
+			ends[state] = true
+			todo = append(todo, before[state]...)
+		}
+	}
+	out := make(map[string]Span)
+	if !ends[g.Initial] {
+		out[g.Initial] = g.places.of("initial", g.Span)
+	}
+	for _, t := range g.Transitions {
+		if _, known := out[t.To]; !known && !ends[t.To] {
+			out[t.To] = t.places.of("to", t.Span)
+		}
+	}
+	return out
+}
+
+// checkServed compares the event types of the automaton with those that the
+// pipelines of the flow serve.
+func (c *checker) checkServed(f *Flow, g *graph) {
+	served := make(map[string]Span)
+	for _, p := range c.pipelinesOf(f.ID) {
+		for i, on := range p.On {
+			if _, known := served[on]; !known {
+				served[on] = onPlace(p, i)
+			}
+		}
+	}
+	moving := make(map[string]bool)
+	for _, t := range g.Transitions {
+		for i, on := range t.On {
+			if _, ok := served[on]; !ok && !moving[on] && !c.partial {
+				c.Errorf(t.places.of(fmt.Sprintf("on[%d]", i), t.places.of("on", t.Span)), codeUnserved,
+					didYouMean(on, slices.Collect(maps.Keys(served))),
+					"no pipeline of flow %q serves event type %q", f.ID, on)
+			}
+			moving[on] = true
+		}
+	}
+	for _, on := range namesOf(served) {
+		if !moving[on] {
+			c.Report(Diagnostic{
+				Span: served[on], Severity: Warning, Code: codeNoTransition,
+				Message: fmt.Sprintf("flow %q has no transition on %q: the event is %s in every state", f.ID, on, afterwards(g.Otherwise)),
+				Hint:    didYouMean(on, without(namesOf(moving), on)),
+				Related: []Related{{Span: g.Span, Message: "the states of the flow"}},
+			})
+		}
+	}
+}
+
+// afterwards says what becomes of an event without a transition.
+func afterwards(otherwise string) string {
+	switch strings.ToLower(otherwise) {
+	case "ignore":
+		return "ignored"
+	case "defer":
+		return "deferred for ever"
+	}
+	return "rejected"
+}
+
+// without copies a list, leaving out one name.
+func without(names []string, name string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == name })
+}

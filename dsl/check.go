@@ -1,0 +1,128 @@
+package dsl
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// A checker merges documents into a bundle and finds what is wrong with the
+// whole.
+type checker struct {
+	*Reporter
+	bundle  *Bundle
+	types   map[string]Type
+	configs []string
+	first   map[string]Span     // where a name was declared first, under "kind name"
+	stages  map[string][]*Stage // by pipeline/stage
+
+	// partial says that a file could not be read: what is missing may be
+	// declared there, so nobody is blamed for naming it.
+	partial bool
+}
+
+func newChecker(files []File, types []Type, r *Reporter) *checker {
+	c := &checker{
+		Reporter: r,
+		types:    make(map[string]Type, len(types)),
+		first:    make(map[string]Span),
+		stages:   make(map[string][]*Stage),
+		bundle: &Bundle{
+			Files:     files,
+			flows:     make(map[string]*Flow),
+			pipelines: make(map[string]*Pipeline),
+			services:  make(map[string]*Service),
+			byEvent:   make(map[string][]*Pipeline),
+			handlers:  make(map[string]*Handler),
+		},
+	}
+	for _, t := range types {
+		c.types[t.Name] = t
+	}
+	return c
+}
+
+// check finds what is wrong with the merged bundle. Pipelines are checked in
+// parallel: they only read what is shared.
+func (c *checker) check() {
+	c.checkEvents()
+	for _, s := range c.bundle.Services {
+		c.checkService(s)
+	}
+	for _, t := range c.bundle.Triggers {
+		c.checkTrigger(t)
+	}
+	for _, f := range c.bundle.Flows {
+		c.checkFlow(f)
+	}
+	pipelines := make([]*pipelineCheck, len(c.bundle.Pipelines))
+	inParallel(len(pipelines), c.Reporter, func(i int, r *Reporter) {
+		pipelines[i] = c.checkPipeline(c.bundle.Pipelines[i], r)
+	})
+	inParallel(len(c.bundle.Detached), c.Reporter, func(i int, r *Reporter) {
+		c.checkDetached(c.bundle.Detached[i], r)
+	})
+	c.proveDegradation(pipelines)
+}
+
+// checkFlow checks what belongs to a flow itself. Its names are checked with
+// those of each of its pipelines.
+func (c *checker) checkFlow(f *Flow) {
+	if e := f.Key.Expr(); e != nil {
+		e.compile(&scope{roots: []string{"event"}}, StringKind, c.Reporter)
+	}
+	if f.States != nil {
+		c.checkAutomaton(f)
+	}
+}
+
+// pipelinesOf lists the pipelines of a flow.
+func (c *checker) pipelinesOf(flow string) []*Pipeline {
+	var out []*Pipeline
+	for _, p := range c.bundle.Pipelines {
+		if p.Flow == flow {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// unknown reports the name of something that is not declared.
+func (c *checker) unknown(at Span, code Code, kind, name string, known []string) {
+	if !c.partial {
+		c.Errorf(at, code, didYouMean(name, known), "unknown %s %q", kind, name)
+	}
+}
+
+// didYouMean is a hint for a mistyped name: the nearest known one, or the whole
+// list when it is short.
+func didYouMean(name string, known []string) string {
+	if near := Suggest(name, known); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	if len(known) == 0 || len(known) > 8 {
+		return ""
+	}
+	return "known: " + strings.Join(slices.Sorted(slices.Values(known)), ", ")
+}
+
+// firstValues gives the declared names of a shared state with their first
+// values.
+func firstValues(v *Value, into map[string]any) {
+	for i, k := range v.Keys() {
+		into[k.Name], _ = v.items[i].Literal()
+	}
+}
+
+// hasKey finds the key of a mapping.
+func hasKey(keys []Key, name string) (Key, bool) {
+	i := slices.IndexFunc(keys, func(k Key) bool { return k.Name == name })
+	if i < 0 {
+		return Key{}, false
+	}
+	return keys[i], true
+}
+
+// namesOf lists the keys of a map in order.
+func namesOf[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

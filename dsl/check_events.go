@@ -1,0 +1,89 @@
+package dsl
+
+import (
+	"fmt"
+	"slices"
+)
+
+// checkEvents finds out which pipelines an event type may activate.
+func (c *checker) checkEvents() {
+	for _, p := range c.bundle.Pipelines {
+		if len(p.On) == 0 && p.ID != "" {
+			p.On = Names{p.ID}
+		}
+		if c.bundle.pipelines[p.ID] != p {
+			continue
+		}
+		c.checkFlowOf(p)
+		for i, event := range p.On {
+			if slices.Index(p.On, event) == i {
+				c.serve(event, p, onPlace(p, i))
+			}
+		}
+	}
+}
+
+// onPlace is where the pipeline names its i-th event type; its id when it does
+// not name any.
+func onPlace(p *Pipeline, i int) Span {
+	whole := p.places.of("on", p.places.of("id", p.Span))
+	return p.places.of(fmt.Sprintf("on[%d]", i), whole)
+}
+
+// checkFlowOf checks that the flow of a pipeline exists, and that a pipeline
+// without one does not take the name of a flow.
+func (c *checker) checkFlowOf(p *Pipeline) {
+	if p.Flow != "" {
+		if c.bundle.flows[p.Flow] == nil {
+			c.unknown(p.places.of("flow", p.Span), codeUnknownFlow, "flow", p.Flow, namesOf(c.bundle.flows))
+		}
+		return
+	}
+	if f := c.bundle.flows[p.ID]; f != nil {
+		c.Report(Diagnostic{
+			Span: p.places.of("id", p.Span), Code: codeImplicitFlow,
+			Message: fmt.Sprintf("pipeline %q has the id of a flow but does not belong to it", p.ID),
+			Hint:    fmt.Sprintf("say flow: %s, or rename the pipeline", p.ID),
+			Related: []Related{{Span: f.places.of("id", f.Span), Message: "the flow"}},
+		})
+	}
+}
+
+// serve adds a pipeline to those of an event type. The first whose when is true
+// gets an event, so one without when hides all that follow.
+func (c *checker) serve(event string, p *Pipeline, at Span) {
+	others := c.bundle.byEvent[event]
+	c.bundle.byEvent[event] = append(others, p)
+	for _, o := range others {
+		related := []Related{{Span: onPlace(o, slices.Index(o.On, event)), Message: fmt.Sprintf("pipeline %q serves it", o.ID)}}
+		if flowID(o) != flowID(p) {
+			c.Report(Diagnostic{
+				Span: at, Code: codeTwoFlows, Related: related,
+				Message: fmt.Sprintf("event type %q is served by two flows, %q and %q", event, flowID(o), flowID(p)),
+				Hint:    "let both pipelines name the same flow, or let one emit an event of another type",
+			})
+			return
+		}
+		if unconditional(o.When) {
+			c.Report(Diagnostic{
+				Span: at, Severity: Warning, Code: codeNeverReached, Related: related,
+				Message: fmt.Sprintf("pipeline %q never gets %q: %q takes every one before it", p.ID, event, o.ID),
+				Hint:    fmt.Sprintf("give %q a when, or put it last", o.ID),
+			})
+			return
+		}
+	}
+}
+
+// flowID is the flow that a pipeline belongs to: without one it is its own.
+func flowID(p *Pipeline) string {
+	if p.Flow == "" {
+		return p.ID
+	}
+	return p.Flow
+}
+
+// unconditional tells whether a condition is true whatever the event.
+func unconditional(when *Value) bool {
+	return when == nil || when.kind == valueLiteral && when.literal == true
+}

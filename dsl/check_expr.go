@@ -1,0 +1,158 @@
+package dsl
+
+import (
+	"fmt"
+	"slices"
+)
+
+// allRoots are the names that the expressions of a handler may begin with.
+var allRoots = []string{"event", "shared-state", "sources", "configs", "flow", "run"}
+
+// compileHandler compiles the expressions of the i-th handler in their scopes.
+func (c *pipelineCheck) compileHandler(i int) {
+	sc := c.scopeOf(i)
+	own := *sc
+	own.sources = append(sc.sources[:len(sc.sources):len(sc.sources)], c.steps[i].ID)
+	c.compileValues(c.steps[i].Handler, sc, &own, c.Reporter)
+	c.checkAmbiguous(i)
+}
+
+// scopeOf says what the i-th handler may read: the outcomes of all handlers
+// before it, whether of an earlier stage or of its own.
+func (c *pipelineCheck) scopeOf(i int) *scope {
+	sc := &scope{roots: allRoots, state: c.state, configs: c.configs, late: make(map[string]string)}
+	for j, s := range c.steps {
+		switch {
+		case j < i:
+			sc.sources = append(sc.sources, s.ID)
+		case j == i:
+			sc.late[s.ID] = "is this handler itself: only its result may read what it gave"
+		case s.stage == c.steps[i].stage:
+			sc.late[s.ID] = "comes later in the same stage"
+		default:
+			sc.late[s.ID] = fmt.Sprintf("runs in a later stage, %q", s.stage.ID)
+		}
+	}
+	for _, id := range sc.sources {
+		delete(sc.late, id)
+	}
+	return sc
+}
+
+// compileValues compiles all expressions of a handler; its result may read its
+// own outcome too.
+func (c *checker) compileValues(h *Handler, sc, own *scope, r *Reporter) {
+	compileValue(h.Enabled, &Field{ExprKind: BoolKind}, sc, r)
+	if t, ok := c.types[h.Type]; ok {
+		compileFields(h.Body, t.Spec, sc, r)
+	} else {
+		compileValue(h.Body, nil, sc, r)
+	}
+	compileValue(h.Result, nil, own, r)
+	if h.Fallback != nil {
+		compileValue(h.Fallback.Result, nil, sc, r)
+	}
+}
+
+// compileFields compiles the expressions of a mapping that a Spec describes.
+func compileFields(v *Value, s *Spec, sc *scope, r *Reporter) {
+	if v == nil || v.kind != valueMap || s == nil {
+		compileValue(v, nil, sc, r)
+		return
+	}
+	for i, k := range v.keys {
+		f := s.Field(k.Name)
+		if f == nil {
+			f = elemOf(s.inline())
+		}
+		compileValue(v.items[i], f, sc, r)
+	}
+}
+
+// compileValue compiles the expressions of a value. An expression that is the
+// whole value must give what the field wants; a nil field wants nothing
+// particular.
+func compileValue(v *Value, f *Field, sc *scope, r *Reporter) {
+	if v == nil {
+		return
+	}
+	switch v.kind {
+	case valueExpr:
+		v.expr.compile(sc, wantOf(f), r)
+	case valueList:
+		for _, item := range v.items {
+			compileValue(item, elemOf(f), sc, r)
+		}
+	case valueMap:
+		if f != nil && f.Kind == ObjectKind {
+			compileFields(v, f.Spec, sc, r)
+			return
+		}
+		for _, item := range v.items {
+			compileValue(item, elemOf(f), sc, r)
+		}
+	}
+}
+
+func wantOf(f *Field) Kind {
+	if f == nil {
+		return AnyKind
+	}
+	return f.want()
+}
+
+func elemOf(f *Field) *Field {
+	if f == nil {
+		return nil
+	}
+	return f.Elem
+}
+
+// checkAmbiguous reports reads of a source whose id two earlier handlers have.
+func (c *pipelineCheck) checkAmbiguous(i int) {
+	first := make(map[string]*Handler)
+	twice := make(map[string][2]*Handler)
+	for _, s := range c.steps[:i] {
+		if f := first[s.ID]; f != nil {
+			twice[s.ID] = [2]*Handler{f, s.Handler}
+			continue
+		}
+		first[s.ID] = s.Handler
+	}
+	if len(twice) == 0 {
+		return
+	}
+	h := c.steps[i].Handler
+	for _, read := range handlerReads(h) {
+		pair, ok := twice[sourceOf(read.Path)]
+		if !ok {
+			continue
+		}
+		c.Report(Diagnostic{
+			Span: read.Span, Code: codeAmbiguous,
+			Message: fmt.Sprintf("sources.%s may mean two handlers", pair[0].ID),
+			Hint:    "rename one of them",
+			Related: []Related{
+				{Span: pair[0].places.of("id", pair[0].Span), Message: "this is " + pair[0].Path},
+				{Span: pair[1].places.of("id", pair[1].Span), Message: "this is " + pair[1].Path},
+			},
+		})
+	}
+}
+
+// sourceOf gives the handler that a path reads; empty when it reads none.
+func sourceOf(p Path) string {
+	if len(p) < 2 || p[0] != "sources" || p[1] == Wildcard {
+		return ""
+	}
+	return p[1]
+}
+
+// handlerReads lists all that a handler reads, its fallback included.
+func handlerReads(h *Handler) []Read {
+	out := slices.Concat(h.Enabled.Reads(), h.Body.Reads(), h.Result.Reads())
+	if h.Fallback != nil {
+		out = append(out, h.Fallback.Result.Reads()...)
+	}
+	return out
+}

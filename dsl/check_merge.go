@@ -1,0 +1,197 @@
+package dsl
+
+import (
+	"fmt"
+	"strings"
+)
+
+// maxHandlers bounds the handlers of one pipeline: what each of them may read
+// depends on all before it.
+const maxHandlers = 1000
+
+// merge gathers what the documents declare, in the order of the documents. A
+// nil document is a file that could not be read.
+func (c *checker) merge(docs []*Document) {
+	for _, d := range docs {
+		if d == nil {
+			c.partial = true
+			continue
+		}
+		c.mergeDocument(d)
+	}
+	for _, p := range c.bundle.Pipelines {
+		c.mergeStages(p)
+	}
+	for _, d := range docs {
+		if d == nil {
+			continue
+		}
+		for _, h := range d.Handlers {
+			c.mergeHandler(h)
+		}
+	}
+	for _, p := range c.bundle.Pipelines {
+		c.setPaths(p)
+	}
+}
+
+// mergeDocument adds everything but the handlers, whose stages may be in a
+// later document.
+func (c *checker) mergeDocument(d *Document) {
+	b := c.bundle
+	for _, s := range d.Services {
+		if c.declare("service", s.ID, s.places.of("id", s.Span)) {
+			b.services[s.ID] = s
+		}
+		b.Services = append(b.Services, s)
+	}
+	for i, k := range d.Configs.Keys() {
+		if c.declare("config", k.Name, k.Span) {
+			c.configs = append(c.configs, k.Name)
+		}
+		value, _ := d.Configs.items[i].Literal()
+		b.Configs = append(b.Configs, &Config{Span: k.Span, Name: k.Name, Value: value})
+	}
+	for _, f := range d.Flows {
+		if c.declare("flow", f.ID, f.places.of("id", f.Span)) {
+			b.flows[f.ID] = f
+		}
+		b.Flows = append(b.Flows, f)
+	}
+	for _, p := range d.Pipelines {
+		if c.declare("pipeline", p.ID, p.places.of("id", p.Span)) {
+			b.pipelines[p.ID] = p
+		}
+		b.Pipelines = append(b.Pipelines, p)
+	}
+	for _, t := range d.Triggers {
+		c.declare("trigger", t.ID, t.places.of("id", t.Span))
+		b.Triggers = append(b.Triggers, t)
+	}
+}
+
+// declare notes a name and reports it when it is taken. It tells whether the
+// name is new. An empty name was reported when it was read.
+func (c *checker) declare(kind, name string, at Span) bool {
+	if name == "" {
+		return false
+	}
+	key := kind + " " + name
+	if first, taken := c.first[key]; taken {
+		c.Report(Diagnostic{
+			Span: at, Code: codeDuplicate,
+			Message: fmt.Sprintf("%s %q is declared twice", kind, name),
+			Hint:    "rename one of them",
+			Related: []Related{{Span: first, Message: "declared here first"}},
+		})
+		return false
+	}
+	c.first[key] = at
+	return true
+}
+
+// mergeStages makes the stages of a pipeline known. Two of the same id are
+// bearable while the paths of their handlers differ.
+func (c *checker) mergeStages(p *Pipeline) {
+	if c.bundle.pipelines[p.ID] != p {
+		return // reported as a duplicate; its stages would only repeat that
+	}
+	for _, s := range p.Stages {
+		if s.ID == "" {
+			continue
+		}
+		path := p.ID + "/" + s.ID
+		if twins := c.stages[path]; len(twins) > 0 {
+			c.Report(Diagnostic{
+				Span: s.places.of("id", s.Span), Severity: Warning, Code: codeDuplicateStage,
+				Message: fmt.Sprintf("pipeline %q has two stages %q", p.ID, s.ID),
+				Hint:    "rename one: switches, limits and metrics of " + path + " mean both",
+				Related: []Related{{Span: twins[0].places.of("id", twins[0].Span), Message: "the first one"}},
+			})
+		}
+		c.stages[path] = append(c.stages[path], s)
+	}
+}
+
+// mergeHandler adds a handler of the top level to its stage.
+func (c *checker) mergeHandler(h *Handler) {
+	if h.Into == "" {
+		c.bundle.Detached = append(c.bundle.Detached, h)
+		c.Warnf(h.places.of("id", h.Span), codeDetached, "say into: pipeline/stage",
+			"handler %q belongs to no stage and never runs", h.ID)
+		return
+	}
+	at := h.places.of("into", h.Span)
+	if h.Critical == nil {
+		c.Errorf(h.places.of("id", h.Span), codeCriticalUnsaid,
+			"say critical: false, so that the run goes on without it, or critical: true",
+			"contribution %q does not say whether it is critical", h.ID)
+	}
+	switch stages := c.stages[h.Into]; len(stages) {
+	case 1:
+		stages[0].Handlers = append(stages[0].Handlers, h)
+	case 0:
+		c.reportInto(h, at)
+	default:
+		c.Report(Diagnostic{
+			Span: at, Code: codeInto,
+			Message: fmt.Sprintf("%q names %d stages", h.Into, len(stages)),
+			Hint:    "give the stages ids of their own",
+			Related: []Related{
+				{Span: stages[0].places.of("id", stages[0].Span), Message: "one of them"},
+				{Span: stages[1].places.of("id", stages[1].Span), Message: "another one"},
+			},
+		})
+	}
+}
+
+// reportInto says which part of a contribution's target does not exist.
+func (c *checker) reportInto(h *Handler, at Span) {
+	pipeline, stage, ok := strings.Cut(h.Into, "/")
+	if !ok || pipeline == "" || stage == "" || strings.Contains(stage, "/") {
+		c.Errorf(at, codeInto, "write into: pipeline/stage", "want the path of a stage, have %q", h.Into)
+		return
+	}
+	p := c.bundle.pipelines[pipeline]
+	if p == nil {
+		c.unknown(at, codeInto, "pipeline", pipeline, namesOf(c.bundle.pipelines))
+		return
+	}
+	var known []string
+	for _, s := range p.Stages {
+		known = append(known, s.ID)
+	}
+	c.Errorf(at, codeInto, didYouMean(stage, known), "pipeline %q has no stage %q", pipeline, stage)
+}
+
+// setPaths gives the handlers of a pipeline their paths, which must differ.
+func (c *checker) setPaths(p *Pipeline) {
+	first := make(map[string]*Handler)
+	count := 0
+	for _, s := range p.Stages {
+		count += len(s.Handlers)
+		for _, h := range s.Handlers {
+			if p.ID == "" || s.ID == "" || h.ID == "" {
+				continue
+			}
+			h.Path = p.ID + "/" + s.ID + "/" + h.ID
+			if twin := first[h.Path]; twin != nil {
+				c.Report(Diagnostic{
+					Span: h.places.of("id", h.Span), Code: codeDuplicate,
+					Message: fmt.Sprintf("handler %q is declared twice", h.Path),
+					Hint:    "rename one of them",
+					Related: []Related{{Span: twin.places.of("id", twin.Span), Message: "declared here first"}},
+				})
+				continue
+			}
+			first[h.Path] = h
+			if c.bundle.pipelines[p.ID] == p {
+				c.bundle.handlers[h.Path] = h
+			}
+		}
+	}
+	if count > maxHandlers {
+		c.Errorf(p.places.of("id", p.Span), codeTooMany, "split it: one pipeline can emit the event of the next",
+			"pipeline %q has %d handlers, want at most %d", p.ID, count, maxHandlers)
+	}
+}

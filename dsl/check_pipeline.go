@@ -1,0 +1,109 @@
+package dsl
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// A pipelineCheck checks one pipeline and remembers what the proof of
+// degradation needs.
+type pipelineCheck struct {
+	*checker
+	*Reporter // of this pipeline; hides that of the checker
+	pipeline  *Pipeline
+	flow      *Flow // nil when the pipeline has none
+
+	state map[string]any // declared names with their first values, those of the flow included
+	steps []step         // all handlers in the order of declaration
+	sound bool           // no errors were found in it
+
+	sets map[string][]assignment // by name, in the order of declaration
+}
+
+// A step is a handler at its place in a pipeline.
+type step struct {
+	*Handler
+	stage *Stage
+}
+
+// checkPipeline checks a pipeline by itself. It only reads what is shared.
+func (c *checker) checkPipeline(p *Pipeline, r *Reporter) *pipelineCheck {
+	pc := &pipelineCheck{checker: c, Reporter: r, pipeline: p, flow: c.bundle.flows[p.Flow], state: make(map[string]any)}
+	for _, s := range p.Stages {
+		for _, h := range s.Handlers {
+			pc.steps = append(pc.steps, step{Handler: h, stage: s})
+		}
+	}
+	if len(pc.steps) > maxHandlers {
+		return pc
+	}
+	pc.declareState()
+	pc.checkPlaceholders()
+	if e := p.When.Expr(); e != nil {
+		e.compile(&scope{roots: []string{"event", "configs", "flow"}, configs: c.configs}, BoolKind, r)
+	}
+	for i := range pc.steps {
+		pc.checkHandler(i)
+	}
+	pc.sound = !HasErrors(r.found)
+	return pc
+}
+
+// declareState merges the names that live with the flow and those that live
+// with the run into one namespace.
+func (c *pipelineCheck) declareState() {
+	var kept []Key
+	if c.flow != nil {
+		kept = c.flow.SharedState.Keys()
+		firstValues(c.flow.SharedState, c.state)
+	}
+	for _, k := range c.pipeline.SharedState.Keys() {
+		other, taken := hasKey(kept, k.Name)
+		if !taken {
+			continue
+		}
+		c.Report(Diagnostic{
+			Span: k.Span, Code: codeStateTwice,
+			Message: fmt.Sprintf("shared-state.%s is declared by the pipeline and by its flow %q", k.Name, c.flow.ID),
+			Hint:    "leave it out here to keep it between the events of one key, or rename it",
+			Related: []Related{{Span: other.Span, Message: "declared by the flow"}},
+		})
+	}
+	firstValues(c.pipeline.SharedState, c.state)
+}
+
+// checkPlaceholders warns about parts that have nothing to do yet.
+func (c *pipelineCheck) checkPlaceholders() {
+	const hint = "nothing happens there yet"
+	if len(c.pipeline.Stages) == 0 {
+		c.Warnf(c.pipeline.places.of("id", c.pipeline.Span), codePlaceholder, hint, "pipeline %q has no stages", c.pipeline.ID)
+	}
+	for _, s := range c.pipeline.Stages {
+		if len(s.Handlers) == 0 {
+			c.Warnf(s.places.of("id", s.Span), codePlaceholder, hint, "stage %q has no handlers", s.ID)
+		}
+	}
+	for _, h := range c.steps {
+		if h.Type == "" {
+			c.Warnf(h.places.of("id", h.Span), codePlaceholder,
+				"name its type, such as request: {…}; known: "+c.typeNames(), "handler %q does nothing", h.ID)
+		}
+	}
+}
+
+// declared reports names that are set but not declared, with the nearest
+// declared one.
+func (c *pipelineCheck) declared(keys []Key, what string) {
+	for _, k := range keys {
+		if _, ok := c.state[k.Name]; ok {
+			continue
+		}
+		known := slices.Collect(maps.Keys(c.state))
+		hint := fmt.Sprintf("declare it in the pipeline: shared-state: {%s: null}", k.Name)
+		if near := Suggest(k.Name, known); near != "" {
+			hint = fmt.Sprintf("did you mean %q?", near)
+		}
+		c.Errorf(k.Span, codeUndeclared, hint, "%s sets shared-state.%s, which is not declared", what, k.Name)
+	}
+}

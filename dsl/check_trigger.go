@@ -1,0 +1,60 @@
+package dsl
+
+import (
+	"net/url"
+	"time"
+
+	// Zones must not depend on the machine that validates.
+	_ "time/tzdata"
+)
+
+// checkService checks the address of a service.
+func (c *checker) checkService(s *Service) {
+	if s.URL == "" {
+		return // reported when it was read
+	}
+	at := s.places.of("url", s.Span)
+	const want = "want such as http://127.0.0.1:9081 or https://orders.example.com/api"
+	u, err := url.Parse(s.URL)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		c.Errorf(at, codeServiceURL, want, "url of service %q is not an absolute http or https URL: %q", s.ID, s.URL)
+	case u.User != nil:
+		c.Errorf(at, codeServiceURL, "send it in headers, from !secret NAME", "url of service %q holds a password", s.ID)
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		c.Errorf(at, codeServiceURL, "give it in the query of the request", "url of service %q has a query or a fragment", s.ID)
+	}
+}
+
+// checkTrigger checks when a trigger fires and that its event is served.
+func (c *checker) checkTrigger(t *Trigger) {
+	at := t.places.of("id", t.Span)
+	switch {
+	case t.Every != 0 && t.Cron != "":
+		c.Errorf(t.places.of("cron", at), codeTriggerTime, "keep one of them", "trigger %q has both every and cron", t.ID)
+	case t.Every == 0 && t.Cron == "":
+		c.Errorf(at, codeTriggerTime, `say every: 1m or cron: "*/5 * * * *"`, "trigger %q does not say when it fires", t.ID)
+	}
+	if t.Cron != "" {
+		if problem := checkCron(t.Cron); problem != "" {
+			c.Errorf(t.places.of("cron", at), codeCron, "the fields are minute, hour, day, month, weekday", "%s", problem)
+		}
+	}
+	// Local would mean another zone on each node.
+	if _, err := time.LoadLocation(t.TimeZone); err != nil || t.TimeZone == "Local" {
+		c.Errorf(t.places.of("time-zone", at), codeTimeZone, "want an IANA name such as Europe/Berlin, or UTC",
+			"unknown time zone %q", t.TimeZone)
+	}
+	if t.Event != "" && c.bundle.byEvent[t.Event] == nil {
+		c.unknownEvent(t)
+	}
+}
+
+// unknownEvent reports a trigger whose event no pipeline serves.
+func (c *checker) unknownEvent(t *Trigger) {
+	if c.partial {
+		return
+	}
+	c.Errorf(t.places.of("event", t.Span), codeTriggerEvent, didYouMean(t.Event, namesOf(c.bundle.byEvent)),
+		"no pipeline serves event type %q", t.Event)
+}

@@ -1,0 +1,315 @@
+package dsl
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A proof shows that the critical handlers of a pipeline do not need those that
+// the engine may take out of the flow. It takes every handler that is not
+// critical to be off, and follows what is then null: a name of the shared state
+// that only such handlers set, and what others compute from it.
+type proof struct {
+	*pipelineCheck
+	kept  map[string][]assignment // names of the flow, set by any of its pipelines
+	known map[goal][]cause
+}
+
+// An assignment is one place that sets a name of the shared state.
+type assignment struct {
+	*pipelineCheck
+	step    int
+	key     Key
+	value   *Value // what the handler sets when it succeeds
+	standIn *Value // what its fallback sets while it is off; nil for nothing
+}
+
+// A goal is the question whether a name is null when a step begins.
+type goal struct {
+	name string
+	step int
+}
+
+// A cause is one step from a handler that is off to a null value.
+type cause struct {
+	handler *Handler
+	Related
+}
+
+// proveDegradation checks all pipelines. It comes last: it needs to know what
+// every other pipeline of a flow sets.
+func (c *checker) proveDegradation(pipelines []*pipelineCheck) {
+	kept := make(map[string]map[string][]assignment)
+	for _, pc := range pipelines {
+		pc.sets = make(map[string][]assignment)
+		for i := range pc.steps {
+			for _, a := range pc.assignments(i) {
+				pc.sets[a.key.Name] = append(pc.sets[a.key.Name], a)
+			}
+		}
+		if pc.flow == nil {
+			continue
+		}
+		if kept[pc.flow.ID] == nil {
+			kept[pc.flow.ID] = make(map[string][]assignment)
+		}
+		for name, sets := range pc.sets {
+			kept[pc.flow.ID][name] = append(kept[pc.flow.ID][name], sets...)
+		}
+	}
+	inParallel(len(pipelines), c.Reporter, func(i int, r *Reporter) {
+		pc := *pipelines[i]
+		if !pc.sound {
+			return // what it reads is not known
+		}
+		pc.Reporter = r
+		p := &proof{pipelineCheck: &pc, known: make(map[goal][]cause)}
+		if pc.flow != nil {
+			p.kept = kept[pc.flow.ID]
+		}
+		for i := range pc.steps {
+			p.check(i)
+		}
+	})
+}
+
+// assignments lists what the i-th handler sets.
+func (c *pipelineCheck) assignments(i int) []assignment {
+	h := c.steps[i].Handler
+	var out []assignment
+	add := func(v *Value) {
+		for j, k := range v.Keys() {
+			out = append(out, assignment{pipelineCheck: c, step: i, key: k, value: v.items[j]})
+		}
+	}
+	if c.types[h.Type].SetsState {
+		add(h.Body)
+	}
+	add(h.Result)
+	if h.Fallback == nil {
+		return out
+	}
+	for j, k := range h.Fallback.Result.Keys() {
+		v := h.Fallback.Result.items[j]
+		at := slices.IndexFunc(out, func(a assignment) bool { return a.key.Name == k.Name })
+		if at < 0 {
+			out = append(out, assignment{pipelineCheck: c, step: i, key: k, standIn: v})
+			continue
+		}
+		out[at].standIn = v
+	}
+	return out
+}
+
+// check reports what the i-th handler may read although nobody has set it.
+func (p *proof) check(i int) {
+	h := p.steps[i].Handler
+	conditions := h.Enabled.Reads()
+	reported := make(map[string]bool)
+	for n, read := range slices.Concat(conditions, h.Body.Reads(), h.Result.Reads()) {
+		if read.Guarded || len(read.Path) < 2 || n >= len(conditions) && looksAt(conditions, read.Path) {
+			continue
+		}
+		what := read.Path[:2].String()
+		if reported[what] {
+			continue
+		}
+		if h.IsCritical() {
+			if chain := p.whyNull(read.Path, i); chain != nil && !p.looksAtAll(conditions, chain) {
+				reported[what] = true
+				p.reportChain(h, read, chain)
+				continue
+			}
+		}
+		if read.Path[0] == "shared-state" && p.neverSet(read.Path[1], i) {
+			reported[what] = true
+			p.Warnf(read.Span, codeNeverSet, fmt.Sprintf("set %s in the result of an earlier handler, or give it a first value", read.Path[1]),
+				"%s is null here: no handler sets it before", what)
+		}
+	}
+}
+
+// looksAt tells whether the condition of a handler looks at what a path reads:
+// its author has thought of the case that it is null.
+func looksAt(conditions []Read, path Path) bool {
+	return slices.ContainsFunc(conditions, func(c Read) bool {
+		return len(c.Path) >= 2 && c.Path[:2].Equal(path[:2])
+	})
+}
+
+// looksAtAll tells whether the condition looks at the outcome of each handler of
+// a chain.
+func (p *proof) looksAtAll(conditions []Read, chain []cause) bool {
+	for _, l := range chain {
+		if !looksAt(conditions, Path{"sources", l.handler.ID}) {
+			return false
+		}
+	}
+	return true
+}
+
+// whyNull gives the chain of handlers that leaves a path null for a step when
+// all that are not critical are off; nil when it is not null.
+func (p *proof) whyNull(path Path, step int) []cause {
+	if path[0] == "shared-state" {
+		return p.whyUnset(path[1], step)
+	}
+	id := sourceOf(path)
+	if id == "" || len(path) < 3 || path[2] != "response" && path[2] != "status" {
+		return nil
+	}
+	for _, s := range p.steps[:step] {
+		if s.ID == id && !s.IsCritical() {
+			return []cause{newCause(s.Handler, s.places.of("id", s.Span), fmt.Sprintf("%q is not critical, so it may be off", id))}
+		}
+	}
+	return nil
+}
+
+// whyUnset follows the assignments of a name backwards from a step to the last
+// one that is sure to happen.
+func (p *proof) whyUnset(name string, step int) []cause {
+	g := goal{name, step}
+	if chain, ok := p.known[g]; ok {
+		return chain
+	}
+	p.known[g] = nil // a name that depends on itself proves nothing
+	chain := p.follow(name, step)
+	p.known[g] = chain
+	return chain
+}
+
+func (p *proof) follow(name string, step int) []cause {
+	var chain []cause
+	for _, a := range slices.Backward(p.sets[name]) {
+		if a.step >= step {
+			continue
+		}
+		causes, sure := p.null(a)
+		if sure && len(causes) == 0 {
+			return nil
+		}
+		chain = append(chain, causes...)
+		if sure {
+			return chain
+		}
+	}
+	if first, declared := p.state[name]; !declared || first != nil {
+		return nil
+	}
+	return p.followFlow(name, step, chain)
+}
+
+// followFlow goes on with what an earlier event may have left: a name that the
+// flow keeps is unset only if all that set it anywhere may be off.
+func (p *proof) followFlow(name string, step int, chain []cause) []cause {
+	if p.flow == nil {
+		return chain
+	}
+	if _, ok := hasKey(p.flow.SharedState.Keys(), name); !ok {
+		return chain
+	}
+	for _, a := range p.kept[name] {
+		if a.pipeline == p.pipeline && a.step < step {
+			continue // seen
+		}
+		if a.steps[a.step].IsCritical() || a.standIn != nil {
+			return nil
+		}
+		chain = append(chain, a.off())
+	}
+	return chain
+}
+
+// null tells what an assignment leaves while its handler is off. When sure, it
+// decides the value: null by the causes given, not null without any. Otherwise
+// it does nothing, and what was before counts.
+func (p *proof) null(a assignment) (causes []cause, sure bool) {
+	h := a.steps[a.step].Handler
+	v := a.value
+	if !h.IsCritical() {
+		if a.standIn == nil {
+			return []cause{a.off()}, false
+		}
+		v = a.standIn
+	}
+	if v == nil {
+		return nil, false // the stand-in of a critical handler was reported
+	}
+	if v.IsNull() && !h.IsCritical() {
+		return []cause{newCause(h, v.Span, fmt.Sprintf("the fallback of %q sets shared-state.%s to null", h.ID, a.key.Name))}, true
+	}
+	for _, read := range v.Reads() {
+		// A critical handler that reads a null unguarded is reported itself.
+		passes := !read.Guarded && !h.IsCritical() || passesNull(v)
+		if !passes || len(read.Path) < 2 {
+			continue
+		}
+		if chain := p.whyNull(read.Path, a.step); chain != nil {
+			l := newCause(h, a.key.Span, fmt.Sprintf("%q sets shared-state.%s from it", h.ID, a.key.Name))
+			return append([]cause{l}, chain...), true
+		}
+	}
+	return nil, true
+}
+
+// off is the cause of a handler that sets a name unless it is off.
+func (a assignment) off() cause {
+	h := a.steps[a.step].Handler
+	return newCause(h, a.key.Span, fmt.Sprintf("%q sets shared-state.%s; it is not critical, so it may be off", h.ID, a.key.Name))
+}
+
+func newCause(h *Handler, at Span, message string) cause {
+	return cause{handler: h, Related: Related{Span: at, Message: message}}
+}
+
+// passesNull tells whether a value is nothing but a chain of members read through
+// ?., which passes a null on.
+func passesNull(v *Value) bool {
+	e := v.Expr()
+	return e != nil && strings.Contains(e.Source, "?.") && !strings.Contains(e.Source, "??") &&
+		!strings.ContainsAny(strings.TrimSpace(e.Source), " \t\n()")
+}
+
+// neverSet tells whether no handler at all sets a name that is null at first
+// before a step.
+func (p *proof) neverSet(name string, step int) bool {
+	first, declared := p.state[name]
+	if !declared || first != nil {
+		return false
+	}
+	if sets := p.sets[name]; len(sets) > 0 && sets[0].step < step {
+		return false
+	}
+	if p.flow == nil {
+		return true
+	}
+	_, kept := hasKey(p.flow.SharedState.Keys(), name)
+	return !kept || len(p.kept[name]) == 0
+}
+
+// reportChain reports a critical handler that needs what may be off.
+func (p *proof) reportChain(h *Handler, read Read, chain []cause) {
+	var off, names []string
+	related := []Related{{Span: h.places.of("id", h.Span), Message: fmt.Sprintf("%q is critical", h.ID)}}
+	for _, l := range slices.Backward(chain) {
+		related = append(related, l.Related)
+		if !l.handler.IsCritical() && !slices.Contains(names, l.handler.ID) {
+			names = append(names, l.handler.ID)
+			off = append(off, fmt.Sprintf("%q", l.handler.ID))
+		}
+	}
+	verb, whom := "is", "it"
+	if len(off) > 1 {
+		verb, whom = "are", "one of them"
+	}
+	hint := fmt.Sprintf("give %s a fallback.result, make %s critical, or read it with ?. or ??", whom, whom)
+	if read.Path[0] == "sources" {
+		hint = fmt.Sprintf("make %s critical, or read it with ?. or ??", whom)
+	}
+	p.Report(Diagnostic{
+		Span: read.Span, Code: codeDegradation, Related: related, Hint: hint,
+		Message: fmt.Sprintf("critical handler %q reads %s, which is null when %s %s off", h.ID, read.Path, strings.Join(off, " and "), verb),
+	})
+}
