@@ -45,13 +45,14 @@ func functionNamed(name string) *function {
 	return &functions[i]
 }
 
-// synonyms are names that other languages give to our functions.
+// synonyms are names that other languages give to our functions, or to what we
+// write without one.
 var synonyms = map[string]string{
 	"str": "string", "toString": "string", "String": "string", "size": "len", "length": "len",
 	"toInt": "int", "number": "float", "sorted": "sort", "reversed": "reverse", "unique": "uniq",
 	"set": "uniq", "toLower": "lower", "toUpper": "upper", "strip": "trim", "json": "toJSON",
 	"parseJSON": "fromJSON", "exists": "any", "every": "all", "some": "any", "fold": "reduce",
-	"head": "first", "range": "..", "avg": "mean", "pow": "**", "format": "+", "substring": "text[from:to]",
+	"head": "first", "avg": "mean", "range": "from..to", "pow": "base ** exponent", "substring": "text[from:to]",
 }
 
 // refused are the functions of expr-lang that a run cannot have, because
@@ -155,6 +156,9 @@ func (b *builder) noFunction(x *ast.CallNode, name string) part {
 		return b.fail(x, CodeRefused, hint, "%s cannot be called: a repeated run must compute the same again", name)
 	}
 	if hint, ok := synonyms[name]; ok {
+		if fn := functionNamed(hint); fn != nil {
+			hint = fn.Signature
+		}
 		return b.fail(x, CodeUnknownFunction, "write "+hint, "there is no function %s", name)
 	}
 	names := make([]string, 0, len(functions))
@@ -162,7 +166,7 @@ func (b *builder) noFunction(x *ast.CallNode, name string) part {
 		names = append(names, f.Name)
 	}
 	slices.Sort(names)
-	hint := "see procaas explain expressions"
+	hint := ""
 	if near := Suggest(name, names); near != "" {
 		hint = "did you mean " + functionNamed(near).Signature + "?"
 	}

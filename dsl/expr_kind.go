@@ -46,7 +46,10 @@ func (s shape) String() string {
 	add(mapShape, "a mapping")
 	add(secretShape, "a secret")
 	add(nullShape, "null")
-	return strings.Join(names, " or ")
+	if n := len(names) - 1; n > 0 {
+		return strings.Join(names[:n], ", ") + " or " + names[n]
+	}
+	return names[0]
 }
 
 // shapeOfValue gives the type of a value; 0 for a type that no value has.

@@ -2,6 +2,7 @@ package dsl
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 )
@@ -209,6 +210,12 @@ func (l *lexer) number() *flaw {
 		}
 		return l.flaw(end, CodeSyntax, quoted(string(l.src[l.at:end]))+" is neither a number nor a name",
 			"names begin with a letter; write other keys as ['"+string(l.src[l.at:end])+"']")
+	}
+	text := strings.ReplaceAll(string(l.src[l.at:end]), "_", "")
+	if _, err := strconv.ParseInt(text, 0, 64); err != nil {
+		if _, err := strconv.ParseFloat(text, 64); err != nil || !strings.ContainsAny(text, ".eE") {
+			return l.flaw(end, CodeSyntax, quoted(text)+" is no number of at most 64 bits", "write longer ones as strings")
+		}
 	}
 	l.add(numberToken, end)
 	return nil

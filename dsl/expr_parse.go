@@ -76,8 +76,15 @@ func (s *syntax) explain(err error) *flaw {
 	t := s.tokens[s.origin[max(e.From, 0)]]
 	f.from, f.to = t.from, t.to
 	switch {
+	case t.kind == itemToken:
+		f.message = t.text + " has a meaning only inside of functions such as filter"
+	case strings.Contains(e.Message, "escape"):
+		f.message, f.hint = "the string has an unknown escape", `write \\ for a backslash, or the string in back quotes`
 	case strings.HasPrefix(e.Message, "unexpected token"):
 		f.message = "did not expect " + quoted(t.text) + " here"
+		if word := strings.ToLower(t.text); word != t.text && slices.Contains([]string{"and", "or", "not", "in"}, word) {
+			f.hint = "write " + word
+		}
 	case strings.HasPrefix(e.Message, "Operator ("):
 		f.message, f.hint = quoted(t.text)+" and ?? need parentheses", "write (a ?? b) "+t.text+" c"
 	}

@@ -113,9 +113,6 @@ func (s *stride) take(f *frame, v any) (any, error) {
 	}
 	if i, ok := key.(int); ok && v != nil {
 		got, err := s.element(&f.meter, v, i)
-		if errors.Is(err, errRange) && s.safe {
-			return nil, nil
-		}
 		if err != nil {
 			return nil, s.whole.wrap(err)
 		}
@@ -138,11 +135,9 @@ func (s *stride) without(v any, member string) error {
 	return fmt.Errorf("%s is %s; it has no member %s", s.base, describe(v), member)
 }
 
-// errRange is part of every error about a position outside of a list.
-var errRange = errors.New("index out of range")
-
 // element gives the element of a list, or the character of a string, at a
-// position that counts from the end when it is negative.
+// position that counts from the end when it is negative. Where there is none,
+// a safe stride gives null.
 func (s *stride) element(m *meter, v any, i int) (any, error) {
 	var n int
 	at := i
@@ -163,8 +158,11 @@ func (s *stride) element(m *meter, v any, i int) (any, error) {
 		at += n
 	}
 	if at < 0 || at >= n {
-		return nil, fmt.Errorf("%w: %s has %d elements, there is no [%d] (allow it with ?.[%d] or give a default with ??)",
-			errRange, s.base, n, i, i)
+		if s.safe {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("%s has no element %d, its length is %d (allow it with ?.[%d] or give a default with ??)",
+			s.base, i, n, i)
 	}
 	if list, ok := v.([]any); ok {
 		return list[at], nil
@@ -192,9 +190,6 @@ func (b *builder) base(n ast.Node, links []link) (from part, whole shape) {
 
 // pointer makes #, #index and #acc.
 func (b *builder) pointer(x *ast.PointerNode) part {
-	if len(b.items) == 0 {
-		return b.fail(x, CodeSyntax, "", "# stands for the element of a list, inside of functions such as filter")
-	}
 	it := b.items[len(b.items)-1]
 	slot, s := it.element, shape(anyShape)
 	switch x.Name {

@@ -21,13 +21,6 @@ import (
 // hidden stands for every name. It is a letter (U+30FC) to expr-lang.
 const hidden = "ー"
 
-// loops are the functions with a predicate, which the parser must know to
-// allow # in it.
-var loops = []string{
-	"all", "any", "none", "one", "filter", "map", "count", "sum", "find", "findIndex",
-	"findLast", "findLastIndex", "groupBy", "sortBy", "reduce",
-}
-
 // comparisons do not chain.
 var comparisons = []string{
 	"==", "!=", "<", ">", "<=", ">=", "in", "is", "matches", "contains", "startsWith", "endsWith",
@@ -259,9 +252,10 @@ func (w *rewriter) name(i, hi int) int {
 	case "is":
 		return w.is(i, hi)
 	default:
+		_, loop := looping[t.text] // the parser knows their bodies, in which # may stand
 		switch {
 		case w.foreign(i, hi):
-		case slices.Contains(loops, t.text) && i+1 < hi && w.tokens[i+1].is("("):
+		case loop && i+1 < hi && w.tokens[i+1].is("("):
 			w.put(t.text, i)
 		default:
 			w.put(hidden, i)

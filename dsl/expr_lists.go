@@ -1,0 +1,213 @@
+package dsl
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"unicode/utf8"
+)
+
+// The functions of the library that work on lists and mappings.
+
+func length(m *meter, a []any) (any, error) {
+	switch v := a[0].(type) {
+	case string:
+		return utf8.RuneCountInString(v), m.read(len(v))
+	case []any:
+		return len(v), nil
+	}
+	return len(a[0].(map[string]any)), nil
+}
+
+func first(_ *meter, a []any) (any, error) {
+	if list := a[0].([]any); len(list) > 0 {
+		return list[0], nil
+	}
+	return nil, nil
+}
+
+func last(_ *meter, a []any) (any, error) {
+	if list := a[0].([]any); len(list) > 0 {
+		return list[len(list)-1], nil
+	}
+	return nil, nil
+}
+
+func take(_ *meter, a []any) (any, error) {
+	list := a[0].([]any)
+	return list[:min(max(0, a[1].(int)), len(list))], nil
+}
+
+func reverse(m *meter, a []any) (any, error) {
+	list := a[0].([]any)
+	if err := m.list(len(list)); err != nil {
+		return nil, err
+	}
+	out := slices.Clone(list)
+	slices.Reverse(out)
+	return out, nil
+}
+
+func sortList(m *meter, a []any) (any, error) {
+	list := a[0].([]any)
+	sign := 1
+	if len(a) > 1 {
+		switch a[1] {
+		case "asc":
+		case "desc":
+			sign = -1
+		default:
+			return nil, fmt.Errorf(`the order of sort is "asc" or "desc", have %s`, describe(a[1]))
+		}
+	}
+	if err := errors.Join(m.list(len(list)), m.sort(len(list))); err != nil {
+		return nil, err
+	}
+	out := slices.Clone(list)
+	var err error
+	slices.SortStableFunc(out, func(x, y any) int {
+		c, e := compare(m, x, y)
+		if err == nil {
+			err = e
+		}
+		return sign * c
+	})
+	return out, err
+}
+
+func uniq(m *meter, a []any) (any, error) {
+	out := []any{}
+	for _, x := range a[0].([]any) {
+		found, err := contains(m, x, out)
+		if err != nil {
+			return nil, err
+		}
+		if found == false {
+			out = append(out, x)
+		}
+	}
+	return out, m.list(len(out))
+}
+
+func concat(m *meter, a []any) (any, error) {
+	out := []any{}
+	for _, x := range a {
+		list := x.([]any)
+		if err := m.list(len(out) + len(list)); err != nil {
+			return nil, err
+		}
+		out = append(out, list...)
+	}
+	return out, nil
+}
+
+func flatten(m *meter, a []any) (any, error) {
+	out := []any{}
+	for _, x := range a[0].([]any) {
+		list, ok := x.([]any)
+		if !ok {
+			list = []any{x}
+		}
+		if len(out)+len(list) > maxList {
+			return nil, errList
+		}
+		if err := m.list(len(list)); err != nil {
+			return nil, err
+		}
+		out = append(out, list...)
+	}
+	return out, nil
+}
+
+func sortedKeys(m *meter, v any) (map[string]any, []string, error) {
+	of := v.(map[string]any)
+	if err := errors.Join(m.list(len(of)), m.sort(len(of))); err != nil {
+		return nil, nil, err
+	}
+	return of, slices.Sorted(maps.Keys(of)), nil
+}
+
+func keys(m *meter, a []any) (any, error) {
+	_, names, err := sortedKeys(m, a[0])
+	return anys(names), err
+}
+
+func values(m *meter, a []any) (any, error) {
+	of, names, err := sortedKeys(m, a[0])
+	out := make([]any, len(names))
+	for i, k := range names {
+		out[i] = of[k]
+	}
+	return out, err
+}
+
+func toPairs(m *meter, a []any) (any, error) {
+	of, names, err := sortedKeys(m, a[0])
+	out := make([]any, len(names))
+	for i, k := range names {
+		out[i] = []any{k, of[k]}
+	}
+	return out, err
+}
+
+func fromPairs(m *meter, a []any) (any, error) {
+	list := a[0].([]any)
+	if err := m.list(len(list)); err != nil {
+		return nil, err
+	}
+	out := make(map[string]any, len(list))
+	for _, x := range list {
+		pair, ok := x.([]any)
+		if !ok || len(pair) != 2 {
+			return nil, fmt.Errorf("fromPairs needs [key, value] pairs, have %s", describe(x))
+		}
+		key, ok := pair[0].(string)
+		if !ok {
+			return nil, needs("a key", stringShape, pair[0])
+		}
+		out[key] = pair[1]
+	}
+	return out, nil
+}
+
+func merge(m *meter, a []any) (any, error) {
+	out := map[string]any{}
+	for _, x := range a {
+		of := x.(map[string]any)
+		if err := m.list(len(of)); err != nil {
+			return nil, err
+		}
+		maps.Copy(out, of)
+	}
+	return out, nil
+}
+
+func get(_ *meter, a []any) (any, error) {
+	var otherwise any
+	if len(a) > 2 {
+		otherwise = a[2]
+	}
+	switch v := a[0].(type) {
+	case map[string]any:
+		key, ok := a[1].(string)
+		if !ok {
+			return nil, needs("the key of a mapping", stringShape, a[1])
+		}
+		if x, ok := v[key]; ok {
+			return x, nil
+		}
+	case []any:
+		i, ok := a[1].(int)
+		if !ok {
+			return nil, needs("the index of a list", intShape, a[1])
+		}
+		if i < 0 {
+			i += len(v)
+		}
+		if i >= 0 && i < len(v) {
+			return v[i], nil
+		}
+	}
+	return otherwise, nil
+}

@@ -1,0 +1,101 @@
+package dsl
+
+import (
+	"errors"
+	"math"
+)
+
+// The functions of the library that work on numbers.
+
+// rounded makes a function that gives a whole number near a fraction.
+func rounded(round func(float64) float64) func(*meter, []any) (any, error) {
+	return func(_ *meter, a []any) (any, error) {
+		if f, ok := a[0].(float64); ok {
+			return whole(round(f))
+		}
+		return a[0], nil
+	}
+}
+
+func abs(m *meter, a []any) (any, error) {
+	switch v := a[0].(type) {
+	case int:
+		if v < 0 {
+			return subtract(m, 0, v)
+		}
+	case float64:
+		return math.Abs(v), nil
+	}
+	return a[0], nil
+}
+
+// extreme gives the value that is least (sign -1) or greatest (sign 1).
+func extreme(sign int) func(*meter, []any) (any, error) {
+	return func(m *meter, a []any) (any, error) {
+		list, ok := a[0].([]any)
+		if !ok {
+			list = a
+		}
+		var best any
+		for i, v := range list {
+			if i == 0 {
+				best = v
+			}
+			c, err := compare(m, v, best) // with itself, too: it must be comparable
+			if err != nil {
+				return nil, err
+			}
+			if c == sign {
+				best = v
+			}
+		}
+		return best, m.step(len(list))
+	}
+}
+
+func mean(m *meter, a []any) (any, error) {
+	list := a[0].([]any)
+	if len(list) == 0 {
+		return nil, errors.New("an empty list has no mean")
+	}
+	total := any(0.0)
+	for _, v := range list {
+		var err error
+		if total, err = plus(m, total, v); err != nil {
+			return nil, err
+		}
+	}
+	if err := m.step(len(list)); err != nil {
+		return nil, err
+	}
+	return divide(m, total, len(list))
+}
+
+func median(m *meter, a []any) (any, error) {
+	sorted, err := sortList(m, a)
+	if err != nil {
+		return nil, err
+	}
+	list := sorted.([]any)
+	n := len(list)
+	switch {
+	case n == 0:
+		return nil, errors.New("an empty list has no median")
+	case n%2 == 1:
+		_, err := number("median", list[n/2])
+		return list[n/2], err
+	}
+	total, err := plus(m, list[n/2-1], list[n/2])
+	if err != nil {
+		return nil, err
+	}
+	return divide(m, total, 2)
+}
+
+// whole converts a number without a fraction.
+func whole(f float64) (any, error) {
+	if f < -1<<63 || f >= 1<<63 {
+		return nil, errOverflow
+	}
+	return int(f), nil
+}

@@ -1,0 +1,32 @@
+package dsl
+
+import (
+	"slices"
+	"testing"
+)
+
+// Every rule's first example must be found by just that rule, and its second
+// one by none.
+func TestExprRulesHoldForTheirExamples(t *testing.T) {
+	t.Parallel()
+	for _, rule := range exprRules() {
+		sc := goldenScope()
+		sc.roots = slices.DeleteFunc(sc.roots, func(root string) bool { return root == "item" })
+		want := AnyKind
+		if rule.Code == CodeUnfit {
+			want = BoolKind
+		}
+		var before, after Reporter
+		newExpr(rule.Before).compile(sc, want, &before)
+		newExpr(rule.After).compile(sc, want, &after)
+		if ds := before.Diagnostics(); len(ds) != 1 || ds[0].Code != rule.Code {
+			t.Errorf("%s: %s: want one finding of this code, have %v", rule.Code, rule.Before, ds)
+		}
+		if ds := after.Diagnostics(); len(ds) != 0 {
+			t.Errorf("%s: %s: want no finding, have %v", rule.Code, rule.After, ds)
+		}
+		if rule.Title == "" || rule.Why == "" {
+			t.Errorf("%s is not explained", rule.Code)
+		}
+	}
+}
