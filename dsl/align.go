@@ -83,14 +83,18 @@ func (c *cursor) skipBlanks() {
 // skipProperties moves past anchor, tag and comments to the scalar itself.
 func (c *cursor) skipProperties() {
 	for c.rune() == '&' || c.rune() == '!' {
-		for r := c.rune(); r != eof && !isBlank(r); r = c.rune() {
-			c.next()
-		}
+		c.skipProperty()
+	}
+}
+
+func (c *cursor) skipProperty() {
+	for r := c.rune(); r != eof && !isBlank(r); r = c.rune() {
+		c.next()
+	}
+	c.skipBlanks()
+	for c.rune() == '#' {
+		c.line, c.column = c.line+1, 0
 		c.skipBlanks()
-		for c.rune() == '#' {
-			c.line, c.column = c.line+1, 0
-			c.skipBlanks()
-		}
 	}
 }
 

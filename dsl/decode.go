@@ -29,14 +29,14 @@ func (d *decoder) document(v *Value) {
 		d.errorf(head(v), codeKind, "begin with one of "+strings.Join(spec.Names(), ", "), "a file must be a mapping, this one is %s", describeValue(v))
 		return
 	}
-	d.object(v, spec, allowance{})
+	d.object(v, spec, "file", allowance{})
 	d.fill(d.doc, spec, v)
 }
 
 // An allowance says what may stand at a place besides literals.
 type allowance struct {
-	secrets bool // !secret NAME
-	noExpr  bool // no expressions, whatever the fields below say
+	body   bool // of a handler: there !secret NAME may stand
+	noExpr bool // no expressions, whatever the fields below say
 }
 
 // anything is the field of a value that no Spec describes.
@@ -70,7 +70,7 @@ func (d *decoder) check(v *Value, f *Field, name string, may allowance) {
 		switch {
 		case f.Kind == ObjectKind:
 			// The fields below say themselves whether they take expressions.
-			d.object(v, f.Spec, allowance{secrets: may.secrets})
+			d.object(v, f.Spec, name, allowance{body: may.body})
 		case f.Kind == MapKind:
 			d.entries(v, f.Elem, may)
 		case f.Kind == AnyKind && (f.ExprKind == AnyKind || f.ExprKind == MapKind):
@@ -98,11 +98,15 @@ func (d *decoder) entries(v *Value, f *Field, may allowance) {
 	}
 }
 
-// object checks a mapping whose fields a Spec describes.
-func (d *decoder) object(v *Value, s *Spec, may allowance) {
+// object checks a mapping whose fields a Spec describes. The name is what the
+// author calls it; the parts of the language are called after their structs.
+func (d *decoder) object(v *Value, s *Spec, name string, may allowance) {
 	if s == d.handlerSpec {
 		d.handler(v)
 		return
+	}
+	if !may.body && s != languageSpec() {
+		name = kebab(s.Name)
 	}
 	inline := s.inline()
 	for i, k := range v.keys {
@@ -110,19 +114,19 @@ func (d *decoder) object(v *Value, s *Spec, may allowance) {
 		case f != nil:
 			d.check(v.items[i], f, k.Name, may)
 		case inline != nil:
-			d.check(v.items[i], inline.Elem, k.Name, allowance{may.secrets, may.noExpr || inline.NoExpr})
+			d.check(v.items[i], inline.Elem, k.Name, allowance{may.body, may.noExpr || inline.NoExpr})
 		default:
-			d.unknownField(k, s.Names(), kebab(s.Name))
+			d.unknownField(k, s.Names(), name)
 		}
 	}
-	d.required(v, s)
+	d.required(v, s, name)
 }
 
 // required reports the fields that are missing.
-func (d *decoder) required(v *Value, s *Spec) {
+func (d *decoder) required(v *Value, s *Spec, name string) {
 	for _, f := range s.Fields {
 		if f.Required && v.Get(f.Name).IsNull() {
-			d.errorf(head(v), codeMissing, "add "+f.Name+":", "%s has no %q", indefinite(s), f.Name)
+			d.errorf(head(v), codeMissing, "add "+f.Name+":", "the %s has no %q", name, f.Name)
 		}
 	}
 }
@@ -159,17 +163,13 @@ func (d *decoder) wrongKind(v *Value, f *Field, name string) {
 	if f.Names {
 		want = "a name or a list of names"
 	}
-	at := v.Span
-	if v.kind == valueList || v.kind == valueMap {
-		at = head(v)
-	}
-	d.errorf(at, codeKind, "", "field %q: want %s, have %s", name, want, describeValue(v))
+	d.errorf(head(v), codeKind, "", "field %q: want %s, have %s", name, want, describeValue(v))
 }
 
 // secretAllowed checks a !secret.
 func (d *decoder) secretAllowed(v *Value, f *Field, name string, may allowance) {
 	switch {
-	case !may.secrets:
+	case !may.body:
 		d.errorf(v.Span, codeSecret, "", "field %q: a secret may only stand in the body of a handler, such as below request", name)
 	case may.noExpr || f.Kind != AnyKind && f.Kind != StringKind && !f.Names:
 		d.errorf(v.Span, codeSecret, "", "field %q: want %s, a secret is text known only at run time", name, wants[f.Kind])
@@ -236,13 +236,15 @@ func literalHint(data any, f *Field) string {
 
 // head is the part of a value that a message about the whole points at.
 func head(v *Value) Span {
-	if len(v.keys) > 0 {
-		return v.keys[0].Span
+	at := v.Span
+	switch {
+	case at.Start.Line == at.End.Line:
+	case len(v.keys) > 0 && v.keys[0].Span.Start == at.Start:
+		at.End = v.keys[0].Span.End
+	default:
+		at.End = Pos{at.Start.Line, at.Start.Column + 1}
 	}
-	if v.kind == valueList && len(v.items) > 0 {
-		return head(v.items[0])
-	}
-	return v.Span
+	return at
 }
 
 // describeValue says what a value is, for people.
@@ -270,13 +272,4 @@ func kebab(name string) string {
 		b.WriteRune(unicode.ToLower(r))
 	}
 	return b.String()
-}
-
-// indefinite names one of the things that a Spec describes.
-func indefinite(s *Spec) string {
-	name := kebab(s.Name)
-	if strings.Contains("aeio", name[:1]) {
-		return "an " + name
-	}
-	return "a " + name
 }

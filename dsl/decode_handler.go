@@ -33,7 +33,7 @@ func (d *decoder) handler(v *Value) {
 			d.unknownHandlerKey(k, v.items[i])
 		}
 	}
-	d.required(v, d.handlerSpec)
+	d.required(v, d.handlerSpec, "handler")
 	body := d.body(v, typed, bare)
 	if body == nil {
 		return
@@ -44,7 +44,7 @@ func (d *decoder) handler(v *Value) {
 		body.value = &Value{Span: body.value.Span, kind: valueMap}
 		return
 	}
-	d.object(body.value, body.typ.Spec, allowance{secrets: true})
+	d.object(body.value, body.typ.Spec, body.typ.Name, allowance{body: true})
 }
 
 // body finds the body among the entries of a handler: those that name a type,
@@ -102,10 +102,18 @@ func (d *decoder) unknownHandlerKey(k Key, v *Value) {
 		types = append(types, t.Name)
 	}
 	fields := d.handlerSpec.Names()
-	near := nearest(k.Name, slices.Concat(fields, types))
+	known := slices.Concat(fields, types)
+	if request := d.typeNamed(requestType); request != nil {
+		known = append(known, request.Spec.Names()...)
+	}
+	near := nearest(k.Name, known)
 	if slices.Contains(types, near) || near == "" && (v.kind == valueMap || strings.Contains(k.Name, ".")) {
 		d.errorf(k.Span, codeUnknownType, choice(k.Name, types, "the types are"), "unknown handler type %s", describeData(k.Name))
 		return
 	}
-	d.unknownField(k, fields, "handler")
+	hint := "the fields are " + strings.Join(fields, ", ") + ", and the name of a handler type"
+	if near != "" {
+		hint = "did you mean " + near + "? " + hint
+	}
+	d.errorf(k.Span, codeUnknownField, hint, "unknown field %s of the handler", describeData(k.Name))
 }

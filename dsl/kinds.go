@@ -163,11 +163,14 @@ func describeData(data any) string {
 // float64, string, [time.Duration], [time.Time], [Bytes] or [Rate]. The error
 // says what was expected.
 func (f *Field) scalar(data any) (any, error) {
+	if i, ok := data.(int); ok && f.Pattern == "class" {
+		data = strconv.Itoa(i) // a status stands among names
+	}
 	v, err := convert(f.Kind, data)
 	if err != nil {
 		return nil, err
 	}
-	return v, f.allowed(v)
+	return v, f.allowed(v, data)
 }
 
 // convert makes a scalar of a kind out of data. Numbers convert when nothing is
@@ -241,18 +244,19 @@ func wholeNumber(data any) (int64, bool) {
 	return 0, false
 }
 
-// allowed holds a converted scalar against enum, pattern and range.
-func (f *Field) allowed(v any) error {
+// allowed holds a scalar against enum, pattern and range; data is what it was
+// converted from.
+func (f *Field) allowed(v, data any) error {
 	if text, ok := v.(string); ok {
 		if err := f.allowedText(text); err != nil {
 			return err
 		}
 	}
 	if f.Min != "" && compareScalar(v, f.bound(f.Min)) < 0 {
-		return fmt.Errorf("want %s or more, have %s", f.Min, showScalar(v))
+		return fmt.Errorf("want %s or more, have %s", f.Min, plainly(data))
 	}
 	if f.Max != "" && compareScalar(v, f.bound(f.Max)) > 0 {
-		return fmt.Errorf("want %s or less, have %s", f.Max, showScalar(v))
+		return fmt.Errorf("want %s or less, have %s", f.Max, plainly(data))
 	}
 	return nil
 }
@@ -310,15 +314,12 @@ func compareScalar(a, b any) int {
 	panic(fmt.Sprintf("dsl: a %T has no order", a))
 }
 
-// showScalar writes a scalar as the author would.
-func showScalar(v any) string {
-	switch x := v.(type) {
-	case float64:
-		return strconv.FormatFloat(x, 'g', -1, 64)
-	case Rate:
-		return strconv.FormatFloat(x.Count, 'g', -1, 64) + "/" + x.Per.String()
+// plainly writes a scalar as the author did.
+func plainly(data any) string {
+	if text, ok := data.(string); ok {
+		return text
 	}
-	return fmt.Sprint(v)
+	return describeData(data)
 }
 
 // orList joins words for a sentence: a, b or c.

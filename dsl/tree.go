@@ -325,7 +325,7 @@ type Retry struct {
 
 	// On lists the classes of errors that are worth repeating: timeout,
 	// connection, 5xx, 4xx, a single status such as 429, other, or any.
-	On []string `yaml:"on" default:"timeout,connection,5xx,408,425,429" pattern:"class"`
+	On Names `yaml:"on" default:"timeout,connection,5xx,408,425,429" pattern:"class"`
 }
 
 // A RateLimit bounds how often a handler is called.
@@ -371,7 +371,7 @@ type Fallback struct {
 	MaxDuration time.Duration `yaml:"max-duration" default:"5m" min:"1s"`
 
 	// On lists the classes of errors that count as failures, as in retry.
-	On []string `yaml:"on" pattern:"class"`
+	On Names `yaml:"on" pattern:"class"`
 
 	// Result stands in for the handler's result while it is out or has failed:
 	// names of the shared state and their values.

@@ -1,6 +1,7 @@
 package dsl
 
 import (
+	"bytes"
 	"regexp"
 	"slices"
 	"strconv"
@@ -30,10 +31,13 @@ var v1Name = regexp.MustCompile(`^([^#\s]*)#([a-z][a-z0-9-]*)$`)
 // is nil when there is none.
 func v1Key(s *source, n *yaml.Node) (name string, op *v1Op) {
 	m := v1Name.FindStringSubmatch(n.Value)
-	if m == nil || isQuoted(n) {
+	if m == nil || isQuoted(n) && (m[1] != "" || !slices.Contains(v1Operators, m[2])) {
 		return n.Value, nil
 	}
 	span := s.nodeSpan(n)
+	if isQuoted(n) {
+		return m[1], &v1Op{m[2], span} // only #op: without quotes YAML takes it for a comment
+	}
 	span.Start.Column += utf8.RuneCountInString(m[1])
 	return m[1], &v1Op{m[2], span}
 }
@@ -49,6 +53,27 @@ func (s *source) v1Whole(n *yaml.Node) (op *v1Op, arg *yaml.Node) {
 		return nil, nil
 	}
 	return op, n.Content[1]
+}
+
+// v1Bare matches lines that end in an operator whose colon is missing, as it is
+// in the oldest listings of the language.
+var v1Bare = regexp.MustCompile(`(?m)^([ -]*[\w.-]+#(?:and|contains|not|or))[ \t]*\r?$`)
+
+// addV1Colons adds the colons that are missing behind operators at the end of a
+// line, with a warning. It tells whether there were any. No place changes.
+func (s *source) addV1Colons() bool {
+	mended := v1Bare.ReplaceAll(s.data, []byte("$1:"))
+	if len(mended) == len(s.data) && bytes.Equal(mended, s.data) {
+		return false
+	}
+	for i, line := range s.lines {
+		if text := strings.TrimRight(string(line), " \t"); v1Bare.MatchString(text) {
+			at := Pos{i + 1, utf8.RuneCountInString(text) + 1}
+			s.report(Diagnostic{Span: s.at(at, at), Severity: Warning, Code: codeV1, Hint: "write " + strings.TrimLeft(text, " -") + ":", Message: "the colon behind the operator is missing"})
+		}
+	}
+	s.data = mended
+	return true
 }
 
 // v1Value compiles an operator and its argument to an expression.

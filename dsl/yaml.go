@@ -3,6 +3,7 @@ package dsl
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"unicode/utf8"
 
@@ -79,8 +80,11 @@ func (s *source) split() bool {
 		case r == '\r' && i+1 < len(s.data) && s.data[i+1] == '\n', r == '\t':
 			line = append(line, r)
 		case forbidden(r):
-			s.errorf(at, codeEncoding, `write it as an escape in double quotes, such as "\u0085"`,
-				"the character %U is not allowed here", r)
+			hint := fmt.Sprintf(`remove it, or write it in double quotes as "\u%04x"`, r)
+			if r == 0 {
+				hint = "remove it"
+			}
+			s.errorf(at, codeEncoding, hint, "the character %U is not allowed here", r)
 			return false
 		default:
 			line = append(line, r)
@@ -101,6 +105,9 @@ func forbidden(r rune) bool {
 func (s *source) read() *yaml.Node {
 	dec := yaml.NewDecoder(bytes.NewReader(s.data))
 	root, err := decodeNode(dec)
+	if err != nil && s.addV1Colons() {
+		return s.read()
+	}
 	if errors.Is(err, io.EOF) {
 		return nil
 	}

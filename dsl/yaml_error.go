@@ -146,7 +146,7 @@ func (f failure) wording(s *source) string {
 	switch {
 	case strings.Contains(f.problem, "mapping values are not allowed"):
 		return "no second key can stand on this line"
-	case strings.Contains(f.problem, "cannot start any token") && r == '\t':
+	case strings.Contains(f.problem, "cannot start any token") && r == '\t', strings.Contains(f.problem, "found a tab"):
 		return "a tab cannot indent"
 	case strings.Contains(f.problem, "cannot start any token"):
 		return "a value cannot begin with " + string(r)
@@ -175,10 +175,11 @@ func (f failure) hint(s *source) string {
 	switch {
 	case strings.Contains(f.problem, "mapping values are not allowed"):
 		return "put the text in quotes, or the inner mapping on lines of its own"
+	case f.wording(s) == "a tab cannot indent":
+		return "indent with spaces"
+	case strings.Contains(f.problem, "unknown anchor"):
+		return "name the value with an anchor such as &name above, or put text that begins with * in quotes"
 	case strings.Contains(f.problem, "cannot start any token"):
-		if line := s.lines[f.at.Line-1]; f.at.Column <= len(line) && line[f.at.Column-1] == '\t' {
-			return "indent with spaces"
-		}
 		return "put the text in quotes"
 	case strings.Contains(f.problem, "did not find expected ',' or"):
 		return "put text that holds : , [ ] { } or # in quotes"

@@ -19,7 +19,7 @@ func (s *source) expression(n *yaml.Node, v *Value) {
 		to--
 	}
 	if from == to {
-		s.errorf(v.Span, codeEmptyExpr, blockHint, "the expression is empty")
+		s.errorf(s.tagSpan(n), codeEmptyExpr, blockHint, "the expression is empty")
 		return
 	}
 	v.Span = s.at(at[from], endOf(at, from, to))

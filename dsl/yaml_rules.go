@@ -29,3 +29,173 @@ const (
 	codeUnknownType     Code = "PC0124"
 	codeTwoTypes        Code = "PC0125"
 )
+
+// yamlRules documents the codes of this file.
+func yamlRules() []Rule { return append(textRules(), structureRules()...) }
+
+// textRules are about bytes, YAML and expressions in it.
+func textRules() []Rule {
+	return []Rule{
+		{
+			Code: codeTooLarge, Title: "the file is too large",
+			Why: "A file has at most 1 MiB, 200,000 values and 4 MiB of text once its aliases are expanded, " +
+				"so that no file can exhaust the machine that reads it.",
+			Before: "handlers: [ …200,001 values… ]",
+			After:  "# several files, each with some of the handlers",
+		},
+		{
+			Code: codeEncoding, Title: "a character that cannot be read",
+			Why: "Files are UTF-8. Control characters and line ends other than the usual ones are refused, " +
+				"because editors, parsers and stores disagree about them.",
+			Before: `name: "a\0b"`,
+			After:  `name: "a b"`,
+		},
+		{
+			Code: codeSyntax, Title: "the text is not YAML",
+			Why:    "Nothing of the file can be read. Most often the indentation is wrong, or text that holds a colon is not in quotes.",
+			Before: "owner: team: orders",
+			After:  `owner: "team: orders"`,
+		},
+		{
+			Code: codeExprTrap, Title: "YAML changes the expression",
+			Why: "Without a block, YAML's own rules apply to the text behind !$: a # after a blank begins a comment, a comma ends " +
+				"an entry of a flow mapping, and quotes, brackets, * and ! mean something else at the beginning. In a block every character counts.",
+			Before: "enabled: !$ total > 5 # with the tip",
+			After:  "enabled: !$ |\n  total > 5",
+		},
+		{
+			Code: codeSecondDocument, Title: "a second document in the file",
+			Why:    "Only one document of a file is read. The others would be ignored without a word.",
+			Before: "flows: []\n---\npipelines: []",
+			After:  "flows: []\npipelines: []",
+		},
+		{
+			Code: codeTooDeep, Title: "too many levels of nesting",
+			Why:    "Values nest up to 64 levels deep, so that reading them takes bounded memory.",
+			Before: "body: [[[[ …65 brackets… ]]]]",
+			After:  "body: [[[[]]]]",
+		},
+		{
+			Code: codeTooManyAliases, Title: "too many aliases",
+			Why:    "A file has up to 100 aliases: a few lines with more of them can stand for gigabytes.",
+			Before: "- *retry   # 101 times",
+			After:  "# say the value where it is needed",
+		},
+		{
+			Code: codeSelfAlias, Title: "an alias inside its own value",
+			Why:    "The value would contain itself and never end.",
+			Before: "body: &b {again: *b}",
+			After:  "body: {again: null}",
+		},
+		{
+			Code: codeUnknownTag, Title: "an unknown tag",
+			Why:    "Only !$ and !secret have a meaning. Any other tag would be dropped without a word.",
+			Before: "enabled: !expr event.ok",
+			After:  "enabled: !$ event.ok",
+		},
+		{
+			Code: codeMergeKey, Title: "a merge key",
+			Why:    "What << merges depends on order and on the YAML reader; it is no part of YAML 1.2.",
+			Before: "retry: {<<: *retry, attempts: 5}",
+			After:  "retry: *retry",
+		},
+		{
+			Code: codeDuplicateKey, Title: "a key is given twice",
+			Why:    "Only one of the values could count, and readers of the file would not know which.",
+			Before: "timeout: 1s\ntimeout: 2s",
+			After:  "timeout: 2s",
+		},
+		{
+			Code: codeKey, Title: "a key that is not text",
+			Why:    "Data has text for names. An unquoted 1, true or null is a number, a truth value or nothing.",
+			Before: "body: {1: one}",
+			After:  `body: {"1": one}`,
+		},
+		{
+			Code: codeNumber, Title: "a number that data cannot hold",
+			Why:    "Whole numbers have up to 64 bits and are exact; infinity and .nan are no numbers in JSON.",
+			Before: "body: {id: 99999999999999999999}",
+			After:  `body: {id: "99999999999999999999"}`,
+		},
+		{
+			Code: codeLeadingZero, Title: "a number with a leading zero",
+			Why:    "It is the decimal number in YAML 1.2, an octal one for many other readers, and often was meant as text.",
+			Before: "body: {code: 0755}",
+			After:  `body: {code: "0755"}`,
+		},
+		{
+			Code: codeEmptyExpr, Title: "an empty expression",
+			Why:    "An expression must have a value.",
+			Before: "enabled: !$",
+			After:  "enabled: !$ event.payload.ok",
+		},
+		{
+			Code: codeNoExpr, Title: "an expression where none is allowed",
+			Why:    "Names, policies and limits are fixed before anything runs, so that they can be checked, shown and changed by operators.",
+			Before: "timeout: !$ configs.T.timeout",
+			After:  "timeout: 2s",
+		},
+		{
+			Code: codeSecret, Title: "a secret where none is allowed",
+			Why: "A secret is resolved when a call is made and reaches nothing that is kept or shown, so it may only stand in " +
+				"the body of a handler, where text is wanted.",
+			Before: "result: {token: !secret PUSH_TOKEN}",
+			After:  "request: {headers: {Authorization: !secret PUSH_TOKEN}}",
+		},
+		{
+			Code: codeV1, Title: "a mistake in the first version of the language",
+			Why:    "Behind a # in a key stands an operator: and, contains, not, or, xget. Keys whose # belongs to the name need quotes.",
+			Before: "enabled#any: []",
+			After:  "enabled#or:\n  - value#xget: /event/payload/ok",
+		},
+		{
+			Code: codeTooManyFindings, Title: "too many findings",
+			Why:    "After 200 findings in a file the rest is not shown; most of them will have the same cause.",
+			Before: "pipelines: {…}",
+			After:  "pipelines: […]",
+		},
+	}
+}
+
+// structureRules are about fields, their kinds and handler types.
+func structureRules() []Rule {
+	return []Rule{
+		{
+			Code: codeUnknownField, Title: "an unknown field",
+			Why:    "A mistyped field would have no effect, and nobody would notice.",
+			Before: "critcal: false",
+			After:  "critical: false",
+		},
+		{
+			Code: codeMissing, Title: "a field is missing",
+			Why:    "The thing cannot work, or cannot be named, without it.",
+			Before: "- handlers: []",
+			After:  "- id: notify\n  handlers: []",
+		},
+		{
+			Code: codeKind, Title: "a value of the wrong kind",
+			Why:    "A list stands where a mapping is wanted, or the other way round.",
+			Before: "stages: {id: notify}",
+			After:  "stages: [{id: notify}]",
+		},
+		{
+			Code: codeValue, Title: "a value that the field does not allow",
+			Why: "Each field says what it takes: durations need a unit, some texts are one of a few words, and numbers have a range. " +
+				"procaas explain tells what a field takes.",
+			Before: "timeout: 5",
+			After:  "timeout: 5s",
+		},
+		{
+			Code: codeUnknownType, Title: "an unknown handler type",
+			Why:    "The key that names the type of a handler is not one of the types that are built in.",
+			Before: "- id: get\n  reqest: {url: http://127.0.0.1:9081}",
+			After:  "- id: get\n  request: {url: http://127.0.0.1:9081}",
+		},
+		{
+			Code: codeTwoTypes, Title: "a handler of two types",
+			Why:    "A handler does one thing, with one outcome. Fields of a request beside another type would have no effect.",
+			Before: "- id: both\n  request: {url: http://127.0.0.1:9081}\n  wait: {for: 5s}",
+			After:  "- id: call\n  request: {url: http://127.0.0.1:9081}\n- id: pause\n  wait: {for: 5s}",
+		},
+	}
+}

@@ -212,7 +212,9 @@ func positionCommand(d *datadriven.TestData) string {
 			}
 		}
 	}
-	doc.Configs.walkExprs(func(e *Expr) { b.WriteString(showPlaces(d.Input, e)) })
+	for _, h := range doc.Handlers {
+		h.Body.walkExprs(func(e *Expr) { b.WriteString(showPlaces(d.Input, e)) })
+	}
 	return b.String()
 }
 

@@ -147,7 +147,7 @@ func (s *source) scalar(n *yaml.Node) *Value {
 		if _, isInt := v.literal.(int); isInt && leadingZero(n.Value) {
 			s.report(Diagnostic{Span: v.Span, Severity: Warning, Code: codeLeadingZero,
 				Hint:    "write " + strconv.Quote(n.Value) + " for text, or 0o… for an octal number",
-				Message: n.Value + " is read as the decimal number " + strings.TrimLeft(n.Value[:len(n.Value)-1], "+-0") + n.Value[len(n.Value)-1:]})
+				Message: n.Value + " is read as the decimal number " + describeData(v.literal)})
 		}
 	}
 	if problem != "" {
@@ -169,6 +169,7 @@ func (s *source) startsWith(n *yaml.Node, r rune) bool {
 
 // secret reads !secret NAME.
 func (s *source) secret(n *yaml.Node, v *Value) {
+	v.Span.Start = s.tagSpan(n).Start
 	if !textForms["secret"].expr.MatchString(n.Value) {
 		s.errorf(v.Span, codeSecret, "write !secret NAME", "want the name of a secret: %s", textForms["secret"].want)
 		return
@@ -188,7 +189,7 @@ func (s *source) collectionTag(n *yaml.Node, own string) bool {
 // unknownTag reports a tag that means nothing here. A !$ before a list or a
 // mapping was meant as the beginning of an expression.
 func (s *source) unknownTag(n *yaml.Node) {
-	at := s.nodeSpan(n)
+	at := s.tagSpan(n)
 	switch {
 	case n.Tag == "!$" && n.Kind == yaml.SequenceNode:
 		s.errorf(at, codeExprTrap, blockHint, "YAML reads this as a list, not as an expression")
@@ -217,9 +218,6 @@ func (s *source) nodeSpan(n *yaml.Node) Span {
 			start = c.pos()
 			end.Column++
 		}
-		if n.Value == "" && n.Style&yaml.TaggedStyle != 0 {
-			end.Column += len(n.Tag)
-		}
 		return s.at(start, end)
 	}
 	start := Pos{n.Line, n.Column}
@@ -228,6 +226,19 @@ func (s *source) nodeSpan(n *yaml.Node) Span {
 		end.Column = max(end.Column, len(s.lines[n.Line-1])+1)
 	}
 	return s.at(start, end)
+}
+
+// tagSpan tells where the tag of a node stands.
+func (s *source) tagSpan(n *yaml.Node) Span {
+	c := &cursor{lines: s.lines, line: n.Line - 1, column: n.Column - 1}
+	if c.rune() == '&' {
+		c.skipProperty()
+	}
+	start := c.pos()
+	for r := c.rune(); r != eof && !isBlank(r); r = c.rune() {
+		c.next()
+	}
+	return s.at(start, c.pos())
 }
 
 // closed tells where a list or mapping stands: up to its last item, or to its
