@@ -8,7 +8,8 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// roots are all roots that any place may read.
+// roots are all roots that any place of a pipeline may read. Files of other kinds
+// have roots of their own, which may hold any value.
 var roots = []string{"event", stateRoot, "sources", "configs", "flow", "run", "item"}
 
 func isRoot(name string) bool { return slices.Contains(roots, name) }
@@ -27,7 +28,7 @@ var rootMembers = map[string]map[string]shape{
 var sourceMembers = map[string]shape{"response": anyShape, "status": anyShape, "outcome": stringShape}
 
 // has tells whether a root may be read.
-func (s *scope) has(root string) bool { return slices.Contains(s.roots, root) && isRoot(root) }
+func (s *scope) has(root string) bool { return slices.Contains(s.roots, root) }
 
 // declared tells whether the shared state has a name.
 func (s *scope) declared(name string) bool {

@@ -229,9 +229,9 @@ func (b *builder) identifier(x *ast.IdentifierNode, links []link) (from part, wh
 	return broken, anyShape
 }
 
-// mapShapeOf gives the shape of a root: all but item are mappings.
+// mapShapeOf gives the shape of a root: those of pipelines but item are mappings.
 func mapShapeOf(root string) shape {
-	if root == "item" {
+	if root == "item" || !isRoot(root) {
 		return anyShape
 	}
 	return mapShape

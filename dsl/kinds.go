@@ -97,23 +97,30 @@ func ParseBytes(text string) (Bytes, error) {
 
 // A textForm is a form that text must have, and how to say so.
 type textForm struct {
-	expr *regexp.Regexp
-	want string
+	expr    *regexp.Regexp
+	want    string
+	numbers bool // whole numbers count as their text: a status needs no quotes
 }
 
 // textForms are what the tag pattern may name.
 var textForms = map[string]textForm{
 	"id": {
-		regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`),
-		"a name of up to 64 letters, digits, - and _, beginning with a letter or digit",
+		expr: regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`),
+		want: "a name of up to 64 letters, digits, - and _, beginning with a letter or digit",
 	},
 	"class": {
-		regexp.MustCompile(`^(timeout|connection|[1-5]xx|[1-5][0-9][0-9]|other|any)$`),
-		"timeout, connection, 5xx, 4xx, a status such as 429, other or any",
+		expr:    regexp.MustCompile(`^(timeout|connection|[1-5]xx|[1-5][0-9][0-9]|other|any)$`),
+		want:    "timeout, connection, 5xx, 4xx, a status such as 429, other or any",
+		numbers: true,
+	},
+	"status": {
+		expr:    regexp.MustCompile(`^([1-5]xx|[1-5][0-9][0-9])$`),
+		want:    "a status such as 404, or a class of them such as 2xx",
+		numbers: true,
 	},
 	"secret": {
-		regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_./-]{0,127}$`),
-		"letters, digits, _, ., / and -, beginning with a letter",
+		expr: regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_./-]{0,127}$`),
+		want: "letters, digits, _, ., / and -, beginning with a letter",
 	},
 }
 
@@ -163,7 +170,7 @@ func describeData(data any) string {
 // float64, string, [time.Duration], [time.Time], [Bytes] or [Rate]. The error
 // says what was expected.
 func (f *Field) scalar(data any) (any, error) {
-	if i, ok := data.(int); ok && f.Pattern == "class" {
+	if i, ok := data.(int); ok && textForms[f.Pattern].numbers {
 		data = strconv.Itoa(i) // a status stands among names
 	}
 	v, err := convert(f.Kind, data)

@@ -25,7 +25,7 @@ type Field struct {
 	Default  string // as it is written in YAML; elements of a list between commas
 	Enum     []string
 	Min, Max string
-	Pattern  string // id: a name; class: a class of errors, as in retry
+	Pattern  string // id: a name; class: a class of errors, as in retry; status: a status or a class of them
 	NoExpr   bool   // expressions are not allowed
 	ExprKind Kind   // for an AnyKind field: what it must be, or an expression in it give
 
