@@ -1,0 +1,37 @@
+package handlers
+
+import (
+	"strings"
+
+	"procaas/dsl"
+)
+
+// literal gives the text of a field that is known before any run.
+func literal(v *dsl.Value) (string, bool) {
+	if v == nil {
+		return "", false
+	}
+	data, ok := v.Literal()
+	if !ok {
+		return "", false
+	}
+	text, ok := data.(string)
+	return text, ok
+}
+
+// checkOneOf wants exactly one of the fields.
+func checkOneOf(b *dsl.Body, names ...string) {
+	var given []string
+	for _, name := range names {
+		if b.Field(name) != nil {
+			given = append(given, name)
+		}
+	}
+	switch len(given) {
+	case 0:
+		b.Errorf(b.Span, dsl.CodeBody, "", "one of %s is needed", strings.Join(names, ", "))
+	case 1:
+	default:
+		b.Errorf(b.Field(given[1]).Span, dsl.CodeBody, "keep one of them", "%s exclude each other", strings.Join(given, " and "))
+	}
+}

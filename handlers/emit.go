@@ -1,0 +1,113 @@
+package handlers
+
+import (
+	"context"
+	_ "embed"
+	"strings"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+//go:embed emit.go
+var emitSource string
+
+// Emit sends another event, to the same flow or to another one.
+//
+// The event is accepted in the same transaction that notes the handler as done:
+// exactly once for each run, whatever crashes. An event for the key of the run
+// itself starts when this run, and those that were accepted earlier, have ended.
+//
+//	id: ask-for-rating
+//	emit:
+//	  type: rating-wanted
+//	  payload:
+//	    order-id: !$ event.payload['order-id']
+//	  delay: 15m
+//	  delay-tolerance: 1h
+type Emit struct {
+	// Type is the type of the event: what pipelines are activated on.
+	Type string `yaml:"type" required:"true"`
+
+	// Key is the entity that the event belongs to. It is needed for a flow that
+	// does not find the key itself.
+	Key string `yaml:"key"`
+
+	// Payload is what the event says.
+	Payload any `yaml:"payload"`
+
+	// Source says who sends the event; procaas/pipeline/ID of the running
+	// pipeline when it is left out.
+	Source string `yaml:"source"`
+
+	// ID makes the event known: another one with the same source and id is not
+	// accepted again. When it is left out, each run sends an event of its own.
+	ID string `yaml:"id"`
+
+	// At is when the event is due, in RFC 3339; at once when it is left out.
+	At time.Time `yaml:"at"`
+
+	// Delay is how long after this handler the event is due.
+	Delay time.Duration `yaml:"delay" min:"0s"`
+
+	// DelayTolerance is how long the event may wait without harm once it is due.
+	DelayTolerance time.Duration `yaml:"delay-tolerance" min:"0s"`
+
+	// Priority orders events that are due: higher ones start first.
+	Priority int `yaml:"priority" default:"0"`
+}
+
+// Emits tells the plan that handlers of this type hand in events.
+func (*Emit) Emits() {}
+
+// Handle implements [engine.Handler].
+func (e *Emit) Handle(_ context.Context, c *engine.Call) (engine.Result, error) {
+	event := engine.Event{
+		ID: e.ID, Source: e.Source, Type: e.Type, Time: c.Now, Key: e.Key, Payload: e.Payload,
+		At: e.At, DelayTolerance: e.DelayTolerance, Priority: e.Priority, TraceParent: c.Event.TraceParent,
+	}
+	if event.Source == "" {
+		pipeline, _, _ := strings.Cut(c.Path, "/")
+		event.Source = "procaas/pipeline/" + pipeline
+	}
+	if e.Delay > 0 {
+		event.At = c.Now.Add(e.Delay)
+	}
+	return engine.Result{Emit: []engine.Event{event}}, nil
+}
+
+// CheckBody reports what the tags of [Emit] cannot say.
+func (*Emit) CheckBody(b *dsl.Body) {
+	if b.Field("at") != nil && b.Field("delay") != nil {
+		b.Errorf(b.Field("delay").Span, dsl.CodeBody, "keep one of them", "at and delay exclude each other")
+	}
+	eventType, ok := literal(b.Field("type"))
+	if !ok {
+		return
+	}
+	at := b.Field("type").Span
+	served := b.Bundle.On(eventType)
+	if len(served) == 0 {
+		b.Errorf(at, dsl.CodeBody, suggestEvent(b.Bundle, eventType), "no pipeline serves the event %q", eventType)
+		return
+	}
+	flow := b.Bundle.Flow(served[0].Flow)
+	if flow != nil && flow.Key == nil && b.Field("key") == nil {
+		b.Errorf(at, dsl.CodeBody, "add key: …", "flow %s finds no key in its events, so the event needs one", flow.ID)
+	}
+}
+
+func suggestEvent(bundle *dsl.Bundle, eventType string) string {
+	var known []string
+	for _, p := range bundle.Pipelines {
+		if len(p.On) == 0 {
+			known = append(known, p.ID)
+		}
+		known = append(known, p.On...)
+	}
+	if near := dsl.Suggest(eventType, known); near != "" {
+		return "did you mean " + near + "?"
+	}
+	return "declare a pipeline with on: " + eventType
+}

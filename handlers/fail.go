@@ -1,0 +1,39 @@
+package handlers
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+
+	"procaas/engine"
+)
+
+//go:embed fail.go
+var failSource string
+
+// Fail ends the handler with an error.
+//
+// With enabled it states what must hold: a critical one fails the run, which then
+// waits for an operator.
+//
+//	id: refuse-unknown-tariff
+//	enabled: !$ shared-state.order.tariff not in configs.TARIFFS
+//	fail:
+//	  message: !$ shared-state.order.tariff + " is no tariff"
+type Fail struct {
+	// Message says what is wrong; operators read it.
+	Message string `yaml:"message" required:"true"`
+
+	// Permanent says that repeating is useless. Otherwise the handler is
+	// repeated as its retry says.
+	Permanent bool `yaml:"permanent" default:"true"`
+}
+
+// Handle implements [engine.Handler].
+func (f *Fail) Handle(context.Context, *engine.Call) (engine.Result, error) {
+	err := errors.New(f.Message)
+	if f.Permanent {
+		err = engine.Permanent(err)
+	}
+	return engine.Result{}, err
+}

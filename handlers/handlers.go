@@ -1,0 +1,14 @@
+package handlers
+
+import "procaas/engine"
+
+// All lists the built-in handler types, in the order of the reference.
+func All() []engine.HandlerType {
+	return []engine.HandlerType{
+		engine.Type[Request]("request", requestSource),
+		engine.Type[Set]("set", setSource),
+		engine.Type[Emit]("emit", emitSource),
+		engine.Type[Wait]("wait", waitSource),
+		engine.Type[Fail]("fail", failSource),
+	}
+}

@@ -1,0 +1,83 @@
+package handlers_test
+
+import (
+	"context"
+	_ "embed"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"procaas/dsl"
+	"procaas/engine"
+	"procaas/handlers"
+)
+
+var update = flag.Bool("update", false, "rewrite the reference and the goldens")
+
+const preamble = `<!-- Generated from the comments and tags of the structs here: go test ./handlers -update -->
+
+# Handler types
+
+The key that names its type holds the fields of a handler, such as ` + "`request:`" + `. Any value may
+be an expression, written ` + "`!$ …`" + `, that gives what the field takes. What all handlers have in common
+(` + "`enabled`, `critical`, `result`, `retry`, `timeout`" + ` …) stands beside that key.
+
+`
+
+func TestReferenceIsFresh(t *testing.T) {
+	var types []dsl.Type
+	for _, h := range handlers.All() {
+		types = append(types, h.Type)
+	}
+	want := preamble + handlers.Reference(types...)
+	if *update {
+		if err := os.WriteFile("README.md", []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(have) != want {
+		t.Error("handlers/README.md is stale: run go test ./handlers -update")
+	}
+}
+
+func TestNamesAreUnique(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, h := range handlers.All() {
+		if seen[h.Name] {
+			t.Errorf("two types are called %s", h.Name)
+		}
+		seen[h.Name] = true
+	}
+}
+
+// forgetful is a type of which the author has not said all.
+type forgetful struct {
+	// Told is documented.
+	Told string `yaml:"told"`
+
+	Untold string `yaml:"untold"`
+}
+
+func (*forgetful) Handle(context.Context, *engine.Call) (engine.Result, error) {
+	return engine.Result{}, nil
+}
+
+//go:embed handlers_test.go
+var forgetfulSource string
+
+func TestUndocumentedFieldPanics(t *testing.T) {
+	t.Parallel()
+	defer func() {
+		if p := fmt.Sprint(recover()); !strings.Contains(p, "Untold") {
+			t.Errorf("have %q, want a panic about the field Untold", p)
+		}
+	}()
+	engine.Type[forgetful]("forgetful", forgetfulSource)
+}

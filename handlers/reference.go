@@ -1,0 +1,123 @@
+package handlers
+
+import (
+	"fmt"
+	"strings"
+
+	"procaas/dsl"
+)
+
+// Reference describes handler types in Markdown: what each does, an example, and
+// a table of its fields. All of it comes from the comments, tags and types of
+// their structs.
+func Reference(types ...dsl.Type) string {
+	var b strings.Builder
+	for i, t := range types {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		prose, example := splitDoc(t.Spec.Doc)
+		fmt.Fprintf(&b, "## %s\n\n%s\n\n```yaml\n%s\n```\n\n", t.Name, renamed(prose, t.Spec.Name, t.Name), example)
+		b.WriteString("| field | type | default | meaning |\n| --- | --- | --- | --- |\n")
+		for _, f := range t.Spec.Fields {
+			writeField(&b, f)
+		}
+	}
+	return b.String()
+}
+
+// Example gives the example in the comment of a type: a handler in YAML.
+func Example(t dsl.Type) string {
+	_, example := splitDoc(t.Spec.Doc)
+	return example
+}
+
+// splitDoc parts the indented lines, which are the example, from the prose.
+func splitDoc(doc string) (prose, example string) {
+	var words, code []string
+	for line := range strings.SplitSeq(doc, "\n") {
+		if text, ok := strings.CutPrefix(line, "\t"); ok {
+			code = append(code, text)
+		} else {
+			words = append(words, line)
+		}
+	}
+	return strings.TrimSpace(strings.Join(words, "\n")), strings.Join(code, "\n")
+}
+
+// renamed puts the name that authors know in the place of Go's, with which Go's
+// comments begin.
+func renamed(doc, goName, name string) string {
+	if rest, ok := strings.CutPrefix(doc, goName+" "); ok {
+		return "`" + name + "` " + rest
+	}
+	return doc
+}
+
+func writeField(b *strings.Builder, f *dsl.Field) {
+	name := f.Name
+	if name == "" {
+		name = "NAME" // the mapping takes any
+		doc := strings.ReplaceAll(f.Doc, "\n", " ")
+		fmt.Fprintf(b, "| *%s* | %s | | %s |\n", name, typeName(f.Elem), cell(doc))
+		return
+	}
+	byDefault := ""
+	switch {
+	case f.Required:
+		byDefault = "*required*"
+	case f.Default != "":
+		byDefault = "`" + f.Default + "`"
+	}
+	doc := strings.ReplaceAll(renamed(f.Doc, f.GoName, name), "\n", " ")
+	fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", name, typeName(f), byDefault, cell(doc+bounds(f)))
+}
+
+// cell keeps text from ending its cell of a table.
+func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
+
+// bounds says what the tags min and max do.
+func bounds(f *dsl.Field) string {
+	switch {
+	case f.Min != "" && f.Max != "":
+		return fmt.Sprintf(" From %s to %s.", f.Min, f.Max)
+	case f.Max != "":
+		return fmt.Sprintf(" At most %s.", f.Max)
+	case f.Min != "" && strings.Trim(f.Min, "0smh") != "":
+		return fmt.Sprintf(" At least %s.", f.Min)
+	}
+	return ""
+}
+
+// typeName says what a field takes.
+func typeName(f *dsl.Field) string {
+	if len(f.Enum) > 0 {
+		return "`" + strings.Join(f.Enum, "` `") + "`"
+	}
+	switch f.Kind {
+	case dsl.BoolKind:
+		return "true or false"
+	case dsl.IntKind:
+		return "whole number"
+	case dsl.FloatKind:
+		return "number"
+	case dsl.StringKind:
+		return "text"
+	case dsl.DurationKind:
+		return "duration"
+	case dsl.TimeKind:
+		return "time"
+	case dsl.BytesKind:
+		return "size"
+	case dsl.RateKind:
+		return "rate"
+	case dsl.ListKind:
+		if f.Names {
+			return "name or names"
+		}
+		return "list"
+	case dsl.MapKind, dsl.ObjectKind:
+		return "mapping"
+	}
+	return "anything"
+}

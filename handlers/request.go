@@ -1,0 +1,181 @@
+package handlers
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+//go:embed request.go
+var requestSource string
+
+// Request calls an HTTP endpoint.
+//
+// A reply with an expected status is a success, and what it says can be read as
+// sources.HANDLER.response, its status as sources.HANDLER.status. Any other reply
+// and any failure of the network is an error, which is repeated as the handler's
+// retry says; a Retry-After header of the service is respected, up to a day.
+//
+// Every attempt carries the same Idempotency-Key header, also after a restart, so
+// that the service can tell a repetition; besides, X-Procaas-Run, X-Procaas-Path,
+// X-Procaas-Attempt, and the traceparent of the event when it has one.
+//
+//	id: get-order
+//	request:
+//	  service: orders
+//	  path: /v1/orders
+//	  query:
+//	    id: !$ event.payload['order-id']
+//	  expect: [2xx, 404]
+//	result:
+//	  order: !$ sources.get-order.response
+type Request struct {
+	// URL is the endpoint, absolute, http or https. When services are declared,
+	// its host must belong to one of them.
+	URL string `yaml:"url"`
+
+	// Service is the id of a declared service; give it with path instead of url.
+	Service string `yaml:"service"`
+
+	// Path is the path below the URL of the service. It is plain text: what needs
+	// escaping is escaped.
+	Path string `yaml:"path"`
+
+	// Method is the HTTP method. When it is left out, it is POST for a request
+	// with a body, form or raw, and GET for one without.
+	Method string `yaml:"method" enum:"GET,HEAD,POST,PUT,PATCH,DELETE,OPTIONS"`
+
+	// Query holds the parameters after the question mark. A list repeats its
+	// parameter, null leaves it out.
+	Query map[string]any `yaml:"query"`
+
+	// Headers are sent besides the engine's own; null leaves one out.
+	Headers map[string]any `yaml:"headers"`
+
+	// Body is sent as JSON.
+	Body any `yaml:"body"`
+
+	// Form is sent as application/x-www-form-urlencoded; its values are as in
+	// query.
+	Form map[string]any `yaml:"form"`
+
+	// Raw is sent as it is.
+	Raw *string `yaml:"raw"`
+
+	// ContentType says what the body is: application/json,
+	// application/x-www-form-urlencoded or text/plain when it is left out, as
+	// fits body, form or raw.
+	ContentType string `yaml:"content-type"`
+
+	// Expect lists the statuses of success: single ones such as 404, or classes
+	// such as 2xx.
+	Expect []string `yaml:"expect" default:"2xx" pattern:"status"`
+
+	// Response says how the reply is read: json, text, or none, which drops it.
+	// auto goes by the content type of the reply; where that is text or left
+	// out, an object or a list in JSON is read as such, anything else as text.
+	Response string `yaml:"response" enum:"auto,json,text,none" default:"auto"`
+
+	// MaxResponse is the size that the reply must not exceed; 1MiB when it is left out.
+	MaxResponse dsl.Bytes `yaml:"max-response" min:"1" max:"64MiB"`
+
+	// Redirects is how many redirects are followed. Without, a redirect is a reply
+	// like any other. Headers of the pipeline are not sent to another host.
+	Redirects int `yaml:"redirects" default:"0" min:"0" max:"10"`
+
+	// Timeout bounds one attempt. When it is left out, the timeout of the handler
+	// counts, else that of the service, else 5s.
+	Timeout time.Duration `yaml:"timeout" min:"1ms"`
+}
+
+const (
+	defaultTimeout  = 5 * time.Second
+	defaultMaxReply = 1 << 20
+)
+
+// Handle implements [engine.Handler].
+func (r *Request) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+	ctx, cancel := r.bound(ctx, c)
+	defer cancel()
+	s := secrets{resolve: c.Resolve}
+	req, err := r.build(ctx, c, &s)
+	if err != nil {
+		return engine.Result{}, engine.Permanent(err)
+	}
+	resp, err := r.client(c).Do(req)
+	if err != nil {
+		return engine.Result{}, networkError(req, err)
+	}
+	defer resp.Body.Close()
+	return r.read(c, resp, &s)
+}
+
+// bound gives the attempt its timeout. A deadline in ctx is the handler's own
+// timeout, which then counts alone.
+func (r *Request) bound(ctx context.Context, c *engine.Call) (context.Context, context.CancelFunc) {
+	if r.Timeout > 0 {
+		return context.WithTimeout(ctx, r.Timeout)
+	}
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	if r.Service != "" {
+		if s := c.Bundle.Service(r.Service); s != nil && s.Timeout > 0 {
+			return context.WithTimeout(ctx, s.Timeout)
+		}
+	}
+	return context.WithTimeout(ctx, defaultTimeout)
+}
+
+// client is the shared client with this request's redirects. A copy costs
+// nothing: connections belong to its transport.
+func (r *Request) client(c *engine.Call) *http.Client {
+	client := *c.HTTP
+	client.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+		if len(via) > r.Redirects {
+			return http.ErrUseLastResponse
+		}
+		if err := checkTarget(c.Bundle, req.URL); err != nil {
+			return engine.Permanent(err)
+		}
+		if leftOrigin(req, via) {
+			r.dropHeaders(req.Header)
+		}
+		return nil
+	}
+	return &client
+}
+
+// leftOrigin tells whether a chain of redirects has ever left the place that it
+// began at. Coming back does not count as never having left: the other host has
+// chosen what is asked for.
+func leftOrigin(req *http.Request, via []*http.Request) bool {
+	home := origin(via[0].URL)
+	for _, v := range via[1:] {
+		if origin(v.URL) != home {
+			return true
+		}
+	}
+	return origin(req.URL) != home
+}
+
+// networkError keeps the cause for errors.As and leaves the query out of the
+// text: secrets and personal data may be in it.
+func networkError(req *http.Request, err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err
+	}
+	return &url.Error{Op: req.Method, URL: publicURL(req.URL), Err: err}
+}
+
+// publicURL is what logs and errors may show of an URL.
+func publicURL(u *url.URL) string {
+	public := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
+	return public.String()
+}

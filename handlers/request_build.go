@@ -1,0 +1,310 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+// build makes the HTTP request. Its errors are the pipeline's fault, so that
+// repeating is useless.
+func (r *Request) build(ctx context.Context, c *engine.Call, s *secrets) (*http.Request, error) {
+	target, err := r.target(c.Bundle, s)
+	if err != nil {
+		return nil, err
+	}
+	body, contentType, err := r.payload(s)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method(), target.String(), body)
+	if err != nil {
+		return nil, fmt.Errorf("url: %w", err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", contentType)
+	}
+	if err := r.header(req.Header, s); err != nil {
+		return nil, err
+	}
+	identify(req.Header, c)
+	return req, nil
+}
+
+// method is what curl does, too: data is posted, anything else is a question.
+func (r *Request) method() string {
+	switch {
+	case r.Method != "":
+		return r.Method
+	case r.Body != nil || r.Form != nil || r.Raw != nil:
+		return http.MethodPost
+	default:
+		return http.MethodGet
+	}
+}
+
+// target gives the complete URL, which the pipeline is allowed to reach.
+func (r *Request) target(b *dsl.Bundle, s *secrets) (*url.URL, error) {
+	u, err := r.endpoint(b)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkTarget(b, u); err != nil {
+		return nil, err
+	}
+	if len(r.Query) == 0 {
+		return u, nil
+	}
+	values, err := encode("query", r.Query, s)
+	if err != nil {
+		return nil, err
+	}
+	if u.RawQuery != "" && len(values) > 0 {
+		u.RawQuery += "&"
+	}
+	u.RawQuery += values.Encode()
+	return u, nil
+}
+
+func (r *Request) endpoint(b *dsl.Bundle) (*url.URL, error) {
+	if r.Service == "" {
+		return parseTarget(r.URL)
+	}
+	service := b.Service(r.Service)
+	if service == nil {
+		return nil, fmt.Errorf("service %q is not declared", r.Service)
+	}
+	u, err := parseTarget(service.URL)
+	if err != nil {
+		return nil, fmt.Errorf("service %s: %w", service.ID, err)
+	}
+	if err := checkPath(r.Path); err != nil {
+		return nil, err
+	}
+	u.Path, u.RawPath = strings.TrimSuffix(u.Path, "/")+r.Path, ""
+	return u, nil
+}
+
+// checkPath refuses paths that could lead out of the service's own path, such as
+// one that is put together from a user's text.
+func checkPath(path string) error {
+	if !strings.HasPrefix(path, "/") {
+		return fmt.Errorf("path must begin with /, have %q", path)
+	}
+	for segment := range strings.SplitSeq(path, "/") {
+		if segment == "." || segment == ".." {
+			return fmt.Errorf("path must not hold the segments . and .., have %q", path)
+		}
+	}
+	return nil
+}
+
+// parseTarget reads an absolute http or https URL.
+func parseTarget(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("url: %w", errors.Unwrap(err))
+	}
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
+		return nil, fmt.Errorf("url must be absolute, such as http://orders.example/v1/orders, have %q", text)
+	case u.User != nil:
+		return nil, errors.New("url must not hold a user and password: send them as a header with !secret")
+	}
+	return u, nil
+}
+
+// checkTarget tells whether a request may go to u: when services are declared,
+// only to them.
+func checkTarget(b *dsl.Bundle, u *url.URL) error {
+	if u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Errorf("%s is neither http nor https", publicURL(u))
+	}
+	if len(b.Services) == 0 {
+		return nil
+	}
+	for _, s := range b.Services {
+		known, err := url.Parse(s.URL)
+		if err == nil && origin(known) == origin(u) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s belongs to no declared service: %s", origin(u), listServices(b))
+}
+
+// origin is scheme, host and port: what a service is told by.
+func origin(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+}
+
+func listServices(b *dsl.Bundle) string {
+	names := make([]string, len(b.Services))
+	for i, s := range b.Services {
+		names[i] = fmt.Sprintf("%s (%s)", s.ID, s.URL)
+	}
+	return strings.Join(names, ", ")
+}
+
+// payload gives the body, nil for none, and its content type.
+func (r *Request) payload(s *secrets) (io.Reader, string, error) {
+	text, contentType, err := r.encodeBody(s)
+	if err != nil || contentType == "" {
+		return nil, "", err
+	}
+	if r.ContentType != "" {
+		contentType = r.ContentType
+	}
+	return strings.NewReader(text), contentType, nil
+}
+
+func (r *Request) encodeBody(s *secrets) (text, contentType string, err error) {
+	switch {
+	case r.Raw != nil:
+		return *r.Raw, "text/plain; charset=utf-8", nil
+	case r.Form != nil:
+		values, err := encode("form", r.Form, s)
+		return values.Encode(), "application/x-www-form-urlencoded", err
+	case r.Body != nil:
+		open, err := s.reveal(r.Body)
+		if err != nil {
+			return "", "", fmt.Errorf("body: %w", err)
+		}
+		data, err := dsl.FormatJSON(open)
+		if err != nil {
+			return "", "", fmt.Errorf("body: %w", err)
+		}
+		return string(data), "application/json", nil
+	}
+	return "", "", nil
+}
+
+// header adds the pipeline's headers.
+func (r *Request) header(h http.Header, s *secrets) error {
+	h.Set("User-Agent", "procaas")
+	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
+		if err := checkHeaderName(name); err != nil {
+			return err
+		}
+		open, err := s.reveal(r.Headers[name])
+		if err != nil {
+			return fmt.Errorf("headers: %s: %w", name, err)
+		}
+		if open == nil {
+			continue
+		}
+		text, err := scalar(open)
+		if err != nil {
+			return fmt.Errorf("headers: %s: %w", name, err)
+		}
+		if strings.ContainsFunc(text, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
+			return fmt.Errorf("headers: %s: control characters are not allowed", name)
+		}
+		h.Set(name, text)
+	}
+	return nil
+}
+
+// dropHeaders takes the pipeline's headers out, before another host sees them.
+func (r *Request) dropHeaders(h http.Header) {
+	for name := range r.Headers {
+		h.Del(name)
+	}
+	h.Del("Referer") // it would tell the query of the first request
+}
+
+// reserved headers are the engine's, or say how a message is framed.
+var reserved = []string{
+	"Connection", "Content-Length", "Host", "Idempotency-Key", "Keep-Alive", "Te", "Trailer",
+	"Traceparent", "Transfer-Encoding", "Upgrade", "X-Procaas-Attempt", "X-Procaas-Path", "X-Procaas-Run",
+}
+
+func checkHeaderName(name string) error {
+	token := func(c rune) bool {
+		return c > ' ' && c < 0x7f && !strings.ContainsRune(`()<>@,;:\"/[]?={}`, c)
+	}
+	canonical := http.CanonicalHeaderKey(name)
+	switch {
+	case name == "" || strings.ContainsFunc(name, func(c rune) bool { return !token(c) }):
+		return fmt.Errorf("headers: %q is no name of a header", name)
+	case canonical == "Content-Type":
+		return errors.New("headers: Content-Type is set by the field content-type")
+	case slices.Contains(reserved, canonical):
+		return fmt.Errorf("headers: %s is set by the engine and cannot be changed", name)
+	}
+	return nil
+}
+
+// identify tells the service who asks, and lets it find repetitions.
+func identify(h http.Header, c *engine.Call) {
+	h.Set("Idempotency-Key", c.IdempotencyKey)
+	h.Set("X-Procaas-Run", c.Run)
+	h.Set("X-Procaas-Path", c.Path)
+	h.Set("X-Procaas-Attempt", strconv.Itoa(c.Attempt))
+	if c.Event.TraceParent != "" {
+		h.Set("Traceparent", c.Event.TraceParent)
+	}
+}
+
+// encode makes the values of query or form.
+func encode(field string, data map[string]any, s *secrets) (url.Values, error) {
+	values := make(url.Values, len(data))
+	for name, value := range data {
+		open, err := s.reveal(value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", field, name, err)
+		}
+		items, ok := open.([]any)
+		if !ok {
+			items = []any{open}
+		}
+		for _, item := range items {
+			if item == nil {
+				continue
+			}
+			text, err := scalar(item)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %s: %w", field, name, err)
+			}
+			values.Add(name, text)
+		}
+	}
+	return values, nil
+}
+
+// scalar writes a simple value as text.
+func scalar(value any) (string, error) {
+	switch v := value.(type) {
+	case string:
+		return v, nil
+	case bool:
+		return strconv.FormatBool(v), nil
+	case int:
+		return strconv.Itoa(v), nil
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return "", fmt.Errorf("want a finite number, have %v", v)
+		}
+		return strconv.FormatFloat(v, 'f', -1, 64), nil
+	case []any:
+		return "", errors.New("want a simple value, have a list")
+	case map[string]any:
+		return "", errors.New("want a simple value, have a mapping")
+	}
+	return "", fmt.Errorf("want a simple value, have %T", value)
+}

@@ -1,0 +1,114 @@
+package handlers
+
+import (
+	"net/http"
+	"strings"
+
+	"procaas/dsl"
+)
+
+// CheckBody reports what the tags of [Request] cannot say.
+func (*Request) CheckBody(b *dsl.Body) {
+	checkOneOf(b, "url", "service")
+	checkAddress(b)
+	checkPayload(b)
+	checkSecrets(b)
+	for _, k := range b.Field("headers").Keys() {
+		if err := checkHeaderName(k.Name); err != nil {
+			b.Errorf(k.Span, dsl.CodeBody, "", "%v", err)
+		}
+	}
+}
+
+func checkAddress(b *dsl.Body) {
+	if path, service := b.Field("path"), b.Field("service"); path != nil {
+		checkServicePath(b, path)
+		if service == nil {
+			b.Errorf(path.Span, dsl.CodeBody, "name the service, or put the path into url", "path needs a service")
+		}
+	} else if service != nil {
+		b.Errorf(service.Span, dsl.CodeBody, "add path: /…", "service needs a path")
+	}
+	if id, ok := literal(b.Field("service")); ok && b.Bundle.Service(id) == nil {
+		unknownService(b, id)
+	}
+	if text, ok := literal(b.Field("url")); ok {
+		checkURL(b, text)
+	}
+}
+
+func checkServicePath(b *dsl.Body, path *dsl.Value) {
+	text, ok := literal(path)
+	if !ok {
+		return
+	}
+	if err := checkPath(text); err != nil {
+		b.Errorf(path.Span, dsl.CodeBody, "", "%v", err)
+	} else if strings.ContainsAny(text, "?#") {
+		b.Errorf(path.Span, dsl.CodeBody, "write what follows the question mark as query: {name: value}",
+			"path must not hold ? and #, have %q", text)
+	}
+}
+
+func unknownService(b *dsl.Body, id string) {
+	known := make([]string, len(b.Bundle.Services))
+	for i, s := range b.Bundle.Services {
+		known[i] = s.ID
+	}
+	hint := "declare it below services, with its url"
+	if near := dsl.Suggest(id, known); near != "" {
+		hint = "did you mean " + near + "?"
+	}
+	b.Errorf(b.Field("service").Span, dsl.CodeUnknownService, hint, "service %q is not declared", id)
+}
+
+func checkURL(b *dsl.Body, text string) {
+	at := b.Field("url").Span
+	u, err := parseTarget(text)
+	if err != nil {
+		b.Errorf(at, dsl.CodeBody, "", "%v", err)
+		return
+	}
+	if err := checkTarget(b.Bundle, u); err != nil {
+		b.Errorf(at, dsl.CodeUnknownHost, "declare the host below services, and write service and path instead of url", "%v", err)
+	}
+}
+
+// checkPayload looks at what is sent, and how.
+func checkPayload(b *dsl.Body) {
+	var given *dsl.Value
+	for _, name := range []string{"body", "form", "raw"} {
+		value := b.Field(name)
+		if value == nil {
+			continue
+		}
+		if given != nil {
+			b.Errorf(value.Span, dsl.CodeBody, "keep one of body, form and raw", "a request has one body, and %s is a second one", name)
+		}
+		given = value
+	}
+	method, _ := literal(b.Field("method"))
+	switch {
+	case b.Field("body").Expr() != nil && b.Field("method") == nil:
+		b.Warnf(given.Span, dsl.CodeBody, "add method: POST",
+			"say the method: when the body turns out to be null, this would be a GET")
+	case given != nil && (method == http.MethodGet || method == http.MethodHead):
+		b.Warnf(given.Span, dsl.CodeBody, "send it as query, or change the method", "most services ignore the body of a %s", method)
+	case given == nil && b.Field("content-type") != nil:
+		b.Warnf(b.Field("content-type").Span, dsl.CodeBody, "add body, form or raw, or drop content-type",
+			"content-type says nothing: the request has no body")
+	}
+}
+
+// checkSecrets keeps secrets to the fields from which they never reach a log.
+func checkSecrets(b *dsl.Body) {
+	for _, name := range []string{"url", "service", "path", "method", "raw", "content-type"} {
+		v := b.Field(name)
+		if v == nil || v.Expr() != nil {
+			continue
+		}
+		if _, ok := v.Literal(); !ok {
+			b.Errorf(v.Span, dsl.CodeBody, "send it in headers, query, body or form", "%s cannot be a secret", name)
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package handlers
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+const (
+	excerptRead  = 4 << 10        // read of an unexpected reply
+	excerptRunes = 300            // shown of it
+	maxRetry     = 24 * time.Hour // believed of a Retry-After
+)
+
+// read makes a result, or an error, of a reply.
+func (r *Request) read(c *engine.Call, resp *http.Response, s *secrets) (engine.Result, error) {
+	if !r.expected(resp.StatusCode) {
+		return engine.Result{}, r.unexpected(c, resp, s)
+	}
+	data, err := r.readBody(c, resp)
+	if err != nil {
+		return engine.Result{}, err
+	}
+	value, err := r.decode(resp, data)
+	if err != nil {
+		err = fmt.Errorf("%s %s: reply %d %w, have %q",
+			resp.Request.Method, publicURL(resp.Request.URL), resp.StatusCode, err, excerpt(data, s))
+		return engine.Result{}, engine.Permanent(err)
+	}
+	return engine.Result{Response: value, Status: resp.StatusCode}, nil
+}
+
+func (r *Request) expected(status int) bool {
+	if len(r.Expect) == 0 {
+		return status/100 == 2
+	}
+	text := strconv.Itoa(status)
+	for _, e := range r.Expect {
+		if e == text || strings.HasSuffix(e, "xx") && e[0] == text[0] {
+			return true
+		}
+	}
+	return false
+}
+
+// unexpected makes the error of a reply whose status is not expected.
+func (r *Request) unexpected(c *engine.Call, resp *http.Response, s *secrets) error {
+	// A reply that breaks off is unexpected all the same; what came is shown.
+	data, _ := io.ReadAll(io.LimitReader(resp.Body, excerptRead))
+	err := &engine.StatusError{
+		Status:  resp.StatusCode,
+		Method:  resp.Request.Method,
+		URL:     publicURL(resp.Request.URL),
+		Excerpt: excerpt(data, s),
+	}
+	if delay, ok := retryAfter(resp, c.Now); ok {
+		return engine.After(delay, err)
+	}
+	return err
+}
+
+// retryAfter reads the header of replies for which repeating makes sense.
+func retryAfter(resp *http.Response, now time.Time) (time.Duration, bool) {
+	switch status := resp.StatusCode; {
+	case status >= 500, status == http.StatusTooManyRequests,
+		status == http.StatusRequestTimeout, status == http.StatusTooEarly:
+	default:
+		return 0, false
+	}
+	text := resp.Header.Get("Retry-After")
+	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil {
+		return min(time.Duration(seconds)*time.Second, maxRetry), true
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return min(max(at.Sub(now), 0), maxRetry), true
+	}
+	return 0, false
+}
+
+// readBody reads at most what is allowed.
+func (r *Request) readBody(c *engine.Call, resp *http.Response) ([]byte, error) {
+	limit := int64(r.MaxResponse)
+	if limit == 0 {
+		limit = c.MaxReply
+	}
+	if limit == 0 {
+		limit = defaultMaxReply
+	}
+	data, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	if err != nil {
+		return nil, networkError(resp.Request, err)
+	}
+	if int64(len(data)) > limit {
+		return nil, engine.Permanent(fmt.Errorf("%s %s: reply is larger than max-response, %d bytes",
+			resp.Request.Method, publicURL(resp.Request.URL), limit))
+	}
+	return data, nil
+}
+
+// decode reads the body as the pipeline wants it. The error follows the words
+// "reply 200".
+func (r *Request) decode(resp *http.Response, data []byte) (any, error) {
+	if r.Response == "none" || resp.StatusCode == http.StatusNoContent {
+		return nil, nil
+	}
+	switch r.Response {
+	case "json":
+		return decodeJSON(data)
+	case "text":
+		return decodeText(data)
+	}
+	if len(data) == 0 {
+		return nil, nil
+	}
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	switch {
+	case kind == "application/json" || strings.HasSuffix(kind, "+json"):
+		return decodeJSON(data)
+	case (kind == "" || kind == "text/plain") && looksLikeJSON(data):
+		if value, err := dsl.ParseJSON(data); err == nil {
+			return value, nil
+		}
+	}
+	return decodeText(data)
+}
+
+// looksLikeJSON lets services take part that do not say what they send.
+func looksLikeJSON(data []byte) bool {
+	text := strings.TrimSpace(string(data))
+	return strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[")
+}
+
+func decodeJSON(data []byte) (any, error) {
+	value, err := dsl.ParseJSON(data)
+	if err != nil {
+		return nil, fmt.Errorf("is not JSON: %w", err)
+	}
+	return value, nil
+}
+
+// decodeText refuses what the shared state cannot keep.
+func decodeText(data []byte) (any, error) {
+	if !utf8.Valid(data) || strings.ContainsRune(string(data), 0) {
+		return nil, errors.New("is not text in UTF-8")
+	}
+	return string(data), nil
+}
+
+// excerpt makes the beginning of a body fit for logs: one line, no secrets, no
+// control characters.
+func excerpt(data []byte, s *secrets) string {
+	text, rest := []rune(s.hide(strings.ToValidUTF8(string(data), "\uFFFD"))), ""
+	if len(text) > excerptRunes {
+		text, rest = text[:excerptRunes], "…"
+	}
+	return strings.Join(strings.FieldsFunc(string(text), func(c rune) bool {
+		return unicode.IsSpace(c) || unicode.IsControl(c)
+	}), " ") + rest
+}

@@ -1,0 +1,460 @@
+package handlers_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"procaas/dsl"
+	"procaas/engine"
+	"procaas/handlers"
+)
+
+var now = time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+
+// newCall is a call as the driver makes it, with a transport of the test.
+func newCall(t http.RoundTripper, services ...*dsl.Service) *engine.Call {
+	return &engine.Call{
+		Path: "taxi/fetch/get-order", Run: "run-1", Flow: "order", Key: "o-1", Attempt: 2,
+		IdempotencyKey: "5e1f", Now: now, Bundle: &dsl.Bundle{Services: services},
+		HTTP: &http.Client{Transport: t},
+		Event: engine.Event{
+			Type: "taxi", TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		},
+		Resolve: func(s dsl.Secret) (string, error) {
+			if s.Name != "TOKEN" {
+				return "", fmt.Errorf("no secret %s", s.Name)
+			}
+			return "s3cr3t", nil
+		},
+	}
+}
+
+// A transport answers without a network.
+type transport func(*http.Request) (*http.Response, error)
+
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
+
+func reply(r *http.Request, status int, contentType, body string) *http.Response {
+	h := http.Header{}
+	if contentType != "" {
+		h.Set("Content-Type", contentType)
+	}
+	return &http.Response{
+		StatusCode: status, Header: h, Body: io.NopCloser(strings.NewReader(body)), Request: r,
+	}
+}
+
+// replies answers every request in the same way.
+func replies(status int, contentType, body string) transport {
+	return func(r *http.Request) (*http.Response, error) { return reply(r, status, contentType, body), nil }
+}
+
+func TestRequestSendsWhatItsFieldsSay(t *testing.T) {
+	t.Parallel()
+	raw, empty := "<order/>", ""
+	const target = "http://orders.example/v1/orders"
+	for _, tc := range []struct {
+		name    string
+		request handlers.Request
+		want    string // method, URL
+		body    string
+		headers map[string]string
+	}{
+		{name: "without a body it is a GET", request: handlers.Request{URL: target}, want: "GET " + target},
+		{name: "with a body it is a POST", request: handlers.Request{URL: target, Body: map[string]any{"b": 1, "a": nil}},
+			want: "POST " + target, body: `{"a":null,"b":1}`, headers: map[string]string{"Content-Type": "application/json"}},
+		{name: "method", request: handlers.Request{URL: target, Method: "DELETE"}, want: "DELETE " + target},
+		{name: "query", request: handlers.Request{URL: target, Query: map[string]any{
+			"id": "a b&c", "n": 9007199254740993, "x": 0.1, "on": true, "none": nil, "tag": []any{"p", nil, "q"}}},
+			want: "GET " + target + "?id=a+b%26c&n=9007199254740993&on=true&tag=p&tag=q&x=0.1"},
+		{name: "query beside that of the url", request: handlers.Request{URL: target + "?a=1", Query: map[string]any{"b": 2}},
+			want: "GET " + target + "?a=1&b=2"},
+		{name: "form", request: handlers.Request{URL: target, Form: map[string]any{"a": 1, "b": []any{"x", "y"}}},
+			want: "POST " + target, body: "a=1&b=x&b=y", headers: map[string]string{"Content-Type": "application/x-www-form-urlencoded"}},
+		{name: "raw", request: handlers.Request{URL: target, Raw: &raw, ContentType: "application/xml"},
+			want: "POST " + target, body: raw, headers: map[string]string{"Content-Type": "application/xml"}},
+		{name: "empty raw is a body", request: handlers.Request{URL: target, Raw: &empty},
+			want: "POST " + target, headers: map[string]string{"Content-Type": "text/plain; charset=utf-8"}},
+		{name: "headers", request: handlers.Request{URL: target, Headers: map[string]any{
+			"authorization": dsl.Secret{Name: "TOKEN"}, "X-Number": 7, "X-None": nil, "user-agent": "taxi/1"}},
+			want: "GET " + target, headers: map[string]string{
+				"Authorization": "s3cr3t", "X-Number": "7", "X-None": "", "User-Agent": "taxi/1"}},
+		{name: "secrets anywhere in a body", request: handlers.Request{URL: target, Body: []any{map[string]any{"k": dsl.Secret{Name: "TOKEN"}}}},
+			want: "POST " + target, body: `[{"k":"s3cr3t"}]`},
+		{name: "who asks", request: handlers.Request{URL: target}, want: "GET " + target, headers: map[string]string{
+			"Idempotency-Key": "5e1f", "X-Procaas-Run": "run-1", "X-Procaas-Path": "taxi/fetch/get-order",
+			"X-Procaas-Attempt": "2", "User-Agent": "procaas",
+			"Traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			var have *http.Request
+			var body []byte
+			call := newCall(transport(func(r *http.Request) (*http.Response, error) {
+				have = r
+				if r.Body != nil {
+					body, _ = io.ReadAll(r.Body)
+				}
+				return reply(r, 200, "", ""), nil
+			}))
+			if _, err := tc.request.Handle(t.Context(), call); err != nil {
+				t.Fatal(err)
+			}
+			if line := have.Method + " " + have.URL.String(); line != tc.want {
+				t.Errorf("have %s, want %s", line, tc.want)
+			}
+			if string(body) != tc.body {
+				t.Errorf("body: have %s, want %s", body, tc.body)
+			}
+			for name, want := range tc.headers {
+				if have := have.Header.Get(name); have != want {
+					t.Errorf("header %s: have %q, want %q", name, have, want)
+				}
+			}
+		})
+	}
+}
+
+func TestRequestReadsReplies(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name        string
+		request     handlers.Request
+		status      int
+		contentType string
+		body        string
+		want        any
+		err         string // part of the error, which must be permanent
+	}{
+		{name: "JSON by its type", contentType: "application/json; charset=utf-8", body: `{"n": 9007199254740993}`,
+			want: map[string]any{"n": 9007199254740993}},
+		{name: "JSON by a suffix", contentType: "application/vnd.order+json", body: `[1]`, want: []any{1}},
+		{name: "JSON of a careless service", body: ` {"a": 1}`, want: map[string]any{"a": 1}},
+		{name: "JSON that Go takes for text", contentType: "text/plain; charset=utf-8", body: `{"a": 1}`, want: map[string]any{"a": 1}},
+		{name: "text that only begins like JSON", contentType: "text/plain", body: `{name}`, want: "{name}"},
+		{name: "a number in text stays text", contentType: "text/plain", body: `7`, want: "7"},
+		{name: "text on demand", request: handlers.Request{Response: "text"}, contentType: "application/json", body: `{}`, want: "{}"},
+		{name: "JSON on demand", request: handlers.Request{Response: "json"}, contentType: "text/html", body: `7`, want: 7},
+		{name: "nothing on demand", request: handlers.Request{Response: "none"}, body: "\xff", want: nil},
+		{name: "no content", request: handlers.Request{Response: "json"}, status: 204, want: nil},
+		{name: "empty", contentType: "application/json", body: "", want: nil},
+		{name: "not JSON", contentType: "application/json", body: "<html>\n oops</html>",
+			err: `GET http://orders.example/: reply 200 is not JSON`},
+		{name: "shows what it was", contentType: "application/json", body: "<html>\n oops</html>", err: `have "<html> oops</html>"`},
+		{name: "broken JSON on demand", request: handlers.Request{Response: "json"}, body: "", err: "is not JSON"},
+		{name: "not text", contentType: "image/png", body: "\x89PNG\xff", err: "is not text in UTF-8"},
+		{name: "too large", request: handlers.Request{MaxResponse: 3}, body: "abcd", err: "larger than max-response, 3 bytes"},
+		{name: "just not too large", request: handlers.Request{MaxResponse: 4}, body: "abcd", want: "abcd"},
+		{name: "another status", request: handlers.Request{Expect: []string{"404", "2xx"}}, status: 404, body: "none", want: "none"},
+		{name: "a class", request: handlers.Request{Expect: []string{"4xx"}}, status: 418, body: "tea", want: "tea"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			tc.request.URL = "http://orders.example/"
+			if tc.status == 0 {
+				tc.status = 200
+			}
+			have, err := tc.request.Handle(t.Context(), newCall(replies(tc.status, tc.contentType, tc.body)))
+			if tc.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.err) || !engine.IsPermanent(err) {
+					t.Fatalf("have error %v, want a permanent one with %q", err, tc.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(engine.Result{Response: tc.want, Status: tc.status}, have); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestRequestBoundsRepliesByTheNode(t *testing.T) {
+	t.Parallel()
+	call := newCall(replies(200, "", "abcd"))
+	call.MaxReply = 3
+	_, err := (&handlers.Request{URL: "http://orders.example/"}).Handle(t.Context(), call)
+	if err == nil || !strings.Contains(err.Error(), "3 bytes") {
+		t.Errorf("have %v, want an error about 3 bytes", err)
+	}
+}
+
+func TestRequestReportsUnexpectedStatus(t *testing.T) {
+	t.Parallel()
+	r := handlers.Request{
+		URL:     "http://orders.example/v1?token=abc",
+		Headers: map[string]any{"Authorization": dsl.Secret{Name: "TOKEN"}},
+	}
+	body := "bad token s3cr3t\r\n\x1b[31m" + strings.Repeat("x", 1000)
+	_, err := r.Handle(t.Context(), newCall(replies(403, "text/plain", body)))
+	status, ok := errors.AsType[*engine.StatusError](err)
+	if !ok {
+		t.Fatalf("have %v, want a StatusError", err)
+	}
+	if status.Status != 403 || status.Method != "GET" || status.URL != "http://orders.example/v1" {
+		t.Errorf("have %+v", status)
+	}
+	if !strings.HasPrefix(status.Excerpt, "bad token *** [31mxxx") || !strings.HasSuffix(status.Excerpt, "x…") {
+		t.Errorf("excerpt: have %q", status.Excerpt)
+	}
+	if engine.IsPermanent(err) {
+		t.Error("the engine decides by the status whether it is repeated")
+	}
+}
+
+func TestRequestBelievesRetryAfter(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		status int
+		header string
+		want   time.Duration
+		ok     bool
+	}{
+		{503, "7", 7 * time.Second, true},
+		{429, "0", 0, true},
+		{503, now.Add(90 * time.Second).Format(http.TimeFormat), 90 * time.Second, true},
+		{503, now.Add(-time.Hour).Format(http.TimeFormat), 0, true},
+		{503, "4000000000", 24 * time.Hour, true},
+		{503, "-7", 0, false},
+		{503, "soon", 0, false},
+		{503, "", 0, false},
+		{404, "7", 0, false},
+	} {
+		call := newCall(transport(func(r *http.Request) (*http.Response, error) {
+			resp := reply(r, tc.status, "", "")
+			resp.Header.Set("Retry-After", tc.header)
+			return resp, nil
+		}))
+		_, err := (&handlers.Request{URL: "http://orders.example/"}).Handle(t.Context(), call)
+		have, ok := engine.RetryDelay(err)
+		if have != tc.want || ok != tc.ok {
+			t.Errorf("%d with Retry-After %q: have %v %v, want %v %v", tc.status, tc.header, have, ok, tc.want, tc.ok)
+		}
+		if status, ok := errors.AsType[*engine.StatusError](err); !ok || status.Status != tc.status {
+			t.Errorf("%d with Retry-After %q: have %v, want a StatusError", tc.status, tc.header, err)
+		}
+	}
+}
+
+func TestRequestRefusesWhatCannotBeSent(t *testing.T) {
+	t.Parallel()
+	const target = "http://orders.example/"
+	orders := &dsl.Service{ID: "orders", URL: "http://orders.example:8080/base"}
+	for _, tc := range []struct {
+		name     string
+		request  handlers.Request
+		services []*dsl.Service
+		want     string
+	}{
+		{name: "relative", request: handlers.Request{URL: "/v1"}, want: "url must be absolute"},
+		{name: "empty", request: handlers.Request{}, want: "url must be absolute"},
+		{name: "no host", request: handlers.Request{URL: "http://:80/"}, want: "url must be absolute"},
+		{name: "scheme", request: handlers.Request{URL: "file:///etc/passwd"}, want: "url must be absolute"},
+		{name: "broken", request: handlers.Request{URL: "http://[::1"}, want: "url: missing ']'"},
+		{name: "password", request: handlers.Request{URL: "http://u:p@orders.example/"}, want: "must not hold a user and password"},
+		{name: "foreign host", request: handlers.Request{URL: "http://169.254.169.254/"}, services: []*dsl.Service{orders},
+			want: "http://169.254.169.254:80 belongs to no declared service: orders (http://orders.example:8080/base)"},
+		{name: "foreign port", request: handlers.Request{URL: target}, services: []*dsl.Service{orders}, want: "belongs to no declared service"},
+		{name: "foreign scheme", request: handlers.Request{URL: "https://orders.example:8080/"}, services: []*dsl.Service{orders}, want: "belongs to no declared service"},
+		{name: "unknown service", request: handlers.Request{Service: "pay", Path: "/"}, want: `service "pay" is not declared`},
+		{name: "secret", request: handlers.Request{URL: target, Body: dsl.Secret{Name: "GONE"}}, want: "body: secret GONE: no secret GONE"},
+		{name: "mapping in a query", request: handlers.Request{URL: target, Query: map[string]any{"a": map[string]any{}}}, want: "query: a: want a simple value"},
+		{name: "list of lists in a form", request: handlers.Request{URL: target, Form: map[string]any{"a": []any{[]any{}}}}, want: "form: a: want a simple value"},
+		{name: "line break in a header", request: handlers.Request{URL: target, Headers: map[string]any{"X-A": "a\r\nX-B: b"}}, want: "headers: X-A: control characters"},
+		{name: "name of a header", request: handlers.Request{URL: target, Headers: map[string]any{"X A": 1}}, want: `"X A" is no name of a header`},
+		{name: "the engine's header", request: handlers.Request{URL: target, Headers: map[string]any{"idempotency-key": 1}}, want: "idempotency-key is set by the engine"},
+		{name: "content type", request: handlers.Request{URL: target, Headers: map[string]any{"content-type": "a/b"}}, want: "set by the field content-type"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			call := newCall(transport(func(*http.Request) (*http.Response, error) {
+				t.Error("the request was sent")
+				return nil, io.EOF
+			}), tc.services...)
+			_, err := tc.request.Handle(t.Context(), call)
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !engine.IsPermanent(err) {
+				t.Errorf("have %v, want a permanent error with %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestRequestTellsNetworkErrors(t *testing.T) {
+	t.Parallel()
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(w, "short")
+	}))
+	t.Cleanup(broken.Close)
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	t.Cleanup(silent.Close)
+	for _, tc := range []struct {
+		name, url, want string
+		request         handlers.Request
+		timeout         bool
+	}{
+		{name: "refused", url: gone.URL, want: "refused"},
+		{name: "broken off", url: broken.URL, want: "unexpected EOF"},
+		{name: "timeout", url: silent.URL, want: "deadline exceeded", request: handlers.Request{Timeout: 10 * time.Millisecond}, timeout: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			tc.request.URL = tc.url + "/v1?card=4111"
+			_, err := tc.request.Handle(t.Context(), newCall(http.DefaultTransport))
+			err = fmt.Errorf("attempt 1: %w", err)
+			network, ok := errors.AsType[net.Error](err)
+			if !ok || network.Timeout() != tc.timeout || engine.IsPermanent(err) {
+				t.Errorf("have %v, want a network error, timeout %v", err, tc.timeout)
+			}
+			if !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "4111") {
+				t.Errorf("have %v, want %q and no query", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestRequestChoosesItsTimeout(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name             string
+		request, handler time.Duration
+		want             time.Duration
+	}{
+		{name: "default", want: 5 * time.Second},
+		{name: "its own", request: 7 * time.Second, want: 7 * time.Second},
+		{name: "the handler's", handler: time.Minute, want: time.Minute},
+		{name: "the shorter one", request: time.Second, handler: time.Minute, want: time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx := t.Context()
+				if tc.handler > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, tc.handler)
+					defer cancel()
+				}
+				start := time.Now()
+				r := handlers.Request{URL: "http://orders.example/", Timeout: tc.request}
+				_, err := r.Handle(ctx, newCall(transport(func(r *http.Request) (*http.Response, error) {
+					<-r.Context().Done()
+					return nil, r.Context().Err()
+				})))
+				if have := time.Since(start); have != tc.want {
+					t.Errorf("gave up after %v, want %v", have, tc.want)
+				}
+				if !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("have %v, want deadline exceeded", err)
+				}
+			})
+		})
+	}
+}
+
+// hops answers with redirects along a list of URLs and notes who asked what.
+func hops(targets ...string) (transport, *[]*http.Request) {
+	var seen []*http.Request
+	return func(r *http.Request) (*http.Response, error) {
+		seen = append(seen, r)
+		if len(seen) > len(targets) {
+			return reply(r, 200, "", "arrived"), nil
+		}
+		resp := reply(r, 307, "", "")
+		resp.Header.Set("Location", targets[len(seen)-1])
+		return resp, nil
+	}, &seen
+}
+
+func TestRequestFollowsRedirectsOnDemand(t *testing.T) {
+	t.Parallel()
+	services := []*dsl.Service{{ID: "a", URL: "http://a.example"}, {ID: "b", URL: "http://b.example"}}
+	for _, tc := range []struct {
+		name      string
+		redirects int
+		hops      []string
+		err       string
+		permanent bool
+		bare      int // number of the first request without the pipeline's headers; 0: none
+	}{
+		{name: "not by default", hops: []string{"/2"}, err: "307"},
+		{name: "as many as allowed", redirects: 2, hops: []string{"/2", "/3"}},
+		{name: "not more", redirects: 1, hops: []string{"/2", "/3"}, err: "307"},
+		{name: "to another service", redirects: 2, hops: []string{"http://b.example/", "/3"}, bare: 1},
+		{name: "there and back", redirects: 2, hops: []string{"http://b.example/", "http://a.example/admin"}, bare: 1},
+		{name: "not to a stranger", redirects: 2, hops: []string{"http://169.254.169.254/latest"}, err: "belongs to no declared service", permanent: true},
+		{name: "not to another scheme", redirects: 2, hops: []string{"ftp://a.example/"}, err: "neither http nor https", permanent: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			answer, seen := hops(tc.hops...)
+			r := handlers.Request{
+				URL: "http://a.example/1?id=7", Redirects: tc.redirects, Body: map[string]any{"a": 1},
+				Headers: map[string]any{"Authorization": dsl.Secret{Name: "TOKEN"}, "X-Api-Key": "k"},
+			}
+			have, err := r.Handle(t.Context(), newCall(answer, services...))
+			if tc.err == "" && (err != nil || have.Response != "arrived") {
+				t.Fatalf("have %v, %v, want the last reply", have.Response, err)
+			}
+			if tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err) || engine.IsPermanent(err) != tc.permanent) {
+				t.Fatalf("have %v, want an error with %q, permanent %v", err, tc.err, tc.permanent)
+			}
+			for i, r := range *seen {
+				bare := tc.bare > 0 && i >= tc.bare
+				for _, name := range []string{"Authorization", "X-Api-Key"} {
+					if (r.Header.Get(name) == "") != bare {
+						t.Errorf("request %d to %s: %s is %q", i, r.URL, name, r.Header.Get(name))
+					}
+				}
+				if r.Header.Get("Idempotency-Key") == "" || (i > 0 && bare && r.Header.Get("Referer") != "") {
+					t.Errorf("request %d to %s: headers %v", i, r.URL, r.Header)
+				}
+			}
+		})
+	}
+}
+
+// However the fields are put together, a request reaches declared services only.
+func FuzzRequest(f *testing.F) {
+	f.Add("http://a.example/v1", "", "/v1", "q", "v", "X-A")
+	f.Add("", "a", "/../admin?x#y", "", "", "Host")
+	f.Add("http://a.example@evil.example/", "", "", "a=b&c", "\x00", "X-A\r\nB")
+	f.Add("http://①②⑦.0.0.1/", "", "//evil.example/", "", "", "")
+	f.Add("http://a.example\\@evil.example", "", "/%2e%2e/", "é", "é", "é")
+	f.Fuzz(func(t *testing.T, target, service, path, name, value, header string) {
+		call := newCall(transport(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Scheme != "http" || r.URL.Host != "a.example" && !strings.EqualFold(r.URL.Host, "a.example:80") && !strings.EqualFold(r.URL.Host, "a.example") {
+				t.Errorf("reached %s", r.URL)
+			}
+			if service != "" && !strings.HasPrefix(r.URL.Path, "/base/") {
+				t.Errorf("left the path of the service: %s", r.URL)
+			}
+			if _, err := url.ParseQuery(r.URL.RawQuery); target == "" && err != nil {
+				t.Errorf("query %q: %v", r.URL.RawQuery, err)
+			}
+			return reply(r, 200, "", value), nil
+		}), &dsl.Service{ID: "a", URL: "http://a.example/base"})
+		r := handlers.Request{
+			URL: target, Service: service, Path: path, Form: map[string]any{name: value},
+			Query: map[string]any{name: []any{value}}, Headers: map[string]any{header: value},
+		}
+		if _, err := r.Handle(t.Context(), call); err != nil && err.Error() == "" {
+			t.Error("an error without words")
+		}
+	})
+}

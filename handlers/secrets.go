@@ -1,0 +1,68 @@
+package handlers
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"procaas/dsl"
+)
+
+// secrets resolves the secrets of one call and remembers them, so that they can
+// be taken out of what people are shown. They live no longer than the call.
+type secrets struct {
+	resolve func(dsl.Secret) (string, error)
+	seen    []string
+}
+
+// reveal gives a copy of v with the values of secrets in their places; v itself
+// where there are none.
+func (s *secrets) reveal(v any) (any, error) {
+	switch v := v.(type) {
+	case dsl.Secret:
+		return s.value(v)
+	case []any:
+		out := make([]any, len(v))
+		for i, item := range v {
+			open, err := s.reveal(item)
+			if err != nil {
+				return nil, err
+			}
+			out[i] = open
+		}
+		return out, nil
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for name, item := range v {
+			open, err := s.reveal(item)
+			if err != nil {
+				return nil, err
+			}
+			out[name] = open
+		}
+		return out, nil
+	}
+	return v, nil
+}
+
+func (s *secrets) value(secret dsl.Secret) (any, error) {
+	if s.resolve == nil {
+		return nil, errors.New("there is no store of secrets")
+	}
+	text, err := s.resolve(secret)
+	if err != nil {
+		return nil, fmt.Errorf("secret %s: %w", secret.Name, err)
+	}
+	if text != "" {
+		s.seen = append(s.seen, text)
+	}
+	return text, nil
+}
+
+// hide takes the secrets that were revealed out of a text.
+func (s *secrets) hide(text string) string {
+	for _, secret := range s.seen {
+		text = strings.ReplaceAll(text, secret, "***")
+	}
+	return text
+}

@@ -1,0 +1,34 @@
+package handlers
+
+import (
+	"context"
+	_ "embed"
+
+	"procaas/engine"
+)
+
+//go:embed set.go
+var setSource string
+
+// Set computes values of the shared state.
+//
+// Its keys are names of the shared state, its values what they become. The old
+// values are seen by all of its expressions, also where a line above sets the
+// same name.
+//
+//	id: price
+//	set:
+//	  price: !$ shared-state.distance * 12 + 99
+//	  currency: RUB
+type Set struct {
+	// Values are the new values by the names of the shared state.
+	Values map[string]any `yaml:",inline"`
+}
+
+// SetsState makes the keys of the body names of the shared state.
+func (*Set) SetsState() {}
+
+// Handle implements [engine.Handler]. The engine has computed everything.
+func (s *Set) Handle(context.Context, *engine.Call) (engine.Result, error) {
+	return engine.Result{Response: s.Values}, nil
+}
