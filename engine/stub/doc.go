@@ -1,2 +1,30 @@
-// Package stub serves stub services: real HTTP servers that answer as *.stub.yaml files say.
+// Package stub serves stub services: real HTTP servers that answer as
+// *.stub.yaml files say.
+//
+// A file describes services by their routes: what a route answers, how long it
+// takes, how often it fails. Replies and conditions are templates with
+// expressions, as in pipelines; they read request (method, path, params, query,
+// headers, body) and calls, the number of calls of the route, the present one
+// included.
+//
+//	services:
+//	  - id: orders
+//	    listen: 127.0.0.1:9081
+//	    routes:
+//	      - method: GET
+//	        path: /v1/orders/{id}
+//	        latency: {min: 2ms, max: 8ms}
+//	        failure: {ratio: 0.01, status: 503}
+//	        reply:
+//	          body:
+//	            id: !$ request.params.id
+//	    incidents:
+//	      - {id: orders-down, failure: {status: 500}}
+//
+// An incident makes routes fail from when it is switched on until it is
+// switched off. Chance is drawn from the seed of the file: the n-th call of a
+// route meets the same latency and the same failure each time.
+//
+// The servers remember who called: [Server.Calls], [Server.Keys], and for other
+// processes GET /__stub/calls on the port of any service.
 package stub

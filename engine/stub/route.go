@@ -1,0 +1,232 @@
+package stub
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"procaas/dsl"
+)
+
+// maxBody bounds what a stub service reads of a request.
+const maxBody = 16 << 20
+
+// errNoMatch says that a route's condition does not hold.
+var errNoMatch = errors.New("the route does not fit")
+
+// An incident is switched while requests are served.
+type incident struct {
+	spec *Incident
+	on   atomic.Bool
+}
+
+// A route is a route at work.
+type route struct {
+	spec     *Route
+	segments []string
+	latency  latency
+	seed     uint64
+	calls    atomic.Int64
+}
+
+func newRoute(spec *Route, seed uint64) (*route, error) {
+	l, err := parseLatency(spec.Latency)
+	if err != nil {
+		return nil, err
+	}
+	return &route{spec: spec, segments: strings.Split(spec.Path, "/"), latency: l, seed: seed}, nil
+}
+
+// match tells whether the route fits method and path, and what the segments in
+// braces stand for.
+func (r *route) match(method, path string) (map[string]any, bool) {
+	if r.spec.Method != "" && r.spec.Method != method {
+		return nil, false
+	}
+	params := make(map[string]any)
+	for i, want := range r.segments {
+		have, rest, more := strings.Cut(path, "/")
+		if more == (i == len(r.segments)-1) {
+			return nil, false
+		}
+		if name, ok := paramName(want); ok && have != "" {
+			params[name] = have
+		} else if have != want {
+			return nil, false
+		}
+		path = rest
+	}
+	return params, true
+}
+
+// paramName gives the name of a segment in braces.
+func paramName(segment string) (string, bool) {
+	inner, opened := strings.CutPrefix(segment, "{")
+	name, closed := strings.CutSuffix(inner, "}")
+	return name, opened && closed
+}
+
+// hangUp is the status of an answer that never comes.
+const hangUp = 0
+
+// An answer is what a caller gets, and after what time.
+type answer struct {
+	latency     time.Duration
+	status      int // or hangUp
+	headers     map[string]any
+	contentType string
+	body        []byte
+}
+
+// answer computes the answer to the next call. down is how an incident lets it
+// fail, or nil.
+func (r *route) answer(request map[string]any, down *Failure) (answer, error) {
+	env := dsl.Env{"request": request, "calls": int(r.calls.Load()) + 1}
+	if r.spec.When != nil {
+		fits, err := r.spec.When.Eval(env)
+		if err != nil {
+			return answer{}, err
+		}
+		if fits != true {
+			return answer{}, errNoMatch
+		}
+	}
+	n := r.calls.Add(1)
+	env["calls"] = int(n)
+	chance := rand.New(rand.NewPCG(r.seed, uint64(n)))
+	a := answer{latency: r.latency.draw(chance)}
+	// The route's own failure is drawn first: an incident does not change it.
+	for _, f := range []*Failure{r.spec.Failure, down} {
+		if roll := chance.Float64(); f != nil && roll < f.Ratio {
+			return a.fail(f, env)
+		}
+	}
+	return a.succeed(r.spec.Reply, env)
+}
+
+func (a answer) fail(f *Failure, env dsl.Env) (answer, error) {
+	if f.Hang > 0 {
+		a.latency, a.status = f.Hang, hangUp
+		return a, nil
+	}
+	a.status = f.Status
+	return a.fill(f.Body, env)
+}
+
+func (a answer) succeed(reply *Reply, env dsl.Env) (answer, error) {
+	if reply == nil {
+		a.status = http.StatusOK
+		return a, nil
+	}
+	a.status = reply.Status
+	headers, err := reply.Headers.Eval(env)
+	if err != nil {
+		return a, err
+	}
+	a.headers, _ = headers.(map[string]any)
+	return a.fill(reply.Body, env)
+}
+
+// fill computes the body. Text goes out as it is when the headers say what it
+// is, everything else as JSON.
+func (a answer) fill(body *dsl.Value, env dsl.Env) (answer, error) {
+	if body == nil {
+		return a, nil
+	}
+	data, err := body.Eval(env)
+	if err != nil {
+		return a, err
+	}
+	if text, ok := data.(string); ok && a.named("Content-Type") {
+		a.body = []byte(text)
+		return a, nil
+	}
+	a.contentType = "application/json"
+	a.body, err = dsl.FormatJSON(data)
+	return a, err
+}
+
+func (a answer) named(header string) bool {
+	for name := range a.headers {
+		if strings.EqualFold(name, header) {
+			return true
+		}
+	}
+	return false
+}
+
+func (a answer) write(w http.ResponseWriter) {
+	if a.contentType != "" {
+		w.Header().Set("Content-Type", a.contentType)
+	}
+	for name, value := range a.headers {
+		w.Header().Set(name, fmt.Sprint(value))
+	}
+	w.WriteHeader(a.status)
+	_, _ = w.Write(a.body) // the caller may be gone
+}
+
+// describe makes what expressions read as request.
+func describe(r *http.Request) (map[string]any, error) {
+	data, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
+	if err != nil {
+		return nil, fmt.Errorf("read body: %w", err)
+	}
+	body, err := describeBody(r.Header.Get("Content-Type"), data)
+	if err != nil {
+		return nil, err
+	}
+	headers := make(map[string]any, len(r.Header))
+	for name, values := range r.Header {
+		headers[strings.ToLower(name)] = strings.Join(values, ", ")
+	}
+	return map[string]any{
+		"method": r.Method, "path": r.URL.Path, "query": describeValues(r.URL.Query()),
+		"headers": headers, "body": body,
+	}, nil
+}
+
+func describeBody(contentType string, data []byte) (any, error) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	switch kind, _, _ := mime.ParseMediaType(contentType); kind {
+	case "application/json":
+		body, err := dsl.ParseJSON(data)
+		if err != nil {
+			return nil, fmt.Errorf("body: %w", err)
+		}
+		return body, nil
+	case "application/x-www-form-urlencoded":
+		values, err := url.ParseQuery(string(data))
+		if err != nil {
+			return nil, fmt.Errorf("body: %w", err)
+		}
+		return describeValues(values), nil
+	}
+	return string(data), nil
+}
+
+// describeValues makes a single value a string, a repeated one a list.
+func describeValues(values url.Values) map[string]any {
+	out := make(map[string]any, len(values))
+	for name, all := range values {
+		if len(all) == 1 {
+			out[name] = all[0]
+			continue
+		}
+		items := make([]any, len(all))
+		for i, v := range all {
+			items[i] = v
+		}
+		out[name] = items
+	}
+	return out
+}
