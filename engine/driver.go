@@ -17,7 +17,7 @@ const (
 	shortestPoll = 20 * time.Millisecond  // of the inbox while there is work
 	longestPoll  = time.Second            // while there is none
 	claimGap     = 5 * time.Millisecond   // after a claim that found nothing
-	callGrace    = 2 * time.Second        // for calls to return when their context has ended
+	endGrace     = 2 * time.Second        // for what must return because its context has ended
 	rejoinPause  = 100 * time.Millisecond // after the node was fenced
 )
 
@@ -274,39 +274,53 @@ func (n *node) startCall(j *job, t Task) {
 // back the runs that are not finished. Those of a fenced node are dropped.
 func (n *node) drain() error {
 	close(n.draining)
-	_, member := n.close()
+	n.close()
 	n.holds() // the lock: who takes runs after this sees that the membership has ended
 	done := make(chan struct{})
 	go func() { n.work.Wait(); close(done) }()
 
-	if member {
-		timer := time.NewTimer(n.e.o.Drain)
-		defer timer.Stop()
-		select {
-		case <-done:
-		case <-n.ctx.Done():
-		case <-timer.C:
-			n.log.Warn("calls are still under way at the end of the drain time, they are broken off")
-		}
+	if !n.waitFor(done, n.e.o.Drain) && n.ctx.Err() == nil {
+		n.log.Warn("calls are still under way at the end of the drain time, they are broken off")
 	}
 	n.abort()
-	grace := time.NewTimer(callGrace)
-	defer grace.Stop()
-	var err error
+	n.waitFor(done, endGrace)
+	err := n.leave()
+	n.end(errLeft)
+	last := time.NewTimer(endGrace)
+	defer last.Stop()
 	select {
 	case <-done:
-	case <-grace.C:
-		err = errors.New("handler calls go on although their context has ended")
+		return err
+	case <-last.C:
+		return errors.Join(err, errors.New("handler calls go on although their context has ended"))
 	}
+}
+
+// waitFor waits for the end of all work; false when the time, or the membership,
+// is over before.
+func (n *node) waitFor(done <-chan struct{}, most time.Duration) bool {
+	t := time.NewTimer(most)
+	defer t.Stop()
+	select {
+	case <-done:
+		return true
+	case <-n.ctx.Done():
+	case <-t.C:
+	}
+	return false
+}
+
+// leave gives back what is not finished, unless the node has lost it already.
+func (n *node) leave() error {
 	if n.ctx.Err() != nil {
-		return errors.Join(context.Cause(n.ctx), err)
+		return context.Cause(n.ctx)
 	}
 	ctx, cancel := context.WithTimeout(n.ctx, min(storeTimeout, n.e.o.Lease))
 	defer cancel()
-	if left := n.e.o.Store.Leave(ctx, n.number, nil); left != nil && !errors.Is(left, ErrFenced) {
-		err = errors.Join(err, fmt.Errorf("leave, so runs wait for the end of the lease: %w", left))
+	if err := n.e.o.Store.Leave(ctx, n.number, nil); err != nil && !errors.Is(err, ErrFenced) {
+		return fmt.Errorf("leave, so runs wait for the end of the lease: %w", err)
 	}
-	return err
+	return nil
 }
 
 // measureInbox keeps the gauges of the inbox up to date. It takes a twentieth of

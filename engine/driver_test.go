@@ -1,0 +1,402 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"procaas/engine"
+	"procaas/engine/enginetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestRunGoesThroughItsStages(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		e, stop := r.start(three)
+		v := r.settle(e, r.submit(e, event("work", "k")), engine.Succeeded)
+		r.want("work/a/one", "work/b/two", "work/c/three")
+		if v.SharedState["seen"] != 1 || len(v.Handlers) != 3 {
+			t.Errorf("want seen 1 and 3 handlers, have %v and %d", v.SharedState, len(v.Handlers))
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestEventsOfAKeyRunOneAtATimeInOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var order []string
+		var active, most atomic.Int32
+		r.on("two", func(_ context.Context, c *engine.Call, _ any) (engine.Result, error) {
+			most.Store(max(most.Load(), active.Add(1)))
+			time.Sleep(10 * time.Millisecond)
+			order = append(order, c.Event.ID)
+			active.Add(-1)
+			return engine.Result{}, nil
+		})
+		e, _ := r.start(three)
+		var want []string
+		var last string
+		for i := range 20 {
+			ev := event("work", "k")
+			ev.ID = fmt.Sprintf("e%02d", i)
+			want, last = append(want, ev.ID), r.submit(e, ev)
+		}
+		v := r.settle(e, last, engine.Succeeded)
+		if !slices.Equal(order, want) || most.Load() != 1 {
+			t.Errorf("want %v one at a time, have %v with %d at once", want, order, most.Load())
+		}
+		if v.SharedState["seen"] != 20 {
+			t.Errorf("want each run to see what the ones before left, have %v", v.SharedState)
+		}
+	})
+}
+
+func TestKeysRunInParallel(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		open := make(gate)
+		r.on("one", open.do)
+		e, _ := r.start(three)
+		var runs []string
+		for i := range 50 {
+			runs = append(runs, r.submit(e, event("work", fmt.Sprint(i))))
+		}
+		synctest.Wait()
+		if n := len(r.calls.Calls()); n != 50 {
+			t.Errorf("want 50 calls at once, have %d", n)
+		}
+		close(open)
+		for _, run := range runs {
+			r.settle(e, run, engine.Succeeded)
+		}
+	})
+}
+
+func TestMaxInFlightBoundsTheRunsOfANode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		open := make(gate)
+		r.on("one", open.do)
+		e := r.engine(r.store, three, func(o *engine.Options) { o.MaxInFlight = 3 })
+		r.run(e)
+		synctest.Wait()
+		var runs []string
+		for i := range 10 {
+			runs = append(runs, r.submit(e, event("work", fmt.Sprint(i))))
+		}
+		time.Sleep(3 * time.Second)
+		if n := len(r.calls.Calls()); n != 3 {
+			t.Errorf("want 3 calls at once, have %d", n)
+		}
+		close(open)
+		for _, run := range runs {
+			r.settle(e, run, engine.Succeeded)
+		}
+	})
+}
+
+func TestIndependentHandlersRunAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		open := make(gate)
+		for i := range 5 {
+			r.on(fmt.Sprintf("h%d", i), open.do)
+		}
+		e, _ := r.start(parallel(5))
+		run := r.submit(e, event("work", ""))
+		synctest.Wait()
+		if n := len(r.calls.Calls()); n != 5 {
+			t.Errorf("want 5 calls at once, have %d", n)
+		}
+		close(open)
+		r.settle(e, run, engine.Succeeded)
+	})
+}
+
+// A crash is a store that hears nothing more of the engine, whatever the engine
+// still does.
+func TestCrashRepeatsOnlyWhatWasNotSavedWithTheSameKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		stuck := make(gate)
+		r.on("two", stuck.do)
+		store := &enginetest.Faulty{Store: r.store}
+		first := r.engine(store, three)
+		stop := r.run(first)
+		synctest.Wait()
+		run := r.submit(first, event("work", "k"))
+		synctest.Wait()
+		r.want("work/a/one", "work/b/two")
+		store.Cut()
+		stop()
+
+		close(stuck)
+		second, _ := r.start(three)
+		r.settle(second, run, engine.Succeeded)
+		r.want("work/a/one", "work/b/two", "work/b/two", "work/c/three")
+		calls := r.calls.Of("work/b/two")
+		if calls[0].IdempotencyKey != calls[1].IdempotencyKey || calls[0].IdempotencyKey == "" {
+			t.Errorf("want one key for both calls, have %q and %q", calls[0].IdempotencyKey, calls[1].IdempotencyKey)
+		}
+	})
+}
+
+func TestParallelStageRepeatsOnlyItsUnfinishedHandlers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		stuck := make(gate)
+		r.on("h1", stuck.do)
+		store := &enginetest.Faulty{Store: r.store}
+		first := r.engine(store, parallel(3))
+		stop := r.run(first)
+		synctest.Wait()
+		run := r.submit(first, event("work", ""))
+		synctest.Wait()
+		store.Cut()
+		stop()
+		close(stuck)
+		second, _ := r.start(parallel(3))
+		r.settle(second, run, engine.Succeeded)
+		for path, want := range map[string]int{"work/a/h0": 1, "work/a/h1": 2, "work/a/h2": 1} {
+			if have := len(r.calls.Of(path)); have != want {
+				t.Errorf("%s: want %d calls, have %d", path, want, have)
+			}
+		}
+	})
+}
+
+func TestAnotherNodeTakesOverWhatADeadOneHeld(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		stuck := make(gate)
+		r.on("one", stuck.do)
+		store := &enginetest.Faulty{Store: r.store}
+		first := r.engine(store, three)
+		stop := r.run(first)
+		second, _ := r.start(three)
+		run := r.submit(first, event("work", "k"))
+		synctest.Wait()
+		store.Cut()
+		began := time.Now()
+		close(stuck)
+		r.settle(second, run, engine.Succeeded)
+		if took := time.Since(began); took > 6*time.Second {
+			t.Errorf("want the run taken over within the lease and a beat, it took %s", took)
+		}
+		stop()
+	})
+}
+
+func TestPausedNodeWritesNothingAndStartsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var paused atomic.Bool
+		store := &enginetest.Faulty{Store: r.store, Before: func(string) error {
+			if paused.Load() {
+				return enginetest.ErrInjected
+			}
+			return nil
+		}}
+		hold := make(chan struct{})
+		var calls atomic.Int32
+		r.on("one", func(ctx context.Context, c *engine.Call, _ any) (engine.Result, error) {
+			if calls.Add(1) == 1 {
+				<-hold
+			}
+			return engine.Result{}, nil
+		})
+		first := r.engine(store, three)
+		r.run(first)
+		synctest.Wait()
+		run := r.submit(first, event("work", "k"))
+		synctest.Wait()
+		paused.Store(true)
+		second, _ := r.start(three)
+		r.settle(second, run, engine.Succeeded)
+		done := len(r.calls.Calls())
+
+		paused.Store(false)
+		close(hold)
+		time.Sleep(10 * time.Second)
+		if have := len(r.calls.Calls()); have != done {
+			t.Errorf("the node that woke up made %d calls", have-done)
+		}
+		if err := first.Healthy(context.Background()); err != nil {
+			t.Errorf("want the node to join anew, have %v", err)
+		}
+		if !strings.Contains(r.log.String(), "node is fenced") {
+			t.Error("want the fencing logged")
+		}
+	})
+}
+
+func TestNoCallStartsAfterTheLeaseIsOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var beatless atomic.Bool
+		store := &enginetest.Faulty{Store: r.store, Before: func(op string) error {
+			if op == "beat" && beatless.Load() {
+				return enginetest.ErrInjected
+			}
+			return nil
+		}}
+		hold := make(gate)
+		r.on("one", hold.do)
+		e := r.engine(store, three)
+		r.run(e)
+		synctest.Wait()
+		run := r.submit(e, event("work", "k"))
+		synctest.Wait()
+		beatless.Store(true)
+		time.Sleep(5 * time.Second)
+		close(hold)
+		time.Sleep(time.Second)
+		r.want("work/a/one")
+		if err := e.Healthy(context.Background()); !errors.Is(err, enginetest.ErrInjected) {
+			t.Errorf("want the node to say why its lease is over, have %v", err)
+		}
+		beatless.Store(false) // nobody has taken over, so it goes on
+		r.settle(e, run, engine.Succeeded)
+		r.want("work/a/one", "work/b/two", "work/c/three")
+	})
+}
+
+func TestDrainSavesTheEndsOfCallsUnderWayAndGivesTheRestBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.on("one", func(ctx context.Context, _ *engine.Call, _ any) (engine.Result, error) {
+			time.Sleep(3 * time.Second)
+			return engine.Result{}, ctx.Err()
+		})
+		first, stop := r.start(three)
+		run := r.submit(first, event("work", "k"))
+		synctest.Wait()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		r.want("work/a/one")
+		if v := r.view(first, run); v.Status != engine.Waiting || v.Handlers[0].Outcome != engine.OutcomeSucceeded {
+			t.Errorf("want the run to wait with its first handler done, have %s %s", v.Status, v.Handlers[0].Outcome)
+		}
+		began := time.Now()
+		second, _ := r.start(three)
+		r.settle(second, run, engine.Succeeded)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("want no waiting for a lease, it took %s", took)
+		}
+		r.want("work/a/one", "work/b/two", "work/c/three")
+	})
+}
+
+func TestDrainBreaksOffCallsThatTakeTooLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		never := make(gate)
+		r.on("one", never.do)
+		e := r.engine(r.store, three, func(o *engine.Options) { o.Drain = 2 * time.Second })
+		stop := r.run(e)
+		synctest.Wait()
+		run := r.submit(e, event("work", "k"))
+		synctest.Wait()
+		began := time.Now()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("want the drain to end in time, it took %s", took)
+		}
+		if v := r.view(e, run); v.Status != engine.Waiting || v.Handlers[0].Error != "" {
+			t.Errorf("want the run given back without an error, have %s %q", v.Status, v.Handlers[0].Error)
+		}
+	})
+}
+
+func TestRunKeepsTheDefinitionItBeganWith(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		stuck := make(gate)
+		r.on("one", stuck.do)
+		store := &enginetest.Faulty{Store: r.store}
+		first := r.engine(store, three)
+		stop := r.run(first)
+		synctest.Wait()
+		begun := r.submit(first, event("work", "begun"))
+		synctest.Wait()
+		store.Cut()
+		stop()
+		close(stuck)
+
+		changed := strings.ReplaceAll(three, "{id: three, step: {}}", "{id: four, step: {}}")
+		second, _ := r.start(changed)
+		r.settle(second, begun, engine.Succeeded)
+		r.settle(second, r.submit(second, event("work", "new")), engine.Succeeded)
+		r.want("work/a/one", "work/a/one", "work/b/two", "work/c/three", "work/a/one", "work/b/two", "work/c/four")
+	})
+}
+
+func TestLoadServesNewEventsOnly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		open := make(gate)
+		r.on("one", open.do)
+		e, _ := r.start(three)
+		begun := r.submit(e, event("work", "begun"))
+		synctest.Wait()
+		changed := strings.ReplaceAll(three, "{id: three, step: {}}", "{id: four, step: {}}")
+		if err := e.Load(context.Background(), r.bundle(changed)); err != nil {
+			t.Fatal(err)
+		}
+		close(open)
+		r.settle(e, begun, engine.Succeeded)
+		if r.settle(e, r.submit(e, event("work", "new")), engine.Succeeded); len(r.calls.Of("work/c/three")) != 1 || len(r.calls.Of("work/c/four")) != 1 {
+			t.Errorf("want one call of each definition's last handler, have %v", r.paths())
+		}
+	})
+}
+
+func TestUnknownDefinitionFailsTheRun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		e, stop := r.start(three)
+		stuck := make(gate)
+		r.on("two", stuck.do)
+		run := r.submit(e, event("work", "k"))
+		synctest.Wait()
+		go close(stuck)
+		stop()
+		r.types = []engine.HandlerType{enginetest.Scripted("other", r.calls.Record(r.handle))}
+		second, _ := r.start(strings.ReplaceAll(three, "step:", "other:"))
+		v := r.settle(second, run, engine.Failed)
+		if !strings.Contains(v.Error, "definition cannot be used") || !strings.Contains(v.Error, "step") {
+			t.Errorf("want the error to name the missing type, have %q", v.Error)
+		}
+	})
+}

@@ -1,0 +1,123 @@
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"procaas/engine"
+)
+
+// ErrInjected is the failure that a Faulty store makes up.
+var ErrInjected = errors.New("injected fault")
+
+// A Faulty store fails when a test wants it to. Its fields may be set as long as
+// nothing uses it.
+type Faulty struct {
+	engine.Store
+
+	// Before is asked before an operation: join, beat, claim, accept, commit or
+	// leave. With its error, nothing is done.
+	Before func(op string) error
+
+	// After is asked after an operation that succeeded. With its error the
+	// operation is done, but its caller cannot know: the answer is lost.
+	After func(op string) error
+
+	cut atomic.Bool
+}
+
+// Cut breaks the connection for good, as when the process is killed: nothing
+// that this store is asked from now on is done.
+func (f *Faulty) Cut() { f.cut.Store(true) }
+
+// before decides whether an operation fails without being done.
+func (f *Faulty) before(op string) error {
+	if f.cut.Load() {
+		return ErrInjected
+	}
+	if f.Before != nil {
+		return f.Before(op)
+	}
+	return nil
+}
+
+// after decides whether the answer of an operation is lost.
+func (f *Faulty) after(op string, err error) error {
+	if f.cut.Load() {
+		return ErrInjected
+	}
+	if err == nil && f.After != nil {
+		return f.After(op)
+	}
+	return err
+}
+
+// Accept implements [engine.Inbox].
+func (f *Faulty) Accept(ctx context.Context, node int64, runs []engine.Intake) ([]engine.Accepted, error) {
+	if err := f.before("accept"); err != nil {
+		return nil, err
+	}
+	out, err := f.Store.Accept(ctx, node, runs)
+	if err := f.after("accept", err); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Join implements [engine.Ledger].
+func (f *Faulty) Join(ctx context.Context, name string, lease time.Duration) (int64, error) {
+	if err := f.before("join"); err != nil {
+		return 0, err
+	}
+	out, err := f.Store.Join(ctx, name, lease)
+	if err := f.after("join", err); err != nil {
+		return 0, err
+	}
+	return out, nil
+}
+
+// Beat implements [engine.Ledger].
+func (f *Faulty) Beat(ctx context.Context, node int64, lease time.Duration) (engine.Beat, error) {
+	if err := f.before("beat"); err != nil {
+		return engine.Beat{}, err
+	}
+	out, err := f.Store.Beat(ctx, node, lease)
+	if err := f.after("beat", err); err != nil {
+		return engine.Beat{}, err
+	}
+	return out, nil
+}
+
+// Claim implements [engine.Ledger].
+func (f *Faulty) Claim(ctx context.Context, node int64, limit int) ([]engine.Claimed, error) {
+	if err := f.before("claim"); err != nil {
+		return nil, err
+	}
+	out, err := f.Store.Claim(ctx, node, limit)
+	if err := f.after("claim", err); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Commit implements [engine.Ledger].
+func (f *Faulty) Commit(ctx context.Context, node int64, changes []engine.Change) ([]error, error) {
+	if err := f.before("commit"); err != nil {
+		return nil, err
+	}
+	out, err := f.Store.Commit(ctx, node, changes)
+	if err := f.after("commit", err); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Leave implements [engine.Ledger].
+func (f *Faulty) Leave(ctx context.Context, node int64, keep []string) error {
+	if err := f.before("leave"); err != nil {
+		return err
+	}
+	return f.after("leave", f.Store.Leave(ctx, node, keep))
+}

@@ -1,0 +1,69 @@
+package enginetest
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"slices"
+	"sync"
+
+	"procaas/engine"
+)
+
+//go:embed handlers.go
+var handlersSource string
+
+// A Script is a handler type that does what a test says.
+type Script struct {
+	// Value is handed to the test, with its expressions evaluated.
+	Value any `yaml:"value"`
+
+	do Do
+}
+
+// Do is what a scripted handler does when it is called.
+type Do func(ctx context.Context, c *engine.Call, value any) (engine.Result, error)
+
+// Scripted makes a handler type of a function.
+func Scripted(name string, do Do) engine.HandlerType {
+	t := engine.Type[Script](name, handlersSource)
+	t.New = func() engine.Handler { return &Script{do: do} }
+	return t
+}
+
+// Handle implements [engine.Handler].
+func (s *Script) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+	if s.do == nil {
+		return engine.Result{}, engine.Permanent(errors.New("the script has no function; make it by Scripted"))
+	}
+	return s.do(ctx, c, s.Value)
+}
+
+// A Recorder notes the calls of scripted handlers. Its zero value is ready for
+// use.
+type Recorder struct {
+	mu    sync.Mutex // guards calls
+	calls []engine.Call
+}
+
+// Record wraps a function so that its calls are noted before they are made.
+func (r *Recorder) Record(do Do) Do {
+	return func(ctx context.Context, c *engine.Call, value any) (engine.Result, error) {
+		r.mu.Lock()
+		r.calls = append(r.calls, *c)
+		r.mu.Unlock()
+		return do(ctx, c, value)
+	}
+}
+
+// Calls gives the calls so far, in the order in which they began.
+func (r *Recorder) Calls() []engine.Call {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.calls)
+}
+
+// Of gives the calls of one path.
+func (r *Recorder) Of(path string) []engine.Call {
+	return slices.DeleteFunc(r.Calls(), func(c engine.Call) bool { return c.Path != path })
+}
