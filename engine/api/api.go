@@ -1,0 +1,137 @@
+// Package api serves the engine over HTTP: events in, runs and keys out, live
+// settings, health, metrics, the description of itself and a page for people.
+//
+// Every route is one [operation]: what serves it and what describes it stand
+// together, so that the description cannot drift from the router.
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"log/slog"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+// DefaultMaxBody bounds the body of a request when [Options] sets no bound.
+const DefaultMaxBody = 1 << 20
+
+// Options says what the API serves. Only Engine is needed.
+type Options struct {
+	Engine   Engine
+	Log      *slog.Logger        // nothing is logged when nil
+	Registry prometheus.Gatherer // what /metrics shows; nothing when nil
+	Token    string              // admin calls must bear it; they are open when it is empty
+	MaxBody  int64               // of a request, in bytes; [DefaultMaxBody] when 0
+	Version  string              // of the program, for people
+}
+
+// An Engine is what the API needs of [engine.Engine].
+type Engine interface {
+	Intake
+	Runs
+	Settings
+	Status
+}
+
+// An Intake accepts events.
+type Intake interface {
+	Submit(ctx context.Context, events []engine.Submission) ([]engine.Submitted, error)
+}
+
+// Runs reads runs and lets operators steer them.
+type Runs interface {
+	RunByID(ctx context.Context, id string) (engine.RunView, error)
+	List(ctx context.Context, f engine.RunFilter) ([]engine.RunView, string, error)
+	Entity(ctx context.Context, flow, key string) (engine.EntityView, error)
+	Retry(ctx context.Context, id string) (engine.RunView, error)
+	Cancel(ctx context.Context, id, reason string) (engine.RunView, error)
+}
+
+// Settings reads and changes what holds at run time.
+type Settings interface {
+	Configs(ctx context.Context) ([]engine.ConfigView, error)
+	SetConfig(ctx context.Context, name string, value any, ifRevision int64, by engine.Actor) (engine.ConfigView, error)
+}
+
+// Status tells what the engine works with and whether it can work.
+type Status interface {
+	Bundle() *dsl.Bundle
+	Handlers() []engine.HandlerInfo
+	Healthy(ctx context.Context) error
+}
+
+var _ Engine = (*engine.Engine)(nil)
+
+// New makes the handler of all routes. It panics when its own page does not
+// parse, which the first test meets.
+func New(o Options) http.Handler { return newServer(o).handler() }
+
+type server struct {
+	engine  Engine
+	log     *slog.Logger
+	metrics prometheus.Gatherer
+	token   *[sha256.Size]byte // nil: admin calls are open
+	maxBody int64
+	version string
+
+	router *chi.Mux
+	doc    *huma.OpenAPI
+	page   *page
+}
+
+func newServer(o Options) *server {
+	s := &server{
+		engine: o.Engine, log: o.Log, metrics: o.Registry, maxBody: o.MaxBody, version: o.Version,
+		router: chi.NewMux(), page: newPage(),
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.metrics == nil {
+		s.metrics = prometheus.NewRegistry()
+	}
+	if s.maxBody <= 0 {
+		s.maxBody = DefaultMaxBody
+	}
+	if o.Token != "" {
+		sum := sha256.Sum256([]byte(o.Token))
+		s.token = &sum
+	}
+	s.doc = newDocument()
+	s.router.Use(middleware.GetHead)
+	s.router.NotFound(s.serve(s.unknownPath))
+	s.router.MethodNotAllowed(s.serve(s.unknownMethod))
+	for _, o := range s.operations() {
+		s.add(o)
+	}
+	s.refine()
+	return s
+}
+
+// operations lists all routes, in the order of the description.
+func (s *server) operations() []operation {
+	var all []operation
+	all = append(all, s.intakeOperations()...)
+	all = append(all, s.runOperations()...)
+	all = append(all, s.adminOperations()...)
+	return append(all, s.statusOperations()...)
+}
+
+// handler wraps the router: the first of the list sees a request first.
+func (s *server) handler() http.Handler {
+	var h http.Handler = s.router
+	for _, wrap := range []func(http.Handler) http.Handler{
+		s.withDeadline, s.refuseCrossOrigin, s.refuseChunked, s.withHeaders, s.recovered, s.logged,
+	} {
+		h = wrap(h)
+	}
+	return h
+}

@@ -1,0 +1,244 @@
+package api
+
+import (
+	"encoding/base64"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"procaas/engine"
+)
+
+// CloudEvents 1.0 over HTTP are read by hand, from the same strict JSON as all
+// else: a reader that takes the last of two equal names, or stops at the end of
+// the first value, would let one request mean two things.
+
+const ceHeader = "Ce-"
+
+// extensionName is what the specification allows as a name of an attribute.
+var extensionName = regexp.MustCompile(`^[a-z0-9]+$`)
+
+// isBinary tells whether a request carries one event in its headers.
+func isBinary(h http.Header) bool {
+	if media := h.Get("Content-Type"); strings.HasPrefix(strings.ToLower(media), "application/cloudevents") {
+		return false
+	}
+	for name := range h {
+		if strings.HasPrefix(name, ceHeader) {
+			return true
+		}
+	}
+	return false
+}
+
+// decodeCloudEvents reads the structured mode, or the batched one.
+func decodeCloudEvents(body []byte, many bool) (intake, error) {
+	v, err := parse(body)
+	if err != nil {
+		return intake{}, err
+	}
+	if _, isList := v.([]any); isList != many {
+		want := "an object, or the Content-Type " + mediaCloudBatch
+		if many {
+			want = "an array, or the Content-Type " + mediaCloudEvent
+		}
+		return intake{}, refuse(codeInvalidBody, "want %s, have %s", want, kindOf(v))
+	}
+	return decodeList(v, structuredEvent, dataPointerOf)
+}
+
+// dataPointerOf is pointerOf for the names of CloudEvents.
+func dataPointerOf(field string) string {
+	switch name, rest, nested := strings.Cut(field, "."); {
+	case name == "key":
+		return "/partitionkey"
+	case name == "payload" && nested:
+		return pointerOf("data." + rest)
+	case name == "payload":
+		return "/data"
+	}
+	return pointerOf(field)
+}
+
+func structuredEvent(f *fields) engine.Event {
+	contentType := f.str("datacontenttype")
+	if contentType != "" && !isJSON(contentType) {
+		f.fault("datacontenttype", "want a type of JSON, such as application/json, have %q: the data is what expressions read", contentType)
+	}
+	data, encoded := f.get("data"), f.get("data_base64")
+	switch text, isText := encoded.(string); {
+	case encoded == nil:
+	case data != nil:
+		f.fault("data_base64", "want either data or data_base64, have both")
+	case !isText:
+		f.fault("data_base64", "want a string, have %s", kindOf(encoded))
+	default:
+		data = f.decoded(text)
+	}
+	return cloudEvent(f, data)
+}
+
+// decoded gives the JSON value that is written in base64.
+func (f *fields) decoded(text string) any {
+	raw, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		f.fault("data_base64", "want base64: %v", err)
+		return nil
+	}
+	data, err := parse(raw)
+	if err != nil {
+		f.fault("data_base64", "want JSON within the base64: %v", err)
+		return nil
+	}
+	return data
+}
+
+// cloudEvent reads the attributes, which are the same in all modes.
+func cloudEvent(f *fields, data any) engine.Event {
+	if v := f.required("specversion"); v != "" && v != "1.0" {
+		f.fault("specversion", "want 1.0, have %q", v)
+	}
+	e := engine.Event{
+		ID:             f.required("id"),
+		Source:         f.required("source"),
+		Type:           f.required("type"),
+		Time:           f.instant("time"),
+		Payload:        data,
+		At:             f.instant("at"),
+		DelayTolerance: f.duration("delaytolerance"),
+		Priority:       f.integer("priority"),
+		TraceParent:    traceParent(f.str("traceparent")),
+	}
+	e.Key = f.str("partitionkey")
+	if subject := f.str("subject"); e.Key == "" {
+		e.Key = subject
+	}
+	f.str("dataschema")
+	for _, name := range f.unknown() {
+		if !extensionName.MatchString(name) {
+			f.fault(name, "want an attribute named with lower-case letters and digits only; %s", f.suggest(name))
+			continue
+		}
+		switch v := f.values[name].(type) {
+		case map[string]any, []any, float64:
+			f.fault(name, "want an extension that is a string, a boolean or a whole number, have %s", kindOf(v))
+		}
+	}
+	return e
+}
+
+// decodeBinary reads the binary mode: attributes in headers, data in the body.
+func decodeBinary(h http.Header, body []byte) (intake, error) {
+	f := &fields{prefix: "header/ce-", text: true, values: map[string]any{}}
+	for name, values := range h {
+		attribute, ok := strings.CutPrefix(name, ceHeader)
+		if !ok {
+			continue
+		}
+		attribute = strings.ToLower(attribute)
+		f.values[attribute] = headerText(values[0])
+		if len(values) > 1 {
+			f.fault(attribute, "want the header once, have it %d times", len(values))
+		}
+	}
+	for _, name := range []string{"data", "data_base64", "datacontenttype"} {
+		if f.get(name) != nil {
+			f.fault(name, "the data is the body, and its type the Content-Type")
+		}
+	}
+	slices.SortFunc(f.faults, func(a, b Fault) int { return strings.Compare(a.Location, b.Location) })
+	if t := h.Get("Content-Type"); t != "" && !isJSON(t) {
+		return intake{}, refuse(codeUnsupportedMedia, "the data of the event is %s; want JSON, such as application/json: it is what expressions read", t).
+			with("Accept-Post", strings.Join([]string{mediaJSON, mediaCloudEvent, mediaCloudBatch}, ", "))
+	}
+	var data any
+	if len(body) > 0 {
+		var err error
+		if data, err = parse(body); err != nil {
+			return intake{}, err
+		}
+	}
+	f.known = nil // the three above are no attributes to suggest
+	e := cloudEvent(f, data)
+	in := intake{events: []engine.Event{e}, field: binaryPlaceOf}
+	return in, faulty(f.faults)
+}
+
+// binaryPlaceOf is pointerOf for the binary mode.
+func binaryPlaceOf(field string) string {
+	switch name, rest, nested := strings.Cut(field, "."); {
+	case name == "key":
+		return "header/ce-partitionkey"
+	case name == "payload" && nested:
+		return pointerOf(rest)
+	case name == "payload":
+		return ""
+	}
+	return "header/ce-" + field
+}
+
+// headerText undoes the encoding of header values: double quotes around, then
+// percent signs. A percent sign that encodes nothing stands for itself, and so
+// does everything when the result is not UTF-8.
+func headerText(v string) string {
+	if n := len(v); n >= 2 && v[0] == '"' && v[n-1] == '"' {
+		v = unquoted(v[1 : n-1])
+	}
+	if !strings.Contains(v, "%") {
+		return v
+	}
+	out := make([]byte, 0, len(v))
+	for i := 0; i < len(v); i++ {
+		if v[i] == '%' && i+2 < len(v) {
+			if hi, lo := unhex(v[i+1]), unhex(v[i+2]); hi >= 0 && lo >= 0 {
+				out, i = append(out, byte(hi<<4|lo)), i+2
+				continue
+			}
+		}
+		out = append(out, v[i])
+	}
+	if !utf8.Valid(out) {
+		return v
+	}
+	return string(out)
+}
+
+func unquoted(v string) string {
+	if !strings.Contains(v, `\`) {
+		return v
+	}
+	var out strings.Builder
+	for i := 0; i < len(v); i++ {
+		if v[i] == '\\' && i+1 < len(v) {
+			i++
+		}
+		out.WriteByte(v[i])
+	}
+	return out.String()
+}
+
+func unhex(c byte) int {
+	switch {
+	case '0' <= c && c <= '9':
+		return int(c - '0')
+	case 'a' <= c && c <= 'f':
+		return int(c-'a') + 10
+	case 'A' <= c && c <= 'F':
+		return int(c-'A') + 10
+	}
+	return -1
+}
+
+// validTrace is the form of a W3C trace context.
+var validTrace = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
+
+// traceParent gives a trace context that is well-formed, and nothing for one
+// that is not: a broken trace is no reason to refuse an event.
+func traceParent(v string) string {
+	if !validTrace.MatchString(v) {
+		return ""
+	}
+	return v
+}

@@ -1,0 +1,307 @@
+package api
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"procaas/dsl"
+)
+
+// readBody reads a body that may be as large as the server allows.
+func (s *server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	tooLarge := refuse(codeBodyTooLarge, "the body is larger than %d bytes", s.maxBody).with("Connection", "close")
+	if r.ContentLength > s.maxBody {
+		return nil, tooLarge
+	}
+	if e := r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		return nil, refuse(codeUnsupportedMedia, "the body is compressed with %s; send it as it is", e).with("Accept-Encoding", "identity")
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.maxBody))
+	if err == nil {
+		return body, nil
+	}
+	if errors.As(err, new(*http.MaxBytesError)) {
+		return nil, tooLarge
+	}
+	return nil, refuse(codeInvalidBody, "the body could not be read to its end: it is shorter than announced or came too slowly")
+}
+
+// mediaType gives the media type of the body, in lower case. Other charsets
+// than UTF-8 are refused.
+func mediaType(r *http.Request, accepted ...string) (string, error) {
+	header := r.Header.Get("Content-Type")
+	media, params, err := mime.ParseMediaType(header)
+	charset := params["charset"]
+	switch {
+	case header == "":
+		return "", unsupported("the request has no Content-Type", accepted)
+	case err != nil:
+		return "", unsupported(fmt.Sprintf("the Content-Type %q is not a media type", header), accepted)
+	case charset != "" && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "us-ascii"):
+		return "", unsupported(fmt.Sprintf("the charset %q is not UTF-8", charset), accepted)
+	case !slices.Contains(accepted, media):
+		return media, unsupported(fmt.Sprintf("%s is not understood", media), accepted)
+	}
+	return media, nil
+}
+
+func unsupported(why string, accepted []string) *Problem {
+	list := strings.Join(accepted, ", ")
+	return refuse(codeUnsupportedMedia, "%s; send %s", why, list).with("Accept-Post", list)
+}
+
+// isJSON tells whether a media type says that its content is JSON.
+func isJSON(contentType string) bool {
+	media, _, err := mime.ParseMediaType(contentType)
+	return err == nil && (media == "application/json" || media == "text/json" || strings.HasSuffix(media, "+json"))
+}
+
+// parse decodes a body strictly.
+func parse(body []byte) (any, error) {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return nil, refuse(codeMalformedJSON, "the body is empty")
+	}
+	v, err := dsl.ParseJSON(body)
+	if err != nil {
+		return nil, refuse(codeMalformedJSON, "%s", err)
+	}
+	return v, nil
+}
+
+// readJSON reads a body that must be application/json.
+func (s *server) readJSON(w http.ResponseWriter, r *http.Request) (any, error) {
+	if _, err := mediaType(r, "application/json"); err != nil {
+		return nil, err
+	}
+	body, err := s.readBody(w, r)
+	if err != nil {
+		return nil, err
+	}
+	return parse(body)
+}
+
+// The bounds of text that is not part of an event, in bytes. Those of events
+// are the engine's.
+const (
+	maxName   = 256 // an id, a key, a name
+	maxCursor = 512
+	maxReason = 512
+)
+
+// fields reads the members of an object and remembers what is wrong with them.
+// A member that is null is absent. Every member that is asked for is known; the
+// others are faults.
+type fields struct {
+	prefix string // of locations: a JSON pointer and a slash, or header/ce-
+	text   bool   // all values are text, as in headers
+	values map[string]any
+	known  []string
+	faults []Fault
+}
+
+// objectAt makes the fields of the object v, which stands at a JSON pointer.
+func objectAt(pointer string, v any) (*fields, *Fault) {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return nil, &Fault{Location: pointer, Message: "want an object, have " + kindOf(v)}
+	}
+	return &fields{prefix: pointer + "/", values: m}, nil
+}
+
+func (f *fields) fault(name, format string, args ...any) {
+	f.faults = append(f.faults, Fault{Location: f.prefix + escapePointer(name), Message: fmt.Sprintf(format, args...)})
+}
+
+// get gives a member; nil when it is absent.
+func (f *fields) get(name string) any {
+	f.known = append(f.known, name)
+	return f.values[name]
+}
+
+// str gives text.
+func (f *fields) str(name string) string {
+	v := f.get(name)
+	t, ok := v.(string)
+	if v != nil && !ok {
+		f.fault(name, "want a string, have %s", kindOf(v))
+	}
+	return t
+}
+
+// required is str for a member that must be there.
+func (f *fields) required(name string) string {
+	before := len(f.faults)
+	t := f.str(name)
+	if strings.TrimSpace(t) == "" && len(f.faults) == before {
+		f.fault(name, "want a string that is not empty")
+	}
+	return t
+}
+
+// label is str for text of at most limit bytes without control characters.
+func (f *fields) label(name string, limit int) string {
+	t := f.str(name)
+	switch {
+	case len(t) > limit:
+		f.fault(name, "want at most %d bytes, have %d", limit, len(t))
+	case !utf8.ValidString(t) || strings.ContainsFunc(t, unicode.IsControl):
+		f.fault(name, "want text in UTF-8 without control characters")
+	}
+	return t
+}
+
+// instant gives a time; zero when it is absent.
+func (f *fields) instant(name string) time.Time {
+	v := f.get(name)
+	if v == nil {
+		return time.Time{}
+	}
+	text, _ := v.(string)
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil || t.Year() < 1 {
+		f.fault(name, "want a time such as 2006-01-02T15:04:05Z, have %s", shown(v))
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// maxDuration bounds what can be added to a time without harm.
+const maxDuration = 100 * 365 * 24 * time.Hour
+
+// duration gives a span of time: text such as 90s, or a number of seconds.
+func (f *fields) duration(name string) time.Duration {
+	v := f.get(name)
+	var d time.Duration
+	var err error
+	switch v := v.(type) {
+	case nil:
+		return 0
+	case int:
+		d = seconds(float64(v))
+	case float64:
+		d = seconds(v)
+	case string:
+		d, err = dsl.ParseDuration(v)
+	default:
+		err = errors.New("not a duration")
+	}
+	if err != nil || d < 0 || d > maxDuration {
+		f.fault(name, "want a duration such as 90s or 1h30m, or a number of seconds, have %s", shown(v))
+		return 0
+	}
+	return d
+}
+
+func seconds(n float64) time.Duration {
+	if n < 0 || n > maxDuration.Seconds() {
+		return -1
+	}
+	return time.Duration(n * float64(time.Second))
+}
+
+// integer gives a whole number of 32 bits, which every store can keep.
+func (f *fields) integer(name string) int {
+	v := f.get(name)
+	if v == nil {
+		return 0
+	}
+	n, ok := v.(int)
+	if text, isText := v.(string); isText && f.text {
+		parsed, err := strconv.Atoi(text)
+		n, ok = parsed, err == nil
+	}
+	if !ok || n < math.MinInt32 || n > math.MaxInt32 {
+		f.fault(name, "want a whole number of 32 bits, have %s", shown(v))
+		return 0
+	}
+	return n
+}
+
+// unknown gives the members that were not asked for, in order.
+func (f *fields) unknown() []string {
+	var names []string
+	for name := range f.values {
+		if !slices.Contains(f.known, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// refuseUnknown makes a fault of every member that was not asked for.
+func (f *fields) refuseUnknown() {
+	for _, name := range f.unknown() {
+		f.fault(name, "unknown field %q; %s", name, f.suggest(name))
+	}
+}
+
+func (f *fields) suggest(name string) string {
+	if near := dsl.Suggest(name, f.known); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	return "known are " + strings.Join(f.known, ", ")
+}
+
+// faulty tells all faults in one problem; nil when there are none.
+func faulty(faults []Fault) error {
+	if len(faults) == 0 {
+		return nil
+	}
+	first := faults[0]
+	detail := first.Message
+	if first.Location != "" {
+		detail = first.Location + ": " + detail
+	}
+	if more := len(faults) - 1; more > 0 {
+		detail += fmt.Sprintf(" (and %d more)", more)
+	}
+	const shownFaults = 20
+	return refuse(codeInvalidBody, "%s", detail).at(faults[:min(len(faults), shownFaults)]...)
+}
+
+func escapePointer(name string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+}
+
+func kindOf(v any) string {
+	switch v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "a boolean"
+	case int, float64:
+		return "a number"
+	case string:
+		return "a string"
+	case []any:
+		return "an array"
+	}
+	return "an object"
+}
+
+// shown gives a short value as its sender wrote it.
+func shown(v any) string {
+	switch v := v.(type) {
+	case string:
+		const limit = 40
+		if len(v) > limit {
+			return strconv.Quote(v[:limit]) + "…"
+		}
+		return strconv.Quote(v)
+	case bool, int, float64:
+		return fmt.Sprint(v)
+	}
+	return kindOf(v)
+}

@@ -1,2 +1,0 @@
-// Package api serves the engine over HTTP.
-package api

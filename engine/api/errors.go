@@ -1,0 +1,196 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"procaas/engine"
+)
+
+// A Problem is an error of the API, in the form of RFC 9457. Programs test its
+// Code; codes are stable.
+type Problem struct {
+	Type   string  `json:"type" doc:"A name of the kind of problem, made from the code." example:"urn:procaas:problem:unknown_event_type"`
+	Title  string  `json:"title" doc:"The kind of problem, for people."`
+	Status int     `json:"status" doc:"The HTTP status."`
+	Detail string  `json:"detail" doc:"What was found, what was expected and what to do, for people."`
+	Code   string  `json:"code" doc:"The kind of problem, for programs. Codes are stable." example:"unknown_event_type"`
+	Errors []Fault `json:"errors,omitempty" doc:"What is wrong where, when places are known."`
+
+	header http.Header // to reply with
+}
+
+// A Fault is one thing that is wrong with a request.
+type Fault struct {
+	Location string `json:"location" doc:"Where it is: a JSON pointer into the body, or query/NAME, path/NAME, header/NAME." example:"/payload/order-id"`
+	Message  string `json:"message" doc:"What is wrong, for people."`
+	Code     string `json:"code,omitempty" doc:"In a refused array of events: why the event at this place is refused."`
+}
+
+// Error implements error.
+func (p *Problem) Error() string {
+	if p.Detail == "" {
+		return p.Title
+	}
+	return p.Detail
+}
+
+// with adds a header to the reply.
+func (p *Problem) with(name, value string) *Problem {
+	if p.header == nil {
+		p.header = http.Header{}
+	}
+	p.header.Set(name, value)
+	return p
+}
+
+// at adds the places of what is wrong.
+func (p *Problem) at(faults ...Fault) *Problem {
+	p.Errors = append(p.Errors, faults...)
+	return p
+}
+
+// The codes of problems.
+const (
+	codeMalformedJSON    = "malformed_json"
+	codeInvalidBody      = "invalid_body"
+	codeInvalidParameter = "invalid_parameter"
+	codeUnauthorized     = "unauthorized"
+	codeCrossOrigin      = "cross_origin"
+	codeUnknownPath      = "unknown_path"
+	codeRunNotFound      = "run_not_found"
+	codeFlowNotFound     = "flow_not_found"
+	codePipelineNotFound = "pipeline_not_found"
+	codeUnknownConfig    = "unknown_config"
+	codeInvalidConfig    = "invalid_config"
+	codeUnknownMethod    = "method_not_allowed"
+	codeIDConflict       = "id_conflict"
+	codeEventRejected    = "event_rejected"
+	codeRunNotFailed     = "run_not_failed"
+	codeRunFinished      = "run_already_finished"
+	codeLengthRequired   = "length_required"
+	codeConfigChanged    = "config_changed"
+	codeBodyTooLarge     = "body_too_large"
+	codeUnsupportedMedia = "unsupported_media_type"
+	codeUnknownEventType = "unknown_event_type"
+	codeMissingKey       = "missing_key"
+	codeInvalidEvent     = "invalid_event"
+	codeBatchRefused     = "batch_refused"
+	codeInternal         = "internal_error"
+	codeStoreUnavailable = "store_unavailable"
+	codeNotReady         = "not_ready"
+)
+
+// problems is the one table of what a code means over HTTP.
+var problems = map[string]struct {
+	status int
+	title  string
+}{
+	codeMalformedJSON:    {http.StatusBadRequest, "The body is not acceptable JSON"},
+	codeInvalidBody:      {http.StatusBadRequest, "The body is not what the call takes"},
+	codeInvalidParameter: {http.StatusBadRequest, "A parameter is not what the call takes"},
+	codeUnauthorized:     {http.StatusUnauthorized, "The call needs a token"},
+	codeCrossOrigin:      {http.StatusForbidden, "Another site may not write here"},
+	codeUnknownPath:      {http.StatusNotFound, "There is no such call"},
+	codeRunNotFound:      {http.StatusNotFound, "There is no such run"},
+	codeFlowNotFound:     {http.StatusNotFound, "There is no such flow"},
+	codePipelineNotFound: {http.StatusNotFound, "There is no such pipeline"},
+	codeUnknownConfig:    {http.StatusNotFound, "There is no such setting"},
+	codeUnknownMethod:    {http.StatusMethodNotAllowed, "The call does not take this method"},
+	codeIDConflict:       {http.StatusConflict, "The event's id was used before for another event"},
+	codeEventRejected:    {http.StatusConflict, "The entity's state does not allow the event"},
+	codeRunNotFailed:     {http.StatusConflict, "Only a failed run can be retried"},
+	codeRunFinished:      {http.StatusConflict, "The run has already finished"},
+	codeLengthRequired:   {http.StatusLengthRequired, "The length of the body must be announced"},
+	codeConfigChanged:    {http.StatusPreconditionFailed, "The setting has changed meanwhile"},
+	codeBodyTooLarge:     {http.StatusRequestEntityTooLarge, "The body is too large"},
+	codeUnsupportedMedia: {http.StatusUnsupportedMediaType, "The form of the body is not understood"},
+	codeUnknownEventType: {http.StatusUnprocessableEntity, "No pipeline serves this type of event"},
+	codeMissingKey:       {http.StatusUnprocessableEntity, "The event has no key"},
+	codeInvalidEvent:     {http.StatusUnprocessableEntity, "The event cannot be accepted"},
+	codeInvalidConfig:    {http.StatusUnprocessableEntity, "The setting cannot have this value"},
+	codeBatchRefused:     {http.StatusUnprocessableEntity, "None of the events was accepted"},
+	codeInternal:         {http.StatusInternalServerError, "The program has a defect"},
+	codeStoreUnavailable: {http.StatusServiceUnavailable, "The store cannot be reached"},
+	codeNotReady:         {http.StatusServiceUnavailable, "The node cannot work at present"},
+}
+
+// refuse makes the problem of a code.
+func refuse(code, format string, args ...any) *Problem {
+	p := problems[code]
+	return &Problem{
+		Type: "urn:procaas:problem:" + code, Title: p.title, Status: p.status,
+		Detail: fmt.Sprintf(format, args...), Code: code,
+	}
+}
+
+// problemOf says over HTTP what an error of the engine means. What is known
+// to be the caller's fault is told by the handlers; what is left is the store.
+func problemOf(err error) *Problem {
+	var p *Problem
+	if errors.As(err, &p) {
+		return p
+	}
+	return refuse(codeStoreUnavailable, "the store could not be reached in time; it is unknown whether the call took effect, so repeat it with the same ids").
+		with("Retry-After", "1")
+}
+
+// eventProblem says why one event was refused. field translates a name of the
+// event to the place where its sender wrote it.
+func eventProblem(err error, field func(string) string) *Problem {
+	var refused *engine.IntakeError
+	if !errors.As(err, &refused) {
+		return problemOf(err)
+	}
+	p := refuse(knownCode(refused.Code, codeInvalidEvent), "%s", refused.Message)
+	if refused.Field != "" {
+		p.at(Fault{Location: field(refused.Field), Message: refused.Message})
+	}
+	return p
+}
+
+// knownCode gives a code of the engine when the table has it.
+func knownCode(code, otherwise string) string {
+	if _, known := problems[code]; known {
+		return code
+	}
+	return otherwise
+}
+
+// refuse writes a problem. An error that nobody expected is logged, with what
+// the caller must not see.
+func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(r.Context().Err(), context.Canceled) {
+		return // nobody is there to read it
+	}
+	p := problemOf(err)
+	if !errors.As(err, new(*Problem)) {
+		s.log.Error("request failed", "method", r.Method, "path", r.URL.Path, "code", p.Code, "error", err)
+	}
+	for name, values := range p.header {
+		w.Header()[name] = values
+	}
+	writeAs(w, p.Status, "application/problem+json", p)
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) error {
+	writeAs(w, status, "application/json", v)
+	return nil
+}
+
+// writeAs replies. A failure to write is the client's: it has gone.
+func writeAs(w http.ResponseWriter, status int, contentType string, v any) {
+	var body bytes.Buffer
+	enc := json.NewEncoder(&body)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		panic(fmt.Errorf("encode a reply: %w", err))
+	}
+	w.Header().Set("Content-Type", contentType)
+	w.WriteHeader(status)
+	_, _ = w.Write(body.Bytes())
+}

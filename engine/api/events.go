@@ -1,0 +1,214 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"procaas/engine"
+)
+
+// The forms in which events come.
+const (
+	mediaJSON       = "application/json"
+	mediaCloudEvent = "application/cloudevents+json"
+	mediaCloudBatch = "application/cloudevents-batch+json"
+)
+
+// maxEvents bounds the events of one request: they are stored in one
+// transaction, which must be short.
+const maxEvents = 1000
+
+// An Event is what a service submits, in the plain form.
+type Event struct {
+	Type           string `json:"type" minLength:"1" doc:"Which pipelines the event may activate." example:"new-order-created"`
+	ID             string `json:"id,omitempty" doc:"Unique within source: the same id again is a duplicate. The engine makes one when it is left out." example:"e-1"`
+	Source         string `json:"source,omitempty" doc:"Who sends it." example:"orders"`
+	Key            string `json:"key,omitempty" doc:"The entity, for flows whose key expression is left out."`
+	Payload        any    `json:"payload,omitempty" doc:"What happened: any JSON value. Whole numbers of 64 bits stay exact."`
+	At             string `json:"at,omitempty" format:"date-time" doc:"When the event is due; at once when it is left out."`
+	DelayTolerance any    `json:"delay_tolerance,omitempty" doc:"How long the event may wait beyond that without harm: text such as 90s, or a number of seconds."`
+	Priority       int    `json:"priority,omitempty" format:"int32" doc:"Higher goes first among events that are due."`
+}
+
+// A Receipt says what became of one event.
+type Receipt struct {
+	Event     string `json:"event" doc:"The event's id."`
+	Run       string `json:"run" doc:"The id of its run."`
+	Duplicate bool   `json:"duplicate" doc:"The event had been accepted before; run is that run."`
+}
+
+// A Receipts says what became of each of several events, in order.
+type Receipts struct {
+	Items []ReceiptItem `json:"items" doc:"One for each event, in order."`
+}
+
+// A ReceiptItem is a [Receipt], or an error.
+type ReceiptItem struct {
+	Event     string   `json:"event,omitempty" doc:"The event's id."`
+	Run       string   `json:"run,omitempty" doc:"The id of its run; absent when the event is refused."`
+	Duplicate *bool    `json:"duplicate,omitempty" doc:"The event had been accepted before; absent when the event is refused."`
+	Error     *Problem `json:"error,omitempty" doc:"Why the event is refused; absent when it is accepted."`
+}
+
+// An intake is the events of one request.
+type intake struct {
+	events []engine.Event
+	many   bool // the sender sent an array, and wants one
+	field  func(string) string
+}
+
+// postEvents takes events in. What cannot be read is refused as a whole, before
+// anything is stored; what can be read is accepted or refused event by event.
+func (s *server) postEvents(w http.ResponseWriter, r *http.Request) error {
+	decode, err := eventDecoder(r)
+	if err != nil {
+		return err
+	}
+	body, err := s.readBody(w, r)
+	if err != nil {
+		return err
+	}
+	in, err := decode(body)
+	if err != nil {
+		return err
+	}
+	trace := traceParent(r.Header.Get("Traceparent"))
+	for i := range in.events {
+		if in.events[i].TraceParent == "" {
+			in.events[i].TraceParent = trace
+		}
+	}
+	return s.submit(w, r, in)
+}
+
+// eventDecoder chooses how to read a request by its headers.
+func eventDecoder(r *http.Request) (func([]byte) (intake, error), error) {
+	if isBinary(r.Header) {
+		return func(body []byte) (intake, error) { return decodeBinary(r.Header, body) }, nil
+	}
+	media, err := mediaType(r, mediaJSON, mediaCloudEvent, mediaCloudBatch)
+	switch {
+	case err != nil:
+		return nil, err
+	case media == mediaCloudEvent:
+		return func(body []byte) (intake, error) { return decodeCloudEvents(body, false) }, nil
+	case media == mediaCloudBatch:
+		return func(body []byte) (intake, error) { return decodeCloudEvents(body, true) }, nil
+	}
+	return decodePlain, nil
+}
+
+// decodePlain reads one event of the plain form, or an array of them.
+func decodePlain(body []byte) (intake, error) {
+	v, err := parse(body)
+	if err != nil {
+		return intake{}, err
+	}
+	return decodeList(v, plainEvent, pointerOf)
+}
+
+// decodeList reads one object, or an array of them.
+func decodeList(v any, one func(*fields) engine.Event, field func(string) string) (intake, error) {
+	in := intake{field: field}
+	items, pointers := []any{v}, []string{""}
+	if list, ok := v.([]any); ok {
+		items, in.many, pointers = list, true, nil
+		for i := range list {
+			pointers = append(pointers, fmt.Sprintf("/%d", i))
+		}
+	}
+	if len(items) > maxEvents {
+		return in, refuse(codeInvalidBody, "want at most %d in one array, have %d", maxEvents, len(items))
+	}
+	var faults []Fault
+	for i, item := range items {
+		f, fault := objectAt(pointers[i], item)
+		if fault != nil {
+			faults = append(faults, *fault)
+			continue
+		}
+		in.events = append(in.events, one(f))
+		faults = append(faults, f.faults...)
+	}
+	return in, faulty(faults)
+}
+
+func plainEvent(f *fields) engine.Event {
+	e := engine.Event{
+		Type:           f.required("type"),
+		ID:             f.str("id"),
+		Source:         f.str("source"),
+		Key:            f.str("key"),
+		Payload:        f.get("payload"),
+		At:             f.instant("at"),
+		DelayTolerance: f.duration("delay_tolerance"),
+		Priority:       f.integer("priority"),
+	}
+	f.refuseUnknown()
+	return e
+}
+
+// pointerOf makes a JSON pointer of a name such as payload.order-id.
+func pointerOf(field string) string {
+	return "/" + strings.ReplaceAll(escapePointer(field), ".", "/")
+}
+
+// submit hands events over and replies. A client that has gone is not served:
+// it will send again.
+func (s *server) submit(w http.ResponseWriter, r *http.Request, in intake) error {
+	if err := r.Context().Err(); err != nil {
+		return err
+	}
+	if len(in.events) == 0 {
+		return writeJSON(w, http.StatusAccepted, Receipts{Items: []ReceiptItem{}})
+	}
+	submissions := make([]engine.Submission, len(in.events))
+	for i, e := range in.events {
+		submissions[i].Event = e
+	}
+	results, err := s.engine.Submit(r.Context(), submissions)
+	if err != nil {
+		return err
+	}
+	if in.many {
+		return replyMany(w, in, results)
+	}
+	return replyOne(w, in, results[0])
+}
+
+func replyOne(w http.ResponseWriter, in intake, result engine.Submitted) error {
+	if result.Err != nil {
+		return eventProblem(result.Err, in.field)
+	}
+	status := http.StatusAccepted
+	if result.Receipt.Duplicate {
+		status = http.StatusOK
+	}
+	w.Header().Set("Location", "/v1/runs/"+result.Receipt.Run)
+	return writeJSON(w, status, Receipt(result.Receipt))
+}
+
+// replyMany replies 202 when no event was refused, 207 when some were, and
+// with a problem when all were.
+func replyMany(w http.ResponseWriter, in intake, results []engine.Submitted) error {
+	reply, refused := Receipts{}, []Fault(nil)
+	for i, result := range results {
+		if result.Err == nil {
+			rc := result.Receipt
+			reply.Items = append(reply.Items, ReceiptItem{Event: rc.Event, Run: rc.Run, Duplicate: &rc.Duplicate})
+			continue
+		}
+		at := fmt.Sprintf("/%d", i)
+		p := eventProblem(result.Err, func(field string) string { return at + in.field(field) })
+		reply.Items = append(reply.Items, ReceiptItem{Event: in.events[i].ID, Error: p})
+		refused = append(refused, Fault{Location: at, Message: p.Detail, Code: p.Code})
+	}
+	switch len(refused) {
+	case 0:
+		return writeJSON(w, http.StatusAccepted, reply)
+	case len(results):
+		return refuse(codeBatchRefused, "none of the %d events was accepted; the first: %s", len(results), refused[0].Message).at(refused...)
+	}
+	return writeJSON(w, http.StatusMultiStatus, reply)
+}

@@ -1,0 +1,171 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/binding"
+	"github.com/cloudevents/sdk-go/v2/event"
+	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
+
+	"procaas/dsl"
+	"procaas/engine"
+	"procaas/engine/api"
+)
+
+// TestEventsOfTheReferenceSender sends with the library that services use, in
+// all modes: it must be the same event.
+func TestEventsOfTheReferenceSender(t *testing.T) {
+	t.Parallel()
+	e := event.New()
+	e.SetID("c-1")
+	e.SetSource("https://orders.example/v1?x=1")
+	e.SetType("new-order-created")
+	e.SetTime(began)
+	e.SetSubject("o-42")
+	e.SetExtension("priority", 7)
+	e.SetExtension("partitionkey", "Größe €")
+	if err := e.SetData(event.ApplicationJSON, map[string]any{"order-id": "o-42", "price": 10}); err != nil {
+		t.Fatal(err)
+	}
+	for name, request := range map[string]func(context.Context, string) (*http.Request, error){
+		"binary": func(ctx context.Context, url string) (*http.Request, error) {
+			return cehttp.NewHTTPRequestFromEvent(binding.WithForceBinary(ctx), url, e)
+		},
+		"structured": func(ctx context.Context, url string) (*http.Request, error) {
+			return cehttp.NewHTTPRequestFromEvent(binding.WithForceStructured(ctx), url, e)
+		},
+		"batch": func(ctx context.Context, url string) (*http.Request, error) {
+			return cehttp.NewHTTPRequestFromEvents(ctx, url, []event.Event{e})
+		},
+	} {
+		f := newFake(taxi(t))
+		srv := httptest.NewServer(api.New(api.Options{Engine: f}))
+		r, err := request(t.Context(), srv.URL+"/v1/events")
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = reply.Body.Close()
+		srv.Close()
+		if reply.StatusCode != http.StatusAccepted || len(f.seen) != 1 {
+			t.Errorf("%s: have %s and %d events", name, reply.Status, len(f.seen))
+			continue
+		}
+		have := f.seen[0]
+		payload, err := dsl.FormatJSON(have.Payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if have.ID != "c-1" || have.Source != "https://orders.example/v1?x=1" || have.Key != "Größe €" || have.Priority != 7 ||
+			!have.Time.Equal(began) || string(payload) != `{"order-id":"o-42","price":10}` {
+			t.Errorf("%s: have %+v", name, have)
+		}
+	}
+}
+
+// FuzzEvents sends anything: the server never fails, and what it refuses is
+// not submitted.
+func FuzzEvents(f *testing.F) {
+	f.Add("application/json", "", "", []byte(`{"type": "new-order-created", "payload": {"a": [1, 2.5, null, "x"]}}`))
+	f.Add("application/json", "", "", []byte(`[{"type": "new-order-created", "delay_tolerance": 1e300}]`))
+	f.Add("application/cloudevents+json", "", "", []byte(`{"specversion": "1.0", "type": "new-order-created", "id": "1", "source": "s", "data_base64": "MQ=="}`))
+	f.Add("application/cloudevents-batch+json", "", "", []byte(`[{"specversion": "1.0", "id": "1", "source": "s", "type": "t", "time": "x", "": {}}]`))
+	f.Add("application/json", "id", "%zz\"", []byte(`{}`))
+	f.Add("text/plain; charset=\xff", "type", "new-order-created", []byte{0xff})
+	f.Add("", "specversion", "\"1.0\\\"", []byte("\x00"))
+	e := newFake(taxi(f))
+	h := api.New(api.Options{Engine: e})
+	f.Fuzz(func(t *testing.T, contentType, attribute, value string, body []byte) {
+		e.seen, e.runs = nil, nil
+		r := httptest.NewRequest(http.MethodPost, "/v1/events", bytes.NewReader(body))
+		r.Header.Set("Content-Type", contentType)
+		if attribute != "" {
+			r.Header.Set("Ce-Specversion", "1.0")
+			r.Header.Set("Ce-"+attribute, value)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code >= http.StatusInternalServerError {
+			t.Fatalf("have %d %s", w.Code, w.Body)
+		}
+		if w.Code >= http.StatusBadRequest && len(e.seen) > 0 {
+			t.Fatalf("have %d, but %d events submitted", w.Code, len(e.seen))
+		}
+		if !json.Valid(w.Body.Bytes()) {
+			t.Fatalf("have a reply that is no JSON: %q", w.Body)
+		}
+		for _, ev := range e.seen {
+			if _, err := dsl.FormatJSON(ev.Payload); err != nil {
+				t.Fatalf("have a payload that cannot be stored: %v", err)
+			}
+			if ev.DelayTolerance < 0 || ev.At.Year() > 9999 {
+				t.Fatalf("have %+v", ev)
+			}
+		}
+	})
+}
+
+// An idleEngine accepts everything and keeps nothing.
+type idleEngine struct{ *fakeEngine }
+
+func (idleEngine) Submit(_ context.Context, in []engine.Submission) ([]engine.Submitted, error) {
+	out := make([]engine.Submitted, len(in))
+	for i, s := range in {
+		out[i].Receipt = engine.Receipt{Event: s.Event.ID, Run: "0199d3f0-6f6e-7c7b-9d0a-6a3c1c2f4e11"}
+	}
+	return out, nil
+}
+
+func BenchmarkAccept(b *testing.B) {
+	order := `{"order-id": "o-42", "city": "north", "is-authorized": true, "tariff": "econom", "from": [55.75, 37.61], "to": [55.76, 37.64]}`
+	one := `{"specversion": "1.0", "type": "new-order-created", "id": "e-1", "source": "/orders", "data": ` + order + `}`
+	h := api.New(api.Options{Engine: idleEngine{newFake(taxi(b))}})
+	for name, request := range map[string]struct{ contentType, body string }{
+		"plain":      {"application/json", `{"type": "new-order-created", "id": "e-1", "source": "orders", "payload": ` + order + `}`},
+		"structured": {"application/cloudevents+json", one},
+		"batch100":   {"application/cloudevents-batch+json", "[" + strings.Repeat(one+",", 99) + one + "]"},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				r := httptest.NewRequest(http.MethodPost, "/v1/events", strings.NewReader(request.body))
+				r.Header.Set("Content-Type", request.contentType)
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				if w.Code != http.StatusAccepted {
+					b.Fatalf("have %d %s", w.Code, w.Body)
+				}
+			}
+		})
+	}
+}
+
+// The bound of one array keeps transactions short.
+func TestTooManyEventsInOneArray(t *testing.T) {
+	t.Parallel()
+	f := newFake(taxi(t))
+	h := api.New(api.Options{Engine: f})
+	many := func(n int) string {
+		return "[" + strings.TrimSuffix(strings.Repeat(`{"type": "new-order-created"},`, n), ",") + "]"
+	}
+	if w := post(h, many(1001)); w.Code != http.StatusBadRequest || len(f.seen) != 0 {
+		t.Errorf("have %d and %d events for 1001, want 400 and none", w.Code, len(f.seen))
+	}
+	start := time.Now()
+	if w := post(h, many(1000)); w.Code != http.StatusAccepted || len(f.seen) != 1000 {
+		t.Errorf("have %d and %d events for 1000, want 202 and 1000", w.Code, len(f.seen))
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("1000 events took %s", took)
+	}
+}

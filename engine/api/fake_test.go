@@ -1,0 +1,234 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+// began is when everything happens in the fake engine.
+var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+var errDown = errors.New("dial store at secret-host: connection refused")
+
+// A fakeEngine keeps in memory what an engine must: which events it has
+// accepted, their runs and the live settings. It runs nothing.
+type fakeEngine struct {
+	mu      sync.Mutex // guards the rest
+	bundle  *dsl.Bundle
+	down    bool
+	panics  bool
+	seen    []engine.Event // accepted, in order
+	runs    []engine.RunView
+	configs map[string]engine.ConfigView
+	actors  []engine.Actor
+}
+
+func newFake(b *dsl.Bundle) *fakeEngine {
+	return &fakeEngine{bundle: b, configs: map[string]engine.ConfigView{
+		"NOTIFY_SWITCH": {Name: "NOTIFY_SWITCH", Value: map[string]any{"enabled": true}, Default: map[string]any{"enabled": true}},
+		"CITIES":        {Name: "CITIES", Value: []any{}, Default: []any{}},
+	}}
+}
+
+func (f *fakeEngine) Submit(_ context.Context, in []engine.Submission) ([]engine.Submitted, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.panics {
+		panic("index of secret-row out of range")
+	}
+	if f.down {
+		return nil, errDown
+	}
+	var out []engine.Submitted
+	for _, s := range in {
+		receipt, err := f.accept(s.Event)
+		out = append(out, engine.Submitted{Receipt: receipt, Err: err})
+	}
+	return out, nil
+}
+
+func (f *fakeEngine) accept(e engine.Event) (engine.Receipt, error) {
+	switch {
+	case len(f.pipelinesOn(e.Type)) == 0:
+		return engine.Receipt{}, &engine.IntakeError{Code: "unknown_event_type", Message: fmt.Sprintf("no pipeline serves events of type %q", e.Type), Field: "type"}
+	case e.Type == "driver-found" && e.Key == "":
+		return engine.Receipt{}, &engine.IntakeError{Code: "missing_key", Message: "the flow taxi-order needs a key", Field: "key"}
+	case e.Type == "order-finished":
+		return engine.Receipt{}, &engine.IntakeError{Code: "event_rejected", Message: "an order that is finished takes no order-finished"}
+	case strings.ContainsFunc(e.Type+e.ID+e.Source+e.Key, unicode.IsControl) || !utf8.ValidString(e.ID) || len(e.Key) > 200:
+		return engine.Receipt{}, &engine.IntakeError{Code: "invalid_event", Message: "want short printable text", Field: "key"}
+	case e.Payload == "odd":
+		return engine.Receipt{}, &engine.IntakeError{Code: "odd_payload", Message: "want an even payload", Field: "payload.order-id"}
+	}
+	for i, old := range f.seen {
+		if e.ID == "" || old.ID != e.ID || old.Source != e.Source {
+			continue
+		}
+		if !reflect.DeepEqual(old, e) {
+			return engine.Receipt{}, &engine.IntakeError{Code: "id_conflict", Message: "event " + e.ID + " was accepted before with another content", Field: "id"}
+		}
+		return engine.Receipt{Event: e.ID, Run: f.runs[i].ID, Duplicate: true}, nil
+	}
+	f.seen = append(f.seen, e)
+	run := engine.RunView{
+		ID: fmt.Sprintf("run-%d", len(f.seen)), Pipeline: f.pipelinesOn(e.Type)[0].ID, Flow: "taxi-order", Key: e.Key,
+		Status: engine.Waiting, Accepted: began, SharedState: map[string]any{}, Handlers: []engine.HandlerView{},
+		Event: engine.EventView{ID: e.ID, Source: e.Source, Type: e.Type, Time: began, Key: e.Key, Payload: e.Payload},
+	}
+	if run.Event.ID == "" {
+		run.Event.ID = fmt.Sprintf("made-%d", len(f.seen))
+	}
+	f.runs = append(f.runs, run)
+	return engine.Receipt{Event: run.Event.ID, Run: run.ID}, nil
+}
+
+func (f *fakeEngine) pipelinesOn(eventType string) []*dsl.Pipeline {
+	var on []*dsl.Pipeline
+	for _, p := range f.bundle.Pipelines {
+		if p.ID == eventType || slices.Contains(p.On, eventType) {
+			on = append(on, p)
+		}
+	}
+	return on
+}
+
+// end sets how a run ended.
+func (f *fakeEngine) end(id string, s engine.Status) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := f.find(id)
+	r.Status, r.Finished = s, &began
+	if s == engine.Failed {
+		r.FailedPath, r.Error = "new-order-created/fetch-order/get-order", "attempt 3: 503"
+		r.Handlers = []engine.HandlerView{{Path: r.FailedPath, Outcome: "failed", Attempts: 3, Started: &began, Finished: &began, Error: "503"}}
+	}
+}
+
+func (f *fakeEngine) find(id string) *engine.RunView {
+	i := slices.IndexFunc(f.runs, func(r engine.RunView) bool { return r.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &f.runs[i]
+}
+
+func (f *fakeEngine) steer(id string, may func(engine.Status) bool, change func(*engine.RunView)) (engine.RunView, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.down {
+		return engine.RunView{}, errDown
+	}
+	r := f.find(id)
+	if r == nil {
+		return engine.RunView{}, fmt.Errorf("run %s: %w", id, engine.ErrNotFound)
+	}
+	if !may(r.Status) {
+		return engine.RunView{}, fmt.Errorf("run %s is %s: %w", id, r.Status, engine.ErrConflict)
+	}
+	change(r)
+	return *r, nil
+}
+
+func (f *fakeEngine) RunByID(_ context.Context, id string) (engine.RunView, error) {
+	return f.steer(id, func(engine.Status) bool { return true }, func(*engine.RunView) {})
+}
+
+func (f *fakeEngine) Retry(_ context.Context, id string) (engine.RunView, error) {
+	return f.steer(id, func(s engine.Status) bool { return s == engine.Failed }, func(r *engine.RunView) {
+		r.Status, r.Generation, r.Finished, r.Error, r.FailedPath = engine.Waiting, r.Generation+1, nil, "", ""
+	})
+}
+
+func (f *fakeEngine) Cancel(_ context.Context, id, reason string) (engine.RunView, error) {
+	return f.steer(id, func(s engine.Status) bool { return !s.Ended() }, func(r *engine.RunView) {
+		r.Status, r.Reason, r.Finished = engine.Stopped, reason, &began
+	})
+}
+
+func (f *fakeEngine) List(_ context.Context, filter engine.RunFilter) ([]engine.RunView, string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.down {
+		return nil, "", errDown
+	}
+	page := []engine.RunView{}
+	for _, r := range slices.Backward(f.runs) {
+		switch {
+		case filter.Cursor != "" && r.ID >= filter.Cursor,
+			filter.Status != "" && r.Status != filter.Status, filter.Pipeline != "" && r.Pipeline != filter.Pipeline,
+			filter.Flow != "" && r.Flow != filter.Flow, filter.Key != "" && r.Key != filter.Key:
+		case len(page) == filter.Limit:
+			return page, page[len(page)-1].ID, nil
+		default:
+			page = append(page, r)
+		}
+	}
+	return page, "", nil
+}
+
+func (f *fakeEngine) Entity(_ context.Context, flow, key string) (engine.EntityView, error) {
+	if flow != "taxi-order" {
+		return engine.EntityView{}, fmt.Errorf("flow %s: %w", flow, engine.ErrNotFound)
+	}
+	runs, _, err := f.List(context.Background(), engine.RunFilter{Key: key, Limit: 50})
+	return engine.EntityView{Flow: flow, Key: key, State: "created", SharedState: map[string]any{}, Waiting: len(runs), Runs: runs}, err
+}
+
+func (f *fakeEngine) Configs(context.Context) ([]engine.ConfigView, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.down {
+		return nil, errDown
+	}
+	var out []engine.ConfigView
+	for _, c := range f.configs {
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b engine.ConfigView) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+func (f *fakeEngine) SetConfig(_ context.Context, name string, value any, ifRevision int64, by engine.Actor) (engine.ConfigView, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c, known := f.configs[name]
+	if !known {
+		return engine.ConfigView{}, &engine.ConfigError{Code: "unknown_config", Message: "config " + name + " is not declared"}
+	}
+	if ifRevision >= 0 && ifRevision != c.Revision {
+		return engine.ConfigView{}, fmt.Errorf("config %s: %w", name, engine.ErrConflict)
+	}
+	c.Name, c.Value, c.Revision, c.Changed, c.By, c.Reason = name, value, c.Revision+1, &began, by.Name, by.Reason
+	f.configs[name], f.actors = c, append(f.actors, by)
+	return c, nil
+}
+
+func (f *fakeEngine) Bundle() *dsl.Bundle { return f.bundle }
+
+func (f *fakeEngine) Handlers() []engine.HandlerInfo {
+	ratio, p50 := 0.875, 12.5
+	return []engine.HandlerInfo{
+		{Path: "new-order-created/fetch-order/get-order", Type: "request", Owner: "team-orders", Critical: true, Calls: 8, SuccessRatio: &ratio, LatencyP50: &p50, LatencyP99: &p50, File: "taxi.yaml", Line: 12},
+		{Path: "new-order-created/notify/bonus", Type: "request", Owner: "<b>team</b>", File: "taxi.yaml", Line: 30},
+	}
+}
+
+func (f *fakeEngine) Healthy(context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.down {
+		return errors.New("the store does not answer")
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+)
+
+// requestTime bounds the work for one request. It is shorter than the server's
+// write timeout, so that a store that hangs is a reply and not a cut connection.
+const requestTime = 8 * time.Second
+
+func (s *server) withDeadline(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), requestTime)
+		defer cancel()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// refuseCrossOrigin keeps pages of other sites from writing with the help of a
+// visitor's browser, which may reach what the site itself may not.
+func (s *server) refuseCrossOrigin(next http.Handler) http.Handler {
+	p := http.NewCrossOriginProtection()
+	p.SetDenyHandler(s.serve(func(http.ResponseWriter, *http.Request) error {
+		return refuse(codeCrossOrigin, "a browser sent this request for a page of another site; send it from the same site or without a browser")
+	}))
+	return p.Handler(next)
+}
+
+// refuseChunked wants every body announced by its length. A request with both
+// a length and chunks is what smuggling is made of, and net/http hides the
+// length of such a request: only the chunks can be seen here.
+func (s *server) refuseChunked(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.TransferEncoding) == 0 {
+			next.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Connection", "close")
+		s.refuse(w, r, refuse(codeLengthRequired, "the body comes in chunks; send it with a Content-Length"))
+	})
+}
+
+func (s *server) withHeaders(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-store")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// recovered turns a panic into a reply, so that one bad request is one bad
+// request.
+func (s *server) recovered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			p := recover()
+			if p == nil {
+				return
+			}
+			if p == http.ErrAbortHandler {
+				panic(p) // how a handler cuts a connection on purpose
+			}
+			s.log.Error("request panicked", "method", r.Method, "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
+			s.refuse(w, r, refuse(codeInternal, "the request met a defect of the program; it is logged"))
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// logged writes one line for each request, at debug. Neither query nor headers
+// are in it: they may hold what should not be kept.
+func (s *server) logged(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.log.Enabled(r.Context(), slog.LevelDebug) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		start, seen := time.Now(), &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		next.ServeHTTP(seen, r)
+		s.log.Debug("request", "method", r.Method, "path", r.URL.Path,
+			"status", seen.status, "bytes", seen.bytes, "seconds", time.Since(start).Seconds())
+	})
+}
+
+// A statusWriter remembers what was replied.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+	bytes  int
+	wrote  bool
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (w *statusWriter) WriteHeader(status int) {
+	if !w.wrote {
+		w.status, w.wrote = status, true
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements [http.ResponseWriter].
+func (w *statusWriter) Write(p []byte) (int, error) {
+	w.wrote = true
+	n, err := w.ResponseWriter.Write(p)
+	w.bytes += n
+	return n, err
+}
+
+// Unwrap lets an [http.ResponseController] reach the connection.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// authorize checks the bearer token of an admin call. Hashes are compared, in
+// constant time, so that neither length nor content leaks.
+func (s *server) authorize(r *http.Request) error {
+	if s.token == nil {
+		return nil
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return refuse(codeUnauthorized, "an admin call needs the header Authorization: Bearer TOKEN").
+			with("WWW-Authenticate", `Bearer realm="procaas"`)
+	}
+	sum := sha256.Sum256([]byte(strings.TrimSpace(token)))
+	if subtle.ConstantTimeCompare(sum[:], s.token[:]) == 0 {
+		return refuse(codeUnauthorized, "the bearer token is not the configured one").
+			with("WWW-Authenticate", `Bearer realm="procaas", error="invalid_token"`)
+	}
+	return nil
+}
+
+func (s *server) unknownPath(_ http.ResponseWriter, r *http.Request) error {
+	return refuse(codeUnknownPath, "there is nothing at %s; /openapi.json lists all calls", r.URL.Path)
+}
+
+func (s *server) unknownMethod(_ http.ResponseWriter, r *http.Request) error {
+	path := r.URL.RawPath
+	if path == "" {
+		path = r.URL.Path
+	}
+	var allowed []string
+	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		if !s.router.Match(chi.NewRouteContext(), m, path) {
+			continue
+		}
+		allowed = append(allowed, m)
+		if m == http.MethodGet {
+			allowed = append(allowed, http.MethodHead)
+		}
+	}
+	if len(allowed) == 0 {
+		return s.unknownPath(nil, r)
+	}
+	list := strings.Join(allowed, ", ")
+	return refuse(codeUnknownMethod, "%s takes %s, not %s", r.URL.Path, list, r.Method).with("Allow", list)
+}

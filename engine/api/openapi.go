@@ -1,0 +1,236 @@
+package api
+
+import (
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// An operation is one route: how it is served, and how it is described.
+type operation struct {
+	method, path, id string
+	tag              string
+	summary          string // one line
+	about            string // the rest; may be empty
+	admin            bool   // needs the token when one is configured
+	params           []*huma.Param
+	body             *huma.RequestBody
+	replies          []reply
+	refusals         []string // codes of problems that are its own
+	serve            func(http.ResponseWriter, *http.Request) error
+}
+
+// A reply is one way in which an operation succeeds.
+type reply struct {
+	status      int
+	about       string
+	body        any    // a value of the type that is sent as JSON; nil for other content
+	or          any    // the same for a second form; may be nil
+	contentType string // of other content
+	example     any
+	headers     []string // such as "Location: the run"
+}
+
+// add serves and describes an operation.
+func (s *server) add(o operation) {
+	s.doc.AddOperation(s.describe(o))
+	serve := o.serve
+	if o.admin {
+		serve = func(w http.ResponseWriter, r *http.Request) error {
+			if err := s.authorize(r); err != nil {
+				return err
+			}
+			return o.serve(w, r)
+		}
+	}
+	s.router.Method(o.method, o.path, s.serve(serve))
+}
+
+// serve makes a handler of a function that may refuse.
+func (s *server) serve(f func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := f(w, r); err != nil {
+			s.refuse(w, r, err)
+		}
+	}
+}
+
+func (s *server) describe(o operation) *huma.Operation {
+	op := &huma.Operation{
+		Method: o.method, Path: o.path, OperationID: o.id, Tags: []string{o.tag},
+		Summary: o.summary, Description: o.about,
+		Parameters: o.params, RequestBody: o.body, Responses: map[string]*huma.Response{},
+	}
+	codes := append([]string{codeInternal}, o.refusals...)
+	if o.admin {
+		op.Security = []map[string][]string{{"token": {}}, {}}
+		codes = append(codes, codeUnauthorized)
+	}
+	if o.method != http.MethodGet {
+		codes = append(codes, codeCrossOrigin, codeLengthRequired)
+	}
+	if o.body != nil {
+		codes = append(codes, codeMalformedJSON, codeInvalidBody, codeBodyTooLarge, codeUnsupportedMedia)
+	}
+	s.describeProblems(op, codes)
+	for _, r := range o.replies {
+		op.Responses[strconv.Itoa(r.status)] = s.describeReply(r)
+	}
+	return op
+}
+
+func (s *server) describeReply(r reply) *huma.Response {
+	response := &huma.Response{Description: r.about, Content: map[string]*huma.MediaType{}}
+	if r.body == nil {
+		response.Content[r.contentType] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
+	} else {
+		schema := s.schema(r.body)
+		if r.or != nil {
+			schema = &huma.Schema{OneOf: []*huma.Schema{schema, s.schema(r.or)}}
+		}
+		response.Content[mediaJSON] = &huma.MediaType{Schema: schema, Example: r.example}
+	}
+	for _, h := range r.headers {
+		name, about, _ := strings.Cut(h, ": ")
+		if response.Headers == nil {
+			response.Headers = map[string]*huma.Param{}
+		}
+		response.Headers[name] = &huma.Param{Description: about, Schema: &huma.Schema{Type: huma.TypeString}}
+	}
+	return response
+}
+
+// describeProblems lists the codes of each status.
+func (s *server) describeProblems(op *huma.Operation, codes []string) {
+	slices.Sort(codes)
+	for _, code := range slices.Compact(codes) {
+		p := problems[code]
+		status := strconv.Itoa(p.status)
+		line := "`" + code + "`: " + p.title + "."
+		if known := op.Responses[status]; known != nil {
+			known.Description += "\n" + line
+			continue
+		}
+		op.Responses[status] = &huma.Response{
+			Description: line,
+			Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: s.schema(Problem{})}},
+		}
+	}
+}
+
+// schema gives a reference to the schema of a value's type.
+func (s *server) schema(v any) *huma.Schema {
+	t := reflect.TypeOf(v)
+	return s.doc.Components.Schemas.Schema(t, true, t.Name())
+}
+
+// newDocument makes a description without operations. Its version is that of
+// the API, not that of the program.
+func newDocument() *huma.OpenAPI {
+	schemas := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
+	return &huma.OpenAPI{
+		OpenAPI: "3.1.0",
+		Info: &huma.Info{
+			Title:   "procaas",
+			Version: "1.0.0",
+			Description: "Events in, durable runs of pipelines out. Errors are RFC 9457 problems with a stable `code`; " +
+				"lists are pages with a cursor; times are RFC 3339.",
+			License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
+		},
+		Servers: []*huma.Server{{URL: "/", Description: "Where this description was read."}},
+		Tags: []*huma.Tag{
+			{Name: "events", Description: "Events in: accepted means durable."},
+			{Name: "runs", Description: "What became of events."},
+			{Name: "admin", Description: "Calls of operators. They need the token when one is configured."},
+			{Name: "status", Description: "Health, metrics, this description and a page for people."},
+		},
+		Components: &huma.Components{
+			Schemas: schemas,
+			SecuritySchemes: map[string]*huma.SecurityScheme{
+				"token": {Type: "http", Scheme: "bearer", Description: "The token that the server was configured with."},
+			},
+		},
+	}
+}
+
+// requests lists the schemas of bodies in which an unknown field is refused.
+var requests = []string{"Event", "Task", "Reason", "ConfigChange"}
+
+// refine says of the schemas what Go types cannot.
+func (s *server) refine() {
+	schemas := s.doc.Components.Schemas.Map()
+	for name, schema := range schemas {
+		if !slices.Contains(requests, name) {
+			schema.AdditionalProperties = nil // replies may grow
+		}
+		for _, p := range schema.Properties {
+			if p.Type == huma.TypeArray {
+				p.Nullable = false // an empty list is a list
+			}
+		}
+		if p, ok := schema.Properties["delay_tolerance"]; ok {
+			schema.Properties["delay_tolerance"] = durationSchema(p.Description)
+		}
+		if p, ok := schema.Properties["delay"]; ok {
+			schema.Properties["delay"] = durationSchema(p.Description)
+		}
+	}
+	schemas["RunView"].Properties["status"].Enum = anys(statuses)
+	schemas["HandlerView"].Properties["outcome"].Enum = []any{"succeeded", "failed", "skipped", "running", "waiting", "unknown"}
+	for name, fields := range describedFields {
+		for field, about := range fields {
+			schemas[name].Properties[field].Description = about
+		}
+	}
+}
+
+// describedFields documents the fields of the engine's own types.
+var describedFields = map[string]map[string]string{
+	"RunView": {
+		"shared_state":   "The state that handlers have filled so far, the flow's included.",
+		"handlers":       "What became of each handler, in the order of the pipeline.",
+		"bundle":         "The hash of the definition that the run began with.",
+		"generation":     "How often an operator has retried the run.",
+		"blocked":        "The run waits for an earlier run of its key.",
+		"accepted":       "When the event was stored.",
+		"due":            "When a parked or scheduled run goes on.",
+		"failed_handler": "The path of the handler that failed the run.",
+		"reason":         "Why the run was ignored or cancelled.",
+	},
+	"HandlerView": {
+		"path":   "pipeline/stage/handler.",
+		"reason": "Why the handler was skipped.",
+	},
+	"EntityView": {
+		"state":   "The state of the automaton; empty for a flow without one.",
+		"blocked": "A failed run holds the later events of the key back.",
+		"waiting": "How many runs have not ended.",
+		"runs":    "The latest runs, newest first.",
+	},
+	"HandlerInfo": {
+		"calls":         "Attempts that ended in the last minute, on this node.",
+		"success_ratio": "Of the last minute; null without calls.",
+	},
+	"ConfigView": {
+		"default":  "The value in the files; null when the setting is not declared there.",
+		"revision": "Grows with every change; 0 when the setting was never changed at run time.",
+	},
+}
+
+func durationSchema(about string) *huma.Schema {
+	return &huma.Schema{Description: about, OneOf: []*huma.Schema{
+		{Type: huma.TypeString, Examples: []any{"90s", "1h30m"}}, {Type: huma.TypeNumber, Minimum: new(float64)},
+	}}
+}
+
+func anys[T ~string](list []T) []any {
+	out := make([]any, len(list))
+	for i, v := range list {
+		out[i] = string(v)
+	}
+	return out
+}

@@ -1,0 +1,96 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-chi/chi/v5"
+)
+
+var update = flag.Bool("update", false, "rewrite schemas/openapi.json")
+
+// TestDescriptionIsFresh compares schemas/openapi.json with what the router
+// says of itself.
+func TestDescriptionIsFresh(t *testing.T) {
+	t.Parallel()
+	w := httptest.NewRecorder()
+	New(Options{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/openapi.json", nil))
+	var want bytes.Buffer
+	if err := json.Indent(&want, w.Body.Bytes(), "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join("..", "..", "schemas", "openapi.json")
+	if *update {
+		if err := os.WriteFile(file, want.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(have, want.Bytes()) {
+		t.Errorf("%s is stale; run go test ./engine/api -run DescriptionIsFresh -update", file)
+	}
+}
+
+// TestEveryRouteIsDescribed walks the router and the description both ways.
+func TestEveryRouteIsDescribed(t *testing.T) {
+	t.Parallel()
+	s := newServer(Options{})
+	var routed, described []string
+	err := chi.Walk(s.router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+		routed = append(routed, method+" "+route)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, item := range s.doc.Paths {
+		data, err := json.Marshal(item)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var methods map[string]any
+		if err := json.Unmarshal(data, &methods); err != nil {
+			t.Fatal(err)
+		}
+		for method := range methods {
+			described = append(described, strings.ToUpper(method)+" "+path)
+		}
+	}
+	slices.Sort(routed)
+	slices.Sort(described)
+	if !slices.Equal(routed, described) {
+		t.Errorf("have routes\n%s\nand described\n%s", strings.Join(routed, "\n"), strings.Join(described, "\n"))
+	}
+}
+
+// TestEveryCodeHasAMeaning keeps the table and the operations in step.
+func TestEveryCodeHasAMeaning(t *testing.T) {
+	t.Parallel()
+	s := newServer(Options{})
+	for _, o := range s.operations() {
+		for _, code := range o.refusals {
+			if problems[code].status == 0 {
+				t.Errorf("%s: code %q is not in the table of problems", o.id, code)
+			}
+		}
+		if o.summary == "" || o.tag == "" || len(o.replies) == 0 {
+			t.Errorf("%s %s is not described", o.method, o.path)
+		}
+	}
+	for code, p := range problems {
+		if p.status < 400 || p.title == "" {
+			t.Errorf("code %q: have status %d and title %q", code, p.status, p.title)
+		}
+	}
+}

@@ -1,0 +1,218 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"procaas/engine"
+)
+
+func (s *server) intakeOperations() []operation {
+	refusals := []string{codeIDConflict, codeEventRejected, codeUnknownEventType, codeMissingKey, codeInvalidEvent, codeBatchRefused, codeStoreUnavailable}
+	receipts := []reply{
+		{
+			status: 202, about: "Accepted and durable. An array, or a batch, gives items in its order.",
+			body: Receipt{}, or: Receipts{}, example: Receipt{Event: "e-1", Run: exampleRun}, headers: []string{"Location: the run of a single event"},
+		},
+		{status: 200, about: "The event had been accepted before; nothing has changed.", body: Receipt{}, example: Receipt{Event: "e-1", Run: exampleRun, Duplicate: true}},
+		{status: 207, about: "Of an array, or a batch, some were accepted and some refused: each item tells.", body: Receipts{}},
+	}
+	return []operation{
+		{
+			method: http.MethodPost, path: "/v1/events", id: "submit-events", tag: "events",
+			summary: "Submit events",
+			about: "Takes the plain form, one or an array, and CloudEvents 1.0: structured, batched, or binary with the attributes in `ce-` headers. " +
+				"Extensions of CloudEvents: `partitionkey` (or `subject`) is the key; `priority`, `delaytolerance`, `at` and `traceparent` are as in the plain form. " +
+				"Data must be JSON.\n\n" +
+				"A request that cannot be read is refused as a whole. Events that can be read are accepted or refused each for itself: " +
+				"202 when none is refused, 207 when some are, 422 `batch_refused` when all are. " +
+				"A repetition of `source` and `id` gives the first run again.",
+			body: s.eventBody(), replies: receipts, refusals: refusals, serve: s.postEvents,
+		},
+		{
+			method: http.MethodPost, path: "/v1/queues/{pipeline}/tasks", id: "put-tasks", tag: "events",
+			summary: "Put tasks into a queue",
+			about:   "Each task becomes an event of the first type that the pipeline serves. Replies are those of events.",
+			params:  []*huma.Param{inPath("pipeline", "The pipeline's id.")},
+			body:    jsonBody(oneOrMany(s.schema(Task{})), map[string]any{"payload": map[string]any{"to": "u-7"}, "delay": "90s"}),
+			replies: receipts, refusals: append(refusals, codePipelineNotFound, codeInvalidParameter), serve: s.postTasks,
+		},
+	}
+}
+
+const exampleRun = "0199d3f0-6f6e-7c7b-9d0a-6a3c1c2f4e11"
+
+func (s *server) runOperations() []operation {
+	id := []*huma.Param{inPath("id", "The run's id.")}
+	steered := []string{codeRunNotFound, codeInvalidParameter, codeStoreUnavailable}
+	one := []reply{{status: 200, about: "The run.", body: engine.RunView{}}}
+	return []operation{
+		{
+			method: http.MethodGet, path: "/v1/runs", id: "list-runs", tag: "runs",
+			summary: "List runs, newest first",
+			params: []*huma.Param{
+				inQuery("pipeline", "Only runs of this pipeline.", nil), inQuery("flow", "Only runs of this flow.", nil),
+				inQuery("key", "Only runs of this key.", nil),
+				inQuery("status", "Only runs with this status.", &huma.Schema{Type: huma.TypeString, Enum: anys(statuses)}),
+				inQuery("limit", "The most runs of one page.", limitSchema()),
+				inQuery("cursor", "Where the page begins: next of the page before.", nil),
+			},
+			replies:  []reply{{status: 200, about: "A page of runs.", body: Page[engine.RunView]{}}},
+			refusals: []string{codeInvalidParameter, codeStoreUnavailable}, serve: s.listRuns,
+		},
+		{
+			method: http.MethodGet, path: "/v1/runs/{id}", id: "get-run", tag: "runs",
+			summary: "Read a run", params: id, replies: one, refusals: steered, serve: s.getRun,
+		},
+		{
+			method: http.MethodPost, path: "/v1/runs/{id}/retry", id: "retry-run", tag: "runs",
+			summary: "Go on with a failed run from the handler that failed",
+			params:  id, body: s.reasonBody(), replies: one, refusals: append(steered, codeRunNotFailed), serve: s.retryRun,
+		},
+		{
+			method: http.MethodPost, path: "/v1/runs/{id}/cancel", id: "cancel-run", tag: "runs",
+			summary: "End a run",
+			params:  id, body: s.reasonBody(), replies: one, refusals: append(steered, codeRunFinished), serve: s.cancelRun,
+		},
+		{
+			method: http.MethodGet, path: "/v1/flows/{flow}/keys/{key}", id: "get-key", tag: "runs",
+			summary:  "Read a key of a flow",
+			about:    "A key that no event has reached is in its initial state. A slash in a key is sent as %2F.",
+			params:   []*huma.Param{inPath("flow", "The flow's id."), inPath("key", "The entity.")},
+			replies:  []reply{{status: 200, about: "The entity.", body: engine.EntityView{}}},
+			refusals: []string{codeFlowNotFound, codeInvalidParameter, codeStoreUnavailable}, serve: s.getEntity,
+		},
+	}
+}
+
+func (s *server) adminOperations() []operation {
+	return []operation{
+		{
+			method: http.MethodGet, path: "/admin/v1/handlers", id: "list-handlers", tag: "admin", admin: true,
+			summary: "List handlers with what this node has seen of them",
+			replies: []reply{{status: 200, about: "All handlers, in order.", body: Page[engine.HandlerInfo]{}}},
+			serve:   s.listHandlers,
+		},
+		{
+			method: http.MethodGet, path: "/admin/v1/configs", id: "list-configs", tag: "admin", admin: true,
+			summary:  "List live settings",
+			replies:  []reply{{status: 200, about: "All settings, by name.", body: Page[engine.ConfigView]{}}},
+			refusals: []string{codeStoreUnavailable}, serve: s.listConfigs,
+		},
+		{
+			method: http.MethodPut, path: "/admin/v1/configs/{name}", id: "set-config", tag: "admin", admin: true,
+			summary: "Change a live setting on all nodes",
+			about:   "`If-Match` with the revision of the setting guards against lost updates; `If-None-Match: *` changes only a setting that was never changed.",
+			params: []*huma.Param{
+				inPath("name", "The setting."),
+				inHeader("If-Match", `The revision that may be replaced, in quotes.`),
+				inHeader("If-None-Match", "* to change only a setting that was never changed."),
+			},
+			body:     jsonBody(s.schema(ConfigChange{}), ConfigChange{Value: map[string]any{"enabled": false}, Reason: "push service is down"}),
+			replies:  []reply{{status: 200, about: "The setting.", body: engine.ConfigView{}, headers: []string{"ETag: the revision, in quotes"}}},
+			refusals: []string{codeInvalidParameter, codeUnknownConfig, codeInvalidConfig, codeConfigChanged, codeStoreUnavailable}, serve: s.putConfig,
+		},
+	}
+}
+
+func (s *server) statusOperations() []operation {
+	health := func(about string) []reply { return []reply{{status: 200, about: about, body: Health{}}} }
+	return []operation{
+		{
+			method: http.MethodGet, path: "/healthz", id: "health", tag: "status", summary: "Whether the process is alive",
+			replies: health("It is."), serve: s.getHealth,
+		},
+		{
+			method: http.MethodGet, path: "/readyz", id: "ready", tag: "status", summary: "Whether the node takes events and runs them",
+			replies: health("It does."), refusals: []string{codeNotReady}, serve: s.getReady,
+		},
+		{
+			method: http.MethodGet, path: "/metrics", id: "metrics", tag: "status", summary: "Metrics in the text format of Prometheus",
+			replies: []reply{{status: 200, about: "The metrics.", contentType: "text/plain"}}, serve: s.metricsHandler(),
+		},
+		{
+			method: http.MethodGet, path: "/openapi.json", id: "describe", tag: "status", summary: "This description",
+			replies: []reply{{status: 200, about: "An OpenAPI 3.1 document.", body: map[string]any{}}}, serve: s.getDescription,
+		},
+		{
+			method: http.MethodGet, path: "/", id: "page", tag: "status", summary: "A page for people",
+			replies: []reply{{status: 200, about: "The state of the node, its pipelines and the latest runs.", contentType: "text/html"}}, serve: s.getPage,
+		},
+	}
+}
+
+// eventBody describes the forms of events.
+func (s *server) eventBody() *huma.RequestBody {
+	cloud := s.cloudEventSchema()
+	plain := Event{Type: "new-order-created", ID: "e-1", Source: "orders", Payload: map[string]any{"order-id": "o-42"}}
+	structured := map[string]any{
+		"specversion": "1.0", "type": "new-order-created", "id": "e-1", "source": "/orders", "partitionkey": "o-42",
+		"datacontenttype": mediaJSON, "data": map[string]any{"order-id": "o-42"},
+	}
+	return &huma.RequestBody{
+		Required: true,
+		Content: map[string]*huma.MediaType{
+			mediaJSON:       {Schema: oneOrMany(s.schema(Event{})), Example: plain},
+			mediaCloudEvent: {Schema: cloud, Example: structured},
+			mediaCloudBatch: {Schema: &huma.Schema{Type: huma.TypeArray, Items: cloud}, Example: []any{structured}},
+		},
+	}
+}
+
+func (s *server) cloudEventSchema() *huma.Schema {
+	text := func(about string) *huma.Schema { return &huma.Schema{Type: huma.TypeString, Description: about} }
+	moment := func(about string) *huma.Schema {
+		return &huma.Schema{Type: huma.TypeString, Format: "date-time", Description: about}
+	}
+	s.doc.Components.Schemas.Map()["CloudEvent"] = &huma.Schema{
+		Type: huma.TypeObject, Description: "A CloudEvent of version 1.0. Further extensions are allowed and ignored.",
+		Required: []string{"specversion", "id", "source", "type"}, AdditionalProperties: true,
+		Properties: map[string]*huma.Schema{
+			"specversion": {Type: huma.TypeString, Enum: []any{"1.0"}},
+			"id":          text("Unique within source."), "source": text("Who sends it."), "type": text("Which pipelines it may activate."),
+			"time": moment("When it happened."), "subject": text("The key, when partitionkey is left out."),
+			"datacontenttype": text("A type of JSON."), "dataschema": text("Ignored."),
+			"data": {Description: "The payload: any JSON value."}, "data_base64": text("The payload: JSON in base64."),
+			"partitionkey": text("The key of the entity."), "traceparent": text("W3C trace context."),
+			"priority":       {Type: huma.TypeInteger, Format: "int32", Description: "Higher goes first."},
+			"delaytolerance": durationSchema("How long the event may wait beyond its time."), "at": moment("When the event is due."),
+		},
+	}
+	return &huma.Schema{Ref: "#/components/schemas/CloudEvent"}
+}
+
+func (s *server) reasonBody() *huma.RequestBody {
+	b := jsonBody(s.schema(Reason{}), Reason{Reason: "wrong city"})
+	b.Required = false
+	return b
+}
+
+func jsonBody(schema *huma.Schema, example any) *huma.RequestBody {
+	return &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{mediaJSON: {Schema: schema, Example: example}}}
+}
+
+func oneOrMany(one *huma.Schema) *huma.Schema {
+	many := maxEvents
+	return &huma.Schema{OneOf: []*huma.Schema{one, {Type: huma.TypeArray, Items: one, MaxItems: &many}}}
+}
+
+func limitSchema() *huma.Schema {
+	low, high := 1.0, float64(maxLimit)
+	return &huma.Schema{Type: huma.TypeInteger, Minimum: &low, Maximum: &high, Default: defaultLimit}
+}
+
+func inPath(name, about string) *huma.Param {
+	return &huma.Param{Name: name, In: "path", Required: true, Description: about, Schema: &huma.Schema{Type: huma.TypeString}}
+}
+
+func inHeader(name, about string) *huma.Param {
+	return &huma.Param{Name: name, In: "header", Description: about, Schema: &huma.Schema{Type: huma.TypeString}}
+}
+
+func inQuery(name, about string, schema *huma.Schema) *huma.Param {
+	if schema == nil {
+		schema = &huma.Schema{Type: huma.TypeString}
+	}
+	return &huma.Param{Name: name, In: "query", Description: about, Schema: schema}
+}

@@ -1,0 +1,218 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"procaas/engine"
+)
+
+// A Page is a part of a list.
+type Page[T any] struct {
+	Items []T     `json:"items" doc:"The elements of this page."`
+	Next  *string `json:"next" doc:"The cursor of the next page; null at the end."`
+}
+
+func pageOf[T any](items []T, next string) Page[T] {
+	p := Page[T]{Items: items}
+	if items == nil {
+		p.Items = []T{}
+	}
+	if next != "" {
+		p.Next = &next
+	}
+	return p
+}
+
+// The number of runs on one page.
+const (
+	defaultLimit = 50
+	maxLimit     = 1000
+)
+
+// statuses lists the values of a run's status.
+var statuses = []engine.Status{
+	engine.Waiting, engine.Running, engine.Parked, engine.Succeeded, engine.Failed, engine.Stopped, engine.Ignored,
+}
+
+func (s *server) getRun(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathValue(r, "id")
+	if err != nil {
+		return err
+	}
+	run, err := s.engine.RunByID(r.Context(), id)
+	if err != nil {
+		return runProblem(err, id)
+	}
+	return writeJSON(w, http.StatusOK, run)
+}
+
+func (s *server) listRuns(w http.ResponseWriter, r *http.Request) error {
+	filter, err := runFilter(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	runs, next, err := s.engine.List(r.Context(), filter)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, pageOf(runs, next))
+}
+
+// runFilter reads the query of a list of runs.
+func runFilter(q url.Values) (engine.RunFilter, error) {
+	f := fields{prefix: "query/", text: true, values: map[string]any{}}
+	for name, values := range q {
+		if values[0] != "" {
+			f.values[name] = values[0]
+		}
+		if len(values) > 1 {
+			f.fault(name, "want the parameter once, have it %d times", len(values))
+		}
+	}
+	filter := engine.RunFilter{
+		Pipeline: f.label("pipeline", maxName),
+		Flow:     f.label("flow", maxName),
+		Key:      f.label("key", maxName),
+		Status:   engine.Status(f.label("status", maxName)),
+		Limit:    f.integer("limit"),
+		Cursor:   f.label("cursor", maxCursor),
+	}
+	if filter.Status != "" && !slices.Contains(statuses, filter.Status) {
+		f.fault("status", "unknown status %q; want one of %s", filter.Status, joined(statuses))
+	}
+	switch {
+	case f.values["limit"] == nil:
+		filter.Limit = defaultLimit
+	case filter.Limit < 1 || filter.Limit > maxLimit:
+		f.fault("limit", "want a number from 1 to %d, have %s", maxLimit, q.Get("limit"))
+	}
+	f.refuseUnknown()
+	return filter, badParameter(f.faults)
+}
+
+func badParameter(faults []Fault) error {
+	if len(faults) == 0 {
+		return nil
+	}
+	return refuse(codeInvalidParameter, "%s: %s", faults[0].Location, faults[0].Message).at(faults...)
+}
+
+func (s *server) retryRun(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathValue(r, "id")
+	if err != nil {
+		return err
+	}
+	if _, err := s.readReason(w, r); err != nil {
+		return err
+	}
+	run, err := s.engine.Retry(r.Context(), id)
+	if errors.Is(err, engine.ErrConflict) {
+		return refuse(codeRunNotFailed, "run %s is not failed; only a failed run goes on with retry", id)
+	}
+	if err != nil {
+		return runProblem(err, id)
+	}
+	return writeJSON(w, http.StatusOK, run)
+}
+
+func (s *server) cancelRun(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathValue(r, "id")
+	if err != nil {
+		return err
+	}
+	reason, err := s.readReason(w, r)
+	if err != nil {
+		return err
+	}
+	run, err := s.engine.Cancel(r.Context(), id, reason)
+	if errors.Is(err, engine.ErrConflict) {
+		return refuse(codeRunFinished, "run %s has finished; there is nothing to cancel", id)
+	}
+	if err != nil {
+		return runProblem(err, id)
+	}
+	return writeJSON(w, http.StatusOK, run)
+}
+
+// A Reason is the optional body of a call of an operator.
+type Reason struct {
+	Reason string `json:"reason,omitempty" maxLength:"512" doc:"Why, for people."`
+}
+
+// readReason reads an optional body.
+func (s *server) readReason(w http.ResponseWriter, r *http.Request) (string, error) {
+	if r.ContentLength == 0 {
+		return "", nil
+	}
+	v, err := s.readJSON(w, r)
+	if err != nil {
+		return "", err
+	}
+	f, fault := objectAt("", v)
+	if fault != nil {
+		return "", faulty([]Fault{*fault})
+	}
+	reason := f.label("reason", maxReason)
+	f.refuseUnknown()
+	return reason, faulty(f.faults)
+}
+
+func (s *server) getEntity(w http.ResponseWriter, r *http.Request) error {
+	flow, err := pathValue(r, "flow")
+	if err != nil {
+		return err
+	}
+	key, err := pathValue(r, "key")
+	if err != nil {
+		return err
+	}
+	entity, err := s.engine.Entity(r.Context(), flow, key)
+	if errors.Is(err, engine.ErrNotFound) {
+		return refuse(codeFlowNotFound, "there is no flow %q", flow)
+	}
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, entity)
+}
+
+func runProblem(err error, id string) error {
+	if errors.Is(err, engine.ErrNotFound) {
+		return refuse(codeRunNotFound, "there is no run %q", id)
+	}
+	return err
+}
+
+// pathValue gives a parameter of the path. Routes are matched against the path
+// as it was sent, so that a key may hold an escaped slash.
+func pathValue(r *http.Request, name string) (string, error) {
+	v := chi.URLParam(r, name)
+	if r.URL.RawPath != "" {
+		decoded, err := url.PathUnescape(v)
+		if err != nil {
+			return "", badParameter([]Fault{{Location: "path/" + name, Message: "want percent signs to encode bytes"}})
+		}
+		v = decoded
+	}
+	f := fields{prefix: "path/", values: map[string]any{name: v}}
+	v = f.label(name, maxName)
+	return v, badParameter(f.faults)
+}
+
+func joined[T ~string](list []T) string {
+	out := make([]string, len(list))
+	for i, v := range list {
+		out[i] = string(v)
+	}
+	return strings.Join(out, ", ")
+}
+
+// etag is the revision of a setting as an entity tag.
+func etag(revision int64) string { return strconv.Quote(strconv.FormatInt(revision, 10)) }

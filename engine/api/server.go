@@ -1,0 +1,99 @@
+package api
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+)
+
+// MaxConnections bounds the connections that a listener of [Listen] holds at
+// once; further ones wait in its backlog.
+const MaxConnections = 4096
+
+// Server makes a server whose limits keep slow and silent clients from holding
+// it. Requests should come from a listener of [Listen].
+func Server(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 2 * time.Second,
+		ReadTimeout:       5 * time.Second,
+		WriteTimeout:      10 * time.Second,
+		IdleTimeout:       30 * time.Second,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+}
+
+// Listen binds a TCP address for [Server].
+func Listen(ctx context.Context, addr string) (net.Listener, error) {
+	var c net.ListenConfig
+	l, err := c.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return limitListener(l, MaxConnections), nil
+}
+
+// limitListener lets at most n connections be open at once.
+func limitListener(l net.Listener, n int) net.Listener {
+	return &limitedListener{Listener: l, slots: make(chan struct{}, n), done: make(chan struct{})}
+}
+
+type limitedListener struct {
+	net.Listener
+	slots chan struct{} // as many as connections may be open; one is taken by each
+	done  chan struct{}
+	close sync.Once
+}
+
+// Accept implements [net.Listener].
+func (l *limitedListener) Accept() (net.Conn, error) {
+	select {
+	case l.slots <- struct{}{}:
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.slots
+		return nil, err
+	}
+	return &limitedConn{Conn: c, release: sync.OnceFunc(func() { <-l.slots })}, nil
+}
+
+// Close implements [net.Listener].
+func (l *limitedListener) Close() error {
+	l.close.Do(func() { close(l.done) })
+	return l.Listener.Close()
+}
+
+type limitedConn struct {
+	net.Conn
+	release func()
+}
+
+// Close implements [net.Conn].
+func (c *limitedConn) Close() error {
+	defer c.release()
+	return c.Conn.Close()
+}
+
+// Loopback tells whether an address to listen on, such as 127.0.0.1:8080, is
+// reached from this machine only. A host that is left out is every address; a
+// name other than localhost may be anything.
+func Loopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	if strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}

@@ -1,0 +1,293 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"procaas/engine"
+	"procaas/engine/api"
+)
+
+func post(h http.Handler, body string) *httptest.ResponseRecorder {
+	return postCtx(context.Background(), h, body)
+}
+
+func postCtx(ctx context.Context, h http.Handler, body string) *httptest.ResponseRecorder {
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/events", strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func get(h http.Handler, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	return w
+}
+
+func TestClientThatHasGoneSubmitsNothing(t *testing.T) {
+	t.Parallel()
+	f := newFake(taxi(t))
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	w := postCtx(ctx, api.New(api.Options{Engine: f}), `{"type": "new-order-created"}`)
+	if len(f.seen) != 0 || w.Body.Len() != 0 {
+		t.Errorf("have %d events and reply %q, want neither", len(f.seen), w.Body)
+	}
+}
+
+// A hungEngine accepts nothing before its caller gives up.
+type hungEngine struct{ *fakeEngine }
+
+func (hungEngine) Submit(ctx context.Context, _ []engine.Submission) ([]engine.Submitted, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestStoreThatHangsIsAReply(t *testing.T) {
+	t.Parallel()
+	b := taxi(t)
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		w := post(api.New(api.Options{Engine: hungEngine{newFake(b)}}), `{"type": "new-order-created"}`)
+		limit := api.Server(nil, slog.New(slog.DiscardHandler)).WriteTimeout
+		if w.Code != http.StatusServiceUnavailable || time.Since(start) >= limit {
+			t.Errorf("have %d after %s, want 503 before the connection is cut at %s", w.Code, time.Since(start), limit)
+		}
+	})
+}
+
+func TestDelayIsFromNow(t *testing.T) {
+	t.Parallel()
+	f := newFake(taxi(t))
+	synctest.Test(t, func(t *testing.T) {
+		r := httptest.NewRequest(http.MethodPost, "/v1/queues/mail/tasks", strings.NewReader(`[{"delay": "1h30m"}, {"delay": 0.5}]`))
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		api.New(api.Options{Engine: f}).ServeHTTP(w, r)
+		if w.Code != http.StatusAccepted {
+			t.Fatalf("have %d %s", w.Code, w.Body)
+		}
+		for i, want := range []time.Duration{90 * time.Minute, 500 * time.Millisecond} {
+			if have := f.seen[i].At.Sub(time.Now()); have != want {
+				t.Errorf("task %d: have due in %s, want %s", i, have, want)
+			}
+		}
+	})
+}
+
+func TestDefectIsLoggedAndTheStoreIsNotNamed(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	f := newFake(taxi(t))
+	h := api.New(api.Options{Engine: f, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	f.panics = true
+	if w := post(h, `{"type": "new-order-created"}`); strings.Contains(w.Body.String(), "secret-row") || w.Code != http.StatusInternalServerError {
+		t.Errorf("have %d %s, want 500 without the cause", w.Code, w.Body)
+	}
+	f.panics, f.down = false, true
+	if w := post(h, `{"type": "new-order-created"}`); strings.Contains(w.Body.String(), "secret-host") {
+		t.Errorf("have %s, want the cause for the log only", w.Body)
+	}
+	for _, want := range []string{"secret-row", "fake_test.go", "secret-host"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("have log %s, want %q in it", log.String(), want)
+		}
+	}
+}
+
+func TestNoTokenAndNoQueryInTheLog(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	h := api.New(api.Options{
+		Engine: newFake(taxi(t)), Token: "s3cret",
+		Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	for _, token := range []string{"s3cret", "wr0ng"} {
+		r := httptest.NewRequest(http.MethodGet, "/admin/v1/handlers?q=hidd3n", nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	if n := strings.Count(log.String(), "path=/admin/v1/handlers"); n != 2 {
+		t.Errorf("have %d lines, want one for each request: %s", n, log.String())
+	}
+	for _, never := range []string{"s3cret", "wr0ng", "hidd3n"} {
+		if strings.Contains(log.String(), never) {
+			t.Errorf("have %s in the log: %s", never, log.String())
+		}
+	}
+}
+
+func TestAllRepliesForbidGuessing(t *testing.T) {
+	t.Parallel()
+	h := api.New(api.Options{Engine: newFake(taxi(t))})
+	for _, path := range []string{"/", "/v1/runs", "/nothing", "/metrics", "/openapi.json"} {
+		w := get(h, path)
+		if w.Header().Get("X-Content-Type-Options") != "nosniff" || w.Header().Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: have headers %v", path, w.Header())
+		}
+	}
+}
+
+func TestMetricsAreShown(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewRegistry()
+	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "procaas_events_accepted_total", Help: "Events."})
+	r.MustRegister(c)
+	c.Inc()
+	w := get(api.New(api.Options{Engine: newFake(taxi(t)), Registry: r}), "/metrics")
+	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "procaas_events_accepted_total 1") {
+		t.Errorf("have %d %s", w.Code, w.Body)
+	}
+}
+
+func TestPage(t *testing.T) {
+	t.Parallel()
+	f := newFake(taxi(t))
+	h := api.New(api.Options{Engine: f, Version: "v1"})
+	post(h, `{"type": "new-order-created", "id": "e-1", "key": "<script>alert(1)</script>"}`)
+	f.end("run-1", engine.Failed)
+	w := get(h, "/")
+	page := w.Body.String()
+	for _, want := range []string{"new-order-created/fetch-order/get-order", "team-orders", "87.5 %", "12.5 ms", "run-1", "attempt 3: 503", "&lt;script&gt;", "ready"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("want %q on the page, have\n%s", want, page)
+		}
+	}
+	for _, never := range []string{"<script", "<b>team", "http://", "https://", "ZgotmplZ"} {
+		if strings.Contains(page, never) {
+			t.Errorf("want no %q on the page, have\n%s", never, page)
+		}
+	}
+	policy := w.Header().Get("Content-Security-Policy")
+	if !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
+		t.Errorf("have policy %s", policy)
+	}
+
+	closed := get(api.New(api.Options{Engine: f, Token: "t"}), "/").Body.String()
+	if strings.Contains(closed, "team-orders") || !strings.Contains(closed, "run-1") {
+		t.Errorf("with a token, want runs and no handlers on the page, have\n%s", closed)
+	}
+	f.down = true
+	if page := get(h, "/").Body.String(); !strings.Contains(page, "not ready") || !strings.Contains(page, "cannot be read") {
+		t.Errorf("with the store away, want a page that says so, have\n%s", page)
+	}
+}
+
+func TestLoopback(t *testing.T) {
+	t.Parallel()
+	for addr, want := range map[string]bool{
+		"127.0.0.1:8080": true, "127.9.9.9:1": true, "[::1]:8080": true, "localhost:80": true, "LOCALHOST.:80": true, "[::ffff:127.0.0.1]:80": true,
+		":8080": false, "0.0.0.0:8080": false, "[::]:80": false, "10.0.0.1:80": false, "example.org:80": false, "127.0.0.1": false, "127.1:80": false, "": false,
+		"localhost.example.org:80": false,
+	} {
+		if have := api.Loopback(addr); have != want {
+			t.Errorf("Loopback(%q): have %v, want %v", addr, have, want)
+		}
+	}
+}
+
+// serve runs the API on a real connection.
+func serve(t *testing.T, h http.Handler) string {
+	t.Helper()
+	l, err := api.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := api.Server(h, slog.New(slog.DiscardHandler))
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(l) }()
+	t.Cleanup(func() {
+		if err := srv.Close(); err != nil {
+			t.Error(err)
+		}
+		<-done
+	})
+	return l.Addr().String()
+}
+
+// TestSmugglingIsRefused speaks to the server byte by byte: each request means
+// two things to two readers, or is no HTTP.
+func TestSmugglingIsRefused(t *testing.T) {
+	t.Parallel()
+	f := newFake(taxi(t))
+	addr := serve(t, api.New(api.Options{Engine: f}))
+	const start = "POST /v1/events HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+	const body = `{"type": "new-order-created"}`
+	for name, request := range map[string]string{
+		"length and chunks":  start + "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n1d\r\n" + body + "\r\n0\r\n\r\n",
+		"chunks":             start + "Transfer-Encoding: chunked\r\n\r\n1d\r\n" + body + "\r\n0\r\n\r\n",
+		"two lengths":        start + "Content-Length: 29\r\nContent-Length: 4\r\n\r\n" + body,
+		"signed length":      start + "Content-Length: +29\r\n\r\n" + body,
+		"odd coding":         start + "Transfer-Encoding: xchunked\r\n\r\n1d\r\n" + body + "\r\n0\r\n\r\n",
+		"space before colon": start + "Content-Length : 29\r\n\r\n" + body,
+		"two hosts":          start + "Host: y\r\nContent-Length: 29\r\n\r\n" + body,
+		"headers too long":   start + "X: " + strings.Repeat("x", 32<<10) + "\r\nContent-Length: 29\r\n\r\n" + body,
+		"binary event":       "POST /v1/events HTTP/1.1\r\nHost: x\r\nce-specversion: 1.0\r\nce-id: a\x00b\r\nContent-Length: 0\r\n\r\n",
+	} {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(c, request); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		reply, _ := io.ReadAll(c) // the server closes; a reset is as good
+		if !strings.HasPrefix(string(reply), "HTTP/1.1 4") && !strings.HasPrefix(string(reply), "HTTP/1.1 501") {
+			t.Errorf("%s: have reply %q, want a refusal", name, reply)
+		}
+		_ = c.Close()
+	}
+	if len(f.seen) != 0 {
+		t.Errorf("have %d events, want none", len(f.seen))
+	}
+}
+
+func TestSilentClientIsCut(t *testing.T) {
+	t.Parallel()
+	addr := serve(t, api.New(api.Options{Engine: newFake(taxi(t))}))
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "POST /v1/events HTTP/1.1\r\nHost:"); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	if err := c.SetReadDeadline(start.Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.ReadAll(c)
+	if took := time.Since(start); took > 4*time.Second {
+		t.Errorf("a client that sends half a header was held for %s", took)
+	}
+}
+
+func TestProblemIsAlwaysJSON(t *testing.T) {
+	t.Parallel()
+	h := api.New(api.Options{Engine: newFake(taxi(t))})
+	for _, body := range []string{"{", `{"type": 1}`, `{"type": "nobody"}`} {
+		w := post(h, body)
+		var p api.Problem
+		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Status != w.Code || p.Code == "" || p.Type == "" || p.Title == "" || p.Detail == "" {
+			t.Errorf("%s: have %d %s", body, w.Code, w.Body)
+		}
+	}
+}

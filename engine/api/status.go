@@ -1,0 +1,42 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// A Health says that a process is alive or ready.
+type Health struct {
+	Status  string `json:"status" enum:"ok,ready" doc:"ok: the process is alive; ready: it takes events and runs them."`
+	Version string `json:"version" doc:"The version of the program."`
+}
+
+func (s *server) getHealth(w http.ResponseWriter, _ *http.Request) error {
+	return writeJSON(w, http.StatusOK, Health{Status: "ok", Version: s.version})
+}
+
+func (s *server) getReady(w http.ResponseWriter, r *http.Request) error {
+	if err := s.engine.Healthy(r.Context()); err != nil {
+		return refuse(codeNotReady, "%s", err).with("Retry-After", "1")
+	}
+	return writeJSON(w, http.StatusOK, Health{Status: "ready", Version: s.version})
+}
+
+// metricsHandler shows the metrics. An error of one collector does not hide the
+// others.
+func (s *server) metricsHandler() func(http.ResponseWriter, *http.Request) error {
+	h := promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{
+		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4,
+	})
+	return func(w http.ResponseWriter, r *http.Request) error {
+		h.ServeHTTP(w, r)
+		return nil
+	}
+}
+
+func (s *server) getDescription(w http.ResponseWriter, _ *http.Request) error {
+	w.Header().Set("Access-Control-Allow-Origin", "*") // it is the same for everyone, and no secret
+	writeAs(w, http.StatusOK, "application/json", s.doc)
+	return nil
+}

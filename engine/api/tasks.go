@@ -1,0 +1,82 @@
+package api
+
+import (
+	"net/http"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+// A Task is work for a queue.
+type Task struct {
+	Payload        any    `json:"payload,omitempty" doc:"What to do: any JSON value."`
+	Priority       int    `json:"priority,omitempty" format:"int32" doc:"Higher goes first among tasks that are due."`
+	DelayTolerance any    `json:"delay_tolerance,omitempty" doc:"How long the task may wait beyond its time without harm: text such as 90s, or a number of seconds."`
+	Delay          any    `json:"delay,omitempty" doc:"How long from now the task is due: text such as 90s, or a number of seconds. Not together with at."`
+	At             string `json:"at,omitempty" format:"date-time" doc:"When the task is due. Not together with delay."`
+	Key            string `json:"key,omitempty" doc:"Tasks of one key run one at a time, in order."`
+}
+
+// postTasks puts tasks into the queue that a pipeline is: each becomes an event
+// of the first type that the pipeline serves.
+func (s *server) postTasks(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathValue(r, "pipeline")
+	if err != nil {
+		return err
+	}
+	pipeline := s.pipeline(id)
+	if pipeline == nil {
+		return refuse(codePipelineNotFound, "there is no pipeline %q", id)
+	}
+	eventType := pipeline.ID
+	if len(pipeline.On) > 0 {
+		eventType = pipeline.On[0]
+	}
+	v, err := s.readJSON(w, r)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	in, err := decodeList(v, func(f *fields) engine.Event {
+		e := taskEvent(f, now)
+		e.Type, e.Source = eventType, "procaas/queue/"+pipeline.ID
+		return e
+	}, pointerOf)
+	if err != nil {
+		return err
+	}
+	trace := traceParent(r.Header.Get("Traceparent"))
+	for i := range in.events {
+		in.events[i].TraceParent = trace
+	}
+	return s.submit(w, r, in)
+}
+
+func taskEvent(f *fields, now time.Time) engine.Event {
+	e := engine.Event{
+		Payload:        f.get("payload"),
+		Priority:       f.integer("priority"),
+		DelayTolerance: f.duration("delay_tolerance"),
+		At:             f.instant("at"),
+		Key:            f.str("key"),
+	}
+	delay := f.duration("delay")
+	switch {
+	case f.values["delay"] != nil && f.values["at"] != nil:
+		f.fault("delay", "want either delay or at, have both")
+	case delay > 0:
+		e.At = now.Add(delay).UTC()
+	}
+	f.refuseUnknown()
+	return e
+}
+
+func (s *server) pipeline(id string) *dsl.Pipeline {
+	for _, p := range s.engine.Bundle().Pipelines {
+		if p.ID == id {
+			return p
+		}
+	}
+	return nil
+}
