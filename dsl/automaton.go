@@ -115,11 +115,7 @@ func (c *checker) checkReachable(g *graph) bool {
 			return
 		}
 		reached[state], all = true, false
-		hint := didYouMean(state, without(g.names, state))
-		if hint == "" {
-			hint = "add a transition to it"
-		}
-		c.Errorf(at, codeUnreachable, hint, "no transition leads from the initial state %q to state %q", g.Initial, state)
+		c.Errorf(at, codeUnreachable, suggestOr(state, without(g.names, state), "add a transition to it"), "no transition leads from the initial state %q to state %q", g.Initial, state)
 	}
 	for _, t := range g.Transitions {
 		for i, from := range t.From {
@@ -227,8 +223,8 @@ func (c *checker) checkServed(f *Flow, g *graph) {
 			c.Report(Diagnostic{
 				Span: served[on], Severity: Warning, Code: codeNoTransition,
 				Message: fmt.Sprintf("flow %q has no transition on %q: the event is %s in every state", f.ID, on, afterwards(g.Otherwise)),
-				Hint:    didYouMean(on, without(namesOf(moving), on)),
-				Related: []Related{{Span: g.Span, Message: "the states of the flow"}},
+				Hint:    suggestOr(on, namesOf(moving), "add a transition, or take it off the pipeline"),
+				Related: []Related{{Span: f.places.of("id", f.Span), Message: "the flow"}},
 			})
 		}
 	}

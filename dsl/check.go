@@ -98,13 +98,20 @@ func (c *checker) unknown(at Span, code Code, kind, name string, known []string)
 // didYouMean is a hint for a mistyped name: the nearest known one, or the whole
 // list when it is short.
 func didYouMean(name string, known []string) string {
+	list := ""
+	if len(known) > 0 && len(known) <= 8 {
+		list = "known: " + strings.Join(slices.Sorted(slices.Values(known)), ", ")
+	}
+	return suggestOr(name, known, list)
+}
+
+// suggestOr is a hint for a mistyped name, or another one when no known name is
+// near.
+func suggestOr(name string, known []string, other string) string {
 	if near := Suggest(name, known); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
-	if len(known) == 0 || len(known) > 8 {
-		return ""
-	}
-	return "known: " + strings.Join(slices.Sorted(slices.Values(known)), ", ")
+	return other
 }
 
 // firstValues gives the declared names of a shared state with their first

@@ -26,7 +26,7 @@ func (c *pipelineCheck) scopeOf(i int) *scope {
 		case j < i:
 			sc.sources = append(sc.sources, s.ID)
 		case j == i:
-			sc.late[s.ID] = "is this handler itself: only its result may read what it gave"
+			sc.late[s.ID] = "is still to run, and only its own result may read it"
 		case s.stage == c.steps[i].stage:
 			sc.late[s.ID] = "comes later in the same stage"
 		default:

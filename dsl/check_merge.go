@@ -20,6 +20,7 @@ func (c *checker) merge(docs []*Document) {
 		c.mergeDocument(d)
 	}
 	for _, p := range c.bundle.Pipelines {
+		c.checkPlaced(p)
 		c.mergeStages(p)
 	}
 	for _, d := range docs {
@@ -110,6 +111,18 @@ func (c *checker) mergeStages(p *Pipeline) {
 			})
 		}
 		c.stages[path] = append(c.stages[path], s)
+	}
+}
+
+// checkPlaced reports handlers of a stage that name another place.
+func (c *checker) checkPlaced(p *Pipeline) {
+	for _, s := range p.Stages {
+		for _, h := range s.Handlers {
+			if h.Into != "" {
+				c.Errorf(h.places.of("into", h.Span), codeInto, "delete it, or move the handler to handlers: at the top level",
+					"handler %q is in a stage already", h.ID)
+			}
+		}
 	}
 }
 

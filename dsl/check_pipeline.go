@@ -1,10 +1,6 @@
 package dsl
 
-import (
-	"fmt"
-	"maps"
-	"slices"
-)
+import "fmt"
 
 // A pipelineCheck checks one pipeline and remembers what the proof of
 // degradation needs.
@@ -99,11 +95,7 @@ func (c *pipelineCheck) declared(keys []Key, what string) {
 		if _, ok := c.state[k.Name]; ok {
 			continue
 		}
-		known := slices.Collect(maps.Keys(c.state))
 		hint := fmt.Sprintf("declare it in the pipeline: shared-state: {%s: null}", k.Name)
-		if near := Suggest(k.Name, known); near != "" {
-			hint = fmt.Sprintf("did you mean %q?", near)
-		}
-		c.Errorf(k.Span, codeUndeclared, hint, "%s sets shared-state.%s, which is not declared", what, k.Name)
+		c.Errorf(k.Span, codeUndeclared, suggestOr(k.Name, namesOf(c.state), hint), "%s sets shared-state.%s, which is not declared", what, k.Name)
 	}
 }

@@ -248,6 +248,9 @@ func (p *proof) null(a assignment) (causes []cause, sure bool) {
 		}
 		if chain := p.whyNull(read.Path, a.step); chain != nil {
 			l := newCause(h, a.key.Span, fmt.Sprintf("%q sets shared-state.%s from it", h.ID, a.key.Name))
+			if !h.IsCritical() {
+				l = newCause(h, v.Span, fmt.Sprintf("the fallback of %q sets shared-state.%s from it", h.ID, a.key.Name))
+			}
 			return append([]cause{l}, chain...), true
 		}
 	}
@@ -304,12 +307,12 @@ func (p *proof) reportChain(h *Handler, read Read, chain []cause) {
 	if len(off) > 1 {
 		verb, whom = "are", "one of them"
 	}
-	hint := fmt.Sprintf("give %s a fallback.result, make %s critical, or read it with ?. or ??", whom, whom)
+	what, hint := read.Path[:2], fmt.Sprintf("give %s a fallback.result that sets %s, make %s critical, or read it with ?. or ??", whom, read.Path[1], whom)
 	if read.Path[0] == "sources" {
-		hint = fmt.Sprintf("make %s critical, or read it with ?. or ??", whom)
+		what, hint = read.Path[:3], fmt.Sprintf("make %s critical, or read it with ?. or ??", whom)
 	}
 	p.Report(Diagnostic{
 		Span: read.Span, Code: codeDegradation, Related: related, Hint: hint,
-		Message: fmt.Sprintf("critical handler %q reads %s, which is null when %s %s off", h.ID, read.Path, strings.Join(off, " and "), verb),
+		Message: fmt.Sprintf("critical handler %q needs %s, which is null when %s %s off", h.ID, what, strings.Join(off, " and "), verb),
 	})
 }

@@ -29,7 +29,12 @@ func Load(files []File, o Options) (*Bundle, []Diagnostic) {
 
 	r := new(Reporter)
 	docs := make([]*Document, len(files))
-	inParallel(len(files), r, func(i int, r *Reporter) { docs[i] = parseDocument(files[i], o.Types, r) })
+	inParallel(len(files), r, func(i int, r *Reporter) {
+		docs[i] = parseDocument(files[i], o.Types, r)
+		if HasErrors(r.found) && docs[i].empty() {
+			docs[i] = nil
+		}
+	})
 
 	c := newChecker(files, o.Types, r)
 	c.merge(docs)
@@ -40,6 +45,11 @@ func Load(files []File, o Options) (*Bundle, []Diagnostic) {
 	}
 	c.bundle.Hash = hashFiles(files)
 	return c.bundle, found
+}
+
+// empty tells whether nothing at all was understood of a file.
+func (d *Document) empty() bool {
+	return d.Configs == nil && len(d.Services)+len(d.Flows)+len(d.Pipelines)+len(d.Handlers)+len(d.Triggers) == 0
 }
 
 // hashFiles gives the hash of names and contents, each preceded by its length

@@ -1,0 +1,106 @@
+package dsl_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"procaas/dsl"
+)
+
+// TestChecks loads the files of each case and compares what an author is told.
+// Several files are told apart by lines such as "-- bonus.yaml --".
+func TestChecks(t *testing.T) {
+	t.Parallel()
+	paths, err := filepath.Glob("../testdata/dsl/check_*.txt")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no goldens: %v", err)
+	}
+	for _, path := range paths {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+				if d.Cmd != "load" {
+					d.Fatalf(t, "unknown command %q, want load", d.Cmd)
+				}
+				files := splitFiles(d.Input)
+				bundle, found := dsl.Load(files, dsl.Options{Types: testTypes()})
+				if (bundle == nil) != dsl.HasErrors(found) {
+					t.Errorf("%s: have bundle %v with errors %v", d.Pos, bundle != nil, dsl.HasErrors(found))
+				}
+				return brief(t, files, found)
+			})
+		})
+	}
+}
+
+// splitFiles reads "-- name --" lines; without any, there is one file.
+func splitFiles(input string) []dsl.File {
+	var files []dsl.File
+	name := "p.yaml"
+	var data strings.Builder
+	flush := func() {
+		if data.Len() > 0 {
+			files = append(files, dsl.File{Name: name, Data: []byte(data.String())})
+		}
+		data.Reset()
+	}
+	for line := range strings.Lines(input + "\n") {
+		if inner, ok := strings.CutPrefix(line, "-- "); ok {
+			flush()
+			name = strings.TrimSuffix(strings.TrimSpace(inner), " --")
+			continue
+		}
+		data.WriteString(line)
+	}
+	flush()
+	return files
+}
+
+// brief gives the text form without empty lines and without the summary.
+func brief(t *testing.T, files []dsl.File, found []dsl.Diagnostic) string {
+	t.Helper()
+	if len(found) == 0 {
+		return "ok"
+	}
+	var b bytes.Buffer
+	if err := dsl.WriteDiagnostics(&b, dsl.Text, files, found, false); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(b.String(), "\n\n", "\n")
+	return text[:strings.LastIndex(strings.TrimSpace(text), "\n")]
+}
+
+// TestOK loads the example files one by one: they must not even be warned of.
+func TestOK(t *testing.T) {
+	t.Parallel()
+	for _, path := range okFiles(t) {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			t.Parallel()
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bundle, found := load(t, string(data))
+			if dsl.HasErrors(found) || bundle == nil {
+				t.Fatalf("want no errors, have %s", show(found))
+			}
+			if !strings.HasPrefix(filepath.Base(path), "seed003_") && len(found) > 0 {
+				t.Errorf("want silence, have %s", show(found))
+			}
+		})
+	}
+}
+
+func okFiles(t testing.TB) []string {
+	t.Helper()
+	paths, err := filepath.Glob("../testdata/dsl/ok/*.yaml")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no example files: %v", err)
+	}
+	return paths
+}
