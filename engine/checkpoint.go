@@ -3,7 +3,6 @@ package engine
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -31,23 +30,6 @@ type checkpoint struct {
 	Shared     map[string]json.RawMessage `json:"shared_state"`
 	Wrote      []string                   `json:"wrote,omitempty"`
 	Handlers   []savedRecord              `json:"handlers"`
-}
-
-// A savedRecord is a record in a checkpoint.
-type savedRecord struct {
-	Path     string          `json:"path"`
-	Outcome  string          `json:"outcome,omitempty"`
-	Attempts int             `json:"attempts,omitempty"`
-	Failures int             `json:"failures,omitempty"`
-	Started  time.Time       `json:"started,omitzero"`
-	Finished time.Time       `json:"finished,omitzero"`
-	Due      time.Time       `json:"due,omitzero"`
-	Delay    time.Duration   `json:"delay_ns,omitempty"`
-	Error    string          `json:"error,omitempty"`
-	Reason   string          `json:"reason,omitempty"`
-	Response json.RawMessage `json:"response,omitempty"`
-	Status   int             `json:"status,omitempty"`
-	Emitted  []string        `json:"emitted,omitempty"`
 }
 
 // checkpoint encodes the run.
@@ -82,19 +64,6 @@ func encodePlain(v any) []byte {
 		panic(fmt.Sprintf("engine: encode %T: %v", v, err))
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
-}
-
-// reached tells whether anything has become of the handler.
-func (r *record) reached() bool {
-	return r.outcome != "" || r.attempts > 0 || r.reason != ""
-}
-
-func (r *record) save(path string) savedRecord {
-	return savedRecord{
-		Path: path, Outcome: r.outcome, Attempts: r.attempts, Failures: r.failures,
-		Started: r.started, Finished: r.finished, Due: r.due, Delay: r.delay,
-		Error: r.err, Reason: r.reason, Response: r.raw, Status: r.status, Emitted: r.emitted,
-	}
 }
 
 // keptState encodes the names of the flow's shared state that the run wrote;
@@ -236,17 +205,6 @@ func (r *Run) restoreRecord(saved savedRecord) error {
 	}
 	if rec.decided() {
 		r.publish(s)
-	}
-	return nil
-}
-
-// check refuses what no run could have written.
-func (r *record) check() error {
-	if r.outcome != "" && r.outcome != OutcomeWaiting && !r.decided() {
-		return fmt.Errorf("there is no outcome %q", r.outcome)
-	}
-	if r.attempts < 0 || r.failures < 0 || r.failures > r.attempts || r.delay < 0 {
-		return errors.New("its numbers of attempts do not fit together")
 	}
 	return nil
 }

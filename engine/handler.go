@@ -50,7 +50,8 @@ type Result struct {
 	// in [Event.Payload].
 	Response any
 
-	// Status is what expressions read as sources.HANDLER.status; 0 for none.
+	// Status is what expressions read as sources.HANDLER.status; 0 for none,
+	// which they read as null.
 	Status int
 
 	// Emit lists events to accept in the same transaction as this outcome.

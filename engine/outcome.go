@@ -181,9 +181,11 @@ func (r *Run) decide(s *Step, live Live) {
 // handlers with one id, the later stage's is seen.
 func (r *Run) publish(s *Step) {
 	rec := &r.records[s.position]
-	r.sources[s.Handler.ID] = map[string]any{
-		"response": rec.response, "status": rec.status, "outcome": rec.outcome,
+	source := map[string]any{"response": rec.response, "status": nil, "outcome": rec.outcome}
+	if rec.status != 0 {
+		source["status"] = rec.status
 	}
+	r.sources[s.Handler.ID] = source
 }
 
 // enabled evaluates the condition of a handler; why is for people.

@@ -52,46 +52,6 @@ type Run struct {
 	ended    []HandlerView
 }
 
-// A record is what became of one handler.
-type record struct {
-	outcome  string // empty while undecided
-	attempts int    // that were started
-	failures int    // attempts that ended with an error
-
-	started  time.Time // of the first attempt
-	finished time.Time
-	due      time.Time     // of the next attempt, or of the end of a wait
-	delay    time.Duration // before the last repetition
-
-	err      string
-	reason   string
-	response any
-	raw      json.RawMessage // of response
-	status   int
-	emitted  []string // ids
-
-	// The following is of this process only.
-	underway bool
-	hold     time.Time // ask the guard again
-	body     any       // evaluated, the same for all attempts
-	ready    bool      // body is set
-}
-
-// What becomes of a handler.
-const (
-	OutcomeSucceeded = "succeeded"
-	OutcomeFailed    = "failed"
-	OutcomeSkipped   = "skipped"
-	OutcomeRunning   = "running" // an attempt is under way
-	OutcomeWaiting   = "waiting" // for a time: its own, or that of the next attempt
-	OutcomeUnknown   = "unknown" // the run ended while an attempt was under way
-)
-
-// decided tells whether the handler is over and done with.
-func (r *record) decided() bool {
-	return r.outcome == OutcomeSucceeded || r.outcome == OutcomeFailed || r.outcome == OutcomeSkipped
-}
-
 // A Start is what a run begins with.
 type Start struct {
 	ID         string

@@ -1,0 +1,53 @@
+package engine_test
+
+import (
+	"testing"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+func TestAutomaton(t *testing.T) {
+	t.Parallel()
+	f := &dsl.Flow{ID: "order", States: &dsl.Automaton{
+		Initial: "created", Final: []string{"finished"},
+		Transitions: []*dsl.Transition{
+			{From: dsl.Names{"created"}, On: dsl.Names{"order-created"}, To: "searching"},
+			{From: dsl.Names{"searching", "assigned"}, On: dsl.Names{"rejected", "lost"}, To: "searching"},
+			{From: dsl.Names{"assigned"}, On: dsl.Names{"done"}, To: "finished"},
+		},
+	}}
+	for _, c := range []struct {
+		stored, event, to string
+		ok                bool
+	}{
+		{"", "order-created", "searching", true},
+		{"created", "order-created", "searching", true},
+		{"assigned", "lost", "searching", true},
+		{"searching", "done", "", false},
+		{"finished", "done", "", false},
+		{"a-state-of-an-older-definition", "done", "", false},
+	} {
+		if to, ok := engine.Transition(f, c.stored, c.event); to != c.to || ok != c.ok {
+			t.Errorf("%s on %s: have %s %v, want %s %v", c.stored, c.event, to, ok, c.to, c.ok)
+		}
+	}
+	if !engine.IsFinal(f, "finished") || engine.IsFinal(f, "") {
+		t.Error("want finished to be final, and the initial state not")
+	}
+	if have := engine.StateOf(f, ""); have != "created" {
+		t.Errorf("new entity: have %s, want created", have)
+	}
+}
+
+func TestFlowWithoutAutomatonTakesEveryEvent(t *testing.T) {
+	t.Parallel()
+	for _, f := range []*dsl.Flow{nil, {ID: "order"}} {
+		if to, ok := engine.Transition(f, "", "x"); to != "" || !ok {
+			t.Errorf("have %q %v, want an empty state and true", to, ok)
+		}
+		if engine.IsFinal(f, "x") || engine.StateOf(f, "x") != "" {
+			t.Error("want no states")
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package engine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A record is what became of one handler.
+type record struct {
+	outcome  string // empty while undecided
+	attempts int    // that were started
+	failures int    // attempts that ended with an error
+
+	started  time.Time // of the first attempt
+	finished time.Time
+	due      time.Time     // of the next attempt, or of the end of a wait
+	delay    time.Duration // before the last repetition
+
+	err      string
+	reason   string
+	response any
+	raw      json.RawMessage // of response
+	status   int
+	emitted  []string // ids
+
+	// The following is of this process only.
+	underway bool
+	hold     time.Time // ask the guard again
+	body     any       // evaluated, the same for all attempts
+	ready    bool      // body is set
+}
+
+// What becomes of a handler.
+const (
+	OutcomeSucceeded = "succeeded"
+	OutcomeFailed    = "failed"
+	OutcomeSkipped   = "skipped"
+	OutcomeRunning   = "running" // an attempt is under way
+	OutcomeWaiting   = "waiting" // for a time: its own, or that of the next attempt
+	OutcomeUnknown   = "unknown" // the run ended while an attempt was under way
+)
+
+// decided tells whether the handler is over and done with.
+func (r *record) decided() bool {
+	return r.outcome == OutcomeSucceeded || r.outcome == OutcomeFailed || r.outcome == OutcomeSkipped
+}
+
+// A savedRecord is a record in a checkpoint.
+type savedRecord struct {
+	Path     string          `json:"path"`
+	Outcome  string          `json:"outcome,omitempty"`
+	Attempts int             `json:"attempts,omitempty"`
+	Failures int             `json:"failures,omitempty"`
+	Started  time.Time       `json:"started,omitzero"`
+	Finished time.Time       `json:"finished,omitzero"`
+	Due      time.Time       `json:"due,omitzero"`
+	Delay    time.Duration   `json:"delay_ns,omitempty"`
+	Error    string          `json:"error,omitempty"`
+	Reason   string          `json:"reason,omitempty"`
+	Response json.RawMessage `json:"response,omitempty"`
+	Status   int             `json:"status,omitempty"`
+	Emitted  []string        `json:"emitted,omitempty"`
+}
+
+// reached tells whether anything has become of the handler.
+func (r *record) reached() bool {
+	return r.outcome != "" || r.attempts > 0 || r.reason != ""
+}
+
+func (r *record) save(path string) savedRecord {
+	return savedRecord{
+		Path: path, Outcome: r.outcome, Attempts: r.attempts, Failures: r.failures,
+		Started: r.started, Finished: r.finished, Due: r.due, Delay: r.delay,
+		Error: r.err, Reason: r.reason, Response: r.raw, Status: r.status, Emitted: r.emitted,
+	}
+}
+
+// check refuses what no run could have written.
+func (r *record) check() error {
+	if r.outcome != "" && r.outcome != OutcomeWaiting && !r.decided() {
+		return fmt.Errorf("there is no outcome %q", r.outcome)
+	}
+	if r.attempts < 0 || r.failures < 0 || r.failures > r.attempts || r.delay < 0 {
+		return errors.New("its numbers of attempts do not fit together")
+	}
+	return nil
+}

@@ -1,0 +1,292 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"procaas/engine"
+)
+
+// A world is a random pipeline and how the services that it calls behave.
+type world struct {
+	yaml  string
+	fails map[string]int // by path: so many attempts fail before one succeeds; 9 is more than are made
+	off   map[string]bool
+}
+
+// drawWorld makes a pipeline whose handlers read, write, touch, fail and are
+// skipped at random. All values are integers that depend on all that was read,
+// so a wrong order shows.
+func drawWorld(t *rapid.T) world {
+	names := []string{"a", "b", "c", "d"}
+	name := rapid.SampledFrom(names)
+	w := world{fails: map[string]int{}, off: map[string]bool{}}
+	var b strings.Builder
+	b.WriteString("pipelines:\n- id: p\n  shared-state: {a: 1, b: 2, c: 3, d: 4}\n  stages:\n")
+	for i := range rapid.IntRange(1, 3).Draw(t, "stages") {
+		fmt.Fprintf(&b, "  - id: s%d\n    handlers:\n", i)
+		for j := range rapid.IntRange(1, 5).Draw(t, "handlers") {
+			id := fmt.Sprintf("h%d%d", i, j)
+			path := fmt.Sprintf("p/s%d/%s", i, id)
+			critical := rapid.Bool().Draw(t, "critical")
+			if critical {
+				w.fails[path] = rapid.SampledFrom([]int{0, 0, 0, 0, 0, 0, 0, 1, 2, 2, 1, 9}).Draw(t, "fails")
+			} else {
+				w.fails[path] = rapid.SampledFrom([]int{0, 1, 9, 9}).Draw(t, "fails")
+				w.off[path] = rapid.IntRange(0, 5).Draw(t, "off") == 0
+			}
+			fmt.Fprintf(&b, "    - id: %s\n      critical: %v\n", id, critical)
+			if rapid.IntRange(0, 3).Draw(t, "enabled") == 0 {
+				fmt.Fprintf(&b, "      enabled: !$ shared-state.%s %% 3 != 0\n", name.Draw(t, "if"))
+			}
+			if rapid.IntRange(0, 4).Draw(t, "touches") == 0 {
+				b.WriteString("      touches: money\n")
+			}
+			if rapid.IntRange(0, 4).Draw(t, "set") == 0 {
+				fmt.Fprintf(&b, "      set: {%s: !$ \"(shared-state.%s + %d) %% 1000\"}\n", name.Draw(t, "to"), name.Draw(t, "from"), i*10+j)
+				continue
+			}
+			fmt.Fprintf(&b, "      request: {x: !$ shared-state.%s}\n", name.Draw(t, "reads"))
+			b.WriteString("      retry: {attempts: 3, min-delay: 10ms}\n")
+			fmt.Fprintf(&b, "      result: {%s: !$ \"(sources.%s.response + shared-state.%s) %% 1000\"}\n", name.Draw(t, "writes"), id, name.Draw(t, "adds"))
+			if !critical && rapid.IntRange(0, 3).Draw(t, "fallback") > 0 {
+				fmt.Fprintf(&b, "      fallback: {result: {%s: !$ shared-state.%s + 7}}\n", name.Draw(t, "instead"), name.Draw(t, "of"))
+			}
+		}
+	}
+	w.yaml = b.String()
+	return w
+}
+
+// plan reads the world's pipeline; serial makes every handler wait for all that
+// are declared before it.
+func (w world) plan(t *rapid.T, serial bool) *engine.Plan {
+	p := plan(t, w.yaml)
+	for _, stage := range p.Stages {
+		for i, s := range stage.Steps {
+			if !serial {
+				break
+			}
+			s.After = nil
+			for _, earlier := range stage.Steps[:i] {
+				s.After = append(s.After, engine.Edge{From: earlier, To: s})
+			}
+		}
+	}
+	return p
+}
+
+// A driver drives one run as the real one does, with a store that is a variable.
+type driver struct {
+	t      *rapid.T
+	world  world
+	plan   *engine.Plan
+	start  engine.Start
+	pick   func(n int) int      // which of n calls ends next
+	crash  func(at string) bool // now?
+	now    time.Time
+	run    *engine.Run
+	calls  []engine.Task
+	failed map[string]int // ended with an error, by path
+
+	saved       engine.Change
+	savedFailed map[string]int
+	decided     map[string]bool // outcome is saved
+}
+
+func newDriver(t *rapid.T, w world, serial bool) *driver {
+	return &driver{
+		t: t, world: w, plan: w.plan(t, serial),
+		start: engine.Start{ID: "r1", Event: engine.Event{ID: "e1", Type: "p"}},
+		pick:  func(int) int { return 0 }, crash: func(string) bool { return false },
+		now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), failed: map[string]int{}, decided: map[string]bool{},
+	}
+}
+
+func (d *driver) live() engine.Live {
+	return engine.Live{Now: d.now, Off: func(s *engine.Step) (string, bool) { return "off", d.world.off[s.Path] }}
+}
+
+// drive goes to the end.
+func (d *driver) drive() engine.RunView {
+	d.run = engine.Begin(d.plan, d.start)
+	for range 10_000 {
+		tasks := d.run.Ready(d.live())
+		if d.crash("before the save") {
+			d.resume()
+			continue
+		}
+		d.save()
+		for _, task := range tasks {
+			d.check(task)
+		}
+		d.calls = append(d.calls, tasks...)
+		if d.crash("after the save") {
+			d.resume()
+			continue
+		}
+		switch {
+		case d.saved.Status.Ended():
+			return engine.View(engine.RunRecord{Status: d.saved.Status, Checkpoint: d.saved.Checkpoint})
+		case len(d.calls) > 0:
+			d.end(d.pick(len(d.calls)))
+		case d.saved.Status != engine.Parked || !d.saved.Due.After(d.now):
+			d.t.Fatalf("nothing to do, but the run is %s until %s", d.saved.Status, d.saved.Due)
+		default:
+			d.now = d.saved.Due
+		}
+	}
+	d.t.Fatal("the run does not end")
+	panic("unreachable")
+}
+
+func (d *driver) save() {
+	d.saved = d.run.Change()
+	d.savedFailed = maps.Clone(d.failed)
+	for _, h := range engine.View(engine.RunRecord{Status: d.saved.Status, Checkpoint: d.saved.Checkpoint}).Handlers {
+		if h.Finished != nil {
+			d.decided[h.Path] = true
+		}
+	}
+}
+
+// check holds a task against the promises.
+func (d *driver) check(task engine.Task) {
+	if d.decided[task.Step.Path] {
+		d.t.Errorf("%s starts again, though its outcome was saved", task.Step.Path)
+	}
+	for _, stage := range d.plan.Stages[:task.Step.Stage] {
+		for _, s := range stage.Steps {
+			if !d.decided[s.Path] {
+				d.t.Errorf("%s starts before %s of an earlier stage is over", task.Step.Path, s.Path)
+			}
+		}
+	}
+	for _, e := range task.Step.After {
+		if !d.decided[e.From.Path] {
+			d.t.Errorf("%s starts before %s, but %s", task.Step.Path, e.From.Path, e.Why)
+		}
+	}
+}
+
+// end lets a call end. What it gives depends on what it got.
+func (d *driver) end(i int) {
+	task := d.calls[i]
+	d.calls = slices.Delete(d.calls, i, i+1)
+	path := task.Step.Path
+	var o engine.Outcome
+	if d.failed[path] < d.world.fails[path] {
+		d.failed[path]++
+		o.Err = context.DeadlineExceeded
+	} else {
+		body, err := json.Marshal(task.Body)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		h := fnv.New32a()
+		fmt.Fprintf(h, "%s %s", path, body)
+		o.Result.Response = int(h.Sum32() % 1000)
+	}
+	d.run.Finish(path, o, d.live())
+}
+
+// resume is a crash and a new process.
+func (d *driver) resume() {
+	d.calls, d.failed = nil, maps.Clone(d.savedFailed)
+	if d.failed == nil {
+		d.failed = map[string]int{}
+	}
+	run, err := engine.Resume(d.plan, d.start, d.saved.Checkpoint)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.run = run
+}
+
+// same compares two ends of the same run. A failed run keeps what ended before
+// the failure, and that depends on the order in which calls end.
+func same(t *rapid.T, w world, want, have engine.RunView) {
+	if want.Status != have.Status {
+		t.Fatalf("want the run %s, have it %s: %s\n%s", want.Status, have.Status, have.Error, w.yaml)
+	}
+	if want.Status != engine.Succeeded {
+		return
+	}
+	if d := cmp.Diff(want.SharedState, have.SharedState); d != "" {
+		t.Errorf("shared state (- want, + have):\n%s\n%s", d, w.yaml)
+	}
+	if d := cmp.Diff(outcomes(want), outcomes(have)); d != "" {
+		t.Errorf("outcomes (- want, + have):\n%s\n%s", d, w.yaml)
+	}
+}
+
+func outcomes(v engine.RunView) map[string]string {
+	out := map[string]string{}
+	for _, h := range v.Handlers {
+		out[h.Path] = h.Outcome
+	}
+	return out
+}
+
+func TestAnyOrderOfEndsGivesTheStateOfTheDeclaredOrder(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		want := newDriver(t, w, true).drive()
+		d := newDriver(t, w, false)
+		d.pick = func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "ends") }
+		same(t, w, want, d.drive())
+	})
+}
+
+func TestCrashesChangeNothing(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		want := newDriver(t, w, false).drive()
+		d := newDriver(t, w, false)
+		d.pick = func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "ends") }
+		left := rapid.IntRange(1, 8).Draw(t, "crashes")
+		d.crash = func(at string) bool {
+			if left == 0 || rapid.IntRange(0, 3).Draw(t, "crash "+at) != 0 {
+				return false
+			}
+			left--
+			return true
+		}
+		same(t, w, want, d.drive())
+	})
+}
+
+// A resumed run says the same of itself as the one that was lost.
+func TestCheckpointHoldsAllOfARun(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		d := newDriver(t, w, false)
+		d.crash = func(at string) bool {
+			if at != "after the save" {
+				return false
+			}
+			run, err := engine.Resume(d.plan, d.start, d.saved.Checkpoint)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(d.saved.Checkpoint), string(run.Change().Checkpoint)); diff != "" {
+				t.Errorf("checkpoint (- saved, + resumed):\n%s", diff)
+			}
+			return false
+		}
+		d.drive()
+	})
+}

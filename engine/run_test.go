@@ -1,0 +1,210 @@
+package engine_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+// callPipeline makes one call and keeps its response.
+const callPipeline = `
+pipelines:
+- id: p
+  shared-state: {a: {list: [1]}, got: 0}
+  stages:
+  - id: s
+    handlers:
+    - {id: call, request: {a: !$ shared-state.a}, result: {got: !$ sources.call.response}}
+`
+
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+// call begins a run of callPipeline and gives its one task.
+func call(t *testing.T, e engine.Event) (*engine.Run, engine.Task, engine.Live) {
+	t.Helper()
+	live := engine.Live{Now: noon}
+	run := engine.Begin(plan(t, callPipeline), engine.Start{ID: "r1", Event: e})
+	tasks := run.Ready(live)
+	if len(tasks) != 1 {
+		t.Fatalf("have %d tasks, want 1", len(tasks))
+	}
+	return run, tasks[0], live
+}
+
+func TestResponseMustBeData(t *testing.T) {
+	t.Parallel()
+	var deep any = 1
+	for range 61 {
+		deep = []any{deep}
+	}
+	for want, response := range map[string]any{
+		`want null, a boolean, a number, a string, a list or a mapping, have a value of the Go type int64`: int64(1),
+		`["x"]: [1]: want a finite number, have NaN`:                                                       map[string]any{"x": []any{1, math.NaN()}},
+		`want a text without U+0000, have one with it`:                                                     "a\x00b",
+		`want a text in UTF-8, have other bytes`:                                                           "\xff",
+		`["\xff"]: want a text in UTF-8, have other bytes`:                                                 map[string]any{"\xff": 1},
+		`want at most 60 levels of lists and mappings, have more`:                                          deep,
+		`have the secret TOKEN, which is only for calls`:                                                   dsl.Secret{Name: "TOKEN"},
+	} {
+		run, task, live := call(t, engine.Event{Type: "p"})
+		run.Finish(task.Step.Path, engine.Outcome{Result: engine.Result{Response: response}}, live)
+		c := run.Change()
+		if c.Status != engine.Failed || !strings.HasSuffix(c.Error, want) {
+			t.Errorf("have %s %q, want failed with %q", c.Status, c.Error, want)
+		}
+	}
+}
+
+func TestErrorCarriesThePathOnceAndFitsAnyStore(t *testing.T) {
+	t.Parallel()
+	run, task, live := call(t, engine.Event{Type: "p"})
+	err := errors.New("bad\x00 \xff" + strings.Repeat("я", 2000))
+	run.Finish(task.Step.Path, engine.Outcome{Err: engine.Permanent(err)}, live)
+	c := run.Change()
+	if !strings.HasPrefix(c.Error, "p/s/call: attempt 1: bad \uFFFDя") || !strings.HasSuffix(c.Error, "я…") || len(c.Error) > 2100 {
+		t.Errorf("have %q", c.Error)
+	}
+	if c.FailedPath != "p/s/call" {
+		t.Errorf("have failed path %q", c.FailedPath)
+	}
+}
+
+func TestIdempotencyKeyIsOfRunAndPath(t *testing.T) {
+	t.Parallel()
+	_, task, _ := call(t, engine.Event{Type: "p"})
+	sum := sha256.Sum256([]byte("r1\x00p/s/call\x000"))
+	if want := hex.EncodeToString(sum[:])[:32]; task.IdempotencyKey != want {
+		t.Errorf("have %s, want %s", task.IdempotencyKey, want)
+	}
+}
+
+// A handler may change its body; neither the run nor the next attempt sees that.
+func TestBodyBelongsToTheHandler(t *testing.T) {
+	t.Parallel()
+	run, task, live := call(t, engine.Event{Type: "p"})
+	body := task.Body.(map[string]any)["a"].(map[string]any)
+	body["list"].([]any)[0] = "spoilt"
+	clear(body)
+	run.Finish(task.Step.Path, engine.Outcome{Err: engine.After(0, errors.New("again"))}, live)
+	again := run.Ready(live)
+	if len(again) != 1 {
+		t.Fatalf("have %d tasks, want 1", len(again))
+	}
+	if text, _ := dsl.FormatJSON(again[0].Body); string(text) != `{"a":{"list":[1]}}` {
+		t.Errorf("have the body %s at the second attempt", text)
+	}
+	run.Finish(task.Step.Path, engine.Outcome{}, live)
+	v := engine.View(engine.RunRecord{Checkpoint: run.Change().Checkpoint})
+	if text, _ := dsl.FormatJSON(v.SharedState); string(text) != `{"a":{"list":[1]},"got":null}` {
+		t.Errorf("have the state %s", text)
+	}
+}
+
+func TestEmittedEventsAreMadeComplete(t *testing.T) {
+	t.Parallel()
+	given := engine.Event{ID: "own", Source: "s", Type: "q", Time: noon.Add(time.Hour), TraceParent: "00-own"}
+	emitted := func() []engine.Event {
+		run, task, live := call(t, engine.Event{Type: "p", TraceParent: "00-run"})
+		o := engine.Outcome{Result: engine.Result{Emit: []engine.Event{{Type: "q"}, {Type: "q"}, given}}}
+		run.Finish(task.Step.Path, o, live)
+		if !run.Dirty() {
+			t.Error("want something to save after an end")
+		}
+		out := run.TakeEmits()
+		if again := run.TakeEmits(); len(again) != 0 {
+			t.Errorf("have %d events a second time", len(again))
+		}
+		return out
+	}
+	one, two := emitted(), emitted()
+	if len(one) != 3 || one[0].ID == "" || one[0].ID == one[1].ID || one[0].ID != two[0].ID {
+		t.Fatalf("want ids that differ in a run and are the same again, have %+v %+v", one, two)
+	}
+	if e := one[0]; e.Source != "procaas/run/r1" || !e.Time.Equal(noon) || e.TraceParent != "00-run" {
+		t.Errorf("have %+v", e)
+	}
+	if one[2].ID != given.ID || one[2].Source != given.Source || !one[2].Time.Equal(given.Time) || one[2].TraceParent != given.TraceParent {
+		t.Errorf("have %+v, want %+v", one[2], given)
+	}
+}
+
+// A handler whose result cannot be applied has not happened: its events do not
+// go out.
+func TestFailedHandlerEmitsNothing(t *testing.T) {
+	t.Parallel()
+	run, task, live := call(t, engine.Event{Type: "p"})
+	o := engine.Outcome{Result: engine.Result{Response: int64(1), Emit: []engine.Event{{Type: "q"}}}}
+	run.Finish(task.Step.Path, o, live)
+	if have := run.TakeEmits(); len(have) != 0 {
+		t.Errorf("have %+v", have)
+	}
+}
+
+func TestWaitBeyondAllCalendarsIsRefused(t *testing.T) {
+	t.Parallel()
+	run, task, live := call(t, engine.Event{Type: "p"})
+	run.Finish(task.Step.Path, engine.Outcome{Result: engine.Result{Until: noon.AddDate(9000, 0, 0)}}, live)
+	if c := run.Change(); c.Status != engine.Failed {
+		t.Errorf("have %s", c.Status)
+	}
+}
+
+func TestCancelBeforeTheFirstStepAndAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	run := engine.Begin(plan(t, callPipeline), engine.Start{ID: "r1", Event: engine.Event{Type: "p"}})
+	run.Cancel("no", noon)
+	if c := run.Change(); c.Status != engine.Stopped || c.Reason != "no" {
+		t.Errorf("have %s %q", c.Status, c.Reason)
+	}
+	if tasks := run.Ready(engine.Live{Now: noon}); len(tasks) != 0 || run.Dirty() {
+		t.Errorf("have %d tasks of a cancelled run", len(tasks))
+	}
+	run, task, live := call(t, engine.Event{Type: "p"})
+	run.Finish(task.Step.Path, engine.Outcome{}, live)
+	run.Cancel("late", noon)
+	if have := run.Status(); have != engine.Succeeded {
+		t.Errorf("have %s after the end", have)
+	}
+}
+
+// While a call is under way the run is not parked, whatever else waits for a
+// time, but it tells when to ask again.
+func TestNextIsTheEarliestTime(t *testing.T) {
+	t.Parallel()
+	live := engine.Live{Now: noon}
+	run := engine.Begin(plan(t, `
+pipelines:
+- id: p
+  stages:
+  - id: s
+    handlers:
+    - {id: a, request: {}, retry: {min-delay: 5s}}
+    - {id: b, request: {}}
+    - {id: c, request: {}}
+`), engine.Start{ID: "r1", Event: engine.Event{Type: "p"}})
+	if have := run.Status(); have != engine.Running {
+		t.Errorf("have %s before the first Ready", have)
+	}
+	run.Ready(live)
+	if next := run.Next(); !next.IsZero() {
+		t.Errorf("have %s while only calls are under way", next)
+	}
+	run.Finish("p/s/a", engine.Outcome{Err: &engine.StatusError{Status: 503}}, live)
+	run.Finish("p/s/b", engine.Outcome{Result: engine.Result{Until: noon.Add(2 * time.Second)}}, live)
+	run.Ready(live)
+	if next, want := run.Next(), noon.Add(2*time.Second); !next.Equal(want) || run.Status() != engine.Running {
+		t.Errorf("have %s %s, want running until %s", run.Status(), next, want)
+	}
+	run.Finish("p/s/c", engine.Outcome{}, live)
+	run.Ready(live)
+	if c := run.Change(); c.Status != engine.Parked || !c.Due.Equal(noon.Add(2*time.Second)) {
+		t.Errorf("have %s until %s", c.Status, c.Due)
+	}
+}

@@ -1,0 +1,386 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+// The stories of testdata/engine are told with these commands. Each that moves
+// the run asks Ready and saves, as the driver does, and shows what came of it.
+//
+//	pipeline                  the definition; shows the waits that the plan proves
+//	plan format=F             the plan, as the command line shows it
+//	entity [state=S]          what is known of the key: its shared state as JSON
+//	event type=T              begins a run; the payload as JSON
+//	finish PATH [error=E] [permanent] [after=D] [until=D] [emit=T,...] [unsaved]
+//	                          ends a call with the response given as JSON; E is
+//	                          timeout, connection, a status or a text; unsaved
+//	                          does not ask Ready and does not save
+//	ready, tick D             go on, now or later
+//	off PATH, on PATH         the switch
+//	skip PATH, hold PATH D, pass PATH   the guard
+//	config NAME               sets a config to the JSON
+//	crash, resume             loses what is not saved, goes on from what is
+//	retry, cancel             what operators do
+//	state, handlers           the run as people see it
+//	checkpoint                the last one saved
+func TestStories(t *testing.T) {
+	t.Parallel()
+	datadriven.Walk(t, "../testdata/engine", func(t *testing.T, path string) {
+		t.Parallel()
+		s := newScript()
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			t.Helper()
+			out, err := s.do(d)
+			if err != nil {
+				d.Fatalf(t, "%v", err)
+			}
+			return out
+		})
+	})
+}
+
+type script struct {
+	plans   []*engine.Plan
+	plan    *engine.Plan // of the run
+	run     *engine.Run
+	start   engine.Start
+	saved   engine.RunRecord
+	now     time.Time
+	configs map[string]any
+	off     map[string]bool
+	verdict map[string]engine.Verdict
+	out     strings.Builder
+}
+
+func newScript() *script {
+	return &script{
+		now:     time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		configs: map[string]any{}, off: map[string]bool{}, verdict: map[string]engine.Verdict{},
+	}
+}
+
+// arg gives the i-th word after the command.
+func arg(d *datadriven.TestData, i int) string {
+	if i >= len(d.CmdArgs) {
+		return ""
+	}
+	return d.CmdArgs[i].Key
+}
+
+// option gives the value of name=value.
+func option(d *datadriven.TestData, name string) string {
+	for _, a := range d.CmdArgs {
+		if a.Key == name {
+			return strings.Join(a.Vals, ",")
+		}
+	}
+	return ""
+}
+
+func (s *script) do(d *datadriven.TestData) (string, error) {
+	s.out.Reset()
+	if s.plan == nil && d.Cmd != "pipeline" {
+		return "", errors.New("the story has no pipeline")
+	}
+	var err error
+	switch d.Cmd {
+	case "pipeline":
+		err = s.pipeline(d.Input)
+	case "plan":
+		if err := engine.WritePlan(&s.out, s.plan, engine.PlanFormat(option(d, "format"))); err != nil {
+			s.printf("error: %v", err)
+		}
+	case "entity":
+		s.start.State = option(d, "state")
+		err = s.entity(d.Input)
+	case "event":
+		err = s.event(d)
+	case "finish":
+		err = s.finish(d)
+	case "ready":
+		s.step()
+	case "tick":
+		err = s.tick(arg(d, 0))
+	case "off", "on", "skip", "hold", "pass":
+		err = s.control(d)
+	case "config":
+		s.configs[arg(d, 0)], err = parse(d.Input)
+	case "crash":
+		s.run = nil
+	case "resume":
+		err = s.resume()
+	case "retry":
+		s.start.Generation++
+		err = s.resume()
+	case "cancel":
+		s.run.Cancel("by an operator", s.now)
+		s.save()
+	case "state", "handlers", "checkpoint":
+		err = s.show(d.Cmd)
+	default:
+		err = fmt.Errorf("there is no command %s", d.Cmd)
+	}
+	if s.out.Len() == 0 && err == nil {
+		return "ok", nil
+	}
+	return s.out.String(), err
+}
+
+func parse(text string) (any, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	return dsl.ParseJSON([]byte(text))
+}
+
+func (s *script) printf(format string, args ...any) { fmt.Fprintf(&s.out, format+"\n", args...) }
+
+func (s *script) pipeline(yaml string) error {
+	plans, found, err := load(yaml)
+	for _, d := range found {
+		if d.Severity == dsl.Error {
+			err = errors.Join(err, fmt.Errorf("%s: %s", d.Span, d.Message))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	s.plans, s.plan = plans, plans[0]
+	for _, step := range s.steps() {
+		for _, e := range step.After {
+			s.printf("%s after %s: %s", e.To.Handler.ID, e.From.Handler.ID, e.Why)
+		}
+	}
+	return nil
+}
+
+// steps lists the handlers of all pipelines.
+func (s *script) steps() []*engine.Step {
+	var out []*engine.Step
+	for _, plan := range s.plans {
+		for _, stage := range plan.Stages {
+			out = append(out, stage.Steps...)
+		}
+	}
+	return out
+}
+
+func (s *script) entity(text string) error {
+	v, err := parse(text)
+	s.start.Shared, _ = v.(map[string]any)
+	return err
+}
+
+func (s *script) event(d *datadriven.TestData) error {
+	payload, err := parse(d.Input)
+	s.start.ID, s.start.Flow, s.start.Key = "r1", "order", "o1"
+	s.start.Event = engine.Event{
+		ID: "e1", Source: "test", Type: option(d, "type"), Time: s.now, Payload: payload,
+	}
+	for _, p := range s.plans {
+		if p.Pipeline.ID == s.start.Event.Type {
+			s.plan = p
+		}
+	}
+	s.run = engine.Begin(s.plan, s.start)
+	s.step()
+	return err
+}
+
+// live is what the run is told at every step.
+func (s *script) live() engine.Live {
+	return engine.Live{
+		Now: s.now, Configs: s.configs,
+		Off: func(step *engine.Step) (string, bool) {
+			return "switched off", s.off[step.Path]
+		},
+		Guard: func(step *engine.Step) engine.Verdict { return s.verdict[step.Path] },
+	}
+}
+
+// step asks what may start and saves, in this order.
+func (s *script) step() {
+	tasks := s.run.Ready(s.live())
+	s.save()
+	for _, t := range tasks {
+		body, err := dsl.FormatJSON(t.Body)
+		if err != nil {
+			body = []byte(err.Error())
+		}
+		s.printf("start %s attempt=%d key=%.6s %s", t.Step.Path, t.Attempt, t.IdempotencyKey, body)
+	}
+}
+
+// save does what a store does with a change.
+func (s *script) save() {
+	for _, h := range s.run.TakeEnded() {
+		s.printf("%s", describe(h))
+	}
+	c := s.run.Change()
+	for _, e := range s.run.TakeEmits() {
+		s.printf("emit %s id=%.6s source=%s", e.Type, e.ID, e.Source)
+	}
+	s.saved = engine.RunRecord{
+		ID: c.Run, Status: c.Status, Checkpoint: c.Checkpoint, Generation: s.start.Generation,
+		FailedPath: c.FailedPath, Error: c.Error, Reason: c.Reason,
+	}
+	line := string(c.Status)
+	if !c.Due.IsZero() {
+		line += " for " + c.Due.Sub(s.now).String()
+	}
+	if c.Error != "" {
+		line += ": " + c.Error
+	}
+	if c.Reason != "" {
+		line += " " + c.Reason
+	}
+	if c.State != "" {
+		line += " state=" + c.State
+		s.start.State = c.State
+	}
+	if c.Shared != nil {
+		line += " keeps " + string(c.Shared)
+		kept, _ := parse(string(c.Shared))
+		if s.start.Shared == nil {
+			s.start.Shared = map[string]any{}
+		}
+		maps.Copy(s.start.Shared, kept.(map[string]any))
+	}
+	s.printf("%s", line)
+}
+
+func describe(h engine.HandlerView) string {
+	line := h.Outcome + " " + h.Path
+	if h.Attempts > 1 {
+		line += fmt.Sprintf(" after %d attempts", h.Attempts)
+	}
+	if h.Error != "" {
+		line += ": " + h.Error
+	}
+	if h.Reason != "" {
+		line += ": " + h.Reason
+	}
+	return line
+}
+
+func (s *script) finish(d *datadriven.TestData) error {
+	response, err := parse(d.Input)
+	if err != nil {
+		return err
+	}
+	o := engine.Outcome{Result: engine.Result{Response: response}, Err: failure(option(d, "error"))}
+	unsaved := false
+	for _, a := range d.CmdArgs[1:] {
+		switch a.Key {
+		case "permanent":
+			o.Err = engine.Permanent(o.Err)
+		case "unsaved":
+			unsaved = true
+		case "emit":
+			for _, typ := range a.Vals {
+				o.Result.Emit = append(o.Result.Emit, engine.Event{Type: typ})
+			}
+		case "after", "until":
+			wait, err := time.ParseDuration(a.Vals[0])
+			if err != nil {
+				return err
+			}
+			if a.Key == "until" {
+				o.Result.Until = s.now.Add(wait)
+			} else {
+				o.Err = engine.After(wait, o.Err)
+			}
+		}
+	}
+	s.run.Finish(arg(d, 0), o, s.live())
+	if !unsaved {
+		s.step()
+	}
+	return nil
+}
+
+// failure makes the error that a word stands for.
+func failure(word string) error {
+	status, err := strconv.Atoi(word)
+	switch {
+	case word == "":
+		return nil
+	case word == "timeout":
+		return context.DeadlineExceeded
+	case word == "connection":
+		return syscall.ECONNREFUSED
+	case err == nil:
+		return &engine.StatusError{Status: status, Method: "POST", URL: "http://svc/"}
+	}
+	return errors.New(word)
+}
+
+func (s *script) tick(by string) error {
+	d, err := time.ParseDuration(by)
+	s.now = s.now.Add(d)
+	s.step()
+	return err
+}
+
+func (s *script) control(d *datadriven.TestData) error {
+	path := arg(d, 0)
+	switch d.Cmd {
+	case "off", "on":
+		s.off[path] = d.Cmd == "off"
+	case "skip":
+		s.verdict[path] = engine.Verdict{Skip: true, Reason: "over the rate limit"}
+	case "pass":
+		delete(s.verdict, path)
+	case "hold":
+		wait, err := time.ParseDuration(arg(d, 1))
+		s.verdict[path] = engine.Verdict{Hold: s.now.Add(wait), Reason: "rate limit"}
+		return err
+	}
+	return nil
+}
+
+func (s *script) resume() error {
+	run, err := engine.Resume(s.plan, s.start, s.saved.Checkpoint)
+	if err != nil {
+		s.printf("error: %v", err)
+		return nil
+	}
+	s.run = run
+	s.step()
+	return nil
+}
+
+func (s *script) show(what string) error {
+	v := engine.View(s.saved)
+	switch what {
+	case "state":
+		text, err := dsl.FormatJSON(v.SharedState)
+		s.printf("%s", text)
+		return err
+	case "handlers":
+		for _, h := range v.Handlers {
+			s.printf("%s", describe(h))
+		}
+	case "checkpoint":
+		var b bytes.Buffer
+		err := json.Indent(&b, s.saved.Checkpoint, "", "  ")
+		s.printf("%s", b.String())
+		return err
+	}
+	return nil
+}

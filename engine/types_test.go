@@ -1,0 +1,98 @@
+package engine_test
+
+import (
+	"context"
+	_ "embed"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+//go:embed types_test.go
+var typesSource string
+
+// A request stands for any call; the script says how it ends.
+type request struct {
+	// Fields are what the call is made with.
+	Fields map[string]any `yaml:",inline"`
+}
+
+func (*request) Handle(context.Context, *engine.Call) (engine.Result, error) {
+	return engine.Result{}, nil
+}
+
+// An emit stands for a handler that hands in events.
+type emit struct {
+	// Type is the type of the event.
+	Type string `yaml:"type"`
+}
+
+func (*emit) Handle(context.Context, *engine.Call) (engine.Result, error) {
+	return engine.Result{}, nil
+}
+
+func (*emit) Emits() {}
+
+// A set computes names of the shared state.
+type set struct {
+	// Values are the new values by the names of the shared state.
+	Values map[string]any `yaml:",inline"`
+}
+
+func (*set) Handle(context.Context, *engine.Call) (engine.Result, error) {
+	panic("the core computes it")
+}
+
+func (*set) SetsState() {}
+
+// testTypes are the handler types of the tests of this package.
+func testTypes() []engine.HandlerType {
+	return []engine.HandlerType{
+		engine.Type[request]("request", typesSource),
+		engine.Type[emit]("emit", typesSource),
+		engine.Type[set]("set", typesSource),
+	}
+}
+
+// load reads one file and plans its pipelines, in order.
+func load(yaml string) ([]*engine.Plan, []dsl.Diagnostic, error) {
+	var known []dsl.Type
+	for _, t := range testTypes() {
+		known = append(known, t.Type)
+	}
+	files := []dsl.File{{Name: "p.yaml", Data: []byte(yaml)}}
+	bundle, found := dsl.Load(files, dsl.Options{Types: known})
+	if bundle == nil {
+		return nil, found, nil
+	}
+	var plans []*engine.Plan
+	for _, p := range bundle.Pipelines {
+		plan, err := engine.NewPlan(bundle, p, typesByName())
+		if err != nil {
+			return nil, found, err
+		}
+		plans = append(plans, plan)
+	}
+	return plans, found, nil
+}
+
+func typesByName() map[string]engine.HandlerType {
+	byName := map[string]engine.HandlerType{}
+	for _, t := range testTypes() {
+		byName[t.Name] = t
+	}
+	return byName
+}
+
+// plan reads one file with one pipeline.
+func plan(t interface {
+	Helper()
+	Fatal(args ...any)
+}, yaml string) *engine.Plan {
+	t.Helper()
+	plans, found, err := load(yaml)
+	if len(plans) == 0 || err != nil {
+		t.Fatal(yaml, found, err)
+	}
+	return plans[0]
+}
