@@ -18,11 +18,11 @@ import (
 // ParseJSON decodes one JSON value to data of the engine: nil, bool, int,
 // float64, string, []any and map[string]any. Integers stay exact; one that
 // needs more than 64 bits is an error, as are duplicate names, U+0000, invalid
-// UTF-8, more than 64 levels and anything after the value. The error names the
-// place as a JSON pointer and says what was expected.
+// UTF-8, more than 64 levels and anything after the value. The error is a
+// [*JSONError].
 func ParseJSON(data []byte) (any, error) {
 	if !utf8.Valid(data) {
-		return nil, errors.New("want UTF-8 text, have bytes that are none")
+		return nil, &JSONError{Message: "want UTF-8 text, have bytes that are none"}
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -32,9 +32,23 @@ func ParseJSON(data []byte) (any, error) {
 		return nil, err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("want nothing after the JSON value, have more at byte %d", d.InputOffset())
+		return nil, p.fail("want nothing after the JSON value, have more at byte %d", d.InputOffset())
 	}
 	return v, nil
+}
+
+// A JSONError says where a JSON document is wrong and what was expected there.
+type JSONError struct {
+	Pointer string // RFC 6901; empty for the document as a whole
+	Message string
+}
+
+// Error implements error.
+func (e *JSONError) Error() string {
+	if e.Pointer == "" {
+		return "the document: " + e.Message
+	}
+	return e.Pointer + ": " + e.Message
 }
 
 // A jsonParser builds data from the tokens of a document.
@@ -45,15 +59,12 @@ type jsonParser struct {
 }
 
 func (p *jsonParser) fail(format string, args ...any) error {
-	where := "the document"
-	if len(p.path) > 0 {
-		escape := strings.NewReplacer("~", "~0", "/", "~1")
-		where = ""
-		for _, name := range p.path {
-			where += "/" + escape.Replace(name)
-		}
+	escape := strings.NewReplacer("~", "~0", "/", "~1")
+	e := &JSONError{Message: fmt.Sprintf(format, args...)}
+	for _, name := range p.path {
+		e.Pointer += "/" + escape.Replace(name)
 	}
-	return fmt.Errorf("%s: %s", where, fmt.Sprintf(format, args...))
+	return e
 }
 
 // next reads a token.

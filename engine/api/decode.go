@@ -73,10 +73,11 @@ func parse(body []byte) (any, error) {
 		return nil, refuse(codeMalformedJSON, "the body is empty")
 	}
 	v, err := dsl.ParseJSON(body)
-	if err != nil {
-		return nil, refuse(codeMalformedJSON, "%s", err)
+	var wrong *dsl.JSONError
+	if errors.As(err, &wrong) {
+		return nil, refuse(codeMalformedJSON, "%s", wrong).at(Fault{Location: wrong.Pointer, Message: wrong.Message})
 	}
-	return v, nil
+	return v, err
 }
 
 // readJSON reads a body that must be application/json.
