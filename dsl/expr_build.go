@@ -45,6 +45,7 @@ type local struct {
 	name  string
 	slot  int
 	shape shape
+	root  string // the root that it stands for, if any
 }
 
 // An item holds the slots of one loop's #, #index and #acc.
@@ -215,7 +216,11 @@ func (b *builder) let(x *ast.VariableDeclaratorNode) part {
 		b.failAt(b.at(x), CodeSyntax, "choose another name", "let cannot name a value %s: %s", name, why)
 	}
 	slot := b.slot()
-	b.lets = append(b.lets, local{name, slot, value.shape})
+	l := local{name: name, slot: slot, shape: value.shape}
+	if id, ok := x.Value.(*ast.IdentifierNode); ok && b.scope.has(b.name(id)) {
+		l.root = b.name(id)
+	}
+	b.lets = append(b.lets, l)
 	body := b.build(x.Expr)
 	b.lets = b.lets[:len(b.lets)-1]
 	return part{shape: body.shape, eval: func(f *frame) (any, error) {

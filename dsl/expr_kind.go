@@ -99,20 +99,6 @@ func shapeOf(kind Kind) shape {
 	return anyShape
 }
 
-// checkKind tells whether the value of an expression may stand where the kind
-// is wanted. It checks the type only: the form of durations, times, sizes and
-// rates is for those who decode them.
-func checkKind(value any, kind Kind) error {
-	want := shapeOf(kind)
-	if shapeOfValue(value)&want == 0 {
-		return fmt.Errorf("want %s, have %s", want, describe(value))
-	}
-	if f, ok := value.(float64); ok && kind == IntKind && f != math.Trunc(f) {
-		return fmt.Errorf("want a whole number, have %s", describe(value))
-	}
-	return nil
-}
-
 // describe says what a value is, for messages.
 func describe(v any) string {
 	switch v := v.(type) {
@@ -140,8 +126,8 @@ func describe(v any) string {
 	return fmt.Sprintf("a Go %T", v)
 }
 
-// formatFloat writes a number as JSON does, but never with an exponent where
-// people would not write one: 12345678, not 1.2345678e+07.
+// formatFloat writes a number as people do, without an exponent where they
+// would write none: 12345678, not 1.2345678e+07.
 func formatFloat(f float64) string {
 	if a := math.Abs(f); a != 0 && (a < 1e-6 || a >= 1e21) {
 		return strconv.FormatFloat(f, 'e', -1, 64)

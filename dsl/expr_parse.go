@@ -67,10 +67,13 @@ func (s *syntax) explain(err error) *flaw {
 		f.hint = "compute parts of it in a set handler before"
 		return f
 	}
-	if strings.Contains(e.Message, "token EOF") || e.From >= len(s.origin) {
+	if strings.Contains(e.Message, "token EOF") || strings.Contains(e.Message, "unexpected end") || e.From >= len(s.origin) {
 		last := s.tokens[len(s.tokens)-1]
 		f.from, f.to = last.from, last.to
 		f.message = "want a value after " + quoted(last.text)
+		if last.is(".", "?.") {
+			f.message = "want a name after the dot"
+		}
 		return f
 	}
 	t := s.tokens[s.origin[max(e.From, 0)]]
@@ -80,6 +83,8 @@ func (s *syntax) explain(err error) *flaw {
 		f.message = t.text + " has a meaning only inside of functions such as filter"
 	case strings.Contains(e.Message, "escape"):
 		f.message, f.hint = "the string has an unknown escape", `write \\ for a backslash, or the string in back quotes`
+	case e.Message == "expected name":
+		f.message, f.hint = "want a name after the dot", "write other keys and positions in brackets: [0], ['a b']"
 	case strings.HasPrefix(e.Message, "unexpected token"):
 		f.message = "did not expect " + quoted(t.text) + " here"
 		if word := strings.ToLower(t.text); word != t.text && slices.Contains([]string{"and", "or", "not", "in"}, word) {

@@ -111,15 +111,17 @@ func (s *stride) take(f *frame, v any) (any, error) {
 		}
 		return nil, s.whole.wrap(needs("the key of a mapping", stringShape, key))
 	}
-	if i, ok := key.(int); ok && v != nil {
+	i, position := key.(int)
+	switch v.(type) {
+	case []any, string:
+		if !position {
+			return nil, s.whole.wrap(needs("a position", intShape, key))
+		}
 		got, err := s.element(&f.meter, v, i)
 		if err != nil {
 			return nil, s.whole.wrap(err)
 		}
 		return got, nil
-	}
-	if _, ok := v.([]any); ok {
-		return nil, s.whole.wrap(needs("the index of a list", intShape, key))
 	}
 	return nil, s.at.wrap(s.without(v, fmt.Sprint(key)))
 }
@@ -151,8 +153,6 @@ func (s *stride) element(m *meter, v any, i int) (any, error) {
 		}
 		chars = []rune(v)
 		n = len(chars)
-	default:
-		return nil, s.without(v, fmt.Sprint(i))
 	}
 	if at < 0 {
 		at += n
@@ -208,8 +208,11 @@ func (b *builder) pointer(x *ast.PointerNode) part {
 func (b *builder) identifier(x *ast.IdentifierNode, links []link) (from part, whole shape) {
 	name := b.name(x)
 	if l := b.local(name); l != nil {
-		slot := l.slot
-		return part{shape: l.shape, eval: func(f *frame) (any, error) { return f.slots[slot], nil }}, anyShape
+		slot, whole := l.slot, shape(anyShape)
+		if l.root != "" {
+			whole = b.members(x, l.root, links)
+		}
+		return part{shape: l.shape, eval: func(f *frame) (any, error) { return f.slots[slot], nil }}, whole
 	}
 	switch {
 	case b.scope.has(name):

@@ -224,6 +224,9 @@ func appendJSON(b []byte, data any, level int) ([]byte, error) {
 		if math.IsInf(v, 0) || math.IsNaN(v) {
 			return nil, errors.New("want a finite number, have one that JSON cannot hold")
 		}
+		if math.Abs(v) >= 1<<53 { // digits alone would come back as another, whole number
+			return strconv.AppendFloat(b, v, 'e', -1, 64), nil
+		}
 		return append(b, formatFloat(v)...), nil
 	case string:
 		return appendJSONString(b, v), nil
