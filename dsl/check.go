@@ -17,6 +17,10 @@ type checker struct {
 	first   map[string]Span     // where a name was declared first, under "kind name"
 	stages  map[string][]*Stage // by pipeline/stage
 
+	// unread holds what was found while reading: where it is, a part of the tree
+	// is missing.
+	unread []Diagnostic
+
 	// partial says that a file could not be read: what is missing may be
 	// declared there, so nobody is blamed for naming it.
 	partial bool
@@ -25,6 +29,7 @@ type checker struct {
 func newChecker(files []File, types []Type, r *Reporter) *checker {
 	c := &checker{
 		Reporter: r,
+		unread:   slices.Clone(r.found),
 		types:    make(map[string]Type, len(types)),
 		first:    make(map[string]Span),
 		stages:   make(map[string][]*Stage),
@@ -93,6 +98,18 @@ func (c *checker) unknown(at Span, code Code, kind, name string, known []string)
 	if !c.partial {
 		c.Errorf(at, code, didYouMean(name, known), "unknown %s %q", kind, name)
 	}
+}
+
+// blamed tells whether an error was found inside a span while it was read.
+func (c *checker) blamed(at Span) bool {
+	return slices.ContainsFunc(c.unread, func(d Diagnostic) bool {
+		return d.Severity == Error && d.File == at.File && !d.Start.before(at.Start) && d.Start.before(at.End)
+	})
+}
+
+// before tells whether p comes first in a file.
+func (p Pos) before(q Pos) bool {
+	return p.Line < q.Line || p.Line == q.Line && p.Column < q.Column
 }
 
 // didYouMean is a hint for a mistyped name: the nearest known one, or the whole

@@ -72,16 +72,16 @@ func (c *pipelineCheck) declareState() {
 // checkPlaceholders warns about parts that have nothing to do yet.
 func (c *pipelineCheck) checkPlaceholders() {
 	const hint = "nothing happens there yet"
-	if len(c.pipeline.Stages) == 0 {
+	if len(c.pipeline.Stages) == 0 && !c.blamed(c.pipeline.Span) {
 		c.Warnf(c.pipeline.places.of("id", c.pipeline.Span), codePlaceholder, hint, "pipeline %q has no stages", c.pipeline.ID)
 	}
 	for _, s := range c.pipeline.Stages {
-		if len(s.Handlers) == 0 {
+		if len(s.Handlers) == 0 && !c.blamed(s.Span) {
 			c.Warnf(s.places.of("id", s.Span), codePlaceholder, hint, "stage %q has no handlers", s.ID)
 		}
 	}
 	for _, h := range c.steps {
-		if h.Type == "" {
+		if h.Type == "" && !c.blamed(h.Span) {
 			c.Warnf(h.places.of("id", h.Span), codePlaceholder,
 				"name its type, such as request: {…}; known: "+c.typeNames(), "handler %q does nothing", h.ID)
 		}

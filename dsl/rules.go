@@ -3,6 +3,7 @@ package dsl
 import (
 	"cmp"
 	"slices"
+	"strings"
 )
 
 // A Rule documents a diagnostic code.
@@ -10,13 +11,13 @@ type Rule struct {
 	Code   Code
 	Title  string // a few words
 	Why    string // what goes wrong without the rule
-	Before string // an example that breaks it
-	After  string // the example, mended
+	Before string // a file that breaks it
+	After  string // the file, mended
 }
 
 // Rules lists all rules in the order of their codes.
 func Rules() []Rule {
-	rules := slices.Concat(bundleRules(), automatonRules(), degradationRules())
+	rules := slices.Concat(yamlRules(), exprExamples(), bundleRules(), automatonRules(), degradationRules())
 	slices.SortFunc(rules, func(a, b Rule) int { return cmp.Compare(a.Code, b.Code) })
 	return rules
 }
@@ -29,4 +30,67 @@ func Explain(code Code) (Rule, bool) {
 		}
 	}
 	return Rule{}, false
+}
+
+// inHandler makes a file of fields of a handler.
+func inHandler(fields string) string { return inRequest("") + indented(12, fields) }
+
+// inRequest makes a file of fields of a request.
+func inRequest(fields string) string {
+	return `pipelines:
+  - id: new-order
+    stages:
+      - id: notify
+        handlers:
+          - id: driver
+            request:
+              url: http://127.0.0.1:9083/v1/push
+` + indented(14, fields)
+}
+
+// indented moves lines to the right.
+func indented(by int, lines string) string {
+	var b strings.Builder
+	for line := range strings.Lines(lines) {
+		b.WriteString(strings.Repeat(" ", by) + strings.TrimSuffix(line, "\n") + "\n")
+	}
+	return b.String()
+}
+
+// exprExamples makes files of the examples of expressions: the handler that
+// reads may know what the ones around it declare and give.
+func exprExamples() []Rule {
+	rules := exprRules()
+	for i := range rules {
+		field := "set"
+		if rules[i].Code == CodeUnfit {
+			field = "enabled"
+		}
+		rules[i].Before = inExample(field, rules[i].Before)
+		rules[i].After = inExample(field, rules[i].After)
+	}
+	return rules
+}
+
+func inExample(field, expression string) string {
+	text := "set: {seen: true}\nenabled: !$ |\n  " + expression
+	if field == "set" {
+		text = "set:\n  seen: !$ |\n    " + expression
+	}
+	return `configs:
+  NOTIFY_SWITCH: {enabled: true}
+pipelines:
+  - id: new-order
+    shared-state: {order: {}, total: 0, tip: 0, seen: null}
+    stages:
+      - id: fetch
+        handlers:
+          - {id: get-order, request: {url: http://127.0.0.1:9081/v1/orders}}
+      - id: look
+        handlers:
+          - id: look
+` + indented(12, text) + `      - id: tell
+        handlers:
+          - {id: notify, request: {url: http://127.0.0.1:9083/v1/push}}
+`
 }
