@@ -113,7 +113,7 @@ func typeName(f *dsl.Field) string {
 		return "rate"
 	case dsl.ListKind:
 		if f.Names {
-			return "name or names"
+			return "text or list"
 		}
 		return "list"
 	case dsl.MapKind, dsl.ObjectKind:

@@ -44,7 +44,7 @@ type Request struct {
 	Service string `yaml:"service"`
 
 	// Path is the path below the URL of the service. It is plain text: what needs
-	// escaping is escaped.
+	// escaping is escaped, all but the slash.
 	Path string `yaml:"path"`
 
 	// Method is the HTTP method. When it is left out, it is POST for a request
@@ -75,7 +75,7 @@ type Request struct {
 
 	// Expect lists the statuses of success: single ones such as 404, or classes
 	// such as 2xx.
-	Expect []string `yaml:"expect" default:"2xx" pattern:"status"`
+	Expect dsl.Names `yaml:"expect" default:"2xx" pattern:"status"`
 
 	// Response says how the reply is read: json, text, or none, which drops it.
 	// auto goes by the content type of the reply; where that is text or left
