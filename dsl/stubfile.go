@@ -1,5 +1,7 @@
 package dsl
 
+import "strings"
+
 // DecodeFile reads a YAML file of another kind than pipelines, such as one of
 // stub services, into the struct that into points to; s is that struct's Spec.
 // The expressions in its fields of type Value may read the given roots. What is
@@ -18,20 +20,24 @@ func DecodeFile(f File, s *Spec, into any, roots []string) []Diagnostic {
 	forbidExprs(s)
 	d := &decoder{source: src}
 	v := src.value(root)
+	if v.kind != valueMap {
+		d.errorf(head(v), codeKind, "begin with one of "+strings.Join(s.Names(), ", "),
+			"a file must be a mapping, this one is %s", describeValue(v))
+		return r.Diagnostics()
+	}
 	whole := &Field{Kind: ObjectKind, Spec: s}
 	d.check(v, whole, "", allowance{})
-	if v.kind == valueMap {
-		d.fill(into, s, v)
-	}
-	if !HasErrors(r.found) {
-		compileAll(v, whole, &scope{roots: roots}, r)
-	}
+	d.fill(into, s, v)
+	compileAll(v, whole, &scope{roots: roots}, r)
 	return r.Diagnostics()
 }
 
 // compileAll compiles the expressions of a value for the kinds that its field
-// wants.
+// wants. It passes over unknown fields, which are reported anyway.
 func compileAll(v *Value, f *Field, sc *scope, r *Reporter) {
+	if f == nil {
+		return
+	}
 	if v.kind == valueExpr {
 		v.expr.compile(sc, f.want(), r)
 	}

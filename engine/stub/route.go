@@ -44,21 +44,22 @@ func newRoute(spec *Route, seed uint64) (*route, error) {
 	return &route{spec: spec, segments: strings.Split(spec.Path, "/"), latency: l, seed: seed}, nil
 }
 
-// match tells whether the route fits method and path, and what the segments in
-// braces stand for.
+// match tells whether the route fits a method and an escaped path, and what the
+// segments in braces stand for.
 func (r *route) match(method, path string) (map[string]any, bool) {
 	if r.spec.Method != "" && r.spec.Method != method {
 		return nil, false
 	}
 	params := make(map[string]any)
 	for i, want := range r.segments {
-		have, rest, more := strings.Cut(path, "/")
+		segment, rest, more := strings.Cut(path, "/")
 		if more == (i == len(r.segments)-1) {
 			return nil, false
 		}
+		have, err := url.PathUnescape(segment)
 		if name, ok := paramName(want); ok && have != "" {
 			params[name] = have
-		} else if have != want {
+		} else if err != nil || have != want {
 			return nil, false
 		}
 		path = rest

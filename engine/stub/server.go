@@ -184,7 +184,7 @@ func (svc *service) answer(r *http.Request) answer {
 		return problem(http.StatusBadRequest, err)
 	}
 	for _, route := range svc.routes {
-		params, ok := route.match(r.Method, r.URL.Path)
+		params, ok := route.match(r.Method, r.URL.EscapedPath())
 		if !ok {
 			continue
 		}
