@@ -119,11 +119,6 @@ func Resume(p *Plan, s Start, data []byte) (*Run, error) {
 	if s.Generation > c.Generation {
 		r.redrive()
 	}
-	// A critical handler had failed while others were under way; they are not
-	// any more.
-	if r.failedPath != "" && !r.status.Ended() {
-		r.end(Failed)
-	}
 	return r, nil
 }
 

@@ -74,27 +74,6 @@ func (r *Run) complete(s *Step, i int, e Event, live Live) Event {
 	return e
 }
 
-// compute does a handler that needs no call: one that sets the state, or a
-// placeholder.
-func (r *Run) compute(s *Step, live Live) {
-	rec := &r.records[s.position]
-	rec.started = stamp(live.Now)
-	if s.Type.SetsState {
-		rec.attempts = 1
-		values, err := r.assign(s.Handler.Body, live)
-		if err != nil {
-			r.giveUp(s, err, live)
-			return
-		}
-		if rec.raw, err = encodeData(values); err != nil {
-			r.giveUp(s, err, live)
-			return
-		}
-		rec.response = values
-	}
-	r.succeed(s, live)
-}
-
 // succeed applies the result of a handler whose call was successful, and so
 // decides it.
 func (r *Run) succeed(s *Step, live Live) {
@@ -167,7 +146,7 @@ func (s *Step) standsIn() bool {
 func (r *Run) decide(s *Step, live Live) {
 	rec := &r.records[s.position]
 	rec.finished = stamp(live.Now)
-	rec.due, rec.hold = time.Time{}, time.Time{}
+	rec.due = time.Time{}
 	rec.body, rec.ready = nil, false
 	if !s.keep {
 		rec.response, rec.raw = nil, nil

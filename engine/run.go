@@ -202,106 +202,6 @@ func (r *Run) end(s Status) {
 	r.status, r.dirty = s, true
 }
 
-// begin starts an attempt of a handler, or decides without one.
-func (r *Run) begin(s *Step, live Live) (Task, bool) {
-	rec := &r.records[s.position]
-	switch {
-	case rec.decided(), rec.underway:
-		return Task{}, false
-	case rec.outcome == OutcomeWaiting:
-		if !rec.due.After(live.Now) {
-			r.succeed(s, live)
-		}
-		return Task{}, false
-	}
-	reason, off := live.off(s)
-	if off && !s.standsIn() {
-		r.skip(s, reason, live)
-		return Task{}, false
-	}
-	if !r.free(s) || !off && (rec.due.After(live.Now) || rec.hold.After(live.Now)) {
-		return Task{}, false
-	}
-	if rec.attempts == 0 {
-		enabled, why, err := r.enabled(s, live)
-		if err != nil {
-			r.giveUp(s, err, live)
-			return Task{}, false
-		}
-		if !enabled {
-			r.skip(s, why, live)
-			return Task{}, false
-		}
-	}
-	if off {
-		r.skip(s, reason, live)
-		r.standIn(s, live)
-		return Task{}, false
-	}
-	return r.attempt(s, live)
-}
-
-// off asks whether a handler is switched off.
-func (l Live) off(s *Step) (string, bool) {
-	if l.Off == nil {
-		return "", false
-	}
-	return l.Off(s)
-}
-
-// free tells whether all that the handler must wait for is decided.
-func (r *Run) free(s *Step) bool {
-	for _, e := range s.After {
-		if !r.records[e.From.position].decided() {
-			return false
-		}
-	}
-	return true
-}
-
-// attempt asks the guard and makes the task. Handlers that need no call are
-// done at once.
-func (r *Run) attempt(s *Step, live Live) (Task, bool) {
-	rec := &r.records[s.position]
-	if live.Guard != nil {
-		v := live.Guard(s)
-		if v.Skip {
-			r.skip(s, v.Reason, live)
-			r.standIn(s, live)
-			return Task{}, false
-		}
-		rec.reason, rec.hold = "", v.Hold
-		if !v.Hold.IsZero() {
-			rec.reason, r.dirty = v.Reason, true
-			return Task{}, false
-		}
-	}
-	if s.Type.New == nil || s.Type.SetsState {
-		r.compute(s, live)
-		return Task{}, false
-	}
-	if !rec.ready {
-		body, err := s.Handler.Body.Eval(r.env(live))
-		if err != nil {
-			r.giveUp(s, err, live)
-			return Task{}, false
-		}
-		rec.body, rec.ready = body, true
-	}
-	rec.attempts++
-	rec.due = time.Time{}
-	rec.underway = true
-	r.underway++
-	r.dirty = true
-	if rec.started.IsZero() {
-		rec.started = stamp(live.Now)
-	}
-	return Task{
-		Step: s, Attempt: rec.attempts, Body: copyData(rec.body), Timeout: s.Handler.Timeout,
-		IdempotencyKey: idempotencyKey(r.start.ID, s.Path, 0),
-	}, true
-}
-
 // Finish tells how a task ended. A path that is not under way is ignored: the
 // run may have been cancelled meanwhile.
 func (r *Run) Finish(path string, o Outcome, live Live) {
@@ -325,18 +225,6 @@ func (r *Run) Finish(path string, o Outcome, live Live) {
 		r.emit(rec, events)
 	}
 	r.advance()
-}
-
-// failed is the end of an attempt without success.
-func (r *Run) failed(s *Step, err error, live Live) {
-	rec := &r.records[s.position]
-	rec.failures++
-	rec.err = clean(err.Error())
-	if delay, ok := rec.repeat(s, r.start.ID, err); ok {
-		rec.due = stamp(live.Now.Add(delay + time.Millisecond - 1)) // rounded up
-		return
-	}
-	r.giveUp(s, err, live)
 }
 
 // Cancel ends the run; tasks that are still going on are forgotten. A run that

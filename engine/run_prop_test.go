@@ -157,6 +157,10 @@ func (d *driver) save() {
 		if h.Finished != nil {
 			d.decided[h.Path] = true
 		}
+		critical := d.plan.Step(h.Path).Handler.IsCritical()
+		if critical && h.Outcome == engine.OutcomeSkipped && !strings.HasPrefix(h.Reason, "enabled is false") {
+			d.t.Errorf("%s is critical, but skipped: %s", h.Path, h.Reason)
+		}
 	}
 }
 

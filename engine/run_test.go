@@ -135,15 +135,27 @@ func TestEmittedEventsAreMadeComplete(t *testing.T) {
 	}
 }
 
-// A handler whose result cannot be applied has not happened: its events do not
-// go out.
+// A handler whose result cannot be applied has failed: its events do not go out,
+// or they would go out again when it is retried.
 func TestFailedHandlerEmitsNothing(t *testing.T) {
 	t.Parallel()
-	run, task, live := call(t, engine.Event{Type: "p"})
-	o := engine.Outcome{Result: engine.Result{Response: int64(1), Emit: []engine.Event{{Type: "q"}}}}
-	run.Finish(task.Step.Path, o, live)
+	live := engine.Live{Now: noon}
+	run := engine.Begin(plan(t, `
+pipelines:
+- id: p
+  shared-state: {got: 0}
+  stages:
+  - id: s
+    handlers:
+    - {id: call, request: {}, result: {got: !$ sources.call.response.x.y}}
+`), engine.Start{ID: "r1", Event: engine.Event{Type: "p"}})
+	run.Ready(live)
+	run.Finish("p/s/call", engine.Outcome{Result: engine.Result{Emit: []engine.Event{{Type: "q"}}}}, live)
 	if have := run.TakeEmits(); len(have) != 0 {
 		t.Errorf("have %+v", have)
+	}
+	if have := run.Status(); have != engine.Failed {
+		t.Errorf("have %s, want failed", have)
 	}
 }
 

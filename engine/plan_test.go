@@ -1,0 +1,77 @@
+package engine_test
+
+import (
+	"strings"
+	"testing"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+func TestPlanRefusesWhatItCannotRun(t *testing.T) {
+	t.Parallel()
+	handler := func(id, kind string) *dsl.Handler {
+		return &dsl.Handler{ID: id, Path: "p/s/" + id, Type: kind}
+	}
+	pipeline := func(flow string, hs ...*dsl.Handler) *dsl.Pipeline {
+		return &dsl.Pipeline{ID: "p", Flow: flow, Stages: []*dsl.Stage{{ID: "s", Handlers: hs}}}
+	}
+	for want, p := range map[string]*dsl.Pipeline{
+		"plan p: there is no flow order":                       pipeline("order"),
+		"plan p: p/s/a: handler type teleport is not known":    pipeline("", handler("a", "teleport")),
+		"plan p: p/s/a: there are two handlers with this path": pipeline("", handler("a", ""), handler("a", "")),
+	} {
+		if _, err := engine.NewPlan(&dsl.Bundle{}, p, typesByName()); err == nil || err.Error() != want {
+			t.Errorf("have %v, want %s", err, want)
+		}
+	}
+}
+
+// Every pair that depends has its edge: a handler in between may be off.
+func TestPlanKeepsImpliedEdges(t *testing.T) {
+	t.Parallel()
+	p := plan(t, `
+pipelines:
+- id: p
+  shared-state: {n: 0}
+  stages:
+  - id: s
+    handlers:
+    - {id: a, set: {n: 1}}
+    - {id: b, set: {n: 2}}
+    - {id: c, set: {n: 3}}
+`)
+	if have := len(p.Step("p/s/c").After); have != 2 {
+		t.Errorf("have %d edges, want those to a and to b", have)
+	}
+	var text strings.Builder
+	if err := engine.WritePlan(&text, p, engine.PlanText); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(text.String(), "a and c") {
+		t.Errorf("want only the edge to b shown, have\n%s", &text)
+	}
+}
+
+// A name in a diagram must not be taken for syntax.
+func TestDiagramsQuoteText(t *testing.T) {
+	t.Parallel()
+	p, err := engine.NewPlan(&dsl.Bundle{}, &dsl.Pipeline{ID: "p", Stages: []*dsl.Stage{
+		{ID: `a"]`, Handlers: []*dsl.Handler{{ID: `x"]-->y`, Path: "p/a/x"}}}, {ID: "empty"}, {ID: "empty"},
+	}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for format, want := range map[engine.PlanFormat]string{
+		engine.PlanMermaid: `["x&#34;]--&gt;y · placeholder"]`,
+		engine.PlanDOT:     `label="x\"]-->y\nplaceholder"`,
+	} {
+		var text strings.Builder
+		if err := engine.WritePlan(&text, p, format); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%s: want %s in\n%s", format, want, &text)
+		}
+	}
+}
