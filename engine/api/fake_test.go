@@ -60,7 +60,7 @@ func (f *fakeEngine) Submit(_ context.Context, in []engine.Submission) ([]engine
 
 func (f *fakeEngine) accept(e engine.Event) (engine.Receipt, error) {
 	switch {
-	case len(f.pipelinesOn(e.Type)) == 0:
+	case len(f.bundle.On(e.Type)) == 0:
 		return engine.Receipt{}, &engine.IntakeError{Code: "unknown_event_type", Message: fmt.Sprintf("no pipeline serves events of type %q", e.Type), Field: "type"}
 	case e.Type == "driver-found" && e.Key == "":
 		return engine.Receipt{}, &engine.IntakeError{Code: "missing_key", Message: "the flow taxi-order needs a key", Field: "key"}
@@ -82,7 +82,7 @@ func (f *fakeEngine) accept(e engine.Event) (engine.Receipt, error) {
 	}
 	f.seen = append(f.seen, e)
 	run := engine.RunView{
-		ID: fmt.Sprintf("run-%d", len(f.seen)), Pipeline: f.pipelinesOn(e.Type)[0].ID, Flow: "taxi-order", Key: e.Key,
+		ID: fmt.Sprintf("run-%d", len(f.seen)), Pipeline: f.bundle.On(e.Type)[0].ID, Flow: "taxi-order", Key: e.Key,
 		Status: engine.Waiting, Accepted: began, SharedState: map[string]any{}, Handlers: []engine.HandlerView{},
 		Event: engine.EventView{ID: e.ID, Source: e.Source, Type: e.Type, Time: began, Key: e.Key, Payload: e.Payload},
 	}
@@ -91,16 +91,6 @@ func (f *fakeEngine) accept(e engine.Event) (engine.Receipt, error) {
 	}
 	f.runs = append(f.runs, run)
 	return engine.Receipt{Event: run.Event.ID, Run: run.ID}, nil
-}
-
-func (f *fakeEngine) pipelinesOn(eventType string) []*dsl.Pipeline {
-	var on []*dsl.Pipeline
-	for _, p := range f.bundle.Pipelines {
-		if p.ID == eventType || slices.Contains(p.On, eventType) {
-			on = append(on, p)
-		}
-	}
-	return on
 }
 
 // end sets how a run ended.
@@ -161,6 +151,9 @@ func (f *fakeEngine) List(_ context.Context, filter engine.RunFilter) ([]engine.
 	defer f.mu.Unlock()
 	if f.down {
 		return nil, "", errDown
+	}
+	if filter.Cursor != "" && f.find(filter.Cursor) == nil {
+		return nil, "", engine.ErrCursor
 	}
 	page := []engine.RunView{}
 	for _, r := range slices.Backward(f.runs) {

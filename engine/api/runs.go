@@ -59,6 +59,9 @@ func (s *server) listRuns(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	runs, next, err := s.engine.List(r.Context(), filter)
+	if errors.Is(err, engine.ErrCursor) {
+		return badParameter([]Fault{{Location: "query/cursor", Message: "want next of another page"}})
+	}
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"time"
 
-	"procaas/dsl"
 	"procaas/engine"
 )
 
@@ -25,7 +24,7 @@ func (s *server) postTasks(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	pipeline := s.pipeline(id)
+	pipeline := s.engine.Bundle().Pipeline(id)
 	if pipeline == nil {
 		return refuse(codePipelineNotFound, "there is no pipeline %q", id)
 	}
@@ -70,13 +69,4 @@ func taskEvent(f *fields, now time.Time) engine.Event {
 	}
 	f.refuseUnknown()
 	return e
-}
-
-func (s *server) pipeline(id string) *dsl.Pipeline {
-	for _, p := range s.engine.Bundle().Pipelines {
-		if p.ID == id {
-			return p
-		}
-	}
-	return nil
 }

@@ -1,11 +1,87 @@
 package api_test
 
 import (
+	"strings"
 	"testing"
 
 	"procaas/dsl"
+	"procaas/handlers"
 )
 
-func taxi(t testing.TB) *dsl.Bundle {
-	return &dsl.Bundle{Pipelines: []*dsl.Pipeline{{ID: "new-order-created", Flow: "taxi-order"}, {ID: "driver-found", Flow: "taxi-order"}, {ID: "order-finished", Flow: "taxi-order"}, {ID: "mail", On: dsl.Names{"mail-wanted"}, Owner: "team-mail"}}}
+// taxiFile is what the tests serve: one flow with an automaton, a queue, and a
+// handler that calls the service at SERVICE.
+const taxiFile = `
+flows:
+  - id: taxi-order
+    key: !$ event.payload['order-id']
+    shared-state: {status: new}
+    states:
+      initial: created
+      final: [finished]
+      transitions:
+        - {from: created, on: new-order-created, to: searching}
+        - {from: searching, on: driver-found, to: assigned}
+        - {from: assigned, on: order-finished, to: finished}
+
+configs:
+  CITIES: []
+  NOTIFY_SWITCH: {enabled: true}
+
+services:
+  - {id: orders, url: SERVICE}
+
+pipelines:
+  - id: new-order-created
+    flow: taxi-order
+    shared-state: {order: null}
+    stages:
+      - id: fetch-order
+        handlers:
+          - id: get-order
+            owner: team-orders
+            request:
+              service: orders
+              path: /v1/orders
+              query:
+                id: !$ flow.key
+            retry: {attempts: 1}
+            result: {order: !$ sources.get-order.response}
+      - id: notify
+        handlers:
+          - id: note
+            set: {status: !$ "'searching in ' + shared-state.order.city"}
+  - id: driver-found
+    flow: taxi-order
+    stages:
+      - {id: note, handlers: [{id: note, set: {status: assigned}}]}
+  - id: order-finished
+    flow: taxi-order
+    stages:
+      - {id: note, handlers: [{id: note, set: {status: finished}}]}
+  - id: mail
+    on: [mail-wanted, mail-bounced]
+    owner: team-mail
+    shared-state: {sent: null}
+    stages:
+      - {id: send, handlers: [{id: send, set: {sent: !$ event.payload}}]}
+`
+
+func taxi(t testing.TB) *dsl.Bundle { return load(t, "http://127.0.0.1:1") }
+
+// load reads taxiFile with the address of its service.
+func load(t testing.TB, service string) *dsl.Bundle {
+	t.Helper()
+	text := strings.ReplaceAll(taxiFile, "SERVICE", service)
+	types := []dsl.Type{}
+	for _, h := range handlers.All() {
+		types = append(types, h.Type)
+	}
+	b, found := dsl.Load([]dsl.File{{Name: "taxi.yaml", Data: []byte(text)}}, dsl.Options{Types: types})
+	if b == nil {
+		for _, d := range found {
+			t.Errorf("%s: %s: %s", d.Span, d.Code, d.Message)
+		}
+		t.FailNow()
+	}
+	return b
 }

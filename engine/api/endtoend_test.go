@@ -1,0 +1,267 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"procaas/engine"
+	"procaas/engine/api"
+	"procaas/engine/sqlite"
+	"procaas/handlers"
+)
+
+// A node is a real engine on a real store behind the API.
+type node struct {
+	*api.Client
+	url    string
+	orders *atomic.Int32 // status that the service of orders replies with
+	calls  *atomic.Int32 // of that service
+}
+
+func newNode(t *testing.T) node {
+	t.Helper()
+	n := node{orders: new(atomic.Int32), calls: new(atomic.Int32)}
+	n.orders.Store(http.StatusOK)
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		n.calls.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(int(n.orders.Load()))
+		_, _ = w.Write([]byte(`{"city": "north", "price": 9007199254740993}`))
+	}))
+	t.Cleanup(service.Close)
+
+	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "procaas.db"), sqlite.Options{Migrate: true, Fast: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics := prometheus.NewRegistry()
+	o := engine.DefaultOptions()
+	o.Store, o.Types, o.Bundle, o.Metrics = store, handlers.All(), load(t, service.URL), engine.NewMetrics(metrics)
+	e, err := engine.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	srv := httptest.NewServer(api.New(api.Options{Engine: e, Registry: metrics, Version: "v1"}))
+	n.url, n.Client = srv.URL, api.NewClient(srv.URL, "")
+	t.Cleanup(func() {
+		srv.Close()
+		cancel()
+		if err := errors.Join(<-done, store.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	n.until(t, "the node is ready", func() bool { return n.status(t, "/readyz") == http.StatusOK })
+	return n
+}
+
+// until waits for something that happens soon.
+func (n node) until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	timeout := time.After(20 * time.Second)
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-timeout:
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+func (n node) status(t *testing.T, path string) int {
+	t.Helper()
+	reply, err := http.Get(n.url + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = reply.Body.Close()
+	return reply.StatusCode
+}
+
+// ended waits for a run to end.
+func (n node) ended(t *testing.T, id string) engine.RunView {
+	t.Helper()
+	var run engine.RunView
+	n.until(t, "run "+id+" ends", func() bool {
+		var err error
+		if run, err = n.Run(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		return run.Status.Ended()
+	})
+	return run
+}
+
+func code(err error) string {
+	var p *api.Problem
+	if !errors.As(err, &p) {
+		return ""
+	}
+	return p.Code
+}
+
+func TestOrderFromEventToEntity(t *testing.T) {
+	t.Parallel()
+	n, ctx := newNode(t), t.Context()
+	order := api.Event{Type: "new-order-created", ID: "e-1", Source: "orders", Payload: map[string]any{"order-id": "o/42"}}
+	receipt, err := n.SubmitEvent(ctx, order)
+	if err != nil || receipt.Duplicate {
+		t.Fatalf("have %+v, %v", receipt, err)
+	}
+	run := n.ended(t, receipt.Run)
+	if run.Status != engine.Succeeded || run.Key != "o/42" || len(run.Handlers) != 2 {
+		t.Fatalf("have %+v", run)
+	}
+	for _, h := range run.Handlers {
+		if h.Outcome != "succeeded" || h.Attempts != 1 || h.Started == nil || h.Finished == nil {
+			t.Errorf("have handler %+v", h)
+		}
+	}
+
+	again, err := n.SubmitEvent(ctx, order)
+	if err != nil || !again.Duplicate || again.Run != receipt.Run {
+		t.Errorf("have %+v, %v, want a duplicate of %s", again, err, receipt.Run)
+	}
+	order.Payload = map[string]any{"order-id": "o/43"}
+	if _, err := n.SubmitEvent(ctx, order); code(err) != "id_conflict" {
+		t.Errorf("have %v, want id_conflict", err)
+	}
+	if calls := n.calls.Load(); calls != 1 {
+		t.Errorf("have %d calls of the service, want 1", calls)
+	}
+
+	entity, err := n.Entity(ctx, "taxi-order", "o/42")
+	if err != nil || entity.State != "searching" || entity.SharedState["status"] != "searching in north" || len(entity.Runs) != 1 {
+		t.Errorf("have %+v, %v", entity, err)
+	}
+	page, err := n.Runs(ctx, engine.RunFilter{Flow: "taxi-order", Status: engine.Succeeded})
+	if err != nil || len(page.Items) != 1 || page.Next != nil {
+		t.Errorf("have %+v, %v", page, err)
+	}
+	found, err := n.Handlers(ctx)
+	if err != nil || !slices.ContainsFunc(found, func(h engine.HandlerInfo) bool {
+		return h.Path == "new-order-created/fetch-order/get-order" && h.Calls == 1 && *h.SuccessRatio == 1 && h.Owner == "team-orders"
+	}) {
+		t.Errorf("have %+v, %v", found, err)
+	}
+	if s := n.status(t, "/"); s != http.StatusOK {
+		t.Errorf("have %d from the page", s)
+	}
+}
+
+func TestFailedRunIsRetriedAndCancelled(t *testing.T) {
+	t.Parallel()
+	n, ctx := newNode(t), t.Context()
+	n.orders.Store(http.StatusInternalServerError)
+	receipt, err := n.SubmitEvent(ctx, api.Event{Type: "new-order-created", Payload: map[string]any{"order-id": "o-1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := n.ended(t, receipt.Run)
+	if run.Status != engine.Failed || run.FailedPath != "new-order-created/fetch-order/get-order" {
+		t.Fatalf("have %+v", run)
+	}
+	if _, err := n.Cancel(ctx, "00000000-0000-0000-0000-000000000000", ""); code(err) != "run_not_found" {
+		t.Errorf("have %v, want run_not_found", err)
+	}
+	n.orders.Store(http.StatusOK)
+	if _, err := n.Retry(ctx, receipt.Run); err != nil {
+		t.Fatal(err)
+	}
+	n.until(t, "the retried run succeeds", func() bool {
+		run, err := n.Run(ctx, receipt.Run)
+		return err == nil && run.Status == engine.Succeeded
+	})
+	if _, err := n.Retry(ctx, receipt.Run); code(err) != "run_not_failed" {
+		t.Errorf("have %v, want run_not_failed", err)
+	}
+	if _, err := n.Cancel(ctx, receipt.Run, "late"); code(err) != "run_already_finished" {
+		t.Errorf("have %v, want run_already_finished", err)
+	}
+}
+
+func TestEngineRefusesWithCodes(t *testing.T) {
+	t.Parallel()
+	n, ctx := newNode(t), t.Context()
+	for want, e := range map[string]api.Event{
+		"unknown_event_type": {Type: "new-order-craeted"},
+		"missing_key":        {Type: "new-order-created"},
+		"event_rejected":     {Type: "order-finished", Payload: map[string]any{"order-id": "o-1"}},
+		"invalid_event":      {Type: "mail-wanted", ID: "a\nb"},
+	} {
+		if _, err := n.SubmitEvent(ctx, e); code(err) != want {
+			t.Errorf("%+v: have %v (%s), want %s", e, err, code(err), want)
+		}
+	}
+	page, err := n.Runs(ctx, engine.RunFilter{})
+	if err != nil || len(page.Items) != 0 {
+		t.Errorf("have %d runs, %v, want none", len(page.Items), err)
+	}
+	if _, err := n.Runs(ctx, engine.RunFilter{Cursor: "?"}); code(err) != "invalid_parameter" {
+		t.Errorf("have %v, want invalid_parameter", err)
+	}
+	if _, err := n.Entity(ctx, "trucks", "x"); code(err) != "flow_not_found" {
+		t.Errorf("have %v, want flow_not_found", err)
+	}
+	if fresh, err := n.Entity(ctx, "taxi-order", "never-seen"); err != nil || fresh.State != "created" || fresh.Runs == nil {
+		t.Errorf("have %+v, %v, want a fresh entity", fresh, err)
+	}
+}
+
+func TestConfigsAreLive(t *testing.T) {
+	t.Parallel()
+	n, ctx := newNode(t), t.Context()
+	set, err := n.SetConfig(ctx, "CITIES", api.ConfigChange{Value: []string{"north"}, Reason: "start"}, 0)
+	if err != nil || set.Revision == 0 || set.By != "anonymous" || set.Reason != "start" {
+		t.Fatalf("have %+v, %v", set, err)
+	}
+	if _, err := n.SetConfig(ctx, "CITIES", api.ConfigChange{Value: []string{}}, 0); code(err) != "config_changed" {
+		t.Errorf("have %v, want config_changed", err)
+	}
+	if _, err := n.SetConfig(ctx, "CITIES", api.ConfigChange{Value: []string{"north", "south"}}, set.Revision); err != nil {
+		t.Error(err)
+	}
+	if _, err := n.SetConfig(ctx, "CITEIS", api.ConfigChange{Value: 1}, -1); code(err) != "unknown_config" {
+		t.Errorf("have %v, want unknown_config", err)
+	}
+	configs, err := n.Configs(ctx)
+	if err != nil || len(configs) != 2 || configs[0].Name != "CITIES" || configs[0].Revision <= set.Revision {
+		t.Errorf("have %+v, %v", configs, err)
+	}
+}
+
+func TestTasksRun(t *testing.T) {
+	t.Parallel()
+	n, ctx := newNode(t), t.Context()
+	reply, err := http.Post(n.url+"/v1/queues/mail/tasks", "application/json", strings.NewReader(`[{"payload": {"to": "u-7"}}, {"payload": 2, "delay": "1h"}]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = reply.Body.Close()
+	if reply.StatusCode != http.StatusAccepted {
+		t.Fatalf("have %s", reply.Status)
+	}
+	var page api.Page[engine.RunView]
+	n.until(t, "the task that is due has run", func() bool {
+		page, err = n.Runs(ctx, engine.RunFilter{Pipeline: "mail", Status: engine.Succeeded})
+		return err == nil && len(page.Items) == 1
+	})
+	later, err := n.Runs(ctx, engine.RunFilter{Pipeline: "mail", Status: engine.Waiting})
+	if err != nil || len(later.Items) != 1 || later.Items[0].Due == nil || page.Items[0].Event.Type != "mail-wanted" {
+		t.Errorf("have %+v, %v, want one task that waits for its time", later, err)
+	}
+}
