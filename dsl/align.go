@@ -16,6 +16,8 @@ func (s *source) align(n *yaml.Node) []Pos {
 	var at []Pos
 	var ok bool
 	switch {
+	case n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 && len(value) == 0:
+		return []Pos{start}
 	case n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
 		c.line, c.column = c.line+1, 0 // past the header
 		at, ok = c.walk(value, false)
@@ -124,11 +126,8 @@ func (c *cursor) walk(value []rune, single bool) ([]Pos, bool) {
 		i++
 	}
 	end := c.pos()
-	if n := len(value); n > 0 && isBlank(value[n-1]) {
-		end = at[n-1]
-		if value[n-1] != '\n' {
-			end.Column++
-		}
+	if n := len(value); n > 0 && isBlank(value[n-1]) && !single {
+		end = at[n-1] // the white space behind a block belongs to what follows
 	}
 	return append(at, end), true
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -74,14 +75,14 @@ type testPut struct {
 	Limit Rate `yaml:"limit" expr:"no"`
 }
 
-func testTypes() []Type {
+var testTypes = sync.OnceValue(func() []Type {
 	return []Type{
 		{Name: "request", Spec: SpecOf(reflect.TypeFor[testRequest](), testSource)},
 		{Name: "wait", Spec: SpecOf(reflect.TypeFor[testWait](), testSource)},
 		{Name: "set", Spec: SpecOf(reflect.TypeFor[testSet](), testSource), SetsState: true},
 		{Name: "queue.put", Spec: SpecOf(reflect.TypeFor[testPut](), testSource)},
 	}
-}
+})
 
 // parseText parses one file and gives the document and the findings.
 func parseText(text string) (*Document, []Diagnostic) {

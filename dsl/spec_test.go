@@ -1,0 +1,490 @@
+package dsl
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// everything has a field of each kind.
+//
+// It has a second paragraph
+// of two lines:
+//
+//	and an example
+//	of two lines
+type everything struct {
+	// Text is text.
+	Text string `yaml:"text" default:"none"`
+
+	// One is one of three.
+	One string `yaml:"one" enum:"a,b,c"`
+
+	// Flag is a truth value.
+	Flag bool `yaml:"flag" default:"true"`
+
+	// Small and Large are numbers.
+	Small int `yaml:"small" min:"1" max:"9"`
+	// Large is a number.
+	Large int64 `yaml:"large"`
+
+	// Share is a fraction.
+	Share float64 `yaml:"share" default:"0.5"`
+
+	// Wait is a duration.
+	Wait time.Duration `yaml:"wait" default:"5s" min:"1ms"`
+
+	// At is a time.
+	At time.Time `yaml:"at"`
+
+	// Size is a size.
+	Size Bytes `yaml:"size" default:"1MiB" max:"1GiB"`
+
+	// Limit is a rate.
+	Limit Rate `yaml:"limit" default:"10/s"`
+
+	// Who are names.
+	Who Names `yaml:"who"`
+
+	// List is a list.
+	List []string `yaml:"list" default:"x,y"`
+
+	// Counts is a list of numbers.
+	Counts []int `yaml:"counts"`
+
+	// Any is anything.
+	Any any `yaml:"any"`
+
+	// Map is a mapping.
+	Map map[string]any `yaml:"map"`
+
+	// Texts is a mapping of texts.
+	Texts map[string]string `yaml:"texts"`
+
+	// Lists is a mapping of lists.
+	Lists map[string][]string `yaml:"lists"`
+
+	// Inner is a mapping of its own.
+	Inner *inner `yaml:"inner"`
+
+	// Inners are many of them.
+	Inners []inner `yaml:"inners"`
+
+	// Maybe tells what was given from what was not.
+	Maybe *int `yaml:"maybe" default:"7"`
+
+	// Hidden is no field.
+	Hidden func() `yaml:"-"`
+}
+
+// inner stands below.
+type inner struct {
+	// Name is needed.
+	Name string `yaml:"name" required:"true" pattern:"id"`
+
+	// Again is the same once more.
+	Again *inner `yaml:"again"`
+}
+
+const everythingSource = `package dsl
+
+// everything has a field of each kind.
+//
+// It has a second paragraph
+// of two lines:
+//
+//	and an example
+//	of two lines
+type everything struct {
+	// Text is text.
+	Text string
+	// One is one of three.
+	One string
+	// Small and Large are numbers.
+	Small, Large int
+	// F is a field, described
+	// in two lines.
+	Flag, Share, Wait, At, Size, Limit, Who, List, Counts, Any, Map, Texts, Lists, Inner, Inners, Maybe int
+}
+
+// inner stands below.
+type inner struct {
+	// Name is needed.
+	Name string
+	// Again is the same once more.
+	Again *inner
+}
+`
+
+func everythingSpec() *Spec { return SpecOf(reflect.TypeFor[everything](), everythingSource) }
+
+func TestSpecTakesItsProseFromComments(t *testing.T) {
+	t.Parallel()
+	s := everythingSpec()
+	want := "everything has a field of each kind.\n\nIt has a second paragraph of two lines:\n\n\tand an example\n\tof two lines"
+	if s.Doc != want {
+		t.Errorf("have doc %q, want %q", s.Doc, want)
+	}
+	if have, want := s.Field("wait").Doc, "F is a field, described in two lines."; have != want {
+		t.Errorf("have %q, want %q", have, want)
+	}
+	if have := s.Field("inner").Spec.Field("again").Spec; have != s.Field("inner").Spec {
+		t.Error("a recursive struct has more than one spec")
+	}
+	if f := s.Field("who"); !f.Names || f.Kind != ListKind {
+		t.Errorf("have %+v for names", f)
+	}
+}
+
+func TestDecodeFillsEveryKind(t *testing.T) {
+	t.Parallel()
+	seven := 7
+	for _, c := range []struct {
+		data map[string]any
+		want func(*everything)
+	}{
+		{nil, func(*everything) {}},
+		{map[string]any{"text": nil, "wait": nil, "any": nil}, func(*everything) {}},
+		{map[string]any{"text": "x", "one": "b", "flag": false}, func(e *everything) { e.Text, e.One, e.Flag = "x", "b", false }},
+		{map[string]any{"small": 3.0, "large": 1 << 60, "share": 3}, func(e *everything) { e.Small, e.Large, e.Share = 3, 1<<60, 3 }},
+		{map[string]any{"wait": "1d12h", "at": "2026-11-21T01:02:03Z"}, func(e *everything) {
+			e.Wait, e.At = 36*time.Hour, time.Date(2026, 11, 21, 1, 2, 3, 0, time.UTC)
+		}},
+		{map[string]any{"size": 5, "limit": "5/m"}, func(e *everything) { e.Size, e.Limit = 5, Rate{5, time.Minute} }},
+		{map[string]any{"who": "a", "list": []any{}}, func(e *everything) { e.Who, e.List = Names{"a"}, []string{} }},
+		{map[string]any{"who": []any{"a", "b"}, "counts": []any{1, 2.0}}, func(e *everything) { e.Who, e.Counts = Names{"a", "b"}, []int{1, 2} }},
+		{map[string]any{"any": []any{nil, 1}, "map": map[string]any{"x": nil}}, func(e *everything) {
+			e.Any, e.Map = []any{nil, 1}, map[string]any{"x": nil}
+		}},
+		{map[string]any{"texts": map[string]any{"a": "b"}, "lists": map[string]any{"a": []any{"b"}}}, func(e *everything) {
+			e.Texts, e.Lists = map[string]string{"a": "b"}, map[string][]string{"a": {"b"}}
+		}},
+		{map[string]any{"inner": map[string]any{"name": "a", "again": map[string]any{"name": "b"}}, "inners": []any{map[string]any{"name": "c"}}, "maybe": 7}, func(e *everything) {
+			e.Inner, e.Inners, e.Maybe = &inner{"a", &inner{"b", nil}}, []inner{{Name: "c"}}, &seven
+		}},
+	} {
+		want := everything{Text: "none", Flag: true, Share: 0.5, Wait: 5 * time.Second, Size: 1 << 20, Limit: Rate{10, time.Second}, List: []string{"x", "y"}}
+		c.want(&want)
+		have := everything{Text: "left over", Maybe: &seven}
+		if err := everythingSpec().Decode(any(c.data), &have); err != nil {
+			t.Errorf("%v: %v", c.data, err)
+			continue
+		}
+		if diff := cmp.Diff(want, have); diff != "" {
+			t.Errorf("%v (-want +have):\n%s", c.data, diff)
+		}
+	}
+}
+
+func TestDecodeSaysWhatItWants(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		data any
+		want string
+	}{
+		{"text", 5, `field "text": want text, have 5`},
+		{"one", "d", `field "one": want a, b or c, have "d"`},
+		{"flag", "true", `field "flag": want true or false, have "true"`},
+		{"small", "3", `field "small": want a whole number, have "3"`},
+		{"small", 3.5, `field "small": want a whole number, have 3.5`},
+		{"small", 0, `field "small": want 1 or more, have 0`},
+		{"small", 10.0, `field "small": want 9 or less, have 10`},
+		{"large", 1e30, `field "large": want a whole number, have 1e+30`},
+		{"share", true, `field "share": want a number, have true`},
+		{"wait", "5", `field "wait": want a duration such as 300ms or 5s, have "5"`},
+		{"wait", 5, `field "wait": want a duration such as 300ms or 5s, have 5`},
+		{"wait", "0s", `field "wait": want 1ms or more, have 0s`},
+		{"at", "today", `field "at": want a time such as 2026-01-31T09:30:00Z, have "today"`},
+		{"size", "1XB", `field "size": want a size such as 64KiB or 1MiB, have "1XB"`},
+		{"size", "2GiB", `field "size": want 1GiB or less, have 2GiB`},
+		{"size", -1, `field "size": want a size such as 64KiB or 1MiB, have -1`},
+		{"limit", "0/s", `field "limit": want a rate above 0, have "0/s"`},
+		{"who", 5, `field "who": want a name or a list of names, have 5`},
+		{"who", []any{"a", 5}, `field "who[1]": want text, have 5`},
+		{"list", "a", `field "list": want a list, have "a"`},
+		{"counts", []any{1, nil}, `field "counts[1]": want a whole number, have null`},
+		{"map", []any{}, `field "map": want a mapping, have a list`},
+		{"texts", map[string]any{"b": 1, "a": 2}, `field "texts.a": want text, have 2`},
+		{"lists", map[string]any{"a": []any{"b", true}}, `field "lists.a[1]": want text, have true`},
+		{"inner", "x", `field "inner": want a mapping, have "x"`},
+		{"inner", map[string]any{}, `field "inner.name": required, but it is not given or null`},
+		{"inner", map[string]any{"name": "a", "again": map[string]any{"name": "b", "x": 1}}, `field "inner.again.x": unknown; the fields are name, again`},
+		{"inners", []any{map[string]any{"name": "not ok"}}, `field "inners[0].name": want a name of up to 64 letters, digits, - and _, beginning with a letter or digit, have "not ok"`},
+		{"text", Secret{"S"}, `field "text": want text, have a secret`},
+		{"nope", 1, `field "nope": unknown; the fields are ` + strings.Join(everythingSpec().Names(), ", ")},
+	} {
+		err := everythingSpec().Decode(map[string]any{c.name: c.data}, &everything{})
+		if err == nil || err.Error() != c.want {
+			t.Errorf("%s: %v: have error %v, want %s", c.name, c.data, err, c.want)
+		}
+	}
+	if err := everythingSpec().Decode("x", &everything{}); err == nil || err.Error() != `want a mapping, have "x"` {
+		t.Errorf("have error %v", err)
+	}
+}
+
+func TestDecodeReplacesSecretsWhereverTheyStand(t *testing.T) {
+	t.Parallel()
+	data := map[string]any{
+		"text":  Secret{"a"},
+		"any":   []any{Secret{"b"}, map[string]any{"c": Secret{"c"}}, 1},
+		"map":   map[string]any{"d": Secret{"d"}},
+		"texts": map[string]any{"e": Secret{"e"}},
+		"who":   Secret{"f"},
+		"list":  []any{Secret{"g"}},
+	}
+	var have everything
+	resolve := func(s Secret) (string, error) { return "the " + s.Name, nil }
+	if err := everythingSpec().DecodeWith(data, &have, resolve); err != nil {
+		t.Fatal(err)
+	}
+	want := []any{"the a", []any{"the b", map[string]any{"c": "the c"}, 1}, map[string]any{"d": "the d"}, map[string]string{"e": "the e"}, Names{"the f"}, []string{"the g"}}
+	if diff := cmp.Diff(want, []any{have.Text, have.Any, have.Map, have.Texts, have.Who, have.List}); diff != "" {
+		t.Errorf("-want +have:\n%s", diff)
+	}
+	if data["map"].(map[string]any)["d"] != any(Secret{"d"}) {
+		t.Error("the data was changed")
+	}
+	unknown := errors.New("no such secret")
+	for _, field := range []string{"text", "any", "map", "texts"} {
+		err := everythingSpec().DecodeWith(map[string]any{field: data[field]}, &have, func(Secret) (string, error) { return "", unknown })
+		if !errors.Is(err, unknown) || !strings.HasPrefix(err.Error(), `field "`+field) {
+			t.Errorf("%s: have error %v", field, err)
+		}
+	}
+	have = everything{}
+	if err := everythingSpec().Decode(map[string]any{"any": Secret{"b"}}, &have); err != nil || have.Any != any(Secret{"b"}) {
+		t.Errorf("have %v, %v", have.Any, err)
+	}
+}
+
+func TestInlineFieldsGatherAllNames(t *testing.T) {
+	t.Parallel()
+	s := testTypes()[2].Spec
+	var have testSet
+	if err := s.Decode(map[string]any{"a": 1, "b": nil}, &have); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]any{"a": 1, "b": nil}, have.Values); diff != "" || !s.Inline {
+		t.Errorf("inline %v, -want +have:\n%s", s.Inline, diff)
+	}
+}
+
+func TestSpecOfPanicsAtBugs(t *testing.T) {
+	t.Parallel()
+	for want, bug := range map[string]func() reflect.Type{
+		"is no struct": reflect.TypeFor[int],
+		`want a tag yaml with a name`: func() reflect.Type {
+			type T struct {
+				A int
+			}
+			return reflect.TypeFor[T]()
+		},
+		`have "a,omitempty"`: func() reflect.Type {
+			type T struct {
+				A int `yaml:"a,omitempty"`
+			}
+			return reflect.TypeFor[T]()
+		},
+		`have "A_B"`: func() reflect.Type {
+			type T struct {
+				A int `yaml:"A_B"`
+			}
+			return reflect.TypeFor[T]()
+		},
+		`names two fields a`: func() reflect.Type {
+			type T struct {
+				A int `yaml:"a"`
+				B int `yaml:"a"`
+			}
+			return reflect.TypeFor[T]()
+		},
+		`unknown tag defualt`: func() reflect.Type {
+			type T struct {
+				A int `yaml:"a" defualt:"1"`
+			}
+			return reflect.TypeFor[T]()
+		},
+		`the tag required can only be`: func() reflect.Type {
+			type T struct {
+				A int `yaml:"a" required:"yes"`
+			}
+			return reflect.TypeFor[T]()
+		},
+		`the tag expr can only be`: func() reflect.Type {
+			type T struct {
+				A int `yaml:"a" expr:"never"`
+			}
+			return reflect.TypeFor[T]()
+		},
+		`unknown pattern "name"`: func() reflect.Type {
+			type T struct {
+				A string `yaml:"a" pattern:"name"`
+			}
+			return reflect.TypeFor[T]()
+		},
+		`enum and pattern are for text`: func() reflect.Type {
+			type T struct {
+				A int `yaml:"a" enum:"1,2"`
+			}
+			return reflect.TypeFor[T]()
+		},
+		`the bound "x" makes no sense`: func() reflect.Type {
+			type T struct {
+				A int `yaml:"a" min:"x"`
+			}
+			return reflect.TypeFor[T]()
+		},
+		`the bound "5" makes no sense`: func() reflect.Type {
+			type T struct {
+				A string `yaml:"a" max:"5"`
+			}
+			return reflect.TypeFor[T]()
+		},
+		`default makes no sense: want a duration`: func() reflect.Type {
+			type T struct {
+				A time.Duration `yaml:"a" default:"5"`
+			}
+			return reflect.TypeFor[T]()
+		},
+		`default makes no sense: want a or b`: func() reflect.Type {
+			type T struct {
+				A string `yaml:"a" enum:"a,b" default:"c"`
+			}
+			return reflect.TypeFor[T]()
+		},
+		`default makes no sense: want 2 or more`: func() reflect.Type {
+			type T struct {
+				A int `yaml:"a" min:"2" default:"1"`
+			}
+			return reflect.TypeFor[T]()
+		},
+		`a mapping cannot have one`: func() reflect.Type {
+			type T struct {
+				A map[string]any `yaml:"a" default:"x"`
+			}
+			return reflect.TypeFor[T]()
+		},
+		`the tag kind cannot be "bool"`: func() reflect.Type {
+			type T struct {
+				A int `yaml:"a" kind:"bool"`
+			}
+			return reflect.TypeFor[T]()
+		},
+		`the tag kind cannot be "number"`: func() reflect.Type {
+			type T struct {
+				A any `yaml:"a" kind:"number"`
+			}
+			return reflect.TypeFor[T]()
+		},
+		`only a map can be inline`: func() reflect.Type {
+			type T struct {
+				A int `yaml:",inline"`
+			}
+			return reflect.TypeFor[T]()
+		},
+		`has two inline fields`: func() reflect.Type {
+			type T struct {
+				A map[string]any `yaml:",inline"`
+				B map[string]any `yaml:",inline"`
+			}
+			return reflect.TypeFor[T]()
+		},
+		`a map needs text for keys`: func() reflect.Type {
+			type T struct {
+				A map[int]any `yaml:"a"`
+			}
+			return reflect.TypeFor[T]()
+		},
+		`the type uint is not supported`: func() reflect.Type {
+			type T struct {
+				A uint `yaml:"a"`
+			}
+			return reflect.TypeFor[T]()
+		},
+		`the type error is not supported`: func() reflect.Type {
+			type T struct {
+				A error `yaml:"a"`
+			}
+			return reflect.TypeFor[T]()
+		},
+		"embedded structs are not supported": func() reflect.Type {
+			type T struct {
+				Names `yaml:"a"`
+			}
+			return reflect.TypeFor[T]()
+		},
+		`T.C: undocumented`: func() reflect.Type {
+			type T struct {
+				C int `yaml:"c"`
+			}
+			return reflect.TypeFor[T]()
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			defer func() {
+				if have := fmt.Sprint(recover()); !strings.Contains(have, want) {
+					t.Errorf("have panic %q, want %q", have, want)
+				}
+			}()
+			SpecOf(bug(), "package p\n\n// T is a type.\ntype T struct {\n// A and B are fields.\nA, B int\nC int\n}\n")
+		})
+	}
+	for _, tag := range []string{`yaml`, `yaml:x`, `yaml:"a" yaml:"b"`} {
+		if tags, err := parseTag(tag); err == nil {
+			t.Errorf("%s: have %v, want an error", tag, tags)
+		}
+	}
+}
+
+func TestDurationsRatesAndSizes(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"300ms": "300ms", "1h30m": "1h30m0s", "7d": "168h0m0s", "1w1d": "192h0m0s", "1.5d": "36h0m0s", "0s": "0s", "5µs": "5µs", "106751d": "2562024h0m0s",
+		"5": "", "": "", "s": "", "-5s": "", "+5s": "", "5 s": "", "5S": "", "5y": "", "106752d": "", "9999999999h": "", "99999w9999999999h": "", ".5s": "", "1e3s": "",
+	} {
+		have, err := ParseDuration(text)
+		if err == nil && have.String() != want || err != nil && want != "" {
+			t.Errorf("duration %q: have %v, %v, want %q", text, have, err, want)
+		}
+	}
+	for text, want := range map[string]Rate{
+		"100/s": {100, time.Second}, "5/m": {5, time.Minute}, "0.5/h": {0.5, time.Hour}, "3/10s": {3, 10 * time.Second}, "7/d": {7, 24 * time.Hour},
+		"5": {}, "0/s": {}, "-1/s": {}, "5/0s": {}, "5/x": {}, "/s": {}, "5/": {}, "5/s/s": {}, "x/s": {},
+	} {
+		have, err := ParseRate(text)
+		if have != want || (err == nil) != (want != Rate{}) {
+			t.Errorf("rate %q: have %v, %v, want %v", text, have, err, want)
+		}
+	}
+	for text, want := range map[string]Bytes{
+		"500": 500, "500B": 500, "64KiB": 64 << 10, "1MiB": 1 << 20, "2 GiB": 2 << 30, "1kB": 1000, "1MB": 1e6, "7TiB": 7 << 40,
+		"": -1, "KiB": -1, "-1": -1, "1.5MiB": -1, "1Kib": -1, "9999999999TiB": -1, "99999999999999999999": -1,
+	} {
+		have, err := ParseBytes(text)
+		if err != nil {
+			have = -1
+		}
+		if have != want {
+			t.Errorf("size %q: have %d, %v, want %d", text, have, err, want)
+		}
+	}
+}
+
+func TestTheLanguageDocumentsItself(t *testing.T) {
+	t.Parallel()
+	handler := languageSpec().Field("pipelines").Elem.Spec.Field("stages").Elem.Spec.Field("handlers").Elem.Spec
+	if have := handler.Field("timeout"); !have.NoExpr || have.Doc != "Timeout bounds one attempt." {
+		t.Errorf("have %+v", have)
+	}
+	if have := handler.Field("enabled"); have.NoExpr || have.want() != BoolKind {
+		t.Errorf("have %+v", have)
+	}
+}

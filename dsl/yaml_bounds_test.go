@@ -1,0 +1,85 @@
+package dsl
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Hostile files: each must be refused or read within a second or so.
+func TestHostileFilesAreBounded(t *testing.T) {
+	t.Parallel()
+	var keys, wide strings.Builder
+	keys.WriteString("configs:\n")
+	for i := range 80_000 {
+		fmt.Fprintf(&keys, "  k%d: 1\n", i)
+	}
+	for i := range 100_000 {
+		fmt.Fprintf(&wide, "k%d: \n", i)
+	}
+	laughs := "configs:\n  a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
+	for i := range 9 {
+		laughs += fmt.Sprintf("  a%d: &a%d [%s]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 9))
+	}
+	fill := func(unit string) string { return strings.Repeat(unit, maxFileBytes/len(unit)) }
+	for name, c := range map[string]struct {
+		text string
+		code Code // the first one; empty for none
+	}{
+		"one byte too many":       {strings.Repeat("#", maxFileBytes+1), codeTooLarge},
+		"just large enough":       {strings.Repeat("#", maxFileBytes), ""},
+		"many keys":               {keys.String(), ""},
+		"100,000 keys":            {wide.String(), codeTooLarge},
+		"50,000 equal keys":       {strings.Repeat("k: \n", 50_000), codeDuplicateKey},
+		"one long unknown key":    {strings.Repeat("a", 1000) + ": 1", codeUnknownField},
+		"a billion laughs":        {laughs, codeTooLarge},
+		"many aliases":            {"configs:\n  a: &a 1\n  b: [" + strings.Repeat("*a, ", 101) + "]", codeTooManyAliases},
+		"enough aliases":          {"configs:\n  a: &a 1\n  b: [" + strings.Repeat("*a, ", 100) + "]", ""},
+		"large text, 100 aliases": {"configs:\n  a: &a " + strings.Repeat("x", 100_000) + "\n  b: [" + strings.Repeat("*a, ", 100) + "]", codeTooLarge},
+		"deep":                    {"configs: {a: " + strings.Repeat("[", 61) + strings.Repeat("]", 61) + "}", ""},
+		"too deep":                {"configs: {a: " + strings.Repeat("[", 63) + strings.Repeat("]", 63) + "}", codeTooDeep},
+		"much too deep":           {strings.Repeat("[", 20_000), codeSyntax},
+		"brackets":                {fill("["), codeSyntax},
+		"braces":                  {fill("{a: "), codeSyntax},
+		"dashes":                  {fill("- "), codeSyntax},
+		"question marks":          {fill("? "), codeSyntax},
+		"commas":                  {"a: [" + strings.Repeat("a,", 500_000) + "]", codeTooLarge},
+		"colons":                  {fill(": "), codeSyntax},
+		"newlines":                {fill("\n"), ""},
+		"comments":                {fill("#\n"), ""},
+		"comments behind keys":    {fill("a: #\n"), codeTooLarge},
+		"anchors":                 {fill("&a "), codeSyntax},
+		"tags":                    {fill("!a "), codeSyntax},
+		"one quote":               {"a: '" + fill("x")[5:], codeSyntax},
+		"quotes":                  {fill("'' "), codeSyntax},
+		"escapes":                 {`a: "` + strings.Repeat(`\x41`, 200_000) + `"`, codeUnknownField},
+		"folded lines":            {"a: !$ >\n" + strings.Repeat(" x\n\n", 200_000), codeUnknownField},
+		"blanks":                  {"a: |\n" + strings.Repeat(" ", maxFileBytes-10), codeUnknownField},
+		"unclosed expressions":    {fill("a: !$ (\n")[:600_000], codeDuplicateKey},
+		"nested first version":    {"handlers:\n- id: a\n  enabled#and: " + strings.Repeat("[value#and: ", 80), codeSyntax},
+		"operators":               {"handlers:\n- id: a\n  enabled#and: [" + strings.Repeat("true,", 150_000) + "]", ""},
+		"many small aliases":      {"x: &a []\n" + strings.Repeat("- *a\n", 200), codeSyntax},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			start := time.Now()
+			_, found := parseText(c.text)
+			took := time.Since(start)
+			t.Logf("%v, %d findings", took, len(found))
+			if took > 5*time.Second {
+				t.Errorf("took %v", took)
+			}
+			if len(found) > maxFindings+1 {
+				t.Errorf("have %d findings, want at most %d", len(found), maxFindings+1)
+			}
+			have := Code("")
+			if len(found) > 0 {
+				have = found[0].Code
+			}
+			if have != c.code {
+				t.Errorf("have code %q, want %q: %v", have, c.code, found[:min(3, len(found))])
+			}
+		})
+	}
+}
