@@ -103,16 +103,24 @@ func (fn *function) arg(i int) shape { return fn.args[min(i, len(fn.args)-1)] }
 
 // arguments makes the arguments of a call and checks their number and shapes.
 func (b *builder) arguments(x *ast.CallNode, fn *function) ([]part, bool) {
-	n, most := len(x.Arguments), len(fn.args)
-	if n < most-fn.optional || n > most && !fn.variadic {
-		b.fail(x, CodeArguments, "write "+fn.Signature, "%s takes %s, have %d", fn.Name, fn.count(), n)
+	if message := fn.wrongCount(len(x.Arguments)); message != "" {
+		b.fail(x, CodeArguments, "write "+fn.Signature, "%s", message)
 		return nil, false
 	}
-	args := make([]part, n)
+	args := make([]part, len(x.Arguments))
 	for i, a := range x.Arguments {
 		args[i] = b.want(a, b.build(a), fn.arg(i), fn.Name)
 	}
 	return args, true
+}
+
+// wrongCount says what is wrong with a call with n arguments; empty when
+// nothing is.
+func (fn *function) wrongCount(n int) string {
+	if most := len(fn.args); n >= most-fn.optional && (n <= most || fn.variadic) {
+		return ""
+	}
+	return fmt.Sprintf("%s takes %s, have %d", fn.Name, fn.count(), n)
 }
 
 // count says how many arguments the function takes.
@@ -124,7 +132,7 @@ func (fn *function) count() string {
 	case least == most:
 		return arguments(most)
 	}
-	return fmt.Sprintf("%d to %s", least, arguments(most))
+	return fmt.Sprintf("%d or %s", least, arguments(most))
 }
 
 func arguments(n int) string {

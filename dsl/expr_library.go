@@ -125,9 +125,9 @@ var functions = []function{
 	define("groupBy(list, key)", "gathers the elements in a mapping by a key computed for each.",
 		mapShape, nil, listShape, anyShape),
 	define("sortBy(list, key, order?)", "sorts by a key computed for each element.",
-		listShape, nil, listShape, anyShape),
+		listShape, nil, listShape, anyShape, stringShape),
 	define("reduce(list, value, first?)", "computes #acc anew for each element, beginning with first.",
-		anyShape, nil, listShape, anyShape),
+		anyShape, nil, listShape, anyShape, anyShape),
 }
 
 // define makes a function of its signature, in which ? marks arguments that may

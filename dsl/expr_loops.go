@@ -50,7 +50,7 @@ func (b *builder) loop(x *ast.BuiltinNode) part {
 	it := item{element: b.slot(), index: b.slot(), acc: -1}
 	more := part{}
 	if len(x.Arguments) > 2 {
-		more = b.build(x.Arguments[2])
+		more = b.want(x.Arguments[2], b.build(x.Arguments[2]), fn.args[2], x.Name)
 	}
 	if x.Name == "reduce" {
 		it.acc, it.accShape = b.slot(), anyShape

@@ -257,7 +257,7 @@ func (b *builder) taken(name string) string {
 		return "there is another let of that name"
 	case isRoot(name):
 		return "it is a root"
-	case b.scope.state != nil && b.scope.declared(name):
+	case b.scope.declared(name):
 		return "the shared state has it"
 	}
 	return ""

@@ -252,16 +252,31 @@ func (w *rewriter) name(i, hi int) int {
 	case "is":
 		return w.is(i, hi)
 	default:
-		_, loop := looping[t.text] // the parser knows their bodies, in which # may stand
+		_, loop := looping[t.text]
 		switch {
 		case w.foreign(i, hi):
 		case loop && i+1 < hi && w.tokens[i+1].is("("):
-			w.put(t.text, i)
+			w.loop(i)
 		default:
 			w.put(hidden, i)
 		}
 	}
 	return i + 1
+}
+
+// loop writes the name of a function with a body, in which # may stand. The
+// parser must know it, and how many arguments it has.
+func (w *rewriter) loop(i int) {
+	w.put(w.tokens[i].text, i)
+	last := w.tokens[i+1].pair
+	n := 0
+	for at := i + 2; at < last; n++ {
+		at = w.find(at, last, ",") + 1
+	}
+	fn := functionNamed(w.tokens[i].text)
+	if message := fn.wrongCount(n); message != "" {
+		w.fail(i, last+1, CodeArguments, message, "write "+fn.Signature)
+	}
 }
 
 // foreign reports a word of other languages. They may be names, too, unless

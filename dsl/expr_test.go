@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -233,6 +234,15 @@ func TestFunctionsAreDocumented(t *testing.T) {
 		fn := functionNamed(f.Name)
 		if _, loop := looping[f.Name]; loop != (fn.call == nil) {
 			t.Errorf("%s is both or neither of a loop and a plain function", f.Name)
+		}
+	}
+	examples, err := os.ReadFile("../testdata/dsl/expr_functions.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range list {
+		if !strings.Contains(string(examples), f.Name+"(") {
+			t.Errorf("expr_functions.txt has no example of %s", f.Name)
 		}
 	}
 	for name, other := range synonyms {

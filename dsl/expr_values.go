@@ -292,34 +292,48 @@ func equal(m *meter, l, r any) (bool, error) {
 		return a == b, m.read(len(a))
 	case []any:
 		b, ok := r.([]any)
-		if !ok || len(a) != len(b) {
+		if !ok {
 			return false, nil
 		}
-		for i := range a {
-			if same, err := equal(m, a[i], b[i]); !same || err != nil {
-				return false, err
-			}
-		}
-		return true, nil
+		return equalLists(m, a, b)
 	case map[string]any:
 		b, ok := r.(map[string]any)
-		if !ok || len(a) != len(b) {
+		if !ok {
 			return false, nil
 		}
-		for k, x := range a {
-			y, ok := b[k]
-			if !ok {
-				return false, nil
-			}
-			if same, err := equal(m, x, y); !same || err != nil {
-				return false, err
-			}
-		}
-		return true, nil
-	case Secret:
-		return false, errors.New("a secret cannot be compared")
+		return equalMaps(m, a, b)
+	case bool, nil:
+		return l == r, nil
 	}
-	return l == r, nil
+	return false, fmt.Errorf("%s cannot be compared", describe(l))
+}
+
+func equalLists(m *meter, a, b []any) (bool, error) {
+	if len(a) != len(b) {
+		return false, nil
+	}
+	for i := range a {
+		if same, err := equal(m, a[i], b[i]); !same || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func equalMaps(m *meter, a, b map[string]any) (bool, error) {
+	if len(a) != len(b) {
+		return false, nil
+	}
+	for k, x := range a {
+		y, ok := b[k]
+		if !ok {
+			return false, nil
+		}
+		if same, err := equal(m, x, y); !same || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // contains tells whether l is an element of a list, a key of a mapping, or a
@@ -336,14 +350,14 @@ func contains(m *meter, l, r any) (any, error) {
 	case map[string]any:
 		key, ok := l.(string)
 		if !ok {
-			return nil, needs("in a mapping", stringShape, l)
+			return nil, needs("the key of a mapping", stringShape, l)
 		}
 		_, found := in[key]
 		return found, nil
 	case string:
 		part, ok := l.(string)
 		if !ok {
-			return nil, needs("in a string", stringShape, l)
+			return nil, needs("a part of a string", stringShape, l)
 		}
 		return strings.Contains(in, part), m.read(len(in))
 	}

@@ -231,34 +231,38 @@ func appendJSON(b []byte, data any, level int) ([]byte, error) {
 	case string:
 		return appendJSONString(b, v), nil
 	case []any:
-		b = append(b, '[')
-		for i, x := range v {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			var err error
-			if b, err = appendJSON(b, x, level+1); err != nil {
-				return nil, err
-			}
-		}
-		return append(b, ']'), nil
+		return appendJSONList(b, v, level+1)
 	case map[string]any:
-		b = append(b, '{')
-		for i, k := range slices.Sorted(maps.Keys(v)) {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = append(appendJSONString(b, k), ':')
-			var err error
-			if b, err = appendJSON(b, v[k], level+1); err != nil {
-				return nil, err
-			}
-		}
-		return append(b, '}'), nil
-	case Secret:
-		return nil, fmt.Errorf("want data, have the secret %s", v.Name)
+		return appendJSONObject(b, v, level+1)
 	}
-	return nil, fmt.Errorf("want data, have a Go %T", data)
+	return nil, fmt.Errorf("want data, have %s", describe(data))
+}
+
+func appendJSONList(b []byte, list []any, level int) (_ []byte, err error) {
+	b = append(b, '[')
+	for i, x := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b, err = appendJSON(b, x, level); err != nil {
+			return nil, err
+		}
+	}
+	return append(b, ']'), nil
+}
+
+func appendJSONObject(b []byte, object map[string]any, level int) (_ []byte, err error) {
+	b = append(b, '{')
+	for i, k := range slices.Sorted(maps.Keys(object)) {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(appendJSONString(b, k), ':')
+		if b, err = appendJSON(b, object[k], level); err != nil {
+			return nil, err
+		}
+	}
+	return append(b, '}'), nil
 }
 
 // appendJSONString escapes only what JSON demands. Invalid UTF-8 becomes
