@@ -6,9 +6,28 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"procaas/dsl"
 	"procaas/engine"
 )
+
+// A handler without a policy and one with an empty policy are repeated alike.
+func TestDefaultRetryIsWhatTheLanguageSays(t *testing.T) {
+	t.Parallel()
+	p := plan(t, `
+pipelines:
+- id: p
+  stages:
+  - id: s
+    handlers: [{id: a, request: {}, retry: {}}]
+`)
+	written := *p.Step("p/s/a").Handler.Retry
+	written.Span = dsl.Span{}
+	if d := cmp.Diff(engine.DefaultRetry(), written, cmp.AllowUnexported(dsl.Retry{})); d != "" {
+		t.Errorf("(- engine, + language):\n%s", d)
+	}
+}
 
 // delays gives the first n delays of a policy with the same noise each time.
 func delays(p dsl.Retry, n int, noise float64) []time.Duration {
