@@ -37,7 +37,8 @@ type committer struct {
 
 // start makes the zero committer, with its fields set, ready for use.
 func (c *committer) start() {
-	c.shared.do, c.shared.most, c.shared.lanes = c.write, maxBatch, 2
+	c.shared.do = func(changes []Change) []error { return c.write(changes, false) }
+	c.shared.most, c.shared.lanes = maxBatch, 2
 }
 
 // commit writes one step; when it returns nil, the step is durable. Other errors
@@ -54,8 +55,9 @@ func (c *committer) commit(change Change) error {
 	return errs[0]
 }
 
-// write writes changes until it is known what became of them.
-func (c *committer) write(changes []Change) []error {
+// write writes changes until it is known what became of them. In doubt says that
+// an earlier try may have written them already.
+func (c *committer) write(changes []Change, inDoubt bool) []error {
 	backoff := 10 * time.Millisecond
 	before := c.written.Load()
 	for try := 1; ; try++ {
@@ -63,7 +65,7 @@ func (c *committer) write(changes []Change) []error {
 		switch {
 		case err == nil:
 			c.written.Add(1)
-			if try > 1 {
+			if inDoubt {
 				c.settle(changes, errs)
 			}
 			return errs
@@ -73,6 +75,7 @@ func (c *committer) write(changes []Change) []error {
 		case c.ctx.Err() != nil:
 			return repeat(context.Cause(c.ctx), len(changes))
 		}
+		inDoubt = true
 		c.log.Warn("commit failed, trying again", "changes", len(changes), "try", try, "error", err)
 		if !pause(c.ctx, backoff) {
 			return repeat(context.Cause(c.ctx), len(changes))
@@ -83,7 +86,7 @@ func (c *committer) write(changes []Change) []error {
 		}
 		// One change may spoil it for all: find it.
 		if half := len(changes) / 2; half > 0 {
-			return append(c.write(changes[:half]), c.write(changes[half:])...)
+			return append(c.write(changes[:half], true), c.write(changes[half:], true)...)
 		}
 		if try >= maxTries && c.written.Load() > before {
 			return c.refuse(changes[0], err)

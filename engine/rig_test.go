@@ -61,7 +61,7 @@ func (r *rig) bundle(yaml string) *dsl.Bundle {
 	}
 	b, found := dsl.Load([]dsl.File{{Name: "flows.yaml", Data: []byte(yaml)}}, dsl.Options{Types: known})
 	if b == nil {
-		r.t.Fatalf("the definition does not load: %v", found)
+		r.t.Fatalf("the definition does not load: %+v", found)
 	}
 	return b
 }

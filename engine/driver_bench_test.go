@@ -1,0 +1,70 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"procaas/dsl"
+	"procaas/engine"
+	"procaas/engine/enginetest"
+)
+
+// BenchmarkFlow is one run of three handlers that do nothing, each checkpointed,
+// with 64 in flight: what the engine itself costs, since the store keeps all in
+// memory.
+func BenchmarkFlow(b *testing.B) {
+	const inFlight = 64
+	noop := enginetest.Scripted("step", func(context.Context, *engine.Call, any) (engine.Result, error) {
+		return engine.Result{}, nil
+	})
+	bundle, found := dsl.Load([]dsl.File{{Name: "flows.yaml", Data: []byte(three)}}, dsl.Options{Types: []dsl.Type{noop.Type}})
+	if bundle == nil {
+		b.Fatal(found)
+	}
+	store := &ends{Memory: enginetest.NewMemory(), ended: make(chan struct{}, inFlight)}
+	e, err := engine.New(engine.Options{Store: store, Types: []engine.HandlerType{noop}, Bundle: bundle})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = e.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+
+	slots := make(chan struct{}, inFlight)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		slots <- struct{}{}
+		running.Go(func() {
+			out, err := e.Submit(ctx, []engine.Submission{{Event: event("work", fmt.Sprint(i))}})
+			if err != nil || out[0].Err != nil {
+				b.Error(err, out)
+			}
+			<-store.ended
+			<-slots
+		})
+	}
+	for range inFlight {
+		slots <- struct{}{}
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "flows/s")
+}
+
+// An ends store tells when runs have ended.
+type ends struct {
+	*enginetest.Memory
+	ended chan struct{}
+}
+
+func (s *ends) Commit(ctx context.Context, node int64, changes []engine.Change) ([]error, error) {
+	errs, err := s.Memory.Commit(ctx, node, changes)
+	for i, c := range changes {
+		if err == nil && errs[i] == nil && c.Status.Ended() {
+			s.ended <- struct{}{}
+		}
+	}
+	return errs, err
+}

@@ -1,0 +1,227 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"procaas/engine"
+	"procaas/engine/enginetest"
+)
+
+// Whatever the store fails at, before or after it has done what it was asked,
+// no result may be lost, repeated or reordered.
+func TestStoreThatFailsAtAnythingLosesAndRepeatsNothing(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { failAtAnything(t, seed) })
+		})
+	}
+}
+
+func failAtAnything(t *testing.T, seed uint64) {
+	const keys, events = 12, 5
+	r := newRig(t)
+	var mu sync.Mutex
+	random := rand.New(rand.NewPCG(seed, 1))
+	calm := time.Now().Add(5 * time.Second)
+	fault := func(string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Now().Before(calm) && random.IntN(4) == 0 {
+			return enginetest.ErrInjected
+		}
+		return nil
+	}
+	e := r.engine(&enginetest.Faulty{Store: r.store, Before: fault, After: fault}, three,
+		func(o *engine.Options) { o.MaxInFlight = 8 })
+	r.run(e)
+
+	var runs sync.Map
+	var senders sync.WaitGroup
+	for k := range keys {
+		senders.Go(func() {
+			for i := range events {
+				ev := event("work", fmt.Sprint(k))
+				ev.ID = fmt.Sprintf("%d-%d", k, i)
+				for { // a sender that is not answered sends again, with the same id
+					out, err := e.Submit(context.Background(), []engine.Submission{{Event: ev}})
+					if err == nil {
+						runs.Store(out[0].Receipt.Run, true)
+						break
+					}
+					time.Sleep(50 * time.Millisecond)
+				}
+			}
+		})
+	}
+	senders.Wait()
+	count := 0
+	for run := range runs.Range {
+		r.settle(e, run.(string), engine.Succeeded)
+		count++
+	}
+	if count != keys*events {
+		t.Errorf("want %d runs, have %d", keys*events, count)
+	}
+	order := map[string][]string{}
+	for _, c := range r.calls.Calls() {
+		order[c.Key] = append(order[c.Key], c.Event.ID+" "+c.Path)
+	}
+	for k := range keys {
+		var want []string
+		for i := range events {
+			for _, path := range []string{"work/a/one", "work/b/two", "work/c/three"} {
+				want = append(want, fmt.Sprintf("%d-%d %s", k, i, path))
+			}
+		}
+		if have := order[fmt.Sprint(k)]; !slices.Equal(have, want) {
+			t.Errorf("key %d: want %v, have %v", k, want, have)
+		}
+	}
+}
+
+// The answer to a Claim or an Accept may be lost: then the node owns runs that it
+// does not know, and nobody else may take them.
+func TestRunsWhoseAnswerWasLostAreFound(t *testing.T) {
+	t.Parallel()
+	for _, op := range []string{"accept", "claim"} {
+		t.Run(op, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				lost := false
+				store := &enginetest.Faulty{Store: r.store, After: func(asked string) error {
+					if n, _, _ := r.store.Depth(context.Background()); asked != op || lost || n != 0 {
+						return nil
+					}
+					lost = true
+					return enginetest.ErrInjected
+				}}
+				e := r.engine(store, three)
+				if op == "claim" {
+					ev := event("work", "k")
+					ev.ID = "e"
+					r.submit(e, ev)
+				}
+				r.run(e)
+				time.Sleep(3 * time.Second)
+				ev := event("work", "k")
+				ev.ID = "e"
+				if _, err := e.Submit(context.Background(), []engine.Submission{{Event: ev}}); op == "accept" && err == nil {
+					t.Error("want the lost answer told")
+				}
+				began := time.Now()
+				r.settle(e, r.submit(e, ev), engine.Succeeded)
+				if took := time.Since(began); took > 3*time.Second {
+					t.Errorf("want the run found within a few beats, it took %s", took)
+				}
+				if !lost {
+					t.Error("the test has lost no answer")
+				}
+			})
+		})
+	}
+}
+
+// The same when nobody noticed that an answer was lost: a transaction that came
+// late, for example.
+func TestRunsThatTheNodeOwnsUnknowinglyAreFound(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		e, _ := r.start(three)
+		nodes, err := r.store.Nodes(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ev := event("work", "k")
+		ev.ID = "e"
+		in := engine.Intake{ID: "late", Event: ev, Flow: "order", Key: "k", Ordered: true, Pipeline: "work", Own: true}
+		if _, err := r.store.Accept(context.Background(), nodes[0].Node, []engine.Intake{in}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(4 * time.Second)
+		r.settle(e, "late", engine.Succeeded)
+	})
+}
+
+// A commit whose answer was lost is written, and the run goes on at once.
+func TestLostAnswerOfACommitIsNoSetback(t *testing.T) {
+	t.Parallel()
+	for nth := range 4 {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			commits := 0
+			e := r.engine(&enginetest.Faulty{Store: r.store, After: func(op string) error {
+				if op != "commit" {
+					return nil
+				}
+				if commits++; commits == nth+1 {
+					return enginetest.ErrInjected
+				}
+				return nil
+			}}, three)
+			r.run(e)
+			synctest.Wait()
+			began := time.Now()
+			r.settle(e, r.submit(e, event("work", "k")), engine.Succeeded)
+			if took := time.Since(began); took > 100*time.Millisecond {
+				t.Errorf("commit %d: want the run to go on at once, it took %s", nth, took)
+			}
+			synctest.Wait()
+			time.Sleep(time.Second)
+			r.want("work/a/one", "work/b/two", "work/c/three")
+			if log := r.log.String(); strings.Contains(log, "moved on") {
+				t.Errorf("commit %d: want it found written, have %s", nth, log)
+			}
+		})
+	}
+}
+
+// A change that the store cannot take must not hold up the others.
+func TestChangeThatTheStoreRefusesFailsItsOwnRunOnly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		e := r.engine(&picky{Store: r.store}, three)
+		r.run(e)
+		synctest.Wait()
+		var good []string
+		for i := range 40 {
+			good = append(good, r.submit(e, event("work", fmt.Sprint(i))))
+		}
+		bad := r.submit(e, event("work", "poison"))
+		for i := range 40 { // others are written meanwhile, so it is not the store
+			good = append(good, r.submit(e, event("work", fmt.Sprint("later", i))))
+			time.Sleep(100 * time.Millisecond)
+		}
+		for _, run := range good {
+			r.settle(e, run, engine.Succeeded)
+		}
+		if v := r.settle(e, bad, engine.Failed); !strings.Contains(v.Error, "too much") {
+			t.Errorf("want the store's reason, have %q", v.Error)
+		}
+	})
+}
+
+// A picky store refuses the checkpoints of one run that has begun its last stage.
+type picky struct{ engine.Store }
+
+func (p *picky) Commit(ctx context.Context, node int64, changes []engine.Change) ([]error, error) {
+	time.Sleep(5 * time.Millisecond) // so that changes gather
+	for _, c := range changes {
+		r, err := p.Run(ctx, c.Run)
+		if err == nil && r.Key == "poison" && c.Status != engine.Failed && r.Version > 1 {
+			return nil, errors.New("too much")
+		}
+	}
+	return p.Store.Commit(ctx, node, changes)
+}

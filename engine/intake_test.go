@@ -1,0 +1,321 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"procaas/engine"
+	"procaas/engine/enginetest"
+)
+
+const door = `
+flows:
+  - id: door
+    key: !$ event.payload.door.number
+    states:
+      initial: closed
+      final: [gone]
+      transitions:
+        - {from: closed, on: open-it, to: open}
+        - {from: open, on: close-it, to: closed}
+        - {from: [open, closed], on: remove-it, to: gone}
+      otherwise: OTHERWISE
+pipelines:
+  - {id: open-it, flow: door, stages: [{id: a, handlers: [{id: one, step: {}}]}]}
+  - {id: close-it, flow: door, stages: [{id: a, handlers: [{id: two, step: {}}]}]}
+  - {id: remove-it, flow: door, stages: [{id: a, handlers: [{id: three, step: {}}]}]}
+`
+
+func doorEvent(eventType string) engine.Event {
+	return engine.Event{Type: eventType, Payload: map[string]any{"door": map[string]any{"number": 7}}}
+}
+
+func TestSubmitRefusesWhatNobodyCouldServe(t *testing.T) {
+	t.Parallel()
+	deep := any("bottom")
+	for range 100 {
+		deep = []any{deep}
+	}
+	for _, c := range []struct {
+		name        string
+		event       engine.Event
+		code, field string
+		says        string
+	}{
+		{"unknown type", engine.Event{Type: "opn-it"}, "unknown_event_type", "type", "did you mean open-it?"},
+		{"no type", engine.Event{}, "invalid_event", "type", "want the type"},
+		{"no key", engine.Event{Type: "open-it", Payload: map[string]any{"door": map[string]any{}}}, "missing_key", "payload.door.number", "missing"},
+		{"no payload", engine.Event{Type: "open-it"}, "missing_key", "payload.door.number", "door"},
+		{"empty key", engine.Event{Type: "open-it", Payload: map[string]any{"door": map[string]any{"number": ""}}}, "missing_key", "payload.door.number", "empty"},
+		{"key of another kind", engine.Event{Type: "open-it", Payload: map[string]any{"door": map[string]any{"number": 1.5}}}, "invalid_event", "payload.door.number", "want a string or an integer, have a number"},
+		{"long key", engine.Event{Type: "open-it", Payload: map[string]any{"door": map[string]any{"number": strings.Repeat("k", 201)}}}, "invalid_event", "payload.door.number", "200"},
+		{"unprintable id", engine.Event{Type: "open-it", ID: "a\nb"}, "invalid_event", "id", "printable"},
+		{"long id", engine.Event{Type: "open-it", ID: strings.Repeat("i", 201)}, "invalid_event", "id", "at most 200 bytes"},
+		{"long source", engine.Event{Type: "open-it", Source: strings.Repeat("s", 201)}, "invalid_event", "source", "at most 200 bytes"},
+		{"deep payload", engine.Event{Type: "open-it", Payload: deep}, "invalid_event", "payload", "levels"},
+		{"payload that is no data", engine.Event{Type: "open-it", Payload: int64(1)}, "invalid_event", "payload", "int64"},
+		{"not a number", engine.Event{Type: "open-it", Payload: math.NaN()}, "invalid_event", "payload", "finite"},
+		{"zero byte", engine.Event{Type: "open-it", Payload: "a\x00b"}, "invalid_event", "payload", "U+0000"},
+		{"negative tolerance", engine.Event{Type: "open-it", DelayTolerance: -1}, "invalid_event", "delay_tolerance", "0s"},
+		{"huge priority", engine.Event{Type: "open-it", Priority: 1 << 40}, "invalid_event", "priority", "1000000"},
+		{"absurd time", engine.Event{Type: "open-it", At: time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)}, "invalid_event", "at", "9999"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t)
+			e := r.engine(r.store, strings.ReplaceAll(door, "OTHERWISE", "reject"))
+			have := r.refuse(e, c.event)
+			if have.Code != c.code || have.Field != c.field || !strings.Contains(have.Message, c.says) {
+				t.Errorf("want %s at %s with %q, have %s at %s: %s", c.code, c.field, c.says, have.Code, have.Field, have.Message)
+			}
+			if waiting, _, _ := r.store.Depth(context.Background()); waiting != 0 {
+				t.Error("want nothing stored")
+			}
+		})
+	}
+}
+
+func TestRepeatedEventGivesTheSameRun(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	e := r.engine(r.store, strings.ReplaceAll(door, "OTHERWISE", "reject"))
+	ev := doorEvent("open-it")
+	ev.ID, ev.Source = "e1", "test"
+	first := r.submit(e, ev)
+	again, err := e.Submit(context.Background(), []engine.Submission{{Event: ev}})
+	if err != nil || !again[0].Receipt.Duplicate || again[0].Receipt.Run != first {
+		t.Errorf("want a duplicate of %s, have %+v and %v", first, again, err)
+	}
+	ev.Payload.(map[string]any)["more"] = true
+	if have := r.refuse(e, ev); have.Code != "id_conflict" {
+		t.Errorf("want id_conflict, have %s", have.Code)
+	}
+	ev.Source = "other"
+	if run := r.submit(e, ev); run == first {
+		t.Error("want an id of another source to be another event")
+	}
+}
+
+func TestBatchIsJudgedEventByEvent(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	e := r.engine(r.store, three)
+	batch := make([]engine.Submission, 600)
+	for i := range batch {
+		batch[i].Event = event("work", fmt.Sprint(i))
+	}
+	batch[300].Event.Type = "wrok"
+	out, err := e.Submit(context.Background(), batch)
+	if err != nil || len(out) != len(batch) {
+		t.Fatalf("want %d results, have %d and %v", len(batch), len(out), err)
+	}
+	for i, s := range out {
+		if (s.Err != nil) != (i == 300) {
+			t.Fatalf("event %d: %+v", i, s)
+		}
+		if i != 300 && r.view(e, s.Receipt.Run).Key != fmt.Sprint(i) {
+			t.Fatalf("event %d has the run of another one", i)
+		}
+	}
+}
+
+func TestConcurrentSubmissionsShareTransactions(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var accepts atomic.Int32
+		e := r.engine(&enginetest.Faulty{Store: r.store, Before: func(op string) error {
+			if op == "accept" {
+				accepts.Add(1)
+				time.Sleep(time.Millisecond)
+			}
+			return nil
+		}}, three)
+		var senders sync.WaitGroup
+		for i := range 500 {
+			senders.Go(func() { r.submit(e, event("work", fmt.Sprint(i))) })
+		}
+		senders.Wait()
+		if n := accepts.Load(); n > 5 {
+			t.Errorf("want 500 events in a few transactions, have %d", n)
+		}
+	})
+}
+
+func TestStoreFailureAtIntakeIsToldToAll(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	e := r.engine(&enginetest.Faulty{Store: r.store, Before: func(string) error { return enginetest.ErrInjected }}, three)
+	if out, err := e.Submit(context.Background(), []engine.Submission{{Event: event("work", "k")}}); err == nil {
+		t.Errorf("want the store's error, have %+v", out)
+	}
+}
+
+func TestAutomatonRejectsAtIntake(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		e, _ := r.start(strings.ReplaceAll(door, "OTHERWISE", "reject"))
+		have := r.refuse(e, doorEvent("close-it"))
+		if have.Code != "event_rejected" || !strings.Contains(have.Message, "comes from open") {
+			t.Errorf("want event_rejected with the states that allow it, have %+v", have)
+		}
+		open := doorEvent("open-it")
+		open.ID = "open"
+		run := r.submit(e, open)
+		r.settle(e, run, engine.Succeeded)
+		r.settle(e, r.submit(e, doorEvent("remove-it")), engine.Succeeded)
+		if again, err := e.Submit(context.Background(), []engine.Submission{{Event: open}}); err != nil || !again[0].Receipt.Duplicate {
+			t.Errorf("want a repetition found also in a final state, have %+v and %v", again, err)
+		}
+		for _, gone := range []string{"open-it", "close-it", "remove-it"} {
+			if have := r.refuse(e, doorEvent(gone)); have.Code != "event_rejected" {
+				t.Errorf("%s in the final state: %+v", gone, have)
+			}
+		}
+		if v, err := e.Entity(context.Background(), "door", "7"); err != nil || v.State != "gone" {
+			t.Errorf("want the state gone, have %+v and %v", v, err)
+		}
+	})
+}
+
+func TestAutomatonJudgesLateWhenOthersAreBefore(t *testing.T) {
+	t.Parallel()
+	for otherwise, want := range map[string]struct {
+		status engine.Status
+		reason string
+	}{
+		"reject": {engine.Ignored, "rejected: state open has no transition on open-it"},
+		"ignore": {engine.Ignored, "state open has no transition on open-it"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			open := make(gate)
+			r.on("one", open.do)
+			e, _ := r.start(strings.ReplaceAll(door, "OTHERWISE", otherwise))
+			r.submit(e, doorEvent("open-it"))
+			second := r.submit(e, doorEvent("open-it"))
+			close(open)
+			if v := r.settle(e, second, want.status); v.Reason != want.reason {
+				t.Errorf("%s: want %q, have %q", otherwise, want.reason, v.Reason)
+			}
+			r.want("open-it/a/one")
+		})
+	}
+}
+
+func TestDeferredEventRunsWhenTheStateAllowsIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		e, _ := r.start(strings.ReplaceAll(door, "OTHERWISE", "defer"))
+		early := r.submit(e, doorEvent("close-it"))
+		time.Sleep(2 * time.Second)
+		if v := r.view(e, early); v.Status != engine.Waiting {
+			t.Errorf("want the early event set aside, have %s", v.Status)
+		}
+		r.settle(e, r.submit(e, doorEvent("open-it")), engine.Succeeded)
+		r.settle(e, early, engine.Succeeded)
+		r.settle(e, r.submit(e, doorEvent("remove-it")), engine.Succeeded)
+		if v := r.settle(e, r.submit(e, doorEvent("open-it")), engine.Ignored); !strings.HasPrefix(v.Reason, "rejected:") {
+			t.Errorf("want an event refused that can never run, have %q", v.Reason)
+		}
+		r.want("open-it/a/one", "close-it/a/two", "remove-it/a/three")
+	})
+}
+
+func TestFirstPipelineWhoseWhenIsTrueServes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		e, _ := r.start(`
+configs: {LIMIT: 10}
+flows: [{id: payment}]
+pipelines:
+  - id: big
+    flow: payment
+    on: paid
+    when: !$ event.payload.sum > configs.LIMIT
+    stages: [{id: a, handlers: [{id: one, step: {}}]}]
+  - id: odd
+    flow: payment
+    on: paid
+    when: !$ event.payload.sum == 9
+    stages: [{id: a, handlers: [{id: two, step: {}}]}]
+`)
+		pay := func(sum any) engine.Event {
+			return engine.Event{Type: "paid", Key: "k", Payload: map[string]any{"sum": sum}}
+		}
+		for sum, want := range map[int]string{11: "big", 9: "odd"} {
+			if v := r.settle(e, r.submit(e, pay(sum)), engine.Succeeded); v.Pipeline != want {
+				t.Errorf("sum %d: want %s, have %s", sum, want, v.Pipeline)
+			}
+		}
+		if v := r.settle(e, r.submit(e, pay(2)), engine.Ignored); !strings.Contains(v.Reason, "when is false") {
+			t.Errorf("want the reason told, have %q", v.Reason)
+		}
+		if v := r.settle(e, r.submit(e, pay("much")), engine.Failed); !strings.Contains(v.Error, "when") {
+			t.Errorf("want the error of when told, have %q", v.Error)
+		}
+	})
+}
+
+func TestScheduledEventWaitsForItsTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		e, _ := r.start(three)
+		ev := event("work", "k")
+		ev.At = time.Now().Add(time.Minute)
+		later := r.submit(e, ev)
+		r.settle(e, r.submit(e, event("work", "k")), engine.Succeeded)
+		time.Sleep(59 * time.Second)
+		if v := r.view(e, later); v.Status != engine.Waiting || v.Due == nil {
+			t.Errorf("want the event to wait, have %s due %v", v.Status, v.Due)
+		}
+		r.settle(e, later, engine.Succeeded)
+		if late := time.Since(ev.At); late > 200*time.Millisecond {
+			t.Errorf("want the event at its time, it was %s late", late)
+		}
+	})
+}
+
+func TestBacklogIsNotOvertaken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.on("one", func(context.Context, *engine.Call, any) (engine.Result, error) {
+			time.Sleep(100 * time.Millisecond)
+			return engine.Result{}, nil
+		})
+		e := r.engine(r.store, three, func(o *engine.Options) { o.MaxInFlight = 2 })
+		var runs, want []string
+		for i := range 20 {
+			runs, want = append(runs, r.submit(e, event("work", fmt.Sprint(i)))), append(want, fmt.Sprint(i))
+		}
+		r.run(e)
+		time.Sleep(250 * time.Millisecond)
+		runs, want = append(runs, r.submit(e, event("work", "new"))), append(want, "new")
+		for _, run := range runs {
+			r.settle(e, run, engine.Succeeded)
+		}
+		var have []string
+		for _, c := range r.calls.Of("work/a/one") {
+			have = append(have, c.Key)
+		}
+		if have[len(have)-1] != "new" || len(have) != len(want) {
+			t.Errorf("want the new event last, have %v", have)
+		}
+		slices.Sort(have)
+		if slices.Sort(want); !slices.Equal(have, want) {
+			t.Errorf("want %v, have %v", want, have)
+		}
+	})
+}
