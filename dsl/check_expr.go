@@ -54,18 +54,19 @@ func (c *checker) compileValues(h *Handler, sc, own *scope, r *Reporter) {
 	}
 }
 
-// compileFields compiles the expressions of a mapping that a Spec describes.
+// compileFields compiles the expressions of a mapping that a Spec describes. It
+// passes over unknown fields, which are reported anyway.
 func compileFields(v *Value, s *Spec, sc *scope, r *Reporter) {
 	if v == nil || v.kind != valueMap || s == nil {
 		compileValue(v, nil, sc, r)
 		return
 	}
 	for i, k := range v.keys {
-		f := s.Field(k.Name)
-		if f == nil {
-			f = elemOf(s.inline())
+		if f := s.Field(k.Name); f != nil {
+			compileValue(v.items[i], f, sc, r)
+		} else if inline := s.inline(); inline != nil {
+			compileValue(v.items[i], inline.Elem, sc, r)
 		}
-		compileValue(v.items[i], f, sc, r)
 	}
 }
 

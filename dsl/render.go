@@ -126,7 +126,3 @@ func printable(s string) string {
 		return r
 	}, s)
 }
-
-// JSONSchema gives the JSON Schema (draft 2020-12) of pipeline files with these
-// handler types.
-func JSONSchema(types []Type) ([]byte, error) { panic("dsl: JSONSchema is not written yet") }

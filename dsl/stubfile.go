@@ -28,27 +28,6 @@ func DecodeFile(f File, s *Spec, into any, roots []string) []Diagnostic {
 	whole := &Field{Kind: ObjectKind, Spec: s}
 	d.check(v, whole, "", allowance{})
 	d.fill(into, s, v)
-	compileAll(v, whole, &scope{roots: roots}, r)
+	compileValue(v, whole, &scope{roots: roots}, r)
 	return r.Diagnostics()
-}
-
-// compileAll compiles the expressions of a value for the kinds that its field
-// wants. It passes over unknown fields, which are reported anyway.
-func compileAll(v *Value, f *Field, sc *scope, r *Reporter) {
-	if f == nil {
-		return
-	}
-	if v.kind == valueExpr {
-		v.expr.compile(sc, f.want(), r)
-	}
-	for i, item := range v.items {
-		below := anything
-		switch {
-		case v.kind == valueMap && f.Spec != nil:
-			below = f.Spec.Field(v.keys[i].Name)
-		case f.Elem != nil:
-			below = f.Elem
-		}
-		compileAll(item, below, sc, r)
-	}
 }

@@ -1,0 +1,283 @@
+package dsl
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// JSONSchema gives the JSON Schema (draft 2020-12) of pipeline files with these
+// handler types, for editors: what it refuses, [Load] refuses too. Load knows
+// more.
+func JSONSchema(types []Type) ([]byte, error) {
+	b := &schemaBuilder{defs: map[string]any{
+		"expression": schema{
+			"type":        "string",
+			"description": "An expression, tagged !$, or a secret, tagged !secret.",
+		},
+	}}
+	root := b.object(languageSpec(), false)
+	b.handler(types)
+	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	root["title"] = "ProcaaS pipelines"
+	root["type"] = []string{"object", "null"}
+	root["$defs"] = b.defs
+
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(root); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// A schema is a JSON Schema as data.
+type schema map[string]any
+
+// A schemaBuilder derives schemas from Specs. The mappings of the language
+// become definitions by the names of their structs.
+type schemaBuilder struct{ defs map[string]any }
+
+// object describes a mapping. In the body of a handler its fields may be given
+// by operators of the first version of the language too.
+func (b *schemaBuilder) object(s *Spec, body bool) schema {
+	properties, byOperator := schema{}, []string(nil)
+	var required []string
+	var either []any
+	for _, f := range s.Fields {
+		if f.Name == "" {
+			continue
+		}
+		properties[f.Name] = b.field(f)
+		if !f.NoExpr {
+			byOperator = append(byOperator, regexp.QuoteMeta(f.Name))
+		}
+		switch {
+		case f.Required && f.NoExpr:
+			required = append(required, f.Name)
+		case f.Required:
+			either = append(either, schema{"anyOf": givenBy(f.Name)})
+		}
+	}
+	out := schema{"type": "object", "description": s.Doc, "properties": properties, "additionalProperties": false}
+	if inline := s.inline(); inline != nil {
+		out["additionalProperties"] = b.value(inline.Elem)
+	}
+	if len(byOperator) > 0 {
+		out["patternProperties"] = schema{operatorPattern(byOperator): true}
+	}
+	if len(required) > 0 {
+		out["required"] = required
+	}
+	if len(either) > 0 {
+		out["allOf"] = either
+	}
+	if body {
+		out["type"] = []string{"object", "null"}
+	}
+	return out
+}
+
+// operatorPattern matches the keys that give fields by an operator of the first
+// version of the language.
+func operatorPattern(names []string) string {
+	return "^(" + strings.Join(names, "|") + ")#(" + strings.Join(v1Operators, "|") + ")$"
+}
+
+// givenBy lists the ways to give a field: by its name, or by an operator.
+func givenBy(name string) []any {
+	ways := []any{schema{"required": []string{name}}}
+	for _, op := range v1Operators {
+		ways = append(ways, schema{"required": []string{name + "#" + op}})
+	}
+	return ways
+}
+
+// field describes a field. A null counts as not given.
+func (b *schemaBuilder) field(f *Field) schema {
+	out := b.value(f)
+	if !f.Required {
+		out = orNull(out)
+	}
+	out["description"] = described(f)
+	if f.Default != "" {
+		out["default"] = defaultOf(f)
+	}
+	return out
+}
+
+// described is the text of a field with the bounds that JSON Schema has no
+// words for.
+func described(f *Field) string {
+	doc := f.Doc
+	if f.Kind == IntKind || f.Kind == FloatKind {
+		return doc
+	}
+	if f.Min != "" {
+		doc += " At least " + f.Min + "."
+	}
+	if f.Max != "" {
+		doc += " At most " + f.Max + "."
+	}
+	return doc
+}
+
+func defaultOf(f *Field) any {
+	if data, err := f.defaultData(); err == nil && f.Kind != DurationKind {
+		return data
+	}
+	return f.Default
+}
+
+// value describes what may stand at a place, an expression included.
+func (b *schemaBuilder) value(f *Field) schema {
+	out := b.literal(f)
+	if f.NoExpr || len(out) == 0 || out["type"] == "string" && out["pattern"] == nil && out["enum"] == nil {
+		return out // any text may stand here already
+	}
+	return schema{"anyOf": []any{out, schema{"$ref": "#/$defs/expression"}}}
+}
+
+// literal describes a value without expressions.
+func (b *schemaBuilder) literal(f *Field) schema {
+	switch f.Kind {
+	case AnyKind:
+		return kindSchema(f.ExprKind)
+	case IntKind, FloatKind:
+		return bounded(kindSchema(f.Kind), f)
+	case StringKind:
+		return text(f)
+	case ListKind:
+		list := schema{"type": "array", "items": b.value(f.Elem)}
+		if f.Names {
+			return schema{"anyOf": []any{b.value(f.Elem), list}}
+		}
+		return list
+	case MapKind:
+		return schema{"type": "object", "additionalProperties": b.value(f.Elem)}
+	case ObjectKind:
+		name := kebab(f.Spec.Name)
+		if _, known := b.defs[name]; !known {
+			b.defs[name] = nil // a struct may hold itself
+			b.defs[name] = b.object(f.Spec, false)
+		}
+		return schema{"$ref": "#/$defs/" + name}
+	}
+	return kindSchema(f.Kind)
+}
+
+// kindSchema describes the values of a kind that need no field.
+func kindSchema(kind Kind) schema {
+	switch kind {
+	case BoolKind:
+		return schema{"type": "boolean"}
+	case IntKind:
+		return schema{"type": "integer"}
+	case FloatKind:
+		return schema{"type": "number"}
+	case StringKind:
+		return schema{"type": "string"}
+	case DurationKind:
+		return schema{"type": "string", "pattern": durationText.String()}
+	case TimeKind:
+		return schema{"type": "string", "format": "date-time"}
+	case BytesKind:
+		return schema{"anyOf": []any{schema{"type": "string", "pattern": bytesText.String()}, schema{"type": "integer", "minimum": 0}}}
+	case RateKind:
+		return schema{"type": "string", "pattern": rateText.String()}
+	case ListKind:
+		return schema{"type": "array"}
+	case MapKind, ObjectKind:
+		return schema{"type": "object"}
+	}
+	return schema{}
+}
+
+func bounded(s schema, f *Field) schema {
+	if n, err := strconv.ParseFloat(f.Min, 64); err == nil {
+		s["minimum"] = n
+	}
+	if n, err := strconv.ParseFloat(f.Max, 64); err == nil {
+		s["maximum"] = n
+	}
+	return s
+}
+
+func text(f *Field) schema {
+	s := schema{"type": "string"}
+	if len(f.Enum) > 0 {
+		s["enum"] = f.Enum
+	}
+	form := textForms[f.Pattern]
+	if form.expr != nil {
+		s["pattern"] = form.expr.String()
+	}
+	if form.numbers {
+		return schema{"anyOf": []any{s, schema{"type": "integer", "minimum": 100, "maximum": 599}}}
+	}
+	return s
+}
+
+func orNull(s schema) schema {
+	null := schema{"type": "null"}
+	switch t := s["type"].(type) {
+	case string:
+		if s["enum"] == nil {
+			s["type"] = []string{t, "null"}
+			return s
+		}
+	case nil:
+		if ways, ok := s["anyOf"].([]any); ok {
+			s["anyOf"] = append(ways, null)
+			return s
+		}
+		if s["$ref"] == nil {
+			return s // takes anything
+		}
+	}
+	return schema{"anyOf": []any{s, null}}
+}
+
+// handler completes the definition of a handler: besides its own fields it has
+// one key that names its type, or the fields of a request directly, or neither
+// as a placeholder.
+func (b *schemaBuilder) handler(types []Type) {
+	h := b.defs["handler"].(schema)
+	properties := h["properties"].(schema)
+	own := make(map[string]bool)
+	for name := range properties {
+		own[name] = true
+	}
+	bare := schema{}
+	var byOperator []string
+	for _, t := range types {
+		b.defs["type-"+t.Name] = b.object(t.Spec, true)
+		properties[t.Name] = schema{"$ref": "#/$defs/type-" + t.Name}
+		if t.Name != requestType {
+			continue
+		}
+		for _, f := range t.Spec.Fields {
+			if f.Name == "" || own[f.Name] {
+				continue
+			}
+			properties[f.Name] = b.field(f)
+			bare[f.Name] = false
+			byOperator = append(byOperator, regexp.QuoteMeta(f.Name))
+		}
+	}
+	patterns, _ := h["patternProperties"].(schema)
+	if len(byOperator) > 0 {
+		patterns[operatorPattern(byOperator)] = true
+	}
+	var ways, named []any
+	for _, t := range types {
+		with := schema{"required": []string{t.Name}}
+		named = append(named, with)
+		ways = append(ways, schema{"required": []string{t.Name}, "properties": bare})
+	}
+	h["oneOf"] = append(ways, schema{"not": schema{"anyOf": named}})
+}
