@@ -1,0 +1,74 @@
+package engine
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"procaas/dsl"
+)
+
+func TestClientReachesDeclaredHostsOnly(t *testing.T) {
+	t.Parallel()
+	var reached int
+	serve := func(http.ResponseWriter, *http.Request) { reached++ }
+	declared := httptest.NewServer(http.HandlerFunc(serve))
+	defer declared.Close()
+	other := httptest.NewServer(http.RedirectHandler(declared.URL, http.StatusFound))
+	defer other.Close()
+
+	client := newClient(&dsl.Bundle{Services: []*dsl.Service{{ID: "s", URL: declared.URL + "/base"}}}, 4)
+	defer client.CloseIdleConnections()
+	resp, err := client.Post(declared.URL+"/anything", "text/plain", strings.NewReader("hello"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp, err = client.Get(other.URL); err == nil {
+		resp.Body.Close()
+		t.Fatal("another host was reached")
+	}
+	if !IsPermanent(err) || !strings.Contains(err.Error(), "is not declared") {
+		t.Errorf("want an error that repeating cannot mend, have %v", err)
+	}
+	if reached != 1 {
+		t.Errorf("want one request, have %d", reached)
+	}
+
+	open := newClient(&dsl.Bundle{}, 4)
+	defer open.CloseIdleConnections()
+	if resp, err = open.Get(other.URL); err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusFound {
+		t.Errorf("want the redirect left to the handler, have %s", resp.Status)
+	}
+}
+
+// The transport below the check of requests checks again: what is dialled is what
+// counts.
+func TestDialChecksTheHostAgain(t *testing.T) {
+	t.Parallel()
+	client := newClient(&dsl.Bundle{Services: []*dsl.Service{{ID: "s", URL: "http://service.example"}}}, 4)
+	base := client.Transport.(*fencedTransport).base
+	_, err := base.DialContext(t.Context(), "tcp", "127.0.0.1:1")
+	if err == nil || !strings.Contains(err.Error(), "is not declared") {
+		t.Errorf("want the address refused, have %v", err)
+	}
+}
+
+func TestHostsHaveTheirPorts(t *testing.T) {
+	t.Parallel()
+	hosts := declaredHosts([]*dsl.Service{{URL: "http://A.example/x"}, {URL: "https://b.example"}, {URL: "http://[::1]:8080"}})
+	for addr, want := range map[string]bool{
+		"a.example:80": true, "a.example:443": false, "b.example:443": true, "B.EXAMPLE:443": true,
+		"[::1]:8080": true, "[::1]:80": false, "c.example:80": false,
+	} {
+		if have := hosts.check(addr) == nil; have != want {
+			t.Error(fmt.Sprintf("%s: want %v, have %v", addr, want, have))
+		}
+	}
+}
