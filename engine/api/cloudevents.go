@@ -51,15 +51,21 @@ func decodeCloudEvents(body []byte, many bool) (intake, error) {
 
 // dataPointerOf is pointerOf for the names of CloudEvents.
 func dataPointerOf(field string) string {
-	switch name, rest, nested := strings.Cut(field, "."); {
-	case name == "key":
-		return "/partitionkey"
-	case name == "payload" && nested:
-		return pointerOf("data." + rest)
-	case name == "payload":
-		return "/data"
+	if rest, ok := strings.CutPrefix(field, "payload"); ok {
+		return pointerOf("data" + rest)
 	}
-	return pointerOf(field)
+	return pointerOf(attributeOf(field))
+}
+
+// attributeOf gives the attribute that holds a field of the event.
+func attributeOf(field string) string {
+	switch field {
+	case "key":
+		return "partitionkey"
+	case "delay_tolerance":
+		return "delaytolerance"
+	}
+	return field
 }
 
 func structuredEvent(f *fields) engine.Event {
@@ -166,17 +172,15 @@ func decodeBinary(h http.Header, body []byte) (intake, error) {
 	return in, faulty(f.faults)
 }
 
-// binaryPlaceOf is pointerOf for the binary mode.
+// binaryPlaceOf is pointerOf for the binary mode, where the body is the payload.
 func binaryPlaceOf(field string) string {
-	switch name, rest, nested := strings.Cut(field, "."); {
-	case name == "key":
-		return "header/ce-partitionkey"
-	case name == "payload" && nested:
-		return pointerOf(rest)
-	case name == "payload":
+	switch rest, ok := strings.CutPrefix(field, "payload"); {
+	case ok && rest == "":
 		return ""
+	case ok:
+		return pointerOf(strings.TrimPrefix(rest, "."))
 	}
-	return "header/ce-" + field
+	return "header/ce-" + attributeOf(field)
 }
 
 // headerText undoes the encoding of header values: double quotes around, then
