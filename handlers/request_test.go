@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -426,80 +425,5 @@ func TestRequestFollowsRedirectsOnDemand(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// However the fields are put together, a request reaches declared services only.
-func FuzzRequest(f *testing.F) {
-	f.Add("http://a.example/v1", "", "/v1", "q", "v", "X-A")
-	f.Add("", "a", "/../admin?x#y", "", "", "Host")
-	f.Add("", "a", "//evil.example/", "a", "b", "X-A")
-	f.Add("http://a.example@evil.example/", "", "", "a=b&c", "\x00", "X-A\r\nB")
-	f.Add("http://①②⑦.0.0.1/", "", "", "", "", "")
-	f.Add("http://a.example\\@evil.example", "a", "/%2e%2e/", "é", "é", "é")
-	bundle, found := loadFiles(dsl.File{Name: "f.yaml", Data: []byte(`services: [{id: a, url: "http://a.example/base/"}]`)})
-	if bundle == nil {
-		f.Fatal(found)
-	}
-	f.Fuzz(func(t *testing.T, target, service, path, name, value, header string) {
-		call := newCall(transport(func(r *http.Request) (*http.Response, error) {
-			if host := strings.TrimSuffix(strings.ToLower(r.URL.Host), ":80"); r.URL.Scheme != "http" || host != "a.example" {
-				t.Errorf("reached %s", r.URL)
-			}
-			if service != "" && !strings.HasPrefix(r.URL.EscapedPath(), "/base/") {
-				t.Errorf("left the path of the service: %s", r.URL)
-			}
-			if query, err := url.ParseQuery(r.URL.RawQuery); service != "" && (err != nil || query.Get(name) != value) {
-				t.Errorf("the query %q does not say %q", r.URL.RawQuery, value)
-			}
-			return reply(r, 200, "", value), nil
-		}))
-		call.Bundle = bundle
-		r := handlers.Request{
-			URL: target, Service: service, Path: path, Form: map[string]any{name: value},
-			Query: map[string]any{name: []any{value}}, Headers: map[string]any{header: value},
-		}
-		if _, err := r.Handle(t.Context(), call); err != nil && err.Error() == "" {
-			t.Error("an error without words")
-		}
-	})
-}
-
-// One request as an order makes them, against a server that does nothing.
-func BenchmarkRequest(b *testing.B) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"order": {"id": "o-1", "tariff": "econom"}}`)
-	}))
-	defer server.Close()
-	client := &http.Transport{MaxIdleConnsPerHost: 64}
-	defer client.CloseIdleConnections()
-	b.ReportAllocs()
-	b.SetParallelism(16)
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			r := handlers.Request{
-				URL: server.URL + "/v1/orders", Query: map[string]any{"id": "o-1"},
-				Body: map[string]any{"id": "o-1", "tariff": "econom", "price": 250},
-			}
-			if _, err := r.Handle(b.Context(), newCall(client)); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}
-
-// What a request costs besides the network.
-func BenchmarkRequestWithoutNetwork(b *testing.B) {
-	call := newCall(replies(200, "application/json", `{"order": {"id": "o-1", "tariff": "econom"}}`))
-	b.ReportAllocs()
-	for b.Loop() {
-		r := handlers.Request{
-			URL: "http://orders.example/v1/orders", Query: map[string]any{"id": "o-1"},
-			Body: map[string]any{"id": "o-1", "tariff": "econom", "price": 250},
-		}
-		if _, err := r.Handle(b.Context(), call); err != nil {
-			b.Fatal(err)
-		}
 	}
 }
