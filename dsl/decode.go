@@ -15,12 +15,14 @@ type decoder struct {
 	doc   *Document
 
 	handlerSpec *Spec
+	stageSpec   *Spec
 	bodies      map[*Value]*handlerBody // of the handlers that were checked
 }
 
 func (d *decoder) document(v *Value) {
 	spec := languageSpec()
 	d.handlerSpec = spec.Field("handlers").Elem.Spec
+	d.stageSpec = spec.Field("pipelines").Elem.Spec.Field("stages").Elem.Spec
 	d.bodies = map[*Value]*handlerBody{}
 	if v.IsNull() {
 		return
@@ -40,7 +42,7 @@ type allowance struct {
 }
 
 // anything is the field of a value that no Spec describes.
-var anything = &Field{}
+var anything = &Field{value: true}
 
 // check holds a value against its field. The name is that of the nearest field
 // that has one.
@@ -48,7 +50,7 @@ func (d *decoder) check(v *Value, f *Field, name string, may allowance) {
 	may.noExpr = may.noExpr || f.NoExpr
 	switch v.kind {
 	case valueExpr:
-		if may.noExpr {
+		if may.noExpr || !may.body && !f.value {
 			d.errorf(v.Span, codeNoExpr, "write the value itself", "field %q takes no expression: it is fixed before anything runs", name)
 		}
 	case valueSecret:
@@ -101,9 +103,12 @@ func (d *decoder) entries(v *Value, f *Field, may allowance) {
 // object checks a mapping whose fields a Spec describes. The name is what the
 // author calls it; the parts of the language are called after their structs.
 func (d *decoder) object(v *Value, s *Spec, name string, may allowance) {
-	if s == d.handlerSpec {
+	switch s {
+	case d.handlerSpec:
 		d.handler(v)
 		return
+	case d.stageSpec:
+		d.expandStage(v)
 	}
 	if !may.body && s != languageSpec() {
 		name = kebab(s.Name)
@@ -115,6 +120,8 @@ func (d *decoder) object(v *Value, s *Spec, name string, may allowance) {
 			d.check(v.items[i], f, k.Name, may)
 		case inline != nil:
 			d.check(v.items[i], inline.Elem, k.Name, allowance{may.body, may.noExpr || inline.NoExpr})
+		case s == d.stageSpec && (d.handlerSpec.Field(k.Name) != nil || d.ofBody(k.Name)):
+			d.errorf(k.Span, codeUnknownField, "write it below handlers:", "field %q belongs to a handler, not to a stage", k.Name)
 		default:
 			d.unknownField(k, s.Names(), name)
 		}

@@ -69,14 +69,10 @@ func (a *assigner) object(dst reflect.Value, s *Spec, data any, path string) err
 // so that its owner can tell what was given.
 func (f *Field) setDefault(dst reflect.Value) {
 	dst.SetZero()
-	if f.Default == "" || dst.Kind() == reflect.Pointer {
+	if f.preset == nil || dst.Kind() == reflect.Pointer {
 		return
 	}
-	data, err := f.defaultData()
-	if err == nil {
-		err = (&assigner{}).assign(dst, f, data, f.Name)
-	}
-	if err != nil {
+	if err := (&assigner{}).assign(dst, f, f.preset, f.Name); err != nil {
 		panic("dsl: default of " + f.GoName + ": " + err.Error())
 	}
 }

@@ -47,6 +47,43 @@ func (d *decoder) handler(v *Value) {
 	d.object(body.value, body.typ.Spec, body.typ.Name, allowance{body: true})
 }
 
+// expandStage makes a stage of one handler out of a handler that stands in the
+// place of a stage: one that has no handlers, but the body of a handler.
+func (d *decoder) expandStage(v *Value) {
+	if v.Get("handlers") != nil {
+		return
+	}
+	stage, body := &Value{}, false
+	for i, k := range v.keys {
+		switch {
+		case d.stageSpec.Field(k.Name) != nil:
+			stage.keys, stage.items = append(stage.keys, k), append(stage.items, v.items[i])
+		case d.ofBody(k.Name):
+			body = true
+		case d.handlerSpec.Field(k.Name) == nil:
+			return
+		}
+	}
+	if !body {
+		return
+	}
+	handler := &Value{kind: valueMap, Span: v.Span, keys: v.keys, items: v.items}
+	at := head(v)
+	d.report(Diagnostic{
+		Span: at, Severity: Warning, Code: codeStageHandler, Hint: "write the handler below handlers: of the stage",
+		Message: "a handler stands in the place of a stage; it counts as a stage of this one handler",
+	})
+	v.keys = append(stage.keys, Key{"handlers", at})
+	v.items = append(stage.items, &Value{kind: valueList, Span: v.Span, items: []*Value{handler}})
+}
+
+// ofBody tells whether a key of a handler names its type, or is a field of a
+// request without its name.
+func (d *decoder) ofBody(name string) bool {
+	request := d.typeNamed(requestType)
+	return d.typeNamed(name) != nil || request != nil && request.Spec.Field(name) != nil
+}
+
 // body finds the body among the entries of a handler: those that name a type,
 // and those that a request would have below its own key. It is nil for a
 // placeholder.

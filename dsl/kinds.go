@@ -21,9 +21,8 @@ var (
 // ParseDuration reads a duration such as 300ms, 1h30m or 7d. It knows the units
 // of [time.ParseDuration], d for 24 hours and w for 7 days, and no sign.
 func ParseDuration(text string) (time.Duration, error) {
-	wrong := fmt.Errorf("want a duration such as 300ms or 5s, have %q", text)
 	if len(text) > 64 || !durationText.MatchString(text) {
-		return 0, wrong
+		return 0, unfit(DurationKind, text)
 	}
 	var total time.Duration
 	for _, part := range durationPart.FindAllStringSubmatch(text, -1) {
@@ -49,14 +48,13 @@ var rateText = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)/([a-zµ0-9.]+)$`)
 // ParseRate reads a rate such as 100/s, 5/m or 1/10s: a number of calls per
 // unit of time.
 func ParseRate(text string) (Rate, error) {
-	wrong := fmt.Errorf("want a rate such as 100/s or 5/m, have %q", text)
 	m := rateText.FindStringSubmatch(text)
 	if m == nil || len(text) > 64 {
-		return Rate{}, wrong
+		return Rate{}, unfit(RateKind, text)
 	}
 	count, err := strconv.ParseFloat(m[1], 64)
 	if err != nil {
-		return Rate{}, wrong
+		return Rate{}, unfit(RateKind, text)
 	}
 	unit := m[2]
 	if unit[0] < '0' || unit[0] > '9' {
@@ -64,7 +62,7 @@ func ParseRate(text string) (Rate, error) {
 	}
 	per, err := ParseDuration(unit)
 	if err != nil {
-		return Rate{}, wrong
+		return Rate{}, unfit(RateKind, text)
 	}
 	if count == 0 || per == 0 {
 		return Rate{}, fmt.Errorf("want a rate above 0, have %q", text)
@@ -86,7 +84,7 @@ var (
 func ParseBytes(text string) (Bytes, error) {
 	m := bytesText.FindStringSubmatch(text)
 	if m == nil || bytesUnits[m[2]] == 0 {
-		return 0, fmt.Errorf("want a size such as 64KiB or 1MiB, have %q", text)
+		return 0, unfit(BytesKind, text)
 	}
 	n, err := strconv.ParseInt(m[1], 10, 64)
 	if err != nil || n > math.MaxInt64/bytesUnits[m[2]] {
@@ -183,18 +181,17 @@ func (f *Field) scalar(data any) (any, error) {
 // convert makes a scalar of a kind out of data. Numbers convert when nothing is
 // lost; text is never taken for a number.
 func convert(kind Kind, data any) (any, error) {
-	wrong := fmt.Errorf("want %s, have %s", wants[kind], describeData(data))
 	switch kind {
 	case BoolKind:
 		if b, ok := data.(bool); ok {
 			return b, nil
 		}
-		return nil, wrong
+		return nil, unfit(kind, data)
 	case IntKind:
 		if i, ok := wholeNumber(data); ok {
 			return i, nil
 		}
-		return nil, wrong
+		return nil, unfit(kind, data)
 	case FloatKind:
 		switch x := data.(type) {
 		case int:
@@ -202,14 +199,14 @@ func convert(kind Kind, data any) (any, error) {
 		case float64:
 			return x, nil
 		}
-		return nil, wrong
+		return nil, unfit(kind, data)
 	}
 	if i, ok := data.(int); ok && kind == BytesKind && i >= 0 {
 		return Bytes(i), nil
 	}
 	text, ok := data.(string)
 	if !ok {
-		return nil, wrong
+		return nil, unfit(kind, data)
 	}
 	switch kind {
 	case StringKind:
@@ -219,7 +216,7 @@ func convert(kind Kind, data any) (any, error) {
 	case TimeKind:
 		t, err := time.Parse(time.RFC3339, text)
 		if err != nil {
-			return nil, wrong
+			return nil, unfit(kind, data)
 		}
 		return t, nil
 	case BytesKind:
@@ -228,6 +225,11 @@ func convert(kind Kind, data any) (any, error) {
 		return orError(ParseRate(text))
 	}
 	panic("dsl: " + wants[kind] + " is no scalar")
+}
+
+// unfit says that data is not what a kind accepts.
+func unfit(kind Kind, data any) error {
+	return fmt.Errorf("want %s, have %s", wants[kind], describeData(data))
 }
 
 // orError drops the value beside an error.
@@ -259,10 +261,10 @@ func (f *Field) allowed(v, data any) error {
 			return err
 		}
 	}
-	if f.Min != "" && compareScalar(v, f.bound(f.Min)) < 0 {
+	if f.low != nil && compareScalar(v, f.low) < 0 {
 		return fmt.Errorf("want %s or more, have %s", f.Min, plainly(data))
 	}
-	if f.Max != "" && compareScalar(v, f.bound(f.Max)) > 0 {
+	if f.high != nil && compareScalar(v, f.high) > 0 {
 		return fmt.Errorf("want %s or less, have %s", f.Max, plainly(data))
 	}
 	return nil
@@ -282,15 +284,6 @@ func (f *Field) allowedText(text string) error {
 		return errors.New("want " + p.want + ", have " + describeData(text))
 	}
 	return nil
-}
-
-// bound reads a min or max tag; SpecOf has made sure that it can be read.
-func (f *Field) bound(text string) any {
-	v, err := f.parse(text)
-	if err != nil {
-		panic("dsl: " + err.Error())
-	}
-	return v
 }
 
 // parse reads the text of a tag as a scalar of the field's kind.

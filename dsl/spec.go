@@ -29,8 +29,10 @@ type Field struct {
 	NoExpr   bool   // expressions are not allowed
 	ExprKind Kind   // for an AnyKind field: what it must be, or an expression in it give
 
-	index int  // in the Go struct
-	value bool // the Go type is *Value
+	index     int  // in the Go struct
+	value     bool // the Go type is *Value
+	low, high any  // Min and Max as scalars of the kind; nil for none
+	preset    any  // Default as data; nil for none
 }
 
 // Field finds a field by its YAML key; nil when there is none.

@@ -131,20 +131,25 @@ func (f *Field) constrain(tags map[string]string, bug func(string, ...any)) {
 	if (len(target.Enum) > 0 || target.Pattern != "") && target.Kind != StringKind {
 		bug("enum and pattern are for text")
 	}
-	for _, bound := range []string{target.Min, target.Max} {
-		if bound == "" {
-			continue
-		}
-		ordered := []Kind{IntKind, FloatKind, DurationKind, BytesKind, RateKind}
-		if _, err := target.parse(bound); err != nil || !slices.Contains(ordered, target.Kind) {
-			bug("the bound %q makes no sense", bound)
-		}
-	}
+	target.low, target.high = target.bound(target.Min, bug), target.bound(target.Max, bug)
 	if _, ok := tags["default"]; ok {
-		if _, err := f.defaultData(); err != nil {
+		var err error
+		if f.preset, err = f.defaultData(); err != nil {
 			bug("the default makes no sense: %v", err)
 		}
 	}
+}
+
+// bound reads a min or max tag; nil when there is none.
+func (f *Field) bound(text string, bug func(string, ...any)) any {
+	if text == "" {
+		return nil
+	}
+	v, err := f.parse(text)
+	if err != nil || !slices.Contains([]Kind{IntKind, FloatKind, DurationKind, BytesKind, RateKind}, f.Kind) {
+		bug("the bound %q makes no sense", text)
+	}
+	return v
 }
 
 // defaultData gives the default as data that the field accepts.

@@ -17,7 +17,6 @@ func DecodeFile(f File, s *Spec, into any, roots []string) []Diagnostic {
 	if root == nil || !src.measure(root) {
 		return r.Diagnostics()
 	}
-	forbidExprs(s)
 	d := &decoder{source: src}
 	v := src.value(root)
 	if v.kind != valueMap {

@@ -30,6 +30,7 @@ const (
 	codeValue           Code = "PC0123" // a scalar that the field does not allow
 	codeUnknownType     Code = "PC0124"
 	codeTwoTypes        Code = "PC0125"
+	codeStageHandler    Code = "PC0126" // a handler in the place of a stage
 )
 
 // yamlRules documents the codes of this file.
@@ -198,6 +199,12 @@ func structureRules() []Rule {
 			Why:    "A handler does one thing, with one outcome. Fields of a request beside another type would have no effect.",
 			Before: "pipelines:\n  - id: new-order\n    stages:\n      - id: notify\n        handlers:\n          - id: both\n            request: {url: http://127.0.0.1:9083/v1/push}\n            wait: {for: 5s}\n",
 			After:  "pipelines:\n  - id: new-order\n    stages:\n      - id: notify\n        handlers:\n          - id: driver\n            request: {url: http://127.0.0.1:9083/v1/push}\n          - id: pause\n            wait: {for: 5s}\n",
+		},
+		{
+			Code: codeStageHandler, Title: "a handler in the place of a stage",
+			Why:    "It works, as a stage of one handler with the same id, but others cannot see whether a stage or a handler was meant.",
+			Before: "pipelines:\n  - id: new-order\n    stages:\n      - id: notify\n        request: {url: http://127.0.0.1:9083/v1/push}\n",
+			After:  "pipelines:\n  - id: new-order\n    stages:\n      - id: notify\n        handlers:\n          - id: notify\n            request: {url: http://127.0.0.1:9083/v1/push}\n",
 		},
 	}
 }

@@ -169,7 +169,11 @@ func (s *source) startsWith(n *yaml.Node, r rune) bool {
 
 // secret reads !secret NAME.
 func (s *source) secret(n *yaml.Node, v *Value) {
-	v.Span.Start = s.tagSpan(n).Start
+	tag := s.tagSpan(n)
+	v.Span.Start = tag.Start
+	if n.Value == "" {
+		v.Span.End = tag.End
+	}
 	if !textForms["secret"].expr.MatchString(n.Value) {
 		s.errorf(v.Span, codeSecret, "write !secret NAME", "want the name of a secret: %s", textForms["secret"].want)
 		return
