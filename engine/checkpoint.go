@@ -221,7 +221,8 @@ func (r *Run) redrive() {
 	if r.status.Ended() && r.status != Failed {
 		return
 	}
-	r.status, r.failedPath, r.failure, r.dirty = Running, "", "", true
+	r.status, r.failedPath, r.failure = Running, "", ""
+	r.touch()
 	for _, s := range r.plan.order {
 		if rec := &r.records[s.position]; rec.outcome == OutcomeFailed && s.Handler.IsCritical() {
 			*rec = record{}

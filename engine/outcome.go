@@ -151,7 +151,7 @@ func (r *Run) decide(s *Step, live Live) {
 	if !s.keep {
 		rec.response, rec.raw = nil, nil
 	}
-	r.dirty = true
+	r.touch()
 	r.publish(s)
 	r.ended = append(r.ended, rec.save(s.Path).view())
 }
@@ -209,7 +209,8 @@ func (r *Run) assign(mapping *dsl.Value, live Live) (map[string]any, error) {
 		}
 		shared[k.Name], raws[k.Name], values[k.Name] = value, raw, value
 	}
-	r.shared, r.raw, r.dirty = shared, raws, true
+	r.shared, r.raw = shared, raws
+	r.touch()
 	for name := range values {
 		r.wrote[name] = true
 	}

@@ -17,11 +17,11 @@ import (
 //	run.Finish(path, o, live)  // then from the top
 //
 // The duties that follow: save [Run.Change] and [Run.TakeEmits] in one
-// transaction BEFORE starting the tasks that [Run.Ready] gave with it; tell each
-// task's end with [Run.Finish]; never start a task twice in one process. A crash
-// then may repeat a call, never skip one. When a save fails for good, drop the
-// run: what it holds is ahead of the store. A run is not safe for concurrent
-// use.
+// transaction BEFORE starting the tasks that [Run.Ready] gave with it, which may
+// be put off while [Run.MustSave] is false; tell each task's end with
+// [Run.Finish]; never start a task twice in one process. A crash then may repeat
+// a call, never skip one. When a save fails for good, drop the run: what it
+// holds is ahead of the store. A run is not safe for concurrent use.
 type Run struct {
 	plan  *Plan
 	start Start
@@ -47,7 +47,8 @@ type Run struct {
 
 	underway int // tasks
 	settled  bool
-	dirty    bool
+	dirty    bool // something has changed since the last Change
+	must     bool // and a crash may not forget it
 	emits    []Event
 	ended    []HandlerView
 }
@@ -192,15 +193,20 @@ func (r *Run) advance() (moved bool) {
 			}
 		}
 		r.stage++
-		r.dirty, moved = true, true
+		r.touch()
+		moved = true
 	}
 	r.end(Succeeded)
 	return false
 }
 
 func (r *Run) end(s Status) {
-	r.status, r.dirty = s, true
+	r.status = s
+	r.touch()
 }
+
+// touch notes a change that a crash may not forget.
+func (r *Run) touch() { r.dirty, r.must = true, true }
 
 // Finish tells how a task ended. A path that is not under way is ignored: the
 // run may have been cancelled meanwhile.
@@ -212,7 +218,8 @@ func (r *Run) Finish(path string, o Outcome, live Live) {
 	rec := &r.records[s.position]
 	rec.underway = false
 	r.underway--
-	r.settled, r.dirty = false, true
+	r.settled = false
+	r.touch()
 
 	events, err := r.take(s, o, live)
 	switch {
@@ -275,11 +282,18 @@ func (r *Run) Next() time.Time {
 // Dirty tells whether anything has changed since the last Change.
 func (r *Run) Dirty() bool { return r.dirty }
 
+// MustSave tells whether the change since the last Change has to be durable
+// BEFORE the tasks that Ready gave start. It is false when nothing has changed,
+// and when all that is new is that attempts start: a run that forgets them in a
+// crash starts them again, with the same keys, as it would have done had it
+// known of them.
+func (r *Run) MustSave() bool { return r.must }
+
 // Change gives what must be saved BEFORE the tasks that Ready gave start: the
 // checkpoint, the status, and what ends with it. Version and Emit are left to
 // the driver to complete: see [Run.TakeEmits].
 func (r *Run) Change() Change {
-	r.dirty = false
+	r.dirty, r.must = false, false
 	c := Change{
 		Run: r.start.ID, Pipeline: r.plan.Pipeline.ID, Bundle: r.plan.Bundle.Hash,
 		Status: r.Status(), Checkpoint: r.checkpoint(), Reason: r.reason,

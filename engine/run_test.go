@@ -220,3 +220,58 @@ pipelines:
 		t.Errorf("have %s until %s", c.Status, c.Due)
 	}
 }
+
+// Only what a crash would not bring back by itself has to be saved before the
+// next calls.
+func TestMustSaveWhatACrashMayNotForget(t *testing.T) {
+	t.Parallel()
+	begin := func() *engine.Run {
+		return engine.Begin(plan(t, `
+pipelines:
+- id: p
+  shared-state: {n: 0}
+  stages:
+  - id: s
+    handlers:
+    - {id: a, request: {}, retry: {min-delay: 5s}}
+    - {id: b, request: {}}
+  - id: t
+    handlers:
+    - {id: c, request: {n: !$ shared-state.n}}
+`), engine.Start{ID: "r1", Event: engine.Event{Type: "p"}})
+	}
+	live := engine.Live{Now: noon}
+	for what, do := range map[string]func(*engine.Run){
+		"a success": func(r *engine.Run) { r.Finish("p/s/b", engine.Outcome{}, live) },
+		"a failure": func(r *engine.Run) { r.Finish("p/s/a", engine.Outcome{Err: &engine.StatusError{Status: 503}}, live) },
+		"a wait": func(r *engine.Run) {
+			r.Finish("p/s/a", engine.Outcome{Result: engine.Result{Until: noon.Add(time.Hour)}}, live)
+		},
+		"a cancellation": func(r *engine.Run) { r.Cancel("no", noon) },
+		"an end":         func(r *engine.Run) { r.Finish("p/s/b", engine.Outcome{Err: engine.Permanent(errors.New("no"))}, live) },
+	} {
+		run := begin()
+		if tasks := run.Ready(live); len(tasks) != 2 || !run.Dirty() || run.MustSave() {
+			t.Fatalf("%d tasks have started: have dirty %v, must save %v", len(tasks), run.Dirty(), run.MustSave())
+		}
+		do(run)
+		if run.Ready(live); !run.MustSave() {
+			t.Errorf("%s need not be saved", what)
+		}
+		if run.Change(); run.MustSave() || run.Dirty() {
+			t.Errorf("%s is to be saved twice", what)
+		}
+	}
+}
+
+// A second attempt that starts is nothing new, the delay before it was saved.
+func TestRepetitionNeedNotBeSavedBeforeItStarts(t *testing.T) {
+	t.Parallel()
+	run, task, live := call(t, engine.Event{Type: "p"})
+	run.Finish(task.Step.Path, engine.Outcome{Err: &engine.StatusError{Status: 503}}, live)
+	run.Ready(live)
+	live.Now = run.Change().Due
+	if tasks := run.Ready(live); len(tasks) != 1 || run.MustSave() {
+		t.Errorf("have %d tasks, must save %v", len(tasks), run.MustSave())
+	}
+}
