@@ -142,6 +142,10 @@ func (s *source) scalar(n *yaml.Node) *Value {
 		v.literal, problem = taggedScalar(n.Tag, n.Value)
 	case isQuoted(n) || s.startsWith(n, '!'):
 		v.literal = n.Value
+		if strings.HasPrefix(n.Value, "!$ ") {
+			s.report(Diagnostic{Span: v.Span, Severity: Warning, Code: codeExprTrap, Hint: "put the tag before the quote, or " + blockHint,
+				Message: "this is text, not an expression: the tag stands inside it"})
+		}
 	default:
 		v.literal, problem = plainScalar(n.Value)
 		if _, isInt := v.literal.(int); isInt && leadingZero(n.Value) {
