@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,13 +98,12 @@ func TestTriggerSurvivesTheStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		down := false
-		store := &outage{Store: r.store, down: &down}
+		store := &outage{Store: r.store}
 		r.run(r.engine(store, clockOf("every: 10s", "all")))
 		time.Sleep(15 * time.Second)
-		down = true
+		store.down.Store(true)
 		time.Sleep(30 * time.Second)
-		down = false
+		store.down.Store(false)
 		time.Sleep(10 * time.Second)
 		if n := len(r.dues()); n != 5 {
 			t.Errorf("want all 5 firings, have %d", n)
@@ -114,11 +114,11 @@ func TestTriggerSurvivesTheStore(t *testing.T) {
 // An outage store accepts nothing while it is down.
 type outage struct {
 	engine.Store
-	down *bool
+	down atomic.Bool
 }
 
 func (o *outage) Accept(ctx context.Context, node int64, runs []engine.Intake) ([]engine.Accepted, error) {
-	if *o.down {
+	if o.down.Load() {
 		return nil, context.DeadlineExceeded
 	}
 	return o.Store.Accept(ctx, node, runs)
