@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -145,4 +146,24 @@ func exactNumbers(data any) (_ any, err error) {
 		}
 	}
 	return data, nil
+}
+
+// MergeShared sets names of an entity's shared state, as [Change.Shared] says.
+// Both are JSON objects; either may be empty.
+func MergeShared(object, names []byte) ([]byte, error) {
+	if len(names) == 0 {
+		return object, nil
+	}
+	if len(object) == 0 {
+		return names, nil
+	}
+	var all, some map[string]json.RawMessage
+	if err := json.Unmarshal(object, &all); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(names, &some); err != nil {
+		return nil, err
+	}
+	maps.Copy(all, some)
+	return json.Marshal(all)
 }

@@ -58,3 +58,21 @@ func TestStoredEventRefusesWhatIsNoData(t *testing.T) {
 		}
 	}
 }
+
+func TestMergeSharedReplacesWholeValues(t *testing.T) {
+	t.Parallel()
+	for _, c := range [][3]string{
+		{``, ``, ``},
+		{``, `{"a":1}`, `{"a":1}`},
+		{`{"a":1}`, ``, `{"a":1}`},
+		{`{"a":{"x":1},"b":1}`, `{"a":{"y":2},"c":null}`, `{"a":{"y":2},"b":1,"c":null}`},
+		{`{"f":100.0,"n":9223372036854775807}`, `{"e":1e300}`, `{"e":1e300,"f":100.0,"n":9223372036854775807}`},
+	} {
+		if have, err := engine.MergeShared([]byte(c[0]), []byte(c[1])); err != nil || string(have) != c[2] {
+			t.Errorf("%s with %s: want %s, have %s, %v", c[0], c[1], c[2], have, err)
+		}
+	}
+	if _, err := engine.MergeShared([]byte("{"), []byte("{}")); err == nil {
+		t.Error("broken JSON was merged")
+	}
+}

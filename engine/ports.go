@@ -221,7 +221,7 @@ type Change struct {
 	Reason     string
 
 	// Emit lists events to accept in the same transaction, after the change
-	// itself. One that Accept would refuse or find again is left out. Own is
+	// itself. One whose id was accepted before is left out. Own and From are
 	// not heeded.
 	Emit []Intake
 

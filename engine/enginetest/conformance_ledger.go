@@ -127,12 +127,11 @@ var ledgerCases = []storeCase{
 		node := p.join()
 		known, c := p.event("k2"), p.claimOne(node, p.accept(p.event("k"))[0])
 		p.accept(known)
-		wrong := p.event("k9")
-		wrong.From = []string{"open"}
 		same, other, again := p.event("k"), p.event("k3", owned), known
-		again.ID = "again"
+		again.ID, again.Key = "again", "k9"
+		other.From = []string{"open"}
 		ch := change(c, engine.Running)
-		ch.Emit = []engine.Intake{same, other, again, wrong}
+		ch.Emit = []engine.Intake{same, other, again}
 		p.commit(node, ch)
 		p.wantRuns(4)
 		p.wantClaims(node, known.ID, other.ID)
@@ -143,7 +142,7 @@ var ledgerCases = []storeCase{
 		p.wantRuns(6)
 		p.wantClaims(node, same.ID, end.Emit[2].ID)
 		_, err := p.Entity(p.Context(), "orders", "k9")
-		p.wantErr("entity of a refused event", err, engine.ErrNotFound)
+		p.wantErr("entity of an event that is left out", err, engine.ErrNotFound)
 	}},
 	{"an event emitted to its own key after the end is next", func(p *probe) {
 		node := p.join()

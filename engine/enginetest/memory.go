@@ -459,6 +459,7 @@ func (m *Memory) apply(r *memoryRun, c engine.Change, emits [][]byte) {
 		m.moveEntity(r, c)
 	}
 	for i, in := range c.Emit {
+		in.From = nil
 		m.accept(in, emits[i])
 	}
 	if c.Status != engine.Running || len(c.Emit) > 0 {

@@ -46,7 +46,7 @@ const (
 	where id = ? and version = ? and node = ? and place = 'running' and cancel is null`
 	save = `update runs set version = version + 1, bundle = ?, pipeline = ?, checkpoint = ?,
 	failed_path = ?, error = ?, place = ?, node = 0, cancel = null,
-	due = coalesce(?, due), ended = ?, started = iif(? is null, null, started)
+	due = coalesce(?, due), ended = ?, started = iif(?, started, null)
 	where seq = ?`
 	saveLast = `update runs set version = version + 1, bundle = ?, pipeline = ?, checkpoint = ?,
 	failed_path = ?, error = ? where seq = ?`
@@ -120,9 +120,9 @@ func (t *tx) leaveNode(r row, c engine.Change) error {
 	}
 	due, ended := micros(c.Due), micros(t.now)
 	ended.Valid = c.Status == engine.Failed
-	checkpoint := blob(c.Checkpoint)
-	if err := t.exec(save, c.Bundle, c.Pipeline, checkpoint, c.FailedPath, c.Error, to,
-		due, ended, checkpoint, r.seq); err != nil {
+	begun := c.Status != engine.Waiting || len(c.Checkpoint) > 0
+	if err := t.exec(save, c.Bundle, c.Pipeline, blob(c.Checkpoint), c.FailedPath, c.Error, to,
+		due, ended, begun, r.seq); err != nil {
 		return err
 	}
 	t.ready = t.ready || to == ready
@@ -134,6 +134,7 @@ func (t *tx) leaveNode(r row, c engine.Change) error {
 
 func (t *tx) emit(runs []engine.Intake, events [][]byte) error {
 	for i, r := range runs {
+		r.From = nil
 		if _, err := t.accept(0, r, events[i]); err != nil {
 			return fmt.Errorf("emit event %q: %w", r.Event.ID, err)
 		}

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"database/sql"
-	"encoding/json"
 	"fmt"
 
 	"procaas/engine"
@@ -168,29 +167,11 @@ func (t *tx) advance(r row, state string, shared []byte) error {
 	if state == "" {
 		state = e.State
 	}
-	if shared, err = merge(e.Shared, shared); err != nil {
+	if shared, err = engine.MergeShared(e.Shared, shared); err != nil {
 		return fmt.Errorf("shared state of key %q of flow %s: %w", r.key, r.flow, err)
 	}
 	if err := t.exec(writeKey, state, shared, r.flow, r.key); err != nil || state == e.State {
 		return err
 	}
 	return t.exec(undeferAll, r.flow, r.key)
-}
-
-// merge sets the names of a JSON object.
-func merge(object, names []byte) ([]byte, error) {
-	if len(object) == 0 || len(names) == 0 {
-		return append(object, names...), nil
-	}
-	var all, some map[string]json.RawMessage
-	if err := json.Unmarshal(object, &all); err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(names, &some); err != nil {
-		return nil, err
-	}
-	for name, value := range some {
-		all[name] = value
-	}
-	return json.Marshal(all)
 }
