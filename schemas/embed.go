@@ -6,3 +6,8 @@ import "embed"
 //
 //go:embed sqlite/*.sql
 var SQLite embed.FS
+
+// Postgres holds the migrations of the store of production, below postgres/.
+//
+//go:embed postgres/*.sql
+var Postgres embed.FS

@@ -1,0 +1,245 @@
+package enginetest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// PostgresEnv names the environment variable that gives tests a cluster to
+// share, as a URL. Without it, each test binary starts its own.
+const PostgresEnv = "PROCAAS_TEST_POSTGRES"
+
+// Postgres gives the URL of an empty schema in a PostgreSQL cluster that is for
+// tests alone. The schema is dropped at the end of the test.
+func Postgres(t testing.TB) string {
+	t.Helper()
+	cluster, err := sharedCluster()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dsn := cluster.URL
+	schema := "test_" + strings.ToLower(rand.Text())
+	query := func(sql string) {
+		// The test's context has ended when it is cleaned up.
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		conn, err := pgx.Connect(ctx, dsn)
+		if err != nil {
+			t.Fatalf("test cluster: %v", err)
+		}
+		defer conn.Close(ctx)
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			t.Fatalf("test cluster: %v", err)
+		}
+	}
+	query("create schema " + schema)
+	t.Cleanup(func() { query("drop schema " + schema + " cascade") })
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatalf("%s: want a URL such as postgres://127.0.0.1:5432/postgres: %v", PostgresEnv, err)
+	}
+	q := u.Query()
+	q.Set("search_path", schema)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// sharedCluster starts the cluster of this process once. It ends with the
+// process: see [StartPostgres]. That it is kept here keeps its pipe open.
+var sharedCluster = sync.OnceValues(func() (*Cluster, error) {
+	if dsn := os.Getenv(PostgresEnv); dsn != "" {
+		return &Cluster{URL: dsn}, nil
+	}
+	return StartPostgres(context.Background())
+})
+
+// A Cluster is a private PostgreSQL server.
+type Cluster struct {
+	// URL connects to it as its superuser.
+	URL string
+
+	guard *exec.Cmd
+	alive io.Closer // the pipe whose end stops the server
+}
+
+// guardScript runs the server until its input ends, so that the server never
+// outlives the process that holds the pipe, however that process ends.
+const guardScript = `
+cd "$1" || exit 1
+"$2"/postgres -D data -k "$1" -p "$3" >log 2>&1 &
+server=$!
+cat >/dev/null
+kill -INT $server
+wait $server
+rm -rf "$1"
+`
+
+// StartPostgres starts a cluster from the server binaries of this machine, in a
+// temporary directory. It ends with Stop, or with this process.
+func StartPostgres(ctx context.Context) (*Cluster, error) {
+	bin, err := serverBinaries()
+	if err != nil {
+		return nil, err
+	}
+	as, err := serverUser()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "procaas-pg-")
+	if err != nil {
+		return nil, err
+	}
+	if err := initCluster(ctx, bin, dir, as); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	c := &Cluster{URL: fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port)}
+	c.guard = exec.Command("sh", "-c", guardScript, "guard", dir, bin, strconv.Itoa(port))
+	c.guard.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setpgid: true}
+	if c.alive, err = c.guard.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if err := c.guard.Start(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	if err := c.wait(ctx, filepath.Join(dir, "log")); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
+// Stop ends the server and removes its data.
+func (c *Cluster) Stop() error {
+	return errors.Join(c.alive.Close(), c.guard.Wait())
+}
+
+// wait returns when the server takes connections.
+func (c *Cluster) wait(ctx context.Context, log string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		conn, err := pgx.Connect(ctx, c.URL)
+		if err == nil {
+			return conn.Close(ctx)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			text, _ := os.ReadFile(log)
+			return fmt.Errorf("test cluster does not start: %w\n%s", err, text)
+		}
+	}
+}
+
+// testSettings make room for many tests at once. What makes a commit durable
+// stays as it is in production.
+const testSettings = `
+listen_addresses = '127.0.0.1'
+max_connections = 300
+shared_buffers = '256MB'
+max_wal_size = '2GB'
+autovacuum_naptime = '5s'
+`
+
+func initCluster(ctx context.Context, bin, dir string, as *syscall.Credential) error {
+	if as != nil {
+		if err := os.Chown(dir, int(as.Uid), int(as.Gid)); err != nil {
+			return err
+		}
+	}
+	data := filepath.Join(dir, "data")
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "-D", data, "-U", "postgres", "-A", "trust",
+		"-E", "UTF8", "--locale=C", "--no-sync")
+	cmd.Dir = dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	f, err := os.OpenFile(filepath.Join(data, "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(testSettings)
+	return errors.Join(err, f.Close())
+}
+
+// serverBinaries finds the directory of the newest installed server.
+func serverBinaries() (string, error) {
+	if path, err := exec.LookPath("postgres"); err == nil {
+		return filepath.Dir(path), nil
+	}
+	var found []string
+	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin"} {
+		paths, err := filepath.Glob(filepath.Join(pattern, "postgres"))
+		if err != nil {
+			return "", err
+		}
+		found = append(found, paths...)
+	}
+	if len(found) == 0 {
+		return "", fmt.Errorf("no PostgreSQL server on this machine: install it (apt-get install postgresql on Debian and Ubuntu, "+
+			"brew install postgresql on macOS), put its bin directory into PATH, or give a cluster in %s", PostgresEnv)
+	}
+	slices.SortFunc(found, func(a, b string) int { return majorOf(a) - majorOf(b) })
+	return filepath.Dir(found[len(found)-1]), nil
+}
+
+func majorOf(path string) int {
+	n, _ := strconv.Atoi(strings.Trim(filepath.Base(filepath.Dir(filepath.Dir(path))), "pgsqlore@-"))
+	return n
+}
+
+// serverUser gives whom the server runs as: PostgreSQL refuses to run as root.
+func serverUser() (*syscall.Credential, error) {
+	if os.Getuid() != 0 {
+		return nil, nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, err := strconv.ParseUint(u.Uid, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		gid, err := strconv.ParseUint(u.Gid, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+	}
+	return nil, errors.New("PostgreSQL does not run as root, and there is no user postgres or nobody: run the tests as another user")
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

@@ -1,0 +1,158 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"procaas/engine"
+)
+
+const (
+	renewNode = `update nodes set seen = clock_timestamp(), lease_until = clock_timestamp() + $2 * interval '1 microsecond'
+	where node = $1 and gone is null`
+	readBeat = `select clock_timestamp(), (select gone is null from nodes where node = $1),
+	(select count(*) from runs where node = $1 and place = 'running'),
+	(select coalesce(array_agg(id), '{}') from runs where node = $1 and place = 'running' and cancel is not null),
+	(select count(*) from (select from runs where place = 'ready' limit 1000) r),
+	(select min(due) from runs where place in ('parked', 'scheduled')),
+	(select revision from settings),
+	exists (select from nodes where gone is null and lease_until < clock_timestamp())`
+)
+
+// A pulse is what a beat reads.
+type pulse struct {
+	engine.Beat
+	live *bool
+	next *time.Time // when the next run is due
+	dead bool       // the lease of some node has ended
+}
+
+// Beat implements [engine.Ledger].
+func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration) (engine.Beat, error) {
+	p, err := s.pulse(ctx, node, lease)
+	if err != nil {
+		return engine.Beat{}, fmt.Errorf("beat: %w", err)
+	}
+	if overdue := p.next != nil && !p.next.After(p.Now); p.dead || overdue {
+		if err := s.sweep(ctx); err != nil {
+			return engine.Beat{}, fmt.Errorf("beat: %w", err)
+		}
+		if p, err = s.pulse(ctx, node, lease); err != nil {
+			return engine.Beat{}, fmt.Errorf("beat: %w", err)
+		}
+	}
+	if err := s.lookAfterPartitions(ctx); err != nil {
+		s.log.Warn("the history's partitions cannot be made, its rest takes what ends", "error", err)
+	}
+	if p.next != nil {
+		p.Next = max(p.next.Sub(p.Now), time.Millisecond)
+	}
+	p.Now = p.Now.UTC()
+	return p.Beat, nil
+}
+
+func (s *Store) pulse(ctx context.Context, node int64, lease time.Duration) (p pulse, err error) {
+	err = s.tx(ctx, func(t *tx) error {
+		p = pulse{}
+		t.queue(renewNode, node, lease.Microseconds())
+		t.queue(readBeat, node).QueryRow(value(&p.Now, &p.live, &p.Owned, &p.Cancelled, &p.Ready, &p.next, &p.Revision, &p.dead))
+		if err := t.commit(ctx); err != nil {
+			return err
+		}
+		if p.live == nil || !*p.live {
+			return engine.ErrFenced
+		}
+		return nil
+	})
+	return p, err
+}
+
+const (
+	findDead = "select node from nodes where gone is null and lease_until < clock_timestamp() order by node"
+	buryNode = `update nodes set gone = clock_timestamp(), died = true
+	where node = $1 and gone is null and lease_until < clock_timestamp()`
+	unpark = `update runs set place = 'ready' where seq in (
+		select seq from runs where place = 'parked' and due <= clock_timestamp() order by due limit $1
+		for no key update skip locked)`
+	findDue = `select id, flow, key, ordered from runs
+	where place = 'scheduled' and due <= clock_timestamp() order by due limit $1`
+	unschedule = `update runs set place = case when ordered then 'queued' else 'ready' end
+	where id = any ($1::text[]) and place = 'scheduled'`
+)
+
+// dueAtOnce bounds the runs that one sweep makes ready: a million that are due
+// at the same moment must not make one long transaction.
+const dueAtOnce = 2000
+
+// sweep takes over the runs of dead nodes, and makes runs ready whose time has
+// come. Each part is a transaction, so that none holds locks of runs while it
+// waits for those of keys. One process sweeps at a time; the others need not
+// wait for it.
+func (s *Store) sweep(ctx context.Context) error {
+	var dead []int64
+	err := s.tx(ctx, func(t *tx) error {
+		mine, err := t.tryLock(ctx, sweepLock)
+		if err != nil || !mine {
+			return err
+		}
+		t.queue(unpark, dueAtOnce).Exec(t.noteReady)
+		t.queue(findDead).Query(rows(&dead, pgx.RowTo[int64]))
+		return t.commit(ctx)
+	})
+	for _, node := range dead {
+		if err == nil {
+			err = s.tx(ctx, func(t *tx) error { return t.bury(ctx, node) })
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return s.tx(ctx, func(t *tx) error { return t.unschedule(ctx) })
+}
+
+// bury takes a dead node's runs over, unless the node is just writing, when it
+// is for the next sweep, or has come back.
+func (t *tx) bury(ctx context.Context, node int64) error {
+	var silent bool
+	t.queue(tryLockNode, node).QueryRow(value(&silent))
+	if err := t.send(ctx); err != nil || !silent {
+		return err
+	}
+	buried := false
+	t.queue(buryNode, node).Exec(func(c pgconn.CommandTag) error { buried = c.RowsAffected() > 0; return nil })
+	if err := t.send(ctx); err != nil || !buried {
+		return err
+	}
+	return t.release(ctx, node, nil)
+}
+
+// unschedule lets runs whose time has come join the queues of their keys.
+func (t *tx) unschedule(ctx context.Context) error {
+	mine, err := t.tryLock(ctx, sweepLock)
+	if err != nil || !mine {
+		return err
+	}
+	var ids []string
+	keys := &keySet{}
+	t.queue(findDue, dueAtOnce).Query(func(rows pgx.Rows) error {
+		var id, flow, key string
+		var ordered bool
+		_, err := pgx.ForEachRow(rows, []any{&id, &flow, &key, &ordered}, func() error {
+			ids = append(ids, id)
+			keys.add(ordered, flow, key)
+			return nil
+		})
+		return err
+	})
+	if err := t.send(ctx); err != nil || len(ids) == 0 {
+		return err
+	}
+	t.queueLock(keys)
+	t.queue(unschedule, ids).Exec(t.noteReady)
+	t.queueReorder(keys)
+	return t.send(ctx)
+}

@@ -1,0 +1,422 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"procaas/engine"
+)
+
+var errTwice = errors.New("a run occurs twice in one commit")
+
+// Commit implements [engine.Ledger].
+func (s *Store) Commit(ctx context.Context, node int64, changes []engine.Change) ([]error, error) {
+	if len(changes) == 0 {
+		return []error{}, nil
+	}
+	w := &work{node: node}
+	simple := true
+	seen := make(map[string]bool, len(changes))
+	for i := range changes {
+		if seen[changes[i].Run] {
+			return nil, fmt.Errorf("commit: run %s: %w", changes[i].Run, errTwice)
+		}
+		seen[changes[i].Run] = true
+		simple = simple && isCheckpoint(&changes[i])
+	}
+	err := s.tx(ctx, func(t *tx) error {
+		w.steps = make([]step, len(changes))
+		for i := range changes {
+			w.steps[i].Change = &changes[i]
+		}
+		if simple {
+			return w.checkpoints(ctx, t)
+		}
+		return w.commit(ctx, t)
+	})
+	if err == nil && simple {
+		err = s.explain(ctx, w)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("commit: %w", err)
+	}
+	errs := make([]error, len(changes))
+	for i := range w.steps {
+		errs[i] = w.steps[i].refused
+	}
+	return errs, nil
+}
+
+// isCheckpoint tells whether a change only moves its run forward: it stays with
+// its node, and nothing else changes.
+func isCheckpoint(c *engine.Change) bool {
+	return c.Status == engine.Running && len(c.Emit) == 0
+}
+
+// A step is a change with what the store finds out.
+type step struct {
+	*engine.Change
+	flow, key string
+	ordered   bool
+	block     bool
+	cancel    *string
+	refused   error
+}
+
+// work is a commit under way.
+type work struct {
+	node  int64
+	now   time.Time
+	steps []step
+}
+
+const saveCheckpoints = `update runs r set version = r.version + 1, bundle = c.bundle, pipeline = c.pipeline, checkpoint = c.checkpoint
+	from unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::bytea[]) as
+	c (id, version, bundle, pipeline, checkpoint)
+	where r.id = c.id and r.version = c.version and r.node = $1 and r.cancel is null
+	and exists (select from nodes where node = $1 and gone is null)
+	returning r.id`
+
+// checkpoints writes changes that only move their runs forward, in one round
+// trip. Most commits are of this kind.
+func (w *work) checkpoints(ctx context.Context, t *tx) error {
+	var done []string
+	at := t.asNode(w.node)
+	w.queueCheckpoints(t).Query(rows(&done, pgx.RowTo[string]))
+	if err := t.commit(ctx); err != nil {
+		return err
+	}
+	if !at.live {
+		return engine.ErrFenced
+	}
+	written := make(map[string]bool, len(done))
+	for _, id := range done {
+		written[id] = true
+	}
+	for i := range w.steps {
+		if !written[w.steps[i].Run] {
+			w.steps[i].refused = engine.ErrStale
+		}
+	}
+	return nil
+}
+
+// queueCheckpoints saves the changes that only move their runs forward.
+func (w *work) queueCheckpoints(t *tx) *pgx.QueuedQuery {
+	var ids, bundles, pipelines []string
+	var versions []int64
+	var checkpoints [][]byte
+	for i := range w.steps {
+		if c := &w.steps[i]; c.refused == nil && c.Status == engine.Running {
+			ids, versions = append(ids, c.Run), append(versions, c.Version)
+			bundles, pipelines = append(bundles, c.Bundle), append(pipelines, c.Pipeline)
+			checkpoints = append(checkpoints, blob(c.Checkpoint))
+		}
+	}
+	return t.queue(saveCheckpoints, w.node, ids, versions, bundles, pipelines, checkpoints)
+}
+
+const findCancelled = "select id, version from runs where node = $1 and id = any ($2::text[]) and cancel is not null"
+
+// explain tells which of the refused changes are of cancelled runs.
+func (s *Store) explain(ctx context.Context, w *work) error {
+	var refused []string
+	versions := map[string]int64{}
+	for i := range w.steps {
+		if c := &w.steps[i]; c.refused != nil {
+			refused = append(refused, c.Run)
+		}
+	}
+	if len(refused) == 0 {
+		return nil
+	}
+	r, err := s.pool.Query(ctx, findCancelled, w.node, refused)
+	if err != nil {
+		return err
+	}
+	var id string
+	var version int64
+	if _, err := pgx.ForEachRow(r, []any{&id, &version}, func() error { versions[id] = version; return nil }); err != nil {
+		return err
+	}
+	for i := range w.steps {
+		c := &w.steps[i]
+		if have, ok := versions[c.Run]; ok && c.refused != nil && have == c.Version {
+			c.refused = engine.ErrCancelled
+		}
+	}
+	return nil
+}
+
+// commit writes changes of all kinds, in two round trips: it locks and reads
+// what they touch, decides, and writes.
+func (w *work) commit(ctx context.Context, t *tx) error {
+	emits, err := w.emits()
+	if err != nil {
+		return err
+	}
+	at := t.asNode(w.node)
+	news := t.queueEvents(emits)
+	ring := w.queueLocks(t, emits)
+	if err := t.send(ctx); err != nil {
+		return err
+	}
+	if !at.live {
+		return engine.ErrFenced
+	}
+	w.now = at.now
+	w.refuse()
+	leaveKnown(emits, *news)
+	touched := &keySet{}
+	if err := w.queueWrites(t, ring, touched); err != nil {
+		return err
+	}
+	w.queueEmits(t, emits, ring, touched)
+	t.queueReorder(touched)
+	return t.commit(ctx)
+}
+
+// emits lists the events of all changes. They do not own, nor ask the automaton.
+func (w *work) emits() ([]*intake, error) {
+	var all []*intake
+	for i := range w.steps {
+		in, err := intakes(w.steps[i].Emit)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range in {
+			e.from = &w.steps[i]
+		}
+		all = append(all, in...)
+	}
+	return all, nil
+}
+
+const (
+	lockKeysOf = `select from keys where (flow, key) in (
+		select flow, key from runs where id = any ($1::text[]) and ordered
+		union all select * from unnest($2::text[], $3::text[]))
+	order by flow, key for no key update`
+	lockRuns = `select id, version, node, flow, key, ordered, block, cancel from runs
+	where id = any ($1::text[]) order by seq for no key update`
+	readKeysOf = `select flow, key, state, shared, false, false from keys
+	where (flow, key) in (select flow, key from runs where id = any ($1::text[]) and ordered)`
+)
+
+// queueLocks locks and reads the runs, their entities, and those of events.
+func (w *work) queueLocks(t *tx, emits []*intake) *keyring {
+	var all, moving, ending []string
+	for i := range w.steps {
+		c := &w.steps[i]
+		c.refused = engine.ErrStale // until the run is found
+		all = append(all, c.Run)
+		if c.Status != engine.Running {
+			moving = append(moving, c.Run)
+		}
+		if c.Status == engine.Succeeded && (c.State != "" || len(c.Shared) > 0) {
+			ending = append(ending, c.Run)
+		}
+	}
+	k := &keyring{entries: map[keyName]*keyEntry{}}
+	flows, keys := t.queueNewKeys(k, emits)
+	if len(moving) > 0 || len(keys) > 0 {
+		t.queue(lockKeysOf, moving, flows, keys)
+	}
+	t.queue(lockRuns, all).Query(w.read)
+	if len(ending) > 0 {
+		t.queue(readKeysOf, ending).Query(k.read)
+	}
+	return k
+}
+
+// read keeps what lockRuns gives, and refuses changes of runs that have moved on.
+func (w *work) read(rows pgx.Rows) error {
+	steps := make(map[string]*step, len(w.steps))
+	for i := range w.steps {
+		steps[w.steps[i].Run] = &w.steps[i]
+	}
+	var id string
+	var version, node int64
+	var r step
+	_, err := pgx.ForEachRow(rows, []any{&id, &version, &node, &r.flow, &r.key, &r.ordered, &r.block, &r.cancel}, func() error {
+		c := steps[id]
+		c.flow, c.key, c.ordered, c.block, c.cancel = r.flow, r.key, r.ordered, r.block, r.cancel
+		if version == c.Version && node == w.node {
+			c.refused = nil
+		}
+		r.cancel = nil // the next row must not write into it
+		return nil
+	})
+	return err
+}
+
+// refuse refuses changes that go on with a cancelled run.
+func (w *work) refuse() {
+	for i := range w.steps {
+		if c := &w.steps[i]; c.refused == nil && c.cancel != nil && !c.isFinal() {
+			c.refused = engine.ErrCancelled
+		}
+	}
+}
+
+// isFinal tells whether the run ends for good.
+func (c *step) isFinal() bool { return c.Status.Ended() && c.Status != engine.Failed }
+
+// queueWrites writes all changes that are not refused, and notes the keys whose
+// next run may go.
+func (w *work) queueWrites(t *tx, ring *keyring, touched *keySet) error {
+	var ends []ending
+	var leaves []*step
+	running := false
+	for i := range w.steps {
+		c := &w.steps[i]
+		switch {
+		case c.refused != nil:
+			continue
+		case c.Status == engine.Running:
+			running = true
+			continue
+		case !c.isFinal():
+			leaves = append(leaves, c)
+		default:
+			reason := c.Reason
+			if c.Status == engine.Stopped && c.cancel != nil {
+				reason = *c.cancel
+			}
+			ends = append(ends, ending{id: c.Run, status: c.Status, reason: reason, last: c.Change})
+			if err := ring.advance(c); err != nil {
+				return err
+			}
+		}
+		touched.add(c.ordered, c.flow, c.key)
+	}
+	if running {
+		w.queueCheckpoints(t)
+	}
+	t.queueEnds(ends)
+	w.queueLeaves(t, leaves)
+	ring.queueEntities(t)
+	return nil
+}
+
+const saveLeaves = `update runs r set version = r.version + 1, bundle = c.bundle, pipeline = c.pipeline,
+	checkpoint = c.checkpoint, failed_path = c.failed_path, error = c.error, place = c.place, node = 0, cancel = null,
+	due = coalesce(c.due, r.due), ended = case when c.place in ('failed', 'blocked') then clock_timestamp() end,
+	started = case when c.begun then r.started end
+	from unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[],
+	$8::timestamptz[], $9::bool[]) as
+	c (id, bundle, pipeline, checkpoint, failed_path, error, place, due, begun)
+	where r.id = c.id`
+
+// queueLeaves saves the changes after which no node owns the run, though it has
+// not ended for good.
+func (w *work) queueLeaves(t *tx, leaves []*step) {
+	if len(leaves) == 0 {
+		return
+	}
+	var id, bundle, pipeline, path, problem, at []string
+	var checkpoint [][]byte
+	var due []*time.Time
+	var begun []bool
+	for _, c := range leaves {
+		to := c.place(w.now)
+		t.ready = t.ready || to == ready
+		id, bundle, pipeline = append(id, c.Run), append(bundle, c.Bundle), append(pipeline, c.Pipeline)
+		path, problem, at = append(path, c.FailedPath), append(problem, text(c.Error)), append(at, string(to))
+		checkpoint, due = append(checkpoint, blob(c.Checkpoint)), append(due, toNull(c.Due))
+		begun = append(begun, c.Status != engine.Waiting || len(c.Checkpoint) > 0)
+	}
+	t.queue(saveLeaves, id, bundle, pipeline, checkpoint, path, problem, at, due, begun)
+}
+
+// place tells where a run is after a change that takes it from its node.
+func (c *step) place(now time.Time) place {
+	switch {
+	case c.Status == engine.Failed && c.block && c.ordered:
+		return blocked
+	case c.Status == engine.Failed:
+		return failed
+	case c.Status == engine.Parked && c.Due.After(now):
+		return parked
+	case c.Status == engine.Waiting && c.Defer && c.ordered:
+		return deferred
+	default:
+		return ready
+	}
+}
+
+// advance notes what a run has made of its entity.
+func (k *keyring) advance(c *step) error {
+	e := k.entries[keyName{c.flow, c.key}]
+	if !c.ordered || c.Status != engine.Succeeded || e == nil {
+		return nil
+	}
+	shared, err := engine.MergeShared(e.Shared, c.Shared)
+	if err != nil {
+		return fmt.Errorf("shared state of key %q of flow %s: %w", c.key, c.flow, err)
+	}
+	e.Shared, e.written = shared, true
+	if c.State != "" && c.State != e.State {
+		e.State, e.moved = c.State, true
+	}
+	return nil
+}
+
+const (
+	saveKeys = `update keys k set state = c.state, shared = c.shared
+	from unnest($1::text[], $2::text[], $3::text[], $4::bytea[]) as c (flow, key, state, shared)
+	where k.flow = c.flow and k.key = c.key`
+	// Another state brings the runs back that were set aside.
+	undefer = `update runs set place = 'queued'
+	where (flow, key) in (select * from unnest($1::text[], $2::text[])) and place = 'deferred'`
+)
+
+// queueEntities saves the entities that runs have changed.
+func (k *keyring) queueEntities(t *tx) {
+	var flow, key, state []string
+	var shared [][]byte
+	var moved keySet
+	for n, e := range k.entries {
+		if e.written {
+			flow, key, state, shared = append(flow, n.flow), append(key, n.key), append(state, e.State), append(shared, blob(e.Shared))
+		}
+		moved.add(e.moved, n.flow, n.key)
+	}
+	if len(key) > 0 {
+		t.queue(saveKeys, flow, key, state, shared)
+	}
+	if len(moved.keys) > 0 {
+		t.queue(undefer, moved.flows, moved.keys)
+	}
+}
+
+// queueEmits stores the events of the changes that are written. Ordered ones
+// queue up behind the runs of their keys, of which the first goes then.
+func (w *work) queueEmits(t *tx, emits []*intake, ring *keyring, touched *keySet) {
+	for _, r := range emits {
+		if r.left {
+			continue
+		}
+		if r.from.refused != nil {
+			r.left, r.result.Run = true, "" // forgotten, its id too
+			continue
+		}
+		if e := ring.entries[keyName{r.Flow, r.Key}]; e != nil && r.Ordered {
+			e.used = true
+		}
+		r.due, r.place = w.now, ready
+		switch {
+		case r.Event.At.After(w.now):
+			r.due, r.place = r.Event.At, scheduled
+		case r.Ordered:
+			r.place = queued
+			touched.add(true, r.Flow, r.Key)
+		}
+	}
+	t.forget(emits, ring)
+	t.queueInsert(emits, w.now)
+}

@@ -1,2 +1,0 @@
-// Package postgres keeps runs in PostgreSQL: the store of production.
-package postgres

@@ -1,0 +1,269 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"procaas/engine"
+)
+
+// An intake is an event on its way in, with what the store finds out.
+type intake struct {
+	engine.Intake
+	event  []byte
+	due    time.Time
+	place  place
+	node   int64
+	result engine.Accepted
+	left   bool  // is not stored
+	from   *step // that emits it; nil for an event from outside
+}
+
+func intakes(runs []engine.Intake) ([]*intake, error) {
+	all := make([]*intake, len(runs))
+	for i, r := range runs {
+		text, err := engine.EncodeEvent(r.Event)
+		if err != nil {
+			return nil, err
+		}
+		all[i] = &intake{Intake: r, event: text, result: engine.Accepted{Run: r.ID}}
+	}
+	return all, nil
+}
+
+// Accept implements [engine.Inbox].
+func (s *Store) Accept(ctx context.Context, node int64, runs []engine.Intake) ([]engine.Accepted, error) {
+	if len(runs) == 0 {
+		return []engine.Accepted{}, nil
+	}
+	var in []*intake
+	err := s.tx(ctx, func(t *tx) (err error) {
+		if in, err = intakes(runs); err != nil {
+			return err
+		}
+		return t.accept(ctx, node, in)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("accept: %w", err)
+	}
+	results := make([]engine.Accepted, len(in))
+	for i, r := range in {
+		results[i] = r.result
+	}
+	return results, nil
+}
+
+func (t *tx) accept(ctx context.Context, node int64, in []*intake) error {
+	at := t.asNode(node)
+	news := t.queueEvents(in)
+	keys := t.queueKeys(in)
+	if err := t.send(ctx); err != nil {
+		return err
+	}
+	if node != 0 && !at.live {
+		return engine.ErrFenced
+	}
+	again := leaveKnown(in, *news)
+	keys.place(in, node, at.now)
+	t.forget(in, keys)
+	t.queueFind(again)
+	t.queueInsert(in, at.now)
+	return t.commit(ctx)
+}
+
+const (
+	insertEvents = `insert into events (source, id, run, hash, accepted)
+	select e.source, e.id, e.run, e.hash, clock_timestamp()
+	from unnest($1::text[], $2::text[], $3::text[], $4::text[]) with ordinality as e (source, id, run, hash, at)
+	order by e.source, e.id, e.at
+	on conflict do nothing returning run`
+	findEvents = `select i.at, e.run, e.hash
+	from unnest($1::text[], $2::text[]) with ordinality as i (source, id, at)
+	join events e on e.source = i.source and e.id = i.id`
+	deleteEvents = "delete from events where (source, id) in (select * from unnest($1::text[], $2::text[]))"
+)
+
+// queueEvents stores the ids of events. After send, the result holds the runs of
+// those that are new.
+func (t *tx) queueEvents(in []*intake) *[]string {
+	var news []string
+	var sources, ids, runs, hashes []string
+	for _, r := range in {
+		if r.Dedup {
+			sources, ids = append(sources, r.Event.Source), append(ids, r.Event.ID)
+			runs, hashes = append(runs, r.ID), append(hashes, r.Hash)
+		}
+	}
+	if len(ids) > 0 {
+		t.queue(insertEvents, sources, ids, runs, hashes).Query(rows(&news, pgx.RowTo[string]))
+	}
+	return &news
+}
+
+// leaveKnown leaves out the events that were accepted before, and gives them.
+// news holds the runs of the others.
+func leaveKnown(in []*intake, news []string) (again []*intake) {
+	fresh := make(map[string]bool, len(news))
+	for _, run := range news {
+		fresh[run] = true
+	}
+	for _, r := range in {
+		if r.left = r.Dedup && !fresh[r.ID]; r.left {
+			again = append(again, r)
+		}
+		delete(fresh, r.ID) // the same intake twice in a batch is a repetition
+	}
+	return again
+}
+
+// queueFind reads of which runs events were accepted before. What is not found
+// was refused in this batch.
+func (t *tx) queueFind(again []*intake) {
+	if len(again) == 0 {
+		return
+	}
+	var sources, ids []string
+	for _, r := range again {
+		r.result = engine.Accepted{Err: engine.ErrRejected}
+		sources, ids = append(sources, r.Event.Source), append(ids, r.Event.ID)
+	}
+	t.queue(findEvents, sources, ids).Query(func(rows pgx.Rows) error {
+		var i int
+		var run, hash string
+		_, err := pgx.ForEachRow(rows, []any{&i, &run, &hash}, func() error {
+			r := again[i-1]
+			r.result = engine.Accepted{Run: run, Duplicate: hash == r.Hash}
+			if !r.result.Duplicate {
+				r.result.Err = engine.ErrConflict
+			}
+			return nil
+		})
+		return err
+	})
+}
+
+// place decides where each event begins, in the order of the batch.
+func (k *keyring) place(in []*intake, node int64, now time.Time) {
+	for _, r := range in {
+		if r.left {
+			continue
+		}
+		r.due = now
+		if r.Event.At.After(now) {
+			r.due = r.Event.At
+		}
+		e := k.of(r.Intake)
+		if r.Ordered && r.From != nil && !e.pending && !slices.Contains(r.From, e.State) {
+			r.left, r.result = true, engine.Accepted{Err: engine.ErrRejected}
+			continue
+		}
+		switch {
+		case r.due.After(now):
+			r.place = scheduled
+		case e.busy:
+			r.place = queued
+		default:
+			r.place, e.busy = ready, r.Ordered
+		}
+		e.pending, e.used = r.Ordered, true
+		if r.place == ready && r.Own && node != 0 {
+			r.place, r.node = running, node
+			r.result.Claimed = &engine.Claimed{
+				ID: r.ID, Event: r.Event, Flow: r.Flow, Key: r.Key, Ordered: r.Ordered, Block: r.Block,
+				Accepted: now.UTC(), Pipeline: r.Pipeline, Entity: e.EntityState,
+			}
+		}
+	}
+}
+
+// forget removes what was stored for events that are then refused.
+func (t *tx) forget(in []*intake, keys *keyring) {
+	var sources, ids []string
+	for _, r := range in {
+		if r.left && r.Dedup && r.result.Run == "" {
+			sources, ids = append(sources, r.Event.Source), append(ids, r.Event.ID)
+		}
+	}
+	if len(ids) > 0 {
+		t.queue(deleteEvents, sources, ids)
+	}
+	if flows, names := keys.unused(); len(flows) > 0 {
+		t.queue(deleteKeys, flows, names)
+	}
+}
+
+const insertRuns = `insert into runs (id, flow, key, pipeline, ordered, block, place, node, priority,
+	accepted, started, due, deadline, event)
+	select id, flow, key, pipeline, ordered, block, place, node, priority,
+	$13::timestamptz, case when node <> 0 then $13 end, due, due + tolerance * interval '1 microsecond', event
+	from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bool[], $6::bool[], $7::text[], $8::bigint[],
+	$9::bigint[], $10::timestamptz[], $11::bigint[], $12::bytea[]) with ordinality as
+	i (id, flow, key, pipeline, ordered, block, place, node, priority, due, tolerance, event, at)
+	order by i.at`
+
+// queueInsert stores the runs, in order: the order of their numbers is the one
+// of acceptance.
+func (t *tx) queueInsert(in []*intake, now time.Time) {
+	var id, flow, key, pipeline, at []string
+	var ordered, block []bool
+	var node, priority, tolerance []int64
+	var due []time.Time
+	var event [][]byte
+	for _, r := range in {
+		if r.left {
+			continue
+		}
+		id, flow, key, pipeline = append(id, r.ID), append(flow, r.Flow), append(key, r.Key), append(pipeline, r.Pipeline)
+		ordered, block, at = append(ordered, r.Ordered), append(block, r.Block), append(at, string(r.place))
+		node, priority = append(node, r.node), append(priority, int64(r.Event.Priority))
+		due, tolerance = append(due, r.due), append(tolerance, r.Event.DelayTolerance.Microseconds())
+		event = append(event, r.event)
+		t.ready = t.ready || r.place == ready
+	}
+	if len(id) > 0 {
+		t.queue(insertRuns, id, flow, key, pipeline, ordered, block, at, node, priority, due, tolerance, event, now)
+	}
+}
+
+const lastEvent = "select coalesce(max(id), '') from events where source = $1"
+
+// LastEvent implements [engine.Inbox].
+func (s *Store) LastEvent(ctx context.Context, source string) (id string, err error) {
+	err = s.pool.QueryRow(ctx, lastEvent, source).Scan(&id)
+	return id, err
+}
+
+// Each part is answered by an index alone.
+const readDepth = `select r.n + w.n + s.n, least(r.due, w.due)
+	from (select count(*) as n, min(due) as due from runs where place = 'ready') r,
+	(select count(*) as n, min(due) as due from runs where place in ('queued', 'deferred')) w,
+	(select count(*) as n from runs where place = 'scheduled') s`
+
+// Depth implements [engine.Inbox].
+func (s *Store) Depth(ctx context.Context) (waiting int, oldest time.Time, err error) {
+	var due *time.Time
+	if err := s.pool.QueryRow(ctx, readDepth).Scan(&waiting, &due); err != nil {
+		return 0, time.Time{}, err
+	}
+	return waiting, fromNull(due), nil
+}
+
+// fromNull reads a time that may be null.
+func fromNull(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// toNull writes a time that may be zero.
+func toNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

@@ -1,0 +1,235 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"procaas/engine"
+)
+
+const (
+	insertNode = `insert into nodes (name, started, seen, lease_until)
+	values ($1, clock_timestamp(), clock_timestamp(), clock_timestamp() + $2 * interval '1 microsecond') returning node`
+	// Long enough ahead that no process of that time can still be about to write.
+	forgetNodes = "delete from nodes where gone < now() - interval '1 day'"
+)
+
+// Join implements [engine.Ledger].
+func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (node int64, err error) {
+	err = s.tx(ctx, func(t *tx) error {
+		t.queue(forgetNodes)
+		t.queue(insertNode, name, lease.Microseconds()).QueryRow(value(&node))
+		return t.commit(ctx)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("join: %w", err)
+	}
+	return node, nil
+}
+
+const claim = `with c as (
+		select seq from runs where place = 'ready' order by priority desc, deadline, seq
+		limit $2 for no key update skip locked)
+	update runs r set place = 'running', node = $1, started = coalesce(started, clock_timestamp())
+	from c where r.seq = c.seq and exists (select from nodes where node = $1 and gone is null)
+	returning r.seq, r.id, r.version, r.event, r.flow, r.key, r.ordered, r.block, r.accepted, r.deadline,
+	r.bundle, r.pipeline, r.generation, r.checkpoint`
+
+// claimedRow is a claimed run with what gives its order.
+type claimedRow struct {
+	engine.Claimed
+	seq      int64
+	deadline time.Time
+}
+
+// Claim implements [engine.Ledger].
+func (s *Store) Claim(ctx context.Context, node int64, limit int) ([]engine.Claimed, error) {
+	var got []claimedRow
+	err := s.tx(ctx, func(t *tx) error {
+		at := t.asNode(node)
+		t.queue(claim, node, limit).Query(rows(&got, scanClaimed))
+		if err := t.commit(ctx); err != nil {
+			return err
+		}
+		if !at.live {
+			return engine.ErrFenced
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	slices.SortFunc(got, compareClaimed)
+	runs := make([]engine.Claimed, len(got))
+	for i, c := range got {
+		runs[i] = c.Claimed
+	}
+	if err := s.readEntities(ctx, runs); err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	return runs, nil
+}
+
+func scanClaimed(r pgx.CollectableRow) (c claimedRow, err error) {
+	var event []byte
+	if err := r.Scan(&c.seq, &c.ID, &c.Version, &event, &c.Flow, &c.Key, &c.Ordered, &c.Block, &c.Accepted,
+		&c.deadline, &c.Bundle, &c.Pipeline, &c.Generation, &c.Checkpoint); err != nil {
+		return c, err
+	}
+	c.Accepted = c.Accepted.UTC()
+	c.Event, err = engine.DecodeEvent(event)
+	return c, err
+}
+
+func compareClaimed(a, b claimedRow) int {
+	if c := cmp.Compare(b.Event.Priority, a.Event.Priority); c != 0 {
+		return c
+	}
+	if c := a.deadline.Compare(b.deadline); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.seq, b.seq)
+}
+
+const readEntities = "select flow, key, state, shared from keys where (flow, key) in (select * from unnest($1::text[], $2::text[]))"
+
+// readEntities fills in the entities of claimed runs. That is not done by the
+// claim itself: it may see a run as it is now and its entity as it was before.
+// While the node owns the run, nobody changes the entity.
+func (s *Store) readEntities(ctx context.Context, runs []engine.Claimed) error {
+	var flows, keys []string
+	for _, c := range runs {
+		if c.Ordered {
+			flows, keys = append(flows, c.Flow), append(keys, c.Key)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	r, err := s.pool.Query(ctx, readEntities, flows, keys)
+	if err != nil {
+		return err
+	}
+	states := make(map[keyName]engine.EntityState, len(keys))
+	var n keyName
+	var e engine.EntityState
+	if _, err := pgx.ForEachRow(r, []any{&n.flow, &n.key, &e.State, &e.Shared}, func() error {
+		states[n] = e
+		e.Shared = nil
+		return nil
+	}); err != nil {
+		return err
+	}
+	for i, c := range runs {
+		if c.Ordered {
+			runs[i].Entity = states[keyName{c.Flow, c.Key}]
+		}
+	}
+	return nil
+}
+
+const (
+	findHeld = `select id, flow, key, ordered, coalesce(cancel, ''), cancel is not null
+	from runs where node = $1 and place = 'running' and id <> all ($2::text[]) order by seq`
+	lockHeld = findHeld + " for no key update"
+	giveBack = "update runs set place = 'ready', node = 0 where id = any ($1::text[])"
+)
+
+// A heldRun is a run that is taken from its node.
+type heldRun struct {
+	id, flow, key string
+	ordered       bool
+	reason        string
+	cancel        bool
+}
+
+// release takes a node's runs from it, but those in keep.
+func (t *tx) release(ctx context.Context, node int64, keep []string) error {
+	if keep == nil {
+		keep = []string{} // null would match nothing
+	}
+	find := func(sql string) (held []heldRun, err error) {
+		t.queue(sql, node, keep).Query(rows(&held, func(r pgx.CollectableRow) (h heldRun, err error) {
+			return h, r.Scan(&h.id, &h.flow, &h.key, &h.ordered, &h.reason, &h.cancel)
+		}))
+		return held, t.send(ctx)
+	}
+	held, err := find(findHeld)
+	if err != nil {
+		return err
+	}
+	keys := &keySet{}
+	for _, r := range held {
+		keys.add(r.ordered, r.flow, r.key)
+	}
+	// Read again under the locks: an operator may have asked for an end.
+	t.queueLock(keys)
+	if held, err = find(lockHeld); err != nil {
+		return err
+	}
+	var back []string
+	var ends []ending
+	for _, r := range held {
+		if r.cancel {
+			// Nobody else would end it.
+			ends = append(ends, ending{id: r.id, status: engine.Stopped, reason: r.reason})
+			continue
+		}
+		back = append(back, r.id)
+	}
+	t.queueEnds(ends)
+	t.queue(giveBack, back).Exec(t.noteReady)
+	t.queueReorder(keys)
+	return t.send(ctx)
+}
+
+const (
+	leaveNode = "update nodes set gone = clock_timestamp() where node = $1 and gone is null"
+	// Nobody writes for the node any more when this one's lock is had.
+	lockNodeAlone = "select pg_advisory_xact_lock(('nodes'::regclass::oid::bigint - 2147483648)::int, $1::bigint::int)"
+)
+
+// Leave implements [engine.Ledger].
+func (s *Store) Leave(ctx context.Context, node int64, keep []string) error {
+	err := s.tx(ctx, func(t *tx) error {
+		if keep != nil {
+			at := t.asNode(node)
+			if err := t.send(ctx); err != nil {
+				return err
+			}
+			if !at.live {
+				return engine.ErrFenced
+			}
+			return t.release(ctx, node, keep)
+		}
+		t.queue(lockNodeAlone, node)
+		t.queue(leaveNode, node)
+		return t.release(ctx, node, nil)
+	})
+	if err != nil {
+		return fmt.Errorf("leave: %w", err)
+	}
+	return nil
+}
+
+const listNodes = `select node, name, started, seen, gone is null and lease_until >= clock_timestamp(),
+	(select count(*) from runs where runs.node = nodes.node and place = 'running')
+	from nodes where gone is null or died and gone > now() - interval '1 hour' order by node`
+
+// Nodes implements [engine.Ledger].
+func (s *Store) Nodes(ctx context.Context) ([]engine.NodeInfo, error) {
+	r, err := s.pool.Query(ctx, listNodes)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(r, func(r pgx.CollectableRow) (n engine.NodeInfo, err error) {
+		err = r.Scan(&n.Node, &n.Name, &n.Started, &n.Seen, &n.Alive, &n.Runs)
+		n.Started, n.Seen = n.Started.UTC(), n.Seen.UTC()
+		return n, err
+	})
+}

@@ -1,0 +1,150 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+
+	"procaas/schemas"
+)
+
+const schemaTable = "procaas_schema"
+
+// Migrate brings the schema at dsn up to date, and tells the versions before
+// and after. Of several processes that do so at once, one does the work.
+func Migrate(ctx context.Context, dsn string) (from, to int64, err error) {
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return 0, 0, fmt.Errorf("store: %w", err)
+	}
+	db := stdlib.OpenDB(*config)
+	defer func() { err = errors.Join(err, db.Close()) }()
+	p, err := migrations(db)
+	if err != nil {
+		return 0, 0, fmt.Errorf("store: migrate: %w", err)
+	}
+	results, err := p.Up(ctx)
+	if err != nil {
+		return 0, 0, fmt.Errorf("store: migrate: %w", err)
+	}
+	to, err = p.GetDBVersion(ctx)
+	return to - int64(len(results)), to, err
+}
+
+func migrations(db *sql.DB) (*goose.Provider, error) {
+	files, err := fs.Sub(schemas.Postgres, "postgres")
+	if err != nil {
+		return nil, err
+	}
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 60))
+	if err != nil {
+		return nil, err
+	}
+	return goose.NewProvider(goose.DialectPostgres, db, files, goose.WithTableName(schemaTable),
+		goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
+}
+
+// latestSchema is the version that this program knows.
+func latestSchema() (int64, error) {
+	files, err := fs.ReadDir(schemas.Postgres, "postgres")
+	if err != nil {
+		return 0, err
+	}
+	return goose.NumericComponent(files[len(files)-1].Name())
+}
+
+const schemaVersion = "select coalesce(max(version_id), 0) from " + schemaTable + " where is_applied"
+
+func checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
+	want, err := latestSchema()
+	if err != nil {
+		return err
+	}
+	var have int64
+	err = pool.QueryRow(ctx, schemaVersion).Scan(&have)
+	var code *pgconn.PgError
+	if errors.As(err, &code) && code.Code == "42P01" { // undefined_table: never migrated
+		err = nil
+	}
+	switch {
+	case err != nil:
+		return err
+	case have < want:
+		return fmt.Errorf("schema has version %d, want %d: run procaas migrate", have, want)
+	case have > want:
+		return fmt.Errorf("schema has version %d, newer than %d, the last that this procaas knows: use a newer procaas", have, want)
+	}
+	return nil
+}
+
+// partitionsAhead is for how many days the history has partitions, today
+// included. Any node that lives makes more every hour.
+const partitionsAhead = 3
+
+const (
+	findPartition = "select to_regclass($1) is not null"
+	// The parent's lock is not taken while the table is made, and only shortly
+	// while it is attached.
+	makePartition   = "create table if not exists %s (like history including all)"
+	attachPartition = "alter table history attach partition %s for values from ('%s') to ('%s')"
+)
+
+// makePartitions makes the history's partitions of the coming days. One process
+// does so at a time.
+func (s *Store) makePartitions(ctx context.Context) error {
+	return s.tx(ctx, func(t *tx) error {
+		mine, err := t.tryLock(ctx, partitionLock)
+		if err != nil || !mine {
+			return err
+		}
+		var today time.Time
+		if err := t.conn.QueryRow(ctx, "select date_trunc('day', now(), 'UTC')").Scan(&today); err != nil {
+			return err
+		}
+		for i := range partitionsAhead {
+			day := today.UTC().AddDate(0, 0, i)
+			name := "history_" + day.Format("20060102")
+			var exists bool
+			if err := t.conn.QueryRow(ctx, findPartition, name).Scan(&exists); err != nil || exists {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+			until := day.AddDate(0, 0, 1)
+			for _, sql := range []string{
+				fmt.Sprintf(makePartition, name),
+				fmt.Sprintf(attachPartition, name, day.Format(time.RFC3339), until.Format(time.RFC3339)),
+			} {
+				if _, err := t.conn.Exec(ctx, sql); err != nil {
+					return fmt.Errorf("partition %s: %w", name, err)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// lookAfterPartitions makes partitions now and then, as a part of a beat.
+func (s *Store) lookAfterPartitions(ctx context.Context) error {
+	s.mu.Lock()
+	due := time.Since(s.partitions) > time.Hour
+	if due {
+		s.partitions = time.Now()
+	}
+	s.mu.Unlock()
+	if !due {
+		return nil
+	}
+	return s.makePartitions(ctx)
+}

@@ -1,0 +1,255 @@
+package postgres
+
+import (
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"procaas/engine"
+)
+
+// A place says where a run is, finer than its status; the migration explains
+// each. History has statuses in the same column.
+type place string
+
+const (
+	ready     place = "ready"
+	running   place = "running"
+	parked    place = "parked"
+	blocked   place = "blocked"
+	queued    place = "queued"
+	scheduled place = "scheduled"
+	deferred  place = "deferred"
+	failed    place = "failed"
+)
+
+func (p place) status() engine.Status {
+	switch p {
+	case ready, queued, scheduled, deferred:
+		return engine.Waiting
+	case blocked:
+		return engine.Failed
+	default:
+		return engine.Status(p)
+	}
+}
+
+// A keyName names an entity.
+type keyName struct{ flow, key string }
+
+// A keyEntry is a locked entity.
+type keyEntry struct {
+	engine.EntityState
+	busy    bool // a run is under way
+	pending bool // a run has not ended, or blocks
+	used    bool // by an event that is stored
+	written bool // the entity is to be saved
+	moved   bool // with another state
+}
+
+// A keyring holds the entities that a transaction has locked.
+type keyring struct {
+	entries map[keyName]*keyEntry
+	created []keyName
+}
+
+// of gives the entry of an event's entity. An event that stands for itself has
+// one that nobody else sees.
+func (k *keyring) of(r engine.Intake) *keyEntry {
+	if e := k.entries[keyName{r.Flow, r.Key}]; e != nil && r.Ordered {
+		return e
+	}
+	return &keyEntry{}
+}
+
+// unused lists the entities that were made for events that are then refused.
+func (k *keyring) unused() (flows, keys []string) {
+	for _, n := range k.created {
+		if e := k.entries[n]; e != nil && !e.used {
+			flows, keys = append(flows, n.flow), append(keys, n.key)
+		}
+	}
+	return flows, keys
+}
+
+const (
+	// All who lock keys do so in this order, so none waits in a circle.
+	insertKeys = `insert into keys (flow, key)
+	select distinct k.flow, k.key from unnest($1::text[], $2::text[]) as k (flow, key) order by 1, 2
+	on conflict do nothing returning flow, key`
+	lockKeys = `select from keys where (flow, key) in (select * from unnest($1::text[], $2::text[]))
+	order by flow, key for no key update`
+	// A statement of its own, so that it sees what those have committed whose
+	// locks lockKeys had to wait for.
+	readKeys = `select k.flow, k.key, k.state, k.shared,
+	exists (select from runs r where r.flow = k.flow and r.key = k.key
+		and ordered and place in ('ready', 'running', 'parked', 'blocked')) as busy,
+	exists (select from runs r where r.flow = k.flow and r.key = k.key and ordered and place <> 'failed') as pending
+	from keys k where (k.flow, k.key) in (select * from unnest($1::text[], $2::text[]))`
+	deleteKeys = "delete from keys where (flow, key) in (select * from unnest($1::text[], $2::text[]))"
+)
+
+// queueKeys makes, locks and reads the entities of events. After send, the
+// keyring is filled.
+func (t *tx) queueKeys(in []*intake) *keyring {
+	k := &keyring{entries: map[keyName]*keyEntry{}}
+	flows, keys := t.queueNewKeys(k, in)
+	if len(keys) > 0 {
+		t.queue(lockKeys, flows, keys)
+		t.queue(readKeys, flows, keys).Query(k.read)
+	}
+	return k
+}
+
+// queueNewKeys makes the entities of events, as far as there are none, and names
+// them.
+func (t *tx) queueNewKeys(k *keyring, in []*intake) (flows, keys []string) {
+	for _, r := range in {
+		if name := (keyName{r.Flow, r.Key}); r.Ordered && k.entries[name] == nil {
+			k.entries[name] = &keyEntry{}
+			flows, keys = append(flows, r.Flow), append(keys, r.Key)
+		}
+	}
+	if len(keys) > 0 {
+		t.queue(insertKeys, flows, keys).Query(rows(&k.created, func(r pgx.CollectableRow) (n keyName, err error) {
+			return n, r.Scan(&n.flow, &n.key)
+		}))
+	}
+	return flows, keys
+}
+
+// read keeps what readKeys gives.
+func (k *keyring) read(rows pgx.Rows) error {
+	var n keyName
+	var e keyEntry
+	_, err := pgx.ForEachRow(rows, []any{&n.flow, &n.key, &e.State, &e.Shared, &e.busy, &e.pending}, func() error {
+		entry := e
+		k.entries[n] = &entry
+		e.Shared = nil // the next row must not write into it
+		return nil
+	})
+	return err
+}
+
+const (
+	// One that is ready, but has not begun, gives way to an earlier one.
+	demote = `update runs r set place = 'queued'
+	from unnest($1::text[], $2::text[]) as k (flow, key)
+	where r.flow = k.flow and r.key = k.key and r.ordered and r.place = 'ready' and r.checkpoint is null
+	and exists (select from runs q where q.flow = k.flow and q.key = k.key and q.place = 'queued' and q.seq < r.seq)`
+	promote = `update runs r set place = 'ready'
+	from (select distinct flow, key from unnest($1::text[], $2::text[]) as k (flow, key)) k
+	where r.seq = (select q.seq from runs q where q.flow = k.flow and q.key = k.key and q.place = 'queued'
+		order by q.seq limit 1)
+	and not exists (select from runs a where a.flow = k.flow and a.key = k.key
+		and a.ordered and a.place in ('ready', 'running', 'parked', 'blocked'))`
+)
+
+// noteReady is the callback of a statement that makes runs ready.
+func (t *tx) noteReady(c pgconn.CommandTag) error {
+	t.ready = t.ready || c.RowsAffected() > 0
+	return nil
+}
+
+// A keySet lists entities, each once.
+type keySet struct {
+	flows, keys []string
+	has         map[keyName]bool
+}
+
+// add notes the entity of a run that has one.
+func (k *keySet) add(ordered bool, flow, key string) {
+	name := keyName{flow, key}
+	if !ordered || k.has[name] {
+		return
+	}
+	if k.has == nil {
+		k.has = map[keyName]bool{}
+	}
+	k.has[name] = true
+	k.flows, k.keys = append(k.flows, flow), append(k.keys, key)
+}
+
+// queueLock locks keys.
+func (t *tx) queueLock(k *keySet) {
+	if len(k.keys) > 0 {
+		t.queue(lockKeys, k.flows, k.keys)
+	}
+}
+
+// queuePromote makes the first queued run of each key ready, when no other is
+// under way. The keys are locked.
+func (t *tx) queuePromote(k *keySet) {
+	if len(k.keys) > 0 {
+		t.queue(promote, k.flows, k.keys).Exec(t.noteReady)
+	}
+}
+
+// queueReorder does so too, after runs have come back that may be earlier than
+// the one that is ready.
+func (t *tx) queueReorder(k *keySet) {
+	if len(k.keys) > 0 {
+		t.queue(demote, k.flows, k.keys)
+		t.queuePromote(k)
+	}
+}
+
+// An ending is the last change of a run.
+type ending struct {
+	id     string
+	status engine.Status
+	reason string
+	last   *engine.Change // what the owner wrote with it; nil when nobody owns the run
+}
+
+const moveRuns = `with e as (
+		select * from unnest($1::text[], $2::text[], $3::text[], $4::bool[], $5::text[], $6::text[], $7::bytea[],
+		$8::text[], $9::text[]) as
+		e (id, status, reason, own, bundle, pipeline, checkpoint, failed_path, error)),
+	gone as (
+		delete from runs r using e where r.id = e.id
+		returning r.seq, r.accepted, r.started, r.version + e.own::int as version, r.generation, r.ordered,
+		e.status, r.id, r.flow, r.key, case when own then e.pipeline else r.pipeline end as pipeline,
+		case when own then e.bundle else r.bundle end as bundle,
+		case when own then e.failed_path else r.failed_path end as failed_path,
+		case when own then e.error else r.error end as error,
+		e.reason, r.event, case when own then e.checkpoint else r.checkpoint end as checkpoint)
+	insert into history (seq, accepted, started, version, generation, ordered, status, id, flow, key, pipeline,
+		bundle, failed_path, error, reason, event, checkpoint, ended)
+	select gone.*, clock_timestamp() from gone`
+
+// queueEnds moves locked runs to the history.
+func (t *tx) queueEnds(ends []ending) {
+	if len(ends) == 0 {
+		return
+	}
+	var id, status, reason, bundle, pipeline, path, problem []string
+	var own []bool
+	var checkpoint [][]byte
+	for _, e := range ends {
+		c := e.last
+		if c == nil {
+			c = &engine.Change{}
+		}
+		id, status, reason = append(id, e.id), append(status, string(e.status)), append(reason, text(e.reason))
+		own, bundle, pipeline = append(own, e.last != nil), append(bundle, c.Bundle), append(pipeline, c.Pipeline)
+		path, problem = append(path, c.FailedPath), append(problem, text(c.Error))
+		checkpoint = append(checkpoint, blob(c.Checkpoint))
+	}
+	t.queue(moveRuns, id, status, reason, own, bundle, pipeline, checkpoint, path, problem)
+}
+
+// blob stores an empty value as null.
+func blob(b []byte) []byte {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}
+
+// text makes a message storable: it may quote anything, and must never be why a
+// run cannot end.
+func text(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}

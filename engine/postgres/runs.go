@@ -1,0 +1,240 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"procaas/engine"
+)
+
+// The columns of a record, in the order of scanRecord. The history's come in
+// the same order, so that both are read alike. %s is the checkpoint.
+const (
+	hotColumns = `seq, id, event, flow, key, ordered, place, pipeline, bundle, %s, version, generation, node,
+	accepted, started, ended, due, failed_path, error, '' as reason`
+	pastColumns = `seq, id, event, flow, key, ordered, status, pipeline, bundle, %s, version, generation, 0::bigint,
+	accepted, started, ended, null::timestamptz, failed_path, error, reason`
+)
+
+type record struct {
+	engine.RunRecord
+	seq int64
+}
+
+func scanRecord(row pgx.CollectableRow) (r record, err error) {
+	var event []byte
+	var at place
+	var started, ended, due *time.Time
+	if err := row.Scan(&r.seq, &r.ID, &event, &r.Flow, &r.Key, &r.Ordered, &at, &r.Pipeline, &r.Bundle, &r.Checkpoint,
+		&r.Version, &r.Generation, &r.Node, &r.Accepted, &started, &ended, &due,
+		&r.FailedPath, &r.Error, &r.Reason); err != nil {
+		return r, err
+	}
+	r.Status, r.Blocked = at.status(), at == queued
+	r.Accepted, r.Started, r.Ended = r.Accepted.UTC(), fromNull(started), fromNull(ended)
+	if at == parked || at == scheduled {
+		r.Due = fromNull(due)
+	}
+	r.Event, err = engine.DecodeEvent(event)
+	return r, err
+}
+
+// findRecord looks into both tables in one statement, so that a run that moves
+// to the history meanwhile is seen in one of them.
+var findRecord = "select " + fmt.Sprintf(hotColumns, "checkpoint") + " from runs where id = $1 union all select " +
+	fmt.Sprintf(pastColumns, "checkpoint") + " from history where id = $1"
+
+// Run implements [engine.Runs].
+func (s *Store) Run(ctx context.Context, id string) (engine.RunRecord, error) {
+	rows, err := s.pool.Query(ctx, findRecord, id)
+	if err != nil {
+		return engine.RunRecord{}, err
+	}
+	r, err := pgx.CollectExactlyOneRow(rows, scanRecord)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = engine.ErrNotFound
+	}
+	return r.RunRecord, err
+}
+
+// List implements [engine.Runs].
+func (s *Store) List(ctx context.Context, f engine.RunFilter) ([]engine.RunRecord, string, error) {
+	return s.list(ctx, f, "checkpoint")
+}
+
+func (s *Store) list(ctx context.Context, f engine.RunFilter, checkpoint string) ([]engine.RunRecord, string, error) {
+	before := int64(math.MaxInt64)
+	if f.Cursor != "" {
+		var err error
+		if before, err = strconv.ParseInt(f.Cursor, 36, 64); err != nil {
+			return nil, "", engine.ErrCursor
+		}
+	}
+	limit := min(max(f.Limit, 1), 1000)
+	query, args := listQuery(f, checkpoint, before, limit+1)
+	rows, err := s.pool.Query(ctx, query, args...)
+	if err != nil {
+		return nil, "", err
+	}
+	all, err := pgx.CollectRows(rows, scanRecord)
+	if err != nil {
+		return nil, "", err
+	}
+	next := ""
+	if len(all) > limit {
+		all = all[:limit]
+		next = strconv.FormatInt(all[limit-1].seq, 36)
+	}
+	runs := make([]engine.RunRecord, len(all))
+	for i, r := range all {
+		runs[i] = r.RunRecord
+	}
+	return runs, next, nil
+}
+
+// listQuery builds the query of a listing. Each table is read from its newest
+// run backwards, no further than needed.
+func listQuery(f engine.RunFilter, checkpoint string, before int64, limit int) (string, []any) {
+	where, args := "where seq < $1", []any{before, limit}
+	for _, c := range []struct{ column, value string }{{"pipeline", f.Pipeline}, {"flow", f.Flow}, {"key", f.Key}} {
+		if c.value != "" {
+			args = append(args, c.value)
+			where += fmt.Sprintf(" and %s = $%d", c.column, len(args))
+		}
+	}
+	hot, past := where, where
+	switch f.Status {
+	case "":
+	case engine.Waiting:
+		hot, past = hot+" and place in ('ready', 'queued', 'scheduled', 'deferred')", ""
+	case engine.Failed:
+		hot, past = hot+" and place in ('blocked', 'failed')", ""
+	case engine.Running:
+		hot, past = hot+" and place = 'running'", ""
+	case engine.Parked:
+		hot, past = hot+" and place = 'parked'", ""
+	default:
+		args = append(args, string(f.Status))
+		hot, past = "", past+fmt.Sprintf(" and status = $%d", len(args))
+	}
+	var parts []string
+	if hot != "" {
+		parts = append(parts, "(select "+fmt.Sprintf(hotColumns, checkpoint)+" from runs "+hot+" order by seq desc limit $2)")
+	}
+	if past != "" {
+		parts = append(parts, "(select "+fmt.Sprintf(pastColumns, checkpoint)+" from history "+past+" order by seq desc limit $2)")
+	}
+	return "select * from (" + strings.Join(parts, " union all ") + ") r order by seq desc limit $2", args
+}
+
+const readEntity = `select state, shared,
+	(select count(*) from runs where flow = $1 and key = $2
+		and place in ('ready', 'running', 'parked', 'queued', 'scheduled', 'deferred')),
+	coalesce((select id from runs where flow = $1 and key = $2 and ordered and place = 'blocked'), '')
+	from keys where flow = $1 and key = $2`
+
+// Entity implements [engine.Runs].
+func (s *Store) Entity(ctx context.Context, flow, key string) (e engine.EntityRecord, err error) {
+	e.Flow, e.Key = flow, key
+	err = s.pool.QueryRow(ctx, readEntity, flow, key).Scan(&e.State, &e.Shared, &e.Waiting, &e.Blocked)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return e, engine.ErrNotFound
+	}
+	if err != nil {
+		return e, err
+	}
+	e.Runs, _, err = s.list(ctx, engine.RunFilter{Flow: flow, Key: key, Limit: latest}, "null::bytea")
+	return e, err
+}
+
+// latest is how many runs an entity shows.
+const latest = 50
+
+const (
+	findOwn  = "select flow, key, ordered from runs where id = $1"
+	findPast = "select exists (select from history where id = $1)"
+	lockOwn  = "select place from runs where id = $1 for no key update"
+	revive   = `update runs set generation = generation + 1, failed_path = '', error = '', ended = null, place = $2
+	where id = $1`
+	askCancel = "update runs set cancel = coalesce(cancel, $2) where id = $1"
+)
+
+// Retry implements [engine.Runs].
+func (s *Store) Retry(ctx context.Context, id string) error {
+	err := s.steer(ctx, id, func(t *tx, at place, keys *keySet) error {
+		if at.status() != engine.Failed {
+			return engine.ErrConflict
+		}
+		to := ready
+		if at == failed && len(keys.keys) > 0 {
+			to = queued // the later runs of its key went on without it
+		}
+		t.ready = t.ready || to == ready
+		t.queue(revive, id, to)
+		t.queueReorder(keys)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("retry: %w", err)
+	}
+	return nil
+}
+
+// Cancel implements [engine.Runs].
+func (s *Store) Cancel(ctx context.Context, id, reason string) error {
+	err := s.steer(ctx, id, func(t *tx, at place, keys *keySet) error {
+		if at == running {
+			t.queue(askCancel, id, text(reason))
+			return nil
+		}
+		t.queueEnds([]ending{{id: id, status: engine.Stopped, reason: reason}})
+		t.queuePromote(keys)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("cancel: %w", err)
+	}
+	return nil
+}
+
+// steer changes a run for an operator, with its key and itself locked.
+func (s *Store) steer(ctx context.Context, id string, do func(*tx, place, *keySet) error) error {
+	return s.tx(ctx, func(t *tx) error {
+		keys := &keySet{}
+		t.queue(findOwn, id).Query(func(rows pgx.Rows) error {
+			var flow, key string
+			var ordered bool
+			_, err := pgx.ForEachRow(rows, []any{&flow, &key, &ordered}, func() error {
+				keys.add(ordered, flow, key)
+				return nil
+			})
+			return err
+		})
+		if err := t.send(ctx); err != nil {
+			return err
+		}
+		t.queueLock(keys)
+		var at []place
+		ended := false
+		t.queue(lockOwn, id).Query(rows(&at, pgx.RowTo[place]))
+		t.queue(findPast, id).QueryRow(value(&ended))
+		if err := t.send(ctx); err != nil {
+			return err
+		}
+		switch {
+		case len(at) > 0:
+			return do(t, at[0], keys)
+		case ended:
+			return engine.ErrConflict
+		default:
+			return engine.ErrNotFound
+		}
+	})
+}

@@ -1,0 +1,103 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"procaas/engine"
+)
+
+const (
+	insertBundle = "insert into bundles (hash, files, accepted) values ($1, $2, clock_timestamp()) on conflict do nothing"
+	findBundle   = "select files from bundles where hash = $1"
+)
+
+// SaveBundle implements [engine.Bundles].
+func (s *Store) SaveBundle(ctx context.Context, hash string, files []byte) error {
+	return s.tx(ctx, func(t *tx) error {
+		t.queue(insertBundle, hash, files)
+		return t.commit(ctx)
+	})
+}
+
+// Bundle implements [engine.Bundles].
+func (s *Store) Bundle(ctx context.Context, hash string) (files []byte, err error) {
+	err = s.pool.QueryRow(ctx, findBundle, hash).Scan(&files)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = engine.ErrNotFound
+	}
+	return files, err
+}
+
+// listConfigs reads the revision with the settings, in one snapshot; its row
+// comes without settings, too.
+const listConfigs = `select s.revision, c.name, c.value, c.revision, c.changed, c.actor, c.reason
+	from settings s left join configs c on true`
+
+// Configs implements [engine.Settings].
+func (s *Store) Configs(ctx context.Context) (map[string]engine.Setting, int64, error) {
+	rows, err := s.pool.Query(ctx, listConfigs)
+	if err != nil {
+		return nil, 0, err
+	}
+	configs := map[string]engine.Setting{}
+	var revision int64
+	_, err = pgx.CollectRows(rows, func(r pgx.CollectableRow) (none struct{}, err error) {
+		var name, actor, reason *string
+		var value []byte
+		var own *int64
+		var changed *time.Time
+		if err := r.Scan(&revision, &name, &value, &own, &changed, &actor, &reason); err != nil || name == nil {
+			return none, err
+		}
+		configs[*name] = engine.Setting{
+			Value: value, Revision: *own, Changed: changed.UTC(), By: engine.Actor{Name: *actor, Reason: *reason},
+		}
+		return none, nil
+	})
+	return configs, revision, err
+}
+
+const (
+	nextRevision = "update settings set revision = revision + 1 returning revision"
+	findConfig   = "select value, revision from configs where name = $1"
+	insertAudit  = `insert into audit (revision, changed, actor, reason, name, before, after)
+	values ($1, clock_timestamp(), $2, $3, $4, $5, $6)`
+	writeConfig = `insert into configs (name, value, revision, changed, actor, reason)
+	values ($1, $2, $3, clock_timestamp(), $4, $5)
+	on conflict (name) do update set value = excluded.value, revision = excluded.revision,
+	changed = excluded.changed, actor = excluded.actor, reason = excluded.reason`
+)
+
+// SetConfig implements [engine.Settings].
+func (s *Store) SetConfig(ctx context.Context, name string, value []byte, ifRevision int64, by engine.Actor) (revision int64, err error) {
+	err = s.tx(ctx, func(t *tx) error {
+		var before []byte
+		var have int64
+		// The revision's row is the lock; what follows sees who came before.
+		t.queue(nextRevision).QueryRow(func(r pgx.Row) error { return r.Scan(&revision) })
+		t.queue(findConfig, name).QueryRow(func(r pgx.Row) error {
+			if err := r.Scan(&before, &have); !errors.Is(err, pgx.ErrNoRows) {
+				return err
+			}
+			return nil
+		})
+		if err := t.send(ctx); err != nil {
+			return err
+		}
+		if ifRevision != -1 && ifRevision != have {
+			return engine.ErrConflict
+		}
+		t.queue(insertAudit, revision, by.Name, text(by.Reason), name, before, value)
+		t.queue(writeConfig, name, value, revision, by.Name, text(by.Reason))
+		return t.commit(ctx)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("setting %s: %w", name, err)
+	}
+	return revision, nil
+}

@@ -1,0 +1,178 @@
+// Package postgres keeps runs in PostgreSQL: the store of production.
+//
+// Any number of processes share a schema. These locks, always taken in this
+// order, keep them apart:
+//
+//   - the node's: whoever writes for a node holds it shared, whoever takes the
+//     node's runs over holds it alone. So a node that was thought dead either
+//     commits before the takeover or not at all;
+//   - events: of two processes that accept the same event, one waits for the
+//     other;
+//   - keys, in their order: they guard which run of a key is under way;
+//   - runs.
+//
+// A transaction is one or two round trips, however many events or changes it
+// carries: statements are sent together and work on arrays.
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"procaas/engine"
+)
+
+// Options says how to open a store.
+type Options struct {
+	// Migrate brings the schema up to date. Without it, Open refuses a schema
+	// that needs it.
+	Migrate bool
+
+	// Unsafe allows a server that may lose what it has acknowledged: one with
+	// fsync, full_page_writes or synchronous_commit off.
+	Unsafe bool
+
+	// Log hears of connections that were lost; nothing is logged when nil.
+	Log *slog.Logger
+}
+
+// A Store is an [engine.Store] in a schema of a PostgreSQL database.
+type Store struct {
+	pool *pgxpool.Pool
+	log  *slog.Logger
+
+	wake    chan struct{} // hints for this process's node
+	tell    chan struct{} // hints that go to all nodes
+	stop    context.CancelFunc
+	helpers sync.WaitGroup
+
+	mu         sync.Mutex // guards partitions
+	partitions time.Time  // when they were last looked at
+}
+
+var (
+	_ engine.Store = (*Store)(nil)
+	_ engine.Waker = (*Store)(nil)
+)
+
+// The bounds of one statement, of a wait for a lock, and of the time that a
+// transaction may stand still because its process does. A node that is stuck in
+// the middle of one holds locks that others need.
+const (
+	statementTimeout = 15 * time.Second
+	lockTimeout      = 5 * time.Second
+	idleTimeout      = 10 * time.Second
+)
+
+// Open connects to the database at dsn, a URL or the key-value form of libpq;
+// several hosts and target_session_attrs work. It fails when the schema is not
+// the one that this program knows, or when the server does not keep what it
+// acknowledges.
+func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
+	if o.Migrate {
+		if _, _, err := Migrate(ctx, dsn); err != nil {
+			return nil, err
+		}
+	}
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error { return prepareSession(ctx, c, o.Unsafe) }
+	if !strings.Contains(dsn, "pool_max_conns") {
+		config.MaxConns = maxConns
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	s := &Store{
+		pool: pool, log: o.Log,
+		wake: make(chan struct{}, 1), tell: make(chan struct{}, 1),
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if err := s.start(ctx); err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	return s, nil
+}
+
+// maxConns bounds the connections of a process. A node writes in a few shared
+// transactions at a time; the rest is for the API.
+const maxConns = 12
+
+func (s *Store) start(ctx context.Context) error {
+	if err := checkSchema(ctx, s.pool); err != nil {
+		return err
+	}
+	if err := s.makePartitions(ctx); err != nil {
+		return err
+	}
+	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	s.helpers.Go(func() { s.listen(ctx) })
+	s.helpers.Go(func() { s.notify(ctx) })
+	return nil
+}
+
+// Close ends the connections. It waits for calls under way.
+func (s *Store) Close() error {
+	s.stop()
+	s.helpers.Wait()
+	s.pool.Close()
+	return nil
+}
+
+// sessionSettings are set by a statement, not in the start-up packet, which
+// poolers refuse to pass on.
+const sessionSettings = `select set_config('statement_timeout', $1, false), set_config('lock_timeout', $2, false),
+	set_config('idle_in_transaction_session_timeout', $3, false), set_config('application_name', 'procaas', false)`
+
+// prepareSession makes a new connection ready, and refuses the server that
+// does not keep its promises: after a failover it may be another one.
+func prepareSession(ctx context.Context, c *pgx.Conn, unsafe bool) error {
+	if _, err := c.Exec(ctx, sessionSettings, milliseconds(statementTimeout), milliseconds(lockTimeout),
+		milliseconds(idleTimeout)); err != nil {
+		return err
+	}
+	if unsafe {
+		return nil
+	}
+	have := map[string]string{}
+	for _, name := range durability {
+		var value string
+		if err := c.QueryRow(ctx, "select current_setting($1)", name).Scan(&value); err != nil {
+			return err
+		}
+		have[name] = value
+	}
+	return checkDurability(have)
+}
+
+func milliseconds(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
+
+// The settings that must not be off for an acknowledged event to survive.
+var durability = []string{"fsync", "full_page_writes", "synchronous_commit"}
+
+func checkDurability(settings map[string]string) error {
+	var off []string
+	for _, name := range durability {
+		if settings[name] == "off" {
+			off = append(off, name)
+		}
+	}
+	if len(off) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the server may lose what it acknowledges: %s is off; set it to on, or open the store as unsafe",
+		strings.Join(off, ", "))
+}

@@ -1,0 +1,242 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"procaas/engine"
+)
+
+// A tx is a transaction. Statements gather in its batch and go together with
+// send; commit sends the last of them. What became of a commit whose answer is
+// lost is unknown; of all other failures it is certain that nothing was written.
+type tx struct {
+	conn       *pgxpool.Conn
+	batch      pgx.Batch
+	begun      bool
+	committing bool // commit was sent
+	committed  bool
+	ready      bool // runs become ready that no node owns
+}
+
+// The bounds of trying again, when a transaction failed for a reason that may
+// pass and certainly wrote nothing.
+const (
+	maxTries   = 6
+	firstPause = 5 * time.Millisecond
+)
+
+// tx runs a transaction. It tries again what certainly was not written.
+func (s *Store) tx(ctx context.Context, do func(*tx) error) error {
+	pause := firstPause
+	for try := 1; ; try++ {
+		err := s.once(ctx, do)
+		if err == nil || try == maxTries || !s.mayPass(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause/2 + rand.N(pause)):
+		}
+		pause *= 3
+	}
+}
+
+// An unwritten error is one after which it is certain that nothing was written.
+type unwritten struct{ error }
+
+func (e unwritten) Unwrap() error { return e.error }
+
+func (s *Store) once(ctx context.Context, do func(*tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return unwritten{err}
+	}
+	defer conn.Release()
+	t := &tx{conn: conn}
+	err = do(t)
+	if err == nil && !t.committed {
+		err = t.commit(ctx)
+	}
+	if err != nil {
+		t.rollback()
+		if code := (*pgconn.PgError)(nil); !t.committing || errors.As(err, &code) && rolledBack(code) {
+			err = unwritten{readable(err)}
+		}
+		return err
+	}
+	if t.ready {
+		s.hint()
+	}
+	return nil
+}
+
+// rolledBack tells whether the server reports an error by which a transaction
+// ends unwritten, even in its commit. The shutdown of a server is none: it may
+// come after the commit.
+func rolledBack(e *pgconn.PgError) bool {
+	switch e.Code[:2] {
+	case "08", "57", "58", "XX":
+		return false
+	}
+	return e.Severity == "ERROR"
+}
+
+// mayPass tells whether trying again may help and can do no harm.
+func (s *Store) mayPass(err error) bool {
+	var sure unwritten
+	if !errors.As(err, &sure) {
+		return false
+	}
+	var code *pgconn.PgError
+	if !errors.As(err, &code) {
+		// The connection failed, or none could be had.
+		return !isAnswer(err)
+	}
+	switch code.Code {
+	case "40001", "40P01", // serialization failure, deadlock
+		"55P03",          // a lock was not had in time
+		"57P01", "57P02", // the server stops
+		"57P03", // the server starts
+		"23505": // somebody was faster; the next try sees it
+		return true
+	case "25006": // read-only: the server is not the primary any more
+		s.pool.Reset()
+		return true
+	}
+	return code.Code[:2] == "08" || code.Code[:2] == "53"
+}
+
+// isAnswer tells whether an error is the store's own answer.
+func isAnswer(err error) bool {
+	for _, answer := range []error{engine.ErrFenced, engine.ErrConflict, engine.ErrNotFound, errTwice,
+		context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, answer) {
+			return true
+		}
+	}
+	return false
+}
+
+// readable explains the errors that the data of a caller causes.
+func readable(err error) error {
+	var code *pgconn.PgError
+	if errors.As(err, &code) && code.Code[:2] == "22" {
+		return fmt.Errorf("the data cannot be stored, as when a text holds U+0000 or is not UTF-8: %w", err)
+	}
+	return err
+}
+
+// queue adds a statement to the batch.
+func (t *tx) queue(sql string, args ...any) *pgx.QueuedQuery {
+	if !t.begun {
+		t.batch.Queue("begin")
+		t.begun = true
+	}
+	return t.batch.Queue(sql, args...)
+}
+
+// send runs the statements of the batch in one round trip.
+func (t *tx) send(ctx context.Context) error {
+	if t.batch.Len() == 0 {
+		return nil
+	}
+	batch := t.batch
+	t.batch = pgx.Batch{}
+	return t.conn.SendBatch(ctx, &batch).Close()
+}
+
+// commit runs the rest of the batch and commits.
+func (t *tx) commit(ctx context.Context) error {
+	if !t.begun {
+		return t.send(ctx)
+	}
+	var tag pgconn.CommandTag
+	t.queue("commit").Exec(func(c pgconn.CommandTag) error { tag = c; return nil })
+	t.committing = true
+	if err := t.send(ctx); err != nil {
+		return err
+	}
+	if t.committed = tag.String() == "COMMIT"; !t.committed {
+		return fmt.Errorf("want the transaction committed, have %s", tag)
+	}
+	return nil
+}
+
+// rollback leaves the connection clean; the pool drops it when that fails.
+func (t *tx) rollback() {
+	if t.committed || t.conn.Conn().PgConn().TxStatus() == 'I' {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if _, err := t.conn.Exec(ctx, "rollback"); err != nil {
+		_ = t.conn.Conn().Close(ctx)
+	}
+}
+
+// rows makes a callback of a queued query that keeps all rows.
+func rows[T any](into *[]T, scan func(pgx.CollectableRow) (T, error)) func(pgx.Rows) error {
+	return func(r pgx.Rows) (err error) {
+		*into, err = pgx.CollectRows(r, scan)
+		return err
+	}
+}
+
+// value makes a callback of a queued query that keeps the values of its row.
+func value(into ...any) func(pgx.Row) error {
+	return func(r pgx.Row) error { return r.Scan(into...) }
+}
+
+// The locks that are not of rows. They are named by a table of the schema, so
+// that schemas do not share them, and by a number.
+const (
+	lockNode      = "select pg_advisory_xact_lock_shared(('nodes'::regclass::oid::bigint - 2147483648)::int, $1::bigint::int)"
+	tryLockNode   = "select pg_try_advisory_xact_lock(('nodes'::regclass::oid::bigint - 2147483648)::int, $1::bigint::int)"
+	tryLockSingle = "select pg_try_advisory_xact_lock(('runs'::regclass::oid::bigint - 2147483648)::int, $1::bigint::int)"
+)
+
+// A singleLock makes something the work of one process at a time.
+type singleLock int64
+
+const (
+	partitionLock singleLock = iota
+	sweepLock
+)
+
+func (t *tx) tryLock(ctx context.Context, l singleLock) (mine bool, err error) {
+	t.queue(tryLockSingle, int64(l)).QueryRow(value(&mine))
+	return mine, t.send(ctx)
+}
+
+// readNode tells the time and whether a node may write. It is a statement of its
+// own after the lock, so that it sees what a takeover has committed.
+const readNode = "select clock_timestamp(), exists (select from nodes where node = $1 and gone is null)"
+
+// A clock is the database's time and the state of the node at the beginning of a
+// transaction.
+type clock struct {
+	now  time.Time
+	live bool
+}
+
+// asNode begins a transaction that writes for a node. Look at clock after send.
+func (t *tx) asNode(node int64) *clock {
+	var c clock
+	if node != 0 {
+		t.queue(lockNode, node)
+	}
+	t.queue(readNode, node).QueryRow(value(&c.now, &c.live))
+	return &c
+}

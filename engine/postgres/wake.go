@@ -1,0 +1,102 @@
+package postgres
+
+import (
+	"context"
+	"time"
+)
+
+// Wake implements [engine.Waker].
+func (s *Store) Wake() <-chan struct{} { return s.wake }
+
+// hint tells all nodes that runs are ready.
+func (s *Store) hint() {
+	signal(s.wake)
+	signal(s.tell)
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // a hint that nobody has taken yet says the same
+	}
+}
+
+// sendHint names the schema, so that those who share the database with another
+// procaas do not wake each other.
+const (
+	sendHint    = "select pg_notify('procaas ' || current_schema, '')"
+	listenHints = "select format('listen %I', 'procaas ' || current_schema)"
+)
+
+// notify passes hints on, outside of the transactions that give them: PostgreSQL
+// lets transactions that notify commit one by one only. Hints are few, since
+// those that come while one is on its way are one.
+func (s *Store) notify(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.tell:
+		}
+		// A hint that is lost costs a node one interval of its polling.
+		if _, err := s.pool.Exec(ctx, sendHint); err != nil && !pause(ctx, time.Second) {
+			return
+		}
+		if !pause(ctx, hintGap) {
+			return
+		}
+	}
+}
+
+// hintGap is the least time between two hints of a process.
+const hintGap = 5 * time.Millisecond
+
+// listen hears the hints of all processes until ctx ends.
+func (s *Store) listen(ctx context.Context) {
+	for {
+		err := s.hear(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		s.log.Warn("hints are not heard, runs are found by polling meanwhile", "error", err)
+		if !pause(ctx, time.Second) {
+			return
+		}
+	}
+}
+
+// hear holds one connection, which it takes out of the pool.
+func (s *Store) hear(ctx context.Context) error {
+	pooled, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	conn := pooled.Hijack()
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	var statement string
+	if err := conn.QueryRow(ctx, listenHints).Scan(&statement); err != nil {
+		return err
+	}
+	if _, err := conn.Exec(ctx, statement); err != nil {
+		return err
+	}
+	signal(s.wake) // hints may have been lost before
+	for {
+		if _, err := conn.WaitForNotification(ctx); err != nil {
+			return err
+		}
+		signal(s.wake)
+	}
+}
+
+// pause waits; false when ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
