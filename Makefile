@@ -1,0 +1,52 @@
+# The commands of a newcomer: make demo, make test. make help lists all.
+GO      ?= go
+BIN     := bin/procaas
+SOURCES := $(shell find . -name '*.go' -o -name '*.sql' -o -name '*.yaml' -o -name '*.html' -o -name '*.css' -o -name '*.js' | grep -v '^./bin/')
+
+export CGO_ENABLED ?= 0
+
+.PHONY: help demo build test race check fmt vet lint bench fuzz golden tools-postgres clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+demo: $(BIN) ## a whole taxi company on this machine; Ctrl-C ends it
+	@$(BIN) demo
+
+build: $(BIN) ## build bin/procaas
+
+$(BIN): $(SOURCES) go.mod go.sum
+	@mkdir -p bin
+	$(GO) build -trimpath -o $@ ./cmd/procaas
+
+test: tools-postgres fmt vet $(BIN) ## everything, with a private PostgreSQL and the race detector
+	CGO_ENABLED=1 $(GO) run ./engine/enginetest/testdb -- $(GO) test -race -timeout 10m ./...
+	$(BIN) validate pipelines
+
+quick: ## the tests without the race detector
+	$(GO) run ./engine/enginetest/testdb -- $(GO) test -timeout 10m ./...
+
+fmt: ## fail when a file is not formatted
+	@out=$$(gofmt -l $$(git ls-files '*.go' 2>/dev/null || find . -name '*.go')); if [ -n "$$out" ]; then echo "run gofmt -w on:"; echo "$$out"; exit 1; fi
+
+vet: ## the compiler's own checks
+	$(GO) vet ./...
+
+golden: ## rewrite golden files and generated files; read the diff before you commit it
+	$(GO) run ./engine/enginetest/testdb -- $(GO) test ./dsl ./handlers ./engine/api ./engine ./cmd/procaas -update
+	$(GO) test ./dsl ./engine -rewrite || true
+
+bench: ## the Go benchmarks of the hot paths
+	$(GO) run ./engine/enginetest/testdb -- $(GO) test -run '^$$' -bench . -benchmem ./...
+
+fuzz: ## every fuzz target, half a minute each
+	@for p in $$($(GO) list ./...); do for f in $$($(GO) test -list '^Fuzz' $$p | grep ^Fuzz); do \
+	  echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime 30s -fuzzminimizetime 5x $$p || exit 1; done; done
+
+# PostgreSQL is a part of the tests. As root on Debian it is installed; otherwise
+# the message says what to do.
+tools-postgres:
+	@sh engine/enginetest/install-postgres.sh
+
+clean: ## remove what was built
+	rm -rf bin

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+)
+
+func configCommand(s streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "config",
+		Short: "Read and change live settings of a server",
+		Args:  onlySubcommands,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	var f clientFlags
+	f.add(c)
+	c.AddCommand(configList(s, &f), configSet(s, &f))
+	return c
+}
+
+func configList(s streams, f *clientFlags) *cobra.Command {
+	c := &cobra.Command{Use: "list", Short: "List live settings", Args: cobra.NoArgs}
+	format := formatFlag(c, "text", "json")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		out, err := format()
+		if err != nil {
+			return err
+		}
+		configs, err := f.client().Configs(c.Context())
+		if err != nil {
+			return err
+		}
+		if out == "json" {
+			return printJSON(s.out, configs)
+		}
+		w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
+		fmt.Fprintln(w, "NAME\tVALUE\tFROM\tREASON")
+		for _, v := range configs.Items {
+			value, err := json.Marshal(v.Value)
+			if err != nil {
+				return err
+			}
+			from := "the files"
+			if v.Revision > 0 {
+				from = v.By
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", v.Name, value, from, v.Reason)
+		}
+		return w.Flush()
+	}
+	return c
+}
+
+func configSet(s streams, f *clientFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:     "set NAME JSON",
+		Short:   "Change a live setting on all nodes",
+		Example: `  procaas config set NOTIFY_SWITCH '{"enabled": false}' --reason "push is down"`,
+		Args:    cobra.ExactArgs(2),
+	}
+	reason := c.Flags().String("reason", "", "why, for the audit")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if !json.Valid([]byte(args[1])) {
+			return usagef("the value is not JSON: %s", args[1])
+		}
+		view, err := f.client().SetConfig(c.Context(), args[0], json.RawMessage(args[1]), *reason)
+		if err != nil {
+			return err
+		}
+		return printJSON(s.out, view)
+	}
+	return c
+}

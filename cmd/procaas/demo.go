@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"procaas/dsl"
+	"procaas/engine/api"
+	"procaas/engine/stub"
+	"procaas/pipelines"
+)
+
+const demoHelp = `demo runs a taxi company on this machine: its pipelines, the services that they
+call as stub services, and steady traffic of orders. After a minute a service
+that is not critical breaks; orders go on without it. Ctrl-C ends it.
+
+With --orders N --exit it runs that many orders, prints a summary and exits; the
+exit code is 0 only when every run is accounted for.`
+
+// demoOptions are the flags of the demo.
+type demoOptions struct {
+	node          nodeFlags
+	orders        int
+	exit          bool
+	rate          float64
+	incident      string
+	incidentAfter time.Duration
+	incidentFor   time.Duration
+	keep          bool
+	format        string
+}
+
+func demoCommand(s streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:     "demo",
+		Short:   "See a taxi company at work, with stub services and an incident",
+		Long:    demoHelp,
+		Example: "  procaas demo\n  procaas demo --orders 200 --exit --format json",
+		Args:    cobra.NoArgs,
+	}
+	var o demoOptions
+	o.node.add(c, "")
+	flags := c.Flags()
+	flags.IntVar(&o.orders, "orders", 0, "end the traffic after this many orders; 0 goes on until Ctrl-C")
+	flags.BoolVar(&o.exit, "exit", false, "exit when all orders are done, with a summary")
+	flags.Float64Var(&o.rate, "rate", 0, "orders per second (default 10, or as fast as it goes with --exit)")
+	flags.StringVar(&o.incident, "incident", "statistics-down", "which incident of the stub services happens")
+	flags.DurationVar(&o.incidentAfter, "incident-after", time.Minute, "when the incident begins; 0 for never")
+	flags.DurationVar(&o.incidentFor, "incident-for", 2*time.Minute, "how long the incident lasts")
+	format := formatFlag(c, "text", "json")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		var err error
+		if o.format, err = format(); err != nil {
+			return err
+		}
+		if o.exit && o.orders <= 0 {
+			return usagef("--exit needs --orders N")
+		}
+		if o.orders < 0 || o.rate < 0 {
+			return usagef("--orders and --rate cannot be negative")
+		}
+		// Nobody asked for port 8080: any free one will do when it is taken.
+		if !c.Flags().Changed("listen") && (o.exit || !api.Free(o.node.listen)) {
+			o.node.listen = "127.0.0.1:0"
+		}
+		if !c.Flags().Changed("log-level") {
+			o.node.logLevel = "error"
+		}
+		return demo(c.Context(), s, o)
+	}
+	return c
+}
+
+func demo(ctx context.Context, s streams, o demoOptions) error {
+	if o.node.store == "" {
+		dir, err := os.MkdirTemp("", "procaas-demo-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		o.node.store = "sqlite:" + filepath.Join(dir, "demo.db")
+	}
+	d, err := openDemo(ctx, s, o)
+	if err != nil {
+		return err
+	}
+	defer d.stubs.Close()
+	return d.run(ctx)
+}
+
+// A taxiDemo is the taxi company at work.
+type taxiDemo struct {
+	streams
+	demoOptions
+
+	node    *node
+	stubs   *stub.Server
+	traffic *traffic
+	bundle  *dsl.Bundle
+}
+
+func openDemo(ctx context.Context, s streams, o demoOptions) (*taxiDemo, error) {
+	taxi, err := fs.Sub(pipelines.Files, "taxi")
+	if err != nil {
+		return nil, err
+	}
+	stubFiles, err := readFS(taxi, isStubFile)
+	if err != nil {
+		return nil, err
+	}
+	files, err := readFS(taxi, isPipelineFile)
+	if err != nil {
+		return nil, err
+	}
+	d := &taxiDemo{streams: s, demoOptions: o}
+	if d.stubs, err = startStubs(ctx, s, stubFiles); err != nil {
+		return nil, err
+	}
+	d.bundle, err = checkBundle(s, files, dsl.Options{ServiceURLs: d.stubs.URLs()})
+	if err == nil {
+		d.node, err = openNode(ctx, s, o.node, d.bundle)
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.stubs.Close())
+	}
+	d.traffic = newTraffic(api.NewClient(d.node.url(), o.node.adminToken), o.orders, d.pace())
+	return d, nil
+}
+
+// pace is the rate of orders; 0 is as fast as the engine takes them.
+func (d *taxiDemo) pace() float64 {
+	if d.rate == 0 && !d.exit {
+		return 10
+	}
+	return d.rate
+}
+
+func (d *taxiDemo) run(ctx context.Context) error {
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	g, working := errgroup.WithContext(working)
+	g.Go(func() error { return d.node.run(working) })
+	if d.format == "text" {
+		banner(d.out, d.node, d.node0Store(), d.bundle)
+	}
+	g.Go(func() error { return d.incidents(working) })
+	g.Go(func() error { return d.liveLine(working) })
+	var total summary
+	g.Go(func() error {
+		if err := d.traffic.run(working); err != nil || !d.exit {
+			return err
+		}
+		var err error
+		total, err = d.traffic.settle(working)
+		stop() // all is done: the node may drain
+		return err
+	})
+	err := g.Wait()
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	if err != nil || !d.exit {
+		return err
+	}
+	if err := total.print(d.out, d.format); err != nil {
+		return err
+	}
+	if !total.complete() {
+		return errFindings
+	}
+	return nil
+}
+
+func (d *taxiDemo) node0Store() string { return d.demoOptions.node.store }
+
+// incidents breaks a service after a while and mends it again.
+func (d *taxiDemo) incidents(ctx context.Context) error {
+	if d.incidentAfter <= 0 || d.incident == "" {
+		return nil
+	}
+	for _, step := range []struct {
+		after time.Duration
+		on    bool
+	}{{d.incidentAfter, true}, {d.incidentFor, false}} {
+		if !sleep(ctx, step.after) {
+			return nil
+		}
+		if err := d.stubs.SetIncident(d.incident, step.on); err != nil {
+			return err
+		}
+		d.traffic.setIncident(d.incident, step.on)
+	}
+	return nil
+}
+
+// liveLine shows how things go, each second: on a terminal always on the same
+// line, elsewhere a line every ten seconds.
+func (d *taxiDemo) liveLine(ctx context.Context) error {
+	if d.format != "text" {
+		return nil
+	}
+	every, begin, end := time.Second, "\r\x1b[K", ""
+	if !terminal(d.err) {
+		every, begin, end = 10*time.Second, "", "\n"
+	}
+	started := time.Now()
+	for sleep(ctx, every) {
+		line, err := d.traffic.line(d.node.metrics, time.Since(started))
+		if err != nil {
+			return err
+		}
+		fmt.Fprint(d.err, begin, line, end)
+	}
+	fmt.Fprint(d.err, strings.TrimSuffix(begin, "\x1b[K"), end, "\n")
+	return nil
+}
+
+// sleep waits; false when ctx ended before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

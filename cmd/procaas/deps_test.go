@@ -1,0 +1,107 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// layers is the order of the house: a folder imports only folders to its left.
+var layers = []string{"schemas", "dsl", "engine", "handlers", "pipelines", "cmd"}
+
+// homes says which packages may import a library directly, and why it lives
+// there. A library that is not listed may be used anywhere.
+var homes = []struct {
+	library string
+	allowed []string
+	why     string
+}{
+	{"gopkg.in/yaml.v3", []string{"dsl"}, "only the language knows YAML"},
+	{"github.com/expr-lang/expr", []string{"dsl"}, "only the language knows expressions"},
+	{"github.com/sony/gobreaker", []string{"engine"}, "the guard decides who may run"},
+	{"github.com/go-chi/chi", []string{"engine/api"}, "only the API routes"},
+	{"github.com/danielgtaylor/huma", []string{"engine/api"}, "only the API describes itself"},
+	{"github.com/cloudevents/sdk-go", []string{"engine/api"}, "events are decoded at the border"},
+	{"github.com/jackc/pgx", []string{"engine/postgres", "engine/enginetest", "handlers/queue", "handlers/sharding"}, "SQL stays in the stores"},
+	{"modernc.org/sqlite", []string{"engine/sqlite"}, "SQL stays in the stores"},
+	{"github.com/pressly/goose", []string{"engine/postgres", "engine/sqlite"}, "stores migrate themselves"},
+	{"github.com/prometheus/client_golang", []string{"engine", "engine/api", "cmd/procaas"}, "counted in the engine, served by the API, wired in serve.go"},
+	{"github.com/spf13/cobra", []string{"cmd/procaas"}, "only the command line parses flags"},
+}
+
+type goPackage struct {
+	ImportPath string
+	Imports    []string
+}
+
+func listPackages(t *testing.T) []goPackage {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "procaas/...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var packages []goPackage
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p goPackage
+		err := d.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return packages
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+func TestFoldersImportOnlyToTheirLeft(t *testing.T) {
+	t.Parallel()
+	for _, p := range listPackages(t) {
+		from := strings.TrimPrefix(p.ImportPath, "procaas/")
+		folder, _, _ := strings.Cut(from, "/")
+		rank := slices.Index(layers, folder)
+		if rank < 0 {
+			t.Errorf("%s: the house has no folder %s", p.ImportPath, folder)
+		}
+		for _, imported := range p.Imports {
+			to, ours := strings.CutPrefix(imported, "procaas/")
+			if !ours {
+				continue
+			}
+			target, _, _ := strings.Cut(to, "/")
+			if slices.Index(layers, target) > rank {
+				t.Errorf("%s imports %s, which is to its right in %s", from, to, strings.Join(layers, " ← "))
+			}
+			if from == "engine" && target == "engine" {
+				t.Errorf("engine imports its own part %s; parts import the whole, never the reverse", to)
+			}
+			if from != folder && target == folder && to != folder && folder != "cmd" && !harness(from) {
+				t.Errorf("%s imports its sibling %s; parts of %s never import each other", from, to, folder)
+			}
+		}
+	}
+}
+
+// harness tells whether a package only serves tests, which may import siblings.
+func harness(from string) bool { return strings.HasPrefix(from, "engine/enginetest") }
+
+func TestLibrariesStayAtHome(t *testing.T) {
+	t.Parallel()
+	for _, p := range listPackages(t) {
+		from := strings.TrimPrefix(p.ImportPath, "procaas/")
+		for _, imported := range p.Imports {
+			for _, home := range homes {
+				if imported != home.library && !strings.HasPrefix(imported, home.library+"/") {
+					continue
+				}
+				if !slices.Contains(home.allowed, from) {
+					t.Errorf("%s imports %s, whose home is %s: %s", from, imported, strings.Join(home.allowed, ", "), home.why)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"procaas/dsl"
+	"procaas/handlers"
+)
+
+func explainCommand(s streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "explain NAME",
+		Short: "Explain a diagnostic code, a handler type or a function",
+		Long: `explain tells what a diagnostic code such as PC0103 means, with an example that
+breaks the rule and the same example mended; what the fields of a handler type
+such as request are; or what a function of expressions such as len does.
+Without a name it lists everything that it can explain.`,
+		Example: "  procaas explain PC0103\n  procaas explain request",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return explainAll(s)
+			}
+			return explain(s, args[0])
+		},
+	}
+}
+
+func explain(s streams, name string) error {
+	if rule, ok := dsl.Explain(dsl.Code(strings.ToUpper(name))); ok {
+		explainRule(s, rule)
+		return nil
+	}
+	for _, t := range handlers.All() {
+		if t.Name == name {
+			_, err := fmt.Fprint(s.out, handlers.Reference(t.Type))
+			return err
+		}
+	}
+	for _, f := range dsl.Functions() {
+		if f.Name == name {
+			fmt.Fprintf(s.out, "%s\n\n%s\n", f.Signature, f.Doc)
+			return nil
+		}
+	}
+	if near := dsl.Suggest(name, explainable()); near != "" {
+		return usagef("nothing is called %q; did you mean %q?", name, near)
+	}
+	return usagef("nothing is called %q; procaas explain lists what there is", name)
+}
+
+func explainRule(s streams, r dsl.Rule) {
+	fmt.Fprintf(s.out, "%s: %s\n\n%s\n", r.Code, r.Title, r.Why)
+	if r.Before != "" {
+		fmt.Fprintf(s.out, "\nInstead of\n\n%s\n", indent(r.Before))
+	}
+	if r.After != "" {
+		fmt.Fprintf(s.out, "\nwrite\n\n%s\n", indent(r.After))
+	}
+}
+
+func indent(text string) string {
+	text = strings.TrimRight(text, "\n")
+	return "    " + strings.ReplaceAll(text, "\n", "\n    ")
+}
+
+// explainable lists every name that explain knows.
+func explainable() []string {
+	var names []string
+	for _, r := range dsl.Rules() {
+		names = append(names, string(r.Code))
+	}
+	for _, t := range handlers.All() {
+		names = append(names, t.Name)
+	}
+	for _, f := range dsl.Functions() {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+func explainAll(s streams) error {
+	fmt.Fprintln(s.out, "Handler types:")
+	for _, t := range handlers.All() {
+		fmt.Fprintf(s.out, "  %-10s %s\n", t.Name, firstSentence(t.Spec.Doc))
+	}
+	fmt.Fprintln(s.out, "\nFunctions of expressions:")
+	for _, f := range dsl.Functions() {
+		fmt.Fprintf(s.out, "  %-34s %s\n", f.Signature, firstSentence(f.Doc))
+	}
+	fmt.Fprintln(s.out, "\nDiagnostics:")
+	for _, r := range dsl.Rules() {
+		fmt.Fprintf(s.out, "  %s  %s\n", r.Code, r.Title)
+	}
+	return nil
+}
+
+func firstSentence(doc string) string {
+	doc = strings.ReplaceAll(doc, "\n", " ")
+	if i := strings.Index(doc, ". "); i >= 0 {
+		return doc[:i+1]
+	}
+	return doc
+}

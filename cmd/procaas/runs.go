@@ -1,0 +1,149 @@
+package main
+
+import (
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"procaas/engine"
+)
+
+func runsCommand(s streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "runs",
+		Short: "List, show, retry and cancel runs of a server",
+		Args:  onlySubcommands,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	var f clientFlags
+	f.add(c)
+	c.AddCommand(runsList(s, &f), runsShow(s, &f), runsRetry(s, &f), runsCancel(s, &f))
+	return c
+}
+
+func runsList(s streams, f *clientFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:     "list",
+		Short:   "List runs, newest first",
+		Example: "  procaas runs list --status failed --pipeline new-order-created",
+		Args:    cobra.NoArgs,
+	}
+	var filter engine.RunFilter
+	c.Flags().StringVar(&filter.Pipeline, "pipeline", "", "only runs of this pipeline")
+	c.Flags().StringVar(&filter.Flow, "flow", "", "only runs of this flow")
+	c.Flags().StringVar(&filter.Key, "key", "", "only runs of this key")
+	c.Flags().StringVar((*string)(&filter.Status), "status", "", "only runs of this status: waiting, running, parked, succeeded, failed, cancelled, ignored")
+	c.Flags().IntVar(&filter.Limit, "limit", 20, "how many, at most 1000")
+	c.Flags().StringVar(&filter.Cursor, "cursor", "", "go on where the page before ended")
+	format := formatFlag(c, "text", "json")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		out, err := format()
+		if err != nil {
+			return err
+		}
+		page, err := f.client().Runs(c.Context(), filter)
+		if err != nil {
+			return err
+		}
+		if out == "json" {
+			return printJSON(s.out, page)
+		}
+		w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
+		fmt.Fprintln(w, "RUN\tPIPELINE\tKEY\tSTATUS\tACCEPTED\tNOTE")
+		for _, v := range page.Items {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", v.ID, v.Pipeline, v.Key, v.Status, v.Accepted.Local().Format(time.DateTime), runNote(v))
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+		if page.Next != nil {
+			fmt.Fprintf(s.err, "more: --cursor %s\n", *page.Next)
+		}
+		return nil
+	}
+	return c
+}
+
+// runNote is the one thing that is worth telling about a run in a list.
+func runNote(v engine.RunView) string {
+	switch {
+	case v.FailedPath != "":
+		return v.FailedPath
+	case v.Blocked:
+		return "waits for an earlier run of its key"
+	case v.Due != nil:
+		return "due " + v.Due.Local().Format(time.DateTime)
+	default:
+		return v.Reason
+	}
+}
+
+func runsShow(s streams, f *clientFlags) *cobra.Command {
+	c := &cobra.Command{Use: "show RUN", Short: "Show one run with its handlers and shared state", Args: cobra.ExactArgs(1)}
+	format := formatFlag(c, "text", "json")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		out, err := format()
+		if err != nil {
+			return err
+		}
+		view, err := f.client().Run(c.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		return showRun(s, view, out)
+	}
+	return c
+}
+
+func showRun(s streams, v engine.RunView, format string) error {
+	if format == "json" {
+		return printJSON(s.out, v)
+	}
+	fmt.Fprintf(s.out, "run       %s\npipeline  %s\nflow      %s\nkey       %s\nevent     %s %s\naccepted  %s\n",
+		v.ID, v.Pipeline, v.Flow, v.Key, v.Event.Type, v.Event.ID, v.Accepted.Local().Format(time.RFC3339Nano))
+	tree := progressTree{w: s.out, color: colorful(s.out)}
+	tree.show(v)
+	return oneRun{streams: s, format: format}.print(v)
+}
+
+func runsRetry(s streams, f *clientFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "retry RUN…",
+		Short: "Go on with failed runs from the handler that failed",
+		Args:  cobra.MinimumNArgs(1),
+	}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		return forEachRun(s, args, func(id string) (engine.RunView, error) { return f.client().Retry(c.Context(), id) })
+	}
+	return c
+}
+
+func runsCancel(s streams, f *clientFlags) *cobra.Command {
+	c := &cobra.Command{Use: "cancel RUN…", Short: "End runs that have not ended, and let later events of their keys go on", Args: cobra.MinimumNArgs(1)}
+	reason := c.Flags().String("reason", "", "why, for the people who read the run later")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		return forEachRun(s, args, func(id string) (engine.RunView, error) { return f.client().Cancel(c.Context(), id, *reason) })
+	}
+	return c
+}
+
+// forEachRun does something to each run and says what became of it; one that
+// does not work does not keep the others from being tried.
+func forEachRun(s streams, ids []string, do func(string) (engine.RunView, error)) error {
+	failed := false
+	for _, id := range ids {
+		view, err := do(id)
+		if err != nil {
+			failed = true
+			fmt.Fprintf(s.err, "procaas: run %s: %v\n", id, err)
+			continue
+		}
+		fmt.Fprintf(s.out, "%s %s\n", view.ID, view.Status)
+	}
+	if failed {
+		return errFindings
+	}
+	return nil
+}

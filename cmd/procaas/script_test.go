@@ -1,0 +1,31 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected output in testdata/cli")
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"procaas": main})
+}
+
+// TestScripts runs testdata/cli/*.txtar: files, commands, expected output and
+// exit codes, with the real binary.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "../../testdata/cli",
+		UpdateScripts:       *update,
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("NO_COLOR", "1")
+			e.Setenv("TMPDIR", os.TempDir())
+			return nil
+		},
+	})
+}

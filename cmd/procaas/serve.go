@@ -1,0 +1,224 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/lmittmann/tint"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"procaas/dsl"
+	"procaas/engine"
+	"procaas/engine/api"
+	"procaas/handlers"
+)
+
+// nodeFlags are the flags of every command that runs a node.
+type nodeFlags struct {
+	store, listen, name string
+	migrate             bool
+	maxInFlight         int
+	lease, drain        time.Duration
+	maxBody             string
+	adminToken          string
+	logFormat, logLevel string
+	secretsDir          string
+	services            map[string]string
+	pipelines           []string
+}
+
+func (f *nodeFlags) add(c *cobra.Command, store string) {
+	o := engine.DefaultOptions()
+	flags := c.Flags()
+	flags.StringVar(&f.store, "store", store, "where runs are kept: postgres://… or sqlite:FILE")
+	flags.StringVar(&f.listen, "listen", "127.0.0.1:8080", "address of the API, the console and the metrics")
+	flags.StringVar(&f.name, "name", "", "name of this node for people (default: host and process number)")
+	flags.BoolVar(&f.migrate, "migrate", true, "bring the schema of the store up to date at start")
+	flags.IntVar(&f.maxInFlight, "max-in-flight", o.MaxInFlight, "runs that the node works on at once")
+	flags.DurationVar(&f.lease, "lease", o.Lease, "silence after which other nodes take this node's runs over")
+	flags.DurationVar(&f.drain, "drain", o.Drain, "time that calls under way get when the node stops")
+	flags.StringVar(&f.maxBody, "max-body", "1MiB", "largest body of an event")
+	flags.StringVar(&f.adminToken, "admin-token", "", "bearer token of admin calls; needed when listening beyond loopback")
+	flags.StringVar(&f.logFormat, "log-format", "auto", "auto, text or json; auto is text on a terminal")
+	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	flags.StringVar(&f.secretsDir, "secrets-dir", "", "directory with one file for each !secret; without it PROCAAS_SECRET_NAME")
+	flags.StringToStringVar(&f.services, "service", nil, "another address for a declared service: ID=URL (repeatable)")
+}
+
+func serveCommand(s streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the API and run events, with other nodes on the same store",
+		Long: `serve takes events in over HTTP and runs them. Any number of nodes may share one
+PostgreSQL: give them the same --store and --pipelines. SIGHUP reads the
+pipelines again; a set with errors never replaces a good one. SIGTERM drains.`,
+		Example: "  procaas serve --store postgres://procaas@db/procaas --pipelines flows/ --listen 127.0.0.1:8080",
+		Args:    cobra.NoArgs,
+	}
+	var f nodeFlags
+	f.add(c, "sqlite:.procaas/procaas.db")
+	c.Flags().StringSliceVarP(&f.pipelines, "pipelines", "p", []string{"."}, "directories or files with pipelines")
+	c.RunE = func(c *cobra.Command, _ []string) error { return serve(c.Context(), s, f) }
+	return c
+}
+
+func serve(ctx context.Context, s streams, f nodeFlags) error {
+	bundle, err := loadBundle(s, f.pipelines, dsl.Options{ServiceURLs: f.services})
+	if err != nil {
+		return err
+	}
+	n, err := openNode(ctx, s, f, bundle)
+	if err != nil {
+		return err
+	}
+	n.log.Info("serving", "address", n.url(), "store", redact(f.store), "pipelines", len(bundle.Pipelines))
+	go func() { n.reloadOnHangup(ctx, func() error { return n.reload(ctx, s, f) }) }()
+	return n.run(ctx)
+}
+
+// A node is an engine on its store with its API: what serve, dev, demo and run
+// have in common.
+type node struct {
+	engine   *engine.Engine
+	store    engine.Store
+	server   *http.Server
+	listener net.Listener
+	metrics  *prometheus.Registry
+	log      *slog.Logger
+}
+
+// openNode opens the store, makes the engine and binds the address. Nothing
+// runs before run.
+func openNode(ctx context.Context, s streams, f nodeFlags, b *dsl.Bundle) (*node, error) {
+	log, err := newLogger(s, f.logFormat, f.logLevel)
+	if err != nil {
+		return nil, err
+	}
+	if !api.Loopback(f.listen) && f.adminToken == "" {
+		return nil, usagef("--listen %s can be reached from outside; set --admin-token, or listen on 127.0.0.1", f.listen)
+	}
+	maxBody, err := dsl.ParseBytes(f.maxBody)
+	if err != nil {
+		return nil, usagef("--max-body %q: %w", f.maxBody, err)
+	}
+	store, err := openStore(ctx, f.store, f.migrate)
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", redact(f.store), err)
+	}
+	n := &node{store: store, metrics: prometheus.NewRegistry(), log: log}
+	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if err := n.build(f, b, int64(maxBody)); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return n, nil
+}
+
+func (n *node) build(f nodeFlags, b *dsl.Bundle, maxBody int64) error {
+	o := engine.DefaultOptions()
+	o.Store, o.Types, o.Bundle, o.Log = n.store, handlers.All(), b, n.log
+	o.Name, o.MaxInFlight, o.Lease, o.Drain = nodeName(f.name), f.maxInFlight, f.lease, f.drain
+	o.Metrics = engine.NewMetrics(n.metrics)
+	o.Secrets = secretsFrom(f.secretsDir)
+	e, err := engine.New(o)
+	if err != nil {
+		return err
+	}
+	n.engine = e
+	n.listener, err = net.Listen("tcp", f.listen)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	n.server = api.Server(api.New(api.Options{
+		Engine: e, Log: n.log, Registry: n.metrics, Token: f.adminToken, MaxBody: maxBody, Version: version(),
+	}))
+	return nil
+}
+
+// run works until ctx ends, then drains and closes everything.
+func (n *node) run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return n.engine.Run(ctx) })
+	g.Go(func() error {
+		if err := n.server.Serve(n.listener); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	g.Go(func() error {
+		<-ctx.Done()
+		// Requests under way get their answers; the context has ended already.
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		return n.server.Shutdown(bounded)
+	})
+	return errors.Join(g.Wait(), n.store.Close())
+}
+
+// url is where the API answers.
+func (n *node) url() string { return "http://" + n.listener.Addr().String() }
+
+// reload reads the pipelines again and serves new events by them.
+func (n *node) reload(ctx context.Context, s streams, f nodeFlags) error {
+	bundle, err := loadBundle(s, f.pipelines, dsl.Options{ServiceURLs: f.services})
+	if err != nil {
+		return err
+	}
+	return n.engine.Load(ctx, bundle)
+}
+
+func nodeName(name string) string {
+	if name != "" {
+		return name
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "node"
+	}
+	return fmt.Sprintf("%s-%d", host, os.Getpid())
+}
+
+// secretsFrom resolves !secret NAME: from the file NAME of a directory, or from
+// the environment as PROCAAS_SECRET_NAME.
+func secretsFrom(dir string) func(string) (string, error) {
+	return func(name string) (string, error) {
+		if dir != "" {
+			data, err := os.ReadFile(filepath.Join(dir, filepath.Base(name)))
+			if err != nil {
+				return "", fmt.Errorf("secret %s: %w", name, err)
+			}
+			return strings.TrimRight(string(data), "\r\n"), nil
+		}
+		env := "PROCAAS_SECRET_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+		value, ok := os.LookupEnv(env)
+		if !ok {
+			return "", fmt.Errorf("secret %s: %s is not set", name, env)
+		}
+		return value, nil
+	}
+}
+
+func newLogger(s streams, format, level string) (*slog.Logger, error) {
+	var min slog.Level
+	if err := min.UnmarshalText([]byte(level)); err != nil {
+		return nil, usagef("--log-level %q: want debug, info, warn or error", level)
+	}
+	switch {
+	case format == "json", format == "auto" && !terminal(s.err):
+		return slog.New(slog.NewJSONHandler(s.err, &slog.HandlerOptions{Level: min})), nil
+	case format == "text", format == "auto":
+		return slog.New(tint.NewHandler(s.err, &tint.Options{Level: min, TimeFormat: time.TimeOnly, NoColor: !colorful(s.err)})), nil
+	default:
+		return nil, usagef("--log-format %q: want auto, text or json", format)
+	}
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"procaas/engine"
+	"procaas/engine/postgres"
+	"procaas/engine/sqlite"
+)
+
+// openStore opens what a --store flag names: postgres://… or sqlite:FILE. With
+// migrate it brings the schema up to date first.
+func openStore(ctx context.Context, dsn string, migrate bool) (engine.Store, error) {
+	switch {
+	case isPostgres(dsn):
+		return postgres.Open(ctx, dsn, postgres.Options{Migrate: migrate})
+	case strings.HasPrefix(dsn, "sqlite:"):
+		return sqlite.Open(ctx, strings.TrimPrefix(dsn, "sqlite:"), sqlite.Options{Migrate: migrate})
+	default:
+		return nil, usagef("--store %q: want postgres://… or sqlite:FILE", redact(dsn))
+	}
+}
+
+func isPostgres(dsn string) bool {
+	return strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://")
+}
+
+// redact hides the password of a DSN.
+func redact(dsn string) string {
+	scheme, rest, ok := strings.Cut(dsn, "://")
+	if !ok {
+		return dsn
+	}
+	at := strings.LastIndex(rest, "@")
+	if at < 0 {
+		return dsn
+	}
+	user, _, _ := strings.Cut(rest[:at], ":")
+	return scheme + "://" + user + "@" + rest[at+1:]
+}
+
+func migrateCommand(s streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:     "migrate",
+		Short:   "Bring the schema of a store up to date",
+		Long:    "migrate creates or updates the tables of a store. Migrations only go forward,\nand several processes may run it at once: one does the work, the others wait.",
+		Example: "  procaas migrate --store postgres://procaas@db/procaas",
+		Args:    cobra.NoArgs,
+	}
+	store := c.Flags().String("store", "", "postgres://… or sqlite:FILE (required)")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if *store == "" {
+			return usagef("migrate needs --store")
+		}
+		return migrate(c.Context(), s, *store)
+	}
+	return c
+}

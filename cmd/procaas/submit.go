@@ -1,0 +1,104 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"procaas/engine/api"
+)
+
+// clientFlags say which server a command talks to.
+type clientFlags struct {
+	server, token string
+}
+
+func (f *clientFlags) add(c *cobra.Command) {
+	c.PersistentFlags().StringVar(&f.server, "server", "http://127.0.0.1:8080", "address of the server")
+	c.PersistentFlags().StringVar(&f.token, "admin-token", "", "bearer token for admin calls")
+}
+
+func (f *clientFlags) client() *api.Client { return api.NewClient(f.server, f.token) }
+
+func submitCommand(s streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "submit [FILE|-]",
+		Short: "Submit an event to a server",
+		Long: `submit sends one event, or a JSON array of events, and prints what became of it.
+The event is read from a file or from standard input, or made from flags.`,
+		Example: `  procaas submit --type new-order-created --payload '{"order-id": "o-1"}'
+  procaas submit event.json`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	var f clientFlags
+	f.add(c)
+	var e struct{ Type, ID, Source, Key, Payload string }
+	c.Flags().StringVar(&e.Type, "type", "", "type of the event")
+	c.Flags().StringVar(&e.ID, "id", "", "id of the event; the same id is accepted once")
+	c.Flags().StringVar(&e.Source, "source", "", "who sends the event")
+	c.Flags().StringVar(&e.Key, "key", "", "key of the entity, when the flow has no key expression")
+	c.Flags().StringVar(&e.Payload, "payload", "", "payload as JSON")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		var body []byte
+		var err error
+		switch {
+		case len(args) == 1 && e.Type != "":
+			return usagef("submit takes a file or --type, not both")
+		case len(args) == 1:
+			body, err = readInput(s, args[0])
+		case e.Type != "":
+			body, err = eventJSON(e.Type, e.ID, e.Source, e.Key, e.Payload)
+		default:
+			return usagef("submit needs a file, - or --type")
+		}
+		if err != nil {
+			return err
+		}
+		reply, err := f.client().Submit(c.Context(), body)
+		if err != nil {
+			return err
+		}
+		return printJSON(s.out, reply)
+	}
+	return c
+}
+
+func eventJSON(kind, id, source, key, payload string) ([]byte, error) {
+	event := map[string]any{"type": kind}
+	for name, value := range map[string]string{"id": id, "source": source, "key": key} {
+		if value != "" {
+			event[name] = value
+		}
+	}
+	if payload != "" {
+		if !json.Valid([]byte(payload)) {
+			return nil, usagef("--payload is not JSON: %s", payload)
+		}
+		event["payload"] = json.RawMessage(payload)
+	}
+	return json.Marshal(event)
+}
+
+// readInput reads a file, or standard input for "-".
+func readInput(s streams, name string) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(s.in)
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return data, nil
+}
+
+func printJSON(w io.Writer, v any) error {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "%s\n", data)
+	return err
+}

@@ -1,0 +1,261 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"procaas/engine"
+	"procaas/engine/api"
+)
+
+// A traffic sends orders to the API as an application would, and counts what
+// became of them.
+type traffic struct {
+	client *api.Client
+	orders int     // 0: without end
+	rate   float64 // per second; 0: as fast as they are taken
+
+	mu       sync.Mutex // guards what follows
+	accepted int
+	refused  int
+	incident string
+}
+
+func newTraffic(c *api.Client, orders int, rate float64) *traffic {
+	return &traffic{client: c, orders: orders, rate: rate}
+}
+
+// run sends orders until all are accepted or ctx ends.
+func (t *traffic) run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(32)
+	var pace *time.Ticker
+	if t.rate > 0 {
+		pace = time.NewTicker(time.Duration(float64(time.Second) / t.rate))
+		defer pace.Stop()
+	}
+	for n := 1; t.orders == 0 || n <= t.orders; n++ {
+		if pace != nil {
+			select {
+			case <-ctx.Done():
+				return g.Wait()
+			case <-pace.C:
+			}
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		order := newOrder(n)
+		g.Go(func() error { return t.send(ctx, order) })
+	}
+	return g.Wait()
+}
+
+// send submits one order. It keeps trying, with the same event id, until it has
+// an answer: that is what the id is for.
+func (t *traffic) send(ctx context.Context, order map[string]any) error {
+	for attempt := 1; ; attempt++ {
+		_, err := t.client.SubmitEvent(ctx, order)
+		var problem *api.Problem
+		switch {
+		case err == nil:
+			t.count(&t.accepted)
+			return nil
+		case ctx.Err() != nil:
+			return nil
+		case api.AsProblem(err, &problem) && problem.Status < 500:
+			t.count(&t.refused)
+			return fmt.Errorf("order refused: %w", err)
+		case attempt == 20:
+			return fmt.Errorf("order not accepted after %d attempts: %w", attempt, err)
+		}
+		if !sleep(ctx, 100*time.Millisecond) {
+			return nil
+		}
+	}
+}
+
+func (t *traffic) count(what *int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	*what++
+}
+
+func (t *traffic) setIncident(name string, on bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.incident = ""
+	if on {
+		t.incident = name
+	}
+}
+
+// newOrder makes the event of the n-th order.
+func newOrder(n int) map[string]any {
+	r := rand.New(rand.NewPCG(uint64(n), 17))
+	tariffs := []string{"econom", "econom", "econom", "business", "comfort"}
+	return map[string]any{
+		"type":   "new-order-created",
+		"id":     fmt.Sprintf("order-%06d", n),
+		"source": "demo",
+		"payload": map[string]any{
+			"order-id":      fmt.Sprintf("o-%06d", n),
+			"user-id":       fmt.Sprintf("u-%04d", r.IntN(5000)),
+			"tariff":        tariffs[r.IntN(len(tariffs))],
+			"city":          "moscow",
+			"is-authorized": r.IntN(10) > 0,
+		},
+	}
+}
+
+// settle waits until every accepted order has ended and adds them up.
+func (t *traffic) settle(ctx context.Context) (summary, error) {
+	for {
+		s, open, err := t.tally(ctx)
+		if err != nil || open == 0 {
+			return s, err
+		}
+		if !sleep(ctx, 50*time.Millisecond) {
+			return s, nil
+		}
+	}
+}
+
+// tally reads all runs and tells how many have not ended.
+func (t *traffic) tally(ctx context.Context) (s summary, open int, err error) {
+	s.Orders = t.accepted
+	var latencies []time.Duration
+	filter := engine.RunFilter{Limit: 500}
+	for {
+		page, err := t.client.Runs(ctx, filter)
+		if err != nil {
+			return s, open, err
+		}
+		for _, v := range page.Items {
+			if !v.Status.Ended() {
+				open++
+				continue
+			}
+			s.add(v)
+			if v.Finished != nil {
+				latencies = append(latencies, v.Finished.Sub(v.Accepted))
+			}
+		}
+		if page.Next == nil {
+			break
+		}
+		filter.Cursor = *page.Next
+	}
+	s.P50, s.P99 = percentile(latencies, 0.5), percentile(latencies, 0.99)
+	return s, open, nil
+}
+
+// A summary is what the demo prints at its end.
+type summary struct {
+	Orders int `json:"orders"`
+	Runs   struct {
+		Succeeded int `json:"succeeded"`
+		Failed    int `json:"failed"`
+	} `json:"runs"`
+	Handlers struct {
+		Run     int `json:"run"`
+		Skipped int `json:"skipped"` // by their enabled, or given up because they are not critical
+	} `json:"handlers"`
+	P50 float64 `json:"p50_ms"` // from acceptance to the end of the run
+	P99 float64 `json:"p99_ms"`
+}
+
+func (s *summary) add(v engine.RunView) {
+	if v.Status == engine.Succeeded {
+		s.Runs.Succeeded++
+	} else {
+		s.Runs.Failed++
+	}
+	for _, h := range v.Handlers {
+		if h.Outcome == "succeeded" {
+			s.Handlers.Run++
+		} else {
+			s.Handlers.Skipped++
+		}
+	}
+}
+
+// complete tells whether every accepted order has a run that has succeeded.
+func (s summary) complete() bool {
+	return s.Runs.Succeeded == s.Orders && s.Runs.Failed == 0
+}
+
+func (s summary) print(w io.Writer, format string) error {
+	if format == "json" {
+		return printJSON(w, s)
+	}
+	_, err := fmt.Fprintf(w, `orders accepted    %6d
+runs succeeded     %6d
+runs failed        %6d
+handlers run       %6d
+handlers skipped   %6d
+latency p50        %6.1f ms
+latency p99        %6.1f ms
+`, s.Orders, s.Runs.Succeeded, s.Runs.Failed, s.Handlers.Run, s.Handlers.Skipped, s.P50, s.P99)
+	return err
+}
+
+// percentile gives the q-quantile in milliseconds; 0 without data.
+func percentile(ds []time.Duration, q float64) float64 {
+	if len(ds) == 0 {
+		return 0
+	}
+	slices.Sort(ds)
+	at := min(int(q*float64(len(ds))), len(ds)-1)
+	return float64(ds[at].Microseconds()) / 1000
+}
+
+// line says in one line how things go.
+func (t *traffic) line(metrics prometheus.Gatherer, up time.Duration) (string, error) {
+	runs, err := sums(metrics, "procaas_runs_total", "status")
+	if err != nil {
+		return "", err
+	}
+	calls, err := sums(metrics, "procaas_handler_calls_total", "outcome")
+	if err != nil {
+		return "", err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	line := fmt.Sprintf("%s  orders %d  runs succeeded %.0f failed %.0f  handlers run %.0f skipped %.0f",
+		up.Round(time.Second), t.accepted, runs["succeeded"], runs["failed"], calls["succeeded"], calls["skipped"]+calls["failed"])
+	if t.incident != "" {
+		line += "  incident: " + t.incident
+	}
+	return line, nil
+}
+
+// sums adds a counter up by one of its labels.
+func sums(metrics prometheus.Gatherer, name, label string) (map[string]float64, error) {
+	families, err := metrics.Gather()
+	if err != nil {
+		return nil, err
+	}
+	sum := map[string]float64{}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == label {
+					sum[l.GetValue()] += m.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	return sum, nil
+}

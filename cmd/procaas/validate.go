@@ -1,0 +1,62 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"procaas/dsl"
+)
+
+const validateHelp = `validate reads every *.yaml and *.yml file below the given paths as one set and
+reports every problem in it, with the place and the remedy. Without a path it
+checks the current directory; "-" is standard input. It never opens the network.
+
+Each problem has a stable code; "procaas explain PC0103" tells more about it.`
+
+func validateCommand(s streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:     "validate [PATH…]",
+		Short:   "Find every problem in pipeline files",
+		Long:    validateHelp,
+		Example: "  procaas validate pipelines/\n  procaas validate --format github .",
+		Args:    cobra.ArbitraryArgs,
+	}
+	format := formatFlag(c, string(dsl.Text), string(dsl.JSON), string(dsl.GitHub))
+	level := c.Flags().String("fail-level", "error", "the least severity that makes the exit code 1: error, warning or advice")
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		f, err := format()
+		if err != nil {
+			return err
+		}
+		if len(args) == 0 {
+			args = []string{"."}
+		}
+		return validate(s, args, dsl.Format(f), dsl.Severity(*level))
+	}
+	return c
+}
+
+func validate(s streams, paths []string, format dsl.Format, level dsl.Severity) error {
+	rank := map[dsl.Severity]int{dsl.Advice: 1, dsl.Warning: 2, dsl.Error: 3}
+	if rank[level] == 0 {
+		return usagef("--fail-level %q: want error, warning or advice", level)
+	}
+	files, err := readFiles(paths, s.in, isPipelineFile)
+	if err != nil {
+		return usageError{err}
+	}
+	if len(files) == 0 {
+		return usagef("no pipeline files (*.yaml, *.yml) in %s", strings.Join(paths, ", "))
+	}
+	_, found := dsl.Load(files, dsl.Options{Types: languageTypes()})
+	if err := dsl.WriteDiagnostics(s.out, format, files, found, colorful(s.out)); err != nil {
+		return err
+	}
+	for _, d := range found {
+		if rank[d.Severity] >= rank[level] {
+			return errFindings
+		}
+	}
+	return nil
+}

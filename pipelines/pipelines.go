@@ -1,0 +1,10 @@
+// Package pipelines holds the flows that procaas ships with: the taxi company of
+// the demo, and the engine's own services.
+package pipelines
+
+import "embed"
+
+// Files are the pipelines and their stub services, a directory for each.
+//
+//go:embed all:taxi
+var Files embed.FS
