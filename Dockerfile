@@ -6,7 +6,11 @@ RUN go mod download
 COPY . .
 RUN CGO_ENABLED=0 go build -trimpath -ldflags=-s -o /procaas ./cmd/procaas
 
-FROM gcr.io/distroless/static:nonroot
+FROM scratch
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
+COPY --from=build /usr/local/go/lib/time/zoneinfo.zip /zoneinfo.zip
+ENV ZONEINFO=/zoneinfo.zip
 COPY --from=build /procaas /procaas
+USER 65532
 ENTRYPOINT ["/procaas"]
 CMD ["serve"]
