@@ -1,0 +1,274 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"procaas/engine"
+	"procaas/engine/api"
+	"procaas/engine/enginetest"
+	"procaas/engine/stub"
+)
+
+const taxiDir = "../../pipelines/taxi"
+
+// TestOrdersSurviveKill9 kills a serving node twice while 500 orders go through
+// the taxi flow, and starts it again on the same store. Every accepted order
+// completes, and no handler whose outcome was in the store at a crash is called
+// again: the stub services remember every call.
+func TestOrdersSurviveKill9(t *testing.T) {
+	t.Parallel()
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		surviveKill9(t, "sqlite:"+filepath.Join(t.TempDir(), "crash.db"))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		surviveKill9(t, enginetest.Postgres(t))
+	})
+}
+
+func surviveKill9(t *testing.T, store string) {
+	const orders, kills = 500, 2
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	stubs := taxiStubs(ctx, t)
+	c := &crashing{t: t, store: store, listen: freeAddress(t), stubs: stubs}
+	c.client = api.NewClient("http://"+c.listen, "")
+
+	server := c.start(ctx)
+	receipts := c.submit(ctx, orders)
+	for kill := 1; kill <= kills; kill++ {
+		c.waitForCalls(ctx, kill*orders)
+		server.kill()
+		done := c.checkpointed(ctx)
+		if len(done) == 0 {
+			t.Errorf("kill %d: no handler was checkpointed before it; the test shows nothing", kill)
+		}
+		before := len(stubs.Record().Calls)
+		server = c.start(ctx)
+		c.waitForCalls(ctx, before+orders/10)
+		c.checkNotRepeated(done, before)
+	}
+	c.checkAllSucceeded(ctx, receipts())
+	server.terminate()
+}
+
+// A crashing server and what surrounds it.
+type crashing struct {
+	t      *testing.T
+	store  string
+	listen string
+	stubs  *stub.Server
+	client *api.Client
+}
+
+func taxiStubs(ctx context.Context, t *testing.T) *stub.Server {
+	t.Helper()
+	files, err := readFiles([]string{taxiDir}, nil, isStubFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := startStubs(ctx, streams{os.Stdin, os.Stdout, os.Stderr}, files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Close() })
+	return server
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// A child is a procaas process of the test.
+type child struct {
+	t   *testing.T
+	cmd *exec.Cmd
+}
+
+// start starts procaas serve and waits until it serves.
+func (c *crashing) start(ctx context.Context) *child {
+	c.t.Helper()
+	args := []string{"serve", "--store", c.store, "--pipelines", taxiDir, "--listen", c.listen, "--log-format", "json", "--lease", "1s"}
+	for id, url := range c.stubs.URLs() {
+		args = append(args, "--service", id+"="+url)
+	}
+	cmd := exec.CommandContext(ctx, "procaas", args...)
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	p := &child{t: c.t, cmd: cmd}
+	c.t.Cleanup(p.kill)
+	lines := bufio.NewScanner(stderr)
+	for lines.Scan() {
+		var line struct{ Msg string }
+		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "serving" {
+			go func() {
+				for lines.Scan() { // the pipe must not fill up
+				}
+			}()
+			return p
+		}
+		c.t.Logf("procaas serve: %s", lines.Text())
+	}
+	c.t.Fatal("procaas serve ended before it served")
+	return nil
+}
+
+// kill ends the process as a power cut would, and waits for its end.
+func (p *child) kill() { p.end(syscall.SIGKILL) }
+
+// terminate lets the process drain.
+func (p *child) terminate() {
+	p.t.Helper()
+	if err := p.end(syscall.SIGTERM); err != nil {
+		p.t.Errorf("procaas serve after SIGTERM: %v", err)
+	}
+}
+
+func (p *child) end(sig syscall.Signal) error {
+	if p.cmd.ProcessState != nil {
+		return nil
+	}
+	_ = p.cmd.Process.Signal(sig) // it may have ended by itself; Wait tells
+	return p.cmd.Wait()
+}
+
+// submit sends orders from several clients that try again, with the same id,
+// until they have an answer. The function it gives waits for the receipts.
+func (c *crashing) submit(ctx context.Context, orders int) func() map[string]string {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	runs := map[string]string{} // by event id
+	next := make(chan int)
+	for range 16 {
+		all.Go(func() {
+			for n := range next {
+				id, run := c.submitOne(ctx, n)
+				mu.Lock()
+				runs[id] = run
+				mu.Unlock()
+			}
+		})
+	}
+	all.Go(func() {
+		defer close(next)
+		for n := 1; n <= orders; n++ {
+			next <- n
+		}
+	})
+	return func() map[string]string {
+		all.Wait()
+		return runs
+	}
+}
+
+func (c *crashing) submitOne(ctx context.Context, n int) (id, run string) {
+	order := newOrder(n)
+	for ctx.Err() == nil {
+		receipt, err := c.client.SubmitEvent(ctx, order)
+		if err == nil {
+			return receipt.Event, receipt.Run
+		}
+		sleep(ctx, 20*time.Millisecond)
+	}
+	return fmt.Sprint(n), ""
+}
+
+// waitForCalls waits until the stub services have had so many calls.
+func (c *crashing) waitForCalls(ctx context.Context, calls int) {
+	c.t.Helper()
+	for c.stubs.Record().Total < calls {
+		if !sleep(ctx, 5*time.Millisecond) {
+			c.t.Fatalf("want %d calls, have %d when the time was up", calls, c.stubs.Record().Total)
+		}
+	}
+}
+
+type call struct{ run, path string }
+
+// checkpointed reads from the store, with no server at work, which handlers
+// have succeeded.
+func (c *crashing) checkpointed(ctx context.Context) map[call]bool {
+	c.t.Helper()
+	store, err := openStore(ctx, c.store, false)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer store.Close()
+	done := map[call]bool{}
+	for filter := (engine.RunFilter{Limit: 1000}); ; {
+		records, next, err := store.List(ctx, filter)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		for _, r := range records {
+			for _, h := range engine.View(r).Handlers {
+				if h.Outcome == engine.OutcomeSucceeded {
+					done[call{r.ID, h.Path}] = true
+				}
+			}
+		}
+		if next == "" {
+			return done
+		}
+		filter.Cursor = next
+	}
+}
+
+// checkNotRepeated looks for calls after the first so many that should not have
+// been made.
+func (c *crashing) checkNotRepeated(done map[call]bool, before int) {
+	c.t.Helper()
+	for _, made := range c.stubs.Record().Calls[before:] {
+		if done[call{made.Run, made.Handler}] {
+			c.t.Errorf("run %s: %s was called again after its outcome was checkpointed", made.Run, made.Handler)
+		}
+	}
+}
+
+func (c *crashing) checkAllSucceeded(ctx context.Context, receipts map[string]string) {
+	c.t.Helper()
+	for id, run := range receipts {
+		for {
+			view, err := c.client.Run(ctx, run)
+			if err != nil {
+				c.t.Fatalf("order %s: run %s: %v", id, run, err)
+			}
+			if view.Status == engine.Succeeded {
+				break
+			}
+			if view.Status.Ended() {
+				c.t.Errorf("order %s: run %s is %s: %s%s", id, run, view.Status, view.Error, view.Reason)
+				break
+			}
+			if !sleep(ctx, 10*time.Millisecond) {
+				c.t.Fatalf("order %s: run %s is still %s when the time was up", id, run, view.Status)
+			}
+		}
+	}
+	if len(receipts) != 500 {
+		c.t.Errorf("want 500 receipts, have %d", len(receipts))
+	}
+}
