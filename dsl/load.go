@@ -15,6 +15,11 @@ import (
 type Options struct {
 	// Types lists the handler types that handlers may name.
 	Types []Type
+
+	// ServiceURLs gives declared services another address, by their ids, so
+	// that the same files serve in tests and in production. Ids that no file
+	// declares are left alone.
+	ServiceURLs map[string]string
 }
 
 // Load reads, merges and checks files. It gives every finding in one pass. The
@@ -39,6 +44,9 @@ func Load(files []File, o Options) (*Bundle, []Diagnostic) {
 	c := newChecker(files, o.Types, r)
 	c.merge(docs)
 	c.check()
+	for _, s := range c.bundle.Services {
+		s.address = o.ServiceURLs[s.ID]
+	}
 	found := r.Diagnostics()
 	if HasErrors(found) {
 		return nil, found

@@ -112,6 +112,17 @@ type Service struct {
 
 	// Owner says who looks after the service.
 	Owner string `yaml:"owner"`
+
+	address string // in place of URL; see Options.ServiceURLs
+}
+
+// Address is where the service answers: its URL, or what [Options].ServiceURLs
+// put in its place.
+func (s *Service) Address() string {
+	if s.address != "" {
+		return s.address
+	}
+	return s.URL
 }
 
 // A Config is a live setting with its first value.

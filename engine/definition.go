@@ -96,6 +96,7 @@ func acceptingStates(a *dsl.Automaton, events []string) map[string][]string {
 type library struct {
 	store    Bundles
 	types    []HandlerType
+	services map[string]string // see Options.ServiceURLs
 	byName   map[string]HandlerType
 	maxConns int
 
@@ -171,7 +172,7 @@ func (l *library) load(ctx context.Context, hash string) (*definition, error) {
 	if err := json.Unmarshal(data, &files); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", errDefinition, hash, err)
 	}
-	b, found := dsl.Load(files, dsl.Options{Types: dslTypes(l.types)})
+	b, found := dsl.Load(files, dsl.Options{Types: dslTypes(l.types), ServiceURLs: l.services})
 	if b == nil {
 		return nil, fmt.Errorf("%w: %s: %s", errDefinition, hash, firstError(found))
 	}

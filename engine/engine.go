@@ -31,6 +31,10 @@ type Options struct {
 	Lease       time.Duration // after which other nodes take a silent node's runs over
 	Drain       time.Duration // how long a stopping node waits for calls under way
 	Secrets     func(name string) (string, error)
+
+	// ServiceURLs are those that Bundle was loaded with: definitions that the
+	// engine loads itself, to finish runs that began with them, need them too.
+	ServiceURLs map[string]string
 }
 
 // DefaultOptions are the values of an Options that sets nothing.
@@ -68,7 +72,7 @@ func New(o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		o: o, log: o.Log, metrics: o.Metrics,
-		library:  library{store: o.Store, types: o.Types, byName: map[string]HandlerType{}, maxConns: o.MaxInFlight},
+		library:  library{store: o.Store, types: o.Types, services: o.ServiceURLs, byName: map[string]HandlerType{}, maxConns: o.MaxInFlight},
 		settings: settings{store: o.Store},
 		stats:    stats{metrics: o.Metrics},
 		clock:    clock{known: make(chan struct{})},

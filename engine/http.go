@@ -50,8 +50,10 @@ type hostSet map[string]bool
 func declaredHosts(services []*dsl.Service) hostSet {
 	hosts := hostSet{}
 	for _, s := range services {
-		if u, err := url.Parse(s.URL); err == nil {
-			hosts[hostPort(u)] = true
+		for _, address := range []string{s.URL, s.Address()} {
+			if u, err := url.Parse(address); err == nil {
+				hosts[hostPort(u)] = true
+			}
 		}
 	}
 	return hosts

@@ -86,7 +86,7 @@ func (r *Request) endpoint(b *dsl.Bundle) (*url.URL, error) {
 	if service == nil {
 		return nil, fmt.Errorf("service %q is not declared", r.Service)
 	}
-	u, err := parseTarget(service.URL)
+	u, err := parseTarget(service.Address())
 	if err != nil {
 		return nil, fmt.Errorf("service %s: %w", service.ID, err)
 	}
@@ -136,9 +136,11 @@ func checkTarget(b *dsl.Bundle, u *url.URL) error {
 		return nil
 	}
 	for _, s := range b.Services {
-		known, err := url.Parse(s.URL)
-		if err == nil && origin(known) == origin(u) {
-			return nil
+		for _, address := range []string{s.URL, s.Address()} {
+			known, err := url.Parse(address)
+			if err == nil && origin(known) == origin(u) {
+				return nil
+			}
 		}
 	}
 	return fmt.Errorf("%s belongs to no declared service: %s", origin(u), listServices(b))

@@ -6,6 +6,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"procaas/engine/api"
 )
 
 func configCommand(s streams) *cobra.Command {
@@ -34,11 +36,11 @@ func configList(s streams, f *clientFlags) *cobra.Command {
 			return err
 		}
 		if out == "json" {
-			return printJSON(s.out, configs)
+			return printJSON(s.out, map[string]any{"items": configs, "next": nil})
 		}
 		w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
 		fmt.Fprintln(w, "NAME\tVALUE\tFROM\tREASON")
-		for _, v := range configs.Items {
+		for _, v := range configs {
 			value, err := json.Marshal(v.Value)
 			if err != nil {
 				return err
@@ -66,7 +68,7 @@ func configSet(s streams, f *clientFlags) *cobra.Command {
 		if !json.Valid([]byte(args[1])) {
 			return usagef("the value is not JSON: %s", args[1])
 		}
-		view, err := f.client().SetConfig(c.Context(), args[0], json.RawMessage(args[1]), *reason)
+		view, err := f.client().SetConfig(c.Context(), args[0], api.ConfigChange{Value: json.RawMessage(args[1]), Reason: *reason}, -1)
 		if err != nil {
 			return err
 		}

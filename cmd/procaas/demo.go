@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,7 +70,7 @@ func demoCommand(s streams) *cobra.Command {
 			return usagef("--orders and --rate cannot be negative")
 		}
 		// Nobody asked for port 8080: any free one will do when it is taken.
-		if !c.Flags().Changed("listen") && (o.exit || !api.Free(o.node.listen)) {
+		if !c.Flags().Changed("listen") && (o.exit || !free(o.node.listen)) {
 			o.node.listen = "127.0.0.1:0"
 		}
 		if !c.Flags().Changed("log-level") {
@@ -95,6 +96,15 @@ func demo(ctx context.Context, s streams, o demoOptions) error {
 	}
 	defer d.stubs.Close()
 	return d.run(ctx)
+}
+
+// free tells whether an address can be listened on.
+func free(address string) bool {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
 }
 
 // A taxiDemo is the taxi company at work.
@@ -125,9 +135,10 @@ func openDemo(ctx context.Context, s streams, o demoOptions) (*taxiDemo, error) 
 	if d.stubs, err = startStubs(ctx, s, stubFiles); err != nil {
 		return nil, err
 	}
+	d.demoOptions.node.services = d.stubs.URLs()
 	d.bundle, err = checkBundle(s, files, dsl.Options{ServiceURLs: d.stubs.URLs()})
 	if err == nil {
-		d.node, err = openNode(ctx, s, o.node, d.bundle)
+		d.node, err = openNode(ctx, s, d.demoOptions.node, d.bundle)
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.stubs.Close())
@@ -150,7 +161,7 @@ func (d *taxiDemo) run(ctx context.Context) error {
 	g, working := errgroup.WithContext(working)
 	g.Go(func() error { return d.node.run(working) })
 	if d.format == "text" {
-		banner(d.out, d.node, d.node0Store(), d.bundle)
+		banner(d.out, d.node, d.demoOptions.node.store, d.bundle)
 	}
 	g.Go(func() error { return d.incidents(working) })
 	g.Go(func() error { return d.liveLine(working) })
@@ -179,8 +190,6 @@ func (d *taxiDemo) run(ctx context.Context) error {
 	}
 	return nil
 }
-
-func (d *taxiDemo) node0Store() string { return d.demoOptions.node.store }
 
 // incidents breaks a service after a while and mends it again.
 func (d *taxiDemo) incidents(ctx context.Context) error {

@@ -32,7 +32,7 @@ cause it.`,
 		if err != nil {
 			return err
 		}
-		return engine.WritePlan(s.out, plan, f)
+		return engine.WritePlan(s.out, plan, engine.PlanFormat(f))
 	}
 	return c
 }

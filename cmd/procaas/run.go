@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -80,7 +79,7 @@ func (r oneRun) do(ctx context.Context, eventFile string) error {
 	if err != nil {
 		return err
 	}
-	view, err := r.execute(ctx, bundle, event)
+	view, err := r.execute(ctx, bundle, services, event)
 	if err != nil {
 		return err
 	}
@@ -143,7 +142,7 @@ func (r oneRun) readEvent(file string, plan *engine.Plan) (engine.Event, error) 
 }
 
 // execute runs the event on a store that lives as long as the command.
-func (r oneRun) execute(ctx context.Context, b *dsl.Bundle, event engine.Event) (engine.RunView, error) {
+func (r oneRun) execute(ctx context.Context, b *dsl.Bundle, services map[string]string, event engine.Event) (engine.RunView, error) {
 	dir, err := os.MkdirTemp("", "procaas-run-")
 	if err != nil {
 		return engine.RunView{}, err
@@ -155,7 +154,7 @@ func (r oneRun) execute(ctx context.Context, b *dsl.Bundle, event engine.Event) 
 	}
 	o := engine.DefaultOptions()
 	o.Store, o.Types, o.Bundle, o.Name = store, handlers.All(), b, "run"
-	o.Secrets, o.Log = secretsFrom(""), slog.New(slog.DiscardHandler)
+	o.Secrets, o.ServiceURLs = secretsFrom(""), services
 	e, err := engine.New(o)
 	if err != nil {
 		return engine.RunView{}, errors.Join(err, store.Close())

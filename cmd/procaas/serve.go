@@ -118,30 +118,30 @@ func openNode(ctx context.Context, s streams, f nodeFlags, b *dsl.Bundle) (*node
 	}
 	n := &node{store: store, metrics: prometheus.NewRegistry(), log: log}
 	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if err := n.build(f, b, int64(maxBody)); err != nil {
+	if err := n.build(ctx, f, b, int64(maxBody)); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
 	return n, nil
 }
 
-func (n *node) build(f nodeFlags, b *dsl.Bundle, maxBody int64) error {
+func (n *node) build(ctx context.Context, f nodeFlags, b *dsl.Bundle, maxBody int64) error {
 	o := engine.DefaultOptions()
 	o.Store, o.Types, o.Bundle, o.Log = n.store, handlers.All(), b, n.log
 	o.Name, o.MaxInFlight, o.Lease, o.Drain = nodeName(f.name), f.maxInFlight, f.lease, f.drain
 	o.Metrics = engine.NewMetrics(n.metrics)
-	o.Secrets = secretsFrom(f.secretsDir)
+	o.Secrets, o.ServiceURLs = secretsFrom(f.secretsDir), f.services
 	e, err := engine.New(o)
 	if err != nil {
 		return err
 	}
 	n.engine = e
-	n.listener, err = net.Listen("tcp", f.listen)
+	n.listener, err = api.Listen(ctx, f.listen)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	n.server = api.Server(api.New(api.Options{
 		Engine: e, Log: n.log, Registry: n.metrics, Token: f.adminToken, MaxBody: maxBody, Version: version(),
-	}))
+	}), n.log)
 	return nil
 }
 

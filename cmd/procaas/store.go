@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -58,4 +59,26 @@ func migrateCommand(s streams) *cobra.Command {
 		return migrate(c.Context(), s, *store)
 	}
 	return c
+}
+
+func migrate(ctx context.Context, s streams, dsn string) error {
+	var from, to int64
+	var err error
+	switch {
+	case isPostgres(dsn):
+		from, to, err = postgres.Migrate(ctx, dsn)
+	case strings.HasPrefix(dsn, "sqlite:"):
+		from, to, err = sqlite.Migrate(ctx, strings.TrimPrefix(dsn, "sqlite:"))
+	default:
+		return usagef("--store %q: want postgres://… or sqlite:FILE", redact(dsn))
+	}
+	if err != nil {
+		return fmt.Errorf("migrate %s: %w", redact(dsn), err)
+	}
+	if from == to {
+		fmt.Fprintf(s.out, "schema is at version %d already\n", to)
+		return nil
+	}
+	fmt.Fprintf(s.out, "schema migrated from version %d to %d\n", from, to)
+	return nil
 }

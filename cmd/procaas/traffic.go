@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -61,7 +62,7 @@ func (t *traffic) run(ctx context.Context) error {
 
 // send submits one order. It keeps trying, with the same event id, until it has
 // an answer: that is what the id is for.
-func (t *traffic) send(ctx context.Context, order map[string]any) error {
+func (t *traffic) send(ctx context.Context, order api.Event) error {
 	for attempt := 1; ; attempt++ {
 		_, err := t.client.SubmitEvent(ctx, order)
 		var problem *api.Problem
@@ -71,7 +72,7 @@ func (t *traffic) send(ctx context.Context, order map[string]any) error {
 			return nil
 		case ctx.Err() != nil:
 			return nil
-		case api.AsProblem(err, &problem) && problem.Status < 500:
+		case errors.As(err, &problem) && problem.Status < 500:
 			t.count(&t.refused)
 			return fmt.Errorf("order refused: %w", err)
 		case attempt == 20:
@@ -99,14 +100,14 @@ func (t *traffic) setIncident(name string, on bool) {
 }
 
 // newOrder makes the event of the n-th order.
-func newOrder(n int) map[string]any {
+func newOrder(n int) api.Event {
 	r := rand.New(rand.NewPCG(uint64(n), 17))
 	tariffs := []string{"econom", "econom", "econom", "business", "comfort"}
-	return map[string]any{
-		"type":   "new-order-created",
-		"id":     fmt.Sprintf("order-%06d", n),
-		"source": "demo",
-		"payload": map[string]any{
+	return api.Event{
+		Type:   "new-order-created",
+		ID:     fmt.Sprintf("order-%06d", n),
+		Source: "demo",
+		Payload: map[string]any{
 			"order-id":      fmt.Sprintf("o-%06d", n),
 			"user-id":       fmt.Sprintf("u-%04d", r.IntN(5000)),
 			"tariff":        tariffs[r.IntN(len(tariffs))],
