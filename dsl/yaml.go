@@ -46,6 +46,7 @@ type source struct {
 	lines    [][]rune // without line ends
 	reporter *Reporter
 	findings int
+	hidden   bool // brackets of indexes are hidden from the parser
 }
 
 // newSource checks the bytes of a file. When it reports something, the file is
@@ -105,7 +106,7 @@ func forbidden(r rune) bool {
 func (s *source) read() *yaml.Node {
 	dec := yaml.NewDecoder(bytes.NewReader(s.data))
 	root, err := decodeNode(dec)
-	if err != nil && s.addV1Colons() {
+	if err != nil && (s.addV1Colons() || s.hideIndexes()) {
 		return s.read()
 	}
 	if errors.Is(err, io.EOF) {
@@ -129,6 +130,7 @@ func (s *source) read() *yaml.Node {
 	if len(root.Content) == 0 {
 		return nil
 	}
+	s.showIndexes(root)
 	return root.Content[0]
 }
 

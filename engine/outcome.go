@@ -233,10 +233,14 @@ func (r *Run) env(live Live) dsl.Env {
 
 // eventData is the root event.
 func eventData(e Event) map[string]any {
-	return map[string]any{
+	data := map[string]any{
 		"id": e.ID, "type": e.Type, "source": e.Source, "time": timeData(e.Time),
-		"key": e.Key, "payload": e.Payload,
+		"key": nil, "payload": e.Payload,
 	}
+	if e.Key != "" {
+		data["key"] = e.Key // so that event.key ?? … finds another one
+	}
+	return data
 }
 
 // timeData is a time as expressions see it.

@@ -1,0 +1,69 @@
+package dsl
+
+import (
+	"bytes"
+	"regexp"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Inside {…} and […], YAML ends a plain scalar at any bracket, so that
+//
+//	query: {id: !$ event.payload['order-id']}
+//
+// would be a syntax error. An index right behind a name has only one meaning,
+// so it is read: its brackets are hidden from the YAML parser behind two
+// private characters of the same length in runes, and no place changes.
+const (
+	hiddenOpen  = '\ue0b0'
+	hiddenClose = '\ue0b1'
+)
+
+// plainExpr finds the text of a plain expression up to the end of its entry or
+// line, and indexIn an index in it that holds nothing which could be meant
+// otherwise.
+var (
+	plainExpr = regexp.MustCompile(`!\$[ \t]+[^'"|>{[\s](?:[^,{}[\]#\n]|\[[^,{}[\]#\n]*\])*`)
+	indexIn   = regexp.MustCompile(`([\pL\pN_\])\x{e0b1}'"])\[([^,{}[\]#\n]*)\]`)
+)
+
+// hideIndexes hides the indexes of plain expressions and tells whether there
+// were any.
+func (s *source) hideIndexes() bool {
+	if bytes.ContainsRune(s.data, hiddenOpen) || bytes.ContainsRune(s.data, hiddenClose) {
+		return false
+	}
+	hidden := plainExpr.ReplaceAllFunc(s.data, func(expr []byte) []byte {
+		for {
+			next := indexIn.ReplaceAll(expr, []byte("$1"+string(hiddenOpen)+"$2"+string(hiddenClose)))
+			if bytes.Equal(next, expr) {
+				return expr
+			}
+			expr = next
+		}
+	})
+	if bytes.Equal(hidden, s.data) {
+		return false
+	}
+	s.data, s.hidden = hidden, true
+	return true
+}
+
+// showIndexes gives the nodes their brackets back.
+func (s *source) showIndexes(n *yaml.Node) {
+	if !s.hidden {
+		return
+	}
+	n.Value = string(bytes.Map(func(r rune) rune {
+		switch r {
+		case hiddenOpen:
+			return '['
+		case hiddenClose:
+			return ']'
+		}
+		return r
+	}, []byte(n.Value)))
+	for _, child := range n.Content {
+		s.showIndexes(child)
+	}
+}
