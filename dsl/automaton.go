@@ -2,7 +2,6 @@ package dsl
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 )
@@ -115,7 +114,7 @@ func (c *checker) checkReachable(g *graph) bool {
 			return
 		}
 		reached[state], all = true, false
-		c.Errorf(at, codeUnreachable, suggestOr(state, without(g.names, state), "add a transition to it"), "no transition leads from the initial state %q to state %q", g.Initial, state)
+		c.Errorf(at, codeUnreachable, c.suggestOr(state, without(g.names, state), "add a transition to it"), "no transition leads from the initial state %q to state %q", g.Initial, state)
 	}
 	for _, t := range g.Transitions {
 		for i, from := range t.From {
@@ -212,7 +211,7 @@ func (c *checker) checkServed(f *Flow, g *graph) {
 		for i, on := range t.On {
 			if _, ok := served[on]; !ok && !moving[on] && !c.partial {
 				c.Errorf(t.places.of(fmt.Sprintf("on[%d]", i), t.places.of("on", t.Span)), codeUnserved,
-					didYouMean(on, slices.Collect(maps.Keys(served))),
+					c.didYouMean(on, in(served)),
 					"no pipeline of flow %q serves event type %q", f.ID, on)
 			}
 			moving[on] = true
@@ -223,7 +222,7 @@ func (c *checker) checkServed(f *Flow, g *graph) {
 			c.Report(Diagnostic{
 				Span: served[on], Severity: Warning, Code: codeNoTransition,
 				Message: fmt.Sprintf("flow %q has no transition on %q: the event is %s in every state", f.ID, on, afterwards(g.Otherwise)),
-				Hint:    suggestOr(on, namesOf(moving), "add a transition, or take it off the pipeline"),
+				Hint:    c.suggestOr(on, in(moving), "add a transition, or take it off the pipeline"),
 				Related: []Related{{Span: f.places.of("id", f.Span), Message: "the flow"}},
 			})
 		}
@@ -241,7 +240,9 @@ func afterwards(otherwise string) string {
 	return "rejected"
 }
 
-// without copies a list, leaving out one name.
-func without(names []string, name string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == name })
+// without gives a list, leaving out one name.
+func without(names []string, name string) func() []string {
+	return func() []string {
+		return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == name })
+	}
 }

@@ -14,8 +14,9 @@ type checker struct {
 	bundle  *Bundle
 	types   map[string]Type
 	configs []string
-	first   map[string]Span     // where a name was declared first, under "kind name"
-	stages  map[string][]*Stage // by pipeline/stage
+	first   map[string]Span      // where a name was declared first, under "kind name"
+	stages  map[string][]*Stage  // by pipeline/stage
+	takers  map[string]*Pipeline // by event type: the first that serves every event
 
 	// unread holds what was found while reading: where it is, a part of the tree
 	// is missing.
@@ -33,6 +34,7 @@ func newChecker(files []File, types []Type, r *Reporter) *checker {
 		types:    make(map[string]Type, len(types)),
 		first:    make(map[string]Span),
 		stages:   make(map[string][]*Stage),
+		takers:   make(map[string]*Pipeline),
 		bundle: &Bundle{
 			Files:     files,
 			flows:     make(map[string]*Flow),
@@ -94,9 +96,9 @@ func (c *checker) pipelinesOf(flow string) []*Pipeline {
 }
 
 // unknown reports the name of something that is not declared.
-func (c *checker) unknown(at Span, code Code, kind, name string, known []string) {
+func (c *checker) unknown(at Span, code Code, kind, name string, known func() []string) {
 	if !c.partial {
-		c.Errorf(at, code, didYouMean(name, known), "unknown %s %q", kind, name)
+		c.Errorf(at, code, c.didYouMean(name, known), "unknown %s %q", kind, name)
 	}
 }
 
@@ -112,20 +114,29 @@ func (p Pos) before(q Pos) bool {
 	return p.Line < q.Line || p.Line == q.Line && p.Column < q.Column
 }
 
+// maxHints bounds the suggestions among the findings of one reporter: each
+// costs a look at every known name.
+const maxHints = 100
+
 // didYouMean is a hint for a mistyped name: the nearest known one, or the whole
 // list when it is short.
-func didYouMean(name string, known []string) string {
+func (r *Reporter) didYouMean(name string, known func() []string) string {
 	list := ""
-	if len(known) > 0 && len(known) <= 8 {
-		list = "known: " + strings.Join(slices.Sorted(slices.Values(known)), ", ")
+	if r.hints < maxHints {
+		if names := known(); len(names) > 0 && len(names) <= 8 {
+			list = "known: " + strings.Join(names, ", ")
+		}
 	}
-	return suggestOr(name, known, list)
+	return r.suggestOr(name, known, list)
 }
 
 // suggestOr is a hint for a mistyped name, or another one when no known name is
 // near.
-func suggestOr(name string, known []string, other string) string {
-	if near := Suggest(name, known); near != "" {
+func (r *Reporter) suggestOr(name string, known func() []string, other string) string {
+	if r.hints++; r.hints > maxHints {
+		return other
+	}
+	if near := Suggest(name, known()); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
 	return other
@@ -147,6 +158,9 @@ func hasKey(keys []Key, name string) (Key, bool) {
 	}
 	return keys[i], true
 }
+
+// in gives the keys of a map, when they are asked for.
+func in[V any](m map[string]V) func() []string { return func() []string { return namesOf(m) } }
 
 // namesOf lists the keys of a map in order.
 func namesOf[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -35,7 +35,7 @@ func onPlace(p *Pipeline, i int) Span {
 func (c *checker) checkFlowOf(p *Pipeline) {
 	if p.Flow != "" {
 		if c.bundle.flows[p.Flow] == nil {
-			c.unknown(p.places.of("flow", p.Span), codeUnknownFlow, "flow", p.Flow, namesOf(c.bundle.flows))
+			c.unknown(p.places.of("flow", p.Span), codeUnknownFlow, "flow", p.Flow, in(c.bundle.flows))
 		}
 		return
 	}
@@ -54,25 +54,29 @@ func (c *checker) checkFlowOf(p *Pipeline) {
 func (c *checker) serve(event string, p *Pipeline, at Span) {
 	others := c.bundle.byEvent[event]
 	c.bundle.byEvent[event] = append(others, p)
-	for _, o := range others {
-		related := []Related{{Span: onPlace(o, slices.Index(o.On, event)), Message: fmt.Sprintf("pipeline %q serves it", o.ID)}}
-		if flowID(o) != flowID(p) {
-			c.Report(Diagnostic{
-				Span: at, Code: codeTwoFlows, Related: related,
-				Message: fmt.Sprintf("event type %q is served by two flows, %q and %q", event, flowID(o), flowID(p)),
-				Hint:    "let both pipelines name the same flow, or let one emit an event of another type",
-			})
-			return
-		}
-		if unconditional(o.When) {
-			c.Report(Diagnostic{
-				Span: at, Severity: Warning, Code: codeNeverReached, Related: related,
-				Message: fmt.Sprintf("pipeline %q never gets %q: %q takes every one before it", p.ID, event, o.ID),
-				Hint:    fmt.Sprintf("give %q a when, or put it last", o.ID),
-			})
-			return
-		}
+	taker := c.takers[event]
+	if taker == nil && unconditional(p.When) {
+		c.takers[event] = p
 	}
+	switch {
+	case len(others) > 0 && flowID(others[0]) != flowID(p):
+		c.Report(Diagnostic{
+			Span: at, Code: codeTwoFlows, Related: servedBy(others[0], event),
+			Message: fmt.Sprintf("event type %q is served by two flows, %q and %q", event, flowID(others[0]), flowID(p)),
+			Hint:    "let both pipelines name the same flow, or let one emit an event of another type",
+		})
+	case taker != nil:
+		c.Report(Diagnostic{
+			Span: at, Severity: Warning, Code: codeNeverReached, Related: servedBy(taker, event),
+			Message: fmt.Sprintf("pipeline %q never gets %q: %q takes every one before it", p.ID, event, taker.ID),
+			Hint:    fmt.Sprintf("give %q a when, or put it last", taker.ID),
+		})
+	}
+}
+
+// servedBy is the place where a pipeline says that it serves an event.
+func servedBy(p *Pipeline, event string) []Related {
+	return []Related{{Span: onPlace(p, slices.Index(p.On, event)), Message: fmt.Sprintf("pipeline %q serves it", p.ID)}}
 }
 
 // flowID is the flow that a pipeline belongs to: without one it is its own.

@@ -167,14 +167,17 @@ func (c *checker) reportInto(h *Handler, at Span) {
 	}
 	p := c.bundle.pipelines[pipeline]
 	if p == nil {
-		c.unknown(at, codeInto, "pipeline", pipeline, namesOf(c.bundle.pipelines))
+		c.unknown(at, codeInto, "pipeline", pipeline, in(c.bundle.pipelines))
 		return
 	}
-	var known []string
-	for _, s := range p.Stages {
-		known = append(known, s.ID)
+	known := func() []string {
+		var ids []string
+		for _, s := range p.Stages {
+			ids = append(ids, s.ID)
+		}
+		return ids
 	}
-	c.Errorf(at, codeInto, didYouMean(stage, known), "pipeline %q has no stage %q", pipeline, stage)
+	c.Errorf(at, codeInto, c.didYouMean(stage, known), "pipeline %q has no stage %q", pipeline, stage)
 }
 
 // setPaths gives the handlers of a pipeline their paths, which must differ.

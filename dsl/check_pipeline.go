@@ -96,6 +96,6 @@ func (c *pipelineCheck) declared(keys []Key, what string) {
 			continue
 		}
 		hint := fmt.Sprintf("declare it in the pipeline: shared-state: {%s: null}", k.Name)
-		c.Errorf(k.Span, codeUndeclared, suggestOr(k.Name, namesOf(c.state), hint), "%s sets shared-state.%s, which is not declared", what, k.Name)
+		c.Errorf(k.Span, codeUndeclared, c.suggestOr(k.Name, in(c.state), hint), "%s sets shared-state.%s, which is not declared", what, k.Name)
 	}
 }

@@ -59,6 +59,7 @@ type Related struct {
 // A Reporter collects diagnostics. Its zero value is ready for use.
 type Reporter struct {
 	found []Diagnostic
+	hints int // suggestions looked for
 }
 
 // Report adds d. An empty severity counts as [Error].

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/expr-lang/expr/ast"
@@ -45,14 +46,15 @@ func parse(source string) (*syntax, *flaw) {
 }
 
 // parserConfig switches all functions of expr-lang off, so that calls come out
-// as plain calls. Only the loops remain, which have a syntax of their own.
-func parserConfig() *conf.Config {
+// as plain calls. Only the loops remain, which have a syntax of their own. The
+// parser only reads it, so one serves all.
+var parserConfig = sync.OnceValue(func() *conf.Config {
 	disabled := make(map[string]bool, len(builtin.Builtins))
 	for _, f := range builtin.Builtins {
 		disabled[f.Name] = true
 	}
 	return &conf.Config{MaxNodes: maxNodes, Disabled: disabled}
-}
+})
 
 // explain puts an error of the parser into the author's terms.
 func (s *syntax) explain(err error) *flaw {

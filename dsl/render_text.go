@@ -21,13 +21,13 @@ const (
 // is about and carets below the exact place.
 type textWriter struct {
 	bytes.Buffer
-	sources map[string][]string // lines by the name of the file, split when first needed
+	sources map[string][][]rune // lines by the name of the file, split when first needed
 	files   map[string][]byte
 	color   bool
 }
 
 func writeText(w io.Writer, files []File, ds []Diagnostic, color bool) error {
-	t := &textWriter{sources: make(map[string][]string), files: make(map[string][]byte, len(files)), color: color}
+	t := &textWriter{sources: make(map[string][][]rune), files: make(map[string][]byte, len(files)), color: color}
 	for _, f := range files {
 		t.files[f.Name] = f.Data
 	}
@@ -163,11 +163,14 @@ func lastLine(at Span) int {
 }
 
 // lines splits a file once.
-func (t *textWriter) lines(file string) []string {
+func (t *textWriter) lines(file string) [][]rune {
 	lines, ok := t.sources[file]
 	if data, known := t.files[file]; !ok && known {
 		text := strings.TrimPrefix(strings.ToValidUTF8(string(data), "\uFFFD"), "\uFEFF")
-		lines = strings.Split(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text), "\n")
+		text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
+		for line := range strings.SplitSeq(text, "\n") {
+			lines = append(lines, []rune(line))
+		}
 		t.sources[file] = lines
 	}
 	return lines
@@ -175,46 +178,29 @@ func (t *textWriter) lines(file string) []string {
 
 // mark gives the n-th line as a terminal shows it and the carets under what the
 // span covers of it. At least one caret marks the first line.
-func mark(line string, at Span, n int) (source, carets string) {
-	runes := []rune(printable(line))
-	from, to := 0, len(runes)
-	for from < to && unicode.IsSpace(runes[from]) {
-		from++ // a later line is marked from its text on
-	}
-	if n == at.Start.Line {
-		from = min(at.Start.Column-1, len(runes))
-	}
-	if n == at.End.Line {
-		to = min(at.End.Column-1, len(runes))
-	} else {
-		for to > from && unicode.IsSpace(runes[to-1]) {
-			to--
-		}
-	}
-	if n == at.Start.Line {
-		to = max(to, from+1)
-	}
+func mark(line []rune, at Span, n int) (source, carets string) {
+	from, to := covered(line, at, n)
 	head, tail := "", ""
-	if len(runes) > maxCells {
-		low := max(0, min(from-maxCells/4, len(runes)-maxCells))
-		high := min(len(runes), low+maxCells)
+	if len(line) > maxCells {
+		low := max(0, min(from-maxCells/4, len(line)-maxCells))
+		high := min(len(line), low+maxCells)
 		if low > 0 {
 			head = "…"
 		}
-		if high < len(runes) {
+		if high < len(line) {
 			tail = "…"
 		}
-		runes, from, to = runes[low:high], from-low, min(to-low, high-low+1)
+		line, from, to = line[low:high], from-low, min(to-low, high-low+1)
 	}
 	cells := utf8.RuneCountInString(head)
 	var text, under strings.Builder
 	text.WriteString(head)
 	under.WriteString(strings.Repeat(" ", cells))
-	for i := range max(len(runes), to) {
+	for i := range max(len(line), to) {
 		size := 1
-		if i < len(runes) {
-			size = cellsOf(runes[i], cells)
-			writeRune(&text, runes[i], size)
+		if i < len(line) {
+			size = cellsOf(line[i], cells)
+			writeRune(&text, line[i], size)
 		}
 		cells += size
 		if i < to {
@@ -222,7 +208,27 @@ func mark(line string, at Span, n int) (source, carets string) {
 		}
 	}
 	text.WriteString(tail)
-	return text.String(), strings.TrimRight(under.String(), " ")
+	return printable(text.String()), strings.TrimRight(under.String(), " ")
+}
+
+// covered is what a span covers of the n-th line.
+func covered(line []rune, at Span, n int) (from, to int) {
+	to = len(line)
+	if n == at.End.Line {
+		to = min(at.End.Column-1, len(line))
+	} else {
+		for to > 0 && unicode.IsSpace(line[to-1]) {
+			to--
+		}
+	}
+	if n == at.Start.Line {
+		from = min(at.Start.Column-1, len(line))
+		return from, max(to, from+1)
+	}
+	for from < to && unicode.IsSpace(line[from]) {
+		from++ // a later line is marked from its text on
+	}
+	return from, to
 }
 
 func markOf(marked bool) string {
@@ -246,6 +252,8 @@ func cellsOf(r rune, column int) int {
 	switch {
 	case r == '\t':
 		return tabWidth - column%tabWidth
+	case unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r):
+		return 1 // shown as a replacement
 	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
 		return 0
 	}

@@ -2,26 +2,36 @@ package dsl
 
 import "strings"
 
+// The bounds of Suggest keep many findings about many names quick: what is
+// longer is no name, and of more names only the first are looked at.
+const (
+	maxWord  = 100
+	maxKnown = 2000
+)
+
 // Suggest finds the word nearest to a mistyped one; empty when none is near.
 // Of equally near words the first wins. Case and the choice between hyphen and
 // underscore hardly count as a difference.
 func Suggest(word string, known []string) string {
+	if len(word) > maxWord {
+		return ""
+	}
 	best, least := "", 1+max(1, len([]rune(word))/3)
-	plain := plainName(word)
-	for _, k := range known {
-		if k == word {
+	same := strings.NewReplacer("-", "", "_", "") // what people mix up
+	plain := []rune(same.Replace(strings.ToLower(word)))
+	for _, k := range known[:min(len(known), maxKnown)] {
+		if k == word || len(k) > maxWord {
 			continue
 		}
-		if d := distance([]rune(plain), []rune(plainName(k))); d < least {
+		other := []rune(same.Replace(strings.ToLower(k)))
+		if len(plain)-len(other) >= least || len(other)-len(plain) >= least {
+			continue
+		}
+		if d := distance(plain, other); d < least {
 			best, least = k, d
 		}
 	}
 	return best
-}
-
-// plainName drops what people mix up: case, hyphens and underscores.
-func plainName(name string) string {
-	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name))
 }
 
 // distance counts the characters to insert, remove, change, or swap with the

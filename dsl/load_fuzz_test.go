@@ -1,0 +1,91 @@
+package dsl_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"procaas/dsl"
+)
+
+// FuzzLoad loads anything, as two files, so that merging is fuzzed too. Loading
+// never panics, gives a bundle exactly when there are no errors, points into
+// the files, and gives the same again.
+func FuzzLoad(f *testing.F) {
+	for _, path := range okFiles(f) {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data, []byte("handlers: [{id: x, into: new-order-created/pause, critical: false, wait: {for: 1s}}]"))
+	}
+	cases, err := filepath.Glob("../testdata/dsl/check_*.txt")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, path := range cases {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, part := range strings.Split(string(data), "\nload\n") {
+			input, _, _ := strings.Cut(part, "\n----\n")
+			f.Add([]byte(input), []byte(nil))
+		}
+	}
+	types := testTypes()
+	f.Fuzz(func(t *testing.T, one, two []byte) {
+		files := []dsl.File{{Name: "one.yaml", Data: one}, {Name: "two.yaml", Data: two}}
+		bundle, found := dsl.Load(files, dsl.Options{Types: types})
+		if (bundle == nil) != dsl.HasErrors(found) {
+			t.Fatalf("have bundle %v with %s", bundle != nil, show(found))
+		}
+		for _, d := range found {
+			checkInside(t, files, d.Span)
+			for _, r := range d.Related {
+				checkInside(t, files, r.Span)
+			}
+			if _, ok := dsl.Explain(d.Code); !ok {
+				t.Errorf("%s is not explained", d.Code)
+			}
+		}
+		var first, second bytes.Buffer
+		if err := dsl.WriteDiagnostics(&first, dsl.Text, files, found, true); err != nil {
+			t.Fatal(err)
+		}
+		_, again := dsl.Load(files, dsl.Options{Types: types})
+		if err := dsl.WriteDiagnostics(&second, dsl.Text, files, again, true); err != nil {
+			t.Fatal(err)
+		}
+		if first.String() != second.String() {
+			t.Errorf("loading again gives other findings:\n%s\nthen\n%s", first.String(), second.String())
+		}
+	})
+}
+
+// checkInside wants a span inside its file, its end not before its start.
+func checkInside(t *testing.T, files []dsl.File, at dsl.Span) {
+	t.Helper()
+	for _, f := range files {
+		if f.Name != at.File {
+			continue
+		}
+		lines := bytes.Split(f.Data, []byte("\n"))
+		for _, p := range []dsl.Pos{at.Start, at.End} {
+			if p.Line < 1 || p.Line > len(lines)+1 || p.Column < 1 {
+				t.Errorf("%v is outside of its file of %d lines", at, len(lines))
+				continue
+			}
+			if p.Line <= len(lines) && p.Column > len([]rune(string(lines[p.Line-1])))+2 {
+				t.Errorf("%v is behind the end of its line", at)
+			}
+		}
+		if at.End.Line < at.Start.Line || at.End.Line == at.Start.Line && at.End.Column < at.Start.Column {
+			t.Errorf("%v ends before it starts", at)
+		}
+		return
+	}
+	t.Errorf("%v is in no file", at)
+}
