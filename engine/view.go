@@ -24,9 +24,9 @@ type RunView struct {
 	Started     *time.Time     `json:"started"`
 	Finished    *time.Time     `json:"finished"`
 	Due         *time.Time     `json:"due,omitempty"`
-	FailedPath  string         `json:"failed_handler,omitempty"`
-	Error       string         `json:"error,omitempty"`
-	Reason      string         `json:"reason,omitempty"`
+	FailedPath  string         `json:"failed_handler"`
+	Error       string         `json:"error"`
+	Reason      string         `json:"reason"`
 }
 
 // An EventView is the event of a run.
@@ -46,8 +46,8 @@ type HandlerView struct {
 	Attempts int        `json:"attempts"`
 	Started  *time.Time `json:"started"`
 	Finished *time.Time `json:"finished"`
-	Error    string     `json:"error,omitempty"`
-	Reason   string     `json:"reason,omitempty"`
+	Error    string     `json:"error"`
+	Reason   string     `json:"reason"`
 }
 
 // View makes a record readable. A checkpoint that cannot be read is told in the
