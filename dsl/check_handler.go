@@ -35,10 +35,11 @@ func (c *checker) checkDetached(h *Handler, r *Reporter) {
 	c.checkBody(h, r)
 }
 
-// checkBody lets the handler's type check what its Spec cannot say.
+// checkBody lets the handler's type check what its Spec cannot say. It would see
+// services and pipelines missing that are in a file that could not be read.
 func (c *checker) checkBody(h *Handler, r *Reporter) {
 	t := c.types[h.Type]
-	if t.Check == nil || h.Body == nil {
+	if t.Check == nil || h.Body == nil || c.partial {
 		return
 	}
 	t.Check(&Body{Reporter: r, Span: h.Body.Span, Handler: h, Value: h.Body, Bundle: c.bundle})

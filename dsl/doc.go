@@ -1,2 +1,66 @@
-// Package dsl reads pipelines and says what is wrong with them: bytes in, a tree with positions and diagnostics out.
+// Package dsl reads pipelines and says what is wrong with them: bytes in, a
+// tree with positions and diagnostics out. It does no I/O and knows no engine.
+//
+// # Loading
+//
+// [Load] takes all files of a set at once and gives either a [Bundle] that is
+// right as a whole, or diagnostics, never half of one:
+//
+//	files := []dsl.File{{Name: "taxi.yaml", Data: data}}
+//	bundle, found := dsl.Load(files, dsl.Options{Types: types})
+//	dsl.WriteDiagnostics(os.Stderr, dsl.Text, files, found, false)
+//	if bundle == nil {
+//		return // one of the findings is an Error
+//	}
+//
+// Four steps follow one another, and each reports all that it finds:
+//
+//   - Reading. A file becomes YAML nodes, then values with exact places
+//     ([Value]), then the structs of tree.go. Files are read in parallel.
+//   - Merging. Declarations of all files become one bundle; handlers that other
+//     teams contribute (into: pipeline/stage) join their stages, in the order
+//     of the names of the files and of the lines in them.
+//   - Checking. Names must mean something, expressions are compiled where they
+//     stand, and the automata of flows must be deterministic and must end.
+//   - Proving. Every critical handler must get along without those that are
+//     not: a fallback, a switch or a failure may take them out at any time.
+//
+// # Structs are the language
+//
+// The mappings of the language and the bodies of handler types are Go structs.
+// Their comments are the reference, their tags the constraints and defaults,
+// their field types what values must be. [SpecOf] turns a struct into a [Spec];
+// decoding, checks, [JSONSchema] and the texts of the command line come from
+// that. A [Type] adds a handler type; the language itself has none.
+//
+// # Expressions
+//
+// A value tagged !$ is an expression ([Expr]). What it may read depends on its
+// place:
+//
+//	flow.key                event
+//	pipeline.when           event, configs, flow
+//	handler                 event, shared-state, sources of earlier handlers,
+//	                        configs, flow, run
+//	result of a handler     the same, and its own source
+//
+// Earlier are the handlers of earlier stages and those that are declared before
+// it in the same stage. Reading is a fact about the text: [Value.Reads] lists
+// the paths without running anything, which is how the engine proves that
+// handlers may run in parallel, and how the proof here finds what would be
+// null.
+//
+// # Diagnostics
+//
+// A [Diagnostic] is written for the author of the file: the exact place, what
+// was found, what was expected, how to mend it, and the other places that
+// belong to it. Only an [Error] keeps a bundle from loading. An error is
+// something that cannot work; a [Warning] is something that works, though
+// hardly as it was meant. When a file cannot be read at all, nobody is blamed
+// for naming what may be declared there.
+//
+// Every code has a [Rule] with two example files. To add a rule: add a constant
+// to codes.go, report it from a check, and document it in rules_*.go. The tests
+// load both examples: the first must give that code alone, the second nothing.
+// Then add the cases that matter to testdata/dsl/check_*.txt.
 package dsl

@@ -80,8 +80,14 @@ func (e *Expr) compile(sc *scope, want Kind, r *Reporter) {
 // change. The error is an [*EvalError].
 func (e *Expr) Eval(env Env) (any, error) { return e.program.run(e, env) }
 
-// Reads lists what the expression may read, in the order of the text.
-func (e *Expr) Reads() []Read { return e.program.reads }
+// Reads lists what the expression may read, in the order of the text. What
+// compile found wrong reads nothing.
+func (e *Expr) Reads() []Read {
+	if e.program == nil {
+		return nil
+	}
+	return e.program.reads
+}
 
 // span gives the place in the file of the runes from up to to of Source.
 func (e *Expr) span(from, to int) Span {

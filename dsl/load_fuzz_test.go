@@ -35,7 +35,7 @@ func FuzzLoad(f *testing.F) {
 			f.Add([]byte(input), []byte(nil))
 		}
 	}
-	types := testTypes()
+	types, builtin := testTypes(), builtinTypes()
 	f.Fuzz(func(t *testing.T, one, two []byte) {
 		files := []dsl.File{{Name: "one.yaml", Data: one}, {Name: "two.yaml", Data: two}}
 		bundle, found := dsl.Load(files, dsl.Options{Types: types})
@@ -55,6 +55,7 @@ func FuzzLoad(f *testing.F) {
 		if err := dsl.WriteDiagnostics(&first, dsl.Text, files, found, true); err != nil {
 			t.Fatal(err)
 		}
+		dsl.Load(files, dsl.Options{Types: builtin})
 		_, again := dsl.Load(files, dsl.Options{Types: types})
 		if err := dsl.WriteDiagnostics(&second, dsl.Text, files, again, true); err != nil {
 			t.Fatal(err)
