@@ -210,7 +210,7 @@ func (c *checker) checkServed(f *Flow, g *graph) {
 	for _, t := range g.Transitions {
 		for i, on := range t.On {
 			if _, ok := served[on]; !ok && !moving[on] && !c.partial {
-				c.Errorf(t.places.of(fmt.Sprintf("on[%d]", i), t.places.of("on", t.Span)), codeUnserved,
+				c.Warnf(t.places.of(fmt.Sprintf("on[%d]", i), t.places.of("on", t.Span)), codeUnserved,
 					c.didYouMean(on, in(served)),
 					"no pipeline of flow %q serves event type %q", f.ID, on)
 			}

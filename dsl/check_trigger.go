@@ -55,6 +55,6 @@ func (c *checker) unknownEvent(t *Trigger) {
 	if c.partial {
 		return
 	}
-	c.Errorf(t.places.of("event", t.Span), codeTriggerEvent, c.didYouMean(t.Event, in(c.bundle.byEvent)),
+	c.Warnf(t.places.of("event", t.Span), codeTriggerEvent, c.didYouMean(t.Event, in(c.bundle.byEvent)),
 		"no pipeline serves event type %q", t.Event)
 }
