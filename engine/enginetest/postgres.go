@@ -76,21 +76,44 @@ type Cluster struct {
 	// URL connects to it as its superuser.
 	URL string
 
-	guard *exec.Cmd
-	alive io.Closer // the pipe whose end stops the server
+	bin, dir string
+	port     int
+	as       *syscall.Credential
+	guard    *exec.Cmd
+	orders   io.WriteCloser // to the guard; its end stops the server
 }
 
 // guardScript runs the server until its input ends, so that the server never
-// outlives the process that holds the pipe, however that process ends.
+// outlives the process that holds the pipe, however that process ends. Until then
+// each line of the input is the name of a signal that ends the server, or says to
+// start it.
 const guardScript = `
 cd "$1" || exit 1
-"$2"/postgres -D data -k "$1" -p "$3" >log 2>&1 &
-server=$!
-cat >/dev/null
-kill -INT $server
+start() { "$2"/postgres -D data -k "$1" -p "$3" >>log 2>&1 & server=$!; }
+start "$@"
+while read -r word; do
+	case $word in
+	start) start "$@" ;;
+	*) kill -s "$word" $server; wait $server ;;
+	esac
+done
+kill -INT $server 2>/dev/null
 wait $server
 rm -rf "$1"
 `
+
+// A Stop is a way to end a server.
+type Stop string
+
+// The ways to end a server.
+const (
+	// StopFast rolls back what is under way, and writes everything down.
+	StopFast Stop = "INT"
+
+	// StopImmediate is a crash: what is not in the log is gone, and the next start
+	// recovers.
+	StopImmediate Stop = "QUIT"
+)
 
 // StartPostgres starts a cluster from the server binaries of this machine, in a
 // temporary directory. It ends with Stop, or with this process.
@@ -110,32 +133,87 @@ func StartPostgres(ctx context.Context) (*Cluster, error) {
 	if err := initCluster(ctx, bin, dir, as); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
+	return startServer(ctx, bin, dir, as)
+}
+
+// startServer starts a server on the data in dir.
+func startServer(ctx context.Context, bin, dir string, as *syscall.Credential) (*Cluster, error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	c := &Cluster{URL: fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port)}
+	c := &Cluster{
+		URL: fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port),
+		bin: bin, dir: dir, as: as, port: port,
+	}
 	c.guard = exec.Command("sh", "-c", guardScript, "guard", dir, bin, strconv.Itoa(port))
 	c.guard.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setpgid: true}
-	if c.alive, err = c.guard.StdinPipe(); err != nil {
+	if c.orders, err = c.guard.StdinPipe(); err != nil {
 		return nil, err
 	}
 	if err := c.guard.Start(); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	if err := c.wait(ctx, filepath.Join(dir, "log")); err != nil {
+	if err := c.wait(ctx); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
 	return c, nil
 }
 
+// Addr is the host and port of the server.
+func (c *Cluster) Addr() string { return fmt.Sprintf("127.0.0.1:%d", c.port) }
+
+// Halt ends the server, and keeps its data.
+func (c *Cluster) Halt(how Stop) error {
+	_, err := fmt.Fprintln(c.orders, how)
+	return err
+}
+
+// Start starts the server again after Halt, and returns when it takes
+// connections.
+func (c *Cluster) Start(ctx context.Context) error {
+	if _, err := fmt.Fprintln(c.orders, "start"); err != nil {
+		return err
+	}
+	return c.wait(ctx)
+}
+
+// Restart ends the server and starts it again.
+func (c *Cluster) Restart(ctx context.Context, how Stop) error {
+	if err := c.Halt(how); err != nil {
+		return err
+	}
+	return c.Start(ctx)
+}
+
+// Standby starts a second server that follows this one.
+func (c *Cluster) Standby(ctx context.Context) (*Cluster, error) {
+	dir, err := os.MkdirTemp("", "procaas-pg-")
+	if err != nil {
+		return nil, err
+	}
+	if c.as != nil {
+		if err := os.Chown(dir, int(c.as.Uid), int(c.as.Gid)); err != nil {
+			return nil, errors.Join(err, os.RemoveAll(dir))
+		}
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(c.bin, "pg_basebackup"), "-D", filepath.Join(dir, "data"), "-d", c.URL,
+		"-R", "-X", "stream", "-c", "fast", "--no-sync")
+	cmd.Dir = dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.as}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, errors.Join(fmt.Errorf("pg_basebackup: %w\n%s", err, out), os.RemoveAll(dir))
+	}
+	return startServer(ctx, c.bin, dir, c.as)
+}
+
 // Stop ends the server and removes its data.
 func (c *Cluster) Stop() error {
-	return errors.Join(c.alive.Close(), c.guard.Wait())
+	return errors.Join(c.orders.Close(), c.guard.Wait())
 }
 
 // wait returns when the server takes connections.
-func (c *Cluster) wait(ctx context.Context, log string) error {
+func (c *Cluster) wait(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -148,7 +226,7 @@ func (c *Cluster) wait(ctx context.Context, log string) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			text, _ := os.ReadFile(log)
+			text, _ := os.ReadFile(filepath.Join(c.dir, "log"))
 			return fmt.Errorf("test cluster does not start: %w\n%s", err, text)
 		}
 	}

@@ -1,0 +1,162 @@
+package enginetest_test
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/goleak"
+
+	"procaas/engine/enginetest"
+)
+
+// proxied gives a connection to a test schema through a proxy, and one past it.
+func proxied(t *testing.T) (p *enginetest.Proxy, through string, past *pgx.Conn) {
+	t.Helper()
+	dsn := enginetest.Postgres(t)
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err = enginetest.StartProxy(u.Host); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if through, err = p.Through(dsn); err != nil {
+		t.Fatal(err)
+	}
+	past = dial(t, dsn)
+	if _, err := past.Exec(t.Context(), "create table written (n int)"); err != nil {
+		t.Fatal(err)
+	}
+	return p, through, past
+}
+
+func dial(t *testing.T, dsn string) *pgx.Conn {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}
+
+func count(t *testing.T, c *pgx.Conn) (n int) {
+	t.Helper()
+	if err := c.QueryRow(t.Context(), "select count(*) from written").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// insert writes in a transaction, as the store does: in one batch of prepared
+// statements.
+func insert(ctx context.Context, c *pgx.Conn) error {
+	var b pgx.Batch
+	b.Queue("begin")
+	b.Queue("insert into written values (1)")
+	b.Queue("commit")
+	return c.SendBatch(ctx, &b).Close()
+}
+
+// eventually waits for something that comes soon.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	deadline, tick := time.After(10*time.Second), time.NewTicker(5*time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("%s: not in time", what)
+		}
+	}
+}
+
+func TestProxyLosesTheAnswerButNotTheCommit(t *testing.T) {
+	t.Parallel()
+	p, through, past := proxied(t)
+	const tries = 20
+	p.LoseCommits(1, 7)
+	for range tries {
+		c := dial(t, through)
+		if err := insert(t.Context(), c); err == nil {
+			t.Error("want an error since the answer is lost, have none")
+		}
+	}
+	if p.Lost() != tries {
+		t.Errorf("want %d answers lost, have %d", tries, p.Lost())
+	}
+	eventually(t, "all transactions are committed", func() bool { return count(t, past) == tries })
+	p.LoseCommits(0, 0)
+	if err := insert(t.Context(), dial(t, through)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestProxyDeliversHeldBytesOfOneWhoHasLeft(t *testing.T) {
+	t.Parallel()
+	p, through, past := proxied(t)
+	c := dial(t, through)
+	if err := insert(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	p.Hold(500 * time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := insert(ctx, c); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("want the deadline to pass, have %v", err)
+	}
+	if n := count(t, past); n != 1 {
+		t.Fatalf("want nothing delivered yet, have %d rows", n)
+	}
+	eventually(t, "the held commit comes", func() bool { return count(t, past) == 2 })
+}
+
+func TestProxyCutsRefusesAndDelays(t *testing.T) {
+	t.Parallel()
+	p, through, _ := proxied(t)
+	c := dial(t, through)
+	p.Refuse(time.Hour)
+	if err := c.Ping(t.Context()); err == nil {
+		t.Error("want the connection cut, have it")
+	}
+	if _, err := pgx.Connect(t.Context(), through); err == nil {
+		t.Error("want new connections refused, have one")
+	}
+	p.Refuse(0)
+	c = dial(t, through)
+	p.Delay(30*time.Millisecond, time.Hour)
+	began := time.Now()
+	if err := c.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took < 60*time.Millisecond {
+		t.Errorf("want 30ms in each direction, have %s in both", took)
+	}
+}
+
+func TestProxyLeavesNothingBehind(t *testing.T) {
+	// Not parallel: other tests have goroutines of their own.
+	ignore := goleak.IgnoreCurrent()
+	p, err := enginetest.StartProxy("127.0.0.1:1") // nobody is there
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Hold(time.Hour)
+	if _, err := pgx.Connect(t.Context(), "postgres://u@"+p.Addr()+"/d?sslmode=disable"); err == nil {
+		t.Error("want no connection, have one")
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	goleak.VerifyNone(t, ignore)
+}
