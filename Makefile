@@ -1,11 +1,12 @@
 # The commands of a newcomer: make demo, make test. make help lists all.
 GO      ?= go
 BIN     := bin/procaas
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 SOURCES := $(shell find . -name '*.go' -o -name '*.sql' -o -name '*.yaml' -o -name '*.html' -o -name '*.css' -o -name '*.js' | grep -v '^./bin/')
 
 export CGO_ENABLED ?= 0
 
-.PHONY: help demo build test race check fmt vet lint bench fuzz golden tools-postgres clean
+.PHONY: help demo build test quick fmt vet lint bench fuzz golden tools-postgres clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -17,7 +18,7 @@ build: $(BIN) ## build bin/procaas
 
 $(BIN): $(SOURCES) go.mod go.sum
 	@mkdir -p bin
-	$(GO) build -trimpath -o $@ ./cmd/procaas
+	$(GO) build -trimpath -buildvcs=false -ldflags '-X main.stamp=$(VERSION)' -o $@ ./cmd/procaas
 
 test: tools-postgres fmt vet $(BIN) ## everything, with a private PostgreSQL and the race detector
 	CGO_ENABLED=1 $(GO) run ./engine/enginetest/testdb -- $(GO) test -race -timeout 10m ./...

@@ -2,19 +2,16 @@ package main
 
 import "runtime/debug"
 
-// version tells what was built: the module's version, or the commit.
+// stamp is set by the build to what git describes; empty otherwise.
+var stamp string
+
+// version tells what was built.
 func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
+	if stamp != "" {
+		return stamp
 	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return s.Value[:min(12, len(s.Value))]
-		}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
 	}
 	return "devel"
 }
