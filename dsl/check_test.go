@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -101,6 +102,41 @@ func okFiles(t testing.TB) []string {
 	paths, err := filepath.Glob("../testdata/dsl/ok/*.yaml")
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no example files: %v", err)
+	}
+	return paths
+}
+
+// TestShippedPipelinesAreSilent loads each set of pipelines that we ship with
+// the built-in handler types.
+func TestShippedPipelinesAreSilent(t *testing.T) {
+	t.Parallel()
+	sets := make(map[string][]dsl.File)
+	for _, path := range shippedFiles(t) {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sets[filepath.Dir(path)] = append(sets[filepath.Dir(path)], dsl.File{Name: filepath.ToSlash(path), Data: data})
+	}
+	for dir, files := range sets {
+		if _, found := dsl.Load(files, dsl.Options{Types: builtinTypes()}); len(found) > 0 {
+			t.Errorf("%s: %s", dir, show(found))
+		}
+	}
+}
+
+// shippedFiles lists our own pipeline files, without tests and stubs.
+func shippedFiles(t *testing.T) []string {
+	t.Helper()
+	paths, err := filepath.Glob("../pipelines/*/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths = slices.DeleteFunc(paths, func(path string) bool {
+		return strings.HasSuffix(path, ".stub.yaml") || strings.HasSuffix(path, ".test.yaml")
+	})
+	if len(paths) == 0 {
+		t.Fatal("no pipelines")
 	}
 	return paths
 }
