@@ -40,18 +40,27 @@ func (c *pipelineCheck) scopeOf(i int) *scope {
 }
 
 // compileValues compiles all expressions of a handler; its result may read its
-// own outcome too.
+// own outcome too, and done that of the verification.
 func (c *checker) compileValues(h *Handler, sc, own *scope, r *Reporter) {
 	compileValue(h.Enabled, &Field{ExprKind: BoolKind}, sc, r)
-	if t, ok := c.types[h.Type]; ok {
-		compileFields(h.Body, t.Spec, sc, r)
-	} else {
-		compileValue(h.Body, nil, sc, r)
-	}
+	c.compileBody(h.Type, h.Body, sc, r)
 	compileValue(h.Result, nil, own, r)
+	if v := h.Verification(); v != nil {
+		c.compileBody(v.Type, v.Body, sc, r)
+		compileValue(v.Done, &Field{ExprKind: BoolKind}, own, r)
+	}
 	if h.Fallback != nil {
 		compileValue(h.Fallback.Result, nil, sc, r)
 	}
+}
+
+// compileBody compiles the expressions of a body of some type.
+func (c *checker) compileBody(typ string, body *Value, sc *scope, r *Reporter) {
+	if t, ok := c.types[typ]; ok {
+		compileFields(body, t.Spec, sc, r)
+		return
+	}
+	compileValue(body, nil, sc, r)
 }
 
 // compileFields compiles the expressions of a mapping that a Spec describes. It
@@ -149,9 +158,19 @@ func sourceOf(p Path) string {
 	return p[1]
 }
 
-// handlerReads lists all that a handler reads, its fallback included.
+// verifyReads lists what the verification of a handler reads.
+func verifyReads(h *Handler) []Read {
+	v := h.Verification()
+	if v == nil {
+		return nil
+	}
+	return slices.Concat(v.Body.Reads(), v.Done.Reads())
+}
+
+// handlerReads lists all that a handler reads, its verification and its fallback
+// included.
 func handlerReads(h *Handler) []Read {
-	out := slices.Concat(h.Enabled.Reads(), h.Body.Reads(), h.Result.Reads())
+	out := slices.Concat(h.Enabled.Reads(), h.Body.Reads(), h.Result.Reads(), verifyReads(h))
 	if h.Fallback != nil {
 		out = append(out, h.Fallback.Result.Reads()...)
 	}

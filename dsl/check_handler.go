@@ -21,7 +21,7 @@ func (c *pipelineCheck) checkHandler(i int) {
 	}
 	checkPolicies(h, c.Reporter)
 	c.compileHandler(i)
-	c.checkBody(h, c.Reporter)
+	c.checkBodies(h, c.Reporter)
 }
 
 // checkDetached checks a handler that belongs to no stage: what it may read is
@@ -32,17 +32,49 @@ func (c *checker) checkDetached(h *Handler, r *Reporter) {
 	own := *sc
 	own.sources = []string{h.ID}
 	c.compileValues(h, sc, &own, r)
-	c.checkBody(h, r)
+	c.checkBodies(h, r)
 }
 
-// checkBody lets the handler's type check what its Spec cannot say. It would see
-// services and pipelines missing that are in a file that could not be read.
-func (c *checker) checkBody(h *Handler, r *Reporter) {
-	t := c.types[h.Type]
-	if t.Check == nil || h.Body == nil || c.partial {
+// checkBodies checks the body of a handler, and that of its verification.
+func (c *checker) checkBodies(h *Handler, r *Reporter) {
+	c.checkBody(h, h.Type, h.Body, r)
+	c.checkOnUnknown(h, r)
+	if v := h.Verification(); v != nil {
+		c.checkBody(h, v.Type, v.Body, r)
+	}
+}
+
+// checkBody lets a type check what its Spec cannot say. It would see services and
+// pipelines missing that are in a file that could not be read.
+func (c *checker) checkBody(h *Handler, typ string, body *Value, r *Reporter) {
+	t := c.types[typ]
+	if t.Check == nil || body == nil || c.partial {
 		return
 	}
-	t.Check(&Body{Reporter: r, Span: h.Body.Span, Handler: h, Value: h.Body, Bundle: c.bundle})
+	t.Check(&Body{Reporter: r, Span: body.Span, Handler: h, Value: body, Bundle: c.bundle})
+}
+
+// checkOnUnknown reports an on-unknown that makes no sense: of a handler that
+// calls nobody, or one that verifies without a call.
+func (c *checker) checkOnUnknown(h *Handler, r *Reporter) {
+	u := h.OnUnknown
+	if u == nil {
+		return
+	}
+	if h.Type == "" && !c.blamed(h.Span) || c.types[h.Type].SetsState {
+		r.Errorf(h.places.of("on-unknown", u.Span), codeOnUnknown, "delete it",
+			"handler %q calls nobody, so the end of a call is never unknown", h.ID)
+	}
+	v := u.Verify
+	switch {
+	case v == nil || c.blamed(v.Span):
+	case v.Type == "":
+		r.Errorf(u.places.of("verify", v.Span), codeOnUnknown, "add the call, such as request: {…}",
+			"verify of handler %q calls nobody", h.ID)
+	case c.types[v.Type].SetsState:
+		r.Errorf(v.places.of("type", v.Span), codeOnUnknown, "call the service, such as with request: {…}",
+			"verify of handler %q calls nobody: %s only sets the shared state", h.ID, v.Type)
+	}
 }
 
 // checkNeverSkipped reports what would let the engine skip a critical handler.

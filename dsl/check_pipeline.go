@@ -35,6 +35,7 @@ func (c *checker) checkPipeline(p *Pipeline, r *Reporter) *pipelineCheck {
 		return pc
 	}
 	pc.declareState()
+	pc.checkMaxState()
 	pc.checkPlaceholders()
 	if e := p.When.Expr(); e != nil {
 		e.compile(&scope{roots: []string{"event", "configs", "flow"}, configs: c.configs}, BoolKind, r)
@@ -67,6 +68,17 @@ func (c *pipelineCheck) declareState() {
 		})
 	}
 	firstValues(c.pipeline.SharedState, c.state)
+}
+
+// checkMaxState reports a shared state that exceeds its bound from the start.
+func (c *pipelineCheck) checkMaxState() {
+	data, err := FormatJSON(c.state)
+	if err != nil || int64(len(data)) <= int64(c.pipeline.MaxState) {
+		return // what cannot be encoded was reported
+	}
+	at := c.pipeline.places.of("max-state", c.pipeline.places.of("id", c.pipeline.Span))
+	c.Errorf(at, codeMaxState, "raise max-state, or begin with less",
+		"the first values of the shared state are %d bytes as JSON, max-state is %d", len(data), c.pipeline.MaxState)
 }
 
 // checkPlaceholders warns about parts that have nothing to do yet.

@@ -37,6 +37,8 @@ const (
 	codeAmbiguous      Code = "PC0222"
 	codeImplicitFlow   Code = "PC0223"
 	codeTooMany        Code = "PC0224"
+	codeOnUnknown      Code = "PC0225"
+	codeMaxState       Code = "PC0226"
 )
 
 // The rules about the automata of flows.

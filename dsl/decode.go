@@ -1,6 +1,7 @@
 package dsl
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -16,6 +17,7 @@ type decoder struct {
 
 	handlerSpec *Spec
 	stageSpec   *Spec
+	verifySpec  *Spec
 	bodies      map[*Value]*handlerBody // of the handlers that were checked
 }
 
@@ -23,6 +25,7 @@ func (d *decoder) document(v *Value) {
 	spec := languageSpec()
 	d.handlerSpec = spec.Field("handlers").Elem.Spec
 	d.stageSpec = spec.Field("pipelines").Elem.Spec.Field("stages").Elem.Spec
+	d.verifySpec = d.handlerSpec.Field("on-unknown").Spec.Field("verify").Spec
 	d.bodies = map[*Value]*handlerBody{}
 	if v.IsNull() {
 		return
@@ -104,8 +107,8 @@ func (d *decoder) entries(v *Value, f *Field, may allowance) {
 // author calls it; the parts of the language are called after their structs.
 func (d *decoder) object(v *Value, s *Spec, name string, may allowance) {
 	switch s {
-	case d.handlerSpec:
-		d.handler(v)
+	case d.handlerSpec, d.verifySpec:
+		d.handler(v, s)
 		return
 	case d.stageSpec:
 		d.expandStage(v)
@@ -196,6 +199,9 @@ func (d *decoder) literal(v *Value, f *Field, name string) {
 			return
 		}
 		_, err = f.Elem.scalar(v.literal)
+	case len(f.Words) > 0:
+		d.word(v, f, name)
+		return
 	case f.Kind == AnyKind && f.ExprKind == AnyKind:
 	case f.Kind == AnyKind && f.ExprKind < ListKind:
 		_, err = convert(f.ExprKind, v.literal)
@@ -207,6 +213,20 @@ func (d *decoder) literal(v *Value, f *Field, name string) {
 	if err != nil {
 		d.errorf(v.Span, codeValue, literalHint(v.literal, f), "field %q: %s", name, err)
 	}
+}
+
+// word checks a literal in the place of a mapping.
+func (d *decoder) word(v *Value, f *Field, name string) {
+	text, _ := v.literal.(string)
+	if slices.Contains(f.Words, text) {
+		return
+	}
+	hint := ""
+	if near := nearest(text, slices.Concat(f.Words, f.Spec.Names())); near != "" {
+		hint = "did you mean " + near + "?"
+	}
+	d.errorf(v.Span, codeValue, hint, "field %q: want %s or a mapping with %s, have %s",
+		name, strings.Join(f.Words, ", "), strings.Join(f.Spec.Names(), ", "), describeValue(v))
 }
 
 // literalHint says how the author may have meant a literal of the wrong kind.

@@ -3,6 +3,7 @@ package dsl
 import (
 	"fmt"
 	"reflect"
+	"slices"
 )
 
 // fill sets the fields of the struct that into points to: defaults, then what
@@ -30,11 +31,17 @@ func (d *decoder) fill(into any, s *Spec, v *Value) {
 			}
 		}
 	}
-	if h, ok := into.(*Handler); ok {
-		if b := d.bodies[v]; b != nil {
-			h.Type, h.Body = b.typ.Name, b.value
-			h.keep("type", b.key)
-		}
+	b := d.bodies[v]
+	if b == nil {
+		return
+	}
+	switch into := into.(type) {
+	case *Handler:
+		into.Type, into.Body = b.typ.Name, b.value
+		into.keep("type", b.key)
+	case *Verify:
+		into.Type, into.Body = b.typ.Name, b.value
+		into.keep("type", b.key)
 	}
 }
 
@@ -45,9 +52,14 @@ func (d *decoder) fillField(dst reflect.Value, f *Field, v *Value) {
 			dst.Set(reflect.ValueOf(v))
 		}
 	case f.Kind == ObjectKind:
-		if v.kind == valueMap {
-			dst.Set(reflect.New(dst.Type().Elem()))
-			d.fill(dst.Interface(), f.Spec, v)
+		word, _ := v.literal.(string)
+		if v.kind != valueMap && !slices.Contains(f.Words, word) {
+			return
+		}
+		dst.Set(reflect.New(dst.Type().Elem()))
+		d.fill(dst.Interface(), f.Spec, v)
+		if v.kind != valueMap {
+			dst.Elem().FieldByName("Word").SetString(word)
 		}
 	case f.Kind == ListKind && f.Elem.Kind == ObjectKind:
 		for _, item := range v.items {

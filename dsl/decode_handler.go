@@ -16,13 +16,13 @@ type handlerBody struct {
 	value *Value
 }
 
-// handler checks a handler: its own fields, and the body that belongs to its
-// type.
-func (d *decoder) handler(v *Value) {
+// handler checks a handler, or what has the body of one too: its own fields, and
+// the body that belongs to its type.
+func (d *decoder) handler(v *Value, s *Spec) {
 	var typed, bare []int
 	request := d.typeNamed(requestType)
 	for i, k := range v.keys {
-		switch f := d.handlerSpec.Field(k.Name); {
+		switch f := s.Field(k.Name); {
 		case f != nil:
 			d.check(v.items[i], f, k.Name, allowance{})
 		case d.typeNamed(k.Name) != nil:
@@ -30,10 +30,10 @@ func (d *decoder) handler(v *Value) {
 		case request != nil && request.Spec.Field(k.Name) != nil:
 			bare = append(bare, i)
 		default:
-			d.unknownHandlerKey(k, v.items[i])
+			d.unknownHandlerKey(k, v.items[i], s)
 		}
 	}
-	d.required(v, d.handlerSpec, "handler")
+	d.required(v, s, kebab(s.Name))
 	body := d.body(v, typed, bare)
 	if body == nil {
 		return
@@ -133,12 +133,12 @@ func (d *decoder) typeNamed(name string) *Type {
 
 // unknownHandlerKey reports a key that is neither a field nor a type. What
 // looks most like one of them was probably meant.
-func (d *decoder) unknownHandlerKey(k Key, v *Value) {
+func (d *decoder) unknownHandlerKey(k Key, v *Value, s *Spec) {
 	var types []string
 	for _, t := range d.types {
 		types = append(types, t.Name)
 	}
-	fields := d.handlerSpec.Names()
+	fields := s.Names()
 	known := slices.Concat(fields, types)
 	if request := d.typeNamed(requestType); request != nil {
 		known = append(known, request.Spec.Names()...)
@@ -152,5 +152,5 @@ func (d *decoder) unknownHandlerKey(k Key, v *Value) {
 	if near != "" {
 		hint = "did you mean " + near + "? " + hint
 	}
-	d.errorf(k.Span, codeUnknownField, hint, "unknown field %s of the handler", describeData(k.Name))
+	d.errorf(k.Span, codeUnknownField, hint, "unknown field %s of the %s", describeData(k.Name), kebab(s.Name))
 }

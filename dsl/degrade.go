@@ -107,7 +107,7 @@ func (p *proof) check(i int) {
 	h := p.steps[i].Handler
 	conditions := h.Enabled.Reads()
 	reported := make(map[string]bool)
-	for n, read := range slices.Concat(conditions, h.Body.Reads(), h.Result.Reads()) {
+	for n, read := range slices.Concat(conditions, h.Body.Reads(), h.Result.Reads(), verifyReads(h)) {
 		if read.Guarded || len(read.Path) < 2 || n >= len(conditions) && looksAt(conditions, read.Path) {
 			continue
 		}

@@ -1,8 +1,10 @@
 package dsl
 
+import "slices"
+
 // bundleRules documents the rules about the whole of a bundle.
 func bundleRules() []Rule {
-	return append(nameRules(), append(eventRules(), handlerRules()...)...)
+	return slices.Concat(nameRules(), eventRules(), handlerRules(), boundRules())
 }
 
 // nameRules is about what is declared, and who names it.

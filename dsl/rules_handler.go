@@ -142,6 +142,52 @@ pipelines:
 	}}
 }
 
+// boundRules is about calls whose end is not known, and states that grow.
+func boundRules() []Rule {
+	return []Rule{{
+		Code:  codeOnUnknown,
+		Title: "on-unknown without a call",
+		Why:   "A node may die while a call is under way, and on-unknown says how to find out what became of it. Only a call can be under way, and only a call can ask.",
+		Before: `pipelines:
+  - id: new-order
+    stages:
+      - id: pay
+        handlers:
+          - id: charge
+            request: {url: http://127.0.0.1:9084/v1/charges, method: POST}
+            on-unknown: {verify: {done: !$ sources.charge.status == 200}}
+`,
+		After: `pipelines:
+  - id: new-order
+    stages:
+      - id: pay
+        handlers:
+          - id: charge
+            request: {url: http://127.0.0.1:9084/v1/charges, method: POST}
+            on-unknown:
+              verify:
+                request: {url: http://127.0.0.1:9084/v1/charges/last, expect: [2xx, "404"]}
+                done: !$ sources.charge.status == 200
+`,
+	}, {
+		Code:  codeMaxState,
+		Title: "shared state above its bound from the start",
+		Why:   "Every checkpoint holds the shared state, so it is bounded. When the first values exceed the bound already, the first handler that sets anything fails.",
+		Before: `pipelines:
+  - id: new-order
+    max-state: 1KiB
+    shared-state: {note: "` + strings.Repeat("long ", 250) + `"}
+    stages: [{id: notify, handlers: [{id: driver, request: {url: http://127.0.0.1:9083/v1/push}}]}]
+`,
+		After: `pipelines:
+  - id: new-order
+    max-state: 2KiB
+    shared-state: {note: "` + strings.Repeat("long ", 250) + `"}
+    stages: [{id: notify, handlers: [{id: driver, request: {url: http://127.0.0.1:9083/v1/push}}]}]
+`,
+	}}
+}
+
 // numbered makes a list of names: e0, e1, e2.
 func numbered(prefix string, n int) string {
 	names := make([]string, n)

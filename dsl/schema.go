@@ -19,7 +19,8 @@ func JSONSchema(types []Type) ([]byte, error) {
 		},
 	}}
 	root := b.object(languageSpec(), false)
-	b.handler(types)
+	b.addTypes(types, "handler", true)
+	b.addTypes(types, "verify", false)
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	root["title"] = "ProcaaS pipelines"
 	root["type"] = []string{"object", "null"}
@@ -165,7 +166,11 @@ func (b *schemaBuilder) literal(f *Field) schema {
 			b.defs[name] = nil // a struct may hold itself
 			b.defs[name] = b.object(f.Spec, false)
 		}
-		return schema{"$ref": "#/$defs/" + name}
+		ref := schema{"$ref": "#/$defs/" + name}
+		if len(f.Words) > 0 {
+			return schema{"anyOf": []any{schema{"type": "string", "enum": f.Words}, ref}}
+		}
+		return ref
 	}
 	return kindSchema(f.Kind)
 }
@@ -242,11 +247,11 @@ func orNull(s schema) schema {
 	return schema{"anyOf": []any{s, null}}
 }
 
-// handler completes the definition of a handler: besides its own fields it has
-// one key that names its type, or the fields of a request directly, or neither
-// as a placeholder.
-func (b *schemaBuilder) handler(types []Type) {
-	h := b.defs["handler"].(schema)
+// addTypes completes the definition of a handler, or of what has the body of one
+// too: besides its own fields it has one key that names its type, or the fields
+// of a request directly, or neither as a placeholder.
+func (b *schemaBuilder) addTypes(types []Type, name string, placeholder bool) {
+	h := b.defs[name].(schema)
 	properties := h["properties"].(schema)
 	own := make(map[string]bool)
 	for name := range properties {
@@ -279,5 +284,9 @@ func (b *schemaBuilder) handler(types []Type) {
 		named = append(named, with)
 		ways = append(ways, schema{"required": []string{t.Name}, "properties": bare})
 	}
-	h["oneOf"] = append(ways, schema{"not": schema{"anyOf": named}})
+	nameless := schema{"not": schema{"anyOf": named}}
+	if !placeholder {
+		nameless["minProperties"] = 2 // done, and a field of a request
+	}
+	h["oneOf"] = append(ways, nameless)
 }

@@ -24,6 +24,7 @@ type Field struct {
 	Required bool
 	Default  string // as it is written in YAML; elements of a list between commas
 	Enum     []string
+	Words    []string // that may stand in place of the mapping; of an ObjectKind
 	Min, Max string
 	Pattern  string // id: a name; class: a class of errors, as in retry; status: a status or a class of them
 	NoExpr   bool   // expressions are not allowed

@@ -64,7 +64,7 @@ func (b *specBuilder) spec(t reflect.Type) *Spec {
 }
 
 // knownTags are the struct tags with a meaning here.
-var knownTags = []string{"yaml", "required", "enum", "default", "min", "max", "pattern", "kind", "expr"}
+var knownTags = []string{"yaml", "required", "enum", "default", "min", "max", "pattern", "kind", "expr", "words"}
 
 var fieldName = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 
@@ -116,6 +116,12 @@ func (f *Field) constrain(tags map[string]string, bug func(string, ...any)) {
 	}
 	if enum, ok := tags["enum"]; ok {
 		target.Enum = strings.Split(enum, ",")
+	}
+	if words, ok := tags["words"]; ok {
+		f.Words = strings.Split(words, ",")
+		if f.Kind != ObjectKind {
+			bug("words stand only in place of a mapping")
+		}
 	}
 	target.Min, target.Max, target.Pattern = tags["min"], tags["max"], tags["pattern"]
 	f.Default = tags["default"]

@@ -9,7 +9,8 @@ import "time"
 //
 // Tags: yaml names the field; required, enum, default, min, max and pattern
 // constrain it, or the elements of a list; kind says what a Value must be, and
-// expr:"no" forbids expressions in it.
+// expr:"no" forbids expressions in it. One of the words may stand in place of a
+// mapping; it fills the struct's Word.
 
 // A File is one source file of a bundle.
 type File struct {
@@ -228,6 +229,11 @@ type Pipeline struct {
 	// as shared-state.NAME during one run, with the first values.
 	SharedState *Value `yaml:"shared-state" kind:"map" expr:"no"`
 
+	// MaxState bounds the shared state of a run, as JSON, and each response
+	// that is kept because others read it. A handler whose result would exceed
+	// it fails.
+	MaxState Bytes `yaml:"max-state" default:"256KiB" min:"1KiB" max:"64MiB"`
+
 	// Stages run in order, each when the one before is complete.
 	Stages []*Stage `yaml:"stages"`
 
@@ -297,6 +303,12 @@ type Handler struct {
 	// Retry says how failed attempts are repeated.
 	Retry *Retry `yaml:"retry"`
 
+	// OnUnknown says what becomes of a call that was under way when its node
+	// died, so that nobody knows how it ended. retry, which is the default,
+	// makes it again with the same Idempotency-Key; park lets the run wait until
+	// an operator has looked and retries or cancels it; verify asks the service.
+	OnUnknown *OnUnknown `yaml:"on-unknown" words:"retry,park"`
+
 	// RateLimit bounds how often the handler is called.
 	RateLimit *RateLimit `yaml:"rate-limit"`
 
@@ -337,6 +349,52 @@ type Retry struct {
 	// On lists the classes of errors that are worth repeating: timeout,
 	// connection, 5xx, 4xx, a single status such as 429, other, or any.
 	On Names `yaml:"on" default:"timeout,connection,5xx,408,425,429" pattern:"class"`
+}
+
+// An OnUnknown says how to find out what became of a call.
+type OnUnknown struct {
+	Span Span `yaml:"-"`
+
+	places
+
+	// Word is retry or park; empty when there is a mapping.
+	Word string `yaml:"-"`
+
+	// Verify is a call that asks what became of the other one.
+	Verify *Verify `yaml:"verify" required:"true"`
+}
+
+// Parks tells whether a call whose end is not known waits for an operator.
+func (h *Handler) Parks() bool { return h.OnUnknown != nil && h.OnUnknown.Word == "park" }
+
+// Verification gives the call that asks what became of the handler's own; nil
+// when there is none.
+func (h *Handler) Verification() *Verify {
+	if h.OnUnknown == nil {
+		return nil
+	}
+	return h.OnUnknown.Verify
+}
+
+// A Verify is a call that asks what became of another one. Besides done it has
+// one handler type, such as request, with its fields. It is repeated as the
+// handler's retry says, and has the handler's timeout.
+type Verify struct {
+	Span Span `yaml:"-"`
+
+	places
+
+	// Type is the name of the handler type; empty when there is none.
+	Type string `yaml:"-"`
+
+	// Body holds the fields of the type, checked against its Spec.
+	Body *Value `yaml:"-"`
+
+	// Done tells whether the call has had its effect, from sources.HANDLER.response
+	// and sources.HANDLER.status, which are those of the verification here. When
+	// it is true the handler has succeeded, with that response; when it is false
+	// the call is made again, with the same Idempotency-Key.
+	Done *Value `yaml:"done" kind:"bool" required:"true"`
 }
 
 // A RateLimit bounds how often a handler is called.
