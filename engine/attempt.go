@@ -9,7 +9,7 @@ import "time"
 func (r *Run) begin(s *Step, live Live) (Task, bool) {
 	rec := &r.records[s.position]
 	switch {
-	case rec.decided(), rec.underway:
+	case rec.decided(), rec.underway, rec.outcome == OutcomeUnknown:
 		return Task{}, false
 	case rec.outcome == OutcomeWaiting:
 		if !rec.due.After(live.Now) {
@@ -83,6 +83,9 @@ func (r *Run) attempt(s *Step, live Live) (Task, bool) {
 		r.compute(s, live)
 		return Task{}, false
 	}
+	if rec.unknown {
+		return r.ask(s, live)
+	}
 	if !rec.ready {
 		body, err := s.Handler.Body.Eval(r.env(live))
 		if err != nil {
@@ -96,11 +99,14 @@ func (r *Run) attempt(s *Step, live Live) (Task, bool) {
 	rec.underway = true
 	r.underway++
 	r.dirty = true
+	if s.Handler.Parks() || s.Handler.Verification() != nil {
+		r.touch() // or a crash would leave no trace of the attempt
+	}
 	if rec.started.IsZero() {
 		rec.started = stamp(live.Now)
 	}
 	return Task{
-		Step: s, Attempt: rec.attempts, Body: copyData(rec.body), Timeout: s.Handler.Timeout,
+		Step: s, Type: s.Type, Attempt: rec.attempts, Body: copyData(rec.body), Timeout: s.Handler.Timeout,
 		IdempotencyKey: idempotencyKey(r.start.ID, s.Path, 0),
 	}, true
 }
@@ -131,7 +137,7 @@ func (r *Run) failed(s *Step, err error, live Live) {
 	rec := &r.records[s.position]
 	rec.failures++
 	rec.err = clean(err.Error())
-	if delay, ok := rec.repeat(s, r.start.ID, err); ok {
+	if delay, ok := rec.repeat(s, r.start.ID, rec.failures, err); ok {
 		rec.due = stamp(live.Now.Add(delay + time.Millisecond - 1)) // rounded up
 		return
 	}

@@ -95,10 +95,12 @@ func readCheckpoint(data []byte) (checkpoint, error) {
 
 // Resume continues a run from its checkpoint; without one it begins the run.
 // Handlers that were under way are given by Ready again, with the same key and
-// the next attempt's number. When s.Generation is higher than the checkpoint's,
+// the next attempt's number, unless their on-unknown says otherwise. When
+// s.Generation is higher than the checkpoint's,
 // an operator has retried the run: the critical handlers that failed start
-// afresh, all other outcomes stay, and names of the flow that the run has not
-// written are read from s.Shared. The error says why the checkpoint does not fit
+// afresh, those that wait for a decision about a call make it again, all other
+// outcomes stay, and names of the flow that the run has not written are read
+// from s.Shared. The error says why the checkpoint does not fit
 // the plan; a plan may differ from the run's first one in stages that the run
 // has not reached.
 func Resume(p *Plan, s Start, data []byte) (*Run, error) {
@@ -185,6 +187,7 @@ func (r *Run) restoreRecord(saved savedRecord) error {
 	}
 	*rec = record{
 		outcome: saved.Outcome, attempts: saved.Attempts, failures: saved.Failures, delay: saved.Delay,
+		unknown: saved.Unknown, asked: saved.Asked,
 		started: saved.Started, finished: saved.Finished, due: saved.Due,
 		err: saved.Error, reason: saved.Reason, raw: saved.Response, status: saved.Status, emitted: saved.Emitted,
 	}
@@ -201,7 +204,21 @@ func (r *Run) restoreRecord(saved savedRecord) error {
 	if rec.decided() {
 		r.publish(s)
 	}
+	if rec.inFlight() {
+		r.lose(s)
+	}
 	return nil
+}
+
+// lose says what becomes of an attempt whose end is not known.
+func (r *Run) lose(s *Step) {
+	rec := &r.records[s.position]
+	rec.unknown = s.Handler.Verification() != nil
+	if s.Handler.Parks() {
+		rec.outcome, rec.reason = OutcomeUnknown, fmt.Sprintf(unknownReason, rec.attempts)
+		rec.due = time.Time{}
+		r.touch()
+	}
 }
 
 // checkPassed makes sure that the run goes never back: all handlers of the
@@ -215,8 +232,10 @@ func (r *Run) checkPassed() error {
 	return nil
 }
 
-// redrive makes a failed run go on. Only critical handlers fail a run; one that
-// is not critical has been decided, and what came after it builds on that.
+// redrive makes a run go on that has failed, or waits for an operator. Only
+// critical handlers fail a run; one that is not critical has been decided, and
+// what came after it builds on that. One that has failed because nobody could
+// tell how its last attempt ended asks again before it makes another.
 func (r *Run) redrive() {
 	if r.status.Ended() && r.status != Failed {
 		return
@@ -224,7 +243,10 @@ func (r *Run) redrive() {
 	r.status, r.failedPath, r.failure = Running, "", ""
 	r.touch()
 	for _, s := range r.plan.order {
-		if rec := &r.records[s.position]; rec.outcome == OutcomeFailed && s.Handler.IsCritical() {
+		switch rec := &r.records[s.position]; {
+		case rec.outcome == OutcomeUnknown, rec.outcome == OutcomeFailed && s.Handler.IsCritical() && rec.unknown:
+			*rec = record{attempts: rec.attempts, started: rec.started, unknown: rec.unknown}
+		case rec.outcome == OutcomeFailed && s.Handler.IsCritical():
 			*rec = record{}
 		}
 	}

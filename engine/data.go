@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -60,6 +61,26 @@ func checkData(v any, depth int) error {
 		return nil
 	}
 	return fmt.Errorf("want null, a boolean, a number, a string, a list or a mapping, have %s", kindOf(v))
+}
+
+// checkState bounds the shared state as JSON; the error names what takes most.
+func checkState(state map[string]json.RawMessage, limit int) error {
+	size := len("{}")
+	for name, raw := range state {
+		size += len(`"":,`) + len(name) + len(raw)
+	}
+	if size <= limit {
+		return nil
+	}
+	names := slices.SortedFunc(maps.Keys(state), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(state[b]), len(state[a])), cmp.Compare(a, b))
+	})
+	var largest []string
+	for _, name := range names[:min(3, len(names))] {
+		largest = append(largest, fmt.Sprintf("%s with %d", name, len(state[name])))
+	}
+	return fmt.Errorf("shared state of %d bytes is over max-state, %d; the largest names are %s",
+		size, limit, strings.Join(largest, ", "))
 }
 
 func checkText(s string) error {

@@ -238,7 +238,8 @@ func (e *Engine) Entity(ctx context.Context, flow, key string) (EntityView, erro
 	return v, nil
 }
 
-// Retry goes on with a failed run from the handler that failed.
+// Retry goes on with a run that has failed, or waits for an operator, from the
+// handler that did.
 func (e *Engine) Retry(ctx context.Context, id string) (RunView, error) {
 	if err := e.o.Store.Retry(ctx, id); err != nil {
 		return RunView{}, fmt.Errorf("retry run %s: %w", id, err)

@@ -3,6 +3,7 @@ package engine
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -23,11 +24,11 @@ func (r *Run) take(s *Step, o Outcome, live Live) ([]Event, error) {
 	if o.Err != nil {
 		return nil, o.Err
 	}
-	raw, err := encodeData(o.Result.Response)
-	if err != nil {
-		return nil, Permanent(fmt.Errorf("response: %w", err))
-	}
 	until := o.Result.Until
+	raw, err := r.encode(s, o.Result.Response, until.After(live.Now))
+	if err != nil {
+		return nil, err
+	}
 	if until.Year() > 9999 {
 		return nil, Permanent(errors.New("wait: want a time before the year 10000, have a later one"))
 	}
@@ -45,6 +46,20 @@ func (r *Run) take(s *Step, o Outcome, live Live) ([]Event, error) {
 		rec.due = stamp(until.Add(time.Millisecond - 1)) // rounded up
 	}
 	return events, nil
+}
+
+// encode makes JSON of a response. One that checkpoints keep, because others
+// read it or because it stays until a wait is over, is bounded as the shared
+// state is.
+func (r *Run) encode(s *Step, response any, waits bool) (json.RawMessage, error) {
+	raw, err := encodeData(response)
+	if err != nil {
+		return nil, Permanent(fmt.Errorf("response: %w", err))
+	}
+	if limit := int(r.plan.Pipeline.MaxState); (s.keep || waits) && len(raw) > limit {
+		return nil, Permanent(fmt.Errorf("response of %d bytes has to be kept, and max-state is %d", len(raw), limit))
+	}
+	return raw, nil
 }
 
 // emit hands events out with the next change.
@@ -208,6 +223,9 @@ func (r *Run) assign(mapping *dsl.Value, live Live) (map[string]any, error) {
 			return nil, fmt.Errorf("%s: %s: %w", k.Span, k.Name, err)
 		}
 		shared[k.Name], raws[k.Name], values[k.Name] = value, raw, value
+	}
+	if err := checkState(raws, int(r.plan.Pipeline.MaxState)); err != nil {
+		return nil, err
 	}
 	r.shared, r.raw = shared, raws
 	r.touch()

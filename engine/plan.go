@@ -35,12 +35,13 @@ type Step struct {
 	Stage   int
 	Index   int // in its stage
 
-	Reads   []dsl.Read // of all expressions: enabled, body, result, fallback
+	Reads   []dsl.Read // of all expressions: enabled, body, result, verify, fallback
 	Writes  []Write
 	Touches []string // effects outside the shared state
 	After   []Edge   // what it waits for within its stage; empty: it may start at once
 
-	position int       // in Plan.order
+	position int // in Plan.order
+	verify   HandlerType
 	retry    dsl.Retry // the policy, defaults included
 	keep     bool      // another handler may read the response
 }
@@ -146,6 +147,11 @@ func (p *Plan) add(h *dsl.Handler, stage int, types map[string]HandlerType) (*St
 		}
 		s.Type = t
 	}
+	if v := h.Verification(); v != nil {
+		if s.verify = types[v.Type]; s.verify.New == nil {
+			return nil, fmt.Errorf("%s: verify: handler type %q is not known", h.Path, v.Type)
+		}
+	}
 	if p.steps[s.Path] != nil {
 		return nil, fmt.Errorf("%s: there are two handlers with this path", s.Path)
 	}
@@ -163,9 +169,14 @@ func (s *Step) gather() {
 	h := s.Handler
 	own := dsl.Path{sourcesRoot, h.ID}
 	s.Reads = slices.Concat(h.Enabled.Reads(), h.Body.Reads())
-	for _, r := range h.Result.Reads() {
+	last := h.Result.Reads()
+	if v := h.Verification(); v != nil {
+		s.Reads = append(s.Reads, v.Body.Reads()...)
+		last = append(slices.Clone(last), v.Done.Reads()...)
+	}
+	for _, r := range last {
 		// A handler does not wait for itself: its result is made when its own
-		// source is there.
+		// source is there, and done is asked about an answer that is there.
 		if len(r.Path) < len(own) || !r.Path[:len(own)].Equal(own) {
 			s.Reads = append(s.Reads, r)
 		}

@@ -206,7 +206,8 @@ type Change struct {
 	// when the run has ended.
 	Checkpoint []byte
 
-	// Due is when a parked run goes on.
+	// Due is when a parked run goes on. Zero leaves it parked, and the later
+	// events of its key waiting, until an operator retries or cancels it.
 	Due time.Time
 
 	// Defer sets a Waiting run aside until the state of its entity changes, so
@@ -245,8 +246,8 @@ type Runs interface {
 	// was ever accepted.
 	Entity(ctx context.Context, flow, key string) (EntityRecord, error)
 
-	// Retry makes a failed run ready again, with the next generation;
-	// [ErrConflict] unless it is failed.
+	// Retry makes a run ready again, with the next generation, that has failed
+	// or is parked without a due time; [ErrConflict] for any other.
 	Retry(ctx context.Context, id string) error
 
 	// Cancel ends a run that no node owns at once, a failed one too, and asks
@@ -272,7 +273,7 @@ type RunRecord struct {
 	Accepted   time.Time
 	Started    time.Time // zero before
 	Ended      time.Time // zero before
-	Due        time.Time // of a parked or scheduled run
+	Due        time.Time // of a parked or scheduled run; zero for one that waits for an operator
 	FailedPath string
 	Error      string
 	Reason     string
@@ -292,7 +293,7 @@ type EntityRecord struct {
 	Flow, Key string
 	EntityState
 	Waiting int         // runs that have not ended
-	Blocked string      // the id of the failed run that blocks the later ones; empty for none
+	Blocked string      // the id of the run that blocks the later ones until an operator steers it; empty for none
 	Runs    []RunRecord // the latest, newest first, at most 50, without checkpoints
 }
 
@@ -339,7 +340,7 @@ type Status string
 const (
 	Waiting   Status = "waiting" // for its turn, its time or a node
 	Running   Status = "running" // a node owns it
-	Parked    Status = "parked"  // for a time in a handler
+	Parked    Status = "parked"  // in a handler, for a time or until an operator decides
 	Succeeded Status = "succeeded"
 	Failed    Status = "failed"
 	Stopped   Status = "cancelled"

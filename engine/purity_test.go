@@ -12,10 +12,10 @@ import (
 func TestCoreIsPure(t *testing.T) {
 	t.Parallel()
 	allowed := []string{
-		"bytes", "crypto/sha256", "encoding/hex", "encoding/json", "errors", "fmt", "hash/fnv", "maps", "math",
+		"bytes", "cmp", "crypto/sha256", "encoding/hex", "encoding/json", "errors", "fmt", "hash/fnv", "maps", "math",
 		"math/rand/v2", "procaas/dsl", "slices", "strconv", "strings", "time", "unicode/utf8",
 	}
-	for _, name := range []string{"attempt.go", "automaton.go", "checkpoint.go", "data.go", "outcome.go", "plan.go", "record.go", "retry.go", "run.go"} {
+	for _, name := range []string{"attempt.go", "automaton.go", "checkpoint.go", "data.go", "outcome.go", "plan.go", "record.go", "retry.go", "run.go", "verify.go"} {
 		files := token.NewFileSet()
 		file, err := parser.ParseFile(files, name, nil, 0)
 		if err != nil {

@@ -12,6 +12,8 @@ type record struct {
 	outcome  string // empty while undecided
 	attempts int    // that were started
 	failures int    // attempts that ended with an error
+	unknown  bool   // how the last attempt ended must be asked of the service
+	asked    int    // verifications that ended with an error
 
 	started  time.Time // of the first attempt
 	finished time.Time
@@ -27,6 +29,7 @@ type record struct {
 
 	// The following is of this process only.
 	underway bool
+	asking   bool      // what is under way is a verification
 	hold     time.Time // ask the guard again
 	body     any       // evaluated, the same for all attempts
 	ready    bool      // body is set
@@ -39,8 +42,17 @@ const (
 	OutcomeSkipped   = "skipped"
 	OutcomeRunning   = "running" // an attempt is under way
 	OutcomeWaiting   = "waiting" // for a time: its own, or that of the next attempt
-	OutcomeUnknown   = "unknown" // the run ended while an attempt was under way
+	OutcomeUnknown   = "unknown" // an attempt was under way at the end of the run, or of its node
 )
+
+// unknownReason tells people what to do about a handler with OutcomeUnknown.
+const unknownReason = "attempt %d was under way when its node died, and nobody knows how it ended: " +
+	"find out, then retry the run to make the call again with the same Idempotency-Key, or cancel it"
+
+// inFlight tells whether nothing says how the last attempt ended.
+func (r *record) inFlight() bool {
+	return r.outcome == "" && (r.unknown || r.attempts > 0 && r.due.IsZero())
+}
 
 // decided tells whether the handler is over and done with.
 func (r *record) decided() bool {
@@ -53,6 +65,8 @@ type savedRecord struct {
 	Outcome  string          `json:"outcome,omitempty"`
 	Attempts int             `json:"attempts,omitempty"`
 	Failures int             `json:"failures,omitempty"`
+	Unknown  bool            `json:"unknown,omitempty"`
+	Asked    int             `json:"asked,omitempty"`
 	Started  time.Time       `json:"started,omitzero"`
 	Finished time.Time       `json:"finished,omitzero"`
 	Due      time.Time       `json:"due,omitzero"`
@@ -71,7 +85,7 @@ func (r *record) reached() bool {
 
 func (r *record) save(path string) savedRecord {
 	return savedRecord{
-		Path: path, Outcome: r.outcome, Attempts: r.attempts, Failures: r.failures,
+		Path: path, Outcome: r.outcome, Attempts: r.attempts, Failures: r.failures, Unknown: r.unknown, Asked: r.asked,
 		Started: r.started, Finished: r.finished, Due: r.due, Delay: r.delay,
 		Error: r.err, Reason: r.reason, Response: r.raw, Status: r.status, Emitted: r.emitted,
 	}
@@ -79,10 +93,10 @@ func (r *record) save(path string) savedRecord {
 
 // check refuses what no run could have written.
 func (r *record) check() error {
-	if r.outcome != "" && r.outcome != OutcomeWaiting && !r.decided() {
+	if r.outcome != "" && r.outcome != OutcomeWaiting && r.outcome != OutcomeUnknown && !r.decided() {
 		return fmt.Errorf("there is no outcome %q", r.outcome)
 	}
-	if r.attempts < 0 || r.failures < 0 || r.failures > r.attempts || r.delay < 0 {
+	if r.attempts < 0 || r.failures < 0 || r.failures > r.attempts || r.asked < 0 || r.delay < 0 {
 		return errors.New("its numbers of attempts do not fit together")
 	}
 	return nil

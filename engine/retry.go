@@ -52,10 +52,10 @@ func noise(run, path string, attempt int) float64 {
 	return rand.New(rand.NewPCG(h.Sum64(), uint64(attempt))).NormFloat64()
 }
 
-// repeat tells whether a failed attempt is to be repeated, and after what
-// delay. Attempts that a crash cut off do not count: nobody knows their end.
-func (r *record) repeat(s *Step, run string, err error) (time.Duration, bool) {
-	if IsPermanent(err) || s.retry.Attempts > 0 && r.failures >= s.retry.Attempts {
+// repeat tells whether what has failed so many times is to be repeated, and after
+// what delay. Attempts that a crash cut off do not count: nobody knows their end.
+func (r *record) repeat(s *Step, run string, failures int, err error) (time.Duration, bool) {
+	if IsPermanent(err) || s.retry.Attempts > 0 && failures >= s.retry.Attempts {
 		return 0, false
 	}
 	if d, ok := RetryDelay(err); ok {
@@ -64,6 +64,6 @@ func (r *record) repeat(s *Step, run string, err error) (time.Duration, bool) {
 	if !InClass(err, s.retry.On) {
 		return 0, false
 	}
-	r.delay = NextDelay(s.retry, r.delay, noise(run, s.Path, r.failures))
+	r.delay = NextDelay(s.retry, r.delay, noise(run, s.Path, failures))
 	return r.delay, true
 }

@@ -89,9 +89,12 @@ type Verdict struct {
 	Reason string    // why, for people
 }
 
-// A Task is one attempt of a handler that may start now.
+// A Task is one attempt of a handler that may start now, or the call that asks
+// what became of one.
 type Task struct {
 	Step           *Step
+	Type           HandlerType // of Body
+	Verify         bool        // it asks what became of the attempt
 	Attempt        int
 	Body           any // evaluated; may hold [dsl.Secret] values; the handler's to change
 	IdempotencyKey string
@@ -220,6 +223,11 @@ func (r *Run) Finish(path string, o Outcome, live Live) {
 	r.underway--
 	r.settled = false
 	r.touch()
+	if rec.asking {
+		r.answered(s, o, live)
+		r.advance()
+		return
+	}
 
 	events, err := r.take(s, o, live)
 	switch {
@@ -248,7 +256,7 @@ func (r *Run) Cancel(reason string, now time.Time) {
 }
 
 // Status tells where the run is: Running while tasks are going on or Ready must
-// be asked, Parked while it only waits for a time, or an end.
+// be asked, Parked while it only waits for a time or for an operator, or an end.
 func (r *Run) Status() Status {
 	if r.status == Running && r.settled && r.underway == 0 {
 		return Parked
@@ -257,7 +265,8 @@ func (r *Run) Status() Status {
 }
 
 // Next tells when Ready will have something new without a Finish: the earliest
-// retry, wait or hold. Zero when there is none.
+// retry, wait or hold. Zero when there is none, and when the run stands still
+// until an operator has decided about a handler with [OutcomeUnknown].
 func (r *Run) Next() time.Time {
 	var next time.Time
 	if r.status.Ended() || r.failedPath != "" || r.stage == len(r.plan.Stages) {
@@ -265,6 +274,9 @@ func (r *Run) Next() time.Time {
 	}
 	for _, s := range r.plan.Stages[r.stage].Steps {
 		rec := &r.records[s.position]
+		if rec.outcome == OutcomeUnknown {
+			return time.Time{}
+		}
 		if rec.decided() || rec.underway {
 			continue
 		}
@@ -286,7 +298,8 @@ func (r *Run) Dirty() bool { return r.dirty }
 // BEFORE the tasks that Ready gave start. It is false when nothing has changed,
 // and when all that is new is that attempts start: a run that forgets them in a
 // crash starts them again, with the same keys, as it would have done had it
-// known of them.
+// known of them. It is true when the handler of one has an on-unknown, which is
+// about attempts that the run knows of.
 func (r *Run) MustSave() bool { return r.must }
 
 // Change gives what must be saved BEFORE the tasks that Ready gave start: the

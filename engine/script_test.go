@@ -26,7 +26,7 @@ import (
 //	plan format=F             the plan, as the command line shows it
 //	entity [state=S]          what is known of the key: its shared state as JSON
 //	event type=T              begins a run; the payload as JSON
-//	finish PATH [error=E] [permanent] [after=D] [until=D] [emit=T,...] [unsaved]
+//	finish PATH [error=E] [status=N] [permanent] [after=D] [until=D] [emit=T,...] [unsaved]
 //	                          ends a call with the response given as JSON; E is
 //	                          timeout, connection, a status or a text; unsaved
 //	                          does not ask Ready and does not save
@@ -222,7 +222,11 @@ func (s *script) step() {
 		if err != nil {
 			body = []byte(err.Error())
 		}
-		s.printf("start %s attempt=%d key=%.6s %s", t.Step.Path, t.Attempt, t.IdempotencyKey, body)
+		verb := "start"
+		if t.Verify {
+			verb = "verify"
+		}
+		s.printf("%s %s attempt=%d key=%.6s %s", verb, t.Step.Path, t.Attempt, t.IdempotencyKey, body)
 	}
 }
 
@@ -291,6 +295,11 @@ func (s *script) finish(d *datadriven.TestData) error {
 			o.Err = engine.Permanent(o.Err)
 		case "unsaved":
 			unsaved = true
+		case "status":
+			o.Result.Status, err = strconv.Atoi(a.Vals[0])
+			if err != nil {
+				return err
+			}
 		case "emit":
 			for _, typ := range a.Vals {
 				o.Result.Emit = append(o.Result.Emit, engine.Event{Type: typ})

@@ -90,6 +90,9 @@ func (v *RunView) read(data []byte) error {
 		if h.Outcome == "" {
 			h.Outcome = undecided(v.Status, h)
 		}
+		if h.Outcome == OutcomeUnknown && v.Status == Parked && v.Reason == "" {
+			v.Reason = h.Path + ": " + h.Reason
+		}
 		v.Handlers = append(v.Handlers, h.view())
 	}
 	return nil

@@ -96,7 +96,7 @@ func (j *job) live() Live {
 // no more of this node: it has ended, is parked, or is lost.
 func (j *job) save() bool {
 	status, next := j.run.Status(), j.run.Next()
-	if status == Parked && next.Sub(j.n.e.clock.now()) <= shortHold {
+	if status == Parked && !next.IsZero() && next.Sub(j.n.e.clock.now()) <= shortHold {
 		status = Running // not worth giving the run away
 	}
 	if status == Running && !j.run.Dirty() {
@@ -273,7 +273,7 @@ func (j *job) intakes(events []Event) []Intake {
 	return out
 }
 
-// call makes one attempt of a handler.
+// call makes one attempt of a handler, or asks what became of one.
 func (j *job) call(t Task) ended {
 	ctx := j.calls
 	if t.Timeout > 0 {
@@ -293,7 +293,9 @@ func (j *job) call(t Task) ended {
 		}
 		j.log.Debug("attempt failed", "path", t.Step.Path, "attempt", t.Attempt, "error", err)
 	}
-	j.n.e.stats.path(t.Step.Path).ended(err, now.Sub(began), now)
+	if !t.Verify { // which says nothing about the handler's own calls
+		j.n.e.stats.path(t.Step.Path).ended(err, now.Sub(began), now)
+	}
 	return ended{t.Step.Path, Outcome{Result: result, Err: err}}
 }
 
@@ -308,8 +310,8 @@ func (j *job) handle(ctx context.Context, t Task) (result Result, err error) {
 			err = Permanent(fmt.Errorf("handler panicked: %v", p))
 		}
 	}()
-	h := t.Step.Type.New()
-	if err := t.Step.Type.Spec.Decode(t.Body, h); err != nil {
+	h := t.Type.New()
+	if err := t.Type.Spec.Decode(t.Body, h); err != nil {
 		return Result{}, Permanent(err)
 	}
 	result, err = h.Handle(ctx, &Call{

@@ -103,7 +103,7 @@ var problems = map[string]struct {
 	codeUnknownMethod:    {http.StatusMethodNotAllowed, "The call does not take this method"},
 	codeIDConflict:       {http.StatusConflict, "The event's id was used before for another event"},
 	codeEventRejected:    {http.StatusConflict, "The entity's state does not allow the event"},
-	codeRunNotFailed:     {http.StatusConflict, "Only a failed run can be retried"},
+	codeRunNotFailed:     {http.StatusConflict, "Only a run that has failed or waits for an operator can be retried"},
 	codeRunFinished:      {http.StatusConflict, "The run has already finished"},
 	codeLengthRequired:   {http.StatusLengthRequired, "The length of the body must be announced"},
 	codeConfigChanged:    {http.StatusPreconditionFailed, "The setting has changed meanwhile"},

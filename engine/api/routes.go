@@ -67,7 +67,7 @@ func (s *server) runOperations() []operation {
 		},
 		{
 			method: http.MethodPost, path: "/v1/runs/{id}/retry", id: "retry-run", tag: "runs",
-			summary: "Go on with a failed run from the handler that failed",
+			summary: "Go on with a run that has failed, or waits for an operator, from the handler that did",
 			params:  id, body: s.reasonBody(), replies: one, refusals: append(steered, codeRunNotFailed), serve: s.retryRun,
 		},
 		{

@@ -117,7 +117,7 @@ func (s *server) retryRun(w http.ResponseWriter, r *http.Request) error {
 	}
 	run, err := s.engine.Retry(r.Context(), id)
 	if errors.Is(err, engine.ErrConflict) {
-		return refuse(codeRunNotFailed, "run %s is not failed; only a failed run goes on with retry", id)
+		return refuse(codeRunNotFailed, "run %s has not failed, nor does it wait for an operator: there is nothing to retry", id)
 	}
 	if err != nil {
 		return runProblem(err, id)

@@ -116,6 +116,47 @@ var runCases = []storeCase{
 		slices.Reverse(have)
 		p.equal("runs", have, ids[10:])
 	}},
+	{"a run parked without a due time waits for an operator", func(p *probe) {
+		node := p.join()
+		ids := p.accept(p.event("k"), p.event("k"), p.event("k2"), p.event("u", unordered))
+		for i, c := range p.wantClaims(node, ids[0], ids[2], ids[3]) {
+			p.commit(node, change(c, engine.Parked))
+			r := p.wantStatus(c.ID, engine.Parked)
+			p.equal("due, owner", []any{r.Due, r.Node}, []any{time.Time{}, int64(0)})
+			p.equal("parked", len(p.pages(engine.RunFilter{Status: engine.Parked, Limit: 10})), i+1)
+		}
+		b := p.beat(node)
+		p.equal("ready, next", []any{b.Ready, b.Next}, []any{0, time.Duration(0)})
+		p.wantClaims(node)
+		e := p.entity("k")
+		p.equal("blocked, waiting", []any{e.Blocked, e.Waiting}, []any{ids[0], 2})
+
+		p.must(p.Retry(p.Context(), ids[0]))
+		p.wantErr("retry of a retried run", p.Retry(p.Context(), ids[0]), engine.ErrConflict)
+		p.equal("blocked after the retry", p.entity("k").Blocked, "")
+		c := p.claimOne(node, ids[0])
+		p.equal("generation, version, checkpoint", []any{c.Generation, c.Version, string(c.Checkpoint)},
+			[]any{1, int64(1), `{"version":0}`})
+		p.wantClaims(node)
+		p.finish(node, c)
+		p.finish(node, p.claimOne(node, ids[1]))
+
+		p.must(p.Cancel(p.Context(), ids[2], "not needed"))
+		p.wantStatus(ids[2], engine.Stopped)
+		p.must(p.Retry(p.Context(), ids[3]))
+		p.finish(node, p.claimOne(node, ids[3]))
+	}},
+	{"a run parked without a due time outlives its node", func(p *probe) {
+		first := p.join()
+		in := p.event("k", func(in *engine.Intake) { in.Block = false })
+		p.accept(in, p.event("k"))
+		p.commit(first, change(p.claimOne(first, in.ID), engine.Parked))
+		p.must(p.Leave(p.Context(), first, nil))
+		second := p.join()
+		p.equal("ready", p.beat(second).Ready, 0)
+		p.must(p.Retry(p.Context(), in.ID))
+		p.finish(second, p.claimOne(second, in.ID))
+	}},
 	{"retry is for failed runs alone", func(p *probe) {
 		node := p.join()
 		in := p.event("k")

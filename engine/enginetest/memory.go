@@ -211,9 +211,12 @@ func (m *Memory) accept(in engine.Intake, row []byte) (*memoryRun, engine.Accept
 // isDue tells whether the time of a run has come.
 func (r *memoryRun) isDue(now time.Time) bool { return !r.due.After(now) }
 
+// isHeld tells whether a run waits in a handler until an operator decides.
+func (r *memoryRun) isHeld() bool { return r.status == engine.Parked && r.due.IsZero() }
+
 // isReady tells whether a run may be claimed.
 func (m *Memory) isReady(r *memoryRun, now time.Time) bool {
-	if r.node != 0 || r.status != engine.Waiting && r.status != engine.Parked || !r.isDue(now) || r.aside {
+	if r.node != 0 || r.status != engine.Waiting && r.status != engine.Parked || !r.isDue(now) || r.aside || r.isHeld() {
 		return false
 	}
 	return !r.Ordered || m.head(r, now) == r
@@ -452,7 +455,7 @@ func (m *Memory) apply(r *memoryRun, c engine.Change, emits [][]byte) {
 	case c.Status != engine.Running:
 		r.node, r.status, r.aside, m.idle[r.ID] = 0, c.Status, c.Defer, r
 		if c.Status == engine.Parked {
-			r.due = c.Due.UTC().Truncate(time.Microsecond)
+			r.due = c.Due.UTC().Truncate(time.Microsecond) // zero stays zero
 		}
 	}
 	if c.Status == engine.Succeeded && r.Ordered {
@@ -606,11 +609,12 @@ func (m *Memory) Entity(ctx context.Context, flow, key string) (engine.EntityRec
 	}
 	out := engine.EntityRecord{Flow: flow, Key: key, EntityState: e.EntityState}
 	for _, r := range e.live {
-		if r.status == engine.Failed {
+		if r.status == engine.Failed || r.isHeld() {
 			out.Blocked = r.ID
-			continue
 		}
-		out.Waiting++
+		if r.status != engine.Failed {
+			out.Waiting++
+		}
 	}
 	for _, r := range slices.Backward(e.runs[max(0, len(e.runs)-50):]) {
 		record := m.record(r)
@@ -630,13 +634,14 @@ func (m *Memory) Retry(ctx context.Context, id string) error {
 		return ctx.Err()
 	case r == nil:
 		return engine.ErrNotFound
-	case r.status != engine.Failed:
+	case r.status != engine.Failed && !r.isHeld():
 		return engine.ErrConflict
 	}
+	passed := r.status == engine.Failed && !r.Block
 	r.status, r.ended, r.failedPath, r.failure = engine.Waiting, time.Time{}, "", ""
 	r.generation++
 	m.idle[r.ID] = r
-	if r.Ordered && !r.Block {
+	if r.Ordered && passed { // the later runs of its key went on without it
 		e := m.entities[entityKey{r.Flow, r.Key}]
 		e.live = append(e.live, r)
 		slices.SortFunc(e.live, func(a, b *memoryRun) int { return cmp.Compare(a.seq, b.seq) })

@@ -340,6 +340,8 @@ func (c *step) place(now time.Time) place {
 		return blocked
 	case c.Status == engine.Failed:
 		return failed
+	case c.Status == engine.Parked && c.Due.IsZero():
+		return held
 	case c.Status == engine.Parked && c.Due.After(now):
 		return parked
 	case c.Status == engine.Waiting && c.Defer && c.ordered:

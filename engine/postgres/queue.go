@@ -17,6 +17,7 @@ const (
 	ready     place = "ready"
 	running   place = "running"
 	parked    place = "parked"
+	held      place = "held"
 	blocked   place = "blocked"
 	queued    place = "queued"
 	scheduled place = "scheduled"
@@ -28,6 +29,8 @@ func (p place) status() engine.Status {
 	switch p {
 	case ready, queued, scheduled, deferred:
 		return engine.Waiting
+	case held:
+		return engine.Parked
 	case blocked:
 		return engine.Failed
 	default:
@@ -84,7 +87,7 @@ const (
 	// locks lockKeys had to wait for.
 	readKeys = `select k.flow, k.key, k.state, k.shared,
 	exists (select from runs r where r.flow = k.flow and r.key = k.key
-		and ordered and place in ('ready', 'running', 'parked', 'blocked')) as busy,
+		and ordered and place in ('ready', 'running', 'parked', 'held', 'blocked')) as busy,
 	exists (select from runs r where r.flow = k.flow and r.key = k.key and ordered and place <> 'failed') as pending
 	from keys k where (k.flow, k.key) in (select * from unnest($1::text[], $2::text[]))`
 	deleteKeys = "delete from keys where (flow, key) in (select * from unnest($1::text[], $2::text[]))"
@@ -143,7 +146,7 @@ const (
 	where r.seq = (select q.seq from runs q where q.flow = k.flow and q.key = k.key and q.place = 'queued'
 		order by q.seq limit 1)
 	and not exists (select from runs a where a.flow = k.flow and a.key = k.key
-		and a.ordered and a.place in ('ready', 'running', 'parked', 'blocked'))`
+		and a.ordered and a.place in ('ready', 'running', 'parked', 'held', 'blocked'))`
 )
 
 // noteReady is the callback of a statement that makes runs ready.

@@ -119,7 +119,7 @@ func listQuery(f engine.RunFilter, checkpoint string, before int64, limit int) (
 	case engine.Running:
 		hot, past = hot+" and place = 'running'", ""
 	case engine.Parked:
-		hot, past = hot+" and place = 'parked'", ""
+		hot, past = hot+" and place in ('parked', 'held')", ""
 	default:
 		args = append(args, string(f.Status))
 		hot, past = "", past+fmt.Sprintf(" and status = $%d", len(args))
@@ -136,8 +136,8 @@ func listQuery(f engine.RunFilter, checkpoint string, before int64, limit int) (
 
 const readEntity = `select state, shared,
 	(select count(*) from runs where flow = $1 and key = $2
-		and place in ('ready', 'running', 'parked', 'queued', 'scheduled', 'deferred')),
-	coalesce((select id from runs where flow = $1 and key = $2 and ordered and place = 'blocked'), '')
+		and place in ('ready', 'running', 'parked', 'held', 'queued', 'scheduled', 'deferred')),
+	coalesce((select id from runs where flow = $1 and key = $2 and ordered and place in ('held', 'blocked')), '')
 	from keys where flow = $1 and key = $2`
 
 // Entity implements [engine.Runs].
@@ -169,7 +169,7 @@ const (
 // Retry implements [engine.Runs].
 func (s *Store) Retry(ctx context.Context, id string) error {
 	err := s.steer(ctx, id, func(t *tx, at place, keys *keySet) error {
-		if at.status() != engine.Failed {
+		if at.status() != engine.Failed && at != held {
 			return engine.ErrConflict
 		}
 		to := ready

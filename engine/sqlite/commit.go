@@ -113,6 +113,8 @@ func (t *tx) leaveNode(r row, c engine.Change) error {
 		to = blocked
 	case c.Status == engine.Failed:
 		to = failed
+	case c.Status == engine.Parked && c.Due.IsZero():
+		to = held
 	case c.Status == engine.Parked && c.Due.After(t.now):
 		to = parked
 	case c.Status == engine.Waiting && c.Defer && r.ordered:
@@ -126,7 +128,7 @@ func (t *tx) leaveNode(r row, c engine.Change) error {
 		return err
 	}
 	t.ready = t.ready || to == ready
-	if r.ordered && to != parked && to != blocked {
+	if r.ordered && to != parked && to != held && to != blocked {
 		return t.promote(r.flow, r.key)
 	}
 	return nil

@@ -15,6 +15,7 @@ const (
 	ready     place = "ready"
 	running   place = "running"
 	parked    place = "parked"
+	held      place = "held"
 	blocked   place = "blocked"
 	queued    place = "queued"
 	scheduled place = "scheduled"
@@ -26,6 +27,8 @@ func (p place) status() engine.Status {
 	switch p {
 	case ready, queued, scheduled, deferred:
 		return engine.Waiting
+	case held:
+		return engine.Parked
 	case blocked:
 		return engine.Failed
 	default:
@@ -60,7 +63,7 @@ func (t *tx) find(id string) (r row, found bool, err error) {
 
 const (
 	findActive = `select seq from runs where flow = ? and key = ?
-	and ordered and place in ('ready', 'running', 'parked', 'blocked')`
+	and ordered and place in ('ready', 'running', 'parked', 'held', 'blocked')`
 	findOvertakable = `select seq from runs where flow = ? and key = ?
 	and ordered and place = 'ready' and checkpoint is null`
 	findFirst = "select min(seq) from runs where flow = ? and key = ? and place = 'queued'"

@@ -104,9 +104,10 @@ func listQuery(f engine.RunFilter, before int64, limit int) (string, []any) {
 		hot, past = hot+" and place in ('ready', 'queued', 'scheduled', 'deferred')", past+" and false"
 	case engine.Failed:
 		hot, past = hot+" and place in ('blocked', 'failed')", past+" and false"
-	case engine.Running, engine.Parked:
-		hot, past = hot+" and place = ?", past+" and false"
-		args = append(args, f.Status)
+	case engine.Running:
+		hot, past = hot+" and place = 'running'", past+" and false"
+	case engine.Parked:
+		hot, past = hot+" and place in ('parked', 'held')", past+" and false"
 	default:
 		hot, past = hot+" and false", past+" and status = ?"
 		pastArgs = append(pastArgs, f.Status)
@@ -121,8 +122,8 @@ func listQuery(f engine.RunFilter, before int64, limit int) (string, []any) {
 
 const (
 	countKey = `select count(*) from runs where flow = ? and key = ?
-	and place in ('ready', 'running', 'parked', 'queued', 'scheduled', 'deferred')`
-	findBlocked = "select id from runs where flow = ? and key = ? and ordered and place = 'blocked'"
+	and place in ('ready', 'running', 'parked', 'held', 'queued', 'scheduled', 'deferred')`
+	findBlocked = "select id from runs where flow = ? and key = ? and ordered and place in ('held', 'blocked')"
 )
 
 // Entity implements [engine.Runs].
@@ -165,10 +166,10 @@ func (s *Store) Retry(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
-		if r.place.status() != engine.Failed {
+		if r.place.status() != engine.Failed && r.place != held {
 			return engine.ErrConflict
 		}
-		if r.place == blocked || !r.ordered {
+		if r.place != failed || !r.ordered {
 			t.ready = true
 			return t.exec(reviveRun, ready, r.seq)
 		}

@@ -8,6 +8,7 @@
 --   ready      waits for a node
 --   running    node owns it
 --   parked     waits in a handler, until due
+--   held       waits in a handler, until an operator decides
 --   blocked    has failed, and the later runs of its key wait for an operator
 --   queued     waits for its turn in its key
 --   scheduled  waits for its time, due; it has no place in the order of its key yet
@@ -30,7 +31,7 @@ create table runs (
     ordered     boolean not null,
     block       boolean not null,
     place       text collate "C" not null constraint runs_place check (place in
-        ('ready', 'running', 'parked', 'blocked', 'queued', 'scheduled', 'deferred', 'failed')),
+        ('ready', 'running', 'parked', 'held', 'blocked', 'queued', 'scheduled', 'deferred', 'failed')),
     id          text collate "C" not null constraint runs_id unique,
     flow        text collate "C" not null,
     key         text collate "C" not null,
@@ -47,7 +48,7 @@ create table runs (
 
 -- At most one run of a key is under way. The engine sees to it; this makes a mistake an error.
 create unique index runs_active on runs (flow, key)
-    where ordered and place in ('ready', 'running', 'parked', 'blocked');
+    where ordered and place in ('ready', 'running', 'parked', 'held', 'blocked');
 create index runs_key on runs (flow, key, seq);
 create index runs_ready on runs (priority desc, deadline, seq) include (due) where place = 'ready';
 create index runs_timer on runs (due) where place in ('parked', 'scheduled');

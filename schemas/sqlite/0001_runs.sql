@@ -8,6 +8,7 @@
 --   ready      waits for a node
 --   running    node owns it
 --   parked     waits in a handler, until due
+--   held       waits in a handler, until an operator decides
 --   blocked    has failed, and the later runs of its key wait for an operator
 --   queued     waits for its turn in its key
 --   scheduled  waits for its time, due; it has no place in the order of its key yet
@@ -21,7 +22,7 @@ create table runs (
     ordered     integer not null,
     block       integer not null,
     place       text    not null check (place in
-        ('ready', 'running', 'parked', 'blocked', 'queued', 'scheduled', 'deferred', 'failed')),
+        ('ready', 'running', 'parked', 'held', 'blocked', 'queued', 'scheduled', 'deferred', 'failed')),
     node        integer not null default 0 check ((place = 'running') = (node <> 0)),
     version     integer not null default 0,
     generation  integer not null default 0,
@@ -42,7 +43,7 @@ create table runs (
 
 -- At most one run of a key is under way. The engine sees to it; this makes a mistake an error.
 create unique index runs_active on runs (flow, key)
-    where ordered and place in ('ready', 'running', 'parked', 'blocked');
+    where ordered and place in ('ready', 'running', 'parked', 'held', 'blocked');
 create index runs_key on runs (flow, key, seq);
 create index runs_ready on runs (priority desc, deadline, seq, due) where place = 'ready';
 create index runs_timer on runs (due) where place in ('parked', 'scheduled');

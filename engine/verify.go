@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+)
+
+// This file asks what became of an attempt that was under way when its node
+// died. It belongs to the pure core, as run.go does.
+
+// ask makes the task of a verification. Its key is not that of the handler's own
+// call: a service that remembers answers by key would give that call's.
+func (r *Run) ask(s *Step, live Live) (Task, bool) {
+	rec := &r.records[s.position]
+	body, err := s.Handler.Verification().Body.Eval(r.env(live))
+	if err != nil {
+		r.giveUp(s, fmt.Errorf("verify: %w", err), live)
+		return Task{}, false
+	}
+	rec.due, rec.underway, rec.asking = time.Time{}, true, true
+	rec.reason = fmt.Sprintf("attempt %d was under way when its node died; asking how it ended", rec.attempts)
+	r.underway++
+	r.dirty = true
+	return Task{
+		Step: s, Type: s.verify, Verify: true, Attempt: rec.attempts, Body: copyData(body), Timeout: s.Handler.Timeout,
+		IdempotencyKey: digest(r.start.ID, s.Path, "verify", strconv.Itoa(rec.attempts)),
+	}, true
+}
+
+// answered takes the answer to a verification: the handler has succeeded with it,
+// or makes its call again, or the verification itself has failed.
+func (r *Run) answered(s *Step, o Outcome, live Live) {
+	rec := &r.records[s.position]
+	rec.asking = false
+	done, err := r.done(s, o, live)
+	switch {
+	case err != nil:
+		r.unanswered(s, fmt.Errorf("verify: %w", err), live)
+	case done:
+		rec.unknown = false
+		r.succeed(s, live)
+	default:
+		rec.unknown, rec.asked, rec.delay, rec.err, rec.reason = false, 0, 0, "", ""
+	}
+}
+
+// unanswered repeats a verification that has failed, or gives the handler up.
+// That stays known, so that an operator's retry asks first.
+func (r *Run) unanswered(s *Step, err error, live Live) {
+	rec := &r.records[s.position]
+	rec.asked++
+	rec.err = clean(err.Error())
+	if delay, ok := rec.repeat(s, r.start.ID, rec.asked, err); ok {
+		rec.due = stamp(live.Now.Add(delay + time.Millisecond - 1)) // rounded up
+		return
+	}
+	r.giveUp(s, err, live)
+}
+
+// done tells what a verification says. When it is true, its answer is taken as
+// the handler's own.
+func (r *Run) done(s *Step, o Outcome, live Live) (bool, error) {
+	if o.Err != nil {
+		return false, o.Err
+	}
+	if len(o.Result.Emit) > 0 || !o.Result.Until.IsZero() {
+		return false, Permanent(errors.New("want an answer, have events or a wait"))
+	}
+	raw, err := r.encode(s, o.Result.Response, false)
+	if err != nil {
+		return false, err
+	}
+	answer := map[string]any{"response": o.Result.Response, "status": nil, "outcome": OutcomeUnknown}
+	if o.Result.Status != 0 {
+		answer["status"] = o.Result.Status
+	}
+	env, sources := r.env(live), maps.Clone(r.sources)
+	sources[s.Handler.ID] = answer
+	env[sourcesRoot] = sources
+	v, err := s.Handler.Verification().Done.Eval(env)
+	if err != nil {
+		return false, Permanent(err)
+	}
+	done, ok := v.(bool)
+	if !ok {
+		return false, Permanent(fmt.Errorf("done: want true or false, have %s", kindOf(v)))
+	}
+	if done {
+		rec := &r.records[s.position]
+		rec.response, rec.raw, rec.status = o.Result.Response, raw, o.Result.Status
+	}
+	return done, nil
+}
