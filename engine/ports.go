@@ -271,7 +271,7 @@ type RunRecord struct {
 	Generation int
 	Node       int64 // that owns it; 0 for none
 	Accepted   time.Time
-	Started    time.Time // zero before
+	Started    time.Time // zero before, and for one that is given back without a checkpoint
 	Ended      time.Time // zero before
 	Due        time.Time // of a parked or scheduled run; zero for one that waits for an operator
 	FailedPath string

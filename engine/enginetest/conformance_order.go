@@ -114,6 +114,20 @@ var orderCases = []storeCase{
 		p.finish(node, c)
 		p.claimOne(node, ids[0])
 	}},
+	{"a retried run that blocked its key is not overtaken", func(p *probe) {
+		node := p.join()
+		later := p.event("k", at(p.beat(node).Now.Add(40*time.Millisecond)))
+		ids := p.accept(later, p.event("k"))
+		p.commit(node, change(p.claimOne(node, ids[1]), engine.Failed))
+		p.eventually("the time of the scheduled run", func() bool {
+			p.beat(node)
+			return p.run(later.ID).Due.IsZero()
+		})
+		p.wantClaims(node)
+		p.must(p.Retry(p.Context(), ids[1]))
+		p.finish(node, p.claimOne(node, ids[1]))
+		p.claimOne(node, ids[0])
+	}},
 	{"a failed run blocks its key until an operator decides", func(p *probe) {
 		node := p.join()
 		for _, decide := range []string{"retry", "cancel"} {
@@ -167,7 +181,7 @@ var orderCases = []storeCase{
 			p.commit(node, d)
 		}
 		aside(p.claimOne(node, ids[0]))
-		if r := p.wantStatus(ids[0], engine.Waiting); r.Blocked || r.Node != 0 {
+		if r := p.wantStatus(ids[0], engine.Waiting); r.Blocked || r.Node != 0 || !r.Started.IsZero() {
 			p.Fatalf("deferred run: %+v", r)
 		}
 		aside(p.claimOne(node, ids[1]))
@@ -195,6 +209,9 @@ var orderCases = []storeCase{
 		c := p.claimOne(node, ids[0])
 		p.commit(node, change(c, engine.Waiting))
 		p.wantStatus(ids[0], engine.Waiting)
+		if r := p.run(ids[0]); r.Started.IsZero() {
+			p.Fatal("the run has a checkpoint, and no start")
+		}
 		back := p.claimOne(other, ids[0])
 		p.equal("version", back.Version, c.Version+1)
 		p.wantErr("commit of the former owner", p.commitErrs(node, change(back, engine.Running))[0], engine.ErrStale)

@@ -454,6 +454,9 @@ func (m *Memory) apply(r *memoryRun, c engine.Change, emits [][]byte) {
 		m.end(r, c.Status)
 	case c.Status != engine.Running:
 		r.node, r.status, r.aside, m.idle[r.ID] = 0, c.Status, c.Defer, r
+		if c.Status == engine.Waiting && len(c.Checkpoint) == 0 {
+			r.started = time.Time{}
+		}
 		if c.Status == engine.Parked {
 			r.due = c.Due.UTC().Truncate(time.Microsecond) // zero stays zero
 		}

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -23,11 +22,11 @@ const schemaTable = "procaas_schema"
 // Migrate brings the schema at dsn up to date, and tells the versions before
 // and after. Of several processes that do so at once, one does the work.
 func Migrate(ctx context.Context, dsn string) (from, to int64, err error) {
-	config, err := pgx.ParseConfig(dsn)
+	config, err := pgxpool.ParseConfig(dsn) // the pool's own parameters are not the server's
 	if err != nil {
 		return 0, 0, fmt.Errorf("store: %w", err)
 	}
-	db := stdlib.OpenDB(*config)
+	db := stdlib.OpenDB(*config.ConnConfig)
 	defer func() { err = errors.Join(err, db.Close()) }()
 	p, err := migrations(db)
 	if err != nil {

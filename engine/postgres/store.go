@@ -86,6 +86,9 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("store: %w", err)
 	}
 	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error { return prepareSession(ctx, c, o.Unsafe) }
+	if params := config.ConnConfig.RuntimeParams; params["application_name"] == "" {
+		params["application_name"] = "procaas"
+	}
 	if !strings.Contains(dsn, "pool_max_conns") {
 		config.MaxConns = maxConns
 	}
@@ -135,7 +138,7 @@ func (s *Store) Close() error {
 // sessionSettings are set by a statement, not in the start-up packet, which
 // poolers refuse to pass on.
 const sessionSettings = `select set_config('statement_timeout', $1, false), set_config('lock_timeout', $2, false),
-	set_config('idle_in_transaction_session_timeout', $3, false), set_config('application_name', 'procaas', false)`
+	set_config('idle_in_transaction_session_timeout', $3, false)`
 
 // prepareSession makes a new connection ready, and refuses the server that
 // does not keep its promises: after a failover it may be another one.

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"testing"
 
 	"procaas/engine"
@@ -25,4 +26,16 @@ func open(t testing.TB, dsn string) *postgres.Store {
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	enginetest.Conformance(t, func(t *testing.T) engine.Store { return open(t, enginetest.Postgres(t)) })
+}
+
+func TestCrash(t *testing.T) {
+	t.Parallel()
+	enginetest.Crash(t, func() string { return enginetest.Postgres(t) },
+		func(ctx context.Context, dsn string) (engine.Store, error) {
+			return postgres.Open(ctx, dsn, postgres.Options{Migrate: true})
+		})
+}
+
+func BenchmarkStore(b *testing.B) {
+	enginetest.Benchmark(b, func(b *testing.B) engine.Store { return open(b, enginetest.Postgres(b)) })
 }

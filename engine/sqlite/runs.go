@@ -169,11 +169,12 @@ func (s *Store) Retry(ctx context.Context, id string) error {
 		if r.place.status() != engine.Failed && r.place != held {
 			return engine.ErrConflict
 		}
-		if r.place != failed || !r.ordered {
-			t.ready = true
-			return t.exec(reviveRun, ready, r.seq)
+		to := ready
+		if r.place == failed && r.ordered {
+			to = queued // the later runs of its key went on without it
 		}
-		if err := t.exec(reviveRun, queued, r.seq); err != nil {
+		t.ready = t.ready || to == ready
+		if err := t.exec(reviveRun, to, r.seq); err != nil || !r.ordered {
 			return err
 		}
 		return t.promote(r.flow, r.key)

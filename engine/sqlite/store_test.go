@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"context"
 	"path/filepath"
 	"testing"
 
@@ -28,4 +29,16 @@ func TestConformance(t *testing.T) {
 	enginetest.Conformance(t, func(t *testing.T) engine.Store {
 		return open(t, filepath.Join(t.TempDir(), "store.db"))
 	})
+}
+
+func TestCrash(t *testing.T) {
+	t.Parallel()
+	enginetest.Crash(t, func() string { return filepath.Join(t.TempDir(), "store.db") },
+		func(ctx context.Context, path string) (engine.Store, error) {
+			return sqlite.Open(ctx, path, sqlite.Options{Migrate: true})
+		})
+}
+
+func BenchmarkStore(b *testing.B) {
+	enginetest.Benchmark(b, func(b *testing.B) engine.Store { return open(b, filepath.Join(b.TempDir(), "store.db")) })
 }

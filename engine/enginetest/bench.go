@@ -1,0 +1,159 @@
+package enginetest
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"procaas/engine"
+)
+
+// Benchmark measures the calls of a store that every run makes, as the engine
+// makes them: in shared transactions, two at a time. All figures are of durable
+// changes.
+func Benchmark(b *testing.B, open func(b *testing.B) engine.Store) {
+	for _, size := range []int{1, 64, 256} {
+		b.Run(fmt.Sprintf("Accept/batch=%d", size), func(b *testing.B) { benchAccept(newBench(b, open(b), size)) })
+		b.Run(fmt.Sprintf("Commit/batch=%d", size), func(b *testing.B) { benchCommit(newBench(b, open(b), size)) })
+		b.Run(fmt.Sprintf("Claim/batch=%d", size), func(b *testing.B) { benchClaim(newBench(b, open(b), size)) })
+		b.Run(fmt.Sprintf("Life/batch=%d", size), func(b *testing.B) { benchLife(newBench(b, open(b), size)) })
+	}
+}
+
+// A bench is a probe of one benchmark. An operation is one event or change.
+type bench struct {
+	*probe
+	b    *testing.B
+	size int
+	node int64
+	done atomic.Int64
+}
+
+func newBench(b *testing.B, s engine.Store, size int) *bench {
+	p := &bench{probe: newProbe(b, s), b: b, size: size}
+	p.node = p.join()
+	return p
+}
+
+// lanes is how many transactions go on at once.
+const lanes = 2
+
+// measure calls do for a batch at a time, until b.N operations are done.
+func (p *bench) measure(do func(lane int) error) {
+	p.b.ResetTimer()
+	var g errgroup.Group
+	for lane := range lanes {
+		g.Go(func() error {
+			for p.done.Add(int64(p.size)) <= int64(p.b.N+p.size-1) {
+				if err := do(lane); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		p.Fatal(err)
+	}
+	p.b.StopTimer()
+	p.b.ReportMetric(float64(p.b.N)/p.b.Elapsed().Seconds(), "ops/s")
+}
+
+// events makes a batch of events, each with a key of its own.
+func (p *bench) events(with ...func(*engine.Intake)) []engine.Intake {
+	batch := make([]engine.Intake, p.size)
+	for i := range batch {
+		batch[i] = p.event("", with...)
+		batch[i].Key = batch[i].ID
+		batch[i].Event.Payload = map[string]any{"order-id": i, "text": long(200)}
+	}
+	return batch
+}
+
+func benchAccept(p *bench) {
+	p.measure(func(int) error {
+		_, err := p.Accept(p.Context(), 0, p.events())
+		return err
+	})
+}
+
+// checkpointSize is what a run of a few handlers keeps.
+const checkpointSize = 800
+
+func (p *bench) checkpoint(runs []engine.Claimed, s engine.Status) error {
+	changes := make([]engine.Change, len(runs))
+	for i := range runs {
+		changes[i] = change(runs[i], s)
+		changes[i].Checkpoint = []byte(long(checkpointSize))
+		changes[i].State = "open"
+		runs[i].Version++
+	}
+	errs, err := p.Commit(p.Context(), p.node, changes)
+	for _, refused := range errs {
+		if err == nil {
+			err = refused
+		}
+	}
+	return err
+}
+
+func benchCommit(p *bench) {
+	const perLane = 512
+	var runs [lanes][]engine.Claimed
+	for lane := range runs {
+		for len(runs[lane]) < perLane {
+			runs[lane] = append(runs[lane], p.own()...)
+		}
+	}
+	next := [lanes]int{}
+	p.measure(func(lane int) error {
+		if next[lane]+p.size > len(runs[lane]) {
+			next[lane] = 0
+		}
+		from := next[lane]
+		next[lane] += p.size
+		return p.checkpoint(runs[lane][from:from+p.size], engine.Running)
+	})
+}
+
+// own accepts a batch of events whose runs begin at once.
+func (p *bench) own() []engine.Claimed {
+	var runs []engine.Claimed
+	for _, a := range p.acceptFor(p.node, p.events(owned)...) {
+		runs = append(runs, *a.Claimed)
+	}
+	return runs
+}
+
+func benchClaim(p *bench) {
+	for n := 0; n < p.b.N+lanes*p.size; n += 1000 {
+		batch := make([]engine.Intake, 1000)
+		for i := range batch {
+			batch[i] = p.event("key", unordered)
+		}
+		p.accept(batch...)
+	}
+	p.measure(func(int) error {
+		runs, err := p.Claim(p.Context(), p.node, p.size)
+		if err == nil && len(runs) == 0 {
+			err = fmt.Errorf("nothing is ready after %d operations", p.done.Load())
+		}
+		return err
+	})
+}
+
+// benchLife takes events from their acceptance over three checkpoints to their
+// end.
+func benchLife(p *bench) {
+	p.measure(func(int) error {
+		runs := p.own()
+		for range 3 {
+			if err := p.checkpoint(runs, engine.Running); err != nil {
+				return err
+			}
+		}
+		return p.checkpoint(runs, engine.Succeeded)
+	})
+}

@@ -1,0 +1,231 @@
+package postgres_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"procaas/engine"
+	"procaas/engine/enginetest"
+	"procaas/engine/postgres"
+)
+
+func intake(id string) engine.Intake {
+	return engine.Intake{
+		ID: id, Event: engine.Event{ID: id, Type: "made"}, Flow: "orders", Key: id, Ordered: true, Dedup: true, Pipeline: "made",
+	}
+}
+
+func accept(t *testing.T, s *postgres.Store, runs ...engine.Intake) []engine.Accepted {
+	t.Helper()
+	results, err := s.Accept(t.Context(), 0, runs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return results
+}
+
+// with adds a parameter to a URL.
+func with(t *testing.T, dsn, name, value string) string {
+	t.Helper()
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set(name, value)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+func connect(t *testing.T, dsn string) *pgx.Conn {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(t.Context()) })
+	return c
+}
+
+func exec(t *testing.T, c *pgx.Conn, sql string, args ...any) {
+	t.Helper()
+	if _, err := c.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func wantOpenError(t *testing.T, dsn string, words ...string) {
+	t.Helper()
+	s, err := postgres.Open(t.Context(), dsn, postgres.Options{})
+	if err == nil {
+		t.Fatal("the store was opened", s.Close())
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("want an error with %q, have %v", w, err)
+		}
+	}
+}
+
+func TestOpenRefusesAnotherSchema(t *testing.T) {
+	t.Parallel()
+	dsn := enginetest.Postgres(t)
+	wantOpenError(t, dsn, "schema has version 0, want 1", "run procaas migrate")
+	for _, want := range [][2]int64{{0, 1}, {1, 1}} {
+		from, to, err := postgres.Migrate(t.Context(), dsn)
+		if err != nil || [2]int64{from, to} != want {
+			t.Fatalf("migrate: want %v, have %d to %d, %v", want, from, to, err)
+		}
+	}
+	s, err := postgres.Open(t.Context(), dsn, postgres.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, connect(t, dsn), "insert into procaas_schema (version_id, is_applied) values (999, true)")
+	wantOpenError(t, dsn, "newer than 1", "use a newer procaas")
+}
+
+func TestProcessesMigrateAtOnce(t *testing.T) {
+	t.Parallel()
+	dsn := enginetest.Postgres(t)
+	errs := make(chan error)
+	for range 4 {
+		go func() {
+			s, err := postgres.Open(t.Context(), dsn, postgres.Options{Migrate: true})
+			if err == nil {
+				err = s.Close()
+			}
+			errs <- err
+		}()
+	}
+	for range 4 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestOpenRefusesAServerThatForgets(t *testing.T) {
+	t.Parallel()
+	dsn := enginetest.Postgres(t)
+	if _, _, err := postgres.Migrate(t.Context(), dsn); err != nil {
+		t.Fatal(err)
+	}
+	forgets := with(t, dsn, "options", "-c synchronous_commit=off")
+	wantOpenError(t, forgets, "synchronous_commit is off", "open the store as unsafe")
+	s, err := postgres.Open(t.Context(), forgets, postgres.Options{Unsafe: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOpenSaysWhatIsWrongWithTheAddress(t *testing.T) {
+	t.Parallel()
+	wantOpenError(t, "postgres://127.0.0.1:1/none?connect_timeout=1", "127.0.0.1:1")
+	wantOpenError(t, "postgres://[", "store: ")
+}
+
+func TestHintsReachOtherProcesses(t *testing.T) {
+	t.Parallel()
+	dsn := enginetest.Postgres(t)
+	a, b := open(t, dsn), open(t, dsn)
+	<-b.Wake() // it listens
+	accept(t, a, intake("a"))
+	select {
+	case <-b.Wake():
+	case <-time.After(20 * time.Second):
+		t.Fatal("no hint reached the other store")
+	}
+}
+
+func TestHistoryGoesToThePartitionOfItsDay(t *testing.T) {
+	t.Parallel()
+	dsn := enginetest.Postgres(t)
+	s := open(t, dsn)
+	accept(t, s, intake("a"))
+	if err := s.Cancel(t.Context(), "a", "test"); err != nil {
+		t.Fatal(err)
+	}
+	var have, want string
+	if err := connect(t, dsn).QueryRow(t.Context(), `select tableoid::regclass::text,
+		'history_' || to_char(ended at time zone 'UTC', 'YYYYMMDD') from history`).Scan(&have, &want); err != nil {
+		t.Fatal(err)
+	}
+	if have != want {
+		t.Errorf("want the run in %s, have it in %s", want, have)
+	}
+}
+
+// A text that PostgreSQL cannot hold must be refused where a sender chose it,
+// and must not keep a run from ending where a handler's error quotes it.
+func TestTextThatCannotBeStored(t *testing.T) {
+	t.Parallel()
+	s := open(t, enginetest.Postgres(t))
+	bad := intake("a")
+	bad.Key = "nul \x00"
+	if _, err := s.Accept(t.Context(), 0, []engine.Intake{bad}); err == nil || !strings.Contains(err.Error(), "U+0000") {
+		t.Errorf("want an error that explains, have %v", err)
+	}
+	accept(t, s, intake("b"))
+	node, err := s.Join(t.Context(), "n", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Claim(t.Context(), node, 1); err != nil {
+		t.Fatal(err)
+	}
+	errs, err := s.Commit(t.Context(), node, []engine.Change{{Run: "b", Status: engine.Failed, Error: "it said \x00 and \xff"}})
+	if err != nil || errs[0] != nil {
+		t.Fatal(err, errs)
+	}
+	if r, err := s.Run(t.Context(), "b"); err != nil || r.Error != "it said \uFFFD and \uFFFD" {
+		t.Errorf("have error %q, %v", r.Error, err)
+	}
+}
+
+// Checkpoints must not touch indexes, or the hot table grows with every step.
+func TestCheckpointsStayOnTheirPages(t *testing.T) {
+	t.Parallel()
+	dsn := enginetest.Postgres(t)
+	s := open(t, dsn)
+	node, err := s.Join(t.Context(), "n", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := intake("a")
+	in.Own = true
+	if _, err := s.Accept(t.Context(), node, []engine.Intake{in}); err != nil {
+		t.Fatal(err)
+	}
+	const steps = 60
+	for v := range int64(steps) {
+		errs, err := s.Commit(t.Context(), node, []engine.Change{{
+			Run: "a", Version: v, Status: engine.Running, Checkpoint: []byte(strings.Repeat("x", 800)),
+		}})
+		if err != nil || errs[0] != nil {
+			t.Fatal(err, errs)
+		}
+	}
+	c := connect(t, dsn)
+	var updates, hot int
+	for deadline := time.Now().Add(20 * time.Second); updates < steps && time.Now().Before(deadline); {
+		// Backends tell their statistics within a second after they become idle.
+		if err := c.QueryRow(t.Context(), `select n_tup_upd, n_tup_hot_upd from pg_stat_user_tables
+			where relid = 'runs'::regclass and pg_sleep(0.05) is not null`).Scan(&updates, &hot); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if updates < steps || hot < steps*9/10 {
+		t.Errorf("of %d updates want nearly all on their pages, have %d of %d", steps, hot, updates)
+	}
+}

@@ -1,0 +1,164 @@
+package sqlite_test
+
+import (
+	"database/sql"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"procaas/engine"
+	"procaas/engine/sqlite"
+)
+
+func intake(id string) engine.Intake {
+	return engine.Intake{
+		ID: id, Event: engine.Event{ID: id, Type: "made"}, Flow: "orders", Key: id, Ordered: true, Dedup: true, Pipeline: "made",
+	}
+}
+
+// wantOpenError opens a store in vain.
+func wantOpenError(t *testing.T, path string, words ...string) {
+	t.Helper()
+	s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+	if err == nil {
+		t.Fatal("the store was opened", s.Close())
+	}
+	for _, w := range append(words, path) {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("want an error with %q, have %v", w, err)
+		}
+	}
+}
+
+func TestOpenRefusesAFileInUse(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "store.db")
+	s := open(t, path)
+	wantOpenError(t, path, "in use by another process")
+	if _, _, err := sqlite.Migrate(t.Context(), path); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("want migrate to refuse a file in use, have %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	open(t, path)
+}
+
+func TestOpenRefusesAnotherSchema(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "with %20 and ? and #.db")
+	wantOpenError(t, path, "schema has version 0, want 1", "run procaas migrate")
+	for _, want := range [][2]int64{{0, 1}, {1, 1}} {
+		from, to, err := sqlite.Migrate(t.Context(), path)
+		if err != nil || [2]int64{from, to} != want {
+			t.Fatalf("migrate: want %v, have %d to %d, %v", want, from, to, err)
+		}
+	}
+	s, err := sqlite.Open(t.Context(), path, sqlite.Options{Fast: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("the file has another name: %v", err)
+	}
+	newer(t, path)
+	wantOpenError(t, path, "newer than 1", "use a newer procaas")
+}
+
+// newer notes a migration that this program does not know.
+func newer(t *testing.T, path string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec("insert into procaas_schema (version_id, is_applied) values (999, true)"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOpenTakesTheRunsOfTheProcessBeforeOver(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "store.db")
+	s := open(t, path)
+	before, err := s.Join(t.Context(), "before", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := intake("a")
+	in.Own = true
+	if _, err := s.Accept(t.Context(), before, []engine.Intake{in}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, path)
+	node, err := s.Join(t.Context(), "after", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs, err := s.Claim(t.Context(), node, 10)
+	if err != nil || len(runs) != 1 || runs[0].ID != "a" || node <= before {
+		t.Fatalf("want node %d to give run a at once, have node %d with %v, %v", before, node, runs, err)
+	}
+}
+
+func TestCallsAfterCloseFail(t *testing.T) {
+	t.Parallel()
+	s := open(t, filepath.Join(t.TempDir(), "store.db"))
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Accept(t.Context(), 0, []engine.Intake{intake("a")}); err == nil {
+		t.Error("accepted after Close")
+	}
+	if _, err := s.Run(t.Context(), "a"); err == nil || err == engine.ErrNotFound {
+		t.Errorf("want a failure of Run after Close, have %v", err)
+	}
+}
+
+// A write that fails must not spoil those that share its transaction.
+func TestWritesOfOneTransactionDoNotSpoilEachOther(t *testing.T) {
+	t.Parallel()
+	s := open(t, filepath.Join(t.TempDir(), "store.db"))
+	if _, err := s.Accept(t.Context(), 0, []engine.Intake{intake("taken")}); err != nil {
+		t.Fatal(err)
+	}
+	bad := intake("new")
+	bad.ID = "taken" // the run's id, not the event's
+	type result struct {
+		good bool
+		err  error
+	}
+	results := make(chan result)
+	for i := range 40 {
+		in := intake(string(rune('A' + i)))
+		if i%2 == 0 {
+			in = bad
+		}
+		go func() {
+			_, err := s.Accept(t.Context(), 0, []engine.Intake{intake(in.Event.ID + "-first"), in})
+			results <- result{i%2 == 1, err}
+		}()
+	}
+	for range 40 {
+		if r := <-results; r.good != (r.err == nil) {
+			t.Errorf("good batch: %v, error: %v", r.good, r.err)
+		}
+	}
+	if _, err := s.Run(t.Context(), "new-first"); err != engine.ErrNotFound {
+		t.Errorf("a part of a failed batch is there: %v", err)
+	}
+	if runs, _, err := s.List(t.Context(), engine.RunFilter{Limit: 1000}); err != nil || len(runs) != 41 {
+		t.Errorf("want the runs of 20 good batches and one, have %d, %v", len(runs), err)
+	}
+}
