@@ -9,6 +9,7 @@ import (
 // Metrics are what the engine counts. Names and labels are the contract's.
 type Metrics struct {
 	HandlerCalls   *prometheus.CounterVec   // pipeline, stage, handler, outcome
+	HandlerGivenUp *prometheus.CounterVec   // pipeline, stage, handler
 	HandlerSeconds *prometheus.HistogramVec // pipeline, stage, handler
 	Accepted       prometheus.Counter
 	Runs           *prometheus.CounterVec // pipeline, status
@@ -25,6 +26,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "procaas_handler_calls_total",
 			Help: "Attempts of handlers that ended, and handlers that were skipped, by outcome.",
 		}, append(handler[:3:3], "outcome")),
+		HandlerGivenUp: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "procaas_handler_given_up_total",
+			Help: "Handlers that failed for good: their runs go on without them, or fail when they are critical.",
+		}, handler),
 		HandlerSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "procaas_handler_seconds",
 			Help:    "Duration of one attempt of a handler.",
@@ -52,7 +57,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14), // 0.5 ms to 4 s
 		}),
 	}
-	r.MustRegister(m.HandlerCalls, m.HandlerSeconds, m.Accepted, m.Runs, m.InboxWaiting, m.InboxOldest, m.Checkpoint)
+	r.MustRegister(m.HandlerCalls, m.HandlerGivenUp, m.HandlerSeconds, m.Accepted,
+		m.Runs, m.InboxWaiting, m.InboxOldest, m.Checkpoint)
 	return m
 }
 

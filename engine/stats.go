@@ -37,6 +37,7 @@ func (s *stats) path(path string) *pathStats {
 	}
 	p, _ := s.paths.LoadOrStore(path, &pathStats{
 		succeeded: label("succeeded"), failed: label("failed"), skipped: label("skipped"),
+		givenUp: s.metrics.HandlerGivenUp.WithLabelValues(parts[0], parts[1], parts[2]),
 		seconds: s.metrics.HandlerSeconds.WithLabelValues(parts[0], parts[1], parts[2]),
 	})
 	return p.(*pathStats)
@@ -44,8 +45,8 @@ func (s *stats) path(path string) *pathStats {
 
 // A pathStats is a ring of the last minute of one handler.
 type pathStats struct {
-	succeeded, failed, skipped prometheus.Counter
-	seconds                    prometheus.Observer
+	succeeded, failed, skipped, givenUp prometheus.Counter
+	seconds                             prometheus.Observer
 
 	mu        sync.Mutex // guards the following
 	ring      [statSlots]statSlotCounts

@@ -244,11 +244,14 @@ func (j *job) stop() bool {
 	return false
 }
 
-// count counts handlers that were skipped; calls count themselves.
+// count counts handlers that were left out; calls count themselves.
 func (j *job) count() {
 	for _, h := range j.run.TakeEnded() {
-		if h.Outcome == OutcomeSkipped {
+		switch h.Outcome {
+		case OutcomeSkipped:
 			j.n.e.stats.path(h.Path).skipped.Inc()
+		case OutcomeFailed:
+			j.n.e.stats.path(h.Path).givenUp.Inc()
 		}
 	}
 }

@@ -229,10 +229,18 @@ func (t *traffic) line(metrics prometheus.Gatherer, up time.Duration) (string, e
 	if err != nil {
 		return "", err
 	}
+	given, err := sums(metrics, "procaas_handler_given_up_total", "pipeline")
+	if err != nil {
+		return "", err
+	}
+	skipped := calls["skipped"]
+	for _, n := range given {
+		skipped += n
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	line := fmt.Sprintf("%s  orders %d  runs succeeded %.0f failed %.0f  handlers run %.0f skipped %.0f",
-		up.Round(time.Second), t.accepted, runs["succeeded"], runs["failed"], calls["succeeded"], calls["skipped"]+calls["failed"])
+		up.Round(time.Second), t.accepted, runs["succeeded"], runs["failed"], calls["succeeded"], skipped)
 	if t.incident != "" {
 		line += "  incident: " + t.incident
 	}
