@@ -26,6 +26,7 @@ type checkpoint struct {
 	Ended      Status                     `json:"ended,omitempty"`
 	FailedPath string                     `json:"failed_handler,omitempty"`
 	Failure    string                     `json:"error,omitempty"`
+	Class      string                     `json:"error_class,omitempty"`
 	Reason     string                     `json:"reason,omitempty"`
 	Shared     map[string]json.RawMessage `json:"shared_state"`
 	Wrote      []string                   `json:"wrote,omitempty"`
@@ -36,7 +37,7 @@ type checkpoint struct {
 func (r *Run) checkpoint() []byte {
 	c := checkpoint{
 		Format: checkpointFormat, Pipeline: r.plan.Pipeline.ID, Generation: r.start.Generation,
-		Began: r.began, Stage: r.stage, FailedPath: r.failedPath, Failure: r.failure, Reason: r.reason,
+		Began: r.began, Stage: r.stage, FailedPath: r.failedPath, Failure: r.failure, Class: r.class, Reason: r.reason,
 		Shared: r.raw, Handlers: []savedRecord{},
 	}
 	if r.status.Ended() {
@@ -133,7 +134,7 @@ func (r *Run) restore(c checkpoint) error {
 		return fmt.Errorf("it is in stage %d, but pipeline %s has only %d: the definition has changed", c.Stage+1, c.Pipeline, len(r.plan.Stages))
 	}
 	r.began, r.stage = c.Began, c.Stage
-	r.failedPath, r.failure, r.reason = c.FailedPath, c.Failure, c.Reason
+	r.failedPath, r.failure, r.class, r.reason = c.FailedPath, c.Failure, c.Class, c.Reason
 	if c.Ended != "" {
 		if !c.Ended.Ended() {
 			return fmt.Errorf("its checkpoint has no such end as %q", c.Ended)
@@ -240,7 +241,7 @@ func (r *Run) redrive() {
 	if r.status.Ended() && r.status != Failed {
 		return
 	}
-	r.status, r.failedPath, r.failure = Running, "", ""
+	r.status, r.failedPath, r.failure, r.class = Running, "", "", ""
 	r.touch()
 	for _, s := range r.plan.order {
 		switch rec := &r.records[s.position]; {

@@ -183,18 +183,6 @@ func (l *library) load(ctx context.Context, hash string) (*definition, error) {
 	return d, nil
 }
 
-// save stores a definition, so that its runs end with it on any node.
-func (l *library) save(ctx context.Context, b *dsl.Bundle) error {
-	data, err := json.Marshal(b.Files)
-	if err != nil {
-		return fmt.Errorf("encode definition %s: %w", b.Hash, err)
-	}
-	if err := l.store.SaveBundle(ctx, b.Hash, data); err != nil {
-		return fmt.Errorf("save definition %s: %w", b.Hash, err)
-	}
-	return nil
-}
-
 // close ends the idle connections of all definitions.
 func (l *library) close() {
 	l.mu.Lock()

@@ -36,6 +36,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer loops.Wait()
 	loops.Go(func() { e.fireTriggers(ctx) })
 	loops.Go(func() { e.measureInbox(ctx) })
+	loops.Go(func() { e.follow(ctx) })
 	for {
 		err := e.member(ctx)
 		if ctx.Err() != nil {
@@ -95,7 +96,7 @@ func (e *Engine) join(ctx context.Context) *node {
 func (e *Engine) tryJoin(ctx context.Context) (*node, error) {
 	limited, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	if err := e.library.save(limited, e.Bundle()); err != nil {
+	if err := e.agree(limited); err != nil {
 		return nil, err
 	}
 	if err := e.settings.refresh(limited); err != nil {
@@ -173,6 +174,7 @@ func (n *node) heed(b Beat) {
 			n.log.Warn("settings cannot be read, the ones before hold", "error", err)
 		}
 	}
+	n.e.follower.revised(b.Revision)
 	if b.Ready > 0 {
 		n.nudge()
 	}

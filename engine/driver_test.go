@@ -370,7 +370,7 @@ func TestLoadServesNewEventsOnly(t *testing.T) {
 		begun := r.submit(e, event("work", "begun"))
 		synctest.Wait()
 		changed := strings.ReplaceAll(three, "{id: three, step: {}}", "{id: four, step: {}}")
-		if err := e.Load(context.Background(), r.bundle(changed)); err != nil {
+		if _, err := e.Load(context.Background(), r.bundle(changed), engine.Actor{Name: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		close(open)

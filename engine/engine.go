@@ -32,6 +32,10 @@ type Options struct {
 	Drain       time.Duration // how long a stopping node waits for calls under way
 	Secrets     func(name string) (string, error)
 
+	// Overrule makes Bundle the definition of all nodes at the start. Without it,
+	// a Bundle that the store knows yields to the current one: it is an old one.
+	Overrule bool
+
 	// ServiceURLs are those that Bundle was loaded with: definitions that the
 	// engine loads itself, to finish runs that began with them, need them too.
 	ServiceURLs map[string]string
@@ -62,6 +66,7 @@ type Engine struct {
 	node      atomic.Pointer[node] // nil while the process is no member
 	joinError atomic.Pointer[error]
 	reloaded  chan struct{} // there is another definition
+	follower  follower
 }
 
 // New makes an engine. It does nothing before Run, but takes events in.
@@ -77,6 +82,7 @@ func New(o Options) (*Engine, error) {
 		stats:    stats{metrics: o.Metrics},
 		clock:    clock{known: make(chan struct{})},
 		reloaded: make(chan struct{}, 1),
+		follower: follower{changed: make(chan struct{}, 1)},
 	}
 	for _, t := range o.Types {
 		e.library.byName[t.Name] = t
@@ -137,23 +143,6 @@ func (e *IntakeError) Error() string { return e.Message }
 
 // Bundle gives the definition that new events are served by.
 func (e *Engine) Bundle() *dsl.Bundle { return e.library.current.Load().bundle }
-
-// Load makes b the definition for new events. Runs that have begun keep theirs.
-func (e *Engine) Load(ctx context.Context, b *dsl.Bundle) error {
-	d, err := e.library.add(b)
-	if err != nil {
-		return err
-	}
-	if err := e.library.save(ctx, b); err != nil {
-		return err
-	}
-	e.library.current.Store(d)
-	select {
-	case e.reloaded <- struct{}{}:
-	default:
-	}
-	return nil
-}
 
 // Plans gives the plans of all pipelines of the present definition, in order.
 func (e *Engine) Plans() []*Plan { return slices.Clone(e.library.current.Load().plans) }

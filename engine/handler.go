@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -152,14 +153,12 @@ func isConnection(err error) bool {
 // groups of statuses, such as 5xx, and any.
 func InClass(err error, classes []string) bool {
 	class := ClassOf(err)
-	group := ""
-	if c := class[0]; '0' <= c && c <= '9' {
-		group = class[:1] + "xx"
-	}
-	for _, c := range classes {
-		if c == class || c == group && group != "" || c == "any" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(classes, func(c string) bool { return c == "any" || IsOfClass(class, c) })
+}
+
+// IsOfClass tells whether a class of [ClassOf] is wanted, or belongs to a group
+// that is: 4xx, 5xx, or status for all statuses.
+func IsOfClass(class, wanted string) bool {
+	isStatus := class != "" && '0' <= class[0] && class[0] <= '9'
+	return class == wanted || isStatus && (wanted == "status" || wanted == class[:1]+"xx")
 }

@@ -119,7 +119,7 @@ func (r *Run) giveUp(s *Step, err error, live Live) {
 		return
 	}
 	if r.failedPath == "" {
-		r.failedPath = s.Path
+		r.failedPath, r.class = s.Path, ClassOf(err)
 		r.failure = s.Path + ": " + rec.err
 		if rec.attempts > 0 {
 			r.failure = fmt.Sprintf("%s: attempt %d: %s", s.Path, rec.attempts, rec.err)

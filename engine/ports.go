@@ -215,10 +215,12 @@ type Change struct {
 	// first in the queue of its key, by acceptance.
 	Defer bool
 
-	// FailedPath and Error say why a run failed; Reason why it was ignored. A
-	// run that an operator cancelled keeps the operator's reason.
+	// FailedPath, Error and ErrorClass say why a run failed; Reason why it was
+	// ignored. A run that an operator cancelled keeps the operator's reason.
+	// The class is one of [ClassOf].
 	FailedPath string
 	Error      string
+	ErrorClass string
 	Reason     string
 
 	// Emit lists events to accept in the same transaction, after the change
@@ -238,9 +240,14 @@ type Runs interface {
 	// Run reads one run, ended ones included; [ErrNotFound] when there is none.
 	Run(ctx context.Context, id string) (RunRecord, error)
 
-	// List reads runs, the last accepted first, up to filter.Limit, and the
-	// cursor of the next page, empty at the end; [ErrCursor].
+	// List reads runs, the last accepted first unless the filter says Oldest, up
+	// to filter.Limit, and the cursor of the next page, empty at the end;
+	// [ErrCursor].
 	List(ctx context.Context, filter RunFilter) ([]RunRecord, string, error)
+
+	// Count counts the runs that a filter chooses, its page left aside, by
+	// pipeline, failed handler and class of error; in this order.
+	Count(ctx context.Context, filter RunFilter) ([]RunCount, error)
 
 	// Entity reads what is known of a key; [ErrNotFound] when no event of it
 	// was ever accepted.
@@ -276,6 +283,7 @@ type RunRecord struct {
 	Due        time.Time // of a parked or scheduled run; zero for one that waits for an operator
 	FailedPath string
 	Error      string
+	ErrorClass string
 	Reason     string
 	Blocked    bool // is due, but waits for another run of its key
 }
@@ -284,8 +292,28 @@ type RunRecord struct {
 type RunFilter struct {
 	Pipeline, Flow, Key string
 	Status              Status
-	Limit               int // 1 to 1000
-	Cursor              string
+
+	Live  bool // only those that may still go on: not ended, or failed
+	Begun bool // only those that have a definition
+
+	FailedPath string    // of the handler that failed the run, or a part of it: pipeline, pipeline/stage
+	ErrorClass string    // as the language has it: timeout, 503, 5xx; status for all statuses
+	Error      string    // a part of the error's text
+	Since      time.Time // accepted then or later
+	Until      time.Time // accepted before
+
+	// Of a listing alone.
+	Limit  int // 1 to 1000
+	Cursor string
+	Oldest bool // the first accepted first
+}
+
+// A RunCount is a number of runs that are alike.
+type RunCount struct {
+	Pipeline   string `json:"pipeline"`
+	FailedPath string `json:"failed_handler"` // empty for runs that have not failed
+	ErrorClass string `json:"error_class"`
+	Runs       int    `json:"runs"`
 }
 
 // An EntityRecord is an entity as the store knows it.
@@ -295,42 +323,6 @@ type EntityRecord struct {
 	Waiting int         // runs that have not ended
 	Blocked string      // the id of the run that blocks the later ones until an operator steers it; empty for none
 	Runs    []RunRecord // the latest, newest first, at most 50, without checkpoints
-}
-
-// Bundles keeps definitions, so that a run ends with the one it began with.
-type Bundles interface {
-	// SaveBundle stores a definition once.
-	SaveBundle(ctx context.Context, hash string, files []byte) error
-
-	// Bundle reads a definition; [ErrNotFound] when it was never stored.
-	Bundle(ctx context.Context, hash string) ([]byte, error)
-}
-
-// Settings keeps what operators change at run time.
-type Settings interface {
-	// Configs reads all live settings that were set at run time, and the
-	// revision of the settings.
-	Configs(ctx context.Context) (map[string]Setting, int64, error)
-
-	// SetConfig stores one setting with its audit record in one transaction,
-	// and gives the new revision. ifRevision guards against lost updates: the
-	// revision of the setting that is replaced, 0 for none, -1 for any;
-	// another one gives [ErrConflict].
-	SetConfig(ctx context.Context, name string, value []byte, ifRevision int64, by Actor) (int64, error)
-}
-
-// A Setting is a live setting with its history's last line.
-type Setting struct {
-	Value    []byte // JSON
-	Revision int64
-	Changed  time.Time
-	By       Actor
-}
-
-// An Actor says who changes something, and why.
-type Actor struct {
-	Name   string
-	Reason string
 }
 
 // A Status says where a run is.

@@ -43,6 +43,7 @@ type Run struct {
 	status     Status // Running until the end
 	failedPath string // of the critical handler that has given up; no new starts
 	failure    string
+	class      string // of the error
 	reason     string
 
 	underway int // tasks
@@ -315,7 +316,7 @@ func (r *Run) Change() Change {
 	case Parked:
 		c.Due = r.Next()
 	case Failed:
-		c.FailedPath, c.Error = r.failedPath, r.failure
+		c.FailedPath, c.Error, c.ErrorClass = r.failedPath, r.failure, r.class
 	case Succeeded:
 		c.State, _ = Transition(r.plan.Flow, r.start.State, r.start.Event.Type)
 		c.Shared = r.keptState()

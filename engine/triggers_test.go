@@ -129,7 +129,7 @@ func TestLoadReplacesTriggers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		e, _ := r.start(clockOf("every: 1h", "skip"))
-		if err := e.Load(context.Background(), r.bundle(clockOf("every: 1s", "skip"))); err != nil {
+		if _, err := e.Load(context.Background(), r.bundle(clockOf("every: 1s", "skip")), engine.Actor{Name: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10500 * time.Millisecond)

@@ -16,6 +16,7 @@ type RunView struct {
 	Status      Status         `json:"status"`
 	Event       EventView      `json:"event"`
 	SharedState map[string]any `json:"shared_state"`
+	Stage       int            `json:"stage"` // that it is in, from 1; 0 before it begins
 	Handlers    []HandlerView  `json:"handlers"`
 	Bundle      string         `json:"bundle,omitempty"`
 	Generation  int            `json:"generation"`
@@ -26,6 +27,7 @@ type RunView struct {
 	Due         *time.Time     `json:"due,omitempty"`
 	FailedPath  string         `json:"failed_handler"`
 	Error       string         `json:"error"`
+	ErrorClass  string         `json:"error_class"`
 	Reason      string         `json:"reason"`
 }
 
@@ -58,7 +60,7 @@ func View(r RunRecord) RunView {
 		Event:  EventView{ID: r.Event.ID, Source: r.Event.Source, Type: r.Event.Type, Time: r.Event.Time, Key: r.Event.Key, Payload: r.Event.Payload},
 		Bundle: r.Bundle, Generation: r.Generation, Blocked: r.Blocked, Accepted: r.Accepted,
 		Started: known(r.Started), Finished: known(r.Ended), Due: known(r.Due),
-		FailedPath: r.FailedPath, Error: r.Error, Reason: r.Reason,
+		FailedPath: r.FailedPath, Error: r.Error, ErrorClass: r.ErrorClass, Reason: r.Reason,
 		SharedState: map[string]any{}, Handlers: []HandlerView{},
 	}
 	if len(r.Checkpoint) == 0 {
@@ -79,6 +81,7 @@ func (v *RunView) read(data []byte) error {
 	if err != nil {
 		return err
 	}
+	v.Stage = c.Stage + 1
 	for name, raw := range c.Shared {
 		value, err := dsl.ParseJSON(raw)
 		if err != nil {

@@ -151,7 +151,7 @@ func (j *job) fail(path string, err error) {
 	_ = j.commit(Change{ // commit has logged what went wrong
 		Run: j.claimed.ID, Version: j.version, Status: Failed, Bundle: j.claimed.Bundle,
 		Pipeline: j.claimed.Pipeline, Checkpoint: j.claimed.Checkpoint,
-		FailedPath: path, Error: clean(err.Error()),
+		FailedPath: path, Error: clean(err.Error()), ErrorClass: ClassOf(err),
 	})
 }
 

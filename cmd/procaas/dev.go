@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"procaas/dsl"
+	"procaas/engine"
 )
 
 func devCommand(s streams) *cobra.Command {
@@ -29,6 +30,7 @@ wrong with it. A set with errors never replaces a good one.`,
 	}
 	var f nodeFlags
 	f.add(c, "sqlite:.procaas/procaas.db")
+	f.overrule = true // what is edited here is what runs here
 	stubs := c.Flags().Bool("stubs", true, "serve the stub services found beside the pipelines")
 	ephemeral := c.Flags().Bool("ephemeral", false, "forget everything at the end")
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -70,7 +72,7 @@ func dev(ctx context.Context, s streams, f nodeFlags, stubs, ephemeral bool) err
 	g.Go(func() error { return n.run(ctx) })
 	g.Go(func() error {
 		return watch(ctx, f.pipelines, func() {
-			if err := n.reload(ctx, s, f); err != nil {
+			if _, err := n.reload(ctx, engine.Actor{Name: "dev", Reason: "files have changed"}); err != nil {
 				fmt.Fprintln(s.err, "the pipelines that were good go on")
 				return
 			}

@@ -36,6 +36,7 @@ type nodeFlags struct {
 	secretsDir          string
 	services            map[string]string
 	pipelines           []string
+	overrule            bool // these pipelines replace those that the store has
 }
 
 func (f *nodeFlags) add(c *cobra.Command, store string) {
@@ -62,7 +63,9 @@ func serveCommand(s streams) *cobra.Command {
 		Short: "Serve the API and run events, with other nodes on the same store",
 		Long: `serve takes events in over HTTP and runs them. Any number of nodes may share one
 PostgreSQL: give them the same --store and --pipelines. SIGHUP reads the
-pipelines again; a set with errors never replaces a good one. SIGTERM drains.`,
+pipelines again, as procaas reload does, and makes them those of all nodes; a set
+with errors never replaces a good one. A node that starts with older pipelines
+than the others takes theirs over. SIGTERM drains.`,
 		Example: "  procaas serve --store postgres://procaas@db/procaas --pipelines flows/ --listen 127.0.0.1:8080",
 		Args:    cobra.NoArgs,
 	}
@@ -83,7 +86,7 @@ func serve(ctx context.Context, s streams, f nodeFlags) error {
 		return err
 	}
 	n.log.Info("serving", "address", n.url(), "store", redact(f.store), "pipelines", len(bundle.Pipelines))
-	go func() { n.reloadOnHangup(ctx, func() error { return n.reload(ctx, s, f) }) }()
+	go n.reloadOnHangup(ctx)
 	return n.run(ctx)
 }
 
@@ -96,6 +99,8 @@ type node struct {
 	listener net.Listener
 	metrics  *prometheus.Registry
 	log      *slog.Logger
+	streams  streams
+	flags    nodeFlags
 }
 
 // openNode opens the store, makes the engine and binds the address. Nothing
@@ -116,7 +121,7 @@ func openNode(ctx context.Context, s streams, f nodeFlags, b *dsl.Bundle) (*node
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", redact(f.store), err)
 	}
-	n := &node{store: store, metrics: prometheus.NewRegistry(), log: log}
+	n := &node{store: store, metrics: prometheus.NewRegistry(), log: log, streams: s, flags: f}
 	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := n.build(ctx, f, b, int64(maxBody)); err != nil {
 		return nil, errors.Join(err, store.Close())
@@ -129,7 +134,7 @@ func (n *node) build(ctx context.Context, f nodeFlags, b *dsl.Bundle, maxBody in
 	o.Store, o.Types, o.Bundle, o.Log = n.store, handlers.All(), b, n.log
 	o.Name, o.MaxInFlight, o.Lease, o.Drain = nodeName(f.name), f.maxInFlight, f.lease, f.drain
 	o.Metrics = engine.NewMetrics(n.metrics)
-	o.Secrets, o.ServiceURLs = secretsFrom(f.secretsDir), f.services
+	o.Secrets, o.ServiceURLs, o.Overrule = secretsFrom(f.secretsDir), f.services, f.overrule
 	e, err := engine.New(o)
 	if err != nil {
 		return err
@@ -139,9 +144,13 @@ func (n *node) build(ctx context.Context, f nodeFlags, b *dsl.Bundle, maxBody in
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	n.server = api.Server(api.New(api.Options{
+	served := api.Options{
 		Engine: e, Log: n.log, Registry: n.metrics, Token: f.adminToken, MaxBody: maxBody, Version: version(),
-	}), n.log)
+	}
+	if len(f.pipelines) > 0 {
+		served.Reload = n.reload
+	}
+	n.server = api.Server(api.New(served), n.log)
 	return nil
 }
 
@@ -168,13 +177,28 @@ func (n *node) run(ctx context.Context) error {
 // url is where the API answers.
 func (n *node) url() string { return "http://" + n.listener.Addr().String() }
 
-// reload reads the pipelines again and serves new events by them.
-func (n *node) reload(ctx context.Context, s streams, f nodeFlags) error {
-	bundle, err := loadBundle(s, f.pipelines, dsl.Options{ServiceURLs: f.services})
-	if err != nil {
-		return err
+// reload reads the pipelines again and serves new events by them on all nodes.
+// What is wrong with them is shown; the error is an [*engine.DefinitionError]
+// when they are refused.
+func (n *node) reload(ctx context.Context, by engine.Actor) (engine.Diff, error) {
+	s, f := n.streams, n.flags
+	files, err := readFiles(f.pipelines, s.in, isPipelineFile)
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("no pipeline files (*.yaml, *.yml) in %s", strings.Join(f.pipelines, ", "))
 	}
-	return n.engine.Load(ctx, bundle)
+	if err != nil {
+		return engine.Diff{}, &engine.DefinitionError{Err: err}
+	}
+	bundle, found := dsl.Load(files, dsl.Options{Types: languageTypes(), ServiceURLs: f.services})
+	if len(found) > 0 {
+		if err := dsl.WriteDiagnostics(s.err, dsl.Text, files, found, colorful(s.err)); err != nil {
+			n.log.Warn("findings cannot be shown", "error", err)
+		}
+	}
+	if bundle == nil {
+		return engine.Diff{}, &engine.DefinitionError{Found: found, Err: errFindings}
+	}
+	return n.engine.Load(ctx, bundle, by)
 }
 
 func nodeName(name string) string {

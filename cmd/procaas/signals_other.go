@@ -5,4 +5,4 @@ package main
 import "context"
 
 // reloadOnHangup does nothing where there is no SIGHUP.
-func (n *node) reloadOnHangup(context.Context, func() error) {}
+func (n *node) reloadOnHangup(context.Context) {}

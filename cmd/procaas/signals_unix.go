@@ -7,10 +7,12 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"procaas/engine"
 )
 
-// reloadOnHangup calls reload for each SIGHUP until ctx ends.
-func (n *node) reloadOnHangup(ctx context.Context, reload func() error) {
+// reloadOnHangup reloads the pipelines at each SIGHUP until ctx ends.
+func (n *node) reloadOnHangup(ctx context.Context) {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
@@ -19,11 +21,13 @@ func (n *node) reloadOnHangup(ctx context.Context, reload func() error) {
 		case <-ctx.Done():
 			return
 		case <-hangup:
-			if err := reload(); err != nil {
+			by := engine.Actor{Name: "node " + nodeName(n.flags.name), Reason: "SIGHUP"}
+			diff, err := n.reload(ctx, by)
+			if err != nil {
 				n.log.Error("the new pipelines are refused, the old ones stay", "error", err)
 				continue
 			}
-			n.log.Info("pipelines are reloaded")
+			n.log.Info("pipelines are reloaded", "before", diff.Old, "now", diff.New, "changes", len(diff.Changes))
 		}
 	}
 }

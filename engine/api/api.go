@@ -31,6 +31,11 @@ type Options struct {
 	Token    string              // admin calls must bear it; they are open when it is empty
 	MaxBody  int64               // of a request, in bytes; [DefaultMaxBody] when 0
 	Version  string              // of the program, for people
+
+	// Reload reads the node's pipelines again, activates them on all nodes and
+	// tells what that changes. The error is an [*engine.DefinitionError] when they
+	// are refused. The call is refused when it is nil.
+	Reload func(ctx context.Context, by engine.Actor) (engine.Diff, error)
 }
 
 // An Engine is what the API needs of [engine.Engine].
@@ -53,12 +58,16 @@ type Runs interface {
 	Entity(ctx context.Context, flow, key string) (engine.EntityView, error)
 	Retry(ctx context.Context, id string) (engine.RunView, error)
 	Cancel(ctx context.Context, id, reason string) (engine.RunView, error)
+	Preview(ctx context.Context, f engine.RunFilter) (engine.RunsPreview, error)
+	RetryAll(ctx context.Context, f engine.RunFilter) (engine.RunsDone, error)
+	CancelAll(ctx context.Context, f engine.RunFilter, reason string) (engine.RunsDone, error)
 }
 
 // Settings reads and changes what holds at run time.
 type Settings interface {
 	Configs(ctx context.Context) ([]engine.ConfigView, error)
 	SetConfig(ctx context.Context, name string, value any, ifRevision int64, by engine.Actor) (engine.ConfigView, error)
+	Audit(ctx context.Context, before int64, limit int) ([]engine.AuditView, error)
 }
 
 // Status tells what the engine works with and whether it can work.
@@ -66,6 +75,8 @@ type Status interface {
 	Bundle() *dsl.Bundle
 	Handlers() []engine.HandlerInfo
 	Healthy(ctx context.Context) error
+	Degraded() error
+	Nodes(ctx context.Context) ([]engine.NodeView, error)
 }
 
 var _ Engine = (*engine.Engine)(nil)
@@ -81,6 +92,7 @@ type server struct {
 	token   *[sha256.Size]byte // nil: admin calls are open
 	maxBody int64
 	version string
+	reload  func(context.Context, engine.Actor) (engine.Diff, error)
 
 	router *chi.Mux
 	doc    *huma.OpenAPI
@@ -89,7 +101,7 @@ type server struct {
 
 func newServer(o Options) *server {
 	s := &server{
-		engine: o.Engine, log: o.Log, metrics: o.Registry, maxBody: o.MaxBody, version: o.Version,
+		engine: o.Engine, log: o.Log, metrics: o.Registry, maxBody: o.MaxBody, version: o.Version, reload: o.Reload,
 		router: chi.NewMux(), page: newPage(),
 	}
 	if s.log == nil {

@@ -63,10 +63,15 @@ func (c *Client) Runs(ctx context.Context, f engine.RunFilter) (Page[engine.RunV
 	q := url.Values{}
 	for name, value := range map[string]string{
 		"pipeline": f.Pipeline, "flow": f.Flow, "key": f.Key, "status": string(f.Status), "cursor": f.Cursor,
+		"handler": f.FailedPath, "error_class": f.ErrorClass, "error": f.Error,
+		"since": timeText(f.Since), "until": timeText(f.Until),
 	} {
 		if value != "" {
 			q.Set(name, value)
 		}
+	}
+	if f.Live && f.Begun {
+		q.Set("in_flight", "true")
 	}
 	if f.Limit != 0 {
 		q.Set("limit", strconv.Itoa(f.Limit))

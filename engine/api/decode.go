@@ -229,6 +229,19 @@ func (f *fields) integer(name string) int {
 	return n
 }
 
+// boolean gives true or false; false when it is absent.
+func (f *fields) boolean(name string) bool {
+	v := f.get(name)
+	b, ok := v.(bool)
+	if text, isText := v.(string); isText && f.text {
+		b, ok = text == "true", text == "true" || text == "false"
+	}
+	if v != nil && !ok {
+		f.fault(name, "want true or false, have %s", shown(v))
+	}
+	return b
+}
+
 // unknown gives the members that were not asked for, in order.
 func (f *fields) unknown() []string {
 	var names []string

@@ -21,6 +21,8 @@ type Problem struct {
 	Code   string  `json:"code" doc:"The kind of problem, for programs. Codes are stable." example:"unknown_event_type"`
 	Errors []Fault `json:"errors,omitempty" doc:"What is wrong where, when places are known."`
 
+	Diagnostics []Finding `json:"diagnostics,omitempty" doc:"What is wrong with pipelines that are refused."`
+
 	header http.Header // to reply with
 }
 
@@ -83,6 +85,8 @@ const (
 	codeInternal         = "internal_error"
 	codeStoreUnavailable = "store_unavailable"
 	codeNotReady         = "not_ready"
+	codeInvalidPipelines = "invalid_pipelines"
+	codeNotReloadable    = "not_reloadable"
 )
 
 // problems is the one table of what a code means over HTTP.
@@ -116,6 +120,8 @@ var problems = map[string]struct {
 	codeBatchRefused:     {http.StatusUnprocessableEntity, "None of the events was accepted"},
 	codeInternal:         {http.StatusInternalServerError, "The program has a defect"},
 	codeStoreUnavailable: {http.StatusServiceUnavailable, "The store cannot be reached"},
+	codeInvalidPipelines: {http.StatusUnprocessableEntity, "The pipelines have errors"},
+	codeNotReloadable:    {http.StatusConflict, "The server has no pipelines to read again"},
 	codeNotReady:         {http.StatusServiceUnavailable, "The node cannot work at present"},
 }
 

@@ -32,6 +32,8 @@ type fakeEngine struct {
 	runs    []engine.RunView
 	configs map[string]engine.ConfigView
 	actors  []engine.Actor
+	audit   []engine.AuditView
+	wrong   bool // the pipelines have errors
 }
 
 func newFake(b *dsl.Bundle) *fakeEngine {
@@ -100,7 +102,7 @@ func (f *fakeEngine) end(id string, s engine.Status) {
 	r := f.find(id)
 	r.Status, r.Finished = s, &began
 	if s == engine.Failed {
-		r.FailedPath, r.Error = "new-order-created/fetch-order/get-order", "attempt 3: 503"
+		r.FailedPath, r.Error, r.ErrorClass = "new-order-created/fetch-order/get-order", "attempt 3: 503", "503"
 		r.Handlers = []engine.HandlerView{{Path: r.FailedPath, Outcome: "failed", Attempts: 3, Started: &began, Finished: &began, Error: "503"}}
 	}
 }
@@ -137,6 +139,7 @@ func (f *fakeEngine) RunByID(_ context.Context, id string) (engine.RunView, erro
 func (f *fakeEngine) Retry(_ context.Context, id string) (engine.RunView, error) {
 	return f.steer(id, func(s engine.Status) bool { return s == engine.Failed }, func(r *engine.RunView) {
 		r.Status, r.Generation, r.Finished, r.Error, r.FailedPath = engine.Waiting, r.Generation+1, nil, "", ""
+		r.ErrorClass = ""
 	})
 }
 
@@ -156,9 +159,17 @@ func (f *fakeEngine) List(_ context.Context, filter engine.RunFilter) ([]engine.
 		return nil, "", engine.ErrCursor
 	}
 	page := []engine.RunView{}
-	for _, r := range slices.Backward(f.runs) {
+	runs := slices.Clone(f.runs)
+	if !filter.Oldest {
+		slices.Reverse(runs)
+	}
+	for _, r := range runs {
 		switch {
-		case filter.Cursor != "" && r.ID >= filter.Cursor,
+		case filter.Cursor != "" && (r.ID > filter.Cursor) != filter.Oldest, filter.Cursor == r.ID,
+			filter.ErrorClass != "" && !engine.IsOfClass(r.ErrorClass, filter.ErrorClass),
+			filter.FailedPath != "" && !strings.HasPrefix(r.FailedPath, filter.FailedPath), !strings.Contains(r.Error, filter.Error),
+			!filter.Since.IsZero() && r.Accepted.Before(filter.Since), !filter.Until.IsZero() && !r.Accepted.Before(filter.Until),
+			filter.Live && r.Status.Ended() && r.Status != engine.Failed, filter.Begun && r.Stage == 0,
 			filter.Status != "" && r.Status != filter.Status, filter.Pipeline != "" && r.Pipeline != filter.Pipeline,
 			filter.Flow != "" && r.Flow != filter.Flow, filter.Key != "" && r.Key != filter.Key:
 		case len(page) == filter.Limit:
@@ -202,9 +213,99 @@ func (f *fakeEngine) SetConfig(_ context.Context, name string, value any, ifRevi
 	if ifRevision >= 0 && ifRevision != c.Revision {
 		return engine.ConfigView{}, fmt.Errorf("config %s: %w", name, engine.ErrConflict)
 	}
+	f.audit = append(f.audit, engine.AuditView{Changed: began, By: by.Name, Reason: by.Reason, Kind: engine.AuditConfig, Name: name, Before: c.Value, After: value})
 	c.Name, c.Value, c.Revision, c.Changed, c.By, c.Reason = name, value, c.Revision+1, &began, by.Name, by.Reason
 	f.configs[name], f.actors = c, append(f.actors, by)
 	return c, nil
+}
+
+func (f *fakeEngine) Audit(_ context.Context, before int64, limit int) ([]engine.AuditView, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.down {
+		return nil, errDown
+	}
+	out := []engine.AuditView{}
+	for i, a := range slices.Backward(f.audit) {
+		if a.Revision = int64(i + 1); (before == 0 || a.Revision < before) && len(out) < limit {
+			out = append(out, a)
+		}
+	}
+	return out, nil
+}
+
+func (f *fakeEngine) Preview(ctx context.Context, filter engine.RunFilter) (engine.RunsPreview, error) {
+	filter.Oldest, filter.Limit, filter.Cursor = true, 1000, ""
+	runs, _, err := f.List(ctx, filter)
+	groups := []engine.RunCount{}
+	if len(runs) > 0 {
+		groups = append(groups, engine.RunCount{Pipeline: runs[0].Pipeline, FailedPath: runs[0].FailedPath, ErrorClass: runs[0].ErrorClass, Runs: len(runs)})
+	}
+	return engine.RunsPreview{Preview: true, Total: len(runs), Groups: groups, Runs: runs}, err
+}
+
+func (f *fakeEngine) RetryAll(ctx context.Context, filter engine.RunFilter) (engine.RunsDone, error) {
+	filter.Status = engine.Failed
+	return f.each(ctx, filter, func(id string) error { _, err := f.Retry(ctx, id); return err })
+}
+
+func (f *fakeEngine) CancelAll(ctx context.Context, filter engine.RunFilter, reason string) (engine.RunsDone, error) {
+	filter.Live = true
+	return f.each(ctx, filter, func(id string) error { _, err := f.Cancel(ctx, id, reason); return err })
+}
+
+func (f *fakeEngine) each(ctx context.Context, filter engine.RunFilter, do func(string) error) (engine.RunsDone, error) {
+	filter.Oldest = true
+	runs, next, err := f.List(ctx, filter)
+	var done engine.RunsDone
+	if next != "" {
+		done.Next = &next
+	}
+	for _, r := range runs {
+		if do(r.ID) != nil {
+			done.MovedOn++
+			continue
+		}
+		done.Done++
+	}
+	return done, err
+}
+
+func (f *fakeEngine) Nodes(context.Context) ([]engine.NodeView, error) {
+	if f.down {
+		return nil, errDown
+	}
+	return []engine.NodeView{
+		{Node: 2, Name: "host-2", Started: began, Seen: began, Alive: true, Runs: 3},
+		{Node: 1, Name: "host-1", Started: began, Seen: began},
+	}, nil
+}
+
+// reload tells a change, or that the pipelines are wrong.
+func (f *fakeEngine) reload(_ context.Context, by engine.Actor) (engine.Diff, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.down {
+		return engine.Diff{}, errDown
+	}
+	if f.wrong {
+		at := dsl.Span{File: "taxi.yaml", Start: dsl.Pos{Line: 7, Column: 9}, End: dsl.Pos{Line: 7, Column: 14}}
+		return engine.Diff{}, &engine.DefinitionError{Found: []dsl.Diagnostic{{
+			Span: at, Severity: dsl.Error, Code: "PC0103", Message: "unknown field \"stges\"", Hint: "did you mean stages?",
+		}}}
+	}
+	f.audit = append(f.audit, engine.AuditView{Changed: began, By: by.Name, Reason: by.Reason, Kind: engine.AuditDefinition, Before: "old", After: "new"})
+	return engine.Diff{Old: "old", New: "new", Changes: []engine.Difference{{
+		What: engine.DiffHandler, Name: "new-order-created/notify/bonus", Change: engine.DiffChanged,
+		Fields: []engine.FieldChange{{Field: "critical", Old: "false", New: "true"}},
+	}}}, nil
+}
+
+func (f *fakeEngine) Degraded() error {
+	if f.wrong {
+		return errors.New("new events run by an older definition")
+	}
+	return nil
 }
 
 func (f *fakeEngine) Bundle() *dsl.Bundle { return f.bundle }

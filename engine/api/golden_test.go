@@ -30,7 +30,7 @@ import (
 //	http                            a request; {{repeat "x" 9}} and {{hex "ff"}} write what cannot be shown
 //	submitted                       the events that the engine has accepted since the last time
 //	end run=ID status=S             how a run ended
-//	engine down|up|panics           what the engine does next
+//	engine down|up|panics|wrong     what the engine does next; wrong has errors in its pipelines
 //
 // Every reply must be one that the description of the API allows.
 func TestRecordedRequests(t *testing.T) {
@@ -56,7 +56,7 @@ func TestRecordedRequests(t *testing.T) {
 				r.engine.end(run, engine.Status(status))
 				return "ok\n"
 			case "engine":
-				r.engine.down, r.engine.panics = d.HasArg("down"), d.HasArg("panics")
+				r.engine.down, r.engine.panics, r.engine.wrong = d.HasArg("down"), d.HasArg("panics"), d.HasArg("wrong")
 				return "ok\n"
 			}
 			d.Fatalf(t, "unknown command %q", d.Cmd)
@@ -74,7 +74,7 @@ type recorder struct {
 func (r *recorder) serve(t *testing.T, o api.Options) {
 	t.Helper()
 	r.engine, r.told = newFake(taxi(t)), 0
-	o.Engine, o.Version = r.engine, "v1"
+	o.Engine, o.Version, o.Reload = r.engine, "v1", r.engine.reload
 	r.handler = api.New(o)
 }
 

@@ -158,7 +158,7 @@ func newDocument() *huma.OpenAPI {
 }
 
 // requests lists the schemas of bodies in which an unknown field is refused.
-var requests = []string{"Event", "Task", "Reason", "ConfigChange"}
+var requests = []string{"Event", "Task", "Reason", "ConfigChange", "Redrive"}
 
 // refine says of the schemas what Go types cannot.
 func (s *server) refine() {
@@ -199,6 +199,8 @@ var describedFields = map[string]map[string]string{
 		"accepted":       "When the event was stored.",
 		"due":            "When a parked or scheduled run goes on.",
 		"failed_handler": "The path of the handler that failed the run.",
+		"error_class":    "What kind of error failed the run: timeout, connection, a status such as 503, or other.",
+		"stage":          "The number of the stage that it is in, from 1; 0 before it begins.",
 		"reason":         "Why the run was ignored or cancelled.",
 	},
 	"HandlerView": {
@@ -214,6 +216,35 @@ var describedFields = map[string]map[string]string{
 	"HandlerInfo": {
 		"calls":         "Attempts that ended in the last minute, on this node.",
 		"success_ratio": "Of the last minute; null without calls.",
+	},
+	"NodeView": {
+		"node": "Its number, which only grows: each start of a process has a new one.",
+		"seen": "When it renewed its lease last.",
+		"runs": "How many runs it works on.",
+	},
+	"AuditView": {
+		"revision": "Of the settings, after the change.",
+		"kind":     "config: a live setting; definition: the pipelines of all nodes, told by their hashes.",
+		"before":   "null when there was nothing.",
+	},
+	"Diff": {
+		"old":     "The hash of the definition before.",
+		"new":     "The hash of the definition for new events.",
+		"changes": "What differs; empty when nothing does.",
+	},
+	"Difference": {
+		"what":   "flow, pipeline, stage, handler, order, state, service, config or trigger.",
+		"name":   "An id or a path.",
+		"change": "added, removed, changed or moved.",
+	},
+	"RunsDone": {
+		"done":     "How many runs were retried or cancelled.",
+		"moved_on": "How many runs could not be, or not any more: others had changed them meanwhile.",
+		"next":     "The cursor of the rest; null at the end.",
+	},
+	"RunsPreview": {
+		"groups": "All of them, counted by pipeline, handler and class of error.",
+		"runs":   "The first ten accepted.",
 	},
 	"ConfigView": {
 		"default":  "The value in the files; null when the setting is not declared there.",

@@ -55,6 +55,12 @@ func (s *server) runOperations() []operation {
 				inQuery("pipeline", "Only runs of this pipeline.", nil), inQuery("flow", "Only runs of this flow.", nil),
 				inQuery("key", "Only runs of this key.", nil),
 				inQuery("status", "Only runs with this status.", &huma.Schema{Type: huma.TypeString, Enum: anys(statuses)}),
+				inQuery("handler", "Only runs that failed in this handler, or below this pipeline or pipeline/stage.", nil),
+				inQuery("error_class", "Only runs that failed with an error of this class: timeout, connection, a status such as 503, 4xx, 5xx, status or other.", nil),
+				inQuery("error", "Only runs whose error contains this text.", nil),
+				inQuery("since", "Only runs accepted then or later.", &huma.Schema{Type: huma.TypeString, Format: "date-time"}),
+				inQuery("until", "Only runs accepted before.", &huma.Schema{Type: huma.TypeString, Format: "date-time"}),
+				inQuery("in_flight", "true: only runs that have begun and may still go on.", &huma.Schema{Type: huma.TypeBoolean}),
 				inQuery("limit", "The most runs of one page.", limitSchema()),
 				inQuery("cursor", "Where the page begins: next of the page before.", nil),
 			},
@@ -75,6 +81,8 @@ func (s *server) runOperations() []operation {
 			summary: "End a run",
 			params:  id, body: s.reasonBody(), replies: one, refusals: append(steered, codeRunFinished), serve: s.cancelRun,
 		},
+		s.redriveOperation("retry", "Retry the failed runs that a filter chooses", s.retryRuns),
+		s.redriveOperation("cancel", "Cancel the runs that a filter chooses", s.cancelRuns),
 		{
 			method: http.MethodGet, path: "/v1/flows/{flow}/keys/{key}", id: "get-key", tag: "runs",
 			summary:  "Read a key of a flow",
@@ -95,6 +103,30 @@ func (s *server) adminOperations() []operation {
 			serve:   s.listHandlers,
 		},
 		{
+			method: http.MethodGet, path: "/admin/v1/nodes", id: "list-nodes", tag: "admin", admin: true,
+			summary:  "List the nodes that are alive, and those that died lately",
+			replies:  []reply{{status: 200, about: "The nodes.", body: Page[engine.NodeView]{}}},
+			refusals: []string{codeStoreUnavailable}, serve: s.listNodes,
+		},
+		{
+			method: http.MethodGet, path: "/admin/v1/audit", id: "list-audit", tag: "admin", admin: true,
+			summary: "List who changed what, newest first",
+			params: []*huma.Param{
+				inQuery("limit", "The most changes of one page.", limitSchema()),
+				inQuery("cursor", "Where the page begins: next of the page before.", nil),
+			},
+			replies:  []reply{{status: 200, about: "A page of changes.", body: Page[engine.AuditView]{}}},
+			refusals: []string{codeInvalidParameter, codeStoreUnavailable}, serve: s.listAudit,
+		},
+		{
+			method: http.MethodPost, path: "/admin/v1/reload", id: "reload", tag: "admin", admin: true,
+			summary:  "Read this node's pipelines again, and serve new events by them on all nodes",
+			about:    "Pipelines with errors are refused with all findings, and change nothing. Runs that have begun keep the definition that they began with.",
+			body:     s.reasonBody(),
+			replies:  []reply{{status: 200, about: "What it changes.", body: engine.Diff{}}},
+			refusals: []string{codeInvalidPipelines, codeNotReloadable, codeStoreUnavailable}, serve: s.reloadPipelines,
+		},
+		{
 			method: http.MethodGet, path: "/admin/v1/configs", id: "list-configs", tag: "admin", admin: true,
 			summary:  "List live settings",
 			replies:  []reply{{status: 200, about: "All settings, by name.", body: Page[engine.ConfigView]{}}},
@@ -113,6 +145,20 @@ func (s *server) adminOperations() []operation {
 			replies:  []reply{{status: 200, about: "The setting.", body: engine.ConfigView{}, headers: []string{"ETag: the revision, in quotes"}}},
 			refusals: []string{codeInvalidParameter, codeUnknownConfig, codeInvalidConfig, codeConfigChanged, codeStoreUnavailable}, serve: s.putConfig,
 		},
+	}
+}
+
+// redriveOperation is a call that does something to many runs.
+func (s *server) redriveOperation(verb, summary string, serve func(http.ResponseWriter, *http.Request) error) operation {
+	return operation{
+		method: http.MethodPost, path: "/v1/runs/" + verb, id: verb + "-runs", tag: "runs", summary: summary,
+		about: "Takes the runs in the order of acceptance, `limit` in one call; `cursor` goes on where the call before ended. " +
+			"A walk by cursor meets each run once, and may be repeated from the beginning. At least one condition must be given.",
+		body: jsonBody(s.schema(Redrive{}), Redrive{Handler: "new-order-created/notify", ErrorClass: "5xx", Preview: true}),
+		replies: []reply{{
+			status: 200, about: "What was done, or with `preview` what would be.", body: engine.RunsDone{}, or: engine.RunsPreview{},
+		}},
+		refusals: []string{codeStoreUnavailable}, serve: serve,
 	}
 }
 

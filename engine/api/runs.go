@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -70,31 +69,11 @@ func (s *server) listRuns(w http.ResponseWriter, r *http.Request) error {
 
 // runFilter reads the query of a list of runs.
 func runFilter(q url.Values) (engine.RunFilter, error) {
-	f := fields{prefix: "query/", text: true, values: map[string]any{}}
-	for name, values := range q {
-		if values[0] != "" {
-			f.values[name] = values[0]
-		}
-		if len(values) > 1 {
-			f.fault(name, "want the parameter once, have it %d times", len(values))
-		}
-	}
-	filter := engine.RunFilter{
-		Pipeline: f.label("pipeline", maxName),
-		Flow:     f.label("flow", maxName),
-		Key:      f.label("key", maxName),
-		Status:   engine.Status(f.label("status", maxName)),
-		Limit:    f.integer("limit"),
-		Cursor:   f.label("cursor", maxCursor),
-	}
-	if filter.Status != "" && !slices.Contains(statuses, filter.Status) {
-		f.fault("status", "unknown status %q; want one of %s", filter.Status, joined(statuses))
-	}
-	switch {
-	case f.values["limit"] == nil:
-		filter.Limit = defaultLimit
-	case filter.Limit < 1 || filter.Limit > maxLimit:
-		f.fault("limit", "want a number from 1 to %d, have %s", maxLimit, q.Get("limit"))
+	f := queryFields(q)
+	filter := f.runFilter()
+	filter.Limit, filter.Cursor = f.pageSize(), f.label("cursor", maxCursor)
+	if f.boolean("in_flight") {
+		filter.Live, filter.Begun = true, true
 	}
 	f.refuseUnknown()
 	return filter, badParameter(f.faults)

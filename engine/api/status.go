@@ -10,6 +10,8 @@ import (
 type Health struct {
 	Status  string `json:"status" enum:"ok,ready" doc:"ok: the process is alive; ready: it takes events and runs them."`
 	Version string `json:"version" doc:"The version of the program."`
+
+	Degraded string `json:"degraded,omitempty" doc:"What does not work although the node does, for people."`
 }
 
 func (s *server) getHealth(w http.ResponseWriter, _ *http.Request) error {
@@ -20,7 +22,11 @@ func (s *server) getReady(w http.ResponseWriter, r *http.Request) error {
 	if err := s.engine.Healthy(r.Context()); err != nil {
 		return refuse(codeNotReady, "%s", err).with("Retry-After", "1")
 	}
-	return writeJSON(w, http.StatusOK, Health{Status: "ready", Version: s.version})
+	h := Health{Status: "ready", Version: s.version}
+	if err := s.engine.Degraded(); err != nil {
+		h.Degraded = err.Error()
+	}
+	return writeJSON(w, http.StatusOK, h)
 }
 
 // metricsHandler shows the metrics. An error of one collector does not hide the

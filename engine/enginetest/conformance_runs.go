@@ -267,16 +267,6 @@ func (p *probe) pages(f engine.RunFilter) []string {
 }
 
 var settingCases = []storeCase{
-	{"bundles are kept", func(p *probe) {
-		_, err := p.Bundle(p.Context(), "h")
-		p.wantErr("bundle", err, engine.ErrNotFound)
-		files := []byte("a\x00b" + long(100_000))
-		p.must(p.SaveBundle(p.Context(), "h", files))
-		p.must(p.SaveBundle(p.Context(), "h", files))
-		have, err := p.Bundle(p.Context(), "h")
-		p.must(err)
-		p.equal("bundle", string(have), string(files))
-	}},
 	{"settings have revisions", func(p *probe) {
 		node := p.join()
 		set := func(name, value string, ifRevision int64) (int64, error) {

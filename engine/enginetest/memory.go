@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -27,8 +26,9 @@ type Memory struct {
 	events   map[eventKey]*memoryRun
 	nodes    map[int64]*memoryNode
 	bundles  map[string][]byte
+	current  string // bundle
 	configs  map[string]engine.Setting
-	revision int64
+	audits   []engine.Audited
 	wakes    []chan struct{}
 }
 
@@ -57,6 +57,7 @@ type memoryRun struct {
 	ended      time.Time
 	failedPath string
 	failure    string
+	class      string
 	reason     string
 }
 
@@ -341,7 +342,7 @@ func (m *Memory) Beat(ctx context.Context, node int64, lease time.Duration) (eng
 			other.gone = true
 		}
 	}
-	b := engine.Beat{Now: now, Revision: m.revision}
+	b := engine.Beat{Now: now, Revision: m.revision()}
 	for _, r := range m.order {
 		if r.node == 0 {
 			continue
@@ -445,7 +446,7 @@ func (m *Memory) Commit(ctx context.Context, node int64, changes []engine.Change
 func (m *Memory) apply(r *memoryRun, c engine.Change, emits [][]byte) {
 	r.version++
 	r.checkpoint, r.bundle, r.pipeline = bytes.Clone(c.Checkpoint), c.Bundle, c.Pipeline
-	r.failedPath, r.failure, r.reason = c.FailedPath, c.Error, c.Reason
+	r.failedPath, r.failure, r.class, r.reason = c.FailedPath, c.Error, c.ErrorClass, c.Reason
 	if c.Status == engine.Stopped && r.cancel != nil {
 		r.reason = *r.cancel
 	}
@@ -570,36 +571,9 @@ func (m *Memory) record(r *memoryRun) engine.RunRecord {
 		Pipeline: r.pipeline, Bundle: r.bundle, Checkpoint: bytes.Clone(r.checkpoint),
 		Version: r.version, Generation: r.generation, Node: r.node, Accepted: r.accepted,
 		Started: r.started, Ended: r.ended, Due: due, FailedPath: r.failedPath,
-		Error: r.failure, Reason: r.reason,
+		Error: r.failure, ErrorClass: r.class, Reason: r.reason,
 		Blocked: r.Ordered && r.status == engine.Waiting && r.isDue(now) && !r.aside && m.head(r, now) != r,
 	}
-}
-
-// List implements [engine.Runs].
-func (m *Memory) List(ctx context.Context, f engine.RunFilter) ([]engine.RunRecord, string, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	end := len(m.order)
-	if f.Cursor != "" {
-		seq, err := strconv.Atoi(f.Cursor)
-		if err != nil || seq < 1 || seq > len(m.order)+1 {
-			return nil, "", engine.ErrCursor
-		}
-		end = seq - 1
-	}
-	var out []engine.RunRecord
-	for _, r := range slices.Backward(m.order[:end]) {
-		if f.Pipeline != "" && f.Pipeline != r.pipeline || f.Flow != "" && f.Flow != r.Flow ||
-			f.Key != "" && f.Key != r.Key || f.Status != "" && f.Status != r.status {
-			continue
-		}
-		if len(out) == f.Limit {
-			last := m.runs[out[len(out)-1].ID]
-			return out, strconv.Itoa(last.seq), ctx.Err()
-		}
-		out = append(out, m.record(r))
-	}
-	return out, "", ctx.Err()
 }
 
 // Entity implements [engine.Runs].
@@ -641,7 +615,7 @@ func (m *Memory) Retry(ctx context.Context, id string) error {
 		return engine.ErrConflict
 	}
 	passed := r.status == engine.Failed && !r.Block
-	r.status, r.ended, r.failedPath, r.failure = engine.Waiting, time.Time{}, "", ""
+	r.status, r.ended, r.failedPath, r.failure, r.class = engine.Waiting, time.Time{}, "", "", ""
 	r.generation++
 	m.idle[r.ID] = r
 	if r.Ordered && passed { // the later runs of its key went on without it
@@ -675,45 +649,4 @@ func (m *Memory) Cancel(ctx context.Context, id, reason string) error {
 	m.end(r, engine.Stopped)
 	m.hint()
 	return nil
-}
-
-// SaveBundle implements [engine.Bundles].
-func (m *Memory) SaveBundle(ctx context.Context, hash string, files []byte) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.bundles[hash] = bytes.Clone(files)
-	return ctx.Err()
-}
-
-// Bundle implements [engine.Bundles].
-func (m *Memory) Bundle(ctx context.Context, hash string) ([]byte, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	files, ok := m.bundles[hash]
-	if !ok {
-		return nil, cmp.Or(ctx.Err(), engine.ErrNotFound)
-	}
-	return bytes.Clone(files), ctx.Err()
-}
-
-// Configs implements [engine.Settings].
-func (m *Memory) Configs(ctx context.Context) (map[string]engine.Setting, int64, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return maps.Clone(m.configs), m.revision, ctx.Err()
-}
-
-// SetConfig implements [engine.Settings].
-func (m *Memory) SetConfig(ctx context.Context, name string, value []byte, ifRevision int64, by engine.Actor) (int64, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return 0, err
-	}
-	if ifRevision >= 0 && m.configs[name].Revision != ifRevision {
-		return 0, engine.ErrConflict
-	}
-	m.revision++
-	m.configs[name] = engine.Setting{Value: bytes.Clone(value), Revision: m.revision, Changed: now(), By: by}
-	return m.revision, nil
 }

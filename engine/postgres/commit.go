@@ -304,12 +304,12 @@ func (w *work) queueWrites(t *tx, ring *keyring, touched *keySet) error {
 }
 
 const saveLeaves = `update runs r set version = r.version + 1, bundle = c.bundle, pipeline = c.pipeline,
-	checkpoint = c.checkpoint, failed_path = c.failed_path, error = c.error, place = c.place, node = 0, cancel = null,
+	checkpoint = c.checkpoint, failed_path = c.failed_path, error = c.error, error_class = c.error_class, place = c.place, node = 0, cancel = null,
 	due = coalesce(c.due, r.due), ended = case when c.place in ('failed', 'blocked') then clock_timestamp() end,
 	started = case when c.begun then r.started end
 	from unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[],
-	$8::timestamptz[], $9::bool[]) as
-	c (id, bundle, pipeline, checkpoint, failed_path, error, place, due, begun)
+	$8::timestamptz[], $9::bool[], $10::text[]) as
+	c (id, bundle, pipeline, checkpoint, failed_path, error, place, due, begun, error_class)
 	where r.id = c.id`
 
 // queueLeaves saves the changes after which no node owns the run, though it has
@@ -318,7 +318,7 @@ func (w *work) queueLeaves(t *tx, leaves []*step) {
 	if len(leaves) == 0 {
 		return
 	}
-	var id, bundle, pipeline, path, problem, at []string
+	var id, bundle, pipeline, path, problem, class, at []string
 	var checkpoint [][]byte
 	var due []*time.Time
 	var begun []bool
@@ -326,11 +326,12 @@ func (w *work) queueLeaves(t *tx, leaves []*step) {
 		to := c.place(w.now)
 		t.ready = t.ready || to == ready
 		id, bundle, pipeline = append(id, c.Run), append(bundle, c.Bundle), append(pipeline, c.Pipeline)
-		path, problem, at = append(path, c.FailedPath), append(problem, text(c.Error)), append(at, string(to))
+		path, problem, class = append(path, c.FailedPath), append(problem, text(c.Error)), append(class, c.ErrorClass)
+		at = append(at, string(to))
 		checkpoint, due = append(checkpoint, blob(c.Checkpoint)), append(due, toNull(c.Due))
 		begun = append(begun, c.Status != engine.Waiting || len(c.Checkpoint) > 0)
 	}
-	t.queue(saveLeaves, id, bundle, pipeline, checkpoint, path, problem, at, due, begun)
+	t.queue(saveLeaves, id, bundle, pipeline, checkpoint, path, problem, at, due, begun, class)
 }
 
 // place tells where a run is after a change that takes it from its node.

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,9 +15,9 @@ import (
 // the same order, so that both are read alike. %s is the checkpoint.
 const (
 	hotColumns = `seq, id, event, flow, key, ordered, place, pipeline, bundle, %s, version, generation, node,
-	accepted, started, ended, due, failed_path, error, '' as reason`
+	accepted, started, ended, due, failed_path, error, error_class, '' as reason`
 	pastColumns = `seq, id, event, flow, key, ordered, status, pipeline, bundle, %s, version, generation, 0::bigint,
-	accepted, started, ended, null::timestamptz, failed_path, error, reason`
+	accepted, started, ended, null::timestamptz, failed_path, error, error_class, reason`
 )
 
 type record struct {
@@ -34,7 +31,7 @@ func scanRecord(row pgx.CollectableRow) (r record, err error) {
 	var started, ended, due *time.Time
 	if err := row.Scan(&r.seq, &r.ID, &event, &r.Flow, &r.Key, &r.Ordered, &at, &r.Pipeline, &r.Bundle, &r.Checkpoint,
 		&r.Version, &r.Generation, &r.Node, &r.Accepted, &started, &ended, &due,
-		&r.FailedPath, &r.Error, &r.Reason); err != nil {
+		&r.FailedPath, &r.Error, &r.ErrorClass, &r.Reason); err != nil {
 		return r, err
 	}
 	r.Status, r.Blocked = at.status(), at == queued
@@ -64,76 +61,6 @@ func (s *Store) Run(ctx context.Context, id string) (engine.RunRecord, error) {
 	return r.RunRecord, err
 }
 
-// List implements [engine.Runs].
-func (s *Store) List(ctx context.Context, f engine.RunFilter) ([]engine.RunRecord, string, error) {
-	return s.list(ctx, f, "checkpoint")
-}
-
-func (s *Store) list(ctx context.Context, f engine.RunFilter, checkpoint string) ([]engine.RunRecord, string, error) {
-	before := int64(math.MaxInt64)
-	if f.Cursor != "" {
-		var err error
-		if before, err = strconv.ParseInt(f.Cursor, 36, 64); err != nil {
-			return nil, "", engine.ErrCursor
-		}
-	}
-	limit := min(max(f.Limit, 1), 1000)
-	query, args := listQuery(f, checkpoint, before, limit+1)
-	rows, err := s.pool.Query(ctx, query, args...)
-	if err != nil {
-		return nil, "", err
-	}
-	all, err := pgx.CollectRows(rows, scanRecord)
-	if err != nil {
-		return nil, "", err
-	}
-	next := ""
-	if len(all) > limit {
-		all = all[:limit]
-		next = strconv.FormatInt(all[limit-1].seq, 36)
-	}
-	runs := make([]engine.RunRecord, len(all))
-	for i, r := range all {
-		runs[i] = r.RunRecord
-	}
-	return runs, next, nil
-}
-
-// listQuery builds the query of a listing. Each table is read from its newest
-// run backwards, no further than needed.
-func listQuery(f engine.RunFilter, checkpoint string, before int64, limit int) (string, []any) {
-	where, args := "where seq < $1", []any{before, limit}
-	for _, c := range []struct{ column, value string }{{"pipeline", f.Pipeline}, {"flow", f.Flow}, {"key", f.Key}} {
-		if c.value != "" {
-			args = append(args, c.value)
-			where += fmt.Sprintf(" and %s = $%d", c.column, len(args))
-		}
-	}
-	hot, past := where, where
-	switch f.Status {
-	case "":
-	case engine.Waiting:
-		hot, past = hot+" and place in ('ready', 'queued', 'scheduled', 'deferred')", ""
-	case engine.Failed:
-		hot, past = hot+" and place in ('blocked', 'failed')", ""
-	case engine.Running:
-		hot, past = hot+" and place = 'running'", ""
-	case engine.Parked:
-		hot, past = hot+" and place in ('parked', 'held')", ""
-	default:
-		args = append(args, string(f.Status))
-		hot, past = "", past+fmt.Sprintf(" and status = $%d", len(args))
-	}
-	var parts []string
-	if hot != "" {
-		parts = append(parts, "(select "+fmt.Sprintf(hotColumns, checkpoint)+" from runs "+hot+" order by seq desc limit $2)")
-	}
-	if past != "" {
-		parts = append(parts, "(select "+fmt.Sprintf(pastColumns, checkpoint)+" from history "+past+" order by seq desc limit $2)")
-	}
-	return "select * from (" + strings.Join(parts, " union all ") + ") r order by seq desc limit $2", args
-}
-
 const readEntity = `select state, shared,
 	(select count(*) from runs where flow = $1 and key = $2
 		and place in ('ready', 'running', 'parked', 'held', 'queued', 'scheduled', 'deferred')),
@@ -161,7 +88,7 @@ const (
 	findOwn  = "select flow, key, ordered from runs where id = $1"
 	findPast = "select exists (select from history where id = $1)"
 	lockOwn  = "select place from runs where id = $1 for no key update"
-	revive   = `update runs set generation = generation + 1, failed_path = '', error = '', ended = null, place = $2
+	revive   = `update runs set generation = generation + 1, failed_path = '', error = '', error_class = '', ended = null, place = $2
 	where id = $1`
 	askCancel = "update runs set cancel = coalesce(cancel, $2) where id = $1"
 )

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,16 +13,58 @@ import (
 )
 
 const (
-	insertBundle = "insert into bundles (hash, files, accepted) values ($1, $2, clock_timestamp()) on conflict do nothing"
-	findBundle   = "select files from bundles where hash = $1"
+	insertBundle  = "insert into bundles (hash, files, accepted) values ($1, $2, clock_timestamp()) on conflict do nothing"
+	findBundle    = "select files from bundles where hash = $1"
+	findCurrent   = "select bundle from settings where bundle <> ''"
+	lockSettings  = "select bundle from settings for no key update"
+	writeCurrent  = "update settings set bundle = $1"
+	isBundleKnown = "select exists (select from bundles where hash = $1)"
 )
 
-// SaveBundle implements [engine.Bundles].
-func (s *Store) SaveBundle(ctx context.Context, hash string, files []byte) error {
-	return s.tx(ctx, func(t *tx) error {
+// Activate implements [engine.Bundles].
+func (s *Store) Activate(ctx context.Context, hash string, files []byte, onlyNew bool, by engine.Actor) (current string, err error) {
+	err = s.tx(ctx, func(t *tx) error {
+		var before string
+		var known bool
+		t.queue(lockSettings).QueryRow(value(&before))
+		t.queue(isBundleKnown, hash).QueryRow(value(&known))
+		if err := t.send(ctx); err != nil {
+			return err
+		}
+		current = before
+		if known && (before == hash || onlyNew && before != "") {
+			return nil
+		}
+		current = hash
 		t.queue(insertBundle, hash, files)
+		if before == hash {
+			return t.commit(ctx)
+		}
+		var revision int64
+		t.queue(writeCurrent, hash)
+		t.queue(nextRevision).QueryRow(value(&revision))
+		if err := t.send(ctx); err != nil {
+			return err
+		}
+		t.audit(engine.Audited{
+			Revision: revision, Kind: engine.AuditDefinition, By: by,
+			Before: engine.AuditText(before), After: engine.AuditText(hash),
+		})
 		return t.commit(ctx)
 	})
+	if err != nil {
+		return "", fmt.Errorf("activate definition %s: %w", hash, err)
+	}
+	return current, nil
+}
+
+// Current implements [engine.Bundles].
+func (s *Store) Current(ctx context.Context) (hash string, err error) {
+	err = s.pool.QueryRow(ctx, findCurrent).Scan(&hash)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = engine.ErrNotFound
+	}
+	return hash, err
 }
 
 // Bundle implements [engine.Bundles].
@@ -65,8 +108,10 @@ func (s *Store) Configs(ctx context.Context) (map[string]engine.Setting, int64, 
 const (
 	nextRevision = "update settings set revision = revision + 1 returning revision"
 	findConfig   = "select value, revision from configs where name = $1"
-	insertAudit  = `insert into audit (revision, changed, actor, reason, name, before, after)
-	values ($1, clock_timestamp(), $2, $3, $4, $5, $6)`
+	insertAudit  = `insert into audit (revision, changed, actor, reason, kind, name, before, after)
+	values ($1, clock_timestamp(), $2, $3, $4, $5, $6, $7)`
+	listAudit = `select revision, changed, actor, reason, kind, name, before, after from audit
+	where revision < $1 order by revision desc limit $2`
 	writeConfig = `insert into configs (name, value, revision, changed, actor, reason)
 	values ($1, $2, $3, clock_timestamp(), $4, $5)
 	on conflict (name) do update set value = excluded.value, revision = excluded.revision,
@@ -92,7 +137,7 @@ func (s *Store) SetConfig(ctx context.Context, name string, value []byte, ifRevi
 		if ifRevision != -1 && ifRevision != have {
 			return engine.ErrConflict
 		}
-		t.queue(insertAudit, revision, by.Name, text(by.Reason), name, before, value)
+		t.audit(engine.Audited{Revision: revision, Kind: engine.AuditConfig, Name: name, By: by, Before: before, After: value})
 		t.queue(writeConfig, name, value, revision, by.Name, text(by.Reason))
 		return t.commit(ctx)
 	})
@@ -100,4 +145,25 @@ func (s *Store) SetConfig(ctx context.Context, name string, value []byte, ifRevi
 		return 0, fmt.Errorf("setting %s: %w", name, err)
 	}
 	return revision, nil
+}
+
+// audit writes down a change.
+func (t *tx) audit(a engine.Audited) {
+	t.queue(insertAudit, a.Revision, a.By.Name, text(a.By.Reason), a.Kind, a.Name, blob(a.Before), a.After)
+}
+
+// Audit implements [engine.Settings].
+func (s *Store) Audit(ctx context.Context, before int64, limit int) ([]engine.Audited, error) {
+	if before <= 0 {
+		before = math.MaxInt64
+	}
+	rows, err := s.pool.Query(ctx, listAudit, before, limit)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(r pgx.CollectableRow) (a engine.Audited, err error) {
+		err = r.Scan(&a.Revision, &a.Changed, &a.By.Name, &a.By.Reason, &a.Kind, &a.Name, &a.Before, &a.After)
+		a.Changed = a.Changed.UTC()
+		return a, err
+	})
 }

@@ -45,11 +45,11 @@ const (
 	saveRunning = `update runs set version = version + 1, bundle = ?, pipeline = ?, checkpoint = ?
 	where id = ? and version = ? and node = ? and place = 'running' and cancel is null`
 	save = `update runs set version = version + 1, bundle = ?, pipeline = ?, checkpoint = ?,
-	failed_path = ?, error = ?, place = ?, node = 0, cancel = null,
+	failed_path = ?, error = ?, error_class = ?, place = ?, node = 0, cancel = null,
 	due = coalesce(?, due), ended = ?, started = iif(?, started, null)
 	where seq = ?`
 	saveLast = `update runs set version = version + 1, bundle = ?, pipeline = ?, checkpoint = ?,
-	failed_path = ?, error = ? where seq = ?`
+	failed_path = ?, error = ?, error_class = ? where seq = ?`
 )
 
 // change applies one change. refused is [engine.ErrStale] or
@@ -89,7 +89,7 @@ func (t *tx) change(node int64, c engine.Change, emits [][]byte) (refused, err e
 
 // finish writes the last change of a run.
 func (t *tx) finish(r row, c engine.Change) error {
-	if err := t.exec(saveLast, c.Bundle, c.Pipeline, blob(c.Checkpoint), c.FailedPath, c.Error, r.seq); err != nil {
+	if err := t.exec(saveLast, c.Bundle, c.Pipeline, blob(c.Checkpoint), c.FailedPath, c.Error, c.ErrorClass, r.seq); err != nil {
 		return err
 	}
 	if r.ordered && c.Status == engine.Succeeded {
@@ -123,7 +123,7 @@ func (t *tx) leaveNode(r row, c engine.Change) error {
 	due, ended := micros(c.Due), micros(t.now)
 	ended.Valid = c.Status == engine.Failed
 	begun := c.Status != engine.Waiting || len(c.Checkpoint) > 0
-	if err := t.exec(save, c.Bundle, c.Pipeline, blob(c.Checkpoint), c.FailedPath, c.Error, to,
+	if err := t.exec(save, c.Bundle, c.Pipeline, blob(c.Checkpoint), c.FailedPath, c.Error, c.ErrorClass, to,
 		due, ended, begun, r.seq); err != nil {
 		return err
 	}

@@ -124,9 +124,9 @@ func (t *tx) release(r row) error {
 
 const (
 	insertHistory = `insert into history (seq, id, flow, key, ordered, status, version, generation, pipeline, bundle,
-	accepted, started, ended, failed_path, error, reason, event, checkpoint)
+	accepted, started, ended, failed_path, error, error_class, reason, event, checkpoint)
 	select seq, id, flow, key, ordered, ?, version, generation, pipeline, bundle,
-	accepted, started, ?, failed_path, error, ?, event, checkpoint from runs where seq = ?`
+	accepted, started, ?, failed_path, error, error_class, ?, event, checkpoint from runs where seq = ?`
 	deleteRun = "delete from runs where seq = ?"
 )
 

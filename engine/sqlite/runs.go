@@ -4,9 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"math"
-	"slices"
-	"strconv"
 
 	"procaas/engine"
 )
@@ -15,9 +12,9 @@ import (
 // the same order, so that both are read alike.
 const (
 	hotColumns = `seq, id, event, flow, key, ordered, place, pipeline, bundle, checkpoint, version, generation, node,
-	accepted, started, ended, due, failed_path, error, '' as reason`
+	accepted, started, ended, due, failed_path, error, error_class, '' as reason`
 	pastColumns = `seq, id, event, flow, key, ordered, status, pipeline, bundle, checkpoint, version, generation, 0,
-	accepted, started, ended, null, failed_path, error, reason`
+	accepted, started, ended, null, failed_path, error, error_class, reason`
 )
 
 type record struct {
@@ -31,7 +28,7 @@ func scanRecord(s interface{ Scan(...any) error }) (r record, err error) {
 	var accepted, started, ended, due sql.NullInt64
 	if err := s.Scan(&r.seq, &r.ID, &event, &r.Flow, &r.Key, &r.Ordered, &at, &r.Pipeline, &r.Bundle, &r.Checkpoint,
 		&r.Version, &r.Generation, &r.Node, &accepted, &started, &ended, &due,
-		&r.FailedPath, &r.Error, &r.Reason); err != nil {
+		&r.FailedPath, &r.Error, &r.ErrorClass, &r.Reason); err != nil {
 		return r, err
 	}
 	r.Status, r.Blocked = at.status(), at == queued
@@ -52,72 +49,6 @@ func (s *Store) Run(ctx context.Context, id string) (engine.RunRecord, error) {
 		err = engine.ErrNotFound
 	}
 	return r.RunRecord, err
-}
-
-// List implements [engine.Runs].
-func (s *Store) List(ctx context.Context, f engine.RunFilter) ([]engine.RunRecord, string, error) {
-	before := int64(math.MaxInt64)
-	if f.Cursor != "" {
-		var err error
-		if before, err = strconv.ParseInt(f.Cursor, 36, 64); err != nil {
-			return nil, "", engine.ErrCursor
-		}
-	}
-	limit := min(max(f.Limit, 1), 1000)
-	query, args := listQuery(f, before, limit+1)
-	r, err := s.read.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, "", err
-	}
-	all, err := collect(r, func(r *sql.Rows) (record, error) { return scanRecord(r) })
-	if err != nil {
-		return nil, "", err
-	}
-	next := ""
-	if len(all) > limit {
-		all = all[:limit]
-		next = strconv.FormatInt(all[limit-1].seq, 36)
-	}
-	runs := make([]engine.RunRecord, len(all))
-	for i, r := range all {
-		runs[i] = r.RunRecord
-	}
-	return runs, next, nil
-}
-
-// listQuery builds the query of a listing. Each table is read from its newest
-// run backwards, no further than needed.
-func listQuery(f engine.RunFilter, before int64, limit int) (string, []any) {
-	hot, past := "where seq < ?", "where seq < ?"
-	args := []any{before}
-	for _, c := range []struct{ column, value string }{{"pipeline", f.Pipeline}, {"flow", f.Flow}, {"key", f.Key}} {
-		if c.value != "" {
-			hot += " and " + c.column + " = ?"
-			past += " and " + c.column + " = ?"
-			args = append(args, c.value)
-		}
-	}
-	pastArgs := slices.Clone(args)
-	switch f.Status {
-	case "":
-	case engine.Waiting:
-		hot, past = hot+" and place in ('ready', 'queued', 'scheduled', 'deferred')", past+" and false"
-	case engine.Failed:
-		hot, past = hot+" and place in ('blocked', 'failed')", past+" and false"
-	case engine.Running:
-		hot, past = hot+" and place = 'running'", past+" and false"
-	case engine.Parked:
-		hot, past = hot+" and place in ('parked', 'held')", past+" and false"
-	default:
-		hot, past = hot+" and false", past+" and status = ?"
-		pastArgs = append(pastArgs, f.Status)
-	}
-	query := "select * from (select " + hotColumns + " from runs " + hot + " order by seq desc limit ?)" +
-		" union all select * from (select " + pastColumns + " from history " + past + " order by seq desc limit ?)" +
-		" order by 1 desc limit ?"
-	args = append(args, limit)
-	args = append(args, pastArgs...)
-	return query, append(args, limit, limit)
 }
 
 const (
@@ -155,7 +86,7 @@ const latest = 50
 
 const (
 	findPast  = "select 1 from history where id = ?"
-	reviveRun = `update runs set generation = generation + 1, failed_path = '', error = '', ended = null,
+	reviveRun = `update runs set generation = generation + 1, failed_path = '', error = '', error_class = '', ended = null,
 	place = ? where seq = ?`
 )
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"math"
 
 	"procaas/engine"
 )
@@ -11,11 +12,40 @@ import (
 const (
 	insertBundle = "insert into bundles (hash, files, accepted) values (?, ?, ?) on conflict do nothing"
 	findBundle   = "select files from bundles where hash = ?"
+	findCurrent  = "select hash from definition"
+	writeCurrent = "insert into definition (one, hash) values (1, ?) on conflict (one) do update set hash = excluded.hash"
 )
 
-// SaveBundle implements [engine.Bundles].
-func (s *Store) SaveBundle(ctx context.Context, hash string, files []byte) error {
-	return s.writer.do(ctx, func(t *tx) error { return t.exec(insertBundle, hash, files, t.now.UnixMicro()) })
+// Activate implements [engine.Bundles].
+func (s *Store) Activate(ctx context.Context, hash string, files []byte, onlyNew bool, by engine.Actor) (current string, err error) {
+	err = s.writer.do(ctx, func(t *tx) error {
+		if _, err := t.row(findCurrent, nil, &current); err != nil {
+			return err
+		}
+		news, err := t.count(insertBundle, hash, files, t.now.UnixMicro())
+		if err != nil || hash == current || onlyNew && news == 0 && current != "" {
+			return err
+		}
+		before := current
+		current = hash
+		if err := t.exec(writeCurrent, hash); err != nil {
+			return err
+		}
+		_, err = t.audit(engine.Audited{
+			Kind: engine.AuditDefinition, By: by, Before: engine.AuditText(before), After: engine.AuditText(hash),
+		})
+		return err
+	})
+	return current, err
+}
+
+// Current implements [engine.Bundles].
+func (s *Store) Current(ctx context.Context) (hash string, err error) {
+	err = s.read.QueryRowContext(ctx, findCurrent).Scan(&hash)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = engine.ErrNotFound
+	}
+	return hash, err
 }
 
 // Bundle implements [engine.Bundles].
@@ -30,8 +60,10 @@ func (s *Store) Bundle(ctx context.Context, hash string) (files []byte, err erro
 const (
 	listConfigs = "select name, value, revision, changed, actor, reason from configs"
 	findConfig  = "select value, revision from configs where name = ?"
-	insertAudit = `insert into audit (changed, actor, reason, name, before, after) values (?, ?, ?, ?, ?, ?)
+	insertAudit = `insert into audit (changed, actor, reason, kind, name, before, after) values (?, ?, ?, ?, ?, ?, ?)
 	returning revision`
+	listAudit = `select revision, changed, actor, reason, kind, name, before, after from audit
+	where revision < ? order by revision desc limit ?`
 	writeConfig = `insert into configs (name, value, revision, changed, actor, reason) values (?, ?, ?, ?, ?, ?)
 	on conflict (name) do update set value = excluded.value, revision = excluded.revision,
 	changed = excluded.changed, actor = excluded.actor, reason = excluded.reason`
@@ -78,11 +110,35 @@ func (s *Store) SetConfig(ctx context.Context, name string, value []byte, ifRevi
 		if ifRevision != -1 && ifRevision != have {
 			return engine.ErrConflict
 		}
-		now := t.now.UnixMicro()
-		if _, err := t.row(insertAudit, []any{now, by.Name, by.Reason, name, before, value}, &revision); err != nil {
+		var err error
+		revision, err = t.audit(engine.Audited{Kind: engine.AuditConfig, Name: name, By: by, Before: before, After: value})
+		if err != nil {
 			return err
 		}
-		return t.exec(writeConfig, name, value, revision, now, by.Name, by.Reason)
+		return t.exec(writeConfig, name, value, revision, t.now.UnixMicro(), by.Name, by.Reason)
 	})
 	return revision, err
+}
+
+// audit writes down a change, and so gives the settings their next revision.
+func (t *tx) audit(a engine.Audited) (revision int64, err error) {
+	_, err = t.row(insertAudit, []any{t.now.UnixMicro(), a.By.Name, a.By.Reason, a.Kind, a.Name, blob(a.Before), a.After}, &revision)
+	return revision, err
+}
+
+// Audit implements [engine.Settings].
+func (s *Store) Audit(ctx context.Context, before int64, limit int) ([]engine.Audited, error) {
+	if before <= 0 {
+		before = math.MaxInt64
+	}
+	r, err := s.read.QueryContext(ctx, listAudit, before, limit)
+	if err != nil {
+		return nil, err
+	}
+	return collect(r, func(r *sql.Rows) (a engine.Audited, err error) {
+		var changed sql.NullInt64
+		err = r.Scan(&a.Revision, &changed, &a.By.Name, &a.By.Reason, &a.Kind, &a.Name, &a.Before, &a.After)
+		a.Changed = fromMicros(changed)
+		return a, err
+	})
 }

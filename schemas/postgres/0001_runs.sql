@@ -40,6 +40,7 @@ create table runs (
     cancel      text, -- why an operator wants the run ended; only of a running one
     failed_path text    not null default '',
     error       text    not null default '',
+    error_class text collate "C" not null default '',
     event       bytea   not null,
     checkpoint  bytea,
     constraint runs_owner check ((place = 'running') = (node <> 0))
@@ -74,6 +75,7 @@ create table history (
     bundle      text collate "C" not null,
     failed_path text        not null,
     error       text        not null,
+    error_class text collate "C" not null,
     reason      text        not null,
     event       bytea       not null,
     checkpoint  bytea
@@ -136,18 +138,21 @@ create table configs (
     reason   text        not null
 );
 
--- The revision of the settings; its row is the lock of those who change them.
+-- The revision of the settings, and the definition for new events on all nodes, empty before the first; the row
+-- is the lock of those who change them.
 create table settings (
-    revision bigint not null
+    revision bigint not null,
+    bundle   text collate "C" not null
 );
-insert into settings values (0);
+insert into settings values (0, '');
 
--- Every change of a setting.
+-- Every change of a setting, kind config, and of the definition, kind definition.
 create table audit (
     revision bigint primary key,
     changed  timestamptz not null,
     actor    text        not null,
     reason   text        not null,
+    kind     text        not null,
     name     text        not null,
     before   bytea,
     after    bytea       not null

@@ -37,6 +37,7 @@ create table runs (
     cancel      text,             -- why an operator wants the run ended; only of a running one
     failed_path text    not null default '',
     error       text    not null default '',
+    error_class text    not null default '',
     event       blob    not null,
     checkpoint  blob
 ) strict;
@@ -68,6 +69,7 @@ create table history (
     ended       integer not null,
     failed_path text    not null,
     error       text    not null,
+    error_class text    not null,
     reason      text    not null,
     event       blob    not null,
     checkpoint  blob
@@ -113,6 +115,12 @@ create table bundles (
     accepted integer not null
 ) strict;
 
+-- The definition for new events on all nodes; at most one row.
+create table definition (
+    one  integer primary key check (one = 1),
+    hash text    not null references bundles
+) strict;
+
 create table configs (
     name     text    primary key,
     value    blob    not null,
@@ -122,12 +130,13 @@ create table configs (
     reason   text    not null
 ) strict;
 
--- Every change of a setting; the greatest revision is the one of the settings.
+-- Every change of a setting, kind config, and of the definition, kind definition; the greatest revision is the one of the settings.
 create table audit (
     revision integer primary key autoincrement,
     changed  integer not null,
     actor    text    not null,
     reason   text    not null,
+    kind     text    not null,
     name     text    not null,
     before   blob,
     after    blob    not null

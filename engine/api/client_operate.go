@@ -1,0 +1,65 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"procaas/engine"
+)
+
+// NewRedrive makes the body of a call that does something to the runs that a
+// filter chooses.
+func NewRedrive(f engine.RunFilter) Redrive {
+	return Redrive{
+		Pipeline: f.Pipeline, Flow: f.Flow, Key: f.Key, Status: string(f.Status), Handler: f.FailedPath,
+		ErrorClass: f.ErrorClass, Error: f.Error, Since: timeText(f.Since), Until: timeText(f.Until),
+		Limit: f.Limit, Cursor: f.Cursor,
+	}
+}
+
+// timeText is a time as the API takes it; empty for the zero time.
+func timeText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// A Verb is what is done to many runs.
+type Verb string
+
+// The verbs.
+const (
+	RetryRuns  Verb = "retry"
+	CancelRuns Verb = "cancel"
+)
+
+// Preview tells which runs would be retried or cancelled.
+func (c *Client) Preview(ctx context.Context, verb Verb, r Redrive) (engine.RunsPreview, error) {
+	r.Preview = true
+	var preview engine.RunsPreview
+	err := c.call(ctx, http.MethodPost, "/v1/runs/"+string(verb), r, nil, &preview)
+	return preview, err
+}
+
+// Redrive retries or cancels a page of runs.
+func (c *Client) Redrive(ctx context.Context, verb Verb, r Redrive) (engine.RunsDone, error) {
+	var done engine.RunsDone
+	err := c.call(ctx, http.MethodPost, "/v1/runs/"+string(verb), r, nil, &done)
+	return done, err
+}
+
+// Nodes lists the nodes of the server's store.
+func (c *Client) Nodes(ctx context.Context) ([]engine.NodeView, error) {
+	var page Page[engine.NodeView]
+	err := c.call(ctx, http.MethodGet, "/admin/v1/nodes", nil, nil, &page)
+	return page.Items, err
+}
+
+// Reload lets the server read its pipelines again.
+func (c *Client) Reload(ctx context.Context, reason string) (engine.Diff, error) {
+	var diff engine.Diff
+	err := c.call(ctx, http.MethodPost, "/admin/v1/reload", Reason{reason}, nil, &diff)
+	return diff, err
+}

@@ -1,0 +1,216 @@
+package api
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+func (s *server) listNodes(w http.ResponseWriter, r *http.Request) error {
+	nodes, err := s.engine.Nodes(r.Context())
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, pageOf(nodes, ""))
+}
+
+func (s *server) listAudit(w http.ResponseWriter, r *http.Request) error {
+	f := queryFields(r.URL.Query())
+	limit, cursor := f.pageSize(), f.label("cursor", maxCursor)
+	var before int64
+	if cursor != "" {
+		var err error
+		if before, err = strconv.ParseInt(cursor, 36, 64); err != nil || before < 1 {
+			f.fault("cursor", "want next of another page")
+		}
+	}
+	f.refuseUnknown()
+	if err := badParameter(f.faults); err != nil {
+		return err
+	}
+	changes, err := s.engine.Audit(r.Context(), before, limit+1)
+	if err != nil {
+		return err
+	}
+	next := ""
+	if len(changes) > limit {
+		changes = changes[:limit]
+		next = strconv.FormatInt(changes[limit-1].Revision, 36)
+	}
+	return writeJSON(w, http.StatusOK, pageOf(changes, next))
+}
+
+// A Finding is what is wrong with a pipeline file.
+type Finding struct {
+	File      string `json:"file"`
+	Line      int    `json:"line"`
+	Column    int    `json:"column"`
+	EndLine   int    `json:"end_line"`
+	EndColumn int    `json:"end_column"`
+	Severity  string `json:"severity" enum:"error,warning,advice"`
+	Code      string `json:"code" doc:"The rule, such as PC0103; procaas explain tells about it."`
+	Message   string `json:"message"`
+	Hint      string `json:"hint" doc:"How to mend it; may be empty."`
+}
+
+func findings(found []dsl.Diagnostic) []Finding {
+	var out []Finding
+	for _, d := range found {
+		out = append(out, Finding{
+			File: d.File, Line: d.Start.Line, Column: d.Start.Column, EndLine: d.End.Line, EndColumn: d.End.Column,
+			Severity: string(d.Severity), Code: string(d.Code), Message: d.Message, Hint: d.Hint,
+		})
+	}
+	return out
+}
+
+func (s *server) reloadPipelines(w http.ResponseWriter, r *http.Request) error {
+	reason, err := s.readReason(w, r)
+	if err != nil {
+		return err
+	}
+	if s.reload == nil {
+		return refuse(codeNotReloadable, "this server was not started with pipelines that it could read again")
+	}
+	diff, err := s.reload(r.Context(), s.actor(reason))
+	var refused *engine.DefinitionError
+	if errors.As(err, &refused) {
+		p := refuse(codeInvalidPipelines, "%s; the pipelines before stay", refused)
+		p.Diagnostics = findings(refused.Found)
+		return p
+	}
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, diff)
+}
+
+// A Redrive chooses runs to retry or cancel, and says how.
+type Redrive struct {
+	Pipeline   string `json:"pipeline,omitempty" maxLength:"256" doc:"Only runs of this pipeline."`
+	Flow       string `json:"flow,omitempty" maxLength:"256" doc:"Only runs of this flow."`
+	Key        string `json:"key,omitempty" maxLength:"256" doc:"Only runs of this key."`
+	Status     string `json:"status,omitempty" enum:"waiting,running,parked,failed" doc:"Only runs with this status. Those that are retried are failed, unless it says parked: such that wait for an operator."`
+	Handler    string `json:"handler,omitempty" maxLength:"256" doc:"Only runs that failed in this handler, or below this pipeline or pipeline/stage."`
+	ErrorClass string `json:"error_class,omitempty" pattern:"^(timeout|connection|other|status|[1-5]xx|[1-5][0-9][0-9])$" doc:"Only runs that failed with an error of this class: timeout, connection, a status such as 503, 4xx, 5xx, status or other."`
+	Error      string `json:"error,omitempty" maxLength:"512" doc:"Only runs whose error contains this text."`
+	Since      string `json:"since,omitempty" format:"date-time" doc:"Only runs accepted then or later."`
+	Until      string `json:"until,omitempty" format:"date-time" doc:"Only runs accepted before."`
+	Preview    bool   `json:"preview,omitempty" doc:"Change nothing, tell which runs are chosen."`
+	Limit      int    `json:"limit,omitempty" minimum:"1" maximum:"1000" default:"50" doc:"The most runs of one call."`
+	Cursor     string `json:"cursor,omitempty" maxLength:"512" doc:"Where to go on: next of the call before."`
+	Reason     string `json:"reason,omitempty" maxLength:"512" doc:"Why, for people. Kept with cancelled runs."`
+}
+
+func (s *server) retryRuns(w http.ResponseWriter, r *http.Request) error {
+	return s.redrive(w, r, []engine.Status{engine.Failed, engine.Parked}, func(f engine.RunFilter, _ string) (engine.RunsDone, error) {
+		return s.engine.RetryAll(r.Context(), f)
+	})
+}
+
+func (s *server) cancelRuns(w http.ResponseWriter, r *http.Request) error {
+	live := []engine.Status{engine.Waiting, engine.Running, engine.Parked, engine.Failed}
+	return s.redrive(w, r, live, func(f engine.RunFilter, reason string) (engine.RunsDone, error) {
+		return s.engine.CancelAll(r.Context(), f, reason)
+	})
+}
+
+// redrive reads a [Redrive] and does it, or tells what it would do.
+func (s *server) redrive(w http.ResponseWriter, r *http.Request, may []engine.Status, do func(engine.RunFilter, string) (engine.RunsDone, error)) error {
+	v, err := s.readJSON(w, r)
+	if err != nil {
+		return err
+	}
+	f, fault := objectAt("", v)
+	if fault != nil {
+		return faulty([]Fault{*fault})
+	}
+	filter := f.runFilter()
+	if filter == (engine.RunFilter{}) {
+		f.faults = append(f.faults, Fault{Message: "want at least one of pipeline, flow, key, status, handler, error_class, error, since, until: all runs are not chosen by saying nothing"})
+	}
+	if filter.Status != "" && !slices.Contains(may, filter.Status) {
+		f.fault("status", "want one of %s, have %s", joined(may), shown(string(filter.Status)))
+	}
+	filter.Limit, filter.Cursor = f.pageSize(), f.label("cursor", maxCursor)
+	preview, reason := f.boolean("preview"), f.label("reason", maxReason)
+	f.refuseUnknown()
+	if err := faulty(f.faults); err != nil {
+		return err
+	}
+	if preview {
+		if filter.Live = true; may[0] == engine.Failed {
+			filter.Status = cmp.Or(filter.Status, engine.Failed)
+		}
+		p, err := s.engine.Preview(r.Context(), filter)
+		if err != nil {
+			return err
+		}
+		return writeJSON(w, http.StatusOK, p)
+	}
+	done, err := do(filter, reason)
+	if errors.Is(err, engine.ErrCursor) {
+		return faulty([]Fault{{Location: "/cursor", Message: "want next of the call before"}})
+	}
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, done)
+}
+
+// queryFields makes the fields of a query.
+func queryFields(q url.Values) *fields {
+	f := &fields{prefix: "query/", text: true, values: map[string]any{}}
+	for name, values := range q {
+		if values[0] != "" {
+			f.values[name] = values[0]
+		}
+		if len(values) > 1 {
+			f.fault(name, "want the parameter once, have it %d times", len(values))
+		}
+	}
+	return f
+}
+
+// pageSize reads limit.
+func (f *fields) pageSize() int {
+	limit := f.integer("limit")
+	switch {
+	case f.values["limit"] == nil:
+		return defaultLimit
+	case limit < 1 || limit > maxLimit:
+		f.fault("limit", "want a number from 1 to %d, have %v", maxLimit, f.values["limit"])
+	}
+	return limit
+}
+
+var errorClass = regexp.MustCompile(`^(timeout|connection|other|status|[1-5]xx|[1-5][0-9][0-9])$`)
+
+// runFilter reads which runs are wanted.
+func (f *fields) runFilter() engine.RunFilter {
+	filter := engine.RunFilter{
+		Pipeline:   f.label("pipeline", maxName),
+		Flow:       f.label("flow", maxName),
+		Key:        f.label("key", maxName),
+		Status:     engine.Status(f.label("status", maxName)),
+		FailedPath: f.label("handler", maxName),
+		ErrorClass: f.label("error_class", maxName),
+		Error:      f.label("error", maxReason),
+		Since:      f.instant("since"),
+		Until:      f.instant("until"),
+	}
+	if filter.Status != "" && !slices.Contains(statuses, filter.Status) {
+		f.fault("status", "unknown status %q; want one of %s", filter.Status, joined(statuses))
+	}
+	if filter.ErrorClass != "" && !errorClass.MatchString(filter.ErrorClass) {
+		f.fault("error_class", "want timeout, connection, a status such as 503, 4xx, 5xx, status or other, have %s", shown(filter.ErrorClass))
+	}
+	return filter
+}

@@ -1,0 +1,298 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"procaas/dsl"
+)
+
+// A Diff is what a new definition changes.
+type Diff struct {
+	Old     string       `json:"old"` // hashes
+	New     string       `json:"new"`
+	Changes []Difference `json:"changes"`
+}
+
+// A Difference is one thing that differs between two definitions.
+type Difference struct {
+	What   string        `json:"what"`   // one of the kinds below
+	Name   string        `json:"name"`   // the path: pipeline/stage/handler, or an id
+	Change string        `json:"change"` // added, removed, changed or moved
+	Fields []FieldChange `json:"fields,omitempty"`
+	Why    string        `json:"why,omitempty"` // for people
+}
+
+// A FieldChange is a field that has another value. An empty one is not given.
+type FieldChange struct {
+	Field string `json:"field"`
+	Old   string `json:"old"`
+	New   string `json:"new"`
+}
+
+// What a Difference speaks of. An order is that one handler waits for another;
+// a state is a name of the shared state.
+const (
+	DiffFlow     = "flow"
+	DiffPipeline = "pipeline"
+	DiffStage    = "stage"
+	DiffHandler  = "handler"
+	DiffOrder    = "order"
+	DiffState    = "state"
+	DiffService  = "service"
+	DiffConfig   = "config"
+	DiffTrigger  = "trigger"
+)
+
+// What has become of it.
+const (
+	DiffAdded   = "added"
+	DiffRemoved = "removed"
+	DiffChanged = "changed"
+	DiffMoved   = "moved"
+)
+
+// Compare finds what b changes of a. The error says why one of them cannot be
+// planned.
+func Compare(a, b *dsl.Bundle, types []HandlerType) (Diff, error) {
+	byName := map[string]HandlerType{}
+	for _, t := range types {
+		byName[t.Name] = t
+	}
+	var definitions [2]*definition
+	for i, bundle := range []*dsl.Bundle{a, b} {
+		d, err := newDefinition(bundle, byName, 1)
+		if err != nil {
+			return Diff{}, fmt.Errorf("definition %s: %w", bundle.Hash, err)
+		}
+		definitions[i] = d
+	}
+	return compare(definitions[0], definitions[1]), nil
+}
+
+// A comparison gathers differences.
+type comparison struct{ found []Difference }
+
+func (c *comparison) add(what, name, change, why string, fields ...FieldChange) {
+	c.found = append(c.found, Difference{What: what, Name: name, Change: change, Why: why, Fields: fields})
+}
+
+// changed adds a difference when fields differ.
+func (c *comparison) changed(what, name string, fields []FieldChange) {
+	if len(fields) > 0 {
+		c.add(what, name, DiffChanged, "", fields...)
+	}
+}
+
+// compare finds what b changes of a, flows and pipelines first.
+func compare(a, b *definition) Diff {
+	c := &comparison{found: []Difference{}}
+	pairs(c, DiffFlow, a.bundle.Flows, b.bundle.Flows, func(f *dsl.Flow) string { return f.ID }, c.flows)
+	pairs(c, DiffPipeline, a.plans, b.plans, func(p *Plan) string { return p.Pipeline.ID }, c.plans)
+	pairs(c, DiffService, a.bundle.Services, b.bundle.Services, func(s *dsl.Service) string { return s.ID }, func(a, b *dsl.Service) {
+		c.changed(DiffService, b.ID, fieldChanges(a, b))
+	})
+	pairs(c, DiffConfig, a.bundle.Configs, b.bundle.Configs, func(v *dsl.Config) string { return v.Name }, func(a, b *dsl.Config) {
+		if old, now := dataText(a.Value), dataText(b.Value); old != now {
+			c.add(DiffConfig, b.Name, DiffChanged, "", FieldChange{"value", old, now})
+		}
+	})
+	pairs(c, DiffTrigger, a.bundle.Triggers, b.bundle.Triggers, func(t *dsl.Trigger) string { return t.ID }, func(a, b *dsl.Trigger) {
+		c.changed(DiffTrigger, b.ID, fieldChanges(a, b))
+	})
+	return Diff{Old: a.bundle.Hash, New: b.bundle.Hash, Changes: c.found}
+}
+
+// pairs matches two lists by id: what only one of them has is removed or added,
+// what both have is compared.
+func pairs[T any](c *comparison, what string, a, b []T, id func(T) string, both func(a, b T)) {
+	old := map[string]T{}
+	for _, v := range a {
+		old[id(v)] = v
+	}
+	kept := map[string]bool{}
+	for _, v := range b {
+		was, ok := old[id(v)]
+		kept[id(v)] = true
+		if ok {
+			both(was, v)
+		} else {
+			c.add(what, id(v), DiffAdded, "")
+		}
+	}
+	for _, v := range a {
+		if !kept[id(v)] {
+			c.add(what, id(v), DiffRemoved, "")
+		}
+	}
+}
+
+func (c *comparison) flows(a, b *dsl.Flow) {
+	c.changed(DiffFlow, b.ID, fieldChanges(a, b, "shared-state"))
+	c.states(b.ID, a.SharedState, b.SharedState, "entities hold it, and nothing reads it any more")
+}
+
+func (c *comparison) plans(a, b *Plan) {
+	id := b.Pipeline.ID
+	c.changed(DiffPipeline, id, fieldChanges(a.Pipeline, b.Pipeline, "shared-state", "stages"))
+	c.states(id, a.Pipeline.SharedState, b.Pipeline.SharedState, "runs in flight may hold it")
+	c.stages(a, b)
+	c.handlers(a, b)
+	c.orders(a, b)
+}
+
+// states compares the names of a shared state.
+func (c *comparison) states(owner string, a, b *dsl.Value, lost string) {
+	var added []string
+	for i, k := range b.Keys() {
+		name, now := owner+"/"+k.Name, valueText(b.Items()[i])
+		if a.Get(k.Name) == nil {
+			added = append(added, k.Name)
+			c.add(DiffState, name, DiffAdded, "")
+		} else if old := valueText(a.Get(k.Name)); old != now {
+			c.add(DiffState, name, DiffChanged, "", FieldChange{"first value", old, now})
+		}
+	}
+	for _, k := range a.Keys() {
+		if b.Get(k.Name) != nil {
+			continue
+		}
+		why := lost
+		if near := dsl.Suggest(k.Name, added); near != "" {
+			why += "; renamed to " + near + "? Its value does not follow"
+		}
+		c.add(DiffState, owner+"/"+k.Name, DiffRemoved, why)
+	}
+}
+
+// stages finds stages that are new, gone, or have changed places.
+func (c *comparison) stages(a, b *Plan) {
+	id := b.Pipeline.ID
+	ids := func(p *Plan) (out []string) {
+		for _, s := range p.Stages {
+			out = append(out, s.ID)
+		}
+		return out
+	}
+	old, now := ids(a), ids(b)
+	stay := longestCommon(old, now)
+	for i, s := range now {
+		switch {
+		case !slices.Contains(old, s):
+			c.add(DiffStage, id+"/"+s, DiffAdded, fmt.Sprintf("as stage %d", i+1))
+		case !slices.Contains(stay, s):
+			c.add(DiffStage, id+"/"+s, DiffMoved, fmt.Sprintf("from stage %d to stage %d", slices.Index(old, s)+1, i+1))
+		}
+	}
+	for _, s := range old {
+		if !slices.Contains(now, s) {
+			c.add(DiffStage, id+"/"+s, DiffRemoved, "")
+		}
+	}
+}
+
+// longestCommon gives a longest list that both hold in this order.
+func longestCommon(a, b []string) []string {
+	best := make([][][]string, len(a)+1)
+	for i := range best {
+		best[i] = make([][]string, len(b)+1)
+	}
+	for i, x := range a {
+		for j, y := range b {
+			best[i+1][j+1] = best[i][j+1]
+			if len(best[i+1][j]) > len(best[i][j+1]) {
+				best[i+1][j+1] = best[i+1][j]
+			}
+			if x == y {
+				best[i+1][j+1] = append(slices.Clone(best[i][j]), x)
+			}
+		}
+	}
+	return best[len(a)][len(b)]
+}
+
+// handlers matches handlers by their paths; one that is gone and has come in
+// another stage has moved.
+func (c *comparison) handlers(a, b *Plan) {
+	gone := map[string][]*Step{} // by id
+	for _, s := range a.order {
+		if b.steps[s.Path] == nil {
+			gone[s.Handler.ID] = append(gone[s.Handler.ID], s)
+		}
+	}
+	moved := map[*Step]bool{}
+	for _, s := range b.order {
+		was := a.steps[s.Path]
+		if old := gone[s.Handler.ID]; was == nil && len(old) == 1 && !moved[old[0]] {
+			was = old[0]
+			moved[was] = true
+			c.add(DiffHandler, s.Path, DiffMoved, "from "+was.Path, handlerChanges(was.Handler, s.Handler)...)
+		} else if was != nil {
+			c.changed(DiffHandler, s.Path, handlerChanges(was.Handler, s.Handler))
+		} else {
+			c.add(DiffHandler, s.Path, DiffAdded, criticality(s.Handler))
+		}
+	}
+	for _, s := range a.order {
+		if b.steps[s.Path] == nil && !moved[s] {
+			c.add(DiffHandler, s.Path, DiffRemoved, criticality(s.Handler))
+		}
+	}
+}
+
+func criticality(h *dsl.Handler) string {
+	if h.IsCritical() {
+		return "critical"
+	}
+	return "not critical"
+}
+
+// orders finds handlers of both plans that must wait for each other in one only.
+func (c *comparison) orders(a, b *Plan) {
+	list := func(in, other *Plan, change string) {
+		for _, s := range in.order {
+			for _, e := range s.After {
+				from, to := other.steps[e.From.Path], other.steps[s.Path]
+				if s.implied(e) || from == nil || to == nil || to.waitsFor(from) {
+					continue
+				}
+				c.add(DiffOrder, s.Path, change, e.Why, FieldChange{
+					Field: "after", Old: only(change == DiffRemoved, e.From.Path), New: only(change == DiffAdded, e.From.Path),
+				})
+			}
+		}
+	}
+	list(b, a, DiffAdded)
+	list(a, b, DiffRemoved)
+}
+
+func only(when bool, text string) string {
+	if when {
+		return text
+	}
+	return ""
+}
+
+// Fits tells why a run cannot go on by another plan: nil when [Resume] would take
+// its checkpoint, or when it has not begun.
+func Fits(p *Plan, v RunView) error {
+	if v.Stage == 0 {
+		return nil
+	}
+	if now := flowID(p.Pipeline); now != v.Flow {
+		return fmt.Errorf("it is of flow %s, and the pipeline of %s: the definition has changed", v.Flow, now)
+	}
+	c := checkpoint{Format: checkpointFormat, Pipeline: v.Pipeline, Generation: v.Generation, Stage: v.Stage - 1}
+	for _, h := range v.Handlers {
+		saved := savedRecord{Path: h.Path, Outcome: h.Outcome, Attempts: h.Attempts, Reason: h.Reason}
+		if h.Outcome == OutcomeRunning || h.Outcome == OutcomeUnknown || h.Outcome == OutcomeWaiting {
+			saved.Outcome = "" // not decided, which is all that matters here
+		}
+		if saved.Outcome == "" {
+			saved.Attempts = cmp.Or(saved.Attempts, 1) // it was reached
+		}
+		c.Handlers = append(c.Handlers, saved)
+	}
+	return newRun(p, Start{ID: v.ID, Flow: v.Flow, Key: v.Key, Generation: v.Generation}).restore(c)
+}

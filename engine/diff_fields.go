@@ -1,0 +1,165 @@
+package engine
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"procaas/dsl"
+)
+
+// This file compares what authors write, field by field. It follows the structs
+// of the language, so that a new field needs no new code.
+
+// handlerChanges compares two handlers, their type's own fields included.
+func handlerChanges(a, b *dsl.Handler) []FieldChange {
+	changes := fieldChanges(a, b)
+	if a.Type != b.Type {
+		return append(changes, FieldChange{"type", a.Type, b.Type})
+	}
+	return append(changes, valueChanges(b.Type, a.Body, b.Body)...)
+}
+
+// fieldChanges compares two structs of the language, but for their ids and some
+// fields.
+func fieldChanges(a, b any, but ...string) []FieldChange {
+	return structChanges("", reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem(), append(but, "id"))
+}
+
+func structChanges(prefix string, a, b reflect.Value, but []string) []FieldChange {
+	var out []FieldChange
+	for i := range a.NumField() {
+		name := a.Type().Field(i).Tag.Get("yaml")
+		if name == "" || name == "-" || slices.Contains(but, name) {
+			continue
+		}
+		preset := a.Type().Field(i).Tag.Get("default")
+		out = append(out, fieldChange(prefix+name, a.Field(i), b.Field(i), preset)...)
+	}
+	return out
+}
+
+// fieldChange compares two values of a field: those of mappings name by name.
+func fieldChange(name string, a, b reflect.Value, preset string) []FieldChange {
+	if v, ok := a.Interface().(*dsl.Value); ok {
+		return valueChanges(name, v, b.Interface().(*dsl.Value))
+	}
+	isStruct := a.Kind() == reflect.Pointer && a.Type().Elem().Kind() == reflect.Struct
+	if isStruct && !a.IsNil() && !b.IsNil() {
+		return structChanges(name+".", a.Elem(), b.Elem(), nil)
+	}
+	old, now := fieldText(a, preset), fieldText(b, preset)
+	if old == now {
+		return nil
+	}
+	return []FieldChange{{name, old, now}}
+}
+
+// valueChanges compares two values; of mappings, name by name.
+func valueChanges(name string, a, b *dsl.Value) []FieldChange {
+	if len(a.Keys()) == 0 || len(b.Keys()) == 0 {
+		if old, now := valueText(a), valueText(b); old != now {
+			return []FieldChange{{name, old, now}}
+		}
+		return nil
+	}
+	var out []FieldChange
+	for _, k := range append(slices.Clone(a.Keys()), b.Keys()...) {
+		field := name + "." + k.Name
+		old, now := entryText(a, k.Name), entryText(b, k.Name)
+		if old != now && !slices.ContainsFunc(out, func(c FieldChange) bool { return c.Field == field }) {
+			out = append(out, FieldChange{field, old, now})
+		}
+	}
+	return out
+}
+
+// entryText shows an entry of a mapping; empty when there is none.
+func entryText(v *dsl.Value, name string) string {
+	if v.Get(name) == nil {
+		return ""
+	}
+	return valueText(v.Get(name))
+}
+
+// fieldText shows a field in one line; empty when it is not given.
+func fieldText(v reflect.Value, preset string) string {
+	switch x := v.Interface().(type) {
+	case *dsl.Value:
+		return valueText(x)
+	case time.Duration:
+		if x == 0 {
+			return ""
+		}
+		return x.String()
+	case dsl.Rate:
+		return formatRate(x)
+	case dsl.Names:
+		return strings.Join(x, ", ")
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() {
+			return preset
+		}
+		return fieldText(v.Elem(), "")
+	case reflect.Slice:
+		parts := make([]string, v.Len())
+		for i := range parts {
+			parts[i] = fieldText(v.Index(i), "")
+		}
+		return strings.Join(parts, ", ")
+	case reflect.Struct:
+		var parts []string
+		for i := range v.NumField() {
+			if name := v.Type().Field(i).Tag.Get("yaml"); name != "" && name != "-" {
+				if text := fieldText(v.Field(i), ""); text != "" {
+					parts = append(parts, name+": "+text)
+				}
+			}
+		}
+		return "{" + strings.Join(parts, ", ") + "}"
+	}
+	return fmt.Sprint(v.Interface())
+}
+
+// valueText shows a value in one line, with its expressions as they are written;
+// empty when it is not given.
+func valueText(v *dsl.Value) string {
+	if v == nil {
+		return ""
+	}
+	if e := v.Expr(); e != nil {
+		return "!$ " + strings.Join(strings.Fields(e.Source), " ")
+	}
+	if data, ok := v.Literal(); ok {
+		return dataText(data)
+	}
+	parts := make([]string, len(v.Items()))
+	for i, item := range v.Items() {
+		parts[i] = valueText(item)
+	}
+	switch keys := v.Keys(); {
+	case len(keys) > 0:
+		for i := range parts {
+			parts[i] = keys[i].Name + ": " + parts[i]
+		}
+		return "{" + strings.Join(parts, ", ") + "}"
+	case len(parts) > 0:
+		return "[" + strings.Join(parts, ", ") + "]"
+	}
+	secret, _ := v.Eval(nil)
+	name, _ := secret.(dsl.Secret)
+	return "!secret " + name.Name
+}
+
+// dataText shows data as JSON.
+func dataText(data any) string {
+	text, err := dsl.FormatJSON(data)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}

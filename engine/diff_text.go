@@ -1,0 +1,51 @@
+package engine
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// WriteDiff shows differences to people, one for each line, with what it is about
+// indented below.
+func WriteDiff(w io.Writer, d Diff) error {
+	var b strings.Builder
+	for _, c := range d.Changes {
+		c.text(&b)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+var diffMarks = map[string]string{DiffAdded: "+", DiffRemoved: "-", DiffChanged: "~", DiffMoved: ">"}
+
+func (c Difference) text(b *strings.Builder) {
+	if c.What == DiffOrder {
+		c.order(b)
+		return
+	}
+	fmt.Fprintf(b, "%s %s %s", diffMarks[c.Change], c.What, c.Name)
+	if c.Why != "" {
+		fmt.Fprintf(b, ": %s", c.Why)
+	}
+	b.WriteString("\n")
+	for _, f := range c.Fields {
+		fmt.Fprintf(b, "    %s: %s -> %s\n", f.Field, given(f.Old), given(f.New))
+	}
+}
+
+// order says who waits for whom.
+func (c Difference) order(b *strings.Builder) {
+	if c.Change == DiffAdded {
+		fmt.Fprintf(b, "+ order %s now waits for %s: %s\n", c.Name, c.Fields[0].New, c.Why)
+		return
+	}
+	fmt.Fprintf(b, "- order %s does not wait for %s any more; before: %s\n", c.Name, c.Fields[0].Old, c.Why)
+}
+
+func given(text string) string {
+	if text == "" {
+		return "(not given)"
+	}
+	return text
+}

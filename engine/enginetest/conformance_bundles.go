@@ -1,0 +1,114 @@
+package enginetest
+
+import (
+	"fmt"
+
+	"procaas/engine"
+)
+
+// activate hands a definition in, whose files are its hash.
+func (p *probe) activate(hash string, onlyNew bool) (current string) {
+	p.Helper()
+	current, err := p.Activate(p.Context(), hash, []byte("files of "+hash), onlyNew, engine.Actor{Name: "ann", Reason: "why"})
+	p.must(err)
+	return current
+}
+
+func (p *probe) audits(before int64, limit int) []engine.Audited {
+	p.Helper()
+	list, err := p.Audit(p.Context(), before, limit)
+	p.must(err)
+	return list
+}
+
+var bundleCases = []storeCase{
+	{"bundles are kept byte for byte, and once", func(p *probe) {
+		_, err := p.Bundle(p.Context(), "h")
+		p.wantErr("bundle", err, engine.ErrNotFound)
+		_, err = p.Current(p.Context())
+		p.wantErr("current", err, engine.ErrNotFound)
+		files := "a\x00b" + long(100_000)
+		_, err = p.Activate(p.Context(), "h", []byte(files), false, engine.Actor{})
+		p.must(err)
+		_, err = p.Activate(p.Context(), "h", []byte("other"), false, engine.Actor{})
+		p.must(err)
+		have, err := p.Bundle(p.Context(), "h")
+		p.must(err)
+		p.equal("bundle", string(have), files)
+	}},
+	{"the definition activated last is current", func(p *probe) {
+		for _, hash := range []string{"a", "b", "b", "a"} {
+			p.equal("activated", p.activate(hash, false), hash)
+			current, err := p.Current(p.Context())
+			p.must(err)
+			p.equal("current", current, hash)
+		}
+	}},
+	{"a known definition does not overrule the current one unless it is told to", func(p *probe) {
+		p.equal("first", p.activate("old", true), "old")
+		p.equal("new", p.activate("new", true), "new")
+		p.equal("old again", p.activate("old", true), "new")
+		p.equal("told to", p.activate("old", false), "old")
+		p.equal("the current one", p.activate("old", true), "old")
+	}},
+	{"nodes learn of another definition by the revision", func(p *probe) {
+		node := p.join()
+		last := p.beat(node).Revision
+		for _, c := range []struct {
+			hash    string
+			onlyNew bool
+			changes bool
+		}{{"a", true, true}, {"a", false, false}, {"b", false, true}, {"a", true, false}, {"a", false, true}} {
+			p.activate(c.hash, c.onlyNew)
+			revision := p.beat(node).Revision
+			if (revision > last) != c.changes {
+				p.Fatalf("activate %s: revision %d after %d, want a change: %v", c.hash, revision, last, c.changes)
+			}
+			_, known, err := p.Configs(p.Context())
+			p.must(err)
+			p.equal("revision of the configs", known, revision)
+			last = revision
+		}
+	}},
+	{"of many that activate the same new definition one does", func(p *probe) {
+		done := make(chan error)
+		for range 8 {
+			go func() {
+				_, err := p.Activate(p.Context(), "h", []byte("files"), true, engine.Actor{Name: "ann"})
+				done <- err
+			}()
+		}
+		for range 8 {
+			p.must(<-done)
+		}
+		p.equal("audits", len(p.audits(0, 100)), 1)
+	}},
+	{"every change is audited, the last first, page by page", func(p *probe) {
+		p.equal("nothing", p.audits(0, 10), []engine.Audited{})
+		p.activate("a", false)
+		for i := range 3 {
+			_, err := p.SetConfig(p.Context(), "A", fmt.Append(nil, i), -1, engine.Actor{Name: "bob", Reason: "x"})
+			p.must(err)
+		}
+		p.activate("b", false)
+		all := p.audits(0, 10)
+		ann, bob := engine.Actor{Name: "ann", Reason: "why"}, engine.Actor{Name: "bob", Reason: "x"}
+		want := []engine.Audited{
+			{By: ann, Kind: engine.AuditDefinition, Before: []byte(`"a"`), After: []byte(`"b"`)},
+			{By: bob, Kind: engine.AuditConfig, Name: "A", Before: []byte("1"), After: []byte("2")},
+			{By: bob, Kind: engine.AuditConfig, Name: "A", Before: []byte("0"), After: []byte("1")},
+			{By: bob, Kind: engine.AuditConfig, Name: "A", After: []byte("0")},
+			{By: ann, Kind: engine.AuditDefinition, After: []byte(`"a"`)},
+		}
+		for i := range want {
+			if i >= len(all) || all[i].Changed.IsZero() || i > 0 && all[i].Revision >= all[i-1].Revision {
+				p.Fatalf("audit %d: %+v", i, all)
+			}
+			want[i].Revision, want[i].Changed = all[i].Revision, all[i].Changed
+		}
+		p.equal("audit", all, want)
+		p.equal("first page", p.audits(0, 2), want[:2])
+		p.equal("second page", p.audits(want[1].Revision, 2), want[2:4])
+		p.equal("last page", p.audits(want[3].Revision, 2), want[4:])
+	}},
+}

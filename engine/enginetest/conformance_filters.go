@@ -1,0 +1,176 @@
+package enginetest
+
+import (
+	"slices"
+	"time"
+
+	"procaas/engine"
+)
+
+// A failure is how a run of a filter's test has failed.
+type failure struct{ path, class, text string }
+
+// failed makes runs that have failed, and gives their ids in order.
+func (p *probe) failed(node int64, failures ...failure) []string {
+	p.Helper()
+	var ids []string
+	for _, f := range failures {
+		id := p.accept(p.event("k-"+f.path, unordered))[0]
+		c := change(p.claimOne(node, id), engine.Failed)
+		c.FailedPath, c.ErrorClass, c.Error = f.path, f.class, f.text
+		p.commit(node, c)
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// oldest lists the runs that a filter chooses, page by page, the first first.
+func (p *probe) oldest(f engine.RunFilter) []string {
+	p.Helper()
+	f.Oldest, f.Limit = true, 2
+	return p.pages(f)
+}
+
+// pick gives some of ids.
+func pick(ids []string, indexes ...int) []string {
+	out := []string{}
+	for _, i := range indexes {
+		out = append(out, ids[i])
+	}
+	return out
+}
+
+var filterCases = []storeCase{
+	{"failed runs are found by handler, class and text", func(p *probe) {
+		node := p.join()
+		ids := p.failed(node,
+			failure{"made/pay/charge", "503", "503 from POST: 100% busy"},
+			failure{"made/pay/charge-back", "timeout", "no end within 2s"},
+			failure{"made/pay/charge", "404", "404 from POST"},
+			failure{"made/mail/send", "connection", "refused_"},
+			failure{"", "other", "internal error: Ünwahr 'quoted'"},
+		)
+		p.finish(node, p.claimOne(node, p.accept(p.event("fine"))[0]))
+		for _, c := range []struct {
+			filter engine.RunFilter
+			want   []int
+		}{
+			{engine.RunFilter{FailedPath: "made"}, []int{0, 1, 2, 3}},
+			{engine.RunFilter{FailedPath: "made/pay"}, []int{0, 1, 2}},
+			{engine.RunFilter{FailedPath: "made/pay/charge"}, []int{0, 2}},
+			{engine.RunFilter{FailedPath: "made/pa"}, nil},
+			{engine.RunFilter{FailedPath: "%"}, nil},
+			{engine.RunFilter{ErrorClass: "503"}, []int{0}},
+			{engine.RunFilter{ErrorClass: "5xx"}, []int{0}},
+			{engine.RunFilter{ErrorClass: "4xx"}, []int{2}},
+			{engine.RunFilter{ErrorClass: "status"}, []int{0, 2}},
+			{engine.RunFilter{ErrorClass: "timeout"}, []int{1}},
+			{engine.RunFilter{ErrorClass: "other"}, []int{4}},
+			{engine.RunFilter{Error: "from POST"}, []int{0, 2}},
+			{engine.RunFilter{Error: "0% b"}, []int{0}},
+			{engine.RunFilter{Error: "%"}, []int{0}},
+			{engine.RunFilter{Error: "_"}, []int{3}},
+			{engine.RunFilter{Error: "Ünwahr 'quo"}, []int{4}},
+			{engine.RunFilter{FailedPath: "made/pay", ErrorClass: "status", Error: "404", Status: engine.Failed}, []int{2}},
+			{engine.RunFilter{ErrorClass: "status", Status: engine.Succeeded}, nil},
+		} {
+			if have, want := p.oldest(c.filter), pick(ids, c.want...); !slices.Equal(have, want) {
+				p.Fatalf("%+v: want runs %v, have %v", c.filter, want, have)
+			}
+		}
+	}},
+	{"why a run failed is kept until it is retried, and after a cancel", func(p *probe) {
+		node := p.join()
+		ids := p.failed(node, failure{"made/a/b", "503", "busy"}, failure{"made/a/b", "timeout", "late"})
+		r := p.run(ids[0])
+		p.equal("failure", []string{r.FailedPath, r.ErrorClass, r.Error}, []string{"made/a/b", "503", "busy"})
+		p.must(p.Retry(p.Context(), ids[0]))
+		r = p.run(ids[0])
+		p.equal("failure of a retried run", []string{r.FailedPath, r.ErrorClass, r.Error}, []string{"", "", ""})
+		p.must(p.Cancel(p.Context(), ids[1], "enough"))
+		r = p.run(ids[1])
+		p.equal("failure of a cancelled run", []string{r.FailedPath, r.ErrorClass, r.Error}, []string{"made/a/b", "timeout", "late"})
+		p.equal("found", p.oldest(engine.RunFilter{ErrorClass: "timeout"}), ids[1:])
+		p.equal("found among live ones", p.oldest(engine.RunFilter{ErrorClass: "timeout", Live: true}), []string{})
+	}},
+	{"runs are found by when they were accepted", func(p *probe) {
+		node := p.join()
+		var ids []string
+		var times []time.Time
+		for range 4 {
+			ids = append(ids, p.accept(p.event("k"))...)
+			times = append(times, p.run(ids[len(ids)-1]).Accepted)
+			p.eventually("a later time", func() bool { return p.beat(node).Now.After(times[len(times)-1]) })
+		}
+		p.finish(node, p.claimOne(node, ids[0]))
+		p.finish(node, p.claimOne(node, ids[1]))
+		p.equal("since", p.oldest(engine.RunFilter{Since: times[1]}), ids[1:])
+		p.equal("until", p.oldest(engine.RunFilter{Until: times[2]}), ids[:2])
+		p.equal("between", p.oldest(engine.RunFilter{Since: times[1], Until: times[3]}), ids[1:3])
+		p.equal("nothing", p.oldest(engine.RunFilter{Since: times[3].Add(time.Hour)}), []string{})
+	}},
+	{"live runs are those that may go on, begun ones have a definition", func(p *probe) {
+		node := p.join()
+		byStatus := map[engine.Status]string{}
+		for _, s := range []engine.Status{engine.Succeeded, engine.Stopped, engine.Ignored, engine.Failed, engine.Parked, engine.Running} {
+			id := p.accept(p.event("k-" + string(s)))[0]
+			c := change(p.claimOne(node, id), s)
+			c.Due = time.Now().Add(time.Hour)
+			p.commit(node, c)
+			byStatus[s] = id
+		}
+		waiting := p.accept(p.event("k"))[0]
+		live := []string{byStatus[engine.Failed], byStatus[engine.Parked], byStatus[engine.Running], waiting}
+		p.equal("live", p.oldest(engine.RunFilter{Live: true}), live)
+		p.equal("live and begun", p.oldest(engine.RunFilter{Live: true, Begun: true}), live[:3])
+		p.equal("live and waiting", p.oldest(engine.RunFilter{Live: true, Status: engine.Waiting}), live[3:])
+		p.equal("live and succeeded", p.oldest(engine.RunFilter{Live: true, Status: engine.Succeeded}), []string{})
+		p.equal("begun and succeeded", p.oldest(engine.RunFilter{Begun: true, Status: engine.Succeeded}), []string{byStatus[engine.Succeeded]})
+		p.equal("begun and waiting", p.oldest(engine.RunFilter{Begun: true, Status: engine.Waiting}), []string{})
+	}},
+	{"a walk from the oldest meets each run once, though they change", func(p *probe) {
+		node := p.join()
+		ids := p.failed(node, make([]failure, 5)...)
+		f := engine.RunFilter{Status: engine.Failed, Oldest: true, Limit: 2}
+		var met []string
+		for {
+			runs, next, err := p.List(p.Context(), f)
+			p.must(err)
+			for _, r := range runs {
+				met = append(met, r.ID)
+				p.must(p.Retry(p.Context(), r.ID))
+				p.commit(node, change(p.claimOne(node, r.ID), engine.Failed)) // fails again
+			}
+			if f.Cursor = next; next == "" {
+				break
+			}
+		}
+		p.equal("runs", met, ids)
+	}},
+	{"runs are counted by what they have in common", func(p *probe) {
+		node := p.join()
+		p.failed(node,
+			failure{"made/a/x", "503", "1"}, failure{"made/a/x", "503", "2"}, failure{"made/a/x", "timeout", "3"},
+			failure{"made/b/y", "503", "4"},
+		)
+		p.finish(node, p.claimOne(node, p.accept(p.event("k"))[0]))
+		p.accept(p.event("k"), p.event("k"))
+		count := func(f engine.RunFilter) []engine.RunCount {
+			p.Helper()
+			counts, err := p.Count(p.Context(), f)
+			p.must(err)
+			return counts
+		}
+		failures := []engine.RunCount{
+			{Pipeline: "made", FailedPath: "made/a/x", ErrorClass: "503", Runs: 2},
+			{Pipeline: "made", FailedPath: "made/a/x", ErrorClass: "timeout", Runs: 1},
+			{Pipeline: "made", FailedPath: "made/b/y", ErrorClass: "503", Runs: 1},
+		}
+		all := append([]engine.RunCount{{Pipeline: "made", Runs: 3}}, failures...)
+		p.equal("all", count(engine.RunFilter{}), all)
+		p.equal("failed", count(engine.RunFilter{Status: engine.Failed, Limit: 1}), failures)
+		p.equal("by handler", count(engine.RunFilter{FailedPath: "made/a"}), failures[:2])
+		p.equal("succeeded", count(engine.RunFilter{Status: engine.Succeeded}), []engine.RunCount{{Pipeline: "made", Runs: 1}})
+		p.equal("none", count(engine.RunFilter{Pipeline: "other"}), []engine.RunCount{})
+	}},
+}

@@ -1,0 +1,71 @@
+package enginetest
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"procaas/engine"
+)
+
+// List implements [engine.Runs].
+func (m *Memory) List(ctx context.Context, f engine.RunFilter) ([]engine.RunRecord, string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	rows := slices.Clone(m.order)
+	if !f.Oldest {
+		slices.Reverse(rows)
+	}
+	if f.Cursor != "" {
+		seq, err := strconv.Atoi(f.Cursor)
+		if err != nil {
+			return nil, "", engine.ErrCursor
+		}
+		rows = slices.DeleteFunc(rows, func(r *memoryRun) bool { return f.Oldest && r.seq <= seq || !f.Oldest && r.seq >= seq })
+	}
+	var out []engine.RunRecord
+	for _, r := range rows {
+		if !r.isChosen(f) {
+			continue
+		}
+		if len(out) == f.Limit {
+			last := m.runs[out[len(out)-1].ID]
+			return out, strconv.Itoa(last.seq), ctx.Err()
+		}
+		out = append(out, m.record(r))
+	}
+	return out, "", ctx.Err()
+}
+
+// Count implements [engine.Runs].
+func (m *Memory) Count(ctx context.Context, f engine.RunFilter) ([]engine.RunCount, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	counts := map[engine.RunCount]int{}
+	for _, r := range m.order {
+		if r.isChosen(f) {
+			counts[engine.RunCount{Pipeline: r.pipeline, FailedPath: r.failedPath, ErrorClass: r.class}]++
+		}
+	}
+	var out []engine.RunCount
+	for c, n := range counts {
+		c.Runs = n
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b engine.RunCount) int {
+		return cmp.Or(cmp.Compare(a.Pipeline, b.Pipeline), cmp.Compare(a.FailedPath, b.FailedPath), cmp.Compare(a.ErrorClass, b.ErrorClass))
+	})
+	return out, ctx.Err()
+}
+
+// isChosen tells whether a filter chooses a run.
+func (r *memoryRun) isChosen(f engine.RunFilter) bool {
+	is := func(want, have string) bool { return want == "" || want == have }
+	return is(f.Pipeline, r.pipeline) && is(f.Flow, r.Flow) && is(f.Key, r.Key) && is(string(f.Status), string(r.status)) &&
+		(!f.Live || !r.status.Ended() || r.status == engine.Failed) && (!f.Begun || r.bundle != "") &&
+		(is(f.FailedPath, r.failedPath) || strings.HasPrefix(r.failedPath, f.FailedPath+"/")) &&
+		(f.ErrorClass == "" || engine.IsOfClass(r.class, f.ErrorClass)) && strings.Contains(r.failure, f.Error) &&
+		(f.Since.IsZero() || !r.accepted.Before(f.Since)) && (f.Until.IsZero() || r.accepted.Before(f.Until))
+}

@@ -1,0 +1,99 @@
+package enginetest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"procaas/engine"
+)
+
+// Activate implements [engine.Bundles].
+func (m *Memory) Activate(ctx context.Context, hash string, files []byte, onlyNew bool, by engine.Actor) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	_, known := m.bundles[hash]
+	if !known {
+		m.bundles[hash] = bytes.Clone(files)
+	}
+	if hash == m.current || onlyNew && known && m.current != "" {
+		return m.current, nil
+	}
+	m.audit(engine.Audited{
+		Kind: engine.AuditDefinition, By: by, Before: engine.AuditText(m.current), After: engine.AuditText(hash),
+	})
+	m.current = hash
+	return hash, nil
+}
+
+// Current implements [engine.Bundles].
+func (m *Memory) Current(ctx context.Context) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.current == "" {
+		return "", cmp.Or(ctx.Err(), engine.ErrNotFound)
+	}
+	return m.current, ctx.Err()
+}
+
+// Bundle implements [engine.Bundles].
+func (m *Memory) Bundle(ctx context.Context, hash string) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	files, ok := m.bundles[hash]
+	if !ok {
+		return nil, cmp.Or(ctx.Err(), engine.ErrNotFound)
+	}
+	return bytes.Clone(files), ctx.Err()
+}
+
+// revision is that of the settings: the number of their changes.
+func (m *Memory) revision() int64 { return int64(len(m.audits)) }
+
+// audit writes down a change, and so makes the next revision.
+func (m *Memory) audit(a engine.Audited) {
+	a.Revision, a.Changed = m.revision()+1, now()
+	m.audits = append(m.audits, a)
+}
+
+// Configs implements [engine.Settings].
+func (m *Memory) Configs(ctx context.Context) (map[string]engine.Setting, int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.configs), m.revision(), ctx.Err()
+}
+
+// SetConfig implements [engine.Settings].
+func (m *Memory) SetConfig(ctx context.Context, name string, value []byte, ifRevision int64, by engine.Actor) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	before := m.configs[name]
+	if ifRevision >= 0 && before.Revision != ifRevision {
+		return 0, engine.ErrConflict
+	}
+	value = bytes.Clone(value)
+	m.audit(engine.Audited{Kind: engine.AuditConfig, Name: name, By: by, Before: before.Value, After: value})
+	m.configs[name] = engine.Setting{Value: value, Revision: m.revision(), Changed: now(), By: by}
+	return m.revision(), nil
+}
+
+// Audit implements [engine.Settings].
+func (m *Memory) Audit(ctx context.Context, before int64, limit int) ([]engine.Audited, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []engine.Audited
+	for _, a := range slices.Backward(m.audits) {
+		if (before <= 0 || a.Revision < before) && len(out) < limit {
+			out = append(out, a)
+		}
+	}
+	return out, ctx.Err()
+}

@@ -1,0 +1,177 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"procaas/dsl"
+)
+
+// This file keeps all nodes at one definition for new events: the newest. Load
+// activates one in the store; the beats of the other nodes tell that something
+// has changed, and follow takes it over.
+
+// A follower is what a node knows of the definition that is current in the
+// store.
+type follower struct {
+	changed  chan struct{}         // the store may have another definition
+	revision atomic.Int64          // of the settings, when it was looked at last
+	refused  atomic.Pointer[error] // why this node cannot take the current one over; nil when it has
+
+	mu     sync.Mutex // makes Load, agree and follow one at a time
+	agreed bool       // the node's own definition has been handed in
+}
+
+// revised notes the revision that a beat tells.
+func (f *follower) revised(revision int64) {
+	if f.revision.Swap(revision) == revision {
+		return
+	}
+	select {
+	case f.changed <- struct{}{}:
+	default:
+	}
+}
+
+// A DefinitionError says why a set of pipelines is refused.
+type DefinitionError struct {
+	Found []dsl.Diagnostic // may be empty
+	Err   error
+}
+
+// Error implements error.
+func (e *DefinitionError) Error() string {
+	if dsl.HasErrors(e.Found) {
+		return firstError(e.Found)
+	}
+	return e.Err.Error()
+}
+
+func (e *DefinitionError) Unwrap() error { return e.Err }
+
+// Load makes b the definition for new events on all nodes, and tells what that
+// changes. Runs that have begun keep theirs. The error is a [*DefinitionError]
+// when the node cannot run it; then nothing has changed.
+func (e *Engine) Load(ctx context.Context, b *dsl.Bundle, by Actor) (Diff, error) {
+	d, err := e.library.add(b)
+	if err != nil {
+		return Diff{}, &DefinitionError{Err: err}
+	}
+	e.follower.mu.Lock()
+	defer e.follower.mu.Unlock()
+	if _, err := e.activate(ctx, b, false, by); err != nil {
+		return Diff{}, err
+	}
+	e.follower.agreed = true
+	return compare(e.swap(d), d), nil
+}
+
+// activate hands a definition in.
+func (e *Engine) activate(ctx context.Context, b *dsl.Bundle, onlyNew bool, by Actor) (current string, err error) {
+	files, err := json.Marshal(b.Files)
+	if err != nil {
+		return "", fmt.Errorf("encode definition %s: %w", b.Hash, err)
+	}
+	if current, err = e.o.Store.Activate(ctx, b.Hash, files, onlyNew, by); err != nil {
+		return "", fmt.Errorf("save definition %s: %w", b.Hash, err)
+	}
+	return current, nil
+}
+
+// swap makes d the definition for new events on this node, and gives the one
+// before.
+func (e *Engine) swap(d *definition) (before *definition) {
+	before = e.library.current.Swap(d)
+	e.follower.refused.Store(nil)
+	select {
+	case e.reloaded <- struct{}{}:
+	default:
+	}
+	return before
+}
+
+// agree brings the node to the definition of all nodes when it joins: its own,
+// when the store has never seen it, otherwise the current one.
+func (e *Engine) agree(ctx context.Context) error {
+	e.follower.mu.Lock()
+	defer e.follower.mu.Unlock()
+	own := e.Bundle()
+	by := Actor{Name: "node " + e.o.Name, Reason: "start"}
+	current, err := e.activate(ctx, own, e.follower.agreed || !e.o.Overrule, by)
+	if err != nil {
+		return err
+	}
+	if current != own.Hash && !e.follower.agreed {
+		e.log.Warn("this node's pipelines are older than the current ones, which it takes over; reload them here to go back",
+			"own", own.Hash, "current", current)
+	}
+	e.follower.agreed = true
+	return e.adopt(ctx, current)
+}
+
+// follow takes over what other nodes activate, until ctx ends.
+func (e *Engine) follow(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.follower.changed:
+		}
+		for e.catchUp(ctx) != nil && pause(ctx, maxBackoff) {
+		}
+	}
+}
+
+// catchUp takes the store's current definition over.
+func (e *Engine) catchUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	e.follower.mu.Lock()
+	defer e.follower.mu.Unlock()
+	hash, err := e.o.Store.Current(ctx)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	if err == nil {
+		err = e.adopt(ctx, hash)
+	}
+	if err != nil && ctx.Err() == nil {
+		e.log.Warn("the current definition cannot be read, trying again", "error", err)
+	}
+	return err
+}
+
+// adopt makes the definition with a hash the one for new events on this node.
+// One that the node cannot run is refused, and the one before stays: that is no
+// error.
+func (e *Engine) adopt(ctx context.Context, hash string) error {
+	if e.Bundle().Hash == hash {
+		e.follower.refused.Store(nil)
+		return nil
+	}
+	d, err := e.library.get(ctx, hash)
+	if errors.Is(err, errDefinition) {
+		e.follower.refused.Store(&err)
+		e.log.Error("the current definition cannot run here, the one before stays; is this an older procaas?",
+			"current", hash, "own", e.Bundle().Hash, "error", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	before := e.swap(d)
+	e.log.Info("definition is taken over from the store", "before", before.bundle.Hash, "now", hash)
+	return nil
+}
+
+// Degraded tells what does not work although the node does; nil when nothing.
+func (e *Engine) Degraded() error {
+	if err := e.follower.refused.Load(); err != nil {
+		return fmt.Errorf("new events run by an older definition, because the current one cannot run here: %w", *err)
+	}
+	return nil
+}

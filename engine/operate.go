@@ -1,0 +1,159 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"procaas/dsl"
+)
+
+// This file is what operators see of all nodes, and what they do to many runs at
+// once.
+
+// A NodeView is a node as people and programs see it.
+type NodeView struct {
+	Node    int64     `json:"node"` // its number, which is its fencing token
+	Name    string    `json:"name"`
+	Started time.Time `json:"started"`
+	Seen    time.Time `json:"seen"` // when it renewed its lease last
+	Alive   bool      `json:"alive"`
+	Runs    int       `json:"runs"` // that it holds
+}
+
+// Nodes lists the nodes that are alive, and those that died lately.
+func (e *Engine) Nodes(ctx context.Context) ([]NodeView, error) {
+	nodes, err := e.o.Store.Nodes(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	out := make([]NodeView, len(nodes))
+	for i, n := range nodes {
+		out[i] = NodeView(n)
+	}
+	return out, nil
+}
+
+// An AuditView is a change that an operator made, as people and programs see it.
+type AuditView struct {
+	Revision int64     `json:"revision"`
+	Changed  time.Time `json:"changed"`
+	By       string    `json:"by"`
+	Reason   string    `json:"reason"`
+	Kind     string    `json:"kind"` // config or definition
+	Name     string    `json:"name"` // of the setting; empty for a definition
+	Before   any       `json:"before"`
+	After    any       `json:"after"`
+}
+
+// Audit reads who changed what, the last change first: those before a revision,
+// or all with 0.
+func (e *Engine) Audit(ctx context.Context, before int64, limit int) ([]AuditView, error) {
+	list, err := e.o.Store.Audit(ctx, before, limit)
+	if err != nil {
+		return nil, fmt.Errorf("read the audit: %w", err)
+	}
+	out := make([]AuditView, len(list))
+	for i, a := range list {
+		v := AuditView{
+			Revision: a.Revision, Changed: a.Changed, By: a.By.Name, Reason: a.By.Reason, Kind: a.Kind, Name: a.Name,
+		}
+		if len(a.Before) > 0 {
+			if v.Before, err = dsl.ParseJSON(a.Before); err != nil {
+				return nil, fmt.Errorf("read audit %d: before: %w", a.Revision, err)
+			}
+		}
+		if v.After, err = dsl.ParseJSON(a.After); err != nil {
+			return nil, fmt.Errorf("read audit %d: after: %w", a.Revision, err)
+		}
+		out[i] = v
+	}
+	return out, nil
+}
+
+// A RunsPreview tells which runs a filter chooses.
+type RunsPreview struct {
+	Preview bool       `json:"preview"` // true
+	Total   int        `json:"total"`
+	Groups  []RunCount `json:"groups"` // of all of them
+	Runs    []RunView  `json:"runs"`   // the first ten accepted
+}
+
+// previewed is how many runs a preview shows.
+const previewed = 10
+
+// Preview tells which runs a filter chooses.
+func (e *Engine) Preview(ctx context.Context, f RunFilter) (RunsPreview, error) {
+	p := RunsPreview{Preview: true, Groups: []RunCount{}}
+	groups, err := e.o.Store.Count(ctx, f)
+	if err != nil {
+		return p, fmt.Errorf("count runs: %w", err)
+	}
+	for _, g := range groups {
+		p.Groups = append(p.Groups, g)
+		p.Total += g.Runs
+	}
+	f.Oldest, f.Limit, f.Cursor = true, previewed, ""
+	p.Runs, _, err = e.List(ctx, f)
+	return p, err
+}
+
+// A RunsDone tells what was done to a page of runs.
+type RunsDone struct {
+	Preview bool    `json:"preview"`  // false
+	Done    int     `json:"done"`     // runs that were retried or cancelled
+	MovedOn int     `json:"moved_on"` // runs that could not be, or not any more
+	Next    *string `json:"next"`     // the cursor of the rest; null at the end
+}
+
+// RetryAll retries a page of the runs that a filter chooses, failed ones unless
+// it says otherwise, the first accepted first. A walk by cursor meets each run once, even one that fails
+// again, and may be repeated from the beginning: a run that goes on already is
+// left alone.
+func (e *Engine) RetryAll(ctx context.Context, f RunFilter) (RunsDone, error) {
+	f.Status = cmp.Or(f.Status, Failed)
+	return e.each(ctx, f, e.o.Store.Retry)
+}
+
+// CancelAll cancels the runs of a page, as RetryAll retries them.
+func (e *Engine) CancelAll(ctx context.Context, f RunFilter, reason string) (RunsDone, error) {
+	f.Live = true
+	return e.each(ctx, f, func(ctx context.Context, id string) error {
+		err := e.o.Store.Cancel(ctx, id, reason)
+		if n := e.node.Load(); err == nil && n != nil {
+			if j := n.job(id); j != nil {
+				j.cancel()
+			}
+		}
+		return err
+	})
+}
+
+// each does something to the runs of a page.
+func (e *Engine) each(ctx context.Context, f RunFilter, do func(context.Context, string) error) (RunsDone, error) {
+	f.Oldest = true
+	records, next, err := e.o.Store.List(ctx, f)
+	if err != nil {
+		return RunsDone{}, fmt.Errorf("list runs: %w", err)
+	}
+	var out RunsDone
+	if next != "" {
+		out.Next = &next
+	}
+	for _, r := range records {
+		switch err := do(ctx, r.ID); {
+		case err == nil:
+			out.Done++
+		case errors.Is(err, ErrConflict), errors.Is(err, ErrNotFound):
+			out.MovedOn++
+		default:
+			return RunsDone{}, fmt.Errorf("run %s: %w", r.ID, err)
+		}
+	}
+	if n := e.node.Load(); n != nil {
+		n.nudge()
+	}
+	return out, nil
+}

@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"context"
+	"time"
+)
+
+// This file is the part of the ports that speaks of what operators change, as
+// ports.go speaks of events and runs.
+
+// Bundles keeps definitions, so that a run ends with the one it began with, and
+// knows which of them is current on all nodes: the one for new events.
+type Bundles interface {
+	// Activate stores a definition, unless it is stored, and makes it the
+	// current one, with its audit record in one transaction. With onlyNew, it
+	// changes nothing when the definition was stored before and any is current.
+	// It gives the current definition's hash.
+	Activate(ctx context.Context, hash string, files []byte, onlyNew bool, by Actor) (current string, err error)
+
+	// Current tells which definition is current; [ErrNotFound] before the first.
+	Current(ctx context.Context) (hash string, err error)
+
+	// Bundle reads a definition; [ErrNotFound] when it was never stored.
+	Bundle(ctx context.Context, hash string) ([]byte, error)
+}
+
+// Settings keeps what operators change at run time. Its revision changes with
+// every audit record, those of [Bundles] included.
+type Settings interface {
+	// Configs reads all live settings that were set at run time, and the
+	// revision of the settings.
+	Configs(ctx context.Context) (map[string]Setting, int64, error)
+
+	// SetConfig stores one setting with its audit record in one transaction,
+	// and gives the new revision. ifRevision guards against lost updates: the
+	// revision of the setting that is replaced, 0 for none, -1 for any;
+	// another one gives [ErrConflict].
+	SetConfig(ctx context.Context, name string, value []byte, ifRevision int64, by Actor) (int64, error)
+
+	// Audit reads who changed what, the last change first, up to limit: what
+	// came before a revision, or all with 0.
+	Audit(ctx context.Context, before int64, limit int) ([]Audited, error)
+}
+
+// An Audited is a change that an operator made.
+type Audited struct {
+	Revision int64
+	Changed  time.Time
+	By       Actor
+	Kind     string // AuditConfig or AuditDefinition
+	Name     string // of the setting; empty for a definition
+	Before   []byte // JSON; empty when there was nothing
+	After    []byte // JSON
+}
+
+// AuditText makes a text, such as a hash, what an [Audited] keeps; an empty one
+// is nothing.
+func AuditText(text string) []byte {
+	if text == "" {
+		return nil
+	}
+	return encodePlain(text)
+}
+
+// The kinds of changes that are audited.
+const (
+	AuditConfig     = "config"
+	AuditDefinition = "definition" // before and after are hashes
+)
+
+// A Setting is a live setting with its history's last line.
+type Setting struct {
+	Value    []byte // JSON
+	Revision int64
+	Changed  time.Time
+	By       Actor
+}
+
+// An Actor says who changes something, and why.
+type Actor struct {
+	Name   string
+	Reason string
+}

@@ -1,0 +1,175 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"procaas/engine"
+)
+
+// List implements [engine.Runs].
+func (s *Store) List(ctx context.Context, f engine.RunFilter) ([]engine.RunRecord, string, error) {
+	return s.list(ctx, f, "checkpoint")
+}
+
+func (s *Store) list(ctx context.Context, f engine.RunFilter, checkpoint string) ([]engine.RunRecord, string, error) {
+	from := int64(math.MaxInt64)
+	if f.Oldest {
+		from = 0
+	}
+	if f.Cursor != "" {
+		var err error
+		if from, err = strconv.ParseInt(f.Cursor, 36, 64); err != nil {
+			return nil, "", engine.ErrCursor
+		}
+	}
+	limit := min(max(f.Limit, 1), 1000)
+	query, args := listQuery(f, checkpoint, from, limit+1)
+	rows, err := s.pool.Query(ctx, query, args...)
+	if err != nil {
+		return nil, "", err
+	}
+	all, err := pgx.CollectRows(rows, scanRecord)
+	if err != nil {
+		return nil, "", err
+	}
+	next := ""
+	if len(all) > limit {
+		all = all[:limit]
+		next = strconv.FormatInt(all[limit-1].seq, 36)
+	}
+	runs := make([]engine.RunRecord, len(all))
+	for i, r := range all {
+		runs[i] = r.RunRecord
+	}
+	return runs, next, nil
+}
+
+// listQuery builds the query of a listing. Each table is read from one end, no
+// further than needed.
+func listQuery(f engine.RunFilter, checkpoint string, from int64, limit int) (string, []any) {
+	page, order := "seq < $1", "desc"
+	if f.Oldest {
+		page, order = "seq > $1", "asc"
+	}
+	c := choose(f, from, limit)
+	var parts []string
+	for _, t := range c.tables() {
+		parts = append(parts, fmt.Sprintf("(select %s from %s where %s and %s order by seq %s limit $2)",
+			fmt.Sprintf(t.columns, checkpoint), t.name, page, t.where, order))
+	}
+	return "select * from (" + strings.Join(parts, " union all ") + ") r order by 1 " + order + " limit $2", c.args
+}
+
+// Count implements [engine.Runs].
+func (s *Store) Count(ctx context.Context, f engine.RunFilter) ([]engine.RunCount, error) {
+	c := choose(f)
+	var parts []string
+	for _, t := range c.tables() {
+		parts = append(parts, "select pipeline, failed_path, error_class, count(*) as n from "+t.name+" where "+t.where+" group by 1, 2, 3")
+	}
+	query := `select pipeline, failed_path, error_class, sum(n)::bigint from (` + strings.Join(parts, " union all ") +
+		`) c group by 1, 2, 3 order by pipeline, failed_path collate "C", error_class`
+	rows, err := s.pool.Query(ctx, query, c.args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(r pgx.CollectableRow) (n engine.RunCount, err error) {
+		err = r.Scan(&n.Pipeline, &n.FailedPath, &n.ErrorClass, &n.Runs)
+		return n, err
+	})
+}
+
+// A choice is the rows that a filter chooses, as conditions of SQL; nil when the
+// table can hold none. Every argument is in those of hot.
+type choice struct {
+	args      []any
+	hot, past []string
+}
+
+// chosen is what is chosen of one table.
+type chosen struct{ name, columns, where string }
+
+// tables lists those that may hold what is chosen.
+func (c *choice) tables() []chosen {
+	var all []chosen
+	if c.hot != nil {
+		all = append(all, chosen{"runs", hotColumns, strings.Join(c.hot, " and ")})
+	}
+	if c.past != nil {
+		all = append(all, chosen{"history", pastColumns, strings.Join(c.past, " and ")})
+	}
+	return all
+}
+
+// and adds a condition; each %s stands for the number of the argument.
+func (c *choice) and(condition string, arg any) {
+	c.args = append(c.args, arg)
+	condition = strings.ReplaceAll(condition, "%s", "$"+strconv.Itoa(len(c.args)))
+	c.hot, c.past = append(c.hot, condition), append(c.past, condition)
+}
+
+// choose translates a filter. The arguments given are the first.
+func choose(f engine.RunFilter, args ...any) *choice {
+	c := &choice{args: args, hot: []string{"true"}, past: []string{"true"}}
+	for _, e := range []struct{ condition, value string }{
+		{"pipeline = %s", f.Pipeline}, {"flow = %s", f.Flow}, {"key = %s", f.Key},
+		{"(failed_path = %s or starts_with(failed_path, %s || '/'))", f.FailedPath},
+		{"error_class like %s", classPattern(f.ErrorClass)}, {"strpos(error, %s) > 0", f.Error},
+	} {
+		if e.value != "" {
+			c.and(e.condition, e.value)
+		}
+	}
+	if f.Begun {
+		c.hot, c.past = append(c.hot, "bundle <> ''"), append(c.past, "bundle <> ''")
+	}
+	if !f.Until.IsZero() {
+		c.and("accepted < %s", f.Until)
+	}
+	if !f.Since.IsZero() {
+		c.and("accepted >= %s", f.Since)
+		// No run ends before it is accepted, so older partitions are not read.
+		c.past = append(c.past, fmt.Sprintf("ended >= $%d", len(c.args)))
+	}
+	c.chooseStatus(f)
+	return c
+}
+
+func (c *choice) chooseStatus(f engine.RunFilter) {
+	places := map[engine.Status]string{
+		engine.Waiting: "place in ('ready', 'queued', 'scheduled', 'deferred')",
+		engine.Failed:  "place in ('blocked', 'failed')",
+		engine.Running: "place = 'running'",
+		engine.Parked:  "place in ('parked', 'held')",
+	}
+	switch at := places[f.Status]; {
+	case f.Status == "":
+	case at != "":
+		c.hot, c.past = append(c.hot, at), nil
+	default:
+		c.args = append(c.args, string(f.Status))
+		n := "$" + strconv.Itoa(len(c.args))
+		c.hot, c.past = append(c.hot, n+"::text is null"), append(c.past, "status = "+n)
+	}
+	if f.Live {
+		c.past = nil
+	}
+}
+
+// classPattern makes a class of errors a pattern of like. Only statuses have
+// three characters.
+func classPattern(class string) string {
+	switch {
+	case class == "status":
+		return "___"
+	case len(class) == 3 && class[1:] == "xx":
+		return class[:1] + "__"
+	}
+	return class
+}
