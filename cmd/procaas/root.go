@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
@@ -55,6 +56,9 @@ func Main(ctx context.Context, args []string, s streams) int {
 		return exitUsage
 	default:
 		fmt.Fprintf(s.err, "procaas: %v\n", err)
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			fmt.Fprintln(s.err, "Is a server running there? Start one with procaas serve, or name another with --server.")
+		}
 		return exitBroken
 	}
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,7 +21,11 @@ func openStore(ctx context.Context, dsn string, migrate bool) (engine.Store, err
 	case isPostgres(dsn):
 		return postgres.Open(ctx, dsn, postgres.Options{Migrate: migrate})
 	case strings.HasPrefix(dsn, "sqlite:"):
-		return sqlite.Open(ctx, strings.TrimPrefix(dsn, "sqlite:"), sqlite.Options{Migrate: migrate})
+		path, err := sqlitePath(dsn)
+		if err != nil {
+			return nil, err
+		}
+		return sqlite.Open(ctx, path, sqlite.Options{Migrate: migrate})
 	default:
 		return nil, usagef("--store %q: want postgres://… or sqlite:FILE", redact(dsn))
 	}
@@ -27,6 +33,15 @@ func openStore(ctx context.Context, dsn string, migrate bool) (engine.Store, err
 
 func isPostgres(dsn string) bool {
 	return strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://")
+}
+
+// sqlitePath gives the file of an sqlite: DSN, whose directory it makes.
+func sqlitePath(dsn string) (string, error) {
+	path := strings.TrimPrefix(dsn, "sqlite:")
+	if path == "" {
+		return "", usagef("--store %q: want sqlite:FILE", dsn)
+	}
+	return path, os.MkdirAll(filepath.Dir(path), 0o755)
 }
 
 // redact hides the password of a DSN.
@@ -68,7 +83,10 @@ func migrate(ctx context.Context, s streams, dsn string) error {
 	case isPostgres(dsn):
 		from, to, err = postgres.Migrate(ctx, dsn)
 	case strings.HasPrefix(dsn, "sqlite:"):
-		from, to, err = sqlite.Migrate(ctx, strings.TrimPrefix(dsn, "sqlite:"))
+		var path string
+		if path, err = sqlitePath(dsn); err == nil {
+			from, to, err = sqlite.Migrate(ctx, path)
+		}
 	default:
 		return usagef("--store %q: want postgres://… or sqlite:FILE", redact(dsn))
 	}
