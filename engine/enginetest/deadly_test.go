@@ -1,0 +1,108 @@
+package enginetest_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"procaas/engine"
+)
+
+// A deadly store counts the I/Os of the engine that works with it, and ends the
+// process at one of them.
+type deadly struct {
+	engine.Store
+	at    int // counted from 1; 0 for none
+	after bool
+	count atomic.Int64
+}
+
+// io does one I/O.
+func (d *deadly) io(op string, do func()) {
+	n := int(d.count.Add(1))
+	if n == d.at && !d.after {
+		die("before " + op)
+	}
+	do()
+	if n == d.at && d.after {
+		die("after " + op)
+	}
+}
+
+// die ends the process as a kill would: nothing is flushed, closed or given back.
+func die(when string) {
+	fmt.Println("\n" + sweepDied + when)
+	os.Exit(1)
+}
+
+// between counts calls on their way to a service.
+func (d *deadly) between(service http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d.io("call", func() { service.ServeHTTP(w, r) })
+	})
+}
+
+// Wake implements [engine.Waker].
+func (d *deadly) Wake() <-chan struct{} {
+	waker, ok := d.Store.(engine.Waker)
+	if !ok {
+		return nil
+	}
+	hints := make(chan struct{}, 1)
+	go func() {
+		for range waker.Wake() {
+			d.io("wake", func() {
+				select {
+				case hints <- struct{}{}:
+				default:
+				}
+			})
+		}
+	}()
+	return hints
+}
+
+// Accept implements [engine.Inbox].
+func (d *deadly) Accept(ctx context.Context, node int64, runs []engine.Intake) (out []engine.Accepted, err error) {
+	d.io("accept", func() { out, err = d.Store.Accept(ctx, node, runs) })
+	return out, err
+}
+
+// Join implements [engine.Ledger].
+func (d *deadly) Join(ctx context.Context, name string, lease time.Duration) (node int64, err error) {
+	d.io("join", func() { node, err = d.Store.Join(ctx, name, lease) })
+	return node, err
+}
+
+// Beat implements [engine.Ledger].
+func (d *deadly) Beat(ctx context.Context, node int64, lease time.Duration) (b engine.Beat, err error) {
+	d.io("beat", func() { b, err = d.Store.Beat(ctx, node, lease) })
+	return b, err
+}
+
+// Claim implements [engine.Ledger].
+func (d *deadly) Claim(ctx context.Context, node int64, limit int) (runs []engine.Claimed, err error) {
+	d.io("claim", func() { runs, err = d.Store.Claim(ctx, node, limit) })
+	return runs, err
+}
+
+// Commit implements [engine.Ledger].
+func (d *deadly) Commit(ctx context.Context, node int64, changes []engine.Change) (errs []error, err error) {
+	d.io("commit", func() { errs, err = d.Store.Commit(ctx, node, changes) })
+	return errs, err
+}
+
+// Leave implements [engine.Ledger].
+func (d *deadly) Leave(ctx context.Context, node int64, keep []string) (err error) {
+	d.io("leave", func() { err = d.Store.Leave(ctx, node, keep) })
+	return err
+}
+
+// Activate implements [engine.Bundles].
+func (d *deadly) Activate(ctx context.Context, hash string, files []byte, onlyNew bool, by engine.Actor) (current string, err error) {
+	d.io("activate", func() { current, err = d.Store.Activate(ctx, hash, files, onlyNew, by) })
+	return current, err
+}

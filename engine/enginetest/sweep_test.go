@@ -1,0 +1,466 @@
+package enginetest_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"procaas/dsl"
+	"procaas/engine"
+	"procaas/engine/enginetest"
+	"procaas/engine/postgres"
+	"procaas/engine/sqlite"
+	"procaas/engine/stub"
+	"procaas/handlers"
+)
+
+// sweepFlow has three stages, a parallel one of two calls, an emit beside a wait,
+// and a call that builds on all that; then the event that it emitted.
+const sweepFlow = `
+services:
+  - {id: svc, url: "http://127.0.0.1:9"}
+flows:
+  - id: order
+    key: !$ event.payload.id
+    shared-state: {log: []}
+    states:
+      initial: created
+      final: [done]
+      transitions:
+        - {from: created, on: begin, to: searching}
+        - {from: searching, on: found, to: done}
+pipelines:
+  - id: begin
+    flow: order
+    shared-state: {a: 0, b: 0}
+    stages:
+      - id: first
+        handlers:
+          - {id: a, request: {service: svc, path: /a, body: {}}, result: {a: !$ sources.a.response.n}}
+          - {id: b, request: {service: svc, path: /b, body: {}}, result: {b: !$ sources.b.response.n}}
+      - id: second
+        handlers:
+          - {id: tell, emit: {type: found, payload: {id: !$ flow.key}}}
+          - {id: pause, wait: {for: 20ms}}
+      - id: third
+        handlers:
+          - id: c
+            request: {service: svc, path: /c, body: {sum: !$ shared-state.a + shared-state.b}}
+            result: {log: !$ "shared-state.log + [sources.c.response.sum]"}
+  - id: found
+    flow: order
+    stages:
+      - id: last
+        handlers:
+          - {id: d, request: {service: svc, path: /d, body: {}}, result: {log: !$ "shared-state.log + ['found']"}}
+`
+
+const sweepStub = `
+services:
+  - id: svc
+    routes:
+      - {method: POST, path: /a, reply: {body: {n: 1}}}
+      - {method: POST, path: /b, reply: {body: {n: 2}}}
+      - {method: POST, path: /c, reply: {body: {sum: !$ request.body.sum}}}
+      - {method: POST, path: /d, reply: {body: {}}}
+`
+
+// sweepStages tells the stage of each handler that calls.
+var sweepStages = map[string]int{"begin/first/a": 0, "begin/first/b": 0, "begin/third/c": 2, "found/last/d": 0}
+
+// sweepEnv gives the process to be killed its sweepJob.
+const sweepEnv = "PROCAAS_TEST_SWEEP"
+
+// A sweepJob is what a process shall do: take one event to its end, and die at
+// one of its I/Os.
+type sweepJob struct {
+	Store, Service, Event string
+	At                    int // the I/O at which it dies, counted from 1; 0 for none
+	After                 bool
+}
+
+func (j sweepJob) String() string {
+	when := "before"
+	if j.After {
+		when = "after"
+	}
+	return fmt.Sprintf("%s I/O %d", when, j.At)
+}
+
+// What the process says.
+const (
+	sweepDied = "sweep died at "
+	sweepDone = "sweep done "
+)
+
+// A sweepReport is what the process has found at the end.
+type sweepReport struct {
+	IOs    int
+	Entity engine.EntityView
+	Runs   []engine.RunView // in the order of acceptance
+}
+
+// TestCrashAtEveryIO takes one event to its end, once for each I/O of the engine:
+// join, beat, accept, claim, call, commit, wake and leave. The process dies right
+// before it, and right after it; then another one takes over. Whatever the
+// moment, the event and the one that it emits run to their ends once and in
+// order, handlers whose outcome was durable are not called again, others with the
+// same key, and the state is that of a run without a crash.
+func TestCrashAtEveryIO(t *testing.T) {
+	if job := os.Getenv(sweepEnv); job != "" {
+		sweepUntilKilled(t, job)
+		return
+	}
+	t.Parallel()
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		sweepAll(t, func(t *testing.T) string { return filepath.Join(t.TempDir(), "sweep.db") })
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		sweepAll(t, func(t *testing.T) string { return enginetest.Postgres(t) })
+	})
+}
+
+// sweepLanes is how many processes are swept at once, each on a store of its own.
+const sweepLanes = 5
+
+func sweepAll(t *testing.T, newStore func(t *testing.T) string) {
+	services := startSweepStub(t)
+	first := sweeper{t: t, store: newStore(t), services: services}
+	whole, err := first.child(sweepJob{Event: "whole"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := whole.report
+	if len(want.Runs) != 2 {
+		t.Fatalf("want two runs, have %d", len(want.Runs))
+	}
+	var next atomic.Int64
+	var mu sync.Mutex // guards died
+	died := map[string]int{}
+	var lanes sync.WaitGroup // they mostly wait, so more than there are processors
+	for range sweepLanes {
+		s := sweeper{t: t, store: newStore(t), services: services}
+		lanes.Go(func() {
+			for {
+				// What goes on at once does not always happen in the same order,
+				// nor as often: some more points than the whole run had.
+				n := int(next.Add(1)) - 1
+				job := sweepJob{At: n/2 + 1, After: n%2 == 1, Event: fmt.Sprintf("e%d", n)}
+				if job.At > want.IOs+2 {
+					return
+				}
+				at, err := s.sweep(job, want)
+				if err != nil {
+					t.Errorf("%s: %v", job, err)
+					return
+				}
+				mu.Lock()
+				died[at]++
+				mu.Unlock()
+			}
+		})
+	}
+	lanes.Wait()
+	for _, op := range []string{"join", "beat", "accept", "claim", "commit", "call"} {
+		if died["before "+op]+died["after "+op] == 0 {
+			t.Errorf("no process died at a %s: %v", op, died)
+		}
+	}
+	t.Logf("died %v", died)
+}
+
+func startSweepStub(t *testing.T) *stub.Server {
+	t.Helper()
+	spec, found := stub.Parse([]dsl.File{{Name: "sweep.stub.yaml", Data: []byte(sweepStub)}})
+	if spec == nil {
+		t.Fatalf("%+v", found)
+	}
+	server, err := stub.Start(context.Background(), spec, stub.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Close() })
+	return server
+}
+
+// A sweeper has processes killed, on one store.
+type sweeper struct {
+	t        *testing.T
+	store    string
+	services *stub.Server
+}
+
+// A lifetime is what a process said.
+type lifetime struct {
+	died   string // when, and at what I/O; empty when it came to its end
+	report sweepReport
+}
+
+// child runs a process.
+func (s *sweeper) child(job sweepJob) (l lifetime, err error) {
+	job.Store, job.Service = s.store, s.services.URLs()["svc"]
+	env, err := json.Marshal(job)
+	if err != nil {
+		return l, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestCrashAtEveryIO$")
+	cmd.Env = append(os.Environ(), sweepEnv+"="+string(env))
+	out, err := cmd.CombinedOutput()
+	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
+		if text, ok := strings.CutPrefix(lines.Text(), sweepDied); ok {
+			l.died = text
+		}
+		if text, ok := strings.CutPrefix(lines.Text(), sweepDone); ok {
+			if err := json.Unmarshal([]byte(text), &l.report); err != nil {
+				return l, err
+			}
+		}
+	}
+	if l.died == "" && (err != nil || l.report.IOs == 0) {
+		return l, fmt.Errorf("the process ended by itself: %w\n%s", err, out)
+	}
+	return l, nil
+}
+
+// sweep has a process killed at one point and another one go on, and checks all.
+func (s *sweeper) sweep(job sweepJob, want sweepReport) (died string, err error) {
+	first, err := s.child(job)
+	if err != nil || first.died == "" {
+		return "never", err
+	}
+	durable, err := s.durable(job)
+	if err != nil {
+		return "", err
+	}
+	before := len(s.services.Record().Calls) // by others too, which does no harm
+	again := job
+	again.At = 0
+	second, err := s.child(again)
+	if err != nil {
+		return "", err
+	}
+	s.compare(job, want, second.report)
+	s.checkHistory(job, second.report, durable, before)
+	return first.died, nil
+}
+
+// durable reads what is durable of a job's runs after the death.
+func (s *sweeper) durable(job sweepJob) ([]engine.RunView, error) {
+	store, err := openSweepStore(context.Background(), s.store)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	records, _, err := store.List(context.Background(), engine.RunFilter{Flow: "order", Key: job.Event, Limit: 10})
+	if err != nil {
+		return nil, err
+	}
+	views := make([]engine.RunView, len(records))
+	for i, r := range records {
+		views[len(records)-1-i] = engine.View(r)
+	}
+	return views, nil
+}
+
+// compare holds the end against that of a run without a crash.
+func (s *sweeper) compare(job sweepJob, want, have sweepReport) {
+	s.t.Helper()
+	if len(have.Runs) != len(want.Runs) {
+		s.t.Errorf("%s: want %d runs, have %+v", job, len(want.Runs), have.Runs)
+		return
+	}
+	if have.Entity.State != "done" {
+		s.t.Errorf("%s: want the order done, have it %s", job, have.Entity.State)
+	}
+	for i, w := range want.Runs {
+		h := have.Runs[i]
+		if h.Pipeline != w.Pipeline || h.Status != w.Status || h.Generation != 0 {
+			s.t.Errorf("%s: want %s %s, have %s %s: %s", job, w.Pipeline, w.Status, h.Pipeline, h.Status, h.Error)
+		}
+		if d := cmp.Diff(w.SharedState, h.SharedState); d != "" {
+			s.t.Errorf("%s: state of %s (- whole, + crashed):\n%s", job, w.Pipeline, d)
+		}
+		if d := cmp.Diff(pathOutcomes(w), pathOutcomes(h)); d != "" {
+			s.t.Errorf("%s: outcomes of %s (- whole, + crashed):\n%s", job, w.Pipeline, d)
+		}
+	}
+}
+
+func pathOutcomes(v engine.RunView) map[string]string {
+	out := map[string]string{}
+	for _, h := range v.Handlers {
+		out[h.Path] = h.Outcome
+	}
+	return out
+}
+
+// checkHistory tells the story of a job from the calls that the services saw,
+// the first of which came before the death, and from what was durable then.
+func (s *sweeper) checkHistory(job sweepJob, end sweepReport, durable []engine.RunView, before int) {
+	s.t.Helper()
+	var h enginetest.History
+	for _, r := range end.Runs {
+		h.Accepted(r.ID, job.Event)
+	}
+	calls := s.services.Record().Calls
+	running := 0 // the first run that has not ended
+	tell := func(calls []stub.Call) {
+		for _, c := range calls {
+			i := slices.IndexFunc(end.Runs, func(r engine.RunView) bool { return r.ID == c.Run })
+			if i < 0 {
+				continue // another job's
+			}
+			for ; running < i; running++ {
+				h.Ended(end.Runs[running].ID)
+			}
+			if sum := sha256.Sum256([]byte(c.Run + "\x00" + c.Handler + "\x000")); c.Key != hex.EncodeToString(sum[:16]) {
+				s.t.Errorf("%s: %s was called with the key %s", job, c.Handler, c.Key)
+			}
+			h.Called(c.Run, c.Handler, sweepStages[c.Handler], c.Key)
+		}
+	}
+	tell(calls[:before])
+	h.Fault()
+	for _, r := range durable {
+		for _, handler := range r.Handlers {
+			if handler.Finished != nil {
+				h.Decided(r.ID, handler.Path)
+			}
+		}
+	}
+	tell(calls[before:])
+	for ; running < len(end.Runs); running++ {
+		h.Ended(end.Runs[running].ID)
+	}
+	for _, problem := range h.Check() {
+		s.t.Errorf("%s: %s", job, problem)
+	}
+	for path := range sweepStages {
+		if !slices.ContainsFunc(calls, func(c stub.Call) bool {
+			return c.Handler == path && slices.ContainsFunc(end.Runs, func(r engine.RunView) bool { return r.ID == c.Run })
+		}) {
+			s.t.Errorf("%s: %s was never called", job, path)
+		}
+	}
+}
+
+func openSweepStore(ctx context.Context, dsn string) (engine.Store, error) {
+	if strings.HasPrefix(dsn, "postgres") {
+		return postgres.Open(ctx, dsn, postgres.Options{Migrate: true, Unsafe: true})
+	}
+	return sqlite.Open(ctx, dsn, sqlite.Options{Migrate: true, Fast: true})
+}
+
+// sweepUntilKilled is the process: it hands the event in, as a client that had no
+// answer does again, and waits until all is done, unless it dies first.
+func sweepUntilKilled(t *testing.T, text string) {
+	var job sweepJob
+	if err := json.Unmarshal([]byte(text), &job); err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	store, err := openSweepStore(ctx, job.Store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &deadly{Store: store, at: job.At, after: job.After}
+	service, err := url.Parse(job.Service)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httptest.NewServer(d.between(httputil.NewSingleHostReverseProxy(service)))
+	defer proxy.Close()
+
+	var types []dsl.Type
+	for _, h := range handlers.All() {
+		types = append(types, h.Type)
+	}
+	services := map[string]string{"svc": proxy.URL}
+	bundle, found := dsl.Load([]dsl.File{{Name: "sweep.yaml", Data: []byte(sweepFlow)}}, dsl.Options{Types: types, ServiceURLs: services})
+	if bundle == nil {
+		t.Fatalf("%+v", found)
+	}
+	e, err := engine.New(engine.Options{
+		Store: d, Types: handlers.All(), Bundle: bundle, ServiceURLs: services, Name: "swept", Lease: 200 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(running) }()
+	report := sweepToTheEnd(ctx, t, e, job)
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	report.IOs = int(d.count.Load())
+	out, err := json.Marshal(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("\n" + sweepDone + string(out))
+	if err := store.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// sweepToTheEnd hands the event in and waits for both runs.
+func sweepToTheEnd(ctx context.Context, t *testing.T, e *engine.Engine, job sweepJob) sweepReport {
+	deadline := time.Now().Add(20 * time.Second)
+	for e.Healthy(ctx) != nil && time.Now().Before(deadline) {
+		time.Sleep(time.Millisecond)
+	}
+	ev := engine.Event{ID: job.Event, Source: "sweep", Type: "begin", Payload: map[string]any{"id": job.Event}}
+	out, err := e.Submit(ctx, []engine.Submission{{Event: ev}})
+	if err != nil || out[0].Err != nil {
+		t.Fatal(err, out)
+	}
+	for time.Now().Before(deadline) {
+		entity, err := e.Entity(ctx, "order", job.Event)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(entity.Runs) >= 2 && entity.Waiting == 0 {
+			// The parts of an entity may be read one after another.
+			if entity, err = e.Entity(ctx, "order", job.Event); err != nil {
+				t.Fatal(err)
+			}
+			report := sweepReport{Entity: entity}
+			for _, r := range slices.Backward(entity.Runs) {
+				whole, err := e.RunByID(ctx, r.ID)
+				if err != nil {
+					t.Fatal(err)
+				}
+				report.Runs = append(report.Runs, whole)
+			}
+			return report
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	entity, err := e.Entity(ctx, "order", job.Event)
+	t.Fatalf("the event does not come to its end: %+v %v", entity, err)
+	panic("unreachable")
+}
