@@ -27,6 +27,9 @@ test: tools-postgres fmt vet $(BIN) ## everything, with a private PostgreSQL and
 quick: ## the tests without the race detector
 	$(GO) run ./engine/enginetest/testdb -- $(GO) test -timeout 10m ./...
 
+torture: tools-postgres ## three nodes and their PostgreSQL under faults, for three minutes
+	$(GO) test -count 1 -timeout 15m -v -run '^TestTorture$$' ./cmd/procaas -torture 3m
+
 fmt: ## fail when a file is not formatted
 	@out=$$(gofmt -l $$(git ls-files '*.go' 2>/dev/null || find . -name '*.go')); if [ -n "$$out" ]; then echo "run gofmt -w on:"; echo "$$out"; exit 1; fi
 

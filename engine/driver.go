@@ -312,17 +312,24 @@ func (n *node) waitFor(done <-chan struct{}, most time.Duration) bool {
 	return false
 }
 
-// leave gives back what is not finished, unless the node has lost it already.
+// leave gives back what is not finished, unless the node has lost it already. While
+// the store is away it tries again, for as long as the others would wait for the
+// end of the lease.
 func (n *node) leave() error {
-	if n.ctx.Err() != nil {
-		return context.Cause(n.ctx)
-	}
-	ctx, cancel := context.WithTimeout(n.ctx, min(storeTimeout, n.e.o.Lease))
+	ctx, cancel := context.WithTimeout(n.ctx, n.e.o.Lease)
 	defer cancel()
-	if err := n.e.o.Store.Leave(ctx, n.number, nil); err != nil && !errors.Is(err, ErrFenced) {
-		return fmt.Errorf("leave, so runs wait for the end of the lease: %w", err)
+	for backoff := 10 * time.Millisecond; ; backoff = min(2*backoff, maxBackoff) {
+		if n.ctx.Err() != nil {
+			return context.Cause(n.ctx)
+		}
+		err := n.e.o.Store.Leave(ctx, n.number, nil)
+		if err == nil || errors.Is(err, ErrFenced) {
+			return nil
+		}
+		if !pause(ctx, backoff) {
+			return fmt.Errorf("leave, so runs wait for the end of the lease: %w", err)
+		}
 	}
-	return nil
 }
 
 // measureInbox keeps the gauges of the inbox up to date. It takes a twentieth of
