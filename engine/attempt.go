@@ -99,7 +99,7 @@ func (r *Run) attempt(s *Step, live Live) (Task, bool) {
 	rec.underway = true
 	r.underway++
 	r.dirty = true
-	if s.Handler.Parks() || s.Handler.Verification() != nil {
+	if s.Handler.Parks() || s.Handler.Verification() != nil || s.volatile && rec.attempts == 1 {
 		r.touch() // or a crash would leave no trace of the attempt
 	}
 	if rec.started.IsZero() {

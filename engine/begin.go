@@ -107,6 +107,7 @@ func (j *job) choose() (plan *Plan, ok bool) {
 		candidates++
 		serves, err := j.serves(p, flow)
 		if err != nil {
+			c.Bundle = "" // it has not begun: a retry may use a definition that is mended
 			j.fail(p.ID, err)
 			return nil, false
 		}

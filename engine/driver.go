@@ -233,7 +233,7 @@ func (n *node) claim() claimResult {
 	}
 	ctx, cancel := context.WithTimeout(n.ctx, storeTimeout)
 	defer cancel()
-	runs, err := n.e.o.Store.Claim(ctx, n.number, asked)
+	runs, err := n.e.o.Store.Claim(ctx, n.number, asked, n.e.library.current.Load().bundle.Hash)
 	claimed := make([]*Claimed, len(runs))
 	for i := range runs {
 		claimed[i] = &runs[i]

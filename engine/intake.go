@@ -106,8 +106,9 @@ func (e *Engine) accept(runs []Intake) []accepted {
 			number = n.number
 		}
 	}
-	now, owned := e.clock.now(), 0
+	now, owned, bundle := e.clock.now(), 0, e.Bundle().Hash
 	for i := range runs {
+		runs[i].Bundle = bundle
 		runs[i].Own = owned < asked && !runs[i].Event.At.After(now)
 		if runs[i].Own {
 			owned++

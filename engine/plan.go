@@ -19,6 +19,10 @@ type Plan struct {
 	steps  map[string]*Step // by path
 	order  []*Step          // all of them, as declared
 	shared []sharedName     // that the flow and the pipeline declare
+
+	// contested says that live settings decide whether this pipeline or another
+	// one serves an event.
+	contested bool
 }
 
 // A PlannedStage is a stage with its handlers in the order of declaration.
@@ -44,6 +48,7 @@ type Step struct {
 	verify   HandlerType
 	retry    dsl.Retry // the policy, defaults included
 	keep     bool      // another handler may read the response
+	volatile bool      // begun anew, it might be skipped, or send something else
 }
 
 // A Write is a path that a handler sets: a name of the shared state, or its own
@@ -105,6 +110,7 @@ func NewPlan(b *dsl.Bundle, p *dsl.Pipeline, types map[string]HandlerType) (*Pla
 		plan.Stages = append(plan.Stages, planned)
 	}
 	plan.markKept()
+	plan.contested = isContested(b, p)
 	return plan, nil
 }
 
@@ -159,6 +165,7 @@ func (p *Plan) add(h *dsl.Handler, stage int, types map[string]HandlerType) (*St
 		s.retry = *h.Retry
 	}
 	s.gather()
+	s.volatile = s.isVolatile()
 	p.steps[s.Path] = s
 	p.order = append(p.order, s)
 	return s, nil
@@ -273,4 +280,32 @@ func (p *Plan) markKept() {
 			}
 		}
 	}
+}
+
+// isVolatile tells whether live settings decide if the handler runs, or whether
+// it is told the time at which the run began. Both are lost in a crash before the
+// first checkpoint.
+func (s *Step) isVolatile() bool {
+	began := dsl.Path{"run", "started"}
+	reads := slices.Concat(s.Handler.Enabled.Reads(), s.Handler.Body.Reads())
+	return readsLive(s.Handler.Enabled) || slices.ContainsFunc(reads, func(r dsl.Read) bool { return r.Path.Overlaps(began) })
+}
+
+// readsLive tells whether a value depends on live settings.
+func readsLive(v *dsl.Value) bool {
+	return slices.ContainsFunc(v.Reads(), func(r dsl.Read) bool { return r.Path[0] == "configs" })
+}
+
+// isContested tells whether live settings choose between p and others.
+func isContested(b *dsl.Bundle, p *dsl.Pipeline) bool {
+	events := p.On
+	if len(events) == 0 {
+		events = dsl.Names{p.ID}
+	}
+	for _, event := range events {
+		if slices.ContainsFunc(b.On(event), func(other *dsl.Pipeline) bool { return readsLive(other.When) }) {
+			return true
+		}
+	}
+	return false
 }

@@ -88,6 +88,7 @@ type Intake struct {
 	Pipeline string // the pipeline expected to serve it; may change before it starts
 	Dedup    bool   // the sender chose the event's id, so that it may come again
 	Own      bool
+	Bundle   string // that a run given to a node at once begins with, as in Claim
 
 	// From lists the states in which the automaton accepts the event, the empty
 	// one for an entity that no event has reached; nil accepts it in any.
@@ -121,9 +122,11 @@ type Ledger interface {
 	// (Beat finds out), at most one of each key, the head of its queue; highest
 	// priority first, then by due time plus delay tolerance, then by acceptance.
 	// The head is the run accepted first of those that are due and not set
-	// aside, but a run that has a checkpoint is not overtaken. It gives
-	// [ErrFenced] as Beat does.
-	Claim(ctx context.Context, node int64, limit int) ([]Claimed, error)
+	// aside, but a run that has begun is not overtaken. A run begins when it is
+	// given out for the first time: from then on it keeps the bundle named here,
+	// though it has no checkpoint yet; none begins with an empty one. The error
+	// is [ErrFenced] as Beat's is.
+	Claim(ctx context.Context, node int64, limit int, bundle string) ([]Claimed, error)
 
 	// Commit writes all changes in one transaction; a run may occur once. The
 	// errors are for each change: nil, ErrStale, ErrCancelled (nothing of that
@@ -181,7 +184,7 @@ type Claimed struct {
 	Ordered    bool
 	Block      bool
 	Accepted   time.Time
-	Bundle     string // hash of the definition it began with; empty before it starts
+	Bundle     string // hash of the definition it began with; empty when it has not begun
 	Pipeline   string
 	Generation int    // how often an operator has retried it
 	Checkpoint []byte // empty before the first one
@@ -199,7 +202,7 @@ type Change struct {
 	Run      string
 	Version  int64 // that the change builds on
 	Status   Status
-	Bundle   string
+	Bundle   string // empty for a run that has not begun after all
 	Pipeline string
 
 	// Checkpoint replaces the one before, in any case. It is kept for people

@@ -111,7 +111,7 @@ type Outcome struct {
 // Begin starts a run at its first stage.
 func Begin(p *Plan, s Start) *Run {
 	r := newRun(p, s)
-	r.dirty = true
+	r.dirty, r.must = true, p.contested
 	return r
 }
 
@@ -300,7 +300,8 @@ func (r *Run) Dirty() bool { return r.dirty }
 // and when all that is new is that attempts start: a run that forgets them in a
 // crash starts them again, with the same keys, as it would have done had it
 // known of them. It is true when the handler of one has an on-unknown, which is
-// about attempts that the run knows of.
+// about attempts that the run knows of, and when live settings or the time had a
+// part in starting one, since it is not certain then that it starts again.
 func (r *Run) MustSave() bool { return r.must }
 
 // Change gives what must be saved BEFORE the tasks that Ready gave start: the

@@ -27,6 +27,7 @@ type job struct {
 	stopCalls context.CancelFunc
 	underway  int
 	ended     chan ended
+	unsaved   time.Time // since when the core holds what only people would miss; zero: it does not
 
 	once      sync.Once
 	cancelled chan struct{} // closed: an operator wants the run ended
@@ -40,6 +41,9 @@ type ended struct {
 
 // cancelReason is for runs whose operator's reason the store does not keep.
 const cancelReason = "cancelled by an operator"
+
+// saveAfter is how long a crash may make people miss that calls are under way.
+const saveAfter = 100 * time.Millisecond
 
 // maxReply bounds a response that sets no bound itself.
 const maxReply = 1 << 20
@@ -99,7 +103,7 @@ func (j *job) save() bool {
 	if status == Parked && !next.IsZero() && next.Sub(j.n.e.clock.now()) <= shortHold {
 		status = Running // not worth giving the run away
 	}
-	if status == Running && !j.run.Dirty() {
+	if status == Running && !j.mustSave() {
 		return true
 	}
 	change := j.run.Change()
@@ -109,6 +113,7 @@ func (j *job) save() bool {
 	}
 	change.Emit = j.intakes(j.run.TakeEmits())
 	j.count()
+	j.unsaved = time.Time{}
 	switch err := j.commit(change); {
 	case errors.Is(err, ErrCancelled):
 		return j.stop()
@@ -116,6 +121,20 @@ func (j *job) save() bool {
 		return false
 	}
 	return status == Running
+}
+
+// mustSave tells whether there is something to save now. What a crash may forget
+// is worth no commit of its own, unless people would miss it: calls that take
+// their time are to be seen.
+func (j *job) mustSave() bool {
+	if j.run.MustSave() || !j.run.Dirty() {
+		return j.run.MustSave()
+	}
+	now := time.Now()
+	if j.unsaved.IsZero() {
+		j.unsaved = now
+	}
+	return now.Sub(j.unsaved) >= saveAfter
 }
 
 // commit writes one step of the run, and fails the run when the store refuses
@@ -183,14 +202,16 @@ func (j *job) wait() bool {
 		}
 		draining = nil
 	}
-	var due <-chan time.Time
-	if next := j.run.Next(); !next.IsZero() && draining != nil {
-		t := time.NewTimer(next.Sub(j.n.e.clock.now()))
-		defer t.Stop()
-		due = t.C
-	} else if j.underway == 0 {
+	next := j.run.Next()
+	if j.underway == 0 && (next.IsZero() || draining == nil) {
 		j.fail("", errors.New("internal error: the run waits for nothing"))
 		return false
+	}
+	var due <-chan time.Time
+	if delay, ok := j.delay(next); ok && draining != nil {
+		t := time.NewTimer(delay)
+		defer t.Stop()
+		due = t.C
 	}
 	select {
 	case <-j.n.ctx.Done():
@@ -205,6 +226,20 @@ func (j *job) wait() bool {
 		j.finish(e)
 		return true
 	}
+}
+
+// delay gives the time until there is something to do though no call ends; false
+// when there is nothing.
+func (j *job) delay(next time.Time) (delay time.Duration, ok bool) {
+	if !next.IsZero() {
+		delay, ok = next.Sub(j.n.e.clock.now()), true
+	}
+	if !j.unsaved.IsZero() {
+		if save := saveAfter - time.Since(j.unsaved); !ok || save < delay {
+			delay, ok = save, true
+		}
+	}
+	return delay, ok
 }
 
 // finish tells the core about a call that has ended and the others that have

@@ -136,7 +136,7 @@ func benchClaim(p *bench) {
 		p.accept(batch...)
 	}
 	p.measure(func(int) error {
-		runs, err := p.Claim(p.Context(), p.node, p.size)
+		runs, err := p.Claim(p.Context(), p.node, p.size, "")
 		if err == nil && len(runs) == 0 {
 			err = fmt.Errorf("nothing is ready after %d operations", p.done.Load())
 		}

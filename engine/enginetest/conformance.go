@@ -138,7 +138,7 @@ func (p *probe) beat(node int64) engine.Beat {
 
 func (p *probe) claim(node int64, limit int) []engine.Claimed {
 	p.Helper()
-	runs, err := p.Claim(p.Context(), node, limit)
+	runs, err := p.Claim(p.Context(), node, limit, "")
 	if err != nil {
 		p.Fatalf("claim for node %d: %v", node, err)
 	}

@@ -29,7 +29,7 @@ var nodeCases = []storeCase{
 		p.wantErr("commit of a dead node", err, engine.ErrFenced)
 		_, err = p.Beat(p.Context(), zombie, lease)
 		p.wantErr("beat of a dead node", err, engine.ErrFenced)
-		_, err = p.Claim(p.Context(), zombie, 10)
+		_, err = p.Claim(p.Context(), zombie, 10, "")
 		p.wantErr("claim of a dead node", err, engine.ErrFenced)
 
 		runs := p.wantClaims(live, ids...)

@@ -128,6 +128,38 @@ var orderCases = []storeCase{
 		p.finish(node, p.claimOne(node, ids[1]))
 		p.claimOne(node, ids[0])
 	}},
+	{"a run begins with the bundle of its first owner", func(p *probe) {
+		node := p.join()
+		claim := func(bundle string) engine.Claimed {
+			p.Helper()
+			runs, err := p.Claim(p.Context(), node, 1, bundle)
+			if err != nil || len(runs) != 1 {
+				p.Fatalf("claim: have %d runs, %v", len(runs), err)
+			}
+			return runs[0]
+		}
+		in := p.event("k", owned)
+		in.Bundle = "first"
+		p.equal("bundle of an owned run", p.acceptFor(node, in)[0].Claimed.Bundle, "first")
+		p.equal("bundle of its record", p.run(in.ID).Bundle, "first")
+		later := p.event("k", at(p.beat(node).Now.Add(40*time.Millisecond)))
+		p.accept(later)
+		p.eventually("the time of the scheduled run", func() bool { p.beat(node); return p.run(later.ID).Due.IsZero() })
+		p.must(p.Leave(p.Context(), node, []string{}))
+		c := claim("second")
+		if c.ID != in.ID || c.Bundle != "first" || c.Version != 0 {
+			p.Fatalf("want the run that has begun, with the bundle first, have %+v", c)
+		}
+		d := change(c, engine.Succeeded)
+		d.Bundle = "first"
+		p.commit(node, d)
+		c = claim("second")
+		p.equal("bundle", c.Bundle, "second")
+		aside := change(c, engine.Waiting)
+		aside.Checkpoint, aside.Bundle = nil, ""
+		p.commit(node, aside)
+		p.equal("bundle of a run that has not begun", claim("third").Bundle, "third")
+	}},
 	{"a failed run blocks its key until an operator decides", func(p *probe) {
 		node := p.join()
 		for _, decide := range []string{"retry", "cancel"} {
@@ -177,7 +209,7 @@ var orderCases = []storeCase{
 		ids := p.accept(p.event("k"), p.event("k"), p.event("k"), p.event("k"))
 		aside := func(c engine.Claimed) {
 			d := change(c, engine.Waiting)
-			d.Defer, d.Checkpoint = true, nil
+			d.Defer, d.Checkpoint, d.Bundle = true, nil, ""
 			p.commit(node, d)
 		}
 		aside(p.claimOne(node, ids[0]))

@@ -69,7 +69,7 @@ var raceCases = []storeCase{
 				return err
 			}
 			for {
-				got, err := p.Claim(p.Context(), node, 7)
+				got, err := p.Claim(p.Context(), node, 7, "")
 				if err != nil {
 					return err
 				}
@@ -203,7 +203,7 @@ func (p *probe) work(w *watch, stop <-chan struct{}) error {
 				return p.Leave(p.Context(), node, nil)
 			default:
 			}
-			runs, err := p.Claim(p.Context(), node, 4)
+			runs, err := p.Claim(p.Context(), node, 4, "")
 			if err != nil {
 				return err
 			}

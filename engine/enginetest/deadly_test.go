@@ -84,8 +84,8 @@ func (d *deadly) Beat(ctx context.Context, node int64, lease time.Duration) (b e
 }
 
 // Claim implements [engine.Ledger].
-func (d *deadly) Claim(ctx context.Context, node int64, limit int) (runs []engine.Claimed, err error) {
-	d.io("claim", func() { runs, err = d.Store.Claim(ctx, node, limit) })
+func (d *deadly) Claim(ctx context.Context, node int64, limit int, bundle string) (runs []engine.Claimed, err error) {
+	d.io("claim", func() { runs, err = d.Store.Claim(ctx, node, limit, bundle) })
 	return runs, err
 }
 

@@ -91,11 +91,11 @@ func (f *Faulty) Beat(ctx context.Context, node int64, lease time.Duration) (eng
 }
 
 // Claim implements [engine.Ledger].
-func (f *Faulty) Claim(ctx context.Context, node int64, limit int) ([]engine.Claimed, error) {
+func (f *Faulty) Claim(ctx context.Context, node int64, limit int, bundle string) ([]engine.Claimed, error) {
 	if err := f.before("claim"); err != nil {
 		return nil, err
 	}
-	out, err := f.Store.Claim(ctx, node, limit)
+	out, err := f.Store.Claim(ctx, node, limit, bundle)
 	if err := f.after("claim", err); err != nil {
 		return nil, err
 	}

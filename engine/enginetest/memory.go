@@ -134,7 +134,7 @@ func (m *Memory) Accept(ctx context.Context, node int64, runs []engine.Intake) (
 			continue
 		}
 		if in.Own && node != 0 && m.isReady(r, now()) {
-			c := m.give(r, node)
+			c := m.give(r, node, in.Bundle)
 			out[i].Claimed = &c
 			continue
 		}
@@ -230,7 +230,7 @@ func (m *Memory) head(r *memoryRun, now time.Time) *memoryRun {
 		switch {
 		case other.status != engine.Waiting:
 			return other
-		case begun == nil && len(other.checkpoint) > 0:
+		case begun == nil && other.bundle != "":
 			begun = other // is not overtaken
 		case first == nil && other.isDue(now) && !other.aside:
 			first = other
@@ -240,12 +240,13 @@ func (m *Memory) head(r *memoryRun, now time.Time) *memoryRun {
 }
 
 // give makes a node the owner of a run.
-func (m *Memory) give(r *memoryRun, node int64) engine.Claimed {
+func (m *Memory) give(r *memoryRun, node int64, bundle string) engine.Claimed {
 	delete(m.idle, r.ID)
 	r.node, r.status, r.due = node, engine.Running, time.Time{}
 	if r.started.IsZero() {
 		r.started = now()
 	}
+	r.bundle = cmp.Or(r.bundle, bundle)
 	c := engine.Claimed{
 		ID: r.ID, Version: r.version, Event: r.event(), Flow: r.Flow, Key: r.Key, Ordered: r.Ordered,
 		Block: r.Block, Accepted: r.accepted, Bundle: r.bundle, Pipeline: r.pipeline,
@@ -369,7 +370,7 @@ func (m *Memory) Beat(ctx context.Context, node int64, lease time.Duration) (eng
 }
 
 // Claim implements [engine.Ledger].
-func (m *Memory) Claim(ctx context.Context, node int64, limit int) ([]engine.Claimed, error) {
+func (m *Memory) Claim(ctx context.Context, node int64, limit int, bundle string) ([]engine.Claimed, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -391,7 +392,7 @@ func (m *Memory) Claim(ctx context.Context, node int64, limit int) ([]engine.Cla
 	})
 	var out []engine.Claimed
 	for _, r := range ready[:min(limit, len(ready))] {
-		out = append(out, m.give(r, node))
+		out = append(out, m.give(r, node, bundle))
 	}
 	return out, nil
 }

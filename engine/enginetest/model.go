@@ -46,7 +46,7 @@ type modelRun struct {
 	place      int  // by acceptance
 	turn       bool // of its key
 	deferred   bool
-	begun      bool // has a checkpoint
+	begun      bool // has a bundle
 	cancel     bool
 	version    int64
 	generation int
@@ -154,7 +154,7 @@ func (m *model) commit(t *rapid.T) {
 		engine.Succeeded, engine.Stopped, engine.Ignored}).Draw(t, "status")
 	c.Defer = c.Status == engine.Waiting && r.in.Ordered && rapid.Bool().Draw(t, "defer")
 	if !c.Defer && rapid.Bool().Draw(t, "checkpoint") {
-		c.Checkpoint = []byte("{}")
+		c.Checkpoint, c.Bundle = []byte("{}"), "bundle"
 	}
 	c.State = rapid.SampledFrom([]string{"", "open", "closed"}).Draw(t, "state")
 	final := c.Status == engine.Succeeded || c.Status == engine.Stopped || c.Status == engine.Ignored
@@ -166,7 +166,7 @@ func (m *model) commit(t *rapid.T) {
 	if err != nil {
 		t.Fatalf("commit of %s as %s: %v", r.in.ID, c.Status, err)
 	}
-	r.status, r.deferred, r.begun = c.Status, c.Defer, len(c.Checkpoint) > 0
+	r.status, r.deferred, r.begun = c.Status, c.Defer, c.Bundle != ""
 	r.version++
 	if c.Status == engine.Succeeded && r.in.Ordered && c.State != "" && c.State != m.state[r.in.Key] {
 		m.state[r.in.Key] = c.State

@@ -329,7 +329,7 @@ func (w *work) queueLeaves(t *tx, leaves []*step) {
 		path, problem, class = append(path, c.FailedPath), append(problem, text(c.Error)), append(class, c.ErrorClass)
 		at = append(at, string(to))
 		checkpoint, due = append(checkpoint, blob(c.Checkpoint)), append(due, toNull(c.Due))
-		begun = append(begun, c.Status != engine.Waiting || len(c.Checkpoint) > 0)
+		begun = append(begun, c.Status != engine.Waiting || c.Bundle != "")
 	}
 	t.queue(saveLeaves, id, bundle, pipeline, checkpoint, path, problem, at, due, begun, class)
 }

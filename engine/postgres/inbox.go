@@ -174,7 +174,7 @@ func (k *keyring) place(in []*intake, node int64, now time.Time) {
 			r.place, r.node = running, node
 			r.result.Claimed = &engine.Claimed{
 				ID: r.ID, Event: r.Event, Flow: r.Flow, Key: r.Key, Ordered: r.Ordered, Block: r.Block,
-				Accepted: now.UTC(), Pipeline: r.Pipeline, Entity: e.EntityState,
+				Accepted: now.UTC(), Pipeline: r.Pipeline, Bundle: r.Bundle, Entity: e.EntityState,
 			}
 		}
 	}
@@ -197,18 +197,18 @@ func (t *tx) forget(in []*intake, keys *keyring) {
 }
 
 const insertRuns = `insert into runs (id, flow, key, pipeline, ordered, block, place, node, priority,
-	accepted, started, due, deadline, event)
+	accepted, started, due, deadline, bundle, event)
 	select id, flow, key, pipeline, ordered, block, place, node, priority,
-	$13::timestamptz, case when node <> 0 then $13 end, due, due + tolerance * interval '1 microsecond', event
+	$13::timestamptz, case when node <> 0 then $13 end, due, due + tolerance * interval '1 microsecond', bundle, event
 	from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bool[], $6::bool[], $7::text[], $8::bigint[],
-	$9::bigint[], $10::timestamptz[], $11::bigint[], $12::bytea[]) with ordinality as
-	i (id, flow, key, pipeline, ordered, block, place, node, priority, due, tolerance, event, at)
+	$9::bigint[], $10::timestamptz[], $11::bigint[], $12::text[], $14::bytea[]) with ordinality as
+	i (id, flow, key, pipeline, ordered, block, place, node, priority, due, tolerance, bundle, event, at)
 	order by i.at`
 
 // queueInsert stores the runs, in order: the order of their numbers is the one
 // of acceptance.
 func (t *tx) queueInsert(in []*intake, now time.Time) {
-	var id, flow, key, pipeline, at []string
+	var id, flow, key, pipeline, bundle, at []string
 	var ordered, block []bool
 	var node, priority, tolerance []int64
 	var due []time.Time
@@ -222,10 +222,15 @@ func (t *tx) queueInsert(in []*intake, now time.Time) {
 		node, priority = append(node, r.node), append(priority, int64(r.Event.Priority))
 		due, tolerance = append(due, r.due), append(tolerance, r.Event.DelayTolerance.Microseconds())
 		event = append(event, r.event)
+		owned := ""
+		if r.node != 0 {
+			owned = r.Bundle
+		}
+		bundle = append(bundle, owned)
 		t.ready = t.ready || r.place == ready
 	}
 	if len(id) > 0 {
-		t.queue(insertRuns, id, flow, key, pipeline, ordered, block, at, node, priority, due, tolerance, event, now)
+		t.queue(insertRuns, id, flow, key, pipeline, ordered, block, at, node, priority, due, tolerance, bundle, now, event)
 	}
 }
 

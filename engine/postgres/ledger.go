@@ -35,7 +35,8 @@ func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (nod
 const claim = `with c as (
 		select seq from runs where place = 'ready' order by priority desc, deadline, seq
 		limit $2 for no key update skip locked)
-	update runs r set place = 'running', node = $1, started = coalesce(started, clock_timestamp())
+	update runs r set place = 'running', node = $1, started = coalesce(started, clock_timestamp()),
+		bundle = case bundle when '' then $3 else bundle end
 	from c where r.seq = c.seq and exists (select from nodes where node = $1 and gone is null)
 	returning r.seq, r.id, r.version, r.event, r.flow, r.key, r.ordered, r.block, r.accepted, r.deadline,
 	r.bundle, r.pipeline, r.generation, r.checkpoint`
@@ -48,11 +49,11 @@ type claimedRow struct {
 }
 
 // Claim implements [engine.Ledger].
-func (s *Store) Claim(ctx context.Context, node int64, limit int) ([]engine.Claimed, error) {
+func (s *Store) Claim(ctx context.Context, node int64, limit int, bundle string) ([]engine.Claimed, error) {
 	var got []claimedRow
 	err := s.tx(ctx, func(t *tx) error {
 		at := t.asNode(node)
-		t.queue(claim, node, limit).Query(rows(&got, scanClaimed))
+		t.queue(claim, node, limit, bundle).Query(rows(&got, scanClaimed))
 		if err := t.commit(ctx); err != nil {
 			return err
 		}

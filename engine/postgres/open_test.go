@@ -181,7 +181,7 @@ func TestTextThatCannotBeStored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Claim(t.Context(), node, 1); err != nil {
+	if _, err := s.Claim(t.Context(), node, 1, ""); err != nil {
 		t.Fatal(err)
 	}
 	errs, err := s.Commit(t.Context(), node, []engine.Change{{Run: "b", Status: engine.Failed, Error: "it said \x00 and \xff"}})

@@ -139,7 +139,7 @@ const (
 	// One that is ready, but has not begun, gives way to an earlier one.
 	demote = `update runs r set place = 'queued'
 	from unnest($1::text[], $2::text[]) as k (flow, key)
-	where r.flow = k.flow and r.key = k.key and r.ordered and r.place = 'ready' and r.checkpoint is null
+	where r.flow = k.flow and r.key = k.key and r.ordered and r.place = 'ready' and r.bundle = ''
 	and exists (select from runs q where q.flow = k.flow and q.key = k.key and q.place = 'queued' and q.seq < r.seq)`
 	promote = `update runs r set place = 'ready'
 	from (select distinct flow, key from unnest($1::text[], $2::text[]) as k (flow, key)) k

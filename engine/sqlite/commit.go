@@ -122,7 +122,7 @@ func (t *tx) leaveNode(r row, c engine.Change) error {
 	}
 	due, ended := micros(c.Due), micros(t.now)
 	ended.Valid = c.Status == engine.Failed
-	begun := c.Status != engine.Waiting || len(c.Checkpoint) > 0
+	begun := c.Status != engine.Waiting || c.Bundle != ""
 	if err := t.exec(save, c.Bundle, c.Pipeline, blob(c.Checkpoint), c.FailedPath, c.Error, c.ErrorClass, to,
 		due, ended, begun, r.seq); err != nil {
 		return err

@@ -53,9 +53,9 @@ const (
 	findEvent   = "select run, hash from events where source = ? and id = ?"
 	insertEvent = "insert into events (source, id, run, hash, accepted) values (?, ?, ?, ?, ?)"
 	insertKey   = "insert into keys (flow, key) values (?, ?) on conflict do nothing"
-	insertRun   = `insert into runs (id, flow, key, ordered, block, place, node, pipeline,
+	insertRun   = `insert into runs (id, flow, key, ordered, block, place, node, pipeline, bundle,
 	priority, accepted, started, due, deadline, event)
-	values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 )
 
 func (t *tx) accept(node int64, r engine.Intake, event []byte) (engine.Accepted, error) {
@@ -83,14 +83,15 @@ func (t *tx) accept(node int64, r engine.Intake, event []byte) (engine.Accepted,
 	}
 	var owner int64
 	var started sql.NullInt64
+	bundle := ""
 	if place == ready && node != 0 && r.Own {
-		place, owner, started = running, node, micros(t.now)
+		place, owner, started, bundle = running, node, micros(t.now), r.Bundle
 	}
 	due := t.now
 	if r.Event.At.After(due) {
 		due = r.Event.At
 	}
-	if err := t.exec(insertRun, r.ID, r.Flow, r.Key, r.Ordered, r.Block, place, owner, r.Pipeline,
+	if err := t.exec(insertRun, r.ID, r.Flow, r.Key, r.Ordered, r.Block, place, owner, r.Pipeline, bundle,
 		r.Event.Priority, t.now.UnixMicro(), started, due.UnixMicro(),
 		due.Add(r.Event.DelayTolerance).UnixMicro(), event); err != nil {
 		return engine.Accepted{}, err
@@ -101,7 +102,7 @@ func (t *tx) accept(node int64, r engine.Intake, event []byte) (engine.Accepted,
 	}
 	c := &engine.Claimed{
 		ID: r.ID, Event: r.Event, Flow: r.Flow, Key: r.Key, Ordered: r.Ordered, Block: r.Block,
-		Accepted: t.now.Truncate(time.Microsecond), Pipeline: r.Pipeline,
+		Accepted: t.now.Truncate(time.Microsecond), Pipeline: r.Pipeline, Bundle: bundle,
 	}
 	c.Entity, err = t.entity(r.Ordered, r.Flow, r.Key)
 	return engine.Accepted{Run: r.ID, Claimed: c}, err

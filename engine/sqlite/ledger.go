@@ -175,7 +175,8 @@ func (t *tx) beat(node int64) (b engine.Beat, err error) {
 	return b, nil
 }
 
-const claim = `update runs set place = 'running', node = ?, started = coalesce(started, ?)
+const claim = `update runs set place = 'running', node = ?, started = coalesce(started, ?),
+	bundle = case bundle when '' then ? else bundle end
 	where seq in (select seq from runs where place = 'ready' order by priority desc, deadline, seq limit ?)
 	returning seq, id, version, event, flow, key, ordered, block, accepted, deadline, bundle, pipeline, generation, checkpoint`
 
@@ -186,12 +187,12 @@ type claimedRow struct {
 }
 
 // Claim implements [engine.Ledger].
-func (s *Store) Claim(ctx context.Context, node int64, limit int) (runs []engine.Claimed, err error) {
+func (s *Store) Claim(ctx context.Context, node int64, limit int, bundle string) (runs []engine.Claimed, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		if err := t.live(node); err != nil {
 			return err
 		}
-		got, err := rows(t, claim, []any{node, t.now.UnixMicro(), limit}, scanClaimed)
+		got, err := rows(t, claim, []any{node, t.now.UnixMicro(), bundle, limit}, scanClaimed)
 		if err != nil {
 			return err
 		}

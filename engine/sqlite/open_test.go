@@ -104,7 +104,7 @@ func TestOpenTakesTheRunsOfTheProcessBeforeOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runs, err := s.Claim(t.Context(), node, 10)
+	runs, err := s.Claim(t.Context(), node, 10, "")
 	if err != nil || len(runs) != 1 || runs[0].ID != "a" || node <= before {
 		t.Fatalf("want node %d to give run a at once, have node %d with %v, %v", before, node, runs, err)
 	}

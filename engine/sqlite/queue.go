@@ -51,7 +51,7 @@ type row struct {
 }
 
 const (
-	rowColumns = "seq, id, flow, key, ordered, block, place, node, version, checkpoint is not null, cancel"
+	rowColumns = "seq, id, flow, key, ordered, block, place, node, version, bundle <> '', cancel"
 	findRow    = "select " + rowColumns + " from runs where id = ?"
 )
 
@@ -65,7 +65,7 @@ const (
 	findActive = `select seq from runs where flow = ? and key = ?
 	and ordered and place in ('ready', 'running', 'parked', 'held', 'blocked')`
 	findOvertakable = `select seq from runs where flow = ? and key = ?
-	and ordered and place = 'ready' and checkpoint is null`
+	and ordered and place = 'ready' and bundle = ''`
 	findFirst = "select min(seq) from runs where flow = ? and key = ? and place = 'queued'"
 	setPlace  = "update runs set place = ? where seq = ?"
 )
