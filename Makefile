@@ -6,7 +6,7 @@ SOURCES := $(shell find . -name '*.go' -o -name '*.sql' -o -name '*.yaml' -o -na
 
 export CGO_ENABLED ?= 0
 
-.PHONY: help demo build test quick fmt vet lint bench fuzz golden tools-postgres clean
+.PHONY: help demo build test quick fmt vet lint bench bench-flows fuzz golden tools-postgres clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -42,6 +42,9 @@ golden: ## rewrite golden files and generated files; read the diff before you co
 
 bench: ## the Go benchmarks of the hot paths
 	$(GO) run ./engine/enginetest/testdb -- $(GO) test -run '^$$' -bench . -benchmem ./...
+
+bench-flows: ## what durability costs, beside programs written by hand: minutes, on an idle machine
+	$(GO) run ./cmd/procaas-bench
 
 fuzz: ## every fuzz target, half a minute each
 	@for p in $$($(GO) list ./...); do for f in $$($(GO) test -list '^Fuzz' $$p | grep ^Fuzz); do \

@@ -26,7 +26,7 @@ var homes = []struct {
 	{"github.com/go-chi/chi", []string{"engine/api"}, "only the API routes"},
 	{"github.com/danielgtaylor/huma", []string{"engine/api"}, "only the API describes itself"},
 	{"github.com/cloudevents/sdk-go", []string{"engine/api"}, "events are decoded at the border"},
-	{"github.com/jackc/pgx", []string{"engine/postgres", "engine/enginetest", "handlers/queue", "handlers/sharding"}, "SQL stays in the stores"},
+	{"github.com/jackc/pgx", []string{"engine/postgres", "engine/enginetest", "handlers/queue", "handlers/sharding", "cmd/procaas-bench"}, "SQL stays in the stores; the bench has programs written by hand to compare with"},
 	{"modernc.org/sqlite", []string{"engine/sqlite"}, "SQL stays in the stores"},
 	{"github.com/pressly/goose", []string{"engine/postgres", "engine/sqlite"}, "stores migrate themselves"},
 	{"github.com/prometheus/client_golang", []string{"engine", "engine/api", "cmd/procaas"}, "counted in the engine, served by the API, wired in serve.go"},

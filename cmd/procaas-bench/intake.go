@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"procaas/engine"
+	"procaas/engine/api"
+)
+
+// measureAccept measures how fast events get in, while none is worked on.
+func measureAccept(ctx context.Context, b *bench) (err error) {
+	s, err := openSystem(ctx, b, "accept")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	const batch, clients = 100, 8
+	var serial atomic.Int64
+	id := func() string { return fmt.Sprint("e-", serial.Add(1)) }
+	single := func(ctx context.Context) error { _, err := s.submit(ctx, keyed(id())); return err }
+	many := func(ctx context.Context) error {
+		_, err := s.engine.Submit(ctx, submissions(batch, func(int) engine.Event { return keyed(id()) }))
+		return err
+	}
+	posted := func(ctx context.Context) error {
+		events := make([]api.Event, batch)
+		for i := range events {
+			name := id()
+			events[i] = api.Event{Type: "entity", ID: name, Source: "bench", Key: "key-" + name, Payload: map[string]any{"order": name}}
+		}
+		return s.send(ctx, events, nil)
+	}
+	fmt.Fprintf(b.out, "events accepted, each with an id and a key of its own, median of %d rounds of %s\n", b.rounds, b.span)
+	w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "\tevents/s\tPostgreSQL µs/event\town µs/event\tat half of 10,000/s: p50 ms\tp99 ms\t")
+	var rate, p99 float64
+	for _, way := range []struct {
+		name             string
+		clients, perCall int
+		call             func(context.Context) error
+	}{
+		{"one by one, 256 senders", 256, 1, single},
+		{fmt.Sprintf("by %d, %d senders", batch, clients), clients, batch, many},
+		{fmt.Sprintf("by %d over HTTP, %d senders", batch, clients), clients, batch, posted},
+	} {
+		var got []sample
+		for range b.rounds {
+			one, err := b.acceptRound(ctx, way.clients, way.perCall, way.call)
+			if err != nil {
+				return fmt.Errorf("%s: %w", way.name, err)
+			}
+			got = append(got, one)
+		}
+		rate, p99 = medianOf(got, sample.getRate), medianOf(got, sample.p99)
+		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.0f\t%.2f\t%.2f\t\n", way.name, rate, medianOf(got, sample.getServer),
+			medianOf(got, sample.getOwn), medianOf(got, sample.p50), p99)
+	}
+	w.Flush()
+	b.judge("events/s, batched over HTTP", rate, 10_000, true)
+	b.judge("p99 ms at half of that", p99, 20, false)
+	return nil
+}
+
+// acceptRound measures the rate of many senders, and the latency at a fixed rate.
+func (b *bench) acceptRound(ctx context.Context, clients, perCall int, call func(context.Context) error) (sample, error) {
+	const half = 5000
+	if err := b.server.settle(ctx); err != nil {
+		return sample{}, err
+	}
+	var calls atomic.Int64
+	limited, cancel := context.WithTimeout(ctx, b.span)
+	defer cancel()
+	began, server, own := time.Now(), b.server.cpu(), ownCPU()
+	g, calling := errgroup.WithContext(ctx)
+	for range clients {
+		g.Go(func() error {
+			for limited.Err() == nil {
+				if err := call(calling); err != nil {
+					return err
+				}
+				calls.Add(1)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return sample{}, err
+	}
+	events := calls.Load() * int64(perCall)
+	s := sample{
+		rate:   float64(events) / time.Since(began).Seconds(),
+		server: (b.server.cpu() - server) / time.Duration(events), own: (ownCPU() - own) / time.Duration(events),
+	}
+	var err error
+	s.latencies, err = pace(ctx, half/float64(perCall), b.span, func(ctx context.Context, _ int) error { return call(ctx) })
+	return s, err
+}
+
+// measureBacklog compares what an event costs when few and when many wait.
+func measureBacklog(ctx context.Context, b *bench) error {
+	const few = 1000
+	w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(b.out, "draining waiting events of a flow with one step that makes no call\n")
+	fmt.Fprintln(w, "waiting\tevents/s\tPostgreSQL µs/event\town µs/event\t")
+	var small []sample
+	for range max(b.rounds, 5) {
+		s, err := b.drain(ctx, few)
+		if err != nil {
+			return err
+		}
+		small = append(small, s)
+	}
+	big, err := b.drain(ctx, b.backlog)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "%d\t%.0f\t%.0f\t%.0f\t\n", few, medianOf(small, sample.getRate), medianOf(small, sample.getServer), medianOf(small, sample.getOwn))
+	fmt.Fprintf(w, "%d\t%.0f\t%.0f\t%.0f\t\n", b.backlog, big.rate, big.getServer(), big.getOwn())
+	w.Flush()
+	b.judge(fmt.Sprintf("time per event with %d waiting, of that with %d", b.backlog, few), medianOf(small, sample.getRate)/big.rate, 1.2, false)
+	return nil
+}
+
+// drain fills the inbox, and then lets the engine work until it is empty.
+func (b *bench) drain(ctx context.Context, events int) (_ sample, err error) {
+	s, err := openSystem(ctx, b, "backlog")
+	if err != nil {
+		return sample{}, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	var g errgroup.Group
+	g.SetLimit(4)
+	for left := events; left > 0; left -= 256 {
+		n := min(left, 256)
+		g.Go(func() error {
+			_, err := s.engine.Submit(ctx, submissions(n, func(int) engine.Event { return engine.Event{Type: "nothing"} }))
+			return err
+		})
+	}
+	if err := errors.Join(g.Wait(), b.server.settle(ctx)); err != nil {
+		return sample{}, err
+	}
+	s.store.expect(events)
+	began, server, own := time.Now(), b.server.cpu(), ownCPU()
+	if err := s.work(); err != nil {
+		return sample{}, err
+	}
+	select {
+	case <-s.store.all:
+	case <-ctx.Done():
+		return sample{}, ctx.Err()
+	}
+	took, each := time.Since(began), time.Duration(events)
+	return sample{
+		rate:   float64(events) / took.Seconds(),
+		server: (b.server.cpu() - server) / each, own: (ownCPU() - own) / each,
+	}, nil
+}

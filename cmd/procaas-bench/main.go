@@ -1,0 +1,136 @@
+// Command procaas-bench measures what durability costs, beside programs that are
+// written by hand for the same work, in one run on one machine:
+//
+//	go run ./cmd/procaas-bench
+//
+// A flow is three POSTs, one after the other, to a service that does nothing, with
+// progress durable after each. The contestants are
+//
+//	naive     a loop: POST, write one row, commit
+//	grouped   the same; the rows of many flows share a commit
+//	procaas   the engine: three request handlers on PostgreSQL
+//
+// Rounds of all contestants alternate, and medians are shown, so that whatever
+// else the machine does falls on all alike. Compare ratios; absolute figures are
+// the machine's.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/pprof"
+	"strings"
+	"time"
+
+	"procaas/engine/enginetest"
+)
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == serviceArg {
+		serve()
+		return
+	}
+	o := options{}
+	only := ""
+	flag.StringVar(&only, "only", "flows,latency,accept,backlog", "what to measure")
+	flag.StringVar(&o.dsn, "dsn", "", "a PostgreSQL for this alone; a private one is started when it is left out")
+	flag.StringVar(&o.match, "contestants", "", "measure only contestants whose name contains one of these, separated by commas")
+	flag.IntVar(&o.flows, "flows", 6000, "flows of one contestant in one round")
+	flag.IntVar(&o.rounds, "rounds", 5, "rounds")
+	flag.IntVar(&o.backlog, "backlog", 100_000, "waiting events that are drained")
+	flag.DurationVar(&o.span, "span", 4*time.Second, "of one measurement at a fixed rate")
+	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile of this process to a file")
+	flag.Parse()
+	o.only = strings.Split(only, ",")
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, o, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "procaas-bench:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	only    []string
+	match   string
+	dsn     string
+	flows   int
+	rounds  int
+	backlog int
+	span    time.Duration
+	profile string
+}
+
+// parts are the measurements, in order.
+var parts = []struct {
+	name    string
+	measure func(context.Context, *bench) error
+}{
+	{"flows", measureFlows},
+	{"latency", measureLatency},
+	{"accept", measureAccept},
+	{"backlog", measureBacklog},
+}
+
+// A bench is what all measurements share.
+type bench struct {
+	options
+	out     io.Writer
+	service string // URL of the no-op service
+	server  *server
+}
+
+func run(ctx context.Context, o options, out io.Writer) (err error) {
+	b := &bench{options: o, out: out}
+	if b.dsn == "" {
+		cluster, err := enginetest.StartPostgres(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, cluster.Stop()) }()
+		b.dsn = cluster.URL
+	}
+	service, err := startService()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, service.stop()) }()
+	b.service = service.url
+	if b.server, err = findServer(ctx, b.dsn); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, b.server.about)
+	if o.profile != "" {
+		f, err := os.Create(o.profile)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	for _, name := range o.only {
+		found := false
+		for _, p := range parts {
+			if p.name != name {
+				continue
+			}
+			found = true
+			fmt.Fprintln(out)
+			if err := p.measure(ctx, b); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		if !found {
+			return fmt.Errorf("want measurements out of flows, latency, accept and backlog, have %q", name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine"
+	"procaas/engine/api"
+	"procaas/engine/postgres"
+	"procaas/handlers"
+)
+
+// pipelines are what the engine runs: in call, the flow of the contest; in entity,
+// the same for events that have ids and keys, so that repetitions are found and
+// order is kept; in nothing, a flow that makes no call.
+const pipelines = `
+services: [{id: noop, url: %s}]
+flows: [{id: entities}]
+pipelines:
+  - id: call
+    stages: &stages
+      - {id: first, handlers: [{id: one, request: {service: noop, path: /, body: {order: !$ event.payload.order, step: 0}}, result: {a: !$ sources.one.response}}]}
+      - {id: second, handlers: [{id: two, request: {service: noop, path: /, body: {order: !$ event.payload.order, step: 1}}, result: {b: !$ sources.two.response}}]}
+      - {id: third, handlers: [{id: three, request: {service: noop, path: /, body: {order: !$ event.payload.order, step: 2}}, result: {c: !$ sources.three.response}}]}
+    shared-state: {a: null, b: null, c: null}
+  - id: entity
+    flow: entities
+    shared-state: {a: null, b: null, c: null}
+    stages: *stages
+  - id: nothing
+    shared-state: {a: 0}
+    stages: [{id: only, handlers: [{id: count, set: {a: 1}}]}]
+`
+
+// A system is the engine with its store and its API.
+type system struct {
+	store  *endings
+	engine *engine.Engine
+	api    *http.Server
+	url    string
+	client *http.Client
+
+	cancel  context.CancelFunc // of working; nil while it does not work
+	working sync.WaitGroup
+}
+
+// openSystem opens a system in a schema of its own.
+func openSystem(ctx context.Context, b *bench, schema string) (*system, error) {
+	dsn, err := b.server.schema(ctx, schema)
+	if err != nil {
+		return nil, err
+	}
+	types := handlers.All()
+	o := dsl.Options{}
+	for _, t := range types {
+		o.Types = append(o.Types, t.Type)
+	}
+	files := []dsl.File{{Name: "bench.yaml", Data: fmt.Appendf(nil, pipelines, b.service)}}
+	bundle, found := dsl.Load(files, o)
+	if bundle == nil {
+		return nil, fmt.Errorf("pipelines: %v", found)
+	}
+	store, err := postgres.Open(ctx, dsn, postgres.Options{Migrate: true})
+	if err != nil {
+		return nil, err
+	}
+	s := &system{store: &endings{Store: store}}
+	s.engine, err = engine.New(engine.Options{Store: s.store, Types: types, Bundle: bundle})
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	l, err := api.Listen(ctx, "127.0.0.1:0")
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	s.api = &http.Server{Handler: api.New(api.Options{Engine: s.engine}), ReadHeaderTimeout: time.Second}
+	s.url = "http://" + l.Addr().String() + "/v1/events"
+	s.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}}
+	s.working.Go(func() { _ = s.api.Serve(l) })
+	return s, nil
+}
+
+// work lets the engine run events from now on.
+func (s *system) work() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.working.Go(func() { _ = s.engine.Run(ctx) })
+	for s.engine.Healthy(ctx) != nil {
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
+func (s *system) close() error {
+	if s.cancel != nil {
+		s.cancel()
+	}
+	err := s.api.Close()
+	s.working.Wait()
+	s.client.CloseIdleConnections()
+	return errors.Join(err, s.store.Close())
+}
+
+// An endings store tells who waits for a run that it has ended.
+type endings struct {
+	*postgres.Store
+
+	runs sync.Map // id → chan struct{}, closed at the end; nobody waits while all is set
+
+	left atomic.Int64
+	all  chan struct{} // closed when none of the expected runs is left; nil when none is expected
+}
+
+// expect makes the store count the ends of runs; it precedes work.
+func (s *endings) expect(runs int) {
+	s.left.Store(int64(runs))
+	s.all = make(chan struct{})
+}
+
+// of gives the channel of a run; whoever asks first makes it.
+func (s *endings) of(run string) chan struct{} {
+	c, _ := s.runs.LoadOrStore(run, make(chan struct{}))
+	return c.(chan struct{})
+}
+
+// Commit implements [engine.Ledger].
+func (s *endings) Commit(ctx context.Context, node int64, changes []engine.Change) ([]error, error) {
+	errs, err := s.Store.Commit(ctx, node, changes)
+	for i, c := range changes {
+		if err == nil && errs[i] == nil && c.Status.Ended() {
+			s.end(c.Run)
+		}
+	}
+	return errs, err
+}
+
+func (s *endings) end(run string) {
+	if s.all == nil {
+		close(s.of(run))
+		return
+	}
+	if s.left.Add(-1) == 0 {
+		close(s.all)
+	}
+}
+
+func (s *endings) wait(ctx context.Context, run string) error {
+	select {
+	case <-s.of(run):
+		s.runs.Delete(run)
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// An entrant makes flows of events, which submit hands in.
+type entrant struct {
+	*system
+	event  func(id string) engine.Event
+	submit func(ctx context.Context, ev engine.Event) (run string, err error)
+}
+
+func (e *entrant) flow(ctx context.Context, id string) error {
+	run, err := e.submit(ctx, e.event(id))
+	if err != nil {
+		return err
+	}
+	return e.store.wait(ctx, run)
+}
+
+// plain is an event without an id and a key: nothing is asked but what the
+// hand-written programs do too.
+func plain(id string) engine.Event {
+	return engine.Event{Type: "call", Payload: map[string]any{"order": id}}
+}
+
+// keyed is an event whose repetition would be found, and which keeps its place
+// among those of its key.
+func keyed(id string) engine.Event {
+	return engine.Event{Type: "entity", ID: id, Source: "bench", Key: "key-" + id, Payload: map[string]any{"order": id}}
+}
+
+// openProcaas opens the engine with events handed in within the process.
+func openProcaas(schema string, event func(string) engine.Event, overHTTP bool) func(context.Context, *bench) (contestant, error) {
+	return func(ctx context.Context, b *bench) (contestant, error) {
+		s, err := openSystem(ctx, b, schema)
+		if err != nil {
+			return nil, err
+		}
+		e := &entrant{system: s, event: event, submit: s.submit}
+		if overHTTP {
+			e.submit = s.post
+		}
+		return e, s.work()
+	}
+}
+
+func (s *system) submit(ctx context.Context, ev engine.Event) (string, error) {
+	out, err := s.engine.Submit(ctx, []engine.Submission{{Event: ev}})
+	if err == nil {
+		err = out[0].Err
+	}
+	if err != nil {
+		return "", err
+	}
+	return out[0].Receipt.Run, nil
+}
+
+func (s *system) post(ctx context.Context, ev engine.Event) (string, error) {
+	var receipt api.Receipt
+	err := s.send(ctx, api.Event{Type: ev.Type, ID: ev.ID, Source: ev.Source, Key: ev.Key, Payload: ev.Payload}, &receipt)
+	return receipt.Run, err
+}
+
+// send posts one event, or a list of them.
+func (s *system) send(ctx context.Context, events, into any) error {
+	body, err := json.Marshal(events)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusAccepted {
+		err = fmt.Errorf("want status 202, have %d: %s", resp.StatusCode, data)
+	}
+	if err == nil && into != nil {
+		err = json.Unmarshal(data, into)
+	}
+	return err
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A server is the PostgreSQL under the contestants.
+type server struct {
+	dsn   string
+	main  int // its first process; 0 when it is not on this machine
+	about string
+}
+
+func findServer(ctx context.Context, dsn string) (*server, error) {
+	s := &server{dsn: dsn}
+	var version, sync string
+	var backend int
+	err := s.query(ctx, func(c *pgx.Conn) error {
+		return c.QueryRow(ctx, "select current_setting('server_version'), current_setting('synchronous_commit'), pg_backend_pid()").
+			Scan(&version, &sync, &backend)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if stat, err := readStat(strconv.Itoa(backend)); err == nil {
+		s.main = stat.parent
+	}
+	load, _ := os.ReadFile("/proc/loadavg")
+	s.about = fmt.Sprintf("PostgreSQL %s, synchronous_commit=%s, %s, %d cores, load before: %s",
+		version, sync, runtime.Version(), runtime.NumCPU(), strings.TrimSpace(string(load)))
+	return s, nil
+}
+
+func (s *server) query(ctx context.Context, do func(*pgx.Conn) error) error {
+	c, err := pgx.Connect(ctx, s.dsn)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(c), c.Close(ctx))
+}
+
+// schema makes an empty schema and gives the URL of it. A checkpoint lets each
+// measurement begin alike.
+func (s *server) schema(ctx context.Context, name string) (string, error) {
+	err := s.query(ctx, func(c *pgx.Conn) error {
+		_, err := c.Exec(ctx, "drop schema if exists "+name+" cascade; create schema "+name)
+		return err
+	})
+	sep := "?"
+	if strings.Contains(s.dsn, "?") {
+		sep = "&"
+	}
+	return s.dsn + sep + "search_path=" + name, err
+}
+
+// settle writes out what earlier measurements have left behind.
+func (s *server) settle(ctx context.Context) error {
+	return s.query(ctx, func(c *pgx.Conn) error {
+		_, err := c.Exec(ctx, "checkpoint")
+		return err
+	})
+}
+
+// tick is the unit of the times in /proc.
+const tick = time.Second / 100
+
+// cpu gives the processor time that the server has used; 0 where it is unknown.
+func (s *server) cpu() time.Duration {
+	if s.main == 0 {
+		return 0
+	}
+	paths, _ := filepath.Glob("/proc/[0-9]*")
+	var sum time.Duration
+	for _, p := range paths {
+		stat, err := readStat(filepath.Base(p))
+		switch {
+		case err != nil: // it has ended
+		case stat.pid == s.main:
+			sum += stat.own + stat.children
+		case stat.parent == s.main:
+			sum += stat.own
+		}
+	}
+	return sum
+}
+
+// A procStat is what the system tells of a process.
+type procStat struct {
+	pid, parent   int
+	own, children time.Duration // processor time; of children that have ended
+}
+
+func readStat(pid string) (p procStat, err error) {
+	data, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return p, err
+	}
+	_, rest, _ := strings.Cut(string(data), ") ") // after the name, which may hold anything
+	f := strings.Fields(rest)
+	if len(f) < 15 {
+		return p, fmt.Errorf("/proc/%s/stat: want 15 fields or more, have %d", pid, len(f))
+	}
+	number := func(i int) (n int) {
+		if err == nil {
+			n, err = strconv.Atoi(f[i])
+		}
+		return n
+	}
+	p.parent = number(1)
+	p.own = tick * time.Duration(number(11)+number(12))
+	p.children = tick * time.Duration(number(13)+number(14))
+	if err == nil {
+		p.pid, err = strconv.Atoi(pid)
+	}
+	return p, err
+}
+
+// ownCPU gives the processor time that this process has used.
+func ownCPU() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
