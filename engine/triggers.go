@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/robfig/cron/v3"
-
 	"procaas/dsl"
 )
 
@@ -23,14 +21,13 @@ const maxCatchUp = 100_000
 type clockwork struct {
 	trigger *dsl.Trigger
 	payload any
-	cron    cron.Schedule // nil for every
-	zone    *time.Location
-	last    time.Time // the due time that was fired, or passed over, last
+	cron    *cronSchedule // nil for every
+	last    time.Time     // the due time that was fired, or passed over, last
 }
 
 // newClockwork reads a trigger.
 func newClockwork(t *dsl.Trigger) (*clockwork, error) {
-	c := &clockwork{trigger: t, zone: time.UTC}
+	c := &clockwork{trigger: t}
 	c.payload, _ = t.Payload.Literal()
 	if t.Cron == "" {
 		return c, nil
@@ -39,8 +36,7 @@ func newClockwork(t *dsl.Trigger) (*clockwork, error) {
 	if err != nil {
 		return nil, fmt.Errorf("trigger %s: time-zone: %w", t.ID, err)
 	}
-	c.zone = zone
-	if c.cron, err = cron.ParseStandard(t.Cron); err != nil {
+	if c.cron, err = newCronSchedule(t.Cron, zone); err != nil {
 		return nil, fmt.Errorf("trigger %s: cron: %w", t.ID, err)
 	}
 	return c, nil
@@ -53,7 +49,7 @@ func (c *clockwork) source() string { return "procaas/trigger/" + c.trigger.ID }
 // 1970, so that all nodes agree on them.
 func (c *clockwork) next(t time.Time) time.Time {
 	if c.cron != nil {
-		return c.cron.Next(t.In(c.zone)).UTC()
+		return c.cron.next(t)
 	}
 	every := int64(c.trigger.Every)
 	return time.Unix(0, (t.UnixNano()/every+1)*every).UTC()
@@ -153,7 +149,7 @@ func (e *Engine) windAll(ctx context.Context, d *definition, stands map[string]t
 func (e *Engine) tick(ctx context.Context, d *definition, works []*clockwork) {
 	for {
 		now := e.clock.now()
-		sleep := time.Hour
+		sleep := longestPoll // the store's clock may be set meanwhile
 		for _, c := range works {
 			if err := e.fire(ctx, c, now); err != nil && ctx.Err() == nil {
 				e.log.Warn("trigger cannot fire, trying again", "trigger", c.trigger.ID, "error", err)

@@ -99,7 +99,7 @@ func newRoot(s streams) *cobra.Command {
 		&cobra.Group{ID: "operate", Title: "Operating a server:"},
 	)
 	for _, c := range []*cobra.Command{
-		validateCommand(s), planCommand(s), runCommand(s), devCommand(s), explainCommand(s), schemaCommand(s),
+		validateCommand(s), planCommand(s), runCommand(s), devCommand(s), diffCommand(s), explainCommand(s), schemaCommand(s),
 	} {
 		c.GroupID = "author"
 		root.AddCommand(c)
@@ -108,7 +108,7 @@ func newRoot(s streams) *cobra.Command {
 		c.GroupID = "serve"
 		root.AddCommand(c)
 	}
-	for _, c := range []*cobra.Command{submitCommand(s), runsCommand(s), configCommand(s)} {
+	for _, c := range []*cobra.Command{submitCommand(s), runsCommand(s), configCommand(s), nodesCommand(s), reloadCommand(s)} {
 		c.GroupID = "operate"
 		root.AddCommand(c)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/engine"
+	"procaas/engine/api"
 )
 
 func runsCommand(s streams) *cobra.Command {
@@ -35,6 +36,8 @@ func runsList(s streams, f *clientFlags) *cobra.Command {
 	c.Flags().StringVar(&filter.Flow, "flow", "", "only runs of this flow")
 	c.Flags().StringVar(&filter.Key, "key", "", "only runs of this key")
 	c.Flags().StringVar((*string)(&filter.Status), "status", "", "only runs of this status: waiting, running, parked, succeeded, failed, cancelled, ignored")
+	c.Flags().StringVar(&filter.FailedPath, "handler", "", "only runs that failed in this handler, or below this pipeline or pipeline/stage")
+	c.Flags().StringVar(&filter.ErrorClass, "error-class", "", "only runs that failed by timeout, connection, a status such as 503, 4xx, 5xx, status or other")
 	c.Flags().IntVar(&filter.Limit, "limit", 20, "how many, at most 1000")
 	c.Flags().StringVar(&filter.Cursor, "cursor", "", "go on where the page before ended")
 	format := formatFlag(c, "text", "json")
@@ -110,20 +113,38 @@ func showRun(s streams, v engine.RunView, format string) error {
 
 func runsRetry(s streams, f *clientFlags) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "retry RUN…",
-		Short: "Go on with failed runs from the handler that failed",
-		Args:  cobra.MinimumNArgs(1),
+		Use:     "retry [RUN…]",
+		Short:   "Go on with failed runs from the handler that failed",
+		Long:    "retry goes on with failed runs from the handler that failed." + redriveHelp,
+		Example: "  procaas runs retry --handler new-order-created/notify --error-class 5xx --since 1h --dry-run",
+		Args:    cobra.ArbitraryArgs,
 	}
+	var many redriveFlags
+	many.add(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return many.redrive(c.Context(), s, f.client(), api.RetryRuns, "")
+		}
 		return forEachRun(s, args, func(id string) (engine.RunView, error) { return f.client().Retry(c.Context(), id) })
 	}
 	return c
 }
 
 func runsCancel(s streams, f *clientFlags) *cobra.Command {
-	c := &cobra.Command{Use: "cancel RUN…", Short: "End runs that have not ended, and let later events of their keys go on", Args: cobra.MinimumNArgs(1)}
+	c := &cobra.Command{
+		Use:     "cancel [RUN…]",
+		Short:   "End runs that have not ended, and let later events of their keys go on",
+		Long:    "cancel ends runs that have not ended, and failed ones, and lets later events of\ntheir keys go on." + redriveHelp,
+		Example: "  procaas runs cancel --pipeline new-order-created --until 24h --reason \"too late\" --dry-run",
+		Args:    cobra.ArbitraryArgs,
+	}
+	var many redriveFlags
+	many.add(c)
 	reason := c.Flags().String("reason", "", "why, for the people who read the run later")
 	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return many.redrive(c.Context(), s, f.client(), api.CancelRuns, *reason)
+		}
 		return forEachRun(s, args, func(id string) (engine.RunView, error) { return f.client().Cancel(c.Context(), id, *reason) })
 	}
 	return c

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"procaas/engine"
+	"procaas/engine/api"
+)
+
+func nodesCommand(s streams) *cobra.Command {
+	c := &cobra.Command{Use: "nodes", Short: "List the nodes of a server's store", Args: cobra.NoArgs}
+	var f clientFlags
+	f.add(c)
+	format := formatFlag(c, "text", "json")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		out, err := format()
+		if err != nil {
+			return err
+		}
+		nodes, err := f.client().Nodes(c.Context())
+		if err != nil {
+			return err
+		}
+		if out == "json" {
+			return printJSON(s.out, map[string]any{"items": nodes, "next": nil})
+		}
+		w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
+		fmt.Fprintln(w, "NODE\tNAME\tALIVE\tRUNS\tSTARTED\tSEEN")
+		for _, n := range nodes {
+			fmt.Fprintf(w, "%d\t%s\t%v\t%d\t%s\t%s\n", n.Node, n.Name, n.Alive, n.Runs,
+				n.Started.Local().Format(time.DateTime), n.Seen.Local().Format(time.DateTime))
+		}
+		return w.Flush()
+	}
+	return c
+}
+
+func reloadCommand(s streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "reload",
+		Short: "Let a server read its pipelines again, and tell what that changes",
+		Long: `reload makes a server read the pipelines that it was started with again. New
+events are served by them on all nodes of its store; runs that have begun keep
+their definition. Pipelines with errors are refused with all findings, and
+nothing changes.`,
+		Args: cobra.NoArgs,
+	}
+	var f clientFlags
+	f.add(c)
+	reason := c.Flags().String("reason", "", "why, for the audit")
+	format := formatFlag(c, "text", "json")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		out, err := format()
+		if err != nil {
+			return err
+		}
+		diff, err := f.client().Reload(c.Context(), *reason)
+		var refused *api.Problem
+		if errors.As(err, &refused) && len(refused.Diagnostics) > 0 {
+			return showFindings(s, refused, out)
+		}
+		if err != nil {
+			return err
+		}
+		if out == "json" {
+			return printJSON(s.out, diff)
+		}
+		if diff.Old == diff.New {
+			fmt.Fprintf(s.out, "nothing has changed: %s\n", diff.New)
+			return nil
+		}
+		fmt.Fprintf(s.out, "before %s\nnow    %s\n", diff.Old, diff.New)
+		return engine.WriteDiff(s.out, diff)
+	}
+	return c
+}
+
+// showFindings tells why a server refuses pipelines.
+func showFindings(s streams, refused *api.Problem, format string) error {
+	if format == "json" {
+		if err := printJSON(s.out, refused); err != nil {
+			return err
+		}
+		return errFindings
+	}
+	for _, d := range refused.Diagnostics {
+		fmt.Fprintf(s.out, "%s:%d:%d: %s[%s]: %s\n", d.File, d.Line, d.Column, d.Severity, d.Code, d.Message)
+		if d.Hint != "" {
+			fmt.Fprintf(s.out, "    help: %s\n", d.Hint)
+		}
+	}
+	fmt.Fprintln(s.err, "procaas: the server refuses these pipelines; those before stay")
+	return errFindings
+}

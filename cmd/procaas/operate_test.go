@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine"
+	"procaas/engine/api"
+)
+
+const failing = `pipelines:
+  - id: work
+    stages:
+      - id: first
+        handlers: [{id: ok, set: {}}]
+      - id: last
+        handlers: [{id: broken, fail: {message: no stock}}]
+`
+
+// An operated server and the commands that talk to it.
+type operated struct {
+	t      *testing.T
+	dir    string
+	server string
+	client *api.Client
+}
+
+// operate serves the pipelines of a directory in this process.
+func operate(t *testing.T, yaml string) *operated {
+	t.Helper()
+	o := &operated{t: t, dir: t.TempDir()}
+	o.write(yaml)
+	f := nodeFlags{
+		store: "sqlite:" + filepath.Join(t.TempDir(), "o.db"), listen: "127.0.0.1:0", name: "here", migrate: true,
+		maxInFlight: 8, lease: 4 * time.Second, drain: time.Second, maxBody: "1MiB", logFormat: "json", logLevel: "error",
+		pipelines: []string{o.dir},
+	}
+	s := streams{strings.NewReader(""), new(bytes.Buffer), new(bytes.Buffer)}
+	bundle, err := loadBundle(s, f.pipelines, dsl.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := openNode(t.Context(), s, f, bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- n.run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	o.server, o.client = n.url(), api.NewClient(n.url(), "")
+	return o
+}
+
+func (o *operated) write(yaml string) {
+	o.t.Helper()
+	if err := os.WriteFile(filepath.Join(o.dir, "a.yaml"), []byte(yaml), 0o644); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// command runs a command line and holds its exit code and its output.
+func (o *operated) command(code int, want string, args ...string) string {
+	o.t.Helper()
+	var out, errs bytes.Buffer
+	have := Main(o.t.Context(), append(args, "--server", o.server), streams{strings.NewReader(""), &out, &errs})
+	if have != code || !regexp.MustCompile(want).MatchString(out.String()+errs.String()) {
+		o.t.Errorf("procaas %s: want exit code %d and %q, have %d and\n%s%s", strings.Join(args, " "), code, want, have, out.String(), errs.String())
+	}
+	return out.String()
+}
+
+// wait waits until a number of runs have a status.
+func (o *operated) wait(status engine.Status, runs int) {
+	o.t.Helper()
+	ctx, cancel := context.WithTimeout(o.t.Context(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		page, err := o.client.Runs(ctx, engine.RunFilter{Status: status})
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		if len(page.Items) == runs {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			o.t.Fatalf("want %d runs %s, have %d", runs, status, len(page.Items))
+		}
+	}
+}
+
+func TestOperatorRedrivesRunsByWhatTheyHaveInCommon(t *testing.T) {
+	t.Parallel()
+	o := operate(t, failing)
+	for range 5 {
+		if _, err := o.client.SubmitEvent(t.Context(), api.Event{Type: "work"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.wait(engine.Failed, 5)
+	o.command(exitFine, `(?s)NODE.*here +true +0`, "nodes")
+	o.command(exitFine, `(?s)5 +work +work/last/broken +other.*5 runs in all.*no stock`, "runs", "retry", "--handler", "work/last", "--dry-run")
+	o.command(exitFine, `0 runs in all`, "runs", "retry", "--error-class", "5xx", "--dry-run")
+	o.command(exitFine, `0 runs in all`, "runs", "retry", "--until", "1h", "--dry-run")
+	o.wait(engine.Failed, 5)
+	o.command(exitFine, `^retried 2 runs\n$`, "runs", "retry", "--pipeline", "work", "--limit", "2", "--rate", "100/s")
+	o.command(exitFine, `^retried \d runs`, "runs", "retry", "--error", "no stock", "--since", "1h", "--rate", "1000/s")
+	o.wait(engine.Failed, 5)
+	o.command(exitFine, `(?s)RUN.*work/last/broken`, "runs", "list", "--error-class", "other")
+	o.command(exitFine, `^cancelled 5 runs\n$`, "runs", "cancel", "--handler", "work", "--reason", "no use")
+	o.wait(engine.Stopped, 5)
+	o.command(exitUsage, `needs ids of runs, or a condition`, "runs", "retry")
+	o.command(exitUsage, `--since "soon": want a time`, "runs", "retry", "--since", "soon")
+	o.command(exitUsage, `--rate "fast"`, "runs", "retry", "--key", "k", "--rate", "fast")
+}
+
+func TestOperatorReloadsPipelines(t *testing.T) {
+	t.Parallel()
+	o := operate(t, failing)
+	if _, err := o.client.SubmitEvent(t.Context(), api.Event{Type: "work"}); err != nil {
+		t.Fatal(err)
+	}
+	o.wait(engine.Failed, 1)
+	o.command(exitFine, `nothing has changed`, "reload")
+	o.write(strings.Replace(failing, "stages:", "stges:", 1))
+	o.command(exitFindings, `a.yaml:3:\d+: error\[PC\d+\].*stges`, "reload")
+	o.command(exitFindings, `"line": 3`, "reload", "--format", "json")
+	o.command(exitFine, `work/last/broken`, "runs", "list")
+
+	old := t.TempDir()
+	if err := os.WriteFile(filepath.Join(old, "a.yaml"), []byte(failing), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	o.write(strings.Replace(failing, "no stock", "none left", 1))
+	o.command(exitFindings, `(?s)fail.message: "no stock" -> "none left".*1 compatible, 0 pinned`, "diff", old, o.dir)
+	o.write(strings.Replace(failing, "id: broken", "id: renamed", 1))
+	o.command(exitFindings, `(?s)is pinned:.*work/last/broken.*0 compatible, 1 pinned`, "diff", old, o.dir)
+	o.command(exitFine, `(?s)before .*now .*\+ handler work/last/renamed.*- handler work/last/broken`, "reload", "--reason", "a better name")
+}

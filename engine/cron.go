@@ -1,0 +1,64 @@
+package engine
+
+import (
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+)
+
+// A cronSchedule is a cron line in a time zone. A line that says at which hours
+// means the clock on the wall: when that clock is put forward over such a time,
+// it is due at once, and when it is put back, only the first time counts. A line
+// for every hour goes by the time that passes.
+type cronSchedule struct {
+	cron.Schedule
+	zone   *time.Location
+	byWall bool
+}
+
+func newCronSchedule(line string, zone *time.Location) (*cronSchedule, error) {
+	s, err := cron.ParseStandard(line)
+	if err != nil {
+		return nil, err
+	}
+	fields := strings.Fields(line)
+	return &cronSchedule{Schedule: s, zone: zone, byWall: len(fields) == 5 && !strings.HasPrefix(fields[1], "*")}, nil
+}
+
+// next gives the first due time after t; zero when there is none in years.
+func (s *cronSchedule) next(t time.Time) time.Time {
+	if !s.byWall {
+		return s.Next(t.In(s.zone)).UTC()
+	}
+	for wall := s.wall(t); ; {
+		if wall = s.Next(wall); wall.IsZero() {
+			return wall
+		}
+		if due := s.instant(wall); due.After(t) {
+			return due
+		}
+	}
+}
+
+// wall shows the zone's clock at an instant as if it were UTC.
+func (s *cronSchedule) wall(t time.Time) time.Time {
+	_, offset := t.In(s.zone).Zone()
+	return t.UTC().Add(time.Duration(offset) * time.Second)
+}
+
+// instant is when the zone's clock shows a time first, or jumps over it.
+func (s *cronSchedule) instant(wall time.Time) time.Time {
+	const aside = 24 * time.Hour // more than any offset, less than between two changes of a clock
+	_, before := wall.Add(-aside).In(s.zone).Zone()
+	_, after := wall.Add(aside).In(s.zone).Zone()
+	early := wall.Add(-time.Duration(max(before, after)) * time.Second)
+	late := wall.Add(-time.Duration(min(before, after)) * time.Second)
+	for _, t := range []time.Time{early, late} {
+		if s.wall(t).Equal(wall) {
+			return t
+		}
+	}
+	jump, _ := late.In(s.zone).ZoneBounds()
+	return jump.UTC()
+}
