@@ -275,3 +275,24 @@ func TestRepetitionNeedNotBeSavedBeforeItStarts(t *testing.T) {
 		t.Errorf("have %d tasks, must save %v", len(tasks), run.MustSave())
 	}
 }
+
+// Of a call that must not be repeated blindly, a trace is durable before it starts.
+func TestMustSaveBeforeACallWithOnUnknown(t *testing.T) {
+	t.Parallel()
+	for onUnknown, want := range map[string]bool{
+		"retry": false, "park": true,
+		`{verify: {request: {}, done: !$ "sources.call.status == 200"}}`: true,
+	} {
+		run := engine.Begin(plan(t, `
+pipelines:
+- id: p
+  stages:
+  - id: s
+    handlers:
+    - {id: call, request: {}, on-unknown: `+onUnknown+`}
+`), engine.Start{ID: "r1", Event: engine.Event{Type: "p"}})
+		if run.Ready(engine.Live{Now: noon}); run.MustSave() != want {
+			t.Errorf("%s: have must save %v, want %v", onUnknown, run.MustSave(), want)
+		}
+	}
+}
