@@ -390,7 +390,10 @@ func TestUnknownDefinitionFailsTheRun(t *testing.T) {
 		r.on("two", stuck.do)
 		run := r.submit(e, event("work", "k"))
 		synctest.Wait()
-		go close(stuck)
+		go func() {
+			time.Sleep(time.Millisecond) // the node is draining by then
+			close(stuck)
+		}()
 		stop()
 		r.types = []engine.HandlerType{enginetest.Scripted("other", r.calls.Record(r.handle))}
 		second, _ := r.start(strings.ReplaceAll(three, "step:", "other:"))
