@@ -39,3 +39,8 @@ func TestCrash(t *testing.T) {
 func BenchmarkStore(b *testing.B) {
 	enginetest.Benchmark(b, func(b *testing.B) engine.Store { return open(b, enginetest.Postgres(b)) })
 }
+
+func TestTimersAreOnTime(t *testing.T) {
+	t.Parallel()
+	enginetest.Timers(t, open(t, enginetest.Postgres(t)))
+}

@@ -42,3 +42,8 @@ func TestCrash(t *testing.T) {
 func BenchmarkStore(b *testing.B) {
 	enginetest.Benchmark(b, func(b *testing.B) engine.Store { return open(b, filepath.Join(b.TempDir(), "store.db")) })
 }
+
+func TestTimersAreOnTime(t *testing.T) {
+	t.Parallel()
+	enginetest.Timers(t, open(t, filepath.Join(t.TempDir(), "timers.db")))
+}

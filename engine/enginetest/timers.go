@@ -1,0 +1,101 @@
+package enginetest
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+// timers is a pipeline that waits in its middle, and a trigger.
+const timers = `
+pipelines:
+  - id: waits
+    stages:
+      - {id: a, handlers: [{id: wait, timed: {}}]}
+      - {id: b, handlers: [{id: after, timed: {}}]}
+  - id: plain
+    stages: [{id: a, handlers: [{id: now, timed: {}}]}]
+  - id: ticks
+    stages: [{id: a, handlers: [{id: tick, timed: {}}]}]
+triggers:
+  - {id: clock, every: 700ms, event: ticks, key: clock}
+`
+
+// Timers checks on a store of one's own that two engines start what is due within
+// a second of its time, and once: events with a time, runs that wait, triggers.
+func Timers(t *testing.T, store engine.Store) {
+	const wait, late = 1500 * time.Millisecond, time.Second
+	type start struct{ due, at time.Time }
+	var mu sync.Mutex
+	starts := map[string][]start{}
+	var parkedUntil time.Time
+	timed := Scripted("timed", func(_ context.Context, c *engine.Call, _ any) (engine.Result, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch c.Path {
+		case "waits/a/wait":
+			parkedUntil = time.Now().Add(wait)
+			return engine.Result{Until: parkedUntil}, nil
+		case "waits/b/after":
+			starts[c.Path] = append(starts[c.Path], start{parkedUntil, time.Now()})
+		case "plain/a/now":
+			starts[c.Path] = append(starts[c.Path], start{c.Event.At, time.Now()})
+		case "ticks/a/tick":
+			starts[c.Path] = append(starts[c.Path], start{c.Event.Time, time.Now()})
+		}
+		return engine.Result{}, nil
+	})
+	b, found := dsl.Load([]dsl.File{{Name: "timers.yaml", Data: []byte(timers)}}, dsl.Options{Types: []dsl.Type{timed.Type}})
+	if b == nil {
+		t.Fatalf("the definition does not load: %+v", found)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	engines := make([]*engine.Engine, 2)
+	for i := range engines {
+		e, err := engine.New(engine.Options{Store: store, Types: []engine.HandlerType{timed}, Bundle: b})
+		if err != nil {
+			t.Fatal(err)
+		}
+		engines[i] = e
+		running.Go(func() {
+			if err := e.Run(ctx); err != nil {
+				t.Errorf("run: %v", err)
+			}
+		})
+	}
+	at := time.Now().Add(wait).UTC()
+	results, err := engines[0].Submit(ctx, []engine.Submission{
+		{Event: engine.Event{Type: "waits"}}, {Event: engine.Event{Type: "plain", At: at}},
+	})
+	if err != nil || results[0].Err != nil || results[1].Err != nil {
+		t.Fatalf("submit: %v, %+v", err, results)
+	}
+	p := newProbe(t, store)
+	p.eventually("all that is due", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(starts["waits/b/after"]) > 0 && len(starts["plain/a/now"]) > 0 && len(starts["ticks/a/tick"]) > 2
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	for path, all := range starts {
+		seen := map[time.Time]bool{}
+		for _, s := range all {
+			// Databases keep microseconds, and the store's clock is known to 50 ms.
+			if over := s.at.Sub(s.due); over < -60*time.Millisecond || over > late {
+				t.Errorf("%s was due at %s and started %s later", path, s.due, over)
+			}
+			if seen[s.due] {
+				t.Errorf("%s was started twice for %s", path, s.due)
+			}
+			seen[s.due] = true
+		}
+	}
+}
