@@ -34,3 +34,32 @@ func TestReadmeExamplesLoad(t *testing.T) {
 		t.Errorf("the README's examples have findings:\n%s", out.String())
 	}
 }
+
+var testName = regexp.MustCompile("`(Test\\w+)`")
+
+// TestReadmeNamesTestsThatExist looks for the tests that the README calls as
+// witnesses of its promises.
+func TestReadmeNamesTestsThatExist(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := readFiles([]string{"../.."}, nil, func(name string) bool { return strings.HasSuffix(name, ".go") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var code strings.Builder
+	for _, f := range files {
+		code.Write(f.Data)
+	}
+	named := testName.FindAllSubmatch(text, -1)
+	if len(named) == 0 {
+		t.Fatal("want the README to name tests, have none")
+	}
+	for _, name := range named {
+		if !strings.Contains(code.String(), "func "+string(name[1])+"(t *testing.T)") {
+			t.Errorf("the README names %s, which is not there", name[1])
+		}
+	}
+}
