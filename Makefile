@@ -30,6 +30,10 @@ quick: ## the tests without the race detector
 torture: tools-postgres ## three nodes and their PostgreSQL under faults, for three minutes
 	$(GO) test -count 1 -timeout 15m -v -run '^TestTorture$$' ./cmd/procaas -torture 3m
 
+pooler: tools-postgres ## the store through PgBouncer in transaction mode
+	@command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || apt-get install -y --no-install-recommends pgbouncer
+	$(GO) test -count 1 -timeout 10m -tags pooler -run '^TestPooler' ./engine/postgres
+
 fmt: ## fail when a file is not formatted
 	@out=$$(gofmt -l $$(git ls-files '*.go' 2>/dev/null || find . -name '*.go')); if [ -n "$$out" ]; then echo "run gofmt -w on:"; echo "$$out"; exit 1; fi
 

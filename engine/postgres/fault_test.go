@@ -106,8 +106,8 @@ func TestATakeoverWaitsForACommitUnderWay(t *testing.T) {
 	}
 	// What a commit of the zombie holds, while the network holds the rest of it.
 	c := connect(t, dsn)
-	exec(t, c, "begin")
-	exec(t, c, "select pg_advisory_xact_lock_shared(('nodes'::regclass::oid::bigint - 2147483648)::int, $1::bigint::int)", zombie)
+	run(t, c, "begin")
+	run(t, c, "select pg_advisory_xact_lock_shared(('nodes'::regclass::oid::bigint - 2147483648)::int, $1::bigint::int)", zombie)
 
 	live, err := s.Join(t.Context(), "live", time.Hour)
 	if err != nil {
@@ -123,7 +123,7 @@ func TestATakeoverWaitsForACommitUnderWay(t *testing.T) {
 			t.Fatalf("a beat waited %s for the zombie", took)
 		}
 	}
-	exec(t, c, "commit")
+	run(t, c, "commit")
 	for ready, deadline := 0, time.Now().Add(20*time.Second); ready == 0; {
 		b, err := s.Beat(t.Context(), live, time.Hour)
 		if err != nil || time.Now().After(deadline) {

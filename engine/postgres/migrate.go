@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/lock"
 
 	"procaas/schemas"
 )
@@ -25,6 +24,9 @@ func Migrate(ctx context.Context, dsn string) (from, to int64, err error) {
 	config, err := pgxpool.ParseConfig(dsn) // the pool's own parameters are not the server's
 	if err != nil {
 		return 0, 0, fmt.Errorf("store: %w", err)
+	}
+	if _, err := prepareConfig(ctx, config.ConnConfig); err != nil {
+		return 0, 0, fmt.Errorf("store: migrate: %w", err)
 	}
 	db := stdlib.OpenDB(*config.ConnConfig)
 	defer func() { err = errors.Join(err, db.Close()) }()
@@ -45,12 +47,8 @@ func migrations(db *sql.DB) (*goose.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 60))
-	if err != nil {
-		return nil, err
-	}
 	return goose.NewProvider(goose.DialectPostgres, db, files, goose.WithTableName(schemaTable),
-		goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
+		goose.WithSessionLocker(&migrationLock{db: db}), goose.WithDisableGlobalRegistry(true))
 }
 
 // latestSchema is the version that this program knows.

@@ -51,7 +51,7 @@ func connect(t *testing.T, dsn string) *pgx.Conn {
 	return c
 }
 
-func exec(t *testing.T, c *pgx.Conn, sql string, args ...any) {
+func run(t *testing.T, c *pgx.Conn, sql string, args ...any) {
 	t.Helper()
 	if _, err := c.Exec(t.Context(), sql, args...); err != nil {
 		t.Fatalf("%s: %v", sql, err)
@@ -88,7 +88,7 @@ func TestOpenRefusesAnotherSchema(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	exec(t, connect(t, dsn), "insert into procaas_schema (version_id, is_applied) values (999, true)")
+	run(t, connect(t, dsn), "insert into procaas_schema (version_id, is_applied) values (999, true)")
 	wantOpenError(t, dsn, "newer than 1", "use a newer procaas")
 }
 

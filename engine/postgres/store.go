@@ -45,8 +45,9 @@ type Options struct {
 
 // A Store is an [engine.Store] in a schema of a PostgreSQL database.
 type Store struct {
-	pool *pgxpool.Pool
-	log  *slog.Logger
+	pool   *pgxpool.Pool
+	pooled bool // a pooler stands before the server
+	log    *slog.Logger
 
 	wake    chan struct{} // hints for this process's node
 	tell    chan struct{} // hints that go to all nodes
@@ -68,11 +69,12 @@ var (
 const (
 	statementTimeout = 15 * time.Second
 	lockTimeout      = 5 * time.Second
-	idleTimeout      = 10 * time.Second
+	idleTimeout      = 3 * time.Second
 )
 
 // Open connects to the database at dsn, a URL or the key-value form of libpq;
-// several hosts and target_session_attrs work. It fails when the schema is not
+// several hosts and target_session_attrs work, and so does a pooler in between,
+// which is found out. It fails when the schema is not
 // the one that this program knows, or when the server does not keep what it
 // acknowledges.
 func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
@@ -85,7 +87,11 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error { return prepareSession(ctx, c, o.Unsafe) }
+	pooled, err := prepareConfig(ctx, config.ConnConfig)
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error { return prepareSession(ctx, c, pooled, o.Unsafe) }
 	if params := config.ConnConfig.RuntimeParams; params["application_name"] == "" {
 		params["application_name"] = "procaas"
 	}
@@ -97,7 +103,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("store: %w", err)
 	}
 	s := &Store{
-		pool: pool, log: o.Log,
+		pool: pool, pooled: pooled, log: o.Log,
 		wake: make(chan struct{}, 1), tell: make(chan struct{}, 1),
 	}
 	if s.log == nil {
@@ -122,7 +128,9 @@ func (s *Store) start(ctx context.Context) error {
 		return err
 	}
 	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-	s.helpers.Go(func() { s.listen(ctx) })
+	if !s.pooled { // otherwise nodes find out by polling
+		s.helpers.Go(func() { s.listen(ctx) })
+	}
 	s.helpers.Go(func() { s.notify(ctx) })
 	return nil
 }
@@ -142,10 +150,11 @@ const sessionSettings = `select set_config('statement_timeout', $1, false), set_
 
 // prepareSession makes a new connection ready, and refuses the server that
 // does not keep its promises: after a failover it may be another one.
-func prepareSession(ctx context.Context, c *pgx.Conn, unsafe bool) error {
-	if _, err := c.Exec(ctx, sessionSettings, milliseconds(statementTimeout), milliseconds(lockTimeout),
-		milliseconds(idleTimeout)); err != nil {
-		return err
+func prepareSession(ctx context.Context, c *pgx.Conn, pooled, unsafe bool) error {
+	if !pooled {
+		if _, err := c.Exec(ctx, sessionSettings, timeouts()...); err != nil {
+			return err
+		}
 	}
 	if unsafe {
 		return nil
@@ -159,6 +168,11 @@ func prepareSession(ctx context.Context, c *pgx.Conn, unsafe bool) error {
 		have[name] = value
 	}
 	return checkDurability(have)
+}
+
+// timeouts are the arguments of sessionSettings and localSettings.
+func timeouts() []any {
+	return []any{milliseconds(statementTimeout), milliseconds(lockTimeout), milliseconds(idleTimeout)}
 }
 
 func milliseconds(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }

@@ -19,6 +19,7 @@ import (
 // lost is unknown; of all other failures it is certain that nothing was written.
 type tx struct {
 	conn       *pgxpool.Conn
+	pooled     bool // the connection is another one after each transaction
 	batch      pgx.Batch
 	begun      bool
 	committing bool // commit was sent
@@ -64,7 +65,7 @@ func (s *Store) once(ctx context.Context, do func(*tx) error) error {
 		return unwritten{err}
 	}
 	defer conn.Release()
-	t := &tx{conn: conn}
+	t := &tx{conn: conn, pooled: s.pooled}
 	err = do(t)
 	if err == nil && !t.committed {
 		err = t.commit(ctx)
@@ -142,6 +143,9 @@ func readable(err error) error {
 func (t *tx) queue(sql string, args ...any) *pgx.QueuedQuery {
 	if !t.begun {
 		t.batch.Queue("begin")
+		if t.pooled {
+			t.batch.Queue(localSettings, timeouts()...)
+		}
 		t.begun = true
 	}
 	return t.batch.Queue(sql, args...)
