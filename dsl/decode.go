@@ -254,7 +254,11 @@ func literalHint(data any, f *Field) string {
 				return "write false"
 			}
 		}
-		if near := nearest(x, f.Enum); near != "" {
+		words := f.Enum
+		if kind == JitterKind {
+			words = []string{FullJitter, DecorrelatedJitter}
+		}
+		if near := nearest(x, words); near != "" {
 			return "did you mean " + near + "?"
 		}
 	}

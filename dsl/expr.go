@@ -19,6 +19,7 @@ const (
 	TimeKind     // RFC 3339
 	BytesKind    // 64KiB, 1MiB
 	RateKind     // 100/s, 5/m
+	JitterKind   // 0.1, full, decorrelated
 	ListKind
 	MapKind
 	ObjectKind // a mapping whose fields a Spec describes

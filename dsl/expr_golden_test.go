@@ -53,7 +53,7 @@ func goldenEnv() Env {
 
 var kindNames = map[string]Kind{
 	"bool": BoolKind, "int": IntKind, "float": FloatKind, "string": StringKind, "duration": DurationKind,
-	"time": TimeKind, "bytes": BytesKind, "rate": RateKind, "list": ListKind, "map": MapKind, "object": ObjectKind,
+	"time": TimeKind, "bytes": BytesKind, "rate": RateKind, "jitter": JitterKind, "list": ListKind, "map": MapKind, "object": ObjectKind,
 }
 
 // caret draws the place of a finding below its line.

@@ -91,6 +91,8 @@ func shapeOf(kind Kind) shape {
 		return stringShape
 	case BytesKind:
 		return stringShape | intShape
+	case JitterKind:
+		return stringShape | numberShape
 	case ListKind:
 		return listShape
 	case MapKind, ObjectKind:

@@ -70,6 +70,30 @@ func ParseRate(text string) (Rate, error) {
 	return Rate{Count: count, Per: per}, nil
 }
 
+// How far a delay may deviate: the words in place of a number.
+const (
+	FullJitter         = "full"
+	DecorrelatedJitter = "decorrelated"
+)
+
+// toJitter makes a Jitter of a share from 0 to 1, or of a word.
+func toJitter(data any) (Jitter, error) {
+	switch x := data.(type) {
+	case int:
+		return toJitter(float64(x))
+	case float64:
+		if x < 0 || x > 1 {
+			return Jitter{}, fmt.Errorf("want a share from 0 to 1, have %s", describeData(x))
+		}
+		return Jitter{Share: x}, nil
+	case string:
+		if x == FullJitter || x == DecorrelatedJitter {
+			return Jitter{Word: x}, nil
+		}
+	}
+	return Jitter{}, unfit(JitterKind, data)
+}
+
 var (
 	bytesText  = regexp.MustCompile(`^([0-9]+)\s?([A-Za-z]*)$`)
 	bytesUnits = map[string]int64{
@@ -133,6 +157,7 @@ var wants = map[Kind]string{
 	TimeKind:     "a time such as 2026-01-31T09:30:00Z",
 	BytesKind:    "a size such as 64KiB or 1MiB",
 	RateKind:     "a rate such as 100/s or 5/m",
+	JitterKind:   "a share such as 0.1, full or decorrelated",
 	ListKind:     "a list",
 	MapKind:      "a mapping",
 	ObjectKind:   "a mapping",
@@ -165,8 +190,8 @@ func describeData(data any) string {
 }
 
 // scalar converts data to what a field of a scalar kind holds: bool, int64,
-// float64, string, [time.Duration], [time.Time], [Bytes] or [Rate]. The error
-// says what was expected.
+// float64, string, [time.Duration], [time.Time], [Bytes], [Rate] or [Jitter]. The
+// error says what was expected.
 func (f *Field) scalar(data any) (any, error) {
 	if i, ok := data.(int); ok && textForms[f.Pattern].numbers {
 		data = strconv.Itoa(i) // a status stands among names
@@ -203,6 +228,9 @@ func convert(kind Kind, data any) (any, error) {
 	}
 	if i, ok := data.(int); ok && kind == BytesKind && i >= 0 {
 		return Bytes(i), nil
+	}
+	if kind == JitterKind {
+		return orError(toJitter(data))
 	}
 	text, ok := data.(string)
 	if !ok {

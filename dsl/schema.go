@@ -194,6 +194,11 @@ func kindSchema(kind Kind) schema {
 		return schema{"anyOf": []any{schema{"type": "string", "pattern": bytesText.String()}, schema{"type": "integer", "minimum": 0}}}
 	case RateKind:
 		return schema{"type": "string", "pattern": rateText.String()}
+	case JitterKind:
+		return schema{"anyOf": []any{
+			schema{"type": "number", "minimum": 0, "maximum": 1},
+			schema{"type": "string", "enum": []string{FullJitter, DecorrelatedJitter}},
+		}}
 	case ListKind:
 		return schema{"type": "array"}
 	case MapKind, ObjectKind:

@@ -175,7 +175,7 @@ func (f *Field) defaultData() (any, error) {
 	}
 	var data any = f.Default
 	switch f.Kind {
-	case BoolKind, IntKind, FloatKind:
+	case BoolKind, IntKind, FloatKind, JitterKind:
 		data, _ = plainScalar(f.Default)
 	}
 	_, err := f.scalar(data)
@@ -188,6 +188,7 @@ var (
 	timeType     = reflect.TypeFor[time.Time]()
 	bytesType    = reflect.TypeFor[Bytes]()
 	rateType     = reflect.TypeFor[Rate]()
+	jitterType   = reflect.TypeFor[Jitter]()
 	namesType    = reflect.TypeFor[Names]()
 	valueType    = reflect.TypeFor[*Value]()
 )
@@ -206,6 +207,9 @@ func (b *specBuilder) kind(f *Field, t reflect.Type, bug func(string, ...any)) {
 		return
 	case rateType:
 		f.Kind = RateKind
+		return
+	case jitterType:
+		f.Kind = JitterKind
 		return
 	case namesType:
 		f.Kind, f.Names, f.Elem = ListKind, true, &Field{Kind: StringKind}

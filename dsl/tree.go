@@ -323,8 +323,10 @@ func (h *Handler) IsCritical() bool { return h.Critical == nil || *h.Critical }
 
 // A Retry is a policy of repeating failed attempts: the delay before the
 // first repetition is min-delay, and each further one is factor times as long,
-// up to max-delay, with a normally distributed deviation of jitter times the
-// delay added. The cap does not include the deviation.
+// up to max-delay. Jitter spreads the delays of many callers over time.
+//
+// A service that asks for a time to wait, by Retry-After, gets at least that:
+// the deviation is added to it.
 type Retry struct {
 	Span Span `yaml:"-"`
 
@@ -337,14 +339,18 @@ type Retry struct {
 	// MinDelay is the delay before the first repetition.
 	MinDelay time.Duration `yaml:"min-delay" default:"100ms" min:"1ms"`
 
-	// MaxDelay bounds the delay, the deviation not included.
+	// MaxDelay bounds the delay. A deviation by a share may go beyond it.
 	MaxDelay time.Duration `yaml:"max-delay" default:"15m" min:"1ms"`
 
 	// Factor is what the delay grows by with each repetition.
 	Factor float64 `yaml:"factor" default:"2" min:"1" max:"100"`
 
-	// Jitter is the deviation as a share of the delay.
-	Jitter float64 `yaml:"jitter" default:"0.1" min:"0" max:"1"`
+	// Jitter is how the delay deviates. A share from 0 to 1, such as 0.1, adds a
+	// normally distributed deviation of this share of the delay, from the second
+	// repetition on. full takes the delay at random between nothing and what it
+	// would be. decorrelated takes it at random between min-delay and three times
+	// the delay before, whatever the factor.
+	Jitter Jitter `yaml:"jitter" default:"0.1"`
 
 	// On lists the classes of errors that are worth repeating: timeout,
 	// connection, 5xx, 4xx, a single status such as 429, other, or any.
@@ -491,6 +497,13 @@ func (r Rate) PerSecond() float64 {
 		return 0
 	}
 	return r.Count / r.Per.Seconds()
+}
+
+// A Jitter is how far a delay deviates, written as a share such as 0.1, or as one
+// of the words [FullJitter] and [DecorrelatedJitter].
+type Jitter struct {
+	Share float64
+	Word  string // empty for a share
 }
 
 // Bytes is a size, written such as 64KiB or 1MiB.

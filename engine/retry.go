@@ -2,6 +2,7 @@ package engine
 
 import (
 	"hash/fnv"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -15,7 +16,7 @@ func DefaultRetry() dsl.Retry {
 		MinDelay: 100 * time.Millisecond,
 		MaxDelay: 15 * time.Minute,
 		Factor:   2,
-		Jitter:   0.1,
+		Jitter:   dsl.Jitter{Share: 0.1},
 		On:       []string{"timeout", "connection", "5xx", "408", "425", "429"},
 	}
 }
@@ -23,24 +24,56 @@ func DefaultRetry() dsl.Retry {
 // maxRetryAfter bounds the delay that a called service may ask for.
 const maxRetryAfter = time.Hour
 
-// NextDelay gives the delay that follows the delay prev, 0 before the first.
-// Noise is a sample of the standard normal distribution.
+// A Repetition is what the delay before it depends on, besides the policy.
+type Repetition struct {
+	Number int           // 1 for the first
+	Before time.Duration // the delay before the last repetition; 0 when there was none
+	Noise  float64       // a sample of the standard normal distribution
+}
+
+// NextDelay gives the delay before a repetition.
 //
-// The first delay is the policy's min-delay. Each further one is the delay
-// before, deviation included, times factor, up to max-delay; then a deviation
-// of jitter times that is added. So max-delay bounds the mean, not the sample.
-func NextDelay(policy dsl.Retry, prev time.Duration, noise float64) time.Duration {
-	if prev == 0 {
-		return policy.MinDelay
+// By a share, the first delay is the policy's min-delay. Each further one is the
+// delay before, deviation included, times factor, up to max-delay; then a
+// deviation of jitter times that is added. So max-delay bounds the mean, not the
+// sample. The words of [dsl.Jitter] take the delay evenly from a range, which
+// max-delay bounds.
+func NextDelay(policy dsl.Retry, r Repetition) time.Duration {
+	low, most := float64(policy.MinDelay), float64(policy.MaxDelay)
+	var delay float64
+	switch policy.Jitter.Word {
+	case dsl.FullJitter:
+		delay = min(low*math.Pow(policy.Factor, float64(r.Number-1)), most) * evenly(r.Noise)
+	case dsl.DecorrelatedJitter:
+		high := min(3*max(float64(r.Before), low), most)
+		delay = low + (high-low)*evenly(r.Noise)
+	default:
+		if r.Before == 0 {
+			return policy.MinDelay
+		}
+		// A deviation may have brought the delay down to nearly nothing; growing
+		// from there would keep it there.
+		base := min(max(float64(r.Before), low)*policy.Factor, most)
+		delay = base + r.Noise*base*policy.Jitter.Share
 	}
-	// A deviation may have brought the delay down to nearly nothing; growing
-	// from there would keep it there.
-	base := float64(max(prev, policy.MinDelay)) * policy.Factor
-	base = min(base, float64(policy.MaxDelay))
 	// 0 would mean that there was no delay before; the other bound keeps the
 	// conversion defined.
-	return time.Duration(min(max(base+noise*base*policy.Jitter, 1), 1<<62))
+	return time.Duration(min(max(delay, 1), 1<<62))
 }
+
+// askedDelay gives the delay after a service has asked for one. It is never less:
+// what the policy deviates by comes on top, so that not all come back at once.
+func askedDelay(policy dsl.Retry, asked time.Duration, r Repetition) time.Duration {
+	asked = min(max(asked, 0), maxRetryAfter)
+	if policy.Jitter.Word != "" {
+		return asked + min(NextDelay(policy, r), asked)
+	}
+	return asked + time.Duration(float64(asked)*policy.Jitter.Share*math.Abs(r.Noise))
+}
+
+// evenly turns a sample of the standard normal distribution into one of the even
+// distribution between 0 and 1.
+func evenly(noise float64) float64 { return math.Erfc(-noise/math.Sqrt2) / 2 }
 
 // noise gives the deviation of one delay. It depends on nothing but where it is
 // used, so a run can be repeated exactly.
@@ -58,12 +91,13 @@ func (r *record) repeat(s *Step, run string, failures int, err error) (time.Dura
 	if IsPermanent(err) || s.retry.Attempts > 0 && failures >= s.retry.Attempts {
 		return 0, false
 	}
+	next := Repetition{Number: failures, Before: r.delay, Noise: noise(run, s.Path, failures)}
 	if d, ok := RetryDelay(err); ok {
-		return min(max(d, 0), maxRetryAfter), true
+		return askedDelay(s.retry, d, next), true
 	}
 	if !InClass(err, s.retry.On) {
 		return 0, false
 	}
-	r.delay = NextDelay(s.retry, r.delay, noise(run, s.Path, failures))
+	r.delay = NextDelay(s.retry, next)
 	return r.delay, true
 }

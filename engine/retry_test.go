@@ -33,8 +33,8 @@ pipelines:
 func delays(p dsl.Retry, n int, noise float64) []time.Duration {
 	var out []time.Duration
 	var prev time.Duration
-	for range n {
-		prev = engine.NextDelay(p, prev, noise)
+	for i := range n {
+		prev = engine.NextDelay(p, engine.Repetition{Number: i + 1, Before: prev, Noise: noise})
 		out = append(out, prev)
 	}
 	return out
@@ -52,7 +52,7 @@ func TestDelaysGrowByFactorUpToTheCap(t *testing.T) {
 
 func TestDeviationFeedsTheNextDelayAndIsNotCapped(t *testing.T) {
 	t.Parallel()
-	p := dsl.Retry{MinDelay: 100 * time.Millisecond, MaxDelay: 300 * time.Millisecond, Factor: 2, Jitter: 0.5}
+	p := dsl.Retry{MinDelay: 100 * time.Millisecond, MaxDelay: 300 * time.Millisecond, Factor: 2, Jitter: dsl.Jitter{Share: 0.5}}
 	// 100; 100*2=200, +100=300; 300*2 capped to 300, +150=450; the same again.
 	have := delays(p, 4, 1)
 	want := []time.Duration{1e8, 3e8, 4.5e8, 4.5e8}
@@ -63,18 +63,18 @@ func TestDeviationFeedsTheNextDelayAndIsNotCapped(t *testing.T) {
 
 func TestDelayIsNeverNegativeAndGrowsAgain(t *testing.T) {
 	t.Parallel()
-	p := dsl.Retry{MinDelay: 100 * time.Millisecond, MaxDelay: time.Minute, Factor: 2, Jitter: 1}
-	low := engine.NextDelay(p, p.MinDelay, -5)
+	p := dsl.Retry{MinDelay: 100 * time.Millisecond, MaxDelay: time.Minute, Factor: 2, Jitter: dsl.Jitter{Share: 1}}
+	low := engine.NextDelay(p, engine.Repetition{Number: 2, Before: p.MinDelay, Noise: -5})
 	if low <= 0 || low > time.Millisecond {
 		t.Errorf("have %v, want nearly nothing", low)
 	}
-	if next := engine.NextDelay(p, low, 0); next != 2*p.MinDelay {
+	if next := engine.NextDelay(p, engine.Repetition{Number: 3, Before: low}); next != 2*p.MinDelay {
 		t.Errorf("after %v: have %v, want %v", low, next, 2*p.MinDelay)
 	}
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var prev time.Duration
-	for range 10_000 {
-		if prev = engine.NextDelay(p, prev, rnd.NormFloat64()); prev <= 0 {
+	for i := range 10_000 {
+		if prev = engine.NextDelay(p, engine.Repetition{Number: i + 1, Before: prev, Noise: rnd.NormFloat64()}); prev <= 0 {
 			t.Fatalf("have %v, want more than 0", prev)
 		}
 	}
@@ -82,10 +82,49 @@ func TestDelayIsNeverNegativeAndGrowsAgain(t *testing.T) {
 
 func TestDelayBoundsThatFillAnInteger(t *testing.T) {
 	t.Parallel()
-	p := dsl.Retry{MinDelay: 1 << 62, MaxDelay: 1<<63 - 1, Factor: 100, Jitter: 1}
-	for _, noise := range []float64{-9, 0, 9} {
-		if d := engine.NextDelay(p, 1<<62, noise); d <= 0 {
-			t.Errorf("noise %v: have %v, want more than 0", noise, d)
+	p := dsl.Retry{MinDelay: 1 << 62, MaxDelay: 1<<63 - 1, Factor: 100, Jitter: dsl.Jitter{Share: 1}}
+	for _, word := range []string{"", dsl.FullJitter, dsl.DecorrelatedJitter} {
+		p.Jitter.Word = word
+		for _, noise := range []float64{-9, 0, 9} {
+			if d := engine.NextDelay(p, engine.Repetition{Number: 1_000_000, Before: 1 << 62, Noise: noise}); d <= 0 {
+				t.Errorf("%q, noise %v: have %v, want more than 0", word, noise, d)
+			}
+		}
+	}
+}
+
+// The range of each delay is reached, evenly, and never left.
+func TestWordsTakeDelaysEvenlyFromARange(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	for _, tc := range []struct {
+		word      string
+		number    int
+		before    time.Duration
+		low, high time.Duration
+	}{
+		{dsl.FullJitter, 1, 0, 0, 100 * ms},
+		{dsl.FullJitter, 3, 5 * ms, 0, 400 * ms},
+		{dsl.FullJitter, 9, 0, 0, time.Second},
+		{dsl.DecorrelatedJitter, 1, 0, 100 * ms, 300 * ms},
+		{dsl.DecorrelatedJitter, 7, 200 * ms, 100 * ms, 600 * ms},
+		{dsl.DecorrelatedJitter, 7, 900 * ms, 100 * ms, time.Second},
+	} {
+		p := dsl.Retry{MinDelay: 100 * ms, MaxDelay: time.Second, Factor: 2, Jitter: dsl.Jitter{Word: tc.word}}
+		rnd := rand.New(rand.NewPCG(1, 2))
+		const n, parts = 20_000, 10
+		var in [parts]int
+		for range n {
+			d := engine.NextDelay(p, engine.Repetition{Number: tc.number, Before: tc.before, Noise: rnd.NormFloat64()})
+			if d < tc.low || d > tc.high {
+				t.Fatalf("%+v: have %v", tc, d)
+			}
+			in[min(parts-1, parts*(d-tc.low)/(tc.high-tc.low))]++
+		}
+		for i, have := range in {
+			if have < n/parts*9/10 || have > n/parts*11/10 {
+				t.Errorf("%+v: have %d of %d in part %d of %d", tc, have, n, i, parts)
+			}
 		}
 	}
 }

@@ -111,6 +111,8 @@ func typeName(f *dsl.Field) string {
 		return "size"
 	case dsl.RateKind:
 		return "rate"
+	case dsl.JitterKind:
+		return "share, full or decorrelated"
 	case dsl.ListKind:
 		if f.Names {
 			return "text or list"
