@@ -110,6 +110,7 @@ func (e *Engine) tryJoin(ctx context.Context) (*node, error) {
 	n := &node{
 		e: e, number: number, log: e.log.With("node", number), jobs: map[string]*job{},
 		draining: make(chan struct{}), wake: make(chan struct{}, 1),
+		told: isWaker(e.o.Store),
 	}
 	// What the node does goes on while it drains, when ctx has ended.
 	n.ctx, n.end = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -122,6 +123,11 @@ func (e *Engine) tryJoin(ctx context.Context) (*node, error) {
 	n.lease.renew(began.Add(e.o.Lease))
 	n.nudge()
 	return n, nil
+}
+
+func isWaker(s Store) bool {
+	_, ok := s.(Waker)
+	return ok
 }
 
 // beats renews the lease until the membership ends.

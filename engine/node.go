@@ -24,6 +24,7 @@ type node struct {
 
 	draining chan struct{} // closed: start nothing more
 	wake     chan struct{} // there may be something to claim
+	told     bool          // the store tells when there is
 	work     sync.WaitGroup
 
 	lease lease
@@ -84,8 +85,8 @@ func (n *node) done(j *job) {
 	n.mu.Lock()
 	delete(n.jobs, j.claimed.ID)
 	n.mu.Unlock()
-	// The next event of the key may be ready now.
-	if j.claimed.Ordered || n.backlog.Load() {
+	// The next event of the key may be ready now; who is told of that need not look.
+	if j.claimed.Ordered && !n.told || n.backlog.Load() {
 		n.nudge()
 	}
 }

@@ -33,9 +33,9 @@ func (b *bench) enter(ctx context.Context) ([]*entry, error) {
 		{name: "procaas, ids and keys", open: openProcaas("keyed", keyed, false)},
 	}
 	if b.match != "" {
-		names := strings.Split(b.match, ",")
+		names := strings.Split(b.match, ";")
 		all = slices.DeleteFunc(all, func(e *entry) bool {
-			return !slices.ContainsFunc(names, func(n string) bool { return strings.Contains(e.name, n) })
+			return !slices.Contains(names, e.name)
 		})
 	}
 	for i, e := range all {

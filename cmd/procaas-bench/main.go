@@ -39,7 +39,7 @@ func main() {
 	only := ""
 	flag.StringVar(&only, "only", "flows,latency,accept,backlog", "what to measure")
 	flag.StringVar(&o.dsn, "dsn", "", "a PostgreSQL for this alone; a private one is started when it is left out")
-	flag.StringVar(&o.match, "contestants", "", "measure only contestants whose name contains one of these, separated by commas")
+	flag.StringVar(&o.match, "contestants", "", "measure only the contestants of these names, separated by semicolons")
 	flag.IntVar(&o.flows, "flows", 6000, "flows of one contestant in one round")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds")
 	flag.IntVar(&o.backlog, "backlog", 100_000, "waiting events that are drained")

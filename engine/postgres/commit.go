@@ -38,7 +38,7 @@ func (s *Store) Commit(ctx context.Context, node int64, changes []engine.Change)
 		}
 		return w.commit(ctx, t)
 	})
-	if err == nil && simple {
+	if err == nil {
 		err = s.explain(ctx, w)
 	}
 	if err != nil {
@@ -72,6 +72,8 @@ type work struct {
 	node  int64
 	now   time.Time
 	steps []step
+	back  bool     // a run is ready again, though there may be earlier ones of its key
+	saved []string // ids of the runs whose checkpoints were written
 }
 
 const saveCheckpoints = `update runs r set version = r.version + 1, bundle = c.bundle, pipeline = c.pipeline, checkpoint = c.checkpoint
@@ -84,29 +86,34 @@ const saveCheckpoints = `update runs r set version = r.version + 1, bundle = c.b
 // checkpoints writes changes that only move their runs forward, in one round
 // trip. Most commits are of this kind.
 func (w *work) checkpoints(ctx context.Context, t *tx) error {
-	var done []string
 	at := t.asNode(w.node)
-	w.queueCheckpoints(t).Query(rows(&done, pgx.RowTo[string]))
+	w.queueCheckpoints(t)
 	if err := t.commit(ctx); err != nil {
 		return err
 	}
 	if !at.live {
 		return engine.ErrFenced
 	}
-	written := make(map[string]bool, len(done))
-	for _, id := range done {
-		written[id] = true
-	}
-	for i := range w.steps {
-		if !written[w.steps[i].Run] {
-			w.steps[i].refused = engine.ErrStale
-		}
-	}
+	w.refuseUnsaved()
 	return nil
 }
 
-// queueCheckpoints saves the changes that only move their runs forward.
-func (w *work) queueCheckpoints(t *tx) *pgx.QueuedQuery {
+// refuseUnsaved refuses the checkpoints that did not find their runs as they
+// should be.
+func (w *work) refuseUnsaved() {
+	saved := make(map[string]bool, len(w.saved))
+	for _, id := range w.saved {
+		saved[id] = true
+	}
+	for i := range w.steps {
+		if c := &w.steps[i]; c.refused == nil && c.Status == engine.Running && !saved[c.Run] {
+			c.refused = engine.ErrStale
+		}
+	}
+}
+
+// queueCheckpoints saves the changes that leave their runs with the node.
+func (w *work) queueCheckpoints(t *tx) {
 	var ids, bundles, pipelines []string
 	var versions []int64
 	var checkpoints [][]byte
@@ -117,7 +124,9 @@ func (w *work) queueCheckpoints(t *tx) *pgx.QueuedQuery {
 			checkpoints = append(checkpoints, blob(c.Checkpoint))
 		}
 	}
-	return t.queue(saveCheckpoints, w.node, ids, versions, bundles, pipelines, checkpoints)
+	if len(ids) > 0 {
+		t.queue(saveCheckpoints, w.node, ids, versions, bundles, pipelines, checkpoints).Query(rows(&w.saved, pgx.RowTo[string]))
+	}
 }
 
 const findCancelled = "select id, version from runs where node = $1 and id = any ($2::text[]) and cancel is not null"
@@ -153,7 +162,7 @@ func (s *Store) explain(ctx context.Context, w *work) error {
 }
 
 // commit writes changes of all kinds, in two round trips: it locks and reads
-// what they touch, decides, and writes.
+// what they touch, decides, and writes. Mere checkpoints need no decision.
 func (w *work) commit(ctx context.Context, t *tx) error {
 	emits, err := w.emits()
 	if err != nil {
@@ -176,8 +185,16 @@ func (w *work) commit(ctx context.Context, t *tx) error {
 		return err
 	}
 	w.queueEmits(t, emits, ring, touched)
-	t.queueReorder(touched)
-	return t.commit(ctx)
+	if w.back {
+		t.queueReorder(touched)
+	} else {
+		t.queuePromote(touched)
+	}
+	if err := t.commit(ctx); err != nil {
+		return err
+	}
+	w.refuseUnsaved()
+	return nil
 }
 
 // emits lists the events of all changes. They do not own, nor ask the automaton.
@@ -212,6 +229,9 @@ func (w *work) queueLocks(t *tx, emits []*intake) *keyring {
 	var all, moving, ending []string
 	for i := range w.steps {
 		c := &w.steps[i]
+		if isCheckpoint(c.Change) {
+			continue
+		}
 		c.refused = engine.ErrStale // until the run is found
 		all = append(all, c.Run)
 		if c.Status != engine.Running {
@@ -271,17 +291,16 @@ func (c *step) isFinal() bool { return c.Status.Ended() && c.Status != engine.Fa
 func (w *work) queueWrites(t *tx, ring *keyring, touched *keySet) error {
 	var ends []ending
 	var leaves []*step
-	running := false
 	for i := range w.steps {
 		c := &w.steps[i]
 		switch {
 		case c.refused != nil:
 			continue
 		case c.Status == engine.Running:
-			running = true
 			continue
 		case !c.isFinal():
 			leaves = append(leaves, c)
+			w.back = w.back || c.place(w.now) == ready
 		default:
 			reason := c.Reason
 			if c.Status == engine.Stopped && c.cancel != nil {
@@ -294,9 +313,7 @@ func (w *work) queueWrites(t *tx, ring *keyring, touched *keySet) error {
 		}
 		touched.add(c.ordered, c.flow, c.key)
 	}
-	if running {
-		w.queueCheckpoints(t)
-	}
+	w.queueCheckpoints(t)
 	t.queueEnds(ends)
 	w.queueLeaves(t, leaves)
 	ring.queueEntities(t)

@@ -30,12 +30,8 @@ func (s *Store) list(ctx context.Context, f engine.RunFilter, checkpoint string)
 	}
 	limit := min(max(f.Limit, 1), 1000)
 	query, args := listQuery(f, checkpoint, from, limit+1)
-	rows, err := s.pool.Query(ctx, query, args...)
-	if err != nil {
-		return nil, "", err
-	}
-	all, err := pgx.CollectRows(rows, scanRecord)
-	if err != nil {
+	var all []record
+	if err := s.freely(ctx, query, args, rows(&all, scanRecord)); err != nil {
 		return nil, "", err
 	}
 	next := ""
@@ -75,14 +71,12 @@ func (s *Store) Count(ctx context.Context, f engine.RunFilter) ([]engine.RunCoun
 	}
 	query := `select pipeline, failed_path, error_class, sum(n)::bigint from (` + strings.Join(parts, " union all ") +
 		`) c group by 1, 2, 3 order by pipeline, failed_path collate "C", error_class`
-	rows, err := s.pool.Query(ctx, query, c.args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(r pgx.CollectableRow) (n engine.RunCount, err error) {
+	var counts []engine.RunCount
+	err := s.freely(ctx, query, c.args, rows(&counts, func(r pgx.CollectableRow) (n engine.RunCount, err error) {
 		err = r.Scan(&n.Pipeline, &n.FailedPath, &n.ErrorClass, &n.Runs)
 		return n, err
-	})
+	}))
+	return counts, err
 }
 
 // A choice is the rows that a filter chooses, as conditions of SQL; nil when the

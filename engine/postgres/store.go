@@ -145,8 +145,25 @@ func (s *Store) Close() error {
 
 // sessionSettings are set by a statement, not in the start-up packet, which
 // poolers refuse to pass on.
+//
+// Every statement of the daily work finds its few rows by an index, whatever its
+// arguments are. The planner need not think about that each time, which would
+// take longer than the work, and must not be misled by tables that were empty
+// when it last looked. [Store.freely] is for questions of people.
 const sessionSettings = `select set_config('statement_timeout', $1, false), set_config('lock_timeout', $2, false),
-	set_config('idle_in_transaction_session_timeout', $3, false)`
+	set_config('idle_in_transaction_session_timeout', $3, false), set_config('plan_cache_mode', 'force_generic_plan', false),
+	set_config('enable_seqscan', 'off', false), set_config('jit', 'off', false)`
+
+const planFreely = `select set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'on', true)`
+
+// freely asks a question whose best plan depends on its arguments.
+func (s *Store) freely(ctx context.Context, sql string, args []any, read func(pgx.Rows) error) error {
+	return s.tx(ctx, func(t *tx) error {
+		t.queue(planFreely)
+		t.queue(sql, args...).Query(read)
+		return t.commit(ctx)
+	})
+}
 
 // prepareSession makes a new connection ready, and refuses the server that
 // does not keep its promises: after a failover it may be another one.

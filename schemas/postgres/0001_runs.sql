@@ -15,8 +15,8 @@
 --   deferred   waits for another state of its entity
 --   failed     has failed, and the later runs of its key go on
 --
--- No index has a column that a checkpoint changes, and pages keep room: a checkpoint then stays on its page
--- and touches no index.
+-- No index has a column that a checkpoint changes, and pages keep room, for a row grows with its checkpoints: a
+-- checkpoint then stays on its page and touches no index.
 create table runs (
     seq         bigint generated always as identity primary key, -- the order of acceptance
     accepted    timestamptz not null,
@@ -44,7 +44,7 @@ create table runs (
     event       bytea   not null,
     checkpoint  bytea,
     constraint runs_owner check ((place = 'running') = (node <> 0))
-) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
+) with (fillfactor = 40, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
     autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.2);
 
 -- At most one run of a key is under way. The engine sees to it; this makes a mistake an error.
