@@ -22,6 +22,32 @@ func Benchmark(b *testing.B, open func(b *testing.B) engine.Store) {
 	}
 }
 
+// BenchmarkBacklog measures how much the events that wait slow the others down:
+// a run is claimed and ended, while so many wait behind it.
+func BenchmarkBacklog(b *testing.B, open func(b *testing.B) engine.Store, waiting int) {
+	p := newBench(b, open(b), 64)
+	for n := 0; n < waiting; n += 2000 {
+		batch := make([]engine.Intake, min(2000, waiting-n))
+		for i := range batch {
+			batch[i] = p.event("key", unordered, func(in *engine.Intake) { in.Dedup = false })
+		}
+		p.accept(batch...)
+	}
+	// What is claimed is replaced, so that as many wait at the end.
+	for b.Loop() {
+		batch := p.events(unordered, priority(1))
+		p.accept(batch...)
+		runs := p.claim(p.node, p.size)
+		if runs[0].ID != batch[0].ID {
+			b.Fatalf("want the urgent run %s claimed, have %s", batch[0].ID, runs[0].ID)
+		}
+		if err := p.checkpoint(runs, engine.Succeeded); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N*p.size)/b.Elapsed().Seconds(), "ops/s")
+}
+
 // A bench is a probe of one benchmark. An operation is one event or change.
 type bench struct {
 	*probe

@@ -110,6 +110,7 @@ func (m *model) accept(t *rapid.T) {
 	var batch []engine.Intake
 	for range rapid.IntRange(1, 4).Draw(t, "batch") {
 		in := m.p.event(fmt.Sprintf("%d-%c", m.round, 'a'+rapid.IntRange(0, 2).Draw(t, "key")))
+		in.Pipeline = m.pipeline()
 		in.Block = rapid.Bool().Draw(t, "block")
 		in.Ordered = rapid.IntRange(0, 4).Draw(t, "ordered") > 0
 		in.Event.Priority = rapid.IntRange(0, 1).Draw(t, "priority")
@@ -149,7 +150,7 @@ func (m *model) claim(t *rapid.T) {
 
 func (m *model) commit(t *rapid.T) {
 	r := m.pick(t, "run", func(r *modelRun) bool { return r.status == engine.Running })
-	c := engine.Change{Run: r.in.ID, Version: r.version, Pipeline: "made"}
+	c := engine.Change{Run: r.in.ID, Version: r.version, Pipeline: m.pipeline()}
 	c.Status = rapid.SampledFrom([]engine.Status{engine.Running, engine.Waiting, engine.Failed, engine.Succeeded,
 		engine.Succeeded, engine.Stopped, engine.Ignored}).Draw(t, "status")
 	c.Defer = c.Status == engine.Waiting && r.in.Ordered && rapid.Bool().Draw(t, "defer")
@@ -224,14 +225,22 @@ func (m *model) leave(t *rapid.T) {
 	}
 }
 
+// pipeline names what the runs of this round have in common.
+func (m *model) pipeline() string { return fmt.Sprintf("round-%d", m.round) }
+
 // check runs after every step and compares all runs.
 func (m *model) check(t *rapid.T) {
 	m.settle()
-	for _, r := range m.list {
-		have := m.p.run(r.in.ID)
-		if have.Status != r.status || have.Version != r.version || have.Generation != r.generation {
-			t.Fatalf("run %s: want %+v, have status %s, version %d, generation %d",
-				r.in.ID, r, have.Status, have.Version, have.Generation)
+	runs, next, err := m.p.List(m.p.Context(), engine.RunFilter{Pipeline: m.pipeline(), Limit: 1000})
+	if err != nil || next != "" || len(runs) != len(m.list) {
+		t.Fatalf("want %d runs, have %d, %q, %v", len(m.list), len(runs), next, err)
+	}
+	slices.Reverse(runs)
+	for i, want := range m.list {
+		have := runs[i]
+		if have.ID != want.in.ID || have.Status != want.status || have.Version != want.version || have.Generation != want.generation {
+			t.Fatalf("want %+v, have run %s with status %s, version %d, generation %d",
+				want, have.ID, have.Status, have.Version, have.Generation)
 		}
 	}
 }

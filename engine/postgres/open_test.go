@@ -229,3 +229,45 @@ func TestCheckpointsStayOnTheirPages(t *testing.T) {
 		t.Errorf("of %d updates want nearly all on their pages, have %d of %d", steps, hot, updates)
 	}
 }
+
+// Poolers that hand a connection on after each transaction may not keep its
+// prepared statements; pgx then works without.
+func TestWorksWithoutPreparedStatements(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"exec", "cache_describe"} {
+		s := open(t, with(t, enginetest.Postgres(t), "default_query_exec_mode", mode))
+		node, err := s.Join(t.Context(), "n", time.Hour)
+		if err != nil {
+			t.Fatal(mode, err)
+		}
+		in := intake("a")
+		in.From = []string{""}
+		accept(t, s, in, intake("b"), in)
+		runs, err := s.Claim(t.Context(), node, 10, "")
+		if err != nil || len(runs) != 2 {
+			t.Fatal(mode, runs, err)
+		}
+		for v, c := range []engine.Change{
+			{Status: engine.Running, Checkpoint: []byte("{}"), Emit: []engine.Intake{intake("emitted")}},
+			{Status: engine.Running, Checkpoint: []byte("{}")},
+			{Status: engine.Succeeded, State: "open", Shared: []byte(`{"n":1}`), Error: "é", Reason: "x"},
+		} {
+			c.Run, c.Version = "a", int64(v)
+			if errs, err := s.Commit(t.Context(), node, []engine.Change{c}); err != nil || errs[0] != nil {
+				t.Fatal(mode, v, err, errs)
+			}
+		}
+		park := engine.Change{Run: "b", Status: engine.Parked, Due: time.Now().Add(time.Hour)}
+		if errs, err := s.Commit(t.Context(), node, []engine.Change{park}); err != nil || errs[0] != nil {
+			t.Fatal(mode, err, errs)
+		}
+		b, err := s.Beat(t.Context(), node, time.Hour)
+		if err != nil || b.Ready != 1 || b.Next < time.Minute {
+			t.Fatal(mode, b, err)
+		}
+		e, err := s.Entity(t.Context(), "orders", "a")
+		if err != nil || e.State != "open" || len(e.Runs) != 1 {
+			t.Fatal(mode, e, err)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"procaas/engine"
@@ -43,4 +44,12 @@ func BenchmarkStore(b *testing.B) {
 func TestTimersAreOnTime(t *testing.T) {
 	t.Parallel()
 	enginetest.Timers(t, open(t, enginetest.Postgres(t)))
+}
+
+func BenchmarkBacklog(b *testing.B) {
+	for _, waiting := range []int{1_000, 1_000_000} {
+		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {
+			enginetest.BenchmarkBacklog(b, func(b *testing.B) engine.Store { return open(b, enginetest.Postgres(b)) }, waiting)
+		})
+	}
 }

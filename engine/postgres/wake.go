@@ -51,14 +51,18 @@ func (s *Store) notify(ctx context.Context) {
 // hintGap is the least time between two hints of a process.
 const hintGap = 5 * time.Millisecond
 
-// listen hears the hints of all processes until ctx ends.
+// listen hears the hints of all processes until ctx ends. It goes on trying,
+// though a pooler may never let it: then runs are found by polling.
 func (s *Store) listen(ctx context.Context) {
-	for {
+	for last := ""; ; {
 		err := s.hear(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		s.log.Warn("hints are not heard, runs are found by polling meanwhile", "error", err)
+		if err.Error() != last {
+			last = err.Error()
+			s.log.Warn("hints are not heard, runs are found by polling meanwhile", "error", err)
+		}
 		if !pause(ctx, time.Second) {
 			return
 		}

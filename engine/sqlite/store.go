@@ -71,7 +71,10 @@ func (s *Store) open(ctx context.Context, path string, o Options) (err error) {
 	if o.Fast {
 		level = "normal"
 	}
-	if s.db, err = openDB(path, 1, "journal_mode(wal)", "synchronous("+level+")", "busy_timeout(5000)"); err != nil {
+	// The hot pages stay in memory, and the log may grow to some megabytes before
+	// it is copied into the file.
+	if s.db, err = openDB(path, 1, "journal_mode(wal)", "synchronous("+level+")", "busy_timeout(5000)",
+		"cache_size(-65536)", "wal_autocheckpoint(4000)"); err != nil {
 		return err
 	}
 	if o.Migrate {

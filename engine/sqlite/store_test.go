@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"testing"
 
@@ -46,4 +47,12 @@ func BenchmarkStore(b *testing.B) {
 func TestTimersAreOnTime(t *testing.T) {
 	t.Parallel()
 	enginetest.Timers(t, open(t, filepath.Join(t.TempDir(), "timers.db")))
+}
+
+func BenchmarkBacklog(b *testing.B) {
+	for _, waiting := range []int{1_000, 1_000_000} {
+		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {
+			enginetest.BenchmarkBacklog(b, func(b *testing.B) engine.Store { return open(b, filepath.Join(b.TempDir(), "store.db")) }, waiting)
+		})
+	}
 }
