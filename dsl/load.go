@@ -65,7 +65,8 @@ func (d *Document) empty() bool {
 func hashFiles(files []File) string {
 	h := sha256.New()
 	for _, f := range files {
-		fmt.Fprintf(h, "%d:%s%d:%s", len(f.Name), f.Name, len(f.Data), f.Data)
+		id := cmp.Or(f.ID, f.Name)
+		fmt.Fprintf(h, "%d:%s%d:%s", len(id), id, len(f.Data), f.Data)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -16,6 +16,11 @@ import "time"
 type File struct {
 	Name string // as diagnostics show it, with forward slashes
 	Data []byte
+
+	// ID names the file within its set, wherever the set lies on a machine: the
+	// path below the directory that was given. Name when it is empty. The hash
+	// of the bundle goes by it.
+	ID string
 }
 
 // A Bundle is everything that a set of files says, merged and checked. It is

@@ -33,11 +33,11 @@ func isYAML(name string) bool {
 func readFiles(paths []string, stdin io.Reader, want func(string) bool) ([]dsl.File, error) {
 	var files []dsl.File
 	seen := map[string]bool{}
-	add := func(name string, data []byte) {
+	add := func(name, id string, data []byte) {
 		name = filepath.ToSlash(filepath.Clean(name))
 		if !seen[name] {
 			seen[name] = true
-			files = append(files, dsl.File{Name: name, Data: data})
+			files = append(files, dsl.File{Name: name, ID: filepath.ToSlash(id), Data: data})
 		}
 	}
 	for _, path := range paths {
@@ -46,7 +46,7 @@ func readFiles(paths []string, stdin io.Reader, want func(string) bool) ([]dsl.F
 			if err != nil {
 				return nil, fmt.Errorf("read standard input: %w", err)
 			}
-			add("stdin.yaml", data)
+			add("stdin.yaml", "", data)
 			continue
 		}
 		if err := readTree(path, want, add); err != nil {
@@ -57,7 +57,7 @@ func readFiles(paths []string, stdin io.Reader, want func(string) bool) ([]dsl.F
 	return files, nil
 }
 
-func readTree(root string, want func(string) bool, add func(string, []byte)) error {
+func readTree(root string, want func(string) bool, add func(name, id string, data []byte)) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -73,7 +73,11 @@ func readTree(root string, want func(string) bool, add func(string, []byte)) err
 		if err != nil {
 			return err
 		}
-		add(path, data)
+		id, err := filepath.Rel(root, path)
+		if err != nil || path == root {
+			id = filepath.Base(path)
+		}
+		add(path, id, data)
 		return nil
 	})
 }
