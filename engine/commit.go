@@ -76,6 +76,7 @@ func (c *committer) write(changes []Change, inDoubt bool) []error {
 			return repeat(context.Cause(c.ctx), len(changes))
 		}
 		inDoubt = true
+		c.metrics.failed("commit")
 		c.log.Warn("commit failed, trying again", "changes", len(changes), "try", try, "error", err)
 		if !pause(c.ctx, backoff) {
 			return repeat(context.Cause(c.ctx), len(changes))
@@ -137,6 +138,7 @@ func (c *committer) isWritten(change Change) bool {
 		case errors.Is(err, ErrNotFound):
 			return false
 		}
+		c.metrics.failed("read")
 		c.log.Warn("run cannot be read, trying again", "run", change.Run, "error", err)
 		if !pause(c.ctx, backoff) {
 			return false

@@ -37,6 +37,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	loops.Go(func() { e.fireTriggers(ctx) })
 	loops.Go(func() { e.measureInbox(ctx) })
 	loops.Go(func() { e.follow(ctx) })
+	loops.Go(func() { e.trim(ctx) })
 	for {
 		err := e.member(ctx)
 		if ctx.Err() != nil {
@@ -83,6 +84,7 @@ func (e *Engine) join(ctx context.Context) *node {
 			return nil
 		}
 		e.joinError.Store(&err)
+		e.metrics.failed("join")
 		e.log.Warn("node cannot join, trying again", "node", e.o.Name, "error", err)
 		if !pause(ctx, backoff) {
 			return nil
@@ -144,6 +146,7 @@ func (n *node) beats() {
 			n.fence()
 			return
 		case err != nil:
+			n.e.metrics.failed("beat")
 			if n.lease.failed(err) && n.ctx.Err() == nil {
 				n.log.Warn("lease cannot be renewed", "error", err)
 			}
@@ -249,6 +252,7 @@ func (n *node) claim() claimResult {
 		n.fence()
 	case err != nil && n.ctx.Err() == nil:
 		n.lost.Store(true)
+		n.e.metrics.failed("claim")
 		n.log.Warn("runs cannot be claimed", "error", err)
 	case err == nil:
 		n.backlog.Store(len(runs) == asked)
@@ -332,6 +336,7 @@ func (n *node) leave() error {
 		if err == nil || errors.Is(err, ErrFenced) {
 			return nil
 		}
+		n.e.metrics.failed("leave")
 		if !pause(ctx, backoff) {
 			return fmt.Errorf("leave, so runs wait for the end of the lease: %w", err)
 		}

@@ -32,6 +32,10 @@ type Options struct {
 	Drain       time.Duration // how long a stopping node waits for calls under way
 	Secrets     func(name string) (string, error)
 
+	// Retention is how long ended runs and the ids of events are kept; for ever
+	// when it is 0.
+	Retention time.Duration
+
 	// Overrule makes Bundle the definition of all nodes at the start. Without it,
 	// a Bundle that the store knows yields to the current one: it is an old one.
 	Overrule bool
@@ -45,7 +49,7 @@ type Options struct {
 func DefaultOptions() Options {
 	return Options{
 		Log: slog.New(slog.DiscardHandler), MaxInFlight: 256,
-		Lease: 4 * time.Second, Drain: 20 * time.Second,
+		Lease: 4 * time.Second, Drain: 20 * time.Second, Retention: 7 * 24 * time.Hour,
 	}
 }
 
@@ -111,9 +115,9 @@ func (o Options) complete() (Options, error) {
 	o.MaxInFlight = cmp.Or(o.MaxInFlight, d.MaxInFlight)
 	o.Lease = cmp.Or(o.Lease, d.Lease)
 	o.Drain = cmp.Or(o.Drain, d.Drain)
-	if o.MaxInFlight < 1 || o.Lease < 100*time.Millisecond || o.Drain < 0 {
-		return o, fmt.Errorf("engine: want 1 run in flight or more, a lease of 100ms or more and a drain time "+
-			"of 0s or more, have %d, %s, %s", o.MaxInFlight, o.Lease, o.Drain)
+	if o.MaxInFlight < 1 || o.Lease < 100*time.Millisecond || o.Drain < 0 || o.Retention < 0 {
+		return o, fmt.Errorf("engine: want 1 run in flight or more, a lease of 100ms or more, a drain time "+
+			"and a retention of 0s or more, have %d, %s, %s, %s", o.MaxInFlight, o.Lease, o.Drain, o.Retention)
 	}
 	return o, nil
 }
@@ -156,8 +160,11 @@ func (e *Engine) Healthy(context.Context) error {
 		}
 		return errors.New("node is no member: it starts, stops, or has not been started")
 	}
-	if valid, err := n.lease.state(); !valid {
+	switch valid, err := n.lease.state(); {
+	case !valid:
 		return fmt.Errorf("lease is over: %w", cmp.Or(err, errors.New("it was not renewed in time")))
+	case err != nil:
+		return fmt.Errorf("lease cannot be renewed: %w", err)
 	}
 	return nil
 }

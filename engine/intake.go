@@ -120,6 +120,7 @@ func (e *Engine) accept(runs []Intake) []accepted {
 	case errors.Is(err, ErrFenced) && number != 0:
 		return e.accept(runs) // nothing was stored; by now the node takes no more
 	case err != nil:
+		e.metrics.failed("accept")
 		return slices.Repeat([]accepted{{failure: err}}, len(runs))
 	}
 	out := make([]accepted, len(runs))

@@ -16,6 +16,7 @@ type Metrics struct {
 	InboxWaiting   prometheus.Gauge
 	InboxOldest    prometheus.Gauge
 	Checkpoint     prometheus.Histogram
+	StoreErrors    *prometheus.CounterVec // operation
 }
 
 // NewMetrics makes the metrics and registers them.
@@ -57,6 +58,14 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14), // 0.5 ms to 4 s
 		}),
 	}
+	m.StoreErrors = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "procaas_store_errors_total",
+		Help: "Calls of the store that failed and are tried again, by operation.",
+	}, []string{"operation"})
+	for _, operation := range []string{"accept", "beat", "claim", "commit", "join", "leave", "read", "trim"} {
+		m.StoreErrors.WithLabelValues(operation)
+	}
+	r.MustRegister(m.StoreErrors)
 	r.MustRegister(m.HandlerCalls, m.HandlerGivenUp, m.HandlerSeconds, m.Accepted,
 		m.Runs, m.InboxWaiting, m.InboxOldest, m.Checkpoint)
 	return m
@@ -71,3 +80,6 @@ func (m *Metrics) inbox(waiting int, oldest, now time.Time) {
 	}
 	m.InboxOldest.Set(age)
 }
+
+// failed counts a call of the store that failed.
+func (m *Metrics) failed(operation string) { m.StoreErrors.WithLabelValues(operation).Inc() }

@@ -212,7 +212,7 @@ type call struct{ run, path string }
 // have succeeded.
 func (c *crashing) checkpointed(ctx context.Context) map[call]bool {
 	c.t.Helper()
-	store, err := openStore(ctx, c.store, false)
+	store, err := openStore(ctx, c.store, false, nil)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -30,6 +30,7 @@ type nodeFlags struct {
 	migrate             bool
 	maxInFlight         int
 	lease, drain        time.Duration
+	retention           time.Duration
 	maxBody             string
 	adminToken          string
 	logFormat, logLevel string
@@ -49,6 +50,7 @@ func (f *nodeFlags) add(c *cobra.Command, store string) {
 	flags.IntVar(&f.maxInFlight, "max-in-flight", o.MaxInFlight, "runs that the node works on at once")
 	flags.DurationVar(&f.lease, "lease", o.Lease, "silence after which other nodes take this node's runs over")
 	flags.DurationVar(&f.drain, "drain", o.Drain, "time that calls under way get when the node stops")
+	flags.DurationVar(&f.retention, "retention", o.Retention, "how long ended runs, and the ids by which repeated events are known, are kept; 0 keeps them for ever")
 	flags.StringVar(&f.maxBody, "max-body", "1MiB", "largest body of an event")
 	flags.StringVar(&f.adminToken, "admin-token", "", "bearer token of admin calls; needed when listening beyond loopback")
 	flags.StringVar(&f.logFormat, "log-format", "auto", "auto, text or json; auto is text on a terminal")
@@ -117,7 +119,7 @@ func openNode(ctx context.Context, s streams, f nodeFlags, b *dsl.Bundle) (*node
 	if err != nil {
 		return nil, usagef("--max-body %q: %w", f.maxBody, err)
 	}
-	store, err := openStore(ctx, f.store, f.migrate)
+	store, err := openStore(ctx, f.store, f.migrate, log)
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", redact(f.store), err)
 	}
@@ -133,6 +135,7 @@ func (n *node) build(ctx context.Context, f nodeFlags, b *dsl.Bundle, maxBody in
 	o := engine.DefaultOptions()
 	o.Store, o.Types, o.Bundle, o.Log = n.store, handlers.All(), b, n.log
 	o.Name, o.MaxInFlight, o.Lease, o.Drain = nodeName(f.name), f.maxInFlight, f.lease, f.drain
+	o.Retention = f.retention
 	o.Metrics = engine.NewMetrics(n.metrics)
 	o.Secrets, o.ServiceURLs, o.Overrule = secretsFrom(f.secretsDir), f.services, f.overrule
 	e, err := engine.New(o)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,10 +17,10 @@ import (
 
 // openStore opens what a --store flag names: postgres://… or sqlite:FILE. With
 // migrate it brings the schema up to date first.
-func openStore(ctx context.Context, dsn string, migrate bool) (engine.Store, error) {
+func openStore(ctx context.Context, dsn string, migrate bool, log *slog.Logger) (engine.Store, error) {
 	switch {
 	case isPostgres(dsn):
-		return postgres.Open(ctx, dsn, postgres.Options{Migrate: migrate})
+		return postgres.Open(ctx, dsn, postgres.Options{Migrate: migrate, Log: log})
 	case strings.HasPrefix(dsn, "sqlite:"):
 		path, err := sqlitePath(dsn)
 		if err != nil {

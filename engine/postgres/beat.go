@@ -45,9 +45,6 @@ func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration) (engi
 			return engine.Beat{}, fmt.Errorf("beat: %w", err)
 		}
 	}
-	if err := s.lookAfterPartitions(ctx); err != nil {
-		s.log.Warn("the history's partitions cannot be made, its rest takes what ends", "error", err)
-	}
 	if p.next != nil {
 		p.Next = max(p.next.Sub(p.Now), time.Millisecond)
 	}

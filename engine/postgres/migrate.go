@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -82,66 +81,4 @@ func checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
 		return fmt.Errorf("schema has version %d, newer than %d, the last that this procaas knows: use a newer procaas", have, want)
 	}
 	return nil
-}
-
-// partitionsAhead is for how many days the history has partitions, today
-// included. Any node that lives makes more every hour.
-const partitionsAhead = 3
-
-const (
-	findPartition = "select to_regclass($1) is not null"
-	// The parent's lock is not taken while the table is made, and only shortly
-	// while it is attached.
-	makePartition   = "create table if not exists %s (like history including all)"
-	attachPartition = "alter table history attach partition %s for values from ('%s') to ('%s')"
-)
-
-// makePartitions makes the history's partitions of the coming days. One process
-// does so at a time.
-func (s *Store) makePartitions(ctx context.Context) error {
-	return s.tx(ctx, func(t *tx) error {
-		mine, err := t.tryLock(ctx, partitionLock)
-		if err != nil || !mine {
-			return err
-		}
-		var today time.Time
-		if err := t.conn.QueryRow(ctx, "select date_trunc('day', now(), 'UTC')").Scan(&today); err != nil {
-			return err
-		}
-		for i := range partitionsAhead {
-			day := today.UTC().AddDate(0, 0, i)
-			name := "history_" + day.Format("20060102")
-			var exists bool
-			if err := t.conn.QueryRow(ctx, findPartition, name).Scan(&exists); err != nil || exists {
-				if err != nil {
-					return err
-				}
-				continue
-			}
-			until := day.AddDate(0, 0, 1)
-			for _, sql := range []string{
-				fmt.Sprintf(makePartition, name),
-				fmt.Sprintf(attachPartition, name, day.Format(time.RFC3339), until.Format(time.RFC3339)),
-			} {
-				if _, err := t.conn.Exec(ctx, sql); err != nil {
-					return fmt.Errorf("partition %s: %w", name, err)
-				}
-			}
-		}
-		return nil
-	})
-}
-
-// lookAfterPartitions makes partitions now and then, as a part of a beat.
-func (s *Store) lookAfterPartitions(ctx context.Context) error {
-	s.mu.Lock()
-	due := time.Since(s.partitions) > time.Hour
-	if due {
-		s.partitions = time.Now()
-	}
-	s.mu.Unlock()
-	if !due {
-		return nil
-	}
-	return s.makePartitions(ctx)
 }

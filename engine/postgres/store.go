@@ -53,9 +53,6 @@ type Store struct {
 	tell    chan struct{} // hints that go to all nodes
 	stop    context.CancelFunc
 	helpers sync.WaitGroup
-
-	mu         sync.Mutex // guards partitions
-	partitions time.Time  // when they were last looked at
 }
 
 var (
@@ -128,6 +125,7 @@ func (s *Store) start(ctx context.Context) error {
 		return err
 	}
 	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	s.helpers.Go(func() { s.keepPartitions(ctx) })
 	if !s.pooled { // otherwise nodes find out by polling
 		s.helpers.Go(func() { s.listen(ctx) })
 	}

@@ -217,6 +217,7 @@ type singleLock int64
 const (
 	partitionLock singleLock = iota
 	sweepLock
+	trimLock
 )
 
 func (t *tx) tryLock(ctx context.Context, l singleLock) (mine bool, err error) {

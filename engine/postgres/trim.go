@@ -1,0 +1,85 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"procaas/engine"
+)
+
+var _ engine.Trimmer = (*Store)(nil)
+
+// How much one Trim removes, besides one partition.
+const (
+	trimEvents = 5000
+	trimRest   = 1000
+)
+
+const (
+	findPartitions = `select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
+	where i.inhparent = 'history'::regclass and c.relname ~ '^history_[0-9]{8}$'
+	and to_date(right(c.relname, 8), 'YYYYMMDD') + 1 <= ((clock_timestamp() - $1 * interval '1 microsecond') at time zone 'UTC')::date
+	order by 1 limit 2`
+	// Whoever waits for this lock makes all wait who come after, so it is soon
+	// given up and tried again.
+	shortLocks     = "set local lock_timeout = '200ms'"
+	deleteFromRest = `delete from history_rest where ctid = any (array (
+		select ctid from history_rest where ended < clock_timestamp() - $1 * interval '1 microsecond' limit $2))`
+	// The latest event of a trigger tells when it fired last.
+	deleteOldEvents = `delete from events where ctid = any (array (
+		select ctid from events e where accepted < clock_timestamp() - $1 * interval '1 microsecond'
+		and not exists (select from runs where runs.id = e.run)
+		and not (source like 'procaas/trigger/%' and id = (select max(id) from events m where m.source = e.source))
+		limit $2))`
+)
+
+// Trim implements [engine.Trimmer].
+func (s *Store) Trim(ctx context.Context, keep time.Duration) (more bool, err error) {
+	err = s.tx(ctx, func(t *tx) error {
+		more = false
+		mine, err := t.tryLock(ctx, trimLock)
+		if err != nil || !mine {
+			return err
+		}
+		note := func(limit int64) func(pgconn.CommandTag) error {
+			return func(c pgconn.CommandTag) error { more = more || c.RowsAffected() == limit; return nil }
+		}
+		t.queue(deleteFromRest, keep.Microseconds(), trimRest).Exec(note(trimRest))
+		t.queue(deleteOldEvents, keep.Microseconds(), trimEvents).Exec(note(trimEvents))
+		return t.send(ctx)
+	})
+	if err != nil {
+		return false, fmt.Errorf("trim: %w", err)
+	}
+	dropped, err := s.dropPartition(ctx, keep)
+	if err != nil {
+		return false, fmt.Errorf("trim: %w", err)
+	}
+	return more || dropped, nil
+}
+
+// dropPartition drops the oldest partition of the history, when all of it is too
+// old. It tells whether there are more.
+func (s *Store) dropPartition(ctx context.Context, keep time.Duration) (more bool, err error) {
+	err = s.tx(ctx, func(t *tx) error {
+		more = false
+		mine, err := t.tryLock(ctx, partitionLock)
+		if err != nil || !mine {
+			return err
+		}
+		var old []string
+		t.queue(findPartitions, keep.Microseconds()).Query(rows(&old, pgx.RowTo[string]))
+		if err := t.send(ctx); err != nil || len(old) == 0 {
+			return err
+		}
+		more = len(old) > 1
+		t.queue(shortLocks)
+		t.queue("drop table " + pgx.Identifier{old[0]}.Sanitize())
+		return t.send(ctx)
+	})
+	return more, err
+}

@@ -1,0 +1,151 @@
+package postgres_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"procaas/engine"
+	"procaas/engine/enginetest"
+	"procaas/engine/postgres"
+)
+
+const week = 7 * 24 * time.Hour
+
+// finish lets a run of an event end.
+func finish(t *testing.T, s *postgres.Store, node int64, id string) {
+	t.Helper()
+	results, err := s.Accept(t.Context(), node, []engine.Intake{owned(id)})
+	if err != nil || results[0].Claimed == nil {
+		t.Fatalf("want the run owned, have %+v, %v", results, err)
+	}
+	errs, err := s.Commit(t.Context(), node, []engine.Change{{Run: id, Status: engine.Succeeded, Pipeline: "made"}})
+	if err != nil || errs[0] != nil {
+		t.Fatal(errs, err)
+	}
+}
+
+func join(t *testing.T, s *postgres.Store) int64 {
+	t.Helper()
+	node, err := s.Join(t.Context(), "n", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node
+}
+
+// trimAll trims until there is no more, and gives the number of parts.
+func trimAll(t *testing.T, s *postgres.Store) (parts int) {
+	t.Helper()
+	for parts = 1; ; parts++ {
+		more, err := s.Trim(t.Context(), week)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !more {
+			return parts
+		}
+	}
+}
+
+func TestTrimDropsWholePartitions(t *testing.T) {
+	t.Parallel()
+	dsn := enginetest.Postgres(t)
+	s := open(t, dsn)
+	node := join(t, s)
+	c := connect(t, dsn)
+	finish(t, s, node, "new")
+	finish(t, s, node, "old")
+	finish(t, s, node, "older")
+	for _, days := range []int{6, 7, 8, 9, 400} { // the seventh may still hold something younger than a week
+		day := time.Now().UTC().AddDate(0, 0, -days).Truncate(24 * time.Hour)
+		run(t, c, fmt.Sprintf("create table history_%s partition of history for values from ('%s') to ('%s')",
+			day.Format("20060102"), day.Format(time.RFC3339), day.AddDate(0, 0, 1).Format(time.RFC3339)))
+	}
+	run(t, c, "update history set ended = ended - interval '9 days' where id = 'old'")
+	run(t, c, "update history set ended = ended - interval '99 days' where id = 'older'") // the rest has it
+	if parts := trimAll(t, s); parts != 3 {
+		t.Errorf("want 3 parts, one for each old partition, have %d", parts)
+	}
+	var left []string
+	if err := c.QueryRow(t.Context(), "select array_agg(id) from history").Scan(&left); err != nil {
+		t.Fatal(err)
+	}
+	if len(left) != 1 || left[0] != "new" {
+		t.Errorf("want only the new run left, have %v", left)
+	}
+	var partitions int
+	if err := c.QueryRow(t.Context(), "select count(*) from pg_inherits where inhparent = 'history'::regclass").Scan(&partitions); err != nil {
+		t.Fatal(err)
+	}
+	if partitions != 3+2+1 {
+		t.Errorf("want those ahead, two of last week and the rest, have %d", partitions)
+	}
+}
+
+func TestTrimForgetsOldIDsInParts(t *testing.T) {
+	t.Parallel()
+	dsn := enginetest.Postgres(t)
+	s := open(t, dsn)
+	node := join(t, s)
+	c := connect(t, dsn)
+	finish(t, s, node, "young")
+	accept(t, s, intake("unfinished"))
+	run(t, c, "update events set accepted = accepted - interval '8 days' where id = 'unfinished'")
+	run(t, c, `insert into events select 'many', n::text, 'gone', '', now() - interval '8 days' from generate_series(1, 12000) n`)
+	run(t, c, `insert into events select 'procaas/trigger/yearly', n::text, 'gone', '', now() - interval '8 days' from generate_series(1, 3) n`)
+	if parts := trimAll(t, s); parts != 3 {
+		t.Errorf("want 12,000 ids to go in 3 parts, have %d", parts)
+	}
+	var left []string
+	if err := c.QueryRow(t.Context(), "select array_agg(id order by id) from events").Scan(&left); err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(left) != "[3 unfinished young]" {
+		t.Errorf("want the last firing, the run that has not ended and the young one kept, have %v", left)
+	}
+	if last, err := s.LastEvent(t.Context(), "procaas/trigger/yearly"); err != nil || last != "3" {
+		t.Errorf("want the last firing 3, have %q, %v", last, err)
+	}
+}
+
+func TestOneProcessTrimsAtATime(t *testing.T) {
+	t.Parallel()
+	dsn := enginetest.Postgres(t)
+	s := open(t, dsn)
+	c := connect(t, dsn)
+	run(t, c, "insert into events values ('s', 'i', 'gone', '', now() - interval '8 days')")
+	run(t, c, "begin")
+	run(t, c, "select pg_advisory_xact_lock(('runs'::regclass::oid::bigint - 2147483648)::int, 2)")
+	trimAll(t, s)
+	if last, err := s.LastEvent(t.Context(), "s"); err != nil || last != "i" {
+		t.Errorf("want nothing trimmed while another process does, have %q, %v", last, err)
+	}
+	run(t, c, "commit")
+	trimAll(t, s)
+	if last, err := s.LastEvent(t.Context(), "s"); err != nil || last != "" {
+		t.Errorf("want the id gone, have %q, %v", last, err)
+	}
+}
+
+// A day for which no process lived to make a partition must not stay in the rest.
+func TestPartitionsTakeTheirRunsFromTheRest(t *testing.T) {
+	t.Parallel()
+	dsn := enginetest.Postgres(t)
+	s := open(t, dsn)
+	c := connect(t, dsn)
+	today := "history_" + time.Now().UTC().Format("20060102")
+	run(t, c, "drop table "+today)
+	finish(t, s, join(t, s), "a")
+	again := open(t, dsn)
+	var in string
+	if err := c.QueryRow(t.Context(), "select tableoid::regclass::text from history").Scan(&in); err != nil {
+		t.Fatal(err)
+	}
+	if in != today {
+		t.Errorf("want the run in %s, have it in %s", today, in)
+	}
+	if r, err := again.Run(t.Context(), "a"); err != nil || r.Status != engine.Succeeded {
+		t.Errorf("have %+v, %v", r, err)
+	}
+}

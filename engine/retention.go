@@ -1,0 +1,42 @@
+package engine
+
+import (
+	"context"
+	"time"
+)
+
+// A Trimmer is a store that can forget what is old.
+type Trimmer interface {
+	// Trim removes a bounded part of the runs that ended, and of the ids of events
+	// that were accepted, longer ago than keep; more tells that there may be more
+	// of them. It removes no run that has not ended for good, nor the id of its
+	// event, nor the last firing of a trigger. Of several processes that trim at
+	// once, one does.
+	Trim(ctx context.Context, keep time.Duration) (more bool, err error)
+}
+
+const (
+	trimEvery = time.Minute
+	trimPause = 50 * time.Millisecond // between the parts, for those who work
+)
+
+// trim lets the store forget what is older than Options.Retention, until ctx ends.
+func (e *Engine) trim(ctx context.Context) {
+	store, ok := e.o.Store.(Trimmer)
+	if !ok || e.o.Retention == 0 {
+		return
+	}
+	for next := trimEvery; pause(ctx, next); {
+		limited, cancel := context.WithTimeout(ctx, storeTimeout)
+		more, err := store.Trim(limited, e.o.Retention)
+		cancel()
+		next = trimEvery
+		switch {
+		case err != nil && ctx.Err() == nil:
+			e.metrics.failed("trim")
+			e.log.Warn("old runs cannot be removed, trying again", "error", err)
+		case more:
+			next = trimPause
+		}
+	}
+}

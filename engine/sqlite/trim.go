@@ -1,0 +1,74 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"time"
+
+	"procaas/engine"
+)
+
+var _ engine.Trimmer = (*Store)(nil)
+
+// trimRuns is how many runs one Trim looks at. They share a transaction with
+// those who work, and must not keep them waiting.
+const trimRuns = 200
+
+const (
+	// No index is kept for this: runs end about in the order of acceptance.
+	findOldest  = "select seq, id, ended, event from history order by seq limit ?"
+	deletePast  = "delete from history where seq = ?"
+	deleteEvent = "delete from events where source = ? and id = ? and run = ?"
+	findLast    = "select max(id) from events where source = ?"
+)
+
+// An oldRun is one of the first runs of the history.
+type oldRun struct {
+	seq, ended int64
+	id         string
+	event      []byte
+}
+
+// Trim implements [engine.Trimmer]. The id of an event is forgotten with its run.
+func (s *Store) Trim(ctx context.Context, keep time.Duration) (more bool, err error) {
+	err = s.writer.do(ctx, func(t *tx) error {
+		oldest, err := rows(t, findOldest, []any{trimRuns}, func(r *sql.Rows) (o oldRun, err error) {
+			return o, r.Scan(&o.seq, &o.id, &o.ended, &o.event)
+		})
+		if err != nil {
+			return err
+		}
+		removed := 0
+		for _, o := range oldest {
+			if o.ended >= t.now.Add(-keep).UnixMicro() {
+				continue
+			}
+			if err := t.forget(o); err != nil {
+				return err
+			}
+			removed++
+		}
+		more = removed == trimRuns
+		return nil
+	})
+	return more, err
+}
+
+func (t *tx) forget(o oldRun) error {
+	if err := t.exec(deletePast, o.seq); err != nil {
+		return err
+	}
+	ev, err := engine.DecodeEvent(o.event)
+	if err != nil {
+		return err
+	}
+	if strings.HasPrefix(ev.Source, "procaas/trigger/") {
+		// The latest event of a trigger tells when it fired last.
+		var last sql.NullString
+		if _, err := t.row(findLast, []any{ev.Source}, &last); err != nil || last.String == ev.ID {
+			return err
+		}
+	}
+	return t.exec(deleteEvent, ev.Source, ev.ID, o.id)
+}

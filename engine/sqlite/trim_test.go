@@ -1,0 +1,66 @@
+package sqlite_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"procaas/engine"
+)
+
+func TestTrimForgetsEndedRunsInParts(t *testing.T) {
+	t.Parallel()
+	s := open(t, filepath.Join(t.TempDir(), "trim.db"))
+	node, err := s.Join(t.Context(), "n", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const runs = 450
+	var in []engine.Intake
+	var ends []engine.Change
+	for i := range runs + 1 { // the last one does not end
+		id := fmt.Sprintf("r%03d", i)
+		source := "shop"
+		if i < 3 {
+			source = "procaas/trigger/yearly"
+		}
+		in = append(in, engine.Intake{
+			ID: id, Event: engine.Event{ID: id, Source: source, Type: "made"}, Flow: "made", Key: id,
+			Pipeline: "made", Dedup: true, Own: true,
+		})
+		ends = append(ends, engine.Change{Run: id, Status: engine.Succeeded, Pipeline: "made"})
+	}
+	if _, err := s.Accept(t.Context(), node, in); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Commit(t.Context(), node, ends[:runs]); err != nil {
+		t.Fatal(err)
+	}
+	if more, err := s.Trim(t.Context(), time.Hour); more || err != nil {
+		t.Fatalf("want nothing to trim, have %v, %v", more, err)
+	}
+	left := func() (n int) {
+		for cursor := ""; ; {
+			page, next, err := s.List(t.Context(), engine.RunFilter{Limit: 1000, Cursor: cursor})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n += len(page); next == "" {
+				return n
+			}
+			cursor = next
+		}
+	}
+	for part, want := range []int{runs + 1 - 200, runs + 1 - 400, 1} {
+		more, err := s.Trim(t.Context(), 0)
+		if have := left(); err != nil || have != want || more != (want > 1) {
+			t.Errorf("part %d: want %d runs left, have %d, more %v, %v", part, want, have, more, err)
+		}
+	}
+	for source, want := range map[string]string{"shop": fmt.Sprintf("r%03d", runs), "procaas/trigger/yearly": "r002"} {
+		if last, err := s.LastEvent(t.Context(), source); err != nil || last != want {
+			t.Errorf("%s: want %s remembered, have %q, %v", source, want, last, err)
+		}
+	}
+}
