@@ -1,0 +1,178 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"procaas/dsl"
+	"procaas/engine"
+	"procaas/engine/simulate"
+)
+
+func simulateCommand(s streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "simulate KIND",
+		Short: "Try a policy in virtual time before you deploy it",
+		Long: `simulate shows in virtual time what a policy does when things break. The same
+seed gives the same result.`,
+		Args: onlySubcommands,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(backoffCommand(s))
+	return c
+}
+
+func backoffCommand(s streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "backoff",
+		Short: "Does a service get up again while its clients repeat their calls?",
+		Long: `backoff lets a crowd of clients call a service, stops the service for a while, and
+shows for each policy of repeating whether the service recovers. A service that
+is overloaded answers later than its clients wait, and goes on working for those
+that have left; when they repeat too soon, it never gets up.
+
+--policy adds policies to the comparison: the retry of a handler in your files,
+FILE#pipeline/stage/handler, or the fields themselves, {factor: 3, jitter: full}.`,
+		Example: "  procaas simulate backoff\n" +
+			"  procaas simulate backoff --policy flows/orders.yaml#new-order/notify/push --outage 20s\n" +
+			"  procaas simulate backoff --policy '{min-delay: 1s, jitter: full}' --svg backoff.svg",
+		Args: cobra.NoArgs,
+	}
+	scenario := scenarioFlags(c)
+	policies := c.Flags().StringArray("policy", nil, "one more policy: FILE#pipeline/stage/handler, or fields of retry in braces")
+	svg := c.Flags().String("svg", "", "also draw a picture into this file")
+	format := formatFlag(c, "text", "json")
+	c.RunE = func(*cobra.Command, []string) error {
+		f, err := format()
+		if err != nil {
+			return err
+		}
+		if err := scenario.Check(); err != nil {
+			return usageError{err}
+		}
+		all := simulate.Policies()
+		for _, text := range *policies {
+			p, err := readPolicy(s, text)
+			if err != nil {
+				return err
+			}
+			all = append(all, p)
+		}
+		report := simulate.Compare(*scenario, all)
+		if *svg != "" {
+			if err := writeFile(*svg, report.WriteSVG); err != nil {
+				return err
+			}
+		}
+		if f == "json" {
+			return report.WriteJSON(s.out)
+		}
+		return report.WriteText(s.out)
+	}
+	return c
+}
+
+// scenarioFlags adds a flag for each number of the scenario.
+func scenarioFlags(c *cobra.Command) *simulate.Scenario {
+	s := simulate.DefaultScenario()
+	f := c.Flags()
+	f.Uint64Var(&s.Seed, "seed", s.Seed, "where chance begins")
+	f.IntVar(&s.Clients, "clients", s.Clients, "how many clients there are")
+	f.DurationVar(&s.Think, "think", s.Think, "mean time of a client between an answer and its next request")
+	f.DurationVar(&s.Timeout, "timeout", s.Timeout, "how long a client waits for an answer")
+	f.DurationVar(&s.MinDelay, "min-delay", s.MinDelay, "how long the service takes when it is not busy")
+	f.IntVar(&s.Limit, "concurrency-limit", s.Limit, "how many requests at a time leave the service not busy")
+	f.Float64Var(&s.Factor, "factor", s.Factor, "how much longer it takes for each step of requests beyond that")
+	f.Float64Var(&s.Scale, "k", s.Scale, "how many requests are one such step")
+	f.IntVar(&s.Backlog, "backlog", s.Backlog, "how many connections wait for a service that has stopped; 128 was usual in 2014, 4096 is today")
+	f.DurationVar(&s.Before, "before", s.Before, "time until the service stops")
+	f.DurationVar(&s.Outage, "outage", s.Outage, "how long it is stopped")
+	f.DurationVar(&s.After, "after", s.After, "how long it is watched then")
+	return &s
+}
+
+// readPolicy reads a policy from the command line.
+func readPolicy(s streams, text string) (simulate.Policy, error) {
+	if strings.HasPrefix(strings.TrimSpace(text), "{") {
+		h, err := inlineHandler(s, "retry: "+text)
+		if err != nil {
+			return simulate.Policy{}, err
+		}
+		return simulate.Policy{Name: text, Retry: *h.Retry}, nil
+	}
+	h, err := handlerIn(s, "--policy", text)
+	if err != nil {
+		return simulate.Policy{}, err
+	}
+	if h.Retry == nil {
+		return simulate.Policy{Name: h.Path + " (default)", Retry: engine.DefaultRetry()}, nil
+	}
+	return simulate.Policy{Name: h.Path, Retry: *h.Retry}, nil
+}
+
+// inlineHandler checks fields from the command line as those of a handler.
+func inlineHandler(s streams, fields string) (*dsl.Handler, error) {
+	file := dsl.File{Name: "command line", Data: []byte(`pipelines:
+- id: try
+  stages:
+  - id: it
+    handlers:
+    - id: out
+      critical: false
+      request: {url: http://127.0.0.1}
+      ` + fields + "\n")}
+	b, err := checkBundle(s, []dsl.File{file}, dsl.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return b.Handler("try/it/out"), nil
+}
+
+// handlerIn finds the handler that FILE#pipeline/stage/handler names. FILE may be a
+// directory, for pipelines whose parts are in many files.
+func handlerIn(s streams, flag, text string) (*dsl.Handler, error) {
+	file, id, ok := strings.Cut(text, "#")
+	if !ok {
+		return nil, usagef("%s %q: want FILE#pipeline/stage/handler, or fields in braces such as {factor: 3}", flag, text)
+	}
+	bundle, err := loadBundle(s, []string{file}, dsl.Options{})
+	if err != nil {
+		return nil, err
+	}
+	h := bundle.Handler(strings.Trim(path.Clean(id), "/"))
+	if h != nil {
+		return h, nil
+	}
+	var paths []string
+	for _, p := range bundle.Pipelines {
+		for _, stage := range p.Stages {
+			for _, h := range stage.Handlers {
+				paths = append(paths, h.Path)
+			}
+		}
+	}
+	if near := dsl.Suggest(id, paths); near != "" {
+		return nil, usagef("no handler %q in %s; did you mean %q?", id, file, near)
+	}
+	slices.Sort(paths)
+	return nil, usagef("no handler %q in %s; there are %s", id, file, strings.Join(paths, ", "))
+}
+
+// writeFile makes a file of what write gives.
+func writeFile(name string, write func(io.Writer) error) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return usageError{err}
+	}
+	if err := errors.Join(write(f), f.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}

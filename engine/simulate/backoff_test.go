@@ -1,0 +1,172 @@
+package simulate_test
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine/simulate"
+)
+
+var update = flag.Bool("update", false, "write the goldens anew")
+
+// golden holds what was written against a file.
+func golden(t *testing.T, name string, have []byte) {
+	t.Helper()
+	file := filepath.Join("..", "..", "testdata", "simulate", name)
+	if *update {
+		if err := os.WriteFile(file, have, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(have, want) {
+		t.Errorf("%s differs; have\n%s", file, have)
+	}
+}
+
+// The article: a fixed interval never lets the service up again, exponential
+// growth does. The same whatever the seed.
+func TestFixedNeverRecoversAndExponentialDoes(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(4) {
+		s := simulate.DefaultScenario()
+		s.Seed = seed
+		r := simulate.Compare(s, simulate.Policies()[:2])
+		fixed, exponential := r.Policies[0], r.Policies[1]
+		if fixed.Recovered || fixed.TimeToRecover != nil || fixed.Goodput > 1 || fixed.TimeoutsAfter < 400 {
+			t.Errorf("seed %d: fixed: recovered %v, goodput %v, timeouts %v; want a service that stays down",
+				seed, fixed.Recovered, fixed.Goodput, fixed.TimeoutsAfter)
+		}
+		if !exponential.Recovered || *exponential.TimeToRecover > 30 || exponential.PeakConcurrency > 951 {
+			t.Errorf("seed %d: exponential: recovered %v, concurrency %d; want a service that is back soon",
+				seed, exponential.Recovered, exponential.PeakConcurrency)
+		}
+	}
+}
+
+// With as many connections waiting as systems allow today, no client can help it.
+func TestLargeBacklogKillsWithAnyPolicy(t *testing.T) {
+	t.Parallel()
+	s := simulate.DefaultScenario()
+	s.Backlog = 4096
+	for _, v := range simulate.Compare(s, simulate.Policies()[1:3]).Policies {
+		if v.Recovered {
+			t.Errorf("%s: recovered, with %d requests under way", v.Policy, v.PeakConcurrency)
+		}
+	}
+}
+
+// A real service on a real network was stopped for 20 s, with 1000 clients: it
+// saw so many attempts per second.
+func TestAttemptsAreThoseOfARealNetwork(t *testing.T) {
+	t.Parallel()
+	s := simulate.DefaultScenario()
+	s.Outage, s.Backlog = 20*time.Second, 4096
+	measured := []float64{292, 196, 244, 240}
+	for i, v := range simulate.Compare(s, simulate.Policies()).Policies {
+		if v.AttemptsDuring < 0.8*measured[i] || v.AttemptsDuring > 1.2*measured[i] {
+			t.Errorf("%s: %v attempts per second, measured were %v", v.Policy, v.AttemptsDuring, measured[i])
+		}
+	}
+}
+
+func TestNothingHappensWithoutAnOutage(t *testing.T) {
+	t.Parallel()
+	s := simulate.DefaultScenario()
+	s.Outage, s.After = 0, 30*time.Second
+	v := simulate.Judge(s, simulate.Policies()[0])
+	if !v.Recovered || *v.TimeToRecover != 0 || v.TimeoutsAfter != 0 || v.PeakConcurrency > 40 {
+		t.Errorf("have recovered %v, %v timeouts/s, concurrency %d", v.Recovered, v.TimeoutsAfter, v.PeakConcurrency)
+	}
+}
+
+// Each attempt ends as an answer or a timeout, but for those still on their way.
+func TestAttemptsAreNeitherLostNorInvented(t *testing.T) {
+	t.Parallel()
+	s := simulate.DefaultScenario()
+	s.Clients, s.After = 300, 30*time.Second
+	p := simulate.Policies()[1].Retry
+	p.Attempts = 3
+	var attempts, ends, given int
+	for _, x := range simulate.Backoff(s, p) {
+		attempts += x.Attempts
+		ends += x.Good + x.Timeouts
+		given += x.GivenUp
+	}
+	if open := attempts - ends; open < 0 || open > s.Clients {
+		t.Errorf("%d attempts and %d ends", attempts, ends)
+	}
+	if given == 0 {
+		t.Error("nobody gave up after 3 attempts in an outage of a minute")
+	}
+}
+
+func TestReports(t *testing.T) {
+	t.Parallel()
+	s := simulate.DefaultScenario()
+	s.Clients, s.Outage, s.After = 800, 30*time.Second, 40*time.Second
+	policies := append(simulate.Policies(), simulate.Policy{Name: "<mine>", Retry: dsl.Retry{
+		Attempts: 3, MinDelay: 5 * time.Second, MaxDelay: time.Minute, Factor: 3, Jitter: dsl.Jitter{Word: dsl.FullJitter},
+	}})
+	r := simulate.Compare(s, policies)
+	var text, svg, data, again bytes.Buffer
+	if err := errors.Join(r.WriteText(&text), r.WriteSVG(&svg), r.WriteJSON(&data), simulate.Compare(s, policies).WriteJSON(&again)); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(data.Bytes(), again.Bytes()) {
+		t.Error("the same seed gives another result")
+	}
+	for i := range r.Policies {
+		r.Policies[i].Samples = r.Policies[i].Samples[:2] // enough to see the form
+	}
+	data.Reset()
+	if err := r.WriteJSON(&data); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "backoff.txt", text.Bytes())
+	golden(t, "backoff.svg", svg.Bytes())
+	golden(t, "backoff.json", data.Bytes())
+	for d := xml.NewDecoder(&svg); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestScenariosThatMakeNoSense(t *testing.T) {
+	t.Parallel()
+	for what, change := range map[string]func(*simulate.Scenario){
+		"nobody":        func(s *simulate.Scenario) { s.Clients = 0 },
+		"everybody":     func(s *simulate.Scenario) { s.Clients = 1 << 40 },
+		"no thinking":   func(s *simulate.Scenario) { s.Think = 0 },
+		"too slow":      func(s *simulate.Scenario) { s.MinDelay = 3 * time.Second },
+		"shrinking":     func(s *simulate.Scenario) { s.Factor = 0.5 },
+		"no scale":      func(s *simulate.Scenario) { s.Scale = 0 },
+		"negative":      func(s *simulate.Scenario) { s.Outage = -1 },
+		"for ever":      func(s *simulate.Scenario) { s.Outage = 1 << 62 },
+		"no time after": func(s *simulate.Scenario) { s.After = time.Second },
+		"too much":      func(s *simulate.Scenario) { s.Clients, s.After = 100_000, 20*time.Hour },
+	} {
+		s := simulate.DefaultScenario()
+		change(&s)
+		if s.Check() == nil {
+			t.Errorf("%s: want an error", what)
+		}
+	}
+	if err := simulate.DefaultScenario().Check(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,11 @@
+// Package simulate shows what policies do in virtual time, before they are
+// deployed.
+//
+// [Backoff] is the experiment of the article on exponential backoff: a crowd of
+// clients repeats calls to a service that has stopped, and the question is
+// whether the service gets up again. The delays come from [engine.NextDelay], so
+// what is tried here is what runs.
+//
+// Nothing here reads a clock or waits: the same scenario and seed give the same
+// result, bit by bit.
+package simulate

@@ -1,0 +1,114 @@
+package simulate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"procaas/dsl"
+)
+
+// A Scenario is what a crowd of clients and a service go through.
+type Scenario struct {
+	Seed uint64
+
+	Clients int
+	Think   time.Duration // mean time between an answer and the next request of a client, exponentially distributed
+	Timeout time.Duration // after which a client leaves
+
+	// A request takes MinDelay while at most Limit are under way. Beyond that it
+	// takes Factor to the power of (concurrency - Limit) / Scale times as long.
+	MinDelay time.Duration
+	Limit    int
+	Factor   float64
+	Scale    float64
+
+	// Backlog is how many connections wait for a service that has stopped. Those
+	// beyond it are tried again by the network, although their client has left.
+	Backlog int
+
+	Before time.Duration // the time until the service stops
+	Outage time.Duration // how long it is stopped
+	After  time.Duration // how long it is watched then
+}
+
+// DefaultScenario is that of the article, with the backlog of its time.
+func DefaultScenario() Scenario {
+	return Scenario{
+		Seed: 1, Clients: 1000, Think: 10 * time.Second, Timeout: 2 * time.Second,
+		MinDelay: 100 * time.Millisecond, Limit: 30, Factor: 1.05, Scale: 15, Backlog: 128,
+		Before: 15 * time.Second, Outage: time.Minute, After: 2 * time.Minute,
+	}
+}
+
+// Bounds on what a simulation may cost.
+const (
+	maxClients = 100_000
+	maxSpan    = 24 * time.Hour
+	maxLoad    = 200_000_000 // clients times the timeouts that fit into the time
+)
+
+// Check says what makes no sense about the scenario.
+func (s Scenario) Check() error {
+	span := s.Before + s.Outage + s.After
+	switch {
+	case s.Clients < 1 || s.Clients > maxClients:
+		return fmt.Errorf("want 1 to %d clients, have %d", maxClients, s.Clients)
+	case s.Think <= 0 || s.Timeout < time.Millisecond || s.MinDelay < time.Millisecond:
+		return errors.New("want a think time above 0, a timeout and a min-delay of 1ms or more")
+	case s.Limit < 1 || s.Backlog < 0 || s.Factor < 1 || s.Scale <= 0:
+		return errors.New("want a concurrency limit of 1 or more, a backlog of 0 or more, a factor of 1 or more, and a scale above 0")
+	case s.MinDelay >= s.Timeout:
+		return fmt.Errorf("a service that takes %v never answers clients that leave after %v", s.MinDelay, s.Timeout)
+	case s.Before < window || s.After < window || s.Outage < 0:
+		return fmt.Errorf("want at least %v before and after the outage, to see a difference", window)
+	case s.Before > maxSpan || s.Outage > maxSpan || s.After > maxSpan:
+		return fmt.Errorf("want at most %v in each part", maxSpan)
+	case int64(s.Clients)*int64(span/min(s.Timeout, s.Think)) > maxLoad:
+		return errors.New("too much to simulate: take fewer clients or less time")
+	}
+	return nil
+}
+
+// MarshalJSON writes durations in seconds.
+func (s Scenario) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Seed     uint64  `json:"seed"`
+		Clients  int     `json:"clients"`
+		Think    float64 `json:"think_s"`
+		Timeout  float64 `json:"timeout_s"`
+		MinDelay float64 `json:"min_delay_s"`
+		Limit    int     `json:"concurrency_limit"`
+		Factor   float64 `json:"factor"`
+		Scale    float64 `json:"scale"`
+		Backlog  int     `json:"backlog"`
+		Before   float64 `json:"before_s"`
+		Outage   float64 `json:"outage_s"`
+		After    float64 `json:"after_s"`
+	}{
+		s.Seed, s.Clients, s.Think.Seconds(), s.Timeout.Seconds(), s.MinDelay.Seconds(), s.Limit, s.Factor, s.Scale,
+		s.Backlog, s.Before.Seconds(), s.Outage.Seconds(), s.After.Seconds(),
+	})
+}
+
+// A Policy is a way to repeat requests, with the name that reports show.
+type Policy struct {
+	Name  string
+	Retry dsl.Retry
+}
+
+// Policies are those that are worth comparing: what everybody writes, what the
+// article recommends, and two that spread delays more.
+func Policies() []Policy {
+	const low, high = 100 * time.Millisecond, 15 * time.Minute
+	with := func(j dsl.Jitter) dsl.Retry {
+		return dsl.Retry{MinDelay: low, MaxDelay: high, Factor: 2, Jitter: j}
+	}
+	return []Policy{
+		{"fixed 100ms", dsl.Retry{MinDelay: low, MaxDelay: low, Factor: 1}},
+		{"exponential 100ms x2 up to 15m", with(dsl.Jitter{Share: 0.1})},
+		{"full jitter 100ms x2 up to 15m", with(dsl.Jitter{Word: dsl.FullJitter})},
+		{"decorrelated jitter 100ms up to 15m", with(dsl.Jitter{Word: dsl.DecorrelatedJitter})},
+	}
+}
