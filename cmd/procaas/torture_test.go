@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"syscall"
 	"testing"
@@ -75,7 +76,7 @@ func TestTorture(t *testing.T) {
 	for _, v := range nodes {
 		rude := v.faults["ends without goodbye"]
 		if v.end(syscall.SIGTERM); v.faults["ends without goodbye"] > rude {
-			t.Errorf("node %d does not end well, though nothing is in its way; its log is %s", v.number, v.log.Name())
+			t.Errorf("node %d does not end well, though nothing is in its way; its log ends with\n%s", v.number, lastOf(v.log.Name()))
 		}
 		h.lapses = append(h.lapses, v.lapses...)
 		t.Logf("node %d: %v, %d answers to commits lost", v.number, v.faults, v.proxy.Lost())
@@ -215,4 +216,13 @@ func listRuns(ctx context.Context, t *testing.T, c *api.Client) (runs []endedRun
 		}
 		f.Cursor = *page.Next
 	}
+}
+
+// lastOf gives the end of a log, for people.
+func lastOf(file string) string {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err.Error()
+	}
+	return string(data[max(0, len(data)-4000):])
 }
