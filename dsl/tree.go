@@ -434,20 +434,22 @@ type Fallback struct {
 	places
 
 	// MinSuccessRatio is the share of successful calls below which the handler
-	// is taken out.
+	// is taken out, as soon as it is nearly certain.
 	MinSuccessRatio float64 `yaml:"min-success-ratio" default:"0.5" min:"0" max:"1"`
 
-	// Window is the time over which calls are counted.
+	// Window is the time over which calls are counted; at least five minutes
+	// count when it holds fewer than min-calls.
 	Window time.Duration `yaml:"window" default:"30s" min:"1s" max:"1h"`
 
-	// MinCalls is the number of calls in the window below which nothing is
-	// decided.
+	// MinCalls is the number of calls below which nothing is decided.
 	MinCalls int `yaml:"min-calls" default:"10" min:"1" max:"1000000"`
 
-	// Duration is how long the handler stays out the first time.
+	// Duration is how long the handler stays out the first time, before single
+	// calls try whether it works again.
 	Duration time.Duration `yaml:"duration" default:"10s" min:"1s"`
 
-	// MaxDuration bounds the time that doubles with each repetition.
+	// MaxDuration bounds the time, which doubles when the handler fails again
+	// within ten minutes.
 	MaxDuration time.Duration `yaml:"max-duration" default:"5m" min:"1s"`
 
 	// On lists the classes of errors that count as failures, as in retry.

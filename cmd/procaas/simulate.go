@@ -25,7 +25,7 @@ seed gives the same result.`,
 		Args: onlySubcommands,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(backoffCommand(s))
+	c.AddCommand(backoffCommand(s), degradationCommand(s))
 	return c
 }
 
@@ -79,6 +79,68 @@ FILE#pipeline/stage/handler, or the fields themselves, {factor: 3, jitter: full}
 	return c
 }
 
+func degradationCommand(s streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "degradation",
+		Short: "When does a fallback take a handler out, and when is it back?",
+		Long: `degradation lets a handler with a fallback go through troubles: some in which it
+must go out of the flow, some in which it must not. It shows how long that takes,
+how many calls are made in vain, and how many are skipped that would have
+succeeded. The decisions are those of the engine.
+
+--fallback is that of a handler in your files, FILE#pipeline/stage/handler, or the
+fields themselves, {window: 1m, min-success-ratio: 0.8}.`,
+		Example: "  procaas simulate degradation --rate 0.2\n" +
+			"  procaas simulate degradation --fallback flows/orders.yaml#new-order/notify/push --rate 40",
+		Args: cobra.NoArgs,
+	}
+	fallback := c.Flags().String("fallback", "{}", "FILE#pipeline/stage/handler, or fields of fallback in braces")
+	rate := c.Flags().Float64("rate", 5, "calls of the handler per second, on all nodes together")
+	seed := c.Flags().Uint64("seed", 1, "where chance begins")
+	format := formatFlag(c, "text", "json")
+	c.RunE = func(*cobra.Command, []string) error {
+		f, err := format()
+		if err != nil {
+			return err
+		}
+		if err := simulate.CheckRate(*rate); err != nil {
+			return usageError{err}
+		}
+		spec, err := readFallback(s, *fallback)
+		if err != nil {
+			return err
+		}
+		report := simulate.Degradation(*fallback, spec, *rate, *seed)
+		if f == "json" {
+			return report.WriteJSON(s.out)
+		}
+		return report.WriteText(s.out)
+	}
+	return c
+}
+
+// readFallback reads a fallback from the command line.
+func readFallback(s streams, text string) (*dsl.Fallback, error) {
+	if inBraces(text) {
+		h, err := inlineHandler(s, "fallback: "+text)
+		if err != nil {
+			return nil, err
+		}
+		return h.Fallback, nil
+	}
+	h, err := handlerIn(s, "--fallback", text)
+	if err != nil {
+		return nil, err
+	}
+	if h.Fallback == nil {
+		return nil, usagef("handler %s has no fallback", h.Path)
+	}
+	return h.Fallback, nil
+}
+
+// inBraces tells whether a flag gives fields, not where they are.
+func inBraces(text string) bool { return strings.HasPrefix(strings.TrimSpace(text), "{") }
+
 // scenarioFlags adds a flag for each number of the scenario.
 func scenarioFlags(c *cobra.Command) *simulate.Scenario {
 	s := simulate.DefaultScenario()
@@ -100,7 +162,7 @@ func scenarioFlags(c *cobra.Command) *simulate.Scenario {
 
 // readPolicy reads a policy from the command line.
 func readPolicy(s streams, text string) (simulate.Policy, error) {
-	if strings.HasPrefix(strings.TrimSpace(text), "{") {
+	if inBraces(text) {
 		h, err := inlineHandler(s, "retry: "+text)
 		if err != nil {
 			return simulate.Policy{}, err

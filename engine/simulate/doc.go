@@ -6,6 +6,9 @@
 // whether the service gets up again. The delays come from [engine.NextDelay], so
 // what is tried here is what runs.
 //
+// [Degradation] lets a fallback go through the troubles that it has to tell apart,
+// with the decisions of [engine.Fallbacks].
+//
 // Nothing here reads a clock or waits: the same scenario and seed give the same
 // result, bit by bit.
 package simulate

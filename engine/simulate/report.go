@@ -91,7 +91,7 @@ func (v Verdict) chart(b *strings.Builder, s Scenario, top, peak float64) {
 }
 
 // bins gives one number for each column of a chart.
-func bins(samples []Sample, of func(Sample) float64, join func([]float64) float64) []float64 {
+func bins[T any](samples []T, of func(T) float64, join func([]float64) float64) []float64 {
 	out := make([]float64, columns)
 	for i := range out {
 		from := i * len(samples) / columns

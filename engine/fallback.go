@@ -1,0 +1,301 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"procaas/dsl"
+)
+
+// A Watched is a handler whose calls are counted.
+type Watched struct {
+	Path     string
+	Service  string // whom it calls: a declared service or a host; empty for nobody
+	Critical bool
+
+	// Fallback says when the handler goes out of the flow; nil for never. Its
+	// calls count for its service all the same.
+	Fallback *dsl.Fallback
+}
+
+// A Tally is how many calls of a handler ended in one second, on all nodes. Calls
+// that began before the present phase of the handler's [Outage] do not count:
+// they tell of another time. Nor do those that say nothing about the service,
+// such as calls that were cancelled or never made.
+type Tally struct {
+	Path   string
+	Second int64 // Unix time
+	Good   int
+	Bad    int
+}
+
+// Fallbacks decides which handlers are out of the flow. It is immutable; what
+// changes is in a [FallbackState].
+type Fallbacks struct {
+	watched    []Watched // in the order of their paths
+	byPath     map[string]*Watched
+	byService  map[string][]*Watched
+	byPipeline map[string]int // handlers that are not critical
+}
+
+// NewFallbacks prepares decisions about these handlers.
+func NewFallbacks(watched []Watched) *Fallbacks {
+	f := &Fallbacks{
+		watched: slices.Clone(watched), byPath: map[string]*Watched{},
+		byService: map[string][]*Watched{}, byPipeline: map[string]int{},
+	}
+	slices.SortFunc(f.watched, func(a, b Watched) int { return cmp.Compare(a.Path, b.Path) })
+	for i := range f.watched {
+		w := &f.watched[i]
+		if w.Critical {
+			w.Fallback = nil
+		} else {
+			f.byPipeline[pipelineOf(w.Path)]++
+		}
+		f.byPath[w.Path] = w
+		if w.Service != "" {
+			f.byService[w.Service] = append(f.byService[w.Service], w)
+		}
+	}
+	return f
+}
+
+// pipelineOf is the first part of a path.
+func pipelineOf(path string) string {
+	pipeline, _, _ := strings.Cut(path, "/")
+	return pipeline
+}
+
+// What the algorithm adds to what authors say.
+const (
+	probesNeeded = 5                // successes in a row that bring a handler back
+	rampTime     = 15 * time.Second // from rampStart of the calls to all of them
+	rampStart    = 0.25
+	relapse      = 10 * time.Minute // a trip this soon after the last one doubles the time out
+	together     = 10 * time.Second // two trips this near are one outage of their service
+	outShare     = 0.3              // of a pipeline's handlers that are not critical, out by themselves
+	serviceShare = 0.5              // of a service's, while it is not the service that is out
+)
+
+// What becomes of a handler by itself.
+const (
+	FallbackOut      = "out"      // of the flow, until a time
+	FallbackExtended = "extended" // the same again: a probe failed
+	FallbackProbing  = "probing"  // one call a second tries whether it works again
+	FallbackRamping  = "ramping"  // more and more calls are made
+	FallbackBack     = "back"     // in the flow
+	FallbackCapped   = "capped"   // it fails, but too much is out already
+	FallbackFrozen   = "frozen"   // half of all services fail at once: nothing goes out
+	FallbackThawed   = "thawed"   // no longer
+)
+
+// A FallbackChange is something that people want to know.
+type FallbackChange struct {
+	Kind  string    `json:"kind"`
+	Name  string    `json:"name,omitempty"`  // a path, or a service when it is out as a whole
+	Paths []string  `json:"paths,omitempty"` // that the change is about
+	Until time.Time `json:"until,omitzero"`
+	Why   string    `json:"why,omitempty"`
+}
+
+// Decide takes in what calls came to and says what changes. One node does it, once
+// a second, with a state that all share.
+func (f *Fallbacks) Decide(s *FallbackState, now time.Time, tallies []Tally) []FallbackChange {
+	d := decision{Fallbacks: f, FallbackState: s, now: now}
+	d.forget()
+	for _, t := range tallies {
+		d.count(t)
+	}
+	s.Outages = slices.DeleteFunc(s.Outages, d.advance)
+	half := d.halfFails()
+	failing := d.failing()
+	switch {
+	case half && (!s.Frozen.IsZero() || len(failing) > 0 || d.anyServiceDown()):
+		if s.Frozen.IsZero() {
+			s.Frozen = now
+			d.tell(FallbackChange{Kind: FallbackFrozen, Why: "half of all services fail at once, so it may be us"})
+		}
+		return d.changes
+	case !s.Frozen.IsZero():
+		s.Frozen = time.Time{}
+		d.tell(FallbackChange{Kind: FallbackThawed})
+	}
+	for _, service := range slices.Sorted(maps.Keys(f.byService)) {
+		d.takeOutService(service, failing)
+	}
+	for _, w := range d.watched {
+		if why, ok := failing[w.Path]; ok && d.outage(w.Path) == nil {
+			d.takeOut(w, why)
+		}
+	}
+	return d.changes
+}
+
+// A decision is one call of Decide.
+type decision struct {
+	*Fallbacks
+	*FallbackState
+	now     time.Time
+	changes []FallbackChange
+}
+
+func (d *decision) tell(c FallbackChange) {
+	c.Paths = slices.Clone(c.Paths) // members may join later
+	d.changes = append(d.changes, c)
+}
+
+// failing finds the handlers that have to go out, each with the reason.
+func (d *decision) failing() map[string]string {
+	failing := map[string]string{}
+	for _, w := range d.watched {
+		if w.Fallback == nil || d.outage(w.Path) != nil {
+			continue
+		}
+		if why, ok := judge(d.Counts[w.Path], w.Fallback, d.now); ok {
+			failing[w.Path] = why
+		} else {
+			delete(d.Capped, w.Path)
+		}
+	}
+	return failing
+}
+
+// advance moves an outage on. It tells whether the outage is over.
+func (d *decision) advance(o *Outage) bool {
+	switch o.phase(d.now) {
+	case FallbackOut:
+	case FallbackProbing:
+		switch {
+		case o.Phase == FallbackOut:
+			o.turn(FallbackProbing, d.now)
+			d.tell(FallbackChange{Kind: FallbackProbing, Name: o.Name, Paths: o.Members})
+		case o.Bad > 0:
+			// Not doubled: that is for handlers that come and go.
+			d.send(o, FallbackExtended, "a probe failed")
+		case o.Good >= probesNeeded:
+			o.turn(FallbackRamping, d.now)
+			o.Until = d.now.Add(rampTime)
+			for _, path := range o.Members {
+				delete(d.Counts, path)
+			}
+			d.tell(FallbackChange{Kind: FallbackRamping, Name: o.Name, Paths: o.Members, Until: o.Until})
+		}
+	case FallbackRamping, FallbackBack:
+		if why, ok := d.failsAgain(o); ok {
+			o.Trips++
+			d.send(o, FallbackOut, why)
+			break
+		}
+		if o.phase(d.now) == FallbackBack {
+			d.remember(o)
+			d.tell(FallbackChange{Kind: FallbackBack, Name: o.Name, Paths: o.Members})
+			return true
+		}
+	}
+	return false
+}
+
+// failsAgain judges the handlers of an outage that are coming back.
+func (d *decision) failsAgain(o *Outage) (string, bool) {
+	for _, path := range o.Members {
+		if why, ok := judge(d.Counts[path], d.byPath[path].Fallback, d.now); ok {
+			return why, true
+		}
+	}
+	return "", false
+}
+
+// send puts the handlers of an outage out, for as long as its trips say.
+func (d *decision) send(o *Outage, kind, why string) {
+	var first, most time.Duration
+	for _, path := range o.Members {
+		w := d.byPath[path]
+		first, most = max(first, w.Fallback.Duration), max(most, w.Fallback.MaxDuration)
+		delete(d.Counts, path)
+		delete(d.Capped, path)
+	}
+	most = max(first, most)
+	doubled := math.Min(float64(first)*math.Exp2(float64(o.Trips-1)), float64(most))
+	o.turn(FallbackOut, d.now)
+	o.Until, o.Why = d.now.Add(time.Duration(doubled)), why
+	d.tell(FallbackChange{Kind: kind, Name: o.Name, Paths: o.Members, Until: o.Until, Why: why})
+}
+
+// takeOut puts one handler out, unless too much is out already.
+func (d *decision) takeOut(w Watched, why string) {
+	if !d.mayGo(w) || !d.mayGoOfService(w.Service) {
+		d.cap(w.Path, why)
+		return
+	}
+	o := &Outage{Name: w.Path, Members: []string{w.Path}, Since: d.now, Trips: d.trips(w.Path)}
+	d.Outages = append(d.Outages, o)
+	d.send(o, FallbackOut, why)
+}
+
+// cap notes, once, that a handler fails but has to stay.
+func (d *decision) cap(path, why string) {
+	if _, known := d.Capped[path]; known {
+		return
+	}
+	if d.Capped == nil {
+		d.Capped = map[string]time.Time{}
+	}
+	d.Capped[path] = d.now
+	d.tell(FallbackChange{Kind: FallbackCapped, Name: path, Paths: []string{path}, Why: why + "; too many others are out"})
+}
+
+// mayGo tells whether one more handler of the pipeline may be out.
+func (d *decision) mayGo(w Watched) bool {
+	pipeline, out := pipelineOf(w.Path), 0
+	for _, o := range d.Outages {
+		for _, path := range o.Members {
+			if pipelineOf(path) == pipeline {
+				out++
+			}
+		}
+	}
+	return out < atLeastOne(outShare, d.byPipeline[pipeline])
+}
+
+// mayGoOfService tells whether one more handler of a service may be out by itself.
+func (d *decision) mayGoOfService(service string) bool {
+	all, out := 0, 0
+	for _, w := range d.byService[service] {
+		if !w.Critical {
+			all++
+		}
+		if d.outage(w.Path) != nil {
+			out++
+		}
+	}
+	return service == "" || out < atLeastOne(serviceShare, all)
+}
+
+// atLeastOne gives the share of n, and never nothing.
+func atLeastOne(share float64, n int) int { return max(1, int(share*float64(n))) }
+
+// trips counts the trips in a row of what goes out now.
+func (d *decision) trips(name string) int {
+	if p, ok := d.Past[name]; ok && d.now.Sub(p.Back) < relapse {
+		return p.Trips + 1
+	}
+	return 1
+}
+
+// remember keeps what is needed to tell whether an outage was one of a row.
+func (d *decision) remember(o *Outage) {
+	if d.Past == nil {
+		d.Past = map[string]Past{}
+	}
+	d.Past[o.Name] = Past{Trips: o.Trips, Back: d.now}
+}
+
+// describe tells people what was counted.
+func describe(good, bad int, over time.Duration) string {
+	return fmt.Sprintf("%d of %d calls succeeded in %v", good, good+bad, over)
+}

@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"procaas/dsl"
+)
+
+// A Count is what the calls of one second came to.
+type Count struct {
+	Second int64 `json:"second"` // Unix time
+	Good   int   `json:"good,omitempty"`
+	Bad    int   `json:"bad,omitempty"`
+}
+
+const (
+	// longWindow is what counts when the handler's own window holds too few calls.
+	longWindow = 5 * time.Minute
+	// coarse is what seconds become that only the long window needs.
+	coarse = 10
+	// lasting is over how many seconds calls must fail; a blip of 2 s touches three
+	// seconds, the first and the last of which are two apart.
+	lasting = 3
+)
+
+// addCount adds to the counts of a handler, which are in the order of time.
+func addCount(counts []Count, c Count) []Count {
+	i, found := slices.BinarySearchFunc(counts, c.Second, func(c Count, second int64) int { return cmp.Compare(c.Second, second) })
+	if !found {
+		return slices.Insert(counts, i, c)
+	}
+	counts[i].Good += c.Good
+	counts[i].Bad += c.Bad
+	return counts
+}
+
+// keepCounts drops what no window needs, and joins seconds that only the long one
+// needs.
+func keepCounts(counts []Count, window time.Duration, now time.Time) []Count {
+	fine := now.Add(-window).Unix()
+	last := now.Add(-max(window, longWindow)).Unix()
+	kept := counts[:0]
+	for _, c := range counts {
+		if c.Second <= last-coarse {
+			continue
+		}
+		if c.Second < fine {
+			c.Second -= c.Second % coarse
+		}
+		if n := len(kept); n > 0 && kept[n-1].Second >= c.Second {
+			kept[n-1].Good += c.Good
+			kept[n-1].Bad += c.Bad
+			continue
+		}
+		kept = append(kept, c)
+	}
+	return kept
+}
+
+// total sums what was counted since a second.
+func total(counts []Count, since int64) (good, bad int) {
+	for _, c := range counts {
+		if c.Second >= since {
+			good += c.Good
+			bad += c.Bad
+		}
+	}
+	return good, bad
+}
+
+// streak gives the failures since the last second with a success, and how many
+// seconds lie between the first and the last of them, at least. See failedFor
+// about fine.
+func streak(counts []Count, fine int64) (failures int, seconds int64) {
+	after := 0
+	for i, c := range slices.Backward(counts) {
+		if c.Good > 0 {
+			after = i + 1
+			break
+		}
+		failures += c.Bad
+	}
+	return failures, failedFor(counts[after:], 0, fine)
+}
+
+// well tells whether the last calls, a short while ago, succeeded.
+func well(counts []Count, now time.Time) bool {
+	failures, _ := streak(counts, 0)
+	n := len(counts)
+	return failures == 0 && n > 0 && now.Unix()-counts[n-1].Second <= int64(together/time.Second)
+}
+
+// judge tells whether a handler has to go out, and why: too few calls succeed, as
+// far as one can be sure of it, or all have failed for a while.
+func judge(counts []Count, f *dsl.Fallback, now time.Time) (string, bool) {
+	window := f.Window
+	fine := now.Add(-window).Unix()
+	good, bad := total(counts, fine)
+	if good+bad < f.MinCalls {
+		window = max(window, longWindow)
+		good, bad = total(counts, now.Add(-window).Unix())
+	}
+	n := good + bad
+	if n >= f.MinCalls && upperBound(good, n) < f.MinSuccessRatio && failedFor(counts, now.Add(-window).Unix(), fine) >= lasting {
+		return describe(good, bad, window), true
+	}
+	if failures, seconds := streak(counts, fine); seconds >= lasting && failures >= streakNeeded(f) {
+		return fmt.Sprintf("%d calls in a row failed, over %v", failures, time.Duration(seconds)*time.Second), true
+	}
+	return "", false
+}
+
+// failedFor gives the seconds between the first failure since a time and the last,
+// at least. Seconds before fine have been joined, so a failure among them may have
+// been the last of them.
+func failedFor(counts []Count, since, fine int64) int64 {
+	first, last := int64(0), int64(0)
+	for _, c := range counts {
+		if c.Bad == 0 || c.Second < since {
+			continue
+		}
+		if first == 0 {
+			first = c.Second
+			if first < fine {
+				first += coarse - 1
+			}
+		}
+		last = c.Second
+	}
+	return last - first
+}
+
+// streakNeeded is how many failures in a row cannot be chance: a handler that
+// succeeds just often enough would have as many in a thousandth of all cases.
+func streakNeeded(f *dsl.Fallback) int {
+	chance := math.Log(0.001) / math.Log1p(-f.MinSuccessRatio)
+	return max(10, f.MinCalls, int(math.Min(math.Ceil(chance), math.MaxInt32)))
+}
+
+// upperBound is the highest success ratio that is likely with so many successes:
+// the upper end of Wilson's interval, one-sided, at 95 %.
+func upperBound(good, n int) float64 {
+	const z = 1.6449
+	p, m := float64(good)/float64(n), float64(n)
+	return (p + z*z/(2*m) + z*math.Sqrt(p*(1-p)/m+z*z/(4*m*m))) / (1 + z*z/m)
+}

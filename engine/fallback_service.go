@@ -1,0 +1,144 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"procaas/dsl"
+)
+
+// serviceFallback is how a service is judged whose handlers have ideas of their own.
+func serviceFallback() *dsl.Fallback {
+	return &dsl.Fallback{MinSuccessRatio: 0.5, Window: 30 * time.Second, MinCalls: 10}
+}
+
+// takeOutService puts out the handlers of a service together when it is the
+// service that fails: one outage, one alert. Those whose calls still succeed stay,
+// until they fail too.
+func (d *decision) takeOutService(service string, failing map[string]string) {
+	if o := d.named(service); o != nil {
+		if o.Phase == FallbackOut {
+			d.join(o, failing)
+		}
+		return
+	}
+	why, down := d.serviceDown(service, failing)
+	if !down {
+		return
+	}
+	o := &Outage{Name: service, Service: true, Since: d.now, Trips: d.trips(service)}
+	d.Outages = slices.DeleteFunc(d.Outages, func(single *Outage) bool {
+		if single.Service || d.byPath[single.Name].Service != service {
+			return false
+		}
+		o.Members = append(o.Members, single.Members...)
+		o.Trips = max(o.Trips, single.Trips)
+		return true
+	})
+	d.Outages = append(d.Outages, o)
+	if d.join(o, failing); len(o.Members) > 0 {
+		d.send(o, FallbackOut, why)
+	} else {
+		d.Outages = d.Outages[:len(d.Outages)-1]
+	}
+}
+
+// join lets handlers of a service go out with it. What fails by itself comes
+// first, for a pipeline gives away only so many.
+func (d *decision) join(o *Outage, failing map[string]string) {
+	for _, own := range []bool{true, false} {
+		for _, w := range d.byService[o.Name] {
+			why, fails := failing[w.Path]
+			switch {
+			case fails != own || w.Fallback == nil || d.outage(w.Path) != nil || well(d.Counts[w.Path], d.now):
+			case d.mayGo(*w):
+				o.Members = append(o.Members, w.Path)
+				delete(d.Counts, w.Path)
+				delete(d.Capped, w.Path)
+			case fails:
+				d.cap(w.Path, why)
+			}
+		}
+	}
+	slices.Sort(o.Members)
+}
+
+// serviceDown tells whether a service fails as a whole: two of its handlers go out
+// at nearly the same time, or its calls fail even without its worst handler.
+func (d *decision) serviceDown(service string, failing map[string]string) (string, bool) {
+	trips := 0
+	var why string
+	var worst *Watched
+	most := 0
+	for _, w := range d.byService[service] {
+		if reason, ok := failing[w.Path]; ok {
+			trips++
+			why = reason
+		}
+		if o := d.outage(w.Path); o != nil && !o.Service && d.now.Sub(o.Since) <= together {
+			trips++
+		}
+		if _, bad := total(d.Counts[w.Path], 0); bad > most {
+			worst, most = w, bad
+		}
+	}
+	if trips >= 2 && why != "" {
+		return "two of its handlers fail at once: " + why, true
+	}
+	if worst == nil {
+		return "", false
+	}
+	if _, down := judge(d.pooled(service, worst.Path), serviceFallback(), d.now); !down {
+		return "", false
+	}
+	return judge(d.pooled(service, ""), serviceFallback(), d.now)
+}
+
+// anyServiceDown tells whether handlers would go out with their service.
+func (d *decision) anyServiceDown() bool {
+	for service := range d.byService {
+		if _, down := d.serviceDown(service, nil); down {
+			return true
+		}
+	}
+	return false
+}
+
+// halfFails tells whether at least two services, and at least half of those that
+// are called, have begun to fail.
+func (d *decision) halfFails() bool {
+	const fresh = time.Minute // what has been out for longer says nothing about now
+	called, failing := 0, 0
+	for service := range d.byService {
+		if o := d.named(service); o != nil {
+			if d.now.Sub(o.Since) <= fresh {
+				called, failing = called+1, failing+1
+			}
+			continue
+		}
+		counts := d.pooled(service, "")
+		from := d.now.Add(-serviceFallback().Window).Unix()
+		good, bad := total(counts, from)
+		if good+bad == 0 {
+			continue
+		}
+		called++
+		if n, _ := streak(counts, 0); n >= 2 || good+bad >= 10 && upperBound(good, good+bad) < 0.5 {
+			failing++
+		}
+	}
+	return failing >= 2 && 2*failing >= called
+}
+
+// pooled sums the counts of a service's handlers, but for one.
+func (d *decision) pooled(service, without string) []Count {
+	var sum []Count
+	for _, w := range d.byService[service] {
+		if w.Path != without {
+			for _, c := range d.Counts[w.Path] {
+				sum = addCount(sum, c)
+			}
+		}
+	}
+	return sum
+}

@@ -1,0 +1,179 @@
+package engine
+
+import (
+	"slices"
+	"time"
+)
+
+// A FallbackState is what all nodes share about handlers that are out of the flow,
+// and what was counted. It is plain data, to be stored as JSON. The zero value is
+// that of a new cluster.
+type FallbackState struct {
+	Counts  map[string][]Count   `json:"counts,omitempty"` // by path
+	Outages []*Outage            `json:"outages,omitempty"`
+	Past    map[string]Past      `json:"past,omitempty"`   // by the name of the outage
+	Capped  map[string]time.Time `json:"capped,omitempty"` // paths that fail but have to stay, since when
+	Frozen  time.Time            `json:"frozen,omitzero"`  // since when nothing goes out
+}
+
+// An Outage is the time that a handler, or the handlers of a service, spend out of
+// the flow, until all of their calls are made again.
+type Outage struct {
+	Name    string    `json:"name"` // a path, or a service
+	Service bool      `json:"service,omitempty"`
+	Members []string  `json:"members"` // paths, in order
+	Phase   string    `json:"phase"`   // FallbackOut, FallbackProbing or FallbackRamping
+	Since   time.Time `json:"since"`
+	Turned  time.Time `json:"turned"` // when the phase began
+	Until   time.Time `json:"until"`  // the end of the phase; of FallbackProbing nobody knows it
+	Probed  time.Time `json:"probed,omitzero"`
+	Good    int       `json:"good,omitempty"` // probes that succeeded
+	Bad     int       `json:"bad,omitempty"`  // and failed
+	Trips   int       `json:"trips"`          // in a row, this one included
+	Why     string    `json:"why"`
+}
+
+// A Past is what an outage leaves behind.
+type Past struct {
+	Trips int       `json:"trips"`
+	Back  time.Time `json:"back"`
+}
+
+// An Admission says what to do with one call.
+type Admission int
+
+// What may become of a call.
+const (
+	AdmitCall  Admission = iota // make it
+	AdmitSkip                   // skip the handler
+	AdmitProbe                  // make it if [FallbackState.TakeProbe] gives you the turn, else skip
+)
+
+// Admit decides about one call of a handler. Chance is a number from 0 up to 1, by
+// which a share of the calls is chosen while the handler comes back.
+func (s *FallbackState) Admit(path string, now time.Time, chance float64) Admission {
+	o := s.outage(path)
+	if o == nil {
+		return AdmitCall
+	}
+	switch o.phase(now) {
+	case FallbackOut:
+		return AdmitSkip
+	case FallbackProbing:
+		if now.Sub(o.Probed) < time.Second {
+			return AdmitSkip
+		}
+		return AdmitProbe
+	case FallbackRamping:
+		done := float64(now.Sub(o.Turned)) / float64(rampTime)
+		if chance >= rampStart+(1-rampStart)*done {
+			return AdmitSkip
+		}
+	}
+	return AdmitCall
+}
+
+// TakeProbe takes the turn to try whether a handler works again: one call a second
+// in the whole cluster. Whoever got it must store the state before the call, and
+// start again when somebody else has stored another.
+func (s *FallbackState) TakeProbe(path string, now time.Time) bool {
+	o := s.outage(path)
+	if o == nil || o.phase(now) != FallbackProbing || now.Sub(o.Probed) < time.Second {
+		return false
+	}
+	o.Probed = now
+	return true
+}
+
+// outage finds the outage of a handler; nil when there is none.
+func (s *FallbackState) outage(path string) *Outage {
+	for _, o := range s.Outages {
+		if slices.Contains(o.Members, path) {
+			return o
+		}
+	}
+	return nil
+}
+
+// named finds the outage of a whole service; nil when there is none.
+func (s *FallbackState) named(service string) *Outage {
+	for _, o := range s.Outages {
+		if o.Service && o.Name == service {
+			return o
+		}
+	}
+	return nil
+}
+
+// phase gives the phase at a time, even when no node has decided for a while.
+func (o *Outage) phase(now time.Time) string {
+	switch {
+	case o.Phase == FallbackOut && !now.Before(o.Until):
+		return FallbackProbing
+	case o.Phase == FallbackRamping && !now.Before(o.Until):
+		return FallbackBack
+	}
+	return o.Phase
+}
+
+// turn begins a phase.
+func (o *Outage) turn(phase string, now time.Time) {
+	o.Phase, o.Turned, o.Good, o.Bad = phase, now, 0, 0
+}
+
+// count takes in what some calls came to, if it says anything about now.
+func (d *decision) count(t Tally) {
+	w := d.byPath[t.Path]
+	if w == nil || t.Good+t.Bad == 0 || t.Second > d.now.Unix() {
+		return
+	}
+	if o := d.outage(t.Path); o != nil {
+		if t.Second < o.Turned.Unix() || o.Phase == FallbackOut {
+			return
+		}
+		if o.Phase == FallbackProbing {
+			o.Good += t.Good
+			o.Bad += t.Bad
+			return
+		}
+	}
+	if d.Counts == nil {
+		d.Counts = map[string][]Count{}
+	}
+	d.Counts[t.Path] = addCount(d.Counts[t.Path], Count{t.Second, t.Good, t.Bad})
+}
+
+// forget drops what is too old to matter, and handlers that there are no more.
+func (d *decision) forget() {
+	for path, counts := range d.Counts {
+		w := d.byPath[path]
+		if w == nil {
+			delete(d.Counts, path)
+			continue
+		}
+		window := serviceFallback().Window
+		if w.Fallback != nil {
+			window = max(window, w.Fallback.Window)
+		}
+		if counts = keepCounts(counts, window, d.now); len(counts) == 0 {
+			delete(d.Counts, path)
+		} else {
+			d.Counts[path] = counts
+		}
+	}
+	gone := func(path string) bool { return d.byPath[path] == nil || d.byPath[path].Fallback == nil }
+	d.Outages = slices.DeleteFunc(d.Outages, func(o *Outage) bool {
+		o.Members = slices.DeleteFunc(o.Members, gone)
+		return len(o.Members) == 0
+	})
+	for path := range d.Capped {
+		if gone(path) {
+			delete(d.Capped, path)
+		}
+	}
+	for name, p := range d.Past {
+		if d.now.Sub(p.Back) >= relapse {
+			delete(d.Past, name)
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package simulate
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+// A DegradationReport tells how a fallback takes all troubles.
+type DegradationReport struct {
+	Fallback string   `json:"fallback"`
+	Rate     float64  `json:"calls_per_s"`
+	Seed     uint64   `json:"seed"`
+	Courses  []Course `json:"troubles"`
+
+	troubles []Trouble
+}
+
+// Degradation lets a fallback go through all troubles at a rate of calls.
+func Degradation(name string, f *dsl.Fallback, rate float64, seed uint64) DegradationReport {
+	r := DegradationReport{Fallback: name, Rate: rate, Seed: seed, troubles: Troubles(rate)}
+	for _, t := range r.troubles {
+		r.Courses = append(r.Courses, Degrade(t, f, seed))
+	}
+	return r
+}
+
+// WriteJSON writes a report for programs.
+func (r DegradationReport) WriteJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}
+
+// WriteText writes a report for people: a table, and what happens over time.
+func (r DegradationReport) WriteText(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "The fallback %s, with %g calls per second. Seed %d.\n\n", r.Fallback, r.Rate, r.Seed)
+	fmt.Fprintf(&b, "%-26s  %9s  %10s  %7s  %8s  %16s\n", "", "out", "back", "", "failed", "skipped calls")
+	fmt.Fprintf(&b, "%-26s  %9s  %10s  %7s  %8s  %7s  %7s\n", "trouble", "after", "after", "changes", "calls", "bad", "good")
+	for _, c := range r.Courses {
+		back := inSeconds(c.BackAfter)
+		if c.OutAfter == nil {
+			back = "-"
+		}
+		fmt.Fprintf(&b, "%-26s  %9s  %10s  %7d  %8d  %7d  %7d\n",
+			c.Trouble, inSeconds(c.OutAfter), back, c.Changes, c.Failures, c.Spared, c.Lost)
+	}
+	fmt.Fprintf(&b, "\nOver time: x trouble; █ out of the flow, ? probing, ▒ coming back\n")
+	for i, c := range r.Courses {
+		trouble, state := r.troubles[i].strip(), c.strip()
+		fmt.Fprintf(&b, "\n%-26s  %s\n%-26s  %s\n", c.Trouble, trouble, "", state)
+	}
+	lines := strings.Split(b.String(), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	_, err := io.WriteString(w, strings.Join(lines, "\n"))
+	return err
+}
+
+func inSeconds(s *float64) string {
+	if s == nil {
+		return "never"
+	}
+	return fmt.Sprintf("%gs", *s)
+}
+
+// strip draws when calls fail, one mark for each column.
+func (t Trouble) strip() string {
+	marks := []byte(strings.Repeat(".", columns))
+	for _, s := range t.Spells {
+		from, to := int(columns*s.From/t.Length), int((columns*s.To-1)/t.Length)
+		for i := from; i <= min(to, columns-1); i++ {
+			marks[i] = 'x'
+		}
+	}
+	return string(marks)
+}
+
+// strip draws the phases: of each column the one that is furthest from normal.
+func (c Course) strip() string {
+	order := []string{"", engine.FallbackRamping, engine.FallbackProbing, engine.FallbackOut}
+	marks := []rune(".▒?█")
+	worst := bins(c.Phases, func(phase string) float64 {
+		for i, o := range order {
+			if o == phase {
+				return float64(i)
+			}
+		}
+		return 0
+	}, highest)
+	var b strings.Builder
+	for _, i := range worst {
+		b.WriteRune(marks[int(i)])
+	}
+	return b.String()
+}
