@@ -43,6 +43,9 @@ func (c *pipelineCheck) scopeOf(i int) *scope {
 // own outcome too, and done that of the verification.
 func (c *checker) compileValues(h *Handler, sc, own *scope, r *Reporter) {
 	compileValue(h.Enabled, &Field{ExprKind: BoolKind}, sc, r)
+	if h.Rollout != nil {
+		compileValue(h.Rollout.By, nil, sc, r)
+	}
 	c.compileBody(h.Type, h.Body, sc, r)
 	compileValue(h.Result, nil, own, r)
 	if v := h.Verification(); v != nil {
@@ -170,7 +173,7 @@ func verifyReads(h *Handler) []Read {
 // handlerReads lists all that a handler reads, its verification and its fallback
 // included.
 func handlerReads(h *Handler) []Read {
-	out := slices.Concat(h.Enabled.Reads(), h.Body.Reads(), h.Result.Reads(), verifyReads(h))
+	out := slices.Concat(h.ConditionReads(), h.Body.Reads(), h.Result.Reads(), verifyReads(h))
 	if h.Fallback != nil {
 		out = append(out, h.Fallback.Result.Reads()...)
 	}

@@ -84,6 +84,10 @@ func checkNeverSkipped(h *Handler, r *Reporter) {
 		r.Errorf(h.places.of("fallback", h.Fallback.Span), codeCriticalSkip, hint,
 			"critical handler %q cannot have a fallback: it is never skipped", h.ID)
 	}
+	if h.Rollout != nil {
+		r.Errorf(h.places.of("rollout", h.Rollout.Span), codeCriticalSkip, hint,
+			"critical handler %q cannot have a rollout: it is never skipped", h.ID)
+	}
 	if h.RateLimit != nil && h.RateLimit.Over == "skip" {
 		r.Errorf(h.RateLimit.places.of("over", h.RateLimit.Span), codeCriticalSkip, hint+", or over: wait",
 			"critical handler %q cannot be skipped over its rate limit", h.ID)

@@ -105,7 +105,7 @@ func (c *pipelineCheck) assignments(i int) []assignment {
 // check reports what the i-th handler may read although nobody has set it.
 func (p *proof) check(i int) {
 	h := p.steps[i].Handler
-	conditions := h.Enabled.Reads()
+	conditions := h.ConditionReads()
 	reported := make(map[string]bool)
 	for n, read := range slices.Concat(conditions, h.Body.Reads(), h.Result.Reads(), verifyReads(h)) {
 		if read.Guarded || len(read.Path) < 2 || n >= len(conditions) && looksAt(conditions, read.Path) {

@@ -26,7 +26,7 @@ handlers:
 	}, {
 		Code:  codeCriticalSkip,
 		Title: "critical handler that may be skipped",
-		Why:   "The engine never skips a critical handler: the run cannot succeed without it. A fallback or a rate limit that skips says the opposite.",
+		Why:   "The engine never skips a critical handler: the run cannot succeed without it. A fallback, a rollout or a rate limit that skips says the opposite.",
 		Before: `pipelines:
   - id: new-order
     stages:

@@ -1,6 +1,9 @@
 package dsl
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // The structs of this file are the language: their comments are its
 // reference, their tags its constraints and defaults, and the types of their
@@ -115,6 +118,11 @@ type Service struct {
 
 	// Timeout bounds one attempt of a request that sets no timeout itself.
 	Timeout time.Duration `yaml:"timeout" default:"5s" min:"1ms"`
+
+	// MaxInFlight bounds how many calls of handlers that name the service are
+	// under way at once, on all nodes together; 0 is no bound. Each node has an
+	// equal part of it, but at least 1.
+	MaxInFlight int `yaml:"max-in-flight" min:"1" max:"1000000"`
 
 	// Owner says who looks after the service.
 	Owner string `yaml:"owner"`
@@ -314,13 +322,31 @@ type Handler struct {
 	// an operator has looked and retries or cancels it; verify asks the service.
 	OnUnknown *OnUnknown `yaml:"on-unknown" words:"retry,park"`
 
-	// RateLimit bounds how often the handler is called.
+	// Rollout lets the handler run in a share of the runs only. Only for handlers
+	// that are not critical.
+	Rollout *Rollout `yaml:"rollout"`
+
+	// RateLimit bounds how often the handler is called, on all nodes together.
 	RateLimit *RateLimit `yaml:"rate-limit"`
+
+	// MaxInFlight bounds how many calls of the handler are under way at once, on
+	// all nodes together; 0 is no bound. Each node has an equal part of it, but
+	// at least 1.
+	MaxInFlight int `yaml:"max-in-flight" min:"1" max:"1000000"`
 
 	// Fallback says when the handler is taken out of the flow by itself, and
 	// what stands in for its result meanwhile. Only for handlers that are not
 	// critical.
 	Fallback *Fallback `yaml:"fallback"`
+}
+
+// ConditionReads lists what decides whether the handler runs: the reads of
+// enabled and of rollout.
+func (h *Handler) ConditionReads() []Read {
+	if h.Rollout == nil {
+		return h.Enabled.Reads()
+	}
+	return slices.Concat(h.Enabled.Reads(), h.Rollout.By.Reads())
 }
 
 // IsCritical tells whether the run cannot succeed without the handler.
@@ -408,7 +434,24 @@ type Verify struct {
 	Done *Value `yaml:"done" kind:"bool" required:"true"`
 }
 
-// A RateLimit bounds how often a handler is called.
+// A Rollout lets a handler run in a share of the runs: always the same share,
+// told by the hash of a value.
+type Rollout struct {
+	Span Span `yaml:"-"`
+
+	places
+
+	// Percent is the share, from 0 to 100. It can be changed at run time.
+	Percent float64 `yaml:"percent" required:"true" min:"0" max:"100"`
+
+	// By is the value that decides: runs with the same value are all in the share
+	// or all out of it. Raising the percentage keeps those in that are. The key of
+	// the run when it is left out.
+	By *Value `yaml:"by"`
+}
+
+// A RateLimit bounds how often a handler is called on all nodes together. Each
+// node that is alive has an equal part of it.
 type RateLimit struct {
 	Span Span `yaml:"-"`
 
