@@ -154,6 +154,8 @@ type Beat struct {
 	Ready     int           // runs that may be claimed now; a lower bound, 0 when none
 	Next      time.Duration // until the next parked or scheduled run is due; 0 when none, small when more are due now
 	Revision  int64         // of the settings; changes when any of them does
+	Nodes     int           // that are alive, this one included
+	Causes    []string      // what parked runs wait for, each once, in order; see [Change]
 }
 
 // A Waker is a store that can tell its node at once that runs may have become
@@ -212,6 +214,10 @@ type Change struct {
 	// Due is when a parked run goes on. Zero leaves it parked, and the later
 	// events of its key waiting, until an operator retries or cancels it.
 	Due time.Time
+
+	// Cause names what a parked run waits for besides its time, such as a control
+	// that holds it, so that [Settings].Release finds it. Empty for nothing.
+	Cause string
 
 	// Defer sets a Waiting run aside until the state of its entity changes, so
 	// that the later events of the key may go first. Then it is again the

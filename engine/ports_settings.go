@@ -37,6 +37,18 @@ type Settings interface {
 	// another one gives [ErrConflict].
 	SetConfig(ctx context.Context, name string, value []byte, ifRevision int64, by Actor) (int64, error)
 
+	// Controls reads all controls by their paths, and the revision of the
+	// settings.
+	Controls(ctx context.Context) (map[string]Setting, int64, error)
+
+	// SetControl stores a control as SetConfig does a setting. A nil value
+	// removes it; [ErrNotFound] when there is none.
+	SetControl(ctx context.Context, path string, value []byte, ifRevision int64, by Actor) (int64, error)
+
+	// Release makes up to limit runs ready that are parked with a cause, those
+	// accepted first, and tells how many.
+	Release(ctx context.Context, cause string, limit int) (int, error)
+
 	// Audit reads who changed what, the last change first, up to limit: what
 	// came before a revision, or all with 0.
 	Audit(ctx context.Context, before int64, limit int) ([]Audited, error)
@@ -47,10 +59,10 @@ type Audited struct {
 	Revision int64
 	Changed  time.Time
 	By       Actor
-	Kind     string // AuditConfig or AuditDefinition
-	Name     string // of the setting; empty for a definition
+	Kind     string // AuditConfig, AuditControl or AuditDefinition
+	Name     string // of the setting, or the path of the control; empty for a definition
 	Before   []byte // JSON; empty when there was nothing
-	After    []byte // JSON
+	After    []byte // JSON; null when there is nothing any more
 }
 
 // AuditText makes a text, such as a hash, what an [Audited] keeps; an empty one
@@ -62,9 +74,13 @@ func AuditText(text string) []byte {
 	return encodePlain(text)
 }
 
+// AuditRemoved is what an [Audited] keeps as After of what was removed.
+func AuditRemoved() []byte { return []byte("null") }
+
 // The kinds of changes that are audited.
 const (
 	AuditConfig     = "config"
+	AuditControl    = "control"
 	AuditDefinition = "definition" // before and after are hashes
 )
 

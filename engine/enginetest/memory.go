@@ -28,6 +28,7 @@ type Memory struct {
 	bundles  map[string][]byte
 	current  string // bundle
 	configs  map[string]engine.Setting
+	controls map[string]engine.Setting
 	audits   []engine.Audited
 	wakes    []chan struct{}
 }
@@ -52,6 +53,7 @@ type memoryRun struct {
 	aside      bool // deferred
 	cancel     *string
 	due        time.Time
+	cause      string // of a parked run
 	accepted   time.Time
 	started    time.Time
 	ended      time.Time
@@ -81,7 +83,7 @@ func NewMemory() *Memory {
 	return &Memory{
 		runs: map[string]*memoryRun{}, idle: map[string]*memoryRun{},
 		entities: map[entityKey]*memoryEntity{}, events: map[eventKey]*memoryRun{},
-		nodes: map[int64]*memoryNode{}, bundles: map[string][]byte{}, configs: map[string]engine.Setting{},
+		nodes: map[int64]*memoryNode{}, bundles: map[string][]byte{}, configs: map[string]engine.Setting{}, controls: map[string]engine.Setting{},
 	}
 }
 
@@ -343,7 +345,12 @@ func (m *Memory) Beat(ctx context.Context, node int64, lease time.Duration) (eng
 			other.gone = true
 		}
 	}
-	b := engine.Beat{Now: now, Revision: m.revision()}
+	b := engine.Beat{Now: now, Revision: m.revision(), Causes: m.causes()}
+	for _, other := range m.nodes {
+		if !other.gone {
+			b.Nodes++
+		}
+	}
 	for _, r := range m.order {
 		if r.node == 0 {
 			continue
@@ -460,7 +467,7 @@ func (m *Memory) apply(r *memoryRun, c engine.Change, emits [][]byte) {
 			r.started = time.Time{}
 		}
 		if c.Status == engine.Parked {
-			r.due = c.Due.UTC().Truncate(time.Microsecond) // zero stays zero
+			r.due, r.cause = c.Due.UTC().Truncate(time.Microsecond), c.Cause // zero stays zero
 		}
 	}
 	if c.Status == engine.Succeeded && r.Ordered {

@@ -85,6 +85,71 @@ func (m *Memory) SetConfig(ctx context.Context, name string, value []byte, ifRev
 	return m.revision(), nil
 }
 
+// Controls implements [engine.Settings].
+func (m *Memory) Controls(ctx context.Context) (map[string]engine.Setting, int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.controls), m.revision(), ctx.Err()
+}
+
+// SetControl implements [engine.Settings].
+func (m *Memory) SetControl(ctx context.Context, path string, value []byte, ifRevision int64, by engine.Actor) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	before, known := m.controls[path]
+	switch {
+	case ifRevision >= 0 && before.Revision != ifRevision:
+		return 0, engine.ErrConflict
+	case value == nil && !known:
+		return 0, engine.ErrNotFound
+	case value == nil:
+		m.audit(engine.Audited{Kind: engine.AuditControl, Name: path, By: by, Before: before.Value, After: engine.AuditRemoved()})
+		delete(m.controls, path)
+	default:
+		value = bytes.Clone(value)
+		m.audit(engine.Audited{Kind: engine.AuditControl, Name: path, By: by, Before: before.Value, After: value})
+		m.controls[path] = engine.Setting{Value: value, Revision: m.revision(), Changed: now(), By: by}
+	}
+	return m.revision(), nil
+}
+
+// Release implements [engine.Settings].
+func (m *Memory) Release(ctx context.Context, cause string, limit int) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := 0
+	for _, r := range m.order {
+		if n < limit && r.isParkedFor(cause) {
+			r.due, r.cause = now(), ""
+			n++
+		}
+	}
+	if n > 0 {
+		m.hint()
+	}
+	return n, ctx.Err()
+}
+
+// isParkedFor tells whether a run waits for a cause.
+func (r *memoryRun) isParkedFor(cause string) bool {
+	return r.status == engine.Parked && r.node == 0 && r.cause == cause && !r.isHeld()
+}
+
+// causes lists what parked runs wait for.
+func (m *Memory) causes() []string {
+	var out []string
+	for _, r := range m.idle {
+		if r.cause != "" && r.isParkedFor(r.cause) {
+			out = append(out, r.cause)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // Audit implements [engine.Settings].
 func (m *Memory) Audit(ctx context.Context, before int64, limit int) ([]engine.Audited, error) {
 	m.mu.Lock()

@@ -20,6 +20,10 @@ const (
 	(select count(*) from (select from runs where place = 'ready' limit 1000) r),
 	(select min(due) from runs where place in ('parked', 'scheduled')),
 	(select revision from settings),
+	(select count(*) from nodes where gone is null and lease_until >= clock_timestamp()),
+	(with recursive c(cause) as (select min(cause) from runs where place = 'parked' and cause <> ''
+		union all select (select min(cause) from runs where place = 'parked' and cause <> '' and cause > c.cause) from c where c.cause is not null)
+	select coalesce(array_agg(cause order by cause), '{}') from c where cause is not null),
 	exists (select from nodes where gone is null and lease_until < clock_timestamp())`
 )
 
@@ -56,7 +60,7 @@ func (s *Store) pulse(ctx context.Context, node int64, lease time.Duration) (p p
 	err = s.tx(ctx, func(t *tx) error {
 		p = pulse{}
 		t.queue(renewNode, node, lease.Microseconds())
-		t.queue(readBeat, node).QueryRow(value(&p.Now, &p.live, &p.Owned, &p.Cancelled, &p.Ready, &p.next, &p.Revision, &p.dead))
+		t.queue(readBeat, node).QueryRow(value(&p.Now, &p.live, &p.Owned, &p.Cancelled, &p.Ready, &p.next, &p.Revision, &p.Nodes, &p.Causes, &p.dead))
 		if err := t.commit(ctx); err != nil {
 			return err
 		}

@@ -322,11 +322,11 @@ func (w *work) queueWrites(t *tx, ring *keyring, touched *keySet) error {
 
 const saveLeaves = `update runs r set version = r.version + 1, bundle = c.bundle, pipeline = c.pipeline,
 	checkpoint = c.checkpoint, failed_path = c.failed_path, error = c.error, error_class = c.error_class, place = c.place, node = 0, cancel = null,
-	due = coalesce(c.due, r.due), ended = case when c.place in ('failed', 'blocked') then clock_timestamp() end,
+	due = coalesce(c.due, r.due), cause = c.cause, ended = case when c.place in ('failed', 'blocked') then clock_timestamp() end,
 	started = case when c.begun then r.started end
 	from unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[],
-	$8::timestamptz[], $9::bool[], $10::text[]) as
-	c (id, bundle, pipeline, checkpoint, failed_path, error, place, due, begun, error_class)
+	$8::timestamptz[], $9::bool[], $10::text[], $11::text[]) as
+	c (id, bundle, pipeline, checkpoint, failed_path, error, place, due, begun, error_class, cause)
 	where r.id = c.id`
 
 // queueLeaves saves the changes after which no node owns the run, though it has
@@ -335,7 +335,7 @@ func (w *work) queueLeaves(t *tx, leaves []*step) {
 	if len(leaves) == 0 {
 		return
 	}
-	var id, bundle, pipeline, path, problem, class, at []string
+	var id, bundle, pipeline, path, problem, class, at, cause []string
 	var checkpoint [][]byte
 	var due []*time.Time
 	var begun []bool
@@ -344,11 +344,11 @@ func (w *work) queueLeaves(t *tx, leaves []*step) {
 		t.ready = t.ready || to == ready
 		id, bundle, pipeline = append(id, c.Run), append(bundle, c.Bundle), append(pipeline, c.Pipeline)
 		path, problem, class = append(path, c.FailedPath), append(problem, text(c.Error)), append(class, c.ErrorClass)
-		at = append(at, string(to))
+		at, cause = append(at, string(to)), append(cause, c.Cause)
 		checkpoint, due = append(checkpoint, blob(c.Checkpoint)), append(due, toNull(c.Due))
 		begun = append(begun, c.Status != engine.Waiting || c.Bundle != "")
 	}
-	t.queue(saveLeaves, id, bundle, pipeline, checkpoint, path, problem, at, due, begun, class)
+	t.queue(saveLeaves, id, bundle, pipeline, checkpoint, path, problem, at, due, begun, class, cause)
 }
 
 // place tells where a run is after a change that takes it from its node.

@@ -74,8 +74,8 @@ func wantOpenError(t *testing.T, dsn string, words ...string) {
 func TestOpenRefusesAnotherSchema(t *testing.T) {
 	t.Parallel()
 	dsn := enginetest.Postgres(t)
-	wantOpenError(t, dsn, "schema has version 0, want 1", "run procaas migrate")
-	for _, want := range [][2]int64{{0, 1}, {1, 1}} {
+	wantOpenError(t, dsn, "schema has version 0, want 2", "run procaas migrate")
+	for _, want := range [][2]int64{{0, 2}, {2, 2}} {
 		from, to, err := postgres.Migrate(t.Context(), dsn)
 		if err != nil || [2]int64{from, to} != want {
 			t.Fatalf("migrate: want %v, have %d to %d, %v", want, from, to, err)
@@ -89,7 +89,7 @@ func TestOpenRefusesAnotherSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, connect(t, dsn), "insert into procaas_schema (version_id, is_applied) values (999, true)")
-	wantOpenError(t, dsn, "newer than 1", "use a newer procaas")
+	wantOpenError(t, dsn, "newer than 2", "use a newer procaas")
 }
 
 func TestProcessesMigrateAtOnce(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"procaas/engine"
 )
@@ -76,18 +77,32 @@ func (s *Store) Bundle(ctx context.Context, hash string) (files []byte, err erro
 	return files, err
 }
 
-// listConfigs reads the revision with the settings, in one snapshot; its row
-// comes without settings, too.
-const listConfigs = `select s.revision, c.name, c.value, c.revision, c.changed, c.actor, c.reason
+// They read the revision with the settings, in one snapshot; its row comes
+// without settings, too.
+const (
+	listConfigs = `select s.revision, c.name, c.value, c.revision, c.changed, c.actor, c.reason
 	from settings s left join configs c on true`
+	listControls = `select s.revision, c.path, c.value, c.revision, c.changed, c.actor, c.reason
+	from settings s left join controls c on true`
+)
 
 // Configs implements [engine.Settings].
 func (s *Store) Configs(ctx context.Context) (map[string]engine.Setting, int64, error) {
-	rows, err := s.pool.Query(ctx, listConfigs)
+	return s.settings(ctx, listConfigs)
+}
+
+// Controls implements [engine.Settings].
+func (s *Store) Controls(ctx context.Context) (map[string]engine.Setting, int64, error) {
+	return s.settings(ctx, listControls)
+}
+
+// settings reads all settings of a kind by their names.
+func (s *Store) settings(ctx context.Context, query string) (map[string]engine.Setting, int64, error) {
+	rows, err := s.pool.Query(ctx, query)
 	if err != nil {
 		return nil, 0, err
 	}
-	configs := map[string]engine.Setting{}
+	found := map[string]engine.Setting{}
 	var revision int64
 	_, err = pgx.CollectRows(rows, func(r pgx.CollectableRow) (none struct{}, err error) {
 		var name, actor, reason *string
@@ -97,35 +112,71 @@ func (s *Store) Configs(ctx context.Context) (map[string]engine.Setting, int64, 
 		if err := r.Scan(&revision, &name, &value, &own, &changed, &actor, &reason); err != nil || name == nil {
 			return none, err
 		}
-		configs[*name] = engine.Setting{
+		found[*name] = engine.Setting{
 			Value: value, Revision: *own, Changed: changed.UTC(), By: engine.Actor{Name: *actor, Reason: *reason},
 		}
 		return none, nil
 	})
-	return configs, revision, err
+	return found, revision, err
 }
 
 const (
 	nextRevision = "update settings set revision = revision + 1 returning revision"
-	findConfig   = "select value, revision from configs where name = $1"
 	insertAudit  = `insert into audit (revision, changed, actor, reason, kind, name, before, after)
 	values ($1, clock_timestamp(), $2, $3, $4, $5, $6, $7)`
 	listAudit = `select revision, changed, actor, reason, kind, name, before, after from audit
 	where revision < $1 order by revision desc limit $2`
-	writeConfig = `insert into configs (name, value, revision, changed, actor, reason)
-	values ($1, $2, $3, clock_timestamp(), $4, $5)
-	on conflict (name) do update set value = excluded.value, revision = excluded.revision,
-	changed = excluded.changed, actor = excluded.actor, reason = excluded.reason`
+)
+
+// A settingKind is where settings of a kind are kept.
+type settingKind struct {
+	audit               string
+	find, write, remove string
+}
+
+// The kinds of settings.
+var (
+	configKind = settingKind{
+		audit: engine.AuditConfig,
+		find:  "select value, revision from configs where name = $1",
+		write: `insert into configs (name, value, revision, changed, actor, reason)
+		values ($1, $2, $3, clock_timestamp(), $4, $5)
+		on conflict (name) do update set value = excluded.value, revision = excluded.revision,
+		changed = excluded.changed, actor = excluded.actor, reason = excluded.reason`,
+	}
+	controlKind = settingKind{
+		audit: engine.AuditControl,
+		find:  "select value, revision from controls where path = $1",
+		write: `insert into controls (path, value, revision, changed, actor, reason)
+		values ($1, $2, $3, clock_timestamp(), $4, $5)
+		on conflict (path) do update set value = excluded.value, revision = excluded.revision,
+		changed = excluded.changed, actor = excluded.actor, reason = excluded.reason`,
+		remove: "delete from controls where path = $1",
+	}
 )
 
 // SetConfig implements [engine.Settings].
-func (s *Store) SetConfig(ctx context.Context, name string, value []byte, ifRevision int64, by engine.Actor) (revision int64, err error) {
+func (s *Store) SetConfig(ctx context.Context, name string, value []byte, ifRevision int64, by engine.Actor) (int64, error) {
+	return s.set(ctx, configKind, name, value, ifRevision, by)
+}
+
+// SetControl implements [engine.Settings].
+func (s *Store) SetControl(ctx context.Context, path string, value []byte, ifRevision int64, by engine.Actor) (int64, error) {
+	revision, err := s.set(ctx, controlKind, path, value, ifRevision, by)
+	if err == nil {
+		s.hint() // so that nodes look at once
+	}
+	return revision, err
+}
+
+// set stores a setting, or removes it when value is nil.
+func (s *Store) set(ctx context.Context, kind settingKind, name string, value []byte, ifRevision int64, by engine.Actor) (revision int64, err error) {
 	err = s.tx(ctx, func(t *tx) error {
 		var before []byte
 		var have int64
 		// The revision's row is the lock; what follows sees who came before.
 		t.queue(nextRevision).QueryRow(func(r pgx.Row) error { return r.Scan(&revision) })
-		t.queue(findConfig, name).QueryRow(func(r pgx.Row) error {
+		t.queue(kind.find, name).QueryRow(func(r pgx.Row) error {
 			if err := r.Scan(&before, &have); !errors.Is(err, pgx.ErrNoRows) {
 				return err
 			}
@@ -137,14 +188,43 @@ func (s *Store) SetConfig(ctx context.Context, name string, value []byte, ifRevi
 		if ifRevision != -1 && ifRevision != have {
 			return engine.ErrConflict
 		}
-		t.audit(engine.Audited{Revision: revision, Kind: engine.AuditConfig, Name: name, By: by, Before: before, After: value})
-		t.queue(writeConfig, name, value, revision, by.Name, text(by.Reason))
+		a := engine.Audited{Revision: revision, Kind: kind.audit, Name: name, By: by, Before: before, After: value}
+		if value != nil {
+			t.audit(a)
+			t.queue(kind.write, name, value, revision, by.Name, text(by.Reason))
+			return t.commit(ctx)
+		}
+		if have == 0 {
+			return engine.ErrNotFound
+		}
+		a.After = engine.AuditRemoved()
+		t.audit(a)
+		t.queue(kind.remove, name)
 		return t.commit(ctx)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("setting %s: %w", name, err)
 	}
 	return revision, nil
+}
+
+const release = `update runs set place = 'ready', due = clock_timestamp() where seq in (
+	select seq from runs where place = 'parked' and cause <> '' and cause = $1 order by seq limit $2
+	for no key update skip locked)`
+
+// Release implements [engine.Settings].
+func (s *Store) Release(ctx context.Context, cause string, limit int) (n int, err error) {
+	err = s.tx(ctx, func(t *tx) error {
+		t.queue(release, cause, limit).Exec(func(c pgconn.CommandTag) error {
+			n = int(c.RowsAffected())
+			return t.noteReady(c)
+		})
+		return t.commit(ctx)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("release runs parked for %s: %w", cause, err)
+	}
+	return n, nil
 }
 
 // audit writes down a change.

@@ -46,7 +46,7 @@ const (
 	where id = ? and version = ? and node = ? and place = 'running' and cancel is null`
 	save = `update runs set version = version + 1, bundle = ?, pipeline = ?, checkpoint = ?,
 	failed_path = ?, error = ?, error_class = ?, place = ?, node = 0, cancel = null,
-	due = coalesce(?, due), ended = ?, started = iif(?, started, null)
+	due = coalesce(?, due), cause = ?, ended = ?, started = iif(?, started, null)
 	where seq = ?`
 	saveLast = `update runs set version = version + 1, bundle = ?, pipeline = ?, checkpoint = ?,
 	failed_path = ?, error = ?, error_class = ? where seq = ?`
@@ -124,7 +124,7 @@ func (t *tx) leaveNode(r row, c engine.Change) error {
 	ended.Valid = c.Status == engine.Failed
 	begun := c.Status != engine.Waiting || c.Bundle != ""
 	if err := t.exec(save, c.Bundle, c.Pipeline, blob(c.Checkpoint), c.FailedPath, c.Error, c.ErrorClass, to,
-		due, ended, begun, r.seq); err != nil {
+		due, c.Cause, ended, begun, r.seq); err != nil {
 		return err
 	}
 	t.ready = t.ready || to == ready

@@ -97,11 +97,15 @@ func (t *tx) buryAll(query string, args ...any) error {
 }
 
 const (
-	findDue          = "select " + rowColumns + " from runs where place in ('parked', 'scheduled') and due <= ? order by due limit ?"
-	findNext         = "select min(due) from runs where place in ('parked', 'scheduled')"
-	findCancelled    = "select id from runs where node = ? and place = 'running' and cancel is not null"
-	countOwned       = "select count(*) from runs where node = ? and place = 'running'"
-	countSomeReady   = "select count(*) from (select 1 from runs where place = 'ready' limit 1000)"
+	findDue        = "select " + rowColumns + " from runs where place in ('parked', 'scheduled') and due <= ? order by due limit ?"
+	findNext       = "select min(due) from runs where place in ('parked', 'scheduled')"
+	findCancelled  = "select id from runs where node = ? and place = 'running' and cancel is not null"
+	countOwned     = "select count(*) from runs where node = ? and place = 'running'"
+	countSomeReady = "select count(*) from (select 1 from runs where place = 'ready' limit 1000)"
+	countNodes     = "select count(*) from nodes where gone is null"
+	findCauses     = `with recursive c(cause) as (select min(cause) from runs where place = 'parked' and cause <> ''
+		union all select (select min(cause) from runs where place = 'parked' and cause <> '' and cause > c.cause) from c where c.cause is not null)
+	select cause from c where cause is not null`
 	settingsRevision = "select coalesce(max(revision), 0) from audit"
 )
 
@@ -163,6 +167,13 @@ func (t *tx) beat(node int64) (b engine.Beat, err error) {
 		return b, err
 	}
 	if _, err := t.row(settingsRevision, nil, &b.Revision); err != nil {
+		return b, err
+	}
+	if _, err := t.row(countNodes, nil, &b.Nodes); err != nil {
+		return b, err
+	}
+	b.Causes, err = rows(t, findCauses, nil, func(r *sql.Rows) (cause string, err error) { return cause, r.Scan(&cause) })
+	if err != nil {
 		return b, err
 	}
 	var next sql.NullInt64

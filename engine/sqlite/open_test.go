@@ -49,8 +49,8 @@ func TestOpenRefusesAFileInUse(t *testing.T) {
 func TestOpenRefusesAnotherSchema(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "with %20 and ? and #.db")
-	wantOpenError(t, path, "schema has version 0, want 1", "run procaas migrate")
-	for _, want := range [][2]int64{{0, 1}, {1, 1}} {
+	wantOpenError(t, path, "schema has version 0, want 2", "run procaas migrate")
+	for _, want := range [][2]int64{{0, 2}, {2, 2}} {
 		from, to, err := sqlite.Migrate(t.Context(), path)
 		if err != nil || [2]int64{from, to} != want {
 			t.Fatalf("migrate: want %v, have %d to %d, %v", want, from, to, err)
@@ -67,7 +67,7 @@ func TestOpenRefusesAnotherSchema(t *testing.T) {
 		t.Fatalf("the file has another name: %v", err)
 	}
 	newer(t, path)
-	wantOpenError(t, path, "newer than 1", "use a newer procaas")
+	wantOpenError(t, path, "newer than 2", "use a newer procaas")
 }
 
 // newer notes a migration that this program does not know.

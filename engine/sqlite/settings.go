@@ -58,37 +58,44 @@ func (s *Store) Bundle(ctx context.Context, hash string) (files []byte, err erro
 }
 
 const (
-	listConfigs = "select name, value, revision, changed, actor, reason from configs"
-	findConfig  = "select value, revision from configs where name = ?"
-	insertAudit = `insert into audit (changed, actor, reason, kind, name, before, after) values (?, ?, ?, ?, ?, ?, ?)
+	listConfigs  = "select name, value, revision, changed, actor, reason from configs"
+	listControls = "select path, value, revision, changed, actor, reason from controls"
+	insertAudit  = `insert into audit (changed, actor, reason, kind, name, before, after) values (?, ?, ?, ?, ?, ?, ?)
 	returning revision`
 	listAudit = `select revision, changed, actor, reason, kind, name, before, after from audit
 	where revision < ? order by revision desc limit ?`
-	writeConfig = `insert into configs (name, value, revision, changed, actor, reason) values (?, ?, ?, ?, ?, ?)
-	on conflict (name) do update set value = excluded.value, revision = excluded.revision,
-	changed = excluded.changed, actor = excluded.actor, reason = excluded.reason`
 )
 
 // Configs implements [engine.Settings].
 func (s *Store) Configs(ctx context.Context) (map[string]engine.Setting, int64, error) {
+	return s.settings(ctx, listConfigs)
+}
+
+// Controls implements [engine.Settings].
+func (s *Store) Controls(ctx context.Context) (map[string]engine.Setting, int64, error) {
+	return s.settings(ctx, listControls)
+}
+
+// settings reads all settings of a kind by their names.
+func (s *Store) settings(ctx context.Context, query string) (map[string]engine.Setting, int64, error) {
 	// One transaction, so that the revision is the one of these values.
 	t, err := s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return nil, 0, err
 	}
 	defer t.Rollback()
-	r, err := t.QueryContext(ctx, listConfigs)
+	r, err := t.QueryContext(ctx, query)
 	if err != nil {
 		return nil, 0, err
 	}
-	configs := map[string]engine.Setting{}
+	found := map[string]engine.Setting{}
 	_, err = collect(r, func(r *sql.Rows) (struct{}, error) {
 		var name string
 		var c engine.Setting
 		var changed sql.NullInt64
 		err := r.Scan(&name, &c.Value, &c.Revision, &changed, &c.By.Name, &c.By.Reason)
 		c.Changed = fromMicros(changed)
-		configs[name] = c
+		found[name] = c
 		return struct{}{}, err
 	})
 	if err != nil {
@@ -96,28 +103,85 @@ func (s *Store) Configs(ctx context.Context) (map[string]engine.Setting, int64, 
 	}
 	var revision int64
 	err = t.QueryRowContext(ctx, settingsRevision).Scan(&revision)
-	return configs, revision, err
+	return found, revision, err
 }
 
+// A settingKind is where settings of a kind are kept.
+type settingKind struct {
+	audit               string
+	find, write, remove string
+}
+
+// The kinds of settings.
+var (
+	configKind = settingKind{
+		audit: engine.AuditConfig,
+		find:  "select value, revision from configs where name = ?",
+		write: `insert into configs (name, value, revision, changed, actor, reason) values (?, ?, ?, ?, ?, ?)
+		on conflict (name) do update set value = excluded.value, revision = excluded.revision,
+		changed = excluded.changed, actor = excluded.actor, reason = excluded.reason`,
+	}
+	controlKind = settingKind{
+		audit: engine.AuditControl,
+		find:  "select value, revision from controls where path = ?",
+		write: `insert into controls (path, value, revision, changed, actor, reason) values (?, ?, ?, ?, ?, ?)
+		on conflict (path) do update set value = excluded.value, revision = excluded.revision,
+		changed = excluded.changed, actor = excluded.actor, reason = excluded.reason`,
+		remove: "delete from controls where path = ?",
+	}
+)
+
 // SetConfig implements [engine.Settings].
-func (s *Store) SetConfig(ctx context.Context, name string, value []byte, ifRevision int64, by engine.Actor) (revision int64, err error) {
+func (s *Store) SetConfig(ctx context.Context, name string, value []byte, ifRevision int64, by engine.Actor) (int64, error) {
+	return s.set(ctx, configKind, name, value, ifRevision, by)
+}
+
+// SetControl implements [engine.Settings].
+func (s *Store) SetControl(ctx context.Context, path string, value []byte, ifRevision int64, by engine.Actor) (int64, error) {
+	return s.set(ctx, controlKind, path, value, ifRevision, by)
+}
+
+// set stores a setting, or removes it when value is nil.
+func (s *Store) set(ctx context.Context, kind settingKind, name string, value []byte, ifRevision int64, by engine.Actor) (revision int64, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		var before []byte
 		var have int64
-		if _, err := t.row(findConfig, []any{name}, &before, &have); err != nil {
+		if _, err := t.row(kind.find, []any{name}, &before, &have); err != nil {
 			return err
 		}
 		if ifRevision != -1 && ifRevision != have {
 			return engine.ErrConflict
 		}
+		a := engine.Audited{Kind: kind.audit, Name: name, By: by, Before: before, After: value}
+		if value == nil {
+			if have == 0 {
+				return engine.ErrNotFound
+			}
+			a.After = engine.AuditRemoved()
+		}
 		var err error
-		revision, err = t.audit(engine.Audited{Kind: engine.AuditConfig, Name: name, By: by, Before: before, After: value})
-		if err != nil {
+		if revision, err = t.audit(a); err != nil {
 			return err
 		}
-		return t.exec(writeConfig, name, value, revision, t.now.UnixMicro(), by.Name, by.Reason)
+		if value == nil {
+			return t.exec(kind.remove, name)
+		}
+		return t.exec(kind.write, name, value, revision, t.now.UnixMicro(), by.Name, by.Reason)
 	})
 	return revision, err
+}
+
+const release = `update runs set place = 'ready', due = ? where seq in (
+	select seq from runs where place = 'parked' and cause <> '' and cause = ? order by seq limit ?)`
+
+// Release implements [engine.Settings].
+func (s *Store) Release(ctx context.Context, cause string, limit int) (n int, err error) {
+	err = s.writer.do(ctx, func(t *tx) error {
+		count, err := t.count(release, t.now.UnixMicro(), cause, limit)
+		n, t.ready = int(count), t.ready || count > 0
+		return err
+	})
+	return n, err
 }
 
 // audit writes down a change, and so gives the settings their next revision.

@@ -1,0 +1,128 @@
+package enginetest
+
+import (
+	"slices"
+	"time"
+
+	"procaas/engine"
+)
+
+// control sets a control that must be taken, or removes it with an empty value.
+func (p *probe) control(path, value string) int64 {
+	p.Helper()
+	revision, err := p.setControl(path, value, -1)
+	p.must(err)
+	return revision
+}
+
+func (p *probe) setControl(path, value string, ifRevision int64) (int64, error) {
+	var data []byte
+	if value != "" {
+		data = []byte(value)
+	}
+	return p.SetControl(p.Context(), path, data, ifRevision, engine.Actor{Name: "ann", Reason: "why"})
+}
+
+// park claims the next run and parks it with a cause until a time.
+func (p *probe) park(node int64, id, cause string, due time.Time) {
+	p.Helper()
+	c := change(p.claimOne(node, id), engine.Parked)
+	c.Cause, c.Due = cause, due
+	p.commit(node, c)
+}
+
+var controlCases = []storeCase{
+	{"controls have revisions and can be removed", func(p *probe) {
+		node := p.join()
+		_, err := p.setControl("p", "", -1)
+		p.wantErr("removing what is not there", err, engine.ErrNotFound)
+		_, err = p.setControl("p", `{"a": 1}`, 7)
+		p.wantErr("another revision than none", err, engine.ErrConflict)
+		first, err := p.setControl("p", `{"a": 1}`, 0)
+		p.must(err)
+		second := p.control("p/s/h", `{"b": 2}`)
+		_, err = p.setControl("p", `{"a": 2}`, 0)
+		p.wantErr("none, where there is one", err, engine.ErrConflict)
+
+		controls, revision, err := p.Controls(p.Context())
+		p.must(err)
+		p.equal("revision", []int64{revision, p.beat(node).Revision}, []int64{second, second})
+		p.equal("controls", controls, map[string]engine.Setting{
+			"p":     {Value: []byte(`{"a": 1}`), Revision: first, Changed: controls["p"].Changed, By: engine.Actor{Name: "ann", Reason: "why"}},
+			"p/s/h": {Value: []byte(`{"b": 2}`), Revision: second, Changed: controls["p/s/h"].Changed, By: engine.Actor{Name: "ann", Reason: "why"}},
+		})
+		configs, _, err := p.Configs(p.Context())
+		p.must(err)
+		p.equal("configs", configs, map[string]engine.Setting{})
+
+		_, err = p.setControl("p", "", second)
+		p.wantErr("removing another revision", err, engine.ErrConflict)
+		third, err := p.setControl("p", "", first)
+		p.must(err)
+		p.equal("revision", p.beat(node).Revision, third)
+		controls, _, err = p.Controls(p.Context())
+		p.must(err)
+		if len(controls) != 1 {
+			p.Fatalf("want one control left, have %v", controls)
+		}
+		last := p.audits(0, 1)[0]
+		if last.Kind != engine.AuditControl || last.Name != "p" || string(last.Before) != `{"a": 1}` || string(last.After) != "null" {
+			p.Fatalf("want the removal in the audit, have %+v", last)
+		}
+	}},
+	{"parked runs are released by their cause", func(p *probe) {
+		node := p.join()
+		ids := p.accept(p.event("a"), p.event("b"), p.event("c"), p.event("d"), p.event("a"))
+		late := time.Now().Add(time.Hour)
+		p.park(node, ids[0], "p hold", late)
+		p.park(node, ids[1], "p hold", late)
+		p.park(node, ids[2], "q hold", late)
+		p.park(node, ids[3], "", late)
+		p.wantClaims(node)
+		p.equal("causes", p.beat(node).Causes, []string{"p hold", "q hold"})
+
+		for _, c := range []struct {
+			cause       string
+			limit, want int
+		}{{"p", 10, 0}, {"p hold", 1, 1}, {"p hold", 10, 1}, {"p hold", 10, 0}} {
+			n, err := p.Release(p.Context(), c.cause, c.limit)
+			p.must(err)
+			if n != c.want {
+				p.Fatalf("release %d of %q: want %d, have %d", c.limit, c.cause, c.want, n)
+			}
+		}
+		p.equal("causes", p.beat(node).Causes, []string{"q hold"})
+		runs := p.wantClaims(node, ids[0], ids[1])
+
+		// A run that parks again has the cause of then.
+		again := change(runs[0], engine.Parked)
+		again.Due = late
+		p.commit(node, again)
+		p.finish(node, runs[1])
+		p.equal("causes", p.beat(node).Causes, []string{"q hold"})
+		p.wantStatus(ids[4], engine.Waiting)
+	}},
+	{"a parked run with a cause goes on at its time, too", func(p *probe) {
+		node := p.join()
+		ids := p.accept(p.event("a"))
+		p.park(node, ids[0], "p hold", time.Now().Add(30*time.Millisecond))
+		p.eventually("its time has come", func() bool {
+			p.beat(node)
+			return slices.Contains(idsOf(p.claim(node, 1)), ids[0])
+		})
+		p.equal("causes", p.beat(node).Causes, []string{})
+	}},
+	{"the nodes that are alive are counted", func(p *probe) {
+		var nodes []int64
+		for i := range 3 {
+			nodes = append(nodes, p.join())
+			if have := p.beat(nodes[i]).Nodes; have != i+1 {
+				p.Fatalf("want %d nodes, have %d", i+1, have)
+			}
+		}
+		p.must(p.Leave(p.Context(), nodes[0], nil))
+		if have := p.beat(nodes[1]).Nodes; have != 2 {
+			p.Fatalf("want 2 nodes after one has left, have %d", have)
+		}
+	}},
+}
