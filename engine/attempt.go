@@ -22,7 +22,7 @@ func (r *Run) begin(s *Step, live Live) (Task, bool) {
 		r.skip(s, reason, live)
 		return Task{}, false
 	}
-	if !r.free(s) || !off && (rec.due.After(live.Now) || rec.hold.After(live.Now)) {
+	if !r.free(s) || !off && rec.due.After(live.Now) {
 		return Task{}, false
 	}
 	if rec.attempts == 0 {
@@ -33,6 +33,15 @@ func (r *Run) begin(s *Step, live Live) (Task, bool) {
 		}
 		if !enabled {
 			r.skip(s, why, live)
+			return Task{}, false
+		}
+		if enabled, why, err = r.rolledOut(s, live); err != nil {
+			r.giveUp(s, err, live)
+			return Task{}, false
+		}
+		if !enabled {
+			r.skip(s, why, live)
+			r.standIn(s, live)
 			return Task{}, false
 		}
 	}
@@ -73,11 +82,12 @@ func (r *Run) attempt(s *Step, live Live) (Task, bool) {
 			r.standIn(s, live)
 			return Task{}, false
 		}
-		rec.reason, rec.hold = "", v.Hold
 		if !v.Hold.IsZero() {
-			rec.reason, r.dirty = v.Reason, true
+			r.dirty = r.dirty || v.Reason != rec.reason || !v.Hold.Equal(rec.hold)
+			rec.reason, rec.hold, rec.cause = v.Reason, v.Hold, v.Cause
 			return Task{}, false
 		}
+		rec.reason, rec.hold, rec.cause = "", time.Time{}, ""
 	}
 	if s.Type.New == nil || s.Type.SetsState {
 		r.compute(s, live)

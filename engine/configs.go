@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"procaas/dsl"
 )
@@ -35,7 +36,12 @@ type settings struct {
 	revision int64
 	set      map[string]Setting
 	values   map[string]any // of set, decoded
+
+	live atomic.Pointer[controls] // nil before they are known; changed under mu
 }
+
+// controls gives the controls as this node knows them.
+func (s *settings) controls() *controls { return s.live.Load() }
 
 // isCurrent tells whether the settings of a revision are known.
 func (s *settings) isCurrent(revision int64) bool {
@@ -58,10 +64,23 @@ func (s *settings) refresh(ctx context.Context) error {
 			return fmt.Errorf("read config %s: %w", name, err)
 		}
 	}
+	paths, _, err := s.store.Controls(ctx)
+	if err != nil {
+		return fmt.Errorf("read controls: %w", err)
+	}
+	live, err := newControls(paths)
+	if err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// Between the two readings something may have changed: then what was read
+	// first is known for sure, and the next beat tells of the rest.
 	if s.known && revision < s.revision {
 		return nil // a later answer has come first
+	}
+	if before := s.live.Swap(live); before != nil {
+		close(before.superseded)
 	}
 	s.known, s.revision, s.set, s.values = true, revision, set, values
 	return nil

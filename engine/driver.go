@@ -12,7 +12,9 @@ import (
 // started by whom, who waits for whom, and what ends them.
 
 const (
-	beatEvery    = time.Second            // at most; what is changed elsewhere is known after it
+	beatEvery    = 800 * time.Millisecond // at most; what is changed elsewhere is known within a second
+	provenFor    = 5 * time.Second        // the settings that a beat has found current; then no call starts
+	releaseMost  = 2000                   // runs in one transaction
 	soonestBeat  = 10 * time.Millisecond  // when a run is due before the next beat
 	shortestPoll = 20 * time.Millisecond  // of the inbox while there is work
 	longestPoll  = time.Second            // while there is none
@@ -35,7 +37,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	defer loops.Wait()
 	loops.Go(func() { e.fireTriggers(ctx) })
-	loops.Go(func() { e.measureInbox(ctx) })
+	loops.Go(func() { e.measure(ctx) })
 	loops.Go(func() { e.follow(ctx) })
 	loops.Go(func() { e.trim(ctx) })
 	for {
@@ -122,7 +124,7 @@ func (e *Engine) tryJoin(ctx context.Context) (*node, error) {
 	}
 	n.steps.start()
 	n.backlog.Store(true)
-	n.lease.renew(began.Add(e.o.Lease))
+	n.lease.renew(began.Add(min(e.o.Lease, provenFor)))
 	n.nudge()
 	return n, nil
 }
@@ -153,9 +155,21 @@ func (n *node) beats() {
 			next = min(next, 100*time.Millisecond)
 			continue
 		}
-		n.lease.renew(began.Add(n.e.o.Lease))
 		n.e.clock.set(b.Now, began, time.Now())
-		n.heed(b)
+		more, err := n.heed(b)
+		if err != nil {
+			if n.lease.failed(err) && n.ctx.Err() == nil {
+				n.log.Warn("settings cannot be read, no call starts until they can", "error", err)
+			}
+			next = min(next, 100*time.Millisecond)
+			continue
+		}
+		// What lets calls start is that the node is alive for the others AND knows
+		// the settings of the time of this beat.
+		n.lease.renew(began.Add(min(n.e.o.Lease, provenFor)))
+		if more {
+			next = soonestBeat
+		}
 		if b.Next > 0 {
 			next = min(next, max(b.Next, soonestBeat))
 		}
@@ -171,22 +185,46 @@ func (n *node) beats() {
 	}
 }
 
-// heed does what a beat tells.
-func (n *node) heed(b Beat) {
+// heed does what a beat tells; more tells that there is more to do at once.
+func (n *node) heed(b Beat) (more bool, err error) {
 	for _, run := range b.Cancelled {
 		if j := n.job(run); j != nil {
 			j.cancel()
 		}
 	}
-	if !n.e.settings.isCurrent(b.Revision) {
-		if err := n.e.settings.refresh(n.ctx); err != nil {
-			n.log.Warn("settings cannot be read, the ones before hold", "error", err)
-		}
-	}
+	n.e.guard.nodes.Store(int32(b.Nodes))
 	n.e.follower.revised(b.Revision)
 	if b.Ready > 0 {
 		n.nudge()
 	}
+	if !n.e.settings.isCurrent(b.Revision) {
+		if err := n.e.settings.refresh(n.ctx); err != nil {
+			return false, err
+		}
+	}
+	return n.release(b.Causes), nil
+}
+
+// release wakes runs that are parked for what does not hold them back any more.
+// Any node may do it, whoever parked them, and whenever the control was lifted.
+func (n *node) release(causes []string) (more bool) {
+	c, now := n.e.settings.controls(), n.e.clock.now()
+	for _, cause := range causes {
+		if c.stands(cause, now) {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(n.ctx, storeTimeout)
+		released, err := n.e.o.Store.Release(ctx, cause, releaseMost)
+		cancel()
+		if err != nil && n.ctx.Err() == nil {
+			n.log.Warn("runs that wait for a control cannot be woken, trying again", "cause", cause, "error", err)
+		}
+		if released > 0 {
+			n.nudge()
+		}
+		more = more || released == releaseMost
+	}
+	return more
 }
 
 // claims takes ready runs as long as there is room for them.
@@ -343,11 +381,12 @@ func (n *node) leave() error {
 	}
 }
 
-// measureInbox keeps the gauges of the inbox up to date. It takes a twentieth of
+// measure keeps the gauges of switches and of the inbox up to date. It takes a twentieth of
 // the time at most, however slow counting is.
-func (e *Engine) measureInbox(ctx context.Context) {
+func (e *Engine) measure(ctx context.Context) {
 	for next := time.Duration(0); pause(ctx, next); {
 		began := time.Now()
+		e.showSwitches()
 		limited, cancel := context.WithTimeout(ctx, storeTimeout)
 		waiting, oldest, err := e.o.Store.Depth(limited)
 		cancel()

@@ -272,7 +272,9 @@ type HandlerInfo struct {
 	LatencyP50   *float64 `json:"latency_p50_ms"`
 	LatencyP99   *float64 `json:"latency_p99_ms"`
 	LastError    string   `json:"last_error,omitempty"`
-	RateLimit    string   `json:"rate_limit,omitempty"`
+	Switch       string   `json:"switch"`               // on, off or hold
+	RateLimit    string   `json:"rate_limit,omitempty"` // the lowest one that applies
+	Effective    []string `json:"effective"`            // what keeps it from running freely, in the order in which it counts
 	File         string   `json:"file"`
 	Line         int      `json:"line"`
 }
@@ -281,15 +283,14 @@ type HandlerInfo struct {
 func (e *Engine) Handlers() []HandlerInfo {
 	out := []HandlerInfo{}
 	now := time.Now()
+	c, at := e.settings.controls(), e.clock.now()
 	for _, p := range e.library.current.Load().plans {
 		for _, s := range p.order {
 			h := s.Handler
 			info := HandlerInfo{
 				Path: s.Path, Type: h.Type, Owner: h.Owner, Critical: h.IsCritical(),
+				Switch: c.state(s, at), RateLimit: c.limit(s, at), Effective: append([]string{}, c.effects(s, at)...),
 				File: h.Span.File, Line: h.Span.Start.Line,
-			}
-			if h.RateLimit != nil {
-				info.RateLimit = formatRate(h.RateLimit.Rate)
 			}
 			e.stats.path(s.Path).fill(&info, now)
 			out = append(out, info)

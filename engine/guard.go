@@ -2,109 +2,272 @@ package engine
 
 import (
 	"fmt"
+	"math"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"golang.org/x/time/rate"
 
 	"procaas/dsl"
 )
 
-// A guard decides whether a handler may run now. At present it knows the rate
-// limits, which hold for each node.
+// A guard decides whether a handler may run now: whether a control holds it, and
+// what the limits say of the definition and of controls. Limits are for all nodes
+// together: each takes an equal part.
 type guard struct {
-	limits sync.Map // limitKey → *limit
-}
+	nodes atomic.Int32 // that are alive; 0 before that is known
 
-// A limitKey tells limits apart. A new definition may change the rate of a path
-// while runs go on with the old one.
-type limitKey struct {
-	path  string
-	rate  dsl.Rate
-	burst int
-}
-
-// A limit is the rate limit of one handler.
-type limit struct {
-	bucket *rate.Limiter
-
-	mu   sync.Mutex // guards last
-	last time.Time  // that a run was sent away until
+	mu      sync.RWMutex       // guards the following, not what it points to
+	buckets map[string]*bucket // by path
+	gates   map[string]*gate   // by the path of a handler, or @ and a service
 }
 
 // shortHold is how long a run may wait for its turn in memory. Its place is kept
 // for it. A run that has to wait longer gives its place back.
 const shortHold = time.Second
 
-// A pass remembers the places that a run holds in the queues of limits, so that
-// asking again when the time has come does not take another one.
-type pass map[string]time.Time
+// A pass is what one run holds of the guard: its places in the queues of limits,
+// so that asking again does not take another one. It belongs to the goroutine of
+// the run.
+type pass struct {
+	wake   func() // told when a gate lets the run in
+	places map[string]*place
+}
+
+// A place is what a handler of a run waits with, or is under way with.
+type place struct {
+	until  time.Time // ask again
+	mine   bool      // then its turn has come
+	passed bool      // the rate limits have let it through
+	cause  string
+	reason string
+	spots  [2]*spot // of the handler and of the service
+}
+
+// at gives the place of a handler.
+func (p *pass) at(path string) *place {
+	if p.places == nil {
+		p.places = map[string]*place{}
+	}
+	pl := p.places[path]
+	if pl == nil {
+		pl = &place{}
+		p.places[path] = pl
+	}
+	return pl
+}
+
+// leave gives up what a handler holds: its call has ended, or does not start.
+func (p *pass) leave(path string) {
+	pl := p.places[path]
+	if pl == nil {
+		return
+	}
+	delete(p.places, path)
+	for _, t := range pl.spots {
+		if t != nil {
+			t.leave()
+		}
+	}
+}
+
+// close gives up all that the run holds.
+func (p *pass) close() {
+	for path := range p.places {
+		p.leave(path)
+	}
+}
+
+// A rule is a rate limit that applies to a handler.
+type rule struct {
+	path  string // that it bounds
+	rate  float64
+	burst float64
+	skip  bool
+	live  *liveControl // nil: of the definition
+	spec  *dsl.RateLimit
+}
+
+func (r *rule) reason() string {
+	if r.live != nil {
+		return r.live.over
+	}
+	return rateReason(r.spec)
+}
+
+func (r *rule) cause() string {
+	if r.live != nil {
+		return r.live.limitCause
+	}
+	return ""
+}
 
 // verdict decides about one handler of a run.
-func (g *guard) verdict(s *Step, p pass, now time.Time) Verdict {
-	spec := s.Handler.RateLimit
-	if spec == nil {
-		return Verdict{}
+func (g *guard) verdict(s *Step, p *pass, c *controls, now time.Time) Verdict {
+	if l := c.holds(s, now); l != nil {
+		p.leave(s.Path)
+		return Verdict{Hold: l.askAgain(now), Cause: l.holdCause, Reason: l.off}
 	}
-	if at, ok := p[s.Path]; ok {
-		if at.After(now) {
-			return Verdict{Hold: at, Reason: rateReason(spec)}
-		}
-		delete(p, s.Path)
-		return Verdict{}
+	if v, ok := g.turn(s, p, c, now); !ok {
+		return v
 	}
-	l := g.limit(s.Path, spec)
-	r := l.bucket.ReserveN(now, 1)
-	delay := r.DelayFrom(now)
-	if delay == 0 {
-		return Verdict{}
-	}
-	if spec.Over == "skip" && !s.Handler.IsCritical() {
-		r.CancelAt(now)
-		return Verdict{Skip: true, Reason: rateReason(spec)}
-	}
-	at := now.Add(delay)
-	if delay <= shortHold {
-		p[s.Path] = at
-		return Verdict{Hold: at, Reason: rateReason(spec)}
-	}
-	r.CancelAt(now)
-	return Verdict{Hold: l.sendAway(at), Reason: rateReason(spec)}
+	return g.enter(s, p, now)
 }
 
-// limit gives the limit of a path.
-func (g *guard) limit(path string, spec *dsl.RateLimit) *limit {
-	key := limitKey{path, spec.Rate, spec.Burst}
-	if l, ok := g.limits.Load(key); ok {
-		return l.(*limit)
+// askAgain is when a run that a switch holds looks again by itself. It is woken
+// when the control changes, so that this is for the end of the control, and for
+// runs that were forgotten.
+func (l *liveControl) askAgain(now time.Time) time.Time {
+	at := now.Add(24 * time.Hour)
+	if l.Until != nil && l.Until.Before(at) {
+		return *l.Until
 	}
-	burst := spec.Burst
-	if burst == 0 {
-		burst = max(1, int(spec.Rate.PerSecond()))
-	}
-	l, _ := g.limits.LoadOrStore(key, &limit{
-		bucket: rate.NewLimiter(rate.Limit(spec.Rate.PerSecond()), burst),
-	})
-	return l.(*limit)
-}
-
-// sendAway gives the time at which a run shall ask again. Runs that are sent
-// away come back one by one, at the rate of the limit.
-func (l *limit) sendAway(at time.Time) time.Time {
-	const longest = time.Hour
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	step := time.Duration(float64(time.Second) / float64(l.bucket.Limit()))
-	if next := l.last.Add(step); next.After(at) && next.Before(at.Add(longest)) {
-		at = next
-	}
-	l.last = at
 	return at
+}
+
+// turn asks the rate limits; ok is false when the handler may not run now.
+func (g *guard) turn(s *Step, p *pass, c *controls, now time.Time) (v Verdict, ok bool) {
+	if pl := p.places[s.Path]; pl != nil {
+		if pl.passed {
+			return Verdict{}, true
+		}
+		switch stale := pl.cause != "" && !c.stands(pl.cause, now); {
+		case !stale && pl.until.After(now):
+			return Verdict{Hold: pl.until, Cause: pl.cause, Reason: pl.reason}, false
+		case !stale && pl.mine:
+			return Verdict{}, true // spots are still to be asked for
+		}
+		p.leave(s.Path)
+	}
+	var rules [3]rule
+	n := g.rules(s, c, now, &rules)
+	if n == 0 {
+		return Verdict{}, true
+	}
+	return g.reserve(s, p, rules[:n], now)
+}
+
+// rules finds the rate limits that apply to a handler: at each level one.
+func (g *guard) rules(s *Step, c *controls, now time.Time, out *[3]rule) int {
+	n, nodes := 0, float64(max(1, g.nodes.Load()))
+	own := s.Handler.RateLimit
+	for i, l := range c.above(s) {
+		switch {
+		case l.limits(now) && !(i == 0 && own != nil && own.Rate.PerSecond() < l.rate.PerSecond()):
+			rate := l.rate.PerSecond() / nodes
+			out[n] = rule{path: l.path, rate: rate, burst: 1 + rate/10, skip: l.Over == overSkip, live: l}
+			n++
+		case i == 0 && own != nil:
+			rate := own.Rate.PerSecond()
+			burst := float64(own.Burst)
+			if burst == 0 {
+				burst = math.Floor(rate)
+			}
+			out[n] = rule{path: s.Path, rate: rate / nodes, burst: max(1, burst/nodes), skip: own.Over == overSkip, spec: own}
+			n++
+		}
+	}
+	return n
+}
+
+// reserve takes a place in all limits, or tells until when to wait.
+func (g *guard) reserve(s *Step, p *pass, rules []rule, now time.Time) (v Verdict, ok bool) {
+	var delay time.Duration
+	var worst *rule
+	skip := false
+	for i := range rules {
+		r := &rules[i]
+		if d := g.bucket(r.path).reserve(now, r.rate, r.burst); d > 0 {
+			skip = skip || r.skip
+			if d > delay {
+				delay, worst = d, r
+			}
+		}
+	}
+	if worst == nil {
+		return Verdict{}, true
+	}
+	skip = skip && !s.Handler.IsCritical()
+	if skip || delay > shortHold {
+		for i := range rules {
+			g.bucket(rules[i].path).giveBack()
+		}
+	}
+	if skip {
+		return Verdict{Skip: true, Reason: worst.reason()}, false
+	}
+	pl := p.at(s.Path)
+	pl.until, pl.mine, pl.cause, pl.reason = now.Add(delay), true, worst.cause(), worst.reason()
+	if delay > shortHold {
+		pl.until, pl.mine = g.bucket(worst.path).sendAway(now, delay), false
+	}
+	return Verdict{Hold: pl.until, Cause: pl.cause, Reason: pl.reason}, false
+}
+
+// enter asks for places among the calls under way.
+func (g *guard) enter(s *Step, p *pass, now time.Time) Verdict {
+	if s.Type.New == nil || s.Type.SetsState || s.Handler.MaxInFlight == 0 && s.serviceMost == 0 {
+		return Verdict{}
+	}
+	gates := [2]struct {
+		name string
+		most int
+	}{{s.Path, s.Handler.MaxInFlight}, {"@" + s.service, s.serviceMost}}
+	pl := p.at(s.Path)
+	pl.passed = true
+	for i, at := range gates {
+		if at.most == 0 {
+			continue
+		}
+		reason := fmt.Sprintf("waits for one of %d calls of %s under way at once to end", at.most, at.name)
+		if pl.spots[i] == nil {
+			most := max(1, at.most/int(max(1, g.nodes.Load())))
+			if pl.spots[i] = g.gate(at.name).enter(most, p.wake); pl.spots[i] == nil {
+				p.leave(s.Path)
+				return Verdict{Hold: now.Add(2 * shortHold), Reason: reason}
+			}
+		}
+		if !pl.spots[i].isInside() {
+			return Verdict{Hold: now.Add(shortHold), Reason: reason}
+		}
+	}
+	return Verdict{}
+}
+
+// bucket gives the bucket of a path.
+func (g *guard) bucket(path string) *bucket {
+	g.mu.RLock()
+	b := g.buckets[path]
+	g.mu.RUnlock()
+	if b != nil {
+		return b
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.buckets == nil {
+		g.buckets = map[string]*bucket{}
+	}
+	if g.buckets[path] == nil {
+		g.buckets[path] = &bucket{}
+	}
+	return g.buckets[path]
+}
+
+// gate gives the gate of a name.
+func (g *guard) gate(name string) *gate {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.gates == nil {
+		g.gates = map[string]*gate{}
+	}
+	if g.gates[name] == nil {
+		g.gates[name] = &gate{}
+	}
+	return g.gates[name]
 }
 
 // rateReason tells people why a handler waits or is left out.
 func rateReason(r *dsl.RateLimit) string {
-	return fmt.Sprintf("over its rate limit of %s", formatRate(r.Rate))
+	return "over its rate limit of " + formatRate(r.Rate)
 }
 
 // formatRate writes a rate as authors do.

@@ -11,6 +11,7 @@ type Metrics struct {
 	HandlerCalls   *prometheus.CounterVec   // pipeline, stage, handler, outcome
 	HandlerGivenUp *prometheus.CounterVec   // pipeline, stage, handler
 	HandlerSeconds *prometheus.HistogramVec // pipeline, stage, handler
+	SwitchOff      *prometheus.GaugeVec     // pipeline, stage, handler
 	Accepted       prometheus.Counter
 	Runs           *prometheus.CounterVec // pipeline, status
 	InboxWaiting   prometheus.Gauge
@@ -35,6 +36,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name:    "procaas_handler_seconds",
 			Help:    "Duration of one attempt of a handler.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 13), // 1 ms to 1 min
+		}, handler),
+		SwitchOff: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "procaas_switch_off",
+			Help: "Whether an operator has switched the handler off, or holds its runs: 1, else 0.",
 		}, handler),
 		Accepted: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "procaas_events_accepted_total",
@@ -66,7 +71,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		m.StoreErrors.WithLabelValues(operation)
 	}
 	r.MustRegister(m.StoreErrors)
-	r.MustRegister(m.HandlerCalls, m.HandlerGivenUp, m.HandlerSeconds, m.Accepted,
+	r.MustRegister(m.HandlerCalls, m.HandlerGivenUp, m.HandlerSeconds, m.SwitchOff, m.Accepted,
 		m.Runs, m.InboxWaiting, m.InboxOldest, m.Checkpoint)
 	return m
 }

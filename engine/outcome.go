@@ -203,6 +203,38 @@ func (r *Run) enabled(s *Step, live Live) (enabled bool, why string, err error) 
 	return enabled, why, nil
 }
 
+// rolledOut tells whether the run is in the handler's share; why is for people.
+// The same value is always in the same place of a hundred, so that a share that
+// grows keeps those that were in it.
+func (r *Run) rolledOut(s *Step, live Live) (in bool, why string, err error) {
+	if live.Share == nil {
+		return true, "", nil
+	}
+	percent, ok := live.Share(s)
+	if !ok || percent >= 100 {
+		return true, "", nil
+	}
+	var by any = r.start.Key
+	if o := s.Handler.Rollout; o != nil && !o.By.IsNull() {
+		if by, err = o.By.Eval(r.env(live)); err != nil {
+			return false, "", err
+		}
+	}
+	raw, err := encodeData(by)
+	if err != nil {
+		return false, "", fmt.Errorf("rollout: by: %w", err)
+	}
+	const digits = 13 // hexadecimal ones, as many as a float64 holds exactly
+	n, err := strconv.ParseUint(digest(s.Path, "rollout", string(raw))[:digits], 16, 64)
+	if err != nil {
+		return false, "", err
+	}
+	if at := float64(n) / (1 << (4 * digits)) * 100; at < percent {
+		return true, "", nil
+	}
+	return false, fmt.Sprintf("rolled out to %g %%, and this run is not among them", percent), nil
+}
+
 // assign sets names of the shared state to the values of a mapping. A mapping
 // has no order: all its expressions see the state before it. All names are set
 // or none.

@@ -48,7 +48,11 @@ type Step struct {
 	verify   HandlerType
 	retry    dsl.Retry // the policy, defaults included
 	keep     bool      // another handler may read the response
-	volatile bool      // begun anew, it might be skipped, or send something else
+	stage    string    // the path of its stage
+	service  string    // that it calls; empty when it names none
+
+	serviceMost int  // calls of the service at once; 0 for no bound
+	volatile    bool // begun anew, it might be skipped, or send something else
 }
 
 // A Write is a path that a handler sets: a name of the shared state, or its own
@@ -161,6 +165,13 @@ func (p *Plan) add(h *dsl.Handler, stage int, types map[string]HandlerType) (*St
 	if p.steps[s.Path] != nil {
 		return nil, fmt.Errorf("%s: there are two handlers with this path", s.Path)
 	}
+	s.stage = p.Pipeline.ID + "/" + p.Pipeline.Stages[stage].ID
+	if service, ok := h.Body.Get("service").Literal(); ok {
+		s.service, _ = service.(string)
+		if of := p.Bundle.Service(s.service); of != nil {
+			s.serviceMost = of.MaxInFlight
+		}
+	}
 	if h.Retry != nil {
 		s.retry = *h.Retry
 	}
@@ -175,7 +186,7 @@ func (p *Plan) add(h *dsl.Handler, stage int, types map[string]HandlerType) (*St
 func (s *Step) gather() {
 	h := s.Handler
 	own := dsl.Path{sourcesRoot, h.ID}
-	s.Reads = slices.Concat(h.Enabled.Reads(), h.Body.Reads())
+	s.Reads = slices.Concat(h.ConditionReads(), h.Body.Reads())
 	last := h.Result.Reads()
 	if v := h.Verification(); v != nil {
 		s.Reads = append(s.Reads, v.Body.Reads()...)
@@ -287,8 +298,8 @@ func (p *Plan) markKept() {
 // first checkpoint.
 func (s *Step) isVolatile() bool {
 	began := dsl.Path{"run", "started"}
-	reads := slices.Concat(s.Handler.Enabled.Reads(), s.Handler.Body.Reads())
-	return readsLive(s.Handler.Enabled) || slices.ContainsFunc(reads, func(r dsl.Read) bool { return r.Path.Overlaps(began) })
+	reads := slices.Concat(s.Handler.ConditionReads(), s.Handler.Body.Reads())
+	return readsLive(s.Handler.Enabled) || s.Handler.Rollout != nil || slices.ContainsFunc(reads, func(r dsl.Read) bool { return r.Path.Overlaps(began) })
 }
 
 // readsLive tells whether a value depends on live settings.

@@ -31,6 +31,7 @@ type record struct {
 	underway bool
 	asking   bool      // what is under way is a verification
 	hold     time.Time // ask the guard again
+	cause    string    // what it holds for, besides the time
 	body     any       // evaluated, the same for all attempts
 	ready    bool      // body is set
 }

@@ -3,6 +3,8 @@ package engine
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -76,10 +78,15 @@ type Live struct {
 	// fallback result that stands in for it at its place.
 	Off func(*Step) (reason string, off bool)
 
+	// Share gives the percentage of runs in which a handler runs, when it is not
+	// to run in all; nil lets it run in all.
+	Share func(*Step) (percent float64, ok bool)
+
 	// Guard says whether a handler may run now; nil lets all run. It is asked
 	// when nothing else keeps an attempt from starting, so it may take a token
-	// of a limit, and not again before the time of a Hold. It never skips a
-	// critical handler unless an operator has forced it to.
+	// of a limit, and again whenever Ready is, so it must remember what it has
+	// given. It never skips a critical handler unless an operator has forced it
+	// to.
 	Guard func(*Step) Verdict
 }
 
@@ -87,6 +94,7 @@ type Live struct {
 type Verdict struct {
 	Skip   bool      // leave the handler out
 	Hold   time.Time // ask again at this time, the run parked meanwhile; zero: do not hold
+	Cause  string    // what it waits for besides the time; see [Change]
 	Reason string    // why, for people
 }
 
@@ -265,6 +273,40 @@ func (r *Run) Status() Status {
 	return r.status
 }
 
+// Withdraw tells that a task that Ready gave does not start after all, so that
+// Ready decides about it anew.
+func (r *Run) Withdraw(path string, now time.Time) {
+	s := r.plan.steps[path]
+	if s == nil || !r.records[s.position].underway {
+		return
+	}
+	rec := &r.records[s.position]
+	if !rec.asking {
+		rec.attempts--
+	}
+	rec.underway, rec.asking = false, false
+	if rec.attempts > 0 {
+		rec.due = stamp(now) // or it would look like an attempt whose end is not known
+	}
+	r.underway--
+	r.settled = false
+	r.touch()
+}
+
+// cause names what the run waits for besides a time.
+func (r *Run) cause() string {
+	if r.stage == len(r.plan.Stages) {
+		return ""
+	}
+	var causes []string
+	for _, s := range r.plan.Stages[r.stage].Steps {
+		if rec := &r.records[s.position]; rec.cause != "" && !rec.decided() && !slices.Contains(causes, rec.cause) {
+			causes = append(causes, rec.cause)
+		}
+	}
+	return strings.Join(causes, ",")
+}
+
 // Next tells when Ready will have something new without a Finish: the earliest
 // retry, wait or hold. Zero when there is none, and when the run stands still
 // until an operator has decided about a handler with [OutcomeUnknown].
@@ -315,7 +357,7 @@ func (r *Run) Change() Change {
 	}
 	switch c.Status {
 	case Parked:
-		c.Due = r.Next()
+		c.Due, c.Cause = r.Next(), r.cause()
 	case Failed:
 		c.FailedPath, c.Error, c.ErrorClass = r.failedPath, r.failure, r.class
 	case Succeeded:

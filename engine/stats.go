@@ -37,8 +37,9 @@ func (s *stats) path(path string) *pathStats {
 	}
 	p, _ := s.paths.LoadOrStore(path, &pathStats{
 		succeeded: label("succeeded"), failed: label("failed"), skipped: label("skipped"),
-		givenUp: s.metrics.HandlerGivenUp.WithLabelValues(parts[0], parts[1], parts[2]),
-		seconds: s.metrics.HandlerSeconds.WithLabelValues(parts[0], parts[1], parts[2]),
+		givenUp:   s.metrics.HandlerGivenUp.WithLabelValues(parts[0], parts[1], parts[2]),
+		switchOff: s.metrics.SwitchOff.WithLabelValues(parts[0], parts[1], parts[2]),
+		seconds:   s.metrics.HandlerSeconds.WithLabelValues(parts[0], parts[1], parts[2]),
 	})
 	return p.(*pathStats)
 }
@@ -46,6 +47,7 @@ func (s *stats) path(path string) *pathStats {
 // A pathStats is a ring of the last minute of one handler.
 type pathStats struct {
 	succeeded, failed, skipped, givenUp prometheus.Counter
+	switchOff                           prometheus.Gauge
 	seconds                             prometheus.Observer
 
 	mu        sync.Mutex // guards the following

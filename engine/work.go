@@ -21,6 +21,9 @@ type job struct {
 	def     *definition
 	run     *Run
 	pass    pass
+	seen    *controls // that Ready has decided by
+	again   bool      // ask Ready before waiting
+	wake    chan struct{}
 	log     *slog.Logger
 
 	calls     context.Context // of the run's calls
@@ -49,10 +52,17 @@ const saveAfter = 100 * time.Millisecond
 const maxReply = 1 << 20
 
 func newJob(n *node, c *Claimed) *job {
-	return &job{
-		n: n, claimed: c, version: c.Version, pass: pass{}, cancelled: make(chan struct{}),
+	j := &job{
+		n: n, claimed: c, version: c.Version, cancelled: make(chan struct{}), wake: make(chan struct{}, 1),
 		log: n.log.With("run", c.ID, "pipeline", c.Pipeline, "key", c.Key),
 	}
+	j.pass.wake = func() {
+		select {
+		case j.wake <- struct{}{}:
+		default:
+		}
+	}
+	return j
 }
 
 // cancel asks for the run's end. It may be called more than once.
@@ -63,6 +73,7 @@ func (j *job) work() {
 	defer j.survive()
 	j.calls, j.stopCalls = context.WithCancel(j.n.calls)
 	defer j.stopCalls()
+	defer j.pass.close()
 	if !j.begin() || j.n.isDraining() {
 		return
 	}
@@ -88,11 +99,14 @@ func (j *job) survive() {
 
 // live gives the core what may change while the run goes on.
 func (j *job) live() Live {
-	now := j.n.e.clock.now()
+	now, c := j.n.e.clock.now(), j.n.e.settings.controls()
+	j.seen = c
 	return Live{
 		Now:     now,
 		Configs: j.n.e.settings.configs(j.def),
-		Guard:   func(s *Step) Verdict { return j.n.e.guard.verdict(s, j.pass, now) },
+		Off:     func(s *Step) (string, bool) { return c.off(s, now) },
+		Share:   c.share,
+		Guard:   func(s *Step) Verdict { return j.n.e.guard.verdict(s, &j.pass, c, now) },
 	}
 }
 
@@ -185,7 +199,15 @@ func (j *job) start(tasks []Task) bool {
 	if j.ended == nil {
 		j.ended = make(chan ended, len(j.run.plan.order))
 	}
+	// Saving may have taken its time: a control that has come meanwhile counts.
+	now, c := j.n.e.clock.now(), j.n.e.settings.controls()
 	for _, t := range tasks {
+		if c != j.seen && (c.skips(t.Step, now) != nil || c.holds(t.Step, now) != nil) {
+			j.run.Withdraw(t.Step.Path, now)
+			j.pass.leave(t.Step.Path)
+			j.again = true
+			continue
+		}
 		j.underway++
 		j.n.startCall(j, t)
 	}
@@ -195,6 +217,10 @@ func (j *job) start(tasks []Task) bool {
 // wait waits until the core has something to decide. It is false when the run is
 // not this node's any more.
 func (j *job) wait() bool {
+	if j.again {
+		j.again = false
+		return true
+	}
 	draining := j.n.draining
 	if j.n.isDraining() {
 		if j.underway == 0 {
@@ -218,6 +244,10 @@ func (j *job) wait() bool {
 		return false
 	case <-draining:
 		return true
+	case <-j.wake:
+		return true
+	case <-j.superseded():
+		return true
 	case <-j.cancelled:
 		return j.stop()
 	case <-due:
@@ -226,6 +256,15 @@ func (j *job) wait() bool {
 		j.finish(e)
 		return true
 	}
+}
+
+// superseded gives a channel that is closed when there are newer controls than
+// those that Ready has decided by.
+func (j *job) superseded() <-chan struct{} {
+	if j.seen == nil {
+		return nil
+	}
+	return j.seen.superseded
 }
 
 // delay gives the time until there is something to do though no call ends; false
@@ -248,6 +287,7 @@ func (j *job) delay(next time.Time) (delay time.Duration, ok bool) {
 func (j *job) finish(e ended) {
 	for {
 		j.underway--
+		j.pass.leave(e.path)
 		if e.outcome.Err == nil || j.calls.Err() == nil {
 			j.run.Finish(e.path, e.outcome, j.live())
 		}

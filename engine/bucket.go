@@ -1,0 +1,124 @@
+package engine
+
+import (
+	"sync"
+	"time"
+)
+
+// A bucket spaces calls out to a rate. It remembers only when the next call would
+// be due if all came evenly; calls may come earlier than that by its burst.
+type bucket struct {
+	mu   sync.Mutex // guards the following
+	rate float64    // calls per second, as asked last
+	due  int64      // of the next call, in nanoseconds since 1970
+	away int64      // when the last one of those sent away shall ask again
+}
+
+// reserve takes the place of the next call and tells in how long it may start. A
+// rate that is another one than before keeps what has been used of the burst.
+func (b *bucket) reserve(now time.Time, rate, burst float64) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at, step := now.UnixNano(), float64(time.Second)/rate
+	if b.rate != rate && b.due > at {
+		used := float64(b.due-at) / float64(time.Second) * b.rate
+		b.due = at + int64(min(used, burst)*step)
+	}
+	b.rate = rate
+	b.due = max(b.due, at)
+	delay := float64(b.due-at) - (burst-1)*step
+	b.due += int64(step)
+	return time.Duration(max(delay, 0))
+}
+
+// giveBack gives the place that was taken last back.
+func (b *bucket) giveBack() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.due -= int64(float64(time.Second) / b.rate)
+}
+
+// sendAway gives the time at which a run shall ask again that has to wait for
+// long. Runs that are sent away come back one by one, at the rate of the limit.
+func (b *bucket) sendAway(now time.Time, delay time.Duration) time.Time {
+	const longest = time.Hour
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := now.Add(delay).UnixNano()
+	next := b.away + int64(float64(time.Second)/b.rate)
+	if next > at && next < at+int64(longest) {
+		at = next
+	}
+	b.away = at
+	return time.Unix(0, at).UTC()
+}
+
+// A gate bounds how many calls are under way at once. Those that come when it is
+// full queue up.
+type gate struct {
+	mu    sync.Mutex // guards the following, and the spots
+	most  int
+	used  int
+	queue []*spot
+}
+
+// fewWaiting is how many calls may always queue up at a gate.
+const fewWaiting = 32
+
+// A spot is where a call stands at a gate.
+type spot struct {
+	gate   *gate
+	inside bool
+	wake   func() // told when it is let in
+}
+
+// enter gives a spot; nil when the queue is so long that waiting in it would
+// keep other work out of memory.
+func (g *gate) enter(most int, wake func()) *spot {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.most = most
+	t := &spot{gate: g, wake: wake}
+	switch {
+	case g.used < g.most && len(g.queue) == 0:
+		g.used++
+		t.inside = true
+	case len(g.queue) >= max(2*g.most, fewWaiting):
+		return nil
+	default:
+		g.queue = append(g.queue, t)
+	}
+	return t
+}
+
+// isInside tells whether the call may start.
+func (t *spot) isInside() bool {
+	t.gate.mu.Lock()
+	defer t.gate.mu.Unlock()
+	return t.inside
+}
+
+// leave gives the place back, wherever it is, and lets those in that wait first.
+func (t *spot) leave() {
+	g := t.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if t.inside {
+		g.used--
+		t.inside = false
+	} else {
+		for i, other := range g.queue {
+			if other == t {
+				g.queue = append(g.queue[:i:i], g.queue[i+1:]...)
+				break
+			}
+		}
+	}
+	for g.used < g.most && len(g.queue) > 0 {
+		first := g.queue[0]
+		g.queue = g.queue[1:]
+		g.used++
+		first.inside = true
+		first.wake()
+	}
+}

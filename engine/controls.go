@@ -1,0 +1,255 @@
+package engine
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"procaas/dsl"
+)
+
+// This file says what controls mean: the switches, limits and rollouts that
+// operators set while runs go on. It is pure, as run.go is.
+
+// A Control is what operators have set on a path: a pipeline, a stage of it or a
+// handler. It holds for everything below. Of the controls above a handler, a
+// switch that is off wins over those that are on, and every limit applies to all
+// calls below its path.
+type Control struct {
+	Enabled bool `json:"enabled"` // false: the switch is off
+
+	// Mode says what off means: ModeSkip or ModeHold; empty while Enabled.
+	Mode string `json:"mode,omitempty"`
+
+	// Force lets ModeSkip leave out critical handlers.
+	Force bool `json:"force,omitempty"`
+
+	// Until is when the switch goes on by itself; nil is never.
+	Until *time.Time `json:"until,omitempty"`
+
+	// RateLimit bounds the calls below the path on all nodes together, such as
+	// 10/s; empty for no bound. Over is wait or skip, as in the language.
+	RateLimit string `json:"rate_limit,omitempty"`
+	Over      string `json:"over,omitempty"`
+
+	// LimitUntil is when the rate limit ends by itself; nil is never.
+	LimitUntil *time.Time `json:"limit_until,omitempty"`
+
+	// RolloutPercent replaces that of the handler's rollout; nil leaves it.
+	RolloutPercent *float64 `json:"rollout_percent,omitempty"`
+}
+
+// What a switch that is off does.
+const (
+	ModeSkip = "skip" // the handlers are left out, as if enabled were false
+	ModeHold = "hold" // runs are parked before the handlers until the switch is on
+)
+
+// The words of Control.Over.
+const (
+	overWait = "wait"
+	overSkip = "skip"
+)
+
+// A liveControl is a control made ready to be asked often.
+type liveControl struct {
+	Control
+	path    string
+	setting Setting
+	rate    dsl.Rate
+
+	off, over             string // why, for people
+	holdCause, limitCause string
+}
+
+// controls are all controls of one revision. They are never changed; nil is none.
+type controls struct {
+	byPath     map[string]*liveControl
+	superseded chan struct{} // closed: there are newer ones
+}
+
+// newControls reads what the store keeps.
+func newControls(set map[string]Setting) (*controls, error) {
+	c := &controls{byPath: make(map[string]*liveControl, len(set)), superseded: make(chan struct{})}
+	for path, setting := range set {
+		l, err := newLiveControl(path, setting)
+		if err != nil {
+			return nil, fmt.Errorf("read control %s: %w", path, err)
+		}
+		c.byPath[path] = l
+	}
+	return c, nil
+}
+
+func newLiveControl(path string, setting Setting) (*liveControl, error) {
+	l := &liveControl{path: path, setting: setting}
+	if err := json.Unmarshal(setting.Value, &l.Control); err != nil {
+		return nil, err
+	}
+	by := " by " + setting.By.Name
+	if setting.By.Reason != "" {
+		by += ": " + setting.By.Reason
+	}
+	l.off = "switched off at " + path + untilText(l.Until) + by
+	if l.Mode == ModeHold {
+		l.off = "held at " + path + untilText(l.Until) + by
+	}
+	l.holdCause = path + causeHold
+	if l.RateLimit == "" {
+		return l, nil
+	}
+	var err error
+	l.rate, err = dsl.ParseRate(l.RateLimit)
+	l.over = "over the limit of " + l.RateLimit + " at " + path + untilText(l.LimitUntil) + by
+	l.limitCause = path + " " + l.RateLimit
+	return l, err
+}
+
+// causeHold ends the cause of a run that a switch holds: its control's path comes
+// before. That of a run that waits for a limit ends with the rate. A run that
+// waits for several has all of them, with commas between.
+const causeHold = " hold"
+
+func untilText(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return " until " + t.UTC().Format(time.RFC3339)
+}
+
+// isOff tells whether the switch is off in a mode at present.
+func (l *liveControl) isOff(mode string, now time.Time) bool {
+	return l != nil && !l.Enabled && l.Mode == mode && (l.Until == nil || now.Before(*l.Until))
+}
+
+// limits tells whether there is a rate limit at present.
+func (l *liveControl) limits(now time.Time) bool {
+	return l != nil && l.RateLimit != "" && (l.LimitUntil == nil || now.Before(*l.LimitUntil))
+}
+
+// above gives the controls that hold for a handler: its own, the stage's and the
+// pipeline's; nil for none.
+func (c *controls) above(s *Step) [3]*liveControl {
+	if c == nil || len(c.byPath) == 0 {
+		return [3]*liveControl{}
+	}
+	pipeline, _, _ := strings.Cut(s.stage, "/")
+	return [3]*liveControl{c.byPath[s.Path], c.byPath[s.stage], c.byPath[pipeline]}
+}
+
+// skips tells whether a handler is left out, and by which control. A critical
+// one is only when the operator insists.
+func (c *controls) skips(s *Step, now time.Time) *liveControl {
+	for _, l := range c.above(s) {
+		if l.isOff(ModeSkip, now) && (l.Force || !s.Handler.IsCritical()) {
+			return l
+		}
+	}
+	return nil
+}
+
+// holds tells whether runs wait before a handler, and for which control.
+func (c *controls) holds(s *Step, now time.Time) *liveControl {
+	for _, l := range c.above(s) {
+		if l.isOff(ModeHold, now) {
+			return l
+		}
+	}
+	return nil
+}
+
+// off is [Live].Off.
+func (c *controls) off(s *Step, now time.Time) (reason string, off bool) {
+	if l := c.skips(s, now); l != nil {
+		return l.off, true
+	}
+	return "", false
+}
+
+// share is [Live].Share.
+func (c *controls) share(s *Step) (percent float64, ok bool) {
+	l := c.above(s)[0]
+	if l != nil && l.RolloutPercent != nil && (l.Force || !s.Handler.IsCritical()) {
+		return *l.RolloutPercent, true
+	}
+	if r := s.Handler.Rollout; r != nil {
+		return r.Percent, true
+	}
+	return 0, false
+}
+
+// stands tells whether all that a cause names still holds runs back.
+func (c *controls) stands(cause string, now time.Time) bool {
+	for part := range strings.SplitSeq(cause, ",") {
+		path, _, _ := strings.Cut(part, " ")
+		l := c.byPath[path]
+		if part == path+causeHold {
+			if !l.isOff(ModeHold, now) {
+				return false
+			}
+		} else if !l.limits(now) || l.limitCause != part {
+			return false
+		}
+	}
+	return true
+}
+
+// effects lists what keeps a handler from running freely, in the order in which
+// it counts.
+func (c *controls) effects(s *Step, now time.Time) []string {
+	var out []string
+	for _, l := range c.above(s) {
+		switch {
+		case l.isOff(ModeHold, now), l.isOff(ModeSkip, now) && (l.Force || !s.Handler.IsCritical()):
+			out = append(out, l.off)
+		case l.isOff(ModeSkip, now):
+			out = append(out, l.off+" (not in force: the handler is critical)")
+		}
+	}
+	if percent, ok := c.share(s); ok && percent < 100 {
+		out = append(out, fmt.Sprintf("rolled out to %g %%", percent))
+	}
+	for _, l := range c.above(s) {
+		if l.limits(now) {
+			out = append(out, "limited to "+strings.TrimPrefix(l.over, "over the limit of "))
+		}
+	}
+	if r := s.Handler.RateLimit; r != nil {
+		out = append(out, "limited to "+formatRate(r.Rate)+" by its definition")
+	}
+	if n := s.Handler.MaxInFlight; n > 0 {
+		out = append(out, fmt.Sprintf("limited to %d calls at once by its definition", n))
+	}
+	return out
+}
+
+// state tells how a handler is switched: on, off or hold.
+func (c *controls) state(s *Step, now time.Time) string {
+	switch {
+	case c.skips(s, now) != nil:
+		return "off"
+	case c.holds(s, now) != nil:
+		return "hold"
+	}
+	return "on"
+}
+
+// limit tells the lowest rate that bounds a handler; empty for none.
+func (c *controls) limit(s *Step, now time.Time) string {
+	var rates []dsl.Rate
+	if r := s.Handler.RateLimit; r != nil {
+		rates = append(rates, r.Rate)
+	}
+	for _, l := range c.above(s) {
+		if l.limits(now) {
+			rates = append(rates, l.rate)
+		}
+	}
+	if len(rates) == 0 {
+		return ""
+	}
+	return formatRate(slices.MinFunc(rates, func(a, b dsl.Rate) int { return cmp.Compare(a.PerSecond(), b.PerSecond()) }))
+}

@@ -1,0 +1,516 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"pgregory.net/rapid"
+
+	"procaas/engine"
+)
+
+const controlled = `
+pipelines:
+  - id: work
+    stages:
+      - id: a
+        handlers: [{id: one, step: {}}]
+      - id: b
+        handlers:
+          - {id: two, critical: false, step: {}}
+          - {id: three, critical: false, step: {}}
+`
+
+var operator = engine.Actor{Name: "ann", Reason: "incident 7"}
+
+// set sets a control that must be taken.
+func (r *rig) set(e *engine.Engine, path string, c engine.ControlChange) engine.ControlView {
+	r.t.Helper()
+	v, err := e.SetControl(context.Background(), path, c, -1, operator)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return v
+}
+
+func (r *rig) remove(e *engine.Engine, path string) {
+	r.t.Helper()
+	if _, err := e.RemoveControl(context.Background(), path, -1, operator); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// count counts the calls of a handler since it was asked last.
+func (r *rig) count(path string) int {
+	n := 0
+	for _, have := range r.paths() {
+		if have == path {
+			n++
+		}
+	}
+	return n
+}
+
+// load submits events at a steady pace to engines in turn, until stop.
+func (r *rig) load(every time.Duration, engines ...*engine.Engine) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			if _, err := engines[i%len(engines)].Submit(ctx, []engine.Submission{{Event: event("work", "")}}); err != nil && ctx.Err() == nil {
+				r.t.Error(err)
+			}
+			time.Sleep(every)
+		}
+	})
+	stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
+	r.t.Cleanup(stop)
+	return stop
+}
+
+func TestSwitchHoldsOnAllNodesWithinASecondAndAfterARestart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		first, _ := r.start(controlled)
+		second, stopSecond := r.start(controlled)
+		stop := r.load(7*time.Millisecond, first, second)
+		time.Sleep(time.Second)
+		if r.count("work/b/two") == 0 {
+			t.Fatal("want calls before the switch")
+		}
+		for i := range 20 {
+			v := r.set(first, "work/b/two", engine.ControlChange{})
+			if v.Mode != engine.ModeSkip || v.Until == nil || v.Until.Sub(time.Now()).Round(time.Minute) != time.Hour {
+				t.Fatalf("want a switch that is off for an hour, have %+v", v)
+			}
+			time.Sleep(time.Second)
+			before, others := r.count("work/b/two"), r.count("work/b/three")
+			time.Sleep(time.Duration(i+1) * 13 * time.Millisecond)
+			if after := r.count("work/b/two"); after != before {
+				t.Fatalf("toggle %d: want no call after a second, have %d", i, after-before)
+			}
+			if r.count("work/b/three") == others && i > 2 {
+				t.Fatal("want the others to go on")
+			}
+			r.remove(second, "work/b/two")
+			time.Sleep(time.Second)
+			if r.count("work/b/two") == before {
+				t.Fatalf("toggle %d: want calls again a second after the switch is on", i)
+			}
+		}
+		stop()
+		r.set(first, "work/b/two", engine.ControlChange{Forever: true})
+		stopSecond()
+		third, _ := r.start(controlled)
+		before := r.count("work/b/two")
+		run := r.submit(third, event("work", ""))
+		v := r.settle(third, run, engine.Succeeded)
+		if r.count("work/b/two") != before {
+			t.Error("want the switch to survive a restart")
+		}
+		if h := v.Handlers[1]; h.Outcome != engine.OutcomeSkipped || h.Reason != "switched off at work/b/two by ann: incident 7" {
+			t.Errorf("want the reason with who and why, have %+v", h)
+		}
+	})
+}
+
+func TestSwitchEndsByItself(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		e, _ := r.start(controlled)
+		r.set(e, "work/b", engine.ControlChange{Until: time.Now().Add(time.Minute), RateLimit: "100/s"})
+		r.settle(e, r.submit(e, event("work", "")), engine.Succeeded)
+		r.want("work/a/one")
+		time.Sleep(time.Minute)
+		r.settle(e, r.submit(e, event("work", "")), engine.Succeeded)
+		if r.count("work/b/two") != 1 || r.count("work/b/three") != 1 {
+			t.Errorf("want both handlers again, have %v", r.paths())
+		}
+		list, err := e.Controls(context.Background())
+		if err != nil || len(list) != 1 || list[0].Expired || list[0].RateLimit != "100/s" {
+			t.Errorf("want the limit to outlive the switch, have %+v, %v", list, err)
+		}
+	})
+}
+
+func TestHoldParksRunsAndLiftingItWakesThemInOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		first, _ := r.start(three)
+		second, _ := r.start(three)
+		r.set(first, "work/b", engine.ControlChange{Mode: engine.ModeHold, Forever: true}) // critical, and no force
+		time.Sleep(time.Second)
+		var runs []string
+		for i := range 40 {
+			runs = append(runs, r.submit([]*engine.Engine{first, second}[i%2], event("work", fmt.Sprint("k", i%4))))
+		}
+		for _, run := range runs[:4] {
+			v := r.settle(first, run, engine.Parked)
+			if h := v.Handlers[len(v.Handlers)-1]; h.Reason != "held at work/b by ann: incident 7" {
+				t.Fatalf("want the reason of the hold, have %+v", h)
+			}
+		}
+		time.Sleep(3 * time.Hour)
+		if r.count("work/b/two") != 0 {
+			t.Fatalf("want no call while it is held, have %v", r.paths())
+		}
+		r.remove(second, "work/b")
+		time.Sleep(time.Second)
+		if n := r.count("work/b/two"); n < 4 {
+			t.Errorf("want all parked runs to go on within a second, have %d", n)
+		}
+		for _, run := range runs {
+			r.settle(first, run, engine.Succeeded)
+		}
+		last := map[string]int{}
+		for _, c := range r.calls.Calls() {
+			if c.Path != "work/b/two" {
+				continue
+			}
+			at := slices.Index(runs, c.Run)
+			if at < last[c.Key] {
+				t.Errorf("run %d of key %s overtook an earlier one", at, c.Key)
+			}
+			last[c.Key] = at
+		}
+	})
+}
+
+func TestHeldHandlerGoesOnWhileAnotherOneIsUnderWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		open := make(gate)
+		r.on("two", open.do)
+		e, _ := r.start(controlled)
+		r.set(e, "work/b/three", engine.ControlChange{Mode: engine.ModeHold})
+		run := r.submit(e, event("work", ""))
+		time.Sleep(10 * time.Second)
+		r.want("work/a/one", "work/b/two")
+		r.remove(e, "work/b/three")
+		time.Sleep(time.Second)
+		r.want("work/a/one", "work/b/two", "work/b/three")
+		close(open)
+		r.settle(e, run, engine.Succeeded)
+	})
+}
+
+func TestControlsAreRefused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	e := r.engine(r.store, controlled)
+	low, high := -1.0, 5.0
+	for _, c := range []struct {
+		path   string
+		change engine.ControlChange
+		code   string
+		says   string
+	}{
+		{"work/b/tow", engine.ControlChange{}, "unknown_control_path", "did you mean work/b/two?"},
+		{"work/a/one", engine.ControlChange{}, "critical_handler", "work/a/one is critical"},
+		{"work/a", engine.ControlChange{}, "critical_handler", "work/a/one is critical"},
+		{"work", engine.ControlChange{}, "critical_handler", "work/a/one is critical"},
+		{"work", engine.ControlChange{Mode: "stop"}, "invalid_control", "want mode skip or hold"},
+		{"work", engine.ControlChange{Enabled: true}, "invalid_control", "it says nothing"},
+		{"work", engine.ControlChange{Mode: engine.ModeHold, Until: time.Now().Add(-time.Second)}, "invalid_control", "want a time to come"},
+		{"work", engine.ControlChange{Mode: engine.ModeHold, Until: time.Now().Add(1e5 * time.Hour)}, "invalid_control", "within a year"},
+		{"work", engine.ControlChange{Mode: engine.ModeHold, Forever: true, Until: time.Now().Add(time.Hour)}, "invalid_control", "have both"},
+		{"work", engine.ControlChange{Enabled: true, RateLimit: "0/s"}, "invalid_control", "rate above 0"},
+		{"work", engine.ControlChange{Enabled: true, RateLimit: "fast"}, "invalid_control", "100/s"},
+		{"work", engine.ControlChange{Enabled: true, RateLimit: "1/500d"}, "invalid_control", "from 1/d"},
+		{"work", engine.ControlChange{Enabled: true, RateLimit: "99999999/s"}, "invalid_control", "from 1/d"},
+		{"work", engine.ControlChange{Enabled: true, RateLimit: "1/s", Over: "drop"}, "invalid_control", "wait or skip"},
+		{"work/b/two", engine.ControlChange{Enabled: true, RolloutPercent: &low}, "invalid_control", "from 0 to 100"},
+		{"work/b", engine.ControlChange{Enabled: true, RolloutPercent: &high}, "invalid_control", "path of a handler"},
+		{"work/a/one", engine.ControlChange{Enabled: true, RolloutPercent: &high}, "critical_handler", "work/a/one is critical"},
+	} {
+		_, err := e.SetControl(context.Background(), c.path, c.change, -1, operator)
+		var refused *engine.ControlError
+		if !errors.As(err, &refused) || refused.Code != c.code || !strings.Contains(refused.Message, c.says) {
+			t.Errorf("%s %+v: want %s: … %s …, have %v", c.path, c.change, c.code, c.says, err)
+		}
+	}
+	if list, err := e.Controls(context.Background()); err != nil || len(list) != 0 {
+		t.Errorf("want nothing changed, have %+v, %v", list, err)
+	}
+	if _, err := e.RemoveControl(context.Background(), "work", -1, operator); err == nil || !strings.Contains(err.Error(), "no control at work") {
+		t.Errorf("want no control to remove, have %v", err)
+	}
+}
+
+func TestUndoPutsBackWhatWasBefore(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	r := newRig(t)
+	e := r.engine(r.store, controlled)
+	first := r.set(e, "work/b", engine.ControlChange{Enabled: true, RateLimit: "5/s"})
+	second := r.set(e, "work/b", engine.ControlChange{Forever: true})
+	if _, _, err := e.UndoControl(ctx, first.Revision, operator); !errors.Is(err, engine.ErrConflict) {
+		t.Errorf("want an undo refused that would lose a later change, have %v", err)
+	}
+	path, v, err := e.UndoControl(ctx, second.Revision, operator)
+	if err != nil || path != "work/b" || v == nil || v.RateLimit != "5/s" || !v.Enabled {
+		t.Fatalf("want the limit back, have %s %+v, %v", path, v, err)
+	}
+	gone, err := e.RemoveControl(ctx, "work/b", v.Revision, operator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, v, err = e.UndoControl(ctx, gone, operator); err != nil || v == nil || v.RateLimit != "5/s" {
+		t.Errorf("want the removal undone, have %+v, %v", v, err)
+	}
+	if _, _, err := e.UndoControl(ctx, 999, operator); err == nil {
+		t.Error("want an unknown revision refused")
+	}
+}
+
+// TestCriticalHandlersAreSkippedByForceOnly tries controls at random, set without
+// force while the handlers were not critical yet.
+func TestCriticalHandlersAreSkippedByForceOnly(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			before := r.engine(r.store, strings.ReplaceAll(controlled, "{id: one,", "{id: one, critical: false,"))
+			forced := false
+			for i := range rapid.IntRange(1, 4).Draw(rt, "controls") {
+				path := rapid.SampledFrom([]string{"work", "work/a", "work/a/one", "work/b", "work/b/two"}).Draw(rt, fmt.Sprint("path", i))
+				percent := rapid.Float64Range(0, 100).Draw(rt, fmt.Sprint("percent", i))
+				c := engine.ControlChange{
+					Enabled: rapid.Bool().Draw(rt, fmt.Sprint("enabled", i)), RateLimit: "1/s",
+					Over:  rapid.SampledFrom([]string{"wait", "skip"}).Draw(rt, fmt.Sprint("over", i)),
+					Force: rapid.IntRange(0, 5).Draw(rt, fmt.Sprint("force", i)) == 0,
+				}
+				if strings.Count(path, "/") == 2 {
+					c.RolloutPercent = &percent
+				}
+				r.set(before, path, c)
+				forced = forced || c.Force
+			}
+			e, stop := r.start(controlled)
+			for range 3 {
+				v := r.settle(e, r.submit(e, event("work", "")), engine.Succeeded)
+				if o := v.Handlers[0].Outcome; o != engine.OutcomeSucceeded && !forced {
+					t.Errorf("critical handler is %s: %s", o, v.Handlers[0].Reason)
+				}
+			}
+			stop()
+		})
+	})
+}
+
+func TestRateLimitIsForAllNodesTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		first, _ := r.start(controlled)
+		second, _ := r.start(controlled)
+		r.set(first, "work/a/one", engine.ControlChange{Enabled: true, RateLimit: "40/s"})
+		time.Sleep(time.Second)
+		stop := r.load(5*time.Millisecond, first, second) // 200 a second
+		time.Sleep(5 * time.Second)
+		before := r.count("work/a/one")
+		time.Sleep(20 * time.Second)
+		if rate := float64(r.count("work/a/one")-before) / 20; rate < 36 || rate > 44 {
+			t.Errorf("want 40 calls a second, have %g", rate)
+		}
+		stop()
+		// Runs that wait far in the future go on when the limit is gone.
+		before = r.count("work/a/one")
+		r.remove(first, "work/a/one")
+		time.Sleep(time.Second)
+		if n := r.count("work/a/one") - before; n < 500 {
+			t.Errorf("want the runs that were sent away to go on, have %d calls", n)
+		}
+	})
+}
+
+func TestCallsUnderWayAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var mu sync.Mutex
+		now, most := 0, 0
+		r.on("one", func(context.Context, *engine.Call, any) (engine.Result, error) {
+			mu.Lock()
+			now++
+			most = max(most, now)
+			mu.Unlock()
+			time.Sleep(50 * time.Millisecond)
+			mu.Lock()
+			now--
+			mu.Unlock()
+			return engine.Result{}, nil
+		})
+		e, _ := r.start(strings.ReplaceAll(controlled, "{id: one,", "{id: one, max-in-flight: 3,"))
+		began := time.Now()
+		var runs []string
+		for range 60 {
+			runs = append(runs, r.submit(e, event("work", "")))
+		}
+		for _, run := range runs {
+			r.settle(e, run, engine.Succeeded)
+		}
+		if took := time.Since(began); most != 3 || took > 5*time.Second {
+			t.Errorf("want 3 calls at once and little waste, have %d in %s", most, took)
+		}
+	})
+}
+
+func TestRolloutIsStickyAndGrows(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		e, _ := r.start(strings.ReplaceAll(controlled, "{id: two,", "{id: two, rollout: {percent: 20, by: !$ event.payload.id},"))
+		among := func() (in []bool) {
+			for i := range 100 {
+				ev := event("work", "")
+				ev.Payload = map[string]any{"id": fmt.Sprint("user-", i)}
+				v := r.settle(e, r.submit(e, ev), engine.Succeeded)
+				in = append(in, v.Handlers[1].Outcome == engine.OutcomeSucceeded)
+			}
+			return in
+		}
+		first, again := among(), among()
+		if !slices.Equal(first, again) {
+			t.Error("want the same users again")
+		}
+		half := 50.0
+		r.set(e, "work/b/two", engine.ControlChange{Enabled: true, RolloutPercent: &half})
+		more := among()
+		n := [2]int{}
+		for i := range first {
+			if first[i] && !more[i] {
+				t.Errorf("user %d is out again", i)
+			}
+			for k, in := range [][]bool{first, more} {
+				if in[i] {
+					n[k]++
+				}
+			}
+		}
+		if n[0] < 8 || n[0] > 35 || n[1] < 35 || n[1] > 65 {
+			t.Errorf("want about 20 and 50 of 100, have %v", n)
+		}
+	})
+}
+
+func TestSwitchesAreSeen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		registry := prometheus.NewRegistry()
+		e := r.engine(r.store, controlled, func(o *engine.Options) { o.Metrics = engine.NewMetrics(registry) })
+		r.run(e)
+		time.Sleep(time.Second)
+		r.set(e, "work/b", engine.ControlChange{})
+		r.set(e, "work/a/one", engine.ControlChange{Mode: engine.ModeHold, Forever: true, RateLimit: "3/s"})
+		time.Sleep(2 * time.Second)
+		var have []string
+		for _, h := range e.Handlers() {
+			have = append(have, h.Path+" "+h.Switch+" "+h.RateLimit+" "+strings.Join(h.Effective, "; "))
+		}
+		want := []string{
+			"work/a/one hold 3/s held at work/a/one by ann: incident 7; limited to 3/s at work/a/one by ann: incident 7",
+			"work/b/two off  switched off at work/b until 2000-01-01T01:00:01Z by ann: incident 7",
+			"work/b/three off  switched off at work/b until 2000-01-01T01:00:01Z by ann: incident 7",
+		}
+		if !slices.Equal(have, want) {
+			t.Errorf("want %q, have %q", want, have)
+		}
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		off := 0.0
+		for _, f := range families {
+			if f.GetName() == "procaas_switch_off" {
+				for _, m := range f.GetMetric() {
+					off += m.GetGauge().GetValue()
+				}
+			}
+		}
+		if off != 3 {
+			t.Errorf("want three handlers off, have %g", off)
+		}
+	})
+}
+
+func TestDryRunTellsWhatWouldBe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		e, _ := r.start(three)
+		for range 6 {
+			r.settle(e, r.submit(e, event("work", "k")), engine.Succeeded)
+		}
+		effect, err := e.ControlEffect(context.Background(), "work/a", engine.ControlChange{Mode: engine.ModeHold})
+		if err != nil || !effect.DryRun || len(effect.Handlers) != 1 || effect.CallsPerS != 0.1 || !effect.Handlers[0].Critical {
+			t.Errorf("want what hangs on it, have %+v, %v", effect, err)
+		}
+		if list, err := e.Controls(context.Background()); err != nil || len(list) != 0 {
+			t.Errorf("want nothing changed, have %+v, %v", list, err)
+		}
+	})
+}
+
+func TestANodeThatCannotReadItsSettingsStartsNoCall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		deaf := &deafStore{Store: r.store}
+		e := r.engine(deaf, controlled)
+		r.run(e)
+		other, _ := r.start(controlled)
+		time.Sleep(time.Second)
+		deaf.turn(true)
+		r.set(other, "work/b/two", engine.ControlChange{})
+		stop := r.load(20*time.Millisecond, e)
+		time.Sleep(6 * time.Second)
+		before := r.count("work/b/two")
+		time.Sleep(10 * time.Second)
+		if after := r.count("work/b/two"); after != before {
+			t.Errorf("want no call with settings of more than 5 s ago, have %d", after-before)
+		}
+		stop()
+		deaf.turn(false)
+		before = r.count("work/b/three")
+		time.Sleep(2 * time.Second)
+		if r.count("work/b/three") == before || r.count("work/b/two") > before {
+			t.Errorf("want the node to go on with the switch off, have %v", r.paths())
+		}
+	})
+}
+
+// A deafStore cannot tell the controls while it is deaf.
+type deafStore struct {
+	engine.Store
+	mu   sync.Mutex
+	deaf bool
+}
+
+func (s *deafStore) turn(deaf bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deaf = deaf
+}
+
+func (s *deafStore) Controls(ctx context.Context) (map[string]engine.Setting, int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.deaf {
+		return nil, 0, errors.New("no answer")
+	}
+	return s.Store.Controls(ctx)
+}
