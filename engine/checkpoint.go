@@ -35,10 +35,10 @@ type checkpoint struct {
 
 // checkpoint encodes the run.
 func (r *Run) checkpoint() []byte {
-	c := checkpoint{
+	c := &checkpoint{
 		Format: checkpointFormat, Pipeline: r.plan.Pipeline.ID, Generation: r.start.Generation,
 		Began: r.began, Stage: r.stage, FailedPath: r.failedPath, Failure: r.failure, Class: r.class, Reason: r.reason,
-		Shared: r.raw, Handlers: []savedRecord{},
+		Shared: r.raw, Handlers: make([]savedRecord, 0, len(r.plan.order)),
 	}
 	if r.status.Ended() {
 		c.Ended = r.status
@@ -52,7 +52,7 @@ func (r *Run) checkpoint() []byte {
 			c.Handlers = append(c.Handlers, rec.save(s.Path))
 		}
 	}
-	return encodePlain(c)
+	return c.encode()
 }
 
 // encodePlain encodes what cannot fail to encode: times were bounded and raw

@@ -131,7 +131,7 @@ func (s *settings) names(d *definition) []string {
 // checkConfig refuses a value of another kind than the declared one. One that is
 // declared as null takes any.
 func checkConfig(name string, declared, value any) error {
-	if err := checkData(value, 0); err != nil {
+	if err := checkData(value); err != nil {
 		return &ConfigError{"invalid_config", fmt.Sprintf("config %s: %v", name, err)}
 	}
 	want, have := jsonKind(declared), jsonKind(value)

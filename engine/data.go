@@ -21,13 +21,40 @@ const maxDepth = 60
 // encodeData makes JSON of a value that a run keeps, and refuses what could not
 // be read back as it was.
 func encodeData(v any) (json.RawMessage, error) {
-	if err := checkData(v, 0); err != nil {
+	if err := checkData(v); err != nil {
 		return nil, err
 	}
 	return dsl.FormatJSON(v)
 }
 
-func checkData(v any, depth int) error {
+// checkData tells what is wrong with a value, always the same of several faults.
+func checkData(v any) error {
+	if isData(v, 0) {
+		return nil
+	}
+	return faultOf(v, 0)
+}
+
+// isData tells quickly whether a value can be kept.
+func isData(v any, depth int) bool {
+	if depth > maxDepth {
+		return false
+	}
+	switch v := v.(type) {
+	case []any:
+		return !slices.ContainsFunc(v, func(item any) bool { return !isData(item, depth+1) })
+	case map[string]any:
+		for k, item := range v {
+			if checkText(k) != nil || !isData(item, depth+1) {
+				return false
+			}
+		}
+		return true
+	}
+	return faultOf(v, depth) == nil
+}
+
+func faultOf(v any, depth int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("want at most %d levels of lists and mappings, have more", maxDepth)
 	}
@@ -43,7 +70,7 @@ func checkData(v any, depth int) error {
 		return checkText(v)
 	case []any:
 		for i, item := range v {
-			if err := checkData(item, depth+1); err != nil {
+			if err := faultOf(item, depth+1); err != nil {
 				return fmt.Errorf("[%d]: %w", i, err)
 			}
 		}
@@ -52,7 +79,7 @@ func checkData(v any, depth int) error {
 		for _, k := range slices.Sorted(maps.Keys(v)) {
 			err := checkText(k)
 			if err == nil {
-				err = checkData(v[k], depth+1)
+				err = faultOf(v[k], depth+1)
 			}
 			if err != nil {
 				return fmt.Errorf("[%q]: %w", k, err)

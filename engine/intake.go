@@ -165,14 +165,13 @@ func (d *definition) intake(s Submission, now time.Time) (Intake, error) {
 	if err := checkEvent(ev); err != nil {
 		return Intake{}, err
 	}
-	hash := s.Hash
-	if hash == "" {
+	dedup, hash := ev.ID != "", s.Hash
+	if hash == "" && dedup {
 		var err error
 		if hash, err = hashEvent(ev); err != nil {
 			return Intake{}, invalid("payload", err.Error())
 		}
 	}
-	dedup := ev.ID != ""
 	if !dedup {
 		ev.ID = newID()
 	}
@@ -282,7 +281,7 @@ func checkEvent(ev Event) error {
 	case !ev.Time.IsZero() && (ev.Time.Year() < 1 || ev.Time.Year() > 9999):
 		return invalid("time", fmt.Sprintf("time: want a time up to 9999, have %s", ev.Time.Format(time.RFC3339)))
 	}
-	if err := checkData(ev.Payload, 0); err != nil {
+	if err := checkData(ev.Payload); err != nil {
 		return invalid("payload", "payload: "+err.Error())
 	}
 	return nil

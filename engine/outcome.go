@@ -275,10 +275,16 @@ func (r *Run) env(live Live) dsl.Env {
 		sourcesRoot: r.sources,
 		"configs":   live.Configs,
 		"flow":      r.flow,
-		"run": map[string]any{
-			"id": r.start.ID, "pipeline": r.plan.Pipeline.ID, "started": timeData(r.began),
-		},
+		"run":       r.data(),
 	}
+}
+
+// data is the root run.
+func (r *Run) data() map[string]any {
+	if r.self == nil {
+		r.self = map[string]any{"id": r.start.ID, "pipeline": r.plan.Pipeline.ID, "started": timeData(r.began)}
+	}
+	return r.self
 }
 
 // eventData is the root event.

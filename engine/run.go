@@ -36,6 +36,7 @@ type Run struct {
 	// only replaced: evaluated bodies and the caller may still see it.
 	event   map[string]any
 	flow    map[string]any
+	self    map[string]any // made when the run has begun
 	shared  map[string]any
 	sources map[string]any
 

@@ -27,14 +27,15 @@ func findServer(ctx context.Context, dsn string) (*server, error) {
 	var version, sync string
 	var backend int
 	err := s.query(ctx, func(c *pgx.Conn) error {
-		return c.QueryRow(ctx, "select current_setting('server_version'), current_setting('synchronous_commit'), pg_backend_pid()").
+		err := c.QueryRow(ctx, "select current_setting('server_version'), current_setting('synchronous_commit'), pg_backend_pid()").
 			Scan(&version, &sync, &backend)
+		if stat, unknown := readStat(strconv.Itoa(backend)); unknown == nil {
+			s.main = stat.parent
+		}
+		return err
 	})
 	if err != nil {
 		return nil, err
-	}
-	if stat, err := readStat(strconv.Itoa(backend)); err == nil {
-		s.main = stat.parent
 	}
 	load, _ := os.ReadFile("/proc/loadavg")
 	s.about = fmt.Sprintf("PostgreSQL %s, synchronous_commit=%s, %s, %d cores, load before: %s",
