@@ -4,21 +4,29 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 )
 
-// A batcher joins concurrent calls into shared ones: while the lanes are busy,
-// items gather, and the next shared call takes them all. It needs no goroutine:
-// of those that wait, the first makes the call for the others. Alone, an item
-// does not wait at all.
+// A batcher joins concurrent calls into shared ones: while one is under way,
+// items gather, and the next takes them all. It needs no goroutine: of those that
+// wait, the first makes the call for the others. Alone, an item does not wait at
+// all. Many small calls cost more than a few large ones, so a further lane is used
+// only when enough wait to fill it, or when the call under way takes long.
 type batcher[T, R any] struct {
 	do    func(items []T) []R // the shared call; one result for each item
 	most  int                 // items of one shared call
 	lanes int                 // shared calls at once
 
-	mu    sync.Mutex // guards the following
-	queue []*ticket[T, R]
-	busy  int
+	mu      sync.Mutex // guards the following
+	queue   []*ticket[T, R]
+	waiting int       // items in the queue
+	busy    int       // lanes
+	began   time.Time // the last call
 }
+
+// longCall is more than a commit usually takes: something may hold it up that does
+// not hold up the next one.
+const longCall = 20 * time.Millisecond
 
 // A ticket is one caller's place in the queue.
 type ticket[T, R any] struct {
@@ -49,10 +57,8 @@ func (b *batcher[T, R]) wait(ctx context.Context, items []T) ([]R, error) {
 	t := &ticket[T, R]{items: items, turn: make(chan struct{}, 1)}
 	b.mu.Lock()
 	b.queue = append(b.queue, t)
-	if b.busy < b.lanes {
-		b.busy++
-		b.promote()
-	}
+	b.waiting += len(items)
+	b.promote()
 	b.mu.Unlock()
 
 	select {
@@ -79,19 +85,22 @@ func (b *batcher[T, R]) leave(t *ticket[T, R]) bool {
 	}
 	if i := slices.Index(b.queue, t); i >= 0 {
 		b.queue = slices.Delete(b.queue, i, i+1)
+		b.waiting -= len(t.items)
 	}
 	return true
 }
 
-// promote gives a free lane to the ticket that waits longest; without one the
-// lane stays free. The caller holds the lock.
+// promote gives a lane to the ticket that waits longest, if one is free and it is
+// worth a call. The caller holds the lock.
 func (b *batcher[T, R]) promote() {
-	if len(b.queue) == 0 {
-		b.busy--
+	if len(b.queue) == 0 || b.busy == b.lanes || b.busy > 0 && b.waiting < b.most/4 && time.Since(b.began) < longCall {
 		return
 	}
 	t := b.queue[0]
 	b.queue = b.queue[1:]
+	b.waiting -= len(t.items)
+	b.busy++
+	b.began = time.Now()
 	t.leads = true
 	t.turn <- struct{}{}
 }
@@ -104,6 +113,7 @@ func (b *batcher[T, R]) lead(first *ticket[T, R]) {
 		batch, b.queue = append(batch, b.queue[0]), b.queue[1:]
 		size += len(batch[len(batch)-1].items)
 	}
+	b.waiting -= size - len(first.items)
 	b.mu.Unlock()
 
 	items := make([]T, 0, size)
@@ -118,6 +128,7 @@ func (b *batcher[T, R]) lead(first *ticket[T, R]) {
 		}
 	}
 	b.mu.Lock()
+	b.busy--
 	b.promote()
 	b.mu.Unlock()
 }
