@@ -36,7 +36,8 @@ func backoffCommand(s streams) *cobra.Command {
 		Long: `backoff lets a crowd of clients call a service, stops the service for a while, and
 shows for each policy of repeating whether the service recovers. A service that
 is overloaded answers later than its clients wait, and goes on working for those
-that have left; when they repeat too soon, it never gets up.
+that have left; when they repeat too soon, it never gets up. The last line is events
+that wait in an inbox until an adaptive limit of the service lets them through.
 
 --policy adds policies to the comparison: the retry of a handler in your files,
 FILE#pipeline/stage/handler, or the fields themselves, {factor: 3, jitter: full}.`,

@@ -1,8 +1,6 @@
 package simulate
 
 import (
-	"math"
-	"math/rand/v2"
 	"time"
 
 	"procaas/dsl"
@@ -21,11 +19,7 @@ type Sample struct {
 // Backoff lets clients with a policy go through a scenario, and gives what
 // happened in each second.
 func Backoff(s Scenario, policy dsl.Retry) []Sample {
-	c := crowd{
-		Scenario: s, policy: policy, rnd: rand.New(rand.NewPCG(s.Seed, 0)),
-		clients: make([]client, s.Clients),
-		samples: make([]Sample, int((s.Before+s.Outage+s.After)/time.Second)),
-	}
+	c := crowd{world: newWorld(s), policy: policy, clients: make([]client, s.Clients)}
 	for i := range c.clients {
 		c.think(i)
 	}
@@ -33,21 +27,11 @@ func Backoff(s Scenario, policy dsl.Retry) []Sample {
 	return c.samples
 }
 
-// A crowd is clients and their service at one time of a simulation.
+// A crowd is clients that act each for themselves.
 type crowd struct {
-	Scenario
-	policy dsl.Retry
-	rnd    *rand.Rand
-
-	now     time.Duration
-	agenda  agenda
+	*world
+	policy  dsl.Retry
 	clients []client
-
-	stopped  bool
-	waiting  []*call // for the service to take them up, while it is stopped
-	underway []*call // in the service, in the order in which it took them up
-
-	samples []Sample
 }
 
 // A client thinks, calls, and when nobody answers pauses and calls again.
@@ -56,140 +40,76 @@ type client struct {
 	delay    time.Duration // before the last repetition
 }
 
-// A call is one request on its way.
-type call struct {
-	client int
-	taken  time.Duration // when the service took it up
-	resend time.Duration // after which the network tries it again
-	left   bool          // the client waits no more
-	done   bool
-}
-
-// run takes the crowd through the whole scenario.
-func (c *crowd) run() {
-	c.agenda.add(c.Before, func() { c.stopped = true })
-	c.agenda.add(c.Before+c.Outage, c.resume)
-	end := time.Duration(len(c.samples)) * time.Second
-	for {
-		at, finishes := c.nextAnswer()
-		if !finishes || at > c.agenda.next() {
-			at = c.agenda.next()
-			finishes = false
-		}
-		if at >= end {
-			c.fill(end)
-			return
-		}
-		c.fill(at)
-		c.now = at
-		if finishes {
-			c.answer()
-		} else {
-			c.agenda.take()()
-		}
-		c.count().Concurrency = max(c.count().Concurrency, len(c.underway))
-	}
-}
-
-// fill notes the concurrency of the seconds that begin before the time to come.
-func (c *crowd) fill(until time.Duration) {
-	for s := c.now/time.Second + 1; s < time.Duration(len(c.samples)) && s*time.Second <= until; s++ {
-		c.samples[s].Concurrency = len(c.underway)
-	}
-}
-
-// count gives the sample of the present second.
-func (c *crowd) count() *Sample { return &c.samples[c.now/time.Second] }
-
 // think lets a client be idle before its next request.
 func (c *crowd) think(i int) {
 	c.clients[i] = client{}
-	c.agenda.add(c.now+time.Duration(c.rnd.ExpFloat64()*float64(c.Think)), func() { c.request(i) })
+	c.after(c.chance(c.Think), func() { c.request(i) })
 }
 
-// request sends a request, and lets the client leave when nobody answers.
+// request sends a request. When nobody answers, the client pauses and sends it
+// again.
 func (c *crowd) request(i int) {
-	call := &call{client: i, resend: firstResend}
-	c.count().Attempts++
-	c.agenda.add(c.now+c.Timeout, func() { c.leave(call) })
-	c.arrive(call)
-}
-
-// A connection that finds the backlog full is tried again by the network, with
-// delays that double, as TCP does it: for minutes, whether its client still
-// waits or not. It is these that meet a service which gets up.
-const (
-	firstResend = 200 * time.Millisecond
-	lastResend  = 100 * time.Second
-)
-
-// arrive brings a call to the service, or to its backlog while it is stopped.
-func (c *crowd) arrive(call *call) {
-	switch {
-	case !c.stopped:
-		call.taken = c.now
-		c.underway = append(c.underway, call)
-	case len(c.waiting) < c.Backlog:
-		c.waiting = append(c.waiting, call)
-	case call.resend < lastResend:
-		c.agenda.add(c.now+call.resend, func() { c.arrive(call) })
-		call.resend *= 2
-	}
-}
-
-// resume lets the service take up all that waits for it at once.
-func (c *crowd) resume() {
-	c.stopped = false
-	for _, call := range c.waiting {
-		c.arrive(call)
-	}
-	c.waiting = nil
-}
-
-// latency is how long a request takes with so many under way. The service looks
-// again all the time, so it is faster when others have ended.
-func (c *crowd) latency(concurrency int) time.Duration {
-	over := float64(max(0, concurrency-c.Limit)) / c.Scale
-	return time.Duration(min(float64(c.MinDelay)*math.Pow(c.Factor, over), float64(3*maxSpan)))
-}
-
-// nextAnswer tells when the service answers next: it answers in order.
-func (c *crowd) nextAnswer() (time.Duration, bool) {
-	if c.stopped || len(c.underway) == 0 {
-		return 0, false
-	}
-	return max(c.now, c.underway[0].taken+c.latency(len(c.underway))), true
-}
-
-// answer ends the oldest request. It worked for nothing when its client has left.
-func (c *crowd) answer() {
-	call := c.underway[0]
-	c.underway[0] = nil
-	c.underway = c.underway[1:]
-	call.done = true
-	if !call.left {
-		c.count().Good++
-		c.think(call.client)
-	}
-}
-
-// leave ends the patience of a client. The service does not notice: the request
-// goes on.
-func (c *crowd) leave(call *call) {
-	if call.done {
-		return
-	}
-	call.left = true
-	c.count().Timeouts++
-	cl := &c.clients[call.client]
-	cl.failures++
-	if c.policy.Attempts > 0 && cl.failures >= c.policy.Attempts {
-		c.count().GivenUp++
-		c.think(call.client)
-		return
-	}
-	cl.delay = engine.NextDelay(c.policy, engine.Repetition{
-		Number: cl.failures, Before: cl.delay, Noise: c.rnd.NormFloat64(),
+	answered := func(time.Duration) { c.think(i) }
+	c.send(answered, func() {
+		cl := &c.clients[i]
+		cl.failures++
+		if c.policy.Attempts > 0 && cl.failures >= c.policy.Attempts {
+			c.count().GivenUp++
+			c.think(i)
+			return
+		}
+		cl.delay = c.nextDelay(c.policy, cl.failures, cl.delay)
+		c.after(cl.delay, func() { c.request(i) })
 	})
-	c.agenda.add(c.now+min(cl.delay, maxSpan*3), func() { c.request(call.client) })
+}
+
+// Limited lets an engine take the place of the clients: as many events come,
+// whatever becomes of others; they wait in an inbox until the adaptive limit of
+// the service lets them through, and are repeated by the policy.
+func Limited(s Scenario, policy dsl.Retry) []Sample {
+	i := inbox{world: newWorld(s), policy: policy, limit: engine.NewGradient()}
+	i.after(i.gap(), i.arrive)
+	i.run()
+	return i.samples
+}
+
+// An inbox is events that wait for their turn, the oldest first.
+type inbox struct {
+	*world
+	policy  dsl.Retry
+	limit   *engine.Gradient
+	waiting []*client // whose turn has not come
+}
+
+// gap is the time between two events.
+func (i *inbox) gap() time.Duration { return i.chance(i.Think / time.Duration(i.Clients)) }
+
+// arrive takes in an event.
+func (i *inbox) arrive() {
+	i.waiting = append(i.waiting, &client{})
+	i.after(i.gap(), i.arrive)
+	i.start()
+}
+
+// start lets as many events go on as the limit allows.
+func (i *inbox) start() {
+	for len(i.waiting) > 0 && i.limit.Start() {
+		event := i.waiting[0]
+		i.waiting = i.waiting[1:]
+		i.send(func(took time.Duration) { i.end(true, took) }, func() {
+			event.failures++
+			event.delay = i.nextDelay(i.policy, event.failures, event.delay)
+			i.after(event.delay, func() {
+				i.waiting = append(i.waiting, event)
+				i.start()
+			})
+			i.end(false, i.Timeout)
+		})
+	}
+}
+
+// end tells the limit of a call's end; another may start.
+func (i *inbox) end(good bool, took time.Duration) {
+	i.limit.End(good, took, begin().Add(i.now))
+	i.start()
 }

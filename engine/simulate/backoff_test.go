@@ -74,9 +74,29 @@ func TestAttemptsAreThoseOfARealNetwork(t *testing.T) {
 	s := simulate.DefaultScenario()
 	s.Outage, s.Backlog = 20*time.Second, 4096
 	measured := []float64{292, 196, 244, 240}
-	for i, v := range simulate.Compare(s, simulate.Policies()).Policies {
+	for i, v := range simulate.Compare(s, simulate.Policies()[:4]).Policies {
 		if v.AttemptsDuring < 0.8*measured[i] || v.AttemptsDuring > 1.2*measured[i] {
 			t.Errorf("%s: %v attempts per second, measured were %v", v.Policy, v.AttemptsDuring, measured[i])
+		}
+	}
+}
+
+// Events that wait in an inbox for an adaptive limit kill nobody, however long the
+// outage and the backlog.
+func TestAdaptiveLimitLetsTheServiceUp(t *testing.T) {
+	t.Parallel()
+	limited := simulate.Policies()[4]
+	for _, backlog := range []int{128, 4096} {
+		for _, outage := range []time.Duration{20 * time.Second, time.Minute, 5 * time.Minute} {
+			s := simulate.DefaultScenario()
+			s.Backlog, s.Outage = backlog, outage
+			v := simulate.Judge(s, limited)
+			if !v.Recovered || *v.TimeToRecover > 15 || v.PeakConcurrency > 300 {
+				t.Errorf("backlog %d, outage %v: recovered %v, concurrency %d", backlog, outage, v.Recovered, v.PeakConcurrency)
+			}
+			if good, came := v.GoodputBefore*15+v.Goodput*120, 100*(135+outage.Seconds()); good < 0.9*came {
+				t.Errorf("backlog %d, outage %v: %.0f of %.0f events have succeeded", backlog, outage, good, came)
+			}
 		}
 	}
 }

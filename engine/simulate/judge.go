@@ -43,7 +43,11 @@ const (
 
 // Judge runs a policy through a scenario and says what became of the service.
 func Judge(s Scenario, p Policy) Verdict {
-	samples := Backoff(s, p.Retry)
+	simulate := Backoff
+	if p.Limited {
+		simulate = Limited
+	}
+	samples := simulate(s, p.Retry)
 	stop, resume := int(s.Before/time.Second), int((s.Before+s.Outage)/time.Second)
 	before, during, after := samples[:stop], samples[stop:resume], samples[resume:]
 	good := func(s Sample) int { return s.Good }

@@ -44,9 +44,7 @@ func (r Report) WriteText(w io.Writer) error {
 	wide, top, peak := 0, 0.0, 0.0
 	for _, v := range r.Policies {
 		wide = max(wide, len(v.Policy))
-		for _, s := range v.Samples {
-			top, peak = max(top, float64(s.Good)), max(peak, float64(s.Concurrency))
-		}
+		top, peak = max(top, 1.5*v.GoodputBefore), max(peak, float64(v.PeakConcurrency))
 	}
 	fmt.Fprintf(&b, "%-*s   goodput per second     attempts/s  timeouts/s         peak\n", wide, "")
 	fmt.Fprintf(&b, "%-*s  before during  after   during  peak       after  concurrency\n", wide, "policy")
@@ -76,8 +74,10 @@ func (v Verdict) outcome() string {
 // columns is how wide charts are.
 const columns = 65
 
-// chart draws goodput and concurrency over time, up to the highest of any policy.
-// Concurrency is logarithmic: it goes from ten to tens of thousands.
+// chart draws goodput and concurrency over time, with the same scale for all
+// policies. Goodput ends somewhat above what is normal: what was held back may
+// come much faster. Concurrency is logarithmic: it goes from ten to tens of
+// thousands.
 func (v Verdict) chart(b *strings.Builder, s Scenario, top, peak float64) {
 	goodput := bins(v.Samples, func(s Sample) float64 { return float64(s.Good) }, average)
 	concurrency := bins(v.Samples, func(s Sample) float64 { return math.Log1p(float64(s.Concurrency)) }, highest)

@@ -96,19 +96,24 @@ func (s Scenario) MarshalJSON() ([]byte, error) {
 type Policy struct {
 	Name  string
 	Retry dsl.Retry
+
+	// Limited lets an engine with an adaptive limit make the calls, in place of
+	// clients that act each for themselves.
+	Limited bool
 }
 
 // Policies are those that are worth comparing: what everybody writes, what the
-// article recommends, and two that spread delays more.
+// article recommends, two that spread delays more, and an inbox with a limit.
 func Policies() []Policy {
 	const low, high = 100 * time.Millisecond, 15 * time.Minute
 	with := func(j dsl.Jitter) dsl.Retry {
 		return dsl.Retry{MinDelay: low, MaxDelay: high, Factor: 2, Jitter: j}
 	}
 	return []Policy{
-		{"fixed 100ms", dsl.Retry{MinDelay: low, MaxDelay: low, Factor: 1}},
-		{"exponential 100ms x2 up to 15m", with(dsl.Jitter{Share: 0.1})},
-		{"full jitter 100ms x2 up to 15m", with(dsl.Jitter{Word: dsl.FullJitter})},
-		{"decorrelated jitter 100ms up to 15m", with(dsl.Jitter{Word: dsl.DecorrelatedJitter})},
+		{Name: "fixed 100ms", Retry: dsl.Retry{MinDelay: low, MaxDelay: low, Factor: 1}},
+		{Name: "exponential 100ms x2 up to 15m", Retry: with(dsl.Jitter{Share: 0.1})},
+		{Name: "full jitter 100ms x2 up to 15m", Retry: with(dsl.Jitter{Word: dsl.FullJitter})},
+		{Name: "decorrelated jitter 100ms up to 15m", Retry: with(dsl.Jitter{Word: dsl.DecorrelatedJitter})},
+		{Name: "inbox with an adaptive limit", Retry: with(dsl.Jitter{Word: dsl.FullJitter}), Limited: true},
 	}
 }

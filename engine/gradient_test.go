@@ -1,0 +1,104 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"procaas/engine"
+)
+
+// press keeps a Gradient as full as it lets it, with calls that take a time.
+func press(g *engine.Gradient, now *time.Time, length, took time.Duration, good func(call int) bool) {
+	call := 0
+	for end := now.Add(length); now.Before(end); *now = now.Add(took) {
+		started := 0
+		for g.Start() {
+			started++
+		}
+		for range started {
+			g.End(good(call), took, now.Add(took))
+			call++
+		}
+	}
+}
+
+func TestGradientFallsToOneCallAndRises(t *testing.T) {
+	t.Parallel()
+	g, now := engine.NewGradient(), time.Unix(1_800_000_000, 0)
+	press(g, &now, 20*time.Second, 100*time.Millisecond, func(int) bool { return true })
+	if g.Limit() != 200 {
+		t.Errorf("healthy and full: have a limit of %d, want 200", g.Limit())
+	}
+	press(g, &now, 20*time.Second, 2*time.Second, func(int) bool { return false })
+	if g.Limit() != 1 {
+		t.Errorf("down: have a limit of %d, want 1", g.Limit())
+	}
+	press(g, &now, 10*time.Second, 100*time.Millisecond, func(int) bool { return true })
+	if g.Limit() < 50 {
+		t.Errorf("up again for 10s: have a limit of %d, want 50 or more", g.Limit())
+	}
+}
+
+// Fewer calls do not help a service that refuses every third of them.
+func TestGradientHoldsWhileSomeFail(t *testing.T) {
+	t.Parallel()
+	g, now := engine.NewGradient(), time.Unix(1_800_000_000, 0)
+	press(g, &now, time.Minute, 100*time.Millisecond, func(call int) bool { return call%3 > 0 })
+	if g.Limit() != 20 {
+		t.Errorf("have a limit of %d, want the first one, 20", g.Limit())
+	}
+}
+
+func TestGradientYieldsToAServiceThatSlowsDown(t *testing.T) {
+	t.Parallel()
+	g, now := engine.NewGradient(), time.Unix(1_800_000_000, 0)
+	press(g, &now, 3*time.Second, 100*time.Millisecond, func(int) bool { return true })
+	before := g.Limit()
+	press(g, &now, 3*time.Second, 400*time.Millisecond, func(int) bool { return true })
+	if g.Limit() > before/2 {
+		t.Errorf("four times slower: have a limit of %d after %d", g.Limit(), before)
+	}
+}
+
+func TestGradientDoesNotGrowUnused(t *testing.T) {
+	t.Parallel()
+	g, now := engine.NewGradient(), time.Unix(1_800_000_000, 0)
+	for range 1000 {
+		if !g.Start() {
+			t.Fatal("an idle limit lets nobody in")
+		}
+		now = now.Add(100 * time.Millisecond)
+		g.End(true, 100*time.Millisecond, now)
+	}
+	if g.Limit() != 20 {
+		t.Errorf("one call at a time: have a limit of %d, want 20", g.Limit())
+	}
+}
+
+// Never more calls than the limit start, and never none.
+func TestGradientInvariants(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		g, now, underway := engine.NewGradient(), time.Unix(1_800_000_000, 0), 0
+		for range rapid.IntRange(1, 500).Draw(t, "steps") {
+			if rapid.Bool().Draw(t, "start") {
+				before := underway
+				if g.Start() {
+					underway++
+				}
+				if started := underway > before; started != (before < g.Limit()) {
+					t.Fatalf("%d under way, limit %d: started is %v", before, g.Limit(), started)
+				}
+			} else if underway > 0 {
+				now = now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(t, "ms")) * time.Millisecond)
+				g.End(rapid.Bool().Draw(t, "good"), time.Duration(rapid.IntRange(0, 5000).Draw(t, "took"))*time.Millisecond, now)
+				underway--
+			}
+			if g.Limit() < 1 || g.Limit() > 200 {
+				t.Fatalf("limit %d", g.Limit())
+			}
+		}
+	})
+}

@@ -1,0 +1,164 @@
+package simulate
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+// A world is a service, and the time in which it is called.
+type world struct {
+	Scenario
+	rnd *rand.Rand
+
+	now    time.Duration
+	agenda agenda
+
+	stopped  bool
+	backlog  []*call // for the service to take them up, while it is stopped
+	underway []*call // in the service, in the order in which it took them up
+
+	samples []Sample
+}
+
+// A call is one request on its way.
+type call struct {
+	sent     time.Duration
+	taken    time.Duration // when the service took it up
+	resend   time.Duration // after which the network tries it again
+	left     bool          // the client waits no more
+	done     bool
+	answered func(took time.Duration)
+}
+
+func newWorld(s Scenario) *world {
+	return &world{
+		Scenario: s, rnd: rand.New(rand.NewPCG(s.Seed, 0)),
+		samples: make([]Sample, int((s.Before+s.Outage+s.After)/time.Second)),
+	}
+}
+
+// run lets time pass until the scenario is over.
+func (w *world) run() {
+	w.agenda.add(w.Before, func() { w.stopped = true })
+	w.agenda.add(w.Before+w.Outage, w.resume)
+	end := time.Duration(len(w.samples)) * time.Second
+	for {
+		at, answers := w.nextAnswer()
+		if next := w.agenda.next(); !answers || at > next {
+			at, answers = next, false
+		}
+		w.fill(min(at, end))
+		if at >= end {
+			return
+		}
+		w.now = at
+		if answers {
+			w.answer()
+		} else {
+			w.agenda.take()()
+		}
+		w.count().Concurrency = max(w.count().Concurrency, len(w.underway))
+	}
+}
+
+// fill notes the concurrency of the seconds that begin before the time to come.
+func (w *world) fill(until time.Duration) {
+	for s := w.now/time.Second + 1; s < time.Duration(len(w.samples)) && s*time.Second <= until; s++ {
+		w.samples[s].Concurrency = len(w.underway)
+	}
+}
+
+// count gives the sample of the present second.
+func (w *world) count() *Sample { return &w.samples[w.now/time.Second] }
+
+// after notes what is to happen after a time.
+func (w *world) after(d time.Duration, what func()) {
+	w.agenda.add(w.now+min(d, 3*maxSpan), what)
+}
+
+// chance gives an exponentially distributed time.
+func (w *world) chance(mean time.Duration) time.Duration {
+	return time.Duration(w.rnd.ExpFloat64() * float64(mean))
+}
+
+// nextDelay is the delay before a repetition.
+func (w *world) nextDelay(policy dsl.Retry, failures int, before time.Duration) time.Duration {
+	return engine.NextDelay(policy, engine.Repetition{Number: failures, Before: before, Noise: w.rnd.NormFloat64()})
+}
+
+// send sends a request. The client leaves when nobody answers in time; the service
+// does not notice and goes on with it.
+func (w *world) send(answered func(took time.Duration), left func()) {
+	c := &call{sent: w.now, resend: firstResend, answered: answered}
+	w.count().Attempts++
+	w.after(w.Timeout, func() {
+		if !c.done {
+			c.left = true
+			w.count().Timeouts++
+			left()
+		}
+	})
+	w.reach(c)
+}
+
+// A connection that finds the backlog full is tried again by the network, with
+// delays that double, as TCP does it: for minutes, whether its client still
+// waits or not. It is these that meet a service which gets up.
+const (
+	firstResend = 200 * time.Millisecond
+	lastResend  = 100 * time.Second
+)
+
+// reach brings a call to the service, or to its backlog while it is stopped.
+func (w *world) reach(c *call) {
+	switch {
+	case !w.stopped:
+		c.taken = w.now
+		w.underway = append(w.underway, c)
+	case len(w.backlog) < w.Backlog:
+		w.backlog = append(w.backlog, c)
+	case c.resend < lastResend:
+		w.after(c.resend, func() { w.reach(c) })
+		c.resend *= 2
+	}
+}
+
+// resume lets the service take up all that waits for it at once.
+func (w *world) resume() {
+	w.stopped = false
+	for _, c := range w.backlog {
+		w.reach(c)
+	}
+	w.backlog = nil
+}
+
+// latency is how long a request takes with so many under way. The service looks
+// again all the time, so it is faster when others have ended.
+func (w *world) latency(concurrency int) time.Duration {
+	over := float64(max(0, concurrency-w.Limit)) / w.Scale
+	return time.Duration(min(float64(w.MinDelay)*math.Pow(w.Factor, over), float64(3*maxSpan)))
+}
+
+// nextAnswer tells when the service answers next: it answers in order.
+func (w *world) nextAnswer() (time.Duration, bool) {
+	if w.stopped || len(w.underway) == 0 {
+		return 0, false
+	}
+	return max(w.now, w.underway[0].taken+w.latency(len(w.underway))), true
+}
+
+// answer ends the oldest request. It worked for nothing when its client has left.
+func (w *world) answer() {
+	c := w.underway[0]
+	w.underway[0] = nil
+	w.underway = w.underway[1:]
+	c.done = true
+	if !c.left {
+		w.count().Good++
+		c.answered(w.now - c.sent)
+	}
+}
