@@ -104,9 +104,9 @@ type FallbackChange struct {
 }
 
 // Decide takes in what calls came to and says what changes. One node does it, once
-// a second, with a state that all share.
-func (f *Fallbacks) Decide(s *FallbackState, now time.Time, tallies []Tally) []FallbackChange {
-	d := decision{Fallbacks: f, FallbackState: s, now: now}
+// a second, with a state that all share and counts of its own.
+func (f *Fallbacks) Decide(s *FallbackState, counts FallbackCounts, now time.Time, tallies []Tally) []FallbackChange {
+	d := decision{Fallbacks: f, FallbackState: s, counts: counts, now: now}
 	d.forget()
 	for _, t := range tallies {
 		d.count(t)
@@ -136,10 +136,21 @@ func (f *Fallbacks) Decide(s *FallbackState, now time.Time, tallies []Tally) []F
 	return d.changes
 }
 
+// Recount gives the counts of a node that begins to decide, from the tallies of the
+// time that counts, the longest window and five minutes at least.
+func (f *Fallbacks) Recount(s *FallbackState, now time.Time, tallies []Tally) FallbackCounts {
+	d := decision{Fallbacks: f, FallbackState: s, counts: FallbackCounts{}, now: now}
+	for _, t := range tallies {
+		d.recount(t)
+	}
+	return d.counts
+}
+
 // A decision is one call of Decide.
 type decision struct {
 	*Fallbacks
 	*FallbackState
+	counts  FallbackCounts
 	now     time.Time
 	changes []FallbackChange
 }
@@ -156,7 +167,7 @@ func (d *decision) failing() map[string]string {
 		if w.Fallback == nil || d.outage(w.Path) != nil {
 			continue
 		}
-		if why, ok := judge(d.Counts[w.Path], w.Fallback, d.now); ok {
+		if why, ok := judge(d.counts[w.Path], w.Fallback, d.now); ok {
 			failing[w.Path] = why
 		} else {
 			delete(d.Capped, w.Path)
@@ -181,7 +192,7 @@ func (d *decision) advance(o *Outage) bool {
 			o.turn(FallbackRamping, d.now)
 			o.Until = d.now.Add(rampTime)
 			for _, path := range o.Members {
-				delete(d.Counts, path)
+				delete(d.counts, path)
 			}
 			d.tell(FallbackChange{Kind: FallbackRamping, Name: o.Name, Paths: o.Members, Until: o.Until})
 		}
@@ -203,7 +214,7 @@ func (d *decision) advance(o *Outage) bool {
 // failsAgain judges the handlers of an outage that are coming back.
 func (d *decision) failsAgain(o *Outage) (string, bool) {
 	for _, path := range o.Members {
-		if why, ok := judge(d.Counts[path], d.byPath[path].Fallback, d.now); ok {
+		if why, ok := judge(d.counts[path], d.byPath[path].Fallback, d.now); ok {
 			return why, true
 		}
 	}
@@ -216,7 +227,7 @@ func (d *decision) send(o *Outage, kind, why string) {
 	for _, path := range o.Members {
 		w := d.byPath[path]
 		first, most = max(first, w.Fallback.Duration), max(most, w.Fallback.MaxDuration)
-		delete(d.Counts, path)
+		delete(d.counts, path)
 		delete(d.Capped, path)
 	}
 	most = max(first, most)

@@ -50,10 +50,10 @@ func (d *decision) join(o *Outage, failing map[string]string) {
 		for _, w := range d.byService[o.Name] {
 			why, fails := failing[w.Path]
 			switch {
-			case fails != own || w.Fallback == nil || d.outage(w.Path) != nil || well(d.Counts[w.Path], d.now):
+			case fails != own || w.Fallback == nil || d.outage(w.Path) != nil || well(d.counts[w.Path], d.now):
 			case d.mayGo(*w):
 				o.Members = append(o.Members, w.Path)
-				delete(d.Counts, w.Path)
+				delete(d.counts, w.Path)
 				delete(d.Capped, w.Path)
 			case fails:
 				d.cap(w.Path, why)
@@ -78,7 +78,7 @@ func (d *decision) serviceDown(service string, failing map[string]string) (strin
 		if o := d.outage(w.Path); o != nil && !o.Service && d.now.Sub(o.Since) <= together {
 			trips++
 		}
-		if _, bad := total(d.Counts[w.Path], 0); bad > most {
+		if _, bad := total(d.counts[w.Path], 0); bad > most {
 			worst, most = w, bad
 		}
 	}
@@ -135,7 +135,7 @@ func (d *decision) pooled(service, without string) []Count {
 	var sum []Count
 	for _, w := range d.byService[service] {
 		if w.Path != without {
-			for _, c := range d.Counts[w.Path] {
+			for _, c := range d.counts[w.Path] {
 				sum = addCount(sum, c)
 			}
 		}

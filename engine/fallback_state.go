@@ -5,16 +5,19 @@ import (
 	"time"
 )
 
-// A FallbackState is what all nodes share about handlers that are out of the flow,
-// and what was counted. It is plain data, to be stored as JSON. The zero value is
-// that of a new cluster.
+// A FallbackState is what all nodes share about handlers that are out of the flow.
+// It is plain data, to be stored as JSON when it changes, which is seldom. The zero
+// value is that of a new cluster.
 type FallbackState struct {
-	Counts  map[string][]Count   `json:"counts,omitempty"` // by path
 	Outages []*Outage            `json:"outages,omitempty"`
 	Past    map[string]Past      `json:"past,omitempty"`   // by the name of the outage
 	Capped  map[string]time.Time `json:"capped,omitempty"` // paths that fail but have to stay, since when
 	Frozen  time.Time            `json:"frozen,omitzero"`  // since when nothing goes out
 }
+
+// FallbackCounts is what the node that decides has counted, by path. Another one
+// that takes over counts again, with [Fallbacks.Recount].
+type FallbackCounts map[string][]Count
 
 // An Outage is the time that a handler, or the handlers of a service, spend out of
 // the flow, until all of their calls are made again.
@@ -137,18 +140,29 @@ func (d *decision) count(t Tally) {
 			return
 		}
 	}
-	if d.Counts == nil {
-		d.Counts = map[string][]Count{}
+	d.counts[t.Path] = addCount(d.counts[t.Path], Count{t.Second, t.Good, t.Bad})
+}
+
+// recount takes in what some calls came to that others have acted on already.
+func (d *decision) recount(t Tally) {
+	w, o := d.byPath[t.Path], d.outage(t.Path)
+	if w == nil || o != nil && o.Phase != FallbackRamping {
+		return
 	}
-	d.Counts[t.Path] = addCount(d.Counts[t.Path], Count{t.Second, t.Good, t.Bad})
+	for _, name := range []string{w.Path, w.Service} {
+		if p, ok := d.Past[name]; ok && t.Second < p.Back.Add(-rampTime).Unix() {
+			return
+		}
+	}
+	d.count(t)
 }
 
 // forget drops what is too old to matter, and handlers that there are no more.
 func (d *decision) forget() {
-	for path, counts := range d.Counts {
+	for path, counts := range d.counts {
 		w := d.byPath[path]
 		if w == nil {
-			delete(d.Counts, path)
+			delete(d.counts, path)
 			continue
 		}
 		window := serviceFallback().Window
@@ -156,9 +170,9 @@ func (d *decision) forget() {
 			window = max(window, w.Fallback.Window)
 		}
 		if counts = keepCounts(counts, window, d.now); len(counts) == 0 {
-			delete(d.Counts, path)
+			delete(d.counts, path)
 		} else {
-			d.Counts[path] = counts
+			d.counts[path] = counts
 		}
 	}
 	gone := func(path string) bool { return d.byPath[path] == nil || d.byPath[path].Fallback == nil }

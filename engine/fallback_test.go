@@ -27,19 +27,21 @@ type fleet struct {
 	fallbacks *engine.Fallbacks
 	state     engine.FallbackState
 	now       time.Time
-	rate      int // calls of each handler in a second
+	counts    engine.FallbackCounts
+	tallies   []engine.Tally // of the last five minutes
+	rate      int            // calls of each handler in a second
 	changes   []engine.FallbackChange
 }
 
 func newFleet(t testing.TB, watched ...engine.Watched) *fleet {
 	return &fleet{
 		t: t, watched: watched, fallbacks: engine.NewFallbacks(watched),
-		now: time.Unix(1_800_000_000, 0).UTC(), rate: 5,
+		now: time.Unix(1_800_000_000, 0).UTC(), rate: 5, counts: engine.FallbackCounts{},
 	}
 }
 
 // run lets seconds pass in which the calls of some handlers fail, and gives what
-// changed. The state is stored and read back each second, as nodes do it.
+// changed. Each second another node decides.
 func (f *fleet) run(seconds int, fails func(path string) bool) []string {
 	f.t.Helper()
 	before := len(f.changes)
@@ -66,7 +68,9 @@ func (f *fleet) run(seconds int, fails func(path string) bool) []string {
 			tallies = append(tallies, tally)
 		}
 		f.now = f.now.Add(time.Second)
-		f.changes = append(f.changes, f.fallbacks.Decide(&f.state, f.now, tallies)...)
+		f.changes = append(f.changes, f.fallbacks.Decide(&f.state, f.counts, f.now, tallies)...)
+		f.tallies = append(f.tallies, tallies...)
+		f.tallies = f.tallies[max(0, len(f.tallies)-300*len(f.watched)):]
 		f.restart()
 	}
 	var lines []string
@@ -88,6 +92,7 @@ func (f *fleet) restart() {
 		f.t.Fatal(err)
 	}
 	f.state = again
+	f.counts = f.fallbacks.Recount(&f.state, f.now, f.tallies)
 }
 
 func (f *fleet) want(have []string, want ...string) {
@@ -339,7 +344,7 @@ func TestFewCallsDecideWhenTheyAgree(t *testing.T) {
 			tallies = append(tallies, tally)
 		}
 		var s engine.FallbackState
-		if out := len(f.Decide(&s, now, tallies)) > 0; out != tc.out {
+		if out := len(f.Decide(&s, engine.FallbackCounts{}, now, tallies)) > 0; out != tc.out {
 			t.Errorf("%d of 10 succeed: out is %v, want %v", tc.good, out, tc.out)
 		}
 	}
@@ -357,6 +362,9 @@ func TestHandlersOfAnOldDefinitionAreForgotten(t *testing.T) {
 	f.run(1, nothing)
 	if d := cmp.Diff(engine.FallbackState{}, f.state); d != "" {
 		t.Errorf("something is left:\n%s", d)
+	}
+	if len(f.counts) > 0 {
+		t.Errorf("something is still counted: %v", f.counts)
 	}
 }
 
@@ -381,6 +389,7 @@ func TestFallbackInvariants(t *testing.T) {
 		}
 		f := engine.NewFallbacks(watched)
 		var s engine.FallbackState
+		counts := engine.FallbackCounts{}
 		now := time.Unix(1_800_000_000, 0).UTC()
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(1, 20).Draw(t, "seconds")) * time.Second)
@@ -391,7 +400,7 @@ func TestFallbackInvariants(t *testing.T) {
 					Good: rapid.SampledFrom([]int{0, 0, 1, 9}).Draw(t, "good"), Bad: rapid.SampledFrom([]int{0, 1, 20}).Draw(t, "bad"),
 				})
 			}
-			f.Decide(&s, now, tallies)
+			f.Decide(&s, counts, now, tallies)
 			checkFallbacks(t, watched, s)
 		}
 	})

@@ -81,7 +81,7 @@ func CheckRate(rate float64) error {
 func Degrade(t Trouble, f *dsl.Fallback, seed uint64) Course {
 	const path = "pipeline/stage/handler"
 	w := watch{
-		Trouble: t, rnd: rand.New(rand.NewPCG(seed, 0)), path: path, course: Course{Trouble: t.Name},
+		Trouble: t, rnd: rand.New(rand.NewPCG(seed, 0)), path: path, course: Course{Trouble: t.Name}, counts: engine.FallbackCounts{},
 		fallbacks: engine.NewFallbacks([]engine.Watched{{Path: path, Service: "service", Fallback: f}}),
 	}
 	return w.run()
@@ -94,6 +94,7 @@ type watch struct {
 	path      string
 	fallbacks *engine.Fallbacks
 	state     engine.FallbackState
+	counts    engine.FallbackCounts
 	course    Course
 }
 
@@ -108,7 +109,7 @@ func (w *watch) run() Course {
 			w.call(next, &tally)
 		}
 		end := second + time.Second
-		for _, c := range w.fallbacks.Decide(&w.state, begin().Add(end), []engine.Tally{tally}) {
+		for _, c := range w.fallbacks.Decide(&w.state, w.counts, begin().Add(end), []engine.Tally{tally}) {
 			w.note(c, end)
 		}
 		phase := ""
