@@ -42,8 +42,8 @@ type AuditView struct {
 	Changed  time.Time `json:"changed"`
 	By       string    `json:"by"`
 	Reason   string    `json:"reason"`
-	Kind     string    `json:"kind"` // config or definition
-	Name     string    `json:"name"` // of the setting; empty for a definition
+	Kind     string    `json:"kind"` // config, control or definition
+	Name     string    `json:"name"` // of the setting, or the path of the control; empty for a definition
 	Before   any       `json:"before"`
 	After    any       `json:"after"`
 }

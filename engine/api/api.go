@@ -43,6 +43,7 @@ type Engine interface {
 	Intake
 	Runs
 	Settings
+	Controls
 	Status
 }
 
@@ -134,6 +135,7 @@ func (s *server) operations() []operation {
 	all = append(all, s.intakeOperations()...)
 	all = append(all, s.runOperations()...)
 	all = append(all, s.adminOperations()...)
+	all = append(all, s.controlOperations()...)
 	return append(all, s.statusOperations()...)
 }
 

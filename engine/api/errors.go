@@ -87,6 +87,11 @@ const (
 	codeNotReady         = "not_ready"
 	codeInvalidPipelines = "invalid_pipelines"
 	codeNotReloadable    = "not_reloadable"
+	codeControlPath      = "unknown_control_path"
+	codeControlNotFound  = "control_not_found"
+	codeInvalidControl   = "invalid_control"
+	codeCriticalHandler  = "critical_handler"
+	codeControlChanged   = "control_changed"
 )
 
 // problems is the one table of what a code means over HTTP.
@@ -122,6 +127,11 @@ var problems = map[string]struct {
 	codeStoreUnavailable: {http.StatusServiceUnavailable, "The store cannot be reached"},
 	codeInvalidPipelines: {http.StatusUnprocessableEntity, "The pipelines have errors"},
 	codeNotReloadable:    {http.StatusConflict, "The server has no pipelines to read again"},
+	codeControlPath:      {http.StatusNotFound, "There is no such pipeline, stage or handler"},
+	codeControlNotFound:  {http.StatusNotFound, "There is no such control"},
+	codeCriticalHandler:  {http.StatusConflict, "A critical handler is left out by force only"},
+	codeControlChanged:   {http.StatusPreconditionFailed, "The control has changed meanwhile"},
+	codeInvalidControl:   {http.StatusUnprocessableEntity, "The control makes no sense"},
 	codeNotReady:         {http.StatusServiceUnavailable, "The node cannot work at present"},
 }
 

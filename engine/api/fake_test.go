@@ -14,6 +14,8 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/enginetest"
+	"procaas/handlers"
 )
 
 // began is when everything happens in the fake engine.
@@ -34,10 +36,16 @@ type fakeEngine struct {
 	actors  []engine.Actor
 	audit   []engine.AuditView
 	wrong   bool // the pipelines have errors
+
+	controls *engine.Engine // keeps the controls; it does not run
 }
 
 func newFake(b *dsl.Bundle) *fakeEngine {
-	return &fakeEngine{bundle: b, configs: map[string]engine.ConfigView{
+	controls, err := engine.New(engine.Options{Store: enginetest.NewMemory(), Types: handlers.All(), Bundle: b})
+	if err != nil {
+		panic(err)
+	}
+	return &fakeEngine{bundle: b, controls: controls, configs: map[string]engine.ConfigView{
 		"NOTIFY_SWITCH": {Name: "NOTIFY_SWITCH", Value: map[string]any{"enabled": true}, Default: map[string]any{"enabled": true}},
 		"CITIES":        {Name: "CITIES", Value: []any{}, Default: []any{}},
 	}}
@@ -217,6 +225,42 @@ func (f *fakeEngine) SetConfig(_ context.Context, name string, value any, ifRevi
 	c.Name, c.Value, c.Revision, c.Changed, c.By, c.Reason = name, value, c.Revision+1, &began, by.Name, by.Reason
 	f.configs[name], f.actors = c, append(f.actors, by)
 	return c, nil
+}
+
+func (f *fakeEngine) Controls(ctx context.Context) ([]engine.ControlView, error) {
+	if f.down {
+		return nil, errDown
+	}
+	list, err := f.controls.Controls(ctx)
+	for i := range list {
+		list[i].Changed = began
+	}
+	return list, err
+}
+
+func (f *fakeEngine) ControlEffect(ctx context.Context, path string, change engine.ControlChange) (engine.ControlEffect, error) {
+	return f.controls.ControlEffect(ctx, path, change)
+}
+
+func (f *fakeEngine) SetControl(ctx context.Context, path string, change engine.ControlChange, ifRevision int64, by engine.Actor) (engine.ControlView, error) {
+	if f.down {
+		return engine.ControlView{}, errDown
+	}
+	v, err := f.controls.SetControl(ctx, path, change, ifRevision, by)
+	v.Changed = began
+	return v, err
+}
+
+func (f *fakeEngine) RemoveControl(ctx context.Context, path string, ifRevision int64, by engine.Actor) (int64, error) {
+	return f.controls.RemoveControl(ctx, path, ifRevision, by)
+}
+
+func (f *fakeEngine) UndoControl(ctx context.Context, revision int64, by engine.Actor) (string, *engine.ControlView, error) {
+	path, v, err := f.controls.UndoControl(ctx, revision, by)
+	if v != nil {
+		v.Changed = began
+	}
+	return path, v, err
 }
 
 func (f *fakeEngine) Audit(_ context.Context, before int64, limit int) ([]engine.AuditView, error) {

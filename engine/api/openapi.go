@@ -158,7 +158,7 @@ func newDocument() *huma.OpenAPI {
 }
 
 // requests lists the schemas of bodies in which an unknown field is refused.
-var requests = []string{"Event", "Task", "Reason", "ConfigChange", "Redrive"}
+var requests = []string{"Event", "Task", "Reason", "ConfigChange", "Redrive", "ControlChange", "Undo"}
 
 // refine says of the schemas what Go types cannot.
 func (s *server) refine() {
@@ -215,7 +215,33 @@ var describedFields = map[string]map[string]string{
 	},
 	"HandlerInfo": {
 		"calls":         "Attempts that ended in the last minute, on this node.",
+		"switch":        "on, off or hold, as the controls of the handler, its stage and its pipeline have it.",
+		"rate_limit":    "The lowest rate that applies.",
+		"effective":     "What keeps the handler from running freely, in the order in which it counts, with who, until when and why.",
 		"success_ratio": "Of the last minute; null without calls.",
+	},
+	"ControlView": {
+		"enabled":         "false: the switch is off.",
+		"mode":            "What off means: skip or hold.",
+		"force":           "Critical handlers are left out, too.",
+		"until":           "When the switch goes on by itself; null is never.",
+		"rate_limit":      "A bound of all calls below the path, on all nodes together.",
+		"over":            "What becomes of a call over the limit: wait or skip.",
+		"limit_until":     "When the limit ends by itself; null is never.",
+		"rollout_percent": "The share of runs in which the handler runs.",
+		"revision":        "Of the control; grows with every change. Undo takes it.",
+		"expired":         "Nothing of it holds any more.",
+		"known":           "The present definition has the path.",
+	},
+	"ControlEffect": {
+		"calls_per_second": "Of the last minute, on this node.",
+		"waiting_runs":     "Runs of the pipeline that wait.",
+		"running_runs":     "Runs of the pipeline that nodes work on.",
+		"parked_runs":      "Runs of the pipeline that are parked.",
+	},
+	"HandlerEffect": {
+		"calls_per_second": "Of the last minute, on this node.",
+		"read_by":          "Handlers of the pipeline that read what this one writes.",
 	},
 	"NodeView": {
 		"node": "Its number, which only grows: each start of a process has a new one.",
@@ -224,7 +250,7 @@ var describedFields = map[string]map[string]string{
 	},
 	"AuditView": {
 		"revision": "Of the settings, after the change.",
-		"kind":     "config: a live setting; definition: the pipelines of all nodes, told by their hashes.",
+		"kind":     "config: a live setting; control: a switch, limit or rollout; definition: the pipelines of all nodes, told by their hashes.",
 		"before":   "null when there was nothing.",
 	},
 	"Diff": {
