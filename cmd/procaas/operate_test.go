@@ -37,10 +37,17 @@ func operate(t *testing.T, yaml string) *operated {
 	t.Helper()
 	o := &operated{t: t, dir: t.TempDir()}
 	o.write(yaml)
+	o.server = startNode(t, "sqlite:"+filepath.Join(t.TempDir(), "o.db"), o.dir)
+	o.client = api.NewClient(o.server, "")
+	return o
+}
+
+// startNode runs a node in this process and gives its address.
+func startNode(t *testing.T, store, dir string) string {
+	t.Helper()
 	f := nodeFlags{
-		store: "sqlite:" + filepath.Join(t.TempDir(), "o.db"), listen: "127.0.0.1:0", name: "here", migrate: true,
-		maxInFlight: 8, lease: 4 * time.Second, drain: time.Second, maxBody: "1MiB", logFormat: "json", logLevel: "error",
-		pipelines: []string{o.dir},
+		store: store, listen: "127.0.0.1:0", name: "here", migrate: true, maxInFlight: 64, lease: 4 * time.Second,
+		drain: time.Second, maxBody: "1MiB", logFormat: "json", logLevel: "error", pipelines: []string{dir},
 	}
 	s := streams{strings.NewReader(""), new(bytes.Buffer), new(bytes.Buffer)}
 	bundle, err := loadBundle(s, f.pipelines, dsl.Options{})
@@ -60,8 +67,7 @@ func operate(t *testing.T, yaml string) *operated {
 			t.Error(err)
 		}
 	})
-	o.server, o.client = n.url(), api.NewClient(n.url(), "")
-	return o
+	return n.url()
 }
 
 func (o *operated) write(yaml string) {

@@ -1,0 +1,360 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"procaas/dsl"
+	"procaas/engine"
+	"procaas/engine/api"
+)
+
+func switchCommand(s streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "switch",
+		Short: "Switch pipelines, stages and handlers off and on, on all nodes",
+		Long: `switch changes what runs, by path: a pipeline, pipeline/stage or
+pipeline/stage/handler. It counts on every node within a second, survives
+restarts, and is audited.
+
+off leaves handlers out, as if their enabled were false; hold parks runs before
+them, and loses nothing: they go on when the switch is on again.`,
+		Args: onlySubcommands,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	var f clientFlags
+	f.add(c)
+	c.AddCommand(
+		switchOff(s, &f, "off PATH", engine.ModeSkip, "Leave out what is below a path, for an hour unless you say otherwise"),
+		switchOff(s, &f, "hold PATH", engine.ModeHold, "Park runs before what is below a path, for an hour unless you say otherwise"),
+		switchOn(s, &f), switchList(s, &f), switchUndo(s, &f),
+	)
+	return c
+}
+
+// controlFlags are what the commands that change a control have in common.
+type controlFlags struct {
+	*clientFlags
+	reason string
+	dryRun bool
+	format func() (string, error)
+}
+
+func (f *controlFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.reason, "reason", "", "why, for the audit and for all who look")
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "change nothing, tell what would be affected")
+	f.format = formatFlag(c, "text", "json")
+}
+
+func switchOff(s streams, client *clientFlags, use, mode, short string) *cobra.Command {
+	word, _, _ := strings.Cut(use, " ")
+	c := &cobra.Command{
+		Use: use, Short: short, Args: cobra.ExactArgs(1),
+		Example: "  procaas switch " + word + ` new-order-created/notify/notify-driver --for 30m --reason "push is down"`,
+	}
+	f := controlFlags{clientFlags: client}
+	f.add(c)
+	duration := c.Flags().String("for", "1h", "when it is on again by itself, such as 30m or 2h")
+	forever := c.Flags().Bool("forever", false, "until somebody switches it on")
+	var force bool
+	if mode == engine.ModeSkip {
+		c.Flags().BoolVar(&force, "force", false, "leave out critical handlers, too: their runs go on without them")
+	}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		d, err := dsl.ParseDuration(*duration)
+		if err != nil {
+			return usagef("--for: %w", err)
+		}
+		if *forever && c.Flags().Changed("for") {
+			return usagef("switch %s takes --for or --forever, not both", c.Name())
+		}
+		return f.change(c.Context(), s, args[0], func(now *engine.Control) {
+			now.Enabled, now.Mode, now.Force, now.Until = false, mode, force, nil
+			if !*forever {
+				until := time.Now().Add(d)
+				now.Until = &until
+			}
+		})
+	}
+	return c
+}
+
+func switchOn(s streams, client *clientFlags) *cobra.Command {
+	c := &cobra.Command{Use: "on PATH", Short: "Switch a path on again; held runs go on", Args: cobra.ExactArgs(1)}
+	f := controlFlags{clientFlags: client}
+	f.add(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		return f.change(c.Context(), s, args[0], func(now *engine.Control) {
+			now.Enabled, now.Mode, now.Until, now.Force = true, "", nil, now.Force && now.RolloutPercent != nil
+		})
+	}
+	return c
+}
+
+func switchList(s streams, f *clientFlags) *cobra.Command {
+	c := &cobra.Command{Use: "list", Short: "List switches, limits and rollouts that are set", Args: cobra.NoArgs}
+	format := formatFlag(c, "text", "json")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		out, err := format()
+		if err != nil {
+			return err
+		}
+		controls, err := f.client().Controls(c.Context())
+		if err != nil {
+			return err
+		}
+		if out == "json" {
+			return printJSON(s.out, map[string]any{"items": controls, "next": nil})
+		}
+		w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
+		fmt.Fprintln(w, "PATH\tSTATE\tBY\tREASON")
+		for _, v := range controls {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", v.Path, stateText(v), v.By, v.Reason)
+		}
+		return w.Flush()
+	}
+	return c
+}
+
+func switchUndo(s streams, f *clientFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "undo REVISION",
+		Short: "Take a change of a switch, limit or rollout back",
+		Long: `undo puts back what was before a change. Each change tells its revision, and so
+does the audit. It is refused when somebody has changed the same path since.`,
+		Args: cobra.ExactArgs(1),
+	}
+	reason := c.Flags().String("reason", "", "why, for the audit")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		revision, err := strconv.ParseInt(args[0], 10, 32)
+		if err != nil || revision < 1 {
+			return usagef("want the revision of a change, such as 17, have %q", args[0])
+		}
+		undone, err := f.client().UndoControl(c.Context(), revision, *reason)
+		if err != nil {
+			return err
+		}
+		if undone.Control == nil {
+			fmt.Fprintf(s.out, "%s: nothing is set\n", undone.Path)
+			return nil
+		}
+		fmt.Fprintf(s.out, "%s: %s\n", undone.Path, stateText(*undone.Control))
+		return nil
+	}
+	return c
+}
+
+func limitCommand(s streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "limit PATH RATE | limit PATH --remove",
+		Short: "Limit the calls below a path, on all nodes together",
+		Example: `  procaas limit new-order-created/notify 10/s --reason "push is slow"
+  procaas limit new-order-created/notify --remove`,
+		Args: cobra.RangeArgs(1, 2),
+	}
+	var client clientFlags
+	client.add(c)
+	f := controlFlags{clientFlags: &client}
+	f.add(c)
+	over := c.Flags().String("over", "wait", "what becomes of a call over the limit: wait or skip; critical handlers always wait")
+	duration := c.Flags().String("for", "", "when the limit ends by itself, such as 30m; never when it is left out")
+	remove := c.Flags().Bool("remove", false, "remove the limit")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if *remove != (len(args) == 1) {
+			return usagef("limit takes a rate such as 10/s, or --remove; use: %s", c.UseLine())
+		}
+		if *remove {
+			return f.change(c.Context(), s, args[0], func(now *engine.Control) {
+				now.RateLimit, now.Over, now.LimitUntil = "", "", nil
+			})
+		}
+		var until *time.Time
+		if *duration != "" {
+			d, err := dsl.ParseDuration(*duration)
+			if err != nil {
+				return usagef("--for: %w", err)
+			}
+			at := time.Now().Add(d)
+			until = &at
+		}
+		return f.change(c.Context(), s, args[0], func(now *engine.Control) {
+			now.RateLimit, now.Over, now.LimitUntil = args[1], *over, until
+		})
+	}
+	return c
+}
+
+func rolloutCommand(s streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:     "rollout PATH PERCENT | rollout PATH --remove",
+		Short:   "Let a handler run in a share of the runs",
+		Example: "  procaas rollout new-order-created/notify/bonus 25",
+		Args:    cobra.RangeArgs(1, 2),
+	}
+	var client clientFlags
+	client.add(c)
+	f := controlFlags{clientFlags: &client}
+	f.add(c)
+	remove := c.Flags().Bool("remove", false, "go by the definition again")
+	force := c.Flags().Bool("force", false, "although the handler is critical")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if *remove != (len(args) == 1) {
+			return usagef("rollout takes a percentage, or --remove; use: %s", c.UseLine())
+		}
+		var percent *float64
+		if !*remove {
+			p, err := strconv.ParseFloat(strings.TrimSuffix(args[1], "%"), 64)
+			if err != nil {
+				return usagef("want a percentage such as 25, have %q", args[1])
+			}
+			percent = &p
+		}
+		return f.change(c.Context(), s, args[0], func(now *engine.Control) {
+			now.RolloutPercent = percent
+			now.Force = percent != nil && *force || now.Force && !now.Enabled
+		})
+	}
+	return c
+}
+
+// change changes the control of a path and leaves the rest of it as it is. When
+// another one changes it at the same time, it looks again.
+func (f *controlFlags) change(ctx context.Context, s streams, path string, edit func(*engine.Control)) error {
+	format, err := f.format()
+	if err != nil {
+		return err
+	}
+	const tries = 5
+	for try := 1; ; try++ {
+		err := f.changeOnce(ctx, s, path, edit, format)
+		var refused *api.Problem
+		if try < tries && errors.As(err, &refused) && refused.Status == http.StatusPreconditionFailed {
+			continue
+		}
+		return err
+	}
+}
+
+func (f *controlFlags) changeOnce(ctx context.Context, s streams, path string, edit func(*engine.Control), format string) error {
+	controls, err := f.client().Controls(ctx)
+	if err != nil {
+		return err
+	}
+	c, revision, reason := engine.Control{Enabled: true}, int64(0), f.reason
+	i := slices.IndexFunc(controls, func(v engine.ControlView) bool { return v.Path == path })
+	if i >= 0 {
+		c, revision = present(controls[i].Control), controls[i].Revision
+		reason = cmp.Or(reason, controls[i].Reason)
+	}
+	edit(&c)
+	if c.Enabled && c.RateLimit == "" && c.RolloutPercent == nil {
+		return f.remove(ctx, s, path, revision, format)
+	}
+	change := api.NewControlChange(c, reason)
+	if f.dryRun {
+		effect, err := f.client().ControlEffect(ctx, path, change)
+		if err != nil {
+			return err
+		}
+		return showEffect(s, effect, format)
+	}
+	view, err := f.client().SetControl(ctx, path, change, revision)
+	if err != nil {
+		return err
+	}
+	if format == "json" {
+		return printJSON(s.out, view)
+	}
+	fmt.Fprintf(s.out, "%s: %s\n", path, stateText(view))
+	fmt.Fprintf(s.err, "undo: procaas switch undo %d\n", view.Revision)
+	return nil
+}
+
+// remove removes the control of a path; nothing is left of it.
+func (f *controlFlags) remove(ctx context.Context, s streams, path string, revision int64, format string) error {
+	switch {
+	case revision == 0:
+		fmt.Fprintf(s.err, "%s: nothing is set\n", path)
+		return nil
+	case f.dryRun:
+		fmt.Fprintf(s.err, "%s: nothing would be set any more\n", path)
+		return nil
+	}
+	removed, err := f.client().RemoveControl(ctx, path, f.reason, revision)
+	if err != nil {
+		return err
+	}
+	if format == "json" {
+		return printJSON(s.out, removed)
+	}
+	fmt.Fprintf(s.out, "%s: on, without limits\n", path)
+	fmt.Fprintf(s.err, "undo: procaas switch undo %d\n", removed.Revision)
+	return nil
+}
+
+// present leaves out what of a control has ended.
+func present(c engine.Control) engine.Control {
+	now := time.Now()
+	if c.Until != nil && !now.Before(*c.Until) {
+		c.Enabled, c.Mode, c.Until = true, "", nil
+	}
+	if c.LimitUntil != nil && !now.Before(*c.LimitUntil) {
+		c.RateLimit, c.Over, c.LimitUntil = "", "", nil
+	}
+	return c
+}
+
+// stateText says in a few words what a control does.
+func stateText(v engine.ControlView) string {
+	if v.Expired {
+		return "has ended"
+	}
+	until := func(t *time.Time) string {
+		if t == nil {
+			return ""
+		}
+		return " until " + t.Local().Format(time.DateTime)
+	}
+	var out []string
+	c := present(v.Control)
+	switch {
+	case c.Enabled:
+	case c.Mode == engine.ModeHold:
+		out = append(out, "hold"+until(c.Until))
+	default:
+		out = append(out, "off"+until(c.Until))
+	}
+	if c.RateLimit != "" {
+		out = append(out, c.RateLimit+", over: "+c.Over+until(c.LimitUntil))
+	}
+	if c.RolloutPercent != nil {
+		out = append(out, fmt.Sprintf("%g %% of runs", *c.RolloutPercent))
+	}
+	return strings.Join(out, "; ")
+}
+
+// showEffect tells what a control would do.
+func showEffect(s streams, e engine.ControlEffect, format string) error {
+	if format == "json" {
+		return printJSON(s.out, e)
+	}
+	fmt.Fprintf(s.out, "%s: would be %s\n", e.Path, stateText(engine.ControlView{Control: e.Control}))
+	fmt.Fprintf(s.out, "%.1f calls/s now (on that node); runs of the pipeline: %d running, %d waiting, %d parked\n",
+		e.CallsPerS, e.Running, e.Waiting, e.Parked)
+	w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "HANDLER\tCRITICAL\tCALLS/S\tREAD BY")
+	for _, h := range e.Handlers {
+		fmt.Fprintf(w, "%s\t%v\t%.1f\t%s\n", h.Path, h.Critical, h.CallsPerS, strings.Join(h.ReadBy, ", "))
+	}
+	return w.Flush()
+}
