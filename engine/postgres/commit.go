@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,22 +20,22 @@ func (s *Store) Commit(ctx context.Context, node int64, changes []engine.Change)
 		return []error{}, nil
 	}
 	w := &work{node: node}
-	simple := true
+	plain := true
 	seen := make(map[string]bool, len(changes))
 	for i := range changes {
 		if seen[changes[i].Run] {
 			return nil, fmt.Errorf("commit: run %s: %w", changes[i].Run, errTwice)
 		}
 		seen[changes[i].Run] = true
-		simple = simple && isCheckpoint(&changes[i])
+		plain = plain && (isCheckpoint(&changes[i]) || isPlainEnd(&changes[i]))
 	}
 	err := s.tx(ctx, func(t *tx) error {
-		w.steps = make([]step, len(changes))
+		w.steps, w.saved, w.ended = make([]step, len(changes)), nil, nil
 		for i := range changes {
 			w.steps[i].Change = &changes[i]
 		}
-		if simple {
-			return w.checkpoints(ctx, t)
+		if plain {
+			return w.commitPlain(ctx, t)
 		}
 		return w.commit(ctx, t)
 	})
@@ -57,6 +58,13 @@ func isCheckpoint(c *engine.Change) bool {
 	return c.Status == engine.Running && len(c.Emit) == 0
 }
 
+// isPlainEnd tells whether a run ends and leaves nothing behind: nothing has to be
+// read to write it.
+func isPlainEnd(c *engine.Change) bool {
+	return c.Status == engine.Succeeded && len(c.Emit) == 0 && c.State == "" && len(c.Shared) == 0 &&
+		c.FailedPath == "" && c.Error == "" && c.ErrorClass == "" && c.Reason == ""
+}
+
 // A step is a change with what the store finds out.
 type step struct {
 	*engine.Change
@@ -64,6 +72,7 @@ type step struct {
 	ordered   bool
 	block     bool
 	cancel    *string
+	found     bool // and locked, as the change wants it
 	refused   error
 }
 
@@ -74,6 +83,7 @@ type work struct {
 	steps []step
 	back  bool     // a run is ready again, though there may be earlier ones of its key
 	saved []string // ids of the runs whose checkpoints were written
+	ended []string // and of those that commitPlain has ended
 }
 
 const saveCheckpoints = `update runs r set version = r.version + 1, bundle = c.bundle, pipeline = c.pipeline, checkpoint = c.checkpoint
@@ -83,10 +93,32 @@ const saveCheckpoints = `update runs r set version = r.version + 1, bundle = c.b
 	and exists (select from nodes where node = $1 and gone is null)
 	returning r.id`
 
-// checkpoints writes changes that only move their runs forward, in one round
-// trip. Most commits are of this kind.
-func (w *work) checkpoints(ctx context.Context, t *tx) error {
+// The one that ends was the only run of its key under way, so the next one may
+// go. Its row is gone by the time that the update sees it, since it comes from
+// there.
+const endPlain = `with e as (
+		select * from unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::bytea[]) as
+		e (id, version, bundle, pipeline, checkpoint)),
+	gone as (
+		delete from runs r using e where r.id = e.id and r.version = e.version and r.node = $1
+		and exists (select from nodes where node = $1 and gone is null)
+		returning r.seq, r.accepted, r.started, r.version + 1 as version, r.generation, r.ordered, r.id, r.flow, r.key,
+		e.pipeline, e.bundle, r.event, e.checkpoint),
+	next as (
+		update runs r set place = 'ready' from gone where gone.ordered and r.seq = (select q.seq from runs q
+			where q.flow = gone.flow and q.key = gone.key and q.place = 'queued' order by q.seq limit 1)
+		returning r.seq),
+	kept as (
+		insert into history (seq, accepted, started, version, generation, ordered, id, flow, key, pipeline, bundle,
+			event, checkpoint, status, failed_path, error, error_class, reason, ended)
+		select gone.*, 'succeeded', '', '', '', '', clock_timestamp() from gone)
+	select id, exists (select from next) from gone`
+
+// commitPlain writes changes of which each is right or wrong by itself, in one
+// round trip. Most commits are of this kind.
+func (w *work) commitPlain(ctx context.Context, t *tx) error {
 	at := t.asNode(w.node)
+	w.queuePlainEnds(t)
 	w.queueCheckpoints(t)
 	if err := t.commit(ctx); err != nil {
 		return err
@@ -98,15 +130,43 @@ func (w *work) checkpoints(ctx context.Context, t *tx) error {
 	return nil
 }
 
-// refuseUnsaved refuses the checkpoints that did not find their runs as they
-// should be.
+// queuePlainEnds moves runs to the history and lets the next ones of their keys go.
+func (w *work) queuePlainEnds(t *tx) {
+	var ids, bundles, pipelines []string
+	var versions []int64
+	var checkpoints [][]byte
+	for i := range w.steps {
+		if c := &w.steps[i]; c.Status == engine.Succeeded {
+			ids, versions = append(ids, c.Run), append(versions, c.Version)
+			bundles, pipelines = append(bundles, c.Bundle), append(pipelines, c.Pipeline)
+			checkpoints = append(checkpoints, blob(c.Checkpoint))
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	t.queue(lockKeysOf, ids, []string{}, []string{})
+	t.queue(endPlain, w.node, ids, versions, bundles, pipelines, checkpoints).Query(func(rows pgx.Rows) error {
+		var id string
+		var next bool
+		_, err := pgx.ForEachRow(rows, []any{&id, &next}, func() error {
+			w.ended = append(w.ended, id)
+			t.ready = t.ready || next
+			return nil
+		})
+		return err
+	})
+}
+
+// refuseUnsaved refuses the checkpoints and ends that did not find their runs as
+// they should be.
 func (w *work) refuseUnsaved() {
-	saved := make(map[string]bool, len(w.saved))
-	for _, id := range w.saved {
+	saved := make(map[string]bool, len(w.steps))
+	for _, id := range slices.Concat(w.saved, w.ended) {
 		saved[id] = true
 	}
 	for i := range w.steps {
-		if c := &w.steps[i]; c.refused == nil && c.Status == engine.Running && !saved[c.Run] {
+		if c := &w.steps[i]; c.refused == nil && !c.found && !saved[c.Run] {
 			c.refused = engine.ErrStale
 		}
 	}
@@ -266,7 +326,7 @@ func (w *work) read(rows pgx.Rows) error {
 		c := steps[id]
 		c.flow, c.key, c.ordered, c.block, c.cancel = r.flow, r.key, r.ordered, r.block, r.cancel
 		if version == c.Version && node == w.node {
-			c.refused = nil
+			c.refused, c.found = nil, true
 		}
 		r.cancel = nil // the next row must not write into it
 		return nil
