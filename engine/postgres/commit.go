@@ -498,5 +498,5 @@ func (w *work) queueEmits(t *tx, emits []*intake, ring *keyring, touched *keySet
 		}
 	}
 	t.forget(emits, ring)
-	t.queueInsert(emits, w.now)
+	t.queueInsert(emits, w.node, &w.now)
 }

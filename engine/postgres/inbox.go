@@ -45,6 +45,9 @@ func (s *Store) Accept(ctx context.Context, node int64, runs []engine.Intake) ([
 		if in, err = intakes(runs); err != nil {
 			return err
 		}
+		if isPlain(in) {
+			return t.acceptPlain(ctx, node, in)
+		}
 		return t.accept(ctx, node, in)
 	})
 	if err != nil {
@@ -55,6 +58,32 @@ func (s *Store) Accept(ctx context.Context, node int64, runs []engine.Intake) ([
 		results[i] = r.result
 	}
 	return results, nil
+}
+
+// isPlain tells whether nothing has to be read to accept the events: they stand for
+// themselves, come once, and are due.
+func isPlain(in []*intake) bool {
+	return !slices.ContainsFunc(in, func(r *intake) bool { return r.Ordered || r.Dedup || !r.Event.At.IsZero() })
+}
+
+// acceptPlain stores events in one round trip. The time of acceptance is that of
+// the transaction, so that it need not be known before.
+func (t *tx) acceptPlain(ctx context.Context, node int64, in []*intake) error {
+	at := t.asNodeNow(node)
+	(&keyring{}).place(in, node, time.Time{})
+	t.queueInsert(in, node, nil)
+	if err := t.commit(ctx); err != nil {
+		return err
+	}
+	if node != 0 && !at.live {
+		return engine.ErrFenced
+	}
+	for _, r := range in {
+		if c := r.result.Claimed; c != nil {
+			c.Accepted = at.now.UTC()
+		}
+	}
+	return nil
 }
 
 func (t *tx) accept(ctx context.Context, node int64, in []*intake) error {
@@ -71,7 +100,7 @@ func (t *tx) accept(ctx context.Context, node int64, in []*intake) error {
 	keys.place(in, node, at.now)
 	t.forget(in, keys)
 	t.queueFind(again)
-	t.queueInsert(in, at.now)
+	t.queueInsert(in, node, &at.now)
 	return t.commit(ctx)
 }
 
@@ -199,19 +228,22 @@ func (t *tx) forget(in []*intake, keys *keyring) {
 const insertRuns = `insert into runs (id, flow, key, pipeline, ordered, block, place, node, priority,
 	accepted, started, due, deadline, bundle, event)
 	select id, flow, key, pipeline, ordered, block, place, node, priority,
-	$13::timestamptz, case when node <> 0 then $13 end, due, due + tolerance * interval '1 microsecond', bundle, event
+	coalesce($13::timestamptz, now()), case when node <> 0 then coalesce($13, now()) end,
+	coalesce(due, now()), coalesce(due, now()) + tolerance * interval '1 microsecond', bundle, event
 	from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bool[], $6::bool[], $7::text[], $8::bigint[],
 	$9::bigint[], $10::timestamptz[], $11::bigint[], $12::text[], $14::bytea[]) with ordinality as
 	i (id, flow, key, pipeline, ordered, block, place, node, priority, due, tolerance, bundle, event, at)
+	where $15::bigint = 0 or exists (select from nodes where node = $15 and gone is null)
 	order by i.at`
 
 // queueInsert stores the runs, in order: the order of their numbers is the one
-// of acceptance.
-func (t *tx) queueInsert(in []*intake, now time.Time) {
+// of acceptance. Without a time, it is the transaction's. For a node that may not
+// write, it stores nothing.
+func (t *tx) queueInsert(in []*intake, writer int64, now *time.Time) {
 	var id, flow, key, pipeline, bundle, at []string
 	var ordered, block []bool
 	var node, priority, tolerance []int64
-	var due []time.Time
+	var due []*time.Time
 	var event [][]byte
 	for _, r := range in {
 		if r.left {
@@ -220,7 +252,7 @@ func (t *tx) queueInsert(in []*intake, now time.Time) {
 		id, flow, key, pipeline = append(id, r.ID), append(flow, r.Flow), append(key, r.Key), append(pipeline, r.Pipeline)
 		ordered, block, at = append(ordered, r.Ordered), append(block, r.Block), append(at, string(r.place))
 		node, priority = append(node, r.node), append(priority, int64(r.Event.Priority))
-		due, tolerance = append(due, r.due), append(tolerance, r.Event.DelayTolerance.Microseconds())
+		due, tolerance = append(due, toNull(r.due)), append(tolerance, r.Event.DelayTolerance.Microseconds())
 		event = append(event, r.event)
 		owned := ""
 		if r.node != 0 {
@@ -230,7 +262,7 @@ func (t *tx) queueInsert(in []*intake, now time.Time) {
 		t.ready = t.ready || r.place == ready
 	}
 	if len(id) > 0 {
-		t.queue(insertRuns, id, flow, key, pipeline, ordered, block, at, node, priority, due, tolerance, bundle, now, event)
+		t.queue(insertRuns, id, flow, key, pipeline, ordered, block, at, node, priority, due, tolerance, bundle, now, event, writer)
 	}
 }
 

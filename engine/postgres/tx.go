@@ -227,7 +227,10 @@ func (t *tx) tryLock(ctx context.Context, l singleLock) (mine bool, err error) {
 
 // readNode tells the time and whether a node may write. It is a statement of its
 // own after the lock, so that it sees what a takeover has committed.
-const readNode = "select clock_timestamp(), exists (select from nodes where node = $1 and gone is null)"
+const (
+	readNode    = "select clock_timestamp(), exists (select from nodes where node = $1 and gone is null)"
+	readNodeNow = "select now(), exists (select from nodes where node = $1 and gone is null)"
+)
 
 // A clock is the database's time and the state of the node at the beginning of a
 // transaction.
@@ -237,11 +240,16 @@ type clock struct {
 }
 
 // asNode begins a transaction that writes for a node. Look at clock after send.
-func (t *tx) asNode(node int64) *clock {
+func (t *tx) asNode(node int64) *clock { return t.as(node, readNode) }
+
+// asNodeNow does so too; the time is the one that now() gives in the transaction.
+func (t *tx) asNodeNow(node int64) *clock { return t.as(node, readNodeNow) }
+
+func (t *tx) as(node int64, read string) *clock {
 	var c clock
 	if node != 0 {
 		t.queue(lockNode, node)
 	}
-	t.queue(readNode, node).QueryRow(value(&c.now, &c.live))
+	t.queue(read, node).QueryRow(value(&c.now, &c.live))
 	return &c
 }
