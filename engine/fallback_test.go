@@ -350,6 +350,18 @@ func TestFewCallsDecideWhenTheyAgree(t *testing.T) {
 	}
 }
 
+// Older seconds are joined, ten to one; that must not make a blip long.
+func TestOldBlipDoesNotBecomeAnOutage(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, lone(defaultFallback()))
+	f.rate = 0
+	f.run(9, nothing)
+	f.rate = 10
+	f.want(f.run(2, all)) // the last second of one ten, the first of the next
+	f.rate = 0
+	f.want(f.run(200, nothing))
+}
+
 func TestHandlersOfAnOldDefinitionAreForgotten(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, fan(3, 1, "push")...)
