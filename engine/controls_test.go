@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -513,4 +514,42 @@ func (s *deafStore) Controls(ctx context.Context) (map[string]engine.Setting, in
 		return nil, 0, errors.New("no answer")
 	}
 	return s.Store.Controls(ctx)
+}
+
+// A slowStore takes its time to write.
+type slowStore struct {
+	engine.Store
+	delay atomic.Int64
+}
+
+func (s *slowStore) Commit(ctx context.Context, node int64, changes []engine.Change) ([]error, error) {
+	time.Sleep(time.Duration(s.delay.Load()))
+	return s.Store.Commit(ctx, node, changes)
+}
+
+func TestSwitchCountsForCallsThatAreBeingSaved(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{engine.ModeSkip, engine.ModeHold} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			slow := &slowStore{Store: r.store}
+			e := r.engine(slow, controlled)
+			r.run(e)
+			time.Sleep(time.Second)
+			slow.delay.Store(int64(3 * time.Second)) // before the calls of the second stage
+			run := r.submit(e, event("work", ""))
+			time.Sleep(time.Second)
+			r.set(e, "work/b", engine.ControlChange{Mode: mode})
+			time.Sleep(20 * time.Second)
+			r.want("work/a/one")
+			if mode == engine.ModeHold {
+				r.remove(e, "work/b")
+			}
+			v := r.settle(e, run, engine.Succeeded)
+			want := map[string]string{engine.ModeSkip: engine.OutcomeSkipped, engine.ModeHold: engine.OutcomeSucceeded}[mode]
+			if h := v.Handlers[1]; h.Outcome != want || mode == engine.ModeHold && h.Attempts != 1 {
+				t.Errorf("%s: want %s, have %+v", mode, want, h)
+			}
+		})
+	}
 }
