@@ -152,7 +152,7 @@ type Beat struct {
 	Owned     int           // how many runs the node owns
 	Cancelled []string      // the node's runs that an operator wants ended
 	Ready     int           // runs that may be claimed now; a lower bound, 0 when none
-	Next      time.Duration // until the next parked or scheduled run is due; 0 when none, small when more are due now
+	Next      time.Duration // until the next parked or scheduled run is due, or a silent node's lease ends; 0 when none, small when more are due now
 	Revision  int64         // of the settings; changes when any of them does
 	Nodes     int           // that are alive, this one included
 	Causes    []string      // what parked runs wait for, each once, in order; see [Change]

@@ -30,6 +30,7 @@ type victim struct {
 	proxy  *enginetest.Proxy
 	store  string
 	listen string
+	lease  time.Duration
 	client *api.Client
 	random *rand.Rand
 	log    *os.File
@@ -58,7 +59,7 @@ func newVictim(t *testing.T, number int, seed uint64, w *world, db *enginetest.C
 		t.Fatal(err)
 	}
 	v := &victim{
-		t: t, number: number, world: w, proxy: proxy, store: store, listen: freeAddress(t),
+		t: t, number: number, world: w, proxy: proxy, store: store, listen: freeAddress(t), lease: tortureLease,
 		random: rand.New(rand.NewPCG(seed, uint64(number)+10)), faults: map[string]int{},
 	}
 	v.client = api.NewClient("http://"+v.listen, "")
@@ -78,7 +79,7 @@ func (v *victim) start(ctx context.Context) {
 	for pause := 50 * time.Millisecond; ctx.Err() == nil; sleep(ctx, pause) {
 		v.starts++
 		cmd := exec.Command("procaas", "serve", "--store", v.store, "--pipelines", "../../testdata/torture", "--listen", v.listen,
-			"--log-format", "json", "--lease", tortureLease.String(), "--drain", "5s", "--name", fmt.Sprint(v.id()),
+			"--log-format", "json", "--lease", v.lease.String(), "--drain", "5s", "--name", fmt.Sprint(v.id()),
 			"--service", "world="+v.world.url(v.id()))
 		stderr, err := cmd.StderrPipe()
 		if err == nil {

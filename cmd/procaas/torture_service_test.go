@@ -22,6 +22,7 @@ type world struct {
 	random *rand.Rand
 	calls  []heardCall
 	calm   bool // answers at once, and always
+	mute   int  // the process that gets no answers
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
@@ -39,6 +40,19 @@ func (w *world) heard() []heardCall {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]heardCall(nil), w.calls...)
+}
+
+// ignore lets all further calls of a process wait for ever.
+func (w *world) ignore(process int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mute = process
+}
+
+func (w *world) isMute(process int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.mute == process
 }
 
 func (w *world) calmDown() {
@@ -65,6 +79,10 @@ func (w *world) ServeHTTP(reply http.ResponseWriter, r *http.Request) {
 	}
 	c.node, c.key, c.n, c.count = node, body.Key, body.N, body.Count
 	place, latency, chance := w.begin(c)
+	if w.isMute(node) {
+		<-r.Context().Done()
+		return
+	}
 	sleep(context.WithoutCancel(r.Context()), latency) // who has hung up is served, too
 	switch {
 	case chance < 0.04: // fails, and has done nothing

@@ -102,10 +102,10 @@ type sender struct {
 	sent []sentEvent
 }
 
-// send leads one key after the other from open to close, until it is told to stop:
+// send leads one key after the other from open to close, one at least, until told to stop:
 // then the last key is still led to its end.
 func (s *sender) send(until, ctx context.Context, number int, r *rand.Rand) {
-	for i := 1; until.Err() == nil; i++ {
+	for i := 1; i == 1 || until.Err() == nil; i++ {
 		key, n := fmt.Sprintf("k%d-%d", number, i), 0
 		kinds := []string{"open"}
 		for range 2 + r.IntN(5) {

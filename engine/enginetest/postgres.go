@@ -267,7 +267,9 @@ func initCluster(ctx context.Context, bin, dir string, as *syscall.Credential) e
 // serverBinaries finds the directory of the newest installed server.
 func serverBinaries() (string, error) {
 	if path, err := exec.LookPath("postgres"); err == nil {
-		return filepath.Dir(path), nil
+		// Beside the binary itself are the others, which a link may not have.
+		path, err = filepath.EvalSymlinks(path)
+		return filepath.Dir(path), err
 	}
 	var found []string
 	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin"} {

@@ -285,7 +285,7 @@ func (l *link) state() losing {
 
 // answered is told of the server's bytes before they are passed on.
 func (l *link) answered() {
-	if l.state() == losingAtAnswer {
+	if l.state() != losingNothing { // the answer may be here before the other direction has broken off
 		l.breakOff()
 	}
 }

@@ -13,6 +13,7 @@ type commitFinder struct {
 	rest       []byte // of a message that has not come whole
 	started    bool   // the message without a type, which begins each connection, is over
 	statements map[string]bool
+	bound      bool // a commit is on its way, up to the next sync
 }
 
 // The kinds of messages that matter, by the frontend's protocol.
@@ -20,9 +21,10 @@ const (
 	queryMessage = 'Q'
 	parseMessage = 'P'
 	bindMessage  = 'B'
+	syncMessage  = 'S'
 )
 
-// find tells whether bytes hold, or complete, the message of a commit.
+// find tells whether bytes complete what makes the server commit.
 func (f *commitFinder) find(b []byte) (found bool) {
 	f.rest = append(f.rest, b...)
 	for {
@@ -54,7 +56,11 @@ func (f *commitFinder) isCommit(kind byte, body []byte) bool {
 	case parseMessage:
 		f.statements[string(first)] = isCommit(second)
 	case bindMessage: // a portal, and the statement that runs in it
-		return f.statements[string(second)]
+		f.bound = f.bound || f.statements[string(second)]
+	case syncMessage:
+		bound := f.bound
+		f.bound = false
+		return bound
 	}
 	return false
 }

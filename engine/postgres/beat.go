@@ -24,7 +24,9 @@ const (
 	(with recursive c(cause) as (select min(cause) from runs where place = 'parked' and cause <> ''
 		union all select (select min(cause) from runs where place = 'parked' and cause <> '' and cause > c.cause) from c where c.cause is not null)
 	select coalesce(array_agg(cause order by cause), '{}') from c where cause is not null),
-	exists (select from nodes where gone is null and lease_until < clock_timestamp())`
+	exists (select from nodes where gone is null and lease_until < clock_timestamp()),
+	(select min(lease_until) from nodes where gone is null and node <> $1
+		and lease_until between clock_timestamp() and clock_timestamp() + interval '1 second')`
 )
 
 // A pulse is what a beat reads.
@@ -33,6 +35,7 @@ type pulse struct {
 	live *bool
 	next *time.Time // when the next run is due
 	dead bool       // the lease of some node has ended
+	ends *time.Time // when that of a silent node does
 }
 
 // Beat implements [engine.Ledger].
@@ -49,6 +52,9 @@ func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration) (engi
 			return engine.Beat{}, fmt.Errorf("beat: %w", err)
 		}
 	}
+	if p.ends != nil && (p.next == nil || p.ends.Before(*p.next)) {
+		p.next = p.ends
+	}
 	if p.next != nil {
 		p.Next = max(p.next.Sub(p.Now), time.Millisecond)
 	}
@@ -60,7 +66,8 @@ func (s *Store) pulse(ctx context.Context, node int64, lease time.Duration) (p p
 	err = s.tx(ctx, func(t *tx) error {
 		p = pulse{}
 		t.queue(renewNode, node, lease.Microseconds())
-		t.queue(readBeat, node).QueryRow(value(&p.Now, &p.live, &p.Owned, &p.Cancelled, &p.Ready, &p.next, &p.Revision, &p.Nodes, &p.Causes, &p.dead))
+		t.queue(readBeat, node).QueryRow(value(&p.Now, &p.live, &p.Owned, &p.Cancelled, &p.Ready, &p.next, &p.Revision,
+			&p.Nodes, &p.Causes, &p.dead, &p.ends))
 		if err := t.commit(ctx); err != nil {
 			return err
 		}
