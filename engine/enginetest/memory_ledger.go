@@ -1,0 +1,142 @@
+package enginetest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"procaas/engine"
+)
+
+// Claim implements [engine.Ledger].
+func (m *Memory) Claim(ctx context.Context, node int64, limit int, bundle string) ([]engine.Claimed, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if n := m.nodes[node]; n == nil || n.gone {
+		return nil, engine.ErrFenced
+	}
+	now := now()
+	var ready []*memoryRun
+	for _, r := range m.idle {
+		if m.isReady(r, now) {
+			ready = append(ready, r)
+		}
+	}
+	slices.SortFunc(ready, func(a, b *memoryRun) int {
+		return cmp.Or(cmp.Compare(b.Event.Priority, a.Event.Priority),
+			a.deadline().Compare(b.deadline()), cmp.Compare(a.seq, b.seq))
+	})
+	var out []engine.Claimed
+	for _, r := range ready[:min(limit, len(ready))] {
+		out = append(out, m.give(r, node, bundle))
+	}
+	return out, nil
+}
+
+// deadline is when a run becomes late.
+func (r *memoryRun) deadline() time.Time {
+	due := r.accepted
+	if r.Event.At.After(due) {
+		due = r.Event.At
+	}
+	return due.Add(r.Event.DelayTolerance)
+}
+
+// Commit implements [engine.Ledger].
+func (m *Memory) Commit(ctx context.Context, node int64, changes []engine.Change) ([]error, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if n := m.nodes[node]; n == nil || n.gone {
+		return nil, engine.ErrFenced
+	}
+	rows := make([][][]byte, len(changes))
+	seen := map[string]bool{}
+	for i, c := range changes {
+		var err error
+		if rows[i], err = encode(c.Emit); err != nil {
+			return nil, err
+		}
+		if seen[c.Run] {
+			return nil, fmt.Errorf("run %s occurs twice in one commit", c.Run)
+		}
+		seen[c.Run] = true
+	}
+	errs := make([]error, len(changes))
+	for i, c := range changes {
+		r := m.runs[c.Run]
+		switch {
+		case r == nil || r.node != node || r.version != c.Version:
+			errs[i] = engine.ErrStale
+		case r.cancel != nil && c.Status != engine.Succeeded && c.Status != engine.Stopped && c.Status != engine.Ignored:
+			errs[i] = engine.ErrCancelled
+		default:
+			m.apply(r, c, rows[i])
+		}
+	}
+	return errs, nil
+}
+
+// apply writes one change.
+func (m *Memory) apply(r *memoryRun, c engine.Change, emits [][]byte) {
+	r.version++
+	r.checkpoint, r.bundle, r.pipeline = bytes.Clone(c.Checkpoint), c.Bundle, c.Pipeline
+	r.failedPath, r.failure, r.class, r.reason = c.FailedPath, c.Error, c.ErrorClass, c.Reason
+	if c.Status == engine.Stopped && r.cancel != nil {
+		r.reason = *r.cancel
+	}
+	switch {
+	case c.Status.Ended():
+		m.end(r, c.Status)
+	case c.Status != engine.Running:
+		r.node, r.status, r.aside, m.idle[r.ID] = 0, c.Status, c.Defer, r
+		if c.Status == engine.Waiting && len(c.Checkpoint) == 0 {
+			r.started = time.Time{}
+		}
+		if c.Status == engine.Parked {
+			r.due, r.cause = c.Due.UTC().Truncate(time.Microsecond), c.Cause // zero stays zero
+		}
+	}
+	if c.Status == engine.Succeeded && r.Ordered {
+		m.moveEntity(r, c)
+	}
+	for i, in := range c.Emit {
+		in.From = nil
+		m.accept(in, emits[i])
+	}
+	if c.Status != engine.Running || len(c.Emit) > 0 {
+		m.hint()
+	}
+}
+
+// moveEntity writes what a run leaves to the later events of its key.
+func (m *Memory) moveEntity(r *memoryRun, c engine.Change) {
+	e := m.entities[entityKey{r.Flow, r.Key}]
+	if c.State != "" && c.State != e.State {
+		e.State = c.State
+		for _, other := range e.live {
+			other.aside = false
+		}
+	}
+	if len(c.Shared) == 0 {
+		return
+	}
+	names := map[string]json.RawMessage{}
+	for _, part := range [][]byte{e.Shared, c.Shared} {
+		if len(part) > 0 {
+			if err := json.Unmarshal(part, &names); err != nil {
+				panic("enginetest: shared state is no JSON object: " + err.Error())
+			}
+		}
+	}
+	e.Shared, _ = json.Marshal(names)
+}

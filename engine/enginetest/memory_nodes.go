@@ -1,0 +1,124 @@
+package enginetest
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"procaas/engine"
+)
+
+// Join implements [engine.Ledger].
+func (m *Memory) Join(ctx context.Context, name string, lease time.Duration) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	now, node := now(), int64(len(m.nodes)+1)
+	m.nodes[node] = &memoryNode{
+		NodeInfo: engine.NodeInfo{Node: node, Name: name, Started: now, Seen: now}, until: now.Add(lease),
+	}
+	return node, nil
+}
+
+// Beat implements [engine.Ledger].
+func (m *Memory) Beat(ctx context.Context, node int64, lease time.Duration) (engine.Beat, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return engine.Beat{}, err
+	}
+	n := m.nodes[node]
+	if n == nil || n.gone {
+		return engine.Beat{}, engine.ErrFenced
+	}
+	now := now()
+	n.Seen, n.until = now, now.Add(lease)
+	for _, other := range m.nodes {
+		if !other.gone && other.until.Before(now) {
+			other.gone = true
+		}
+	}
+	b := engine.Beat{Now: now, Revision: m.revision(), Causes: m.causes()}
+	for _, other := range m.nodes {
+		if !other.gone {
+			b.Nodes++
+		}
+	}
+	for _, r := range m.order {
+		if r.node == 0 {
+			continue
+		}
+		if m.nodes[r.node].gone {
+			m.takeBack(r)
+		}
+		if r.node == node {
+			b.Owned++
+			if r.cancel != nil {
+				b.Cancelled = append(b.Cancelled, r.ID)
+			}
+		}
+	}
+	for _, r := range m.idle {
+		if m.isReady(r, now) {
+			b.Ready++
+		}
+		if left := r.due.Sub(now); left > 0 && (b.Next == 0 || left < b.Next) {
+			b.Next = left
+		}
+	}
+	return b, nil
+}
+
+// Leave implements [engine.Ledger].
+func (m *Memory) Leave(ctx context.Context, node int64, keep []string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	n := m.nodes[node]
+	if n == nil || n.gone {
+		return nil // what it held is given back already
+	}
+	n.gone, n.left = keep == nil, keep == nil
+	for _, r := range m.order {
+		if r.node == node && !slices.Contains(keep, r.ID) {
+			m.takeBack(r)
+		}
+	}
+	m.hint()
+	return nil
+}
+
+// Nodes implements [engine.Ledger].
+func (m *Memory) Nodes(ctx context.Context) ([]engine.NodeInfo, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []engine.NodeInfo
+	for _, n := range slices.Sorted(maps.Keys(m.nodes)) {
+		info := m.nodes[n].NodeInfo
+		if m.nodes[n].left {
+			continue
+		}
+		info.Alive = !m.nodes[n].gone && m.nodes[n].until.After(now())
+		for _, r := range m.order {
+			if r.node == n {
+				info.Runs++
+			}
+		}
+		out = append(out, info)
+	}
+	slices.SortStableFunc(out, func(a, b engine.NodeInfo) int {
+		if a.Alive == b.Alive {
+			return 0
+		}
+		if a.Alive {
+			return -1
+		}
+		return 1
+	})
+	return out, ctx.Err()
+}

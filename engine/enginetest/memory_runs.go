@@ -1,0 +1,114 @@
+package enginetest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"procaas/engine"
+)
+
+// Run implements [engine.Runs].
+func (m *Memory) Run(ctx context.Context, id string) (engine.RunRecord, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.runs[id]
+	if r == nil {
+		return engine.RunRecord{}, cmp.Or(ctx.Err(), engine.ErrNotFound)
+	}
+	return m.record(r), ctx.Err()
+}
+
+// record makes a row readable.
+func (m *Memory) record(r *memoryRun) engine.RunRecord {
+	now := now()
+	due := r.due
+	if r.status == engine.Waiting && r.isDue(now) {
+		due = time.Time{}
+	}
+	return engine.RunRecord{
+		ID: r.ID, Event: r.event(), Flow: r.Flow, Key: r.Key, Ordered: r.Ordered, Status: r.status,
+		Pipeline: r.pipeline, Bundle: r.bundle, Checkpoint: bytes.Clone(r.checkpoint),
+		Version: r.version, Generation: r.generation, Node: r.node, Accepted: r.accepted,
+		Started: r.started, Ended: r.ended, Due: due, FailedPath: r.failedPath,
+		Error: r.failure, ErrorClass: r.class, Reason: r.reason,
+		Blocked: r.Ordered && r.status == engine.Waiting && r.isDue(now) && !r.aside && m.head(r, now) != r,
+	}
+}
+
+// Entity implements [engine.Runs].
+func (m *Memory) Entity(ctx context.Context, flow, key string) (engine.EntityRecord, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.entities[entityKey{flow, key}]
+	if e == nil {
+		return engine.EntityRecord{}, cmp.Or(ctx.Err(), engine.ErrNotFound)
+	}
+	out := engine.EntityRecord{Flow: flow, Key: key, EntityState: e.EntityState}
+	for _, r := range e.live {
+		if r.status == engine.Failed || r.isHeld() {
+			out.Blocked = r.ID
+		}
+		if r.status != engine.Failed {
+			out.Waiting++
+		}
+	}
+	for _, r := range slices.Backward(e.runs[max(0, len(e.runs)-50):]) {
+		record := m.record(r)
+		record.Checkpoint = nil
+		out.Runs = append(out.Runs, record)
+	}
+	return out, ctx.Err()
+}
+
+// Retry implements [engine.Runs].
+func (m *Memory) Retry(ctx context.Context, id string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.runs[id]
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case r == nil:
+		return engine.ErrNotFound
+	case r.status != engine.Failed && !r.isHeld():
+		return engine.ErrConflict
+	}
+	passed := r.status == engine.Failed && !r.Block
+	r.status, r.ended, r.failedPath, r.failure, r.class = engine.Waiting, time.Time{}, "", "", ""
+	r.generation++
+	m.idle[r.ID] = r
+	if r.Ordered && passed { // the later runs of its key went on without it
+		e := m.entities[entityKey{r.Flow, r.Key}]
+		e.live = append(e.live, r)
+		slices.SortFunc(e.live, func(a, b *memoryRun) int { return cmp.Compare(a.seq, b.seq) })
+	}
+	m.hint()
+	return nil
+}
+
+// Cancel implements [engine.Runs].
+func (m *Memory) Cancel(ctx context.Context, id, reason string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.runs[id]
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case r == nil:
+		return engine.ErrNotFound
+	case r.status.Ended() && r.status != engine.Failed:
+		return engine.ErrConflict
+	case r.node != 0:
+		if r.cancel == nil {
+			r.cancel = &reason
+		}
+		return nil
+	}
+	r.reason = reason
+	m.end(r, engine.Stopped)
+	m.hint()
+	return nil
+}

@@ -1,0 +1,128 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"procaas/engine"
+)
+
+// This file writes the changes that need no decision: most of them.
+
+// isCheckpoint tells whether a change only moves its run forward: it stays with
+// its node, and nothing else changes.
+func isCheckpoint(c *engine.Change) bool {
+	return c.Status == engine.Running && len(c.Emit) == 0
+}
+
+// isPlainEnd tells whether a run ends and leaves nothing behind: nothing has to be
+// read to write it.
+func isPlainEnd(c *engine.Change) bool {
+	return c.Status == engine.Succeeded && len(c.Emit) == 0 && c.State == "" && len(c.Shared) == 0 &&
+		c.FailedPath == "" && c.Error == "" && c.ErrorClass == "" && c.Reason == ""
+}
+
+const saveCheckpoints = `update runs r set version = r.version + 1, bundle = c.bundle, pipeline = c.pipeline, checkpoint = c.checkpoint
+	from unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::bytea[]) as
+	c (id, version, bundle, pipeline, checkpoint)
+	where r.id = c.id and r.version = c.version and r.node = $1 and r.cancel is null
+	and exists (select from nodes where node = $1 and gone is null)
+	returning r.id`
+
+// The one that ends was the only run of its key under way, so the next one may
+// go. Its row is gone by the time that the update sees it, since it comes from
+// there.
+const endPlain = `with e as (
+		select * from unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::bytea[]) as
+		e (id, version, bundle, pipeline, checkpoint)),
+	gone as (
+		delete from runs r using e where r.id = e.id and r.version = e.version and r.node = $1
+		and exists (select from nodes where node = $1 and gone is null)
+		returning r.seq, r.accepted, r.started, r.version + 1 as version, r.generation, r.ordered, r.id, r.flow, r.key,
+		e.pipeline, e.bundle, r.event, e.checkpoint),
+	next as (
+		update runs r set place = 'ready' from gone where gone.ordered and r.seq = (select q.seq from runs q
+			where q.flow = gone.flow and q.key = gone.key and q.place = 'queued' order by q.seq limit 1)
+		returning r.seq),
+	kept as (
+		insert into history (seq, accepted, started, version, generation, ordered, id, flow, key, pipeline, bundle,
+			event, checkpoint, status, failed_path, error, error_class, reason, ended)
+		select gone.*, 'succeeded', '', '', '', '', clock_timestamp() from gone)
+	select id, exists (select from next) from gone`
+
+// commitPlain writes changes of which each is right or wrong by itself, in one
+// round trip. Most commits are of this kind.
+func (w *work) commitPlain(ctx context.Context, t *tx) error {
+	at := t.asNode(w.node)
+	w.queuePlainEnds(t)
+	w.queueCheckpoints(t)
+	if err := t.commit(ctx); err != nil {
+		return err
+	}
+	if !at.live {
+		return engine.ErrFenced
+	}
+	w.refuseUnsaved()
+	return nil
+}
+
+// queuePlainEnds moves runs to the history and lets the next ones of their keys go.
+func (w *work) queuePlainEnds(t *tx) {
+	var ids, bundles, pipelines []string
+	var versions []int64
+	var checkpoints [][]byte
+	for i := range w.steps {
+		if c := &w.steps[i]; c.Status == engine.Succeeded {
+			ids, versions = append(ids, c.Run), append(versions, c.Version)
+			bundles, pipelines = append(bundles, c.Bundle), append(pipelines, c.Pipeline)
+			checkpoints = append(checkpoints, blob(c.Checkpoint))
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	t.queue(lockKeysOf, ids, []string{}, []string{})
+	t.queue(endPlain, w.node, ids, versions, bundles, pipelines, checkpoints).Query(func(rows pgx.Rows) error {
+		var id string
+		var next bool
+		_, err := pgx.ForEachRow(rows, []any{&id, &next}, func() error {
+			w.ended = append(w.ended, id)
+			t.ready = t.ready || next
+			return nil
+		})
+		return err
+	})
+}
+
+// refuseUnsaved refuses the checkpoints and ends that did not find their runs as
+// they should be.
+func (w *work) refuseUnsaved() {
+	saved := make(map[string]bool, len(w.steps))
+	for _, id := range slices.Concat(w.saved, w.ended) {
+		saved[id] = true
+	}
+	for i := range w.steps {
+		if c := &w.steps[i]; c.refused == nil && !c.found && !saved[c.Run] {
+			c.refused = engine.ErrStale
+		}
+	}
+}
+
+// queueCheckpoints saves the changes that leave their runs with the node.
+func (w *work) queueCheckpoints(t *tx) {
+	var ids, bundles, pipelines []string
+	var versions []int64
+	var checkpoints [][]byte
+	for i := range w.steps {
+		if c := &w.steps[i]; c.refused == nil && c.Status == engine.Running {
+			ids, versions = append(ids, c.Run), append(versions, c.Version)
+			bundles, pipelines = append(bundles, c.Bundle), append(pipelines, c.Pipeline)
+			checkpoints = append(checkpoints, blob(c.Checkpoint))
+		}
+	}
+	if len(ids) > 0 {
+		t.queue(saveCheckpoints, w.node, ids, versions, bundles, pipelines, checkpoints).Query(rows(&w.saved, pgx.RowTo[string]))
+	}
+}
