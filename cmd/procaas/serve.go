@@ -181,7 +181,11 @@ func (n *node) run(ctx context.Context) error {
 		// Requests under way get their answers; the context has ended already.
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
-		return n.server.Shutdown(bounded)
+		if err := n.server.Shutdown(bounded); err != nil {
+			n.log.Warn("requests are broken off, their time to end is over", "error", err)
+			return n.server.Close()
+		}
+		return nil
 	})
 	return errors.Join(g.Wait(), n.store.Close())
 }

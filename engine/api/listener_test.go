@@ -1,10 +1,14 @@
 package api
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"net"
+	"net/http"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // A pipeListener accepts without end.
@@ -47,6 +51,45 @@ func TestListenerWaitsForAFreePlace(t *testing.T) {
 		_ = l.Close()
 		if err := <-accepted; !errors.Is(err, net.ErrClosed) {
 			t.Errorf("have %v from a closed listener, want net.ErrClosed", err)
+		}
+	})
+}
+
+// A oneListener accepts one connection, and nothing more until it is closed.
+type oneListener struct {
+	net.Listener
+	conns chan net.Conn
+}
+
+func (l oneListener) Accept() (net.Conn, error) {
+	if c, ok := <-l.conns; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (l oneListener) Close() error {
+	close(l.conns)
+	return nil
+}
+
+func TestShutdownDoesNotWaitForConnectionsWithoutARequest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client, conn := net.Pipe()
+		defer func() { _ = client.Close() }()
+		l := oneListener{conns: make(chan net.Conn, 1)}
+		l.conns <- conn
+		s := Server(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
+		s.ReadTimeout, s.ReadHeaderTimeout = 0, 0 // they would end the connection as well
+		go func() { _ = s.Serve(l) }()
+		synctest.Wait()
+		began := time.Now()
+		if err := s.Shutdown(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took >= time.Second {
+			t.Errorf("have a shutdown after %s, want it at once", took)
 		}
 	})
 }

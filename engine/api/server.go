@@ -18,7 +18,7 @@ const MaxConnections = 4096
 // Server makes a server whose limits keep slow and silent clients from holding
 // it. Requests should come from a listener of [Listen].
 func Server(h http.Handler, log *slog.Logger) *http.Server {
-	return &http.Server{
+	s := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 2 * time.Second,
 		ReadTimeout:       5 * time.Second,
@@ -27,6 +27,27 @@ func Server(h http.Handler, log *slog.Logger) *http.Server {
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
+	closeUnused(s)
+	return s
+}
+
+// closeUnused makes Shutdown close connections on which no request has come. It
+// would wait 5 s for the first one otherwise, and clients hold such connections:
+// Go's dials ahead of need.
+func closeUnused(s *http.Server) {
+	var unused sync.Map // of net.Conn
+	s.ConnState = func(c net.Conn, now http.ConnState) {
+		if now == http.StateNew {
+			unused.Store(c, true)
+		} else {
+			unused.Delete(c)
+		}
+	}
+	s.RegisterOnShutdown(func() {
+		for c := range unused.Range {
+			_ = c.(net.Conn).Close() // nobody waits for an answer on it
+		}
+	})
 }
 
 // Listen binds a TCP address for [Server].
