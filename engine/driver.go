@@ -362,14 +362,15 @@ func (n *node) waitFor(done <-chan struct{}, most time.Duration) bool {
 
 // leave gives back what is not finished, unless the node has lost it already. While
 // the store is away it tries again, for as long as the others would wait for the
-// end of the lease.
+// end of the lease. A beat that finds the node gone, because it has just left, does
+// not disturb that.
 func (n *node) leave() error {
-	ctx, cancel := context.WithTimeout(n.ctx, n.e.o.Lease)
+	if n.ctx.Err() != nil {
+		return context.Cause(n.ctx)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.ctx), n.e.o.Lease)
 	defer cancel()
 	for backoff := 10 * time.Millisecond; ; backoff = min(2*backoff, maxBackoff) {
-		if n.ctx.Err() != nil {
-			return context.Cause(n.ctx)
-		}
 		err := n.e.o.Store.Leave(ctx, n.number, nil)
 		if err == nil || errors.Is(err, ErrFenced) {
 			return nil

@@ -225,3 +225,26 @@ func (p *picky) Commit(ctx context.Context, node int64, changes []engine.Change)
 	}
 	return p.Store.Commit(ctx, node, changes)
 }
+
+// The beats of a node that is leaving may find it gone before it has the answer to
+// its goodbye. It has left all the same.
+func TestNodeLeavesWellThoughABeatFindsItGone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		lost := false
+		e := r.engine(&enginetest.Faulty{Store: r.store, After: func(op string) error {
+			if op != "leave" || lost {
+				return nil
+			}
+			lost = true
+			time.Sleep(2 * time.Second) // some beats
+			return enginetest.ErrInjected
+		}}, three)
+		stop := r.run(e)
+		synctest.Wait()
+		if err := stop(); err != nil || !lost {
+			t.Errorf("have %v, want a node that has left well", err)
+		}
+	})
+}

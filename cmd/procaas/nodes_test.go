@@ -24,7 +24,7 @@ func threeNodes(t *testing.T, seed uint64, lease time.Duration) (*world, []*vict
 	var nodes []*victim
 	for i := range 3 {
 		v := newVictim(t, i+1, seed, w, db)
-		v.lease = lease
+		v.lease, v.drain = lease, time.Minute
 		v.start(t.Context())
 		nodes = append(nodes, v)
 	}

@@ -21,6 +21,9 @@ import (
 // tortureLease is the lease of tortured nodes. It is short, so that much happens.
 const tortureLease = time.Second
 
+// startWithin is how long a node may take to serve, on a busy machine too.
+const startWithin = time.Minute
+
 // A victim is a node that is killed, paused and cut off from its store, and
 // started again as often.
 type victim struct {
@@ -31,6 +34,7 @@ type victim struct {
 	store  string
 	listen string
 	lease  time.Duration
+	drain  time.Duration
 	client *api.Client
 	random *rand.Rand
 	log    *os.File
@@ -59,7 +63,8 @@ func newVictim(t *testing.T, number int, seed uint64, w *world, db *enginetest.C
 		t.Fatal(err)
 	}
 	v := &victim{
-		t: t, number: number, world: w, proxy: proxy, store: store, listen: freeAddress(t), lease: tortureLease,
+		t: t, number: number, world: w, proxy: proxy, store: store, listen: freeAddress(t),
+		lease: tortureLease, drain: 5 * time.Second,
 		random: rand.New(rand.NewPCG(seed, uint64(number)+10)), faults: map[string]int{},
 	}
 	v.client = api.NewClient("http://"+v.listen, "")
@@ -79,7 +84,7 @@ func (v *victim) start(ctx context.Context) {
 	for pause := 50 * time.Millisecond; ctx.Err() == nil; sleep(ctx, pause) {
 		v.starts++
 		cmd := exec.Command("procaas", "serve", "--store", v.store, "--pipelines", "../../testdata/torture", "--listen", v.listen,
-			"--log-format", "json", "--lease", v.lease.String(), "--drain", "5s", "--name", fmt.Sprint(v.id()),
+			"--log-format", "json", "--lease", v.lease.String(), "--drain", v.drain.String(), "--name", fmt.Sprint(v.id()),
 			"--service", "world="+v.world.url(v.id()))
 		stderr, err := cmd.StderrPipe()
 		if err == nil {
@@ -98,7 +103,7 @@ func (v *victim) start(ctx context.Context) {
 			if ok {
 				return
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(startWithin):
 		case <-ctx.Done():
 			return
 		}
@@ -145,6 +150,7 @@ func (v *victim) end(sig syscall.Signal) {
 		// It could not say goodbye: it was killed, or its store was not there.
 		v.lapse(v.id())
 		v.note("ends without goodbye")
+		v.t.Logf("node %d ends with %v", v.id(), err)
 	}
 	v.process = nil
 }
