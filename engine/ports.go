@@ -45,6 +45,7 @@ type Store interface {
 	Runs
 	Bundles
 	Settings
+	Degradation
 	Close() error
 }
 
@@ -156,6 +157,8 @@ type Beat struct {
 	Revision  int64         // of the settings; changes when any of them does
 	Nodes     int           // that are alive, this one included
 	Causes    []string      // what parked runs wait for, each once, in order; see [Change]
+	Outages   int64         // the revision of the state that [Degradation] keeps
+	Decided   time.Time     // when a node decided last about it; zero for never
 }
 
 // A Waker is a store that can tell its node at once that runs may have become

@@ -59,8 +59,8 @@ type Audited struct {
 	Revision int64
 	Changed  time.Time
 	By       Actor
-	Kind     string // AuditConfig, AuditControl or AuditDefinition
-	Name     string // of the setting, or the path of the control; empty for a definition
+	Kind     string // AuditConfig, AuditControl, AuditDefinition or AuditFallback
+	Name     string // of the setting or service, or the path of the control or handler; empty for a definition
 	Before   []byte // JSON; empty when there was nothing
 	After    []byte // JSON; null when there is nothing any more
 }
@@ -82,6 +82,7 @@ const (
 	AuditConfig     = "config"
 	AuditControl    = "control"
 	AuditDefinition = "definition" // before and after are hashes
+	AuditFallback   = "fallback"   // a handler, or a service, went out of the flow or came back
 )
 
 // A Setting is a live setting with its history's last line.

@@ -17,8 +17,8 @@ var ErrInjected = errors.New("injected fault")
 type Faulty struct {
 	engine.Store
 
-	// Before is asked before an operation: join, beat, claim, accept, commit or
-	// leave. With its error, nothing is done.
+	// Before is asked before an operation: join, beat, claim, accept, commit, leave,
+	// report, deliberate, conclude, outages or probe. With its error, nothing is done.
 	Before func(op string) error
 
 	// After is asked after an operation that succeeded. With its error the
@@ -120,4 +120,47 @@ func (f *Faulty) Leave(ctx context.Context, node int64, keep []string) error {
 		return err
 	}
 	return f.after("leave", f.Store.Leave(ctx, node, keep))
+}
+
+// Report implements [engine.Degradation].
+func (f *Faulty) Report(ctx context.Context, node, number int64, tallies []engine.Tally) error {
+	if err := f.before("report"); err != nil {
+		return err
+	}
+	return f.after("report", f.Store.Report(ctx, node, number, tallies))
+}
+
+// Deliberate implements [engine.Degradation].
+func (f *Faulty) Deliberate(ctx context.Context, keep time.Duration) (engine.Deliberation, error) {
+	if err := f.before("deliberate"); err != nil {
+		return engine.Deliberation{}, err
+	}
+	out, err := f.Store.Deliberate(ctx, keep)
+	return out, f.after("deliberate", err)
+}
+
+// Conclude implements [engine.Degradation].
+func (f *Faulty) Conclude(ctx context.Context, c engine.Conclusion) error {
+	if err := f.before("conclude"); err != nil {
+		return err
+	}
+	return f.after("conclude", f.Store.Conclude(ctx, c))
+}
+
+// Outages implements [engine.Degradation].
+func (f *Faulty) Outages(ctx context.Context) ([]byte, int64, error) {
+	if err := f.before("outages"); err != nil {
+		return nil, 0, err
+	}
+	state, revision, err := f.Store.Outages(ctx)
+	return state, revision, f.after("outages", err)
+}
+
+// TakeProbe implements [engine.Degradation].
+func (f *Faulty) TakeProbe(ctx context.Context, outage string, gap time.Duration) (bool, error) {
+	if err := f.before("probe"); err != nil {
+		return false, err
+	}
+	taken, err := f.Store.TakeProbe(ctx, outage, gap)
+	return taken, f.after("probe", err)
 }

@@ -27,6 +27,7 @@ type Memory struct {
 	configs  map[string]engine.Setting
 	controls map[string]engine.Setting
 	audits   []engine.Audited
+	fallback memoryFallback
 	wakes    []chan struct{}
 }
 

@@ -41,7 +41,10 @@ func (m *Memory) Beat(ctx context.Context, node int64, lease time.Duration) (eng
 			other.gone = true
 		}
 	}
-	b := engine.Beat{Now: now, Revision: m.revision(), Causes: m.causes()}
+	b := engine.Beat{
+		Now: now, Revision: m.revision(), Causes: m.causes(),
+		Outages: m.fallback.revision, Decided: m.fallback.decided,
+	}
 	for _, other := range m.nodes {
 		if !other.gone {
 			b.Nodes++

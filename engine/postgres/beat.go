@@ -26,7 +26,8 @@ const (
 	select coalesce(array_agg(cause order by cause), '{}') from c where cause is not null),
 	exists (select from nodes where gone is null and lease_until < clock_timestamp()),
 	(select min(lease_until) from nodes where gone is null and node <> $1
-		and lease_until between clock_timestamp() and clock_timestamp() + interval '1 second')`
+		and lease_until between clock_timestamp() and clock_timestamp() + interval '1 second'),
+	(select revision from fallback), (select decided from fallback)`
 )
 
 // A pulse is what a beat reads.
@@ -36,6 +37,8 @@ type pulse struct {
 	next *time.Time // when the next run is due
 	dead bool       // the lease of some node has ended
 	ends *time.Time // when that of a silent node does
+
+	decided *time.Time
 }
 
 // Beat implements [engine.Ledger].
@@ -58,6 +61,9 @@ func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration) (engi
 	if p.next != nil {
 		p.Next = max(p.next.Sub(p.Now), time.Millisecond)
 	}
+	if p.decided != nil {
+		p.Decided = p.decided.UTC()
+	}
 	p.Now = p.Now.UTC()
 	return p.Beat, nil
 }
@@ -67,7 +73,7 @@ func (s *Store) pulse(ctx context.Context, node int64, lease time.Duration) (p p
 		p = pulse{}
 		t.queue(renewNode, node, lease.Microseconds())
 		t.queue(readBeat, node).QueryRow(value(&p.Now, &p.live, &p.Owned, &p.Cancelled, &p.Ready, &p.next, &p.Revision,
-			&p.Nodes, &p.Causes, &p.dead, &p.ends))
+			&p.Nodes, &p.Causes, &p.dead, &p.ends, &p.Outages, &p.decided))
 		if err := t.commit(ctx); err != nil {
 			return err
 		}

@@ -106,6 +106,7 @@ const (
 	findCauses     = `with recursive c(cause) as (select min(cause) from runs where place = 'parked' and cause <> ''
 		union all select (select min(cause) from runs where place = 'parked' and cause <> '' and cause > c.cause) from c where c.cause is not null)
 	select cause from c where cause is not null`
+	outagesRevision  = "select revision, decided from fallback"
 	settingsRevision = "select coalesce(max(revision), 0) from audit"
 )
 
@@ -172,6 +173,11 @@ func (t *tx) beat(node int64) (b engine.Beat, err error) {
 	if _, err := t.row(countNodes, nil, &b.Nodes); err != nil {
 		return b, err
 	}
+	var decided sql.NullInt64
+	if _, err := t.row(outagesRevision, nil, &b.Outages, &decided); err != nil {
+		return b, err
+	}
+	b.Decided = fromMicros(decided)
 	b.Causes, err = rows(t, findCauses, nil, func(r *sql.Rows) (cause string, err error) { return cause, r.Scan(&cause) })
 	if err != nil {
 		return b, err
