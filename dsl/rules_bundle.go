@@ -78,7 +78,8 @@ pipelines:
 	}, {
 		Code:  CodeUnknownHost,
 		Title: "host of no service",
-		Why:   "Once services are declared, requests reach their hosts only, so that an event cannot make the engine call an address of an attacker's choice.",
+		Why: "Once services are declared, requests reach their hosts only, so that an event cannot make the engine call an address of an attacker's choice. " +
+			"Without services they reach public addresses only, and hosts of this machine that a url names as they are.",
 		Before: `services:
   - {id: push, url: http://127.0.0.1:9083}
 pipelines:

@@ -39,7 +39,7 @@ type Call struct {
 
 	Now      time.Time
 	Bundle   *dsl.Bundle  // for services
-	HTTP     *http.Client // shared; its transport dials only declared hosts
+	HTTP     *http.Client // shared; its transport dials only what [Reach] allows
 	Log      *slog.Logger
 	Resolve  func(dsl.Secret) (string, error)
 	MaxReply int64 // bound of a response body that sets none itself; bytes

@@ -6,34 +6,50 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"procaas/dsl"
 )
 
-// newClient makes the HTTP client of a definition. When the definition declares
-// services, it reaches nothing but their hosts: this is checked on the address of
-// each request, redirected ones included, and again when a connection is made.
-// It follows no redirects: the handler decides about them.
-func newClient(b *dsl.Bundle, maxConns int) *http.Client {
-	allowed := declaredHosts(b.Services)
-	dialer := &net.Dialer{Timeout: 3 * time.Second, KeepAlive: 30 * time.Second}
+// A Reach is what an HTTP client may connect to. The zero value reaches public
+// addresses alone. What counts is the address that is dialled: a name that
+// resolves to another one than it did a moment ago, a redirect and an odd way to
+// write a number are all the same to it.
+type Reach struct {
+	// Declared lists URLs whose hosts are reached at whatever address they have.
+	// When there is any, no other host is reached.
+	Declared []string
+
+	// Written lists URLs that authors have written into their files. Their hosts
+	// may be on this machine: data cannot lead there.
+	Written []string
+
+	// MaxConns is how many connections to one host are kept for later; 2 when 0.
+	MaxConns int
+}
+
+// NewClient makes an HTTP client that reaches nothing else. The hosts of requests
+// are checked, redirected ones included, and addresses when a connection is made.
+// It follows no redirects: the caller decides about them.
+func NewClient(r Reach) *http.Client {
+	f := &fence{
+		declared: hostsOf(r.Declared), written: hostsOf(r.Written),
+		dialer: net.Dialer{Timeout: 3 * time.Second, KeepAlive: 30 * time.Second},
+	}
 	return &http.Client{
-		Transport: &fencedTransport{allowed: allowed, base: &http.Transport{
+		Transport: &fencedTransport{allowed: f.declared, base: &http.Transport{
 			// No proxy from the environment: it would hide where a call goes.
-			Proxy: nil,
-			DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-				if err := allowed.check(addr); err != nil {
-					return nil, err
-				}
-				return dialer.DialContext(ctx, network, addr)
-			},
+			Proxy:                  nil,
+			DialContext:            f.dial,
 			ForceAttemptHTTP2:      true,
-			MaxIdleConns:           2 * maxConns,
-			MaxIdleConnsPerHost:    maxConns,
+			MaxIdleConns:           2 * r.MaxConns,
+			MaxIdleConnsPerHost:    r.MaxConns,
 			IdleConnTimeout:        90 * time.Second,
 			TLSHandshakeTimeout:    5 * time.Second,
 			ExpectContinueTimeout:  time.Second,
@@ -43,17 +59,93 @@ func newClient(b *dsl.Bundle, maxConns int) *http.Client {
 	}
 }
 
+// newClient makes the HTTP client of a definition.
+func newClient(b *dsl.Bundle, maxConns int) *http.Client {
+	r := Reach{Written: writtenURLs(b), MaxConns: maxConns}
+	for _, s := range b.Services {
+		r.Declared = append(r.Declared, s.URL, s.Address())
+	}
+	return NewClient(r)
+}
+
+// webAddress finds the beginnings of URLs in a text or in the source of an
+// expression, up to where a host and its port end.
+var webAddress = regexp.MustCompile(`(?i)https?://[^/?#'"\s\\]+`)
+
+// writtenURLs lists what requests of a definition name as their url, whole or as
+// a part of an expression.
+func writtenURLs(b *dsl.Bundle) []string {
+	var out []string
+	add := func(body *dsl.Value) {
+		v := body.Get("url")
+		if e := v.Expr(); e != nil {
+			out = append(out, webAddress.FindAllString(e.Source, -1)...)
+		} else if text, ok := v.Literal(); ok {
+			text, _ := text.(string)
+			out = append(out, webAddress.FindAllString(text, 1)...)
+		}
+	}
+	for _, p := range b.Pipelines {
+		for _, s := range p.Stages {
+			for _, h := range s.Handlers {
+				add(h.Body)
+				if v := h.Verification(); v != nil {
+					add(v.Body)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// A fence makes connections to where it is allowed.
+type fence struct {
+	declared, written hostSet
+	dialer            net.Dialer
+}
+
+func (f *fence) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if err := f.declared.check(addr); err != nil {
+		return nil, err
+	}
+	d := f.dialer
+	if !f.declared[strings.ToLower(addr)] {
+		d.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
+			return f.checkAddress(addr, address)
+		}
+	}
+	return d.DialContext(ctx, network, addr)
+}
+
+// checkAddress tells whether a connection to host, host:port, may be made to the
+// address that it has been resolved to. Repeating the call cannot mend it.
+func (f *fence) checkAddress(host, address string) error {
+	a, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return Permanent(fmt.Errorf("address %s of %s is not understood", address, host))
+	}
+	kind, written := NotPublic(a.Addr()), f.written[strings.ToLower(host)]
+	switch {
+	case kind == loopbackKind && written:
+		return nil
+	case kind != "":
+		return Permanent(fmt.Errorf("%s has the address %s, which is %s: no request goes there unless the host is declared below services",
+			host, a.Addr(), kind))
+	case !written && a.Port() < 1024 && a.Port() != 80 && a.Port() != 443:
+		return Permanent(fmt.Errorf("%s is at a port of another protocol than HTTP: no request goes there unless the host is declared below services", host))
+	}
+	return nil
+}
+
 // A hostSet holds host:port pairs in lower case. The empty set allows all.
 type hostSet map[string]bool
 
-// declaredHosts gives the hosts of services.
-func declaredHosts(services []*dsl.Service) hostSet {
+// hostsOf gives the hosts of URLs.
+func hostsOf(addresses []string) hostSet {
 	hosts := hostSet{}
-	for _, s := range services {
-		for _, address := range []string{s.URL, s.Address()} {
-			if u, err := url.Parse(address); err == nil {
-				hosts[hostPort(u)] = true
-			}
+	for _, address := range addresses {
+		if u, err := url.Parse(address); err == nil && u.Hostname() != "" {
+			hosts[hostPort(u)] = true
 		}
 	}
 	return hosts

@@ -37,7 +37,7 @@ func TestClientReachesDeclaredHostsOnly(t *testing.T) {
 		t.Errorf("want one request, have %d", reached)
 	}
 
-	open := newClient(&dsl.Bundle{}, 4)
+	open := NewClient(Reach{Written: []string{other.URL + "/x"}})
 	defer open.CloseIdleConnections()
 	if resp, err = open.Get(other.URL); err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestDialChecksTheHostAgain(t *testing.T) {
 
 func TestHostsHaveTheirPorts(t *testing.T) {
 	t.Parallel()
-	hosts := declaredHosts([]*dsl.Service{{URL: "http://A.example/x"}, {URL: "https://b.example"}, {URL: "http://[::1]:8080"}})
+	hosts := hostsOf([]string{"http://A.example/x", "https://b.example", "http://[::1]:8080", "not a url", "/path"})
 	for addr, want := range map[string]bool{
 		"a.example:80": true, "a.example:443": false, "b.example:443": true, "B.EXAMPLE:443": true,
 		"[::1]:8080": true, "[::1]:80": false, "c.example:80": false,

@@ -46,7 +46,7 @@ pipelines:
 //	validate
 //	handlers in YAML
 //	----
-//	what is wrong with them, at line:column of the text above
+//	what is wrong with them, at line:column of the text above; with alone, nothing is declared but the handlers
 //
 //	call status=200 type=application/json reply={"a":1}
 //	a handler in YAML
@@ -58,10 +58,10 @@ func TestScripts(t *testing.T) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			switch d.Cmd {
 			case "validate":
-				_, found := load(d.Input)
+				_, found := load(d.Input, d.HasArg("alone"))
 				return describe(found)
 			case "call":
-				bundle, found := load(d.Input)
+				bundle, found := load(d.Input, false)
 				if bundle == nil {
 					return describe(found)
 				}
@@ -73,10 +73,14 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// load puts handlers into a pipeline among its neighbours.
-func load(text string) (*dsl.Bundle, []dsl.Diagnostic) {
+// load puts handlers into a pipeline, alone or among its neighbours.
+func load(text string, alone bool) (*dsl.Bundle, []dsl.Diagnostic) {
 	indented := before + margin + strings.ReplaceAll(text, "\n", "\n"+margin) + "\n"
-	return loadFiles(dsl.File{Name: "neighbours.yaml", Data: []byte(neighbours)}, dsl.File{Name: "p.yaml", Data: []byte(indented)})
+	files := []dsl.File{{Name: "p.yaml", Data: []byte(indented)}}
+	if !alone {
+		files = append(files, dsl.File{Name: "neighbours.yaml", Data: []byte(neighbours)})
+	}
+	return loadFiles(files...)
 }
 
 func loadFiles(files ...dsl.File) (*dsl.Bundle, []dsl.Diagnostic) {
@@ -181,7 +185,7 @@ func TestExamplesLoad(t *testing.T) {
 	t.Parallel()
 	for _, h := range handlers.All() {
 		text := "- " + strings.ReplaceAll(handlers.Example(h.Type), "\n", "\n  ")
-		bundle, found := load(text)
+		bundle, found := load(text, false)
 		if len(found) > 0 {
 			t.Errorf("example of %s:\n%s\n%s", h.Name, text, describe(found))
 			continue

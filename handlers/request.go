@@ -37,7 +37,8 @@ var requestSource string
 //	  order: !$ sources.get-order.response
 type Request struct {
 	// URL is the endpoint, absolute, http or https. When services are declared,
-	// its host must belong to one of them.
+	// its host must belong to one of them. Otherwise its address must be public,
+	// or, for a host that is written here and not computed, of this machine.
 	URL string `yaml:"url"`
 
 	// Service is the id of a declared service; give it with path instead of url.

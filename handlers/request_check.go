@@ -2,9 +2,11 @@ package handlers
 
 import (
 	"net/http"
+	"net/netip"
 	"strings"
 
 	"procaas/dsl"
+	"procaas/engine"
 )
 
 // CheckBody reports what the tags of [Request] cannot say.
@@ -71,6 +73,16 @@ func checkURL(b *dsl.Body, text string) {
 	}
 	if err := checkTarget(b.Bundle, u); err != nil {
 		b.Errorf(at, dsl.CodeUnknownHost, "declare the host below services, and write service and path instead of url", "%v", err)
+		return
+	}
+	// With services the host belongs to one of them here, and has any address.
+	a, err := netip.ParseAddr(u.Hostname())
+	if err != nil || len(b.Bundle.Services) > 0 || a.Unmap().IsLoopback() {
+		return
+	}
+	if kind := engine.NotPublic(a); kind != "" {
+		b.Errorf(at, dsl.CodeUnknownHost, "declare the host below services, and write service and path instead of url",
+			"%s belongs to no declared service, and its address is %s: no request goes there", origin(u), kind)
 	}
 }
 
