@@ -38,8 +38,9 @@ type Expr struct {
 	// at gives the place in the file of each rune of Source, and of the end.
 	at []Pos
 
-	// program is nil before compile.
+	// The following are set by compile.
 	program *program
+	roots   []string // that may be read
 }
 
 // An EvalError says why an expression has no value, and where.
@@ -74,7 +75,20 @@ func (e *Expr) compile(sc *scope, want Kind, r *Reporter) {
 		b.fail(s.root, CodeUnfit, "", "want %s here, have %s", fits, root.shape)
 		return
 	}
-	e.program = &program{eval: root.eval, slots: b.slots, reads: readsOf(b)}
+	e.program, e.roots = &program{eval: root.eval, slots: b.slots, reads: readsOf(b)}, sc.roots
+}
+
+// watched makes the expression, which compile has found sound, once more under
+// the eyes of w.
+func (e *Expr) watched(w watcher) *program {
+	s, f := parse(e.Source)
+	if f != nil {
+		return e.program // unreachable: compile has parsed it
+	}
+	// Which names there are was checked by compile, and each means the same here.
+	b := &builder{expr: e, syntax: s, scope: &scope{roots: e.roots, lenient: true}, reporter: new(Reporter), watch: w}
+	root := b.build(s.root)
+	return &program{eval: root.eval, slots: b.slots, reads: e.Reads()}
 }
 
 // Eval computes the expression. Its result is fresh data that the caller may

@@ -38,6 +38,15 @@ type builder struct {
 	items []item  // innermost last
 	slots int
 	nodes int // built so far; the difference is the cost of a loop's body
+
+	watch watcher // nil unless the parts are to be seen
+}
+
+// A watcher sees each part of an expression while it is made, and may put
+// another in its place that tells what the part comes to.
+type watcher interface {
+	enter(b *builder, n ast.Node)             // before the part and those in it are made
+	leave(b *builder, n ast.Node, p part) part // when they are
 }
 
 // A local is a name that let gave.
@@ -111,6 +120,14 @@ func (p *place) wrap(err error) error {
 
 // build makes a node and all below it.
 func (b *builder) build(n ast.Node) part {
+	if b.watch == nil {
+		return b.make(n)
+	}
+	b.watch.enter(b, n)
+	return b.watch.leave(b, n, b.make(n))
+}
+
+func (b *builder) make(n ast.Node) part {
 	b.nodes++
 	switch x := n.(type) {
 	case *ast.NilNode:

@@ -3,6 +3,7 @@ package dsl
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -84,6 +85,9 @@ func golden(e *Expr, want Kind, sc *scope) string {
 		return out.String()
 	}
 	v, err := e.Eval(goldenEnv())
+	if traced, failure := e.Trace(goldenEnv()).Result(); !reflect.DeepEqual(v, traced) || !reflect.DeepEqual(err, failure) {
+		fmt.Fprintf(&out, "the trace differs: %v, %v\n", traced, failure)
+	}
 	var failure *EvalError
 	if errors.As(err, &failure) {
 		fmt.Fprintf(&out, "fails: %s\n%s", failure.Message, caret(e.Source, failure.Span))
@@ -100,8 +104,22 @@ func golden(e *Expr, want Kind, sc *scope) string {
 	return out.String()
 }
 
+func goldenTrace(e *Expr, sc *scope) string {
+	var r Reporter
+	e.compile(sc, AnyKind, &r)
+	if HasErrors(r.Diagnostics()) {
+		return fmt.Sprintln(r.Diagnostics())
+	}
+	var out strings.Builder
+	if err := WriteTrace(&out, e.Trace(goldenEnv()), false); err != nil {
+		return err.Error()
+	}
+	return out.String()
+}
+
 // The commands of the golden files: "eval" evaluates each line of the input,
-// or with "whole" all of it as one expression; "reads" lists what it reads.
+// or with "whole" all of it as one expression; "reads" lists what it reads;
+// "trace" shows what its parts come to.
 func TestExprGolden(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "../testdata/dsl", func(t *testing.T, path string) {
@@ -130,6 +148,8 @@ func TestExprGolden(t *testing.T) {
 				switch d.Cmd {
 				case "eval":
 					out.WriteString(golden(e, want, sc))
+				case "trace":
+					out.WriteString(goldenTrace(e, sc))
 				case "reads":
 					out.WriteString(goldenReads(e, sc))
 				default:

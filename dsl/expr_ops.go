@@ -201,11 +201,15 @@ func (b *builder) otherwise(x *ast.BinaryNode) part {
 
 // optional makes the left side of ??.
 func (b *builder) optional(n ast.Node) part {
-	if isChain(n) {
-		b.nodes++
+	if !isChain(n) {
+		return b.build(n)
+	}
+	b.nodes++
+	if b.watch == nil {
 		return b.chain(n, true)
 	}
-	return b.build(n)
+	b.watch.enter(b, n)
+	return b.watch.leave(b, n, b.chain(n, true))
 }
 
 func isChain(n ast.Node) bool {

@@ -99,7 +99,7 @@ func newRoot(s streams) *cobra.Command {
 		&cobra.Group{ID: "operate", Title: "Operating a server:"},
 	)
 	for _, c := range []*cobra.Command{
-		validateCommand(s), planCommand(s), runCommand(s), devCommand(s), diffCommand(s), explainCommand(s), schemaCommand(s), simulateCommand(s),
+		validateCommand(s), planCommand(s), runCommand(s), devCommand(s), diffCommand(s), evalCommand(s), explainCommand(s), schemaCommand(s), simulateCommand(s),
 	} {
 		c.GroupID = "author"
 		root.AddCommand(c)
