@@ -453,11 +453,12 @@ func TestDryRunTellsWhatWouldBe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		e, _ := r.start(three)
+		time.Sleep(time.Minute) // or it is the rate of the time since the start
 		for range 6 {
 			r.settle(e, r.submit(e, event("work", "k")), engine.Succeeded)
 		}
 		effect, err := e.ControlEffect(context.Background(), "work/a", engine.ControlChange{Mode: engine.ModeHold})
-		if err != nil || !effect.DryRun || len(effect.Handlers) != 1 || effect.CallsPerS != 0.1 || !effect.Handlers[0].Critical {
+		if err != nil || !effect.DryRun || len(effect.Handlers) != 1 || effect.CallsPerS < 0.1 || effect.CallsPerS > 0.11 || !effect.Handlers[0].Critical {
 			t.Errorf("want what hangs on it, have %+v, %v", effect, err)
 		}
 		if list, err := e.Controls(context.Background()); err != nil || len(list) != 0 {

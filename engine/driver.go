@@ -382,12 +382,13 @@ func (n *node) leave() error {
 	}
 }
 
-// measure keeps the gauges of switches and of the inbox up to date. It takes a twentieth of
-// the time at most, however slow counting is.
+// measure keeps the gauges of the inbox up to date, and what is counted at the
+// handlers and pipelines of the present definition. It takes a twentieth of the
+// time at most, however slow counting is.
 func (e *Engine) measure(ctx context.Context) {
 	for next := time.Duration(0); pause(ctx, next); {
 		began := time.Now()
-		e.showSwitches()
+		e.stats.follow(e.library.current.Load(), began)
 		limited, cancel := context.WithTimeout(ctx, storeTimeout)
 		waiting, oldest, err := e.o.Store.Depth(limited)
 		cancel()

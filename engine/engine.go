@@ -27,6 +27,7 @@ type Options struct {
 	Name        string        // of this node, for people
 	Log         *slog.Logger  // nothing is logged when nil
 	Metrics     *Metrics      // nothing is counted when nil
+	Notify      func(Notice)  // told what owners may have to know of; see [Notice]. May be nil
 	MaxInFlight int           // runs that the node works on at once
 	Lease       time.Duration // after which other nodes take a silent node's runs over
 	Drain       time.Duration // how long a stopping node waits for calls under way
@@ -97,6 +98,7 @@ func New(o Options) (*Engine, error) {
 		return nil, err
 	}
 	e.library.current.Store(d)
+	e.metrics.handlers.read.Store(new(e.Handlers))
 	return e, nil
 }
 
@@ -259,44 +261,6 @@ func (e *Engine) Cancel(ctx context.Context, id, reason string) (RunView, error)
 		n.nudge() // the next event of the key may be ready now
 	}
 	return e.RunByID(ctx, id)
-}
-
-// A HandlerInfo is a handler with what this node has seen of it.
-type HandlerInfo struct {
-	Path         string   `json:"path"`
-	Type         string   `json:"type"`
-	Owner        string   `json:"owner"`
-	Critical     bool     `json:"critical"`
-	Calls        int64    `json:"calls"`         // ended attempts of the last minute
-	SuccessRatio *float64 `json:"success_ratio"` // of the last minute; null without calls
-	LatencyP50   *float64 `json:"latency_p50_ms"`
-	LatencyP99   *float64 `json:"latency_p99_ms"`
-	LastError    string   `json:"last_error,omitempty"`
-	Switch       string   `json:"switch"`               // on, off or hold
-	RateLimit    string   `json:"rate_limit,omitempty"` // the lowest one that applies
-	Effective    []string `json:"effective"`            // what keeps it from running freely, in the order in which it counts
-	File         string   `json:"file"`
-	Line         int      `json:"line"`
-}
-
-// Handlers lists the handlers of the present definition, in order.
-func (e *Engine) Handlers() []HandlerInfo {
-	out := []HandlerInfo{}
-	now := time.Now()
-	c, at := e.settings.controls(), e.clock.now()
-	for _, p := range e.library.current.Load().plans {
-		for _, s := range p.order {
-			h := s.Handler
-			info := HandlerInfo{
-				Path: s.Path, Type: h.Type, Owner: h.Owner, Critical: h.IsCritical(),
-				Switch: c.state(s, at), RateLimit: c.limit(s, at), Effective: append([]string{}, c.effects(s, at)...),
-				File: h.Span.File, Line: h.Span.Start.Line,
-			}
-			e.stats.path(s.Path).fill(&info, now)
-			out = append(out, info)
-		}
-	}
-	return out
 }
 
 // A ConfigView is a live setting.

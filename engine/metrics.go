@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,18 +12,22 @@ type Metrics struct {
 	HandlerCalls   *prometheus.CounterVec   // pipeline, stage, handler, outcome
 	HandlerGivenUp *prometheus.CounterVec   // pipeline, stage, handler
 	HandlerSeconds *prometheus.HistogramVec // pipeline, stage, handler
-	SwitchOff      *prometheus.GaugeVec     // pipeline, stage, handler
 	Accepted       prometheus.Counter
 	Runs           *prometheus.CounterVec // pipeline, status
 	InboxWaiting   prometheus.Gauge
 	InboxOldest    prometheus.Gauge
 	Checkpoint     prometheus.Histogram
 	StoreErrors    *prometheus.CounterVec // operation
+
+	handlers handlerGauges
 }
+
+// handlerLabels say to which handler something belongs.
+func handlerLabels() []string { return []string{"pipeline", "stage", "handler"} }
 
 // NewMetrics makes the metrics and registers them.
 func NewMetrics(r prometheus.Registerer) *Metrics {
-	handler := []string{"pipeline", "stage", "handler"}
+	handler := handlerLabels()
 	m := &Metrics{
 		HandlerCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "procaas_handler_calls_total",
@@ -36,10 +41,6 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name:    "procaas_handler_seconds",
 			Help:    "Duration of one attempt of a handler.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 13), // 1 ms to 1 min
-		}, handler),
-		SwitchOff: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "procaas_switch_off",
-			Help: "Whether an operator has switched the handler off, or holds its runs: 1, else 0.",
 		}, handler),
 		Accepted: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "procaas_events_accepted_total",
@@ -70,9 +71,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	for _, operation := range []string{"accept", "beat", "claim", "commit", "join", "leave", "read", "trim"} {
 		m.StoreErrors.WithLabelValues(operation)
 	}
-	r.MustRegister(m.StoreErrors)
-	r.MustRegister(m.HandlerCalls, m.HandlerGivenUp, m.HandlerSeconds, m.SwitchOff, m.Accepted,
-		m.Runs, m.InboxWaiting, m.InboxOldest, m.Checkpoint)
+	r.MustRegister(m.HandlerCalls, m.HandlerGivenUp, m.HandlerSeconds, m.Accepted,
+		m.Runs, m.InboxWaiting, m.InboxOldest, m.Checkpoint, m.StoreErrors, &m.handlers)
 	return m
 }
 
@@ -88,3 +88,79 @@ func (m *Metrics) inbox(waiting int, oldest, now time.Time) {
 
 // failed counts a call of the store that failed.
 func (m *Metrics) failed(operation string) { m.StoreErrors.WithLabelValues(operation).Inc() }
+
+// forget drops the series of a handler.
+func (m *Metrics) forget(path [3]string) {
+	m.HandlerGivenUp.DeleteLabelValues(path[:]...)
+	m.HandlerSeconds.DeleteLabelValues(path[:]...)
+	m.HandlerCalls.DeletePartialMatch(prometheus.Labels{"pipeline": path[0], "stage": path[1], "handler": path[2]})
+}
+
+// handlerGauges are what is read of the handlers when somebody looks: it is not
+// kept up to date meanwhile.
+type handlerGauges struct {
+	read atomic.Pointer[func() []HandlerInfo]
+}
+
+// A handlerGauge is one of them; of is false for a handler that has no value.
+type handlerGauge struct {
+	desc *prometheus.Desc
+	of   func(*HandlerInfo) (value float64, ok bool)
+}
+
+func newHandlerGauge(name, help string, of func(*HandlerInfo) (float64, bool)) handlerGauge {
+	return handlerGauge{prometheus.NewDesc(name, help, handlerLabels(), nil), of}
+}
+
+// list gives them all.
+func (*handlerGauges) list() []handlerGauge {
+	return []handlerGauge{
+		newHandlerGauge("procaas_handler_success_ratio",
+			"Share of the handler's attempts of the last minute on this node that succeeded; absent without attempts.",
+			func(h *HandlerInfo) (float64, bool) {
+				if h.SuccessRatio == nil {
+					return 0, false
+				}
+				return *h.SuccessRatio, true
+			}),
+		newHandlerGauge("procaas_handler_in_flight", "Calls of the handler that are under way on this node.",
+			func(h *HandlerInfo) (float64, bool) { return float64(h.InFlight), true }),
+		newHandlerGauge("procaas_handler_waiting", "Runs in this node's memory that may not call the handler yet: a limit lets them wait.",
+			func(h *HandlerInfo) (float64, bool) { return float64(h.Waiting), true }),
+		newHandlerGauge("procaas_handler_fallback", "Whether the handler is out of the flow by itself, wholly or in part: 1, else 0.",
+			func(h *HandlerInfo) (float64, bool) { return oneIf(h.Fallback != ""), true }),
+		newHandlerGauge("procaas_switch_off", "Whether an operator has switched the handler off, or holds its runs: 1, else 0.",
+			func(h *HandlerInfo) (float64, bool) { return oneIf(h.Switch != "on"), true }),
+	}
+}
+
+func oneIf(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Describe implements [prometheus.Collector].
+func (g *handlerGauges) Describe(out chan<- *prometheus.Desc) {
+	for _, gauge := range g.list() {
+		out <- gauge.desc
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (g *handlerGauges) Collect(out chan<- prometheus.Metric) {
+	read := g.read.Load()
+	if read == nil {
+		return
+	}
+	gauges := g.list()
+	for _, h := range (*read)() {
+		path := splitPath(h.Path)
+		for _, gauge := range gauges {
+			if value, ok := gauge.of(&h); ok {
+				out <- prometheus.MustNewConstMetric(gauge.desc, prometheus.GaugeValue, value, path[:]...)
+			}
+		}
+	}
+}

@@ -3,13 +3,16 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"procaas/engine"
 )
@@ -56,6 +59,122 @@ pipelines:
 		}
 		if have["procaas_checkpoint_seconds"] < 2 {
 			t.Errorf("want each checkpoint timed, have %g", have["procaas_checkpoint_seconds"])
+		}
+	})
+}
+
+// contract lists what dashboards and alerts are built on: names, types and labels.
+const contract = `procaas_checkpoint_seconds HISTOGRAM
+procaas_events_accepted_total COUNTER
+procaas_handler_calls_total COUNTER handler outcome pipeline stage
+procaas_handler_fallback GAUGE handler pipeline stage
+procaas_handler_given_up_total COUNTER handler pipeline stage
+procaas_handler_in_flight GAUGE handler pipeline stage
+procaas_handler_seconds HISTOGRAM handler pipeline stage
+procaas_handler_success_ratio GAUGE handler pipeline stage
+procaas_handler_waiting GAUGE handler pipeline stage
+procaas_inbox_oldest_seconds GAUGE
+procaas_inbox_waiting GAUGE
+procaas_runs_total COUNTER pipeline status
+procaas_store_errors_total COUNTER operation
+procaas_switch_off GAUGE handler pipeline stage
+`
+
+// TestMetricsKeepTheirContract runs events and compares all that is shown; the
+// names and helps obey the rules of promtool check metrics.
+func TestMetricsKeepTheirContract(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		registry := prometheus.NewRegistry()
+		e := r.engine(r.store, three, func(o *engine.Options) { o.Metrics = engine.NewMetrics(registry) })
+		r.run(e)
+		r.settle(e, r.submit(e, event("work", "o-1")), engine.Succeeded)
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var have strings.Builder
+		for _, f := range families {
+			labels := map[string]bool{}
+			for _, m := range f.GetMetric() {
+				for _, l := range m.GetLabel() {
+					labels[l.GetName()] = true
+				}
+			}
+			fmt.Fprintln(&have, strings.Join(append([]string{f.GetName(), f.GetType().String()}, slices.Sorted(maps.Keys(labels))...), " "))
+		}
+		if have.String() != contract {
+			t.Errorf("want\n%s\nhave\n%s", contract, have.String())
+		}
+		problems, err := promlint.NewWithMetricFamilies(families).Lint()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range problems {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	})
+}
+
+// Series are those of the present definition, and of those before for as long as
+// runs may need them.
+func TestMetricsForgetHandlersThatAreGone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		registry := prometheus.NewRegistry()
+		e := r.engine(r.store, three, func(o *engine.Options) { o.Metrics = engine.NewMetrics(registry) })
+		r.run(e)
+		r.settle(e, r.submit(e, event("work", "o-1")), engine.Succeeded)
+		if _, err := e.Load(t.Context(), r.bundle(parallel(1)), operator); err != nil {
+			t.Fatal(err)
+		}
+		old := []string{"procaas_handler_calls_total one succeeded work a", "procaas_handler_seconds one work a"}
+		time.Sleep(30 * time.Minute)
+		for _, name := range old {
+			if have := samples(t, registry); have[name] != 1 {
+				t.Errorf("half an hour later: want %s still shown, have %v", name, slices.Sorted(maps.Keys(have)))
+			}
+		}
+		time.Sleep(31 * time.Minute)
+		for name := range samples(t, registry) {
+			if strings.Contains(name, " one ") {
+				t.Errorf("an hour later: want what is gone forgotten, have %s", name)
+			}
+		}
+		if _, ok := samples(t, registry)["procaas_handler_calls_total h0 succeeded work a"]; !ok {
+			t.Error("want the new handler shown though it was never called")
+		}
+	})
+}
+
+func TestHandlersTellWhatWaitsAndWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r, open := newRig(t), make(gate)
+		r.on("one", open.do)
+		e, _ := r.start(`
+pipelines:
+  - id: work
+    owner: team-work
+    stages: [{id: a, handlers: [{id: one, max-in-flight: 1, step: {}}]}]
+`)
+		first, second := r.submit(e, event("work", "")), r.submit(e, event("work", ""))
+		synctest.Wait()
+		h, ok := e.Handler("work/a/one")
+		if !ok || h.InFlight != 1 || h.Waiting != 1 || h.Owner != "team-work" {
+			t.Errorf("want one call under way, one run that waits, and the pipeline's owner, have %+v", h)
+		}
+		close(open)
+		r.settle(e, first, engine.Succeeded)
+		r.settle(e, second, engine.Succeeded)
+		h, _ = e.Handler("work/a/one")
+		if h.InFlight != 0 || h.Waiting != 0 || h.LastSuccess == nil || h.LastFailure != nil || h.CallsPerS == 0 {
+			t.Errorf("want nothing left of it but the calls, have %+v", h)
+		}
+		if _, ok := e.Handler("work/a/two"); ok {
+			t.Error("want no handler where there is none")
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -36,6 +37,7 @@ type Step struct {
 	Handler *dsl.Handler
 	Type    HandlerType // zero for a placeholder
 	Path    string
+	Owner   string // who looks after it: the handler's owner, or else the pipeline's
 	Stage   int
 	Index   int // in its stage
 
@@ -149,7 +151,10 @@ func (p *Plan) declareNames(v *dsl.Value, kept bool) error {
 
 // add makes the step of a handler.
 func (p *Plan) add(h *dsl.Handler, stage int, types map[string]HandlerType) (*Step, error) {
-	s := &Step{Handler: h, Path: h.Path, Stage: stage, position: len(p.order), retry: DefaultRetry()}
+	s := &Step{
+		Handler: h, Path: h.Path, Owner: cmp.Or(h.Owner, p.Pipeline.Owner),
+		Stage: stage, position: len(p.order), retry: DefaultRetry(),
+	}
 	if h.Type != "" {
 		t, ok := types[h.Type]
 		if !ok {

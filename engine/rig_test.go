@@ -24,6 +24,8 @@ type rig struct {
 	calls enginetest.Recorder
 	log   logBuffer
 
+	notices noticeBoard
+
 	// do says what each handler does, by the last part of its path; those that
 	// are not named succeed at once.
 	mu sync.Mutex
@@ -70,7 +72,7 @@ func (r *rig) bundle(yaml string) *dsl.Bundle {
 func (r *rig) engine(store engine.Store, yaml string, change ...func(*engine.Options)) *engine.Engine {
 	r.t.Helper()
 	o := engine.Options{
-		Store: store, Types: r.types, Bundle: r.bundle(yaml), Name: "test",
+		Store: store, Types: r.types, Bundle: r.bundle(yaml), Name: "test", Notify: r.notices.add,
 		Log: slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	for _, f := range change {

@@ -335,6 +335,17 @@ func (r *Run) Next() time.Time {
 	return next
 }
 
+// stuck tells at which handler the run stands still until an operator decides,
+// and why.
+func (r *Run) stuck() (path, why string) {
+	for i, s := range r.plan.order {
+		if rec := &r.records[i]; rec.outcome == OutcomeUnknown {
+			return s.Path, rec.reason
+		}
+	}
+	return "", ""
+}
+
 // Dirty tells whether anything has changed since the last Change.
 func (r *Run) Dirty() bool { return r.dirty }
 

@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,10 +21,17 @@ const (
 	statBinStep = 1.33                  // the last bin begins at about two minutes
 )
 
-// stats counts what this node has seen of each handler.
+// forgetAfter is how long a handler that the present definition does not have is
+// still counted: runs that began with another one may call it.
+const forgetAfter = time.Hour
+
+// stats counts what this node has seen of each handler. What it keeps, and what
+// the metrics show, is bounded by the definitions of the last hour.
 type stats struct {
-	metrics *Metrics
-	paths   sync.Map // path → *pathStats
+	metrics   *Metrics
+	paths     sync.Map    // path → *pathStats
+	followed  *definition // by follow, whose goroutine alone touches these
+	pipelines map[string]time.Time
 }
 
 // path gives the statistics of one handler.
@@ -31,28 +39,92 @@ func (s *stats) path(path string) *pathStats {
 	if p, ok := s.paths.Load(path); ok {
 		return p.(*pathStats)
 	}
-	parts := append(strings.SplitN(path, "/", 3), "", "")
+	parts := splitPath(path)
 	label := func(outcome string) prometheus.Counter {
 		return s.metrics.HandlerCalls.WithLabelValues(parts[0], parts[1], parts[2], outcome)
 	}
-	p, _ := s.paths.LoadOrStore(path, &pathStats{
+	now := time.Now()
+	fresh := &pathStats{
 		succeeded: label("succeeded"), failed: label("failed"), skipped: label("skipped"),
-		givenUp:   s.metrics.HandlerGivenUp.WithLabelValues(parts[0], parts[1], parts[2]),
-		switchOff: s.metrics.SwitchOff.WithLabelValues(parts[0], parts[1], parts[2]),
-		seconds:   s.metrics.HandlerSeconds.WithLabelValues(parts[0], parts[1], parts[2]),
-	})
+		givenUp: s.metrics.HandlerGivenUp.WithLabelValues(parts[:]...),
+		seconds: s.metrics.HandlerSeconds.WithLabelValues(parts[:]...),
+		since:   now, asked: now,
+	}
+	p, _ := s.paths.LoadOrStore(path, fresh)
 	return p.(*pathStats)
+}
+
+// splitPath gives the pipeline, the stage and the handler of a path; empty for
+// what it does not have.
+func splitPath(path string) (parts [3]string) {
+	copy(parts[:], strings.SplitN(path, "/", 3))
+	return parts
+}
+
+// follow keeps what is counted to what the present definition has: all of that
+// is shown from the beginning, so that the first failure is an increase, and
+// what only old definitions have is forgotten once it is quiet.
+func (s *stats) follow(d *definition, now time.Time) {
+	if s.pipelines == nil {
+		s.pipelines = map[string]time.Time{}
+	}
+	for _, p := range d.plans {
+		s.pipelines[p.Pipeline.ID] = now
+		for _, step := range p.order {
+			seen := s.path(step.Path)
+			seen.mu.Lock()
+			seen.asked = now
+			seen.mu.Unlock()
+		}
+		if d != s.followed {
+			for _, status := range []Status{Succeeded, Failed, Stopped, Ignored} {
+				s.metrics.Runs.WithLabelValues(p.Pipeline.ID, string(status))
+			}
+		}
+	}
+	s.followed = d
+	s.paths.Range(func(path, seen any) bool {
+		if seen.(*pathStats).quiet(now) {
+			s.paths.Delete(path)
+			s.metrics.forget(splitPath(path.(string)))
+		}
+		return true
+	})
+	for pipeline, last := range s.pipelines {
+		if now.Sub(last) >= forgetAfter {
+			delete(s.pipelines, pipeline)
+			s.metrics.Runs.DeletePartialMatch(prometheus.Labels{"pipeline": pipeline})
+		}
+	}
 }
 
 // A pathStats is a ring of the last minute of one handler.
 type pathStats struct {
 	succeeded, failed, skipped, givenUp prometheus.Counter
-	switchOff                           prometheus.Gauge
 	seconds                             prometheus.Observer
 
-	mu        sync.Mutex // guards the following
-	ring      [statSlots]statSlotCounts
-	lastError string
+	since    time.Time
+	underway atomic.Int64 // calls
+	waiting  atomic.Int64 // runs that the guard lets wait
+
+	mu          sync.Mutex // guards the following
+	ring        [statSlots]statSlotCounts
+	asked       time.Time // when the definition had it last
+	lastError   string
+	lastSuccess time.Time
+	lastFailure time.Time
+}
+
+// quiet tells whether nobody has needed the handler for long.
+func (p *pathStats) quiet(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, last := range []time.Time{p.asked, p.lastSuccess, p.lastFailure} {
+		if now.Sub(last) < forgetAfter {
+			return false
+		}
+	}
+	return p.underway.Load() == 0 && p.waiting.Load() == 0
 }
 
 // A statSlotCounts holds the attempts that ended in one slot of time.
@@ -77,18 +149,20 @@ func (p *pathStats) ended(err error, took time.Duration, now time.Time) {
 	if err == nil {
 		c.succeeded++
 		p.succeeded.Inc()
+		p.lastSuccess = now
 		return
 	}
 	c.failed++
 	p.failed.Inc()
-	p.lastError = err.Error()
+	p.lastError, p.lastFailure = err.Error(), now
 }
 
 // fill completes a view with the last minute.
 func (p *pathStats) fill(h *HandlerInfo, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	h.LastError = p.lastError
+	h.InFlight, h.Waiting = p.underway.Load(), p.waiting.Load()
+	h.LastError, h.LastSuccess, h.LastFailure = p.lastError, moment(p.lastSuccess), moment(p.lastFailure)
 	slot := now.UnixNano() / int64(statSlot)
 	var succeeded int64
 	var bins [statBins]uint32
@@ -106,10 +180,15 @@ func (p *pathStats) fill(h *HandlerInfo, now time.Time) {
 	if h.Calls == 0 {
 		return
 	}
+	window := min(now.Sub(p.since), (statSlots-1)*statSlot+time.Duration(now.UnixNano()%int64(statSlot)))
+	h.CallsPerS = float64(h.Calls) / max(window, time.Second).Seconds()
 	ratio := float64(succeeded) / float64(h.Calls)
 	p50, p99 := quantile(&bins, h.Calls, 0.5), quantile(&bins, h.Calls, 0.99)
 	h.SuccessRatio, h.LatencyP50, h.LatencyP99 = &ratio, &p50, &p99
 }
+
+// moment is a time as people and programs see it; nil for none.
+func moment(t time.Time) *time.Time { return known(t.UTC().Truncate(time.Millisecond)) }
 
 // latencyBin finds the bin of a duration.
 func latencyBin(d time.Duration) int {

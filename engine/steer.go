@@ -349,7 +349,7 @@ func (e *Engine) ControlEffect(ctx context.Context, path string, change ControlC
 		var info HandlerInfo
 		e.stats.path(s.Path).fill(&info, now)
 		h := HandlerEffect{
-			Path: s.Path, Critical: s.Handler.IsCritical(), CallsPerS: float64(info.Calls) / (statSlots * statSlot).Seconds(),
+			Path: s.Path, Critical: s.Handler.IsCritical(), CallsPerS: info.CallsPerS,
 			ReadBy: e.readers(s),
 		}
 		out.CallsPerS += h.CallsPerS
@@ -381,18 +381,4 @@ func (e *Engine) readers(s *Step) []string {
 		}
 	}
 	return out
-}
-
-// showSwitches keeps the gauges of switches up to date.
-func (e *Engine) showSwitches() {
-	c, now := e.settings.controls(), e.clock.now()
-	for _, p := range e.library.current.Load().plans {
-		for _, s := range p.order {
-			off := 0.0
-			if c.state(s, now) != "on" {
-				off = 1
-			}
-			e.stats.path(s.Path).switchOff.Set(off)
-		}
-	}
 }

@@ -21,8 +21,9 @@ type job struct {
 	def     *definition
 	run     *Run
 	pass    pass
-	seen    *controls // that Ready has decided by
-	again   bool      // ask Ready before waiting
+	held    map[string]bool // handlers that the guard lets wait, by path
+	seen    *controls       // that Ready has decided by
+	again   bool            // ask Ready before waiting
 	wake    chan struct{}
 	log     *slog.Logger
 
@@ -74,6 +75,7 @@ func (j *job) work() {
 	j.calls, j.stopCalls = context.WithCancel(j.n.calls)
 	defer j.stopCalls()
 	defer j.pass.close()
+	defer j.letGo()
 	if !j.begin() || j.n.isDraining() {
 		return
 	}
@@ -106,7 +108,35 @@ func (j *job) live() Live {
 		Configs: j.n.e.settings.configs(j.def),
 		Off:     func(s *Step) (string, bool) { return c.off(s, now) },
 		Share:   c.share,
-		Guard:   func(s *Step) Verdict { return j.n.e.guard.verdict(s, &j.pass, c, now) },
+		Guard: func(s *Step) Verdict {
+			v := j.n.e.guard.verdict(s, &j.pass, c, now)
+			if held := !v.Hold.IsZero(); held || len(j.held) > 0 {
+				j.hold(s.Path, held)
+			}
+			return v
+		},
+	}
+}
+
+// hold counts a handler that the run waits for, or does not any more.
+func (j *job) hold(path string, held bool) {
+	switch {
+	case held && !j.held[path]:
+		if j.held == nil {
+			j.held = map[string]bool{}
+		}
+		j.held[path] = true
+		j.n.e.stats.path(path).waiting.Add(1)
+	case !held && j.held[path]:
+		delete(j.held, path)
+		j.n.e.stats.path(path).waiting.Add(-1)
+	}
+}
+
+// letGo ends what the run waits for.
+func (j *job) letGo() {
+	for path := range j.held {
+		j.hold(path, false)
 	}
 }
 
@@ -168,6 +198,7 @@ func (j *job) commit(c Change) error {
 		if c.Status == Failed {
 			j.log.Warn("run failed", "path", c.FailedPath, "error", c.Error)
 		}
+		j.notice(c)
 	case errors.Is(err, ErrStale):
 		j.log.Warn("run has moved on without this node, its progress here is dropped")
 	case errors.Is(err, ErrCancelled), errors.Is(err, ErrFenced), j.n.ctx.Err() != nil:
@@ -322,11 +353,15 @@ func (j *job) stop() bool {
 // count counts handlers that were left out; calls count themselves.
 func (j *job) count() {
 	for _, h := range j.run.TakeEnded() {
+		j.hold(h.Path, false)
 		switch h.Outcome {
 		case OutcomeSkipped:
 			j.n.e.stats.path(h.Path).skipped.Inc()
 		case OutcomeFailed:
 			j.n.e.stats.path(h.Path).givenUp.Inc()
+			if !j.run.plan.steps[h.Path].Handler.IsCritical() {
+				j.notify(NoticeGivenUp, h.Path, h.Error)
+			}
 		}
 	}
 }
@@ -359,6 +394,9 @@ func (j *job) call(t Task) ended {
 		defer cancel()
 		ctx = limited
 	}
+	seen := j.n.e.stats.path(t.Step.Path)
+	seen.underway.Add(1)
+	defer seen.underway.Add(-1)
 	began := time.Now()
 	result, err := j.handle(ctx, t)
 	if err == nil {
@@ -372,7 +410,7 @@ func (j *job) call(t Task) ended {
 		j.log.Debug("attempt failed", "path", t.Step.Path, "attempt", t.Attempt, "error", err)
 	}
 	if !t.Verify { // which says nothing about the handler's own calls
-		j.n.e.stats.path(t.Step.Path).ended(err, now.Sub(began), now)
+		seen.ended(err, now.Sub(began), now)
 	}
 	return ended{t.Step.Path, Outcome{Result: result, Err: err}}
 }

@@ -1,0 +1,62 @@
+package engine
+
+import "time"
+
+// A HandlerInfo is a handler with what this node has seen of it.
+type HandlerInfo struct {
+	Path         string     `json:"path"`
+	Type         string     `json:"type"`
+	Owner        string     `json:"owner"` // its own, or else that of the pipeline
+	Critical     bool       `json:"critical"`
+	Calls        int64      `json:"calls"`            // ended attempts of the last minute
+	CallsPerS    float64    `json:"calls_per_second"` // of the last minute
+	SuccessRatio *float64   `json:"success_ratio"`    // of the last minute; null without calls
+	LatencyP50   *float64   `json:"latency_p50_ms"`
+	LatencyP99   *float64   `json:"latency_p99_ms"`
+	InFlight     int64      `json:"in_flight"` // calls under way
+	Waiting      int64      `json:"waiting"`   // runs of this node that may not call it yet: a limit or a switch holds them
+	LastSuccess  *time.Time `json:"last_success"`
+	LastFailure  *time.Time `json:"last_failure"`
+	LastError    string     `json:"last_error,omitempty"`
+	Switch       string     `json:"switch"`               // on, off or hold
+	RateLimit    string     `json:"rate_limit,omitempty"` // the lowest one that applies
+	Fallback     string     `json:"fallback,omitempty"`   // out, probing or ramping while it is out of the flow by itself
+	Effective    []string   `json:"effective"`            // what keeps it from running freely, in the order in which it counts
+	File         string     `json:"file"`
+	Line         int        `json:"line"`
+}
+
+// Handlers lists the handlers of the present definition, in order.
+func (e *Engine) Handlers() []HandlerInfo {
+	out := []HandlerInfo{}
+	now := time.Now()
+	for _, p := range e.library.current.Load().plans {
+		for _, s := range p.order {
+			out = append(out, e.info(s, now))
+		}
+	}
+	return out
+}
+
+// Handler tells about one handler of the present definition; false when it has
+// none at this path.
+func (e *Engine) Handler(path string) (HandlerInfo, bool) {
+	for _, p := range e.library.current.Load().plans {
+		if s := p.steps[path]; s != nil {
+			return e.info(s, time.Now()), true
+		}
+	}
+	return HandlerInfo{}, false
+}
+
+func (e *Engine) info(s *Step, now time.Time) HandlerInfo {
+	c, at := e.settings.controls(), e.clock.now()
+	h := s.Handler
+	info := HandlerInfo{
+		Path: s.Path, Type: h.Type, Owner: s.Owner, Critical: h.IsCritical(),
+		Switch: c.state(s, at), RateLimit: c.limit(s, at), Effective: append([]string{}, c.effects(s, at)...),
+		File: h.Span.File, Line: h.Span.Start.Line,
+	}
+	e.stats.path(s.Path).fill(&info, now)
+	return info
+}

@@ -1,0 +1,82 @@
+package engine
+
+import "time"
+
+// A Notice tells that something has become of a path that its owner may have to
+// know of. Each is told once, by the node on which it happened; it says nothing
+// about how often such things happen, nor when they are over: who alerts people
+// has to make that out.
+type Notice struct {
+	Kind     NoticeKind
+	Path     string // of the handler; of the pipeline when no handler is to blame
+	Owner    string // of the path; empty when nobody is named
+	Critical bool   // its runs cannot succeed without the handler
+	Time     time.Time
+
+	Run, Flow, Key string // of the run that it happened to; empty when it is about none
+	Error          string
+}
+
+// A NoticeKind says what has happened.
+type NoticeKind string
+
+// The kinds of notices.
+const (
+	// NoticeGivenUp: a handler that is not critical has failed for good, and its
+	// run went on without it. One that is critical fails its run.
+	NoticeGivenUp NoticeKind = "handler-given-up"
+
+	// NoticeRunFailed: a run has failed.
+	NoticeRunFailed NoticeKind = "run-failed"
+
+	// NoticeRunParked: a run stands still until an operator decides about it.
+	NoticeRunParked NoticeKind = "run-parked"
+
+	// NoticeKeyBlocked: the later events of a key wait for a run that has failed
+	// or stands still. It follows the notice of the run.
+	NoticeKeyBlocked NoticeKind = "key-blocked"
+)
+
+// notify tells about a run, when anybody wants to know.
+func (j *job) notify(kind NoticeKind, path, text string) {
+	tell := j.n.e.o.Notify
+	if tell == nil {
+		return
+	}
+	n := Notice{
+		Kind: kind, Path: path, Error: text, Time: j.n.e.clock.now(),
+		Run: j.claimed.ID, Flow: j.claimed.Flow, Key: j.claimed.Key,
+	}
+	def := j.def
+	if def == nil { // it has not begun
+		def = j.n.e.library.current.Load()
+	}
+	if n.Path == "" {
+		n.Path = j.claimed.Pipeline
+	}
+	if plan := def.byID[pipelineOf(n.Path)]; plan != nil {
+		n.Owner = plan.Pipeline.Owner
+		if s := plan.steps[n.Path]; s != nil {
+			n.Owner, n.Critical = s.Owner, s.Handler.IsCritical()
+		}
+	}
+	tell(n)
+}
+
+// notice tells what a step that is saved may mean to people.
+func (j *job) notice(c Change) {
+	waits := c.Status == Parked && c.Due.IsZero()
+	switch {
+	case c.Status == Failed:
+		j.notify(NoticeRunFailed, c.FailedPath, c.Error)
+		if j.claimed.Ordered && j.claimed.Block {
+			j.notify(NoticeKeyBlocked, c.FailedPath, c.Error)
+		}
+	case waits:
+		path, why := j.run.stuck()
+		j.notify(NoticeRunParked, path, why)
+		if j.claimed.Ordered {
+			j.notify(NoticeKeyBlocked, path, why)
+		}
+	}
+}
