@@ -45,7 +45,7 @@ type builder struct {
 // A watcher sees each part of an expression while it is made, and may put
 // another in its place that tells what the part comes to.
 type watcher interface {
-	enter(b *builder, n ast.Node)             // before the part and those in it are made
+	enter(b *builder, n ast.Node)              // before the part and those in it are made
 	leave(b *builder, n ast.Node, p part) part // when they are
 }
 
