@@ -9,6 +9,7 @@ import (
 	"procaas/dsl"
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/memory"
 )
 
 // BenchmarkFlow is one run of three handlers that do nothing, each checkpointed,
@@ -23,7 +24,7 @@ func BenchmarkFlow(b *testing.B) {
 	if bundle == nil {
 		b.Fatal(found)
 	}
-	store := &ends{Memory: enginetest.NewMemory(), ended: make(chan struct{}, inFlight)}
+	store := &ends{Store: enginetest.NewMemory(), ended: make(chan struct{}, inFlight)}
 	e, err := engine.New(engine.Options{Store: store, Types: []engine.HandlerType{noop}, Bundle: bundle})
 	if err != nil {
 		b.Fatal(err)
@@ -55,12 +56,12 @@ func BenchmarkFlow(b *testing.B) {
 
 // An ends store tells when runs have ended.
 type ends struct {
-	*enginetest.Memory
+	*memory.Store
 	ended chan struct{}
 }
 
 func (s *ends) Commit(ctx context.Context, node int64, changes []engine.Change) ([]error, error) {
-	errs, err := s.Memory.Commit(ctx, node, changes)
+	errs, err := s.Store.Commit(ctx, node, changes)
 	for i, c := range changes {
 		if err == nil && errs[i] == nil && c.Status.Ended() {
 			s.ended <- struct{}{}

@@ -1,4 +1,4 @@
-package enginetest
+package memory
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 )
 
 // Activate implements [engine.Bundles].
-func (m *Memory) Activate(ctx context.Context, hash string, files []byte, onlyNew bool, by engine.Actor) (string, error) {
+func (m *Store) Activate(ctx context.Context, hash string, files []byte, onlyNew bool, by engine.Actor) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -32,7 +32,7 @@ func (m *Memory) Activate(ctx context.Context, hash string, files []byte, onlyNe
 }
 
 // Current implements [engine.Bundles].
-func (m *Memory) Current(ctx context.Context) (string, error) {
+func (m *Store) Current(ctx context.Context) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.current == "" {
@@ -42,7 +42,7 @@ func (m *Memory) Current(ctx context.Context) (string, error) {
 }
 
 // Bundle implements [engine.Bundles].
-func (m *Memory) Bundle(ctx context.Context, hash string) ([]byte, error) {
+func (m *Store) Bundle(ctx context.Context, hash string) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	files, ok := m.bundles[hash]
@@ -53,23 +53,23 @@ func (m *Memory) Bundle(ctx context.Context, hash string) ([]byte, error) {
 }
 
 // revision is that of the settings: the number of their changes.
-func (m *Memory) revision() int64 { return int64(len(m.audits)) }
+func (m *Store) revision() int64 { return int64(len(m.audits)) }
 
 // audit writes down a change, and so makes the next revision.
-func (m *Memory) audit(a engine.Audited) {
-	a.Revision, a.Changed = m.revision()+1, now()
+func (m *Store) audit(a engine.Audited) {
+	a.Revision, a.Changed = m.revision()+1, m.now()
 	m.audits = append(m.audits, a)
 }
 
 // Configs implements [engine.Settings].
-func (m *Memory) Configs(ctx context.Context) (map[string]engine.Setting, int64, error) {
+func (m *Store) Configs(ctx context.Context) (map[string]engine.Setting, int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.configs), m.revision(), ctx.Err()
 }
 
 // SetConfig implements [engine.Settings].
-func (m *Memory) SetConfig(ctx context.Context, name string, value []byte, ifRevision int64, by engine.Actor) (int64, error) {
+func (m *Store) SetConfig(ctx context.Context, name string, value []byte, ifRevision int64, by engine.Actor) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -81,19 +81,19 @@ func (m *Memory) SetConfig(ctx context.Context, name string, value []byte, ifRev
 	}
 	value = bytes.Clone(value)
 	m.audit(engine.Audited{Kind: engine.AuditConfig, Name: name, By: by, Before: before.Value, After: value})
-	m.configs[name] = engine.Setting{Value: value, Revision: m.revision(), Changed: now(), By: by}
+	m.configs[name] = engine.Setting{Value: value, Revision: m.revision(), Changed: m.now(), By: by}
 	return m.revision(), nil
 }
 
 // Controls implements [engine.Settings].
-func (m *Memory) Controls(ctx context.Context) (map[string]engine.Setting, int64, error) {
+func (m *Store) Controls(ctx context.Context) (map[string]engine.Setting, int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.controls), m.revision(), ctx.Err()
 }
 
 // SetControl implements [engine.Settings].
-func (m *Memory) SetControl(ctx context.Context, path string, value []byte, ifRevision int64, by engine.Actor) (int64, error) {
+func (m *Store) SetControl(ctx context.Context, path string, value []byte, ifRevision int64, by engine.Actor) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -111,19 +111,19 @@ func (m *Memory) SetControl(ctx context.Context, path string, value []byte, ifRe
 	default:
 		value = bytes.Clone(value)
 		m.audit(engine.Audited{Kind: engine.AuditControl, Name: path, By: by, Before: before.Value, After: value})
-		m.controls[path] = engine.Setting{Value: value, Revision: m.revision(), Changed: now(), By: by}
+		m.controls[path] = engine.Setting{Value: value, Revision: m.revision(), Changed: m.now(), By: by}
 	}
 	return m.revision(), nil
 }
 
 // Release implements [engine.Settings].
-func (m *Memory) Release(ctx context.Context, cause string, limit int) (int, error) {
+func (m *Store) Release(ctx context.Context, cause string, limit int) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n := 0
 	for _, r := range m.order {
 		if n < limit && r.isParkedFor(cause) {
-			r.due, r.cause = now(), ""
+			r.due, r.cause = m.now(), ""
 			n++
 		}
 	}
@@ -139,7 +139,7 @@ func (r *memoryRun) isParkedFor(cause string) bool {
 }
 
 // causes lists what parked runs wait for.
-func (m *Memory) causes() []string {
+func (m *Store) causes() []string {
 	var out []string
 	for _, r := range m.idle {
 		if r.cause != "" && r.isParkedFor(r.cause) {
@@ -151,7 +151,7 @@ func (m *Memory) causes() []string {
 }
 
 // Audit implements [engine.Settings].
-func (m *Memory) Audit(ctx context.Context, before int64, limit int) ([]engine.Audited, error) {
+func (m *Store) Audit(ctx context.Context, before int64, limit int) ([]engine.Audited, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var out []engine.Audited

@@ -1,4 +1,4 @@
-package enginetest
+package memory
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 	"procaas/engine"
 )
 
-// memoryFallback is what a Memory keeps about handlers that are out of the flow.
+// memoryFallback is what a Store keeps about handlers that are out of the flow.
 type memoryFallback struct {
 	reports  []memoryReport // in order; the number of the first is dropped + 1
 	dropped  int64
@@ -29,7 +29,7 @@ type memoryReport struct {
 }
 
 // Report implements [engine.Degradation].
-func (m *Memory) Report(ctx context.Context, node, number int64, tallies []engine.Tally) error {
+func (m *Store) Report(ctx context.Context, node, number int64, tallies []engine.Tally) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -37,18 +37,18 @@ func (m *Memory) Report(ctx context.Context, node, number int64, tallies []engin
 	}
 	f := &m.fallback
 	if !slices.ContainsFunc(f.reports, func(r memoryReport) bool { return r.node == node && r.number == number }) {
-		f.reports = append(f.reports, memoryReport{node, number, now(), slices.Clone(tallies)})
+		f.reports = append(f.reports, memoryReport{node, number, m.now(), slices.Clone(tallies)})
 	}
 	return nil
 }
 
 // Deliberate implements [engine.Degradation].
-func (m *Memory) Deliberate(ctx context.Context, keep time.Duration) (engine.Deliberation, error) {
+func (m *Store) Deliberate(ctx context.Context, keep time.Duration) (engine.Deliberation, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f := &m.fallback
 	d := engine.Deliberation{
-		Now: now(), Turn: f.turn, Decider: f.decider, Decided: f.decided, State: bytes.Clone(f.state),
+		Now: m.now(), Turn: f.turn, Decider: f.decider, Decided: f.decided, State: bytes.Clone(f.state),
 		Taken: f.taken, Reported: f.dropped + int64(len(f.reports)),
 	}
 	for i, r := range f.reports {
@@ -63,7 +63,7 @@ func (m *Memory) Deliberate(ctx context.Context, keep time.Duration) (engine.Del
 }
 
 // Conclude implements [engine.Degradation].
-func (m *Memory) Conclude(ctx context.Context, c engine.Conclusion) error {
+func (m *Store) Conclude(ctx context.Context, c engine.Conclusion) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -76,7 +76,7 @@ func (m *Memory) Conclude(ctx context.Context, c engine.Conclusion) error {
 	f.turn++
 	f.taken = c.Taken
 	if c.Node != 0 {
-		f.decider, f.decided = c.Node, now()
+		f.decider, f.decided = c.Node, m.now()
 	}
 	if c.State != nil {
 		f.state = bytes.Clone(c.State)
@@ -85,7 +85,7 @@ func (m *Memory) Conclude(ctx context.Context, c engine.Conclusion) error {
 	for _, a := range c.Audits {
 		m.audit(a)
 	}
-	for c.Forget > 0 && f.dropped < f.taken && f.reports[0].at.Before(now().Add(-c.Forget)) {
+	for c.Forget > 0 && f.dropped < f.taken && f.reports[0].at.Before(m.now().Add(-c.Forget)) {
 		f.reports = f.reports[1:]
 		f.dropped++
 	}
@@ -93,26 +93,26 @@ func (m *Memory) Conclude(ctx context.Context, c engine.Conclusion) error {
 }
 
 // Outages implements [engine.Degradation].
-func (m *Memory) Outages(ctx context.Context) ([]byte, int64, error) {
+func (m *Store) Outages(ctx context.Context) ([]byte, int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return bytes.Clone(m.fallback.state), m.fallback.revision, ctx.Err()
 }
 
 // TakeProbe implements [engine.Degradation].
-func (m *Memory) TakeProbe(ctx context.Context, outage string, gap time.Duration) (bool, error) {
+func (m *Store) TakeProbe(ctx context.Context, outage string, gap time.Duration) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
 	f := &m.fallback
-	if last, ok := f.probes[outage]; ok && now().Sub(last) < gap {
+	if last, ok := f.probes[outage]; ok && m.now().Sub(last) < gap {
 		return false, nil
 	}
 	if f.probes == nil {
 		f.probes = map[string]time.Time{}
 	}
-	f.probes[outage] = now()
+	f.probes[outage] = m.now()
 	return true, nil
 }

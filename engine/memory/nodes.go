@@ -1,4 +1,4 @@
-package enginetest
+package memory
 
 import (
 	"context"
@@ -10,13 +10,13 @@ import (
 )
 
 // Join implements [engine.Ledger].
-func (m *Memory) Join(ctx context.Context, name string, lease time.Duration) (int64, error) {
+func (m *Store) Join(ctx context.Context, name string, lease time.Duration) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	now, node := now(), int64(len(m.nodes)+1)
+	now, node := m.now(), int64(len(m.nodes)+1)
 	m.nodes[node] = &memoryNode{
 		NodeInfo: engine.NodeInfo{Node: node, Name: name, Started: now, Seen: now}, until: now.Add(lease),
 	}
@@ -24,7 +24,7 @@ func (m *Memory) Join(ctx context.Context, name string, lease time.Duration) (in
 }
 
 // Beat implements [engine.Ledger].
-func (m *Memory) Beat(ctx context.Context, node int64, lease time.Duration) (engine.Beat, error) {
+func (m *Store) Beat(ctx context.Context, node int64, lease time.Duration) (engine.Beat, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -34,7 +34,7 @@ func (m *Memory) Beat(ctx context.Context, node int64, lease time.Duration) (eng
 	if n == nil || n.gone {
 		return engine.Beat{}, engine.ErrFenced
 	}
-	now := now()
+	now := m.now()
 	n.Seen, n.until = now, now.Add(lease)
 	for _, other := range m.nodes {
 		if !other.gone && other.until.Before(now) {
@@ -76,7 +76,7 @@ func (m *Memory) Beat(ctx context.Context, node int64, lease time.Duration) (eng
 }
 
 // Leave implements [engine.Ledger].
-func (m *Memory) Leave(ctx context.Context, node int64, keep []string) error {
+func (m *Store) Leave(ctx context.Context, node int64, keep []string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -97,7 +97,7 @@ func (m *Memory) Leave(ctx context.Context, node int64, keep []string) error {
 }
 
 // Nodes implements [engine.Ledger].
-func (m *Memory) Nodes(ctx context.Context) ([]engine.NodeInfo, error) {
+func (m *Store) Nodes(ctx context.Context) ([]engine.NodeInfo, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var out []engine.NodeInfo
@@ -106,7 +106,7 @@ func (m *Memory) Nodes(ctx context.Context) ([]engine.NodeInfo, error) {
 		if m.nodes[n].left {
 			continue
 		}
-		info.Alive = !m.nodes[n].gone && m.nodes[n].until.After(now())
+		info.Alive = !m.nodes[n].gone && m.nodes[n].until.After(m.now())
 		for _, r := range m.order {
 			if r.node == n {
 				info.Runs++

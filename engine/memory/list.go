@@ -1,4 +1,4 @@
-package enginetest
+package memory
 
 import (
 	"cmp"
@@ -11,7 +11,7 @@ import (
 )
 
 // List implements [engine.Runs].
-func (m *Memory) List(ctx context.Context, f engine.RunFilter) ([]engine.RunRecord, string, error) {
+func (m *Store) List(ctx context.Context, f engine.RunFilter) ([]engine.RunRecord, string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	rows := slices.Clone(m.order)
@@ -40,7 +40,7 @@ func (m *Memory) List(ctx context.Context, f engine.RunFilter) ([]engine.RunReco
 }
 
 // Count implements [engine.Runs].
-func (m *Memory) Count(ctx context.Context, f engine.RunFilter) ([]engine.RunCount, error) {
+func (m *Store) Count(ctx context.Context, f engine.RunFilter) ([]engine.RunCount, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	counts := map[engine.RunCount]int{}

@@ -1,4 +1,4 @@
-package enginetest
+package memory
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 )
 
 // Run implements [engine.Runs].
-func (m *Memory) Run(ctx context.Context, id string) (engine.RunRecord, error) {
+func (m *Store) Run(ctx context.Context, id string) (engine.RunRecord, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.runs[id]
@@ -22,8 +22,8 @@ func (m *Memory) Run(ctx context.Context, id string) (engine.RunRecord, error) {
 }
 
 // record makes a row readable.
-func (m *Memory) record(r *memoryRun) engine.RunRecord {
-	now := now()
+func (m *Store) record(r *memoryRun) engine.RunRecord {
+	now := m.now()
 	due := r.due
 	if r.status == engine.Waiting && r.isDue(now) {
 		due = time.Time{}
@@ -39,7 +39,7 @@ func (m *Memory) record(r *memoryRun) engine.RunRecord {
 }
 
 // Entity implements [engine.Runs].
-func (m *Memory) Entity(ctx context.Context, flow, key string) (engine.EntityRecord, error) {
+func (m *Store) Entity(ctx context.Context, flow, key string) (engine.EntityRecord, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.entities[entityKey{flow, key}]
@@ -64,7 +64,7 @@ func (m *Memory) Entity(ctx context.Context, flow, key string) (engine.EntityRec
 }
 
 // Retry implements [engine.Runs].
-func (m *Memory) Retry(ctx context.Context, id string) error {
+func (m *Store) Retry(ctx context.Context, id string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.runs[id]
@@ -90,7 +90,7 @@ func (m *Memory) Retry(ctx context.Context, id string) error {
 }
 
 // Cancel implements [engine.Runs].
-func (m *Memory) Cancel(ctx context.Context, id, reason string) error {
+func (m *Store) Cancel(ctx context.Context, id, reason string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.runs[id]

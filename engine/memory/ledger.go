@@ -1,4 +1,4 @@
-package enginetest
+package memory
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 )
 
 // Claim implements [engine.Ledger].
-func (m *Memory) Claim(ctx context.Context, node int64, limit int, bundle string) ([]engine.Claimed, error) {
+func (m *Store) Claim(ctx context.Context, node int64, limit int, bundle string) ([]engine.Claimed, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -22,7 +22,7 @@ func (m *Memory) Claim(ctx context.Context, node int64, limit int, bundle string
 	if n := m.nodes[node]; n == nil || n.gone {
 		return nil, engine.ErrFenced
 	}
-	now := now()
+	now := m.now()
 	var ready []*memoryRun
 	for _, r := range m.idle {
 		if m.isReady(r, now) {
@@ -50,7 +50,7 @@ func (r *memoryRun) deadline() time.Time {
 }
 
 // Commit implements [engine.Ledger].
-func (m *Memory) Commit(ctx context.Context, node int64, changes []engine.Change) ([]error, error) {
+func (m *Store) Commit(ctx context.Context, node int64, changes []engine.Change) ([]error, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -87,7 +87,7 @@ func (m *Memory) Commit(ctx context.Context, node int64, changes []engine.Change
 }
 
 // apply writes one change.
-func (m *Memory) apply(r *memoryRun, c engine.Change, emits [][]byte) {
+func (m *Store) apply(r *memoryRun, c engine.Change, emits [][]byte) {
 	r.version++
 	r.checkpoint, r.bundle, r.pipeline = bytes.Clone(c.Checkpoint), c.Bundle, c.Pipeline
 	r.failedPath, r.failure, r.class, r.reason = c.FailedPath, c.Error, c.ErrorClass, c.Reason
@@ -119,7 +119,7 @@ func (m *Memory) apply(r *memoryRun, c engine.Change, emits [][]byte) {
 }
 
 // moveEntity writes what a run leaves to the later events of its key.
-func (m *Memory) moveEntity(r *memoryRun, c engine.Change) {
+func (m *Store) moveEntity(r *memoryRun, c engine.Change) {
 	e := m.entities[entityKey{r.Flow, r.Key}]
 	if c.State != "" && c.State != e.State {
 		e.State = c.State
@@ -134,7 +134,7 @@ func (m *Memory) moveEntity(r *memoryRun, c engine.Change) {
 	for _, part := range [][]byte{e.Shared, c.Shared} {
 		if len(part) > 0 {
 			if err := json.Unmarshal(part, &names); err != nil {
-				panic("enginetest: shared state is no JSON object: " + err.Error())
+				panic("memory: shared state is no JSON object: " + err.Error())
 			}
 		}
 	}

@@ -1,0 +1,321 @@
+// Package memory keeps runs in memory: the store of tests, of the engine and of
+// pipelines.
+package memory
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"procaas/engine"
+)
+
+// A Store forgets everything at the end of the process. It keeps the contract of
+// the ports in the plainest way, so that tests need no database. Several engines
+// may share one, as nodes share a database.
+type Store struct {
+	clock func() time.Time
+
+	mu       sync.Mutex // guards the following
+	runs     map[string]*memoryRun
+	order    []*memoryRun // by acceptance
+	idle     map[string]*memoryRun
+	entities map[entityKey]*memoryEntity
+	events   map[eventKey]*memoryRun
+	nodes    map[int64]*memoryNode
+	bundles  map[string][]byte
+	current  string // bundle
+	configs  map[string]engine.Setting
+	controls map[string]engine.Setting
+	audits   []engine.Audited
+	fallback memoryFallback
+	wakes    []chan struct{}
+}
+
+type (
+	entityKey struct{ flow, key string }
+	eventKey  struct{ source, id string }
+)
+
+// A memoryRun is one row.
+type memoryRun struct {
+	seq int
+	engine.Intake
+	row        []byte // the event, encoded
+	status     engine.Status
+	node       int64
+	version    int64
+	generation int
+	pipeline   string
+	bundle     string
+	checkpoint []byte
+	aside      bool // deferred
+	cancel     *string
+	due        time.Time
+	cause      string // of a parked run
+	accepted   time.Time
+	started    time.Time
+	ended      time.Time
+	failedPath string
+	failure    string
+	class      string
+	reason     string
+}
+
+// A memoryEntity is what is kept of a key.
+type memoryEntity struct {
+	engine.EntityState
+	runs []*memoryRun // by acceptance
+	live []*memoryRun // of them, those that have not ended, and failed ones that block
+}
+
+// A memoryNode is a member.
+type memoryNode struct {
+	engine.NodeInfo
+	until time.Time
+	gone  bool // may not write any more
+	left  bool // of its own will
+}
+
+// New makes an empty store whose time is the clock's; that of the machine when the
+// clock is nil.
+func New(clock func() time.Time) *Store {
+	if clock == nil {
+		clock = time.Now
+	}
+	return &Store{
+		clock: clock,
+		runs:  map[string]*memoryRun{}, idle: map[string]*memoryRun{},
+		entities: map[entityKey]*memoryEntity{}, events: map[eventKey]*memoryRun{},
+		nodes: map[int64]*memoryNode{}, bundles: map[string][]byte{}, configs: map[string]engine.Setting{}, controls: map[string]engine.Setting{},
+	}
+}
+
+var (
+	_ engine.Store = (*Store)(nil)
+	_ engine.Waker = (*Store)(nil)
+)
+
+// Close implements [engine.Store].
+func (m *Store) Close() error { return nil }
+
+// Wake implements [engine.Waker].
+func (m *Store) Wake() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := make(chan struct{}, 1)
+	c <- struct{}{} // for what has become ready before
+	m.wakes = append(m.wakes, c)
+	return c
+}
+
+func (m *Store) hint() {
+	for _, c := range m.wakes {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Accept implements [engine.Inbox].
+func (m *Store) Accept(ctx context.Context, node int64, runs []engine.Intake) ([]engine.Accepted, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if n := m.nodes[node]; node != 0 && (n == nil || n.gone) {
+		return nil, engine.ErrFenced
+	}
+	rows, err := encode(runs)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]engine.Accepted, len(runs))
+	waits := false
+	for i, in := range runs {
+		r, a := m.accept(in, rows[i])
+		if out[i] = a; r == nil {
+			continue
+		}
+		if in.Own && node != 0 && m.isReady(r, m.now()) {
+			c := m.give(r, node, in.Bundle)
+			out[i].Claimed = &c
+			continue
+		}
+		waits = true
+	}
+	if waits {
+		m.hint()
+	}
+	return out, nil
+}
+
+// encode makes rows of events, so that no memory is shared with the engine.
+func encode(runs []engine.Intake) ([][]byte, error) {
+	rows := make([][]byte, len(runs))
+	for i, in := range runs {
+		var err error
+		if rows[i], err = engine.EncodeEvent(in.Event); err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
+}
+
+// event reads the event of a row.
+func (r *memoryRun) event() engine.Event {
+	ev, err := engine.DecodeEvent(r.row)
+	if err != nil {
+		panic("memory: a stored event cannot be read: " + err.Error())
+	}
+	return ev
+}
+
+// now is the store's clock, as fine as databases keep it.
+func (m *Store) now() time.Time { return m.clock().UTC().Truncate(time.Microsecond) }
+
+// accept stores one event; the run is nil when nothing new was stored.
+func (m *Store) accept(in engine.Intake, row []byte) (*memoryRun, engine.Accepted) {
+	event := eventKey{in.Event.Source, in.Event.ID}
+	if old := m.events[event]; in.Dedup && old != nil {
+		if old.Hash != in.Hash {
+			return nil, engine.Accepted{Err: engine.ErrConflict}
+		}
+		return nil, engine.Accepted{Run: old.ID, Duplicate: true}
+	}
+	e := m.entities[entityKey{in.Flow, in.Key}]
+	if in.Ordered {
+		state := ""
+		if e != nil {
+			state = e.State
+		}
+		if (e == nil || len(e.live) == 0) && in.From != nil && !slices.Contains(in.From, state) {
+			return nil, engine.Accepted{Err: engine.ErrRejected}
+		}
+	}
+	r := &memoryRun{
+		seq: len(m.order) + 1, Intake: in, row: row, status: engine.Waiting, pipeline: in.Pipeline,
+		accepted: m.now(), due: in.Event.At,
+	}
+	r.Event.Payload = nil
+	m.runs[r.ID], m.idle[r.ID] = r, r
+	m.order = append(m.order, r)
+	if in.Dedup {
+		m.events[event] = r
+	}
+	if in.Ordered {
+		if e == nil {
+			e = &memoryEntity{}
+			m.entities[entityKey{in.Flow, in.Key}] = e
+		}
+		e.runs, e.live = append(e.runs, r), append(e.live, r)
+	}
+	return r, engine.Accepted{Run: r.ID}
+}
+
+// isDue tells whether the time of a run has come.
+func (r *memoryRun) isDue(now time.Time) bool { return !r.due.After(now) }
+
+// isHeld tells whether a run waits in a handler until an operator decides.
+func (r *memoryRun) isHeld() bool { return r.status == engine.Parked && r.due.IsZero() }
+
+// isReady tells whether a run may be claimed.
+func (m *Store) isReady(r *memoryRun, now time.Time) bool {
+	if r.node != 0 || r.status != engine.Waiting && r.status != engine.Parked || !r.isDue(now) || r.aside || r.isHeld() {
+		return false
+	}
+	return !r.Ordered || m.head(r, now) == r
+}
+
+// head finds the run that is next, or under way, in the queue of a run's key.
+func (m *Store) head(r *memoryRun, now time.Time) *memoryRun {
+	var begun, first *memoryRun
+	for _, other := range m.entities[entityKey{r.Flow, r.Key}].live {
+		switch {
+		case other.status != engine.Waiting:
+			return other
+		case begun == nil && other.bundle != "":
+			begun = other // is not overtaken
+		case first == nil && other.isDue(now) && !other.aside:
+			first = other
+		}
+	}
+	return cmp.Or(begun, first)
+}
+
+// give makes a node the owner of a run.
+func (m *Store) give(r *memoryRun, node int64, bundle string) engine.Claimed {
+	delete(m.idle, r.ID)
+	r.node, r.status, r.due = node, engine.Running, time.Time{}
+	if r.started.IsZero() {
+		r.started = m.now()
+	}
+	r.bundle = cmp.Or(r.bundle, bundle)
+	c := engine.Claimed{
+		ID: r.ID, Version: r.version, Event: r.event(), Flow: r.Flow, Key: r.Key, Ordered: r.Ordered,
+		Block: r.Block, Accepted: r.accepted, Bundle: r.bundle, Pipeline: r.pipeline,
+		Generation: r.generation, Checkpoint: bytes.Clone(r.checkpoint),
+	}
+	if r.Ordered {
+		c.Entity = m.entities[entityKey{r.Flow, r.Key}].EntityState
+	}
+	return c
+}
+
+// takeBack makes a run nobody's. One that an operator wants ended ends.
+func (m *Store) takeBack(r *memoryRun) {
+	r.node, r.status, m.idle[r.ID] = 0, engine.Waiting, r
+	if r.cancel != nil {
+		r.reason = *r.cancel
+		m.end(r, engine.Stopped)
+	}
+}
+
+// end closes a run.
+func (m *Store) end(r *memoryRun, s engine.Status) {
+	delete(m.idle, r.ID)
+	r.status, r.node, r.due, r.aside, r.cancel, r.ended = s, 0, time.Time{}, false, nil, m.now()
+	if r.Ordered && (s != engine.Failed || !r.Block) {
+		e := m.entities[entityKey{r.Flow, r.Key}]
+		e.live = slices.DeleteFunc(e.live, func(other *memoryRun) bool { return other == r })
+	}
+}
+
+// Depth implements [engine.Inbox].
+func (m *Store) Depth(ctx context.Context) (waiting int, oldest time.Time, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.now()
+	for _, r := range m.idle {
+		if r.status != engine.Waiting {
+			continue
+		}
+		waiting++
+		since := r.accepted
+		if r.due.After(since) {
+			since = r.due
+		}
+		if !since.After(now) && (oldest.IsZero() || since.Before(oldest)) {
+			oldest = since
+		}
+	}
+	return waiting, oldest, ctx.Err()
+}
+
+// LastEvent implements [engine.Inbox].
+func (m *Store) LastEvent(ctx context.Context, source string) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last := ""
+	for k := range m.events {
+		if k.source == source {
+			last = max(last, k.id)
+		}
+	}
+	return last, ctx.Err()
+}
