@@ -55,6 +55,7 @@ func (c *checker) compileValues(h *Handler, sc, own *scope, r *Reporter) {
 	if h.Fallback != nil {
 		compileValue(h.Fallback.Result, nil, sc, r)
 	}
+	compileOnError(h, sc, r)
 }
 
 // compileBody compiles the expressions of a body of some type.
@@ -170,10 +171,10 @@ func verifyReads(h *Handler) []Read {
 	return slices.Concat(v.Body.Reads(), v.Done.Reads())
 }
 
-// handlerReads lists all that a handler reads, its verification and its fallback
-// included.
+// handlerReads lists all that a handler reads, its verification, its fallback and
+// the rules of its on-error included.
 func handlerReads(h *Handler) []Read {
-	out := slices.Concat(h.ConditionReads(), h.Body.Reads(), h.Result.Reads(), verifyReads(h))
+	out := slices.Concat(h.ConditionReads(), h.Body.Reads(), h.Result.Reads(), verifyReads(h), h.ErrorReads())
 	if h.Fallback != nil {
 		out = append(out, h.Fallback.Result.Reads()...)
 	}

@@ -16,6 +16,9 @@ func (c *pipelineCheck) checkHandler(i int) {
 	if h.Fallback != nil {
 		c.declared(h.Fallback.Result.Keys(), "fallback.result")
 	}
+	for _, rule := range h.OnError {
+		c.declared(rule.Result.Keys(), "on-error")
+	}
 	if h.IsCritical() && (h.Into == "" || h.Critical != nil) {
 		checkNeverSkipped(h, c.Reporter)
 	}
@@ -39,6 +42,7 @@ func (c *checker) checkDetached(h *Handler, r *Reporter) {
 func (c *checker) checkBodies(h *Handler, r *Reporter) {
 	c.checkBody(h, h.Type, h.Body, r)
 	c.checkOnUnknown(h, r)
+	c.checkOnError(h, r)
 	if v := h.Verification(); v != nil {
 		c.checkBody(h, v.Type, v.Body, r)
 	}
@@ -91,6 +95,12 @@ func checkNeverSkipped(h *Handler, r *Reporter) {
 	if h.RateLimit != nil && h.RateLimit.Over == "skip" {
 		r.Errorf(h.RateLimit.places.of("over", h.RateLimit.Span), codeCriticalSkip, hint+", or over: wait",
 			"critical handler %q cannot be skipped over its rate limit", h.ID)
+	}
+	for _, rule := range h.OnError {
+		if rule.Then == "skip" {
+			r.Errorf(rule.places.of("then", rule.Span), codeCriticalSkip, hint+", or then: continue",
+				"critical handler %q cannot be skipped after an error", h.ID)
+		}
 	}
 }
 

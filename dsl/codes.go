@@ -57,3 +57,9 @@ const (
 	codeDegradation Code = "PC0501"
 	codeNeverSet    Code = "PC0502"
 )
+
+// The rules about what becomes of errors.
+const (
+	codeOnError      Code = "PC0701"
+	codeNeverMatches Code = "PC0702"
+)

@@ -194,7 +194,7 @@ func (d *decoder) literal(v *Value, f *Field, name string) {
 	var err error
 	switch {
 	case f.Names:
-		if _, isText := v.literal.(string); !isText {
+		if !f.isName(v.literal) {
 			d.wrongKind(v, f, name)
 			return
 		}

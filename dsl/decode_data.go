@@ -115,8 +115,8 @@ func (a *assigner) assign(dst reflect.Value, f *Field, data any, path string) er
 
 func (a *assigner) list(dst reflect.Value, f *Field, data any, path string) error {
 	items, ok := data.([]any)
-	if text, one := data.(string); one && f.Names {
-		items, ok = []any{text}, true
+	if f.isName(data) {
+		items, ok = []any{data}, true
 	}
 	if !ok {
 		want := wants[ListKind]

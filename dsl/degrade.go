@@ -9,7 +9,8 @@ import (
 // A proof shows that the critical handlers of a pipeline do not need those that
 // the engine may take out of the flow. It takes every handler that is not
 // critical to be off, and follows what is then null: a name of the shared state
-// that only such handlers set, and what others compute from it.
+// that only such handlers set, and what others compute from it. A critical handler
+// that goes on after an error may leave a null just so.
 type proof struct {
 	*pipelineCheck
 	kept  map[string][]assignment // names of the flow, set by any of its pipelines
@@ -21,7 +22,7 @@ type assignment struct {
 	*pipelineCheck
 	step    int
 	key     Key
-	value   *Value // what the handler sets when it succeeds
+	value   *Value // what the handler sets when it succeeds; nil when only a rule of on-error sets it
 	standIn *Value // what its fallback sets while it is off; nil for nothing
 }
 
@@ -87,6 +88,13 @@ func (c *pipelineCheck) assignments(i int) []assignment {
 		add(h.Body)
 	}
 	add(h.Result)
+	for _, rule := range h.OnError {
+		for _, k := range rule.Result.Keys() {
+			if !slices.ContainsFunc(out, func(a assignment) bool { return a.key.Name == k.Name }) {
+				out = append(out, assignment{pipelineCheck: c, step: i, key: k})
+			}
+		}
+	}
 	if h.Fallback == nil {
 		return out
 	}
@@ -107,7 +115,7 @@ func (p *proof) check(i int) {
 	h := p.steps[i].Handler
 	conditions := h.ConditionReads()
 	reported := make(map[string]bool)
-	for n, read := range slices.Concat(conditions, h.Body.Reads(), h.Result.Reads(), verifyReads(h)) {
+	for n, read := range slices.Concat(conditions, h.Body.Reads(), h.Result.Reads(), verifyReads(h), h.ErrorReads()) {
 		if read.Guarded || len(read.Path) < 2 || n >= len(conditions) && looksAt(conditions, read.Path) {
 			continue
 		}
@@ -162,6 +170,9 @@ func (p *proof) whyNull(path Path, step int) []cause {
 	for _, s := range p.steps[:step] {
 		if s.ID == id && !s.IsCritical() {
 			return []cause{newCause(s.Handler, s.places.of("id", s.Span), fmt.Sprintf("%q is not critical, so it may be off", id))}
+		}
+		if rule := s.goesOn(); s.ID == id && rule != nil && path[2] == "response" {
+			return []cause{newCause(s.Handler, rule.places.of("then", rule.Span), fmt.Sprintf("%q goes on without a response after an error", id))}
 		}
 	}
 	return nil
@@ -235,7 +246,10 @@ func (p *proof) null(a assignment) (causes []cause, sure bool) {
 		v = a.standIn
 	}
 	if v == nil {
-		return nil, false // the stand-in of a critical handler was reported
+		return nil, false // the stand-in of a critical handler was reported, or only a rule sets it
+	}
+	if chain := p.afterError(a); chain != nil {
+		return chain, false
 	}
 	if v.IsNull() && !h.IsCritical() {
 		return []cause{newCause(h, v.Span, fmt.Sprintf("the fallback of %q sets shared-state.%s to null", h.ID, a.key.Name))}, true
@@ -255,6 +269,39 @@ func (p *proof) null(a assignment) (causes []cause, sure bool) {
 		}
 	}
 	return nil, true
+}
+
+// afterError gives the causes of a null that a critical handler leaves when it
+// goes on after an error.
+func (p *proof) afterError(a assignment) []cause {
+	h := a.steps[a.step].Handler
+	if !h.IsCritical() {
+		return nil
+	}
+	for _, rule := range h.OnError {
+		if !rule.GoesOn() {
+			continue
+		}
+		if v := rule.Result.Get(a.key.Name); v.IsNull() {
+			at := rule.places.of("then", rule.Span)
+			if v != nil {
+				at = v.Span
+			}
+			return []cause{newCause(h, at, fmt.Sprintf("%q goes on after an error without setting shared-state.%s", h.ID, a.key.Name))}
+		}
+	}
+	return nil
+}
+
+// goesOn gives the first rule by which the run goes on after an error of the
+// handler; nil when there is none.
+func (h *Handler) goesOn() *OnError {
+	for _, rule := range h.OnError {
+		if rule.GoesOn() {
+			return rule
+		}
+	}
+	return nil
 }
 
 // off is the cause of a handler that sets a name unless it is off.
@@ -294,25 +341,63 @@ func (p *proof) neverSet(name string, step int) bool {
 
 // reportChain reports a critical handler that needs what may be off.
 func (p *proof) reportChain(h *Handler, read Read, chain []cause) {
-	var off, names []string
+	var off, fail []string
 	related := []Related{{Span: h.places.of("id", h.Span), Message: fmt.Sprintf("%q is critical", h.ID)}}
 	for _, l := range slices.Backward(chain) {
 		related = append(related, l.Related)
-		if !l.handler.IsCritical() && !slices.Contains(names, l.handler.ID) {
-			names = append(names, l.handler.ID)
-			off = append(off, fmt.Sprintf("%q", l.handler.ID))
+		name := fmt.Sprintf("%q", l.handler.ID)
+		switch {
+		case !l.handler.IsCritical() && !slices.Contains(off, name):
+			off = append(off, name)
+		case l.handler.goesOn() != nil && !slices.Contains(fail, name):
+			fail = append(fail, name)
 		}
 	}
-	verb, whom := "is", "it"
-	if len(off) > 1 {
-		verb, whom = "are", "one of them"
-	}
-	what, hint := read.Path[:2], fmt.Sprintf("give %s a fallback.result that sets %s, make %s critical, or read it with ?. or ??", whom, read.Path[1], whom)
+	what, means := read.Path[:2], []string{"read it with ?. or ??"}
 	if read.Path[0] == "sources" {
-		what, hint = read.Path[:3], fmt.Sprintf("make %s critical, or read it with ?. or ??", whom)
+		what = read.Path[:3]
+	}
+	if len(off) > 0 {
+		whom := "it"
+		if len(off) > 1 {
+			whom = "one of them"
+		}
+		means = append([]string{"make " + whom + " critical"}, means...)
+		if read.Path[0] != "sources" {
+			means = append([]string{fmt.Sprintf("give %s a fallback.result that sets %s", whom, read.Path[1])}, means...)
+		}
+	} else if read.Path[0] != "sources" {
+		means = append([]string{fmt.Sprintf("set %s in the result of that rule of on-error", read.Path[1])}, means...)
 	}
 	p.Report(Diagnostic{
-		Span: read.Span, Code: codeDegradation, Related: related, Hint: hint,
-		Message: fmt.Sprintf("critical handler %q needs %s, which is null when %s %s off", h.ID, what, strings.Join(off, " and "), verb),
+		Span: read.Span, Code: codeDegradation, Related: related, Hint: strings.Join(means[:len(means)-1], ", ") + orLast(means),
+		Message: fmt.Sprintf("critical handler %q needs %s, which is null when %s", h.ID, what, when(off, fail)),
 	})
+}
+
+// when says in which case the handlers of a chain leave a null.
+func when(off, fail []string) string {
+	var cases []string
+	if len(off) > 0 {
+		cases = append(cases, strings.Join(off, " and ")+verb(off, " is off", " are off"))
+	}
+	if len(fail) > 0 {
+		cases = append(cases, strings.Join(fail, " and ")+verb(fail, " fails", " fail"))
+	}
+	return strings.Join(cases, " and ")
+}
+
+func verb(of []string, one, many string) string {
+	if len(of) > 1 {
+		return many
+	}
+	return one
+}
+
+// orLast gives the last of several means, joined to those before.
+func orLast(means []string) string {
+	if len(means) == 1 {
+		return means[0]
+	}
+	return ", or " + means[len(means)-1]
 }

@@ -12,6 +12,13 @@ import (
 // have roots of their own, which may hold any value.
 var roots = []string{"event", stateRoot, "sources", "configs", "flow", "run", "item"}
 
+// errorRoot is known in the rules of on-error.
+const errorRoot = "error"
+
+// localRoots are known at some places only. Elsewhere they are names as any other,
+// which a shared state may declare.
+var localRoots = []string{errorRoot}
+
 func isRoot(name string) bool { return slices.Contains(roots, name) }
 
 // rootMembers are the members of the roots that have fixed ones.
@@ -22,6 +29,10 @@ var rootMembers = map[string]map[string]shape{
 	},
 	"flow": {"id": stringShape, "key": stringShape | nullShape, "state": stringShape | nullShape},
 	"run":  {"id": stringShape, "pipeline": stringShape, "started": stringShape},
+	errorRoot: {
+		"class": stringShape, "status": numberShape | nullShape, "message": stringShape, "attempts": numberShape,
+		"body": anyShape,
+	},
 }
 
 // sourceMembers are what is known of a handler that has run.
@@ -38,7 +49,7 @@ func (s *scope) declared(name string) bool {
 
 // bare tells whether a name without a prefix is one of the shared state.
 func (s *scope) bare(name string) bool {
-	return s.has(stateRoot) && !isRoot(name) && (s.declared(name) || s.lenient && name != "$env")
+	return s.has(stateRoot) && !isRoot(name) && !s.has(name) && (s.declared(name) || s.lenient && name != "$env")
 }
 
 // members checks the names after a root, and gives the shape of the chain.
@@ -127,7 +138,7 @@ func (b *builder) unknown(x *ast.IdentifierNode, name string) {
 	switch {
 	case name == "$env":
 		b.fail(x, CodeRefused, "name the root that you need", "$env cannot be read")
-	case isRoot(name):
+	case isRoot(name), slices.Contains(localRoots, name):
 		b.fail(x, CodeRootHere, "known here: "+strings.Join(b.scope.roots, ", "), "%s cannot be read here", name)
 	case slices.Contains(b.scope.sources, name):
 		b.fail(x, CodeUnknownName, "write sources."+name, "there is no name %s, but a handler", name)

@@ -255,7 +255,7 @@ func (b *builder) taken(name string) string {
 	switch {
 	case b.local(name) != nil:
 		return "there is another let of that name"
-	case isRoot(name):
+	case isRoot(name), b.scope.has(name):
 		return "it is a root"
 	case b.scope.declared(name):
 		return "the shared state has it"

@@ -1,18 +1,35 @@
 package dsl
 
 import (
-	_ "embed" // for the source of the tree
+	"embed"
 	"reflect"
 	"sync"
 )
 
-//go:embed tree.go
-var treeSource string
+//go:embed tree.go tree_*.go
+var treeFiles embed.FS
+
+// treeSources gives the files that hold the structs of the language.
+func treeSources() []string {
+	files, err := treeFiles.ReadDir(".")
+	if err != nil {
+		panic("dsl: " + err.Error())
+	}
+	var sources []string
+	for _, f := range files {
+		source, err := treeFiles.ReadFile(f.Name())
+		if err != nil {
+			panic("dsl: " + err.Error())
+		}
+		sources = append(sources, string(source))
+	}
+	return sources
+}
 
 // languageSpec describes the top level of a file. It is made once: it is the
 // same for all files and nobody changes it.
 var languageSpec = sync.OnceValue(func() *Spec {
-	s := SpecOf(reflect.TypeFor[Document](), treeSource)
+	s := SpecOf(reflect.TypeFor[Document](), treeSources()...)
 	forbidExprs(s)
 	return s
 })

@@ -80,6 +80,21 @@ func (f *Field) want() Kind {
 	return f.Kind
 }
 
+// isName tells whether data may stand for a list of one name. Whole numbers may
+// where they are names, as the status 429 is.
+func (f *Field) isName(data any) bool {
+	if !f.Names {
+		return false
+	}
+	switch data.(type) {
+	case string:
+		return true
+	case int:
+		return textForms[f.Elem.Pattern].numbers
+	}
+	return false
+}
+
 // A Type describes a handler type to the language.
 type Type struct {
 	// Name is the key that names the type in a handler, such as request.

@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	gotoken "go/token"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -13,15 +14,18 @@ import (
 	"time"
 )
 
-// SpecOf derives the Spec of a struct from its type and the source file that
-// declares it. It panics when a field is undocumented or a tag makes no sense:
-// that is a bug which the first test must meet.
-func SpecOf(t reflect.Type, source string) *Spec {
-	file, err := parser.ParseFile(gotoken.NewFileSet(), "", source, parser.ParseComments|parser.SkipObjectResolution)
-	if err != nil {
-		panic("dsl: source of " + t.String() + ": " + err.Error())
+// SpecOf derives the Spec of a struct from its type and the source files that
+// declare it and the structs of its fields. It panics when a field is undocumented
+// or a tag makes no sense: that is a bug which the first test must meet.
+func SpecOf(t reflect.Type, sources ...string) *Spec {
+	b := specBuilder{comments: map[string]string{}, specs: map[reflect.Type]*Spec{}}
+	for _, source := range sources {
+		file, err := parser.ParseFile(gotoken.NewFileSet(), "", source, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			panic("dsl: source of " + t.String() + ": " + err.Error())
+		}
+		maps.Copy(b.comments, commentsOf(file))
 	}
-	b := specBuilder{comments: commentsOf(file), specs: map[reflect.Type]*Spec{}}
 	return b.spec(t)
 }
 

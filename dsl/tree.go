@@ -322,6 +322,10 @@ type Handler struct {
 	// an operator has looked and retries or cancels it; verify asks the service.
 	OnUnknown *OnUnknown `yaml:"on-unknown" words:"retry,park"`
 
+	// OnError says what becomes of the handler when its call has failed for good;
+	// the first rule that fits counts.
+	OnError []*OnError `yaml:"on-error"`
+
 	// Rollout lets the handler run in a share of the runs only. Only for handlers
 	// that are not critical.
 	Rollout *Rollout `yaml:"rollout"`

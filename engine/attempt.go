@@ -151,5 +151,5 @@ func (r *Run) failed(s *Step, err error, live Live) {
 		rec.due = stamp(live.Now.Add(delay + time.Millisecond - 1)) // rounded up
 		return
 	}
-	r.giveUp(s, err, live)
+	r.settle(s, err, live)
 }

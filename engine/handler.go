@@ -103,6 +103,7 @@ type StatusError struct {
 	Method  string
 	URL     string
 	Excerpt string // the beginning of the body, for people; secrets removed
+	Body    any    // data as in [Event.Payload] of a body in JSON that is not too long; null otherwise
 }
 
 // Error implements error: 503 from POST http://host/path: excerpt.

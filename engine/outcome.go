@@ -108,11 +108,7 @@ func (r *Run) succeed(s *Step, live Live) {
 func (r *Run) giveUp(s *Step, err error, live Live) {
 	rec := &r.records[s.position]
 	rec.outcome, rec.err, rec.reason = OutcomeFailed, clean(err.Error()), ""
-	rec.response, rec.raw, rec.status = nil, nil, 0
-	var status *StatusError
-	if errors.As(err, &status) {
-		rec.status = status.Status
-	}
+	rec.response, rec.raw, rec.status = nil, nil, statusOf(err)
 	r.decide(s, live)
 	if !s.Handler.IsCritical() {
 		r.standIn(s, live)
@@ -239,11 +235,16 @@ func (r *Run) rolledOut(s *Step, live Live) (in bool, why string, err error) {
 // has no order: all its expressions see the state before it. All names are set
 // or none.
 func (r *Run) assign(mapping *dsl.Value, live Live) (map[string]any, error) {
-	keys, items := mapping.Keys(), mapping.Items()
-	if len(keys) == 0 {
+	if len(mapping.Keys()) == 0 {
 		return map[string]any{}, nil
 	}
-	values, env := make(map[string]any, len(keys)), r.env(live)
+	return r.assignIn(mapping, r.env(live))
+}
+
+// assignIn is assign with the roots that the expressions may read.
+func (r *Run) assignIn(mapping *dsl.Value, env dsl.Env) (map[string]any, error) {
+	keys, items := mapping.Keys(), mapping.Items()
+	values := make(map[string]any, len(keys))
 	shared, raws := maps.Clone(r.shared), maps.Clone(r.raw)
 	for i, k := range keys {
 		value, err := items[i].Eval(env)

@@ -41,7 +41,7 @@ type Step struct {
 	Stage   int
 	Index   int // in its stage
 
-	Reads   []dsl.Read // of all expressions: enabled, body, result, verify, fallback
+	Reads   []dsl.Read // of all expressions: enabled, body, result, verify, fallback, on-error
 	Writes  []Write
 	Touches []string // effects outside the shared state
 	After   []Edge   // what it waits for within its stage; empty: it may start at once
@@ -212,6 +212,10 @@ func (s *Step) gather() {
 	if h.Fallback != nil {
 		s.Reads = append(s.Reads, h.Fallback.Result.Reads()...)
 		s.writes(h.Fallback.Result)
+	}
+	s.Reads = append(s.Reads, h.ErrorReads()...)
+	for _, rule := range h.OnError {
+		s.writes(rule.Result)
 	}
 	s.Touches = append(s.Touches, h.Touches...)
 	if s.Type.Emits {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"procaas/dsl"
 )
 
 // A PlanFormat is a way to show a plan.
@@ -39,11 +41,12 @@ type StepView struct {
 	Type     string     `json:"type"`
 	Critical bool       `json:"critical"`
 	Owner    string     `json:"owner,omitempty"`
-	At       string     `json:"at"`      // file:line:column
-	Reads    []string   `json:"reads"`   // paths, each once
-	Writes   []string   `json:"writes"`  // paths, each once
-	Touches  []string   `json:"touches"` // each once
-	After    []EdgeView `json:"after"`   // empty: it starts at once
+	At       string     `json:"at"`                 // file:line:column
+	Reads    []string   `json:"reads"`              // paths, each once
+	Writes   []string   `json:"writes"`             // paths, each once
+	Touches  []string   `json:"touches"`            // each once
+	OnError  []string   `json:"on_error,omitempty"` // the rules in order, such as "404: continue"
+	After    []EdgeView `json:"after"`              // empty: it starts at once
 }
 
 // An EdgeView is what a handler of a [PlanView] waits for.
@@ -106,12 +109,27 @@ func (s *Step) view() StepView {
 		v.Writes = append(v.Writes, w.Path.String())
 	}
 	v.Reads, v.Writes = unique(v.Reads), unique(v.Writes)
+	for _, rule := range h.OnError {
+		v.OnError = append(v.OnError, ruleText(rule))
+	}
 	for _, e := range s.After {
 		v.After = append(v.After, EdgeView{
 			Handler: e.From.Handler.ID, Why: e.Why, From: e.FromSpan.String(), To: e.ToSpan.String(), Implied: s.implied(e),
 		})
 	}
 	return v
+}
+
+// ruleText shows a rule of on-error in short.
+func ruleText(rule *dsl.OnError) string {
+	on := "any"
+	if len(rule.On) > 0 {
+		on = strings.Join(rule.On, " ")
+	}
+	if e := rule.When.Expr(); e != nil {
+		on += " if " + strings.Join(strings.Fields(e.Source), " ")
+	}
+	return on + ": " + rule.Then
 }
 
 // unique drops repetitions, keeping the order.
@@ -169,6 +187,9 @@ func planText(v PlanView) string {
 
 func (v StepView) text(b *strings.Builder) {
 	fmt.Fprintf(b, "  %s  %s\n", v.ID, strings.Join(v.traits(), ", "))
+	for _, rule := range v.OnError {
+		fmt.Fprintf(b, "    on error %s\n", rule)
+	}
 	waits := false
 	for _, e := range v.After {
 		if e.Implied {

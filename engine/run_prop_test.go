@@ -59,6 +59,7 @@ func drawWorld(t *rapid.T) world {
 			fmt.Fprintf(&b, "      request: {x: !$ shared-state.%s}\n", name.Draw(t, "reads"))
 			b.WriteString("      retry: {attempts: 3, min-delay: 10ms}\n")
 			fmt.Fprintf(&b, "      result: {%s: !$ \"(sources.%s.response + shared-state.%s) %% 1000\"}\n", name.Draw(t, "writes"), id, name.Draw(t, "adds"))
+			drawOnError(t, &b, critical, name)
 			if !critical && rapid.IntRange(0, 3).Draw(t, "fallback") > 0 {
 				fmt.Fprintf(&b, "      fallback: {result: {%s: !$ shared-state.%s + 7}}\n", name.Draw(t, "instead"), name.Draw(t, "of"))
 			}
@@ -66,6 +67,22 @@ func drawWorld(t *rapid.T) world {
 	}
 	w.yaml = b.String()
 	return w
+}
+
+// drawOnError adds rules that fit the error of all failing calls, or do not.
+func drawOnError(t *rapid.T, b *strings.Builder, critical bool, name *rapid.Generator[string]) {
+	switch rapid.IntRange(0, 6).Draw(t, "on-error") {
+	case 0:
+		fmt.Fprintf(b, "      on-error: [{on: 5xx, then: fail}, {on: timeout, then: continue, result: {%s: !$ error.attempts + shared-state.%s}}]\n",
+			name.Draw(t, "sets"), name.Draw(t, "from"))
+	case 1:
+		fmt.Fprintf(b, "      on-error: [{when: !$ shared-state.%s %% 2 == 0, then: continue, result: {%s: 5}}]\n",
+			name.Draw(t, "looks"), name.Draw(t, "sets"))
+	case 2:
+		if !critical {
+			b.WriteString("      on-error: [{then: skip}]\n")
+		}
+	}
 }
 
 // plan reads the world's pipeline; serial makes every handler wait for all that

@@ -288,6 +288,9 @@ func (s *script) finish(d *datadriven.TestData) error {
 		return err
 	}
 	o := engine.Outcome{Result: engine.Result{Response: response}, Err: failure(option(d, "error"))}
+	if status, ok := errors.AsType[*engine.StatusError](o.Err); ok {
+		status.Body = response
+	}
 	unsaved := false
 	for _, a := range d.CmdArgs[1:] {
 		switch a.Key {

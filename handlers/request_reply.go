@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	excerptRead  = 4 << 10        // read of an unexpected reply
-	excerptRunes = 300            // shown of it
+	excerptRead  = 64 << 10       // read of an unexpected reply
+	excerptShown = 4 << 10        // bytes of it that may be shown
+	excerptRunes = 300            // that are
 	maxRetry     = 24 * time.Hour // believed of a Retry-After
 )
 
@@ -61,7 +62,8 @@ func (r *Request) unexpected(c *engine.Call, resp *http.Response, s *secrets) er
 		Status:  resp.StatusCode,
 		Method:  resp.Request.Method,
 		URL:     publicURL(resp.Request.URL),
-		Excerpt: excerpt(data, s),
+		Excerpt: excerpt(data[:min(len(data), excerptShown)], s),
+		Body:    errorBody(data, s),
 	}
 	if delay, ok := retryAfter(resp, c.Now); ok {
 		return engine.After(delay, err)
@@ -166,4 +168,17 @@ func excerpt(data []byte, s *secrets) string {
 	return strings.Join(strings.FieldsFunc(string(text), func(c rune) bool {
 		return unicode.IsSpace(c) || unicode.IsControl(c)
 	}), " ") + rest
+}
+
+// errorBody reads the body of an unexpected reply as data, so that on-error may
+// look at it; nil when it is no JSON, or was cut off.
+func errorBody(data []byte, s *secrets) any {
+	if len(data) == excerptRead {
+		return nil
+	}
+	body, err := dsl.ParseJSON([]byte(s.hide(string(data))))
+	if err != nil {
+		return nil
+	}
+	return body
 }

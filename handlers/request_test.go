@@ -215,6 +215,29 @@ func TestRequestReportsUnexpectedStatus(t *testing.T) {
 	}
 }
 
+func TestRequestKeepsTheBodyOfAnUnexpectedReply(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		body string
+		want any
+	}{
+		{`{"code": "declined", "token": "s3cr3t"}`, map[string]any{"code": "declined", "token": "***"}},
+		{"declined", nil},
+		{"", nil},
+		{`"` + strings.Repeat("x", 64<<10) + `"`, nil}, // too long to be kept
+	} {
+		r := handlers.Request{URL: "http://orders.example/v1", Headers: map[string]any{"X": dsl.Secret{Name: "TOKEN"}}}
+		_, err := r.Handle(t.Context(), newCall(replies(402, "application/json", tc.body)))
+		status, ok := errors.AsType[*engine.StatusError](err)
+		if !ok {
+			t.Fatalf("have %v, want a StatusError", err)
+		}
+		if diff := cmp.Diff(tc.want, status.Body); diff != "" {
+			t.Errorf("body %.20s (- want, + have):\n%s", tc.body, diff)
+		}
+	}
+}
+
 func TestRequestBelievesRetryAfter(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -1,0 +1,85 @@
+package dsl
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// compileOnError compiles the rules of on-error. They may read what the handler
+// may, but not its own outcome, and the error.
+func compileOnError(h *Handler, sc *scope, r *Reporter) {
+	if len(h.OnError) == 0 {
+		return
+	}
+	in := *sc
+	in.roots = append(slices.Clone(sc.roots), errorRoot)
+	for _, rule := range h.OnError {
+		compileValue(rule.When, &Field{ExprKind: BoolKind}, &in, r)
+		compileValue(rule.Result, nil, &in, r)
+		compileValue(rule.Message, &Field{ExprKind: StringKind}, &in, r)
+	}
+}
+
+// checkOnError reports rules that make no sense, by themselves or after the ones
+// before them.
+func (c *checker) checkOnError(h *Handler, r *Reporter) {
+	if len(h.OnError) == 0 {
+		return
+	}
+	if h.Type == "" && !c.blamed(h.Span) || c.types[h.Type].SetsState {
+		r.Errorf(h.places.of("on-error", h.OnError[0].Span), codeOnError, "delete it",
+			"handler %q calls nobody, so no call of it fails", h.ID)
+	}
+	for i, rule := range h.OnError {
+		rule.checkFields(h, r)
+		rule.checkReached(h.OnError[:i], r)
+	}
+}
+
+// checkFields reports fields that do not go with what the rule does.
+func (o *OnError) checkFields(h *Handler, r *Reporter) {
+	if o.Result != nil && o.Then != "continue" && o.Then != "" {
+		hint := "say then: continue, or drop it"
+		if o.Then == "skip" {
+			hint = "say then: continue, or give it to fallback.result, which stands in whenever the handler is out"
+		}
+		r.Errorf(o.places.of("result", o.Span), codeOnError, hint, "a rule of handler %q has a result, but then: %s sets none", h.ID, o.Then)
+	}
+	if o.Message != nil && o.Then != "fail" && o.Then != "" {
+		r.Errorf(o.places.of("message", o.Span), codeOnError, "say then: fail, or drop it",
+			"a rule of handler %q has a message, but then: %s shows none", h.ID, o.Then)
+	}
+}
+
+// checkReached warns of a rule that can never be the first that fits.
+func (o *OnError) checkReached(before []*OnError, r *Reporter) {
+	for _, b := range before {
+		if b.catchesAll() {
+			r.Report(Diagnostic{
+				Span: o.places.of("on", o.Span), Severity: Warning, Code: codeNeverMatches,
+				Message: "this rule is never reached", Hint: "move it up, or give the rule before it classes in on:",
+				Related: []Related{{Span: b.places.of("then", b.Span), Message: "this rule takes every error"}},
+			})
+			return
+		}
+	}
+	for i, class := range o.On {
+		at := slices.IndexFunc(before, func(b *OnError) bool {
+			return b.When == nil && slices.ContainsFunc([]string(b.On), func(other string) bool { return covers(other, class) })
+		})
+		if at >= 0 {
+			b := before[at]
+			r.Report(Diagnostic{
+				Span: o.places.of(fmt.Sprintf("on[%d]", i), o.places.of("on", o.Span)), Severity: Warning, Code: codeNeverMatches,
+				Message: fmt.Sprintf("class %s never comes here", class), Hint: "drop it, or move the rule up",
+				Related: []Related{{Span: b.places.of("on", b.Span), Message: "this rule takes it"}},
+			})
+		}
+	}
+}
+
+// covers tells whether a class of errors takes in another one.
+func covers(class, other string) bool {
+	return class == other || class == "any" || len(other) == 3 && strings.HasSuffix(class, "xx") && class[:1] == other[:1]
+}
