@@ -23,6 +23,7 @@ type definition struct {
 	plans    []*Plan
 	byID     map[string]*Plan
 	client   *http.Client
+	runID    func(Event) string
 	events   []string       // types that activate a pipeline, for suggestions
 	declared map[string]any // configs, with their first values
 
@@ -99,6 +100,7 @@ type library struct {
 	services map[string]string // see Options.ServiceURLs
 	byName   map[string]HandlerType
 	maxConns int
+	runID    func(Event) string // makes the id of a new run
 
 	current atomic.Pointer[definition]
 	loads   singleflight.Group
@@ -120,6 +122,7 @@ func (l *library) add(b *dsl.Bundle) (*definition, error) {
 	if err != nil {
 		return nil, err
 	}
+	d.runID = l.runID
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cache = append(l.cache, d)

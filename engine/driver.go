@@ -111,6 +111,15 @@ func (e *Engine) tryJoin(ctx context.Context) (*node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("join: %w", err)
 	}
+	n := e.newNode(ctx, number)
+	n.backlog.Store(true)
+	n.lease.renew(began.Add(min(e.o.Lease, provenFor)))
+	n.nudge()
+	return n, nil
+}
+
+// newNode makes a member of its number.
+func (e *Engine) newNode(ctx context.Context, number int64) *node {
 	n := &node{
 		e: e, number: number, log: e.log.With("node", number), jobs: map[string]*job{},
 		draining: make(chan struct{}), wake: make(chan struct{}, 1),
@@ -123,10 +132,7 @@ func (e *Engine) tryJoin(ctx context.Context) (*node, error) {
 		store: e.o.Store, node: number, log: n.log, metrics: e.metrics, fenced: n.fence, ctx: n.ctx,
 	}
 	n.steps.start()
-	n.backlog.Store(true)
-	n.lease.renew(began.Add(min(e.o.Lease, provenFor)))
-	n.nudge()
-	return n, nil
+	return n
 }
 
 func isWaker(s Store) bool {
@@ -317,7 +323,11 @@ func (n *node) startJob(j *job) {
 // startCall lets a goroutine make one call of a handler. Its end comes on
 // j.ended, which has room for it.
 func (n *node) startCall(j *job, t Task) {
-	n.work.Go(func() { j.ended <- j.call(t) })
+	if n.virtual != nil {
+		n.virtual.call(j, t)
+		return
+	}
+	n.work.Go(func() { j.ended <- j.call(j.calls, t) })
 }
 
 // drain ends the work of a node: it lets calls under way end in time, and gives

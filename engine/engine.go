@@ -44,6 +44,8 @@ type Options struct {
 	// ServiceURLs are those that Bundle was loaded with: definitions that the
 	// engine loads itself, to finish runs that began with them, need them too.
 	ServiceURLs map[string]string
+
+	virtual *VirtualOptions // of a [Virtual]; nil for any other engine
 }
 
 // DefaultOptions are the values of an Options that sets nothing.
@@ -82,10 +84,10 @@ func New(o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		o: o, log: o.Log, metrics: o.Metrics,
-		library:  library{store: o.Store, types: o.Types, services: o.ServiceURLs, byName: map[string]HandlerType{}, maxConns: o.MaxInFlight},
+		library:  library{store: o.Store, types: o.Types, services: o.ServiceURLs, byName: map[string]HandlerType{}, maxConns: o.MaxInFlight, runID: o.virtual.runID},
 		settings: settings{store: o.Store},
 		stats:    stats{metrics: o.Metrics},
-		clock:    clock{known: make(chan struct{})},
+		clock:    clock{known: make(chan struct{}), source: o.virtual.now()},
 		reloaded: make(chan struct{}, 1),
 		follower: follower{changed: make(chan struct{}, 1)},
 	}
@@ -277,13 +279,19 @@ type ConfigView struct {
 // A clock tells the store's time: the node's own clock, corrected by what beats
 // tell.
 type clock struct {
+	source func() time.Time // of a [Virtual]; nil for the machine's
 	offset atomic.Int64
 	known  chan struct{} // closed: the store's clock has been told
 	once   sync.Once
 }
 
 // now gives the store's time.
-func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.offset.Load())) }
+func (c *clock) now() time.Time {
+	if c.source != nil {
+		return c.source()
+	}
+	return time.Now().Add(time.Duration(c.offset.Load()))
+}
 
 // set notes the store's time, asked and told at these times of the node's clock.
 func (c *clock) set(store, asked, told time.Time) {

@@ -193,7 +193,7 @@ func (d *definition) route(ev Event) (Intake, error) {
 		}
 		return Intake{}, &IntakeError{Code: "unknown_event_type", Field: "type", Message: message}
 	}
-	in := Intake{ID: newID(), Event: ev, Flow: flowID(served[0]), Pipeline: served[0].ID, Key: ev.Key, Ordered: true}
+	in := Intake{ID: d.runID(ev), Event: ev, Flow: flowID(served[0]), Pipeline: served[0].ID, Key: ev.Key, Ordered: true}
 	flow := d.bundle.Flow(served[0].Flow)
 	if flow == nil {
 		// Nothing is kept between such events, so a failed one need not block

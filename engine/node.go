@@ -25,6 +25,7 @@ type node struct {
 	draining chan struct{} // closed: start nothing more
 	wake     chan struct{} // there may be something to claim
 	told     bool          // the store tells when there is
+	virtual  *Virtual      // makes the calls; nil but in virtual time
 	work     sync.WaitGroup
 
 	lease lease

@@ -174,7 +174,7 @@ func (j *job) mustSave() bool {
 	if j.run.MustSave() || !j.run.Dirty() {
 		return j.run.MustSave()
 	}
-	now := time.Now()
+	now := j.n.e.clock.now()
 	if j.unsaved.IsZero() {
 		j.unsaved = now
 	}
@@ -305,7 +305,7 @@ func (j *job) delay(next time.Time) (delay time.Duration, ok bool) {
 		delay, ok = next.Sub(j.n.e.clock.now()), true
 	}
 	if !j.unsaved.IsZero() {
-		if save := saveAfter - time.Since(j.unsaved); !ok || save < delay {
+		if save := saveAfter - j.n.e.clock.now().Sub(j.unsaved); !ok || save < delay {
 			delay, ok = save, true
 		}
 	}
@@ -387,10 +387,9 @@ func (j *job) intakes(events []Event) []Intake {
 }
 
 // call makes one attempt of a handler, or asks what became of one.
-func (j *job) call(t Task) ended {
-	ctx := j.calls
+func (j *job) call(ctx context.Context, t Task) ended {
 	if t.Timeout > 0 {
-		limited, cancel := context.WithTimeout(ctx, t.Timeout)
+		limited, cancel := WithTimeout(ctx, t.Timeout)
 		defer cancel()
 		ctx = limited
 	}
@@ -430,11 +429,12 @@ func (j *job) handle(ctx context.Context, t Task) (result Result, err error) {
 	if err := t.Type.Spec.Decode(t.Body, h); err != nil {
 		return Result{}, Permanent(err)
 	}
-	result, err = h.Handle(ctx, &Call{
+	call := &Call{
 		Path: t.Step.Path, Run: c.ID, Flow: c.Flow, Key: c.Key, Event: c.Event,
 		Attempt: t.Attempt, IdempotencyKey: t.IdempotencyKey, Now: e.clock.now(),
 		Bundle: j.def.bundle, HTTP: j.def.client, Log: log, Resolve: e.resolve, MaxReply: maxReply,
-	})
+	}
+	result, err = e.o.virtual.call(ctx, t, h, call)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
 		return Result{}, fmt.Errorf("no end within %s: %w", t.Timeout, err)
 	}

@@ -121,17 +121,17 @@ func (r *Request) Handle(ctx context.Context, c *engine.Call) (engine.Result, er
 // timeout, which then counts alone.
 func (r *Request) bound(ctx context.Context, c *engine.Call) (context.Context, context.CancelFunc) {
 	if r.Timeout > 0 {
-		return context.WithTimeout(ctx, r.Timeout)
+		return engine.WithTimeout(ctx, r.Timeout)
 	}
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
 	}
 	if r.Service != "" {
 		if s := c.Bundle.Service(r.Service); s != nil && s.Timeout > 0 {
-			return context.WithTimeout(ctx, s.Timeout)
+			return engine.WithTimeout(ctx, s.Timeout)
 		}
 	}
-	return context.WithTimeout(ctx, defaultTimeout)
+	return engine.WithTimeout(ctx, defaultTimeout)
 }
 
 // client is the shared client with this request's redirects. A copy costs

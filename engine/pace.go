@@ -1,0 +1,86 @@
+package engine
+
+import (
+	"context"
+	"time"
+)
+
+// Time as calls of handlers see it. In a [Virtual] engine it passes only where a
+// call says so, by [Sleep], and a deadline is reached then and never else.
+
+// Sleep lets time pass in a call. The error is that of ctx, which ended first.
+func Sleep(ctx context.Context, d time.Duration) error {
+	if v, ok := ctx.Value(paceKey{}).(*pacedContext); ok {
+		return v.sleep(max(d, 0))
+	}
+	if !pause(ctx, d) {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// WithTimeout is [context.WithTimeout] for calls of handlers.
+func WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	v, ok := ctx.Value(paceKey{}).(*pacedContext)
+	if !ok {
+		return context.WithTimeout(ctx, d)
+	}
+	end := v.pace.passed + max(d, 0)
+	if v.limited && v.end < end {
+		end = v.end
+	}
+	inner, cancel := context.WithCancel(ctx)
+	return &pacedContext{Context: inner, pace: v.pace, limited: true, end: end}, cancel
+}
+
+// A pace is the time of one call.
+type pace struct {
+	began  time.Time
+	passed time.Duration
+}
+
+// A pacedContext is the context of a call in virtual time.
+type pacedContext struct {
+	context.Context
+
+	pace    *pace
+	limited bool
+	end     time.Duration // since the call began, when it is limited
+}
+
+type paceKey struct{}
+
+// paced gives a context in which the time of the call is p's.
+func paced(ctx context.Context, p *pace) context.Context { return &pacedContext{Context: ctx, pace: p} }
+
+func (c *pacedContext) sleep(d time.Duration) error {
+	if err := c.Err(); err != nil {
+		return err
+	}
+	c.pace.passed += d
+	if c.limited && c.pace.passed >= c.end {
+		c.pace.passed = c.end
+	}
+	return c.Err()
+}
+
+// Deadline implements [context.Context].
+func (c *pacedContext) Deadline() (time.Time, bool) {
+	return c.pace.began.Add(c.end), c.limited
+}
+
+// Err implements [context.Context].
+func (c *pacedContext) Err() error {
+	if c.limited && c.pace.passed >= c.end {
+		return context.DeadlineExceeded
+	}
+	return c.Context.Err()
+}
+
+// Value implements [context.Context].
+func (c *pacedContext) Value(key any) any {
+	if key == (paceKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
+}
