@@ -37,6 +37,9 @@ type Options struct {
 	// when it is 0.
 	Retention time.Duration
 
+	// AuditRetention is how long audit records are kept; for ever when it is 0.
+	AuditRetention time.Duration
+
 	// Overrule makes Bundle the definition of all nodes at the start. Without it,
 	// a Bundle that the store knows yields to the current one: it is an old one.
 	Overrule bool
@@ -52,7 +55,7 @@ type Options struct {
 func DefaultOptions() Options {
 	return Options{
 		Log: slog.New(slog.DiscardHandler), MaxInFlight: 256,
-		Lease: 4 * time.Second, Drain: 20 * time.Second, Retention: 7 * 24 * time.Hour,
+		Lease: 4 * time.Second, Drain: 20 * time.Second, Retention: 7 * 24 * time.Hour, AuditRetention: 400 * 24 * time.Hour,
 	}
 }
 
@@ -119,9 +122,9 @@ func (o Options) complete() (Options, error) {
 	o.MaxInFlight = cmp.Or(o.MaxInFlight, d.MaxInFlight)
 	o.Lease = cmp.Or(o.Lease, d.Lease)
 	o.Drain = cmp.Or(o.Drain, d.Drain)
-	if o.MaxInFlight < 1 || o.Lease < 100*time.Millisecond || o.Drain < 0 || o.Retention < 0 {
+	if o.MaxInFlight < 1 || o.Lease < 100*time.Millisecond || o.Drain < 0 || o.Retention < 0 || o.AuditRetention < 0 {
 		return o, fmt.Errorf("engine: want 1 run in flight or more, a lease of 100ms or more, a drain time "+
-			"and a retention of 0s or more, have %d, %s, %s, %s", o.MaxInFlight, o.Lease, o.Drain, o.Retention)
+			"and retentions of 0s or more, have %d, %s, %s, %s, %s", o.MaxInFlight, o.Lease, o.Drain, o.Retention, o.AuditRetention)
 	}
 	return o, nil
 }
@@ -240,8 +243,8 @@ func (e *Engine) Entity(ctx context.Context, flow, key string) (EntityView, erro
 
 // Retry goes on with a run that has failed, or waits for an operator, from the
 // handler that did.
-func (e *Engine) Retry(ctx context.Context, id string) (RunView, error) {
-	if err := e.o.Store.Retry(ctx, id); err != nil {
+func (e *Engine) Retry(ctx context.Context, id string, by Actor) (RunView, error) {
+	if err := e.o.Store.Retry(ctx, id, by); err != nil {
 		return RunView{}, fmt.Errorf("retry run %s: %w", id, err)
 	}
 	if n := e.node.Load(); n != nil {
@@ -252,8 +255,8 @@ func (e *Engine) Retry(ctx context.Context, id string) (RunView, error) {
 
 // Cancel ends a run. One that a node works on ends when its calls under way have
 // been broken off.
-func (e *Engine) Cancel(ctx context.Context, id, reason string) (RunView, error) {
-	if err := e.o.Store.Cancel(ctx, id, reason); err != nil {
+func (e *Engine) Cancel(ctx context.Context, id string, by Actor) (RunView, error) {
+	if err := e.o.Store.Cancel(ctx, id, by); err != nil {
 		return RunView{}, fmt.Errorf("cancel run %s: %w", id, err)
 	}
 	if n := e.node.Load(); n != nil {

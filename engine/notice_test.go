@@ -90,7 +90,7 @@ func TestNoticesTellWhatOwnersMustKnow(t *testing.T) {
 			t.Errorf("a condition fails before a pipeline begins: want a notice of the pipeline, have %q", have)
 		}
 		r.on("charge", nil)
-		if _, err := e.Retry(t.Context(), failed); err != nil {
+		if _, err := e.Retry(t.Context(), failed, engine.Actor{Name: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		r.settle(e, failed, engine.Succeeded)

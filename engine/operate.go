@@ -42,16 +42,15 @@ type AuditView struct {
 	Changed  time.Time `json:"changed"`
 	By       string    `json:"by"`
 	Reason   string    `json:"reason"`
-	Kind     string    `json:"kind"` // config, control or definition
-	Name     string    `json:"name"` // of the setting, or the path of the control; empty for a definition
+	Kind     string    `json:"kind"` // config, control, definition, fallback, run or token
+	Name     string    `json:"name"` // of the setting, service or token, the path of the control or handler, the id of the run; empty for a definition
 	Before   any       `json:"before"`
 	After    any       `json:"after"`
 }
 
-// Audit reads who changed what, the last change first: those before a revision,
-// or all with 0.
-func (e *Engine) Audit(ctx context.Context, before int64, limit int) ([]AuditView, error) {
-	list, err := e.o.Store.Audit(ctx, before, limit)
+// Audit reads who changed what, the last change first.
+func (e *Engine) Audit(ctx context.Context, f AuditFilter) ([]AuditView, error) {
+	list, err := e.o.Store.Audit(ctx, f)
 	if err != nil {
 		return nil, fmt.Errorf("read the audit: %w", err)
 	}
@@ -112,16 +111,16 @@ type RunsDone struct {
 // it says otherwise, the first accepted first. A walk by cursor meets each run once, even one that fails
 // again, and may be repeated from the beginning: a run that goes on already is
 // left alone.
-func (e *Engine) RetryAll(ctx context.Context, f RunFilter) (RunsDone, error) {
+func (e *Engine) RetryAll(ctx context.Context, f RunFilter, by Actor) (RunsDone, error) {
 	f.Status = cmp.Or(f.Status, Failed)
-	return e.each(ctx, f, e.o.Store.Retry)
+	return e.each(ctx, f, func(ctx context.Context, id string) error { return e.o.Store.Retry(ctx, id, by) })
 }
 
 // CancelAll cancels the runs of a page, as RetryAll retries them.
-func (e *Engine) CancelAll(ctx context.Context, f RunFilter, reason string) (RunsDone, error) {
+func (e *Engine) CancelAll(ctx context.Context, f RunFilter, by Actor) (RunsDone, error) {
 	f.Live = true
 	return e.each(ctx, f, func(ctx context.Context, id string) error {
-		err := e.o.Store.Cancel(ctx, id, reason)
+		err := e.o.Store.Cancel(ctx, id, by)
 		if n := e.node.Load(); err == nil && n != nil {
 			if j := n.job(id); j != nil {
 				j.cancel()

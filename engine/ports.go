@@ -45,6 +45,8 @@ type Store interface {
 	Runs
 	Bundles
 	Settings
+	Tokens
+	Audits
 	Degradation
 	Close() error
 }
@@ -266,13 +268,15 @@ type Runs interface {
 	Entity(ctx context.Context, flow, key string) (EntityRecord, error)
 
 	// Retry makes a run ready again, with the next generation, that has failed
-	// or is parked without a due time; [ErrConflict] for any other.
-	Retry(ctx context.Context, id string) error
+	// or is parked without a due time, with its audit record; [ErrConflict] for
+	// any other.
+	Retry(ctx context.Context, id string, by Actor) error
 
 	// Cancel ends a run that no node owns at once, a failed one too, and asks
 	// the owner of a running one to end it; [ErrConflict] when it has ended as
-	// anything but failed. When the owner dies first, the run is ended.
-	Cancel(ctx context.Context, id, reason string) error
+	// anything but failed. When the owner dies first, the run is ended. The audit
+	// record comes with it; the operator's reason is the run's.
+	Cancel(ctx context.Context, id string, by Actor) error
 }
 
 // A RunRecord is a run as the store knows it.

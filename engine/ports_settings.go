@@ -48,46 +48,12 @@ type Settings interface {
 	// Release makes up to limit runs ready that are parked with a cause, those
 	// accepted first, and tells how many.
 	Release(ctx context.Context, cause string, limit int) (int, error)
-
-	// Audit reads who changed what, the last change first, up to limit: what
-	// came before a revision, or all with 0.
-	Audit(ctx context.Context, before int64, limit int) ([]Audited, error)
 }
-
-// An Audited is a change that an operator made.
-type Audited struct {
-	Revision int64
-	Changed  time.Time
-	By       Actor
-	Kind     string // AuditConfig, AuditControl, AuditDefinition or AuditFallback
-	Name     string // of the setting or service, or the path of the control or handler; empty for a definition
-	Before   []byte // JSON; empty when there was nothing
-	After    []byte // JSON; null when there is nothing any more
-}
-
-// AuditText makes a text, such as a hash, what an [Audited] keeps; an empty one
-// is nothing.
-func AuditText(text string) []byte {
-	if text == "" {
-		return nil
-	}
-	return encodePlain(text)
-}
-
-// AuditRemoved is what an [Audited] keeps as After of what was removed.
-func AuditRemoved() []byte { return []byte("null") }
-
-// The kinds of changes that are audited.
-const (
-	AuditConfig     = "config"
-	AuditControl    = "control"
-	AuditDefinition = "definition" // before and after are hashes
-	AuditFallback   = "fallback"   // a handler, or a service, went out of the flow or came back
-)
 
 // A Setting is a live setting with its history's last line.
 type Setting struct {
 	Value    []byte // JSON
+	Hash     []byte // of a token; empty for other settings
 	Revision int64
 	Changed  time.Time
 	By       Actor

@@ -20,23 +20,37 @@ const (
 	trimPause = 50 * time.Millisecond // between the parts, for those who work
 )
 
-// trim lets the store forget what is older than Options.Retention, until ctx ends.
+// trim lets the store forget what is older than Options.Retention, and audit
+// records that are older than Options.AuditRetention, until ctx ends.
 func (e *Engine) trim(ctx context.Context) {
-	store, ok := e.o.Store.(Trimmer)
-	if !ok || e.o.Retention == 0 {
-		return
-	}
 	for next := trimEvery; pause(ctx, next); {
-		limited, cancel := context.WithTimeout(ctx, storeTimeout)
-		more, err := store.Trim(limited, e.o.Retention)
-		cancel()
 		next = trimEvery
-		switch {
-		case err != nil && ctx.Err() == nil:
-			e.metrics.failed("trim")
-			e.log.Warn("old runs cannot be removed, trying again", "error", err)
-		case more:
-			next = trimPause
+		for _, part := range []struct {
+			keep time.Duration
+			trim func(context.Context, time.Duration) (bool, error)
+		}{{e.o.Retention, e.trimRuns}, {e.o.AuditRetention, e.o.Store.ForgetAudit}} {
+			if part.keep == 0 {
+				continue
+			}
+			limited, cancel := context.WithTimeout(ctx, storeTimeout)
+			more, err := part.trim(limited, part.keep)
+			cancel()
+			switch {
+			case err != nil && ctx.Err() == nil:
+				e.metrics.failed("trim")
+				e.log.Warn("what is old cannot be removed, trying again", "error", err)
+			case more:
+				next = trimPause
+			}
 		}
 	}
+}
+
+// trimRuns lets a store forget runs that can.
+func (e *Engine) trimRuns(ctx context.Context, keep time.Duration) (more bool, err error) {
+	store, ok := e.o.Store.(Trimmer)
+	if !ok {
+		return false, nil
+	}
+	return store.Trim(ctx, keep)
 }

@@ -138,7 +138,7 @@ func (e *Engine) RemoveControl(ctx context.Context, path string, ifRevision int6
 // unless the control has changed since: that is [ErrConflict]. A nil view says
 // that there is none again.
 func (e *Engine) UndoControl(ctx context.Context, revision int64, by Actor) (path string, v *ControlView, err error) {
-	list, err := e.o.Store.Audit(ctx, revision+1, 1)
+	list, err := e.o.Store.Audit(ctx, AuditFilter{Before: revision + 1, Limit: 1})
 	if err != nil {
 		return "", nil, fmt.Errorf("read the audit: %w", err)
 	}

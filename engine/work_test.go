@@ -138,7 +138,7 @@ func TestCancelRunningRunBreaksOffItsCallsFirst(t *testing.T) {
 		ev.ID = "second"
 		second := r.submit(e, ev)
 		synctest.Wait()
-		if _, err := e.Cancel(context.Background(), first, "not wanted"); err != nil {
+		if _, err := e.Cancel(context.Background(), first, engine.Actor{Name: "ann", Reason: "not wanted"}); err != nil {
 			t.Fatal(err)
 		}
 		if v := r.settle(e, first, engine.Stopped); v.Reason != "not wanted" {
@@ -157,7 +157,7 @@ func TestCancelByAnotherNodeIsHeardWithinASecond(t *testing.T) {
 		e, _ := r.start(three)
 		run := r.submit(e, event("work", "k"))
 		synctest.Wait()
-		if err := r.store.Cancel(context.Background(), run, "elsewhere"); err != nil {
+		if err := r.store.Cancel(context.Background(), run, engine.Actor{Name: "ann", Reason: "elsewhere"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(1100 * time.Millisecond)
@@ -177,10 +177,10 @@ func TestCancelParkedRun(t *testing.T) {
 		e, _ := r.start(three)
 		run := r.submit(e, event("work", "k"))
 		r.settle(e, run, engine.Parked)
-		if v, err := e.Cancel(context.Background(), run, "late"); err != nil || v.Status != engine.Stopped {
+		if v, err := e.Cancel(context.Background(), run, engine.Actor{Name: "ann", Reason: "late"}); err != nil || v.Status != engine.Stopped {
 			t.Errorf("want the run cancelled at once, have %s and %v", v.Status, err)
 		}
-		if _, err := e.Cancel(context.Background(), run, "again"); !errors.Is(err, engine.ErrConflict) {
+		if _, err := e.Cancel(context.Background(), run, engine.Actor{Name: "ann", Reason: "again"}); !errors.Is(err, engine.ErrConflict) {
 			t.Errorf("want ErrConflict for a run that has ended, have %v", err)
 		}
 	})
@@ -210,7 +210,7 @@ func TestFailedRunBlocksItsKeyUntilItIsRetried(t *testing.T) {
 			t.Errorf("want the key blocked by %s, have %+v and %v", first, v, err)
 		}
 		broken.Store(false)
-		if _, err := e.Retry(context.Background(), first); err != nil {
+		if _, err := e.Retry(context.Background(), first, engine.Actor{Name: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		r.settle(e, first, engine.Succeeded)

@@ -121,11 +121,12 @@ func runsRetry(s streams, f *clientFlags) *cobra.Command {
 	}
 	var many redriveFlags
 	many.add(c)
+	reason := c.Flags().String("reason", "", "why, for the audit")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return many.redrive(c.Context(), s, f.client(), api.RetryRuns, "")
+			return many.redrive(c.Context(), s, f.client(), api.RetryRuns, *reason)
 		}
-		return forEachRun(s, args, func(id string) (engine.RunView, error) { return f.client().Retry(c.Context(), id) })
+		return forEachRun(s, args, func(id string) (engine.RunView, error) { return f.client().Retry(c.Context(), id, *reason) })
 	}
 	return c
 }
@@ -140,7 +141,7 @@ func runsCancel(s streams, f *clientFlags) *cobra.Command {
 	}
 	var many redriveFlags
 	many.add(c)
-	reason := c.Flags().String("reason", "", "why, for the people who read the run later")
+	reason := c.Flags().String("reason", "", "why, for the audit and the people who read the run later")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return many.redrive(c.Context(), s, f.client(), api.CancelRuns, *reason)

@@ -31,7 +31,7 @@ type nodeFlags struct {
 	migrate             bool
 	maxInFlight         int
 	lease, drain        time.Duration
-	retention           time.Duration
+	retention, audit    time.Duration
 	maxBody             string
 	adminToken          string
 	logFormat, logLevel string
@@ -52,6 +52,7 @@ func (f *nodeFlags) add(c *cobra.Command, store string) {
 	flags.DurationVar(&f.lease, "lease", o.Lease, "silence after which other nodes take this node's runs over")
 	flags.DurationVar(&f.drain, "drain", o.Drain, "time that calls under way get when the node stops")
 	flags.DurationVar(&f.retention, "retention", o.Retention, "how long ended runs, and the ids by which repeated events are known, are kept; 0 keeps them for ever")
+	flags.DurationVar(&f.audit, "audit-retention", o.AuditRetention, "how long it is kept who changed what; 0 keeps it for ever")
 	flags.StringVar(&f.maxBody, "max-body", "1MiB", "largest body of an event")
 	flags.StringVar(&f.adminToken, "admin-token", "", "bearer token of admin calls; needed when listening beyond loopback")
 	flags.StringVar(&f.logFormat, "log-format", "auto", "auto, text or json; auto is text on a terminal")
@@ -136,7 +137,7 @@ func (n *node) build(ctx context.Context, f nodeFlags, b *dsl.Bundle, maxBody in
 	o := engine.DefaultOptions()
 	o.Store, o.Types, o.Bundle, o.Log = n.store, handlers.All(), b, n.log
 	o.Name, o.MaxInFlight, o.Lease, o.Drain = nodeName(f.name), f.maxInFlight, f.lease, f.drain
-	o.Retention = f.retention
+	o.Retention, o.AuditRetention = f.retention, f.audit
 	o.Metrics = engine.NewMetrics(n.metrics)
 	o.Secrets, o.ServiceURLs, o.Overrule = secretsFrom(f.secretsDir), f.services, f.overrule
 	e, err := engine.New(o)

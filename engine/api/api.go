@@ -57,18 +57,18 @@ type Runs interface {
 	RunByID(ctx context.Context, id string) (engine.RunView, error)
 	List(ctx context.Context, f engine.RunFilter) ([]engine.RunView, string, error)
 	Entity(ctx context.Context, flow, key string) (engine.EntityView, error)
-	Retry(ctx context.Context, id string) (engine.RunView, error)
-	Cancel(ctx context.Context, id, reason string) (engine.RunView, error)
+	Retry(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
+	Cancel(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
 	Preview(ctx context.Context, f engine.RunFilter) (engine.RunsPreview, error)
-	RetryAll(ctx context.Context, f engine.RunFilter) (engine.RunsDone, error)
-	CancelAll(ctx context.Context, f engine.RunFilter, reason string) (engine.RunsDone, error)
+	RetryAll(ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
+	CancelAll(ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
 }
 
 // Settings reads and changes what holds at run time.
 type Settings interface {
 	Configs(ctx context.Context) ([]engine.ConfigView, error)
 	SetConfig(ctx context.Context, name string, value any, ifRevision int64, by engine.Actor) (engine.ConfigView, error)
-	Audit(ctx context.Context, before int64, limit int) ([]engine.AuditView, error)
+	Audit(ctx context.Context, f engine.AuditFilter) ([]engine.AuditView, error)
 }
 
 // Status tells what the engine works with and whether it can work.

@@ -88,10 +88,11 @@ func (c *Client) Entity(ctx context.Context, flow, key string) (engine.EntityVie
 	return entity, err
 }
 
-// Retry goes on with a run that has failed, or waits for an operator.
-func (c *Client) Retry(ctx context.Context, id string) (engine.RunView, error) {
+// Retry goes on with a run that has failed, or waits for an operator. The reason
+// may be empty.
+func (c *Client) Retry(ctx context.Context, id, reason string) (engine.RunView, error) {
 	var run engine.RunView
-	err := c.call(ctx, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/retry", nil, nil, &run)
+	err := c.call(ctx, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/retry", Reason{reason}, nil, &run)
 	return run, err
 }
 

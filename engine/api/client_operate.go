@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 	"net/http"
+	"net/url"
+	"strconv"
 	"time"
 
 	"procaas/engine"
@@ -62,4 +64,23 @@ func (c *Client) Reload(ctx context.Context, reason string) (engine.Diff, error)
 	var diff engine.Diff
 	err := c.call(ctx, http.MethodPost, "/admin/v1/reload", Reason{reason}, nil, &diff)
 	return diff, err
+}
+
+// Audit reads a page of who changed what, newest first; the cursor is next of the
+// page before, or empty.
+func (c *Client) Audit(ctx context.Context, f engine.AuditFilter, cursor string) (Page[engine.AuditView], error) {
+	q := url.Values{}
+	for name, value := range map[string]string{
+		"kind": f.Kind, "name": f.Name, "by": f.By, "since": timeText(f.Since), "until": timeText(f.Until), "cursor": cursor,
+	} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	if f.Limit != 0 {
+		q.Set("limit", strconv.Itoa(f.Limit))
+	}
+	var page Page[engine.AuditView]
+	err := c.call(ctx, http.MethodGet, "/admin/v1/audit?"+q.Encode(), nil, nil, &page)
+	return page, err
 }

@@ -52,7 +52,7 @@ func TestClientFollowsARun(t *testing.T) {
 		t.Errorf("have %+v, %v", entity, err)
 	}
 	f.end("run-1", engine.Failed)
-	if run, err := c.Retry(ctx, "run-1"); err != nil || run.Generation != 1 {
+	if run, err := c.Retry(ctx, "run-1", ""); err != nil || run.Generation != 1 {
 		t.Errorf("have %+v, %v", run, err)
 	}
 	if run, err := c.Cancel(ctx, "run-1", "wrong city"); err != nil || run.Status != engine.Stopped || run.Reason != "wrong city" {
@@ -71,7 +71,7 @@ func TestClientGivesProblems(t *testing.T) {
 	}{
 		"run":      {func() error { _, err := c.Run(ctx, "run-9"); return err }, 404, "run_not_found"},
 		"event":    {func() error { _, err := c.SubmitEvent(ctx, api.Event{Type: "nobody"}); return err }, 422, "unknown_event_type"},
-		"retry":    {func() error { _, err := c.Retry(ctx, "run-9"); return err }, 404, "run_not_found"},
+		"retry":    {func() error { _, err := c.Retry(ctx, "run-9", ""); return err }, 404, "run_not_found"},
 		"handlers": {func() error { _, err := c.Handlers(ctx); return err }, 401, "unauthorized"},
 	} {
 		var p *api.Problem

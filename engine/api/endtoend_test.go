@@ -179,14 +179,14 @@ func TestFailedRunIsRetriedAndCancelled(t *testing.T) {
 		t.Errorf("have %v, want run_not_found", err)
 	}
 	n.orders.Store(http.StatusOK)
-	if _, err := n.Retry(ctx, receipt.Run); err != nil {
+	if _, err := n.Retry(ctx, receipt.Run, ""); err != nil {
 		t.Fatal(err)
 	}
 	n.until(t, "the retried run succeeds", func() bool {
 		run, err := n.Run(ctx, receipt.Run)
 		return err == nil && run.Status == engine.Succeeded
 	})
-	if _, err := n.Retry(ctx, receipt.Run); code(err) != "run_not_failed" {
+	if _, err := n.Retry(ctx, receipt.Run, ""); code(err) != "run_not_failed" {
 		t.Errorf("have %v, want run_not_failed", err)
 	}
 	if _, err := n.Cancel(ctx, receipt.Run, "late"); code(err) != "run_already_finished" {

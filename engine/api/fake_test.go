@@ -144,16 +144,16 @@ func (f *fakeEngine) RunByID(_ context.Context, id string) (engine.RunView, erro
 	return f.steer(id, func(engine.Status) bool { return true }, func(*engine.RunView) {})
 }
 
-func (f *fakeEngine) Retry(_ context.Context, id string) (engine.RunView, error) {
+func (f *fakeEngine) Retry(_ context.Context, id string, by engine.Actor) (engine.RunView, error) {
 	return f.steer(id, func(s engine.Status) bool { return s == engine.Failed }, func(r *engine.RunView) {
 		r.Status, r.Generation, r.Finished, r.Error, r.FailedPath = engine.Waiting, r.Generation+1, nil, "", ""
 		r.ErrorClass = ""
 	})
 }
 
-func (f *fakeEngine) Cancel(_ context.Context, id, reason string) (engine.RunView, error) {
+func (f *fakeEngine) Cancel(_ context.Context, id string, by engine.Actor) (engine.RunView, error) {
 	return f.steer(id, func(s engine.Status) bool { return !s.Ended() }, func(r *engine.RunView) {
-		r.Status, r.Reason, r.Finished = engine.Stopped, reason, &began
+		r.Status, r.Reason, r.Finished = engine.Stopped, by.Reason, &began
 	})
 }
 
@@ -263,7 +263,7 @@ func (f *fakeEngine) UndoControl(ctx context.Context, revision int64, by engine.
 	return path, v, err
 }
 
-func (f *fakeEngine) Audit(_ context.Context, before int64, limit int) ([]engine.AuditView, error) {
+func (f *fakeEngine) Audit(_ context.Context, filter engine.AuditFilter) ([]engine.AuditView, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.down {
@@ -271,7 +271,8 @@ func (f *fakeEngine) Audit(_ context.Context, before int64, limit int) ([]engine
 	}
 	out := []engine.AuditView{}
 	for i, a := range slices.Backward(f.audit) {
-		if a.Revision = int64(i + 1); (before == 0 || a.Revision < before) && len(out) < limit {
+		a.Revision = int64(i + 1)
+		if (filter.Before == 0 || a.Revision < filter.Before) && (filter.Kind == "" || a.Kind == filter.Kind) && len(out) < filter.Limit {
 			out = append(out, a)
 		}
 	}
@@ -288,14 +289,14 @@ func (f *fakeEngine) Preview(ctx context.Context, filter engine.RunFilter) (engi
 	return engine.RunsPreview{Preview: true, Total: len(runs), Groups: groups, Runs: runs}, err
 }
 
-func (f *fakeEngine) RetryAll(ctx context.Context, filter engine.RunFilter) (engine.RunsDone, error) {
+func (f *fakeEngine) RetryAll(ctx context.Context, filter engine.RunFilter, by engine.Actor) (engine.RunsDone, error) {
 	filter.Status = engine.Failed
-	return f.each(ctx, filter, func(id string) error { _, err := f.Retry(ctx, id); return err })
+	return f.each(ctx, filter, func(id string) error { _, err := f.Retry(ctx, id, by); return err })
 }
 
-func (f *fakeEngine) CancelAll(ctx context.Context, filter engine.RunFilter, reason string) (engine.RunsDone, error) {
+func (f *fakeEngine) CancelAll(ctx context.Context, filter engine.RunFilter, by engine.Actor) (engine.RunsDone, error) {
 	filter.Live = true
-	return f.each(ctx, filter, func(id string) error { _, err := f.Cancel(ctx, id, reason); return err })
+	return f.each(ctx, filter, func(id string) error { _, err := f.Cancel(ctx, id, by); return err })
 }
 
 func (f *fakeEngine) each(ctx context.Context, filter engine.RunFilter, do func(string) error) (engine.RunsDone, error) {

@@ -257,8 +257,10 @@ var describedFields = map[string]map[string]string{
 	},
 	"AuditView": {
 		"revision": "Of the settings, after the change.",
-		"kind":     "config: a live setting; control: a switch, limit or rollout; definition: the pipelines of all nodes, told by their hashes.",
-		"before":   "null when there was nothing.",
+		"kind": "config: a live setting; control: a switch, limit or rollout; definition: the pipelines of all nodes, told by their hashes; " +
+			"fallback: a handler or service that went out of the flow or came back; run: one that was retried or cancelled; token: one that was made or revoked.",
+		"name":   "The setting, service or token, the path of the control or handler, or the id of the run.",
+		"before": "null when there was nothing.",
 	},
 	"Diff": {
 		"old":     "The hash of the definition before.",

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"procaas/dsl"
 	"procaas/engine"
@@ -23,11 +24,18 @@ func (s *server) listNodes(w http.ResponseWriter, r *http.Request) error {
 
 func (s *server) listAudit(w http.ResponseWriter, r *http.Request) error {
 	f := queryFields(r.URL.Query())
+	filter := engine.AuditFilter{
+		Kind: f.label("kind", maxName), Name: f.label("name", maxName), By: f.label("by", maxName),
+		Since: f.instant("since"), Until: f.instant("until"),
+	}
+	if kinds := engine.AuditKinds(); filter.Kind != "" && !slices.Contains(kinds, filter.Kind) {
+		f.fault("kind", "unknown kind %q; want one of %s", filter.Kind, strings.Join(kinds, ", "))
+	}
 	limit, cursor := f.pageSize(), f.label("cursor", maxCursor)
-	var before int64
+	filter.Limit = limit + 1
 	if cursor != "" {
 		var err error
-		if before, err = strconv.ParseInt(cursor, 36, 64); err != nil || before < 1 {
+		if filter.Before, err = strconv.ParseInt(cursor, 36, 64); err != nil || filter.Before < 1 {
 			f.fault("cursor", "want next of another page")
 		}
 	}
@@ -35,7 +43,7 @@ func (s *server) listAudit(w http.ResponseWriter, r *http.Request) error {
 	if err := badParameter(f.faults); err != nil {
 		return err
 	}
-	changes, err := s.engine.Audit(r.Context(), before, limit+1)
+	changes, err := s.engine.Audit(r.Context(), filter)
 	if err != nil {
 		return err
 	}
@@ -106,19 +114,19 @@ type Redrive struct {
 	Preview    bool   `json:"preview,omitempty" doc:"Change nothing, tell which runs are chosen."`
 	Limit      int    `json:"limit,omitempty" minimum:"1" maximum:"1000" default:"50" doc:"The most runs of one call."`
 	Cursor     string `json:"cursor,omitempty" maxLength:"512" doc:"Where to go on: next of the call before."`
-	Reason     string `json:"reason,omitempty" maxLength:"512" doc:"Why, for people. Kept with cancelled runs."`
+	Reason     string `json:"reason,omitempty" maxLength:"512" doc:"Why, for people and the audit. Kept with cancelled runs."`
 }
 
 func (s *server) retryRuns(w http.ResponseWriter, r *http.Request) error {
-	return s.redrive(w, r, []engine.Status{engine.Failed, engine.Parked}, func(f engine.RunFilter, _ string) (engine.RunsDone, error) {
-		return s.engine.RetryAll(r.Context(), f)
+	return s.redrive(w, r, []engine.Status{engine.Failed, engine.Parked}, func(f engine.RunFilter, reason string) (engine.RunsDone, error) {
+		return s.engine.RetryAll(r.Context(), f, s.actor(reason))
 	})
 }
 
 func (s *server) cancelRuns(w http.ResponseWriter, r *http.Request) error {
 	live := []engine.Status{engine.Waiting, engine.Running, engine.Parked, engine.Failed}
 	return s.redrive(w, r, live, func(f engine.RunFilter, reason string) (engine.RunsDone, error) {
-		return s.engine.CancelAll(r.Context(), f, reason)
+		return s.engine.CancelAll(r.Context(), f, s.actor(reason))
 	})
 }
 

@@ -112,6 +112,11 @@ func (s *server) adminOperations() []operation {
 			method: http.MethodGet, path: "/admin/v1/audit", id: "list-audit", tag: "admin", admin: true,
 			summary: "List who changed what, newest first",
 			params: []*huma.Param{
+				inQuery("kind", "Only changes of this kind.", &huma.Schema{Type: huma.TypeString, Enum: anys(engine.AuditKinds())}),
+				inQuery("name", "Only changes of this setting, token, run or service, or at or below this path.", nil),
+				inQuery("by", "Only changes by this actor: the name of a token.", nil),
+				inQuery("since", "Only changes made then or later.", &huma.Schema{Type: huma.TypeString, Format: "date-time"}),
+				inQuery("until", "Only changes made before.", &huma.Schema{Type: huma.TypeString, Format: "date-time"}),
 				inQuery("limit", "The most changes of one page.", limitSchema()),
 				inQuery("cursor", "Where the page begins: next of the page before.", nil),
 			},

@@ -91,10 +91,11 @@ func (s *server) retryRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.readReason(w, r); err != nil {
+	reason, err := s.readReason(w, r)
+	if err != nil {
 		return err
 	}
-	run, err := s.engine.Retry(r.Context(), id)
+	run, err := s.engine.Retry(r.Context(), id, s.actor(reason))
 	if errors.Is(err, engine.ErrConflict) {
 		return refuse(codeRunNotFailed, "run %s has not failed, nor does it wait for an operator: there is nothing to retry", id)
 	}
@@ -113,7 +114,7 @@ func (s *server) cancelRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	run, err := s.engine.Cancel(r.Context(), id, reason)
+	run, err := s.engine.Cancel(r.Context(), id, s.actor(reason))
 	if errors.Is(err, engine.ErrConflict) {
 		return refuse(codeRunFinished, "run %s has finished; there is nothing to cancel", id)
 	}
@@ -125,7 +126,7 @@ func (s *server) cancelRun(w http.ResponseWriter, r *http.Request) error {
 
 // A Reason is the optional body of a call of an operator.
 type Reason struct {
-	Reason string `json:"reason,omitempty" maxLength:"512" doc:"Why, for people."`
+	Reason string `json:"reason,omitempty" maxLength:"512" doc:"Why, for people and the audit."`
 }
 
 // readReason reads an optional body.

@@ -23,7 +23,7 @@ func Conformance(t *testing.T, open func(t *testing.T) engine.Store) {
 		cases []storeCase
 	}{
 		{"Inbox", inboxCases}, {"Order", orderCases}, {"Ledger", ledgerCases}, {"Nodes", nodeCases},
-		{"Runs", runCases}, {"Filters", filterCases}, {"Settings", settingCases}, {"Controls", controlCases}, {"Bundles", bundleCases}, {"Fallback", fallbackCases}, {"Race", raceCases},
+		{"Runs", runCases}, {"Filters", filterCases}, {"Settings", settingCases}, {"Controls", controlCases}, {"Access", accessCases}, {"Bundles", bundleCases}, {"Fallback", fallbackCases}, {"Race", raceCases},
 	}
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {
@@ -56,6 +56,9 @@ type probe struct {
 }
 
 func newProbe(t testing.TB, s engine.Store) *probe { return &probe{TB: t, Store: s} }
+
+// steerer is who retries and cancels runs.
+var steerer = engine.Actor{Name: "ann", Reason: "why"}
 
 // patience bounds every wait for a store; lease is one that no test outlives.
 const (

@@ -16,7 +16,7 @@ func (p *probe) activate(hash string, onlyNew bool) (current string) {
 
 func (p *probe) audits(before int64, limit int) []engine.Audited {
 	p.Helper()
-	list, err := p.Audit(p.Context(), before, limit)
+	list, err := p.Audit(p.Context(), engine.AuditFilter{Before: before, Limit: limit})
 	p.must(err)
 	return list
 }

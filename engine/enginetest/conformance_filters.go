@@ -84,10 +84,10 @@ var filterCases = []storeCase{
 		ids := p.failed(node, failure{"made/a/b", "503", "busy"}, failure{"made/a/b", "timeout", "late"})
 		r := p.run(ids[0])
 		p.equal("failure", []string{r.FailedPath, r.ErrorClass, r.Error}, []string{"made/a/b", "503", "busy"})
-		p.must(p.Retry(p.Context(), ids[0]))
+		p.must(p.Retry(p.Context(), ids[0], steerer))
 		r = p.run(ids[0])
 		p.equal("failure of a retried run", []string{r.FailedPath, r.ErrorClass, r.Error}, []string{"", "", ""})
-		p.must(p.Cancel(p.Context(), ids[1], "enough"))
+		p.must(p.Cancel(p.Context(), ids[1], engine.Actor{Name: "ann", Reason: "enough"}))
 		r = p.run(ids[1])
 		p.equal("failure of a cancelled run", []string{r.FailedPath, r.ErrorClass, r.Error}, []string{"made/a/b", "timeout", "late"})
 		p.equal("found", p.oldest(engine.RunFilter{ErrorClass: "timeout"}), ids[1:])
@@ -138,7 +138,7 @@ var filterCases = []storeCase{
 			p.must(err)
 			for _, r := range runs {
 				met = append(met, r.ID)
-				p.must(p.Retry(p.Context(), r.ID))
+				p.must(p.Retry(p.Context(), r.ID, steerer))
 				p.commit(node, change(p.claimOne(node, r.ID), engine.Failed)) // fails again
 			}
 			if f.Cursor = next; next == "" {

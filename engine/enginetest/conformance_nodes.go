@@ -91,7 +91,7 @@ var nodeCases = []storeCase{
 		node := p.join()
 		p.claimOne(node, ids[1])
 		for _, id := range ids[:2] {
-			p.must(p.Cancel(p.Context(), id, "enough"))
+			p.must(p.Cancel(p.Context(), id, engine.Actor{Name: "ann", Reason: "enough"}))
 			p.wantStatus(id, engine.Running)
 		}
 		p.must(p.Leave(p.Context(), node, nil))

@@ -124,7 +124,7 @@ var orderCases = []storeCase{
 			return p.run(later.ID).Due.IsZero()
 		})
 		p.wantClaims(node)
-		p.must(p.Retry(p.Context(), ids[1]))
+		p.must(p.Retry(p.Context(), ids[1], steerer))
 		p.finish(node, p.claimOne(node, ids[1]))
 		p.claimOne(node, ids[0])
 	}},
@@ -176,13 +176,13 @@ var orderCases = []storeCase{
 				p.Fatalf("ended %s, entity blocked by %q", r.Ended, p.entity(key).Blocked)
 			}
 			if decide == "retry" {
-				p.must(p.Retry(p.Context(), ids[0]))
+				p.must(p.Retry(p.Context(), ids[0], steerer))
 				again := p.claimOne(node, ids[0])
 				p.equal("generation", again.Generation, 1)
 				p.equal("checkpoint", string(again.Checkpoint), string(c.Checkpoint))
 				p.finish(node, again)
 			} else {
-				p.must(p.Cancel(p.Context(), ids[0], "hopeless"))
+				p.must(p.Cancel(p.Context(), ids[0], engine.Actor{Name: "ann", Reason: "hopeless"}))
 				p.equal("reason", p.wantStatus(ids[0], engine.Stopped).Reason, "hopeless")
 			}
 			p.equal("blocked", p.entity(key).Blocked, "")
@@ -195,7 +195,7 @@ var orderCases = []storeCase{
 		p.commit(node, change(p.claimOne(node, ids[0]), engine.Failed))
 		p.equal("blocked", p.entity("k").Blocked, "")
 		second := p.claimOne(node, ids[1])
-		p.must(p.Retry(p.Context(), ids[0]))
+		p.must(p.Retry(p.Context(), ids[0], steerer))
 		p.wantClaims(node)
 		if r := p.wantStatus(ids[0], engine.Waiting); !r.Blocked || !r.Ended.IsZero() || r.Error != "" {
 			p.Fatalf("retried run: %+v", r)
@@ -232,7 +232,7 @@ var orderCases = []storeCase{
 		p.finish(node, p.claimOne(node, ids[3]))
 		p.wantClaims(node)
 		p.equal("waiting", p.entity("k").Waiting, 1)
-		p.must(p.Cancel(p.Context(), ids[0], "no"))
+		p.must(p.Cancel(p.Context(), ids[0], engine.Actor{Name: "ann", Reason: "no"}))
 		p.equal("waiting", p.entity("k").Waiting, 0)
 	}},
 	{"a run that is given back is claimed again at once", func(p *probe) {

@@ -113,7 +113,7 @@ var raceCases = []storeCase{
 			c := p.claimOne(node, ids[0])
 			p.together(2, func(i int) error {
 				if i == 0 {
-					if err := p.Cancel(p.Context(), c.ID, "x"); !errors.Is(err, engine.ErrConflict) {
+					if err := p.Cancel(p.Context(), c.ID, engine.Actor{Name: "ann", Reason: "x"}); !errors.Is(err, engine.ErrConflict) {
 						return err
 					}
 					return nil

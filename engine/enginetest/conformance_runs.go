@@ -15,8 +15,8 @@ var runCases = []storeCase{
 		p.wantErr("run", err, engine.ErrNotFound)
 		_, err = p.Entity(p.Context(), "orders", "nobody")
 		p.wantErr("entity", err, engine.ErrNotFound)
-		p.wantErr("retry", p.Retry(p.Context(), "nobody"), engine.ErrNotFound)
-		p.wantErr("cancel", p.Cancel(p.Context(), "nobody", "x"), engine.ErrNotFound)
+		p.wantErr("retry", p.Retry(p.Context(), "nobody", steerer), engine.ErrNotFound)
+		p.wantErr("cancel", p.Cancel(p.Context(), "nobody", engine.Actor{Name: "ann", Reason: "x"}), engine.ErrNotFound)
 		p.accept(p.event("alone", unordered))
 		_, err = p.Entity(p.Context(), "orders", "alone")
 		p.wantErr("entity of an unordered event", err, engine.ErrNotFound)
@@ -131,8 +131,8 @@ var runCases = []storeCase{
 		e := p.entity("k")
 		p.equal("blocked, waiting", []any{e.Blocked, e.Waiting}, []any{ids[0], 2})
 
-		p.must(p.Retry(p.Context(), ids[0]))
-		p.wantErr("retry of a retried run", p.Retry(p.Context(), ids[0]), engine.ErrConflict)
+		p.must(p.Retry(p.Context(), ids[0], steerer))
+		p.wantErr("retry of a retried run", p.Retry(p.Context(), ids[0], steerer), engine.ErrConflict)
 		p.equal("blocked after the retry", p.entity("k").Blocked, "")
 		c := p.claimOne(node, ids[0])
 		p.equal("generation, version, checkpoint", []any{c.Generation, c.Version, string(c.Checkpoint)},
@@ -141,9 +141,9 @@ var runCases = []storeCase{
 		p.finish(node, c)
 		p.finish(node, p.claimOne(node, ids[1]))
 
-		p.must(p.Cancel(p.Context(), ids[2], "not needed"))
+		p.must(p.Cancel(p.Context(), ids[2], engine.Actor{Name: "ann", Reason: "not needed"}))
 		p.wantStatus(ids[2], engine.Stopped)
-		p.must(p.Retry(p.Context(), ids[3]))
+		p.must(p.Retry(p.Context(), ids[3], steerer))
 		p.finish(node, p.claimOne(node, ids[3]))
 	}},
 	{"a run parked without a due time outlives its node", func(p *probe) {
@@ -154,7 +154,7 @@ var runCases = []storeCase{
 		p.must(p.Leave(p.Context(), first, nil))
 		second := p.join()
 		p.equal("ready", p.beat(second).Ready, 0)
-		p.must(p.Retry(p.Context(), in.ID))
+		p.must(p.Retry(p.Context(), in.ID, steerer))
 		p.finish(second, p.claimOne(second, in.ID))
 	}},
 	{"retry is for failed runs alone", func(p *probe) {
@@ -163,7 +163,7 @@ var runCases = []storeCase{
 		p.accept(in)
 		refused := func(status string) {
 			p.Helper()
-			p.wantErr("retry of a "+status+" run", p.Retry(p.Context(), in.ID), engine.ErrConflict)
+			p.wantErr("retry of a "+status+" run", p.Retry(p.Context(), in.ID, steerer), engine.ErrConflict)
 		}
 		refused("waiting")
 		c := p.claimOne(node, in.ID)
@@ -171,13 +171,13 @@ var runCases = []storeCase{
 		c = p.parkAndBack(node, c, func() { refused("parked") })
 		p.commit(node, change(c, engine.Failed))
 		for generation := 1; generation < 3; generation++ {
-			p.must(p.Retry(p.Context(), in.ID))
+			p.must(p.Retry(p.Context(), in.ID, steerer))
 			refused("retried")
 			c = p.claimOne(node, in.ID)
 			p.equal("generation", c.Generation, generation)
 			p.commit(node, change(c, engine.Failed))
 		}
-		p.must(p.Retry(p.Context(), in.ID))
+		p.must(p.Retry(p.Context(), in.ID, steerer))
 		p.finish(node, p.claimOne(node, in.ID))
 		refused("succeeded")
 	}},
@@ -185,7 +185,7 @@ var runCases = []storeCase{
 		node := p.join()
 		id := p.accept(p.event("k", unordered))[0]
 		p.commit(node, change(p.claimOne(node, id), engine.Failed))
-		p.must(p.Retry(p.Context(), id))
+		p.must(p.Retry(p.Context(), id, steerer))
 		p.finish(node, p.claimOne(node, id))
 	}},
 	{"cancel ends what no node owns", func(p *probe) {
@@ -197,16 +197,16 @@ var runCases = []storeCase{
 		park.Due = time.Now().Add(time.Hour)
 		p.commit(node, change(c[0], engine.Waiting), park, change(c[2], engine.Failed))
 		for _, i := range []int{1, 0, 3, 4, 5} { // queued, ready, scheduled, parked, failed
-			p.must(p.Cancel(p.Context(), ids[i], "not needed"))
+			p.must(p.Cancel(p.Context(), ids[i], engine.Actor{Name: "ann", Reason: "not needed"}))
 			r := p.wantStatus(ids[i], engine.Stopped)
 			p.equal("reason", r.Reason, "not needed")
 			if r.Ended.IsZero() {
 				p.Fatalf("run %s has no end", ids[i])
 			}
-			p.wantErr("cancel again", p.Cancel(p.Context(), ids[i], "x"), engine.ErrConflict)
+			p.wantErr("cancel again", p.Cancel(p.Context(), ids[i], engine.Actor{Name: "ann", Reason: "x"}), engine.ErrConflict)
 		}
 		p.finish(node, p.claimOne(node, ids[2]))
-		p.wantErr("cancel of a succeeded run", p.Cancel(p.Context(), ids[2], "x"), engine.ErrConflict)
+		p.wantErr("cancel of a succeeded run", p.Cancel(p.Context(), ids[2], engine.Actor{Name: "ann", Reason: "x"}), engine.ErrConflict)
 		p.equal("next", p.beat(node).Next, time.Duration(0))
 	}},
 	{"cancel asks the owner of a running run", func(p *probe) {
@@ -214,9 +214,9 @@ var runCases = []storeCase{
 		ids := p.accept(p.event("k"), p.event("k2"), p.event("k3"))
 		runs := p.wantClaims(node, ids...)
 		p.equal("cancelled", p.beat(node).Cancelled, []string{})
-		p.must(p.Cancel(p.Context(), ids[0], "stop it"))
-		p.must(p.Cancel(p.Context(), ids[0], "again"))
-		p.must(p.Cancel(p.Context(), ids[1], "stop it"))
+		p.must(p.Cancel(p.Context(), ids[0], engine.Actor{Name: "ann", Reason: "stop it"}))
+		p.must(p.Cancel(p.Context(), ids[0], engine.Actor{Name: "ann", Reason: "again"}))
+		p.must(p.Cancel(p.Context(), ids[1], engine.Actor{Name: "ann", Reason: "stop it"}))
 		have := p.beat(node).Cancelled
 		slices.Sort(have)
 		p.equal("cancelled", have, ids[:2])

@@ -187,7 +187,7 @@ func (m *model) stale(t *rapid.T) {
 
 func (m *model) retry(t *rapid.T) {
 	r := m.pick(t, "run", func(r *modelRun) bool { return true })
-	err := m.p.Retry(m.p.Context(), r.in.ID)
+	err := m.p.Retry(m.p.Context(), r.in.ID, steerer)
 	if r.status != engine.Failed {
 		m.p.wantErr("retry of a run that is "+string(r.status), err, engine.ErrConflict)
 		return
@@ -199,7 +199,7 @@ func (m *model) retry(t *rapid.T) {
 
 func (m *model) cancel(t *rapid.T) {
 	r := m.pick(t, "run", func(r *modelRun) bool { return true })
-	err := m.p.Cancel(m.p.Context(), r.in.ID, "model")
+	err := m.p.Cancel(m.p.Context(), r.in.ID, engine.Actor{Name: "ann", Reason: "model"})
 	switch {
 	case r.status.Ended() && r.status != engine.Failed:
 		m.p.wantErr("cancel of a run that is "+string(r.status), err, engine.ErrConflict)
@@ -250,7 +250,7 @@ func (m *model) clean() {
 	m.p.must(m.p.Leave(m.p.Context(), m.node, nil))
 	for _, r := range m.list {
 		// Whether that is allowed is not the point here.
-		if err := m.p.Cancel(m.p.Context(), r.in.ID, "end of round"); err != nil && !errors.Is(err, engine.ErrConflict) {
+		if err := m.p.Cancel(m.p.Context(), r.in.ID, engine.Actor{Name: "ann", Reason: "end of round"}); err != nil && !errors.Is(err, engine.ErrConflict) {
 			m.p.Error(err)
 		}
 	}

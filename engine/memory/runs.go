@@ -64,7 +64,7 @@ func (m *Store) Entity(ctx context.Context, flow, key string) (engine.EntityReco
 }
 
 // Retry implements [engine.Runs].
-func (m *Store) Retry(ctx context.Context, id string) error {
+func (m *Store) Retry(ctx context.Context, id string, by engine.Actor) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.runs[id]
@@ -77,6 +77,7 @@ func (m *Store) Retry(ctx context.Context, id string) error {
 		return engine.ErrConflict
 	}
 	passed := r.status == engine.Failed && !r.Block
+	m.audit(r.audited().Retried(id, by))
 	r.status, r.ended, r.failedPath, r.failure, r.class = engine.Waiting, time.Time{}, "", "", ""
 	r.generation++
 	m.idle[r.ID] = r
@@ -90,7 +91,7 @@ func (m *Store) Retry(ctx context.Context, id string) error {
 }
 
 // Cancel implements [engine.Runs].
-func (m *Store) Cancel(ctx context.Context, id, reason string) error {
+func (m *Store) Cancel(ctx context.Context, id string, by engine.Actor) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.runs[id]
@@ -101,14 +102,23 @@ func (m *Store) Cancel(ctx context.Context, id, reason string) error {
 		return engine.ErrNotFound
 	case r.status.Ended() && r.status != engine.Failed:
 		return engine.ErrConflict
-	case r.node != 0:
+	}
+	m.audit(r.audited().Cancelled(id, by))
+	if r.node != 0 {
 		if r.cancel == nil {
-			r.cancel = &reason
+			r.cancel = &by.Reason
 		}
 		return nil
 	}
-	r.reason = reason
+	r.reason = by.Reason
 	m.end(r, engine.Stopped)
 	m.hint()
 	return nil
+}
+
+// audited gives what the audit keeps of a run.
+func (r *memoryRun) audited() engine.AuditedRun {
+	return engine.AuditedRun{
+		Pipeline: r.pipeline, Status: r.status, Generation: r.generation, FailedPath: r.failedPath, ErrorClass: r.class,
+	}
 }

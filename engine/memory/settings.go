@@ -53,11 +53,12 @@ func (m *Store) Bundle(ctx context.Context, hash string) ([]byte, error) {
 }
 
 // revision is that of the settings: the number of their changes.
-func (m *Store) revision() int64 { return int64(len(m.audits)) }
+func (m *Store) revision() int64 { return m.settings }
 
 // audit writes down a change, and so makes the next revision.
 func (m *Store) audit(a engine.Audited) {
-	a.Revision, a.Changed = m.revision()+1, m.now()
+	m.settings++
+	a.Revision, a.Changed = m.settings, m.now()
 	m.audits = append(m.audits, a)
 }
 
@@ -148,17 +149,4 @@ func (m *Store) causes() []string {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
-}
-
-// Audit implements [engine.Settings].
-func (m *Store) Audit(ctx context.Context, before int64, limit int) ([]engine.Audited, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var out []engine.Audited
-	for _, a := range slices.Backward(m.audits) {
-		if (before <= 0 || a.Revision < before) && len(out) < limit {
-			out = append(out, a)
-		}
-	}
-	return out, ctx.Err()
 }

@@ -30,7 +30,9 @@ type Store struct {
 	current  string // bundle
 	configs  map[string]engine.Setting
 	controls map[string]engine.Setting
+	tokens   map[string]engine.Setting
 	audits   []engine.Audited
+	settings int64 // their revision
 	fallback memoryFallback
 	wakes    []chan struct{}
 }
@@ -90,7 +92,7 @@ func New(clock func() time.Time) *Store {
 		clock: clock,
 		runs:  map[string]*memoryRun{}, idle: map[string]*memoryRun{},
 		entities: map[entityKey]*memoryEntity{}, events: map[eventKey]*memoryRun{},
-		nodes: map[int64]*memoryNode{}, bundles: map[string][]byte{}, configs: map[string]engine.Setting{}, controls: map[string]engine.Setting{},
+		nodes: map[int64]*memoryNode{}, bundles: map[string][]byte{}, configs: map[string]engine.Setting{}, controls: map[string]engine.Setting{}, tokens: map[string]engine.Setting{},
 	}
 }
 

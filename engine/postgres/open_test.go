@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/postgres"
+	"procaas/schemas"
 )
 
 func intake(id string) engine.Intake {
@@ -74,8 +76,13 @@ func wantOpenError(t *testing.T, dsn string, words ...string) {
 func TestOpenRefusesAnotherSchema(t *testing.T) {
 	t.Parallel()
 	dsn := enginetest.Postgres(t)
-	wantOpenError(t, dsn, "schema has version 0, want 2", "run procaas migrate")
-	for _, want := range [][2]int64{{0, 2}, {2, 2}} {
+	migrations, err := schemas.Postgres.ReadDir("postgres")
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest := int64(len(migrations))
+	wantOpenError(t, dsn, fmt.Sprintf("schema has version 0, want %d", newest), "run procaas migrate")
+	for _, want := range [][2]int64{{0, newest}, {newest, newest}} {
 		from, to, err := postgres.Migrate(t.Context(), dsn)
 		if err != nil || [2]int64{from, to} != want {
 			t.Fatalf("migrate: want %v, have %d to %d, %v", want, from, to, err)
@@ -89,7 +96,7 @@ func TestOpenRefusesAnotherSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, connect(t, dsn), "insert into procaas_schema (version_id, is_applied) values (999, true)")
-	wantOpenError(t, dsn, "newer than 2", "use a newer procaas")
+	wantOpenError(t, dsn, fmt.Sprintf("newer than %d", newest), "use a newer procaas")
 }
 
 func TestProcessesMigrateAtOnce(t *testing.T) {
@@ -153,7 +160,7 @@ func TestHistoryGoesToThePartitionOfItsDay(t *testing.T) {
 	dsn := enginetest.Postgres(t)
 	s := open(t, dsn)
 	accept(t, s, intake("a"))
-	if err := s.Cancel(t.Context(), "a", "test"); err != nil {
+	if err := s.Cancel(t.Context(), "a", engine.Actor{Name: "ann", Reason: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	var have, want string

@@ -87,25 +87,26 @@ const latest = 50
 const (
 	findOwn  = "select flow, key, ordered from runs where id = $1"
 	findPast = "select exists (select from history where id = $1)"
-	lockOwn  = "select place from runs where id = $1 for no key update"
+	lockOwn  = "select place, pipeline, generation, failed_path, error_class from runs where id = $1 for no key update"
 	revive   = `update runs set generation = generation + 1, failed_path = '', error = '', error_class = '', ended = null, place = $2
 	where id = $1`
 	askCancel = "update runs set cancel = coalesce(cancel, $2) where id = $1"
 )
 
 // Retry implements [engine.Runs].
-func (s *Store) Retry(ctx context.Context, id string) error {
-	err := s.steer(ctx, id, func(t *tx, at place, keys *keySet) error {
-		if at.status() != engine.Failed && at != held {
+func (s *Store) Retry(ctx context.Context, id string, by engine.Actor) error {
+	err := s.steer(ctx, id, func(t *tx, r steered, keys *keySet) error {
+		if r.Status != engine.Failed && r.at != held {
 			return engine.ErrConflict
 		}
 		to := ready
-		if at == failed && len(keys.keys) > 0 {
+		if r.at == failed && len(keys.keys) > 0 {
 			to = queued // the later runs of its key went on without it
 		}
 		t.ready = t.ready || to == ready
 		t.queue(revive, id, to)
 		t.queueReorder(keys)
+		t.auditNext(r.Retried(id, by))
 		return nil
 	})
 	if err != nil {
@@ -115,14 +116,15 @@ func (s *Store) Retry(ctx context.Context, id string) error {
 }
 
 // Cancel implements [engine.Runs].
-func (s *Store) Cancel(ctx context.Context, id, reason string) error {
-	err := s.steer(ctx, id, func(t *tx, at place, keys *keySet) error {
-		if at == running {
-			t.queue(askCancel, id, text(reason))
-			return nil
+func (s *Store) Cancel(ctx context.Context, id string, by engine.Actor) error {
+	err := s.steer(ctx, id, func(t *tx, r steered, keys *keySet) error {
+		if r.at == running {
+			t.queue(askCancel, id, text(by.Reason))
+		} else {
+			t.queueEnds([]ending{{id: id, status: engine.Stopped, reason: by.Reason}})
+			t.queuePromote(keys)
 		}
-		t.queueEnds([]ending{{id: id, status: engine.Stopped, reason: reason}})
-		t.queuePromote(keys)
+		t.auditNext(r.Cancelled(id, by))
 		return nil
 	})
 	if err != nil {
@@ -131,8 +133,20 @@ func (s *Store) Cancel(ctx context.Context, id, reason string) error {
 	return nil
 }
 
+// A steered run is one that an operator changes.
+type steered struct {
+	engine.AuditedRun
+	at place
+}
+
+func scanSteered(row pgx.CollectableRow) (r steered, err error) {
+	err = row.Scan(&r.at, &r.Pipeline, &r.Generation, &r.FailedPath, &r.ErrorClass)
+	r.Status = r.at.status()
+	return r, err
+}
+
 // steer changes a run for an operator, with its key and itself locked.
-func (s *Store) steer(ctx context.Context, id string, do func(*tx, place, *keySet) error) error {
+func (s *Store) steer(ctx context.Context, id string, do func(*tx, steered, *keySet) error) error {
 	return s.tx(ctx, func(t *tx) error {
 		keys := &keySet{}
 		t.queue(findOwn, id).Query(func(rows pgx.Rows) error {
@@ -148,16 +162,16 @@ func (s *Store) steer(ctx context.Context, id string, do func(*tx, place, *keySe
 			return err
 		}
 		t.queueLock(keys)
-		var at []place
+		var own []steered
 		ended := false
-		t.queue(lockOwn, id).Query(rows(&at, pgx.RowTo[place]))
+		t.queue(lockOwn, id).Query(rows(&own, scanSteered))
 		t.queue(findPast, id).QueryRow(value(&ended))
 		if err := t.send(ctx); err != nil {
 			return err
 		}
 		switch {
-		case len(at) > 0:
-			return do(t, at[0], keys)
+		case len(own) > 0:
+			return do(t, own[0], keys)
 		case ended:
 			return engine.ErrConflict
 		default:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -80,9 +79,9 @@ func (s *Store) Bundle(ctx context.Context, hash string) (files []byte, err erro
 // They read the revision with the settings, in one snapshot; its row comes
 // without settings, too.
 const (
-	listConfigs = `select s.revision, c.name, c.value, c.revision, c.changed, c.actor, c.reason
+	listConfigs = `select s.revision, c.name, c.value, null::bytea, c.revision, c.changed, c.actor, c.reason
 	from settings s left join configs c on true`
-	listControls = `select s.revision, c.path, c.value, c.revision, c.changed, c.actor, c.reason
+	listControls = `select s.revision, c.path, c.value, null::bytea, c.revision, c.changed, c.actor, c.reason
 	from settings s left join controls c on true`
 )
 
@@ -106,27 +105,21 @@ func (s *Store) settings(ctx context.Context, query string) (map[string]engine.S
 	var revision int64
 	_, err = pgx.CollectRows(rows, func(r pgx.CollectableRow) (none struct{}, err error) {
 		var name, actor, reason *string
-		var value []byte
+		var value, hash []byte
 		var own *int64
 		var changed *time.Time
-		if err := r.Scan(&revision, &name, &value, &own, &changed, &actor, &reason); err != nil || name == nil {
+		if err := r.Scan(&revision, &name, &value, &hash, &own, &changed, &actor, &reason); err != nil || name == nil {
 			return none, err
 		}
 		found[*name] = engine.Setting{
-			Value: value, Revision: *own, Changed: changed.UTC(), By: engine.Actor{Name: *actor, Reason: *reason},
+			Value: value, Hash: hash, Revision: *own, Changed: changed.UTC(), By: engine.Actor{Name: *actor, Reason: *reason},
 		}
 		return none, nil
 	})
 	return found, revision, err
 }
 
-const (
-	nextRevision = "update settings set revision = revision + 1 returning revision"
-	insertAudit  = `insert into audit (revision, changed, actor, reason, kind, name, before, after)
-	values ($1, clock_timestamp(), $2, $3, $4, $5, $6, $7)`
-	listAudit = `select revision, changed, actor, reason, kind, name, before, after from audit
-	where revision < $1 order by revision desc limit $2`
-)
+const nextRevision = "update settings set revision = revision + 1 returning revision"
 
 // A settingKind is where settings of a kind are kept.
 type settingKind struct {
@@ -169,8 +162,9 @@ func (s *Store) SetControl(ctx context.Context, path string, value []byte, ifRev
 	return revision, err
 }
 
-// set stores a setting, or removes it when value is nil.
-func (s *Store) set(ctx context.Context, kind settingKind, name string, value []byte, ifRevision int64, by engine.Actor) (revision int64, err error) {
+// set stores a setting, or removes it when value is nil. Kinds with further
+// columns take their values from more.
+func (s *Store) set(ctx context.Context, kind settingKind, name string, value []byte, ifRevision int64, by engine.Actor, more ...any) (revision int64, err error) {
 	err = s.tx(ctx, func(t *tx) error {
 		var before []byte
 		var have int64
@@ -191,7 +185,7 @@ func (s *Store) set(ctx context.Context, kind settingKind, name string, value []
 		a := engine.Audited{Revision: revision, Kind: kind.audit, Name: name, By: by, Before: before, After: value}
 		if value != nil {
 			t.audit(a)
-			t.queue(kind.write, name, value, revision, by.Name, text(by.Reason))
+			t.queue(kind.write, append([]any{name, value, revision, by.Name, text(by.Reason)}, more...)...)
 			return t.commit(ctx)
 		}
 		if have == 0 {
@@ -225,25 +219,4 @@ func (s *Store) Release(ctx context.Context, cause string, limit int) (n int, er
 		return 0, fmt.Errorf("release runs parked for %s: %w", cause, err)
 	}
 	return n, nil
-}
-
-// audit writes down a change.
-func (t *tx) audit(a engine.Audited) {
-	t.queue(insertAudit, a.Revision, a.By.Name, text(a.By.Reason), a.Kind, a.Name, blob(a.Before), a.After)
-}
-
-// Audit implements [engine.Settings].
-func (s *Store) Audit(ctx context.Context, before int64, limit int) ([]engine.Audited, error) {
-	if before <= 0 {
-		before = math.MaxInt64
-	}
-	rows, err := s.pool.Query(ctx, listAudit, before, limit)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(r pgx.CollectableRow) (a engine.Audited, err error) {
-		err = r.Scan(&a.Revision, &a.Changed, &a.By.Name, &a.By.Reason, &a.Kind, &a.Name, &a.Before, &a.After)
-		a.Changed = a.Changed.UTC()
-		return a, err
-	})
 }

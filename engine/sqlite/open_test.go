@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"database/sql"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/sqlite"
+	"procaas/schemas"
 )
 
 func intake(id string) engine.Intake {
@@ -49,8 +51,13 @@ func TestOpenRefusesAFileInUse(t *testing.T) {
 func TestOpenRefusesAnotherSchema(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "with %20 and ? and #.db")
-	wantOpenError(t, path, "schema has version 0, want 2", "run procaas migrate")
-	for _, want := range [][2]int64{{0, 2}, {2, 2}} {
+	migrations, err := schemas.SQLite.ReadDir("sqlite")
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest := int64(len(migrations))
+	wantOpenError(t, path, fmt.Sprintf("schema has version 0, want %d", newest), "run procaas migrate")
+	for _, want := range [][2]int64{{0, newest}, {newest, newest}} {
 		from, to, err := sqlite.Migrate(t.Context(), path)
 		if err != nil || [2]int64{from, to} != want {
 			t.Fatalf("migrate: want %v, have %d to %d, %v", want, from, to, err)
@@ -67,7 +74,7 @@ func TestOpenRefusesAnotherSchema(t *testing.T) {
 		t.Fatalf("the file has another name: %v", err)
 	}
 	newer(t, path)
-	wantOpenError(t, path, "newer than 2", "use a newer procaas")
+	wantOpenError(t, path, fmt.Sprintf("newer than %d", newest), "use a newer procaas")
 }
 
 // newer notes a migration that this program does not know.

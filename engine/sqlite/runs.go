@@ -91,7 +91,7 @@ const (
 )
 
 // Retry implements [engine.Runs].
-func (s *Store) Retry(ctx context.Context, id string) error {
+func (s *Store) Retry(ctx context.Context, id string, by engine.Actor) error {
 	return s.writer.do(ctx, func(t *tx) error {
 		r, err := t.steer(id)
 		if err != nil {
@@ -99,6 +99,9 @@ func (s *Store) Retry(ctx context.Context, id string) error {
 		}
 		if r.place.status() != engine.Failed && r.place != held {
 			return engine.ErrConflict
+		}
+		if err := t.auditRun(r, by, engine.AuditedRun.Retried); err != nil {
+			return err
 		}
 		to := ready
 		if r.place == failed && r.ordered {
@@ -115,16 +118,19 @@ func (s *Store) Retry(ctx context.Context, id string) error {
 const askCancel = "update runs set cancel = coalesce(cancel, ?) where seq = ?"
 
 // Cancel implements [engine.Runs].
-func (s *Store) Cancel(ctx context.Context, id, reason string) error {
+func (s *Store) Cancel(ctx context.Context, id string, by engine.Actor) error {
 	return s.writer.do(ctx, func(t *tx) error {
 		r, err := t.steer(id)
 		if err != nil {
 			return err
 		}
-		if r.place == running {
-			return t.exec(askCancel, reason, r.seq)
+		if err := t.auditRun(r, by, engine.AuditedRun.Cancelled); err != nil {
+			return err
 		}
-		return t.end(r, engine.Stopped, reason)
+		if r.place == running {
+			return t.exec(askCancel, by.Reason, r.seq)
+		}
+		return t.end(r, engine.Stopped, by.Reason)
 	})
 }
 
@@ -143,4 +149,16 @@ func (t *tx) steer(id string) (row, error) {
 		return r, engine.ErrConflict
 	}
 	return r, engine.ErrNotFound
+}
+
+const readAudited = "select pipeline, generation, failed_path, error_class from runs where seq = ?"
+
+// auditRun writes down what an operator does to a run, before it is done.
+func (t *tx) auditRun(r row, by engine.Actor, record func(engine.AuditedRun, string, engine.Actor) engine.Audited) error {
+	a := engine.AuditedRun{Status: r.place.status()}
+	if _, err := t.row(readAudited, []any{r.seq}, &a.Pipeline, &a.Generation, &a.FailedPath, &a.ErrorClass); err != nil {
+		return err
+	}
+	_, err := t.audit(record(a, r.id, by))
+	return err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"math"
 
 	"procaas/engine"
 )
@@ -58,12 +57,8 @@ func (s *Store) Bundle(ctx context.Context, hash string) (files []byte, err erro
 }
 
 const (
-	listConfigs  = "select name, value, revision, changed, actor, reason from configs"
-	listControls = "select path, value, revision, changed, actor, reason from controls"
-	insertAudit  = `insert into audit (changed, actor, reason, kind, name, before, after) values (?, ?, ?, ?, ?, ?, ?)
-	returning revision`
-	listAudit = `select revision, changed, actor, reason, kind, name, before, after from audit
-	where revision < ? order by revision desc limit ?`
+	listConfigs  = "select name, value, null, revision, changed, actor, reason from configs"
+	listControls = "select path, value, null, revision, changed, actor, reason from controls"
 )
 
 // Configs implements [engine.Settings].
@@ -93,7 +88,7 @@ func (s *Store) settings(ctx context.Context, query string) (map[string]engine.S
 		var name string
 		var c engine.Setting
 		var changed sql.NullInt64
-		err := r.Scan(&name, &c.Value, &c.Revision, &changed, &c.By.Name, &c.By.Reason)
+		err := r.Scan(&name, &c.Value, &c.Hash, &c.Revision, &changed, &c.By.Name, &c.By.Reason)
 		c.Changed = fromMicros(changed)
 		found[name] = c
 		return struct{}{}, err
@@ -141,8 +136,9 @@ func (s *Store) SetControl(ctx context.Context, path string, value []byte, ifRev
 	return s.set(ctx, controlKind, path, value, ifRevision, by)
 }
 
-// set stores a setting, or removes it when value is nil.
-func (s *Store) set(ctx context.Context, kind settingKind, name string, value []byte, ifRevision int64, by engine.Actor) (revision int64, err error) {
+// set stores a setting, or removes it when value is nil. Kinds with further
+// columns take their values from more.
+func (s *Store) set(ctx context.Context, kind settingKind, name string, value []byte, ifRevision int64, by engine.Actor, more ...any) (revision int64, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
 		var before []byte
 		var have int64
@@ -166,7 +162,7 @@ func (s *Store) set(ctx context.Context, kind settingKind, name string, value []
 		if value == nil {
 			return t.exec(kind.remove, name)
 		}
-		return t.exec(kind.write, name, value, revision, t.now.UnixMicro(), by.Name, by.Reason)
+		return t.exec(kind.write, append([]any{name, value, revision, t.now.UnixMicro(), by.Name, by.Reason}, more...)...)
 	})
 	return revision, err
 }
@@ -182,27 +178,4 @@ func (s *Store) Release(ctx context.Context, cause string, limit int) (n int, er
 		return err
 	})
 	return n, err
-}
-
-// audit writes down a change, and so gives the settings their next revision.
-func (t *tx) audit(a engine.Audited) (revision int64, err error) {
-	_, err = t.row(insertAudit, []any{t.now.UnixMicro(), a.By.Name, a.By.Reason, a.Kind, a.Name, blob(a.Before), a.After}, &revision)
-	return revision, err
-}
-
-// Audit implements [engine.Settings].
-func (s *Store) Audit(ctx context.Context, before int64, limit int) ([]engine.Audited, error) {
-	if before <= 0 {
-		before = math.MaxInt64
-	}
-	r, err := s.read.QueryContext(ctx, listAudit, before, limit)
-	if err != nil {
-		return nil, err
-	}
-	return collect(r, func(r *sql.Rows) (a engine.Audited, err error) {
-		var changed sql.NullInt64
-		err = r.Scan(&a.Revision, &changed, &a.By.Name, &a.By.Reason, &a.Kind, &a.Name, &a.Before, &a.After)
-		a.Changed = fromMicros(changed)
-		return a, err
-	})
 }

@@ -1,0 +1,64 @@
+package memory
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"procaas/engine"
+)
+
+// Tokens implements [engine.Tokens].
+func (m *Store) Tokens(ctx context.Context) (map[string]engine.Setting, int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.tokens), m.revision(), ctx.Err()
+}
+
+// SetToken implements [engine.Tokens].
+func (m *Store) SetToken(ctx context.Context, name string, value, hash []byte, ifRevision int64, by engine.Actor) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := m.tokens[name]
+	switch {
+	case ctx.Err() != nil:
+		return 0, ctx.Err()
+	case ifRevision >= 0 && before.Revision != ifRevision:
+		return 0, engine.ErrConflict
+	}
+	value = bytes.Clone(value)
+	m.audit(engine.Audited{Kind: engine.AuditToken, Name: name, By: by, Before: before.Value, After: value})
+	m.tokens[name] = engine.Setting{Value: value, Hash: bytes.Clone(hash), Revision: m.revision(), Changed: m.now(), By: by}
+	return m.revision(), nil
+}
+
+// Audit implements [engine.Audits].
+func (m *Store) Audit(ctx context.Context, f engine.AuditFilter) ([]engine.Audited, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []engine.Audited
+	for _, a := range slices.Backward(m.audits) {
+		switch {
+		case f.Before > 0 && a.Revision >= f.Before, f.Kind != "" && a.Kind != f.Kind, f.By != "" && a.By.Name != f.By,
+			f.Name != "" && a.Name != f.Name && !strings.HasPrefix(a.Name, f.Name+"/"),
+			a.Changed.Before(f.Since), !f.Until.IsZero() && !a.Changed.Before(f.Until):
+		case len(out) < f.Limit:
+			out = append(out, a)
+		}
+	}
+	return out, ctx.Err()
+}
+
+// ForgetAudit implements [engine.Audits].
+func (m *Store) ForgetAudit(ctx context.Context, keep time.Duration) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	horizon := m.now().Add(-keep)
+	for len(m.audits) > 1 && m.audits[0].Changed.Before(horizon) {
+		m.audits = m.audits[1:]
+	}
+	return false, ctx.Err()
+}

@@ -1,0 +1,111 @@
+package engine
+
+import (
+	"context"
+	"time"
+)
+
+// This file is the part of the ports that speaks of who may change what, and of
+// who has.
+
+// Tokens keeps who may call the API. They are settings: their changes move the
+// revision of the settings.
+type Tokens interface {
+	// Tokens reads all tokens by their names, those that are revoked or expired
+	// included, and the revision of the settings.
+	Tokens(ctx context.Context) (map[string]Setting, int64, error)
+
+	// SetToken stores a token as [Settings].SetConfig does a setting. Its hash is
+	// kept beside the value, so that it never gets into the audit; empty lets
+	// nobody in.
+	SetToken(ctx context.Context, name string, value, hash []byte, ifRevision int64, by Actor) (int64, error)
+}
+
+// Audits keeps who changed what. Records are written with what they tell of, in
+// one transaction, and are never changed.
+type Audits interface {
+	// Audit reads the records that a filter chooses, the last one first.
+	Audit(ctx context.Context, f AuditFilter) ([]Audited, error)
+
+	// ForgetAudit removes a bounded part of the records that are older than keep,
+	// all but the last one; more tells that there may be more of them. Nothing
+	// else removes records: the databases refuse it.
+	ForgetAudit(ctx context.Context, keep time.Duration) (more bool, err error)
+}
+
+// An AuditFilter chooses audit records. Empty fields choose all but Limit, which
+// is needed.
+type AuditFilter struct {
+	Kind   string
+	Name   string // of what was changed, or a path above it
+	By     string
+	Since  time.Time // changed then or later
+	Until  time.Time // changed before
+	Before int64     // a revision
+	Limit  int
+}
+
+// An Audited is a change that an operator made.
+type Audited struct {
+	Revision int64
+	Changed  time.Time
+	By       Actor
+	Kind     string // one of the kinds below
+	Name     string // of the setting, service or token, the path of the control or handler, the id of the run; empty for a definition
+	Before   []byte // JSON; empty when there was nothing
+	After    []byte // JSON; null when there is nothing any more
+}
+
+// The kinds of changes that are audited.
+const (
+	AuditConfig     = "config"
+	AuditControl    = "control"
+	AuditDefinition = "definition" // before and after are hashes
+	AuditFallback   = "fallback"   // a handler, or a service, went out of the flow or came back
+	AuditRun        = "run"        // before and after are an [AuditedRun]
+	AuditToken      = "token"      // before and after are without the hash
+)
+
+// AuditKinds lists them.
+func AuditKinds() []string {
+	return []string{AuditConfig, AuditControl, AuditDefinition, AuditFallback, AuditRun, AuditToken}
+}
+
+// AuditText makes a text, such as a hash, what an [Audited] keeps; an empty one
+// is nothing.
+func AuditText(text string) []byte {
+	if text == "" {
+		return nil
+	}
+	return encodePlain(text)
+}
+
+// AuditRemoved is what an [Audited] keeps as After of what was removed.
+func AuditRemoved() []byte { return []byte("null") }
+
+// An AuditedRun is what an [Audited] keeps of a run that an operator retried or
+// cancelled.
+type AuditedRun struct {
+	Pipeline   string `json:"pipeline"`
+	Status     Status `json:"status"`
+	Cancelling bool   `json:"cancelling,omitempty"` // its node will end it
+	Generation int    `json:"generation"`
+	FailedPath string `json:"failed_handler,omitempty"`
+	ErrorClass string `json:"error_class,omitempty"`
+}
+
+// Retried makes the record of a retry of the run by an operator; the revision is
+// the store's.
+func (r AuditedRun) Retried(id string, by Actor) Audited {
+	after := AuditedRun{Pipeline: r.Pipeline, Status: Waiting, Generation: r.Generation + 1}
+	return Audited{Kind: AuditRun, Name: id, By: by, Before: encodePlain(r), After: encodePlain(after)}
+}
+
+// Cancelled does so for a cancellation.
+func (r AuditedRun) Cancelled(id string, by Actor) Audited {
+	after := r
+	if after.Cancelling = r.Status == Running; !after.Cancelling {
+		after.Status = Stopped
+	}
+	return Audited{Kind: AuditRun, Name: id, By: by, Before: encodePlain(r), After: encodePlain(after)}
+}

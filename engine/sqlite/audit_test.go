@@ -1,0 +1,45 @@
+package sqlite_test
+
+import (
+	"database/sql"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"procaas/engine"
+)
+
+func TestAuditIsAppendOnlyForWhoeverHasTheFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "audit.db")
+	s := open(t, path)
+	for _, value := range []string{"1", "2"} {
+		if _, err := s.SetConfig(t.Context(), "A", []byte(value), -1, engine.Actor{Name: "ann"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.ForgetAudit(t.Context(), time.Hour); err != nil { // leaves no horizon behind
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, statement := range []string{
+		"update audit set actor = 'nobody'", "delete from audit", "delete from audit where revision = 1",
+		"insert into audit select * from audit where true on conflict do update set reason = 'x'",
+	} {
+		if _, err := db.Exec(statement); err == nil || !strings.Contains(err.Error(), "append-only") {
+			t.Errorf("%s: want it refused, have %v", statement, err)
+		}
+	}
+	var n int
+	if err := db.QueryRow("select count(*) from audit where actor = 'ann' and reason = ''").Scan(&n); err != nil || n != 2 {
+		t.Errorf("want the records as they were, have %d, %v", n, err)
+	}
+}
