@@ -169,7 +169,7 @@ func TestVirtualHeedsControlsAndCancellations(t *testing.T) {
 	if err := r.v.Until(t.Context(), r.began.Add(90*time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Cancel(t.Context(), id, "enough"); err != nil {
+	if _, err := e.Cancel(t.Context(), id, engine.Actor{Name: "ann", Reason: "enough"}); err != nil {
 		t.Fatal(err)
 	}
 	r.drain()
