@@ -31,6 +31,8 @@ type definition struct {
 	// each event type is accepted.
 	from map[string]map[string][]string
 
+	fallbacks *Fallbacks // what decides about those of its handlers; nil when none has one
+
 	live atomic.Pointer[liveConfigs] // the declared configs under the present settings
 }
 
@@ -65,6 +67,9 @@ func newDefinition(b *dsl.Bundle, types map[string]HandlerType, maxConns int) (*
 		if _, err := newClockwork(t); err != nil {
 			return nil, err
 		}
+	}
+	if watched := watchedIn(b, d.plans); watched != nil {
+		d.fallbacks = NewFallbacks(watched)
 	}
 	for _, f := range b.Flows {
 		if f.States != nil && f.States.Otherwise == "reject" {

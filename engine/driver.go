@@ -62,6 +62,7 @@ func (e *Engine) member(ctx context.Context) error {
 	var loops sync.WaitGroup
 	loops.Go(n.beats)
 	loops.Go(n.claims)
+	loops.Go(n.degrade)
 	e.node.Store(n)
 	select {
 	case <-ctx.Done():
@@ -104,6 +105,9 @@ func (e *Engine) tryJoin(ctx context.Context) (*node, error) {
 		return nil, err
 	}
 	if err := e.settings.refresh(limited); err != nil {
+		return nil, err
+	}
+	if err := e.degrader.refresh(limited); err != nil {
 		return nil, err
 	}
 	began := time.Now()
@@ -175,6 +179,9 @@ func (n *node) beats() {
 		n.lease.renew(began.Add(min(n.e.o.Lease, provenFor)))
 		if more {
 			next = soonestBeat
+		}
+		if err := n.e.degrader.heed(n.ctx, b); err != nil && n.ctx.Err() == nil {
+			n.e.metrics.failed("outages")
 		}
 		if b.Next > 0 {
 			next = min(next, max(b.Next, soonestBeat))

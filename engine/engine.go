@@ -68,6 +68,7 @@ type Engine struct {
 	library  library
 	settings settings
 	guard    guard
+	degrader degrader
 	stats    stats
 	clock    clock
 	accepts  batcher[Intake, accepted]
@@ -89,6 +90,7 @@ func New(o Options) (*Engine, error) {
 		o: o, log: o.Log, metrics: o.Metrics,
 		library:  library{store: o.Store, types: o.Types, services: o.ServiceURLs, byName: map[string]HandlerType{}, maxConns: o.MaxInFlight, runID: o.virtual.runID},
 		settings: settings{store: o.Store},
+		degrader: degrader{store: o.Store},
 		stats:    stats{metrics: o.Metrics},
 		clock:    clock{known: make(chan struct{}), source: o.virtual.now()},
 		reloaded: make(chan struct{}, 1),

@@ -96,11 +96,15 @@ const (
 
 // A FallbackChange is something that people want to know.
 type FallbackChange struct {
-	Kind  string    `json:"kind"`
-	Name  string    `json:"name,omitempty"`  // a path, or a service when it is out as a whole
-	Paths []string  `json:"paths,omitempty"` // that the change is about
-	Until time.Time `json:"until,omitzero"`
-	Why   string    `json:"why,omitempty"`
+	Kind    string    `json:"kind"`
+	Name    string    `json:"name,omitempty"` // a path, or a service when it is out as a whole
+	Service bool      `json:"service,omitempty"`
+	Paths   []string  `json:"paths,omitempty"` // that the change is about
+	Since   time.Time `json:"since,omitzero"`  // when the outage began
+	Until   time.Time `json:"until,omitzero"`
+	Ratio   float64   `json:"ratio"` // of the calls that sent it out, how many succeeded
+	Trips   int       `json:"trips,omitempty"`
+	Why     string    `json:"why,omitempty"`
 }
 
 // Decide takes in what calls came to and says what changes. One node does it, once
@@ -155,9 +159,14 @@ type decision struct {
 	changes []FallbackChange
 }
 
-func (d *decision) tell(c FallbackChange) {
-	c.Paths = slices.Clone(c.Paths) // members may join later
-	d.changes = append(d.changes, c)
+func (d *decision) tell(c FallbackChange) { d.changes = append(d.changes, c) }
+
+// tellOf tells what becomes of an outage.
+func (d *decision) tellOf(o *Outage, kind, why string) {
+	d.tell(FallbackChange{
+		Kind: kind, Name: o.Name, Service: o.Service, Since: o.Since, Until: o.end(), Ratio: o.Ratio, Trips: o.Trips, Why: why,
+		Paths: slices.Clone(o.Members), // others may join later
+	})
 }
 
 // failing finds the handlers that have to go out, each with the reason.
@@ -184,7 +193,7 @@ func (d *decision) advance(o *Outage) bool {
 		switch {
 		case o.Phase == FallbackOut:
 			o.turn(FallbackProbing, d.now)
-			d.tell(FallbackChange{Kind: FallbackProbing, Name: o.Name, Paths: o.Members})
+			d.tellOf(o, FallbackProbing, "")
 		case o.Bad > 0:
 			// Not doubled: that is for handlers that come and go.
 			d.send(o, FallbackExtended, "a probe failed")
@@ -194,7 +203,7 @@ func (d *decision) advance(o *Outage) bool {
 			for _, path := range o.Members {
 				delete(d.counts, path)
 			}
-			d.tell(FallbackChange{Kind: FallbackRamping, Name: o.Name, Paths: o.Members, Until: o.Until})
+			d.tellOf(o, FallbackRamping, "")
 		}
 	case FallbackRamping, FallbackBack:
 		if why, ok := d.failsAgain(o); ok {
@@ -204,7 +213,7 @@ func (d *decision) advance(o *Outage) bool {
 		}
 		if o.phase(d.now) == FallbackBack {
 			d.remember(o)
-			d.tell(FallbackChange{Kind: FallbackBack, Name: o.Name, Paths: o.Members})
+			d.tellOf(o, FallbackBack, "")
 			return true
 		}
 	}
@@ -224,8 +233,11 @@ func (d *decision) failsAgain(o *Outage) (string, bool) {
 // send puts the handlers of an outage out, for as long as its trips say.
 func (d *decision) send(o *Outage, kind, why string) {
 	var first, most time.Duration
+	good, n := 0, 0
 	for _, path := range o.Members {
 		w := d.byPath[path]
+		g, b, _ := counted(d.counts[path], w.Fallback, d.now)
+		good, n = good+g, n+g+b
 		first, most = max(first, w.Fallback.Duration), max(most, w.Fallback.MaxDuration)
 		delete(d.counts, path)
 		delete(d.Capped, path)
@@ -233,8 +245,14 @@ func (d *decision) send(o *Outage, kind, why string) {
 	most = max(first, most)
 	doubled := math.Min(float64(first)*math.Exp2(float64(o.Trips-1)), float64(most))
 	o.turn(FallbackOut, d.now)
-	o.Until, o.Why = d.now.Add(time.Duration(doubled)), why
-	d.tell(FallbackChange{Kind: kind, Name: o.Name, Paths: o.Members, Until: o.Until, Why: why})
+	o.Until = d.now.Add(time.Duration(doubled))
+	if kind == FallbackOut {
+		o.Why = why
+	}
+	if n > 0 {
+		o.Ratio = float64(good) / float64(n)
+	}
+	d.tellOf(o, kind, why)
 }
 
 // takeOut puts one handler out, unless too much is out already.

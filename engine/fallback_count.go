@@ -97,13 +97,8 @@ func well(counts []Count, now time.Time) bool {
 // judge tells whether a handler has to go out, and why: too few calls succeed, as
 // far as one can be sure of it, or all have failed for a while.
 func judge(counts []Count, f *dsl.Fallback, now time.Time) (string, bool) {
-	window := f.Window
-	fine := now.Add(-window).Unix()
-	good, bad := total(counts, fine)
-	if good+bad < f.MinCalls {
-		window = max(window, longWindow)
-		good, bad = total(counts, now.Add(-window).Unix())
-	}
+	fine := now.Add(-f.Window).Unix()
+	good, bad, window := counted(counts, f, now)
 	n := good + bad
 	if n >= f.MinCalls && upperBound(good, n) < f.MinSuccessRatio && failedFor(counts, now.Add(-window).Unix(), fine) >= lasting {
 		return describe(good, bad, window), true
@@ -112,6 +107,17 @@ func judge(counts []Count, f *dsl.Fallback, now time.Time) (string, bool) {
 		return fmt.Sprintf("%d calls in a row failed, over %v", failures, time.Duration(seconds)*time.Second), true
 	}
 	return "", false
+}
+
+// counted sums the calls that count, and tells over which time.
+func counted(counts []Count, f *dsl.Fallback, now time.Time) (good, bad int, window time.Duration) {
+	window = f.Window
+	good, bad = total(counts, now.Add(-window).Unix())
+	if good+bad < f.MinCalls {
+		window = max(window, longWindow)
+		good, bad = total(counts, now.Add(-window).Unix())
+	}
+	return good, bad, window
 }
 
 // failedFor gives the seconds between the first failure since a time and the last,

@@ -33,7 +33,8 @@ type Outage struct {
 	Good    int       `json:"good,omitempty"` // probes that succeeded
 	Bad     int       `json:"bad,omitempty"`  // and failed
 	Trips   int       `json:"trips"`          // in a row, this one included
-	Why     string    `json:"why"`
+	Ratio   float64   `json:"ratio"`          // of the calls that sent it out, how many succeeded
+	Why     string    `json:"why"`            // it went out
 }
 
 // A Past is what an outage leaves behind.
@@ -55,10 +56,14 @@ const (
 // Admit decides about one call of a handler. Chance is a number from 0 up to 1, by
 // which a share of the calls is chosen while the handler comes back.
 func (s *FallbackState) Admit(path string, now time.Time, chance float64) Admission {
-	o := s.outage(path)
-	if o == nil {
-		return AdmitCall
+	if o := s.outage(path); o != nil {
+		return o.admit(now, chance)
 	}
+	return AdmitCall
+}
+
+// admit decides about one call of a member.
+func (o *Outage) admit(now time.Time, chance float64) Admission {
 	switch o.phase(now) {
 	case FallbackOut:
 		return AdmitSkip
@@ -76,9 +81,9 @@ func (s *FallbackState) Admit(path string, now time.Time, chance float64) Admiss
 	return AdmitCall
 }
 
-// TakeProbe takes the turn to try whether a handler works again: one call a second
-// in the whole cluster. Whoever got it must store the state before the call, and
-// start again when somebody else has stored another.
+// TakeProbe takes the turn to try whether a handler works again: one call a second.
+// It is for one process alone; nodes that share a store take turns by
+// [Degradation].
 func (s *FallbackState) TakeProbe(path string, now time.Time) bool {
 	o := s.outage(path)
 	if o == nil || o.phase(now) != FallbackProbing || now.Sub(o.Probed) < time.Second {
@@ -117,6 +122,23 @@ func (o *Outage) phase(now time.Time) string {
 		return FallbackBack
 	}
 	return o.Phase
+}
+
+// began gives when the present phase began, even when no node has decided for a
+// while. What calls came to that began before says nothing about it.
+func (o *Outage) began(now time.Time) time.Time {
+	if o.Phase == FallbackOut && !now.Before(o.Until) {
+		return o.Until
+	}
+	return o.Turned
+}
+
+// end gives the end of the phase; zero when nobody knows it.
+func (o *Outage) end() time.Time {
+	if o.Phase == FallbackProbing {
+		return time.Time{}
+	}
+	return o.Until
 }
 
 // turn begins a phase.

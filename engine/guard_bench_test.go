@@ -10,12 +10,18 @@ import (
 )
 
 // BenchmarkGuard is what each call costs beside the call itself: the switch, the
-// share, the limits, the bound of calls at once and the metrics.
+// share, the outages, the limits, the bound of calls at once, the metrics, and what
+// decides about fallbacks.
 func BenchmarkGuard(b *testing.B) {
 	free := &Step{Path: "work/a/one", stage: "work/a", Handler: &dsl.Handler{}}
 	free.Type.New = func() Handler { return nil }
 	limited := *free
 	limited.Handler = &dsl.Handler{RateLimit: &dsl.RateLimit{Rate: dsl.Rate{Count: 1e9, Per: time.Second}}, MaxInFlight: 10}
+	limited.Handler.Critical = new(bool)
+	limited.Handler.Fallback = &dsl.Fallback{}
+	limited.counted = true
+	ramping := limited
+	ramping.Path = "work/a/two"
 	none, err := newControls(nil)
 	if err != nil {
 		b.Fatal(err)
@@ -28,27 +34,34 @@ func BenchmarkGuard(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	ramp, err := newOutages([]byte(`{"outages": [{"name": "work/a/two", "members": ["work/a/two"], "phase": "ramping",
+		"turned": "2000-01-01T00:00:00Z", "until": "9999-01-01T00:00:00Z"}]}`), 1)
+	if err != nil {
+		b.Fatal(err)
+	}
 	for _, c := range []struct {
 		name     string
 		step     *Step
 		controls *controls
-	}{{"free", free, none}, {"limited", &limited, none}, {"controlled", &limited, three}} {
+	}{{"free", free, none}, {"limited", &limited, none}, {"controlled", &limited, three}, {"ramping", &ramping, three}} {
 		b.Run(c.name, func(b *testing.B) {
-			g, s := &guard{}, &stats{metrics: NewMetrics(prometheus.NewRegistry())}
-			p := pass{wake: func() {}}
+			e := &Engine{stats: stats{metrics: NewMetrics(prometheus.NewRegistry())}}
+			e.degrader.live.Store(ramp)
+			j := &job{n: &node{e: e}, claimed: &Claimed{ID: "00dc6ad2-7034-7041-aa34-29279e39ef14"}, pass: pass{wake: func() {}}}
 			now := time.Now()
 			b.ReportAllocs()
 			for b.Loop() {
 				now = now.Add(time.Millisecond)
-				if _, off := c.controls.off(c.step, now); off {
+				if _, off := j.off(c.step, c.controls, now); off {
 					b.Fatal("off")
 				}
 				c.controls.share(c.step)
-				if v := g.verdict(c.step, &p, c.controls, now); v != (Verdict{}) {
+				if v := j.verdict(c.step, c.controls, now); v != (Verdict{}) {
 					b.Fatal(v)
 				}
-				p.leave(c.step.Path)
-				s.path(c.step.Path).ended(nil, time.Millisecond, now)
+				j.pass.leave(c.step.Path)
+				e.stats.path(c.step.Path).ended(nil, time.Millisecond, now)
+				e.degrader.count(c.step, nil, time.Millisecond, now)
 			}
 		})
 	}

@@ -20,10 +20,11 @@ type HandlerInfo struct {
 	LastError    string     `json:"last_error,omitempty"`
 	Switch       string     `json:"switch"`               // on, off or hold
 	RateLimit    string     `json:"rate_limit,omitempty"` // the lowest one that applies
-	Fallback     string     `json:"fallback,omitempty"`   // out, probing or ramping while it is out of the flow by itself
 	Effective    []string   `json:"effective"`            // what keeps it from running freely, in the order in which it counts
 	File         string     `json:"file"`
 	Line         int        `json:"line"`
+
+	Fallback *FallbackView `json:"fallback,omitempty"` // nil without one
 }
 
 // Handlers lists the handlers of the present definition, in order.
@@ -50,12 +51,13 @@ func (e *Engine) Handler(path string) (HandlerInfo, bool) {
 }
 
 func (e *Engine) info(s *Step, now time.Time) HandlerInfo {
-	c, at := e.settings.controls(), e.clock.now()
+	c, o, at := e.settings.controls(), e.degrader.outages(), e.clock.now()
 	h := s.Handler
 	info := HandlerInfo{
 		Path: s.Path, Type: h.Type, Owner: s.Owner, Critical: h.IsCritical(),
-		Switch: c.state(s, at), RateLimit: c.limit(s, at), Effective: append([]string{}, c.effects(s, at)...),
-		File: h.Span.File, Line: h.Span.Start.Line,
+		Switch: c.state(s, at), RateLimit: c.limit(s, at), Effective: append([]string{}, o.effects(s, c.state(s, at), c.effects(s, at), at)...),
+		Fallback: o.view(s, at),
+		File:     h.Span.File, Line: h.Span.Start.Line,
 	}
 	e.stats.path(s.Path).fill(&info, now)
 	return info

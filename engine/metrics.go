@@ -68,7 +68,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Name: "procaas_store_errors_total",
 		Help: "Calls of the store that failed and are tried again, by operation.",
 	}, []string{"operation"})
-	for _, operation := range []string{"accept", "beat", "claim", "commit", "join", "leave", "read", "trim"} {
+	for _, operation := range []string{"accept", "beat", "claim", "commit", "decide", "join", "leave", "outages", "probe", "read", "report", "trim"} {
 		m.StoreErrors.WithLabelValues(operation)
 	}
 	r.MustRegister(m.HandlerCalls, m.HandlerGivenUp, m.HandlerSeconds, m.Accepted,
@@ -128,7 +128,7 @@ func (*handlerGauges) list() []handlerGauge {
 		newHandlerGauge("procaas_handler_waiting", "Runs in this node's memory that may not call the handler yet: a limit lets them wait.",
 			func(h *HandlerInfo) (float64, bool) { return float64(h.Waiting), true }),
 		newHandlerGauge("procaas_handler_fallback", "Whether the handler is out of the flow by itself, wholly or in part: 1, else 0.",
-			func(h *HandlerInfo) (float64, bool) { return oneIf(h.Fallback != ""), true }),
+			func(h *HandlerInfo) (float64, bool) { return oneIf(h.Fallback.IsOut()), true }),
 		newHandlerGauge("procaas_switch_off", "Whether an operator has switched the handler off, or holds its runs: 1, else 0.",
 			func(h *HandlerInfo) (float64, bool) { return oneIf(h.Switch != "on"), true }),
 	}

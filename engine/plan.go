@@ -54,6 +54,7 @@ type Step struct {
 	service  string    // that it calls; empty when it names none
 
 	serviceMost int  // calls of the service at once; 0 for no bound
+	counted     bool // what its calls come to decides about fallbacks
 	volatile    bool // begun anew, it might be skipped, or send something else
 }
 

@@ -106,10 +106,10 @@ func (j *job) live() Live {
 	return Live{
 		Now:     now,
 		Configs: j.n.e.settings.configs(j.def),
-		Off:     func(s *Step) (string, bool) { return c.off(s, now) },
+		Off:     func(s *Step) (string, bool) { return j.off(s, c, now) },
 		Share:   c.share,
 		Guard: func(s *Step) Verdict {
-			v := j.n.e.guard.verdict(s, &j.pass, c, now)
+			v := j.verdict(s, c, now)
 			if held := !v.Hold.IsZero(); held || len(j.held) > 0 {
 				j.hold(s.Path, held)
 			}
@@ -410,6 +410,7 @@ func (j *job) call(ctx context.Context, t Task) ended {
 	}
 	if !t.Verify { // which says nothing about the handler's own calls
 		seen.ended(err, now.Sub(began), now)
+		j.n.e.degrader.count(t.Step, err, now.Sub(began), j.n.e.clock.now())
 	}
 	return ended{t.Step.Path, Outcome{Result: result, Err: err}}
 }

@@ -359,7 +359,7 @@ func (f *fakeEngine) Handlers() []engine.HandlerInfo {
 	ratio, p50 := 0.875, 12.5
 	return []engine.HandlerInfo{
 		{Path: "new-order-created/fetch-order/get-order", Type: "request", Owner: "team-orders", Critical: true, Switch: "on", RateLimit: "100/s", Effective: []string{"limited to 100/s by its definition"}, Calls: 8, SuccessRatio: &ratio, LatencyP50: &p50, LatencyP99: &p50, File: "taxi.yaml", Line: 12},
-		{Path: "new-order-created/notify/bonus", Type: "request", Owner: "<b>team</b>", Switch: "off", Effective: []string{"switched off at new-order-created by ann"}, File: "taxi.yaml", Line: 30},
+		{Path: "new-order-created/notify/bonus", Type: "request", Owner: "<b>team</b>", Switch: "off", Effective: []string{"switched off at new-order-created by ann"}, Fallback: &engine.FallbackView{State: engine.FallbackOut, Service: "push", Since: &began, Until: &began, Ratio: &ratio, Trips: 2, Reason: "7 of 8 calls succeeded in 30s"}, File: "taxi.yaml", Line: 30},
 	}
 }
 

@@ -1,0 +1,68 @@
+package engine
+
+import "time"
+
+// FallbackIn is the state of a handler that is in the flow. The others are those
+// of a [FallbackChange].
+const FallbackIn = "in"
+
+// A FallbackView tells where a handler with a fallback stands.
+type FallbackView struct {
+	// State is in while the handler is in the flow, out, probing or ramping.
+	// It is capped when the handler fails but too many others are out, and frozen
+	// when nothing goes out since half of all services fail at once.
+	State string `json:"state"`
+
+	Service string     `json:"service,omitempty"` // that is out as a whole
+	Since   *time.Time `json:"since"`             // when it left the state in
+	Until   *time.Time `json:"until"`             // the end of out or ramping; null when nobody knows it
+	Ratio   *float64   `json:"ratio"`             // of the calls that sent it out, how many succeeded
+	Trips   int        `json:"trips"`             // in a row
+	Reason  string     `json:"reason,omitempty"`
+}
+
+// IsOut tells whether the handler is out of the flow by itself, or not all of its
+// calls are made yet.
+func (v *FallbackView) IsOut() bool {
+	return v != nil && (v.State == FallbackOut || v.State == FallbackProbing || v.State == FallbackRamping)
+}
+
+// effects adds what an outage does to what controls and limits do; those that
+// switch the handler off count first.
+func (o *outages) effects(s *Step, switched string, effects []string, now time.Time) []string {
+	out := o.of(s)
+	switch {
+	case out == nil || out.phase(now) == FallbackBack:
+		return effects
+	case switched == "on":
+		return append([]string{out.reason(now)}, effects...)
+	}
+	return append(effects, out.reason(now))
+}
+
+// view tells where a handler stands; nil for one without a fallback.
+func (o *outages) view(s *Step, now time.Time) *FallbackView {
+	if s.fallback() == nil {
+		return nil
+	}
+	v := &FallbackView{State: FallbackIn}
+	if o == nil {
+		return v
+	}
+	if out := o.of(s); out != nil && out.phase(now) != FallbackBack {
+		v.State, v.Since, v.Ratio, v.Trips, v.Reason = out.phase(now), &out.Since, &out.Ratio, out.Trips, out.Why
+		if out.Service {
+			v.Service = out.Name
+		}
+		if v.State != FallbackProbing {
+			v.Until = &out.Until
+		}
+		return v
+	}
+	if at, ok := o.state.Capped[s.Path]; ok {
+		v.State, v.Since, v.Reason = FallbackCapped, &at, "too few of its calls succeed, but too many others are out"
+	} else if at := o.state.Frozen; !at.IsZero() {
+		v.State, v.Since, v.Reason = FallbackFrozen, &at, "half of all services fail at once, so nothing goes out"
+	}
+	return v
+}
