@@ -23,6 +23,8 @@ func (c *pipelineCheck) scopeOf(i int) *scope {
 	sc := &scope{roots: allRoots, state: c.state, configs: c.configs, late: make(map[string]string)}
 	for j, s := range c.steps {
 		switch {
+		case j < i && s.stage == c.steps[i].stage && apart(s.Handler, c.steps[i].Handler):
+			sc.late[s.ID] = "is in another branch of the stage, and only one of them runs"
 		case j < i:
 			sc.sources = append(sc.sources, s.ID)
 		case j == i:

@@ -60,6 +60,9 @@ func (c *checker) mergeDocument(d *Document) {
 		b.Flows = append(b.Flows, f)
 	}
 	for _, p := range d.Pipelines {
+		for _, s := range p.Stages {
+			s.joinBranches()
+		}
 		if c.declare("pipeline", p.ID, p.places.of("id", p.Span)) {
 			b.pipelines[p.ID] = p
 		}

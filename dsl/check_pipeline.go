@@ -40,6 +40,7 @@ func (c *checker) checkPipeline(p *Pipeline, r *Reporter) *pipelineCheck {
 	if e := p.When.Expr(); e != nil {
 		e.compile(&scope{roots: []string{"event", "configs", "flow"}, configs: c.configs}, BoolKind, r)
 	}
+	pc.checkStages()
 	for i := range pc.steps {
 		pc.checkHandler(i)
 	}
@@ -88,7 +89,7 @@ func (c *pipelineCheck) checkPlaceholders() {
 		c.Warnf(c.pipeline.places.of("id", c.pipeline.Span), codePlaceholder, hint, "pipeline %q has no stages", c.pipeline.ID)
 	}
 	for _, s := range c.pipeline.Stages {
-		if len(s.Handlers) == 0 && !c.blamed(s.Span) {
+		if len(s.Handlers) == 0 && len(s.Choose) == 0 && !c.blamed(s.Span) {
 			c.Warnf(s.places.of("id", s.Span), codePlaceholder, hint, "stage %q has no handlers", s.ID)
 		}
 	}

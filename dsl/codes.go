@@ -58,8 +58,9 @@ const (
 	codeNeverSet    Code = "PC0502"
 )
 
-// The rules about what becomes of errors.
+// The rules about what becomes of errors, and about ways that a run may go.
 const (
 	codeOnError      Code = "PC0701"
 	codeNeverMatches Code = "PC0702"
+	codeChoose       Code = "PC0703"
 )

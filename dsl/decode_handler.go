@@ -50,13 +50,13 @@ func (d *decoder) handler(v *Value, s *Spec) {
 // expandStage makes a stage of one handler out of a handler that stands in the
 // place of a stage: one that has no handlers, but the body of a handler.
 func (d *decoder) expandStage(v *Value) {
-	if v.Get("handlers") != nil {
+	if v.Get("handlers") != nil || v.Get("choose") != nil {
 		return
 	}
 	stage, body := &Value{}, false
 	for i, k := range v.keys {
 		switch {
-		case d.stageSpec.Field(k.Name) != nil:
+		case d.stageSpec.Field(k.Name) != nil && k.Name != "enabled": // the handler's
 			stage.keys, stage.items = append(stage.keys, k), append(stage.items, v.items[i])
 		case d.ofBody(k.Name):
 			body = true

@@ -34,7 +34,8 @@ type goal struct {
 
 // A cause is one step from a handler that is off to a null value.
 type cause struct {
-	handler *Handler
+	handler  *Handler
+	unchosen bool // the handler is fine, but its branch is not taken
 	Related
 }
 
@@ -113,28 +114,59 @@ func (c *pipelineCheck) assignments(i int) []assignment {
 // check reports what the i-th handler may read although nobody has set it.
 func (p *proof) check(i int) {
 	h := p.steps[i].Handler
-	conditions := h.ConditionReads()
+	conditions, own := p.steps[i].conditionReads(), h.ConditionReads()
 	reported := make(map[string]bool)
-	for n, read := range slices.Concat(conditions, h.Body.Reads(), h.Result.Reads(), verifyReads(h), h.ErrorReads()) {
-		if read.Guarded || len(read.Path) < 2 || n >= len(conditions) && looksAt(conditions, read.Path) {
+	p.checkConditions(i, reported)
+	for n, read := range slices.Concat(own, h.Body.Reads(), h.Result.Reads(), verifyReads(h), h.ErrorReads()) {
+		if n >= len(own) && looksAt(conditions, read.Path) {
 			continue
 		}
-		what := read.Path[:2].String()
-		if reported[what] {
-			continue
+		p.checkRead(h, read, i, conditions, reported)
+	}
+}
+
+// checkConditions reports what the conditions of a stage may read although nobody has
+// set it, once: at the first critical handler, which the stage then fails with.
+func (p *proof) checkConditions(i int, reported map[string]bool) {
+	stage, first := p.steps[i].stage, i
+	for first > 0 && p.steps[first-1].stage == stage {
+		first--
+	}
+	at := first
+	for j := first; j < len(p.steps) && p.steps[j].stage == stage; j++ {
+		if p.steps[j].IsCritical() {
+			at = j
+			break
 		}
-		if h.IsCritical() {
-			if chain := p.whyNull(read.Path, i); chain != nil && !p.looksAtAll(conditions, chain) {
-				reported[what] = true
-				p.reportChain(h, read, chain)
-				continue
-			}
-		}
-		if read.Path[0] == "shared-state" && p.neverSet(read.Path[1], i) {
+	}
+	if at != i {
+		return
+	}
+	for _, read := range stage.ConditionReads() {
+		p.checkRead(p.steps[i].Handler, read, first, nil, reported)
+	}
+}
+
+// checkRead reports a read of what nobody has set before a step.
+func (p *proof) checkRead(h *Handler, read Read, i int, conditions []Read, reported map[string]bool) {
+	if read.Guarded || len(read.Path) < 2 {
+		return
+	}
+	what := read.Path[:2].String()
+	if reported[what] {
+		return
+	}
+	if h.IsCritical() {
+		if chain := p.whyNull(read.Path, i); chain != nil && !p.looksAtAll(conditions, chain) {
 			reported[what] = true
-			p.Warnf(read.Span, codeNeverSet, fmt.Sprintf("set %s in the result of an earlier handler, or give it a first value", read.Path[1]),
-				"%s is null here: no handler sets it before", what)
+			p.reportChain(h, read, chain)
+			return
 		}
+	}
+	if read.Path[0] == "shared-state" && p.neverSet(read.Path[1], i) {
+		reported[what] = true
+		p.Warnf(read.Span, codeNeverSet, fmt.Sprintf("set %s in the result of an earlier handler, or give it a first value", read.Path[1]),
+			"%s is null here: no handler sets it before", what)
 	}
 }
 
@@ -167,9 +199,12 @@ func (p *proof) whyNull(path Path, step int) []cause {
 	if id == "" || len(path) < 3 || path[2] != "response" && path[2] != "status" {
 		return nil
 	}
-	for _, s := range p.steps[:step] {
+	for i, s := range p.steps[:step] {
 		if s.ID == id && !s.IsCritical() {
 			return []cause{newCause(s.Handler, s.places.of("id", s.Span), fmt.Sprintf("%q is not critical, so it may be off", id))}
+		}
+		if s.ID == id && p.conditional(i, step) {
+			return []cause{p.unchosen(i, s.places.of("id", s.Span), fmt.Sprintf("%q is in a branch, which may not be taken", id))}
 		}
 		if rule := s.goesOn(); s.ID == id && rule != nil && path[2] == "response" {
 			return []cause{newCause(s.Handler, rule.places.of("then", rule.Span), fmt.Sprintf("%q goes on without a response after an error", id))}
@@ -194,10 +229,17 @@ func (p *proof) whyUnset(name string, step int) []cause {
 func (p *proof) follow(name string, step int) []cause {
 	var chain []cause
 	for _, a := range slices.Backward(p.sets[name]) {
-		if a.step >= step {
+		if a.step >= step || p.apart(a.step, step) {
 			continue
 		}
 		causes, sure := p.null(a)
+		if p.conditional(a.step, step) {
+			if p.inEveryBranch(name, p.steps[a.step].stage) {
+				return nil
+			}
+			sure = false
+			causes = append(causes, p.unchosen(a.step, a.key.Span, fmt.Sprintf("%q sets shared-state.%s; it is in a branch, which may not be taken", p.steps[a.step].ID, name)))
+		}
 		if sure && len(causes) == 0 {
 			return nil
 		}
@@ -329,7 +371,7 @@ func (p *proof) neverSet(name string, step int) bool {
 	if !declared || first != nil {
 		return false
 	}
-	if sets := p.sets[name]; len(sets) > 0 && sets[0].step < step {
+	if slices.ContainsFunc(p.sets[name], func(a assignment) bool { return a.step < step && !p.apart(a.step, step) }) {
 		return false
 	}
 	if p.flow == nil {
@@ -337,67 +379,4 @@ func (p *proof) neverSet(name string, step int) bool {
 	}
 	_, kept := hasKey(p.flow.SharedState.Keys(), name)
 	return !kept || len(p.kept[name]) == 0
-}
-
-// reportChain reports a critical handler that needs what may be off.
-func (p *proof) reportChain(h *Handler, read Read, chain []cause) {
-	var off, fail []string
-	related := []Related{{Span: h.places.of("id", h.Span), Message: fmt.Sprintf("%q is critical", h.ID)}}
-	for _, l := range slices.Backward(chain) {
-		related = append(related, l.Related)
-		name := fmt.Sprintf("%q", l.handler.ID)
-		switch {
-		case !l.handler.IsCritical() && !slices.Contains(off, name):
-			off = append(off, name)
-		case l.handler.goesOn() != nil && !slices.Contains(fail, name):
-			fail = append(fail, name)
-		}
-	}
-	what, means := read.Path[:2], []string{"read it with ?. or ??"}
-	if read.Path[0] == "sources" {
-		what = read.Path[:3]
-	}
-	if len(off) > 0 {
-		whom := "it"
-		if len(off) > 1 {
-			whom = "one of them"
-		}
-		means = append([]string{"make " + whom + " critical"}, means...)
-		if read.Path[0] != "sources" {
-			means = append([]string{fmt.Sprintf("give %s a fallback.result that sets %s", whom, read.Path[1])}, means...)
-		}
-	} else if read.Path[0] != "sources" {
-		means = append([]string{fmt.Sprintf("set %s in the result of that rule of on-error", read.Path[1])}, means...)
-	}
-	p.Report(Diagnostic{
-		Span: read.Span, Code: codeDegradation, Related: related, Hint: strings.Join(means[:len(means)-1], ", ") + orLast(means),
-		Message: fmt.Sprintf("critical handler %q needs %s, which is null when %s", h.ID, what, when(off, fail)),
-	})
-}
-
-// when says in which case the handlers of a chain leave a null.
-func when(off, fail []string) string {
-	var cases []string
-	if len(off) > 0 {
-		cases = append(cases, strings.Join(off, " and ")+verb(off, " is off", " are off"))
-	}
-	if len(fail) > 0 {
-		cases = append(cases, strings.Join(fail, " and ")+verb(fail, " fails", " fail"))
-	}
-	return strings.Join(cases, " and ")
-}
-
-func verb(of []string, one, many string) string {
-	if len(of) > 1 {
-		return many
-	}
-	return one
-}
-
-// orLast gives the last of several means, joined to those before.
-func orLast(means []string) string {
-	if len(means) == 1 {
-		return means[0]
-	}
-	return ", or " + means[len(means)-1]
 }

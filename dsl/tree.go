@@ -264,8 +264,16 @@ type Stage struct {
 	// ID names the stage; it is the second part of its handlers' paths.
 	ID string `yaml:"id" required:"true" pattern:"id"`
 
+	// Enabled says whether the stage runs in this run. It is computed before any
+	// of its handlers starts, and holds for all of them.
+	Enabled *Value `yaml:"enabled" kind:"bool"`
+
 	// Handlers are the steps of the stage.
-	Handlers []*Handler `yaml:"handlers"`
+	Handlers []*Handler `yaml:"handlers"` // those of the branches follow, once the bundle is made
+
+	// Choose lists ways that the stage may go besides; the first whose when is true
+	// is taken.
+	Choose []*Branch `yaml:"choose"`
 }
 
 // A Handler is one step: a call of a service or a computation. The key that
@@ -277,6 +285,9 @@ type Handler struct {
 
 	// Path is pipeline/stage/handler; empty for a detached handler.
 	Path string `yaml:"-"`
+
+	// Branch is the branch of its stage that the handler belongs to; nil for none.
+	Branch *Branch `yaml:"-"`
 
 	// ID names the handler; it is the last part of its path.
 	ID string `yaml:"id" required:"true" pattern:"id"`

@@ -26,7 +26,7 @@ func (r *Run) begin(s *Step, live Live) (Task, bool) {
 		return Task{}, false
 	}
 	if rec.attempts == 0 {
-		enabled, why, err := r.enabled(s, live)
+		enabled, why, err := r.condition(s.Handler.Enabled, "enabled", live)
 		if err != nil {
 			r.giveUp(s, err, live)
 			return Task{}, false

@@ -190,6 +190,11 @@ func (c *comparison) stages(a, b *Plan) {
 			c.add(DiffStage, id+"/"+s, DiffRemoved, "")
 		}
 	}
+	for _, s := range b.Stages {
+		if at := slices.Index(old, s.ID); at >= 0 {
+			c.changed(DiffStage, id+"/"+s.ID, conditionChanges(a.Stages[at].of, s.of))
+		}
+	}
 }
 
 // longestCommon gives a longest list that both hold in this order.

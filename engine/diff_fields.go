@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,10 +17,41 @@ import (
 // handlerChanges compares two handlers, their type's own fields included.
 func handlerChanges(a, b *dsl.Handler) []FieldChange {
 	changes := fieldChanges(a, b)
+	if old, now := branchText(a), branchText(b); old != now {
+		changes = append(changes, FieldChange{"branch", old, now})
+	}
 	if a.Type != b.Type {
 		return append(changes, FieldChange{"type", a.Type, b.Type})
 	}
 	return append(changes, valueChanges(b.Type, a.Body, b.Body)...)
+}
+
+// branchText tells which branch a handler is in; empty for none.
+func branchText(h *dsl.Handler) string {
+	if h.Branch == nil {
+		return ""
+	}
+	return strconv.Itoa(h.Branch.Number())
+}
+
+// conditionChanges compares what decides which way a stage goes.
+func conditionChanges(a, b *dsl.Stage) []FieldChange {
+	changes := valueChanges("enabled", a.Enabled, b.Enabled)
+	for i := range max(len(a.Choose), len(b.Choose)) {
+		when := func(s *dsl.Stage) string {
+			switch {
+			case i >= len(s.Choose):
+				return ""
+			case s.Choose[i].When == nil:
+				return "otherwise"
+			}
+			return valueText(s.Choose[i].When)
+		}
+		if old, now := when(a), when(b); old != now {
+			changes = append(changes, FieldChange{fmt.Sprintf("branch %d", i+1), old, now})
+		}
+	}
+	return changes
 }
 
 // fieldChanges compares two structs of the language, but for their ids and some

@@ -178,27 +178,6 @@ func (r *Run) publish(s *Step) {
 	r.sources[s.Handler.ID] = source
 }
 
-// enabled evaluates the condition of a handler; why is for people.
-func (r *Run) enabled(s *Step, live Live) (enabled bool, why string, err error) {
-	v := s.Handler.Enabled
-	if v.IsNull() {
-		return true, "", nil
-	}
-	got, err := v.Eval(r.env(live))
-	if err != nil {
-		return false, "", err
-	}
-	enabled, ok := got.(bool)
-	if !ok {
-		return false, "", fmt.Errorf("%s: enabled: want true or false, have %s", v.Span, kindOf(got))
-	}
-	why = "enabled is false"
-	if e := v.Expr(); e != nil {
-		why += ": " + clean(strings.Join(strings.Fields(e.Source), " "))
-	}
-	return enabled, why, nil
-}
-
 // rolledOut tells whether the run is in the handler's share; why is for people.
 // The same value is always in the same place of a hundred, so that a share that
 // grows keeps those that were in it.

@@ -30,6 +30,8 @@ type Plan struct {
 type PlannedStage struct {
 	ID    string
 	Steps []*Step
+
+	of *dsl.Stage
 }
 
 // A Step is a handler in a plan.
@@ -106,7 +108,7 @@ func NewPlan(b *dsl.Bundle, p *dsl.Pipeline, types map[string]HandlerType) (*Pla
 		return nil, fmt.Errorf("plan %s: %w", p.ID, err)
 	}
 	for i, stage := range p.Stages {
-		planned := &PlannedStage{ID: stage.ID}
+		planned := &PlannedStage{ID: stage.ID, of: stage}
 		for _, h := range stage.Handlers {
 			s, err := plan.add(h, i, types)
 			if err != nil {
@@ -182,7 +184,7 @@ func (p *Plan) add(h *dsl.Handler, stage int, types map[string]HandlerType) (*St
 		s.retry = *h.Retry
 	}
 	s.gather()
-	s.volatile = s.isVolatile()
+	s.volatile = s.isVolatile(p.Pipeline.Stages[stage])
 	p.steps[s.Path] = s
 	p.order = append(p.order, s)
 	return s, nil
@@ -242,8 +244,12 @@ func (g *PlannedStage) join(s *Step) {
 	g.Steps = append(g.Steps, s)
 }
 
-// depend tells whether b, declared after a, must wait for it.
+// depend tells whether b, declared after a, must wait for it. Of two in different
+// branches only one ever runs.
 func depend(a, b *Step) (Edge, bool) {
+	if a.Handler.Branch != b.Handler.Branch && a.Handler.Branch != nil && b.Handler.Branch != nil {
+		return Edge{}, false
+	}
 	e := Edge{From: a, To: b, FromSpan: a.Handler.Span, ToSpan: b.Handler.Span}
 	if w, r, ok := overlap(a, b); ok {
 		e.FromSpan, e.ToSpan = w.Span, r.Span
@@ -300,21 +306,29 @@ func (p *Plan) markKept() {
 				s.keep = s.keep || other != s && r.Path.Overlaps(response)
 			}
 		}
+		for _, stage := range p.Stages[s.Stage+1:] {
+			for _, r := range stage.of.ConditionReads() {
+				s.keep = s.keep || r.Path.Overlaps(response)
+			}
+		}
 	}
 }
 
 // isVolatile tells whether live settings decide if the handler runs, or whether
 // it is told the time at which the run began. Both are lost in a crash before the
 // first checkpoint.
-func (s *Step) isVolatile() bool {
+func (s *Step) isVolatile(stage *dsl.Stage) bool {
 	began := dsl.Path{"run", "started"}
-	reads := slices.Concat(s.Handler.ConditionReads(), s.Handler.Body.Reads())
-	return readsLive(s.Handler.Enabled) || s.Handler.Rollout != nil || slices.ContainsFunc(reads, func(r dsl.Read) bool { return r.Path.Overlaps(began) })
+	conditions := slices.Concat(stage.ConditionReads(), s.Handler.ConditionReads())
+	reads := slices.Concat(conditions, s.Handler.Body.Reads())
+	return anyLive(conditions) || s.Handler.Rollout != nil || slices.ContainsFunc(reads, func(r dsl.Read) bool { return r.Path.Overlaps(began) })
 }
 
 // readsLive tells whether a value depends on live settings.
-func readsLive(v *dsl.Value) bool {
-	return slices.ContainsFunc(v.Reads(), func(r dsl.Read) bool { return r.Path[0] == "configs" })
+func readsLive(v *dsl.Value) bool { return anyLive(v.Reads()) }
+
+func anyLive(reads []dsl.Read) bool {
+	return slices.ContainsFunc(reads, func(r dsl.Read) bool { return r.Path[0] == "configs" })
 }
 
 // isContested tells whether live settings choose between p and others.

@@ -23,7 +23,7 @@ func planDOT(v PlanView) *dot.Graph {
 	var lastBox string
 	for i, stage := range v.Stages {
 		box := g.Subgraph(strconv.Itoa(i), dot.ClusterOption{})
-		box.Label(stage.ID)
+		box.Label(stage.caption())
 		first := dotStage(box, stage)
 		if i > 0 {
 			// Graphviz draws between nodes only; these attributes cut the line
@@ -42,7 +42,7 @@ func dotStage(box *dot.Graph, stage StageView) dot.Node {
 		return box.Node(box.GetID()).Label("no handlers").Attr("style", "dotted")
 	}
 	for _, h := range stage.Handlers {
-		n := box.Node(h.Path).Label(h.ID + "\n" + h.kind())
+		n := box.Node(h.Path).Label(h.caption("\n"))
 		if !h.Critical {
 			n.Attr("style", "dashed")
 		}
@@ -61,7 +61,7 @@ func planMermaid(v PlanView) string {
 	var b strings.Builder
 	b.WriteString("flowchart TD\n")
 	for i, stage := range v.Stages {
-		fmt.Fprintf(&b, "  subgraph s%d[%s]\n", i, mermaidText(stage.ID))
+		fmt.Fprintf(&b, "  subgraph s%d[%s]\n", i, mermaidText(stage.caption()))
 		number := map[string]int{}
 		for j, h := range stage.Handlers {
 			number[h.ID] = j
@@ -69,7 +69,7 @@ func planMermaid(v PlanView) string {
 			if !h.Critical {
 				open, end = "([", "])"
 			}
-			fmt.Fprintf(&b, "    s%dh%d%s%s%s\n", i, j, open, mermaidText(h.ID+" · "+h.kind()), end)
+			fmt.Fprintf(&b, "    s%dh%d%s%s%s\n", i, j, open, mermaidText(h.caption(" · ")), end)
 		}
 		for j, h := range stage.Handlers {
 			for _, e := range h.After {
@@ -87,4 +87,6 @@ func planMermaid(v PlanView) string {
 }
 
 // mermaidText quotes a text, so that nothing in it is taken for syntax.
-func mermaidText(s string) string { return `"` + html.EscapeString(s) + `"` }
+func mermaidText(s string) string {
+	return `"` + strings.ReplaceAll(html.EscapeString(s), "\n", "<br/>") + `"`
+}

@@ -30,14 +30,23 @@ type PlanView struct {
 
 // A StageView is a stage of a [PlanView].
 type StageView struct {
-	ID       string     `json:"id"`
-	Handlers []StepView `json:"handlers"`
+	ID       string       `json:"id"`
+	Enabled  string       `json:"enabled,omitempty"` // the condition, as it is written
+	Branches []BranchView `json:"branches,omitempty"`
+	Handlers []StepView   `json:"handlers"` // those of the branches included
+}
+
+// A BranchView is a way that a stage may go.
+type BranchView struct {
+	Number int    `json:"number"` // from 1
+	When   string `json:"when"`   // as it is written; empty for the branch that is taken when no other one is
 }
 
 // A StepView is a handler of a [PlanView].
 type StepView struct {
 	ID       string     `json:"id"`
 	Path     string     `json:"path"`
+	Branch   int        `json:"branch,omitempty"` // that it belongs to; 0 for none
 	Type     string     `json:"type"`
 	Critical bool       `json:"critical"`
 	Owner    string     `json:"owner,omitempty"`
@@ -87,7 +96,10 @@ func (p *Plan) View() PlanView {
 		v.On = []string{p.Pipeline.ID}
 	}
 	for _, stage := range p.Stages {
-		sv := StageView{ID: stage.ID, Handlers: []StepView{}}
+		sv := StageView{ID: stage.ID, Enabled: sourceText(stage.of.Enabled), Handlers: []StepView{}}
+		for _, b := range stage.of.Choose {
+			sv.Branches = append(sv.Branches, BranchView{Number: b.Number(), When: sourceText(b.When)})
+		}
 		for _, s := range stage.Steps {
 			sv.Handlers = append(sv.Handlers, s.view())
 		}
@@ -109,6 +121,9 @@ func (s *Step) view() StepView {
 		v.Writes = append(v.Writes, w.Path.String())
 	}
 	v.Reads, v.Writes = unique(v.Reads), unique(v.Writes)
+	if h.Branch != nil {
+		v.Branch = h.Branch.Number()
+	}
 	for _, rule := range h.OnError {
 		v.OnError = append(v.OnError, ruleText(rule))
 	}
@@ -126,11 +141,15 @@ func ruleText(rule *dsl.OnError) string {
 	if len(rule.On) > 0 {
 		on = strings.Join(rule.On, " ")
 	}
-	if e := rule.When.Expr(); e != nil {
-		on += " if " + strings.Join(strings.Fields(e.Source), " ")
+	if when := sourceText(rule.When); when != "" {
+		on += " if " + when
 	}
 	return on + ": " + rule.Then
 }
+
+// sourceText shows a condition as it is written, in one line; empty when it is not
+// given.
+func sourceText(v *dsl.Value) string { return strings.TrimPrefix(valueText(v), "!$ ") }
 
 // unique drops repetitions, keeping the order.
 func unique(list []string) []string {
@@ -178,11 +197,35 @@ func planText(v PlanView) string {
 	b.WriteString("\n")
 	for i, stage := range v.Stages {
 		fmt.Fprintf(&b, "\nstage %d: %s\n", i+1, stage.ID)
-		for _, h := range stage.Handlers {
-			h.text(&b)
+		if stage.Enabled != "" {
+			fmt.Fprintf(&b, "  if %s\n", stage.Enabled)
+		}
+		stage.text(&b, 0)
+		for _, branch := range stage.Branches {
+			fmt.Fprintf(&b, "  %s\n", branch.text())
+			stage.text(&b, branch.Number)
 		}
 	}
 	return b.String()
+}
+
+// text shows the handlers of one branch, or those of none.
+func (v StageView) text(b *strings.Builder, branch int) {
+	for _, h := range v.Handlers {
+		if h.Branch == branch {
+			h.text(b)
+		}
+	}
+}
+
+func (v BranchView) text() string {
+	switch {
+	case v.When == "":
+		return fmt.Sprintf("branch %d otherwise", v.Number)
+	case v.Number == 1:
+		return "branch 1 if " + v.When
+	}
+	return fmt.Sprintf("branch %d else if %s", v.Number, v.When)
 }
 
 func (v StepView) text(b *strings.Builder) {
@@ -223,4 +266,25 @@ func (v StepView) kind() string {
 		return "placeholder"
 	}
 	return v.Type
+}
+
+// caption is what pictures say of a handler.
+func (v StepView) caption(separator string) string {
+	out := v.ID + separator + v.kind()
+	if v.Branch > 0 {
+		out += separator + fmt.Sprintf("branch %d", v.Branch)
+	}
+	return out
+}
+
+// caption is what pictures say of a stage.
+func (v StageView) caption() string {
+	out := v.ID
+	if v.Enabled != "" {
+		out += " if " + v.Enabled
+	}
+	for _, b := range v.Branches {
+		out += "\n" + b.text()
+	}
+	return out
 }

@@ -172,6 +172,7 @@ func (r *Run) Ready(live Live) []Task {
 		if r.status.Ended() {
 			break
 		}
+		r.enter(live)
 		for _, s := range r.plan.Stages[r.stage].Steps {
 			if r.failedPath != "" {
 				break

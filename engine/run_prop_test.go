@@ -31,11 +31,12 @@ func drawWorld(t *rapid.T) world {
 	names := []string{"a", "b", "c", "d"}
 	name := rapid.SampledFrom(names)
 	w := world{fails: map[string]int{}, off: map[string]bool{}}
-	var b strings.Builder
-	b.WriteString("pipelines:\n- id: p\n  shared-state: {a: 1, b: 2, c: 3, d: 4}\n  stages:\n")
+	var whole strings.Builder
+	whole.WriteString("pipelines:\n- id: p\n  shared-state: {a: 1, b: 2, c: 3, d: 4}\n  stages:\n")
 	for i := range rapid.IntRange(1, 3).Draw(t, "stages") {
-		fmt.Fprintf(&b, "  - id: s%d\n    handlers:\n", i)
+		var handlers []string
 		for j := range rapid.IntRange(1, 5).Draw(t, "handlers") {
+			var b strings.Builder
 			id := fmt.Sprintf("h%d%d", i, j)
 			path := fmt.Sprintf("p/s%d/%s", i, id)
 			critical := rapid.Bool().Draw(t, "critical")
@@ -54,6 +55,7 @@ func drawWorld(t *rapid.T) world {
 			}
 			if rapid.IntRange(0, 4).Draw(t, "set") == 0 {
 				fmt.Fprintf(&b, "      set: {%s: !$ \"(shared-state.%s + %d) %% 1000\"}\n", name.Draw(t, "to"), name.Draw(t, "from"), i*10+j)
+				handlers = append(handlers, b.String())
 				continue
 			}
 			fmt.Fprintf(&b, "      request: {x: !$ shared-state.%s}\n", name.Draw(t, "reads"))
@@ -63,10 +65,42 @@ func drawWorld(t *rapid.T) world {
 			if !critical && rapid.IntRange(0, 3).Draw(t, "fallback") > 0 {
 				fmt.Fprintf(&b, "      fallback: {result: {%s: !$ shared-state.%s + 7}}\n", name.Draw(t, "instead"), name.Draw(t, "of"))
 			}
+			handlers = append(handlers, b.String())
+		}
+		fmt.Fprintf(&whole, "  - id: s%d\n", i)
+		drawStage(t, &whole, handlers, name)
+	}
+	w.yaml = whole.String()
+	return w
+}
+
+// drawStage adds the handlers of a stage, some of them to branches, and perhaps a
+// condition of the stage.
+func drawStage(t *rapid.T, b *strings.Builder, handlers []string, name *rapid.Generator[string]) {
+	if rapid.IntRange(0, 5).Draw(t, "stage enabled") == 0 {
+		fmt.Fprintf(b, "    enabled: !$ shared-state.%s %% 2 != 0\n", name.Draw(t, "if"))
+	}
+	always := len(handlers)
+	if rapid.IntRange(0, 3).Draw(t, "choose") == 0 {
+		always = rapid.IntRange(0, len(handlers)).Draw(t, "always")
+	}
+	b.WriteString("    handlers:\n")
+	for _, h := range handlers[:always] {
+		b.WriteString(h)
+	}
+	if always == len(handlers) {
+		return
+	}
+	cut := rapid.IntRange(always, len(handlers)).Draw(t, "cut")
+	b.WriteString("    choose:\n")
+	for i, branch := range [][]string{handlers[always:cut], handlers[cut:]} {
+		fmt.Fprintf(b, "    - when: !$ shared-state.%s %% 2 == %d\n      handlers:\n", name.Draw(t, "when"), i)
+		for _, h := range branch {
+			for line := range strings.Lines(h) {
+				b.WriteString("  " + line)
+			}
 		}
 	}
-	w.yaml = b.String()
-	return w
 }
 
 // drawOnError adds rules that fit the error of all failing calls, or do not.
@@ -175,10 +209,20 @@ func (d *driver) save() {
 			d.decided[h.Path] = true
 		}
 		critical := d.plan.Step(h.Path).Handler.IsCritical()
-		if critical && h.Outcome == engine.OutcomeSkipped && !strings.HasPrefix(h.Reason, "enabled is false") {
+		if critical && h.Outcome == engine.OutcomeSkipped && !byItsAuthor(h.Reason) {
 			d.t.Errorf("%s is critical, but skipped: %s", h.Path, h.Reason)
 		}
 	}
+}
+
+// byItsAuthor tells whether a condition of the pipeline has left a handler out.
+func byItsAuthor(reason string) bool {
+	for _, begin := range []string{"enabled is false", "the stage is left out", "branch "} {
+		if strings.HasPrefix(reason, begin) {
+			return true
+		}
+	}
+	return false
 }
 
 // check holds a task against the promises.

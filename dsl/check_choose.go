@@ -1,0 +1,68 @@
+package dsl
+
+import "fmt"
+
+// checkStages checks the conditions of stages. They are computed before any handler
+// of the stage starts, so they may read what is known then.
+func (c *pipelineCheck) checkStages() {
+	at := 0
+	for _, s := range c.pipeline.Stages {
+		if s.Enabled != nil || len(s.Choose) > 0 {
+			sc := c.scopeBefore(s, at)
+			compileValue(s.Enabled, &Field{ExprKind: BoolKind}, sc, c.Reporter)
+			for _, b := range s.Choose {
+				compileValue(b.When, &Field{ExprKind: BoolKind}, sc, c.Reporter)
+			}
+		}
+		c.checkChoice(s)
+		at += len(s.Handlers)
+	}
+}
+
+// scopeBefore says what may be read before a stage whose first handler is the i-th
+// of the pipeline.
+func (c *pipelineCheck) scopeBefore(stage *Stage, i int) *scope {
+	sc := &scope{roots: allRoots, state: c.state, configs: c.configs, late: make(map[string]string)}
+	for j, s := range c.steps {
+		switch {
+		case j < i:
+			sc.sources = append(sc.sources, s.ID)
+		case s.stage == stage:
+			sc.late[s.ID] = "runs in this stage, whose conditions come first"
+		default:
+			sc.late[s.ID] = fmt.Sprintf("runs in a later stage, %q", s.stage.ID)
+		}
+	}
+	for _, id := range sc.sources {
+		delete(sc.late, id)
+	}
+	return sc
+}
+
+// checkChoice reports branches that are never taken, and choices that are none.
+func (c *pipelineCheck) checkChoice(s *Stage) {
+	for i, b := range s.Choose {
+		if b.When != nil || i == len(s.Choose)-1 || c.blamed(b.Span) {
+			continue
+		}
+		next := s.Choose[i+1]
+		c.Report(Diagnostic{
+			Span: headOf(b.Span), Code: codeChoose,
+			Message: "this branch has no when, so those behind it are never taken", Hint: "say when:, or make it the last one",
+			Related: []Related{{Span: headOf(next.Span), Message: "never taken"}},
+		})
+		return
+	}
+	if len(s.Choose) == 1 && s.Choose[0].When == nil && !c.blamed(s.Choose[0].Span) {
+		c.Errorf(headOf(s.Choose[0].Span), codeChoose, "say when:, or write the handlers below handlers: of the stage",
+			"the only branch of stage %q has no when, so there is nothing to choose", s.ID)
+	}
+}
+
+// headOf is the beginning of what stands in several lines.
+func headOf(at Span) Span {
+	if at.Start.Line != at.End.Line {
+		at.End = Pos{at.Start.Line, at.Start.Column + 1}
+	}
+	return at
+}

@@ -1,0 +1,43 @@
+package dsl
+
+// This file tells what branches mean for the proof of degradation: what is set in a
+// branch is null when another one is taken.
+
+// apart tells whether two steps never run both.
+func (p *proof) apart(a, b int) bool {
+	return a < len(p.steps) && b < len(p.steps) && p.steps[a].stage == p.steps[b].stage && apart(p.steps[a].Handler, p.steps[b].Handler)
+}
+
+// conditional tells whether a step may be left out where another one runs, since
+// only the first is in a branch.
+func (p *proof) conditional(a, reader int) bool {
+	of := p.steps[a].Branch
+	return of != nil && (reader >= len(p.steps) || p.steps[reader].Branch != of)
+}
+
+// inEveryBranch tells whether each way that a stage may go is sure to set a name.
+func (p *proof) inEveryBranch(name string, stage *Stage) bool {
+	if stage.Choose[len(stage.Choose)-1].When != nil {
+		return false // no branch may be taken at all
+	}
+	sure := make(map[*Branch]bool)
+	for _, a := range p.sets[name] {
+		if s := p.steps[a.step]; s.stage == stage && s.Branch != nil {
+			causes, sets := p.null(a)
+			sure[s.Branch] = sure[s.Branch] || sets && len(causes) == 0
+		}
+	}
+	for _, b := range stage.Choose {
+		if !sure[b] {
+			return false
+		}
+	}
+	return true
+}
+
+// unchosen is the cause of a step whose branch is not taken.
+func (p *proof) unchosen(step int, at Span, message string) cause {
+	c := newCause(p.steps[step].Handler, at, message)
+	c.unchosen = true
+	return c
+}

@@ -1,0 +1,77 @@
+package dsl
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// reportChain reports a critical handler that needs what may be off.
+func (p *proof) reportChain(h *Handler, read Read, chain []cause) {
+	var off, fail, unchosen []string
+	related := []Related{{Span: h.places.of("id", h.Span), Message: fmt.Sprintf("%q is critical", h.ID)}}
+	for _, l := range slices.Backward(chain) {
+		related = append(related, l.Related)
+		name := fmt.Sprintf("%q", l.handler.ID)
+		switch {
+		case l.unchosen:
+			unchosen = append(unchosen, name)
+		case !l.handler.IsCritical() && !slices.Contains(off, name):
+			off = append(off, name)
+		case l.handler.goesOn() != nil && !slices.Contains(fail, name):
+			fail = append(fail, name)
+		}
+	}
+	what, means := read.Path[:2], []string{"read it with ?. or ??"}
+	if read.Path[0] == "sources" {
+		what = read.Path[:3]
+	}
+	if len(off) > 0 {
+		whom := "it"
+		if len(off) > 1 {
+			whom = "one of them"
+		}
+		means = append([]string{"make " + whom + " critical"}, means...)
+		if read.Path[0] != "sources" {
+			means = append([]string{fmt.Sprintf("give %s a fallback.result that sets %s", whom, read.Path[1])}, means...)
+		}
+	} else if read.Path[0] != "sources" && len(fail) > 0 {
+		means = append([]string{fmt.Sprintf("set %s in the result of that rule of on-error", read.Path[1])}, means...)
+	} else if read.Path[0] != "sources" {
+		means = append([]string{fmt.Sprintf("set %s in every branch, the last one without when", read.Path[1])}, means...)
+	}
+	p.Report(Diagnostic{
+		Span: read.Span, Code: codeDegradation, Related: related, Hint: strings.Join(means[:len(means)-1], ", ") + orLast(means),
+		Message: fmt.Sprintf("critical handler %q needs %s, which is null when %s", h.ID, what, when(off, fail, unchosen)),
+	})
+}
+
+// when says in which case the handlers of a chain leave a null.
+func when(off, fail, unchosen []string) string {
+	var cases []string
+	if len(off) > 0 {
+		cases = append(cases, strings.Join(off, " and ")+verb(off, " is off", " are off"))
+	}
+	if len(fail) > 0 {
+		cases = append(cases, strings.Join(fail, " and ")+verb(fail, " fails", " fail"))
+	}
+	if len(unchosen) > 0 {
+		cases = append(cases, strings.Join(unchosen, " and ")+verb(unchosen, " is not chosen", " are not chosen"))
+	}
+	return strings.Join(cases, " and ")
+}
+
+func verb(of []string, one, many string) string {
+	if len(of) > 1 {
+		return many
+	}
+	return one
+}
+
+// orLast gives the last of several means, joined to those before.
+func orLast(means []string) string {
+	if len(means) == 1 {
+		return means[0]
+	}
+	return ", or " + means[len(means)-1]
+}

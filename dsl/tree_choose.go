@@ -1,0 +1,63 @@
+package dsl
+
+import "slices"
+
+// A Branch is one of the ways that a stage may go. The first whose when is true is
+// taken, and the handlers of the others are skipped.
+type Branch struct {
+	Span Span `yaml:"-"`
+
+	places
+
+	// When must be true for the branch to be taken. It may read what is known
+	// before the stage. The last branch may do without: it is taken when no other
+	// one is.
+	When *Value `yaml:"when" kind:"bool"`
+
+	// Handlers are the steps of the branch; none when there is nothing to do.
+	Handlers []*Handler `yaml:"handlers"`
+
+	number int // from 1
+}
+
+// Number gives the place of the branch among the others, from 1.
+func (b *Branch) Number() int { return b.number }
+
+// apart tells whether two handlers of a stage never run both, since they are in
+// different branches.
+func apart(a, b *Handler) bool {
+	return a.Branch != nil && b.Branch != nil && a.Branch != b.Branch
+}
+
+// joinBranches puts the handlers of all branches behind those of the stage itself.
+func (s *Stage) joinBranches() {
+	for i, b := range s.Choose {
+		b.number = i + 1
+		for _, h := range b.Handlers {
+			h.Branch = b
+			s.Handlers = append(s.Handlers, h)
+		}
+	}
+}
+
+// ConditionReads lists what decides how the stage goes: the reads of enabled and
+// of its branches.
+func (s *Stage) ConditionReads() []Read {
+	reads := s.Enabled.Reads()
+	for _, b := range s.Choose {
+		reads = append(reads, b.When.Reads()...)
+	}
+	return reads
+}
+
+// conditionReads lists what decides whether a handler runs at its place: the stage's
+// conditions up to its own branch, and its own.
+func (s step) conditionReads() []Read {
+	reads := s.stage.Enabled.Reads()
+	if s.Branch != nil {
+		for _, b := range s.stage.Choose[:s.Branch.number] {
+			reads = append(reads, b.When.Reads()...)
+		}
+	}
+	return slices.Concat(reads, s.ConditionReads())
+}
