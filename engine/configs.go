@@ -29,7 +29,10 @@ type liveConfigs struct {
 
 // settings are what operators have set at run time, as this node knows it.
 type settings struct {
-	store Settings
+	store interface {
+		Settings
+		Tokens
+	}
 
 	mu       sync.Mutex // guards the following
 	known    bool
@@ -37,7 +40,8 @@ type settings struct {
 	set      map[string]Setting
 	values   map[string]any // of set, decoded
 
-	live atomic.Pointer[controls] // nil before they are known; changed under mu
+	live   atomic.Pointer[controls] // nil before they are known; changed under mu
+	tokens atomic.Pointer[tokens]   // likewise
 }
 
 // controls gives the controls as this node knows them.
@@ -72,6 +76,14 @@ func (s *settings) refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	keys, _, err := s.store.Tokens(ctx)
+	if err != nil {
+		return fmt.Errorf("read tokens: %w", err)
+	}
+	access, err := newTokens(keys)
+	if err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// Between the two readings something may have changed: then what was read
@@ -82,6 +94,7 @@ func (s *settings) refresh(ctx context.Context) error {
 	if before := s.live.Swap(live); before != nil {
 		close(before.superseded)
 	}
+	s.tokens.Store(&access)
 	s.known, s.revision, s.set, s.values = true, revision, set, values
 	return nil
 }

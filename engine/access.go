@@ -1,0 +1,201 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// This file says who may call the API: tokens, what they allow, and how they are
+// told. A token is 32 random bytes, of which the store keeps the hash; so nobody
+// who reads the store can use it, and nobody can guess one.
+
+// A Role is what the bearer of a token may do.
+type Role string
+
+// The roles.
+const (
+	RoleViewer    Role = "viewer"    // reads everything but tokens
+	RoleSubmitter Role = "submitter" // submits events, and nothing else
+	RoleOperator  Role = "operator"  // does what both do, and steers runs and controls
+	RoleAdmin     Role = "admin"     // does everything
+)
+
+// Roles lists them.
+func Roles() []Role { return []Role{RoleViewer, RoleSubmitter, RoleOperator, RoleAdmin} }
+
+// takesPaths tells whether a role may be bound to paths.
+func (r Role) takesPaths() bool { return r == RoleSubmitter || r == RoleOperator }
+
+// A Grant is what the bearer of a token may do.
+type Grant struct {
+	Name  string   // of the token: the actor of the audit
+	Role  Role     // empty allows nothing
+	Paths []string // at or below which the grant holds; everywhere when there are none
+}
+
+// Has tells whether a role is in the grant.
+func (g Grant) Has(r Role) bool {
+	switch g.Role {
+	case RoleAdmin:
+		return true
+	case RoleOperator:
+		return r != RoleAdmin
+	}
+	return g.Role == r
+}
+
+// Covers tells whether a path, such as pipeline/stage, is at or below one of the
+// grant's. The empty path is everything.
+func (g Grant) Covers(path string) bool {
+	if len(g.Paths) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(g.Paths, func(p string) bool { return path == p || strings.HasPrefix(path, p+"/") })
+}
+
+// Errors of [Engine.Grant].
+var (
+	// ErrUnknownToken says that a token was never made, or is revoked.
+	ErrUnknownToken = errors.New("the token is none of this server's; it may have been revoked")
+
+	// ErrTokenExpired says that a token was good once.
+	ErrTokenExpired = errors.New("the token has expired")
+)
+
+// A Token is what the store keeps of one, besides its name and its hash.
+type Token struct {
+	Role    Role       `json:"role"`
+	Paths   []string   `json:"paths,omitempty"`
+	Expires *time.Time `json:"expires"` // null is never
+	Revoked bool       `json:"revoked,omitempty"`
+}
+
+// A TokenView is a token as people and programs see it.
+type TokenView struct {
+	Name string `json:"name"`
+	Token
+	State   string    `json:"state"` // active, expired or revoked
+	Changed time.Time `json:"changed"`
+	By      string    `json:"by"` // who made or revoked it
+	Reason  string    `json:"reason"`
+}
+
+// The states of a token.
+const (
+	TokenActive  = "active"
+	TokenExpired = "expired"
+	TokenRevoked = "revoked"
+)
+
+// A liveToken is a token made ready to be compared with.
+type liveToken struct {
+	Token
+	name    string
+	setting Setting
+}
+
+// tokens are all tokens of one revision. They are never changed.
+type tokens []*liveToken
+
+// newTokens reads what the store keeps.
+func newTokens(set map[string]Setting) (tokens, error) {
+	all := tokens{}
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		t := &liveToken{name: name, setting: set[name]}
+		if err := json.Unmarshal(t.setting.Value, &t.Token); err != nil {
+			return nil, fmt.Errorf("read token %s: %w", name, err)
+		}
+		all = append(all, t)
+	}
+	return all, nil
+}
+
+// find gives the token with a hash; nil when there is none. It compares with all
+// of them, each in constant time, so that how long it takes tells nothing.
+func (all tokens) find(hash [sha256.Size]byte) *liveToken {
+	var found *liveToken
+	for _, t := range all {
+		if subtle.ConstantTimeCompare(hash[:], t.setting.Hash) == 1 && !t.Revoked {
+			found = t
+		}
+	}
+	return found
+}
+
+func (t *liveToken) state(now time.Time) string {
+	switch {
+	case t.Revoked:
+		return TokenRevoked
+	case t.Expires != nil && !now.Before(*t.Expires):
+		return TokenExpired
+	}
+	return TokenActive
+}
+
+func (t *liveToken) view(now time.Time) TokenView {
+	return TokenView{
+		Name: t.name, Token: t.Token, State: t.state(now),
+		Changed: t.setting.Changed, By: t.setting.By.Name, Reason: t.setting.By.Reason,
+	}
+}
+
+// tokens gives the tokens as this node knows them. What a node does not know yet
+// is read, so that nobody gets in before.
+func (e *Engine) tokens(ctx context.Context) (tokens, error) {
+	if all := e.settings.tokens.Load(); all != nil {
+		return *all, nil
+	}
+	if err := e.settings.refresh(ctx); err != nil {
+		return nil, err
+	}
+	return *e.settings.tokens.Load(), nil
+}
+
+// Guarded tells whether a token was ever made: from then on calls need one.
+func (e *Engine) Guarded(ctx context.Context) (bool, error) {
+	all, err := e.tokens(ctx)
+	return len(all) > 0, err
+}
+
+// Grant tells what the bearer of a token may do: the error is
+// [ErrUnknownToken], [ErrTokenExpired] or of the store.
+func (e *Engine) Grant(ctx context.Context, token string) (Grant, error) {
+	all, err := e.tokens(ctx)
+	if err != nil {
+		return Grant{}, err
+	}
+	t := all.find(sha256.Sum256([]byte(token)))
+	if t == nil {
+		return Grant{}, ErrUnknownToken
+	}
+	if t.state(e.clock.now()) == TokenExpired {
+		return Grant{}, fmt.Errorf("%w: %s was good until %s", ErrTokenExpired, t.name, t.Expires.UTC().Format(time.RFC3339))
+	}
+	return Grant{Name: t.name, Role: t.Role, Paths: t.Paths}, nil
+}
+
+// HashToken reads how a flag or a file tells a token: as it is, or as its hash,
+// sha256: with 64 hexadecimal digits.
+func HashToken(text string) (hash [sha256.Size]byte, err error) {
+	text = strings.TrimSpace(text)
+	if digits, hashed := strings.CutPrefix(text, "sha256:"); hashed {
+		data, err := hex.DecodeString(digits)
+		if err != nil || len(data) != len(hash) {
+			return hash, errors.New("want sha256: and 64 hexadecimal digits")
+		}
+		return [sha256.Size]byte(data), nil
+	}
+	if text == "" || strings.ContainsAny(text, " \t\r\n") {
+		return hash, errors.New("want one token, without spaces")
+	}
+	return sha256.Sum256([]byte(text)), nil
+}

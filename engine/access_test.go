@@ -1,0 +1,208 @@
+package engine_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine"
+	"procaas/engine/enginetest"
+)
+
+func TestRolesAllowWhatTheyShould(t *testing.T) {
+	t.Parallel()
+	var have strings.Builder
+	for _, r := range append(engine.Roles(), "", "root") {
+		fmt.Fprintf(&have, "%s:", r)
+		for _, need := range engine.Roles() {
+			if (engine.Grant{Role: r}).Has(need) {
+				fmt.Fprintf(&have, " %s", need)
+			}
+		}
+		have.WriteByte('\n')
+	}
+	want := `viewer: viewer
+submitter: submitter
+operator: viewer submitter operator
+admin: viewer submitter operator admin
+:
+root:
+`
+	if have.String() != want {
+		t.Errorf("want\n%shave\n%s", want, have.String())
+	}
+}
+
+func TestGrantsCoverWhatIsBelowTheirPaths(t *testing.T) {
+	t.Parallel()
+	g := engine.Grant{Role: engine.RoleOperator, Paths: []string{"order/notify", "refund"}}
+	for path, want := range map[string]bool{
+		"order/notify": true, "order/notify/push": true, "refund": true, "refund/pay/card": true,
+		"": false, "order": false, "order/notify-all": false, "order/fetch": false, "refunds": false, "refund-2": false,
+	} {
+		if have := g.Covers(path); have != want {
+			t.Errorf("%q: want %v, have %v", path, want, have)
+		}
+	}
+	if !(engine.Grant{}).Covers("") || !(engine.Grant{}).Covers("order") {
+		t.Error("want everything covered without paths")
+	}
+}
+
+// code gives the code of an error about access or a path.
+func code(err error) string {
+	var access *engine.AccessError
+	var control *engine.ControlError
+	switch {
+	case errors.As(err, &access):
+		return access.Code
+	case errors.As(err, &control):
+		return control.Code
+	}
+	return fmt.Sprint(err)
+}
+
+func TestTokensOpenDoorsUntilTheyEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		here, _ := r.start(three)
+		there, _ := r.start(three)
+		ctx, ann := context.Background(), engine.Actor{Name: "ann", Reason: "new team"}
+		for _, e := range []*engine.Engine{here, there} {
+			if guarded, err := e.Guarded(ctx); guarded || err != nil {
+				t.Fatalf("want no token at first, have %v, %v", guarded, err)
+			}
+		}
+		made, secret, err := here.NewToken(ctx, engine.TokenSpec{
+			Name: "ci", Role: engine.RoleOperator, Paths: []string{"work/b", "work/b", "work/a"}, Expires: time.Now().Add(10 * time.Minute),
+		}, ann)
+		if err != nil || made.State != engine.TokenActive || made.By != "ann" || !strings.HasPrefix(secret, "procaas_") || len(secret) < 50 {
+			t.Fatalf("have %+v, a secret of %d bytes, %v", made, len(secret), err)
+		}
+		wantGrant := func(e *engine.Engine, want error) {
+			t.Helper()
+			g, err := e.Grant(ctx, secret)
+			if !errors.Is(err, want) || want == nil && fmt.Sprint(g) != "{ci operator [work/a work/b]}" {
+				t.Errorf("want error %v, have %v and %v", want, err, g)
+			}
+		}
+		wantGrant(here, nil)
+		time.Sleep(time.Second)
+		wantGrant(there, nil)
+		if guarded, _ := there.Guarded(ctx); !guarded {
+			t.Error("want calls guarded from the first token on")
+		}
+		for _, wrong := range []string{"", "x", secret + "x", secret[:len(secret)-1], strings.ToUpper(secret)} {
+			if _, err := here.Grant(ctx, wrong); !errors.Is(err, engine.ErrUnknownToken) {
+				t.Errorf("%q: want it unknown, have %v", wrong, err)
+			}
+		}
+		kept, _, err := r.store.Tokens(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hash := sha256.Sum256([]byte(secret))
+		if c := kept["ci"]; string(c.Hash) != string(hash[:]) || strings.Contains(string(c.Value)+string(c.Hash), secret) {
+			t.Errorf("want the hash in the store alone, have %+v", c)
+		}
+
+		time.Sleep(10 * time.Minute)
+		wantGrant(here, engine.ErrTokenExpired)
+		if _, secret, err = here.NewToken(ctx, engine.TokenSpec{Name: "ci", Role: engine.RoleOperator, Paths: []string{"work/a", "work/b"}, Forever: true}, ann); err != nil {
+			t.Fatalf("want the name of an expired token free, have %v", err)
+		}
+		if _, _, err := there.NewToken(ctx, engine.TokenSpec{Name: "ci", Role: engine.RoleAdmin}, ann); code(err) != "token_exists" {
+			t.Errorf("want the name taken, have %v", err)
+		}
+		time.Sleep(20 * time.Minute)
+		wantGrant(there, nil)
+		if v, err := there.RevokeToken(ctx, "ci", engine.Actor{Name: "bob"}); err != nil || v.State != engine.TokenRevoked {
+			t.Errorf("have %+v, %v", v, err)
+		}
+		wantGrant(there, engine.ErrUnknownToken)
+		time.Sleep(time.Second)
+		wantGrant(here, engine.ErrUnknownToken)
+		for name, message := range map[string]string{"ci": "is revoked already", "cI": "there is no token cI"} {
+			if _, err := here.RevokeToken(ctx, name, ann); code(err) != "token_not_found" || !strings.Contains(err.Error(), message) {
+				t.Errorf("want %s, have %v", message, err)
+			}
+		}
+		if guarded, _ := here.Guarded(ctx); !guarded {
+			t.Error("want calls guarded although the last token is revoked")
+		}
+		list, err := here.Audit(ctx, engine.AuditFilter{Kind: engine.AuditToken, Limit: 10})
+		if err != nil || len(list) != 3 || list[0].By != "bob" || strings.Contains(fmt.Sprint(list), "hash") {
+			t.Errorf("have audit %+v, %v", list, err)
+		}
+	})
+}
+
+func TestTokensThatMakeNoSenseAreRefused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	e := r.engine(r.store, three)
+	for name, c := range map[string]struct {
+		spec engine.TokenSpec
+		code string
+		want string
+	}{
+		"no name":         {engine.TokenSpec{Role: engine.RoleViewer}, "invalid_token", "name: want 1 to 64 letters"},
+		"odd name":        {engine.TokenSpec{Name: "a b", Role: engine.RoleViewer}, "invalid_token", "name: want"},
+		"somebody's name": {engine.TokenSpec{Name: "Anonymous", Role: engine.RoleViewer}, "invalid_token", "the audit calls somebody else"},
+		"no role":         {engine.TokenSpec{Name: "a"}, "invalid_token", "role: want viewer, submitter, operator or admin"},
+		"odd role":        {engine.TokenSpec{Name: "a", Role: "root"}, "invalid_token", `have "root"`},
+		"viewer of paths": {engine.TokenSpec{Name: "a", Role: engine.RoleViewer, Paths: []string{"work"}}, "invalid_token", "holds everywhere"},
+		"many paths":      {engine.TokenSpec{Name: "a", Role: engine.RoleOperator, Paths: make([]string, 101)}, "invalid_token", "at most 100"},
+		"unknown path":    {engine.TokenSpec{Name: "a", Role: engine.RoleOperator, Paths: []string{"work/bb"}}, "unknown_control_path", "did you mean"},
+		"stage to submit": {engine.TokenSpec{Name: "a", Role: engine.RoleSubmitter, Paths: []string{"work/b"}}, "invalid_token", "want one such as work, have work/b"},
+		"past":            {engine.TokenSpec{Name: "a", Role: engine.RoleViewer, Expires: time.Now().Add(-time.Second)}, "invalid_token", "want a time to come"},
+		"far":             {engine.TokenSpec{Name: "a", Role: engine.RoleViewer, Expires: time.Now().AddDate(20, 0, 0)}, "invalid_token", "within ten years"},
+		"both":            {engine.TokenSpec{Name: "a", Role: engine.RoleViewer, Expires: time.Now().Add(time.Hour), Forever: true}, "invalid_token", "have both"},
+	} {
+		_, secret, err := e.NewToken(t.Context(), c.spec, engine.Actor{Name: "ann"})
+		if code(err) != c.code || !strings.Contains(err.Error(), c.want) || secret != "" {
+			t.Errorf("%s: want %s with %q, have %v", name, c.code, c.want, err)
+		}
+	}
+	if list, err := e.Tokens(t.Context()); err != nil || len(list) != 0 {
+		t.Errorf("want no token made, have %v, %v", list, err)
+	}
+}
+
+func TestHashToken(t *testing.T) {
+	t.Parallel()
+	want := sha256.Sum256([]byte("s3cret"))
+	for text, good := range map[string]bool{
+		"s3cret": true, " s3cret\n": true, fmt.Sprintf("sha256:%x\n", want): true, fmt.Sprintf("sha256:%X", want): true,
+		"": false, " ": false, "a b": false, "sha256:": false, "sha256:12": false, "sha256:" + strings.Repeat("x", 64): false, "one\ntwo": false,
+	} {
+		if have, err := engine.HashToken(text); (err == nil) != good || good && have != want {
+			t.Errorf("%q: have %x, %v", text, have, err)
+		}
+	}
+}
+
+func BenchmarkGrant(b *testing.B) {
+	e, err := engine.New(engine.Options{Store: enginetest.NewMemory(), Bundle: &dsl.Bundle{}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var secret string
+	for i := range 20 {
+		if _, secret, err = e.NewToken(b.Context(), engine.TokenSpec{Name: fmt.Sprint(i), Role: engine.RoleViewer}, engine.Actor{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		if _, err := e.Grant(b.Context(), secret); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,211 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"procaas/dsl"
+)
+
+// This file makes and revokes tokens; access.go says what they allow.
+
+// An AccessError says why a token is not made or revoked.
+type AccessError struct {
+	Code    string // stable: invalid_token, token_exists, token_not_found
+	Message string
+}
+
+// Error implements error.
+func (e *AccessError) Error() string { return e.Message }
+
+// The codes of an [AccessError].
+const (
+	codeInvalidToken  = "invalid_token"
+	codeTokenExists   = "token_exists"
+	codeTokenNotFound = "token_not_found"
+)
+
+// Tokens lists the tokens by name, those that are good no more included.
+func (e *Engine) Tokens(ctx context.Context) ([]TokenView, error) {
+	if err := e.settings.refresh(ctx); err != nil {
+		return nil, err
+	}
+	out, now := []TokenView{}, e.clock.now()
+	for _, t := range *e.settings.tokens.Load() {
+		out = append(out, t.view(now))
+	}
+	return out, nil
+}
+
+// A TokenSpec is what somebody wants of a new token.
+type TokenSpec struct {
+	Name    string
+	Role    Role
+	Paths   []string
+	Expires time.Time // in DefaultTokenTime when zero
+	Forever bool      // it never expires
+}
+
+// DefaultTokenTime is for how long a token is good when nobody says.
+const DefaultTokenTime = 90 * 24 * time.Hour
+
+const (
+	longestToken = 10 * 366 * 24 * time.Hour // a longer one is for ever
+	maxTokens    = 1000                      // with each of which a call is compared
+	maxPaths     = 100                       // of one token
+)
+
+var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
+
+// actors are names of the audit that no token may have.
+var actors = []string{"admin", "anonymous", "dev", "engine", "procaas"}
+
+// NewToken makes a token and tells it: this once, for nobody can find it out
+// later. A name may be used again after its token has been revoked or has expired.
+// The error is an [*AccessError], or a [*ControlError] for an unknown path, when
+// it is refused.
+func (e *Engine) NewToken(ctx context.Context, spec TokenSpec, by Actor) (v TokenView, secret string, err error) {
+	all, err := e.freshTokens(ctx)
+	if err != nil {
+		return v, "", err
+	}
+	t, err := e.checkToken(spec)
+	if err != nil {
+		return v, "", err
+	}
+	before := int64(0)
+	if old := all.named(spec.Name); old != nil {
+		if old.state(e.clock.now()) == TokenActive {
+			return v, "", &AccessError{codeTokenExists, fmt.Sprintf("there is a token %s; revoke it first, or choose another name", spec.Name)}
+		}
+		before = old.setting.Revision
+	} else if len(all) >= maxTokens {
+		return v, "", &AccessError{codeInvalidToken, fmt.Sprintf("there are %d tokens, and more would make each call slow; use the name of one that is revoked or has expired", len(all))}
+	}
+	random := make([]byte, sha256.Size)
+	rand.Read(random) // never fails
+	secret = "procaas_" + base64.RawURLEncoding.EncodeToString(random)
+	hash := sha256.Sum256([]byte(secret))
+	v, err = e.storeToken(ctx, spec.Name, t, hash[:], before, by)
+	return v, secret, err
+}
+
+// RevokeToken makes a token worthless on all nodes within a second. The error is
+// an [*AccessError] when there is no such token.
+func (e *Engine) RevokeToken(ctx context.Context, name string, by Actor) (TokenView, error) {
+	all, err := e.freshTokens(ctx)
+	if err != nil {
+		return TokenView{}, err
+	}
+	t := all.named(name)
+	if t == nil || t.Revoked {
+		return TokenView{}, all.unknown(name)
+	}
+	revoked := t.Token
+	revoked.Revoked = true
+	return e.storeToken(ctx, name, revoked, nil, t.setting.Revision, by)
+}
+
+func (e *Engine) storeToken(ctx context.Context, name string, t Token, hash []byte, before int64, by Actor) (TokenView, error) {
+	_, err := e.o.Store.SetToken(ctx, name, encodePlain(t), hash, before, by)
+	if errors.Is(err, ErrConflict) {
+		return TokenView{}, &AccessError{codeTokenExists, fmt.Sprintf("somebody else has just changed the token %s; list the tokens again", name)}
+	}
+	if err != nil {
+		return TokenView{}, fmt.Errorf("set token %s: %w", name, err)
+	}
+	e.learn(ctx)
+	e.log.Info("token changed", "token", name, "role", t.Role, "revoked", t.Revoked, "by", by.Name, "reason", by.Reason)
+	now := e.clock.now().UTC().Truncate(time.Millisecond)
+	return (&liveToken{Token: t, name: name, setting: Setting{Changed: now, By: by}}).view(now), nil
+}
+
+// freshTokens reads the tokens from the store.
+func (e *Engine) freshTokens(ctx context.Context) (tokens, error) {
+	if err := e.settings.refresh(ctx); err != nil {
+		return nil, err
+	}
+	return *e.settings.tokens.Load(), nil
+}
+
+func (all tokens) named(name string) *liveToken {
+	for _, t := range all {
+		if t.name == name {
+			return t
+		}
+	}
+	return nil
+}
+
+// unknown says that there is no token to revoke.
+func (all tokens) unknown(name string) *AccessError {
+	if all.named(name) != nil {
+		return &AccessError{codeTokenNotFound, fmt.Sprintf("the token %s is revoked already", name)}
+	}
+	var known []string
+	for _, t := range all {
+		if !t.Revoked {
+			known = append(known, t.name)
+		}
+	}
+	message := fmt.Sprintf("there is no token %s", name)
+	if near := dsl.Suggest(name, known); near != "" {
+		message += fmt.Sprintf("; did you mean %s?", near)
+	}
+	return &AccessError{codeTokenNotFound, message}
+}
+
+// checkToken makes a token of what somebody wants.
+func (e *Engine) checkToken(spec TokenSpec) (Token, error) {
+	invalid := func(format string, args ...any) (Token, error) {
+		return Token{}, &AccessError{codeInvalidToken, fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case !tokenName.MatchString(spec.Name):
+		return invalid("name: want 1 to 64 letters, digits, and . _ @ - after the first, have %q", spec.Name)
+	case slices.Contains(actors, strings.ToLower(spec.Name)):
+		return invalid("name: the audit calls somebody else %s; choose another name", spec.Name)
+	case !slices.Contains(Roles(), spec.Role):
+		return invalid("role: want viewer, submitter, operator or admin, have %q", spec.Role)
+	case len(spec.Paths) > 0 && !spec.Role.takesPaths():
+		return invalid("paths: the role %s holds everywhere; operators and submitters may be bound to paths", spec.Role)
+	case len(spec.Paths) > maxPaths:
+		return invalid("paths: want at most %d, have %d", maxPaths, len(spec.Paths))
+	case spec.Forever && !spec.Expires.IsZero():
+		return invalid("want expires or forever, have both")
+	}
+	for _, path := range spec.Paths {
+		if len(e.under(path)) == 0 {
+			return Token{}, e.unknownPath(path)
+		}
+		if spec.Role == RoleSubmitter && strings.Contains(path, "/") {
+			return invalid("paths: events are submitted to a whole pipeline; want one such as %s, have %s", path[:strings.Index(path, "/")], path)
+		}
+	}
+	t := Token{Role: spec.Role, Paths: slices.Compact(slices.Sorted(slices.Values(spec.Paths)))}
+	if spec.Forever {
+		return t, nil
+	}
+	now := e.clock.now()
+	expires := spec.Expires
+	if expires.IsZero() {
+		expires = now.Add(DefaultTokenTime)
+	}
+	switch {
+	case !expires.After(now):
+		return invalid("expires: want a time to come, have %s", expires.UTC().Format(time.RFC3339))
+	case expires.Sub(now) > longestToken:
+		return invalid("expires: want a time within ten years, have %s; say forever when you mean it", expires.UTC().Format(time.RFC3339))
+	}
+	expires = expires.UTC().Truncate(time.Second)
+	t.Expires = &expires
+	return t, nil
+}
