@@ -92,6 +92,7 @@ func compileValue(v *Value, f *Field, sc *scope, r *Reporter) {
 	if v == nil {
 		return
 	}
+	f = f.of(v)
 	switch v.kind {
 	case valueExpr:
 		v.expr.compile(sc, wantOf(f), r)

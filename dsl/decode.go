@@ -51,6 +51,7 @@ var anything = &Field{value: true}
 // that has one.
 func (d *decoder) check(v *Value, f *Field, name string, may allowance) {
 	may.noExpr = may.noExpr || f.NoExpr
+	f = f.of(v)
 	switch v.kind {
 	case valueExpr:
 		if may.noExpr || !may.body && !f.value {

@@ -115,7 +115,7 @@ func (a *assigner) assign(dst reflect.Value, f *Field, data any, path string) er
 
 func (a *assigner) list(dst reflect.Value, f *Field, data any, path string) error {
 	items, ok := data.([]any)
-	if f.isName(data) {
+	if f.isName(data) || f.One && !ok {
 		items, ok = []any{data}, true
 	}
 	if !ok {

@@ -52,26 +52,67 @@ func (d *decoder) fillField(dst reflect.Value, f *Field, v *Value) {
 			dst.Set(reflect.ValueOf(v))
 		}
 	case f.Kind == ObjectKind:
-		word, _ := v.literal.(string)
-		if v.kind != valueMap && !slices.Contains(f.Words, word) {
-			return
-		}
-		dst.Set(reflect.New(dst.Type().Elem()))
-		d.fill(dst.Interface(), f.Spec, v)
-		if v.kind != valueMap {
-			dst.Elem().FieldByName("Word").SetString(word)
-		}
+		d.fillObject(dst, f, v)
 	case f.Kind == ListKind && f.Elem.Kind == ObjectKind:
-		for _, item := range v.items {
-			if v.kind == valueList && item.kind == valueMap {
-				elem := reflect.New(dst.Type().Elem().Elem())
-				d.fill(elem.Interface(), f.Elem.Spec, item)
+		items := v.items
+		if f.of(v) != f {
+			items = []*Value{v}
+		}
+		for _, item := range items {
+			elem := reflect.New(dst.Type().Elem()).Elem()
+			if (v.kind == valueList || f.of(v) != f) && d.fillObject(elem, f.Elem, item) {
 				dst.Set(reflect.Append(dst, elem))
 			}
 		}
+	case f.Kind == MapKind && f.innermost().Kind == ObjectKind:
+		d.fillEntries(dst, f, v)
 	default:
 		if data, ok := v.Literal(); ok && data != nil {
 			_ = (&assigner{}).assign(dst, f, data, f.Name) // check has reported what is wrong
+		}
+	}
+}
+
+// fillObject makes a struct of a mapping, or of a word in its place; false when
+// the value is neither.
+func (d *decoder) fillObject(dst reflect.Value, f *Field, v *Value) bool {
+	word, _ := v.literal.(string)
+	if v.kind != valueMap && !slices.Contains(f.Words, word) {
+		return false
+	}
+	dst.Set(reflect.New(dst.Type().Elem()))
+	d.fill(dst.Interface(), f.Spec, v)
+	if v.kind != valueMap {
+		dst.Elem().FieldByName("Word").SetString(word)
+	}
+	return true
+}
+
+// fillEntries makes a map of structs, or of lists of them. A struct with a field
+// Key gets the key that it stands below.
+func (d *decoder) fillEntries(dst reflect.Value, f *Field, v *Value) {
+	if v.kind != valueMap {
+		return
+	}
+	dst.Set(reflect.MakeMapWithSize(dst.Type(), len(v.keys)))
+	for i, key := range v.keys {
+		entry := reflect.New(dst.Type().Elem()).Elem()
+		d.fillField(entry, f.Elem, v.items[i])
+		if entry.IsZero() {
+			continue
+		}
+		dst.SetMapIndex(reflect.ValueOf(key.Name), entry)
+		structs := []reflect.Value{entry}
+		if f.Elem.Kind == ListKind {
+			structs = structs[:0]
+			for j := range entry.Len() {
+				structs = append(structs, entry.Index(j))
+			}
+		}
+		for _, s := range structs {
+			if at := s.Elem().FieldByName("Key"); at.IsValid() && at.Type() == reflect.TypeFor[Key]() {
+				at.Set(reflect.ValueOf(key))
+			}
 		}
 	}
 }

@@ -12,18 +12,25 @@ import (
 // handler types, for editors: what it refuses, [Load] refuses too. Load knows
 // more.
 func JSONSchema(types []Type) ([]byte, error) {
-	b := &schemaBuilder{defs: map[string]any{
-		"expression": schema{
-			"type":        "string",
-			"description": "An expression, tagged !$, or a secret, tagged !secret.",
-		},
-	}}
+	b := newSchemaBuilder()
 	root := b.object(languageSpec(), false)
 	b.addTypes(types, "handler", true)
 	b.addTypes(types, "verify", false)
-	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-	root["title"] = "ProcaaS pipelines"
 	root["type"] = []string{"object", "null"}
+	return b.encode(root, "ProcaaS pipelines")
+}
+
+// FileSchema gives the JSON Schema of another kind of file than pipelines; see
+// [FileSpec].
+func FileSchema(title string, s *Spec) ([]byte, error) {
+	b := newSchemaBuilder()
+	return b.encode(b.object(s, false), title)
+}
+
+// encode completes the schema of a file.
+func (b *schemaBuilder) encode(root schema, title string) ([]byte, error) {
+	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	root["title"] = title
 	root["$defs"] = b.defs
 
 	var out bytes.Buffer
@@ -42,6 +49,15 @@ type schema map[string]any
 // A schemaBuilder derives schemas from Specs. The mappings of the language
 // become definitions by the names of their structs.
 type schemaBuilder struct{ defs map[string]any }
+
+func newSchemaBuilder() *schemaBuilder {
+	return &schemaBuilder{defs: map[string]any{
+		"expression": schema{
+			"type":        "string",
+			"description": "An expression, tagged !$, or a secret, tagged !secret.",
+		},
+	}}
+}
 
 // object describes a mapping. In the body of a handler its fields may be given
 // by operators of the first version of the language too.
@@ -154,7 +170,7 @@ func (b *schemaBuilder) literal(f *Field) schema {
 		return text(f)
 	case ListKind:
 		list := schema{"type": "array", "items": b.value(f.Elem)}
-		if f.Names {
+		if f.Names || f.One {
 			return schema{"anyOf": []any{b.value(f.Elem), list}}
 		}
 		return list

@@ -21,6 +21,7 @@ type Field struct {
 	Elem     *Field // of a list, or of the values of a map
 	Spec     *Spec  // of an ObjectKind
 	Names    bool   // one string or a list of strings; Kind is ListKind
+	One      bool   // one element may stand in place of a list of one; Kind is ListKind
 	Required bool
 	Default  string // as it is written in YAML; elements of a list between commas
 	Enum     []string
@@ -78,6 +79,15 @@ func (f *Field) want() Kind {
 		return f.ExprKind
 	}
 	return f.Kind
+}
+
+// of gives the field that a value is held against: that of the element when one
+// stands in place of a list.
+func (f *Field) of(v *Value) *Field {
+	if f != nil && f.One && v.kind != valueList && !v.IsNull() {
+		return f.Elem
+	}
+	return f
 }
 
 // isName tells whether data may stand for a list of one name. Whole numbers may

@@ -68,7 +68,7 @@ func (b *specBuilder) spec(t reflect.Type) *Spec {
 }
 
 // knownTags are the struct tags with a meaning here.
-var knownTags = []string{"yaml", "required", "enum", "default", "min", "max", "pattern", "kind", "expr", "words"}
+var knownTags = []string{"yaml", "required", "enum", "default", "min", "max", "pattern", "kind", "expr", "words", "one"}
 
 var fieldName = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 
@@ -84,7 +84,7 @@ func (b *specBuilder) field(t reflect.Type, sf reflect.StructField) *Field {
 		if !slices.Contains(knownTags, name) {
 			bug("unknown tag %s", name)
 		}
-		if only := map[string]string{"required": "true", "expr": "no"}[name]; only != "" && value != only {
+		if only := map[string]string{"required": "true", "expr": "no", "one": "true"}[name]; only != "" && value != only {
 			bug("the tag %s can only be %q", name, only)
 		}
 	}
@@ -122,9 +122,20 @@ func (f *Field) constrain(tags map[string]string, bug func(string, ...any)) {
 		target.Enum = strings.Split(enum, ",")
 	}
 	if words, ok := tags["words"]; ok {
-		f.Words = strings.Split(words, ",")
-		if f.Kind != ObjectKind {
+		object := f.innermost()
+		object.Words = strings.Split(words, ",")
+		if object.Kind != ObjectKind {
 			bug("words stand only in place of a mapping")
+		}
+	}
+	if tags["one"] != "" {
+		list := f
+		if f.Kind == MapKind {
+			list = f.Elem
+		}
+		list.One = true
+		if list.Kind != ListKind || list.Elem.Kind != ObjectKind {
+			bug("one stands in place of a list of mappings")
 		}
 	}
 	target.Min, target.Max, target.Pattern = tags["min"], tags["max"], tags["pattern"]
@@ -148,6 +159,14 @@ func (f *Field) constrain(tags map[string]string, bug func(string, ...any)) {
 			bug("the default makes no sense: %v", err)
 		}
 	}
+}
+
+// innermost gives the field of what lists and mappings hold.
+func (f *Field) innermost() *Field {
+	for f.Elem != nil {
+		f = f.Elem
+	}
+	return f
 }
 
 // bound reads a min or max tag; nil when there is none.

@@ -14,7 +14,7 @@ import (
 // first file. The spec is nil exactly when one of the findings is an error.
 func Parse(files []dsl.File) (*Spec, []dsl.Diagnostic) {
 	c := checker{whole: &Spec{}, services: map[string]dsl.Span{}, incidents: map[string]dsl.Span{}}
-	spec := dsl.SpecOf(reflect.TypeFor[Spec](), specSource)
+	spec := dsl.FileSpec(reflect.TypeFor[Spec](), specSource)
 	for i, f := range files {
 		var one Spec
 		found := dsl.DecodeFile(f, spec, &one, []string{"request", "calls"})
