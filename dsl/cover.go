@@ -12,14 +12,14 @@ import (
 // A Cover counts which ways the expressions of a bundle have gone. It may be used
 // while they are evaluated.
 type Cover struct {
-	Branches []*Branch // in the order of files and places
+	Forks []*Fork // in the order of files and places
 }
 
-// A Branch is a part of an expression that decides about others: an operand of
+// A Fork is a part of an expression that decides about others: an operand of
 // and and or, the condition of if, the left side of ??; and the whole of an
 // expression that gives true or false where a handler or a pipeline asks for it.
 // It can go two ways: to true or false, or to a value or null.
-type Branch struct {
+type Fork struct {
 	Span Span
 	Text string // as the author wrote it
 	Null bool   // the ways are a value and null
@@ -28,15 +28,15 @@ type Branch struct {
 }
 
 // Ways names the two ways.
-func (b *Branch) Ways() [2]string {
-	if b.Null {
+func (f *Fork) Ways() [2]string {
+	if f.Null {
 		return [2]string{"a value", "null"}
 	}
 	return [2]string{"true", "false"}
 }
 
-// Counts tells how often the branch went each way.
-func (b *Branch) Counts() [2]int64 { return [2]int64{b.counts[0].Load(), b.counts[1].Load()} }
+// Counts tells how often the fork went each way.
+func (f *Fork) Counts() [2]int64 { return [2]int64{f.counts[0].Load(), f.counts[1].Load()} }
 
 // Cover makes the expressions of the bundle count the ways that they go. It must
 // be called before any of them is evaluated.
@@ -49,7 +49,7 @@ func (b *Bundle) Cover() *Cover {
 	for _, p := range b.Pipelines {
 		w.object(reflect.ValueOf(p), spec.Field("pipelines").Elem.Spec)
 	}
-	slices.SortStableFunc(w.cover.Branches, func(a, b *Branch) int {
+	slices.SortStableFunc(w.cover.Forks, func(a, b *Fork) int {
 		x, y := a.Span, b.Span
 		return cmp.Or(cmp.Compare(x.File, y.File), cmp.Compare(x.Start.Line, y.Start.Line), cmp.Compare(x.Start.Column, y.Start.Column))
 	})
@@ -103,7 +103,7 @@ func (w *coverWalk) value(v *Value, condition bool) {
 	})
 }
 
-// A counter makes the branches of one expression.
+// A counter makes the forks of one expression.
 type counter struct {
 	cover   *Cover
 	whole   bool              // the next node is the whole of a condition
@@ -140,17 +140,17 @@ func (w *counter) leave(b *builder, n ast.Node, p part) part {
 	if !decides || p.fixed {
 		return p // what is fixed has no other way
 	}
-	branch := &Branch{Span: b.span(n), Text: b.text(n), Null: null}
-	w.cover.Branches = append(w.cover.Branches, branch)
+	fork := &Fork{Span: b.span(n), Text: b.text(n), Null: null}
+	w.cover.Forks = append(w.cover.Forks, fork)
 	eval := p.eval
 	p.eval = func(f *frame) (any, error) {
 		v, err := eval(f)
 		switch {
 		case err != nil:
 		case null && v != nil, !null && v == true:
-			branch.counts[0].Add(1)
+			fork.counts[0].Add(1)
 		case null || v == false:
-			branch.counts[1].Add(1)
+			fork.counts[1].Add(1)
 		}
 		return v, err
 	}

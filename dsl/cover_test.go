@@ -29,9 +29,9 @@ pipelines:
                 total: !$ event.payload.total ?? 0
 `
 
-func showBranches(c *dsl.Cover) string {
+func showForks(c *dsl.Cover) string {
 	var out []string
-	for _, b := range c.Branches {
+	for _, b := range c.Forks {
 		ways, counts := b.Ways(), b.Counts()
 		out = append(out, fmt.Sprintf("%d:%d %s: %s %d, %s %d", b.Span.Start.Line, b.Span.Start.Column, b.Text,
 			ways[0], counts[0], ways[1], counts[1]))
@@ -72,7 +72,7 @@ func TestCoverCountsTheWaysOfExpressions(t *testing.T) {
 16:49 # > 1: true 2, false 1
 16:59 # < 3: true 1, false 1
 19:27 event.payload.total: a value 0, null 0`
-	if have := showBranches(c); have != want {
+	if have := showForks(c); have != want {
 		t.Errorf("want\n%s\nhave\n%s", want, have)
 	}
 }
