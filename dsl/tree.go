@@ -124,6 +124,19 @@ type Service struct {
 	// equal part of it, but at least 1.
 	MaxInFlight int `yaml:"max-in-flight" min:"1" max:"1000000"`
 
+	// Concurrency says how many calls are under way at once, besides. adaptive lets
+	// each node find out how many the service bears, up to 200 unless max-in-flight
+	// says another number: fewer when hardly any call succeeds or when they get much
+	// slower, down to one at a time, more while all is well. Calls over it wait, the
+	// oldest first; those of handlers that are not critical no longer than their
+	// attempts would take. fixed leaves it at max-in-flight.
+	Concurrency string `yaml:"concurrency" enum:"adaptive,fixed" default:"adaptive"`
+
+	// RetryBudget is the share of the calls of the last ten seconds that may be
+	// repetitions; those over it wait. Ten a second may always be, on all nodes
+	// together. 1 is no bound.
+	RetryBudget float64 `yaml:"retry-budget" default:"0.2" min:"0" max:"1"`
+
 	// Owner says who looks after the service.
 	Owner string `yaml:"owner"`
 

@@ -1,6 +1,9 @@
 package engine
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // This file decides whether a handler may start, and what follows from an
 // attempt that failed. It belongs to the pure core, as run.go does.
@@ -76,18 +79,17 @@ func (r *Run) free(s *Step) bool {
 func (r *Run) attempt(s *Step, live Live) (Task, bool) {
 	rec := &r.records[s.position]
 	if live.Guard != nil {
-		v := live.Guard(s)
+		v := live.Guard(s, rec.due)
 		if v.Skip {
 			r.skip(s, v.Reason, live)
 			r.standIn(s, live)
 			return Task{}, false
 		}
 		if !v.Hold.IsZero() {
-			r.dirty = r.dirty || v.Reason != rec.reason || !v.Hold.Equal(rec.hold)
-			rec.reason, rec.hold, rec.cause = v.Reason, v.Hold, v.Cause
+			r.hold(s, v, live)
 			return Task{}, false
 		}
-		rec.reason, rec.hold, rec.cause = "", time.Time{}, ""
+		rec.reason, rec.hold, rec.cause, rec.held = "", time.Time{}, "", time.Time{}
 	}
 	if s.Type.New == nil || s.Type.SetsState {
 		r.compute(s, live)
@@ -121,6 +123,31 @@ func (r *Run) attempt(s *Step, live Live) (Task, bool) {
 	}, true
 }
 
+// hold keeps a handler from starting, or leaves it out when it has waited for too
+// long.
+func (r *Run) hold(s *Step, v Verdict, live Live) {
+	rec := &r.records[s.position]
+	switch {
+	case v.Patience == 0 || s.Handler.IsCritical():
+		rec.held = time.Time{}
+	case rec.held.IsZero():
+		rec.held = stamp(live.Now)
+	}
+	if !rec.held.IsZero() {
+		end := rec.held.Add(v.Patience)
+		if !end.After(live.Now) {
+			r.skip(s, fmt.Sprintf("left out after %s: %s", v.Patience, v.Reason), live)
+			r.standIn(s, live)
+			return
+		}
+		if end.Before(v.Hold) {
+			v.Hold = end
+		}
+	}
+	r.dirty = r.dirty || v.Reason != rec.reason
+	rec.reason, rec.hold, rec.cause = v.Reason, v.Hold, v.Cause
+}
+
 // compute does a handler that needs no call: one that sets the state, or a
 // placeholder.
 func (r *Run) compute(s *Step, live Live) {
@@ -143,10 +170,16 @@ func (r *Run) compute(s *Step, live Live) {
 }
 
 // failed is the end of an attempt without success.
-func (r *Run) failed(s *Step, err error, live Live) {
+func (r *Run) failed(s *Step, err error, probe bool, live Live) {
 	rec := &r.records[s.position]
-	rec.failures++
 	rec.err = clean(err.Error())
+	if probe && s.Handler.IsCritical() {
+		if delay, ok := rec.again(s, r.start.ID, err); ok {
+			rec.due = stamp(live.Now.Add(delay + time.Millisecond - 1)) // rounded up
+			return
+		}
+	}
+	rec.failures++
 	if delay, ok := rec.repeat(s, r.start.ID, rec.failures, err); ok {
 		rec.due = stamp(live.Now.Add(delay + time.Millisecond - 1)) // rounded up
 		return

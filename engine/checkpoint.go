@@ -188,7 +188,7 @@ func (r *Run) restoreRecord(saved savedRecord) error {
 	}
 	*rec = record{
 		outcome: saved.Outcome, attempts: saved.Attempts, failures: saved.Failures, delay: saved.Delay,
-		unknown: saved.Unknown, asked: saved.Asked,
+		unknown: saved.Unknown, asked: saved.Asked, held: saved.Held,
 		started: saved.Started, finished: saved.Finished, due: saved.Due,
 		err: saved.Error, reason: saved.Reason, raw: saved.Response, status: saved.Status, emitted: saved.Emitted,
 	}

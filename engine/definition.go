@@ -68,7 +68,7 @@ func newDefinition(b *dsl.Bundle, types map[string]HandlerType, maxConns int) (*
 			return nil, err
 		}
 	}
-	if watched := watchedIn(b, d.plans); watched != nil {
+	if watched := watchedIn(d.plans); watched != nil {
 		d.fallbacks = NewFallbacks(watched)
 	}
 	for _, f := range b.Flows {

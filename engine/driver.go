@@ -166,7 +166,7 @@ func (n *node) beats() {
 			continue
 		}
 		n.e.clock.set(b.Now, began, time.Now())
-		more, err := n.heed(b)
+		soon, err := n.heed(b)
 		if err != nil {
 			if n.lease.failed(err) && n.ctx.Err() == nil {
 				n.log.Warn("settings cannot be read, no call starts until they can", "error", err)
@@ -177,8 +177,8 @@ func (n *node) beats() {
 		// What lets calls start is that the node is alive for the others AND knows
 		// the settings of the time of this beat.
 		n.lease.renew(began.Add(min(n.e.o.Lease, provenFor)))
-		if more {
-			next = soonestBeat
+		if soon > 0 {
+			next = min(next, soon)
 		}
 		if err := n.e.degrader.heed(n.ctx, b); err != nil && n.ctx.Err() == nil {
 			n.e.metrics.failed("outages")
@@ -198,8 +198,9 @@ func (n *node) beats() {
 	}
 }
 
-// heed does what a beat tells; more tells that there is more to do at once.
-func (n *node) heed(b Beat) (more bool, err error) {
+// heed does what a beat tells; soon is when there is more to do, 0 when there is
+// not.
+func (n *node) heed(b Beat) (soon time.Duration, err error) {
 	for _, run := range b.Cancelled {
 		if j := n.job(run); j != nil {
 			j.cancel()
@@ -212,22 +213,25 @@ func (n *node) heed(b Beat) (more bool, err error) {
 	}
 	if !n.e.settings.isCurrent(b.Revision) {
 		if err := n.e.settings.refresh(n.ctx); err != nil {
-			return false, err
+			return 0, err
 		}
 	}
 	return n.release(b.Causes), nil
 }
 
-// release wakes runs that are parked for what does not hold them back any more.
-// Any node may do it, whoever parked them, and whenever the control was lifted.
-func (n *node) release(causes []string) (more bool) {
-	c, now := n.e.settings.controls(), n.e.clock.now()
+// release wakes runs that are parked for what does not hold them back any more, and
+// as many as there is room for of those that wait for a gate. Any node may do it,
+// whoever parked them, and whenever the control was lifted. Soon is when to look
+// again; 0 for whenever the next beat comes.
+func (n *node) release(causes []string) (soon time.Duration) {
+	c := n.e.caller(causes)
 	for _, cause := range causes {
-		if c.stands(cause, now) {
+		most := c.wakes(cause)
+		if most == 0 {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(n.ctx, storeTimeout)
-		released, err := n.e.o.Store.Release(ctx, cause, releaseMost)
+		released, err := n.e.o.Store.Release(ctx, cause, most)
 		cancel()
 		if err != nil && n.ctx.Err() == nil {
 			n.log.Warn("runs that wait for a control cannot be woken, trying again", "cause", cause, "error", err)
@@ -235,9 +239,14 @@ func (n *node) release(causes []string) (more bool) {
 		if released > 0 {
 			n.nudge()
 		}
-		more = more || released == releaseMost
+		if released == releaseMost {
+			soon = soonestBeat
+		}
 	}
-	return more
+	if soon == 0 && c.busy {
+		soon = gateBeat
+	}
+	return soon
 }
 
 // claims takes ready runs as long as there is room for them.
@@ -399,13 +408,14 @@ func (n *node) leave() error {
 	}
 }
 
-// measure keeps the gauges of the inbox up to date, and what is counted at the
+// measure keeps the gauges of the inbox and of services up to date, and what is counted at the
 // handlers and pipelines of the present definition. It takes a twentieth of the
 // time at most, however slow counting is.
 func (e *Engine) measure(ctx context.Context) {
 	for next := time.Duration(0); pause(ctx, next); {
 		began := time.Now()
 		e.stats.follow(e.library.current.Load(), began)
+		e.showServices()
 		limited, cancel := context.WithTimeout(ctx, storeTimeout)
 		waiting, oldest, err := e.o.Store.Depth(limited)
 		cancel()

@@ -45,7 +45,7 @@ func (b jsonText) record(r *savedRecord) jsonText {
 	}
 	b = b.numberOr(`,"asked":`, r.Asked)
 	b = b.timeOr(`,"started":`, r.Started).timeOr(`,"finished":`, r.Finished).timeOr(`,"due":`, r.Due)
-	b = b.numberOr(`,"delay_ns":`, int(r.Delay)).textOr(`,"error":`, r.Error).textOr(`,"reason":`, r.Reason)
+	b = b.numberOr(`,"delay_ns":`, int(r.Delay)).timeOr(`,"held":`, r.Held).textOr(`,"error":`, r.Error).textOr(`,"reason":`, r.Reason)
 	if len(r.Response) > 0 {
 		b = append(b, `,"response":`...)
 		b = append(b, r.Response...)

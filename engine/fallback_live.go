@@ -110,26 +110,27 @@ func (j *job) off(s *Step, c *controls, now time.Time) (reason string, off bool)
 			return "", false
 		}
 	}
-	j.pass.leave(s.Path)
+	j.pass.leave(s.Path, now)
 	return reason, off
 }
 
 // verdict asks the guard about a handler, and whether its outage lets this call
-// through. While the handler is coming back, the run does not wait for it.
-func (j *job) verdict(s *Step, c *controls, now time.Time) Verdict {
+// through. While the handler is coming back, the run does not wait for it. Due is
+// that of [Live].Guard.
+func (j *job) verdict(s *Step, due time.Time, c *controls, now time.Time) Verdict {
 	e := j.n.e
 	o := e.degrader.outages().of(s)
 	if o == nil || c.holds(s, now) != nil {
-		return e.guard.verdict(s, &j.pass, c, now)
+		return e.guard.verdict(s, due, &j.pass, c, now)
 	}
 	admitted := o.admit(now, chanceOf(j.claimed.ID, s.Path))
 	if admitted == AdmitCall {
-		return e.guard.verdict(s, &j.pass, c, now)
+		return e.guard.verdict(s, due, &j.pass, c, now)
 	}
-	if admitted == AdmitProbe && e.guard.verdict(s, &j.pass, c, now) == (Verdict{}) && j.n.takeProbe(o.Name) {
+	if admitted == AdmitProbe && e.guard.verdict(s, due, &j.pass, c, now) == (Verdict{}) && j.n.takeProbe(o.Name) {
 		return Verdict{}
 	}
-	j.pass.leave(s.Path)
+	j.pass.leave(s.Path, now)
 	return Verdict{Skip: true, Reason: o.reason(now)}
 }
 

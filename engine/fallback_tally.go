@@ -14,12 +14,12 @@ import (
 // watchedIn lists what decides about the fallbacks of a definition, and marks the
 // steps whose calls count; nil when no handler has a fallback. Calls of handlers
 // without one tell whether their service is to blame.
-func watchedIn(b *dsl.Bundle, plans []*Plan) []Watched {
+func watchedIn(plans []*Plan) []Watched {
 	var watched []Watched
 	wanted := false
 	for _, p := range plans {
 		for _, s := range p.order {
-			w := Watched{Path: s.Path, Service: s.calledService(b), Critical: s.Handler.IsCritical(), Fallback: s.fallback()}
+			w := Watched{Path: s.Path, Service: s.calledService(), Critical: s.Handler.IsCritical(), Fallback: s.fallback()}
 			wanted = wanted || w.Fallback != nil
 			watched = append(watched, w)
 		}
@@ -29,7 +29,7 @@ func watchedIn(b *dsl.Bundle, plans []*Plan) []Watched {
 	}
 	for _, p := range plans {
 		for _, s := range p.order {
-			s.counted = s.fallback() != nil || s.calledService(b) != ""
+			s.counted = s.fallback() != nil || s.calledService() != ""
 		}
 	}
 	return watched
@@ -46,7 +46,7 @@ func (s *Step) fallback() *dsl.Fallback {
 
 // calledService names whom a handler calls, as far as that is known beforehand: a
 // declared service, or a host; empty for nobody.
-func (s *Step) calledService(b *dsl.Bundle) string {
+func (s *Step) calledService() string {
 	if s.service != "" {
 		return s.service
 	}
@@ -56,13 +56,7 @@ func (s *Step) calledService(b *dsl.Bundle) string {
 	if err != nil || u.Host == "" {
 		return ""
 	}
-	host := hostPort(u)
-	for _, service := range b.Services {
-		if hostsOf([]string{service.URL, service.Address()})[host] {
-			return service.ID
-		}
-	}
-	return host
+	return hostPort(u)
 }
 
 // fails tells whether a call that came to an error counts as a failure. Others

@@ -6,21 +6,33 @@ import "time"
 // come to. It protects a service that has fallen from those who want it up again:
 // calls wait for their turn, and none is lost. It reads no clock.
 //
-// It lets one call at a time through while hardly any succeeds, which is how it
-// learns that the service is back; and it holds still while many fail for reasons
-// of their own, for then fewer calls would help nobody.
+// It lets one call at a time through while hardly any succeeds, with pauses, which
+// is how it learns that the service is back; and it holds still while many fail
+// for reasons of their own, for then fewer calls would help nobody.
 type Gradient struct {
 	limit    float64
+	most     int
+	calm     time.Duration
+	pause    time.Duration
 	underway int
+	last     time.Time // when a call started
 
 	// Of the present window:
 	began time.Time
 	good  int
 	bad   int
-	took  time.Duration // by the good ones, together
-	full  bool          // as many as the limit allows were under way
+	full  bool // as many as the limit allows were under way
 
-	normal time.Duration // what a call takes while all is well; 0 before that is known
+	failing bool // hardly any call of the last window has succeeded
+	kinds   map[string]*callKind
+}
+
+// A callKind is calls that take about the same time while all is well.
+type callKind struct {
+	normal time.Duration // while all is well; 0 before that is known
+
+	good int // in the present window
+	took time.Duration
 }
 
 const (
@@ -36,68 +48,145 @@ const (
 	growAbove = 0.8
 	tooSlow   = 2.5 // times the normal time: the limit is halved
 	growth    = 1.25
+
+	probePause = 500 * time.Millisecond // between calls of a service that is down
 )
 
 // NewGradient gives a limit that has seen no calls.
-func NewGradient() *Gradient { return &Gradient{limit: firstLimit} }
+func NewGradient() *Gradient {
+	return &Gradient{limit: firstLimit, most: highestLimit, pause: probePause, kinds: map[string]*callKind{}}
+}
+
+// Bound says what holds whatever calls come to: no more than most are under way,
+// and those that take no longer than calm are not slow. Pause is the time between
+// two calls of a service that is down. Zero values leave what is.
+func (g *Gradient) Bound(most int, calm, pause time.Duration) {
+	if most > 0 {
+		g.most = most
+		g.limit = min(g.limit, float64(most))
+	}
+	if calm > 0 {
+		g.calm = calm
+	}
+	if pause > 0 {
+		g.pause = pause
+	}
+}
 
 // Limit is how many calls may be under way.
 func (g *Gradient) Limit() int { return int(g.limit) }
 
-// Start takes a call's turn; false tells that it has to wait until another ends.
-func (g *Gradient) Start() bool {
-	if g.underway >= g.Limit() {
+// Failing tells whether hardly any call succeeds at present.
+func (g *Gradient) Failing() bool {
+	return g.failing || g.good+g.bad >= gradientCalls && g.ratio() < cutBelow
+}
+
+// Down tells whether calls are made only to find out when the service is back.
+func (g *Gradient) Down() bool { return g.failing && g.Limit() == lowestLimit }
+
+// Next is when a call may start though no other one ends.
+func (g *Gradient) Next() time.Time {
+	if !g.Down() {
+		return g.last
+	}
+	return g.last.Add(g.pause)
+}
+
+// Start takes a call's turn; false tells that it has to wait, until another ends
+// and until Next.
+func (g *Gradient) Start(now time.Time) bool {
+	if g.underway >= g.Limit() || g.Down() && now.Before(g.Next()) {
 		return false
 	}
 	g.underway++
 	g.full = g.full || g.underway >= g.Limit()
+	g.last = now
 	return true
 }
 
+// Drop ends a call that tells nothing about the service.
+func (g *Gradient) Drop() { g.underway-- }
+
 // End tells what a call that has started came to. Good is whether the service
-// answered as it should.
-func (g *Gradient) End(good bool, took time.Duration, now time.Time) {
+// answered as it should; the time that good calls take is compared with that of
+// others of their kind, unless it is 0.
+func (g *Gradient) End(kind string, good bool, took time.Duration, now time.Time) {
 	g.underway--
 	if g.began.IsZero() {
 		g.began = now
 	}
 	if good {
 		g.good++
-		g.took += took
 	} else {
 		g.bad++
+	}
+	if good && took > 0 {
+		k := g.kinds[kind]
+		if k == nil {
+			k = &callKind{}
+			g.kinds[kind] = k
+		}
+		k.good++
+		k.took += took
 	}
 	enough := max(1, min(gradientCalls, g.Limit()/2))
 	if now.Sub(g.began) >= gradientWindow && g.good+g.bad >= enough || g.good+g.bad >= highestLimit {
 		g.adapt()
-		g.began, g.good, g.bad, g.took, g.full = now, 0, 0, 0, false
+		g.began, g.good, g.bad, g.full = now, 0, 0, false
 	}
 }
+
+func (g *Gradient) ratio() float64 { return float64(g.good) / float64(g.good+g.bad) }
 
 // adapt ends a window: it moves the limit.
 func (g *Gradient) adapt() {
-	ratio := float64(g.good) / float64(g.good+g.bad)
-	slow := false
-	if g.good > 0 {
-		mean := g.took / time.Duration(g.good)
-		slow = g.normal > 0 && float64(mean) > tooSlow*float64(g.normal)
-		if ratio >= growAbove && !slow {
-			g.learn(mean)
-		}
+	ratio, slow, late := g.ratio(), false, false
+	if mean, stretch := g.pace(); stretch > tooSlow {
+		// One call at a time is not what slows the service down: it is as fast as
+		// this now.
+		slow = g.Limit() > lowestLimit
+		late = slow && mean > g.calm
 	}
+	for _, k := range g.kinds {
+		if k.good > 0 && ratio >= growAbove && !slow {
+			k.learn(k.took / time.Duration(k.good))
+		}
+		k.good, k.took = 0, 0
+	}
+	g.failing = ratio < cutBelow
 	switch {
-	case ratio < cutBelow || slow:
+	case g.failing || late:
 		g.limit = max(lowestLimit, g.limit/2)
-	case ratio >= growAbove && g.full:
-		g.limit = min(highestLimit, g.limit*growth+1)
+	case ratio >= growAbove && g.full && !slow:
+		g.limit = min(float64(g.most), g.limit*growth+1)
 	}
 }
 
-// learn follows what is normal: at once to the better, slowly to the worse.
-func (g *Gradient) learn(mean time.Duration) {
-	if g.normal == 0 || mean < g.normal {
-		g.normal = mean
+// pace tells what the good calls of the window took, and how many times what is
+// normal for them.
+func (g *Gradient) pace() (mean time.Duration, stretch float64) {
+	calls, took, stretched := 0, time.Duration(0), 0.0
+	for _, k := range g.kinds {
+		calls += k.good
+		took += k.took
+		if k.normal > 0 {
+			stretched += float64(k.took) / float64(k.normal)
+		} else {
+			stretched += float64(k.good)
+		}
+	}
+	if calls == 0 {
+		return 0, 1
+	}
+	return took / time.Duration(calls), stretched / float64(calls)
+}
+
+// learn follows what is normal: at once to the better, and from much slower,
+// otherwise slowly to the worse.
+func (k *callKind) learn(mean time.Duration) {
+	if k.normal == 0 || mean < k.normal || float64(mean) > tooSlow*float64(k.normal) {
+		k.normal = mean
 		return
 	}
-	g.normal += (mean - g.normal) / 50
+	k.normal += (mean - k.normal) / 50
 }

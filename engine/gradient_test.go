@@ -14,11 +14,11 @@ func press(g *engine.Gradient, now *time.Time, length, took time.Duration, good 
 	call := 0
 	for end := now.Add(length); now.Before(end); *now = now.Add(took) {
 		started := 0
-		for g.Start() {
+		for g.Start(*now) {
 			started++
 		}
 		for range started {
-			g.End(good(call), took, now.Add(took))
+			g.End("", good(call), took, now.Add(took))
 			call++
 		}
 	}
@@ -66,34 +66,36 @@ func TestGradientDoesNotGrowUnused(t *testing.T) {
 	t.Parallel()
 	g, now := engine.NewGradient(), time.Unix(1_800_000_000, 0)
 	for range 1000 {
-		if !g.Start() {
+		if !g.Start(now) {
 			t.Fatal("an idle limit lets nobody in")
 		}
 		now = now.Add(100 * time.Millisecond)
-		g.End(true, 100*time.Millisecond, now)
+		g.End("", true, 100*time.Millisecond, now)
 	}
 	if g.Limit() != 20 {
 		t.Errorf("one call at a time: have a limit of %d, want 20", g.Limit())
 	}
 }
 
-// Never more calls than the limit start, and never none.
+// Never more calls than the limit start, and never none but in the pauses of a
+// service that is down.
 func TestGradientInvariants(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		g, now, underway := engine.NewGradient(), time.Unix(1_800_000_000, 0), 0
 		for range rapid.IntRange(1, 500).Draw(t, "steps") {
 			if rapid.Bool().Draw(t, "start") {
-				before := underway
-				if g.Start() {
+				before, limit, down, next := underway, g.Limit(), g.Down(), g.Next()
+				if g.Start(now) {
 					underway++
 				}
-				if started := underway > before; started != (before < g.Limit()) {
-					t.Fatalf("%d under way, limit %d: started is %v", before, g.Limit(), started)
+				free := before < limit && (!down || !now.Before(next))
+				if started := underway > before; started != free {
+					t.Fatalf("%d under way, limit %d, down %v, next call in %s: started is %v", before, limit, down, next.Sub(now), started)
 				}
 			} else if underway > 0 {
 				now = now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(t, "ms")) * time.Millisecond)
-				g.End(rapid.Bool().Draw(t, "good"), time.Duration(rapid.IntRange(0, 5000).Draw(t, "took"))*time.Millisecond, now)
+				g.End("", rapid.Bool().Draw(t, "good"), time.Duration(rapid.IntRange(0, 5000).Draw(t, "took"))*time.Millisecond, now)
 				underway--
 			}
 			if g.Limit() < 1 || g.Limit() > 200 {

@@ -18,7 +18,7 @@ type guard struct {
 
 	mu      sync.RWMutex       // guards the following, not what it points to
 	buckets map[string]*bucket // by path
-	gates   map[string]*gate   // by the path of a handler, or @ and a service
+	gates   map[string]*gate   // by the path of a handler, or by a service
 }
 
 // shortHold is how long a run may wait for its turn in memory. Its place is kept
@@ -29,7 +29,8 @@ const shortHold = time.Second
 // so that asking again does not take another one. It belongs to the goroutine of
 // the run.
 type pass struct {
-	wake   func() // told when a gate lets the run in
+	wake   func()    // told when a gate lets the run in
+	age    time.Time // since when the run is due
 	places map[string]*place
 }
 
@@ -40,7 +41,7 @@ type place struct {
 	passed bool      // the rate limits have let it through
 	cause  string
 	reason string
-	spots  [2]*spot // of the handler and of the service
+	spots  [2]spot // of the handler and of the service
 }
 
 // at gives the place of a handler.
@@ -56,24 +57,28 @@ func (p *pass) at(path string) *place {
 	return pl
 }
 
-// leave gives up what a handler holds: its call has ended, or does not start.
-func (p *pass) leave(path string) {
+// leave gives up what a handler holds: its call does not start.
+func (p *pass) leave(path string, now time.Time) { p.end(path, callEnd{}, now) }
+
+// end gives up what a handler holds whose call has ended. It tells whether the
+// call was made to find out about its service.
+func (p *pass) end(path string, end callEnd, now time.Time) (probe bool) {
 	pl := p.places[path]
 	if pl == nil {
-		return
+		return false
 	}
 	delete(p.places, path)
-	for _, t := range pl.spots {
-		if t != nil {
-			t.leave()
-		}
-	}
+	probe = pl.spots[1].probes
+	pl.spots[1].leave(end, now)
+	end.pause = 0 // which is the service's alone
+	pl.spots[0].leave(end, now)
+	return probe
 }
 
-// close gives up all that the run holds.
-func (p *pass) close() {
+// close gives up all that the run holds. What became of its calls is not known.
+func (p *pass) close(now time.Time) {
 	for path := range p.places {
-		p.leave(path)
+		p.end(path, callEnd{verdict: callMute}, now)
 	}
 }
 
@@ -101,16 +106,17 @@ func (r *rule) cause() string {
 	return ""
 }
 
-// verdict decides about one handler of a run.
-func (g *guard) verdict(s *Step, p *pass, c *controls, now time.Time) Verdict {
+// verdict decides about one handler of a run. Since is when a repetition became
+// due.
+func (g *guard) verdict(s *Step, since time.Time, p *pass, c *controls, now time.Time) Verdict {
 	if l := c.holds(s, now); l != nil {
-		p.leave(s.Path)
+		p.leave(s.Path, now)
 		return Verdict{Hold: l.askAgain(now), Cause: l.holdCause, Reason: l.off}
 	}
 	if v, ok := g.turn(s, p, c, now); !ok {
 		return v
 	}
-	return g.enter(s, p, now)
+	return g.enter(s, since, p, now)
 }
 
 // askAgain is when a run that a switch holds looks again by itself. It is woken
@@ -136,7 +142,7 @@ func (g *guard) turn(s *Step, p *pass, c *controls, now time.Time) (v Verdict, o
 		case !stale && pl.mine:
 			return Verdict{}, true // spots are still to be asked for
 		}
-		p.leave(s.Path)
+		p.leave(s.Path, now)
 	}
 	var rules [3]rule
 	n := g.rules(s, c, now, &rules)
@@ -204,31 +210,34 @@ func (g *guard) reserve(s *Step, p *pass, rules []rule, now time.Time) (v Verdic
 }
 
 // enter asks for places among the calls under way.
-func (g *guard) enter(s *Step, p *pass, now time.Time) Verdict {
-	if s.Type.New == nil || s.Type.SetsState || s.Handler.MaxInFlight == 0 && s.serviceMost == 0 {
+func (g *guard) enter(s *Step, since time.Time, p *pass, now time.Time) Verdict {
+	if s.Type.New == nil || s.Type.SetsState || s.Handler.MaxInFlight == 0 && s.calls == nil {
 		return Verdict{}
 	}
-	gates := [2]struct {
-		name string
-		most int
-	}{{s.Path, s.Handler.MaxInFlight}, {"@" + s.service, s.serviceMost}}
 	pl := p.at(s.Path)
 	pl.passed = true
-	for i, at := range gates {
-		if at.most == 0 {
+	for i := range pl.spots {
+		name, terms, ok := g.terms(s, i)
+		if !ok {
 			continue
 		}
-		reason := fmt.Sprintf("waits for one of %d calls of %s under way at once to end", at.most, at.name)
-		if pl.spots[i] == nil {
-			most := max(1, at.most/int(max(1, g.nodes.Load())))
-			if pl.spots[i] = g.gate(at.name).enter(most, p.wake); pl.spots[i] == nil {
-				p.leave(s.Path)
-				return Verdict{Hold: now.Add(2 * shortHold), Reason: reason}
+		at, spot := g.gate(name), &pl.spots[i]
+		if spot.gate == nil {
+			spot.age, spot.repeats = p.age, !since.IsZero()
+			if spot.repeats {
+				spot.age = since
 			}
+			at.enter(spot, terms, p.wake, now)
 		}
-		if !pl.spots[i].isInside() {
-			return Verdict{Hold: now.Add(shortHold), Reason: reason}
+		state, again := at.look(spot, now)
+		switch state {
+		case spotInside:
+			continue
+		case spotOut:
+			p.leave(s.Path, now)
+			return Verdict{Hold: now.Add(longestOut), Cause: gateCause(name, s.Path), Reason: at.why(now), Patience: s.patience(i)}
 		}
+		return Verdict{Hold: again, Reason: at.why(now), Patience: s.patience(i)}
 	}
 	return Verdict{}
 }
@@ -254,13 +263,19 @@ func (g *guard) bucket(path string) *bucket {
 
 // gate gives the gate of a name.
 func (g *guard) gate(name string) *gate {
+	g.mu.RLock()
+	at := g.gates[name]
+	g.mu.RUnlock()
+	if at != nil {
+		return at
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.gates == nil {
 		g.gates = map[string]*gate{}
 	}
 	if g.gates[name] == nil {
-		g.gates[name] = &gate{}
+		g.gates[name] = &gate{name: name}
 	}
 	return g.gates[name]
 }

@@ -22,6 +22,8 @@ func BenchmarkGuard(b *testing.B) {
 	limited.counted = true
 	ramping := limited
 	ramping.Path = "work/a/two"
+	protected := limited
+	protected.calls = &dsl.Service{ID: "orders", Timeout: time.Second, Concurrency: "adaptive", RetryBudget: 0.2}
 	none, err := newControls(nil)
 	if err != nil {
 		b.Fatal(err)
@@ -43,7 +45,7 @@ func BenchmarkGuard(b *testing.B) {
 		name     string
 		step     *Step
 		controls *controls
-	}{{"free", free, none}, {"limited", &limited, none}, {"controlled", &limited, three}, {"ramping", &ramping, three}} {
+	}{{"free", free, none}, {"limited", &limited, none}, {"protected", &protected, none}, {"controlled", &limited, three}, {"ramping", &ramping, three}} {
 		b.Run(c.name, func(b *testing.B) {
 			e := &Engine{stats: stats{metrics: NewMetrics(prometheus.NewRegistry())}}
 			e.degrader.live.Store(ramp)
@@ -56,10 +58,10 @@ func BenchmarkGuard(b *testing.B) {
 					b.Fatal("off")
 				}
 				c.controls.share(c.step)
-				if v := j.verdict(c.step, c.controls, now); v != (Verdict{}) {
+				if v := j.verdict(c.step, time.Time{}, c.controls, now); v != (Verdict{}) {
 					b.Fatal(v)
 				}
-				j.pass.leave(c.step.Path)
+				j.pass.end(c.step.Path, callEnd{verdict: callGood, kind: c.step.Path, took: time.Millisecond}, now)
 				e.stats.path(c.step.Path).ended(nil, time.Millisecond, now)
 				e.degrader.count(c.step, nil, time.Millisecond, now)
 			}

@@ -151,6 +151,27 @@ func hostsOf(addresses []string) hostSet {
 	return hosts
 }
 
+// declaredService finds the declared service that a call of a handler reaches, which
+// names it or gives an address of it; nil when an expression decides that.
+func declaredService(b *dsl.Bundle, body *dsl.Value) *dsl.Service {
+	if id, ok := body.Get("service").Literal(); ok && id != nil {
+		name, _ := id.(string)
+		return b.Service(name)
+	}
+	address, _ := body.Get("url").Literal()
+	text, _ := address.(string)
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return nil
+	}
+	for _, s := range b.Services {
+		if hostsOf([]string{s.URL, s.Address()})[hostPort(u)] {
+			return s
+		}
+	}
+	return nil
+}
+
 // check gives an error when addr, host:port, is no declared host. Repeating the
 // call cannot mend that.
 func (h hostSet) check(addr string) error {

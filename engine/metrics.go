@@ -9,15 +9,19 @@ import (
 
 // Metrics are what the engine counts. Names and labels are the contract's.
 type Metrics struct {
-	HandlerCalls   *prometheus.CounterVec   // pipeline, stage, handler, outcome
-	HandlerGivenUp *prometheus.CounterVec   // pipeline, stage, handler
-	HandlerSeconds *prometheus.HistogramVec // pipeline, stage, handler
-	Accepted       prometheus.Counter
-	Runs           *prometheus.CounterVec // pipeline, status
-	InboxWaiting   prometheus.Gauge
-	InboxOldest    prometheus.Gauge
-	Checkpoint     prometheus.Histogram
-	StoreErrors    *prometheus.CounterVec // operation
+	HandlerCalls    *prometheus.CounterVec   // pipeline, stage, handler, outcome
+	HandlerGivenUp  *prometheus.CounterVec   // pipeline, stage, handler
+	HandlerSeconds  *prometheus.HistogramVec // pipeline, stage, handler
+	ServiceLimit    *prometheus.GaugeVec     // service
+	ServiceInFlight *prometheus.GaugeVec     // service
+	ServiceWaiting  *prometheus.GaugeVec     // service
+	ServiceDown     *prometheus.GaugeVec     // service
+	Accepted        prometheus.Counter
+	Runs            *prometheus.CounterVec // pipeline, status
+	InboxWaiting    prometheus.Gauge
+	InboxOldest     prometheus.Gauge
+	Checkpoint      prometheus.Histogram
+	StoreErrors     *prometheus.CounterVec // operation
 
 	handlers handlerGauges
 }
@@ -64,6 +68,15 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14), // 0.5 ms to 4 s
 		}),
 	}
+	service := func(name, help string) *prometheus.GaugeVec {
+		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"service"})
+		r.MustRegister(v)
+		return v
+	}
+	m.ServiceLimit = service("procaas_service_limit", "Calls of the service that this node lets be under way at once.")
+	m.ServiceInFlight = service("procaas_service_in_flight", "Calls of the service that this node has under way.")
+	m.ServiceWaiting = service("procaas_service_waiting", "Runs of this node that stand in line to call the service.")
+	m.ServiceDown = service("procaas_service_down", "Whether hardly any call of the service succeeds, so that this node calls it once at a time to find out when it is back: 1, else 0.")
 	m.StoreErrors = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "procaas_store_errors_total",
 		Help: "Calls of the store that failed and are tried again, by operation.",

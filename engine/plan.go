@@ -54,10 +54,10 @@ type Step struct {
 	keep     bool      // another handler may read the response
 	stage    string    // the path of its stage
 	service  string    // that it calls; empty when it names none
+	volatile bool      // begun anew, it might be skipped, or send something else
 
-	serviceMost int  // calls of the service at once; 0 for no bound
-	counted     bool // what its calls come to decides about fallbacks
-	volatile    bool // begun anew, it might be skipped, or send something else
+	calls   *dsl.Service // that is declared; nil when it is not known before the call
+	counted bool         // what its calls come to decides about fallbacks
 }
 
 // A Write is a path that a handler sets: a name of the shared state, or its own
@@ -174,11 +174,8 @@ func (p *Plan) add(h *dsl.Handler, stage int, types map[string]HandlerType) (*St
 		return nil, fmt.Errorf("%s: there are two handlers with this path", s.Path)
 	}
 	s.stage = p.Pipeline.ID + "/" + p.Pipeline.Stages[stage].ID
-	if service, ok := h.Body.Get("service").Literal(); ok {
-		s.service, _ = service.(string)
-		if of := p.Bundle.Service(s.service); of != nil {
-			s.serviceMost = of.MaxInFlight
-		}
+	if s.calls = declaredService(p.Bundle, h.Body); s.calls != nil {
+		s.service = s.calls.ID
 	}
 	if h.Retry != nil {
 		s.retry = *h.Retry

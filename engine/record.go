@@ -19,6 +19,7 @@ type record struct {
 	finished time.Time
 	due      time.Time     // of the next attempt, or of the end of a wait
 	delay    time.Duration // before the last repetition
+	held     time.Time     // since when the guard holds it who shall not do so for ever
 
 	err      string
 	reason   string
@@ -72,6 +73,7 @@ type savedRecord struct {
 	Finished time.Time       `json:"finished,omitzero"`
 	Due      time.Time       `json:"due,omitzero"`
 	Delay    time.Duration   `json:"delay_ns,omitempty"`
+	Held     time.Time       `json:"held,omitzero"`
 	Error    string          `json:"error,omitempty"`
 	Reason   string          `json:"reason,omitempty"`
 	Response json.RawMessage `json:"response,omitempty"`
@@ -87,7 +89,7 @@ func (r *record) reached() bool {
 func (r *record) save(path string) savedRecord {
 	return savedRecord{
 		Path: path, Outcome: r.outcome, Attempts: r.attempts, Failures: r.failures, Unknown: r.unknown, Asked: r.asked,
-		Started: r.started, Finished: r.finished, Due: r.due, Delay: r.delay,
+		Started: r.started, Finished: r.finished, Due: r.due, Delay: r.delay, Held: r.held,
 		Error: r.err, Reason: r.reason, Response: r.raw, Status: r.status, Emitted: r.emitted,
 	}
 }

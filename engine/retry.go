@@ -101,3 +101,11 @@ func (r *record) repeat(s *Step, run string, failures int, err error) (time.Dura
 	r.delay = NextDelay(s.retry, next)
 	return r.delay, true
 }
+
+// again tells whether an attempt that does not count is to be repeated, and after
+// what delay: the first one that there is. The guard holds it for as long as its
+// service is down.
+func (r *record) again(s *Step, run string, err error) (time.Duration, bool) {
+	fresh := record{}
+	return fresh.repeat(s, run, 1, err)
+}

@@ -86,9 +86,9 @@ type Live struct {
 	// Guard says whether a handler may run now; nil lets all run. It is asked
 	// when nothing else keeps an attempt from starting, so it may take a token
 	// of a limit, and again whenever Ready is, so it must remember what it has
-	// given. It never skips a critical handler unless an operator has forced it
-	// to.
-	Guard func(*Step) Verdict
+	// given. Due is since when a repetition might start; zero for what is none.
+	// It never skips a critical handler unless an operator has forced it to.
+	Guard func(s *Step, due time.Time) Verdict
 }
 
 // A Verdict of the guard. The zero Verdict lets the handler run.
@@ -97,6 +97,10 @@ type Verdict struct {
 	Hold   time.Time // ask again at this time, the run parked meanwhile; zero: do not hold
 	Cause  string    // what it waits for besides the time; see [Change]
 	Reason string    // why, for people
+
+	// Patience is for how long a handler that is not critical is held for this.
+	// Then it is left out. 0 for ever.
+	Patience time.Duration
 }
 
 // A Task is one attempt of a handler that may start now, or the call that asks
@@ -115,6 +119,10 @@ type Task struct {
 type Outcome struct {
 	Result Result
 	Err    error // without the handler's path, which the run adds
+
+	// Probe says that the call was made to find out whether its service is back.
+	// Its failure does not count against the attempts of a critical handler.
+	Probe bool
 }
 
 // Begin starts a run at its first stage.
@@ -243,7 +251,7 @@ func (r *Run) Finish(path string, o Outcome, live Live) {
 	events, err := r.take(s, o, live)
 	switch {
 	case err != nil:
-		r.failed(s, err, live)
+		r.failed(s, err, o.Probe, live)
 	case rec.outcome != OutcomeWaiting:
 		r.succeed(s, live)
 	}

@@ -209,7 +209,7 @@ func (s *script) live() engine.Live {
 		Off: func(step *engine.Step) (string, bool) {
 			return "switched off", s.off[step.Path]
 		},
-		Guard: func(step *engine.Step) engine.Verdict { return s.verdict[step.Path] },
+		Guard: func(step *engine.Step, _ time.Time) engine.Verdict { return s.verdict[step.Path] },
 	}
 }
 

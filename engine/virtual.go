@@ -185,7 +185,7 @@ func (v *Virtual) look(ctx context.Context) (due time.Duration, busy bool, err e
 	if err != nil {
 		return 0, false, fmt.Errorf("beat: %w", err)
 	}
-	more, err := v.n.heed(b)
+	soon, err := v.n.heed(b)
 	if err != nil {
 		return 0, false, err
 	}
@@ -210,7 +210,10 @@ func (v *Virtual) look(ctx context.Context) (due time.Duration, busy bool, err e
 			break
 		}
 	}
-	return b.Next, busy || more || len(claimed) > 0, nil
+	if due = b.Next; soon > 0 && (due == 0 || soon < due) {
+		due = soon
+	}
+	return due, busy || len(claimed) > 0, nil
 }
 
 // begin takes a run up.
@@ -325,7 +328,7 @@ func (v *Virtual) deliver() {
 // close forgets a run: it has ended, is parked, or is lost.
 func (v *Virtual) close(j *job) {
 	j.stopCalls()
-	j.pass.close()
+	j.pass.close(v.clock.now)
 	delete(v.n.jobs, j.claimed.ID)
 	v.jobs = slices.DeleteFunc(v.jobs, func(other *job) bool { return other == j })
 	v.ends = slices.DeleteFunc(v.ends, func(e virtualEnd) bool { return e.j == j })

@@ -41,6 +41,7 @@ type job struct {
 type ended struct {
 	path    string
 	outcome Outcome
+	end     callEnd
 }
 
 // cancelReason is for runs whose operator's reason the store does not keep.
@@ -56,6 +57,10 @@ func newJob(n *node, c *Claimed) *job {
 	j := &job{
 		n: n, claimed: c, version: c.Version, cancelled: make(chan struct{}), wake: make(chan struct{}, 1),
 		log: n.log.With("run", c.ID, "pipeline", c.Pipeline, "key", c.Key),
+	}
+	j.pass.age = c.Accepted
+	if c.Event.At.After(j.pass.age) {
+		j.pass.age = c.Event.At
 	}
 	j.pass.wake = func() {
 		select {
@@ -74,7 +79,7 @@ func (j *job) work() {
 	defer j.survive()
 	j.calls, j.stopCalls = context.WithCancel(j.n.calls)
 	defer j.stopCalls()
-	defer j.pass.close()
+	defer func() { j.pass.close(j.n.e.clock.now()) }()
 	defer j.letGo()
 	if !j.begin() || j.n.isDraining() {
 		return
@@ -108,8 +113,8 @@ func (j *job) live() Live {
 		Configs: j.n.e.settings.configs(j.def),
 		Off:     func(s *Step) (string, bool) { return j.off(s, c, now) },
 		Share:   c.share,
-		Guard: func(s *Step) Verdict {
-			v := j.verdict(s, c, now)
+		Guard: func(s *Step, due time.Time) Verdict {
+			v := j.verdict(s, due, c, now)
 			if held := !v.Hold.IsZero(); held || len(j.held) > 0 {
 				j.hold(s.Path, held)
 			}
@@ -235,7 +240,7 @@ func (j *job) start(tasks []Task) bool {
 	for _, t := range tasks {
 		if c != j.seen && (c.skips(t.Step, now) != nil || c.holds(t.Step, now) != nil) {
 			j.run.Withdraw(t.Step.Path, now)
-			j.pass.leave(t.Step.Path)
+			j.pass.leave(t.Step.Path, now)
 			j.again = true
 			continue
 		}
@@ -318,7 +323,7 @@ func (j *job) delay(next time.Time) (delay time.Duration, ok bool) {
 func (j *job) finish(e ended) {
 	for {
 		j.underway--
-		j.pass.leave(e.path)
+		e.outcome.Probe = j.pass.end(e.path, e.end, j.n.e.clock.now())
 		if e.outcome.Err == nil || j.calls.Err() == nil {
 			j.run.Finish(e.path, e.outcome, j.live())
 		}
@@ -350,10 +355,12 @@ func (j *job) stop() bool {
 	return false
 }
 
-// count counts handlers that were left out; calls count themselves.
+// count counts handlers that were left out; calls count themselves. One that was
+// left out while it waited gives its places back.
 func (j *job) count() {
 	for _, h := range j.run.TakeEnded() {
 		j.hold(h.Path, false)
+		j.pass.leave(h.Path, j.n.e.clock.now())
 		switch h.Outcome {
 		case OutcomeSkipped:
 			j.n.e.stats.path(h.Path).skipped.Inc()
@@ -404,7 +411,7 @@ func (j *job) call(ctx context.Context, t Task) ended {
 	now := time.Now()
 	if err != nil {
 		if j.calls.Err() != nil {
-			return ended{t.Step.Path, Outcome{Err: err}} // broken off, which says nothing about the handler
+			return ended{t.Step.Path, Outcome{Err: err}, callEnd{verdict: callMute}} // broken off
 		}
 		j.log.Debug("attempt failed", "path", t.Step.Path, "attempt", t.Attempt, "error", err)
 	}
@@ -412,7 +419,7 @@ func (j *job) call(ctx context.Context, t Task) ended {
 		seen.ended(err, now.Sub(began), now)
 		j.n.e.degrader.count(t.Step, err, now.Sub(began), j.n.e.clock.now())
 	}
-	return ended{t.Step.Path, Outcome{Result: result, Err: err}}
+	return ended{t.Step.Path, Outcome{Result: result, Err: err}, endOf(t.Step, err, now.Sub(began))}
 }
 
 // handle fills the handler and calls it. A panic is the handler's permanent

@@ -13,6 +13,10 @@ func (s *server) listHandlers(w http.ResponseWriter, _ *http.Request) error {
 	return writeJSON(w, http.StatusOK, pageOf(s.engine.Handlers(), ""))
 }
 
+func (s *server) listServices(w http.ResponseWriter, _ *http.Request) error {
+	return writeJSON(w, http.StatusOK, pageOf(s.engine.Services(), ""))
+}
+
 func (s *server) listConfigs(w http.ResponseWriter, r *http.Request) error {
 	configs, err := s.engine.Configs(r.Context())
 	if err != nil {

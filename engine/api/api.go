@@ -75,6 +75,7 @@ type Settings interface {
 type Status interface {
 	Bundle() *dsl.Bundle
 	Handlers() []engine.HandlerInfo
+	Services() []engine.ServiceInfo
 	Healthy(ctx context.Context) error
 	Degraded() error
 	Nodes(ctx context.Context) ([]engine.NodeView, error)

@@ -363,6 +363,14 @@ func (f *fakeEngine) Handlers() []engine.HandlerInfo {
 	}
 }
 
+func (f *fakeEngine) Services() []engine.ServiceInfo {
+	limit, closed := 1, time.Date(2026, 11, 21, 12, 0, 30, 0, time.UTC)
+	return []engine.ServiceInfo{
+		{ID: "orders", URL: "http://127.0.0.1:9081", Owner: "team-orders", Adaptive: true, Limit: &limit, InFlight: 1, Waiting: 7, Down: true, ClosedUntil: &closed, Calls: 20, Repeats: 4},
+		{ID: "push", URL: "http://127.0.0.1:9082"},
+	}
+}
+
 func (f *fakeEngine) Healthy(context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

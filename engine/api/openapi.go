@@ -235,6 +235,16 @@ var describedFields = map[string]map[string]string{
 		"ratio":   "How many of the calls succeeded that sent the handler out.",
 		"trips":   "How often it went out in a row; each time doubles how long it is out.",
 	},
+	"ServiceInfo": {
+		"adaptive":     "The node finds out by itself how many calls the service bears.",
+		"limit":        "How many calls this node lets be under way at once; null for no bound.",
+		"in_flight":    "Calls that this node has under way.",
+		"waiting":      "Runs of this node that stand in line to call the service. More may wait in the store.",
+		"down":         "Hardly any call succeeds: one at a time finds out when the service is back, and does not count as an attempt.",
+		"closed_until": "The service has asked for a pause by Retry-After, and gets no calls until then; null when it has not.",
+		"calls":        "Calls of this node that started in the last ten seconds.",
+		"repeats":      "How many of them were repetitions.",
+	},
 	"ControlView": {
 		"enabled":         "false: the switch is off.",
 		"mode":            "What off means: skip or hold.",

@@ -103,6 +103,12 @@ func (s *server) adminOperations() []operation {
 			serve:   s.listHandlers,
 		},
 		{
+			method: http.MethodGet, path: "/admin/v1/services", id: "list-services", tag: "admin", admin: true,
+			summary: "List the services that handlers call, and what this node lets through to them",
+			replies: []reply{{status: 200, about: "All services, in order.", body: Page[engine.ServiceInfo]{}}},
+			serve:   s.listServices,
+		},
+		{
 			method: http.MethodGet, path: "/admin/v1/nodes", id: "list-nodes", tag: "admin", admin: true,
 			summary:  "List the nodes that are alive, and those that died lately",
 			replies:  []reply{{status: 200, about: "The nodes.", body: Page[engine.NodeView]{}}},

@@ -18,6 +18,9 @@ type Script struct {
 	// Value is handed to the test, with its expressions evaluated.
 	Value any `yaml:"value"`
 
+	// Service is the id of a declared service that the handler pretends to call.
+	Service string `yaml:"service"`
+
 	do Do
 }
 

@@ -68,6 +68,7 @@ func (c *crowd) request(i int) {
 // the service lets them through, and are repeated by the policy.
 func Limited(s Scenario, policy dsl.Retry) []Sample {
 	i := inbox{world: newWorld(s), policy: policy, limit: engine.NewGradient()}
+	i.limit.Bound(0, s.Timeout/10, 0)
 	i.after(i.gap(), i.arrive)
 	i.run()
 	return i.samples
@@ -79,7 +80,11 @@ type inbox struct {
 	policy  dsl.Retry
 	limit   *engine.Gradient
 	waiting []*client // whose turn has not come
+	looks   bool      // at a time that is on the agenda
 }
+
+// time is the present time of the scenario.
+func (i *inbox) time() time.Time { return begin().Add(i.now) }
 
 // gap is the time between two events.
 func (i *inbox) gap() time.Duration { return i.chance(i.Think / time.Duration(i.Clients)) }
@@ -93,7 +98,7 @@ func (i *inbox) arrive() {
 
 // start lets as many events go on as the limit allows.
 func (i *inbox) start() {
-	for len(i.waiting) > 0 && i.limit.Start() {
+	for len(i.waiting) > 0 && i.limit.Start(i.time()) {
 		event := i.waiting[0]
 		i.waiting = i.waiting[1:]
 		i.send(func(took time.Duration) { i.end(true, took) }, func() {
@@ -106,10 +111,17 @@ func (i *inbox) start() {
 			i.end(false, i.Timeout)
 		})
 	}
+	if pause := i.limit.Next().Sub(i.time()); pause > 0 && len(i.waiting) > 0 && !i.looks {
+		i.looks = true
+		i.after(pause, func() {
+			i.looks = false
+			i.start()
+		})
+	}
 }
 
 // end tells the limit of a call's end; another may start.
 func (i *inbox) end(good bool, took time.Duration) {
-	i.limit.End(good, took, begin().Add(i.now))
+	i.limit.End("", good, took, i.time())
 	i.start()
 }

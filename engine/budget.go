@@ -1,0 +1,83 @@
+package engine
+
+import "time"
+
+// A budget counts calls, so that repetitions stay a share of them: those who
+// repeat what fails are what keeps a service down. Its zero value has seen none.
+type budget struct {
+	seconds [budgetSeconds]budgetSecond
+}
+
+const (
+	budgetSeconds = 10   // it looks back
+	freeRepeats   = 10.0 // a second, of all nodes together, beyond the share
+)
+
+// A budgetSecond is the calls that started in one second.
+type budgetSecond struct {
+	unix    int64 // another one is stale
+	calls   int
+	repeats int
+}
+
+// at gives the counts of the present second.
+func (b *budget) at(now time.Time) *budgetSecond {
+	unix := now.Unix()
+	s := &b.seconds[unix%budgetSeconds]
+	if s.unix != unix {
+		*s = budgetSecond{unix: unix}
+	}
+	return s
+}
+
+// count notes a call that starts.
+func (b *budget) count(repeats bool, now time.Time) {
+	s := b.at(now)
+	s.calls++
+	if repeats {
+		s.repeats++
+	}
+}
+
+// withdraw forgets a call that has not started after all.
+func (b *budget) withdraw(repeats bool, started time.Time) {
+	s := &b.seconds[started.Unix()%budgetSeconds]
+	if s.unix != started.Unix() {
+		return
+	}
+	s.calls--
+	if repeats {
+		s.repeats--
+	}
+}
+
+// allows tells whether one more repetition is within a share of the calls.
+func (b *budget) allows(share float64, nodes int, now time.Time) bool {
+	if share >= 1 {
+		return true
+	}
+	calls, repeats := b.sum(now)
+	return float64(repeats+1) <= share*float64(calls)+budgetSeconds*freeRepeats/float64(nodes)
+}
+
+// sum is what started in the time that it looks back.
+func (b *budget) sum(now time.Time) (calls, repeats int) {
+	oldest := now.Unix() - budgetSeconds
+	for i := range b.seconds {
+		if s := &b.seconds[i]; s.unix > oldest && s.unix <= now.Unix() {
+			calls += s.calls
+			repeats += s.repeats
+		}
+	}
+	return calls, repeats
+}
+
+// rate is how many calls started in the last whole second, or have in this one.
+func (b *budget) rate(now time.Time) int {
+	last := &b.seconds[(now.Unix()-1)%budgetSeconds]
+	rate := b.at(now).calls
+	if last.unix == now.Unix()-1 {
+		rate = max(rate, last.calls)
+	}
+	return rate
+}

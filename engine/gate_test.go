@@ -1,0 +1,346 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"procaas/engine"
+)
+
+const guarded = `
+services:
+  - {id: orders, url: "http://127.0.0.1:1", timeout: 2s}
+pipelines:
+  - id: work
+    stages:
+      - {id: a, handlers: [{id: one, step: {service: orders}}]}
+`
+
+// A target is a service that a test breaks and mends.
+type target struct {
+	latency  time.Duration
+	failWith error         // of calls while it is down
+	hang     time.Duration // before that
+
+	down atomic.Bool
+
+	mu       sync.Mutex // guards the following
+	underway int
+	peak     int
+	calls    []time.Time // when they began
+}
+
+func (s *target) do(ctx context.Context, c *engine.Call, value any) (engine.Result, error) {
+	s.mu.Lock()
+	s.underway++
+	s.peak = max(s.peak, s.underway)
+	s.calls = append(s.calls, time.Now())
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.underway--
+	}()
+	if s.down.Load() {
+		time.Sleep(s.hang)
+		return engine.Result{}, s.failWith
+	}
+	time.Sleep(s.latency)
+	return engine.Result{Response: value}, nil
+}
+
+// since counts the calls that began after a time.
+func (s *target) since(t time.Time) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, at := range s.calls {
+		if at.After(t) {
+			n++
+		}
+	}
+	return n
+}
+
+var (
+	refused     = &engine.StatusError{Status: 500, Method: "POST", URL: "http://orders"}
+	unavailable = &engine.StatusError{Status: 503, Method: "POST", URL: "http://orders"}
+)
+
+// succeeded waits until all runs that were submitted have succeeded.
+func (r *rig) succeeded(e *engine.Engine, most time.Duration) {
+	r.t.Helper()
+	for end := time.Now().Add(most); ; time.Sleep(time.Second) {
+		n := 0
+		for _, status := range []engine.Status{engine.Waiting, engine.Running, engine.Parked} {
+			p, err := e.Preview(context.Background(), engine.RunFilter{Status: status})
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			n += p.Total
+		}
+		if n == 0 {
+			break
+		}
+		if time.Now().After(end) {
+			r.t.Fatalf("%d runs have not ended\n%+v", n, e.Services())
+		}
+	}
+	failed, _, err := e.List(context.Background(), engine.RunFilter{Status: engine.Failed, Limit: 10})
+	if err != nil || len(failed) > 0 {
+		r.t.Fatalf("want no failed run, have %+v, %v", failed, err)
+	}
+}
+
+// An outage as long as one likes costs critical calls nothing: those that find out
+// about it do not count, all others wait.
+func TestOutageOfAServiceLosesNothing(t *testing.T) {
+	t.Parallel()
+	for _, hang := range []time.Duration{0, 2 * time.Second} {
+		t.Run(fmt.Sprint("hangs for ", hang), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				s := &target{latency: 100 * time.Millisecond, failWith: refused, hang: hang}
+				r.on("one", s.do)
+				// More attempts than a run makes before the outage is noticed.
+				e, _ := r.start(strings.ReplaceAll(guarded, "{service: orders}}", "{service: orders}, retry: {attempts: 6}}"))
+				stop := r.load(100*time.Millisecond, e) // 10 a second
+				time.Sleep(10 * time.Second)
+				s.down.Store(true)
+				time.Sleep(20 * time.Second)
+				at := time.Now()
+				time.Sleep(20 * time.Second)
+				if n := s.since(at); n > 41 || n < 5 {
+					t.Errorf("want at most two calls a second while it is down, have %d in 20s", n)
+				}
+				if have := e.Services()[0]; !have.Down || *have.Limit != 1 {
+					t.Errorf("want the service down and one call at a time, have %+v", have)
+				}
+				time.Sleep(time.Minute)
+				s.down.Store(false)
+				back := time.Now()
+				time.Sleep(15 * time.Second)
+				if n := s.since(back); n < 15*10 {
+					t.Errorf("want more calls than come in 15s, have %d", n)
+				}
+				stop()
+				r.succeeded(e, 20*time.Minute)
+				if s.peak > 200 {
+					t.Errorf("want 200 calls at once at most, have %d", s.peak)
+				}
+			})
+		})
+	}
+}
+
+func TestOldestRunsGoFirstAfterAnOutageAndNewOnesHaveAShare(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		s := &target{latency: 100 * time.Millisecond, failWith: refused}
+		r.on("one", s.do)
+		e, _ := r.start(strings.ReplaceAll(guarded, "timeout: 2s", "timeout: 2s, max-in-flight: 20")) // 200 calls a second
+		s.down.Store(true)
+		stop := r.load(10*time.Millisecond, e)
+		time.Sleep(time.Minute)
+		s.down.Store(false)
+		back := time.Now()
+		time.Sleep(15 * time.Second)
+		stop()
+		var old, fresh []time.Time
+		for _, c := range r.calls.Calls() {
+			if c.Now.Before(back.Add(5*time.Second)) || c.Now.After(back.Add(15*time.Second)) {
+				continue
+			}
+			if c.Event.Time.Before(back) {
+				old = append(old, c.Event.Time)
+			} else {
+				fresh = append(fresh, c.Event.Time)
+			}
+		}
+		if len(old) < 1000 || len(fresh) < 200 {
+			t.Errorf("want calls for old and for new work, have %d and %d in 10s", len(old), len(fresh))
+		}
+		// Not exactly in order: runs are called up in groups.
+		inversions := 0
+		for i := 100; i < len(old); i++ {
+			if old[i].Before(old[i-100]) {
+				inversions++
+			}
+		}
+		if inversions > len(old)/20 {
+			t.Errorf("want the oldest first, have %d of %d calls behind younger ones", inversions, len(old))
+		}
+		r.succeeded(e, 10*time.Minute)
+	})
+}
+
+func TestPauseThatAServiceAsksForIsForAllItsCalls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		s := &target{latency: 10 * time.Millisecond, failWith: engine.After(20*time.Second, unavailable)}
+		r.on("one", s.do)
+		e, _ := r.start(guarded)
+		s.down.Store(true)
+		first := r.submit(e, event("work", ""))
+		time.Sleep(time.Second)
+		s.down.Store(false)
+		at := time.Now()
+		second := r.submit(e, event("work", ""))
+		time.Sleep(18 * time.Second)
+		if n := s.since(at); n != 0 {
+			t.Errorf("want no call in the pause, have %d", n)
+		}
+		v := r.view(e, second)
+		if want := "orders wants no calls until 2000-01-01T00:00:20Z"; len(v.Handlers) != 1 || v.Handlers[0].Reason != want {
+			t.Errorf("want the reason %q, have %+v", want, v.Handlers)
+		}
+		if until := e.Services()[0].ClosedUntil; until == nil {
+			t.Error("want to see until when the service wants no calls")
+		}
+		time.Sleep(2 * time.Second)
+		r.settle(e, second, engine.Succeeded)
+		r.settle(e, first, engine.Succeeded)
+	})
+}
+
+func TestRepetitionsAreAShareOfTheCalls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var n, repeated atomic.Int64
+		r.on("one", func(_ context.Context, c *engine.Call, value any) (engine.Result, error) {
+			if c.Attempt > 1 {
+				repeated.Add(1)
+			}
+			if n.Add(1)%2 == 0 { // half of all calls fail
+				return engine.Result{}, refused
+			}
+			return engine.Result{Response: value}, nil
+		})
+		e, _ := r.start(strings.ReplaceAll(guarded, "{service: orders}}", "{service: orders}, retry: {attempts: 0, max-delay: 1s}}"))
+		stop := r.load(10*time.Millisecond, e) // 100 a second
+		time.Sleep(20 * time.Second)
+		stop()
+		share := float64(repeated.Load()-10*20) / float64(n.Load())
+		if share > 0.22 || share < 0.15 {
+			t.Errorf("want a fifth of the calls besides ten a second to be repetitions, have %.2f of %d", share, n.Load())
+		}
+		r.succeeded(e, 10*time.Minute)
+	})
+}
+
+func TestHandlerThatIsNotCriticalWaitsNoLongerThanItsAttempts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		s := &target{latency: 10 * time.Millisecond, failWith: refused, hang: time.Second}
+		r.on("one", s.do)
+		e, _ := r.start(strings.ReplaceAll(guarded, "{id: one,", "{id: one, critical: false,"))
+		s.down.Store(true)
+		var runs []string
+		stop := r.load(20*time.Millisecond, e)
+		time.Sleep(30 * time.Second)
+		for range 10 {
+			runs = append(runs, r.submit(e, event("work", "")))
+		}
+		stop()
+		time.Sleep(8 * time.Second) // 3 attempts of 2s, and what holds are rounded to
+		left := 0
+		for _, run := range runs {
+			v := r.settle(e, run, engine.Succeeded)
+			if h := v.Handlers[0]; h.Outcome == engine.OutcomeSkipped {
+				left++
+				if want := "left out after 6s: calls of orders fail; one at a time finds out when it is back"; h.Reason != want {
+					t.Errorf("want the reason %q, have %q", want, h.Reason)
+				}
+			}
+		}
+		if left < 5 {
+			t.Errorf("want most runs to go on without their call, have %d of %d", left, len(runs))
+		}
+	})
+}
+
+// Protection slows a handler down until degradation takes it out; then nobody waits.
+func TestFallbackLetsThoseGoThatWaitForTheService(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		s := &target{latency: 10 * time.Millisecond, failWith: refused, hang: time.Second}
+		r.on("one", s.do)
+		e, _ := r.start(strings.ReplaceAll(guarded, "{id: one,", "{id: one, critical: false, retry: {attempts: 0}, fallback: {result: {}},"))
+		s.down.Store(true)
+		stop := r.load(20*time.Millisecond, e)
+		time.Sleep(30 * time.Second)
+		stop()
+		r.succeeded(e, 5*time.Second)
+		if have := e.Services()[0]; !have.Down {
+			t.Errorf("want the service down, have %+v", have)
+		}
+	})
+}
+
+// A run that fails whatever the service does must not keep it closed to others.
+func TestOneBadRunDoesNotKeepAServiceDown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		s := &target{latency: 10 * time.Millisecond, failWith: refused}
+		r.on("one", func(ctx context.Context, c *engine.Call, value any) (engine.Result, error) {
+			result, err := s.do(ctx, c, value)
+			if c.Event.Key == "poison" {
+				return engine.Result{}, refused
+			}
+			return result, err
+		})
+		e, _ := r.start(guarded)
+		s.down.Store(true)
+		poison := r.submit(e, event("work", "poison"))
+		stop := r.load(20*time.Millisecond, e)
+		time.Sleep(30 * time.Second)
+		stop()
+		s.down.Store(false)
+		time.Sleep(30 * time.Second)
+		if have := e.Services()[0]; have.Down {
+			t.Errorf("want the service up, have %+v", have)
+		}
+		r.settle(e, poison, engine.Failed)
+	})
+}
+
+func TestWaitingRunsLeaveRoomForOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		s := &target{latency: 10 * time.Millisecond, failWith: errors.New("no answer"), hang: 2 * time.Second}
+		r.on("one", s.do)
+		e, _ := r.start(guarded + `
+  - id: other
+    stages:
+      - {id: a, handlers: [{id: free, step: {}}]}
+`)
+		s.down.Store(true)
+		for range 1000 {
+			r.submit(e, event("work", ""))
+		}
+		time.Sleep(20 * time.Second)
+		if have := e.Services()[0]; have.Waiting > 64 {
+			t.Errorf("want few runs in memory, have %+v", have)
+		}
+		began := time.Now()
+		r.settle(e, r.submit(e, event("other", "")), engine.Succeeded)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("want another run to end at once, have %s", took)
+		}
+	})
+}

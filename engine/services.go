@@ -1,0 +1,237 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"procaas/dsl"
+)
+
+// This file says how the services that handlers call are protected: what their
+// gates go by, what the end of a call tells them, and what people see of it.
+
+const (
+	// longestOut is when a run asks again that waits in the store for its turn at a
+	// gate. It is called as soon as there is room for it; this is for those that
+	// nobody calls.
+	longestOut = 5 * time.Minute
+
+	// gateBeat is how soon the next beat comes that calls runs to gates.
+	gateBeat = 100 * time.Millisecond
+
+	// slowShare is the part of the time-out that a call may take without being slow,
+	// however short it was before.
+	slowShare = 10
+)
+
+// terms gives what bounds the calls of a handler: of its own, for 0, or of the
+// service that it calls, for 1. ok is false when nothing does.
+func (g *guard) terms(s *Step, level int) (name string, terms gateTerms, ok bool) {
+	nodes := int(max(1, g.nodes.Load()))
+	if level == 0 {
+		most := s.Handler.MaxInFlight
+		return s.Path, gateTerms{most: part(most, nodes), repeats: 1, nodes: nodes}, most > 0
+	}
+	if s.calls == nil {
+		return "", gateTerms{}, false
+	}
+	return s.calls.ID, serviceTerms(s.calls, nodes), true
+}
+
+func serviceTerms(s *dsl.Service, nodes int) gateTerms {
+	return gateTerms{
+		most: part(s.MaxInFlight, nodes), adapts: s.Concurrency != "fixed", repeats: s.RetryBudget,
+		calm: s.Timeout / slowShare, nodes: nodes,
+	}
+}
+
+// part is what a node has of a bound for all nodes; 0 for none.
+func part(most, nodes int) int {
+	if most == 0 {
+		return 0
+	}
+	return max(1, most/nodes)
+}
+
+// patience is how long a handler waits at a gate that protects a service before
+// its run goes on without it: no longer than its attempts would take. A handler
+// that is critical waits for as long as it takes, and so does one that would try
+// for ever.
+func (s *Step) patience(level int) time.Duration {
+	if level == 0 || s.Handler.IsCritical() || s.retry.Attempts == 0 {
+		return 0
+	}
+	timeout := cmp.Or(s.Handler.Timeout, s.calls.Timeout, time.Second)
+	return min(max(time.Duration(min(s.retry.Attempts, 60))*timeout, time.Second), time.Minute)
+}
+
+// endOf tells what the end of a call says about its service.
+func endOf(s *Step, err error, took time.Duration) callEnd {
+	end := callEnd{verdict: callGood, kind: s.Path}
+	var status *StatusError
+	switch {
+	case err == nil:
+		end.took = took
+	case errors.As(err, &status):
+		if status.Status >= 500 || status.Status == http.StatusTooManyRequests ||
+			status.Status == http.StatusRequestTimeout || status.Status == http.StatusTooEarly {
+			end.verdict = callBad
+		}
+		if status.Status == http.StatusServiceUnavailable || status.Status == http.StatusTooManyRequests {
+			end.pause, _ = RetryDelay(err)
+		}
+	case errors.Is(err, context.Canceled), IsPermanent(err):
+		end.verdict = callMute
+	default:
+		end.verdict = callBad
+	}
+	return end
+}
+
+// A run that waits in the store for its turn at a gate has a cause: this, the
+// gate's name, and the path of the handler.
+const gateMark = "@"
+
+func gateCause(name, path string) string { return gateMark + name + " " + path }
+
+// gateOf tells for which gate a part of a cause is, and for which handler.
+func gateOf(part string) (name, path string, ok bool) {
+	rest, ok := strings.CutPrefix(part, gateMark)
+	name, path, _ = strings.Cut(rest, " ")
+	return name, path, ok
+}
+
+// A caller decides how many runs are woken that wait in the store.
+type caller struct {
+	e        *Engine
+	controls *controls
+	now      time.Time
+	rivals   map[string]int // causes for a gate
+
+	// busy tells that runs wait for a gate that lets calls through, so that there
+	// will be room for more of them soon.
+	busy bool
+}
+
+// caller prepares to wake runs that wait for these causes.
+func (e *Engine) caller(causes []string) *caller {
+	c := &caller{e: e, controls: e.settings.controls(), now: e.clock.now(), rivals: map[string]int{}}
+	for _, cause := range causes {
+		for part := range strings.SplitSeq(cause, ",") {
+			if name, _, ok := gateOf(part); ok {
+				c.rivals[name]++
+			}
+		}
+	}
+	return c
+}
+
+// wakes tells how many of the runs that wait for a cause may go on: all of them
+// when what it names does not stand any more.
+func (c *caller) wakes(cause string) int {
+	most := 0
+	for part := range strings.SplitSeq(cause, ",") {
+		name, path, ok := gateOf(part)
+		switch {
+		case !ok && !c.controls.stands(part, c.now), ok && !c.waits(name, path):
+			return releaseMost
+		case ok:
+			room, moves := c.e.guard.gate(name).appetite(c.now)
+			if c.busy = c.busy || moves; room > 0 {
+				most = max(most, room/c.rivals[name], 1)
+			}
+		}
+	}
+	return most
+}
+
+// waits tells whether a handler has to wait at a gate at all. Runs whose handler is
+// out of the flow by now need not.
+func (c *caller) waits(name, path string) bool {
+	pipeline, _, _ := strings.Cut(path, "/")
+	plan := c.e.library.current.Load().byID[pipeline]
+	if plan == nil || plan.steps[path] == nil {
+		return false
+	}
+	s := plan.steps[path]
+	if _, off := c.controls.off(s, c.now); off {
+		return false
+	}
+	if _, off := c.e.degrader.outages().off(s, c.now); off {
+		return false
+	}
+	return name == path && s.Handler.MaxInFlight > 0 || s.calls != nil && name == s.calls.ID
+}
+
+// A ServiceInfo is a service with what this node has seen of it.
+type ServiceInfo struct {
+	ID       string `json:"id"`
+	URL      string `json:"url"`
+	Owner    string `json:"owner"`
+	Adaptive bool   `json:"adaptive"`
+	Limit    *int   `json:"limit"` // calls at once on this node; null for no bound
+	InFlight int    `json:"in_flight"`
+	Waiting  int    `json:"waiting"` // runs of this node that stand in line
+
+	// Down tells that hardly any call succeeds, so that one at a time finds out when
+	// the service is back.
+	Down bool `json:"down"`
+
+	// ClosedUntil is when calls go on that the service wants none of.
+	ClosedUntil *time.Time `json:"closed_until"`
+
+	Calls   int `json:"calls"`   // started in the last ten seconds
+	Repeats int `json:"repeats"` // of those
+}
+
+// Services lists the services of the present definition, in order.
+func (e *Engine) Services() []ServiceInfo {
+	out := []ServiceInfo{}
+	now, nodes := e.clock.now(), int(max(1, e.guard.nodes.Load()))
+	for _, s := range e.Bundle().Services {
+		info := ServiceInfo{ID: s.ID, URL: s.Address(), Owner: s.Owner}
+		e.guard.gate(s.ID).fill(&info, serviceTerms(s, nodes), now)
+		out = append(out, info)
+	}
+	return out
+}
+
+// fill completes a view.
+func (g *gate) fill(info *ServiceInfo, terms gateTerms, now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.terms != terms {
+		g.heed(terms)
+	}
+	if limit := g.limit(); limit > 0 {
+		info.Limit = &limit
+	}
+	info.Adaptive = g.adaptive != nil
+	info.InFlight, info.Waiting = g.used, len(g.line)
+	info.Down = g.adaptive != nil && g.adaptive.Down()
+	if g.closed.After(now) {
+		info.ClosedUntil = known(g.closed.UTC().Truncate(time.Millisecond))
+	}
+	info.Calls, info.Repeats = g.calls.sum(now)
+}
+
+// showServices keeps the gauges of services up to date.
+func (e *Engine) showServices() {
+	m := e.metrics
+	for _, s := range e.Services() {
+		if s.Limit != nil {
+			m.ServiceLimit.WithLabelValues(s.ID).Set(float64(*s.Limit))
+		}
+		m.ServiceInFlight.WithLabelValues(s.ID).Set(float64(s.InFlight))
+		m.ServiceWaiting.WithLabelValues(s.ID).Set(float64(s.Waiting))
+		down := 0.0
+		if s.Down {
+			down = 1
+		}
+		m.ServiceDown.WithLabelValues(s.ID).Set(down)
+	}
+}
