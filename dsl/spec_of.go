@@ -70,7 +70,7 @@ func (b *specBuilder) spec(t reflect.Type) *Spec {
 // knownTags are the struct tags with a meaning here.
 var knownTags = []string{"yaml", "required", "enum", "default", "min", "max", "pattern", "kind", "expr", "words", "one"}
 
-var fieldName = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
+var fieldName = regexp.MustCompile(`^[a-z][a-z0-9]*([-_][a-z0-9]+)*$`)
 
 func (b *specBuilder) field(t reflect.Type, sf reflect.StructField) *Field {
 	bug := func(format string, args ...any) {

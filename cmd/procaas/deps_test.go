@@ -79,12 +79,15 @@ func TestFoldersImportOnlyToTheirLeft(t *testing.T) {
 			if from == "engine" && target == "engine" {
 				t.Errorf("engine imports its own part %s; parts import the whole, never the reverse", to)
 			}
-			if from != folder && target == folder && to != folder && folder != "cmd" && !harness(from) {
+			if from != folder && target == folder && to != folder && folder != "cmd" && !harness(from) && !within(from, to) {
 				t.Errorf("%s imports its sibling %s; parts of %s never import each other", from, to, folder)
 			}
 		}
 	}
 }
+
+// within tells whether a package is a part of another one.
+func within(part, whole string) bool { return strings.HasPrefix(part, whole+"/") }
 
 // harness tells whether a package only serves tests, which may import siblings.
 func harness(from string) bool { return strings.HasPrefix(from, "engine/enginetest") }

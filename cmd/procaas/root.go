@@ -100,6 +100,7 @@ func newRoot(s streams) *cobra.Command {
 	)
 	for _, c := range []*cobra.Command{
 		validateCommand(s), planCommand(s), runCommand(s), devCommand(s), diffCommand(s), evalCommand(s), explainCommand(s), schemaCommand(s), simulateCommand(s),
+		balancerCommand(s),
 	} {
 		c.GroupID = "author"
 		root.AddCommand(c)

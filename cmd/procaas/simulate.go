@@ -25,7 +25,7 @@ seed gives the same result.`,
 		Args: onlySubcommands,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(backoffCommand(s), degradationCommand(s))
+	c.AddCommand(backoffCommand(s), degradationCommand(s), simulateBalancerCommand(s))
 	return c
 }
 

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"procaas/dsl"
+	"procaas/handlers/balancer"
+	"procaas/handlers/balancer/plant"
+)
+
+func balancerCommand(s streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "balancer",
+		Short: "Which worker serves which partition",
+		Args:  onlySubcommands,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(balancerStepCommand(s))
+	return c
+}
+
+func balancerStepCommand(s streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "step",
+		Short: "Decide about partitions over lines of JSON, for simulators",
+		Long: `step reads a line that describes the cluster,
+
+  {"type": "init", "seed", "workers": n, "partitions": n, "capacity": [..], "zone": [..],
+   "allowed": [[worker..] per partition], "assignment": [worker per partition], "step_s"}
+
+and then a line for each report of the workers,
+
+  {"type": "observe", "t", "up": [bool], "draining": [bool], "requests": [..], "drops": [..],
+   "busy": [..], "age_s": [..], "weights": [number or null per partition], "assignment": [..]}
+
+each of which it answers by one: {"moves": [{"partition", "to", "reason"}]}. The end of
+the input ends it.`,
+		Example: "  procaas balancer step --policy v4 < reports.jsonl\n" +
+			"  procaas balancer step --policy v5 --params margin.json < reports.jsonl",
+		Args: cobra.NoArgs,
+	}
+	policy := c.Flags().String("policy", balancer.Default, "one of "+strings.Join(balancer.Names(), ", "))
+	file := c.Flags().String("params", "", "a JSON file with parameters of the policy, such as {\"margin\": 2}")
+	c.RunE = func(*cobra.Command, []string) error {
+		params, err := balancerParams(*file)
+		if err != nil {
+			return err
+		}
+		if err := checkPolicies([]string{*policy}); err != nil {
+			return err
+		}
+		if err := balancer.Serve(s.in, s.out, *policy, params); err != nil {
+			return usageError{err}
+		}
+		return nil
+	}
+	return c
+}
+
+// balancerParams reads parameters; those that are left out are the default.
+func balancerParams(file string) (balancer.Params, error) {
+	p := balancer.DefaultParams()
+	if file == "" {
+		return p, nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return p, usageError{err}
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&p); err != nil {
+		return p, usagef("--params %s: %v", file, err)
+	}
+	return p, nil
+}
+
+// checkPolicies refuses names of policies that there are not.
+func checkPolicies(names []string) error {
+	known := balancer.Names()
+	for _, name := range names {
+		if slices.Contains(known, name) {
+			continue
+		}
+		if near := dsl.Suggest(name, known); near != "" {
+			return usagef("no policy %q; did you mean %q?", name, near)
+		}
+		return usagef("no policy %q; there are %s", name, strings.Join(known, ", "))
+	}
+	return nil
+}
+
+func simulateBalancerCommand(s streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "balancer",
+		Short: "How much does a policy of the balancer drop and move?",
+		Long: `balancer lets a cluster of workers in virtual time go through scenarios, once under
+each policy: partitions get hot, workers die, get slow or restart, healthchecks get
+lost. It shows what was dropped, and how much of that any assignment could have
+served; how often partitions moved, and came back within ten minutes; and how long
+the cluster took to recover. The same seed gives the same result.`,
+		Example: "  procaas simulate balancer --scenario hotspot.yaml\n" +
+			"  procaas simulate balancer --scenario hotspot.yaml --scenario crash.yaml --policy v4,v5 --seeds 5",
+		Args: cobra.NoArgs,
+	}
+	files := c.Flags().StringArray("scenario", nil, "a YAML file with what happens to the cluster; repeat it for more")
+	policies := c.Flags().StringSlice("policy", balancer.Names(), "the policies to compare")
+	seeds := c.Flags().Int("seeds", 1, "how many runs of each, with another chance")
+	params := c.Flags().String("params", "", "a JSON file with parameters of the policies")
+	samples := c.Flags().Bool("samples", false, "in JSON: also what happened in each half minute")
+	format := formatFlag(c, "text", "json")
+	c.RunE = func(*cobra.Command, []string) error {
+		f, err := format()
+		if err != nil {
+			return err
+		}
+		if len(*files) == 0 {
+			return usagef("--scenario: want a file")
+		}
+		if *seeds < 1 || *seeds > 1000 {
+			return usagef("--seeds %d: want 1 to 1000", *seeds)
+		}
+		if err := checkPolicies(*policies); err != nil {
+			return err
+		}
+		p, err := balancerParams(*params)
+		if err != nil {
+			return err
+		}
+		var report plant.Report
+		for _, file := range *files {
+			scenario, err := readScenario(s, file)
+			if err != nil {
+				return err
+			}
+			done, err := plant.Compare(scenario, *policies, p, *seeds)
+			if err != nil {
+				return usageError{err}
+			}
+			report.Scenarios = append(report.Scenarios, done)
+		}
+		if f == "text" {
+			return report.WriteText(s.out)
+		}
+		if !*samples {
+			report.Strip()
+		}
+		return report.WriteJSON(s.out)
+	}
+	return c
+}
+
+// readScenario reads a scenario of the balancer, and shows what is wrong with it.
+func readScenario(s streams, name string) (*plant.Scenario, error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	file := dsl.File{Name: name, Data: data}
+	scenario, found := plant.Parse(file)
+	if len(found) > 0 {
+		if err := dsl.WriteDiagnostics(s.err, dsl.Text, []dsl.File{file}, found, colorful(s.err)); err != nil {
+			return nil, fmt.Errorf("findings cannot be shown: %w", err)
+		}
+	}
+	if scenario == nil {
+		return nil, errFindings
+	}
+	return scenario, nil
+}

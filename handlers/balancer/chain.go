@@ -1,0 +1,97 @@
+package balancer
+
+import (
+	"fmt"
+	"slices"
+)
+
+const (
+	chainSources = 3
+	chainMoves   = 5
+	chainBeam    = 24
+	chainWidth   = 24 // partitions of a worker that are looked at
+	chainEvery   = 20 // seconds
+	chainTargets = 12 // workers that may hold a partition; with more of them one of them has room
+)
+
+// A chain is moves that only pay together: where the partition map is tight, one
+// partition makes room for another. Its last move may end where the first began.
+type chain struct {
+	moves []Move
+	gain  float64
+}
+
+// improveByChain makes the best chain that pays and that the budget allows.
+func (e *economist) improveByChain(r *Report) (moves []Move) {
+	best := chain{}
+	for i, w := range e.worst(r) {
+		if i == chainSources {
+			break
+		}
+		if c := e.chainFrom(r, w); c.gain > best.gain {
+			best = c
+		}
+	}
+	for _, m := range best.moves {
+		why := fmt.Sprintf("one of %d moves that prevent %.0f drops more together than they cost", len(best.moves), best.gain)
+		moves = append(moves, e.commit(m.Partition, m.To, r.At, why))
+		e.tokens--
+	}
+	return moves
+}
+
+// chainFrom searches the best chain that starts at a worker, by widening the most
+// promising beginnings.
+func (e *economist) chainFrom(r *Report, from int) (best chain) {
+	urgency := e.urgency(&e.machines[from], r.At)
+	beam := []chain{{}}
+	for range min(chainMoves, int(e.tokens)) {
+		var wider []chain
+		for _, c := range beam {
+			wider = append(wider, e.extend(r, c, from, urgency)...)
+		}
+		slices.SortStableFunc(wider, func(a, b chain) int { return compare(b.gain, a.gain) })
+		beam = wider[:min(chainBeam, len(wider))]
+		if len(beam) > 0 && beam[0].gain > best.gain {
+			best = beam[0]
+		}
+	}
+	if len(best.moves) < 2 {
+		return chain{} // a single move that pays would have been made
+	}
+	return best
+}
+
+// extend adds each move to a chain that leaves the worker where it ends.
+func (e *economist) extend(r *Report, c chain, from int, urgency float64) (out []chain) {
+	var undo []func()
+	for _, m := range c.moves {
+		undo = append(undo, e.put(m.Partition, m.To))
+	}
+	at := from
+	if n := len(c.moves); n > 0 {
+		at = c.moves[n-1].To
+	}
+	m := &e.machines[at]
+	for _, p := range e.heaviest(at, chainWidth) {
+		if e.where[p] != at {
+			continue // it has left in this chain
+		}
+		if len(e.cluster.Allowed[p]) > chainTargets {
+			continue
+		}
+		relief := m.hurt - e.hurtWith(m, p, -1)
+		for _, w := range e.cluster.Allowed[p] {
+			if w == at || !e.mayTake(r, w, p) {
+				continue
+			}
+			x := &e.machines[w]
+			gain := c.gain + urgency*(relief-(e.hurtWith(x, p, 1)-x.hurt)) - (1+e.params.Margin)*e.cost(x, p, r.At)
+			out = append(out, chain{append(slices.Clone(c.moves), Move{Partition: p, To: w}), gain})
+		}
+	}
+	for _, back := range slices.Backward(undo) {
+		back()
+	}
+	return out
+}

@@ -1,0 +1,275 @@
+package balancer
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// An economist is v5: it moves a partition when the drops that the move prevents
+// are worth more than those that it causes. What oscillates does not pay, so it does not
+// oscillate; what does pay may be a plan of several moves.
+type economist struct {
+	cluster Cluster
+	params  Params
+	loss    *lossTable
+
+	health   healths
+	cold     *coldModel
+	lasts    *persistence
+	parts    []partition
+	machines []machine
+	aboard   [][]int // partitions of each worker
+	spread   float64 // variance of loads for each unit of load, over the cluster
+	mean     float64 // capacity of a worker
+	present  float64 // seconds of the horizon for which the loads of now are expected
+	where    []int   // assignment of the last report, with the moves made since
+
+	started   bool
+	next      float64 // when voluntary moves are considered again
+	nextChain float64 // when chains are
+	tokens    float64 // voluntary moves that the budget leaves
+	filled    float64 // when the budget was filled last
+}
+
+const (
+	considerEvery = 4 // seconds between voluntary moves
+	movesAtOnce   = 6
+	drainAtOnce   = 6
+	handover      = 0.5  // seconds for which a partition that moves is not served
+	database      = 0.02 // what a request that misses a cache costs others, as a share of a drop
+)
+
+func newEconomist(c Cluster, p Params) *economist {
+	e := &economist{
+		cluster: c, params: p, loss: newLossTable(), health: healths{of: make([]health, c.Workers)}, cold: newColdModel(),
+		lasts: newPersistence(c.Partitions, c.Step), parts: make([]partition, c.Partitions), machines: make([]machine, c.Workers),
+		aboard: make([][]int, c.Workers), where: slices.Clone(c.Assignment),
+	}
+	for i := range e.parts {
+		e.parts[i].since = math.Inf(-1)
+	}
+	for i := range e.machines {
+		e.machines[i] = machine{fresh: 1, since: math.Inf(1)}
+	}
+	return e
+}
+
+// Decide implements [Policy].
+func (e *economist) Decide(r *Report) []Move {
+	e.follow(r)
+	e.sample(r)
+	e.learn(r)
+	moves := e.rescue(r)
+	if r.At >= e.next && r.At > float64(samples)*e.cluster.Step {
+		e.next = r.At + considerEvery
+		moves = append(moves, e.improve(r)...)
+	}
+	return moves
+}
+
+// follow notes where partitions are now, and which workers are.
+func (e *economist) follow(r *Report) {
+	if !e.started {
+		e.started, e.filled, e.tokens = true, r.At, e.burst()
+		e.begin(r)
+	}
+	for p, w := range r.Assignment {
+		if e.where[p] != w {
+			e.left(p, w, r.At)
+		}
+	}
+	for w := range e.aboard {
+		e.aboard[w] = e.aboard[w][:0]
+	}
+	for p, w := range e.where {
+		e.aboard[w] = append(e.aboard[w], p)
+	}
+	e.health.see(r, e.cluster.Step, func(w int, at float64) {
+		for _, p := range e.aboard[w] {
+			e.parts[p].since = at
+		}
+	}, func(w int) {
+		for _, p := range e.aboard[w] {
+			e.parts[p].crash.add(1, r.At, flapHalf)
+		}
+	})
+}
+
+// begin takes the ages of the first report. Where all processes are of one age, their
+// clocks began with ours, and say nothing about their caches.
+func (e *economist) begin(r *Report) {
+	if slices.Max(r.Age)-slices.Min(r.Age) <= e.cluster.Step {
+		return
+	}
+	for p, w := range r.Assignment {
+		e.parts[p].since = r.At - clean(r.Age[w])
+	}
+}
+
+// left notes that a partition has gone to another worker.
+func (e *economist) left(p, to int, now float64) {
+	q := &e.parts[p]
+	q.homes = slices.DeleteFunc(q.homes, func(h home) bool { return h.left <= now-e.params.NoReturn })
+	q.homes = append(q.homes, home{e.where[p], now})
+	q.since = now
+	e.where[p] = to
+}
+
+// sample takes the loads of partitions. Nobody tells those of a worker that does not
+// answer: what was known of them stands.
+func (e *economist) sample(r *Report) {
+	varied, load := 0.0, 0.0
+	for p := range e.parts {
+		q := &e.parts[p]
+		if x := r.Weights[p]; !math.IsNaN(x) && r.Up[r.Assignment[p]] {
+			q.see(clean(x), e.cluster.Step)
+		}
+		varied += q.variance
+		load += q.slow
+	}
+	e.spread = 0
+	if load > 0 {
+		e.spread = varied / load
+	}
+	e.lasts.see(e.parts, e.cluster.Step)
+	e.present = e.lasts.lasting(e.params.Horizon)
+}
+
+// variance of the load of a partition, drawn towards that of others: it is measured
+// badly.
+func (e *economist) variance(p int) float64 {
+	const drawn = 0.3
+	q := &e.parts[p]
+	return (1-drawn)*q.variance + drawn*e.spread*q.slow
+}
+
+// hurt is what a worker is expected to drop over the horizon: by the loads of now as
+// long as they last, and by the usual ones then.
+func (e *economist) hurt(m *machine) float64 {
+	return e.present*e.loss.pain(m.now, m.variance, max(m.capacity, 1e-9)*m.fresh) +
+		(e.params.Horizon-e.present)*e.loss.pain(m.slow, m.variance, max(m.capacity, 1e-9))
+}
+
+// hurtWith is that with a partition more (sign 1) or less (sign -1).
+func (e *economist) hurtWith(m *machine, p int, sign float64) float64 {
+	q := &e.parts[p]
+	with := machine{
+		capacity: m.capacity, fresh: m.fresh, now: max(0, m.now+sign*q.now), slow: max(0, m.slow+sign*q.slow),
+		variance: max(0, m.variance+sign*e.variance(p)),
+	}
+	return e.hurt(&with)
+}
+
+// landing is what it costs when a partition comes to a worker with a cold cache: the
+// drops that the extra work causes, the requests of the hand-over, and the price of
+// the work elsewhere.
+func (e *economist) landing(m *machine, p int) float64 {
+	const mostly = 0.63 // of the extra work is done within tau
+	q, kappa, tau := &e.parts[p], e.cold.kappa(), e.cold.tau()
+	capacity := max(m.capacity, 1e-9) * m.fresh
+	variance := m.variance + e.variance(p)
+	with := e.loss.pain(m.now+m.surge+q.now*(1+mostly*kappa), variance, capacity)
+	without := e.loss.pain(m.now+mostly*m.surge+q.now, variance, capacity)
+	return tau*max(0, with-without) + handover*q.now + database*q.now*tau + e.params.FixedCost*e.mean
+}
+
+// put moves a partition in the model, and returns what undoes it.
+func (e *economist) put(p, to int) (undo func()) {
+	from := e.where[p]
+	a, x := e.machines[from], e.machines[to]
+	q, v := &e.parts[p], e.variance(p)
+	e.where[p] = to
+	m := &e.machines[from]
+	m.now, m.slow, m.variance = max(0, m.now-q.now), max(0, m.slow-q.slow), max(0, m.variance-v)
+	m.hurt = e.hurt(m)
+	m = &e.machines[to]
+	m.now, m.slow, m.variance = m.now+q.now, m.slow+q.slow, m.variance+v
+	m.surge += e.cold.kappa() * q.now
+	m.hurt = e.hurt(m)
+	return func() { e.where[p], e.machines[from], e.machines[to] = from, a, x }
+}
+
+// commit makes a move.
+func (e *economist) commit(p, to int, now float64, reason string) Move {
+	from := e.where[p]
+	e.put(p, to)
+	e.where[p] = from
+	e.left(p, to, now)
+	e.aboard[from] = slices.DeleteFunc(e.aboard[from], func(i int) bool { return i == p })
+	e.aboard[to] = append(e.aboard[to], p)
+	return Move{Partition: p, To: to, Reason: reason}
+}
+
+// rescue moves partitions of workers that are down, at once, and of those that are
+// about to stop, some at a time.
+func (e *economist) rescue(r *Report) (moves []Move) {
+	for w := range e.machines {
+		down, why, at := e.health.of[w].down, fmt.Sprintf("worker %d is down", w), len(e.aboard[w])
+		if !down && !r.Draining[w] {
+			continue
+		}
+		if !down {
+			why, at = fmt.Sprintf("worker %d is draining", w), drainAtOnce
+		}
+		leaving := slices.Clone(e.aboard[w])
+		slices.SortStableFunc(leaving, func(p, q int) int { return compare(e.parts[q].now, e.parts[p].now) })
+		for _, p := range leaving {
+			if at == 0 {
+				break
+			}
+			if down && e.parts[p].crash.of(r.At, flapHalf) >= poison {
+				continue // it would only kill the next one
+			}
+			to := e.refuge(r, p, down)
+			if to < 0 {
+				continue
+			}
+			moves = append(moves, e.commit(p, to, r.At, why))
+			at--
+		}
+	}
+	return moves
+}
+
+// wasHome tells whether a partition has left a worker not long ago.
+func (e *economist) wasHome(w, p int, now float64) bool {
+	return slices.ContainsFunc(e.parts[p].homes, func(h home) bool { return h.worker == w && now-h.left < e.params.NoReturn })
+}
+
+// refuge finds the worker that takes a partition best; -1 when there is none. Who has
+// to leave takes one that may be about to stop before none.
+func (e *economist) refuge(r *Report, p int, must bool) int {
+	tests := []func(w int) bool{
+		func(w int) bool { return e.health.fit(r, w) && !e.wasHome(w, p, r.At) },
+		func(w int) bool { return e.health.fit(r, w) },
+		func(w int) bool { return e.health.answers(r, w) },
+		func(w int) bool { return must && r.Up[w] },
+	}
+	for _, ok := range tests {
+		best, least := -1, math.Inf(1)
+		for _, w := range e.cluster.Allowed[p] {
+			if w == e.where[p] || !ok(w) {
+				continue
+			}
+			m := &e.machines[w]
+			if price := e.landing(m, p) + e.hurtWith(m, p, 1) - m.hurt; price < least {
+				best, least = w, price
+			}
+		}
+		if best >= 0 {
+			return best
+		}
+	}
+	return -1
+}
+
+func compare(a, b float64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,93 @@
+package balancer
+
+import "math"
+
+const (
+	leastMisses = 3  // healthchecks in a row without an answer before a worker is down
+	mostMisses  = 10 // where healthchecks are often lost
+	crowdMisses = 15 // when half of the cluster falls silent at once: that may be us
+
+	falseDeaths = 0.01 // that may be declared in an hour, at the measured rate of lost healthchecks
+
+	flapHalf  = 300 // seconds
+	flapLimit = 1.5 // deaths, fading, beyond which a worker gets no partitions
+	poison    = 2.5 // deaths of its workers, fading, beyond which a partition stays where it is
+)
+
+// A health is what healthchecks tell about one worker.
+type health struct {
+	misses int // in a row
+	down   bool
+	age    float64 // of its process, when it was last up
+	seen   float64 // when that was
+	flaps  decaying
+}
+
+// healths follow the healthchecks of all workers.
+type healths struct {
+	of     []health
+	checks float64 // answered or not, fading
+	lost   float64 // not answered though the process lived on, fading
+}
+
+// see takes the healthchecks of a report. restarted is called for workers whose
+// process has started anew, died for those that are down now.
+func (h *healths) see(r *Report, step float64, restarted func(w int, at float64), died func(w int)) {
+	silent := 0
+	for _, up := range r.Up {
+		if !up {
+			silent++
+		}
+	}
+	confirm := h.confirmations(len(r.Up), step)
+	if 2*silent >= len(r.Up) {
+		confirm = max(confirm, crowdMisses)
+	}
+	fade := math.Exp2(-step / 3600)
+	h.checks = h.checks*fade + float64(len(r.Up))
+	h.lost *= fade
+	for w := range h.of {
+		s := &h.of[w]
+		if !r.Up[w] {
+			s.misses++
+			if !s.down && s.misses >= confirm {
+				s.down = true
+				s.flaps.add(1, r.At, flapHalf)
+				died(w)
+			}
+			continue
+		}
+		age := clean(r.Age[w])
+		switch began := age+step < s.age+(r.At-s.seen); {
+		case began && s.seen > 0:
+			if !s.down && s.misses > 0 {
+				// It was back before anybody noticed, but it has died.
+				s.flaps.add(1, r.At, flapHalf)
+				died(w)
+			}
+			restarted(w, r.At-age)
+		case !s.down:
+			h.lost += float64(s.misses)
+		}
+		s.misses, s.down, s.age, s.seen = 0, false, age, r.At
+	}
+}
+
+// confirmations gives how many healthchecks must go unanswered in a row before a
+// worker is down, so that lost ones hardly ever make one.
+func (h *healths) confirmations(workers int, step float64) int {
+	if h.lost < 3 || h.checks == 0 {
+		return leastMisses
+	}
+	rate := min(h.lost/h.checks, 0.5)
+	hour := float64(workers) * 3600 / step
+	return min(max(int(math.Ceil(math.Log(falseDeaths/hour)/math.Log(rate))), leastMisses), mostMisses)
+}
+
+// fit tells whether a worker may get partitions.
+func (h *healths) fit(r *Report, w int) bool {
+	return h.answers(r, w) && h.of[w].flaps.of(r.At, flapHalf) < flapLimit
+}
+
+// answers tells whether a worker is up and going to stay so, as far as anybody knows.
+func (h *healths) answers(r *Report, w int) bool { return r.Up[w] && !r.Draining[w] }

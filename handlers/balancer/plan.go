@@ -1,0 +1,217 @@
+package balancer
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+const (
+	sources     = 4   // workers for which a plan is made
+	longestPlan = 20  // moves
+	perWorker   = 256 // of the heaviest partitions of a worker are looked at
+	mostUrgent  = 6   // times a prevented drop may count on a worker that has been overloaded for long
+	surgeAtMost = 0.25
+)
+
+// An offer is the best that can be made of one partition.
+type offer struct {
+	p, to int
+	price float64 // what the landing worker loses, with the cost of the move
+	cost  float64
+}
+
+// A plan is moves that pay together, the best first.
+type plan struct {
+	from  int
+	gain  float64
+	moves []offer
+}
+
+// improve makes the voluntary moves that pay, as far as the budget goes.
+func (e *economist) improve(r *Report) (moves []Move) {
+	e.refill(r)
+	if e.mean <= 0 {
+		return nil
+	}
+	for len(moves) < movesAtOnce && e.tokens >= 1 {
+		best := e.bestPlan(r)
+		if len(best.moves) == 0 {
+			break
+		}
+		o := best.moves[0]
+		why := fmt.Sprintf("worker %d is expected to drop; the move prevents %.0f more than it costs", best.from, best.gain)
+		if len(best.moves) > 1 {
+			why = fmt.Sprintf("worker %d is expected to drop; the first of %d moves that prevent %.0f more than they cost", best.from, len(best.moves), best.gain)
+		}
+		moves = append(moves, e.commit(o.p, o.to, r.At, why))
+		e.tokens--
+	}
+	if len(moves) == 0 && r.At >= e.nextChain {
+		e.nextChain = r.At + chainEvery
+		moves = e.improveByChain(r)
+	}
+	return moves
+}
+
+// burst is how many voluntary moves may come at once, and in a minute.
+func (e *economist) burst() float64 {
+	const least = 5 // where there are few partitions
+	return max(least, e.params.Budget*float64(e.cluster.Partitions))
+}
+
+// refill adds what time has brought to the budget.
+func (e *economist) refill(r *Report) {
+	served, dropped := 0.0, 0.0
+	for w, up := range r.Up {
+		if up {
+			served += clean(r.Requests[w])
+			dropped += clean(r.Drops[w])
+		}
+	}
+	rate := e.burst() / 60
+	if dropped > 0.01*(served+dropped) {
+		rate *= 3
+	}
+	e.tokens = min(e.tokens+rate*(r.At-e.filled), e.burst())
+	e.filled = r.At
+}
+
+// bestPlan finds the plan that pays most, for one of the workers that hurt most.
+func (e *economist) bestPlan(r *Report) (best plan) {
+	for i, w := range e.worst(r) {
+		if i == sources {
+			break
+		}
+		if p := e.planFor(r, w); p.gain > best.gain {
+			best = p
+		}
+	}
+	return best
+}
+
+// worst lists the workers that hurt enough for a move to pay, the worst first.
+func (e *economist) worst(r *Report) (workers []int) {
+	least := (1 + e.params.Margin) * e.params.FixedCost * e.mean / mostUrgent
+	for w := range e.machines {
+		if r.Up[w] && e.machines[w].hurt > least {
+			workers = append(workers, w)
+		}
+	}
+	slices.SortStableFunc(workers, func(a, b int) int { return compare(e.machines[b].hurt, e.machines[a].hurt) })
+	return workers
+}
+
+// urgency is how much a prevented drop counts: an overload that has lasted is
+// expected to go on.
+func (e *economist) urgency(m *machine, now float64) float64 {
+	if math.IsInf(m.since, 1) {
+		return 1
+	}
+	return min(1+(now-m.since)/e.params.Horizon, mostUrgent)
+}
+
+// planFor finds the moves that relieve a worker best: one, or several of those that
+// yield most for what they cost. The second lets a hot partition stay, and its
+// neighbours go.
+func (e *economist) planFor(r *Report, a int) plan {
+	m := &e.machines[a]
+	urgency := e.urgency(m, r.At)
+	offers := e.offers(r, a, urgency)
+	one, many := plan{from: a}, plan{from: a}
+	if len(offers) == 0 {
+		return one
+	}
+	var undo []func()
+	taken := map[int]bool{}
+	for len(many.moves) < longestPlan {
+		pick, yield, gain := -1, 0.0, 0.0
+		for i, o := range offers {
+			if taken[o.p] || o.to < 0 {
+				continue
+			}
+			g := urgency*(m.hurt-e.hurtWith(m, o.p, -1)) - o.price
+			if len(many.moves) == 0 && g > one.gain {
+				one.gain, one.moves = g, []offer{o}
+			}
+			if y := g / (o.cost + 0.2*e.mean); g > 0 && y > yield {
+				pick, yield, gain = i, y, g
+			}
+		}
+		if pick < 0 {
+			break
+		}
+		o := offers[pick]
+		taken[o.p] = true
+		many.gain += gain
+		many.moves = append(many.moves, o)
+		undo = append(undo, e.put(o.p, o.to))
+		for i := range offers {
+			if offers[i].to == o.to && !taken[offers[i].p] {
+				offers[i] = e.offer(r, offers[i].p, a, urgency)
+			}
+		}
+	}
+	for _, back := range slices.Backward(undo) {
+		back()
+	}
+	if many.gain > one.gain {
+		return many
+	}
+	return one
+}
+
+// offers finds for the partitions of a worker where each goes best.
+func (e *economist) offers(r *Report, a int, urgency float64) []offer {
+	there := e.heaviest(a, perWorker)
+	out := make([]offer, 0, len(there))
+	for _, p := range there {
+		if o := e.offer(r, p, a, urgency); o.to >= 0 {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// heaviest lists the partitions of a worker, the heaviest first, at most n.
+func (e *economist) heaviest(w, n int) []int {
+	there := slices.Clone(e.aboard[w])
+	slices.SortFunc(there, func(p, q int) int {
+		if c := compare(e.parts[q].now+e.parts[q].slow, e.parts[p].now+e.parts[p].slow); c != 0 {
+			return c
+		}
+		return p - q
+	})
+	return there[:min(n, len(there))]
+}
+
+// offer finds where a partition of a worker goes best.
+func (e *economist) offer(r *Report, p, a int, urgency float64) offer {
+	best := offer{p: p, to: -1, price: math.Inf(1)}
+	for _, w := range e.cluster.Allowed[p] {
+		if w == a || !e.mayTake(r, w, p) {
+			continue
+		}
+		m := &e.machines[w]
+		cost := e.cost(m, p, r.At)
+		if price := urgency*(e.hurtWith(m, p, 1)-m.hurt) + (1+e.params.Margin)*cost; price < best.price {
+			best = offer{p: p, to: w, price: price, cost: cost}
+		}
+	}
+	return best
+}
+
+// cost is what the landing costs; partitions whose workers have died get dearer.
+func (e *economist) cost(m *machine, p int, now float64) float64 {
+	return e.landing(m, p) * (1 + e.parts[p].crash.of(now, flapHalf))
+}
+
+// mayTake tells whether a voluntary move of a partition to a worker is to be thought of.
+func (e *economist) mayTake(r *Report, w, p int) bool {
+	if !e.health.fit(r, w) || e.health.of[w].misses > 0 || e.wasHome(w, p, r.At) {
+		return false
+	}
+	m := &e.machines[w]
+	surge := e.cold.kappa() * e.parts[p].now
+	return m.surge <= 0.01*m.capacity || m.surge+surge <= surgeAtMost*m.capacity
+}

@@ -1,0 +1,215 @@
+package balancer
+
+import (
+	"math"
+	"slices"
+)
+
+const (
+	capacityHalf = 40  // seconds: half-life of what is learned about a capacity
+	shownHalf    = 8   // seconds: that while the worker drops, and so shows what it can do
+	freshShare   = 0.6 // of its capacity that a process has when it starts
+	freshTime    = 120 // seconds until it has all
+	idle         = 0.1 // share of busy time below which nothing is learned
+	warm         = 0.05
+)
+
+// A machine is what is known of one worker, in loads of partitions.
+type machine struct {
+	capacity float64 // what it could serve when it is not fresh; 0 until known
+	measured bool
+	fresh    float64 // share of the capacity that it has now
+
+	now, slow, variance float64 // of the load aboard
+	surge               float64 // extra work for cold caches now
+
+	hurt  float64 // expected drops over the horizon
+	since float64 // when its overload began; infinite when there is none
+}
+
+// freshness is the share of its capacity that a process of an age has.
+func freshness(age float64) float64 {
+	return min(1, freshShare+(1-freshShare)*age/freshTime)
+}
+
+// coldModel learns how much more work requests to a cold cache are: kappa times more
+// at first, fading with tau seconds.
+type coldModel struct {
+	taus []float64
+	sums []coldSums // one for each tau
+	best int
+}
+
+// coldSums are those of a regression of extra work on the cold load.
+type coldSums struct{ xx, xy, yy float64 }
+
+const (
+	priorKappa = 2.0
+	mostKappa  = 20.0
+	priorTau   = 1 // its index
+	// priorWeight is how much the prior counts, as a share of what one cold
+	// worker tells in a step.
+	priorWeight = 10
+)
+
+func newColdModel() *coldModel {
+	taus := []float64{30, 60, 120, 240}
+	return &coldModel{taus: taus, sums: make([]coldSums, len(taus)), best: priorTau}
+}
+
+func (c *coldModel) tau() float64 { return c.taus[c.best] }
+
+// kappa is how many times more work a cold request is.
+func (c *coldModel) kappa() float64 {
+	s := c.sums[c.best]
+	prior := priorWeight * 0.01 // cold loads are shares of a worker's load
+	return min(max((s.xy+prior*priorKappa)/(s.xx+prior), 0), mostKappa)
+}
+
+// see takes what one worker did: its extra work, and its cold load for each tau, both as
+// shares of its load.
+func (c *coldModel) see(extra float64, cold []float64) {
+	for i := range c.sums {
+		s := &c.sums[i]
+		s.xx += cold[i] * cold[i]
+		s.xy += cold[i] * extra
+		s.yy += extra * extra
+	}
+}
+
+// choose takes the tau that explains what was seen best, once enough was.
+func (c *coldModel) choose(step float64) {
+	fade := math.Exp2(-step / 1800)
+	least := math.Inf(1)
+	for i := range c.sums {
+		s := &c.sums[i]
+		s.xx, s.xy, s.yy = s.xx*fade, s.xy*fade, s.yy*fade
+		if s.xx <= 0 {
+			continue
+		}
+		if rest := s.yy - s.xy*s.xy/s.xx; s.xx > 0.2 && rest < 0.98*least {
+			least, c.best = rest, i
+		}
+	}
+}
+
+// learn updates what is known of all workers from a report.
+func (e *economist) learn(r *Report) {
+	kappa, tau := e.cold.kappa(), e.cold.tau()
+	colds := make([]float64, len(e.cold.taus))
+	for w := range e.machines {
+		m := &e.machines[w]
+		if !r.Up[w] {
+			continue
+		}
+		m.fresh = freshness(clean(r.Age[w]))
+		served, dropped, busy := clean(r.Requests[w]), clean(r.Drops[w]), share(r.Busy[w])
+		if busy < idle || served <= 0 {
+			continue
+		}
+		load := 0.0
+		clear(colds)
+		for _, p := range e.aboard[w] {
+			load += e.parts[p].now
+			for i, t := range e.cold.taus {
+				colds[i] += e.parts[p].now * e.coldness(p, r.At, t)
+			}
+		}
+		if load <= 0 {
+			continue
+		}
+		for i := range colds {
+			colds[i] /= load
+		}
+		can := served / busy / m.fresh
+		if colds[e.cold.best] < warm {
+			if !m.measured {
+				m.capacity, m.measured = can, true
+			}
+			half := float64(capacityHalf)
+			if dropped > 0.01*served {
+				half = shownHalf
+			}
+			m.capacity += (1 - math.Exp2(-e.cluster.Step/half)) * (can - m.capacity)
+			continue
+		}
+		if m.measured && m.fresh == 1 {
+			asked := served + dropped
+			work := m.capacity * busy * asked / served
+			e.cold.see(max(-1, work/asked-1), colds)
+		} else if !m.measured {
+			// Cold from the start: what it can do is more than it shows.
+			m.capacity = can * (1 + kappa*colds[e.cold.best])
+		}
+	}
+	e.cold.choose(e.cluster.Step)
+	e.guess()
+	for w := range e.machines {
+		e.weigh(w, r, tau)
+	}
+}
+
+// guess gives workers that nothing is known of what others like them have.
+func (e *economist) guess() {
+	known := func(unit func(w int) float64) (m float64) {
+		var of []float64
+		for w := range e.machines {
+			if e.machines[w].measured {
+				of = append(of, e.machines[w].capacity/unit(w))
+			}
+		}
+		if len(of) == 0 {
+			return 0
+		}
+		slices.Sort(of)
+		return of[len(of)/2]
+	}
+	ratio := known(e.told)
+	sum, n := 0.0, 0.0
+	for w := range e.machines {
+		m := &e.machines[w]
+		if !m.measured && ratio > 0 {
+			m.capacity = ratio * e.told(w)
+		}
+		if m.capacity > 0 {
+			sum, n = sum+m.capacity, n+1
+		}
+	}
+	e.mean = sum / max(n, 1)
+}
+
+// told is the capacity that the cluster's description tells; all are alike where it
+// tells none.
+func (e *economist) told(w int) float64 {
+	if len(e.cluster.Capacity) > 0 && e.cluster.Capacity[w] > 0 {
+		return e.cluster.Capacity[w]
+	}
+	return 1
+}
+
+// coldness is the share of the cache of a partition that is still to be filled.
+func (e *economist) coldness(p int, now, tau float64) float64 {
+	return math.Exp(min(0, (e.parts[p].since-now)/tau))
+}
+
+// weigh sums up what is aboard a worker.
+func (e *economist) weigh(w int, r *Report, tau float64) {
+	m := &e.machines[w]
+	m.now, m.slow, m.variance, m.surge = 0, 0, 0, 0
+	kappa := e.cold.kappa()
+	for _, p := range e.aboard[w] {
+		q := &e.parts[p]
+		m.now += q.now
+		m.slow += q.slow
+		m.variance += e.variance(p)
+		if c := e.coldness(p, r.At, tau); c > 0.01 {
+			m.surge += kappa * q.now * c
+		}
+	}
+	m.hurt = e.hurt(m)
+	if over := m.hurt > 0.01*e.params.Horizon*m.now || clean(r.Drops[w]) > 0.01*clean(r.Requests[w]); !over || !r.Up[w] {
+		m.since = math.Inf(1)
+	} else if math.IsInf(m.since, 1) {
+		m.since = r.At
+	}
+}
