@@ -43,6 +43,7 @@ func (j *job) begin() bool {
 		j.fail("", fmt.Errorf("resume: %w", err))
 		return false
 	}
+	j.trace.resume(j.run.stage)
 	return true
 }
 

@@ -6,6 +6,10 @@ import (
 	"sync"
 	"testing"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
 	"procaas/dsl"
 	"procaas/engine"
 	"procaas/engine/enginetest"
@@ -15,7 +19,15 @@ import (
 // BenchmarkFlow is one run of three handlers that do nothing, each checkpointed,
 // with 64 in flight: what the engine itself costs, since the store keeps all in
 // memory.
-func BenchmarkFlow(b *testing.B) {
+func BenchmarkFlow(b *testing.B) { benchmarkFlow(b, nil) }
+
+// BenchmarkFlowTraced is the same with spans, which go nowhere: a run has ten.
+func BenchmarkFlowTraced(b *testing.B) {
+	p := sdktrace.NewTracerProvider(sdktrace.WithSyncer(tracetest.NewNoopExporter()), sdktrace.WithIDGenerator(engine.SpanIDs{}))
+	benchmarkFlow(b, p.Tracer("procaas"))
+}
+
+func benchmarkFlow(b *testing.B, tracer trace.Tracer) {
 	const inFlight = 64
 	noop := enginetest.Scripted("step", func(context.Context, *engine.Call, any) (engine.Result, error) {
 		return engine.Result{}, nil
@@ -25,7 +37,7 @@ func BenchmarkFlow(b *testing.B) {
 		b.Fatal(found)
 	}
 	store := &ends{Store: enginetest.NewMemory(), ended: make(chan struct{}, inFlight)}
-	e, err := engine.New(engine.Options{Store: store, Types: []engine.HandlerType{noop}, Bundle: bundle})
+	e, err := engine.New(engine.Options{Store: store, Types: []engine.HandlerType{noop}, Bundle: bundle, Tracer: tracer})
 	if err != nil {
 		b.Fatal(err)
 	}

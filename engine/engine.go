@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"procaas/dsl"
 )
@@ -27,6 +28,7 @@ type Options struct {
 	Name        string        // of this node, for people
 	Log         *slog.Logger  // nothing is logged when nil
 	Metrics     *Metrics      // nothing is counted when nil
+	Tracer      trace.Tracer  // made with [SpanIDs]; nothing is traced when nil
 	Notify      func(Notice)  // told what owners may have to know of; see [Notice]. May be nil
 	MaxInFlight int           // runs that the node works on at once
 	Lease       time.Duration // after which other nodes take a silent node's runs over

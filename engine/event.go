@@ -21,8 +21,9 @@ type Event struct {
 	// Priority orders events that are due; higher first, 0 by default.
 	Priority int
 
-	// TraceParent is the W3C trace context of the sender; may be empty.
-	TraceParent string
+	// TraceParent and TraceState are the W3C trace context of the sender, as
+	// [TraceContext] gives it; may be empty.
+	TraceParent, TraceState string
 }
 
 // A Receipt says what became of a submitted event.

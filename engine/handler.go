@@ -37,6 +37,11 @@ type Call struct {
 	// and after any restart.
 	IdempotencyKey string
 
+	// TraceParent and TraceState are the W3C trace context to send to those whom
+	// the handler calls: that of this attempt, or of the event while nothing is
+	// traced here; may be empty. Events of [Result].Emit get it by themselves.
+	TraceParent, TraceState string
+
 	Now      time.Time
 	Bundle   *dsl.Bundle  // for services
 	HTTP     *http.Client // shared; its transport dials only what [Reach] allows

@@ -208,6 +208,7 @@ func (t *fencedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
+	describeRequest(r)
 	return t.base.RoundTrip(r)
 }
 

@@ -264,6 +264,7 @@ func checkEvent(ev Event) error {
 		{"source", ev.Source, maxEventID},
 		{"key", ev.Key, maxKey},
 		{"traceparent", ev.TraceParent, maxEventID},
+		{"tracestate", ev.TraceState, maxTraceState},
 	} {
 		if why := checkLabel(label.value, label.longest); why != "" {
 			return invalid(label.field, label.field+": "+why)

@@ -84,7 +84,7 @@ func (r *Run) complete(s *Step, i int, e Event, live Live) Event {
 		e.Time = stamp(live.Now)
 	}
 	if e.TraceParent == "" {
-		e.TraceParent = r.start.Event.TraceParent
+		e.TraceParent, e.TraceState = r.start.Event.TraceParent, r.start.Event.TraceState
 	}
 	return e
 }

@@ -344,6 +344,29 @@ func (r *Run) Next() time.Time {
 	return next
 }
 
+// stageTimes tells when the first handler of a stage began and the last one was
+// decided; false when none has been.
+func (r *Run) stageTimes(stage int) (from, to time.Time, ok bool) {
+	for _, s := range r.plan.Stages[stage].Steps {
+		rec := &r.records[s.position]
+		if !rec.decided() {
+			continue
+		}
+		began := rec.started
+		if began.IsZero() {
+			began = rec.finished
+		}
+		if !ok || began.Before(from) {
+			from = began
+		}
+		if rec.finished.After(to) {
+			to = rec.finished
+		}
+		ok = true
+	}
+	return from, to, ok
+}
+
 // stuck tells at which handler the run stands still until an operator decides,
 // and why.
 func (r *Run) stuck() (path, why string) {

@@ -21,6 +21,7 @@ type job struct {
 	def     *definition
 	run     *Run
 	pass    pass
+	trace   *runTrace       // nil when nobody traces
 	held    map[string]bool // handlers that the guard lets wait, by path
 	seen    *controls       // that Ready has decided by
 	again   bool            // ask Ready before waiting
@@ -56,7 +57,8 @@ const maxReply = 1 << 20
 func newJob(n *node, c *Claimed) *job {
 	j := &job{
 		n: n, claimed: c, version: c.Version, cancelled: make(chan struct{}), wake: make(chan struct{}, 1),
-		log: n.log.With("run", c.ID, "pipeline", c.Pipeline, "key", c.Key),
+		log:   n.log.With("run", c.ID, "pipeline", c.Pipeline, "key", c.Key),
+		trace: n.e.newTrace(c),
 	}
 	j.pass.age = c.Accepted
 	if c.Event.At.After(j.pass.age) {
@@ -204,6 +206,7 @@ func (j *job) commit(c Change) error {
 			j.log.Warn("run failed", "path", c.FailedPath, "error", c.Error)
 		}
 		j.notice(c)
+		j.trace.saved(j.run, c, j.n.e.clock.now())
 	case errors.Is(err, ErrStale):
 		j.log.Warn("run has moved on without this node, its progress here is dropped")
 	case errors.Is(err, ErrCancelled), errors.Is(err, ErrFenced), j.n.ctx.Err() != nil:
@@ -235,6 +238,7 @@ func (j *job) start(tasks []Task) bool {
 	if j.ended == nil {
 		j.ended = make(chan ended, len(j.run.plan.order))
 	}
+	j.trace.begin(j.run.plan.Pipeline.ID, j.run.began)
 	// Saving may have taken its time: a control that has come meanwhile counts.
 	now, c := j.n.e.clock.now(), j.n.e.settings.controls()
 	for _, t := range tasks {
@@ -361,6 +365,7 @@ func (j *job) count() {
 	for _, h := range j.run.TakeEnded() {
 		j.hold(h.Path, false)
 		j.pass.leave(h.Path, j.n.e.clock.now())
+		j.trace.note(h)
 		switch h.Outcome {
 		case OutcomeSkipped:
 			j.n.e.stats.path(h.Path).skipped.Inc()
@@ -403,12 +408,17 @@ func (j *job) call(ctx context.Context, t Task) ended {
 	seen := j.n.e.stats.path(t.Step.Path)
 	seen.underway.Add(1)
 	defer seen.underway.Add(-1)
+	span := attemptTrace{parent: j.claimed.Event.TraceParent, state: j.claimed.Event.TraceState}
+	if j.trace != nil {
+		ctx, span = j.trace.attempt(ctx, &t)
+	}
 	began := time.Now()
-	result, err := j.handle(ctx, t)
+	result, err := j.handle(ctx, t, &span)
 	if err == nil {
-		err = j.checkEmits(result.Emit)
+		err = j.checkEmits(result.Emit, &span)
 	}
 	now := time.Now()
+	span.end(result, err, err != nil && j.calls.Err() != nil)
 	if err != nil {
 		if j.calls.Err() != nil {
 			return ended{t.Step.Path, Outcome{Err: err}, callEnd{verdict: callMute}} // broken off
@@ -424,7 +434,7 @@ func (j *job) call(ctx context.Context, t Task) ended {
 
 // handle fills the handler and calls it. A panic is the handler's permanent
 // failure.
-func (j *job) handle(ctx context.Context, t Task) (result Result, err error) {
+func (j *job) handle(ctx context.Context, t Task, span *attemptTrace) (result Result, err error) {
 	e, c := j.n.e, j.claimed
 	log := j.log.With("path", t.Step.Path, "attempt", t.Attempt)
 	defer func() {
@@ -439,7 +449,7 @@ func (j *job) handle(ctx context.Context, t Task) (result Result, err error) {
 	}
 	call := &Call{
 		Path: t.Step.Path, Run: c.ID, Flow: c.Flow, Key: c.Key, Event: c.Event,
-		Attempt: t.Attempt, IdempotencyKey: t.IdempotencyKey, Now: e.clock.now(),
+		Attempt: t.Attempt, IdempotencyKey: t.IdempotencyKey, TraceParent: span.parent, TraceState: span.state, Now: e.clock.now(),
 		Bundle: j.def.bundle, HTTP: j.def.client, Log: log, Resolve: e.resolve, MaxReply: maxReply,
 	}
 	result, err = e.o.virtual.call(ctx, t, h, call)
@@ -449,10 +459,14 @@ func (j *job) handle(ctx context.Context, t Task) (result Result, err error) {
 	return result, err
 }
 
-// checkEmits refuses events that nothing would serve.
-func (j *job) checkEmits(events []Event) error {
+// checkEmits refuses events that nothing would serve, and lets the others say
+// which attempt has sent them.
+func (j *job) checkEmits(events []Event, span *attemptTrace) error {
 	d := j.n.e.library.current.Load()
-	for _, ev := range events {
+	for i, ev := range events {
+		if ev.TraceParent == "" {
+			events[i].TraceParent, events[i].TraceState = span.parent, span.state
+		}
 		if _, err := d.route(ev); err != nil {
 			return Permanent(fmt.Errorf("emitted event %s: %w", ev.Type, err))
 		}

@@ -65,7 +65,7 @@ func (*Emit) Emits() {}
 func (e *Emit) Handle(_ context.Context, c *engine.Call) (engine.Result, error) {
 	event := engine.Event{
 		ID: e.ID, Source: e.Source, Type: e.Type, Time: c.Now, Key: e.Key, Payload: e.Payload,
-		At: e.At, DelayTolerance: e.DelayTolerance, Priority: e.Priority, TraceParent: c.Event.TraceParent,
+		At: e.At, DelayTolerance: e.DelayTolerance, Priority: e.Priority,
 	}
 	if event.Source == "" {
 		pipeline, _, _ := strings.Cut(c.Path, "/")

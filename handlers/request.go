@@ -24,7 +24,7 @@ var requestSource string
 //
 // Every attempt carries the same Idempotency-Key header, also after a restart, so
 // that the service can tell a repetition; besides, X-Procaas-Run, X-Procaas-Path,
-// X-Procaas-Attempt, and the traceparent of the event when it has one.
+// X-Procaas-Attempt, and the W3C trace context: traceparent and tracestate.
 //
 //	id: get-order
 //	request:

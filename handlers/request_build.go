@@ -233,7 +233,7 @@ func (r *Request) dropHeaders(h http.Header) {
 // reserved headers are the engine's, or say how a message is framed.
 var reserved = []string{
 	"Connection", "Content-Length", "Host", "Idempotency-Key", "Keep-Alive", "Te", "Trailer",
-	"Traceparent", "Transfer-Encoding", "Upgrade", "X-Procaas-Attempt", "X-Procaas-Path", "X-Procaas-Run",
+	"Traceparent", "Tracestate", "Transfer-Encoding", "Upgrade", "X-Procaas-Attempt", "X-Procaas-Path", "X-Procaas-Run",
 }
 
 func checkHeaderName(name string) error {
@@ -258,8 +258,11 @@ func identify(h http.Header, c *engine.Call) {
 	h.Set("X-Procaas-Run", c.Run)
 	h.Set("X-Procaas-Path", c.Path)
 	h.Set("X-Procaas-Attempt", strconv.Itoa(c.Attempt))
-	if c.Event.TraceParent != "" {
-		h.Set("Traceparent", c.Event.TraceParent)
+	if c.TraceParent != "" {
+		h.Set("Traceparent", c.TraceParent)
+	}
+	if c.TraceState != "" {
+		h.Set("Tracestate", c.TraceState)
 	}
 }
 

@@ -27,10 +27,9 @@ func newCall(t http.RoundTripper, services ...*dsl.Service) *engine.Call {
 	return &engine.Call{
 		Path: "taxi/fetch/get-order", Run: "run-1", Flow: "order", Key: "o-1", Attempt: 2,
 		IdempotencyKey: "5e1f", Now: now, Bundle: &dsl.Bundle{Services: services},
-		HTTP: &http.Client{Transport: t},
-		Event: engine.Event{
-			Type: "taxi", TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-		},
+		HTTP:        &http.Client{Transport: t},
+		Event:       engine.Event{Type: "taxi"},
+		TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", TraceState: "congo=t61rcWkgMzE",
 		Resolve: func(s dsl.Secret) (string, error) {
 			if s.Name != "TOKEN" {
 				return "", fmt.Errorf("no secret %s", s.Name)
@@ -95,7 +94,7 @@ func TestRequestSendsWhatItsFieldsSay(t *testing.T) {
 		{name: "who asks", request: handlers.Request{URL: target}, want: "GET " + target, headers: map[string]string{
 			"Idempotency-Key": "5e1f", "X-Procaas-Run": "run-1", "X-Procaas-Path": "taxi/fetch/get-order",
 			"X-Procaas-Attempt": "2", "User-Agent": "procaas",
-			"Traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}},
+			"Traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "Tracestate": "congo=t61rcWkgMzE"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

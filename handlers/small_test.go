@@ -22,7 +22,6 @@ func TestSetGivesItsValues(t *testing.T) {
 
 func TestEmitMakesAnEvent(t *testing.T) {
 	t.Parallel()
-	trace := newCall(nil).Event.TraceParent
 	later := now.Add(time.Hour)
 	for _, tc := range []struct {
 		name string
@@ -30,13 +29,13 @@ func TestEmitMakesAnEvent(t *testing.T) {
 		want engine.Event
 	}{
 		{"with its type only", handlers.Emit{Type: "paid"},
-			engine.Event{Type: "paid", Source: "procaas/pipeline/taxi", Time: now, TraceParent: trace}},
+			engine.Event{Type: "paid", Source: "procaas/pipeline/taxi", Time: now}},
 		{"with everything", handlers.Emit{Type: "paid", Key: "o-2", Payload: []any{1}, Source: "billing", ID: "p-1",
 			At: later, DelayTolerance: time.Minute, Priority: -3},
 			engine.Event{Type: "paid", Key: "o-2", Payload: []any{1}, Source: "billing", ID: "p-1", Time: now,
-				At: later, DelayTolerance: time.Minute, Priority: -3, TraceParent: trace}},
+				At: later, DelayTolerance: time.Minute, Priority: -3}},
 		{"with a delay", handlers.Emit{Type: "paid", Delay: time.Hour},
-			engine.Event{Type: "paid", Source: "procaas/pipeline/taxi", Time: now, At: later, TraceParent: trace}},
+			engine.Event{Type: "paid", Source: "procaas/pipeline/taxi", Time: now, At: later}},
 	} {
 		have, err := tc.emit.Handle(t.Context(), newCall(nil))
 		if diff := cmp.Diff(engine.Result{Emit: []engine.Event{tc.want}}, have); err != nil || diff != "" {

@@ -30,6 +30,8 @@ var homes = []struct {
 	{"modernc.org/sqlite", []string{"engine/sqlite"}, "SQL stays in the stores"},
 	{"github.com/pressly/goose", []string{"engine/postgres", "engine/sqlite"}, "stores migrate themselves"},
 	{"github.com/prometheus/client_golang", []string{"engine", "engine/api", "cmd/procaas"}, "counted in the engine, served by the API, wired in serve.go"},
+	{"go.opentelemetry.io/otel/sdk", []string{"cmd/procaas"}, "who sends traces where is wired once"},
+	{"go.opentelemetry.io/otel", []string{"engine", "cmd/procaas"}, "spans are made by the engine"},
 	{"github.com/spf13/cobra", []string{"cmd/procaas"}, "only the command line parses flags"},
 }
 

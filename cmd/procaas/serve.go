@@ -69,7 +69,10 @@ func serveCommand(s streams) *cobra.Command {
 PostgreSQL: give them the same --store and --pipelines. SIGHUP reads the
 pipelines again, as procaas reload does, and makes them those of all nodes; a set
 with errors never replaces a good one. A node that starts with older pipelines
-than the others takes theirs over. SIGTERM drains.`,
+than the others takes theirs over. SIGTERM drains.
+
+Traces are sent over OTLP/HTTP when OTEL_EXPORTER_OTLP_ENDPOINT names a
+collector; the other OTEL_ variables count, too.`,
 		Example: "  procaas serve --store postgres://procaas@db/procaas --pipelines flows/ --listen 127.0.0.1:8080",
 		Args:    cobra.NoArgs,
 	}
@@ -102,6 +105,7 @@ type node struct {
 	server   *http.Server
 	listener net.Listener
 	metrics  *prometheus.Registry
+	traces   *telemetry
 	log      *slog.Logger
 	streams  streams
 	flags    nodeFlags
@@ -127,7 +131,11 @@ func openNode(ctx context.Context, s streams, f nodeFlags, b *dsl.Bundle) (*node
 	}
 	n := &node{store: store, metrics: prometheus.NewRegistry(), log: log, streams: s, flags: f}
 	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if n.traces, err = openTelemetry(ctx, nodeName(f.name), log); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
 	if err := n.build(ctx, f, b, int64(maxBody)); err != nil {
+		n.traces.close(log)
 		return nil, errors.Join(err, store.Close())
 	}
 	return n, nil
@@ -138,7 +146,7 @@ func (n *node) build(ctx context.Context, f nodeFlags, b *dsl.Bundle, maxBody in
 	o.Store, o.Types, o.Bundle, o.Log = n.store, handlers.All(), b, n.log
 	o.Name, o.MaxInFlight, o.Lease, o.Drain = nodeName(f.name), f.maxInFlight, f.lease, f.drain
 	o.Retention, o.AuditRetention = f.retention, f.audit
-	o.Metrics = engine.NewMetrics(n.metrics)
+	o.Metrics, o.Tracer = engine.NewMetrics(n.metrics), n.traces.tracer()
 	o.Secrets, o.ServiceURLs, o.Overrule = secretsFrom(f.secretsDir), f.services, f.overrule
 	e, err := engine.New(o)
 	if err != nil {
@@ -188,7 +196,9 @@ func (n *node) run(ctx context.Context) error {
 		}
 		return nil
 	})
-	return errors.Join(g.Wait(), n.store.Close())
+	err := g.Wait()
+	n.traces.close(n.log)
+	return errors.Join(err, n.store.Close())
 }
 
 // url is where the API answers.

@@ -115,8 +115,8 @@ func cloudEvent(f *fields, data any) engine.Event {
 		At:             f.instant("at"),
 		DelayTolerance: f.duration("delaytolerance"),
 		Priority:       f.integer("priority"),
-		TraceParent:    traceParent(f.str("traceparent")),
 	}
+	e.TraceParent, e.TraceState = engine.TraceContext(f.str("traceparent"), f.str("tracestate"))
 	e.Key = f.str("partitionkey")
 	if subject := f.str("subject"); e.Key == "" {
 		e.Key = subject
@@ -233,16 +233,4 @@ func unhex(c byte) int {
 		return int(c-'A') + 10
 	}
 	return -1
-}
-
-// validTrace is the form of a W3C trace context.
-var validTrace = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
-
-// traceParent gives a trace context that is well-formed, and nothing for one
-// that is not: a broken trace is no reason to refuse an event.
-func traceParent(v string) string {
-	if !validTrace.MatchString(v) {
-		return ""
-	}
-	return v
 }

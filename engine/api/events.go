@@ -73,13 +73,18 @@ func (s *server) postEvents(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	trace := traceParent(r.Header.Get("Traceparent"))
+	in.trace(r.Header)
+	return s.submit(w, r, in)
+}
+
+// trace gives events that have no trace context the one of their request.
+func (in *intake) trace(h http.Header) {
+	parent, state := engine.TraceContext(h.Get("Traceparent"), strings.Join(h.Values("Tracestate"), ","))
 	for i := range in.events {
-		if in.events[i].TraceParent == "" {
-			in.events[i].TraceParent = trace
+		if e := &in.events[i]; e.TraceParent == "" {
+			e.TraceParent, e.TraceState = parent, state
 		}
 	}
-	return s.submit(w, r, in)
 }
 
 // eventDecoder chooses how to read a request by its headers.

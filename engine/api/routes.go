@@ -23,7 +23,7 @@ func (s *server) intakeOperations() []operation {
 			method: http.MethodPost, path: "/v1/events", id: "submit-events", tag: "events",
 			summary: "Submit events",
 			about: "Takes the plain form, one or an array, and CloudEvents 1.0: structured, batched, or binary with the attributes in `ce-` headers. " +
-				"Extensions of CloudEvents: `partitionkey` (or `subject`) is the key; `priority`, `delaytolerance`, `at` and `traceparent` are as in the plain form. " +
+				"Extensions of CloudEvents: `partitionkey` (or `subject`) is the key; `priority`, `delaytolerance` and `at` are as in the plain form; `traceparent` and `tracestate`, or the headers of these names, say which trace the event belongs to. " +
 				"Data must be JSON.\n\n" +
 				"A request that cannot be read is refused as a whole. Events that can be read are accepted or refused each for itself: " +
 				"202 when none is refused, 207 when some are, 422 `batch_refused` when all are. " +
@@ -231,7 +231,7 @@ func (s *server) cloudEventSchema() *huma.Schema {
 			"time": moment("When it happened."), "subject": text("The key, when partitionkey is left out."),
 			"datacontenttype": text("A type of JSON."), "dataschema": text("Ignored."),
 			"data": {Description: "The payload: any JSON value."}, "data_base64": text("The payload: JSON in base64."),
-			"partitionkey": text("The key of the entity."), "traceparent": text("W3C trace context."),
+			"partitionkey": text("The key of the entity."), "traceparent": text("W3C trace context."), "tracestate": text("W3C trace context."),
 			"priority":       {Type: huma.TypeInteger, Format: "int32", Description: "Higher goes first."},
 			"delaytolerance": durationSchema("How long the event may wait beyond its time."), "at": moment("When the event is due."),
 		},

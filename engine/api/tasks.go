@@ -45,10 +45,7 @@ func (s *server) postTasks(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	trace := traceParent(r.Header.Get("Traceparent"))
-	for i := range in.events {
-		in.events[i].TraceParent = trace
-	}
+	in.trace(r.Header)
 	return s.submit(w, r, in)
 }
 

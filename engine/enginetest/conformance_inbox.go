@@ -16,7 +16,7 @@ var inboxCases = []storeCase{
 				"big": math.MaxInt64, "small": math.MinInt64, "whole": 100.0, "huge": 1e300, "pi": 3.5,
 				"list": []any{nil, true, "\u0001 <é> 😀"}, "": map[string]any{},
 			},
-			At: time.UnixMicro(2).UTC(), DelayTolerance: time.Hour, Priority: 7, TraceParent: "00-ab-cd-01",
+			At: time.UnixMicro(2).UTC(), DelayTolerance: time.Hour, Priority: 7, TraceParent: "00-ab-cd-01", TraceState: "a=b",
 		}
 		before := p.beat(p.join()).Now
 		p.accept(in)

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"procaas/engine"
+)
+
+// exportGrace is how long a node that stops tries to hand its last spans out.
+const exportGrace = 5 * time.Second
+
+// A telemetry sends spans to a collector, as the standard OTEL_ variables of the
+// environment say. The zero telemetry sends none.
+type telemetry struct {
+	provider *sdktrace.TracerProvider
+}
+
+// wantsTraces tells whether the environment asks for traces. They are off unless
+// it names a collector, or says OTEL_TRACES_EXPORTER=otlp for the one of this
+// machine.
+func wantsTraces(env func(string) string) (bool, error) {
+	if strings.EqualFold(env("OTEL_SDK_DISABLED"), "true") {
+		return false, nil
+	}
+	switch exporter := env("OTEL_TRACES_EXPORTER"); exporter {
+	case "none":
+		return false, nil
+	case "otlp":
+	case "":
+		if env("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" {
+			return false, nil
+		}
+	default:
+		return false, usagef("OTEL_TRACES_EXPORTER=%q: want otlp or none", exporter)
+	}
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
+		switch protocol := env(name); protocol {
+		case "":
+			continue
+		case "http/protobuf", "http/json":
+			return true, nil
+		default:
+			return false, usagef("%s=%q: traces are sent over HTTP only; want http/protobuf", name, protocol)
+		}
+	}
+	return true, nil
+}
+
+// openTelemetry prepares what the environment asks for. Nothing is sent before
+// the first span has ended; a collector that is away loses spans and no more.
+func openTelemetry(ctx context.Context, node string, log *slog.Logger) (*telemetry, error) {
+	wanted, err := wantsTraces(os.Getenv)
+	if !wanted {
+		return &telemetry{}, err
+	}
+	exporter, err := otlptracehttp.New(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the export of traces: %w", err)
+	}
+	about, err := resource.New(ctx,
+		resource.WithAttributes(
+			attribute.String("service.name", "procaas"),
+			attribute.String("service.version", version()),
+			attribute.String("service.instance.id", node),
+		),
+		resource.WithTelemetrySDK(), resource.WithFromEnv(),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("describe this node to the collector: %w", err)
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		log.Warn("traces cannot be sent", "error", err)
+	}))
+	return &telemetry{sdktrace.NewTracerProvider(
+		sdktrace.WithBatcher(exporter), sdktrace.WithResource(about), sdktrace.WithIDGenerator(engine.SpanIDs{}),
+	)}, nil
+}
+
+// tracer makes spans; nil when nobody wants them.
+func (t *telemetry) tracer() trace.Tracer {
+	if t.provider == nil {
+		return nil
+	}
+	return t.provider.Tracer("procaas")
+}
+
+// close hands out what is left.
+func (t *telemetry) close(log *slog.Logger) {
+	if t.provider == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), exportGrace)
+	defer cancel()
+	if err := t.provider.Shutdown(ctx); err != nil {
+		log.Warn("the last traces cannot be sent", "error", err)
+	}
+}

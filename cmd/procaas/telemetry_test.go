@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"procaas/engine"
+)
+
+// A collectorStub takes spans in over OTLP/HTTP.
+type collectorStub struct {
+	t  *testing.T
+	mu sync.Mutex // guards the following
+
+	spans    map[string]string // the parent of each span, by name
+	traces   map[string]bool
+	resource map[string]string
+	all      bytes.Buffer // what was sent, as text
+	header   http.Header
+}
+
+func (c *collectorStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var body io.Reader = r.Body
+	if r.Header.Get("Content-Encoding") == "gzip" {
+		z, err := gzip.NewReader(r.Body)
+		if err != nil {
+			c.t.Error(err)
+			return
+		}
+		body = z
+	}
+	data, err := io.ReadAll(body)
+	if err != nil {
+		c.t.Error(err)
+	}
+	var sent collector.ExportTraceServiceRequest
+	if err := proto.Unmarshal(data, &sent); err != nil || r.URL.Path != "/v1/traces" {
+		c.t.Errorf("%s: want spans in protobuf, have %v", r.URL.Path, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.header = r.Header
+	fmt.Fprintln(&c.all, &sent)
+	for _, rs := range sent.ResourceSpans {
+		for _, a := range rs.Resource.Attributes {
+			c.resource[a.Key] = a.Value.GetStringValue()
+		}
+		for _, ss := range rs.ScopeSpans {
+			for _, s := range ss.Spans {
+				c.spans[s.Name] = hex.EncodeToString(s.ParentSpanId)
+				c.spans[hex.EncodeToString(s.SpanId)] = s.Name
+				c.traces[hex.EncodeToString(s.TraceId)] = true
+			}
+		}
+	}
+	w.Header().Set("Content-Type", "application/x-protobuf")
+}
+
+// TestTracesGoToTheCollector follows one event from its sender through a node to
+// a service: all in the sender's trace.
+func TestTracesGoToTheCollector(t *testing.T) { // not parallel: it sets the environment
+	stub := &collectorStub{t: t, spans: map[string]string{}, traces: map[string]bool{}, resource: map[string]string{}}
+	server := httptest.NewServer(stub)
+	t.Cleanup(server.Close)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=taxi")
+	t.Setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
+	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
+	t.Setenv("PROCAAS_SECRET_TOKEN", "canary-7f3a")
+
+	asked := make(chan http.Header, 1)
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.Header
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{}`)
+	}))
+	t.Cleanup(service.Close)
+	o := operate(t, fmt.Sprintf(`services: [{id: push, url: %s}]
+pipelines:
+  - id: work
+    stages:
+      - id: tell
+        handlers:
+          - {id: user, request: {service: push, path: /v1/push, query: {q: !secret TOKEN}, headers: {Authorization: !secret TOKEN}}}
+`, service.URL))
+
+	const trace, sender = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, o.server+"/v1/events", strings.NewReader(`{"type": "work", "id": "e-1"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Traceparent", "00-"+trace+"-"+sender+"-01")
+	request.Header.Add("Tracestate", "congo=t61rcWkgMzE")
+	request.Header.Add("Tracestate", "rojo=00f067")
+	reply, err := http.DefaultClient.Do(request)
+	if err != nil || reply.StatusCode != http.StatusAccepted {
+		t.Fatal(reply, err)
+	}
+	reply.Body.Close()
+	o.wait(engine.Succeeded, 1)
+
+	told := <-asked
+	eventually(t, "the spans of the run", func() bool {
+		stub.mu.Lock()
+		defer stub.mu.Unlock()
+		return stub.spans["work"] != ""
+	})
+	stub.mu.Lock()
+	defer stub.mu.Unlock()
+	for name, parent := range map[string]string{
+		"work/tell": "work", "work/tell/user": "work/tell", "work/tell/user attempt": "work/tell/user",
+	} {
+		if have := stub.spans[stub.spans[name]]; have != parent {
+			t.Errorf("want %s within %s, have it within %q", name, parent, have)
+		}
+	}
+	if stub.spans["work"] != sender || len(stub.traces) != 1 || !stub.traces[trace] {
+		t.Errorf("want the run within the sender's span, have it within %s, in %v", stub.spans["work"], stub.traces)
+	}
+	parts := strings.Split(told.Get("Traceparent"), "-")
+	if len(parts) != 4 || parts[1] != trace || stub.spans[parts[2]] != "work/tell/user attempt" || told.Get("Tracestate") != "congo=t61rcWkgMzE,rojo=00f067" {
+		t.Errorf("want the service told of the attempt's span, have %q, %q", told.Get("Traceparent"), told.Get("Tracestate"))
+	}
+	if stub.resource["service.name"] != "procaas" || stub.resource["service.instance.id"] != "here" || stub.resource["deployment.environment.name"] != "test" {
+		t.Errorf("want this node described, have %v", stub.resource)
+	}
+	if stub.header.Get("X-Tenant") != "taxi" {
+		t.Errorf("want the headers that the environment names, have %v", stub.header)
+	}
+	for _, want := range []string{`"http.request.method"`, service.URL + "/v1/push"} {
+		if !strings.Contains(stub.all.String(), want) {
+			t.Errorf("want %s told, have %s", want, stub.all.String())
+		}
+	}
+	if strings.Contains(stub.all.String(), "canary") {
+		t.Errorf("want no secret in traces, have %s", stub.all.String())
+	}
+}
+
+func TestTracesAreOffUnlessTheEnvironmentAsks(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		env  map[string]string
+		want bool
+		err  string
+	}{
+		{nil, false, ""},
+		{map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}, true, ""},
+		{map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c:4318/x"}, true, ""},
+		{map[string]string{"OTEL_TRACES_EXPORTER": "otlp"}, true, ""},
+		{map[string]string{"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}, false, ""},
+		{map[string]string{"OTEL_SDK_DISABLED": "true", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}, false, ""},
+		{map[string]string{"OTEL_TRACES_EXPORTER": "zipkin"}, false, `OTEL_TRACES_EXPORTER="zipkin": want otlp or none`},
+		{map[string]string{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, false, "want http/protobuf"},
+	} {
+		have, err := wantsTraces(func(name string) string { return c.env[name] })
+		if have != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%v: want %v and error %q, have %v, %v", c.env, c.want, c.err, have, err)
+		}
+	}
+}
+
+// eventually waits until something has come true.
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for !done() {
+		if !sleep(ctx, 5*time.Millisecond) {
+			t.Fatalf("%s: not within 30 s", what)
+		}
+	}
+}

@@ -1,0 +1,320 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// A run may go on for days, on one node after the other. So its spans are not
+// kept: their ids follow from the run, and whoever ends something makes the
+// whole span of it, with the times of the checkpoint. What is made of a trace
+// needs no more than the run's id and the trace context of its event, which are
+// stored with it.
+//
+// The spans are: one for the run, below that of the sender when the event names
+// one; in it one for each stage; in that one for each handler that was decided;
+// in that one for each attempt. The attempt's is what a service is told.
+
+// SpanIDs gives spans the ids that the engine wants for them, and others random
+// ones. The provider of [Options].Tracer must be made with it: it is the
+// IDGenerator of the SDK.
+type SpanIDs struct{}
+
+type spanIDsKey struct{}
+
+type spanIDs struct {
+	trace trace.TraceID
+	span  trace.SpanID
+}
+
+// NewIDs gives the ids of a span without a parent.
+func (SpanIDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	if ids, ok := ctx.Value(spanIDsKey{}).(spanIDs); ok {
+		return ids.trace, ids.span
+	}
+	var id [24]byte
+	_, _ = rand.Read(id[:]) // which never fails
+	return trace.TraceID(id[:16]), trace.SpanID(id[16:])
+}
+
+// NewSpanID gives the id of a span within a trace.
+func (g SpanIDs) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
+	_, id := g.NewIDs(ctx)
+	return id
+}
+
+// A runTrace makes the spans of one run. It belongs to the goroutine of the run,
+// except for attempt. A nil runTrace makes none.
+type runTrace struct {
+	tracer  trace.Tracer
+	claimed *Claimed
+
+	span    trace.Span        // of the run; nil before it has begun
+	context trace.SpanContext // of the span
+	stage   int               // whose span is the next one to make
+	decided []HandlerView     // that are not saved yet
+}
+
+// newTrace gives the trace of a run, nil when nobody traces.
+func (e *Engine) newTrace(c *Claimed) *runTrace {
+	if e.o.Tracer == nil {
+		return nil
+	}
+	return &runTrace{tracer: e.o.Tracer, claimed: c}
+}
+
+// resume tells that the spans of stages before this one are another job's.
+func (t *runTrace) resume(stage int) {
+	if t != nil {
+		t.stage = stage
+	}
+}
+
+// begin makes the span of the run, unless there is one already. Unless this job
+// ends the run, it is never handed out.
+func (t *runTrace) begin(pipeline string, at time.Time) {
+	if t == nil || t.span != nil {
+		return
+	}
+	c := t.claimed
+	ids := spanIDs{trace: t.runID(), span: t.id("run", c.Generation)}
+	ctx := context.WithValue(context.Background(), spanIDsKey{}, ids)
+	if parent := remoteContext(c.Event.TraceParent, c.Event.TraceState); parent.IsValid() {
+		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
+		ids.trace = parent.TraceID()
+	}
+	options := []trace.SpanStartOption{
+		trace.WithTimestamp(at), trace.WithSpanKind(trace.SpanKindConsumer),
+		trace.WithAttributes(t.with(
+			attribute.String("procaas.pipeline", pipeline),
+			attribute.String("procaas.flow", c.Flow),
+			attribute.String("procaas.event.accepted", c.Accepted.UTC().Format(time.RFC3339Nano)),
+			attribute.String("cloudevents.event_id", c.Event.ID),
+			attribute.String("cloudevents.event_source", c.Event.Source),
+			attribute.String("cloudevents.event_type", c.Event.Type),
+		)...),
+	}
+	if c.Generation > 0 { // an operator has retried it: the span before is over
+		before := spanContextOf(ids.trace, t.id("run", c.Generation-1), trace.FlagsSampled, trace.TraceState{})
+		options = append(options, trace.WithLinks(trace.Link{SpanContext: before}))
+	}
+	_, t.span = t.tracer.Start(ctx, pipeline, options...)
+	t.context = t.span.SpanContext()
+}
+
+// traceID tells which trace the run belongs to; empty when it is in none.
+func (t *runTrace) traceID() string {
+	if t == nil || t.span == nil {
+		return ""
+	}
+	return t.context.TraceID().String()
+}
+
+// note keeps a handler that was decided until that is saved.
+func (t *runTrace) note(h HandlerView) {
+	if t != nil {
+		t.decided = append(t.decided, h)
+	}
+}
+
+// saved hands out the spans of what a step that is durable now has ended. The
+// run is nil when it ended before it began.
+func (t *runTrace) saved(r *Run, c Change, now time.Time) {
+	if t == nil {
+		return
+	}
+	if r == nil && !c.Status.Ended() {
+		return
+	}
+	at := now
+	if r != nil && !r.began.IsZero() {
+		at = r.began
+	}
+	t.begin(cmp.Or(c.Pipeline, t.claimed.Event.Type), at)
+	if !t.context.IsSampled() {
+		t.decided = nil
+		return
+	}
+	if r != nil {
+		t.handlers(r)
+		t.stages(r, c)
+	}
+	if !c.Status.Ended() {
+		return
+	}
+	t.span.SetAttributes(attribute.String("procaas.status", string(c.Status)))
+	if c.Reason != "" {
+		t.span.SetAttributes(attribute.String("procaas.reason", c.Reason))
+	}
+	if c.Status == Failed {
+		t.span.SetAttributes(attribute.String("error.type", c.ErrorClass))
+		t.span.SetStatus(codes.Error, c.Error)
+	}
+	t.span.End(trace.WithTimestamp(now))
+}
+
+// handlers makes the spans of the handlers that were decided.
+func (t *runTrace) handlers(r *Run) {
+	for _, h := range t.decided {
+		s := r.plan.steps[h.Path]
+		from, to := *h.Finished, *h.Finished
+		if h.Started != nil {
+			from = *h.Started
+		}
+		_, span := t.start(t.stageID(s.stage), t.handlerID(s.Path), s.Path, trace.WithTimestamp(from), trace.WithAttributes(t.with(
+			attribute.String("procaas.pipeline", r.plan.Pipeline.ID),
+			attribute.String("procaas.stage", r.plan.Stages[s.Stage].ID),
+			attribute.String("procaas.handler", s.Handler.ID),
+			attribute.String("procaas.path", s.Path),
+			attribute.String("procaas.outcome", h.Outcome),
+			attribute.Int("procaas.attempts", h.Attempts),
+			attribute.Bool("procaas.critical", s.Handler.IsCritical()),
+		)...))
+		if h.Reason != "" {
+			span.SetAttributes(attribute.String("procaas.reason", h.Reason))
+		}
+		switch {
+		case h.Outcome == OutcomeFailed:
+			span.SetStatus(codes.Error, h.Error)
+		case h.Error != "": // excused by a rule
+			span.SetAttributes(attribute.String("procaas.error", h.Error))
+		}
+		span.End(trace.WithTimestamp(to))
+	}
+	t.decided = nil
+}
+
+// stages makes the spans of the stages that the run has left, and of the one in
+// which it ended.
+func (t *runTrace) stages(r *Run, c Change) {
+	for ; t.stage < len(r.plan.Stages) && (t.stage < r.stage || c.Status.Ended()); t.stage++ {
+		from, to, ok := r.stageTimes(t.stage)
+		if !ok {
+			continue
+		}
+		id := r.plan.Stages[t.stage].ID
+		path := r.plan.Pipeline.ID + "/" + id
+		_, span := t.start(t.context.SpanID(), t.stageID(path), path, trace.WithTimestamp(from), trace.WithAttributes(t.with(
+			attribute.String("procaas.pipeline", r.plan.Pipeline.ID),
+			attribute.String("procaas.stage", id),
+			attribute.String("procaas.path", path),
+		)...))
+		if strings.HasPrefix(c.FailedPath, path+"/") {
+			span.SetStatus(codes.Error, c.Error)
+		}
+		span.End(trace.WithTimestamp(to))
+	}
+}
+
+// An attemptTrace is the span of one attempt, and the trace context for those
+// whom it calls.
+type attemptTrace struct {
+	span          trace.Span // nil when it is in no sample
+	parent, state string
+}
+
+// attempt makes the span of an attempt; the context is that of the call.
+func (t *runTrace) attempt(ctx context.Context, task *Task) (context.Context, attemptTrace) {
+	var a attemptTrace
+	if !t.context.IsSampled() {
+		a.parent, a.state = wireContext(t.context)
+		return ctx, a
+	}
+	path, name := task.Step.Path, " attempt"
+	id := t.id(path, t.claimed.Generation, "attempt", strconv.Itoa(task.Attempt))
+	if task.Verify {
+		name, id = " verify", trace.SpanID{} // one attempt may be asked about more than once
+	}
+	_, a.span = t.start(t.handlerID(path), id, path+name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(t.with(
+		attribute.String("procaas.path", path),
+		attribute.Int("procaas.attempt", task.Attempt),
+	)...))
+	a.parent, a.state = wireContext(a.span.SpanContext())
+	return trace.ContextWithSpan(ctx, a.span), a
+}
+
+// end ends the span. Of an attempt that was broken off nobody knows how it ended.
+func (a attemptTrace) end(result Result, err error, brokenOff bool) {
+	if a.span == nil {
+		return
+	}
+	status := result.Status
+	var unexpected *StatusError
+	if errors.As(err, &unexpected) {
+		status = unexpected.Status
+	}
+	if status != 0 {
+		a.span.SetAttributes(attribute.Int("http.response.status_code", status))
+	}
+	switch {
+	case brokenOff:
+		a.span.SetAttributes(attribute.Bool("procaas.broken_off", true))
+	case err != nil:
+		a.span.SetAttributes(attribute.String("error.type", ClassOf(err)))
+		a.span.SetStatus(codes.Error, clean(err.Error()))
+	}
+	a.span.End()
+}
+
+// describeRequest tells the span of an attempt, if there is one, which request it
+// makes. The query is left out: secrets and personal data may be in it.
+func describeRequest(r *http.Request) {
+	span := trace.SpanFromContext(r.Context())
+	if !span.IsRecording() {
+		return
+	}
+	public := url.URL{Scheme: r.URL.Scheme, Host: r.URL.Host, Path: r.URL.Path}
+	span.SetAttributes(
+		attribute.String("http.request.method", r.Method),
+		attribute.String("url.full", public.String()),
+		attribute.String("server.address", r.URL.Hostname()),
+	)
+}
+
+// start makes a span of the run's trace.
+func (t *runTrace) start(parent, id trace.SpanID, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
+	above := spanContextOf(t.context.TraceID(), parent, t.context.TraceFlags(), t.context.TraceState())
+	ctx := trace.ContextWithSpanContext(context.Background(), above)
+	if id.IsValid() {
+		ctx = context.WithValue(ctx, spanIDsKey{}, spanIDs{t.context.TraceID(), id})
+	}
+	return t.tracer.Start(ctx, name, options...)
+}
+
+// with adds to attributes what all spans of the run have.
+func (t *runTrace) with(list ...attribute.KeyValue) []attribute.KeyValue {
+	return append(list, attribute.String("procaas.run", t.claimed.ID), attribute.String("procaas.key", t.claimed.Key))
+}
+
+// runID is the trace of a run whose event names none.
+func (t *runTrace) runID() trace.TraceID {
+	sum := sha256.Sum256([]byte("trace\x00" + t.claimed.ID))
+	return trace.TraceID(sum[:16])
+}
+
+// id is the same for the same thing, on any node and after any restart.
+func (t *runTrace) id(name string, generation int, more ...string) trace.SpanID {
+	parts := append([]string{"span", t.claimed.ID, strconv.Itoa(generation), name}, more...)
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return trace.SpanID(sum[:8])
+}
+
+func (t *runTrace) stageID(path string) trace.SpanID {
+	return t.id(path, t.claimed.Generation, "stage")
+}
+
+func (t *runTrace) handlerID(path string) trace.SpanID {
+	return t.id(path, t.claimed.Generation, "handler")
+}
