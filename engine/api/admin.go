@@ -44,7 +44,7 @@ func (s *server) putConfig(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	config, err := s.engine.SetConfig(r.Context(), name, change.Value, revision, s.actor(change.Reason))
+	config, err := s.engine.SetConfig(r.Context(), name, change.Value, revision, actor(r, change.Reason))
 	if errors.Is(err, engine.ErrConflict) {
 		return refuse(codeConfigChanged, "the setting %q has another revision than the one in If-Match; read it again", name)
 	}
@@ -97,13 +97,4 @@ func ifRevision(h http.Header) (int64, error) {
 		return 0, badParameter([]Fault{{Location: "header/if-match", Message: `want one revision such as "3", the revision of the setting in quotes`}})
 	}
 	return n, nil
-}
-
-// actor says who changes something: a token has no name, so all that is known
-// is whether there was one.
-func (s *server) actor(reason string) engine.Actor {
-	if s.token == nil {
-		return engine.Actor{Name: "anonymous", Reason: reason}
-	}
-	return engine.Actor{Name: "admin", Reason: reason}
 }

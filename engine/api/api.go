@@ -8,8 +8,10 @@ package api
 import (
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-chi/chi/v5"
@@ -28,9 +30,12 @@ type Options struct {
 	Engine   Engine
 	Log      *slog.Logger        // nothing is logged when nil
 	Registry prometheus.Gatherer // what /metrics shows; nothing when nil
-	Token    string              // admin calls must bear it; they are open when it is empty
-	MaxBody  int64               // of a request, in bytes; [DefaultMaxBody] when 0
-	Version  string              // of the program, for people
+	Token    string              // of an admin, as [engine.HashToken] reads it; may be empty
+	Open     []string            // groups of calls that never need a token; see [OpenGroups]
+	Local    bool                // the server is reached from this machine only, by the names of Hosts and localhost
+	Hosts    []string
+	MaxBody  int64  // of a request, in bytes; [DefaultMaxBody] when 0
+	Version  string // of the program, for people
 
 	// Reload reads the node's pipelines again, activates them on all nodes and
 	// tells what that changes. The error is an [*engine.DefinitionError] when they
@@ -45,6 +50,7 @@ type Engine interface {
 	Settings
 	Controls
 	Status
+	Access
 }
 
 // An Intake accepts events.
@@ -84,14 +90,18 @@ type Status interface {
 var _ Engine = (*engine.Engine)(nil)
 
 // New makes the handler of all routes. It panics when its own page does not
-// parse, which the first test meets.
+// parse, which the first test meets, and when [engine.HashToken] refuses
+// Options.Token.
 func New(o Options) http.Handler { return newServer(o).handler() }
 
 type server struct {
 	engine  Engine
 	log     *slog.Logger
 	metrics prometheus.Gatherer
-	token   *[sha256.Size]byte // nil: admin calls are open
+	token   *[sha256.Size]byte // nil for none
+	open    []string
+	local   bool
+	hosts   []string
 	maxBody int64
 	version string
 	reload  func(context.Context, engine.Actor) (engine.Diff, error)
@@ -99,12 +109,17 @@ type server struct {
 	router *chi.Mux
 	doc    *huma.OpenAPI
 	page   *page
+
+	failures failures
 }
 
 func newServer(o Options) *server {
 	s := &server{
 		engine: o.Engine, log: o.Log, metrics: o.Registry, maxBody: o.MaxBody, version: o.Version, reload: o.Reload,
-		router: chi.NewMux(), page: newPage(),
+		open: o.Open, local: o.Local, router: chi.NewMux(), page: newPage(),
+	}
+	for _, h := range o.Hosts {
+		s.hosts = append(s.hosts, strings.ToLower(h))
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -116,8 +131,11 @@ func newServer(o Options) *server {
 		s.maxBody = DefaultMaxBody
 	}
 	if o.Token != "" {
-		sum := sha256.Sum256([]byte(o.Token))
-		s.token = &sum
+		hash, err := engine.HashToken(o.Token)
+		if err != nil {
+			panic(fmt.Errorf("the token of an admin: %w", err))
+		}
+		s.token = &hash
 	}
 	s.doc = newDocument()
 	s.router.Use(middleware.GetHead)
@@ -137,6 +155,7 @@ func (s *server) operations() []operation {
 	all = append(all, s.runOperations()...)
 	all = append(all, s.adminOperations()...)
 	all = append(all, s.controlOperations()...)
+	all = append(all, s.tokenOperations()...)
 	return append(all, s.statusOperations()...)
 }
 

@@ -16,7 +16,7 @@ import (
 func newClient(t *testing.T, token, serverToken string) (*api.Client, *fakeEngine) {
 	t.Helper()
 	f := newFake(taxi(t))
-	srv := httptest.NewServer(api.New(api.Options{Engine: f, Token: serverToken}))
+	srv := httptest.NewServer(api.New(api.Options{Engine: f, Token: serverToken, Open: api.OpenGroups()}))
 	t.Cleanup(srv.Close)
 	return api.NewClient(srv.URL+"/", token), f
 }
@@ -71,7 +71,7 @@ func TestClientGivesProblems(t *testing.T) {
 	}{
 		"run":      {func() error { _, err := c.Run(ctx, "run-9"); return err }, 404, "run_not_found"},
 		"event":    {func() error { _, err := c.SubmitEvent(ctx, api.Event{Type: "nobody"}); return err }, 422, "unknown_event_type"},
-		"retry":    {func() error { _, err := c.Retry(ctx, "run-9", ""); return err }, 404, "run_not_found"},
+		"retry":    {func() error { _, err := c.Retry(ctx, "run-9", ""); return err }, 401, "unauthorized"},
 		"handlers": {func() error { _, err := c.Handlers(ctx); return err }, 401, "unauthorized"},
 	} {
 		var p *api.Problem

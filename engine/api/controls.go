@@ -57,12 +57,12 @@ type Undone struct {
 
 func (s *server) controlOperations() []operation {
 	ops := []operation{{
-		method: http.MethodGet, path: "/admin/v1/controls", id: "list-controls", tag: "admin", admin: true,
+		method: http.MethodGet, path: "/admin/v1/controls", id: "list-controls", tag: "admin",
 		summary:  "List switches, limits and rollouts that are set at run time",
 		replies:  []reply{{status: 200, about: "All controls, by path.", body: Page[engine.ControlView]{}}},
 		refusals: []string{codeStoreUnavailable}, serve: s.listControls,
 	}, {
-		method: http.MethodPost, path: "/admin/v1/controls/undo", id: "undo-control", tag: "admin", admin: true,
+		method: http.MethodPost, path: "/admin/v1/controls/undo", id: "undo-control", tag: "admin",
 		summary: "Take the change of a control back",
 		about: "Puts back what was before the change that made a revision, which the reply to the change and the audit tell. " +
 			"It is refused when the control has changed since.",
@@ -83,7 +83,7 @@ func (s *server) controlOperations() []operation {
 func (s *server) setControl(level, path string, levels []string, params []*huma.Param) operation {
 	on := true
 	return operation{
-		method: http.MethodPut, path: path, id: "set-" + level + "-control", tag: "admin", admin: true,
+		method: http.MethodPut, path: path, id: "set-" + level + "-control", tag: "admin",
 		summary: "Switch off, hold or limit a " + level + " on all nodes",
 		about: "Replaces the control of the path. It counts on every node within a second: then no call starts that it forbids; calls under way end. " +
 			"`If-Match` with the revision of the control guards against lost updates; `If-None-Match: *` sets only where there is none.",
@@ -104,7 +104,7 @@ func (s *server) setControl(level, path string, levels []string, params []*huma.
 
 func (s *server) removeControl(level, path string, levels []string, params []*huma.Param) operation {
 	return operation{
-		method: http.MethodDelete, path: path, id: "remove-" + level + "-control", tag: "admin", admin: true,
+		method: http.MethodDelete, path: path, id: "remove-" + level + "-control", tag: "admin",
 		summary: "Remove the control of a " + level + " on all nodes",
 		params: append(params[:len(params):len(params)],
 			inQuery("reason", "Why, for people and the audit.", nil),
@@ -141,6 +141,9 @@ func (s *server) putControl(w http.ResponseWriter, r *http.Request, levels []str
 	if err != nil {
 		return err
 	}
+	if err := mayAt(r, path); err != nil {
+		return err
+	}
 	q := queryFields(r.URL.Query())
 	dryRun := q.boolean("dry_run")
 	q.refuseUnknown()
@@ -162,7 +165,7 @@ func (s *server) putControl(w http.ResponseWriter, r *http.Request, levels []str
 		}
 		return writeJSON(w, http.StatusOK, effect)
 	}
-	control, err := s.engine.SetControl(r.Context(), path, change, revision, s.actor(reason))
+	control, err := s.engine.SetControl(r.Context(), path, change, revision, actor(r, reason))
 	if err != nil {
 		return controlProblem(err, path)
 	}
@@ -212,6 +215,9 @@ func (s *server) deleteControl(w http.ResponseWriter, r *http.Request, levels []
 	if err != nil {
 		return err
 	}
+	if err := mayAt(r, path); err != nil {
+		return err
+	}
 	q := queryFields(r.URL.Query())
 	reason := q.label("reason", maxReason)
 	q.refuseUnknown()
@@ -222,7 +228,7 @@ func (s *server) deleteControl(w http.ResponseWriter, r *http.Request, levels []
 	if err != nil {
 		return err
 	}
-	removed, err := s.engine.RemoveControl(r.Context(), path, revision, s.actor(reason))
+	removed, err := s.engine.RemoveControl(r.Context(), path, revision, actor(r, reason))
 	if err != nil {
 		return controlProblem(err, path)
 	}
@@ -246,11 +252,29 @@ func (s *server) undoControl(w http.ResponseWriter, r *http.Request) error {
 	if err := faulty(f.faults); err != nil {
 		return err
 	}
-	path, control, err := s.engine.UndoControl(r.Context(), int64(revision), s.actor(reason))
+	if err := s.mayUndo(r, int64(revision)); err != nil {
+		return err
+	}
+	path, control, err := s.engine.UndoControl(r.Context(), int64(revision), actor(r, reason))
 	if err != nil {
 		return controlProblem(err, path)
 	}
 	return writeJSON(w, http.StatusOK, Undone{Path: path, Control: control})
+}
+
+// mayUndo refuses a caller whose grant does not cover the path of a change.
+func (s *server) mayUndo(r *http.Request, revision int64) error {
+	if len(granted(r).Paths) == 0 {
+		return nil
+	}
+	list, err := s.engine.Audit(r.Context(), engine.AuditFilter{Before: revision + 1, Limit: 1})
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 || list[0].Revision != revision || list[0].Kind != engine.AuditControl {
+		return nil // there is nothing to undo, and that will be said
+	}
+	return mayAt(r, list[0].Name)
 }
 
 // controlProblem says over HTTP why a control is refused.

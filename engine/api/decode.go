@@ -162,6 +162,26 @@ func (f *fields) label(name string, limit int) string {
 	return t
 }
 
+// labels is label for a list.
+func (f *fields) labels(name string, limit int) []string {
+	v := f.get(name)
+	list, ok := v.([]any)
+	if v != nil && !ok {
+		f.fault(name, "want a list of strings, have %s", kindOf(v))
+	}
+	item := &fields{prefix: f.prefix + escapePointer(name) + "/", values: map[string]any{}}
+	var out []string
+	for i, v := range list {
+		at := strconv.Itoa(i)
+		if item.values[at] = v; v == nil {
+			item.fault(at, "want a string, have null")
+		}
+		out = append(out, item.label(at, limit))
+	}
+	f.faults = append(f.faults, item.faults...)
+	return out
+}
+
 // instant gives a time; zero when it is absent.
 func (f *fields) instant(name string) time.Time {
 	v := f.get(name)

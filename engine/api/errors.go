@@ -62,6 +62,14 @@ const (
 	codeInvalidBody      = "invalid_body"
 	codeInvalidParameter = "invalid_parameter"
 	codeUnauthorized     = "unauthorized"
+	codeForbidden        = "forbidden"
+	codeTooManyFailures  = "too_many_failures"
+	codeUnknownHost      = "unknown_host"
+	codeInvalidToken     = "invalid_token"
+	codeTokenExists      = "token_exists"
+	codeTokenNotFound    = "token_not_found"
+	codeFirstToken       = "first_token"
+	codeLastAdmin        = "last_admin"
 	codeCrossOrigin      = "cross_origin"
 	codeUnknownPath      = "unknown_path"
 	codeRunNotFound      = "run_not_found"
@@ -103,6 +111,14 @@ var problems = map[string]struct {
 	codeInvalidBody:      {http.StatusBadRequest, "The body is not what the call takes"},
 	codeInvalidParameter: {http.StatusBadRequest, "A parameter is not what the call takes"},
 	codeUnauthorized:     {http.StatusUnauthorized, "The call needs a token"},
+	codeForbidden:        {http.StatusForbidden, "The token does not allow the call"},
+	codeTooManyFailures:  {http.StatusTooManyRequests, "Too many wrong tokens"},
+	codeUnknownHost:      {http.StatusMisdirectedRequest, "The server has another name"},
+	codeInvalidToken:     {http.StatusUnprocessableEntity, "The token makes no sense"},
+	codeTokenExists:      {http.StatusConflict, "There is such a token already"},
+	codeTokenNotFound:    {http.StatusNotFound, "There is no such token"},
+	codeFirstToken:       {http.StatusConflict, "The first token must be one of an admin"},
+	codeLastAdmin:        {http.StatusConflict, "The last token of an admin stays"},
 	codeCrossOrigin:      {http.StatusForbidden, "Another site may not write here"},
 	codeUnknownPath:      {http.StatusNotFound, "There is no such call"},
 	codeRunNotFound:      {http.StatusNotFound, "There is no such run"},

@@ -168,6 +168,9 @@ func (s *server) submit(w http.ResponseWriter, r *http.Request, in intake) error
 	if len(in.events) == 0 {
 		return writeJSON(w, http.StatusAccepted, Receipts{Items: []ReceiptItem{}})
 	}
+	if err := s.maySubmit(r, in.events); err != nil {
+		return err
+	}
 	submissions := make([]engine.Submission, len(in.events))
 	for i, e := range in.events {
 		submissions[i].Event = e
@@ -180,6 +183,21 @@ func (s *server) submit(w http.ResponseWriter, r *http.Request, in intake) error
 		return replyMany(w, in, results)
 	}
 	return replyOne(w, in, results[0])
+}
+
+// maySubmit refuses events for pipelines that the caller's grant does not cover.
+func (s *server) maySubmit(r *http.Request, events []engine.Event) error {
+	if len(granted(r).Paths) == 0 {
+		return nil
+	}
+	for _, e := range events {
+		for _, p := range s.engine.Bundle().On(e.Type) {
+			if err := mayAt(r, p.ID); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func replyOne(w http.ResponseWriter, in intake, result engine.Submitted) error {

@@ -37,7 +37,8 @@ type fakeEngine struct {
 	audit   []engine.AuditView
 	wrong   bool // the pipelines have errors
 
-	controls *engine.Engine // keeps the controls; it does not run
+	controls *engine.Engine // keeps the controls and the tokens; it does not run
+	known    map[string]engine.Grant
 }
 
 func newFake(b *dsl.Bundle) *fakeEngine {
@@ -45,7 +46,7 @@ func newFake(b *dsl.Bundle) *fakeEngine {
 	if err != nil {
 		panic(err)
 	}
-	return &fakeEngine{bundle: b, controls: controls, configs: map[string]engine.ConfigView{
+	return &fakeEngine{bundle: b, controls: controls, known: map[string]engine.Grant{}, configs: map[string]engine.ConfigView{
 		"NOTIFY_SWITCH": {Name: "NOTIFY_SWITCH", Value: map[string]any{"enabled": true}, Default: map[string]any{"enabled": true}},
 		"CITIES":        {Name: "CITIES", Value: []any{}, Default: []any{}},
 	}}
@@ -261,6 +262,50 @@ func (f *fakeEngine) UndoControl(ctx context.Context, revision int64, by engine.
 		v.Changed = began
 	}
 	return path, v, err
+}
+
+func (f *fakeEngine) Guarded(ctx context.Context) (bool, error) { return f.controls.Guarded(ctx) }
+
+func (f *fakeEngine) Grant(ctx context.Context, token string) (engine.Grant, error) {
+	if role, known := f.known[token]; known {
+		return role, nil
+	}
+	return f.controls.Grant(ctx, token)
+}
+
+func (f *fakeEngine) Tokens(ctx context.Context) ([]engine.TokenView, error) {
+	if f.down {
+		return nil, errDown
+	}
+	list, err := f.controls.Tokens(ctx)
+	for i := range list {
+		list[i].Changed = began
+	}
+	return list, err
+}
+
+// NewToken makes a token that tests can know before.
+func (f *fakeEngine) NewToken(ctx context.Context, spec engine.TokenSpec, by engine.Actor) (engine.TokenView, string, error) {
+	v, secret, err := f.controls.NewToken(ctx, spec, by)
+	if err == nil {
+		g, err := f.controls.Grant(ctx, secret)
+		if err != nil {
+			return v, "", err
+		}
+		secret = "procaas_" + spec.Name
+		f.known[secret] = g
+		v.Changed = began
+	}
+	return v, secret, err
+}
+
+func (f *fakeEngine) RevokeToken(ctx context.Context, name string, by engine.Actor) (engine.TokenView, error) {
+	v, err := f.controls.RevokeToken(ctx, name, by)
+	if err == nil {
+		delete(f.known, "procaas_"+name)
+		v.Changed = began
+	}
+	return v, err
 }
 
 func (f *fakeEngine) Audit(_ context.Context, filter engine.AuditFilter) ([]engine.AuditView, error) {

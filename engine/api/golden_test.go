@@ -26,7 +26,7 @@ import (
 // TestRecordedRequests replays testdata/api: requests in, replies out. The
 // commands are
 //
-//	server [token=T] [max-body=N]   a new server on a new engine
+//	server [token=T] [open=(G,…)] [hosts=(H,…)] [max-body=N]   a new server on a new engine; hosts make it one of this machine
 //	http                            a request; {{repeat "x" 9}} and {{hex "ff"}} write what cannot be shown
 //	submitted                       the events that the engine has accepted since the last time
 //	end run=ID status=S             how a run ended
@@ -43,6 +43,7 @@ func TestRecordedRequests(t *testing.T) {
 				o := api.Options{}
 				d.MaybeScanArgs(t, "token", &o.Token)
 				d.MaybeScanArgs(t, "max-body", &o.MaxBody)
+				o.Open, o.Hosts, o.Local = list(d, "open"), list(d, "hosts"), d.HasArg("hosts")
 				r.serve(t, o)
 				return "ok\n"
 			case "http":
@@ -63,6 +64,14 @@ func TestRecordedRequests(t *testing.T) {
 			return ""
 		})
 	})
+}
+
+// list gives the values of an argument.
+func list(d *datadriven.TestData, name string) []string {
+	if a, ok := d.Arg(name); ok {
+		return a.Vals
+	}
+	return nil
 }
 
 type recorder struct {
@@ -108,6 +117,10 @@ func readRequest(t *testing.T, input string) *http.Request {
 	for _, line := range strings.Split(headers, "\n") {
 		name, value, ok := strings.Cut(line, ": ")
 		if !ok {
+			continue
+		}
+		if name == "Host" {
+			req.Host = value
 			continue
 		}
 		if name == "Transfer-Encoding" {

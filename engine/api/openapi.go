@@ -16,7 +16,6 @@ type operation struct {
 	tag              string
 	summary          string // one line
 	about            string // the rest; may be empty
-	admin            bool   // needs the token when one is configured
 	params           []*huma.Param
 	body             *huma.RequestBody
 	replies          []reply
@@ -37,17 +36,18 @@ type reply struct {
 
 // add serves and describes an operation.
 func (s *server) add(o operation) {
-	s.doc.AddOperation(s.describe(o))
-	serve := o.serve
-	if o.admin {
-		serve = func(w http.ResponseWriter, r *http.Request) error {
-			if err := s.authorize(r); err != nil {
-				return err
-			}
-			return o.serve(w, r)
-		}
+	n, known := needs[o.id]
+	if !known {
+		panic("api: operation " + o.id + " has no place in the table of needs")
 	}
-	s.router.Method(o.method, o.path, s.serve(serve))
+	s.doc.AddOperation(s.describe(o, n))
+	s.router.Method(o.method, o.path, s.serve(func(w http.ResponseWriter, r *http.Request) error {
+		r, err := s.admit(r, n)
+		if err != nil {
+			return err
+		}
+		return o.serve(w, r)
+	}))
 }
 
 // serve makes a handler of a function that may refuse.
@@ -59,16 +59,18 @@ func (s *server) serve(f func(http.ResponseWriter, *http.Request) error) http.Ha
 	}
 }
 
-func (s *server) describe(o operation) *huma.Operation {
+func (s *server) describe(o operation, n need) *huma.Operation {
 	op := &huma.Operation{
 		Method: o.method, Path: o.path, OperationID: o.id, Tags: []string{o.tag},
 		Summary: o.summary, Description: o.about,
 		Parameters: o.params, RequestBody: o.body, Responses: map[string]*huma.Response{},
 	}
 	codes := append([]string{codeInternal}, o.refusals...)
-	if o.admin {
-		op.Security = []map[string][]string{{"token": {}}, {}}
-		codes = append(codes, codeUnauthorized)
+	if n.role != "" {
+		// The roles of a token stand where scopes do. Without any token
+		// configured or made, none is needed.
+		op.Security = []map[string][]string{{"token": {string(n.role)}}, {}}
+		codes = append(codes, codeUnauthorized, codeForbidden, codeTooManyFailures, codeUnknownHost, codeStoreUnavailable)
 	}
 	if o.method != http.MethodGet {
 		codes = append(codes, codeCrossOrigin, codeLengthRequired)
@@ -145,20 +147,22 @@ func newDocument() *huma.OpenAPI {
 		Tags: []*huma.Tag{
 			{Name: "events", Description: "Events in: accepted means durable."},
 			{Name: "runs", Description: "What became of events."},
-			{Name: "admin", Description: "Calls of operators. They need the token when one is configured."},
+			{Name: "admin", Description: "Calls of operators."},
 			{Name: "status", Description: "Health, metrics, this description and a page for people."},
 		},
 		Components: &huma.Components{
 			Schemas: schemas,
 			SecuritySchemes: map[string]*huma.SecurityScheme{
-				"token": {Type: "http", Scheme: "bearer", Description: "The token that the server was configured with."},
+				"token": {Type: "http", Scheme: "bearer", Description: "A token that was made by `POST /admin/v1/tokens`, or the one that the server was configured with, which is an admin's. " +
+					"Until there is any, no call needs one. The role that a call needs is named with it: viewer, submitter, operator or admin. " +
+					"An operator has the roles of viewers and submitters, too, an admin has all. A token may be bound to paths: `pipeline`, `pipeline/stage`, `pipeline/stage/handler`."},
 			},
 		},
 	}
 }
 
 // requests lists the schemas of bodies in which an unknown field is refused.
-var requests = []string{"Event", "Task", "Reason", "ConfigChange", "Redrive", "ControlChange", "Undo"}
+var requests = []string{"Event", "Task", "Reason", "ConfigChange", "Redrive", "ControlChange", "Undo", "NewToken"}
 
 // refine says of the schemas what Go types cannot.
 func (s *server) refine() {
@@ -272,6 +276,16 @@ var describedFields = map[string]map[string]string{
 		"node": "Its number, which only grows: each start of a process has a new one.",
 		"seen": "When it renewed its lease last.",
 		"runs": "How many runs it works on.",
+	},
+	"TokenView": {
+		"name":    "What the audit calls the bearer.",
+		"role":    "viewer, submitter, operator or admin.",
+		"paths":   "What it is bound to; everything when there are none.",
+		"expires": "When it is good no more; null is never.",
+		"revoked": "It was made worthless.",
+		"state":   "active, expired or revoked.",
+		"changed": "When it was made or revoked.",
+		"by":      "Who made or revoked it.",
 	},
 	"AuditView": {
 		"revision": "Of the settings, after the change.",

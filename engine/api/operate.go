@@ -87,7 +87,7 @@ func (s *server) reloadPipelines(w http.ResponseWriter, r *http.Request) error {
 	if s.reload == nil {
 		return refuse(codeNotReloadable, "this server was not started with pipelines that it could read again")
 	}
-	diff, err := s.reload(r.Context(), s.actor(reason))
+	diff, err := s.reload(r.Context(), actor(r, reason))
 	var refused *engine.DefinitionError
 	if errors.As(err, &refused) {
 		p := refuse(codeInvalidPipelines, "%s; the pipelines before stay", refused)
@@ -119,14 +119,14 @@ type Redrive struct {
 
 func (s *server) retryRuns(w http.ResponseWriter, r *http.Request) error {
 	return s.redrive(w, r, []engine.Status{engine.Failed, engine.Parked}, func(f engine.RunFilter, reason string) (engine.RunsDone, error) {
-		return s.engine.RetryAll(r.Context(), f, s.actor(reason))
+		return s.engine.RetryAll(r.Context(), f, actor(r, reason))
 	})
 }
 
 func (s *server) cancelRuns(w http.ResponseWriter, r *http.Request) error {
 	live := []engine.Status{engine.Waiting, engine.Running, engine.Parked, engine.Failed}
 	return s.redrive(w, r, live, func(f engine.RunFilter, reason string) (engine.RunsDone, error) {
-		return s.engine.CancelAll(r.Context(), f, s.actor(reason))
+		return s.engine.CancelAll(r.Context(), f, actor(r, reason))
 	})
 }
 
@@ -151,6 +151,14 @@ func (s *server) redrive(w http.ResponseWriter, r *http.Request, may []engine.St
 	preview, reason := f.boolean("preview"), f.label("reason", maxReason)
 	f.refuseUnknown()
 	if err := faulty(f.faults); err != nil {
+		return err
+	}
+	pipeline, _, _ := strings.Cut(filter.FailedPath, "/")
+	paths := []string{filter.Pipeline, pipeline}
+	if may[0] == engine.Failed { // to be retried: the rest of the pipeline is left alone
+		paths = append(paths, filter.FailedPath)
+	}
+	if err := mayAt(r, paths...); err != nil {
 		return err
 	}
 	if preview {

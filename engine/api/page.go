@@ -59,13 +59,13 @@ type pagePipeline struct {
 }
 
 func (s *server) getPage(w http.ResponseWriter, r *http.Request) error {
-	data := pageData{Style: s.page.style, Version: s.version, Closed: s.token != nil}
+	data := pageData{Style: s.page.style, Version: s.version, Closed: !granted(r).Has(engine.RoleViewer)}
 	if err := s.engine.Healthy(r.Context()); err != nil {
 		data.NotReady = err.Error()
 	}
 	runs, _, err := s.engine.List(r.Context(), engine.RunFilter{Limit: pageRuns})
 	data.Runs, data.RunsError = runs, err != nil
-	data.Pipelines = s.pagePipelines()
+	data.Pipelines = s.pagePipelines(data.Closed)
 
 	var body bytes.Buffer
 	if err := s.page.template.Execute(&body, data); err != nil {
@@ -79,11 +79,11 @@ func (s *server) getPage(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// pagePipelines groups the handlers by pipeline. With a token configured they
-// stay out: what an admin call shows is not shown here to everyone.
-func (s *server) pagePipelines() []pagePipeline {
+// pagePipelines groups the handlers by pipeline. To those who may only look at
+// runs they are not shown.
+func (s *server) pagePipelines(closed bool) []pagePipeline {
 	byPipeline := map[string][]engine.HandlerInfo{}
-	if s.token == nil {
+	if !closed {
 		for _, h := range s.engine.Handlers() {
 			id, _, _ := strings.Cut(h.Path, "/")
 			byPipeline[id] = append(byPipeline[id], h)

@@ -97,25 +97,25 @@ func (s *server) runOperations() []operation {
 func (s *server) adminOperations() []operation {
 	return []operation{
 		{
-			method: http.MethodGet, path: "/admin/v1/handlers", id: "list-handlers", tag: "admin", admin: true,
+			method: http.MethodGet, path: "/admin/v1/handlers", id: "list-handlers", tag: "admin",
 			summary: "List handlers with what this node has seen of them",
 			replies: []reply{{status: 200, about: "All handlers, in order.", body: Page[engine.HandlerInfo]{}}},
 			serve:   s.listHandlers,
 		},
 		{
-			method: http.MethodGet, path: "/admin/v1/services", id: "list-services", tag: "admin", admin: true,
+			method: http.MethodGet, path: "/admin/v1/services", id: "list-services", tag: "admin",
 			summary: "List the services that handlers call, and what this node lets through to them",
 			replies: []reply{{status: 200, about: "All services, in order.", body: Page[engine.ServiceInfo]{}}},
 			serve:   s.listServices,
 		},
 		{
-			method: http.MethodGet, path: "/admin/v1/nodes", id: "list-nodes", tag: "admin", admin: true,
+			method: http.MethodGet, path: "/admin/v1/nodes", id: "list-nodes", tag: "admin",
 			summary:  "List the nodes that are alive, and those that died lately",
 			replies:  []reply{{status: 200, about: "The nodes.", body: Page[engine.NodeView]{}}},
 			refusals: []string{codeStoreUnavailable}, serve: s.listNodes,
 		},
 		{
-			method: http.MethodGet, path: "/admin/v1/audit", id: "list-audit", tag: "admin", admin: true,
+			method: http.MethodGet, path: "/admin/v1/audit", id: "list-audit", tag: "admin",
 			summary: "List who changed what, newest first",
 			params: []*huma.Param{
 				inQuery("kind", "Only changes of this kind.", &huma.Schema{Type: huma.TypeString, Enum: anys(engine.AuditKinds())}),
@@ -130,7 +130,7 @@ func (s *server) adminOperations() []operation {
 			refusals: []string{codeInvalidParameter, codeStoreUnavailable}, serve: s.listAudit,
 		},
 		{
-			method: http.MethodPost, path: "/admin/v1/reload", id: "reload", tag: "admin", admin: true,
+			method: http.MethodPost, path: "/admin/v1/reload", id: "reload", tag: "admin",
 			summary:  "Read this node's pipelines again, and serve new events by them on all nodes",
 			about:    "Pipelines with errors are refused with all findings, and change nothing. Runs that have begun keep the definition that they began with.",
 			body:     s.reasonBody(),
@@ -138,13 +138,13 @@ func (s *server) adminOperations() []operation {
 			refusals: []string{codeInvalidPipelines, codeNotReloadable, codeStoreUnavailable}, serve: s.reloadPipelines,
 		},
 		{
-			method: http.MethodGet, path: "/admin/v1/configs", id: "list-configs", tag: "admin", admin: true,
+			method: http.MethodGet, path: "/admin/v1/configs", id: "list-configs", tag: "admin",
 			summary:  "List live settings",
 			replies:  []reply{{status: 200, about: "All settings, by name.", body: Page[engine.ConfigView]{}}},
 			refusals: []string{codeStoreUnavailable}, serve: s.listConfigs,
 		},
 		{
-			method: http.MethodPut, path: "/admin/v1/configs/{name}", id: "set-config", tag: "admin", admin: true,
+			method: http.MethodPut, path: "/admin/v1/configs/{name}", id: "set-config", tag: "admin",
 			summary: "Change a live setting on all nodes",
 			about:   "`If-Match` with the revision of the setting guards against lost updates; `If-None-Match: *` changes only a setting that was never changed.",
 			params: []*huma.Param{

@@ -95,7 +95,10 @@ func (s *server) retryRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	run, err := s.engine.Retry(r.Context(), id, s.actor(reason))
+	if err := s.maySteer(r, id, func(v engine.RunView) []string { return []string{v.Pipeline, v.FailedPath} }); err != nil {
+		return err
+	}
+	run, err := s.engine.Retry(r.Context(), id, actor(r, reason))
 	if errors.Is(err, engine.ErrConflict) {
 		return refuse(codeRunNotFailed, "run %s has not failed, nor does it wait for an operator: there is nothing to retry", id)
 	}
@@ -114,7 +117,10 @@ func (s *server) cancelRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	run, err := s.engine.Cancel(r.Context(), id, s.actor(reason))
+	if err := s.maySteer(r, id, func(v engine.RunView) []string { return []string{v.Pipeline} }); err != nil {
+		return err
+	}
+	run, err := s.engine.Cancel(r.Context(), id, actor(r, reason))
 	if errors.Is(err, engine.ErrConflict) {
 		return refuse(codeRunFinished, "run %s has finished; there is nothing to cancel", id)
 	}
@@ -122,6 +128,18 @@ func (s *server) cancelRun(w http.ResponseWriter, r *http.Request) error {
 		return runProblem(err, id)
 	}
 	return writeJSON(w, http.StatusOK, run)
+}
+
+// maySteer refuses a caller whose grant covers none of the paths of a run.
+func (s *server) maySteer(r *http.Request, id string, paths func(engine.RunView) []string) error {
+	if len(granted(r).Paths) == 0 {
+		return nil
+	}
+	run, err := s.engine.RunByID(r.Context(), id)
+	if err != nil {
+		return runProblem(err, id)
+	}
+	return mayAt(r, paths(run)...)
 }
 
 // A Reason is the optional body of a call of an operator.

@@ -121,7 +121,7 @@ func TestNoTokenAndNoQueryInTheLog(t *testing.T) {
 		r.Header.Set("Authorization", "Bearer "+token)
 		h.ServeHTTP(httptest.NewRecorder(), r)
 	}
-	if n := strings.Count(log.String(), "path=/admin/v1/handlers"); n != 2 {
+	if n := strings.Count(log.String(), "msg=request method=GET path=/admin/v1/handlers"); n != 2 {
 		t.Errorf("have %d lines, want one for each request: %s", n, log.String())
 	}
 	for _, never := range []string{"s3cret", "wr0ng", "hidd3n"} {
@@ -177,7 +177,7 @@ func TestPage(t *testing.T) {
 		t.Errorf("have policy %s", policy)
 	}
 
-	closed := get(api.New(api.Options{Engine: f, Token: "t"}), "/").Body.String()
+	closed := get(api.New(api.Options{Engine: f, Token: "t", Open: []string{api.OpenRuns}}), "/").Body.String()
 	if strings.Contains(closed, "team-orders") || !strings.Contains(closed, "run-1") {
 		t.Errorf("with a token, want runs and no handlers on the page, have\n%s", closed)
 	}

@@ -1,0 +1,269 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"procaas/engine"
+)
+
+// This file says who may make which call. Until a token is configured or made,
+// everybody may make all of them.
+
+// A need is what a call needs of its caller. The zero need is nothing.
+type need struct {
+	role       engine.Role
+	everywhere bool   // a grant that is bound to paths does not do
+	open       string // one of the groups of [Options].Open that free the call; empty for none
+}
+
+// The needs of calls. Those that name a path, a pipeline or a run look at the
+// paths of the grant besides; see mayAt.
+var (
+	free    = need{}
+	submits = need{role: engine.RoleSubmitter, open: OpenEvents}
+	reads   = need{role: engine.RoleViewer, open: OpenRuns}
+	scrapes = need{role: engine.RoleViewer, open: OpenMetrics}
+	views   = need{role: engine.RoleViewer}
+	steers  = need{role: engine.RoleOperator}
+	tunes   = need{role: engine.RoleOperator, everywhere: true}
+	rules   = need{role: engine.RoleAdmin}
+)
+
+// The groups of calls that need no token when [Options].Open has them.
+const (
+	OpenEvents  = "events"  // submitting events and tasks
+	OpenRuns    = "runs"    // reading runs and keys, and the page
+	OpenMetrics = "metrics" // /metrics
+)
+
+// OpenGroups lists them.
+func OpenGroups() []string { return []string{OpenEvents, OpenRuns, OpenMetrics} }
+
+// needs is the one table of what the operations need, by their ids.
+var needs = map[string]need{
+	"submit-events": submits,
+	"put-tasks":     submits,
+
+	"list-runs":   reads,
+	"get-run":     reads,
+	"get-key":     reads,
+	"page":        reads,
+	"retry-run":   steers,
+	"cancel-run":  steers,
+	"retry-runs":  steers,
+	"cancel-runs": steers,
+
+	"list-handlers": views,
+	"list-services": views,
+	"list-nodes":    views,
+	"list-audit":    views,
+	"list-configs":  views,
+	"list-controls": views,
+
+	"set-pipeline-control":    steers,
+	"set-stage-control":       steers,
+	"set-handler-control":     steers,
+	"remove-pipeline-control": steers,
+	"remove-stage-control":    steers,
+	"remove-handler-control":  steers,
+	"undo-control":            steers,
+	"set-config":              tunes,
+
+	"reload":       rules,
+	"list-tokens":  rules,
+	"new-token":    rules,
+	"revoke-token": rules,
+
+	"metrics":  scrapes,
+	"health":   free,
+	"ready":    free,
+	"describe": free,
+}
+
+// Access tells who callers are.
+type Access interface {
+	Guarded(ctx context.Context) (bool, error)
+	Grant(ctx context.Context, token string) (engine.Grant, error)
+	Tokens(ctx context.Context) ([]engine.TokenView, error)
+	NewToken(ctx context.Context, spec engine.TokenSpec, by engine.Actor) (v engine.TokenView, secret string, err error)
+	RevokeToken(ctx context.Context, name string, by engine.Actor) (engine.TokenView, error)
+}
+
+// anonymous is who needs no token.
+const anonymous = "anonymous"
+
+type grantKey struct{}
+
+// granted gives the grant that a request was let in with.
+func granted(r *http.Request) engine.Grant {
+	g, _ := r.Context().Value(grantKey{}).(engine.Grant)
+	return g
+}
+
+// actor says who changes something.
+func actor(r *http.Request, reason string) engine.Actor {
+	return engine.Actor{Name: granted(r).Name, Reason: reason}
+}
+
+// admit lets a request in, with the grant of its caller, or refuses it.
+func (s *server) admit(r *http.Request, n need) (*http.Request, error) {
+	if n.role == "" {
+		return r, nil
+	}
+	g, err := s.identify(r, n)
+	if err != nil {
+		return r, err
+	}
+	switch {
+	case slices.Contains(s.open, n.open):
+		g.Paths = nil // they keep nobody from what everybody may do
+	case !g.Has(n.role), n.everywhere && !g.Covers(""):
+		return r, forbidden(g, n)
+	}
+	return r.WithContext(context.WithValue(r.Context(), grantKey{}, g)), nil
+}
+
+// identify tells who sends a request. Without a token it is nobody in particular,
+// who is let in where that is allowed.
+func (s *server) identify(r *http.Request, n need) (engine.Grant, error) {
+	token, given, err := bearer(r)
+	if err != nil {
+		return engine.Grant{}, err
+	}
+	if !given && slices.Contains(s.open, n.open) {
+		return engine.Grant{Name: anonymous}, s.checkHost(r)
+	}
+	guarded, err := s.guarded(r.Context())
+	switch {
+	case err != nil:
+		return engine.Grant{}, err
+	case !guarded:
+		return engine.Grant{Name: anonymous, Role: engine.RoleAdmin}, s.checkHost(r)
+	case !given:
+		return engine.Grant{}, refuse(codeUnauthorized, "the call needs the header Authorization: Bearer TOKEN, with the token of %s", article(n.role)).
+			with("WWW-Authenticate", `Bearer realm="procaas"`)
+	}
+	return s.authenticate(r, token)
+}
+
+// bearer gives the token of a request.
+func bearer(r *http.Request) (token string, given bool, err error) {
+	header := r.Header.Get("Authorization")
+	if header == "" {
+		return "", false, nil
+	}
+	scheme, token, _ := strings.Cut(header, " ")
+	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return "", false, refuse(codeUnauthorized, "the header Authorization is not Bearer TOKEN").
+			with("WWW-Authenticate", `Bearer realm="procaas", error="invalid_request"`)
+	}
+	return token, true, nil
+}
+
+// guarded tells whether any token is configured or was ever made.
+func (s *server) guarded(ctx context.Context) (bool, error) {
+	if s.token != nil {
+		return true, nil
+	}
+	return s.engine.Guarded(ctx)
+}
+
+// adminName is what the audit calls the bearer of the configured token.
+const adminName = "admin"
+
+// authenticate finds the grant of a token. Tokens that were made cannot be
+// guessed; the configured one may be weak, so it is not compared with the tokens
+// of those who have sent many wrong ones.
+func (s *server) authenticate(r *http.Request, token string) (engine.Grant, error) {
+	g, err := s.engine.Grant(r.Context(), token)
+	if err == nil {
+		return g, nil
+	}
+	if !errors.Is(err, engine.ErrUnknownToken) && !errors.Is(err, engine.ErrTokenExpired) && s.token == nil {
+		return engine.Grant{}, err
+	}
+	from := addressOf(r)
+	if !s.failures.allows(from) {
+		return engine.Grant{}, refuse(codeTooManyFailures, "too many wrong tokens came from %s; wait, and send the right one", from).
+			with("Retry-After", "10")
+	}
+	sum := sha256.Sum256([]byte(token))
+	if s.token != nil && subtle.ConstantTimeCompare(sum[:], s.token[:]) == 1 {
+		return engine.Grant{Name: adminName, Role: engine.RoleAdmin}, nil
+	}
+	if !errors.Is(err, engine.ErrUnknownToken) && !errors.Is(err, engine.ErrTokenExpired) {
+		return engine.Grant{}, err
+	}
+	s.failures.note(from)
+	s.log.Warn("wrong token", "from", from, "method", r.Method, "path", r.URL.Path, "error", err)
+	return engine.Grant{}, refuse(codeUnauthorized, "%s", err).
+		with("WWW-Authenticate", `Bearer realm="procaas", error="invalid_token"`)
+}
+
+func addressOf(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
+// checkHost refuses a caller without a token on a server of this machine that
+// calls it by a foreign name. A browser does when a page of another site has let
+// its own name resolve to this machine: to it, both are the same site.
+func (s *server) checkHost(r *http.Request) error {
+	if !s.local {
+		return nil
+	}
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Unmap().IsLoopback() {
+		return nil
+	}
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") || slices.Contains(s.hosts, host) {
+		return nil
+	}
+	return refuse(codeUnknownHost, "this server is localhost, and the request is for the host %q; allow it with --host, or make tokens and send one", host)
+}
+
+// mayAt refuses a caller whose grant covers none of the paths.
+func mayAt(r *http.Request, paths ...string) error {
+	g := granted(r)
+	if slices.ContainsFunc(paths, g.Covers) {
+		return nil
+	}
+	slices.Sort(paths)
+	paths = slices.DeleteFunc(slices.Compact(paths), func(p string) bool { return p == "" })
+	needed := "names neither a pipeline nor a handler below these"
+	if len(paths) > 0 {
+		needed = "needs one that holds for " + strings.Join(paths, " or ")
+	}
+	return refuse(codeForbidden, "the token %s holds for %s; the call %s", g.Name, strings.Join(g.Paths, ", "), needed)
+}
+
+// forbidden says that the role of a token does not allow a call.
+func forbidden(g engine.Grant, n need) *Problem {
+	if g.Has(n.role) {
+		return refuse(codeForbidden, "the token %s holds for %s; the call needs one that holds everywhere", g.Name, strings.Join(g.Paths, ", "))
+	}
+	return refuse(codeForbidden, "the token %s is %s's; the call needs %s's", g.Name, article(g.Role), article(n.role))
+}
+
+// article puts the indefinite article before a role.
+func article(r engine.Role) string {
+	if strings.HasPrefix(string(r), "o") || strings.HasPrefix(string(r), "a") {
+		return "an " + string(r)
+	}
+	return "a " + string(r)
+}

@@ -1,0 +1,183 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"procaas/engine"
+)
+
+// TestEveryOperationHasItsNeed holds the table of needs against the operations,
+// both ways.
+func TestEveryOperationHasItsNeed(t *testing.T) {
+	t.Parallel()
+	s := newServer(Options{}) // panics for one that is not in the table
+	known := map[string]bool{}
+	for _, o := range s.operations() {
+		known[o.id] = true
+		changes := o.method != http.MethodGet
+		if n := needs[o.id]; changes && (n.role == "" || n.role == engine.RoleViewer) {
+			t.Errorf("%s changes something, and needs no more than %q", o.id, n.role)
+		}
+	}
+	for id := range needs {
+		if !known[id] {
+			t.Errorf("%s is in the table, but no operation", id)
+		}
+	}
+}
+
+// doorkeeper is an engine that knows a token for each role, and nothing else.
+type doorkeeper struct{ Engine }
+
+func (doorkeeper) Guarded(context.Context) (bool, error) { return true, nil }
+
+func (doorkeeper) Grant(_ context.Context, token string) (engine.Grant, error) {
+	role, path, _ := strings.Cut(token, ":")
+	if !slices.Contains(engine.Roles(), engine.Role(role)) {
+		return engine.Grant{}, engine.ErrUnknownToken
+	}
+	g := engine.Grant{Name: token, Role: engine.Role(role)}
+	if path != "" {
+		g.Paths = []string{path}
+	}
+	return g, nil
+}
+
+// TestCallersGetInWhereTheyMay calls every operation as everybody.
+func TestCallersGetInWhereTheyMay(t *testing.T) {
+	t.Parallel()
+	callers := []string{"", "wrong", "viewer", "submitter", "operator", "operator:p", "admin"}
+	for _, open := range [][]string{nil, OpenGroups()} {
+		s := newServer(Options{Engine: doorkeeper{}, Open: open})
+		var have []string
+		for _, o := range s.operations() {
+			var in []string
+			for _, caller := range callers {
+				r := httptest.NewRequest(o.method, "/", nil)
+				if caller != "" {
+					r.Header.Set("Authorization", "Bearer "+caller)
+				}
+				r.RemoteAddr = o.id + ":1" // so that failures do not add up
+				if _, err := s.admit(r, needs[o.id]); err == nil {
+					in = append(in, cmp.Or(caller, "anybody"))
+				} else if want := map[bool]int{true: 401, false: 403}[caller == "" || caller == "wrong"]; problemOf(err).Status != want {
+					t.Errorf("%s: %q: want %d, have %v", o.id, caller, want, err)
+				}
+			}
+			have = append(have, fmt.Sprintf("%s: %s", o.id, strings.Join(in, " ")))
+		}
+		const everybody = "anybody wrong viewer submitter operator operator:p admin"
+		for _, line := range have {
+			id, in, _ := strings.Cut(line, ": ")
+			want := map[string]string{
+				"viewer": "viewer operator operator:p admin", "submitter": "submitter operator operator:p admin",
+				"operator": "operator operator:p admin", "admin": "admin", "": everybody,
+			}[string(needs[id].role)]
+			if needs[id].everywhere {
+				want = "operator admin"
+			}
+			if open != nil && needs[id].open != "" {
+				want = "anybody viewer submitter operator operator:p admin"
+			}
+			if in != want {
+				t.Errorf("open %v: %s: want in %s, have %s", open, id, want, in)
+			}
+		}
+	}
+}
+
+// tries sends wrong tokens, and then another one, and gives its status.
+func tries(s *server, wrong int, from, token string) int {
+	send := func(token string) int {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.RemoteAddr = from + ":4711"
+		if _, err := s.admit(r, views); err != nil {
+			return problemOf(err).Status
+		}
+		return http.StatusOK
+	}
+	for range wrong {
+		send("guess")
+	}
+	return send(token)
+}
+
+func TestWrongTokensAreLimitedByAddress(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(Options{Engine: doorkeeper{}, Token: "weak"})
+		for _, c := range []struct {
+			what        string
+			wrong       int
+			from, token string
+			want        int
+		}{
+			{"a few", 5, "10.0.0.1", "weak", 200},
+			{"one more address", 19, "10.0.0.2", "weak", 200},
+			{"too many", 20, "10.0.0.1", "guess", 429},
+			{"the configured token cannot be found out", 0, "10.0.0.1", "weak", 429},
+			{"a token that was made cannot be guessed", 0, "10.0.0.1", "viewer", 200},
+			{"another address", 0, "10.0.0.3", "weak", 200},
+		} {
+			if have := tries(s, c.wrong, c.from, c.token); have != c.want {
+				t.Errorf("%s: want %d, have %d", c.what, c.want, have)
+			}
+		}
+		time.Sleep(failureWindow)
+		if have := tries(s, 0, "10.0.0.1", "weak"); have != 200 {
+			t.Errorf("after a while: want 200, have %d", have)
+		}
+		for i := range 3 * mostAddresses {
+			tries(s, 0, fmt.Sprintf("10.1.%d.%d", i/256, i%256), "guess")
+		}
+		if n := len(s.failures.count); n > mostAddresses+1 {
+			t.Errorf("want at most %d addresses remembered, have %d", mostAddresses, n)
+		}
+	})
+}
+
+func TestForeignHostsAreRefusedOnThisMachine(t *testing.T) {
+	t.Parallel()
+	s := newServer(Options{Engine: open{}, Local: true, Hosts: []string{"Orders.example"}})
+	for host, want := range map[string]int{
+		"127.0.0.1:8080": 200, "127.0.0.1": 200, "localhost": 200, "LOCALHOST.:80": 200, "app.localhost:1": 200, "[::1]:8080": 200, "[::1]": 200,
+		"127.9.9.9": 200, "[::ffff:127.0.0.1]": 200, "orders.example:8080": 200, "ORDERS.example.": 200,
+		"evil.example": 421, "evil.example:8080": 421, "127.0.0.1.evil.example": 421, "10.0.0.1": 421, "localhost.evil.example": 421, "notlocalhost": 421,
+		"": 421, "0.0.0.0:8080": 421, "[::]": 421,
+	} {
+		for id, n := range maps.All(needs) {
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.Host = host
+			status := http.StatusOK
+			if _, err := s.admit(r, n); err != nil {
+				status = problemOf(err).Status
+			}
+			if want := map[bool]int{true: 200, false: want}[n.role == ""]; status != want {
+				t.Errorf("%s for %q: want %d, have %d", id, host, want, status)
+			}
+		}
+	}
+	guarded := newServer(Options{Engine: doorkeeper{}, Local: true})
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Host = "orders.example"
+	r.Header.Set("Authorization", "Bearer viewer")
+	if _, err := guarded.admit(r, views); err != nil {
+		t.Errorf("want the bearer of a token let in by any name, have %v", err)
+	}
+}
+
+// open is an engine without tokens.
+type open struct{ Engine }
+
+func (open) Guarded(context.Context) (bool, error) { return false, nil }
