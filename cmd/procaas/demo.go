@@ -143,7 +143,7 @@ func openDemo(ctx context.Context, s streams, o demoOptions) (*taxiDemo, error) 
 	if err != nil {
 		return nil, errors.Join(err, d.stubs.Close())
 	}
-	d.traffic = newTraffic(api.NewClient(d.node.url(), o.node.adminToken), o.orders, d.pace())
+	d.traffic = newTraffic(api.NewClient(d.node.url(), o.node.access.plain()), o.orders, d.pace())
 	return d, nil
 }
 

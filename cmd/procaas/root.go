@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"strings"
 	"syscall"
@@ -12,6 +13,8 @@ import (
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"procaas/engine/api"
 )
 
 // The exit codes, as --help shows them.
@@ -58,6 +61,10 @@ func Main(ctx context.Context, args []string, s streams) int {
 		fmt.Fprintf(s.err, "procaas: %v\n", err)
 		if errors.Is(err, syscall.ECONNREFUSED) {
 			fmt.Fprintln(s.err, "Is a server running there? Start one with procaas serve, or name another with --server.")
+		}
+		var refused *api.Problem
+		if errors.As(err, &refused) && refused.Status == http.StatusUnauthorized {
+			fmt.Fprintln(s.err, "Give a token with --token or PROCAAS_TOKEN; an admin makes one by procaas token new.")
 		}
 		return exitBroken
 	}
@@ -109,7 +116,7 @@ func newRoot(s streams) *cobra.Command {
 		c.GroupID = "serve"
 		root.AddCommand(c)
 	}
-	for _, c := range []*cobra.Command{submitCommand(s), runsCommand(s), switchCommand(s), limitCommand(s), rolloutCommand(s), configCommand(s), nodesCommand(s), reloadCommand(s)} {
+	for _, c := range []*cobra.Command{submitCommand(s), runsCommand(s), switchCommand(s), limitCommand(s), rolloutCommand(s), configCommand(s), tokenCommand(s), auditCommand(s), nodesCommand(s), reloadCommand(s)} {
 		c.GroupID = "operate"
 		root.AddCommand(c)
 	}

@@ -33,7 +33,7 @@ type nodeFlags struct {
 	lease, drain        time.Duration
 	retention, audit    time.Duration
 	maxBody             string
-	adminToken          string
+	access              accessFlags
 	logFormat, logLevel string
 	secretsDir          string
 	services            map[string]string
@@ -54,7 +54,7 @@ func (f *nodeFlags) add(c *cobra.Command, store string) {
 	flags.DurationVar(&f.retention, "retention", o.Retention, "how long ended runs, and the ids by which repeated events are known, are kept; 0 keeps them for ever")
 	flags.DurationVar(&f.audit, "audit-retention", o.AuditRetention, "how long it is kept who changed what; 0 keeps it for ever")
 	flags.StringVar(&f.maxBody, "max-body", "1MiB", "largest body of an event")
-	flags.StringVar(&f.adminToken, "admin-token", "", "bearer token of admin calls; needed when listening beyond loopback")
+	f.access.add(c)
 	flags.StringVar(&f.logFormat, "log-format", "auto", "auto, text or json; auto is text on a terminal")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&f.secretsDir, "secrets-dir", "", "directory with one file for each !secret; without it PROCAAS_SECRET_NAME")
@@ -118,8 +118,12 @@ func openNode(ctx context.Context, s streams, f nodeFlags, b *dsl.Bundle) (*node
 	if err != nil {
 		return nil, err
 	}
-	if !api.Loopback(f.listen) && f.adminToken == "" {
-		return nil, usagef("--listen %s can be reached from outside; set --admin-token, or listen on 127.0.0.1", f.listen)
+	access, err := f.access.options(f.listen)
+	if err != nil {
+		return nil, err
+	}
+	if !access.Local && access.Token == "" && !storeExists(f.store) {
+		return nil, errNoToken(f.listen)
 	}
 	maxBody, err := dsl.ParseBytes(f.maxBody)
 	if err != nil {
@@ -134,14 +138,15 @@ func openNode(ctx context.Context, s streams, f nodeFlags, b *dsl.Bundle) (*node
 	if n.traces, err = openTelemetry(ctx, nodeName(f.name), log); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	if err := n.build(ctx, f, b, int64(maxBody)); err != nil {
+	access.MaxBody = int64(maxBody)
+	if err := n.build(ctx, f, b, access); err != nil {
 		n.traces.close(log)
 		return nil, errors.Join(err, store.Close())
 	}
 	return n, nil
 }
 
-func (n *node) build(ctx context.Context, f nodeFlags, b *dsl.Bundle, maxBody int64) error {
+func (n *node) build(ctx context.Context, f nodeFlags, b *dsl.Bundle, served api.Options) error {
 	o := engine.DefaultOptions()
 	o.Store, o.Types, o.Bundle, o.Log = n.store, handlers.All(), b, n.log
 	o.Name, o.MaxInFlight, o.Lease, o.Drain = nodeName(f.name), f.maxInFlight, f.lease, f.drain
@@ -153,12 +158,22 @@ func (n *node) build(ctx context.Context, f nodeFlags, b *dsl.Bundle, maxBody in
 		return err
 	}
 	n.engine = e
+	if !served.Local && served.Token == "" {
+		guarded, err := e.Guarded(ctx)
+		if err != nil {
+			return err
+		}
+		if !guarded {
+			return errNoToken(f.listen)
+		}
+	}
 	n.listener, err = api.Listen(ctx, f.listen)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	served := api.Options{
-		Engine: e, Log: n.log, Registry: n.metrics, Token: f.adminToken, MaxBody: maxBody, Version: version(),
+	served.Engine, served.Log, served.Registry, served.Version = e, n.log, n.metrics, version()
+	if !served.Local && len(served.Open) > 0 {
+		n.log.Warn("some calls need no token, though others may reach this server; --open none closes them", "open", served.Open)
 	}
 	if len(f.pipelines) > 0 {
 		served.Reload = n.reload

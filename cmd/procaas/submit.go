@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,15 +14,19 @@ import (
 
 // clientFlags say which server a command talks to.
 type clientFlags struct {
-	server, token string
+	server, token, adminToken string
 }
 
 func (f *clientFlags) add(c *cobra.Command) {
 	c.PersistentFlags().StringVar(&f.server, "server", "http://127.0.0.1:8080", "address of the server")
-	c.PersistentFlags().StringVar(&f.token, "admin-token", "", "bearer token for admin calls")
+	c.PersistentFlags().StringVar(&f.token, "token", "", "bearer token to call it with; see procaas token")
+	c.PersistentFlags().StringVar(&f.adminToken, "admin-token", "", "the same")
+	_ = c.PersistentFlags().MarkHidden("admin-token") // PROCAAS_ADMIN_TOKEN serves a server and those who call it
 }
 
-func (f *clientFlags) client() *api.Client { return api.NewClient(f.server, f.token) }
+func (f *clientFlags) client() *api.Client {
+	return api.NewClient(f.server, cmp.Or(f.token, f.adminToken))
+}
 
 func submitCommand(s streams) *cobra.Command {
 	c := &cobra.Command{

@@ -77,9 +77,15 @@ func TestSwitchCommands(t *testing.T) {
 		}
 		have.WriteString("\n")
 	}
-	file := filepath.Join("..", "..", "testdata", "cli", "switch.golden")
+	golden(t, "switch.golden", have.String())
+}
+
+// golden compares what commands print with a file of testdata/cli.
+func golden(t *testing.T, name, have string) {
+	t.Helper()
+	file := filepath.Join("..", "..", "testdata", "cli", name)
 	if *update {
-		if err := os.WriteFile(file, []byte(have.String()), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(have), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -87,8 +93,8 @@ func TestSwitchCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if have.String() != string(want) {
-		t.Errorf("%s is not what the commands print; have\n%s", file, have.String())
+	if have != string(want) {
+		t.Errorf("%s is not what the commands print; have\n%s", file, have)
 	}
 }
 

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"procaas/engine"
+	"procaas/engine/api"
+)
+
+var someToken = regexp.MustCompile(`procaas_[A-Za-z0-9_-]{43}`)
+
+// TestTokenCommands compares what the commands print with
+// testdata/cli/token.golden. {NAME} is the token of that name.
+func TestTokenCommands(t *testing.T) {
+	t.Parallel()
+	o := operate(t, switched)
+	var have strings.Builder
+	made := map[string]string{}
+	for _, line := range []string{
+		"token list",
+		"token new --name ci --role operator",
+		"token new --name ann --role admin --expires never --reason first",
+		"nodes",
+		"nodes --token procaas_guess",
+		"token new --token {ann} --name on-call --role operator --path work/last --expires 30d",
+		"token new --token {ann} --name orders --role submitter --path work --expires 2h --format json",
+		"token new --token {ann} --name screen --role viewer",
+		"token new --token {ann} --name screen --role viewer",
+		"token new --token {ann} --name x --role operator --path work/lats",
+		"token new --token {ann} --name x --role viewer --path work",
+		"token new --token {ann} --name x --role boss",
+		"token new --token {ann} --name admin --role viewer",
+		"token new --token {ann} --name x --role viewer --expires 2020-01-01T00:00:00Z",
+		"token new --token {ann} --name x --role viewer --expires soon",
+		"token new --token {ann} --name x",
+		"token list --token {on-call}",
+		"switch off work/last/tell --token {screen}",
+		"switch off work/last/tell --token {on-call} --reason incident",
+		"switch hold work --token {on-call}",
+		"limit work/first 10/s --token {on-call}",
+		"config set NO 1 --token {on-call}",
+		"reload --token {on-call}",
+		"submit --type work --token {screen}",
+		"switch undo 6 --token {on-call}",
+		"token revoke on-call --token {ann} --reason left",
+		"switch list --token {on-call}",
+		"token revoke on-call --token {ann}",
+		"token revoke scren --token {ann}",
+		"token revoke ann --token {ann}",
+		"token list --token {ann}",
+		"audit --token {screen}",
+		"audit --token {screen} --kind control --name work/last --by on-call",
+		"audit --token {screen} --limit 1",
+		"audit --token {screen} --kind tokens",
+		"audit --token {screen} --since yesterday",
+	} {
+		args := strings.Fields(line)
+		for name, secret := range made {
+			for i := range args {
+				args[i] = strings.ReplaceAll(args[i], "{"+name+"}", secret)
+			}
+		}
+		var out, errs bytes.Buffer
+		code := Main(t.Context(), append(args, "--server", o.server), streams{strings.NewReader(""), &out, &errs})
+		if secret := someToken.FindString(out.String()); secret != "" {
+			made[args[indexAfter(args, "--name")]] = secret
+		}
+		text := someToken.ReplaceAllString(out.String()+errs.String(), "SECRET")
+		fmt.Fprintf(&have, "$ procaas %s\n%s", line, someTime.ReplaceAllString(text, "TIME"))
+		if code != exitFine {
+			fmt.Fprintf(&have, "[exit code %d]\n", code)
+		}
+		have.WriteString("\n")
+	}
+	golden(t, "token.golden", regexp.MustCompile(`definition  -  .*`).ReplaceAllString(have.String(), "definition  -  HASH"))
+}
+
+func indexAfter(args []string, flag string) int {
+	for i, a := range args {
+		if a == flag {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+func TestRetriesAreAuditedWithTheirActor(t *testing.T) {
+	t.Parallel()
+	o := operate(t, failing)
+	if _, err := o.client.SubmitEvent(t.Context(), api.Event{Type: "work"}); err != nil {
+		t.Fatal(err)
+	}
+	o.wait(engine.Failed, 1)
+	made, err := o.client.NewToken(t.Context(), api.NewToken{Name: "ann", Role: "admin"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.client = api.NewClient(o.server, made.Secret)
+	page, err := o.client.Runs(t.Context(), engine.RunFilter{Status: engine.Failed})
+	if err != nil || len(page.Items) != 1 {
+		t.Fatal(page, err)
+	}
+	run := page.Items[0].ID
+	o.command(exitFindings, "401|needs the header", "runs", "retry", run)
+	o.command(exitFine, run, "runs", "retry", run, "--reason", "stock is back", "--token", made.Secret)
+	o.wait(engine.Failed, 1)
+	o.command(exitFine, `cancelled 1 runs`, "runs", "cancel", "--handler", "work/last", "--reason", "too late", "--token", made.Secret)
+	o.command(exitFine, `(?s)ann +run +`+run+`.*status: "failed" -> "cancelled".* too late.*ann +run +`+run+`.*stock is back`, "audit", "--kind", "run", "--token", made.Secret)
+}
+
+func TestServersThatOthersReachNeedATokenAndSayWhatIsOpen(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	pipelines := write("a.yaml", failing)
+	good, empty := write("token", "s3cret\n"), write("empty", "\n")
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--listen", "0.0.0.0:0"}, "can be reached from outside; set --admin-token-file"},
+		{[]string{"--admin-token", "a", "--admin-token-file", good}, "exclude each other"},
+		{[]string{"--admin-token-file", empty}, "the file is empty"},
+		{[]string{"--admin-token-file", filepath.Join(dir, "none")}, "--admin-token-file: open "},
+		{[]string{"--admin-token", "sha256:abc"}, "want sha256: and 64 hexadecimal digits"},
+		{[]string{"--admin-token", "s3 cret"}, "want one token, without spaces"},
+		{[]string{"--open", "event"}, `--open "event": did you mean events?`},
+		{[]string{"--open", "none,runs"}, `--open "none": want events, runs, metrics, or none alone`},
+	} {
+		var out bytes.Buffer
+		args := append([]string{"serve", "--pipelines", pipelines, "--store", "sqlite:" + filepath.Join(dir, "new.db")}, c.args...)
+		code := Main(t.Context(), args, streams{strings.NewReader(""), &out, &out})
+		if code != exitUsage || !strings.Contains(out.String(), c.want) {
+			t.Errorf("%v: want exit code 2 and %q, have %d and %s", c.args, c.want, code, out.String())
+		}
+		if strings.Contains(out.String(), "s3") {
+			t.Errorf("%v: the token is told: %s", c.args, out.String())
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "new.db")); err == nil {
+		t.Error("want no store made by a server that does not serve")
+	}
+
+	// A store in which no token was ever made does not help.
+	var out bytes.Buffer
+	store := "sqlite:" + filepath.Join(dir, "made.db")
+	if code := Main(t.Context(), []string{"migrate", "--store", store}, streams{strings.NewReader(""), &out, &out}); code != exitFine {
+		t.Fatal(out.String())
+	}
+	code := Main(t.Context(), []string{"serve", "--pipelines", pipelines, "--store", store, "--listen", "0.0.0.0:0"}, streams{strings.NewReader(""), &out, &out})
+	if code != exitUsage || !strings.Contains(out.String(), "can be reached from outside") {
+		t.Errorf("want exit code 2, have %d and %s", code, out.String())
+	}
+}
