@@ -73,8 +73,9 @@ func total(counts []Count, since int64) (good, bad int) {
 }
 
 // streak gives the failures since the last second with a success, and how many
-// seconds lie between the first and the last of them, at least. See failedFor
-// about fine.
+// seconds lie between the first and the last of them, at least. Failures of that
+// second itself are not counted, since the success may have come after them, but
+// they tell since when calls fail. See failedFor about fine.
 func streak(counts []Count, fine int64) (failures int, seconds int64) {
 	after := 0
 	for i, c := range slices.Backward(counts) {
@@ -84,7 +85,7 @@ func streak(counts []Count, fine int64) (failures int, seconds int64) {
 		}
 		failures += c.Bad
 	}
-	return failures, failedFor(counts[after:], 0, fine)
+	return failures, failedFor(counts[max(0, after-1):], 0, fine)
 }
 
 // well tells whether the last calls, a short while ago, succeeded.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -16,8 +17,9 @@ import (
 const (
 	reportAt       = 50 * time.Millisecond // of each second
 	decideAt       = 250 * time.Millisecond
-	decideLate     = 3 * time.Second // then another node decides
-	probeGap       = time.Second     // between two probes of an outage, on all nodes
+	lookAt         = 400 * time.Millisecond // at what was decided, when calls here have failed
+	decideLate     = 3 * time.Second        // then another node decides
+	probeGap       = time.Second            // between two probes of an outage, on all nodes
 	probeRetry     = 200 * time.Millisecond
 	degradeTimeout = 2 * time.Second // of one call of the store; the next second has its own
 )
@@ -46,11 +48,23 @@ func (n *node) degrade() {
 			d = decider{n: n, reports: d.reports}
 			continue
 		}
-		d.check("report", d.report())
-		if d.isMyTurn() && pause(n.ctx, n.e.untilIn(decideAt)) {
+		bad, err := d.report()
+		d.check("report", err)
+		switch {
+		case d.isMyTurn() && pause(n.ctx, n.e.untilIn(decideAt)):
 			d.check("decide", d.decide(f))
+		case bad && pause(n.ctx, n.e.untilIn(lookAt)):
+			d.check("outages", d.look())
 		}
 	}
+}
+
+// look reads what was decided. The next beat would tell, too, but calls fail
+// meanwhile.
+func (d *decider) look() error {
+	ctx, cancel := context.WithTimeout(d.n.ctx, degradeTimeout)
+	defer cancel()
+	return d.n.e.degrader.refresh(ctx)
 }
 
 // untilIn gives the time until a moment of the next second, by the store's clock.
@@ -96,22 +110,22 @@ func (d *decider) check(what string, err error) {
 	}
 }
 
-// report hands in what calls have come to. A report whose answer was lost is sent
-// again as it was, with its number.
-func (d *decider) report() error {
+// report hands in what calls have come to, and tells whether any have failed. A
+// report whose answer was lost is sent again as it was, with its number.
+func (d *decider) report() (bad bool, err error) {
 	if len(d.unsent) == 0 {
 		if d.unsent = d.n.e.degrader.tallies.take(d.n.e.clock.now().Unix()); len(d.unsent) == 0 {
-			return nil
+			return false, nil
 		}
 		d.reports++
 	}
 	ctx, cancel := context.WithTimeout(d.n.ctx, degradeTimeout)
 	defer cancel()
-	err := d.n.e.o.Store.Report(ctx, d.n.number, d.reports, d.unsent)
-	if err == nil {
+	bad = slices.ContainsFunc(d.unsent, func(t Tally) bool { return t.Bad > 0 })
+	if err = d.n.e.o.Store.Report(ctx, d.n.number, d.reports, d.unsent); err == nil {
 		d.unsent = nil
 	}
-	return err
+	return bad, err
 }
 
 // decide makes the decision of this second, unless another node does.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -116,9 +117,11 @@ func TestFailingHandlerGoesOutOnAllNodesAndComesBackByItself(t *testing.T) {
 		if v := fallbackOf(t, first, "work/b/bonus"); v.State != engine.FallbackIn || v.Since != nil {
 			t.Fatalf("want it in the flow, have %+v", v)
 		}
+		time.Sleep(time.Duration(rand.N(1000)) * time.Millisecond) // seconds begin at any moment
+		began := time.Now()
 		bonus.down.Store(true)
 		for _, e := range []*engine.Engine{first, second} {
-			waitFor(t, e, "work/b/bonus", engine.FallbackOut, 6*time.Second)
+			waitFor(t, e, "work/b/bonus", engine.FallbackOut, time.Until(began.Add(5*time.Second)))
 		}
 		v := fallbackOf(t, second, "work/b/bonus")
 		if v.Since == nil || v.Until == nil || v.Until.Sub(*v.Since) != 10*time.Second || v.Trips != 1 || v.Reason == "" || v.Ratio == nil || *v.Ratio > 0.95 {

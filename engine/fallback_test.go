@@ -350,6 +350,44 @@ func TestFewCallsDecideWhenTheyAgree(t *testing.T) {
 	}
 }
 
+// A blip of two seconds is none, whenever in a second it begins and however many
+// calls there are; one of four and a half takes the handler out.
+func TestBlipMayBeginAnywhereInASecond(t *testing.T) {
+	t.Parallel()
+	out := func(rate int, from, length time.Duration) bool {
+		f := engine.NewFallbacks([]engine.Watched{lone(defaultFallback())})
+		var s engine.FallbackState
+		counts := engine.FallbackCounts{}
+		began := time.Unix(1_800_000_000, 0)
+		for second := range 60 {
+			tally := engine.Tally{Path: "p/s/h", Second: began.Unix() + int64(second)}
+			for call := range rate {
+				at := time.Duration(second)*time.Second + time.Duration(call)*time.Second/time.Duration(rate)
+				if at >= from && at < from+length {
+					tally.Bad++
+				} else {
+					tally.Good++
+				}
+			}
+			f.Decide(&s, counts, began.Add(time.Duration(second+1)*time.Second), []engine.Tally{tally})
+			if len(s.Outages) > 0 {
+				return true
+			}
+		}
+		return false
+	}
+	for _, rate := range []int{5, 7, 20, 100} {
+		for offset := time.Duration(0); offset < time.Second; offset += 10 * time.Millisecond {
+			if out(rate, 30*time.Second+offset, 2*time.Second) {
+				t.Errorf("%d calls a second, blip at %v: it goes out", rate, offset)
+			}
+			if !out(rate, 30*time.Second+offset, 4500*time.Millisecond) {
+				t.Errorf("%d calls a second, 4.5s down at %v: it stays", rate, offset)
+			}
+		}
+	}
+}
+
 // Older seconds are joined, ten to one; that must not make a blip long.
 func TestOldBlipDoesNotBecomeAnOutage(t *testing.T) {
 	t.Parallel()

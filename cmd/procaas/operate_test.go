@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -45,6 +46,13 @@ func operate(t *testing.T, yaml string) *operated {
 // startNode runs a node in this process and gives its address.
 func startNode(t *testing.T, store, dir string) string {
 	t.Helper()
+	address, _ := startNodeUntil(t, store, dir)
+	return address
+}
+
+// startNodeUntil runs a node in this process until stop, or the end of the test.
+func startNodeUntil(t *testing.T, store, dir string) (address string, stop func()) {
+	t.Helper()
 	f := nodeFlags{
 		store: store, listen: "127.0.0.1:0", name: "here", migrate: true, maxInFlight: 64, lease: 4 * time.Second,
 		drain: time.Second, maxBody: "1MiB", logFormat: "json", logLevel: "error", pipelines: []string{dir},
@@ -61,13 +69,14 @@ func startNode(t *testing.T, store, dir string) string {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- n.run(ctx) }()
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 	})
-	return n.url()
+	t.Cleanup(stop)
+	return n.url(), stop
 }
 
 func (o *operated) write(yaml string) {
