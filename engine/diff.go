@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -277,27 +276,4 @@ func only(when bool, text string) string {
 		return text
 	}
 	return ""
-}
-
-// Fits tells why a run cannot go on by another plan: nil when [Resume] would take
-// its checkpoint, or when it has not begun.
-func Fits(p *Plan, v RunView) error {
-	if v.Stage == 0 {
-		return nil
-	}
-	if now := flowID(p.Pipeline); now != v.Flow {
-		return fmt.Errorf("it is of flow %s, and the pipeline of %s: the definition has changed", v.Flow, now)
-	}
-	c := checkpoint{Format: checkpointFormat, Pipeline: v.Pipeline, Generation: v.Generation, Stage: v.Stage - 1}
-	for _, h := range v.Handlers {
-		saved := savedRecord{Path: h.Path, Outcome: h.Outcome, Attempts: h.Attempts, Reason: h.Reason}
-		if h.Outcome == OutcomeRunning || h.Outcome == OutcomeUnknown || h.Outcome == OutcomeWaiting {
-			saved.Outcome = "" // not decided, which is all that matters here
-		}
-		if saved.Outcome == "" {
-			saved.Attempts = cmp.Or(saved.Attempts, 1) // it was reached
-		}
-		c.Handlers = append(c.Handlers, saved)
-	}
-	return newRun(p, Start{ID: v.ID, Flow: v.Flow, Key: v.Key, Generation: v.Generation}).restore(c)
 }

@@ -150,7 +150,7 @@ func (n *node) beats() {
 	for next := time.Duration(0); pause(n.ctx, next); {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(n.ctx, n.e.o.Lease/2)
-		b, err := n.e.o.Store.Beat(ctx, n.number, n.e.o.Lease)
+		b, err := n.e.o.Store.Beat(ctx, n.number, n.e.o.Lease, n.e.Bundle().Hash)
 		cancel()
 		next = min(beatEvery, n.e.o.Lease/3)
 		switch {
@@ -204,6 +204,11 @@ func (n *node) heed(b Beat) (soon time.Duration, err error) {
 	for _, run := range b.Cancelled {
 		if j := n.job(run); j != nil {
 			j.cancel()
+		}
+	}
+	for _, m := range b.Moves {
+		if j := n.job(m.Run); j != nil {
+			j.move(m.Bundle)
 		}
 	}
 	n.e.guard.nodes.Store(int32(b.Nodes))

@@ -172,7 +172,7 @@ func TestRunsKeepTheDefinitionAcrossAReloadElsewhere(t *testing.T) {
 		if v.Bundle != r.bundle(onePipeline("one")).Hash {
 			t.Errorf("the run has changed its definition: %+v", v)
 		}
-		if err := engine.Fits(e.Plans()[0], v); err == nil || !strings.Contains(err.Error(), "work/a/one") {
+		if err := engine.Fits(nil, e.Plans()[0], v); err == nil || !strings.Contains(err.Error(), "work/a/one") {
 			t.Errorf("want the run pinned for its handler, have %v", err)
 		}
 	})

@@ -60,6 +60,9 @@ func ruleFor(rules []*dsl.OnError, err error, env dsl.Env) (*dsl.OnError, error)
 	return nil, nil
 }
 
+// goneOn begins the reason of a handler that has succeeded by a rule.
+const goneOn = "on-error goes on after "
+
 // goOn decides that a handler counts as succeeded after an error, with what the
 // rule sets in place of its own result.
 func (r *Run) goOn(s *Step, rule *dsl.OnError, err error, env dsl.Env, live Live) {
@@ -68,7 +71,7 @@ func (r *Run) goOn(s *Step, rule *dsl.OnError, err error, env dsl.Env, live Live
 		return
 	}
 	rec := &r.records[s.position]
-	rec.outcome, rec.reason = OutcomeSucceeded, "on-error goes on after "+ClassOf(err)
+	rec.outcome, rec.reason = OutcomeSucceeded, goneOn+ClassOf(err)
 	rec.response, rec.raw, rec.status = nil, nil, statusOf(err)
 	r.decide(s, live)
 }

@@ -20,7 +20,8 @@ type NodeView struct {
 	Started time.Time `json:"started"`
 	Seen    time.Time `json:"seen"` // when it renewed its lease last
 	Alive   bool      `json:"alive"`
-	Runs    int       `json:"runs"` // that it holds
+	Runs    int       `json:"runs"`   // that it holds
+	Bundle  string    `json:"bundle"` // hash of the definition by which it serves new events; empty for one that has only just joined
 }
 
 // Nodes lists the nodes that are alive, and those that died lately.

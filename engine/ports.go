@@ -115,11 +115,11 @@ type Ledger interface {
 	// Beat before it ends.
 	Join(ctx context.Context, name string, lease time.Duration) (node int64, err error)
 
-	// Beat renews the lease, takes over the runs of nodes whose lease has
-	// ended, makes parked and scheduled runs ready whose time has come, and
-	// tells which of the node's runs an operator wants cancelled. It gives
+	// Beat renews the lease, notes which definition the node serves, takes over
+	// the runs of nodes whose lease has ended, makes parked and scheduled runs ready whose time has come, and
+	// tells which of the node's runs an operator wants cancelled or moved. It gives
 	// [ErrFenced] when the node's own lease has been taken.
-	Beat(ctx context.Context, node int64, lease time.Duration) (Beat, error)
+	Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (Beat, error)
 
 	// Claim gives the node up to limit ready runs: those whose time has come
 	// (Beat finds out), at most one of each key, the head of its queue; highest
@@ -154,6 +154,7 @@ type Beat struct {
 	Now       time.Time     // by the store's clock, which tells when runs are due
 	Owned     int           // how many runs the node owns
 	Cancelled []string      // the node's runs that an operator wants ended
+	Moves     []Move        // of the node's runs, that an operator wants
 	Ready     int           // runs that may be claimed now; a lower bound, 0 when none
 	Next      time.Duration // until the next parked or scheduled run is due, or a silent node's lease ends; 0 when none, small when more are due now
 	Revision  int64         // of the settings; changes when any of them does
@@ -178,7 +179,8 @@ type NodeInfo struct {
 	Started time.Time
 	Seen    time.Time
 	Alive   bool
-	Runs    int // that it holds
+	Runs    int    // that it holds
+	Bundle  string // by which it serves new events; empty before its first beat
 }
 
 // A Claimed run is one that the node owns until it commits another status.
@@ -192,6 +194,7 @@ type Claimed struct {
 	Block      bool
 	Accepted   time.Time
 	Bundle     string // hash of the definition it began with; empty when it has not begun
+	Move       string // the definition that an operator wants it to go on by; empty for none
 	Pipeline   string
 	Generation int    // how often an operator has retried it
 	Checkpoint []byte // empty before the first one
@@ -223,6 +226,10 @@ type Change struct {
 	// Cause names what a parked run waits for besides its time, such as a control
 	// that holds it, so that [Settings].Release finds it. Empty for nothing.
 	Cause string
+
+	// Moved says that what an operator wants of the run, in [Claimed].Move or
+	// [Beat].Moves, has been done or given up. Only of a Waiting run.
+	Moved bool
 
 	// Defer sets a Waiting run aside until the state of its entity changes, so
 	// that the later events of the key may go first. Then it is again the
@@ -277,6 +284,19 @@ type Runs interface {
 	// anything but failed. When the owner dies first, the run is ended. The audit
 	// record comes with it; the operator's reason is the run's.
 	Cancel(ctx context.Context, id string, by Actor) error
+
+	// Move lets a run that has begun, and has not ended for good, go on by another
+	// definition, with its audit record. One that no node owns has it at once,
+	// when its checkpoint still has the version; [ErrStale] for another. The owner
+	// of a running one is asked, and so is whoever owns the run after it.
+	// [ErrConflict] for any other run.
+	Move(ctx context.Context, m Move, version int64, by Actor) (asked bool, err error)
+}
+
+// A Move is a run's way to another definition.
+type Move struct {
+	Run    string
+	Bundle string // hash of the other definition
 }
 
 // A RunRecord is a run as the store knows it.
@@ -289,6 +309,7 @@ type RunRecord struct {
 	Status     Status
 	Pipeline   string
 	Bundle     string
+	Move       string // as in Claimed
 	Checkpoint []byte
 	Version    int64
 	Generation int
@@ -309,8 +330,9 @@ type RunFilter struct {
 	Pipeline, Flow, Key string
 	Status              Status
 
-	Live  bool // only those that may still go on: not ended, or failed
-	Begun bool // only those that have a definition
+	Live  bool   // only those that may still go on: not ended, or failed
+	Begun bool   // only those that have a definition
+	Other string // only those that have another definition than this one
 
 	FailedPath string    // of the handler that failed the run, or a part of it: pipeline, pipeline/stage
 	ErrorClass string    // as the language has it: timeout, 503, 5xx; status for all statuses

@@ -83,8 +83,8 @@ func AuditText(text string) []byte {
 // AuditRemoved is what an [Audited] keeps as After of what was removed.
 func AuditRemoved() []byte { return []byte("null") }
 
-// An AuditedRun is what an [Audited] keeps of a run that an operator retried or
-// cancelled.
+// An AuditedRun is what an [Audited] keeps of a run that an operator retried,
+// cancelled or moved.
 type AuditedRun struct {
 	Pipeline   string `json:"pipeline"`
 	Status     Status `json:"status"`
@@ -92,6 +92,8 @@ type AuditedRun struct {
 	Generation int    `json:"generation"`
 	FailedPath string `json:"failed_handler,omitempty"`
 	ErrorClass string `json:"error_class,omitempty"`
+	Bundle     string `json:"bundle,omitempty"`      // of one that is moved
+	MigratesTo string `json:"migrates_to,omitempty"` // its node will move it
 }
 
 // Retried makes the record of a retry of the run by an operator; the revision is
@@ -108,4 +110,16 @@ func (r AuditedRun) Cancelled(id string, by Actor) Audited {
 		after.Status = Stopped
 	}
 	return Audited{Kind: AuditRun, Name: id, By: by, Before: encodePlain(r), After: encodePlain(after)}
+}
+
+// Moved does so for a move from one definition to another.
+func (r AuditedRun) Moved(m Move, from string, by Actor) Audited {
+	r.Bundle = from
+	after := r
+	if r.Status == Running {
+		after.MigratesTo = m.Bundle
+	} else {
+		after.Bundle = m.Bundle
+	}
+	return Audited{Kind: AuditRun, Name: m.Run, By: by, Before: encodePlain(r), After: encodePlain(after)}
 }

@@ -19,6 +19,7 @@ type RunView struct {
 	Stage       int            `json:"stage"` // that it is in, from 1; 0 before it begins
 	Handlers    []HandlerView  `json:"handlers"`
 	Bundle      string         `json:"bundle,omitempty"`
+	Move        string         `json:"migrates_to,omitempty"` // the definition that it will go on by, when its calls under way have ended
 	Generation  int            `json:"generation"`
 	Blocked     bool           `json:"blocked"`
 	Accepted    time.Time      `json:"accepted"`
@@ -58,7 +59,7 @@ func View(r RunRecord) RunView {
 	v := RunView{
 		ID: r.ID, Pipeline: r.Pipeline, Flow: r.Flow, Key: r.Key, Status: r.Status,
 		Event:  EventView{ID: r.Event.ID, Source: r.Event.Source, Type: r.Event.Type, Time: r.Event.Time, Key: r.Event.Key, Payload: r.Event.Payload},
-		Bundle: r.Bundle, Generation: r.Generation, Blocked: r.Blocked, Accepted: r.Accepted,
+		Bundle: r.Bundle, Move: r.Move, Generation: r.Generation, Blocked: r.Blocked, Accepted: r.Accepted,
 		Started: known(r.Started), Finished: known(r.Ended), Due: known(r.Due),
 		FailedPath: r.FailedPath, Error: r.Error, ErrorClass: r.ErrorClass, Reason: r.Reason,
 		SharedState: map[string]any{}, Handlers: []HandlerView{},

@@ -181,7 +181,7 @@ func (v *Virtual) work(ctx context.Context, until time.Time) (next time.Time, er
 // look asks the store what there is to do now, and does it. It tells when the
 // store will have more, and whether there may be more at once.
 func (v *Virtual) look(ctx context.Context) (due time.Duration, busy bool, err error) {
-	b, err := v.o.Store.Beat(ctx, v.n.number, virtualLease)
+	b, err := v.o.Store.Beat(ctx, v.n.number, virtualLease, v.e.Bundle().Hash)
 	if err != nil {
 		return 0, false, fmt.Errorf("beat: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"procaas/dsl"
@@ -36,6 +37,8 @@ type job struct {
 
 	once      sync.Once
 	cancelled chan struct{} // closed: an operator wants the run ended
+
+	moving atomic.Pointer[string] // the definition that an operator wants it to go on by; nil for none
 }
 
 // An ended is a call that is over.
@@ -64,6 +67,9 @@ func newJob(n *node, c *Claimed) *job {
 	if c.Event.At.After(j.pass.age) {
 		j.pass.age = c.Event.At
 	}
+	if c.Move != "" {
+		j.moving.Store(&c.Move)
+	}
 	j.pass.wake = func() {
 		select {
 		case j.wake <- struct{}{}:
@@ -88,7 +94,14 @@ func (j *job) work() {
 	}
 	for {
 		var tasks []Task
-		if !j.n.isDraining() {
+		moves := j.moves()
+		if moves && j.underway == 0 && !j.n.isDraining() {
+			if j.putBack() {
+				return
+			}
+			moves = false
+		}
+		if !moves && !j.n.isDraining() {
 			tasks = j.run.Ready(j.live())
 		}
 		if !j.save() || !j.start(tasks) || !j.wait() {
@@ -269,6 +282,12 @@ func (j *job) wait() bool {
 		draining = nil
 	}
 	next := j.run.Next()
+	if j.moves() {
+		if j.underway == 0 {
+			return true
+		}
+		next = time.Time{} // nothing is started any more
+	}
 	if j.underway == 0 && (next.IsZero() || draining == nil) {
 		j.fail("", errors.New("internal error: the run waits for nothing"))
 		return false
@@ -301,7 +320,7 @@ func (j *job) wait() bool {
 // superseded gives a channel that is closed when there are newer controls than
 // those that Ready has decided by.
 func (j *job) superseded() <-chan struct{} {
-	if j.seen == nil {
+	if j.seen == nil || j.moves() || j.n.isDraining() { // which ask Ready no more
 		return nil
 	}
 	return j.seen.superseded

@@ -50,7 +50,7 @@ Exit codes: 0 when nothing differs, 1 when something does.`,
 		}
 		report := diffReport{Diff: diff}
 		if f.server != "" {
-			if report.Runs, err = inFlight(c.Context(), f.client(), now); err != nil {
+			if report.Runs, err = inFlight(c.Context(), f.client(), old, now); err != nil {
 				return err
 			}
 		}
@@ -62,37 +62,35 @@ Exit codes: 0 when nothing differs, 1 when something does.`,
 // A diffReport is what diff prints as JSON.
 type diffReport struct {
 	engine.Diff
-	Runs []runFit `json:"runs,omitempty"`
-}
-
-// A runFit tells whether a run in flight could go on by the new pipelines.
-type runFit struct {
-	ID         string        `json:"id"`
-	Pipeline   string        `json:"pipeline"`
-	Status     engine.Status `json:"status"`
-	Bundle     string        `json:"bundle"`
-	Compatible bool          `json:"compatible"`
-	Why        string        `json:"why,omitempty"` // it is pinned to its bundle
+	Runs []engine.RunFit `json:"runs,omitempty"`
 }
 
 // inFlight looks at all runs in flight of a server.
-func inFlight(ctx context.Context, client *api.Client, b *dsl.Bundle) ([]runFit, error) {
-	plans, err := plansOf(b)
+func inFlight(ctx context.Context, client *api.Client, old, now *dsl.Bundle) ([]engine.RunFit, error) {
+	before, err := plansByID(old)
 	if err != nil {
 		return nil, err
 	}
-	byID := map[string]*engine.Plan{}
-	for _, p := range plans {
-		byID[p.Pipeline.ID] = p
+	after, err := plansByID(now)
+	if err != nil {
+		return nil, err
 	}
-	fits := []runFit{}
+	fits := []engine.RunFit{}
 	for filter := (engine.RunFilter{Live: true, Begun: true, Limit: 1000}); ; {
 		page, err := client.Runs(ctx, filter)
 		if err != nil {
 			return nil, err
 		}
 		for _, v := range page.Items {
-			fits = append(fits, fitOf(byID[v.Pipeline], v))
+			var was *engine.Plan // not known when the run has begun by yet another definition
+			if v.Bundle == old.Hash {
+				was = before[v.Pipeline]
+			}
+			why, err := pinned(ctx, client, was, after[v.Pipeline], v)
+			if err != nil {
+				return nil, err
+			}
+			fits = append(fits, engine.NewRunFit(v, why))
 		}
 		if page.Next == nil {
 			return fits, nil
@@ -101,14 +99,31 @@ func inFlight(ctx context.Context, client *api.Client, b *dsl.Bundle) ([]runFit,
 	}
 }
 
-func fitOf(p *engine.Plan, v engine.RunView) runFit {
-	fit := runFit{ID: v.ID, Pipeline: v.Pipeline, Status: v.Status, Bundle: v.Bundle, Compatible: true}
-	if p == nil {
-		fit.Compatible, fit.Why = false, "the pipeline is gone"
-	} else if err := engine.Fits(p, v); err != nil {
-		fit.Compatible, fit.Why = false, err.Error()
+func plansByID(b *dsl.Bundle) (map[string]*engine.Plan, error) {
+	plans, err := plansOf(b)
+	byID := map[string]*engine.Plan{}
+	for _, p := range plans {
+		byID[p.Pipeline.ID] = p
 	}
-	return fit
+	return byID, err
+}
+
+// pinned tells why a run cannot go on by another plan; nil when it can.
+func pinned(ctx context.Context, client *api.Client, before, after *engine.Plan, v engine.RunView) (why, err error) {
+	if after == nil {
+		return engine.ErrPipelineGone, nil
+	}
+	if why := engine.Fits(before, after, v); why != nil {
+		return why, nil
+	}
+	if after.Flow == nil || after.Flow.States == nil || v.Key == "" {
+		return nil, nil
+	}
+	entity, err := client.Entity(ctx, v.Flow, v.Key)
+	if err != nil {
+		return nil, err
+	}
+	return engine.FitsState(after, entity.State, v.Event.Type), nil
 }
 
 // show prints the report and ends as diff does.
@@ -130,19 +145,14 @@ func (r diffReport) text(s streams) error {
 	if err := engine.WriteDiff(s.out, r.Diff); err != nil || r.Runs == nil {
 		return err
 	}
-	const most = 20 // pinned runs that are named
-	pinned := 0
+	report := fitReport{streams: s}
 	for _, fit := range r.Runs {
 		if fit.Compatible {
-			continue
-		}
-		if pinned++; pinned <= most {
-			fmt.Fprintf(s.out, "! run %s of %s is pinned: %s\n", fit.ID, fit.Pipeline, fit.Why)
+			report.fits++
+		} else {
+			report.tell(fit)
 		}
 	}
-	if pinned > most {
-		fmt.Fprintf(s.out, "! and %d more; see --format json\n", pinned-most)
-	}
-	fmt.Fprintf(s.out, "runs in flight: %d compatible, %d pinned\n", len(r.Runs)-pinned, pinned)
+	fmt.Fprintln(s.out, "runs in flight: "+report.sum())
 	return nil
 }

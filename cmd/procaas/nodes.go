@@ -30,14 +30,20 @@ func nodesCommand(s streams) *cobra.Command {
 			return printJSON(s.out, map[string]any{"items": nodes, "next": nil})
 		}
 		w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
-		fmt.Fprintln(w, "NODE\tNAME\tALIVE\tRUNS\tSTARTED\tSEEN")
+		fmt.Fprintln(w, "NODE\tNAME\tALIVE\tRUNS\tPIPELINES\tSTARTED\tSEEN")
 		for _, n := range nodes {
-			fmt.Fprintf(w, "%d\t%s\t%v\t%d\t%s\t%s\n", n.Node, n.Name, n.Alive, n.Runs,
+			fmt.Fprintf(w, "%d\t%s\t%v\t%d\t%s\t%s\t%s\n", n.Node, n.Name, n.Alive, n.Runs, dash(short(n.Bundle)),
 				n.Started.Local().Format(time.DateTime), n.Seen.Local().Format(time.DateTime))
 		}
 		return w.Flush()
 	}
 	return c
+}
+
+// short is enough of a hash to tell definitions apart.
+func short(hash string) string {
+	const digits = 12
+	return hash[:min(digits, len(hash))]
 }
 
 func reloadCommand(s streams) *cobra.Command {

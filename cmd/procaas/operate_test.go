@@ -168,3 +168,41 @@ func TestOperatorReloadsPipelines(t *testing.T) {
 	o.command(exitFindings, `(?s)is pinned:.*work/last/broken.*0 compatible, 1 pinned`, "diff", old, o.dir)
 	o.command(exitFine, `(?s)before .*now .*\+ handler work/last/renamed.*- handler work/last/broken`, "reload", "--reason", "a better name")
 }
+
+func TestOperatorMigratesRuns(t *testing.T) {
+	t.Parallel()
+	o := operate(t, failing)
+	for range 3 {
+		if _, err := o.client.SubmitEvent(t.Context(), api.Event{Type: "work"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.wait(engine.Failed, 3)
+	page, err := o.client.Runs(t.Context(), engine.RunFilter{Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, old := page.Items[0].ID, page.Items[0].Bundle
+	o.command(exitFine, `^`+id+` failed\n$`, "runs", "migrate", id)
+	o.command(exitFine, `^migrated 0 runs, 0 are pinned\n$`, "runs", "migrate", "--pipeline", "work")
+
+	o.write(strings.Replace(failing, "id: ok", "id: renamed", 1))
+	o.command(exitFine, `work/first/renamed`, "reload")
+	o.command(exitFindings, `(?s)`+id+` of work is pinned: .*work/first/ok.*0 compatible, 1 pinned`, "runs", "migrate", id, "--dry-run")
+	o.command(exitFindings, `(?s)`+id+`: .*does not fit the present definition: .*work/first/ok`, "runs", "migrate", id)
+	o.command(exitFindings, `(?s)is pinned: .*migrated 0 runs, 3 are pinned\n$`, "runs", "migrate", "--pipeline", "work")
+
+	o.write(strings.Replace(failing, "fail: {message: no stock}", "set: {}", 1))
+	o.command(exitFine, `work/last/broken`, "reload")
+	o.command(exitFine, `(?s)NODE.*PIPELINES.*here +true +0 +[0-9a-f]{12} `, "nodes")
+	o.command(exitFine, `^1 compatible, 0 pinned\n$`, "runs", "migrate", id, "--dry-run")
+	o.command(exitFine, `^3 compatible, 0 pinned\n$`, "runs", "migrate", "--handler", "work/last", "--dry-run")
+	if v, err := o.client.Run(t.Context(), id); err != nil || v.Bundle != old {
+		t.Errorf("want a dry run to change nothing, have %+v, %v", v, err)
+	}
+	o.command(exitFine, `^migrated 3 runs, 0 are pinned\n$`, "runs", "migrate", "--handler", "work/last", "--reason", "stock is no matter")
+	o.command(exitFine, `^retried 3 runs\n$`, "runs", "retry", "--pipeline", "work")
+	o.wait(engine.Succeeded, 3)
+	o.command(exitFindings, `has not begun, or has ended`, "runs", "migrate", id)
+	o.command(exitUsage, `migrate needs ids of runs, or a condition`, "runs", "migrate")
+}

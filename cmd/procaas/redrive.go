@@ -115,9 +115,7 @@ type redriveWalk struct {
 }
 
 func (w *redriveWalk) walk(ctx context.Context, perSecond float64) error {
-	const mostOfPage = 100
-	page := int(min(max(perSecond/5, 1), mostOfPage)) // a few pages each second, so that the pace is even
-	limiter := rate.NewLimiter(rate.Limit(perSecond), page)
+	page, limiter := pages(perSecond)
 	for w.left > 0 {
 		w.body.Limit = min(page, w.left)
 		if err := limiter.WaitN(ctx, w.body.Limit); err != nil {
@@ -141,6 +139,14 @@ func (w *redriveWalk) walk(ctx context.Context, perSecond float64) error {
 	}
 	fmt.Fprintln(w.out, w.told())
 	return nil
+}
+
+// pages gives the size of a page, and what paces the runs: a few pages each
+// second, so that the pace is even.
+func pages(perSecond float64) (size int, limiter *rate.Limiter) {
+	const most = 100
+	size = int(min(max(perSecond/5, 1), most))
+	return size, rate.NewLimiter(rate.Limit(perSecond), size)
 }
 
 func (w *redriveWalk) told() string {

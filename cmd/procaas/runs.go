@@ -14,13 +14,13 @@ import (
 func runsCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "runs",
-		Short: "List, show, retry and cancel runs of a server",
+		Short: "List, show, retry, cancel and migrate runs of a server",
 		Args:  onlySubcommands,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	var f clientFlags
 	f.add(c)
-	c.AddCommand(runsList(s, &f), runsShow(s, &f), runsRetry(s, &f), runsCancel(s, &f))
+	c.AddCommand(runsList(s, &f), runsShow(s, &f), runsRetry(s, &f), runsCancel(s, &f), runsMigrate(s, &f))
 	return c
 }
 

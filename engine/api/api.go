@@ -67,6 +67,9 @@ type Runs interface {
 	Cancel(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
 	Preview(ctx context.Context, f engine.RunFilter) (engine.RunsPreview, error)
 	RetryAll(ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
+	Fit(ctx context.Context, id string) (engine.RunFit, error)
+	Move(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
+	MoveAll(ctx context.Context, f engine.RunFilter, preview bool, by engine.Actor) (engine.RunsMoved, error)
 	CancelAll(ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
 }
 
@@ -153,6 +156,7 @@ func (s *server) operations() []operation {
 	var all []operation
 	all = append(all, s.intakeOperations()...)
 	all = append(all, s.runOperations()...)
+	all = append(all, s.migrateOperations()...)
 	all = append(all, s.adminOperations()...)
 	all = append(all, s.controlOperations()...)
 	all = append(all, s.tokenOperations()...)

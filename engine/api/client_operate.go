@@ -52,6 +52,27 @@ func (c *Client) Redrive(ctx context.Context, verb Verb, r Redrive) (engine.Runs
 	return done, err
 }
 
+// Fit tells whether a run fits the present definition.
+func (c *Client) Fit(ctx context.Context, id string) (engine.RunFit, error) {
+	var fit engine.RunFit
+	err := c.call(ctx, http.MethodPost, migratePath(id), Migration{Preview: true}, nil, &fit)
+	return fit, err
+}
+
+// Migrate lets a run go on by the present definition.
+func (c *Client) Migrate(ctx context.Context, id, reason string) (engine.RunView, error) {
+	var run engine.RunView
+	err := c.call(ctx, http.MethodPost, migratePath(id), Migration{Reason: reason}, nil, &run)
+	return run, err
+}
+
+// MigrateRuns moves a page of runs, or with Preview tells which fit.
+func (c *Client) MigrateRuns(ctx context.Context, r Redrive) (engine.RunsMoved, error) {
+	var moved engine.RunsMoved
+	err := c.call(ctx, http.MethodPost, migratePath(""), r, nil, &moved)
+	return moved, err
+}
+
 // Nodes lists the nodes of the server's store.
 func (c *Client) Nodes(ctx context.Context) ([]engine.NodeView, error) {
 	var page Page[engine.NodeView]

@@ -100,6 +100,8 @@ const (
 	codeInvalidControl   = "invalid_control"
 	codeCriticalHandler  = "critical_handler"
 	codeControlChanged   = "control_changed"
+	codeRunPinned        = "run_pinned"
+	codeRunNotMovable    = "run_not_movable"
 )
 
 // problems is the one table of what a code means over HTTP.
@@ -148,6 +150,8 @@ var problems = map[string]struct {
 	codeCriticalHandler:  {http.StatusConflict, "A critical handler is left out by force only"},
 	codeControlChanged:   {http.StatusPreconditionFailed, "The control has changed meanwhile"},
 	codeInvalidControl:   {http.StatusUnprocessableEntity, "The control makes no sense"},
+	codeRunPinned:        {http.StatusConflict, "The run does not fit the present definition"},
+	codeRunNotMovable:    {http.StatusConflict, "Only a run that has begun and not ended can be moved"},
 	codeNotReady:         {http.StatusServiceUnavailable, "The node cannot work at present"},
 }
 

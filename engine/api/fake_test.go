@@ -344,6 +344,47 @@ func (f *fakeEngine) CancelAll(ctx context.Context, filter engine.RunFilter, by 
 	return f.each(ctx, filter, func(id string) error { _, err := f.Cancel(ctx, id, by); return err })
 }
 
+// Fit and Move know a run as pinned when its event says so.
+func (f *fakeEngine) Fit(_ context.Context, id string) (engine.RunFit, error) {
+	v, err := f.steer(id, func(s engine.Status) bool { return !s.Ended() || s == engine.Failed }, func(*engine.RunView) {})
+	if err != nil {
+		return engine.RunFit{}, err
+	}
+	v.Bundle = "old"
+	if v.Event.Payload == "pinned" {
+		return engine.NewRunFit(v, engine.ErrPipelineGone), nil
+	}
+	return engine.NewRunFit(v, nil), nil
+}
+
+func (f *fakeEngine) Move(ctx context.Context, id string, by engine.Actor) (engine.RunView, error) {
+	fit, err := f.Fit(ctx, id)
+	if err != nil {
+		return engine.RunView{}, err
+	}
+	if !fit.Compatible {
+		return engine.RunView{}, fmt.Errorf("run %s: %w", id, &engine.PinnedError{Err: engine.ErrPipelineGone})
+	}
+	f.mu.Lock()
+	f.actors = append(f.actors, by)
+	f.mu.Unlock()
+	return f.steer(id, func(engine.Status) bool { return true }, func(r *engine.RunView) { r.Bundle, r.Move = "old", "new" })
+}
+
+func (f *fakeEngine) MoveAll(ctx context.Context, filter engine.RunFilter, preview bool, by engine.Actor) (engine.RunsMoved, error) {
+	out := engine.RunsMoved{Preview: preview, Bundle: "new", Pinned: []engine.RunFit{}}
+	filter.Live = true
+	done, err := f.each(ctx, filter, func(id string) error {
+		fit, err := f.Fit(ctx, id)
+		if err == nil && !fit.Compatible {
+			out.Pinned = append(out.Pinned, fit)
+		}
+		return err
+	})
+	out.Done, out.MovedOn, out.Next = done.Done-len(out.Pinned), done.MovedOn, done.Next
+	return out, err
+}
+
 func (f *fakeEngine) each(ctx context.Context, filter engine.RunFilter, do func(string) error) (engine.RunsDone, error) {
 	filter.Oldest = true
 	runs, next, err := f.List(ctx, filter)
@@ -366,7 +407,7 @@ func (f *fakeEngine) Nodes(context.Context) ([]engine.NodeView, error) {
 		return nil, errDown
 	}
 	return []engine.NodeView{
-		{Node: 2, Name: "host-2", Started: began, Seen: began, Alive: true, Runs: 3},
+		{Node: 2, Name: "host-2", Started: began, Seen: began, Alive: true, Runs: 3, Bundle: "new"},
 		{Node: 1, Name: "host-1", Started: began, Seen: began},
 	}, nil
 }

@@ -273,9 +273,10 @@ var describedFields = map[string]map[string]string{
 		"read_by":          "Handlers of the pipeline that read what this one writes.",
 	},
 	"NodeView": {
-		"node": "Its number, which only grows: each start of a process has a new one.",
-		"seen": "When it renewed its lease last.",
-		"runs": "How many runs it works on.",
+		"node":   "Its number, which only grows: each start of a process has a new one.",
+		"seen":   "When it renewed its lease last.",
+		"runs":   "How many runs it works on.",
+		"bundle": "The hash of the definition by which it serves new events; empty before its first beat.",
 	},
 	"TokenView": {
 		"name":    "What the audit calls the bearer.",
@@ -290,7 +291,7 @@ var describedFields = map[string]map[string]string{
 	"AuditView": {
 		"revision": "Of the settings, after the change.",
 		"kind": "config: a live setting; control: a switch, limit or rollout; definition: the pipelines of all nodes, told by their hashes; " +
-			"fallback: a handler or service that went out of the flow or came back; run: one that was retried or cancelled; token: one that was made or revoked.",
+			"fallback: a handler or service that went out of the flow or came back; run: one that was retried, cancelled or moved to another definition; token: one that was made or revoked.",
 		"name":   "The setting, service or token, the path of the control or handler, or the id of the run.",
 		"before": "null when there was nothing.",
 	},
@@ -303,6 +304,17 @@ var describedFields = map[string]map[string]string{
 		"what":   "flow, pipeline, stage, handler, order, state, service, config or trigger.",
 		"name":   "An id or a path.",
 		"change": "added, removed, changed or moved.",
+	},
+	"RunFit": {
+		"bundle": "The hash of the definition by which the run goes on now.",
+		"why":    "Why it is pinned to it; left out when it is not.",
+	},
+	"RunsMoved": {
+		"bundle":   "The hash of the present definition.",
+		"done":     "How many runs go on by it, or would. Those that a node works on do so when their calls under way have ended.",
+		"pinned":   "Runs that do not fit; they stay as they are.",
+		"moved_on": "How many runs have ended meanwhile.",
+		"next":     "The cursor of the rest; null at the end.",
 	},
 	"RunsDone": {
 		"done":     "How many runs were retried or cancelled.",

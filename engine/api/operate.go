@@ -100,7 +100,7 @@ func (s *server) reloadPipelines(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, diff)
 }
 
-// A Redrive chooses runs to retry or cancel, and says how.
+// A Redrive chooses runs to retry, cancel or move, and says how.
 type Redrive struct {
 	Pipeline   string `json:"pipeline,omitempty" maxLength:"256" doc:"Only runs of this pipeline."`
 	Flow       string `json:"flow,omitempty" maxLength:"256" doc:"Only runs of this flow."`
@@ -123,62 +123,82 @@ func (s *server) retryRuns(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
+// live lists the statuses of runs that may go on.
+var live = []engine.Status{engine.Waiting, engine.Running, engine.Parked, engine.Failed}
+
 func (s *server) cancelRuns(w http.ResponseWriter, r *http.Request) error {
-	live := []engine.Status{engine.Waiting, engine.Running, engine.Parked, engine.Failed}
 	return s.redrive(w, r, live, func(f engine.RunFilter, reason string) (engine.RunsDone, error) {
 		return s.engine.CancelAll(r.Context(), f, actor(r, reason))
 	})
 }
 
-// redrive reads a [Redrive] and does it, or tells what it would do.
-func (s *server) redrive(w http.ResponseWriter, r *http.Request, may []engine.Status, do func(engine.RunFilter, string) (engine.RunsDone, error)) error {
+// A choice is a [Redrive] that has been read.
+type choice struct {
+	filter  engine.RunFilter
+	preview bool
+	reason  string
+}
+
+// readRedrive reads which runs of these statuses are wanted, and what for. It
+// refuses callers who may not change them.
+func (s *server) readRedrive(w http.ResponseWriter, r *http.Request, may []engine.Status) (c choice, err error) {
 	v, err := s.readJSON(w, r)
 	if err != nil {
-		return err
+		return c, err
 	}
 	f, fault := objectAt("", v)
 	if fault != nil {
-		return faulty([]Fault{*fault})
+		return c, faulty([]Fault{*fault})
 	}
-	filter := f.runFilter()
-	if filter == (engine.RunFilter{}) {
+	c.filter = f.runFilter()
+	if c.filter == (engine.RunFilter{}) {
 		f.faults = append(f.faults, Fault{Message: "want at least one of pipeline, flow, key, status, handler, error_class, error, since, until: all runs are not chosen by saying nothing"})
 	}
-	if filter.Status != "" && !slices.Contains(may, filter.Status) {
-		f.fault("status", "want one of %s, have %s", joined(may), shown(string(filter.Status)))
+	if c.filter.Status != "" && !slices.Contains(may, c.filter.Status) {
+		f.fault("status", "want one of %s, have %s", joined(may), shown(string(c.filter.Status)))
 	}
-	filter.Limit, filter.Cursor = f.pageSize(), f.label("cursor", maxCursor)
-	preview, reason := f.boolean("preview"), f.label("reason", maxReason)
+	c.filter.Limit, c.filter.Cursor = f.pageSize(), f.label("cursor", maxCursor)
+	c.preview, c.reason = f.boolean("preview"), f.label("reason", maxReason)
 	f.refuseUnknown()
 	if err := faulty(f.faults); err != nil {
-		return err
+		return c, err
 	}
-	pipeline, _, _ := strings.Cut(filter.FailedPath, "/")
-	paths := []string{filter.Pipeline, pipeline}
+	pipeline, _, _ := strings.Cut(c.filter.FailedPath, "/")
+	paths := []string{c.filter.Pipeline, pipeline}
 	if may[0] == engine.Failed { // to be retried: the rest of the pipeline is left alone
-		paths = append(paths, filter.FailedPath)
+		paths = append(paths, c.filter.FailedPath)
 	}
-	if err := mayAt(r, paths...); err != nil {
+	return c, mayAt(r, paths...)
+}
+
+// redrive reads a [Redrive] and does it, or tells what it would do.
+func (s *server) redrive(w http.ResponseWriter, r *http.Request, may []engine.Status, do func(engine.RunFilter, string) (engine.RunsDone, error)) error {
+	c, err := s.readRedrive(w, r, may)
+	if err != nil {
 		return err
 	}
-	if preview {
-		if filter.Live = true; may[0] == engine.Failed {
-			filter.Status = cmp.Or(filter.Status, engine.Failed)
+	if c.preview {
+		if c.filter.Live = true; may[0] == engine.Failed {
+			c.filter.Status = cmp.Or(c.filter.Status, engine.Failed)
 		}
-		p, err := s.engine.Preview(r.Context(), filter)
+		p, err := s.engine.Preview(r.Context(), c.filter)
 		if err != nil {
 			return err
 		}
 		return writeJSON(w, http.StatusOK, p)
 	}
-	done, err := do(filter, reason)
+	done, err := do(c.filter, c.reason)
+	if err != nil {
+		return redriveProblem(err)
+	}
+	return writeJSON(w, http.StatusOK, done)
+}
+
+func redriveProblem(err error) error {
 	if errors.Is(err, engine.ErrCursor) {
 		return faulty([]Fault{{Location: "/cursor", Message: "want next of the call before"}})
 	}
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, done)
+	return err
 }
 
 // queryFields makes the fields of a query.

@@ -23,7 +23,7 @@ func Conformance(t *testing.T, open func(t *testing.T) engine.Store) {
 		cases []storeCase
 	}{
 		{"Inbox", inboxCases}, {"Order", orderCases}, {"Ledger", ledgerCases}, {"Nodes", nodeCases},
-		{"Runs", runCases}, {"Filters", filterCases}, {"Settings", settingCases}, {"Controls", controlCases}, {"Access", accessCases}, {"Bundles", bundleCases}, {"Fallback", fallbackCases}, {"Race", raceCases},
+		{"Runs", runCases}, {"Filters", filterCases}, {"Settings", settingCases}, {"Controls", controlCases}, {"Access", accessCases}, {"Bundles", bundleCases}, {"Moves", moveCases}, {"Fallback", fallbackCases}, {"Race", raceCases},
 	}
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {
@@ -62,7 +62,7 @@ var steerer = engine.Actor{Name: "ann", Reason: "why"}
 
 // patience bounds every wait for a store; lease is one that no test outlives.
 const (
-	patience = 20 * time.Second
+	patience = time.Minute
 	lease    = time.Hour
 )
 
@@ -132,7 +132,7 @@ func (p *probe) join() int64 {
 
 func (p *probe) beat(node int64) engine.Beat {
 	p.Helper()
-	b, err := p.Beat(p.Context(), node, lease)
+	b, err := p.Beat(p.Context(), node, lease, "served")
 	if err != nil {
 		p.Fatalf("beat of node %d: %v", node, err)
 	}

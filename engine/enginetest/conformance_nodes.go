@@ -27,7 +27,7 @@ var nodeCases = []storeCase{
 
 		_, err := p.Commit(p.Context(), zombie, []engine.Change{zombieWrites})
 		p.wantErr("commit of a dead node", err, engine.ErrFenced)
-		_, err = p.Beat(p.Context(), zombie, lease)
+		_, err = p.Beat(p.Context(), zombie, lease, "served")
 		p.wantErr("beat of a dead node", err, engine.ErrFenced)
 		_, err = p.Claim(p.Context(), zombie, 10, "")
 		p.wantErr("claim of a dead node", err, engine.ErrFenced)

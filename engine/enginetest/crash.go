@@ -75,7 +75,7 @@ func workUntilKilled(t *testing.T, dsn string, open func(ctx context.Context, ds
 	p.together(writers+1, func(w int) error {
 		for round := 0; ; round++ {
 			if w == writers {
-				if _, err := s.Beat(t.Context(), node, crashLease); err != nil {
+				if _, err := s.Beat(t.Context(), node, crashLease, ""); err != nil {
 					return err
 				}
 				p.pause(crashLease / 4)

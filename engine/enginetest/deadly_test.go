@@ -78,8 +78,8 @@ func (d *deadly) Join(ctx context.Context, name string, lease time.Duration) (no
 }
 
 // Beat implements [engine.Ledger].
-func (d *deadly) Beat(ctx context.Context, node int64, lease time.Duration) (b engine.Beat, err error) {
-	d.io("beat", func() { b, err = d.Store.Beat(ctx, node, lease) })
+func (d *deadly) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (b engine.Beat, err error) {
+	d.io("beat", func() { b, err = d.Store.Beat(ctx, node, lease, bundle) })
 	return b, err
 }
 

@@ -79,11 +79,11 @@ func (f *Faulty) Join(ctx context.Context, name string, lease time.Duration) (in
 }
 
 // Beat implements [engine.Ledger].
-func (f *Faulty) Beat(ctx context.Context, node int64, lease time.Duration) (engine.Beat, error) {
+func (f *Faulty) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (engine.Beat, error) {
 	if err := f.before("beat"); err != nil {
 		return engine.Beat{}, err
 	}
-	out, err := f.Store.Beat(ctx, node, lease)
+	out, err := f.Store.Beat(ctx, node, lease, bundle)
 	if err := f.after("beat", err); err != nil {
 		return engine.Beat{}, err
 	}

@@ -99,6 +99,9 @@ func (m *Store) apply(r *memoryRun, c engine.Change, emits [][]byte) {
 		m.end(r, c.Status)
 	case c.Status != engine.Running:
 		r.node, r.status, r.aside, m.idle[r.ID] = 0, c.Status, c.Defer, r
+		if c.Moved {
+			r.move = ""
+		}
 		if c.Status == engine.Waiting && len(c.Checkpoint) == 0 {
 			r.started = time.Time{}
 		}

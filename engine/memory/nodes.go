@@ -24,7 +24,7 @@ func (m *Store) Join(ctx context.Context, name string, lease time.Duration) (int
 }
 
 // Beat implements [engine.Ledger].
-func (m *Store) Beat(ctx context.Context, node int64, lease time.Duration) (engine.Beat, error) {
+func (m *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (engine.Beat, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -35,7 +35,7 @@ func (m *Store) Beat(ctx context.Context, node int64, lease time.Duration) (engi
 		return engine.Beat{}, engine.ErrFenced
 	}
 	now := m.now()
-	n.Seen, n.until = now, now.Add(lease)
+	n.Seen, n.Bundle, n.until = now, bundle, now.Add(lease)
 	for _, other := range m.nodes {
 		if !other.gone && other.until.Before(now) {
 			other.gone = true
@@ -61,6 +61,9 @@ func (m *Store) Beat(ctx context.Context, node int64, lease time.Duration) (engi
 			b.Owned++
 			if r.cancel != nil {
 				b.Cancelled = append(b.Cancelled, r.ID)
+			}
+			if r.move != "" {
+				b.Moves = append(b.Moves, engine.Move{Run: r.ID, Bundle: r.move})
 			}
 		}
 	}

@@ -30,7 +30,7 @@ func (m *Store) record(r *memoryRun) engine.RunRecord {
 	}
 	return engine.RunRecord{
 		ID: r.ID, Event: r.event(), Flow: r.Flow, Key: r.Key, Ordered: r.Ordered, Status: r.status,
-		Pipeline: r.pipeline, Bundle: r.bundle, Checkpoint: bytes.Clone(r.checkpoint),
+		Pipeline: r.pipeline, Bundle: r.bundle, Move: r.move, Checkpoint: bytes.Clone(r.checkpoint),
 		Version: r.version, Generation: r.generation, Node: r.node, Accepted: r.accepted,
 		Started: r.started, Ended: r.ended, Due: due, FailedPath: r.failedPath,
 		Error: r.failure, ErrorClass: r.class, Reason: r.reason,
@@ -114,6 +114,30 @@ func (m *Store) Cancel(ctx context.Context, id string, by engine.Actor) error {
 	m.end(r, engine.Stopped)
 	m.hint()
 	return nil
+}
+
+// Move implements [engine.Runs].
+func (m *Store) Move(ctx context.Context, move engine.Move, version int64, by engine.Actor) (asked bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.runs[move.Run]
+	switch {
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case r == nil:
+		return false, engine.ErrNotFound
+	case r.bundle == "", r.status.Ended() && r.status != engine.Failed:
+		return false, engine.ErrConflict
+	case r.node == 0 && r.version != version:
+		return false, engine.ErrStale
+	}
+	m.audit(r.audited().Moved(move, r.bundle, by))
+	if r.node != 0 {
+		r.move = move.Bundle
+		return true, nil
+	}
+	r.bundle, r.move = move.Bundle, ""
+	return false, nil
 }
 
 // audited gives what the audit keeps of a run.

@@ -56,6 +56,7 @@ type memoryRun struct {
 	checkpoint []byte
 	aside      bool // deferred
 	cancel     *string
+	move       string // the definition that is asked for
 	due        time.Time
 	cause      string // of a parked run
 	accepted   time.Time
@@ -260,7 +261,7 @@ func (m *Store) give(r *memoryRun, node int64, bundle string) engine.Claimed {
 	r.bundle = cmp.Or(r.bundle, bundle)
 	c := engine.Claimed{
 		ID: r.ID, Version: r.version, Event: r.event(), Flow: r.Flow, Key: r.Key, Ordered: r.Ordered,
-		Block: r.Block, Accepted: r.accepted, Bundle: r.bundle, Pipeline: r.pipeline,
+		Block: r.Block, Accepted: r.accepted, Bundle: r.bundle, Move: r.move, Pipeline: r.pipeline,
 		Generation: r.generation, Checkpoint: bytes.Clone(r.checkpoint),
 	}
 	if r.Ordered {

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,11 +13,12 @@ import (
 )
 
 const (
-	renewNode = `update nodes set seen = clock_timestamp(), lease_until = clock_timestamp() + $2 * interval '1 microsecond'
+	renewNode = `update nodes set seen = clock_timestamp(), lease_until = clock_timestamp() + $2 * interval '1 microsecond', bundle = $3
 	where node = $1 and gone is null`
 	readBeat = `select clock_timestamp(), (select gone is null from nodes where node = $1),
 	(select count(*) from runs where node = $1 and place = 'running'),
 	(select coalesce(array_agg(id), '{}') from runs where node = $1 and place = 'running' and cancel is not null),
+	(select coalesce(array_agg(id || ' ' || move), '{}') from runs where node = $1 and place = 'running' and move is not null),
 	(select count(*) from (select from runs where place = 'ready' limit 1000) r),
 	(select min(due) from runs where place in ('parked', 'scheduled')),
 	(select revision from settings),
@@ -39,11 +41,12 @@ type pulse struct {
 	ends *time.Time // when that of a silent node does
 
 	decided *time.Time
+	moves   []string // runs and definitions
 }
 
 // Beat implements [engine.Ledger].
-func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration) (engine.Beat, error) {
-	p, err := s.pulse(ctx, node, lease)
+func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (engine.Beat, error) {
+	p, err := s.pulse(ctx, node, lease, bundle)
 	if err != nil {
 		return engine.Beat{}, fmt.Errorf("beat: %w", err)
 	}
@@ -51,7 +54,7 @@ func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration) (engi
 		if err := s.sweep(ctx); err != nil {
 			return engine.Beat{}, fmt.Errorf("beat: %w", err)
 		}
-		if p, err = s.pulse(ctx, node, lease); err != nil {
+		if p, err = s.pulse(ctx, node, lease, bundle); err != nil {
 			return engine.Beat{}, fmt.Errorf("beat: %w", err)
 		}
 	}
@@ -64,15 +67,19 @@ func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration) (engi
 	if p.decided != nil {
 		p.Decided = p.decided.UTC()
 	}
+	for _, m := range p.moves {
+		run, to, _ := strings.Cut(m, " ")
+		p.Moves = append(p.Moves, engine.Move{Run: run, Bundle: to})
+	}
 	p.Now = p.Now.UTC()
 	return p.Beat, nil
 }
 
-func (s *Store) pulse(ctx context.Context, node int64, lease time.Duration) (p pulse, err error) {
+func (s *Store) pulse(ctx context.Context, node int64, lease time.Duration, bundle string) (p pulse, err error) {
 	err = s.tx(ctx, func(t *tx) error {
 		p = pulse{}
-		t.queue(renewNode, node, lease.Microseconds())
-		t.queue(readBeat, node).QueryRow(value(&p.Now, &p.live, &p.Owned, &p.Cancelled, &p.Ready, &p.next, &p.Revision,
+		t.queue(renewNode, node, lease.Microseconds(), bundle)
+		t.queue(readBeat, node).QueryRow(value(&p.Now, &p.live, &p.Owned, &p.Cancelled, &p.moves, &p.Ready, &p.next, &p.Revision,
 			&p.Nodes, &p.Causes, &p.dead, &p.ends, &p.Outages, &p.decided))
 		if err := t.commit(ctx); err != nil {
 			return err

@@ -7,12 +7,12 @@ import (
 )
 
 const saveLeaves = `update runs r set version = r.version + 1, bundle = c.bundle, pipeline = c.pipeline,
-	checkpoint = c.checkpoint, failed_path = c.failed_path, error = c.error, error_class = c.error_class, place = c.place, node = 0, cancel = null,
+	checkpoint = c.checkpoint, failed_path = c.failed_path, error = c.error, error_class = c.error_class, place = c.place, node = 0, cancel = null, move = case when not c.moved then r.move end,
 	due = coalesce(c.due, r.due), cause = c.cause, ended = case when c.place in ('failed', 'blocked') then clock_timestamp() end,
 	started = case when c.begun then r.started end
 	from unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[],
-	$8::timestamptz[], $9::bool[], $10::text[], $11::text[]) as
-	c (id, bundle, pipeline, checkpoint, failed_path, error, place, due, begun, error_class, cause)
+	$8::timestamptz[], $9::bool[], $10::text[], $11::text[], $12::bool[]) as
+	c (id, bundle, pipeline, checkpoint, failed_path, error, place, due, begun, error_class, cause, moved)
 	where r.id = c.id`
 
 // queueLeaves saves the changes after which no node owns the run, though it has
@@ -24,7 +24,7 @@ func (w *work) queueLeaves(t *tx, leaves []*step) {
 	var id, bundle, pipeline, path, problem, class, at, cause []string
 	var checkpoint [][]byte
 	var due []*time.Time
-	var begun []bool
+	var begun, moved []bool
 	for _, c := range leaves {
 		to := c.place(w.now)
 		t.ready = t.ready || to == ready
@@ -32,9 +32,9 @@ func (w *work) queueLeaves(t *tx, leaves []*step) {
 		path, problem, class = append(path, c.FailedPath), append(problem, text(c.Error)), append(class, c.ErrorClass)
 		at, cause = append(at, string(to)), append(cause, c.Cause)
 		checkpoint, due = append(checkpoint, blob(c.Checkpoint)), append(due, toNull(c.Due))
-		begun = append(begun, c.Status != engine.Waiting || c.Bundle != "")
+		begun, moved = append(begun, c.Status != engine.Waiting || c.Bundle != ""), append(moved, c.Moved)
 	}
-	t.queue(saveLeaves, id, bundle, pipeline, checkpoint, path, problem, at, due, begun, class, cause)
+	t.queue(saveLeaves, id, bundle, pipeline, checkpoint, path, problem, at, due, begun, class, cause, moved)
 }
 
 // place tells where a run is after a change that takes it from its node.

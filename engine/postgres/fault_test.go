@@ -121,7 +121,7 @@ func TestATakeoverWaitsForACommitUnderWay(t *testing.T) {
 	}
 	for range 20 {
 		began := time.Now()
-		b, err := s.Beat(t.Context(), live, time.Hour)
+		b, err := s.Beat(t.Context(), live, time.Hour, "")
 		if err != nil || b.Ready > 0 {
 			t.Fatalf("want no takeover while the zombie writes, have %+v, %v", b, err)
 		}
@@ -131,7 +131,7 @@ func TestATakeoverWaitsForACommitUnderWay(t *testing.T) {
 	}
 	run(t, c, "commit")
 	for ready, deadline := 0, time.Now().Add(20*time.Second); ready == 0; {
-		b, err := s.Beat(t.Context(), live, time.Hour)
+		b, err := s.Beat(t.Context(), live, time.Hour, "")
 		if err != nil || time.Now().After(deadline) {
 			t.Fatalf("want the takeover after the zombie's commit, have %+v, %v", b, err)
 		}

@@ -39,7 +39,7 @@ const claim = `with c as (
 		bundle = case bundle when '' then $3 else bundle end
 	from c where r.seq = c.seq and exists (select from nodes where node = $1 and gone is null)
 	returning r.seq, r.id, r.version, r.event, r.flow, r.key, r.ordered, r.block, r.accepted, r.deadline,
-	r.bundle, r.pipeline, r.generation, r.checkpoint`
+	r.bundle, coalesce(r.move, ''), r.pipeline, r.generation, r.checkpoint`
 
 // claimedRow is a claimed run with what gives its order.
 type claimedRow struct {
@@ -79,7 +79,7 @@ func (s *Store) Claim(ctx context.Context, node int64, limit int, bundle string)
 func scanClaimed(r pgx.CollectableRow) (c claimedRow, err error) {
 	var event []byte
 	if err := r.Scan(&c.seq, &c.ID, &c.Version, &event, &c.Flow, &c.Key, &c.Ordered, &c.Block, &c.Accepted,
-		&c.deadline, &c.Bundle, &c.Pipeline, &c.Generation, &c.Checkpoint); err != nil {
+		&c.deadline, &c.Bundle, &c.Move, &c.Pipeline, &c.Generation, &c.Checkpoint); err != nil {
 		return c, err
 	}
 	c.Accepted = c.Accepted.UTC()
@@ -218,7 +218,7 @@ func (s *Store) Leave(ctx context.Context, node int64, keep []string) error {
 	return nil
 }
 
-const listNodes = `select node, name, started, seen, gone is null and lease_until >= clock_timestamp(),
+const listNodes = `select node, name, started, seen, gone is null and lease_until >= clock_timestamp(), bundle,
 	(select count(*) from runs where runs.node = nodes.node and place = 'running')
 	from nodes where gone is null or died and gone > now() - interval '1 hour' order by node`
 
@@ -229,7 +229,7 @@ func (s *Store) Nodes(ctx context.Context) ([]engine.NodeInfo, error) {
 		return nil, err
 	}
 	return pgx.CollectRows(r, func(r pgx.CollectableRow) (n engine.NodeInfo, err error) {
-		err = r.Scan(&n.Node, &n.Name, &n.Started, &n.Seen, &n.Alive, &n.Runs)
+		err = r.Scan(&n.Node, &n.Name, &n.Started, &n.Seen, &n.Alive, &n.Bundle, &n.Runs)
 		n.Started, n.Seen = n.Started.UTC(), n.Seen.UTC()
 		return n, err
 	})

@@ -123,6 +123,9 @@ func choose(f engine.RunFilter, args ...any) *choice {
 	if f.Begun {
 		c.hot, c.past = append(c.hot, "bundle <> ''"), append(c.past, "bundle <> ''")
 	}
+	if f.Other != "" {
+		c.and("bundle not in ('', %s)", f.Other)
+	}
 	if !f.Until.IsZero() {
 		c.and("accepted < %s", f.Until)
 	}

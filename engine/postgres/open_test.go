@@ -268,7 +268,7 @@ func TestWorksWithoutPreparedStatements(t *testing.T) {
 		if errs, err := s.Commit(t.Context(), node, []engine.Change{park}); err != nil || errs[0] != nil {
 			t.Fatal(mode, err, errs)
 		}
-		b, err := s.Beat(t.Context(), node, time.Hour)
+		b, err := s.Beat(t.Context(), node, time.Hour, "")
 		if err != nil || b.Ready != 1 || b.Next < time.Minute {
 			t.Fatal(mode, b, err)
 		}

@@ -14,9 +14,9 @@ import (
 // The columns of a record, in the order of scanRecord. The history's come in
 // the same order, so that both are read alike. %s is the checkpoint.
 const (
-	hotColumns = `seq, id, event, flow, key, ordered, place, pipeline, bundle, %s, version, generation, node,
+	hotColumns = `seq, id, event, flow, key, ordered, place, pipeline, bundle, coalesce(move, ''), %s, version, generation, node,
 	accepted, started, ended, due, failed_path, error, error_class, '' as reason`
-	pastColumns = `seq, id, event, flow, key, ordered, status, pipeline, bundle, %s, version, generation, 0::bigint,
+	pastColumns = `seq, id, event, flow, key, ordered, status, pipeline, bundle, '', %s, version, generation, 0::bigint,
 	accepted, started, ended, null::timestamptz, failed_path, error, error_class, reason`
 )
 
@@ -29,7 +29,7 @@ func scanRecord(row pgx.CollectableRow) (r record, err error) {
 	var event []byte
 	var at place
 	var started, ended, due *time.Time
-	if err := row.Scan(&r.seq, &r.ID, &event, &r.Flow, &r.Key, &r.Ordered, &at, &r.Pipeline, &r.Bundle, &r.Checkpoint,
+	if err := row.Scan(&r.seq, &r.ID, &event, &r.Flow, &r.Key, &r.Ordered, &at, &r.Pipeline, &r.Bundle, &r.Move, &r.Checkpoint,
 		&r.Version, &r.Generation, &r.Node, &r.Accepted, &started, &ended, &due,
 		&r.FailedPath, &r.Error, &r.ErrorClass, &r.Reason); err != nil {
 		return r, err
@@ -90,7 +90,10 @@ const (
 	lockOwn  = "select place, pipeline, generation, failed_path, error_class from runs where id = $1 for no key update"
 	revive   = `update runs set generation = generation + 1, failed_path = '', error = '', error_class = '', ended = null, place = $2
 	where id = $1`
-	askCancel = "update runs set cancel = coalesce(cancel, $2) where id = $1"
+	readMoving = "select version, bundle from runs where id = $1"
+	moveRun    = "update runs set bundle = $2, move = null where id = $1"
+	askMove    = "update runs set move = $2 where id = $1"
+	askCancel  = "update runs set cancel = coalesce(cancel, $2) where id = $1"
 )
 
 // Retry implements [engine.Runs].
@@ -131,6 +134,34 @@ func (s *Store) Cancel(ctx context.Context, id string, by engine.Actor) error {
 		return fmt.Errorf("cancel: %w", err)
 	}
 	return nil
+}
+
+// Move implements [engine.Runs].
+func (s *Store) Move(ctx context.Context, m engine.Move, version int64, by engine.Actor) (asked bool, err error) {
+	err = s.steer(ctx, m.Run, func(t *tx, r steered, _ *keySet) error {
+		var have int64
+		var bundle string
+		t.queue(readMoving, m.Run).QueryRow(value(&have, &bundle))
+		if err := t.send(ctx); err != nil {
+			return err
+		}
+		switch asked = r.at == running; {
+		case bundle == "":
+			return engine.ErrConflict
+		case asked:
+			t.queue(askMove, m.Run, m.Bundle)
+		case have != version:
+			return engine.ErrStale
+		default:
+			t.queue(moveRun, m.Run, m.Bundle)
+		}
+		t.auditNext(r.Moved(m, bundle, by))
+		return nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("move: %w", err)
+	}
+	return asked, nil
 }
 
 // A steered run is one that an operator changes.

@@ -45,7 +45,7 @@ const (
 	saveRunning = `update runs set version = version + 1, bundle = ?, pipeline = ?, checkpoint = ?
 	where id = ? and version = ? and node = ? and place = 'running' and cancel is null`
 	save = `update runs set version = version + 1, bundle = ?, pipeline = ?, checkpoint = ?,
-	failed_path = ?, error = ?, error_class = ?, place = ?, node = 0, cancel = null,
+	failed_path = ?, error = ?, error_class = ?, place = ?, node = 0, cancel = null, move = iif(?, null, move),
 	due = coalesce(?, due), cause = ?, ended = ?, started = iif(?, started, null)
 	where seq = ?`
 	saveLast = `update runs set version = version + 1, bundle = ?, pipeline = ?, checkpoint = ?,
@@ -123,7 +123,7 @@ func (t *tx) leaveNode(r row, c engine.Change) error {
 	due, ended := micros(c.Due), micros(t.now)
 	ended.Valid = c.Status == engine.Failed
 	begun := c.Status != engine.Waiting || c.Bundle != ""
-	if err := t.exec(save, c.Bundle, c.Pipeline, blob(c.Checkpoint), c.FailedPath, c.Error, c.ErrorClass, to,
+	if err := t.exec(save, c.Bundle, c.Pipeline, blob(c.Checkpoint), c.FailedPath, c.Error, c.ErrorClass, to, c.Moved,
 		due, c.Cause, ended, begun, r.seq); err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ const (
 	insertNode    = "insert into nodes (name, started, seen, lease_until) values (?, ?, ?, ?) returning node"
 	forgetNodes   = "delete from nodes where gone < ?"
 	findNode      = "select node from nodes where node = ? and gone is null"
-	renewNode     = "update nodes set seen = ?, lease_until = ? where node = ? and gone is null"
+	renewNode     = "update nodes set seen = ?, lease_until = ?, bundle = ? where node = ? and gone is null"
 	findDeadNodes = "select node from nodes where gone is null and lease_until < ?"
 	findAllNodes  = "select node from nodes where gone is null"
 	buryNode      = "update nodes set gone = ?, died = ? where node = ? and gone is null"
@@ -100,6 +100,7 @@ const (
 	findDue        = "select " + rowColumns + " from runs where place in ('parked', 'scheduled') and due <= ? order by due limit ?"
 	findNext       = "select min(due) from runs where place in ('parked', 'scheduled')"
 	findCancelled  = "select id from runs where node = ? and place = 'running' and cancel is not null"
+	findMoves      = "select id, move from runs where node = ? and place = 'running' and move is not null"
 	countOwned     = "select count(*) from runs where node = ? and place = 'running'"
 	countSomeReady = "select count(*) from (select 1 from runs where place = 'ready' limit 1000)"
 	countNodes     = "select count(*) from nodes where gone is null"
@@ -115,9 +116,9 @@ const (
 const dueAtOnce = 2000
 
 // Beat implements [engine.Ledger].
-func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration) (b engine.Beat, err error) {
+func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (b engine.Beat, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
-		n, err := t.count(renewNode, t.now.UnixMicro(), t.now.Add(lease).UnixMicro(), node)
+		n, err := t.count(renewNode, t.now.UnixMicro(), t.now.Add(lease).UnixMicro(), bundle, node)
 		if err != nil {
 			return err
 		}
@@ -164,6 +165,10 @@ func (t *tx) beat(node int64) (b engine.Beat, err error) {
 	if err != nil {
 		return b, err
 	}
+	b.Moves, err = rows(t, findMoves, []any{node}, func(r *sql.Rows) (m engine.Move, err error) { return m, r.Scan(&m.Run, &m.Bundle) })
+	if err != nil {
+		return b, err
+	}
 	if _, err := t.row(countSomeReady, nil, &b.Ready); err != nil {
 		return b, err
 	}
@@ -195,7 +200,8 @@ func (t *tx) beat(node int64) (b engine.Beat, err error) {
 const claim = `update runs set place = 'running', node = ?, started = coalesce(started, ?),
 	bundle = case bundle when '' then ? else bundle end
 	where seq in (select seq from runs where place = 'ready' order by priority desc, deadline, seq limit ?)
-	returning seq, id, version, event, flow, key, ordered, block, accepted, deadline, bundle, pipeline, generation, checkpoint`
+	returning seq, id, version, event, flow, key, ordered, block, accepted, deadline, bundle, coalesce(move, ''),
+	pipeline, generation, checkpoint`
 
 // claimedRow is a claimed run with what gives its order.
 type claimedRow struct {
@@ -243,7 +249,7 @@ func scanClaimed(r *sql.Rows) (c claimedRow, err error) {
 	var event []byte
 	var accepted sql.NullInt64
 	if err := r.Scan(&c.seq, &c.ID, &c.Version, &event, &c.Flow, &c.Key, &c.Ordered, &c.Block,
-		&accepted, &c.deadline, &c.Bundle, &c.Pipeline, &c.Generation, &c.Checkpoint); err != nil {
+		&accepted, &c.deadline, &c.Bundle, &c.Move, &c.Pipeline, &c.Generation, &c.Checkpoint); err != nil {
 		return c, err
 	}
 	c.Accepted = fromMicros(accepted)
@@ -264,7 +270,7 @@ func (s *Store) Leave(ctx context.Context, node int64, keep []string) error {
 	})
 }
 
-const listNodes = `select node, name, started, seen, gone is null and lease_until >= ?,
+const listNodes = `select node, name, started, seen, gone is null and lease_until >= ?, bundle,
 	(select count(*) from runs where runs.node = nodes.node and place = 'running')
 	from nodes where gone is null or died and gone > ? order by node`
 
@@ -280,7 +286,7 @@ func (s *Store) Nodes(ctx context.Context) ([]engine.NodeInfo, error) {
 	}
 	return collect(r, func(r *sql.Rows) (n engine.NodeInfo, err error) {
 		var started, seen sql.NullInt64
-		err = r.Scan(&n.Node, &n.Name, &started, &seen, &n.Alive, &n.Runs)
+		err = r.Scan(&n.Node, &n.Name, &started, &seen, &n.Alive, &n.Bundle, &n.Runs)
 		n.Started, n.Seen = fromMicros(started), fromMicros(seen)
 		return n, err
 	})

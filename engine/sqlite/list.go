@@ -103,6 +103,9 @@ func chosen(f engine.RunFilter) []choice {
 	if f.Begun {
 		both.and("bundle <> ''")
 	}
+	if f.Other != "" {
+		both.and("bundle not in ('', ?)", f.Other)
+	}
 	if f.FailedPath != "" {
 		both.and("(failed_path = ? or substr(failed_path, 1, length(?)) = ?)", f.FailedPath, f.FailedPath+"/", f.FailedPath+"/")
 	}

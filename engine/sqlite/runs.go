@@ -11,9 +11,9 @@ import (
 // The columns of a record, in the order of scanRecord. The history's come in
 // the same order, so that both are read alike.
 const (
-	hotColumns = `seq, id, event, flow, key, ordered, place, pipeline, bundle, checkpoint, version, generation, node,
+	hotColumns = `seq, id, event, flow, key, ordered, place, pipeline, bundle, coalesce(move, ''), checkpoint, version, generation, node,
 	accepted, started, ended, due, failed_path, error, error_class, '' as reason`
-	pastColumns = `seq, id, event, flow, key, ordered, status, pipeline, bundle, checkpoint, version, generation, 0,
+	pastColumns = `seq, id, event, flow, key, ordered, status, pipeline, bundle, '', checkpoint, version, generation, 0,
 	accepted, started, ended, null, failed_path, error, error_class, reason`
 )
 
@@ -26,7 +26,7 @@ func scanRecord(s interface{ Scan(...any) error }) (r record, err error) {
 	var event []byte
 	var at place
 	var accepted, started, ended, due sql.NullInt64
-	if err := s.Scan(&r.seq, &r.ID, &event, &r.Flow, &r.Key, &r.Ordered, &at, &r.Pipeline, &r.Bundle, &r.Checkpoint,
+	if err := s.Scan(&r.seq, &r.ID, &event, &r.Flow, &r.Key, &r.Ordered, &at, &r.Pipeline, &r.Bundle, &r.Move, &r.Checkpoint,
 		&r.Version, &r.Generation, &r.Node, &accepted, &started, &ended, &due,
 		&r.FailedPath, &r.Error, &r.ErrorClass, &r.Reason); err != nil {
 		return r, err
@@ -132,6 +132,40 @@ func (s *Store) Cancel(ctx context.Context, id string, by engine.Actor) error {
 		}
 		return t.end(r, engine.Stopped, by.Reason)
 	})
+}
+
+const (
+	readBundle = "select bundle from runs where seq = ?"
+	moveRun    = "update runs set bundle = ?, move = null where seq = ?"
+	askMove    = "update runs set move = ? where seq = ?"
+)
+
+// Move implements [engine.Runs].
+func (s *Store) Move(ctx context.Context, m engine.Move, version int64, by engine.Actor) (asked bool, err error) {
+	err = s.writer.do(ctx, func(t *tx) error {
+		r, err := t.steer(m.Run)
+		if err != nil {
+			return err
+		}
+		var bundle string
+		if _, err := t.row(readBundle, []any{r.seq}, &bundle); err != nil {
+			return err
+		}
+		write := moveRun
+		switch asked = r.place == running; {
+		case bundle == "":
+			return engine.ErrConflict
+		case asked:
+			write = askMove
+		case r.version != version:
+			return engine.ErrStale
+		}
+		if err := t.auditRun(r, by, func(a engine.AuditedRun, _ string, by engine.Actor) engine.Audited { return a.Moved(m, bundle, by) }); err != nil {
+			return err
+		}
+		return t.exec(write, m.Bundle, r.seq)
+	})
+	return asked, err
 }
 
 // steer finds a run that an operator may still change.

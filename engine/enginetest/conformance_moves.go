@@ -1,0 +1,128 @@
+package enginetest
+
+import (
+	"strings"
+	"time"
+
+	"procaas/engine"
+)
+
+// bob moves runs.
+var bob = engine.Actor{Name: "bob", Reason: "fixed"}
+
+// moveTo moves a run to another definition.
+func (p *probe) moveTo(id string, version int64, bundle string) (asked bool) {
+	p.Helper()
+	asked, err := p.Move(p.Context(), engine.Move{Run: id, Bundle: bundle}, version, bob)
+	p.must(err)
+	return asked
+}
+
+var moveCases = []storeCase{
+	{"nodes tell by which definition they serve", func(p *probe) {
+		node := p.join()
+		p.equal("before the first beat", p.node(node).Bundle, "")
+		p.beat(node)
+		p.equal("after it", p.node(node).Bundle, "served")
+		_, err := p.Beat(p.Context(), node, lease, "another")
+		p.must(err)
+		p.equal("after a reload", p.node(node).Bundle, "another")
+	}},
+	{"a run that nobody works on is moved at once, and that is audited", func(p *probe) {
+		node := p.join()
+		ids := p.accept(p.event("k"), p.event("k2"), p.event("k3", unordered))
+		held := p.wantClaims(node, ids...)
+		park := change(held[0], engine.Parked)
+		park.Due = time.Now().Add(time.Hour)
+		wait := change(held[2], engine.Parked) // for an operator
+		p.commit(node, park, change(held[1], engine.Failed), wait)
+		before := p.beat(node).Revision
+		for i, id := range ids {
+			p.equal("asked", p.moveTo(id, 1, "other"), false)
+			have := p.run(id)
+			p.equal("bundle", have.Bundle, "other")
+			p.equal("move", have.Move, "")
+			p.equal("version", have.Version, int64(1))
+			a := p.audits(0, 1)[0]
+			p.equal("audited", []string{a.Kind, a.Name, a.By.Name, a.By.Reason}, []string{engine.AuditRun, ids[i], "bob", "fixed"})
+			p.equal("audited bundles", []bool{strings.Contains(string(a.Before), `"bundle":"bundle"`), strings.Contains(string(a.After), `"bundle":"other"`)},
+				[]bool{true, true})
+		}
+		if after := p.beat(node).Revision; after != before+3 {
+			p.Fatalf("want three revisions more than %d, have %d", before, after)
+		}
+		p.must(p.Retry(p.Context(), ids[1], bob))
+		p.equal("bundle of the next claim", p.claimOne(node, ids[1]).Bundle, "other")
+	}},
+	{"the owner of a run is asked, and has done it when it says so", func(p *probe) {
+		node := p.join()
+		ids := p.accept(p.event("k"), p.event("k2"))
+		c := p.wantClaims(node, ids...)[0]
+		p.commit(node, change(c, engine.Running)) // by its definition
+		p.equal("nothing wanted", len(p.beat(node).Moves), 0)
+		p.equal("asked", p.moveTo(ids[0], 99, "other"), true)
+		p.equal("asked again", p.moveTo(ids[0], 0, "third"), true)
+		p.equal("wanted", p.beat(node).Moves, []engine.Move{{Run: ids[0], Bundle: "third"}})
+		c.Version++
+		p.commit(node, change(c, engine.Running)) // goes on meanwhile
+		p.equal("still wanted", p.run(ids[0]).Move, "third")
+		c.Version++
+		back := change(c, engine.Waiting)
+		back.Bundle, back.Moved = "third", true
+		p.commit(node, back)
+		have := p.run(ids[0])
+		p.equal("moved", []string{have.Bundle, have.Move, string(have.Status)}, []string{"third", "", "waiting"})
+		p.equal("nothing wanted any more", len(p.beat(node).Moves), 0)
+		claimed := p.claimOne(node, ids[0])
+		p.equal("claimed", []string{claimed.Bundle, claimed.Move}, []string{"third", ""})
+	}},
+	{"whoever owns a run next is told when its owner dies or parks it", func(p *probe) {
+		ids := p.accept(p.event("k"))
+		node, held := p.dying(ids...)
+		p.commit(node, change(held[0], engine.Running))
+		p.equal("asked", p.moveTo(ids[0], 0, "other"), true)
+		live := p.join()
+		p.takeOver(live, 1)
+		c := p.claimOne(live, ids[0])
+		p.equal("told", []string{c.Bundle, c.Move}, []string{"bundle", "other"})
+		park := change(c, engine.Parked)
+		park.Due = time.Now().Add(20 * time.Millisecond)
+		p.commit(live, park)
+		p.waitReady(live)
+		p.equal("told again", p.claimOne(live, ids[0]).Move, "other")
+	}},
+	{"a move looks at the version, and at whether the run goes on at all", func(p *probe) {
+		node := p.join()
+		ids := p.accept(p.event("k"), p.event("k2"), p.event("k3"))
+		held := p.wantClaims(node, ids...)
+		p.finish(node, held[0])
+		p.commit(node, change(held[1], engine.Failed))
+		back := change(held[2], engine.Waiting)
+		back.Bundle, back.Checkpoint = "", nil // not begun after all
+		p.commit(node, back)
+		before := p.audits(0, 10)
+		for _, c := range []struct {
+			run     string
+			version int64
+			want    error
+		}{{ids[0], 1, engine.ErrConflict}, {ids[1], 0, engine.ErrStale}, {ids[2], 1, engine.ErrConflict}, {"none", 0, engine.ErrNotFound}} {
+			_, err := p.Move(p.Context(), engine.Move{Run: c.run, Bundle: "other"}, c.version, bob)
+			p.wantErr("move of run "+c.run, err, c.want)
+		}
+		p.equal("audit", p.audits(0, 10), before)
+	}},
+	{"runs of other definitions are found", func(p *probe) {
+		node := p.join()
+		ids := p.accept(p.event("k"), p.event("k2"), p.event("k3"), p.event("k4"))
+		held := p.wantClaims(node, ids...)
+		for i, bundle := range []string{"old", "new", "old", ""} {
+			c := change(held[i], engine.Failed)
+			if c.Bundle = bundle; i == 2 {
+				c.Status = engine.Succeeded
+			}
+			p.commit(node, c)
+		}
+		p.equal("live", p.oldest(engine.RunFilter{Other: "new", Live: true}), []string{ids[0]})
+		p.equal("all", p.oldest(engine.RunFilter{Other: "new"}), []string{ids[0], ids[2]})
+	}},
+}
