@@ -14,9 +14,17 @@ type checker struct {
 	bundle  *Bundle
 	types   map[string]Type
 	configs []string
-	first   map[string]Span      // where a name was declared first, under "kind name"
-	stages  map[string][]*Stage  // by pipeline/stage
-	takers  map[string]*Pipeline // by event type: the first that serves every event
+	files   map[string]*reading // by name
+	schemas map[string]*Value   // by name
+	ready   *contracts
+
+	configKnown map[string]*outline // what is known of configs
+
+	configSchemas []entry
+	configValues  map[string]*Value    // first values by name
+	first         map[string]Span      // where a name was declared first, under "kind name"
+	stages        map[string][]*Stage  // by pipeline/stage
+	takers        map[string]*Pipeline // by event type: the first that serves every event
 
 	// unread holds what was found while reading: where it is, a part of the tree
 	// is missing.
@@ -35,9 +43,13 @@ func newChecker(files []File, types []Type, r *Reporter) *checker {
 		first:    make(map[string]Span),
 		stages:   make(map[string][]*Stage),
 		takers:   make(map[string]*Pipeline),
+		schemas:  make(map[string]*Value),
+
+		configValues: make(map[string]*Value),
 		bundle: &Bundle{
 			Files:     files,
 			flows:     make(map[string]*Flow),
+			events:    make(map[string]*EventType),
 			pipelines: make(map[string]*Pipeline),
 			services:  make(map[string]*Service),
 			byEvent:   make(map[string][]*Pipeline),
@@ -54,6 +66,8 @@ func newChecker(files []File, types []Type, r *Reporter) *checker {
 // parallel: they only read what is shared.
 func (c *checker) check() {
 	c.checkEvents()
+	c.checkContracts()
+	c.configKnown = c.configOutlines()
 	for _, s := range c.bundle.Services {
 		c.checkService(s)
 	}
@@ -77,7 +91,11 @@ func (c *checker) check() {
 // those of each of its pipelines.
 func (c *checker) checkFlow(f *Flow) {
 	if e := f.Key.Expr(); e != nil {
-		e.compile(&scope{roots: []string{"event"}}, StringKind, c.Reporter)
+		var events []string
+		for _, p := range c.pipelinesOf(f.ID) {
+			events = append(events, p.On...)
+		}
+		e.compile(&scope{roots: []string{"event"}, payload: c.payloadOf(events)}, StringKind, c.Reporter)
 	}
 	if f.States != nil {
 		c.checkAutomaton(f)

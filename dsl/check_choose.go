@@ -1,28 +1,30 @@
 package dsl
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
-// checkStages checks the conditions of stages. They are computed before any handler
-// of the stage starts, so they may read what is known then.
-func (c *pipelineCheck) checkStages() {
-	at := 0
-	for _, s := range c.pipeline.Stages {
-		if s.Enabled != nil || len(s.Choose) > 0 {
-			sc := c.scopeBefore(s, at)
-			compileValue(s.Enabled, &Field{ExprKind: BoolKind}, sc, c.Reporter)
-			for _, b := range s.Choose {
-				compileValue(b.When, &Field{ExprKind: BoolKind}, sc, c.Reporter)
-			}
+// checkStage checks the conditions of a stage whose first handler is the at-th of
+// the pipeline. They are computed before any handler of the stage starts, so they
+// may read what is known then.
+func (c *pipelineCheck) checkStage(s *Stage, at int) {
+	if s.Enabled != nil || len(s.Choose) > 0 {
+		sc := c.scopeBefore(s, at)
+		compileValue(s.Enabled, &Field{ExprKind: BoolKind}, sc, c.Reporter)
+		sc.facts = slices.Concat(sc.facts, s.Enabled.Expr().holds())
+		for _, b := range s.Choose {
+			compileValue(b.When, &Field{ExprKind: BoolKind}, sc, c.Reporter)
+			sc.facts = append(slices.Clip(sc.facts), b.When.Expr().fails()...)
 		}
-		c.checkChoice(s)
-		at += len(s.Handlers)
 	}
+	c.checkChoice(s)
 }
 
 // scopeBefore says what may be read before a stage whose first handler is the i-th
 // of the pipeline.
 func (c *pipelineCheck) scopeBefore(stage *Stage, i int) *scope {
-	sc := &scope{roots: allRoots, state: c.state, configs: c.configs, late: make(map[string]string)}
+	sc := c.newScope()
 	for j, s := range c.steps {
 		switch {
 		case j < i:

@@ -2,6 +2,7 @@ package dsl
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -13,6 +14,10 @@ func (c *pipelineCheck) compileHandler(i int) {
 	sc := c.scopeOf(i)
 	own := *sc
 	own.sources = append(sc.sources[:len(sc.sources):len(sc.sources)], c.steps[i].ID)
+	if o := c.steps[i].responseOutline(); o != nil {
+		own.responses = maps.Clone(sc.responses)
+		own.responses[c.steps[i].ID] = o
+	}
 	c.compileValues(c.steps[i].Handler, sc, &own, c.Reporter)
 	c.checkAmbiguous(i)
 }
@@ -20,7 +25,7 @@ func (c *pipelineCheck) compileHandler(i int) {
 // scopeOf says what the i-th handler may read: the outcomes of all handlers
 // before it, whether of an earlier stage or of its own.
 func (c *pipelineCheck) scopeOf(i int) *scope {
-	sc := &scope{roots: allRoots, state: c.state, configs: c.configs, late: make(map[string]string)}
+	sc := c.newScope()
 	for j, s := range c.steps {
 		switch {
 		case j < i && s.stage == c.steps[i].stage && apart(s.Handler, c.steps[i].Handler):
@@ -41,10 +46,21 @@ func (c *pipelineCheck) scopeOf(i int) *scope {
 	return sc
 }
 
+// newScope makes a scope with what is known where the check has got to.
+func (c *pipelineCheck) newScope() *scope {
+	return &scope{
+		roots: allRoots, state: c.state, configs: c.configs, late: make(map[string]string),
+		payload: c.payload, known: c.known, responses: c.responses, configOutlines: c.configKnown, facts: c.facts,
+	}
+}
+
 // compileValues compiles all expressions of a handler; its result may read its
 // own outcome too, and done that of the verification.
 func (c *checker) compileValues(h *Handler, sc, own *scope, r *Reporter) {
 	compileValue(h.Enabled, &Field{ExprKind: BoolKind}, sc, r)
+	// What the condition has tested is so in all that follows.
+	facts := slices.Concat(sc.facts, h.Enabled.Expr().holds())
+	sc.facts, own.facts = facts, facts
 	if h.Rollout != nil {
 		compileValue(h.Rollout.By, nil, sc, r)
 	}

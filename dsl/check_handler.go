@@ -25,6 +25,7 @@ func (c *pipelineCheck) checkHandler(i int) {
 	checkPolicies(h, c.Reporter)
 	c.compileHandler(i)
 	c.checkBodies(h, c.Reporter)
+	c.checkFits(i)
 }
 
 // checkDetached checks a handler that belongs to no stage: what it may read is

@@ -49,9 +49,26 @@ func (c *checker) mergeDocument(d *Document) {
 	for i, k := range d.Configs.Keys() {
 		if c.declare("config", k.Name, k.Span) {
 			c.configs = append(c.configs, k.Name)
+			c.configValues[k.Name] = d.Configs.items[i]
 		}
 		value, _ := d.Configs.items[i].Literal()
 		b.Configs = append(b.Configs, &Config{Span: k.Span, Name: k.Name, Value: value})
+	}
+	for i, k := range d.Schemas.Keys() {
+		if c.declare("schema", k.Name, k.Span) {
+			c.schemas[k.Name] = d.Schemas.items[i]
+		}
+	}
+	for i, k := range d.ConfigSchemas.Keys() {
+		if c.declare("schema of config", k.Name, k.Span) {
+			c.configSchemas = append(c.configSchemas, entry{k, d.ConfigSchemas.items[i]})
+		}
+	}
+	for _, e := range d.Events {
+		if c.declare("event", e.Type, e.places.of("type", e.Span)) {
+			b.events[e.Type] = e
+		}
+		b.Events = append(b.Events, e)
 	}
 	for _, f := range d.Flows {
 		if c.declare("flow", f.ID, f.places.of("id", f.Span)) {

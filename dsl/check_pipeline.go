@@ -11,8 +11,14 @@ type pipelineCheck struct {
 	flow      *Flow // nil when the pipeline has none
 
 	state map[string]any // declared names with their first values, those of the flow included
-	steps []step         // all handlers in the order of declaration
-	sound bool           // no errors were found in it
+
+	// What is known where the check has got to.
+	payload *outline
+	view
+	facts []fact
+
+	steps []step // all handlers in the order of declaration
+	sound bool   // no errors were found in it
 
 	sets map[string][]assignment // by name, in the order of declaration
 }
@@ -37,13 +43,12 @@ func (c *checker) checkPipeline(p *Pipeline, r *Reporter) *pipelineCheck {
 	pc.declareState()
 	pc.checkMaxState()
 	pc.checkPlaceholders()
+	pc.payload = c.payloadOf(p.On)
 	if e := p.When.Expr(); e != nil {
-		e.compile(&scope{roots: []string{"event", "configs", "flow"}, configs: c.configs}, BoolKind, r)
+		e.compile(&scope{roots: []string{"event", "configs", "flow"}, configs: c.configs, payload: pc.payload, configOutlines: c.configKnown}, BoolKind, r)
+		pc.facts = whenFacts(e)
 	}
-	pc.checkStages()
-	for i := range pc.steps {
-		pc.checkHandler(i)
-	}
+	pc.walk()
 	pc.sound = !HasErrors(r.found)
 	return pc
 }

@@ -25,8 +25,11 @@ func TestChecks(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
 			t.Parallel()
 			datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+				if d.Cmd == "types" {
+					return aboutEach(t, d.Input)
+				}
 				if d.Cmd != "load" {
-					d.Fatalf(t, "unknown command %q, want load", d.Cmd)
+					d.Fatalf(t, "unknown command %q, want load or types", d.Cmd)
 				}
 				files := splitFiles(d.Input)
 				bundle, found := dsl.Load(files, dsl.Options{Types: testTypes()})

@@ -41,6 +41,20 @@ const (
 	codeMaxState       Code = "PC0226"
 )
 
+// The rules about schemas.
+const (
+	codeNoFile          Code = "PC0240"
+	codeUnknownSchema   Code = "PC0241"
+	codeBadSchema       Code = "PC0242"
+	codeKeyword         Code = "PC0243"
+	codeSchemaOfNothing Code = "PC0244"
+	codeMisfit          Code = "PC0245"
+	codeMissingPart     Code = "PC0246"
+	codeOpenAPI         Code = "PC0247"
+	codeNoOperation     Code = "PC0248"
+	codeParameter       Code = "PC0249"
+)
+
 // The rules about the automata of flows.
 const (
 	codeUnreachable  Code = "PC0401"

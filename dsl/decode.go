@@ -79,7 +79,7 @@ func (d *decoder) check(v *Value, f *Field, name string, may allowance) {
 			d.object(v, f.Spec, name, allowance{body: may.body})
 		case f.Kind == MapKind:
 			d.entries(v, f.Elem, may)
-		case f.Kind == AnyKind && (f.ExprKind == AnyKind || f.ExprKind == MapKind):
+		case f.Kind == AnyKind && (f.ExprKind == AnyKind || f.ExprKind == MapKind || f.ExprKind == SchemaKind):
 			d.entries(v, anything, may)
 		default:
 			d.wrongKind(v, f, name)

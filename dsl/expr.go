@@ -20,6 +20,7 @@ const (
 	BytesKind    // 64KiB, 1MiB
 	RateKind     // 100/s, 5/m
 	JitterKind   // 0.1, full, decorrelated
+	SchemaKind   // a JSON Schema: a mapping, true or false, a name or a file
 	ListKind
 	MapKind
 	ObjectKind // a mapping whose fields a Spec describes
@@ -41,6 +42,9 @@ type Expr struct {
 	// The following are set by compile.
 	program *program
 	roots   []string // that may be read
+	result  *outline // what is known of the value
+	facts   []fact   // that hold when it is true; of a condition
+	denied  []fact   // that hold when it is false; of a condition
 }
 
 // An EvalError says why an expression has no value, and where.
@@ -66,8 +70,11 @@ func (e *Expr) compile(sc *scope, want Kind, r *Reporter) {
 		r.Errorf(e.span(f.from, f.to), f.code, f.hint, "%s", f.message)
 		return
 	}
-	b := &builder{expr: e, syntax: s, scope: sc, reporter: r}
+	b := e.builder(s, sc, r)
 	root := b.build(s.root)
+	if want == BoolKind {
+		e.facts, e.denied = b.lasting(b.factsOf(s.root, true)), b.lasting(b.factsOf(s.root, false))
+	}
 	if b.failed {
 		return
 	}
@@ -75,7 +82,12 @@ func (e *Expr) compile(sc *scope, want Kind, r *Reporter) {
 		b.fail(s.root, CodeUnfit, "", "want %s here, have %s", fits, root.shape)
 		return
 	}
-	e.program, e.roots = &program{eval: root.eval, slots: b.slots, reads: readsOf(b)}, sc.roots
+	root = b.placed(root, want)
+	e.program, e.roots, e.result = &program{eval: root.eval, slots: b.slots, reads: readsOf(b)}, sc.roots, root.known()
+}
+
+func (e *Expr) builder(s *syntax, sc *scope, r *Reporter) *builder {
+	return &builder{expr: e, syntax: s, scope: sc, reporter: r, told: map[string]bool{}}
 }
 
 // watched makes the expression, which compile has found sound, once more under
@@ -86,7 +98,8 @@ func (e *Expr) watched(w watcher) *program {
 		return e.program // unreachable: compile has parsed it
 	}
 	// Which names there are was checked by compile, and each means the same here.
-	b := &builder{expr: e, syntax: s, scope: &scope{roots: e.roots, lenient: true}, reporter: new(Reporter), watch: w}
+	b := e.builder(s, &scope{roots: e.roots, lenient: true}, new(Reporter))
+	b.watch = w
 	root := b.build(s.root)
 	return &program{eval: root.eval, slots: b.slots, reads: e.Reads()}
 }

@@ -2,6 +2,7 @@ package dsl
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/expr-lang/expr/ast"
 )
@@ -12,13 +13,15 @@ type part struct {
 	shape shape // what it may give
 	fixed bool  // it always gives value
 	value any
+
+	outline *outline // what is known of it besides; nil for nothing
 }
 
 // constant makes a part that always gives v.
 func constant(v any) part {
 	return part{
 		eval:  func(*frame) (any, error) { return v, nil },
-		shape: shapeOfValue(v), fixed: true, value: v,
+		shape: shapeOfValue(v), fixed: true, value: v, outline: outlineOf(v).supposed(),
 	}
 }
 
@@ -34,8 +37,10 @@ type builder struct {
 	reporter *Reporter
 	failed   bool
 
-	lets  []local // innermost last
-	items []item  // innermost last
+	lets  []local         // innermost last
+	items []item          // innermost last
+	facts []fact          // that hold where it is building
+	told  map[string]bool // paths that may be null, and were reported
 	slots int
 	nodes int // built so far; the difference is the cost of a loop's body
 
@@ -55,13 +60,21 @@ type local struct {
 	slot  int
 	shape shape
 	root  string // the root that it stands for, if any
+
+	outline *outline
+	at      track
 }
 
 // An item holds the slots of one loop's #, #index and #acc.
 type item struct {
 	element, index, acc int // acc is -1 outside reduce
 	accShape            shape
+
+	outline *outline // of the element
 }
+
+// track names the element of a loop.
+func (it item) track() track { return track{key: fmt.Sprintf("item%d", it.element)} }
 
 func (b *builder) slot() int {
 	b.slots++
@@ -168,8 +181,14 @@ func (b *builder) make(n ast.Node) part {
 
 // want reports a part that can never have the shape that its place needs.
 func (b *builder) want(n ast.Node, p part, s shape, what string) part {
+	if s&nullShape == 0 {
+		p = b.solid(n, p)
+	}
 	if p.shape&s == 0 {
 		return b.fail(n, CodeOperand, hintFor(s, p.shape), "%s needs %s, have %s", what, s, p.shape)
+	}
+	if o := p.outline; o != nil && o.shape&s == 0 {
+		b.doubt(n, o, CodeOperand, hintFor(s, o.shape), "%s needs %s, have %s", what, s, o.shape)
 	}
 	return p
 }
@@ -197,6 +216,9 @@ func hintFor(want, have shape) string {
 // true.
 func (b *builder) condition(n ast.Node, what string) func(f *frame) (bool, error) {
 	p := b.want(n, b.build(n), boolShape, what)
+	if p.fixed {
+		b.reporter.Warnf(b.span(n), CodeConstant, "test something that can change", "this condition is always %v", p.value)
+	}
 	at := b.place(n)
 	return func(f *frame) (bool, error) {
 		v, err := p.eval(f)
@@ -213,8 +235,10 @@ func (b *builder) condition(n ast.Node, what string) func(f *frame) (bool, error
 
 func (b *builder) conditional(x *ast.ConditionalNode) part {
 	cond := b.condition(x.Cond, "a condition")
-	yes, no := b.build(x.Exp1), b.build(x.Exp2)
-	return part{shape: yes.shape | no.shape, eval: func(f *frame) (any, error) {
+	var yes, no part
+	b.knowing(b.factsOf(x.Cond, true), func() { yes = b.build(x.Exp1) })
+	b.knowing(b.factsOf(x.Cond, false), func() { no = b.build(x.Exp2) })
+	return part{shape: yes.shape | no.shape, outline: either(yes.known(), no.known()), eval: func(f *frame) (any, error) {
 		truth, err := cond(f)
 		if err != nil {
 			return nil, err
@@ -233,14 +257,17 @@ func (b *builder) let(x *ast.VariableDeclaratorNode) part {
 		b.failAt(b.at(x), CodeSyntax, "choose another name", "let cannot name a value %s: %s", name, why)
 	}
 	slot := b.slot()
-	l := local{name: name, slot: slot, shape: value.shape}
+	l := local{name: name, slot: slot, shape: value.shape, outline: value.outline}
+	if l.at = b.trackOf(x.Value); l.at.key == "" {
+		l.at = track{key: fmt.Sprintf("let%d", slot)}
+	}
 	if id, ok := x.Value.(*ast.IdentifierNode); ok && b.scope.has(b.name(id)) {
 		l.root = b.name(id)
 	}
 	b.lets = append(b.lets, l)
 	body := b.build(x.Expr)
 	b.lets = b.lets[:len(b.lets)-1]
-	return part{shape: body.shape, eval: func(f *frame) (any, error) {
+	return part{shape: body.shape, outline: body.outline, eval: func(f *frame) (any, error) {
 		v, err := value.eval(f)
 		if err != nil {
 			return nil, err
@@ -253,11 +280,17 @@ func (b *builder) let(x *ast.VariableDeclaratorNode) part {
 func (b *builder) list(x *ast.ArrayNode) part {
 	parts := make([]part, len(x.Nodes))
 	fixed := true
+	known := &outline{shape: listShape}
 	for i, n := range x.Nodes {
 		parts[i] = b.build(n)
 		fixed = fixed && parts[i].fixed
+		if i == 0 {
+			known.elem = parts[i].known()
+			continue
+		}
+		known.elem = either(known.elem, parts[i].known())
 	}
-	made := part{shape: listShape, eval: b.guard(x, func(f *frame) (any, error) {
+	made := part{shape: listShape, outline: known, eval: b.guard(x, func(f *frame) (any, error) {
 		if err := f.list(len(parts)); err != nil {
 			return nil, err
 		}
@@ -291,11 +324,13 @@ func (b *builder) mapping(x *ast.MapNode) part {
 	entries := make([]entry, len(x.Pairs))
 	seen := map[string]bool{}
 	fixed := true
+	known := &outline{shape: mapShape, closed: true, members: make(map[string]*member, len(x.Pairs))}
 	for i, n := range x.Pairs {
 		pair := n.(*ast.PairNode)
 		key, ok := b.literal(pair.Key)
 		if !ok {
 			entries[i].key = b.want(pair.Key, b.build(pair.Key), stringShape, "a key")
+			known.closed = false
 		} else {
 			entries[i].key = constant(key)
 			if seen[key] {
@@ -304,9 +339,12 @@ func (b *builder) mapping(x *ast.MapNode) part {
 			seen[key] = true
 		}
 		entries[i].value = b.build(pair.Value)
+		if ok {
+			known.members[key] = &member{entries[i].value.known(), true}
+		}
 		fixed = fixed && entries[i].key.fixed && entries[i].value.fixed
 	}
-	made := part{shape: mapShape, eval: b.guard(x, func(f *frame) (any, error) {
+	made := part{shape: mapShape, outline: known.supposed(), eval: b.guard(x, func(f *frame) (any, error) {
 		if err := f.list(len(entries)); err != nil {
 			return nil, err
 		}

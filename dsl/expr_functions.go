@@ -78,7 +78,11 @@ func (b *builder) call(x *ast.CallNode) part {
 		return broken
 	}
 	fixed := !slices.ContainsFunc(args, func(p part) bool { return !p.fixed })
-	made := part{shape: fn.result, eval: b.guard(x, func(f *frame) (any, error) {
+	known := make([]*outline, len(args))
+	for i, p := range args {
+		known[i] = p.known()
+	}
+	made := part{shape: fn.result, outline: resultOf(fn, known), eval: b.guard(x, func(f *frame) (any, error) {
 		values := make([]any, len(args))
 		for i, p := range args {
 			v, err := p.eval(f)
@@ -110,6 +114,9 @@ func (b *builder) arguments(x *ast.CallNode, fn *function) ([]part, bool) {
 	args := make([]part, len(x.Arguments))
 	for i, a := range x.Arguments {
 		args[i] = b.want(a, b.build(a), fn.arg(i), fn.Name)
+		if i == 0 {
+			b.checkElements(a, fn.Name, args[i])
+		}
 	}
 	return args, true
 }

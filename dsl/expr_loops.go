@@ -57,16 +57,27 @@ func (b *builder) loop(x *ast.BuiltinNode) part {
 	}
 	before := b.nodes
 	body := part{eval: func(f *frame) (any, error) { return f.slots[it.element], nil }, shape: anyShape}
+	it.outline = elementOf(list.outline)
+	if len(x.Arguments) == 1 {
+		b.checkElements(x.Arguments[0], x.Name, list)
+	}
+	known := []*outline{list.known(), it.outline}
 	if len(x.Arguments) > 1 {
 		b.items = append(b.items, it)
-		body = b.build(x.Arguments[1].(*ast.PredicateNode).Node)
+		n := x.Arguments[1].(*ast.PredicateNode).Node
+		body = b.build(n)
+		known[1] = body.known()
+		if x.Name == "filter" || x.Name == "find" || x.Name == "findLast" {
+			known[0] = listOf(under(it.outline, it.track(), b.factsOf(n, true)))
+		}
+		b.checkLoop(x, n)
 		b.items = b.items[:len(b.items)-1]
 	}
 	if truths := fn.args[1]; truths != anyShape && len(x.Arguments) > 1 {
 		b.want(x.Arguments[1], body, truths, x.Name)
 	}
 	cost := 1 + b.nodes - before
-	return part{shape: fn.result, eval: b.guard(x, func(f *frame) (any, error) {
+	return part{shape: fn.result, outline: resultOf(fn, known), eval: b.guard(x, func(f *frame) (any, error) {
 		v, err := list.eval(f)
 		if err != nil {
 			return nil, err

@@ -112,16 +112,24 @@ func (b *builder) binary(x *ast.BinaryNode) part {
 		return b.fail(x, CodeSyntax, "", "there is no operator %s", x.Operator)
 	}
 	l, r := b.build(x.Left), b.build(x.Right)
+	if l.shape == 0 || r.shape == 0 {
+		return broken
+	}
+	equality := x.Operator == "==" || x.Operator == "!="
+	if !equality && x.Operator != "in" {
+		l = b.solid(x.Left, l)
+	}
+	if !equality {
+		r = b.solid(x.Right, r)
+	}
 	result := op.result(l.shape, r.shape)
 	if result == 0 {
 		return b.fail(x, CodeOperand, mixHint(x.Operator, l.shape, r.shape),
 			"%s needs %s, have %s and %s", x.Operator, op.needs, l.shape, r.shape)
 	}
-	if equality := x.Operator == "==" || x.Operator == "!="; equality && !mayEqual(l.shape, r.shape) {
-		b.reporter.Warnf(b.span(x), CodeNeverEqual, "", "%s never equals %s", l.shape, r.shape)
-	}
+	known := b.checkOperands(x, op, l, r)
 	at, apply := b.place(x), op.apply
-	return part{shape: result, eval: func(f *frame) (any, error) {
+	return part{shape: result, outline: known, eval: func(f *frame) (any, error) {
 		lv, err := l.eval(f)
 		if err != nil {
 			return nil, err
@@ -136,6 +144,31 @@ func (b *builder) binary(x *ast.BinaryNode) part {
 		}
 		return v, nil
 	}}
+}
+
+// checkOperands reports operands that can never have a result together, and
+// comparisons that always have the same; it gives what is known of the result.
+func (b *builder) checkOperands(x *ast.BinaryNode, op binary, l, r part) *outline {
+	switch x.Operator {
+	case "==", "!=":
+		b.checkEquality(x, l, r)
+		return nil
+	case "in":
+		b.checkIn(x, l, r)
+	}
+	lo, ro := l.known(), r.known()
+	if op.result(lo.types(), ro.types()) == 0 {
+		of := lo
+		if of == nil || ro != nil && ro.inferred {
+			of = ro
+		}
+		b.doubt(x, of, CodeOperand, mixHint(x.Operator, lo.types(), ro.types()),
+			"%s needs %s, have %s and %s", x.Operator, op.needs, lo.types(), ro.types())
+	}
+	if x.Operator == "+" && lo.types() == listShape && ro.types() == listShape {
+		return either(lo, ro)
+	}
+	return nil
 }
 
 // mixHint says how to join a string and a number.
@@ -166,8 +199,10 @@ func (b *builder) logic(x *ast.BinaryNode) part {
 	if word == "" {
 		word = x.Operator
 	}
-	l, r := b.condition(x.Left, word), b.condition(x.Right, word)
 	enough := word == "or"
+	l := b.condition(x.Left, word)
+	var r func(f *frame) (bool, error)
+	b.knowing(b.factsOf(x.Left, !enough), func() { r = b.condition(x.Right, word) })
 	return part{shape: boolShape, eval: func(f *frame) (any, error) {
 		truth, err := l(f)
 		if err != nil {
@@ -188,9 +223,16 @@ func (b *builder) logic(x *ast.BinaryNode) part {
 // something on the way is null.
 func (b *builder) otherwise(x *ast.BinaryNode) part {
 	l := b.optional(x.Left)
+	if o := l.outline; o != nil && !o.inferred && o.shape&nullShape == 0 {
+		b.reporter.Warnf(b.span(x.Right), CodeConstant, "drop ?? and what follows", "%s is never null: the default is never used", b.text(x.Left))
+	}
 	r := b.build(x.Right)
 	s := l.shape&^nullShape | r.shape
-	return part{shape: s, eval: func(f *frame) (any, error) {
+	known := either(l.known().present(), r.known())
+	if l.known() != nil && l.known().shape == nullShape {
+		known = r.known()
+	}
+	return part{shape: s, outline: known, eval: func(f *frame) (any, error) {
 		v, err := l.eval(f)
 		if v != nil || err != nil {
 			return v, err
@@ -317,7 +359,7 @@ func (b *builder) slice(x *ast.SliceNode) part {
 		return b.want(n, b.build(n), intShape, "[:]").eval
 	}
 	from, to := bound(x.From), bound(x.To)
-	return part{shape: of.shape & (listShape | stringShape), eval: b.guard(x, func(f *frame) (any, error) {
+	return part{shape: of.shape & (listShape | stringShape), outline: of.outline.widened(), eval: b.guard(x, func(f *frame) (any, error) {
 		v, err := of.eval(f)
 		if err != nil {
 			return nil, err

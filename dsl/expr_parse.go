@@ -210,3 +210,15 @@ func (s *syntax) text(n ast.Node) string {
 	}
 	return b.String()
 }
+
+// pattern gives the text that a node computes, with a hole for each part that is
+// not fixed.
+func (s *syntax) pattern(n ast.Node) string {
+	if text, ok := n.(*ast.StringNode); ok {
+		return text.Value
+	}
+	if x, ok := n.(*ast.BinaryNode); ok && x.Operator == "+" {
+		return s.pattern(x.Left) + s.pattern(x.Right)
+	}
+	return hole
+}

@@ -54,8 +54,12 @@ func (b *builder) chain(n ast.Node, safe bool) part {
 	base, links := unchain(n, safe)
 	b.nodes += len(links)
 	from, known := b.base(base, links)
-	if len(links) == 0 || from.shape == 0 {
+	if from.shape == 0 {
 		return from
+	}
+	about := b.outlineOfChain(base, from, links)
+	if len(links) == 0 {
+		return from.with(about)
 	}
 	if from.shape&(listShape|mapShape|stringShape) == 0 && !from.fixed {
 		return b.fail(links[0].node, CodeOperand, "", "%s has no members", from.shape)
@@ -90,7 +94,7 @@ func (b *builder) chain(n ast.Node, safe bool) part {
 			}
 		}
 		return v, nil
-	}}
+	}}.with(about)
 }
 
 // take gives the member of v that the stride names.
@@ -201,7 +205,11 @@ func (b *builder) pointer(x *ast.PointerNode) part {
 			return b.fail(x, CodeUnknownName, "", "#acc is known inside of reduce only")
 		}
 	}
-	return part{shape: s, eval: func(f *frame) (any, error) { return f.slots[slot], nil }}
+	made := part{shape: s, eval: func(f *frame) (any, error) { return f.slots[slot], nil }}
+	if x.Name == "" {
+		made.outline = it.outline
+	}
+	return made
 }
 
 // identifier makes a name: of let, of a root, or of the shared state.
@@ -212,7 +220,7 @@ func (b *builder) identifier(x *ast.IdentifierNode, links []link) (from part, wh
 		if l.root != "" {
 			whole = b.members(x, l.root, links)
 		}
-		return part{shape: l.shape, eval: func(f *frame) (any, error) { return f.slots[slot], nil }}, whole
+		return part{shape: l.shape, outline: l.outline, eval: func(f *frame) (any, error) { return f.slots[slot], nil }}, whole
 	}
 	switch {
 	case b.scope.has(name):

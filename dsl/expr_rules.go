@@ -16,10 +16,15 @@ const (
 	CodeUnknownConfig   Code = "PC0315" // no config has the name
 	CodeUnknownMember   Code = "PC0316" // event, flow, run or a source has no such member
 	CodeRootHere        Code = "PC0317" // the root is not known at this place
+	CodeUnknownField    Code = "PC0318" // the schema has no such member
 	CodeOperand         Code = "PC0320" // a value of the wrong type
 	CodeUnfit           Code = "PC0321" // the result cannot stand here
 	CodeNeverEqual      Code = "PC0322" // a comparison that always has the same result
 	CodeDuplicateKey    Code = "PC0323" // a key given twice
+	CodeMaybeNull       Code = "PC0324" // what may be null, where null fails
+	CodeConstant        Code = "PC0325" // a condition that never changes
+	CodeImpossibleIn    Code = "PC0326" // an in that never holds
+	CodeLoopBody        Code = "PC0327" // a loop whose body does not look at the element
 	CodeUnknownFunction Code = "PC0330" // there is no such function
 	CodeArguments       Code = "PC0331" // too few or too many arguments
 	CodeRefused         Code = "PC0332" // something that would differ when a run is repeated

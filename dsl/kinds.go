@@ -131,8 +131,8 @@ var textForms = map[string]textForm{
 		want: "a name of up to 64 letters, digits, - and _, beginning with a letter or digit",
 	},
 	"class": {
-		expr:    regexp.MustCompile(`^(timeout|connection|[1-5]xx|[1-5][0-9][0-9]|other|any)$`),
-		want:    "timeout, connection, 5xx, 4xx, a status such as 429, other or any",
+		expr:    regexp.MustCompile(`^(timeout|connection|schema|[1-5]xx|[1-5][0-9][0-9]|other|any)$`),
+		want:    "timeout, connection, schema, 5xx, 4xx, a status such as 429, other or any",
 		numbers: true,
 	},
 	"status": {
@@ -158,6 +158,7 @@ var wants = map[Kind]string{
 	BytesKind:    "a size such as 64KiB or 1MiB",
 	RateKind:     "a rate such as 100/s or 5/m",
 	JitterKind:   "a share such as 0.1, full or decorrelated",
+	SchemaKind:   "a JSON Schema, the name of one, or a file",
 	ListKind:     "a list",
 	MapKind:      "a mapping",
 	ObjectKind:   "a mapping",
@@ -232,12 +233,15 @@ func convert(kind Kind, data any) (any, error) {
 	if kind == JitterKind {
 		return orError(toJitter(data))
 	}
+	if _, isBool := data.(bool); isBool && kind == SchemaKind {
+		return data, nil
+	}
 	text, ok := data.(string)
 	if !ok {
 		return nil, unfit(kind, data)
 	}
 	switch kind {
-	case StringKind:
+	case StringKind, SchemaKind:
 		return text, nil
 	case DurationKind:
 		return orError(ParseDuration(text))

@@ -16,6 +16,11 @@ type Options struct {
 	// Types lists the handler types that handlers may name.
 	Types []Type
 
+	// Read gives the content of a file that others name and that was not given,
+	// such as an OpenAPI document. The name is as those of the files. Without it,
+	// all files must be given. What is read belongs to the bundle.
+	Read func(name string) ([]byte, error)
+
 	// ServiceURLs gives declared services another address, by their ids, so
 	// that the same files serve in tests and in production. Ids that no file
 	// declares are left alone.
@@ -32,16 +37,29 @@ func Load(files []File, o Options) (*Bundle, []Diagnostic) {
 	slices.SortStableFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
 	files = slices.CompactFunc(files, func(a, b File) bool { return a.Name == b.Name })
 
-	r := new(Reporter)
-	docs := make([]*Document, len(files))
-	inParallel(len(files), r, func(i int, r *Reporter) {
-		docs[i] = parseDocument(files[i], o.Types, r)
-		if HasErrors(r.found) && docs[i].empty() {
-			docs[i] = nil
-		}
+	given := make([]*reading, len(files))
+	inParallel(len(files), new(Reporter), func(i int, _ *Reporter) {
+		given[i] = readFile(files[i], o.Types)
 	})
+	set := &fileset{Reporter: new(Reporter), read: o.Read}
+	set.gather(given)
+	r := new(Reporter)
+	docs := make([]*Document, 0, len(given))
+	for _, was := range given {
+		file := set.byName[was.file.Name]
+		r.found = append(r.found, file.found...)
+		switch {
+		case file.broken():
+			docs = append(docs, nil)
+		case !file.contract:
+			docs = append(docs, file.doc)
+		}
+	}
+	r.found = append(r.found, set.found...)
+	files = set.withReferred(files)
 
 	c := newChecker(files, o.Types, r)
+	c.files = set.byName
 	c.merge(docs)
 	c.check()
 	for _, s := range c.bundle.Services {
@@ -57,7 +75,8 @@ func Load(files []File, o Options) (*Bundle, []Diagnostic) {
 
 // empty tells whether nothing at all was understood of a file.
 func (d *Document) empty() bool {
-	return d.Configs == nil && len(d.Services)+len(d.Flows)+len(d.Pipelines)+len(d.Handlers)+len(d.Triggers) == 0
+	return d.Configs == nil && d.ConfigSchemas == nil && d.Schemas == nil &&
+		len(d.Services)+len(d.Flows)+len(d.Pipelines)+len(d.Handlers)+len(d.Triggers)+len(d.Events) == 0
 }
 
 // hashFiles gives the hash of names and contents, each preceded by its length

@@ -215,6 +215,8 @@ func kindSchema(kind Kind) schema {
 			schema{"type": "number", "minimum": 0, "maximum": 1},
 			schema{"type": "string", "enum": []string{FullJitter, DecorrelatedJitter}},
 		}}
+	case SchemaKind:
+		return schema{"type": []string{"object", "string", "boolean"}}
 	case ListKind:
 		return schema{"type": "array"}
 	case MapKind, ObjectKind:

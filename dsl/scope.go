@@ -20,6 +20,19 @@ type scope struct {
 	// configs are the declared settings.
 	configs []string
 
+	// What is known of event.payload, of the names of the shared state, of the
+	// responses of handlers, of configs and of item. What is not here may be
+	// anything.
+	payload        *outline
+	known          map[string]*outline
+	responses      map[string]*outline
+	configOutlines map[string]*outline
+	item           *outline
+
+	// facts hold wherever the expression is evaluated: the handler's condition has
+	// tested them.
+	facts []fact
+
 	// lenient scopes know no shared state: any other name counts as one.
 	lenient bool
 }

@@ -117,6 +117,14 @@ type Type struct {
 	// state and its values their new values, without a result mapping.
 	SetsState bool
 
+	// Operation tells what of a service's API a body calls, so that what it sends
+	// and gets can be held against the service's OpenAPI document. It is false when
+	// that is no operation of a declared service, and nil for types that call none.
+	Operation func(body *Value) (Operation, bool)
+
+	// Emission tells what event a body hands in; nil for types that hand in none.
+	Emission func(body *Value) (eventType, payload *Value)
+
 	// Check reports what the tags of Spec cannot say. It may be nil.
 	Check func(*Body)
 }

@@ -141,7 +141,7 @@ func (f *Field) constrain(tags map[string]string, bug func(string, ...any)) {
 	target.Min, target.Max, target.Pattern = tags["min"], tags["max"], tags["pattern"]
 	f.Default = tags["default"]
 	if kind, ok := tags["kind"]; ok {
-		f.ExprKind, ok = map[string]Kind{"bool": BoolKind, "map": MapKind, "list": ListKind, "string": StringKind, "int": IntKind, "float": FloatKind}[kind]
+		f.ExprKind, ok = map[string]Kind{"bool": BoolKind, "map": MapKind, "list": ListKind, "string": StringKind, "int": IntKind, "float": FloatKind, "schema": SchemaKind}[kind]
 		if !ok || f.Kind != AnyKind {
 			bug("the tag kind cannot be %q here", kind)
 		}

@@ -37,9 +37,11 @@ type Bundle struct {
 	Services  []*Service
 	Configs   []*Config
 	Triggers  []*Trigger
+	Events    []*EventType
 	Detached  []*Handler // handlers of the top level that name no stage
 
 	flows     map[string]*Flow
+	events    map[string]*EventType
 	pipelines map[string]*Pipeline
 	services  map[string]*Service
 	byEvent   map[string][]*Pipeline
@@ -48,6 +50,9 @@ type Bundle struct {
 
 // Flow finds a flow by its id; nil when there is none.
 func (b *Bundle) Flow(id string) *Flow { return b.flows[id] }
+
+// Event finds what is declared of an event type; nil when nothing is.
+func (b *Bundle) Event(eventType string) *EventType { return b.events[eventType] }
 
 // Pipeline finds a pipeline by its id; nil when there is none.
 func (b *Bundle) Pipeline(id string) *Pipeline { return b.pipelines[id] }
@@ -72,6 +77,21 @@ type Document struct {
 	// Configs are live settings that expressions read as configs.NAME; they
 	// are changed at run time, and these are their first values.
 	Configs *Value `yaml:"configs" kind:"map" expr:"no"`
+
+	// ConfigSchemas says what configs must be: a schema by the name of each.
+	ConfigSchemas *Value `yaml:"config-schemas" kind:"map" expr:"no"`
+
+	// Schemas are JSON Schemas by name. Wherever a schema is wanted, one of these
+	// names may stand, or a file such as order.schema.json, or a part of a file
+	// such as orders.yaml#/components/schemas/Order, or the schema itself. Files
+	// are found relative to the one that names them. A $ref means the same.
+	//
+	// Expressions are checked against schemas before anything runs, and data when
+	// it comes. What has no schema may be anything.
+	Schemas *Value `yaml:"schemas" kind:"map" expr:"no"`
+
+	// Events says what events carry.
+	Events []*EventType `yaml:"events"`
 
 	// Flows lists the kinds of entities, such as an order.
 	Flows []*Flow `yaml:"flows"`
@@ -136,10 +156,19 @@ type Service struct {
 	// repetitions; those over it wait. Ten a second may always be, on all nodes
 	// together. 1 is no bound.
 	RetryBudget float64 `yaml:"retry-budget" default:"0.2" min:"0" max:"1"`
+	// OpenAPI is the file of the service's OpenAPI document, 3.0 or 3.1, relative to
+	// this one. Requests of handlers are then checked against it, and their
+	// responses are what it says.
+	OpenAPI string `yaml:"openapi"`
+
+	// CheckResponses says whether a response that is not what the document says is
+	// an error, of the class schema. Without, it is taken as it comes.
+	CheckResponses bool `yaml:"check-responses" default:"true"`
 
 	// Owner says who looks after the service.
 	Owner string `yaml:"owner"`
 
+	api     *openAPI
 	address string // in place of URL; see Options.ServiceURLs
 }
 
@@ -157,7 +186,12 @@ type Config struct {
 	Span  Span
 	Name  string
 	Value any
+
+	contract *Contract
 }
+
+// Contract is what the setting must be; nil for anything.
+func (c *Config) Contract() *Contract { return c.contract }
 
 // A Flow is a kind of entity, such as an order. The events of one entity, told
 // by its key, run one at a time, in the order in which they were accepted.
@@ -177,6 +211,10 @@ type Flow struct {
 	// with the first values.
 	SharedState *Value `yaml:"shared-state" kind:"map" expr:"no"`
 
+	// StateSchemas says what the names of the shared state must be once they are
+	// set: a schema by each name. A first value of null need not fit it.
+	StateSchemas *Value `yaml:"state-schemas" kind:"map" expr:"no"`
+
 	// States is a finite automaton of the entity. Only the engine changes the
 	// state, when a run succeeds.
 	States *Automaton `yaml:"states"`
@@ -188,6 +226,8 @@ type Flow struct {
 
 	// Owner says who looks after the flow.
 	Owner string `yaml:"owner"`
+
+	contracts map[string]*Contract // of names of the shared state
 }
 
 // An Automaton says which events an entity accepts in which state.
@@ -255,6 +295,11 @@ type Pipeline struct {
 	// as shared-state.NAME during one run, with the first values.
 	SharedState *Value `yaml:"shared-state" kind:"map" expr:"no"`
 
+	// StateSchemas says what the names of the shared state must be once they are
+	// set: a schema by each name. A first value of null need not fit it. A handler
+	// that sets another value fails.
+	StateSchemas *Value `yaml:"state-schemas" kind:"map" expr:"no"`
+
 	// MaxState bounds the shared state of a run, as JSON, and each response
 	// that is kept because others read it. A handler whose result would exceed
 	// it fails.
@@ -265,7 +310,13 @@ type Pipeline struct {
 
 	// Owner says who looks after the pipeline.
 	Owner string `yaml:"owner"`
+
+	contracts map[string]*Contract // of names of the shared state, those of the flow included
 }
+
+// StateContract is what a name of the shared state must be once it is set; nil
+// for anything.
+func (p *Pipeline) StateContract(name string) *Contract { return p.contracts[name] }
 
 // A Stage is a group of handlers that run in parallel wherever the engine can
 // prove that this is safe.
@@ -326,6 +377,11 @@ type Handler struct {
 	// Body holds the fields of the type, checked against its Spec.
 	Body *Value `yaml:"-"`
 
+	// ResponseSchema is what the response of the handler must be. It is needed where
+	// no OpenAPI document of the service says it. A response that does not fit is
+	// an error of the class schema, which is not repeated unless retry says so.
+	ResponseSchema *Value `yaml:"response-schema" kind:"schema" expr:"no"`
+
 	// Result fills the shared state when the handler has succeeded: the names
 	// to fill and their values, in order.
 	Result *Value `yaml:"result" kind:"map"`
@@ -366,7 +422,14 @@ type Handler struct {
 	// what stands in for its result meanwhile. Only for handlers that are not
 	// critical.
 	Fallback *Fallback `yaml:"fallback"`
+
+	response *Contract // of ResponseSchema
+	calls    *call     // of a service with an OpenAPI document; nil when that is not known
+	expected *outline  // what the responses of calls are
 }
+
+// ResponseContract is what the response of the handler must be; nil for anything.
+func (h *Handler) ResponseContract() *Contract { return h.response }
 
 // ConditionReads lists what decides whether the handler runs: the reads of
 // enabled and of rollout.
@@ -412,7 +475,8 @@ type Retry struct {
 	Jitter Jitter `yaml:"jitter" default:"0.1"`
 
 	// On lists the classes of errors that are worth repeating: timeout,
-	// connection, 5xx, 4xx, a single status such as 429, other, or any.
+	// connection, 5xx, 4xx, a single status such as 429, schema for a response that
+	// is not what its schema says, other, or any.
 	On Names `yaml:"on" default:"timeout,connection,5xx,408,425,429" pattern:"class"`
 }
 

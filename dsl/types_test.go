@@ -26,7 +26,7 @@ type Request struct {
 	Path string `yaml:"path"`
 
 	// Method is the HTTP method.
-	Method string `yaml:"method" enum:"GET,POST" default:"GET"`
+	Method string `yaml:"method" enum:"GET,POST,PUT" default:"GET"`
 
 	// Query holds the parameters after the question mark.
 	Query map[string]any `yaml:"query"`
@@ -50,6 +50,15 @@ type Set struct {
 	Values map[string]any `yaml:",inline"`
 }
 
+// Emit sends an event.
+type Emit struct {
+	// Type is the type of the event.
+	Type string `yaml:"type" required:"true"`
+
+	// Payload is what it says.
+	Payload any `yaml:"payload"`
+}
+
 // Wait parks the run.
 type Wait struct {
 	// For is how long.
@@ -59,8 +68,11 @@ type Wait struct {
 // testTypes are the handler types of these tests.
 func testTypes() []dsl.Type {
 	return []dsl.Type{
-		{Name: "request", Spec: dsl.SpecOf(reflect.TypeFor[Request](), typesSource), Check: checkRequest},
+		{Name: "request", Spec: dsl.SpecOf(reflect.TypeFor[Request](), typesSource), Check: checkRequest, Operation: callOf},
 		{Name: "set", Spec: dsl.SpecOf(reflect.TypeFor[Set](), typesSource), SetsState: true},
+		{Name: "emit", Spec: dsl.SpecOf(reflect.TypeFor[Emit](), typesSource), Emission: func(body *dsl.Value) (event, payload *dsl.Value) {
+			return body.Get("type"), body.Get("payload")
+		}},
 		{Name: "wait", Spec: dsl.SpecOf(reflect.TypeFor[Wait](), typesSource)},
 	}
 }
@@ -82,8 +94,35 @@ func checkRequest(b *dsl.Body) {
 	}
 }
 
-// load loads one file and gives the findings.
+// callOf tells what of a service a request calls.
+func callOf(body *dsl.Value) (dsl.Operation, bool) {
+	o := dsl.Operation{
+		Method: "GET", Path: body.Get("path"), Query: body.Get("query"), Body: body.Get("body"),
+		NoBody: body.Get("body") == nil, Expect: []string{"2xx"}, JSON: true,
+	}
+	service, _ := body.Get("service").Literal()
+	method, given := body.Get("method").Literal()
+	if given && method != nil {
+		o.Method = method.(string)
+	}
+	if list, ok := body.Get("expect").Literal(); ok && list != nil {
+		o.Expect = nil
+		for _, status := range list.([]any) {
+			o.Expect = append(o.Expect, fmt.Sprint(status))
+		}
+	}
+	name, ok := service.(string)
+	o.Service = name
+	return o, ok && o.Path != nil
+}
+
+// load loads one file, or several that are told apart as in the goldens, and
+// gives the findings.
 func load(t testing.TB, text string) (*dsl.Bundle, []dsl.Diagnostic) {
 	t.Helper()
-	return dsl.Load([]dsl.File{{Name: "pipelines.yaml", Data: []byte(text)}}, dsl.Options{Types: testTypes()})
+	files := splitFiles(text)
+	if len(files) == 1 {
+		files[0].Name = "pipelines.yaml"
+	}
+	return dsl.Load(files, dsl.Options{Types: testTypes()})
 }

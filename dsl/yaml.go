@@ -21,24 +21,6 @@ const (
 	maxFindings      = 200     // a file with more is not worth listing further
 )
 
-// parseDocument reads one file: bytes to nodes, nodes to values, values to the
-// structs of the language. It reports all that it finds and always gives a
-// document, with as much in it as could be understood.
-func parseDocument(f File, types []Type, r *Reporter) *Document {
-	doc := &Document{}
-	s, ok := newSource(f, r)
-	if !ok {
-		return doc
-	}
-	root := s.read()
-	if root == nil || !s.measure(root) {
-		return doc
-	}
-	d := &decoder{source: s, types: types, doc: doc}
-	d.document(s.value(root))
-	return doc
-}
-
 // A source is one file while it is read.
 type source struct {
 	name     string
@@ -47,6 +29,7 @@ type source struct {
 	reporter *Reporter
 	findings int
 	hidden   bool // brackets of indexes are hidden from the parser
+	foreign  bool // it is a contract, which may have numbers for keys
 }
 
 // newSource checks the bytes of a file. When it reports something, the file is

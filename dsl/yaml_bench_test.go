@@ -35,10 +35,8 @@ func BenchmarkParse(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
-		var r Reporter
-		parseDocument(File{Name: "a.yaml", Data: []byte(text)}, types, &r)
-		if len(r.found) > 0 {
-			b.Fatal(r.found)
+		if read := readFile(File{Name: "a.yaml", Data: []byte(text)}, types); len(read.found) > 0 {
+			b.Fatal(read.found)
 		}
 	}
 }

@@ -86,9 +86,8 @@ var testTypes = sync.OnceValue(func() []Type {
 
 // parseText parses one file and gives the document and the findings.
 func parseText(text string) (*Document, []Diagnostic) {
-	var r Reporter
-	doc := parseDocument(File{Name: "a.yaml", Data: []byte(text)}, testTypes(), &r)
-	return doc, r.Diagnostics()
+	read := readFile(File{Name: "a.yaml", Data: []byte(text)}, testTypes())
+	return read.doc, (&Reporter{found: read.found}).Diagnostics()
 }
 
 func showSpan(s Span) string {

@@ -45,7 +45,7 @@ func (s *source) mapping(n *yaml.Node) *Value {
 	if !s.collectionTag(n, "!!map") {
 		return &Value{Span: s.nodeSpan(n)}
 	}
-	if op, arg := s.v1Whole(n); op != nil {
+	if op, arg := s.v1Whole(n); op != nil && !s.foreign {
 		return s.v1Value(op, arg)
 	}
 	v := &Value{kind: valueMap}
@@ -101,6 +101,9 @@ func (s *source) key(n *yaml.Node) (k Key, op *v1Op, ok bool) {
 		return Key{n.Value, at}, nil, s.text(n, at)
 	}
 	data, _ := plainScalar(n.Value)
+	if s.foreign {
+		return Key{n.Value, at}, nil, s.text(n, at)
+	}
 	if _, isText := data.(string); !isText {
 		s.errorf(at, codeKey, "put it in quotes: "+strconv.Quote(n.Value), "a key must be text, this one is %s", describeData(data))
 		return k, nil, false

@@ -1,0 +1,213 @@
+package dsl
+
+import (
+	"fmt"
+	"slices"
+)
+
+// An entry is one entry of a mapping.
+type entry struct {
+	key   Key
+	value *Value
+}
+
+// checkContracts makes all schemas ready, and holds against them what is fixed
+// before anything runs.
+func (c *checker) checkContracts() {
+	c.ready = newContracts(c.files, c.schemas, c.Reporter)
+	c.checkNamed()
+	for _, e := range c.bundle.Events {
+		c.checkEventType(e)
+	}
+	c.checkConfigSchemas()
+	for _, s := range c.bundle.Services {
+		s.api = c.ready.openAPI(s)
+	}
+	for _, f := range c.bundle.Flows {
+		f.contracts = c.stateContracts(f.StateSchemas, f.SharedState)
+	}
+	for _, p := range c.bundle.Pipelines {
+		p.contracts = c.stateContracts(p.StateSchemas, p.SharedState)
+		if f := c.bundle.flows[p.Flow]; f != nil {
+			for name, contract := range f.contracts {
+				p.contracts[name] = contract
+			}
+		}
+		for _, s := range p.Stages {
+			for _, h := range s.Handlers {
+				h.response = c.ready.contract(h.ResponseSchema, "the response of "+h.ID)
+				c.checkOperation(h)
+			}
+		}
+	}
+	for _, h := range c.bundle.Detached {
+		h.response = c.ready.contract(h.ResponseSchema, "the response of "+h.ID)
+	}
+	for _, t := range c.bundle.Triggers {
+		if payload, ok := t.Payload.Literal(); ok {
+			c.checkFixed(c.bundle.Event(t.Event).Contract(), t.Payload, payload, t.places.of("payload", t.places.of("event", t.Span)))
+		}
+	}
+}
+
+// checkNamed makes the schemas ready that have names, whether anybody uses them
+// or not.
+func (c *checker) checkNamed() {
+	for _, name := range namesOf(c.schemas) {
+		v := c.schemas[name]
+		if !isSchemaName(name) {
+			key := c.first["schema "+name]
+			c.Errorf(key, codeBadSchema, "", "the name of a schema: want %s, have %q", textForms["id"].want, name)
+		}
+		if c.isSchema(v, name) {
+			c.ready.contract(v, "schema "+name)
+		}
+	}
+}
+
+// isSchema reports what cannot be a schema, where the language itself takes any
+// value.
+func (c *checker) isSchema(v *Value, name string) bool {
+	c.checkKeywords(v)
+	if mayBeSchema(v) || !v.fixed() {
+		return v.fixed() // what holds expressions was reported
+	}
+	c.Errorf(head(v), codeBadSchema, "", "schema %q: want %s, have %s", name, wants[SchemaKind], describeValue(v))
+	return false
+}
+
+func (c *checker) checkEventType(e *EventType) {
+	c.checkKeywords(e.Payload)
+	e.contract = c.ready.contract(e.Payload, "the payload of "+e.Type)
+	if e.Type != "" && c.bundle.byEvent[e.Type] == nil && !c.partial {
+		c.Warnf(e.places.of("type", e.Span), codeSchemaOfNothing, c.didYouMean(e.Type, in(c.bundle.byEvent)),
+			"no pipeline serves event type %q", e.Type)
+	}
+}
+
+func (c *checker) checkConfigSchemas() {
+	configs := make(map[string]*Config, len(c.bundle.Configs))
+	for _, config := range c.bundle.Configs {
+		configs[config.Name] = config
+	}
+	for _, e := range c.configSchemas {
+		config := configs[e.key.Name]
+		if config == nil {
+			c.unknownConfig(e.key)
+			continue
+		}
+		if !c.isSchema(e.value, e.key.Name) {
+			continue
+		}
+		config.contract = c.ready.contract(e.value, "config "+e.key.Name)
+		c.checkFixed(config.contract, c.configValues[e.key.Name], config.Value, config.Span)
+	}
+}
+
+func (c *checker) unknownConfig(k Key) {
+	if !c.partial {
+		c.Errorf(k.Span, codeSchemaOfNothing, c.didYouMean(k.Name, func() []string { return c.configs }),
+			"there is no config %q", k.Name)
+	}
+}
+
+// stateContracts makes the schemas of a shared state ready and holds its first
+// values against them. One of null has not been set yet.
+func (c *checker) stateContracts(schemas, state *Value) map[string]*Contract {
+	out := make(map[string]*Contract)
+	for i, k := range schemas.Keys() {
+		first := state.Get(k.Name)
+		if first == nil {
+			known := func() []string {
+				var names []string
+				for _, key := range state.Keys() {
+					names = append(names, key.Name)
+				}
+				return names
+			}
+			c.Errorf(k.Span, codeSchemaOfNothing, c.didYouMean(k.Name, known),
+				"shared-state.%s is not declared beside state-schemas", k.Name)
+			continue
+		}
+		if !c.isSchema(schemas.items[i], k.Name) {
+			continue
+		}
+		contract := c.ready.contract(schemas.items[i], "shared-state."+k.Name)
+		out[k.Name] = contract
+		if value, ok := first.Literal(); ok && value != nil {
+			c.checkFixed(contract, first, value, first.Span)
+		}
+	}
+	return out
+}
+
+// checkFixed holds a fixed value against a contract.
+func (c *checker) checkFixed(contract *Contract, v *Value, data any, whole Span) {
+	reportFaults(contract, v, data, whole, c.Reporter)
+}
+
+// reportFaults reports where a fixed value does not fit a contract.
+func reportFaults(contract *Contract, v *Value, data any, whole Span, r *Reporter) {
+	err := contract.Check(data)
+	if err == nil {
+		return
+	}
+	for _, f := range err.(*ContractError).Faults {
+		at, path := whole, f.Path
+		for n := len(path); n >= 0; n-- {
+			if part := v.at(path[:n]); part != nil {
+				at = head(part)
+				break
+			}
+		}
+		d := Diagnostic{Span: at, Code: codeMisfit, Message: fmt.Sprintf("%s: %s", contract.Name, f)}
+		if contract.at != (Span{}) {
+			d.Related = []Related{{Span: head(&Value{Span: contract.at}), Message: "its schema"}}
+		}
+		r.Report(d)
+	}
+}
+
+// keywords are those of JSON Schema, and those of OpenAPI that often stand among
+// them, by what their values are.
+var keywords = map[string]string{
+	"properties": "schemas", "patternProperties": "schemas", "$defs": "schemas", "definitions": "schemas", "dependentSchemas": "schemas",
+	"items": "schema", "additionalProperties": "schema", "not": "schema", "if": "schema", "then": "schema", "else": "schema",
+	"contains": "schema", "propertyNames": "schema", "unevaluatedProperties": "schema", "unevaluatedItems": "schema", "contentSchema": "schema",
+	"additionalItems": "schema",
+	"allOf":           "list", "anyOf": "list", "oneOf": "list", "prefixItems": "list",
+	"type": "", "enum": "", "const": "", "required": "", "format": "", "pattern": "", "minimum": "", "maximum": "", "exclusiveMinimum": "",
+	"exclusiveMaximum": "", "multipleOf": "", "minLength": "", "maxLength": "", "minItems": "", "maxItems": "", "uniqueItems": "",
+	"minContains": "", "maxContains": "", "minProperties": "", "maxProperties": "", "dependentRequired": "", "dependencies": "",
+	"title": "", "description": "", "default": "", "examples": "", "example": "", "deprecated": "", "readOnly": "", "writeOnly": "",
+	"contentEncoding": "", "contentMediaType": "", "discriminator": "", "xml": "", "externalDocs": "",
+	"$ref": "", "$id": "", "$schema": "", "$anchor": "", "$comment": "", "$dynamicRef": "", "$dynamicAnchor": "", "$vocabulary": "",
+}
+
+// checkKeywords warns of words that JSON Schema does not know: it would pass over
+// them, and so check nothing.
+func (c *checker) checkKeywords(v *Value) {
+	if v == nil || v.kind != valueMap {
+		return
+	}
+	for i, k := range v.keys {
+		item := v.items[i]
+		what, known := keywords[k.Name]
+		switch {
+		case !known && !extension(k.Name):
+			c.Warnf(k.Span, codeKeyword, c.suggestOr(k.Name, in(keywords), "see https://json-schema.org/draft/2020-12/schema"),
+				"JSON Schema has no word %q and passes over it", k.Name)
+		case what == "schema":
+			c.checkKeywords(item)
+		case what == "schemas" || what == "list":
+			for _, s := range item.Items() {
+				c.checkKeywords(s)
+			}
+		}
+	}
+}
+
+// extension tells the words that anybody may add.
+func extension(name string) bool {
+	return len(name) > 2 && slices.Contains([]string{"x-", "X-"}, name[:2])
+}

@@ -1,0 +1,129 @@
+package dsl
+
+import (
+	"maps"
+	"slices"
+)
+
+// A view is what is known of the shared state and of responses at one place of a
+// pipeline.
+type view struct {
+	known     map[string]*outline // of names of the shared state
+	responses map[string]*outline // by handler
+}
+
+func (v view) clone() view { return view{maps.Clone(v.known), maps.Clone(v.responses)} }
+
+// or is what is known where one may have come two ways.
+func (v view) or(w view) view {
+	out := view{make(map[string]*outline, len(v.known)), make(map[string]*outline, len(v.responses))}
+	for name, o := range v.known {
+		out.known[name] = either(o, w.known[name])
+	}
+	for _, responses := range []map[string]*outline{v.responses, w.responses} {
+		for id := range responses {
+			out.responses[id] = either(v.response(id), w.response(id))
+		}
+	}
+	return out
+}
+
+// response is what is known of the response of a handler; one that has not run on
+// this way has none.
+func (v view) response(id string) *outline {
+	if o, ok := v.responses[id]; ok {
+		return o
+	}
+	return &outline{shape: nullShape}
+}
+
+// walk checks the stages and handlers of the pipeline in order, with what is known
+// at each place.
+func (c *pipelineCheck) walk() {
+	c.beginState()
+	always := c.facts
+	at := 0
+	for _, s := range c.pipeline.Stages {
+		before := c.view.clone()
+		c.checkStage(s, at)
+		inStage := slices.Concat(always, s.Enabled.Expr().holds())
+		c.walkStage(s, at, inStage)
+		c.facts = always
+		at += len(s.Handlers)
+		if !s.Enabled.IsNull() {
+			c.view = c.view.or(before)
+		}
+	}
+}
+
+// walkStage checks the handlers of a stage, the first of which is the at-th. Each
+// branch begins with what is known before all of them; behind them is known what
+// is so whichever was taken.
+func (c *pipelineCheck) walkStage(s *Stage, at int, facts []fact) {
+	var branch *Branch
+	var base view
+	var ends []view
+	leave := func() {
+		if branch == nil {
+			return
+		}
+		ends = append(ends, c.view)
+		c.view = base.clone()
+		branch = nil
+	}
+	join := func() {
+		leave()
+		if len(ends) == 0 {
+			return
+		}
+		out := ends[0]
+		for _, end := range ends[1:] {
+			out = out.or(end)
+		}
+		if s.mayTakeNone(len(ends)) {
+			out = out.or(base)
+		}
+		c.view, ends = out, nil
+	}
+	c.facts = facts
+	for i, h := range s.Handlers {
+		switch {
+		case h.Branch == branch:
+		case h.Branch == nil:
+			join()
+			c.facts = facts
+		default:
+			if leave(); len(ends) == 0 {
+				base = c.view.clone()
+			}
+			branch = h.Branch
+			c.facts = slices.Concat(facts, s.factsOf(branch))
+		}
+		c.checkHandler(at + i)
+		c.settle(at + i)
+	}
+	join()
+}
+
+// mayTakeNone tells whether a run may go past all handlers of the branches, of
+// which so many have handlers.
+func (s *Stage) mayTakeNone(withHandlers int) bool {
+	return withHandlers < len(s.Choose) || s.Choose[len(s.Choose)-1].When != nil
+}
+
+// factsOf are the facts that hold in a branch: its own condition, and none of
+// those before it.
+func (s *Stage) factsOf(b *Branch) []fact {
+	var out []fact
+	for _, other := range s.Choose[:b.number-1] {
+		out = append(out, other.When.Expr().fails()...)
+	}
+	return append(out, b.When.Expr().holds()...)
+}
+
+// forget drops what tests have shown of a name of the shared state that is set
+// anew.
+func (c *pipelineCheck) forget(name string) {
+	key := stateRoot + between + name
+	c.facts = slices.DeleteFunc(slices.Clone(c.facts), func(f fact) bool { return f.key == key || isUnder(f.key, key) })
+}

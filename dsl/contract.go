@@ -1,0 +1,225 @@
+package dsl
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"strconv"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+)
+
+// A Contract is a JSON Schema made ready: what the payload of an event, a
+// response, a config or a name of the shared state must be. It is immutable and
+// safe for concurrent use. A nil Contract accepts anything.
+type Contract struct {
+	// Name says whose contract it is, for people: the payload of new-order-created.
+	Name string
+
+	schema  *jsonschema.Schema
+	outline *outline
+	at      Span
+}
+
+// A ContractError says what is wrong with data that does not fit a contract.
+type ContractError struct {
+	Name   string // of the contract
+	Faults []Fault
+}
+
+// A Fault is one thing that is wrong with data.
+type Fault struct {
+	Path    Path // to the part; empty for the whole
+	Message string
+}
+
+// maxFaults bounds what is told of one piece of data.
+const maxFaults = 10
+
+// Error implements error: the first fault, and how many more there are.
+func (e *ContractError) Error() string {
+	text := e.Name + ": " + e.Faults[0].String()
+	if n := len(e.Faults) - 1; n > 0 {
+		text += fmt.Sprintf(" (and %d more)", n)
+	}
+	return text
+}
+
+// String gives the path, if there is one, and the message.
+func (f Fault) String() string {
+	if len(f.Path) == 0 {
+		return f.Message
+	}
+	return f.Path.String() + ": " + f.Message
+}
+
+// Check holds data against the contract. The error is a [*ContractError].
+func (c *Contract) Check(data any) error {
+	if c == nil {
+		return nil
+	}
+	err := c.schema.Validate(data)
+	if err == nil {
+		return nil
+	}
+	e := &ContractError{Name: c.Name}
+	var invalid *jsonschema.ValidationError
+	if !errors.As(err, &invalid) {
+		e.Faults = []Fault{{Message: err.Error()}}
+		return e
+	}
+	e.Faults = faultsOf(invalid, data)
+	slices.SortStableFunc(e.Faults, func(a, b Fault) int { return slices.Compare(a.Path, b.Path) })
+	e.Faults = slices.CompactFunc(e.Faults, func(a, b Fault) bool { return a.String() == b.String() })
+	e.Faults = e.Faults[:min(len(e.Faults), maxFaults)]
+	return e
+}
+
+// faultsOf puts an error of the validator into words. Of alternatives, the one
+// counts that the data is nearest to.
+func faultsOf(e *jsonschema.ValidationError, data any) []Fault {
+	switch e.ErrorKind.(type) {
+	case *kind.AnyOf, *kind.OneOf:
+		if len(e.Causes) == 0 {
+			return []Fault{{Path: Path(e.InstanceLocation), Message: "fits more than one of the alternatives, want exactly one"}}
+		}
+		var nearest []Fault
+		for _, cause := range e.Causes {
+			if faults := faultsOf(cause, data); nearest == nil || nearness(faults) > nearness(nearest) {
+				nearest = faults
+			}
+		}
+		return nearest
+	}
+	if len(e.Causes) == 0 {
+		return faultOf(e, data)
+	}
+	var out []Fault
+	for _, cause := range e.Causes {
+		out = append(out, faultsOf(cause, data)...)
+	}
+	return out
+}
+
+// nearness tells how near data is to an alternative that has these faults: the
+// deeper and the fewer they are, the nearer.
+func nearness(faults []Fault) int {
+	n := -len(faults)
+	for _, f := range faults {
+		n = max(n, 100*len(f.Path)-len(faults))
+	}
+	return n
+}
+
+var english = message.NewPrinter(language.English)
+
+// faultOf words one thing that is wrong.
+func faultOf(e *jsonschema.ValidationError, data any) []Fault {
+	path := Path(e.InstanceLocation)
+	have := describeData(dataAt(data, path))
+	one := func(format string, args ...any) []Fault {
+		return []Fault{{Path: path, Message: fmt.Sprintf(format, args...)}}
+	}
+	switch k := e.ErrorKind.(type) {
+	case *kind.Type:
+		return one("want %s, have %s", typeWords(k.Want), have)
+	case *kind.Enum:
+		return one("want %s, have %s", oneOf(k.Want), have)
+	case *kind.Const:
+		return one("want %s, have %s", describeData(k.Want), have)
+	case *kind.Required:
+		var out []Fault
+		for _, name := range k.Missing {
+			out = append(out, Fault{Path: slices.Concat(path, Path{name}), Message: "is missing"})
+		}
+		return out
+	case *kind.AdditionalProperties:
+		var out []Fault
+		for _, name := range k.Properties {
+			out = append(out, Fault{Path: slices.Concat(path, Path{name}), Message: "is not allowed there"})
+		}
+		return out
+	case *kind.Format:
+		return one("%s", e.ErrorKind.LocalizedString(english))
+	case *kind.Minimum:
+		return one("want %s or more, have %s", rational(k.Want), have)
+	case *kind.Maximum:
+		return one("want %s or less, have %s", rational(k.Want), have)
+	case *kind.ExclusiveMinimum:
+		return one("want more than %s, have %s", rational(k.Want), have)
+	case *kind.ExclusiveMaximum:
+		return one("want less than %s, have %s", rational(k.Want), have)
+	case *kind.MinLength:
+		return one("want at least %s, have %s", plural(k.Want, "character"), have)
+	case *kind.MaxLength:
+		return one("want at most %s, have %d", plural(k.Want, "character"), k.Got)
+	case *kind.MinItems:
+		return one("want at least %s, have %d", plural(k.Want, "element"), k.Got)
+	case *kind.MaxItems:
+		return one("want at most %s, have %d", plural(k.Want, "element"), k.Got)
+	case *kind.Pattern:
+		return one("want text that matches %s, have %s", k.Want, have)
+	case *kind.UniqueItems:
+		return one("want each element once, but %d and %d are the same", k.Duplicates[0], k.Duplicates[1])
+	case *kind.FalseSchema:
+		return one("nothing may stand there, have %s", have)
+	}
+	return one("%s, have %s", e.ErrorKind.LocalizedString(english), have)
+}
+
+// rational writes a bound as its author did.
+func rational(n *big.Rat) string {
+	f, _ := n.Float64()
+	return formatFloat(f)
+}
+
+// typeWords names types of JSON Schema for people.
+func typeWords(names []string) string {
+	words := map[string]string{
+		"null": "null", "boolean": "true or false", "integer": "a whole number", "number": "a number",
+		"string": "a string", "array": "a list", "object": "a mapping",
+	}
+	out := make([]string, len(names))
+	for i, name := range names {
+		out[i] = words[name]
+	}
+	return orList(out)
+}
+
+// oneOf lists values for people.
+func oneOf(values []any) string {
+	out := make([]string, len(values))
+	for i, v := range values {
+		out[i] = describeData(v)
+	}
+	return orList(out)
+}
+
+// dataAt finds a part of data; nil when there is none.
+func dataAt(data any, path Path) any {
+	for _, name := range path {
+		switch v := data.(type) {
+		case map[string]any:
+			data = v[name]
+		case []any:
+			i, ok := elementIndex(name)
+			if !ok || i >= len(v) {
+				return nil
+			}
+			data = v[i]
+		default:
+			return nil
+		}
+	}
+	return data
+}
+
+// elementIndex reads the position of an element.
+func elementIndex(name string) (int, bool) {
+	i, err := strconv.Atoi(name)
+	return i, err == nil && i >= 0
+}

@@ -1,0 +1,353 @@
+package dsl
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// contracts makes the schemas of a bundle ready. Each file with schemas, and each
+// schema that stands in a file of pipelines, is one resource with an address of
+// its own; addresses are made so that relative references between files work as
+// the standard says. Nothing is ever read from the network.
+type contracts struct {
+	*Reporter
+	files    map[string]*reading
+	named    map[string]*Value // schemas by name
+	trees    map[string]*Value // by the address of the resource
+	made     map[string]*Contract
+	ids      map[string]*Value // documents by the $id that they give themselves
+	compiler *jsonschema.Compiler
+	outliner *outliner
+	failed   map[string]bool // addresses of what was reported
+}
+
+func newContracts(files map[string]*reading, named map[string]*Value, r *Reporter) *contracts {
+	k := &contracts{
+		Reporter: r, files: files, named: named,
+		trees: map[string]*Value{}, made: map[string]*Contract{}, ids: map[string]*Value{}, failed: map[string]bool{},
+		compiler: jsonschema.NewCompiler(),
+	}
+	k.compiler.UseLoader(k)
+	k.outliner = newOutliner(k.place)
+	for _, name := range namesOf(files) {
+		if f := files[name]; f.contract && f.root != nil {
+			k.trees[addressOf(name)] = f.root
+			if id, ok := f.root.Get("$id").text(); ok {
+				k.ids[strings.TrimSuffix(id, "#")] = f.root
+			}
+		}
+	}
+	return k
+}
+
+// depth is how many directories up a reference may lead out of the one that
+// names are relative to.
+const depth = 32
+
+// addressOf gives the address of a file.
+func addressOf(name string) string {
+	if !path.IsAbs(name) {
+		name = strings.Repeat("/r", depth) + "/" + name
+	}
+	return (&url.URL{Scheme: "procaas", Path: path.Clean(name)}).String()
+}
+
+// Load implements [jsonschema.URLLoader] on the files of the set.
+func (k *contracts) Load(address string) (any, error) {
+	tree := k.trees[address]
+	if tree == nil {
+		tree = k.ids[address]
+	}
+	if tree == nil {
+		return nil, errNotGiven
+	}
+	data, ok := tree.Literal()
+	if !ok {
+		return nil, errors.New("it holds expressions")
+	}
+	if version, ok := tree.Get("openapi").text(); ok && strings.HasPrefix(version, "3.0") {
+		data = upgradeNullable(data)
+	}
+	return data, nil
+}
+
+// upgradeNullable writes the schemas of OpenAPI 3.0 as JSON Schemas: null is a
+// type there, and exclusive bounds are numbers.
+func upgradeNullable(data any) any {
+	switch x := data.(type) {
+	case []any:
+		for i := range x {
+			x[i] = upgradeNullable(x[i])
+		}
+	case map[string]any:
+		for name := range x {
+			x[name] = upgradeNullable(x[name])
+		}
+		if text, ok := x["type"].(string); ok && x["nullable"] == true {
+			x["type"] = []any{text, "null"}
+			if enum, ok := x["enum"].([]any); ok && !slices.Contains(enum, nil) {
+				x["enum"] = append(enum, nil)
+			}
+		}
+		for name, bound := range map[string]string{"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"} {
+			switch x[name] {
+			case true:
+				x[name] = x[bound]
+				delete(x, bound)
+			case false:
+				delete(x, name)
+			}
+		}
+	}
+	return data
+}
+
+// contract makes the schema of a field ready; nil when there is none, or when
+// something is wrong with it, which is reported.
+func (k *contracts) contract(v *Value, name string) *Contract {
+	if !mayBeSchema(v) {
+		return nil // reported when it was read
+	}
+	text, isText := v.text()
+	if !isText {
+		return k.compile(k.inline(v), v, name)
+	}
+	address, ok := k.resolve(v, text)
+	if !ok {
+		return nil
+	}
+	return k.compile(address, v, name)
+}
+
+// mayBeSchema tells what a schema can be written as.
+func mayBeSchema(v *Value) bool {
+	if v == nil || !v.fixed() {
+		return false
+	}
+	switch v.literal.(type) {
+	case string, bool:
+		return true
+	}
+	return v.kind == valueMap
+}
+
+// resolve gives the address that a reference leads to: the name of a schema,
+// which may stand for another one, or a file.
+func (k *contracts) resolve(v *Value, text string) (string, bool) {
+	for range maxNesting {
+		if !isSchemaName(text) {
+			return k.resolveFile(v, text)
+		}
+		named := k.named[text]
+		if named == nil {
+			k.Errorf(v.Span, codeUnknownSchema, k.didYouMean(text, in(k.named)), "there is no schema %q", text)
+			return "", false
+		}
+		next, isText := named.text()
+		if !isText {
+			return k.inline(named), true
+		}
+		v, text = named, next
+	}
+	k.Errorf(v.Span, codeUnknownSchema, "write the schema itself", "schemas stand for one another in a circle")
+	return "", false
+}
+
+func (k *contracts) resolveFile(v *Value, text string) (string, bool) {
+	name, _, ok := (reference{from: k.files[v.Span.File], text: text}).target()
+	switch f := k.files[name]; {
+	case strings.HasPrefix(text, "#"):
+		k.Errorf(v.Span, codeUnknownSchema, "name one of schemas, or a file", "want the name of a schema or a file, have %q", text)
+	case !ok:
+		k.Errorf(v.Span, codeNoFile, "copy it beside the pipelines and name the file",
+			"%q is not a relative path: schemas are read from files of the set only", text)
+	case f == nil || f.missing != nil || HasErrors(f.found):
+		// reported
+	case !f.contract:
+		k.Errorf(v.Span, codeUnknownSchema, "put the schema below schemas there, and write its name alone",
+			"%s is a file of pipelines, not of schemas", name)
+	default:
+		_, fragment, _ := strings.Cut(text, "#")
+		return addressOf(name) + "#" + fragment, true
+	}
+	return "", false
+}
+
+// inline gives the address of a schema that stands in a file of pipelines.
+func (k *contracts) inline(v *Value) string {
+	at := v.Span.Start
+	address := addressOf(v.Span.File) + "!" + strconv.Itoa(at.Line) + "-" + strconv.Itoa(at.Column)
+	if k.trees[address] == nil {
+		k.trees[address] = v // a schema may name itself
+		k.trees[address] = k.linked(v)
+	}
+	return address
+}
+
+// linked copies a schema with the names of others in its $ref replaced by their
+// addresses.
+func (k *contracts) linked(v *Value) *Value {
+	if v == nil || v.kind != valueMap && v.kind != valueList {
+		return v
+	}
+	out := *v
+	out.items = make([]*Value, len(v.items))
+	for i, item := range v.items {
+		text, ok := item.text()
+		if ok && v.kind == valueMap && v.keys[i].Name == "$ref" && isSchemaName(text) {
+			address, ok := k.resolve(item, text)
+			if !ok {
+				return &Value{Span: v.Span, literal: true} // reported; nothing is known of it
+			}
+			out.items[i] = &Value{Span: item.Span, literal: address}
+			continue
+		}
+		out.items[i] = k.linked(item)
+	}
+	return &out
+}
+
+// compile makes the contract at an address; v is where it is asked for.
+func (k *contracts) compile(address string, v *Value, name string) *Contract {
+	key := address + " " + name
+	if c, ok := k.made[key]; ok {
+		return c
+	}
+	k.made[key] = nil
+	schema, err := k.try(address)
+	if err != nil {
+		k.report(v, address, err)
+		return nil
+	}
+	c := &Contract{Name: name, schema: schema, outline: k.outliner.outline(schema), at: v.Span}
+	k.made[key] = c
+	return c
+}
+
+// try compiles a schema. A panic of the compiler is an error like any other.
+func (k *contracts) try(address string) (s *jsonschema.Schema, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s, err = nil, fmt.Errorf("it cannot be understood: %v", p)
+		}
+	}()
+	return k.compiler.Compile(address)
+}
+
+// report says what is wrong with a schema, where it is wrong when that is known.
+func (k *contracts) report(v *Value, address string, err error) {
+	if k.failed[address] {
+		return
+	}
+	k.failed[address] = true
+	at := v.Span
+	var invalid *jsonschema.SchemaValidationError
+	var cause *jsonschema.ValidationError
+	var missing *jsonschema.LoadURLError
+	switch {
+	case errors.As(err, &invalid) && errors.As(invalid.Err, &cause):
+		tree, whole := k.tree(invalid.URL)
+		data, _ := tree.Literal()
+		for _, f := range faultsOf(cause, data) {
+			part := tree.at(f.Path)
+			if part == nil {
+				part = whole
+			}
+			k.Errorf(head(part), codeBadSchema, "see https://json-schema.org/draft/2020-12/schema", "this is no JSON Schema: %s", f)
+		}
+		return
+	case errors.As(err, &missing):
+		k.Errorf(at, codeNoFile, "put the file beside the others", "the schema needs %s, which is not there", k.fileOf(missing.URL))
+		return
+	}
+	var lost *jsonschema.JSONPointerNotFoundError
+	if errors.As(err, &lost) {
+		_, fragment, _ := strings.Cut(lost.URL, "#")
+		k.Errorf(head(v), codeUnknownSchema, "", "there is no #%s to refer to", fragment)
+		return
+	}
+	k.Errorf(head(v), codeBadSchema, "", "the schema cannot be used: %s", k.readable(err.Error()))
+}
+
+// tree finds the value at an address; whole is that of the resource.
+func (k *contracts) tree(address string) (part, whole *Value) {
+	resource, fragment, _ := strings.Cut(address, "#")
+	whole = k.trees[resource]
+	if whole == nil {
+		return nil, &Value{}
+	}
+	if plain, err := url.PathUnescape(fragment); err == nil {
+		fragment = plain
+	}
+	if part = whole.at(pointer(fragment)); part == nil {
+		part = whole
+	}
+	return part, whole
+}
+
+// place tells where a compiled schema stands.
+func (k *contracts) place(location string) Span {
+	part, _ := k.tree(location)
+	if part == nil {
+		return Span{}
+	}
+	return head(part)
+}
+
+// fileOf gives the name of the file at an address, for people.
+func (k *contracts) fileOf(address string) string {
+	resource, _, _ := strings.Cut(address, "#")
+	for _, name := range slices.Sorted(maps.Keys(k.files)) {
+		if addressOf(name) == resource {
+			return name
+		}
+	}
+	return k.readable(resource)
+}
+
+// readable takes addresses out of a text for people.
+func (k *contracts) readable(text string) string {
+	return strings.ReplaceAll(text, "procaas://"+strings.Repeat("/r", depth)+"/", "")
+}
+
+// pointer reads a JSON pointer.
+func pointer(text string) Path {
+	var out Path
+	unescape := strings.NewReplacer("~1", "/", "~0", "~")
+	for i, part := range strings.Split(text, "/") {
+		if i > 0 {
+			out = append(out, unescape.Replace(part))
+		}
+	}
+	return out
+}
+
+// at finds a part of a value; nil when there is none.
+func (v *Value) at(p Path) *Value {
+	for _, name := range p {
+		if v == nil {
+			return nil
+		}
+		switch v.kind {
+		case valueMap:
+			v = v.Get(name)
+		case valueList:
+			i, ok := elementIndex(name)
+			if !ok || i >= len(v.items) {
+				return nil
+			}
+			v = v.items[i]
+		default:
+			return nil
+		}
+	}
+	return v
+}

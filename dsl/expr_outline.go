@@ -1,0 +1,461 @@
+package dsl
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+)
+
+// This file checks expressions against what is known of the values that they
+// read. What contradicts a schema is an error; what contradicts only what other
+// expressions give is a warning.
+
+// doubt reports what contradicts an outline.
+func (b *builder) doubt(n ast.Node, o *outline, code Code, hint, format string, args ...any) {
+	d := Diagnostic{Span: b.span(n), Code: code, Hint: hint, Message: fmt.Sprintf(format, args...)}
+	if o.at != (Span{}) {
+		d.Related = []Related{{Span: o.at, Message: "its schema"}}
+	}
+	if d.Severity = Error; o.inferred {
+		d.Severity = Warning
+	}
+	b.failed = b.failed || d.Severity == Error
+	b.reporter.Report(d)
+}
+
+// known is the outline of a part: at least its types.
+func (p part) known() *outline {
+	if p.outline != nil {
+		return p.outline
+	}
+	return ofShape(p.shape).supposed()
+}
+
+// with gives a part an outline. Types that a schema promises count as those of
+// the part itself.
+func (p part) with(o *outline) part {
+	p.outline = o
+	if o != nil && !o.inferred && o.shape&p.shape != 0 {
+		p.shape &= o.shape
+	}
+	return p
+}
+
+// solid reports a part that may be null where that would fail, and goes on as if
+// it were not.
+func (b *builder) solid(n ast.Node, p part) part {
+	o := p.outline
+	if !o.nullable() {
+		return p
+	}
+	if at := b.trackOf(n); o.why != "" && !b.told[at.key] {
+		b.reportNull(n, o, at)
+	}
+	if p.shape&^nullShape != 0 {
+		p.shape &^= nullShape
+	}
+	p.outline = o.present()
+	return p
+}
+
+// reportNull reports a value that may be null. Each path is told of once.
+func (b *builder) reportNull(n ast.Node, o *outline, at track) {
+	if at.key != "" {
+		b.told[at.key] = true
+	}
+	text := b.text(n)
+	b.doubt(n, o, CodeMaybeNull, fmt.Sprintf("give a default: %s ?? …, or test it before: %s != null and …", text, text),
+		"%s may be null: %s", text, o.why)
+}
+
+// reportNullBase reports a member of what may be null.
+func (b *builder) reportNullBase(n ast.Node, o *outline, at track, member string) {
+	if at.key != "" {
+		b.told[at.key] = true
+	}
+	text := b.baseText(n)
+	b.doubt(n, o, CodeMaybeNull, fmt.Sprintf("write %s?.%s, give a default with ??, or test it before: %s != null and …", text, member, text),
+		"%s may be null, and null has no member %s: %s", text, member, o.why)
+}
+
+// path follows the links of a chain through what is known of its base. The track
+// is that of the base.
+func (b *builder) path(o *outline, at track, links []link) *outline {
+	null := false // something on the way may be null, which ends the chain
+	for _, l := range links {
+		o = b.narrowed(o, at.key).told()
+		if o == nil {
+			at = at.step(b.elementKey(l.prop))
+			continue
+		}
+		if o.nullable() {
+			if !l.safe && o.why != "" && !b.told[at.key] {
+				b.reportNullBase(l.base, o, at, b.memberText(l))
+			}
+			null = null || l.safe
+			o = o.present()
+		}
+		at = at.step(b.elementKey(l.prop))
+		o = b.take(o, l)
+	}
+	o = b.narrowed(o, at.key).told()
+	if null {
+		if fact := b.narrowed(&outline{shape: anyShape}, at.key); fact.shape&nullShape != 0 {
+			o = o.absent("something before ?. may be null")
+		}
+	}
+	return o
+}
+
+// told forgets of a value that it is null when that is the business of the proof
+// of degradation: it has not been set yet.
+func (o *outline) told() *outline {
+	if o != nil && o.shape == nullShape && o.why == "" {
+		return nil
+	}
+	return o
+}
+
+// memberText is what a link names, for messages.
+func (b *builder) memberText(l link) string {
+	if key, ok := b.literal(l.prop); ok {
+		return key
+	}
+	return "[" + b.text(l.prop) + "]"
+}
+
+// take gives what is known of one member of a value that is not null.
+func (b *builder) take(o *outline, l link) *outline {
+	key, named := b.literal(l.prop)
+	if !named {
+		return b.element(o, l)
+	}
+	if o.shape&mapShape == 0 {
+		hint := ""
+		if o.shape&listShape != 0 {
+			hint = "take an element first: [0], or map(" + b.text(l.base) + ", #." + key + ")"
+		}
+		b.doubt(l.node, o, CodeOperand, hint, "%s is %s; it has no member %s", b.baseText(l.base), o.shape, key)
+		return nil
+	}
+	m := o.members[key]
+	switch {
+	case m != nil && m.required:
+		return m.outline
+	case m != nil:
+		return m.lacked("its schema does not require it")
+	case !o.closed:
+		return o.rest.lacked("not every mapping has the key " + key)
+	}
+	hint := "it has " + strings.Join(o.memberNames(), ", ")
+	if near := Suggest(key, o.memberNames()); near != "" {
+		hint = "did you mean " + near + "?"
+	} else if len(o.members) == 0 {
+		hint = "it is empty"
+	}
+	b.doubt(l.prop, o, CodeUnknownField, hint, "%s has no member %s", b.baseText(l.base), key)
+	return nil
+}
+
+// element gives what is known of a list's element, or of a member whose name is
+// computed.
+func (b *builder) element(o *outline, l link) *outline {
+	switch {
+	case o.shape == listShape:
+		return o.elem
+	case o.shape == mapShape && len(o.members) == 0 && !o.closed:
+		return o.rest.lacked("not every mapping has such a key")
+	case o.shape&(listShape|mapShape|stringShape) == 0:
+		b.doubt(l.node, o, CodeOperand, "", "%s is %s; it has no members", b.baseText(l.base), o.shape)
+	}
+	return nil
+}
+
+// rooted gives what is known of a chain that begins with a root, and the links
+// that lead there.
+func (b *builder) rooted(root string, links []link) (o *outline, used int) {
+	name := func(i int) string {
+		if i >= len(links) {
+			return ""
+		}
+		key, _ := b.literal(links[i].prop)
+		return key
+	}
+	switch {
+	case root == "event" && name(0) == "payload":
+		return b.scope.payload, 1
+	case root == stateRoot && name(0) != "":
+		return b.scope.known[name(0)], 1
+	case root == "configs" && name(0) != "":
+		return b.scope.configOutlines[name(0)], 1
+	case root == "sources" && name(1) == "response":
+		return b.scope.responses[name(0)], 2
+	case root == "item":
+		return b.scope.item, 0
+	}
+	return nil, 0
+}
+
+// outlineOfChain gives what is known of a chain.
+func (b *builder) outlineOfChain(base ast.Node, from part, links []link) *outline {
+	at := b.baseTrack(base)
+	id, isName := base.(*ast.IdentifierNode)
+	if !isName || b.local(b.name(id)) != nil {
+		return b.path(from.outline, at, links)
+	}
+	name := b.name(id)
+	if !b.scope.has(name) {
+		return b.path(b.scope.known[name], at, links)
+	}
+	o, used := b.rooted(name, links)
+	for _, l := range links[:used] {
+		at = at.step(b.elementKey(l.prop))
+	}
+	return b.path(o, at, links[used:])
+}
+
+// checkEquality warns of a comparison that always has the same result.
+func (b *builder) checkEquality(x *ast.BinaryNode, l, r part) {
+	if !mayEqual(l.shape, r.shape) && l.outline == nil && r.outline == nil {
+		b.reporter.Warnf(b.span(x), CodeNeverEqual, "", "%s never equals %s", l.shape, r.shape)
+		return
+	}
+	always := map[bool]string{true: "always true", false: "always false"}
+	equal := x.Operator == "=="
+	if l.fixed && r.fixed {
+		b.reporter.Warnf(b.span(x), CodeConstant, "compare something that can change", "both sides are fixed: this never changes")
+		return
+	}
+	lo, ro := l.known(), r.known()
+	if lo.mayBe(ro) {
+		return
+	}
+	side, other, o := x.Left, ro, lo
+	if l.fixed {
+		side, other, o = x.Right, lo, ro
+	}
+	if other.shape == nullShape {
+		b.reporter.Warnf(b.span(x), CodeConstant, "drop the test", "%s is never null: this is %s", b.text(side), always[!equal])
+		return
+	}
+	b.reporter.Warnf(b.span(x), CodeNeverEqual, b.nearWord(o, other), "%s is %s, never %s: this is %s", b.text(side), o, other, always[!equal])
+}
+
+// nearWord suggests the value that was probably meant.
+func (b *builder) nearWord(of, other *outline) string {
+	if words := other.textWords(); len(words) == 1 {
+		if near := Suggest(words[0], of.textWords()); near != "" {
+			return fmt.Sprintf("did you mean '%s'?", near)
+		}
+	}
+	return ""
+}
+
+// checkIn warns of an in that always has the same result.
+func (b *builder) checkIn(x *ast.BinaryNode, l, r part) {
+	lo, ro := l.known(), r.known()
+	switch {
+	case ro == nil:
+	case l.fixed && r.fixed:
+		b.reporter.Warnf(b.span(x), CodeConstant, "compare something that can change", "both sides are fixed: this never changes")
+	case ro.shape == listShape && ro.elem == nil && r.fixed:
+		b.reporter.Warnf(b.span(x), CodeImpossibleIn, "", "nothing is in an empty list: this is always false")
+	case ro.shape == listShape && !lo.mayBe(ro.elem):
+		b.reporter.Warnf(b.span(x), CodeImpossibleIn, b.nearWord(lo, ro.elem), "%s is %s, and the list holds only %s: this is always false",
+			b.text(x.Left), lo, ro.elem)
+	case ro.shape == listShape:
+		b.checkInWords(x, l, ro)
+	case ro.shape == mapShape:
+		b.checkInMap(x, l, ro)
+	}
+}
+
+// checkInWords warns of elements of a fixed list that can never match.
+func (b *builder) checkInWords(x *ast.BinaryNode, l part, r *outline) {
+	list, ok := x.Right.(*ast.ArrayNode)
+	o := l.outline
+	if !ok || o == nil || o.words == nil {
+		return
+	}
+	for _, n := range list.Nodes {
+		w, ok := scalarNode(n)
+		if !ok || containsWord(o.words, w) {
+			continue
+		}
+		b.reporter.Warnf(b.span(n), CodeImpossibleIn, b.nearWord(o, outlineOf(w)), "%s is %s, never %s", b.text(x.Left), o, describeData(w))
+	}
+}
+
+// checkInMap is about 'key' in x.
+func (b *builder) checkInMap(x *ast.BinaryNode, l part, r *outline) {
+	key, ok := b.literal(x.Left)
+	if !ok {
+		return
+	}
+	m := r.members[key]
+	switch {
+	case m == nil && r.closed:
+		hint := "it has " + strings.Join(r.memberNames(), ", ")
+		if near := Suggest(key, r.memberNames()); near != "" {
+			hint = "did you mean '" + near + "'?"
+		}
+		b.reporter.Warnf(b.span(x), CodeImpossibleIn, hint, "the schema of %s has no key %s", b.text(x.Right), key)
+	case m != nil && m.required && !r.inferred:
+		b.reporter.Warnf(b.span(x), CodeConstant, "drop the test", "%s always has the key %s", b.text(x.Right), key)
+	}
+}
+
+// elementShapes are what the elements must be of the lists that functions take.
+var elementShapes = map[string]shape{
+	"sum": numberShape, "mean": numberShape, "median": numberShape, "join": stringShape,
+	"min": numberShape | stringShape, "max": numberShape | stringShape, "sort": numberShape | stringShape,
+}
+
+// checkElements reports a list whose elements a function cannot take.
+func (b *builder) checkElements(n ast.Node, name string, p part) {
+	s, o := elementShapes[name], elementOf(p.outline)
+	switch {
+	case s == 0 || o == nil:
+	case o.shape&s == 0:
+		b.doubt(n, o, CodeOperand, hintFor(s, o.shape), "%s needs a list of which each element is %s, have %s", name, s, o.shape)
+	case o.nullable() && o.why != "":
+		b.doubt(n, o, CodeMaybeNull, "drop them first: filter(xs, # != null)", "elements of %s may be null: %s", b.text(n), o.why)
+	}
+}
+
+// baseText is the text of what a member is taken of: a leading dot stands for #.
+func (b *builder) baseText(n ast.Node) string {
+	if text := b.text(n); text != "." {
+		return text
+	}
+	return "#"
+}
+
+// listOutlines tell what functions give that take a list or a mapping apart, and
+// put it together again.
+var listOutlines = map[string]func(args []*outline) *outline{
+	"filter": sameList, "reverse": sameList, "sort": sameList, "uniq": sameList, "take": sameList, "sortBy": sameList,
+	"first": maybeElement, "last": maybeElement, "find": maybeElement, "findLast": maybeElement,
+	"map":     func(args []*outline) *outline { return listOf(args[len(args)-1]) },
+	"keys":    func([]*outline) *outline { return listOf(ofShape(stringShape)) },
+	"split":   func([]*outline) *outline { return listOf(ofShape(stringShape)) },
+	"flatten": func(args []*outline) *outline { return listOf(elementOf(elementOf(args[0]))) },
+	"values":  func(args []*outline) *outline { return listOf(anyMember(args[0])) },
+	"groupBy": func(args []*outline) *outline {
+		return &outline{shape: mapShape, rest: sameList(args)}
+	},
+	"concat": func(args []*outline) *outline {
+		out := args[0]
+		for _, a := range args[1:] {
+			out = either(out, a)
+		}
+		return sameList([]*outline{out})
+	},
+}
+
+func listOf(elem *outline) *outline { return &outline{shape: listShape, elem: elem} }
+
+// elementOf is what an element of a list is.
+func elementOf(o *outline) *outline {
+	if o == nil {
+		return nil
+	}
+	return o.elem
+}
+
+func sameList(args []*outline) *outline { return listOf(elementOf(args[0])) }
+
+func maybeElement(args []*outline) *outline {
+	return elementOf(args[0]).absent("there may be no such element")
+}
+
+// anyMember is what each member of a mapping is.
+func anyMember(o *outline) *outline {
+	if o == nil || !o.closed && (o.rest == nil || len(o.members) > 0) {
+		return nil
+	}
+	out := o.rest
+	for i, name := range o.memberNames() {
+		if i == 0 {
+			out = o.members[name].outline
+			continue
+		}
+		out = either(out, o.members[name].outline)
+	}
+	return out
+}
+
+// resultOf is what a call gives.
+func resultOf(fn *function, args []*outline) *outline {
+	if f := listOutlines[fn.Name]; f != nil && len(args) > 0 && args[0] != nil {
+		out := f(args)
+		if out != nil && args[0].inferred {
+			return out.supposed()
+		}
+		return out
+	}
+	return nil
+}
+
+// placed checks the whole expression against what its place takes.
+func (b *builder) placed(root part, want Kind) part {
+	if want == BoolKind {
+		root = b.solid(b.root, root) // elsewhere, null is the same as nothing
+	}
+	fits := shapeOf(want)
+	if o := root.outline; o != nil && o.shape&^nullShape != 0 && o.shape&fits == 0 {
+		b.doubt(b.root, o, CodeUnfit, "", "want %s here, have %s", fits, o.shape)
+	}
+	return root
+}
+
+// lasting keeps the facts that other expressions of the handler may rely on:
+// those about roots.
+func (b *builder) lasting(facts []fact) []fact {
+	var out []fact
+	for _, f := range facts {
+		root, _, _ := strings.Cut(f.key, between)
+		if isRoot(root) && !strings.Contains(f.key, "[") {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// checkLoop warns of a body that is the same for each element.
+func (b *builder) checkLoop(x *ast.BuiltinNode, body ast.Node) {
+	first, last := b.outer(body)
+	if _, isMap := body.(*ast.MapNode); !isMap && first > 0 && b.tokens[first-1].is("{") && b.tokens[first-1].pair == last+1 {
+		b.reporter.Warnf(b.span(body), CodeLoopBody, "write {name: …} for a mapping, or drop the braces",
+			"the braces only stand around the body of %s: they make no mapping", x.Name)
+		return
+	}
+	if b.touchesItem(body) {
+		return
+	}
+	hint := "write # for the element, such as #.name"
+	if id, ok := body.(*ast.IdentifierNode); ok {
+		hint = "write #." + b.name(id) + " for the member of the element"
+	}
+	b.reporter.Warnf(b.span(body), CodeLoopBody, hint, "the body of %s does not look at the element: it is the same for each", x.Name)
+}
+
+// touchesItem tells whether an expression reads the element of the innermost
+// loop.
+func (b *builder) touchesItem(n ast.Node) bool {
+	finder := &itemFinder{}
+	ast.Walk(&n, finder)
+	return finder.found
+}
+
+// An itemFinder looks for #, #index and #acc, those of loops inside included:
+// they would be checked themselves.
+type itemFinder struct{ found bool }
+
+// Visit implements [ast.Visitor].
+func (f *itemFinder) Visit(n *ast.Node) {
+	if _, ok := (*n).(*ast.PointerNode); ok {
+		f.found = true
+	}
+}

@@ -1,0 +1,293 @@
+package dsl
+
+import (
+	"cmp"
+	"errors"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// A reading is what became of one file when it was read.
+type reading struct {
+	file  File
+	doc   *Document // nil for a contract
+	root  *Value    // nil when it is empty or no YAML
+	found []Diagnostic
+
+	// contract says that the file is a JSON Schema or an OpenAPI document: what
+	// stands in it is not held against the language.
+	contract bool
+
+	missing error // why it could not be read
+}
+
+// A fileset is all files of a bundle: those that were given, and those that they
+// name.
+type fileset struct {
+	*Reporter
+	read   func(name string) ([]byte, error)
+	byName map[string]*reading
+}
+
+// maxReferred bounds the files that are read because others name them.
+const maxReferred = 1000
+
+// readFile reads one file as what it says it is.
+func readFile(f File, types []Type) *reading {
+	var r Reporter
+	out := &reading{file: f, doc: &Document{}}
+	s, ok := newSource(f, &r)
+	if ok {
+		out.parse(s, types)
+	}
+	out.found = r.found
+	return out
+}
+
+// broken tells whether nothing at all was understood of a file of pipelines.
+func (r *reading) broken() bool { return !r.contract && HasErrors(r.found) && r.doc.empty() }
+
+func (r *reading) parse(s *source, types []Type) {
+	root := s.read()
+	if root == nil || !s.measure(root) {
+		return
+	}
+	r.contract = marksContract(root)
+	s.foreign = r.contract
+	r.root = s.value(root)
+	if r.contract {
+		r.doc = nil
+		return
+	}
+	d := &decoder{source: s, types: types, doc: r.doc}
+	d.document(r.root)
+}
+
+// readContract reads a file as a JSON Schema or an OpenAPI document, whatever it
+// says.
+func readContract(f File) *reading {
+	var r Reporter
+	out := &reading{file: f, contract: true}
+	if s, ok := newSource(f, &r); ok {
+		if root := s.read(); root != nil && s.measure(root) {
+			s.foreign = true
+			out.root = s.value(root)
+		}
+	}
+	out.found = r.found
+	if !HasErrors(r.found) {
+		return out
+	}
+	// JSON that YAML cannot read, such as that of tabs, has no places.
+	if data, err := ParseJSON(f.Data); err == nil {
+		at := Span{f.Name, Pos{1, 1}, Pos{1, 2}}
+		out.root, out.found = valueOf(data, at), nil
+	}
+	return out
+}
+
+// valueOf makes a value of data whose parts have no places of their own.
+func valueOf(data any, at Span) *Value {
+	switch x := data.(type) {
+	case []any:
+		v := &Value{Span: at, kind: valueList}
+		for _, item := range x {
+			v.items = append(v.items, valueOf(item, at))
+		}
+		return v
+	case map[string]any:
+		v := &Value{Span: at, kind: valueMap}
+		for _, name := range namesOf(x) {
+			v.keys, v.items = append(v.keys, Key{name, at}), append(v.items, valueOf(x[name], at))
+		}
+		return v
+	}
+	return &Value{Span: at, literal: data}
+}
+
+// A reference is a place that names a file.
+type reference struct {
+	from *reading
+	at   Span
+	text string
+	file bool // it can be nothing but a file
+}
+
+// target gives the name of the file, and its ID; false when no file is meant, or
+// none that may be read.
+func (r reference) target() (name, id string, ok bool) {
+	file, _, _ := strings.Cut(r.text, "#")
+	if file == "" || strings.Contains(file, ":") || path.IsAbs(file) || !r.file && isSchemaName(file) {
+		return "", "", false
+	}
+	if plain, err := url.PathUnescape(file); err == nil {
+		file = plain
+	}
+	from := r.from.file
+	return path.Join(path.Dir(from.Name), file), path.Join(path.Dir(cmp.Or(from.ID, from.Name)), file), true
+}
+
+// isSchemaName tells the names of schemas from files, which have a dot or a
+// slash.
+func isSchemaName(text string) bool { return textForms["id"].expr.MatchString(text) }
+
+// gather finds the files that others name, and reads those that were not given.
+// What cannot be read is reported where an author has named it.
+func (s *fileset) gather(given []*reading) {
+	s.byName = make(map[string]*reading, len(given))
+	var open []reference
+	for _, r := range given {
+		s.byName[r.file.Name] = r
+		open = append(open, r.references()...)
+	}
+	for n := 0; len(open) > 0 && n < maxReferred; {
+		ref := open[0]
+		open = open[1:]
+		name, id, ok := ref.target()
+		if !ok {
+			continue // reported where it is used
+		}
+		r := s.byName[name]
+		switch {
+		case r == nil:
+			n++
+			r = s.fetch(File{Name: name, ID: id})
+		case r.contract || !r.doc.empty():
+		default:
+			r = readContract(r.file)
+		}
+		if r.missing != nil && !ref.from.contract {
+			s.Errorf(ref.at, codeNoFile, "paths are relative to the file that names them; give the directory that holds both",
+				"there is no file %s: %v", name, r.missing)
+		}
+		if s.byName[name] != r {
+			s.byName[name] = r
+			open = append(open, r.references()...)
+		}
+	}
+}
+
+var errNotGiven = errors.New("it is not among the files")
+
+// fetch reads a file that was not given.
+func (s *fileset) fetch(f File) *reading {
+	err := errNotGiven
+	if s.read != nil {
+		f.Data, err = s.read(f.Name)
+	}
+	if err != nil {
+		return &reading{file: f, contract: true, missing: err}
+	}
+	return readContract(f)
+}
+
+// references lists the files that a file names.
+func (r *reading) references() []reference {
+	var out []reference
+	if r.contract {
+		r.root.walkRefs(func(v *Value, text string) { out = append(out, reference{r, v.Span, text, true}) })
+		return out
+	}
+	for _, s := range r.doc.Services {
+		if s.OpenAPI != "" {
+			out = append(out, reference{r, s.places.of("openapi", s.Span), s.OpenAPI, true})
+		}
+	}
+	r.doc.eachSchema(func(v *Value) {
+		if text, ok := v.text(); ok {
+			out = append(out, reference{r, v.Span, text, false})
+			return
+		}
+		v.walkRefs(func(v *Value, text string) { out = append(out, reference{r, v.Span, text, false}) })
+	})
+	return out
+}
+
+// walkRefs visits the $ref of a schema and of all that is in it.
+func (v *Value) walkRefs(visit func(v *Value, text string)) {
+	if v == nil {
+		return
+	}
+	if text, ok := v.Get("$ref").text(); ok {
+		visit(v.Get("$ref"), text)
+	}
+	for _, item := range v.items {
+		item.walkRefs(visit)
+	}
+}
+
+// text gives a value that is a string.
+func (v *Value) text() (string, bool) {
+	if v == nil || v.kind != valueLiteral {
+		return "", false
+	}
+	text, ok := v.literal.(string)
+	return text, ok
+}
+
+// eachSchema visits the schemas of a document.
+func (d *Document) eachSchema(visit func(*Value)) {
+	all := func(m *Value) {
+		for _, v := range m.Items() {
+			visit(v)
+		}
+	}
+	one := func(v *Value) {
+		if v != nil {
+			visit(v)
+		}
+	}
+	all(d.Schemas)
+	all(d.ConfigSchemas)
+	for _, e := range d.Events {
+		one(e.Payload)
+	}
+	for _, f := range d.Flows {
+		all(f.StateSchemas)
+	}
+	for _, p := range d.Pipelines {
+		all(p.StateSchemas)
+		for _, s := range p.Stages {
+			for _, h := range s.Handlers {
+				one(h.ResponseSchema)
+			}
+		}
+	}
+	for _, h := range d.Handlers {
+		one(h.ResponseSchema)
+	}
+}
+
+// withReferred adds the files that were read because others name them.
+func (s *fileset) withReferred(files []File) []File {
+	given := make(map[string]bool, len(files))
+	for _, f := range files {
+		given[f.Name] = true
+	}
+	for _, name := range namesOf(s.byName) {
+		if r := s.byName[name]; !given[name] && r.missing == nil {
+			files = append(files, r.file)
+		}
+	}
+	slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
+	return files
+}
+
+// marksContract tells a file that says of itself that it is an OpenAPI document
+// or a JSON Schema.
+func marksContract(n *yaml.Node) bool {
+	if n.Kind != yaml.MappingNode {
+		return false
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		switch n.Content[i].Value {
+		case "openapi", "swagger", "$schema", "$id", "$defs":
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,416 @@
+package dsl
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// An Operation is what a handler calls, in the words of OpenAPI. What is not
+// known before the handler runs is left empty.
+type Operation struct {
+	Service string // the id of a declared service
+	Method  string // such as GET
+	Path    *Value // below the URL of the service
+	Query   *Value
+	Body    *Value   // sent as JSON; nil for none
+	NoBody  bool     // nothing at all is sent
+	Expect  []string // the statuses of success: 200, 2xx
+	JSON    bool     // the response is read as JSON, at least where it is some
+}
+
+// An openAPI is the OpenAPI document of a service, as far as requests need it.
+type openAPI struct {
+	*contracts
+	service    *Service
+	root       node
+	base       string // path of the first server, which requests may write before the paths
+	operations []*operation
+}
+
+// An operation is one call of an API.
+type operation struct {
+	method    string
+	template  string
+	value     node
+	query     []parameter
+	at        Span
+	body      *Contract
+	bodyKnown bool // it says what the body is
+	bodyMust  bool // there must be one
+	replies   map[string]*Contract
+	bare      map[string]bool // replies without content
+	complete  bool
+}
+
+// A parameter is one name of the query.
+type parameter struct {
+	name     string
+	required bool
+	outline  *outline
+	at       Span
+}
+
+// A node is a part of a document that knows its address.
+type node struct {
+	*Value
+	resource string
+	path     Path
+}
+
+func (n node) get(name string) node {
+	return node{n.Value.Get(name), n.resource, slices.Concat(n.path, Path{name})}
+}
+
+// address is what the schema compiler knows the node by.
+func (n node) address() string {
+	var b strings.Builder
+	b.WriteString(n.resource + "#")
+	escape := strings.NewReplacer("~", "~0", "/", "~1")
+	for _, name := range n.path {
+		b.WriteString("/" + url.PathEscape(escape.Replace(name)))
+	}
+	return b.String()
+}
+
+// follow goes to what a $ref names, if the node is one.
+func (k *contracts) follow(n node) node {
+	for range maxNesting {
+		text, ok := n.Get("$ref").text()
+		if !ok {
+			return n
+		}
+		file, fragment, _ := strings.Cut(text, "#")
+		to := node{resource: n.resource}
+		if file != "" {
+			at, err := url.Parse(n.resource)
+			if err != nil {
+				return node{}
+			}
+			relative, err := url.Parse(file)
+			if err != nil {
+				return node{}
+			}
+			to.resource = at.ResolveReference(relative).String()
+		}
+		if plain, err := url.PathUnescape(fragment); err == nil {
+			fragment = plain
+		}
+		to.path = pointer(fragment)
+		to.Value = k.trees[to.resource].at(to.path)
+		n = to
+	}
+	return node{}
+}
+
+// methods are the keys of a path item that are operations.
+var methods = []string{"get", "put", "post", "delete", "options", "head", "patch", "trace"}
+
+// openAPI reads the OpenAPI document of a service; nil when it has none, or when
+// it cannot be used, which is reported.
+func (k *contracts) openAPI(s *Service) *openAPI {
+	if s.OpenAPI == "" {
+		return nil
+	}
+	at := s.places.of("openapi", s.Span)
+	name, _, ok := (reference{from: k.files[s.Span.File], text: s.OpenAPI, file: true}).target()
+	f := k.files[name]
+	switch {
+	case !ok:
+		k.Errorf(at, codeNoFile, "copy it beside the pipelines and name the file",
+			"%q is not a relative path: documents are read from files of the set only", s.OpenAPI)
+		return nil
+	case f == nil || f.missing != nil || HasErrors(f.found):
+		return nil // reported
+	}
+	root := node{f.root, addressOf(name), nil}
+	version, _ := root.Get("openapi").text()
+	if !strings.HasPrefix(version, "3.") || root.Get("paths") == nil {
+		k.Errorf(at, codeOpenAPI, "want a file that begins with openapi: 3.1.0, or 3.0.x, and has paths", "%s is no OpenAPI document", name)
+		return nil
+	}
+	if data, ok := root.Literal(); !ok || data == nil {
+		k.Errorf(at, codeOpenAPI, "", "%s holds expressions", name)
+		return nil
+	}
+	api := &openAPI{contracts: k, service: s, root: root, base: basePath(root)}
+	paths := root.get("paths")
+	for _, key := range paths.Keys() {
+		item := k.follow(paths.get(key.Name))
+		for _, method := range methods {
+			if op := item.get(method); op.Value != nil {
+				api.operations = append(api.operations, &operation{
+					method: strings.ToUpper(method), template: key.Name, at: key.Span, value: op,
+				})
+			}
+		}
+	}
+	return api
+}
+
+// basePath is the path of the first server of a document.
+func basePath(root node) string {
+	servers := root.Get("servers").Items()
+	if len(servers) == 0 {
+		return ""
+	}
+	text, _ := servers[0].Get("url").text()
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(u.Path, "/")
+}
+
+// A hole is a part of a path that is computed.
+const hole = "\x00"
+
+// pathPattern gives the text of a path, with a hole for each computed part; false
+// when nothing of it is known.
+func pathPattern(v *Value) (text string, ok bool) {
+	if text, ok := v.text(); ok {
+		return text, true
+	}
+	e := v.Expr()
+	if e == nil {
+		return "", false
+	}
+	s, f := parse(e.Source)
+	if f != nil {
+		return "", false
+	}
+	text = s.pattern(s.root)
+	return text, strings.HasPrefix(text, "/")
+}
+
+// find gives the operation that a method and a path mean. When there is none,
+// known tells whether that is sure.
+func (api *openAPI) find(method, path string) (found *operation, known bool) {
+	computed := strings.Contains(path, hole)
+	for _, p := range []string{path, strings.TrimPrefix(path, api.base)} {
+		var matches []*operation
+		for _, op := range api.operations {
+			if op.method == method && fitsTemplate(p, op.template) {
+				matches = append(matches, op)
+			}
+		}
+		if len(matches) == 0 {
+			continue
+		}
+		// What is written out counts more than a parameter.
+		slices.SortStableFunc(matches, func(a, b *operation) int {
+			return cmp.Compare(strings.Count(a.template, "{"), strings.Count(b.template, "{"))
+		})
+		if computed {
+			return only(p, matches), false
+		}
+		return matches[0], true
+	}
+	return nil, !computed
+}
+
+// only gives the operation that a computed path means: where there are several,
+// the one whose parameters stand where parts are computed. It is nil when that is
+// not one.
+func only(path string, matches []*operation) *operation {
+	if len(matches) == 1 {
+		return matches[0]
+	}
+	var found []*operation
+	for _, op := range matches {
+		have, want := segments(path), segments(op.template)
+		ok := true
+		for i := range have {
+			ok = ok && (have[i] != hole || strings.HasPrefix(want[i], "{"))
+		}
+		if ok {
+			found = append(found, op)
+		}
+	}
+	if len(found) != 1 {
+		return nil
+	}
+	return found[0]
+}
+
+func segments(path string) []string { return strings.Split(strings.Trim(path, "/"), "/") }
+
+// fitsTemplate tells whether a path may be one of a template: a parameter takes
+// one segment, and a hole may be any text.
+func fitsTemplate(path, template string) bool {
+	have, want := segments(path), segments(template)
+	if len(have) != len(want) {
+		return false
+	}
+	for i := range have {
+		before, rest, isParam := strings.Cut(want[i], "{")
+		_, after, _ := strings.Cut(rest, "}")
+		lead, _, holed := strings.Cut(have[i], hole)
+		switch {
+		case isParam && holed:
+		case isParam:
+			if !strings.HasPrefix(have[i], before) || !strings.HasSuffix(have[i], after) || len(have[i]) <= len(before)+len(after) {
+				return false
+			}
+		case holed:
+			if !strings.HasPrefix(want[i], lead) {
+				return false
+			}
+		case have[i] != want[i]:
+			return false
+		}
+	}
+	return true
+}
+
+// templates lists the paths of a method, for suggestions.
+func (api *openAPI) templates(method string) []string {
+	var out []string
+	for _, op := range api.operations {
+		if op.method == method {
+			out = append(out, op.template)
+		}
+	}
+	return out
+}
+
+// methodsOf lists the methods of the paths that a path fits.
+func (api *openAPI) methodsOf(path string) []string {
+	var out []string
+	for _, op := range api.operations {
+		if fitsTemplate(path, op.template) || fitsTemplate(strings.TrimPrefix(path, api.base), op.template) {
+			out = append(out, op.method)
+		}
+	}
+	return out
+}
+
+// finish reads what an operation takes and gives, once somebody calls it.
+func (api *openAPI) finish(op *operation) {
+	if op.complete {
+		return
+	}
+	op.complete = true
+	where := op.method + " " + op.template + " of " + api.service.ID
+	item := api.follow(api.root.get("paths").get(op.template))
+	seen := map[string]bool{}
+	for _, list := range []node{op.value.get("parameters"), item.get("parameters")} {
+		for i := range list.Items() {
+			p := api.follow(node{list.Items()[i], list.resource, slices.Concat(list.path, Path{strconv.Itoa(i)})})
+			name, _ := p.Get("name").text()
+			if in, _ := p.Get("in").text(); in != "query" || seen[name] {
+				continue
+			}
+			seen[name] = true
+			required, _ := p.Get("required").Literal()
+			q := parameter{name: name, required: required == true, at: head(p.Value)}
+			if s := p.get("schema"); s.Value != nil {
+				if c := api.compile(s.address(), s.Value, "query "+name+" of "+where); c != nil {
+					q.outline = c.outline
+				}
+			}
+			op.query = append(op.query, q)
+		}
+	}
+	api.finishBody(op, where)
+	op.replies, op.bare = map[string]*Contract{}, map[string]bool{}
+	responses := op.value.get("responses")
+	for _, key := range responses.Keys() {
+		reply := api.follow(responses.get(key.Name))
+		status := strings.ToLower(key.Name)
+		if reply.Value == nil {
+			continue
+		}
+		if content := reply.get("content"); len(content.Keys()) == 0 {
+			op.bare[status] = true
+		} else if s := jsonSchema(content); s.Value != nil {
+			op.replies[status] = api.compile(s.address(), s.Value, "the reply "+key.Name+" of "+where)
+		} else {
+			op.replies[status] = nil
+		}
+	}
+}
+
+func (api *openAPI) finishBody(op *operation, where string) {
+	body := api.follow(op.value.get("requestBody"))
+	if body.Value == nil {
+		return
+	}
+	required, _ := body.Get("required").Literal()
+	op.bodyMust = required == true
+	content := body.get("content")
+	if s := jsonSchema(content); s.Value != nil {
+		op.body = api.compile(s.address(), s.Value, "the body of "+where)
+	}
+	op.bodyKnown = len(content.Keys()) > 0
+}
+
+// jsonSchema finds the schema of the JSON among the contents of a body.
+func jsonSchema(content node) node {
+	for _, key := range content.Keys() {
+		mime, _, _ := strings.Cut(strings.ToLower(key.Name), ";")
+		if mime == "application/json" || strings.HasSuffix(mime, "+json") {
+			return content.get(key.Name).get("schema")
+		}
+	}
+	return node{}
+}
+
+// reply finds what the document says of a status: its own entry, that of its
+// class, or the default. It is false when nothing is said.
+func (op *operation) reply(status string) (c *Contract, bare, said bool) {
+	for _, key := range []string{status, status[:1] + "xx", "default"} {
+		if op.bare[key] {
+			return nil, true, true
+		}
+		if c, ok := op.replies[key]; ok {
+			return c, false, true
+		}
+	}
+	return nil, false, false
+}
+
+// outline is what a response may be that has one of the expected statuses; nil
+// when that is not known.
+func (op *operation) outline(expect []string) *outline {
+	var statuses []string
+	for _, want := range expect {
+		class := want[:1]
+		if !strings.HasSuffix(want, "xx") {
+			statuses = append(statuses, want)
+			continue
+		}
+		found := false
+		for _, key := range slices.Concat(namesOf(op.replies), namesOf(op.bare)) {
+			if strings.HasPrefix(key, class) {
+				statuses, found = append(statuses, key), true
+			}
+		}
+		if !found {
+			statuses = append(statuses, want)
+		}
+	}
+	var out *outline
+	for i, status := range statuses {
+		c, bare, said := op.reply(status)
+		var one *outline
+		switch {
+		case !said:
+			return nil
+		case bare:
+			one = &outline{shape: nullShape, why: "a reply " + status + " has no content"}
+		case c == nil:
+			return nil
+		default:
+			one = c.outline
+		}
+		if i == 0 {
+			out = one
+			continue
+		}
+		out = either(out, one)
+	}
+	return out
+}

@@ -1,0 +1,378 @@
+package dsl
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// An outliner derives outlines from compiled JSON Schemas. A schema is a set of
+// alternatives, each of which must fit all schemas of a list: anyOf and oneOf add
+// alternatives, allOf and $ref lengthen the lists. What it does not understand
+// makes an outline know less, never more than is so.
+type outliner struct {
+	known map[string]*outline
+	queue []pending
+	place func(location string) Span
+}
+
+// A pending outline is known to be needed; its parts are still to be found. So
+// schemas that hold themselves come to an end.
+type pending struct {
+	*outline
+	from alternatives
+}
+
+// An all is a list of schemas that a value must fit, each of them; alternatives
+// are lists of which it must fit one.
+type (
+	all          []*jsonschema.Schema
+	alternatives []all
+)
+
+// maxAlternatives bounds the alternatives of one schema; with more, nothing is
+// known of it. maxOutlines bounds all that one schema is made of.
+const (
+	maxAlternatives = 32
+	maxOutlines     = 20_000
+)
+
+func newOutliner(place func(string) Span) *outliner {
+	return &outliner{known: map[string]*outline{}, place: place}
+}
+
+// outline gives the outline of a schema.
+func (b *outliner) outline(s *jsonschema.Schema) *outline {
+	out := b.need(alternatives{{s}})
+	for len(b.queue) > 0 {
+		p := b.queue[0]
+		b.queue = b.queue[1:]
+		b.complete(p)
+	}
+	return out
+}
+
+// need gives the outline of alternatives: its types at once, its parts later. It
+// is nil when nothing is known.
+func (b *outliner) need(from alternatives) *outline {
+	key := from.key()
+	if out, ok := b.known[key]; ok || len(b.known) > maxOutlines {
+		return out
+	}
+	b.known[key] = nil
+	expanded, ok := from.expand()
+	if !ok {
+		return nil
+	}
+	out := &outline{}
+	var words []any
+	var possible alternatives
+	bounded := true
+	for _, a := range expanded {
+		s, w := a.bounds()
+		if s == 0 {
+			continue
+		}
+		possible = append(possible, a)
+		out.shape |= s
+		words = unionWords(words, w)
+		bounded = bounded && (w != nil || s&^(nullShape|mapShape|listShape) == 0)
+	}
+	if out.shape == 0 || out.shape|secretShape == anyShape {
+		return nil
+	}
+	if bounded {
+		out.words = words
+	}
+	if out.shape&nullShape != 0 {
+		out.why = "its schema allows null"
+	}
+	out.at = b.place(referred(from[0][0]).Location)
+	b.known[key] = out
+	if out.shape&(mapShape|listShape) != 0 {
+		b.queue = append(b.queue, pending{out, possible})
+	}
+	return out
+}
+
+// referred goes to the schema that a $ref names.
+func referred(s *jsonschema.Schema) *jsonschema.Schema {
+	for range maxNesting {
+		if s.Ref == nil || s.Types != nil && !s.Types.IsEmpty() || len(s.Properties) > 0 {
+			break
+		}
+		s = s.Ref
+	}
+	return s
+}
+
+// complete finds the parts of a mapping and of a list.
+func (b *outliner) complete(p pending) {
+	var elems alternatives
+	anyElem := false
+	var maps alternatives
+	for _, a := range p.from {
+		s, _ := a.bounds()
+		if s&listShape != 0 {
+			elem := a.elements()
+			elems, anyElem = append(elems, elem), anyElem || elem == nil
+		}
+		if s&mapShape != 0 {
+			maps = append(maps, a)
+		}
+	}
+	if len(elems) > 0 && !anyElem {
+		p.elem = b.need(elems)
+	}
+	if len(maps) > 0 {
+		b.members(p.outline, maps)
+	}
+}
+
+// members finds the members of a mapping that fits one of several alternatives.
+func (b *outliner) members(out *outline, maps alternatives) {
+	out.members, out.closed = map[string]*member{}, true
+	var rest alternatives
+	restKnown := true
+	for _, a := range maps {
+		others, open := a.others()
+		out.closed = out.closed && !open
+		if open {
+			rest, restKnown = append(rest, others), restKnown && others != nil
+		}
+	}
+	if !out.closed && restKnown {
+		out.rest = b.need(rest)
+	}
+	for _, name := range maps.names() {
+		m := &member{required: true}
+		var fits alternatives
+		known := true
+		for _, a := range maps {
+			property, required := a.property(name)
+			m.required = m.required && required
+			others, open := a.others()
+			switch {
+			case property != nil:
+				fits = append(fits, property)
+			case open && others != nil:
+				fits = append(fits, others)
+			case open:
+				known = false
+			}
+		}
+		if known && len(fits) > 0 {
+			m.outline = b.need(fits)
+		}
+		out.members[name] = m
+	}
+}
+
+// key names alternatives, whatever their order.
+func (as alternatives) key() string {
+	keys := make([]string, len(as))
+	for i, a := range as {
+		parts := make([]string, len(a))
+		for j, s := range a {
+			parts[j] = fmt.Sprintf("%p", s)
+		}
+		slices.Sort(parts)
+		keys[i] = strings.Join(slices.Compact(parts), "&")
+	}
+	slices.Sort(keys)
+	return strings.Join(slices.Compact(keys), "|")
+}
+
+// names lists the properties that any alternative knows, in order.
+func (as alternatives) names() []string {
+	var out []string
+	for _, a := range as {
+		for _, s := range a {
+			for name := range s.Properties {
+				out = append(out, name)
+			}
+			out = append(out, s.Required...)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// expand follows $ref, allOf, anyOf and oneOf until none is left to follow. It
+// is false when there are too many alternatives.
+func (as alternatives) expand() (alternatives, bool) {
+	var out alternatives
+	for _, a := range as {
+		more, ok := a.expand(0)
+		if out = append(out, more...); !ok || len(out) > maxAlternatives {
+			return nil, false
+		}
+	}
+	return out, true
+}
+
+func (a all) expand(depth int) (alternatives, bool) {
+	if depth > maxNesting {
+		return nil, false
+	}
+	done := alternatives{{}}
+	seen := map[*jsonschema.Schema]bool{}
+	for work := slices.Clone(a); len(work) > 0; {
+		s := work[0]
+		work = work[1:]
+		if s == nil || seen[s] {
+			continue
+		}
+		seen[s] = true
+		for i := range done {
+			done[i] = append(slices.Clip(done[i]), s)
+		}
+		work = append(work, s.AllOf...)
+		if s.Ref != nil {
+			work = append(work, s.Ref)
+		}
+		for _, either := range [][]*jsonschema.Schema{s.AnyOf, s.OneOf} {
+			if len(either) == 0 {
+				continue
+			}
+			var next alternatives
+			for _, one := range either {
+				more, ok := all{one}.expand(depth + 1)
+				if !ok || len(done)*len(more)+len(next) > maxAlternatives {
+					return nil, false
+				}
+				for _, d := range done {
+					for _, m := range more {
+						next = append(next, slices.Concat(d, m))
+					}
+				}
+			}
+			done = next
+		}
+	}
+	return done, true
+}
+
+// bounds gives the types that a value may have which fits all schemas, 0 when
+// there is no such value; and its scalars, nil when they are not listed.
+func (a all) bounds() (shape, []any) {
+	out := shape(anyShape)
+	var words []any
+	listed := false
+	for _, s := range a {
+		out &= typesOf(s)
+		values := wordsOf(s)
+		if values == nil {
+			continue
+		}
+		if listed {
+			values = slices.DeleteFunc(values, func(v any) bool { return !containsWord(words, v) })
+		}
+		words, listed = values, true
+	}
+	if !listed {
+		return out, nil
+	}
+	var held shape
+	for _, w := range words {
+		held |= shapeOfValue(w)
+	}
+	if held&numberShape != 0 {
+		held |= numberShape
+	}
+	out &= held
+	words = slices.DeleteFunc(slices.Clone(words), func(w any) bool {
+		return shapeOfValue(w)&(boolShape|numberShape|stringShape) == 0 || shapeOfValue(w)&out == 0
+	})
+	return out, words
+}
+
+// typesOf gives the types that one schema allows by itself.
+func typesOf(s *jsonschema.Schema) shape {
+	if s.Bool != nil {
+		if *s.Bool {
+			return anyShape
+		}
+		return 0
+	}
+	if s.Types == nil || s.Types.IsEmpty() {
+		return anyShape
+	}
+	var out shape
+	for _, name := range s.Types.ToStrings() {
+		out |= typeShapes[name]
+	}
+	return out
+}
+
+// typeShapes are the types of JSON Schema. 5.0 is an integer there.
+var typeShapes = map[string]shape{
+	"null": nullShape, "boolean": boolShape, "integer": numberShape, "number": numberShape,
+	"string": stringShape, "array": listShape, "object": mapShape,
+}
+
+// wordsOf lists the values of enum and const; nil when there is neither.
+func wordsOf(s *jsonschema.Schema) []any {
+	switch {
+	case s.Const != nil:
+		return []any{*s.Const}
+	case s.Enum != nil:
+		return slices.Clone(s.Enum.Values)
+	}
+	return nil
+}
+
+// property finds the schemas of a member; nil when none names it.
+func (a all) property(name string) (found all, required bool) {
+	for _, s := range a {
+		if p := s.Properties[name]; p != nil {
+			found = append(found, p)
+		}
+		required = required || slices.Contains(s.Required, name)
+	}
+	return found, required
+}
+
+// others tells whether a mapping may have members that have no name, and gives
+// the schemas that they fit; nil when nothing is said of them. A schema that
+// names members and does not say that there may be others has no others for an
+// expression to read, though data with more of them fits it.
+func (a all) others() (fit all, open bool) {
+	named := false
+	for _, s := range a {
+		named = named || len(s.Properties) > 0
+		if s.PatternProperties != nil || s.If != nil || s.DependentSchemas != nil || s.Dependencies != nil || s.Not != nil || s.DynamicRef != nil || s.RecursiveRef != nil {
+			return nil, true
+		}
+		switch extra := s.AdditionalProperties.(type) {
+		case bool:
+			if !extra {
+				return nil, false
+			}
+			open = true
+		case *jsonschema.Schema:
+			fit, open = append(fit, extra), true
+		}
+	}
+	return fit, open || !named
+}
+
+// elements gives the schemas that each element of a list fits; nil when nothing
+// is said of them.
+func (a all) elements() all {
+	var out all
+	for _, s := range a {
+		if len(s.PrefixItems) > 0 {
+			return nil
+		}
+		if s.Items2020 != nil {
+			out = append(out, s.Items2020)
+		}
+		if items, ok := s.Items.(*jsonschema.Schema); ok {
+			out = append(out, items)
+		}
+	}
+	return out
+}

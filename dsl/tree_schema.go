@@ -1,0 +1,28 @@
+package dsl
+
+// An EventType says what events of one type carry.
+type EventType struct {
+	Span Span `yaml:"-"`
+
+	places
+
+	// Type is the type of the events.
+	Type string `yaml:"type" required:"true"`
+
+	// Payload is the schema of their payload. An event that does not fit it is
+	// refused when it comes, and one that a handler emits fails the handler.
+	Payload *Value `yaml:"payload" kind:"schema" expr:"no"`
+
+	// Owner says who sends such events.
+	Owner string `yaml:"owner"`
+
+	contract *Contract
+}
+
+// Contract is what the payload must be; nil for anything.
+func (e *EventType) Contract() *Contract {
+	if e == nil {
+		return nil
+	}
+	return e.contract
+}
