@@ -110,7 +110,7 @@ func (s *settings) configs(d *definition) map[string]any {
 	for name := range values {
 		// A value that was set for an earlier definition, which declared another
 		// kind, would break the expressions of this one.
-		if v, ok := s.values[name]; ok && checkConfig(name, d.declared[name], v) == nil {
+		if v, ok := s.values[name]; ok && d.checkConfig(name, v) == nil {
 			values[name] = v
 		}
 	}
@@ -141,12 +141,20 @@ func (s *settings) names(d *definition) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// checkConfig refuses a value of another kind than the declared one. One that is
-// declared as null takes any.
-func checkConfig(name string, declared, value any) error {
+// checkConfig refuses a value that does not fit the schema of the setting, or
+// without a schema one of another kind than the declared one. One that is declared
+// as null takes any.
+func (d *definition) checkConfig(name string, value any) error {
 	if err := checkData(value); err != nil {
 		return &ConfigError{"invalid_config", fmt.Sprintf("config %s: %v", name, err)}
 	}
+	if contract := d.contracts[name]; contract != nil {
+		if err := contract.Check(value); err != nil {
+			return &ConfigError{"invalid_config", err.Error()}
+		}
+		return nil
+	}
+	declared := d.declared[name]
 	want, have := jsonKind(declared), jsonKind(value)
 	if declared == nil || want == have {
 		return nil
@@ -191,15 +199,14 @@ func (e *Engine) Configs(ctx context.Context) ([]ConfigView, error) {
 // of value.
 func (e *Engine) SetConfig(ctx context.Context, name string, value any, ifRevision int64, by Actor) (ConfigView, error) {
 	d := e.library.current.Load()
-	declared, ok := d.declared[name]
-	if !ok {
+	if _, ok := d.declared[name]; !ok {
 		message := fmt.Sprintf("config %s is not declared", name)
 		if near := dsl.Suggest(name, slices.Collect(maps.Keys(d.declared))); near != "" {
 			message += fmt.Sprintf("; did you mean %s?", near)
 		}
 		return ConfigView{}, &ConfigError{"unknown_config", message}
 	}
-	if err := checkConfig(name, declared, value); err != nil {
+	if err := d.checkConfig(name, value); err != nil {
 		return ConfigView{}, err
 	}
 	data, err := dsl.FormatJSON(value)

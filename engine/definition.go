@@ -27,6 +27,8 @@ type definition struct {
 	events   []string       // types that activate a pipeline, for suggestions
 	declared map[string]any // configs, with their first values
 
+	contracts map[string]*dsl.Contract // of configs that have a schema
+
 	// from holds, for each flow whose automaton rejects, the states in which
 	// each event type is accepted.
 	from map[string]map[string][]string
@@ -44,7 +46,7 @@ var errDefinition = errors.New("definition cannot be used")
 func newDefinition(b *dsl.Bundle, types map[string]HandlerType, maxConns int) (*definition, error) {
 	d := &definition{
 		bundle: b, byID: map[string]*Plan{}, client: newClient(b, maxConns),
-		declared: map[string]any{}, from: map[string]map[string][]string{},
+		declared: map[string]any{}, contracts: map[string]*dsl.Contract{}, from: map[string]map[string][]string{},
 	}
 	for _, p := range b.Pipelines {
 		plan, err := NewPlan(b, p, types)
@@ -62,6 +64,9 @@ func newDefinition(b *dsl.Bundle, types map[string]HandlerType, maxConns int) (*
 	d.events = slices.Compact(d.events)
 	for _, c := range b.Configs {
 		d.declared[c.Name] = c.Value
+		if contract := c.Contract(); contract != nil {
+			d.contracts[c.Name] = contract
+		}
 	}
 	for _, t := range b.Triggers {
 		if _, err := newClockwork(t); err != nil {

@@ -151,6 +151,8 @@ type IntakeError struct {
 	Code    string // stable: unknown_event_type, missing_key, event_rejected, …
 	Message string
 	Field   string // of the event that is wrong, such as payload.order-id; may be empty
+
+	Faults []dsl.Fault // what is wrong with a payload that does not fit its schema
 }
 
 // Error implements error.

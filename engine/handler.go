@@ -121,10 +121,12 @@ func (e *StatusError) Error() string {
 }
 
 // ClassOf gives the class of an error for retry and fallback: timeout,
-// connection, the status of a [StatusError] such as 503, or other.
+// connection, the status of a [StatusError] such as 503, schema for data that does
+// not fit its schema, or other.
 func ClassOf(err error) string {
 	var status *StatusError
 	var timeout interface{ Timeout() bool }
+	var schema *dsl.ContractError
 	switch {
 	case errors.As(err, &status):
 		return strconv.Itoa(status.Status)
@@ -132,6 +134,8 @@ func ClassOf(err error) string {
 		return "timeout"
 	case isConnection(err):
 		return "connection"
+	case errors.As(err, &schema):
+		return "schema"
 	}
 	return "other"
 }

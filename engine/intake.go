@@ -179,8 +179,25 @@ func (d *definition) intake(s Submission, now time.Time) (Intake, error) {
 		ev.Time = now.UTC()
 	}
 	in, err := d.route(ev)
+	if err == nil {
+		err = d.checkPayload(ev)
+	}
 	in.Hash, in.Dedup = hash, dedup
 	return in, err
+}
+
+// checkPayload refuses an event whose payload is not what its type promises.
+func (d *definition) checkPayload(ev Event) error {
+	err := d.bundle.Event(ev.Type).Contract().Check(ev.Payload)
+	var misfit *dsl.ContractError
+	if !errors.As(err, &misfit) {
+		return err
+	}
+	e := &IntakeError{Code: "invalid_payload", Message: misfit.Error()}
+	for _, f := range misfit.Faults {
+		e.Faults = append(e.Faults, dsl.Fault{Path: slices.Concat(dsl.Path{"payload"}, f.Path), Message: f.Message})
+	}
+	return e
 }
 
 // route finds the flow, the key and the pipeline of an event.

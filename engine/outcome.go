@@ -231,6 +231,9 @@ func (r *Run) assignIn(mapping *dsl.Value, env dsl.Env) (map[string]any, error) 
 			return nil, err
 		}
 		raw, err := encodeData(value)
+		if err == nil {
+			err = r.plan.Pipeline.StateContract(k.Name).Check(value)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", k.Span, k.Name, err)
 		}

@@ -28,7 +28,9 @@ const emitToken = "emitted events"
 // A *T that has a method CheckBody(*dsl.Body) checks what tags cannot say. A *T
 // that has a method SetsState() sets the shared state with the keys of its
 // body: the core computes it by itself, and Handle is not called. A *T that has
-// a method Emits() hands in events.
+// a method Emits() hands in events, and one with Emission(*dsl.Value) tells which.
+// A *T that has a method Operation(*dsl.Value) tells what of a service's API it
+// calls.
 func Type[T any, P interface {
 	*T
 	Handler
@@ -40,6 +42,16 @@ func Type[T any, P interface {
 	var zero any = P(new(T))
 	if c, ok := zero.(interface{ CheckBody(*dsl.Body) }); ok {
 		t.Check = c.CheckBody
+	}
+	if o, ok := zero.(interface {
+		Operation(*dsl.Value) (dsl.Operation, bool)
+	}); ok {
+		t.Operation = o.Operation
+	}
+	if e, ok := zero.(interface {
+		Emission(*dsl.Value) (eventType, payload *dsl.Value)
+	}); ok {
+		t.Emission = e.Emission
 	}
 	_, t.SetsState = zero.(interface{ SetsState() })
 	_, t.Emits = zero.(interface{ Emits() })

@@ -434,7 +434,7 @@ func (j *job) call(ctx context.Context, t Task) ended {
 	began := time.Now()
 	result, err := j.handle(ctx, t, &span)
 	if err == nil {
-		err = j.checkEmits(result.Emit, &span)
+		err = j.checkResult(t, result, &span)
 	}
 	now := time.Now()
 	span.end(result, err, err != nil && j.calls.Err() != nil)
@@ -478,8 +478,20 @@ func (j *job) handle(ctx context.Context, t Task, span *attemptTrace) (result Re
 	return result, err
 }
 
-// checkEmits refuses events that nothing would serve, and lets the others say
-// which attempt has sent them.
+// checkResult holds what a handler gives against the schemas that are declared of
+// it: a response that is not what expressions have been checked against would
+// fail somewhere else, or nowhere.
+func (j *job) checkResult(t Task, result Result, span *attemptTrace) error {
+	if !t.Verify {
+		if err := t.Step.Handler.CheckResponse(result.Status, result.Response); err != nil {
+			return err
+		}
+	}
+	return j.checkEmits(result.Emit, span)
+}
+
+// checkEmits refuses events that nothing would serve, and those whose payload is
+// not what their type promises; it lets the others say which attempt has sent them.
 func (j *job) checkEmits(events []Event, span *attemptTrace) error {
 	d := j.n.e.library.current.Load()
 	for i, ev := range events {
@@ -487,6 +499,9 @@ func (j *job) checkEmits(events []Event, span *attemptTrace) error {
 			events[i].TraceParent, events[i].TraceState = span.parent, span.state
 		}
 		if _, err := d.route(ev); err != nil {
+			return Permanent(fmt.Errorf("emitted event %s: %w", ev.Type, err))
+		}
+		if err := d.bundle.Event(ev.Type).Contract().Check(ev.Payload); err != nil {
 			return Permanent(fmt.Errorf("emitted event %s: %w", ev.Type, err))
 		}
 	}

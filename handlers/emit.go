@@ -61,6 +61,11 @@ type Emit struct {
 // Emits tells the plan that handlers of this type hand in events.
 func (*Emit) Emits() {}
 
+// Emission tells what event a body hands in.
+func (*Emit) Emission(body *dsl.Value) (eventType, payload *dsl.Value) {
+	return body.Get("type"), body.Get("payload")
+}
+
 // Handle implements [engine.Handler].
 func (e *Emit) Handle(_ context.Context, c *engine.Call) (engine.Result, error) {
 	event := engine.Event{

@@ -82,6 +82,30 @@ func readTree(root string, want func(string) bool, add func(name, id string, dat
 	})
 }
 
+// readReferred reads a file that pipelines name, such as the OpenAPI document of
+// a service, wherever it lies.
+func readReferred(name string) ([]byte, error) {
+	info, err := os.Stat(filepath.FromSlash(name))
+	if err != nil {
+		return nil, withoutPath(err)
+	}
+	const most = 1 << 20 // as for all files
+	if !info.Mode().IsRegular() || info.Size() > most {
+		return nil, fmt.Errorf("want a file of at most 1 MiB")
+	}
+	data, err := os.ReadFile(filepath.FromSlash(name))
+	return data, withoutPath(err)
+}
+
+// withoutPath gives the reason alone: the path is told beside it.
+func withoutPath(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
 // readFS reads what want chooses from an embedded directory.
 func readFS(fsys fs.FS, want func(string) bool) ([]dsl.File, error) {
 	var files []dsl.File
@@ -120,6 +144,9 @@ func loadBundle(s streams, paths []string, o dsl.Options) (*dsl.Bundle, error) {
 
 func checkBundle(s streams, files []dsl.File, o dsl.Options) (*dsl.Bundle, error) {
 	o.Types = languageTypes()
+	if o.Read == nil {
+		o.Read = readReferred
+	}
 	bundle, found := dsl.Load(files, o)
 	if len(found) > 0 {
 		if err := dsl.WriteDiagnostics(s.err, dsl.Text, files, found, colorful(s.err)); err != nil {

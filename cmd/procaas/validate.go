@@ -49,7 +49,7 @@ func validate(s streams, paths []string, format dsl.Format, level dsl.Severity) 
 	if len(files) == 0 {
 		return usagef("no pipeline files (*.yaml, *.yml) in %s", strings.Join(paths, ", "))
 	}
-	_, found := dsl.Load(files, dsl.Options{Types: languageTypes()})
+	_, found := dsl.Load(files, dsl.Options{Types: languageTypes(), Read: readReferred})
 	if err := dsl.WriteDiagnostics(s.out, format, files, found, colorful(s.out)); err != nil {
 		return err
 	}

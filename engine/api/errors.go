@@ -89,6 +89,7 @@ const (
 	codeUnknownEventType = "unknown_event_type"
 	codeMissingKey       = "missing_key"
 	codeInvalidEvent     = "invalid_event"
+	codeInvalidPayload   = "invalid_payload"
 	codeBatchRefused     = "batch_refused"
 	codeInternal         = "internal_error"
 	codeStoreUnavailable = "store_unavailable"
@@ -138,6 +139,7 @@ var problems = map[string]struct {
 	codeUnsupportedMedia: {http.StatusUnsupportedMediaType, "The form of the body is not understood"},
 	codeUnknownEventType: {http.StatusUnprocessableEntity, "No pipeline serves this type of event"},
 	codeMissingKey:       {http.StatusUnprocessableEntity, "The event has no key"},
+	codeInvalidPayload:   {http.StatusUnprocessableEntity, "The payload is not what the schema of its event type says"},
 	codeInvalidEvent:     {http.StatusUnprocessableEntity, "The event cannot be accepted"},
 	codeInvalidConfig:    {http.StatusUnprocessableEntity, "The setting cannot have this value"},
 	codeBatchRefused:     {http.StatusUnprocessableEntity, "None of the events was accepted"},
@@ -183,6 +185,9 @@ func eventProblem(err error, field func(string) string) *Problem {
 		return problemOf(err)
 	}
 	p := refuse(knownCode(refused.Code, codeInvalidEvent), "%s", refused.Message)
+	for _, f := range refused.Faults {
+		p.at(Fault{Location: field(f.Path[0]) + pointerTo(f.Path[1:]), Message: f.Message})
+	}
 	if refused.Field != "" {
 		p.at(Fault{Location: field(refused.Field), Message: refused.Message})
 	}

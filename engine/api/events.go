@@ -159,6 +159,15 @@ func pointerOf(field string) string {
 	return "/" + strings.ReplaceAll(escapePointer(field), ".", "/")
 }
 
+// pointerTo makes a JSON pointer of the names on the way to a part.
+func pointerTo(path []string) string {
+	var b strings.Builder
+	for _, name := range path {
+		b.WriteString("/" + escapePointer(name))
+	}
+	return b.String()
+}
+
 // submit hands events over and replies. A client that has gone is not served:
 // it will send again.
 func (s *server) submit(w http.ResponseWriter, r *http.Request, in intake) error {

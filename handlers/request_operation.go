@@ -1,0 +1,68 @@
+package handlers
+
+import (
+	"fmt"
+	"net/http"
+
+	"procaas/dsl"
+)
+
+// Operation tells what of a service's API a body calls, as far as that is written
+// out: a request that computes its service or its method calls what nobody knows
+// before.
+func (*Request) Operation(body *dsl.Value) (dsl.Operation, bool) {
+	service, ok := literal(body.Get("service"))
+	if !ok || body.Get("path") == nil {
+		return dsl.Operation{}, false
+	}
+	o := dsl.Operation{
+		Service: service, Method: methodOf(body), Path: body.Get("path"), Query: body.Get("query"), Body: body.Get("body"),
+		NoBody: body.Get("body") == nil && body.Get("form") == nil && body.Get("raw") == nil,
+		Expect: expectedOf(body),
+	}
+	reading, given := literal(body.Get("response"))
+	o.JSON = body.Get("response") == nil || given && (reading == "json" || reading == "auto")
+	return o, true
+}
+
+// methodOf is the method of a request; empty when it is computed, or depends on
+// whether a computed body is null.
+func methodOf(body *dsl.Value) string {
+	if v := body.Get("method"); !v.IsNull() {
+		method, _ := literal(v)
+		return method
+	}
+	sends := false
+	for _, name := range []string{"body", "form", "raw"} {
+		v := body.Get(name)
+		if v.Expr() != nil {
+			return ""
+		}
+		sends = sends || !v.IsNull()
+	}
+	if sends {
+		return http.MethodPost
+	}
+	return http.MethodGet
+}
+
+// expectedOf lists the statuses of success; none when they are computed.
+func expectedOf(body *dsl.Value) []string {
+	v := body.Get("expect")
+	if v.IsNull() {
+		return []string{"2xx"}
+	}
+	data, ok := v.Literal()
+	list, isList := data.([]any)
+	switch {
+	case !ok:
+		return nil
+	case !isList:
+		return []string{fmt.Sprint(data)}
+	}
+	var out []string
+	for _, status := range list {
+		out = append(out, fmt.Sprint(status))
+	}
+	return out
+}
