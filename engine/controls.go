@@ -21,13 +21,14 @@ import (
 type Control struct {
 	Enabled bool `json:"enabled"` // false: the switch is off
 
-	// Mode says what off means: ModeSkip or ModeHold; empty while Enabled.
+	// Mode says what off means: ModeSkip or ModeHold. While Enabled it is empty, or
+	// ModeKeep.
 	Mode string `json:"mode,omitempty"`
 
 	// Force lets ModeSkip leave out critical handlers.
 	Force bool `json:"force,omitempty"`
 
-	// Until is when the switch goes on by itself; nil is never.
+	// Until is when the switch goes on by itself, or ModeKeep ends; nil is never.
 	Until *time.Time `json:"until,omitempty"`
 
 	// RateLimit bounds the calls below the path on all nodes together, such as
@@ -42,10 +43,11 @@ type Control struct {
 	RolloutPercent *float64 `json:"rollout_percent,omitempty"`
 }
 
-// What a switch that is off does.
+// What a switch that is off does, and what one that is on may do besides.
 const (
 	ModeSkip = "skip" // the handlers are left out, as if enabled were false
 	ModeHold = "hold" // runs are parked before the handlers until the switch is on
+	ModeKeep = "keep" // the handlers stay in the flow, though they have fallbacks
 )
 
 // The words of Control.Over.
@@ -94,8 +96,11 @@ func newLiveControl(path string, setting Setting) (*liveControl, error) {
 		by += ": " + setting.By.Reason
 	}
 	l.off = "switched off at " + path + untilText(l.Until) + by
-	if l.Mode == ModeHold {
+	switch l.Mode {
+	case ModeHold:
 		l.off = "held at " + path + untilText(l.Until) + by
+	case ModeKeep:
+		l.off = "kept in the flow at " + path + untilText(l.Until) + by
 	}
 	l.holdCause = path + causeHold
 	if l.RateLimit == "" {
@@ -123,6 +128,11 @@ func untilText(t *time.Time) string {
 // isOff tells whether the switch is off in a mode at present.
 func (l *liveControl) isOff(mode string, now time.Time) bool {
 	return l != nil && !l.Enabled && l.Mode == mode && (l.Until == nil || now.Before(*l.Until))
+}
+
+// isKept tells whether nothing below goes out of the flow by itself at present.
+func (l *liveControl) isKept(now time.Time) bool {
+	return l != nil && l.Enabled && l.Mode == ModeKeep && (l.Until == nil || now.Before(*l.Until))
 }
 
 // limits tells whether there is a rate limit at present.
@@ -159,6 +169,12 @@ func (c *controls) holds(s *Step, now time.Time) *liveControl {
 		}
 	}
 	return nil
+}
+
+// keeps tells whether a handler stays in the flow though its calls fail.
+func (c *controls) keeps(s *Step, now time.Time) bool {
+	above := c.above(s)
+	return above[0].isKept(now) || above[1].isKept(now) || above[2].isKept(now)
 }
 
 // off is [Live].Off.
@@ -207,6 +223,8 @@ func (c *controls) effects(s *Step, now time.Time) []string {
 			out = append(out, l.off)
 		case l.isOff(ModeSkip, now):
 			out = append(out, l.off+" (not in force: the handler is critical)")
+		case l.isKept(now) && s.fallback() != nil:
+			out = append(out, l.off)
 		}
 	}
 	if percent, ok := c.share(s); ok && percent < 100 {

@@ -212,7 +212,7 @@ func (d *decision) advance(o *Outage) bool {
 			break
 		}
 		if o.phase(d.now) == FallbackBack {
-			d.remember(o)
+			d.remember(o.Name, o.Trips, d.now)
 			d.tellOf(o, FallbackBack, "")
 			return true
 		}
@@ -314,14 +314,6 @@ func (d *decision) trips(name string) int {
 		return p.Trips + 1
 	}
 	return 1
-}
-
-// remember keeps what is needed to tell whether an outage was one of a row.
-func (d *decision) remember(o *Outage) {
-	if d.Past == nil {
-		d.Past = map[string]Past{}
-	}
-	d.Past[o.Name] = Past{Trips: o.Trips, Back: d.now}
 }
 
 // describe tells people what was counted.

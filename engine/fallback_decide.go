@@ -81,12 +81,32 @@ func (e *Engine) untilIn(moment time.Duration) time.Duration {
 // and nothing is out.
 func (e *Engine) fallbacks() *Fallbacks {
 	if f := e.library.current.Load().fallbacks; f != nil {
+		if kept := e.kept(); len(kept) > 0 {
+			return f.without(kept)
+		}
 		return f
 	}
 	if o := e.degrader.outages(); o != nil && len(o.byPath) > 0 {
 		return NewFallbacks(nil) // which forgets them
 	}
 	return nil
+}
+
+// kept lists the handlers that operators keep in the flow.
+func (e *Engine) kept() []string {
+	var out []string
+	c, now := e.settings.controls(), e.clock.now()
+	if c == nil || len(c.byPath) == 0 {
+		return nil
+	}
+	for _, p := range e.library.current.Load().plans {
+		for _, s := range p.order {
+			if s.fallback() != nil && c.keeps(s, now) {
+				out = append(out, s.Path)
+			}
+		}
+	}
+	return out
 }
 
 // isMyTurn tells whether the node is the one that decides, or the one that does has

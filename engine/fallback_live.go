@@ -106,12 +106,18 @@ func (d *degrader) heed(ctx context.Context, b Beat) error {
 // operators say comes first: a handler that they hold waits.
 func (j *job) off(s *Step, c *controls, now time.Time) (reason string, off bool) {
 	if reason, off = c.off(s, now); !off {
-		if reason, off = j.n.e.degrader.outages().off(s, now); !off || c.holds(s, now) != nil {
+		if reason, off = j.n.e.degrader.outages().off(s, now); !off || c.overrides(s, now) {
 			return "", false
 		}
 	}
 	j.pass.leave(s.Path, now)
 	return reason, off
+}
+
+// overrides tells whether it does not count that a handler is out of the flow: runs
+// are held before it, or operators keep it.
+func (c *controls) overrides(s *Step, now time.Time) bool {
+	return c.holds(s, now) != nil || c.keeps(s, now)
 }
 
 // verdict asks the guard about a handler, and whether its outage lets this call
@@ -120,7 +126,7 @@ func (j *job) off(s *Step, c *controls, now time.Time) (reason string, off bool)
 func (j *job) verdict(s *Step, due time.Time, c *controls, now time.Time) Verdict {
 	e := j.n.e
 	o := e.degrader.outages().of(s)
-	if o == nil || c.holds(s, now) != nil {
+	if o == nil || c.overrides(s, now) {
 		return e.guard.verdict(s, due, &j.pass, c, now)
 	}
 	admitted := o.admit(now, chanceOf(j.claimed.ID, s.Path))

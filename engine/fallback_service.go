@@ -54,6 +54,7 @@ func (d *decision) join(o *Outage, failing map[string]string) {
 			why, fails := failing[w.Path]
 			switch {
 			case fails != own || w.Fallback == nil || d.outage(w.Path) != nil || well(d.counts[w.Path], d.now):
+			case slices.Contains(o.Spared, w.Path) && !fails:
 			case d.mayGo(*w):
 				o.Members = append(o.Members, w.Path)
 				delete(d.counts, w.Path)
@@ -133,12 +134,17 @@ func (d *decision) halfFails() bool {
 	return failing >= 2 && 2*failing >= called
 }
 
-// pooled sums the counts of a service's handlers, but for one.
+// pooled sums the counts of a service's handlers, but for one, since its last
+// outage.
 func (d *decision) pooled(service, without string) []Count {
 	var sum []Count
+	since := d.Past[service].Back.Unix()
 	for _, w := range d.byService[service] {
-		if w.Path != without {
-			for _, c := range d.counts[w.Path] {
+		if w.Path == without {
+			continue
+		}
+		for _, c := range d.counts[w.Path] {
+			if c.Second >= since {
 				sum = addCount(sum, c)
 			}
 		}

@@ -35,6 +35,10 @@ type Outage struct {
 	Trips   int       `json:"trips"`          // in a row, this one included
 	Ratio   float64   `json:"ratio"`          // of the calls that sent it out, how many succeeded
 	Why     string    `json:"why"`            // it went out
+
+	// Spared are handlers of a service that operators have put back into the flow
+	// while it was out.
+	Spared []string `json:"spared,omitempty"`
 }
 
 // A Past is what an outage leaves behind.
@@ -111,6 +115,46 @@ func (s *FallbackState) named(service string) *Outage {
 		}
 	}
 	return nil
+}
+
+// end puts handlers back into the flow at once, because somebody wants it. They go
+// out again when calls fail from now on.
+func (s *FallbackState) end(in func(path string) bool, now time.Time) []FallbackChange {
+	var changes []FallbackChange
+	s.Outages = slices.DeleteFunc(s.Outages, func(o *Outage) bool {
+		var back []string
+		o.Members = slices.DeleteFunc(o.Members, func(path string) bool {
+			if in(path) {
+				back = append(back, path)
+			}
+			return in(path)
+		})
+		if len(back) == 0 {
+			return false
+		}
+		o.Spared = append(o.Spared, back...)
+		over := len(o.Members) == 0
+		if over && o.Service {
+			s.remember(o.Name, o.Trips, now)
+		}
+		for _, path := range back {
+			s.remember(path, o.Trips, now)
+		}
+		changes = append(changes, FallbackChange{
+			Kind: FallbackBack, Name: o.Name, Service: o.Service, Paths: back, Since: o.Since, Ratio: o.Ratio, Trips: o.Trips,
+		})
+		return over
+	})
+	return changes
+}
+
+// remember keeps what is needed to tell whether an outage was one of a row, and
+// which calls were before its end.
+func (s *FallbackState) remember(name string, trips int, now time.Time) {
+	if s.Past == nil {
+		s.Past = map[string]Past{}
+	}
+	s.Past[name] = Past{Trips: trips, Back: now}
 }
 
 // phase gives the phase at a time, even when no node has decided for a while.

@@ -47,9 +47,9 @@ const (
 // control.
 type ControlChange struct {
 	Enabled        bool
-	Mode           string // ModeSkip when it is empty and Enabled is false
+	Mode           string // ModeSkip when it is empty and Enabled is false; with Enabled, empty or ModeKeep
 	Force          bool
-	Until          time.Time // of the switch; without a switch, of the limit
+	Until          time.Time // of the switch, or of ModeKeep; without them, of the limit
 	Forever        bool      // the switch stays off until it is switched on
 	RateLimit      string
 	Over           string
@@ -73,7 +73,7 @@ func (l *liveControl) view(known bool, now time.Time) ControlView {
 	return ControlView{
 		Path: l.path, Control: l.Control, Revision: l.setting.Revision, Changed: l.setting.Changed,
 		By: l.setting.By.Name, Reason: l.setting.By.Reason, Known: known,
-		Expired: !l.isOff(l.Mode, now) && !l.limits(now) && l.RolloutPercent == nil,
+		Expired: !l.isOff(l.Mode, now) && !l.isKept(now) && !l.limits(now) && l.RolloutPercent == nil,
 	}
 }
 
@@ -198,7 +198,7 @@ func (e *Engine) checkControl(path string, change ControlChange) (Control, error
 	if err := c.checkRollout(steps, path); err != nil {
 		return c, err
 	}
-	if c.Enabled && c.RateLimit == "" && c.RolloutPercent == nil {
+	if c.Enabled && c.Mode == "" && c.RateLimit == "" && c.RolloutPercent == nil {
 		return c, invalidControl(`it says nothing: want "enabled": false, a rate_limit or a rollout_percent; DELETE removes a control`)
 	}
 	if c.Enabled || c.Mode != ModeSkip || c.Force {
@@ -234,15 +234,24 @@ func (e *Engine) unknownPath(path string) *ControlError {
 
 // checkSwitch completes the switch of a control.
 func (c *Control) checkSwitch(change ControlChange, now time.Time) error {
-	if c.Enabled {
-		if c.Mode != "" {
-			return invalidControl(`mode %s is for "enabled": false`, c.Mode)
-		}
+	switch {
+	case c.Enabled && c.Mode == "":
 		return nil
+	case c.Enabled && c.Mode == ModeKeep:
+		return c.checkEnd(change, now)
+	case c.Enabled:
+		return invalidControl(`mode %s is for "enabled": false`, c.Mode)
+	case c.Mode == ModeKeep:
+		return invalidControl(`mode keep is for "enabled": true; what is off cannot stay in the flow`)
 	}
 	if c.Mode = cmp.Or(c.Mode, ModeSkip); c.Mode != ModeSkip && c.Mode != ModeHold {
 		return invalidControl("want mode %s or %s, have %q", ModeSkip, ModeHold, c.Mode)
 	}
+	return c.checkEnd(change, now)
+}
+
+// checkEnd completes when a switch ends.
+func (c *Control) checkEnd(change ControlChange, now time.Time) error {
 	if change.Forever {
 		if !change.Until.IsZero() {
 			return invalidControl("want until or forever, have both")
@@ -273,7 +282,7 @@ func checkUntil(field string, until, now time.Time) (*time.Time, error) {
 // checkLimit completes the rate limit of a control.
 func (c *Control) checkLimit(change ControlChange, now time.Time) error {
 	if c.RateLimit == "" {
-		if c.Over != "" || !change.LimitUntil.IsZero() || c.Enabled && !change.Until.IsZero() && c.RolloutPercent == nil {
+		if c.Over != "" || !change.LimitUntil.IsZero() || c.Enabled && c.Mode == "" && !change.Until.IsZero() && c.RolloutPercent == nil {
 			return invalidControl("over, limit_until and the until of a limit want a rate_limit")
 		}
 		return nil
@@ -289,7 +298,7 @@ func (c *Control) checkLimit(change ControlChange, now time.Time) error {
 		return invalidControl("over: want wait or skip, have %q", c.Over)
 	}
 	until := change.LimitUntil
-	if c.Enabled && until.IsZero() {
+	if c.Enabled && c.Mode == "" && until.IsZero() {
 		until = change.Until // without a switch, it can only be the limit's
 	}
 	if until.IsZero() {

@@ -28,7 +28,9 @@ pipeline/stage/handler. It counts on every node within a second, survives
 restarts, and is audited.
 
 off leaves handlers out, as if their enabled were false; hold parks runs before
-them, and loses nothing: they go on when the switch is on again.`,
+them, and loses nothing: they go on when the switch is on again. A handler that
+has gone out of the flow by itself, for its fallback, is put back by on, and keep
+lets none go.`,
 		Args: onlySubcommands,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -37,7 +39,7 @@ them, and loses nothing: they go on when the switch is on again.`,
 	c.AddCommand(
 		switchOff(s, &f, "off PATH", engine.ModeSkip, "Leave out what is below a path, for an hour unless you say otherwise"),
 		switchOff(s, &f, "hold PATH", engine.ModeHold, "Park runs before what is below a path, for an hour unless you say otherwise"),
-		switchOn(s, &f), switchList(s, &f), switchUndo(s, &f),
+		switchKeep(s, &f), switchOn(s, &f), switchList(s, &f), switchUndo(s, &f),
 	)
 	return c
 }
@@ -48,6 +50,7 @@ type controlFlags struct {
 	reason string
 	dryRun bool
 	format func() (string, error)
+	ended  []string // handlers that were put back into the flow
 }
 
 func (f *controlFlags) add(c *cobra.Command) {
@@ -64,36 +67,82 @@ func switchOff(s streams, client *clientFlags, use, mode, short string) *cobra.C
 	}
 	f := controlFlags{clientFlags: client}
 	f.add(c)
-	duration := c.Flags().String("for", "1h", "when it is on again by itself, such as 30m or 2h")
-	forever := c.Flags().Bool("forever", false, "until somebody switches it on")
+	end := addEnd(c, "when it is on again by itself, such as 30m or 2h", "until somebody switches it on")
 	var force bool
 	if mode == engine.ModeSkip {
 		c.Flags().BoolVar(&force, "force", false, "leave out critical handlers, too: their runs go on without them")
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
-		d, err := dsl.ParseDuration(*duration)
+		until, err := end()
 		if err != nil {
-			return usagef("--for: %w", err)
-		}
-		if *forever && c.Flags().Changed("for") {
-			return usagef("switch %s takes --for or --forever, not both", c.Name())
+			return err
 		}
 		return f.change(c.Context(), s, args[0], func(now *engine.Control) {
-			now.Enabled, now.Mode, now.Force, now.Until = false, mode, force, nil
-			if !*forever {
-				until := time.Now().Add(d)
-				now.Until = &until
-			}
+			now.Enabled, now.Mode, now.Force, now.Until = false, mode, force, until
+		})
+	}
+	return c
+}
+
+// addEnd adds the flags that say when a switch ends. What it gives is to be called
+// when they are parsed; it gives nil for never.
+func addEnd(c *cobra.Command, forUsage, foreverUsage string) func() (*time.Time, error) {
+	duration := c.Flags().String("for", "1h", forUsage)
+	forever := c.Flags().Bool("forever", false, foreverUsage)
+	return func() (*time.Time, error) {
+		d, err := dsl.ParseDuration(*duration)
+		switch {
+		case err != nil:
+			return nil, usagef("--for: %w", err)
+		case *forever && c.Flags().Changed("for"):
+			return nil, usagef("switch %s takes --for or --forever, not both", c.Name())
+		case *forever:
+			return nil, nil
+		}
+		until := time.Now().Add(d)
+		return &until, nil
+	}
+}
+
+func switchKeep(s streams, client *clientFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use: "keep PATH", Short: "Let no handler below a path go out of the flow by itself, for an hour unless you say otherwise",
+		Args:    cobra.ExactArgs(1),
+		Example: `  procaas switch keep new-order-created/notify --for 2h --reason "errors of the new push service are known"`,
+	}
+	f := controlFlags{clientFlags: client}
+	f.add(c)
+	end := addEnd(c, "when fallbacks count again, such as 30m or 2h", "until somebody changes it")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		until, err := end()
+		if err != nil {
+			return err
+		}
+		return f.change(c.Context(), s, args[0], func(now *engine.Control) {
+			now.Enabled, now.Mode, now.Until, now.Force = true, engine.ModeKeep, until, now.Force && now.RolloutPercent != nil
 		})
 	}
 	return c
 }
 
 func switchOn(s streams, client *clientFlags) *cobra.Command {
-	c := &cobra.Command{Use: "on PATH", Short: "Switch a path on again; held runs go on", Args: cobra.ExactArgs(1)}
+	c := &cobra.Command{
+		Use: "on PATH", Short: "Switch a path on again; held runs go on", Args: cobra.ExactArgs(1),
+		Long: `on ends what keeps handlers below a path from being called: a switch that is off
+at this path, and fallbacks by which they have gone out of the flow by
+themselves. They go out again when their calls fail from now on; switch keep
+forbids that.`,
+	}
 	f := controlFlags{clientFlags: client}
 	f.add(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
+		f.ended = []string{}
+		if !f.dryRun {
+			var err error
+			if f.ended, err = f.client().EndFallbacks(c.Context(), args[0], f.reason); err != nil {
+				return err
+			}
+		}
 		return f.change(c.Context(), s, args[0], func(now *engine.Control) {
 			now.Enabled, now.Mode, now.Until, now.Force = true, "", nil, now.Force && now.RolloutPercent != nil
 		})
@@ -257,7 +306,7 @@ func (f *controlFlags) changeOnce(ctx context.Context, s streams, path string, e
 		reason = cmp.Or(reason, controls[i].Reason)
 	}
 	edit(&c)
-	if c.Enabled && c.RateLimit == "" && c.RolloutPercent == nil {
+	if c.Enabled && c.Mode == "" && c.RateLimit == "" && c.RolloutPercent == nil {
 		return f.remove(ctx, s, path, revision, format)
 	}
 	change := api.NewControlChange(c, reason)
@@ -275,7 +324,7 @@ func (f *controlFlags) changeOnce(ctx context.Context, s streams, path string, e
 	if format == "json" {
 		return printJSON(s.out, view)
 	}
-	fmt.Fprintf(s.out, "%s: %s\n", path, stateText(view))
+	fmt.Fprintf(s.out, "%s: %s%s\n", path, stateText(view), f.endedText())
 	fmt.Fprintf(s.err, "undo: procaas switch undo %d\n", view.Revision)
 	return nil
 }
@@ -283,6 +332,11 @@ func (f *controlFlags) changeOnce(ctx context.Context, s streams, path string, e
 // remove removes the control of a path; nothing is left of it.
 func (f *controlFlags) remove(ctx context.Context, s streams, path string, revision int64, format string) error {
 	switch {
+	case revision == 0 && len(f.ended) > 0 && format == "json":
+		return printJSON(s.out, api.FallbacksEnded{Path: path, Handlers: f.ended})
+	case revision == 0 && len(f.ended) > 0:
+		fmt.Fprintf(s.out, "%s: on%s\n", path, f.endedText())
+		return nil
 	case revision == 0:
 		fmt.Fprintf(s.err, "%s: nothing is set\n", path)
 		return nil
@@ -297,9 +351,17 @@ func (f *controlFlags) remove(ctx context.Context, s streams, path string, revis
 	if format == "json" {
 		return printJSON(s.out, removed)
 	}
-	fmt.Fprintf(s.out, "%s: on, without limits\n", path)
+	fmt.Fprintf(s.out, "%s: on, without limits%s\n", path, f.endedText())
 	fmt.Fprintf(s.err, "undo: procaas switch undo %d\n", removed.Revision)
 	return nil
+}
+
+// endedText tells which handlers were put back into the flow.
+func (f *controlFlags) endedText() string {
+	if len(f.ended) == 0 {
+		return ""
+	}
+	return "; back in the flow: " + strings.Join(f.ended, ", ")
 }
 
 // present leaves out what of a control has ended.
@@ -328,6 +390,8 @@ func stateText(v engine.ControlView) string {
 	var out []string
 	c := present(v.Control)
 	switch {
+	case c.Mode == engine.ModeKeep:
+		out = append(out, "kept in the flow"+until(c.Until))
 	case c.Enabled:
 	case c.Mode == engine.ModeHold:
 		out = append(out, "hold"+until(c.Until))

@@ -77,6 +77,7 @@ var needs = map[string]need{
 	"remove-stage-control":    steers,
 	"remove-handler-control":  steers,
 	"undo-control":            steers,
+	"end-fallbacks":           steers,
 	"set-config":              tunes,
 
 	"reload":       rules,

@@ -49,6 +49,7 @@ type Engine interface {
 	Runs
 	Settings
 	Controls
+	Fallbacks
 	Status
 	Access
 }
@@ -158,6 +159,7 @@ func (s *server) operations() []operation {
 	all = append(all, s.runOperations()...)
 	all = append(all, s.migrateOperations()...)
 	all = append(all, s.adminOperations()...)
+	all = append(all, s.fallbackOperations()...)
 	all = append(all, s.controlOperations()...)
 	all = append(all, s.tokenOperations()...)
 	return append(all, s.statusOperations()...)

@@ -26,10 +26,10 @@ type Controls interface {
 // of its path.
 type ControlChange struct {
 	Enabled        *bool    `json:"enabled,omitempty" doc:"false switches off. The default is true."`
-	Mode           string   `json:"mode,omitempty" enum:"skip,hold" doc:"What off means: skip (the default) leaves the handlers out as if their enabled were false; hold parks runs before them until the switch is on."`
+	Mode           string   `json:"mode,omitempty" enum:"skip,hold,keep" doc:"What off means: skip (the default) leaves the handlers out as if their enabled were false; hold parks runs before them until the switch is on. While enabled is true, keep lets no handler go out of the flow by itself."`
 	Force          bool     `json:"force,omitempty" doc:"Let skip and rollout_percent leave out critical handlers, too."`
-	Until          string   `json:"until,omitempty" format:"date-time" doc:"When the switch goes on by itself: in an hour when it is left out. Without a switch, when the limit ends."`
-	Forever        bool     `json:"forever,omitempty" doc:"The switch stays off until it is switched on."`
+	Until          string   `json:"until,omitempty" format:"date-time" doc:"When the switch goes on by itself, or keep ends: in an hour when it is left out. Without a switch, when the limit ends."`
+	Forever        bool     `json:"forever,omitempty" doc:"The switch stays off, or keep holds, until somebody changes it."`
 	RateLimit      string   `json:"rate_limit,omitempty" example:"10/s" doc:"A bound of all calls below the path, on all nodes together."`
 	Over           string   `json:"over,omitempty" enum:"wait,skip" doc:"What becomes of a call over the limit: wait (the default) or skip. Critical handlers always wait."`
 	LimitUntil     string   `json:"limit_until,omitempty" format:"date-time" doc:"When the limit ends by itself."`
@@ -357,7 +357,7 @@ func NewControlChange(c engine.Control, reason string) ControlChange {
 		return timeText(*t)
 	}
 	return ControlChange{
-		Enabled: &c.Enabled, Mode: c.Mode, Force: c.Force, Until: text(c.Until), Forever: !c.Enabled && c.Until == nil,
+		Enabled: &c.Enabled, Mode: c.Mode, Force: c.Force, Until: text(c.Until), Forever: c.Mode != "" && c.Until == nil,
 		RateLimit: c.RateLimit, Over: c.Over, LimitUntil: text(c.LimitUntil), RolloutPercent: c.RolloutPercent, Reason: reason,
 	}
 }

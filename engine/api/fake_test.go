@@ -264,6 +264,16 @@ func (f *fakeEngine) UndoControl(ctx context.Context, revision int64, by engine.
 	return path, v, err
 }
 
+func (f *fakeEngine) EndFallbacks(ctx context.Context, path string, by engine.Actor) ([]string, error) {
+	if f.down {
+		return nil, errDown
+	}
+	if _, err := f.controls.EndFallbacks(ctx, path, by); err != nil {
+		return nil, err
+	}
+	return []string{"new-order-created/notify/bonus"}, nil
+}
+
 func (f *fakeEngine) Guarded(ctx context.Context) (bool, error) { return f.controls.Guarded(ctx) }
 
 func (f *fakeEngine) Grant(ctx context.Context, token string) (engine.Grant, error) {

@@ -162,7 +162,7 @@ func newDocument() *huma.OpenAPI {
 }
 
 // requests lists the schemas of bodies in which an unknown field is refused.
-var requests = []string{"Event", "Task", "Reason", "ConfigChange", "Redrive", "ControlChange", "Undo", "NewToken"}
+var requests = []string{"Event", "Task", "Reason", "ConfigChange", "Redrive", "ControlChange", "Undo", "FallbackEnd", "NewToken"}
 
 // refine says of the schemas what Go types cannot.
 func (s *server) refine() {
@@ -251,7 +251,7 @@ var describedFields = map[string]map[string]string{
 	},
 	"ControlView": {
 		"enabled":         "false: the switch is off.",
-		"mode":            "What off means: skip or hold.",
+		"mode":            "What off means: skip or hold. While the switch is on: keep, when no handler goes out of the flow by itself.",
 		"force":           "Critical handlers are left out, too.",
 		"until":           "When the switch goes on by itself; null is never.",
 		"rate_limit":      "A bound of all calls below the path, on all nodes together.",

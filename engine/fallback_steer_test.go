@@ -1,0 +1,86 @@
+package engine_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"procaas/engine"
+)
+
+func TestOperatorEndsAFallback(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		yaml := strings.Replace(degradable, "duration: 10s", "duration: 5m", 1)
+		var bonus sick
+		r.on("bonus", bonus.do)
+		first, _ := r.start(yaml)
+		second, _ := r.start(yaml)
+		stop := r.orders(100*time.Millisecond, first, second)
+		if ended, err := first.EndFallbacks(t.Context(), "work", operator); err != nil || len(ended) != 0 {
+			t.Errorf("want nothing ended, have %v, %v", ended, err)
+		}
+		var refused *engine.ControlError
+		if _, err := first.EndFallbacks(t.Context(), "wrok", operator); !errors.As(err, &refused) || !strings.Contains(refused.Message, "did you mean work?") {
+			t.Errorf("want an unknown path refused, have %v", err)
+		}
+		bonus.down.Store(true)
+		waitFor(t, first, "work/b/bonus", engine.FallbackOut, 6*time.Second)
+		time.Sleep(30 * time.Second)
+		bonus.down.Store(false)
+		ended, err := second.EndFallbacks(t.Context(), "work/b", operator)
+		if err != nil || !slices.Equal(ended, []string{"work/b/bonus"}) {
+			t.Fatalf("want the handler back, have %v, %v", ended, err)
+		}
+		for _, e := range []*engine.Engine{first, second} {
+			waitFor(t, e, "work/b/bonus", engine.FallbackIn, time.Second)
+		}
+		time.Sleep(time.Minute) // what failed before does not count any more
+		if v := fallbackOf(t, first, "work/b/bonus"); v.State != engine.FallbackIn {
+			t.Errorf("want it to stay in the flow, have %+v", v)
+		}
+		audits, err := first.Audit(t.Context(), engine.AuditFilter{Kind: engine.AuditFallback, Limit: 1})
+		if err != nil || len(audits) != 1 || audits[0].By != "ann" || audits[0].Reason != "incident 7" || audits[0].After != nil {
+			t.Errorf("want the operator in the audit, have %+v, %v", audits, err)
+		}
+		for _, run := range stop() {
+			r.settle(first, run, engine.Succeeded)
+		}
+	})
+}
+
+func TestKeptHandlerStaysInTheFlow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var bonus sick
+		r.on("bonus", bonus.do)
+		bonus.down.Store(true)
+		first, _ := r.start(degradable)
+		second, _ := r.start(degradable)
+		stop := r.orders(100*time.Millisecond, first, second)
+		waitFor(t, first, "work/b/bonus", engine.FallbackOut, 6*time.Second)
+		r.set(first, "work/b", engine.ControlChange{Enabled: true, Mode: engine.ModeKeep, Until: time.Now().Add(time.Minute)})
+		time.Sleep(time.Second)
+		calls := r.count("work/b/bonus")
+		time.Sleep(50 * time.Second)
+		if n := r.count("work/b/bonus") - calls; n < 499 {
+			t.Errorf("want all of 500 calls made while it is kept, have %d", n)
+		}
+		i := slices.IndexFunc(second.Handlers(), func(h engine.HandlerInfo) bool { return h.Path == "work/b/bonus" })
+		if h := second.Handlers()[i]; len(h.Effective) == 0 || !strings.HasPrefix(h.Effective[0], "kept in the flow at work/b until ") || h.Switch != "on" {
+			t.Errorf("want it told that it is kept, have %+v", h)
+		}
+		time.Sleep(10 * time.Second)
+		for _, e := range []*engine.Engine{first, second} {
+			waitFor(t, e, "work/b/bonus", engine.FallbackOut, 6*time.Second)
+		}
+		for _, run := range stop() {
+			r.settle(first, run, engine.Succeeded)
+		}
+	})
+}
