@@ -231,9 +231,10 @@ func auditsOf(changes []FallbackChange) []Audited {
 	return out
 }
 
-// announce logs changes.
+// announce tells people about changes.
 func (e *Engine) announce(changes []FallbackChange) {
 	for _, c := range changes {
+		e.notifyFallback(c)
 		log := e.log.With("path", c.Name)
 		if c.Service {
 			log = e.log.With("path", c.Name, "handlers", c.Paths)

@@ -3,9 +3,9 @@ package engine
 import "time"
 
 // A Notice tells that something has become of a path that its owner may have to
-// know of. Each is told once, by the node on which it happened; it says nothing
-// about how often such things happen, nor when they are over: who alerts people
-// has to make that out.
+// know of. Each is told once, by the node on which it happened; but for
+// fallbacks it says nothing about how often such things happen, nor when they are
+// over: who alerts people has to make that out.
 type Notice struct {
 	Kind     NoticeKind
 	Path     string // of the handler; of the pipeline when no handler is to blame
@@ -14,7 +14,13 @@ type Notice struct {
 	Time     time.Time
 
 	Run, Flow, Key string // of the run that it happened to; empty when it is about none
-	Error          string
+	Error          string // or why a fallback is on
+
+	// The following is of fallbacks.
+	Service  string   // that is out as a whole; then Path is empty
+	Handlers []string // that are out with it
+	Ratio    float64  // of the calls that sent the handler out, how many succeeded
+	Until    time.Time
 }
 
 // A NoticeKind says what has happened.
@@ -35,6 +41,16 @@ const (
 	// NoticeKeyBlocked: the later events of a key wait for a run that has failed
 	// or stands still. It follows the notice of the run.
 	NoticeKeyBlocked NoticeKind = "key-blocked"
+
+	// NoticeFallbackOn and NoticeFallbackOff: a handler, or all handlers of a
+	// service, went out of the flow by themselves, and are back.
+	NoticeFallbackOn  NoticeKind = "fallback-on"
+	NoticeFallbackOff NoticeKind = "fallback-off"
+
+	// NoticeFrozen and NoticeThawed: half of all services fail at once, so that
+	// nothing goes out of the flow; and that is over.
+	NoticeFrozen NoticeKind = "fallbacks-frozen"
+	NoticeThawed NoticeKind = "fallbacks-thawed"
 )
 
 // notify tells about a run, when anybody wants to know.
@@ -79,4 +95,25 @@ func (j *job) notice(c Change) {
 			j.notify(NoticeKeyBlocked, path, why)
 		}
 	}
+}
+
+// notifyFallback tells about a fallback, when anybody wants to know.
+func (e *Engine) notifyFallback(c FallbackChange) {
+	kind, ok := map[string]NoticeKind{
+		FallbackOut: NoticeFallbackOn, FallbackBack: NoticeFallbackOff,
+		FallbackFrozen: NoticeFrozen, FallbackThawed: NoticeThawed,
+	}[c.Kind]
+	if e.o.Notify == nil || !ok {
+		return
+	}
+	n := Notice{Kind: kind, Path: c.Name, Time: e.clock.now(), Error: c.Why, Ratio: c.Ratio, Until: c.Until}
+	if c.Service {
+		n.Path, n.Service, n.Handlers = "", c.Name, c.Paths
+		if s := e.Bundle().Service(c.Name); s != nil {
+			n.Owner = s.Owner
+		}
+	} else if plan := e.library.current.Load().byID[pipelineOf(c.Name)]; plan != nil && plan.steps[c.Name] != nil {
+		n.Owner = plan.steps[c.Name].Owner
+	}
+	e.o.Notify(n)
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"procaas/engine"
 )
@@ -110,5 +111,39 @@ func TestNoticeOfARunThatWaitsForAnOperator(t *testing.T) {
 		if len(have) != 2 || !strings.HasPrefix(have[0], "run-parked work/a/pay") || !strings.HasPrefix(have[1], "key-blocked work/a/pay") {
 			t.Errorf("want that the run is parked and its key blocked, have %q", have)
 		}
+	})
+}
+
+func TestNoticeOfAFallbackComesFromOneNode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var bonus sick
+		r.on("bonus", bonus.do)
+		first, _ := r.start(degradable)
+		second, _ := r.start(degradable)
+		stop := r.orders(200*time.Millisecond, first, second)
+		time.Sleep(time.Minute)
+		fallbacks := func() (out []string) {
+			for _, line := range r.notices.lines() {
+				if strings.HasPrefix(line, "fallback") {
+					out = append(out, line[:len("fallback-off work/b/bonus")])
+				}
+			}
+			return out
+		}
+		bonus.down.Store(true)
+		waitFor(t, first, "work/b/bonus", engine.FallbackOut, time.Minute)
+		time.Sleep(2 * time.Second)
+		if have := fallbacks(); len(have) != 1 || have[0] != "fallback-on work/b/bonus " {
+			t.Errorf("want one notice that it is out, have %q", have)
+		}
+		bonus.down.Store(false)
+		waitFor(t, first, "work/b/bonus", engine.FallbackIn, 5*time.Minute)
+		time.Sleep(2 * time.Second)
+		if have := fallbacks(); len(have) != 1 || have[0] != "fallback-off work/b/bonus" {
+			t.Errorf("want one notice that it is back, have %q", have)
+		}
+		stop()
 	})
 }

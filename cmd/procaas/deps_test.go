@@ -29,7 +29,7 @@ var homes = []struct {
 	{"github.com/jackc/pgx", []string{"engine/postgres", "engine/enginetest", "handlers/queue", "handlers/sharding", "cmd/procaas-bench"}, "SQL stays in the stores; the bench has programs written by hand to compare with"},
 	{"modernc.org/sqlite", []string{"engine/sqlite"}, "SQL stays in the stores"},
 	{"github.com/pressly/goose", []string{"engine/postgres", "engine/sqlite"}, "stores migrate themselves"},
-	{"github.com/prometheus/client_golang", []string{"engine", "engine/api", "cmd/procaas"}, "counted in the engine, served by the API, wired in serve.go"},
+	{"github.com/prometheus/client_golang", []string{"engine", "engine/alert", "engine/api", "cmd/procaas"}, "counted in the engine, served by the API, wired in serve.go"},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/procaas"}, "who sends traces where is wired once"},
 	{"go.opentelemetry.io/otel", []string{"engine", "cmd/procaas"}, "spans are made by the engine"},
 	{"github.com/spf13/cobra", []string{"cmd/procaas"}, "only the command line parses flags"},

@@ -44,18 +44,21 @@ func operate(t *testing.T, yaml string) *operated {
 }
 
 // startNode runs a node in this process and gives its address.
-func startNode(t *testing.T, store, dir string) string {
+func startNode(t *testing.T, store, dir string, change ...func(*nodeFlags)) string {
 	t.Helper()
-	address, _ := startNodeUntil(t, store, dir)
+	address, _ := startNodeUntil(t, store, dir, change...)
 	return address
 }
 
 // startNodeUntil runs a node in this process until stop, or the end of the test.
-func startNodeUntil(t *testing.T, store, dir string) (address string, stop func()) {
+func startNodeUntil(t *testing.T, store, dir string, change ...func(*nodeFlags)) (address string, stop func()) {
 	t.Helper()
 	f := nodeFlags{
 		store: store, listen: "127.0.0.1:0", name: "here", migrate: true, maxInFlight: 64, lease: 4 * time.Second,
 		drain: time.Second, maxBody: "1MiB", logFormat: "json", logLevel: "error", pipelines: []string{dir},
+	}
+	for _, c := range change {
+		c(&f)
 	}
 	s := streams{strings.NewReader(""), new(bytes.Buffer), new(bytes.Buffer)}
 	bundle, err := loadBundle(s, f.pipelines, dsl.Options{})

@@ -21,6 +21,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/alert"
 	"procaas/engine/api"
 	"procaas/handlers"
 )
@@ -36,6 +37,7 @@ type nodeFlags struct {
 	access              accessFlags
 	logFormat, logLevel string
 	secretsDir          string
+	alerts              alertFlags
 	services            map[string]string
 	pipelines           []string
 	overrule            bool // these pipelines replace those that the store has
@@ -58,6 +60,7 @@ func (f *nodeFlags) add(c *cobra.Command, store string) {
 	flags.StringVar(&f.logFormat, "log-format", "auto", "auto, text or json; auto is text on a terminal")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&f.secretsDir, "secrets-dir", "", "directory with one file for each !secret; without it PROCAAS_SECRET_NAME")
+	f.alerts.add(flags)
 	flags.StringToStringVar(&f.services, "service", nil, "another address for a declared service: ID=URL (repeatable)")
 }
 
@@ -106,6 +109,7 @@ type node struct {
 	listener net.Listener
 	metrics  *prometheus.Registry
 	traces   *telemetry
+	alerts   *alert.Alerter
 	log      *slog.Logger
 	streams  streams
 	flags    nodeFlags
@@ -153,6 +157,10 @@ func (n *node) build(ctx context.Context, f nodeFlags, b *dsl.Bundle, served api
 	o.Retention, o.AuditRetention = f.retention, f.audit
 	o.Metrics, o.Tracer = engine.NewMetrics(n.metrics), n.traces.tracer()
 	o.Secrets, o.ServiceURLs, o.Overrule = secretsFrom(f.secretsDir), f.services, f.overrule
+	if f.alerts.wanted() {
+		// Nothing happens before run, which is after the alerter has been made.
+		o.Notify = func(x engine.Notice) { n.alerts.Notice(x) }
+	}
 	e, err := engine.New(o)
 	if err != nil {
 		return err
@@ -170,6 +178,9 @@ func (n *node) build(ctx context.Context, f nodeFlags, b *dsl.Bundle, served api
 	n.listener, err = api.Listen(ctx, f.listen)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
+	}
+	if n.alerts, err = n.newAlerts(f, o.Name); err != nil {
+		return errors.Join(err, n.listener.Close())
 	}
 	served.Engine, served.Log, served.Registry, served.Version = e, n.log, n.metrics, version()
 	if !served.Local && len(served.Open) > 0 {
@@ -193,7 +204,14 @@ func (n *node) run(ctx context.Context) error {
 		debug.SetGCPercent(heapGrowth)
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return n.engine.Run(ctx) })
+	// What happens while the node drains is told, too.
+	alerting, quiet := context.WithCancel(context.WithoutCancel(ctx))
+	defer quiet()
+	g.Go(func() error { n.alerts.Run(alerting, ctx.Done(), n.engine); return nil })
+	g.Go(func() error {
+		defer quiet()
+		return n.engine.Run(ctx)
+	})
 	g.Go(func() error {
 		if err := n.server.Serve(n.listener); !errors.Is(err, http.ErrServerClosed) {
 			return err

@@ -1,0 +1,208 @@
+package alert
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"procaas/engine"
+)
+
+// sickAfter is how long a node may be unhealthy before somebody is told: it may
+// just start, or rejoin.
+const sickAfter = 10 * time.Second
+
+// A book knows what is wrong. It does no I/O and reads no clock.
+type book struct {
+	paths    map[string]*trouble
+	services map[string]*outage
+	frozen   *outage
+	sick     outage // this node; since is zero while it is well
+	behind   outage
+	firing   map[string]*Alert // by id, as they were told last
+}
+
+func newBook() *book {
+	return &book{paths: map[string]*trouble{}, services: map[string]*outage{}, firing: map[string]*Alert{}}
+}
+
+// heed takes a notice in.
+func (b *book) heed(n engine.Notice, now time.Time) {
+	switch {
+	case n.Kind == engine.NoticeFrozen:
+		b.frozen = &outage{since: now, reason: n.Error}
+	case n.Kind == engine.NoticeThawed:
+		b.frozen = nil
+	case n.Service != "" && n.Kind == engine.NoticeFallbackOff:
+		delete(b.services, n.Service)
+		b.forgive(n.Handlers)
+	case n.Service != "":
+		b.services[n.Service] = &outage{since: now, until: n.Until, ratio: n.Ratio, reason: short(n.Error), handlers: n.Handlers, owner: n.Owner}
+		b.forgive(n.Handlers)
+	case n.Path != "":
+		t := b.paths[n.Path]
+		if t == nil {
+			t = &trouble{path: n.Path}
+			b.paths[n.Path] = t
+		}
+		t.heed(n, now)
+	}
+}
+
+// forgive forgets what handlers did before their service went out, or came back.
+func (b *book) forgive(paths []string) {
+	for _, path := range paths {
+		if t := b.paths[path]; t != nil {
+			t.out = nil
+			t.forgive()
+		}
+	}
+}
+
+// health notes how this node is.
+func (b *book) health(sick, behind error, now time.Time) {
+	for _, h := range []struct {
+		state *outage
+		err   error
+	}{{&b.sick, sick}, {&b.behind, behind}} {
+		switch {
+		case h.err == nil:
+			*h.state = outage{}
+			continue
+		case h.state.since.IsZero():
+			h.state.since = now
+		}
+		h.state.reason = short(h.err.Error())
+	}
+}
+
+// due lists runs of which it should be found out whether they still wait for an
+// operator, those first that were looked at longest ago.
+func (b *book) due(now time.Time, most int) []string {
+	type dueRun struct {
+		run     string
+		checked time.Time
+	}
+	var list []dueRun
+	for _, t := range b.paths {
+		for i := range t.stuck {
+			if s := &t.stuck[i]; now.Sub(s.checked) >= checkEvery {
+				list = append(list, dueRun{s.run, s.checked})
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b dueRun) int {
+		if d := a.checked.Compare(b.checked); d != 0 {
+			return d
+		}
+		return strings.Compare(a.run, b.run)
+	})
+	var runs []string
+	for _, d := range list[:min(most, len(list))] {
+		runs = append(runs, d.run)
+	}
+	return runs
+}
+
+// found notes whether a run still waits.
+func (b *book) found(run string, waits bool, now time.Time) {
+	for _, t := range b.paths {
+		for i := range t.stuck {
+			if t.stuck[i].run != run {
+				continue
+			}
+			if t.stuck[i].checked = now; !waits {
+				t.free(run)
+			}
+			break
+		}
+	}
+}
+
+// A world tells how things are.
+type world interface {
+	Handler(path string) (engine.HandlerInfo, bool)
+	Handlers() []engine.HandlerInfo
+}
+
+// sweep ends what is over, and gives all alerts that fire, with those that have
+// ended since the last sweep, in the order of their ids.
+func (b *book) sweep(node string, w world, now time.Time) []Alert {
+	present := map[string]*Alert{}
+	put := func(a *Alert) {
+		if a != nil {
+			present[a.ID()] = a
+		}
+	}
+	for path, t := range b.paths {
+		var info *engine.HandlerInfo
+		if h, ok := w.Handler(path); ok {
+			info = &h
+		}
+		t.settle(info, now)
+		put(t.worst(info))
+		if t.clear() {
+			delete(b.paths, path)
+		}
+	}
+	for service, o := range b.services {
+		put(b.ofService(service, o, w, now))
+	}
+	if o := b.frozen; o != nil && now.Sub(o.since) > outageGrace && !slices.ContainsFunc(w.Handlers(), isFrozen) {
+		b.frozen = nil // another node has seen it end
+	}
+	if o := b.frozen; o != nil {
+		put(&Alert{Kind: FallbacksFrozen, Since: o.since, Error: o.reason})
+	}
+	if o := b.sick; !o.since.IsZero() && now.Sub(o.since) >= sickAfter {
+		put(&Alert{Kind: NodeUnhealthy, Node: node, Since: o.since, Error: o.reason})
+	}
+	if o := b.behind; !o.since.IsZero() && now.Sub(o.since) >= sickAfter {
+		put(&Alert{Kind: DefinitionOutdated, Node: node, Since: o.since, Error: o.reason})
+	}
+	return b.turn(present, now)
+}
+
+func isFrozen(h engine.HandlerInfo) bool {
+	return h.Fallback != nil && h.Fallback.State == engine.FallbackFrozen
+}
+
+// ofService gives the alert of a service that is out; nil when it is back, which
+// another node has seen.
+func (b *book) ofService(service string, o *outage, w world, now time.Time) *Alert {
+	out := now.Sub(o.since) <= outageGrace
+	a := &Alert{Kind: ServiceDegraded, Service: service, Owner: o.owner, Since: o.since, Until: o.until, Ratio: &o.ratio, Error: o.reason, Handlers: o.handlers}
+	for _, path := range o.handlers {
+		h, ok := w.Handler(path)
+		out = out || ok && h.Fallback.IsOut() && h.Fallback.Service == service
+		if h.LastError != "" {
+			a.Error = short(h.LastError)
+		}
+	}
+	if !out {
+		delete(b.services, service)
+		b.forgive(o.handlers)
+		return nil
+	}
+	return a
+}
+
+// turn makes these the alerts that fire.
+func (b *book) turn(present map[string]*Alert, now time.Time) []Alert {
+	var out []Alert
+	for id, a := range b.firing {
+		if present[id] == nil {
+			a.Ended = now
+			present[id] = a
+			delete(b.firing, id)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(present)) {
+		if a := present[id]; a.Ended.IsZero() {
+			b.firing[id] = a
+		}
+		out = append(out, *present[id])
+	}
+	return out
+}

@@ -1,0 +1,318 @@
+package alert
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"procaas/engine"
+)
+
+// A stage is a world for a book, with a clock of its own.
+type stage struct {
+	t        *testing.T
+	book     *book
+	now      time.Time
+	handlers map[string]engine.HandlerInfo
+	firing   map[string]bool
+}
+
+func newStage(t *testing.T) *stage {
+	return &stage{
+		t: t, book: newBook(), now: time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC), firing: map[string]bool{},
+		handlers: map[string]engine.HandlerInfo{
+			"work/a/pay":   {Path: "work/a/pay", Owner: "team-pay", Critical: true},
+			"work/a/bonus": {Path: "work/a/bonus", Owner: "team-bonus"},
+			"work/a/mail":  {Path: "work/a/mail"},
+		},
+	}
+}
+
+func (s *stage) Handler(path string) (engine.HandlerInfo, bool) {
+	h, ok := s.handlers[path]
+	return h, ok
+}
+
+func (s *stage) Handlers() []engine.HandlerInfo {
+	var out []engine.HandlerInfo
+	for _, h := range s.handlers {
+		out = append(out, h)
+	}
+	return out
+}
+
+// set changes a handler.
+func (s *stage) set(path string, change func(*engine.HandlerInfo)) {
+	h := s.handlers[path]
+	change(&h)
+	s.handlers[path] = h
+}
+
+func (s *stage) pass(d time.Duration) { s.now = s.now.Add(d) }
+
+func (s *stage) tell(kind engine.NoticeKind, path string, change ...func(*engine.Notice)) {
+	n := engine.Notice{Kind: kind, Path: path, Run: "r-1", Flow: "order", Key: "o-1", Error: "no luck"}
+	for _, f := range change {
+		f(&n)
+	}
+	s.book.heed(n, s.now)
+}
+
+// want sweeps and compares what begins to fire (+) and ends (-). Whatever fires,
+// no path has two alerts.
+func (s *stage) want(want ...string) {
+	s.t.Helper()
+	var have []string
+	paths := map[string]bool{}
+	for _, a := range s.book.sweep("n1", s, s.now) {
+		name := fmt.Sprintf("%s %s", a.Kind, a.Path+a.Service+a.Node)
+		switch {
+		case !a.Ended.IsZero():
+			have = append(have, "- "+name)
+			delete(s.firing, name)
+			continue
+		case !s.firing[name]:
+			have = append(have, "+ "+name)
+			s.firing[name] = true
+		}
+		if a.Path != "" && paths[a.Path] {
+			s.t.Errorf("%s has two alerts", a.Path)
+		}
+		paths[a.Path] = true
+	}
+	slices.Sort(have)
+	if !slices.Equal(have, want) {
+		s.t.Errorf("at %s: want %q, have %q", s.now.Format(time.TimeOnly), want, have)
+	}
+}
+
+func TestHandlerThatKeepsFailing(t *testing.T) {
+	t.Parallel()
+	s, bad, good := newStage(t), 0.0, 0.99
+	s.set("work/a/bonus", func(h *engine.HandlerInfo) { h.SuccessRatio = &good })
+	for range 50 {
+		s.tell(engine.NoticeGivenUp, "work/a/bonus")
+		s.want() // one in a hundred fails
+		s.pass(time.Second)
+	}
+	s.set("work/a/bonus", func(h *engine.HandlerInfo) { h.SuccessRatio = &bad })
+	s.want("+ HandlerFailing work/a/bonus")
+	for range 1000 { // no storm
+		s.tell(engine.NoticeGivenUp, "work/a/bonus")
+		s.pass(time.Second)
+		s.want()
+	}
+	s.pass(6 * time.Minute)
+	s.want() // nobody knows yet whether it works again
+	later := s.now
+	s.set("work/a/bonus", func(h *engine.HandlerInfo) { h.LastSuccess = &later })
+	s.want("- HandlerFailing work/a/bonus")
+	if len(s.book.paths) != 0 {
+		t.Errorf("want nothing remembered, have %v", s.book.paths)
+	}
+}
+
+func TestHandlerThatFailsNowAndThen(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	for range 10 {
+		s.tell(engine.NoticeGivenUp, "work/a/bonus")
+		s.want()
+		s.pass(40 * time.Minute) // two in an hour
+	}
+	s.pass(time.Hour)
+	s.want()
+	if len(s.book.paths) != 0 {
+		t.Errorf("want nothing remembered, have %v", s.book.paths)
+	}
+	for range 3 {
+		s.tell(engine.NoticeGivenUp, "work/a/bonus")
+		s.pass(15 * time.Minute)
+	}
+	s.want("+ HandlerFailing work/a/bonus") // however seldom it is called
+}
+
+func TestRunsFailUntilTheySucceedAgain(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.tell(engine.NoticeRunFailed, "work/a/pay")
+	s.tell(engine.NoticeRunFailed, "loose") // of which there is no handler
+	s.want("+ RunFailed loose", "+ RunFailed work/a/pay")
+	s.pass(4 * time.Minute)
+	s.tell(engine.NoticeRunFailed, "work/a/pay")
+	s.pass(2 * time.Minute)
+	s.want("- RunFailed loose")
+	s.pass(10 * time.Minute)
+	s.want()
+	s.pass(time.Hour)
+	s.want("- RunFailed work/a/pay")
+}
+
+func TestBlockedKeyIsGraverThanItsFailedRun(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.tell(engine.NoticeRunFailed, "work/a/pay")
+	s.want("+ RunFailed work/a/pay")
+	for i := range 12 {
+		s.tell(engine.NoticeRunFailed, "work/a/pay", func(n *engine.Notice) { n.Run, n.Key = fmt.Sprint("r", i), fmt.Sprint("o", i) })
+		s.tell(engine.NoticeKeyBlocked, "work/a/pay", func(n *engine.Notice) { n.Run, n.Key = fmt.Sprint("r", i), fmt.Sprint("o", i) })
+	}
+	s.want("+ KeyBlocked work/a/pay", "- RunFailed work/a/pay")
+	a := s.book.firing[(&Alert{Kind: KeyBlocked, Path: "work/a/pay"}).ID()]
+	if a.KeyCount != 12 || len(a.Keys) != maxKeys || a.Keys[maxKeys-1] != "order/o11" || a.Owner != "team-pay" || !a.Critical {
+		t.Errorf("want the last keys of twelve and the owner, have %+v", a)
+	}
+	s.pass(2 * time.Hour)
+	s.want() // however long it takes
+	due := s.book.due(s.now, 5)
+	if want := []string{"r0", "r1", "r10", "r11", "r2"}; !slices.Equal(due, want) {
+		t.Errorf("want %q looked at, have %q", want, due)
+	}
+	for i := range 12 {
+		s.book.found(fmt.Sprint("r", i), i == 0, s.now)
+	}
+	s.want()
+	if due := s.book.due(s.now, 5); len(due) != 0 {
+		t.Errorf("want nothing looked at again so soon, have %q", due)
+	}
+	s.book.found("r0", false, s.now)
+	s.want("- KeyBlocked work/a/pay") // and the failures before are forgotten
+}
+
+func TestRunThatWaitsForAnOperator(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.tell(engine.NoticeRunParked, "work/a/pay")
+	s.want("+ RunParked work/a/pay")
+	s.tell(engine.NoticeKeyBlocked, "work/a/pay")
+	s.want("+ KeyBlocked work/a/pay", "- RunParked work/a/pay")
+	a := s.book.firing[(&Alert{Kind: KeyBlocked, Path: "work/a/pay"}).ID()]
+	if have := a.Retry("http://s"); have != "procaas runs retry r-1 --server http://s" {
+		t.Errorf("want the run itself retried, have %s", have)
+	}
+	s.book.found("r-1", false, s.now)
+	s.want("- KeyBlocked work/a/pay")
+}
+
+func TestFallbackTakesOverFromFailures(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	for range 3 {
+		s.tell(engine.NoticeGivenUp, "work/a/bonus")
+	}
+	s.want("+ HandlerFailing work/a/bonus")
+	s.tell(engine.NoticeFallbackOn, "work/a/bonus", func(n *engine.Notice) { n.Ratio, n.Until = 0.1, s.now.Add(time.Minute) })
+	s.set("work/a/bonus", func(h *engine.HandlerInfo) { h.Fallback = &engine.FallbackView{State: engine.FallbackOut} })
+	s.want("+ HandlerDegraded work/a/bonus", "- HandlerFailing work/a/bonus")
+	for range 5 { // probes fail
+		s.pass(time.Minute)
+		s.tell(engine.NoticeGivenUp, "work/a/bonus")
+		s.want()
+	}
+	s.set("work/a/bonus", func(h *engine.HandlerInfo) { h.Fallback.State = engine.FallbackIn })
+	s.tell(engine.NoticeFallbackOff, "work/a/bonus")
+	s.want("- HandlerDegraded work/a/bonus")
+
+	s.tell(engine.NoticeFallbackOn, "work/a/bonus")
+	s.want("+ HandlerDegraded work/a/bonus")
+	s.pass(outageGrace + time.Second)
+	s.want("- HandlerDegraded work/a/bonus") // another node has told of its end
+}
+
+func TestServiceThatIsOutIsOneIncident(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	for range 3 {
+		s.tell(engine.NoticeGivenUp, "work/a/bonus")
+	}
+	s.tell(engine.NoticeFallbackOn, "work/a/mail")
+	s.want("+ HandlerDegraded work/a/mail", "+ HandlerFailing work/a/bonus")
+	both := []string{"work/a/bonus", "work/a/mail"}
+	service := func(n *engine.Notice) { n.Path, n.Service, n.Handlers = "", "push", both }
+	s.tell(engine.NoticeFallbackOn, "", service)
+	for _, path := range both {
+		s.set(path, func(h *engine.HandlerInfo) {
+			h.Fallback = &engine.FallbackView{State: engine.FallbackOut, Service: "push"}
+		})
+	}
+	s.want("+ ServiceDegraded push", "- HandlerDegraded work/a/mail", "- HandlerFailing work/a/bonus")
+	s.pass(time.Minute)
+	for range 10 {
+		s.tell(engine.NoticeGivenUp, "work/a/bonus")
+	}
+	s.want()
+	for _, path := range both {
+		s.set(path, func(h *engine.HandlerInfo) { h.Fallback.State = engine.FallbackIn })
+	}
+	s.tell(engine.NoticeFallbackOff, "", service)
+	s.want("- ServiceDegraded push")
+}
+
+func TestFrozenFallbacksAndNodesInTrouble(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.tell(engine.NoticeFrozen, "")
+	s.want("+ FallbacksFrozen ")
+	s.tell(engine.NoticeThawed, "")
+	s.want("- FallbacksFrozen ")
+	s.tell(engine.NoticeFrozen, "")
+	s.want("+ FallbacksFrozen ")
+	s.pass(outageGrace + time.Second)
+	s.want("- FallbacksFrozen ")
+
+	s.book.health(errors.New("store is away"), nil, s.now)
+	s.want()
+	s.pass(sickAfter)
+	s.book.health(errors.New("store is still away"), errors.New("too new"), s.now)
+	s.want("+ NodeUnhealthy n1")
+	s.pass(sickAfter)
+	s.book.health(nil, errors.New("too new"), s.now)
+	s.want("+ DefinitionOutdated n1", "- NodeUnhealthy n1")
+	s.book.health(nil, nil, s.now)
+	s.want("- DefinitionOutdated n1")
+}
+
+func TestWhatIsRememberedIsBounded(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	for i := range maxStuck + 10 {
+		s.tell(engine.NoticeKeyBlocked, "work/a/pay", func(n *engine.Notice) {
+			n.Run, n.Error = fmt.Sprint(i), strings.Repeat("ä", 1000)
+		})
+	}
+	s.want("+ KeyBlocked work/a/pay")
+	trouble := s.book.paths["work/a/pay"]
+	if len(trouble.stuck) != maxStuck || len(trouble.stuck[0].err) > maxError+len("…") {
+		t.Errorf("want %d runs with short errors, have %d with %d bytes", maxStuck, len(trouble.stuck), len(trouble.stuck[0].err))
+	}
+}
+
+func TestCommandsAreExact(t *testing.T) {
+	t.Parallel()
+	const server = "https://procaas.example/eu?x=1&y"
+	for _, c := range []struct{ alert, off, on, retry string }{
+		{"RunFailed work/a/pay critical", "procaas switch hold work/a/pay --reason 'alert RunFailed' --server 'S'", "procaas switch on work/a/pay --server 'S'", "procaas runs retry --handler work/a/pay --server 'S'"},
+		{"HandlerFailing work/a/bonus", "procaas switch off work/a/bonus --reason 'alert HandlerFailing' --server 'S'", "procaas switch on work/a/bonus --server 'S'", ""},
+		{"RunFailed work", "procaas switch hold work --reason 'alert RunFailed' --server 'S'", "procaas switch on work --server 'S'", "procaas runs retry --handler work --server 'S'"},
+		{"NodeUnhealthy", "", "", ""},
+	} {
+		words := strings.Fields(c.alert)
+		a := Alert{Kind: Kind(words[0]), Critical: len(words) > 2}
+		if len(words) > 1 {
+			a.Path = words[1]
+		}
+		for _, pair := range [][2]string{{c.off, a.SwitchOff(server)}, {c.on, a.SwitchOn(server)}, {c.retry, a.Retry(server)}} {
+			if want := strings.ReplaceAll(pair[0], "'S'", "'"+server+"'"); pair[1] != want {
+				t.Errorf("%s: want %s, have %s", c.alert, want, pair[1])
+			}
+		}
+	}
+	a := Alert{Kind: ServiceDegraded, Service: "push", Handlers: []string{"a/b/c", "a/b/d"}}
+	want := "procaas switch off a/b/c --reason 'alert ServiceDegraded' --server http://s; procaas switch off a/b/d --reason 'alert ServiceDegraded' --server http://s"
+	if have := a.SwitchOff("http://s"); have != want {
+		t.Errorf("want %s, have %s", want, have)
+	}
+}

@@ -1,0 +1,218 @@
+package alert
+
+import (
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"procaas/engine"
+)
+
+// What makes a trouble, and what ends it.
+const (
+	failuresNeeded = 3                // of a handler that is not critical …
+	failuresWithin = time.Hour        // … in this time …
+	failuresRatio  = 0.9              // … while fewer of its calls succeed: then it keeps failing
+	quietAfter     = 5 * time.Minute  // without failures, when there was a success since
+	staleAfter     = time.Hour        // without failures, when there was none
+	outageGrace    = 15 * time.Second // until what a notice says of an outage is known here, too
+	checkEvery     = 5 * time.Second  // whether a run still stands still
+	maxStuck       = 1000             // runs of a path that are remembered
+	maxKeys        = 10               // that an alert lists
+	maxError       = 500              // bytes
+)
+
+// A lapse is something that happens again and again.
+type lapse struct {
+	since time.Time // zero: it does not happen
+	last  time.Time
+	count int
+	run   string
+	err   string
+}
+
+func (l *lapse) happened(n engine.Notice, now time.Time) {
+	if l.since.IsZero() {
+		l.since, l.count = now, 0
+	}
+	l.last, l.run, l.err = now, n.Run, short(n.Error)
+	l.count++
+}
+
+// over tells whether it has stopped. The handler is nil for a path that is none.
+func (l *lapse) over(h *engine.HandlerInfo, now time.Time) bool {
+	switch idle := now.Sub(l.last); {
+	case idle >= staleAfter:
+		return true
+	case idle < quietAfter:
+		return false
+	}
+	return h == nil || h.LastSuccess != nil && h.LastSuccess.After(l.last)
+}
+
+// An outage is the time that a handler, or a service, is out of the flow by
+// itself.
+type outage struct {
+	since, until time.Time
+	ratio        float64
+	reason       string
+	handlers     []string // of a service
+	owner        string
+}
+
+// A stuckRun is one that waits for an operator.
+type stuckRun struct {
+	run     string
+	key     string // flow/key that is blocked by it; empty when none is
+	parked  bool   // it has not failed
+	since   time.Time
+	checked time.Time
+	err     string
+}
+
+// A trouble is all that is wrong at one path.
+type trouble struct {
+	path     string
+	owner    string
+	critical bool
+
+	failed  lapse // runs have
+	givenUp lapse // a handler has, which is not critical
+	recent  [failuresNeeded]time.Time
+	keeps   time.Time // since when it keeps failing; zero: it does not
+	out     *outage
+	stuck   []stuckRun
+}
+
+// heed takes a notice in.
+func (t *trouble) heed(n engine.Notice, now time.Time) {
+	t.owner, t.critical = n.Owner, t.critical || n.Critical
+	switch n.Kind {
+	case engine.NoticeGivenUp:
+		t.givenUp.happened(n, now)
+		t.recent = [failuresNeeded]time.Time(append(t.recent[1:], now))
+	case engine.NoticeRunFailed:
+		t.failed.happened(n, now)
+	case engine.NoticeRunParked:
+		t.stand(n, stuckRun{run: n.Run, parked: true}, now)
+	case engine.NoticeKeyBlocked:
+		t.stand(n, stuckRun{run: n.Run, key: n.Flow + "/" + n.Key}, now)
+	case engine.NoticeFallbackOn:
+		t.out = &outage{since: now, until: n.Until, ratio: n.Ratio, reason: short(n.Error)}
+	case engine.NoticeFallbackOff:
+		t.out = nil
+		t.forgive()
+	}
+}
+
+// stand notes a run that waits for an operator, or that its key is blocked.
+func (t *trouble) stand(n engine.Notice, s stuckRun, now time.Time) {
+	s.since, s.checked, s.err = now, now, short(n.Error)
+	if i := slices.IndexFunc(t.stuck, func(o stuckRun) bool { return o.run == s.run }); i >= 0 {
+		t.stuck[i].key = max(t.stuck[i].key, s.key)
+		return
+	}
+	if len(t.stuck) == maxStuck {
+		t.stuck = t.stuck[1:]
+	}
+	t.stuck = append(t.stuck, s)
+}
+
+// free forgets a run that does not wait any more. When none is left, the failures
+// before are done with, too.
+func (t *trouble) free(run string) {
+	t.stuck = slices.DeleteFunc(t.stuck, func(s stuckRun) bool { return s.run == run })
+	if len(t.stuck) == 0 {
+		t.failed = lapse{}
+	}
+}
+
+// forgive forgets that the handler gave up.
+func (t *trouble) forgive() {
+	t.givenUp, t.keeps, t.recent = lapse{}, time.Time{}, [failuresNeeded]time.Time{}
+}
+
+// settle ends what is over. The handler is nil for a path that is none.
+func (t *trouble) settle(h *engine.HandlerInfo, now time.Time) {
+	if !t.failed.since.IsZero() && len(t.stuck) == 0 && t.failed.over(h, now) {
+		t.failed = lapse{}
+	}
+	if !t.givenUp.since.IsZero() && t.givenUp.over(h, now) {
+		t.forgive()
+	}
+	if t.out != nil && now.Sub(t.out.since) > outageGrace && (h == nil || !h.Fallback.IsOut() || h.Fallback.Service != "") {
+		t.out = nil // another node has seen it end
+		t.forgive()
+	}
+	out := h != nil && h.Fallback.IsOut()
+	often := !t.recent[0].IsZero() && now.Sub(t.recent[0]) <= failuresWithin
+	mostly := h == nil || h.SuccessRatio == nil || *h.SuccessRatio < failuresRatio
+	switch {
+	case out:
+		t.keeps = time.Time{} // that it is out says it all
+	case t.keeps.IsZero() && often && mostly:
+		t.keeps = now
+	}
+}
+
+// clear tells whether nothing is left to remember.
+func (t *trouble) clear() bool {
+	return t.failed.since.IsZero() && t.givenUp.since.IsZero() && t.out == nil && len(t.stuck) == 0
+}
+
+// worst gives the alert of the gravest of what is wrong; nil when nothing is that
+// people need to know.
+func (t *trouble) worst(h *engine.HandlerInfo) *Alert {
+	a := &Alert{Path: t.path, Owner: t.owner, Critical: t.critical}
+	if h != nil {
+		a.Owner, a.Critical, a.Ratio = h.Owner, h.Critical, h.SuccessRatio
+	}
+	switch keys, first, last := t.blocked(); {
+	case len(keys) > 0:
+		a.Kind, a.Since, a.Error, a.Run, a.Parked = KeyBlocked, first, last.err, last.run, last.parked
+		a.KeyCount, a.Keys, a.Runs = len(keys), keys[max(0, len(keys)-maxKeys):], len(t.stuck)
+	case len(t.stuck) > 0:
+		last := t.stuck[len(t.stuck)-1]
+		a.Kind, a.Since, a.Error, a.Run, a.Parked, a.Runs = RunParked, t.stuck[0].since, last.err, last.run, true, len(t.stuck)
+	case !t.failed.since.IsZero():
+		a.Kind, a.Since, a.Error, a.Run, a.Runs = RunFailed, t.failed.since, t.failed.err, t.failed.run, t.failed.count
+	case t.out != nil:
+		a.Kind, a.Since, a.Until, a.Error, a.Ratio = HandlerDegraded, t.out.since, t.out.until, t.givenUp.err, &t.out.ratio
+		a.Run, a.Runs = t.givenUp.run, t.givenUp.count
+		if a.Error == "" {
+			a.Error = t.out.reason
+		}
+	case !t.keeps.IsZero():
+		a.Kind, a.Since, a.Error, a.Run, a.Runs = HandlerFailing, t.keeps, t.givenUp.err, t.givenUp.run, t.givenUp.count
+	default:
+		return nil
+	}
+	return a
+}
+
+// blocked lists the keys that are, since when the first one is, and the last run
+// that blocks one.
+func (t *trouble) blocked() (keys []string, first time.Time, last stuckRun) {
+	for _, s := range t.stuck {
+		if s.key == "" {
+			continue
+		}
+		if first.IsZero() {
+			first = s.since
+		}
+		keys, last = append(keys, s.key), s
+	}
+	return keys, first, last
+}
+
+// short cuts a text.
+func short(text string) string {
+	if len(text) <= maxError {
+		return text
+	}
+	cut := maxError
+	for !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "…"
+}
