@@ -12,6 +12,7 @@ var allRoots = []string{"event", "shared-state", "sources", "configs", "flow", "
 // compileHandler compiles the expressions of the i-th handler in their scopes.
 func (c *pipelineCheck) compileHandler(i int) {
 	sc := c.scopeOf(i)
+	c.surely(c.steps[i], sc)
 	own := *sc
 	own.sources = append(sc.sources[:len(sc.sources):len(sc.sources)], c.steps[i].ID)
 	if o := c.steps[i].responseOutline(); o != nil {

@@ -1,6 +1,11 @@
 package dsl
 
-import "slices"
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
 
 // This file follows what is known of values through a pipeline: from the payload
 // and the responses into the shared state, and on to the handlers that read it.
@@ -40,7 +45,7 @@ func (c *checker) configOutlines() map[string]*outline {
 // the flow keeps may be what any of its pipelines has left; without a schema
 // nothing is known of it.
 func (c *pipelineCheck) beginState() {
-	c.view = view{make(map[string]*outline), make(map[string]*outline)}
+	c.view = view{make(map[string]*outline), make(map[string]*outline), make(map[string]given)}
 	kept := c.flowState().Keys()
 	for name, first := range c.state {
 		_, isKept := hasKey(kept, name)
@@ -85,7 +90,8 @@ func (c *pipelineCheck) settle(i int) {
 	} else if o := h.responseOutline(); o != nil && sure {
 		c.responses[h.ID] = o
 	} else {
-		c.responses[h.ID] = o.absent("")
+		c.responses[h.ID] = o.absent(c.steps[i].whyLeftOut())
+		c.note(i, "sources."+h.ID, o)
 	}
 	for _, a := range c.assignments(i) {
 		c.forget(a.key.Name)
@@ -117,15 +123,63 @@ func (h *Handler) responseOutline() *outline {
 // the moment it is set; one whose handler may be left out may be as it was.
 func (c *pipelineCheck) assign(a assignment, sure bool) {
 	name := a.key.Name
+	delete(c.maybe, stateRoot+"."+name)
 	if a.value != nil && sure {
 		c.known[name] = c.become(name, a.value)
 		return
 	}
+	was := c.known[name]
 	for _, v := range []*Value{a.value, a.standIn} {
 		if v != nil {
 			c.known[name] = either(c.known[name], c.become(name, v))
 		}
 	}
+	if why := c.steps[a.step].whyLeftOut(); why != "" && was != nil && was.shape&nullShape != 0 && c.known[name] != nil && c.known[name].why == "" {
+		o := *c.known[name]
+		o.why = why
+		c.known[name] = &o
+	}
+	if a.value != nil {
+		c.note(a.step, stateRoot+"."+name, c.become(name, a.value))
+	}
+}
+
+// whyLeftOut says how a critical handler comes to leave nothing; empty for others,
+// at which the proof of degradation looks.
+func (s step) whyLeftOut() string {
+	if !s.IsCritical() || !s.underCondition() || s.goesOn() != nil || s.Branch != nil {
+		return ""
+	}
+	return fmt.Sprintf("%q gives it only when it is enabled", s.ID)
+}
+
+// note keeps what is known of a value wherever the i-th handler is sure to have
+// run: in those whose condition implies its own.
+func (c *pipelineCheck) note(i int, key string, o *outline) {
+	if s := c.steps[i]; s.whyLeftOut() != "" {
+		c.maybe[key] = given{s.demands(), o}
+	}
+}
+
+// surely puts into a scope what is known for a step whose condition implies that
+// of the handlers that give it.
+func (c *pipelineCheck) surely(s step, sc *scope) {
+	if len(c.maybe) == 0 || !s.underCondition() {
+		return
+	}
+	demands := s.demands()
+	known, responses := maps.Clone(sc.known), maps.Clone(sc.responses)
+	for key, g := range c.maybe {
+		if !impliedBy(g.demands, demands) {
+			continue
+		}
+		if name, ok := strings.CutPrefix(key, stateRoot+"."); ok {
+			known[name] = g.outline
+		} else {
+			responses[strings.TrimPrefix(key, "sources.")] = g.outline
+		}
+	}
+	sc.known, sc.responses = known, responses
 }
 
 // become is what a name is once it is set to a value.

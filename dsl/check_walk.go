@@ -10,13 +10,24 @@ import (
 type view struct {
 	known     map[string]*outline // of names of the shared state
 	responses map[string]*outline // by handler
+
+	// maybe holds what only handlers under a condition give, by what reads it.
+	maybe map[string]given
 }
 
-func (v view) clone() view { return view{maps.Clone(v.known), maps.Clone(v.responses)} }
+// A given is what is known of a value wherever certain conditions are true.
+type given struct {
+	demands []string
+	outline *outline
+}
+
+func (v view) clone() view {
+	return view{maps.Clone(v.known), maps.Clone(v.responses), maps.Clone(v.maybe)}
+}
 
 // or is what is known where one may have come two ways.
 func (v view) or(w view) view {
-	out := view{make(map[string]*outline, len(v.known)), make(map[string]*outline, len(v.responses))}
+	out := view{make(map[string]*outline, len(v.known)), make(map[string]*outline, len(v.responses)), make(map[string]given)}
 	for name, o := range v.known {
 		out.known[name] = either(o, w.known[name])
 	}

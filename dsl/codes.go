@@ -70,6 +70,7 @@ const (
 const (
 	codeDegradation Code = "PC0501"
 	codeNeverSet    Code = "PC0502"
+	codeConditional Code = "PC0503"
 )
 
 // The rules about what becomes of errors, and about ways that a run may go.

@@ -72,6 +72,7 @@ func (c *checker) proveDegradation(pipelines []*pipelineCheck) {
 		}
 		for i := range pc.steps {
 			p.check(i)
+			p.checkEnabled(i)
 		}
 	})
 }

@@ -106,6 +106,13 @@ func degradationRules() []Rule {
         handlers: [{id: hold, request: {url: http://127.0.0.1:9084/v1/hold, body: {tariff: !$ shared-state.tariff}}}]
 `,
 	}, {
+		Code:  codeConditional,
+		Title: "critical handler that needs what is given under a condition",
+		Why: "A handler that is not enabled gives nothing. A critical one that then takes a member of the null fails, and the run with it. " +
+			"When both have the same condition, or the second one tests the value, all is well.",
+		Before: underCondition(""),
+		After:  underCondition("enabled: !$ event.payload.card, "),
+	}, {
 		Code:  codeNeverSet,
 		Title: "name that nobody sets before it is read",
 		Why:   "The first value of the name is null, and no handler before this one sets it. Handlers run in the order of their stages; perhaps one of them is in the wrong stage.",
@@ -128,4 +135,23 @@ func degradationRules() []Rule {
         handlers: [{id: hold, request: {url: http://127.0.0.1:9084/v1/hold, body: {sum: !$ shared-state.order.price}}}]
 `,
 	}}
+}
+
+// underCondition makes an example of a handler that gives something under a
+// condition, and one that needs it.
+func underCondition(condition string) string {
+	return `pipelines:
+  - id: new-order
+    shared-state: {hold: null}
+    stages:
+      - id: pay
+        handlers:
+          - id: hold-payment
+            enabled: !$ event.payload.card
+            request: {url: http://127.0.0.1:9084/v1/holds}
+            result: {hold: !$ sources.hold-payment.response}
+      - id: save
+        handlers:
+          - {id: save-hold, ` + condition + `request: {url: http://127.0.0.1:9081/v1/orders, body: {hold: !$ shared-state.hold.id}}}
+`
 }

@@ -1,0 +1,56 @@
+package dsl
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+)
+
+// conjuncts gives the texts of the parts that must all be true for a condition to
+// be true. Two conditions with a text in common have that part in common: nothing
+// that they read changes between them.
+func (e *Expr) conjuncts() []string {
+	if e == nil {
+		return nil
+	}
+	s, f := parse(e.Source)
+	if f != nil {
+		return nil
+	}
+	return s.conjuncts(s.root)
+}
+
+func (s *syntax) conjuncts(n ast.Node) []string {
+	if x, ok := n.(*ast.BinaryNode); ok && (x.Operator == "and" || x.Operator == "&&") {
+		return append(s.conjuncts(x.Left), s.conjuncts(x.Right)...)
+	}
+	return []string{s.words(n)}
+}
+
+// words gives the tokens of a node, whatever space the author has put between
+// them.
+func (s *syntax) words(n ast.Node) string {
+	first, last := s.extent(n)
+	var out []string
+	for _, t := range s.tokens[first : last+1] {
+		out = append(out, t.text)
+	}
+	return strings.Join(out, " ")
+}
+
+// demands lists what must be true for a step to run: the conditions of its stage
+// and its own.
+func (s step) demands() []string {
+	return slices.Concat(s.stage.Enabled.Expr().conjuncts(), s.Enabled.Expr().conjuncts())
+}
+
+// impliedBy tells whether whoever meets the demands of one step meets those of
+// another.
+func impliedBy(demands, of []string) bool {
+	return !slices.ContainsFunc(demands, func(d string) bool { return !slices.Contains(of, d) })
+}
+
+// underCondition tells whether a step may be left out by a condition that an
+// author has written.
+func (s step) underCondition() bool { return !s.Enabled.IsNull() || !s.stage.Enabled.IsNull() }

@@ -1,0 +1,95 @@
+package dsl
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// checkEnabled warns of a critical handler that takes a member of what another one
+// sets only under a condition, when its own condition does not imply that one. It
+// is not what the engine may do that leaves the null, but what the author has
+// written: so it is a warning, and passing the null on is no matter.
+func (p *proof) checkEnabled(i int) {
+	s := p.steps[i]
+	if !s.IsCritical() {
+		return
+	}
+	conditions, demands := s.conditionReads(), s.demands()
+	told := make(map[string]bool)
+	for _, read := range slices.Concat(s.ConditionReads(), s.Body.Reads(), s.Result.Reads()) {
+		if read.Guarded || len(read.Path) <= settled(read.Path)+1 || looksAt(conditions, read.Path) || p.warned(read.Span) {
+			continue
+		}
+		var chain []step
+		switch {
+		case read.Path[0] == stateRoot:
+			chain = p.onlyUnder(read.Path[1], i, demands)
+		case sourceOf(read.Path) != "" && read.Path[2] == "response":
+			chain = p.sourceUnder(sourceOf(read.Path), i, demands)
+		}
+		if what := Path(read.Path[:settled(read.Path)+1]).String(); len(chain) > 0 && !told[what] {
+			told[what] = true
+			p.reportCondition(s.Handler, read, what, chain)
+		}
+	}
+}
+
+// onlyUnder lists the handlers that set a name before a step, when each does so
+// only under a condition; none when something else may be meant.
+func (p *proof) onlyUnder(name string, i int, demands []string) []step {
+	first, declared := p.state[name]
+	_, kept := hasKey(p.flowState().Keys(), name)
+	if !declared || first != nil || kept {
+		return nil
+	}
+	var chain []step
+	for _, a := range slices.Backward(p.sets[name]) {
+		if a.step >= i || p.apart(a.step, i) {
+			continue
+		}
+		s := p.steps[a.step]
+		if !s.IsCritical() || s.goesOn() != nil || p.conditional(a.step, i) || !s.underCondition() || impliedBy(s.demands(), demands) {
+			return nil // it is sure, or the proof itself has looked at it
+		}
+		chain = append(chain, s)
+	}
+	return chain
+}
+
+// sourceUnder gives the handler whose response is read, when it has one only under
+// a condition.
+func (p *proof) sourceUnder(id string, i int, demands []string) []step {
+	for j, s := range p.steps[:i] {
+		if s.ID == id && s.IsCritical() && s.goesOn() == nil && !p.conditional(j, i) && s.underCondition() && !impliedBy(s.demands(), demands) {
+			return []step{s}
+		}
+	}
+	return nil
+}
+
+// warned tells whether a read was reported already, by what is known of its value.
+func (p *proof) warned(at Span) bool {
+	return slices.ContainsFunc(p.checker.found, func(d Diagnostic) bool {
+		return d.Code == CodeMaybeNull && d.File == at.File && d.Start == at.Start
+	})
+}
+
+func (p *proof) reportCondition(h *Handler, read Read, what string, chain []step) {
+	var names []string
+	related := []Related{{Span: h.places.of("id", h.Span), Message: fmt.Sprintf("%q is critical", h.ID)}}
+	for _, s := range slices.Backward(chain) {
+		names = append(names, fmt.Sprintf("%q", s.ID))
+		at := s.Enabled
+		if at.IsNull() {
+			at = s.stage.Enabled
+		}
+		related = append(related, Related{Span: at.Span, Message: fmt.Sprintf("%q gives %s only under this condition", s.ID, what)})
+	}
+	p.Report(Diagnostic{
+		Span: read.Span, Severity: Warning, Code: codeConditional, Related: related,
+		Hint: fmt.Sprintf("read it with ?. or ??, test it in enabled, or give %q the same condition", h.ID),
+		Message: fmt.Sprintf("critical handler %q takes a member of %s, which is null when %s %s not enabled",
+			h.ID, what, strings.Join(names, " and "), map[bool]string{true: "are", false: "is"}[len(names) > 1]),
+	})
+}
