@@ -21,6 +21,7 @@ const (
 	claimGap     = 5 * time.Millisecond   // after a claim that found nothing
 	endGrace     = 2 * time.Second        // for what must return because its context has ended
 	rejoinPause  = 100 * time.Millisecond // after the node was fenced
+	leaveLeast   = 5 * time.Second        // for giving runs back, however short the lease is
 )
 
 // errRunning refuses a second Run.
@@ -393,13 +394,13 @@ func (n *node) waitFor(done <-chan struct{}, most time.Duration) bool {
 
 // leave gives back what is not finished, unless the node has lost it already. While
 // the store is away it tries again, for as long as the others would wait for the
-// end of the lease. A beat that finds the node gone, because it has just left, does
-// not disturb that.
+// end of the lease, and a little more when that is short. A beat that finds the node
+// gone, because it has just left, does not disturb that.
 func (n *node) leave() error {
 	if n.ctx.Err() != nil {
 		return context.Cause(n.ctx)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.ctx), n.e.o.Lease)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.ctx), max(n.e.o.Lease, leaveLeast))
 	defer cancel()
 	for backoff := 10 * time.Millisecond; ; backoff = min(2*backoff, maxBackoff) {
 		err := n.e.o.Store.Leave(ctx, n.number, nil)

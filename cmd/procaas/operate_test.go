@@ -103,7 +103,7 @@ func (o *operated) command(code int, want string, args ...string) string {
 // wait waits until a number of runs have a status.
 func (o *operated) wait(status engine.Status, runs int) {
 	o.t.Helper()
-	ctx, cancel := context.WithTimeout(o.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(o.t.Context(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

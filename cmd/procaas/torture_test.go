@@ -181,7 +181,7 @@ func (s *sender) insist(ctx context.Context, r *rand.Rand, ev api.Event, late bo
 // settledRuns waits until all runs have ended, and lists them.
 func settledRuns(t *testing.T, c *api.Client) []endedRun {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	for {
 		runs, open := listRuns(ctx, t, c)
@@ -189,7 +189,7 @@ func settledRuns(t *testing.T, c *api.Client) []endedRun {
 			return runs
 		}
 		if !sleep(ctx, 100*time.Millisecond) {
-			t.Errorf("run %s has not ended a minute after the last fault", open)
+			t.Errorf("run %s has not ended minutes after the last fault", open)
 			return runs
 		}
 	}

@@ -6,6 +6,9 @@ import (
 	"procaas/engine"
 )
 
+// soon is far enough ahead that a few calls come before, on a busy machine too.
+const soon = 3 * time.Second
+
 var orderCases = []storeCase{
 	{"claims go by priority, then deadline, then acceptance", func(p *probe) {
 		node := p.join()
@@ -50,7 +53,7 @@ var orderCases = []storeCase{
 		node := p.join()
 		ids := p.accept(p.event("k"), p.event("k"))
 		c := change(p.claimOne(node, ids[0]), engine.Parked)
-		c.Due = time.Now().Add(50 * time.Millisecond)
+		c.Due = p.beat(node).Now.Add(soon)
 		p.commit(node, c)
 		r := p.wantStatus(ids[0], engine.Parked)
 		p.equal("parked until", r.Due, c.Due.UTC().Truncate(time.Microsecond))
@@ -74,7 +77,7 @@ var orderCases = []storeCase{
 	}},
 	{"a scheduled run joins its key when it is due", func(p *probe) {
 		node := p.join()
-		later := p.event("k", at(p.beat(node).Now.Add(60*time.Millisecond)))
+		later := p.event("k", at(p.beat(node).Now.Add(soon)))
 		ids := p.accept(later, p.event("k"))
 		r := p.wantStatus(later.ID, engine.Waiting)
 		p.equal("due", r.Due, later.Event.At)
@@ -90,7 +93,7 @@ var orderCases = []storeCase{
 	}},
 	{"a run that was accepted first goes first once it is due", func(p *probe) {
 		node := p.join()
-		later := p.event("k", at(p.beat(node).Now.Add(40*time.Millisecond)))
+		later := p.event("k", at(p.beat(node).Now.Add(soon)))
 		ids := p.accept(later, p.event("k"), p.event("k"))
 		p.eventually("the time of the scheduled run", func() bool {
 			p.beat(node)
@@ -102,7 +105,7 @@ var orderCases = []storeCase{
 	}},
 	{"a run that has begun is not overtaken", func(p *probe) {
 		node := p.join()
-		later := p.event("k", at(p.beat(node).Now.Add(40*time.Millisecond)))
+		later := p.event("k", at(p.beat(node).Now.Add(soon)))
 		ids := p.accept(later, p.event("k"))
 		p.commit(node, change(p.claimOne(node, ids[1]), engine.Waiting))
 		p.eventually("the time of the scheduled run", func() bool {
@@ -116,7 +119,7 @@ var orderCases = []storeCase{
 	}},
 	{"a retried run that blocked its key is not overtaken", func(p *probe) {
 		node := p.join()
-		later := p.event("k", at(p.beat(node).Now.Add(40*time.Millisecond)))
+		later := p.event("k", at(p.beat(node).Now.Add(soon)))
 		ids := p.accept(later, p.event("k"))
 		p.commit(node, change(p.claimOne(node, ids[1]), engine.Failed))
 		p.eventually("the time of the scheduled run", func() bool {
@@ -142,7 +145,7 @@ var orderCases = []storeCase{
 		in.Bundle = "first"
 		p.equal("bundle of an owned run", p.acceptFor(node, in)[0].Claimed.Bundle, "first")
 		p.equal("bundle of its record", p.run(in.ID).Bundle, "first")
-		later := p.event("k", at(p.beat(node).Now.Add(40*time.Millisecond)))
+		later := p.event("k", at(p.beat(node).Now.Add(soon)))
 		p.accept(later)
 		p.eventually("the time of the scheduled run", func() bool { p.beat(node); return p.run(later.ID).Due.IsZero() })
 		p.must(p.Leave(p.Context(), node, []string{}))

@@ -239,7 +239,7 @@ var runCases = []storeCase{
 func (p *probe) parkAndBack(node int64, c engine.Claimed, look func()) engine.Claimed {
 	p.Helper()
 	parked := change(c, engine.Parked)
-	parked.Due = p.beat(node).Now.Add(30 * time.Millisecond)
+	parked.Due = p.beat(node).Now.Add(soon)
 	p.commit(node, parked)
 	look()
 	p.waitReady(node)

@@ -141,7 +141,7 @@ type crashLog struct {
 // follow runs a process and kills it after some lines.
 func (l *crashLog) follow(t *testing.T, dsn string, lines int) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=60s")
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=5m")
 	cmd.Env = append(os.Environ(), crashEnv+"="+dsn)
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -15,19 +15,28 @@ import (
 // process at one of them.
 type deadly struct {
 	engine.Store
-	at    int // counted from 1; 0 for none
+	of    string // the kind of I/O that at counts; empty for all
+	at    int    // counted from 1; 0 for none
 	after bool
 	count atomic.Int64
+
+	counted atomic.Int64 // of the kind that at counts
 }
 
 // io does one I/O.
 func (d *deadly) io(op string, do func()) {
 	n := int(d.count.Add(1))
-	if n == d.at && !d.after {
+	if d.of != "" {
+		n = 0
+		if op == d.of {
+			n = int(d.counted.Add(1))
+		}
+	}
+	if n > 0 && n == d.at && !d.after {
 		die("before " + op)
 	}
 	do()
-	if n == d.at && d.after {
+	if n > 0 && n == d.at && d.after {
 		die("after " + op)
 	}
 }

@@ -84,8 +84,8 @@ func (p *Proxy) Refuse(d time.Duration) {
 	p.Cut()
 }
 
-// Hold keeps all bytes back for a time, in both directions, and delivers them
-// then, even those of a side that has closed its end meanwhile.
+// Hold keeps all bytes back for a time, in both directions, until it is called
+// with 0 if that comes first, and delivers them then, even those of a side that has closed its end meanwhile.
 func (p *Proxy) Hold(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -183,30 +183,30 @@ func (p *Proxy) maybeLose(l *link) {
 	l.lose(p.random.IntN(2) == 0)
 }
 
-// wait keeps bytes back as long as the proxy is told to; false when the link is
-// gone first.
+// wait keeps bytes back as long as the proxy is told to, which may change
+// meanwhile; false when the link is gone first.
 func (p *Proxy) wait(l *link) bool {
+	const tick = 5 * time.Millisecond
 	p.mu.Lock()
-	var late time.Duration
-	if time.Now().Before(p.slow) {
-		late = p.late
+	var until time.Time
+	if now := time.Now(); now.Before(p.slow) {
+		until = now.Add(p.late)
 	}
 	p.mu.Unlock()
 	for {
 		p.mu.Lock()
-		late = max(late, time.Until(p.held))
+		left := max(time.Until(until), time.Until(p.held))
 		p.mu.Unlock()
-		if late <= 0 {
+		if left <= 0 {
 			return true
 		}
-		t := time.NewTimer(late)
+		t := time.NewTimer(min(left, tick))
 		select {
 		case <-l.gone:
 			t.Stop()
 			return false
 		case <-t.C:
 		}
-		late = 0
 	}
 }
 

@@ -130,7 +130,7 @@ func TestATakeoverWaitsForACommitUnderWay(t *testing.T) {
 		}
 	}
 	run(t, c, "commit")
-	for ready, deadline := 0, time.Now().Add(20*time.Second); ready == 0; {
+	for ready, deadline := 0, time.Now().Add(time.Minute); ready == 0; {
 		b, err := s.Beat(t.Context(), live, time.Hour, "")
 		if err != nil || time.Now().After(deadline) {
 			t.Fatalf("want the takeover after the zombie's commit, have %+v, %v", b, err)

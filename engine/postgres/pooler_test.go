@@ -76,7 +76,7 @@ func startBouncer(t *testing.T) (direct, through string) {
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	through = strings.Replace(db.URL, db.Addr(), at.String(), 1)
-	deadline, tick := time.After(10*time.Second), time.NewTicker(20*time.Millisecond)
+	deadline, tick := time.After(time.Minute), time.NewTicker(20*time.Millisecond)
 	defer tick.Stop()
 	for {
 		c, err := pgx.Connect(t.Context(), through)
