@@ -40,8 +40,9 @@ func (d *decoder) document(v *Value) {
 
 // An allowance says what may stand at a place besides literals.
 type allowance struct {
-	body   bool // of a handler: there !secret NAME may stand
-	noExpr bool // no expressions, whatever the fields below say
+	body     bool // of a handler: there !secret NAME may stand
+	noExpr   bool // no expressions, whatever the fields below say
+	noSecret bool // no secrets, although it is the body of a handler
 }
 
 // anything is the field of a value that no Spec describes.
@@ -76,7 +77,7 @@ func (d *decoder) check(v *Value, f *Field, name string, may allowance) {
 		switch {
 		case f.Kind == ObjectKind:
 			// The fields below say themselves whether they take expressions.
-			d.object(v, f.Spec, name, allowance{body: may.body})
+			d.object(v, f.Spec, name, allowance{body: may.body, noSecret: may.noSecret})
 		case f.Kind == MapKind:
 			d.entries(v, f.Elem, may)
 		case f.Kind == AnyKind && (f.ExprKind == AnyKind || f.ExprKind == MapKind || f.ExprKind == SchemaKind):
@@ -123,7 +124,7 @@ func (d *decoder) object(v *Value, s *Spec, name string, may allowance) {
 		case f != nil:
 			d.check(v.items[i], f, k.Name, may)
 		case inline != nil:
-			d.check(v.items[i], inline.Elem, k.Name, allowance{may.body, may.noExpr || inline.NoExpr})
+			d.check(v.items[i], inline.Elem, k.Name, allowance{may.body, may.noExpr || inline.NoExpr, may.noSecret})
 		case s == d.stageSpec && (d.handlerSpec.Field(k.Name) != nil || d.ofBody(k.Name)):
 			d.errorf(k.Span, codeUnknownField, "write it below handlers:", "field %q belongs to a handler, not to a stage", k.Name)
 		default:
@@ -180,8 +181,8 @@ func (d *decoder) wrongKind(v *Value, f *Field, name string) {
 // secretAllowed checks a !secret.
 func (d *decoder) secretAllowed(v *Value, f *Field, name string, may allowance) {
 	switch {
-	case !may.body:
-		d.errorf(v.Span, codeSecret, "", "field %q: a secret may only stand in the body of a handler, such as below request", name)
+	case !may.body, may.noSecret:
+		d.errorf(v.Span, codeSecret, "", "field %q: a secret may only stand in the body of a handler that calls a service, such as below request", name)
 	case may.noExpr || f.Kind != AnyKind && f.Kind != StringKind && !f.Names:
 		d.errorf(v.Span, codeSecret, "", "field %q: want %s, a secret is text known only at run time", name, wants[f.Kind])
 	}

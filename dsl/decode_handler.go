@@ -44,7 +44,7 @@ func (d *decoder) handler(v *Value, s *Spec) {
 		body.value = &Value{Span: body.value.Span, kind: valueMap}
 		return
 	}
-	d.object(body.value, body.typ.Spec, body.typ.Name, allowance{body: true})
+	d.object(body.value, body.typ.Spec, body.typ.Name, allowance{body: true, noSecret: body.typ.SetsState})
 }
 
 // expandStage makes a stage of one handler out of a handler that stands in the

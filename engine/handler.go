@@ -47,7 +47,8 @@ type Call struct {
 	HTTP     *http.Client // shared; its transport dials only what [Reach] allows
 	Log      *slog.Logger
 	Resolve  func(dsl.Secret) (string, error)
-	MaxReply int64 // bound of a response body that sets none itself; bytes
+	Hide     func(text string) string // takes out what Resolve has given; the result and the error need it only before they are cut short
+	MaxReply int64                    // bound of a response body that sets none itself; bytes
 }
 
 // A Result is what a successful call gave.

@@ -456,10 +456,12 @@ func (j *job) call(ctx context.Context, t Task) ended {
 func (j *job) handle(ctx context.Context, t Task, span *attemptTrace) (result Result, err error) {
 	e, c := j.n.e, j.claimed
 	log := j.log.With("path", t.Step.Path, "attempt", t.Attempt)
+	secrets := NewSecrets(e.resolve)
 	defer func() {
 		if p := recover(); p != nil {
-			log.Error("handler panicked", "panic", p, "stack", string(debug.Stack()))
-			err = Permanent(fmt.Errorf("handler panicked: %v", p))
+			what := secrets.Hide(fmt.Sprint(p))
+			log.Error("handler panicked", "panic", what, "stack", string(debug.Stack()))
+			err = Permanent(fmt.Errorf("handler panicked: %s", what))
 		}
 	}()
 	h := t.Type.New()
@@ -469,9 +471,9 @@ func (j *job) handle(ctx context.Context, t Task, span *attemptTrace) (result Re
 	call := &Call{
 		Path: t.Step.Path, Run: c.ID, Flow: c.Flow, Key: c.Key, Event: c.Event,
 		Attempt: t.Attempt, IdempotencyKey: t.IdempotencyKey, TraceParent: span.parent, TraceState: span.state, Now: e.clock.now(),
-		Bundle: j.def.bundle, HTTP: j.def.client, Log: log, Resolve: e.resolve, MaxReply: maxReply,
+		Bundle: j.def.bundle, HTTP: j.def.client, Log: log, Resolve: secrets.Resolve, Hide: secrets.Hide, MaxReply: maxReply,
 	}
-	result, err = e.o.virtual.call(ctx, t, h, call)
+	result, err = secrets.result(e.o.virtual.call(ctx, t, h, call))
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
 		return Result{}, fmt.Errorf("no end within %s: %w", t.Timeout, err)
 	}

@@ -19,6 +19,23 @@ func literal(v *dsl.Value) (string, bool) {
 	return text, ok
 }
 
+// checkNoSecrets refuses secrets in a body whose values are kept or shown.
+func checkNoSecrets(b *dsl.Body) {
+	var walk func(v *dsl.Value)
+	walk = func(v *dsl.Value) {
+		if v == nil || v.Expr() != nil {
+			return
+		}
+		if _, plain := v.Literal(); !plain && len(v.Items()) == 0 {
+			b.Errorf(v.Span, dsl.CodeBody, "send it with a request", "%s keeps what it is given, so it takes no secret", b.Handler.Type)
+		}
+		for _, item := range v.Items() {
+			walk(item)
+		}
+	}
+	walk(b.Value)
+}
+
 // checkOneOf wants exactly one of the fields.
 func checkOneOf(b *dsl.Body, names ...string) {
 	var given []string

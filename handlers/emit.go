@@ -84,6 +84,7 @@ func (e *Emit) Handle(_ context.Context, c *engine.Call) (engine.Result, error) 
 
 // CheckBody reports what the tags of [Emit] cannot say.
 func (*Emit) CheckBody(b *dsl.Body) {
+	checkNoSecrets(b)
 	if b.Field("at") != nil && b.Field("delay") != nil {
 		b.Errorf(b.Field("delay").Span, dsl.CodeBody, "keep one of them", "at and delay exclude each other")
 	}

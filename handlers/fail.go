@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 
+	"procaas/dsl"
 	"procaas/engine"
 )
 
@@ -37,3 +38,6 @@ func (f *Fail) Handle(context.Context, *engine.Call) (engine.Result, error) {
 	}
 	return engine.Result{}, err
 }
+
+// CheckBody reports what the tags of [Fail] cannot say.
+func (*Fail) CheckBody(b *dsl.Body) { checkNoSecrets(b) }

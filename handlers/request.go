@@ -104,7 +104,7 @@ const (
 func (r *Request) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
 	ctx, cancel := r.bound(ctx, c)
 	defer cancel()
-	s := secrets{resolve: c.Resolve}
+	s := secrets{resolve: c.Resolve, hide: c.Hide}
 	req, err := r.build(ctx, c, &s)
 	if err != nil {
 		return engine.Result{}, engine.Permanent(err)

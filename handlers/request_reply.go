@@ -62,8 +62,8 @@ func (r *Request) unexpected(c *engine.Call, resp *http.Response, s *secrets) er
 		Status:  resp.StatusCode,
 		Method:  resp.Request.Method,
 		URL:     publicURL(resp.Request.URL),
-		Excerpt: excerpt(data[:min(len(data), excerptShown)], s),
-		Body:    errorBody(data, s),
+		Excerpt: excerpt(data, s),
+		Body:    errorBody(data),
 	}
 	if delay, ok := retryAfter(resp, c.Now); ok {
 		return engine.After(delay, err)
@@ -161,7 +161,8 @@ func decodeText(data []byte) (any, error) {
 // excerpt makes the beginning of a body fit for logs: one line, no secrets, no
 // control characters.
 func excerpt(data []byte, s *secrets) string {
-	text, rest := []rune(s.hide(strings.ToValidUTF8(string(data), "\uFFFD"))), ""
+	shown := s.hide(strings.ToValidUTF8(string(data), "\uFFFD")) // before a cut could leave a part of a secret
+	text, rest := []rune(shown[:min(len(shown), excerptShown)]), ""
 	if len(text) > excerptRunes {
 		text, rest = text[:excerptRunes], "…"
 	}
@@ -171,12 +172,12 @@ func excerpt(data []byte, s *secrets) string {
 }
 
 // errorBody reads the body of an unexpected reply as data, so that on-error may
-// look at it; nil when it is no JSON, or was cut off.
-func errorBody(data []byte, s *secrets) any {
+// look at it; nil when it is no JSON, or was cut off. The engine takes secrets out.
+func errorBody(data []byte) any {
 	if len(data) == excerptRead {
 		return nil
 	}
-	body, err := dsl.ParseJSON([]byte(s.hide(string(data))))
+	body, err := dsl.ParseJSON(data)
 	if err != nil {
 		return nil
 	}

@@ -3,16 +3,15 @@ package handlers
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"procaas/dsl"
 )
 
-// secrets resolves the secrets of one call and remembers them, so that they can
-// be taken out of what people are shown. They live no longer than the call.
+// secrets puts the secrets of one call into what is sent. The engine takes them out
+// of the result and the error; hide does so before something is cut short.
 type secrets struct {
 	resolve func(dsl.Secret) (string, error)
-	seen    []string
+	hide    func(text string) string
 }
 
 // reveal gives a copy of v with the values of secrets in their places; v itself
@@ -53,16 +52,5 @@ func (s *secrets) value(secret dsl.Secret) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("secret %s: %w", secret.Name, err)
 	}
-	if text != "" {
-		s.seen = append(s.seen, text)
-	}
 	return text, nil
-}
-
-// hide takes the secrets that were revealed out of a text.
-func (s *secrets) hide(text string) string {
-	for _, secret := range s.seen {
-		text = strings.ReplaceAll(text, secret, "***")
-	}
-	return text
 }

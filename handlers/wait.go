@@ -37,4 +37,7 @@ func (w *Wait) Handle(_ context.Context, c *engine.Call) (engine.Result, error) 
 }
 
 // CheckBody reports what the tags of [Wait] cannot say.
-func (*Wait) CheckBody(b *dsl.Body) { checkOneOf(b, "for", "until") }
+func (*Wait) CheckBody(b *dsl.Body) {
+	checkNoSecrets(b)
+	checkOneOf(b, "for", "until")
+}

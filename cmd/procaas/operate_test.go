@@ -60,7 +60,13 @@ func startNodeUntil(t *testing.T, store, dir string, change ...func(*nodeFlags))
 	for _, c := range change {
 		c(&f)
 	}
-	s := streams{strings.NewReader(""), new(bytes.Buffer), new(bytes.Buffer)}
+	return runNode(t, f, streams{strings.NewReader(""), new(bytes.Buffer), new(bytes.Buffer)})
+}
+
+// runNode runs a node with any flags. It stops at the end of the test, or when it
+// is told to.
+func runNode(t *testing.T, f nodeFlags, s streams) (url string, stop func()) {
+	t.Helper()
 	bundle, err := loadBundle(s, f.pipelines, dsl.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -32,6 +33,9 @@ func openStore(ctx context.Context, dsn string, migrate bool, log *slog.Logger) 
 	}
 }
 
+// passwordParam is a password among the parameters of a DSN.
+var passwordParam = regexp.MustCompile(`(?i)\b((?:ssl)?password)=[^&]*`)
+
 func isPostgres(dsn string) bool {
 	return strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://")
 }
@@ -45,15 +49,16 @@ func sqlitePath(dsn string) (string, error) {
 	return path, os.MkdirAll(filepath.Dir(path), 0o755)
 }
 
-// redact hides the password of a DSN.
+// redact hides the passwords of a DSN.
 func redact(dsn string) string {
 	scheme, rest, ok := strings.Cut(dsn, "://")
 	if !ok {
 		return dsn
 	}
+	rest = passwordParam.ReplaceAllString(rest, "$1=***")
 	at := strings.LastIndex(rest, "@")
 	if at < 0 {
-		return dsn
+		return scheme + "://" + rest
 	}
 	user, _, _ := strings.Cut(rest[:at], ":")
 	return scheme + "://" + user + "@" + rest[at+1:]

@@ -1,0 +1,181 @@
+package engine
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"procaas/dsl"
+)
+
+// Secrets resolves the secrets of one call and remembers them, so that they can
+// be taken out of what the call leaves behind: its error, its response and what
+// is logged of it. Services echo what they are sent, in errors above all. It lives
+// no longer than the call.
+type Secrets struct {
+	source func(dsl.Secret) (string, error)
+
+	mu    sync.Mutex // guards forms
+	forms []string   // of the secrets that were given out, the longest first
+}
+
+// NewSecrets makes the secrets of a call, which come from a source.
+func NewSecrets(source func(dsl.Secret) (string, error)) *Secrets { return &Secrets{source: source} }
+
+// Resolve is [Call].Resolve.
+func (s *Secrets) Resolve(secret dsl.Secret) (string, error) {
+	text, err := s.source(secret)
+	if err != nil || text == "" {
+		return text, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forms = append(s.forms, formsOf(text)...)
+	slices.SortFunc(s.forms, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+	s.forms = slices.Compact(s.forms)
+	return text, nil
+}
+
+// hidden stands where a secret was.
+const hidden = "***"
+
+// Hide is [Call].Hide.
+func (s *Secrets) Hide(text string) string { return s.replace(text, 1) }
+
+// replace hides the forms that are as long as least, or longer.
+func (s *Secrets) replace(text string, least int) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, form := range s.forms {
+		if len(form) < least {
+			break
+		}
+		text = strings.ReplaceAll(text, form, hidden)
+	}
+	return text
+}
+
+// any tells whether a secret was given out.
+func (s *Secrets) any() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.forms) > 0
+}
+
+// result takes the secrets out of what a call gave.
+func (s *Secrets) result(r Result, err error) (Result, error) {
+	if !s.any() {
+		return r, err
+	}
+	r.Response = s.data(r.Response)
+	for i := range r.Emit {
+		r.Emit[i].Payload = s.data(r.Emit[i].Payload)
+	}
+	return r, s.error(err)
+}
+
+// data takes the secrets out of data, which it changes. Those that stand in data
+// by chance, being so short, stay.
+func (s *Secrets) data(v any) any {
+	hide := func(text string) string { return s.replace(text, leastHidden) }
+	switch v := v.(type) {
+	case string:
+		return hide(v)
+	case int, float64:
+		if text := fmt.Sprint(v); hide(text) != text {
+			return hidden
+		}
+	case []any:
+		for i := range v {
+			v[i] = s.data(v[i])
+		}
+	case map[string]any:
+		for name, value := range v {
+			value = s.data(value)
+			if public := hide(name); public != name {
+				delete(v, name)
+				name = public
+			}
+			v[name] = value
+		}
+	}
+	return v
+}
+
+// error takes the secrets out of the text of an error, and out of the reply that
+// it may hold.
+func (s *Secrets) error(err error) error {
+	if err == nil {
+		return nil
+	}
+	var status *StatusError
+	if errors.As(err, &status) {
+		status.Excerpt, status.Body = s.Hide(status.Excerpt), s.data(status.Body)
+	}
+	if text := err.Error(); s.Hide(text) != text {
+		return &hiddenError{err, s.Hide(text)}
+	}
+	return err
+}
+
+// A hiddenError is an error in whose text a secret stood.
+type hiddenError struct {
+	error
+	text string
+}
+
+// Error implements error.
+func (e *hiddenError) Error() string { return e.text }
+
+// Unwrap keeps what callers test.
+func (e *hiddenError) Unwrap() error { return e.error }
+
+// leastHidden is how long a form of a secret must be to be hidden: what is
+// shorter stands in many texts by chance.
+const leastHidden = 4
+
+// formsOf gives the ways in which a text may come back: as it is, quoted or escaped
+// for a URL, and each of these in hexadecimal, escaped again, or in base64, alone or
+// inside of a longer text.
+func formsOf(text string) []string {
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		panic(err) // no text does that
+	}
+	texts := []string{
+		text, strings.TrimSpace(text), strings.Trim(string(quoted), `"`), strings.Trim(strconv.Quote(text), `"`),
+		url.QueryEscape(text), url.PathEscape(text),
+	}
+	slices.Sort(texts)
+	forms := []string{strings.ToLower(text)} // as a host is written
+	for _, t := range slices.Compact(texts) {
+		lower := hex.EncodeToString([]byte(t))
+		forms = append(forms, t, url.QueryEscape(t), url.PathEscape(t), lower, strings.ToUpper(lower))
+		for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+			for before := range 3 {
+				forms = append(forms, insideBase64(encoding, t, before))
+			}
+		}
+	}
+	return slices.DeleteFunc(forms, func(f string) bool { return len(f) < leastHidden && f != text })
+}
+
+// insideBase64 gives what of a text's base64 does not depend on what stands
+// around it, when so many bytes, modulo 3, stand before it.
+func insideBase64(e *base64.Encoding, text string, before int) string {
+	all := e.EncodeToString(append(make([]byte, before), text...))
+	from := (before*8 + 5) / 6
+	to := (before + len(text)) * 8 / 6
+	if from >= to {
+		return ""
+	}
+	return all[from:to]
+}
