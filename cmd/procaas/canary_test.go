@@ -146,6 +146,9 @@ func TestSecretsAndTokensNeverComeOut(t *testing.T) { // not parallel: it sets t
 	t.Cleanup(collector.Close)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
 	t.Setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "none")
+	var alerts lockedBuffer
+	pager := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(&alerts, r.Body) }))
+	t.Cleanup(pager.Close)
 
 	echo := &echoing{}
 	service := httptest.NewServer(echo)
@@ -163,13 +166,14 @@ func TestSecretsAndTokensNeverComeOut(t *testing.T) { // not parallel: it sets t
 		write(filepath.Join(secrets, name), text+"\n")
 	}
 	write(filepath.Join(dir, "a.yaml"), canaryFiles(service.URL))
-	const admin, wrong, marker = "c4nary-admin-token", "c4nary-wrong-token", "seen-everywhere"
+	const admin, wrong, hook, marker = "c4nary-admin-token", "c4nary-wrong-token", "c4nary-web-hook", "seen-everywhere"
 
 	var out, logs lockedBuffer
 	server, stop := runNode(t, nodeFlags{
 		store: "sqlite:" + filepath.Join(store, "o.db"), listen: "127.0.0.1:0", name: "here", migrate: true, maxInFlight: 64, lease: 4 * time.Second,
 		drain: time.Second, maxBody: "1MiB", logFormat: "json", logLevel: "debug", pipelines: []string{dir}, secretsDir: secrets,
 		access: accessFlags{file: write(filepath.Join(secrets, "admin"), admin+"\n"), open: []string{"events"}},
+		alerts: alertFlags{webhooks: []string{pager.URL + "/" + hook}},
 	}, streams{strings.NewReader(""), &out, &logs})
 
 	o := &operated{t: t, dir: dir, server: server, client: api.NewClient(server, admin)}
@@ -183,7 +187,8 @@ func TestSecretsAndTokensNeverComeOut(t *testing.T) { // not parallel: it sets t
 		}
 	}
 	eventually(t, "all runs to end", func() bool {
-		page, err := o.client.Runs(t.Context(), engine.RunFilter{Limit: 100})
+		eventually(t, "an alert", func() bool { return strings.Contains(alerts.text(), "send/form") })
+	page, err := o.client.Runs(t.Context(), engine.RunFilter{Limit: 100})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,7 +209,7 @@ func TestSecretsAndTokensNeverComeOut(t *testing.T) { // not parallel: it sets t
 	}
 	stop()
 	cameOut["the command line"], cameOut["standard output"] = shown.String(), out.text()
-	cameOut["the log"], cameOut["traces"] = logs.text(), spans.text()
+	cameOut["the log"], cameOut["traces"], cameOut["alerts"] = logs.text(), spans.text(), alerts.text()
 	files, err := filepath.Glob(filepath.Join(store, "*"))
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
@@ -217,7 +222,7 @@ func TestSecretsAndTokensNeverComeOut(t *testing.T) { // not parallel: it sets t
 		cameOut["the store "+filepath.Base(file)] = string(data)
 	}
 
-	all := map[string]string{"admin": admin, "screen": made.Secret, "wrong": wrong}
+	all := map[string]string{"admin": admin, "screen": made.Secret, "wrong": wrong, "webhook": hook}
 	for name, text := range canaries {
 		all[name] = text
 		if !strings.Contains(echo.seen.String(), strings.Split(text, "\n")[0]) {
