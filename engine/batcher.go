@@ -12,16 +12,19 @@ import (
 // wait, the first makes the call for the others. Alone, an item does not wait at
 // all. Many small calls cost more than a few large ones, so a further lane is used
 // only when enough wait to fill it, or when the call under way takes long.
+//
+// Items whose callers have gone before their turn are dropped.
 type batcher[T, R any] struct {
-	do    func(items []T) []R // the shared call; one result for each item
-	most  int                 // items of one shared call
-	lanes int                 // shared calls at once
+	do      func(items []T) []R // the shared call; one result for each item
+	dropped func(items int)     // is told of items that are dropped; may be nil
+	most    int                 // items of one shared call
+	lanes   int                 // shared calls at once
 
 	mu      sync.Mutex // guards the following
 	queue   []*ticket[T, R]
-	waiting int       // items in the queue
-	busy    int       // lanes
-	began   time.Time // the last call
+	waiting int           // items in the queue
+	begun   []time.Time   // the calls under way, the oldest first
+	usual   time.Duration // what a call takes
 }
 
 // longCall is more than a commit usually takes: something may hold it up that does
@@ -30,9 +33,12 @@ const longCall = 20 * time.Millisecond
 
 // A ticket is one caller's place in the queue.
 type ticket[T, R any] struct {
+	ctx     context.Context // of the caller
 	items   []T
+	err     error // why there are no results
 	results []R
 	leads   bool          // has a lane, and makes the call
+	began   time.Time     // when it was given the lane
 	turn    chan struct{} // told once: the results are there, or the ticket leads
 }
 
@@ -54,7 +60,7 @@ func (b *batcher[T, R]) call(ctx context.Context, items []T) ([]R, error) {
 }
 
 func (b *batcher[T, R]) wait(ctx context.Context, items []T) ([]R, error) {
-	t := &ticket[T, R]{items: items, turn: make(chan struct{}, 1)}
+	t := &ticket[T, R]{ctx: ctx, items: items, turn: make(chan struct{}, 1)}
 	b.mu.Lock()
 	b.queue = append(b.queue, t)
 	b.waiting += len(items)
@@ -72,7 +78,7 @@ func (b *batcher[T, R]) wait(ctx context.Context, items []T) ([]R, error) {
 	if t.leads {
 		b.lead(t)
 	}
-	return t.results, nil
+	return t.results, t.err
 }
 
 // leave takes a ticket out of the queue; false when it leads, and so has a duty
@@ -86,6 +92,7 @@ func (b *batcher[T, R]) leave(t *ticket[T, R]) bool {
 	if i := slices.Index(b.queue, t); i >= 0 {
 		b.queue = slices.Delete(b.queue, i, i+1)
 		b.waiting -= len(t.items)
+		b.drop(t)
 	}
 	return true
 }
@@ -93,42 +100,96 @@ func (b *batcher[T, R]) leave(t *ticket[T, R]) bool {
 // promote gives a lane to the ticket that waits longest, if one is free and it is
 // worth a call. The caller holds the lock.
 func (b *batcher[T, R]) promote() {
-	if len(b.queue) == 0 || b.busy == b.lanes || b.busy > 0 && b.waiting < b.most/4 && time.Since(b.began) < longCall {
+	busy := len(b.begun)
+	if len(b.queue) == 0 || busy == b.lanes || busy > 0 && b.waiting < b.most/4 && time.Since(b.begun[busy-1]) < longCall {
 		return
 	}
 	t := b.queue[0]
 	b.queue = b.queue[1:]
 	b.waiting -= len(t.items)
-	b.busy++
-	b.began = time.Now()
+	t.began = time.Now()
+	b.begun = append(b.begun, t.began)
 	t.leads = true
 	t.turn <- struct{}{}
 }
 
+// drop leaves out a ticket whose caller has gone.
+func (b *batcher[T, R]) drop(t *ticket[T, R]) {
+	t.err = context.Cause(t.ctx)
+	if b.dropped != nil {
+		b.dropped(len(t.items))
+	}
+}
+
 // lead makes one shared call for a ticket and those that wait behind it.
 func (b *batcher[T, R]) lead(first *ticket[T, R]) {
-	b.mu.Lock()
-	batch, size := []*ticket[T, R]{first}, len(first.items)
-	for len(b.queue) > 0 && size+len(b.queue[0].items) <= b.most {
-		batch, b.queue = append(batch, b.queue[0]), b.queue[1:]
-		size += len(batch[len(batch)-1].items)
+	batch, items := b.gather(first)
+	var results []R
+	if len(items) > 0 {
+		results = b.do(items)
 	}
-	b.waiting -= size - len(first.items)
-	b.mu.Unlock()
-
-	items := make([]T, 0, size)
 	for _, t := range batch {
-		items = append(items, t.items...)
-	}
-	results := b.do(items)
-	for _, t := range batch {
-		t.results, results = results[:len(t.items):len(t.items)], results[len(t.items):]
+		if t.err == nil {
+			t.results, results = results[:len(t.items):len(t.items)], results[len(t.items):]
+		}
 		if t != first {
 			t.turn <- struct{}{}
 		}
 	}
 	b.mu.Lock()
-	b.busy--
+	defer b.mu.Unlock()
+	at := slices.Index(b.begun, first.began)
+	b.begun = slices.Delete(b.begun, at, at+1)
+	if took := time.Since(first.began); len(items) > 0 {
+		b.usual += (took - b.usual) / usualOver
+	}
 	b.promote()
-	b.mu.Unlock()
+}
+
+// usualOver is over how many calls the usual time of a call is taken.
+const usualOver = 8
+
+// gather takes those that ride in the call of a ticket, and their items.
+func (b *batcher[T, R]) gather(first *ticket[T, R]) (batch []*ticket[T, R], items []T) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	size := 0
+	add := func(t *ticket[T, R]) {
+		batch = append(batch, t)
+		if t.ctx.Err() != nil {
+			b.drop(t)
+			return
+		}
+		items = append(items, t.items...)
+		size += len(t.items)
+	}
+	add(first)
+	for len(b.queue) > 0 && size+len(b.queue[0].items) <= b.most {
+		t := b.queue[0]
+		b.queue = b.queue[1:]
+		b.waiting -= len(t.items)
+		add(t)
+	}
+	return batch, items
+}
+
+// An outlook is what items have to expect that are handed in now.
+type outlook struct {
+	next  bool          // they ride in the next call
+	wait  time.Duration // for their results, when calls take what they usually do
+	usual time.Duration // what a call takes
+	stuck time.Duration // for how long the oldest call has been under way
+}
+
+// outlook tells what so many items have to expect.
+func (b *batcher[T, R]) outlook(items int) outlook {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	waiting := b.waiting + items
+	o := outlook{next: waiting <= b.most, usual: b.usual}
+	o.wait = b.usual + time.Duration(float64(b.usual)*float64(waiting)/float64(b.most*b.lanes))
+	if len(b.begun) > 0 {
+		o.stuck = time.Since(b.begun[0])
+	}
+	return o
 }

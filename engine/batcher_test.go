@@ -51,8 +51,8 @@ func TestBatcherSharesCallsAndKeepsResultsApart(t *testing.T) {
 		if most.Load() != 2 {
 			t.Errorf("want 2 calls at once, have %d", most.Load())
 		}
-		if b.busy != 0 || len(b.queue) != 0 {
-			t.Errorf("want all lanes free at the end, have %d busy and %d waiting", b.busy, len(b.queue))
+		if len(b.begun) != 0 || len(b.queue) != 0 || b.waiting != 0 {
+			t.Errorf("want all lanes free at the end, have %d busy and %d waiting", len(b.begun), b.waiting)
 		}
 	})
 }

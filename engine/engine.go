@@ -74,6 +74,7 @@ type Engine struct {
 	stats    stats
 	clock    clock
 	accepts  batcher[Intake, accepted]
+	shedLast atomic.Int64 // when events were refused for overload; Unix nanoseconds, 0 for never
 
 	running   atomic.Bool
 	node      atomic.Pointer[node] // nil while the process is no member
@@ -102,6 +103,7 @@ func New(o Options) (*Engine, error) {
 		e.library.byName[t.Name] = t
 	}
 	e.accepts.do, e.accepts.most, e.accepts.lanes = e.accept, maxBatch, 2
+	e.accepts.dropped = func(events int) { e.shed(events, shedLeft) }
 	d, err := e.library.add(o.Bundle)
 	if err != nil {
 		return nil, err

@@ -173,5 +173,5 @@ func (e *Engine) Degraded() error {
 	if err := e.follower.refused.Load(); err != nil {
 		return fmt.Errorf("new events run by an older definition, because the current one cannot run here: %w", *err)
 	}
-	return nil
+	return e.sheds()
 }

@@ -27,9 +27,10 @@ const (
 )
 
 // Submit accepts events: when it returns, those without an error are durable.
-// Each event is accepted or refused for itself. The error is for all of them:
-// the store could not be reached, and it is unknown whether they were stored.
-// Then submitting those again that have an id is safe.
+// Each event is accepted or refused for itself. The error is for all of them: with
+// an [*OverloadError] none is stored; otherwise the store could not be reached, and
+// it is unknown whether they were stored. Then submitting those again that have an
+// id is safe.
 func (e *Engine) Submit(ctx context.Context, events []Submission) ([]Submitted, error) {
 	d, now := e.library.current.Load(), e.clock.now()
 	out := make([]Submitted, len(events))
@@ -45,6 +46,10 @@ func (e *Engine) Submit(ctx context.Context, events []Submission) ([]Submitted, 
 	}
 	if len(runs) == 0 {
 		return out, nil
+	}
+	if over := e.overload(len(runs)); over != nil {
+		e.shed(len(runs), shedOverload)
+		return nil, over
 	}
 	results, err := e.accepts.call(ctx, runs)
 	if err != nil {

@@ -17,6 +17,7 @@ type Metrics struct {
 	ServiceWaiting  *prometheus.GaugeVec     // service
 	ServiceDown     *prometheus.GaugeVec     // service
 	Accepted        prometheus.Counter
+	Shed            *prometheus.CounterVec // reason
 	Runs            *prometheus.CounterVec // pipeline, status
 	InboxWaiting    prometheus.Gauge
 	InboxOldest     prometheus.Gauge
@@ -68,6 +69,13 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14), // 0.5 ms to 4 s
 		}),
 	}
+	m.Shed = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "procaas_events_shed_total",
+		Help: "Events that this node has not taken in, by reason: overload, when they come faster than the store writes, where a request that is refused unread counts as one, or client_left, when nobody waits for the answer any more.",
+	}, []string{"reason"})
+	m.Shed.WithLabelValues(shedOverload)
+	m.Shed.WithLabelValues(shedLeft)
+	r.MustRegister(m.Shed)
 	service := func(name, help string) *prometheus.GaugeVec {
 		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"service"})
 		r.MustRegister(v)

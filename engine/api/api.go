@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-chi/chi/v5"
@@ -57,6 +58,7 @@ type Engine interface {
 // An Intake accepts events.
 type Intake interface {
 	Submit(ctx context.Context, events []engine.Submission) ([]engine.Submitted, error)
+	Overload() *engine.OverloadError
 }
 
 // Runs reads runs and lets operators steer them.
@@ -107,6 +109,7 @@ type server struct {
 	local   bool
 	hosts   []string
 	maxBody int64
+	bodies  atomic.Int64 // bytes of requests under way
 	version string
 	reload  func(context.Context, engine.Actor) (engine.Diff, error)
 
@@ -169,7 +172,7 @@ func (s *server) operations() []operation {
 func (s *server) handler() http.Handler {
 	var h http.Handler = s.router
 	for _, wrap := range []func(http.Handler) http.Handler{
-		s.withDeadline, s.refuseCrossOrigin, s.refuseChunked, s.withHeaders, s.recovered, s.logged,
+		s.boundBodies, s.withDeadline, s.refuseCrossOrigin, s.refuseChunked, s.withHeaders, s.recovered, s.logged,
 	} {
 		h = wrap(h)
 	}

@@ -28,7 +28,7 @@ type node struct {
 	calls  *atomic.Int32 // of that service
 }
 
-func newNode(t *testing.T) node {
+func newNode(t *testing.T, change ...func(*engine.Options)) node {
 	t.Helper()
 	n := node{orders: new(atomic.Int32), calls: new(atomic.Int32)}
 	n.orders.Store(http.StatusOK)
@@ -47,6 +47,9 @@ func newNode(t *testing.T) node {
 	metrics := prometheus.NewRegistry()
 	o := engine.DefaultOptions()
 	o.Store, o.Types, o.Bundle, o.Metrics = store, handlers.All(), load(t, service.URL), engine.NewMetrics(metrics)
+	for _, f := range change {
+		f(&o)
+	}
 	e, err := engine.New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +75,7 @@ func (n node) until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(time.Minute)
 	for !holds() {
 		select {
 		case <-tick.C:

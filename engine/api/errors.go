@@ -93,6 +93,7 @@ const (
 	codeBatchRefused     = "batch_refused"
 	codeInternal         = "internal_error"
 	codeStoreUnavailable = "store_unavailable"
+	codeOverloaded       = "overloaded"
 	codeNotReady         = "not_ready"
 	codeInvalidPipelines = "invalid_pipelines"
 	codeNotReloadable    = "not_reloadable"
@@ -145,6 +146,7 @@ var problems = map[string]struct {
 	codeBatchRefused:     {http.StatusUnprocessableEntity, "None of the events was accepted"},
 	codeInternal:         {http.StatusInternalServerError, "The program has a defect"},
 	codeStoreUnavailable: {http.StatusServiceUnavailable, "The store cannot be reached"},
+	codeOverloaded:       {http.StatusServiceUnavailable, "Events come too fast"},
 	codeInvalidPipelines: {http.StatusUnprocessableEntity, "The pipelines have errors"},
 	codeNotReloadable:    {http.StatusConflict, "The server has no pipelines to read again"},
 	codeControlPath:      {http.StatusNotFound, "There is no such pipeline, stage or handler"},
@@ -172,6 +174,10 @@ func problemOf(err error) *Problem {
 	var p *Problem
 	if errors.As(err, &p) {
 		return p
+	}
+	var over *engine.OverloadError
+	if errors.As(err, &over) {
+		return overloaded(over)
 	}
 	return refuse(codeStoreUnavailable, "the store could not be reached in time; it is unknown whether the call took effect, so repeat it with the same ids").
 		with("Retry-After", "1")
@@ -209,7 +215,7 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		return // nobody is there to read it
 	}
 	p := problemOf(err)
-	if !errors.As(err, new(*Problem)) {
+	if !errors.As(err, new(*Problem)) && p.Code != codeOverloaded { // which metrics count
 		s.log.Error("request failed", "method", r.Method, "path", r.URL.Path, "code", p.Code, "error", err)
 	}
 	for name, values := range p.header {

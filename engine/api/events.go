@@ -61,6 +61,9 @@ type intake struct {
 // postEvents takes events in. What cannot be read is refused as a whole, before
 // anything is stored; what can be read is accepted or refused event by event.
 func (s *server) postEvents(w http.ResponseWriter, r *http.Request) error {
+	if err := s.mayTakeIn(); err != nil {
+		return err
+	}
 	decode, err := eventDecoder(r)
 	if err != nil {
 		return err

@@ -26,16 +26,17 @@ var errDown = errors.New("dial store at secret-host: connection refused")
 // A fakeEngine keeps in memory what an engine must: which events it has
 // accepted, their runs and the live settings. It runs nothing.
 type fakeEngine struct {
-	mu      sync.Mutex // guards the rest
-	bundle  *dsl.Bundle
-	down    bool
-	panics  bool
-	seen    []engine.Event // accepted, in order
-	runs    []engine.RunView
-	configs map[string]engine.ConfigView
-	actors  []engine.Actor
-	audit   []engine.AuditView
-	wrong   bool // the pipelines have errors
+	mu         sync.Mutex // guards the rest
+	bundle     *dsl.Bundle
+	down       bool
+	overloaded bool
+	panics     bool
+	seen       []engine.Event // accepted, in order
+	runs       []engine.RunView
+	configs    map[string]engine.ConfigView
+	actors     []engine.Actor
+	audit      []engine.AuditView
+	wrong      bool // the pipelines have errors
 
 	controls *engine.Engine // keeps the controls and the tokens; it does not run
 	known    map[string]engine.Grant
@@ -67,6 +68,15 @@ func (f *fakeEngine) Submit(_ context.Context, in []engine.Submission) ([]engine
 		out = append(out, engine.Submitted{Receipt: receipt, Err: err})
 	}
 	return out, nil
+}
+
+func (f *fakeEngine) Overload() *engine.OverloadError {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.overloaded {
+		return nil
+	}
+	return &engine.OverloadError{Wait: 1260 * time.Millisecond, After: 2100 * time.Millisecond}
 }
 
 func (f *fakeEngine) accept(e engine.Event) (engine.Receipt, error) {

@@ -58,6 +58,7 @@ func TestRecordedRequests(t *testing.T) {
 				return "ok\n"
 			case "engine":
 				r.engine.down, r.engine.panics, r.engine.wrong = d.HasArg("down"), d.HasArg("panics"), d.HasArg("wrong")
+				r.engine.overloaded = d.HasArg("overloaded")
 				return "ok\n"
 			}
 			d.Fatalf(t, "unknown command %q", d.Cmd)

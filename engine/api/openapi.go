@@ -76,7 +76,7 @@ func (s *server) describe(o operation, n need) *huma.Operation {
 		codes = append(codes, codeCrossOrigin, codeLengthRequired)
 	}
 	if o.body != nil {
-		codes = append(codes, codeMalformedJSON, codeInvalidBody, codeBodyTooLarge, codeUnsupportedMedia)
+		codes = append(codes, codeMalformedJSON, codeInvalidBody, codeBodyTooLarge, codeUnsupportedMedia, codeOverloaded)
 	}
 	s.describeProblems(op, codes)
 	for _, r := range o.replies {

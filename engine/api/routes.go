@@ -9,7 +9,7 @@ import (
 )
 
 func (s *server) intakeOperations() []operation {
-	refusals := []string{codeIDConflict, codeEventRejected, codeUnknownEventType, codeMissingKey, codeInvalidEvent, codeInvalidPayload, codeBatchRefused, codeStoreUnavailable}
+	refusals := []string{codeIDConflict, codeEventRejected, codeUnknownEventType, codeMissingKey, codeInvalidEvent, codeInvalidPayload, codeBatchRefused, codeOverloaded, codeStoreUnavailable}
 	receipts := []reply{
 		{
 			status: 202, about: "Accepted and durable. An array, or a batch, gives items in its order.",

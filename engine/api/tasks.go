@@ -32,6 +32,9 @@ func (s *server) postTasks(w http.ResponseWriter, r *http.Request) error {
 	if len(pipeline.On) > 0 {
 		eventType = pipeline.On[0]
 	}
+	if err := s.mayTakeIn(); err != nil {
+		return err
+	}
 	v, err := s.readJSON(w, r)
 	if err != nil {
 		return err

@@ -1,0 +1,207 @@
+package api_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"procaas/engine"
+	"procaas/engine/api"
+	"procaas/engine/enginetest"
+)
+
+// A flood is many clients that submit events at once.
+type flood struct {
+	n       node
+	waiting sync.WaitGroup
+
+	mu       sync.Mutex        // guards the following
+	accepted map[string]bool   // event
+	refused  map[string]string // event → Retry-After
+}
+
+// send submits events that are named after the request, and does not wait.
+func (f *flood) send(ctx context.Context, request, events int) {
+	f.waiting.Go(func() {
+		list := make([]string, events)
+		for i := range list {
+			list[i] = fmt.Sprintf(`{"type": "new-order-created", "id": "%d-%d", "payload": {"order-id": "o/%d-%d"}}`, request, i, request, i)
+		}
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.n.url+"/v1/events", strings.NewReader("["+strings.Join(list, ",")+"]"))
+		if err != nil {
+			panic(err) // the URL is the server's own
+		}
+		req.Header.Set("Content-Type", "application/json")
+		reply, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return // cancelled by the test
+		}
+		defer reply.Body.Close()
+		body, _ := io.ReadAll(reply.Body)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		switch {
+		case reply.StatusCode == http.StatusAccepted:
+			for i := range list {
+				f.accepted[fmt.Sprintf("%d-%d", request, i)] = true
+			}
+		case strings.Contains(string(body), `"overloaded"`):
+			for i := range list {
+				f.refused[fmt.Sprintf("%d-%d", request, i)] = reply.Header.Get("Retry-After")
+			}
+		}
+	})
+}
+
+func (f *flood) refusals() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.refused)
+}
+
+func TestOverloadIsRefusedBeforeItIsLatency(t *testing.T) {
+	t.Parallel()
+	stuck, entered := make(chan struct{}), make(chan struct{}, 1000)
+	n := newNode(t, func(o *engine.Options) {
+		o.Store = &enginetest.Faulty{Store: o.Store, Before: func(op string) error {
+			if op == "accept" {
+				entered <- struct{}{}
+				<-stuck
+			}
+			return nil
+		}}
+	})
+	f := &flood{n: n, accepted: map[string]bool{}, refused: map[string]string{}}
+	for i := range 5 {
+		f.send(t.Context(), i, 80)
+		if i < 2 {
+			<-entered // all that comes later waits
+		}
+	}
+	// Those that come later wait for their turn, or are refused; in the end they leave.
+	const late = 1000
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	request := late
+	n.until(t, "the node refuses events", func() bool {
+		request++
+		f.send(ctx, request, 1)
+		return f.refusals() > 0
+	})
+	leave()
+	n.until(t, "the node drops the events of those who have left", func() bool {
+		return !strings.Contains(n.text(t, "/metrics"), `procaas_events_shed_total{reason="client_left"} 0`)
+	})
+	n.until(t, "the node tells that it refuses events", func() bool {
+		return strings.Contains(n.text(t, "/readyz"), "some are refused") && strings.Contains(n.text(t, "/metrics"), `procaas_events_shed_total{reason="overload"}`)
+	})
+	close(stuck)
+	f.waiting.Wait()
+	if len(f.accepted) < 160 {
+		t.Errorf("want the events accepted that were there first, have %d", len(f.accepted))
+	}
+	for id, after := range f.refused {
+		if after == "" {
+			t.Errorf("want a Retry-After for %s", id)
+		}
+		if f.accepted[id] {
+			t.Errorf("event %s is both accepted and refused", id)
+		}
+	}
+	stored := map[string]engine.Status{}
+	n.until(t, "all runs have ended", func() bool {
+		ended := true
+		for cursor := ""; ; {
+			page, err := n.Runs(t.Context(), engine.RunFilter{Pipeline: "new-order-created", Limit: 1000, Cursor: cursor})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range page.Items {
+				stored[r.Event.ID] = r.Status
+				ended = ended && r.Status.Ended()
+			}
+			if page.Next == nil {
+				return ended
+			}
+			cursor = *page.Next
+		}
+	})
+	for id := range stored {
+		if number, _, _ := strings.Cut(id, "-"); len(number) >= len(fmt.Sprint(late)) {
+			t.Errorf("event %s is stored, though its client left before its turn", id)
+		}
+	}
+	for id := range f.accepted {
+		if stored[id] != engine.Succeeded {
+			t.Errorf("event %s was accepted; want its run succeeded, have %q", id, stored[id])
+		}
+	}
+	for id := range f.refused {
+		if s, ok := stored[id]; ok {
+			t.Errorf("event %s was refused, and has a run that is %s", id, s)
+		}
+	}
+	if _, err := n.SubmitEvent(t.Context(), api.Event{Type: "new-order-created", Payload: map[string]any{"order-id": "o/last"}}); err != nil {
+		t.Errorf("want events accepted again, have %v", err)
+	}
+}
+
+func (n node) text(t *testing.T, path string) string {
+	t.Helper()
+	reply, err := http.Get(n.url + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	body, err := io.ReadAll(reply.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+func TestBodiesOfAllRequestsAreBounded(t *testing.T) {
+	t.Parallel()
+	h := api.New(api.Options{Engine: newFake(taxi(t)), MaxBody: 32 << 20})
+	// send announces a large body, of which the first byte comes.
+	send := func() (w *httptest.ResponseRecorder, rest *io.PipeWriter, done chan struct{}) {
+		body, rest := io.Pipe()
+		r := httptest.NewRequest(http.MethodPost, "/v1/events", body)
+		r.ContentLength = 30 << 20
+		r.Header.Set("Content-Type", "application/json")
+		w, done = httptest.NewRecorder(), make(chan struct{})
+		go func() {
+			h.ServeHTTP(w, r)
+			body.Close()
+			close(done)
+		}()
+		_, _ = rest.Write([]byte("{")) // fails when the request is refused unread
+		return w, rest, done
+	}
+	finish := func(rest *io.PipeWriter, done chan struct{}) {
+		_, _ = rest.Write([]byte(`"type": "new-order-created"}`))
+		rest.Close()
+		<-done
+	}
+	one, oneRest, oneDone := send()
+	two, twoRest, twoDone := send()
+	w, _, done := send()
+	<-done
+	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "overloaded") {
+		t.Errorf("want 503 with a Retry-After, have %d %v %.200s", w.Code, w.Header(), w.Body)
+	}
+	finish(oneRest, oneDone)
+	finish(twoRest, twoDone)
+	three, threeRest, threeDone := send()
+	finish(threeRest, threeDone)
+	for _, w := range []*httptest.ResponseRecorder{one, two, three} {
+		if w.Code != http.StatusAccepted {
+			t.Errorf("want 202 for those that there is memory for, have %d %.200s", w.Code, w.Body)
+		}
+	}
+}
