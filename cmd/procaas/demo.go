@@ -3,12 +3,10 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,8 +19,10 @@ import (
 )
 
 const demoHelp = `demo runs a taxi company on this machine: its pipelines, the services that they
-call as stub services, and steady traffic of orders. After a minute a service
-that is not critical breaks; orders go on without it. Ctrl-C ends it.
+call as stub services, and steady traffic of orders. After half a minute a service
+that orders can do without breaks. Within seconds its handlers are out of the flow
+by themselves, and come back by themselves when it works again; every order is
+completed. Ctrl-C ends it.
 
 With --orders N --exit it runs that many orders, prints a summary and exits; the
 exit code is 0 only when every run is accounted for.`
@@ -55,8 +55,8 @@ func demoCommand(s streams) *cobra.Command {
 	flags.BoolVar(&o.exit, "exit", false, "exit when all orders are done, with a summary")
 	flags.Float64Var(&o.rate, "rate", 0, "orders per second (default 10, or as fast as it goes with --exit)")
 	flags.StringVar(&o.incident, "incident", "statistics-down", "which incident of the stub services happens")
-	flags.DurationVar(&o.incidentAfter, "incident-after", time.Minute, "when the incident begins; 0 for never")
-	flags.DurationVar(&o.incidentFor, "incident-for", 2*time.Minute, "how long the incident lasts")
+	flags.DurationVar(&o.incidentAfter, "incident-after", 30*time.Second, "when the incident begins; 0 for never")
+	flags.DurationVar(&o.incidentFor, "incident-for", 45*time.Second, "how long the incident lasts")
 	format := formatFlag(c, "text", "json")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		var err error
@@ -208,28 +208,6 @@ func (d *taxiDemo) incidents(ctx context.Context) error {
 		}
 		d.traffic.setIncident(d.incident, step.on)
 	}
-	return nil
-}
-
-// liveLine shows how things go, each second: on a terminal always on the same
-// line, elsewhere a line every ten seconds.
-func (d *taxiDemo) liveLine(ctx context.Context) error {
-	if d.format != "text" {
-		return nil
-	}
-	every, begin, end := time.Second, "\r\x1b[K", ""
-	if !terminal(d.err) {
-		every, begin, end = 10*time.Second, "", "\n"
-	}
-	started := time.Now()
-	for sleep(ctx, every) {
-		line, err := d.traffic.line(d.node.metrics, time.Since(started))
-		if err != nil {
-			return err
-		}
-		fmt.Fprint(d.err, begin, line, end)
-	}
-	fmt.Fprint(d.err, strings.TrimSuffix(begin, "\x1b[K"), end, "\n")
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -121,8 +122,11 @@ func newOrder(n int) api.Event {
 func (t *traffic) settle(ctx context.Context) (summary, error) {
 	for {
 		s, open, err := t.tally(ctx)
-		if err != nil || open == 0 {
+		if err != nil {
 			return s, err
+		}
+		if open == 0 {
+			return s, s.countFallbacks(ctx, t.client)
 		}
 		if !sleep(ctx, 50*time.Millisecond) {
 			return s, nil
@@ -168,8 +172,13 @@ type summary struct {
 	} `json:"runs"`
 	Handlers struct {
 		Run     int `json:"run"`
-		Skipped int `json:"skipped"` // by their enabled, or given up because they are not critical
+		Skipped int `json:"skipped"` // by their enabled, by a fallback, or given up because they are not critical
 	} `json:"handlers"`
+	Fallbacks struct {
+		On      int `json:"on"`  // times that handlers went out of the flow by themselves
+		Off     int `json:"off"` // and came back
+		Skipped int `json:"skipped"`
+	} `json:"fallbacks"`
 	P50 float64 `json:"p50_ms"` // from acceptance to the end of the run
 	P99 float64 `json:"p99_ms"`
 }
@@ -186,6 +195,30 @@ func (s *summary) add(v engine.RunView) {
 		} else {
 			s.Handlers.Skipped++
 		}
+		if strings.HasPrefix(h.Reason, "fallback ") {
+			s.Fallbacks.Skipped++
+		}
+	}
+}
+
+// countFallbacks reads from the audit how often handlers went out of the flow.
+func (s *summary) countFallbacks(ctx context.Context, c *api.Client) error {
+	for cursor := ""; ; {
+		page, err := c.Audit(ctx, engine.AuditFilter{Kind: engine.AuditFallback, Limit: 500}, cursor)
+		if err != nil {
+			return err
+		}
+		for _, a := range page.Items {
+			if a.After != nil {
+				s.Fallbacks.On++
+			} else {
+				s.Fallbacks.Off++
+			}
+		}
+		if page.Next == nil {
+			return nil
+		}
+		cursor = *page.Next
 	}
 }
 
@@ -203,9 +236,13 @@ runs succeeded     %6d
 runs failed        %6d
 handlers run       %6d
 handlers skipped   %6d
+  by fallbacks     %6d
+fallbacks on       %6d
+fallbacks off      %6d
 latency p50        %6.1f ms
 latency p99        %6.1f ms
-`, s.Orders, s.Runs.Succeeded, s.Runs.Failed, s.Handlers.Run, s.Handlers.Skipped, s.P50, s.P99)
+`, s.Orders, s.Runs.Succeeded, s.Runs.Failed, s.Handlers.Run, s.Handlers.Skipped,
+		s.Fallbacks.Skipped, s.Fallbacks.On, s.Fallbacks.Off, s.P50, s.P99)
 	return err
 }
 
