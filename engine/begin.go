@@ -83,7 +83,7 @@ func (j *job) definition() (*definition, error) {
 		if err == nil || errors.Is(err, errDefinition) {
 			return d, err
 		}
-		j.log.Warn("definition cannot be read, trying again", "error", err)
+		j.at("").Warn("definition cannot be read, trying again", "error", err)
 		if !pause(j.n.calls, backoff) || j.n.isDraining() {
 			return nil, err
 		}

@@ -139,7 +139,7 @@ func (c *committer) isWritten(change Change) bool {
 			return false
 		}
 		c.metrics.failed("read")
-		c.log.Warn("run cannot be read, trying again", "run", change.Run, "error", err)
+		c.log.Warn("run cannot be read, trying again", "path", change.Pipeline, "run", change.Run, "error", err)
 		if !pause(c.ctx, backoff) {
 			return false
 		}

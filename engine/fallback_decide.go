@@ -237,7 +237,7 @@ func (e *Engine) announce(changes []FallbackChange) {
 		e.notifyFallback(c)
 		log := e.log.With("path", c.Name)
 		if c.Service {
-			log = e.log.With("path", c.Name, "handlers", c.Paths)
+			log = e.log.With("service", c.Name, "handlers", c.Paths)
 		}
 		switch c.Kind {
 		case FallbackOut:

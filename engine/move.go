@@ -213,7 +213,7 @@ func (j *job) putBack() bool {
 	to := *j.moving.Load()
 	pinned, err := j.fits(to, j.run.checkpoint())
 	if err != nil {
-		j.log.Warn("definition cannot be read, so the run is not moved yet", "bundle", to, "error", err)
+		j.at("").Warn("definition cannot be read, so the run is not moved yet", "bundle", to, "error", err)
 		j.moving.Store(nil)
 		return false
 	}
@@ -222,9 +222,9 @@ func (j *job) putBack() bool {
 	change.Emit, change.Moved = j.intakes(j.run.TakeEmits()), true
 	j.count()
 	if pinned != nil {
-		j.log.Warn("run is not moved", "bundle", to, "reason", pinned)
+		j.at("").Warn("run is not moved", "bundle", to, "reason", pinned)
 	} else {
-		j.log.Info("run is moved", "from", change.Bundle, "bundle", to)
+		j.at("").Info("run is moved", "from", change.Bundle, "bundle", to)
 		change.Bundle = to
 	}
 	if err := j.commit(change); errors.Is(err, ErrCancelled) {

@@ -113,6 +113,24 @@ type pathStats struct {
 	lastError   string
 	lastSuccess time.Time
 	lastFailure time.Time
+	said        time.Time // that the handler failed for good
+	unsaid      int       // failures since
+}
+
+// sayEvery is how often it is logged that a handler failed for good.
+const sayEvery = 10 * time.Second
+
+// say tells whether to log that the handler failed for good, and how often it was
+// not logged since.
+func (p *pathStats) say(now time.Time) (unsaid int, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.said.IsZero() && now.Sub(p.said) < sayEvery {
+		p.unsaid++
+		return 0, false
+	}
+	unsaid, p.said, p.unsaid = p.unsaid, now, 0
+	return unsaid, true
 }
 
 // quiet tells whether nobody has needed the handler for long.

@@ -82,11 +82,11 @@ func (t *runTrace) resume(stage int) {
 	}
 }
 
-// begin makes the span of the run, unless there is one already. Unless this job
-// ends the run, it is never handed out.
-func (t *runTrace) begin(pipeline string, at time.Time) {
+// begin makes the span of the run; false when there is one already, or nobody
+// traces. Unless this job ends the run, it is never handed out.
+func (t *runTrace) begin(pipeline string, at time.Time) bool {
 	if t == nil || t.span != nil {
-		return
+		return false
 	}
 	c := t.claimed
 	ids := spanIDs{trace: t.runID(), span: t.id("run", c.Generation)}
@@ -112,14 +112,7 @@ func (t *runTrace) begin(pipeline string, at time.Time) {
 	}
 	_, t.span = t.tracer.Start(ctx, pipeline, options...)
 	t.context = t.span.SpanContext()
-}
-
-// traceID tells which trace the run belongs to; empty when it is in none.
-func (t *runTrace) traceID() string {
-	if t == nil || t.span == nil {
-		return ""
-	}
-	return t.context.TraceID().String()
+	return true
 }
 
 // note keeps a handler that was decided until that is saved.

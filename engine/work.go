@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,7 +61,7 @@ const maxReply = 1 << 20
 func newJob(n *node, c *Claimed) *job {
 	j := &job{
 		n: n, claimed: c, version: c.Version, cancelled: make(chan struct{}), wake: make(chan struct{}, 1),
-		log:   n.log.With("run", c.ID, "pipeline", c.Pipeline, "key", c.Key),
+		log:   n.log.With("run", c.ID, "key", c.Key),
 		trace: n.e.newTrace(c),
 	}
 	j.pass.age = c.Accepted
@@ -77,6 +78,12 @@ func newJob(n *node, c *Claimed) *job {
 		}
 	}
 	return j
+}
+
+// at gives the log for what happens at a path: a handler's, or the pipeline when
+// it is empty. All that is logged of a run has the keys path, run and key.
+func (j *job) at(path string) *slog.Logger {
+	return j.log.With("path", cmp.Or(path, j.claimed.Pipeline))
 }
 
 // cancel asks for the run's end. It may be called more than once.
@@ -114,7 +121,7 @@ func (j *job) work() {
 // it, so that it does not take the process, and each one that takes the run over.
 func (j *job) survive() {
 	if p := recover(); p != nil {
-		j.log.Error("run panicked", "panic", p, "stack", string(debug.Stack()))
+		j.at("").Error("run panicked", "panic", p, "stack", string(debug.Stack()))
 		j.fail("", fmt.Errorf("internal error: %v", p))
 	}
 }
@@ -216,15 +223,15 @@ func (j *job) commit(c Change) error {
 			j.n.e.metrics.Runs.WithLabelValues(c.Pipeline, string(c.Status)).Inc()
 		}
 		if c.Status == Failed {
-			j.log.Warn("run failed", "path", c.FailedPath, "error", c.Error)
+			j.at(c.FailedPath).Warn("run failed", "error", c.Error)
 		}
 		j.notice(c)
 		j.trace.saved(j.run, c, j.n.e.clock.now())
 	case errors.Is(err, ErrStale):
-		j.log.Warn("run has moved on without this node, its progress here is dropped")
+		j.at("").Warn("run has moved on without this node, its progress here is dropped")
 	case errors.Is(err, ErrCancelled), errors.Is(err, ErrFenced), j.n.ctx.Err() != nil:
 	case c.Status == Failed:
-		j.log.Error("run cannot be saved as failed", "error", err)
+		j.at("").Error("run cannot be saved as failed", "error", err)
 	default:
 		j.fail("", fmt.Errorf("save: %w", err))
 	}
@@ -251,7 +258,9 @@ func (j *job) start(tasks []Task) bool {
 	if j.ended == nil {
 		j.ended = make(chan ended, len(j.run.plan.order))
 	}
-	j.trace.begin(j.run.plan.Pipeline.ID, j.run.began)
+	if j.trace.begin(j.run.plan.Pipeline.ID, j.run.began) {
+		j.log = j.log.With("trace_id", j.trace.context.TraceID())
+	}
 	// Saving may have taken its time: a control that has come meanwhile counts.
 	now, c := j.n.e.clock.now(), j.n.e.settings.controls()
 	for _, t := range tasks {
@@ -389,11 +398,22 @@ func (j *job) count() {
 		case OutcomeSkipped:
 			j.n.e.stats.path(h.Path).skipped.Inc()
 		case OutcomeFailed:
-			j.n.e.stats.path(h.Path).givenUp.Inc()
-			if !j.run.plan.steps[h.Path].Handler.IsCritical() {
-				j.notify(NoticeGivenUp, h.Path, h.Error)
-			}
+			j.gaveUp(h)
 		}
+	}
+}
+
+// gaveUp counts a handler that has failed for good. One that is critical fails the
+// run, which is told then; of others it is logged as often as people can read.
+func (j *job) gaveUp(h HandlerView) {
+	seen := j.n.e.stats.path(h.Path)
+	seen.givenUp.Inc()
+	if j.run.plan.steps[h.Path].Handler.IsCritical() {
+		return
+	}
+	j.notify(NoticeGivenUp, h.Path, h.Error)
+	if unsaid, ok := seen.say(time.Now()); ok {
+		j.at(h.Path).Warn("handler failed for good", "attempts", h.Attempts, "error", h.Error, "unlogged", unsaid)
 	}
 }
 
@@ -408,7 +428,7 @@ func (j *job) intakes(events []Event) []Intake {
 			in, err = j.def.route(ev)
 		}
 		if err != nil {
-			j.log.Error("emitted event is lost", "type", ev.Type, "error", err)
+			j.at("").Error("emitted event is lost", "type", ev.Type, "error", err)
 			continue
 		}
 		in.Dedup, in.From = true, nil
@@ -442,7 +462,7 @@ func (j *job) call(ctx context.Context, t Task) ended {
 		if j.calls.Err() != nil {
 			return ended{t.Step.Path, Outcome{Err: err}, callEnd{verdict: callMute}} // broken off
 		}
-		j.log.Debug("attempt failed", "path", t.Step.Path, "attempt", t.Attempt, "error", err)
+		j.at(t.Step.Path).Debug("attempt failed", "attempt", t.Attempt, "error", err)
 	}
 	if !t.Verify { // which says nothing about the handler's own calls
 		seen.ended(err, now.Sub(began), now)

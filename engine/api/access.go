@@ -206,7 +206,7 @@ func (s *server) authenticate(r *http.Request, token string) (engine.Grant, erro
 		return engine.Grant{}, err
 	}
 	s.failures.note(from)
-	s.log.Warn("wrong token", "from", from, "method", r.Method, "path", r.URL.Path, "error", err)
+	s.log.Warn("wrong token", "from", from, "method", r.Method, "url_path", r.URL.Path, "error", err)
 	return engine.Grant{}, refuse(codeUnauthorized, "%s", err).
 		with("WWW-Authenticate", `Bearer realm="procaas", error="invalid_token"`)
 }

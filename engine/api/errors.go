@@ -216,7 +216,7 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	p := problemOf(err)
 	if !errors.As(err, new(*Problem)) && p.Code != codeOverloaded { // which metrics count
-		s.log.Error("request failed", "method", r.Method, "path", r.URL.Path, "code", p.Code, "error", err)
+		s.log.Error("request failed", "method", r.Method, "url_path", r.URL.Path, "code", p.Code, "error", err)
 	}
 	for name, values := range p.header {
 		w.Header()[name] = values

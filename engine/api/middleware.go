@@ -68,7 +68,7 @@ func (s *server) recovered(next http.Handler) http.Handler {
 			if p == http.ErrAbortHandler {
 				panic(p) // how a handler cuts a connection on purpose
 			}
-			s.log.Error("request panicked", "method", r.Method, "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
+			s.log.Error("request panicked", "method", r.Method, "url_path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
 			s.refuse(w, r, refuse(codeInternal, "the request met a defect of the program; it is logged"))
 		}()
 		next.ServeHTTP(w, r)
@@ -85,7 +85,7 @@ func (s *server) logged(next http.Handler) http.Handler {
 		}
 		start, seen := time.Now(), &statusWriter{ResponseWriter: w, status: http.StatusOK}
 		next.ServeHTTP(seen, r)
-		s.log.Debug("request", "method", r.Method, "path", r.URL.Path,
+		s.log.Debug("request", "method", r.Method, "url_path", r.URL.Path,
 			"status", seen.status, "bytes", seen.bytes, "seconds", time.Since(start).Seconds())
 	})
 }

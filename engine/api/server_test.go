@@ -121,7 +121,7 @@ func TestNoTokenAndNoQueryInTheLog(t *testing.T) {
 		r.Header.Set("Authorization", "Bearer "+token)
 		h.ServeHTTP(httptest.NewRecorder(), r)
 	}
-	if n := strings.Count(log.String(), "msg=request method=GET path=/admin/v1/handlers"); n != 2 {
+	if n := strings.Count(log.String(), "msg=request method=GET url_path=/admin/v1/handlers"); n != 2 {
 		t.Errorf("have %d lines, want one for each request: %s", n, log.String())
 	}
 	for _, never := range []string{"s3cret", "wr0ng", "hidd3n"} {
