@@ -23,6 +23,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/alert"
 	"procaas/engine/api"
+	"procaas/engine/api/ui"
 	"procaas/handlers"
 )
 
@@ -106,6 +107,7 @@ type node struct {
 	engine   *engine.Engine
 	store    engine.Store
 	server   *http.Server
+	console  *ui.Console
 	listener net.Listener
 	metrics  *prometheus.Registry
 	traces   *telemetry
@@ -189,7 +191,9 @@ func (n *node) build(ctx context.Context, f nodeFlags, b *dsl.Bundle, served api
 	if len(f.pipelines) > 0 {
 		served.Reload = n.reload
 	}
-	n.server = api.Server(api.New(served), n.log)
+	var handler http.Handler
+	handler, n.console = api.NewWithConsole(served)
+	n.server = api.Server(handler, n.log)
 	return nil
 }
 
@@ -212,6 +216,7 @@ func (n *node) run(ctx context.Context) error {
 		defer quiet()
 		return n.engine.Run(ctx)
 	})
+	g.Go(func() error { return n.console.Run(ctx) })
 	g.Go(func() error {
 		if err := n.server.Serve(n.listener); !errors.Is(err, http.ErrServerClosed) {
 			return err

@@ -21,6 +21,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/api/ui"
 )
 
 // DefaultMaxBody bounds the body of a request when [Options] sets no bound.
@@ -86,6 +87,8 @@ type Settings interface {
 // Status tells what the engine works with and whether it can work.
 type Status interface {
 	Bundle() *dsl.Bundle
+	Plans() []*engine.Plan
+	Try(files []dsl.File) ([]engine.PlanView, []dsl.Diagnostic)
 	Handlers() []engine.HandlerInfo
 	Services() []engine.ServiceInfo
 	Healthy(ctx context.Context) error
@@ -98,7 +101,17 @@ var _ Engine = (*engine.Engine)(nil)
 // New makes the handler of all routes. It panics when its own page does not
 // parse, which the first test meets, and when [engine.HashToken] refuses
 // Options.Token.
-func New(o Options) http.Handler { return newServer(o).handler() }
+func New(o Options) http.Handler {
+	h, _ := NewWithConsole(o)
+	return h
+}
+
+// NewWithConsole makes the handler of all routes, and the console among them, whose
+// Run must go on while it is to show numbers over time.
+func NewWithConsole(o Options) (http.Handler, *ui.Console) {
+	s := newServer(o)
+	return s.handler(), s.console
+}
 
 type server struct {
 	engine  Engine
@@ -113,9 +126,9 @@ type server struct {
 	version string
 	reload  func(context.Context, engine.Actor) (engine.Diff, error)
 
-	router *chi.Mux
-	doc    *huma.OpenAPI
-	page   *page
+	router  *chi.Mux
+	doc     *huma.OpenAPI
+	console *ui.Console
 
 	failures failures
 }
@@ -123,7 +136,7 @@ type server struct {
 func newServer(o Options) *server {
 	s := &server{
 		engine: o.Engine, log: o.Log, metrics: o.Registry, maxBody: o.MaxBody, version: o.Version, reload: o.Reload,
-		open: o.Open, local: o.Local, router: chi.NewMux(), page: newPage(),
+		open: o.Open, local: o.Local, router: chi.NewMux(),
 	}
 	for _, h := range o.Hosts {
 		s.hosts = append(s.hosts, strings.ToLower(h))
@@ -151,6 +164,8 @@ func newServer(o Options) *server {
 	for _, o := range s.operations() {
 		s.add(o)
 	}
+	s.console = s.newConsole()
+	s.router.Handle(ui.Root+"*", s.serve(s.serveConsole))
 	s.refine()
 	return s
 }

@@ -461,6 +461,26 @@ func (f *fakeEngine) Degraded() error {
 
 func (f *fakeEngine) Bundle() *dsl.Bundle { return f.bundle }
 
+func (f *fakeEngine) Plans() (all []*engine.Plan) {
+	types := map[string]engine.HandlerType{}
+	for _, t := range handlers.All() {
+		types[t.Name] = t
+	}
+	for _, p := range f.bundle.Pipelines {
+		plan, err := engine.NewPlan(f.bundle, p, types)
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, plan)
+	}
+	return all
+}
+
+func (f *fakeEngine) Try(files []dsl.File) ([]engine.PlanView, []dsl.Diagnostic) {
+	_, found := dsl.Load(files, dsl.Options{})
+	return nil, found
+}
+
 func (f *fakeEngine) Handlers() []engine.HandlerInfo {
 	ratio, p50 := 0.875, 12.5
 	return []engine.HandlerInfo{

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
+
+	"procaas/engine/api/ui"
 )
 
 // requestTime bounds the work for one request. It is shorter than the server's
@@ -17,6 +19,10 @@ const requestTime = 8 * time.Second
 
 func (s *server) withDeadline(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == ui.LivePath { // it lasts, and has deadlines of its own
+			next.ServeHTTP(w, r)
+			return
+		}
 		ctx, cancel := context.WithTimeout(r.Context(), requestTime)
 		defer cancel()
 		next.ServeHTTP(w, r.WithContext(ctx))

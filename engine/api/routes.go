@@ -193,8 +193,8 @@ func (s *server) statusOperations() []operation {
 			replies: []reply{{status: 200, about: "An OpenAPI 3.1 document.", body: map[string]any{}}}, serve: s.getDescription,
 		},
 		{
-			method: http.MethodGet, path: "/", id: "page", tag: "status", summary: "A page for people",
-			replies: []reply{{status: 200, about: "The state of the node, its pipelines and the latest runs.", contentType: "text/html"}}, serve: s.getPage,
+			method: http.MethodGet, path: "/", id: "page", tag: "status", summary: "The console, for people",
+			replies: []reply{{status: 200, about: "The overview. Who has not signed in and needs to is sent to the page for that.", contentType: "text/html"}}, serve: s.serveConsole,
 		},
 	}
 }

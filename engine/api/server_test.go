@@ -154,39 +154,6 @@ func TestMetricsAreShown(t *testing.T) {
 	}
 }
 
-func TestPage(t *testing.T) {
-	t.Parallel()
-	f := newFake(taxi(t))
-	h := api.New(api.Options{Engine: f, Version: "v1"})
-	post(h, `{"type": "new-order-created", "id": "e-1", "key": "<script>alert(1)</script>"}`)
-	f.end("run-1", engine.Failed)
-	w := get(h, "/")
-	page := w.Body.String()
-	for _, want := range []string{"new-order-created/fetch-order/get-order", "team-orders", "87.5 %", "12.5 ms", "run-1", "attempt 3: 503", "&lt;script&gt;", "ready"} {
-		if !strings.Contains(page, want) {
-			t.Errorf("want %q on the page, have\n%s", want, page)
-		}
-	}
-	for _, never := range []string{"<script", "<b>team", "http://", "https://", "ZgotmplZ"} {
-		if strings.Contains(page, never) {
-			t.Errorf("want no %q on the page, have\n%s", never, page)
-		}
-	}
-	policy := w.Header().Get("Content-Security-Policy")
-	if !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
-		t.Errorf("have policy %s", policy)
-	}
-
-	closed := get(api.New(api.Options{Engine: f, Token: "t", Open: []string{api.OpenRuns}}), "/").Body.String()
-	if strings.Contains(closed, "team-orders") || !strings.Contains(closed, "run-1") {
-		t.Errorf("with a token, want runs and no handlers on the page, have\n%s", closed)
-	}
-	f.down = true
-	if page := get(h, "/").Body.String(); !strings.Contains(page, "not ready") || !strings.Contains(page, "cannot be read") {
-		t.Errorf("with the store away, want a page that says so, have\n%s", page)
-	}
-}
-
 func TestLoopback(t *testing.T) {
 	t.Parallel()
 	for addr, want := range map[string]bool{

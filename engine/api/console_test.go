@@ -1,0 +1,287 @@
+package api_test
+
+import (
+	"bufio"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"procaas/engine"
+	"procaas/engine/api"
+)
+
+const getOrder = "new-order-created/fetch-order/get-order"
+
+// pages are all that the console shows of the fake engine.
+var pages = []string{
+	"/", "/console/pipelines/new-order-created", "/console/handlers/" + getOrder, "/console/runs", "/console/runs?status=failed&since=1h",
+	"/console/runs/run-1", "/console/keys/taxi-order/k", "/console/incidents", "/console/audit", "/console/playground", "/console/sign-in",
+	"/console/runs/nobody", "/console/pipelines/new-order-creatd",
+}
+
+// What comes from events is text, and a page loads nothing from elsewhere.
+func TestPagesAreSafe(t *testing.T) {
+	t.Parallel()
+	f := newFake(taxi(t))
+	h := api.New(api.Options{Engine: f, Version: "v1"})
+	post(h, `{"type": "new-order-created", "id": "e-1", "key": "<script>alert(1)</script>"}`)
+	f.end("run-1", engine.Failed)
+	outside := regexp.MustCompile(`(src|href|action)="(https?:)?//`)
+	for _, path := range pages {
+		w := get(h, path)
+		page := w.Body.String()
+		if !strings.Contains(page, "<!doctype html>") || w.Code >= 500 {
+			t.Errorf("%s: have %d and\n%s", path, w.Code, page)
+		}
+		for _, never := range []string{"<script>", "<b>team", "ZgotmplZ", " style=", " onclick=", "%!"} {
+			if strings.Contains(page, never) {
+				t.Errorf("%s: want no %q on the page, have\n%s", path, never, page)
+			}
+		}
+		if found := outside.FindString(page); found != "" {
+			t.Errorf("%s: the page asks another host: %s", path, found)
+		}
+		policy := w.Header().Get("Content-Security-Policy")
+		if !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
+			t.Errorf("%s: have policy %s", path, policy)
+		}
+	}
+}
+
+func TestOverviewTellsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	f := newFake(taxi(t))
+	h := api.New(api.Options{Engine: f, Version: "v1"})
+	post(h, `{"type": "new-order-created", "id": "e-1", "key": "k"}`)
+	f.end("run-1", engine.Failed)
+	page := get(h, "/").Body.String()
+	for _, want := range []string{getOrder, "87.5 %", "run-1", "attempt 3: 503", "ready", "switched off", "orders", "down"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("want %q on the page, have\n%s", want, page)
+		}
+	}
+	f.down = true
+	if page := get(h, "/").Body.String(); !strings.Contains(page, "not ready") || !strings.Contains(page, "cannot be read") {
+		t.Errorf("with the store away, want a page that says so, have\n%s", page)
+	}
+	if w := get(h, "/console/runs"); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "cannot be read") {
+		t.Errorf("with the store away, want a page that says so and tries again, have %d\n%s", w.Code, w.Body)
+	}
+}
+
+// first paint is the page with all that it loads before it shows, as it is sent.
+func TestFirstPaintIsSmall(t *testing.T) {
+	t.Parallel()
+	h := api.New(api.Options{Engine: newFake(taxi(t))})
+	page := get(h, "/").Body.String()
+	total := len(page)
+	for _, m := range regexp.MustCompile(`(?:src|href)="(/console/static/[^"]+\.(?:js|css))"`).FindAllStringSubmatch(page, -1) {
+		r := httptest.NewRequest(http.MethodGet, m[1], nil)
+		r.Header.Set("Accept-Encoding", "gzip")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != http.StatusOK || w.Header().Get("Content-Encoding") != "gzip" {
+			t.Errorf("%s: have %d %v", m[1], w.Code, w.Header())
+		}
+		total += w.Body.Len()
+	}
+	if total > 100<<10 {
+		t.Errorf("have %d bytes, want 100 KiB at most", total)
+	}
+}
+
+// browser is a client with cookies that does not follow redirects.
+func browser(t *testing.T) *http.Client {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// do sends a request of a browser, and gives status, address of a redirect and page.
+func do(t *testing.T, c *http.Client, method, address string, form url.Values) (int, string, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(form.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+	}
+	reply, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reply.Body.Close() }()
+	body, err := io.ReadAll(reply.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply.StatusCode, reply.Header.Get("Location"), string(body)
+}
+
+func TestSignInKeepsPeopleIn(t *testing.T) {
+	t.Parallel()
+	at := "http://" + serve(t, api.New(api.Options{Engine: newFake(taxi(t)), Token: "correct-horse-battery-staple", Open: []string{api.OpenRuns}}))
+	c := browser(t)
+	if code, to, _ := do(t, c, http.MethodGet, at+"/console/audit?kind=run", nil); code != http.StatusSeeOther || to != "/console/sign-in?next=%2Fconsole%2Faudit%3Fkind%3Drun" {
+		t.Fatalf("without a token, want the page to sign in, have %d %s", code, to)
+	}
+	if code, _, page := do(t, c, http.MethodPost, at+"/console/sign-in", url.Values{"token": {"wrong"}}); code != http.StatusUnauthorized || !strings.Contains(page, "no token of this server") {
+		t.Errorf("with a wrong token, have %d\n%s", code, page)
+	}
+	for next, want := range map[string]string{"/console/audit": "/console/audit", "//elsewhere.example": "/", "https://elsewhere.example": "/", "": "/"} {
+		code, to, _ := do(t, c, http.MethodPost, at+"/console/sign-in", url.Values{"token": {"correct-horse-battery-staple"}, "next": {next}})
+		if code != http.StatusSeeOther || to != want {
+			t.Errorf("sign in, then %q: want %s, have %d %s", next, want, code, to)
+		}
+	}
+	code, _, page := do(t, c, http.MethodGet, at+"/console/audit", nil)
+	if code != http.StatusOK || !strings.Contains(page, "Sign out") || strings.Contains(page, "battery") {
+		t.Errorf("signed in, have %d\n%s", code, page)
+	}
+	if code, _, _ := do(t, c, http.MethodGet, at+"/admin/v1/handlers", nil); code != http.StatusUnauthorized {
+		t.Errorf("the cookie is for the console alone, have %d of the API", code)
+	}
+	if code, _, _ := do(t, c, http.MethodPost, at+"/console/sign-out", nil); code != http.StatusSeeOther {
+		t.Errorf("sign out: have %d", code)
+	}
+	if code, _, _ := do(t, c, http.MethodGet, at+"/", nil); code != http.StatusSeeOther {
+		t.Errorf("signed out, want the page to sign in, have %d", code)
+	}
+}
+
+// Another site cannot make a visitor's browser switch anything.
+func TestConsoleRefusesFormsOfOtherSites(t *testing.T) {
+	t.Parallel()
+	h := api.New(api.Options{Engine: newFake(taxi(t))})
+	r := httptest.NewRequest(http.MethodPost, "/console/controls/new-order-created", strings.NewReader("do=off&confirm=yes"))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Sec-Fetch-Site", "cross-site")
+	w := httptest.NewRecorder()
+	if h.ServeHTTP(w, r); w.Code != http.StatusForbidden {
+		t.Errorf("have %d %s", w.Code, w.Body)
+	}
+}
+
+// TestConsoleSwitchesWithoutScripts finds the broken handler and switches it off with
+// links and forms alone, on a real engine.
+func TestConsoleSwitchesWithoutScripts(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	c := browser(t)
+	n.orders.Store(http.StatusBadRequest)
+	receipt, err := n.SubmitEvent(t.Context(), api.Event{Type: "new-order-created", ID: "e-1", Source: "test", Payload: map[string]any{"order-id": "o/1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.until(t, "the run has failed", func() bool {
+		run, err := n.Run(t.Context(), receipt.Run)
+		return err == nil && run.Status == engine.Failed
+	})
+	page := func(path string, want ...string) string {
+		t.Helper()
+		code, _, body := do(t, c, http.MethodGet, n.url+path, nil)
+		for _, w := range want {
+			if code != http.StatusOK || !strings.Contains(body, w) {
+				t.Fatalf("%s: want %q, have %d\n%s", path, w, code, body)
+			}
+		}
+		return body
+	}
+	page("/", `href="/console/handlers/`+getOrder+`"`, receipt.Run)
+	page("/console/handlers/"+getOrder, "service: orders", "Switch off", receipt.Run)
+	page("/console/runs/"+receipt.Run, "400", "Retry", "failed")
+	page("/console/keys/taxi-order/o%2F1", "searching", receipt.Run, "later events wait")
+	page("/console/pipelines/new-order-created", "fetch-order", "notify")
+
+	off := url.Values{"do": {"hold"}, "for": {"30m"}, "reason": {"orders is down"}}
+	control := n.url + "/console/controls/" + getOrder
+	if code, _, body := do(t, c, http.MethodPost, control, off); code != http.StatusOK || !strings.Contains(body, "Hold <code>"+getOrder) {
+		t.Fatalf("want to be asked first, have %d\n%s", code, body)
+	}
+	if list, err := n.Controls(t.Context()); err != nil || len(list) != 0 {
+		t.Fatalf("want nothing done before it is confirmed, have %v, %v", list, err)
+	}
+	off.Set("confirm", "yes")
+	off.Set("revision", "-1")
+	if code, to, body := do(t, c, http.MethodPost, control, off); code != http.StatusSeeOther || to != "/console/handlers/"+getOrder {
+		t.Fatalf("have %d %s\n%s", code, to, body)
+	}
+	list, err := n.Controls(t.Context())
+	if err != nil || len(list) != 1 || list[0].Mode != engine.ModeHold || list[0].Reason != "orders is down" || list[0].Until == nil {
+		t.Fatalf("want a hold with its reason and end, have %+v, %v", list, err)
+	}
+	page("/", "held", "orders is down")
+	page("/console/audit", "orders is down")
+	if code, _, body := do(t, c, http.MethodPost, n.url+"/console/controls/new-order-creatd", off); code != http.StatusConflict || !strings.Contains(body, "new-order-created") {
+		t.Errorf("an unknown path: have %d\n%s", code, body)
+	}
+	if code, _, _ := do(t, c, http.MethodPost, control, url.Values{"do": {"on"}}); code != http.StatusSeeOther {
+		t.Errorf("lift: have %d", code)
+	}
+
+	n.orders.Store(http.StatusOK)
+	if code, _, body := do(t, c, http.MethodPost, n.url+"/console/runs", url.Values{"handler": {getOrder}}); code != http.StatusOK || !strings.Contains(body, "<b>1</b> runs would go on") {
+		t.Errorf("want to see which runs that would be, have %d\n%s", code, body)
+	}
+	if code, _, _ := do(t, c, http.MethodPost, n.url+"/console/runs/"+receipt.Run, url.Values{"do": {"retry"}, "reason": {"mended"}}); code != http.StatusSeeOther {
+		t.Errorf("retry: have %d", code)
+	}
+	n.until(t, "the run succeeds", func() bool {
+		run, err := n.Run(t.Context(), receipt.Run)
+		return err == nil && run.Status == engine.Succeeded
+	})
+}
+
+func TestPlaygroundChecksAndKeepsNothing(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	c := browser(t)
+	try := func(yaml string) string {
+		_, _, body := do(t, c, http.MethodPost, n.url+"/console/playground", url.Values{"yaml": {yaml}})
+		return body
+	}
+	if body := try("pipelines: [{id: a, stages: [{id: s, handlers: [{id: h, set: {}}]}]}]"); !strings.Contains(body, "Nothing is wrong") || !strings.Contains(body, "a/s/h") {
+		t.Errorf("have\n%s", body)
+	}
+	if body := try("pipelines: [{id: a, stages: [{id: s, handlers: [{id: h, sett: {}}]}]}]"); !strings.Contains(body, "error PC") || !strings.Contains(body, "line 1") {
+		t.Errorf("have\n%s", body)
+	}
+	if code, _, _ := do(t, c, http.MethodGet, n.url+"/console/pipelines/a", nil); code != http.StatusNotFound {
+		t.Errorf("have %d for a pipeline that was only tried", code)
+	}
+}
+
+func TestLivePagesAreFed(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	for _, of := range []string{"page=overview", "page=pipeline&of=new-order-created", "page=handler&of=" + getOrder} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, n.url+"/console/live?"+of, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply, err := (&http.Client{Timeout: time.Minute}).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, parts := bufio.NewScanner(reply.Body), 0
+		for parts < 2 && lines.Scan() {
+			if lines.Text() == "event: part" {
+				parts++
+			}
+		}
+		if _ = reply.Body.Close(); parts < 2 || reply.Header.Get("Content-Type") != "text/event-stream" {
+			t.Errorf("%s: have %d parts, %v", of, parts, lines.Err())
+		}
+	}
+}

@@ -1,0 +1,217 @@
+package ui
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+// may refuses callers who may not operate a path.
+func (c *Console) may(r *http.Request, path string) error {
+	g := c.o.Caller(r)
+	switch {
+	case !g.Has(engine.RoleOperator):
+		return &Refused{http.StatusForbidden, "You are signed in as " + cmp.Or(g.Name, "nobody") + ", who may look but not change anything."}
+	case !g.Covers(path):
+		return &Refused{http.StatusForbidden, "You are signed in as " + g.Name + ", who may change " + strings.Join(g.Paths, ", ") + " only."}
+	}
+	return nil
+}
+
+// by says who does something, for the audit.
+func (c *Console) by(r *http.Request) engine.Actor {
+	return engine.Actor{Name: c.o.Caller(r).Name, Reason: strings.TrimSpace(r.FormValue("reason"))}
+}
+
+type controlData struct {
+	Path     string
+	Effect   engine.ControlEffect
+	Words    string // what it does, in words
+	Revision int64
+	Form     map[string]string
+}
+
+// controlFields are what the form of a control sends.
+var controlFields = []string{"do", "for", "rate", "percent", "reason", "force", "revision"}
+
+// control switches, holds, limits or rolls out; without confirm, it shows what that
+// would do.
+func (c *Console) control(w http.ResponseWriter, r *http.Request) error {
+	path := r.PathValue("path")
+	if err := c.may(r, path); err != nil {
+		return err
+	}
+	revision, err := strconv.ParseInt(cmp.Or(r.FormValue("revision"), "0"), 10, 64)
+	if err != nil {
+		return &Refused{http.StatusBadRequest, "The form is damaged: its revision is no number."}
+	}
+	if r.FormValue("do") == "on" {
+		if _, err := c.o.Engine.RemoveControl(r.Context(), path, anyRevision, c.by(r)); err != nil {
+			return err
+		}
+		return c.back(w, r, path)
+	}
+	change, words, err := readControl(r)
+	if err != nil {
+		return err
+	}
+	if r.FormValue("confirm") != "yes" {
+		effect, err := c.o.Engine.ControlEffect(r.Context(), path, change)
+		if err != nil {
+			return err
+		}
+		d := controlData{Path: path, Effect: effect, Words: words, Revision: revision, Form: map[string]string{}}
+		for _, name := range controlFields {
+			d.Form[name] = r.FormValue(name)
+		}
+		c.show(w, r, http.StatusOK, "control", words+" "+path, d)
+		return nil
+	}
+	if _, err := c.o.Engine.SetControl(r.Context(), path, change, revision, c.by(r)); err != nil {
+		return err
+	}
+	return c.back(w, r, path)
+}
+
+// anyRevision lets a change replace whatever there is.
+const anyRevision = -1
+
+// back leads from what was done to where it shows.
+func (c *Console) back(w http.ResponseWriter, r *http.Request, path string) error {
+	to := Root + "pipelines/" + url.PathEscape(path)
+	if strings.Count(path, "/") == 2 {
+		to = handlerURL(path)
+	} else if id, _, ok := strings.Cut(path, "/"); ok {
+		to = Root + "pipelines/" + url.PathEscape(id)
+	}
+	http.Redirect(w, r, to, http.StatusSeeOther)
+	return nil
+}
+
+// readControl reads the form of a control.
+func readControl(r *http.Request) (change engine.ControlChange, words string, err error) {
+	change.Enabled = true
+	lasting := r.FormValue("for")
+	var until time.Time
+	if lasting != "" && lasting != "forever" {
+		d, err := dsl.ParseDuration(lasting)
+		if err != nil || d <= 0 {
+			return change, "", &Refused{http.StatusBadRequest, "For how long: want a duration such as 30m or 2h, have " + strconv.Quote(lasting) + "."}
+		}
+		until = time.Now().Add(d)
+	}
+	switch do := r.FormValue("do"); do {
+	case "off", "hold":
+		change.Enabled, change.Mode, words = false, engine.ModeSkip, "Switch off"
+		if do == "hold" {
+			change.Mode, words = engine.ModeHold, "Hold"
+		}
+		change.Until, change.Forever, change.Force = until, lasting == "forever", r.FormValue("force") == "yes"
+	case "limit":
+		change.RateLimit, change.LimitUntil, words = strings.TrimSpace(r.FormValue("rate")), until, "Limit"
+		if change.RateLimit == "" {
+			return change, "", &Refused{http.StatusBadRequest, "Limit: want a rate such as 10/s."}
+		}
+	case "rollout":
+		percent, err := strconv.ParseFloat(strings.TrimSpace(r.FormValue("percent")), 64)
+		if err != nil {
+			return change, "", &Refused{http.StatusBadRequest, "Roll out: want a share of runs in percent, from 0 to 100."}
+		}
+		change.RolloutPercent, change.Force, words = &percent, r.FormValue("force") == "yes", "Roll out"
+	default:
+		return change, "", &Refused{http.StatusBadRequest, "The form is damaged: it does not say what to do."}
+	}
+	return change, words, nil
+}
+
+// steer retries or cancels a run.
+func (c *Console) steer(w http.ResponseWriter, r *http.Request) error {
+	id := r.PathValue("id")
+	run, err := c.o.Engine.RunByID(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	if err := c.may(r, run.Pipeline); err != nil {
+		return err
+	}
+	switch r.FormValue("do") {
+	case "retry":
+		_, err = c.o.Engine.Retry(r.Context(), id, c.by(r))
+	case "cancel":
+		_, err = c.o.Engine.Cancel(r.Context(), id, c.by(r))
+	default:
+		err = &Refused{http.StatusBadRequest, "The form is damaged: it does not say what to do."}
+	}
+	if err != nil {
+		return err
+	}
+	http.Redirect(w, r, Root+"runs/"+id, http.StatusSeeOther)
+	return nil
+}
+
+// redrive retries the failed runs that a search chooses; without confirm, it shows
+// which they are.
+func (c *Console) redrive(w http.ResponseWriter, r *http.Request) error {
+	f, given, err := filter(r)
+	if err != nil {
+		return err
+	}
+	if err := c.may(r, cmp.Or(f.FailedPath, f.Pipeline)); err != nil {
+		return err
+	}
+	f.Status = engine.Failed
+	given["status"] = string(engine.Failed)
+	d := runsData{Filter: given}
+	if r.FormValue("confirm") != "yes" {
+		preview, err := c.o.Engine.Preview(r.Context(), f)
+		if err != nil {
+			return err
+		}
+		d.Preview = &preview
+		c.show(w, r, http.StatusOK, "redrive", "Retry failed runs", d)
+		return nil
+	}
+	f.Limit = 500
+	done, err := c.o.Engine.RetryAll(r.Context(), f, c.by(r))
+	if err != nil {
+		return err
+	}
+	d.Done = &done
+	c.show(w, r, http.StatusOK, "redrive", "Retry failed runs", d)
+	return nil
+}
+
+type signInData struct {
+	Error string
+	Next  string
+}
+
+func (c *Console) signIn(w http.ResponseWriter, r *http.Request) error {
+	d := signInData{Next: r.FormValue("next")}
+	if !strings.HasPrefix(d.Next, "/") || strings.HasPrefix(d.Next, "//") || strings.Contains(d.Next, "\\") {
+		d.Next = "/"
+	}
+	status := http.StatusOK
+	if r.Method == http.MethodPost {
+		err := c.o.SignIn(w, r, strings.TrimSpace(r.PostFormValue("token")))
+		if err == nil {
+			http.Redirect(w, r, d.Next, http.StatusSeeOther)
+			return nil
+		}
+		d.Error, status = err.Error(), http.StatusUnauthorized
+	}
+	c.show(w, r, status, "signin", "Sign in", d)
+	return nil
+}
+
+func (c *Console) signOut(w http.ResponseWriter, r *http.Request) error {
+	c.o.SignOut(w, r)
+	http.Redirect(w, r, SignInPage, http.StatusSeeOther)
+	return nil
+}

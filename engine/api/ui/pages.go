@@ -1,0 +1,290 @@
+package ui
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"mime"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"procaas/engine"
+)
+
+//go:embed templates static
+var files embed.FS
+
+// pages are the templates, by name. Each has the layout around it, and may have a part
+// that is sent again and again while the page is open.
+type pages map[string]*template.Template
+
+func newPages() pages {
+	layout := template.Must(template.New("layout.html").Funcs(funcs()).ParseFS(files, "templates/layout.html", "templates/parts.html"))
+	entries, err := files.ReadDir("templates")
+	if err != nil {
+		panic(err)
+	}
+	p := pages{}
+	for _, e := range entries {
+		if e.Name() == "layout.html" || e.Name() == "parts.html" {
+			continue
+		}
+		t := template.Must(template.Must(layout.Clone()).ParseFS(files, "templates/"+e.Name()))
+		p[strings.TrimSuffix(e.Name(), ".html")] = t
+	}
+	return p
+}
+
+// A frame is what the layout shows around a page.
+type frame struct {
+	Title     string
+	Version   string
+	Caller    string // empty when nobody has signed in
+	SignedIn  bool
+	NotReady  string
+	Degraded  string
+	Pipelines []string
+	Here      string // the path of the page
+	Page      any
+}
+
+// show renders a page.
+func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name, title string, data any) {
+	f := frame{Title: title, Version: c.o.Version, Here: r.URL.Path, Page: data}
+	if g := c.o.Caller(r); g.Role != "" {
+		f.Caller, f.SignedIn = g.Name, g.Name != "anonymous"
+		for _, p := range c.o.Engine.Bundle().Pipelines {
+			f.Pipelines = append(f.Pipelines, p.ID)
+		}
+	}
+	if err := c.o.Engine.Healthy(r.Context()); err != nil {
+		f.NotReady = err.Error()
+	} else if err := c.o.Engine.Degraded(); err != nil {
+		f.Degraded = err.Error()
+	}
+	var body bytes.Buffer
+	if err := c.pages[name].ExecuteTemplate(&body, "layout.html", f); err != nil {
+		panic(fmt.Errorf("page %s: %w", name, err)) // a defect, which is logged
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(body.Bytes()) // the client may have left
+}
+
+// part renders the part of a page that is kept fresh.
+func (c *Console) part(name string, data any) []byte {
+	var body bytes.Buffer
+	if err := c.pages[name].ExecuteTemplate(&body, "live", data); err != nil {
+		panic(fmt.Errorf("page %s: %w", name, err))
+	}
+	return body.Bytes()
+}
+
+// An asset is a file that pages load.
+type asset struct {
+	contentType string
+	data        []byte
+	zipped      []byte
+	tag         string
+}
+
+func newAssets() map[string]asset {
+	entries, err := files.ReadDir("static")
+	if err != nil {
+		panic(err)
+	}
+	all := map[string]asset{}
+	for _, e := range entries {
+		data, err := files.ReadFile("static/" + e.Name())
+		if err != nil {
+			panic(err)
+		}
+		var zipped bytes.Buffer
+		z, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression) // the level is valid
+		_, _ = z.Write(data)                                       // memory takes it
+		_ = z.Close()
+		sum := sha256.Sum256(data)
+		all[e.Name()] = asset{
+			contentType: mime.TypeByExtension(path.Ext(e.Name())), data: data, zipped: zipped.Bytes(), tag: `"` + hex.EncodeToString(sum[:8]) + `"`,
+		}
+	}
+	return all
+}
+
+// file serves an asset. Its address does not change with its content, so browsers
+// ask whether theirs is the present one.
+func (c *Console) file(w http.ResponseWriter, r *http.Request) error {
+	a, ok := c.static[r.PathValue("file")]
+	if !ok {
+		return notFound("There is no such file.")
+	}
+	h := w.Header()
+	h.Set("Content-Type", a.contentType)
+	h.Set("Cache-Control", "no-cache")
+	h.Set("ETag", a.tag)
+	h.Set("Vary", "Accept-Encoding")
+	if r.Header.Get("If-None-Match") == a.tag {
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	data := a.data
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		h.Set("Content-Encoding", "gzip")
+		data = a.zipped
+	}
+	h.Set("Content-Length", strconv.Itoa(len(data)))
+	_, _ = w.Write(data) // the client may have left
+	return nil
+}
+
+func funcs() template.FuncMap {
+	return template.FuncMap{
+		"percent": percent, "millis": millis, "when": when, "ago": ago, "left": left, "number": number, "json": pretty, "pathOf": engineRoot,
+		"handlerURL": handlerURL, "keyURL": keyURL, "mood": mood, "spark": spark, "took": took, "add": func(a, b int) int { return a + b },
+		"last": lastPart,
+	}
+}
+
+// engineRoot is the address of the pipeline that a path begins with.
+func engineRoot(p string) string {
+	id, _, _ := strings.Cut(p, "/")
+	return Root + "pipelines/" + id
+}
+
+func lastPart(p string) string { return p[strings.LastIndex(p, "/")+1:] }
+
+func percent(ratio *float64) string {
+	if ratio == nil {
+		return "–"
+	}
+	return strconv.FormatFloat(*ratio*100, 'f', 1, 64) + " %"
+}
+
+func millis(ms *float64) string {
+	switch {
+	case ms == nil:
+		return "–"
+	case *ms >= 10_000:
+		return strconv.FormatFloat(*ms/1000, 'f', 1, 64) + " s"
+	case *ms >= 10:
+		return strconv.FormatFloat(*ms, 'f', 0, 64) + " ms"
+	}
+	return strconv.FormatFloat(*ms, 'f', 1, 64) + " ms"
+}
+
+// number writes a count, with as many digits as people need.
+func number(x float64) string {
+	switch {
+	case x >= 100 || x == float64(int64(x)):
+		return strconv.FormatFloat(x, 'f', 0, 64)
+	case x >= 1:
+		return strconv.FormatFloat(x, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(x, 'f', 2, 64)
+}
+
+// when writes a moment; browsers show it in local time.
+func when(t any) template.HTML {
+	at, ok := moment(t)
+	if !ok {
+		return "–"
+	}
+	return template.HTML(`<time datetime="` + at.UTC().Format(time.RFC3339Nano) + `">` + at.UTC().Format("2006-01-02 15:04:05") + " UTC</time>")
+}
+
+func moment(t any) (time.Time, bool) {
+	switch t := t.(type) {
+	case time.Time:
+		return t, !t.IsZero()
+	case *time.Time:
+		if t != nil {
+			return *t, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// ago tells how long ago a moment was.
+func ago(t any) string {
+	at, ok := moment(t)
+	if !ok {
+		return "never"
+	}
+	return span(time.Since(at)) + " ago"
+}
+
+// left tells how long it is until a moment.
+func left(t any) string {
+	at, ok := moment(t)
+	if !ok {
+		return ""
+	}
+	return span(time.Until(at)) + " left"
+}
+
+// took tells the time between two moments.
+func took(from, to *time.Time) string {
+	if from == nil {
+		return "–"
+	}
+	if to == nil {
+		return span(time.Since(*from)) + " so far"
+	}
+	return span(to.Sub(*from))
+}
+
+// span writes a duration with two digits that matter.
+func span(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0s"
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(time.Second / 10).String()
+	case d < time.Hour:
+		return fmt.Sprintf("%dm %ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh %dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd %dh", int(d.Hours())/24, int(d.Hours())%24)
+}
+
+func pretty(v any) string {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err.Error()
+	}
+	return string(data)
+}
+
+func handlerURL(p string) string { return Root + "handlers/" + p }
+
+func keyURL(flow, key string) string {
+	return Root + "keys/" + template.URLQueryEscaper(flow) + "/" + strings.ReplaceAll(template.URLQueryEscaper(key), "+", "%20")
+}
+
+// mood is the class of a handler: how well it does.
+func mood(h engine.HandlerInfo) string {
+	switch {
+	case h.Switch != "on":
+		return "off"
+	case h.Fallback.IsOut():
+		return "out"
+	case h.SuccessRatio == nil:
+		return "idle"
+	case *h.SuccessRatio >= 0.99:
+		return "good"
+	case *h.SuccessRatio >= 0.9:
+		return "fair"
+	}
+	return "bad"
+}

@@ -1,0 +1,70 @@
+"use strict";
+// Pages work without this file. It shows times as the reader's clock has them, tells
+// when the connection is lost, and draws the charts.
+
+const times = (root) => {
+  for (const t of root.querySelectorAll("time")) {
+    const at = new Date(t.dateTime);
+    if (!isNaN(at)) { t.textContent = at.toLocaleString(); t.title = t.dateTime; }
+  }
+};
+
+const lost = (is) => { for (const p of document.querySelectorAll(".lost")) p.hidden = !is; };
+
+document.body.addEventListener("htmx:sseError", () => lost(true));
+document.body.addEventListener("htmx:sseOpen", () => lost(false));
+document.body.addEventListener("htmx:sseMessage", () => lost(false));
+document.body.addEventListener("htmx:afterSwap", (e) => times(e.target));
+// A part that somebody is working in is not replaced under their hands.
+document.body.addEventListener("htmx:sseBeforeMessage", (e) => {
+  if (e.target.contains(document.activeElement) && document.activeElement.matches("input, select, textarea, button, summary")) e.preventDefault();
+});
+
+const color = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim() || "#888";
+const resolved = (name) => {
+  const probe = document.createElement("span");
+  probe.className = name;
+  document.body.append(probe);
+  const c = getComputedStyle(probe).color;
+  probe.remove();
+  return c;
+};
+
+const kinds = {
+  ratio: {title: "calls that succeed, %", columns: [0, 2], range: [0, 100], series: [{label: "succeed %", stroke: "good"}]},
+  latency: {title: "latency, ms", columns: [0, 3, 4], series: [{label: "p50", stroke: "good"}, {label: "p99", stroke: "bad"}]},
+  node: {title: "calls that fail, %, and handlers that are out", columns: [0, 1, 3], series: [{label: "fail %", stroke: "bad"}, {label: "out", stroke: "fair"}]},
+};
+
+const draw = async (box) => {
+  const kind = kinds[box.dataset.chart];
+  const options = (width) => ({
+    title: kind.title, width, height: 200, cursor: {drag: {x: true, y: false}},
+    scales: kind.range ? {y: {range: kind.range}} : {},
+    axes: [{stroke: resolved("muted"), grid: {stroke: color("line")}}, {stroke: resolved("muted"), grid: {stroke: resolved("muted"), width: 0.2}}],
+    series: [{}, ...kind.series.map((s) => ({...s, stroke: resolved(s.stroke), width: 2, spanGaps: true}))],
+  });
+  let chart = null;
+  const refresh = async () => {
+    try {
+      const reply = await fetch("/console/data" + (box.dataset.handler ? "?handler=" + encodeURIComponent(box.dataset.handler) : ""));
+      if (!reply.ok) return;
+      const all = await reply.json();
+      if (!all[0]) return;
+      const data = kind.columns.map((i) => all[i]);
+      if (chart) chart.setData(data);
+      else chart = new uPlot(options(Math.max(280, Math.min(620, box.parentElement.clientWidth - 8))), data, box);
+    } catch { /* the next turn tries again; the banner tells */ }
+  };
+  await refresh();
+  setInterval(refresh, 5000);
+};
+
+times(document);
+const charts = document.querySelectorAll(".chart");
+if (charts.length) {
+  const script = document.createElement("script");
+  script.src = "/console/static/uplot-1.6.32.min.js";
+  script.onload = () => charts.forEach(draw);
+  document.head.append(script);
+}

@@ -1,0 +1,198 @@
+// Package ui is the console: the web page of a node, on which people see what the
+// engine does, find what is broken and switch it off.
+//
+// Pages are rendered here; scripts only keep them fresh and draw charts, so that
+// everything works without them. What is shown of numbers over time is what this
+// node has seen.
+package ui
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+// Options says what the console shows. All fields are needed but Version.
+type Options struct {
+	Engine  Engine
+	Log     *slog.Logger
+	Version string
+
+	// Numbers reads the counters of the node.
+	Numbers func() Numbers
+
+	// Caller gives the grant that a request was let in with.
+	Caller func(*http.Request) engine.Grant
+
+	// SignIn checks a token and gives what keeps the caller signed in; the error is
+	// for people.
+	SignIn func(w http.ResponseWriter, r *http.Request, token string) error
+
+	// SignOut forgets who the caller is.
+	SignOut func(w http.ResponseWriter, r *http.Request)
+}
+
+// Numbers are counters of the node since its start, and the inbox as it is.
+type Numbers struct {
+	Accepted float64            // events
+	Runs     map[string]float64 // ended, by status
+	Waiting  float64            // events of the whole inbox
+	Oldest   float64            // seconds
+}
+
+// An Engine is what the console needs of [engine.Engine].
+type Engine interface {
+	Bundle() *dsl.Bundle
+	Plans() []*engine.Plan
+	Try(files []dsl.File) ([]engine.PlanView, []dsl.Diagnostic)
+	Handlers() []engine.HandlerInfo
+	Services() []engine.ServiceInfo
+	Healthy(ctx context.Context) error
+	Degraded() error
+	Nodes(ctx context.Context) ([]engine.NodeView, error)
+
+	RunByID(ctx context.Context, id string) (engine.RunView, error)
+	List(ctx context.Context, f engine.RunFilter) ([]engine.RunView, string, error)
+	Entity(ctx context.Context, flow, key string) (engine.EntityView, error)
+	Retry(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
+	Cancel(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
+	Preview(ctx context.Context, f engine.RunFilter) (engine.RunsPreview, error)
+	RetryAll(ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
+
+	Controls(ctx context.Context) ([]engine.ControlView, error)
+	ControlEffect(ctx context.Context, path string, change engine.ControlChange) (engine.ControlEffect, error)
+	SetControl(ctx context.Context, path string, change engine.ControlChange, ifRevision int64, by engine.Actor) (engine.ControlView, error)
+	RemoveControl(ctx context.Context, path string, ifRevision int64, by engine.Actor) (int64, error)
+	Audit(ctx context.Context, f engine.AuditFilter) ([]engine.AuditView, error)
+}
+
+var _ Engine = (*engine.Engine)(nil)
+
+// A Console serves the pages.
+type Console struct {
+	o         Options
+	mux       *http.ServeMux
+	pages     pages
+	static    map[string]asset
+	history   *history
+	ended     chan struct{} // closed when Run ends: streams end then
+	freshness time.Duration // between two updates of a live page
+}
+
+// Root is where all pages but the overview are.
+const Root = "/console/"
+
+// SignInPage is where people sign in.
+const SignInPage = Root + "sign-in"
+
+// LivePath is where live pages get their updates. A request to it lasts.
+const LivePath = Root + "live"
+
+// New makes a console. It panics when a page does not parse, which the first test
+// meets.
+func New(o Options) *Console {
+	c := &Console{
+		o: o, mux: http.NewServeMux(), pages: newPages(), static: newAssets(), history: newHistory(),
+		ended: make(chan struct{}), freshness: 2 * time.Second,
+	}
+	for pattern, serve := range map[string]func(http.ResponseWriter, *http.Request) error{
+		"GET /{$}":                             c.overview,
+		"GET " + Root + "pipelines/{id}":       c.pipeline,
+		"GET " + Root + "handlers/{path...}":   c.handler,
+		"GET " + Root + "runs":                 c.runs,
+		"GET " + Root + "runs/{id}":            c.run,
+		"GET " + Root + "keys/{flow}/{key...}": c.key,
+		"GET " + Root + "incidents":            c.incidents,
+		"GET " + Root + "audit":                c.audit,
+		"GET " + Root + "playground":           c.playground,
+		"POST " + Root + "playground":          c.playground,
+		"GET " + LivePath:                      c.live,
+		"GET " + Root + "data":                 c.data,
+		"GET " + Root + "static/{file}":        c.file,
+		"GET " + SignInPage:                    c.signIn,
+		"POST " + SignInPage:                   c.signIn,
+		"POST " + Root + "sign-out":            c.signOut,
+		"POST " + Root + "controls/{path...}":  c.control,
+		"POST " + Root + "runs":                c.redrive,
+		"POST " + Root + "runs/{id}":           c.steer,
+	} {
+		c.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if err := serve(w, r); err != nil {
+				c.fail(w, r, err)
+			}
+		})
+	}
+	return c
+}
+
+// Public tells whether a path of the console needs no token: where one signs in, and
+// what that page is made of.
+func Public(path string) bool {
+	const static = Root + "static/"
+	return path == SignInPage || len(path) > len(static) && path[:len(static)] == static
+}
+
+// ServeHTTP implements [http.Handler].
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "+
+		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+	h.Set("Referrer-Policy", "same-origin")
+	c.mux.ServeHTTP(w, r)
+}
+
+// Run samples what charts show until ctx ends.
+func (c *Console) Run(ctx context.Context) error {
+	defer close(c.ended)
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	for {
+		c.history.sample(time.Now(), c.o.Engine.Handlers(), c.o.Numbers())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// A Refused is an error for people, with a status.
+type Refused struct {
+	Status int
+	Text   string
+}
+
+// Error implements error.
+func (r *Refused) Error() string { return r.Text }
+
+func notFound(text string) error { return &Refused{http.StatusNotFound, text} }
+
+// fail shows an error as a page.
+func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
+	status, text := http.StatusServiceUnavailable, "The store cannot be read at present. The page tries again by itself."
+	var refused *Refused
+	var control *engine.ControlError
+	switch {
+	case errors.As(err, &refused):
+		status, text = refused.Status, refused.Text
+	case errors.As(err, &control):
+		status, text = http.StatusConflict, control.Message
+	case errors.Is(err, engine.ErrNotFound):
+		status, text = http.StatusNotFound, "There is no such run. Runs leave when their retention is over."
+	case errors.Is(err, engine.ErrConflict), errors.Is(err, engine.ErrStale):
+		status, text = http.StatusConflict, err.Error()
+	default:
+		c.o.Log.Warn("page cannot be shown", "path", r.URL.Path, "error", err)
+	}
+	c.show(w, r, status, "error", "Not possible", errorPage{Text: text, Retry: status == http.StatusServiceUnavailable})
+}
+
+type errorPage struct {
+	Text  string
+	Retry bool
+}

@@ -1,0 +1,426 @@
+package ui
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+// plans shows how the pipelines run, in their order.
+func (c *Console) plans() []engine.PlanView {
+	plans := c.o.Engine.Plans()
+	out := make([]engine.PlanView, len(plans))
+	for i, p := range plans {
+		out[i] = p.View()
+	}
+	return out
+}
+
+type pipelineData struct {
+	Plan  engine.PlanView
+	Graph graph
+	Path  string
+}
+
+func (c *Console) pipeline(w http.ResponseWriter, r *http.Request) error {
+	data, err := c.pipelineData(r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	c.show(w, r, http.StatusOK, "pipeline", data.Plan.Pipeline, data)
+	return nil
+}
+
+func (c *Console) pipelineData(id string) (pipelineData, error) {
+	plans := c.plans()
+	i := slices.IndexFunc(plans, func(v engine.PlanView) bool { return v.Pipeline == id })
+	if i < 0 {
+		return pipelineData{}, c.unknown("pipeline", id, func() (all []string) {
+			for _, p := range plans {
+				all = append(all, p.Pipeline)
+			}
+			return all
+		}())
+	}
+	infos := map[string]engine.HandlerInfo{}
+	for _, h := range c.o.Engine.Handlers() {
+		infos[h.Path] = h
+	}
+	return pipelineData{Plan: plans[i], Graph: newGraph(plans[i], infos), Path: id}, nil
+}
+
+// unknown says that there is no such thing, and what may have been meant.
+func (c *Console) unknown(what, name string, known []string) error {
+	text := "There is no " + what + " " + strconv.Quote(name) + "."
+	if near := dsl.Suggest(name, known); near != "" {
+		text += " Did you mean " + near + "?"
+	}
+	return notFound(text)
+}
+
+type handlerData struct {
+	Info     engine.HandlerInfo
+	Step     engine.StepView
+	Source   []sourceLine
+	Controls []engine.ControlView // of it and what is above it
+	Audit    []engine.AuditView
+	Failed   []engine.RunView
+	Rate     []float64
+	Ratio    []float64
+	P99      []float64
+	Levels   []string // paths that may be switched: its own, the stage, the pipeline
+}
+
+// A sourceLine is a line of the definition.
+type sourceLine struct {
+	Number int
+	Text   string
+	Begins bool // the handler begins here
+}
+
+func (c *Console) handler(w http.ResponseWriter, r *http.Request) error {
+	data, err := c.handlerData(r.Context(), r.PathValue("path"))
+	if err != nil {
+		return err
+	}
+	c.show(w, r, http.StatusOK, "handler", data.Info.Path, data)
+	return nil
+}
+
+func (c *Console) handlerData(ctx context.Context, path string) (d handlerData, err error) {
+	handlers := c.o.Engine.Handlers()
+	i := slices.IndexFunc(handlers, func(h engine.HandlerInfo) bool { return h.Path == path })
+	if i < 0 {
+		var known []string
+		for _, h := range handlers {
+			known = append(known, h.Path)
+		}
+		return d, c.unknown("handler", path, known)
+	}
+	d.Info = handlers[i]
+	pipeline, rest, _ := strings.Cut(path, "/")
+	stage, _, _ := strings.Cut(rest, "/")
+	d.Levels = []string{path, pipeline + "/" + stage, pipeline}
+	for _, p := range c.plans() {
+		for _, s := range p.Stages {
+			for _, step := range s.Handlers {
+				if step.Path == path {
+					d.Step = step
+				}
+			}
+		}
+	}
+	d.Source = c.source(d.Info)
+	points := c.history.of(path)
+	d.Rate = series(points, func(p handlerPoint) float64 { return p.Rate })
+	d.Ratio = series(points, func(p handlerPoint) float64 { return max(0, p.Ratio) })
+	d.P99 = series(points, func(p handlerPoint) float64 { return p.P99 })
+	if d.Failed, _, err = c.o.Engine.List(ctx, engine.RunFilter{FailedPath: path, Limit: 8}); err != nil {
+		return d, err
+	}
+	controls, err := c.o.Engine.Controls(ctx)
+	if err != nil {
+		return d, err
+	}
+	for _, v := range controls {
+		if slices.Contains(d.Levels, v.Path) {
+			d.Controls = append(d.Controls, v)
+		}
+	}
+	d.Audit, err = c.o.Engine.Audit(ctx, engine.AuditFilter{Name: path, Limit: 10})
+	return d, err
+}
+
+// source gives the lines of the definition of a handler: from its first line to the
+// next one that is indented no deeper.
+func (c *Console) source(h engine.HandlerInfo) (lines []sourceLine) {
+	for _, f := range c.o.Engine.Bundle().Files {
+		if f.Name != h.File {
+			continue
+		}
+		all := strings.Split(string(f.Data), "\n")
+		if h.Line < 1 || h.Line > len(all) {
+			return nil
+		}
+		first := all[h.Line-1]
+		depth := len(first) - len(strings.TrimLeft(first, " "))
+		for i := h.Line - 1; i < len(all) && len(lines) < 80; i++ {
+			text := all[i]
+			indent := len(text) - len(strings.TrimLeft(text, " "))
+			if i >= h.Line && strings.TrimSpace(text) != "" && indent <= depth {
+				break
+			}
+			lines = append(lines, sourceLine{Number: i + 1, Text: text, Begins: i == h.Line-1})
+		}
+	}
+	return lines
+}
+
+type runsData struct {
+	Filter  map[string]string
+	Runs    []engine.RunView
+	Next    string // the address of the next page; empty at the end
+	Preview *engine.RunsPreview
+	Done    *engine.RunsDone
+	States  []string
+	Query   string
+}
+
+// filterNames are the fields of the search, as the API calls them.
+var filterNames = []string{"pipeline", "flow", "key", "status", "handler", "error", "since", "until"}
+
+// filter reads the search.
+func filter(r *http.Request) (f engine.RunFilter, given map[string]string, err error) {
+	given = map[string]string{}
+	for _, name := range filterNames {
+		given[name] = strings.TrimSpace(r.FormValue(name))
+	}
+	f = engine.RunFilter{
+		Pipeline: given["pipeline"], Flow: given["flow"], Key: given["key"], Status: engine.Status(given["status"]),
+		FailedPath: given["handler"], Error: given["error"], Limit: 50, Cursor: r.FormValue("cursor"),
+	}
+	for name, at := range map[string]*time.Time{"since": &f.Since, "until": &f.Until} {
+		if given[name] == "" {
+			continue
+		}
+		if *at, err = moments(given[name]); err != nil {
+			return f, given, &Refused{http.StatusBadRequest, name + ": want a time such as 2026-01-31T09:00 (UTC), or how long ago, such as 30m; have " + strconv.Quote(given[name])}
+		}
+	}
+	return f, given, nil
+}
+
+// moments reads a time, or how long ago it was.
+func moments(text string) (time.Time, error) {
+	if d, err := dsl.ParseDuration(text); err == nil {
+		return time.Now().Add(-d), nil
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02"} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, strconv.ErrSyntax
+}
+
+func (c *Console) runs(w http.ResponseWriter, r *http.Request) error {
+	f, given, err := filter(r)
+	if err != nil {
+		return err
+	}
+	data := runsData{Filter: given, States: []string{"waiting", "running", "parked", "succeeded", "failed", "cancelled", "ignored"}}
+	var next string
+	if data.Runs, next, err = c.o.Engine.List(r.Context(), f); err != nil {
+		return err
+	}
+	query := r.URL.Query()
+	query.Del("cursor")
+	data.Query = query.Encode()
+	if next != "" {
+		query.Set("cursor", next)
+		data.Next = "?" + query.Encode()
+	}
+	c.show(w, r, http.StatusOK, "runs", "Runs", data)
+	return nil
+}
+
+type runData struct {
+	Run    engine.RunView
+	Bars   []bar
+	Stages []runStage
+	Took   string
+}
+
+type runStage struct {
+	ID       string
+	Handlers []engine.HandlerView
+}
+
+func (c *Console) run(w http.ResponseWriter, r *http.Request) error {
+	run, err := c.o.Engine.RunByID(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	d := runData{Run: run, Took: took(&run.Accepted, run.Finished), Bars: bars(run)}
+	for _, h := range run.Handlers {
+		_, rest, _ := strings.Cut(h.Path, "/")
+		stage, _, _ := strings.Cut(rest, "/")
+		if n := len(d.Stages); n == 0 || d.Stages[n-1].ID != stage {
+			d.Stages = append(d.Stages, runStage{ID: stage})
+		}
+		last := &d.Stages[len(d.Stages)-1]
+		last.Handlers = append(last.Handlers, h)
+	}
+	c.show(w, r, http.StatusOK, "run", "Run "+run.ID, d)
+	return nil
+}
+
+// bars lays the handlers of a run on a time line, from its acceptance to its end.
+func bars(run engine.RunView) (out []bar) {
+	from, to := run.Accepted, time.Now()
+	if run.Finished != nil {
+		to = *run.Finished
+	}
+	whole := max(to.Sub(from).Seconds(), 1e-6)
+	for _, h := range run.Handlers {
+		if h.Started == nil {
+			continue
+		}
+		end := to
+		if h.Finished != nil {
+			end = *h.Finished
+		}
+		x := 1000 * max(0, h.Started.Sub(from).Seconds()) / whole
+		out = append(out, bar{X: min(x, 998), Width: max(2, 1000*end.Sub(*h.Started).Seconds()/whole), Handler: h})
+	}
+	return out
+}
+
+type keyData struct {
+	Entity engine.EntityView
+	States []stateNode
+	Links  []stateLink
+	Width  int
+	Height int
+	Failed *engine.RunView // that blocks the key
+}
+
+type stateNode struct {
+	X, Y    int
+	Name    string
+	Present bool
+	Final   bool
+}
+
+type stateLink struct {
+	Path string
+	On   string
+	X, Y int
+}
+
+func (c *Console) key(w http.ResponseWriter, r *http.Request) error {
+	flow, key := r.PathValue("flow"), r.PathValue("key")
+	entity, err := c.o.Engine.Entity(r.Context(), flow, key)
+	if err != nil {
+		return err
+	}
+	d := keyData{Entity: entity}
+	if f := c.o.Engine.Bundle().Flow(flow); f != nil && f.States != nil {
+		d.draw(f.States, entity.State)
+	}
+	for i, run := range entity.Runs {
+		if run.ID == entity.BlockedBy {
+			d.Failed = &entity.Runs[i]
+		}
+	}
+	c.show(w, r, http.StatusOK, "key", flow+" "+key, d)
+	return nil
+}
+
+// draw lays an automaton out: states in a row in the order in which they are named,
+// moves as bows above it, back below.
+func (d *keyData) draw(a *dsl.Automaton, present string) {
+	const step, row = 170, 150
+	at := map[string]int{}
+	add := func(name string) {
+		if _, known := at[name]; !known {
+			at[name] = 90 + len(d.States)*step
+			d.States = append(d.States, stateNode{X: at[name], Y: row, Name: name, Present: name == present, Final: slices.Contains(a.Final, name)})
+		}
+	}
+	add(a.Initial)
+	for _, t := range a.Transitions {
+		for _, from := range t.From {
+			add(from)
+		}
+		add(t.To)
+	}
+	for _, t := range a.Transitions {
+		for _, from := range t.From {
+			d.Links = append(d.Links, newLink(at[from], at[t.To], row, strings.Join(t.On, ", ")))
+		}
+	}
+	d.Width, d.Height = len(d.States)*step+20, 2*row
+}
+
+func newLink(from, to, y int, on string) stateLink {
+	l := stateLink{On: on, X: (from + to) / 2}
+	switch rise := 26 + max(from-to, to-from)/6; {
+	case from == to:
+		l.Y = y - 62
+		l.Path = "M" + point2(from-18, y-18) + " C" + point2(from-34, y-60) + " " + point2(from+34, y-60) + " " + point2(from+18, y-20)
+	case from < to:
+		l.Y = y - 22 - rise*3/4
+		l.Path = "M" + point2(from, y-19) + " C" + point2(from+20, y-19-rise) + " " + point2(to-20, y-19-rise) + " " + point2(to, y-21)
+	default:
+		l.Y = y + 30 + rise*3/4
+		l.Path = "M" + point2(from, y+19) + " C" + point2(from-20, y+19+rise) + " " + point2(to+20, y+19+rise) + " " + point2(to, y+21)
+	}
+	return l
+}
+
+func point2(x, y int) string { return strconv.Itoa(x) + " " + strconv.Itoa(y) }
+
+type incidentsData struct {
+	Points  []point
+	Errors  []float64
+	Changes []engine.AuditView
+	Out     []engine.HandlerInfo
+	Failed  *engine.RunsPreview
+	Since   time.Time
+}
+
+func (c *Console) incidents(w http.ResponseWriter, r *http.Request) error {
+	since := time.Now().Add(-time.Hour)
+	points := c.history.all()
+	d := incidentsData{Points: points, Errors: series(points, func(p point) float64 { return p.Errors }), Since: since}
+	var err error
+	if d.Changes, err = c.o.Engine.Audit(r.Context(), engine.AuditFilter{Since: since, Limit: 100}); err != nil {
+		return err
+	}
+	preview, err := c.o.Engine.Preview(r.Context(), engine.RunFilter{Status: engine.Failed, Since: since})
+	if err != nil {
+		return err
+	}
+	d.Failed = &preview
+	for _, h := range c.o.Engine.Handlers() {
+		if m := mood(h); m == "out" || m == "bad" || m == "off" {
+			d.Out = append(d.Out, h)
+		}
+	}
+	c.show(w, r, http.StatusOK, "incidents", "Incidents", d)
+	return nil
+}
+
+type auditData struct {
+	Changes []engine.AuditView
+	Kind    string
+	Name    string
+	By      string
+	Kinds   []string
+	Next    string
+}
+
+func (c *Console) audit(w http.ResponseWriter, r *http.Request) error {
+	const page = 50
+	before, _ := strconv.ParseInt(r.FormValue("before"), 10, 64) // 0 is the newest
+	d := auditData{Kind: r.FormValue("kind"), Name: r.FormValue("name"), By: r.FormValue("by"), Kinds: engine.AuditKinds()}
+	var err error
+	d.Changes, err = c.o.Engine.Audit(r.Context(), engine.AuditFilter{Kind: d.Kind, Name: d.Name, By: d.By, Before: before, Limit: page})
+	if err != nil {
+		return err
+	}
+	if len(d.Changes) == page {
+		q := r.URL.Query()
+		q.Set("before", strconv.FormatInt(d.Changes[page-1].Revision, 10))
+		d.Next = "?" + q.Encode()
+	}
+	c.show(w, r, http.StatusOK, "audit", "Audit", d)
+	return nil
+}

@@ -1,0 +1,27 @@
+package engine
+
+import "procaas/dsl"
+
+// Try checks files as a definition and plans its pipelines, and keeps nothing. The
+// plans are nil exactly when one of the findings is an error.
+func (e *Engine) Try(files []dsl.File) ([]PlanView, []dsl.Diagnostic) {
+	var known []dsl.Type
+	types := map[string]HandlerType{}
+	for _, t := range e.o.Types {
+		known = append(known, t.Type)
+		types[t.Name] = t
+	}
+	b, found := dsl.Load(files, dsl.Options{Types: known})
+	if b == nil {
+		return nil, found
+	}
+	out := make([]PlanView, 0, len(b.Pipelines))
+	for _, p := range b.Pipelines {
+		plan, err := NewPlan(b, p, types)
+		if err != nil {
+			panic(err) // what loads can be planned
+		}
+		out = append(out, plan.View())
+	}
+	return out, found
+}
