@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"procaas/engine"
 )
@@ -342,5 +345,44 @@ func TestWaitingRunsLeaveRoomForOthers(t *testing.T) {
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("want another run to end at once, have %s", took)
 		}
+	})
+}
+
+func TestServicesAreSeen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		open := make(gate)
+		r.on("one", open.do)
+		registry := prometheus.NewRegistry()
+		e := r.engine(r.store, strings.ReplaceAll(guarded, "timeout: 2s", "timeout: 2s, max-in-flight: 3"),
+			func(o *engine.Options) { o.Metrics = engine.NewMetrics(registry) })
+		r.run(e)
+		for range 5 {
+			r.submit(e, event("work", ""))
+		}
+		time.Sleep(2 * time.Second)
+		have := map[string]float64{}
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if strings.HasPrefix(f.GetName(), "procaas_service_") {
+				have[f.GetName()+" "+f.GetMetric()[0].GetLabel()[0].GetValue()] = f.GetMetric()[0].GetGauge().GetValue()
+			}
+		}
+		want := map[string]float64{
+			"procaas_service_limit orders": 3, "procaas_service_in_flight orders": 3,
+			"procaas_service_waiting orders": 2, "procaas_service_down orders": 0,
+		}
+		if !maps.Equal(have, want) {
+			t.Errorf("want %v, have %v", want, have)
+		}
+		if effects := e.Handlers()[0].Effective; len(effects) != 1 || effects[0] != "waits for one of 3 calls of orders under way at once to end" {
+			t.Errorf("want to see what keeps the handler from running, have %q", effects)
+		}
+		close(open)
+		r.succeeded(e, time.Minute)
 	})
 }

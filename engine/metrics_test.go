@@ -66,6 +66,7 @@ pipelines:
 // contract lists what dashboards and alerts are built on: names, types and labels.
 const contract = `procaas_checkpoint_seconds HISTOGRAM
 procaas_events_accepted_total COUNTER
+procaas_events_shed_total COUNTER reason
 procaas_handler_calls_total COUNTER handler outcome pipeline stage
 procaas_handler_fallback GAUGE handler pipeline stage
 procaas_handler_given_up_total COUNTER handler pipeline stage
