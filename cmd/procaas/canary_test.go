@@ -188,7 +188,7 @@ func TestSecretsAndTokensNeverComeOut(t *testing.T) { // not parallel: it sets t
 	}
 	eventually(t, "all runs to end", func() bool {
 		eventually(t, "an alert", func() bool { return strings.Contains(alerts.text(), "send/form") })
-	page, err := o.client.Runs(t.Context(), engine.RunFilter{Limit: 100})
+		page, err := o.client.Runs(t.Context(), engine.RunFilter{Limit: 100})
 		if err != nil {
 			t.Fatal(err)
 		}
