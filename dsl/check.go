@@ -85,6 +85,7 @@ func (c *checker) check() {
 		c.checkDetached(c.bundle.Detached[i], r)
 	})
 	c.proveDegradation(pipelines)
+	c.advise(pipelines)
 }
 
 // checkFlow checks what belongs to a flow itself. Its names are checked with

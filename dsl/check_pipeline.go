@@ -1,6 +1,9 @@
 package dsl
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // A pipelineCheck checks one pipeline and remembers what the proof of
 // degradation needs.
@@ -90,7 +93,7 @@ func (c *pipelineCheck) checkMaxState() {
 // checkPlaceholders warns about parts that have nothing to do yet.
 func (c *pipelineCheck) checkPlaceholders() {
 	const hint = "nothing happens there yet"
-	if len(c.pipeline.Stages) == 0 && !c.blamed(c.pipeline.Span) {
+	if len(c.pipeline.Stages) == 0 && !c.blamed(c.pipeline.Span) && !c.moves() {
 		c.Warnf(c.pipeline.places.of("id", c.pipeline.Span), codePlaceholder, hint, "pipeline %q has no stages", c.pipeline.ID)
 	}
 	for _, s := range c.pipeline.Stages {
@@ -104,6 +107,20 @@ func (c *pipelineCheck) checkPlaceholders() {
 				"name its type, such as request: {…}; known: "+c.typeNames(), "handler %q does nothing", h.ID)
 		}
 	}
+}
+
+// moves tells whether each event of the pipeline moves the entity from one state to
+// another, so that it has something to do without any stage.
+func (c *pipelineCheck) moves() bool {
+	if c.flow == nil || c.flow.States == nil || len(c.pipeline.On) == 0 {
+		return false
+	}
+	for _, event := range c.pipeline.On {
+		if !slices.ContainsFunc(c.flow.States.Transitions, func(t *Transition) bool { return slices.Contains(t.On, event) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // declared reports names that are set but not declared, with the nearest

@@ -79,3 +79,14 @@ const (
 	codeNeverMatches Code = "PC0702"
 	codeChoose       Code = "PC0703"
 )
+
+// What advice is about.
+const (
+	codeRouting         Code = "PC0601"
+	codeNeedlessStage   Code = "PC0602"
+	codeAccidentalWrite Code = "PC0603"
+	codeLoneCritical    Code = "PC0604"
+	codeSameRequest     Code = "PC0605"
+	codeHeavyLogic      Code = "PC0606"
+	codeHandmadeState   Code = "PC0607"
+)

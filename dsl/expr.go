@@ -45,6 +45,7 @@ type Expr struct {
 	result  *outline // what is known of the value
 	facts   []fact   // that hold when it is true; of a condition
 	denied  []fact   // that hold when it is false; of a condition
+	weight  weigher
 }
 
 // An EvalError says why an expression has no value, and where.
@@ -72,6 +73,7 @@ func (e *Expr) compile(sc *scope, want Kind, r *Reporter) {
 	}
 	b := e.builder(s, sc, r)
 	root := b.build(s.root)
+	e.weight.visit(s.root, 0)
 	if want == BoolKind {
 		e.facts, e.denied = b.lasting(b.factsOf(s.root, true)), b.lasting(b.factsOf(s.root, false))
 	}

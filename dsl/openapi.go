@@ -11,7 +11,7 @@ import (
 // An Operation is what a handler calls, in the words of OpenAPI. What is not
 // known before the handler runs is left empty.
 type Operation struct {
-	Service string // the id of a declared service
+	Service string // the id of a declared service; empty for an address of its own
 	Method  string // such as GET
 	Path    *Value // below the URL of the service
 	Query   *Value

@@ -32,17 +32,19 @@ func WriteDiagnostics(w io.Writer, format Format, files []File, ds []Diagnostic,
 	return fmt.Errorf("unknown format %q, want text, json or github", format)
 }
 
-// countSeverities counts errors and warnings; advice is neither.
-func countSeverities(ds []Diagnostic) (errors, warnings int) {
+// countSeverities counts the findings of each severity.
+func countSeverities(ds []Diagnostic) (errors, warnings, advice int) {
 	for _, d := range ds {
 		switch d.Severity {
 		case Error:
 			errors++
 		case Warning:
 			warnings++
+		default:
+			advice++
 		}
 	}
-	return errors, warnings
+	return errors, warnings, advice
 }
 
 // The JSON form is a contract with other programs: names are never changed.
@@ -51,6 +53,7 @@ type (
 		Files       int              `json:"files"`
 		Errors      int              `json:"errors"`
 		Warnings    int              `json:"warnings"`
+		Advice      int              `json:"advice"`
 		Diagnostics []jsonDiagnostic `json:"diagnostics"`
 	}
 	jsonDiagnostic struct {
@@ -68,7 +71,7 @@ type (
 
 func writeJSON(w io.Writer, files []File, ds []Diagnostic) error {
 	out := jsonReport{Files: len(files), Diagnostics: make([]jsonDiagnostic, 0, len(ds))}
-	out.Errors, out.Warnings = countSeverities(ds)
+	out.Errors, out.Warnings, out.Advice = countSeverities(ds)
 	for _, d := range ds {
 		out.Diagnostics = append(out.Diagnostics, jsonDiagnostic{
 			File: d.File, Line: d.Start.Line, Column: d.Start.Column, EndLine: d.End.Line, EndColumn: d.End.Column,

@@ -43,12 +43,12 @@ func writeText(w io.Writer, files []File, ds []Diagnostic, color bool) error {
 
 // summary counts: 3 errors, 1 warning in 2 files.
 func summary(files int, ds []Diagnostic) string {
-	errors, warnings := countSeverities(ds)
+	errors, warnings, advice := countSeverities(ds)
 	var parts []string
 	for _, p := range []struct {
 		n    int
 		noun string
-	}{{errors, "error"}, {warnings, "warning"}, {len(ds) - errors - warnings, "advice"}} {
+	}{{errors, "error"}, {warnings, "warning"}, {advice, "advice"}} {
 		if p.n > 0 {
 			parts = append(parts, plural(p.n, p.noun))
 		}

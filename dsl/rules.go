@@ -17,7 +17,7 @@ type Rule struct {
 
 // Rules lists all rules in the order of their codes.
 func Rules() []Rule {
-	rules := slices.Concat(yamlRules(), exprExamples(), bundleRules(), automatonRules(), degradationRules(), errorRules(), chooseRules(), contractRules())
+	rules := slices.Concat(yamlRules(), exprExamples(), bundleRules(), automatonRules(), degradationRules(), errorRules(), chooseRules(), contractRules(), adviceRules())
 	slices.SortFunc(rules, func(a, b Rule) int { return cmp.Compare(a.Code, b.Code) })
 	return rules
 }

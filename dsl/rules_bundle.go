@@ -29,17 +29,17 @@ func nameRules() []Rule {
   - id: new-order
     stages:
       - id: save
-        handlers: [{id: save-order, request: {url: http://127.0.0.1:9081/v1/orders}}]
+        handlers: [{id: save-order, request: {url: http://127.0.0.1:9081/v1/orders, method: POST}}]
       - id: save
-        handlers: [{id: save-payment, request: {url: http://127.0.0.1:9081/v1/payments}}]
+        handlers: [{id: save-payment, request: {url: http://127.0.0.1:9081/v1/payments, method: POST}}]
 `,
 		After: `pipelines:
   - id: new-order
     stages:
       - id: save
-        handlers: [{id: save-order, request: {url: http://127.0.0.1:9081/v1/orders}}]
+        handlers: [{id: save-order, request: {url: http://127.0.0.1:9081/v1/orders, method: POST}}]
       - id: save-payment
-        handlers: [{id: save-payment, request: {url: http://127.0.0.1:9081/v1/payments}}]
+        handlers: [{id: save-payment, request: {url: http://127.0.0.1:9081/v1/payments, method: POST}}]
 `,
 	}, {
 		Code:  codeUnknownFlow,

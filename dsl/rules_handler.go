@@ -121,9 +121,9 @@ pipelines:
   - id: new-order
     shared-state: {order: null}
     stages:
+      - id: claim
+        handlers: [{id: get, request: {url: http://127.0.0.1:9081/v1/claims, method: POST}}]
       - id: fetch
-        handlers: [{id: get, request: {url: http://127.0.0.1:9081/v1/orders}}]
-      - id: fetch-again
         handlers: [{id: get, request: {url: http://127.0.0.1:9081/v2/orders}}]
       - id: keep
         handlers: [{id: keep, set: {order: !$ sources.get.response}}]
@@ -132,9 +132,9 @@ pipelines:
   - id: new-order
     shared-state: {order: null}
     stages:
+      - id: claim
+        handlers: [{id: get, request: {url: http://127.0.0.1:9081/v1/claims, method: POST}}]
       - id: fetch
-        handlers: [{id: get, request: {url: http://127.0.0.1:9081/v1/orders}}]
-      - id: fetch-again
         handlers: [{id: get-again, request: {url: http://127.0.0.1:9081/v2/orders}}]
       - id: keep
         handlers: [{id: keep, set: {order: !$ sources.get-again.response}}]

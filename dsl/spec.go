@@ -119,7 +119,7 @@ type Type struct {
 
 	// Operation tells what of a service's API a body calls, so that what it sends
 	// and gets can be held against the service's OpenAPI document. It is false when
-	// that is no operation of a declared service, and nil for types that call none.
+	// nothing is known before the handler runs, and nil for types that call nobody.
 	Operation func(body *Value) (Operation, bool)
 
 	// Emission tells what event a body hands in; nil for types that hand in none.

@@ -100,6 +100,9 @@ func callOf(body *dsl.Value) (dsl.Operation, bool) {
 		Method: "GET", Path: body.Get("path"), Query: body.Get("query"), Body: body.Get("body"),
 		NoBody: body.Get("body") == nil, Expect: []string{"2xx"}, JSON: true,
 	}
+	if !o.NoBody {
+		o.Method = "POST"
+	}
 	service, _ := body.Get("service").Literal()
 	method, given := body.Get("method").Literal()
 	if given && method != nil {
@@ -113,7 +116,7 @@ func callOf(body *dsl.Value) (dsl.Operation, bool) {
 	}
 	name, ok := service.(string)
 	o.Service = name
-	return o, ok && o.Path != nil
+	return o, ok || body.Get("service") == nil
 }
 
 // load loads one file, or several that are told apart as in the goldens, and

@@ -7,12 +7,11 @@ import (
 	"procaas/dsl"
 )
 
-// Operation tells what of a service's API a body calls, as far as that is written
-// out: a request that computes its service or its method calls what nobody knows
-// before.
+// Operation tells what a body calls, as far as that is written out: a request that
+// computes its service calls what nobody knows before.
 func (*Request) Operation(body *dsl.Value) (dsl.Operation, bool) {
 	service, ok := literal(body.Get("service"))
-	if !ok || body.Get("path") == nil {
+	if !ok && body.Get("service") != nil {
 		return dsl.Operation{}, false
 	}
 	o := dsl.Operation{

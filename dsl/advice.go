@@ -1,0 +1,103 @@
+package dsl
+
+import (
+	"fmt"
+	"slices"
+)
+
+// This file and its neighbours give advice: on what works, though another way
+// would be simpler, faster or safer. Advice is given only where the files tell
+// enough; it never keeps anything from loading.
+
+// Advisef adds advice. The hint says what to do instead.
+func (r *Reporter) Advisef(at Span, code Code, hint, format string, args ...any) {
+	r.Report(Diagnostic{Span: at, Severity: Advice, Code: code, Hint: hint, Message: fmt.Sprintf(format, args...)})
+}
+
+// advise looks at all pipelines that have no errors.
+func (c *checker) advise(pipelines []*pipelineCheck) {
+	inParallel(len(pipelines), c.Reporter, func(i int, r *Reporter) {
+		pc := *pipelines[i]
+		if !pc.sound {
+			return
+		}
+		pc.Reporter = r
+		pc.adviseRouting()
+		pc.adviseForwarding()
+		pc.adviseStages()
+		pc.adviseWrites()
+		pc.adviseCritical()
+		pc.adviseRequests()
+		pc.adviseExpressions()
+		pc.adviseTransition()
+	})
+	c.adviseAutomata(pipelines)
+}
+
+// idPlace is where a handler is named.
+func (h *Handler) idPlace() Span { return h.places.of("id", h.Span) }
+
+// calls tells whether a handler calls somebody.
+func (c *checker) calls(h *Handler) bool {
+	t, ok := c.types[h.Type]
+	return ok && t.Operation != nil && h.Body != nil
+}
+
+// fetches tells whether a handler only asks a service for something.
+func (c *checker) fetches(h *Handler) bool {
+	if !c.calls(h) {
+		return false
+	}
+	o, ok := c.types[h.Type].Operation(h.Body)
+	return ok && (o.Method == "GET" || o.Method == "HEAD")
+}
+
+// computes tells whether a handler does nothing but set the shared state.
+func (c *checker) computes(h *Handler) bool { return c.types[h.Type].SetsState }
+
+// writes lists the names of the shared state that a handler may set.
+func (c *pipelineCheck) writes(i int) []string {
+	var out []string
+	for _, a := range c.assignments(i) {
+		out = append(out, a.key.Name)
+	}
+	return out
+}
+
+// needs tells whether the j-th handler reads what the i-th gives.
+func (c *pipelineCheck) needs(j, i int) bool {
+	names := c.writes(i)
+	of := c.steps[i].ID
+	return slices.ContainsFunc(slices.Concat(c.steps[j].conditionReads(), handlerReads(c.steps[j].Handler)), func(r Read) bool {
+		if len(r.Path) < 2 {
+			return r.Path[0] == stateRoot && len(names) > 0 || r.Path[0] == "sources"
+		}
+		switch r.Path[0] {
+		case stateRoot:
+			return r.Path[1] == Wildcard && len(names) > 0 || slices.Contains(names, r.Path[1])
+		case "sources":
+			return r.Path[1] == Wildcard || r.Path[1] == of
+		}
+		return false
+	})
+}
+
+// orderly tells whether two handlers must run in the order of declaration for
+// another reason than what one reads of the other: they set the same name, one sets
+// what the other has read before, or they touch the same thing.
+func (c *pipelineCheck) orderly(i, j int) bool {
+	a, b := c.writes(i), c.writes(j)
+	if slices.ContainsFunc(a, func(name string) bool { return slices.Contains(b, name) }) || c.needs(i, j) {
+		return true
+	}
+	return slices.ContainsFunc(c.steps[i].Touches, func(t string) bool { return slices.Contains(c.steps[j].Touches, t) }) || c.emits(i) && c.emits(j)
+}
+
+// emits tells whether a handler hands in events.
+func (c *pipelineCheck) emits(i int) bool { return c.types[c.steps[i].Type].Emission != nil }
+
+// keeps tells whether the flow keeps a name from event to event.
+func (c *pipelineCheck) keeps(name string) bool {
+	_, ok := hasKey(c.flowState().Keys(), name)
+	return ok
+}

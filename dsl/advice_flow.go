@@ -1,0 +1,263 @@
+package dsl
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/expr-lang/expr/ast"
+)
+
+// adviseRouting finds handlers that compute nothing but conditions, which one
+// stage alone asks for.
+func (c *pipelineCheck) adviseRouting() {
+	for i, s := range c.steps {
+		if !c.computes(s.Handler) || s.Branch != nil || len(s.Body.Keys()) == 0 {
+			continue
+		}
+		var asking *Stage
+		routes := true
+		for k, key := range s.Body.Keys() {
+			e := s.Body.items[k].Expr()
+			if e == nil || e.result.types() != boolShape || c.keeps(key.Name) {
+				routes = false
+				break
+			}
+			stage, ok := c.onlyAskedBy(key.Name, i)
+			if routes = ok && (asking == nil || asking == stage); !routes {
+				break
+			}
+			asking = stage
+		}
+		if routes && asking != nil {
+			c.Advisef(s.idPlace(), codeRouting, fmt.Sprintf("write the condition into enabled of stage %q or of its handlers, and drop %q", asking.ID, s.ID),
+				"%q only decides which handlers run", s.ID)
+		}
+	}
+}
+
+// onlyAskedBy gives the stage whose conditions alone read a name, as a whole, that
+// the i-th handler sets.
+func (c *pipelineCheck) onlyAskedBy(name string, i int) (asking *Stage, ok bool) {
+	path := Path{stateRoot, name}
+	overlaps := func(r Read) bool { return r.Path.Overlaps(path) }
+	for j, s := range c.steps {
+		conditions := slices.ContainsFunc(s.conditionReads(), overlaps)
+		all := handlerReads(s.Handler)
+		if n := len(s.ConditionReads()); slices.ContainsFunc(all[n:], overlaps) || j != i && slices.Contains(c.writes(j), name) {
+			return nil, false
+		}
+		if !conditions {
+			continue
+		}
+		if j <= i || asking != nil && asking != s.stage {
+			return nil, false
+		}
+		asking = s.stage
+	}
+	return asking, asking != nil
+}
+
+// adviseForwarding finds pipelines that do nothing but send their event on.
+func (c *pipelineCheck) adviseForwarding() {
+	if len(c.steps) != 1 || c.pipeline.When != nil {
+		return
+	}
+	h := c.steps[0].Handler
+	t := c.types[h.Type]
+	if t.Emission == nil || !h.Enabled.IsNull() || h.Body == nil {
+		return
+	}
+	event, payload := t.Emission(h.Body)
+	name, fixed := event.text()
+	if e := payload.Expr(); !fixed || e == nil || !slices.Equal(e.tokens(), []string{"event", ".", "payload"}) || len(h.Body.Keys()) > 2 {
+		return
+	}
+	served := c.bundle.On(name)
+	if len(served) == 0 || flowID(served[0]) != flowID(c.pipeline) {
+		return // another flow may be in another order
+	}
+	c.Report(Diagnostic{
+		Span: c.pipeline.places.of("id", c.pipeline.Span), Severity: Advice, Code: codeRouting,
+		Message: fmt.Sprintf("pipeline %q only sends its event on as %q", c.pipeline.ID, name),
+		Hint:    fmt.Sprintf("let pipeline %q serve both: on: [%s, %s]", served[0].ID, name, c.pipeline.On[0]),
+		Related: servedBy(served[0], name),
+	})
+}
+
+// The bounds of what an expression may do before it is too much for a pipeline.
+const (
+	manyParts   = 100
+	manyChoices = 5
+	manyLoops   = 3 // inside one another
+)
+
+// adviseExpressions finds expressions that hold business rules.
+func (c *pipelineCheck) adviseExpressions() {
+	for _, s := range c.steps {
+		for _, v := range s.values() {
+			v.walkExprs(func(e *Expr) {
+				if what := e.weight.tooMuch(); what != "" {
+					c.Advisef(e.Span, codeHeavyLogic, "let a service compute it and read its response; or split it into set handlers with names of their own",
+						"this expression has %s: such logic can be neither tested alone nor reused", what)
+				}
+			})
+		}
+	}
+}
+
+// values lists all values of a handler that may hold expressions.
+func (h *Handler) values() []*Value {
+	out := []*Value{h.Enabled, h.Body, h.Result}
+	if h.Fallback != nil {
+		out = append(out, h.Fallback.Result)
+	}
+	for _, rule := range h.OnError {
+		out = append(out, rule.When, rule.Result)
+	}
+	return out
+}
+
+// tooMuch says what of an expression is too much; empty when nothing is.
+func (w weigher) tooMuch() string {
+	switch {
+	case w.loops >= manyLoops:
+		return fmt.Sprintf("%d loops inside one another", w.loops)
+	case w.choices > manyChoices:
+		return fmt.Sprintf("%d choices", w.choices)
+	case w.parts > manyParts:
+		return fmt.Sprintf("%d parts", w.parts)
+	}
+	return ""
+}
+
+// A weigher counts what an expression does.
+type weigher struct{ parts, choices, loops int }
+
+// visit counts a node, with so many loops around it, and all below it.
+func (w *weigher) visit(n ast.Node, depth int) {
+	w.parts++
+	switch x := n.(type) {
+	case *ast.ConditionalNode:
+		w.choices++
+	case *ast.BuiltinNode:
+		depth++
+		w.loops = max(w.loops, depth)
+		for _, a := range x.Arguments {
+			w.visit(a, depth)
+		}
+		return
+	}
+	for _, child := range childrenOf(n) {
+		w.visit(child, depth)
+	}
+}
+
+// childrenOf lists the parts of a node.
+func childrenOf(n ast.Node) []ast.Node {
+	switch x := n.(type) {
+	case *ast.UnaryNode:
+		return []ast.Node{x.Node}
+	case *ast.BinaryNode:
+		return []ast.Node{x.Left, x.Right}
+	case *ast.ConditionalNode:
+		return []ast.Node{x.Cond, x.Exp1, x.Exp2}
+	case *ast.ChainNode:
+		return []ast.Node{x.Node}
+	case *ast.MemberNode:
+		return []ast.Node{x.Node} // the name is no part of its own
+	case *ast.SliceNode:
+		return []ast.Node{x.Node}
+	case *ast.CallNode:
+		return x.Arguments
+	case *ast.PredicateNode:
+		return []ast.Node{x.Node}
+	case *ast.VariableDeclaratorNode:
+		return []ast.Node{x.Value, x.Expr}
+	case *ast.ArrayNode:
+		return x.Nodes
+	case *ast.MapNode:
+		return x.Pairs
+	case *ast.PairNode:
+		return []ast.Node{x.Value}
+	}
+	return nil
+}
+
+// adviseTransition finds pipelines that do nothing but note a state.
+func (c *pipelineCheck) adviseTransition() {
+	if c.flow == nil || c.flow.States != nil || len(c.steps) == 0 {
+		return
+	}
+	for _, s := range c.steps {
+		if !c.computes(s.Handler) || s.Result != nil || len(s.Body.Keys()) == 0 {
+			return
+		}
+		for k, key := range s.Body.Keys() {
+			if _, isText := s.Body.items[k].text(); !isText || !c.keeps(key.Name) {
+				return
+			}
+		}
+	}
+	name := c.steps[0].Body.Keys()[0].Name
+	c.Advisef(c.pipeline.places.of("id", c.pipeline.Span), codeHandmadeState,
+		fmt.Sprintf("say states: of flow %q, with a transition on: %s, and leave the stages out", c.flow.ID, c.pipeline.On[0]),
+		"pipeline %q only notes a state in shared-state.%s", c.pipeline.ID, name)
+}
+
+// adviseAutomata finds names that flows keep and that are a state by hand: several
+// pipelines set them to words, and conditions ask for those.
+func (c *checker) adviseAutomata(pipelines []*pipelineCheck) {
+	for _, f := range c.bundle.Flows {
+		if f.States != nil {
+			continue
+		}
+		for _, k := range f.SharedState.Keys() {
+			setBy, askedBy := 0, 0
+			for _, pc := range pipelines {
+				if pc.flow != f || !pc.sound {
+					continue
+				}
+				if pc.setsToWord(k.Name) {
+					setBy++
+				}
+				if pc.asksForWord(k.Name) {
+					askedBy++
+				}
+			}
+			if setBy >= 2 && askedBy >= 2 {
+				c.Advisef(k.Span, codeHandmadeState, "declare states: of the flow: the engine then keeps the state, refuses events out of turn, and proves that there is a way to the end",
+					"shared-state.%s of flow %q is a state by hand: %d pipelines set it, and %d ask for it", k.Name, f.ID, setBy, askedBy)
+			}
+		}
+	}
+}
+
+// setsToWord tells whether a pipeline sets a name to a fixed text.
+func (c *pipelineCheck) setsToWord(name string) bool {
+	return slices.ContainsFunc(c.sets[name], func(a assignment) bool {
+		_, ok := a.value.text()
+		return ok
+	})
+}
+
+// asksForWord tells whether a condition of the pipeline compares a name with a
+// fixed text.
+func (c *pipelineCheck) asksForWord(name string) bool {
+	key := stateRoot + between + name
+	words := func(facts []fact) bool {
+		return slices.ContainsFunc(facts, func(f fact) bool {
+			return f.key == key && slices.ContainsFunc(slices.Concat(f.words, f.not), func(w any) bool { return shapeOfValue(w) == stringShape })
+		})
+	}
+	for _, s := range c.steps {
+		for _, v := range []*Value{s.Enabled, s.stage.Enabled} {
+			if words(v.Expr().holds()) {
+				return true
+			}
+		}
+		if s.Branch != nil && words(s.Branch.When.Expr().holds()) {
+			return true
+		}
+	}
+	return false
+}

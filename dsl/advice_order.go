@@ -1,0 +1,231 @@
+package dsl
+
+import (
+	"fmt"
+	"slices"
+)
+
+// adviseStages finds stages that wait for the one before and need nothing of it.
+// Only stages that ask and compute are looked at: the order of effects outside may
+// be meant.
+func (c *pipelineCheck) adviseStages() {
+	at := 0
+	for n, s := range c.pipeline.Stages {
+		begin := at
+		at += len(s.Handlers)
+		if n == 0 {
+			continue
+		}
+		before := c.pipeline.Stages[n-1]
+		if !c.onlyAsks(before) || !c.onlyAsks(s) || c.related(begin-len(before.Handlers), begin, at) {
+			continue
+		}
+		c.Report(Diagnostic{
+			Span: s.places.of("id", s.Span), Severity: Advice, Code: codeNeedlessStage,
+			Message: fmt.Sprintf("stage %q waits for stage %q and needs nothing of it", s.ID, before.ID),
+			Hint:    fmt.Sprintf("move its handlers into %q: they would run at the same time", before.ID),
+			Related: []Related{{Span: before.places.of("id", before.Span), Message: "the stage before"}},
+		})
+	}
+}
+
+// onlyAsks tells whether a stage has no effect outside, and asks somebody.
+func (c *pipelineCheck) onlyAsks(s *Stage) bool {
+	if !s.Enabled.IsNull() || len(s.Choose) > 0 {
+		return false
+	}
+	asks := false
+	for _, h := range s.Handlers {
+		asks = asks || c.fetches(h)
+		if !c.fetches(h) && !c.computes(h) {
+			return false
+		}
+	}
+	return asks
+}
+
+// related tells whether any handler from middle to end must wait for one from
+// begin to middle.
+func (c *pipelineCheck) related(begin, middle, end int) bool {
+	for i := begin; i < middle; i++ {
+		for j := middle; j < end; j++ {
+			if c.needs(j, i) || c.orderly(i, j) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// adviseWrites finds calls of a stage that run one after the other only because
+// both set a name that nobody reads in between.
+func (c *pipelineCheck) adviseWrites() {
+	for j := range c.steps {
+		for i := j - 1; i >= 0 && c.steps[i].stage == c.steps[j].stage; i-- {
+			if name, ok := c.accidental(i, j); ok {
+				a, b := c.steps[i], c.steps[j]
+				c.Report(Diagnostic{
+					Span: c.placeOfWrite(j, name), Severity: Advice, Code: codeAccidentalWrite,
+					Message: fmt.Sprintf("%q waits for %q only because both set shared-state.%s, and nobody reads what %q sets", b.ID, a.ID, name, a.ID),
+					Hint:    "set another name, or drop one of both: they would run at the same time",
+					Related: []Related{{Span: c.placeOfWrite(i, name), Message: "also set here"}},
+				})
+			}
+		}
+	}
+}
+
+// accidental gives the name that keeps two calls of a stage from running at once,
+// if nothing else does and the first value is lost.
+func (c *pipelineCheck) accidental(i, j int) (string, bool) {
+	a, b := c.steps[i].Handler, c.steps[j].Handler
+	if !c.calls(a) || !c.calls(b) || apart(a, b) || c.needs(j, i) || c.needs(i, j) ||
+		slices.ContainsFunc(a.Touches, func(t string) bool { return slices.Contains(b.Touches, t) }) {
+		return "", false
+	}
+	for _, name := range c.writes(i) {
+		if !slices.Contains(c.writes(j), name) || c.keeps(name) && !b.alwaysSucceeds() {
+			continue
+		}
+		if b.alwaysSucceeds() && !c.readBetween(name, i, j) || !c.readBetween(name, 0, len(c.steps)) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// readBetween tells whether a handler from begin up to before end reads a name,
+// the first one's own writing aside.
+func (c *pipelineCheck) readBetween(name string, begin, end int) bool {
+	for k := begin; k < end; k++ {
+		s := c.steps[k]
+		if slices.ContainsFunc(slices.Concat(s.conditionReads(), handlerReads(s.Handler)), func(r Read) bool {
+			return r.Path.Overlaps(Path{stateRoot, name})
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *pipelineCheck) placeOfWrite(i int, name string) Span {
+	for _, a := range c.assignments(i) {
+		if a.key.Name == name {
+			return a.key.Span
+		}
+	}
+	return c.steps[i].idPlace()
+}
+
+// adviseCritical finds a handler among secondary ones that is critical because
+// nobody has said otherwise.
+func (c *pipelineCheck) adviseCritical() {
+	at := 0
+	for _, s := range c.pipeline.Stages {
+		begin := at
+		at += len(s.Handlers)
+		odd := -1
+		for k := begin; k < at; k++ {
+			if !c.steps[k].IsCritical() {
+				continue
+			}
+			if odd >= 0 || c.steps[k].Critical != nil {
+				odd = -2
+				break
+			}
+			odd = k
+		}
+		if odd <= begin || odd == at-1 || len(s.Handlers) < 3 || c.wanted(odd) {
+			continue
+		}
+		h := c.steps[odd]
+		c.Advisef(h.idPlace(), codeLoneCritical, "say critical: false, or critical: true when the run must not succeed without it",
+			"%q is critical in the midst of handlers that are not: a failure of it fails the run", h.ID)
+	}
+}
+
+// wanted tells whether any other handler reads what one gives.
+func (c *pipelineCheck) wanted(i int) bool {
+	for j := range c.steps {
+		if j != i && c.needs(j, i) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(c.writes(i), c.keeps)
+}
+
+// adviseRequests finds requests that are made twice, with nothing between them
+// that might change the reply.
+func (c *pipelineCheck) adviseRequests() {
+	for j := range c.steps {
+		if !c.fetches(c.steps[j].Handler) || c.steps[j].Branch != nil {
+			continue
+		}
+		for i := j - 1; i >= 0; i-- {
+			a, b := c.steps[i], c.steps[j]
+			if !c.fetches(a.Handler) && !c.computes(a.Handler) {
+				break // an effect, or time that passes
+			}
+			if a.Type != b.Type || a.Branch != nil || !sameValue(a.Body, b.Body) || c.changed(i, j) {
+				continue
+			}
+			if !a.IsCritical() && b.IsCritical() || a.goesOn() != nil || !impliedBy(a.demands(), b.demands()) {
+				continue // the second one may be needed because there is no answer to the first
+			}
+			c.Report(Diagnostic{
+				Span: b.idPlace(), Severity: Advice, Code: codeSameRequest,
+				Message: fmt.Sprintf("%q makes the same request as %q", b.ID, a.ID),
+				Hint:    fmt.Sprintf("read sources.%s.response", a.ID),
+				Related: []Related{{Span: a.idPlace(), Message: "the first one"}},
+			})
+			break
+		}
+	}
+}
+
+// changed tells whether what the j-th handler sends may have changed since the
+// i-th has sent it.
+func (c *pipelineCheck) changed(i, j int) bool {
+	reads := c.steps[j].Body.Reads()
+	for k := i; k < j; k++ {
+		for _, name := range c.writes(k) {
+			if slices.ContainsFunc(reads, func(r Read) bool { return r.Path.Overlaps(Path{stateRoot, name}) }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// sameValue tells whether two values are written the same way.
+func sameValue(a, b *Value) bool {
+	if a == nil || b == nil {
+		return a.IsNull() && b.IsNull()
+	}
+	if a.kind != b.kind || a.literal != b.literal || a.secret != b.secret || len(a.items) != len(b.items) {
+		return false
+	}
+	if a.expr != nil && !slices.Equal(a.expr.tokens(), b.expr.tokens()) {
+		return false
+	}
+	for i := range a.items {
+		other := b.items[i]
+		if a.kind == valueMap {
+			other = b.Get(a.keys[i].Name)
+		}
+		if other == nil || !sameValue(a.items[i], other) {
+			return false
+		}
+	}
+	return true
+}
+
+// tokens gives the text of an expression without its spaces.
+func (e *Expr) tokens() []string {
+	tokens, _ := scan(e.Source)
+	out := make([]string, len(tokens))
+	for i, t := range tokens {
+		out[i] = t.text
+	}
+	return out
+}
