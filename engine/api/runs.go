@@ -150,7 +150,11 @@ type Reason struct {
 // readReason reads an optional body.
 func (s *server) readReason(w http.ResponseWriter, r *http.Request) (string, error) {
 	if r.ContentLength == 0 {
-		return "", nil
+		if r.Header.Get("Content-Type") == "" {
+			return "", nil
+		}
+		_, err := mediaType(r, mediaJSON) // what forms of pages send is refused, though there is nothing in it
+		return "", err
 	}
 	v, err := s.readJSON(w, r)
 	if err != nil {
