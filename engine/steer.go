@@ -292,7 +292,7 @@ func (c *Control) checkLimit(change ControlChange, now time.Time) error {
 		return invalidControl("rate_limit: %v; to let nothing through, switch off or hold", err)
 	}
 	if s := rate.PerSecond(); s > highestRate || s < lowestRate {
-		return invalidControl("rate_limit: want a rate from 1/d to %g/s, have %s", highestRate, c.RateLimit)
+		return invalidControl("rate_limit: want a rate from 1/d to %.0f/s, have %s", highestRate, c.RateLimit)
 	}
 	if c.Over = cmp.Or(c.Over, overWait); c.Over != overWait && c.Over != overSkip {
 		return invalidControl("over: want wait or skip, have %q", c.Over)

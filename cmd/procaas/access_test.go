@@ -90,6 +90,67 @@ func indexAfter(args []string, flag string) int {
 	return 0
 }
 
+// TestAbsurdCommands compares what is said of commands that make no sense with
+// testdata/cli/absurd.golden. None of them changes anything.
+func TestAbsurdCommands(t *testing.T) {
+	t.Parallel()
+	o := operate(t, "configs: {CITIES: [berlin], SWITCH: {enabled: true}, ANY: null}\n"+switched)
+	var before string
+	eventually(t, "the node to start", func() bool {
+		before = o.command(exitFine, "", "audit", "--format", "json")
+		return strings.Contains(before, "definition")
+	})
+	var have strings.Builder
+	for _, line := range []string{
+		"config set CITIES berlin",
+		`config set CITIES "berlin"`,
+		"config set CITIES 7",
+		"config set SWITCH false",
+		"config set CITES []",
+		"config set CITIES",
+		"switch off work/last --for -1h",
+		"switch off work/last --for 500d",
+		"switch off wrok",
+		"switch hold work/first/lok",
+		"switch hold work/first/look/more",
+		"switch hold /",
+		"limit work 2000000/s",
+		"limit work 1/30d",
+		"limit work -5/s",
+		"limit work many",
+		"limit work 10/s --for 0s",
+		"limit wrok 10/s",
+		"limit work 10/s --remove",
+		"rollout work/last/log 101",
+		"rollout work/last/log -1",
+		"rollout work/last/log NaN",
+		"rollout work/first/look 50",
+		"runs retry --handler work/last --since 2h --until never",
+		"runs retry 01a1fe1b-57f5-7564-89b1-f820dbff05be",
+		"runs cancel nobody",
+		"runs list --status done",
+		"runs list --limit 0",
+		"runs list --limit 5000",
+		"audit --limit -1",
+		"audit --cursor !",
+		"submit --type wrok",
+		"submit --type work --payload {",
+		"token new --name x --role admin --expires 0s",
+		"token new --name x --role admin --expires 5000d",
+	} {
+		var out bytes.Buffer
+		code := Main(t.Context(), append(strings.Fields(line), "--server", o.server), streams{strings.NewReader(""), &out, &out})
+		fmt.Fprintf(&have, "$ procaas %s\n%s[exit code %d]\n\n", line, someTime.ReplaceAllString(out.String(), "TIME"), code)
+		if code == exitFine {
+			t.Errorf("procaas %s: want it refused", line)
+		}
+	}
+	golden(t, "absurd.golden", have.String())
+	if after := o.command(exitFine, "", "audit", "--format", "json"); after != before {
+		t.Errorf("want nothing changed, have %s after %s", after, before)
+	}
+}
+
 func TestRetriesAreAuditedWithTheirActor(t *testing.T) {
 	t.Parallel()
 	o := operate(t, failing)

@@ -40,6 +40,9 @@ func auditCommand(s streams) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if err := pageSize(filter.Limit); err != nil {
+			return err
+		}
 		now := time.Now()
 		if filter.Since, err = instant("--since", *since, now); err != nil {
 			return err

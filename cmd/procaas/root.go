@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -99,7 +100,12 @@ func newRoot(s streams) *cobra.Command {
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		if negative.MatchString(err.Error()) {
+			return usagef("%w; no number here is negative", err)
+		}
+		return usageError{err}
+	})
 	root.AddGroup(
 		&cobra.Group{ID: "author", Title: "For authors:"},
 		&cobra.Group{ID: "serve", Title: "Running events:"},
@@ -123,6 +129,9 @@ func newRoot(s streams) *cobra.Command {
 	checkArgs(root)
 	return root
 }
+
+// negative finds a negative number that was taken for a flag.
+var negative = regexp.MustCompile(`unknown shorthand flag: '[0-9]'`)
 
 // onlySubcommands refuses words that are no sub-command, with a suggestion.
 func onlySubcommands(c *cobra.Command, args []string) error {
@@ -184,6 +193,14 @@ func formatFlag(c *cobra.Command, formats ...string) func() (string, error) {
 		}
 		return "", usagef("--format %q: want one of %s", *value, strings.Join(formats, ", "))
 	}
+}
+
+// pageSize refuses a --limit that no page has.
+func pageSize(limit int) error {
+	if limit < 1 || limit > 1000 {
+		return usagef("--limit %d: want a number from 1 to 1000", limit)
+	}
+	return nil
 }
 
 // colorful tells whether w is a terminal that wants colour.

@@ -46,6 +46,9 @@ func runsList(s streams, f *clientFlags) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if err := pageSize(filter.Limit); err != nil {
+			return err
+		}
 		page, err := f.client().Runs(c.Context(), filter)
 		if err != nil {
 			return err

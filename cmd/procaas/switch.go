@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -263,7 +264,7 @@ func rolloutCommand(s streams) *cobra.Command {
 		var percent *float64
 		if !*remove {
 			p, err := strconv.ParseFloat(strings.TrimSuffix(args[1], "%"), 64)
-			if err != nil {
+			if err != nil || math.IsNaN(p) || math.IsInf(p, 0) {
 				return usagef("want a percentage such as 25, have %q", args[1])
 			}
 			percent = &p
@@ -283,6 +284,9 @@ func (f *controlFlags) change(ctx context.Context, s streams, path string, edit 
 	if err != nil {
 		return err
 	}
+	if err := checkControlPath(path); err != nil {
+		return err
+	}
 	const tries = 5
 	for try := 1; ; try++ {
 		err := f.changeOnce(ctx, s, path, edit, format)
@@ -292,6 +296,16 @@ func (f *controlFlags) change(ctx context.Context, s streams, path string, edit 
 		}
 		return err
 	}
+}
+
+// checkControlPath refuses what has not the form of a path. Whether there is such a
+// path, the server knows.
+func checkControlPath(path string) error {
+	parts := strings.Split(path, "/")
+	if len(parts) > 3 || slices.Contains(parts, "") {
+		return usagef("want pipeline, pipeline/stage or pipeline/stage/handler, have %q", path)
+	}
+	return nil
 }
 
 func (f *controlFlags) changeOnce(ctx context.Context, s streams, path string, edit func(*engine.Control), format string) error {

@@ -98,10 +98,10 @@ func TestClientBearsTheToken(t *testing.T) {
 		t.Errorf("have %+v, %v by %v", set, err, f.actors)
 	}
 	var p *api.Problem
-	if _, err := c.SetConfig(ctx, "CITIES", api.ConfigChange{Value: 1}, 0); !errors.As(err, &p) || p.Code != "config_changed" {
+	if _, err := c.SetConfig(ctx, "CITIES", api.ConfigChange{Value: []string{}}, 0); !errors.As(err, &p) || p.Code != "config_changed" {
 		t.Errorf("have %v, want config_changed", err)
 	}
-	if _, err := c.SetConfig(ctx, "CITIES", api.ConfigChange{Value: 1}, -1); err != nil {
+	if _, err := c.SetConfig(ctx, "CITIES", api.ConfigChange{Value: []string{}}, -1); err != nil {
 		t.Error(err)
 	}
 	if configs, err := c.Configs(ctx); err != nil || len(configs) != 2 {

@@ -132,6 +132,9 @@ func controlPath(r *http.Request, levels []string) (string, error) {
 		if parts[i], err = pathValue(r, level); err != nil {
 			return "", err
 		}
+		if strings.Contains(parts[i], "/") {
+			return "", refuse(codeControlPath, "there is no %s %q: the parts of a path are separated by plain slashes", level, parts[i])
+		}
 	}
 	return strings.Join(parts, "/"), nil
 }

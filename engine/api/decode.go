@@ -92,6 +92,19 @@ func (s *server) readJSON(w http.ResponseWriter, r *http.Request) (any, error) {
 	return parse(body)
 }
 
+// readOptional is readJSON for a body that may be left out. An empty one of another
+// type is what a form of a page sends, and is refused.
+func (s *server) readOptional(w http.ResponseWriter, r *http.Request) (v any, given bool, err error) {
+	if r.ContentLength != 0 {
+		v, err = s.readJSON(w, r)
+		return v, true, err
+	}
+	if r.Header.Get("Content-Type") != "" {
+		_, err = mediaType(r, mediaJSON)
+	}
+	return nil, false, err
+}
+
 // The bounds of text that is not part of an event, in bytes. Those of events
 // are the engine's.
 const (

@@ -222,9 +222,12 @@ func (f *fakeEngine) Configs(context.Context) ([]engine.ConfigView, error) {
 	return out, nil
 }
 
-func (f *fakeEngine) SetConfig(_ context.Context, name string, value any, ifRevision int64, by engine.Actor) (engine.ConfigView, error) {
+func (f *fakeEngine) SetConfig(ctx context.Context, name string, value any, ifRevision int64, by engine.Actor) (engine.ConfigView, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if _, err := f.controls.SetConfig(ctx, name, value, -1, by); err != nil {
+		return engine.ConfigView{}, err
+	}
 	c, known := f.configs[name]
 	if !known {
 		return engine.ConfigView{}, &engine.ConfigError{Code: "unknown_config", Message: "config " + name + " is not declared"}

@@ -72,11 +72,8 @@ func (s *server) migrateRun(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) readMigration(w http.ResponseWriter, r *http.Request) (m Migration, err error) {
-	if r.ContentLength == 0 {
-		return m, nil
-	}
-	v, err := s.readJSON(w, r)
-	if err != nil {
+	v, given, err := s.readOptional(w, r)
+	if err != nil || !given {
 		return m, err
 	}
 	f, fault := objectAt("", v)

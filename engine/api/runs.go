@@ -149,15 +149,8 @@ type Reason struct {
 
 // readReason reads an optional body.
 func (s *server) readReason(w http.ResponseWriter, r *http.Request) (string, error) {
-	if r.ContentLength == 0 {
-		if r.Header.Get("Content-Type") == "" {
-			return "", nil
-		}
-		_, err := mediaType(r, mediaJSON) // what forms of pages send is refused, though there is nothing in it
-		return "", err
-	}
-	v, err := s.readJSON(w, r)
-	if err != nil {
+	v, given, err := s.readOptional(w, r)
+	if err != nil || !given {
 		return "", err
 	}
 	f, fault := objectAt("", v)

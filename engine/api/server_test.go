@@ -258,3 +258,72 @@ func TestProblemIsAlwaysJSON(t *testing.T) {
 		}
 	}
 }
+
+// TestEverySteeringCallLooksAtPaths sends each call of operators with a token that
+// is bound to another path. Only what names its own path may do something.
+func TestEverySteeringCallLooksAtPaths(t *testing.T) {
+	t.Parallel()
+	calls := map[string]struct{ path, body string }{
+		"retry-run":               {"/v1/runs/run-1/retry", ""},
+		"cancel-run":              {"/v1/runs/run-1/cancel", ""},
+		"migrate-run":             {"/v1/runs/run-1/migrate", ""},
+		"retry-runs":              {"/v1/runs/retry", `{"pipeline": "new-order-created"}`},
+		"cancel-runs":             {"/v1/runs/cancel", `{"handler": "mail/send", "status": "failed"}`},
+		"migrate-runs":            {"/v1/runs/migrate", `{"key": "k"}`},
+		"set-pipeline-control":    {"/admin/v1/controls/mail", `{"rate_limit": "1/s"}`},
+		"set-stage-control":       {"/admin/v1/controls/new-order-created/notify", `{"rate_limit": "1/s"}`},
+		"set-handler-control":     {"/admin/v1/controls/new-order-created/notify/note", `{"rate_limit": "1/s"}`},
+		"remove-pipeline-control": {"/admin/v1/controls/mail", ""},
+		"remove-stage-control":    {"/admin/v1/controls/new-order-created/notify", ""},
+		"remove-handler-control":  {"/admin/v1/controls/new-order-created/notify/note", ""},
+		"undo-control":            {"/admin/v1/controls/undo", `{"revision": 1}`},
+		"end-fallbacks":           {"/admin/v1/fallbacks/end", `{"path": "new-order-created"}`},
+		"set-config":              {"/admin/v1/configs/CITIES", `{"value": ["x"]}`},
+	}
+	f := newFake(taxi(t))
+	f.known["t"] = engine.Grant{Name: "other", Role: engine.RoleOperator, Paths: []string{"mail/send"}}
+	h := api.New(api.Options{Engine: f, Token: "admin"})
+	send := func(token, method, path, body string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(method, path, strings.NewReader(body))
+		r.Header.Set("Authorization", "Bearer "+token)
+		if body != "" {
+			r.Header.Set("Content-Type", "application/json")
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+	for _, setup := range []struct{ method, path, body string }{
+		{http.MethodPut, "/admin/v1/controls/new-order-created", `{"rate_limit": "5/s"}`}, // revision 1 of the audit
+		{http.MethodPost, "/v1/events", `{"type": "new-order-created", "key": "k"}`},
+	} {
+		if w := send("admin", setup.method, setup.path, setup.body); w.Code >= 300 {
+			t.Fatal(w.Body)
+		}
+	}
+	f.audit = append(f.audit, engine.AuditView{Kind: engine.AuditControl, Name: "new-order-created"})
+	var doc struct {
+		Paths map[string]map[string]struct {
+			OperationID string                `json:"operationId"`
+			Security    []map[string][]string `json:"security"`
+		}
+	}
+	if err := json.Unmarshal(get(h, "/openapi.json").Body.Bytes(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	for _, methods := range doc.Paths {
+		for method, o := range methods {
+			if len(o.Security) == 0 || o.Security[0]["token"][0] != "operator" {
+				continue
+			}
+			c, known := calls[o.OperationID]
+			if !known {
+				t.Errorf("%s: this test does not know how to call it", o.OperationID)
+				continue
+			}
+			if w := send("t", strings.ToUpper(method), c.path, c.body); w.Code != http.StatusForbidden {
+				t.Errorf("%s: want 403 for the token of another path, have %d %s", o.OperationID, w.Code, w.Body)
+			}
+		}
+	}
+}
