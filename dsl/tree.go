@@ -587,7 +587,9 @@ type Fallback struct {
 	// within ten minutes.
 	MaxDuration time.Duration `yaml:"max-duration" default:"5m" min:"1s"`
 
-	// On lists the classes of errors that count as failures, as in retry.
+	// On lists the classes of errors that count as failures, as in retry; any
+	// counts all. Left out, all count but those that repeating cannot mend, such as
+	// a 404: they say nothing about the handler.
 	On Names `yaml:"on" pattern:"class"`
 
 	// Result stands in for the handler's result while it is out or has failed:

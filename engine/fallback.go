@@ -250,7 +250,7 @@ func (d *decision) send(o *Outage, kind, why string) {
 		o.Why = why
 	}
 	if n > 0 {
-		o.Ratio = float64(good) / float64(n)
+		o.Ratio = ratioOf(good, n)
 	}
 	d.tellOf(o, kind, why)
 }

@@ -148,6 +148,9 @@ func streakNeeded(f *dsl.Fallback) int {
 	return max(10, f.MinCalls, int(math.Min(math.Ceil(chance), math.MaxInt32)))
 }
 
+// ratioOf is the share of n, as exact as people want it.
+func ratioOf(good, n int) float64 { return math.Round(1000*float64(good)/float64(n)) / 1000 }
+
 // upperBound is the highest success ratio that is likely with so many successes:
 // the upper end of Wilson's interval, one-sided, at 95 %.
 func upperBound(good, n int) float64 {

@@ -28,7 +28,7 @@ func (d *decision) takeOutService(service string, failing map[string]string) {
 	}
 	o := &Outage{Name: service, Service: true, Since: d.now, Trips: d.trips(service)}
 	if good, bad, _ := counted(d.pooled(service, ""), serviceFallback(), d.now); good+bad > 0 {
-		o.Ratio = float64(good) / float64(good+bad)
+		o.Ratio = ratioOf(good, good+bad)
 	}
 	d.Outages = slices.DeleteFunc(d.Outages, func(single *Outage) bool {
 		if single.Service || d.byPath[single.Name].Service != service {

@@ -1,0 +1,100 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"procaas/dsl"
+)
+
+func TestFallbackCountsTheErrorsThatItSays(t *testing.T) {
+	t.Parallel()
+	status := func(n int) error { return fmt.Errorf("call: %w", &StatusError{Status: n}) }
+	errs := map[string]error{
+		"500": status(500), "429": status(429), "404": status(404), "timeout": context.DeadlineExceeded,
+		"after": After(time.Second, status(503)), "other": errors.New("no"), "permanent": Permanent(errors.New("no")),
+	}
+	for _, tc := range []struct {
+		on   []string
+		want []string
+	}{
+		{nil, []string{"429", "500", "after", "other", "timeout"}},
+		{[]string{"429"}, []string{"429"}},
+		{[]string{"4xx", "timeout"}, []string{"404", "429", "timeout"}},
+		{[]string{"any"}, []string{"404", "429", "500", "after", "other", "permanent", "timeout"}},
+	} {
+		s := &Step{Handler: &dsl.Handler{Fallback: &dsl.Fallback{On: tc.on}}}
+		var have []string
+		for name, err := range errs {
+			if s.fails(err) {
+				have = append(have, name)
+			}
+		}
+		if slices.Sort(have); !slices.Equal(have, tc.want) {
+			t.Errorf("on %v: want %v to count, have %v", tc.on, tc.want, have)
+		}
+	}
+}
+
+// Calls that began before the handler was to be tried again tell of the time before.
+func TestCallsOfAnotherTimeDoNotCount(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_800_000_000, 0)
+	critical := false
+	s := &Step{Path: "p/s/h", counted: true, Handler: &dsl.Handler{Critical: &critical, Fallback: &dsl.Fallback{}}}
+	for _, tc := range []struct {
+		phase         string
+		turned, until time.Duration // from now
+		took          time.Duration
+		counts        bool
+	}{
+		{"", 0, 0, time.Hour, true},
+		{FallbackOut, -time.Minute, time.Minute, 2 * time.Minute, false},
+		{FallbackOut, -time.Minute, -time.Second, 2 * time.Second, false}, // it is probing by now
+		{FallbackOut, -time.Minute, -3 * time.Second, 2 * time.Second, true},
+		{FallbackProbing, -time.Second, 0, 2 * time.Second, false},
+		{FallbackProbing, -3 * time.Second, 0, 2 * time.Second, true},
+		{FallbackRamping, -time.Second, time.Minute, 2 * time.Second, false},
+	} {
+		var d degrader
+		var state FallbackState
+		if tc.phase != "" {
+			state.Outages = []*Outage{{Name: s.Path, Members: []string{s.Path}, Phase: tc.phase, Turned: now.Add(tc.turned), Until: now.Add(tc.until)}}
+		}
+		live, err := newOutages(encodePlain(state), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.live.Store(live)
+		d.count(s, &StatusError{Status: 500}, tc.took, now)
+		if n := len(d.tallies.take(now.Unix() + 1)); (n == 1) != tc.counts {
+			t.Errorf("%+v: counted %d times", tc, n)
+		}
+	}
+}
+
+// The tallies that stores keep are those that were handed in.
+func TestTalliesAreReadAsTheyWereWritten(t *testing.T) {
+	t.Parallel()
+	want := []Tally{{"p/s/a", 1, 2, 3}, {"p/s/a", 2, 0, 1}, {"p/s/ü \"b\"", 1, 5, 0}}
+	have, err := DecodeTallies(nil, EncodeTallies(want))
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(have, func(a, b Tally) int {
+		if a.Path != b.Path {
+			return slices.Compare([]byte(a.Path), []byte(b.Path))
+		}
+		return int(a.Second - b.Second)
+	})
+	if !slices.Equal(have, want) {
+		t.Errorf("want %v, have %v", want, have)
+	}
+	if _, err := DecodeTallies(nil, []byte("{")); err == nil {
+		t.Error("want broken JSON refused")
+	}
+}
