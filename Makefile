@@ -23,6 +23,7 @@ $(BIN): $(SOURCES) go.mod go.sum
 test: tools-postgres fmt vet $(BIN) ## everything, with a private PostgreSQL and the race detector
 	CGO_ENABLED=1 $(GO) run ./engine/enginetest/testdb -- $(GO) test -race -timeout 10m ./...
 	$(BIN) validate pipelines
+	$(BIN) test pipelines --chaos --min-coverage 90
 
 quick: ## the tests without the race detector
 	$(GO) run ./engine/enginetest/testdb -- $(GO) test -timeout 10m ./...
@@ -41,7 +42,7 @@ vet: ## the compiler's own checks
 	$(GO) vet ./...
 
 golden: ## rewrite golden files and generated files; read the diff before you commit it
-	$(GO) run ./engine/enginetest/testdb -- $(GO) test ./dsl ./handlers ./engine/api ./engine ./cmd/procaas -update
+	$(GO) run ./engine/enginetest/testdb -- $(GO) test ./dsl ./handlers ./engine/api ./engine ./engine/flowtest ./cmd/procaas -update
 	$(GO) test ./dsl ./engine -rewrite || true
 
 bench: ## the Go benchmarks of the hot paths

@@ -90,3 +90,12 @@ const (
 	codeHeavyLogic      Code = "PC0606"
 	codeHandmadeState   Code = "PC0607"
 )
+
+// The rules about files of tests, which package flowtest reports.
+const (
+	// CodeTestName is for a name that nothing in the pipelines has.
+	CodeTestName Code = "PC0901"
+
+	// CodeTestPlace is for what a test cannot say at its place.
+	CodeTestPlace Code = "PC0902"
+)

@@ -15,9 +15,13 @@ type Rule struct {
 	After  string // the file, mended
 }
 
+// AboutTests tells whether the examples are files of tests, of the pipelines that
+// [TestedPipelines] holds.
+func (r Rule) AboutTests() bool { return strings.HasPrefix(string(r.Code), "PC09") }
+
 // Rules lists all rules in the order of their codes.
 func Rules() []Rule {
-	rules := slices.Concat(yamlRules(), exprExamples(), bundleRules(), automatonRules(), degradationRules(), errorRules(), chooseRules(), contractRules(), adviceRules())
+	rules := slices.Concat(yamlRules(), exprExamples(), bundleRules(), automatonRules(), degradationRules(), errorRules(), chooseRules(), contractRules(), adviceRules(), testRules())
 	slices.SortFunc(rules, func(a, b Rule) int { return cmp.Compare(a.Code, b.Code) })
 	return rules
 }

@@ -94,7 +94,7 @@ func TestRulesKeepTheirWord(t *testing.T) {
 		"PC0119": "the file would have 200 other findings",
 	}
 	for _, rule := range dsl.Rules() {
-		if tooLong[rule.Code] != "" {
+		if tooLong[rule.Code] != "" || rule.AboutTests() {
 			continue
 		}
 		t.Run(string(rule.Code), func(t *testing.T) {

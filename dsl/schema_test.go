@@ -126,7 +126,7 @@ func TestSchemaAcceptsWhatLoads(t *testing.T) {
 		check(path, builtin)
 	}
 	for _, rule := range dsl.Rules() {
-		if rule.Code <= "PC0120" || strings.Contains(rule.After, "\x00") {
+		if rule.Code <= "PC0120" || rule.AboutTests() || strings.Contains(rule.After, "\x00") {
 			continue
 		}
 		if err := local.Validate(asJSON(t, splitFiles(rule.After)[0].Data)); err != nil {

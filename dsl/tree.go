@@ -123,6 +123,17 @@ func (p places) of(name string, whole Span) Span {
 	return whole
 }
 
+// Places tells where the fields of a mapping stand. The structs of other files than
+// pipelines may embed it, tagged yaml:"-".
+type Places struct{ places }
+
+// Of finds the place of a field's value, or of an element of a list of names, such
+// as order[0]; whole when it is not given.
+func (p *Places) Of(field string, whole Span) Span { return p.of(field, whole) }
+
+// Before gives the places of p, and those of others that p does not have.
+func (p Places) Before(others Places) Places { return Places{slices.Concat(p.places, others.places)} }
+
 // A Service is a system that handlers may call.
 type Service struct {
 	Span Span `yaml:"-"`

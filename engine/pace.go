@@ -33,6 +33,14 @@ func WithTimeout(ctx context.Context, d time.Duration) (context.Context, context
 	return &pacedContext{Context: inner, pace: v.pace, limited: true, end: end}, cancel
 }
 
+// Passed tells how much time has passed in a call in virtual time; 0 in any other.
+func Passed(ctx context.Context) time.Duration {
+	if v, ok := ctx.Value(paceKey{}).(*pacedContext); ok {
+		return v.pace.passed
+	}
+	return 0
+}
+
 // A pace is the time of one call.
 type pace struct {
 	began  time.Time

@@ -7,7 +7,7 @@ import (
 	"procaas/dsl"
 )
 
-// Reference describes handler types in Markdown: what each does, an example, and
+// Reference describes handler types, or other mappings, in Markdown: what each does, an example, and
 // a table of its fields. All of it comes from the comments, tags and types of
 // their structs.
 func Reference(types ...dsl.Type) string {
@@ -17,7 +17,10 @@ func Reference(types ...dsl.Type) string {
 			b.WriteByte('\n')
 		}
 		prose, example := splitDoc(t.Spec.Doc)
-		fmt.Fprintf(&b, "## %s\n\n%s\n\n```yaml\n%s\n```\n\n", t.Name, renamed(prose, t.Spec.Name, t.Name), example)
+		fmt.Fprintf(&b, "## %s\n\n%s\n\n", t.Name, renamed(prose, t.Spec.Name, t.Name))
+		if example != "" {
+			fmt.Fprintf(&b, "```yaml\n%s\n```\n\n", example)
+		}
 		b.WriteString("| field | type | default | meaning |\n| --- | --- | --- | --- |\n")
 		for _, f := range t.Spec.Fields {
 			writeField(&b, f)
@@ -94,7 +97,11 @@ func typeName(f *dsl.Field) string {
 	if len(f.Enum) > 0 {
 		return "`" + strings.Join(f.Enum, "` `") + "`"
 	}
-	switch f.Kind {
+	kind := f.Kind
+	if kind == dsl.AnyKind {
+		kind = f.ExprKind
+	}
+	switch kind {
 	case dsl.BoolKind:
 		return "true or false"
 	case dsl.IntKind:

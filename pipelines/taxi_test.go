@@ -38,9 +38,10 @@ func read(t *testing.T, dir string) (files, stubs []dsl.File) {
 			t.Fatal(err)
 		}
 		f := dsl.File{Name: filepath.ToSlash(name), Data: data}
-		if strings.HasSuffix(name, ".stub.yaml") {
+		switch {
+		case strings.HasSuffix(name, ".stub.yaml"):
 			stubs = append(stubs, f)
-		} else {
+		case !strings.HasSuffix(name, ".test.yaml"):
 			files = append(files, f)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/dsl"
+	"procaas/engine/flowtest"
 	"procaas/handlers"
 )
 
@@ -16,7 +17,8 @@ func explainCommand(s streams) *cobra.Command {
 		Short: "Explain a diagnostic code, a handler type or a function",
 		Long: `explain tells what a diagnostic code such as PC0103 means, with an example that
 breaks the rule and the same example mended; what the fields of a handler type
-such as request are; or what a function of expressions such as len does.
+such as request are; what a function of expressions such as len does; or, as
+tests, how *.test.yaml are written.
 Without a name it lists everything that it can explain.`,
 		Example: "  procaas explain PC0103\n  procaas explain request",
 		Args:    cobra.MaximumNArgs(1),
@@ -33,6 +35,10 @@ func explain(s streams, name string) error {
 	if rule, ok := dsl.Explain(dsl.Code(strings.ToUpper(name))); ok {
 		explainRule(s, rule)
 		return nil
+	}
+	if name == "tests" {
+		_, err := fmt.Fprint(s.out, handlers.Reference(flowtest.Reference()...))
+		return err
 	}
 	for _, t := range handlers.All() {
 		if t.Name == name {
@@ -69,7 +75,7 @@ func indent(text string) string {
 
 // explainable lists every name that explain knows.
 func explainable() []string {
-	var names []string
+	names := []string{"tests"}
 	for _, r := range dsl.Rules() {
 		names = append(names, string(r.Code))
 	}

@@ -112,7 +112,7 @@ func newRoot(s streams) *cobra.Command {
 		&cobra.Group{ID: "operate", Title: "Operating a server:"},
 	)
 	for _, c := range []*cobra.Command{
-		validateCommand(s), planCommand(s), runCommand(s), devCommand(s), diffCommand(s), evalCommand(s), explainCommand(s), schemaCommand(s), simulateCommand(s),
+		validateCommand(s), testCommand(s), planCommand(s), runCommand(s), devCommand(s), diffCommand(s), evalCommand(s), explainCommand(s), schemaCommand(s), simulateCommand(s),
 		balancerCommand(s),
 	} {
 		c.GroupID = "author"

@@ -4,26 +4,37 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/dsl"
+	"procaas/engine/flowtest"
 )
 
 func schemaCommand(s streams) *cobra.Command {
-	return &cobra.Command{
+	c := &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of pipeline files, for editors",
-		Long: `schema prints the JSON Schema (draft 2020-12) of pipeline files. Point your
-editor at it, and tell it about the expression tag, for example in VS Code:
+		Long: `schema prints the JSON Schema (draft 2020-12) of pipeline files, or with --test
+that of their tests. Point your editor at it, and tell it about the expression
+tag, for example in VS Code:
 
-  "yaml.schemas": {"pipeline.schema.json": "pipelines/**/*.yaml"},
+  "yaml.schemas": {
+    "pipeline.schema.json": ["pipelines/**/*.yaml", "!**/*.test.yaml"],
+    "test.schema.json": "pipelines/**/*.test.yaml"
+  },
   "yaml.customTags": ["!$ scalar", "!secret scalar"]`,
-		Example: "  procaas schema > pipeline.schema.json",
+		Example: "  procaas schema > pipeline.schema.json\n  procaas schema --test > test.schema.json",
 		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			schema, err := dsl.JSONSchema(languageTypes())
-			if err != nil {
-				return err
-			}
-			_, err = s.out.Write(schema)
-			return err
-		},
 	}
+	test := c.Flags().Bool("test", false, "the schema of *.test.yaml")
+	c.RunE = func(*cobra.Command, []string) error {
+		write := func() ([]byte, error) { return dsl.JSONSchema(languageTypes()) }
+		if *test {
+			write = flowtest.JSONSchema
+		}
+		schema, err := write()
+		if err != nil {
+			return err
+		}
+		_, err = s.out.Write(schema)
+		return err
+	}
+	return c
 }

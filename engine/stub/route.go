@@ -3,9 +3,7 @@ package stub
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"mime"
 	"net/http"
 	"net/url"
 	"strings"
@@ -14,9 +12,6 @@ import (
 
 	"procaas/dsl"
 )
-
-// maxBody bounds what a stub service reads of a request.
-const maxBody = 16 << 20
 
 // errNoMatch says that a route's condition does not hold.
 var errNoMatch = errors.New("the route does not fit")
@@ -172,62 +167,4 @@ func (a answer) write(w http.ResponseWriter) {
 	}
 	w.WriteHeader(a.status)
 	_, _ = w.Write(a.body) // the caller may be gone
-}
-
-// describe makes what expressions read as request.
-func describe(r *http.Request) (map[string]any, error) {
-	data, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
-	if err != nil {
-		return nil, fmt.Errorf("read body: %w", err)
-	}
-	body, err := describeBody(r.Header.Get("Content-Type"), data)
-	if err != nil {
-		return nil, err
-	}
-	headers := make(map[string]any, len(r.Header))
-	for name, values := range r.Header {
-		headers[strings.ToLower(name)] = strings.Join(values, ", ")
-	}
-	return map[string]any{
-		"method": r.Method, "path": r.URL.Path, "query": describeValues(r.URL.Query()),
-		"headers": headers, "body": body,
-	}, nil
-}
-
-func describeBody(contentType string, data []byte) (any, error) {
-	if len(data) == 0 {
-		return nil, nil
-	}
-	switch kind, _, _ := mime.ParseMediaType(contentType); kind {
-	case "application/json":
-		body, err := dsl.ParseJSON(data)
-		if err != nil {
-			return nil, fmt.Errorf("body: %w", err)
-		}
-		return body, nil
-	case "application/x-www-form-urlencoded":
-		values, err := url.ParseQuery(string(data))
-		if err != nil {
-			return nil, fmt.Errorf("body: %w", err)
-		}
-		return describeValues(values), nil
-	}
-	return string(data), nil
-}
-
-// describeValues makes a single value a string, a repeated one a list.
-func describeValues(values url.Values) map[string]any {
-	out := make(map[string]any, len(values))
-	for name, all := range values {
-		if len(all) == 1 {
-			out[name] = all[0]
-			continue
-		}
-		items := make([]any, len(all))
-		for i, v := range all {
-			items[i] = v
-		}
-		out[name] = items
-	}
-	return out
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/engine"
 )
 
 // A Server runs the stub services of a spec. Its methods are safe for
@@ -179,7 +180,7 @@ func wait(ctx context.Context, d time.Duration) {
 
 // answer finds the route that fits and asks it.
 func (svc *service) answer(r *http.Request) answer {
-	request, err := describe(r)
+	request, err := engine.RequestData(r)
 	if err != nil {
 		return problem(http.StatusBadRequest, err)
 	}

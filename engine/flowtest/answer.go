@@ -1,0 +1,302 @@
+package flowtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+// A Call is a call of a handler that was made in a test.
+type Call struct {
+	Path    string
+	Run     string
+	Attempt int
+	Key     string // the Idempotency-Key
+	Verify  bool   // it asked what became of another one
+	At      time.Duration
+	Took    time.Duration
+	Method  string // of a request
+	URL     string
+	Request map[string]any // as expressions read it; nil when nothing was sent
+	Fields  map[string]any // of the handler
+	Err     error
+}
+
+// An answering is what was answered to the calls of one handler.
+type answering struct {
+	calls int
+	given map[*Answer]int
+	done  map[string]remembered // what succeeded, by Idempotency-Key
+}
+
+// A remembered answer is given again to a call with the same key, as services do.
+type remembered struct {
+	answer *Answer
+	calls  int // when it was given first
+}
+
+// errNoAnswer fails a call that the test does not know how to answer.
+var errNoAnswer = errors.New("the test has no answer to this call")
+
+// call makes one call of a handler, as [engine.VirtualOptions] wants it.
+func (t *trial) call(ctx context.Context, task engine.Task, h engine.Handler, c *engine.Call) (engine.Result, error) {
+	fields, _ := task.Body.(map[string]any)
+	call := &Call{
+		Path: c.Path, Run: c.Run, Attempt: c.Attempt, Key: c.IdempotencyKey, Verify: task.Verify,
+		At: t.clock.Now().Sub(t.began), Fields: fields,
+	}
+	t.calls = append(t.calls, call)
+	w := &wire{trial: t, call: call, ctx: ctx}
+	client := *c.HTTP
+	client.Transport = w
+	c.HTTP = &client
+	result, err := t.handle(ctx, task, h, c, w)
+	call.Took, call.Err = engine.Passed(ctx), err
+	for _, e := range result.Emit {
+		t.emitters[c.Run+" "+e.Type] = c.Path
+	}
+	return result, err
+}
+
+// handle asks the mock of a handler that makes no requests, or the handler itself.
+func (t *trial) handle(ctx context.Context, task engine.Task, h engine.Handler, c *engine.Call, w *wire) (engine.Result, error) {
+	if task.Type.Name == "request" || t.mocks(c.Path) == nil {
+		return h.Handle(ctx, c)
+	}
+	env := dsl.Env{"request": map[string]any(w.call.Fields)}
+	a, err := t.pick(w.call, env)
+	if err != nil {
+		return engine.Result{}, err
+	}
+	if err := t.suffer(ctx, a); err != nil {
+		return engine.Result{}, err
+	}
+	reply, err := a.Reply.Eval(env)
+	if err != nil {
+		return engine.Result{}, engine.Permanent(err)
+	}
+	if a.Status >= 400 {
+		return engine.Result{}, a.fail(&engine.StatusError{Status: a.Status, Method: "CALL", URL: c.Path})
+	}
+	return engine.Result{Response: reply, Status: a.Status}, nil
+}
+
+// mocks gives the answers for a handler: those of the test, or else of the file.
+func (t *trial) mocks(path string) []*Answer {
+	for _, m := range []map[string][]*Answer{t.test.Mocks, t.suite.File.Mocks} {
+		if name := longest(m, path); name != "" {
+			return m[name]
+		}
+	}
+	return nil
+}
+
+// pick chooses the answer to a call; its error fails the call and the test.
+func (t *trial) pick(call *Call, env dsl.Env) (*Answer, error) {
+	state := t.answers[call.Path]
+	if state == nil {
+		state = &answering{given: map[*Answer]int{}, done: map[string]remembered{}}
+		t.answers[call.Path] = state
+	}
+	state.calls++
+	env["calls"] = state.calls
+	if r, ok := state.done[call.Key]; ok && !call.Verify {
+		env["calls"] = r.calls
+		return r.answer, nil
+	}
+	answers := t.mocks(call.Path)
+	for i, a := range answers {
+		if spent := state.given[a] >= a.Times; spent && i < len(answers)-1 {
+			continue
+		}
+		fits, err := a.fits(env)
+		if err != nil {
+			t.problem(a.Span, Difference{Path: "mocks." + a.Key.Name, Want: "an answer", Have: err.Error()})
+			return nil, engine.Permanent(errNoAnswer)
+		}
+		if !fits {
+			continue
+		}
+		state.given[a]++
+		t.used[a] = true
+		if a.Crash && state.given[a] <= a.Times {
+			t.v.Crash()
+		} else if a.succeeds() {
+			state.done[call.Key] = remembered{a, state.calls}
+		}
+		return a, nil
+	}
+	return nil, nil
+}
+
+func (a *Answer) fits(env dsl.Env) (bool, error) {
+	if a.When == nil {
+		return true, nil
+	}
+	v, err := a.When.Eval(env)
+	return v == true, err
+}
+
+// succeeds tells whether a service would remember the call as done.
+func (a *Answer) succeeds() bool { return a.Error == "" && a.Status < 400 }
+
+// suffer lets the latency of an answer pass, and its error happen.
+func (t *trial) suffer(ctx context.Context, a *Answer) error {
+	if err := engine.Sleep(ctx, a.Latency); err != nil {
+		return err
+	}
+	switch a.Error {
+	case "":
+		return nil
+	case "timeout":
+		if err := engine.Sleep(ctx, longest1); err != nil {
+			return a.fail(err)
+		}
+		return a.fail(context.DeadlineExceeded)
+	case "connection":
+		return a.fail(&net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED})
+	}
+	return a.fail(errors.New(a.Error))
+}
+
+func (a *Answer) fail(err error) error {
+	if a.Permanent {
+		return engine.Permanent(err)
+	}
+	return err
+}
+
+// A wire answers the requests of one call.
+type wire struct {
+	trial *trial
+	call  *Call
+	ctx   context.Context
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	var body []byte
+	if r.Body != nil {
+		var err error
+		if body, err = io.ReadAll(r.Body); err != nil {
+			return nil, err
+		}
+		r.Body.Close()
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	request, err := engine.RequestData(r)
+	if err != nil {
+		return nil, err
+	}
+	if w.call.Request == nil {
+		w.call.Request, w.call.Method, w.call.URL = request, r.Method, r.URL.String()
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	t, ctx := w.trial, r.Context()
+	if t.mocks(w.call.Path) == nil {
+		return w.ask(ctx, r)
+	}
+	env := dsl.Env{"request": request}
+	a, err := t.pick(w.call, env)
+	if err != nil {
+		return nil, err
+	}
+	if a == nil {
+		return w.ask(ctx, r)
+	}
+	if err := t.suffer(ctx, a); err != nil {
+		return nil, err
+	}
+	return a.response(r, env)
+}
+
+// ask lets a stub service answer. Without one the test fails.
+func (w *wire) ask(ctx context.Context, r *http.Request) (*http.Response, error) {
+	if w.trial.stubs != nil {
+		reply, after, ok := w.trial.stubs.Answer(w.service(r.URL), r)
+		if ok {
+			if err := engine.Sleep(ctx, after); err != nil {
+				return nil, err
+			}
+			if reply == nil {
+				return nil, io.EOF
+			}
+			return reply, nil
+		}
+	}
+	w.trial.unanswered(w.call, r)
+	return nil, engine.Permanent(errNoAnswer)
+}
+
+// service finds the id of the declared service that a request goes to.
+func (w *wire) service(u *url.URL) string {
+	for _, s := range w.trial.suite.Bundle.Services {
+		if known, err := url.Parse(s.Address()); err == nil && known.Host == u.Host {
+			return s.ID
+		}
+	}
+	return ""
+}
+
+// unanswered reports a call that nothing answers, once for each handler.
+func (t *trial) unanswered(call *Call, r *http.Request) {
+	if t.unhandled[call.Path] {
+		return
+	}
+	t.unhandled[call.Path] = true
+	why := "add one to the test, or below mocks of the file:"
+	if t.mocks(call.Path) != nil {
+		why = "no answer of its mock fits the request; add one without when:"
+	}
+	note := fmt.Sprintf("%s\n  mocks:\n    %s:\n      reply: {}   # to %s %s", why, t.suite.names.short(call.Path), r.Method, r.URL)
+	if body, ok := call.Request["body"].(map[string]any); ok {
+		note += " " + dsl.ShowValue(body)
+	}
+	t.problem(t.test.Span, Difference{
+		Path: "mocks", Want: "an answer to the call of " + call.Path, Have: "none", Note: note,
+	})
+}
+
+// response makes the HTTP reply.
+func (a *Answer) response(r *http.Request, env dsl.Env) (*http.Response, error) {
+	headers, err := a.Headers.Eval(env)
+	if err != nil {
+		return nil, engine.Permanent(err)
+	}
+	header := http.Header{}
+	names, _ := headers.(map[string]any)
+	for name, value := range names {
+		header.Set(name, fmt.Sprint(value))
+	}
+	reply, err := a.Reply.Eval(env)
+	if err != nil {
+		return nil, engine.Permanent(err)
+	}
+	var body []byte
+	switch text, isText := reply.(string); {
+	case a.Reply == nil:
+	case isText && header.Get("Content-Type") != "":
+		body = []byte(text)
+	default:
+		header.Set("Content-Type", "application/json")
+		if body, err = dsl.FormatJSON(reply); err != nil {
+			return nil, engine.Permanent(err)
+		}
+	}
+	return &http.Response{
+		Status: strings.TrimSpace(fmt.Sprintf("%d %s", a.Status, http.StatusText(a.Status))), StatusCode: a.Status,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: header, Request: r,
+		Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
+	}, nil
+}

@@ -1,0 +1,149 @@
+package flowtest
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+// A Coverage counts what tests cover of bundles.
+type Coverage struct {
+	forks []*dsl.Fork
+
+	mu       sync.Mutex // guards the following
+	handlers []*covered // in the order of the bundles
+	byPath   map[string]*covered
+}
+
+// covered is what was seen of one handler.
+type covered struct {
+	handler                 *dsl.Handler
+	fails                   bool // it asks a service, which may fail
+	ran, failed, leftBehind bool
+}
+
+// NewCoverage makes the bundles count. It must be called before their first test.
+func NewCoverage(bundles ...*dsl.Bundle) *Coverage {
+	c := &Coverage{byPath: map[string]*covered{}}
+	for _, b := range bundles {
+		c.forks = append(c.forks, b.Cover().Forks...)
+		for _, p := range b.Pipelines {
+			for _, s := range p.Stages {
+				for _, h := range s.Handlers {
+					c.add(h)
+				}
+			}
+		}
+	}
+	return c
+}
+
+func (c *Coverage) add(h *dsl.Handler) {
+	if h.Type == "" || c.byPath[h.Path] != nil {
+		return
+	}
+	one := &covered{handler: h, fails: h.Body.Get("service") != nil || h.Body.Get("url") != nil}
+	c.handlers = append(c.handlers, one)
+	c.byPath[h.Path] = one
+}
+
+// note takes over what a test has seen.
+func (c *Coverage) note(t *trial) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, call := range t.calls {
+		if one := c.byPath[call.Path]; one != nil && call.Err != nil && !call.Verify {
+			one.failed = true
+		}
+	}
+	for _, r := range t.runs {
+		for _, h := range r.Handlers {
+			one := c.byPath[h.Path]
+			if one == nil {
+				continue
+			}
+			failed := h.Outcome == engine.OutcomeFailed
+			one.ran = one.ran || h.Outcome == engine.OutcomeSucceeded || failed && one.handler.Type == "fail"
+			out := h.Outcome == engine.OutcomeSkipped && (strings.HasPrefix(h.Reason, "switched off") || strings.HasPrefix(h.Reason, "over "))
+			one.leftBehind = one.leftBehind || r.Status == engine.Succeeded && (failed || out)
+		}
+	}
+}
+
+// A Goal is something that tests should reach.
+type Goal struct {
+	Kind    string // handler, branch, error or degraded
+	Span    dsl.Span
+	Text    string // what was to be reached, for people
+	Covered bool
+}
+
+// The kinds of goals, in the order of the report.
+var goalKinds = []string{"handler", "branch", "error", "degraded"}
+
+// Goals lists all goals in the order of files and places. Each handler should
+// succeed once, each part of a condition go both ways, each request fail once, and
+// each handler that is not critical be missing from a run that succeeds.
+func (c *Coverage) Goals() []Goal {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []Goal
+	for _, one := range c.handlers {
+		at, path := head(one.handler.Span), one.handler.Path
+		out = append(out, Goal{"handler", at, path + " has never succeeded", one.ran})
+		if one.fails {
+			out = append(out, Goal{"error", at, "no call of " + path + " has failed", one.failed})
+		}
+		if !one.handler.IsCritical() {
+			out = append(out, Goal{"degraded", at, "no run has succeeded without " + path, one.leftBehind})
+		}
+	}
+	for _, f := range c.forks {
+		for i, n := range f.Counts() {
+			out = append(out, Goal{"branch", f.Span, f.Text + " was never " + f.Ways()[i], n > 0})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Goal) int {
+		return cmp.Or(cmp.Compare(a.Span.File, b.Span.File), cmp.Compare(a.Span.Start.Line, b.Span.Start.Line))
+	})
+	return out
+}
+
+// A Tally is how many of some goals were reached.
+type Tally struct {
+	Covered int `json:"covered"`
+	Total   int `json:"total"`
+}
+
+// Percent is the share of goals that were reached; 100 when there were none.
+func (t Tally) Percent() float64 {
+	if t.Total == 0 {
+		return 100
+	}
+	return 100 * float64(t.Covered) / float64(t.Total)
+}
+
+// tally counts the goals that choose chooses.
+func tally(goals []Goal, choose func(Goal) bool) Tally {
+	var t Tally
+	for _, g := range goals {
+		if !choose(g) {
+			continue
+		}
+		t.Total++
+		if g.Covered {
+			t.Covered++
+		}
+	}
+	return t
+}
+
+// Total counts all goals.
+func (c *Coverage) Total() Tally { return tally(c.Goals(), func(Goal) bool { return true }) }

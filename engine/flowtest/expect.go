@@ -1,0 +1,268 @@
+package flowtest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+// judge compares what was seen with what the test expects. Base is the test as it
+// is; nil for itself.
+func (t *trial) judge(base *trial) []Difference {
+	j := judge{trial: t}
+	if t.variant.Off != "" {
+		j.relaxed = t.suite.relax(t.variant.Off, base)
+	}
+	alone := len(t.test.Events) == 1 && t.test.Expect != nil
+	for i, h := range t.handed {
+		e := h.event.Expect
+		if alone && t.test.Expect.Refused != "" {
+			e = t.test.Expect
+		}
+		j.handed(fmt.Sprintf("events[%d]", i), h, e)
+	}
+	if e := t.test.Expect; e != nil && e.Refused == "" {
+		j.whole(e, alone)
+	}
+	slices.SortStableFunc(j.found, func(a, b Difference) int {
+		x, y := a.Span.Start, b.Span.Start
+		return cmp.Or(cmp.Compare(x.Line, y.Line), cmp.Compare(x.Column, y.Column))
+	})
+	return append(t.problems, j.found...)
+}
+
+// A judge collects differences.
+type judge struct {
+	*trial
+	relaxed relaxation
+	found   []Difference
+}
+
+func (j *judge) add(at dsl.Span, path, want, have string) {
+	j.found = append(j.found, Difference{Path: path, Span: head(at), Want: want, Have: have})
+}
+
+// crashes tells whether calls may have been repeated, and time been lost.
+func (j *judge) crashes() bool { return j.variant.CrashAt > 0 }
+
+// handed compares an event of the test.
+func (j *judge) handed(path string, h *handed, e *Expect) {
+	e, own := j.instead(e)
+	switch {
+	case h.refused != nil && (e == nil || e.Refused == ""):
+		at := h.event.Span
+		j.add(at, path, "the event "+h.event.Type+" to be taken in", "refused: "+h.refused.Code+": "+h.refused.Message)
+	case h.refused != nil:
+		if h.refused.Code != e.Refused && !strings.Contains(h.refused.Message, e.Refused) {
+			j.add(e.at("refused"), path+".expect.refused", e.Refused, h.refused.Code+": "+h.refused.Message)
+		}
+	case e == nil:
+	case e.Refused != "":
+		j.add(e.at("refused"), path+".expect.refused", e.Refused, "the event was taken in")
+	default:
+		j.run(path+".expect", e, own, j.view(h.run))
+	}
+}
+
+// view finds a run.
+func (j *judge) view(id string) *engine.RunView {
+	i := slices.IndexFunc(j.runs, func(r engine.RunView) bool { return r.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &j.runs[i]
+}
+
+// instead gives what holds without the handler that is left out, and which fields
+// the test says for that case itself.
+func (j *judge) instead(e *Expect) (*Expect, *Expect) {
+	own := &Expect{}
+	if e == nil || j.variant.Off == "" {
+		return e, own
+	}
+	if name := longest(e.WhenOff, j.variant.Off); name != "" {
+		own = e.WhenOff[name]
+		return e.replaced(own), own
+	}
+	return e, own
+}
+
+// whole compares the expect of a test; alone when it has one event, whose run it
+// speaks of.
+func (j *judge) whole(e *Expect, alone bool) {
+	e, own := j.instead(e)
+	if alone && j.trial.handed[0].run != "" {
+		one := *e
+		one.Calls, one.Order, one.Emits, one.Elapsed, one.Within, one.NotBefore = nil, nil, nil, 0, 0, 0
+		j.run("expect", &one, own, j.view(j.trial.handed[0].run))
+	}
+	j.time("expect", e, own, j.ended)
+	j.callsOf("expect", e, own, "")
+	j.emitsOf("expect", e, own, "")
+	for _, pipeline := range sorted(e.Runs) {
+		j.runsOf(pipeline, e.Runs[pipeline])
+	}
+	for i, want := range e.Entities {
+		j.entity(fmt.Sprintf("expect.entities[%d]", i), want.Span, j.suite.flow(want.Flow).ID, want.Key, want, own.Entities != nil)
+	}
+}
+
+// runsOf compares the runs of a pipeline.
+func (j *judge) runsOf(pipeline string, want []*Expect) {
+	path := "expect.runs." + pipeline
+	if j.relaxed.pipelines[pipeline] {
+		return
+	}
+	var have []*engine.RunView
+	for i := range j.runs {
+		if j.runs[i].Pipeline == pipeline {
+			have = append(have, &j.runs[i])
+		}
+	}
+	if len(have) != len(want) {
+		j.add(want[0].Key.Span, path, count(len(want), "run"), count(len(have), "run"))
+	}
+	for i, e := range want[:min(len(want), len(have))] {
+		e, own := j.instead(e)
+		at := path
+		if len(want) > 1 {
+			at = fmt.Sprintf("%s[%d]", path, i)
+		}
+		j.run(at, e, own, have[i])
+	}
+}
+
+// run compares one run. What own says is not relaxed.
+func (j *judge) run(path string, e, own *Expect, r *engine.RunView) {
+	if r == nil {
+		j.add(e.Span, path, "a run", "none")
+		return
+	}
+	j.status(path, e, r)
+	if e.Pipeline != "" && e.Pipeline != r.Pipeline {
+		j.add(e.at("pipeline"), path+".pipeline", e.Pipeline, r.Pipeline)
+	}
+	if e.Failed != "" && r.FailedPath != e.Failed && !strings.HasSuffix(r.FailedPath, "/"+e.Failed) {
+		j.add(e.at("failed"), path+".failed", e.Failed, orNothing(r.FailedPath))
+	}
+	if !strings.Contains(r.Error, e.Error) {
+		j.add(e.at("error"), path+".error", e.Error, orNothing(r.Error))
+	}
+	if !strings.Contains(r.Reason, e.Reason) {
+		j.add(e.at("reason"), path+".reason", e.Reason, orNothing(r.Reason))
+	}
+	j.state(path, e, own, r)
+	for _, name := range sorted(e.Handlers) {
+		j.handler(path+".handlers."+name, name, e.Handlers[name], own.Handlers != nil, r)
+	}
+	if e.State != "" || e.Transitions != nil {
+		want := &EntityExpect{State: e.State, Transitions: e.Transitions, Places: e.Places}
+		j.entity(path, e.Span, r.Flow, r.Key, want, own.State != "")
+	}
+	took := j.clock.Now().Sub(r.Accepted)
+	if r.Finished != nil {
+		took = r.Finished.Sub(r.Accepted)
+	}
+	j.time(path, e, own, took)
+	j.callsOf(path, e, own, r.ID)
+	j.emitsOf(path, e, own, r.ID)
+}
+
+// status compares the status of a run, and says why it is another one.
+func (j *judge) status(path string, e *Expect, r *engine.RunView) {
+	if e.Status == "" || e.Status == string(r.Status) {
+		return
+	}
+	have := string(r.Status)
+	for _, why := range []string{r.Error, r.Reason} {
+		if why != "" {
+			have += ": " + why
+		}
+	}
+	j.add(e.at("status"), path+".status", e.Status, have)
+}
+
+// state compares the shared state, but for the names that may differ.
+func (j *judge) state(path string, e, own *Expect, r *engine.RunView) {
+	items := e.SharedState.Items()
+	for i, k := range e.SharedState.Keys() {
+		if own.SharedState.Get(k.Name) == nil && j.relaxed.names[k.Name] {
+			continue
+		}
+		at := join(path+".shared-state", k.Name)
+		value, ok := r.SharedState[k.Name]
+		if !ok {
+			value = any(absent{})
+		}
+		j.found = append(j.found, match(at, items[i], value)...)
+	}
+}
+
+// handler compares what became of a handler.
+func (j *judge) handler(path, name string, e *HandlerExpect, own bool, r *engine.RunView) {
+	fits := j.suite.names.find(name, r.Pipeline)
+	if len(fits) != 1 {
+		j.add(e.Key.Span, path, "the name of one handler of "+r.Pipeline, fmt.Sprint(len(fits))+" that have it")
+		return
+	}
+	if j.relaxed.handlers[fits[0]] && !own {
+		return
+	}
+	h := engine.HandlerView{Outcome: "absent"}
+	for _, view := range r.Handlers {
+		if view.Path == fits[0] {
+			h = view
+		}
+	}
+	want := e.Outcome
+	if e.Word != "" {
+		want = e.Word
+	}
+	if want != "" && want != h.Outcome {
+		have := h.Outcome
+		for _, why := range []string{h.Reason, h.Error} {
+			if why != "" {
+				have += ": " + why
+			}
+		}
+		j.add(e.Of("outcome", e.Key.Span), path, want, have)
+	}
+	if e.Attempts != nil && *e.Attempts != h.Attempts && !j.crashes() {
+		j.add(e.Of("attempts", e.Key.Span), path+".attempts", fmt.Sprint(*e.Attempts), fmt.Sprint(h.Attempts))
+	}
+	if !strings.Contains(h.Reason, e.Reason) {
+		j.add(e.Of("reason", e.Key.Span), path+".reason", e.Reason, orNothing(h.Reason))
+	}
+	if !strings.Contains(h.Error, e.Error) {
+		j.add(e.Of("error", e.Key.Span), path+".error", e.Error, orNothing(h.Error))
+	}
+}
+
+// time compares how long something took.
+func (j *judge) time(path string, e, own *Expect, took time.Duration) {
+	off := j.variant.Off != ""
+	if e.Elapsed != 0 && e.Elapsed != took && !j.crashes() && (!off || own.Elapsed != 0) {
+		j.add(e.at("elapsed"), path+".elapsed", e.Elapsed.String(), took.String())
+	}
+	if e.Within != 0 && took > e.Within && !j.crashes() && (!off || own.Within != 0) {
+		j.add(e.at("within"), path+".within", "at most "+e.Within.String(), took.String())
+	}
+	if took < e.NotBefore && !j.crashes() && (!off || own.NotBefore != 0) {
+		j.add(e.at("not-before"), path+".not-before", "at least "+e.NotBefore.String(), took.String())
+	}
+}
+
+// at is the place of a field.
+func (e *Expect) at(field string) dsl.Span { return e.Of(field, head(e.Span)) }
+
+func orNothing(text string) string {
+	if text == "" {
+		return "nothing"
+	}
+	return text
+}

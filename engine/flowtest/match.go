@@ -1,0 +1,159 @@
+package flowtest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"procaas/dsl"
+)
+
+// A Difference is a place where something is not as it should be.
+type Difference struct {
+	Path string // from the top of what is compared, such as body.items[2].id
+	Span dsl.Span
+	Want string
+	Have string
+	Note string // for people, such as what the parts of an expression came to
+}
+
+// absent is what there is where nothing is.
+type absent struct{}
+
+// match compares what is wanted with what is there: mappings by the names that are
+// wanted, lists element by element, and an expression must be true.
+func match(path string, want *dsl.Value, have any) []Difference {
+	if want == nil {
+		return nil
+	}
+	if e := want.Expr(); e != nil {
+		return matchExpr(path, e, have)
+	}
+	if keys := want.Keys(); keys != nil {
+		return matchNames(path, want, have)
+	}
+	if literal, ok := want.Literal(); ok {
+		if _, mapping := literal.(map[string]any); mapping { // an empty one
+			return matchNames(path, want, have)
+		}
+		if equal(literal, have) {
+			return nil
+		}
+		if _, list := literal.([]any); !list {
+			return differ(path, want, dsl.ShowValue(literal), have)
+		}
+	}
+	items, wanted := have.([]any)
+	if !wanted {
+		return differ(path, want, fmt.Sprintf("a list of %d", len(want.Items())), have)
+	}
+	var out []Difference
+	if len(items) != len(want.Items()) {
+		out = differ(path, want, count(len(want.Items()), "element"), nil)
+		out[0].Have = count(len(items), "element") + ": " + show(have)
+	}
+	for i, item := range want.Items() {
+		if i < len(items) {
+			out = append(out, match(fmt.Sprintf("%s[%d]", path, i), item, items[i])...)
+		}
+	}
+	return out
+}
+
+func matchNames(path string, want *dsl.Value, have any) []Difference {
+	m, ok := have.(map[string]any)
+	if !ok {
+		return differ(path, want, "a mapping", have)
+	}
+	var out []Difference
+	for i, k := range want.Keys() {
+		value, ok := m[k.Name]
+		item := want.Items()[i]
+		if !ok && !item.IsNull() {
+			d := differ(join(path, k.Name), item, showWant(item), absent{})[0]
+			if near := dsl.Suggest(k.Name, slices.Sorted(maps.Keys(m))); near != "" {
+				d.Note = "there is " + near
+			}
+			d.Span = k.Span
+			out = append(out, d)
+			continue
+		}
+		out = append(out, match(join(path, k.Name), item, value)...)
+	}
+	return out
+}
+
+// matchExpr asks an expression about a value.
+func matchExpr(path string, e *dsl.Expr, have any) []Difference {
+	if _, missing := have.(absent); missing {
+		have = nil
+	}
+	env := dsl.Env{"value": have}
+	got, err := e.Eval(env)
+	if err == nil && got == true {
+		return nil
+	}
+	var note strings.Builder
+	if err := dsl.WriteTrace(&note, e.Trace(env), false); err != nil {
+		note.WriteString(err.Error())
+	}
+	return []Difference{{Path: path, Span: e.Span, Want: strings.TrimSpace(e.Source), Have: show(have), Note: strings.TrimRight(note.String(), "\n")}}
+}
+
+func differ(path string, want *dsl.Value, wanted string, have any) []Difference {
+	return []Difference{{Path: path, Span: want.Span, Want: wanted, Have: show(have)}}
+}
+
+// equal compares data; numbers by their values.
+func equal(a, b any) bool {
+	switch a := a.(type) {
+	case []any:
+		other, ok := b.([]any)
+		return ok && slices.EqualFunc(a, other, equal)
+	case map[string]any:
+		other, ok := b.(map[string]any)
+		return ok && maps.EqualFunc(a, other, equal)
+	case int:
+		if f, ok := b.(float64); ok {
+			return float64(a) == f
+		}
+	case float64:
+		if i, ok := b.(int); ok {
+			return a == float64(i)
+		}
+	}
+	return a == b
+}
+
+func show(v any) string {
+	if _, ok := v.(absent); ok {
+		return "nothing"
+	}
+	return dsl.ShowValue(v)
+}
+
+// showWant writes what is wanted, of which expressions are a part.
+func showWant(v *dsl.Value) string {
+	if literal, ok := v.Literal(); ok {
+		return dsl.ShowValue(literal)
+	}
+	if e := v.Expr(); e != nil {
+		return strings.TrimSpace(e.Source)
+	}
+	return "something"
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,88 @@
+package flowtest
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"procaas/dsl"
+)
+
+// names finds handlers by paths that may be shortened from the left.
+type names struct {
+	bundle *dsl.Bundle
+	paths  []string            // of all handlers, in order
+	byName map[string][]string // paths of handlers, by each way to name them
+}
+
+func newNames(b *dsl.Bundle) names {
+	n := names{bundle: b, byName: map[string][]string{}}
+	for _, p := range b.Pipelines {
+		for _, s := range p.Stages {
+			for _, h := range s.Handlers {
+				n.paths = append(n.paths, h.Path)
+				parts := strings.Split(h.Path, "/")
+				for i := range parts {
+					name := strings.Join(parts[i:], "/")
+					n.byName[name] = append(n.byName[name], h.Path)
+				}
+			}
+		}
+	}
+	return n
+}
+
+// find lists the handlers that a name fits, of the given pipelines, or of all when
+// there are none.
+func (n names) find(name string, pipelines ...string) []string {
+	fits := n.byName[name]
+	if len(pipelines) == 0 {
+		return fits
+	}
+	return slices.DeleteFunc(slices.Clone(fits), func(path string) bool {
+		pipeline, _, _ := strings.Cut(path, "/")
+		return !slices.Contains(pipelines, pipeline)
+	})
+}
+
+// near gives the name of a handler that was probably meant; empty for none.
+func (n names) near(name string, pipelines ...string) string {
+	known := func(slashes int) []string {
+		return slices.DeleteFunc(slices.Sorted(maps.Keys(n.byName)), func(k string) bool {
+			return strings.Count(k, "/") != slashes || len(n.find(k, pipelines...)) == 0
+		})
+	}
+	if near := dsl.Suggest(name, known(strings.Count(name, "/"))); near != "" {
+		return near
+	}
+	// The stage may be wrong, and the handler right, or nearly.
+	last := name[strings.LastIndex(name, "/")+1:]
+	if near := dsl.Suggest(last, known(0)); near != "" {
+		last = near
+	}
+	if fits := n.find(last, pipelines...); len(fits) > 0 && last != name {
+		return n.short(fits[0])
+	}
+	return ""
+}
+
+// short gives the shortest name that fits this handler alone.
+func (n names) short(path string) string {
+	parts := strings.Split(path, "/")
+	for i := len(parts) - 1; i > 0; i-- {
+		if name := strings.Join(parts[i:], "/"); len(n.byName[name]) == 1 {
+			return name
+		}
+	}
+	return path
+}
+
+// longest gives the longest of the names that fit a path; empty for none.
+func longest[T any](of map[string]T, path string) (name string) {
+	for k := range of {
+		if (k == path || strings.HasSuffix(path, "/"+k)) && len(k) > len(name) {
+			name = k
+		}
+	}
+	return name
+}

@@ -1,0 +1,199 @@
+package flowtest
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// The JSON form is a contract with other programs: names are never changed.
+type (
+	jsonReport struct {
+		Tests    int           `json:"tests"`
+		Passed   int           `json:"passed"`
+		Failed   int           `json:"failed"`
+		Runs     int           `json:"runs"`
+		Seconds  float64       `json:"seconds"`
+		Results  []jsonResult  `json:"results"`
+		Coverage *jsonCoverage `json:"coverage,omitempty"`
+	}
+	jsonResult struct {
+		place
+		Name           string        `json:"name"`
+		Passed         bool          `json:"passed"`
+		Runs           int           `json:"runs"`
+		VirtualSeconds float64       `json:"virtual_seconds"`
+		Seconds        float64       `json:"seconds"`
+		Failures       []jsonFailure `json:"failures"`
+	}
+	jsonFailure struct {
+		Variant     string           `json:"variant"`
+		Differences []jsonDifference `json:"differences"`
+	}
+	jsonDifference struct {
+		place
+		Path string `json:"path"`
+		Want string `json:"want"`
+		Have string `json:"have"`
+		Note string `json:"note"`
+	}
+	jsonCoverage struct {
+		Percent float64 `json:"percent"`
+		Tally
+		Kinds   map[string]Tally `json:"kinds"`
+		Missing []jsonGoal       `json:"missing"`
+	}
+	jsonGoal struct {
+		place
+		Kind string `json:"kind"`
+		Text string `json:"text"`
+	}
+)
+
+func writeJSON(w io.Writer, r *Report, c *Coverage) error {
+	out := jsonReport{
+		Tests: len(r.Results), Failed: r.Failed(), Passed: len(r.Results) - r.Failed(), Runs: r.Variants(),
+		Seconds: r.Took.Seconds(), Results: []jsonResult{},
+	}
+	for _, one := range r.Results {
+		result := jsonResult{
+			place: placeOf(one.Span), Name: one.Name, Passed: one.Passed(), Runs: one.Variants,
+			VirtualSeconds: one.Virtual.Seconds(), Seconds: one.Took.Seconds(), Failures: []jsonFailure{},
+		}
+		for _, f := range one.Failures {
+			failure := jsonFailure{Variant: f.Variant, Differences: []jsonDifference{}}
+			for _, d := range f.Differences {
+				failure.Differences = append(failure.Differences, jsonDifference{placeOf(d.Span), d.Path, d.Want, d.Have, d.Note})
+			}
+			result.Failures = append(result.Failures, failure)
+		}
+		out.Results = append(out.Results, result)
+	}
+	if c != nil {
+		out.Coverage = coverageJSON(c)
+	}
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(out)
+}
+
+func coverageJSON(c *Coverage) *jsonCoverage {
+	goals := c.Goals()
+	total := c.Total()
+	out := &jsonCoverage{Percent: total.Percent(), Tally: total, Kinds: map[string]Tally{}, Missing: []jsonGoal{}}
+	for _, kind := range goalKinds {
+		out.Kinds[kind] = tally(goals, func(g Goal) bool { return g.Kind == kind })
+	}
+	for _, g := range c.Missing() {
+		out.Missing = append(out.Missing, jsonGoal{placeOf(g.Span), g.Kind, g.Text})
+	}
+	return out
+}
+
+// The elements of a JUnit report that CI servers read.
+type (
+	junitSuites struct {
+		XMLName  xml.Name     `xml:"testsuites"`
+		Tests    int          `xml:"tests,attr"`
+		Failures int          `xml:"failures,attr"`
+		Time     string       `xml:"time,attr"`
+		Suites   []junitSuite `xml:"testsuite"`
+	}
+	junitSuite struct {
+		Name     string      `xml:"name,attr"`
+		Tests    int         `xml:"tests,attr"`
+		Failures int         `xml:"failures,attr"`
+		Cases    []junitCase `xml:"testcase"`
+	}
+	junitCase struct {
+		Name    string        `xml:"name,attr"`
+		Class   string        `xml:"classname,attr"`
+		File    string        `xml:"file,attr"`
+		Line    int           `xml:"line,attr"`
+		Time    string        `xml:"time,attr"`
+		Failure *junitFailure `xml:"failure"`
+	}
+	junitFailure struct {
+		Message string `xml:"message,attr"`
+		Text    string `xml:",chardata"`
+	}
+)
+
+func writeJUnit(w io.Writer, r *Report) error {
+	out := junitSuites{Tests: len(r.Results), Failures: r.Failed(), Time: fmt.Sprintf("%.3f", r.Took.Seconds())}
+	for _, one := range r.Results {
+		if n := len(out.Suites); n == 0 || out.Suites[n-1].Name != one.File {
+			out.Suites = append(out.Suites, junitSuite{Name: one.File})
+		}
+		s := &out.Suites[len(out.Suites)-1]
+		s.Tests++
+		c := junitCase{
+			Name: one.Name, Class: strings.TrimSuffix(one.File, ".yaml"), File: one.File, Line: one.Span.Start.Line,
+			Time: fmt.Sprintf("%.3f", one.Took.Seconds()),
+		}
+		if !one.Passed() {
+			s.Failures++
+			var p textPage
+			p.failures(one.Failures)
+			first := one.Failures[0].Differences[0]
+			c.Failure = &junitFailure{Message: printable(first.Path + ": want " + first.Want + ", have " + first.Have), Text: printable(p.String())}
+		}
+		s.Cases = append(s.Cases, c)
+	}
+	if _, err := io.WriteString(w, xml.Header); err != nil {
+		return err
+	}
+	e := xml.NewEncoder(w)
+	e.Indent("", "  ")
+	if err := e.Encode(out); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n")
+	return err
+}
+
+// printable drops what XML cannot hold.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' && r != '\t' {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// writeGitHub writes one workflow command for each difference.
+func writeGitHub(w io.Writer, r *Report, c *Coverage) error {
+	data := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+	var b strings.Builder
+	command := func(severity string, at place, title, message string) {
+		fmt.Fprintf(&b, "::%s file=%s,line=%d,col=%d,title=%s::%s\n", severity, property.Replace(at.File), at.Line, at.Column,
+			property.Replace(title), data.Replace(message))
+	}
+	for _, one := range r.Results {
+		for _, f := range one.Failures {
+			title := one.Name
+			if f.Variant != "" {
+				title += " (" + f.Variant + ")"
+			}
+			for _, d := range f.Differences {
+				message := fmt.Sprintf("%s\nwant %s\nhave %s", d.Path, d.Want, d.Have)
+				if d.Note != "" {
+					message += "\n" + d.Note
+				}
+				command("error", placeOf(d.Span), title, message)
+			}
+		}
+	}
+	if c != nil {
+		for _, g := range c.Missing() {
+			command("notice", placeOf(g.Span), "not covered by tests", g.Text)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,227 @@
+package flowtest
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"procaas/dsl"
+)
+
+// Options says which tests to run, and how.
+type Options struct {
+	// Run chooses tests by "FILE: NAME"; nil runs all.
+	Run *regexp.Regexp
+
+	// Chaos runs each test again with a crash at each checkpoint, before and after
+	// it is written, and without each handler that is not critical.
+	Chaos bool
+
+	// Cover counts what the tests cover; nil does not.
+	Cover *Coverage
+}
+
+// A Report is what became of tests.
+type Report struct {
+	Results []*Result // in the order of files and tests
+	Took    time.Duration
+}
+
+// Failed counts the tests that have failed.
+func (r *Report) Failed() int {
+	n := 0
+	for _, one := range r.Results {
+		if !one.Passed() {
+			n++
+		}
+	}
+	return n
+}
+
+// Variants counts the runs of tests, the tests as they are included.
+func (r *Report) Variants() int {
+	n := 0
+	for _, one := range r.Results {
+		n += one.Variants
+	}
+	return n
+}
+
+// A Result is what became of one test.
+type Result struct {
+	File     string
+	Name     string
+	Span     dsl.Span
+	Variants int           // ways in which it was run
+	Virtual  time.Duration // that it took by its clock
+	Took     time.Duration // for all its variants
+	Failures []Failure
+}
+
+// Passed tells whether all was as expected.
+func (r *Result) Passed() bool { return len(r.Failures) == 0 }
+
+// A Failure is a way of running a test in which something was not as expected.
+type Failure struct {
+	Variant     string // empty for the test as it is
+	Differences []Difference
+}
+
+// Run runs the tests of suites, several at once. The error is that of ctx, or of
+// something that is not the tests' fault.
+func Run(ctx context.Context, suites []*Suite, o Options) (*Report, error) {
+	began := time.Now()
+	report := &Report{}
+	var afterwards []func()
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for _, s := range suites {
+		shared := &sharedMocks{used: map[*Answer]bool{}}
+		var of []*Result
+		for _, test := range s.File.Tests {
+			if o.Run != nil && !o.Run.MatchString(s.Name+": "+test.Name) {
+				continue
+			}
+			r := &Result{File: s.Name, Name: test.Name, Span: head(test.Span)}
+			of = append(of, r)
+			g.Go(func() error { return s.run(ctx, test, r, o, shared) })
+		}
+		report.Results = append(report.Results, of...)
+		if len(of) == len(s.File.Tests) && len(of) > 0 {
+			afterwards = append(afterwards, func() { s.unusedOfFile(shared, of[0]) })
+		}
+	}
+	err := g.Wait()
+	for _, f := range afterwards {
+		f()
+	}
+	report.Took = time.Since(began)
+	return report, err
+}
+
+// sharedMocks notes which answers of a file were used by any of its tests.
+type sharedMocks struct {
+	mu   sync.Mutex // guards used
+	used map[*Answer]bool
+}
+
+func (m *sharedMocks) note(used map[*Answer]bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for a := range used {
+		m.used[a] = true
+	}
+}
+
+// run runs one test in all its variants.
+func (s *Suite) run(ctx context.Context, test *Test, r *Result, o Options, shared *sharedMocks) error {
+	began := time.Now()
+	defer func() { r.Took = time.Since(began) }()
+	base, err := s.once(ctx, test, Variant{}, nil, r, o, shared)
+	if err != nil || base == nil {
+		return err
+	}
+	r.Virtual = base.ended
+	used := base.used
+	if o.Chaos && r.Passed() {
+		for _, v := range base.variants() {
+			t, err := s.once(ctx, test, v, base, r, o, shared)
+			if err != nil {
+				return err
+			}
+			if t != nil {
+				for a := range t.used {
+					used[a] = true
+				}
+			}
+		}
+	}
+	if o.Chaos || !test.hasWhenOff() {
+		s.unused(test, used, r)
+	}
+	return nil
+}
+
+// once runs a test in one way. What keeps it from running is its failure.
+func (s *Suite) once(ctx context.Context, test *Test, v Variant, base *trial, r *Result, o Options, shared *sharedMocks) (*trial, error) {
+	r.Variants++
+	t, err := s.try(ctx, test, v, base)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		r.fail(v, []Difference{{Path: "test", Span: head(test.Span), Want: "to run", Have: err.Error()}})
+		return nil, nil
+	}
+	shared.note(t.used)
+	o.Cover.note(t)
+	if len(t.found) > 0 {
+		r.fail(v, t.found)
+	}
+	return t, nil
+}
+
+func (r *Result) fail(v Variant, found []Difference) {
+	r.Failures = append(r.Failures, Failure{Variant: v.String(), Differences: found})
+}
+
+// hasWhenOff tells whether something is said that holds only under chaos, for which
+// a mock may be there.
+func (t *Test) hasWhenOff() bool {
+	all := []*Expect{t.Expect}
+	for _, e := range t.Events {
+		all = append(all, e.Expect)
+	}
+	if t.Expect != nil {
+		for _, name := range sorted(t.Expect.Runs) {
+			all = append(all, t.Expect.Runs[name]...)
+		}
+	}
+	return slices.ContainsFunc(all, func(e *Expect) bool { return e != nil && e.WhenOff != nil })
+}
+
+// unused reports answers of a test that no call got.
+func (s *Suite) unused(test *Test, used map[*Answer]bool, r *Result) {
+	var found []Difference
+	for _, name := range sorted(test.Mocks) {
+		found = append(found, unusedOf(name, test.Mocks[name], used)...)
+	}
+	if len(found) > 0 {
+		r.fail(Variant{}, found)
+	}
+}
+
+// unusedOfFile reports answers of a file that none of its tests has used.
+func (s *Suite) unusedOfFile(shared *sharedMocks, r *Result) {
+	var found []Difference
+	for _, name := range sorted(s.File.Mocks) {
+		found = append(found, unusedOf(name, s.File.Mocks[name], shared.used)...)
+	}
+	if len(found) > 0 {
+		r.fail(Variant{}, found)
+	}
+}
+
+func unusedOf(name string, answers []*Answer, used map[*Answer]bool) []Difference {
+	var out []Difference
+	for i, a := range answers {
+		if used[a] {
+			continue
+		}
+		d := Difference{Path: "mocks." + name, Span: a.Key.Span, Want: "a call that gets this answer", Have: "none", Note: "remove it, or see why nothing is called"}
+		if len(answers) > 1 {
+			d.Path, d.Span = fmt.Sprintf("%s[%d]", d.Path, i), head(a.Span)
+		}
+		if !slices.ContainsFunc(answers, func(a *Answer) bool { return used[a] }) {
+			return append(out, d) // one is enough
+		}
+		out = append(out, d)
+	}
+	return out
+}

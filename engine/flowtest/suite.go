@@ -1,0 +1,120 @@
+package flowtest
+
+import (
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+// A Suite is a file of tests with the pipelines that they are about.
+type Suite struct {
+	Name   string // of the file
+	File   *File
+	Bundle *dsl.Bundle
+
+	env   Env
+	stubs func() (Stubs, error)
+	plans map[string]*engine.Plan
+	names names
+}
+
+// An Env is what all suites of a process share.
+type Env struct {
+	// Types are the handler types.
+	Types []engine.HandlerType
+
+	// Store makes an empty store that goes by a clock.
+	Store func(now func() time.Time) engine.Store
+}
+
+// Stubs answer requests without a network.
+type Stubs interface {
+	// Answer gives the answer of the service with an id, or with the address that
+	// the request goes to, and the time that it takes. A nil reply is a service
+	// that hangs up; ok is false when there is no such service.
+	Answer(service string, r *http.Request) (reply *http.Response, after time.Duration, ok bool)
+}
+
+// Parse reads a file of tests. The file is nil exactly when one of the findings is
+// an error.
+func Parse(f dsl.File) (*File, []dsl.Diagnostic) {
+	var file File
+	found := dsl.DecodeFile(f, Spec(), &file, []string{"request", "calls", "value"})
+	if dsl.HasErrors(found) {
+		return nil, found
+	}
+	return &file, found
+}
+
+// JSONSchema gives the JSON Schema of files of tests, for editors.
+func JSONSchema() ([]byte, error) { return dsl.FileSchema("ProcaaS tests", Spec()) }
+
+// Reference lists the mappings of a file of tests by where they stand, each once.
+func Reference() []dsl.Type {
+	const whole = "*.test.yaml"
+	out := []dsl.Type{{Name: whole, Spec: Spec()}}
+	for i := 0; i < len(out); i++ {
+		for _, f := range out[i].Spec.Fields {
+			inner, at := f, out[i].Name+"."+f.Name
+			for inner.Elem != nil {
+				inner = inner.Elem
+			}
+			known := slices.ContainsFunc(out, func(t dsl.Type) bool { return t.Spec == inner.Spec })
+			if inner.Spec != nil && !known {
+				out = append(out, dsl.Type{Name: strings.TrimPrefix(at, whole+"."), Spec: inner.Spec})
+			}
+		}
+	}
+	return out
+}
+
+// Paths gives the files and directories with the pipelines of a file of tests.
+func (f *File) Paths(name string) []string { return beside(name, f.Pipelines, ".") }
+
+// StubPaths gives its files of stub services.
+func (f *File) StubPaths(name string) []string { return beside(name, f.Stubs) }
+
+// beside gives paths as they are seen from a file.
+func beside(name string, paths []string, otherwise ...string) []string {
+	if len(paths) == 0 {
+		paths = otherwise
+	}
+	var out []string
+	for _, p := range paths {
+		if !path.IsAbs(p) {
+			p = path.Join(path.Dir(name), p)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// NewSuite holds a file of tests against its pipelines. Stubs may be nil. The suite
+// is nil exactly when one of the findings is an error.
+func NewSuite(name string, f *File, b *dsl.Bundle, stubs func() (Stubs, error), env Env) (*Suite, []dsl.Diagnostic) {
+	s := &Suite{Name: name, File: f, Bundle: b, env: env, stubs: stubs, plans: map[string]*engine.Plan{}, names: newNames(b)}
+	types := map[string]engine.HandlerType{}
+	for _, t := range env.Types {
+		types[t.Name] = t
+	}
+	c := checker{suite: s}
+	for _, p := range b.Pipelines {
+		plan, err := engine.NewPlan(b, p, types)
+		if err != nil {
+			c.Errorf(dsl.Span{File: name}, dsl.CodeTestName, "", "%s", err)
+			continue
+		}
+		s.plans[p.ID] = plan
+	}
+	c.file(f)
+	found := c.Diagnostics()
+	if dsl.HasErrors(found) {
+		return nil, found
+	}
+	return s, found
+}

@@ -1,0 +1,79 @@
+package engine
+
+import (
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"procaas/dsl"
+)
+
+// maxRequestData bounds what is read of the body of a request.
+const maxRequestData = 16 << 20
+
+// RequestData describes an HTTP request to expressions, of stub services and of
+// tests: method, path, query, headers, and the body that it reads. Names of
+// headers are in lower case, a parameter that is repeated is a list, and a body
+// that is neither JSON nor a form is text.
+func RequestData(r *http.Request) (map[string]any, error) {
+	var data []byte
+	if r.Body != nil {
+		var err error
+		if data, err = io.ReadAll(io.LimitReader(r.Body, maxRequestData)); err != nil {
+			return nil, fmt.Errorf("read body: %w", err)
+		}
+	}
+	body, err := bodyData(r.Header.Get("Content-Type"), data)
+	if err != nil {
+		return nil, err
+	}
+	headers := make(map[string]any, len(r.Header))
+	for name, values := range r.Header {
+		headers[strings.ToLower(name)] = strings.Join(values, ", ")
+	}
+	return map[string]any{
+		"method": r.Method, "path": r.URL.Path, "query": valuesData(r.URL.Query()),
+		"headers": headers, "body": body,
+	}, nil
+}
+
+func bodyData(contentType string, data []byte) (any, error) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	switch kind, _, _ := mime.ParseMediaType(contentType); kind {
+	case "application/json":
+		body, err := dsl.ParseJSON(data)
+		if err != nil {
+			return nil, fmt.Errorf("body: %w", err)
+		}
+		return body, nil
+	case "application/x-www-form-urlencoded":
+		values, err := url.ParseQuery(string(data))
+		if err != nil {
+			return nil, fmt.Errorf("body: %w", err)
+		}
+		return valuesData(values), nil
+	}
+	return string(data), nil
+}
+
+// valuesData makes a single value a string, a repeated one a list.
+func valuesData(values url.Values) map[string]any {
+	out := make(map[string]any, len(values))
+	for name, all := range values {
+		if len(all) == 1 {
+			out[name] = all[0]
+			continue
+		}
+		items := make([]any, len(all))
+		for i, v := range all {
+			items[i] = v
+		}
+		out[name] = items
+	}
+	return out
+}
