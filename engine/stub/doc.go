@@ -21,6 +21,9 @@
 //	    incidents:
 //	      - {id: orders-down, failure: {status: 500}}
 //
+// A route with overload gets slower the more requests are under way, as real
+// services do.
+//
 // An incident makes routes fail from when it is switched on until it is
 // switched off. Chance is drawn from the seed of the file: the n-th call of a
 // route meets the same latency and the same failure each time.

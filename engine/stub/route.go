@@ -27,6 +27,7 @@ type route struct {
 	spec     *Route
 	segments []string
 	latency  latency
+	crowd    *crowd // nil: nothing slows the route down
 	seed     uint64
 	calls    atomic.Int64
 }
@@ -36,7 +37,11 @@ func newRoute(spec *Route, seed uint64) (*route, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &route{spec: spec, segments: strings.Split(spec.Path, "/"), latency: l, seed: seed}, nil
+	r := &route{spec: spec, segments: strings.Split(spec.Path, "/"), latency: l, seed: seed}
+	if spec.Overload != nil {
+		r.crowd = &crowd{spec: spec.Overload}
+	}
+	return r, nil
 }
 
 // match tells whether the route fits a method and an escaped path, and what the
@@ -75,6 +80,7 @@ const hangUp = 0
 // An answer is what a caller gets, and after what time.
 type answer struct {
 	latency     time.Duration
+	crowd       *crowd // that it is a part of, or nil
 	status      int // or hangUp
 	headers     map[string]any
 	contentType string
@@ -97,7 +103,7 @@ func (r *route) answer(request map[string]any, down *Failure) (answer, error) {
 	n := r.calls.Add(1)
 	env["calls"] = int(n)
 	chance := rand.New(rand.NewPCG(r.seed, uint64(n)))
-	a := answer{latency: r.latency.draw(chance)}
+	a := answer{latency: r.latency.draw(chance), crowd: r.crowd}
 	// The route's own failure is drawn first: an incident does not change it.
 	for _, f := range []*Failure{r.spec.Failure, down} {
 		if roll := chance.Float64(); f != nil && roll < f.Ratio {

@@ -66,6 +66,11 @@ func (s *Server) Close() error {
 	var errs []error
 	for _, svc := range s.services {
 		errs = append(errs, svc.http.Close())
+		for _, r := range svc.routes {
+			if r.crowd != nil {
+				r.crowd.close()
+			}
+		}
 	}
 	s.serving.Wait()
 	return errors.Join(errs...)
@@ -155,7 +160,11 @@ func (svc *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Run: r.Header.Get("X-Procaas-Run"), Attempt: r.Header.Get("X-Procaas-Attempt"),
 	}
 	a := svc.answer(r)
-	wait(r.Context(), a.latency)
+	if a.crowd != nil {
+		a.crowd.wait(r.Context(), a.latency, a.status == hangUp)
+	} else {
+		wait(r.Context(), a.latency)
+	}
 	call.Status = a.status
 	svc.server.journal.add(call)
 	if a.status == hangUp {

@@ -54,11 +54,32 @@ type Route struct {
 	// Latency is how long an answer takes: a duration, or min and max.
 	Latency *dsl.Value `yaml:"latency" expr:"no"`
 
+	// Overload makes the route slower while many requests are under way.
+	Overload *Overload `yaml:"overload"`
+
 	// Failure makes some of the calls fail.
 	Failure *Failure `yaml:"failure"`
 
 	// Reply is the answer; 200 without a body when it is left out.
 	Reply *Reply `yaml:"reply"`
+}
+
+// An Overload is how a route gets slower when more requests are under way than it
+// can bear: an answer then takes factor as long, for each so many requests more,
+// up to a minute. Requests are answered in order, and those whose caller has gone
+// count until then: a service that does not notice collapses, and does not
+// recover while callers repeat their calls.
+type Overload struct {
+	Span dsl.Span `yaml:"-"`
+
+	// Above is how many requests at once the route bears.
+	Above int `yaml:"above" required:"true" min:"0" max:"1000000"`
+
+	// Factor is by what an answer takes longer.
+	Factor float64 `yaml:"factor" default:"2" min:"1" max:"1000"`
+
+	// Per is for how many requests more it takes factor as long.
+	Per int `yaml:"per" default:"10" min:"1" max:"1000000"`
 }
 
 // A Failure is how calls fail, and how many of them.
