@@ -112,7 +112,7 @@ func newRoot(s streams) *cobra.Command {
 		&cobra.Group{ID: "operate", Title: "Operating a server:"},
 	)
 	for _, c := range []*cobra.Command{
-		validateCommand(s), testCommand(s), planCommand(s), runCommand(s), devCommand(s), diffCommand(s), evalCommand(s), explainCommand(s), schemaCommand(s), simulateCommand(s),
+		validateCommand(s), testCommand(s), planCommand(s), runCommand(s), devCommand(s), diffCommand(s), evalCommand(s), explainCommand(s), schemaCommand(s), simulateCommand(s), genCommand(s),
 		balancerCommand(s),
 	} {
 		c.GroupID = "author"
@@ -138,6 +138,7 @@ func onlySubcommands(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
+	c.SuggestionsMinimumDistance = 2
 	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
 		return usagef("unknown command %q; did you mean %q?", args[0], strings.Join(near, `" or "`))
 	}

@@ -9,6 +9,9 @@
 // Each node tells what it has seen itself. Alertmanager takes equal alerts of
 // several nodes for one, since nothing in their labels says from which node they
 // come; a webhook may get one from each node, with the same id.
+//
+// For those who alert by what Prometheus sees, [WriteRules] and [WriteDashboard]
+// write rules and a dashboard of the pipelines.
 package alert
 
 import (
@@ -128,7 +131,7 @@ func (a *Alert) commands(what, options, server string) string {
 	}
 	out := make([]string, len(paths))
 	for i, path := range paths {
-		out[i] = fmt.Sprintf("procaas %s %s%s --server %s", what, path, options, quote(server))
+		out[i] = fmt.Sprintf("procaas %s %s%s%s", what, path, options, serverFlag(server))
 	}
 	return strings.Join(out, "; ")
 }
@@ -140,9 +143,17 @@ func (a *Alert) Retry(server string) string {
 	case a.Kind != KeyBlocked && a.Kind != RunFailed && a.Kind != RunParked:
 		return ""
 	case a.Parked:
-		return fmt.Sprintf("procaas runs retry %s --server %s", a.Run, quote(server))
+		return "procaas runs retry " + a.Run + serverFlag(server)
 	}
-	return fmt.Sprintf("procaas runs retry --handler %s --server %s", a.Path, quote(server))
+	return "procaas runs retry --handler " + a.Path + serverFlag(server)
+}
+
+// serverFlag names the server in a command; it may be left to the environment.
+func serverFlag(server string) string {
+	if server == "" {
+		return ""
+	}
+	return " --server " + quote(server)
 }
 
 // RunURL is where the run can be looked at; empty without a run.

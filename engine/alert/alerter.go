@@ -29,10 +29,10 @@ type Options struct {
 	Webhooks      []string          // URLs
 	Labels        map[string]string // that all alerts get, such as the name of the cluster
 
-	Server  string // where people reach the API: links and commands name it
-	Node    string // the name of this node
-	Log     *slog.Logger
-	Metrics prometheus.Registerer
+	Server  string                // where people reach the API: links and commands name it
+	Node    string                // the name of this node
+	Log     *slog.Logger          // nothing is logged when nil
+	Metrics prometheus.Registerer // nothing is counted when nil
 }
 
 // An Engine is what an [Alerter] asks.
@@ -63,6 +63,9 @@ type Alerter struct {
 func New(o Options) (*Alerter, error) {
 	if len(o.Alertmanagers)+len(o.Webhooks) == 0 {
 		return nil, nil
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
 	}
 	a := &Alerter{o: o, wake: make(chan struct{}, 1)}
 	counts := newCounts(o.Metrics)

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"bytes"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"procaas/dsl"
+	"procaas/engine"
+	"procaas/engine/alert"
+)
+
+func genCommand(s streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "gen",
+		Short: "Write Prometheus rules and a Grafana dashboard of pipelines",
+		Args:  onlySubcommands,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	var server string
+	alerts := genOf(s, "alerts [PATH…]", "Write alerting rules for Prometheus", `alerts writes alerting rules for Prometheus: of the nodes, of each pipeline, and of
+each handler that makes calls. They carry the owner, the path and the command
+that switches it off. The same pipelines give the same rules.`,
+		"  procaas gen alerts flows/ --server https://procaas.example --output procaas.rules.yaml",
+		func(b *bytes.Buffer, plans []*engine.Plan) error { return alert.WriteRules(b, plans, server) })
+	alerts.Flags().StringVar(&server, "server", "", "address of the server that the commands in the rules name")
+	c.AddCommand(alerts, genOf(s, "dashboard [PATH…]", "Write a dashboard for Grafana", `dashboard writes a dashboard for Grafana, to be imported or provisioned: a row for
+all nodes, and a row for each pipeline, whose panels show its handlers. The same
+pipelines give the same dashboard.`,
+		"  procaas gen dashboard flows/ --output procaas.json",
+		func(b *bytes.Buffer, plans []*engine.Plan) error { return alert.WriteDashboard(b, plans) }))
+	return c
+}
+
+// genOf is a command that writes something about pipelines.
+func genOf(s streams, use, short, long, example string, write func(*bytes.Buffer, []*engine.Plan) error) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Long: long, Example: example, Args: cobra.ArbitraryArgs}
+	output := c.Flags().StringP("output", "o", "", "file to write; standard output when it is left out")
+	c.RunE = func(_ *cobra.Command, paths []string) error {
+		if len(paths) == 0 {
+			paths = []string{"."}
+		}
+		bundle, err := loadBundle(s, paths, dsl.Options{})
+		if err != nil {
+			return err
+		}
+		plans, err := plansOf(bundle)
+		if err != nil {
+			return err
+		}
+		var b bytes.Buffer
+		if err := write(&b, plans); err != nil {
+			return err
+		}
+		if *output != "" {
+			return os.WriteFile(*output, b.Bytes(), 0o644)
+		}
+		_, err = s.out.Write(b.Bytes())
+		return err
+	}
+	return c
+}

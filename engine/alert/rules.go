@@ -1,0 +1,211 @@
+package alert
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+
+	"procaas/engine"
+)
+
+// What the rules take for too much.
+const (
+	failingCritical = 0.05 // of the calls of a critical handler
+	failingOther    = 0.1  // of those of another one, when its fallback says nothing
+	failingRuns     = 0.01
+	oldestDue       = 60 // seconds that a run which is due waits
+	slowCheckpoint  = 1  // second
+)
+
+// A rule is one alerting rule of Prometheus.
+type rule struct {
+	name        string
+	expr        string
+	after       string // how long it must hold
+	labels      [][2]string
+	annotations [][2]string
+}
+
+// WriteRules writes alerting rules for Prometheus: those of the nodes, and those
+// of each pipeline and each handler that makes calls, with their owners and with
+// the commands that an operator needs. Server is named in the commands; it may be
+// empty. The same pipelines give the same text.
+func WriteRules(w io.Writer, plans []*engine.Plan, server string) error {
+	var b bytes.Buffer
+	b.WriteString("# Alerting rules for Prometheus, written by procaas gen alerts. Write them anew when\n# the pipelines have changed.\ngroups:\n")
+	writeGroup(&b, "procaas", nodeRules(server))
+	for _, p := range plans {
+		writeGroup(&b, "procaas-"+p.Pipeline.ID, pipelineRules(p, server))
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+func nodeRules(server string) []rule {
+	nodes := "procaas nodes" + serverFlag(server)
+	return []rule{
+		{
+			name: "ProcaasAbsent", expr: "absent(procaas_inbox_waiting)", after: "2m", labels: severity("critical"),
+			annotations: explain("no node of ProcaaS can be seen", "Prometheus gets no metrics of any node: events are not taken in, or nobody sees it.", nodes),
+		}, {
+			name: "ProcaasStoreErrors", expr: "sum by (operation) (rate(procaas_store_errors_total[5m])) > 0.1", after: "5m", labels: severity("critical"),
+			annotations: explain("calls of the store fail: {{ $labels.operation }}", "Nodes repeat what the store does not take, so nothing is lost, but events and runs are slow or stand still.", nodes),
+		}, {
+			name: "ProcaasInboxOld", expr: fmt.Sprintf("max(procaas_inbox_oldest_seconds) > %d", oldestDue), after: "5m", labels: severity("critical"),
+			annotations: explain("runs wait for {{ $value | humanizeDuration }} though they are due", "Nodes are too few or too slow, or runs wait for a limit.", nodes+"; procaas switch list"+serverFlag(server)),
+		}, {
+			name: "ProcaasEventsShed", expr: `sum by (reason) (rate(procaas_events_shed_total{reason="overload"}[5m])) > 0`, after: "1m", labels: severity("warning"),
+			annotations: explain("events are refused, since they come faster than the store writes", "Senders get 503 with Retry-After and send again.", nodes),
+		}, {
+			name: "ProcaasCheckpointSlow", expr: fmt.Sprintf("histogram_quantile(0.99, sum by (le) (rate(procaas_checkpoint_seconds_bucket[5m]))) > %d", slowCheckpoint),
+			after: "10m", labels: severity("warning"),
+			annotations: explain("checkpoints take {{ $value | humanizeDuration }}", "Each step of each run waits for the store that long.", ""),
+		}, {
+			name: "ProcaasServiceDown", expr: "max by (service) (procaas_service_down) == 1", after: "1m", labels: severity("warning"),
+			annotations: explain("service {{ $labels.service }} is down", "Hardly any call of it succeeds. It is called once at a time until it is back; runs wait.", ""),
+		}, {
+			name: "ProcaasAlertsUnsent", expr: "sum by (receiver) (rate(procaas_alert_requests_failed_total[15m])) > 0", after: "15m", labels: severity("warning"),
+			annotations: explain("alerts do not reach {{ $labels.receiver }}", "What ProcaaS tells by itself does not arrive.", ""),
+		},
+	}
+}
+
+// pipelineRules are those of a pipeline and its handlers.
+func pipelineRules(p *engine.Plan, server string) []rule {
+	id := p.Pipeline.ID
+	runs := fmt.Sprintf("procaas_runs_total{pipeline=%q,status", id)
+	rules := []rule{{
+		name:   "ProcaasRunsFailing",
+		expr:   fmt.Sprintf(`sum(rate(%s="failed"}[5m])) / sum(rate(%s=~"succeeded|failed"}[5m])) > %g`, runs, runs, failingRuns),
+		after:  "5m",
+		labels: labelsOf("critical", p.Pipeline.Owner, id),
+		annotations: append(explain(
+			"{{ $value | humanizePercentage }} of the runs of "+id+" fail",
+			"Failed runs keep their state; they go on from the handler that failed when they are retried. Keys of flows that block wait for that.",
+			"procaas runs list --status failed --pipeline "+id+serverFlag(server),
+		), commands(&Alert{Kind: RunFailed, Path: id}, server)...),
+	}, {
+		name: "ProcaasSwitchForgotten", expr: fmt.Sprintf("max by (pipeline, stage, handler) (procaas_switch_off{pipeline=%q}) == 1", id), after: "4h",
+		labels: labelsOf("warning", p.Pipeline.Owner, id),
+		annotations: append(explain(
+			id+"/{{ $labels.stage }}/{{ $labels.handler }} has been switched off for hours", "Somebody has switched it off, or holds its runs, and may have forgotten it.", "procaas switch list"+serverFlag(server),
+		), [2]string{"switch_on", "procaas switch on " + id + "/{{ $labels.stage }}/{{ $labels.handler }}" + serverFlag(server)}),
+	}}
+	for _, stage := range p.Stages {
+		for _, s := range stage.Steps {
+			if s.Type.New != nil && !s.Type.SetsState {
+				rules = append(rules, handlerRules(s, server)...)
+			}
+		}
+	}
+	return rules
+}
+
+// handlerRules are those of a handler that makes calls.
+func handlerRules(s *engine.Step, server string) []rule {
+	parts := strings.SplitN(s.Path, "/", 3)
+	series := fmt.Sprintf("{pipeline=%q,stage=%q,handler=%q", parts[0], parts[1], parts[2])
+	most, level, after := failingOther, "warning", "5m"
+	switch f := s.Handler.Fallback; {
+	case s.Handler.IsCritical():
+		most, level, after = failingCritical, "critical", "2m"
+	case f != nil:
+		most = 1 - f.MinSuccessRatio // below that it goes out of the flow by itself
+	}
+	about := &Alert{Kind: HandlerFailing, Path: s.Path, Critical: s.Handler.IsCritical()}
+	consequence := "Its runs go on without it."
+	if about.Critical {
+		consequence = "Its runs cannot succeed without it: they fail when it gives up."
+	}
+	rules := []rule{{
+		name:  "ProcaasHandlerFailing",
+		expr:  fmt.Sprintf(`sum(rate(procaas_handler_calls_total%s,outcome="failed"}[5m])) / sum(rate(procaas_handler_calls_total%s,outcome=~"succeeded|failed"}[5m])) > %g`, series, series, most),
+		after: after, labels: labelsOf(level, s.Owner, s.Path),
+		annotations: append(explain(
+			"{{ $value | humanizePercentage }} of the calls of "+s.Path+" fail", consequence, "procaas runs list --status failed --handler "+s.Path+serverFlag(server),
+		), commands(about, server)...),
+	}}
+	if s.Handler.Fallback == nil || about.Critical {
+		return rules
+	}
+	return append(rules, rule{
+		name: "ProcaasHandlerDegraded", expr: fmt.Sprintf("max(procaas_handler_fallback%s}) == 1", series), after: "1m",
+		labels: labelsOf("warning", s.Owner, s.Path),
+		annotations: append(explain(
+			s.Path+" is out of the flow by itself", "Too few of its calls succeed. Single calls find out when it works again; until then its fallback stands in.", "procaas top --once"+serverFlag(server),
+		), commands(about, server)...),
+	})
+}
+
+func severity(level string) [][2]string { return [][2]string{{"severity", level}} }
+
+// labelsOf are the labels of what is at a path.
+func labelsOf(level, owner, path string) [][2]string {
+	labels := severity(level)
+	if owner != "" {
+		labels = append(labels, [2]string{"owner", plain(owner)})
+	}
+	labels = append(labels, [2]string{"path", path})
+	for i, name := range []string{"pipeline", "stage", "handler"} {
+		if parts := strings.SplitN(path, "/", 3); i < len(parts) {
+			labels = append(labels, [2]string{name, parts[i]})
+		}
+	}
+	return labels
+}
+
+// explain says what is wrong, what that means and where to look first.
+func explain(summary, meaning, look string) [][2]string {
+	text := meaning
+	if look != "" {
+		text += " Look: " + look
+	}
+	return [][2]string{{"summary", summary}, {"description", text}}
+}
+
+// commands are what an operator may do about it.
+func commands(a *Alert, server string) [][2]string {
+	out := [][2]string{{"switch_off", a.SwitchOff(server)}, {"switch_on", a.SwitchOn(server)}}
+	if a.Critical || a.Kind == RunFailed {
+		failed := *a
+		failed.Kind = RunFailed
+		out = append(out, [2]string{"retry", failed.Retry(server)})
+	}
+	return out
+}
+
+// plain makes a text stand for itself in a template.
+func plain(s string) string { return strings.ReplaceAll(s, "{{", `{{ "{{" }}`) }
+
+// writeGroup writes a group of rules.
+func writeGroup(b *bytes.Buffer, name string, rules []rule) {
+	fmt.Fprintf(b, "  - name: %s\n    rules:\n", name)
+	for _, r := range rules {
+		fmt.Fprintf(b, "      - alert: %s\n        expr: %s\n        for: %s\n", r.name, scalar(r.expr), r.after)
+		for _, block := range []struct {
+			name  string
+			pairs [][2]string
+		}{{"labels", r.labels}, {"annotations", r.annotations}} {
+			fmt.Fprintf(b, "        %s:\n", block.name)
+			for _, pair := range block.pairs {
+				fmt.Fprintf(b, "          %s: %s\n", pair[0], scalar(pair[1]))
+			}
+		}
+	}
+}
+
+// scalar writes a text in YAML: in single quotes, or as JSON when something in it
+// has to be escaped.
+func scalar(s string) string {
+	if !strings.ContainsFunc(s, func(c rune) bool { return !unicode.IsPrint(c) }) {
+		return "'" + strings.ReplaceAll(s, "'", "''") + "'"
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(s) // a string can always be encoded
+	return strings.TrimSuffix(b.String(), "\n")
+}
