@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"regexp"
 	"strings"
@@ -60,7 +61,7 @@ func Main(ctx context.Context, args []string, s streams) int {
 		return exitUsage
 	default:
 		fmt.Fprintf(s.err, "procaas: %v\n", err)
-		if errors.Is(err, syscall.ECONNREFUSED) {
+		if errors.Is(err, syscall.ECONNREFUSED) && errors.As(err, new(*url.Error)) {
 			fmt.Fprintln(s.err, "Is a server running there? Start one with procaas serve, or name another with --server.")
 		}
 		var refused *api.Problem

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -42,6 +41,7 @@ type nodeFlags struct {
 	services            map[string]string
 	pipelines           []string
 	overrule            bool // these pipelines replace those that the store has
+	patient             bool // wait for a store that is away
 }
 
 func (f *nodeFlags) add(c *cobra.Command, store string) {
@@ -75,10 +75,15 @@ pipelines again, as procaas reload does, and makes them those of all nodes; a se
 with errors never replaces a good one. A node that starts with older pipelines
 than the others takes theirs over. SIGTERM drains.
 
+A store that is away is waited for: /healthz answers, and /readyz says 503. The
+address of PostgreSQL may name several hosts: with target_session_attrs=read-write
+the nodes find the primary, also after a failover.
+
 Traces are sent over OTLP/HTTP when OTEL_EXPORTER_OTLP_ENDPOINT names a
 collector; the other OTEL_ variables count, too.`,
-		Example: "  procaas serve --store postgres://procaas@db/procaas --pipelines flows/ --listen 127.0.0.1:8080",
-		Args:    cobra.NoArgs,
+		Example: "  procaas serve --store postgres://procaas@db/procaas --pipelines flows/ --listen 127.0.0.1:8080\n" +
+			"  procaas serve --store 'postgres://procaas@db1,db2/procaas?target_session_attrs=read-write' --pipelines flows/",
+		Args: cobra.NoArgs,
 	}
 	var f nodeFlags
 	f.add(c, "sqlite:.procaas/procaas.db")
@@ -92,7 +97,11 @@ func serve(ctx context.Context, s streams, f nodeFlags) error {
 	if err != nil {
 		return err
 	}
+	f.patient = true
 	n, err := openNode(ctx, s, f, bundle)
+	if err != nil && ctx.Err() != nil {
+		return nil // it was told to stop before it had a store
+	}
 	if err != nil {
 		return err
 	}
@@ -104,21 +113,21 @@ func serve(ctx context.Context, s streams, f nodeFlags) error {
 // A node is an engine on its store with its API: what serve, dev, demo and run
 // have in common.
 type node struct {
-	engine   *engine.Engine
-	store    engine.Store
-	server   *http.Server
-	console  *ui.Console
-	listener net.Listener
-	metrics  *prometheus.Registry
-	traces   *telemetry
-	alerts   *alert.Alerter
-	log      *slog.Logger
-	streams  streams
-	flags    nodeFlags
+	engine  *engine.Engine
+	store   engine.Store
+	front   *front
+	api     http.Handler
+	console *ui.Console
+	metrics *prometheus.Registry
+	traces  *telemetry
+	alerts  *alert.Alerter
+	log     *slog.Logger
+	streams streams
+	flags   nodeFlags
 }
 
-// openNode opens the store, makes the engine and binds the address. Nothing
-// runs before run.
+// openNode binds the address, opens the store and makes the engine. Nothing runs
+// before run.
 func openNode(ctx context.Context, s streams, f nodeFlags, b *dsl.Bundle) (*node, error) {
 	log, err := newLogger(s, f.logFormat, f.logLevel)
 	if err != nil {
@@ -135,21 +144,31 @@ func openNode(ctx context.Context, s streams, f nodeFlags, b *dsl.Bundle) (*node
 	if err != nil {
 		return nil, usagef("--max-body %q: %w", f.maxBody, err)
 	}
-	store, err := openStore(ctx, f.store, f.migrate, log)
-	if err != nil {
-		return nil, fmt.Errorf("open store %s: %w", redact(f.store), err)
-	}
-	n := &node{store: store, metrics: prometheus.NewRegistry(), log: log, streams: s, flags: f}
-	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if n.traces, err = openTelemetry(ctx, nodeName(f.name), log); err != nil {
-		return nil, errors.Join(err, store.Close())
-	}
 	access.MaxBody = int64(maxBody)
-	if err := n.build(ctx, f, b, access); err != nil {
-		n.traces.close(log)
-		return nil, errors.Join(err, store.Close())
+	n := &node{metrics: prometheus.NewRegistry(), log: log, streams: s, flags: f}
+	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if n.front, err = openFront(ctx, f.listen, log); err != nil {
+		return nil, err
+	}
+	if err := n.open(ctx, b, access); err != nil {
+		return nil, errors.Join(err, n.front.close())
 	}
 	return n, nil
+}
+
+// open opens the store and makes the engine.
+func (n *node) open(ctx context.Context, b *dsl.Bundle, access api.Options) (err error) {
+	if n.store, err = n.openStore(ctx); err != nil {
+		return fmt.Errorf("open store %s: %w", redact(n.flags.store), err)
+	}
+	if n.traces, err = openTelemetry(ctx, nodeName(n.flags.name), n.log); err != nil {
+		return errors.Join(err, n.store.Close())
+	}
+	if err := n.build(ctx, n.flags, b, access); err != nil {
+		n.traces.close(n.log)
+		return errors.Join(err, n.store.Close())
+	}
+	return nil
 }
 
 func (n *node) build(ctx context.Context, f nodeFlags, b *dsl.Bundle, served api.Options) error {
@@ -177,12 +196,8 @@ func (n *node) build(ctx context.Context, f nodeFlags, b *dsl.Bundle, served api
 			return errNoToken(f.listen)
 		}
 	}
-	n.listener, err = api.Listen(ctx, f.listen)
-	if err != nil {
-		return fmt.Errorf("listen: %w", err)
-	}
 	if n.alerts, err = n.newAlerts(f, o.Name); err != nil {
-		return errors.Join(err, n.listener.Close())
+		return err
 	}
 	served.Engine, served.Log, served.Registry, served.Version = e, n.log, n.metrics, version()
 	if !served.Local && len(served.Open) > 0 {
@@ -191,9 +206,7 @@ func (n *node) build(ctx context.Context, f nodeFlags, b *dsl.Bundle, served api
 	if len(f.pipelines) > 0 {
 		served.Reload = n.reload
 	}
-	var handler http.Handler
-	handler, n.console = api.NewWithConsole(served)
-	n.server = api.Server(handler, n.log)
+	n.api, n.console = api.NewWithConsole(served)
 	return nil
 }
 
@@ -216,31 +229,16 @@ func (n *node) run(ctx context.Context) error {
 		defer quiet()
 		return n.engine.Run(ctx)
 	})
+	n.front.start(n.api)
 	g.Go(func() error { return n.console.Run(ctx) })
-	g.Go(func() error {
-		if err := n.server.Serve(n.listener); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	})
-	g.Go(func() error {
-		<-ctx.Done()
-		// Requests under way get their answers; the context has ended already.
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		if err := n.server.Shutdown(bounded); err != nil {
-			n.log.Warn("requests are broken off, their time to end is over", "error", err)
-			return n.server.Close()
-		}
-		return nil
-	})
+	g.Go(func() error { return n.front.run(ctx) })
 	err := g.Wait()
 	n.traces.close(n.log)
 	return errors.Join(err, n.store.Close())
 }
 
 // url is where the API answers.
-func (n *node) url() string { return "http://" + n.listener.Addr().String() }
+func (n *node) url() string { return "http://" + n.front.listener.Addr().String() }
 
 // reload reads the pipelines again and serves new events by them on all nodes.
 // What is wrong with them is shown; the error is an [*engine.DefinitionError]

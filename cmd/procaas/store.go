@@ -8,10 +8,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"procaas/engine"
+	"procaas/engine/api"
 	"procaas/engine/postgres"
 	"procaas/engine/sqlite"
 )
@@ -35,6 +37,40 @@ func openStore(ctx context.Context, dsn string, migrate bool, log *slog.Logger) 
 
 // passwordParam is a password among the parameters of a DSN.
 var passwordParam = regexp.MustCompile(`(?i)\b((?:ssl)?password)=[^&]*`)
+
+// The pauses between attempts to reach a store that is away, and how often the log
+// says that it still is.
+const (
+	firstTry  = 100 * time.Millisecond
+	slowTry   = 2 * time.Second
+	tellAgain = 30 * time.Second
+)
+
+// openStore opens the store of a node. A patient one waits for a store that is away,
+// and says so meanwhile.
+func (n *node) openStore(ctx context.Context) (engine.Store, error) {
+	f := n.flags
+	began, told := time.Now(), time.Time{}
+	for pause := firstTry; ; pause = min(2*pause, slowTry) {
+		store, err := openStore(ctx, f.store, f.migrate, n.log)
+		if err == nil && !told.IsZero() {
+			n.log.Info("store is there", "after", time.Since(began).Round(time.Millisecond))
+		}
+		if err == nil || !f.patient || ctx.Err() != nil || !postgres.IsAway(err) {
+			return store, err
+		}
+		if time.Since(told) >= tellAgain {
+			n.log.Warn("store cannot be reached, trying again", "store", redact(f.store), "error", err)
+			told = time.Now()
+		}
+		n.front.start(api.Lobby(version()))
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
 
 func isPostgres(dsn string) bool {
 	return strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://")

@@ -78,8 +78,7 @@ func newVictim(t *testing.T, number int, seed uint64, w *world, db *enginetest.C
 	return v
 }
 
-// start starts the node, again and again until it serves, as a supervisor would:
-// it ends when the store is not there.
+// start starts the node, again and again until it serves, as a supervisor would.
 func (v *victim) start(ctx context.Context) {
 	for pause := 50 * time.Millisecond; ctx.Err() == nil; sleep(ctx, pause) {
 		v.starts++

@@ -207,6 +207,20 @@ func (c *Cluster) Standby(ctx context.Context) (*Cluster, error) {
 	return startServer(ctx, c.bin, dir, c.as)
 }
 
+// Promote makes a standby a primary, and returns when it takes writes.
+func (c *Cluster) Promote(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, c.URL)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	var done bool
+	if err := conn.QueryRow(ctx, "select pg_promote()").Scan(&done); err != nil || !done {
+		return fmt.Errorf("promote: done is %v: %w", done, err)
+	}
+	return nil
+}
+
 // Stop ends the server and removes its data.
 func (c *Cluster) Stop() error {
 	return errors.Join(c.orders.Close(), c.guard.Wait())

@@ -51,10 +51,7 @@ func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundl
 		return engine.Beat{}, fmt.Errorf("beat: %w", err)
 	}
 	if overdue := p.next != nil && !p.next.After(p.Now); p.dead || overdue {
-		if err := s.sweep(ctx); err != nil {
-			return engine.Beat{}, fmt.Errorf("beat: %w", err)
-		}
-		if p, err = s.pulse(ctx, node, lease, bundle); err != nil {
+		if p, err = s.sweepAndPulse(ctx, p, node, lease, bundle); err != nil {
 			return engine.Beat{}, fmt.Errorf("beat: %w", err)
 		}
 	}
@@ -73,6 +70,18 @@ func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundl
 	}
 	p.Now = p.Now.UTC()
 	return p.Beat, nil
+}
+
+// sweepAndPulse sweeps, and reads again what there is then. The lease has been
+// renewed, so a sweep that fails, or has to wait for others, is no reason to let
+// the node fail: the next beat sweeps again.
+func (s *Store) sweepAndPulse(ctx context.Context, p pulse, node int64, lease time.Duration, bundle string) (pulse, error) {
+	if err := s.sweep(ctx, p.dead); err != nil {
+		s.log.Warn("what is due, or was a dead node's, cannot be made ready yet, trying again", "error", err)
+		p.next = nil // that is overdue
+		return p, nil
+	}
+	return s.pulse(ctx, node, lease, bundle)
 }
 
 func (s *Store) pulse(ctx context.Context, node int64, lease time.Duration, bundle string) (p pulse, err error) {
@@ -113,20 +122,23 @@ const dueAtOnce = 2000
 // come. Each part is a transaction, so that none holds locks of runs while it
 // waits for those of keys. One process sweeps at a time; the others need not
 // wait for it.
-func (s *Store) sweep(ctx context.Context) error {
+func (s *Store) sweep(ctx context.Context, deaths bool) error {
 	var dead []int64
-	err := s.tx(ctx, func(t *tx) error {
-		mine, err := t.tryLock(ctx, sweepLock)
-		if err != nil || !mine {
+	mine := true
+	err := s.tx(ctx, func(t *tx) (err error) {
+		if mine, err = t.tryLock(ctx, sweepLock); err != nil || !mine {
 			return err
 		}
 		t.queue(unpark, dueAtOnce).Exec(t.noteReady)
 		t.queue(findDead).Query(rows(&dead, pgx.RowTo[int64]))
 		return t.commit(ctx)
 	})
+	if err == nil && !mine && deaths {
+		_, err = s.endStuck(ctx, "runs", int64(sweepLock), idleTimeout)
+	}
 	for _, node := range dead {
 		if err == nil {
-			err = s.tx(ctx, func(t *tx) error { return t.bury(ctx, node) })
+			err = s.bury(ctx, node)
 		}
 	}
 	if err != nil {
@@ -137,18 +149,31 @@ func (s *Store) sweep(ctx context.Context) error {
 
 // bury takes a dead node's runs over, unless the node is just writing, when it
 // is for the next sweep, or has come back.
-func (t *tx) bury(ctx context.Context, node int64) error {
-	var silent bool
+func (s *Store) bury(ctx context.Context, node int64) error {
+	for {
+		var silent bool
+		err := s.tx(ctx, func(t *tx) (err error) { silent, err = t.bury(ctx, node); return err })
+		if err != nil || silent {
+			return err
+		}
+		if ended, err := s.endStuck(ctx, "nodes", node, stuckAfter); err != nil || ended == 0 {
+			return err
+		}
+	}
+}
+
+// bury is false when the node is just writing.
+func (t *tx) bury(ctx context.Context, node int64) (silent bool, err error) {
 	t.queue(tryLockNode, node).QueryRow(value(&silent))
 	if err := t.send(ctx); err != nil || !silent {
-		return err
+		return false, err
 	}
 	buried := false
 	t.queue(buryNode, node).Exec(func(c pgconn.CommandTag) error { buried = c.RowsAffected() > 0; return nil })
 	if err := t.send(ctx); err != nil || !buried {
-		return err
+		return true, err
 	}
-	return t.release(ctx, node, nil)
+	return true, t.release(ctx, node, nil)
 }
 
 // unschedule lets runs whose time has come join the queues of their keys.

@@ -4,11 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/postgres"
 )
 
 // proxied puts a proxy before the server.
@@ -97,48 +102,115 @@ func TestConnectionsThatTheServerEndedAreReplaced(t *testing.T) {
 	}
 }
 
+// dead makes a node whose lease is over at once, and which owns a run.
+func dead(t *testing.T, s *postgres.Store, run string) int64 {
+	t.Helper()
+	node, err := s.Join(t.Context(), "zombie", time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Accept(t.Context(), node, []engine.Intake{owned(run)}); err != nil {
+		t.Fatal(err)
+	}
+	return node
+}
+
+// beatUntilReady beats until runs are ready.
+func beatUntilReady(t *testing.T, s *postgres.Store, node int64) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; {
+		b, err := s.Beat(t.Context(), node, time.Hour, "")
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("want the takeover, have %+v, %v", b, err)
+		}
+		if b.Ready > 0 {
+			return
+		}
+	}
+}
+
+// What a commit of a node holds, while the network holds the rest of it.
+const lockOfCommit = "select pg_advisory_xact_lock_shared(('nodes'::regclass::oid::bigint - 2147483648)::int, $1::bigint::int)"
+
 // A node that is just writing is not taken over: either its commit comes first,
 // or it finds itself fenced.
 func TestATakeoverWaitsForACommitUnderWay(t *testing.T) {
 	t.Parallel()
 	dsn := enginetest.Postgres(t)
 	s := open(t, dsn)
-	zombie, err := s.Join(t.Context(), "zombie", time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Accept(t.Context(), zombie, []engine.Intake{owned("a")}); err != nil {
-		t.Fatal(err)
-	}
-	// What a commit of the zombie holds, while the network holds the rest of it.
+	zombie := dead(t, s, "a")
+	live := join(t, s)
 	c := connect(t, dsn)
 	run(t, c, "begin")
-	run(t, c, "select pg_advisory_xact_lock_shared(('nodes'::regclass::oid::bigint - 2147483648)::int, $1::bigint::int)", zombie)
-
-	live, err := s.Join(t.Context(), "live", time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 20 {
-		began := time.Now()
+	run(t, c, lockOfCommit, zombie)
+	for began := time.Now(); ; {
 		b, err := s.Beat(t.Context(), live, time.Hour, "")
-		if err != nil || b.Ready > 0 {
-			t.Fatalf("want no takeover while the zombie writes, have %+v, %v", b, err)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if took := time.Since(began); took > 4*time.Second {
-			t.Fatalf("a beat waited %s for the zombie", took)
+		if time.Since(began) > 700*time.Millisecond {
+			break // soon it is too old to be waited for
+		}
+		if b.Ready > 0 {
+			t.Fatalf("want no takeover while the zombie writes, have %+v", b)
 		}
 	}
-	run(t, c, "commit")
-	for ready, deadline := 0, time.Now().Add(time.Minute); ready == 0; {
-		b, err := s.Beat(t.Context(), live, time.Hour, "")
-		if err != nil || time.Now().After(deadline) {
-			t.Fatalf("want the takeover after the zombie's commit, have %+v, %v", b, err)
-		}
-		ready = b.Ready
-	}
-	_, err = s.Commit(t.Context(), zombie, []engine.Change{{Run: "a", Status: engine.Succeeded}})
+	_, _ = c.Exec(t.Context(), "commit") // on a busy machine it may have been ended already
+	beatUntilReady(t, s, live)
+	_, err := s.Commit(t.Context(), zombie, []engine.Change{{Run: "a", Status: engine.Succeeded}})
 	if !errors.Is(err, engine.ErrFenced) {
 		t.Fatalf("want the zombie fenced, have %v", err)
+	}
+}
+
+// A dead node whose transaction is stuck does not keep its runs: when the network
+// holds the end of what the node has sent, and when the process stands still
+// between two parts.
+func TestATakeoverEndsTransactionsThatAreStuck(t *testing.T) {
+	t.Parallel()
+	for name, stick := range map[string]func(t *testing.T, c *pgx.Conn, node int64){
+		"in what was sent together": func(t *testing.T, c *pgx.Conn, node int64) {
+			p := c.PgConn().StartPipeline(t.Context())
+			p.SendQueryParams("begin", nil, nil, nil, nil)
+			p.SendQueryParams(strings.Replace(lockOfCommit, "$1", fmt.Sprint(node), 1), nil, nil, nil, nil)
+			p.SendQueryParams("select from runs for update", nil, nil, nil, nil)
+			p.SendFlushRequest() // and no sync: the server waits for more
+			if err := p.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				r, err := p.GetResults()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := r.(*pgconn.ResultReader).Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+		"between two parts": func(t *testing.T, c *pgx.Conn, node int64) {
+			run(t, c, "begin")
+			run(t, c, lockOfCommit, node)
+			run(t, c, "select from runs for update")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dsn := enginetest.Postgres(t)
+			s := open(t, dsn)
+			zombie := dead(t, s, "a")
+			live := join(t, s)
+			c, err := pgx.Connect(t.Context(), dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.PgConn().Conn().Close() })
+			stick(t, c, zombie)
+			beatUntilReady(t, s, live)
+			runs, err := s.Claim(t.Context(), live, 10, "")
+			if err != nil || len(runs) != 1 {
+				t.Fatalf("want the run, have %+v, %v", runs, err)
+			}
+		})
 	}
 }

@@ -383,8 +383,10 @@ func TestFailoverRepeatsNothing(t *testing.T) {
 		if err := primary.Halt(enginetest.StopImmediate); err != nil {
 			t.Fatal(err)
 		}
+		if err := standby.Promote(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		s := connect(t, standby.URL)
-		run(t, s, "select pg_promote()")
 		run(t, s, "alter system set synchronous_standby_names = ''")
 		run(t, s, "select pg_reload_conf()")
 		c := &crew{t: t}

@@ -20,11 +20,8 @@ const schemaTable = "procaas_schema"
 // Migrate brings the schema at dsn up to date, and tells the versions before
 // and after. Of several processes that do so at once, one does the work.
 func Migrate(ctx context.Context, dsn string) (from, to int64, err error) {
-	config, err := pgxpool.ParseConfig(dsn) // the pool's own parameters are not the server's
+	config, _, err := prepareConfig(ctx, dsn)
 	if err != nil {
-		return 0, 0, fmt.Errorf("store: %w", err)
-	}
-	if _, err := prepareConfig(ctx, config.ConnConfig); err != nil {
 		return 0, 0, fmt.Errorf("store: migrate: %w", err)
 	}
 	db := stdlib.OpenDB(*config.ConnConfig)

@@ -33,21 +33,10 @@ func isPooled(ctx context.Context, config *pgx.ConnConfig) (bool, error) {
 	return uint32(pid) != c.PgConn().PID(), nil
 }
 
-// prepareConfig makes a configuration fit for a pooler, if there is one.
-func prepareConfig(ctx context.Context, config *pgx.ConnConfig) (pooled bool, err error) {
-	if pooled, err = isPooled(ctx, config); err != nil {
-		return false, err
-	}
-	if pooled {
-		// The types of statements are remembered, the statements are not.
-		config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
-	}
-	return pooled, nil
-}
-
 // localSettings are those of a session, for one transaction.
 const localSettings = `select set_config('statement_timeout', $1, true), set_config('lock_timeout', $2, true),
-	set_config('idle_in_transaction_session_timeout', $3, true)`
+	set_config('idle_in_transaction_session_timeout', $3, true),
+	case when current_setting('server_version_num')::int >= 170000 then set_config('transaction_timeout', $4, true) end`
 
 // A migrationLock lets one process migrate at a time. It is held by a transaction
 // of its own, so that it holds through a pooler, too.

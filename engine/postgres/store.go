@@ -21,7 +21,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -60,15 +59,6 @@ var (
 	_ engine.Waker = (*Store)(nil)
 )
 
-// The bounds of one statement, of a wait for a lock, and of the time that a
-// transaction may stand still because its process does. A node that is stuck in
-// the middle of one holds locks that others need.
-const (
-	statementTimeout = 15 * time.Second
-	lockTimeout      = 5 * time.Second
-	idleTimeout      = 3 * time.Second
-)
-
 // Open connects to the database at dsn, a URL or the key-value form of libpq;
 // several hosts and target_session_attrs work, and so does a pooler in between,
 // which is found out. It fails when the schema is not
@@ -80,18 +70,11 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 			return nil, err
 		}
 	}
-	config, err := pgxpool.ParseConfig(dsn)
-	if err != nil {
-		return nil, fmt.Errorf("store: %w", err)
-	}
-	pooled, err := prepareConfig(ctx, config.ConnConfig)
+	config, pooled, err := prepareConfig(ctx, dsn)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
 	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error { return prepareSession(ctx, c, pooled, o.Unsafe) }
-	if params := config.ConnConfig.RuntimeParams; params["application_name"] == "" {
-		params["application_name"] = "procaas"
-	}
 	if !strings.Contains(dsn, "pool_max_conns") {
 		config.MaxConns = maxConns
 	}
@@ -141,17 +124,6 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// sessionSettings are set by a statement, not in the start-up packet, which
-// poolers refuse to pass on.
-//
-// Every statement of the daily work finds its few rows by an index, whatever its
-// arguments are. The planner need not think about that each time, which would
-// take longer than the work, and must not be misled by tables that were empty
-// when it last looked. [Store.freely] is for questions of people.
-const sessionSettings = `select set_config('statement_timeout', $1, false), set_config('lock_timeout', $2, false),
-	set_config('idle_in_transaction_session_timeout', $3, false), set_config('plan_cache_mode', 'force_generic_plan', false),
-	set_config('enable_seqscan', 'off', false), set_config('jit', 'off', false)`
-
 const planFreely = `select set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'on', true)`
 
 // freely asks a question whose best plan depends on its arguments.
@@ -161,50 +133,4 @@ func (s *Store) freely(ctx context.Context, sql string, args []any, read func(pg
 		t.queue(sql, args...).Query(read)
 		return t.commit(ctx)
 	})
-}
-
-// prepareSession makes a new connection ready, and refuses the server that
-// does not keep its promises: after a failover it may be another one.
-func prepareSession(ctx context.Context, c *pgx.Conn, pooled, unsafe bool) error {
-	if !pooled {
-		if _, err := c.Exec(ctx, sessionSettings, timeouts()...); err != nil {
-			return err
-		}
-	}
-	if unsafe {
-		return nil
-	}
-	have := map[string]string{}
-	for _, name := range durability {
-		var value string
-		if err := c.QueryRow(ctx, "select current_setting($1)", name).Scan(&value); err != nil {
-			return err
-		}
-		have[name] = value
-	}
-	return checkDurability(have)
-}
-
-// timeouts are the arguments of sessionSettings and localSettings.
-func timeouts() []any {
-	return []any{milliseconds(statementTimeout), milliseconds(lockTimeout), milliseconds(idleTimeout)}
-}
-
-func milliseconds(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
-
-// The settings that must not be off for an acknowledged event to survive.
-var durability = []string{"fsync", "full_page_writes", "synchronous_commit"}
-
-func checkDurability(settings map[string]string) error {
-	var off []string
-	for _, name := range durability {
-		if settings[name] == "off" {
-			off = append(off, name)
-		}
-	}
-	if len(off) == 0 {
-		return nil
-	}
-	return fmt.Errorf("the server may lose what it acknowledges: %s is off; set it to on, or open the store as unsafe",
-		strings.Join(off, ", "))
 }

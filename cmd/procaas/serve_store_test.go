@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"procaas/engine/enginetest"
+)
+
+// A served command is procaas serve in this process.
+type served struct {
+	t      *testing.T
+	url    string
+	stop   context.CancelFunc
+	ended  chan int
+	mu     sync.Mutex // guards output
+	output bytes.Buffer
+}
+
+// Write implements [io.Writer].
+func (s *served) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.output.Write(p)
+}
+
+func (s *served) said() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.output.String()
+}
+
+// serveOn starts procaas serve on a store.
+func serveOn(t *testing.T, store string) *served {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(failing), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	address := freeAddress(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &served{t: t, url: "http://" + address, stop: cancel, ended: make(chan int, 1)}
+	go func() {
+		s.ended <- Main(ctx, []string{"serve", "--store", store, "--pipelines", dir, "--listen", address, "--log-format", "json"},
+			streams{strings.NewReader(""), s, s})
+	}()
+	t.Cleanup(cancel)
+	return s
+}
+
+// status gives the status of a reply, 0 for none.
+func (s *served) status(path string) int {
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.url+path, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	reply, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0
+	}
+	_ = reply.Body.Close()
+	return reply.StatusCode
+}
+
+func (s *served) becomes(path string, status int) {
+	s.t.Helper()
+	for deadline := time.Now().Add(time.Minute); s.status(path) != status; sleep(s.t.Context(), 10*time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("%s is %d, want %d\n%s", path, s.status(path), status, s.said())
+		}
+	}
+}
+
+// end waits for the exit code.
+func (s *served) end(want int, words ...string) {
+	s.t.Helper()
+	select {
+	case code := <-s.ended:
+		if code != want {
+			s.t.Errorf("want exit code %d, have %d\n%s", want, code, s.said())
+		}
+	case <-time.After(time.Minute):
+		s.t.Fatalf("it does not end\n%s", s.said())
+	}
+	for _, w := range words {
+		if !strings.Contains(s.said(), w) {
+			s.t.Errorf("want it to say %q, have\n%s", w, s.said())
+		}
+	}
+}
+
+func TestServeWaitsForAStoreThatIsAway(t *testing.T) {
+	t.Parallel()
+	db, err := enginetest.StartPostgres(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Stop() })
+	if err := db.Halt(enginetest.StopFast); err != nil {
+		t.Fatal(err)
+	}
+	impatient := serveOn(t, db.URL)
+	impatient.becomes("/healthz", http.StatusOK)
+	impatient.stop()
+	impatient.end(exitFine, "store cannot be reached, trying again")
+
+	s := serveOn(t, db.URL)
+	s.becomes("/readyz", http.StatusServiceUnavailable)
+	for path, want := range map[string]int{"/healthz": http.StatusOK, "/v1/runs": http.StatusServiceUnavailable} {
+		if have := s.status(path); have != want {
+			t.Errorf("%s: want %d while the store is away, have %d", path, want, have)
+		}
+	}
+	if err := db.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.becomes("/readyz", http.StatusOK)
+	s.becomes("/v1/runs", http.StatusOK)
+	s.stop()
+	s.end(exitFine, "store is there", `"msg":"serving"`)
+}
+
+func TestServeRefusesAStoreThatWillNeverDo(t *testing.T) {
+	t.Parallel()
+	dsn := enginetest.Postgres(t)
+	for _, c := range []struct{ store, says string }{
+		{strings.Replace(dsn, "/postgres?", "/nowhere?", 1), `database "nowhere" does not exist`},
+		{strings.Replace(dsn, "postgres@", "nobody-knows-me@", 1), `role "nobody-knows-me" does not exist`},
+		{strings.Replace(dsn, "sslmode=disable", "sslmode=verify-full", 1), "refused TLS"},
+		{dsn + "&options=-csynchronous_commit%3Doff", "synchronous_commit is off"},
+		{"postgres://[", "cannot parse"},
+	} {
+		serveOn(t, c.store).end(exitBroken, c.says)
+	}
+	serveOn(t, "mysql://h/d").end(exitUsage, "want postgres://")
+}
+
+// With a standby among the hosts, the nodes take the primary, wherever it is named.
+func TestServeFindsThePrimaryAmongSeveralHosts(t *testing.T) {
+	t.Parallel()
+	primary, err := enginetest.StartPostgres(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = primary.Stop() })
+	standby, err := primary.Standby(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = standby.Stop() })
+	both := standby.Addr() + "," + primary.Addr()
+	s := serveOn(t, strings.Replace(primary.URL, primary.Addr(), both, 1)+"&target_session_attrs=read-write")
+	s.becomes("/readyz", http.StatusOK)
+	s.stop()
+	s.end(exitFine)
+
+	// While there is none, they wait.
+	if err := primary.Halt(enginetest.StopFast); err != nil {
+		t.Fatal(err)
+	}
+	s = serveOn(t, strings.Replace(primary.URL, primary.Addr(), both, 1)+"&target_session_attrs=read-write")
+	s.becomes("/readyz", http.StatusServiceUnavailable)
+	if err := standby.Promote(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.becomes("/readyz", http.StatusOK)
+	s.stop()
+	s.end(exitFine, "store cannot be reached, trying again", "store is there")
+}

@@ -1,0 +1,66 @@
+package postgres
+
+import (
+	"errors"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// IsAway tells whether an error of [Open] says that the server cannot be reached
+// at present, or does not take connections yet: trying again later may help. An
+// address that makes no sense, a wrong password, a database or a role that does not
+// exist, a schema of another version, and a server that forgets are none.
+func IsAway(err error) bool {
+	away := false
+	for _, e := range causes(err) {
+		var code *pgconn.PgError
+		var network net.Error
+		switch {
+		case errors.As(e, &code):
+			if !passes(code.Code) {
+				return false
+			}
+			away = true
+		case errors.As(e, new(*pgconn.ParseConfigError)):
+			return false
+		case errors.As(e, &network), errors.Is(e, io.EOF), errors.Is(e, io.ErrUnexpectedEOF):
+			away = true
+		}
+	}
+	// Of several hosts none may be the primary at present.
+	return away || err != nil && strings.Contains(err.Error(), "ValidateConnect failed")
+}
+
+// passes tells whether what an error code says passes by itself.
+func passes(code string) bool {
+	switch code {
+	case "57P01", "57P02", "57P03", // the server stops or starts
+		"25006", // it is a standby, at present
+		"40001", "40P01", "55P03":
+		return true
+	}
+	return code[:2] == "08" || code[:2] == "53" // no connection; no room
+}
+
+// causes lists the errors that others were made of: of several hosts each has its
+// own.
+func causes(err error) []error {
+	switch e := err.(type) {
+	case nil:
+		return nil
+	case interface{ Unwrap() []error }:
+		var all []error
+		for _, part := range e.Unwrap() {
+			all = append(all, causes(part)...)
+		}
+		return all
+	case interface{ Unwrap() error }:
+		if below := causes(e.Unwrap()); len(below) > 0 {
+			return below
+		}
+	}
+	return []error{err}
+}
