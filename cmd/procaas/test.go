@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -104,7 +105,24 @@ func (t tester) watch(ctx context.Context) error {
 		fmt.Fprintf(t.err, "%s watching, Ctrl-C ends it\n\n", time.Now().Format(time.TimeOnly))
 	}
 	once()
-	return watch(ctx, t.paths, once)
+	return watch(ctx, t.watched(), once)
+}
+
+// watched lists what the tests are about: themselves, and the pipelines and stub
+// services that they name elsewhere.
+func (t tester) watched() []string {
+	paths := slices.Clone(t.paths)
+	files, err := readFiles(t.paths, t.in, isTestFile)
+	if err != nil {
+		return paths // which watch tells
+	}
+	for _, f := range files {
+		if file, _ := flowtest.Parse(f); file != nil {
+			paths = append(append(paths, file.Paths(f.Name)...), file.StubPaths(f.Name)...)
+		}
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
 }
 
 // test runs the tests once.
