@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,7 +82,10 @@ func newJob(n *node, c *Claimed) *job {
 // at gives the log for what happens at a path: a handler's, or the pipeline when
 // it is empty. All that is logged of a run has the keys path, run and key.
 func (j *job) at(path string) *slog.Logger {
-	return j.log.With("path", cmp.Or(path, j.claimed.Pipeline))
+	if path == "" {
+		path = j.claimed.Pipeline // of the run's own goroutine: a commit may change it
+	}
+	return j.log.With("path", path)
 }
 
 // cancel asks for the run's end. It may be called more than once.
