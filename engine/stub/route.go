@@ -81,7 +81,7 @@ const hangUp = 0
 type answer struct {
 	latency     time.Duration
 	crowd       *crowd // that it is a part of, or nil
-	status      int // or hangUp
+	status      int    // or hangUp
 	headers     map[string]any
 	contentType string
 	body        []byte
