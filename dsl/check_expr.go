@@ -65,11 +65,14 @@ func (c *checker) compileValues(h *Handler, sc, own *scope, r *Reporter) {
 	if h.Rollout != nil {
 		compileValue(h.Rollout.By, nil, sc, r)
 	}
-	c.compileBody(h.Type, h.Body, sc, r)
+	if h.ForEach != nil {
+		compileValue(h.ForEach.Items, &Field{ExprKind: ListKind}, sc, r)
+	}
+	c.compileBody(h.Type, h.Body, h.itemScope(sc), r)
 	compileValue(h.Result, nil, own, r)
 	if v := h.Verification(); v != nil {
-		c.compileBody(v.Type, v.Body, sc, r)
-		compileValue(v.Done, &Field{ExprKind: BoolKind}, own, r)
+		c.compileBody(v.Type, v.Body, h.itemScope(sc), r)
+		compileValue(v.Done, &Field{ExprKind: BoolKind}, h.itemScope(own), r)
 	}
 	if h.Fallback != nil {
 		compileValue(h.Fallback.Result, nil, sc, r)
@@ -194,7 +197,7 @@ func verifyReads(h *Handler) []Read {
 // handlerReads lists all that a handler reads, its verification, its fallback and
 // the rules of its on-error included.
 func handlerReads(h *Handler) []Read {
-	out := slices.Concat(h.ConditionReads(), h.Body.Reads(), h.Result.Reads(), verifyReads(h), h.ErrorReads())
+	out := slices.Concat(h.ConditionReads(), h.ItemReads(), h.BodyReads(), h.Result.Reads(), h.VerifyReads(), h.ErrorReads())
 	if h.Fallback != nil {
 		out = append(out, h.Fallback.Result.Reads()...)
 	}

@@ -44,6 +44,7 @@ func (c *checker) checkBodies(h *Handler, r *Reporter) {
 	c.checkBody(h, h.Type, h.Body, r)
 	c.checkOnUnknown(h, r)
 	c.checkOnError(h, r)
+	c.checkForEach(h, r)
 	if v := h.Verification(); v != nil {
 		c.checkBody(h, v.Type, v.Body, r)
 	}

@@ -78,6 +78,7 @@ const (
 	codeOnError      Code = "PC0701"
 	codeNeverMatches Code = "PC0702"
 	codeChoose       Code = "PC0703"
+	codeForEach      Code = "PC0704"
 )
 
 // What advice is about.

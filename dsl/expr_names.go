@@ -15,9 +15,12 @@ var roots = []string{"event", stateRoot, "sources", "configs", "flow", "run", "i
 // errorRoot is known in the rules of on-error.
 const errorRoot = "error"
 
+// indexRoot is the place of the item in the list of a for-each.
+const indexRoot = "index"
+
 // localRoots are known at some places only. Elsewhere they are names as any other,
 // which a shared state may declare.
-var localRoots = []string{errorRoot}
+var localRoots = []string{errorRoot, indexRoot}
 
 func isRoot(name string) bool { return slices.Contains(roots, name) }
 

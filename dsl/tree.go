@@ -381,6 +381,9 @@ type Handler struct {
 	// Enabled says whether the handler runs in this run.
 	Enabled *Value `yaml:"enabled" kind:"bool"`
 
+	// ForEach repeats the call for each element of a list.
+	ForEach *ForEach `yaml:"for-each"`
+
 	// Type is the name of the handler type; empty for a placeholder that does
 	// nothing.
 	Type string `yaml:"-"`

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -8,52 +9,69 @@ import (
 // This file decides whether a handler may start, and what follows from an
 // attempt that failed. It belongs to the pure core, as run.go does.
 
-// begin starts an attempt of a handler, or decides without one.
-func (r *Run) begin(s *Step, live Live) (Task, bool) {
+// begin starts attempts of a handler, or decides without one.
+func (r *Run) begin(tasks []Task, s *Step, live Live) []Task {
 	rec := &r.records[s.position]
 	switch {
 	case rec.decided(), rec.underway, rec.outcome == OutcomeUnknown:
-		return Task{}, false
+		return tasks
 	case rec.outcome == OutcomeWaiting:
 		if !rec.due.After(live.Now) {
 			r.succeed(s, live)
 		}
-		return Task{}, false
+		return tasks
 	}
 	reason, off := live.off(s)
+	if off && rec.each.busy() {
+		return tasks // what is under way ends first
+	}
 	if off && !s.standsIn() {
 		r.skip(s, reason, live)
-		return Task{}, false
+		return tasks
 	}
 	if !r.free(s) || !off && rec.due.After(live.Now) {
-		return Task{}, false
+		return tasks
 	}
-	if rec.attempts == 0 {
-		enabled, why, err := r.condition(s.Handler.Enabled, "enabled", live)
-		if err != nil {
-			r.giveUp(s, err, live)
-			return Task{}, false
-		}
-		if !enabled {
-			r.skip(s, why, live)
-			return Task{}, false
-		}
-		if enabled, why, err = r.rolledOut(s, live); err != nil {
-			r.giveUp(s, err, live)
-			return Task{}, false
-		}
-		if !enabled {
-			r.skip(s, why, live)
-			r.standIn(s, live)
-			return Task{}, false
-		}
+	if rec.attempts == 0 && rec.each == nil && !r.wanted(s, live) {
+		return tasks
 	}
 	if off {
 		r.skip(s, reason, live)
 		r.standIn(s, live)
-		return Task{}, false
+		return tasks
 	}
-	return r.attempt(s, live)
+	if s.Handler.ForEach != nil {
+		if rec.each != nil || r.expand(s, live) {
+			tasks = r.beginItems(tasks, s, live)
+		}
+		return tasks
+	}
+	if t, ok := r.attempt(r.unit(s), live); ok {
+		tasks = append(tasks, t)
+	}
+	return tasks
+}
+
+// wanted asks the conditions of a handler. When it is false, they have decided about it.
+func (r *Run) wanted(s *Step, live Live) bool {
+	enabled, why, err := r.condition(s.Handler.Enabled, "enabled", live)
+	if err != nil {
+		r.giveUp(s, err, live)
+		return false
+	}
+	if !enabled {
+		r.skip(s, why, live)
+		return false
+	}
+	if enabled, why, err = r.rolledOut(s, live); err != nil {
+		r.giveUp(s, err, live)
+		return false
+	}
+	if !enabled {
+		r.skip(s, why, live)
+		r.standIn(s, live)
+	}
+	return enabled
 }
 
 // off asks whether a handler is switched off.
@@ -76,32 +94,31 @@ func (r *Run) free(s *Step) bool {
 
 // attempt asks the guard and makes the task. Handlers that need no call are
 // done at once.
-func (r *Run) attempt(s *Step, live Live) (Task, bool) {
-	rec := &r.records[s.position]
+func (r *Run) attempt(u unit, live Live) (Task, bool) {
+	rec := u.rec
 	if live.Guard != nil {
-		v := live.Guard(s, rec.due)
+		v := live.Guard(u.Step, u.ref(), rec.due)
 		if v.Skip {
-			r.skip(s, v.Reason, live)
-			r.standIn(s, live)
+			r.leaveOut(u, v.Reason, live)
 			return Task{}, false
 		}
 		if !v.Hold.IsZero() {
-			r.hold(s, v, live)
+			r.hold(u, v, live)
 			return Task{}, false
 		}
 		rec.reason, rec.hold, rec.cause, rec.held = "", time.Time{}, "", time.Time{}
 	}
-	if s.Type.New == nil || s.Type.SetsState {
-		r.compute(s, live)
+	if u.Type.New == nil || u.Type.SetsState {
+		r.compute(u.Step, live)
 		return Task{}, false
 	}
 	if rec.unknown {
-		return r.ask(s, live)
+		return r.ask(u, live)
 	}
 	if !rec.ready {
-		body, err := s.Handler.Body.Eval(r.env(live))
+		body, err := u.Handler.Body.Eval(r.envOf(u, live))
 		if err != nil {
-			r.giveUp(s, err, live)
+			r.giveUpUnit(u, err, live)
 			return Task{}, false
 		}
 		rec.body, rec.ready = body, true
@@ -111,24 +128,24 @@ func (r *Run) attempt(s *Step, live Live) (Task, bool) {
 	rec.underway = true
 	r.underway++
 	r.dirty = true
-	if s.Handler.Parks() || s.Handler.Verification() != nil || s.volatile && rec.attempts == 1 {
+	if u.Handler.Parks() || u.Handler.Verification() != nil || u.volatile && rec.attempts == 1 {
 		r.touch() // or a crash would leave no trace of the attempt
 	}
 	if rec.started.IsZero() {
 		rec.started = stamp(live.Now)
 	}
 	return Task{
-		Step: s, Type: s.Type, Attempt: rec.attempts, Body: copyData(rec.body), Timeout: s.Handler.Timeout,
-		IdempotencyKey: idempotencyKey(r.start.ID, s.Path, 0),
+		Step: u.Step, Item: u.item, Type: u.Type, Attempt: rec.attempts, Body: copyData(rec.body), Timeout: u.Handler.Timeout,
+		IdempotencyKey: idempotencyKey(r.start.ID, u.Path, u.item),
 	}, true
 }
 
-// hold keeps a handler from starting, or leaves it out when it has waited for too
+// hold keeps a call from starting, or leaves it out when it has waited for too
 // long.
-func (r *Run) hold(s *Step, v Verdict, live Live) {
-	rec := &r.records[s.position]
+func (r *Run) hold(u unit, v Verdict, live Live) {
+	rec := u.rec
 	switch {
-	case v.Patience == 0 || s.Handler.IsCritical():
+	case v.Patience == 0 || u.Handler.IsCritical():
 		rec.held = time.Time{}
 	case rec.held.IsZero():
 		rec.held = stamp(live.Now)
@@ -136,8 +153,7 @@ func (r *Run) hold(s *Step, v Verdict, live Live) {
 	if !rec.held.IsZero() {
 		end := rec.held.Add(v.Patience)
 		if !end.After(live.Now) {
-			r.skip(s, fmt.Sprintf("left out after %s: %s", v.Patience, v.Reason), live)
-			r.standIn(s, live)
+			r.leaveOut(u, fmt.Sprintf("left out after %s: %s", v.Patience, v.Reason), live)
 			return
 		}
 		if end.Before(v.Hold) {
@@ -146,6 +162,27 @@ func (r *Run) hold(s *Step, v Verdict, live Live) {
 	}
 	r.dirty = r.dirty || v.Reason != rec.reason
 	rec.reason, rec.hold, rec.cause = v.Reason, v.Hold, v.Cause
+}
+
+// leaveOut does what the guard says about a handler that is over its limits. Of an
+// iteration that has begun, only the item is left out.
+func (r *Run) leaveOut(u unit, reason string, live Live) {
+	if u.item > 0 && r.records[u.position].each.reached() {
+		r.itemFailed(u, errors.New(reason), live)
+		return
+	}
+	r.skip(u.Step, reason, live)
+	r.standIn(u.Step, live)
+}
+
+// giveUpUnit decides that a handler, or an item, has failed for good, whatever the
+// rules of on-error say.
+func (r *Run) giveUpUnit(u unit, err error, live Live) {
+	if u.item > 0 {
+		r.itemFailed(u, err, live)
+		return
+	}
+	r.giveUp(u.Step, err, live)
 }
 
 // compute does a handler that needs no call: one that sets the state, or a
@@ -170,19 +207,32 @@ func (r *Run) compute(s *Step, live Live) {
 }
 
 // failed is the end of an attempt without success.
-func (r *Run) failed(s *Step, err error, probe bool, live Live) {
-	rec := &r.records[s.position]
+func (r *Run) failed(u unit, err error, probe bool, live Live) {
+	rec := u.rec
 	rec.err = clean(err.Error())
-	if probe && s.Handler.IsCritical() {
-		if delay, ok := rec.again(s, r.start.ID, err); ok {
+	if probe && u.Handler.IsCritical() {
+		if delay, ok := rec.again(u, r.start.ID, err); ok {
 			rec.due = stamp(live.Now.Add(delay + time.Millisecond - 1)) // rounded up
 			return
 		}
 	}
 	rec.failures++
-	if delay, ok := rec.repeat(s, r.start.ID, rec.failures, err); ok {
+	if delay, ok := rec.repeat(u, r.start.ID, rec.failures, err); ok {
 		rec.due = stamp(live.Now.Add(delay + time.Millisecond - 1)) // rounded up
 		return
 	}
-	r.settle(s, err, live)
+	if u.item > 0 {
+		r.itemFailed(u, err, live)
+		return
+	}
+	r.settle(u.Step, err, live)
+}
+
+// succeeded is the end of an attempt, or of a wait, with success.
+func (r *Run) succeeded(u unit, live Live) {
+	if u.item > 0 {
+		r.itemSucceeded(u, live)
+		return
+	}
+	r.succeed(u.Step, live)
 }

@@ -186,36 +186,29 @@ func (r *Run) restoreRecord(saved savedRecord) error {
 	if rec.reached() {
 		return fmt.Errorf("its checkpoint names the handler %s twice", saved.Path)
 	}
-	*rec = record{
-		outcome: saved.Outcome, attempts: saved.Attempts, failures: saved.Failures, delay: saved.Delay,
-		unknown: saved.Unknown, asked: saved.Asked, held: saved.Held,
-		started: saved.Started, finished: saved.Finished, due: saved.Due,
-		err: saved.Error, reason: saved.Reason, raw: saved.Response, status: saved.Status, emitted: saved.Emitted,
-	}
-	if err := rec.check(); err != nil {
+	if err := rec.restore(saved); err != nil {
 		return fmt.Errorf("its checkpoint of the handler %s: %w", saved.Path, err)
 	}
-	if rec.raw != nil {
-		value, err := dsl.ParseJSON(rec.raw)
-		if err != nil {
-			return fmt.Errorf("response of the handler %s: %w", saved.Path, err)
-		}
-		rec.response = value
+	if rec.each != nil && s.Handler.ForEach == nil && !rec.decided() {
+		return fmt.Errorf("its checkpoint has items of the handler %s, which has no for-each: the definition has changed", saved.Path)
 	}
 	if rec.decided() {
 		r.publish(s)
+		return nil
 	}
-	if rec.inFlight() {
-		r.lose(s)
-	}
+	r.visit(s, func(u unit) {
+		if u.rec.inFlight() {
+			r.lose(u)
+		}
+	})
 	return nil
 }
 
 // lose says what becomes of an attempt whose end is not known.
-func (r *Run) lose(s *Step) {
-	rec := &r.records[s.position]
-	rec.unknown = s.Handler.Verification() != nil
-	if s.Handler.Parks() {
+func (r *Run) lose(u unit) {
+	rec := u.rec
+	rec.unknown = u.Handler.Verification() != nil
+	if u.Handler.Parks() {
 		rec.outcome, rec.reason = OutcomeUnknown, fmt.Sprintf(unknownReason, rec.attempts)
 		rec.due = time.Time{}
 		r.touch()
@@ -244,17 +237,29 @@ func (r *Run) redrive() {
 	r.status, r.failedPath, r.failure, r.class = Running, "", "", ""
 	r.touch()
 	for _, s := range r.plan.order {
-		switch rec := &r.records[s.position]; {
-		case rec.outcome == OutcomeUnknown, rec.outcome == OutcomeFailed && s.Handler.IsCritical() && rec.unknown:
-			*rec = record{attempts: rec.attempts, started: rec.started, unknown: rec.unknown}
-		case rec.outcome == OutcomeFailed && s.Handler.IsCritical():
-			*rec = record{}
+		rec := &r.records[s.position]
+		failed := rec.outcome == OutcomeFailed && s.Handler.IsCritical()
+		if rec.each != nil && (failed || !rec.decided()) {
+			rec.redriveItems()
+			continue
 		}
+		rec.redrive(failed)
 	}
 	clear(r.sources)
 	for i, s := range r.plan.order {
 		if r.records[i].decided() {
 			r.publish(s)
 		}
+	}
+}
+
+// redrive lets a handler, or an item, start afresh when it has failed, and make a
+// decision about a call again.
+func (r *record) redrive(failed bool) {
+	switch {
+	case r.outcome == OutcomeUnknown, failed && r.unknown:
+		*r = record{attempts: r.attempts, started: r.started, unknown: r.unknown}
+	case failed:
+		*r = record{}
 	}
 }

@@ -38,19 +38,57 @@ func (c *checkpoint) encode() []byte {
 }
 
 func (b jsonText) record(r *savedRecord) jsonText {
-	b = b.text(`{"path":`, r.Path).textOr(`,"outcome":`, r.Outcome)
+	start := len(b)
+	b = b.textOr(`,"path":`, r.Path).numberOr(`,"item":`, r.Item).textOr(`,"outcome":`, r.Outcome)
 	b = b.numberOr(`,"attempts":`, r.Attempts).numberOr(`,"failures":`, r.Failures)
 	if r.Unknown {
 		b = append(b, `,"unknown":true`...)
 	}
 	b = b.numberOr(`,"asked":`, r.Asked)
 	b = b.timeOr(`,"started":`, r.Started).timeOr(`,"finished":`, r.Finished).timeOr(`,"due":`, r.Due)
-	b = b.numberOr(`,"delay_ns":`, int(r.Delay)).timeOr(`,"held":`, r.Held).textOr(`,"error":`, r.Error).textOr(`,"reason":`, r.Reason)
+	b = b.numberOr(`,"delay_ns":`, int(r.Delay)).timeOr(`,"held":`, r.Held)
+	b = b.textOr(`,"error":`, r.Error).textOr(`,"class":`, r.Class).textOr(`,"reason":`, r.Reason)
 	if len(r.Response) > 0 {
 		b = append(b, `,"response":`...)
 		b = append(b, r.Response...)
 	}
-	return append(b.numberOr(`,"status":`, r.Status).listOr(`,"emitted":`, r.Emitted), '}')
+	b = b.numberOr(`,"status":`, r.Status).listOr(`,"emitted":`, r.Emitted)
+	if r.Each != nil {
+		b = b.each(r.Each)
+	}
+	return b.object(start)
+}
+
+func (b jsonText) each(e *savedEach) jsonText {
+	b = append(b, `,"each":`...)
+	start := len(b)
+	if len(e.Items) > 0 {
+		b = append(b, `,"items":`...)
+		b = append(b, e.Items...)
+	}
+	b = b.numberOr(`,"total":`, e.Total).numberOr(`,"succeeded":`, e.Succeeded).numberOr(`,"failed":`, e.Failed).textOr(`,"done":`, e.Done)
+	for i := range e.Of {
+		if i == 0 {
+			b = append(b, `,"of":[`...)
+		} else {
+			b = append(b, ',')
+		}
+		b = b.record(&e.Of[i])
+	}
+	if len(e.Of) > 0 {
+		b = append(b, ']')
+	}
+	return b.object(start)
+}
+
+// object makes an object of the fields written since start, each with a comma before
+// it.
+func (b jsonText) object(start int) jsonText {
+	if len(b) == start {
+		return append(b, "{}"...)
+	}
+	b[start] = '{'
+	return append(b, '}')
 }
 
 // A jsonText is JSON that grows. Its methods write a name with a value; those

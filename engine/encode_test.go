@@ -70,7 +70,12 @@ func valuesOf(t reflect.Type) []any {
 	case map[string]json.RawMessage:
 		return []any{map[string]json.RawMessage{"b": []byte(`null`), "a \"": []byte(`[1]`)}}
 	case []savedRecord:
-		return []any{[]savedRecord{{Path: "a/b/c"}}}
+		return []any{[]savedRecord{{Path: "a/b/c"}}, []savedRecord{{Item: 1}, {}}}
+	case *savedEach:
+		return []any{
+			&savedEach{}, &savedEach{Items: json.RawMessage(`[1]`), Total: 2}, &savedEach{Succeeded: 2, Failed: 1, Done: "1-7"},
+			&savedEach{Of: []savedRecord{{Item: 1, Outcome: "x"}, {Item: 2}}},
+		}
 	}
 	return nil
 }

@@ -110,7 +110,7 @@ func (j *job) off(s *Step, c *controls, now time.Time) (reason string, off bool)
 			return "", false
 		}
 	}
-	j.pass.leave(s.Path, now)
+	j.pass.leaveAll(s.Path, now)
 	return reason, off
 }
 
@@ -121,22 +121,22 @@ func (c *controls) overrides(s *Step, now time.Time) bool {
 }
 
 // verdict asks the guard about a handler, and whether its outage lets this call
-// through. While the handler is coming back, the run does not wait for it. Due is
-// that of [Live].Guard.
-func (j *job) verdict(s *Step, due time.Time, c *controls, now time.Time) Verdict {
+// through. While the handler is coming back, the run does not wait for it. Ref and
+// due are those of [Live].Guard.
+func (j *job) verdict(s *Step, ref string, due time.Time, c *controls, now time.Time) Verdict {
 	e := j.n.e
 	o := e.degrader.outages().of(s)
 	if o == nil || c.overrides(s, now) {
-		return e.guard.verdict(s, due, &j.pass, c, now)
+		return e.guard.verdict(s, ref, due, &j.pass, c, now)
 	}
 	admitted := o.admit(now, chanceOf(j.claimed.ID, s.Path))
 	if admitted == AdmitCall {
-		return e.guard.verdict(s, due, &j.pass, c, now)
+		return e.guard.verdict(s, ref, due, &j.pass, c, now)
 	}
-	if admitted == AdmitProbe && e.guard.verdict(s, due, &j.pass, c, now) == (Verdict{}) && j.n.takeProbe(o.Name) {
+	if admitted == AdmitProbe && e.guard.verdict(s, ref, due, &j.pass, c, now) == (Verdict{}) && j.n.takeProbe(o.Name) {
 		return Verdict{}
 	}
-	j.pass.leave(s.Path, now)
+	j.pass.leave(ref, now)
 	return Verdict{Skip: true, Reason: o.reason(now)}
 }
 

@@ -29,9 +29,9 @@ const shortHold = time.Second
 // so that asking again does not take another one. It belongs to the goroutine of
 // the run.
 type pass struct {
-	wake   func()    // told when a gate lets the run in
-	age    time.Time // since when the run is due
-	places map[string]*place
+	wake   func()            // told when a gate lets the run in
+	age    time.Time         // since when the run is due
+	places map[string]*place // by [Task.Ref]
 }
 
 // A place is what a handler of a run waits with, or is under way with.
@@ -44,30 +44,39 @@ type place struct {
 	spots  [2]spot // of the handler and of the service
 }
 
-// at gives the place of a handler.
-func (p *pass) at(path string) *place {
+// at gives the place of a call.
+func (p *pass) at(ref string) *place {
 	if p.places == nil {
 		p.places = map[string]*place{}
 	}
-	pl := p.places[path]
+	pl := p.places[ref]
 	if pl == nil {
 		pl = &place{}
-		p.places[path] = pl
+		p.places[ref] = pl
 	}
 	return pl
 }
 
-// leave gives up what a handler holds: its call does not start.
-func (p *pass) leave(path string, now time.Time) { p.end(path, callEnd{}, now) }
+// leave gives up what a call holds: it does not start.
+func (p *pass) leave(ref string, now time.Time) { p.end(ref, callEnd{}, now) }
 
-// end gives up what a handler holds whose call has ended. It tells whether the
-// call was made to find out about its service.
-func (p *pass) end(path string, end callEnd, now time.Time) (probe bool) {
-	pl := p.places[path]
+// leaveAll gives up what a handler holds, with all items of its for-each.
+func (p *pass) leaveAll(path string, now time.Time) {
+	for ref := range p.places {
+		if isRefOf(ref, path) {
+			p.leave(ref, now)
+		}
+	}
+}
+
+// end gives up what a call holds that has ended. It tells whether the call was made
+// to find out about its service.
+func (p *pass) end(ref string, end callEnd, now time.Time) (probe bool) {
+	pl := p.places[ref]
 	if pl == nil {
 		return false
 	}
-	delete(p.places, path)
+	delete(p.places, ref)
 	probe = pl.spots[1].probes
 	pl.spots[1].leave(end, now)
 	end.pause = 0 // which is the service's alone
@@ -77,8 +86,8 @@ func (p *pass) end(path string, end callEnd, now time.Time) (probe bool) {
 
 // close gives up all that the run holds. What became of its calls is not known.
 func (p *pass) close(now time.Time) {
-	for path := range p.places {
-		p.end(path, callEnd{verdict: callMute}, now)
+	for ref := range p.places {
+		p.end(ref, callEnd{verdict: callMute}, now)
 	}
 }
 
@@ -106,17 +115,17 @@ func (r *rule) cause() string {
 	return ""
 }
 
-// verdict decides about one handler of a run. Since is when a repetition became
-// due.
-func (g *guard) verdict(s *Step, since time.Time, p *pass, c *controls, now time.Time) Verdict {
+// verdict decides about one call of a run, which ref tells from the others. Since
+// is when a repetition became due.
+func (g *guard) verdict(s *Step, ref string, since time.Time, p *pass, c *controls, now time.Time) Verdict {
 	if l := c.holds(s, now); l != nil {
-		p.leave(s.Path, now)
+		p.leave(ref, now)
 		return Verdict{Hold: l.askAgain(now), Cause: l.holdCause, Reason: l.off}
 	}
-	if v, ok := g.turn(s, p, c, now); !ok {
+	if v, ok := g.turn(s, ref, p, c, now); !ok {
 		return v
 	}
-	return g.enter(s, since, p, now)
+	return g.enter(s, ref, since, p, now)
 }
 
 // askAgain is when a run that a switch holds looks again by itself. It is woken
@@ -131,8 +140,8 @@ func (l *liveControl) askAgain(now time.Time) time.Time {
 }
 
 // turn asks the rate limits; ok is false when the handler may not run now.
-func (g *guard) turn(s *Step, p *pass, c *controls, now time.Time) (v Verdict, ok bool) {
-	if pl := p.places[s.Path]; pl != nil {
+func (g *guard) turn(s *Step, ref string, p *pass, c *controls, now time.Time) (v Verdict, ok bool) {
+	if pl := p.places[ref]; pl != nil {
 		if pl.passed {
 			return Verdict{}, true
 		}
@@ -142,14 +151,14 @@ func (g *guard) turn(s *Step, p *pass, c *controls, now time.Time) (v Verdict, o
 		case !stale && pl.mine:
 			return Verdict{}, true // spots are still to be asked for
 		}
-		p.leave(s.Path, now)
+		p.leave(ref, now)
 	}
 	var rules [3]rule
 	n := g.rules(s, c, now, &rules)
 	if n == 0 {
 		return Verdict{}, true
 	}
-	return g.reserve(s, p, rules[:n], now)
+	return g.reserve(s, ref, p, rules[:n], now)
 }
 
 // rules finds the rate limits that apply to a handler: at each level one.
@@ -176,7 +185,7 @@ func (g *guard) rules(s *Step, c *controls, now time.Time, out *[3]rule) int {
 }
 
 // reserve takes a place in all limits, or tells until when to wait.
-func (g *guard) reserve(s *Step, p *pass, rules []rule, now time.Time) (v Verdict, ok bool) {
+func (g *guard) reserve(s *Step, ref string, p *pass, rules []rule, now time.Time) (v Verdict, ok bool) {
 	var delay time.Duration
 	var worst *rule
 	skip := false
@@ -201,7 +210,7 @@ func (g *guard) reserve(s *Step, p *pass, rules []rule, now time.Time) (v Verdic
 	if skip {
 		return Verdict{Skip: true, Reason: worst.reason()}, false
 	}
-	pl := p.at(s.Path)
+	pl := p.at(ref)
 	pl.until, pl.mine, pl.cause, pl.reason = now.Add(delay), true, worst.cause(), worst.reason()
 	if delay > shortHold {
 		pl.until, pl.mine = g.bucket(worst.path).sendAway(now, delay), false
@@ -210,11 +219,11 @@ func (g *guard) reserve(s *Step, p *pass, rules []rule, now time.Time) (v Verdic
 }
 
 // enter asks for places among the calls under way.
-func (g *guard) enter(s *Step, since time.Time, p *pass, now time.Time) Verdict {
+func (g *guard) enter(s *Step, ref string, since time.Time, p *pass, now time.Time) Verdict {
 	if s.Type.New == nil || s.Type.SetsState || s.Handler.MaxInFlight == 0 && s.calls == nil {
 		return Verdict{}
 	}
-	pl := p.at(s.Path)
+	pl := p.at(ref)
 	pl.passed = true
 	for i := range pl.spots {
 		name, terms, ok := g.terms(s, i)
@@ -234,7 +243,7 @@ func (g *guard) enter(s *Step, since time.Time, p *pass, now time.Time) Verdict 
 		case spotInside:
 			continue
 		case spotOut:
-			p.leave(s.Path, now)
+			p.leave(ref, now)
 			return Verdict{Hold: now.Add(longestOut), Cause: gateCause(name, s.Path), Reason: at.why(now), Patience: s.patience(i)}
 		}
 		return Verdict{Hold: again, Reason: at.why(now), Patience: s.patience(i)}

@@ -58,7 +58,7 @@ func BenchmarkGuard(b *testing.B) {
 					b.Fatal("off")
 				}
 				c.controls.share(c.step)
-				if v := j.verdict(c.step, time.Time{}, c.controls, now); v != (Verdict{}) {
+				if v := j.verdict(c.step, c.step.Path, time.Time{}, c.controls, now); v != (Verdict{}) {
 					b.Fatal(v)
 				}
 				j.pass.end(c.step.Path, callEnd{verdict: callGood, kind: c.step.Path, took: time.Millisecond}, now)

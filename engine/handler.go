@@ -128,7 +128,10 @@ func ClassOf(err error) string {
 	var status *StatusError
 	var timeout interface{ Timeout() bool }
 	var schema *dsl.ContractError
+	var kept *keptError
 	switch {
+	case errors.As(err, &kept):
+		return kept.class
 	case errors.As(err, &status):
 		return strconv.Itoa(status.Status)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():

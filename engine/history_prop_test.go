@@ -193,7 +193,7 @@ func (s *schedule) start(r *scheduledRun, task engine.Task) {
 		r.sure[task.Step.Handler.ID] = true
 		return
 	}
-	s.history.Called(r.id, task.Step.Path, task.Step.Stage, task.IdempotencyKey)
+	s.history.Called(r.id, task.Ref(), task.Step.Stage, task.IdempotencyKey)
 	id := task.Step.Handler.ID
 	if sure, called := r.sure[id]; called && !sure && task.Step.Handler.OnUnknown != nil {
 		s.t.Errorf("%s of run %s is called again, and nobody has found out what became of the call before", id, r.id)
@@ -272,6 +272,6 @@ func (s *schedule) end(node *scheduledNode, job *scheduledJob) {
 	case task.Step.Handler.ID == "slow" && s.rand.IntN(2) == 0:
 		result.Until = s.now.Add(time.Minute)
 	}
-	job.run.Finish(task.Step.Path, engine.Outcome{Result: result}, engine.Live{Now: s.now})
+	job.run.Finish(task.Ref(), engine.Outcome{Result: result}, engine.Live{Now: s.now})
 	s.step(node, job)
 }

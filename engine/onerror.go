@@ -100,8 +100,15 @@ func (r *Run) errorData(s *Step, err error) map[string]any {
 		"status": nil, "body": nil,
 	}
 	var status *StatusError
-	if errors.As(err, &status) {
+	var kept *keptError
+	switch {
+	case errors.As(err, &status):
 		data["status"], data["body"] = status.Status, status.Body
+	case errors.As(err, &kept):
+		data["attempts"] = kept.failures
+		if kept.status != 0 {
+			data["status"] = kept.status
+		}
 	}
 	return data
 }
@@ -109,8 +116,12 @@ func (r *Run) errorData(s *Step, err error) map[string]any {
 // statusOf gives the status of a reply that was not expected; 0 for other errors.
 func statusOf(err error) int {
 	var status *StatusError
-	if errors.As(err, &status) {
+	var kept *keptError
+	switch {
+	case errors.As(err, &status):
 		return status.Status
+	case errors.As(err, &kept):
+		return kept.status
 	}
 	return 0
 }

@@ -20,12 +20,12 @@ import (
 
 // take accepts how a call ended: the response, the time at which the handler
 // counts as done, and the events, made complete.
-func (r *Run) take(s *Step, o Outcome, live Live) ([]Event, error) {
+func (r *Run) take(u unit, o Outcome, live Live) ([]Event, error) {
 	if o.Err != nil {
 		return nil, o.Err
 	}
 	until := o.Result.Until
-	raw, err := r.encode(s, o.Result.Response, until.After(live.Now))
+	raw, err := r.encode(u.Step, o.Result.Response, until.After(live.Now))
 	if err != nil {
 		return nil, err
 	}
@@ -37,9 +37,9 @@ func (r *Run) take(s *Step, o Outcome, live Live) ([]Event, error) {
 		if _, err := encodeData(e.Payload); err != nil {
 			return nil, Permanent(fmt.Errorf("payload of event %d: %w", i+1, err))
 		}
-		events[i] = r.complete(s, i, e, live)
+		events[i] = r.complete(u, i, e, live)
 	}
-	rec := &r.records[s.position]
+	rec := u.rec
 	rec.response, rec.raw, rec.status = o.Result.Response, raw, o.Result.Status
 	if until.After(live.Now) {
 		rec.outcome, rec.err = OutcomeWaiting, ""
@@ -73,9 +73,9 @@ func (r *Run) emit(rec *record, events []Event) {
 // complete fills what an emitted event leaves open. An id that follows from the
 // run, the handler and the event's number is found again when the handler had
 // to be repeated.
-func (r *Run) complete(s *Step, i int, e Event, live Live) Event {
+func (r *Run) complete(u unit, i int, e Event, live Live) Event {
 	if e.ID == "" {
-		e.ID = digest(r.start.ID, s.Path, "emit", strconv.Itoa(i))
+		e.ID = digest(r.start.ID, u.ref(), "emit", strconv.Itoa(i))
 	}
 	if e.Source == "" {
 		e.Source = "procaas/run/" + r.start.ID
@@ -117,7 +117,7 @@ func (r *Run) giveUp(s *Step, err error, live Live) {
 	if r.failedPath == "" {
 		r.failedPath, r.class = s.Path, ClassOf(err)
 		r.failure = s.Path + ": " + rec.err
-		if rec.attempts > 0 {
+		if rec.attempts > 0 && rec.each == nil {
 			r.failure = fmt.Sprintf("%s: attempt %d: %s", s.Path, rec.attempts, rec.err)
 		}
 	}
@@ -159,6 +159,10 @@ func (r *Run) decide(s *Step, live Live) {
 	rec.finished = stamp(live.Now)
 	rec.due = time.Time{}
 	rec.body, rec.ready = nil, false
+	if rec.each != nil {
+		rec.sum()
+		rec.forgetItems(s.Handler.IsCritical())
+	}
 	if !s.keep {
 		rec.response, rec.raw = nil, nil
 	}

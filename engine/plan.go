@@ -20,6 +20,7 @@ type Plan struct {
 	steps  map[string]*Step // by path
 	order  []*Step          // all of them, as declared
 	shared []sharedName     // that the flow and the pipeline declare
+	most   int              // calls that may be under way at once
 
 	// contested says that live settings decide whether this pipeline or another
 	// one serves an event.
@@ -55,6 +56,9 @@ type Step struct {
 	stage    string    // the path of its stage
 	service  string    // that it calls; empty when it names none
 	volatile bool      // begun anew, it might be skipped, or send something else
+
+	parallel int  // items of its for-each that are worked on at once; 1 without one
+	gathers  bool // the responses of items are kept: the result or another handler may read them
 
 	calls   *dsl.Service // that is declared; nil when it is not known before the call
 	counted bool         // what its calls come to decides about fallbacks
@@ -181,6 +185,7 @@ func (p *Plan) add(h *dsl.Handler, stage int, types map[string]HandlerType) (*St
 		s.retry = *h.Retry
 	}
 	s.gather()
+	p.most += s.parallel
 	s.volatile = s.isVolatile(p.Pipeline.Stages[stage])
 	p.steps[s.Path] = s
 	p.order = append(p.order, s)
@@ -191,13 +196,8 @@ func (p *Plan) add(h *dsl.Handler, stage int, types map[string]HandlerType) (*St
 func (s *Step) gather() {
 	h := s.Handler
 	own := dsl.Path{sourcesRoot, h.ID}
-	s.Reads = slices.Concat(h.ConditionReads(), h.Body.Reads())
-	last := h.Result.Reads()
-	if v := h.Verification(); v != nil {
-		s.Reads = append(s.Reads, v.Body.Reads()...)
-		last = append(slices.Clone(last), v.Done.Reads()...)
-	}
-	for _, r := range last {
+	s.Reads = slices.Concat(h.ConditionReads(), h.ItemReads(), h.BodyReads())
+	for _, r := range slices.Concat(h.Result.Reads(), h.VerifyReads()) {
 		// A handler does not wait for itself: its result is made when its own
 		// source is there, and done is asked about an answer that is there.
 		if len(r.Path) < len(own) || !r.Path[:len(own)].Equal(own) {
@@ -220,6 +220,10 @@ func (s *Step) gather() {
 	s.Touches = append(s.Touches, h.Touches...)
 	if s.Type.Emits {
 		s.Touches = append(s.Touches, emitToken)
+	}
+	s.parallel = 1
+	if f := h.ForEach; f != nil && len(s.Touches) == 0 {
+		s.parallel = f.Parallel() // what touches the same thing keeps its order
 	}
 }
 
@@ -308,6 +312,7 @@ func (p *Plan) markKept() {
 				s.keep = s.keep || r.Path.Overlaps(response)
 			}
 		}
+		s.gathers = s.keep || slices.ContainsFunc(s.Handler.Result.Reads(), func(r dsl.Read) bool { return r.Path.Overlaps(response) })
 	}
 }
 

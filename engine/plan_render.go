@@ -48,6 +48,8 @@ type StepView struct {
 	Path     string     `json:"path"`
 	Branch   int        `json:"branch,omitempty"` // that it belongs to; 0 for none
 	Type     string     `json:"type"`
+	ForEach  string     `json:"for_each,omitempty"` // the list, as it is written
+	Parallel int        `json:"parallel,omitempty"` // items of it that are worked on at once
 	Critical bool       `json:"critical"`
 	Owner    string     `json:"owner,omitempty"`
 	At       string     `json:"at"`                 // file:line:column
@@ -121,6 +123,9 @@ func (s *Step) view() StepView {
 		v.Writes = append(v.Writes, w.Path.String())
 	}
 	v.Reads, v.Writes = unique(v.Reads), unique(v.Writes)
+	if h.ForEach != nil {
+		v.ForEach, v.Parallel = sourceText(h.ForEach.Items), s.parallel
+	}
 	if h.Branch != nil {
 		v.Branch = h.Branch.Number()
 	}
@@ -230,6 +235,12 @@ func (v BranchView) text() string {
 
 func (v StepView) text(b *strings.Builder) {
 	fmt.Fprintf(b, "  %s  %s\n", v.ID, strings.Join(v.traits(), ", "))
+	switch {
+	case v.Parallel == 1:
+		fmt.Fprintf(b, "    for each of %s, one after the other\n", v.ForEach)
+	case v.Parallel > 1:
+		fmt.Fprintf(b, "    for each of %s, %d at once\n", v.ForEach, v.Parallel)
+	}
 	for _, rule := range v.OnError {
 		fmt.Fprintf(b, "    on error %s\n", rule)
 	}
@@ -271,6 +282,9 @@ func (v StepView) kind() string {
 // caption is what pictures say of a handler.
 func (v StepView) caption(separator string) string {
 	out := v.ID + separator + v.kind()
+	if v.Parallel > 0 {
+		out += separator + "for each"
+	}
 	if v.Branch > 0 {
 		out += separator + fmt.Sprintf("branch %d", v.Branch)
 	}

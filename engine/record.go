@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"procaas/dsl"
 )
 
 // A record is what became of one handler.
@@ -22,11 +24,14 @@ type record struct {
 	held     time.Time     // since when the guard holds it who shall not do so for ever
 
 	err      string
+	class    string // of err; of an item that has failed
 	reason   string
 	response any
 	raw      json.RawMessage // of response
 	status   int
 	emitted  []string // ids
+
+	each *iteration // what became of the items of a for-each; nil before they are known
 
 	// The following is of this process only.
 	underway bool
@@ -63,7 +68,8 @@ func (r *record) decided() bool {
 
 // A savedRecord is a record in a checkpoint.
 type savedRecord struct {
-	Path     string          `json:"path"`
+	Path     string          `json:"path,omitempty"`
+	Item     int             `json:"item,omitempty"` // of a for-each, from 1
 	Outcome  string          `json:"outcome,omitempty"`
 	Attempts int             `json:"attempts,omitempty"`
 	Failures int             `json:"failures,omitempty"`
@@ -75,23 +81,46 @@ type savedRecord struct {
 	Delay    time.Duration   `json:"delay_ns,omitempty"`
 	Held     time.Time       `json:"held,omitzero"`
 	Error    string          `json:"error,omitempty"`
+	Class    string          `json:"class,omitempty"`
 	Reason   string          `json:"reason,omitempty"`
 	Response json.RawMessage `json:"response,omitempty"`
 	Status   int             `json:"status,omitempty"`
 	Emitted  []string        `json:"emitted,omitempty"`
+	Each     *savedEach      `json:"each,omitempty"`
 }
 
 // reached tells whether anything has become of the handler.
 func (r *record) reached() bool {
-	return r.outcome != "" || r.attempts > 0 || r.reason != ""
+	return r.outcome != "" || r.attempts > 0 || r.reason != "" || r.each != nil
 }
 
 func (r *record) save(path string) savedRecord {
 	return savedRecord{
 		Path: path, Outcome: r.outcome, Attempts: r.attempts, Failures: r.failures, Unknown: r.unknown, Asked: r.asked,
 		Started: r.started, Finished: r.finished, Due: r.due, Delay: r.delay, Held: r.held,
-		Error: r.err, Reason: r.reason, Response: r.raw, Status: r.status, Emitted: r.emitted,
+		Error: r.err, Class: r.class, Reason: r.reason, Response: r.raw, Status: r.status, Emitted: r.emitted, Each: r.each.save(),
 	}
+}
+
+// restore takes over what was saved.
+func (r *record) restore(saved savedRecord) error {
+	*r = record{
+		outcome: saved.Outcome, attempts: saved.Attempts, failures: saved.Failures, delay: saved.Delay,
+		unknown: saved.Unknown, asked: saved.Asked, held: saved.Held,
+		started: saved.Started, finished: saved.Finished, due: saved.Due,
+		err: saved.Error, class: saved.Class, reason: saved.Reason, raw: saved.Response, status: saved.Status, emitted: saved.Emitted,
+	}
+	if err := r.check(); err != nil {
+		return err
+	}
+	if r.raw != nil {
+		value, err := dsl.ParseJSON(r.raw)
+		if err != nil {
+			return fmt.Errorf("response: %w", err)
+		}
+		r.response = value
+	}
+	return r.restoreEach(saved.Each)
 }
 
 // check refuses what no run could have written.
@@ -103,4 +132,15 @@ func (r *record) check() error {
 		return errors.New("its numbers of attempts do not fit together")
 	}
 	return nil
+}
+
+// next tells when there is something to do without the end of a task; zero for never.
+func (r *record) next() time.Time {
+	switch {
+	case r.decided(), r.underway:
+		return time.Time{}
+	case r.hold.After(r.due):
+		return r.hold
+	}
+	return r.due
 }

@@ -87,11 +87,11 @@ func noise(run, path string, attempt int) float64 {
 
 // repeat tells whether what has failed so many times is to be repeated, and after
 // what delay. Attempts that a crash cut off do not count: nobody knows their end.
-func (r *record) repeat(s *Step, run string, failures int, err error) (time.Duration, bool) {
+func (r *record) repeat(s unit, run string, failures int, err error) (time.Duration, bool) {
 	if IsPermanent(err) || s.retry.Attempts > 0 && failures >= s.retry.Attempts {
 		return 0, false
 	}
-	next := Repetition{Number: failures, Before: r.delay, Noise: noise(run, s.Path, failures)}
+	next := Repetition{Number: failures, Before: r.delay, Noise: noise(run, s.ref(), failures)}
 	if d, ok := RetryDelay(err); ok {
 		return askedDelay(s.retry, d, next), true
 	}
@@ -105,7 +105,7 @@ func (r *record) repeat(s *Step, run string, failures int, err error) (time.Dura
 // again tells whether an attempt that does not count is to be repeated, and after
 // what delay: the first one that there is. The guard holds it for as long as its
 // service is down.
-func (r *record) again(s *Step, run string, err error) (time.Duration, bool) {
+func (r *record) again(s unit, run string, err error) (time.Duration, bool) {
 	fresh := record{}
 	return fresh.repeat(s, run, 1, err)
 }

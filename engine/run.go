@@ -83,12 +83,13 @@ type Live struct {
 	// to run in all; nil lets it run in all.
 	Share func(*Step) (percent float64, ok bool)
 
-	// Guard says whether a handler may run now; nil lets all run. It is asked
+	// Guard says whether a call of a handler may start now, that for one item of a
+	// for-each being told by its [Task.Ref]; nil lets all start. It is asked
 	// when nothing else keeps an attempt from starting, so it may take a token
 	// of a limit, and again whenever Ready is, so it must remember what it has
 	// given. Due is since when a repetition might start; zero for what is none.
 	// It never skips a critical handler unless an operator has forced it to.
-	Guard func(s *Step, due time.Time) Verdict
+	Guard func(s *Step, ref string, due time.Time) Verdict
 }
 
 // A Verdict of the guard. The zero Verdict lets the handler run.
@@ -107,6 +108,7 @@ type Verdict struct {
 // what became of one.
 type Task struct {
 	Step           *Step
+	Item           int         // that it is for, from 1, when the handler has a for-each; otherwise 0
 	Type           HandlerType // of Body
 	Verify         bool        // it asks what became of the attempt
 	Attempt        int
@@ -114,6 +116,10 @@ type Task struct {
 	IdempotencyKey string
 	Timeout        time.Duration // 0: the type decides
 }
+
+// Ref names the task among those of the run that are under way: the path of its
+// handler, with the index of the item when it is for one.
+func (t *Task) Ref() string { return refOf(t.Step.Path, t.Item) }
 
 // An Outcome is how a task ended.
 type Outcome struct {
@@ -185,9 +191,7 @@ func (r *Run) Ready(live Live) []Task {
 			if r.failedPath != "" {
 				break
 			}
-			if t, ok := r.begin(s, live); ok {
-				tasks = append(tasks, t)
-			}
+			tasks = r.begin(tasks, s, live)
 		}
 		moved = r.advance()
 	}
@@ -230,35 +234,41 @@ func (r *Run) end(s Status) {
 // touch notes a change that a crash may not forget.
 func (r *Run) touch() { r.dirty, r.must = true, true }
 
-// Finish tells how a task ended. A path that is not under way is ignored: the
-// run may have been cancelled meanwhile.
-func (r *Run) Finish(path string, o Outcome, live Live) {
-	s := r.plan.steps[path]
-	if s == nil || !r.records[s.position].underway || r.status.Ended() {
+// Finish tells how the task with a [Task.Ref] ended. One that is not under way is
+// ignored: the run may have been cancelled meanwhile.
+func (r *Run) Finish(ref string, o Outcome, live Live) {
+	u, ok := r.find(ref)
+	if !ok || !u.rec.underway || r.status.Ended() {
 		return
 	}
-	rec := &r.records[s.position]
+	rec := u.rec
 	rec.underway = false
 	r.underway--
 	r.settled = false
 	r.touch()
 	if rec.asking {
-		r.answered(s, o, live)
-		r.advance()
-		return
+		r.answered(u, o, live)
+	} else {
+		r.attempted(u, o, live)
 	}
-
-	events, err := r.take(s, o, live)
-	switch {
-	case err != nil:
-		r.failed(s, err, o.Probe, live)
-	case rec.outcome != OutcomeWaiting:
-		r.succeed(s, live)
-	}
-	if rec.outcome != OutcomeFailed {
-		r.emit(rec, events)
+	if u.item > 0 {
+		r.finishItems(u.Step, live)
 	}
 	r.advance()
+}
+
+// attempted takes how an attempt ended.
+func (r *Run) attempted(u unit, o Outcome, live Live) {
+	events, err := r.take(u, o, live)
+	switch {
+	case err != nil:
+		r.failed(u, err, o.Probe, live)
+	case u.rec.outcome != OutcomeWaiting:
+		r.succeeded(u, live)
+	}
+	if u.rec.outcome != OutcomeFailed {
+		r.emit(u.rec, events)
+	}
 }
 
 // Cancel ends the run; tasks that are still going on are forgotten. A run that
@@ -285,12 +295,12 @@ func (r *Run) Status() Status {
 
 // Withdraw tells that a task that Ready gave does not start after all, so that
 // Ready decides about it anew.
-func (r *Run) Withdraw(path string, now time.Time) {
-	s := r.plan.steps[path]
-	if s == nil || !r.records[s.position].underway {
+func (r *Run) Withdraw(ref string, now time.Time) {
+	u, ok := r.find(ref)
+	if !ok || !u.rec.underway {
 		return
 	}
-	rec := &r.records[s.position]
+	rec := u.rec
 	if !rec.asking {
 		rec.attempts--
 	}
@@ -310,9 +320,11 @@ func (r *Run) cause() string {
 	}
 	var causes []string
 	for _, s := range r.plan.Stages[r.stage].Steps {
-		if rec := &r.records[s.position]; rec.cause != "" && !rec.decided() && !slices.Contains(causes, rec.cause) {
-			causes = append(causes, rec.cause)
-		}
+		r.visit(s, func(u unit) {
+			if c := u.rec.cause; c != "" && !u.rec.decided() && !slices.Contains(causes, c) {
+				causes = append(causes, c)
+			}
+		})
 	}
 	return strings.Join(causes, ",")
 }
@@ -325,21 +337,17 @@ func (r *Run) Next() time.Time {
 	if r.status.Ended() || r.failedPath != "" || r.stage == len(r.plan.Stages) {
 		return next
 	}
+	unknown := false
 	for _, s := range r.plan.Stages[r.stage].Steps {
-		rec := &r.records[s.position]
-		if rec.outcome == OutcomeUnknown {
-			return time.Time{}
-		}
-		if rec.decided() || rec.underway {
-			continue
-		}
-		due := rec.due
-		if rec.hold.After(due) {
-			due = rec.hold
-		}
-		if !due.IsZero() && (next.IsZero() || due.Before(next)) {
-			next = due
-		}
+		r.visit(s, func(u unit) {
+			unknown = unknown || u.rec.outcome == OutcomeUnknown
+			if due := u.rec.next(); !due.IsZero() && (next.IsZero() || due.Before(next)) && !r.cutOff(u) {
+				next = due
+			}
+		})
+	}
+	if unknown {
+		return time.Time{}
 	}
 	return next
 }
@@ -371,11 +379,16 @@ func (r *Run) stageTimes(stage int) (from, to time.Time, ok bool) {
 // and why.
 func (r *Run) stuck() (path, why string) {
 	for i, s := range r.plan.order {
-		if rec := &r.records[i]; rec.outcome == OutcomeUnknown {
-			return s.Path, rec.reason
+		if !r.records[i].reached() {
+			continue
 		}
+		r.visit(s, func(u unit) {
+			if u.rec.outcome == OutcomeUnknown && path == "" {
+				path, why = u.ref(), u.rec.reason
+			}
+		})
 	}
-	return "", ""
+	return path, why
 }
 
 // Dirty tells whether anything has changed since the last Change.

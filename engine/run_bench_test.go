@@ -19,7 +19,7 @@ func BenchmarkRunThreeHandlers(b *testing.B) {
 			tasks := run.Ready(live)
 			run.Change()
 			for _, task := range tasks {
-				run.Finish(task.Step.Path, engine.Outcome{Result: engine.Result{Response: response}}, live)
+				run.Finish(task.Ref(), engine.Outcome{Result: engine.Result{Response: response}}, live)
 			}
 		}
 		if run.Change().Status != engine.Succeeded {

@@ -41,7 +41,7 @@ func FuzzResume(f *testing.F) {
 				o.Err = context.DeadlineExceeded
 			}
 			f.Add(run.Change().Checkpoint, 0)
-			run.Finish(task.Step.Path, o, live)
+			run.Finish(task.Ref(), o, live)
 			f.Add(run.Change().Checkpoint, 1)
 		}
 		live.Now = live.Now.Add(time.Second)
@@ -58,7 +58,7 @@ func FuzzResume(f *testing.F) {
 		live := engine.Live{Now: now}
 		for range 10 {
 			for _, task := range run.Ready(live) {
-				run.Finish(task.Step.Path, engine.Outcome{}, live)
+				run.Finish(task.Ref(), engine.Outcome{}, live)
 			}
 			c := run.Change()
 			if _, err := engine.Resume(plan, start, c.Checkpoint); err != nil {

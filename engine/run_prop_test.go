@@ -58,9 +58,14 @@ func drawWorld(t *rapid.T) world {
 				handlers = append(handlers, b.String())
 				continue
 			}
-			fmt.Fprintf(&b, "      request: {x: !$ shared-state.%s}\n", name.Draw(t, "reads"))
+			response := fmt.Sprintf("sources.%s.response", id)
+			if rapid.IntRange(0, 3).Draw(t, "for-each") == 0 {
+				response = w.drawForEach(t, &b, path, name)
+			} else {
+				fmt.Fprintf(&b, "      request: {x: !$ shared-state.%s}\n", name.Draw(t, "reads"))
+			}
 			b.WriteString("      retry: {attempts: 3, min-delay: 10ms}\n")
-			fmt.Fprintf(&b, "      result: {%s: !$ \"(sources.%s.response + shared-state.%s) %% 1000\"}\n", name.Draw(t, "writes"), id, name.Draw(t, "adds"))
+			fmt.Fprintf(&b, "      result: {%s: !$ \"(%s + shared-state.%s) %% 1000\"}\n", name.Draw(t, "writes"), response, name.Draw(t, "adds"))
 			drawOnError(t, &b, critical, name)
 			if !critical && rapid.IntRange(0, 3).Draw(t, "fallback") > 0 {
 				fmt.Fprintf(&b, "      fallback: {result: {%s: !$ shared-state.%s + 7}}\n", name.Draw(t, "instead"), name.Draw(t, "of"))
@@ -72,6 +77,23 @@ func drawWorld(t *rapid.T) world {
 	}
 	w.yaml = whole.String()
 	return w
+}
+
+// drawForEach repeats a call for items that fail each in its own way. It gives a number
+// that depends on all responses and their order.
+func (w world) drawForEach(t *rapid.T, b *strings.Builder, path string, name *rapid.Generator[string]) string {
+	policy := rapid.SampledFrom([]string{"fail", "continue", "collect"}).Draw(t, "on-failure")
+	fmt.Fprintf(b, "      for-each: {items: !$ \"[shared-state.%s, 1, 2, 3][:%d]\", max-parallel: %d, on-failure: %s}\n",
+		name.Draw(t, "item"), rapid.IntRange(0, 4).Draw(t, "items"), rapid.IntRange(1, 3).Draw(t, "parallel"), policy)
+	fmt.Fprintf(b, "      request: {x: !$ \"item + index * shared-state.%s\"}\n", name.Draw(t, "reads"))
+	for i := range 4 {
+		w.fails[fmt.Sprintf("%s[%d]", path, i)] = rapid.SampledFrom([]int{0, 0, 0, 0, 1, 2, 9}).Draw(t, "item fails")
+	}
+	source := "sources." + path[strings.LastIndex(path, "/")+1:] + ".response"
+	if policy == "collect" {
+		source = "map(" + source + ", .response)"
+	}
+	return "reduce(" + source + ", (#acc * 7 + (# ?? 3)) % 1000, 0)"
 }
 
 // drawStage adds the handlers of a stage, some of them to branches, and perhaps a
@@ -148,10 +170,12 @@ type driver struct {
 	now    time.Time
 	run    *engine.Run
 	calls  []engine.Task
-	failed map[string]int // ended with an error, by path
+	failed map[string]int  // ended with an error, by Task.Ref
+	ended  map[string]bool // with success, by Task.Ref
 
 	saved       engine.Change
 	savedFailed map[string]int
+	savedEnded  map[string]bool
 	decided     map[string]bool // outcome is saved
 }
 
@@ -160,7 +184,7 @@ func newDriver(t *rapid.T, w world, serial bool) *driver {
 		t: t, world: w, plan: w.plan(t, serial),
 		start: engine.Start{ID: "r1", Event: engine.Event{ID: "e1", Type: "p"}},
 		pick:  func(int) int { return 0 }, crash: func(string) bool { return false },
-		now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), failed: map[string]int{}, decided: map[string]bool{},
+		now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), failed: map[string]int{}, ended: map[string]bool{}, decided: map[string]bool{},
 	}
 }
 
@@ -203,7 +227,7 @@ func (d *driver) drive() engine.RunView {
 
 func (d *driver) save() {
 	d.saved = d.run.Change()
-	d.savedFailed = maps.Clone(d.failed)
+	d.savedFailed, d.savedEnded = maps.Clone(d.failed), maps.Clone(d.ended)
 	for _, h := range engine.View(engine.RunRecord{Status: d.saved.Status, Checkpoint: d.saved.Checkpoint}).Handlers {
 		if h.Finished != nil {
 			d.decided[h.Path] = true
@@ -227,8 +251,8 @@ func byItsAuthor(reason string) bool {
 
 // check holds a task against the promises.
 func (d *driver) check(task engine.Task) {
-	if d.decided[task.Step.Path] {
-		d.t.Errorf("%s starts again, though its outcome was saved", task.Step.Path)
+	if d.decided[task.Step.Path] || d.savedEnded[task.Ref()] {
+		d.t.Errorf("%s starts again, though its outcome was saved", task.Ref())
 	}
 	for _, stage := range d.plan.Stages[:task.Step.Stage] {
 		for _, s := range stage.Steps {
@@ -248,7 +272,7 @@ func (d *driver) check(task engine.Task) {
 func (d *driver) end(i int) {
 	task := d.calls[i]
 	d.calls = slices.Delete(d.calls, i, i+1)
-	path := task.Step.Path
+	path := task.Ref()
 	var o engine.Outcome
 	if d.failed[path] < d.world.fails[path] {
 		d.failed[path]++
@@ -261,6 +285,7 @@ func (d *driver) end(i int) {
 		h := fnv.New32a()
 		fmt.Fprintf(h, "%s %s", path, body)
 		o.Result.Response = int(h.Sum32() % 1000)
+		d.ended[path] = true
 	}
 	d.run.Finish(path, o, d.live())
 }
@@ -270,6 +295,9 @@ func (d *driver) resume() {
 	d.calls, d.failed = nil, maps.Clone(d.savedFailed)
 	if d.failed == nil {
 		d.failed = map[string]int{}
+	}
+	if d.ended = maps.Clone(d.savedEnded); d.ended == nil {
+		d.ended = map[string]bool{}
 	}
 	run, err := engine.Resume(d.plan, d.start, d.saved.Checkpoint)
 	if err != nil {

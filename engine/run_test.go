@@ -54,7 +54,7 @@ func TestResponseMustBeData(t *testing.T) {
 		`have the secret TOKEN, which is only for calls`:                                                   dsl.Secret{Name: "TOKEN"},
 	} {
 		run, task, live := call(t, engine.Event{Type: "p"})
-		run.Finish(task.Step.Path, engine.Outcome{Result: engine.Result{Response: response}}, live)
+		run.Finish(task.Ref(), engine.Outcome{Result: engine.Result{Response: response}}, live)
 		c := run.Change()
 		if c.Status != engine.Failed || !strings.HasSuffix(c.Error, want) {
 			t.Errorf("have %s %q, want failed with %q", c.Status, c.Error, want)
@@ -66,7 +66,7 @@ func TestErrorCarriesThePathOnceAndFitsAnyStore(t *testing.T) {
 	t.Parallel()
 	run, task, live := call(t, engine.Event{Type: "p"})
 	err := errors.New("bad\x00 \xff" + strings.Repeat("я", 2000))
-	run.Finish(task.Step.Path, engine.Outcome{Err: engine.Permanent(err)}, live)
+	run.Finish(task.Ref(), engine.Outcome{Err: engine.Permanent(err)}, live)
 	c := run.Change()
 	if !strings.HasPrefix(c.Error, "p/s/call: attempt 1: bad \uFFFDя") || !strings.HasSuffix(c.Error, "я…") || len(c.Error) > 2100 {
 		t.Errorf("have %q", c.Error)
@@ -92,7 +92,7 @@ func TestBodyBelongsToTheHandler(t *testing.T) {
 	body := task.Body.(map[string]any)["a"].(map[string]any)
 	body["list"].([]any)[0] = "spoilt"
 	clear(body)
-	run.Finish(task.Step.Path, engine.Outcome{Err: engine.After(0, errors.New("again"))}, live)
+	run.Finish(task.Ref(), engine.Outcome{Err: engine.After(0, errors.New("again"))}, live)
 	again := run.Ready(live)
 	if len(again) != 1 {
 		t.Fatalf("have %d tasks, want 1", len(again))
@@ -100,7 +100,7 @@ func TestBodyBelongsToTheHandler(t *testing.T) {
 	if text, _ := dsl.FormatJSON(again[0].Body); string(text) != `{"a":{"list":[1]}}` {
 		t.Errorf("have the body %s at the second attempt", text)
 	}
-	run.Finish(task.Step.Path, engine.Outcome{}, live)
+	run.Finish(task.Ref(), engine.Outcome{}, live)
 	v := engine.View(engine.RunRecord{Checkpoint: run.Change().Checkpoint})
 	if text, _ := dsl.FormatJSON(v.SharedState); string(text) != `{"a":{"list":[1]},"got":null}` {
 		t.Errorf("have the state %s", text)
@@ -113,7 +113,7 @@ func TestEmittedEventsAreMadeComplete(t *testing.T) {
 	emitted := func() []engine.Event {
 		run, task, live := call(t, engine.Event{Type: "p", TraceParent: "00-run"})
 		o := engine.Outcome{Result: engine.Result{Emit: []engine.Event{{Type: "q"}, {Type: "q"}, given}}}
-		run.Finish(task.Step.Path, o, live)
+		run.Finish(task.Ref(), o, live)
 		if !run.Dirty() {
 			t.Error("want something to save after an end")
 		}
@@ -162,7 +162,7 @@ pipelines:
 func TestWaitBeyondAllCalendarsIsRefused(t *testing.T) {
 	t.Parallel()
 	run, task, live := call(t, engine.Event{Type: "p"})
-	run.Finish(task.Step.Path, engine.Outcome{Result: engine.Result{Until: noon.AddDate(9000, 0, 0)}}, live)
+	run.Finish(task.Ref(), engine.Outcome{Result: engine.Result{Until: noon.AddDate(9000, 0, 0)}}, live)
 	if c := run.Change(); c.Status != engine.Failed {
 		t.Errorf("have %s", c.Status)
 	}
@@ -179,7 +179,7 @@ func TestCancelBeforeTheFirstStepAndAfterTheEnd(t *testing.T) {
 		t.Errorf("have %d tasks of a cancelled run", len(tasks))
 	}
 	run, task, live := call(t, engine.Event{Type: "p"})
-	run.Finish(task.Step.Path, engine.Outcome{}, live)
+	run.Finish(task.Ref(), engine.Outcome{}, live)
 	run.Cancel("late", noon)
 	if have := run.Status(); have != engine.Succeeded {
 		t.Errorf("have %s after the end", have)
@@ -268,7 +268,7 @@ pipelines:
 func TestRepetitionNeedNotBeSavedBeforeItStarts(t *testing.T) {
 	t.Parallel()
 	run, task, live := call(t, engine.Event{Type: "p"})
-	run.Finish(task.Step.Path, engine.Outcome{Err: &engine.StatusError{Status: 503}}, live)
+	run.Finish(task.Ref(), engine.Outcome{Err: &engine.StatusError{Status: 503}}, live)
 	run.Ready(live)
 	live.Now = run.Change().Due
 	if tasks := run.Ready(live); len(tasks) != 1 || run.MustSave() {

@@ -209,7 +209,7 @@ func (s *script) live() engine.Live {
 		Off: func(step *engine.Step) (string, bool) {
 			return "switched off", s.off[step.Path]
 		},
-		Guard: func(step *engine.Step, _ time.Time) engine.Verdict { return s.verdict[step.Path] },
+		Guard: func(_ *engine.Step, ref string, _ time.Time) engine.Verdict { return s.verdict[ref] },
 	}
 }
 
@@ -226,7 +226,7 @@ func (s *script) step() {
 		if t.Verify {
 			verb = "verify"
 		}
-		s.printf("%s %s attempt=%d key=%.6s %s", verb, t.Step.Path, t.Attempt, t.IdempotencyKey, body)
+		s.printf("%s %s attempt=%d key=%.6s %s", verb, t.Ref(), t.Attempt, t.IdempotencyKey, body)
 	}
 }
 
@@ -270,6 +270,9 @@ func (s *script) save() {
 
 func describe(h engine.HandlerView) string {
 	line := h.Outcome + " " + h.Path
+	if h.Items != nil {
+		line += fmt.Sprintf(" (%s)", h.Items)
+	}
 	if h.Attempts > 1 {
 		line += fmt.Sprintf(" after %d attempts", h.Attempts)
 	}

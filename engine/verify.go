@@ -13,11 +13,11 @@ import (
 
 // ask makes the task of a verification. Its key is not that of the handler's own
 // call: a service that remembers answers by key would give that call's.
-func (r *Run) ask(s *Step, live Live) (Task, bool) {
-	rec := &r.records[s.position]
-	body, err := s.Handler.Verification().Body.Eval(r.env(live))
+func (r *Run) ask(u unit, live Live) (Task, bool) {
+	rec := u.rec
+	body, err := u.Handler.Verification().Body.Eval(r.envOf(u, live))
 	if err != nil {
-		r.giveUp(s, fmt.Errorf("verify: %w", err), live)
+		r.giveUpUnit(u, fmt.Errorf("verify: %w", err), live)
 		return Task{}, false
 	}
 	rec.due, rec.underway, rec.asking = time.Time{}, true, true
@@ -25,23 +25,23 @@ func (r *Run) ask(s *Step, live Live) (Task, bool) {
 	r.underway++
 	r.dirty = true
 	return Task{
-		Step: s, Type: s.verify, Verify: true, Attempt: rec.attempts, Body: copyData(body), Timeout: s.Handler.Timeout,
-		IdempotencyKey: digest(r.start.ID, s.Path, "verify", strconv.Itoa(rec.attempts)),
+		Step: u.Step, Item: u.item, Type: u.verify, Verify: true, Attempt: rec.attempts, Body: copyData(body), Timeout: u.Handler.Timeout,
+		IdempotencyKey: digest(r.start.ID, u.ref(), "verify", strconv.Itoa(rec.attempts)),
 	}, true
 }
 
 // answered takes the answer to a verification: the handler has succeeded with it,
 // or makes its call again, or the verification itself has failed.
-func (r *Run) answered(s *Step, o Outcome, live Live) {
-	rec := &r.records[s.position]
+func (r *Run) answered(u unit, o Outcome, live Live) {
+	rec := u.rec
 	rec.asking = false
-	done, err := r.done(s, o, live)
+	done, err := r.done(u, o, live)
 	switch {
 	case err != nil:
-		r.unanswered(s, fmt.Errorf("verify: %w", err), live)
+		r.unanswered(u, fmt.Errorf("verify: %w", err), live)
 	case done:
 		rec.unknown = false
-		r.succeed(s, live)
+		r.succeeded(u, live)
 	default:
 		rec.unknown, rec.asked, rec.delay, rec.err, rec.reason = false, 0, 0, "", ""
 	}
@@ -49,27 +49,27 @@ func (r *Run) answered(s *Step, o Outcome, live Live) {
 
 // unanswered repeats a verification that has failed, or gives the handler up.
 // That stays known, so that an operator's retry asks first.
-func (r *Run) unanswered(s *Step, err error, live Live) {
-	rec := &r.records[s.position]
+func (r *Run) unanswered(u unit, err error, live Live) {
+	rec := u.rec
 	rec.asked++
 	rec.err = clean(err.Error())
-	if delay, ok := rec.repeat(s, r.start.ID, rec.asked, err); ok {
+	if delay, ok := rec.repeat(u, r.start.ID, rec.asked, err); ok {
 		rec.due = stamp(live.Now.Add(delay + time.Millisecond - 1)) // rounded up
 		return
 	}
-	r.giveUp(s, err, live)
+	r.giveUpUnit(u, err, live)
 }
 
 // done tells what a verification says. When it is true, its answer is taken as
 // the handler's own.
-func (r *Run) done(s *Step, o Outcome, live Live) (bool, error) {
+func (r *Run) done(u unit, o Outcome, live Live) (bool, error) {
 	if o.Err != nil {
 		return false, o.Err
 	}
 	if len(o.Result.Emit) > 0 || !o.Result.Until.IsZero() {
 		return false, Permanent(errors.New("want an answer, have events or a wait"))
 	}
-	raw, err := r.encode(s, o.Result.Response, false)
+	raw, err := r.encode(u.Step, o.Result.Response, false)
 	if err != nil {
 		return false, err
 	}
@@ -77,10 +77,10 @@ func (r *Run) done(s *Step, o Outcome, live Live) (bool, error) {
 	if o.Result.Status != 0 {
 		answer["status"] = o.Result.Status
 	}
-	env, sources := r.env(live), maps.Clone(r.sources)
-	sources[s.Handler.ID] = answer
+	env, sources := r.envOf(u, live), maps.Clone(r.sources)
+	sources[u.Handler.ID] = answer
 	env[sourcesRoot] = sources
-	v, err := s.Handler.Verification().Done.Eval(env)
+	v, err := u.Handler.Verification().Done.Eval(env)
 	if err != nil {
 		return false, Permanent(err)
 	}
@@ -89,7 +89,7 @@ func (r *Run) done(s *Step, o Outcome, live Live) (bool, error) {
 		return false, Permanent(fmt.Errorf("done: want true or false, have %s", kindOf(v)))
 	}
 	if done {
-		rec := &r.records[s.position]
+		rec := u.rec
 		rec.response, rec.raw, rec.status = o.Result.Response, raw, o.Result.Status
 	}
 	return done, nil

@@ -45,7 +45,8 @@ type EventView struct {
 // A HandlerView is what became of one handler in a run.
 type HandlerView struct {
 	Path     string     `json:"path"`
-	Outcome  string     `json:"outcome"` // succeeded failed skipped running waiting unknown
+	Items    *ItemsView `json:"items,omitempty"` // of a for-each
+	Outcome  string     `json:"outcome"`         // succeeded failed skipped running waiting unknown
 	Attempts int        `json:"attempts"`
 	Started  *time.Time `json:"started"`
 	Finished *time.Time `json:"finished"`
@@ -94,12 +95,27 @@ func (v *RunView) read(data []byte) error {
 		if h.Outcome == "" {
 			h.Outcome = undecided(v.Status, h)
 		}
-		if h.Outcome == OutcomeUnknown && v.Status == Parked && v.Reason == "" {
-			v.Reason = h.Path + ": " + h.Reason
+		if v.Status == Parked && v.Reason == "" {
+			v.Reason = h.standstill()
 		}
 		v.Handlers = append(v.Handlers, h.view())
 	}
 	return nil
+}
+
+// standstill tells what an operator has to decide about a handler; empty for nothing.
+func (h savedRecord) standstill() string {
+	if h.Outcome == OutcomeUnknown {
+		return h.Path + ": " + h.Reason
+	}
+	if h.Each != nil {
+		for _, item := range h.Each.Of {
+			if item.Outcome == OutcomeUnknown {
+				return refOf(h.Path, item.Item) + ": " + item.Reason
+			}
+		}
+	}
+	return ""
 }
 
 // undecided is the outcome of a handler that has none yet.
@@ -107,7 +123,7 @@ func undecided(run Status, h savedRecord) string {
 	switch {
 	case run.Ended():
 		return OutcomeUnknown
-	case run == Running && h.Attempts > 0 && h.Due.IsZero():
+	case run == Running && (h.Attempts > 0 && h.Due.IsZero() || h.Each.running()):
 		return OutcomeRunning
 	}
 	return OutcomeWaiting
@@ -115,7 +131,7 @@ func undecided(run Status, h savedRecord) string {
 
 func (h savedRecord) view() HandlerView {
 	return HandlerView{
-		Path: h.Path, Outcome: h.Outcome, Attempts: h.Attempts,
+		Items: h.Each.counts(), Path: h.Path, Outcome: h.Outcome, Attempts: h.Attempts,
 		Started: known(h.Started), Finished: known(h.Finished), Error: h.Error, Reason: h.Reason,
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,7 +24,7 @@ type job struct {
 	run     *Run
 	pass    pass
 	trace   *runTrace       // nil when nobody traces
-	held    map[string]bool // handlers that the guard lets wait, by path
+	held    map[string]bool // calls that the guard lets wait, by Task.Ref
 	seen    *controls       // that Ready has decided by
 	again   bool            // ask Ready before waiting
 	wake    chan struct{}
@@ -43,7 +44,7 @@ type job struct {
 
 // An ended is a call that is over.
 type ended struct {
-	path    string
+	ref     string // of the task
 	outcome Outcome
 	end     callEnd
 }
@@ -137,35 +138,36 @@ func (j *job) live() Live {
 		Configs: j.n.e.settings.configs(j.def),
 		Off:     func(s *Step) (string, bool) { return j.off(s, c, now) },
 		Share:   c.share,
-		Guard: func(s *Step, due time.Time) Verdict {
-			v := j.verdict(s, due, c, now)
+		Guard: func(s *Step, ref string, due time.Time) Verdict {
+			v := j.verdict(s, ref, due, c, now)
 			if held := !v.Hold.IsZero(); held || len(j.held) > 0 {
-				j.hold(s.Path, held)
+				j.hold(ref, held)
 			}
 			return v
 		},
 	}
 }
 
-// hold counts a handler that the run waits for, or does not any more.
-func (j *job) hold(path string, held bool) {
+// hold counts a call that the run waits for, or does not any more.
+func (j *job) hold(ref string, held bool) {
+	path, _, _ := strings.Cut(ref, "[")
 	switch {
-	case held && !j.held[path]:
+	case held && !j.held[ref]:
 		if j.held == nil {
 			j.held = map[string]bool{}
 		}
-		j.held[path] = true
+		j.held[ref] = true
 		j.n.e.stats.path(path).waiting.Add(1)
-	case !held && j.held[path]:
-		delete(j.held, path)
+	case !held && j.held[ref]:
+		delete(j.held, ref)
 		j.n.e.stats.path(path).waiting.Add(-1)
 	}
 }
 
 // letGo ends what the run waits for.
 func (j *job) letGo() {
-	for path := range j.held {
-		j.hold(path, false)
+	for ref := range j.held {
+		j.hold(ref, false)
 	}
 }
 
@@ -258,7 +260,7 @@ func (j *job) start(tasks []Task) bool {
 		return false
 	}
 	if j.ended == nil {
-		j.ended = make(chan ended, len(j.run.plan.order))
+		j.ended = make(chan ended, j.run.plan.most)
 	}
 	if j.trace.begin(j.run.plan.Pipeline.ID, j.run.began) {
 		j.log = j.log.With("trace_id", j.trace.context.TraceID())
@@ -267,8 +269,8 @@ func (j *job) start(tasks []Task) bool {
 	now, c := j.n.e.clock.now(), j.n.e.settings.controls()
 	for _, t := range tasks {
 		if c != j.seen && (c.skips(t.Step, now) != nil || c.holds(t.Step, now) != nil) {
-			j.run.Withdraw(t.Step.Path, now)
-			j.pass.leave(t.Step.Path, now)
+			j.run.Withdraw(t.Ref(), now)
+			j.pass.leave(t.Ref(), now)
 			j.again = true
 			continue
 		}
@@ -357,9 +359,9 @@ func (j *job) delay(next time.Time) (delay time.Duration, ok bool) {
 func (j *job) finish(e ended) {
 	for {
 		j.underway--
-		e.outcome.Probe = j.pass.end(e.path, e.end, j.n.e.clock.now())
+		e.outcome.Probe = j.pass.end(e.ref, e.end, j.n.e.clock.now())
 		if e.outcome.Err == nil || j.calls.Err() == nil {
-			j.run.Finish(e.path, e.outcome, j.live())
+			j.run.Finish(e.ref, e.outcome, j.live())
 		}
 		select {
 		case e = <-j.ended:
@@ -393,8 +395,12 @@ func (j *job) stop() bool {
 // left out while it waited gives its places back.
 func (j *job) count() {
 	for _, h := range j.run.TakeEnded() {
-		j.hold(h.Path, false)
-		j.pass.leave(h.Path, j.n.e.clock.now())
+		for ref := range j.held {
+			if isRefOf(ref, h.Path) {
+				j.hold(ref, false)
+			}
+		}
+		j.pass.leaveAll(h.Path, j.n.e.clock.now())
 		j.trace.note(h)
 		switch h.Outcome {
 		case OutcomeSkipped:
@@ -462,22 +468,22 @@ func (j *job) call(ctx context.Context, t Task) ended {
 	span.end(result, err, err != nil && j.calls.Err() != nil)
 	if err != nil {
 		if j.calls.Err() != nil {
-			return ended{t.Step.Path, Outcome{Err: err}, callEnd{verdict: callMute}} // broken off
+			return ended{t.Ref(), Outcome{Err: err}, callEnd{verdict: callMute}} // broken off
 		}
-		j.at(t.Step.Path).Debug("attempt failed", "attempt", t.Attempt, "error", err)
+		j.at(t.Ref()).Debug("attempt failed", "attempt", t.Attempt, "error", err)
 	}
 	if !t.Verify { // which says nothing about the handler's own calls
 		seen.ended(err, now.Sub(began), now)
 		j.n.e.degrader.count(t.Step, err, now.Sub(began), j.n.e.clock.now())
 	}
-	return ended{t.Step.Path, Outcome{Result: result, Err: err}, endOf(t.Step, err, now.Sub(began))}
+	return ended{t.Ref(), Outcome{Result: result, Err: err}, endOf(t.Step, err, now.Sub(began))}
 }
 
 // handle fills the handler and calls it. A panic is the handler's permanent
 // failure.
 func (j *job) handle(ctx context.Context, t Task, span *attemptTrace) (result Result, err error) {
 	e, c := j.n.e, j.claimed
-	log := j.log.With("path", t.Step.Path, "attempt", t.Attempt)
+	log := j.log.With("path", t.Ref(), "attempt", t.Attempt)
 	secrets := NewSecrets(e.resolve)
 	defer func() {
 		if p := recover(); p != nil {

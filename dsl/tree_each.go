@@ -1,0 +1,63 @@
+package dsl
+
+// A ForEach repeats the call of a handler for each element of a list. What a call
+// says may read item, the element, and index, its place from 0. The response of the
+// handler is the list of all responses, in the order of the elements, and its result
+// is made once, from that.
+//
+// Elements are worked on in parallel, unless the handler touches something or sends
+// events: then one after the other, in order. Each has a call of its own, with its
+// own Idempotency-Key, repetitions and verification, and after a crash only those
+// that are not finished are worked on.
+type ForEach struct {
+	Span Span `yaml:"-"`
+
+	places
+
+	// Items is the list.
+	Items *Value `yaml:"items" kind:"list" required:"true"`
+
+	// MaxParallel bounds how many elements are worked on at once; 10 when it is left
+	// out.
+	MaxParallel int `yaml:"max-parallel" min:"1" max:"100"`
+
+	// MaxItems bounds the list; the handler fails with a longer one.
+	MaxItems int `yaml:"max-items" default:"1000" min:"1" max:"10000"`
+
+	// OnFailure says what becomes of the handler when the call of an element has
+	// failed for good. fail begins no further elements and fails the handler with
+	// the error of the first one that failed. continue works on the others, and the
+	// response holds null in its place. collect does so too, and the response holds
+	// a mapping for each element: response, status and error, which is null or has
+	// class, status and message.
+	OnFailure string `yaml:"on-failure" enum:"fail,continue,collect" default:"fail"`
+}
+
+// defaultParallel is how many elements are worked on at once when nobody says.
+const defaultParallel = 10
+
+// ItemReads lists what the list of for-each reads.
+func (h *Handler) ItemReads() []Read {
+	if h.ForEach == nil {
+		return nil
+	}
+	return h.ForEach.Items.Reads()
+}
+
+// Parallel gives how many elements may be worked on at once by for-each.
+func (f *ForEach) Parallel() int {
+	if f.MaxParallel > 0 {
+		return f.MaxParallel
+	}
+	return defaultParallel
+}
+
+// readsWithoutItem drops the reads of what a for-each is about.
+func readsWithoutItem(reads []Read) []Read { return readsWithout("item", readsWithout(indexRoot, reads)) }
+
+// BodyReads lists what the body of the handler reads, an item of its for-each aside.
+func (h *Handler) BodyReads() []Read { return readsWithoutItem(h.Body.Reads()) }
+
+// VerifyReads lists what the verification of the handler reads, an item of its
+// for-each aside.
+func (h *Handler) VerifyReads() []Read { return readsWithoutItem(verifyReads(h)) }

@@ -1,0 +1,285 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"procaas/dsl"
+)
+
+// This file repeats the call of a handler for each element of a list. It belongs to
+// the pure core, as run.go does.
+
+// An iteration is what became of the items of a for-each.
+type iteration struct {
+	items []any           // as they were when the first one began; nil once the handler is decided
+	raw   json.RawMessage // of items
+	of    []record        // as many
+
+	total             int
+	succeeded, failed int // once the handler is decided
+}
+
+// redriveItems lets the items start afresh that have failed; those that have
+// succeeded stay.
+func (r *record) redriveItems() {
+	each := r.each
+	*r = record{each: each, started: r.started}
+	each.succeeded, each.failed = 0, 0
+	for i := range each.of {
+		each.of[i].redrive(each.of[i].outcome == OutcomeFailed)
+	}
+}
+
+// expand computes the items of a handler. It is false when the handler is decided by
+// that.
+func (r *Run) expand(s *Step, live Live) bool {
+	f, rec := s.Handler.ForEach, &r.records[s.position]
+	items, raw, err := r.listOf(f, live)
+	if err != nil {
+		r.giveUp(s, err, live)
+		return false
+	}
+	rec.started = stamp(live.Now)
+	rec.each = &iteration{items: items, raw: raw, of: make([]record, len(items)), total: len(items)}
+	r.dirty = true
+	if s.volatile || anyLive(f.Items.Reads()) {
+		r.touch() // begun anew, it might be another list
+	}
+	if len(items) == 0 {
+		r.gathered(s, live)
+		return false
+	}
+	return true
+}
+
+// listOf evaluates the list of a for-each. It is kept until the handler is decided, so
+// it is bounded as the shared state is.
+func (r *Run) listOf(f *dsl.ForEach, live Live) ([]any, json.RawMessage, error) {
+	v, err := f.Items.Eval(r.env(live))
+	if err != nil {
+		return nil, nil, err
+	}
+	items, ok := v.([]any)
+	if !ok {
+		return nil, nil, fmt.Errorf("%s: for-each: items: want a list, have %s", f.Items.Span, kindOf(v))
+	}
+	if len(items) > f.MaxItems {
+		return nil, nil, fmt.Errorf("%s: for-each: items: have %d, and max-items is %d", f.Items.Span, len(items), f.MaxItems)
+	}
+	raw, err := encodeData(v)
+	if err != nil {
+		return nil, nil, fmt.Errorf("for-each: items: %w", err)
+	}
+	if limit := int(r.plan.Pipeline.MaxState); len(raw) > limit {
+		return nil, nil, fmt.Errorf("for-each: the items are %d bytes, which have to be kept, and max-state is %d", len(raw), limit)
+	}
+	return items, raw, nil
+}
+
+// beginItems starts attempts of as many items as may be worked on at once, the first
+// ones first. After an item has failed for good that fails the handler, none behind it
+// goes on.
+func (r *Run) beginItems(tasks []Task, s *Step, live Live) []Task {
+	each := r.records[s.position].each
+	most, stop := s.parallel, each.stop(s)
+	busy := 0
+	for i := 0; i < stop && busy < most; i++ {
+		u := r.itemOf(s, i)
+		if u.rec.decided() {
+			continue
+		}
+		busy++
+		switch {
+		case u.rec.underway, u.rec.outcome == OutcomeUnknown:
+		case u.rec.outcome == OutcomeWaiting:
+			if !u.rec.due.After(live.Now) {
+				r.itemSucceeded(u, live)
+				busy--
+			}
+		case u.rec.due.After(live.Now):
+		default:
+			if t, ok := r.attempt(u, live); ok {
+				tasks = append(tasks, t)
+			}
+			if r.records[s.position].decided() {
+				return tasks
+			}
+			if u.rec.decided() {
+				busy--
+				stop = each.stop(s)
+			}
+		}
+	}
+	r.finishItems(s, live)
+	return tasks
+}
+
+// busy tells whether a call of an item is under way, or nobody knows how it ended.
+func (e *iteration) busy() bool {
+	return e != nil && slices.ContainsFunc(e.of, func(r record) bool { return r.underway || r.outcome == OutcomeUnknown })
+}
+
+// reached tells whether anything has become of any item.
+func (e *iteration) reached() bool {
+	return slices.ContainsFunc(e.of, func(r record) bool { return r.outcome != "" || r.attempts > 0 })
+}
+
+// cutOff tells whether a unit is an item that does not go on, since one before it has
+// failed.
+func (r *Run) cutOff(u unit) bool {
+	return u.item > 0 && u.item > r.records[u.position].each.stop(u.Step)
+}
+
+// stop gives the number of items that are worked on: all of them, or those up to the
+// first one whose failure fails the handler.
+func (e *iteration) stop(s *Step) int {
+	if s.Handler.ForEach.OnFailure != "fail" {
+		return len(e.of)
+	}
+	for i := range e.of {
+		if e.of[i].outcome == OutcomeFailed {
+			return i
+		}
+	}
+	return len(e.of)
+}
+
+// finishItems decides about the handler once nothing of it is left to do.
+func (r *Run) finishItems(s *Step, live Live) {
+	rec := &r.records[s.position]
+	if rec.each == nil || rec.decided() {
+		return
+	}
+	stop := rec.each.stop(s)
+	for i := range rec.each.of {
+		if item := &rec.each.of[i]; item.underway || item.outcome == OutcomeUnknown || i < stop && !item.decided() {
+			return
+		}
+	}
+	if stop == len(rec.each.of) {
+		r.gathered(s, live)
+		return
+	}
+	item := &rec.each.of[stop]
+	err := r.itemOf(s, stop).within(&keptError{text: item.err, class: item.class, status: item.status, failures: item.failures})
+	rec.sum()
+	rec.err = clean(err.Error())
+	r.settle(s, err, live)
+}
+
+// gathered makes the response of a handler of those of its items.
+func (r *Run) gathered(s *Step, live Live) {
+	rec := &r.records[s.position]
+	list := make([]any, len(rec.each.of))
+	for i := range rec.each.of {
+		list[i] = rec.each.of[i].result(s.Handler.ForEach.OnFailure == "collect")
+	}
+	if s.gathers {
+		raw, err := r.encode(s, list, false)
+		if err != nil {
+			r.giveUp(s, err, live)
+			return
+		}
+		rec.response, rec.raw = list, raw
+	}
+	r.succeed(s, live)
+}
+
+// result is what the response of a for-each holds for an item.
+func (r *record) result(collect bool) any {
+	if !collect {
+		return r.response
+	}
+	out := map[string]any{"response": r.response, "status": nil, "error": nil}
+	if r.status != 0 {
+		out["status"] = r.status
+	}
+	if r.outcome == OutcomeFailed {
+		out["error"] = map[string]any{"class": r.class, "status": out["status"], "message": r.err}
+	}
+	return out
+}
+
+// sum adds up the attempts of the items.
+func (r *record) sum() {
+	if r.each.items == nil {
+		return // they are forgotten, and what they came to is known
+	}
+	r.attempts, r.failures, r.each.succeeded, r.each.failed = 0, 0, 0, 0
+	for i := range r.each.of {
+		item := &r.each.of[i]
+		r.attempts += item.attempts
+		r.failures += item.failures
+		switch item.outcome {
+		case OutcomeSucceeded:
+			r.each.succeeded++
+		case OutcomeFailed:
+			r.each.failed++
+		}
+	}
+}
+
+// forgetItems drops the items of a handler that is decided. A critical one that has
+// failed keeps them, since an operator's retry goes on with those that are not done.
+func (r *record) forgetItems(critical bool) {
+	if critical && r.outcome == OutcomeFailed {
+		return
+	}
+	r.each.items, r.each.raw, r.each.of = nil, nil, nil
+}
+
+// itemSucceeded decides about an item.
+func (r *Run) itemSucceeded(u unit, live Live) {
+	rec := u.rec
+	rec.outcome, rec.err, rec.reason = OutcomeSucceeded, "", ""
+	rec.emitted = nil // the ids follow from the run
+	if !u.gathers {
+		rec.response, rec.raw = nil, nil
+	}
+	if u.Handler.ForEach.OnFailure != "collect" || !u.gathers {
+		rec.status = 0
+	}
+	if total := r.records[u.position].each.kept(); total > int(r.plan.Pipeline.MaxState) {
+		r.itemFailed(u, Permanent(fmt.Errorf("responses of %d bytes have to be kept, and max-state is %d", total, r.plan.Pipeline.MaxState)), live)
+		return
+	}
+	r.decideItem(u)
+}
+
+// itemFailed decides that an item has failed for good.
+func (r *Run) itemFailed(u unit, err error, live Live) {
+	rec := u.rec
+	rec.outcome, rec.err, rec.reason = OutcomeFailed, clean(err.Error()), ""
+	rec.response, rec.raw, rec.status = nil, nil, statusOf(err)
+	rec.class = ClassOf(err)
+	r.decideItem(u)
+}
+
+func (r *Run) decideItem(u unit) {
+	u.rec.due, u.rec.started = time.Time{}, time.Time{}
+	u.rec.body, u.rec.ready = nil, false
+	r.touch()
+}
+
+// kept is the size of the responses of the items.
+func (e *iteration) kept() int {
+	n := 0
+	for i := range e.of {
+		n += len(e.of[i].raw)
+	}
+	return n
+}
+
+// A keptError is the error of an item as its checkpoint kept it.
+type keptError struct {
+	text     string
+	class    string
+	status   int
+	failures int
+}
+
+// Error implements error.
+func (e *keptError) Error() string { return e.text }

@@ -1,0 +1,88 @@
+package engine
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"procaas/dsl"
+)
+
+// A unit is what makes calls, with the record of what became of them: a handler, or
+// one item of its for-each.
+type unit struct {
+	*Step
+	rec  *record
+	item int // of the for-each, from 1; 0 for the handler itself
+}
+
+// unit gives the handler as what makes calls.
+func (r *Run) unit(s *Step) unit { return unit{Step: s, rec: &r.records[s.position]} }
+
+// ref names the unit among all of the run, as [Task.Ref] does.
+func (u unit) ref() string { return refOf(u.Path, u.item) }
+
+func refOf(path string, item int) string {
+	if item == 0 {
+		return path
+	}
+	return path + "[" + strconv.Itoa(item-1) + "]"
+}
+
+// isRefOf tells whether a ref is of a handler, or of an item of its for-each.
+func isRefOf(ref, path string) bool {
+	return strings.HasPrefix(ref, path) && (len(ref) == len(path) || ref[len(path)] == '[')
+}
+
+// find gives the unit of a ref; ok is false when there is none.
+func (r *Run) find(ref string) (u unit, ok bool) {
+	path, index, isItem := strings.Cut(ref, "[")
+	s := r.plan.steps[path]
+	if s == nil {
+		return unit{}, false
+	}
+	if !isItem {
+		return r.unit(s), true
+	}
+	n, err := strconv.Atoi(strings.TrimSuffix(index, "]"))
+	each := r.records[s.position].each
+	if err != nil || each == nil || n < 0 || n >= len(each.of) {
+		return unit{}, false
+	}
+	return r.itemOf(s, n), true
+}
+
+// itemOf gives the i-th item of a handler, from 0, as what makes calls.
+func (r *Run) itemOf(s *Step, i int) unit {
+	return unit{Step: s, rec: &r.records[s.position].each.of[i], item: i + 1}
+}
+
+// envOf gives the roots that the calls of a unit may read.
+func (r *Run) envOf(u unit, live Live) dsl.Env {
+	env := r.env(live)
+	if u.item > 0 {
+		env["item"], env["index"] = r.records[u.position].each.items[u.item-1], u.item-1
+	}
+	return env
+}
+
+// visit calls f for each unit of a handler: the handler itself, or its items once they
+// are known.
+func (r *Run) visit(s *Step, f func(unit)) {
+	rec := &r.records[s.position]
+	if rec.each == nil || rec.decided() {
+		f(r.unit(s))
+		return
+	}
+	for i := range rec.each.of {
+		f(r.itemOf(s, i))
+	}
+}
+
+// within says which item an error is about.
+func (u unit) within(err error) error {
+	if u.item == 0 {
+		return err
+	}
+	return fmt.Errorf("item %d: %w", u.item-1, err)
+}
