@@ -413,21 +413,3 @@ func (n *node) leave() error {
 		}
 	}
 }
-
-// measure keeps the gauges of the inbox and of services up to date, and what is counted at the
-// handlers and pipelines of the present definition. It takes a twentieth of the
-// time at most, however slow counting is.
-func (e *Engine) measure(ctx context.Context) {
-	for next := time.Duration(0); pause(ctx, next); {
-		began := time.Now()
-		e.stats.follow(e.library.current.Load(), began)
-		e.showServices()
-		limited, cancel := context.WithTimeout(ctx, storeTimeout)
-		waiting, oldest, err := e.o.Store.Depth(limited)
-		cancel()
-		if err == nil {
-			e.metrics.inbox(waiting, oldest, e.clock.now())
-		}
-		next = max(beatEvery, 20*time.Since(began))
-	}
-}

@@ -79,6 +79,14 @@ type Inbox interface {
 	LastEvent(ctx context.Context, source string) (id string, err error)
 }
 
+// A Gauge is a store that counts what waits once for all processes that ask, when
+// they ask often.
+type Gauge interface {
+	// GaugeDepth gives what Depth gave one of them lately: within a second when
+	// counting is cheap, and the longer ago the longer it takes.
+	GaugeDepth(ctx context.Context) (waiting int, oldest time.Time, err error)
+}
+
 // An Intake is an event on its way in, with what routing found out.
 type Intake struct {
 	ID       string // of the run, unique

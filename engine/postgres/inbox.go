@@ -274,21 +274,6 @@ func (s *Store) LastEvent(ctx context.Context, source string) (id string, err er
 	return id, err
 }
 
-// Each part is answered by an index alone.
-const readDepth = `select r.n + w.n + s.n, least(r.due, w.due)
-	from (select count(*) as n, min(due) as due from runs where place = 'ready') r,
-	(select count(*) as n, min(due) as due from runs where place in ('queued', 'deferred')) w,
-	(select count(*) as n from runs where place = 'scheduled') s`
-
-// Depth implements [engine.Inbox].
-func (s *Store) Depth(ctx context.Context) (waiting int, oldest time.Time, err error) {
-	var due *time.Time
-	if err := s.pool.QueryRow(ctx, readDepth).Scan(&waiting, &due); err != nil {
-		return 0, time.Time{}, err
-	}
-	return waiting, fromNull(due), nil
-}
-
 // fromNull reads a time that may be null.
 func fromNull(t *time.Time) time.Time {
 	if t == nil {

@@ -278,3 +278,39 @@ func TestWorksWithoutPreparedStatements(t *testing.T) {
 		}
 	}
 }
+
+// However many nodes ask, one counts for all, and not each time.
+func TestWhatWaitsIsCountedOnceForAllNodes(t *testing.T) {
+	t.Parallel()
+	dsn := enginetest.Postgres(t)
+	a, b := open(t, dsn), open(t, dsn)
+	c := connect(t, dsn)
+	gauge := func(s *postgres.Store) int {
+		t.Helper()
+		n, _, err := s.GaugeDepth(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := gauge(a); n != 0 {
+		t.Fatalf("want nothing, have %d", n)
+	}
+	accept(t, a, intake("a"), intake("b"))
+	run(t, c, "update depth set counted = 'infinity'") // as if it were being counted
+	if n := gauge(b); n != 0 {
+		t.Errorf("want the count of before, have %d", n)
+	}
+	run(t, c, "update depth set counted = clock_timestamp() - interval '2 seconds', took = 1000000") // for a second
+	if n := gauge(b); n != 0 {
+		t.Errorf("want no count that takes a second after two, have %d", n)
+	}
+	run(t, c, "update depth set counted = clock_timestamp() - interval '1 minute'")
+	n, oldest, err := b.GaugeDepth(t.Context())
+	if err != nil || n != 2 || time.Since(oldest).Abs() > time.Hour {
+		t.Errorf("want two counted, have %d since %s, %v", n, oldest, err)
+	}
+	if n := gauge(a); n != 2 {
+		t.Errorf("want what the other has counted, have %d", n)
+	}
+}

@@ -1,0 +1,45 @@
+package engine
+
+import (
+	"context"
+	"time"
+)
+
+// measure keeps the gauges of the inbox and of services up to date, and what is counted at the
+// handlers and pipelines of the present definition. However slow counting what waits is, it takes
+// a small part of the time.
+func (e *Engine) measure(ctx context.Context) {
+	const share = 50
+	count, next := time.Now(), time.Duration(0)
+	for ; pause(ctx, next); next = beatEvery {
+		began := time.Now()
+		e.stats.follow(e.library.current.Load(), began)
+		e.showServices()
+		if began.Before(count) {
+			continue
+		}
+		limited, cancel := context.WithTimeout(ctx, storeTimeout)
+		waiting, oldest, err := e.depth(limited)
+		cancel()
+		if err == nil {
+			e.metrics.inbox(waiting, oldest, e.clock.now())
+		}
+		count = time.Now()
+		if took := count.Sub(began); !isGauge(e.o.Store) {
+			count = count.Add(share * took)
+		}
+	}
+}
+
+// depth tells how much waits.
+func (e *Engine) depth(ctx context.Context) (waiting int, oldest time.Time, err error) {
+	if g, ok := e.o.Store.(Gauge); ok {
+		return g.GaugeDepth(ctx)
+	}
+	return e.o.Store.Depth(ctx)
+}
+
+func isGauge(s Store) bool {
+	_, ok := s.(Gauge)
+	return ok
+}
