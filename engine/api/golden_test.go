@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"text/template"
 
@@ -93,7 +94,7 @@ func (r *recorder) send(t *testing.T, input string) string {
 	req := readRequest(t, input)
 	w := httptest.NewRecorder()
 	r.handler.ServeHTTP(w, req)
-	checkDescribed(t, r.handler, req, w.Result(), w.Body.Bytes())
+	checkDescribed(t, req, w.Result(), w.Body.Bytes())
 	return shownReply(w)
 }
 
@@ -175,12 +176,21 @@ func (r *recorder) submitted() string {
 
 var pathParam = regexp.MustCompile(`\{[^}]+\}`)
 
+// description is what the API says of itself, read once; compiled are the schemas
+// of it that were needed.
+var (
+	description = sync.OnceValues(func() (any, error) {
+		w := httptest.NewRecorder()
+		api.New(api.Options{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/openapi.json", nil))
+		return jsonschema.UnmarshalJSON(w.Body)
+	})
+	compiled sync.Map
+)
+
 // checkDescribed checks a reply against the API's description of itself.
-func checkDescribed(t *testing.T, h http.Handler, req *http.Request, reply *http.Response, body []byte) {
+func checkDescribed(t *testing.T, req *http.Request, reply *http.Response, body []byte) {
 	t.Helper()
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/openapi.json", nil))
-	doc, err := jsonschema.UnmarshalJSON(w.Body)
+	doc, err := description()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,21 +199,24 @@ func checkDescribed(t *testing.T, h http.Handler, req *http.Request, reply *http
 	if reply.StatusCode != http.StatusNotFound && reply.StatusCode != http.StatusMethodNotAllowed || operationOf(doc, req) != "" {
 		schema = fmt.Sprintf("#/paths/%s/responses/%d/content/%s/schema", operationOf(doc, req), reply.StatusCode, escape(media))
 	}
-	c := jsonschema.NewCompiler()
-	if err := c.AddResource("api.json", doc); err != nil {
-		t.Fatal(err)
-	}
-	compiled, err := c.Compile("api.json" + schema)
-	if err != nil {
-		t.Errorf("%s %s: reply %d %s is not described: %v", req.Method, req.URL.Path, reply.StatusCode, media, err)
-		return
+	known, found := compiled.Load(schema)
+	if !found {
+		c := jsonschema.NewCompiler()
+		if err := c.AddResource("api.json", doc); err != nil {
+			t.Fatal(err)
+		}
+		if known, err = c.Compile("api.json" + schema); err != nil {
+			t.Errorf("%s %s: reply %d %s is not described: %v", req.Method, req.URL.Path, reply.StatusCode, media, err)
+			return
+		}
+		compiled.Store(schema, known)
 	}
 	if !strings.HasSuffix(media, "json") {
 		return
 	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
 	if err == nil {
-		err = compiled.Validate(value)
+		err = known.(*jsonschema.Schema).Validate(value)
 	}
 	if err != nil {
 		t.Errorf("%s %s: reply %d is not as described: %v\n%s", req.Method, req.URL.Path, reply.StatusCode, err, body)
