@@ -72,12 +72,12 @@ func (b *budget) sum(now time.Time) (calls, repeats int) {
 	return calls, repeats
 }
 
-// rate is how many calls started in the last whole second, or have in this one.
-func (b *budget) rate(now time.Time) int {
+// rate is how many calls started in the last whole second, or have in this one. It
+// is not known when there were none in the last one.
+func (b *budget) rate(now time.Time) (calls int, known bool) {
 	last := &b.seconds[(now.Unix()-1)%budgetSeconds]
-	rate := b.at(now).calls
-	if last.unix == now.Unix()-1 {
-		rate = max(rate, last.calls)
+	if last.unix != now.Unix()-1 {
+		return 0, false
 	}
-	return rate
+	return max(last.calls, b.at(now).calls), true
 }

@@ -127,7 +127,7 @@ func (e *Engine) tryJoin(ctx context.Context) (*node, error) {
 func (e *Engine) newNode(ctx context.Context, number int64) *node {
 	n := &node{
 		e: e, number: number, log: e.log.With("node", number), jobs: map[string]*job{},
-		draining: make(chan struct{}), wake: make(chan struct{}, 1),
+		draining: make(chan struct{}), wake: make(chan struct{}, 1), called: make(chan struct{}, 1),
 		told: isWaker(e.o.Store),
 	}
 	// What the node does goes on while it drains, when ctx has ended.
@@ -148,7 +148,7 @@ func isWaker(s Store) bool {
 // beats renews the lease until the membership ends.
 func (n *node) beats() {
 	excess := 0
-	for next := time.Duration(0); pause(n.ctx, next); {
+	for next := time.Duration(0); n.rest(next); {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(n.ctx, n.e.o.Lease/2)
 		b, err := n.e.o.Store.Beat(ctx, n.number, n.e.o.Lease, n.e.Bundle().Hash)
@@ -195,6 +195,28 @@ func (n *node) beats() {
 		if excess > 1 {
 			n.lost.Store(true)
 			n.nudge()
+		}
+	}
+}
+
+// rest waits for the next beat; false when the membership ended first. It comes
+// sooner when there are runs to call up.
+func (n *node) rest(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	called := n.called
+	if d <= gateBeat {
+		called = nil
+	}
+	for {
+		select {
+		case <-n.ctx.Done():
+			return false
+		case <-t.C:
+			return true
+		case <-called:
+			t.Reset(gateBeat)
+			called = nil
 		}
 	}
 }

@@ -40,8 +40,9 @@ type gateTerms struct {
 }
 
 const (
-	// fewWaiting is how many calls may always stand in line.
-	fewWaiting = 32
+	// fewWaiting is how many calls may always stand in line, manyWaiting how many
+	// when they will not have to for long. They keep other runs out of memory.
+	fewWaiting, manyWaiting = 32, 128
 
 	// newShare is what new work gets while old work waits: each so many-th turn,
 	// and that part of the line.
@@ -132,9 +133,12 @@ func (g *gate) move(now time.Time) {
 		g.admit(g.line[i], now)
 		g.line = slices.Delete(g.line, i, i+1)
 	}
-	for len(g.line) > g.longest() {
+	if len(g.line) <= fewWaiting {
+		return
+	}
+	for longest := g.longest(now); len(g.line) > longest; {
 		// Those that wait longest stay, and the newest ones.
-		i := len(g.line) - 1 - g.longest()/newShare
+		i := len(g.line) - 1 - longest/newShare
 		g.line[i].tell(spotOut)
 		g.line = slices.Delete(g.line, i, i+1)
 	}
@@ -212,8 +216,24 @@ func (s *spot) tell(state spotState) {
 	}
 }
 
-// longest is how many may stand in line.
-func (g *gate) longest() int { return max(2*g.limit(), fewWaiting) }
+// longest is how many may stand in line: as many as have their turn within a
+// second.
+func (g *gate) longest(now time.Time) int {
+	most := max(2*g.limit(), fewWaiting)
+	if !g.moves(now) {
+		return most
+	}
+	rate, known := g.calls.rate(now)
+	if !known {
+		rate = manyWaiting
+	}
+	return max(most, min(rate, manyWaiting))
+}
+
+// moves tells whether the gate lets calls through.
+func (g *gate) moves(now time.Time) bool {
+	return !g.closed.After(now) && (g.adaptive == nil || !g.adaptive.Failing())
+}
 
 // limit is how many calls may be under way at present.
 func (g *gate) limit() int {
@@ -286,15 +306,11 @@ func (g *gate) learn(s *spot, end callEnd, now time.Time) {
 func (g *gate) appetite(now time.Time) (room int, moves bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	moves = !g.closed.After(now) && (g.adaptive == nil || !g.adaptive.Failing())
-	if 2*len(g.line) > g.longest() {
-		return 0, moves
+	longest := g.longest(now)
+	if 2*len(g.line) > longest {
+		return 0, g.moves(now)
 	}
-	room = g.longest() - len(g.line)
-	if moves {
-		room += g.calls.rate(now) * int(gateBeat/time.Millisecond) / 1000
-	}
-	return room, moves
+	return longest - len(g.line), g.moves(now)
 }
 
 // effects lists what keeps calls from starting at once, for people.

@@ -24,6 +24,7 @@ type node struct {
 
 	draining chan struct{} // closed: start nothing more
 	wake     chan struct{} // there may be something to claim
+	called   chan struct{} // a gate will soon have room for runs that wait in the store
 	told     bool          // the store tells when there is
 	virtual  *Virtual      // makes the calls; nil but in virtual time
 	work     sync.WaitGroup

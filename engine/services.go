@@ -149,6 +149,12 @@ func (c *caller) wakes(cause string) int {
 	return most
 }
 
+// isBusy tells whether a cause names a gate that lets calls through.
+func (c *caller) isBusy(cause string) bool {
+	c.wakes(cause)
+	return c.busy
+}
+
 // waits tells whether a handler has to wait at a gate at all. Runs whose handler is
 // out of the flow by now need not.
 func (c *caller) waits(name, path string) bool {

@@ -195,6 +195,12 @@ func (j *job) save() bool {
 	case err != nil:
 		return false
 	}
+	if change.Cause != "" && j.n.e.caller([]string{change.Cause}).isBusy(change.Cause) {
+		select {
+		case j.n.called <- struct{}{}:
+		default:
+		}
+	}
 	return status == Running
 }
 
