@@ -1,6 +1,9 @@
 package dsl
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // itemScope is what the calls of a handler may read besides, when they are made for
 // each item.
@@ -10,7 +13,32 @@ func (h *Handler) itemScope(sc *scope) *scope {
 	}
 	in := *sc
 	in.roots = append(slices.Clone(sc.roots), "item", indexRoot)
+	if o := h.ForEach.Items.outline(); o != nil {
+		in.item = o.elem
+	}
+	if _, list := in.responses[h.ID]; list {
+		in.responses = maps.Clone(sc.responses)
+		delete(in.responses, h.ID) // a verification has an answer of its own
+	}
 	return &in
+}
+
+// responses is what the response of a for-each is, when each call gives o.
+func (f *ForEach) responses(o *outline) *outline {
+	switch f.OnFailure {
+	case "continue":
+		o = o.absent("calls of items may fail, which on-failure: continue allows")
+	case "collect":
+		const why = "calls of items may fail, which on-failure: collect allows"
+		text := func(s shape) *member { return &member{&outline{shape: s}, true} }
+		failure := &outline{shape: mapShape | nullShape, closed: true, why: "the calls of most items succeed", members: map[string]*member{
+			"class": text(stringShape), "message": text(stringShape), "status": text(intShape | nullShape),
+		}}
+		o = &outline{shape: mapShape, closed: true, members: map[string]*member{
+			"response": {o.absent(why), true}, "status": text(intShape | nullShape), "error": {failure, true},
+		}}
+	}
+	return &outline{shape: listShape, elem: o}
 }
 
 // checkForEach reports a for-each that makes no sense.

@@ -113,10 +113,14 @@ func (h *Handler) alwaysSucceeds() bool {
 
 // responseOutline is what the response of the handler is once it has succeeded.
 func (h *Handler) responseOutline() *outline {
+	o := h.expected
 	if h.response != nil {
-		return h.response.outline
+		o = h.response.outline
 	}
-	return h.expected
+	if h.ForEach != nil {
+		return h.ForEach.responses(o)
+	}
+	return o
 }
 
 // assign follows one assignment. A name that has a schema is as that says from

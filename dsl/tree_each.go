@@ -53,7 +53,9 @@ func (f *ForEach) Parallel() int {
 }
 
 // readsWithoutItem drops the reads of what a for-each is about.
-func readsWithoutItem(reads []Read) []Read { return readsWithout("item", readsWithout(indexRoot, reads)) }
+func readsWithoutItem(reads []Read) []Read {
+	return readsWithout("item", readsWithout(indexRoot, reads))
+}
 
 // BodyReads lists what the body of the handler reads, an item of its for-each aside.
 func (h *Handler) BodyReads() []Read { return readsWithoutItem(h.Body.Reads()) }
