@@ -6,7 +6,7 @@ SOURCES := $(shell find . -name '*.go' -o -name '*.sql' -o -name '*.yaml' -o -na
 
 export CGO_ENABLED ?= 0
 
-.PHONY: help demo build test quick fmt vet lint bench bench-flows fuzz golden tools-postgres clean
+.PHONY: help demo build test quick fmt vet lint bench bench-flows python fuzz golden tools-postgres clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -50,6 +50,9 @@ bench: ## the Go benchmarks of the hot paths
 
 bench-flows: ## what durability costs, beside programs written by hand: minutes, on an idle machine
 	$(GO) run ./cmd/procaas-bench
+
+python: ## compare the expression language with the python3 of this machine, on 200,000 random expressions
+	$(GO) test -count 1 ./dsl -run '^TestPythonLive$$' -v -args -python 200000
 
 fuzz: ## every fuzz target, half a minute each
 	@for p in $$($(GO) list ./...); do for f in $$($(GO) test -list '^Fuzz' $$p | grep ^Fuzz); do \

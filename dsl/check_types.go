@@ -221,7 +221,7 @@ func (v *Value) outline() *outline {
 		}
 		return out
 	}
-	return outlineOf(v.literal).supposed()
+	return outlineOf(v.literal)
 }
 
 // checkFits holds what the i-th handler sends and sets against the schemas of

@@ -21,7 +21,7 @@ type part struct {
 func constant(v any) part {
 	return part{
 		eval:  func(*frame) (any, error) { return v, nil },
-		shape: shapeOfValue(v), fixed: true, value: v, outline: outlineOf(v).supposed(),
+		shape: shapeOfValue(v), fixed: true, value: v, outline: outlineOf(v),
 	}
 }
 

@@ -33,7 +33,7 @@ func abs(m *meter, a []any) (any, error) {
 func extreme(sign int) func(*meter, []any) (any, error) {
 	return func(m *meter, a []any) (any, error) {
 		list, ok := a[0].([]any)
-		if !ok {
+		if !ok || len(a) > 1 { // lists beside others cannot be compared
 			list = a
 		}
 		var best any

@@ -45,7 +45,7 @@ type member struct {
 	required bool
 }
 
-// anything is what any value may be.
+// types are those that a value may have.
 func (o *outline) types() shape {
 	if o == nil {
 		return anyShape
@@ -109,12 +109,12 @@ func ofShape(s shape) *outline {
 	return &outline{shape: s}
 }
 
-// outlineOf gives the outline of data. Its mappings have these members and no
-// others.
+// outlineOf gives the outline of data, which no schema promises. Its mappings have
+// these members and no others.
 func outlineOf(v any) *outline {
 	switch v := v.(type) {
 	case []any:
-		out := &outline{shape: listShape}
+		out := &outline{shape: listShape, inferred: true}
 		for i, x := range v {
 			if i == 0 {
 				out.elem = outlineOf(x)
@@ -124,13 +124,13 @@ func outlineOf(v any) *outline {
 		}
 		return out
 	case map[string]any:
-		out := &outline{shape: mapShape, closed: true, members: make(map[string]*member, len(v))}
+		out := &outline{shape: mapShape, closed: true, inferred: true, members: make(map[string]*member, len(v))}
 		for k, x := range v {
 			out.members[k] = &member{outlineOf(x), true}
 		}
 		return out
 	}
-	out := &outline{shape: shapeOfValue(v)}
+	out := &outline{shape: shapeOfValue(v), inferred: true}
 	if v != nil {
 		out.words = []any{v}
 	}

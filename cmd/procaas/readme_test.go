@@ -11,10 +11,17 @@ import (
 
 var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
-// TestReadmeExamplesLoad reads all YAML of the README as one set of files.
+// TestReadmeExamplesLoad reads all YAML of each page as one set of files.
 func TestReadmeExamplesLoad(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../README.md")
+	for _, page := range []string{"../../README.md", "../../dsl/README.md"} {
+		checkExamples(t, page)
+	}
+}
+
+func checkExamples(t *testing.T, page string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +30,7 @@ func TestReadmeExamplesLoad(t *testing.T) {
 		files = append(files, dsl.File{Name: string(rune('a'+i)) + ".yaml", Data: block[1]})
 	}
 	if len(files) < 2 {
-		t.Fatalf("want the README to show a pipeline and a contribution, have %d blocks of YAML", len(files))
+		t.Fatalf("%s: want examples, have %d blocks of YAML", page, len(files))
 	}
 	_, found := dsl.Load(files, dsl.Options{Types: languageTypes()})
 	var out strings.Builder
@@ -31,7 +38,7 @@ func TestReadmeExamplesLoad(t *testing.T) {
 		if err := dsl.WriteDiagnostics(&out, dsl.Text, files, found, false); err != nil {
 			t.Fatal(err)
 		}
-		t.Errorf("the README's examples have findings:\n%s", out.String())
+		t.Errorf("%s: the examples have findings:\n%s", page, out.String())
 	}
 }
 
