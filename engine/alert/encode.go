@@ -156,7 +156,7 @@ func (o *Options) forWebhook(alerts []Alert, now time.Time) ([]byte, error) {
 		}
 		if !a.Ended.IsZero() {
 			at := a.Ended.UTC()
-			w.Status, w.Ended = "resolved", &at
+			w.Status, w.Ended, w.Summary = "resolved", &at, "over: "+w.Summary
 		}
 		if !a.Until.IsZero() {
 			at := a.Until.UTC()
