@@ -110,6 +110,7 @@ func New(o Options) (*Engine, error) {
 	}
 	e.library.current.Store(d)
 	e.metrics.handlers.read.Store(new(e.Handlers))
+	e.metrics.services.read.Store(new(e.Services))
 	return e, nil
 }
 

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// measure keeps the gauges of the inbox and of services up to date, and what is counted at the
+// measure keeps the gauges of the inbox up to date, and what is counted at the
 // handlers and pipelines of the present definition. However slow counting what waits is, it takes
 // a small part of the time.
 func (e *Engine) measure(ctx context.Context) {
@@ -14,7 +14,6 @@ func (e *Engine) measure(ctx context.Context) {
 	for ; pause(ctx, next); next = beatEvery {
 		began := time.Now()
 		e.stats.follow(e.library.current.Load(), began)
-		e.showServices()
 		if began.Before(count) {
 			continue
 		}

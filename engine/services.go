@@ -224,20 +224,3 @@ func (g *gate) fill(info *ServiceInfo, terms gateTerms, now time.Time) {
 	}
 	info.Calls, info.Repeats = g.calls.sum(now)
 }
-
-// showServices keeps the gauges of services up to date.
-func (e *Engine) showServices() {
-	m := e.metrics
-	for _, s := range e.Services() {
-		if s.Limit != nil {
-			m.ServiceLimit.WithLabelValues(s.ID).Set(float64(*s.Limit))
-		}
-		m.ServiceInFlight.WithLabelValues(s.ID).Set(float64(s.InFlight))
-		m.ServiceWaiting.WithLabelValues(s.ID).Set(float64(s.Waiting))
-		down := 0.0
-		if s.Down {
-			down = 1
-		}
-		m.ServiceDown.WithLabelValues(s.ID).Set(down)
-	}
-}
