@@ -128,6 +128,9 @@ func TestOutageOfAServiceLosesNothing(t *testing.T) {
 					t.Errorf("want the service down and one call at a time, have %+v", have)
 				}
 				time.Sleep(time.Minute)
+				if !strings.Contains(r.log.String(), "service is down, one call at a time finds out when it is back") {
+					t.Error("want the outage in the log")
+				}
 				s.down.Store(false)
 				back := time.Now()
 				time.Sleep(15 * time.Second)

@@ -6,14 +6,15 @@ import (
 )
 
 // measure keeps the gauges of the inbox up to date, and what is counted at the
-// handlers and pipelines of the present definition. However slow counting what waits is, it takes
-// a small part of the time.
+// handlers and pipelines of the present definition, and watches services. However
+// slow counting what waits is, it takes a small part of the time.
 func (e *Engine) measure(ctx context.Context) {
 	const share = 50
-	count, next := time.Now(), time.Duration(0)
+	count, next, down := time.Now(), time.Duration(0), map[string]bool{}
 	for ; pause(ctx, next); next = beatEvery {
 		began := time.Now()
 		e.stats.follow(e.library.current.Load(), began)
+		e.watchServices(down)
 		if began.Before(count) {
 			continue
 		}

@@ -140,24 +140,23 @@ func (g *Gradient) ratio() float64 { return float64(g.good) / float64(g.good+g.b
 
 // adapt ends a window: it moves the limit.
 func (g *Gradient) adapt() {
-	ratio, slow, late := g.ratio(), false, false
-	if mean, stretch := g.pace(); stretch > tooSlow {
-		// One call at a time is not what slows the service down: it is as fast as
-		// this now.
-		slow = g.Limit() > lowestLimit
-		late = slow && mean > g.calm
-	}
+	ratio := g.ratio()
+	mean, stretch := g.pace()
+	// One call at a time is not what slows the service down: it is as fast as this
+	// now.
+	alone := g.Limit() == lowestLimit
+	slow := stretch > tooSlow && mean > g.calm && !alone
 	for _, k := range g.kinds {
 		if k.good > 0 && ratio >= growAbove && !slow {
-			k.learn(k.took / time.Duration(k.good))
+			k.learn(k.took/time.Duration(k.good), alone)
 		}
 		k.good, k.took = 0, 0
 	}
 	g.failing = ratio < cutBelow
 	switch {
-	case g.failing || late:
+	case g.failing || slow:
 		g.limit = max(lowestLimit, g.limit/2)
-	case ratio >= growAbove && g.full && !slow:
+	case ratio >= growAbove && g.full:
 		g.limit = min(float64(g.most), g.limit*growth+1)
 	}
 }
@@ -181,10 +180,10 @@ func (g *Gradient) pace() (mean time.Duration, stretch float64) {
 	return took / time.Duration(calls), stretched / float64(calls)
 }
 
-// learn follows what is normal: at once to the better, and from much slower,
-// otherwise slowly to the worse.
-func (k *callKind) learn(mean time.Duration) {
-	if k.normal == 0 || mean < k.normal || float64(mean) > tooSlow*float64(k.normal) {
+// learn follows what is normal: at once to the better, and slowly to the worse,
+// unless one call at a time has become much slower.
+func (k *callKind) learn(mean time.Duration, alone bool) {
+	if k.normal == 0 || mean < k.normal || alone && float64(mean) > tooSlow*float64(k.normal) {
 		k.normal = mean
 		return
 	}

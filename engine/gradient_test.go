@@ -77,6 +77,54 @@ func TestGradientDoesNotGrowUnused(t *testing.T) {
 	}
 }
 
+// What is short in comparison with the time-out is never too slow, whatever it was
+// before: else a service that once answered from its cache would stay at its limit.
+func TestGradientGrowsWhileCallsAreShort(t *testing.T) {
+	t.Parallel()
+	g, now := engine.NewGradient(), time.Unix(1_800_000_000, 0)
+	g.Bound(0, 100*time.Millisecond, 0)
+	press(g, &now, 3*time.Second, time.Millisecond, func(int) bool { return true })
+	press(g, &now, 5*time.Second, 2*time.Second, func(int) bool { return false })
+	low := g.Limit()
+	press(g, &now, 20*time.Second, 40*time.Millisecond, func(int) bool { return true })
+	if g.Limit() != 200 {
+		t.Errorf("40ms after 1ms: have a limit of %d after %d, want 200", g.Limit(), low)
+	}
+}
+
+// A service that has become slower for good is as fast as it is now.
+func TestGradientLearnsWhatIsNormal(t *testing.T) {
+	t.Parallel()
+	g, now := engine.NewGradient(), time.Unix(1_800_000_000, 0)
+	press(g, &now, 10*time.Second, 100*time.Millisecond, func(int) bool { return true })
+	press(g, &now, time.Minute, 500*time.Millisecond, func(int) bool { return true })
+	if g.Limit() < 50 {
+		t.Errorf("five times slower for a minute: have a limit of %d, want 50 or more", g.Limit())
+	}
+}
+
+// Calls of one handler that always take longer than those of another do not make
+// the service slow.
+func TestGradientComparesCallsOfAKind(t *testing.T) {
+	t.Parallel()
+	g, now := engine.NewGradient(), time.Unix(1_800_000_000, 0)
+	for i := range 200 {
+		kind, took := "quick", 10*time.Millisecond
+		if i/20%2 == 1 { // in turns, each for longer than a window
+			kind, took = "slow", time.Second
+		}
+		for g.Start(now) {
+		}
+		for range g.Limit() {
+			g.End(kind, true, took, now.Add(100*time.Millisecond))
+		}
+		now = now.Add(100 * time.Millisecond)
+	}
+	if g.Limit() != 200 {
+		t.Errorf("have a limit of %d, want 200", g.Limit())
+	}
+}
+
 // Never more calls than the limit start, and never none but in the pauses of a
 // service that is down.
 func TestGradientInvariants(t *testing.T) {

@@ -224,3 +224,17 @@ func (g *gate) fill(info *ServiceInfo, terms gateTerms, now time.Time) {
 	}
 	info.Calls, info.Repeats = g.calls.sum(now)
 }
+
+// watchServices logs when a service goes down or is back. Known are those that
+// were down before.
+func (e *Engine) watchServices(known map[string]bool) {
+	for _, s := range e.Services() {
+		switch {
+		case s.Down && !known[s.ID]:
+			e.log.Warn("service is down, one call at a time finds out when it is back", "service", s.ID, "waiting", s.Waiting)
+		case !s.Down && known[s.ID]:
+			e.log.Info("service is back", "service", s.ID, "waiting", s.Waiting)
+		}
+		known[s.ID] = s.Down
+	}
+}
