@@ -118,6 +118,10 @@ func newLiveControl(path string, setting Setting) (*liveControl, error) {
 // waits for several has all of them, with commas between.
 const causeHold = " hold"
 
+// causeRetry ends the cause of a run that waits to repeat the call of a handler,
+// whose path comes before, and can do without it.
+const causeRetry = " retry"
+
 func untilText(t *time.Time) string {
 	if t == nil {
 		return ""

@@ -179,7 +179,7 @@ func (d *decider) decide(f *Fallbacks) error {
 	if d.counts == nil {
 		d.counts = f.Recount(&s, q.Now, q.Past)
 	}
-	changes := f.Decide(&s, d.counts, q.Now, q.Fresh)
+	changes := f.Decide(&s, d.counts, stamp(q.Now), q.Fresh)
 	c := Conclusion{
 		Turn: q.Turn, Node: d.n.number, Taken: q.Reported, Forget: keep + time.Minute, Audits: auditsOf(changes), State: stateAfter(q.State, &s),
 	}

@@ -50,7 +50,7 @@ func (e *Engine) endFallbacks(ctx context.Context, in func(path string) bool, by
 	if err := json.Unmarshal(q.State, &s); err != nil {
 		return nil, fmt.Errorf("read outages: %w", err)
 	}
-	changes := s.end(in, q.Now)
+	changes := s.end(in, stamp(q.Now))
 	if len(changes) == 0 {
 		return nil, nil
 	}

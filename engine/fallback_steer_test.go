@@ -84,3 +84,42 @@ func TestKeptHandlerStaysInTheFlow(t *testing.T) {
 		}
 	})
 }
+
+// Runs that wait for long to repeat a call need not when they can do without it.
+func TestRunsDoNotWaitToRepeatWhatIsLeftOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		yaml := strings.Replace(degradable, "retry: {attempts: 1}", "retry: {attempts: 9, min-delay: 1h, max-delay: 1h, on: [any]}", 1)
+		yaml = strings.Replace(yaml, "duration: 10s", "duration: 5m", 1)
+		var bonus sick
+		r.on("bonus", bonus.do)
+		bonus.down.Store(true)
+		first, _ := r.start(yaml)
+		second, _ := r.start(yaml)
+		stop := r.orders(100*time.Millisecond, first, second)
+		waitFor(t, first, "work/b/bonus", engine.FallbackOut, 6*time.Second)
+		runs := stop()
+		began := time.Now()
+		for _, run := range runs {
+			r.settle(second, run, engine.Succeeded)
+		}
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("want the runs to go on when the handler is out, and not %v later", took)
+		}
+
+		// A switch does the same.
+		if _, err := first.EndFallbacks(t.Context(), "work", operator); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		run := r.submit(first, event("work", "one more"))
+		r.settle(first, run, engine.Parked)
+		r.set(second, "work/b/bonus", engine.ControlChange{})
+		began = time.Now()
+		r.settle(first, run, engine.Succeeded)
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("want the run to go on when the handler is off, and not %v later", took)
+		}
+	})
+}

@@ -66,6 +66,11 @@ func (r *record) decided() bool {
 	return r.outcome == OutcomeSucceeded || r.outcome == OutcomeFailed || r.outcome == OutcomeSkipped
 }
 
+// repeats tells whether the handler waits for the time of its next attempt.
+func (r *record) repeats() bool {
+	return r.outcome == "" && r.attempts > 0 && !r.due.IsZero() && !r.underway
+}
+
 // A savedRecord is a record in a checkpoint.
 type savedRecord struct {
 	Path     string          `json:"path,omitempty"`

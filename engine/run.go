@@ -321,7 +321,11 @@ func (r *Run) cause() string {
 	var causes []string
 	for _, s := range r.plan.Stages[r.stage].Steps {
 		r.visit(s, func(u unit) {
-			if c := u.rec.cause; c != "" && !u.rec.decided() && !slices.Contains(causes, c) {
+			c := u.rec.cause
+			if c == "" && u.rec.repeats() && !s.Handler.IsCritical() {
+				c = s.Path + causeRetry // the run need not wait when the handler goes out
+			}
+			if c != "" && !u.rec.decided() && !slices.Contains(causes, c) {
 				causes = append(causes, c)
 			}
 		})

@@ -135,6 +135,12 @@ func (e *Engine) caller(causes []string) *caller {
 func (c *caller) wakes(cause string) int {
 	most := 0
 	for part := range strings.SplitSeq(cause, ",") {
+		if path, ok := strings.CutSuffix(part, causeRetry); ok {
+			if s := c.step(path); s != nil && c.isOff(s) {
+				return releaseMost
+			}
+			continue
+		}
 		name, path, ok := gateOf(part)
 		switch {
 		case !ok && !c.controls.stands(part, c.now), ok && !c.waits(name, path):
@@ -158,19 +164,29 @@ func (c *caller) isBusy(cause string) bool {
 // waits tells whether a handler has to wait at a gate at all. Runs whose handler is
 // out of the flow by now need not.
 func (c *caller) waits(name, path string) bool {
-	pipeline, _, _ := strings.Cut(path, "/")
-	plan := c.e.library.current.Load().byID[pipeline]
-	if plan == nil || plan.steps[path] == nil {
-		return false
-	}
-	s := plan.steps[path]
-	if _, off := c.controls.off(s, c.now); off {
-		return false
-	}
-	if _, off := c.e.degrader.outages().off(s, c.now); off {
+	s := c.step(path)
+	if s == nil || c.isOff(s) {
 		return false
 	}
 	return name == path && s.Handler.MaxInFlight > 0 || s.calls != nil && name == s.calls.ID
+}
+
+// step finds a handler of the present definition; nil when there is none.
+func (c *caller) step(path string) *Step {
+	plan := c.e.library.current.Load().byID[pipelineOf(path)]
+	if plan == nil {
+		return nil
+	}
+	return plan.steps[path]
+}
+
+// isOff tells whether a handler is left out at present.
+func (c *caller) isOff(s *Step) bool {
+	if _, off := c.controls.off(s, c.now); off {
+		return true
+	}
+	_, off := c.e.degrader.outages().off(s, c.now)
+	return off && !c.controls.overrides(s, c.now)
 }
 
 // A ServiceInfo is a service with what this node has seen of it.
