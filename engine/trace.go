@@ -225,12 +225,12 @@ func (t *runTrace) attempt(ctx context.Context, task *Task) (context.Context, at
 		a.parent, a.state = wireContext(t.context)
 		return ctx, a
 	}
-	path, ref, name := task.Step.Path, task.Ref(), " attempt"
-	id := t.id(ref, t.claimed.Generation, "attempt", strconv.Itoa(task.Attempt))
+	path, name := task.Step.Path, " attempt"
+	id := t.id(task.Ref(), t.claimed.Generation, "attempt", strconv.Itoa(task.Attempt))
 	if task.Verify {
 		name, id = " verify", trace.SpanID{} // one attempt may be asked about more than once
 	}
-	_, a.span = t.start(t.handlerID(path), id, ref+name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(t.with(
+	_, a.span = t.start(t.handlerID(path), id, path+name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(t.with(
 		attribute.String("procaas.path", path),
 		attribute.Int("procaas.attempt", task.Attempt),
 	)...))

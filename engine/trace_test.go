@@ -38,8 +38,19 @@ func newTracing(t *testing.T, options ...sdktrace.TracerProviderOption) *tracing
 
 func (tr *tracing) on(o *engine.Options) { o.Tracer = tr.provider.Tracer("procaas") }
 
-// tree draws the spans of one trace, siblings by name, with the attribute that
-// tells most. The id of the parent of the uppermost ones is shown.
+// label is the name of a span with the attributes that tell most.
+func label(s tracetest.SpanStub) string {
+	text := s.Name
+	for _, a := range s.Attributes {
+		switch a.Key {
+		case "procaas.status", "procaas.outcome", "procaas.attempt", "procaas.item", "error.type":
+			text += fmt.Sprintf(" %s=%s", strings.TrimPrefix(string(a.Key), "procaas."), a.Value.Emit())
+		}
+	}
+	return text
+}
+
+// tree draws the spans of one trace, siblings by name. The id of the parent of the uppermost ones is shown.
 func (tr *tracing) tree(trace string) string {
 	children := map[string][]tracetest.SpanStub{}
 	ids := map[string]bool{}
@@ -60,16 +71,9 @@ func (tr *tracing) tree(trace string) string {
 	draw = func(parent, indent string) {
 		list := children[parent]
 		delete(children, parent)
-		slices.SortFunc(list, func(a, b tracetest.SpanStub) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortStableFunc(list, func(a, b tracetest.SpanStub) int { return strings.Compare(label(a), label(b)) })
 		for _, s := range list {
-			text := s.Name
-			for _, a := range s.Attributes {
-				switch a.Key {
-				case "procaas.status", "procaas.outcome", "procaas.attempt", "error.type":
-					text += fmt.Sprintf(" %s=%s", strings.TrimPrefix(string(a.Key), "procaas."), a.Value.Emit())
-				}
-			}
-			fmt.Fprintf(&out, "%s%s\n", indent, text)
+			fmt.Fprintf(&out, "%s%s\n", indent, label(s))
 			draw(s.SpanContext.SpanID().String(), indent+"  ")
 		}
 	}
@@ -226,6 +230,27 @@ func TestTraceOfARunThatIsRetriedAndOfOneThatIsParked(t *testing.T) {
 				t.Errorf("want the span of the stage to last as long as its wait, have %s to %s", s.StartTime, s.EndTime)
 			}
 		}
+	})
+}
+
+func TestTraceOfAnIterationHasASpanForEachItem(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r, tr := newRig(t), newTracing(t)
+		e := r.engine(r.store, `
+pipelines:
+  - id: work
+    stages: [{id: a, handlers: [{id: each, for-each: {items: !$ "[1, 2]"}, step: {}}]}]
+`, tr.on)
+		r.run(e)
+		r.settle(e, r.submit(e, traced("k")), engine.Succeeded)
+		tr.want(senderTrace, senderSpan+`
+  work status=succeeded
+    work/a
+      work/a/each outcome=succeeded
+        work/a/each attempt attempt=1 item=0
+        work/a/each attempt attempt=1 item=1
+`)
 	})
 }
 

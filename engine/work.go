@@ -89,6 +89,14 @@ func (j *job) at(path string) *slog.Logger {
 	return j.log.With("path", path)
 }
 
+// ofCall gives the log for what happens in a call.
+func (j *job) ofCall(t *Task) *slog.Logger {
+	if t.Item > 0 {
+		return j.log.With("path", t.Step.Path, "item", t.Item-1, "attempt", t.Attempt)
+	}
+	return j.log.With("path", t.Step.Path, "attempt", t.Attempt)
+}
+
 // cancel asks for the run's end. It may be called more than once.
 func (j *job) cancel() { j.once.Do(func() { close(j.cancelled) }) }
 
@@ -476,7 +484,7 @@ func (j *job) call(ctx context.Context, t Task) ended {
 		if j.calls.Err() != nil {
 			return ended{t.Ref(), Outcome{Err: err}, callEnd{verdict: callMute}} // broken off
 		}
-		j.at(t.Ref()).Debug("attempt failed", "attempt", t.Attempt, "error", err)
+		j.ofCall(&t).Debug("attempt failed", "error", err)
 	}
 	if !t.Verify { // which says nothing about the handler's own calls
 		seen.ended(err, now.Sub(began), now)
@@ -489,7 +497,7 @@ func (j *job) call(ctx context.Context, t Task) ended {
 // failure.
 func (j *job) handle(ctx context.Context, t Task, span *attemptTrace) (result Result, err error) {
 	e, c := j.n.e, j.claimed
-	log := j.log.With("path", t.Ref(), "attempt", t.Attempt)
+	log := j.ofCall(&t)
 	secrets := NewSecrets(e.resolve)
 	defer func() {
 		if p := recover(); p != nil {

@@ -19,7 +19,8 @@ const (
 	sweepGap   = 100 * time.Millisecond // at least, however much happens
 	maxPending = 4096                   // notices between two sweeps
 	checkMost  = 20                     // runs that are looked at in one sweep
-	adoptMost  = 200                    // runs that are looked at when the node starts
+	adoptMost  = 100                    // runs of each kind that are looked at when the node starts
+	adoptAgain = 10 * time.Second       // when the store could not be asked
 	askTime    = 5 * time.Second        // of one question to the engine
 )
 
@@ -137,14 +138,15 @@ func (a *Alerter) Run(ctx context.Context, stopping <-chan struct{}, e Engine) {
 	b := newBook()
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
-	for adopted := false; pause(ctx, sweepGap); {
+	adopted, adopt := false, time.Now()
+	for pause(ctx, sweepGap) {
 		select {
 		case <-ctx.Done():
 		case <-a.wake:
 		case <-tick.C:
 		}
-		if !adopted {
-			adopted = a.adopt(ctx, e)
+		if !adopted && !time.Now().Before(adopt) {
+			adopted, adopt = a.adopt(ctx, e), time.Now().Add(adoptAgain)
 		}
 		select {
 		case <-stopping:

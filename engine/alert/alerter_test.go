@@ -1,0 +1,179 @@
+package alert
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"procaas/engine"
+)
+
+// A fakeEngine is what an alerter sees of an engine.
+type fakeEngine struct {
+	mu       sync.Mutex // guards the following
+	sick     error
+	runs     map[string]engine.RunView
+	asked    int
+	storeOff bool
+}
+
+func (*fakeEngine) Handler(string) (engine.HandlerInfo, bool) { return engine.HandlerInfo{}, false }
+func (*fakeEngine) Handlers() []engine.HandlerInfo            { return nil }
+func (*fakeEngine) Degraded() error                           { return nil }
+
+func (e *fakeEngine) Healthy(context.Context) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.sick
+}
+
+func (e *fakeEngine) RunByID(_ context.Context, id string) (engine.RunView, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.asked++
+	if v, ok := e.runs[id]; ok {
+		return v, nil
+	}
+	return engine.RunView{}, engine.ErrNotFound
+}
+
+func (e *fakeEngine) List(_ context.Context, f engine.RunFilter) (out []engine.RunView, _ string, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.storeOff {
+		return nil, "", errors.New("store is away")
+	}
+	for _, v := range e.runs {
+		if v.Status == f.Status {
+			out = append(out, v)
+		}
+	}
+	return out, "", nil
+}
+
+func (e *fakeEngine) Entity(_ context.Context, flow, key string) (engine.EntityView, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for id, v := range e.runs {
+		if v.Flow == flow && v.Key == key {
+			return engine.EntityView{BlockedBy: id}, nil
+		}
+	}
+	return engine.EntityView{}, engine.ErrNotFound
+}
+
+func (e *fakeEngine) set(change func(*fakeEngine)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	change(e)
+}
+
+// alerting runs an alerter that tells a fake webhook.
+func alerting(t *testing.T, e *fakeEngine) (a *Alerter, told *fakeReceiver, stopping chan struct{}) {
+	t.Helper()
+	told, stopping = &fakeReceiver{}, make(chan struct{})
+	a, err := New(Options{Webhooks: []string{"http://hook/"}, Server: "http://s", Node: "n1", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.senders[0].client = &http.Client{Transport: told}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); a.Run(ctx, stopping, e) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return a, told, stopping
+}
+
+func TestSickNodeIsToldUnlessItStops(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := &fakeEngine{sick: errors.New("store is away")}
+		_, told, stopping := alerting(t, e)
+		time.Sleep(8 * time.Second)
+		wantTaken(t, told) // it may just start
+		time.Sleep(4 * time.Second)
+		wantTaken(t, told, "+")
+		e.set(func(e *fakeEngine) { e.sick = nil })
+		time.Sleep(2 * time.Second)
+		wantTaken(t, told, "-")
+		close(stopping)
+		e.set(func(e *fakeEngine) { e.sick = errors.New("node is no member") })
+		time.Sleep(time.Minute)
+		wantTaken(t, told)
+	})
+}
+
+func TestNoticesBecomeAlertsWithinASecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := &fakeEngine{}
+		a, told, _ := alerting(t, e)
+		time.Sleep(time.Second)
+		for i := range 100 {
+			for _, path := range []string{"p/a/one", "p/a/two"} {
+				a.Notice(engine.Notice{Kind: engine.NoticeRunFailed, Path: path, Run: fmt.Sprint(i)})
+			}
+		}
+		time.Sleep(time.Second)
+		have := told.taken()
+		slices.Sort(have)
+		if !slices.Equal(have, []string{"+p/a/one", "+p/a/two"}) {
+			t.Errorf("want one alert for each path, have %q", have)
+		}
+		time.Sleep(quietAfter + 2*time.Second)
+		synctest.Wait()
+		have = told.taken()
+		slices.Sort(have)
+		if !slices.Equal(have, []string{"-p/a/one", "-p/a/two"}) {
+			t.Errorf("want both over, have %q", have)
+		}
+	})
+}
+
+// What waits for an operator since before the process began is found, as soon as
+// the store answers; its end, too.
+func TestAlerterFindsWhatIsStuckAlready(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		due := time.Now().Add(time.Hour)
+		e := &fakeEngine{storeOff: true, runs: map[string]engine.RunView{
+			"r-1": {ID: "r-1", Status: engine.Failed, Flow: "order", Key: "o-1", FailedPath: "p/a/one"},
+			"r-2": {ID: "r-2", Status: engine.Parked, Flow: "work", Pipeline: "p", Handlers: []engine.HandlerView{{Path: "p/a/two", Outcome: engine.OutcomeUnknown}}},
+			"r-3": {ID: "r-3", Status: engine.Parked, Flow: "order", Key: "o-3", Due: &due, Pipeline: "p"},
+		}}
+		_, told, _ := alerting(t, e)
+		time.Sleep(5 * time.Second)
+		wantTaken(t, told)
+		e.set(func(e *fakeEngine) { e.storeOff = false })
+		time.Sleep(adoptAgain)
+		have := told.taken()
+		slices.Sort(have)
+		if !slices.Equal(have, []string{"+p/a/one", "+p/a/two"}) {
+			t.Errorf("want what is stuck, and not what waits for a time, have %q", have)
+		}
+		e.set(func(e *fakeEngine) {
+			delete(e.runs, "r-1") // it has been cancelled, and forgotten
+			v := e.runs["r-2"]
+			v.Status = engine.Running
+			e.runs["r-2"] = v
+		})
+		time.Sleep(checkEvery + 3*time.Second)
+		have = told.taken()
+		slices.Sort(have)
+		if !slices.Equal(have, []string{"-p/a/one", "-p/a/two"}) {
+			t.Errorf("want both over, have %q", have)
+		}
+		e.set(func(e *fakeEngine) { e.asked = 0 })
+		time.Sleep(time.Minute)
+		if e.set(func(*fakeEngine) {}); e.asked != 0 {
+			t.Errorf("want nobody asked any more, have %d questions", e.asked)
+		}
+	})
+}
