@@ -389,3 +389,27 @@ func TestServicesAreSeen(t *testing.T) {
 		r.succeeded(e, time.Minute)
 	})
 }
+
+// A run that waits for a service while another call of it is under way is in no
+// store, from where it could be called up.
+func TestRunWaitsForAServiceDuringAnotherCall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		open := make(gate)
+		r.on("long", open.do)
+		s := &target{latency: 10 * time.Millisecond}
+		r.on("one", s.do)
+		e, _ := r.start(strings.ReplaceAll(strings.ReplaceAll(guarded, "handlers: [", "handlers: [{id: long, step: {}}, "),
+			"timeout: 2s", "timeout: 2s, max-in-flight: 1"))
+		for range 250 {
+			r.submit(e, event("work", ""))
+		}
+		time.Sleep(20 * time.Second)
+		if n := r.count("work/a/one"); n != 250 {
+			t.Errorf("want all 250 calls, have %d and %+v", n, e.Services()[0])
+		}
+		close(open)
+		r.succeeded(e, time.Minute)
+	})
+}

@@ -359,6 +359,9 @@ func (j *job) delay(next time.Time) (delay time.Duration, ok bool) {
 	if !next.IsZero() {
 		delay, ok = next.Sub(j.n.e.clock.now()), true
 	}
+	if ok && delay > shortHold && j.underway > 0 && strings.Contains(j.run.cause(), gateMark) {
+		delay = shortHold // nobody calls a run up that does not wait in the store
+	}
 	if !j.unsaved.IsZero() {
 		if save := saveAfter - j.n.e.clock.now().Sub(j.unsaved); !ok || save < delay {
 			delay, ok = save, true
