@@ -319,16 +319,20 @@ func (r *Run) cause() string {
 		return ""
 	}
 	var causes []string
+	var last time.Time
+	var retry string
 	for _, s := range r.plan.Stages[r.stage].Steps {
 		r.visit(s, func(u unit) {
-			c := u.rec.cause
-			if c == "" && u.rec.repeats() && !s.Handler.IsCritical() {
-				c = s.Path + causeRetry // the run need not wait when the handler goes out
-			}
-			if c != "" && !u.rec.decided() && !slices.Contains(causes, c) {
+			if c := u.rec.cause; c != "" && !u.rec.decided() && !slices.Contains(causes, c) {
 				causes = append(causes, c)
 			}
+			if u.rec.repeats() && !s.Handler.IsCritical() && u.rec.due.After(last) {
+				last, retry = u.rec.due, s.Path+causeRetry
+			}
 		})
+	}
+	if retry != "" && len(causes) == 0 {
+		causes = append(causes, retry) // one is enough: runs must not name each set of handlers that there is
 	}
 	return strings.Join(causes, ",")
 }
