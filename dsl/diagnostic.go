@@ -35,6 +35,24 @@ const (
 	Advice  Severity = "advice"
 )
 
+// AtLeast tells whether s is as bad as least, or worse.
+func (s Severity) AtLeast(least Severity) bool { return s.rank() >= least.rank() }
+
+// Known tells whether s is one of the severities.
+func (s Severity) Known() bool { return s.rank() > 0 }
+
+func (s Severity) rank() int {
+	switch s {
+	case Error:
+		return 3
+	case Warning:
+		return 2
+	case Advice:
+		return 1
+	}
+	return 0
+}
+
 // A Code names a rule, such as PC0103. Codes are stable: they are never
 // reused for another rule. Each is explained by [Explain].
 type Code string

@@ -16,6 +16,8 @@ const (
 	Text   Format = "text"   // for people: source line, caret, hint
 	JSON   Format = "json"   // one object, see the contract in the README
 	GitHub Format = "github" // workflow commands, shown beside the changed lines
+	SARIF  Format = "sarif"  // SARIF 2.1.0, for code scanning
+	JUnit  Format = "junit"  // XML, as CI servers read it; see [WriteJUnit]
 )
 
 // WriteDiagnostics writes findings about files in a format. Color is for Text
@@ -28,8 +30,12 @@ func WriteDiagnostics(w io.Writer, format Format, files []File, ds []Diagnostic,
 		return writeJSON(w, files, ds)
 	case GitHub:
 		return writeGitHub(w, ds)
+	case SARIF:
+		return writeSARIF(w, files, ds)
+	case JUnit:
+		return WriteJUnit(w, files, ds, Error)
 	}
-	return fmt.Errorf("unknown format %q, want text, json or github", format)
+	return fmt.Errorf("unknown format %q, want text, json, github, sarif or junit", format)
 }
 
 // countSeverities counts the findings of each severity.
@@ -128,4 +134,13 @@ func printable(s string) string {
 		}
 		return r
 	}, s)
+}
+
+// printableLines does the same for text of several lines.
+func printableLines(s string) string {
+	lines := strings.Split(s, "\n")
+	for i, line := range lines {
+		lines[i] = printable(line)
+	}
+	return strings.Join(lines, "\n")
 }

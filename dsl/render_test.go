@@ -96,7 +96,7 @@ func TestRenderTakesAnySpan(t *testing.T) {
 		source := rapid.StringOf(rapid.SampledFrom([]rune("ab \t\n\r語\u0301\x1b"))).Draw(rt, "source")
 		ds := []dsl.Diagnostic{{Span: at, Severity: dsl.Error, Code: "PC0001", Message: "m"}}
 		files := []dsl.File{{Name: "f", Data: []byte(source)}}
-		for _, format := range []dsl.Format{dsl.Text, dsl.JSON, dsl.GitHub} {
+		for _, format := range []dsl.Format{dsl.Text, dsl.JSON, dsl.GitHub, dsl.SARIF, dsl.JUnit} {
 			var b bytes.Buffer
 			if err := dsl.WriteDiagnostics(&b, format, files, ds, false); err != nil {
 				rt.Fatal(err)

@@ -12,6 +12,9 @@ const validateHelp = `validate reads every *.yaml and *.yml file below the given
 reports every problem in it, with the place and the remedy. Without a path it
 checks the current directory; "-" is standard input. It never opens the network.
 
+--format sarif is for code scanning services, junit for CI servers: there, too,
+only findings of --fail-level and worse count as failures.
+
 Each problem has a stable code; "procaas explain PC0103" tells more about it.`
 
 func validateCommand(s streams) *cobra.Command {
@@ -19,10 +22,10 @@ func validateCommand(s streams) *cobra.Command {
 		Use:     "validate [PATH…]",
 		Short:   "Find every problem in pipeline files",
 		Long:    validateHelp,
-		Example: "  procaas validate pipelines/\n  procaas validate --format github .",
+		Example: "  procaas validate pipelines/\n  procaas validate --format github .\n  procaas validate --format sarif . > procaas.sarif",
 		Args:    cobra.ArbitraryArgs,
 	}
-	format := formatFlag(c, string(dsl.Text), string(dsl.JSON), string(dsl.GitHub))
+	format := formatFlag(c, string(dsl.Text), string(dsl.JSON), string(dsl.GitHub), string(dsl.SARIF), string(dsl.JUnit))
 	level := c.Flags().String("fail-level", "error", "the least severity that makes the exit code 1: error, warning or advice")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		f, err := format()
@@ -38,8 +41,7 @@ func validateCommand(s streams) *cobra.Command {
 }
 
 func validate(s streams, paths []string, format dsl.Format, level dsl.Severity) error {
-	rank := map[dsl.Severity]int{dsl.Advice: 1, dsl.Warning: 2, dsl.Error: 3}
-	if rank[level] == 0 {
+	if !level.Known() {
 		return usagef("--fail-level %q: want error, warning or advice", level)
 	}
 	files, err := readFiles(paths, s.in, isPipelineFile)
@@ -50,11 +52,16 @@ func validate(s streams, paths []string, format dsl.Format, level dsl.Severity) 
 		return usagef("no pipeline files (*.yaml, *.yml) in %s", strings.Join(paths, ", "))
 	}
 	_, found := dsl.Load(files, dsl.Options{Types: languageTypes(), Read: readReferred})
-	if err := dsl.WriteDiagnostics(s.out, format, files, found, colorful(s.out)); err != nil {
+	if format == dsl.JUnit {
+		err = dsl.WriteJUnit(s.out, files, found, level) // what fails there fails here
+	} else {
+		err = dsl.WriteDiagnostics(s.out, format, files, found, colorful(s.out))
+	}
+	if err != nil {
 		return err
 	}
 	for _, d := range found {
-		if rank[d.Severity] >= rank[level] {
+		if d.Severity.AtLeast(level) {
 			return errFindings
 		}
 	}
