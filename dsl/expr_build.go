@@ -71,6 +71,7 @@ type item struct {
 	accShape            shape
 
 	outline *outline // of the element
+	first   *outline // what #acc begins with
 }
 
 // track names the element of a loop.

@@ -58,6 +58,9 @@ func (b *builder) loop(x *ast.BuiltinNode) part {
 	before := b.nodes
 	body := part{eval: func(f *frame) (any, error) { return f.slots[it.element], nil }, shape: anyShape}
 	it.outline = elementOf(list.outline)
+	if it.first = it.outline; len(x.Arguments) > 2 {
+		it.first = more.known()
+	}
 	if len(x.Arguments) == 1 {
 		b.checkElements(x.Arguments[0], x.Name, list)
 	}
@@ -73,11 +76,16 @@ func (b *builder) loop(x *ast.BuiltinNode) part {
 		b.checkLoop(x, n)
 		b.items = b.items[:len(b.items)-1]
 	}
+	b.checkKeys(x, body)
 	if truths := fn.args[1]; truths != anyShape && len(x.Arguments) > 1 {
 		b.want(x.Arguments[1], body, truths, x.Name)
 	}
 	cost := 1 + b.nodes - before
-	return part{shape: fn.result, outline: resultOf(fn, known), eval: b.guard(x, func(f *frame) (any, error) {
+	result := resultOf(fn, known)
+	if x.Name == "reduce" {
+		result = it.first.unsure()
+	}
+	return part{shape: fn.result, outline: result, eval: b.guard(x, func(f *frame) (any, error) {
 		v, err := list.eval(f)
 		if err != nil {
 			return nil, err

@@ -310,6 +310,24 @@ func (b *builder) checkInMap(x *ast.BinaryNode, l part, r *outline) {
 var elementShapes = map[string]shape{
 	"sum": numberShape, "mean": numberShape, "median": numberShape, "join": stringShape,
 	"min": numberShape | stringShape, "max": numberShape | stringShape, "sort": numberShape | stringShape,
+	"count": boolShape,
+}
+
+// keyShapes are what the bodies of functions must give that order or gather by it.
+var keyShapes = map[string]shape{
+	"sortBy": numberShape | stringShape, "groupBy": boolShape | numberShape | stringShape,
+}
+
+// checkKeys reports a body whose value cannot be a key.
+func (b *builder) checkKeys(x *ast.BuiltinNode, body part) {
+	s := keyShapes[x.Name]
+	if s == 0 || len(x.Arguments) < 2 {
+		return
+	}
+	n := x.Arguments[1].(*ast.PredicateNode).Node
+	if body = b.solid(n, body); body.outline != nil && body.outline.shape&s == 0 {
+		b.doubt(n, body.outline, CodeOperand, "", "the key of %s needs %s, have %s", x.Name, s, body.outline.shape)
+	}
 }
 
 // checkElements reports a list whose elements a function cannot take.
@@ -345,6 +363,7 @@ var listOutlines = map[string]func(args []*outline) *outline{
 	"groupBy": func(args []*outline) *outline {
 		return &outline{shape: mapShape, rest: sameList(args)}
 	},
+	"min": extremeOf, "max": extremeOf,
 	"concat": func(args []*outline) *outline {
 		out := args[0]
 		for _, a := range args[1:] {
@@ -368,6 +387,15 @@ func sameList(args []*outline) *outline { return listOf(elementOf(args[0])) }
 
 func maybeElement(args []*outline) *outline {
 	return elementOf(args[0]).absent("there may be no such element")
+}
+
+// extremeOf is the least or greatest element of a list; of an empty one there is
+// none.
+func extremeOf(args []*outline) *outline {
+	if len(args) > 1 || args[0].shape != listShape {
+		return nil
+	}
+	return elementOf(args[0]).absent("an empty list has neither a least nor a greatest element")
 }
 
 // anyMember is what each member of a mapping is.

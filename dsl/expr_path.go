@@ -206,8 +206,11 @@ func (b *builder) pointer(x *ast.PointerNode) part {
 		}
 	}
 	made := part{shape: s, eval: func(f *frame) (any, error) { return f.slots[slot], nil }}
-	if x.Name == "" {
+	switch x.Name {
+	case "":
 		made.outline = it.outline
+	case "acc":
+		made.outline = it.first.unsure()
 	}
 	return made
 }

@@ -35,6 +35,15 @@ func FuzzLoad(f *testing.F) {
 			f.Add([]byte(input), []byte(nil))
 		}
 	}
+	for _, rule := range dsl.Rules() {
+		if files := splitFiles(rule.Before); len(files) == 2 { // a service and its OpenAPI document
+			flow := bytes.ReplaceAll(files[0].Data, []byte(files[1].Name), []byte("two.yaml"))
+			f.Add(flow, files[1].Data)
+		}
+	}
+	f.Add([]byte("events: [{type: p, payload: two.yaml}]\npipelines: [{id: p, stages: [{id: s, handlers: [{id: h, wait: {for: !$ event.payload.a.b}}]}]}]"),
+		[]byte("type: object\nproperties: {a: {$ref: '#'}, b: {anyOf: [{type: string}, {$ref: '#/properties/a'}]}}"))
+	f.Add([]byte("schemas: {a: {allOf: [{$ref: b}, {type: object}]}, b: {oneOf: [{$ref: a}, {const: 1}], properties: {x: {enum: [1, null]}}}}"), []byte("$defs: {}"))
 	types, builtin := testTypes(), builtinTypes()
 	f.Fuzz(func(t *testing.T, one, two []byte) {
 		files := []dsl.File{{Name: "one.yaml", Data: one}, {Name: "two.yaml", Data: two}}

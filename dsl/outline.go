@@ -91,6 +91,15 @@ func (o *outline) lacked(why string) *outline {
 	return out
 }
 
+// unsure is the outline of a value that begins as this one and may become any: only
+// that it may be null is still known.
+func (o *outline) unsure() *outline {
+	if !o.nullable() {
+		return nil
+	}
+	return &outline{shape: anyShape &^ secretShape, why: o.why, inferred: o.inferred, at: o.at}
+}
+
 // supposed is the outline as something that no schema promises.
 func (o *outline) supposed() *outline {
 	if o == nil || o.inferred {
