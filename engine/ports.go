@@ -73,6 +73,11 @@ type Inbox interface {
 	// does; zero when none does.
 	Depth(ctx context.Context) (waiting int, oldest time.Time, err error)
 
+	// Pending lists the events of a key that are due and wait for their turn, and are
+	// of one of these types, in the order of acceptance: up to limit of those behind a
+	// position.
+	Pending(ctx context.Context, flow, key string, types []string, after int64, limit int) ([]Pending, error)
+
 	// LastEvent gives the greatest id of the events marked Dedup accepted from a
 	// source, in the order of bytes; empty when there is none. Triggers make ids
 	// of their due times, so this is when one fired last.
@@ -104,6 +109,14 @@ type Intake struct {
 	// From lists the states in which the automaton accepts the event, the empty
 	// one for an entity that no event has reached; nil accepts it in any.
 	From []string
+}
+
+// A Pending is an event that waits for its turn in its key, and might be taken by the
+// run that is under way.
+type Pending struct {
+	Run      string
+	Position int64 // in the order of acceptance
+	Event    Event
 }
 
 // Accepted is the result of one event.
@@ -239,6 +252,24 @@ type Change struct {
 	// [Beat].Moves, has been done or given up. Only of a Waiting run.
 	Moved bool
 
+	// Awaits lists types of events that a parked run waits for besides its time: it
+	// is ready as soon as one of them is pending in its key behind the position
+	// Heard, however it came there.
+	Awaits []string
+	Heard  int64
+
+	// Take names pending runs of the same key whose events the run has taken. They
+	// end, as Succeeded with a reason. When one of them is not pending any more, the
+	// change is [ErrStale].
+	Take []Taken
+
+	// Calls names runs that a parked run waits for: it is ready at once when one of
+	// them is over, failed ones included. Later, the end of such a run names this one
+	// as Wakes, which makes it ready when it is parked. That is a hint, which may be
+	// lost: a run that waits for others has a due time, too.
+	Calls []string
+	Wakes string
+
 	// Defer sets a Waiting run aside until the state of its entity changes, so
 	// that the later events of the key may go first. Then it is again the
 	// first in the queue of its key, by acceptance.
@@ -262,6 +293,12 @@ type Change struct {
 	// flow's shared state that the run wrote, as a JSON object to merge.
 	State  string
 	Shared []byte
+}
+
+// A Taken is a pending run whose event another run has taken.
+type Taken struct {
+	Run    string
+	Reason string
 }
 
 // Runs reads runs and lets operators steer them.

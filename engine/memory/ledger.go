@@ -79,6 +79,8 @@ func (m *Store) Commit(ctx context.Context, node int64, changes []engine.Change)
 			errs[i] = engine.ErrStale
 		case r.cancel != nil && c.Status != engine.Succeeded && c.Status != engine.Stopped && c.Status != engine.Ignored:
 			errs[i] = engine.ErrCancelled
+		case !m.canTake(r, c.Take):
+			errs[i] = engine.ErrStale
 		default:
 			m.apply(r, c, rows[i])
 		}
@@ -91,6 +93,12 @@ func (m *Store) apply(r *memoryRun, c engine.Change, emits [][]byte) {
 	r.version++
 	r.checkpoint, r.bundle, r.pipeline = bytes.Clone(c.Checkpoint), c.Bundle, c.Pipeline
 	r.failedPath, r.failure, r.class, r.reason = c.FailedPath, c.Error, c.ErrorClass, c.Reason
+	r.awaits, r.heard = nil, 0
+	for _, t := range c.Take {
+		taken := m.runs[t.Run]
+		taken.reason = t.Reason
+		m.end(taken, engine.Succeeded)
+	}
 	if c.Status == engine.Stopped && r.cancel != nil {
 		r.reason = *r.cancel
 	}
@@ -107,10 +115,18 @@ func (m *Store) apply(r *memoryRun, c engine.Change, emits [][]byte) {
 		}
 		if c.Status == engine.Parked {
 			r.due, r.cause = c.Due.UTC().Truncate(time.Microsecond), c.Cause // zero stays zero
+			r.awaits, r.heard = c.Awaits, c.Heard
+			if slices.ContainsFunc(c.Calls, m.isOver) {
+				r.due = m.now()
+			}
 		}
 	}
 	if c.Status == engine.Succeeded && r.Ordered {
 		m.moveEntity(r, c)
+	}
+	if caller := m.runs[c.Wakes]; caller != nil && caller.status == engine.Parked && !caller.isHeld() {
+		caller.due = m.now()
+		m.hint()
 	}
 	for i, in := range c.Emit {
 		in.From = nil
@@ -119,6 +135,23 @@ func (m *Store) apply(r *memoryRun, c engine.Change, emits [][]byte) {
 	if c.Status != engine.Running || len(c.Emit) > 0 {
 		m.hint()
 	}
+}
+
+// canTake tells whether the events that a run has taken are still pending.
+func (m *Store) canTake(r *memoryRun, take []engine.Taken) bool {
+	for _, t := range take {
+		other := m.runs[t.Run]
+		if other == nil || other == r || other.Flow != r.Flow || other.Key != r.Key || other.status != engine.Waiting || other.bundle != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// isOver tells whether a run has ended, if only for now.
+func (m *Store) isOver(id string) bool {
+	r := m.runs[id]
+	return r == nil || r.status.Ended()
 }
 
 // moveEntity writes what a run leaves to the later events of its key.

@@ -58,7 +58,9 @@ type memoryRun struct {
 	cancel     *string
 	move       string // the definition that is asked for
 	due        time.Time
-	cause      string // of a parked run
+	cause      string // of a parked run, as the following
+	awaits     []string
+	heard      int64
 	accepted   time.Time
 	started    time.Time
 	ended      time.Time
@@ -229,10 +231,46 @@ func (r *memoryRun) isHeld() bool { return r.status == engine.Parked && r.due.Is
 
 // isReady tells whether a run may be claimed.
 func (m *Store) isReady(r *memoryRun, now time.Time) bool {
-	if r.node != 0 || r.status != engine.Waiting && r.status != engine.Parked || !r.isDue(now) || r.aside || r.isHeld() {
+	if r.node != 0 || r.status != engine.Waiting && r.status != engine.Parked || r.aside {
+		return false
+	}
+	if (!r.isDue(now) || r.isHeld()) && !m.hears(r, now) {
 		return false
 	}
 	return !r.Ordered || m.head(r, now) == r
+}
+
+// hears tells whether an event is pending that a parked run waits for.
+func (m *Store) hears(r *memoryRun, now time.Time) bool {
+	return r.status == engine.Parked && len(r.awaits) > 0 && len(m.pending(r.Flow, r.Key, r.awaits, r.heard, now)) > 0
+}
+
+// pending lists the runs of a key that wait for their turn, and are of some types.
+func (m *Store) pending(flow, key string, types []string, after int64, now time.Time) (out []*memoryRun) {
+	e := m.entities[entityKey{flow, key}]
+	if e == nil {
+		return nil
+	}
+	for _, r := range e.live {
+		if r.status == engine.Waiting && r.bundle == "" && !r.aside && r.isDue(now) && int64(r.seq) > after &&
+			slices.Contains(types, r.Event.Type) && m.head(r, now) != r {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// Pending implements [engine.Inbox].
+func (m *Store) Pending(ctx context.Context, flow, key string, types []string, after int64, limit int) ([]engine.Pending, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []engine.Pending
+	for _, r := range m.pending(flow, key, types, after, m.now()) {
+		if len(out) < limit {
+			out = append(out, engine.Pending{Run: r.ID, Position: int64(r.seq), Event: r.event()})
+		}
+	}
+	return out, ctx.Err()
 }
 
 // head finds the run that is next, or under way, in the queue of a run's key.

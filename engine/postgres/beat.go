@@ -200,5 +200,6 @@ func (t *tx) unschedule(ctx context.Context) error {
 	t.queueLock(keys)
 	t.queue(unschedule, ids).Exec(t.noteReady)
 	t.queueReorder(keys)
+	t.queueStir(keys)
 	return t.send(ctx)
 }

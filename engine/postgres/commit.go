@@ -64,12 +64,13 @@ type step struct {
 
 // work is a commit under way.
 type work struct {
-	node  int64
-	now   time.Time
-	steps []step
-	back  bool     // a run is ready again, though there may be earlier ones of its key
-	saved []string // ids of the runs whose checkpoints were written
-	ended []string // and of those that commitPlain has ended
+	node    int64
+	now     time.Time
+	steps   []step
+	pending map[string]keyName // of the runs whose events are taken: those that are there, locked
+	back    bool               // a run is ready again, though there may be earlier ones of its key
+	saved   []string           // ids of the runs whose checkpoints were written
+	ended   []string           // and of those that commitPlain has ended
 }
 
 const findCancelled = "select id, version from runs where node = $1 and id = any ($2::text[]) and cancel is not null"
@@ -133,6 +134,7 @@ func (w *work) commit(ctx context.Context, t *tx) error {
 	} else {
 		t.queuePromote(touched)
 	}
+	w.queueWakes(t, len(emits) > 0, touched)
 	if err := t.commit(ctx); err != nil {
 		return err
 	}
@@ -163,7 +165,7 @@ const (
 	order by flow, key for no key update`
 	lockRuns = `select id, version, node, flow, key, ordered, block, cancel from runs
 	where id = any ($1::text[]) order by seq for no key update`
-	readKeysOf = `select flow, key, state, shared, false, false from keys
+	readKeysOf = `select flow, key, state, shared, false, false, false from keys
 	where (flow, key) in (select flow, key from runs where id = any ($1::text[]) and ordered)`
 )
 
@@ -177,7 +179,7 @@ func (w *work) queueLocks(t *tx, emits []*intake) *keyring {
 		}
 		c.refused = engine.ErrStale // until the run is found
 		all = append(all, c.Run)
-		if c.Status != engine.Running {
+		if c.Status != engine.Running || len(c.Take) > 0 {
 			moving = append(moving, c.Run)
 		}
 		if c.Status == engine.Succeeded && (c.State != "" || len(c.Shared) > 0) {
@@ -190,6 +192,7 @@ func (w *work) queueLocks(t *tx, emits []*intake) *keyring {
 		t.queue(lockKeysOf, moving, flows, keys)
 	}
 	t.queue(lockRuns, all).Query(w.read)
+	w.queueTaken(t)
 	if len(ending) > 0 {
 		t.queue(readKeysOf, ending).Query(k.read)
 	}
@@ -220,8 +223,12 @@ func (w *work) read(rows pgx.Rows) error {
 // refuse refuses changes that go on with a cancelled run.
 func (w *work) refuse() {
 	for i := range w.steps {
-		if c := &w.steps[i]; c.refused == nil && c.cancel != nil && !c.isFinal() {
+		switch c := &w.steps[i]; {
+		case c.refused != nil:
+		case c.cancel != nil && !c.isFinal():
 			c.refused = engine.ErrCancelled
+		case !w.canTake(c):
+			c.refused = engine.ErrStale
 		}
 	}
 }
@@ -236,6 +243,11 @@ func (w *work) queueWrites(t *tx, ring *keyring, touched *keySet) error {
 	var leaves []*step
 	for i := range w.steps {
 		c := &w.steps[i]
+		if c.refused == nil {
+			for _, taken := range c.Take {
+				ends = append(ends, ending{id: taken.Run, status: engine.Succeeded, reason: taken.Reason})
+			}
+		}
 		switch {
 		case c.refused != nil:
 			continue

@@ -8,11 +8,11 @@ import (
 
 const saveLeaves = `update runs r set version = r.version + 1, bundle = c.bundle, pipeline = c.pipeline,
 	checkpoint = c.checkpoint, failed_path = c.failed_path, error = c.error, error_class = c.error_class, place = c.place, node = 0, cancel = null, move = case when not c.moved then r.move end,
-	due = coalesce(c.due, r.due), cause = c.cause, ended = case when c.place in ('failed', 'blocked') then clock_timestamp() end,
+	due = coalesce(c.due, r.due), cause = c.cause, awaits = c.awaits, heard = c.heard, ended = case when c.place in ('failed', 'blocked') then clock_timestamp() end,
 	started = case when c.begun then r.started end
 	from unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[],
-	$8::timestamptz[], $9::bool[], $10::text[], $11::text[], $12::bool[]) as
-	c (id, bundle, pipeline, checkpoint, failed_path, error, place, due, begun, error_class, cause, moved)
+	$8::timestamptz[], $9::bool[], $10::text[], $11::text[], $12::bool[], $13::text[], $14::bigint[]) as
+	c (id, bundle, pipeline, checkpoint, failed_path, error, place, due, begun, error_class, cause, moved, awaits, heard)
 	where r.id = c.id`
 
 // queueLeaves saves the changes after which no node owns the run, though it has
@@ -25,6 +25,8 @@ func (w *work) queueLeaves(t *tx, leaves []*step) {
 	var checkpoint [][]byte
 	var due []*time.Time
 	var begun, moved []bool
+	var awaits []*string
+	var heard []int64
 	for _, c := range leaves {
 		to := c.place(w.now)
 		t.ready = t.ready || to == ready
@@ -32,9 +34,10 @@ func (w *work) queueLeaves(t *tx, leaves []*step) {
 		path, problem, class = append(path, c.FailedPath), append(problem, text(c.Error)), append(class, c.ErrorClass)
 		at, cause = append(at, string(to)), append(cause, c.Cause)
 		checkpoint, due = append(checkpoint, blob(c.Checkpoint)), append(due, toNull(c.Due))
+		awaits, heard = append(awaits, awaitsOf(c.Change)), append(heard, c.Heard)
 		begun, moved = append(begun, c.Status != engine.Waiting || c.Bundle != ""), append(moved, c.Moved)
 	}
-	t.queue(saveLeaves, id, bundle, pipeline, checkpoint, path, problem, at, due, begun, class, cause, moved)
+	t.queue(saveLeaves, id, bundle, pipeline, checkpoint, path, problem, at, due, begun, class, cause, moved, awaits, heard)
 }
 
 // place tells where a run is after a change that takes it from its node.

@@ -14,13 +14,13 @@ import (
 // isCheckpoint tells whether a change only moves its run forward: it stays with
 // its node, and nothing else changes.
 func isCheckpoint(c *engine.Change) bool {
-	return c.Status == engine.Running && len(c.Emit) == 0
+	return c.Status == engine.Running && len(c.Emit) == 0 && len(c.Take) == 0
 }
 
 // isPlainEnd tells whether a run ends and leaves nothing behind: nothing has to be
 // read to write it.
 func isPlainEnd(c *engine.Change) bool {
-	return c.Status == engine.Succeeded && len(c.Emit) == 0 && c.State == "" && len(c.Shared) == 0 &&
+	return c.Status == engine.Succeeded && len(c.Emit) == 0 && len(c.Take) == 0 && c.Wakes == "" && c.State == "" && len(c.Shared) == 0 &&
 		c.FailedPath == "" && c.Error == "" && c.ErrorClass == "" && c.Reason == ""
 }
 

@@ -101,7 +101,19 @@ func (t *tx) accept(ctx context.Context, node int64, in []*intake) error {
 	t.forget(in, keys)
 	t.queueFind(again)
 	t.queueInsert(in, node, &at.now)
+	t.queueStir(keys.heard(in))
 	return t.commit(ctx)
+}
+
+// heard lists the keys whose parked runs wait for events, if one has come.
+func (k *keyring) heard(in []*intake) *keySet {
+	keys := &keySet{}
+	for _, r := range in {
+		if !r.left && r.place == queued && k.of(r.Intake).listens {
+			keys.add(true, r.Flow, r.Key)
+		}
+	}
+	return keys
 }
 
 const (

@@ -45,6 +45,7 @@ type keyName struct{ flow, key string }
 type keyEntry struct {
 	engine.EntityState
 	busy    bool // a run is under way
+	listens bool // and waits for events
 	pending bool // a run has not ended, or blocks
 	used    bool // by an event that is stored
 	written bool // the entity is to be saved
@@ -88,7 +89,9 @@ const (
 	readKeys = `select k.flow, k.key, k.state, k.shared,
 	exists (select from runs r where r.flow = k.flow and r.key = k.key
 		and ordered and place in ('ready', 'running', 'parked', 'held', 'blocked')) as busy,
-	exists (select from runs r where r.flow = k.flow and r.key = k.key and ordered and place <> 'failed') as pending
+	exists (select from runs r where r.flow = k.flow and r.key = k.key and ordered and place <> 'failed') as pending,
+	exists (select from runs r where r.flow = k.flow and r.key = k.key
+		and ordered and place = 'parked' and awaits is not null) as listens
 	from keys k where (k.flow, k.key) in (select * from unnest($1::text[], $2::text[]))`
 	deleteKeys = "delete from keys where (flow, key) in (select * from unnest($1::text[], $2::text[]))"
 )
@@ -126,7 +129,7 @@ func (t *tx) queueNewKeys(k *keyring, in []*intake) (flows, keys []string) {
 func (k *keyring) read(rows pgx.Rows) error {
 	var n keyName
 	var e keyEntry
-	_, err := pgx.ForEachRow(rows, []any{&n.flow, &n.key, &e.State, &e.Shared, &e.busy, &e.pending}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&n.flow, &n.key, &e.State, &e.Shared, &e.busy, &e.pending, &e.listens}, func() error {
 		entry := e
 		k.entries[n] = &entry
 		e.Shared = nil // the next row must not write into it

@@ -46,7 +46,7 @@ const (
 	where id = ? and version = ? and node = ? and place = 'running' and cancel is null`
 	save = `update runs set version = version + 1, bundle = ?, pipeline = ?, checkpoint = ?,
 	failed_path = ?, error = ?, error_class = ?, place = ?, node = 0, cancel = null, move = iif(?, null, move),
-	due = coalesce(?, due), cause = ?, ended = ?, started = iif(?, started, null)
+	due = coalesce(?, due), cause = ?, awaits = ?, heard = ?, ended = ?, started = iif(?, started, null)
 	where seq = ?`
 	saveLast = `update runs set version = version + 1, bundle = ?, pipeline = ?, checkpoint = ?,
 	failed_path = ?, error = ?, error_class = ? where seq = ?`
@@ -55,7 +55,7 @@ const (
 // change applies one change. refused is [engine.ErrStale] or
 // [engine.ErrCancelled], and nothing is written then.
 func (t *tx) change(node int64, c engine.Change, emits [][]byte) (refused, err error) {
-	if c.Status == engine.Running {
+	if c.Status == engine.Running && len(c.Take) == 0 {
 		// Most changes are of this kind: one statement.
 		n, err := t.count(saveRunning, c.Bundle, c.Pipeline, blob(c.Checkpoint), c.Run, c.Version, node)
 		if err != nil {
@@ -76,10 +76,23 @@ func (t *tx) change(node int64, c engine.Change, emits [][]byte) (refused, err e
 	if r.cancel.Valid && !final {
 		return engine.ErrCancelled, nil
 	}
-	if final {
+	taken, ok, err := t.canTake(r, c.Take)
+	if err != nil || !ok {
+		return engine.ErrStale, err
+	}
+	if err := t.take(taken, c.Take); err != nil {
+		return nil, err
+	}
+	switch {
+	case final:
 		err = t.finish(r, c)
-	} else {
+	case c.Status == engine.Running:
+		err = t.exec(saveLast, c.Bundle, c.Pipeline, blob(c.Checkpoint), "", "", "", r.seq)
+	default:
 		err = t.leaveNode(r, c)
+	}
+	if err == nil {
+		err = t.wake(c.Wakes)
 	}
 	if err != nil {
 		return nil, err
@@ -124,11 +137,14 @@ func (t *tx) leaveNode(r row, c engine.Change) error {
 	ended.Valid = c.Status == engine.Failed
 	begun := c.Status != engine.Waiting || c.Bundle != ""
 	if err := t.exec(save, c.Bundle, c.Pipeline, blob(c.Checkpoint), c.FailedPath, c.Error, c.ErrorClass, to, c.Moved,
-		due, c.Cause, ended, begun, r.seq); err != nil {
+		due, c.Cause, awaitsOf(c), c.Heard, ended, begun, r.seq); err != nil {
 		return err
 	}
 	t.ready = t.ready || to == ready
-	if r.ordered && to != parked && to != held && to != blocked {
+	if to == parked {
+		return t.parkFor(r, c)
+	}
+	if r.ordered && to != held && to != blocked {
 		return t.promote(r.flow, r.key)
 	}
 	return nil

@@ -77,7 +77,7 @@ func (t *tx) accept(node int64, r engine.Intake, event []byte) (engine.Accepted,
 			return engine.Accepted{}, err
 		}
 	}
-	place, err := t.firstPlace(r)
+	place, listens, err := t.firstPlace(r)
 	if err != nil {
 		return engine.Accepted{}, err
 	}
@@ -97,6 +97,11 @@ func (t *tx) accept(node int64, r engine.Intake, event []byte) (engine.Accepted,
 		return engine.Accepted{}, err
 	}
 	t.ready = t.ready || place == ready
+	if listens {
+		if err := t.stir(r.Flow, r.Key); err != nil {
+			return engine.Accepted{}, err
+		}
+	}
 	if owner == 0 {
 		return engine.Accepted{Run: r.ID}, nil
 	}
@@ -121,7 +126,7 @@ func (t *tx) repeated(r engine.Intake) (a engine.Accepted, known bool, err error
 	return a, known, err
 }
 
-const findPending = `select 1 from runs where flow = ? and key = ? and ordered and place <> 'failed' limit 1`
+const findUnended = `select 1 from runs where flow = ? and key = ? and ordered and place <> 'failed' limit 1`
 
 // allowed asks the automaton, when no earlier event can still change the state.
 func (t *tx) allowed(r engine.Intake) (bool, error) {
@@ -133,23 +138,24 @@ func (t *tx) allowed(r engine.Intake) (bool, error) {
 		return true, err
 	}
 	var one int
-	return t.row(findPending, []any{r.Flow, r.Key}, &one)
+	return t.row(findUnended, []any{r.Flow, r.Key}, &one)
 }
 
-// firstPlace tells where a new run begins.
-func (t *tx) firstPlace(r engine.Intake) (place, error) {
+// firstPlace tells where a new run begins, and whether the run under way of its key
+// waits for events.
+func (t *tx) firstPlace(r engine.Intake) (at place, listens bool, err error) {
 	if r.Event.At.After(t.now) {
-		return scheduled, nil
+		return scheduled, false, nil
 	}
 	if !r.Ordered {
-		return ready, nil
+		return ready, false, nil
 	}
-	var one int
-	busy, err := t.row(findActive, []any{r.Flow, r.Key}, &one)
+	var one int64
+	busy, err := t.row(findActive, []any{r.Flow, r.Key}, &one, &listens)
 	if busy {
-		return queued, err
+		return queued, listens, err
 	}
-	return ready, err
+	return ready, false, err
 }
 
 const lastEvent = "select coalesce(max(id), '') from events where source = ?"

@@ -62,7 +62,7 @@ func (t *tx) find(id string) (r row, found bool, err error) {
 }
 
 const (
-	findActive = `select seq from runs where flow = ? and key = ?
+	findActive = `select seq, awaits is not null from runs where flow = ? and key = ?
 	and ordered and place in ('ready', 'running', 'parked', 'held', 'blocked')`
 	findOvertakable = `select seq from runs where flow = ? and key = ?
 	and ordered and place = 'ready' and bundle = ''`
@@ -78,7 +78,8 @@ func (t *tx) promote(flow, key string) error {
 		return err
 	}
 	var active, idle int64
-	busy, err := t.row(findActive, []any{flow, key}, &active)
+	var listens bool
+	busy, err := t.row(findActive, []any{flow, key}, &active, &listens)
 	if err != nil {
 		return err
 	}
@@ -104,7 +105,10 @@ func (t *tx) enter(r row) error {
 	if err := t.exec(setPlace, queued, r.seq); err != nil {
 		return err
 	}
-	return t.promote(r.flow, r.key)
+	if err := t.promote(r.flow, r.key); err != nil {
+		return err
+	}
+	return t.stir(r.flow, r.key)
 }
 
 const giveBack = "update runs set place = 'ready', node = 0 where seq = ?"

@@ -1,0 +1,214 @@
+package enginetest
+
+import (
+	"fmt"
+	"time"
+
+	"procaas/engine"
+)
+
+// ofType makes an event of another type.
+func ofType(t string) func(*engine.Intake) {
+	return func(in *engine.Intake) { in.Event.Type = t }
+}
+
+// listen makes the change that parks a run until it hears of events.
+func (p *probe) listen(c engine.Claimed, heard int64, types ...string) engine.Change {
+	ch := change(c, engine.Parked)
+	ch.Due, ch.Awaits, ch.Heard = time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond), types, heard
+	return ch
+}
+
+// pending lists what is pending of a key.
+func (p *probe) pending(key string, after int64, types ...string) []engine.Pending {
+	p.Helper()
+	out, err := p.Pending(p.Context(), "orders", key, types, after, 100)
+	p.must(err)
+	return out
+}
+
+func runsOf(pending []engine.Pending) []string {
+	ids := []string{}
+	for _, e := range pending {
+		ids = append(ids, e.Run)
+	}
+	return ids
+}
+
+var awaitCases = []storeCase{
+	{"an event that comes wakes the run of its key that waits for its type", func(p *probe) {
+		node := p.join()
+		ids := p.accept(p.event("k"), p.event("other"))
+		runs := p.wantClaims(node, ids...)
+		p.commit(node, p.listen(runs[0], 0, "paid", "void"), p.listen(runs[1], 0, "paid"))
+		p.wantClaims(node)
+		unorderedID := p.accept(p.event("k", ofType("sent")), p.event("k", ofType("paid"), unordered))[1]
+		p.wantClaims(node, unorderedID) // which stands for itself
+		paid := p.event("k", ofType("paid"))
+		p.accept(paid)
+		c := p.claimOne(node, ids[0])
+		p.equal("generation", c.Generation, 0)
+		have := p.pending("k", 0, "paid", "void")
+		if len(have) != 1 || have[0].Run != paid.ID || have[0].Position <= 0 {
+			p.Fatalf("pending: have %+v", have)
+		}
+		p.equal("event", have[0].Event, paid.Event)
+		p.wantStatus(ids[1], engine.Parked)
+	}},
+	{"an event that was there before the run was parked wakes it at once", func(p *probe) {
+		node := p.join()
+		c := p.claimOne(node, p.accept(p.event("k"))[0])
+		p.accept(p.event("k", ofType("paid")))
+		p.commit(node, p.listen(c, 0, "paid"))
+		p.claimOne(node, c.ID)
+	}},
+	{"what has been heard does not wake again", func(p *probe) {
+		node := p.join()
+		c := p.claimOne(node, p.accept(p.event("k"))[0])
+		p.accept(p.event("k", ofType("paid")))
+		heard := p.pending("k", 0, "paid")[0].Position
+		p.commit(node, p.listen(c, heard, "paid"))
+		p.wantClaims(node)
+		p.equal("behind it", len(p.pending("k", heard, "paid")), 0)
+		p.accept(p.event("k", ofType("paid")))
+		p.claimOne(node, c.ID)
+		p.equal("behind it", len(p.pending("k", heard, "paid")), 1)
+	}},
+	{"an emitted event wakes, and one whose time comes", func(p *probe) {
+		node := p.join()
+		ids := p.accept(p.event("k"), p.event("k2"), p.event("k3"))
+		runs := p.wantClaims(node, ids...)
+		p.commit(node, p.listen(runs[0], 0, "paid"), p.listen(runs[1], 0, "paid"))
+		emits := change(runs[2], engine.Running)
+		emits.Emit = []engine.Intake{p.event("k", ofType("paid"))}
+		p.commit(node, emits)
+		p.claimOne(node, ids[0])
+		p.accept(p.event("k2", ofType("paid"), at(time.Now().Add(300*time.Millisecond))))
+		p.equal("before its time", len(p.pending("k2", 0, "paid")), 0)
+		p.eventually("the run is ready", func() bool {
+			p.beat(node)
+			got := p.claim(node, 10)
+			return len(got) == 1 && got[0].ID == ids[1]
+		})
+		p.equal("at its time", len(p.pending("k2", 0, "paid")), 1)
+	}},
+	{"a run takes the events of others, which end", func(p *probe) {
+		node := p.join()
+		first, paid, sent, later := p.event("k"), p.event("k", ofType("paid")), p.event("k", ofType("sent")), p.event("k", ofType("paid"))
+		c := p.claimOne(node, p.accept(first, paid, sent, later)[0])
+		p.equal("pending", runsOf(p.pending("k", 0, "paid", "sent")), []string{paid.ID, sent.ID, later.ID})
+		some, err := p.Pending(p.Context(), "orders", "k", []string{"paid", "sent"}, 0, 2)
+		p.must(err)
+		p.equal("some", len(some), 2)
+		take := change(c, engine.Running)
+		take.Take = []engine.Taken{{Run: paid.ID, Reason: "taken by " + c.ID}}
+		p.commit(node, take)
+		c.Version++
+		r := p.wantStatus(paid.ID, engine.Succeeded)
+		p.equal("reason", r.Reason, "taken by "+c.ID)
+		p.equal("pending", runsOf(p.pending("k", 0, "paid", "sent")), []string{sent.ID, later.ID})
+		p.wantStatus(c.ID, engine.Running)
+		end := change(c, engine.Succeeded)
+		end.Take = []engine.Taken{{Run: later.ID, Reason: "too"}}
+		p.commit(node, end)
+		p.wantStatus(later.ID, engine.Succeeded)
+		p.claimOne(node, sent.ID)
+		p.equal("one that comes again", p.acceptFor(0, paid)[0], engine.Accepted{Run: paid.ID, Duplicate: true})
+	}},
+	{"an event that is not pending any more cannot be taken", func(p *probe) {
+		node := p.join()
+		ids := p.accept(p.event("k"), p.event("k", ofType("paid")), p.event("k2"))
+		runs := p.wantClaims(node, ids[0], ids[2])
+		p.must(p.Cancel(p.Context(), ids[1], steerer))
+		take := change(runs[0], engine.Running)
+		take.Take = []engine.Taken{{Run: ids[1], Reason: "too late"}}
+		p.wantErr("cancelled", p.commitErrs(node, take)[0], engine.ErrStale)
+		p.wantStatus(ids[1], engine.Stopped)
+		take.Take[0].Run = ids[2]
+		p.wantErr("of another key", p.commitErrs(node, take)[0], engine.ErrStale)
+		take.Take[0].Run = ids[0]
+		p.wantErr("itself", p.commitErrs(node, take)[0], engine.ErrStale)
+		take.Take = nil
+		p.commit(node, take)
+	}},
+	{"a run that waits for others is ready when one of them is over", func(p *probe) {
+		node := p.join()
+		caller, called := p.event("k"), p.event("c", unordered)
+		ids := p.accept(caller, called)
+		runs := p.wantClaims(node, ids...)
+		waits := change(runs[0], engine.Parked)
+		waits.Due, waits.Calls = time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond), []string{called.ID}
+		p.commit(node, waits)
+		p.wantClaims(node)
+		over := change(runs[1], engine.Succeeded)
+		over.Wakes = caller.ID
+		p.commit(node, over)
+		c := p.claimOne(node, caller.ID)
+		waits.Version = c.Version
+		p.commit(node, waits) // for one that is over
+		p.claimOne(node, caller.ID)
+	}},
+	{"a failure is the end of a call, too", func(p *probe) {
+		node := p.join()
+		caller, called := p.event("k"), p.event("c", unordered)
+		ids := p.accept(caller, called)
+		runs := p.wantClaims(node, ids...)
+		over := change(runs[1], engine.Failed)
+		over.Wakes = caller.ID
+		p.commit(node, over) // the caller is not parked yet
+		waits := change(runs[0], engine.Parked)
+		waits.Due, waits.Calls = time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond), []string{called.ID}
+		p.commit(node, waits)
+		p.claimOne(node, caller.ID)
+	}},
+	{"of an event and the parking at once the run hears", func(p *probe) {
+		node := p.join()
+		for round := range 60 {
+			key := fmt.Sprintf("k%d", round)
+			c := p.claimOne(node, p.accept(p.event(key))[0])
+			paid := p.event(key, ofType("paid"))
+			p.together(2, func(i int) error {
+				if i == 0 {
+					_, err := p.Accept(p.Context(), 0, []engine.Intake{paid})
+					return err
+				}
+				errs, err := p.Commit(p.Context(), node, []engine.Change{p.listen(c, 0, "paid")})
+				if err == nil {
+					err = errs[0]
+				}
+				return err
+			})
+			p.claimOne(node, c.ID)
+			p.commit(node, func() engine.Change {
+				ch := change(c, engine.Succeeded)
+				ch.Version, ch.Take = c.Version+1, []engine.Taken{{Run: paid.ID}}
+				return ch
+			}())
+		}
+	}},
+	{"an event is taken once, whoever else wants it gone", func(p *probe) {
+		node := p.join()
+		for round := range 40 {
+			key := fmt.Sprintf("k%d", round)
+			ids := p.accept(p.event(key), p.event(key, ofType("paid")))
+			c := p.claimOne(node, ids[0])
+			take := change(c, engine.Running)
+			take.Take = []engine.Taken{{Run: ids[1]}}
+			var errs []error
+			p.together(2, func(i int) (err error) {
+				if i == 0 {
+					errs, err = p.Commit(p.Context(), node, []engine.Change{take})
+					return err
+				}
+				_ = p.Cancel(p.Context(), ids[1], steerer) // too late, perhaps
+				return nil
+			})
+			want := engine.Succeeded
+			if errs[0] != nil {
+				p.wantErr("taken late", errs[0], engine.ErrStale)
+				want = engine.Stopped
+			}
+			p.wantStatus(ids[1], want)
+		}
+	}},
+}

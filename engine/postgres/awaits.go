@@ -1,0 +1,130 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"procaas/engine"
+)
+
+// This file lets parked runs hear of events of their keys, and of the ends of other
+// runs.
+
+const findPending = `select id, seq, event from runs where flow = $1 and key = $2 and place = 'queued' and bundle = '' and seq > $3
+	and convert_from(event, 'UTF8')::json ->> 'type' = any ($4::text[]) order by seq limit $5`
+
+// Pending implements [engine.Inbox].
+func (s *Store) Pending(ctx context.Context, flow, key string, types []string, after int64, limit int) ([]engine.Pending, error) {
+	r, err := s.pool.Query(ctx, findPending, flow, key, after, types, limit)
+	if err != nil {
+		return nil, fmt.Errorf("pending events: %w", err)
+	}
+	return pgx.CollectRows(r, func(r pgx.CollectableRow) (p engine.Pending, err error) {
+		var event []byte
+		if err := r.Scan(&p.Run, &p.Position, &event); err != nil {
+			return p, err
+		}
+		p.Event, err = engine.DecodeEvent(event)
+		return p, err
+	})
+}
+
+const (
+	// The event of a queued run is looked into only when the run under way waits for
+	// some, which is rare.
+	stir = `update runs r set place = 'ready' from unnest($1::text[], $2::text[]) as k (flow, key)
+	where r.flow = k.flow and r.key = k.key and r.ordered and r.place = 'parked' and r.awaits is not null
+	and exists (select from runs q where q.flow = r.flow and q.key = r.key and q.place = 'queued' and q.bundle = ''
+		and q.seq > r.heard and r.awaits::jsonb ? (convert_from(q.event, 'UTF8')::json ->> 'type'))`
+	lockTaken = `select id, flow, key from runs where id = any ($1::text[]) and place = 'queued' and bundle = ''
+	order by seq for no key update`
+	wakeParked  = "update runs set place = 'ready' where id = any ($1::text[]) and place = 'parked'"
+	wakeCallers = `update runs r set place = 'ready' from unnest($1::text[], $2::text[]) as c (id, called)
+	where r.id = c.id and r.place = 'parked'
+	and not exists (select from runs q where q.id = c.called and q.place not in ('failed', 'blocked'))`
+)
+
+// queueStir makes the parked run of each key ready when an event is pending that it
+// waits for. The keys are locked.
+func (t *tx) queueStir(k *keySet) {
+	if len(k.keys) > 0 {
+		t.queue(stir, k.flows, k.keys).Exec(t.noteReady)
+	}
+}
+
+// queueTaken locks the runs whose events changes take.
+func (w *work) queueTaken(t *tx) {
+	var ids []string
+	for i := range w.steps {
+		for _, taken := range w.steps[i].Take {
+			ids = append(ids, taken.Run)
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	w.pending = map[string]keyName{}
+	t.queue(lockTaken, ids).Query(func(rows pgx.Rows) error {
+		var id string
+		var n keyName
+		_, err := pgx.ForEachRow(rows, []any{&id, &n.flow, &n.key}, func() error { w.pending[id] = n; return nil })
+		return err
+	})
+}
+
+// canTake tells whether the events that a run has taken are still pending.
+func (w *work) canTake(c *step) bool {
+	for _, taken := range c.Take {
+		if n, ok := w.pending[taken.Run]; !ok || n != (keyName{c.flow, c.key}) {
+			return false
+		}
+	}
+	return true
+}
+
+// queueWakes makes runs ready for which something has come, or is there already
+// though they have just been parked for it. It comes last.
+func (w *work) queueWakes(t *tx, news bool, touched *keySet) {
+	var wakes, callers, called []string
+	for i := range w.steps {
+		c := &w.steps[i]
+		if c.refused != nil {
+			continue
+		}
+		if c.Wakes != "" && c.Status.Ended() {
+			wakes = append(wakes, c.Wakes)
+		}
+		if c.Status != engine.Parked {
+			continue
+		}
+		news = news || len(c.Awaits) > 0
+		for _, id := range c.Calls {
+			callers, called = append(callers, c.Run), append(called, id)
+		}
+	}
+	if len(wakes) > 0 {
+		t.queue(wakeParked, wakes).Exec(t.noteReady)
+	}
+	if len(called) > 0 {
+		t.queue(wakeCallers, callers, called).Exec(t.noteReady)
+	}
+	if news {
+		t.queueStir(touched)
+	}
+}
+
+// awaitsOf gives the types of events that a run waits for as they are stored.
+func awaitsOf(c *engine.Change) *string {
+	if len(c.Awaits) == 0 || c.Status != engine.Parked {
+		return nil
+	}
+	names, err := json.Marshal(c.Awaits)
+	if err != nil {
+		return nil // strings always encode
+	}
+	text := string(names)
+	return &text
+}

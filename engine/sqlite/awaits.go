@@ -1,0 +1,130 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+
+	"procaas/engine"
+)
+
+// This file lets parked runs hear of events of their keys, and of the ends of other
+// runs.
+
+const (
+	findPending = `select id, seq, event from runs where flow = ? and key = ? and place = 'queued' and bundle = '' and seq > ?
+	and json_extract(cast(event as text), '$.type') in (select value from json_each(?)) order by seq limit ?`
+	findListening = `select seq, awaits, heard from runs where flow = ? and key = ?
+	and ordered and place = 'parked' and awaits is not null`
+)
+
+// Pending implements [engine.Inbox].
+func (s *Store) Pending(ctx context.Context, flow, key string, types []string, after int64, limit int) ([]engine.Pending, error) {
+	names, err := json.Marshal(types)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.read.QueryContext(ctx, findPending, flow, key, after, string(names), limit)
+	if err != nil {
+		return nil, err
+	}
+	return collect(r, func(r *sql.Rows) (p engine.Pending, err error) {
+		var event []byte
+		if err := r.Scan(&p.Run, &p.Position, &event); err != nil {
+			return p, err
+		}
+		p.Event, err = engine.DecodeEvent(event)
+		return p, err
+	})
+}
+
+// stir makes the parked run of a key ready when an event is pending that it waits
+// for.
+func (t *tx) stir(flow, key string) error {
+	var seq, heard, position int64
+	var awaits string
+	listens, err := t.row(findListening, []any{flow, key}, &seq, &awaits, &heard)
+	if err != nil || !listens {
+		return err
+	}
+	var id string
+	var event []byte
+	found, err := t.row(findPending, []any{flow, key, heard, awaits, 1}, &id, &position, &event)
+	if err != nil || !found {
+		return err
+	}
+	t.ready = true
+	return t.exec(setPlace, ready, seq)
+}
+
+// canTake tells whether the events that a run has taken are still pending; it gives
+// their runs.
+func (t *tx) canTake(r row, take []engine.Taken) (taken []row, ok bool, err error) {
+	for _, taking := range take {
+		other, found, err := t.find(taking.Run)
+		if err != nil || !found || other.place != queued || other.checkpoint || other.flow != r.flow || other.key != r.key {
+			return nil, false, err
+		}
+		taken = append(taken, other)
+	}
+	return taken, true, nil
+}
+
+// take ends the runs whose events another one has taken.
+func (t *tx) take(taken []row, take []engine.Taken) error {
+	for i, r := range taken {
+		if err := t.exec(insertHistory, engine.Succeeded, t.now.UnixMicro(), take[i].Reason, r.seq); err != nil {
+			return fmt.Errorf("take event of run %s: %w", r.id, err)
+		}
+		if err := t.exec(deleteRun, r.seq); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	wakeParked = "update runs set place = 'ready' where id = ? and place = 'parked'"
+	isLive     = "select 1 from runs where id = ? and place not in ('failed', 'blocked')"
+)
+
+// wake makes a run ready that waits for one that has ended.
+func (t *tx) wake(id string) error {
+	if id == "" {
+		return nil
+	}
+	n, err := t.count(wakeParked, id)
+	t.ready = t.ready || n > 0
+	return err
+}
+
+// parkFor looks once more whether there is something already for which a run has just
+// been parked.
+func (t *tx) parkFor(r row, c engine.Change) error {
+	for _, id := range c.Calls {
+		var one int
+		if live, err := t.row(isLive, []any{id}, &one); err != nil || !live {
+			if err == nil {
+				err = t.wake(c.Run)
+			}
+			return err
+		}
+	}
+	if len(c.Awaits) == 0 {
+		return nil
+	}
+	return t.stir(r.flow, r.key)
+}
+
+// awaitsOf gives the types of events that a run waits for as they are stored.
+func awaitsOf(c engine.Change) any {
+	if len(c.Awaits) == 0 || c.Status != engine.Parked {
+		return nil
+	}
+	names, err := json.Marshal(c.Awaits)
+	if err != nil {
+		return nil // strings always encode
+	}
+	return string(names)
+}
