@@ -134,7 +134,9 @@ func (p *Places) Of(field string, whole Span) Span { return p.of(field, whole) }
 // Before gives the places of p, and those of others that p does not have.
 func (p Places) Before(others Places) Places { return Places{slices.Concat(p.places, others.places)} }
 
-// A Service is a system that handlers may call.
+// A Service is a system that handlers may call. One that answers 429 or 503 with
+// a Retry-After gets no calls of any handler for that time, up to a minute; then
+// one finds out whether it has changed its mind.
 type Service struct {
 	Span Span `yaml:"-"`
 
@@ -469,7 +471,8 @@ type Retry struct {
 	places
 
 	// Attempts is the highest number of attempts, the first one included. 0 is
-	// no bound.
+	// no bound. While a declared service is down, one call at a time finds out when
+	// it is back; these do not count for critical handlers, unless it is 1.
 	Attempts int `yaml:"attempts" default:"3" min:"0" max:"1000000"`
 
 	// MinDelay is the delay before the first repetition.
