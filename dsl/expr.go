@@ -5,6 +5,13 @@ package dsl
 // bool, int, float64, string, []any, map[string]any and [Secret], nothing else.
 type Env map[string]any
 
+// An Unknown stands in an Env for a value that is not known any more. Only
+// [Expr.Trace] takes it: what reads it has no value, for this reason.
+type Unknown struct{ Why string }
+
+// Error implements error.
+func (u Unknown) Error() string { return u.Why }
+
 // A Kind is what a value must be. The zero Kind accepts anything.
 type Kind int
 

@@ -126,7 +126,8 @@ func (b *builder) place(n ast.Node) *place { return &place{b.span(n), b.expr.Sou
 // wrap makes an EvalError of err, unless a part of the part did already.
 func (p *place) wrap(err error) error {
 	var e *EvalError
-	if errors.As(err, &e) {
+	var unknown Unknown
+	if errors.As(err, &e) || errors.As(err, &unknown) {
 		return err
 	}
 	return &EvalError{Span: p.span, Source: p.source, Message: err.Error()}

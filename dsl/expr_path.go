@@ -132,7 +132,9 @@ func (s *stride) take(f *frame, v any) (any, error) {
 
 // without says that v has no such member.
 func (s *stride) without(v any, member string) error {
-	switch v.(type) {
+	switch v := v.(type) {
+	case Unknown:
+		return v
 	case nil:
 		return fmt.Errorf("%s is null; it has no member %s (allow it with ?. or give a default with ??)", s.base, member)
 	case []any:

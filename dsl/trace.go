@@ -1,6 +1,9 @@
 package dsl
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"unicode"
@@ -12,19 +15,33 @@ import (
 // maxTraced bounds how many values of one part a [Trace] keeps.
 const maxTraced = 100
 
-// A Trace is a part of an expression with what it came to in one evaluation.
+// A Trace is a part of an expression with what it came to in one evaluation. Its
+// JSON form is a part of the API.
 type Trace struct {
-	Text     string   // as the author wrote it
-	From, To int      // where it stands in the source, in runes
-	Span     Span     // where it stands in the file
-	Values   []any    // one for each time it was computed, up to a hundred
-	Times    int      // it was computed; 0 when it was not needed
-	Err      error    // why it could not be computed, when no part of it is to blame
-	Parts    []*Trace // in the order of the text; literals are left out
+	Text    string   `json:"text"`    // as the author wrote it
+	From    int      `json:"from"`    // where it stands in the source, in runes
+	To      int      `json:"to"`      // up to but not including
+	Outcome string   `json:"outcome"` // value, error, unknown or not_needed
+	Values  []any    `json:"values"`  // one for each time it was computed, up to a hundred
+	Times   int      `json:"times"`   // it was computed; 0 when it was not needed
+	Error   string   `json:"error"`   // why it could not be computed, when no part of it is to blame
+	Parts   []*Trace `json:"parts"`   // in the order of the text; literals are left out
+
+	err error
 }
 
+// What became of a part. One that could not be computed has its error, or that of a
+// part of it.
+const (
+	TraceValue     = "value"
+	TraceError     = "error"
+	TraceUnknown   = "unknown" // something that it reads is not known any more
+	TraceNotNeeded = "not_needed"
+)
+
 // Trace evaluates the expression and tells what each part of it came to. It is
-// far slower than [Expr.Eval], whose result and error are those of the root.
+// far slower than [Expr.Eval], whose result and error are those of the root. Values
+// in env may be [Unknown].
 func (e *Expr) Trace(env Env) *Trace {
 	w := &tracer{}
 	p := e.watched(w)
@@ -32,13 +49,14 @@ func (e *Expr) Trace(env Env) *Trace {
 	result, err := p.run(e, env)
 	root := w.root
 	root.Text = strings.TrimRightFunc(e.Source, unicode.IsSpace)
-	root.From, root.To, root.Span = 0, utf8.RuneCountInString(root.Text), e.Span
+	root.From, root.To = 0, utf8.RuneCountInString(root.Text)
 	if err != nil && root.blame() == nil {
-		root.Err = err
+		root.fail(err)
 	}
 	if err == nil {
 		root.Values, root.Times = []any{result}, 1
 	}
+	root.conclude()
 	return root
 }
 
@@ -46,7 +64,10 @@ func (e *Expr) Trace(env Env) *Trace {
 // none; without a value and an error, the part was not needed.
 func (t *Trace) Result() (value any, err error) {
 	if failed := t.blame(); failed != nil {
-		return nil, failed.Err
+		if failed.err == nil {
+			return nil, errors.New(failed.Error) // it has come as JSON
+		}
+		return nil, failed.err
 	}
 	if len(t.Values) == 0 {
 		return nil, nil
@@ -54,15 +75,64 @@ func (t *Trace) Result() (value any, err error) {
 	return t.Values[len(t.Values)-1], nil
 }
 
+// fail notes why the part itself could not be computed.
+func (t *Trace) fail(err error) {
+	t.err, t.Error = err, err.Error()
+	var e *EvalError
+	if errors.As(err, &e) {
+		t.Error = e.Message
+	}
+}
+
 // blame finds the part that could not be computed; nil when there is none.
 func (t *Trace) blame() *Trace {
-	if t.Err != nil {
+	if t.Error != "" {
 		return t
 	}
 	for _, p := range t.Parts {
 		if failed := p.blame(); failed != nil {
 			return failed
 		}
+	}
+	return nil
+}
+
+// conclude sets the outcomes of the part and those in it.
+func (t *Trace) conclude() {
+	var unknown Unknown
+	switch failed := t.blame(); {
+	case failed != nil && errors.As(failed.err, &unknown):
+		t.Outcome = TraceUnknown
+	case failed != nil:
+		t.Outcome = TraceError
+	case t.Times == 0:
+		t.Outcome = TraceNotNeeded
+	default:
+		t.Outcome = TraceValue
+	}
+	for _, p := range t.Parts {
+		p.conclude()
+	}
+}
+
+// UnmarshalJSON implements [json.Unmarshaler]: values are those of the engine, whole
+// numbers included.
+func (t *Trace) UnmarshalJSON(data []byte) error {
+	type plain Trace
+	in := struct {
+		*plain
+		Values []json.RawMessage `json:"values"`
+	}{plain: (*plain)(t)}
+	if err := json.Unmarshal(data, &in); err != nil {
+		return err
+	}
+	t.Values = nil
+	for _, raw := range in.Values {
+		v, err := ParseJSON(raw)
+		if err != nil {
+			return fmt.Errorf("value of %s: %w", t.Text, err)
+		}
+		t.Values = append(t.Values, v)
 	}
 	return nil
 }
@@ -77,7 +147,7 @@ func (w *tracer) enter(b *builder, n ast.Node) {
 	first, last := b.extent(n)
 	from, to := b.tokens[first].from, b.tokens[last].to
 	w.open = append(w.open, &Trace{
-		Text: string([]rune(b.expr.Source)[from:to]), From: from, To: to, Span: b.span(n),
+		Text: string([]rune(b.expr.Source)[from:to]), From: from, To: to, Values: []any{}, Parts: []*Trace{},
 	})
 }
 
@@ -94,9 +164,12 @@ func (w *tracer) leave(_ *builder, _ ast.Node, p part) part {
 	eval := p.eval
 	p.eval = func(f *frame) (any, error) {
 		v, err := eval(f)
+		if unknown, ok := v.(Unknown); ok {
+			err = unknown
+		}
 		if err != nil {
 			if t.blame() == nil {
-				t.Err = err
+				t.fail(err)
 			}
 			return nil, err
 		}

@@ -1,7 +1,6 @@
 package dsl
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -104,7 +103,7 @@ func (p *tracePage) write(t *Trace, depth int) {
 
 // shown are the parts worth a line: none of one that was not needed itself.
 func (t *Trace) shown() []*Trace {
-	if t.Times == 0 && t.blame() == nil {
+	if t.Outcome == TraceNotNeeded {
 		return nil
 	}
 	return t.Parts
@@ -113,9 +112,11 @@ func (t *Trace) shown() []*Trace {
 // traceValue says what a part came to, and in which colour.
 func traceValue(t *Trace) (text, color string) {
 	switch {
-	case t.Err != nil:
-		return "error: " + printable(evalMessage(t.Err)), red
-	case t.blame() != nil:
+	case t.Error != "" && t.Outcome == TraceUnknown:
+		return "not known: " + printable(t.Error), yellow
+	case t.Error != "":
+		return "error: " + printable(t.Error), red
+	case t.Outcome == TraceError, t.Outcome == TraceUnknown:
 		return "no value", plain
 	case t.Times == 0:
 		return "not needed", plain
@@ -131,14 +132,6 @@ func traceValue(t *Trace) (text, color string) {
 		all = append(all, fmt.Sprintf("… %d times", t.Times))
 	}
 	return shorten(strings.Join(all, ", "), maxShown), bold
-}
-
-// evalMessage is an error without its place, which the carets show.
-func evalMessage(err error) string {
-	if e, ok := err.(*EvalError); ok {
-		return e.Message
-	}
-	return err.Error()
 }
 
 // ShowValue writes a value as JSON on one line, short enough for people. A secret
@@ -159,33 +152,4 @@ func shorten(s string, most int) string {
 		return string(slices.Concat(runes[:most-1], []rune("…")))
 	}
 	return s
-}
-
-// MarshalJSON gives the trace as a tree for programs: text, from, to, value or
-// error, times when there are more than one, and parts.
-func (t *Trace) MarshalJSON() ([]byte, error) {
-	out := struct {
-		Text    string   `json:"text"`
-		From    int      `json:"from"`
-		To      int      `json:"to"`
-		Outcome string   `json:"outcome"` // value, error or not_needed
-		Value   any      `json:"value"`
-		Error   string   `json:"error,omitempty"`
-		Times   int      `json:"times"`
-		Values  []any    `json:"values,omitempty"` // of a part that was computed more than once
-		Parts   []*Trace `json:"parts,omitempty"`
-	}{Text: t.Text, From: t.From, To: t.To, Outcome: "value", Times: t.Times, Parts: t.Parts}
-	value, err := t.Result()
-	switch {
-	case err != nil:
-		out.Outcome, out.Error = "error", evalMessage(err)
-	case t.Times == 0:
-		out.Outcome = "not_needed"
-	default:
-		out.Value = value
-	}
-	if t.Times > 1 {
-		out.Values = t.Values
-	}
-	return json.Marshal(out)
 }

@@ -54,6 +54,7 @@ func (r *Run) begin(tasks []Task, s *Step, live Live) []Task {
 
 // wanted asks the conditions of a handler. When it is false, they have decided about it.
 func (r *Run) wanted(s *Step, live Live) bool {
+	r.see(s)
 	enabled, why, err := r.condition(s.Handler.Enabled, "enabled", live)
 	if err != nil {
 		r.giveUp(s, err, live)

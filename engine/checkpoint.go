@@ -21,6 +21,7 @@ type checkpoint struct {
 	Format     int                        `json:"v"`
 	Pipeline   string                     `json:"pipeline"`
 	Generation int                        `json:"generation,omitempty"`
+	State      string                     `json:"state,omitempty"` // of the entity, when the run began
 	Began      time.Time                  `json:"began"`
 	Stage      int                        `json:"stage"`
 	Ended      Status                     `json:"ended,omitempty"`
@@ -36,7 +37,7 @@ type checkpoint struct {
 // checkpoint encodes the run.
 func (r *Run) checkpoint() []byte {
 	c := &checkpoint{
-		Format: checkpointFormat, Pipeline: r.plan.Pipeline.ID, Generation: r.start.Generation,
+		Format: checkpointFormat, Pipeline: r.plan.Pipeline.ID, Generation: r.start.Generation, State: r.start.State,
 		Began: r.began, Stage: r.stage, FailedPath: r.failedPath, Failure: r.failure, Class: r.class, Reason: r.reason,
 		Shared: r.raw, Handlers: make([]savedRecord, 0, len(r.plan.order)),
 	}

@@ -31,6 +31,7 @@ func (r *Run) enter(live Live) {
 	}
 	if !enabled {
 		for _, s := range stage.Steps {
+			r.see(s)
 			r.skip(s, "the stage is left out: "+why, live)
 		}
 		return
@@ -61,6 +62,7 @@ func (r *Run) choose(stage *PlannedStage, live Live) {
 	}
 	for _, s := range stage.Steps {
 		if b := s.Handler.Branch; b != nil && b != taken {
+			r.see(s)
 			r.skip(s, fmt.Sprintf("branch %d is not taken: %s", b.Number(), reasons[b]), live)
 		}
 	}

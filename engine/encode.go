@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
@@ -15,18 +16,10 @@ import (
 func (c *checkpoint) encode() []byte {
 	b := make(jsonText, 0, 256+256*len(c.Handlers)+128*len(c.Shared))
 	b = b.number(`{"v":`, c.Format).text(`,"pipeline":`, c.Pipeline)
-	b = b.numberOr(`,"generation":`, c.Generation).time(`,"began":`, c.Began).number(`,"stage":`, c.Stage)
+	b = b.numberOr(`,"generation":`, c.Generation).textOr(`,"state":`, c.State).time(`,"began":`, c.Began).number(`,"stage":`, c.Stage)
 	b = b.textOr(`,"ended":`, string(c.Ended)).textOr(`,"failed_handler":`, c.FailedPath)
 	b = b.textOr(`,"error":`, c.Failure).textOr(`,"error_class":`, c.Class).textOr(`,"reason":`, c.Reason)
-	b = append(b, `,"shared_state":{`...)
-	for i, name := range slices.Sorted(maps.Keys(c.Shared)) {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b.text("", name), ':')
-		b = append(b, c.Shared[name]...)
-	}
-	b = append(b, '}').listOr(`,"wrote":`, c.Wrote)
+	b = b.values(`,"shared_state":{`, c.Shared).listOr(`,"wrote":`, c.Wrote)
 	b = append(b, `,"handlers":[`...)
 	for i := range c.Handlers {
 		if i > 0 {
@@ -55,6 +48,9 @@ func (b jsonText) record(r *savedRecord) jsonText {
 	b = b.numberOr(`,"status":`, r.Status).listOr(`,"emitted":`, r.Emitted)
 	if r.Each != nil {
 		b = b.each(r.Each)
+	}
+	if len(r.Saw) > 0 {
+		b = b.values(`,"saw":{`, r.Saw)
 	}
 	return b.object(start)
 }
@@ -135,6 +131,19 @@ func (b jsonText) timeOr(name string, t time.Time) jsonText {
 		return b
 	}
 	return b.time(name, t)
+}
+
+// values writes a name, up to the opening brace, with values that are JSON.
+func (b jsonText) values(name string, values map[string]json.RawMessage) jsonText {
+	b = append(b, name...)
+	for i, key := range slices.Sorted(maps.Keys(values)) {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b.text("", key), ':')
+		b = append(b, values[key]...)
+	}
+	return append(b, '}')
 }
 
 func (b jsonText) listOr(name string, list []string) jsonText {

@@ -53,6 +53,7 @@ type Step struct {
 	verify   HandlerType
 	retry    dsl.Retry // the policy, defaults included
 	keep     bool      // another handler may read the response
+	fleeting []string  // names of the shared state that its conditions read and later handlers write
 	stage    string    // the path of its stage
 	service  string    // that it calls; empty when it names none
 	volatile bool      // begun anew, it might be skipped, or send something else
@@ -123,6 +124,7 @@ func NewPlan(b *dsl.Bundle, p *dsl.Pipeline, types map[string]HandlerType) (*Pla
 		plan.Stages = append(plan.Stages, planned)
 	}
 	plan.markKept()
+	plan.markFleeting()
 	plan.contested = isContested(b, p)
 	return plan, nil
 }

@@ -16,7 +16,7 @@ func TestCoreIsPure(t *testing.T) {
 		"math/rand/v2", "procaas/dsl", "slices", "strconv", "strings", "time", "unicode/utf8",
 	}
 	for _, name := range []string{"attempt.go", "automaton.go", "checkpoint.go", "data.go",
-		"fallback.go", "fallback_count.go", "fallback_service.go", "fallback_state.go", "gradient.go", "outcome.go", "plan.go", "record.go", "retry.go", "run.go", "verify.go"} {
+		"fallback.go", "fallback_count.go", "fallback_service.go", "fallback_state.go", "gradient.go", "outcome.go", "plan.go", "record.go", "retry.go", "run.go", "seen.go", "verify.go"} {
 		files := token.NewFileSet()
 		file, err := parser.ParseFile(files, name, nil, 0)
 		if err != nil {

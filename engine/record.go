@@ -29,7 +29,8 @@ type record struct {
 	response any
 	raw      json.RawMessage // of response
 	status   int
-	emitted  []string // ids
+	emitted  []string                   // ids
+	saw      map[string]json.RawMessage // what its conditions read of the shared state and others change later
 
 	each *iteration // what became of the items of a for-each; nil before they are known
 
@@ -73,25 +74,26 @@ func (r *record) repeats() bool {
 
 // A savedRecord is a record in a checkpoint.
 type savedRecord struct {
-	Path     string          `json:"path,omitempty"`
-	Item     int             `json:"item,omitempty"` // of a for-each, from 1
-	Outcome  string          `json:"outcome,omitempty"`
-	Attempts int             `json:"attempts,omitempty"`
-	Failures int             `json:"failures,omitempty"`
-	Unknown  bool            `json:"unknown,omitempty"`
-	Asked    int             `json:"asked,omitempty"`
-	Started  time.Time       `json:"started,omitzero"`
-	Finished time.Time       `json:"finished,omitzero"`
-	Due      time.Time       `json:"due,omitzero"`
-	Delay    time.Duration   `json:"delay_ns,omitempty"`
-	Held     time.Time       `json:"held,omitzero"`
-	Error    string          `json:"error,omitempty"`
-	Class    string          `json:"class,omitempty"`
-	Reason   string          `json:"reason,omitempty"`
-	Response json.RawMessage `json:"response,omitempty"`
-	Status   int             `json:"status,omitempty"`
-	Emitted  []string        `json:"emitted,omitempty"`
-	Each     *savedEach      `json:"each,omitempty"`
+	Path     string                     `json:"path,omitempty"`
+	Item     int                        `json:"item,omitempty"` // of a for-each, from 1
+	Outcome  string                     `json:"outcome,omitempty"`
+	Attempts int                        `json:"attempts,omitempty"`
+	Failures int                        `json:"failures,omitempty"`
+	Unknown  bool                       `json:"unknown,omitempty"`
+	Asked    int                        `json:"asked,omitempty"`
+	Started  time.Time                  `json:"started,omitzero"`
+	Finished time.Time                  `json:"finished,omitzero"`
+	Due      time.Time                  `json:"due,omitzero"`
+	Delay    time.Duration              `json:"delay_ns,omitempty"`
+	Held     time.Time                  `json:"held,omitzero"`
+	Error    string                     `json:"error,omitempty"`
+	Class    string                     `json:"class,omitempty"`
+	Reason   string                     `json:"reason,omitempty"`
+	Response json.RawMessage            `json:"response,omitempty"`
+	Status   int                        `json:"status,omitempty"`
+	Emitted  []string                   `json:"emitted,omitempty"`
+	Each     *savedEach                 `json:"each,omitempty"`
+	Saw      map[string]json.RawMessage `json:"saw,omitempty"`
 }
 
 // reached tells whether anything has become of the handler.
@@ -103,7 +105,7 @@ func (r *record) save(path string) savedRecord {
 	return savedRecord{
 		Path: path, Outcome: r.outcome, Attempts: r.attempts, Failures: r.failures, Unknown: r.unknown, Asked: r.asked,
 		Started: r.started, Finished: r.finished, Due: r.due, Delay: r.delay, Held: r.held,
-		Error: r.err, Class: r.class, Reason: r.reason, Response: r.raw, Status: r.status, Emitted: r.emitted, Each: r.each.save(),
+		Error: r.err, Class: r.class, Reason: r.reason, Response: r.raw, Status: r.status, Emitted: r.emitted, Each: r.each.save(), Saw: r.saw,
 	}
 }
 
@@ -113,7 +115,7 @@ func (r *record) restore(saved savedRecord) error {
 		outcome: saved.Outcome, attempts: saved.Attempts, failures: saved.Failures, delay: saved.Delay,
 		unknown: saved.Unknown, asked: saved.Asked, held: saved.Held,
 		started: saved.Started, finished: saved.Finished, due: saved.Due,
-		err: saved.Error, class: saved.Class, reason: saved.Reason, raw: saved.Response, status: saved.Status, emitted: saved.Emitted,
+		err: saved.Error, class: saved.Class, reason: saved.Reason, raw: saved.Response, status: saved.Status, emitted: saved.Emitted, saw: saved.Saw,
 	}
 	if err := r.check(); err != nil {
 		return err

@@ -12,23 +12,41 @@ import (
 )
 
 func explainCommand(s streams) *cobra.Command {
-	return &cobra.Command{
-		Use:   "explain NAME",
-		Short: "Explain a diagnostic code, a handler type or a function",
+	c := &cobra.Command{
+		Use:   "explain NAME | RUN PATH",
+		Short: "Explain a diagnostic code, a handler type, a function, or what a run did",
 		Long: `explain tells what a diagnostic code such as PC0103 means, with an example that
 breaks the rule and the same example mended; what the fields of a handler type
 such as request are; what a function of expressions such as len does; or, as
 tests, how *.test.yaml are written.
-Without a name it lists everything that it can explain.`,
-		Example: "  procaas explain PC0103\n  procaas explain request",
-		Args:    cobra.MaximumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return explainAll(s)
-			}
-			return explain(s, args[0])
-		},
+Without a name it lists everything that it can explain.
+
+With a run of a server and the path of a handler it tells why the handler ran in
+it, or did not: what decided (a condition, a switch, a limit, a rollout, a
+fallback), and what every part of its conditions came to at the time. The path
+may be shortened from the left.`,
+		Example: "  procaas explain PC0103\n  procaas explain request\n  procaas explain 0199d3f0-6f6e-7c7b-9d0a-6a3c1c2f4e11 notify-driver",
+		Args:    cobra.MaximumNArgs(2),
 	}
+	var f clientFlags
+	f.add(c)
+	format := formatFlag(c, "text", "json")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		form, err := format()
+		if err != nil {
+			return err
+		}
+		switch {
+		case len(args) == 2:
+			return explainRun(c.Context(), s, &f, args[0], args[1], form)
+		case form != "text":
+			return usagef("--format %s is for procaas explain RUN PATH", form)
+		case len(args) == 0:
+			return explainAll(s)
+		}
+		return explain(s, args[0])
+	}
+	return c
 }
 
 func explain(s streams, name string) error {

@@ -54,6 +54,7 @@ var needs = map[string]need{
 
 	"list-runs":    reads,
 	"get-run":      reads,
+	"explain-run":  reads,
 	"get-key":      reads,
 	"page":         free, // serveConsole lets people in
 	"retry-run":    steers,

@@ -81,6 +81,14 @@ func (c *Client) Runs(ctx context.Context, f engine.RunFilter) (Page[engine.RunV
 	return page, err
 }
 
+// Explain tells why a handler ran in a run, or did not. The path may be shortened from
+// the left.
+func (c *Client) Explain(ctx context.Context, run, path string) (engine.Explanation, error) {
+	var why engine.Explanation
+	err := c.call(ctx, http.MethodGet, "/v1/runs/"+url.PathEscape(run)+"/explain?"+url.Values{"path": {path}}.Encode(), nil, nil, &why)
+	return why, err
+}
+
 // Entity reads a key of a flow.
 func (c *Client) Entity(ctx context.Context, flow, key string) (engine.EntityView, error) {
 	var entity engine.EntityView

@@ -73,6 +73,7 @@ const (
 	codeCrossOrigin      = "cross_origin"
 	codeUnknownPath      = "unknown_path"
 	codeRunNotFound      = "run_not_found"
+	codeHandlerNotFound  = "handler_not_found"
 	codeFlowNotFound     = "flow_not_found"
 	codePipelineNotFound = "pipeline_not_found"
 	codeUnknownConfig    = "unknown_config"
@@ -126,6 +127,7 @@ var problems = map[string]struct {
 	codeCrossOrigin:      {http.StatusForbidden, "Another site may not write here"},
 	codeUnknownPath:      {http.StatusNotFound, "There is no such call"},
 	codeRunNotFound:      {http.StatusNotFound, "There is no such run"},
+	codeHandlerNotFound:  {http.StatusNotFound, "The run has no such handler"},
 	codeFlowNotFound:     {http.StatusNotFound, "There is no such flow"},
 	codePipelineNotFound: {http.StatusNotFound, "There is no such pipeline"},
 	codeUnknownConfig:    {http.StatusNotFound, "There is no such setting"},

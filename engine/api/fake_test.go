@@ -155,6 +155,26 @@ func (f *fakeEngine) RunByID(_ context.Context, id string) (engine.RunView, erro
 	return f.steer(id, func(engine.Status) bool { return true }, func(*engine.RunView) {})
 }
 
+func (f *fakeEngine) Explain(ctx context.Context, run, path string) (engine.Explanation, error) {
+	if _, err := f.RunByID(ctx, run); err != nil {
+		return engine.Explanation{}, err
+	}
+	if path != "get-order" {
+		return engine.Explanation{}, fmt.Errorf("%w: pipeline new-order-created has no handler %s", engine.ErrNoHandler, path)
+	}
+	trace := &dsl.Trace{Text: "a and b", To: 7, Outcome: dsl.TraceValue, Values: []any{false}, Times: 1, Parts: []*dsl.Trace{
+		{Text: "a", To: 1, Outcome: dsl.TraceValue, Values: []any{false}, Times: 1, Parts: []*dsl.Trace{}},
+		{Text: "b", From: 6, To: 7, Outcome: dsl.TraceNotNeeded, Values: []any{}, Parts: []*dsl.Trace{}},
+	}}
+	return engine.Explanation{
+		Run: run, Pipeline: "new-order-created", Status: engine.Succeeded, Path: "new-order-created/fetch-order/get-order",
+		Outcome: engine.OutcomeSkipped, DecidedBy: "enabled", Summary: "it was left out: enabled is false: a and b", At: &began,
+		Handler:   &engine.HandlerView{Path: "new-order-created/fetch-order/get-order", Outcome: engine.OutcomeSkipped, Finished: &began},
+		WaitedFor: []engine.WaitedFor{}, Missing: []string{}, Now: []string{"rolled out to 25 %"},
+		Decisions: []engine.Decision{{What: "enabled", Source: "a and b", File: "flow.yaml", Line: 7, Column: 3, Result: "false", Trace: trace}},
+	}, nil
+}
+
 func (f *fakeEngine) Retry(_ context.Context, id string, by engine.Actor) (engine.RunView, error) {
 	return f.steer(id, func(s engine.Status) bool { return s == engine.Failed }, func(r *engine.RunView) {
 		r.Status, r.Generation, r.Finished, r.Error, r.FailedPath = engine.Waiting, r.Generation+1, nil, "", ""

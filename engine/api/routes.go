@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -70,6 +71,15 @@ func (s *server) runOperations() []operation {
 		{
 			method: http.MethodGet, path: "/v1/runs/{id}", id: "get-run", tag: "runs",
 			summary: "Read a run", params: id, replies: one, refusals: steered, serve: s.getRun,
+		},
+		{
+			method: http.MethodGet, path: "/v1/runs/{id}/explain", id: "explain-run", tag: "runs",
+			summary: "Tell why a handler ran in a run, or did not",
+			about: "What decided, and what every part of its conditions came to, from what is kept of the run. " +
+				"What is not known any more is said, and never guessed.",
+			params:   append(slices.Clone(id), inQuery("path", "The handler: pipeline/stage/handler, or the end of it.", nil)),
+			replies:  []reply{{status: 200, about: "Why.", body: engine.Explanation{}}},
+			refusals: append(slices.Clone(steered), codeHandlerNotFound), serve: s.explainRun,
 		},
 		{
 			method: http.MethodPost, path: "/v1/runs/{id}/retry", id: "retry-run", tag: "runs",

@@ -52,6 +52,30 @@ func (s *server) getRun(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, run)
 }
 
+func (s *server) explainRun(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathValue(r, "id")
+	if err != nil {
+		return err
+	}
+	f := queryFields(r.URL.Query())
+	path := f.label("path", maxName)
+	if path == "" && len(f.faults) == 0 {
+		f.fault("path", "want the path of a handler, such as new-order/notify/driver")
+	}
+	f.refuseUnknown()
+	if err := badParameter(f.faults); err != nil {
+		return err
+	}
+	why, err := s.engine.Explain(r.Context(), id, path)
+	if errors.Is(err, engine.ErrNoHandler) {
+		return refuse(codeHandlerNotFound, "%s", err)
+	}
+	if err != nil {
+		return runProblem(err, id)
+	}
+	return writeJSON(w, http.StatusOK, why)
+}
+
 func (s *server) listRuns(w http.ResponseWriter, r *http.Request) error {
 	filter, err := runFilter(r.URL.Query())
 	if err != nil {

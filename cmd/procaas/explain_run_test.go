@@ -1,0 +1,49 @@
+package main
+
+import (
+	"testing"
+
+	"procaas/engine"
+	"procaas/engine/api"
+)
+
+const questioned = `configs:
+  LOUD: {enabled: true}
+pipelines:
+  - id: work
+    shared-state: {total: 0}
+    stages:
+      - id: first
+        handlers: [{id: count, set: {total: !$ event.payload.total}}]
+      - id: last
+        handlers:
+          - {id: tell, critical: false, enabled: !$ shared-state.total > 10 and configs.LOUD.enabled, fail: {message: no voice}}
+          - {id: end, set: {total: 100}}
+`
+
+// The person on call asks why a handler was left out, and gets the values of then.
+func TestOperatorLearnsWhyAHandlerRanOrNot(t *testing.T) {
+	t.Parallel()
+	o := operate(t, questioned)
+	submit := func(total int) string {
+		t.Helper()
+		r, err := o.client.SubmitEvent(t.Context(), api.Event{Type: "work", Payload: map[string]any{"total": total}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Run
+	}
+	small := submit(7)
+	o.wait(engine.Succeeded, 1)
+	large := submit(12)
+	o.wait(engine.Succeeded, 2)
+	o.command(exitFine, `LOUD`, "config", "set", "LOUD", `{"enabled": false}`)
+	o.command(exitFine, `(?s)^work/last/tell in run `+small+` \(succeeded\): skipped\n\n`+
+		`it was left out: enabled is false: shared-state.total > 10 and configs.LOUD.enabled\ndecided by enabled, finished .*`+
+		`enabled at .*a.yaml:11:\d+: false\n.*\^ +7\n.*\^ +false\n.*not needed\n.*\^ +false\n`, "explain", small, "tell")
+	o.command(exitFine, `(?s)it ran, and gave up after its first attempt: no voice\ndecided by error, attempts: 1, started`, "explain", large, "work/last/tell")
+	o.command(exitFine, `"decided_by": "enabled"`, "explain", small, "tell", "--format", "json")
+	o.command(exitBroken, `pipeline work has no handler tel; did you mean tell\?`, "explain", small, "tel")
+	o.command(exitBroken, `there is no run "nothing"`, "explain", "nothing", "tell")
+	o.command(exitUsage, `--format json is for procaas explain RUN PATH`, "explain", "request", "--format", "json")
+}

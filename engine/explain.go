@@ -1,0 +1,279 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"procaas/dsl"
+)
+
+// This file says why a handler ran in a run, or did not, from what is kept of the
+// run: its checkpoint, the definition that it began with, and the audit of the live
+// settings. Nothing is kept for this purpose, so some values may be lost; that is
+// said, and never guessed.
+
+// An Explanation says why a handler ran in a run, or did not.
+type Explanation struct {
+	Run       string       `json:"run"`
+	Pipeline  string       `json:"pipeline"`
+	Status    Status       `json:"status"` // of the run
+	Path      string       `json:"path"`
+	Outcome   string       `json:"outcome"`    // of the handler; absent when the run has not reached it
+	DecidedBy string       `json:"decided_by"` // see [Deciders]
+	Summary   string       `json:"summary"`    // for people
+	At        *time.Time   `json:"at"`         // when it was decided; null before
+	Handler   *HandlerView `json:"handler"`    // null when the run has not reached it
+	WaitedFor []WaitedFor  `json:"waited_for"` // handlers of its stage
+	Decisions []Decision   `json:"decisions"`  // conditions, in the order in which they are asked
+	Missing   []string     `json:"missing"`    // what is not known any more
+	Now       []string     `json:"now"`        // what keeps the handler from running freely at present
+}
+
+// A WaitedFor is a handler that must be decided before.
+type WaitedFor struct {
+	Path     string     `json:"path"`
+	Why      string     `json:"why"`
+	Outcome  string     `json:"outcome"` // absent before it is reached
+	Finished *time.Time `json:"finished"`
+}
+
+// A Decision is one condition that decides whether the handler runs.
+type Decision struct {
+	What   string     `json:"what"` // such as enabled, or when of branch 2
+	Source string     `json:"source"`
+	File   string     `json:"file"`
+	Line   int        `json:"line"`
+	Column int        `json:"column"`
+	Result string     `json:"result"` // true, false, error, unknown, or not_asked
+	Trace  *dsl.Trace `json:"trace"`  // null when it was not asked
+}
+
+// Deciders are the values of Explanation.DecidedBy.
+func Deciders() []string {
+	out := []string{"ran", "error", "attempt", "waiting", "not_reached", "other"}
+	for _, r := range reasonsBy {
+		if !slices.Contains(out, r.by) {
+			out = append(out, r.by)
+		}
+	}
+	return out
+}
+
+// reasonsBy tells by how a reason begins what has decided.
+var reasonsBy = []struct{ begins, by string }{
+	{"enabled is false", "enabled"},
+	{"the stage is left out: ", "stage"},
+	{"branch ", "branch"},
+	{"switched off at ", "switch"},
+	{"held at ", "switch"},
+	{"rolled out to ", "rollout"},
+	{"over its rate limit ", "limit"},
+	{"over the limit ", "limit"},
+	{"left out after ", "limit"},
+	{"waits for ", "limit"},
+	{"calls of ", "limit"},
+	{"fallback", "fallback"},
+	{"on-error ", "on_error"},
+}
+
+// ErrNoHandler says that a run's pipeline has no such handler.
+var ErrNoHandler = errors.New("no such handler")
+
+// Explain tells why a handler ran in a run, or did not. The path may leave out the
+// pipeline, or the pipeline and the stage. The error is [ErrNotFound] for an unknown
+// run, [ErrNoHandler] for a handler that its pipeline does not have.
+func (e *Engine) Explain(ctx context.Context, run, path string) (Explanation, error) {
+	record, err := e.o.Store.Run(ctx, run)
+	if err != nil {
+		return Explanation{}, fmt.Errorf("run %s: %w", run, err)
+	}
+	d := e.library.current.Load()
+	if record.Bundle != "" {
+		if d, err = e.library.get(ctx, record.Bundle); err != nil {
+			return Explanation{}, fmt.Errorf("run %s: %w", run, err)
+		}
+	}
+	plan := d.byID[record.Pipeline]
+	if plan == nil {
+		return Explanation{}, fmt.Errorf("run %s: %w: pipeline %s is not in its definition", run, ErrNoHandler, record.Pipeline)
+	}
+	s, err := plan.named(path)
+	if err != nil {
+		return Explanation{}, err
+	}
+	x := explainer{e: e, d: d, plan: plan, s: s, record: record, view: View(record)}
+	if len(record.Checkpoint) > 0 {
+		if x.saved, err = readCheckpoint(record.Checkpoint); err != nil {
+			return Explanation{}, err
+		}
+	}
+	for _, saved := range x.saved.Handlers {
+		if saved.Path == s.Path {
+			x.saw = saved.Saw
+		}
+	}
+	return x.explain(ctx)
+}
+
+// named finds a handler by its path, or by the end of it.
+func (p *Plan) named(name string) (*Step, error) {
+	var fits []*Step
+	var known []string
+	for _, s := range p.order {
+		if s.Path == name {
+			return s, nil
+		}
+		known = append(known, s.Path, s.Handler.ID)
+		if strings.HasSuffix(s.Path, "/"+name) {
+			fits = append(fits, s)
+		}
+	}
+	if len(fits) == 1 {
+		return fits[0], nil
+	}
+	message := fmt.Sprintf("pipeline %s has no handler %s", p.Pipeline.ID, name)
+	if len(fits) > 1 {
+		message = fmt.Sprintf("pipeline %s has %d handlers %s; say %s", p.Pipeline.ID, len(fits), name, fits[0].Path)
+	} else if near := dsl.Suggest(name, known); near != "" {
+		message += fmt.Sprintf("; did you mean %s?", near)
+	}
+	return nil, fmt.Errorf("%w: %s", ErrNoHandler, message)
+}
+
+// An explainer gathers what is known of one handler in one run.
+type explainer struct {
+	e      *Engine
+	d      *definition
+	plan   *Plan
+	s      *Step
+	record RunRecord
+	saved  checkpoint
+	view   RunView
+	saw    map[string]json.RawMessage // of the shared state, when the handler was decided about
+	out    Explanation
+}
+
+func (x *explainer) explain(ctx context.Context) (Explanation, error) {
+	h := x.find(x.s.Path)
+	x.out = Explanation{
+		Run: x.record.ID, Pipeline: x.record.Pipeline, Status: x.record.Status, Path: x.s.Path, Outcome: "absent",
+		Handler: h, WaitedFor: []WaitedFor{}, Decisions: []Decision{}, Missing: []string{}, Now: []string{},
+	}
+	if h != nil {
+		x.out.Outcome = h.Outcome
+		x.out.At = h.Finished
+		if h.Started != nil {
+			x.out.At = h.Started // its conditions were asked before the first attempt
+		}
+	}
+	x.waits()
+	if err := x.decisions(ctx); err != nil {
+		return x.out, err
+	}
+	x.judge(h)
+	if info, ok := x.e.Handler(x.s.Path); ok {
+		x.out.Now = append(x.out.Now, info.Effective...)
+	} else {
+		x.out.Now = append(x.out.Now, "the present definition does not have it")
+	}
+	return x.out, nil
+}
+
+// find gives what became of a handler; nil when it was not reached.
+func (x *explainer) find(path string) *HandlerView {
+	i := slices.IndexFunc(x.view.Handlers, func(h HandlerView) bool { return h.Path == path })
+	if i < 0 {
+		return nil
+	}
+	return &x.view.Handlers[i]
+}
+
+// waits tells what must be decided before the handler.
+func (x *explainer) waits() {
+	for _, edge := range x.s.After {
+		w := WaitedFor{Path: edge.From.Path, Why: edge.Why, Outcome: "absent"}
+		if h := x.find(edge.From.Path); h != nil {
+			w.Outcome, w.Finished = h.Outcome, h.Finished
+		}
+		x.out.WaitedFor = append(x.out.WaitedFor, w)
+	}
+}
+
+// judge says in one sentence what has decided.
+func (x *explainer) judge(h *HandlerView) {
+	say := func(by, format string, args ...any) {
+		x.out.DecidedBy, x.out.Summary = by, fmt.Sprintf(format, args...)
+	}
+	if h == nil {
+		say("not_reached", "%s", x.whyAbsent())
+		return
+	}
+	by := "other"
+	for _, r := range reasonsBy {
+		if strings.HasPrefix(h.Reason, r.begins) {
+			by = r.by
+			break
+		}
+	}
+	tries := "its first attempt"
+	if h.Attempts > 1 {
+		tries = fmt.Sprintf("attempt %d", h.Attempts)
+		x.missing("the errors of the attempts before the last one are not kept; logs and traces have them")
+	}
+	switch {
+	case h.Outcome == OutcomeSkipped:
+		say(by, "it was left out: %s", h.Reason)
+	case h.Outcome == OutcomeSucceeded && by == "on_error":
+		say(by, "it failed, and its rules let the run go on: %s: %s", h.Reason, h.Error)
+	case h.Outcome == OutcomeSucceeded:
+		say("ran", "it ran, and %s succeeded", tries)
+	case h.Outcome == OutcomeFailed && h.Attempts == 0:
+		say("error", "it failed before its first attempt: %s", h.Error)
+	case h.Outcome == OutcomeFailed:
+		say("error", "it ran, and gave up after %s: %s", tries, h.Error)
+	case h.Outcome == OutcomeRunning:
+		say("attempt", "%s is under way", tries)
+	case h.Outcome == OutcomeUnknown:
+		say("attempt", "nobody knows how %s ended", tries)
+	case h.Reason != "":
+		say(by, "it waits: %s", h.Reason)
+	case h.Error != "":
+		say("waiting", "%s failed, and it waits for the next: %s", tries, h.Error)
+	default:
+		say("waiting", "it waits for a time of its own")
+	}
+}
+
+// whyAbsent says why the run has not reached the handler.
+func (x *explainer) whyAbsent() string {
+	stage := x.plan.Stages[x.s.Stage].ID
+	switch {
+	case x.record.Status == Ignored:
+		return "the run was ignored: " + x.record.Reason
+	case len(x.record.Checkpoint) == 0:
+		return "the run has not begun, or has not been saved yet"
+	case x.record.FailedPath != "":
+		return fmt.Sprintf("the run failed in %s before: %s", x.record.FailedPath, x.record.Error)
+	case x.record.Status == Stopped:
+		return "the run was cancelled before: " + x.record.Reason
+	case x.saved.Stage < x.s.Stage:
+		return fmt.Sprintf("the run is in stage %s, and it is of stage %s", x.plan.Stages[x.saved.Stage].ID, stage)
+	}
+	for _, w := range x.out.WaitedFor {
+		if w.Finished == nil {
+			return fmt.Sprintf("it waits for %s: %s", w.Path, w.Why)
+		}
+	}
+	return "it has not been looked at yet"
+}
+
+func (x *explainer) missing(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(x.out.Missing, text) {
+		x.out.Missing = append(x.out.Missing, text)
+	}
+}

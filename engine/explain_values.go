@@ -1,0 +1,235 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"procaas/dsl"
+)
+
+// This file finds out what conditions were asked about, after the fact.
+
+// decisions asks the conditions again that lie before the handler, in order, with
+// the values of that time as far as they are known.
+func (x *explainer) decisions(ctx context.Context) error {
+	over := x.leftUnasked()
+	for _, q := range x.questions() {
+		if q.value.IsNull() {
+			continue
+		}
+		d := decisionOf(q.what, q.value)
+		if !over && x.out.Handler != nil {
+			if err := x.ask(ctx, &d, q.value, q.before); err != nil {
+				return err
+			}
+		}
+		over = over || d.Result == q.ends
+		x.out.Decisions = append(x.out.Decisions, d)
+	}
+	return nil
+}
+
+// leftUnasked tells whether the handler was left out before its conditions were
+// asked: by a switch or a fallback, with nothing to stand in for it at its place.
+func (x *explainer) leftUnasked() bool {
+	h := x.out.Handler
+	return h != nil && h.Outcome == OutcomeSkipped && !x.s.standsIn() &&
+		(strings.HasPrefix(h.Reason, "switched off at ") || strings.HasPrefix(h.Reason, "fallback"))
+}
+
+// A question is a condition that lies before a handler.
+type question struct {
+	what   string
+	value  *dsl.Value
+	before int    // handlers from this position on were decided later
+	ends   string // the result after which no more is asked
+}
+
+func (x *explainer) questions() []question {
+	stage := x.plan.Stages[x.s.Stage]
+	first := stage.Steps[0].position
+	out := []question{{"enabled of the stage", stage.of.Enabled, first, "false"}}
+	if own := x.s.Handler.Branch; own != nil {
+		for _, b := range stage.of.Choose[:own.Number()] {
+			q := question{fmt.Sprintf("when of branch %d", b.Number()), b.When, first, "true"} // another branch is taken
+			if b == own {
+				q.ends = "false"
+			}
+			out = append(out, q)
+		}
+	}
+	return append(out, question{"enabled", x.s.Handler.Enabled, x.s.position, ""})
+}
+
+func decisionOf(what string, v *dsl.Value) Decision {
+	d := Decision{What: what, File: v.Span.File, Line: v.Span.Start.Line, Column: v.Span.Start.Column, Result: "not_asked"}
+	if e := v.Expr(); e != nil {
+		d.Source = e.Source
+	} else if data, ok := v.Literal(); ok {
+		d.Source = fmt.Sprint(data)
+	}
+	return d
+}
+
+// ask evaluates a condition once more.
+func (x *explainer) ask(ctx context.Context, d *Decision, v *dsl.Value, before int) error {
+	e := v.Expr()
+	if e == nil {
+		d.Result = d.Source
+		return nil
+	}
+	env, err := x.env(ctx, v.Reads(), before)
+	if err != nil {
+		return err
+	}
+	d.Trace = e.Trace(env)
+	d.Result = d.Trace.Outcome
+	if got, err := d.Trace.Result(); err == nil {
+		d.Result = fmt.Sprint(got)
+	}
+	return nil
+}
+
+// env gives what an expression could read at the time, for what it reads. Handlers
+// from a position on had not been decided then.
+func (x *explainer) env(ctx context.Context, reads []dsl.Read, before int) (dsl.Env, error) {
+	configs, err := x.configs(ctx, reads)
+	if err != nil {
+		return nil, err
+	}
+	return dsl.Env{
+		"event":     eventData(x.record.Event),
+		sharedRoot:  x.shared(reads, before),
+		sourcesRoot: x.sources(before),
+		"configs":   configs,
+		"flow":      x.flow(),
+		"run":       map[string]any{"id": x.record.ID, "pipeline": x.record.Pipeline, "started": timeData(x.saved.Began)},
+		"item":      dsl.Unknown{Why: "items are not kept"},
+	}, nil
+}
+
+func (x *explainer) flow() map[string]any {
+	flow := map[string]any{"id": x.record.Flow, "key": x.record.Key, "state": any(nil)}
+	if x.plan.Flow != nil && x.plan.Flow.States != nil {
+		flow["state"] = StateOf(x.plan.Flow, x.saved.State)
+	}
+	return flow
+}
+
+// shared gives the shared state. A name that was written later is not known: only
+// its last value is kept.
+func (x *explainer) shared(reads []dsl.Read, before int) map[string]any {
+	out := map[string]any{}
+	for _, n := range x.plan.shared {
+		out[n.name] = n.value
+		if raw, ok := x.saved.Shared[n.name]; ok {
+			if value, err := dsl.ParseJSON(raw); err == nil {
+				out[n.name] = value
+			}
+		}
+		if raw, ok := x.saw[n.name]; ok {
+			if value, err := dsl.ParseJSON(raw); err == nil {
+				out[n.name] = value
+				continue
+			}
+		}
+		if by := x.laterWriter(n.name, before); by != "" {
+			out[n.name] = dsl.Unknown{Why: by + " has changed it since"}
+			if path := (dsl.Path{sharedRoot, n.name}); slices.ContainsFunc(reads, func(r dsl.Read) bool { return r.Path.Overlaps(path) }) {
+				x.missing("shared-state.%s as it was then: %s has changed it since", n.name, by)
+			}
+		}
+	}
+	return out
+}
+
+// laterWriter finds a handler that has written a name of the shared state and was
+// decided after the condition was asked.
+func (x *explainer) laterWriter(name string, before int) string {
+	if !slices.Contains(x.saved.Wrote, name) {
+		return ""
+	}
+	for _, s := range x.plan.order[min(before, len(x.plan.order)):] {
+		h := x.find(s.Path)
+		if h == nil || h.Outcome != OutcomeSucceeded && !s.standsIn() {
+			continue
+		}
+		for _, w := range s.Writes {
+			if len(w.Path) > 1 && w.Path[0] == sharedRoot && w.Path[1] == name && h.Finished != nil {
+				return s.Path
+			}
+		}
+	}
+	return ""
+}
+
+// sources gives the outcomes of the handlers before. Of responses only those are
+// kept that later handlers may read.
+func (x *explainer) sources(before int) map[string]any {
+	out := map[string]any{}
+	for _, saved := range x.saved.Handlers {
+		s := x.plan.steps[saved.Path]
+		if s == nil || s.position >= before || saved.Outcome == "" {
+			continue
+		}
+		source := map[string]any{"response": nil, "status": nil, "outcome": saved.Outcome}
+		if saved.Status != 0 {
+			source["status"] = saved.Status
+		}
+		if value, err := dsl.ParseJSON(saved.Response); err == nil {
+			source["response"] = value
+		} else if !s.keep {
+			source["response"] = dsl.Unknown{Why: "the response of " + s.Path + " was not kept"}
+		}
+		out[s.Handler.ID] = source
+	}
+	return out
+}
+
+// configs gives the live settings of the time when the handler was decided about,
+// as the audit tells them.
+func (x *explainer) configs(ctx context.Context, reads []dsl.Read) (map[string]any, error) {
+	out := map[string]any{}
+	now := x.e.settings.configs(x.d)
+	for name, value := range now {
+		out[name] = value
+	}
+	if x.out.At == nil {
+		return out, nil
+	}
+	for _, r := range reads {
+		if r.Path[0] != "configs" || len(r.Path) < 2 {
+			continue
+		}
+		name := r.Path[1]
+		// What came right before may not have been known to the node.
+		changes, err := x.e.o.Store.Audit(ctx, AuditFilter{Kind: AuditConfig, Name: name, Since: x.out.At.Add(-time.Second), Limit: 1000})
+		if err != nil {
+			return nil, fmt.Errorf("read the audit: %w", err)
+		}
+		changes = slices.DeleteFunc(changes, func(a Audited) bool { return a.Name != name })
+		for _, a := range slices.Backward(changes) {
+			if a.Changed.After(*x.out.At) {
+				out[name] = x.before(name, a)
+				break
+			}
+			x.missing("whether the node knew the change of configs.%s of %s, right before", name, a.Changed.UTC().Format(time.RFC3339Nano))
+		}
+	}
+	return out, nil
+}
+
+// before gives what a setting was before a change.
+func (x *explainer) before(name string, a Audited) any {
+	if len(a.Before) == 0 {
+		return x.d.declared[name]
+	}
+	value, err := dsl.ParseJSON(a.Before)
+	if err != nil {
+		return dsl.Unknown{Why: "the audit cannot be read"}
+	}
+	return value
+}
