@@ -210,6 +210,12 @@ func TestEngineRefusesWithCodes(t *testing.T) {
 			t.Errorf("%+v: have %v (%s), want %s", e, err, code(err), want)
 		}
 	}
+	var p *api.Problem
+	_, err := n.SubmitEvent(ctx, api.Event{Type: "mail-bounced", Payload: map[string]any{"mail/id": 5}})
+	if !errors.As(err, &p) || p.Code != "invalid_payload" || p.Status != http.StatusUnprocessableEntity || len(p.Errors) != 1 ||
+		p.Errors[0].Location != "/payload/mail~1id" || p.Errors[0].Message != "want a string, have 5" {
+		t.Errorf("have %+v, want an invalid_payload that names the place", p)
+	}
 	page, err := n.Runs(ctx, engine.RunFilter{})
 	if err != nil || len(page.Items) != 0 {
 		t.Errorf("have %d runs, %v, want none", len(page.Items), err)

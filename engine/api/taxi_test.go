@@ -23,6 +23,9 @@ flows:
         - {from: searching, on: driver-found, to: assigned}
         - {from: assigned, on: order-finished, to: finished}
 
+events:
+  - {type: mail-bounced, payload: {type: [object, 'null'], properties: {mail/id: {type: string}}}}
+
 configs:
   CITIES: []
   NOTIFY_SWITCH: {enabled: true}
