@@ -65,7 +65,7 @@ func Load(files []File, o Options) (*Bundle, []Diagnostic) {
 	for _, s := range c.bundle.Services {
 		s.address = o.ServiceURLs[s.ID]
 	}
-	found := r.Diagnostics()
+	found := suppress(given, r.Diagnostics())
 	if HasErrors(found) {
 		return nil, found
 	}

@@ -15,6 +15,9 @@ checks the current directory; "-" is standard input. It never opens the network.
 --format sarif is for code scanning services, junit for CI servers: there, too,
 only findings of --fail-level and worse count as failures.
 
+The comment "# procaas:ignore PC0602 because …", on the line or the line above,
+takes back a warning or an advice; errors stay.
+
 Each problem has a stable code; "procaas explain PC0103" tells more about it.`
 
 func validateCommand(s streams) *cobra.Command {

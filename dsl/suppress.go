@@ -1,0 +1,149 @@
+package dsl
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// The rules about comments that suppress findings.
+const (
+	codeNoReason Code = "PC0801"
+	codeIdle     Code = "PC0802"
+)
+
+// A suppression is a comment that takes back the findings of one code, on its
+// own line or, where nothing else stands, on the next line of the file.
+type suppression struct {
+	Span
+	code     Code
+	from, to int // the lines whose findings it means
+	used     bool
+	refused  bool // an error stands there
+}
+
+var (
+	ignoreComment = regexp.MustCompile(`(?:^|\s)(#\s*procaas:ignore(?:\s.*)?)$`)
+	ignoreForm    = regexp.MustCompile(`^#\s*procaas:ignore\s+(PC\d{4})\s+because\s+\S`)
+	endsInBlock   = regexp.MustCompile(`[|>][-+0-9]*$`) // the text begins on the next line
+)
+
+// suppress drops what comments in the files take back, and reports comments
+// without a reason or without an effect. Errors stay: nothing may run that
+// cannot work.
+func suppress(files []*reading, found []Diagnostic) []Diagnostic {
+	var r Reporter
+	byFile := map[string][]*suppression{}
+	for _, f := range files {
+		if !f.contract && f.root != nil && strings.Contains(string(f.file.Data), "procaas:ignore") {
+			byFile[f.file.Name] = f.suppressions(&r)
+		}
+	}
+	if len(byFile) == 0 {
+		return found
+	}
+	for _, d := range found {
+		if !takenBack(byFile[d.File], d) {
+			r.Report(d)
+		}
+	}
+	for _, all := range byFile {
+		for _, s := range all {
+			switch {
+			case s.refused:
+				r.Warnf(s.Span, codeIdle, "mend the error", "%s is an error there, and errors cannot be suppressed", s.code)
+			case !s.used:
+				r.Warnf(s.Span, codeIdle, "remove the comment", "the comment suppresses nothing: %s is not found there", s.code)
+			}
+		}
+	}
+	return r.Diagnostics()
+}
+
+// takenBack tells whether a comment suppresses d.
+func takenBack(all []*suppression, d Diagnostic) bool {
+	for _, s := range all {
+		if s.code != d.Code || d.Start.Line < s.from || d.Start.Line > s.to {
+			continue
+		}
+		if d.Severity == Error {
+			s.refused = true
+			continue
+		}
+		s.used = true
+		return true
+	}
+	return false
+}
+
+// suppressions finds the comments of a file that suppress something.
+func (r *reading) suppressions(report *Reporter) []*suppression {
+	scalars := r.root.scalars(nil)
+	lines := strings.Split(string(r.file.Data), "\n")
+	var out []*suppression
+	for i, line := range lines {
+		line = strings.TrimSuffix(line, "\r")
+		m := ignoreComment.FindStringSubmatchIndex(line)
+		if m == nil {
+			continue
+		}
+		start := Pos{i + 1, len([]rune(line[:m[2]])) + 1}
+		at := Span{r.file.Name, start, Pos{i + 1, len([]rune(line)) + 1}}
+		if slices.ContainsFunc(scalars, func(s Span) bool { return s.covers(start) }) {
+			continue // text, not a comment
+		}
+		form := ignoreForm.FindStringSubmatch(line[m[2]:])
+		if form == nil {
+			report.Warnf(at, codeNoReason, "write it as # procaas:ignore PC0602 because …, with the reason", "the comment says no code, or no reason")
+			continue
+		}
+		s := &suppression{Span: at, code: Code(form[1]), from: i + 1}
+		if strings.TrimSpace(line[:m[2]]) == "" {
+			s.from = nextLine(lines, i+1)
+		}
+		s.to = s.from
+		for _, scalar := range scalars {
+			block := scalar.Start.Line == s.from+1 && endsInBlock.MatchString(strings.TrimSuffix(lines[min(s.from, len(lines))-1], "\r"))
+			if scalar.Start.Line == s.from || block {
+				s.to = max(s.to, scalar.End.Line)
+			}
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// nextLine gives the number of the first line from lines[i] on that is neither
+// empty nor a comment.
+func nextLine(lines []string, i int) int {
+	for i < len(lines) {
+		if text := strings.TrimSpace(lines[i]); text != "" && !strings.HasPrefix(text, "#") {
+			break
+		}
+		i++
+	}
+	return i + 1
+}
+
+// scalars appends where the texts, numbers and expressions of a value stand.
+func (v *Value) scalars(to []Span) []Span {
+	if v == nil {
+		return to
+	}
+	for _, key := range v.keys {
+		to = append(to, key.Span)
+	}
+	for _, item := range v.items {
+		to = item.scalars(to)
+	}
+	if v.kind != valueList && v.kind != valueMap {
+		to = append(to, v.Span)
+	}
+	return to
+}
+
+// covers tells whether p stands in s.
+func (s Span) covers(p Pos) bool {
+	after := func(a, b Pos) bool { return a.Line > b.Line || a.Line == b.Line && a.Column >= b.Column }
+	return after(p, s.Start) && !after(p, s.End)
+}
