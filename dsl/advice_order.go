@@ -3,6 +3,7 @@ package dsl
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // adviseStages finds stages that wait for the one before and need nothing of it.
@@ -205,7 +206,7 @@ func sameValue(a, b *Value) bool {
 	if a.kind != b.kind || a.literal != b.literal || a.secret != b.secret || len(a.items) != len(b.items) {
 		return false
 	}
-	if a.expr != nil && !slices.Equal(a.expr.tokens(), b.expr.tokens()) {
+	if a.expr != nil && (!sameLetters(a.expr.Source, b.expr.Source) || !slices.Equal(a.expr.tokens(), b.expr.tokens())) {
 		return false
 	}
 	for i := range a.items {
@@ -218,6 +219,17 @@ func sameValue(a, b *Value) bool {
 		}
 	}
 	return true
+}
+
+// sameLetters tells whether two texts are the same but for their spaces.
+func sameLetters(a, b string) bool {
+	for {
+		a, b = strings.TrimLeft(a, " \t\n"), strings.TrimLeft(b, " \t\n")
+		if a == "" || b == "" || a[0] != b[0] {
+			return a == b
+		}
+		a, b = a[1:], b[1:]
+	}
 }
 
 // tokens gives the text of an expression without its spaces.

@@ -11,14 +11,23 @@ import (
 // be true. Two conditions with a text in common have that part in common: nothing
 // that they read changes between them.
 func (e *Expr) conjuncts() []string {
-	if e == nil {
-		return nil
+	if e == nil || e.all != nil {
+		return e.known()
 	}
 	s, f := parse(e.Source)
 	if f != nil {
 		return nil
 	}
-	return s.conjuncts(s.root)
+	e.all = s.conjuncts(s.root)
+	return e.all
+}
+
+// known gives what was found before.
+func (e *Expr) known() []string {
+	if e == nil {
+		return nil
+	}
+	return e.all
 }
 
 func (s *syntax) conjuncts(n ast.Node) []string {

@@ -53,6 +53,7 @@ type Expr struct {
 	facts   []fact   // that hold when it is true; of a condition
 	denied  []fact   // that hold when it is false; of a condition
 	weight  weigher
+	all     []string // the texts of its conjuncts; of a condition
 }
 
 // An EvalError says why an expression has no value, and where.
@@ -82,6 +83,7 @@ func (e *Expr) compile(sc *scope, want Kind, r *Reporter) {
 	root := b.build(s.root)
 	e.weight.visit(s.root, 0)
 	if want == BoolKind {
+		e.all = s.conjuncts(s.root)
 		e.facts, e.denied = b.lasting(b.factsOf(s.root, true)), b.lasting(b.factsOf(s.root, false))
 	}
 	if b.failed {
