@@ -83,9 +83,9 @@ func (r *Run) blame(stage *PlannedStage, err error, live Live) {
 	}
 }
 
-// leftByAuthor tells by its reason whether a handler is left out by a condition of
+// LeftByAuthor tells by its reason whether a handler is left out by a condition of
 // the pipeline, and not by an operator or by itself.
-func leftByAuthor(reason string) bool {
+func LeftByAuthor(reason string) bool {
 	for _, begin := range []string{"enabled is false", "the stage is left out: ", "branch "} {
 		if strings.HasPrefix(reason, begin) {
 			return true

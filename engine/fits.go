@@ -160,7 +160,7 @@ func (f *fitting) was(s *Step) *Step {
 func (f *fitting) checkCritical(s, was *Step) error {
 	rec := &f.run.records[s.position]
 	if !s.Handler.IsCritical() || rec.outcome == OutcomeSucceeded || was != nil && was.Handler.IsCritical() ||
-		rec.outcome == OutcomeSkipped && leftByAuthor(rec.reason) {
+		rec.outcome == OutcomeSkipped && LeftByAuthor(rec.reason) {
 		return nil
 	}
 	return fmt.Errorf("it has gone on without the handler %s, which is critical now", s.Path)

@@ -3,7 +3,6 @@ package flowtest
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"sync"
 
 	"procaas/dsl"
@@ -71,7 +70,7 @@ func (c *Coverage) note(t *trial) {
 			}
 			failed := h.Outcome == engine.OutcomeFailed
 			one.ran = one.ran || h.Outcome == engine.OutcomeSucceeded || failed && one.handler.Type == "fail"
-			out := h.Outcome == engine.OutcomeSkipped && (strings.HasPrefix(h.Reason, "switched off") || strings.HasPrefix(h.Reason, "over "))
+			out := h.Outcome == engine.OutcomeSkipped && !engine.LeftByAuthor(h.Reason)
 			one.leftBehind = one.leftBehind || r.Status == engine.Succeeded && (failed || out)
 		}
 	}
