@@ -189,12 +189,15 @@ func (n *node) beats() {
 		}
 		// A run that ended while the beat was under way is still counted in it,
 		// so only an excess that stays is one.
-		if excess++; b.Owned <= n.holds() {
+		switch {
+		case b.Owned < 0: // nobody has counted
+		case b.Owned <= n.holds():
 			excess = 0
-		}
-		if excess > 1 {
-			n.lost.Store(true)
-			n.nudge()
+		default:
+			if excess++; excess > 1 {
+				n.lost.Store(true)
+				n.nudge()
+			}
 		}
 	}
 }

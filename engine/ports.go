@@ -173,14 +173,14 @@ type Ledger interface {
 // A Beat is what a node learns when it renews its lease.
 type Beat struct {
 	Now       time.Time     // by the store's clock, which tells when runs are due
-	Owned     int           // how many runs the node owns
+	Owned     int           // how many runs the node owns; -1 when nobody has counted
 	Cancelled []string      // the node's runs that an operator wants ended
 	Moves     []Move        // of the node's runs, that an operator wants
 	Ready     int           // runs that may be claimed now; a lower bound, 0 when none
 	Next      time.Duration // until the next parked or scheduled run is due, or a silent node's lease ends; 0 when none, small when more are due now
 	Revision  int64         // of the settings; changes when any of them does
 	Nodes     int           // that are alive, this one included
-	Causes    []string      // what parked runs wait for, each once, in order; see [Change]
+	Causes    []string      // what parked runs wait for, each once, in order; see [Change]; nil when nobody has looked
 	Outages   int64         // the revision of the state that [Degradation] keeps
 	Decided   time.Time     // when a node decided last about it; zero for never
 }

@@ -38,7 +38,7 @@ func main() {
 	}
 	o := options{}
 	only := ""
-	flag.StringVar(&only, "only", "flows,latency,accept,backlog", "what to measure")
+	flag.StringVar(&only, "only", "flows,latency,accept,backlog,idle", "what to measure")
 	flag.StringVar(&o.dsn, "dsn", "", "a PostgreSQL for this alone; a private one is started when it is left out")
 	flag.StringVar(&o.match, "contestants", "", "measure only the contestants of these names, separated by semicolons")
 	flag.IntVar(&o.flows, "flows", 6000, "flows of one contestant in one round")
@@ -79,6 +79,7 @@ var parts = []struct {
 	{"latency", measureLatency},
 	{"accept", measureAccept},
 	{"backlog", measureBacklog},
+	{"idle", measureIdle},
 }
 
 // A bench is what all measurements share.
@@ -133,7 +134,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 			}
 		}
 		if !found {
-			return fmt.Errorf("want measurements out of flows, latency, accept and backlog, have %q", name)
+			return fmt.Errorf("want measurements out of flows, latency, accept, backlog and idle, have %q", name)
 		}
 	}
 	return nil

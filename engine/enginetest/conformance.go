@@ -130,12 +130,15 @@ func (p *probe) join() int64 {
 	return node
 }
 
-func (p *probe) beat(node int64) engine.Beat {
+func (p *probe) beat(node int64) (b engine.Beat) {
 	p.Helper()
-	b, err := p.Beat(p.Context(), node, lease, "served")
-	if err != nil {
-		p.Fatalf("beat of node %d: %v", node, err)
-	}
+	p.eventually("a beat that counts", func() bool {
+		var err error
+		if b, err = p.Beat(p.Context(), node, lease, "served"); err != nil {
+			p.Fatalf("beat of node %d: %v", node, err)
+		}
+		return b.Owned >= 0
+	})
 	return b
 }
 

@@ -34,7 +34,7 @@ func (s *Store) Tokens(ctx context.Context) (map[string]engine.Setting, int64, e
 func (s *Store) SetToken(ctx context.Context, name string, value, hash []byte, ifRevision int64, by engine.Actor) (int64, error) {
 	revision, err := s.set(ctx, tokenKind, name, value, ifRevision, by, append([]byte{}, hash...))
 	if err == nil {
-		s.hint() // so that nodes look at once
+		s.hint(endOfQueue) // so that nodes look at once
 	}
 	return revision, err
 }

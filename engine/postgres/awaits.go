@@ -35,23 +35,27 @@ func (s *Store) Pending(ctx context.Context, flow, key string, types []string, a
 const (
 	// The event of a queued run is looked into only when the run under way waits for
 	// some, which is rare.
-	stir = `update runs r set place = 'ready' from unnest($1::text[], $2::text[]) as k (flow, key)
-	where r.flow = k.flow and r.key = k.key and r.ordered and r.place = 'parked' and r.awaits is not null
-	and exists (select from runs q where q.flow = r.flow and q.key = r.key and q.place = 'queued' and q.bundle = ''
-		and q.seq > r.heard and r.awaits::jsonb ? (convert_from(q.event, 'UTF8')::json ->> 'type'))`
 	lockTaken = `select id, flow, key from runs where id = any ($1::text[]) and place = 'queued' and bundle = ''
 	order by seq for no key update`
-	wakeParked  = "update runs set place = 'ready' where id = any ($1::text[]) and place = 'parked'"
-	wakeCallers = `update runs r set place = 'ready' from unnest($1::text[], $2::text[]) as c (id, called)
+)
+
+// They make runs ready.
+var (
+	stir = readying(`update runs r set place = 'ready' from unnest($1::text[], $2::text[]) as k (flow, key)
+	where r.flow = k.flow and r.key = k.key and r.ordered and r.place = 'parked' and r.awaits is not null
+	and exists (select from runs q where q.flow = r.flow and q.key = r.key and q.place = 'queued' and q.bundle = ''
+		and q.seq > r.heard and r.awaits::jsonb ? (convert_from(q.event, 'UTF8')::json ->> 'type'))`)
+	wakeParked  = readying("update runs r set place = 'ready' where id = any ($1::text[]) and place = 'parked'")
+	wakeCallers = readying(`update runs r set place = 'ready' from unnest($1::text[], $2::text[]) as c (id, called)
 	where r.id = c.id and r.place = 'parked'
-	and not exists (select from runs q where q.id = c.called and q.place not in ('failed', 'blocked'))`
+	and not exists (select from runs q where q.id = c.called and q.place not in ('failed', 'blocked'))`)
 )
 
 // queueStir makes the parked run of each key ready when an event is pending that it
 // waits for. The keys are locked.
 func (t *tx) queueStir(k *keySet) {
 	if len(k.keys) > 0 {
-		t.queue(stir, k.flows, k.keys).Exec(t.noteReady)
+		t.queue(stir, k.flows, k.keys).QueryRow(t.noteReady)
 	}
 }
 
@@ -106,10 +110,10 @@ func (w *work) queueWakes(t *tx, news bool, touched *keySet) {
 		}
 	}
 	if len(wakes) > 0 {
-		t.queue(wakeParked, wakes).Exec(t.noteReady)
+		t.queue(wakeParked, wakes).QueryRow(t.noteReady)
 	}
 	if len(called) > 0 {
-		t.queue(wakeCallers, callers, called).Exec(t.noteReady)
+		t.queue(wakeCallers, callers, called).QueryRow(t.noteReady)
 	}
 	if news {
 		t.queueStir(touched)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,23 +14,27 @@ import (
 )
 
 const (
-	renewNode = `update nodes set seen = clock_timestamp(), lease_until = clock_timestamp() + $2 * interval '1 microsecond', bundle = $3
-	where node = $1 and gone is null`
+	renewNode = `update leases set seen = clock_timestamp(), lease_until = clock_timestamp() + $2 * interval '1 microsecond', bundle = $3
+	where node = $1 and exists (select from nodes where node = $1 and gone is null)`
 	readBeat = `select clock_timestamp(), (select gone is null from nodes where node = $1),
-	(select count(*) from runs where node = $1 and place = 'running'),
-	(select coalesce(array_agg(id), '{}') from runs where node = $1 and place = 'running' and cancel is not null),
-	(select coalesce(array_agg(id || ' ' || move), '{}') from runs where node = $1 and place = 'running' and move is not null),
-	(select count(*) from (select from runs where place = 'ready' limit 1000) r),
-	(select min(due) from runs where place in ('parked', 'scheduled')),
+	(select coalesce(array_agg(id), '{}') from runs where node = $1 and cancel is not null),
+	(select coalesce(array_agg(id || ' ' || move), '{}') from runs where node = $1 and move is not null),
+	(select count(*) from (select from runs where place = 'ready' and (- priority, deadline) >= ($2, $3) order by - priority, deadline, seq limit 1000) r),
+	(select min(due) from runs where place in ('parked', 'scheduled') and due > '-infinity' and due >= $4),
 	(select revision from settings),
-	(select count(*) from nodes where gone is null and lease_until >= clock_timestamp()),
-	(with recursive c(cause) as (select min(cause) from runs where place = 'parked' and cause <> ''
-		union all select (select min(cause) from runs where place = 'parked' and cause <> '' and cause > c.cause) from c where c.cause is not null)
-	select coalesce(array_agg(cause order by cause), '{}') from c where cause is not null),
-	exists (select from nodes where gone is null and lease_until < clock_timestamp()),
-	(select min(lease_until) from nodes where gone is null and node <> $1
+	(select count(*) from nodes join leases using (node) where gone is null and lease_until >= clock_timestamp()),
+	exists (select from nodes join leases using (node) where gone is null and lease_until < clock_timestamp()),
+	(select min(lease_until) from nodes join leases using (node) where gone is null and node <> $1
 		and lease_until between clock_timestamp() and clock_timestamp() + interval '1 second'),
 	(select revision from fallback), (select decided from fallback)`
+)
+
+// What is read only as often as it is cheap.
+const (
+	countOwned = "select count(*) from runs where node = $1 and place = 'running'"
+	findCauses = `with recursive c(cause) as (select min(cause) from runs where place = 'parked' and cause <> ''
+		union all select (select min(cause) from runs where place = 'parked' and cause <> '' and cause > c.cause) from c where c.cause is not null)
+	select coalesce(array_agg(cause order by cause), '{}') from c where cause is not null`
 )
 
 // A pulse is what a beat reads.
@@ -69,7 +74,40 @@ func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundl
 		p.Moves = append(p.Moves, engine.Move{Run: run, Bundle: to})
 	}
 	p.Now = p.Now.UTC()
+	p.Owned, p.Causes = s.weigh(ctx, node)
 	return p.Beat, nil
+}
+
+// A heavy is when there may be reading that is not always cheap.
+type heavy struct {
+	mu sync.Mutex // guards the following
+	pace
+}
+
+// cheap is how long it may take to be done with each beat.
+const cheap = 50 * time.Millisecond
+
+// weigh counts a node's runs, and finds what runs are parked for. When that has
+// taken long, because of what cannot be cleaned up, it is not done each time: then
+// the number is -1. So it is when it does not work: the next beat tries again.
+func (s *Store) weigh(ctx context.Context, node int64) (owned int, causes []string) {
+	s.heavy.mu.Lock()
+	defer s.heavy.mu.Unlock()
+	began := time.Now()
+	if !s.heavy.isDue(began) {
+		return -1, nil
+	}
+	var b pgx.Batch
+	b.Queue(countOwned, node).QueryRow(value(&owned))
+	b.Queue(findCauses).QueryRow(value(&causes))
+	err := s.pool.SendBatch(ctx, &b).Close()
+	if now := time.Now(); now.Sub(began) > cheap {
+		s.heavy.took(now, now.Sub(began))
+	}
+	if err != nil {
+		return -1, nil
+	}
+	return owned, causes
 }
 
 // sweepAndPulse sweeps, and reads again what there is then. The lease has been
@@ -85,11 +123,13 @@ func (s *Store) sweepAndPulse(ctx context.Context, p pulse, node int64, lease ti
 }
 
 func (s *Store) pulse(ctx context.Context, node int64, lease time.Duration, bundle string) (p pulse, err error) {
+	began, ready := time.Now(), s.horizon.start()
+	due := s.timers.look(began)
 	err = s.tx(ctx, func(t *tx) error {
 		p = pulse{}
 		t.queue(renewNode, node, lease.Microseconds(), bundle)
-		t.queue(readBeat, node).QueryRow(value(&p.Now, &p.live, &p.Owned, &p.Cancelled, &p.moves, &p.Ready, &p.next, &p.Revision,
-			&p.Nodes, &p.Causes, &p.dead, &p.ends, &p.Outages, &p.decided))
+		t.queue(readBeat, node, ready.rank, ready.at, due).QueryRow(value(&p.Now, &p.live, &p.Cancelled, &p.moves, &p.Ready, &p.next, &p.Revision,
+			&p.Nodes, &p.dead, &p.ends, &p.Outages, &p.decided))
 		if err := t.commit(ctx); err != nil {
 			return err
 		}
@@ -98,20 +138,26 @@ func (s *Store) pulse(ctx context.Context, node int64, lease time.Duration, bund
 		}
 		return nil
 	})
+	if err == nil {
+		s.timers.found(due, p.next, p.Now, began)
+	}
 	return p, err
 }
 
 const (
-	findDead = "select node from nodes where gone is null and lease_until < clock_timestamp() order by node"
-	buryNode = `update nodes set gone = clock_timestamp(), died = true
-	where node = $1 and gone is null and lease_until < clock_timestamp()`
-	unpark = `update runs set place = 'ready' where seq in (
-		select seq from runs where place = 'parked' and due <= clock_timestamp() order by due limit $1
-		for no key update skip locked)`
+	findDead = "select node from nodes join leases using (node) where gone is null and lease_until < clock_timestamp() order by node"
+	buryNode = `update nodes n set gone = clock_timestamp(), died = true from leases l
+	where n.node = $1 and l.node = n.node and gone is null and lease_until < clock_timestamp()`
 	findDue = `select id, flow, key, ordered from runs
-	where place = 'scheduled' and due <= clock_timestamp() order by due limit $1`
-	unschedule = `update runs set place = case when ordered then 'queued' else 'ready' end
-	where id = any ($1::text[]) and place = 'scheduled'`
+	where place = 'scheduled' and due > '-infinity' and due between $2 and clock_timestamp() order by due limit $1`
+)
+
+var (
+	unpark = readying(`update runs r set place = 'ready' where seq in (
+		select seq from runs where place = 'parked' and due > '-infinity' and due between $2 and clock_timestamp() order by due limit $1
+		for no key update skip locked)`)
+	unschedule = readying(`update runs r set place = case when ordered then 'queued' else 'ready' end
+	where id = any ($1::text[]) and place = 'scheduled'`)
 )
 
 // dueAtOnce bounds the runs that one sweep makes ready: a million that are due
@@ -129,7 +175,7 @@ func (s *Store) sweep(ctx context.Context, deaths bool) error {
 		if mine, err = t.tryLock(ctx, sweepLock); err != nil || !mine {
 			return err
 		}
-		t.queue(unpark, dueAtOnce).Exec(t.noteReady)
+		t.queue(unpark, dueAtOnce, s.timers.look(time.Now())).QueryRow(t.noteReady)
 		t.queue(findDead).Query(rows(&dead, pgx.RowTo[int64]))
 		return t.commit(ctx)
 	})
@@ -144,7 +190,7 @@ func (s *Store) sweep(ctx context.Context, deaths bool) error {
 	if err != nil {
 		return err
 	}
-	return s.tx(ctx, func(t *tx) error { return t.unschedule(ctx) })
+	return s.tx(ctx, func(t *tx) error { return t.unschedule(ctx, s.timers.look(time.Now())) })
 }
 
 // bury takes a dead node's runs over, unless the node is just writing, when it
@@ -177,14 +223,14 @@ func (t *tx) bury(ctx context.Context, node int64) (silent bool, err error) {
 }
 
 // unschedule lets runs whose time has come join the queues of their keys.
-func (t *tx) unschedule(ctx context.Context) error {
+func (t *tx) unschedule(ctx context.Context, from time.Time) error {
 	mine, err := t.tryLock(ctx, sweepLock)
 	if err != nil || !mine {
 		return err
 	}
 	var ids []string
 	keys := &keySet{}
-	t.queue(findDue, dueAtOnce).Query(func(rows pgx.Rows) error {
+	t.queue(findDue, dueAtOnce, from).Query(func(rows pgx.Rows) error {
 		var id, flow, key string
 		var ordered bool
 		_, err := pgx.ForEachRow(rows, []any{&id, &flow, &key, &ordered}, func() error {
@@ -198,7 +244,7 @@ func (t *tx) unschedule(ctx context.Context) error {
 		return err
 	}
 	t.queueLock(keys)
-	t.queue(unschedule, ids).Exec(t.noteReady)
+	t.queue(unschedule, ids).QueryRow(t.noteReady)
 	t.queueReorder(keys)
 	t.queueStir(keys)
 	return t.send(ctx)

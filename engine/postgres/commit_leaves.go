@@ -6,14 +6,14 @@ import (
 	"procaas/engine"
 )
 
-const saveLeaves = `update runs r set version = r.version + 1, bundle = c.bundle, pipeline = c.pipeline,
+var saveLeaves = readying(`update runs r set version = r.version + 1, bundle = c.bundle, pipeline = c.pipeline,
 	checkpoint = c.checkpoint, failed_path = c.failed_path, error = c.error, error_class = c.error_class, place = c.place, node = 0, cancel = null, move = case when not c.moved then r.move end,
 	due = coalesce(c.due, r.due), cause = c.cause, awaits = c.awaits, heard = c.heard, ended = case when c.place in ('failed', 'blocked') then clock_timestamp() end,
 	started = case when c.begun then r.started end
 	from unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[],
 	$8::timestamptz[], $9::bool[], $10::text[], $11::text[], $12::bool[], $13::text[], $14::bigint[]) as
 	c (id, bundle, pipeline, checkpoint, failed_path, error, place, due, begun, error_class, cause, moved, awaits, heard)
-	where r.id = c.id`
+	where r.id = c.id`)
 
 // queueLeaves saves the changes after which no node owns the run, though it has
 // not ended for good.
@@ -29,7 +29,6 @@ func (w *work) queueLeaves(t *tx, leaves []*step) {
 	var heard []int64
 	for _, c := range leaves {
 		to := c.place(w.now)
-		t.ready = t.ready || to == ready
 		id, bundle, pipeline = append(id, c.Run), append(bundle, c.Bundle), append(pipeline, c.Pipeline)
 		path, problem, class = append(path, c.FailedPath), append(problem, text(c.Error)), append(class, c.ErrorClass)
 		at, cause = append(at, string(to)), append(cause, c.Cause)
@@ -37,7 +36,7 @@ func (w *work) queueLeaves(t *tx, leaves []*step) {
 		awaits, heard = append(awaits, awaitsOf(c.Change)), append(heard, c.Heard)
 		begun, moved = append(begun, c.Status != engine.Waiting || c.Bundle != ""), append(moved, c.Moved)
 	}
-	t.queue(saveLeaves, id, bundle, pipeline, checkpoint, path, problem, at, due, begun, class, cause, moved, awaits, heard)
+	t.queue(saveLeaves, id, bundle, pipeline, checkpoint, path, problem, at, due, begun, class, cause, moved, awaits, heard).QueryRow(t.noteReady)
 }
 
 // place tells where a run is after a change that takes it from its node.

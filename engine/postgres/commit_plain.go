@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -45,12 +46,12 @@ const endPlain = `with e as (
 	next as (
 		update runs r set place = 'ready' from gone where gone.ordered and r.seq = (select q.seq from runs q
 			where q.flow = gone.flow and q.key = gone.key and q.place = 'queued' order by q.seq limit 1)
-		returning r.seq),
+		returning r.priority, r.deadline),
 	kept as (
 		insert into history (seq, accepted, started, version, generation, ordered, id, flow, key, pipeline, bundle,
 			event, checkpoint, status, failed_path, error, error_class, reason, ended)
 		select gone.*, 'succeeded', '', '', '', '', clock_timestamp() from gone)
-	select id, exists (select from next) from gone`
+	select id, (select min(- priority) from next), (select min(deadline) from next) from gone`
 
 // commitPlain writes changes of which each is right or wrong by itself, in one
 // round trip. Most commits are of this kind.
@@ -86,10 +87,12 @@ func (w *work) queuePlainEnds(t *tx) {
 	t.queue(lockKeysOf, ids, []string{}, []string{})
 	t.queue(endPlain, w.node, ids, versions, bundles, pipelines, checkpoints).Query(func(rows pgx.Rows) error {
 		var id string
-		var next bool
-		_, err := pgx.ForEachRow(rows, []any{&id, &next}, func() error {
-			w.ended = append(w.ended, id)
-			t.ready = t.ready || next
+		var rank *int64
+		var at *time.Time
+		_, err := pgx.ForEachRow(rows, []any{&id, &rank, &at}, func() error {
+			if w.ended = append(w.ended, id); rank != nil {
+				t.readyAt(position{*rank, *at})
+			}
 			return nil
 		})
 		return err

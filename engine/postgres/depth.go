@@ -14,7 +14,7 @@ var _ engine.Gauge = (*Store)(nil)
 const readDepth = `select r.n + w.n + s.n, least(r.due, w.due)
 	from (select count(*) as n, min(due) as due from runs where place = 'ready') r,
 	(select count(*) as n, min(due) as due from runs where place in ('queued', 'deferred')) w,
-	(select count(*) as n from runs where place = 'scheduled') s`
+	(select count(*) as n from runs where place = 'scheduled' and due > '-infinity') s`
 
 // Depth implements [engine.Inbox].
 func (s *Store) Depth(ctx context.Context) (waiting int, oldest time.Time, err error) {

@@ -79,6 +79,9 @@ func (t *tx) acceptPlain(ctx context.Context, node int64, in []*intake) error {
 		return engine.ErrFenced
 	}
 	for _, r := range in {
+		if r.place == ready {
+			t.readyAt(r.position(at.now))
+		}
 		if c := r.result.Claimed; c != nil {
 			c.Accepted = at.now.UTC()
 		}
@@ -248,9 +251,19 @@ const insertRuns = `insert into runs (id, flow, key, pipeline, ordered, block, p
 	where $15::bigint = 0 or exists (select from nodes where node = $15 and gone is null)
 	order by i.at`
 
+// position gives a place in the queue before which the run is not. One without a due
+// time is due when it is accepted.
+func (r *intake) position(accepted time.Time) position {
+	due := r.due
+	if due.IsZero() {
+		due = accepted
+	}
+	return position{-int64(r.Event.Priority), due.Add(r.Event.DelayTolerance)}
+}
+
 // queueInsert stores the runs, in order: the order of their numbers is the one
 // of acceptance. Without a time, it is the transaction's. For a node that may not
-// write, it stores nothing.
+// write, it stores nothing. Then, what becomes ready is for the caller to note.
 func (t *tx) queueInsert(in []*intake, writer int64, now *time.Time) {
 	var id, flow, key, pipeline, bundle, at []string
 	var ordered, block []bool
@@ -271,7 +284,9 @@ func (t *tx) queueInsert(in []*intake, writer int64, now *time.Time) {
 			owned = r.Bundle
 		}
 		bundle = append(bundle, owned)
-		t.ready = t.ready || r.place == ready
+		if r.place == ready && now != nil {
+			t.readyAt(r.position(*now))
+		}
 	}
 	if len(id) > 0 {
 		t.queue(insertRuns, id, flow, key, pipeline, ordered, block, at, node, priority, due, tolerance, bundle, now, event, writer)

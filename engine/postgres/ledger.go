@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	insertNode = `insert into nodes (name, started, seen, lease_until)
-	values ($1, clock_timestamp(), clock_timestamp(), clock_timestamp() + $2 * interval '1 microsecond') returning node`
+	insertNode = `with n as (insert into nodes (name, started) values ($1, clock_timestamp()) returning node)
+	insert into leases (node, seen, lease_until)
+	select node, clock_timestamp(), clock_timestamp() + $2 * interval '1 microsecond' from n returning node`
 	// Long enough ahead that no process of that time can still be about to write.
 	forgetNodes = "delete from nodes where gone < now() - interval '1 day'"
 )
@@ -33,7 +34,7 @@ func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (nod
 }
 
 const claim = `with c as (
-		select seq from runs where place = 'ready' order by priority desc, deadline, seq
+		select seq from runs where place = 'ready' and (- priority, deadline) >= ($4, $5) order by - priority, deadline, seq
 		limit $2 for no key update skip locked)
 	update runs r set place = 'running', node = $1, started = coalesce(started, clock_timestamp()),
 		bundle = case bundle when '' then $3 else bundle end
@@ -51,9 +52,10 @@ type claimedRow struct {
 // Claim implements [engine.Ledger].
 func (s *Store) Claim(ctx context.Context, node int64, limit int, bundle string) ([]engine.Claimed, error) {
 	var got []claimedRow
+	look := s.horizon.look()
 	err := s.tx(ctx, func(t *tx) error {
 		at := t.asNode(node)
-		t.queue(claim, node, limit, bundle).Query(rows(&got, scanClaimed))
+		t.queue(claim, node, limit, bundle, look.from.rank, look.from.at).Query(rows(&got, scanClaimed))
 		if err := t.commit(ctx); err != nil {
 			return err
 		}
@@ -63,9 +65,15 @@ func (s *Store) Claim(ctx context.Context, node int64, limit int, bundle string)
 		return nil
 	})
 	if err != nil {
+		s.horizon.failed(look)
 		return nil, fmt.Errorf("claim: %w", err)
 	}
 	slices.SortFunc(got, compareClaimed)
+	first := endOfQueue
+	if len(got) > 0 {
+		first = position{-int64(got[0].Event.Priority), got[0].deadline}
+	}
+	s.horizon.found(look, first)
 	runs := make([]engine.Claimed, len(got))
 	for i, c := range got {
 		runs[i] = c.Claimed
@@ -138,8 +146,10 @@ const (
 	findHeld = `select id, flow, key, ordered, coalesce(cancel, ''), cancel is not null
 	from runs where node = $1 and place = 'running' and id <> all ($2::text[]) order by seq`
 	lockHeld = findHeld + " for no key update"
-	giveBack = "update runs set place = 'ready', node = 0 where id = any ($1::text[])"
 )
+
+// giveBack makes runs ready that a node had.
+var giveBack = readying("update runs r set place = 'ready', node = 0 where id = any ($1::text[])")
 
 // A heldRun is a run that is taken from its node.
 type heldRun struct {
@@ -184,7 +194,7 @@ func (t *tx) release(ctx context.Context, node int64, keep []string) error {
 		back = append(back, r.id)
 	}
 	t.queueEnds(ends)
-	t.queue(giveBack, back).Exec(t.noteReady)
+	t.queue(giveBack, back).QueryRow(t.noteReady)
 	t.queueReorder(keys)
 	return t.send(ctx)
 }
@@ -220,7 +230,7 @@ func (s *Store) Leave(ctx context.Context, node int64, keep []string) error {
 
 const listNodes = `select node, name, started, seen, gone is null and lease_until >= clock_timestamp(), bundle,
 	(select count(*) from runs where runs.node = nodes.node and place = 'running')
-	from nodes where gone is null or died and gone > now() - interval '1 hour' order by node`
+	from nodes join leases using (node) where gone is null or died and gone > now() - interval '1 hour' order by node`
 
 // Nodes implements [engine.Ledger].
 func (s *Store) Nodes(ctx context.Context) ([]engine.NodeInfo, error) {

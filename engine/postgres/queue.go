@@ -2,9 +2,9 @@ package postgres
 
 import (
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"procaas/engine"
 )
@@ -144,18 +144,46 @@ const (
 	from unnest($1::text[], $2::text[]) as k (flow, key)
 	where r.flow = k.flow and r.key = k.key and r.ordered and r.place = 'ready' and r.bundle = ''
 	and exists (select from runs q where q.flow = k.flow and q.key = k.key and q.place = 'queued' and q.seq < r.seq)`
-	promote = `update runs r set place = 'ready'
+)
+
+// promote makes the first queued run of each key ready, when no other is under way.
+var promote = readying(`update runs r set place = 'ready'
 	from (select distinct flow, key from unnest($1::text[], $2::text[]) as k (flow, key)) k
 	where r.seq = (select q.seq from runs q where q.flow = k.flow and q.key = k.key and q.place = 'queued'
 		order by q.seq limit 1)
 	and not exists (select from runs a where a.flow = k.flow and a.key = k.key
-		and a.ordered and a.place in ('ready', 'running', 'parked', 'held', 'blocked'))`
-)
+		and a.ordered and a.place in ('ready', 'running', 'parked', 'held', 'blocked'))`)
 
-// noteReady is the callback of a statement that makes runs ready.
-func (t *tx) noteReady(c pgconn.CommandTag) error {
-	t.ready = t.ready || c.RowsAffected() > 0
-	return nil
+// readying makes a statement, which changes runs r, tell how many are ready then, and
+// before what none of them is in the queue.
+func readying(update string) string {
+	return "with u as (" + update + " returning r.priority, r.deadline, r.place) " +
+		"select count(*), min(- priority), min(deadline) from u where place = 'ready'"
+}
+
+// noteReady is the callback of such a statement.
+func (t *tx) noteReady(row pgx.Row) error {
+	_, err := t.countReady(row)
+	return err
+}
+
+// countReady does so too, and gives the number of runs.
+func (t *tx) countReady(row pgx.Row) (n int, err error) {
+	var rank *int64
+	var at *time.Time
+	if err := row.Scan(&n, &rank, &at); err != nil || n == 0 {
+		return 0, err
+	}
+	t.readyAt(position{*rank, *at})
+	return n, nil
+}
+
+// readyAt notes that runs become ready, none before a position.
+func (t *tx) readyAt(p position) {
+	if !t.ready {
+		t.first = endOfQueue
+	}
+	t.ready, t.first = true, earlier(t.first, p)
 }
 
 // A keySet lists entities, each once.
@@ -188,7 +216,7 @@ func (t *tx) queueLock(k *keySet) {
 // under way. The keys are locked.
 func (t *tx) queuePromote(k *keySet) {
 	if len(k.keys) > 0 {
-		t.queue(promote, k.flows, k.keys).Exec(t.noteReady)
+		t.queue(promote, k.flows, k.keys).QueryRow(t.noteReady)
 	}
 }
 

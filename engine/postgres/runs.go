@@ -106,7 +106,9 @@ func (s *Store) Retry(ctx context.Context, id string, by engine.Actor) error {
 		if r.at == failed && len(keys.keys) > 0 {
 			to = queued // the later runs of its key went on without it
 		}
-		t.ready = t.ready || to == ready
+		if to == ready {
+			t.readyAt(headOfQueue)
+		}
 		t.queue(revive, id, to)
 		t.queueReorder(keys)
 		t.auditNext(r.Retried(id, by))

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"procaas/engine"
 )
@@ -157,7 +156,7 @@ func (s *Store) SetConfig(ctx context.Context, name string, value []byte, ifRevi
 func (s *Store) SetControl(ctx context.Context, path string, value []byte, ifRevision int64, by engine.Actor) (int64, error) {
 	revision, err := s.set(ctx, controlKind, path, value, ifRevision, by)
 	if err == nil {
-		s.hint() // so that nodes look at once
+		s.hint(endOfQueue) // so that nodes look at once
 	}
 	return revision, err
 }
@@ -202,16 +201,17 @@ func (s *Store) set(ctx context.Context, kind settingKind, name string, value []
 	return revision, nil
 }
 
-const release = `update runs set place = 'ready', due = clock_timestamp() where seq in (
+// release makes runs ready that are parked for a cause.
+var release = readying(`update runs r set place = 'ready', due = clock_timestamp() where seq in (
 	select seq from runs where place = 'parked' and cause <> '' and cause = $1 order by seq limit $2
-	for no key update skip locked)`
+	for no key update skip locked)`)
 
 // Release implements [engine.Settings].
 func (s *Store) Release(ctx context.Context, cause string, limit int) (n int, err error) {
 	err = s.tx(ctx, func(t *tx) error {
-		t.queue(release, cause, limit).Exec(func(c pgconn.CommandTag) error {
-			n = int(c.RowsAffected())
-			return t.noteReady(c)
+		t.queue(release, cause, limit).QueryRow(func(row pgx.Row) (err error) {
+			n, err = t.countReady(row)
+			return err
 		})
 		return t.commit(ctx)
 	})

@@ -48,8 +48,12 @@ type Store struct {
 	pooled bool // a pooler stands before the server
 	log    *slog.Logger
 
+	horizon horizon
+	timers  timers
+	heavy   heavy
 	wake    chan struct{} // hints for this process's node
 	tell    chan struct{} // hints that go to all nodes
+	untold  untold
 	stop    context.CancelFunc
 	helpers sync.WaitGroup
 }

@@ -24,7 +24,8 @@ type tx struct {
 	begun      bool
 	committing bool // commit was sent
 	committed  bool
-	ready      bool // runs become ready that no node owns
+	ready      bool     // runs become ready that no node owns
+	first      position // none of those is before
 }
 
 // The bounds of trying again, when a transaction failed for a reason that may
@@ -74,11 +75,13 @@ func (s *Store) once(ctx context.Context, do func(*tx) error) error {
 		t.rollback()
 		if code := (*pgconn.PgError)(nil); !t.committing || errors.As(err, &code) && rolledBack(code) {
 			err = unwritten{readable(err)}
+		} else {
+			s.horizon.lower(headOfQueue) // it may have been written
 		}
 		return err
 	}
 	if t.ready {
-		s.hint()
+		s.hint(t.first)
 	}
 	return nil
 }

@@ -2,16 +2,42 @@ package postgres
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
 // Wake implements [engine.Waker].
 func (s *Store) Wake() <-chan struct{} { return s.wake }
 
-// hint tells all nodes that runs are ready.
-func (s *Store) hint() {
+// hint tells all nodes that runs are ready, none of them before a position.
+func (s *Store) hint(first position) {
+	s.horizon.lower(first)
+	s.untold.add(first)
 	signal(s.wake)
 	signal(s.tell)
+}
+
+// An untold is what hints have to tell.
+type untold struct {
+	mu    sync.Mutex // guards the following
+	any   bool
+	first position
+}
+
+func (u *untold) add(p position) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.any {
+		u.first = endOfQueue
+	}
+	u.any, u.first = true, earlier(u.first, p)
+}
+
+func (u *untold) take() position {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.any = false
+	return u.first
 }
 
 func signal(c chan struct{}) {
@@ -24,7 +50,7 @@ func signal(c chan struct{}) {
 // sendHint names the schema, so that those who share the database with another
 // procaas do not wake each other.
 const (
-	sendHint    = "select pg_notify('procaas ' || current_schema, '')"
+	sendHint    = "select pg_notify('procaas ' || current_schema, $1)"
 	listenHints = "select format('listen %I', 'procaas ' || current_schema)"
 )
 
@@ -38,8 +64,9 @@ func (s *Store) notify(ctx context.Context) {
 			return
 		case <-s.tell:
 		}
-		// A hint that is lost costs a node one interval of its polling.
-		if _, err := s.pool.Exec(ctx, sendHint); err != nil && !pause(ctx, time.Second) {
+		// A hint that is lost costs a node one interval of its polling, and until then
+		// it does not look at what came before the others.
+		if _, err := s.pool.Exec(ctx, sendHint, s.untold.take().String()); err != nil && !pause(ctx, time.Second) {
 			return
 		}
 		if !pause(ctx, hintGap) {
@@ -84,11 +111,15 @@ func (s *Store) hear(ctx context.Context) error {
 	if _, err := conn.Exec(ctx, statement); err != nil {
 		return err
 	}
+	s.horizon.listens(true)
+	defer s.horizon.listens(false)
 	signal(s.wake) // hints may have been lost before
 	for {
-		if _, err := conn.WaitForNotification(ctx); err != nil {
+		n, err := conn.WaitForNotification(ctx)
+		if err != nil {
 			return err
 		}
+		s.horizon.lower(parsePosition(n.Payload))
 		signal(s.wake)
 	}
 }
