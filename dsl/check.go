@@ -53,6 +53,7 @@ func newChecker(files []File, types []Type, r *Reporter) *checker {
 			pipelines: make(map[string]*Pipeline),
 			services:  make(map[string]*Service),
 			byEvent:   make(map[string][]*Pipeline),
+			awaiting:  make(map[string][]*Pipeline),
 			handlers:  make(map[string]*Handler),
 		},
 	}
@@ -66,6 +67,7 @@ func newChecker(files []File, types []Type, r *Reporter) *checker {
 // parallel: they only read what is shared.
 func (c *checker) check() {
 	c.checkEvents()
+	c.checkAwaits()
 	c.checkContracts()
 	c.configKnown = c.configOutlines()
 	for _, s := range c.bundle.Services {

@@ -79,7 +79,7 @@ func (c *checker) isSchema(v *Value, name string) bool {
 func (c *checker) checkEventType(e *EventType) {
 	c.checkKeywords(e.Payload)
 	e.contract = c.ready.contract(e.Payload, "the payload of "+e.Type)
-	if e.Type != "" && c.bundle.byEvent[e.Type] == nil && !c.partial {
+	if e.Type != "" && c.bundle.byEvent[e.Type] == nil && c.bundle.awaiting[e.Type] == nil && !c.partial {
 		c.Warnf(e.places.of("type", e.Span), codeSchemaOfNothing, c.didYouMean(e.Type, in(c.bundle.byEvent)),
 			"no pipeline serves event type %q", e.Type)
 	}

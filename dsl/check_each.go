@@ -49,7 +49,7 @@ func (c *checker) checkForEach(h *Handler, r *Reporter) {
 	}
 	at := h.places.of("for-each", f.Span)
 	switch {
-	case h.Type == "" && !c.blamed(h.Span):
+	case h.isPlaceholder() && !c.blamed(h.Span):
 		r.Errorf(at, codeForEach, "add the call, such as request: {…}", "handler %q calls nobody, so there is nothing to repeat", h.ID)
 	case c.types[h.Type].SetsState:
 		r.Errorf(at, codeForEach, "compute the whole with map(), sum() or another function of lists",

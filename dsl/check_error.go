@@ -27,7 +27,7 @@ func (c *checker) checkOnError(h *Handler, r *Reporter) {
 	if len(h.OnError) == 0 {
 		return
 	}
-	if h.Type == "" && !c.blamed(h.Span) || c.types[h.Type].SetsState {
+	if h.isPlaceholder() && !c.blamed(h.Span) || c.types[h.Type].SetsState {
 		r.Errorf(h.places.of("on-error", h.OnError[0].Span), codeOnError, "delete it",
 			"handler %q calls nobody, so no call of it fails", h.ID)
 	}

@@ -11,6 +11,9 @@ var allRoots = []string{"event", "shared-state", "sources", "configs", "flow", "
 
 // compileHandler compiles the expressions of the i-th handler in their scopes.
 func (c *pipelineCheck) compileHandler(i int) {
+	if h := c.steps[i].Handler; h.Await != nil {
+		h.expected = h.awaitedOutline(c.payloadOf(h.Await.Event))
+	}
 	sc := c.scopeOf(i)
 	c.surely(c.steps[i], sc)
 	own := *sc
@@ -68,6 +71,7 @@ func (c *checker) compileValues(h *Handler, sc, own *scope, r *Reporter) {
 	if h.ForEach != nil {
 		compileValue(h.ForEach.Items, &Field{ExprKind: ListKind}, sc, r)
 	}
+	c.compileAwait(h, sc, r)
 	c.compileBody(h.Type, h.Body, h.itemScope(sc), r)
 	compileValue(h.Result, nil, own, r)
 	if v := h.Verification(); v != nil {
@@ -197,7 +201,7 @@ func verifyReads(h *Handler) []Read {
 // handlerReads lists all that a handler reads, its verification, its fallback and
 // the rules of its on-error included.
 func handlerReads(h *Handler) []Read {
-	out := slices.Concat(h.ConditionReads(), h.ItemReads(), h.BodyReads(), h.Result.Reads(), h.VerifyReads(), h.ErrorReads())
+	out := slices.Concat(h.ConditionReads(), h.ItemReads(), h.AwaitReads(), h.BodyReads(), h.Result.Reads(), h.VerifyReads(), h.ErrorReads())
 	if h.Fallback != nil {
 		out = append(out, h.Fallback.Result.Reads()...)
 	}

@@ -45,6 +45,7 @@ func (c *checker) checkBodies(h *Handler, r *Reporter) {
 	c.checkOnUnknown(h, r)
 	c.checkOnError(h, r)
 	c.checkForEach(h, r)
+	checkAwait(h, r)
 	if v := h.Verification(); v != nil {
 		c.checkBody(h, v.Type, v.Body, r)
 	}
@@ -67,7 +68,7 @@ func (c *checker) checkOnUnknown(h *Handler, r *Reporter) {
 	if u == nil {
 		return
 	}
-	if h.Type == "" && !c.blamed(h.Span) || c.types[h.Type].SetsState {
+	if h.isPlaceholder() && !c.blamed(h.Span) || c.types[h.Type].SetsState {
 		r.Errorf(h.places.of("on-unknown", u.Span), codeOnUnknown, "delete it",
 			"handler %q calls nobody, so the end of a call is never unknown", h.ID)
 	}

@@ -102,7 +102,7 @@ func (c *pipelineCheck) checkPlaceholders() {
 		}
 	}
 	for _, h := range c.steps {
-		if h.Type == "" && !c.blamed(h.Span) {
+		if h.isPlaceholder() && !c.blamed(h.Span) {
 			c.Warnf(h.places.of("id", h.Span), codePlaceholder,
 				"name its type, such as request: {…}; known: "+c.typeNames(), "handler %q does nothing", h.ID)
 		}

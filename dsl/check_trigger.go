@@ -45,7 +45,7 @@ func (c *checker) checkTrigger(t *Trigger) {
 		c.Errorf(t.places.of("time-zone", at), codeTimeZone, "want an IANA name such as Europe/Berlin, or UTC",
 			"unknown time zone %q", t.TimeZone)
 	}
-	if t.Event != "" && c.bundle.byEvent[t.Event] == nil {
+	if t.Event != "" && c.bundle.byEvent[t.Event] == nil && c.bundle.awaiting[t.Event] == nil {
 		c.unknownEvent(t)
 	}
 }

@@ -79,6 +79,7 @@ const (
 	codeNeverMatches Code = "PC0702"
 	codeChoose       Code = "PC0703"
 	codeForEach      Code = "PC0704"
+	codeAwait        Code = "PC0705"
 )
 
 // What advice is about.

@@ -18,9 +18,12 @@ const errorRoot = "error"
 // indexRoot is the place of the item in the list of a for-each.
 const indexRoot = "index"
 
+// awaitedRoot is the event that await looks at.
+const awaitedRoot = "awaited"
+
 // localRoots are known at some places only. Elsewhere they are names as any other,
 // which a shared state may declare.
-var localRoots = []string{errorRoot, indexRoot}
+var localRoots = []string{errorRoot, indexRoot, awaitedRoot}
 
 func isRoot(name string) bool { return slices.Contains(roots, name) }
 
@@ -32,6 +35,10 @@ var rootMembers = map[string]map[string]shape{
 	},
 	"flow": {"id": stringShape, "key": stringShape | nullShape, "state": stringShape | nullShape},
 	"run":  {"id": stringShape, "pipeline": stringShape, "started": stringShape},
+	awaitedRoot: {
+		"id": stringShape, "type": stringShape, "source": stringShape, "time": stringShape,
+		"key": stringShape | nullShape, "payload": anyShape,
+	},
 	errorRoot: {
 		"class": stringShape, "status": numberShape | nullShape, "message": stringShape, "attempts": numberShape,
 		"body": anyShape,

@@ -3,7 +3,7 @@ package dsl
 import "slices"
 
 // wayRules documents the rules about ways that a run may go.
-func wayRules() []Rule { return slices.Concat(errorRules(), chooseRules(), eachRules()) }
+func wayRules() []Rule { return slices.Concat(errorRules(), chooseRules(), eachRules(), awaitRules()) }
 
 // eachRules documents the rules about for-each.
 func eachRules() []Rule {

@@ -45,6 +45,7 @@ type Bundle struct {
 	pipelines map[string]*Pipeline
 	services  map[string]*Service
 	byEvent   map[string][]*Pipeline
+	awaiting  map[string][]*Pipeline
 	handlers  map[string]*Handler
 }
 
@@ -382,6 +383,9 @@ type Handler struct {
 
 	// Enabled says whether the handler runs in this run.
 	Enabled *Value `yaml:"enabled" kind:"bool"`
+
+	// Await lets the handler wait for an event of the same key, in place of a call.
+	Await *Await `yaml:"await"`
 
 	// ForEach repeats the call for each element of a list.
 	ForEach *ForEach `yaml:"for-each"`

@@ -16,7 +16,11 @@ func (r *Run) begin(tasks []Task, s *Step, live Live) []Task {
 	case rec.decided(), rec.underway, rec.outcome == OutcomeUnknown:
 		return tasks
 	case rec.outcome == OutcomeWaiting:
-		if !rec.due.After(live.Now) {
+		switch {
+		case rec.due.After(live.Now):
+		case s.Handler.Await != nil:
+			r.expire(s, live)
+		default:
 			r.succeed(s, live)
 		}
 		return tasks
@@ -108,6 +112,10 @@ func (r *Run) attempt(u unit, live Live) (Task, bool) {
 			return Task{}, false
 		}
 		rec.reason, rec.hold, rec.cause, rec.held = "", time.Time{}, "", time.Time{}
+	}
+	if u.Handler.Await != nil {
+		r.await(u.Step, live)
+		return Task{}, false
 	}
 	if u.Type.New == nil || u.Type.SetsState {
 		r.compute(u.Step, live)

@@ -59,6 +59,11 @@ func newDefinition(b *dsl.Bundle, types map[string]HandlerType, maxConns int) (*
 			d.events = append(d.events, p.ID)
 		}
 		d.events = append(d.events, p.On...)
+		for _, s := range plan.order {
+			if s.Handler.Await != nil {
+				d.events = append(d.events, s.Handler.Await.Event...)
+			}
+		}
 	}
 	slices.Sort(d.events)
 	d.events = slices.Compact(d.events)

@@ -45,7 +45,7 @@ func (b jsonText) record(r *savedRecord) jsonText {
 		b = append(b, `,"response":`...)
 		b = append(b, r.Response...)
 	}
-	b = b.numberOr(`,"status":`, r.Status).listOr(`,"emitted":`, r.Emitted)
+	b = b.numberOr(`,"status":`, r.Status).listOr(`,"emitted":`, r.Emitted).numberOr(`,"heard":`, r.Heard)
 	if r.Each != nil {
 		b = b.each(r.Each)
 	}

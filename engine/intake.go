@@ -208,6 +208,12 @@ func (d *definition) checkPayload(ev Event) error {
 // route finds the flow, the key and the pipeline of an event.
 func (d *definition) route(ev Event) (Intake, error) {
 	served := d.bundle.On(ev.Type)
+	serves := ""
+	if len(served) > 0 {
+		serves = served[0].ID
+	} else {
+		served = d.bundle.Awaiting(ev.Type) // a run may be waiting for it
+	}
 	if len(served) == 0 {
 		message := fmt.Sprintf("no pipeline serves the event type %s", ev.Type)
 		if near := dsl.Suggest(ev.Type, d.events); near != "" {
@@ -215,7 +221,7 @@ func (d *definition) route(ev Event) (Intake, error) {
 		}
 		return Intake{}, &IntakeError{Code: "unknown_event_type", Field: "type", Message: message}
 	}
-	in := Intake{ID: d.runID(ev), Event: ev, Flow: flowID(served[0]), Pipeline: served[0].ID, Key: ev.Key, Ordered: true}
+	in := Intake{ID: d.runID(ev), Event: ev, Flow: flowID(served[0]), Pipeline: serves, Key: ev.Key, Ordered: true}
 	flow := d.bundle.Flow(served[0].Flow)
 	if flow == nil {
 		// Nothing is kept between such events, so a failed one need not block

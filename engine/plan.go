@@ -198,7 +198,7 @@ func (p *Plan) add(h *dsl.Handler, stage int, types map[string]HandlerType) (*St
 func (s *Step) gather() {
 	h := s.Handler
 	own := dsl.Path{sourcesRoot, h.ID}
-	s.Reads = slices.Concat(h.ConditionReads(), h.ItemReads(), h.BodyReads())
+	s.Reads = slices.Concat(h.ConditionReads(), h.ItemReads(), h.AwaitReads(), h.BodyReads())
 	for _, r := range slices.Concat(h.Result.Reads(), h.VerifyReads()) {
 		// A handler does not wait for itself: its result is made when its own
 		// source is there, and done is asked about an answer that is there.

@@ -48,6 +48,7 @@ type StepView struct {
 	Path     string     `json:"path"`
 	Branch   int        `json:"branch,omitempty"` // that it belongs to; 0 for none
 	Type     string     `json:"type"`
+	Awaits   []string   `json:"awaits,omitempty"`   // types of events, of which one is waited for
 	ForEach  string     `json:"for_each,omitempty"` // the list, as it is written
 	Parallel int        `json:"parallel,omitempty"` // items of it that are worked on at once
 	Critical bool       `json:"critical"`
@@ -123,6 +124,9 @@ func (s *Step) view() StepView {
 		v.Writes = append(v.Writes, w.Path.String())
 	}
 	v.Reads, v.Writes = unique(v.Reads), unique(v.Writes)
+	if h.Await != nil {
+		v.Awaits = h.Await.Event
+	}
 	if h.ForEach != nil {
 		v.ForEach, v.Parallel = sourceText(h.ForEach.Items), s.parallel
 	}
@@ -273,6 +277,9 @@ func (v StepView) traits() []string {
 }
 
 func (v StepView) kind() string {
+	if len(v.Awaits) > 0 {
+		return "await " + strings.Join(v.Awaits, ", ")
+	}
 	if v.Type == "" {
 		return "placeholder"
 	}

@@ -32,6 +32,8 @@ type record struct {
 	emitted  []string                   // ids
 	saw      map[string]json.RawMessage // what its conditions read of the shared state and others change later
 
+	heard int64 // position of the last event that an await has looked at
+
 	each *iteration // what became of the items of a for-each; nil before they are known
 
 	// The following is of this process only.
@@ -92,6 +94,7 @@ type savedRecord struct {
 	Response json.RawMessage            `json:"response,omitempty"`
 	Status   int                        `json:"status,omitempty"`
 	Emitted  []string                   `json:"emitted,omitempty"`
+	Heard    int                        `json:"heard,omitempty"`
 	Each     *savedEach                 `json:"each,omitempty"`
 	Saw      map[string]json.RawMessage `json:"saw,omitempty"`
 }
@@ -105,7 +108,7 @@ func (r *record) save(path string) savedRecord {
 	return savedRecord{
 		Path: path, Outcome: r.outcome, Attempts: r.attempts, Failures: r.failures, Unknown: r.unknown, Asked: r.asked,
 		Started: r.started, Finished: r.finished, Due: r.due, Delay: r.delay, Held: r.held,
-		Error: r.err, Class: r.class, Reason: r.reason, Response: r.raw, Status: r.status, Emitted: r.emitted, Each: r.each.save(), Saw: r.saw,
+		Error: r.err, Class: r.class, Reason: r.reason, Response: r.raw, Status: r.status, Emitted: r.emitted, Heard: int(r.heard), Each: r.each.save(), Saw: r.saw,
 	}
 }
 
@@ -115,7 +118,7 @@ func (r *record) restore(saved savedRecord) error {
 		outcome: saved.Outcome, attempts: saved.Attempts, failures: saved.Failures, delay: saved.Delay,
 		unknown: saved.Unknown, asked: saved.Asked, held: saved.Held,
 		started: saved.Started, finished: saved.Finished, due: saved.Due,
-		err: saved.Error, class: saved.Class, reason: saved.Reason, raw: saved.Response, status: saved.Status, emitted: saved.Emitted, saw: saved.Saw,
+		err: saved.Error, class: saved.Class, reason: saved.Reason, raw: saved.Response, status: saved.Status, emitted: saved.Emitted, heard: int64(saved.Heard), saw: saved.Saw,
 	}
 	if err := r.check(); err != nil {
 		return err

@@ -54,6 +54,7 @@ type Run struct {
 	dirty    bool // something has changed since the last Change
 	must     bool // and a crash may not forget it
 	emits    []Event
+	taken    []Taken // since the last Change
 	ended    []HandlerView
 }
 
@@ -420,8 +421,12 @@ func (r *Run) Change() Change {
 		Run: r.start.ID, Pipeline: r.plan.Pipeline.ID, Bundle: r.plan.Bundle.Hash,
 		Status: r.Status(), Checkpoint: r.checkpoint(), Reason: r.reason,
 	}
+	c.Take, r.taken = r.taken, nil
 	switch c.Status {
 	case Parked:
+		if a, ok := r.Awaits(); ok {
+			c.Awaits, c.Heard = a.Types, a.Heard
+		}
 		c.Due, c.Cause = r.Next(), r.cause()
 	case Failed:
 		c.FailedPath, c.Error, c.ErrorClass = r.failedPath, r.failure, r.class

@@ -31,6 +31,7 @@ import (
 //	                          timeout, connection, a status or a text; unsaved
 //	                          does not ask Ready and does not save
 //	ready, tick D             go on, now or later
+//	pending TYPE              an event that the run may be waiting for; the payload as JSON
 //	off PATH, on PATH         the switch
 //	skip PATH, hold PATH D, pass PATH   the guard
 //	config NAME               sets a config to the JSON
@@ -64,6 +65,7 @@ type script struct {
 	configs map[string]any
 	off     map[string]bool
 	verdict map[string]engine.Verdict
+	events  int64
 	out     strings.Builder
 }
 
@@ -114,6 +116,8 @@ func (s *script) do(d *datadriven.TestData) (string, error) {
 		err = s.finish(d)
 	case "ready":
 		s.step()
+	case "pending":
+		err = s.pending(d)
 	case "tick":
 		err = s.tick(arg(d, 0))
 	case "off", "on", "skip", "hold", "pass":
@@ -236,6 +240,9 @@ func (s *script) save() {
 		s.printf("%s", describe(h))
 	}
 	c := s.run.Change()
+	for _, t := range c.Take {
+		s.printf("take %s: %s", t.Run, t.Reason)
+	}
 	for _, e := range s.run.TakeEmits() {
 		s.printf("emit %s id=%.6s source=%s", e.Type, e.ID, e.Source)
 	}
@@ -246,6 +253,9 @@ func (s *script) save() {
 	line := string(c.Status)
 	if !c.Due.IsZero() {
 		line += " for " + c.Due.Sub(s.now).String()
+	}
+	if len(c.Awaits) > 0 {
+		line += fmt.Sprintf(" for %s behind %d", strings.Join(c.Awaits, " or "), c.Heard)
 	}
 	if c.Error != "" {
 		line += ": " + c.Error
@@ -343,6 +353,17 @@ func failure(word string) error {
 		return &engine.StatusError{Status: status, Method: "POST", URL: "http://svc/"}
 	}
 	return errors.New(word)
+}
+
+func (s *script) pending(d *datadriven.TestData) error {
+	payload, err := parse(d.Input)
+	s.events++
+	s.run.Offer([]engine.Pending{{
+		Run: fmt.Sprintf("w%d", s.events), Position: s.events,
+		Event: engine.Event{ID: fmt.Sprintf("x%d", s.events), Source: "test", Type: arg(d, 0), Time: s.now, Payload: payload},
+	}}, s.live())
+	s.step()
+	return err
 }
 
 func (s *script) tick(by string) error {

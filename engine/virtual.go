@@ -259,7 +259,7 @@ func (v *Virtual) attempt(j *job, do func() (more bool)) {
 
 func (v *Virtual) advance(j *job) (more bool) {
 	for again := true; again; {
-		tasks := j.run.Ready(j.live())
+		tasks := j.ready()
 		if !j.save() || v.dying || !j.start(tasks) {
 			return false
 		}

@@ -120,7 +120,7 @@ func (j *job) work() {
 			moves = false
 		}
 		if !moves && !j.n.isDraining() {
-			tasks = j.run.Ready(j.live())
+			tasks = j.ready()
 		}
 		if !j.save() || !j.start(tasks) || !j.wait() {
 			return
@@ -361,6 +361,9 @@ func (j *job) delay(next time.Time) (delay time.Duration, ok bool) {
 	}
 	if ok && delay > shortHold && j.underway > 0 && strings.Contains(j.run.cause(), gateMark) {
 		delay = shortHold // nobody calls a run up that does not wait in the store
+	}
+	if _, listens := j.run.Awaits(); listens && (!ok || delay > listenEvery) {
+		delay, ok = listenEvery, true
 	}
 	if !j.unsaved.IsZero() {
 		if save := saveAfter - j.n.e.clock.now().Sub(j.unsaved); !ok || save < delay {

@@ -95,6 +95,9 @@ func (*Emit) CheckBody(b *dsl.Body) {
 	at := b.Field("type").Span
 	served := b.Bundle.On(eventType)
 	if len(served) == 0 {
+		served = b.Bundle.Awaiting(eventType)
+	}
+	if len(served) == 0 {
 		b.Errorf(at, dsl.CodeBody, suggestEvent(b.Bundle, eventType), "no pipeline serves the event %q", eventType)
 		return
 	}

@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"procaas/engine"
@@ -203,7 +204,8 @@ func (s *server) maySubmit(r *http.Request, events []engine.Event) error {
 		return nil
 	}
 	for _, e := range events {
-		for _, p := range s.engine.Bundle().On(e.Type) {
+		b := s.engine.Bundle()
+		for _, p := range slices.Concat(b.On(e.Type), b.Awaiting(e.Type)) {
 			if err := mayAt(r, p.ID); err != nil {
 				return err
 			}

@@ -192,7 +192,7 @@ func (c *checker) controls(controls map[string]*Control) {
 }
 
 func (c *checker) event(e *Event) {
-	if len(c.suite.Bundle.On(e.Type)) == 0 && (e.Expect == nil || e.Expect.Refused == "") {
+	if len(c.suite.Bundle.On(e.Type)) == 0 && len(c.suite.Bundle.Awaiting(e.Type)) == 0 && (e.Expect == nil || e.Expect.Refused == "") {
 		var known []string
 		for _, p := range c.suite.Bundle.Pipelines {
 			known = append(known, p.On...)

@@ -1,0 +1,95 @@
+package dsl
+
+import (
+	"fmt"
+	"slices"
+)
+
+// checkAwaits finds out which event types handlers wait for. It comes after the
+// pipelines are known that serve some.
+func (c *checker) checkAwaits() {
+	for _, p := range c.bundle.Pipelines {
+		if c.bundle.pipelines[p.ID] != p {
+			continue
+		}
+		for _, s := range p.Stages {
+			for _, h := range s.Handlers {
+				if h.Await != nil {
+					c.awaits(p, h)
+				}
+			}
+		}
+	}
+}
+
+// awaits notes what one handler waits for.
+func (c *checker) awaits(p *Pipeline, h *Handler) {
+	if p.Flow == "" {
+		c.Errorf(h.places.of("await", h.Await.Span), codeAwait, "name the flow of the pipeline: its key tells which events belong together",
+			"handler %q waits for events of the same key, but pipeline %q has no flow", h.ID, p.ID)
+		return
+	}
+	for i, event := range h.Await.Event {
+		at := h.Await.places.of(fmt.Sprintf("event[%d]", i), h.Await.places.of("event", h.Await.Span))
+		others := slices.Concat(c.bundle.byEvent[event], c.bundle.awaiting[event])
+		if len(others) > 0 && flowID(others[0]) != p.Flow {
+			c.Report(Diagnostic{
+				Span: at, Code: codeTwoFlows,
+				Message: fmt.Sprintf("event type %q is of two flows, %q and %q", event, flowID(others[0]), p.Flow),
+				Hint:    "wait for an event of another type",
+				Related: []Related{{Span: others[0].places.of("id", others[0].Span), Message: fmt.Sprintf("pipeline %q takes it, too", others[0].ID)}},
+			})
+			continue
+		}
+		if !slices.Contains(c.bundle.awaiting[event], p) {
+			c.bundle.awaiting[event] = append(c.bundle.awaiting[event], p)
+		}
+	}
+}
+
+// checkAwait reports fields that do not go with await.
+func checkAwait(h *Handler, r *Reporter) {
+	if h.Await == nil {
+		return
+	}
+	at := h.places.of("await", h.Await.Span)
+	if h.Type != "" {
+		r.Report(Diagnostic{
+			Span: at, Code: codeAwait, Hint: "make two handlers of it",
+			Message: fmt.Sprintf("handler %q waits for an event and makes a call, %s", h.ID, h.Type),
+			Related: []Related{{Span: h.places.of("type", h.Span), Message: "the call"}},
+		})
+	}
+	for _, name := range []string{"for-each", "on-unknown", "retry", "timeout", "fallback", "response-schema"} {
+		if span := h.places.of(name, Span{}); span != (Span{}) {
+			hint := "drop it"
+			if name == "timeout" {
+				hint = "write it below await:"
+			}
+			r.Errorf(span, codeAwait, hint, "handler %q waits for an event; field %q is about calls", h.ID, name)
+		}
+	}
+}
+
+// compileAwait compiles the condition of await.
+func (c *checker) compileAwait(h *Handler, sc *scope, r *Reporter) {
+	if h.Await == nil {
+		return
+	}
+	in := *sc
+	in.roots = append(slices.Clone(sc.roots), awaitedRoot)
+	compileValue(h.Await.Where, &Field{ExprKind: BoolKind}, &in, r)
+}
+
+// awaitedOutline is what the response of await is.
+func (h *Handler) awaitedOutline(payload *outline) *outline {
+	text, maybe := &outline{shape: stringShape}, &outline{shape: stringShape | nullShape, why: "an event need not carry a key"}
+	members := map[string]*member{
+		"id": {text, true}, "type": {text, true}, "source": {text, true}, "time": {text, true}, "key": {maybe, true}, "payload": {payload, true},
+	}
+	if payload == nil {
+		delete(members, "payload") // which is then anything
+		return &outline{shape: mapShape, members: members}
+	}
+	return &outline{shape: mapShape, closed: true, members: members}
+}

@@ -1,0 +1,137 @@
+package engine
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// This file lets handlers wait for events of the key. It belongs to the pure core, as
+// run.go does.
+
+// An Await is what handlers of a run wait for at present.
+type Await struct {
+	Types []string // of events, each once
+	Heard int64    // the position up to which all of them have seen what was pending
+}
+
+// A timeoutError is the end of a wait for an event.
+type timeoutError struct{ text string }
+
+// Error implements error.
+func (e *timeoutError) Error() string { return e.text }
+
+// Timeout makes it an error of the class timeout.
+func (*timeoutError) Timeout() bool { return true }
+
+// await begins to wait for an event.
+func (r *Run) await(s *Step, live Live) {
+	rec := &r.records[s.position]
+	a := s.Handler.Await
+	rec.started = stamp(live.Now)
+	rec.outcome = OutcomeWaiting
+	rec.due = stamp(live.Now.Add(a.Timeout + time.Millisecond - 1)) // rounded up
+	rec.reason = "awaits " + strings.Join(a.Event, " or ")
+	r.touch()
+}
+
+// expire ends a wait for which no event has come in time.
+func (r *Run) expire(s *Step, live Live) {
+	rec := &r.records[s.position]
+	a := s.Handler.Await
+	err := Permanent(&timeoutError{fmt.Sprintf("no event %s within %s", strings.Join(a.Event, " or "), a.Timeout)})
+	rec.outcome, rec.err = "", clean(err.Error())
+	r.settle(s, err, live)
+}
+
+// awaiting lists the handlers that wait for events.
+func (r *Run) awaiting() []*Step {
+	if r.status.Ended() || r.failedPath != "" || r.stage == len(r.plan.Stages) {
+		return nil
+	}
+	var out []*Step
+	for _, s := range r.plan.Stages[r.stage].Steps {
+		if s.Handler.Await != nil && r.records[s.position].outcome == OutcomeWaiting {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// Awaits tells what events the run waits for; ok is false when it waits for none. The
+// caller looks for them whenever it asks Ready, and BEFORE that when the time of the
+// run has come, so that an event counts that has come in time.
+func (r *Run) Awaits() (a Await, ok bool) {
+	a.Heard = math.MaxInt64
+	for _, s := range r.awaiting() {
+		ok = true
+		a.Heard = min(a.Heard, r.records[s.position].heard)
+		for _, t := range s.Handler.Await.Event {
+			if !slices.Contains(a.Types, t) {
+				a.Types = append(a.Types, t)
+			}
+		}
+	}
+	return a, ok
+}
+
+// Offer hands pending events in, by position. The first handler takes each that it
+// waits for, and is decided by that. It tells whether any was taken.
+func (r *Run) Offer(pending []Pending, live Live) (taken bool) {
+	for _, p := range pending {
+		if slices.ContainsFunc(r.taken, func(t Taken) bool { return t.Run == p.Run }) {
+			continue // not saved yet
+		}
+		for _, s := range r.awaiting() {
+			rec := &r.records[s.position]
+			if rec.heard >= p.Position || !slices.Contains(s.Handler.Await.Event, p.Event.Type) {
+				continue
+			}
+			rec.heard = p.Position
+			r.dirty = true
+			if r.fits(s, p.Event, live) {
+				r.receive(s, p, live)
+				taken = true
+				break
+			}
+		}
+	}
+	if taken {
+		r.settled = false
+		r.advance()
+	}
+	return taken
+}
+
+// fits tells whether an event is one that a handler waits for.
+func (r *Run) fits(s *Step, e Event, live Live) bool {
+	where := s.Handler.Await.Where
+	if where.IsNull() {
+		return true
+	}
+	env := r.env(live)
+	env["awaited"] = eventData(e)
+	v, err := where.Eval(env)
+	if err != nil {
+		r.records[s.position].reason = clean(fmt.Sprintf("event %s is passed over: %v", e.ID, err))
+		return false
+	}
+	fits, _ := v.(bool)
+	return fits
+}
+
+// receive decides a handler with the event that it has waited for.
+func (r *Run) receive(s *Step, p Pending, live Live) {
+	rec := &r.records[s.position]
+	data := eventData(p.Event)
+	raw, err := r.encode(s, data, false)
+	if err != nil {
+		r.giveUp(s, err, live)
+		return
+	}
+	rec.response, rec.raw = data, raw
+	r.taken = append(r.taken, Taken{Run: p.Run, Reason: fmt.Sprintf("taken by run %s at %s", r.start.ID, s.Path)})
+	r.succeed(s, live)
+}

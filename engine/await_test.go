@@ -1,0 +1,109 @@
+package engine_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"procaas/engine"
+)
+
+const awaiting = `
+flows:
+  - {id: order}
+pipelines:
+  - id: place
+    flow: order
+    shared-state: {by: null}
+    stages:
+      - id: ask
+        handlers: [{id: ask, step: {}}]
+      - id: wait
+        handlers:
+          - id: approval
+            await: {event: approved, where: !$ awaited.payload.sum == 7, timeout: 24h}
+            result: {by: !$ sources.approval.response.payload.by}
+            on-error: [{on: timeout, then: continue, result: {by: nobody}}]
+      - id: tell
+        handlers: [{id: tell, step: {value: !$ shared-state.by}}]
+  - id: note
+    flow: order
+    stages: [{id: a, handlers: [{id: note, step: {}}]}]
+`
+
+func approved(sum int, by string) engine.Event {
+	e := event("approved", "o1")
+	e.Payload = map[string]any{"sum": sum, "by": by}
+	return e
+}
+
+// Events that come before the handler waits, and while it does, are found; those that
+// are not taken keep their order behind the run, and start no pipeline.
+func TestAwaitedEventIsTakenByTheRun(t *testing.T) {
+	t.Parallel()
+	for name, early := range map[string]bool{"before it waits": true, "while it is parked": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				asked := make(chan struct{})
+				r.on("ask", func(context.Context, *engine.Call, any) (engine.Result, error) {
+					<-asked
+					return engine.Result{}, nil
+				})
+				e, _ := r.start(awaiting)
+				run := r.submit(e, event("place", "o1"))
+				if !early {
+					close(asked)
+					time.Sleep(time.Hour)
+				}
+				wrong := r.submit(e, approved(5, "ann"))
+				note := r.submit(e, event("note", "o1"))
+				right := r.submit(e, approved(7, "bob"))
+				if early {
+					close(asked)
+				}
+				time.Sleep(10 * time.Second)
+				r.settle(e, run, engine.Succeeded)
+				if v := r.view(e, run); v.SharedState["by"] != "bob" {
+					t.Errorf("have %v", v.SharedState)
+				}
+				r.settle(e, right, engine.Succeeded)
+				if v := r.view(e, right); v.Reason != "taken by run "+run+" at place/wait/approval" || len(v.Handlers) > 0 {
+					t.Errorf("the event that was taken: %+v", v)
+				}
+				r.settle(e, note, engine.Succeeded)
+				r.settle(e, wrong, engine.Ignored)
+			})
+		})
+	}
+}
+
+// A node that stops while the run waits leaves it to the next one, and so does the time.
+func TestAwaitOutlivesItsNode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		e, stop := r.start(awaiting)
+		run := r.submit(e, event("place", "o1"))
+		time.Sleep(time.Hour)
+		if v := r.view(e, run); v.Status != engine.Parked || v.Due == nil {
+			t.Fatalf("want it parked until its timeout, have %s", v.Status)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		e, _ = r.start(awaiting)
+		r.submit(e, approved(5, "ann"))
+		time.Sleep(22 * time.Hour)
+		if v := r.view(e, run); v.Status != engine.Parked {
+			t.Fatalf("want it parked still, have %s", v.Status)
+		}
+		time.Sleep(time.Hour + time.Second)
+		r.settle(e, run, engine.Succeeded)
+		if v := r.view(e, run); v.SharedState["by"] != "nobody" {
+			t.Errorf("have %v", v.SharedState)
+		}
+	})
+}
