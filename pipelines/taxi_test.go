@@ -310,6 +310,10 @@ func TestTaxiSurvivesIncidents(t *testing.T) {
 						failed[path]++
 					}
 				}
+				// After enough failures the handler goes out of the flow by itself.
+				if have := outcomes(created)["miscellaneous/update-statistics"]; have != "failed" && have != "skipped" {
+					t.Errorf("statistics: have %s, want failed, or skipped once it is out", have)
+				}
 			})
 		}
 	})
@@ -319,9 +323,6 @@ func TestTaxiSurvivesIncidents(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(failed))); diff != "" {
 		t.Error(diff)
-	}
-	if n := failed["miscellaneous/update-statistics"]; n != orders {
-		t.Errorf("statistics failed for %d of %d orders", n, orders)
 	}
 }
 
