@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -230,9 +231,10 @@ func TestRareAndShortFailuresTakeNothingOut(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
-				began, n := time.Now(), 0
+				began := time.Now()
+				var n atomic.Int32
 				r.on("bonus", func(context.Context, *engine.Call, any) (engine.Result, error) {
-					if n++; fails(time.Since(began), n) {
+					if fails(time.Since(began), int(n.Add(1))) {
 						return engine.Result{}, errSick
 					}
 					return engine.Result{}, nil
@@ -290,9 +292,12 @@ func TestNodesTakeTurnsToProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		var bonus sick
-		var probes []time.Time
+		var mu sync.Mutex // guards made
+		var made []time.Time
 		r.on("bonus", func(ctx context.Context, c *engine.Call, v any) (engine.Result, error) {
-			probes = append(probes, time.Now())
+			mu.Lock()
+			made = append(made, time.Now())
+			mu.Unlock()
 			return bonus.do(ctx, c, v)
 		})
 		bonus.down.Store(true)
@@ -305,8 +310,13 @@ func TestNodesTakeTurnsToProbe(t *testing.T) {
 		waitFor(t, engines[0], "work/b/bonus", engine.FallbackOut, 6*time.Second)
 		time.Sleep(2 * time.Second)
 		bonus.down.Store(false)
-		probes = nil
+		mu.Lock()
+		made = nil
+		mu.Unlock()
 		waitFor(t, engines[0], "work/b/bonus", engine.FallbackRamping, 20*time.Second)
+		mu.Lock()
+		probes := slices.Clone(made)
+		mu.Unlock()
 		for i, at := range probes {
 			if i > 0 && i < 5 && at.Sub(probes[i-1]) < time.Second {
 				t.Errorf("want one probe a second, have %v", probes[:5])
@@ -408,19 +418,18 @@ func TestLostAnswersChangeNoFallback(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		n := 0
+		var n, calls atomic.Int32
 		store := &enginetest.Faulty{Store: r.store, After: func(op string) error {
 			switch op {
 			case "report", "conclude", "deliberate", "outages":
-				if n++; n%3 == 0 {
+				if n.Add(1)%3 == 0 {
 					return errors.New("the answer is lost")
 				}
 			}
 			return nil
 		}}
-		calls := 0
 		r.on("bonus", func(context.Context, *engine.Call, any) (engine.Result, error) {
-			if calls++; calls%5 < 2 { // 40 %: reports that count twice would not change the ratio, those that are lost might
+			if calls.Add(1)%5 < 2 { // 40 %: reports that count twice would not change the ratio, those that are lost might
 				return engine.Result{}, errSick
 			}
 			return engine.Result{}, nil
