@@ -8,7 +8,6 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
-	"procaas/engine"
 	"procaas/engine/api/ui"
 )
 
@@ -116,5 +115,3 @@ func label(m *dto.Metric, name string) string {
 	}
 	return ""
 }
-
-var _ ui.Engine = (*engine.Engine)(nil)

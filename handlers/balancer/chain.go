@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -50,7 +51,7 @@ func (e *economist) chainFrom(r *Report, from int) (best chain) {
 		for _, c := range beam {
 			wider = append(wider, e.extend(r, c, from, urgency)...)
 		}
-		slices.SortStableFunc(wider, func(a, b chain) int { return compare(b.gain, a.gain) })
+		slices.SortStableFunc(wider, func(a, b chain) int { return cmp.Compare(b.gain, a.gain) })
 		beam = wider[:min(chainBeam, len(wider))]
 		if len(beam) > 0 && beam[0].gain > best.gain {
 			best = beam[0]

@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -213,7 +214,7 @@ func (e *economist) rescue(r *Report) (moves []Move) {
 			why, at = fmt.Sprintf("worker %d is draining", w), drainAtOnce
 		}
 		leaving := slices.Clone(e.aboard[w])
-		slices.SortStableFunc(leaving, func(p, q int) int { return compare(e.parts[q].now, e.parts[p].now) })
+		slices.SortStableFunc(leaving, func(p, q int) int { return cmp.Compare(e.parts[q].now, e.parts[p].now) })
 		for _, p := range leaving {
 			if at == 0 {
 				break
@@ -262,14 +263,4 @@ func (e *economist) refuge(r *Report, p int, must bool) int {
 		}
 	}
 	return -1
-}
-
-func compare(a, b float64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }

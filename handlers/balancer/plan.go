@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -98,7 +99,7 @@ func (e *economist) worst(r *Report) (workers []int) {
 			workers = append(workers, w)
 		}
 	}
-	slices.SortStableFunc(workers, func(a, b int) int { return compare(e.machines[b].hurt, e.machines[a].hurt) })
+	slices.SortStableFunc(workers, func(a, b int) int { return cmp.Compare(e.machines[b].hurt, e.machines[a].hurt) })
 	return workers
 }
 
@@ -177,7 +178,7 @@ func (e *economist) offers(r *Report, a int, urgency float64) []offer {
 func (e *economist) heaviest(w, n int) []int {
 	there := slices.Clone(e.aboard[w])
 	slices.SortFunc(there, func(p, q int) int {
-		if c := compare(e.parts[q].now+e.parts[q].slow, e.parts[p].now+e.parts[p].slow); c != 0 {
+		if c := cmp.Compare(e.parts[q].now+e.parts[q].slow, e.parts[p].now+e.parts[p].slow); c != 0 {
 			return c
 		}
 		return p - q

@@ -1,6 +1,7 @@
 package plant
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -169,7 +170,7 @@ func (w *world) plan() {
 		}
 	}
 	for i := range w.workers {
-		slices.SortFunc(w.workers[i].deaths, func(a, b death) int { return compare(a.at, b.at) })
+		slices.SortFunc(w.workers[i].deaths, func(a, b death) int { return cmp.Compare(a.at, b.at) })
 	}
 }
 
@@ -178,16 +179,6 @@ func orForever(x float64) float64 {
 		return math.Inf(1)
 	}
 	return x
-}
-
-func compare(a, b float64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // live brings processes to a time: some die, some are back.
