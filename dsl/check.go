@@ -16,7 +16,9 @@ type checker struct {
 	configs []string
 	files   map[string]*reading // by name
 	schemas map[string]*Value   // by name
-	ready   *contracts
+
+	templates map[string]*Template
+	ready     *contracts
 
 	configKnown map[string]*outline // what is known of configs
 
@@ -44,6 +46,8 @@ func newChecker(files []File, types []Type, r *Reporter) *checker {
 		stages:   make(map[string][]*Stage),
 		takers:   make(map[string]*Pipeline),
 		schemas:  make(map[string]*Value),
+
+		templates: make(map[string]*Template),
 
 		configValues: make(map[string]*Value),
 		bundle: &Bundle{

@@ -20,6 +20,7 @@ func (c *checker) checkContracts() {
 		c.checkEventType(e)
 	}
 	c.checkConfigSchemas()
+	c.checkTemplates()
 	for _, s := range c.bundle.Services {
 		s.api = c.ready.openAPI(s)
 	}

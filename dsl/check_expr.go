@@ -74,6 +74,9 @@ func (c *checker) compileValues(h *Handler, sc, own *scope, r *Reporter) {
 	c.compileAwait(h, sc, r)
 	c.compileBody(h.Type, h.Body, h.itemScope(sc), r)
 	compileValue(h.Result, nil, own, r)
+	if h.Use != nil {
+		compileValue(h.Use.With, nil, h.itemScope(own), r)
+	}
 	if v := h.Verification(); v != nil {
 		c.compileBody(v.Type, v.Body, h.itemScope(sc), r)
 		compileValue(v.Done, &Field{ExprKind: BoolKind}, h.itemScope(own), r)

@@ -85,6 +85,12 @@ func (c *checker) mergeDocument(d *Document) {
 		}
 		b.Pipelines = append(b.Pipelines, p)
 	}
+	for _, t := range d.Templates {
+		if c.declare("template", t.ID, t.places.of("id", t.Span)) {
+			c.templates[t.ID] = t
+		}
+		b.Templates = append(b.Templates, t)
+	}
 	for _, t := range d.Triggers {
 		c.declare("trigger", t.ID, t.places.of("id", t.Span))
 		b.Triggers = append(b.Triggers, t)

@@ -80,6 +80,7 @@ const (
 	codeChoose       Code = "PC0703"
 	codeForEach      Code = "PC0704"
 	codeAwait        Code = "PC0705"
+	codeTemplate     Code = "PC0706"
 )
 
 // What advice is about.

@@ -18,7 +18,15 @@ type decoder struct {
 	handlerSpec *Spec
 	stageSpec   *Spec
 	verifySpec  *Spec
-	bodies      map[*Value]*handlerBody // of the handlers that were checked
+
+	templateSpec *Spec
+	useSpec      *Spec
+
+	bodies map[*Value]*handlerBody // of the handlers that were checked
+
+	templates map[string]*mould
+	partial   bool // there may be others
+	expanded  int  // values that templates have come to
 }
 
 func (d *decoder) document(v *Value) {
@@ -26,6 +34,8 @@ func (d *decoder) document(v *Value) {
 	d.handlerSpec = spec.Field("handlers").Elem.Spec
 	d.stageSpec = spec.Field("pipelines").Elem.Spec.Field("stages").Elem.Spec
 	d.verifySpec = d.handlerSpec.Field("on-unknown").Spec.Field("verify").Spec
+	d.templateSpec = spec.Field("templates").Elem.Spec
+	d.useSpec = d.handlerSpec.Field("use").Spec
 	d.bodies = map[*Value]*handlerBody{}
 	if v.IsNull() {
 		return
@@ -114,6 +124,8 @@ func (d *decoder) object(v *Value, s *Spec, name string, may allowance) {
 		return
 	case d.stageSpec:
 		d.expandStage(v)
+	case d.templateSpec:
+		d.template(v)
 	}
 	if !may.body && s != languageSpec() {
 		name = kebab(s.Name)
@@ -122,7 +134,9 @@ func (d *decoder) object(v *Value, s *Spec, name string, may allowance) {
 	for i, k := range v.keys {
 		switch f := s.Field(k.Name); {
 		case f != nil:
-			d.check(v.items[i], f, k.Name, may)
+			in := may
+			in.body = in.body || s == d.templateSpec && f.Name == "handler" || s == d.useSpec && f.Name == "with"
+			d.check(v.items[i], f, k.Name, in)
 		case inline != nil:
 			d.check(v.items[i], inline.Elem, k.Name, allowance{may.body, may.noExpr || inline.NoExpr, may.noSecret})
 		case s == d.stageSpec && (d.handlerSpec.Field(k.Name) != nil || d.ofBody(k.Name)):

@@ -19,6 +19,9 @@ type handlerBody struct {
 // handler checks a handler, or what has the body of one too: its own fields, and
 // the body that belongs to its type.
 func (d *decoder) handler(v *Value, s *Spec) {
+	if s == d.handlerSpec && v.Get("use") != nil {
+		d.expand(v)
+	}
 	var typed, bare []int
 	request := d.typeNamed(requestType)
 	for i, k := range v.keys {

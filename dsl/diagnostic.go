@@ -18,6 +18,8 @@ type Span struct {
 	File  string
 	Start Pos
 	End   Pos
+
+	via *Related // the other place, of what comes from a template or is given to one
 }
 
 // String gives file:line:column.
@@ -84,6 +86,10 @@ type Reporter struct {
 func (r *Reporter) Report(d Diagnostic) {
 	if d.Severity == "" {
 		d.Severity = Error
+	}
+	if d.via != nil {
+		d.Related = append(slices.Clip(d.Related), *d.via)
+		d.via = nil
 	}
 	r.found = append(r.found, d)
 }

@@ -138,5 +138,5 @@ func (e *Expr) span(from, to int) Span {
 		end = e.at[to-1]
 		end.Column++
 	}
-	return Span{File: e.Span.File, Start: start, End: end}
+	return Span{File: e.Span.File, Start: start, End: end, via: e.Span.via}
 }

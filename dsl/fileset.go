@@ -22,7 +22,8 @@ type reading struct {
 	// stands in it is not held against the language.
 	contract bool
 
-	missing error // why it could not be read
+	source  *source // until it is decoded
+	missing error   // why it could not be read
 }
 
 // A fileset is all files of a bundle: those that were given, and those that they
@@ -36,13 +37,14 @@ type fileset struct {
 // maxReferred bounds the files that are read because others name them.
 const maxReferred = 1000
 
-// readFile reads one file as what it says it is.
-func readFile(f File, types []Type) *reading {
+// readFile reads the values of one file. Those of pipelines are decoded when the
+// templates of all files are known.
+func readFile(f File) *reading {
 	var r Reporter
 	out := &reading{file: f, doc: &Document{}}
 	s, ok := newSource(f, &r)
 	if ok {
-		out.parse(s, types)
+		out.parse(s)
 	}
 	out.found = r.found
 	return out
@@ -51,7 +53,7 @@ func readFile(f File, types []Type) *reading {
 // broken tells whether nothing at all was understood of a file of pipelines.
 func (r *reading) broken() bool { return !r.contract && HasErrors(r.found) && r.doc.empty() }
 
-func (r *reading) parse(s *source, types []Type) {
+func (r *reading) parse(s *source) {
 	root := s.read()
 	if root == nil || !s.measure(root) {
 		return
@@ -63,8 +65,20 @@ func (r *reading) parse(s *source, types []Type) {
 		r.doc = nil
 		return
 	}
-	d := &decoder{source: s, types: types, doc: r.doc}
+	r.source = s
+}
+
+// decode makes the document of what was read. Partial says that templates may be in a
+// file that could not be read.
+func (r *reading) decode(types []Type, templates map[string]*mould, partial bool) {
+	if r.source == nil {
+		return
+	}
+	found := &Reporter{found: r.found}
+	r.source.reporter = found
+	d := &decoder{source: r.source, types: types, doc: r.doc, templates: templates, partial: partial}
 	d.document(r.root)
+	r.found, r.source = found.found, nil
 }
 
 // readContract reads a file as a JSON Schema or an OpenAPI document, whatever it
@@ -84,7 +98,7 @@ func readContract(f File) *reading {
 	}
 	// JSON that YAML cannot read, such as that of tabs, has no places.
 	if data, err := ParseJSON(f.Data); err == nil {
-		at := Span{f.Name, Pos{1, 1}, Pos{1, 2}}
+		at := Span{File: f.Name, Start: Pos{1, 1}, End: Pos{1, 2}}
 		out.root, out.found = valueOf(data, at), nil
 	}
 	return out
@@ -243,6 +257,9 @@ func (d *Document) eachSchema(visit func(*Value)) {
 	}
 	all(d.Schemas)
 	all(d.ConfigSchemas)
+	for _, t := range d.Templates {
+		all(t.Parameters)
+	}
 	for _, e := range d.Events {
 		one(e.Payload)
 	}

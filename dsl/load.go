@@ -39,7 +39,12 @@ func Load(files []File, o Options) (*Bundle, []Diagnostic) {
 
 	given := make([]*reading, len(files))
 	inParallel(len(files), new(Reporter), func(i int, _ *Reporter) {
-		given[i] = readFile(files[i], o.Types)
+		given[i] = readFile(files[i])
+	})
+	templates := mouldsOf(given)
+	partial := slices.ContainsFunc(given, func(r *reading) bool { return HasErrors(r.found) && r.root == nil })
+	inParallel(len(files), new(Reporter), func(i int, _ *Reporter) {
+		given[i].decode(o.Types, templates, partial)
 	})
 	set := &fileset{Reporter: new(Reporter), read: o.Read}
 	set.gather(given)
@@ -76,7 +81,7 @@ func Load(files []File, o Options) (*Bundle, []Diagnostic) {
 // empty tells whether nothing at all was understood of a file.
 func (d *Document) empty() bool {
 	return d.Configs == nil && d.ConfigSchemas == nil && d.Schemas == nil &&
-		len(d.Services)+len(d.Flows)+len(d.Pipelines)+len(d.Handlers)+len(d.Triggers)+len(d.Events) == 0
+		len(d.Services)+len(d.Flows)+len(d.Pipelines)+len(d.Handlers)+len(d.Triggers)+len(d.Events)+len(d.Templates) == 0
 }
 
 // hashFiles gives the hash of names and contents, each preceded by its length

@@ -3,7 +3,9 @@ package dsl
 import "slices"
 
 // wayRules documents the rules about ways that a run may go.
-func wayRules() []Rule { return slices.Concat(errorRules(), chooseRules(), eachRules(), awaitRules()) }
+func wayRules() []Rule {
+	return slices.Concat(errorRules(), chooseRules(), eachRules(), awaitRules(), templateRules())
+}
 
 // eachRules documents the rules about for-each.
 func eachRules() []Rule {

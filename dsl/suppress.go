@@ -88,7 +88,7 @@ func (r *reading) suppressions(report *Reporter) []*suppression {
 			continue
 		}
 		start := Pos{i + 1, len([]rune(line[:m[2]])) + 1}
-		at := Span{r.file.Name, start, Pos{i + 1, len([]rune(line)) + 1}}
+		at := Span{File: r.file.Name, Start: start, End: Pos{i + 1, len([]rune(line)) + 1}}
 		if slices.ContainsFunc(scalars, func(s Span) bool { return s.covers(start) }) {
 			continue // text, not a comment
 		}

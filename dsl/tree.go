@@ -37,6 +37,7 @@ type Bundle struct {
 	Services  []*Service
 	Configs   []*Config
 	Triggers  []*Trigger
+	Templates []*Template
 	Events    []*EventType
 	Detached  []*Handler // handlers of the top level that name no stage
 
@@ -102,6 +103,9 @@ type Document struct {
 
 	// Handlers are contributions to the stages of other teams' pipelines.
 	Handlers []*Handler `yaml:"handlers"`
+
+	// Templates are handlers that are written once and used in several places.
+	Templates []*Template `yaml:"templates"`
 
 	// Triggers send events by the clock.
 	Triggers []*Trigger `yaml:"triggers"`
@@ -383,6 +387,10 @@ type Handler struct {
 
 	// Enabled says whether the handler runs in this run.
 	Enabled *Value `yaml:"enabled" kind:"bool"`
+
+	// Use puts the handler of a template here. Fields beside it count before those of
+	// the template.
+	Use *Use `yaml:"use"`
 
 	// Await lets the handler wait for an event of the same key, in place of a call.
 	Await *Await `yaml:"await"`

@@ -84,9 +84,16 @@ var testTypes = sync.OnceValue(func() []Type {
 	}
 })
 
+// readAlone reads and decodes a file as if there were no others.
+func readAlone(f File, types []Type) *reading {
+	read := readFile(f)
+	read.decode(types, mouldsOf([]*reading{read}), false)
+	return read
+}
+
 // parseText parses one file and gives the document and the findings.
 func parseText(text string) (*Document, []Diagnostic) {
-	read := readFile(File{Name: "a.yaml", Data: []byte(text)}, testTypes())
+	read := readAlone(File{Name: "a.yaml", Data: []byte(text)}, testTypes())
 	return read.doc, (&Reporter{found: read.found}).Diagnostics()
 }
 
