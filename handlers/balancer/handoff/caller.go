@@ -1,0 +1,81 @@
+package handoff
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// mostState bounds the answer of a worker, in bytes.
+const mostState = 8 << 20
+
+// A Caller gives orders to workers.
+type Caller struct {
+	HTTP *http.Client
+}
+
+// State asks a worker what it holds.
+func (c Caller) State(ctx context.Context, url string) (State, error) {
+	return c.call(ctx, http.MethodGet, url, Root, nil)
+}
+
+// Order gives a worker an order; path is one of the paths of the protocol. The error is
+// an [*OutdatedError] when the worker has heard of a newer assignment.
+func (c Caller) Order(ctx context.Context, url, path string, o Order) (State, error) {
+	if o.Partitions == nil {
+		o.Partitions = []int{}
+	}
+	body, err := json.Marshal(o)
+	if err != nil {
+		return State{}, err
+	}
+	s, err := c.call(ctx, http.MethodPost, url, path, body)
+	if outdated, ok := err.(*OutdatedError); ok { //nolint:errorlint // call gives it as it is
+		outdated.Order = o.Version
+	}
+	return s, err
+}
+
+func (c Caller) call(ctx context.Context, method, url, path string, body []byte) (State, error) {
+	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(url, "/")+path, bytes.NewReader(body))
+	if err != nil {
+		return State{}, err
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	reply, err := c.HTTP.Do(r)
+	if err != nil {
+		return State{}, err
+	}
+	defer reply.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(reply.Body, mostState))
+	if err != nil {
+		return State{}, fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	if reply.StatusCode != http.StatusOK {
+		return State{}, refused(method, path, reply.StatusCode, data)
+	}
+	var s State
+	if err := json.Unmarshal(data, &s); err != nil {
+		return State{}, fmt.Errorf("%s %s: the answer is no state: %w", method, path, err)
+	}
+	return s, nil
+}
+
+// refused makes the error of an answer.
+func refused(method, path string, status int, body []byte) error {
+	var r Refusal
+	_ = json.Unmarshal(body, &r) // what is no refusal is told as it is
+	if status == http.StatusConflict && r.Code == CodeOutdated {
+		return &OutdatedError{Heard: r.Heard}
+	}
+	if r.Detail == "" {
+		r.Detail = string(body[:min(len(body), 200)])
+	}
+	return fmt.Errorf("%d from %s %s: %s", status, method, path, r.Detail)
+}

@@ -1,0 +1,111 @@
+package handoff
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A Move is a partition that is about to go to a worker of a [Map].
+type Move struct{ Partition, To int }
+
+// Preparation is how far the workers are that are about to gain partitions.
+type Preparation struct {
+	Version int64    `json:"version"`
+	Warm    int      `json:"warm"` // partitions whose new workers have what they need
+	Cold    []int    `json:"cold"` // those whose have not, in the time that there was
+	Silent  []string `json:"silent"`
+}
+
+// The pauses between questions whether partitions are warm.
+const (
+	firstPause = 10 * time.Millisecond
+	mostPause  = 200 * time.Millisecond
+)
+
+// Prepare lets workers load what they are about to gain, by the assignment that holds
+// until then, for so long. Those that do not manage, or do not answer, keep nobody from
+// moving the partitions. The error is an [*OutdatedError] when a worker has heard of a
+// newer assignment.
+func (s Settler) Prepare(ctx context.Context, m Map, moves []Move, patience time.Duration) (Preparation, error) {
+	r := s.round(m)
+	gains := make([][]int, len(m.Workers))
+	for _, move := range moves {
+		if move.To < 0 || move.To >= len(gains) {
+			return Preparation{}, fmt.Errorf("partition %d is to go to worker %d, and there are %d", move.Partition, move.To, len(gains))
+		}
+		gains[move.To] = append(gains[move.To], move.Partition)
+	}
+	for _, path := range []string{PathPrepare, PathWarm} {
+		if err := r.order(ctx, path, gains, false); err != nil {
+			return Preparation{}, err
+		}
+	}
+	until, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for pause := firstPause; r.warming(gains) && sleep(until, pause) == nil; pause = min(2*pause, mostPause) {
+		r.ask(until, gains)
+	}
+	return r.preparation(moves), ctx.Err()
+}
+
+// warming tells whether a worker that answers still loads what it gains.
+func (r *round) warming(gains [][]int) bool {
+	for w, list := range gains {
+		for _, p := range list {
+			if x, _ := r.states[w].find(p); !r.silent[w] && x.Phase == Warming {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// ask asks the workers that gain something for their states.
+func (r *round) ask(ctx context.Context, gains [][]int) {
+	r.each(func(w int) {
+		if r.silent[w] || len(gains[w]) == 0 {
+			return
+		}
+		bounded, cancel := context.WithTimeout(ctx, r.Timeout)
+		defer cancel()
+		state, err := r.Caller.State(bounded, r.m.Workers[w].URL)
+		switch {
+		case err == nil:
+			r.states[w] = state
+		case !errors.Is(ctx.Err(), context.DeadlineExceeded): // that was our patience
+			r.silent[w] = true
+		}
+	})
+}
+
+func (r *round) preparation(moves []Move) Preparation {
+	done := Preparation{Version: r.m.Version, Cold: []int{}, Silent: []string{}}
+	for _, move := range moves {
+		x, _ := r.states[move.To].find(move.Partition)
+		if x.Phase == Warm || x.Phase == Held {
+			done.Warm++
+		} else {
+			done.Cold = append(done.Cold, move.Partition)
+		}
+	}
+	for w, silent := range r.silent {
+		if silent {
+			done.Silent = append(done.Silent, r.m.Workers[w].ID)
+		}
+	}
+	return done
+}
+
+// sleep waits, or tells that it was not allowed to.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

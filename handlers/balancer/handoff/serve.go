@@ -1,0 +1,102 @@
+package handoff
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"procaas/engine"
+)
+
+// mostOrder bounds the body of an order, in bytes: a hundred thousand partitions.
+const mostOrder = 1 << 20
+
+// A Refusal is the body of the answer to an order that is not followed.
+type Refusal struct {
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	Code   string `json:"code"` // one of the codes
+	Heard  int64  `json:"heard,omitempty"`
+}
+
+// The codes of refusals.
+const (
+	CodeOutdated    = "outdated"    // 409: a newer assignment has been heard of
+	CodeMisdirected = "misdirected" // 422: the order is for another cluster, or makes no sense
+	CodeMalformed   = "malformed"   // 400: the body is not an order
+	CodeNotHeld     = "not_held"    // 421: of requests: the partition is not served here
+)
+
+// Routes serves orders and the state over HTTP, at the paths of the protocol.
+func (h *Holder) Routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+Root, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, h.State()) })
+	orders := map[string]func(context.Context, Order) (State, error){
+		PathPrepare: func(_ context.Context, o Order) (State, error) { return h.Prepare(o) },
+		PathWarm:    func(_ context.Context, o Order) (State, error) { return h.Warm(o) },
+		PathTake:    func(_ context.Context, o Order) (State, error) { return h.Take(o) },
+		PathRelease: h.Release,
+	}
+	for path, follow := range orders {
+		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) { obeyed(w, r, follow) })
+	}
+	return mux
+}
+
+func obeyed(w http.ResponseWriter, r *http.Request, follow func(context.Context, Order) (State, error)) {
+	var o Order
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, mostOrder)).Decode(&o); err != nil {
+		refuse(w, Refusal{
+			Title: "The body is not an order", Status: http.StatusBadRequest, Code: CodeMalformed,
+			Detail: fmt.Sprintf(`want {"cluster": …, "version": …, "partitions": […]}: %v`, err),
+		})
+		return
+	}
+	state, err := follow(r.Context(), o)
+	var outdated *OutdatedError
+	switch {
+	case errors.As(err, &outdated):
+		refuse(w, Refusal{
+			Title: "The order is outdated", Status: http.StatusConflict, Code: CodeOutdated, Detail: err.Error(), Heard: outdated.Heard,
+		})
+	case err != nil:
+		refuse(w, Refusal{Title: "The order is not for this worker", Status: http.StatusUnprocessableEntity, Code: CodeMisdirected, Detail: err.Error()})
+	default:
+		answer(w, http.StatusOK, state)
+	}
+}
+
+// NotHeld answers a request for a partition that this worker does not serve, and has not
+// looked at: whoever sent it asks again who does. version is the newest that the worker
+// has heard of.
+func NotHeld(w http.ResponseWriter, partition int, version int64) {
+	w.Header().Set(engine.HeaderAssignment, strconv.FormatInt(version, 10))
+	refuse(w, Refusal{
+		Title: "The partition is not served here", Status: http.StatusMisdirectedRequest, Code: CodeNotHeld,
+		Detail: fmt.Sprintf("partition %d is not held by this worker", partition), Heard: version,
+	})
+}
+
+func refuse(w http.ResponseWriter, r Refusal) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	write(w, r.Status, r)
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	write(w, status, v)
+}
+
+// write replies. A failure to write is the client's: it has gone.
+func write(w http.ResponseWriter, status int, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Errorf("encode a reply: %w", err))
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(append(body, '\n'))
+}
