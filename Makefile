@@ -6,7 +6,7 @@ SOURCES := $(shell find . -name '*.go' -o -name '*.sql' -o -name '*.yaml' -o -na
 
 export CGO_ENABLED ?= 0
 
-.PHONY: help demo build test quick fmt vet lint bench bench-flows python fuzz golden tools-postgres clean
+.PHONY: help demo build test quick fmt vet lint bench bench-flows python fuzz golden tools-postgres tools-console clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -20,7 +20,7 @@ $(BIN): $(SOURCES) go.mod go.sum
 	@mkdir -p bin
 	$(GO) build -trimpath -buildvcs=false -ldflags '-X main.stamp=$(VERSION)' -o $@ ./cmd/procaas
 
-test: tools-postgres fmt vet $(BIN) ## everything, with a private PostgreSQL and the race detector
+test: tools-postgres tools-console fmt vet $(BIN) ## everything, with a private PostgreSQL, a browser and the race detector
 	CGO_ENABLED=1 $(GO) run ./engine/enginetest/testdb -- $(GO) test -race -timeout 10m ./...
 	$(BIN) validate pipelines
 	$(BIN) test pipelines --chaos --min-coverage 90
@@ -62,6 +62,10 @@ fuzz: ## every fuzz target, half a minute each
 # the message says what to do.
 tools-postgres:
 	@sh engine/enginetest/install-postgres.sh
+
+# So are Chromium and Node.js, which the browser test of the console drives.
+tools-console:
+	@sh testdata/console/install.sh
 
 clean: ## remove what was built
 	rm -rf bin

@@ -9,14 +9,28 @@ const times = (root) => {
   }
 };
 
-const lost = (is) => { for (const p of document.querySelectorAll(".lost")) p.hidden = !is; };
+// A live page is fed every two seconds. One that has had nothing for so long tells its
+// reader, whatever the browser does meanwhile: it may try again each second, or hang on a
+// connection that is dead, and neither is a sign of life.
+const lostAfter = 8000;
+const live = document.querySelector("[sse-connect]");
+let fed = Date.now();
 
-document.body.addEventListener("htmx:sseError", () => lost(true));
-document.body.addEventListener("htmx:sseOpen", () => lost(false));
-document.body.addEventListener("htmx:sseMessage", () => lost(false));
+const feed = () => {
+  fed = Date.now();
+  document.documentElement.dataset.fed = Number(document.documentElement.dataset.fed || 0) + 1;
+  watch();
+};
+const watch = () => {
+  const is = live !== null && Date.now() - fed > lostAfter;
+  for (const p of document.querySelectorAll(".lost")) if (p.hidden === is) p.hidden = !is;
+};
+setInterval(watch, 1000);
+
 document.body.addEventListener("htmx:afterSwap", (e) => times(e.target));
 // A part that somebody is working in is not replaced under their hands.
 document.body.addEventListener("htmx:sseBeforeMessage", (e) => {
+  feed();
   if (e.target.contains(document.activeElement) && document.activeElement.matches("input, select, textarea, button, summary")) e.preventDefault();
 });
 

@@ -1,0 +1,280 @@
+// Drives the console as people do. It is started by TestConsole, which serves what is
+// looked at, answers the lines that begin with @, and reads the exit code.
+//
+// Nothing here waits for a time: all waits are for conditions, and have a minute.
+import {readFileSync, mkdirSync} from "node:fs";
+import {createInterface} from "node:readline";
+import {createRequire} from "node:module";
+import {chromium} from "playwright-core";
+
+const {shop, demo, shots, whole, name, chromium: executablePath} = JSON.parse(process.argv[2]);
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const patience = 60_000;
+
+const answers = createInterface({input: process.stdin})[Symbol.asyncIterator]();
+const ask = async (what) => {
+  process.stdout.write(`@${what}\n`);
+  const {value, done} = await answers.next();
+  if (done) throw new Error(`no answer to @${what}`);
+  return value;
+};
+
+const check = (is, text) => { if (!is) throw new Error(text); };
+
+const until = async (what, fn) => {
+  for (const end = Date.now() + patience; ;) {
+    const is = await fn();
+    if (is) return is;
+    if (Date.now() > end) throw new Error(`waited a minute for: ${what}`);
+    await new Promise((next) => setTimeout(next, 100));
+  }
+};
+
+const began = Date.now();
+const say = (line) => console.log(`${name}, ${((Date.now() - began) / 1000).toFixed(1)} s: ${line}`);
+
+const browser = await chromium.launch({
+  executablePath, headless: true, timeout: patience,
+  args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync"],
+});
+
+// visitor opens a browser of its own. What it asks of other hosts, what its scripts
+// throw and what its policy blocks is remembered.
+const wrong = [];
+const visitor = async (me, options = {}) => {
+  const context = await browser.newContext({colorScheme: "light", reducedMotion: "reduce", viewport: {width: 1280, height: 900}, ...options});
+  context.setDefaultTimeout(patience);
+  const page = await context.newPage();
+  page.on("request", (r) => { if (![shop, demo].some((host) => r.url().startsWith(host + "/")) && !r.url().startsWith("data:")) wrong.push(`request to ${r.url()}`); });
+  page.on("pageerror", (e) => wrong.push(`${page.url()}: ${e.message}`));
+  page.on("console", (m) => { if (/Content Security Policy|Refused to/.test(m.text())) wrong.push(`${page.url()}: ${m.text()}`); });
+  me.page = page;
+  return page;
+};
+
+const text = (page) => page.locator("main").innerText({timeout: patience});
+const has = async (page, ...words) => {
+  for (const w of words) await until(`"${w}" on ${page.url()}`, async () => (await text(page)).includes(w));
+};
+
+// accessible lets axe-core look at a page, in both colours.
+const accessible = async (page) => {
+  await page.evaluate(axe);
+  const all = {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"], preload: false, resultTypes: ["violations"]};
+  for (const [colorScheme, how] of [["light", all], ["dark", {runOnly: {type: "rule", values: ["color-contrast"]}, preload: false}]]) {
+    await page.emulateMedia({colorScheme});
+    const found = await page.evaluate((how) => window.axe.run(document, how), how);
+    const serious = found.violations.filter((v) => ["serious", "critical"].includes(v.impact));
+    check(serious.length === 0, `axe-core on ${page.url()} (${colorScheme}):\n` + serious.map((v) => `  ${v.impact} ${v.id}: ${v.help}\n    ${v.nodes.map((n) => n.html + "\n      " + n.failureSummary).join("\n    ")}`).join("\n"));
+  }
+};
+
+const look = async (page, address, ...words) => {
+  const reply = await page.goto(address);
+  await has(page, ...words);
+  await accessible(page);
+  return reply;
+};
+
+const shot = (page, what) => page.screenshot({path: `${shots}/${name}-${what}.png`, fullPage: true});
+
+let sold = 0;
+const sell = async () => {
+  const id = `${name}/${++sold}`;
+  const reply = await fetch(`${shop}/v1/events`, {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify({type: "sold", id, source: "test", payload: {id}})});
+  check(reply.status === 202, `event ${id}: status ${reply.status}`);
+  return {id, run: (await reply.json()).run};
+};
+const runOf = async (id) => (await fetch(`${shop}/v1/runs/${id}`)).json();
+const ended = (id, status) => until(`run ${id} is ${status}`, async () => (await runOf(id)).status === status);
+
+// What follows is played at the shop, on each store.
+const atShop = {
+  async "a failed run is retried"(me) {
+    const page = await visitor(me);
+    await page.goto(`${shop}/`);
+    await ask("break");
+    const {run} = await sell();
+    await ended(run, "failed");
+    // The open page is told: it is not loaded again.
+    await page.getByRole("link", {name: run}).first().click();
+    await has(page, "failed", "sold/pay/charge");
+    await accessible(page);
+    await shot(page, "failed-run");
+    await ask("mend");
+    await page.getByLabel("why").fill("the shop is open again");
+    await page.getByRole("button", {name: "Retry"}).click();
+    await ended(run, "succeeded");
+    await look(page, `${shop}/console/runs/${run}`, "succeeded", "receipt");
+    await look(page, `${shop}/console/keys/sale/${encodeURIComponent(`${name}/${sold}`)}`, "paid", run);
+    await look(page, `${shop}/console/audit`, "the shop is open again");
+    await look(page, `${shop}/console/handlers/sold/pay/charge`, "Switch off", "Definition");
+    await page.context().close();
+  },
+
+  async "a switch without scripts"(me) {
+    const page = await visitor(me, {javaScriptEnabled: false});
+    await page.goto(`${shop}/console/handlers/sold/tell/notify`);
+    const form = page.locator("form.control").first();
+    await form.getByLabel("why").fill("they complain");
+    await form.getByRole("button", {name: "Switch off"}).click();
+    await page.getByRole("button", {name: "Switch off"}).click();
+    await page.goto(`${shop}/`);
+    await has(page, "they complain", "switched off");
+    // The switch holds within a second on every node; what is accepted then calls no more.
+    const skipped = await until("a run without its call", async () => {
+      const before = await ask("calls");
+      const {run} = await sell();
+      await ended(run, "succeeded");
+      return before === await ask("calls") && run;
+    });
+    await page.goto(`${shop}/console/runs/${skipped}`);
+    await has(page, "skipped", "switched off");
+    await page.goto(`${shop}/`);
+    await page.getByRole("button", {name: "Lift"}).click();
+    await until("calls again", async () => {
+      const before = await ask("calls");
+      const {run} = await sell();
+      await ended(run, "succeeded");
+      return before !== await ask("calls");
+    });
+    await page.context().close();
+  },
+};
+
+// So is this, but on one store: it has nothing to do with stores. The first page needs a
+// shop where nothing has happened yet.
+const before = {
+  async "pages with nothing to show"(me) {
+    const page = await visitor(me);
+    await look(page, `${shop}/`, "No run has failed", "sold");
+    await look(page, `${shop}/console/runs`, "No run fits");
+    await look(page, `${shop}/console/incidents`, "Nothing fails at present", "definition", "None.");
+    await look(page, `${shop}/console/audit?name=nobody`, "No change fits");
+    await look(page, `${shop}/console/pipelines/sold`, "charge", "notify");
+    await look(page, `${shop}/console/playground`, "Playground");
+    await page.context().close();
+  },
+};
+
+const after = {
+  async "a page that is not there"(me) {
+    const page = await visitor(me);
+    const reply = await look(page, `${shop}/console/pipelines/sould`, "There is no pipeline", "Did you mean sold?");
+    check(reply.status() === 404, `status ${reply.status()}, want 404`);
+    await page.getByRole("link", {name: "Overview"}).first().click();
+    await has(page, "Pipelines");
+    await page.context().close();
+  },
+
+  async "the keyboard alone"(me) {
+    const page = await visitor(me);
+    await page.goto(`${shop}/console/runs`);
+    await page.keyboard.press("Tab");
+    check(await page.evaluate(() => document.activeElement.textContent) === "To the content", "the first stop is not the link to the content");
+    for (let i = 0; i < 30 && await page.evaluate(() => document.activeElement.textContent) !== "Audit"; i++) await page.keyboard.press("Tab");
+    check(await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle) === "solid", "one does not see where one is");
+    await Promise.all([page.waitForURL("**/console/audit"), page.keyboard.press("Enter")]);
+    await page.context().close();
+  },
+
+  async "a phone"(me) {
+    const page = await visitor(me, {viewport: {width: 360, height: 740}});
+    for (const path of ["/", "/console/runs", "/console/handlers/sold/tell/notify", "/console/incidents"]) {
+      await page.goto(shop + path);
+      const [wide, screen] = await page.evaluate(() => [document.scrollingElement.scrollWidth, window.innerWidth]);
+      check(wide <= screen, `${path} is ${wide} wide on a screen of ${screen}`);
+    }
+    await page.context().close();
+  },
+
+  async "a lost connection"(me) {
+    const page = await visitor(me);
+    await page.goto(`${shop}/`);
+    const banner = page.locator(".lost");
+    await until("the page is fed", () => page.evaluate(() => Number(document.documentElement.dataset.fed) > 1));
+    await ask("stop");
+    await banner.waitFor({state: "visible"});
+    await accessible(page);
+    await shot(page, "lost");
+    await ask("start");
+    await banner.waitFor({state: "hidden"});
+    await page.context().close();
+  },
+};
+
+// This is played at the demo, at the same time.
+const atDemo = {
+  async "the incident"(me) {
+    const page = await visitor(me);
+    await page.goto(`${demo}/`);
+    const link = page.locator("section[aria-label=Trouble] a").filter({hasText: "new-order-created/miscellaneous/update-statistics"});
+    await link.waitFor();
+    await accessible(page);
+    await shot(page, "incident-overview");
+    // From here on it takes one click to find it, and two to switch it off.
+    await link.click();
+    await page.waitForURL("**/console/handlers/new-order-created/miscellaneous/update-statistics");
+    await has(page, "team-statistics", "500");
+    await page.locator(".chart canvas").first().waitFor();
+    await accessible(page);
+    await shot(page, "incident-handler");
+    const form = page.locator("form.control").first();
+    await form.getByLabel("why").fill("statistics is broken");
+    await form.getByRole("button", {name: "Switch off"}).click();
+    await has(page, "Switch off new-order-created/miscellaneous/update-statistics?");
+    await accessible(page);
+    await page.getByRole("button", {name: "Switch off"}).click();
+    await page.waitForURL("**/console/handlers/**");
+    await has(page, "switched off", "statistics is broken");
+    // Orders go on, and none of them calls it.
+    const count = async () => {
+      const lines = (await (await fetch(`${demo}/metrics`)).text()).split("\n");
+      const sum = (...words) => lines.filter((l) => words.every((w) => l.includes(w))).reduce((n, l) => n + Number(l.split(" ").pop()), 0);
+      const path = ['procaas_handler_seconds_count{', 'pipeline="new-order-created"', 'handler="update-statistics"'];
+      return {calls: sum(...path), runs: sum('procaas_runs_total{', 'pipeline="new-order-created"', 'status="succeeded"')};
+    };
+    let earlier = await count();
+    check(earlier.calls > 0, "the metrics tell of no call of update-statistics");
+    await until("ten orders without a call", async () => {
+      const now = await count();
+      if (now.calls !== earlier.calls) earlier = now;
+      return now.runs >= earlier.runs + 10;
+    });
+    await look(page, `${demo}/console/incidents`, "statistics is broken", "fallback");
+    await page.locator(".chart canvas").first().waitFor();
+    await shot(page, "incident-view");
+    await look(page, `${demo}/console/pipelines/new-order-created`, "update-statistics");
+    await shot(page, "pipeline");
+    await look(page, `${demo}/console/runs?pipeline=new-order-created`, "new-order-created");
+    await page.context().close();
+  },
+};
+
+const tell = async (story) => {
+  const me = {at: "", page: null};
+  try {
+    for (const [act, play] of Object.entries(story)) {
+      me.at = act;
+      say(act);
+      await play(me);
+    }
+    say(`done with ${me.at}`);
+  } catch (e) {
+    process.exitCode = 1;
+    console.log(`FAIL in ${me.at}: ${e.stack}`);
+    if (me.page === null || me.page.isClosed()) return;
+    await shot(me.page, "failure").catch(() => {});
+    console.log(`the page ${me.page.url()}:\n${await text(me.page).catch(() => "has nothing to read")}`);
+  }
+};
+
+mkdirSync(shots, {recursive: true});
+await Promise.all([tell(whole ? {...before, ...atShop, ...after} : atShop), tell(atDemo)]);
+if (wrong.length > 0) {
+  process.exitCode = 1;
+  console.log(`FAIL: browsers were not content:\n  ${wrong.join("\n  ")}`);
+}
+await browser.close();
+process.stdin.destroy();
