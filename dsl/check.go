@@ -80,6 +80,9 @@ func (c *checker) check() {
 	for _, t := range c.bundle.Triggers {
 		c.checkTrigger(t)
 	}
+	for _, m := range c.bundle.ShardMaps {
+		c.checkShardMap(m)
+	}
 	for _, f := range c.bundle.Flows {
 		c.checkFlow(f)
 	}

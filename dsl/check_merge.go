@@ -95,6 +95,10 @@ func (c *checker) mergeDocument(d *Document) {
 		c.declare("trigger", t.ID, t.places.of("id", t.Span))
 		b.Triggers = append(b.Triggers, t)
 	}
+	for _, m := range d.ShardMaps {
+		c.declare("shard map", m.ID, m.places.of("id", m.Span))
+		b.ShardMaps = append(b.ShardMaps, m)
+	}
 }
 
 // declare notes a name and reports it when it is taken. It tells whether the

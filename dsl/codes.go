@@ -83,6 +83,14 @@ const (
 	codeTemplate     Code = "PC0706"
 )
 
+// The rules about shard maps.
+const (
+	codeShardMap   Code = "PC1101"
+	codeShardKeys  Code = "PC1102"
+	codeShardHosts Code = "PC1103"
+	codeShardRules Code = "PC1104"
+)
+
 // What advice is about.
 const (
 	codeRouting         Code = "PC0601"

@@ -39,6 +39,7 @@ type Bundle struct {
 	Triggers  []*Trigger
 	Templates []*Template
 	Events    []*EventType
+	ShardMaps []*ShardMap
 	Detached  []*Handler // handlers of the top level that name no stage
 
 	flows     map[string]*Flow
@@ -109,6 +110,9 @@ type Document struct {
 
 	// Triggers send events by the clock.
 	Triggers []*Trigger `yaml:"triggers"`
+
+	// ShardMaps say which shard keeps the data of a key.
+	ShardMaps []*ShardMap `yaml:"shard-maps"`
 }
 
 // places holds where the value of each given field stands, under the field's

@@ -1,0 +1,208 @@
+package dsl
+
+import (
+	"fmt"
+	"math/bits"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// checkShardMap checks a shard map: its keys and tables, where the parts of its keyspace
+// begin, its hosts and the rules of registration.
+func (c *checker) checkShardMap(m *ShardMap) {
+	c.checkShardKeys(m)
+	c.checkShards(m)
+	switch m.Strategy {
+	case "slots":
+		c.checkSlots(m)
+	case "range":
+		c.checkRanges(m)
+	}
+	c.checkRegistration(m)
+}
+
+// checkShardKeys checks the parts of keys, and that each table has a column for each.
+func (c *checker) checkShardKeys(m *ShardMap) {
+	seen := map[string]bool{}
+	for i, part := range m.Key {
+		if seen[part] {
+			c.Errorf(m.places.of(fmt.Sprintf("key[%d]", i), m.Span), codeShardKeys, "name each part of the key once",
+				"shard map %q names the part %q twice", m.ID, part)
+		}
+		seen[part] = true
+	}
+	tables := map[string]bool{}
+	for _, t := range m.Tables {
+		at := t.places.of("table", t.Span)
+		if tables[t.Table] {
+			c.Errorf(at, codeShardKeys, "drop one of them", "shard map %q lists the table %q twice", m.ID, t.Table)
+		}
+		tables[t.Table] = true
+		if strings.Count(t.Table, ".") > 1 || strings.ContainsAny(t.Table, "\"' ;") {
+			c.Errorf(at, codeShardKeys, "want such as messages or mail.messages", "%q is not the name of a table", t.Table)
+		}
+		if len(t.Key) > len(m.Key) {
+			c.Errorf(t.places.of("key", t.Span), codeShardKeys, "name a column for each part of the key, or for its first parts",
+				"table %q has %d columns of the key, whose parts are %s", t.Table, len(t.Key), strings.Join(m.Key, ", "))
+		}
+	}
+}
+
+// checkShards checks the names of shards and the addresses of their hosts.
+func (c *checker) checkShards(m *ShardMap) {
+	if len(m.Shards) == 0 && !c.blamed(m.Span) {
+		c.Errorf(m.places.of("shards", m.Span), codeShardMap, "add a shard with its hosts", "shard map %q has no shards", m.ID)
+	}
+	owners := map[string]string{} // of hosts
+	for _, s := range m.Shards {
+		c.declare("shard "+m.ID, s.ID, s.places.of("id", s.Span))
+		if len(s.Hosts) == 0 && !c.blamed(s.Span) {
+			c.Errorf(s.places.of("hosts", s.Span), codeShardHosts, "add its master and its replicas", "shard %q has no hosts", s.ID)
+		}
+		for _, h := range s.Hosts {
+			at := h.places.of("address", h.Span)
+			address, problem := hostPort(h.Address)
+			switch owner := owners[address]; {
+			case h.Address == "":
+			case problem != "":
+				c.Errorf(at, codeShardHosts, "want host:port, such as db1.example.com:5432", "address %q: %s", h.Address, problem)
+			case owner != "":
+				c.Errorf(at, codeShardHosts, "give each shard a cluster of its own", "the host %s belongs to shard %q already", address, owner)
+			default:
+				owners[address] = s.ID
+			}
+		}
+	}
+}
+
+// hostPort completes an address by the port of PostgreSQL, and says what is wrong with it.
+func hostPort(address string) (full, problem string) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		host, port = strings.Trim(address, "[]"), "5432"
+		if strings.Contains(host, ":") && net.ParseIP(host) == nil {
+			return "", "it has more than one port"
+		}
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return "", fmt.Sprintf("the port %q is not a number from 1 to 65535", port)
+	}
+	if host == "" || strings.ContainsAny(host, "/@?, ") {
+		return "", "it names no host"
+	}
+	return net.JoinHostPort(host, port), ""
+}
+
+// Full is the address with its port.
+func (h *ShardHost) Full() string {
+	full, _ := hostPort(h.Address)
+	return full
+}
+
+// checkSlots checks that each slot begins on exactly one shard.
+func (c *checker) checkSlots(m *ShardMap) {
+	if bits.OnesCount(uint(m.Slots)) != 1 {
+		c.Errorf(m.places.of("slots", m.Span), codeShardMap, "take a power of two, such as 1024 or 4096", "%d slots are no power of two", m.Slots)
+		return
+	}
+	owner, said := make([]string, m.Slots), false
+	for _, s := range m.Shards {
+		for i, text := range s.Slots {
+			said = true
+			at := s.places.of(fmt.Sprintf("slots[%d]", i), s.places.of("slots", s.Span))
+			first, last, ok := SlotRange(text)
+			if !ok || first > last || last >= m.Slots {
+				c.Errorf(at, codeShardMap, fmt.Sprintf("want such as 0-%d", m.Slots-1), "%q is no stretch of slots from 0 to %d", text, m.Slots-1)
+				return
+			}
+			for slot := first; slot <= last; slot++ {
+				if owner[slot] != "" {
+					c.Errorf(at, codeShardMap, "give each slot to one shard", "slot %d begins on shard %q already", slot, owner[slot])
+					return
+				}
+				owner[slot] = s.ID
+			}
+		}
+	}
+	for slot, id := range owner {
+		if said && id == "" {
+			c.Errorf(m.places.of("shards", m.Span), codeShardMap, "give it to a shard, or drop slots from all of them for equal parts",
+				"slot %d begins nowhere", slot)
+			return
+		}
+	}
+}
+
+// SlotRange reads a stretch of slots, such as 0-1023 or 7.
+func SlotRange(text string) (first, last int, ok bool) {
+	low, high, stretch := strings.Cut(text, "-")
+	if !stretch {
+		high = low
+	}
+	first, err := strconv.Atoi(low)
+	last, err2 := strconv.Atoi(high)
+	return first, last, err == nil && err2 == nil && first >= 0
+}
+
+// checkRanges checks that the stretches of keys cover all and begin at different bounds.
+func (c *checker) checkRanges(m *ShardMap) {
+	owner := map[string]string{}
+	for _, s := range m.Shards {
+		for i, low := range s.From {
+			at := s.places.of(fmt.Sprintf("from[%d]", i), s.Span)
+			if _, err := strconv.ParseInt(low, 10, 64); low != "" && m.KeyType == "int" && err != nil {
+				c.Errorf(at, codeShardMap, "want a whole number, or the empty text for the bound below all", "%q is no bound of whole numbers", low)
+			}
+			if other, taken := owner[low]; taken {
+				c.Errorf(at, codeShardMap, "give each stretch to one shard", "the stretch from %q begins on shard %q already", low, other)
+			}
+			owner[low] = s.ID
+		}
+	}
+	if _, below := owner[""]; !below && !c.blamed(m.Span) {
+		c.Errorf(m.places.of("shards", m.Span), codeShardMap, `add from: [""] to the shard of the lowest keys`,
+			"no shard of map %q has the keys below all bounds", m.ID)
+	}
+}
+
+// checkRegistration checks who is asked, and that rules name what there is.
+func (c *checker) checkRegistration(m *ShardMap) {
+	r := m.Registration
+	if r == nil {
+		return
+	}
+	if u, err := url.Parse(r.Check); r.Check != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil) {
+		c.Errorf(r.places.of("check", r.Span), codeShardRules, "want such as http://127.0.0.1:9081/v1/users, without a password",
+			"check is not an absolute http or https URL: %q", r.Check)
+	}
+	if m.Strategy != "directory" {
+		c.Errorf(m.places.of("registration", r.Span), codeShardRules, "drop it: hashes and ranges place all keys",
+			"keys of the strategy %s need no registration", m.Strategy)
+	}
+	for _, rule := range r.Rules {
+		c.checkPlacementRule(m, rule)
+	}
+}
+
+func (c *checker) checkPlacementRule(m *ShardMap, rule *PlacementRule) {
+	if e := rule.When.Expr(); e != nil {
+		e.compile(&scope{roots: []string{"event"}}, BoolKind, c.Reporter)
+	}
+	if (len(rule.Shards) > 0) == (rule.Class != "") {
+		c.Errorf(rule.Span, codeShardRules, "say either shards: or class:", "a rule of shard map %q does not say where its keys go, or says it twice", m.ID)
+	}
+	classes, ids := map[string]bool{}, map[string]bool{}
+	for _, s := range m.Shards {
+		classes[s.Class], ids[s.ID] = true, true
+	}
+	for i, id := range rule.Shards {
+		if !ids[id] {
+			c.unknown(rule.places.of(fmt.Sprintf("shards[%d]", i), rule.places.of("shards", rule.Span)), codeShardRules, "shard", id, in(ids))
+		}
+	}
+	if rule.Class != "" && !classes[rule.Class] {
+		c.unknown(rule.places.of("class", rule.Span), codeShardRules, "class of shards", rule.Class, in(classes))
+	}
+}
