@@ -11,3 +11,8 @@ var SQLite embed.FS
 //
 //go:embed postgres/*.sql
 var Postgres embed.FS
+
+// Shards holds the migrations of the shards of a map, below shards/: the fence.
+//
+//go:embed shards/*.sql
+var Shards embed.FS

@@ -1,0 +1,119 @@
+package sharding
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+
+	"procaas/dsl"
+)
+
+// Maps, shards and hosts are copied into the database, so that every node, and every
+// process that plans moves, reads the same.
+const (
+	lockMaps = `select pg_advisory_xact_lock(hashtextextended('procaas shard maps ' || current_schema, 0))`
+	putMap   = `insert into shard_maps (id, strategy, slots) values ($1, $2, $3)
+		on conflict (id) do update set version = shard_maps.version + 1 returning strategy, slots, version`
+	forgetShards = `update shards set declared = false where map = $1 and declared`
+	putShard     = `insert into shards (map, id, class, registration, transfer, capacity, declared) values ($1, $2, $3, $4, $5, $6, true)
+		on conflict (map, id) do update set class = excluded.class, registration = excluded.registration, transfer = excluded.transfer,
+			capacity = excluded.capacity, declared = true`
+	dropHosts = `delete from shard_hosts where map = $1`
+	putHost   = `insert into shard_hosts (map, shard, address, dc, position) values ($1, $2, $3, $4, $5)`
+	seedParts = `insert into shard_placements (map, key, shard) select $1, * from unnest($2::text[], $3::text[])
+		on conflict do nothing`
+	homeless = `select key, shard from shard_placements p where map = $1
+		and not exists (select from shards s where s.map = p.map and s.id = p.shard and s.declared) limit 1`
+)
+
+// Apply makes these maps those of the service. What is new in them is written down; slots
+// and stretches get their shards the first time only.
+func (s *Service) Apply(ctx context.Context, declared []*dsl.ShardMap) error {
+	ready := map[string]*Map{}
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, lockMaps); err != nil {
+			return err
+		}
+		for _, d := range declared {
+			m := &Map{ID: d.ID, Declared: d, layout: layoutOf(d), service: s}
+			if err := m.apply(ctx, tx); err != nil {
+				return fmt.Errorf("map %s: %w", d.ID, err)
+			}
+			ready[d.ID] = m
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.maps = ready
+	s.mu.Unlock()
+	s.changed()
+	return nil
+}
+
+func (m *Map) apply(ctx context.Context, tx pgx.Tx) error {
+	var strategy string
+	var slots, version int
+	if err := tx.QueryRow(ctx, putMap, m.ID, m.layout.strategy, m.layout.slots).Scan(&strategy, &slots, &version); err != nil {
+		return err
+	}
+	if strategy != m.layout.strategy || strategy == "slots" && slots != m.layout.slots {
+		return fmt.Errorf("it is kept by %s with %d slots; neither can change: declare a new map", strategy, slots)
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(forgetShards, m.ID)
+	batch.Queue(dropHosts, m.ID)
+	for _, s := range m.Declared.Shards {
+		batch.Queue(putShard, m.ID, s.ID, s.Class, s.Registration, s.Transfer, int64(s.Capacity))
+		for i, h := range s.Hosts {
+			batch.Queue(putHost, m.ID, s.ID, h.Full(), h.DC, i)
+		}
+	}
+	if version == 1 {
+		keys, shards := m.parts()
+		batch.Queue(seedParts, m.ID, keys, shards)
+	}
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return err
+	}
+	var key, shard string
+	err := tx.QueryRow(ctx, homeless, m.ID).Scan(&key, &shard)
+	if err == nil {
+		return fmt.Errorf("shard %q is not declared any more, but keys such as %q live there; declare it with transfer: false and drain it first", shard, key)
+	}
+	if err != pgx.ErrNoRows {
+		return err
+	}
+	return nil
+}
+
+// parts gives the first placements of slots and stretches.
+func (m *Map) parts() (keys, shards []string) {
+	put := func(key, shard string) { keys, shards = append(keys, key), append(shards, shard) }
+	said := false
+	for _, s := range m.Declared.Shards {
+		if m.layout.strategy == "range" {
+			for _, low := range s.From {
+				put("["+low, s.ID)
+			}
+		}
+		for _, text := range s.Slots {
+			said = true
+			first, last, _ := dsl.SlotRange(text)
+			for slot := first; slot <= last && m.layout.strategy == "slots"; slot++ {
+				put("#"+strconv.Itoa(slot), s.ID)
+			}
+		}
+	}
+	if m.layout.strategy != "slots" || said {
+		return keys, shards
+	}
+	for slot := range m.layout.slots {
+		put("#"+strconv.Itoa(slot), m.Declared.Shards[slot*len(m.Declared.Shards)/m.layout.slots].ID)
+	}
+	return keys, shards
+}

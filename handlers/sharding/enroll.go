@@ -1,0 +1,246 @@
+package sharding
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"procaas/dsl"
+)
+
+// An Enrollment tells what was found on a shard and what was done there.
+type Enrollment struct {
+	Map, Shard   string
+	Reasons      []string // why the shard cannot be enrolled; nothing was changed then
+	Warnings     []string
+	Publications []string
+	Fences       int // that were missing
+}
+
+// oldestServer is the first version with row filters of publications.
+const oldestServer = 150000
+
+// Enroll installs fence and publications on the master of a shard, and fences for the
+// placements that the map has there. It may be repeated: after a change of the map's
+// tables it must be. A shard that does not fulfil the conditions gets nothing.
+func (s *Service) Enroll(ctx context.Context, m *Map, shard string) (Enrollment, error) {
+	e := Enrollment{Map: m.ID, Shard: shard}
+	pool, err := s.Connect(ctx, m, shard)
+	if err != nil {
+		return e, err
+	}
+	if err := m.inspect(ctx, pool, &e); err != nil || len(e.Reasons) > 0 {
+		return e, m.enrollError(shard, err)
+	}
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if err := InstallFence(ctx, tx); err != nil {
+			return err
+		}
+		return m.publish(ctx, tx, &e)
+	})
+	if err != nil {
+		return e, m.enrollError(shard, err)
+	}
+	return e, m.enrollError(shard, m.fenceAll(ctx, pool, shard, &e))
+}
+
+func (m *Map) enrollError(shard string, err error) error {
+	if err != nil {
+		return fmt.Errorf("map %s: enroll %s: %w", m.ID, shard, err)
+	}
+	return nil
+}
+
+const serverFacts = `select current_setting('server_version_num')::int, current_setting('wal_level'),
+	current_setting('max_replication_slots')::int, current_setting('max_wal_senders')::int,
+	current_setting('max_prepared_transactions')::int,
+	(select count(*) from pg_prepared_xacts where prepared < now() - interval '1 minute'),
+	(select rolsuper or rolreplication from pg_roles where rolname = current_user)`
+
+// leastSlots is how many replication slots transfers need at least: one each way, of two.
+const leastSlots = 4
+
+// inspect finds why a shard cannot be enrolled.
+func (m *Map) inspect(ctx context.Context, q Querier, e *Enrollment) error {
+	var version, slots, senders, prepared, dangling int
+	var wal string
+	var replicates bool
+	err := q.QueryRow(ctx, serverFacts).Scan(&version, &wal, &slots, &senders, &prepared, &dangling, &replicates)
+	if err != nil {
+		return err
+	}
+	refuse := func(bad bool, format string, args ...any) {
+		if bad {
+			e.Reasons = append(e.Reasons, fmt.Sprintf(format, args...))
+		}
+	}
+	refuse(version < oldestServer, "the server has version %d, want 15 or later: publications have no row filters before", version/10000)
+	refuse(wal != "logical", "wal_level is %s, want logical: alter system set wal_level = logical, then restart the server", wal)
+	refuse(slots < leastSlots, "max_replication_slots is %d, want %d at least", slots, leastSlots)
+	refuse(senders < leastSlots, "max_wal_senders is %d, want %d at least", senders, leastSlots)
+	refuse(!replicates, "the role of procaas has no right to replicate: alter role … replication")
+	r := m.Declared.Registration
+	refuse(r != nil && r.TwoPhase && prepared == 0, "max_prepared_transactions is 0, but the map registers in two phases")
+	if dangling > 0 {
+		e.Warnings = append(e.Warnings, fmt.Sprintf("%d prepared transactions are older than a minute; they hold up transfers", dangling))
+	}
+	for _, t := range m.Declared.Tables {
+		if err := m.inspectTable(ctx, q, t, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The columns by which rows are told in the stream: those of the replica identity.
+const (
+	tableFacts = `select c.oid::bigint, c.relkind::text, c.relreplident::text,
+		exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary)
+		from pg_class c where c.oid = to_regclass($1)`
+	columnTypes = `select attname::text, format_type(atttypid, null) from pg_attribute where attrelid = $1::bigint::oid and attnum > 0 and not attisdropped`
+	primaryKey  = `select a.attname::text from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey)
+		where i.indrelid = $1::bigint::oid and i.indisprimary`
+)
+
+func (m *Map) inspectTable(ctx context.Context, q Querier, t *dsl.ShardTable, e *Enrollment) error {
+	refuse := func(format string, args ...any) {
+		e.Reasons = append(e.Reasons, "table "+t.Table+": "+fmt.Sprintf(format, args...))
+	}
+	var oid int64
+	var kind, identity string
+	var hasKey bool
+	err := q.QueryRow(ctx, tableFacts, quoteTable(t.Table)).Scan(&oid, &kind, &identity, &hasKey)
+	if err == pgx.ErrNoRows {
+		refuse("there is none")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	switch {
+	case kind != "r":
+		refuse("it is no ordinary table, and only rows of such can move")
+	case !hasKey:
+		refuse("it has no primary key, so its rows cannot be told apart in the stream: alter table … add primary key")
+	case identity != "d" && identity != "f":
+		refuse("its replica identity is neither its primary key nor full: alter table … replica identity default")
+	}
+	return m.inspectColumns(ctx, q, oid, t, refuse)
+}
+
+// inspectColumns checks that the columns of the key are in the primary key: a publication
+// with a filter by another column would make the server refuse updates of the table.
+func (m *Map) inspectColumns(ctx context.Context, q Querier, oid int64, t *dsl.ShardTable, refuse func(string, ...any)) error {
+	types := map[string]string{}
+	rows, err := q.Query(ctx, columnTypes, oid)
+	if err != nil {
+		return err
+	}
+	var name, kind string
+	if _, err := pgx.ForEachRow(rows, []any{&name, &kind}, func() error { types[name] = kind; return nil }); err != nil {
+		return err
+	}
+	rows, err = q.Query(ctx, primaryKey, oid)
+	if err != nil {
+		return err
+	}
+	unique, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	allowed := []string{"text", "character varying"}
+	if m.layout.ints {
+		allowed = []string{"bigint", "integer", "smallint"}
+	}
+	for i, column := range m.columns(t) {
+		switch kind, known := types[column]; {
+		case !known:
+			refuse("it has no column %s, which holds a part of the key", column)
+		case !slices.Contains(unique, column):
+			refuse("the column %s, which holds a part of the key, is not in its primary key", column)
+		case i == 0 && !slices.Contains(allowed, kind):
+			refuse("the column %s is %s, want %s for a key of this type", column, kind, strings.Join(allowed, " or "))
+		}
+	}
+	return nil
+}
+
+const knownPublications = `select pubname::text from pg_publication where pubname = any($1)`
+
+// publish makes the publications, or gives those that there are the tables of the map.
+func (m *Map) publish(ctx context.Context, tx pgx.Tx, e *Enrollment) error {
+	n := m.layout.publications()
+	var names []string
+	for bucket := range n {
+		names = append(names, m.publication(bucket))
+	}
+	rows, err := tx.Query(ctx, knownPublications, names)
+	if err != nil {
+		return err
+	}
+	known, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	for bucket, name := range names {
+		tables := []string{"procaas.fences"}
+		for _, t := range m.Declared.Tables {
+			filter := ""
+			if n > 1 {
+				filter = fmt.Sprintf(" where ((%s & %d) = %d)", m.layout.hashSQL(m.columns(t)[0]), n-1, bucket)
+			}
+			tables = append(tables, quoteTable(t.Table)+filter)
+		}
+		list := strings.Join(tables, ", ")
+		sql := fmt.Sprintf("alter publication %s set table %s", quoteName(name), list)
+		if !slices.Contains(known, name) {
+			sql = fmt.Sprintf("create publication %s for table %s with (publish = 'insert, update, delete')", quoteName(name), list)
+		}
+		if _, err := tx.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("publication %s: %w", name, err)
+		}
+	}
+	e.Publications = names
+	return nil
+}
+
+// Fences are installed in pages.
+const (
+	placementPage = 5000
+	placedHere    = `select ` + placementColumns + ` from shard_placements where map = $1 and shard = $2 and key > $3 and state = 'active'
+		order by key limit $4`
+	putFences = `insert into procaas.fences (map, key, epoch, state) select $1, k, e, 'active' from unnest($2::text[], $3::bigint[]) u(k, e)
+		on conflict do nothing`
+)
+
+// fenceAll writes the fences that are missing for what the map has on a shard.
+func (m *Map) fenceAll(ctx context.Context, q Querier, shard string, e *Enrollment) error {
+	for after := ""; ; {
+		page, err := m.page(ctx, placedHere, shard, after)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		keys, epochs := make([]string, len(page)), make([]int64, len(page))
+		for i, p := range page {
+			keys[i], epochs[i] = p.Key, p.Epoch
+		}
+		tag, err := q.Exec(ctx, putFences, m.ID, keys, epochs)
+		if err != nil {
+			return err
+		}
+		e.Fences += int(tag.RowsAffected())
+		after = keys[len(keys)-1]
+	}
+}
+
+// page lists placements of a shard in the order of their keys.
+func (m *Map) page(ctx context.Context, sql, shard, after string) ([]Placement, error) {
+	rows, err := m.service.pool.Query(ctx, sql, m.ID, shard, after, placementPage)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, scanPlacement)
+}

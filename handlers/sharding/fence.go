@@ -1,0 +1,136 @@
+package sharding
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"procaas/schemas"
+)
+
+// The states of a placement on a shard.
+const (
+	Active = "active" // writers with the epoch go on
+	Frozen = "frozen" // writers wait for the switch
+	Moved  = "moved"  // another shard has it
+	Closed = "closed" // it was opened for a transfer that has been aborted
+)
+
+// The errors of procaas.guard, by their SQLSTATE.
+const (
+	// CodeMoved says that the placement is not here, frozen, or at another epoch.
+	CodeMoved = "PC001"
+
+	// CodePromoted says that the server was promoted and waits for [Service.Compare].
+	CodePromoted = "PC002"
+)
+
+// A Fence is what a shard knows of a placement.
+type Fence struct {
+	Map, Key string
+	Epoch    int64
+	State    string
+	Target   string // the shard that has it now; of Moved
+	Owner    string // token of the transfer that wrote it last
+	Attempt  int64  // of the transfer at freezing
+}
+
+// ErrFence says that the shard knows of a later epoch than the one that was to be written.
+var ErrFence = errors.New("the shard knows of a later epoch")
+
+// A Querier is a connection, a pool or a transaction.
+type Querier interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+const writeFence = `select procaas.fence($1, $2, $3, $4, nullif($5, ''), nullif($6, ''), $7)`
+
+// WriteFence changes what a shard knows of a placement. It waits for the writers under
+// way, and those that come later wait for the end of its transaction.
+func WriteFence(ctx context.Context, q Querier, f Fence) error {
+	var done bool
+	err := q.QueryRow(ctx, writeFence, f.Map, f.Key, f.Epoch, f.State, f.Target, f.Owner, f.Attempt).Scan(&done)
+	if err == nil && !done {
+		err = ErrFence
+	}
+	if err != nil {
+		return fmt.Errorf("fence %s %s at epoch %d: %w", f.Map, f.Key, f.Epoch, err)
+	}
+	return nil
+}
+
+const readFence = `select map, key, epoch, state, coalesce(target, ''), coalesce(owner, ''), attempt
+	from procaas.fences where map = $1 and key = $2`
+
+// ReadFence tells what a shard knows of a placement; ok is false when it knows nothing.
+func ReadFence(ctx context.Context, q Querier, shardMap, key string) (f Fence, ok bool, err error) {
+	err = q.QueryRow(ctx, readFence, shardMap, key).Scan(&f.Map, &f.Key, &f.Epoch, &f.State, &f.Target, &f.Owner, &f.Attempt)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Fence{}, false, nil
+	}
+	return f, err == nil, err
+}
+
+const lockFence = `select pg_advisory_xact_lock(procaas.fence_lock($1, $2))`
+
+// raiseFence writes a fence unless the shard knows of the same epoch or a later one: what
+// a transfer has written since then counts.
+func raiseFence(ctx context.Context, tx pgx.Tx, f Fence) error {
+	if _, err := tx.Exec(ctx, lockFence, f.Map, f.Key); err != nil {
+		return fmt.Errorf("fence %s %s: %w", f.Map, f.Key, err)
+	}
+	have, known, err := ReadFence(ctx, tx, f.Map, f.Key)
+	if err != nil || known && have.Epoch >= f.Epoch {
+		return err
+	}
+	return WriteFence(ctx, tx, f)
+}
+
+// installLock keeps two installations on one shard apart.
+const (
+	installLock   = `select pg_advisory_xact_lock(8104927)`
+	installSchema = `create schema if not exists procaas`
+	installTable  = `create table if not exists procaas.migrations (name text primary key, at timestamptz not null default now())`
+	installMark   = `insert into procaas.migrations (name) values ($1) on conflict do nothing`
+	confirmFirst  = `insert into procaas.compared (timeline) values (procaas.timeline()) on conflict do nothing`
+)
+
+// InstallFence brings the schema procaas of a shard up to date. A server that has none
+// yet has nothing to compare, so it takes writes at once.
+func InstallFence(ctx context.Context, tx pgx.Tx) error {
+	for _, sql := range []string{installLock, installSchema, installTable} {
+		if _, err := tx.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("install the fence: %w", err)
+		}
+	}
+	files, err := fs.Glob(schemas.Shards, "shards/*.sql")
+	if err != nil {
+		return err
+	}
+	for _, name := range files {
+		tag, err := tx.Exec(ctx, installMark, name)
+		if err != nil || tag.RowsAffected() == 0 {
+			if err != nil {
+				return fmt.Errorf("install the fence: %w", err)
+			}
+			continue
+		}
+		text, err := fs.ReadFile(schemas.Shards, name)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, string(text)); err != nil {
+			return fmt.Errorf("install the fence: %s: %w", name, err)
+		}
+	}
+	if _, err := tx.Exec(ctx, confirmFirst); err != nil {
+		return fmt.Errorf("install the fence: %w", err)
+	}
+	return nil
+}

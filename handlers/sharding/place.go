@@ -1,0 +1,126 @@
+package sharding
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const reserve = `insert into shard_placements (map, key, shard, state, attrs) values ($1, $2, $3, 'creating', $4)
+	on conflict (map, key) do nothing`
+
+// Place gives a key a placement of its own on a shard: a reservation in the map, the
+// fence on the shard, and then the map again. Whoever finds a reservation completes it.
+// A key that has one already keeps it, whatever the shard.
+func (m *Map) Place(ctx context.Context, key, shard string, attrs map[string]any) (Placement, error) {
+	if err := m.layout.check(key); err != nil {
+		return Placement{}, fmt.Errorf("map %s: %w", m.ID, err)
+	}
+	if m.Declared.Shard(shard) == nil {
+		return Placement{}, fmt.Errorf("map %s: %w %q", m.ID, ErrUnknownShard, shard)
+	}
+	data, err := json.Marshal(attrs)
+	if err != nil {
+		return Placement{}, fmt.Errorf("map %s: attributes of %q: %w", m.ID, key, err)
+	}
+	if _, err := m.service.pool.Exec(ctx, reserve, m.ID, key, shard, data); err != nil {
+		return Placement{}, fmt.Errorf("map %s: reserve %q: %w", m.ID, key, err)
+	}
+	p, err := m.Read(ctx, key)
+	if err != nil || p.State != Creating {
+		return p, err
+	}
+	return m.Complete(ctx, p)
+}
+
+const activate = `update shard_placements set state = 'active' where map = $1 and key = $2 and state = 'creating'`
+
+// Complete ends the registration of a key: the shard gets its fence, then the map says
+// that it may be used. Any number of processes may do so at once.
+func (m *Map) Complete(ctx context.Context, p Placement) (Placement, error) {
+	pool, err := m.service.Connect(ctx, m, p.Shard)
+	if err != nil {
+		return p, err
+	}
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return m.fenceNew(ctx, tx, p) })
+	if err != nil && !errors.Is(err, ErrFence) { // then somebody has completed it, and it has moved on
+		return p, fmt.Errorf("map %s: register %q on %s: %w", m.ID, p.Key, p.Shard, err)
+	}
+	if _, err := m.service.pool.Exec(ctx, activate, m.ID, p.Key); err != nil {
+		return p, fmt.Errorf("map %s: register %q: %w", m.ID, p.Key, err)
+	}
+	m.service.changed()
+	return m.Read(ctx, p.Key)
+}
+
+// fenceNew writes the fence of a new placement, and before it that of the one which it was
+// split from, so that writers who only know of that one ask again.
+func (m *Map) fenceNew(ctx context.Context, tx pgx.Tx, p Placement) error {
+	wide, err := m.wider(ctx, p.Key)
+	if err != nil && !errors.Is(err, ErrUnknownKey) {
+		return err
+	}
+	if err == nil && wide.Shard == p.Shard {
+		if err := raiseFence(ctx, tx, Fence{Map: m.ID, Key: wide.Key, Epoch: wide.Epoch, State: Active}); err != nil {
+			return err
+		}
+	}
+	return raiseFence(ctx, tx, Fence{Map: m.ID, Key: p.Key, Epoch: p.Epoch, State: Active})
+}
+
+// wider gives the placement that a key would have without its own.
+func (m *Map) wider(ctx context.Context, key string) (Placement, error) {
+	p, err := m.one(ctx, key, findPlacement, m.ID, m.layout.candidates(key)[1:])
+	if errors.Is(err, ErrUnknownKey) && m.layout.strategy == "range" {
+		return m.stretch(ctx, key)
+	}
+	return p, err
+}
+
+// What a split changes: the wider placement gets another epoch, so that writers who do
+// not know of the new one are refused, and the new one begins on the same shard.
+const (
+	bumpParent = `update shard_placements set epoch = tried + 1, tried = tried + 1
+		where map = $1 and key = $2 and owner is null and state = 'active' returning shard`
+)
+
+// Split gives a key that lives within a wider placement, such as one folder of a user or
+// one key of a slot, a placement of its own on the same shard.
+func (m *Map) Split(ctx context.Context, key string) (Placement, error) {
+	if err := m.layout.check(key); err != nil {
+		return Placement{}, fmt.Errorf("map %s: %w", m.ID, err)
+	}
+	wide, err := m.Find(ctx, key)
+	if err != nil {
+		return Placement{}, err
+	}
+	if wide.Key == key {
+		if wide.State == Creating {
+			return m.Complete(ctx, wide)
+		}
+		return wide, nil
+	}
+	err = pgx.BeginFunc(ctx, m.service.pool, func(tx pgx.Tx) error {
+		var shard string
+		if err := tx.QueryRow(ctx, bumpParent, m.ID, wide.Key).Scan(&shard); err != nil {
+			if errors.Is(err, pgx.ErrNoRows) {
+				return ErrBusy
+			}
+			return err
+		}
+		_, err := tx.Exec(ctx, reserve, m.ID, key, shard, []byte("null"))
+		return err
+	})
+	if err != nil {
+		return Placement{}, fmt.Errorf("map %s: split %q from %q: %w", m.ID, key, wide.Key, err)
+	}
+	m.service.changed()
+	p, err := m.Read(ctx, key)
+	if err != nil || p.State != Creating {
+		return p, err
+	}
+	return m.Complete(ctx, p)
+}

@@ -1,0 +1,161 @@
+package sharding
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"procaas/dsl"
+)
+
+// A Placement says where a key, a slot or a stretch of keys lives.
+type Placement struct {
+	Map   string
+	Key   string // in the form that the package comment describes
+	Shard string
+	Epoch int64 // grows with each move
+	State State
+
+	Transfer string // that has it, or had it last; empty for none
+	Owned    bool   // a transfer has it
+	Target   string // of the transfer; empty for none
+}
+
+// A State says what a placement is good for.
+type State string
+
+// The states of a placement.
+const (
+	// Creating is a key whose registration has not ended: the shard may not know it.
+	Creating State = "creating"
+
+	// Ready is a key that can be written to.
+	Ready State = "active"
+
+	// Refused is a key that nobody may register.
+	Refused State = "refused"
+)
+
+// What callers test for.
+var (
+	// ErrUnknownMap says that no shard map has the name.
+	ErrUnknownMap = errors.New("unknown shard map")
+
+	// ErrUnknownShard says that the map has no such shard.
+	ErrUnknownShard = errors.New("unknown shard")
+
+	// ErrUnknownKey says that the key has no placement.
+	ErrUnknownKey = errors.New("unknown key")
+
+	// ErrBusy says that a transfer has the placement, or that it is being registered.
+	ErrBusy = errors.New("the key is busy")
+
+	// ErrLost says that a transfer does not own the placement any more: another
+	// coordinator has taken it over, or it was aborted.
+	ErrLost = errors.New("the transfer has lost the key")
+
+	// ErrClosed says that the target takes no keys.
+	ErrClosed = errors.New("the shard takes no keys")
+)
+
+// A Transfer is the right to move a placement.
+type Transfer struct {
+	Map, Key, ID   string
+	Source, Target string
+	Epoch          int64  // of the placement before
+	Next           int64  // that it will have on the target
+	Owner          string // token; whoever begins the same transfer again gets another
+
+	// Switched tells that the placement is on the target already.
+	Switched bool
+}
+
+// A layout is what the parts of a map's keyspace are.
+type layout struct {
+	strategy string
+	slots    int
+	parts    int  // of a key
+	ints     bool // the first part is a whole number
+}
+
+func layoutOf(m *dsl.ShardMap) layout {
+	return layout{m.Strategy, m.Slots, len(m.Key), m.KeyType == "int"}
+}
+
+// check refuses a text that is no key of the map.
+func (l layout) check(key string) error {
+	k, err := ParseKey(key)
+	if err != nil {
+		return err
+	}
+	if len(k) > l.parts {
+		return fmt.Errorf("%w: %q has %d parts, the keys of the map have %d", ErrKey, key, len(k), l.parts)
+	}
+	if l.ints {
+		if n, err := strconv.ParseInt(k[0], 10, 64); err != nil || strconv.FormatInt(n, 10) != k[0] {
+			return fmt.Errorf("%w: want a whole number, have %q", ErrKey, k[0])
+		}
+	}
+	return nil
+}
+
+// hash is that of the first part of a key, as PostgreSQL computes it of the column.
+func (l layout) hash(key string) uint64 {
+	first := firstPart(key)
+	if l.ints {
+		n, _ := strconv.ParseInt(first, 10, 64) // check has seen it
+		return HashInt(n)
+	}
+	return Hash(first)
+}
+
+// slot names the slot that a key is in: that of its first part, so that all below one
+// live together unless they are placed themselves.
+func (l layout) slot(key string) string {
+	return "#" + strconv.FormatUint(l.hash(key)&uint64(l.slots-1), 10)
+}
+
+// below tells whether one lower bound of a stretch is less than another.
+func (l layout) below(a, b string) bool {
+	if !l.ints || a == "" || b == "" {
+		return a < b
+	}
+	x, _ := strconv.ParseInt(a, 10, 64)
+	y, _ := strconv.ParseInt(b, 10, 64)
+	return x < y
+}
+
+// candidates lists the placements that a key may have, the one that counts first; the
+// stretch of a range is not among them.
+func (l layout) candidates(key string) []string {
+	out := []string{key}
+	for k, ok := cutLast(key); ok; k, ok = cutLast(k) {
+		out = append(out, k)
+	}
+	if l.strategy == "slots" {
+		out = append(out, l.slot(key))
+	}
+	return out
+}
+
+// publications is how many publications of the map a shard has.
+func (l layout) publications() int {
+	switch l.strategy {
+	case "slots":
+		return min(Buckets, l.slots)
+	case "range":
+		return 1
+	}
+	return Buckets
+}
+
+// bucket tells which of the publications has the rows of a placement.
+func (l layout) bucket(placement string) int {
+	n := l.publications()
+	if slot, ok := strings.CutPrefix(placement, "#"); ok {
+		i, _ := strconv.Atoi(slot)
+		return i & (n - 1)
+	}
+	return int(l.hash(placement) & uint64(n-1))
+}

@@ -1,0 +1,177 @@
+package sharding_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"procaas/dsl"
+	"procaas/engine/enginetest"
+	"procaas/engine/postgres"
+	"procaas/handlers/sharding"
+)
+
+// A rig is a service whose maps live in a schema of the test cluster, with two shards
+// that are databases of their own there.
+type rig struct {
+	*sharding.Service
+	t      testing.TB
+	shards map[string]string // URLs of their masters
+	dsn    string
+}
+
+const tables = `create table messages (user_id bigint, id bigint, folder text not null default '', body text, primary key (user_id, id, folder));
+	create table labels (user_id bigint, id bigint, primary key (user_id, id))`
+
+// newRig makes shards s1 and s2 of maps that text describes. HOST1 and HOST2 in it are
+// their addresses, and CONNECT how to connect: each rig has databases of its own.
+func newRig(t testing.TB, text string) *rig {
+	t.Helper()
+	r := &rig{t: t, shards: map[string]string{}, dsn: enginetest.Postgres(t)}
+	if _, _, err := postgres.Migrate(t.Context(), r.dsn); err != nil {
+		t.Fatal(err)
+	}
+	database := "rig_" + strings.ToLower(rand.Text())
+	text = strings.ReplaceAll(text, "CONNECT", "connect: {database: "+database+", user: postgres, parameters: {sslmode: disable}}")
+	for i, start := range logicalClusters {
+		c, err := start()
+		if err != nil {
+			t.Fatal(err)
+		}
+		shard := fmt.Sprintf("s%d", i+1)
+		r.shards[shard] = c.URL
+		r.exec(shard, "create database "+database)
+		r.shards[shard] = strings.Replace(c.URL, "/postgres?", "/"+database+"?", 1)
+		t.Cleanup(func() {
+			r.shards[shard] = c.URL
+			r.exec(shard, "drop database "+database+" with (force)")
+		})
+		text = strings.ReplaceAll(text, fmt.Sprintf("HOST%d", i+1), c.Addr())
+		r.exec(shard, tables)
+	}
+	s, err := sharding.Open(t.Context(), sharding.Options{DSN: r.dsn, Maps: parseMaps(t, text)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	r.Service = s
+	return r
+}
+
+// logicalClusters are two servers for the shards of all tests. They end with the process.
+var logicalClusters = []func() (*enginetest.Cluster, error){
+	sync.OnceValues(logicalCluster), sync.OnceValues(logicalCluster),
+}
+
+func logicalCluster() (*enginetest.Cluster, error) {
+	ctx := context.Background()
+	c, err := enginetest.StartPostgres(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := pgx.Connect(ctx, c.URL)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range map[string]string{"wal_level": "logical", "max_prepared_transactions": "20", "fsync": "off", "shared_buffers": "'32MB'"} {
+		if _, err := conn.Exec(ctx, "alter system set "+name+" = "+value); err != nil {
+			return nil, err
+		}
+	}
+	if err := conn.Close(ctx); err != nil {
+		return nil, err
+	}
+	return c, c.Restart(ctx, enginetest.StopFast)
+}
+
+func parseMaps(t testing.TB, text string) []*dsl.ShardMap {
+	t.Helper()
+	b, found := dsl.Load([]dsl.File{{Name: "maps.yaml", Data: []byte(text)}}, dsl.Options{})
+	if b == nil {
+		t.Fatalf("%v", found)
+	}
+	return b.ShardMaps
+}
+
+func (r *rig) exec(shard, sql string, args ...any) {
+	r.t.Helper()
+	if err := r.try(shard, sql, args...); err != nil {
+		r.t.Fatalf("%s: %v", shard, err)
+	}
+}
+
+func (r *rig) try(shard, sql string, args ...any) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.t.Context()), time.Minute)
+	defer cancel()
+	c, err := pgx.Connect(ctx, r.shards[shard])
+	if err != nil {
+		return err
+	}
+	defer c.Close(ctx)
+	if len(args) == 0 {
+		_, err = c.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
+	} else {
+		_, err = c.Exec(ctx, sql, args...)
+	}
+	return err
+}
+
+func (r *rig) themap(id string) *sharding.Map {
+	r.t.Helper()
+	m, err := r.Map(id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return m
+}
+
+func (r *rig) enroll(id string) *sharding.Map {
+	r.t.Helper()
+	m := r.themap(id)
+	for _, shard := range []string{"s1", "s2"} {
+		e, err := r.Enroll(r.t.Context(), m, shard)
+		if err != nil || len(e.Reasons) > 0 {
+			r.t.Fatalf("enroll %s: %v %v", shard, e.Reasons, err)
+		}
+	}
+	return m
+}
+
+// guard calls the guard on a shard in a transaction of its own, and gives its SQLSTATE.
+func (r *rig) guard(shard string, p sharding.Placement) string {
+	r.t.Helper()
+	return sqlState(r.t, r.try(shard, "select procaas.guard($1, $2, $3)", p.Map, p.Key, p.Epoch))
+}
+
+func sqlState(t testing.TB, err error) string {
+	t.Helper()
+	if err == nil {
+		return ""
+	}
+	var failure *pgconn.PgError
+	if !errors.As(err, &failure) {
+		t.Fatal(err)
+	}
+	return failure.Code
+}
+
+// ask reads one value of a shard.
+func (r *rig) ask(shard, sql string, into any) {
+	r.t.Helper()
+	c, err := pgx.Connect(r.t.Context(), r.shards[shard])
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer c.Close(context.WithoutCancel(r.t.Context()))
+	if err := c.QueryRow(r.t.Context(), sql).Scan(into); err != nil {
+		r.t.Fatalf("%s: %s: %v", shard, sql, err)
+	}
+}

@@ -1,0 +1,255 @@
+package sharding
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"procaas/dsl"
+)
+
+// Options says what a [Service] works on.
+type Options struct {
+	// DSN is the database of the store, which the map's tables live in: PostgreSQL.
+	DSN string
+
+	// Maps are those that are declared.
+	Maps []*dsl.ShardMap
+
+	// Secret resolves the names of secrets; nil knows none.
+	Secret func(name string) (string, error)
+
+	// HTTP asks whether a key may be registered; [http.DefaultClient] when nil.
+	HTTP *http.Client
+
+	// Log hears of hosts and of what could not be done; nothing is logged when nil.
+	Log *slog.Logger
+}
+
+// A Service keeps the shard maps of one process.
+type Service struct {
+	o    Options
+	pool *pgxpool.Pool
+	log  *slog.Logger
+	tell chan struct{} // somebody has changed a placement
+	stop context.CancelFunc
+	work sync.WaitGroup
+
+	mu     sync.RWMutex // guards the following
+	maps   map[string]*Map
+	pools  map[string]*pgxpool.Pool // of hosts of shards, by the DSN
+	closed bool
+}
+
+// mapConns bounds the connections to the database of the maps.
+const mapConns = 8
+
+// Open connects to the database of the maps, whose schema is up to date, and writes down
+// what is declared.
+func Open(ctx context.Context, o Options) (*Service, error) {
+	config, err := pgxpool.ParseConfig(o.DSN)
+	if err != nil {
+		return nil, fmt.Errorf("shard maps: %w", err)
+	}
+	if !strings.Contains(o.DSN, "pool_max_conns") {
+		config.MaxConns = mapConns
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("shard maps: %w", err)
+	}
+	s := &Service{o: o, pool: pool, log: o.Log, maps: map[string]*Map{}, pools: map[string]*pgxpool.Pool{}, tell: make(chan struct{}, 1)}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.o.HTTP == nil {
+		s.o.HTTP = http.DefaultClient
+	}
+	if err := s.Apply(ctx, o.Maps); err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("shard maps: %w", err)
+	}
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop = stop
+	s.work.Go(func() { s.notify(background) })
+	return s, nil
+}
+
+// Close ends what the service does in the background, and its connections.
+func (s *Service) Close() {
+	s.stop()
+	s.work.Wait()
+	s.mu.Lock()
+	s.closed = true
+	pools := slices.Collect(maps.Values(s.pools))
+	s.mu.Unlock()
+	for _, p := range pools {
+		p.Close()
+	}
+	s.pool.Close()
+}
+
+// Map finds a map by its id.
+func (s *Service) Map(id string) (*Map, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if m := s.maps[id]; m != nil {
+		return m, nil
+	}
+	return nil, fmt.Errorf("%w %q", ErrUnknownMap, id)
+}
+
+// Maps lists all maps in the order of their ids.
+func (s *Service) Maps() []*Map {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.SortedFunc(maps.Values(s.maps), func(a, b *Map) int { return strings.Compare(a.ID, b.ID) })
+}
+
+const notifyChange = `select pg_notify('procaas shards ' || current_schema, '')`
+
+// changed lets all processes know soon that a placement has changed.
+func (s *Service) changed() {
+	select {
+	case s.tell <- struct{}{}:
+	default: // it will be told anyway
+	}
+}
+
+// notify passes on that placements have changed, outside of the transactions that change
+// them: PostgreSQL lets transactions that notify commit one by one only. Who misses it
+// finds out by asking each second.
+func (s *Service) notify(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.tell:
+		}
+		if _, err := s.pool.Exec(ctx, notifyChange); err != nil && ctx.Err() == nil {
+			s.log.Warn("a change of shard maps could not be told", "error", err)
+		}
+	}
+}
+
+// DSN is the connection string of clients to hosts of a shard, in the order in which
+// they are to be tried. Any host will do without attrs; see target_session_attrs of libpq.
+func (m *Map) DSN(hosts []string, attrs string) string {
+	return m.dsn(hosts, attrs, nil)
+}
+
+func (m *Map) dsn(hosts []string, attrs string, user *url.Userinfo) string {
+	c := m.connect()
+	if user == nil && c.User != "" {
+		user = url.User(c.User)
+	}
+	u := url.URL{Scheme: "postgres", User: user, Host: strings.Join(hosts, ","), Path: "/" + c.Database}
+	q := url.Values{}
+	for name, value := range c.Parameters {
+		q.Set(name, value)
+	}
+	if attrs != "" {
+		q.Set("target_session_attrs", attrs)
+	}
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// connect says how hosts are connected to.
+func (m *Map) connect() dsl.ShardConnect {
+	if m.Declared.Connect == nil {
+		return dsl.ShardConnect{Database: "postgres"}
+	}
+	return *m.Declared.Connect
+}
+
+// AdminDSN is the connection string of procaas itself to hosts of a shard.
+func (m *Map) AdminDSN(hosts []string, attrs string) (string, error) {
+	c := m.connect()
+	name := c.Admin
+	if name == "" {
+		name = c.User
+	}
+	var user *url.Userinfo
+	if name != "" {
+		user = url.User(name)
+	}
+	if c.Secret != "" {
+		if m.service.o.Secret == nil {
+			return "", fmt.Errorf("map %s: secret %s: no secrets here", m.ID, c.Secret)
+		}
+		password, err := m.service.o.Secret(c.Secret)
+		if err != nil {
+			return "", fmt.Errorf("map %s: secret %s: %w", m.ID, c.Secret, err)
+		}
+		user = url.UserPassword(name, password)
+	}
+	return m.dsn(hosts, attrs, user), nil
+}
+
+// Hosts lists the addresses of a shard's hosts, as declared.
+func (m *Map) Hosts(shard string) ([]string, error) {
+	s := m.Declared.Shard(shard)
+	if s == nil {
+		return nil, fmt.Errorf("map %s: %w %q", m.ID, ErrUnknownShard, shard)
+	}
+	var out []string
+	for _, h := range s.Hosts {
+		out = append(out, h.Full())
+	}
+	return out, nil
+}
+
+// shardConns bounds the connections of this process to one shard, but for those of
+// transfers that stream.
+const shardConns = 8
+
+// Connect gives connections to the master of a shard. They are shared: do not close them.
+func (s *Service) Connect(ctx context.Context, m *Map, shard string) (*pgxpool.Pool, error) {
+	hosts, err := m.Hosts(shard)
+	if err != nil {
+		return nil, err
+	}
+	dsn, err := m.AdminDSN(hosts, "read-write")
+	if err != nil {
+		return nil, err
+	}
+	return s.connect(ctx, dsn, shardConns)
+}
+
+func (s *Service) connect(ctx context.Context, dsn string, conns int32) (*pgxpool.Pool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errors.New("shard maps: closed")
+	}
+	if p := s.pools[dsn]; p != nil {
+		return p, nil
+	}
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("connect to shard: %w", err)
+	}
+	config.MaxConns = conns
+	config.ConnConfig.RuntimeParams["application_name"] = "procaas"
+	config.ConnConfig.ConnectTimeout = shardTimeout
+	p, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to shard: %w", err)
+	}
+	s.pools[dsn] = p
+	return p, nil
+}
+
+// shardTimeout bounds connecting to a shard.
+const shardTimeout = 5 * time.Second
