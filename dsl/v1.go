@@ -72,7 +72,7 @@ func (s *source) addV1Colons() bool {
 			s.report(Diagnostic{Span: s.at(at, at), Severity: Warning, Code: codeV1, Hint: "write " + strings.TrimLeft(text, " -") + ":", Message: "the colon behind the operator is missing"})
 		}
 	}
-	s.data = mended
+	s.data, s.colons = mended, true
 	return true
 }
 

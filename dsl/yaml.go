@@ -28,8 +28,10 @@ type source struct {
 	lines    [][]rune // without line ends
 	reporter *Reporter
 	findings int
-	hidden   bool // brackets of indexes are hidden from the parser
-	foreign  bool // it is a contract, which may have numbers for keys
+	hidden   bool     // brackets of indexes are hidden from the parser
+	foreign  bool     // it is a contract, which may have numbers for keys
+	colons   bool     // colons that are missing were added
+	comments []string // of a text that has got its layout
 }
 
 // newSource checks the bytes of a file. When it reports something, the file is

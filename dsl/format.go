@@ -1,0 +1,163 @@
+package dsl
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// formatWidth is how wide a line with an expression may be before the
+// expression becomes a block, in runes.
+const formatWidth = 100
+
+// ErrUnformatted says that a file is left as it is, because its new layout
+// could not be proved to mean the same.
+var ErrUnformatted = errors.New("the layout cannot be changed without changing what the file means")
+
+// Reformat gives a file the layout that all files have: two blanks for each level,
+// lists below their key indented, one blank where one is enough, at most one empty
+// line, and long expressions as blocks. Comments and empty lines stay where they
+// are, and so does the order of all things. Laid out again it stays the same.
+//
+// What it gives is read again and held against the original: it is the same
+// values, expressions and comments. If it is not, the file is left alone and the
+// error is [ErrUnformatted]. A file that is no YAML has findings instead.
+func Reformat(f File) ([]byte, []Diagnostic, error) {
+	s, root, found := readForm(f)
+	if HasErrors(found) {
+		return nil, found, nil
+	}
+	if root == nil {
+		return tidy(s), nil, nil
+	}
+	text, err := s.format(root)
+	for range 3 {
+		if err != nil {
+			return nil, nil, err
+		}
+		again, next, found := readForm(File{Name: f.Name, Data: text})
+		if next == nil || HasErrors(found) || !s.same(again, root, next) {
+			return nil, nil, ErrUnformatted
+		}
+		var settled []byte
+		if settled, err = again.format(next); err == nil && slices.Equal(settled, text) {
+			return text, nil, nil
+		}
+		text = settled
+	}
+	return nil, nil, ErrUnformatted
+}
+
+// readForm reads the nodes of a file; nil when it is empty. What it finds is only
+// what keeps it from being YAML.
+func readForm(f File) (*source, *yaml.Node, []Diagnostic) {
+	var r Reporter
+	s, ok := newSource(f, &r)
+	if !ok {
+		return s, nil, r.found
+	}
+	root := s.read()
+	if root == nil || !s.measure(root) {
+		return s, nil, r.found
+	}
+	s.foreign = marksContract(root)
+	if s.colons {
+		s.lines = nil
+		s.split()
+	}
+	return s, root, r.found
+}
+
+// tidy is the layout of a file that holds nothing but comments.
+func tidy(s *source) []byte {
+	var out layout
+	for _, line := range s.lines {
+		out.line(strings.TrimSpace(string(line)))
+	}
+	return out.bytes()
+}
+
+// same tells whether two texts mean the same: values, expressions and comments.
+func (s *source) same(other *source, a, b *yaml.Node) bool {
+	var first, second Reporter
+	s.reporter, other.reporter = &first, &second
+	s.findings, other.findings = 0, 0
+	equal := sameMeaning(s.value(a), other.value(b))
+	return equal && len(first.found) == len(second.found) && slices.Equal(s.comments, other.commentsOf(b))
+}
+
+// commentsOf collects the comments of a text that has a layout.
+func (s *source) commentsOf(root *yaml.Node) []string {
+	if _, err := s.format(root); err != nil {
+		return nil
+	}
+	return s.comments
+}
+
+// sameMeaning tells whether two values are the same, wherever they stand.
+func sameMeaning(a, b *Value) bool {
+	if a.kind != b.kind || a.literal != b.literal || a.secret != b.secret || len(a.items) != len(b.items) || len(a.keys) != len(b.keys) {
+		return false
+	}
+	if a.kind == valueExpr && !sameExpr(a.expr.Source, b.expr.Source) {
+		return false
+	}
+	for i := range a.keys {
+		if a.keys[i].Name != b.keys[i].Name {
+			return false
+		}
+	}
+	for i := range a.items {
+		if !sameMeaning(a.items[i], b.items[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// sameExpr tells whether two texts of expressions are the same words.
+func sameExpr(a, b string) bool {
+	if a == b {
+		return true
+	}
+	first, flaw1 := scan(a)
+	second, flaw2 := scan(b)
+	return flaw1 == nil && flaw2 == nil && slices.EqualFunc(first, second, func(x, y token) bool {
+		return x.kind == y.kind && x.text == y.text
+	})
+}
+
+// A layout is the text of a file while it is written.
+type layout struct {
+	lines []string
+	keep  bool // empty lines count here: they belong to the text above
+	open  bool // the last line has no end, and must not have one
+}
+
+// line adds one; of several empty lines only the first counts.
+func (l *layout) line(text string) {
+	if text != "" {
+		l.keep = false
+		l.open = false
+	} else if !l.keep && (len(l.lines) == 0 || l.lines[len(l.lines)-1] == "") {
+		return
+	}
+	l.lines = append(l.lines, text)
+}
+
+func (l *layout) bytes() []byte {
+	lines := l.lines
+	for !l.keep && len(lines) > 0 && lines[len(lines)-1] == "" {
+		lines = lines[:len(lines)-1]
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	text := strings.Join(lines, "\n")
+	if !l.open {
+		text += "\n"
+	}
+	return []byte(text)
+}

@@ -1,0 +1,207 @@
+package dsl
+
+import (
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// A level is a list or a mapping that is open where a line begins: the column of
+// its entries, counted from 0, and the one that they get.
+type level struct {
+	old, new int
+	list     bool
+}
+
+// A formatter lays out one file, line by line. What the lines are it takes from
+// the text; only where scalars stand it must be told by the parser.
+type formatter struct {
+	*source
+	cursor
+	out     layout
+	levels  []level
+	scalars map[Pos]*yaml.Node // by where they begin, behind tag and anchor
+	waiting []remark           // comments that wait for the line below them
+	block   int                // the column that ends the block above, or -1
+	failed  bool
+}
+
+// A remark is a line that holds a comment, or nothing.
+type remark struct {
+	column int
+	text   string
+}
+
+// format gives the text its layout, and remembers its comments.
+func (s *source) format(root *yaml.Node) ([]byte, error) {
+	s.comments = nil
+	f := &formatter{source: s, cursor: cursor{lines: s.lines}, scalars: map[Pos]*yaml.Node{}, block: -1}
+	f.collect(root)
+	for f.line < len(f.cursor.lines) && !f.failed {
+		f.entry()
+	}
+	f.remarks(nil)
+	if f.failed {
+		return nil, ErrUnformatted
+	}
+	return f.out.bytes(), nil
+}
+
+// collect remembers where each scalar begins.
+func (f *formatter) collect(n *yaml.Node) {
+	if n.Kind == yaml.ScalarNode {
+		c := &cursor{lines: f.source.lines, line: n.Line - 1, column: n.Column - 1}
+		c.skipProperties()
+		empty := n.Value == "" && !isQuoted(n)
+		if !empty {
+			f.scalars[c.pos()] = n
+		}
+	}
+	for _, child := range n.Content {
+		f.collect(child)
+	}
+}
+
+// entry lays out what begins on a line: an entry with all that its value needs
+// of the lines below, unless they hold entries of their own.
+func (f *formatter) entry() {
+	for f.rune() == ' ' || f.rune() == '\t' {
+		f.next()
+	}
+	switch {
+	case f.rune() == '\n' && f.line == len(f.cursor.lines)-1:
+		f.nextLine() // what follows the last line end is no line
+		return
+	case f.rune() == '\n' || f.rune() == '#':
+		rest := f.restOfLine()
+		f.waiting = append(f.waiting, remark{f.column, rest})
+		f.nextLine()
+		return
+	case f.column == 0 && f.marker():
+		f.remarks(nil)
+		f.levels = nil
+		f.out.line(f.restOfLine())
+		f.nextLine()
+		return
+	}
+	before := append([]level(nil), f.levels...)
+	begin := f.column
+	var heads []level
+	for f.rune() == '-' && f.blankAt(f.column+1) {
+		heads = append(heads, f.open(f.column, true))
+		f.next()
+		for f.rune() == ' ' || f.rune() == '\t' {
+			f.next()
+		}
+	}
+	if r := f.rune(); r != '\n' && r != '#' {
+		if r == '?' && f.blankAt(f.column+1) {
+			f.failed = true
+			return
+		}
+		heads = append(heads, f.open(f.column, false))
+	}
+	f.remarks(append(heads[:1:1], before...))
+	indent := heads[0].new
+	text := strings.Repeat(" ", indent)
+	for _, h := range heads {
+		if h.list {
+			text += "- "
+		}
+	}
+	f.block = -1
+	f.rest(text, indent-begin)
+}
+
+// marker tells the lines that begin and end documents, and directives.
+func (f *formatter) marker() bool {
+	text := f.restOfLine()
+	return strings.HasPrefix(text, "%") || text == "---" || text == "..." || strings.HasPrefix(text, "--- #")
+}
+
+func (f *formatter) nextLine() { f.line, f.column = f.line+1, 0 }
+
+// restOfLine gives the text from here on, without blanks behind it; a comment is
+// remembered.
+func (f *formatter) restOfLine() string {
+	text := strings.TrimRight(string(f.cursor.lines[f.line][f.column:]), " \t")
+	if strings.HasPrefix(text, "#") {
+		f.source.comments = append(f.source.comments, text)
+	}
+	return text
+}
+
+func (f *formatter) blankAt(column int) bool {
+	c := cursor{f.cursor.lines, f.line, column}
+	return isBlank(c.rune())
+}
+
+// open finds the list or mapping that an entry in a column belongs to.
+func (f *formatter) open(column int, list bool) level {
+	for len(f.levels) > 0 {
+		top := f.levels[len(f.levels)-1]
+		if top.old < column || top.old == column && (top.list == list || list) {
+			break
+		}
+		f.levels = f.levels[:len(f.levels)-1]
+	}
+	here := level{old: column, list: list}
+	if n := len(f.levels); n > 0 {
+		top := f.levels[n-1]
+		if top.old == column && top.list == list {
+			return top
+		}
+		here.new = top.new + 2
+	}
+	f.levels = append(f.levels, here)
+	return here
+}
+
+// indent is the column of what belongs to the entry that was opened last, and
+// stands below it.
+func (f *formatter) indent() int {
+	if len(f.levels) == 0 {
+		return 0
+	}
+	return f.levels[len(f.levels)-1].new + 2
+}
+
+// remarks writes the comments and empty lines above an entry, in the column of
+// one of the levels that are open there: the first one is that of the entry.
+func (f *formatter) remarks(levels []level) {
+	if levels == nil {
+		levels = f.levels
+	}
+	for _, r := range f.waiting {
+		if r.text == "" {
+			f.out.line("")
+			continue
+		}
+		column := f.remarkColumn(r.column, levels)
+		if f.block >= 0 {
+			column = min(column, f.block) // further right it would belong to the block
+		}
+		f.out.line(strings.Repeat(" ", column) + r.text)
+	}
+	f.waiting = f.waiting[:0]
+}
+
+func (f *formatter) remarkColumn(column int, levels []level) int {
+	best := level{old: -1}
+	for _, l := range levels {
+		if l.old == column {
+			best = l
+			break
+		}
+		if l.old < column && l.old >= best.old {
+			best = l
+		}
+	}
+	switch {
+	case best.old == column:
+		return best.new
+	case best.old < 0:
+		return 0
+	}
+	return best.new + 2
+}

@@ -1,0 +1,109 @@
+package dsl_test
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"procaas/dsl"
+)
+
+// TestReformat runs testdata/dsl/format: files, and the layout that they get.
+func TestReformat(t *testing.T) {
+	t.Parallel()
+	datadriven.RunTest(t, "../testdata/dsl/format/layout.txt", func(t *testing.T, d *datadriven.TestData) string {
+		text, found, err := dsl.Reformat(dsl.File{Name: "a.yaml", Data: []byte(d.Input)})
+		switch {
+		case err != nil:
+			return err.Error() + "\n"
+		case len(found) > 0:
+			return fmt.Sprintf("%s %s\n", found[0].Span, found[0].Message)
+		}
+		again, _, err := dsl.Reformat(dsl.File{Name: "a.yaml", Data: text})
+		if err != nil || !bytes.Equal(again, text) {
+			t.Errorf("%s: laid out again it becomes\n%s", d.Pos, again)
+		}
+		return string(text)
+	})
+}
+
+// yamlFiles gives all YAML that we have: files, blocks of pages, and the inputs of goldens.
+func yamlFiles(t testing.TB) []dsl.File {
+	t.Helper()
+	var files []dsl.File
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		add := func(n int, text string) {
+			files = append(files, dsl.File{Name: fmt.Sprintf("%s#%d", path, n), Data: []byte(text)})
+		}
+		switch filepath.Ext(path) {
+		case ".yaml", ".yml":
+			add(0, string(data))
+		case ".md":
+			for i, m := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(data, -1) {
+				add(i, string(m[1]))
+			}
+		case ".txt":
+			for i, m := range regexp.MustCompile(`(?s)\ncheck[^\n]*\n(.*?)\n----\n`).FindAllSubmatch(data, -1) {
+				add(i, string(m[1])+"\n")
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// TestReformatTakesAllThatIsRead lays out all YAML of the repository, good and
+// bad, with line ends, indentation and blanks of other taste.
+func TestReformatTakesAllThatIsRead(t *testing.T) {
+	t.Parallel()
+	n := 0
+	for _, f := range yamlFiles(t) {
+		for _, text := range []string{string(f.Data), strings.ReplaceAll(string(f.Data), "\n", "\r\n"), wider(string(f.Data))} {
+			have, found, err := dsl.Reformat(dsl.File{Name: f.Name, Data: []byte(text)})
+			if err != nil {
+				if !strings.Contains(text, "? ") {
+					t.Errorf("%s: %v\n%s", f.Name, err, text)
+				}
+				continue
+			}
+			if len(found) > 0 {
+				continue
+			}
+			n++
+			again, _, err := dsl.Reformat(dsl.File{Name: f.Name, Data: have})
+			if err != nil || !bytes.Equal(have, again) {
+				t.Errorf("%s: %v: laid out again it becomes\n%s", f.Name, err, again)
+			}
+		}
+	}
+	if n < 200 {
+		t.Errorf("have %d files, want 200", n)
+	}
+}
+
+// wider indents by twice as much.
+func wider(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		own := len(line) - len(strings.TrimLeft(line, " "))
+		for own < len(line) && strings.HasPrefix(line[own:], "- ") {
+			line, own = line[:own]+"-   "+line[own+2:], own+4
+		}
+		lines[i] = strings.Repeat(" ", len(line)-len(strings.TrimLeft(line, " "))) + line
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,385 @@
+package dsl
+
+import (
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
+)
+
+// An entryText is the text that a formatter writes for one entry.
+type entryText struct {
+	*formatter
+	text  string
+	shift int      // how far the line has moved to the right
+	depth int      // brackets that are open
+	expr  bool     // the tag !$ has just been written
+	below []string // the block that stands below the line, made of what stood on it
+	after int      // the line behind a block that the file has
+}
+
+// rest lays out what stands behind the dashes of an entry, up to the line on
+// which the next one may begin.
+func (f *formatter) rest(text string, shift int) {
+	e := &entryText{formatter: f, text: text, shift: shift}
+	for !f.failed && e.more() {
+		e.part()
+		if e.after > 0 {
+			return
+		}
+	}
+}
+
+// more ends a line: it tells whether the entry goes on below.
+func (e *entryText) more() bool {
+	if e.rune() == eof {
+		e.failed = e.failed || e.depth > 0
+		e.flush()
+		return false
+	}
+	if e.rune() != '\n' {
+		return true
+	}
+	e.flush()
+	e.nextLine()
+	if e.depth == 0 {
+		return false
+	}
+	for e.rune() == ' ' || e.rune() == '\t' {
+		e.next()
+	}
+	if e.rune() == '\n' {
+		e.text = ""
+	} else {
+		e.text = strings.Repeat(" ", max(0, e.column+e.shift))
+	}
+	return true
+}
+
+// flush writes the line, and the block below it.
+func (e *entryText) flush() {
+	e.out.line(strings.TrimRight(e.text, " \t"))
+	for _, line := range e.below {
+		e.out.line(line)
+	}
+	e.text, e.below = "", nil
+}
+
+// part lays out the next word of an entry.
+func (e *entryText) part() {
+	if n := e.scalars[e.pos()]; n != nil && n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 {
+		e.scalar(n)
+		e.expr = false
+		return
+	}
+	r := e.rune()
+	switch {
+	case r == ' ' || r == '\t':
+		e.blanks()
+	case r == '#':
+		e.text += e.restOfLine()
+		e.column = len(e.cursor.lines[e.line])
+	case r == '{' || r == '[':
+		e.depth++
+		e.take()
+		e.skip()
+	case (r == '}' || r == ']') && e.depth > 0:
+		e.depth--
+		e.closeUp()
+		e.take()
+	case r == ',' && e.depth > 0:
+		e.closeUp()
+		e.take()
+		e.gap()
+	case r == ':':
+		e.closeUp()
+		e.take()
+		e.gap()
+	case r == '!' || r == '&' || r == '*':
+		e.property()
+	case (r == '|' || r == '>') && e.depth == 0:
+		e.blockScalar()
+	default:
+		e.failed = true // nothing else stands outside of scalars
+	}
+}
+
+func (e *entryText) take() {
+	e.text += string(e.rune())
+	e.next()
+}
+
+// skip passes over blanks.
+func (e *entryText) skip() {
+	for e.rune() == ' ' || e.rune() == '\t' {
+		e.next()
+	}
+	if e.rune() == '#' {
+		e.text += " "
+	}
+}
+
+// closeUp drops blanks before a comma, a colon or a bracket, unless they indent.
+func (e *entryText) closeUp() {
+	if text := strings.TrimRight(e.text, " "); text != "" && !strings.HasSuffix(text, "-") && !e.swallows(text) {
+		e.text = text
+	}
+}
+
+// swallows tells whether the text ends in a tag, or before a colon in an alias or
+// an anchor, which would take what comes next for a part of itself.
+func (e *entryText) swallows(text string) bool {
+	word := text[strings.LastIndexAny(text, " [{,")+1:]
+	return strings.HasPrefix(word, "!") || e.rune() == ':' && (strings.HasPrefix(word, "*") || strings.HasPrefix(word, "&"))
+}
+
+// gap writes one blank where any may stand and something follows on the line.
+func (e *entryText) gap() {
+	blank := isBlank(e.rune())
+	for e.rune() == ' ' || e.rune() == '\t' {
+		e.next()
+	}
+	switch r := e.rune(); {
+	case r == '\n' || r == eof:
+	case r == '#':
+		e.comment()
+	case blank || e.depth > 0 && e.text[len(e.text)-1] == ',':
+		e.text += " "
+	}
+}
+
+// blanks writes one for many, except before a comment.
+func (e *entryText) blanks() {
+	for e.rune() == ' ' || e.rune() == '\t' {
+		e.next()
+	}
+	switch r := e.rune(); {
+	case r == '\n' || r == eof:
+	case r == '#':
+		e.comment()
+	case !strings.HasSuffix(e.text, " "):
+		e.text += " "
+	}
+}
+
+// comment moves to the column in which a comment behind a line stands: the old
+// one, as far as the line has moved, so that comments keep standing below each
+// other.
+func (e *entryText) comment() {
+	if strings.TrimSpace(e.text) == "" {
+		return // it stands alone
+	}
+	text := strings.TrimRight(e.text, " ")
+	width := utf8.RuneCountInString(text)
+	gap := e.column + e.shift - width
+	if len(e.below) > 0 {
+		gap = 1
+	}
+	e.text = text + strings.Repeat(" ", max(1, gap))
+}
+
+// property writes a tag, an anchor or an alias.
+func (e *entryText) property() {
+	begin := e.column
+	for r := e.rune(); r != eof && !isBlank(r) && (e.depth == 0 || !strings.ContainsRune(",[]{}", r)); r = e.rune() {
+		e.next()
+	}
+	word := string(e.cursor.lines[e.line][begin:e.column])
+	e.text += word
+	e.expr = word == "!$" || e.expr && word[0] == '&'
+}
+
+// scalar writes a scalar that is no block, or makes a block of an expression that
+// is too long for its line.
+func (e *entryText) scalar(n *yaml.Node) {
+	end := e.nodeSpan(n).End
+	last, column := end.Line-1, end.Column-1
+	if last < e.line || last >= len(e.cursor.lines) || column > len(e.cursor.lines[last]) {
+		e.failed = true
+		return
+	}
+	begin := e.cursor
+	if last == e.line {
+		raw := string(e.cursor.lines[e.line][e.column:column])
+		e.column = column
+		wide := utf8.RuneCountInString(e.text)+utf8.RuneCountInString(raw) > formatWidth
+		if !wide || !e.asBlock(n) {
+			e.text += raw
+		}
+		return
+	}
+	e.line, e.column = last, column
+	if !e.asBlock(n) {
+		e.line, e.column = begin.line, begin.column
+		e.longScalar(n, last, column)
+	}
+}
+
+// longScalar writes a scalar of several lines.
+func (e *entryText) longScalar(n *yaml.Node, last, column int) {
+	escaped := n.Style&yaml.DoubleQuotedStyle != 0
+	for e.line < last {
+		text := string(e.cursor.lines[e.line][e.column:])
+		if !escaped {
+			text = strings.TrimRight(text, " \t")
+		}
+		e.out.lines = append(e.out.lines, e.text+text) // empty lines count here
+		e.nextLine()
+		for (e.rune() == ' ' || e.rune() == '\t') && (e.line < last || e.column < column) {
+			e.next()
+		}
+		e.text = ""
+		if e.rune() != '\n' {
+			e.text = strings.Repeat(" ", e.indent())
+		}
+	}
+	e.text += string(e.cursor.lines[last][e.column:column])
+	e.column = column
+}
+
+// asBlock makes a block of a scalar, and tells whether it is an expression that
+// could be laid out.
+func (e *entryText) asBlock(n *yaml.Node) bool {
+	if !e.expr || e.depth > 0 || !isQuoted(n) && strings.HasPrefix(strings.TrimLeft(string(e.cursor.lines[e.line][e.column:]), " \t"), "#") {
+		return false
+	}
+	text := strings.TrimSpace(n.Value)
+	lines, ok := layExpr(text, formatWidth-e.indent())
+	if !ok {
+		return false
+	}
+	e.text += "|"
+	e.setBelow(lines)
+	return true
+}
+
+func (e *entryText) setBelow(lines []string) {
+	indent := strings.Repeat(" ", e.indent())
+	for _, line := range lines {
+		if line != "" {
+			line = indent + line
+		}
+		e.below = append(e.below, line)
+	}
+	e.block = e.indent() - 2
+}
+
+// blockMark takes the header of a block apart: style, indentation, what becomes of
+// its end, comment.
+var blockMark = regexp.MustCompile(`^([|>])([-+]?)([1-9]?)([-+]?)[ \t]*(#.*)?$`)
+
+// blockScalar writes a block: its content moves with the entry that it belongs to.
+func (e *entryText) blockScalar() {
+	begin := e.column
+	header := string(e.cursor.lines[e.line][begin:])
+	m := blockMark.FindStringSubmatch(strings.TrimRight(header, " \t"))
+	if m == nil {
+		e.failed = true
+		return
+	}
+	content, keep := e.blockLines(m)
+	expr := e.expr
+	e.expr = false
+	if expr && m[3] == "" {
+		if lines, ok := e.layBlock(content); ok {
+			content, m[1], m[2], m[4], keep = lines, "|", "", "", false
+		}
+	}
+	e.text += m[1] + m[2] + m[3] + m[4]
+	if m[5] != "" {
+		e.column = len(e.cursor.lines[e.line]) - len([]rune(m[5]))
+		e.comment()
+		e.text += e.restOfLine()
+	}
+	e.out.line(e.text)
+	e.text = ""
+	e.block = e.indent() - 2
+	e.writeBlock(content, m[3], keep)
+}
+
+// writeBlock writes the lines of a block and moves behind it.
+func (e *entryText) writeBlock(content []string, explicit string, keep bool) {
+	indent := e.indent()
+	if explicit != "" {
+		indent = max(0, indent-2) + int(explicit[0]-'0')
+		if len(e.levels) == 0 {
+			indent = int(explicit[0] - '0')
+		}
+	}
+	for _, line := range content {
+		if line != "" {
+			line = strings.Repeat(" ", indent) + line
+		}
+		e.out.lines = append(e.out.lines, line) // empty lines count here
+	}
+	e.line, e.column = e.after, 0
+	e.out.keep = keep
+	e.out.open = e.line >= len(e.cursor.lines) && len(e.cursor.lines[len(e.cursor.lines)-1]) > 0 && len(content) > 0
+}
+
+// blockLines gives the content of a block without its indentation, and moves
+// behind it. With + the empty lines behind it belong to it.
+func (e *entryText) blockLines(m []string) (content []string, keep bool) {
+	lines := e.cursor.lines
+	parent := -1
+	if len(e.levels) > 0 {
+		parent = e.levels[len(e.levels)-1].old
+	}
+	indent := -1
+	if m[3] != "" {
+		indent = max(parent, 0) + int(m[3][0]-'0')
+	}
+	keep = m[2] == "+" || m[4] == "+"
+	at := e.line + 1
+	last := at
+	for ; at < len(lines); at++ {
+		text := string(lines[at])
+		own := len(text) - len(strings.TrimLeft(text, " "))
+		if own == len(text) && (indent < 0 || own <= indent) {
+			continue
+		}
+		if indent < 0 {
+			if own <= parent {
+				break
+			}
+			indent = own
+		}
+		if own < indent {
+			break
+		}
+		last = at + 1
+	}
+	if keep {
+		last = at
+		if at == len(lines) && len(lines[at-1]) == 0 {
+			last-- // what follows the last line end is no line
+		}
+	}
+	for _, line := range lines[e.line+1 : max(last, e.line+1)] {
+		text := string(line)
+		content = append(content, text[min(len(text), max(indent, 0)):])
+	}
+	e.after = last
+	return content, keep
+}
+
+// layBlock lays out the content of a block that is an expression: one that is
+// folded, and one whose only line is too long.
+func (e *entryText) layBlock(content []string) ([]string, bool) {
+	text := strings.Join(content, "\n")
+	if strings.Contains(text, "`") || strings.TrimSpace(text) == "" {
+		return nil, false
+	}
+	trimmed := make([]string, 0, len(content))
+	for _, line := range content {
+		if line = strings.TrimRight(line, " \t"); line != "" {
+			trimmed = append(trimmed, line)
+		}
+	}
+	width := formatWidth - e.indent()
+	if len(trimmed) == 1 && utf8.RuneCountInString(trimmed[0]) > width {
+		return layExpr(strings.TrimSpace(trimmed[0]), width)
+	}
+	return trimmed, true
+}
