@@ -117,7 +117,7 @@ func (r *Run) attempt(u unit, live Live) (Task, bool) {
 		r.await(u.Step, live)
 		return Task{}, false
 	}
-	if u.Type.New == nil || u.Type.SetsState {
+	if u.Type.computes() {
 		r.compute(u.Step, live)
 		return Task{}, false
 	}

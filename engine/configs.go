@@ -154,12 +154,33 @@ func (d *definition) checkConfig(name string, value any) error {
 		}
 		return nil
 	}
-	declared := d.declared[name]
-	want, have := jsonKind(declared), jsonKind(value)
-	if declared == nil || want == have {
-		return nil
+	if at, want, have := otherKind(name, d.declared[name], value); want != have {
+		return &ConfigError{"invalid_config", fmt.Sprintf("config %s: want %s as declared, have %s", at, want, have)}
 	}
-	return &ConfigError{"invalid_config", fmt.Sprintf("config %s: want %s as declared, have %s", name, want, have)}
+	return nil
+}
+
+// otherKind finds the first place, by name, where a value is of another kind than
+// the declared one. Members that only one of the two has may come and go.
+func otherKind(at string, declared, value any) (where, want, have string) {
+	if declared == nil {
+		return at, "", ""
+	}
+	if want, have = jsonKind(declared), jsonKind(value); want != have {
+		return at, want, have
+	}
+	members, _ := declared.(map[string]any)
+	set, _ := value.(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		member, ok := set[name]
+		if !ok {
+			continue
+		}
+		if where, want, have = otherKind(at+"."+name, members[name], member); want != have {
+			return where, want, have
+		}
+	}
+	return at, "", ""
 }
 
 // jsonKind names the JSON type of a value.

@@ -66,6 +66,7 @@ func TestConfigOfAnotherKindIsRefused(t *testing.T) {
 		says  string
 	}{
 		{"SWITCH", true, "invalid_config", "config SWITCH: want an object as declared, have a boolean"},
+		{"SWITCH", map[string]any{"on": "yes"}, "invalid_config", "config SWITCH.on: want a boolean as declared, have a string"},
 		{"LIMIT", "1", "invalid_config", "config LIMIT: want a number as declared, have a string"},
 		{"LIMIT", nil, "invalid_config", "config LIMIT: want a number as declared, have null"},
 		{"SWICH", nil, "unknown_config", "config SWICH is not declared; did you mean SWITCH?"},

@@ -220,7 +220,7 @@ func (g *guard) reserve(s *Step, ref string, p *pass, rules []rule, now time.Tim
 
 // enter asks for places among the calls under way.
 func (g *guard) enter(s *Step, ref string, since time.Time, p *pass, now time.Time) Verdict {
-	if s.Type.New == nil || s.Type.SetsState || s.Handler.MaxInFlight == 0 && s.calls == nil {
+	if s.Type.computes() || s.Handler.MaxInFlight == 0 && s.calls == nil {
 		return Verdict{}
 	}
 	pl := p.at(ref)

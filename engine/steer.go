@@ -38,7 +38,7 @@ const (
 const DefaultSwitchTime = time.Hour
 
 const (
-	longestControl = 366 * 24 * time.Hour // a longer one is for ever
+	longestControl = 100 * 365 * 24 * time.Hour // a longer one is for ever, and hardly meant
 	highestRate    = 1e6                  // calls per second
 	lowestRate     = 1.0 / (24 * 60 * 60)
 )
@@ -90,12 +90,16 @@ func (e *Engine) Controls(ctx context.Context) ([]ControlView, error) {
 	return out, nil
 }
 
-// SetControl sets the control of a path on all nodes. ifRevision is as in
-// [Settings].SetConfig. The error is a [*ControlError] when it is refused.
+// SetControl sets the control of a path on all nodes. A change that switches on and
+// says nothing else removes it. ifRevision is as in [Settings].SetConfig. The error
+// is a [*ControlError] when it is refused.
 func (e *Engine) SetControl(ctx context.Context, path string, change ControlChange, ifRevision int64, by Actor) (ControlView, error) {
 	control, err := e.checkControl(path, change)
 	if err != nil {
 		return ControlView{}, err
+	}
+	if control.isFree() {
+		return e.liftControl(ctx, path, control, ifRevision, by)
 	}
 	return e.storeControl(ctx, path, control, ifRevision, by)
 }
@@ -132,6 +136,20 @@ func (e *Engine) RemoveControl(ctx context.Context, path string, ifRevision int6
 	}
 	e.learn(ctx)
 	return revision, nil
+}
+
+// liftControl removes the control of a path, if there is one: people who switch
+// on what they switched off mean that, and may do so twice.
+func (e *Engine) liftControl(ctx context.Context, path string, free Control, ifRevision int64, by Actor) (ControlView, error) {
+	revision, err := e.RemoveControl(ctx, path, ifRevision, by)
+	var refused *ControlError
+	if errors.As(err, &refused) && refused.Code == codeControlNotFound && ifRevision <= 0 {
+		err = nil
+	}
+	return ControlView{
+		Path: path, Control: free, Revision: revision, Changed: e.clock.now().UTC().Truncate(time.Millisecond),
+		By: by.Name, Reason: by.Reason, Known: true,
+	}, err
 }
 
 // UndoControl puts back what was before the change of a control with a revision,
@@ -198,9 +216,6 @@ func (e *Engine) checkControl(path string, change ControlChange) (Control, error
 	if err := c.checkRollout(steps, path); err != nil {
 		return c, err
 	}
-	if c.Enabled && c.Mode == "" && c.RateLimit == "" && c.RolloutPercent == nil {
-		return c, invalidControl(`it says nothing: want "enabled": false, a rate_limit or a rollout_percent; DELETE removes a control`)
-	}
 	if c.Enabled || c.Mode != ModeSkip || c.Force {
 		return c, nil
 	}
@@ -211,6 +226,11 @@ func (e *Engine) checkControl(path string, change ControlChange) (Control, error
 		}
 	}
 	return c, nil
+}
+
+// isFree tells whether the control keeps nothing from running.
+func (c Control) isFree() bool {
+	return c.Enabled && c.Mode == "" && c.RateLimit == "" && c.RolloutPercent == nil
 }
 
 func invalidControl(format string, args ...any) *ControlError {
@@ -273,7 +293,7 @@ func checkUntil(field string, until, now time.Time) (*time.Time, error) {
 	case !until.After(now):
 		return nil, invalidControl("%s: want a time to come, have %s", field, until.UTC().Format(time.RFC3339))
 	case until.Sub(now) > longestControl:
-		return nil, invalidControl("%s: want a time within a year, have %s; say forever when you mean it", field, until.UTC().Format(time.RFC3339))
+		return nil, invalidControl("%s: want a time within 100 years, have %s; say forever when you mean it", field, until.UTC().Format(time.RFC3339))
 	}
 	until = until.UTC().Truncate(time.Second)
 	return &until, nil

@@ -57,3 +57,7 @@ func Type[T any, P interface {
 	_, t.Emits = zero.(interface{ Emits() })
 	return t
 }
+
+// computes tells whether the core decides handlers of the type by itself, without
+// a call.
+func (t *HandlerType) computes() bool { return t.New == nil || t.SetsState }

@@ -411,7 +411,8 @@ func (j *job) stop() bool {
 	return false
 }
 
-// count counts handlers that were left out; calls count themselves. One that was
+// count counts handlers that were left out, and those that only compute; calls
+// count themselves. One that was
 // left out while it waited gives its places back.
 func (j *job) count() {
 	for _, h := range j.run.TakeEnded() {
@@ -422,10 +423,16 @@ func (j *job) count() {
 		}
 		j.pass.leaveAll(h.Path, j.n.e.clock.now())
 		j.trace.note(h)
-		switch h.Outcome {
-		case OutcomeSkipped:
-			j.n.e.stats.path(h.Path).skipped.Inc()
-		case OutcomeFailed:
+		seen := j.n.e.stats.path(h.Path)
+		switch computes := j.run.plan.steps[h.Path].Type.computes(); {
+		case h.Outcome == OutcomeSkipped:
+			seen.skipped.Inc()
+		case h.Outcome == OutcomeSucceeded && computes:
+			seen.ended(nil, 0, time.Now())
+		case h.Outcome == OutcomeFailed:
+			if computes {
+				seen.ended(errors.New(h.Error), 0, time.Now())
+			}
 			j.gaveUp(h)
 		}
 	}

@@ -109,7 +109,7 @@ func TestAbsurdCommands(t *testing.T) {
 		"config set CITES []",
 		"config set CITIES",
 		"switch off work/last --for -1h",
-		"switch off work/last --for 500d",
+		"switch off work/last --for 50000d",
 		"switch off wrok",
 		"switch hold work/first/lok",
 		"switch hold work/first/look/more",

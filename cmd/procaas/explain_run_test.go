@@ -43,7 +43,7 @@ func TestOperatorLearnsWhyAHandlerRanOrNot(t *testing.T) {
 		`enabled at .*a.yaml:11:\d+: false\n.*\^ +7\n.*\^ +false\n.*not needed\n.*\^ +false\n`, "explain", small, "tell")
 	o.command(exitFine, `(?s)it ran, and gave up after its first attempt: no voice\ndecided by error, attempts: 1, started`, "explain", large, "work/last/tell")
 	o.command(exitFine, `"decided_by": "enabled"`, "explain", small, "tell", "--format", "json")
-	o.command(exitBroken, `pipeline work has no handler tel; did you mean tell\?`, "explain", small, "tel")
-	o.command(exitBroken, `there is no run "nothing"`, "explain", "nothing", "tell")
+	o.command(exitUsage, `pipeline work has no handler tel; did you mean tell\?`, "explain", small, "tel")
+	o.command(exitUsage, `there is no run "nothing"`, "explain", "nothing", "tell")
 	o.command(exitUsage, `--format json is for procaas explain RUN PATH`, "explain", "request", "--format", "json")
 }

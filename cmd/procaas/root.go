@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -45,6 +46,10 @@ func usagef(format string, args ...any) error {
 	return usageError{fmt.Errorf(format, args...)}
 }
 
+// wrongUse are the statuses by which a server says that what it was asked for
+// makes no sense, or is not there: asking again would not help.
+var wrongUse = []int{http.StatusBadRequest, http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}
+
 // Main runs the command line and gives the exit code.
 func Main(ctx context.Context, args []string, s streams) int {
 	root := newRoot(s)
@@ -67,6 +72,9 @@ func Main(ctx context.Context, args []string, s streams) int {
 		var refused *api.Problem
 		if errors.As(err, &refused) && refused.Status == http.StatusUnauthorized {
 			fmt.Fprintln(s.err, "Give a token with --token or PROCAAS_TOKEN; an admin makes one by procaas token new.")
+		}
+		if refused != nil && slices.Contains(wrongUse, refused.Status) {
+			return exitUsage
 		}
 		return exitBroken
 	}

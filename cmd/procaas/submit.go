@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -66,9 +67,24 @@ The event is read from a file or from standard input, or made from flags.`,
 		if err != nil {
 			return err
 		}
-		return printJSON(s.out, reply)
+		if err := printJSON(s.out, reply); err != nil {
+			return err
+		}
+		return refusedEvents(reply)
 	}
 	return c
+}
+
+// refusedEvents is errFindings when an array of events was taken in part only.
+func refusedEvents(reply json.RawMessage) error {
+	var receipts api.Receipts
+	if err := json.Unmarshal(reply, &receipts); err != nil {
+		return fmt.Errorf("read the reply: %w", err)
+	}
+	if slices.ContainsFunc(receipts.Items, func(i api.ReceiptItem) bool { return i.Error != nil }) {
+		return errFindings
+	}
+	return nil
 }
 
 func eventJSON(kind, id, source, key, payload string) ([]byte, error) {

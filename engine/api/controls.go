@@ -25,7 +25,7 @@ type Controls interface {
 // A ControlChange is the body that sets a control. It replaces the whole control
 // of its path.
 type ControlChange struct {
-	Enabled        *bool    `json:"enabled,omitempty" doc:"false switches off. The default is true."`
+	Enabled        *bool    `json:"enabled,omitempty" doc:"false switches off. The default is true. true and nothing else removes the control."`
 	Mode           string   `json:"mode,omitempty" enum:"skip,hold,keep" doc:"What off means: skip (the default) leaves the handlers out as if their enabled were false; hold parks runs before them until the switch is on. While enabled is true, keep lets no handler go out of the flow by itself."`
 	Force          bool     `json:"force,omitempty" doc:"Let skip and rollout_percent leave out critical handlers, too."`
 	Until          string   `json:"until,omitempty" format:"date-time" doc:"When the switch goes on by itself, or keep ends: in an hour when it is left out. Without a switch, when the limit ends."`
@@ -194,7 +194,13 @@ func (s *server) readControl(w http.ResponseWriter, r *http.Request) (c engine.C
 	c.Enabled = f.get("enabled") == nil || f.boolean("enabled")
 	reason = f.label("reason", maxReason)
 	f.refuseUnknown()
-	return c, reason, faulty(f.faults)
+	if err := faulty(f.faults); err != nil {
+		return c, reason, err
+	}
+	if f.get("enabled") == nil && c == (engine.ControlChange{Enabled: true, Force: c.Force}) {
+		return c, reason, refuse(codeInvalidControl, `it says nothing: want "enabled", a rate_limit or a rollout_percent; "enabled": true alone removes a control`)
+	}
+	return c, reason, nil
 }
 
 // number gives a number; nil when it is absent.

@@ -108,11 +108,19 @@ func eventDecoder(r *http.Request) (func([]byte) (intake, error), error) {
 	return decodePlain, nil
 }
 
-// decodePlain reads one event of the plain form, or an array of them.
+// decodePlain reads one event of the plain form, or an array of them. CloudEvents
+// are known by their specversion: many clients send all JSON as application/json.
 func decodePlain(body []byte) (intake, error) {
 	v, err := parse(body)
 	if err != nil {
 		return intake{}, err
+	}
+	first := v
+	if list, ok := v.([]any); ok && len(list) > 0 {
+		first = list[0]
+	}
+	if f, fault := objectAt("", first); fault == nil && f.get("specversion") != nil {
+		return decodeList(v, structuredEvent, dataPointerOf)
 	}
 	return decodeList(v, plainEvent, pointerOf)
 }
