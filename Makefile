@@ -4,6 +4,13 @@ BIN     := bin/procaas
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 SOURCES := $(shell find . -name '*.go' -o -name '*.sql' -o -name '*.yaml' -o -name '*.html' -o -name '*.css' -o -name '*.js' | grep -v '^./bin/')
 
+# All that is built takes the same flags, so that nothing is compiled twice.
+FLAGS   := -trimpath -buildvcs=false
+# SQLite is C that was made Go: no races of ours are in it, and the detector makes it several times slower.
+RACE    := -race -gcflags='modernc.org/sqlite/lib=-race=false' -gcflags='modernc.org/libc=-race=false'
+# A test that fails is run again alone, twice at most, and said to have been; more than five failures are no accident.
+GOTESTS := $(GO) run gotest.tools/gotestsum@v1.13.0 --format pkgname-and-test-fails --format-hide-empty-pkg --rerun-fails=2 --rerun-fails-max-failures=5
+
 export CGO_ENABLED ?= 0
 
 .PHONY: help demo build test quick fmt vet lint bench bench-flows python fuzz golden tools-postgres tools-console clean
@@ -18,15 +25,15 @@ build: $(BIN) ## build bin/procaas
 
 $(BIN): $(SOURCES) go.mod go.sum
 	@mkdir -p bin
-	$(GO) build -trimpath -buildvcs=false -ldflags '-X main.stamp=$(VERSION)' -o $@ ./cmd/procaas
+	$(GO) build $(FLAGS) -ldflags '-X main.stamp=$(VERSION)' -o $@ ./cmd/procaas
 
 test: tools-postgres tools-console fmt vet $(BIN) ## everything, with a private PostgreSQL, a browser and the race detector
-	CGO_ENABLED=1 $(GO) run ./engine/enginetest/testdb -- $(GO) test -race -timeout 10m ./...
+	$(GO) run $(FLAGS) ./engine/enginetest/testdb -- env CGO_ENABLED=1 $(GOTESTS) --packages ./... -- $(RACE) -timeout 12m
 	$(BIN) validate pipelines
 	$(BIN) test pipelines --chaos --min-coverage 90
 
 quick: ## the tests without the race detector
-	$(GO) run ./engine/enginetest/testdb -- $(GO) test -timeout 10m ./...
+	$(GO) run $(FLAGS) ./engine/enginetest/testdb -- $(GO) test -timeout 10m ./...
 
 torture: tools-postgres ## three nodes and their PostgreSQL under faults, for three minutes
 	$(GO) test -count 1 -timeout 15m -v -run '^TestTorture$$' ./cmd/procaas -torture 3m
@@ -39,7 +46,7 @@ fmt: ## fail when a file is not formatted
 	@out=$$(gofmt -l $$(git ls-files '*.go' 2>/dev/null || find . -name '*.go')); if [ -n "$$out" ]; then echo "run gofmt -w on:"; echo "$$out"; exit 1; fi
 
 vet: ## the compiler's own checks
-	$(GO) vet ./...
+	$(GO) vet $(FLAGS) ./...
 
 golden: ## rewrite golden files and generated files; read the diff before you commit it
 	$(GO) run ./engine/enginetest/testdb -- $(GO) test ./dsl ./handlers ./engine/api ./engine ./engine/flowtest ./cmd/procaas -update
