@@ -39,7 +39,7 @@ const DefaultSwitchTime = time.Hour
 
 const (
 	longestControl = 100 * 365 * 24 * time.Hour // a longer one is for ever, and hardly meant
-	highestRate    = 1e6                  // calls per second
+	highestRate    = 1e6                        // calls per second
 	lowestRate     = 1.0 / (24 * 60 * 60)
 )
 
