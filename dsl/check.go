@@ -56,6 +56,7 @@ func newChecker(files []File, types []Type, r *Reporter) *checker {
 			events:    make(map[string]*EventType),
 			pipelines: make(map[string]*Pipeline),
 			services:  make(map[string]*Service),
+			clusters:  make(map[string]*Cluster),
 			byEvent:   make(map[string][]*Pipeline),
 			awaiting:  make(map[string][]*Pipeline),
 			handlers:  make(map[string]*Handler),
@@ -82,6 +83,9 @@ func (c *checker) check() {
 	}
 	for _, m := range c.bundle.ShardMaps {
 		c.checkShardMap(m)
+	}
+	for _, cluster := range c.bundle.Clusters {
+		c.checkCluster(cluster)
 	}
 	for _, f := range c.bundle.Flows {
 		c.checkFlow(f)

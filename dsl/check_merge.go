@@ -99,6 +99,12 @@ func (c *checker) mergeDocument(d *Document) {
 		c.declare("shard map", m.ID, m.places.of("id", m.Span))
 		b.ShardMaps = append(b.ShardMaps, m)
 	}
+	for _, cluster := range d.Clusters {
+		if c.declare("cluster", cluster.ID, cluster.places.of("id", cluster.Span)) {
+			b.clusters[cluster.ID] = cluster
+		}
+		b.Clusters = append(b.Clusters, cluster)
+	}
 }
 
 // declare notes a name and reports it when it is taken. It tells whether the

@@ -91,6 +91,15 @@ const (
 	codeShardRules Code = "PC1104"
 )
 
+// The rules about clusters and their partition maps.
+const (
+	codeCluster     Code = "PC0811"
+	codeUnheld      Code = "PC0812"
+	codeFragileMap  Code = "PC0813"
+	codeUnevenMap   Code = "PC0814"
+	codeMapOfNobody Code = "PC0815"
+)
+
 // What advice is about.
 const (
 	codeRouting         Code = "PC0601"

@@ -211,6 +211,11 @@ func (r *reading) references() []reference {
 			out = append(out, reference{r, s.places.of("openapi", s.Span), s.OpenAPI, true})
 		}
 	}
+	for _, c := range r.doc.Clusters {
+		if c.Map != nil && c.Map.File != "" {
+			out = append(out, reference{r, c.Map.places.of("file", c.Map.Span), c.Map.File, true})
+		}
+	}
 	r.doc.eachSchema(func(v *Value) {
 		if text, ok := v.text(); ok {
 			out = append(out, reference{r, v.Span, text, false})

@@ -38,6 +38,7 @@ type Bundle struct {
 	Configs   []*Config
 	Triggers  []*Trigger
 	Templates []*Template
+	Clusters  []*Cluster
 	Events    []*EventType
 	ShardMaps []*ShardMap
 	Detached  []*Handler // handlers of the top level that name no stage
@@ -46,6 +47,7 @@ type Bundle struct {
 	events    map[string]*EventType
 	pipelines map[string]*Pipeline
 	services  map[string]*Service
+	clusters  map[string]*Cluster
 	byEvent   map[string][]*Pipeline
 	awaiting  map[string][]*Pipeline
 	handlers  map[string]*Handler
@@ -62,6 +64,9 @@ func (b *Bundle) Pipeline(id string) *Pipeline { return b.pipelines[id] }
 
 // Service finds a service by its id; nil when there is none.
 func (b *Bundle) Service(id string) *Service { return b.services[id] }
+
+// Cluster finds a cluster by its id; nil when there is none.
+func (b *Bundle) Cluster(id string) *Cluster { return b.clusters[id] }
 
 // Handler finds a handler by its path, pipeline/stage/handler; nil when there
 // is none.
@@ -113,6 +118,10 @@ type Document struct {
 
 	// ShardMaps say which shard keeps the data of a key.
 	ShardMaps []*ShardMap `yaml:"shard-maps"`
+
+	// Clusters are workers that share partitions among them, each on one of them at
+	// a time.
+	Clusters []*Cluster `yaml:"clusters"`
 }
 
 // places holds where the value of each given field stands, under the field's

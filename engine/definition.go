@@ -23,6 +23,7 @@ type definition struct {
 	plans    []*Plan
 	byID     map[string]*Plan
 	client   *http.Client
+	workers  *http.Client // reaches the workers of clusters
 	runID    func(Event) string
 	events   []string       // types that activate a pipeline, for suggestions
 	declared map[string]any // configs, with their first values
@@ -45,7 +46,7 @@ var errDefinition = errors.New("definition cannot be used")
 // newDefinition plans all pipelines of a bundle.
 func newDefinition(b *dsl.Bundle, types map[string]HandlerType, maxConns int) (*definition, error) {
 	d := &definition{
-		bundle: b, byID: map[string]*Plan{}, client: newClient(b, maxConns),
+		bundle: b, byID: map[string]*Plan{}, client: newClient(b, maxConns), workers: newWorkersClient(b),
 		declared: map[string]any{}, contracts: map[string]*dsl.Contract{}, from: map[string]map[string][]string{},
 	}
 	for _, p := range b.Pipelines {
@@ -143,6 +144,7 @@ func (l *library) add(b *dsl.Bundle) (*definition, error) {
 	l.cache = append(l.cache, d)
 	if len(l.cache) > maxDefinitions {
 		l.cache[0].client.CloseIdleConnections()
+		l.cache[0].workers.CloseIdleConnections()
 		l.cache = slices.Delete(l.cache, 0, 1)
 	}
 	return d, nil
@@ -207,6 +209,7 @@ func (l *library) close() {
 	defer l.mu.Unlock()
 	for _, d := range l.cache {
 		d.client.CloseIdleConnections()
+		d.workers.CloseIdleConnections()
 	}
 }
 

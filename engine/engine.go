@@ -73,6 +73,7 @@ type Engine struct {
 	degrader degrader
 	stats    stats
 	clock    clock
+	memory   Memory // of handlers
 	accepts  batcher[Intake, accepted]
 	shedLast atomic.Int64 // when events were refused for overload; Unix nanoseconds, 0 for never
 

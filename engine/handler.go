@@ -42,8 +42,17 @@ type Call struct {
 	// traced here; may be empty. Events of [Result].Emit get it by themselves.
 	TraceParent, TraceState string
 
-	Now      time.Time
-	Bundle   *dsl.Bundle  // for services
+	Now     time.Time
+	Bundle  *dsl.Bundle  // for services
+	Workers *http.Client // reaches the workers of the definition's clusters, and who knows them
+	Node    int64        // that makes the call; it fences what is written to Documents
+
+	// Documents keeps what is no run.
+	Documents Documents
+
+	// Memory holds what may be forgotten at any time.
+	Memory *Memory
+
 	HTTP     *http.Client // shared; its transport dials only what [Reach] allows
 	Log      *slog.Logger
 	Resolve  func(dsl.Secret) (string, error)

@@ -30,6 +30,12 @@ type Reach struct {
 	// may be on this machine: data cannot lead there.
 	Written []string
 
+	// Public lets public addresses be reached besides the declared hosts.
+	Public bool
+
+	// Networks lists ranges of addresses that are reached then, too, by whatever host.
+	Networks []string
+
 	// MaxConns is how many connections to one host are kept for later; 2 when 0.
 	MaxConns int
 }
@@ -39,11 +45,16 @@ type Reach struct {
 // It follows no redirects: the caller decides about them.
 func NewClient(r Reach) *http.Client {
 	f := &fence{
-		declared: hostsOf(r.Declared), written: hostsOf(r.Written),
+		declared: hostsOf(r.Declared), written: hostsOf(r.Written), public: r.Public,
 		dialer: net.Dialer{Timeout: 3 * time.Second, KeepAlive: 30 * time.Second},
 	}
+	for _, text := range r.Networks {
+		if network, err := netip.ParsePrefix(text); err == nil {
+			f.networks = append(f.networks, network)
+		}
+	}
 	return &http.Client{
-		Transport: &fencedTransport{allowed: f.declared, base: &http.Transport{
+		Transport: &fencedTransport{check: f.checkHost, base: &http.Transport{
 			// No proxy from the environment: it would hide where a call goes.
 			Proxy:                  nil,
 			DialContext:            f.dial,
@@ -67,6 +78,27 @@ func newClient(b *dsl.Bundle, maxConns int) *http.Client {
 	}
 	return NewClient(r)
 }
+
+// newWorkersClient makes the client that reaches the workers of a definition's
+// clusters, and who knows where they are.
+func newWorkersClient(b *dsl.Bundle) *http.Client {
+	r := Reach{MaxConns: 4}
+	for _, c := range b.Clusters {
+		for _, w := range c.Workers {
+			r.Declared = append(r.Declared, w.URL)
+		}
+		if c.Discover != nil {
+			r.Declared = append(r.Declared, c.Discover.URL)
+			r.Public = true
+			r.Networks = append(r.Networks, c.Discover.Networks...)
+		}
+	}
+	return NewClient(r)
+}
+
+// WorkersClient gives an HTTP client that reaches the workers of the present
+// definition's clusters and nobody else.
+func (e *Engine) WorkersClient() *http.Client { return e.library.current.Load().workers }
 
 // webAddress finds the beginnings of URLs in a text or in the source of an
 // expression, up to where a host and its port end.
@@ -101,11 +133,21 @@ func writtenURLs(b *dsl.Bundle) []string {
 // A fence makes connections to where it is allowed.
 type fence struct {
 	declared, written hostSet
+	public            bool
+	networks          []netip.Prefix
 	dialer            net.Dialer
 }
 
+// checkHost gives an error when host:port is out of reach, whatever its address.
+func (f *fence) checkHost(addr string) error {
+	if f.public {
+		return nil // the address decides
+	}
+	return f.declared.check(addr)
+}
+
 func (f *fence) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	if err := f.declared.check(addr); err != nil {
+	if err := f.checkHost(addr); err != nil {
 		return nil, err
 	}
 	d := f.dialer
@@ -123,6 +165,9 @@ func (f *fence) checkAddress(host, address string) error {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return Permanent(fmt.Errorf("address %s of %s is not understood", address, host))
+	}
+	if ip := a.Addr().Unmap(); slices.ContainsFunc(f.networks, func(n netip.Prefix) bool { return n.Contains(ip) }) {
+		return nil
 	}
 	kind, written := NotPublic(a.Addr()), f.written[strings.ToLower(host)]
 	switch {
@@ -196,13 +241,13 @@ func hostPort(u *url.URL) string {
 
 // A fencedTransport refuses requests to hosts that are not declared.
 type fencedTransport struct {
-	allowed hostSet
-	base    *http.Transport
+	check func(host string) error
+	base  *http.Transport
 }
 
 // RoundTrip implements [http.RoundTripper].
 func (t *fencedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if err := t.allowed.check(hostPort(r.URL)); err != nil {
+	if err := t.check(hostPort(r.URL)); err != nil {
 		if r.Body != nil {
 			r.Body.Close() // as the interface demands, also on errors
 		}

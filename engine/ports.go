@@ -48,6 +48,7 @@ type Store interface {
 	Tokens
 	Audits
 	Degradation
+	Documents
 	Close() error
 }
 

@@ -35,6 +35,9 @@ type Store struct {
 	settings int64 // their revision
 	fallback memoryFallback
 	wakes    []chan struct{}
+
+	documents map[documentKey]engine.Document
+	changed   engine.Broadcast
 }
 
 type (
@@ -96,6 +99,7 @@ func New(clock func() time.Time) *Store {
 		runs:  map[string]*memoryRun{}, idle: map[string]*memoryRun{},
 		entities: map[entityKey]*memoryEntity{}, events: map[eventKey]*memoryRun{},
 		nodes: map[int64]*memoryNode{}, bundles: map[string][]byte{}, configs: map[string]engine.Setting{}, controls: map[string]engine.Setting{}, tokens: map[string]engine.Setting{},
+		documents: map[documentKey]engine.Document{},
 	}
 }
 

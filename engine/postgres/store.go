@@ -54,6 +54,10 @@ type Store struct {
 	wake    chan struct{} // hints for this process's node
 	tell    chan struct{} // hints that go to all nodes
 	untold  untold
+
+	changed     engine.Broadcast // of documents, by any process
+	tellChanged chan struct{}
+
 	stop    context.CancelFunc
 	helpers sync.WaitGroup
 }
@@ -88,7 +92,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	}
 	s := &Store{
 		pool: pool, pooled: pooled, log: o.Log,
-		wake: make(chan struct{}, 1), tell: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), tell: make(chan struct{}, 1), tellChanged: make(chan struct{}, 1),
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -117,6 +121,7 @@ func (s *Store) start(ctx context.Context) error {
 		s.helpers.Go(func() { s.listen(ctx) })
 	}
 	s.helpers.Go(func() { s.notify(ctx) })
+	s.helpers.Go(func() { s.notifyChanged(ctx) })
 	return nil
 }
 

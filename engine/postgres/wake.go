@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 )
@@ -104,20 +105,27 @@ func (s *Store) hear(ctx context.Context) error {
 	}
 	conn := pooled.Hijack()
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	var statement string
-	if err := conn.QueryRow(ctx, listenHints).Scan(&statement); err != nil {
-		return err
-	}
-	if _, err := conn.Exec(ctx, statement); err != nil {
-		return err
+	for _, ask := range []string{listenHints, listenChanged} {
+		var statement string
+		if err := conn.QueryRow(ctx, ask).Scan(&statement); err != nil {
+			return err
+		}
+		if _, err := conn.Exec(ctx, statement); err != nil {
+			return err
+		}
 	}
 	s.horizon.listens(true)
 	defer s.horizon.listens(false)
 	signal(s.wake) // hints may have been lost before
+	s.changed.Send()
 	for {
 		n, err := conn.WaitForNotification(ctx)
 		if err != nil {
 			return err
+		}
+		if strings.HasPrefix(n.Channel, changedPrefix) {
+			s.changed.Send()
+			continue
 		}
 		s.horizon.lower(parsePosition(n.Payload))
 		signal(s.wake)

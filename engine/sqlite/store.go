@@ -45,6 +45,8 @@ type Store struct {
 	writer *writer
 	wake   chan struct{}
 
+	changed engine.Broadcast // of documents
+
 	closing sync.Once
 	closed  error
 }

@@ -1,0 +1,333 @@
+package dsl
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// checkCluster checks what belongs to a cluster, and what its partition map can bear.
+func (c *checker) checkCluster(cluster *Cluster) {
+	at := cluster.places.of("id", cluster.Span)
+	switch {
+	case len(cluster.Workers) > 0 && cluster.Discover != nil:
+		c.Errorf(cluster.places.of("discover", at), codeCluster, "keep one of them", "cluster %q has both workers and discover", cluster.ID)
+		return
+	case len(cluster.Workers) == 0 && cluster.Discover == nil:
+		c.Errorf(at, codeCluster, "list them below workers:, or say discover: {url: …}", "cluster %q has no workers", cluster.ID)
+		return
+	}
+	sound := c.checkWorkers(cluster)
+	if d := cluster.Discover; d != nil {
+		c.checkDiscovery(cluster, d)
+	}
+	if cluster.Healthcheck == nil {
+		cluster.Healthcheck = &Healthcheck{}
+		c.preset(cluster.Healthcheck)
+	}
+	for _, f := range []struct{ name, path string }{{"path", cluster.Healthcheck.Path}, {"ping", cluster.Healthcheck.Ping}} {
+		if !strings.HasPrefix(f.path, "/") {
+			c.Errorf(cluster.Healthcheck.places.of(f.name, at), codeCluster, "write it as /healthcheck",
+				"%s of the healthcheck of cluster %q does not begin with /: %q", f.name, cluster.ID, f.path)
+		}
+	}
+	if cluster.Parameters == nil {
+		cluster.Parameters = &PolicyParameters{}
+		c.preset(cluster.Parameters)
+	} else if p := cluster.Parameters; p.GiniLow > p.GiniHigh {
+		c.Errorf(p.places.of("gini-low", p.Span), codeCluster, "make it the lower one",
+			"gini-low of cluster %q is %v, above gini-high, %v", cluster.ID, p.GiniLow, p.GiniHigh)
+	}
+	sound = c.checkMap(cluster) && sound
+	if sound && cluster.Discover == nil && cluster.Partitions > 0 {
+		c.checkHolders(cluster, at)
+	}
+}
+
+// preset fills a part that is left out with its defaults.
+func (c *checker) preset(into any) {
+	spec := languageSpec().Field("clusters").Elem.Spec
+	name := "healthcheck"
+	if _, ok := into.(*PolicyParameters); ok {
+		name = "parameters"
+	}
+	if err := spec.Field(name).Spec.Decode(map[string]any{}, into); err != nil {
+		panic("dsl: " + err.Error())
+	}
+}
+
+// checkWorkers checks ids and addresses; false when the map cannot be judged.
+func (c *checker) checkWorkers(cluster *Cluster) bool {
+	sound := true
+	first := map[string]*ClusterWorker{}
+	for _, w := range cluster.Workers {
+		if w.ID == "" || w.URL == "" {
+			sound = false
+			continue
+		}
+		at := w.places.of("id", w.Span)
+		if twin := first[w.ID]; twin != nil {
+			c.Report(Diagnostic{
+				Span: at, Code: codeDuplicate, Message: fmt.Sprintf("worker %q of cluster %q is declared twice", w.ID, cluster.ID),
+				Hint:    "rename one of them",
+				Related: []Related{{Span: twin.places.of("id", twin.Span), Message: "declared here first"}},
+			})
+			sound = false
+		}
+		first[w.ID] = w
+		if problem := addressProblem(w.URL); problem != "" {
+			c.Errorf(w.places.of("url", w.Span), codeCluster, "want such as http://127.0.0.1:9101", "url of worker %q %s: %q", w.ID, problem, w.URL)
+		}
+	}
+	return sound
+}
+
+// addressProblem says why a URL cannot be the beginning of others.
+func addressProblem(text string) string {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		return "is not an absolute http or https URL"
+	case u.User != nil:
+		return "holds a password"
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return "has a query or a fragment"
+	}
+	return ""
+}
+
+func (c *checker) checkDiscovery(cluster *Cluster, d *Discovery) {
+	u, err := url.Parse(d.URL)
+	if d.URL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil) {
+		c.Errorf(d.places.of("url", d.Span), codeCluster, "want such as http://127.0.0.1:9100/workers",
+			"discover of cluster %q has no absolute http or https URL without a password: %q", cluster.ID, d.URL)
+	}
+	for i, network := range d.Networks {
+		if _, err := netip.ParsePrefix(network); err != nil {
+			c.Errorf(d.places.of(fmt.Sprintf("networks[%d]", i), d.Span), codeCluster, "want such as 10.0.0.0/8",
+				"%q is no range of addresses", network)
+		}
+	}
+}
+
+// checkMap checks what the map says; false when it cannot be judged.
+func (c *checker) checkMap(cluster *Cluster) bool {
+	m := cluster.Map
+	if m == nil {
+		return true
+	}
+	if m.File == "" && m.Workers == nil {
+		if m.Rule == "all" && m.Replicas > 0 {
+			c.Errorf(m.places.of("replicas", m.Span), codeCluster, "drop it", "with rule: all, every worker may hold every partition")
+			return false
+		}
+		return true
+	}
+	for _, name := range []string{"rule", "replicas", "seed", "file"} {
+		if span := m.places.of(name, Span{}); span != (Span{}) && (name != "file" || m.Workers != nil) {
+			c.Errorf(span, codeCluster, "keep one of them", "the map of cluster %q is given worker by worker, so that it takes no %s", cluster.ID, name)
+			return false
+		}
+	}
+	held := m.Workers
+	if m.File != "" {
+		if held = c.mapFile(m); held == nil {
+			return false
+		}
+	}
+	cluster.held = held
+	return c.checkHeld(cluster)
+}
+
+// mapFile reads the file of a map; nil after something was reported.
+func (c *checker) mapFile(m *PartitionMap) *Value {
+	at := m.places.of("file", m.Span)
+	from := c.files[m.Span.File]
+	if from == nil {
+		return nil
+	}
+	name, _, ok := reference{from, at, m.File, true}.target()
+	if !ok {
+		c.Errorf(at, codeCluster, "give a path relative to this file, such as fanout.map.json", "%q is no file that a map may be in", m.File)
+		return nil
+	}
+	r := c.files[name]
+	if r == nil || r.missing != nil || HasErrors(r.found) {
+		return nil // reported with the file, or with who named it
+	}
+	if r.root == nil || r.root.kind != valueMap {
+		c.Errorf(at, codeCluster, `such as {"worker-1": ["0-99"]}`, "%s is no mapping from workers to partitions", m.File)
+		return nil
+	}
+	return r.root
+}
+
+// checkHeld checks a map that is given worker by worker.
+func (c *checker) checkHeld(cluster *Cluster) bool {
+	sound := true
+	for i, k := range cluster.held.Keys() {
+		if cluster.Discover == nil && !slices.ContainsFunc(cluster.Workers, func(w *ClusterWorker) bool { return w.ID == k.Name }) {
+			c.Errorf(k.Span, codeMapOfNobody, c.didYouMean(k.Name, cluster.workerIDs), "the map gives partitions to %q, which is no worker of cluster %q", k.Name, cluster.ID)
+			sound = false
+		}
+		item := cluster.held.Items()[i]
+		if item.kind != valueList {
+			c.Errorf(head(item), codeCluster, `such as [0, 7, "10-19"]`, "worker %q: want a list of partitions, have %s", k.Name, describeValue(item))
+			sound = false
+		} else if _, problem := partitionsOf(item, cluster.Partitions); problem != "" {
+			c.Errorf(head(item), codeCluster, "", "worker %q: %s", k.Name, problem)
+			sound = false
+		}
+	}
+	return sound
+}
+
+func (c *Cluster) workerIDs() []string {
+	var ids []string
+	for _, w := range c.Workers {
+		ids = append(ids, w.ID)
+	}
+	return ids
+}
+
+// The bounds of what a map may be like before somebody is told.
+const (
+	unevenBy  = 1.25 // the best load, relative to an even one
+	fewFailed = 32   // workers, up to which the load without each of them is computed
+)
+
+// checkHolders finds partitions that nobody may hold, failures that the map does not
+// bear, and loads that no balancer can even out.
+func (c *checker) checkHolders(cluster *Cluster, at Span) {
+	if cluster.Map != nil {
+		at = cluster.places.of("map", at)
+	}
+	at = lineOf(at)
+	workers := cluster.Members()
+	holders := cluster.Holders(workers)
+	if orphans := partitionsWhere(holders, func(up []int) bool { return len(up) > 0 }); len(orphans) > 0 {
+		c.Errorf(at, codeUnheld, "let a worker hold them", "no worker of cluster %q may hold %s", cluster.ID, listPartitions(orphans))
+		return
+	}
+	if len(workers) == 1 {
+		return // there is nothing to choose
+	}
+	none := func(int) bool { return false }
+	capacity := capacities(workers)
+	best := BestLoad(holders, capacity, none)
+	if best > unevenBy {
+		c.Warnf(at, codeUnevenMap, "give the workers that are in few lists more partitions, or raise replicas",
+			"the map of cluster %q keeps some worker at %.2f times the mean load, however partitions are placed", cluster.ID, best)
+	}
+	for _, f := range outages(workers) {
+		lost := partitionsWhere(holders, func(up []int) bool { return slices.ContainsFunc(up, func(i int) bool { return !f.down(i) }) })
+		if len(lost) > 0 {
+			c.Warnf(at, codeFragileMap, "let workers of other zones hold them, too, as rule: zone does",
+				"when %s of cluster %q fails, nobody may hold %s", f.what, cluster.ID, listPartitions(lost))
+			return // one is enough to mend the map
+		}
+	}
+	if len(workers) > fewFailed {
+		return
+	}
+	for _, f := range outages(workers) {
+		left := BestLoad(holders, capacity, f.down)
+		if left > unevenBy && left > best*1.1 {
+			c.Warnf(at, codeUnevenMap, "spread what it holds over more workers, or raise replicas",
+				"when %s of cluster %q fails, the map keeps some worker at %.2f times the mean load of those left, however partitions are placed",
+				f.what, cluster.ID, left)
+			return
+		}
+	}
+}
+
+// lineOf cuts a place down to the first line of it.
+func lineOf(at Span) Span {
+	if at.Start.Line != at.End.Line {
+		at.End = Pos{at.Start.Line, at.Start.Column + 1}
+	}
+	return at
+}
+
+// Members lists the workers that are declared.
+func (c *Cluster) Members() []ClusterWorker {
+	out := make([]ClusterWorker, len(c.Workers))
+	for i, w := range c.Workers {
+		out[i] = *w
+	}
+	return out
+}
+
+// capacities gives those of workers; one that is unknown is the mean of the others.
+func capacities(workers []ClusterWorker) []float64 {
+	sum, known := 0.0, 0.0
+	for _, w := range workers {
+		if w.Capacity > 0 {
+			sum, known = sum+w.Capacity, known+1
+		}
+	}
+	mean := 1.0
+	if known > 0 {
+		mean = sum / known
+	}
+	out := make([]float64, len(workers))
+	for i, w := range workers {
+		if out[i] = w.Capacity; out[i] <= 0 {
+			out[i] = mean
+		}
+	}
+	return out
+}
+
+// An outage is what may fail at once.
+type outage struct {
+	what string
+	down func(worker int) bool
+}
+
+// outages lists single ones: each worker, and each zone unless it is the only one.
+func outages(workers []ClusterWorker) []outage {
+	var out []outage
+	var zones []string
+	for i, w := range workers {
+		out = append(out, outage{"worker " + w.ID, func(j int) bool { return j == i }})
+		if !slices.Contains(zones, w.Zone) {
+			zones = append(zones, w.Zone)
+		}
+	}
+	if len(zones) < 2 {
+		return out
+	}
+	for _, z := range zones {
+		if z != "" {
+			out = append(out, outage{"zone " + z, func(j int) bool { return workers[j].Zone == z }})
+		}
+	}
+	return out
+}
+
+// partitionsWhere lists the partitions that none of their holders saves.
+func partitionsWhere(holders [][]int, saved func([]int) bool) []int {
+	var out []int
+	for p, h := range holders {
+		if !saved(h) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// listPartitions names a few of them.
+func listPartitions(list []int) string {
+	const few = 5
+	if len(list) == 1 {
+		return fmt.Sprintf("partition %d", list[0])
+	}
+	text := strings.Trim(strings.ReplaceAll(fmt.Sprint(list[:min(few, len(list))]), " ", ", "), "[]")
+	if len(list) > few {
+		text += fmt.Sprintf(" and %d others", len(list)-few)
+	}
+	return "partitions " + text
+}

@@ -1,0 +1,375 @@
+package dsl
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// defaultReplicas is how many workers may hold a partition when nobody says.
+const defaultReplicas = 3
+
+// ringPoints is how many places a worker has on a ring: with few of them, some
+// workers would have much more to hold than others.
+const ringPoints = 64
+
+// Holders gives, for each partition, the places in a list of the workers that may hold
+// it, those of a rule in the order of preference. It depends on the ids and zones of the
+// workers, not on their order, so that workers that come or go change little of it.
+func (c *Cluster) Holders(workers []ClusterWorker) [][]int {
+	m := c.Map
+	rule, replicas, seed := "all", defaultReplicas, 0
+	if m != nil {
+		if c.held != nil {
+			return c.heldBy(workers)
+		}
+		rule, replicas, seed = cmp.Or(m.Rule, "random"), cmp.Or(m.Replicas, defaultReplicas), m.Seed
+	}
+	out := make([][]int, c.Partitions)
+	switch rule {
+	case "all":
+		for p := range out {
+			out[p] = make([]int, len(workers))
+			for i := range workers {
+				out[p][i] = i
+			}
+		}
+	case "ring":
+		ring := newRing(workers, seed)
+		for p := range out {
+			out[p] = ring.from(drawn(seed, "partition", strconv.Itoa(p)), replicas, len(workers))
+		}
+	default:
+		for p := range out {
+			ranked := rank(workers, seed, p)
+			if rule == "zone" {
+				ranked = spreadZones(ranked, workers)
+			}
+			out[p] = ranked[:min(replicas, len(ranked))]
+		}
+	}
+	return out
+}
+
+// drawn gives a number that is as good as drawn, and always the same for the same
+// words.
+func drawn(seed int, words ...string) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%d", seed)
+	for _, w := range words {
+		fmt.Fprintf(h, "/%s", w)
+	}
+	// The last bytes of a text change little of FNV; this carries them everywhere.
+	x := h.Sum64()
+	x ^= x >> 33
+	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	x *= 0xc4ceb9fe1a85ec53
+	return x ^ x>>33
+}
+
+// rank orders the workers by how much a partition prefers them.
+func rank(workers []ClusterWorker, seed, p int) []int {
+	preference := make([]uint64, len(workers))
+	order := make([]int, len(workers))
+	for i := range workers {
+		preference[i], order[i] = drawn(seed, strconv.Itoa(p), workers[i].ID), i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(preference[b], preference[a]), cmp.Compare(workers[a].ID, workers[b].ID))
+	})
+	return order
+}
+
+// spreadZones takes ranked workers in rounds, one of each zone in a round.
+func spreadZones(ranked []int, workers []ClusterWorker) []int {
+	round := make(map[int]int, len(ranked))
+	seen := map[string]int{}
+	for _, i := range ranked {
+		round[i] = seen[workers[i].Zone]
+		seen[workers[i].Zone]++
+	}
+	slices.SortStableFunc(ranked, func(a, b int) int { return cmp.Compare(round[a], round[b]) })
+	return ranked
+}
+
+// A ring holds the places of workers, in order.
+type ring []ringPlace
+
+type ringPlace struct {
+	at     uint64
+	worker int
+	id     string
+}
+
+func newRing(workers []ClusterWorker, seed int) ring {
+	var r ring
+	for i, w := range workers {
+		for n := range ringPoints {
+			r = append(r, ringPlace{drawn(seed, "worker", w.ID, strconv.Itoa(n)), i, w.ID})
+		}
+	}
+	slices.SortFunc(r, func(a, b ringPlace) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.id, b.id))
+	})
+	return r
+}
+
+// from lists the next different workers behind a place.
+func (r ring) from(at uint64, replicas, workers int) []int {
+	var out []int
+	first, _ := slices.BinarySearchFunc(r, at, func(p ringPlace, at uint64) int { return cmp.Compare(p.at, at) })
+	for i := 0; i < len(r) && len(out) < min(replicas, workers); i++ {
+		if w := r[(first+i)%len(r)].worker; !slices.Contains(out, w) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// heldBy reads the map for workers. Who is not in it holds nothing.
+func (c *Cluster) heldBy(workers []ClusterWorker) [][]int {
+	out := make([][]int, c.Partitions)
+	for i, w := range workers {
+		held, _ := partitionsOf(c.held.Get(w.ID), c.Partitions)
+		for _, p := range held {
+			out[p] = append(out[p], i)
+		}
+	}
+	return out
+}
+
+// partitionsOf reads a list of numbers and ranges of partitions; problem says what is
+// wrong with it.
+func partitionsOf(v *Value, partitions int) (held []int, problem string) {
+	seen := make([]bool, partitions)
+	for _, item := range v.Items() {
+		first, last, ok := partitionRange(item)
+		if !ok || first > last || first < 0 || last >= partitions {
+			return held, fmt.Sprintf("want partitions from 0 to %d, such as 7 or \"0-99\", have %s", partitions-1, describeValue(item))
+		}
+		for p := first; p <= last; p++ {
+			if !seen[p] {
+				seen[p] = true
+				held = append(held, p)
+			}
+		}
+	}
+	return held, ""
+}
+
+func partitionRange(v *Value) (first, last int, ok bool) {
+	data, _ := v.Literal()
+	switch x := data.(type) {
+	case int:
+		return x, x, true
+	case string:
+		from, to, _ := strings.Cut(x, "-")
+		first, err1 := strconv.Atoi(from)
+		last, err2 := strconv.Atoi(to)
+		return first, last, err1 == nil && err2 == nil
+	}
+	return 0, 0, false
+}
+
+// BestLoad gives the least load of the worker that has the most, relative to its
+// capacity, that any distribution of partitions over these workers could reach, if all
+// partitions weighed the same and could be divided: 1 when all can have the same. down
+// tells who is missing. It is found by maximum flow, and a bound that no balancer can
+// beat. Partitions that nobody can hold are left out.
+func BestLoad(holders [][]int, capacity []float64, down func(worker int) bool) float64 {
+	total, weight := 0.0, 0.0
+	for i, c := range capacity {
+		if !down(i) {
+			total += c
+		}
+	}
+	var parts [][]int
+	for _, h := range holders {
+		var up []int
+		for _, i := range h {
+			if !down(i) {
+				up = append(up, i)
+			}
+		}
+		if len(up) > 0 {
+			slices.Sort(up)
+			parts = append(parts, up)
+			weight++
+		}
+	}
+	if weight == 0 || total == 0 {
+		return 1
+	}
+	even := weight / total
+	low, high := 1.0, 1.0
+	for !fits(parts, capacity, even*high) {
+		low = high
+		if high *= 2; high > 1e6 {
+			return high
+		}
+	}
+	for high-low > 0.005 {
+		middle := (low + high) / 2
+		if fits(parts, capacity, even*middle) {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	return high
+}
+
+// fits tells whether all partitions find room when each worker has as much room as its
+// capacity times load. Those with the same workers are one: they flow together.
+func fits(parts [][]int, capacity []float64, load float64) bool {
+	groups := map[string]int{}
+	var holders [][]int
+	var rest []float64
+	for _, h := range parts {
+		key := fmt.Sprint(h)
+		g, known := groups[key]
+		if !known {
+			g = len(holders)
+			groups[key] = g
+			holders, rest = append(holders, h), append(rest, 0)
+		}
+		rest[g]++
+	}
+	f := &mapFlow{holders: holders, rest: rest, free: make([]float64, len(capacity)), on: make([]map[int]float64, len(capacity))}
+	for i, c := range capacity {
+		f.free[i], f.on[i] = c*load, map[int]float64{}
+	}
+	return f.run()
+}
+
+// A mapFlow is a maximum flow from groups of partitions to workers in the making.
+type mapFlow struct {
+	holders [][]int
+	rest    []float64 // of each group, what is not placed
+	free    []float64 // of each worker
+	on      []map[int]float64
+
+	levels []int // of workers, from those that lack room to those that have some
+}
+
+// slight is work that is not worth a path.
+const slight = 1e-7
+
+// run places as much as fits, and tells whether that is all of it. It pushes along
+// shortest paths, level by level, so that the number of rounds is small.
+func (f *mapFlow) run() bool {
+	for g, h := range f.holders {
+		for _, i := range h {
+			f.put(g, i, min(f.rest[g], f.free[i]))
+		}
+	}
+	for rounds := 0; rounds <= 2*len(f.free)+2; rounds++ {
+		lacking := false
+		for _, r := range f.rest {
+			lacking = lacking || r > slight
+		}
+		if !lacking {
+			return true
+		}
+		if !f.level() {
+			return false
+		}
+		for g := range f.rest {
+			if f.rest[g] > slight {
+				f.rest[g] -= f.push(g, f.rest[g], 0, make([]bool, len(f.free)))
+			}
+		}
+	}
+	return false
+}
+
+func (f *mapFlow) put(g, i int, x float64) {
+	if x > 0 {
+		f.rest[g] -= x
+		f.free[i] -= x
+		f.on[i][g] += x
+	}
+}
+
+// level finds how far each worker is from what is not placed; false when none with
+// room can be reached.
+func (f *mapFlow) level() bool {
+	f.levels = make([]int, len(f.free))
+	for i := range f.levels {
+		f.levels[i] = math.MaxInt
+	}
+	var queue []int
+	reach := func(g, level int) {
+		for _, i := range f.holders[g] {
+			if f.levels[i] == math.MaxInt {
+				f.levels[i] = level
+				queue = append(queue, i)
+			}
+		}
+	}
+	for g, r := range f.rest {
+		if r > slight {
+			reach(g, 1)
+		}
+	}
+	found := false
+	for len(queue) > 0 {
+		i := queue[0]
+		queue = queue[1:]
+		found = found || f.free[i] > slight
+		for g, x := range f.on[i] {
+			if x > slight {
+				reach(g, f.levels[i]+1)
+			}
+		}
+	}
+	return found
+}
+
+// push places up to x of a group on workers of the next levels, moving others on, and
+// tells how much was placed.
+func (f *mapFlow) push(g int, x float64, level int, dead []bool) (placed float64) {
+	for _, i := range f.holders[g] {
+		if f.levels[i] != level+1 || dead[i] {
+			continue
+		}
+		if room := min(x-placed, f.free[i]); room > 0 {
+			f.free[i] -= room
+			f.on[i][g] += room
+			placed += room
+		}
+		for _, other := range sortedGroups(f.on[i]) {
+			if x-placed <= slight {
+				break
+			}
+			if other == g {
+				continue
+			}
+			moved := f.push(other, min(x-placed, f.on[i][other]), level+1, dead)
+			f.on[i][other] -= moved
+			f.on[i][g] += moved
+			placed += moved
+		}
+		if x-placed <= slight {
+			return placed
+		}
+		dead[i] = true
+	}
+	return placed
+}
+
+func sortedGroups(on map[int]float64) []int {
+	out := make([]int, 0, len(on))
+	for g, x := range on {
+		if x > slight {
+			out = append(out, g)
+		}
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,84 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// DocumentAssignment is the kind of the documents that hold assignments, by the ids of
+// clusters.
+const DocumentAssignment = "assignment"
+
+// An Assignment says which worker of a cluster serves which partition.
+type Assignment struct {
+	Cluster string `json:"cluster"`
+
+	// Version grows with each change; nobody ever goes back to an older one.
+	Version int64 `json:"version"`
+
+	// Epoch is the node that has made it: a node that was taken for dead has a
+	// smaller one than whoever has taken over, and is refused.
+	Epoch int64 `json:"epoch"`
+
+	Changed time.Time `json:"changed"` // by the store's clock
+
+	// Workers keep their places: new ones come at the end.
+	Workers []AssignedWorker `json:"workers"`
+
+	Owners []int   `json:"owners"` // for each partition, the place of its worker; -1 for nobody
+	Since  []int64 `json:"since"`  // the version by which each partition came to its owner
+}
+
+// An AssignedWorker is a worker as the assignment knows it.
+type AssignedWorker struct {
+	ID   string `json:"id"`
+	URL  string `json:"url"`
+	Zone string `json:"zone,omitempty"`
+}
+
+// Owner gives the worker of a partition; false when nobody has it.
+func (a *Assignment) Owner(partition int) (AssignedWorker, bool) {
+	if partition < 0 || partition >= len(a.Owners) || a.Owners[partition] < 0 {
+		return AssignedWorker{}, false
+	}
+	return a.Workers[a.Owners[partition]], true
+}
+
+// DecodeAssignment reads the assignment in a document.
+func DecodeAssignment(d Document) (Assignment, error) {
+	var a Assignment
+	if err := json.Unmarshal(d.Value, &a); err != nil {
+		return a, fmt.Errorf("assignment of cluster %s: %w", d.Name, err)
+	}
+	a.Cluster, a.Version, a.Epoch, a.Changed = d.Name, d.Version, d.Node, d.Changed
+	if len(a.Since) != len(a.Owners) {
+		return a, fmt.Errorf("assignment of cluster %s: %d partitions have owners, %d have a version", d.Name, len(a.Owners), len(a.Since))
+	}
+	for p, w := range a.Owners {
+		if w < -1 || w >= len(a.Workers) {
+			return a, fmt.Errorf("assignment of cluster %s: partition %d is on worker %d of %d", d.Name, p, w, len(a.Workers))
+		}
+	}
+	return a, nil
+}
+
+// Assignment reads the assignment of a cluster; [ErrNotFound] before there is one.
+func (e *Engine) Assignment(ctx context.Context, cluster string) (Assignment, error) {
+	d, err := e.o.Store.Document(ctx, DocumentAssignment, cluster)
+	if err != nil {
+		return Assignment{}, err
+	}
+	return DecodeAssignment(d)
+}
+
+// AwaitAssignment waits until a cluster has a later assignment than the given version,
+// and reads it.
+func (e *Engine) AwaitAssignment(ctx context.Context, cluster string, after int64) (Assignment, error) {
+	d, err := AwaitDocument(ctx, e.o.Store, DocumentAssignment, cluster, after)
+	if err != nil {
+		return Assignment{}, err
+	}
+	return DecodeAssignment(d)
+}
