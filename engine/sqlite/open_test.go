@@ -55,7 +55,10 @@ func TestOpenRefusesAnotherSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newest := int64(len(migrations))
+	var newest int64 // numbers may have gaps
+	if _, err := fmt.Sscanf(migrations[len(migrations)-1].Name(), "%d_", &newest); err != nil {
+		t.Fatal(err)
+	}
 	wantOpenError(t, path, fmt.Sprintf("schema has version 0, want %d", newest), "run procaas migrate")
 	for _, want := range [][2]int64{{0, newest}, {newest, newest}} {
 		from, to, err := sqlite.Migrate(t.Context(), path)
