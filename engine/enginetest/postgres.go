@@ -116,8 +116,9 @@ const (
 )
 
 // StartPostgres starts a cluster from the server binaries of this machine, in a
-// temporary directory. It ends with Stop, or with this process.
-func StartPostgres(ctx context.Context) (*Cluster, error) {
+// temporary directory, with settings as lines of its configuration. It ends with Stop,
+// or with this process.
+func StartPostgres(ctx context.Context, settings ...string) (*Cluster, error) {
 	bin, err := serverBinaries()
 	if err != nil {
 		return nil, err
@@ -130,7 +131,7 @@ func StartPostgres(ctx context.Context) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := initCluster(ctx, bin, dir, as); err != nil {
+	if err := initCluster(ctx, bin, dir, as, settings); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	return startServer(ctx, bin, dir, as)
@@ -256,7 +257,7 @@ max_wal_size = '2GB'
 autovacuum_naptime = '5s'
 `
 
-func initCluster(ctx context.Context, bin, dir string, as *syscall.Credential) error {
+func initCluster(ctx context.Context, bin, dir string, as *syscall.Credential, settings []string) error {
 	if as != nil {
 		if err := os.Chown(dir, int(as.Uid), int(as.Gid)); err != nil {
 			return err
@@ -274,7 +275,7 @@ func initCluster(ctx context.Context, bin, dir string, as *syscall.Credential) e
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(testSettings)
+	_, err = f.WriteString(testSettings + strings.Join(settings, "\n") + "\n")
 	return errors.Join(err, f.Close())
 }
 

@@ -45,12 +45,11 @@
 //     [ErrBusy] when another transfer has it. The same id takes over from itself with a
 //     new token, so that a coordinator that was thought dead is fenced out.
 //  2. rows are copied and streamed.
-//  3. the freeze, a transaction on the source: [WriteFence] with State [Frozen], the old
-//     epoch, Owner t.Owner, and Attempt, which the stream waits for. Set lock_timeout.
-//     procaas.fences is in each of the publications that enroll makes: the row
-//     is the barrier in the stream.
-//  4. once the barrier has been applied, in the same transaction on the target:
-//     [WriteFence] with State [Active] and epoch t.Next.
+//  3. the freeze, a transaction on the source: procaas.freeze, which thaws by itself after
+//     some milliseconds, so that a coordinator that dies leaves the key writable.
+//  4. once the stream is applied up to the freeze, in the same transaction on the target:
+//     [WriteFence] with State [Active] and epoch t.Next; and on the source procaas.seal,
+//     which fails when the freeze has run out, and keeps it from doing so.
 //  5. m.Switch(ctx, t) is the commit point, a compare-and-swap on epoch and owner:
 //     [ErrLost] means that nothing has changed and never will by this token. When the
 //     outcome is unknown, [Map.Read] tells. After it only forward.
@@ -58,7 +57,8 @@
 //
 // To give up before step 5: m.Abort(ctx, t) FIRST, then fence the target Closed at
 // t.Next, then the source [Active] at t.Epoch. After Abort no Switch of the token can
-// succeed, so the source may take writes again. A rollback after the switch is a transfer
+// succeed, so the source may take writes again. Package transfer does steps 2 to 6 but for
+// the switch itself; procaas.claim there makes void what older tokens have frozen. A rollback after the switch is a transfer
 // in the other direction, with the next epoch.
 //
 // Reservations of keys that are still being registered cannot be transferred

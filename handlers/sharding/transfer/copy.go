@@ -1,0 +1,336 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Steps that the target keeps with its position.
+const (
+	stepCopied   = "copied"
+	stepAnalyzed = "analyzed"
+)
+
+// rowFilters is the first version whose publications filter rows.
+const rowFilters = 150000
+
+// Copy makes the target a copy of the source as of one position of its log, and leaves
+// a slot that goes on from there. When it has done so before, and the slot is still
+// good, it does nothing.
+func (m *Mover) Copy(ctx context.Context) error {
+	if err := m.load(ctx); err != nil {
+		return err
+	}
+	lsn, step, ok, err := positionOf(ctx, m.target, m.direction())
+	if err != nil {
+		return err
+	}
+	if ok && m.slotGood(ctx, lsn) == nil {
+		if step == stepAnalyzed {
+			return nil
+		}
+		return m.analyze(ctx)
+	}
+	if err := m.clear(ctx); err != nil {
+		return err
+	}
+	if err := m.publish(ctx, m.source, m.spec.slot(), m.against()); err != nil {
+		return err
+	}
+	if err := m.copy(ctx); err != nil {
+		return err
+	}
+	return m.analyze(ctx)
+}
+
+// clear removes what an earlier attempt has left: the slots first, so that none of
+// them reads the deletions of rows as if they were meant.
+func (m *Mover) clear(ctx context.Context) error {
+	if err := m.fenceTarget(ctx, m.target, "closed"); err != nil {
+		return err
+	}
+	if err := m.at("clear"); err != nil {
+		return err
+	}
+	if err := m.dropStreams(ctx); err != nil {
+		return err
+	}
+	if err := m.forget(ctx); err != nil {
+		return err
+	}
+	return m.remove(ctx, m.target, "clear")
+}
+
+// publish makes the publication of one direction. It comes before the slot: a slot
+// cannot decode with a publication that is younger.
+func (m *Mover) publish(ctx context.Context, c *pgx.Conn, name, echo string) error {
+	if err := m.at("publication"); err != nil {
+		return err
+	}
+	var version int
+	if err := c.QueryRow(ctx, serverVersion).Scan(&version); err != nil {
+		return err
+	}
+	var parts []string
+	for _, t := range m.tables {
+		if version < rowFilters {
+			parts = append(parts, t.quoted())
+		} else {
+			parts = append(parts, t.quoted()+" where ("+t.where+")")
+		}
+	}
+	own := ""
+	if version >= rowFilters {
+		own = " where (id in (" + literal(m.spec.ID) + ", " + literal(echo) + "))"
+	}
+	parts = append(parts, "procaas.transfer_barrier"+own, "procaas.transfer_echo"+own)
+	err := pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+		// A vacuum that keeps a table from wraparound holds the lock that this needs.
+		if _, err := tx.Exec(ctx, lockTimeout(m.limits.DDL)); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "drop publication if exists "+quote(name)); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, "create publication "+quote(name)+" for table "+strings.Join(parts, ", "))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("create publication %s: %w", name, err)
+	}
+	return nil
+}
+
+// createSlot makes a slot; the snapshot that it exports lives as long as the
+// connection does nothing else. It waits for transactions that are older, and those
+// may be prepared ones that nobody ends: hence the limit.
+func (m *Mover) createSlot(ctx context.Context, dsn, name string, temporary bool) (*pgconn.PgConn, pglogrepl.LSN, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.limits.Slot)
+	defer cancel()
+	conn, err := connectReplication(ctx, dsn)
+	if err != nil {
+		return nil, 0, "", err
+	}
+	slot, err := pglogrepl.CreateReplicationSlot(ctx, conn, name, "pgoutput", pglogrepl.CreateReplicationSlotOptions{
+		Temporary: temporary, SnapshotAction: "EXPORT_SNAPSHOT",
+	})
+	if err != nil {
+		closeNow(conn)
+		if ctx.Err() != nil {
+			return nil, 0, "", fmt.Errorf("create slot %s: older transactions of the server, or prepared ones, have not ended within %v: %w", name, m.limits.Slot, err)
+		}
+		return nil, 0, "", fmt.Errorf("create slot %s: %w", name, err)
+	}
+	lsn, err := pglogrepl.ParseLSN(slot.ConsistentPoint)
+	if err != nil {
+		closeNow(conn)
+		return nil, 0, "", err
+	}
+	return conn, lsn, slot.SnapshotName, nil
+}
+
+// copy fills the target in one transaction, with the position that belongs to it.
+func (m *Mover) copy(ctx context.Context) error {
+	if err := m.at("slot"); err != nil {
+		return err
+	}
+	total := m.rowsOf(ctx)
+	slot, lsn, snapshot, err := m.createSlot(ctx, m.spec.Source, m.slot(), false)
+	if err != nil {
+		return err
+	}
+	defer closeNow(slot)
+	if err := m.at("copy"); err != nil {
+		return err
+	}
+	if err := m.replica(ctx, m.target); err != nil {
+		return err
+	}
+	read, err := m.source.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = read.Rollback(context.WithoutCancel(ctx)) }()
+	if _, err := read.Exec(ctx, "set transaction snapshot "+literal(snapshot)); err != nil {
+		return fmt.Errorf("take the snapshot of the slot: %w", err)
+	}
+	progress := &copied{mover: m, total: total, rate: m.limits.BytesRate, began: time.Now()}
+	err = pgx.BeginFunc(ctx, m.target, func(tx pgx.Tx) error {
+		for _, t := range m.tables {
+			if err := m.copyTable(ctx, read.Conn(), tx.Conn(), t, progress); err != nil {
+				return fmt.Errorf("copy table %s: %w", t.title(), err)
+			}
+		}
+		if err := m.at("copied"); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, putPosition, m.direction(), lsn, stepCopied)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	m.report(Progress{Step: "copy", Rows: progress.rows, Total: progress.rows, Bytes: progress.bytes}, true)
+	return nil
+}
+
+// copyTable copies the rows of one table, in the order of its primary key: the
+// target's index grows at its end, and later reads find neighbours together.
+func (m *Mover) copyTable(ctx context.Context, from, to *pgx.Conn, t *shape, p *copied) error {
+	format := ""
+	if t.binary() {
+		format = " with (format binary)"
+	}
+	order := ""
+	if len(t.primary) > 0 {
+		order = " order by " + quoteAll(t.primary)
+	}
+	out := "copy (select " + t.list() + " from " + t.quoted() + " where " + t.where + order + ") to stdout" + format
+	in := "copy " + t.quoted() + " (" + t.list() + ") from stdin" + format
+	r, w := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		_, err := from.PgConn().CopyTo(ctx, io.MultiWriter(w, p), out)
+		_ = w.CloseWithError(err) // nil ends the pipe well; it has no error itself
+		done <- err
+	}()
+	tag, err := to.PgConn().CopyFrom(ctx, r, in)
+	_ = r.CloseWithError(errors.New("the target takes no more")) // the same
+	readErr := <-done
+	p.rows += tag.RowsAffected()
+	return errors.Join(err, readErr)
+}
+
+// copied counts what goes through a copy, and slows it down to a rate.
+type copied struct {
+	mover       *Mover
+	rows, total int64
+	bytes       int64
+	rate        int64
+	began       time.Time
+}
+
+// Write implements io.Writer.
+func (c *copied) Write(p []byte) (int, error) {
+	c.bytes += int64(len(p))
+	if c.rate > 0 {
+		due := c.began.Add(time.Duration(float64(c.bytes) / float64(c.rate) * float64(time.Second)))
+		time.Sleep(min(time.Until(due), time.Second))
+	}
+	c.mover.report(Progress{Step: "copy", Rows: c.rows, Total: c.total, Bytes: c.bytes}, false)
+	return len(p), nil
+}
+
+// analyze gives the target's planner the statistics of the new rows. Without them the
+// first writes after the switch take the wrong index, and thousands of times as long.
+func (m *Mover) analyze(ctx context.Context) error {
+	if err := m.at("analyze"); err != nil {
+		return err
+	}
+	for _, t := range m.tables {
+		if _, err := m.target.Exec(ctx, "analyze "+t.quoted()); err != nil {
+			return fmt.Errorf("analyze table %s: %w", t.title(), err)
+		}
+	}
+	_, err := m.target.Exec(ctx, "update procaas.transfer_position set step = $2 where id = $1", m.direction(), stepAnalyzed)
+	return err
+}
+
+const readSlot = `select coalesce(wal_status, 'reserved'), coalesce(confirmed_flush_lsn, '0/0') from pg_replication_slots
+where slot_name = $1 and database = current_database()`
+
+// slotGood tells why a slot cannot go on from a position; nil when it can.
+func (m *Mover) slotGood(ctx context.Context, from pglogrepl.LSN) error {
+	var status string
+	var confirmed pglogrepl.LSN
+	err := m.source.QueryRow(ctx, readSlot, m.slot()).Scan(&status, &confirmed)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return &RestartError{fmt.Sprintf("slot %s is not there: the master of shard %s has changed, or somebody has dropped it", m.slot(), m.spec.SourceShard)}
+	case err != nil:
+		return err
+	case status == "lost":
+		return &RestartError{fmt.Sprintf("slot %s is lost: it was further behind than max_slot_wal_keep_size allows", m.slot())}
+	case confirmed > from:
+		return &RestartError{fmt.Sprintf("shard %s has forgotten changes that were applied: its slot is at %s, and the target at %s", m.spec.TargetShard, confirmed, from)}
+	}
+	return nil
+}
+
+// dropSlot removes a slot, and ends who still reads it.
+func dropSlot(ctx context.Context, c *pgx.Conn, name string) error {
+	var pid *int
+	err := c.QueryRow(ctx, "select active_pid from pg_replication_slots where slot_name = $1", name).Scan(&pid)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for range 50 { // five seconds: the walsender notices at its next turn
+		if pid != nil {
+			if _, err := c.Exec(ctx, "select pg_terminate_backend($1)", *pid); err != nil {
+				return err
+			}
+		}
+		_, err = c.Exec(ctx, "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = $1", name)
+		var pg *pgconn.PgError
+		if err == nil || !errors.As(err, &pg) || pg.Code != "55006" { // object_in_use
+			break
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+		if err := c.QueryRow(ctx, "select max(active_pid) from pg_replication_slots where slot_name = $1", name).Scan(&pid); err != nil {
+			return err
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("drop slot %s: %w", name, err)
+	}
+	return nil
+}
+
+// dropStreams removes the slots and publications of both directions.
+func (m *Mover) dropStreams(ctx context.Context) error {
+	if m.apply != nil {
+		m.apply.stream.close()
+		m.apply = nil
+	}
+	for _, c := range []*pgx.Conn{m.source, m.target} {
+		for _, name := range []string{m.spec.slot(), m.spec.backSlot()} {
+			if err := dropSlot(ctx, c, name); err != nil {
+				return err
+			}
+			if err := pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+				if _, err := tx.Exec(ctx, lockTimeout(m.limits.DDL)); err != nil {
+					return err
+				}
+				_, err := tx.Exec(ctx, "drop publication if exists "+quote(name))
+				return err
+			}); err != nil {
+				return fmt.Errorf("drop publication %s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,225 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+)
+
+// ErrNotSwitched is what the switch of the map returns when it has not switched, and
+// never will for this claim. After any other error that is unknown.
+var ErrNotSwitched = errors.New("the map has not switched")
+
+// A Window is what a cutover took.
+type Window struct {
+	Attempts int           `json:"attempts"`
+	Frozen   time.Duration `json:"frozen"` // from the freeze's beginning until the map had switched
+	Freeze   time.Duration `json:"freeze"` // of it, the transaction that freezes
+	Drain    time.Duration `json:"drain"`  // of it, until the target was open and the source sealed
+	Switch   time.Duration `json:"switch"` // of it, the map
+	Touched  int           `json:"touched"`
+}
+
+// Cutover makes the target the only shard that takes writes of the key. The switch
+// changes the map; it is called when nothing else is left to do. When the cutover
+// fails before the map has switched, the source takes writes again.
+func (m *Mover) Cutover(ctx context.Context, switchMap func(context.Context) error) (Window, error) {
+	if err := m.resume(ctx); err != nil {
+		return Window{}, err
+	}
+	if err := m.prepareBack(ctx); err != nil {
+		return Window{}, err
+	}
+	var w Window
+	var err error
+	for attempt := 1; attempt <= m.limits.Attempts; attempt++ {
+		if err := m.ready(ctx); err != nil {
+			return w, err
+		}
+		w, err = m.try(ctx, int64(attempt), switchMap)
+		w.Attempts = attempt
+		if !errors.Is(err, errTaken) && !errors.Is(err, errRanOut) {
+			return w, err
+		}
+		if waited := pause(ctx, time.Duration(attempt)*m.limits.Lock); waited != nil {
+			return w, waited
+		}
+	}
+	return w, fmt.Errorf("%w, %d times", err, m.limits.Attempts)
+}
+
+// ready waits until a freeze would be short.
+func (m *Mover) ready(ctx context.Context) error {
+	if err := m.resume(ctx); err != nil {
+		return err
+	}
+	for m.apply.manyTouched() > m.limits.Touched {
+		// Too many rows to compare within the window: compare all outside of it.
+		if err := m.Verify(ctx); err != nil {
+			return err
+		}
+	}
+	return m.gate(ctx)
+}
+
+// try does one cutover. It returns errTaken or errRanOut when another one is worth it.
+func (m *Mover) try(ctx context.Context, attempt int64, switchMap func(context.Context) error) (Window, error) {
+	w := Window{Touched: m.apply.manyTouched()}
+	token := fmt.Sprintf("freeze.%d.%d", m.next, attempt)
+	if err := m.at("freeze"); err != nil {
+		return w, err
+	}
+	began := time.Now()
+	if err := m.freeze(ctx, attempt, token, m.limits.Freeze); err != nil {
+		return w, err
+	}
+	w.Freeze = time.Since(began)
+	if err := m.at("frozen"); err != nil {
+		return w, err
+	}
+	err := m.drain(ctx, attempt, token)
+	w.Drain = time.Since(began) - w.Freeze
+	if err != nil {
+		return w, m.thaw(ctx, err)
+	}
+	if err := m.at("sealed"); err != nil {
+		return w, err
+	}
+	err = switchMap(ctx)
+	w.Frozen = time.Since(began)
+	w.Switch = w.Frozen - w.Drain - w.Freeze
+	if errors.Is(err, ErrNotSwitched) {
+		return w, m.thaw(ctx, err)
+	}
+	if err != nil {
+		// The map may have switched: the source stays sealed until it tells.
+		return w, fmt.Errorf("switch the map: %w", err)
+	}
+	return w, m.at("switched")
+}
+
+// drain applies the stream up to the barrier, opens the target in the transaction that
+// applies it, and seals the source meanwhile.
+func (m *Mover) drain(ctx context.Context, attempt int64, token string) error {
+	limited, cancel := context.WithTimeoutCause(ctx, m.limits.Freeze, errRanOut)
+	defer cancel()
+	sealed := make(chan error, 1)
+	join := func(ctx context.Context) error {
+		if err := m.recheck(ctx); err != nil {
+			return err
+		}
+		if err := m.at("drained"); err != nil {
+			return err
+		}
+		if err := m.fenceTarget(ctx, m.target, "active"); err != nil {
+			return err
+		}
+		go func() { sealed <- m.seal(ctx, m.source, attempt, 0) }()
+		return nil
+	}
+	began := false
+	err := m.until(limited, goal{token: token, join: func(ctx context.Context) error {
+		err := join(ctx)
+		began = err == nil
+		return err
+	}})
+	if began {
+		if other := <-sealed; err == nil {
+			err = other
+		}
+	}
+	if err == nil {
+		err = m.at("opened")
+	}
+	if err != nil && errors.Is(context.Cause(limited), errRanOut) && ctx.Err() == nil {
+		return fmt.Errorf("%w: %w", errRanOut, err)
+	}
+	return err
+}
+
+// thaw gives the key back to the source after a cutover that has not switched, and
+// gives the reason back. The hook's errors undo nothing.
+func (m *Mover) thaw(ctx context.Context, reason error) error {
+	if isCrash(reason) {
+		return reason
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	if err := m.reconnect(ctx); err != nil {
+		// A freeze that is not sealed ends by itself, and the next claim ends the others.
+		return errors.Join(reason, err)
+	}
+	if err := m.Claim(ctx); err != nil {
+		return errors.Join(reason, err)
+	}
+	return errors.Join(reason, m.fenceTarget(ctx, m.target, "closed"))
+}
+
+// reconnect replaces connections that a deadline has ended.
+func (m *Mover) reconnect(ctx context.Context) error {
+	m.stop()
+	if !m.source.IsClosed() && !m.target.IsClosed() {
+		return nil
+	}
+	err := m.Close()
+	_ = err // they were closed already, or are of no use
+	for range 50 {
+		if m.source, err = connect(ctx, m.spec.Source, m.spec.SourceShard); err != nil {
+			return err
+		}
+		if m.target, err = connect(ctx, m.spec.Target, m.spec.TargetShard); err != nil {
+			return err
+		}
+		if err = m.lock(ctx); !errors.Is(err, ErrBusy) {
+			return err
+		}
+		// The server has not noticed yet that the old connection is gone.
+		if err := errors.Join(m.Close(), pause(ctx, 100*time.Millisecond)); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// prepareBack makes the slot for the way back, before the target takes any write of
+// its own. What is applied until the switch comes back as echoes.
+func (m *Mover) prepareBack(ctx context.Context) error {
+	if m.back {
+		return nil
+	}
+	if err := m.at("reverse"); err != nil {
+		return err
+	}
+	if _, _, ok, err := positionOf(ctx, m.source, m.against()); err != nil || ok {
+		return err
+	}
+	if err := dropSlot(ctx, m.target, m.spec.backSlot()); err != nil {
+		return err
+	}
+	if err := m.publish(ctx, m.target, m.spec.backSlot(), m.direction()); err != nil {
+		return err
+	}
+	var lsn pglogrepl.LSN
+	conn, lsn, _, err := m.createSlot(ctx, m.spec.Target, m.spec.backSlot(), false)
+	if err != nil {
+		return err
+	}
+	closeNow(conn)
+	_, err = m.source.Exec(ctx, putPosition, m.against(), lsn, stepAnalyzed)
+	return err
+}
+
+// Retire says in the source's fence where the key has gone. Only after the map has
+// switched.
+func (m *Mover) Retire(ctx context.Context) error {
+	var done bool
+	err := m.source.QueryRow(ctx, callFence, m.spec.Map, m.spec.Key, m.next, "moved", m.spec.TargetShard, m.owner).Scan(&done)
+	if err != nil {
+		return fmt.Errorf("fence of shard %s: %w", m.spec.SourceShard, err)
+	}
+	// A later epoch there means that the key has come back since.
+	return m.at("retired")
+}

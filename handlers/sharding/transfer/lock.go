@@ -1,0 +1,172 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// holdFor is how long the key stays frozen when the process that copies dies.
+	holdFor = 10 * time.Second
+
+	// holdEvery is how often that is put off.
+	holdEvery = time.Second
+)
+
+// PlanLocked is as Plan, for LockCopySwitch: it needs no stream.
+func (m *Mover) PlanLocked(ctx context.Context) error {
+	var reasons []string
+	for _, t := range m.spec.Tables {
+		source, err := readShape(ctx, m.source, t)
+		if err != nil {
+			return err
+		}
+		target, err := readShape(ctx, m.target, t)
+		if err != nil {
+			return err
+		}
+		switch {
+		case source == nil:
+			reasons = append(reasons, fmt.Sprintf("shard %s has no table %s", m.spec.SourceShard, t.Name))
+		case target == nil:
+			reasons = append(reasons, fmt.Sprintf("shard %s has no table %s", m.spec.TargetShard, t.Name))
+		default:
+			reasons = append(reasons, source.differences(target)...)
+		}
+	}
+	if len(reasons) > 0 {
+		return &RefusedError{reasons}
+	}
+	return m.load(ctx)
+}
+
+// LockCopySwitch moves the key while nobody writes to it: it is frozen for as long as
+// the copy takes. It works where a stream does not, without logical replication and
+// for tables without a primary key.
+func (m *Mover) LockCopySwitch(ctx context.Context, switchMap func(context.Context) error) (Window, error) {
+	if err := m.load(ctx); err != nil {
+		return Window{}, err
+	}
+	if err := m.clear(ctx); err != nil {
+		return Window{}, err
+	}
+	w, attempt := Window{Attempts: 1}, int64(1)
+	if err := m.at("freeze"); err != nil {
+		return w, err
+	}
+	began := time.Now()
+	for {
+		err := m.freeze(ctx, attempt, "lock", max(holdFor, m.limits.Freeze))
+		if err == nil {
+			break
+		}
+		if attempt++; !errors.Is(err, errTaken) || attempt > int64(m.limits.Attempts) {
+			return w, err
+		}
+		if err := pause(ctx, time.Duration(attempt)*m.limits.Lock); err != nil {
+			return w, err
+		}
+		began = time.Now()
+	}
+	w.Attempts, w.Freeze = int(attempt), time.Since(began)
+	if err := m.at("frozen"); err != nil {
+		return w, err
+	}
+	err := m.copyFrozen(ctx, attempt)
+	w.Drain = time.Since(began) - w.Freeze
+	if err != nil {
+		return w, m.thaw(ctx, err)
+	}
+	if err := m.at("sealed"); err != nil {
+		return w, err
+	}
+	err = switchMap(ctx)
+	w.Frozen = time.Since(began)
+	w.Switch = w.Frozen - w.Drain - w.Freeze
+	if errors.Is(err, ErrNotSwitched) {
+		return w, m.thaw(ctx, err)
+	}
+	if err != nil {
+		return w, fmt.Errorf("switch the map: %w", err)
+	}
+	return w, m.at("switched")
+}
+
+// copyFrozen copies and compares while a second connection keeps the key frozen.
+func (m *Mover) copyFrozen(ctx context.Context, attempt int64) error {
+	keeper, err := connect(ctx, m.spec.Source, m.spec.SourceShard)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = keeper.Close(context.WithoutCancel(ctx)) }()
+	held, cancel := context.WithCancelCause(ctx)
+	stop := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(holdEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-stop:
+				return
+			}
+			if err := m.seal(held, keeper, attempt, max(holdFor, m.limits.Freeze)); err != nil {
+				cancel(err)
+				return
+			}
+		}
+	}()
+	err = m.copySnapshot(held)
+	close(stop)
+	<-done
+	if cause := context.Cause(held); err != nil && cause != nil {
+		err = errors.Join(cause, err)
+	}
+	cancel(nil)
+	if err != nil {
+		return err
+	}
+	if err := m.fenceTarget(ctx, m.target, "active"); err != nil {
+		return err
+	}
+	return m.seal(ctx, m.source, attempt, 0)
+}
+
+func (m *Mover) copySnapshot(ctx context.Context) error {
+	if err := m.at("copy"); err != nil {
+		return err
+	}
+	if err := m.replica(ctx, m.target); err != nil {
+		return err
+	}
+	progress := &copied{mover: m, total: m.rowsOf(ctx), rate: m.limits.BytesRate, began: time.Now()}
+	return pgx.BeginTxFunc(ctx, m.source, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(read pgx.Tx) error {
+		err := pgx.BeginFunc(ctx, m.target, func(tx pgx.Tx) error {
+			for _, t := range m.tables {
+				if err := m.copyTable(ctx, read.Conn(), tx.Conn(), t, progress); err != nil {
+					return fmt.Errorf("copy table %s: %w", t.title(), err)
+				}
+			}
+			return m.at("copied")
+		})
+		if err != nil {
+			return err
+		}
+		for _, t := range m.tables {
+			if _, err := m.target.Exec(ctx, "analyze "+t.quoted()); err != nil {
+				return fmt.Errorf("analyze table %s: %w", t.title(), err)
+			}
+		}
+		if err := m.at("verify"); err != nil {
+			return err
+		}
+		_, err = m.compare(ctx, read.Conn())
+		return err
+	})
+}

@@ -1,0 +1,321 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5"
+)
+
+// A Mover does the steps of one transfer. It is not safe for concurrent use.
+type Mover struct {
+	spec   Spec
+	limits Limits
+
+	// next is the epoch that the key will have, and owner the token of this
+	// coordinator: an older one changes nothing any more.
+	next  int64
+	owner string
+
+	back   bool // the way back: source and target are swapped, and so are the slots
+	source *pgx.Conn
+	target *pgx.Conn // applies, and holds the lock of the transfer
+	tables []*shape  // as the source has them
+	apply  *applier
+
+	reported time.Time
+}
+
+// A Claim is what the map gives to the coordinator of a transfer.
+type Claim struct {
+	Owner string // token; a later claim of the same transfer has another one
+	Epoch int64  // of the key now
+	Next  int64  // that it will have; higher than any that was given before
+}
+
+// ErrBusy says that another process works on the transfer.
+var ErrBusy = errors.New("another process works on this transfer")
+
+// settings make both sides write values alike, and end what a lost process has left.
+var settings = map[string]string{
+	"application_name": "procaas transfer", "datestyle": "ISO, MDY", "timezone": "UTC", "intervalstyle": "postgres",
+	"extra_float_digits": "1", "bytea_output": "hex", "lc_monetary": "C", "client_encoding": "UTF8",
+	"idle_in_transaction_session_timeout": "60000", "tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3",
+	"search_path": "pg_catalog", "synchronous_commit": "on", "default_transaction_isolation": "read committed",
+}
+
+// Open connects to both shards and takes the transfer's lock. Close ends it.
+func Open(ctx context.Context, spec Spec, claim Claim) (*Mover, error) {
+	if err := spec.check(); err != nil {
+		return nil, err
+	}
+	return open(ctx, spec, claim, false)
+}
+
+// OpenBack is as [Open], for the way back over the stream that Cutover has prepared:
+// the spec is that of the transfer that is undone.
+func OpenBack(ctx context.Context, spec Spec, claim Claim) (*Mover, error) {
+	if err := spec.check(); err != nil {
+		return nil, err
+	}
+	spec.Source, spec.Target = spec.Target, spec.Source
+	spec.SourceShard, spec.TargetShard = spec.TargetShard, spec.SourceShard
+	return open(ctx, spec, claim, true)
+}
+
+func open(ctx context.Context, spec Spec, claim Claim, back bool) (*Mover, error) {
+	spec.Epoch = claim.Epoch
+	m := &Mover{spec: spec, limits: spec.Limits.filled(), next: claim.Next, owner: claim.Owner, back: back}
+	var err error
+	if m.source, err = connect(ctx, spec.Source, spec.SourceShard); err == nil {
+		m.target, err = connect(ctx, spec.Target, spec.TargetShard)
+	}
+	if err == nil {
+		err = m.lock(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, nil
+}
+
+func connect(ctx context.Context, dsn, shard string) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("shard %s: its connection string is not understood", shard)
+	}
+	for name, value := range settings {
+		config.RuntimeParams[name] = value
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	c, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("shard %s: %w", shard, err)
+	}
+	return c, nil
+}
+
+// lock keeps other processes from working on the transfer while this one has its
+// connections: on both sides, since it writes to both.
+func (m *Mover) lock(ctx context.Context) error {
+	for _, c := range []*pgx.Conn{m.source, m.target} {
+		var got bool
+		if err := c.QueryRow(ctx, "select pg_try_advisory_lock(hashtextextended($1, 81))", "procaas.transfer "+m.spec.ID).Scan(&got); err != nil {
+			return err
+		}
+		if !got {
+			return ErrBusy
+		}
+		if err := Install(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close ends the connections. What the steps have reached stays.
+func (m *Mover) Close() error {
+	if m.apply != nil {
+		m.apply.stream.close()
+		m.apply = nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	var err error
+	for _, c := range []*pgx.Conn{m.source, m.target} {
+		if c != nil {
+			err = errors.Join(err, c.Close(ctx))
+		}
+	}
+	return err
+}
+
+func (m *Mover) at(point string) error {
+	if m.spec.Hook == nil {
+		return nil
+	}
+	if err := m.spec.Hook(point); err != nil {
+		return &crashError{err}
+	}
+	return nil
+}
+
+// report tells about the progress, not too often.
+func (m *Mover) report(p Progress, always bool) {
+	if m.spec.Report == nil || !always && time.Since(m.reported) < 250*time.Millisecond {
+		return
+	}
+	m.reported = time.Now()
+	if p.Total > 0 {
+		p.Percent = min(100, 100*float64(p.Rows)/float64(p.Total))
+	}
+	m.spec.Report(p)
+}
+
+// slot names the slot and publication that this direction reads.
+func (m *Mover) slot() string {
+	if m.back {
+		return m.spec.backSlot()
+	}
+	return m.spec.slot()
+}
+
+// direction names the position and the echo of this direction.
+func (m *Mover) direction() string {
+	if m.back {
+		return m.spec.ID + "/back"
+	}
+	return m.spec.ID
+}
+
+// against names the echo of the other direction.
+func (m *Mover) against() string {
+	if m.back {
+		return m.spec.ID
+	}
+	return m.spec.ID + "/back"
+}
+
+// Plan refuses what could not be moved, with all reasons. It changes nothing.
+func (m *Mover) Plan(ctx context.Context) error {
+	var reasons []string
+	for _, t := range m.spec.Tables {
+		source, err := readShape(ctx, m.source, t)
+		if err != nil {
+			return err
+		}
+		target, err := readShape(ctx, m.target, t)
+		if err != nil {
+			return err
+		}
+		switch {
+		case source == nil:
+			reasons = append(reasons, fmt.Sprintf("shard %s has no table %s", m.spec.SourceShard, t.Name))
+		case target == nil:
+			reasons = append(reasons, fmt.Sprintf("shard %s has no table %s", m.spec.TargetShard, t.Name))
+		default:
+			reasons = append(append(reasons, source.refusals()...), source.differences(target)...)
+		}
+	}
+	more, err := m.serverRefusals(ctx)
+	if err != nil {
+		return err
+	}
+	if reasons = append(reasons, more...); len(reasons) > 0 {
+		return &RefusedError{reasons}
+	}
+	return m.load(ctx)
+}
+
+const readServer = `select current_setting('server_version_num')::int / 10000, current_setting('wal_level'),
+	current_setting('max_replication_slots')::int - (select count(*) from pg_replication_slots)::int,
+	current_setting('server_encoding'),
+	(select count(*) from pg_prepared_xacts where prepared < now() - interval '1 minute')::int,
+	(select rolreplication or rolsuper from pg_roles where rolname = current_user), pg_is_in_recovery()`
+
+func (m *Mover) serverRefusals(ctx context.Context) ([]string, error) {
+	var out, encodings []string
+	for i, c := range []*pgx.Conn{m.source, m.target} {
+		shard := []string{m.spec.SourceShard, m.spec.TargetShard}[i]
+		var version, slots, prepared int
+		var level, encoding string
+		var replicates, recovers bool
+		if err := c.QueryRow(ctx, readServer).Scan(&version, &level, &slots, &encoding, &prepared, &replicates, &recovers); err != nil {
+			return nil, fmt.Errorf("shard %s: %w", shard, err)
+		}
+		encodings = append(encodings, encoding)
+		refuse := func(bad bool, format string, args ...any) {
+			if bad {
+				out = append(out, "shard "+shard+" "+fmt.Sprintf(format, args...))
+			}
+		}
+		refuse(recovers, "is reached at a replica, not at its master")
+		filters := !slices.ContainsFunc(m.spec.Tables, func(t Table) bool { return len(t.Values) == 0 })
+		refuse(version < 15 && !filters, "runs PostgreSQL %d, whose publications do not filter rows: want 15 or newer for parts of a map that are no single keys", version)
+		refuse(version < 13, "runs PostgreSQL %d: want 13 or newer", version)
+		refuse(level != "logical", "has wal_level = %s: set it to logical and restart, or use the method lock-copy-switch", level)
+		refuse(slots < 2, "has %d free replication slots: raise max_replication_slots", slots)
+		refuse(!replicates, "lets its user not replicate: alter role … replication")
+		refuse(prepared > 0, "has %d prepared transactions older than a minute, for which a slot would wait: commit them or roll them back", prepared)
+	}
+	if encodings[0] != encodings[1] {
+		out = append(out, fmt.Sprintf("the encodings differ: %s in the source and %s in the target", encodings[0], encodings[1]))
+	}
+	return out, nil
+}
+
+// load reads the tables, once.
+func (m *Mover) load(ctx context.Context) error {
+	if m.tables != nil {
+		return nil
+	}
+	var tables []*shape
+	for _, t := range m.spec.Tables {
+		s, err := readShape(ctx, m.source, t)
+		if err != nil {
+			return err
+		}
+		if s == nil {
+			return &RefusedError{[]string{fmt.Sprintf("shard %s has no table %s", m.spec.SourceShard, t.Name)}}
+		}
+		for i, v := range t.Values {
+			k := t.Columns[i]
+			c := s.column(k)
+			if c == nil {
+				return &RefusedError{[]string{fmt.Sprintf("table %s has no column %s", t.Name, k)}}
+			}
+			// The server's own way of writing the value: the stream compares texts.
+			var value string
+			if err := m.source.QueryRow(ctx, "select "+literal(v)+"::"+c.typ+"::text").Scan(&value); err != nil {
+				return &RefusedError{[]string{fmt.Sprintf("%q is no value of column %s of table %s, which is %s", v, k, t.Name, c.typ)}}
+			}
+			s.values = append(s.values, value)
+		}
+		tables = append(tables, s)
+	}
+	m.tables = tables
+	return nil
+}
+
+// replica keeps triggers and foreign keys of the target from acting on rows that come
+// from the source, where they have acted already.
+func (m *Mover) replica(ctx context.Context, c *pgx.Conn) error {
+	_, err := c.Exec(ctx, "set session_replication_role = replica")
+	if err == nil || !slices.ContainsFunc(m.tables, func(t *shape) bool { return t.triggers }) {
+		return nil
+	}
+	return &RefusedError{[]string{fmt.Sprintf("the tables have triggers or foreign keys, and the user of shard %s may not set session_replication_role: %v", m.spec.TargetShard, err)}}
+}
+
+// rowsOf estimates the rows of the key by the planner, for the progress.
+func (m *Mover) rowsOf(ctx context.Context) (total int64) {
+	for _, t := range m.tables {
+		var text string
+		if err := m.source.QueryRow(ctx, "explain (format text) select from "+t.quoted()+" where "+t.where).Scan(&text); err != nil {
+			continue // an estimate is not worth an error
+		}
+		if _, rest, ok := strings.Cut(text, "rows="); ok {
+			var n int64
+			if _, err := fmt.Sscan(rest, &n); err == nil {
+				total += n
+			}
+		}
+	}
+	return total
+}
+
+// positionOf reads what the target keeps about a direction; ok is false when it has
+// nothing.
+func positionOf(ctx context.Context, c *pgx.Conn, id string) (lsn pglogrepl.LSN, step string, ok bool, err error) {
+	err = c.QueryRow(ctx, readPosition, id).Scan(&lsn, &step)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, "", false, nil
+	}
+	return lsn, step, err == nil, err
+}

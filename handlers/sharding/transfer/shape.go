@@ -1,0 +1,178 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A shape is what the catalog of one shard says about a table.
+type shape struct {
+	schema, name string
+	columns      []column
+	primary      []string // columns of the primary key
+	identity     []string // columns that name a row in the stream; none when the stream cannot
+	keys         []string // columns that say whose row it is
+	values       []string // what they hold, as the server writes it; none when the publication filters
+	where        string   // true for the rows that move
+	triggers     bool     // has triggers or foreign keys that would fire
+}
+
+type column struct {
+	name     string
+	typ      string // as in a cast
+	builtin  bool   // its binary form is the same on each server
+	always   bool   // generated always as identity
+	nullable bool
+}
+
+const readColumns = `
+select a.attname, format_type(a.atttypid, a.atttypmod), a.atttypid < 16384, a.attidentity = 'a', not a.attnotnull
+from pg_attribute a
+where a.attrelid = $1::regclass and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
+order by a.attname`
+
+const readIndexColumns = `
+select coalesce(array_agg(a.attname::text order by k.n), '{}')
+from pg_index i
+cross join lateral unnest(i.indkey::int2[]) with ordinality as k(attnum, n)
+join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+where i.indrelid = $1::regclass and k.n <= i.indnkeyatts and `
+
+const readTable = `
+select c.relreplident::text, c.relkind::text, exists(select from pg_trigger t where t.tgrelid = c.oid and t.tgenabled <> 'D')
+from pg_class c where c.oid = to_regclass($1)`
+
+// readShape reads what a shard knows of a table; nil when it has no such table.
+func readShape(ctx context.Context, c *pgx.Conn, t Table) (*shape, error) {
+	s := &shape{keys: t.Columns, where: t.Where}
+	s.schema, s.name = t.split()
+	full := s.quoted()
+	var identity, kind string
+	err := c.QueryRow(ctx, readTable, full).Scan(&identity, &kind, &s.triggers)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read table %s: %w", t.Name, err)
+	}
+	if kind != "r" {
+		return nil, &RefusedError{[]string{fmt.Sprintf("%s is not a plain table: list the tables that hold its rows", t.Name)}}
+	}
+	rows, err := c.Query(ctx, readColumns, full)
+	if err != nil {
+		return nil, err
+	}
+	s.columns, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (column, error) {
+		var c column
+		err := row.Scan(&c.name, &c.typ, &c.builtin, &c.always, &c.nullable)
+		return c, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read columns of %s: %w", t.Name, err)
+	}
+	if err := c.QueryRow(ctx, readIndexColumns+"i.indisprimary", full).Scan(&s.primary); err != nil {
+		return nil, err
+	}
+	switch identity {
+	case "d":
+		s.identity = s.primary
+	case "f":
+		s.identity = s.names()
+	case "i":
+		if err := c.QueryRow(ctx, readIndexColumns+"i.indisreplident", full).Scan(&s.identity); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *shape) quoted() string { return quote(s.schema, s.name) }
+
+func (s *shape) title() string { return s.schema + "." + s.name }
+
+func (s *shape) names() []string {
+	names := make([]string, len(s.columns))
+	for i, c := range s.columns {
+		names[i] = c.name
+	}
+	return names
+}
+
+func (s *shape) column(name string) *column {
+	i := slices.IndexFunc(s.columns, func(c column) bool { return c.name == name })
+	if i < 0 {
+		return nil
+	}
+	return &s.columns[i]
+}
+
+// list writes the columns for a statement.
+func (s *shape) list() string { return quoteAll(s.names()) }
+
+func quoteAll(names []string) string {
+	quoted := make([]string, len(names))
+	for i, n := range names {
+		quoted[i] = quote(n)
+	}
+	return strings.Join(quoted, ", ")
+}
+
+// digest is an expression that is the same for equal rows on any server.
+func (s *shape) digest(prefix string) string {
+	parts := make([]string, len(s.columns))
+	for i, c := range s.columns {
+		parts[i] = prefix + quote(c.name)
+	}
+	return `hashtextextended((row(` + strings.Join(parts, ", ") + `))::text collate "C", 0)`
+}
+
+// binary tells whether rows may be copied in the binary format.
+func (s *shape) binary() bool {
+	return !slices.ContainsFunc(s.columns, func(c column) bool { return !c.builtin })
+}
+
+// refusals are the reasons for which the stream cannot move the table.
+func (s *shape) refusals() []string {
+	var out []string
+	if len(s.primary) == 0 {
+		return []string{fmt.Sprintf("table %s has no primary key: rows could not be told apart in the stream; add one, or use the method lock-copy-switch", s.title())}
+	}
+	for _, k := range s.keys {
+		if s.column(k) == nil {
+			out = append(out, fmt.Sprintf("table %s has no column %s", s.title(), k))
+		} else if !slices.Contains(s.identity, k) {
+			out = append(out, fmt.Sprintf("column %s of table %s is not in its replica identity: updates of the whole table would fail; add it to the primary key, or alter table %s replica identity full",
+				k, s.title(), s.quoted()))
+		}
+	}
+	return out
+}
+
+// differences are what keeps rows of one table from being put into the other.
+func (s *shape) differences(target *shape) []string {
+	var out []string
+	for _, c := range s.columns {
+		other := target.column(c.name)
+		switch {
+		case other == nil:
+			out = append(out, fmt.Sprintf("table %s of the target has no column %s", s.title(), c.name))
+		case other.typ != c.typ:
+			out = append(out, fmt.Sprintf("column %s of table %s is %s in the source and %s in the target", c.name, s.title(), c.typ, other.typ))
+		}
+	}
+	for _, c := range target.columns {
+		if s.column(c.name) == nil {
+			out = append(out, fmt.Sprintf("table %s of the target has a column %s that the source has not", s.title(), c.name))
+		}
+	}
+	if !slices.Equal(s.primary, target.primary) {
+		out = append(out, fmt.Sprintf("the primary key of table %s is (%s) in the source and (%s) in the target",
+			s.title(), strings.Join(s.primary, ", "), strings.Join(target.primary, ", ")))
+	}
+	return out
+}

@@ -1,0 +1,262 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+)
+
+const (
+	// ahead is how many events the reader decodes before they are applied: enough to
+	// fill a batch while another one commits.
+	ahead = 512
+
+	// confirmEvery is how often a server is told what it may forget.
+	confirmEvery = time.Second
+)
+
+type eventKind byte
+
+const (
+	atBegin    eventKind = iota // of a transaction that commits at lsn
+	atChange                    // of a row
+	atCommit                    // lsn is behind the transaction
+	atIdle                      // all before lsn has been sent
+	atTruncate                  // of the table rel
+)
+
+type event struct {
+	kind eventKind
+	lsn  pglogrepl.LSN
+	rel  *pglogrepl.RelationMessage
+	op   byte // I, U or D
+	old  *pglogrepl.TupleData
+	new  *pglogrepl.TupleData
+}
+
+// A stream reads what a slot sends.
+type stream struct {
+	conn    *pgconn.PgConn
+	events  chan event
+	done    chan struct{} // closed when the reader has ended
+	err     error         // of the reader; read it after done
+	cancel  context.CancelFunc
+	durable atomic.Uint64 // up to here everything is kept by the target
+	sent    atomic.Uint64 // the end of the source's log, as last told
+}
+
+// replicationDSN is a connection string for a connection that replicates.
+func replicationDSN(dsn string) (string, error) {
+	if !strings.HasPrefix(dsn, "postgres://") && !strings.HasPrefix(dsn, "postgresql://") {
+		return dsn + " replication=database", nil
+	}
+	u, err := url.Parse(dsn)
+	if err != nil {
+		return "", errors.New("the connection string of a shard is no URL")
+	}
+	q := u.Query()
+	q.Set("replication", "database")
+	u.RawQuery = q.Encode()
+	return u.String(), nil
+}
+
+func connectReplication(ctx context.Context, dsn string) (*pgconn.PgConn, error) {
+	dsn, err := replicationDSN(dsn)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := pgconn.Connect(ctx, dsn)
+	if err != nil {
+		return nil, fmt.Errorf("connect for replication: %w", err)
+	}
+	return conn, nil
+}
+
+// openStream starts reading a slot behind a position. The reader ends with close.
+func openStream(ctx context.Context, dsn, slot string, from pglogrepl.LSN) (*stream, error) {
+	conn, err := connectReplication(ctx, dsn)
+	if err != nil {
+		return nil, err
+	}
+	options := pglogrepl.StartReplicationOptions{
+		PluginArgs: []string{"proto_version '1'", "publication_names " + literal(quote(slot))},
+	}
+	if err := pglogrepl.StartReplication(ctx, conn, slot, from, options); err != nil {
+		closeNow(conn)
+		return nil, fmt.Errorf("read slot %s: %w", slot, err)
+	}
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s := &stream{conn: conn, events: make(chan event, ahead), done: make(chan struct{}), cancel: cancel}
+	s.durable.Store(uint64(from))
+	go func() {
+		defer close(s.done)
+		defer closeNow(conn)
+		s.err = s.read(own)
+	}()
+	return s, nil
+}
+
+// close ends the reader and waits for it.
+func (s *stream) close() {
+	s.cancel()
+	<-s.done
+}
+
+func closeNow(conn *pgconn.PgConn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx) // it is of no use any more
+}
+
+// read decodes until the context ends or the connection does.
+func (s *stream) read(ctx context.Context) error {
+	relations := map[uint32]*pglogrepl.RelationMessage{}
+	next := time.Now().Add(confirmEvery)
+	for {
+		if time.Now().After(next) {
+			if err := s.confirm(ctx); err != nil {
+				return err
+			}
+			next = time.Now().Add(confirmEvery)
+		}
+		wait, cancel := context.WithDeadline(ctx, next)
+		msg, err := s.conn.ReceiveMessage(wait)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			_ = s.confirm(context.WithoutCancel(ctx)) // so that a resumed stream begins later; without it, it repeats
+			return ctx.Err()
+		case err != nil && pgconn.Timeout(err):
+			continue
+		case err != nil:
+			return fmt.Errorf("stream: %w", err)
+		}
+		if err := s.take(ctx, msg, relations, &next); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *stream) confirm(ctx context.Context) error {
+	lsn := pglogrepl.LSN(s.durable.Load())
+	err := pglogrepl.SendStandbyStatusUpdate(ctx, s.conn, pglogrepl.StandbyStatusUpdate{WALWritePosition: lsn})
+	if err != nil {
+		return fmt.Errorf("confirm the stream: %w", err)
+	}
+	return nil
+}
+
+func (s *stream) take(ctx context.Context, msg pgproto3.BackendMessage, relations map[uint32]*pglogrepl.RelationMessage, next *time.Time) error {
+	switch msg := msg.(type) {
+	case *pgproto3.ErrorResponse:
+		return fmt.Errorf("stream: %w", pgconn.ErrorResponseToPgError(msg))
+	case *pgproto3.CopyData:
+		switch msg.Data[0] {
+		case pglogrepl.PrimaryKeepaliveMessageByteID:
+			k, err := pglogrepl.ParsePrimaryKeepaliveMessage(msg.Data[1:])
+			if err != nil {
+				return fmt.Errorf("stream: %w", err)
+			}
+			if k.ReplyRequested {
+				*next = time.Time{}
+			}
+			s.sent.Store(max(s.sent.Load(), uint64(k.ServerWALEnd)))
+			return s.put(ctx, event{kind: atIdle, lsn: k.ServerWALEnd})
+		case pglogrepl.XLogDataByteID:
+			x, err := pglogrepl.ParseXLogData(msg.Data[1:])
+			if err != nil {
+				return fmt.Errorf("stream: %w", err)
+			}
+			s.sent.Store(max(s.sent.Load(), uint64(x.ServerWALEnd)))
+			return s.decode(ctx, x.WALData, relations)
+		}
+	}
+	return nil
+}
+
+// decode turns a message of pgoutput into events.
+func (s *stream) decode(ctx context.Context, data []byte, relations map[uint32]*pglogrepl.RelationMessage) error {
+	m, err := pglogrepl.Parse(data)
+	if err != nil {
+		return fmt.Errorf("stream: %w", err)
+	}
+	switch m := m.(type) {
+	case *pglogrepl.BeginMessage:
+		return s.put(ctx, event{kind: atBegin, lsn: m.FinalLSN})
+	case *pglogrepl.CommitMessage:
+		return s.put(ctx, event{kind: atCommit, lsn: m.TransactionEndLSN})
+	case *pglogrepl.RelationMessage:
+		relations[m.RelationID] = m
+	case *pglogrepl.InsertMessage:
+		return s.put(ctx, event{kind: atChange, op: 'I', rel: relations[m.RelationID], new: m.Tuple})
+	case *pglogrepl.UpdateMessage:
+		return s.put(ctx, event{kind: atChange, op: 'U', rel: relations[m.RelationID], old: m.OldTuple, new: m.NewTuple})
+	case *pglogrepl.DeleteMessage:
+		return s.put(ctx, event{kind: atChange, op: 'D', rel: relations[m.RelationID], old: m.OldTuple})
+	case *pglogrepl.TruncateMessage:
+		for _, id := range m.RelationIDs {
+			if err := s.put(ctx, event{kind: atTruncate, rel: relations[id]}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// put hands an event over. While the applier is busy it goes on confirming, because
+// a server drops a consumer that keeps silent.
+func (s *stream) put(ctx context.Context, e event) error {
+	select {
+	case s.events <- e:
+		return nil
+	default:
+	}
+	tick := time.NewTicker(confirmEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case s.events <- e:
+			return nil
+		case <-tick.C:
+			if err := s.confirm(ctx); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// next gives an event, at once or after a while; ok is false when none came at once
+// and wait is not wanted.
+func (s *stream) next(ctx context.Context, wait bool) (e event, ok bool, err error) {
+	select {
+	case e := <-s.events:
+		return e, true, nil
+	default:
+	}
+	if !wait {
+		return event{}, false, nil
+	}
+	select {
+	case e := <-s.events:
+		return e, true, nil
+	case <-s.done:
+		select {
+		case e := <-s.events:
+			return e, true, nil
+		default:
+			return event{}, false, s.err
+		}
+	case <-ctx.Done():
+		return event{}, false, ctx.Err()
+	}
+}
