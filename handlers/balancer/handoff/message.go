@@ -4,7 +4,7 @@
 // The assignment that is stored is the truth. The balancer's half of this package brings
 // the workers to it: [Prepare] lets those load what they are about to gain, and [Settle]
 // takes from each what is not its own any more before it gives it to the new owner. The
-// workers' half is [Holder]. README.md of the balancer tells the protocol.
+// workers' half is [Holder]. README.md tells the protocol.
 package handoff
 
 import (
