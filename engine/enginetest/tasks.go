@@ -1,0 +1,673 @@
+package enginetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"procaas/engine"
+)
+
+// TaskConformance tells whether a store of tasks keeps its promises. open gives an
+// empty store for each call.
+func TaskConformance(t *testing.T, open func(t *testing.T) engine.TaskStore) {
+	for name, check := range map[string]func(t *testing.T, s engine.TaskStore){
+		"Model":               checkTaskModel,
+		"EachOnce":            checkEachTaskOnce,
+		"UniqueUnderRaces":    checkUniqueUnderRaces,
+		"PromotesDue":         checkPromotesDue,
+		"GivesUpPoisonous":    checkGivesUpPoisonous,
+		"Modes":               checkTaskModes,
+		"RefusesBadTasks":     checkRefusesBadTasks,
+		"PeeksAndMoves":       checkPeeksAndMoves,
+		"WakesWatchers":       checkWakesWatchers,
+		"BeatsKeep":           checkBeatsKeep,
+		"FollowersWaitTheirs": checkFollowersWait,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			check(t, open(t))
+		})
+	}
+}
+
+// join is how the tests merge payloads.
+func joinPayloads(first, second json.RawMessage) (json.RawMessage, error) {
+	return json.RawMessage(strings.TrimSuffix(string(first), "]") + "," + strings.TrimPrefix(string(second), "[")), nil
+}
+
+func putTask(t testing.TB, s engine.TaskStore, specs ...engine.TaskSpec) []engine.TaskPut {
+	t.Helper()
+	out, err := s.PutTasks(context.Background(), specs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range out {
+		if one.Err != nil {
+			t.Fatal(one.Err)
+		}
+	}
+	return out
+}
+
+func claimTasks(t testing.TB, s engine.TaskStore, limit int, types ...string) []engine.QueuedTask {
+	t.Helper()
+	c := engine.TaskClaim{Worker: "worker", Lease: time.Hour}
+	for _, kind := range types {
+		c.Types = append(c.Types, engine.TaskWant{Type: kind, Limit: limit})
+	}
+	tasks, err := s.ClaimTasks(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tasks
+}
+
+func reportTasks(t testing.TB, s engine.TaskStore, r engine.TaskReport, wantLost ...engine.TaskRef) {
+	t.Helper()
+	lost, err := s.ReportTasks(context.Background(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(lost, wantLost) {
+		t.Fatalf("lost %v, want %v", lost, wantLost)
+	}
+}
+
+// A taskProbe drives a store and its model alike.
+type taskProbe struct {
+	*rapid.T
+	s    engine.TaskStore
+	m    *taskModel
+	refs []engine.TaskRef // all that were ever given
+	seq  int
+}
+
+func checkTaskModel(t *testing.T, s engine.TaskStore) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := &taskProbe{T: t, s: s, m: &taskModel{tasks: map[int64]*modelTask{}}}
+		t.Cleanup(p.clean)
+		t.Repeat(map[string]func(*rapid.T){
+			"put": p.put, "claim": p.claim, "report": p.report, "cancel": p.cancel, "reclaim": p.reclaim, "": p.check,
+		})
+	})
+}
+
+// clean ends all tasks of a round.
+func (p *taskProbe) clean() {
+	ctx := context.Background()
+	if _, err := p.s.ReclaimTasks(ctx, 1000, 1<<30); err != nil {
+		p.Fatal(err)
+	}
+	var r engine.TaskReport
+	tasks, err := p.s.PeekTasks(ctx, engine.TaskFilter{})
+	if err != nil {
+		p.Fatal(err)
+	}
+	for _, t := range tasks {
+		if t.State == engine.TaskRunning || t.State == engine.TaskStarting {
+			r.Completed = append(r.Completed, t.Ref())
+		}
+	}
+	for r.Len() > 0 { // those that follow are free
+		if _, err := p.s.ReportTasks(ctx, r); err != nil {
+			p.Fatal(err)
+		}
+		r = engine.TaskReport{}
+	}
+	if _, err := p.s.CancelTasks(ctx, engine.TaskFilter{}); err != nil {
+		p.Fatal(err)
+	}
+}
+
+var taskTypes = []string{"plain", "keyed", "capped"}
+
+func drawSpec(t *rapid.T, seq int) engine.TaskSpec {
+	s := engine.TaskSpec{
+		Type:      rapid.SampledFrom(taskTypes).Draw(t, "type"),
+		Payload:   json.RawMessage(fmt.Sprintf("[%d]", seq)),
+		Key:       rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "key"),
+		Priority:  rapid.IntRange(-1, 1).Draw(t, "priority"),
+		Tolerance: time.Duration(rapid.IntRange(0, 2).Draw(t, "tolerance")) * time.Hour,
+		Unique:    rapid.SampledFrom([]string{"", "u", "v"}).Draw(t, "unique"),
+	}
+	if rapid.IntRange(0, 4).Draw(t, "later") == 0 {
+		s.Delay = time.Hour
+	}
+	if s.Unique != "" {
+		s.OnDuplicate = rapid.SampledFrom(engine.Duplicates()).Draw(t, "on-duplicate")
+		s.Merge = joinPayloads
+	}
+	return s
+}
+
+func (p *taskProbe) put(t *rapid.T) {
+	specs := make([]engine.TaskSpec, rapid.IntRange(1, 5).Draw(t, "n"))
+	for i := range specs {
+		p.seq++
+		specs[i] = drawSpec(t, p.seq)
+	}
+	out, err := p.s.PutTasks(context.Background(), specs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.m.now++
+	for i, one := range out {
+		if have, want := one.Outcome, p.m.put(specs[i], one.ID); have != want {
+			t.Fatalf("put %d of %+v: have %s, want %s", i, specs[i], have, want)
+		}
+	}
+}
+
+func (p *taskProbe) claim(t *rapid.T) {
+	c := engine.TaskClaim{Worker: "w", Prefetch: rapid.Bool().Draw(t, "prefetch")}
+	if rapid.IntRange(0, 3).Draw(t, "short") > 0 {
+		c.Lease = time.Hour
+	}
+	for _, kind := range taskTypes {
+		w := engine.TaskWant{Type: kind, Limit: rapid.IntRange(0, 4).Draw(t, "limit")}
+		switch kind {
+		case "keyed":
+			w.MaxPerKey = 1
+		case "capped":
+			w.MaxTaken = 2
+		}
+		c.Types = append(c.Types, w)
+	}
+	if rapid.Bool().Draw(t, "without keyed") {
+		c.Types = slices.Delete(c.Types, 1, 2)
+	}
+	c.Limit = rapid.IntRange(0, 5).Draw(t, "total")
+	if _, _, err := p.s.PromoteTasks(context.Background(), 1000); err != nil {
+		t.Fatal(err)
+	}
+	have, err := p.s.ClaimTasks(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := p.m.claim(c)
+	if len(have) != len(want) {
+		t.Fatalf("claim %+v: have %d tasks %+v, want %d", c, len(have), have, len(want))
+	}
+	for i, one := range have {
+		p.sameTask(t, one, want[i])
+		p.refs = append(p.refs, one.Ref())
+	}
+}
+
+func (p *taskProbe) sameTask(t *rapid.T, have engine.QueuedTask, want *modelTask) {
+	if have.ID != want.id || have.State != want.state || have.Epoch != want.epoch || have.Failures != want.failures ||
+		have.Lost != want.lost || have.Type != want.spec.Type || have.Key != want.spec.Key || have.Unique != want.spec.Unique ||
+		have.Priority != want.spec.Priority || string(have.Payload) != string(want.spec.Payload) {
+		t.Fatalf("have %+v, want %+v", have, *want)
+	}
+}
+
+func (p *taskProbe) report(t *rapid.T) {
+	if len(p.refs) == 0 {
+		t.Skip("nothing was taken yet")
+	}
+	refs := rapid.SliceOfNDistinct(rapid.SampledFrom(p.refs), 1, 4, func(r engine.TaskRef) int64 { return r.ID }).Draw(t, "refs")
+	p.m.now++
+	var (
+		r    engine.TaskReport
+		want []engine.TaskRef
+		next []*engine.TaskSpec
+	)
+	for _, ref := range refs {
+		held := p.m.held(ref)
+		if held == nil {
+			want = append(want, ref)
+		}
+		delay := time.Duration(rapid.IntRange(0, 1).Draw(t, "delay")) * time.Hour
+		switch rapid.IntRange(0, 3).Draw(t, "outcome") {
+		case 0, 1:
+			r.Completed = append(r.Completed, ref)
+			if held != nil {
+				next = append(next, p.m.end(held))
+			}
+		case 2:
+			retry := rapid.Bool().Draw(t, "retry")
+			r.Failed = append(r.Failed, engine.TaskFailure{TaskRef: ref, Error: "no", Retry: retry, Delay: delay})
+			if held != nil && retry {
+				p.m.giveBack(held, delay, true)
+			} else if held != nil {
+				next = append(next, p.m.end(held))
+				p.m.dead++
+			}
+		case 3:
+			r.Snoozed = append(r.Snoozed, engine.TaskSnooze{TaskRef: ref, Delay: delay})
+			if held != nil {
+				p.m.giveBack(held, delay, false)
+			}
+		}
+	}
+	lost, err := p.s.ReportTasks(context.Background(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byRef := func(a, b engine.TaskRef) int { return int(a.ID - b.ID) }
+	slices.SortFunc(lost, byRef)
+	slices.SortFunc(want, byRef)
+	if !slices.Equal(lost, want) {
+		t.Fatalf("report %+v: lost %v, want %v", r, lost, want)
+	}
+	for _, spec := range next {
+		p.follow(t, spec)
+	}
+}
+
+// follow learns the id of a task that follows another one.
+func (p *taskProbe) follow(t *rapid.T, spec *engine.TaskSpec) {
+	if spec == nil {
+		return
+	}
+	found, err := p.s.PeekTasks(context.Background(), engine.TaskFilter{Type: spec.Type, Unique: spec.Unique})
+	if err != nil || len(found) != 1 {
+		t.Fatalf("want one task to follow, have %+v, %v", found, err)
+	}
+	p.m.put(*spec, found[0].ID)
+}
+
+func (p *taskProbe) cancel(t *rapid.T) {
+	f := engine.TaskFilter{
+		Type: rapid.SampledFrom(taskTypes).Draw(t, "type"), Key: rapid.SampledFrom([]string{"", "a"}).Draw(t, "key"),
+		Unique: rapid.SampledFrom([]string{"", "u"}).Draw(t, "unique"),
+	}
+	n, err := p.s.CancelTasks(context.Background(), f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := 0
+	for id, one := range p.m.tasks {
+		if !one.taken() && one.spec.Type == f.Type && (f.Key == "" || one.spec.Key == f.Key) && (f.Unique == "" || one.spec.Unique == f.Unique) {
+			delete(p.m.tasks, id)
+			want++
+		}
+	}
+	if n != want {
+		t.Fatalf("cancel %+v: have %d, want %d", f, n, want)
+	}
+}
+
+func (p *taskProbe) reclaim(t *rapid.T) {
+	n, err := p.s.ReclaimTasks(context.Background(), 1000, 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := p.m.reclaim(); n != want {
+		t.Fatalf("reclaim: have %d, want %d", n, want)
+	}
+}
+
+// check compares all that is in the queue.
+func (p *taskProbe) check(t *rapid.T) {
+	have, err := p.s.PeekTasks(context.Background(), engine.TaskFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(have) != len(p.m.tasks) {
+		t.Fatalf("have %d tasks, want %d", len(have), len(p.m.tasks))
+	}
+	for _, one := range have {
+		want := p.m.tasks[one.ID]
+		if want == nil {
+			t.Fatalf("have %+v, want none", one)
+		}
+		if one.State == engine.TaskWaiting && want.state == engine.TaskReady {
+			one.State = engine.TaskReady // put aside
+		}
+		p.sameTask(t, one, want)
+	}
+}
+
+// checkEachTaskOnce lets several workers take tasks at once.
+func checkEachTaskOnce(t *testing.T, s engine.TaskStore) {
+	const tasks, workers = 300, 4
+	specs := make([]engine.TaskSpec, tasks)
+	for i := range specs {
+		specs[i] = engine.TaskSpec{Type: "once", Key: fmt.Sprint("k", i%7)}
+	}
+	putTask(t, s, specs...)
+	var (
+		mu   sync.Mutex
+		seen = map[int64]int{}
+		wg   sync.WaitGroup
+	)
+	done := func() bool { mu.Lock(); defer mu.Unlock(); return len(seen) == tasks }
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for i := range workers {
+		wg.Go(func() {
+			var r engine.TaskReport
+			for !done() || r.Len() > 0 {
+				got, lost, err := s.ExchangeTasks(ctx, r, engine.TaskClaim{
+					Worker: fmt.Sprint("w", i), Types: []engine.TaskWant{{Type: "once", Limit: 5}}, Lease: time.Hour,
+				})
+				if err != nil || len(lost) > 0 {
+					t.Errorf("lost %v: %v", lost, err)
+					return
+				}
+				r = engine.TaskReport{}
+				mu.Lock()
+				for _, one := range got {
+					seen[one.ID]++
+					r.Completed = append(r.Completed, one.Ref())
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	for id, n := range seen {
+		if n != 1 {
+			t.Errorf("task %d was taken %d times", id, n)
+		}
+	}
+	if rest, err := s.PeekTasks(t.Context(), engine.TaskFilter{}); err != nil || len(rest) != 0 || len(seen) != tasks {
+		t.Errorf("seen %d, left %v, %v", len(seen), rest, err)
+	}
+}
+
+// checkUniqueUnderRaces lets some put duplicates while others take and complete them.
+func checkUniqueUnderRaces(t *testing.T, s engine.TaskStore) {
+	const putters, rounds = 3, 40
+	var (
+		mu             sync.Mutex
+		added, follows int
+		taken, ended   int
+		holding        = map[string]bool{}
+		putting        sync.WaitGroup
+		working        sync.WaitGroup
+		stop           = make(chan struct{})
+	)
+	for p := range putters {
+		putting.Go(func() {
+			for i := range rounds {
+				specs := []engine.TaskSpec{
+					{Type: "race", Unique: fmt.Sprint("u", i%3), OnDuplicate: engine.DuplicateRerun},
+					{Type: "race", Unique: fmt.Sprint("u", (i+p)%3), OnDuplicate: engine.DuplicateKeep},
+				}
+				out, err := s.PutTasks(context.Background(), specs)
+				if err != nil {
+					t.Errorf("put: %v", err)
+					return
+				}
+				mu.Lock()
+				for _, one := range out {
+					switch one.Outcome {
+					case engine.PutAdded:
+						added++
+					case engine.PutFollows:
+						follows++
+					}
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for range 2 {
+		working.Go(func() {
+			for {
+				got := claimTasks(t, s, 2, "race")
+				select {
+				case <-stop:
+					if len(got) == 0 {
+						return
+					}
+				default:
+				}
+				for _, one := range got {
+					mu.Lock()
+					if holding[one.Unique] {
+						t.Errorf("two tasks with the unique key %s are taken at once", one.Unique)
+					}
+					holding[one.Unique] = true
+					taken++
+					mu.Unlock()
+					mu.Lock()
+					delete(holding, one.Unique)
+					mu.Unlock()
+					lost, err := s.ReportTasks(context.Background(), engine.TaskReport{Completed: []engine.TaskRef{one.Ref()}})
+					if err != nil || len(lost) > 0 {
+						t.Errorf("complete: lost %v, %v", lost, err)
+						return
+					}
+					mu.Lock()
+					ended++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	putting.Wait()
+	close(stop)
+	working.Wait()
+	// Any number of duplicates of one taken task make one more.
+	if taken < added || taken > added+follows || taken != ended {
+		t.Errorf("added %d, following %d, taken %d, ended %d", added, follows, taken, ended)
+	}
+	if rest, err := s.PeekTasks(t.Context(), engine.TaskFilter{}); err != nil || len(rest) != 0 {
+		t.Errorf("left %v, %v", rest, err)
+	}
+}
+
+func checkPromotesDue(t *testing.T, s engine.TaskStore) {
+	ctx := t.Context()
+	putTask(t, s, engine.TaskSpec{Type: "later", Delay: 100 * time.Millisecond}, engine.TaskSpec{Type: "later", Delay: time.Hour},
+		engine.TaskSpec{Type: "later", At: time.Now().Add(-time.Hour)})
+	if got := claimTasks(t, s, 1, "later"); len(got) != 1 {
+		t.Fatalf("a task whose time is past: have %v, want it taken", got)
+	}
+	for deadline := time.Now().Add(patience); ; {
+		_, next, err := s.PromoteTasks(ctx, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := claimTasks(t, s, 10, "later")
+		if len(got) == 1 {
+			if got[0].Due.Before(got[0].Created) || next < time.Minute || next > time.Hour {
+				t.Errorf("have %+v, next in %v", got[0], next)
+			}
+			return
+		}
+		if len(got) > 1 || time.Now().After(deadline) {
+			t.Fatalf("have %v, want one", got)
+		}
+	}
+}
+
+func checkGivesUpPoisonous(t *testing.T, s engine.TaskStore) {
+	ctx := t.Context()
+	putTask(t, s, engine.TaskSpec{Type: "poison", Unique: "u", Payload: json.RawMessage(`{"a":1}`)})
+	var last engine.TaskRef
+	for i := range 3 {
+		got, err := s.ClaimTasks(ctx, engine.TaskClaim{Worker: "w", Types: []engine.TaskWant{{Type: "poison", Limit: 1}}})
+		if err != nil || len(got) != 1 || got[0].Lost != i {
+			t.Fatalf("claim %d: %+v, %v", i, got, err)
+		}
+		last = got[0].Ref()
+		if n, err := s.ReclaimTasks(ctx, 10, 2); err != nil || n != 1 {
+			t.Fatalf("reclaim: %d, %v", n, err)
+		}
+	}
+	reportTasks(t, s, engine.TaskReport{Completed: []engine.TaskRef{last}}, last)
+	dead, err := s.PeekTasks(ctx, engine.TaskFilter{State: engine.TaskFailed})
+	if err != nil || len(dead) != 1 || !strings.Contains(dead[0].Error, "not heard of") || dead[0].Ended.IsZero() {
+		t.Fatalf("have %+v, %v, want one that failed", dead, err)
+	}
+	if n, err := s.RetryTasks(ctx, engine.TaskFilter{Type: "poison"}); err != nil || n != 1 {
+		t.Fatalf("retry: %d, %v", n, err)
+	}
+	got := claimTasks(t, s, 5, "poison")
+	if len(got) != 1 || got[0].Unique != "u" || string(got[0].Payload) != `{"a":1}` {
+		t.Fatalf("have %+v, want it again", got)
+	}
+	reportTasks(t, s, engine.TaskReport{Failed: []engine.TaskFailure{{TaskRef: got[0].Ref(), Error: "bad"}}})
+	time.Sleep(2 * time.Millisecond) // older than a millisecond
+	if n, err := s.ExpireTasks(ctx, time.Hour, time.Millisecond); err != nil || n != 1 {
+		t.Errorf("expire: %d, %v", n, err)
+	}
+	if err := s.VacuumTasks(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func checkTaskModes(t *testing.T, s engine.TaskStore) {
+	ctx := t.Context()
+	putTask(t, s, engine.TaskSpec{Type: "m"}, engine.TaskSpec{Type: "n"})
+	if err := s.SetTaskMode(ctx, "m", engine.TasksPaused, "why"); err != nil {
+		t.Fatal(err)
+	}
+	if got := claimTasks(t, s, 5, "m", "n"); len(got) != 1 || got[0].Type != "n" {
+		t.Errorf("have %+v, want only the one that is not paused", got)
+	}
+	if err := s.SetTaskMode(ctx, "m", engine.TasksDraining, "why"); err != nil {
+		t.Fatal(err)
+	}
+	out, err := s.PutTasks(ctx, []engine.TaskSpec{{Type: "m"}, {Type: "m", Unique: "u"}, {Type: "n", Unique: "u"}, {Type: "n"}, {Type: "m", Delay: time.Hour}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, refused := range []bool{true, true, false, false, true} {
+		if errors.Is(out[i].Err, engine.ErrDraining) != refused {
+			t.Errorf("put %d: %+v", i, out[i])
+		}
+	}
+	stats, err := s.TaskStats(ctx)
+	if err != nil || len(stats) != 2 || stats[0].Mode != engine.TasksDraining || stats[0].Ready != 1 || stats[0].Reason != "why" ||
+		stats[1].Ready != 2 || stats[1].Running != 1 || stats[1].Oldest.IsZero() {
+		t.Errorf("stats %+v, %v", stats, err)
+	}
+	if got := claimTasks(t, s, 5, "m"); len(got) != 1 {
+		t.Errorf("have %+v, want what is left of the draining type", got)
+	}
+	if err := s.SetTaskMode(ctx, "m", engine.TasksOpen, ""); err != nil {
+		t.Fatal(err)
+	}
+	putTask(t, s, engine.TaskSpec{Type: "m", Unique: "u"})
+}
+
+func checkRefusesBadTasks(t *testing.T, s engine.TaskStore) {
+	bad := []engine.TaskSpec{
+		{}, {Type: strings.Repeat("x", 600)}, {Type: "b", Payload: json.RawMessage("{")}, {Type: "b", Delay: -1},
+		{Type: "b", OnDuplicate: engine.DuplicateKeep}, {Type: "b", Unique: "u", OnDuplicate: "often"},
+		{Type: "b", Unique: "u", OnDuplicate: engine.DuplicateMerge}, {Type: "b", Priority: 1 << 40},
+		{Type: "b", Payload: json.RawMessage(`"` + strings.Repeat("x", engine.MaxTaskPayload) + `"`)},
+	}
+	out, err := s.PutTasks(t.Context(), append(bad, engine.TaskSpec{Type: "good"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range bad {
+		if !errors.Is(out[i].Err, engine.ErrTask) || out[i].Outcome != engine.PutRefused {
+			t.Errorf("put %d: have %+v, want it refused", i, out[i])
+		}
+	}
+	if out[len(bad)].Err != nil {
+		t.Errorf("the good one: %v", out[len(bad)].Err)
+	}
+	broken := func(first, second json.RawMessage) (json.RawMessage, error) { return nil, errors.New("no") }
+	one := engine.TaskSpec{Type: "merge", Unique: "u", OnDuplicate: engine.DuplicateMerge, Merge: broken}
+	if out, err = s.PutTasks(t.Context(), []engine.TaskSpec{one, one}); err != nil || out[0].Err != nil || !errors.Is(out[1].Err, engine.ErrTask) {
+		t.Errorf("a merge that fails: %+v, %v", out, err)
+	}
+}
+
+func checkPeeksAndMoves(t *testing.T, s engine.TaskStore) {
+	ctx := t.Context()
+	large := json.RawMessage(`"` + strings.Repeat("ü", 100_000) + `"`)
+	put := putTask(t, s, engine.TaskSpec{Type: "p", Priority: 1, Payload: large}, engine.TaskSpec{Type: "p", Key: "k", Priority: 2},
+		engine.TaskSpec{Type: "p", Delay: time.Hour}, engine.TaskSpec{Type: "p", Unique: "u", Delay: time.Hour})
+	got, err := s.PeekTasks(ctx, engine.TaskFilter{Type: "p"})
+	if err != nil || len(got) != 4 || got[0].ID != put[1].ID || string(got[1].Payload) != string(large) || got[2].State != engine.TaskScheduled {
+		t.Fatalf("have %d tasks, %v", len(got), err)
+	}
+	if n, err := s.MoveTasks(ctx, engine.TaskFilter{Type: "p"}, "q"); err != nil || n != 3 {
+		t.Errorf("moved %d, %v, want all that are not unique", n, err)
+	}
+	taken := claimTasks(t, s, 1, "q")
+	if len(taken) != 1 || taken[0].ID != put[1].ID || taken[0].Slot < 0 || taken[0].Slot >= engine.TaskSlots {
+		t.Fatalf("have %+v", taken)
+	}
+	reportTasks(t, s, engine.TaskReport{Completed: []engine.TaskRef{taken[0].Ref()}})
+	if n, err := s.CancelTasks(ctx, engine.TaskFilter{IDs: []int64{put[0].ID, put[1].ID, put[3].ID}}); err != nil || n != 2 {
+		t.Errorf("cancelled %d, %v, want 2", n, err)
+	}
+	for state, want := range map[engine.TaskState]int64{
+		engine.TaskCompleted: put[1].ID, engine.TaskCancelled: put[0].ID, engine.TaskScheduled: put[2].ID,
+	} {
+		got, err := s.PeekTasks(ctx, engine.TaskFilter{Type: "q", State: state})
+		if err != nil || len(got) != 1 || got[0].ID != want || got[0].State != state {
+			t.Errorf("%s: have %+v, %v, want task %d", state, got, err, want)
+		}
+	}
+	if _, err := s.CancelTasks(ctx, engine.TaskFilter{State: engine.TaskRunning}); !errors.Is(err, engine.ErrConflict) {
+		t.Errorf("cancel what runs: have %v, want a conflict", err)
+	}
+}
+
+func checkWakesWatchers(t *testing.T, s engine.TaskStore) {
+	woken, stop := s.WatchTasks([]string{"w"})
+	defer stop()
+	drain := func() {
+		select {
+		case <-woken: // one that came when the store began to listen
+		default:
+		}
+	}
+	drain()
+	putTask(t, s, engine.TaskSpec{Type: "w"})
+	select {
+	case <-woken:
+	case <-time.After(patience):
+		t.Error("nobody is woken by a task")
+	}
+}
+
+func checkBeatsKeep(t *testing.T, s engine.TaskStore) {
+	ctx := t.Context()
+	putTask(t, s, engine.TaskSpec{Type: "b"})
+	got, err := s.ClaimTasks(ctx, engine.TaskClaim{Worker: "w", Types: []engine.TaskWant{{Type: "b", Limit: 1}}, Prefetch: true})
+	if err != nil || len(got) != 1 || got[0].State != engine.TaskStarting {
+		t.Fatalf("have %+v, %v", got, err)
+	}
+	stale := engine.TaskRef{ID: got[0].ID, Epoch: got[0].Epoch - 1}
+	lost, err := s.BeatTasks(ctx, []engine.TaskBeat{{TaskRef: got[0].Ref(), Running: true, Lease: time.Hour}, {TaskRef: stale, Lease: time.Hour}})
+	if err != nil || len(lost) != 1 || lost[0] != stale {
+		t.Errorf("lost %v, %v, want the stale one", lost, err)
+	}
+	if n, err := s.ReclaimTasks(ctx, 10, 10); err != nil || n != 0 {
+		t.Errorf("reclaimed %d, %v, want none", n, err)
+	}
+	if now, err := s.PeekTasks(ctx, engine.TaskFilter{State: engine.TaskRunning}); err != nil || len(now) != 1 {
+		t.Errorf("have %+v, %v, want it running", now, err)
+	}
+}
+
+func checkFollowersWait(t *testing.T, s engine.TaskStore) {
+	spec := engine.TaskSpec{Type: "f", Unique: "u", OnDuplicate: engine.DuplicateRerun}
+	putTask(t, s, spec)
+	first := claimTasks(t, s, 5, "f")
+	later := spec
+	later.Delay, later.Payload = time.Hour, json.RawMessage("2")
+	if out := putTask(t, s, spec, later, later); out[2].Outcome != engine.PutFollows || out[2].ID != first[0].ID {
+		t.Errorf("have %+v, want it to follow", out)
+	}
+	if got := claimTasks(t, s, 5, "f"); len(got) != 0 {
+		t.Fatalf("have %+v while the first runs", got)
+	}
+	reportTasks(t, s, engine.TaskReport{Completed: []engine.TaskRef{first[0].Ref()}})
+	got, err := s.PeekTasks(t.Context(), engine.TaskFilter{Type: "f"})
+	if err != nil || len(got) != 1 || got[0].State != engine.TaskScheduled || string(got[0].Payload) != "2" || got[0].ID == first[0].ID {
+		t.Errorf("have %+v, %v, want one task at its time", got, err)
+	}
+}

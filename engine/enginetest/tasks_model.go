@@ -1,0 +1,181 @@
+package enginetest
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"procaas/engine"
+)
+
+// A taskModel says what a queue of tasks has to do, in the plainest way. Its time is
+// the number of the change: what two tasks tolerate differs by hours.
+type taskModel struct {
+	now   int
+	tasks map[int64]*modelTask
+	dead  int
+}
+
+// A modelTask is a task that has not ended.
+type modelTask struct {
+	id       int64
+	spec     engine.TaskSpec
+	stamp    int // when it became due
+	state    engine.TaskState
+	epoch    int
+	failures int
+	lost     int
+	short    bool // its lease is over
+	next     *engine.TaskSpec
+}
+
+// compare is the order in which tasks are taken.
+func (a *modelTask) compare(b *modelTask) int {
+	return cmp.Or(cmp.Compare(b.spec.Priority, a.spec.Priority), cmp.Compare(a.spec.Tolerance, b.spec.Tolerance),
+		cmp.Compare(a.stamp, b.stamp), cmp.Compare(a.id, b.id))
+}
+
+func (a *modelTask) taken() bool {
+	return a.state == engine.TaskStarting || a.state == engine.TaskRunning
+}
+
+func (m *taskModel) holder(s *engine.TaskSpec) *modelTask {
+	for _, t := range m.tasks {
+		if s.Unique != "" && t.spec.Unique == s.Unique && t.spec.Type == s.Type {
+			return t
+		}
+	}
+	return nil
+}
+
+// place says where a task is that has just been put.
+func place(s *engine.TaskSpec) engine.TaskState {
+	if s.Delay > 0 {
+		return engine.TaskScheduled
+	}
+	return engine.TaskReady
+}
+
+// put says what has to become of one task, and does it. id is that of a new task.
+func (m *taskModel) put(s engine.TaskSpec, id int64) engine.PutOutcome {
+	t := m.holder(&s)
+	switch {
+	case t == nil:
+		m.tasks[id] = &modelTask{id: id, spec: s, stamp: m.now, state: place(&s)}
+		return engine.PutAdded
+	case s.OnDuplicate == engine.DuplicateKeep || s.OnDuplicate == "":
+		return engine.PutKept
+	case t.taken():
+		next := s
+		if t.next != nil && s.OnDuplicate == engine.DuplicateMerge {
+			next.Payload, _ = s.Merge(t.next.Payload, s.Payload)
+		}
+		t.next = &next
+		return engine.PutFollows
+	case s.OnDuplicate == engine.DuplicateReplace:
+		m.tasks[t.id] = &modelTask{id: t.id, spec: s, stamp: m.now, state: place(&s), epoch: t.epoch}
+		return engine.PutReplaced
+	case s.OnDuplicate == engine.DuplicateMerge:
+		t.spec.Payload, _ = s.Merge(t.spec.Payload, s.Payload)
+		return engine.PutMerged
+	}
+	return engine.PutKept
+}
+
+// waiting gives the tasks of a type that nobody has, in order.
+func (m *taskModel) waiting(kind string) []*modelTask {
+	var out []*modelTask
+	for _, t := range m.tasks {
+		if t.spec.Type == kind && (t.state == engine.TaskReady || t.state == engine.TaskWaiting) {
+			out = append(out, t)
+		}
+	}
+	slices.SortFunc(out, (*modelTask).compare)
+	return out
+}
+
+func (m *taskModel) count(kind string, key string) (n int) {
+	for _, t := range m.tasks {
+		if t.taken() && t.spec.Type == kind && (key == "" || t.spec.Key == key) {
+			n++
+		}
+	}
+	return n
+}
+
+// claim says which tasks have to be taken, in order.
+func (m *taskModel) claim(c engine.TaskClaim) []*modelTask {
+	var found []*modelTask
+	for _, w := range c.Types {
+		room := w.Limit
+		if w.MaxTaken > 0 {
+			room = min(room, max(0, w.MaxTaken-m.count(w.Type, "")))
+		}
+		keys := map[string]int{}
+		for _, t := range m.waiting(w.Type) {
+			if room == 0 {
+				break
+			}
+			if key := t.spec.Key; w.MaxPerKey > 0 && key != "" {
+				if m.count(w.Type, key)+keys[key] >= w.MaxPerKey {
+					continue
+				}
+				keys[key]++
+			}
+			found = append(found, t)
+			room--
+		}
+	}
+	slices.SortFunc(found, (*modelTask).compare)
+	if c.Limit > 0 && len(found) > c.Limit {
+		found = found[:c.Limit]
+	}
+	for _, t := range found {
+		t.state, t.short = engine.TaskRunning, c.Lease == 0
+		if c.Prefetch {
+			t.state = engine.TaskStarting
+		}
+		t.epoch++
+	}
+	return found
+}
+
+// held gives the task that a ref holds; nil when it holds none.
+func (m *taskModel) held(r engine.TaskRef) *modelTask {
+	if t := m.tasks[r.ID]; t != nil && t.taken() && t.epoch == r.Epoch {
+		return t
+	}
+	return nil
+}
+
+// end ends a task, and gives the one that has to follow.
+func (m *taskModel) end(t *modelTask) (next *engine.TaskSpec) {
+	delete(m.tasks, t.id)
+	return t.next
+}
+
+// giveBack makes a task free again.
+func (m *taskModel) giveBack(t *modelTask, delay time.Duration, failed bool) {
+	t.state = engine.TaskReady
+	if delay > 0 {
+		t.state = engine.TaskScheduled
+	}
+	if failed {
+		t.failures++
+		t.stamp = m.now
+	}
+}
+
+// reclaim takes the tasks back whose lease is over.
+func (m *taskModel) reclaim() (n int) {
+	for _, t := range m.tasks {
+		if t.taken() && t.short {
+			if t.state == engine.TaskRunning {
+				t.lost++
+			}
+			t.state = engine.TaskReady
+			n++
+		}
+	}
+	return n
+}

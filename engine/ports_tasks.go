@@ -1,0 +1,391 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"time"
+)
+
+// The types of this file are what a queue of tasks speaks, whichever store keeps it.
+// Tasks are apart from runs: they are short, many, and of interest to programs that
+// know nothing of pipelines.
+
+// A Duplicate says what becomes of a task whose unique key another task of its type
+// has that has not ended.
+type Duplicate string
+
+// What becomes of a duplicate. Merge and replace change the first task while nobody
+// has taken it; once somebody has, they are as rerun.
+const (
+	DuplicateKeep    Duplicate = "keep"    // the first task stays as it is, the duplicate is dropped
+	DuplicateMerge   Duplicate = "merge"   // the payloads become one
+	DuplicateReplace Duplicate = "replace" // the duplicate takes the place of the first task
+	DuplicateRerun   Duplicate = "rerun"   // one more task follows when a taken one has ended, however many duplicates come
+)
+
+// Duplicates lists what may become of duplicates, in the order of the docs.
+func Duplicates() []Duplicate {
+	return []Duplicate{DuplicateKeep, DuplicateMerge, DuplicateReplace, DuplicateRerun}
+}
+
+// A TaskSpec is a task on its way into the queue.
+type TaskSpec struct {
+	// Type says who can do it.
+	Type string
+
+	// Payload is what to do, as JSON; null when empty.
+	Payload json.RawMessage
+
+	// Key is what the task is about. A claim may bound how many tasks of one key are
+	// taken at once, and the key decides the slot. Empty for none.
+	Key string
+
+	// Priority goes before time: the greater, the earlier.
+	Priority int
+
+	// At is when the task may start; the zero time, like one in the past, is now.
+	At time.Time
+
+	// Delay is added to At, or to now.
+	Delay time.Duration
+
+	// Tolerance is how long the task may wait beyond its time without harm. Among
+	// tasks of one priority, that whose tolerance ends first goes first.
+	Tolerance time.Duration
+
+	// Timeout bounds one attempt; 0 leaves it to the worker.
+	Timeout time.Duration
+
+	// Unique names the task among those of its type that have not ended; empty for a
+	// task that may have any number of copies.
+	Unique string
+
+	// OnDuplicate says what becomes of it when Unique is taken; keep when empty.
+	OnDuplicate Duplicate
+
+	// Merge makes one payload of those of the first task and of its duplicate, for
+	// [DuplicateMerge]. It may be called several times, and an error refuses the task.
+	Merge func(first, second json.RawMessage) (json.RawMessage, error)
+}
+
+// The bounds of a task.
+const (
+	MaxTaskPayload = 1 << 20                   // bytes
+	MaxTaskName    = 512                       // bytes of a type, a key, a unique key
+	MaxTaskAhead   = 10 * 365 * 24 * time.Hour // from now to when a task may start
+	maxTaskRank    = 1<<31 - 1
+)
+
+// TaskSlots is among how many slots the tasks are spread by their keys. The number
+// never changes: it is written with each task.
+const TaskSlots = 1024
+
+// Slot gives the slot of a task: by its key, or by its unique key when it has none.
+// All others are in the slot of their type.
+func (t *TaskSpec) Slot() int {
+	h := fnv.New32a()
+	switch {
+	case t.Key != "":
+		_, _ = h.Write([]byte(t.Key))
+	case t.Unique != "":
+		_, _ = h.Write([]byte(t.Unique))
+	default:
+		_, _ = h.Write([]byte(t.Type))
+	}
+	return int(h.Sum32() % TaskSlots)
+}
+
+// ErrTask says that a task cannot be stored as it is.
+var ErrTask = errors.New("task cannot be stored")
+
+// Check tells what is wrong with a task.
+func (t *TaskSpec) Check() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: "+format, append([]any{ErrTask}, args...)...)
+	}
+	switch {
+	case t.Type == "":
+		return bad("want a type, have none")
+	case len(t.Type) > MaxTaskName, len(t.Key) > MaxTaskName, len(t.Unique) > MaxTaskName:
+		return bad("want type, key and unique of at most %d bytes, have %d, %d and %d", MaxTaskName, len(t.Type), len(t.Key), len(t.Unique))
+	case len(t.Payload) > MaxTaskPayload:
+		return bad("want a payload of at most %d bytes, have %d: keep large data elsewhere and put its address here", MaxTaskPayload, len(t.Payload))
+	case len(t.Payload) > 0 && !json.Valid(t.Payload):
+		return bad("want a payload that is JSON, have %.40q", t.Payload)
+	case t.Priority > maxTaskRank, t.Priority < -maxTaskRank:
+		return bad("want a priority between %d and %d, have %d", -maxTaskRank, maxTaskRank, t.Priority)
+	case t.Delay < 0, t.Tolerance < 0, t.Timeout < 0:
+		return bad("want delay, tolerance and timeout not below zero, have %v, %v and %v", t.Delay, t.Tolerance, t.Timeout)
+	case t.Delay > MaxTaskAhead, t.Tolerance > MaxTaskAhead, t.Timeout > MaxTaskTimeout, time.Until(t.At) > MaxTaskAhead:
+		return bad("want a time within ten years and a timeout of at most %v, have delay %v, tolerance %v, timeout %v", MaxTaskTimeout, t.Delay, t.Tolerance, t.Timeout)
+	}
+	switch t.OnDuplicate {
+	case "", DuplicateKeep, DuplicateReplace, DuplicateRerun:
+	case DuplicateMerge:
+		if t.Merge == nil {
+			return bad("on-duplicate is merge, and nothing says how to merge")
+		}
+	default:
+		return bad("on-duplicate: want one of %v, have %q", Duplicates(), t.OnDuplicate)
+	}
+	if t.OnDuplicate != "" && t.Unique == "" {
+		return bad("on-duplicate is %s, and there is no unique key", t.OnDuplicate)
+	}
+	return nil
+}
+
+// MaxTaskTimeout is the longest bound of an attempt.
+const MaxTaskTimeout = 24 * 24 * time.Hour
+
+// A PutOutcome says what became of a task that was put.
+type PutOutcome string
+
+// What becomes of a task that is put.
+const (
+	PutAdded    PutOutcome = "added"
+	PutKept     PutOutcome = "kept"     // another one has its unique key, and stays as it is
+	PutMerged   PutOutcome = "merged"   // the other one has both payloads now
+	PutReplaced PutOutcome = "replaced" // the other one is now as this one
+	PutFollows  PutOutcome = "follows"  // one more task follows when the other one has ended
+	PutRefused  PutOutcome = "refused"  // see Err
+)
+
+// A TaskPut is what became of one task of a batch.
+type TaskPut struct {
+	ID      int64 // of the task that is in the queue now
+	Outcome PutOutcome
+	Err     error // why the task was refused; others of its batch are in the queue
+}
+
+// ErrDraining says that a type takes no new tasks.
+var ErrDraining = errors.New("the queue of this type is drained and takes no new tasks")
+
+// A TaskState says where a task is.
+type TaskState string
+
+// The states of a task.
+const (
+	TaskScheduled TaskState = "scheduled" // its time has not come
+	TaskReady     TaskState = "ready"     // may be taken
+	TaskWaiting   TaskState = "waiting"   // as many of its key are taken as may be
+	TaskStarting  TaskState = "starting"  // a worker holds it in its own queue
+	TaskRunning   TaskState = "running"   // a worker runs it
+	TaskCompleted TaskState = "completed"
+	TaskFailed    TaskState = "failed" // for good: a dead letter
+	TaskCancelled TaskState = "cancelled"
+)
+
+// A QueuedTask is a task as the queue has it.
+type QueuedTask struct {
+	ID       int64
+	Type     string
+	Key      string
+	Unique   string
+	Payload  json.RawMessage
+	Priority int
+	State    TaskState
+	Slot     int
+
+	Created  time.Time
+	Due      time.Time // from when on it may be taken
+	Deadline time.Time // Due plus its tolerance
+	Begun    time.Time // when it was taken last
+	Until    time.Time // by then its worker has to be heard of
+	Ended    time.Time
+
+	Timeout  time.Duration
+	Epoch    int // how often it was taken; part of its [TaskRef]
+	Failures int // attempts that have failed
+	Lost     int // attempts whose worker was not heard of any more
+	Worker   string
+	Error    string // of the last attempt that failed
+}
+
+// Ref names the attempt that a worker was given.
+func (t *QueuedTask) Ref() TaskRef { return TaskRef{t.ID, t.Epoch} }
+
+// Attempt is the number of this attempt, from 1. Those whose worker was lost do not
+// count: they are not known to have failed.
+func (t *QueuedTask) Attempt() int { return t.Failures + 1 }
+
+// A TaskRef names one attempt of a task. Who was given a later one holds the task; all
+// that is said by an earlier ref changes nothing.
+type TaskRef struct {
+	ID    int64
+	Epoch int
+}
+
+// A TaskWant says how many tasks of a type a worker takes.
+type TaskWant struct {
+	Type  string
+	Limit int
+
+	// MaxTaken bounds how many tasks of the type are taken in the whole cluster; 0
+	// for no bound. All who claim the type have to say the same.
+	MaxTaken int
+
+	// MaxPerKey bounds how many tasks of one key are taken; 0 for no bound. All who
+	// claim the type have to say the same.
+	MaxPerKey int
+}
+
+// A TaskClaim asks for tasks.
+type TaskClaim struct {
+	Worker string
+	Types  []TaskWant
+	Limit  int           // of all types together; 0 for no other bound than theirs
+	Lease  time.Duration // by then the worker has to be heard of
+
+	// Prefetch says that the worker will begin later: the tasks are starting, not
+	// running.
+	Prefetch bool
+}
+
+// A TaskFailure says that an attempt has failed.
+type TaskFailure struct {
+	TaskRef
+	Error string
+	Retry bool          // otherwise the task has failed for good
+	Delay time.Duration // to the next attempt
+}
+
+// A TaskSnooze gives a task back as if nobody had taken it.
+type TaskSnooze struct {
+	TaskRef
+	Delay time.Duration // until it may be taken again
+}
+
+// A TaskReport is what a worker has to say of the tasks it holds. An attempt is in it
+// once.
+type TaskReport struct {
+	Completed []TaskRef
+	Failed    []TaskFailure
+	Snoozed   []TaskSnooze
+}
+
+// Len is the number of attempts that it is about.
+func (r *TaskReport) Len() int { return len(r.Completed) + len(r.Failed) + len(r.Snoozed) }
+
+// A TaskBeat says that a worker still holds a task.
+type TaskBeat struct {
+	TaskRef
+	Running bool          // and has begun with it
+	Lease   time.Duration // by then the worker will be heard of again
+}
+
+// A TaskFilter chooses tasks. What is empty chooses all.
+type TaskFilter struct {
+	IDs    []int64
+	Type   string
+	Key    string
+	Unique string
+	State  TaskState
+	Limit  int
+}
+
+// A TaskTypeStats counts the tasks of a type.
+type TaskTypeStats struct {
+	Type   string
+	Mode   TaskMode
+	Reason string // why it is in that mode
+
+	Ready, Waiting, Starting, Running, Scheduled, Failed int64
+
+	// Oldest is when the first of the ready ones was due; zero when there is none.
+	Oldest time.Time
+
+	// Lag is by how much the most urgent ready task is beyond what it tolerates.
+	Lag time.Duration
+}
+
+// A TaskMode says what a type does.
+type TaskMode string
+
+// The modes of a type.
+const (
+	TasksOpen     TaskMode = "open"
+	TasksPaused   TaskMode = "paused"   // tasks are put, and none is taken
+	TasksDraining TaskMode = "draining" // tasks are taken, and none is put
+)
+
+// A TaskStore keeps tasks. Every method is safe for concurrent use, and every change
+// is atomic and durable before it returns.
+type TaskStore interface {
+	TaskQueue
+	TaskWork
+	TaskCare
+	TaskOffice
+}
+
+// A TaskQueue takes tasks in.
+type TaskQueue interface {
+	// PutTasks stores tasks, and says of each, in order, what became of it. A task
+	// with [TaskPut.Err] is refused; the error is for all.
+	PutTasks(ctx context.Context, tasks []TaskSpec) ([]TaskPut, error)
+
+	// CancelTasks ends tasks that no worker holds: scheduled, ready and waiting ones,
+	// with those that were to follow them.
+	CancelTasks(ctx context.Context, f TaskFilter) (int, error)
+}
+
+// A TaskWork gives tasks to workers.
+type TaskWork interface {
+	// ClaimTasks takes ready tasks, the first in the order of priority, deadline and
+	// id. It never waits for others who claim.
+	ClaimTasks(ctx context.Context, c TaskClaim) ([]QueuedTask, error)
+
+	// ReportTasks writes down what became of tasks, and gives the refs that hold
+	// their tasks no more: nothing was changed by these.
+	ReportTasks(ctx context.Context, r TaskReport) (lost []TaskRef, err error)
+
+	// ExchangeTasks does both in one transaction, the report first.
+	ExchangeTasks(ctx context.Context, r TaskReport, c TaskClaim) (tasks []QueuedTask, lost []TaskRef, err error)
+
+	// BeatTasks keeps tasks, and gives the refs that hold their tasks no more.
+	BeatTasks(ctx context.Context, beats []TaskBeat) (lost []TaskRef, err error)
+
+	// WatchTasks gives a channel that gets a value when tasks of one of these types
+	// may have become ready. It holds at most one, and hints may be lost: look once
+	// in a while without one.
+	WatchTasks(types []string) (woken <-chan struct{}, stop func())
+}
+
+// A TaskCare keeps the queue in order. Any number of processes may do so at once.
+type TaskCare interface {
+	// PromoteTasks makes up to limit tasks ready whose time has come. It gives how
+	// many, and how long it is to the next one; no time when there is none.
+	PromoteTasks(ctx context.Context, limit int) (n int, next time.Duration, err error)
+
+	// ReclaimTasks takes up to limit tasks from workers that were not heard of in
+	// time. A task that was lost more than maxLost times fails for good.
+	ReclaimTasks(ctx context.Context, limit, maxLost int) (int, error)
+
+	// ExpireTasks forgets tasks that ended longer ago than that, and failed ones too
+	// after a time of their own; 0 keeps those.
+	ExpireTasks(ctx context.Context, ended, failed time.Duration) (int, error)
+
+	// VacuumTasks cleans up after tasks that are gone.
+	VacuumTasks(ctx context.Context) error
+}
+
+// A TaskOffice is for operators.
+type TaskOffice interface {
+	// TaskStats counts the tasks of each type, in the order of their names.
+	TaskStats(ctx context.Context) ([]TaskTypeStats, error)
+
+	// PeekTasks lists tasks in the order in which they would be taken, or, those that
+	// have ended, the last first. It is not a promise to a worker.
+	PeekTasks(ctx context.Context, f TaskFilter) ([]QueuedTask, error)
+
+	// RetryTasks makes failed tasks ready again.
+	RetryTasks(ctx context.Context, f TaskFilter) (int, error)
+
+	// MoveTasks gives tasks that no worker holds another type.
+	MoveTasks(ctx context.Context, f TaskFilter, to string) (int, error)
+
+	// SetTaskMode says what a type does from now on.
+	SetTaskMode(ctx context.Context, taskType string, mode TaskMode, reason string) error
+}

@@ -1,0 +1,288 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	promoteTasks = `
+with moved as (
+	delete from task_schedule where id = any(array(
+		select id from task_schedule where due <= now() order by due, id limit $1 for update skip locked))
+	returning *
+), added as (
+	insert into tasks (id, created, due, deadline, rank, epoch, failures, lost, timeout, slot, type, key, uid, error, payload)
+	select id, created, due, deadline, rank, epoch, failures, lost, timeout, slot, type, key, uid, error, payload from moved
+)
+select type, count(*) from moved group by type`
+
+	// A key may have room though nobody has said so: the last of it went while
+	// another one was put aside.
+	freeWaiting = `
+with freed as (
+	update tasks w set state = 0 where w.id = any(array(
+		select a.id from (
+			select distinct on (w.type, w.key) w.id from tasks w
+			where w.state = 3 and not exists (select from tasks h where h.type = w.type and h.key = w.key and h.state in (1, 2))
+			order by w.type, w.key, w.rank, w.deadline, w.id limit $1) f
+		join tasks a on a.id = f.id and a.state = 3 order by a.id for update of a skip locked))
+	returning w.type
+)
+select distinct type from freed`
+
+	findNext = "select (extract(epoch from due - clock_timestamp()) * 1000000)::bigint from task_schedule order by due, id limit 1"
+)
+
+// PromoteTasks implements [engine.TaskCare].
+func (s *Store) PromoteTasks(ctx context.Context, limit int) (int, time.Duration, error) {
+	var (
+		types []string
+		n     int
+		next  time.Duration
+	)
+	err := s.send(ctx, func(b *pgx.Batch) {
+		types, n, next = nil, 0, 0
+		b.Queue(promoteTasks, limit).Query(func(rows pgx.Rows) error {
+			var (
+				kind string
+				some int
+			)
+			_, err := pgx.ForEachRow(rows, []any{&kind, &some}, func() error {
+				types, n = append(types, kind), n+some
+				return nil
+			})
+			return err
+		})
+		b.Queue(freeWaiting, limit).Query(func(rows pgx.Rows) (err error) {
+			types, err = pgx.AppendRows(types, rows, pgx.RowTo[string])
+			return err
+		})
+		b.Queue(findNext).Query(func(rows pgx.Rows) error {
+			micros, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+			for _, m := range micros {
+				next = max(time.Microsecond, time.Duration(m)*time.Microsecond)
+			}
+			return err
+		})
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	s.hint(types...)
+	return n, next, nil
+}
+
+const (
+	findPoisonous = `
+select id, epoch, format('its worker was not heard of %s times; the last was %s', lost + 1, worker) from tasks
+where state = 2 and until < now() and lost >= $2 order by id limit $1`
+
+	reclaimTasks = `
+with given as materialized (
+	select id, type from tasks where state in (1, 2) and until < now() and (state = 1 or lost < $2)
+	order by id limit $1 for update skip locked
+), freed as (
+	update tasks t set state = 0, until = null, lost = t.lost + (t.state = 2)::int,
+		error = case when t.state = 2 then format('worker %s was not heard of', t.worker) else t.error end, worker = ''
+	from given g where t.id = g.id
+)
+select type, count(*) from given group by type`
+)
+
+// ReclaimTasks implements [engine.TaskCare].
+func (s *Store) ReclaimTasks(ctx context.Context, limit, maxLost int) (int, error) {
+	rows, err := s.pool.Query(ctx, findPoisonous, limit, maxLost)
+	if err != nil {
+		return 0, err
+	}
+	var (
+		f Failure
+		r Report
+	)
+	if _, err := pgx.ForEachRow(rows, []any{&f.ID, &f.Epoch, &f.Error}, func() error {
+		r.Failed = append(r.Failed, f)
+		return nil
+	}); err != nil {
+		return 0, err
+	}
+	// Its worker may be back: then this is a report of one of two, and the first one
+	// counts.
+	lost, err := s.ReportTasks(ctx, r)
+	if err != nil {
+		return 0, err
+	}
+	n := len(r.Failed) - len(lost)
+	var types []string
+	err = s.again(ctx, func() error {
+		rows, err := s.pool.Query(ctx, reclaimTasks, limit, maxLost)
+		if err != nil {
+			return err
+		}
+		var (
+			kind string
+			some int
+		)
+		_, err = pgx.ForEachRow(rows, []any{&kind, &some}, func() error {
+			types, n = append(types, kind), n+some
+			return nil
+		})
+		return err
+	})
+	s.hint(types...)
+	return n, err
+}
+
+// The bounds of a clean-up: dead letters go by the thousand.
+const expireAtOnce = 1000
+
+const (
+	findHistory = `
+select c.relname, pg_get_expr(c.relpartbound, c.oid) from pg_inherits i join pg_class c on c.oid = i.inhrelid
+where i.inhparent = 'task_history'::regclass and c.relname ~ '^task_history_\d{8}$'`
+
+	expireRest = "delete from task_history_rest where ended < now() - $1::bigint * interval '1 microsecond'"
+
+	expireDead = `
+delete from task_dead where id = any(array(
+	select id from task_dead where ended < now() - $1::bigint * interval '1 microsecond' order by id limit $2 for update skip locked))`
+
+	databaseTime = "select now()"
+)
+
+// ExpireTasks implements [engine.TaskCare]. Days of the history go as a whole.
+func (s *Store) ExpireTasks(ctx context.Context, ended, failed time.Duration) (int, error) {
+	var now time.Time
+	if err := s.pool.QueryRow(ctx, databaseTime).Scan(&now); err != nil {
+		return 0, err
+	}
+	gone, err := s.dropPartitions(ctx, now.Add(-ended))
+	if err != nil {
+		return gone, err
+	}
+	tag, err := s.pool.Exec(ctx, expireRest, ended.Microseconds())
+	gone += int(tag.RowsAffected())
+	for failed > 0 && err == nil {
+		tag, err = s.pool.Exec(ctx, expireDead, failed.Microseconds(), expireAtOnce)
+		gone += int(tag.RowsAffected())
+		if tag.RowsAffected() < expireAtOnce {
+			break
+		}
+	}
+	return gone, err
+}
+
+// dropPartitions drops those that end before a time, and gives how many tasks were in
+// them, about.
+func (s *Store) dropPartitions(ctx context.Context, before time.Time) (int, error) {
+	rows, err := s.pool.Query(ctx, findHistory)
+	if err != nil {
+		return 0, err
+	}
+	names := map[string]bool{}
+	var name, bound string
+	if _, err := pgx.ForEachRow(rows, []any{&name, &bound}, func() error {
+		day, err := time.Parse("20060102", strings.TrimPrefix(name, "task_history_"))
+		if err == nil && !day.AddDate(0, 0, 1).After(before) {
+			names[name] = true
+		}
+		return nil
+	}); err != nil {
+		return 0, err
+	}
+	gone := 0
+	for name := range names {
+		table := pgx.Identifier{name}.Sanitize()
+		var n int
+		if err := s.pool.QueryRow(ctx, "select count(*) from "+table).Scan(&n); err != nil {
+			return gone, err
+		}
+		if _, err := s.pool.Exec(ctx, "drop table if exists "+table); err != nil {
+			return gone, err
+		}
+		gone += n
+	}
+	return gone, nil
+}
+
+// VacuumTasks implements [engine.TaskCare]. The server does so by itself too; this is
+// for more often than it thinks necessary. It makes the partitions of the next days.
+func (s *Store) VacuumTasks(ctx context.Context) error {
+	if err := s.makePartitions(ctx); err != nil {
+		return err
+	}
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	for _, table := range []string{"tasks", "task_schedule", "task_keys"} {
+		if _, err := conn.Exec(ctx, "vacuum (analyze, skip_locked) "+table); err != nil {
+			return fmt.Errorf("vacuum %s: %w", table, err)
+		}
+	}
+	return nil
+}
+
+// partitionsAhead is for how many days the history has partitions, today included.
+const partitionsAhead = 3
+
+const (
+	findToday      = "select date_trunc('day', now(), 'UTC')"
+	lockPartitions = "select pg_advisory_xact_lock(('task_history'::regclass::oid::bigint - 2147483648)::int, 0)"
+	findPartition  = "select to_regclass($1) is not null"
+	// What ended while there was no partition for its day would not let one be
+	// attached.
+	takeFromRest = `
+with gone as (delete from task_history_rest where ended >= '%s' and ended < '%s' returning *)
+insert into %s select * from gone`
+	makePartition   = "create table %s (like task_history including all)"
+	attachPartition = "alter table task_history attach partition %s for values from ('%s') to ('%s')"
+)
+
+// makePartitions makes the history's partitions of the coming days.
+func (s *Store) makePartitions(ctx context.Context) error {
+	var today time.Time
+	if err := s.pool.QueryRow(ctx, findToday).Scan(&today); err != nil {
+		return err
+	}
+	for i := range partitionsAhead {
+		day := today.UTC().AddDate(0, 0, i)
+		if err := s.makePartition(ctx, day); err != nil {
+			return fmt.Errorf("partition of %s: %w", day.Format(time.DateOnly), err)
+		}
+	}
+	return nil
+}
+
+func (s *Store) makePartition(ctx context.Context, day time.Time) error {
+	name := "task_history_" + day.Format("20060102")
+	exists := false
+	if err := s.pool.QueryRow(ctx, findPartition, name).Scan(&exists); err != nil || exists {
+		return err
+	}
+	return s.tx(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, lockPartitions); err != nil {
+			return err
+		}
+		if err := tx.QueryRow(ctx, findPartition, name).Scan(&exists); err != nil || exists {
+			return err
+		}
+		table := pgx.Identifier{name}.Sanitize()
+		from, to := day.Format(time.RFC3339), day.AddDate(0, 0, 1).Format(time.RFC3339)
+		for _, sql := range []string{
+			fmt.Sprintf(makePartition, table),
+			fmt.Sprintf(takeFromRest, from, to, table),
+			fmt.Sprintf(attachPartition, table, from, to),
+		} {
+			if _, err := tx.Exec(ctx, sql, pgx.QueryExecModeExec); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

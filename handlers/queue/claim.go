@@ -1,0 +1,248 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"procaas/engine"
+)
+
+// ClaimTasks implements [engine.TaskWork].
+func (s *Store) ClaimTasks(ctx context.Context, c Claim) ([]Task, error) {
+	tasks, _, err := s.ExchangeTasks(ctx, Report{}, c)
+	return tasks, err
+}
+
+// ReportTasks implements [engine.TaskWork].
+func (s *Store) ReportTasks(ctx context.Context, r Report) ([]Ref, error) {
+	_, lost, err := s.ExchangeTasks(ctx, r, Claim{})
+	return lost, err
+}
+
+// maxLooks bounds the looks of one claim. Another look is worth while when one has
+// put tasks aside whose keys have enough taken.
+const maxLooks = 8
+
+// ExchangeTasks implements [engine.TaskWork].
+func (s *Store) ExchangeTasks(ctx context.Context, r Report, c Claim) ([]Task, []Ref, error) {
+	var (
+		got   *claiming
+		told  *reporting
+		tasks []Task
+		lost  []Ref
+	)
+	for look := range maxLooks {
+		err := s.send(ctx, func(b *pgx.Batch) {
+			got, told = &claiming{}, &reporting{}
+			if look == 0 {
+				told.queue(b, &r, s.forget)
+			}
+			got.queue(b, &c)
+		})
+		if err != nil && look > 0 {
+			break // what the looks before have taken is taken
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		s.hint(told.types...)
+		lost = append(lost, told.lost...)
+		tasks = append(tasks, got.tasks...)
+		if got.aside == 0 || len(got.tasks) > 0 {
+			break
+		}
+	}
+	slices.SortFunc(tasks, before)
+	return tasks, lost, nil
+}
+
+// before is the order in which tasks are taken.
+func before(a, b Task) int {
+	return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Deadline.Compare(b.Deadline), cmp.Compare(a.ID, b.ID))
+}
+
+// Types are locked one after the other while somebody counts their tasks. Nobody who
+// holds such a lock waits for a task.
+const lockTypes = `
+select pg_advisory_xact_lock(('tasks'::regclass::oid::bigint - 2147483648)::int, hashtext(w.type))
+from (select type from unnest($1::text[]) as u (type) order by hashtext(type)) w`
+
+const taskColumns = `t.id, t.type, t.key, t.uid, t.payload, t.rank, t.state, t.slot, t.created, t.due, t.deadline, t.begun, t.until,
+	t.timeout, t.epoch, t.failures, t.lost, t.worker, t.error`
+
+const (
+	// One look at several types. Rows are found again by where they lie: they are
+	// locked, and stay there.
+	claimTasks = `
+update tasks t set state = $4::smallint, worker = $5, begun = now(), until = now() + $6::bigint * interval '1 microsecond',
+	epoch = t.epoch + 1
+where t.ctid = any(array(
+	select j.place
+	from unnest($1::text[], $2::bigint[], $3::bigint[]) as w (type, lim, most),
+		lateral (
+			select case when w.most > 0 then least(w.lim, greatest(0, w.most - (
+				select count(*) from tasks h where h.type = w.type and h.state in (1, 2)))) else w.lim end as n
+			where not exists (select from task_types m where m.type = w.type and m.mode = 'paused')
+		) l,
+		lateral (
+			select r.ctid as place, r.rank, r.deadline, r.id from tasks r
+			where r.type = w.type and r.state = 0
+			order by r.rank, r.deadline, r.id limit l.n for update skip locked
+		) j
+	order by j.rank, j.deadline, j.id limit $7))
+returning ` + taskColumns
+
+	// A look that bounds how many tasks of a key are taken, for some of the types.
+	// Those beyond the bound are put aside, so that nobody passes by them again.
+	claimByKey = `
+with room as materialized (
+	select w.type, w.per, l.n
+	from unnest($1::text[], $2::bigint[], $3::bigint[], $8::bigint[]) as w (type, lim, most, per),
+		lateral (
+			select case when w.most > 0 then least(w.lim, greatest(0, w.most - (
+				select count(*) from tasks h where h.type = w.type and h.state in (1, 2)))) else w.lim end as n
+			where not exists (select from task_types m where m.type = w.type and m.mode = 'paused')
+		) l
+), seen as materialized (
+	select o.per, o.n, j.* from room o, lateral (
+		select r.id, r.type, r.key, r.rank, r.deadline from tasks r
+		where r.type = o.type and r.state = 0
+		order by r.rank, r.deadline, r.id limit case when o.per > 0 then 4 * o.n + least(o.n, 1) * 100 else o.n end
+		for update skip locked
+	) j
+), placed as materialized (
+	select s.*, case when s.per = 0 or s.key = '' then -1 else
+		row_number() over (partition by s.type, s.key order by s.rank, s.deadline, s.id)
+		+ (select count(*) from tasks h where h.type = s.type and h.key = s.key and h.state in (1, 2)) end as place
+	from seen s
+), allowed as materialized (
+	select p.*, row_number() over (partition by p.type order by p.rank, p.deadline, p.id) as turn from placed p where p.place <= p.per
+), chosen as materialized (
+	select id from allowed where turn <= n order by rank, deadline, id limit $7
+), aside as (
+	update tasks t set state = 3 from placed p where t.id = p.id and p.place > p.per returning t.id
+), taken as (
+	update tasks t set state = $4::smallint, worker = $5, begun = now(), until = now() + $6::bigint * interval '1 microsecond',
+		epoch = t.epoch + 1
+	from chosen c where t.id = c.id returning ` + taskColumns + `
+)
+select t.*, 0::bigint as aside from taken t
+union all
+select 0, '', '', '', null, 0, 0::smallint, 0::smallint, now(), now(), now(), null, null, 0, 0, 0, 0, '', '', (select count(*) from aside)`
+)
+
+// The states as they are stored.
+var states = []engine.TaskState{engine.TaskReady, engine.TaskStarting, engine.TaskRunning, engine.TaskWaiting}
+
+const (
+	stateStarting = 1
+	stateRunning  = 2
+)
+
+// A claiming is a claim under way.
+type claiming struct {
+	tasks []Task
+	aside int // tasks that were put aside because of their keys
+}
+
+func (g *claiming) queue(b *pgx.Batch, c *Claim) {
+	var (
+		types, guarded      []string
+		limits, taken, keys []int64
+		keyed               bool
+	)
+	for _, w := range c.Types {
+		if w.Limit <= 0 {
+			continue
+		}
+		if w.MaxTaken > 0 || w.MaxPerKey > 0 {
+			guarded = append(guarded, w.Type)
+		}
+		keyed = keyed || w.MaxPerKey > 0
+		types, limits = append(types, w.Type), append(limits, int64(w.Limit))
+		taken, keys = append(taken, int64(w.MaxTaken)), append(keys, int64(w.MaxPerKey))
+	}
+	if len(types) == 0 {
+		return
+	}
+	if len(guarded) > 0 {
+		b.Queue(lockTypes, guarded)
+	}
+	state := stateRunning
+	if c.Prefetch {
+		state = stateStarting
+	}
+	var total any // no bound
+	if c.Limit > 0 {
+		total = int64(c.Limit)
+	}
+	args := []any{types, limits, taken, state, c.Worker, c.Lease.Microseconds(), total}
+	if keyed {
+		b.Queue(claimByKey, append(args, keys)...).Query(g.readKeyed)
+	} else {
+		b.Queue(claimTasks, args...).Query(g.read)
+	}
+}
+
+func (g *claiming) read(rows pgx.Rows) (err error) {
+	g.tasks, err = pgx.AppendRows(g.tasks, rows, func(r pgx.CollectableRow) (Task, error) { return scanTask(r) })
+	return err
+}
+
+func (g *claiming) readKeyed(rows pgx.Rows) error {
+	defer rows.Close()
+	for rows.Next() {
+		t, err := scanTask(rows, &g.aside)
+		if err != nil {
+			return err
+		}
+		if t.ID != 0 {
+			g.tasks = append(g.tasks, t)
+		}
+	}
+	return rows.Err()
+}
+
+// scanTask reads the columns of a task, and what comes behind them.
+func scanTask(r pgx.CollectableRow, more ...any) (Task, error) {
+	var (
+		t            Task
+		payload      []byte
+		state        int
+		timeout      int64
+		begun, until *time.Time
+	)
+	err := r.Scan(append([]any{
+		&t.ID, &t.Type, &t.Key, &t.Unique, &payload, &t.Priority, &state, &t.Slot, &t.Created, &t.Due, &t.Deadline, &begun, &until,
+		&timeout, &t.Epoch, &t.Failures, &t.Lost, &t.Worker, &t.Error,
+	}, more...)...)
+	t.Payload = json.RawMessage(payload)
+	t.Priority = -t.Priority
+	t.State = states[state]
+	t.Timeout = time.Duration(timeout) * time.Millisecond
+	t.Created, t.Due, t.Deadline, t.Begun, t.Until = t.Created.UTC(), t.Due.UTC(), t.Deadline.UTC(), timeOf(begun), timeOf(until)
+	return t, err
+}
+
+func timeOf(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// The error of an attempt is cut here: it is for people.
+const maxErrorBytes = 2000
+
+func cut(text string) string {
+	if len(text) > maxErrorBytes {
+		text = text[:maxErrorBytes]
+	}
+	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "")
+}

@@ -1,0 +1,14 @@
+// Package queue is a priority queue of tasks on PostgreSQL.
+//
+// A task has a type, a priority, a time from when on it may start, and a tolerance:
+// how long it may wait beyond that without harm. Those of the greatest priority go
+// first, and among them those whose tolerance ends first. A task is held by one worker
+// at a time. A worker that is not heard of in time loses its tasks, and nothing that it
+// says of them later counts.
+//
+// [Store] keeps the tasks. Its tables are those of a ProcaaS schema: procaas migrate
+// makes them. Locks are always taken in this order:
+//
+//   - keys, by type and unique key: whoever changes a task that has one;
+//   - tasks, by id. Who claims or promotes skips those that are locked.
+package queue

@@ -1,0 +1,350 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"procaas/engine"
+)
+
+// What people ask may touch many rows; the best plan depends on what they ask.
+const planFreely = `select set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'on', true),
+	set_config('enable_bitmapscan', 'on', true)`
+
+func (s *Store) freely(ctx context.Context, do func(pgx.Tx) error) error {
+	return s.tx(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, planFreely); err != nil {
+			return err
+		}
+		return do(tx)
+	})
+}
+
+// What a filter of people chooses, of a table called t. Its arguments are the first
+// five.
+const chosen = `(cardinality($1::bigint[]) = 0 or t.id = any($1)) and ($2 = '' or t.type = $2) and ($3 = '' or t.key = $3)
+	and ($4 = '' or t.uid = $4)`
+
+func filterArgs(f *Filter) []any {
+	limit := f.Limit
+	if limit <= 0 {
+		limit = 1 << 30
+	}
+	ids := f.IDs
+	if ids == nil {
+		ids = []int64{}
+	}
+	return []any{ids, f.Type, f.Key, f.Unique, limit}
+}
+
+const (
+	// Types are found one by one: there are few, and many tasks.
+	findFree = `
+select id from (
+	(select t.id from tasks t where t.state = any($6::smallint[]) and ` + chosen + ` limit $5)
+	union all
+	(select t.id from task_schedule t where $7 and ` + chosen + ` limit $5)
+) f order by id limit $5`
+
+	cancelTasks = `
+with free as (
+	delete from tasks t where t.id = any($1::bigint[]) and t.state in (0, 3) returning t.id, t.due, t.deadline, t.epoch, t.type, t.key
+), later as (
+	delete from task_schedule t where t.id = any($1::bigint[]) returning t.id, t.due, t.deadline, t.epoch, t.type, t.key
+), gone as (select * from free union all select * from later),
+alone as (update task_keys k set again = false from gone g where k.id = g.id and k.again), -- what follows is cancelled too
+kept as (
+	insert into task_history (id, due, deadline, epoch, cancelled, type, key, worker)
+	select id, due, deadline, epoch, true, type, key, '' from gone
+)
+select count(*) from gone`
+
+	moveTasks = `
+with free as (
+	update tasks t set type = $2, state = 0 where t.id = any($1::bigint[]) and t.state in (0, 3) and t.uid = '' returning t.id
+), later as (
+	update task_schedule t set type = $2 where t.id = any($1::bigint[]) and t.uid = '' returning t.id
+)
+select (select count(*) from free) + (select count(*) from later)`
+)
+
+// CancelTasks implements [engine.TaskQueue].
+func (s *Store) CancelTasks(ctx context.Context, f Filter) (n int, err error) {
+	err = s.change(ctx, f, func(tx pgx.Tx, ids []int64) error { return tx.QueryRow(ctx, cancelTasks, ids).Scan(&n) })
+	return n, err
+}
+
+// MoveTasks implements [engine.TaskOffice]. A task with a unique key stays: it is
+// unique in its type.
+func (s *Store) MoveTasks(ctx context.Context, f Filter, to string) (n int, err error) {
+	spec := Spec{Type: to}
+	if err := spec.Check(); err != nil {
+		return 0, err
+	}
+	err = s.change(ctx, f, func(tx pgx.Tx, ids []int64) error { return tx.QueryRow(ctx, moveTasks, ids, to).Scan(&n) })
+	s.hint(to)
+	return n, err
+}
+
+// change does something to tasks that no worker holds.
+func (s *Store) change(ctx context.Context, f Filter, do func(pgx.Tx, []int64) error) error {
+	free, scheduled := []int16{0, 3}, true
+	switch f.State {
+	case "":
+	case engine.TaskReady:
+		free, scheduled = []int16{0}, false
+	case engine.TaskWaiting:
+		free, scheduled = []int16{3}, false
+	case engine.TaskScheduled:
+		free = []int16{}
+	default:
+		return fmt.Errorf("%w: want tasks that are ready, waiting or scheduled, have %s", engine.ErrConflict, f.State)
+	}
+	var follow []string
+	err := s.freely(ctx, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, findFree, append(filterArgs(&f), free, scheduled)...)
+		if err != nil {
+			return err
+		}
+		ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, lockKeysOf, ids); err != nil {
+			return err
+		}
+		if err := do(tx, ids); err != nil {
+			return err
+		}
+		if rows, err = tx.Query(ctx, endKeys, ids); err != nil {
+			return err
+		}
+		follow, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	})
+	s.hint(follow...)
+	return err
+}
+
+const (
+	takeDead = `
+delete from task_dead t where t.id = any(array(
+	select t.id from task_dead t where ` + chosen + ` order by t.id limit $5 for update skip locked))
+returning t.id, t.type, t.key, t.uid, t.payload, t.rank, (extract(epoch from t.tolerance) * 1000000)::bigint, t.timeout`
+	maxRetry = 1000
+)
+
+// RetryTasks implements [engine.TaskOffice]. A task whose unique key another one has by
+// now is done by that one.
+func (s *Store) RetryTasks(ctx context.Context, f Filter) (int, error) {
+	if f.State != "" && f.State != engine.TaskFailed {
+		return 0, fmt.Errorf("%w: want tasks that have failed, have %s", engine.ErrConflict, f.State)
+	}
+	rest, all := f.Limit, 0
+	for {
+		part := f
+		part.Limit = maxRetry
+		if rest > 0 {
+			part.Limit = min(rest, maxRetry)
+		}
+		n, err := s.retry(ctx, part)
+		all += n
+		if rest > 0 {
+			rest -= n
+		}
+		if err != nil || n < part.Limit || f.Limit > 0 && rest == 0 {
+			return all, err
+		}
+	}
+}
+
+func (s *Store) retry(ctx context.Context, f Filter) (n int, err error) {
+	var put *putting
+	err = s.freely(ctx, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, takeDead, filterArgs(&f)...)
+		if err != nil {
+			return err
+		}
+		var specs []Spec
+		specs, err = pgx.CollectRows(rows, func(r pgx.CollectableRow) (Spec, error) {
+			var (
+				one             Spec
+				id, micros, out int64
+				payload         []byte
+			)
+			err := r.Scan(&id, &one.Type, &one.Key, &one.Unique, &payload, &one.Priority, &micros, &out)
+			one.Payload, one.Priority = payload, -one.Priority
+			one.Tolerance, one.Timeout = time.Duration(micros)*time.Microsecond, time.Duration(out)*time.Millisecond
+			return one, err
+		})
+		if n = len(specs); err != nil || n == 0 {
+			return err
+		}
+		if put, err = s.prepare(ctx, specs); err != nil {
+			return err
+		}
+		if err := put.run(ctx, tx); err != nil {
+			return err
+		}
+		for _, one := range put.out {
+			if one.Err != nil {
+				return one.Err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	if put != nil {
+		s.hint(put.types...)
+	}
+	return n, nil
+}
+
+const (
+	countTasks = `
+with counted as (
+	select type, state, count(*) as n, min(due) as oldest, min(deadline) as urgent from tasks group by type, state
+), rest as (
+	select type, 4 as state, count(*) as n from task_schedule group by type
+	union all select type, 5, count(*) from task_dead group by type
+), types as (select type from counted union select type from rest union select type from task_types)
+select y.type, coalesce(m.mode, 'open'), coalesce(m.reason, ''),
+	coalesce((select n from counted c where c.type = y.type and c.state = 0), 0),
+	coalesce((select n from counted c where c.type = y.type and c.state = 3), 0),
+	coalesce((select n from counted c where c.type = y.type and c.state = 1), 0),
+	coalesce((select n from counted c where c.type = y.type and c.state = 2), 0),
+	coalesce((select n from rest c where c.type = y.type and c.state = 4), 0),
+	coalesce((select n from rest c where c.type = y.type and c.state = 5), 0),
+	(select oldest from counted c where c.type = y.type and c.state = 0),
+	(select greatest(0, extract(epoch from now() - urgent) * 1000000)::bigint from counted c where c.type = y.type and c.state = 0)
+from types y left join task_types m on m.type = y.type order by y.type`
+
+	putMode = `
+insert into task_types (type, mode, reason) values ($1, $2, $3)
+on conflict (type) do update set mode = excluded.mode, reason = excluded.reason, changed = now()`
+)
+
+// TaskStats implements [engine.TaskOffice].
+func (s *Store) TaskStats(ctx context.Context) ([]TypeStats, error) {
+	var out []TypeStats
+	err := s.freely(ctx, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, countTasks)
+		if err != nil {
+			return err
+		}
+		out, err = pgx.CollectRows(rows, func(r pgx.CollectableRow) (TypeStats, error) {
+			var (
+				one    TypeStats
+				oldest *time.Time
+				lag    *int64
+			)
+			err := r.Scan(&one.Type, &one.Mode, &one.Reason, &one.Ready, &one.Waiting, &one.Starting, &one.Running, &one.Scheduled,
+				&one.Failed, &oldest, &lag)
+			one.Oldest = timeOf(oldest)
+			if lag != nil {
+				one.Lag = time.Duration(*lag) * time.Microsecond
+			}
+			return one, err
+		})
+		return err
+	})
+	return out, err
+}
+
+// SetTaskMode implements [engine.TaskOffice].
+func (s *Store) SetTaskMode(ctx context.Context, taskType string, mode Mode, reason string) error {
+	if !slices.Contains([]Mode{engine.TasksOpen, engine.TasksPaused, engine.TasksDraining}, mode) {
+		return fmt.Errorf("%w: want mode open, paused or draining, have %q", engine.ErrTask, mode)
+	}
+	spec := Spec{Type: taskType}
+	if err := spec.Check(); err != nil {
+		return err
+	}
+	if _, err := s.pool.Exec(ctx, putMode, taskType, string(mode), cut(reason)); err != nil {
+		return readable(err)
+	}
+	s.hint(taskType)
+	return nil
+}
+
+const (
+	peekLive = `
+select ` + taskColumns + ` from tasks t where t.state = any($6::smallint[]) and ` + chosen + `
+order by t.rank, t.deadline, t.id limit $5`
+
+	peekScheduled = `
+select t.id, t.type, t.key, t.uid, t.payload, t.rank, 0::smallint, t.slot, t.created, t.due, t.deadline, null::timestamptz,
+	null::timestamptz, t.timeout, t.epoch, t.failures, t.lost, '', t.error
+from task_schedule t where ` + chosen + ` order by t.due, t.id limit $5`
+
+	peekDead = `
+select t.id, t.type, t.key, t.uid, t.payload, t.rank, 0::smallint, t.slot, t.created, t.due, t.due + t.tolerance, null::timestamptz,
+	null::timestamptz, t.timeout, t.epoch, t.failures, t.lost, t.worker, t.error, t.ended
+from task_dead t where ` + chosen + ` order by t.ended desc, t.id desc limit $5`
+
+	peekEnded = `
+select t.id, t.type, t.key, '', null::bytea, 0, 0::smallint, 0::smallint, t.due, t.due, t.deadline, t.begun,
+	null::timestamptz, 0, t.epoch, 0, 0, t.worker, '', t.ended
+from task_history t where t.cancelled = $6 and $4 = '' and (cardinality($1::bigint[]) = 0 or t.id = any($1)) and ($2 = '' or t.type = $2)
+	and ($3 = '' or t.key = $3)
+order by t.ended desc, t.id desc limit $5`
+)
+
+// PeekTasks implements [engine.TaskOffice]. Without a state it lists what has not
+// ended, those that are taken and ready before those that are scheduled.
+func (s *Store) PeekTasks(ctx context.Context, f Filter) ([]Task, error) {
+	var out []Task
+	args := filterArgs(&f)
+	err := s.freely(ctx, func(tx pgx.Tx) (err error) {
+		out = nil
+		switch f.State {
+		case engine.TaskScheduled:
+			out, err = peek(ctx, tx, out, peekScheduled, f.State, args)
+		case engine.TaskFailed:
+			out, err = peek(ctx, tx, out, peekDead, f.State, args)
+		case engine.TaskCompleted, engine.TaskCancelled:
+			out, err = peek(ctx, tx, out, peekEnded, f.State, append(args, f.State == engine.TaskCancelled))
+		case "":
+			if out, err = peek(ctx, tx, out, peekLive, "", append(args, []int16{0, 1, 2, 3})); err == nil {
+				out, err = peek(ctx, tx, out, peekScheduled, engine.TaskScheduled, args)
+			}
+		default:
+			state := slices.Index(states, f.State)
+			if state < 0 {
+				return fmt.Errorf("%w: there is no state %q", engine.ErrTask, f.State)
+			}
+			out, err = peek(ctx, tx, out, peekLive, "", append(args, []int16{int16(state)}))
+		}
+		return err
+	})
+	if f.Limit > 0 && len(out) > f.Limit {
+		out = out[:f.Limit]
+	}
+	return out, err
+}
+
+// peek reads tasks; state is that of all of them, when the rows do not tell.
+func peek(ctx context.Context, tx pgx.Tx, out []Task, sql string, state engine.TaskState, args []any) ([]Task, error) {
+	rows, err := tx.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.AppendRows(out, rows, func(r pgx.CollectableRow) (Task, error) {
+		var ended []any
+		var when time.Time
+		if state != "" && state != engine.TaskScheduled {
+			ended = append(ended, &when)
+		}
+		t, err := scanTask(r, ended...)
+		if state != "" {
+			t.State, t.Ended = state, when.UTC()
+		}
+		return t, err
+	})
+}

@@ -1,0 +1,224 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	lockKeysOf = "select from task_keys where id = any($1::bigint[]) order by type, uid for update"
+
+	// Those of a key that were put aside come back when others of it go.
+	freeKeys = `
+freed as (
+	update tasks w set state = 0 where w.id in (
+		select f.id from (select type, key, count(*) as n from gone where key <> '' group by type, key) g,
+			lateral (
+				select id from tasks a where a.type = g.type and a.key = g.key and a.state = 3
+				order by a.rank, a.deadline, a.id limit g.n for update skip locked
+			) f)
+)`
+
+	refused = `
+select d.id, d.epoch from said d where not exists (select from gone g where g.id = d.id and g.epoch = d.epoch)`
+
+	completeTasks = `
+with said as (select * from unnest($1::bigint[], $2::int[]) as d (id, epoch)),
+gone as (
+	delete from tasks t using said d where t.id = d.id and t.epoch = d.epoch and t.state in (1, 2)
+	returning t.id, t.due, t.deadline, t.begun, t.epoch, t.type, t.key, t.worker
+), kept as (
+	insert into task_history (id, due, deadline, begun, epoch, type, key, worker)
+	select id, due, deadline, begun, epoch, type, key, worker from gone
+), ` + freeKeys + refused
+
+	forgetTasks = `
+with said as (select * from unnest($1::bigint[], $2::int[]) as d (id, epoch)),
+gone as (
+	delete from tasks t using said d where t.id = d.id and t.epoch = d.epoch and t.state in (1, 2)
+	returning t.id, t.epoch, t.type, t.key
+), ` + freeKeys + refused
+
+	buryTasks = `
+with said as (select * from unnest($1::bigint[], $2::int[], $3::text[]) as d (id, epoch, error)),
+gone as (
+	delete from tasks t using said d where t.id = d.id and t.epoch = d.epoch and t.state in (1, 2)
+	returning t.*, d.error as told
+), kept as (
+	insert into task_dead (id, created, due, tolerance, rank, epoch, failures, lost, timeout, slot, type, key, uid, worker, error, payload)
+	select id, created, due, deadline - due, rank, epoch, failures + 1, lost, timeout, slot, type, key, uid, worker, told, payload from gone
+), ` + freeKeys + refused
+
+	returnTasks = `
+with said as (
+	select * from unnest($1::bigint[], $2::int[], $3::bigint[], $4::boolean[], $5::text[]) as d (id, epoch, delay, failed, error)
+), gone as materialized (
+	select t.id, t.epoch, t.type, t.key, d.delay, d.failed, d.error
+	from said d join tasks t on t.id = d.id and t.epoch = d.epoch and t.state in (1, 2) order by t.id for update of t
+), ready as (
+	update tasks t set state = 0, until = null, worker = '', failures = t.failures + g.failed::int,
+		error = case when g.failed then g.error else t.error end,
+		due = case when g.failed then now() else t.due end,
+		deadline = case when g.failed then now() + (t.deadline - t.due) else t.deadline end
+	from gone g where t.id = g.id and g.delay <= 0
+), moved as (
+	delete from tasks t using gone g where t.id = g.id and g.delay > 0 returning t.*, g.delay, g.failed, g.error as told
+), later as (
+	insert into task_schedule (id, created, due, deadline, rank, epoch, failures, lost, timeout, slot, type, key, uid, error, payload)
+	select id, created, now() + delay * interval '1 microsecond', now() + delay * interval '1 microsecond' + (deadline - due),
+		rank, epoch, failures + failed::int, lost, timeout, slot, type, key, uid, case when failed then told else error end, payload
+	from moved
+), ` + freeKeys + refused
+
+	// What follows a task that has ended begins, and the keys of the others are free.
+	endKeys = `
+with ended as materialized (
+	select k.* from task_keys k
+	where k.id = any($1::bigint[]) and not exists (select from tasks t where t.id = k.id)
+		and not exists (select from task_schedule s where s.id = k.id)
+), follow as materialized (
+	select e.*, nextval('task_ids') as next_id from ended e where e.again
+), added as (
+	insert into tasks (id, deadline, rank, timeout, slot, type, key, uid, payload)
+	select next_id, now() + next_tolerance, next_rank, next_timeout, next_slot, type, next_key, uid, next_payload
+	from follow where next_due <= now()
+), later as (
+	insert into task_schedule (id, created, due, deadline, rank, epoch, failures, lost, timeout, slot, type, key, uid, error, payload)
+	select next_id, now(), next_due, next_due + next_tolerance, next_rank, 0, 0, 0, next_timeout, next_slot, type, next_key, uid, '',
+		next_payload
+	from follow where next_due > now()
+), kept as (
+	update task_keys k set id = f.next_id, again = false, next_payload = '' from follow f where k.type = f.type and k.uid = f.uid
+), freed as (
+	delete from task_keys k using ended e where k.type = e.type and k.uid = e.uid and not e.again
+)
+select distinct type from follow`
+)
+
+// A reporting is a report under way.
+type reporting struct {
+	lost  []Ref
+	types []string // that have tasks now
+}
+
+func byID(a, b Ref) int { return cmp.Compare(a.ID, b.ID) }
+
+// queue adds the statements of a report. Rows are changed in the order of their ids.
+func (r *reporting) queue(b *pgx.Batch, report *Report, forget bool) {
+	if report.Len() == 0 {
+		return
+	}
+	done := slices.SortedFunc(slices.Values(report.Completed), byID)
+	var dead, back []Failure
+	for _, f := range report.Failed {
+		if f.Retry {
+			back = append(back, f)
+		} else {
+			dead = append(dead, f)
+		}
+	}
+	failed := len(back)
+	for _, z := range report.Snoozed {
+		back = append(back, Failure{TaskRef: z.TaskRef, Delay: z.Delay})
+	}
+	all := make([]int64, 0, report.Len())
+	for _, ref := range done {
+		all = append(all, ref.ID)
+	}
+	for _, f := range report.Failed {
+		all = append(all, f.ID)
+	}
+	b.Queue(lockKeysOf, all)
+	if len(done) > 0 {
+		sql := completeTasks
+		if forget {
+			sql = forgetTasks
+		}
+		ids, epochs := columnsOf(done)
+		b.Queue(sql, ids, epochs).Query(r.read)
+	}
+	if len(dead) > 0 {
+		r.bury(b, dead)
+	}
+	if len(back) > 0 {
+		r.giveBack(b, back, failed)
+	}
+	b.Queue(endKeys, all).Query(func(rows pgx.Rows) (err error) {
+		r.types, err = pgx.AppendRows(r.types, rows, pgx.RowTo[string])
+		return err
+	})
+}
+
+func columnsOf(refs []Ref) (ids []int64, epochs []int32) {
+	for _, ref := range refs {
+		ids, epochs = append(ids, ref.ID), append(epochs, int32(ref.Epoch))
+	}
+	return ids, epochs
+}
+
+func (r *reporting) read(rows pgx.Rows) (err error) {
+	r.lost, err = pgx.AppendRows(r.lost, rows, pgx.RowToStructByPos[Ref])
+	return err
+}
+
+func (r *reporting) bury(b *pgx.Batch, dead []Failure) {
+	slices.SortFunc(dead, func(a, b Failure) int { return byID(a.TaskRef, b.TaskRef) })
+	var (
+		ids    []int64
+		epochs []int32
+		errs   []string
+	)
+	for _, f := range dead {
+		ids, epochs, errs = append(ids, f.ID), append(epochs, int32(f.Epoch)), append(errs, cut(f.Error))
+	}
+	b.Queue(buryTasks, ids, epochs, errs).Query(r.read)
+}
+
+// giveBack gives tasks back, the first of which have failed.
+func (r *reporting) giveBack(b *pgx.Batch, back []Failure, failed int) {
+	var (
+		ids, delays []int64
+		epochs      []int32
+		fails       []bool
+		errs        []string
+	)
+	for i, f := range back {
+		ids, epochs, delays = append(ids, f.ID), append(epochs, int32(f.Epoch)), append(delays, f.Delay.Microseconds())
+		fails, errs = append(fails, i < failed), append(errs, cut(f.Error))
+	}
+	b.Queue(returnTasks, ids, epochs, delays, fails, errs).Query(r.read)
+}
+
+const beatTasks = `
+with said as (
+	select * from unnest($1::bigint[], $2::int[], $3::boolean[], $4::bigint[]) as d (id, epoch, running, lease)
+), gone as (
+	update tasks t set until = now() + d.lease * interval '1 microsecond', state = case when d.running then 2 else t.state end
+	from said d where t.id = d.id and t.epoch = d.epoch and t.state in (1, 2) returning t.id, t.epoch
+)` + refused
+
+// BeatTasks implements [engine.TaskWork].
+func (s *Store) BeatTasks(ctx context.Context, beats []Beat) ([]Ref, error) {
+	if len(beats) == 0 {
+		return nil, nil
+	}
+	beats = slices.SortedFunc(slices.Values(beats), func(a, b Beat) int { return byID(a.TaskRef, b.TaskRef) })
+	var (
+		ids, leases []int64
+		epochs      []int32
+		running     []bool
+	)
+	for _, b := range beats {
+		ids, epochs = append(ids, b.ID), append(epochs, int32(b.Epoch))
+		running, leases = append(running, b.Running), append(leases, b.Lease.Microseconds())
+	}
+	var told *reporting
+	err := s.send(ctx, func(b *pgx.Batch) {
+		told = &reporting{}
+		b.Queue(beatTasks, ids, epochs, running, leases).Query(told.read)
+	})
+	return told.lost, err
+}

@@ -1,0 +1,244 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"procaas/engine"
+)
+
+// The types that the queue speaks are those of the engine, so that other stores can
+// keep tasks too.
+type (
+	Spec      = engine.TaskSpec
+	Put       = engine.TaskPut
+	Task      = engine.QueuedTask
+	Ref       = engine.TaskRef
+	Want      = engine.TaskWant
+	Claim     = engine.TaskClaim
+	Failure   = engine.TaskFailure
+	Snooze    = engine.TaskSnooze
+	Report    = engine.TaskReport
+	Beat      = engine.TaskBeat
+	Filter    = engine.TaskFilter
+	TypeStats = engine.TaskTypeStats
+	Mode      = engine.TaskMode
+)
+
+// Options says how to open a store.
+type Options struct {
+	// Forget lets completed tasks leave no trace in the history.
+	Forget bool
+
+	// MaxConns bounds the connections; 8 when 0. A dsn that says pool_max_conns
+	// goes first.
+	MaxConns int
+
+	// Log hears of connections that were lost; nothing is logged when nil.
+	Log *slog.Logger
+}
+
+// A Store keeps tasks in a schema of a PostgreSQL database. It is an
+// [engine.TaskStore]. Any number of processes share a schema.
+type Store struct {
+	pool   *pgxpool.Pool
+	owned  bool // the pool is the store's to close
+	forget bool
+	log    *slog.Logger
+
+	ids     ids
+	watch   watch
+	tell    chan struct{}
+	stop    context.CancelFunc
+	helpers sync.WaitGroup
+}
+
+var _ engine.TaskStore = (*Store)(nil)
+
+const defaultConns = 8
+
+// The bounds of one statement, of a wait for a lock, and of a transaction that stands
+// still because its process does.
+const sessionSettings = `select set_config('statement_timeout', '15s', false), set_config('lock_timeout', '5s', false),
+	set_config('idle_in_transaction_session_timeout', '3s', false), set_config('plan_cache_mode', 'force_generic_plan', false),
+	set_config('enable_seqscan', 'off', false), set_config('enable_bitmapscan', 'off', false), set_config('jit', 'off', false)`
+
+// Open connects to the database at dsn. Its schema has to be up to date: see procaas
+// migrate.
+func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("queue: %w", err)
+	}
+	if config.ConnConfig.RuntimeParams["application_name"] == "" {
+		config.ConnConfig.RuntimeParams["application_name"] = "procaas-queue"
+	}
+	if !strings.Contains(dsn, "pool_max_conns") {
+		config.MaxConns = defaultConns
+		if o.MaxConns > 0 {
+			config.MaxConns = int32(o.MaxConns)
+		}
+	}
+	// Every statement finds its few rows by an index; the planner need not think
+	// about that, nor be misled by tables that were empty when it last looked.
+	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		_, err := c.Exec(ctx, sessionSettings)
+		return err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("queue: %w", err)
+	}
+	s, err := start(ctx, pool, o)
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	s.owned = true
+	return s, nil
+}
+
+// New makes a store of a pool that its caller closes, after the store.
+func New(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
+	return start(ctx, pool, o)
+}
+
+const findTables = "select to_regclass('tasks') is not null and to_regclass('task_types') is not null"
+
+func start(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
+	s := &Store{pool: pool, forget: o.Forget, log: o.Log, tell: make(chan struct{}, 1)}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	var there bool
+	if err := pool.QueryRow(ctx, findTables).Scan(&there); err != nil {
+		return nil, fmt.Errorf("queue: %w", err)
+	}
+	if !there {
+		return nil, errors.New("queue: the schema has no tables for tasks: run procaas migrate")
+	}
+	if err := s.makePartitions(ctx); err != nil {
+		return nil, fmt.Errorf("queue: %w", err)
+	}
+	helping, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop = stop
+	s.helpers.Go(func() { s.listen(helping) })
+	s.helpers.Go(func() { s.notify(helping) })
+	return s, nil
+}
+
+// Close ends the store's own goroutines, and its connections when Open made them.
+func (s *Store) Close() error {
+	s.stop()
+	s.helpers.Wait()
+	if s.owned {
+		s.pool.Close()
+	}
+	return nil
+}
+
+// The bounds of trying again, when a transaction failed for a reason that may pass
+// and certainly wrote nothing.
+const (
+	maxTries   = 6
+	firstPause = 5 * time.Millisecond
+)
+
+// tx runs a transaction, and runs it again when it certainly was not written.
+func (s *Store) tx(ctx context.Context, do func(pgx.Tx) error) error {
+	return s.again(ctx, func() error {
+		return pgx.BeginFunc(ctx, s.pool, do)
+	})
+}
+
+// send runs the statements of a batch in one round trip and one transaction.
+func (s *Store) send(ctx context.Context, fill func(*pgx.Batch)) error {
+	return s.again(ctx, func() error {
+		var b pgx.Batch
+		fill(&b)
+		return s.pool.SendBatch(ctx, &b).Close()
+	})
+}
+
+func (s *Store) again(ctx context.Context, do func() error) error {
+	for try, wait := 1, firstPause; ; try, wait = try+1, wait*3 {
+		err := do()
+		if err == nil || try == maxTries || !mayPass(err) || !pause(ctx, wait/2+rand.N(wait)) {
+			return readable(err)
+		}
+	}
+}
+
+// mayPass tells whether the server has said that nothing was written, for a reason
+// that may be gone the next time.
+func mayPass(err error) bool {
+	var code *pgconn.PgError
+	if !errors.As(err, &code) {
+		return false
+	}
+	switch code.Code {
+	case "40001", "40P01", "55P03", "23505", "57P03", "53300": // serialization, deadlock, lock, unique, starting, too many clients
+		return true
+	}
+	return false
+}
+
+// readable explains the errors that the data of a caller causes.
+func readable(err error) error {
+	var code *pgconn.PgError
+	if errors.As(err, &code) && code.Code[:2] == "22" {
+		return fmt.Errorf("%w, as when a text holds U+0000 or is not UTF-8: %w", engine.ErrTask, err)
+	}
+	return err
+}
+
+// pause waits; false when ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// ids gives ids of tasks. The database gives them by the thousand.
+type ids struct {
+	mu         sync.Mutex // guards the following
+	next, last int64
+}
+
+const (
+	drawIDs   = "select nextval('task_ids')"
+	idsAtOnce = 1000 // the increment of the sequence
+)
+
+// take gives n ids that rise. They need not follow each other.
+func (s *Store) takeIDs(ctx context.Context, n int) ([]int64, error) {
+	s.ids.mu.Lock()
+	defer s.ids.mu.Unlock()
+	out := make([]int64, n)
+	for i := range out {
+		if s.ids.next == s.ids.last {
+			if err := s.pool.QueryRow(ctx, drawIDs).Scan(&s.ids.next); err != nil {
+				return nil, err
+			}
+			s.ids.last = s.ids.next + idsAtOnce
+		}
+		out[i] = s.ids.next
+		s.ids.next++
+	}
+	return out, nil
+}

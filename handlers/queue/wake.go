@@ -1,0 +1,164 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// watch tells those who wait of types that have tasks.
+type watch struct {
+	mu      sync.Mutex // guards the following
+	waiting map[*watcher]struct{}
+	untold  map[string]bool // types that other processes are to hear of
+}
+
+// A watcher waits for some types; for all when there are none.
+type watcher struct {
+	types map[string]bool
+	woken chan struct{}
+}
+
+// WatchTasks implements [engine.TaskWork].
+func (s *Store) WatchTasks(types []string) (<-chan struct{}, func()) {
+	w := &watcher{types: map[string]bool{}, woken: make(chan struct{}, 1)}
+	for _, t := range types {
+		w.types[t] = true
+	}
+	s.watch.mu.Lock()
+	defer s.watch.mu.Unlock()
+	if s.watch.waiting == nil {
+		s.watch.waiting = map[*watcher]struct{}{}
+	}
+	s.watch.waiting[w] = struct{}{}
+	return w.woken, func() {
+		s.watch.mu.Lock()
+		defer s.watch.mu.Unlock()
+		delete(s.watch.waiting, w)
+	}
+}
+
+// wake tells the watchers of this process; all of them without types.
+func (w *watch) wake(types []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for one := range w.waiting {
+		if len(types) == 0 || slices.ContainsFunc(types, func(t string) bool { return one.types[t] }) {
+			signal(one.woken)
+		}
+	}
+}
+
+// hint tells all processes that these types have tasks.
+func (s *Store) hint(types ...string) {
+	if len(types) == 0 {
+		return
+	}
+	s.watch.wake(types)
+	s.watch.mu.Lock()
+	if s.watch.untold == nil {
+		s.watch.untold = map[string]bool{}
+	}
+	for _, t := range types {
+		s.watch.untold[t] = true
+	}
+	s.watch.mu.Unlock()
+	signal(s.tell)
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // a hint that nobody has taken yet says the same
+	}
+}
+
+// The channel is named by the schema, so that those who share a database do not wake
+// each other.
+const (
+	sendHint    = "select pg_notify('procaas tasks ' || current_schema, $1)"
+	listenHints = "select format('listen %I', 'procaas tasks ' || current_schema)"
+)
+
+// The least time between two hints of a process, and the longest text of one:
+// PostgreSQL takes no more than 8000 bytes.
+const (
+	hintGap   = 2 * time.Millisecond
+	hintBytes = 7000
+)
+
+// notify passes hints on, outside of the transactions that give them: PostgreSQL lets
+// those that notify commit one by one only. Hints that come while one is on its way
+// are one.
+func (s *Store) notify(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.tell:
+		}
+		s.watch.mu.Lock()
+		types := slices.Sorted(maps.Keys(s.watch.untold))
+		clear(s.watch.untold)
+		s.watch.mu.Unlock()
+		text, err := json.Marshal(types)
+		if err != nil || len(text) > hintBytes {
+			text = []byte("[]") // any
+		}
+		// A hint that is lost costs a worker one interval of its polling.
+		if _, err := s.pool.Exec(ctx, sendHint, string(text)); err != nil && !pause(ctx, time.Second) {
+			return
+		}
+		if !pause(ctx, hintGap) {
+			return
+		}
+	}
+}
+
+// listen hears the hints of all processes until ctx ends. It goes on trying, though a
+// pooler may never let it: then tasks are found by polling.
+func (s *Store) listen(ctx context.Context) {
+	for last := ""; ; {
+		err := s.hear(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err.Error() != last {
+			last = err.Error()
+			s.log.Warn("hints of tasks are not heard, they are found by polling meanwhile", "error", err)
+		}
+		if !pause(ctx, time.Second) {
+			return
+		}
+	}
+}
+
+// hear holds one connection, which it takes out of the pool.
+func (s *Store) hear(ctx context.Context) error {
+	pooled, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	conn := pooled.Hijack()
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	var statement string
+	if err := conn.QueryRow(ctx, listenHints).Scan(&statement); err != nil {
+		return err
+	}
+	if _, err := conn.Exec(ctx, statement); err != nil {
+		return err
+	}
+	s.watch.wake(nil) // hints may have been lost before
+	for {
+		n, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			return err
+		}
+		var types []string
+		_ = json.Unmarshal([]byte(n.Payload), &types) // one that is not understood is for all
+		s.watch.wake(types)
+	}
+}
