@@ -12,6 +12,7 @@ type bucket struct {
 	rate float64    // calls per second, as asked last
 	due  int64      // of the next call, in nanoseconds since 1970
 	away int64      // when the last one of those sent away shall ask again
+	from int64      // before the first call: when calls may begin, one by one; 0 is at once, with a burst
 }
 
 // reserve takes the place of the next call and tells in how long it may start. A
@@ -25,6 +26,9 @@ func (b *bucket) reserve(now time.Time, rate, burst float64) time.Duration {
 		b.due = at + int64(min(used, burst)*step)
 	}
 	b.rate = rate
+	if b.from != 0 {
+		b.due, b.from = max(at, b.from)+int64((burst-1)*step), 0
+	}
 	b.due = max(b.due, at)
 	delay := float64(b.due-at) - (burst-1)*step
 	b.due += int64(step)

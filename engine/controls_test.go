@@ -340,6 +340,34 @@ func TestRateLimitIsForAllNodesTogether(t *testing.T) {
 	})
 }
 
+// A rolling restart must not send a service more than its limit allows.
+func TestRateLimitHoldsWhileANodeJoins(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		limited := strings.ReplaceAll(controlled, "{id: one,", "{id: one, rate-limit: {rate: 40/s},")
+		first, _ := r.start(limited)
+		stop := r.load(5*time.Millisecond, first) // 200 a second
+		time.Sleep(10 * time.Second)
+		r.start(limited)
+		most := 0
+		for range 50 {
+			before := r.count("work/a/one")
+			time.Sleep(100 * time.Millisecond)
+			most = max(most, r.count("work/a/one")-before)
+		}
+		before := r.count("work/a/one")
+		time.Sleep(5 * time.Second)
+		if rate := float64(r.count("work/a/one")-before) / 5; rate < 30 || rate > 44 {
+			t.Errorf("want 40 calls a second after a node has joined, have %g", rate)
+		}
+		if most > 8 {
+			t.Errorf("want 4 calls in each tenth of a second while a node joins, and few more, have %d", most)
+		}
+		stop()
+	})
+}
+
 func TestCallsUnderWayAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

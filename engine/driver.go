@@ -237,7 +237,7 @@ func (n *node) heed(b Beat) (soon time.Duration, err error) {
 			j.move(m.Bundle)
 		}
 	}
-	n.e.guard.nodes.Store(int32(b.Nodes))
+	n.e.guard.share(b.Nodes, n.e.clock.now())
 	n.e.follower.revised(b.Revision)
 	if b.Ready > 0 {
 		n.nudge()

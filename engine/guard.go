@@ -15,6 +15,7 @@ import (
 // together: each takes an equal part.
 type guard struct {
 	nodes atomic.Int32 // that are alive; 0 before that is known
+	since atomic.Int64 // when all nodes know of this one, in nanoseconds since 1970; 0 when it is the first
 
 	mu      sync.RWMutex       // guards the following, not what it points to
 	buckets map[string]*bucket // by path
@@ -265,9 +266,17 @@ func (g *guard) bucket(path string) *bucket {
 		g.buckets = map[string]*bucket{}
 	}
 	if g.buckets[path] == nil {
-		g.buckets[path] = &bucket{}
+		g.buckets[path] = &bucket{from: g.since.Load()}
 	}
 	return g.buckets[path]
+}
+
+// share tells how many nodes are alive. A node that joins others leaves the limits
+// to them until they count it, and has no burst then: it is theirs that was used.
+func (g *guard) share(nodes int, now time.Time) {
+	if g.nodes.Swap(int32(nodes)) == 0 && nodes > 1 {
+		g.since.Store(now.Add(beatEvery + beatEvery/4).UnixNano())
+	}
 }
 
 // gate gives the gate of a name.
