@@ -28,6 +28,7 @@ type committer struct {
 	node    int64
 	log     *slog.Logger
 	metrics *Metrics
+	health  *writeHealth
 	fenced  func()          // told when the node may write no more
 	ctx     context.Context // of the node's membership; its end drops what is not written
 
@@ -65,6 +66,7 @@ func (c *committer) write(changes []Change, inDoubt bool) []error {
 		switch {
 		case err == nil:
 			c.written.Add(1)
+			c.health.note(nil, time.Now())
 			if inDoubt {
 				c.settle(changes, errs)
 			}
@@ -77,6 +79,7 @@ func (c *committer) write(changes []Change, inDoubt bool) []error {
 		}
 		inDoubt = true
 		c.metrics.failed("commit")
+		c.health.note(err, time.Now())
 		c.log.Warn("commit failed, trying again", "changes", len(changes), "try", try, "error", err)
 		if !pause(c.ctx, backoff) {
 			return repeat(context.Cause(c.ctx), len(changes))

@@ -134,7 +134,7 @@ func (e *Engine) newNode(ctx context.Context, number int64) *node {
 	n.ctx, n.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	n.calls, n.abort = context.WithCancel(n.ctx)
 	n.steps = committer{
-		store: e.o.Store, node: number, log: n.log, metrics: e.metrics, fenced: n.fence, ctx: n.ctx,
+		store: e.o.Store, node: number, log: n.log, metrics: e.metrics, health: &e.writes, fenced: n.fence, ctx: n.ctx,
 	}
 	n.steps.start()
 	return n

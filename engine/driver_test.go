@@ -284,6 +284,47 @@ func TestNoCallStartsAfterTheLeaseIsOver(t *testing.T) {
 	})
 }
 
+// A full disk may let leases be renewed, which need no new page, and refuse all else.
+func TestNodeIsNotReadyWhileNothingIsWritten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var full atomic.Bool
+		store := &enginetest.Faulty{Store: r.store, Before: func(op string) error {
+			if (op == "accept" || op == "commit") && full.Load() {
+				return enginetest.ErrInjected
+			}
+			return nil
+		}}
+		e := r.engine(store, three)
+		r.run(e)
+		r.settle(e, r.submit(e, event("work", "k")), engine.Succeeded)
+		full.Store(true)
+		for range 5 {
+			results, err := e.Submit(t.Context(), []engine.Submission{{Event: event("work", "k")}})
+			if err == nil && results[0].Err == nil {
+				t.Error("want the event refused")
+			}
+			time.Sleep(time.Second)
+		}
+		if err := e.Healthy(t.Context()); !errors.Is(err, enginetest.ErrInjected) {
+			t.Errorf("want the node to say that nothing is written, have %v", err)
+		}
+		time.Sleep(writesForgotten)
+		if err := e.Healthy(t.Context()); err != nil {
+			t.Errorf("want the node tried again after a while without writes, have %v", err)
+		}
+		full.Store(false)
+		r.settle(e, r.submit(e, event("work", "k")), engine.Succeeded)
+		if err := e.Healthy(t.Context()); err != nil {
+			t.Errorf("want the node ready when the store writes again, have %v", err)
+		}
+	})
+}
+
+// writesForgotten is for how long a node remembers that a write failed, and a little.
+const writesForgotten = 11 * time.Second
+
 func TestDrainSavesTheEndsOfCallsUnderWayAndGivesTheRestBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -74,6 +74,7 @@ type Engine struct {
 	stats    stats
 	clock    clock
 	memory   Memory // of handlers
+	writes   writeHealth
 	accepts  batcher[Intake, accepted]
 	shedLast atomic.Int64 // when events were refused for overload; Unix nanoseconds, 0 for never
 
@@ -183,7 +184,7 @@ func (e *Engine) Healthy(context.Context) error {
 	case err != nil:
 		return fmt.Errorf("lease cannot be renewed: %w", err)
 	}
-	return nil
+	return e.writes.state(time.Now())
 }
 
 // RunByID, List, Entity, Retry and Cancel are the store's, with the views made.

@@ -126,8 +126,10 @@ func (e *Engine) accept(runs []Intake) []accepted {
 		return e.accept(runs) // nothing was stored; by now the node takes no more
 	case err != nil:
 		e.metrics.failed("accept")
+		e.writes.note(err, time.Now())
 		return slices.Repeat([]accepted{{failure: err}}, len(runs))
 	}
+	e.writes.note(nil, time.Now())
 	out := make([]accepted, len(runs))
 	for i, r := range results {
 		out[i].Accepted = r
