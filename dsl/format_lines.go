@@ -36,7 +36,7 @@ type remark struct {
 func (s *source) format(root *yaml.Node) ([]byte, error) {
 	s.comments = nil
 	f := &formatter{source: s, cursor: cursor{lines: s.lines}, scalars: map[Pos]*yaml.Node{}, block: -1}
-	f.collect(root)
+	gather(s, root, f.scalars)
 	for f.line < len(f.cursor.lines) && !f.failed {
 		f.entry()
 	}
@@ -45,21 +45,6 @@ func (s *source) format(root *yaml.Node) ([]byte, error) {
 		return nil, ErrUnformatted
 	}
 	return f.out.bytes(), nil
-}
-
-// collect remembers where each scalar begins.
-func (f *formatter) collect(n *yaml.Node) {
-	if n.Kind == yaml.ScalarNode {
-		c := &cursor{lines: f.source.lines, line: n.Line - 1, column: n.Column - 1}
-		c.skipProperties()
-		empty := n.Value == "" && !isQuoted(n)
-		if !empty {
-			f.scalars[c.pos()] = n
-		}
-	}
-	for _, child := range n.Content {
-		f.collect(child)
-	}
 }
 
 // entry lays out what begins on a line: an entry with all that its value needs

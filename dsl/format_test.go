@@ -15,23 +15,32 @@ import (
 	"procaas/dsl"
 )
 
-// TestReformat runs testdata/dsl/format: files, and the layout that they get.
+// TestReformat runs testdata/dsl/format: files, and what becomes of them.
 func TestReformat(t *testing.T) {
 	t.Parallel()
-	datadriven.RunTest(t, "../testdata/dsl/format/layout.txt", func(t *testing.T, d *datadriven.TestData) string {
-		text, found, err := dsl.Reformat(dsl.File{Name: "a.yaml", Data: []byte(d.Input)})
-		switch {
-		case err != nil:
-			return err.Error() + "\n"
-		case len(found) > 0:
-			return fmt.Sprintf("%s %s\n", found[0].Span, found[0].Message)
-		}
-		again, _, err := dsl.Reformat(dsl.File{Name: "a.yaml", Data: text})
-		if err != nil || !bytes.Equal(again, text) {
-			t.Errorf("%s: laid out again it becomes\n%s", d.Pos, again)
-		}
-		return string(text)
+	datadriven.Walk(t, "../testdata/dsl/format", func(t *testing.T, path string) {
+		datadriven.RunTest(t, path, rewriteCommand)
 	})
+}
+
+func rewriteCommand(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	rewrite := map[string]func(dsl.File) ([]byte, []dsl.Diagnostic, error){"format": dsl.Reformat, "upgrade": dsl.Upgrade}[d.Cmd]
+	if rewrite == nil {
+		d.Fatalf(t, "unknown command %s", d.Cmd)
+	}
+	text, found, err := rewrite(dsl.File{Name: "a.yaml", Data: []byte(d.Input)})
+	switch {
+	case err != nil:
+		return err.Error() + "\n"
+	case len(found) > 0:
+		return fmt.Sprintf("%s %s\n", found[0].Span, found[0].Message)
+	}
+	again, _, err := rewrite(dsl.File{Name: "a.yaml", Data: text})
+	if err != nil || !bytes.Equal(again, text) {
+		t.Errorf("%s: done again it becomes\n%s", d.Pos, again)
+	}
+	return string(text)
 }
 
 // yamlFiles gives all YAML that we have: files, blocks of pages, and the inputs of goldens.

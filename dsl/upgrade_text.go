@@ -1,0 +1,245 @@
+package dsl
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+	"gopkg.in/yaml.v3"
+)
+
+// How strongly the parts of an expression hold together, the weakest first.
+const (
+	bindsNothing = iota // x if c else y, let, ??
+	bindsOr
+	bindsAnd
+	bindsNot
+	bindsCompare
+	bindsAll // names, calls, literals
+)
+
+// A v1Text writes operators of the first version as an author of the second would:
+// with no more brackets than are needed.
+type v1Text struct {
+	*source
+	operands []string // of the outermost #and or #or
+}
+
+// lines lays an expression out: the conditions of a long chain one per line.
+func (w *v1Text) lines(text string, width int) []string {
+	if len(w.operands) < 3 {
+		if lines, ok := layExpr(text, width); ok {
+			return lines
+		}
+		return []string{text}
+	}
+	return w.operands
+}
+
+func (w *v1Text) operator(op *v1Op, arg *yaml.Node) (text string, binds int) {
+	if arg.Kind == yaml.AliasNode {
+		arg = arg.Alias
+	}
+	switch op.name {
+	case "and":
+		return w.chain(op, arg, bindsAnd), bindsAnd
+	case "or":
+		return w.chain(op, arg, bindsOr), bindsOr
+	case "not":
+		return w.not(arg)
+	case "contains":
+		return w.contains(arg)
+	}
+	path := &v1Writer{source: w.source}
+	path.get(op, arg)
+	return string(path.text), bindsAll
+}
+
+func (w *v1Text) chain(op *v1Op, arg *yaml.Node, binds int) string {
+	operands := make([]string, len(arg.Content))
+	for i, c := range arg.Content {
+		operands[i] = w.operand(c, binds+1)
+		if i < len(arg.Content)-1 {
+			operands[i] += " " + op.name
+		}
+	}
+	w.operands = operands
+	return strings.Join(operands, " ")
+}
+
+func (w *v1Text) not(arg *yaml.Node) (string, int) {
+	if arg.Kind == yaml.SequenceNode && len(arg.Content) == 1 {
+		arg = arg.Content[0]
+	}
+	if arg.Kind == yaml.AliasNode {
+		arg = arg.Alias
+	}
+	if op, inner := w.wholeOf(arg); op != nil && op.name == "contains" {
+		needle, haystack := w.parts(inner)
+		return needle + " not in " + haystack, bindsCompare
+	}
+	return "not " + w.operand(arg, bindsAll), bindsNot
+}
+
+func (w *v1Text) contains(arg *yaml.Node) (string, int) {
+	needle, haystack := w.parts(arg)
+	return needle + " in " + haystack, bindsCompare
+}
+
+// parts gives needle and haystack.
+func (w *v1Text) parts(arg *yaml.Node) (needle, haystack string) {
+	if arg.Kind == yaml.AliasNode {
+		arg = arg.Alias
+	}
+	for i := 0; i+1 < len(arg.Content); i += 2 {
+		name, inner := v1Key(w.source, arg.Content[i])
+		text := w.entry(inner, arg.Content[i+1], bindsAll)
+		if name == "needle" {
+			needle = text
+		} else {
+			haystack = text
+		}
+	}
+	return needle, haystack
+}
+
+// entry writes a value that may have an operator in its key.
+func (w *v1Text) entry(op *v1Op, value *yaml.Node, least int) string {
+	if op == nil {
+		return w.operand(value, least)
+	}
+	return bracket(least)(w.operator(op, value))
+}
+
+// bracket puts what binds less than least into brackets.
+func bracket(least int) func(text string, binds int) string {
+	return func(text string, binds int) string {
+		if binds < least {
+			return "(" + text + ")"
+		}
+		return text
+	}
+}
+
+func (w *v1Text) wholeOf(n *yaml.Node) (*v1Op, *yaml.Node) {
+	if n.Kind != yaml.MappingNode {
+		return nil, nil
+	}
+	return w.v1Whole(n)
+}
+
+// operand writes a value; least says how strongly it must hold together.
+func (w *v1Text) operand(n *yaml.Node, least int) string {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	switch n.Kind {
+	case yaml.SequenceNode:
+		items := make([]string, len(n.Content))
+		for i, item := range n.Content {
+			items[i] = w.operand(item, bindsNothing)
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	case yaml.MappingNode:
+		if op, arg := w.v1Whole(n); op != nil {
+			return bracket(least)(w.operator(op, arg))
+		}
+		var entries []string
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			name, op := v1Key(w.source, n.Content[i])
+			entries = append(entries, quoteExpr(name)+": "+w.entry(op, n.Content[i+1], bindsNothing))
+		}
+		return "{" + strings.Join(entries, ", ") + "}"
+	}
+	literal := &v1Writer{source: w.source}
+	literal.scalarText(n)
+	text := string(literal.text)
+	if n.Tag != "!$" {
+		return text
+	}
+	text = strings.Join(strings.Fields(text[1:len(text)-1]), " ")
+	if strings.ContainsAny(text, "'\"`") {
+		text = strings.ReplaceAll(strings.TrimSpace(string(literal.text[1:len(literal.text)-1])), "\n", " ")
+	}
+	return bracket(least)(text, binding(text))
+}
+
+// binding tells how strongly the parts of an expression hold together.
+func binding(text string) int {
+	tokens, f := scan(text)
+	if f != nil {
+		return bindsNothing
+	}
+	binds := bindsAll
+	for i := 0; i < len(tokens); i++ {
+		t := tokens[i]
+		here := bindsAll
+		switch {
+		case t.pair > i:
+			i = t.pair
+		case t.is("or", "||"):
+			here = bindsOr
+		case t.is("and", "&&"):
+			here = bindsAnd
+		case t.is("not", "!"):
+			here = bindsNot
+		case t.is("if", "else", "?", ":", ";", "let", "??", "|"):
+			here = bindsNothing
+		case t.kind == symbolToken && !t.is(".", "?."), t.is("in", "is", "contains", "matches", "startsWith", "endsWith"):
+			here = bindsCompare
+		}
+		binds = min(binds, here)
+	}
+	return binds
+}
+
+// sameTrees tells whether two values are the same when their expressions are
+// compared by what they compute, not by how they are written.
+func sameTrees(a, b *Value) bool {
+	if a.kind != b.kind || a.literal != b.literal || a.secret != b.secret || len(a.items) != len(b.items) {
+		return false
+	}
+	if a.kind == valueExpr && !sameTree(a.expr.Source, b.expr.Source) {
+		return false
+	}
+	if !slices.EqualFunc(a.keys, b.keys, func(x, y Key) bool { return x.Name == y.Name }) {
+		return false
+	}
+	return slices.EqualFunc(a.items, b.items, sameTrees)
+}
+
+// sameTree tells whether two expressions compute the same in the same order.
+func sameTree(a, b string) bool {
+	if sameExpr(a, b) {
+		return true
+	}
+	first, flaw1 := parse(a)
+	second, flaw2 := parse(b)
+	return flaw1 == nil && flaw2 == nil && first.tree(first.root) == second.tree(second.root)
+}
+
+// tree writes a node with brackets around all operators. The brackets of the
+// author go with it, except inside of functions.
+func (s *syntax) tree(n ast.Node) string {
+	switch x := n.(type) {
+	case *ast.BinaryNode:
+		return "(" + s.tree(x.Left) + " " + x.Operator + " " + s.tree(x.Right) + ")"
+	case *ast.UnaryNode:
+		return "(" + x.Operator + " " + s.tree(x.Node) + ")"
+	case *ast.ArrayNode:
+		return "[" + s.trees(x.Nodes) + "]"
+	case *ast.MapNode:
+		return "{" + s.trees(x.Pairs) + "}"
+	case *ast.PairNode:
+		return s.words(x.Key) + ": " + s.tree(x.Value)
+	}
+	return s.words(n)
+}
+
+func (s *syntax) trees(nodes []ast.Node) string {
+	texts := make([]string, len(nodes))
+	for i, n := range nodes {
+		texts[i] = s.tree(n)
+	}
+	return strings.Join(texts, ", ")
+}
