@@ -24,6 +24,7 @@ import (
 	"procaas/engine/api"
 	"procaas/engine/api/ui"
 	"procaas/handlers"
+	"procaas/handlers/sharding"
 )
 
 // nodeFlags are the flags of every command that runs a node.
@@ -121,6 +122,7 @@ type node struct {
 	metrics *prometheus.Registry
 	traces  *telemetry
 	alerts  *alert.Alerter
+	shards  *sharding.Service // nil when the store is not PostgreSQL
 	log     *slog.Logger
 	streams streams
 	flags   nodeFlags
@@ -164,7 +166,12 @@ func (n *node) open(ctx context.Context, b *dsl.Bundle, access api.Options) (err
 	if n.traces, err = openTelemetry(ctx, nodeName(n.flags.name), n.log); err != nil {
 		return errors.Join(err, n.store.Close())
 	}
-	if err := n.build(ctx, n.flags, b, access); err != nil {
+	err = n.openShards(ctx, b)
+	if err == nil {
+		err = n.build(ctx, n.flags, b, access)
+	}
+	if err != nil {
+		n.closeShards()
 		n.traces.close(n.log)
 		return errors.Join(err, n.store.Close())
 	}
@@ -206,6 +213,9 @@ func (n *node) build(ctx context.Context, f nodeFlags, b *dsl.Bundle, served api
 	if len(f.pipelines) > 0 {
 		served.Reload = n.reload
 	}
+	if n.shards != nil {
+		served.Shards = n.shards
+	}
 	n.api, n.console = api.NewWithConsole(served)
 	return nil
 }
@@ -230,9 +240,11 @@ func (n *node) run(ctx context.Context) error {
 		return n.engine.Run(ctx)
 	})
 	n.front.start(n.api)
+	g.Go(func() error { n.followShards(ctx); return nil })
 	g.Go(func() error { return n.console.Run(ctx) })
 	g.Go(func() error { return n.front.run(ctx) })
 	err := g.Wait()
+	n.closeShards()
 	n.traces.close(n.log)
 	return errors.Join(err, n.store.Close())
 }

@@ -32,6 +32,7 @@ var (
 	reads   = need{role: engine.RoleViewer, open: OpenRuns}
 	scrapes = need{role: engine.RoleViewer, open: OpenMetrics}
 	views   = need{role: engine.RoleViewer}
+	asks    = need{role: engine.RoleSubmitter} // services, whose questions may register keys
 	steers  = need{role: engine.RoleOperator}
 	tunes   = need{role: engine.RoleOperator, everywhere: true}
 	rules   = need{role: engine.RoleAdmin}
@@ -70,6 +71,14 @@ var needs = map[string]need{
 	"list-audit":    views,
 	"list-configs":  views,
 	"list-controls": views,
+
+	"list-shard-maps": views,
+	"resolve-shard":   asks,
+	"resolve-shards":  asks,
+	"watch-shard-map": asks,
+	"list-shards":     views,
+	"set-shard":       tunes,
+	"enroll-shard":    rules,
 
 	"set-pipeline-control":    steers,
 	"set-stage-control":       steers,

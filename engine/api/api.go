@@ -39,6 +39,9 @@ type Options struct {
 	MaxBody  int64  // of a request, in bytes; [DefaultMaxBody] when 0
 	Version  string // of the program, for people
 
+	// Shards answers where keys live; nobody does when it is nil.
+	Shards engine.ShardMaps
+
 	// Reload reads the node's pipelines again, activates them on all nodes and
 	// tells what that changes. The error is an [*engine.DefinitionError] when they
 	// are refused. The call is refused when it is nil.
@@ -125,6 +128,7 @@ type server struct {
 	maxBody int64
 	bodies  atomic.Int64 // bytes of requests under way
 	version string
+	shards  engine.ShardMaps
 	reload  func(context.Context, engine.Actor) (engine.Diff, error)
 
 	router  *chi.Mux
@@ -136,7 +140,7 @@ type server struct {
 
 func newServer(o Options) *server {
 	s := &server{
-		engine: o.Engine, log: o.Log, metrics: o.Registry, maxBody: o.MaxBody, version: o.Version, reload: o.Reload,
+		engine: o.Engine, log: o.Log, metrics: o.Registry, maxBody: o.MaxBody, version: o.Version, reload: o.Reload, shards: o.Shards,
 		open: o.Open, local: o.Local, router: chi.NewMux(),
 	}
 	for _, h := range o.Hosts {
@@ -180,6 +184,7 @@ func (s *server) operations() []operation {
 	all = append(all, s.adminOperations()...)
 	all = append(all, s.fallbackOperations()...)
 	all = append(all, s.controlOperations()...)
+	all = append(all, s.shardOperations()...)
 	all = append(all, s.tokenOperations()...)
 	return append(all, s.statusOperations()...)
 }

@@ -105,6 +105,12 @@ const (
 	codeControlChanged   = "control_changed"
 	codeRunPinned        = "run_pinned"
 	codeRunNotMovable    = "run_not_movable"
+	codeUnknownShardMap  = "unknown_shard_map"
+	codeUnknownShard     = "unknown_shard"
+	codeInvalidShardKey  = "invalid_shard_key"
+	codeKeyNotPlaced     = "key_not_placed"
+	codeNoFitHost        = "no_fit_host"
+	codeShardBusy        = "shard_busy"
 )
 
 // problems is the one table of what a code means over HTTP.
@@ -158,6 +164,12 @@ var problems = map[string]struct {
 	codeInvalidControl:   {http.StatusUnprocessableEntity, "The control makes no sense"},
 	codeRunPinned:        {http.StatusConflict, "The run does not fit the present definition"},
 	codeRunNotMovable:    {http.StatusConflict, "Only a run that has begun and not ended can be moved"},
+	codeUnknownShardMap:  {http.StatusNotFound, "There is no such shard map"},
+	codeUnknownShard:     {http.StatusNotFound, "The map has no such shard"},
+	codeInvalidShardKey:  {http.StatusUnprocessableEntity, "The text is no key of the map"},
+	codeKeyNotPlaced:     {http.StatusNotFound, "The key lives nowhere"},
+	codeNoFitHost:        {http.StatusServiceUnavailable, "No host of the shard is fit"},
+	codeShardBusy:        {http.StatusConflict, "The key or the shard is busy"},
 	codeNotReady:         {http.StatusServiceUnavailable, "The node cannot work at present"},
 }
 

@@ -147,6 +147,7 @@ func newDocument() *huma.OpenAPI {
 		Tags: []*huma.Tag{
 			{Name: "events", Description: "Events in: accepted means durable."},
 			{Name: "runs", Description: "What became of events."},
+			{Name: "shards", Description: "Where the data of keys lives."},
 			{Name: "admin", Description: "Calls of operators."},
 			{Name: "status", Description: "Health, metrics, this description and a page for people."},
 		},
@@ -162,7 +163,7 @@ func newDocument() *huma.OpenAPI {
 }
 
 // requests lists the schemas of bodies in which an unknown field is refused.
-var requests = []string{"Event", "Task", "Reason", "ConfigChange", "Redrive", "ControlChange", "Undo", "FallbackEnd", "NewToken"}
+var requests = []string{"Event", "Task", "Reason", "ConfigChange", "Redrive", "ControlChange", "Undo", "FallbackEnd", "NewToken", "ShardBatch", "ShardChangeRequest"}
 
 // refine says of the schemas what Go types cannot.
 func (s *server) refine() {

@@ -37,7 +37,7 @@ func (s *Service) Apply(ctx context.Context, declared []*dsl.ShardMap) error {
 			return err
 		}
 		for _, d := range declared {
-			m := &Map{ID: d.ID, Declared: d, layout: layoutOf(d), service: s}
+			m := s.newMap(d)
 			if err := m.apply(ctx, tx); err != nil {
 				return fmt.Errorf("map %s: %w", d.ID, err)
 			}
@@ -50,9 +50,21 @@ func (s *Service) Apply(ctx context.Context, declared []*dsl.ShardMap) error {
 	}
 	s.mu.Lock()
 	s.maps = ready
+	again := s.again
+	s.again = make(chan struct{})
 	s.mu.Unlock()
+	close(again)
 	s.changed()
 	return nil
+}
+
+func (s *Service) newMap(d *dsl.ShardMap) *Map {
+	l := layoutOf(d)
+	m := &Map{ID: d.ID, Declared: d, layout: l, service: s, index: newIndex(l), loaded: make(chan struct{}), shards: map[string]*shard{}}
+	for _, x := range d.Shards {
+		m.shards[x.ID] = newShard(x)
+	}
+	return m
 }
 
 func (m *Map) apply(ctx context.Context, tx pgx.Tx) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/singleflight"
 
 	"procaas/dsl"
 )
@@ -17,8 +18,13 @@ type Map struct {
 	ID       string
 	Declared *dsl.ShardMap
 
-	layout  layout
-	service *Service
+	layout   layout
+	service  *Service
+	shards   map[string]*shard
+	index    *index
+	position string        // of the feed
+	loaded   chan struct{} // closed when all placements are in the index
+	asking   singleflight.Group
 }
 
 const placementColumns = `map, key, shard, epoch, state, coalesce(transfer, ''), owner is not null, coalesce(target, '')`

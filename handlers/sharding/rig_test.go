@@ -26,6 +26,8 @@ type rig struct {
 	t      testing.TB
 	shards map[string]string // URLs of their masters
 	dsn    string
+
+	declared []*dsl.ShardMap
 }
 
 const tables = `create table messages (user_id bigint, id bigint, folder text not null default '', body text, primary key (user_id, id, folder));
@@ -57,7 +59,8 @@ func newRig(t testing.TB, text string) *rig {
 		text = strings.ReplaceAll(text, fmt.Sprintf("HOST%d", i+1), c.Addr())
 		r.exec(shard, tables)
 	}
-	s, err := sharding.Open(t.Context(), sharding.Options{DSN: r.dsn, Maps: parseMaps(t, text)})
+	r.declared = parseMaps(t, text)
+	s, err := sharding.Open(t.Context(), sharding.Options{DSN: r.dsn, Maps: r.declared})
 	if err != nil {
 		t.Fatal(err)
 	}

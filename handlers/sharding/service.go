@@ -32,6 +32,9 @@ type Options struct {
 	// HTTP asks whether a key may be registered; [http.DefaultClient] when nil.
 	HTTP *http.Client
 
+	// Prober looks at hosts; connections to them do when nil.
+	Prober Prober
+
 	// Log hears of hosts and of what could not be done; nothing is logged when nil.
 	Log *slog.Logger
 }
@@ -47,6 +50,7 @@ type Service struct {
 
 	mu     sync.RWMutex // guards the following
 	maps   map[string]*Map
+	again  chan struct{}            // closed when maps are replaced
 	pools  map[string]*pgxpool.Pool // of hosts of shards, by the DSN
 	closed bool
 }
@@ -55,7 +59,7 @@ type Service struct {
 const mapConns = 8
 
 // Open connects to the database of the maps, whose schema is up to date, and writes down
-// what is declared.
+// what is declared. Without maps it waits for [Service.Apply], and connects to nobody.
 func Open(ctx context.Context, o Options) (*Service, error) {
 	config, err := pgxpool.ParseConfig(o.DSN)
 	if err != nil {
@@ -68,22 +72,52 @@ func Open(ctx context.Context, o Options) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shard maps: %w", err)
 	}
-	s := &Service{o: o, pool: pool, log: o.Log, maps: map[string]*Map{}, pools: map[string]*pgxpool.Pool{}, tell: make(chan struct{}, 1)}
+	s := &Service{o: o, pool: pool, log: o.Log, maps: map[string]*Map{}, pools: map[string]*pgxpool.Pool{}, tell: make(chan struct{}, 1), again: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	if s.o.HTTP == nil {
 		s.o.HTTP = http.DefaultClient
 	}
-	if err := s.Apply(ctx, o.Maps); err != nil {
-		pool.Close()
-		return nil, fmt.Errorf("shard maps: %w", err)
+	if len(o.Maps) > 0 {
+		if err := s.Apply(ctx, o.Maps); err != nil {
+			pool.Close()
+			return nil, fmt.Errorf("shard maps: %w", err)
+		}
 	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	s.work.Go(func() { s.notify(background) })
+	s.work.Go(func() { s.follow(background) })
+	s.work.Go(func() { s.watchHosts(background) })
 	return s, nil
 }
+
+// watchHosts looks at the hosts of all maps until ctx ends.
+func (s *Service) watchHosts(ctx context.Context) {
+	for ctx.Err() == nil {
+		s.mu.RLock()
+		again := s.again
+		s.mu.RUnlock()
+		part, cancel := context.WithCancel(ctx)
+		prober := s.o.Prober
+		if prober == nil {
+			prober = newConnProber()
+		}
+		var running sync.WaitGroup
+		running.Go(func() { newPoller(s.Maps(), prober, s.seen).run(part) })
+		select {
+		case <-ctx.Done():
+		case <-again:
+		}
+		cancel()
+		running.Wait()
+		prober.Close()
+	}
+}
+
+// seen looks after what a look at a host has shown.
+func (s *Service) seen(_ *Map, _ *shard, _ *view) {}
 
 // Close ends what the service does in the background, and its connections.
 func (s *Service) Close() {

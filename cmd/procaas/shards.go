@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"procaas/dsl"
+	"procaas/handlers/sharding"
+)
+
+// openShards begins to keep the shard maps of a node. They live in the database of the
+// store, which must be PostgreSQL.
+func (n *node) openShards(ctx context.Context, b *dsl.Bundle) (err error) {
+	if !isPostgres(n.flags.store) {
+		if len(b.ShardMaps) > 0 {
+			n.log.Warn("shard maps are not kept: they need a store in PostgreSQL", "maps", len(b.ShardMaps))
+		}
+		return nil
+	}
+	n.shards, err = sharding.Open(ctx, sharding.Options{
+		DSN: n.flags.store, Maps: b.ShardMaps, Secret: secretsFrom(n.flags.secretsDir), Log: n.log,
+	})
+	return err
+}
+
+func (n *node) closeShards() {
+	if n.shards != nil {
+		n.shards.Close()
+	}
+}
+
+// lookForMaps is how often a node looks whether its pipelines, and with them its shard maps,
+// have been replaced.
+const lookForMaps = time.Second
+
+// followShards takes new shard maps over, until ctx ends.
+func (n *node) followShards(ctx context.Context) {
+	if n.shards == nil {
+		return
+	}
+	tick := time.NewTicker(lookForMaps)
+	defer tick.Stop()
+	for have := n.engine.Bundle().Hash; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		b := n.engine.Bundle()
+		if b.Hash == have {
+			continue
+		}
+		if err := n.shards.Apply(ctx, b.ShardMaps); err != nil {
+			n.log.Error("new shard maps are not taken over, those before stay", "error", err)
+		}
+		have = b.Hash
+	}
+}

@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// This file says what the API and the command line need of shard maps, which package
+// sharding keeps.
+
+// What callers of shard maps test for.
+var (
+	// ErrShardMap says that there is no shard map of the name, or that the node keeps none.
+	ErrShardMap = errors.New("no such shard map")
+
+	// ErrShard says that the map has no such shard.
+	ErrShard = errors.New("no such shard")
+
+	// ErrShardKey says that a text is no key of the map.
+	ErrShardKey = errors.New("no such key can be")
+
+	// ErrUnplaced says that the key has no placement, and gets none.
+	ErrUnplaced = errors.New("the key has no placement")
+
+	// ErrNoHost says that no host of the shard is fit for the question.
+	ErrNoHost = errors.New("no host is fit")
+
+	// ErrShardBusy says that a transfer has the key, or the shard refuses the change.
+	ErrShardBusy = errors.New("the shard or the key is busy")
+)
+
+// ShardMaps answers where keys live.
+type ShardMaps interface {
+	// Resolve tells where a key lives.
+	Resolve(ctx context.Context, shardMap string, q ShardQuestion) (ShardAnswer, error)
+
+	// Watch gives the placements that have changed since a position that it gave
+	// before; it waits for one until ctx ends.
+	Watch(ctx context.Context, shardMap, after string) (ShardChanges, error)
+
+	// MapViews describes all maps.
+	MapViews(ctx context.Context) ([]ShardMapView, error)
+
+	// Shards describes the shards of a map.
+	Shards(ctx context.Context, shardMap string) ([]ShardView, error)
+
+	// SetShard changes what was decided of a shard at run time.
+	SetShard(ctx context.Context, shardMap, shard string, c ShardChange, by Actor) (ShardView, error)
+
+	// EnrollShard prepares a shard.
+	EnrollShard(ctx context.Context, shardMap, shard string, by Actor) (ShardEnrollment, error)
+}
+
+// The modes of a question.
+const (
+	ShardMaster  = "master"
+	ShardReplica = "replica"
+	ShardAny     = "any"
+)
+
+// A ShardQuestion asks where a key lives.
+type ShardQuestion struct {
+	Key        string        // its parts joined by slashes
+	Mode       string        // master, replica or any
+	MaxLag     time.Duration // that a replica may have; 0 for any
+	MinLSN     uint64        // that a replica must have replayed
+	DC         string        // the asker's data centre; may be empty
+	AfterEpoch int64         // wait until the placement has a later epoch; 0 does not wait
+	Known      bool          // do not register a key that is unknown
+}
+
+// A ShardAnswer tells where a key lives.
+type ShardAnswer struct {
+	Map       string           `json:"map" doc:"The shard map."`
+	Key       string           `json:"key" doc:"The key that was asked for."`
+	Placement string           `json:"placement" doc:"The placement that the key belongs to: what procaas.guard takes."`
+	Shard     string           `json:"shard" doc:"The shard that has the key."`
+	Class     string           `json:"class" doc:"The class of the shard."`
+	Epoch     int64            `json:"epoch" doc:"The epoch of the placement: what procaas.guard takes."`
+	Hosts     []ShardHostBrief `json:"hosts" doc:"Hosts in the order in which to try them; the first one was chosen."`
+	DSN       string           `json:"dsn" doc:"The connection string with these hosts, without a password."`
+	Moving    bool             `json:"moving,omitempty" doc:"A transfer has the key."`
+	Stale     bool             `json:"stale,omitempty" doc:"What is known of the hosts is older than three seconds."`
+}
+
+// A ShardHostBrief is a host in an answer.
+type ShardHostBrief struct {
+	Address string `json:"address" doc:"Host and port."`
+	DC      string `json:"dc,omitempty" doc:"The data centre."`
+	Role    string `json:"role" doc:"master, replica or unknown."`
+	LagMS   int64  `json:"lag_ms,omitempty" doc:"How far the replica is behind, in milliseconds."`
+}
+
+// ShardChanges are placements that have changed.
+type ShardChanges struct {
+	Next  string           `json:"next" doc:"The position to go on from."`
+	Reset bool             `json:"reset,omitempty" doc:"The position is too old or of another node: forget everything."`
+	Items []ShardPlacement `json:"items" doc:"The placements, as they are now."`
+}
+
+// A ShardPlacement is a placement in a feed of changes.
+type ShardPlacement struct {
+	Placement string `json:"placement" doc:"Its key."`
+	Shard     string `json:"shard" doc:"The shard that has it."`
+	Epoch     int64  `json:"epoch" doc:"Its epoch."`
+	Moving    bool   `json:"moving,omitempty" doc:"A transfer has it."`
+}
+
+// A ShardMapView describes a shard map.
+type ShardMapView struct {
+	ID       string   `json:"id" doc:"The map."`
+	Key      []string `json:"key" doc:"The parts of a key."`
+	Strategy string   `json:"strategy" doc:"directory, slots or range."`
+	Owner    string   `json:"owner,omitempty" doc:"Who looks after it."`
+	Shards   int      `json:"shards" doc:"How many shards it has."`
+	Loaded   int64    `json:"loaded" doc:"How many placements this node knows."`
+}
+
+// A ShardView describes a shard.
+type ShardView struct {
+	Map          string          `json:"map" doc:"The shard map."`
+	ID           string          `json:"id" doc:"The shard."`
+	Class        string          `json:"class" doc:"Its class."`
+	Registration bool            `json:"registration" doc:"Whether new keys may be placed here now."`
+	Transfer     bool            `json:"transfer" doc:"Whether keys may be moved here now."`
+	Closed       string          `json:"closed,omitempty" doc:"Why registration was closed at run time."`
+	Draining     string          `json:"draining,omitempty" doc:"Why all keys are to leave."`
+	Placements   int64           `json:"placements" doc:"How many placements live here."`
+	Capacity     int64           `json:"capacity" doc:"How much data it bears, in bytes."`
+	Used         int64           `json:"used" doc:"How much it has, in bytes, as last measured."`
+	Usage        float64         `json:"usage" doc:"Used as a share of capacity."`
+	Master       string          `json:"master,omitempty" doc:"The address of the master; empty when there is none."`
+	Problem      string          `json:"problem,omitempty" doc:"Why there is no master, or why it takes no writes."`
+	Hosts        []ShardHostView `json:"hosts" doc:"Its hosts, as declared."`
+}
+
+// A ShardHostView describes a host.
+type ShardHostView struct {
+	Address  string    `json:"address" doc:"Host and port."`
+	DC       string    `json:"dc,omitempty" doc:"The data centre."`
+	Role     string    `json:"role" doc:"master, replica or unknown."`
+	Alive    bool      `json:"alive" doc:"Whether it answers."`
+	Timeline int       `json:"timeline,omitempty" doc:"The timeline of its log."`
+	LSN      string    `json:"lsn,omitempty" doc:"How far its log has got."`
+	LagMS    int64     `json:"lag_ms" doc:"How far a replica is behind, in milliseconds."`
+	Load     int       `json:"load" doc:"Busy connections."`
+	Seen     time.Time `json:"seen,omitzero" doc:"When it answered last."`
+	Error    string    `json:"error,omitempty" doc:"Why it does not."`
+}
+
+// A ShardChange changes what was decided of a shard at run time; nil leaves a part as it is,
+// and an empty reason takes the decision back.
+type ShardChange struct {
+	Closed   *string `json:"closed,omitempty" doc:"Why registration is closed; empty opens it."`
+	Draining *string `json:"draining,omitempty" doc:"Why all keys are to leave; empty lets them stay."`
+}
+
+// A ShardEnrollment tells what enrolling has found and done.
+type ShardEnrollment struct {
+	Map          string   `json:"map" doc:"The shard map."`
+	Shard        string   `json:"shard" doc:"The shard."`
+	Reasons      []string `json:"reasons" doc:"Why it was refused; nothing was changed then."`
+	Warnings     []string `json:"warnings" doc:"What to look after."`
+	Publications []string `json:"publications" doc:"The publications that there are now."`
+	Fences       int      `json:"fences" doc:"How many fences were missing."`
+}

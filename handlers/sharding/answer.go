@@ -1,0 +1,197 @@
+package sharding
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"procaas/engine"
+)
+
+var _ engine.ShardMaps = (*Service)(nil)
+
+// shardMap finds a map, with an error in the words of the engine.
+func (s *Service) shardMap(id string) (*Map, error) {
+	m, err := s.Map(id)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %q", engine.ErrShardMap, id)
+	}
+	return m, nil
+}
+
+// Resolve implements [engine.ShardMaps].
+func (s *Service) Resolve(ctx context.Context, shardMap string, q engine.ShardQuestion) (engine.ShardAnswer, error) {
+	m, err := s.shardMap(shardMap)
+	if err != nil {
+		return engine.ShardAnswer{}, err
+	}
+	return m.Resolve(ctx, q)
+}
+
+// Watch implements [engine.ShardMaps].
+func (s *Service) Watch(ctx context.Context, shardMap, after string) (engine.ShardChanges, error) {
+	m, err := s.shardMap(shardMap)
+	if err != nil {
+		return engine.ShardChanges{}, err
+	}
+	id, number, _ := strings.Cut(after, "-")
+	position, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || id != m.index.id {
+		position = -1
+	}
+	for {
+		changes, next, more, ok := m.index.since(position)
+		c := engine.ShardChanges{Next: m.index.id + "-" + strconv.FormatInt(next, 10), Reset: !ok, Items: []engine.ShardPlacement{}}
+		for _, p := range changes {
+			c.Items = append(c.Items, engine.ShardPlacement{Placement: p.Key, Shard: p.Shard, Epoch: p.Epoch, Moving: p.Owned})
+		}
+		if !ok || len(changes) > 0 {
+			return c, nil
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return c, nil
+		}
+	}
+}
+
+// MapViews implements [engine.ShardMaps].
+func (s *Service) MapViews(context.Context) ([]engine.ShardMapView, error) {
+	views := []engine.ShardMapView{}
+	for _, m := range s.Maps() {
+		views = append(views, engine.ShardMapView{
+			ID: m.ID, Key: m.Declared.Key, Strategy: m.layout.strategy, Owner: m.Declared.Owner,
+			Shards: len(m.Declared.Shards), Loaded: m.index.size(),
+		})
+	}
+	return views, nil
+}
+
+const readShards = `select id, class, registration and closed is null and draining is null, transfer and draining is null,
+	coalesce(closed, ''), coalesce(draining, ''), capacity, coalesce(used, 0),
+	(select count(*) from shard_placements p where p.map = s.map and p.shard = s.id and p.state <> 'refused')
+	from shards s where map = $1 and declared and ($2 = '' or id = $2) order by id`
+
+// Shards implements [engine.ShardMaps].
+func (s *Service) Shards(ctx context.Context, shardMap string) ([]engine.ShardView, error) {
+	m, err := s.shardMap(shardMap)
+	if err != nil {
+		return nil, err
+	}
+	return m.shardViews(ctx, "")
+}
+
+// shardViews describes one shard, or all.
+func (m *Map) shardViews(ctx context.Context, only string) ([]engine.ShardView, error) {
+	rows, err := m.service.pool.Query(ctx, readShards, m.ID, only)
+	if err != nil {
+		return nil, fmt.Errorf("map %s: read shards: %w", m.ID, err)
+	}
+	views, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (engine.ShardView, error) {
+		v := engine.ShardView{Map: m.ID}
+		err := row.Scan(&v.ID, &v.Class, &v.Registration, &v.Transfer, &v.Closed, &v.Draining, &v.Capacity, &v.Used, &v.Placements)
+		return v, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("map %s: read shards: %w", m.ID, err)
+	}
+	for i := range views {
+		m.addHosts(&views[i])
+	}
+	return views, nil
+}
+
+// addHosts adds what is known of the hosts of a shard.
+func (m *Map) addHosts(v *engine.ShardView) {
+	v.Hosts = []engine.ShardHostView{}
+	if v.Capacity > 0 {
+		v.Usage = float64(v.Used) / float64(v.Capacity)
+	}
+	s := m.shards[v.ID]
+	if s == nil {
+		v.Problem = "it is not declared on this node"
+		return
+	}
+	seen := s.view.Load()
+	if seen == nil {
+		for _, h := range s.unseen {
+			v.Hosts = append(v.Hosts, engine.ShardHostView{Address: h.Address, DC: h.DC, Role: h.Role})
+		}
+		v.Problem = "nobody has looked at its hosts yet"
+		return
+	}
+	v.Problem = seen.problem
+	for i, h := range seen.hosts {
+		view := engine.ShardHostView{
+			Address: h.address, DC: h.dc, Role: seen.role(i), Alive: h.alive, Timeline: h.last.Timeline, LSN: lsnText(h.last.LSN),
+			LagMS: seen.lags[i].Milliseconds(), Load: h.last.Load, Seen: h.seen,
+		}
+		if h.err != nil {
+			view.Error = h.err.Error()
+		}
+		v.Hosts = append(v.Hosts, view)
+	}
+	if seen.master >= 0 {
+		v.Master = seen.hosts[seen.master].address
+		if !seen.hosts[seen.master].last.Compared {
+			v.Problem = "the master was promoted, and its fences have not been compared with the map yet: it takes no writes"
+		}
+	}
+}
+
+const setShard = `update shards set closed = case when $3 then nullif($4, '') else closed end,
+	draining = case when $5 then nullif($6, '') else draining end where map = $1 and id = $2 and declared`
+
+// SetShard implements [engine.ShardMaps].
+func (s *Service) SetShard(ctx context.Context, shardMap, id string, c engine.ShardChange, by engine.Actor) (engine.ShardView, error) {
+	m, err := s.shardMap(shardMap)
+	if err != nil {
+		return engine.ShardView{}, err
+	}
+	var closed, draining string
+	if c.Closed != nil {
+		closed = *c.Closed
+	}
+	if c.Draining != nil {
+		draining = *c.Draining
+	}
+	tag, err := s.pool.Exec(ctx, setShard, m.ID, id, c.Closed != nil, closed, c.Draining != nil, draining)
+	if err != nil {
+		return engine.ShardView{}, fmt.Errorf("map %s: shard %s: %w", m.ID, id, err)
+	}
+	if tag.RowsAffected() == 0 {
+		return engine.ShardView{}, fmt.Errorf("map %s: %w: %q", m.ID, engine.ErrShard, id)
+	}
+	s.log.Info("shard changed", "map", m.ID, "shard", id, "closed", closed, "draining", draining, "by", by.Name, "reason", by.Reason)
+	views, err := m.shardViews(ctx, id)
+	if err != nil || len(views) == 0 {
+		return engine.ShardView{}, errors.Join(err, engine.ErrShard)
+	}
+	return views[0], nil
+}
+
+// EnrollShard implements [engine.ShardMaps].
+func (s *Service) EnrollShard(ctx context.Context, shardMap, id string, by engine.Actor) (engine.ShardEnrollment, error) {
+	m, err := s.shardMap(shardMap)
+	if err != nil {
+		return engine.ShardEnrollment{}, err
+	}
+	if m.Declared.Shard(id) == nil {
+		return engine.ShardEnrollment{}, fmt.Errorf("map %s: %w: %q", m.ID, engine.ErrShard, id)
+	}
+	e, err := s.Enroll(ctx, m, id)
+	if err != nil {
+		return engine.ShardEnrollment{}, fmt.Errorf("%w: %w", engine.ErrNoHost, err)
+	}
+	s.log.Info("shard enrolled", "map", m.ID, "shard", id, "refused", len(e.Reasons) > 0, "by", by.Name)
+	out := engine.ShardEnrollment{Map: m.ID, Shard: id, Reasons: []string{}, Warnings: []string{}, Publications: []string{}, Fences: e.Fences}
+	out.Reasons = append(out.Reasons, e.Reasons...)
+	out.Warnings = append(out.Warnings, e.Warnings...)
+	out.Publications = append(out.Publications, e.Publications...)
+	return out, nil
+}

@@ -1,0 +1,143 @@
+package sharding
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Changes are found by the transactions that made them: a snapshot's xmin is the oldest that
+// it did not see, so whatever changed later bears that number or a higher one. Rows may
+// come twice, and none is missed.
+const (
+	feedPosition = `select pg_snapshot_xmin(pg_current_snapshot())::text`
+	feedFirst    = `select ` + placementColumns + ` from shard_placements where map = $1 and key > $2 order by key limit $3`
+	feedSince    = `select ` + placementColumns + ` from shard_placements where map = $1 and changed >= $2::xid8`
+	listenFeed   = `select format('listen %I', 'procaas shards ' || current_schema)`
+)
+
+// pollFeed is how often changes are looked for when nobody tells of any.
+const pollFeed = time.Second
+
+// follow keeps the index of each map up to date until ctx ends.
+func (s *Service) follow(ctx context.Context) {
+	for told := ""; ctx.Err() == nil; {
+		s.mu.RLock()
+		none, again := len(s.maps) == 0, s.again
+		s.mu.RUnlock()
+		if none {
+			select {
+			case <-ctx.Done():
+			case <-again:
+			}
+			continue
+		}
+		err := s.hear(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err.Error() != told {
+			told = err.Error()
+			s.log.Warn("changes of shard maps are not heard, trying again", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pollFeed):
+		}
+	}
+}
+
+// hear holds one connection, which it takes out of the pool.
+func (s *Service) hear(ctx context.Context) error {
+	pooled, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	conn := pooled.Hijack()
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	var listen string
+	if err := conn.QueryRow(ctx, listenFeed).Scan(&listen); err != nil {
+		return err
+	}
+	if _, err := conn.Exec(ctx, listen); err != nil {
+		return err
+	}
+	for {
+		for _, m := range s.Maps() {
+			if err := m.catchUp(ctx, conn); err != nil {
+				return err
+			}
+		}
+		wait, cancel := context.WithTimeout(ctx, pollFeed)
+		_, err := conn.WaitForNotification(wait)
+		timeout := wait.Err() != nil
+		cancel()
+		if err != nil && (!timeout || ctx.Err() != nil || conn.IsClosed()) {
+			return err
+		}
+	}
+}
+
+// catchUp takes over what has changed since the last time.
+func (m *Map) catchUp(ctx context.Context, conn *pgx.Conn) error {
+	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		var next string
+		if err := tx.QueryRow(ctx, feedPosition).Scan(&next); err != nil {
+			return err
+		}
+		if m.position == "" {
+			if err := m.load(ctx, tx); err != nil {
+				return err
+			}
+			m.position = next
+			close(m.loaded)
+			return nil
+		}
+		rows, err := tx.Query(ctx, feedSince, m.ID, m.position)
+		if err != nil {
+			return err
+		}
+		changes, err := pgx.CollectRows(rows, scanPlacement)
+		if err != nil {
+			return fmt.Errorf("map %s: changes: %w", m.ID, err)
+		}
+		for _, p := range changes {
+			m.learn(p)
+		}
+		m.position = next
+		return nil
+	})
+}
+
+// load reads all placements.
+func (m *Map) load(ctx context.Context, tx pgx.Tx) error {
+	for after := ""; ; {
+		rows, err := tx.Query(ctx, feedFirst, m.ID, after, placementPage)
+		if err != nil {
+			return err
+		}
+		page, err := pgx.CollectRows(rows, scanPlacement)
+		if err != nil {
+			return fmt.Errorf("map %s: load: %w", m.ID, err)
+		}
+		for _, p := range page {
+			if p.State == Ready {
+				m.index.put(p, false)
+			}
+		}
+		if len(page) < placementPage {
+			return nil
+		}
+		after = page[len(page)-1].Key
+	}
+}
+
+// learn takes a placement over into the index. Keys whose registration has not ended are
+// not in it: each question for them asks the database.
+func (m *Map) learn(p Placement) {
+	if p.State == Ready {
+		m.index.put(p, true)
+	}
+}

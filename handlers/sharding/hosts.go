@@ -1,0 +1,217 @@
+package sharding
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"procaas/engine"
+)
+
+// A Report is what one look at a host has found.
+type Report struct {
+	Master   bool
+	Timeline int
+	LSN      uint64 // of a master: written; of a replica: replayed
+	Load     int    // busy connections
+	Compared bool   // of a master: its fences were compared on its timeline
+	Err      error  // it did not answer
+}
+
+// A host is what is known of one server.
+type host struct {
+	address, dc string
+	alive       bool
+	last        Report // of the last time that it answered
+	seen        time.Time
+	changed     int   // looks in a row that say another alive than what is believed
+	err         error // of the last look; nil when it answered
+}
+
+// The looks in a row after which a host that answered is taken to be down, and the reverse.
+const (
+	missesToDown = 2
+	hitsToUp     = 2
+)
+
+// take adds what a look has found.
+func (h *host) take(r Report, now time.Time) {
+	first := h.seen.IsZero() && h.err == nil
+	h.err = r.Err
+	if r.Err == nil {
+		h.last, h.seen = r, now
+	}
+	if first {
+		h.alive = r.Err == nil
+		return
+	}
+	if h.alive == (r.Err == nil) {
+		h.changed = 0
+		return
+	}
+	h.changed++
+	if h.alive && h.changed >= missesToDown || !h.alive && h.changed >= hitsToUp {
+		h.alive, h.changed = !h.alive, 0
+	}
+}
+
+// A view is what is known of the hosts of a shard at one moment. It is immutable.
+type view struct {
+	hosts   []host
+	master  int    // index; -1 for none
+	problem string // why there is none
+	at      time.Time
+	lags    []time.Duration // of each host; 0 for the master
+}
+
+// A sample is where the log of the master was at a time.
+type sample struct {
+	at  time.Time
+	lsn uint64
+}
+
+// samples is how many of them are kept: more than a minute.
+const samples = 64
+
+// newView judges the hosts of a shard.
+func newView(hosts []host, history []sample, now time.Time) *view {
+	v := &view{hosts: slices.Clone(hosts), master: -1, at: now, lags: make([]time.Duration, len(hosts))}
+	v.findMaster()
+	for i := range v.hosts {
+		if i != v.master {
+			v.lags[i] = lagOf(v.hosts[i].last.LSN, history, now)
+		}
+	}
+	return v
+}
+
+// findMaster takes the master of the highest timeline: one that was replaced and does not
+// know it yet has a lower one. Of two with the same nobody can tell which one counts.
+func (v *view) findMaster() {
+	v.problem = "no host is a master that answers"
+	for i, h := range v.hosts {
+		if !h.alive || !h.last.Master {
+			continue
+		}
+		if v.master >= 0 {
+			other := v.hosts[v.master]
+			if other.last.Timeline == h.last.Timeline {
+				v.problem = fmt.Sprintf("%s and %s are both masters on timeline %d", other.address, h.address, h.last.Timeline)
+				v.master = -1
+				return
+			}
+			if other.last.Timeline > h.last.Timeline {
+				continue
+			}
+		}
+		v.master, v.problem = i, ""
+	}
+}
+
+// lagOf tells how long ago the master was where a replica is now.
+func lagOf(lsn uint64, history []sample, now time.Time) time.Duration {
+	if len(history) == 0 || lsn >= history[len(history)-1].lsn {
+		return 0
+	}
+	for i := len(history) - 1; i >= 0; i-- {
+		if history[i].lsn <= lsn {
+			return now.Sub(history[i+1].at)
+		}
+	}
+	return now.Sub(history[0].at)
+}
+
+// staleAfter is the age of a view from which answers say so.
+const staleAfter = 3 * time.Second
+
+// choose orders the hosts of a shard for a question: first the one to connect to. draw gives
+// a number below its argument. The error wraps [engine.ErrNoHost].
+func (v *view) choose(q engine.ShardQuestion, draw func(n int) int) ([]int, error) {
+	if q.Mode == engine.ShardMaster || q.Mode == "" {
+		if v.master < 0 {
+			return nil, fmt.Errorf("%w: %s", engine.ErrNoHost, v.problem)
+		}
+		return v.withRest([]int{v.master}), nil
+	}
+	var local, fit []int
+	registered := 0
+	for i, h := range v.hosts {
+		isMaster := i == v.master
+		if h.dc == q.DC && (!isMaster || q.Mode == engine.ShardAny) {
+			registered++
+		}
+		if !v.fits(i, q) {
+			continue
+		}
+		fit = append(fit, i)
+		if h.dc == q.DC {
+			local = append(local, i)
+		}
+	}
+	if len(fit) == 0 {
+		return nil, fmt.Errorf("%w: no %s answers that is not further behind than the question allows", engine.ErrNoHost, cmp.Or(map[string]string{engine.ShardAny: "host"}[q.Mode], "replica"))
+	}
+	// Where only few of the local hosts are left, all readers of the data centre would
+	// fall upon them.
+	near := fit
+	if q.DC != "" && len(local) > 0 && 2*len(local) >= registered {
+		near = local
+	}
+	return v.withRest([]int{v.draw(near, draw)}), nil
+}
+
+// fits tells whether a host may serve reads.
+func (v *view) fits(i int, q engine.ShardQuestion) bool {
+	h := v.hosts[i]
+	if !h.alive {
+		return false
+	}
+	if h.last.Master {
+		return q.Mode == engine.ShardAny && i == v.master
+	}
+	return (q.MaxLag == 0 || v.lags[i] <= q.MaxLag) && h.last.LSN >= q.MinLSN
+}
+
+// draw takes one of some hosts at random: of two the less busy one, so that no host that
+// has just become idle gets everything.
+func (v *view) draw(of []int, draw func(n int) int) int {
+	if len(of) == 1 {
+		return of[0]
+	}
+	a := draw(len(of))
+	b := draw(len(of) - 1)
+	if b >= a {
+		b++
+	}
+	if v.hosts[of[b]].last.Load < v.hosts[of[a]].last.Load {
+		return of[b]
+	}
+	return of[a]
+}
+
+// withRest adds the hosts that are not among the first, those that answer before the others:
+// the client tries them when the view was wrong.
+func (v *view) withRest(first []int) []int {
+	for _, alive := range []bool{true, false} {
+		for i := range v.hosts {
+			if v.hosts[i].alive == alive && !slices.Contains(first, i) {
+				first = append(first, i)
+			}
+		}
+	}
+	return first
+}
+
+// role is what a host is, in a word.
+func (v *view) role(i int) string {
+	switch h := v.hosts[i]; {
+	case h.seen.IsZero():
+		return "unknown"
+	case i == v.master:
+		return engine.ShardMaster
+	case h.last.Master:
+		return "replaced" // a master that another one has replaced, or a second one
+	}
+	return engine.ShardReplica
+}

@@ -1,0 +1,181 @@
+package sharding
+
+import (
+	"crypto/rand"
+	"hash/maphash"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+)
+
+// An index holds the placements of a map in memory. It may lag behind the map by the time
+// that a change takes to be heard of, which the fences make harmless.
+type index struct {
+	id     string // new for each index, so that positions of another one are known
+	layout layout
+	seed   maphash.Seed
+	parts  [stripes]stripe
+	slots  []atomic.Pointer[Placement]
+	count  atomic.Int64
+
+	mu      sync.Mutex // guards the following
+	feed    []Placement
+	dropped int64         // changes before the first of feed
+	moved   chan struct{} // closed when feed grows
+	ranges  atomic.Pointer[[]*Placement]
+}
+
+// stripes keep readers from waiting for each other.
+const stripes = 64
+
+type stripe struct {
+	mu   sync.RWMutex // guards keys
+	keys map[string]*Placement
+	_    [32]byte // readers of different stripes write different cache lines
+}
+
+func newIndex(l layout) *index {
+	x := &index{id: rand.Text()[:8], layout: l, seed: maphash.MakeSeed(), moved: make(chan struct{})}
+	for i := range x.parts {
+		x.parts[i].keys = map[string]*Placement{}
+	}
+	if l.strategy == "slots" {
+		x.slots = make([]atomic.Pointer[Placement], l.slots)
+	}
+	x.ranges.Store(&[]*Placement{})
+	return x
+}
+
+// find gives the placement of a key: the longest there is; nil when none is known.
+func (x *index) find(key string) *Placement {
+	if x.count.Load() > 0 {
+		for k, ok := key, true; ok; k, ok = cutLast(k) {
+			if p := x.exact(k); p != nil {
+				return p
+			}
+		}
+	}
+	switch x.layout.strategy {
+	case "slots":
+		return x.slots[x.layout.hash(key)&uint64(len(x.slots)-1)].Load()
+	case "range":
+		return x.stretch(firstPart(key))
+	}
+	return nil
+}
+
+func (x *index) exact(key string) *Placement {
+	s := &x.parts[maphash.String(x.seed, key)%stripes]
+	s.mu.RLock()
+	p := s.keys[key]
+	s.mu.RUnlock()
+	return p
+}
+
+// stretch gives the stretch with the greatest lower bound that is not above a key.
+func (x *index) stretch(key string) *Placement {
+	ranges := *x.ranges.Load()
+	i, _ := slices.BinarySearchFunc(ranges, key, func(p *Placement, key string) int {
+		if x.layout.below(key, p.Key[1:]) {
+			return 1
+		}
+		return -1
+	})
+	if i == 0 {
+		return nil
+	}
+	return ranges[i-1]
+}
+
+// put takes a placement over unless a later one is known, and tells those who watch.
+func (x *index) put(p Placement, tell bool) {
+	switch p.Key[0] {
+	case '#':
+		i, err := strconv.Atoi(p.Key[1:])
+		if err != nil || i >= len(x.slots) || !newer(p, x.slots[i].Load()) {
+			return
+		}
+		x.slots[i].Store(&p)
+	case '[':
+		if !x.putStretch(p) {
+			return
+		}
+	default:
+		s := &x.parts[maphash.String(x.seed, p.Key)%stripes]
+		s.mu.Lock()
+		old := s.keys[p.Key]
+		take := newer(p, old)
+		if take {
+			s.keys[p.Key] = &p
+		}
+		s.mu.Unlock()
+		if !take {
+			return
+		}
+		if old == nil {
+			x.count.Add(1)
+		}
+	}
+	if tell {
+		x.publish(p)
+	}
+}
+
+// newer tells whether p says something that old does not.
+func newer(p Placement, old *Placement) bool { return old == nil || p != *old && p.Epoch >= old.Epoch }
+
+func (x *index) putStretch(p Placement) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	ranges := slices.Clone(*x.ranges.Load())
+	i := slices.IndexFunc(ranges, func(q *Placement) bool { return q.Key == p.Key })
+	switch {
+	case i >= 0 && !newer(p, ranges[i]):
+		return false
+	case i >= 0:
+		ranges[i] = &p
+	default:
+		ranges = append(ranges, &p)
+		slices.SortFunc(ranges, func(a, b *Placement) int {
+			if x.layout.below(a.Key[1:], b.Key[1:]) {
+				return -1
+			}
+			return 1
+		})
+	}
+	x.ranges.Store(&ranges)
+	return true
+}
+
+// feedSize is how many changes a watcher may be behind.
+const feedSize = 4096
+
+func (x *index) publish(p Placement) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.feed) >= 2*feedSize {
+		x.dropped += feedSize
+		x.feed = slices.Clone(x.feed[feedSize:])
+	}
+	x.feed = append(x.feed, p)
+	close(x.moved)
+	x.moved = make(chan struct{})
+}
+
+// since gives the changes behind a position, the position after them, and a channel that is
+// closed at the next one; ok is false when they are not kept any more.
+func (x *index) since(position int64) (changes []Placement, next int64, more <-chan struct{}, ok bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	next = x.dropped + int64(len(x.feed))
+	if position < x.dropped || position > next {
+		return nil, next, x.moved, false
+	}
+	return slices.Clone(x.feed[position-x.dropped:]), next, x.moved, true
+}
+
+// size is how many placements are known.
+func (x *index) size() int64 {
+	return x.count.Load() + int64(len(*x.ranges.Load())) + int64(len(x.slots))
+}

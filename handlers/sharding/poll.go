@@ -1,0 +1,210 @@
+package sharding
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// A Prober looks at hosts. It is called by many goroutines, for each host by one at a time.
+type Prober interface {
+	// Probe looks at the host of a map at an address.
+	Probe(ctx context.Context, m *Map, address string) Report
+
+	// Close ends what it keeps open.
+	Close()
+}
+
+// Each host is looked at once in a period; the looks are spread over it in turns, so that
+// one goroutine starts them all.
+const (
+	pollPeriod   = time.Second
+	pollTurn     = 20 * time.Millisecond
+	probeTimeout = 700 * time.Millisecond
+
+	// maxProbes bounds the looks under way: those of hosts that do not answer wait for
+	// their time-outs.
+	maxProbes = 512
+)
+
+// A target is one host to look at.
+type target struct {
+	m      *Map
+	shard  *shard
+	host   int
+	inside chan struct{} // holds a token while a look is under way
+}
+
+// A poller looks at all hosts of some maps.
+type poller struct {
+	prober  Prober
+	targets []target
+	slots   chan struct{}
+	changed func(m *Map, s *shard, v *view) // after each look
+	work    sync.WaitGroup
+}
+
+func newPoller(maps []*Map, prober Prober, changed func(*Map, *shard, *view)) *poller {
+	p := &poller{prober: prober, slots: make(chan struct{}, maxProbes), changed: changed}
+	for _, m := range maps {
+		for _, d := range m.Declared.Shards {
+			for i := range d.Hosts {
+				p.targets = append(p.targets, target{m, m.shards[d.ID], i, make(chan struct{}, 1)})
+			}
+		}
+	}
+	return p
+}
+
+// run looks at all hosts once a period until ctx ends.
+func (p *poller) run(ctx context.Context) {
+	defer p.work.Wait()
+	const turns = int(pollPeriod / pollTurn)
+	tick := time.NewTicker(pollTurn)
+	defer tick.Stop()
+	// At the start all at once: questions wait for the first view.
+	p.start(ctx, p.targets)
+	for turn := 0; ; turn = (turn + 1) % turns {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		n := len(p.targets)
+		p.start(ctx, p.targets[turn*n/turns:(turn+1)*n/turns])
+	}
+}
+
+// start begins to look at hosts, but for those where a look is under way.
+func (p *poller) start(ctx context.Context, targets []target) {
+	for _, t := range targets {
+		select {
+		case t.inside <- struct{}{}:
+		default:
+			continue
+		}
+		select {
+		case p.slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		p.work.Go(func() {
+			defer func() { <-p.slots; <-t.inside }()
+			p.look(ctx, t)
+		})
+	}
+}
+
+func (p *poller) look(ctx context.Context, t target) {
+	bounded, cancel := context.WithTimeout(ctx, probeTimeout)
+	r := p.prober.Probe(bounded, t.m, t.shard.addresses[t.host])
+	cancel()
+	if ctx.Err() != nil {
+		return // it says nothing about the host
+	}
+	v := t.shard.take(t.host, r, time.Now())
+	if p.changed != nil {
+		p.changed(t.m, t.shard, v)
+	}
+}
+
+// A connProber looks at hosts by PostgreSQL's own protocol, over one connection to each.
+type connProber struct {
+	mu    sync.Mutex // guards conns
+	conns map[string]*pgx.Conn
+}
+
+func newConnProber() *connProber { return &connProber{conns: map[string]*pgx.Conn{}} }
+
+const (
+	hostFacts = `select not pg_is_in_recovery(),
+		case when pg_is_in_recovery() then coalesce((select received_tli from pg_stat_wal_receiver), 0)
+			else ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::int end,
+		(case when pg_is_in_recovery() then coalesce(pg_last_wal_replay_lsn(), '0/0') else pg_current_wal_lsn() end - '0/0')::bigint,
+		(select count(*)::int from pg_stat_activity where state = 'active' and backend_type = 'client backend' and pid <> pg_backend_pid())`
+	fencesCompared = `select exists (select from procaas.compared where timeline = procaas.timeline())`
+)
+
+// Probe implements [Prober].
+func (c *connProber) Probe(ctx context.Context, m *Map, address string) Report {
+	var r Report
+	var lsn int64
+	conn, err := c.conn(ctx, m, address)
+	if err == nil {
+		err = conn.QueryRow(ctx, hostFacts).Scan(&r.Master, &r.Timeline, &lsn, &r.Load)
+	}
+	r.LSN = uint64(lsn)
+	if err == nil && r.Master {
+		err = conn.QueryRow(ctx, fencesCompared).Scan(&r.Compared)
+		var failure *pgconn.PgError
+		if errors.As(err, &failure) && (failure.Code == "42P01" || failure.Code == "3F000" || failure.Code == "42883") {
+			err = nil // not enrolled
+			r.Compared = true
+		}
+	}
+	if err != nil {
+		c.drop(m, address)
+		return Report{Err: err}
+	}
+	return r
+}
+
+// conn gives the connection to a host.
+func (c *connProber) conn(ctx context.Context, m *Map, address string) (*pgx.Conn, error) {
+	key := m.ID + " " + address
+	c.mu.Lock()
+	conn := c.conns[key]
+	c.mu.Unlock()
+	if conn != nil && !conn.IsClosed() {
+		return conn, nil
+	}
+	dsn, err := m.AdminDSN([]string{address}, "any")
+	if err != nil {
+		return nil, err
+	}
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return nil, err
+	}
+	config.RuntimeParams["application_name"] = "procaas poller"
+	if conn, err = pgx.ConnectConfig(ctx, config); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	c.conns[key] = conn
+	c.mu.Unlock()
+	return conn, nil
+}
+
+// drop forgets the connection to a host, and closes it.
+func (c *connProber) drop(m *Map, address string) {
+	key := m.ID + " " + address
+	c.mu.Lock()
+	conn := c.conns[key]
+	delete(c.conns, key)
+	c.mu.Unlock()
+	closeConn(conn)
+}
+
+func closeConn(conn *pgx.Conn) {
+	if conn == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx)
+}
+
+// Close implements [Prober].
+func (c *connProber) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, conn := range c.conns {
+		closeConn(conn)
+	}
+	c.conns = map[string]*pgx.Conn{}
+}

@@ -1,0 +1,160 @@
+package sharding
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"procaas/engine"
+)
+
+// Lookup gives the placement of a key from memory, and from the database when it is not
+// known there.
+func (m *Map) Lookup(ctx context.Context, key string) (Placement, error) {
+	if p := m.index.find(key); p != nil {
+		return *p, nil
+	}
+	p, err := m.ask(ctx, key)
+	if err == nil {
+		m.learn(p)
+	}
+	return p, err
+}
+
+// Cached gives the placement of a key from memory only; ok is false when it is not known
+// there.
+func (m *Map) Cached(key string) (p Placement, ok bool) {
+	if found := m.index.find(key); found != nil {
+		return *found, true
+	}
+	return Placement{}, false
+}
+
+// ask reads a placement from the database, once for all who ask for it at the same time.
+func (m *Map) ask(ctx context.Context, key string) (Placement, error) {
+	found := m.asking.DoChan(key, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shardTimeout)
+		defer cancel()
+		return m.Find(ctx, key)
+	})
+	select {
+	case r := <-found:
+		return r.Val.(Placement), r.Err
+	case <-ctx.Done():
+		return Placement{}, ctx.Err()
+	}
+}
+
+// Resolve tells where a key lives and which hosts to try. A key without a placement is
+// registered when the map says so and the question does not forbid it.
+func (m *Map) Resolve(ctx context.Context, q engine.ShardQuestion) (engine.ShardAnswer, error) {
+	p, err := m.placement(ctx, q)
+	if err != nil {
+		return engine.ShardAnswer{}, m.publicError(q.Key, err)
+	}
+	a := engine.ShardAnswer{Map: m.ID, Key: q.Key, Placement: p.Key, Shard: p.Shard, Epoch: p.Epoch, Moving: p.Owned}
+	if err := m.answerHosts(&a, q); err != nil {
+		return engine.ShardAnswer{}, fmt.Errorf("map %s: shard %s of key %q: %w", m.ID, p.Shard, q.Key, err)
+	}
+	return a, nil
+}
+
+// placement finds the placement of a key, or makes one.
+func (m *Map) placement(ctx context.Context, q engine.ShardQuestion) (Placement, error) {
+	if err := m.layout.check(q.Key); err != nil {
+		return Placement{}, err
+	}
+	p, err := m.Lookup(ctx, q.Key)
+	if err == nil && p.State == Refused {
+		return p, ErrUnknownKey
+	}
+	if (errors.Is(err, ErrUnknownKey) || err == nil && p.State == Creating) && !q.Known {
+		p, err = m.register(ctx, q.Key)
+	}
+	if err != nil || q.AfterEpoch == 0 || p.Epoch > q.AfterEpoch {
+		return p, err
+	}
+	return m.waitBeyond(ctx, q.Key, q.AfterEpoch)
+}
+
+// waitBeyond waits until the placement of a key has a later epoch than one, which the
+// shard of it has refused, and asks the database last: the change may be known there.
+func (m *Map) waitBeyond(ctx context.Context, key string, epoch int64) (Placement, error) {
+	ctx, cancel := context.WithTimeout(ctx, epochPatience)
+	defer cancel()
+	_, _, more, _ := m.index.since(0)
+	p, err := m.Find(ctx, key)
+	for err == nil && (p.Epoch <= epoch || p.State == Creating) {
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return p, nil // as it is; the shard will say
+		}
+		_, _, more, _ = m.index.since(0)
+		if known := m.index.find(key); known != nil && known.Epoch > p.Epoch {
+			p = *known
+		}
+	}
+	if err == nil {
+		m.learn(p)
+	}
+	return p, err
+}
+
+// epochPatience is how long a question waits for a later epoch: longer than the deadline of
+// a freeze.
+const epochPatience = 2 * time.Second
+
+// answerHosts adds the hosts in their order, and the connection string.
+func (m *Map) answerHosts(a *engine.ShardAnswer, q engine.ShardQuestion) error {
+	s := m.shards[a.Shard]
+	if s == nil {
+		return fmt.Errorf("%w: it is not declared here; have the pipelines of this node been read again?", engine.ErrNoHost)
+	}
+	a.Class = s.declared.Class
+	v := s.view.Load()
+	if v == nil { // nobody has looked at the hosts yet: the client finds the right one
+		a.Stale = true
+		a.Hosts, a.DSN = s.unseen, m.DSN(s.addresses, sessionAttrs(q.Mode))
+		return nil
+	}
+	order, err := v.choose(q, rand.IntN)
+	if err != nil {
+		return err
+	}
+	a.Stale = time.Since(v.at) > staleAfter
+	a.Hosts = make([]engine.ShardHostBrief, len(order))
+	for i, n := range order {
+		h := &v.hosts[n]
+		a.Hosts[i] = engine.ShardHostBrief{Address: h.address, DC: h.dc, Role: v.role(n), LagMS: v.lags[n].Milliseconds()}
+	}
+	a.DSN = s.dsn(m, q.Mode, order)
+	return nil
+}
+
+// sessionAttrs is what a client asks of the server that it connects to, so that an answer
+// about roles that have changed since heals by itself.
+func sessionAttrs(mode string) string {
+	switch mode {
+	case engine.ShardReplica:
+		return "prefer-standby"
+	case engine.ShardAny:
+		return "any"
+	}
+	return "read-write"
+}
+
+// publicError says an error in the words of the engine.
+func (m *Map) publicError(key string, err error) error {
+	switch {
+	case errors.Is(err, ErrKey):
+		return fmt.Errorf("map %s: %w: %w", m.ID, engine.ErrShardKey, err)
+	case errors.Is(err, ErrUnknownKey):
+		return fmt.Errorf("map %s: key %q: %w", m.ID, key, engine.ErrUnplaced)
+	case errors.Is(err, ErrBusy), errors.Is(err, ErrClosed):
+		return fmt.Errorf("map %s: key %q: %w: %w", m.ID, key, engine.ErrShardBusy, err)
+	}
+	return err
+}

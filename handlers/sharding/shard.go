@@ -1,0 +1,94 @@
+package sharding
+
+import (
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+// A shard is what a process knows of one shard.
+type shard struct {
+	declared  *dsl.Shard
+	addresses []string
+	unseen    []engine.ShardHostBrief // its hosts, while nobody has looked at them
+
+	view atomic.Pointer[view]
+	dsns sync.Map // connection strings of clients by the mode and the order of hosts
+
+	mu      sync.Mutex // guards the following
+	hosts   []host
+	history []sample // of the master's log
+}
+
+func newShard(d *dsl.Shard) *shard {
+	s := &shard{declared: d}
+	for _, h := range d.Hosts {
+		s.addresses = append(s.addresses, h.Full())
+		s.hosts = append(s.hosts, host{address: h.Full(), dc: h.DC})
+		s.unseen = append(s.unseen, engine.ShardHostBrief{Address: h.Full(), DC: h.DC, Role: "unknown"})
+	}
+	return s
+}
+
+// take adds what a look at a host has found, and judges the shard anew.
+func (s *shard) take(i int, r Report, now time.Time) *view {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hosts[i].take(r, now)
+	before := s.view.Load()
+	if before != nil && before.master == i && r.Err == nil && r.Master {
+		if len(s.history) >= samples {
+			s.history = append(s.history[:0], s.history[1:]...)
+		}
+		s.history = append(s.history, sample{now, r.LSN})
+	}
+	v := newView(s.hosts, s.history, now)
+	if before == nil || before.master != v.master {
+		s.history = s.history[:0]
+	}
+	s.view.Store(v)
+	return v
+}
+
+// dsn gives the connection string for hosts in an order, which is built once.
+func (s *shard) dsn(m *Map, mode string, order []int) string {
+	key := mode
+	for _, i := range order {
+		key += "," + strconv.Itoa(i)
+	}
+	if known, ok := s.dsns.Load(key); ok {
+		return known.(string)
+	}
+	hosts := make([]string, len(order))
+	for n, i := range order {
+		hosts[n] = s.addresses[i]
+	}
+	dsn := m.DSN(hosts, sessionAttrs(mode))
+	s.dsns.Store(key, dsn)
+	return dsn
+}
+
+// lsnText writes a position of a log as PostgreSQL does.
+func lsnText(lsn uint64) string {
+	if lsn == 0 {
+		return ""
+	}
+	return strconv.FormatUint(lsn>>32, 16) + "/" + strconv.FormatUint(lsn&0xffffffff, 16)
+}
+
+// ParseLSN reads a position of a log, such as 16/B374D848.
+func ParseLSN(text string) (uint64, bool) {
+	for i := range text {
+		if text[i] != '/' {
+			continue
+		}
+		high, err := strconv.ParseUint(text[:i], 16, 32)
+		low, err2 := strconv.ParseUint(text[i+1:], 16, 32)
+		return high<<32 | low, err == nil && err2 == nil
+	}
+	return 0, false
+}
