@@ -143,6 +143,9 @@ func (r *Run) attempt(u unit, live Live) (Task, bool) {
 	if rec.started.IsZero() {
 		rec.started = stamp(live.Now)
 	}
+	if rec.attempts > 1 && u.item == 0 {
+		rec.tryBegins(stamp(live.Now))
+	}
 	return Task{
 		Step: u.Step, Item: u.item, Type: u.Type, Attempt: rec.attempts, Body: copyData(rec.body), Timeout: u.Handler.Timeout,
 		IdempotencyKey: idempotencyKey(r.start.ID, u.Path, u.item),
@@ -201,7 +204,7 @@ func (r *Run) compute(s *Step, live Live) {
 	rec.started = stamp(live.Now)
 	if s.Type.SetsState {
 		rec.attempts = 1
-		values, err := r.assign(s.Handler.Body, live)
+		values, err := r.assign(rec, s.Handler.Body, live)
 		if err != nil {
 			r.giveUp(s, err, live)
 			return
@@ -226,6 +229,9 @@ func (r *Run) failed(u unit, err error, probe bool, live Live) {
 		}
 	}
 	rec.failures++
+	if u.item == 0 {
+		rec.tryFails(stamp(live.Now))
+	}
 	if delay, ok := rec.repeat(u, r.start.ID, rec.failures, err); ok {
 		rec.due = stamp(live.Now.Add(delay + time.Millisecond - 1)) // rounded up
 		return

@@ -52,6 +52,18 @@ func (b jsonText) record(r *savedRecord) jsonText {
 	if len(r.Saw) > 0 {
 		b = b.values(`,"saw":{`, r.Saw)
 	}
+	if len(r.Was) > 0 {
+		b = b.values(`,"was":{`, r.Was)
+	}
+	b = b.listOr(`,"wide":`, r.Wide)
+	for i, t := range r.Tries {
+		b = append(b, [...]string{`,"tries":[`, ","}[min(i, 1)]...)
+		at := len(b)
+		b = b.time(`,"began":`, t.Began).timeOr(`,"ended":`, t.Ended).textOr(`,"error":`, t.Error).object(at)
+	}
+	if len(r.Tries) > 0 {
+		b = append(b, ']')
+	}
 	return b.object(start)
 }
 

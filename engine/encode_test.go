@@ -71,6 +71,9 @@ func valuesOf(t reflect.Type) []any {
 		return []any{map[string]json.RawMessage{"b": []byte(`null`), "a \"": []byte(`[1]`)}}
 	case []savedRecord:
 		return []any{[]savedRecord{{Path: "a/b/c"}}, []savedRecord{{Item: 1}, {}}}
+	case []savedTry:
+		at := time.Date(2026, 11, 21, 5, 4, 3, 120e6, time.UTC)
+		return []any{[]savedTry{{Began: at}}, []savedTry{{Began: at, Ended: at, Error: "<a>"}, {Began: at}}}
 	case *savedEach:
 		return []any{
 			&savedEach{}, &savedEach{Items: json.RawMessage(`[1]`), Total: 2}, &savedEach{Succeeded: 2, Failed: 1, Done: "1-7"},

@@ -88,36 +88,44 @@ var ErrNoHandler = errors.New("no such handler")
 // pipeline, or the pipeline and the stage. The error is [ErrNotFound] for an unknown
 // run, [ErrNoHandler] for a handler that its pipeline does not have.
 func (e *Engine) Explain(ctx context.Context, run, path string) (Explanation, error) {
-	record, err := e.o.Store.Run(ctx, run)
-	if err != nil {
-		return Explanation{}, fmt.Errorf("run %s: %w", run, err)
-	}
-	d := e.library.current.Load()
-	if record.Bundle != "" {
-		if d, err = e.library.get(ctx, record.Bundle); err != nil {
-			return Explanation{}, fmt.Errorf("run %s: %w", run, err)
-		}
-	}
-	plan := d.byID[record.Pipeline]
-	if plan == nil {
-		return Explanation{}, fmt.Errorf("run %s: %w: pipeline %s is not in its definition", run, ErrNoHandler, record.Pipeline)
-	}
-	s, err := plan.named(path)
+	x, err := e.explainer(ctx, run)
 	if err != nil {
 		return Explanation{}, err
 	}
-	x := explainer{e: e, d: d, plan: plan, s: s, record: record, view: View(record)}
-	if len(record.Checkpoint) > 0 {
-		if x.saved, err = readCheckpoint(record.Checkpoint); err != nil {
-			return Explanation{}, err
-		}
+	if x.s, err = x.plan.named(path); err != nil {
+		return Explanation{}, err
 	}
 	for _, saved := range x.saved.Handlers {
-		if saved.Path == s.Path {
+		if saved.Path == x.s.Path {
 			x.saw = saved.Saw
 		}
 	}
 	return x.explain(ctx)
+}
+
+// explainer gathers what is kept of a run.
+func (e *Engine) explainer(ctx context.Context, run string) (explainer, error) {
+	record, err := e.o.Store.Run(ctx, run)
+	if err != nil {
+		return explainer{}, fmt.Errorf("run %s: %w", run, err)
+	}
+	d := e.library.current.Load()
+	if record.Bundle != "" {
+		if d, err = e.library.get(ctx, record.Bundle); err != nil {
+			return explainer{}, fmt.Errorf("run %s: %w", run, err)
+		}
+	}
+	plan := d.byID[record.Pipeline]
+	if plan == nil {
+		return explainer{}, fmt.Errorf("run %s: %w: pipeline %s is not in its definition", run, ErrNoHandler, record.Pipeline)
+	}
+	x := explainer{e: e, d: d, plan: plan, record: record, view: View(record)}
+	if len(record.Checkpoint) > 0 {
+		if x.saved, err = readCheckpoint(record.Checkpoint); err != nil {
+			return explainer{}, err
+		}
+	}
+	return x, nil
 }
 
 // named finds a handler by its path, or by the end of it.

@@ -119,8 +119,8 @@ func (x *explainer) flow() map[string]any {
 	return flow
 }
 
-// shared gives the shared state. A name that was written later is not known: only
-// its last value is kept.
+// shared gives the shared state as it was before a position. A name that was written
+// later is not known when its former value was too large to be kept.
 func (x *explainer) shared(reads []dsl.Read, before int) map[string]any {
 	out := map[string]any{}
 	for _, n := range x.plan.shared {
@@ -131,6 +131,12 @@ func (x *explainer) shared(reads []dsl.Read, before int) map[string]any {
 			}
 		}
 		if raw, ok := x.saw[n.name]; ok {
+			if value, err := dsl.ParseJSON(raw); err == nil {
+				out[n.name] = value
+				continue
+			}
+		}
+		if raw, known := x.replaced(n.name, before); known {
 			if value, err := dsl.ParseJSON(raw); err == nil {
 				out[n.name] = value
 				continue

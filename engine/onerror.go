@@ -66,11 +66,11 @@ const goneOn = "on-error goes on after "
 // goOn decides that a handler counts as succeeded after an error, with what the
 // rule sets in place of its own result.
 func (r *Run) goOn(s *Step, rule *dsl.OnError, err error, env dsl.Env, live Live) {
-	if _, broken := r.assignIn(rule.Result, env); broken != nil {
+	rec := &r.records[s.position]
+	if _, broken := r.assignIn(rec, rule.Result, env); broken != nil {
 		r.giveUp(s, fmt.Errorf("%w; on-error: %s", err, broken.Error()), live)
 		return
 	}
-	rec := &r.records[s.position]
 	rec.outcome, rec.reason = OutcomeSucceeded, goneOn+ClassOf(err)
 	rec.response, rec.raw, rec.status = nil, nil, statusOf(err)
 	r.decide(s, live)

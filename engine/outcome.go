@@ -95,7 +95,7 @@ func (r *Run) succeed(s *Step, live Live) {
 	rec := &r.records[s.position]
 	rec.outcome = OutcomeSucceeded
 	r.publish(s)
-	if _, err := r.assign(s.Handler.Result, live); err != nil {
+	if _, err := r.assign(rec, s.Handler.Result, live); err != nil {
 		r.giveUp(s, err, live)
 		return
 	}
@@ -137,7 +137,7 @@ func (r *Run) standIn(s *Step, live Live) {
 	if !s.standsIn() {
 		return
 	}
-	if _, err := r.assign(s.Handler.Fallback.Result, live); err != nil {
+	if _, err := r.assign(&r.records[s.position], s.Handler.Fallback.Result, live); err != nil {
 		rec := &r.records[s.position]
 		text := "fallback: " + err.Error()
 		if rec.err != "" {
@@ -214,18 +214,18 @@ func (r *Run) rolledOut(s *Step, live Live) (in bool, why string, err error) {
 	return false, fmt.Sprintf("rolled out to %g %%, and this run is not among them", percent), nil
 }
 
-// assign sets names of the shared state to the values of a mapping. A mapping
+// assign sets names of the shared state to the values of a mapping, for a handler. A mapping
 // has no order: all its expressions see the state before it. All names are set
 // or none.
-func (r *Run) assign(mapping *dsl.Value, live Live) (map[string]any, error) {
+func (r *Run) assign(rec *record, mapping *dsl.Value, live Live) (map[string]any, error) {
 	if len(mapping.Keys()) == 0 {
 		return map[string]any{}, nil
 	}
-	return r.assignIn(mapping, r.env(live))
+	return r.assignIn(rec, mapping, r.env(live))
 }
 
 // assignIn is assign with the roots that the expressions may read.
-func (r *Run) assignIn(mapping *dsl.Value, env dsl.Env) (map[string]any, error) {
+func (r *Run) assignIn(rec *record, mapping *dsl.Value, env dsl.Env) (map[string]any, error) {
 	keys, items := mapping.Keys(), mapping.Items()
 	values := make(map[string]any, len(keys))
 	shared, raws := maps.Clone(r.shared), maps.Clone(r.raw)
@@ -246,11 +246,12 @@ func (r *Run) assignIn(mapping *dsl.Value, env dsl.Env) (map[string]any, error) 
 	if err := checkState(raws, int(r.plan.Pipeline.MaxState)); err != nil {
 		return nil, err
 	}
-	r.shared, r.raw = shared, raws
 	r.touch()
 	for name := range values {
+		rec.replaces(name, r.raw[name])
 		r.wrote[name] = true
 	}
+	r.shared, r.raw = shared, raws
 	return values, nil
 }
 

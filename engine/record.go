@@ -31,6 +31,9 @@ type record struct {
 	status   int
 	emitted  []string                   // ids
 	saw      map[string]json.RawMessage // what its conditions read of the shared state and others change later
+	was      map[string]json.RawMessage // of the shared state, before the handler changed it
+	wide     []string                   // what it changed of the shared state, too, and was too large to be kept
+	tries    []savedTry                 // its last attempts, when there was more than one
 
 	heard int64 // position of the last event that an await has looked at
 
@@ -97,6 +100,9 @@ type savedRecord struct {
 	Heard    int                        `json:"heard,omitempty"`
 	Each     *savedEach                 `json:"each,omitempty"`
 	Saw      map[string]json.RawMessage `json:"saw,omitempty"`
+	Was      map[string]json.RawMessage `json:"was,omitempty"`
+	Wide     []string                   `json:"wide,omitempty"`
+	Tries    []savedTry                 `json:"tries,omitempty"`
 }
 
 // reached tells whether anything has become of the handler.
@@ -109,6 +115,7 @@ func (r *record) save(path string) savedRecord {
 		Path: path, Outcome: r.outcome, Attempts: r.attempts, Failures: r.failures, Unknown: r.unknown, Asked: r.asked,
 		Started: r.started, Finished: r.finished, Due: r.due, Delay: r.delay, Held: r.held,
 		Error: r.err, Class: r.class, Reason: r.reason, Response: r.raw, Status: r.status, Emitted: r.emitted, Heard: int(r.heard), Each: r.each.save(), Saw: r.saw,
+		Was: r.was, Wide: r.wide, Tries: r.tries,
 	}
 }
 
@@ -119,6 +126,7 @@ func (r *record) restore(saved savedRecord) error {
 		unknown: saved.Unknown, asked: saved.Asked, held: saved.Held,
 		started: saved.Started, finished: saved.Finished, due: saved.Due,
 		err: saved.Error, class: saved.Class, reason: saved.Reason, raw: saved.Response, status: saved.Status, emitted: saved.Emitted, heard: int64(saved.Heard), saw: saved.Saw,
+		was: saved.Was, wide: saved.Wide, tries: saved.Tries,
 	}
 	if err := r.check(); err != nil {
 		return err

@@ -24,7 +24,7 @@ pipelines:
 `)
 	written := *p.Step("p/s/a").Handler.Retry
 	written.Span = dsl.Span{}
-	if d := cmp.Diff(engine.DefaultRetry(), written, cmp.AllowUnexported(dsl.Retry{})); d != "" {
+	if d := cmp.Diff(engine.DefaultRetry(), written, cmp.AllowUnexported(dsl.Retry{}, dsl.Span{})); d != "" {
 		t.Errorf("(- engine, + language):\n%s", d)
 	}
 }

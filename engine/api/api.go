@@ -69,6 +69,7 @@ type Intake interface {
 type Runs interface {
 	RunByID(ctx context.Context, id string) (engine.RunView, error)
 	Explain(ctx context.Context, run, path string) (engine.Explanation, error)
+	Story(ctx context.Context, run string) (engine.Story, error)
 	List(ctx context.Context, f engine.RunFilter) ([]engine.RunView, string, error)
 	Entity(ctx context.Context, flow, key string) (engine.EntityView, error)
 	Retry(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)

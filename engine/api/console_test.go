@@ -21,7 +21,7 @@ const getOrder = "new-order-created/fetch-order/get-order"
 // pages are all that the console shows of the fake engine.
 var pages = []string{
 	"/", "/console/pipelines/new-order-created", "/console/handlers/" + getOrder, "/console/runs", "/console/runs?status=failed&since=1h",
-	"/console/runs/run-1", "/console/keys/taxi-order/k", "/console/incidents", "/console/audit", "/console/playground", "/console/sign-in",
+	"/console/runs/run-1", "/console/runs/run-1/why/get-order", "/console/keys/taxi-order/k", "/console/incidents", "/console/audit", "/console/playground", "/console/sign-in",
 	"/console/runs/nobody", "/console/pipelines/new-order-creatd",
 }
 
@@ -72,6 +72,32 @@ func TestOverviewTellsWhatIsWrong(t *testing.T) {
 	}
 	if w := get(h, "/console/runs"); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "cannot be read") {
 		t.Errorf("with the store away, want a page that says so and tries again, have %d\n%s", w.Code, w.Body)
+	}
+}
+
+func TestRunPageTellsItsStory(t *testing.T) {
+	t.Parallel()
+	f := newFake(taxi(t))
+	h := api.New(api.Options{Engine: f})
+	post(h, `{"type": "new-order-created", "id": "e-1", "key": "k"}`)
+	f.end("run-1", engine.Failed)
+	page := get(h, "/console/runs/run-1").Body.String()
+	for _, want := range []string{
+		"attempt 1: 500 &lt;b&gt;", "waits between attempts", "At most 1 at the same time", "it ran, and gave up after attempt 2: 503", `&#34;token&#34;: &#34;***&#34;`,
+		`<span class="del">- null`, `<span class="ins">&#43;   &#34;price&#34;: 7`, "(not known any more: too large)", "which handler set &lt;b&gt;", "why/" + getOrder,
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("want %q on the page, have\n%s", want, page)
+		}
+	}
+	why := get(h, "/console/runs/run-1/why/get-order").Body.String()
+	for _, want := range []string{"enabled is false: a and b", "flow.yaml:7:3", "rolled out to 25 %"} {
+		if !strings.Contains(why, want) {
+			t.Errorf("want %q on the page, have\n%s", want, why)
+		}
+	}
+	if w := get(h, "/console/runs/run-1/why/nobody"); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "has no handler nobody") {
+		t.Errorf("have %d\n%s", w.Code, w.Body)
 	}
 }
 

@@ -175,6 +175,23 @@ func (f *fakeEngine) Explain(ctx context.Context, run, path string) (engine.Expl
 	}, nil
 }
 
+func (f *fakeEngine) Story(ctx context.Context, run string) (engine.Story, error) {
+	view, err := f.RunByID(ctx, run)
+	if err != nil {
+		return engine.Story{}, err
+	}
+	later := began.Add(2 * time.Second)
+	return engine.Story{Run: view, Missing: []string{"which handler set <b>"}, Stages: []engine.StoryStage{{ID: "fetch-order", Steps: []engine.StoryStep{{
+		Path: "new-order-created/fetch-order/get-order", Critical: true, Outcome: engine.OutcomeFailed, Summary: "it ran, and gave up after attempt 2: 503",
+		Handler: &engine.HandlerView{Path: "new-order-created/fetch-order/get-order", Outcome: engine.OutcomeFailed, Attempts: 2, Started: &began, Finished: &later},
+		Tries:   []engine.TryView{{Number: 1, Began: began, Ended: &began, Error: "500 <b>"}, {Number: 2, Began: later, Ended: &later, Error: "503"}},
+		Request: map[string]any{"token": "***"}, ResponseGone: "it is not kept",
+	}}, Changes: []engine.StateChange{
+		{Name: "order", Before: engine.StateValue{}, After: engine.StateValue{Value: map[string]any{"price": 7, "<b>": 1}}},
+		{Name: "note", Before: engine.StateValue{Gone: "too large"}, After: engine.StateValue{Value: "new"}},
+	}}}}, nil
+}
+
 func (f *fakeEngine) Retry(_ context.Context, id string, by engine.Actor) (engine.RunView, error) {
 	return f.steer(id, func(s engine.Status) bool { return s == engine.Failed }, func(r *engine.RunView) {
 		r.Status, r.Generation, r.Finished, r.Error, r.FailedPath = engine.Waiting, r.Generation+1, nil, "", ""

@@ -105,8 +105,13 @@ const atShop = {
     await ask("mend");
     await page.getByLabel("why").fill("the shop is open again");
     await page.getByRole("button", {name: "Retry"}).click();
-    await ended(run, "succeeded");
-    await look(page, `${shop}/console/runs/${run}`, "succeeded", "receipt");
+    // The run is shown as it goes on, and then what it changed.
+    await has(page, "succeeded", "what pay changed of the shared state");
+    await look(page, `${shop}/console/runs/${run}`, "succeeded", "receipt", "At most 1 at the same time");
+    await page.getByText("request and response").first().click();
+    await has(page, "made anew from the definition", `"id": "${name}/${sold}"`);
+    await shot(page, "run");
+    await look(page, `${shop}/console/runs/${run}/why/sold/tell/notify`, "its first attempt succeeded");
     await look(page, `${shop}/console/keys/sale/${encodeURIComponent(`${name}/${sold}`)}`, "paid", run);
     await look(page, `${shop}/console/audit`, "the shop is open again");
     await look(page, `${shop}/console/handlers/sold/pay/charge`, "Switch off", "Definition");

@@ -163,9 +163,3 @@ func newEdge(x, from, to int, e engine.EdgeView, step engine.StepView) edge {
 		Why:  fmt.Sprintf("%s waits for %s: %s (%s, %s)", step.ID, e.Handler, e.Why, e.From, e.To),
 	}
 }
-
-// A bar is a handler on the time line of a run.
-type bar struct {
-	X, Width float64 // share of 1000
-	Handler  engine.HandlerView
-}

@@ -37,6 +37,13 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request) error {
 			}
 			return c.part("handler", data), nil
 		},
+		"run": func(ctx context.Context, id string) ([]byte, error) {
+			data, err := c.runData(ctx, id)
+			if err != nil {
+				return nil, err
+			}
+			return c.part("run", data), nil
+		},
 	}[r.FormValue("page")]
 	if render == nil {
 		return notFound("There is no such live page.")

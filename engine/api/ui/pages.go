@@ -74,9 +74,19 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name,
 	if err := c.pages[name].ExecuteTemplate(&body, "layout.html", f); err != nil {
 		panic(fmt.Errorf("page %s: %w", name, err)) // a defect, which is logged
 	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Vary", "Accept-Encoding")
+	if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w.WriteHeader(status)
+		_, _ = w.Write(body.Bytes()) // the client may have left
+		return
+	}
+	h.Set("Content-Encoding", "gzip")
 	w.WriteHeader(status)
-	_, _ = w.Write(body.Bytes()) // the client may have left
+	z := gzip.NewWriter(w)
+	_, _ = z.Write(body.Bytes())
+	_ = z.Close()
 }
 
 // part renders the part of a page that is kept fresh.
@@ -149,7 +159,7 @@ func funcs() template.FuncMap {
 	return template.FuncMap{
 		"percent": percent, "millis": millis, "when": when, "ago": ago, "left": left, "number": number, "json": pretty, "pathOf": engineRoot,
 		"handlerURL": handlerURL, "keyURL": keyURL, "mood": mood, "spark": spark, "took": took, "add": func(a, b int) int { return a + b },
-		"last": lastPart,
+		"last": lastPart, "compare": compare, "trace": traceText,
 	}
 }
 

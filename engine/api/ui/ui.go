@@ -57,6 +57,8 @@ type Engine interface {
 	Nodes(ctx context.Context) ([]engine.NodeView, error)
 
 	RunByID(ctx context.Context, id string) (engine.RunView, error)
+	Story(ctx context.Context, run string) (engine.Story, error)
+	Explain(ctx context.Context, run, path string) (engine.Explanation, error)
 	List(ctx context.Context, f engine.RunFilter) ([]engine.RunView, string, error)
 	Entity(ctx context.Context, flow, key string) (engine.EntityView, error)
 	Retry(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
@@ -101,25 +103,26 @@ func New(o Options) *Console {
 		ended: make(chan struct{}), freshness: 2 * time.Second,
 	}
 	for pattern, serve := range map[string]func(http.ResponseWriter, *http.Request) error{
-		"GET /{$}":                             c.overview,
-		"GET " + Root + "pipelines/{id}":       c.pipeline,
-		"GET " + Root + "handlers/{path...}":   c.handler,
-		"GET " + Root + "runs":                 c.runs,
-		"GET " + Root + "runs/{id}":            c.run,
-		"GET " + Root + "keys/{flow}/{key...}": c.key,
-		"GET " + Root + "incidents":            c.incidents,
-		"GET " + Root + "audit":                c.audit,
-		"GET " + Root + "playground":           c.playground,
-		"POST " + Root + "playground":          c.playground,
-		"GET " + LivePath:                      c.live,
-		"GET " + Root + "data":                 c.data,
-		"GET " + Root + "static/{file}":        c.file,
-		"GET " + SignInPage:                    c.signIn,
-		"POST " + SignInPage:                   c.signIn,
-		"POST " + Root + "sign-out":            c.signOut,
-		"POST " + Root + "controls/{path...}":  c.control,
-		"POST " + Root + "runs":                c.redrive,
-		"POST " + Root + "runs/{id}":           c.steer,
+		"GET /{$}":                                c.overview,
+		"GET " + Root + "pipelines/{id}":          c.pipeline,
+		"GET " + Root + "handlers/{path...}":      c.handler,
+		"GET " + Root + "runs":                    c.runs,
+		"GET " + Root + "runs/{id}":               c.run,
+		"GET " + Root + "runs/{id}/why/{path...}": c.why,
+		"GET " + Root + "keys/{flow}/{key...}":    c.key,
+		"GET " + Root + "incidents":               c.incidents,
+		"GET " + Root + "audit":                   c.audit,
+		"GET " + Root + "playground":              c.playground,
+		"POST " + Root + "playground":             c.playground,
+		"GET " + LivePath:                         c.live,
+		"GET " + Root + "data":                    c.data,
+		"GET " + Root + "static/{file}":           c.file,
+		"GET " + SignInPage:                       c.signIn,
+		"POST " + SignInPage:                      c.signIn,
+		"POST " + Root + "sign-out":               c.signOut,
+		"POST " + Root + "controls/{path...}":     c.control,
+		"POST " + Root + "runs":                   c.redrive,
+		"POST " + Root + "runs/{id}":              c.steer,
 	} {
 		c.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if err := serve(w, r); err != nil {
@@ -182,6 +185,8 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
 		status, text = refused.Status, refused.Text
 	case errors.As(err, &control):
 		status, text = http.StatusConflict, control.Message
+	case errors.Is(err, engine.ErrNoHandler):
+		status, text = http.StatusNotFound, err.Error()
 	case errors.Is(err, engine.ErrNotFound):
 		status, text = http.StatusNotFound, "There is no such run. Runs leave when their retention is over."
 	case errors.Is(err, engine.ErrConflict), errors.Is(err, engine.ErrStale):

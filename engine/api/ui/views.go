@@ -230,58 +230,6 @@ func (c *Console) runs(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-type runData struct {
-	Run    engine.RunView
-	Bars   []bar
-	Stages []runStage
-	Took   string
-}
-
-type runStage struct {
-	ID       string
-	Handlers []engine.HandlerView
-}
-
-func (c *Console) run(w http.ResponseWriter, r *http.Request) error {
-	run, err := c.o.Engine.RunByID(r.Context(), r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	d := runData{Run: run, Took: took(&run.Accepted, run.Finished), Bars: bars(run)}
-	for _, h := range run.Handlers {
-		_, rest, _ := strings.Cut(h.Path, "/")
-		stage, _, _ := strings.Cut(rest, "/")
-		if n := len(d.Stages); n == 0 || d.Stages[n-1].ID != stage {
-			d.Stages = append(d.Stages, runStage{ID: stage})
-		}
-		last := &d.Stages[len(d.Stages)-1]
-		last.Handlers = append(last.Handlers, h)
-	}
-	c.show(w, r, http.StatusOK, "run", "Run "+run.ID, d)
-	return nil
-}
-
-// bars lays the handlers of a run on a time line, from its acceptance to its end.
-func bars(run engine.RunView) (out []bar) {
-	from, to := run.Accepted, time.Now()
-	if run.Finished != nil {
-		to = *run.Finished
-	}
-	whole := max(to.Sub(from).Seconds(), 1e-6)
-	for _, h := range run.Handlers {
-		if h.Started == nil {
-			continue
-		}
-		end := to
-		if h.Finished != nil {
-			end = *h.Finished
-		}
-		x := 1000 * max(0, h.Started.Sub(from).Seconds()) / whole
-		out = append(out, bar{X: min(x, 998), Width: max(2, 1000*end.Sub(*h.Started).Seconds()/whole), Handler: h})
-	}
-	return out
-}
-
 type keyData struct {
 	Entity engine.EntityView
 	States []stateNode

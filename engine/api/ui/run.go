@@ -1,0 +1,240 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+type runData struct {
+	Story    engine.Story
+	Run      engine.RunView // of the story
+	Rows     []timeRow
+	Ticks    []string // below the rows, at even distances
+	Parallel int      // calls at the same time, at most
+	Took     string
+}
+
+// A timeRow is a handler on the time line of a run.
+type timeRow struct {
+	Name  string
+	Path  string // empty for the wait before the run
+	Bars  []timeBar
+	Label string
+}
+
+// A timeBar is a span of a row, in shares of 1000.
+type timeBar struct {
+	X, Width float64
+	Class    string
+	Title    string
+}
+
+func (c *Console) run(w http.ResponseWriter, r *http.Request) error {
+	d, err := c.runData(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	c.show(w, r, http.StatusOK, "run", "Run "+d.Run.ID, d)
+	return nil
+}
+
+func (c *Console) runData(ctx context.Context, id string) (d runData, err error) {
+	d.Story, err = c.o.Engine.Story(ctx, id)
+	if errors.Is(err, engine.ErrNoHandler) {
+		// Its definition has lost its pipeline: what became of handlers is known still.
+		var run engine.RunView
+		if run, err = c.o.Engine.RunByID(ctx, id); err == nil {
+			d.Story = plainStory(run)
+		}
+	}
+	if err != nil {
+		return d, err
+	}
+	d.Run = d.Story.Run
+	d.Took = took(&d.Run.Accepted, d.Run.Finished)
+	d.draw(time.Now())
+	return d, nil
+}
+
+// plainStory tells what the run alone says.
+func plainStory(run engine.RunView) engine.Story {
+	s := engine.Story{Run: run, Missing: []string{"why handlers ran or not: its definition does not have the pipeline"}}
+	for i, h := range run.Handlers {
+		_, rest, _ := strings.Cut(h.Path, "/")
+		stage, _, _ := strings.Cut(rest, "/")
+		if n := len(s.Stages); n == 0 || s.Stages[n-1].ID != stage {
+			s.Stages = append(s.Stages, engine.StoryStage{ID: stage})
+		}
+		last := &s.Stages[len(s.Stages)-1]
+		last.Steps = append(last.Steps, engine.StoryStep{Path: h.Path, Outcome: h.Outcome, Summary: strings.TrimSpace(h.Error + " " + h.Reason), Handler: &run.Handlers[i]})
+	}
+	return s
+}
+
+// ticks is how many spaces the time line is divided into.
+const ticks = 4
+
+// draw lays the run on a time line, from its acceptance to its end.
+func (d *runData) draw(now time.Time) {
+	from, to := d.Run.Accepted, now
+	if d.Run.Finished != nil {
+		to = *d.Run.Finished
+	}
+	whole := max(to.Sub(from), time.Microsecond)
+	bar := func(began, ended time.Time, class, title string) timeBar {
+		x := min(998, 1000*max(0, float64(began.Sub(from))/float64(whole)))
+		return timeBar{X: x, Width: max(2, min(1000-x, 1000*float64(ended.Sub(began))/float64(whole))), Class: class, Title: title}
+	}
+	if start := d.Run.Started; start != nil && start.After(from) {
+		text := span(start.Sub(from))
+		d.Rows = append(d.Rows, timeRow{Name: "waits for its turn", Label: text, Bars: []timeBar{bar(from, *start, "pause", "waits for its turn: "+text)}})
+	}
+	type edge struct {
+		at   time.Time
+		more int
+	}
+	var edges []edge
+	call := func(row *timeRow, began, ended time.Time, class, title string) {
+		row.Bars = append(row.Bars, bar(began, ended, class, title+", "+span(ended.Sub(began))))
+		if !ended.After(began) {
+			ended = began.Add(1) // shorter than the clock tells
+		}
+		edges = append(edges, edge{began, 1}, edge{ended, -1})
+	}
+	for _, stage := range d.Story.Stages {
+		for _, step := range stage.Steps {
+			h := step.Handler
+			if h == nil || h.Started == nil {
+				continue
+			}
+			row := timeRow{Name: lastPart(step.Path), Path: step.Path, Label: took(h.Started, h.Finished)}
+			end := to
+			if h.Finished != nil {
+				end = *h.Finished
+			}
+			if len(step.Tries) == 0 {
+				call(&row, *h.Started, end, h.Outcome, h.Outcome)
+			} else {
+				row.Bars = append(row.Bars, bar(*h.Started, end, "pause", "waits between attempts"))
+				for _, t := range step.Tries {
+					ended, class, text := end, h.Outcome, h.Outcome
+					if t.Ended != nil {
+						ended = *t.Ended
+					}
+					if t.Error != "" {
+						class, text = "failed", t.Error
+					}
+					call(&row, t.Began, ended, class, "attempt "+number(float64(t.Number))+": "+text)
+				}
+			}
+			d.Rows = append(d.Rows, row)
+		}
+	}
+	for i := range ticks + 1 {
+		d.Ticks = append(d.Ticks, span(whole*time.Duration(i)/ticks))
+	}
+	slices.SortFunc(edges, func(a, b edge) int {
+		if c := a.at.Compare(b.at); c != 0 {
+			return c
+		}
+		return a.more - b.more // what ends makes room for what begins
+	})
+	under := 0
+	for _, e := range edges {
+		under += e.more
+		d.Parallel = max(d.Parallel, under)
+	}
+}
+
+type whyData struct {
+	Why engine.Explanation
+}
+
+// why tells why a handler ran in a run, or did not.
+func (c *Console) why(w http.ResponseWriter, r *http.Request) error {
+	x, err := c.o.Engine.Explain(r.Context(), r.PathValue("id"), r.PathValue("path"))
+	if err != nil {
+		return err
+	}
+	c.show(w, r, http.StatusOK, "why", "Why "+x.Path, whyData{x})
+	return nil
+}
+
+// traceText writes what an expression came from.
+func traceText(t *dsl.Trace) string {
+	var b strings.Builder
+	if err := dsl.WriteTrace(&b, t, false); err != nil {
+		return err.Error()
+	}
+	return b.String()
+}
+
+// A diffLine is a line of one or of both texts.
+type diffLine struct {
+	Class string // del, ins or same
+	Sign  string
+	Text  string
+}
+
+// maxDiff bounds the work of a comparison, in pairs of lines.
+const maxDiff = 1 << 18
+
+// compare shows two values line by line: what has gone, what has come, what stays.
+func compare(before, after engine.StateValue) (out []diffLine) {
+	if before.Gone != "" || after.Gone != "" {
+		for _, v := range []struct {
+			engine.StateValue
+			class, sign string
+		}{{before, "del", "-"}, {after, "ins", "+"}} {
+			text := v.Gone
+			if text == "" {
+				text = pretty(v.Value)
+			} else {
+				text = "(not known any more: " + text + ")"
+			}
+			for line := range strings.SplitSeq(text, "\n") {
+				out = append(out, diffLine{v.class, v.sign, line})
+			}
+		}
+		return out
+	}
+	a, b := strings.Split(pretty(before.Value), "\n"), strings.Split(pretty(after.Value), "\n")
+	if len(a)*len(b) > maxDiff {
+		a, b = []string{"(too long to be compared)"}, b[:min(len(b), 100)]
+	}
+	// same[i][j] is how many lines of a[i:] and b[j:] stay.
+	same := make([][]int, len(a)+1)
+	for i := range same {
+		same[i] = make([]int, len(b)+1)
+	}
+	for i := len(a) - 1; i >= 0; i-- {
+		for j := len(b) - 1; j >= 0; j-- {
+			same[i][j] = max(same[i+1][j], same[i][j+1])
+			if a[i] == b[j] {
+				same[i][j] = same[i+1][j+1] + 1
+			}
+		}
+	}
+	i, j := 0, 0
+	for i < len(a) || j < len(b) {
+		switch {
+		case i < len(a) && j < len(b) && a[i] == b[j]:
+			out = append(out, diffLine{"same", " ", a[i]})
+			i, j = i+1, j+1
+		case i < len(a) && (j == len(b) || same[i+1][j] >= same[i][j+1]):
+			out = append(out, diffLine{"del", "-", a[i]})
+			i++
+		default:
+			out = append(out, diffLine{"ins", "+", b[j]})
+			j++
+		}
+	}
+	return out
+}

@@ -1,0 +1,264 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"procaas/dsl"
+)
+
+// A Story is a run with all that is known of its way: what each handler did and why,
+// and what that changed. What is not kept is said, and never guessed.
+type Story struct {
+	Run     RunView
+	Stages  []StoryStage
+	Missing []string // what is not known any more
+}
+
+// A StoryStage is one stage of a story.
+type StoryStage struct {
+	ID      string
+	Steps   []StoryStep
+	Changes []StateChange // of the shared state, from before the stage to after it
+}
+
+// A StoryStep is what became of one handler.
+type StoryStep struct {
+	Path      string
+	Critical  bool
+	Outcome   string // absent when the run has not reached it
+	Summary   string // why it ran or not, for people
+	Handler   *HandlerView
+	WaitedFor []WaitedFor
+	Tries     []TryView // when there was more than one attempt
+	Changes   []StateChange
+
+	Request      any // made anew from its definition; secrets are hidden
+	RequestGone  string
+	Response     any
+	ResponseGone string // why there is none
+	Status       int
+}
+
+// A TryView is an attempt.
+type TryView struct {
+	Number int
+	Began  time.Time
+	Ended  *time.Time // nil while it is under way
+	Error  string
+}
+
+// A StateChange is a name of the shared state before and after.
+type StateChange struct {
+	Name          string
+	Before, After StateValue
+}
+
+// A StateValue is a value, or why it is not known.
+type StateValue struct {
+	Value any
+	Gone  string
+}
+
+// Story tells a run. The error is [ErrNotFound] for an unknown run, and [ErrNoHandler]
+// when its definition has lost its pipeline.
+func (e *Engine) Story(ctx context.Context, run string) (Story, error) {
+	x, err := e.explainer(ctx, run)
+	if err != nil {
+		return Story{}, err
+	}
+	story := Story{Run: x.view}
+	for _, stage := range x.plan.Stages {
+		st := StoryStage{ID: stage.ID}
+		for _, s := range stage.Steps {
+			step, err := x.step(ctx, s)
+			if err != nil {
+				return Story{}, err
+			}
+			st.Steps = append(st.Steps, step)
+		}
+		if len(stage.Steps) > 0 {
+			first := stage.Steps[0].position
+			st.Changes = x.changes(first, first+len(stage.Steps))
+		}
+		story.Stages = append(story.Stages, st)
+	}
+	for _, name := range x.saved.Wrote {
+		if !slices.ContainsFunc(x.saved.Handlers, func(h savedRecord) bool { return h.replaces(name) }) {
+			story.Missing = append(story.Missing, fmt.Sprintf("which handler set %s: the run is of a version that did not keep it, or was retried since", name))
+		}
+	}
+	return story, nil
+}
+
+// step tells what became of a handler.
+func (x *explainer) step(ctx context.Context, s *Step) (StoryStep, error) {
+	x.s, x.saw, x.out = s, nil, Explanation{}
+	h := x.find(s.Path)
+	step := StoryStep{Path: s.Path, Critical: s.Handler.IsCritical(), Outcome: "absent", Handler: h}
+	x.waits()
+	x.judge(h)
+	step.Summary, step.WaitedFor = x.out.Summary, x.out.WaitedFor
+	if h == nil {
+		return step, nil
+	}
+	x.out.Handler, x.out.At = h, h.Finished
+	if h.Started != nil {
+		x.out.At = h.Started
+	}
+	step.Outcome = h.Outcome
+	i := slices.IndexFunc(x.saved.Handlers, func(r savedRecord) bool { return r.Path == s.Path })
+	saved := x.saved.Handlers[i]
+	for k, t := range saved.Tries {
+		view := TryView{Number: saved.Attempts - len(saved.Tries) + 1 + k, Began: t.Began, Ended: known(t.Ended), Error: t.Error}
+		if view.Ended == nil && k == len(saved.Tries)-1 {
+			view.Ended = h.Finished
+		}
+		step.Tries = append(step.Tries, view)
+	}
+	for _, c := range x.changes(s.position, s.position+1) {
+		if saved.replaces(c.Name) {
+			step.Changes = append(step.Changes, c)
+		}
+	}
+	return step, x.called(ctx, &step, s, saved)
+}
+
+// called tells what a handler asked for and was given.
+func (x *explainer) called(ctx context.Context, step *StoryStep, s *Step, saved savedRecord) error {
+	step.Status = saved.Status
+	if value, err := dsl.ParseJSON(saved.Response); err == nil {
+		step.Response = value
+	} else if saved.Outcome == OutcomeSucceeded {
+		step.ResponseGone = "it is not kept, since nothing later reads it"
+	}
+	switch {
+	case s.Handler.Await != nil || s.Type.New == nil || s.Type.SetsState || saved.Attempts == 0:
+		return nil
+	case s.Handler.ForEach != nil:
+		step.RequestGone = "there was one for each item"
+		return nil
+	}
+	env, err := x.env(ctx, s.Handler.Body.Reads(), s.position)
+	if err != nil {
+		return err
+	}
+	for _, read := range s.Handler.Body.Reads() {
+		if why := lostIn(map[string]any(env), read.Path); why != "" {
+			step.RequestGone = fmt.Sprintf("%s is not known any more: %s", strings.Join(read.Path, "."), why)
+			return nil
+		}
+	}
+	body, err := s.Handler.Body.Eval(env)
+	if err != nil {
+		step.RequestGone = err.Error()
+		return nil
+	}
+	step.Request = withoutSecrets(body)
+	return nil
+}
+
+// lostIn tells why a path leads to what is not known; empty when it is known.
+func lostIn(v any, path dsl.Path) string {
+	if u, lost := v.(dsl.Unknown); lost {
+		return u.Why
+	}
+	m, ok := v.(map[string]any)
+	if !ok {
+		return ""
+	}
+	if len(path) > 0 {
+		if next, ok := m[path[0]]; ok {
+			return lostIn(next, path[1:])
+		}
+		return ""
+	}
+	for _, next := range m {
+		if why := lostIn(next, nil); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// withoutSecrets writes three stars for each secret of a value.
+func withoutSecrets(v any) any {
+	switch v := v.(type) {
+	case dsl.Secret:
+		return hidden
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, item := range v {
+			out[k] = withoutSecrets(item)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, item := range v {
+			out[i] = withoutSecrets(item)
+		}
+		return out
+	}
+	return v
+}
+
+// changes tells what handlers from one position to another changed of the shared state.
+func (x *explainer) changes(from, to int) (out []StateChange) {
+	for _, n := range x.plan.shared {
+		changed := slices.ContainsFunc(x.plan.order[from:to], func(s *Step) bool { r, ok := x.kept(s); return ok && r.replaces(n.name) })
+		if changed {
+			out = append(out, StateChange{Name: n.name, Before: x.valueAt(n.name, from), After: x.valueAt(n.name, to)})
+		}
+	}
+	return out
+}
+
+// kept finds the record of a handler.
+func (x *explainer) kept(s *Step) (savedRecord, bool) {
+	i := slices.IndexFunc(x.saved.Handlers, func(r savedRecord) bool { return r.Path == s.Path })
+	if i < 0 {
+		return savedRecord{}, false
+	}
+	return x.saved.Handlers[i], true
+}
+
+// replaces tells whether a handler has changed a name of the shared state.
+func (r savedRecord) replaces(name string) bool {
+	_, was := r.Was[name]
+	return was || slices.Contains(r.Wide, name)
+}
+
+// valueAt gives a name of the shared state as it was before a position.
+func (x *explainer) valueAt(name string, position int) StateValue {
+	raw, known := x.replaced(name, position)
+	if !known {
+		for _, s := range x.plan.order[position:] {
+			if r, ok := x.kept(s); ok && r.replaces(name) {
+				return StateValue{Gone: fmt.Sprintf("%s replaced it, and it was too large to be kept", s.Path)}
+			}
+		}
+		raw = x.saved.Shared[name]
+	}
+	value, err := dsl.ParseJSON(raw)
+	if err != nil {
+		return StateValue{Gone: err.Error()}
+	}
+	return StateValue{Value: value}
+}
+
+// replaced gives what a name of the shared state was before a position, when a handler
+// from there on has replaced it. Handlers that write one name never run at the same
+// time, so that the first of them found the value of that time.
+func (x *explainer) replaced(name string, position int) (json.RawMessage, bool) {
+	for _, s := range x.plan.order[min(position, len(x.plan.order)):] {
+		if r, ok := x.kept(s); ok && r.replaces(name) {
+			raw, was := r.Was[name]
+			return raw, was
+		}
+	}
+	return nil, false
+}
