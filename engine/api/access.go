@@ -65,6 +65,9 @@ var needs = map[string]need{
 	"migrate-run":  steers,
 	"migrate-runs": steers,
 
+	"route-key":      views,
+	"get-assignment": views,
+
 	"list-handlers": views,
 	"list-services": views,
 	"list-nodes":    views,

@@ -57,6 +57,7 @@ type Engine interface {
 	Fallbacks
 	Status
 	Access
+	Clusters
 }
 
 // An Intake accepts events.
@@ -182,6 +183,7 @@ func (s *server) operations() []operation {
 	all = append(all, s.intakeOperations()...)
 	all = append(all, s.runOperations()...)
 	all = append(all, s.migrateOperations()...)
+	all = append(all, s.clusterOperations()...)
 	all = append(all, s.adminOperations()...)
 	all = append(all, s.fallbackOperations()...)
 	all = append(all, s.controlOperations()...)

@@ -75,6 +75,8 @@ const (
 	codeRunNotFound      = "run_not_found"
 	codeHandlerNotFound  = "handler_not_found"
 	codeFlowNotFound     = "flow_not_found"
+	codeClusterNotFound  = "cluster_not_found"
+	codeNoWorker         = "no_worker"
 	codePipelineNotFound = "pipeline_not_found"
 	codeUnknownConfig    = "unknown_config"
 	codeInvalidConfig    = "invalid_config"
@@ -135,6 +137,8 @@ var problems = map[string]struct {
 	codeRunNotFound:      {http.StatusNotFound, "There is no such run"},
 	codeHandlerNotFound:  {http.StatusNotFound, "The run has no such handler"},
 	codeFlowNotFound:     {http.StatusNotFound, "There is no such flow"},
+	codeClusterNotFound:  {http.StatusNotFound, "There is no such cluster"},
+	codeNoWorker:         {http.StatusServiceUnavailable, "No worker serves the partition"},
 	codePipelineNotFound: {http.StatusNotFound, "There is no such pipeline"},
 	codeUnknownConfig:    {http.StatusNotFound, "There is no such setting"},
 	codeUnknownMethod:    {http.StatusMethodNotAllowed, "The call does not take this method"},

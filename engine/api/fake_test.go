@@ -545,3 +545,14 @@ func (f *fakeEngine) Healthy(context.Context) error {
 	}
 	return nil
 }
+
+func (f *fakeEngine) Assignment(ctx context.Context, cluster string) (engine.Assignment, error) {
+	if err := f.Healthy(ctx); err != nil {
+		return engine.Assignment{}, err
+	}
+	return f.controls.Assignment(ctx, cluster)
+}
+
+func (f *fakeEngine) AwaitAssignment(ctx context.Context, cluster string, after int64) (engine.Assignment, error) {
+	return f.controls.AwaitAssignment(ctx, cluster, after)
+}

@@ -19,7 +19,7 @@ const requestTime = 8 * time.Second
 
 func (s *server) withDeadline(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == ui.LivePath { // it lasts, and has deadlines of its own
+		if r.URL.Path == ui.LivePath || lasting(r) { // they last, and have deadlines of their own
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -87,9 +87,12 @@ func (s *server) describe(o operation, n need) *huma.Operation {
 
 func (s *server) describeReply(r reply) *huma.Response {
 	response := &huma.Response{Description: r.about, Content: map[string]*huma.MediaType{}}
-	if r.body == nil {
+	switch {
+	case r.body == nil && r.contentType == "":
+		response.Content = nil
+	case r.body == nil:
 		response.Content[r.contentType] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
-	} else {
+	default:
 		schema := s.schema(r.body)
 		if r.or != nil {
 			schema = &huma.Schema{OneOf: []*huma.Schema{schema, s.schema(r.or)}}
@@ -147,6 +150,7 @@ func newDocument() *huma.OpenAPI {
 		Tags: []*huma.Tag{
 			{Name: "events", Description: "Events in: accepted means durable."},
 			{Name: "runs", Description: "What became of events."},
+			{Name: "clusters", Description: "Which worker serves what."},
 			{Name: "shards", Description: "Where the data of keys lives."},
 			{Name: "admin", Description: "Calls of operators."},
 			{Name: "status", Description: "Health, metrics, this description and a page for people."},
@@ -305,6 +309,14 @@ var describedFields = map[string]map[string]string{
 		"what":   "flow, pipeline, stage, handler, order, state, service, config or trigger.",
 		"name":   "An id or a path.",
 		"change": "added, removed, changed or moved.",
+	},
+	"Assignment": {
+		"version": "Grows with each change.",
+		"epoch":   "The node that made it.",
+		"changed": "When it was made.",
+		"workers": "All workers that ever held a partition. They keep their places: new ones come at the end.",
+		"owners":  "For each partition, the place of its worker; -1 for nobody.",
+		"since":   "For each partition, the version by which it came to its worker: the fencing token of the worker.",
 	},
 	"RunFit": {
 		"bundle": "The hash of the definition by which the run goes on now.",

@@ -149,6 +149,9 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mux.ServeHTTP(w, r)
 }
 
+// Ended gives a channel that is closed when Run ends: answers that last end then.
+func (c *Console) Ended() <-chan struct{} { return c.ended }
+
 // Run samples what charts show until ctx ends.
 func (c *Console) Run(ctx context.Context) error {
 	defer close(c.ended)

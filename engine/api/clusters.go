@@ -1,0 +1,254 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"procaas/engine"
+)
+
+// Clusters tells which worker of a cluster serves what.
+type Clusters interface {
+	Assignment(ctx context.Context, cluster string) (engine.Assignment, error)
+	AwaitAssignment(ctx context.Context, cluster string, after int64) (engine.Assignment, error)
+}
+
+// A Route is where a key leads.
+type Route struct {
+	Cluster   string                `json:"cluster"`
+	Version   int64                 `json:"version" doc:"Of the assignment."`
+	Partition int                   `json:"partition" doc:"Of the key: its 64-bit FNV-1a hash, mixed by the finisher of MurmurHash3, in the jump consistent hash."`
+	Worker    engine.AssignedWorker `json:"worker"`
+}
+
+const (
+	// longestWait bounds what a caller may wait for news.
+	longestWait = time.Minute
+	// streamBeat is how often a stream without news shows that it lives.
+	streamBeat = 15 * time.Second
+	// writeTime is what one part of an answer that lasts may take to be written.
+	writeTime = 10 * time.Second
+)
+
+func (s *server) clusterOperations() []operation {
+	cluster := inPath("cluster", "The cluster's id.")
+	refusals := []string{codeClusterNotFound, codeInvalidParameter, codeStoreUnavailable}
+	return []operation{
+		{
+			method: http.MethodGet, path: "/v1/clusters/{cluster}/route", id: "route-key", tag: "clusters",
+			summary:  "Find the worker that serves a key",
+			about:    "Callers with many keys follow the assignment instead, and compute the partition themselves.",
+			params:   []*huma.Param{cluster, required(inQuery("key", "What the request is about.", nil))},
+			replies:  []reply{{status: 200, about: "The worker.", body: Route{}}},
+			refusals: append(refusals, codeNoWorker), serve: s.routeKey,
+		},
+		{
+			method: http.MethodGet, path: "/v1/clusters/{cluster}/assignment", id: "get-assignment", tag: "clusters",
+			summary: "Read which worker serves which partition, or wait for that to change",
+			about: "With `Accept: text/event-stream` each newer assignment comes as an event, whose id is its version, until the stream ends; " +
+				"whoever comes back with `Last-Event-ID` goes on from there.\n\n" +
+				"A version is never there twice, and the versions that one client sees never go back as long as it names the last in `after`.",
+			params: []*huma.Param{
+				cluster,
+				inQuery("after", "Only a version later than this one.", &huma.Schema{Type: huma.TypeInteger, Format: "int64", Minimum: new(float64)}),
+				inQuery("wait", "How long to wait for it, such as 20s; at most 1m. Without it nobody waits.", nil),
+				inHeader("Last-Event-ID", "Of a stream: in place of after."),
+			},
+			replies: []reply{
+				{status: 200, about: "The assignment.", body: engine.Assignment{}},
+				{status: 204, about: "There is none, or none that is later."},
+			},
+			refusals: refusals, serve: s.getAssignment,
+		},
+	}
+}
+
+func required(p *huma.Param) *huma.Param {
+	p.Required = true
+	return p
+}
+
+// clusterOf gives the id of the cluster that a request names.
+func (s *server) clusterOf(r *http.Request) (string, error) {
+	id, err := pathValue(r, "cluster")
+	if err == nil && s.engine.Bundle().Cluster(id) == nil {
+		err = refuse(codeClusterNotFound, "there is no cluster %q", id)
+	}
+	return id, err
+}
+
+func (s *server) routeKey(w http.ResponseWriter, r *http.Request) error {
+	cluster, err := s.clusterOf(r)
+	if err != nil {
+		return err
+	}
+	key := r.URL.Query().Get("key")
+	if key == "" {
+		return badParameter([]Fault{{Location: "query/key", Message: "want the key that is looked for"}})
+	}
+	a, err := s.engine.Assignment(r.Context(), cluster)
+	if errors.Is(err, engine.ErrNotFound) || err == nil && len(a.Owners) == 0 {
+		return refuse(codeNoWorker, "nothing has been assigned in the cluster %s yet", cluster).with("Retry-After", "1")
+	}
+	if err != nil {
+		return err
+	}
+	p := engine.PartitionOf(key, len(a.Owners))
+	owner, ok := a.Owner(p)
+	if !ok {
+		return refuse(codeNoWorker, "partition %d of the cluster %s is on no worker at present", p, cluster).with("Retry-After", "1")
+	}
+	return writeJSON(w, http.StatusOK, Route{Cluster: cluster, Version: a.Version, Partition: p, Worker: owner})
+}
+
+func (s *server) getAssignment(w http.ResponseWriter, r *http.Request) error {
+	cluster, err := s.clusterOf(r)
+	if err != nil {
+		return err
+	}
+	after, wait, err := news(r)
+	if err != nil {
+		return err
+	}
+	if strings.Contains(r.Header.Get("Accept"), mediaStream) {
+		return s.streamAssignments(w, r, cluster, after)
+	}
+	a, err := s.assignmentAfter(r.Context(), w, cluster, after, wait)
+	if err != nil {
+		return err
+	}
+	if a == nil {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	return writeJSON(w, http.StatusOK, a)
+}
+
+// assignmentAfter waits for a later assignment; nil when none comes.
+func (s *server) assignmentAfter(ctx context.Context, w http.ResponseWriter, cluster string, after int64, wait time.Duration) (*engine.Assignment, error) {
+	a, err := s.engine.Assignment(ctx, cluster)
+	switch {
+	case err == nil && a.Version > after:
+		return &a, nil
+	case err != nil && !errors.Is(err, engine.ErrNotFound):
+		return nil, err
+	case wait == 0:
+		return nil, nil
+	}
+	ctx, cancel := s.untilEnd(ctx, wait)
+	defer cancel()
+	if err := lasts(w, wait+writeTime); err != nil {
+		return nil, err
+	}
+	a, err = s.engine.AwaitAssignment(ctx, cluster, after)
+	if ctx.Err() != nil {
+		return nil, nil
+	}
+	return &a, err
+}
+
+// untilEnd bounds how long an answer lasts: by a time, and by the end of the server.
+func (s *server) untilEnd(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	go func() {
+		select {
+		case <-s.console.Ended():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// lasts lets an answer take longer than the server gives others.
+func lasts(w http.ResponseWriter, most time.Duration) error {
+	out, until := http.NewResponseController(w), time.Now().Add(most)
+	for _, set := range []func(time.Time) error{out.SetReadDeadline, out.SetWriteDeadline} {
+		if err := set(until); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return fmt.Errorf("let an answer last: %w", err)
+		}
+	}
+	return nil
+}
+
+const (
+	mediaStream   = "text/event-stream"
+	longestStream = time.Hour
+)
+
+// streamAssignments sends each later assignment, until the caller leaves or the stream
+// has lasted long enough.
+func (s *server) streamAssignments(w http.ResponseWriter, r *http.Request, cluster string, after int64) error {
+	ctx, cancel := s.untilEnd(r.Context(), longestStream)
+	defer cancel()
+	h := w.Header()
+	h.Set("Content-Type", mediaStream)
+	h.Set("X-Accel-Buffering", "no")
+	part := []byte("retry: 1000\n\n")
+	for {
+		if err := lasts(w, streamBeat+writeTime); err != nil {
+			return err
+		}
+		if _, err := w.Write(part); err != nil {
+			return nil // the caller has left
+		}
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			return nil
+		}
+		var err error
+		if part, after, err = s.nextEvent(ctx, cluster, after); err != nil || ctx.Err() != nil {
+			return nil // the caller comes back, and meets the error as an answer if it is still there
+		}
+	}
+}
+
+// nextEvent waits for what a stream shows next, for a while.
+func (s *server) nextEvent(ctx context.Context, cluster string, after int64) (part []byte, version int64, err error) {
+	bounded, cancel := context.WithTimeout(ctx, streamBeat)
+	defer cancel()
+	a, err := s.engine.AwaitAssignment(bounded, cluster, after)
+	if bounded.Err() != nil {
+		return []byte(": nothing new\n\n"), after, nil
+	}
+	if err != nil {
+		return nil, after, err
+	}
+	data, err := json.Marshal(a)
+	if err != nil {
+		return nil, after, err
+	}
+	return fmt.Appendf(nil, "id: %d\nevent: assignment\ndata: %s\n\n", a.Version, data), a.Version, nil
+}
+
+// news reads which news a caller wants, and how long it waits for them.
+func news(r *http.Request) (after int64, wait time.Duration, err error) {
+	query := r.URL.Query()
+	text, location := query.Get("after"), "query/after"
+	if last := r.Header.Get("Last-Event-ID"); last != "" {
+		text, location = last, "header/last-event-id"
+	}
+	if text != "" {
+		if after, err = strconv.ParseInt(text, 10, 64); err != nil || after < 0 {
+			return 0, 0, badParameter([]Fault{{Location: location, Message: "want the version of an assignment, such as 17, or 0"}})
+		}
+	}
+	if text := query.Get("wait"); text != "" {
+		if wait, err = time.ParseDuration(text); err != nil || wait < 0 || wait > longestWait {
+			return 0, 0, badParameter([]Fault{{Location: "query/wait", Message: "want a duration such as 20s, at most 1m"}})
+		}
+	}
+	return after, wait, nil
+}
+
+// lasting tells whether a request may wait for news, and has deadlines of its own.
+func lasting(r *http.Request) bool {
+	return strings.HasPrefix(r.URL.Path, "/v1/clusters/") && strings.HasSuffix(r.URL.Path, "/assignment")
+}

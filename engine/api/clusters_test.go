@@ -1,0 +1,201 @@
+package api_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine"
+	"procaas/engine/api"
+	"procaas/engine/enginetest"
+	"procaas/handlers"
+	"procaas/handlers/balancer/route"
+)
+
+const clustersFile = `
+clusters:
+  - id: fanout
+    partitions: 2
+    workers:
+      - {id: w0, url: "http://127.0.0.1:9101"}
+      - {id: w1, url: "http://127.0.0.1:9102"}
+pipelines:
+  - id: tick
+    stages: [{id: only, handlers: [{id: one, wait: {for: 1s}}]}]
+`
+
+// A fanout serves the API of an engine with one cluster.
+type fanout struct {
+	*httptest.Server
+	store   engine.Store
+	version int64
+}
+
+func newFanout(t *testing.T) *fanout {
+	t.Helper()
+	types := []dsl.Type{}
+	for _, h := range handlers.All() {
+		types = append(types, h.Type)
+	}
+	bundle, found := dsl.Load([]dsl.File{{Name: "a.yaml", Data: []byte(clustersFile)}}, dsl.Options{Types: types})
+	if bundle == nil {
+		t.Fatal(found)
+	}
+	f := &fanout{store: enginetest.NewMemory()}
+	e, err := engine.New(engine.Options{Store: f.store, Types: handlers.All(), Bundle: bundle})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, console := api.NewWithConsole(api.Options{Engine: e})
+	f.Server = httptest.NewServer(h)
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- console.Run(ctx) }()
+	t.Cleanup(func() {
+		stop() // ends what waits
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		f.Close()
+	})
+	return f
+}
+
+// assign stores the next version.
+func (f *fanout) assign(t *testing.T, owners ...int) {
+	t.Helper()
+	a := engine.Assignment{Owners: owners, Since: make([]int64, len(owners)), Workers: []engine.AssignedWorker{
+		{ID: "w0", URL: "http://127.0.0.1:9101"}, {ID: "w1", URL: "http://127.0.0.1:9102", Zone: "a"},
+	}}
+	value, err := json.Marshal(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.store.WriteDocuments(t.Context(), 0, []engine.DocumentWrite{{Kind: engine.DocumentAssignment, Name: "fanout", Version: f.version, Value: value}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.version++
+}
+
+// get gives the answer to a call, which must be one that the description allows.
+func (f *fanout) get(t *testing.T, path string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.URL+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	var body strings.Builder
+	if _, err := bufio.NewReader(reply.Body).WriteTo(&body); err != nil {
+		t.Fatal(err)
+	}
+	if reply.StatusCode != http.StatusNoContent {
+		checkDescribed(t, r, reply, []byte(body.String()))
+	}
+	return reply.StatusCode, body.String()
+}
+
+func TestRouteNamesTheWorkerOfAKey(t *testing.T) {
+	t.Parallel()
+	f := newFanout(t)
+	// Of two partitions, these keys are in one each.
+	var keys [2]string
+	for i := 0; keys[0] == "" || keys[1] == ""; i++ {
+		key := fmt.Sprint("user-", i)
+		keys[engine.PartitionOf(key, 2)] = key
+	}
+	if status, body := f.get(t, "/v1/clusters/fanout/route?key=user-1"); status != 503 || !strings.Contains(body, "no_worker") {
+		t.Errorf("before anything is assigned: have %d %s", status, body)
+	}
+	f.assign(t, 1, -1)
+	status, body := f.get(t, "/v1/clusters/fanout/route?key="+keys[0])
+	if want := `{"cluster":"fanout","version":1,"partition":0,"worker":{"id":"w1","url":"http://127.0.0.1:9102","zone":"a"}}`; status != 200 || strings.TrimSpace(body) != want {
+		t.Errorf("have %d %s, want %s", status, body, want)
+	}
+	for path, want := range map[string]string{
+		"/v1/clusters/fanout/route?key=" + keys[1]:        "no_worker",
+		"/v1/clusters/fanout/route":                       "invalid_parameter",
+		"/v1/clusters/other/route?key=user-1":             "cluster_not_found",
+		"/v1/clusters/other/assignment":                   "cluster_not_found",
+		"/v1/clusters/fanout/assignment?after=-1":         "invalid_parameter",
+		"/v1/clusters/fanout/assignment?after=x":          "invalid_parameter",
+		"/v1/clusters/fanout/assignment?wait=2m":          "invalid_parameter",
+		"/v1/clusters/fanout/assignment?after=0&wait=-1s": "invalid_parameter",
+	} {
+		if status, body := f.get(t, path); status < 400 || !strings.Contains(body, want) {
+			t.Errorf("%s: have %d %s, want %s", path, status, body, want)
+		}
+	}
+}
+
+func TestAssignmentIsReadAndAwaited(t *testing.T) {
+	t.Parallel()
+	f := newFanout(t)
+	if status, _ := f.get(t, "/v1/clusters/fanout/assignment"); status != 204 {
+		t.Errorf("before there is one: have %d", status)
+	}
+	f.assign(t, 0, 1)
+	if status, body := f.get(t, "/v1/clusters/fanout/assignment"); status != 200 || !strings.Contains(body, `"owners":[0,1]`) {
+		t.Errorf("have %d %s", status, body)
+	}
+	if status, _ := f.get(t, "/v1/clusters/fanout/assignment?after=1&wait=1ms"); status != 204 {
+		t.Errorf("without news: have %d", status)
+	}
+	source := route.Server{URL: f.URL, Cluster: "fanout", Wait: time.Minute}
+	next := make(chan engine.Assignment, 1)
+	go func() {
+		a, err := source.Await(t.Context(), 1)
+		if err != nil {
+			t.Error(err)
+		}
+		next <- a
+	}()
+	f.assign(t, 1, 0)
+	if a := <-next; a.Version != 2 || a.Owners[0] != 1 {
+		t.Errorf("have %+v", a)
+	}
+}
+
+func TestAssignmentIsStreamed(t *testing.T) {
+	t.Parallel()
+	f := newFanout(t)
+	f.assign(t, 0, 1)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.URL+"/v1/clusters/fanout/assignment", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Accept", "text/event-stream")
+	r.Header.Set("Last-Event-ID", "0")
+	reply, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	lines := bufio.NewScanner(reply.Body)
+	next := func() string {
+		for lines.Scan() {
+			if id, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
+				return id
+			}
+		}
+		return ""
+	}
+	for want := 1; want < 4; want++ {
+		if have := next(); have != fmt.Sprint(want) {
+			t.Fatalf("have event %q, want %d", have, want)
+		}
+		f.assign(t, want%2, 0)
+	}
+}

@@ -1,0 +1,154 @@
+// Package route finds the worker of a key: it follows the assignment of a cluster in
+// memory, and passes requests on to the workers, so that callers do not notice when a
+// partition moves.
+package route
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"procaas/engine"
+)
+
+// A Source gives the assignments of one cluster.
+type Source interface {
+	// Await gives an assignment that is newer than a version, as soon as there is one.
+	// It may end with an error at any time, and is asked again.
+	Await(ctx context.Context, after int64) (engine.Assignment, error)
+}
+
+// A SourceFunc is a function that is a [Source].
+type SourceFunc func(ctx context.Context, after int64) (engine.Assignment, error)
+
+// Await implements [Source].
+func (f SourceFunc) Await(ctx context.Context, after int64) (engine.Assignment, error) {
+	return f(ctx, after)
+}
+
+// A Follower keeps the newest assignment of a cluster in memory. It never goes back to
+// an older one, and keeps the last while its source is away.
+type Follower struct {
+	source Source
+	log    *slog.Logger
+
+	mu      sync.Mutex // guards what follows
+	current *engine.Assignment
+	newer   chan struct{} // closed when current changes
+}
+
+// The pauses before a source that has failed is asked again.
+const (
+	leastPause = 50 * time.Millisecond
+	mostPause  = 5 * time.Second
+)
+
+// NewFollower makes a follower that knows nothing until [Follower.Run]. Nothing is logged
+// when log is nil.
+func NewFollower(s Source, log *slog.Logger) *Follower {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Follower{source: s, log: log, newer: make(chan struct{})}
+}
+
+// Run follows until ctx ends.
+func (f *Follower) Run(ctx context.Context) {
+	pause := leastPause
+	for ctx.Err() == nil {
+		a, err := f.source.Await(ctx, f.version())
+		if err == nil && f.take(&a) {
+			pause = leastPause
+			continue
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			f.log.Warn("the assignment cannot be followed; the last one holds", "version", f.version(), "error", err)
+		}
+		sleep(ctx, pause/2+rand.N(pause/2))
+		pause = min(2*pause, mostPause)
+	}
+}
+
+// take keeps an assignment when it is newer than the last.
+func (f *Follower) take(a *engine.Assignment) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.current != nil && a.Version <= f.current.Version {
+		return false
+	}
+	f.current = a
+	close(f.newer)
+	f.newer = make(chan struct{})
+	return true
+}
+
+func (f *Follower) version() int64 {
+	if a := f.Current(); a != nil {
+		return a.Version
+	}
+	return 0
+}
+
+// Current gives the newest assignment that is known; nil for none. It must not be
+// changed.
+func (f *Follower) Current() *engine.Assignment {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.current
+}
+
+// Newer waits for an assignment that is newer than a version. When ctx ends first, it
+// gives the newest there is, and the error of ctx.
+func (f *Follower) Newer(ctx context.Context, after int64) (*engine.Assignment, error) {
+	for {
+		f.mu.Lock()
+		current, newer := f.current, f.newer
+		f.mu.Unlock()
+		if current != nil && current.Version > after {
+			return current, nil
+		}
+		select {
+		case <-newer:
+		case <-ctx.Done():
+			return current, ctx.Err()
+		}
+	}
+}
+
+// A Route is where a key leads.
+type Route struct {
+	Partition int
+	Version   int64 // of the assignment
+	Worker    engine.AssignedWorker
+}
+
+// Route finds the worker of a key. The error says why there is none.
+func (f *Follower) Route(key string) (Route, error) {
+	a := f.Current()
+	if a == nil || len(a.Owners) == 0 {
+		return Route{}, ErrUnknown
+	}
+	r := Route{Partition: engine.PartitionOf(key, len(a.Owners)), Version: a.Version}
+	w, ok := a.Owner(r.Partition)
+	if !ok {
+		return r, fmt.Errorf("partition %d: %w", r.Partition, ErrNobody)
+	}
+	r.Worker = w
+	return r, nil
+}
+
+// sleep waits, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,317 @@
+package route_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"procaas/engine"
+	"procaas/handlers/balancer/handoff"
+	"procaas/handlers/balancer/route"
+)
+
+const cluster = "fanout"
+
+// A board is a source whose assignment a test changes.
+type board struct {
+	mu      sync.Mutex
+	current engine.Assignment
+	newer   chan struct{}
+}
+
+func newBoard() *board { return &board{newer: make(chan struct{})} }
+
+func (b *board) put(a engine.Assignment) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.current = a
+	close(b.newer)
+	b.newer = make(chan struct{})
+}
+
+// Await implements [route.Source].
+func (b *board) Await(ctx context.Context, after int64) (engine.Assignment, error) {
+	for {
+		b.mu.Lock()
+		a, newer := b.current, b.newer
+		b.mu.Unlock()
+		if a.Version > after {
+			return a, nil
+		}
+		select {
+		case <-newer:
+		case <-ctx.Done():
+			return engine.Assignment{}, ctx.Err()
+		}
+	}
+}
+
+// A worker serves one partition of a cluster of one.
+type worker struct {
+	*httptest.Server
+	holder *handoff.Holder
+	name   string
+	seen   atomic.Int64 // requests for a partition that was not held
+	serve  atomic.Value // a func(http.ResponseWriter, *http.Request) in place of the echo
+}
+
+func newWorker(t *testing.T, name string) *worker {
+	t.Helper()
+	w := &worker{name: name, holder: handoff.NewHolder(handoff.HolderOptions{Cluster: cluster, Partitions: 1})}
+	w.Server = httptest.NewServer(w)
+	t.Cleanup(w.Close)
+	return w
+}
+
+func (w *worker) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	_, end, ok := w.holder.Begin(0)
+	if !ok {
+		w.seen.Add(1)
+		handoff.NotHeld(rw, 0, w.holder.State().Version)
+		return
+	}
+	defer end()
+	if serve, ok := w.serve.Load().(func(http.ResponseWriter, *http.Request)); ok {
+		serve(rw, r)
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(rw, err.Error(), http.StatusBadRequest)
+		return
+	}
+	fmt.Fprintf(rw, "%s %s %s %q %d %s", w.name, r.Method, r.RequestURI, r.Header.Get("Procaas-Assignment"), len(body), body[:min(len(body), 10)])
+}
+
+func (w *worker) take(t *testing.T, version int64) {
+	t.Helper()
+	if _, err := w.holder.Take(handoff.Order{Cluster: cluster, Version: version, Partitions: []int{0}}); err != nil {
+		t.Error(err)
+	}
+}
+
+func (w *worker) release(t *testing.T, version int64) {
+	t.Helper()
+	if _, err := w.holder.Release(t.Context(), handoff.Order{Cluster: cluster, Version: version, Partitions: []int{0}}); err != nil {
+		t.Error(err)
+	}
+}
+
+// assignmentTo gives the only partition to one of the workers.
+func assignmentTo(version int64, owner int, workers ...*worker) engine.Assignment {
+	a := engine.Assignment{Cluster: cluster, Version: version, Owners: []int{owner}, Since: []int64{version}}
+	for _, w := range workers {
+		a.Workers = append(a.Workers, engine.AssignedWorker{ID: w.name, URL: w.URL})
+	}
+	return a
+}
+
+// newProxy serves a proxy that follows a board.
+func newProxy(t *testing.T, b *board, o route.ProxyOptions) *httptest.Server {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	o.Follower = route.NewFollower(b, nil)
+	done := make(chan struct{})
+	go func() { defer close(done); o.Follower.Run(ctx) }()
+	key, err := route.ParseKeySource("query:key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Key = key
+	transport := route.NewTransport()
+	o.Transport = transport
+	s := httptest.NewServer(route.NewProxy(o))
+	t.Cleanup(func() { s.Close(); transport.CloseIdleConnections(); cancel(); <-done })
+	return s
+}
+
+func send(t *testing.T, method, url string, body io.Reader) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	text, err := io.ReadAll(reply.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply.StatusCode, string(text)
+}
+
+func TestProxyPassesRequestsOn(t *testing.T) {
+	t.Parallel()
+	b, w := newBoard(), newWorker(t, "w0")
+	w.take(t, 1)
+	b.put(assignmentTo(1, 0, w))
+	p := newProxy(t, b, route.ProxyOptions{})
+	for _, c := range []struct{ method, path, body, want string }{
+		{"GET", "/a//b%2Fc?key=user-1&x=%20", "", `w0 GET /a//b%2Fc?key=user-1&x=%20 "1" 0 `},
+		{"POST", "/a?key=user-1", "hello", `w0 POST /a?key=user-1 "1" 5 hello`},
+	} {
+		if status, have := send(t, c.method, p.URL+c.path, strings.NewReader(c.body)); status != 200 || have != c.want {
+			t.Errorf("%s %s: have %d %s, want %s", c.method, c.path, status, have, c.want)
+		}
+	}
+	if status, have := send(t, "GET", p.URL+"/a", nil); status != 400 || !strings.Contains(have, "missing_key") || !strings.Contains(have, "parameter key of the query") {
+		t.Errorf("without a key: have %d %s", status, have)
+	}
+}
+
+// TestProxyWaitsForAPartitionThatMoves releases the partition first, and gives it to the new
+// worker only after requests have been refused by both.
+func TestProxyWaitsForAPartitionThatMoves(t *testing.T) {
+	t.Parallel()
+	for name, size := range map[string]int{"small": 5, "large": 300_000} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, from, to := newBoard(), newWorker(t, "w0"), newWorker(t, "w1")
+			from.release(t, 2)
+			b.put(assignmentTo(1, 0, from, to))
+			p := newProxy(t, b, route.ProxyOptions{Patience: time.Minute, Replay: 100_000})
+			go func() {
+				for from.seen.Load() == 0 {
+					time.Sleep(time.Millisecond)
+				}
+				b.put(assignmentTo(2, 1, from, to))
+				for to.seen.Load() == 0 {
+					time.Sleep(time.Millisecond)
+				}
+				to.take(t, 2)
+			}()
+			status, have := send(t, "POST", p.URL+"/?key=user-1", strings.NewReader(strings.Repeat("x", size)))
+			if want := fmt.Sprintf(`w1 POST /?key=user-1 "2" %d xxxxx`, size); status != 200 || !strings.HasPrefix(have, want) {
+				t.Errorf("have %d %s, want %s", status, have, want)
+			}
+		})
+	}
+}
+
+func TestProxyGivesUpWithoutAWorker(t *testing.T) {
+	t.Parallel()
+	b, w := newBoard(), newWorker(t, "w0")
+	observed := make(chan int, 1)
+	p := newProxy(t, b, route.ProxyOptions{Patience: time.Millisecond, Observe: func(status, _ int) { observed <- status }})
+	for _, c := range []struct {
+		a    engine.Assignment
+		want string
+	}{
+		{engine.Assignment{}, "no assignment of the cluster is known yet"},
+		{assignmentTo(1, -1, w), "no worker has the partition"},
+		{assignmentTo(2, 0, w), "the worker does not serve it"},
+	} {
+		b.put(c.a)
+		status, have := send(t, "GET", p.URL+"/?key=user-1", nil)
+		if status != 503 || !strings.Contains(have, "no_worker") || !strings.Contains(have, c.want) {
+			t.Errorf("%s: have %d %s", c.want, status, have)
+		}
+		if seen := <-observed; seen != 503 {
+			t.Errorf("%s: observed %d", c.want, seen)
+		}
+	}
+}
+
+// TestProxyRepeatsOnlyWhatMayBeRepeated cuts connections after the request has come.
+func TestProxyRepeatsOnlyWhatMayBeRepeated(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		method, idempotency string
+		status              int
+		calls               int64
+	}{
+		{"GET", "", 200, 2}, {"PUT", "", 200, 2}, {"POST", "", 502, 1}, {"POST", "k-1", 200, 2},
+	} {
+		t.Run(c.method+c.idempotency, func(t *testing.T) {
+			t.Parallel()
+			b, w := newBoard(), newWorker(t, "w0")
+			var calls atomic.Int64
+			w.serve.Store(func(rw http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				if calls.Add(1) == 1 {
+					panic(http.ErrAbortHandler)
+				}
+			})
+			w.take(t, 1)
+			b.put(assignmentTo(1, 0, w))
+			p := newProxy(t, b, route.ProxyOptions{Patience: time.Minute})
+			r, err := http.NewRequestWithContext(t.Context(), c.method, p.URL+"/?key=user-1", strings.NewReader("x"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.idempotency != "" {
+				r.Header.Set("Idempotency-Key", c.idempotency)
+			}
+			reply, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			reply.Body.Close()
+			if reply.StatusCode != c.status || calls.Load() != c.calls {
+				t.Errorf("have %d after %d calls, want %d after %d", reply.StatusCode, calls.Load(), c.status, c.calls)
+			}
+		})
+	}
+}
+
+// TestProxyLeavesADeadWorker sends even what may not be repeated again when it never left.
+func TestProxyLeavesADeadWorker(t *testing.T) {
+	t.Parallel()
+	b, dead, alive := newBoard(), newWorker(t, "w0"), newWorker(t, "w1")
+	dead.Close()
+	alive.take(t, 2)
+	b.put(assignmentTo(1, 0, dead, alive))
+	p := newProxy(t, b, route.ProxyOptions{Patience: time.Minute})
+	tried := make(chan struct{})
+	go func() { <-tried; b.put(assignmentTo(2, 1, dead, alive)) }()
+	close(tried)
+	if status, have := send(t, "POST", p.URL+"/?key=user-1", strings.NewReader("x")); status != 200 || !strings.HasPrefix(have, "w1 ") {
+		t.Errorf("have %d %s", status, have)
+	}
+}
+
+func TestProxyPassesOtherAnswersOn(t *testing.T) {
+	t.Parallel()
+	b, w := newBoard(), newWorker(t, "w0")
+	w.take(t, 1)
+	b.put(assignmentTo(1, 0, w))
+	p := newProxy(t, b, route.ProxyOptions{})
+	for _, status := range []int{421, 429, 500, 503} {
+		w.serve.Store(func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(status) })
+		if have, _ := send(t, "GET", p.URL+"/?key=user-1", nil); have != status {
+			t.Errorf("have %d, want %d as the worker says", have, status)
+		}
+	}
+}
+
+func TestProxyTellsThatABodyBrokeOff(t *testing.T) {
+	t.Parallel()
+	b, w := newBoard(), newWorker(t, "w0")
+	w.take(t, 1)
+	b.put(assignmentTo(1, 0, w))
+	observed := make(chan int, 1)
+	p := newProxy(t, b, route.ProxyOptions{Observe: func(status, _ int) { observed <- status }})
+	c, err := net.Dial("tcp", p.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(c, "POST /?key=user-1 HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc")
+	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if status := <-observed; status != 400 && status != 499 {
+		t.Errorf("observed %d", status)
+	}
+	c.Close()
+}
