@@ -206,7 +206,7 @@ func (n *node) build(ctx context.Context, f nodeFlags, b *dsl.Bundle, served api
 	if n.alerts, err = n.newAlerts(f, o.Name); err != nil {
 		return err
 	}
-	served.Engine, served.Log, served.Registry, served.Version = e, n.log, n.metrics, version()
+	served.Engine, served.Log, served.Registry, served.Version, served.Play = e, n.log, n.metrics, version(), play
 	if !served.Local && len(served.Open) > 0 {
 		n.log.Warn("some calls need no token, though others may reach this server; --open none closes them", "open", served.Open)
 	}

@@ -42,6 +42,9 @@ type Options struct {
 	// Shards answers where keys live; nobody does when it is nil.
 	Shards engine.ShardMaps
 
+	// Play runs what the playground of the console tries. It only checks when nil.
+	Play ui.Player
+
 	// Reload reads the node's pipelines again, activates them on all nodes and
 	// tells what that changes. The error is an [*engine.DefinitionError] when they
 	// are refused. The call is refused when it is nil.
@@ -132,6 +135,7 @@ type server struct {
 	version string
 	shards  engine.ShardMaps
 	reload  func(context.Context, engine.Actor) (engine.Diff, error)
+	play    ui.Player
 
 	router  *chi.Mux
 	doc     *huma.OpenAPI
@@ -142,7 +146,7 @@ type server struct {
 
 func newServer(o Options) *server {
 	s := &server{
-		engine: o.Engine, log: o.Log, metrics: o.Registry, maxBody: o.MaxBody, version: o.Version, reload: o.Reload, shards: o.Shards,
+		engine: o.Engine, log: o.Log, metrics: o.Registry, maxBody: o.MaxBody, version: o.Version, reload: o.Reload, play: o.Play, shards: o.Shards,
 		open: o.Open, local: o.Local, router: chi.NewMux(),
 	}
 	for _, h := range o.Hosts {

@@ -14,7 +14,7 @@ import (
 // newConsole makes the pages for people.
 func (s *server) newConsole() *ui.Console {
 	return ui.New(ui.Options{
-		Engine: s.engine, Log: s.log, Version: s.version, Numbers: s.numbers, Caller: granted,
+		Engine: s.engine, Log: s.log, Version: s.version, Numbers: s.numbers, Play: s.play, Caller: granted,
 		SignIn: s.signIn, SignOut: func(w http.ResponseWriter, r *http.Request) { setToken(w, r, "") },
 	})
 }

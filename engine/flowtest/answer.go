@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -71,7 +72,14 @@ func (t *trial) call(ctx context.Context, task engine.Task, h engine.Handler, c 
 
 // handle asks the mock of a handler that makes no requests, or the handler itself.
 func (t *trial) handle(ctx context.Context, task engine.Task, h engine.Handler, c *engine.Call, w *wire) (engine.Result, error) {
-	if task.Type.Name == "request" || t.mocks(c.Path) == nil {
+	switch alone := t.suite.env.Alone; {
+	case task.Type.Name == "request":
+		return h.Handle(ctx, c)
+	case t.mocks(c.Path) != nil:
+	case len(alone) > 0 && !slices.Contains(alone, task.Type.Name):
+		t.unanswered(w.call, nil)
+		return engine.Result{}, engine.Permanent(errNoAnswer)
+	default:
 		return h.Handle(ctx, c)
 	}
 	env := dsl.Env{"request": map[string]any(w.call.Fields)}
@@ -259,7 +267,10 @@ func (t *trial) unanswered(call *Call, r *http.Request) {
 	if t.mocks(call.Path) != nil {
 		why = "no answer of its mock fits the request; add one without when:"
 	}
-	note := fmt.Sprintf("%s\n  mocks:\n    %s:\n      reply: {}   # to %s %s", why, t.suite.names.short(call.Path), r.Method, r.URL)
+	note := fmt.Sprintf("%s\n  mocks:\n    %s:\n      reply: {}", why, t.suite.names.short(call.Path))
+	if r != nil {
+		note += fmt.Sprintf("   # to %s %s", r.Method, r.URL)
+	}
 	if body, ok := call.Request["body"].(map[string]any); ok {
 		note += " " + dsl.ShowValue(body)
 	}

@@ -28,6 +28,10 @@ type Env struct {
 	// Types are the handler types.
 	Types []engine.HandlerType
 
+	// Alone are the types whose handlers do their own work when they have no mock;
+	// all do when it is empty.
+	Alone []string
+
 	// Store makes an empty store that goes by a clock.
 	Store func(now func() time.Time) engine.Store
 }

@@ -87,6 +87,11 @@ type move struct{ run, state string }
 
 // try runs a test. Base is the trial of the test as it is; nil for itself.
 func (s *Suite) try(ctx context.Context, test *Test, variant Variant, base *trial) (*trial, error) {
+	return s.tryThen(ctx, test, variant, base, func(*trial) error { return nil })
+}
+
+// tryThen runs a test and looks at it while its store is there.
+func (s *Suite) tryThen(ctx context.Context, test *Test, variant Variant, base *trial, then func(*trial) error) (*trial, error) {
 	t := &trial{
 		suite: s, test: test, variant: variant, began: test.Start.UTC(),
 		answers: map[string]*answering{}, used: map[*Answer]bool{}, unhandled: map[string]bool{}, emitters: map[string]string{},
@@ -118,7 +123,7 @@ func (s *Suite) try(ctx context.Context, test *Test, variant Variant, base *tria
 		return nil, err
 	}
 	t.found = t.judge(base)
-	return t, nil
+	return t, then(t)
 }
 
 func (t *trial) open(ctx context.Context, store engine.Store) (err error) {

@@ -173,6 +173,21 @@ const after = {
     await page.context().close();
   },
 
+  async "a dry run in the playground"(me) {
+    const page = await visitor(me);
+    await page.goto(`${shop}/console/playground`);
+    await page.getByRole("button", {name: "Run"}).click();
+    await has(page, "It went as the test wants it", "hello: succeeded", "hello Ada", "POST http://127.0.0.1:9083/v1/push");
+    await accessible(page);
+    await shot(page, "playground");
+    await page.getByLabel("An event").fill("tests:\n  - name: nobody answers\n    events: {type: hello, payload: {name: Ada}}\n");
+    await page.getByRole("button", {name: "Run"}).click();
+    await has(page, "add one to the test", "nobody answers");
+    await page.goto(`${shop}/console/runs?pipeline=hello`);
+    await has(page, "No run fits");
+    await page.context().close();
+  },
+
   async "the keyboard alone"(me) {
     const page = await visitor(me);
     await page.goto(`${shop}/console/runs`);

@@ -158,7 +158,7 @@ func (c *Console) file(w http.ResponseWriter, r *http.Request) error {
 func funcs() template.FuncMap {
 	return template.FuncMap{
 		"percent": percent, "millis": millis, "when": when, "ago": ago, "left": left, "number": number, "json": pretty, "pathOf": engineRoot,
-		"handlerURL": handlerURL, "keyURL": keyURL, "mood": mood, "spark": spark, "took": took, "add": func(a, b int) int { return a + b },
+		"handlerURL": handlerURL, "keyURL": keyURL, "mood": mood, "spark": spark, "took": took, "span": span, "add": func(a, b int) int { return a + b },
 		"last": lastPart, "compare": compare, "trace": traceText,
 	}
 }

@@ -1,17 +1,52 @@
 package ui
 
 import (
+	"context"
 	"net/http"
+	"strings"
+	"time"
 
 	"procaas/dsl"
 	"procaas/engine"
 )
 
+// A Player runs pipelines that are only tried, with an event and answers of services
+// written as a file of tests. Nothing is stored, and nobody is called.
+type Player func(ctx context.Context, pipelines, tests dsl.File) Played
+
+// A Played is what came of it.
+type Played struct {
+	Findings []dsl.Diagnostic // in either file; nothing was run when there are errors
+	Tests    []PlayedTest
+	Err      string // why it ended early
+}
+
+// A PlayedTest is what came of one test.
+type PlayedTest struct {
+	Name    string
+	Wrong   []string // what was not as the test wants it
+	Stories []engine.Story
+	Calls   []PlayedCall
+	Took    time.Duration // by its own clock
+}
+
+// A PlayedCall is a call that was answered by the test.
+type PlayedCall struct {
+	Path    string
+	Attempt int
+	At      time.Duration
+	Address string // method and URL; empty when it was no request
+	Error   string
+}
+
 type playData struct {
-	YAML     string
-	Findings []dsl.Diagnostic
-	Graphs   []playGraph
-	Checked  bool
+	YAML, Tests string
+	Findings    []dsl.Diagnostic
+	Graphs      []playGraph
+	Played      *Played
+	Lines       [][]runData // of each test, its runs
+	CanRun      bool
+	Checked     bool
 }
 
 type playGraph struct {
@@ -19,25 +54,64 @@ type playGraph struct {
 	Graph    graph
 }
 
-// maxPlay bounds what is tried; it is far more than anybody types.
-const maxPlay = 256 << 10
+// The bounds of what is tried are far above what anybody types or waits for.
+const (
+	maxPlay  = 256 << 10
+	playTime = 3 * time.Second
+)
 
-// playground checks what is typed, and draws how it would run. Nothing is kept.
+// playground checks what is typed, draws how it would run, and runs it with answers
+// that are typed, too. Nothing is kept.
 func (c *Console) playground(w http.ResponseWriter, r *http.Request) error {
-	d := playData{YAML: example}
+	d := playData{YAML: example, Tests: exampleTests, CanRun: c.o.Play != nil}
 	if r.Method == http.MethodPost {
 		r.Body = http.MaxBytesReader(w, r.Body, maxPlay)
 		if err := r.ParseForm(); err != nil {
 			return &Refused{http.StatusRequestEntityTooLarge, "That is too much to try: 256 KiB are the most."}
 		}
-		d.YAML, d.Checked = r.PostFormValue("yaml"), true
-		plans, found := c.o.Engine.Try([]dsl.File{{Name: "playground.yaml", Data: []byte(d.YAML)}})
+		d.YAML, d.Tests, d.Checked = r.PostFormValue("yaml"), r.PostFormValue("tests"), true
+		file := dsl.File{Name: "playground.yaml", Data: []byte(d.YAML)}
+		plans, found := c.o.Engine.Try([]dsl.File{file})
 		d.Findings = found
 		for _, p := range plans {
 			d.Graphs = append(d.Graphs, playGraph{p.Pipeline, newGraph(p, map[string]engine.HandlerInfo{})})
 		}
+		if c.o.Play != nil && plans != nil && r.PostFormValue("do") == "run" && strings.TrimSpace(d.Tests) != "" {
+			if err := c.play(r.Context(), &d, file); err != nil {
+				return err
+			}
+		}
 	}
 	c.show(w, r, http.StatusOK, "playground", "Playground", d)
+	return nil
+}
+
+// play runs what is typed. One at a time is enough for people, and keeps the node free
+// for its work.
+func (c *Console) play(ctx context.Context, d *playData, file dsl.File) error {
+	ctx, cancel := context.WithTimeout(ctx, playTime)
+	defer cancel()
+	select {
+	case c.playing <- struct{}{}:
+		defer func() { <-c.playing }()
+	case <-ctx.Done():
+		return &Refused{http.StatusServiceUnavailable, "Somebody else tries something here. Send it once more."}
+	}
+	played := c.o.Play(ctx, file, dsl.File{Name: "playground.test.yaml", Data: []byte(d.Tests)})
+	d.Played = &played
+	for _, t := range played.Tests {
+		var lines []runData
+		for _, s := range t.Stories {
+			line := runData{Story: s, Run: s.Run, Took: took(&s.Run.Accepted, s.Run.Finished)}
+			end := s.Run.Accepted
+			if s.Run.Finished == nil {
+				end = end.Add(t.Took)
+			}
+			line.draw(end)
+			lines = append(lines, line)
+		}
+		d.Lines = append(d.Lines, lines)
+	}
 	return nil
 }
 
@@ -55,4 +129,14 @@ const example = `pipelines:
           - id: user
             critical: false
             request: {url: http://127.0.0.1:9083/v1/push, body: {text: !$ shared-state.greeting}}
+            retry: {attempts: 2, min-delay: 1s}
+`
+
+// exampleTests are an event for it, and the answers that it gets.
+const exampleTests = `tests:
+  - name: the user is greeted at the second attempt
+    events: {type: hello, payload: {name: Ada}}
+    mocks:
+      user: [{status: 503}, {status: 202}]
+    expect: {status: succeeded}
 `

@@ -17,11 +17,15 @@ import (
 	"procaas/engine"
 )
 
-// Options says what the console shows. All fields are needed but Version.
+// Options says what the console shows. All fields are needed but Version and
+// Play.
 type Options struct {
 	Engine  Engine
 	Log     *slog.Logger
 	Version string
+
+	// Play runs what the playground tries; it only checks when it is nil.
+	Play Player
 
 	// Numbers reads the counters of the node.
 	Numbers func() Numbers
@@ -83,6 +87,7 @@ type Console struct {
 	static    map[string]asset
 	history   *history
 	ended     chan struct{} // closed when Run ends: streams end then
+	playing   chan struct{} // held by who runs something in the playground
 	freshness time.Duration // between two updates of a live page
 }
 
@@ -100,7 +105,7 @@ const LivePath = Root + "live"
 func New(o Options) *Console {
 	c := &Console{
 		o: o, mux: http.NewServeMux(), pages: newPages(), static: newAssets(), history: newHistory(),
-		ended: make(chan struct{}), freshness: 2 * time.Second,
+		ended: make(chan struct{}), playing: make(chan struct{}, 1), freshness: 2 * time.Second,
 	}
 	for pattern, serve := range map[string]func(http.ResponseWriter, *http.Request) error{
 		"GET /{$}":                                c.overview,
