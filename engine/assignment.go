@@ -29,6 +29,52 @@ type Assignment struct {
 
 	Owners []int   `json:"owners"` // for each partition, the place of its worker; -1 for nobody
 	Since  []int64 `json:"since"`  // the version by which each partition came to its owner
+
+	// Lately lists the moves of the last minutes, the oldest first, with their former
+	// owners.
+	Lately []Moved `json:"lately,omitempty"`
+}
+
+// A Moved is a partition that went from one worker to another; both are places in
+// Workers, From is -1 for nobody.
+type Moved struct {
+	Partition int       `json:"partition"`
+	From      int       `json:"from"`
+	To        int       `json:"to"`
+	At        time.Time `json:"at"`
+}
+
+// The bounds of what [Assignment].Lately holds.
+const (
+	lately     = 2 * time.Minute
+	mostLately = 20_000
+)
+
+// Next gives the assignment that follows when partitions move, of the next version.
+// The workers are the present ones, of which the first are those that were known
+// before; From of the moves is not looked at.
+func (a *Assignment) Next(workers []AssignedWorker, partitions int, moves []Moved, now time.Time) Assignment {
+	next := Assignment{
+		Cluster: a.Cluster, Version: a.Version + 1, Epoch: a.Epoch, Changed: now, Workers: workers,
+		Owners: make([]int, partitions), Since: make([]int64, partitions),
+	}
+	for p := range partitions {
+		if next.Owners[p] = -1; p < len(a.Owners) {
+			next.Owners[p], next.Since[p] = a.Owners[p], a.Since[p]
+		}
+	}
+	for _, m := range a.Lately {
+		if now.Sub(m.At) < lately {
+			next.Lately = append(next.Lately, m)
+		}
+	}
+	for _, m := range moves {
+		m.From, m.At = next.Owners[m.Partition], now
+		next.Owners[m.Partition], next.Since[m.Partition] = m.To, next.Version
+		next.Lately = append(next.Lately, m)
+	}
+	next.Lately = next.Lately[max(0, len(next.Lately)-mostLately):]
+	return next
 }
 
 // An AssignedWorker is a worker as the assignment knows it.
@@ -36,6 +82,9 @@ type AssignedWorker struct {
 	ID   string `json:"id"`
 	URL  string `json:"url"`
 	Zone string `json:"zone,omitempty"`
+
+	// Capacity is how much it can do, as it is declared; 0 when it is not known.
+	Capacity float64 `json:"capacity,omitempty"`
 }
 
 // Owner gives the worker of a partition; false when nobody has it.

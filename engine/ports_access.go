@@ -58,6 +58,7 @@ type Audited struct {
 
 // The kinds of changes that are audited.
 const (
+	AuditCluster    = "cluster" // a lever of a cluster, or moves of its partitions
 	AuditConfig     = "config"
 	AuditControl    = "control"
 	AuditDefinition = "definition" // before and after are hashes
@@ -68,7 +69,7 @@ const (
 
 // AuditKinds lists them.
 func AuditKinds() []string {
-	return []string{AuditConfig, AuditControl, AuditDefinition, AuditFallback, AuditRun, AuditToken}
+	return []string{AuditCluster, AuditConfig, AuditControl, AuditDefinition, AuditFallback, AuditRun, AuditToken}
 }
 
 // AuditText makes a text, such as a hash, what an [Audited] keeps; an empty one

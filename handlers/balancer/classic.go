@@ -24,6 +24,7 @@ type classic struct {
 	weight []float64   // of each partition, as it was told last
 	even   bool        // the thermostat: weights are to be made even
 	moved  [][]float64 // when each partition was moved, by v4
+	made   []Move      // by the last decision, which somebody may have refused
 }
 
 func newClassic(version int, c Cluster, p Params) *classic {
@@ -35,6 +36,12 @@ func newClassic(version int, c Cluster, p Params) *classic {
 
 // Decide implements [Policy].
 func (b *classic) Decide(r *Report) []Move {
+	for _, m := range b.made {
+		if at := b.moved[m.Partition]; r.Assignment[m.Partition] != m.To && len(at) > 0 {
+			b.moved[m.Partition] = at[:len(at)-1] // it was refused
+		}
+	}
+	b.made = nil
 	b.note(r)
 	if math.IsInf(b.next, -1) {
 		// Troubles do not wait for a cycle to begin, so neither do cycles for a round time.
@@ -174,6 +181,7 @@ func (b *classic) assign(r *Report, chosen int, over []bool, why string) (moves 
 		b.moved[p] = append(b.moved[p], r.At)
 		moves = append(moves, Move{Partition: p, To: to, Reason: reason})
 	}
+	b.made = moves
 	return moves
 }
 

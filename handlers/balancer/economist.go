@@ -25,6 +25,7 @@ type economist struct {
 	mean     float64 // capacity of a worker
 	present  float64 // seconds of the horizon for which the loads of now are expected
 	where    []int   // assignment of the last report, with the moves made since
+	made     []trial // moves of the last decision, which somebody may have refused
 
 	started   bool
 	next      float64 // when voluntary moves are considered again
@@ -56,8 +57,16 @@ func newEconomist(c Cluster, p Params) *economist {
 	return e
 }
 
+// A trial is a move that was decided, with what was known of the partition before.
+type trial struct {
+	partition, from int
+	since           float64
+	homes           []home
+}
+
 // Decide implements [Policy].
 func (e *economist) Decide(r *Report) []Move {
+	e.recall(r)
 	e.follow(r)
 	e.sample(r)
 	e.learn(r)
@@ -67,6 +76,17 @@ func (e *economist) Decide(r *Report) []Move {
 		moves = append(moves, e.improve(r)...)
 	}
 	return moves
+}
+
+// recall forgets the moves that were not made.
+func (e *economist) recall(r *Report) {
+	for _, t := range slices.Backward(e.made) {
+		if r.Assignment[t.partition] == t.from {
+			q := &e.parts[t.partition]
+			e.where[t.partition], q.since, q.homes = t.from, t.since, t.homes
+		}
+	}
+	e.made = e.made[:0]
 }
 
 // follow notes where partitions are now, and which workers are.
@@ -194,6 +214,7 @@ func (e *economist) put(p, to int) (undo func()) {
 // commit makes a move.
 func (e *economist) commit(p, to int, now float64, reason string) Move {
 	from := e.where[p]
+	e.made = append(e.made, trial{p, from, e.parts[p].since, slices.Clone(e.parts[p].homes)})
 	e.put(p, to)
 	e.where[p] = from
 	e.left(p, to, now)

@@ -40,7 +40,7 @@ func (h *healths) see(r *Report, step float64, restarted func(w int, at float64)
 		}
 	}
 	confirm := h.confirmations(len(r.Up), step)
-	if 2*silent >= len(r.Up) {
+	if silent > 1 && 2*silent >= len(r.Up) {
 		confirm = max(confirm, crowdMisses)
 	}
 	fade := math.Exp2(-step / 3600)

@@ -1,0 +1,280 @@
+package balancer
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+//go:embed apply.go
+var applySource string
+
+// Apply makes the moves that were decided: it writes the next version of the assignment,
+// with the reason of each move in the audit.
+//
+// It does so only when nobody has changed the assignment meanwhile, and when the node
+// has not been taken for dead: of two balancers, one wins, and an older version never
+// comes back. In the same transaction it keeps the observation, and what people see of
+// the cluster.
+//
+//	id: apply
+//	balancer.apply:
+//	  cluster: fanout
+//	  observation: !$ sources.observe.response
+//	  decision: !$ sources.decide.response
+type Apply struct {
+	// Cluster is the id of the cluster.
+	Cluster string `yaml:"cluster" required:"true"`
+
+	// Observation is the response of balancer.observe.
+	Observation any `yaml:"observation" required:"true"`
+
+	// Decision is the response of balancer.decide.
+	Decision any `yaml:"decision" required:"true"`
+}
+
+// ApplyType describes the handler type.
+func ApplyType() engine.HandlerType { return engine.Type[Apply]("balancer.apply", applySource) }
+
+// CheckBody reports what the tags of [Apply] cannot say.
+func (*Apply) CheckBody(b *dsl.Body) { checkCluster(b) }
+
+// mostMoves is how many moves are kept for people.
+const mostMoves = 500
+
+// balancerName is who makes moves, in the audit.
+const balancerName = "procaas/balancer"
+
+// Handle implements [engine.Handler].
+func (h *Apply) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+	cluster, err := clusterOf(c, h.Cluster)
+	if err != nil {
+		return engine.Result{}, err
+	}
+	var o Observation
+	var d Decision
+	if err := errors.Join(structOf(h.Observation, &o), structOf(h.Decision, &d)); err != nil {
+		return engine.Result{}, engine.Permanent(err)
+	}
+	if err := o.check(cluster); err != nil {
+		return engine.Result{}, engine.Permanent(err)
+	}
+	if d.Cluster != o.Cluster || d.At != o.At {
+		return engine.Result{}, engine.Permanent(errors.New("the decision is about another observation"))
+	}
+	if d.Skipped != "" {
+		return outcome(o.Version, 0, d.Skipped)
+	}
+	w := &writing{cluster: cluster, o: &o, d: &d, c: c}
+	return w.run(ctx)
+}
+
+// outcome is the response of the handler.
+func outcome(version int64, moved int, reason string) (engine.Result, error) {
+	response := map[string]any{"version": int(version), "moved": moved, "reason": nil}
+	if reason != "" {
+		response["reason"] = reason
+	}
+	return engine.Result{Response: response}, nil
+}
+
+// A writing is what one Apply writes.
+type writing struct {
+	cluster *dsl.Cluster
+	o       *Observation
+	d       *Decision
+	c       *engine.Call
+
+	old, next    engine.Assignment
+	writes       []engine.DocumentWrite
+	audits       []engine.Audited
+	stateVersion int64
+}
+
+func (w *writing) run(ctx context.Context) (engine.Result, error) {
+	var err error
+	store := w.c.Documents
+	if w.old, err = engine.ReadAssignment(ctx, store, w.cluster.ID); err != nil {
+		return engine.Result{}, err
+	}
+	state, version, err := engine.ReadClusterState(ctx, store, w.cluster.ID)
+	if err != nil {
+		return engine.Result{}, err
+	}
+	switch {
+	case state.At == w.d.At:
+		// This call was made before, and its answer was lost.
+		return outcome(w.old.Version, len(w.d.Moves), "")
+	case state.At > w.d.At:
+		return outcome(w.old.Version, 0, "a later observation was decided about")
+	case w.old.Version != w.d.Version:
+		return outcome(w.old.Version, 0, fmt.Sprintf("version %d of the assignment has come since version %d was observed", w.old.Version, w.d.Version))
+	}
+	w.stateVersion = version
+	w.next = w.old
+	if len(w.d.Moves) > 0 || w.old.Version == 0 && len(w.d.Workers) > 0 || !w.sameWorkers() {
+		if err := w.assign(ctx); err != nil {
+			return engine.Result{}, err
+		}
+	}
+	known := state.Alerts
+	w.see(&state)
+	w.keep(state)
+	_, err = store.WriteDocuments(ctx, w.c.Node, w.writes, w.audits)
+	switch {
+	case errors.Is(err, engine.ErrConflict):
+		return outcome(w.old.Version, 0, "somebody else was faster")
+	case err != nil:
+		return engine.Result{}, err
+	}
+	for _, alert := range w.d.Alerts {
+		if !slices.Contains(known, alert) {
+			w.c.Log.Warn("balancer: "+alert, "cluster", w.cluster.ID)
+		}
+	}
+	return outcome(w.next.Version, len(w.d.Moves), "")
+}
+
+func (w *writing) sameWorkers() bool {
+	return slices.Equal(w.old.Workers, w.d.Workers)
+}
+
+// assign makes the next version.
+func (w *writing) assign(ctx context.Context) error {
+	places := map[string]int{}
+	for i, worker := range w.d.Workers {
+		places[worker.ID] = i
+	}
+	for i, worker := range w.old.Workers {
+		if at, known := places[worker.ID]; !known || at != i {
+			return engine.Permanent(fmt.Errorf("the decision has no worker %s in place %d", worker.ID, i))
+		}
+	}
+	moves := make([]engine.Moved, len(w.d.Moves))
+	for i, m := range w.d.Moves {
+		to, known := places[m.To]
+		if !known || m.Partition < 0 || m.Partition >= w.cluster.Partitions {
+			return engine.Permanent(fmt.Errorf("partition %d cannot move to worker %q", m.Partition, m.To))
+		}
+		moves[i] = engine.Moved{Partition: m.Partition, To: to}
+	}
+	now := timeOf(w.d.At)
+	w.next = w.old.Next(w.d.Workers, w.cluster.Partitions, moves, now)
+	w.write(engine.DocumentAssignment, w.cluster.ID, w.old.Version, w.next)
+	if len(moves) == 0 {
+		return nil
+	}
+	var logged []engine.MoveLog
+	version, err := w.moves(ctx, &logged)
+	if err != nil {
+		return err
+	}
+	for _, m := range w.d.Moves {
+		logged = append(logged, engine.MoveLog{At: now, Version: w.next.Version, Partition: m.Partition, From: m.From, To: m.To, Reason: m.Reason})
+	}
+	w.write(engine.DocumentMoves, w.cluster.ID, version, logged[max(0, len(logged)-mostMoves):])
+	before, err := json.Marshal(map[string]any{"version": w.old.Version})
+	if err != nil {
+		return err
+	}
+	after, err := json.Marshal(map[string]any{"version": w.next.Version, "moves": w.d.Moves})
+	if err != nil {
+		return err
+	}
+	w.audits = append(w.audits, engine.Audited{
+		Kind: engine.AuditCluster, Name: w.cluster.ID, Before: before, After: after,
+		By: engine.Actor{Name: balancerName, Reason: fmt.Sprintf("%d moves by %s", len(moves), w.cluster.Policy)},
+	})
+	return nil
+}
+
+// moves reads those that are kept.
+func (w *writing) moves(ctx context.Context, into *[]engine.MoveLog) (version int64, err error) {
+	d, err := w.c.Documents.Document(ctx, engine.DocumentMoves, w.cluster.ID)
+	if errors.Is(err, engine.ErrNotFound) {
+		return 0, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(d.Value, into)
+	}
+	return d.Version, err
+}
+
+func (w *writing) write(kind, name string, version int64, v any) {
+	value, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("balancer: %s of cluster %s: %v", kind, name, err)) // they hold no such data
+	}
+	w.writes = append(w.writes, engine.DocumentWrite{Kind: kind, Name: name, Version: version, Value: value})
+}
+
+// see makes the state that people look at.
+func (w *writing) see(state *engine.ClusterState) {
+	seen := make([]engine.Seen, len(w.o.Workers))
+	last := state.Weights
+	state.Weights = make([]float64, len(w.o.Weights))
+	for p, x := range w.o.Weights {
+		switch {
+		case x != nil:
+			state.Weights[p] = *x
+		case p < len(last):
+			state.Weights[p] = last[p]
+		}
+	}
+	or0 := func(x *float64) float64 {
+		if x == nil {
+			return 0
+		}
+		return *x
+	}
+	state.Requests, state.Drops = 0, 0
+	for i, x := range w.o.Workers {
+		seen[i] = engine.Seen{
+			ID: x.ID, Zone: x.Zone, Up: x.Up, Requests: or0(x.Requests), Drops: or0(x.Drops), Busy: or0(x.Busy), Problem: x.Problem,
+			Draining: x.Draining || slices.Contains(w.d.Draining, x.ID), Banned: slices.Contains(w.d.Banned, x.ID),
+		}
+		state.Requests += seen[i].Requests
+		state.Drops += seen[i].Drops
+	}
+	for p, owner := range w.next.Owners {
+		if owner >= 0 {
+			seen[owner].Partitions++
+			seen[owner].Weight = round(seen[owner].Weight + state.Weights[p])
+		}
+	}
+	var weights []float64
+	for _, x := range seen {
+		if x.Up && !x.Banned {
+			weights = append(weights, x.Weight)
+		}
+	}
+	step := w.cluster.Step.Seconds()
+	if gap := w.d.At - state.At; state.Decided > 0 && gap < 10*step {
+		step = gap
+	}
+	state.At, state.Time, state.Policy, state.Workers = w.d.At, timeOf(w.d.At), w.cluster.Policy, seen
+	state.Gini = math.Round(Gini(weights)*1e4) / 1e4
+	state.Decided++
+	state.Moves += len(w.d.Moves)
+	state.Dropped = round(state.Dropped + state.Drops*step)
+	state.Would = nil
+	for _, m := range w.d.Would {
+		state.Would = append(state.Would, engine.MoveLog{At: state.Time, Partition: m.Partition, From: m.From, To: m.To, Reason: m.Reason})
+	}
+	state.Alerts = w.d.Alerts
+}
+
+// keep adds the state and the observation to what is written.
+func (w *writing) keep(state engine.ClusterState) {
+	w.write(engine.DocumentClusterState, w.cluster.ID, w.stateVersion, state)
+	w.o.Banned, w.o.Draining = w.d.Banned, w.d.Draining
+	place := int64(w.d.At/w.cluster.Step.Seconds()) % int64(ringSize(w.cluster))
+	w.write(engine.DocumentObservation, fmt.Sprintf("%s/%03d", w.cluster.ID, place), engine.AnyVersion, w.o)
+}

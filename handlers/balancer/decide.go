@@ -1,0 +1,181 @@
+package balancer
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+//go:embed decide.go
+var decideSource string
+
+// Decide says which partitions of a cluster should move, by its policy and by the levers
+// that people have pulled.
+//
+// It only thinks: nothing changes until balancer.apply has its response. What the policy
+// has learned is kept in the memory of the node. A node that knows nothing, such as one
+// that has just taken over, learns it from the observations that are kept of the last
+// quarter of an hour.
+//
+//	id: decide
+//	balancer.decide:
+//	  cluster: fanout
+//	  observation: !$ sources.observe.response
+type Decide struct {
+	// Cluster is the id of the cluster.
+	Cluster string `yaml:"cluster" required:"true"`
+
+	// Observation is the response of balancer.observe.
+	Observation any `yaml:"observation" required:"true"`
+}
+
+// DecideType describes the handler type.
+func DecideType() engine.HandlerType { return engine.Type[Decide]("balancer.decide", decideSource) }
+
+// CheckBody reports what the tags of [Decide] cannot say.
+func (*Decide) CheckBody(b *dsl.Body) { checkCluster(b) }
+
+// kept is what a node remembers of a cluster.
+type kept struct {
+	bundle string
+	live   *Live
+}
+
+// Handle implements [engine.Handler].
+func (h *Decide) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+	cluster, err := clusterOf(c, h.Cluster)
+	if err != nil {
+		return engine.Result{}, err
+	}
+	var o Observation
+	if err := structOf(h.Observation, &o); err != nil {
+		return engine.Result{}, err
+	}
+	if err := o.check(cluster); err != nil {
+		return engine.Result{}, engine.Permanent(err)
+	}
+	state, _, err := engine.ReadClusterState(ctx, c.Documents, cluster.ID)
+	if err != nil {
+		return engine.Result{}, err
+	}
+	levers, err := engine.ReadLevers(ctx, c.Documents, cluster.ID, c.Now)
+	if err != nil {
+		return engine.Result{}, err
+	}
+	o.Tell(levers)
+	// Two calls never share what is kept: the other one learns it anew.
+	name := "balancer/" + cluster.ID
+	k, _ := c.Memory.Take(name).(*kept)
+	if k == nil || k.bundle != c.Bundle.Hash || k.live.at != state.At || !k.live.knows(&o) {
+		live, err := relearn(ctx, c, cluster, &o)
+		if err != nil {
+			return engine.Result{}, err
+		}
+		k = &kept{c.Bundle.Hash, live}
+	}
+	decision := k.live.Decide(&o, levers)
+	c.Memory.Put(name, k)
+	data, err := dataOf(decision)
+	return engine.Result{Response: data}, err
+}
+
+// ringTime is how long observations are kept, in seconds, and ringMost how many at
+// most.
+const (
+	ringTime = 15 * 60
+	ringMost = 900
+)
+
+// ringSize is how many observations of a cluster are kept.
+func ringSize(c *dsl.Cluster) int { return min(max(int(ringTime/c.Step.Seconds()), 10), ringMost) }
+
+// relearn makes a policy that has seen what was observed lately, and knows the workers
+// of an observation.
+func relearn(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, o *Observation) (*Live, error) {
+	past, err := Recorded(ctx, c.Documents, cluster, o.At)
+	if err != nil {
+		return nil, err
+	}
+	return Replay(cluster, past, o)
+}
+
+// Recorded reads the observations of a cluster that are kept from before a time, the
+// oldest first.
+func Recorded(ctx context.Context, store engine.Documents, cluster *dsl.Cluster, before float64) ([]Observation, error) {
+	ring, err := store.Documents(ctx, engine.DocumentObservation, cluster.ID+"/")
+	if err != nil {
+		return nil, err
+	}
+	var out []Observation
+	for _, d := range ring {
+		var o Observation
+		if err := json.Unmarshal(d.Value, &o); err != nil {
+			return nil, fmt.Errorf("observation %s: %w", d.Name, err)
+		}
+		if o.At < before && o.At > before-1.5*cluster.Step.Seconds()*float64(ringSize(cluster)) {
+			out = append(out, o)
+		}
+	}
+	slices.SortFunc(out, func(a, b Observation) int {
+		if a.At < b.At {
+			return -1
+		}
+		return 1
+	})
+	return out, nil
+}
+
+// Replay follows past observations with the workers of a later one. Those that are of
+// another number of partitions are left out.
+func Replay(cluster *dsl.Cluster, past []Observation, o *Observation) (*Live, error) {
+	live, err := NewLive(cluster, o)
+	if err != nil {
+		return nil, err
+	}
+	for i := range past {
+		fitted, err := past[i].among(o)
+		if err != nil || fitted.check(cluster) != nil {
+			continue
+		}
+		live.Follow(fitted)
+	}
+	return live, nil
+}
+
+var errNobody = errors.New("the workers of then are not those of now")
+
+// among writes an observation in terms of the workers of a later one. Who was not there
+// did not answer.
+func (o *Observation) among(later *Observation) (*Observation, error) {
+	out := *o
+	out.Workers = make([]Observed, len(later.Workers))
+	places := make([]int, len(o.Workers))
+	for i := range places {
+		places[i] = -1
+	}
+	for i, w := range later.Workers {
+		out.Workers[i] = Observed{AssignedWorker: w.AssignedWorker, Listed: w.Listed}
+		if j := slices.IndexFunc(o.Workers, func(x Observed) bool { return x.ID == w.ID }); j >= 0 {
+			places[j] = i
+			out.Workers[i] = o.Workers[j]
+			out.Workers[i].AssignedWorker, out.Workers[i].Listed = w.AssignedWorker, w.Listed
+		}
+	}
+	out.Owners = slices.Clone(o.Owners)
+	for p, w := range out.Owners {
+		if w < 0 {
+			continue
+		}
+		if w >= len(places) || places[w] < 0 {
+			return nil, errNobody
+		}
+		out.Owners[p] = places[w]
+	}
+	return &out, nil
+}

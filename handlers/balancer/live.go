@@ -1,0 +1,238 @@
+package balancer
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"regexp"
+	"slices"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+// crowdTicks is how many observations in a row half of the cluster must be silent
+// before that is believed: it may be the balancer that is cut off.
+const crowdTicks = crowdMisses
+
+// A Live follows one cluster from observation to observation. It is pure: the same
+// observations give the same decisions, on whatever node they are made.
+type Live struct {
+	cluster *dsl.Cluster
+	members []Observed // whom the policy knows, in this order
+	allowed [][]int
+	policy  Policy
+	crowd   int     // observations in a row in which half of the cluster was silent
+	at      float64 // of the last one
+}
+
+// NewLive begins with an observation, which is not decided about yet.
+func NewLive(c *dsl.Cluster, o *Observation) (*Live, error) {
+	if err := o.check(c); err != nil {
+		return nil, err
+	}
+	l := &Live{cluster: c, members: slices.Clone(o.Workers), allowed: make([][]int, c.Partitions), at: math.Inf(-1)}
+	members, places := o.members()
+	for p, holders := range c.Holders(members) {
+		for _, i := range holders {
+			l.allowed[p] = append(l.allowed[p], places[i])
+		}
+	}
+	if len(o.Workers) == 0 {
+		return l, nil // nobody knows of a worker yet
+	}
+	about := Cluster{
+		Seed: seedOf(c.ID), Workers: len(o.Workers), Partitions: c.Partitions, Allowed: l.allowed, Step: c.Step.Seconds(),
+		Assignment: o.report(l.allowed).Assignment,
+	}
+	zones := map[string]int{}
+	for _, w := range o.Workers {
+		if _, known := zones[w.Zone]; !known {
+			zones[w.Zone] = len(zones)
+		}
+		about.Zone, about.Capacity = append(about.Zone, zones[w.Zone]), append(about.Capacity, w.Capacity)
+	}
+	var err error
+	l.policy, err = New(c.Policy, about, ParamsOf(c))
+	return l, err
+}
+
+// seedOf makes the chance of policies that draw differ from cluster to cluster.
+func seedOf(id string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(id))
+	return h.Sum64()
+}
+
+// knows tells whether an observation is of the same workers.
+func (l *Live) knows(o *Observation) bool {
+	return slices.EqualFunc(l.members, o.Workers, func(a, b Observed) bool {
+		return a.ID == b.ID && a.Zone == b.Zone && a.Capacity == b.Capacity && a.Listed == b.Listed
+	})
+}
+
+// A Decision is what follows from an observation: the response of balancer.decide.
+type Decision struct {
+	Cluster string                  `json:"cluster"`
+	At      float64                 `json:"t"`
+	Version int64                   `json:"version"` // of the assignment that it builds on
+	Skipped string                  `json:"skipped,omitempty"`
+	Moves   []Decided               `json:"moves"`
+	Would   []Decided               `json:"would,omitempty"` // moves that a dry run does not make
+	Workers []engine.AssignedWorker `json:"workers"`
+	Alerts  []string                `json:"alerts,omitempty"`
+
+	// Banned and Draining are the workers that levers speak of.
+	Banned   []string `json:"banned,omitempty"`
+	Draining []string `json:"draining,omitempty"`
+}
+
+// A Decided is one move.
+type Decided struct {
+	Partition int    `json:"partition"`
+	From      string `json:"from,omitempty"`
+	To        string `json:"to"`
+	Reason    string `json:"reason"`
+}
+
+// Tell writes into an observation what levers say about its workers.
+func (o *Observation) Tell(levers engine.Levers) {
+	o.Banned, o.Draining = nil, nil
+	for _, w := range o.Workers {
+		if has(levers.Banned, w.ID) {
+			o.Banned = append(o.Banned, w.ID)
+		}
+		if has(levers.Draining, w.ID) || w.Zone != "" && has(levers.Zones, w.Zone) {
+			o.Draining = append(o.Draining, w.ID)
+		}
+	}
+}
+
+// Follow takes an observation that was decided about before.
+func (l *Live) Follow(o *Observation) {
+	l.at = o.At
+	l.crowded(o)
+	if l.policy != nil {
+		l.policy.Decide(o.report(l.allowed))
+	}
+}
+
+// crowded counts how long half of the cluster has been silent, and tells whether it is.
+func (l *Live) crowded(o *Observation) bool {
+	listed, silent := 0, 0
+	for _, w := range o.Workers {
+		if !w.Listed {
+			continue
+		}
+		if listed++; !w.Up {
+			silent++
+		}
+	}
+	if silent < 2 || 2*silent < listed {
+		l.crowd = 0
+		return false
+	}
+	l.crowd++
+	return true
+}
+
+// Decide decides about an observation that has been told of levers.
+func (l *Live) Decide(o *Observation, levers engine.Levers) Decision {
+	d := Decision{
+		Cluster: o.Cluster, At: o.At, Version: o.Version, Moves: []Decided{}, Workers: o.assigned(), Banned: o.Banned, Draining: o.Draining,
+	}
+	if o.At-l.at < l.cluster.Step.Seconds()/2 {
+		d.Skipped = fmt.Sprintf("only %.3g s after the last observation", o.At-l.at)
+		return d
+	}
+	l.at = o.At
+	if l.policy == nil {
+		d.Alerts = []string{"no worker of the cluster is known"}
+		return d
+	}
+	r := o.report(l.allowed)
+	s := newPilot(o, l.allowed, r, levers)
+	evacuate := 0
+	if l.crowded(o) {
+		for i, w := range o.Workers {
+			s.silent[i] = w.Listed && !w.Up
+		}
+		if l.crowd > crowdTicks {
+			evacuate = int(math.Ceil(evacuated * float64(len(o.Owners))))
+		}
+	}
+	s.must()
+	wanted := l.policy.Decide(r)
+	s.may(wanted, evacuate)
+	moves := make([]Decided, len(s.moves))
+	for i, m := range s.moves {
+		moves[i] = Decided{Partition: m.Partition, To: o.Workers[m.To].ID, Reason: l.name(m.Reason)}
+		if from := o.Owners[m.Partition]; from >= 0 {
+			moves[i].From = o.Workers[from].ID
+		}
+	}
+	switch {
+	case levers.Frozen != nil:
+	case levers.DryRun != nil:
+		d.Would = moves
+	default:
+		d.Moves = moves
+	}
+	d.Alerts = s.alerts(l.crowd)
+	return d
+}
+
+// name puts ids in the place of numbers, by which policies know workers.
+func (l *Live) name(reason string) string {
+	return workerNumber.ReplaceAllStringFunc(reason, func(text string) string {
+		var i int
+		if _, err := fmt.Sscanf(text, "worker %d", &i); err != nil || i >= len(l.members) {
+			return text
+		}
+		return "worker " + l.members[i].ID
+	})
+}
+
+// alerts says what a person should look at.
+func (s *pilot) alerts(crowd int) (out []string) {
+	up, listed := 0, 0
+	for i, w := range s.workers {
+		if w.Listed {
+			listed++
+		}
+		if s.report.Up[i] {
+			up++
+		}
+	}
+	switch {
+	case up == 0:
+		out = append(out, "no worker answers: the assignment is kept as it is")
+	case crowd > 0:
+		out = append(out, fmt.Sprintf("%d of %d workers answer: it may be the balancer that is cut off, so partitions stay for %d observations, and move slowly then",
+			up, listed, crowdTicks))
+	}
+	nobody, total, most, heaviest := 0, 0.0, 0.0, 0
+	for p, w := range s.owners {
+		if w < 0 {
+			nobody++
+		}
+		x := s.weight(p)
+		if total += x; x > most {
+			most, heaviest = x, p
+		}
+	}
+	if nobody > 0 {
+		out = append(out, fmt.Sprintf("%d partitions have no worker: the map lets nobody hold them who is known", nobody))
+	}
+	if w := s.owners[heaviest]; w >= 0 && len(s.owners) > 1 && up > 1 {
+		drops, requests := clean(s.report.Drops[w]), clean(s.report.Requests[w])
+		if 2*most > s.load[w] && drops > 0.01*requests && s.load[w]-most < 0.1*s.load[w] {
+			out = append(out, fmt.Sprintf("partition %d alone overloads worker %s: it is too hot for any move to help, divide it or give it a larger worker",
+				heaviest, s.workers[w].ID))
+		}
+	}
+	return out
+}
+
+// workerNumber finds how policies name workers.
+var workerNumber = regexp.MustCompile(`\bworker \d+\b`)

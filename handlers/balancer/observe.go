@@ -1,0 +1,353 @@
+package balancer
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+//go:embed observe.go
+var observeSource string
+
+// Observe asks all workers of a cluster how they are, at once.
+//
+// Each is asked for its extended healthcheck, and pinged when that is answered with
+// another status than 200 or with what is no report. A report with numbers that cannot
+// be true, such as negative or huge ones, is not believed, but its worker lives. A worker
+// that answers neither in time is not up. The handler itself does not fail for that: it
+// is what it has to tell.
+//
+//	id: observe
+//	balancer.observe: {cluster: fanout}
+type Observe struct {
+	// Cluster is the id of the cluster.
+	Cluster string `yaml:"cluster" required:"true"`
+}
+
+// ObserveType describes the handler type.
+func ObserveType() engine.HandlerType { return engine.Type[Observe]("balancer.observe", observeSource) }
+
+// clusterOf finds the cluster of a call.
+func clusterOf(c *engine.Call, id string) (*dsl.Cluster, error) {
+	cluster := c.Bundle.Cluster(id)
+	if cluster == nil {
+		return nil, engine.Permanent(fmt.Errorf("no cluster %q is declared", id))
+	}
+	return cluster, nil
+}
+
+// checkCluster reports the name of a cluster that is not declared.
+func checkCluster(b *dsl.Body) {
+	v := b.Field("cluster")
+	data, fixed := v.Literal()
+	id, ok := data.(string)
+	if !fixed || !ok || b.Bundle.Cluster(id) != nil {
+		return
+	}
+	var known []string
+	for _, c := range b.Bundle.Clusters {
+		known = append(known, c.ID)
+	}
+	hint := "declare it below clusters:"
+	if near := dsl.Suggest(id, known); near != "" {
+		hint = "did you mean " + near + "?"
+	}
+	b.Errorf(v.Span, dsl.CodeBody, hint, "no cluster %q is declared", id)
+}
+
+// CheckBody reports what the tags of [Observe] cannot say.
+func (*Observe) CheckBody(b *dsl.Body) { checkCluster(b) }
+
+// Handle implements [engine.Handler].
+func (h *Observe) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+	cluster, err := clusterOf(c, h.Cluster)
+	if err != nil {
+		return engine.Result{}, err
+	}
+	assignment, err := engine.ReadAssignment(ctx, c.Documents, cluster.ID)
+	if err != nil {
+		return engine.Result{}, err
+	}
+	o, err := begin(ctx, c, cluster, &assignment)
+	if err != nil {
+		return engine.Result{}, err
+	}
+	ask(ctx, c, cluster, o)
+	data, err := dataOf(o)
+	return engine.Result{Response: data}, err
+}
+
+// begin makes an observation of all workers that are known, before they are asked.
+func begin(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, a *engine.Assignment) (*Observation, error) {
+	o := &Observation{
+		Cluster: cluster.ID, At: float64(c.Now.UnixMilli()) / 1000, Version: a.Version,
+		Owners: make([]int, cluster.Partitions), Weights: make([]*float64, cluster.Partitions),
+	}
+	for p := range o.Owners {
+		if o.Owners[p] = -1; p < len(a.Owners) {
+			o.Owners[p] = a.Owners[p]
+		}
+	}
+	places := map[string]int{}
+	for i, w := range a.Workers {
+		places[w.ID] = i
+		o.Workers = append(o.Workers, Observed{AssignedWorker: w})
+	}
+	members, err := discover(ctx, c, cluster)
+	if err != nil {
+		c.Log.Warn("workers cannot be discovered, those of the last time count", "cluster", cluster.ID, "error", err)
+		for i := range o.Workers {
+			o.Workers[i].Listed = true
+		}
+		return o, nil
+	}
+	for _, m := range members {
+		w := Observed{AssignedWorker: engine.AssignedWorker{ID: m.ID, URL: m.URL, Zone: m.Zone, Capacity: m.Capacity}, Listed: true}
+		if i, known := places[m.ID]; known {
+			o.Workers[i] = w
+			continue
+		}
+		places[m.ID] = len(o.Workers)
+		o.Workers = append(o.Workers, w)
+	}
+	return o, nil
+}
+
+// The bounds of what workers and those who know them may answer.
+const (
+	maxReport  = 8 << 20
+	maxWorkers = 10_000
+)
+
+// discover lists the workers that are declared, or asks for them.
+func discover(ctx context.Context, c *engine.Call, cluster *dsl.Cluster) ([]dsl.ClusterWorker, error) {
+	d := cluster.Discover
+	if d == nil {
+		return cluster.Members(), nil
+	}
+	ctx, cancel := engine.WithTimeout(ctx, d.Timeout)
+	defer cancel()
+	body, err := get(ctx, c.Workers, d.URL)
+	if err != nil {
+		return nil, err
+	}
+	var listed []struct {
+		ID, URL, Zone string
+		Capacity      float64
+	}
+	var wrapped struct{ Workers json.RawMessage }
+	if json.Unmarshal(body, &wrapped) == nil && wrapped.Workers != nil {
+		body = wrapped.Workers
+	}
+	if err := json.Unmarshal(body, &listed); err != nil {
+		return nil, fmt.Errorf("want a list of workers from %s: %w", d.URL, err)
+	}
+	if len(listed) == 0 || len(listed) > maxWorkers {
+		return nil, fmt.Errorf("want 1 to %d workers from %s, have %d", maxWorkers, d.URL, len(listed))
+	}
+	seen := map[string]bool{}
+	var out []dsl.ClusterWorker
+	for _, w := range listed {
+		u, err := url.Parse(w.URL)
+		if w.ID == "" || seen[w.ID] || err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || tooMuch(w.Capacity) {
+			return nil, fmt.Errorf("want workers with ids of their own, urls and capacities from 0 from %s, have %+v", d.URL, w)
+		}
+		seen[w.ID] = true
+		out = append(out, dsl.ClusterWorker{ID: w.ID, URL: w.URL, Zone: w.Zone, Capacity: w.Capacity})
+	}
+	return out, nil
+}
+
+// get reads the body of a reply with status 200.
+func get(ctx context.Context, client *http.Client, address string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer reply.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(reply.Body, maxReport+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case reply.StatusCode != http.StatusOK:
+		return nil, &engine.StatusError{Status: reply.StatusCode, Method: http.MethodGet, URL: address}
+	case len(body) > maxReport:
+		return nil, fmt.Errorf("reply of %s is longer than %d bytes", address, maxReport)
+	}
+	return body, nil
+}
+
+// ask fills the observation with what the workers answer.
+func ask(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, o *Observation) {
+	told := make([]map[int]float64, len(o.Workers))
+	var wait sync.WaitGroup
+	for i := range o.Workers {
+		w := &o.Workers[i]
+		if !w.Listed {
+			w.Problem = "is no worker of the cluster any more"
+			continue
+		}
+		wait.Go(func() { told[i] = examine(ctx, c, cluster, w) })
+	}
+	wait.Wait()
+	for i, counts := range told {
+		for p, x := range counts {
+			// Who does not hold a partition has nothing to say about it, unless
+			// nobody does.
+			if o.Owners[p] == i || o.Owners[p] < 0 {
+				x = round(x)
+				o.Weights[p] = &x
+			}
+		}
+	}
+	for p, w := range o.Owners {
+		if w >= 0 && o.Workers[w].Requests != nil && told[w] != nil && o.Weights[p] == nil {
+			o.Weights[p] = new(float64) // it told about others: this one has had no requests
+		}
+	}
+}
+
+// examine asks one worker, and gives its requests a second by partition.
+func examine(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, w *Observed) map[int]float64 {
+	address := func(path string) string {
+		return strings.TrimSuffix(w.URL, "/") + strings.ReplaceAll(path, "{id}", url.PathEscape(w.ID))
+	}
+	once := func(path string) ([]byte, error) {
+		ctx, cancel := engine.WithTimeout(ctx, cluster.Healthcheck.Timeout)
+		defer cancel()
+		return get(ctx, c.Workers, address(path))
+	}
+	body, err := once(cluster.Healthcheck.Path)
+	var status *engine.StatusError
+	if err == nil {
+		counts, problem := w.believe(body, cluster.Partitions)
+		if problem == "" {
+			w.Up = true
+			return counts
+		}
+		err = errors.New(problem)
+	} else if !errors.As(err, &status) {
+		w.Problem = c.Hide(err.Error())
+		return nil
+	}
+	w.Problem = c.Hide(err.Error())
+	if _, pinged := once(cluster.Healthcheck.Ping); pinged == nil {
+		w.Up = true
+	}
+	return nil
+}
+
+// A healthReport is what a worker answers to the extended healthcheck.
+type healthReport struct {
+	Requests   *float64           `json:"requests"`
+	Drops      *float64           `json:"drops"`
+	Busy       *float64           `json:"busy"`
+	Age        *float64           `json:"age_s"`
+	Window     *float64           `json:"window_s"`
+	Draining   bool               `json:"draining"`
+	Partitions map[string]float64 `json:"partitions"`
+}
+
+// tooMuch tells numbers that are no counts, times or capacities.
+func tooMuch(x float64) bool { return !(x >= 0) || x > most }
+
+// believe takes a report, unless something in it cannot be true.
+func (w *Observed) believe(body []byte, partitions int) (counts map[int]float64, problem string) {
+	var r healthReport
+	if err := json.Unmarshal(body, &r); err != nil {
+		return nil, "its report is not understood: " + err.Error()
+	}
+	window := 1.0
+	for _, f := range []struct {
+		name  string
+		value *float64
+	}{{"requests", r.Requests}, {"drops", r.Drops}, {"age_s", r.Age}, {"window_s", r.Window}, {"busy", r.Busy}} {
+		if f.value != nil && tooMuch(*f.value) {
+			return nil, fmt.Sprintf("its report is not believed: %s is %v", f.name, *f.value)
+		}
+	}
+	if r.Window != nil {
+		if window = *r.Window; window < 1e-3 {
+			return nil, fmt.Sprintf("its report is not believed: window_s is %v", window)
+		}
+	}
+	if r.Busy != nil && *r.Busy > 1.5 { // clocks are not exact
+		return nil, fmt.Sprintf("its report is not believed: busy is %v", *r.Busy)
+	}
+	if r.Partitions != nil {
+		counts = make(map[int]float64, len(r.Partitions))
+	}
+	for name, x := range r.Partitions {
+		p, err := strconv.Atoi(name)
+		if err != nil || p < 0 || p >= partitions {
+			return nil, fmt.Sprintf("its report is not believed: there is no partition %q", name)
+		}
+		if tooMuch(x) {
+			return nil, fmt.Sprintf("its report is not believed: partition %d has %v requests", p, x)
+		}
+		counts[p] = x / window
+	}
+	rate := func(x *float64, per float64) *float64 {
+		if x == nil {
+			return nil
+		}
+		y := round(*x / per)
+		return &y
+	}
+	w.Requests, w.Drops, w.Age, w.Draining = rate(r.Requests, window), rate(r.Drops, window), rate(r.Age, 1), r.Draining
+	if w.Busy = rate(r.Busy, 1); w.Busy != nil {
+		*w.Busy = min(*w.Busy, 1)
+	}
+	return counts, ""
+}
+
+// round keeps what is worth keeping of a number: observations are stored by the
+// hundred.
+func round(x float64) float64 {
+	if x == 0 || math.IsInf(x, 0) || math.IsNaN(x) {
+		return x
+	}
+	short, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 6, 64), 64)
+	return short
+}
+
+// dataOf makes data of a struct, as events carry it.
+func dataOf(v any) (any, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return dsl.ParseJSON(text)
+}
+
+// structOf reads data into a struct.
+func structOf(data any, into any) error {
+	text, err := json.Marshal(data)
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		return engine.Permanent(err)
+	}
+	return nil
+}
+
+// timeOf gives the moment of an observation.
+func timeOf(at float64) time.Time { return time.UnixMilli(int64(math.Round(at * 1000))).UTC() }

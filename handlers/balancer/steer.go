@@ -1,0 +1,190 @@
+package balancer
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"procaas/engine"
+)
+
+const (
+	// corrected is the share of the partitions that are moved at once because a new
+	// map does not let their workers hold them any more.
+	corrected = 0.02
+
+	// evacuated is the share that is moved at once off workers that fell silent
+	// together with half of the cluster, once that is believed.
+	evacuated = 0.05
+)
+
+// A pilot makes of the moves that a policy wants those that are made: people's levers
+// come first, nobody gets what it may not hold, and a cluster of which half falls silent
+// at once is not moved about by one that may be cut off itself.
+type pilot struct {
+	allowed [][]int
+	workers []Observed
+	owners  []int // that follow from the moves so far
+	report  *Report
+	levers  engine.Levers
+	silent  []bool // with so many others that nobody is believed to be down
+
+	room  []float64 // capacity of each worker, as far as it is known
+	load  []float64 // weight of its partitions
+	moved map[int]bool
+	moves []Move
+}
+
+// newPilot prepares to steer.
+func newPilot(o *Observation, allowed [][]int, r *Report, levers engine.Levers) *pilot {
+	s := &pilot{
+		allowed: allowed, workers: o.Workers, owners: slices.Clone(o.Owners), report: r, levers: levers,
+		silent: make([]bool, len(o.Workers)), room: make([]float64, len(o.Workers)), load: make([]float64, len(o.Workers)), moved: map[int]bool{},
+	}
+	known, sum := 0.0, 0.0
+	for i, w := range o.Workers {
+		if s.room[i] = w.Capacity; w.Capacity > 0 {
+			known, sum = known+1, sum+w.Capacity
+		}
+	}
+	for i := range s.room {
+		if s.room[i] <= 0 {
+			s.room[i] = 1
+			if known > 0 {
+				s.room[i] = sum / known
+			}
+		}
+	}
+	for p, w := range s.owners {
+		if w >= 0 {
+			s.load[w] += s.weight(p)
+		}
+	}
+	return s
+}
+
+// weight of a partition; one of which nothing is known weighs as much as the others do
+// on the average, at least something.
+func (s *pilot) weight(p int) float64 {
+	if x := s.report.Weights[p]; !math.IsNaN(x) {
+		return clean(x) + 1e-3
+	}
+	return 1
+}
+
+func (s *pilot) banned(w int) bool { return has(s.levers.Banned, s.workers[w].ID) }
+
+func has[K comparable, V any](m map[K]V, key K) bool { _, ok := m[key]; return ok }
+
+// move makes a move, unless it makes no sense.
+func (s *pilot) move(p, to int, reason string) bool {
+	if to < 0 || s.moved[p] || s.owners[p] == to {
+		return false
+	}
+	if from := s.owners[p]; from >= 0 {
+		s.load[from] -= s.weight(p)
+	}
+	s.load[to] += s.weight(p)
+	s.owners[p], s.moved[p] = to, true
+	s.moves = append(s.moves, Move{Partition: p, To: to, Reason: reason})
+	return true
+}
+
+// best finds the worker with the most room for a partition: one that answers and goes
+// on doing so, or else one that is about to stop, or, when nobody holds the partition
+// yet, any; -1 for none.
+func (s *pilot) best(p int) int {
+	tests := []func(w int) bool{
+		func(w int) bool { return s.report.Up[w] && !s.report.Draining[w] },
+		func(w int) bool { return s.report.Up[w] },
+		func(w int) bool { return s.owners[p] < 0 },
+	}
+	for _, ok := range tests {
+		best, least := -1, math.Inf(1)
+		for _, w := range s.allowed[p] {
+			if s.banned(w) || w == s.owners[p] || !ok(w) {
+				continue
+			}
+			if filled := (s.load[w] + s.weight(p)) / s.room[w]; filled < least {
+				best, least = w, filled
+			}
+		}
+		if best >= 0 {
+			return best
+		}
+	}
+	return -1
+}
+
+// heaviest gives the partitions that are chosen, the heaviest first.
+func (s *pilot) heaviest(chosen func(p, owner int) bool) []int {
+	var out []int
+	for p, w := range s.owners {
+		if chosen(p, w) {
+			out = append(out, p)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b int) int { return cmp.Compare(s.weight(b), s.weight(a)) })
+	return out
+}
+
+// must makes the moves that no policy is asked about.
+func (s *pilot) must() {
+	for _, p := range s.heaviest(func(_, w int) bool { return w < 0 }) {
+		s.move(p, s.best(p), "nobody had it")
+	}
+	for _, p := range slices.Sorted(maps.Keys(s.levers.Pins)) {
+		if p >= len(s.owners) {
+			continue
+		}
+		to := s.pinned(p)
+		if to >= 0 && s.report.Up[to] && slices.Contains(s.allowed[p], to) && !s.banned(to) {
+			s.move(p, to, "pinned: "+s.levers.Pins[p].Reason)
+		}
+	}
+	for _, p := range s.heaviest(func(_, w int) bool { return w >= 0 && s.banned(w) }) {
+		s.move(p, s.best(p), fmt.Sprintf("worker %s is banned: %s", s.workers[s.owners[p]].ID, s.levers.Banned[s.workers[s.owners[p]].ID].Reason))
+	}
+	left := int(math.Ceil(corrected * float64(len(s.owners))))
+	for _, p := range s.heaviest(func(p, w int) bool { return w >= 0 && !slices.Contains(s.allowed[p], w) }) {
+		if left == 0 {
+			break
+		}
+		if s.move(p, s.best(p), fmt.Sprintf("the map does not let worker %s hold it any more", s.workers[s.owners[p]].ID)) {
+			left--
+		}
+	}
+}
+
+// pinned gives the worker that a partition is pinned to; -1 for none.
+func (s *pilot) pinned(p int) int {
+	pin, ok := s.levers.Pins[p]
+	if !ok {
+		return -1
+	}
+	return slices.IndexFunc(s.workers, func(w Observed) bool { return w.ID == pin.Worker })
+}
+
+// may makes the moves of a policy that nothing speaks against.
+func (s *pilot) may(moves []Move, evacuate int) {
+	for _, m := range moves {
+		if m.Partition < 0 || m.Partition >= len(s.owners) || m.To < 0 || m.To >= len(s.workers) {
+			continue
+		}
+		from := s.owners[m.Partition]
+		switch {
+		case !slices.Contains(s.allowed[m.Partition], m.To), !s.report.Up[m.To], s.banned(m.To):
+			continue
+		case from >= 0 && s.pinned(m.Partition) == from && s.report.Up[from]:
+			continue
+		case from >= 0 && s.silent[from]:
+			if evacuate == 0 {
+				continue
+			}
+			evacuate--
+		}
+		s.move(m.Partition, m.To, m.Reason)
+	}
+}
