@@ -23,6 +23,8 @@ const (
 services:
   - {id: orders, url: "http://orders.example:9081/base", timeout: 2s}
   - {id: payments, url: "https://payments.example"}
+clusters:
+  - {id: fanout, partitions: 4, workers: [{id: w1, url: "http://w1.example"}, {id: w2, url: "http://w2.example"}]}
 flows:
   - {id: order, key: !$ event.payload.id}
   - {id: driver}
@@ -180,17 +182,24 @@ func answering(out io.Writer, d *datadriven.TestData) transport {
 	}
 }
 
-// What the reference shows must be true.
+// What the reference shows must be true. The types of one family, such as balancer.observe
+// and balancer.decide, stand behind each other.
 func TestExamplesLoad(t *testing.T) {
 	t.Parallel()
+	families := map[string]string{}
 	for _, h := range handlers.All() {
 		text := "- " + strings.ReplaceAll(handlers.Example(h.Type), "\n", "\n  ")
+		if family, _, ok := strings.Cut(h.Name, "."); ok {
+			text = families[family] + text
+			families[family] = text + "\n"
+		}
 		bundle, found := load(text, false)
 		if len(found) > 0 {
 			t.Errorf("example of %s:\n%s\n%s", h.Name, text, describe(found))
 			continue
 		}
-		if have := bundle.Pipeline("p").Stages[0].Handlers[0].Type; have != h.Name {
+		all := bundle.Pipeline("p").Stages[0].Handlers
+		if have := all[len(all)-1].Type; have != h.Name {
 			t.Errorf("the example of %s is a %s", h.Name, have)
 		}
 	}

@@ -1,6 +1,9 @@
 package handlers
 
-import "procaas/engine"
+import (
+	"procaas/engine"
+	"procaas/handlers/balancer"
+)
 
 // All lists the built-in handler types, in the order of the reference.
 func All() []engine.HandlerType {
@@ -10,5 +13,8 @@ func All() []engine.HandlerType {
 		engine.Type[Emit]("emit", emitSource),
 		engine.Type[Wait]("wait", waitSource),
 		engine.Type[Fail]("fail", failSource),
+		balancer.ObserveType(),
+		balancer.DecideType(),
+		balancer.ApplyType(),
 	}
 }

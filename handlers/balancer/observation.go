@@ -3,6 +3,7 @@ package balancer
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"procaas/dsl"
 	"procaas/engine"
@@ -43,8 +44,15 @@ type Observed struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// check says what makes an observation one that no balancer could have made.
+// check says what makes an observation one that no balancer could have made. What is
+// left out is that nobody has the partitions, and that nobody told their weights.
 func (o *Observation) check(c *dsl.Cluster) error {
+	if o.Owners == nil {
+		o.Owners = slices.Repeat([]int{-1}, c.Partitions)
+	}
+	if o.Weights == nil {
+		o.Weights = make([]*float64, c.Partitions)
+	}
 	switch {
 	case o.Cluster != c.ID:
 		return fmt.Errorf("observation is of cluster %q, want %q", o.Cluster, c.ID)
