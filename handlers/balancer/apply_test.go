@@ -456,4 +456,3 @@ func TestWorkersAreDiscovered(t *testing.T) {
 		t.Errorf("want all on the worker that is left, have %v", n)
 	}
 }
-
