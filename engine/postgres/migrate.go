@@ -35,7 +35,21 @@ func Migrate(ctx context.Context, dsn string) (from, to int64, err error) {
 		return 0, 0, fmt.Errorf("store: migrate: %w", err)
 	}
 	to, err = p.GetDBVersion(ctx)
-	return to - int64(len(results)), to, err
+	return before(p.ListSources(), results, to), to, err
+}
+
+// before gives the version from which migrations led to another: the numbers of
+// files have gaps.
+func before(files []*goose.Source, done []*goose.MigrationResult, to int64) (from int64) {
+	if len(done) == 0 {
+		return to
+	}
+	for _, f := range files {
+		if f.Version < done[0].Source.Version {
+			from = max(from, f.Version)
+		}
+	}
+	return from
 }
 
 func migrations(db *sql.DB) (*goose.Provider, error) {
