@@ -1,7 +1,7 @@
 package dsl
 
 import (
-	"fmt"
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -168,10 +168,7 @@ func (r *Reporter) suggestOr(name string, known func() []string, other string) s
 	if r.hints++; r.hints > maxHints {
 		return other
 	}
-	if near := Suggest(name, known()); near != "" {
-		return fmt.Sprintf("did you mean %q?", near)
-	}
-	return other
+	return cmp.Or(didYouMean(name, known(), `"`), other)
 }
 
 // firstValues gives the declared names of a shared state with their first

@@ -165,19 +165,10 @@ func (d *decoder) unknownField(k Key, known []string, of string) {
 // first.
 func choice(word string, known []string, are string) string {
 	hint := are + " " + strings.Join(known, ", ")
-	if near := nearest(word, known); near != "" {
-		hint = "did you mean " + near + "? " + hint
+	if meant := didYouMean(word, known, ""); meant != "" {
+		hint = meant + " " + hint
 	}
 	return hint
-}
-
-// nearest is Suggest for words that may be hostile: nothing is near to one
-// that is too long to be a name.
-func nearest(word string, known []string) string {
-	if len(word) > 100 {
-		return ""
-	}
-	return Suggest(word, known)
 }
 
 func (d *decoder) wrongKind(v *Value, f *Field, name string) {
@@ -237,10 +228,7 @@ func (d *decoder) word(v *Value, f *Field, name string) {
 	if slices.Contains(f.Words, text) {
 		return
 	}
-	hint := ""
-	if near := nearest(text, slices.Concat(f.Words, f.Spec.Names())); near != "" {
-		hint = "did you mean " + near + "?"
-	}
+	hint := didYouMean(text, slices.Concat(f.Words, f.Spec.Names()), "")
 	d.errorf(v.Span, codeValue, hint, "field %q: want %s or a mapping with %s, have %s",
 		name, strings.Join(f.Words, ", "), strings.Join(f.Spec.Names(), ", "), describeValue(v))
 }
@@ -274,9 +262,7 @@ func literalHint(data any, f *Field) string {
 		if kind == JitterKind {
 			words = []string{FullJitter, DecorrelatedJitter}
 		}
-		if near := nearest(x, words); near != "" {
-			return "did you mean " + near + "?"
-		}
+		return didYouMean(x, words, "")
 	}
 	return ""
 }

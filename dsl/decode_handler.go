@@ -146,14 +146,14 @@ func (d *decoder) unknownHandlerKey(k Key, v *Value, s *Spec) {
 	if request := d.typeNamed(requestType); request != nil {
 		known = append(known, request.Spec.Names()...)
 	}
-	near := nearest(k.Name, known)
+	near := Suggest(k.Name, known)
 	if slices.Contains(types, near) || near == "" && (v.kind == valueMap || strings.Contains(k.Name, ".")) {
 		d.errorf(k.Span, codeUnknownType, choice(k.Name, types, "the types are"), "unknown handler type %s", describeData(k.Name))
 		return
 	}
 	hint := "the fields are " + strings.Join(fields, ", ") + ", and the name of a handler type"
-	if near != "" {
-		hint = "did you mean " + near + "? " + hint
+	if meant := didYouMean(k.Name, known, ""); meant != "" {
+		hint = meant + " " + hint
 	}
 	d.errorf(k.Span, codeUnknownField, hint, "unknown field %s of the %s", describeData(k.Name), kebab(s.Name))
 }

@@ -182,7 +182,10 @@ func (b *builder) noFunction(x *ast.CallNode, name string) part {
 	}
 	slices.Sort(names)
 	hint := ""
-	if near := Suggest(name, names); near != "" {
+	switch near, second := suggest(name, names); {
+	case second != "":
+		hint = "did you mean " + functionNamed(near).Signature + " or " + functionNamed(second).Signature + "?"
+	case near != "":
 		hint = "did you mean " + functionNamed(near).Signature + "?"
 	}
 	return b.fail(x, CodeUnknownFunction, hint, "there is no function %s", name)

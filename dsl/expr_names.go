@@ -1,6 +1,7 @@
 package dsl
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -133,10 +134,7 @@ func (b *builder) member(at ast.Node, of string, known map[string]shape, name st
 
 // suggest reports an unknown name with the nearest known one, or else a hint.
 func (b *builder) suggest(at ast.Node, code Code, name string, known []string, hint, format string, args ...any) {
-	if near := Suggest(name, known); near != "" {
-		hint = "did you mean " + near + "?"
-	}
-	b.fail(at, code, hint, format, args...)
+	b.fail(at, code, cmp.Or(didYouMean(name, known, ""), hint), format, args...)
 }
 
 // unknown reports a name that nothing has.

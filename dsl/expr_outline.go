@@ -1,6 +1,7 @@
 package dsl
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -149,8 +150,8 @@ func (b *builder) take(o *outline, l link) *outline {
 		return o.rest.lacked("not every mapping has the key " + key)
 	}
 	hint := "it has " + strings.Join(o.memberNames(), ", ")
-	if near := Suggest(key, o.memberNames()); near != "" {
-		hint = "did you mean " + near + "?"
+	if meant := didYouMean(key, o.memberNames(), ""); meant != "" {
+		hint = meant
 	} else if len(o.members) == 0 {
 		hint = "it is empty"
 	}
@@ -245,9 +246,7 @@ func (b *builder) checkEquality(x *ast.BinaryNode, l, r part) {
 // nearWord suggests the value that was probably meant.
 func (b *builder) nearWord(of, other *outline) string {
 	if words := other.textWords(); len(words) == 1 {
-		if near := Suggest(words[0], of.textWords()); near != "" {
-			return fmt.Sprintf("did you mean '%s'?", near)
-		}
+		return didYouMean(words[0], of.textWords(), "'")
 	}
 	return ""
 }
@@ -297,9 +296,7 @@ func (b *builder) checkInMap(x *ast.BinaryNode, l part, r *outline) {
 	switch {
 	case m == nil && r.closed:
 		hint := "it has " + strings.Join(r.memberNames(), ", ")
-		if near := Suggest(key, r.memberNames()); near != "" {
-			hint = "did you mean '" + near + "'?"
-		}
+		hint = cmp.Or(didYouMean(key, r.memberNames(), "'"), hint)
 		b.reporter.Warnf(b.span(x), CodeImpossibleIn, hint, "the schema of %s has no key %s", b.text(x.Right), key)
 	case m != nil && m.required && !r.inferred:
 		b.reporter.Warnf(b.span(x), CodeConstant, "drop the test", "%s always has the key %s", b.text(x.Right), key)

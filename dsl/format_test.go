@@ -25,6 +25,9 @@ func TestReformat(t *testing.T) {
 
 func rewriteCommand(t *testing.T, d *datadriven.TestData) string {
 	t.Helper()
+	if d.Cmd == "fix" {
+		return fixCommand(d.Input)
+	}
 	rewrite := map[string]func(dsl.File) ([]byte, []dsl.Diagnostic, error){"format": dsl.Reformat, "upgrade": dsl.Upgrade}[d.Cmd]
 	if rewrite == nil {
 		d.Fatalf(t, "unknown command %s", d.Cmd)
@@ -41,6 +44,23 @@ func rewriteCommand(t *testing.T, d *datadriven.TestData) string {
 		t.Errorf("%s: done again it becomes\n%s", d.Pos, again)
 	}
 	return string(text)
+}
+
+// fixCommand shows what was fixed, the new text, and what is left.
+func fixCommand(text string) string {
+	out, fixed, left := dsl.Fix([]dsl.File{{Name: "a.yaml", Data: []byte(text)}}, dsl.Options{Types: builtinTypes()})
+	var b strings.Builder
+	for _, d := range fixed {
+		fmt.Fprintf(&b, "fixed %d:%d %s %s\n", d.Start.Line, d.Start.Column, d.Code, d.Message)
+	}
+	b.Write(out[0].Data)
+	if !strings.HasSuffix(b.String(), "\n") {
+		b.WriteByte('\n')
+	}
+	for _, d := range left {
+		fmt.Fprintf(&b, "left %d:%d %s %s %s\n", d.Start.Line, d.Start.Column, d.Severity, d.Code, d.Message)
+	}
+	return b.String()
 }
 
 // yamlFiles gives all YAML that we have: files, blocks of pages, and the inputs of goldens.

@@ -13,10 +13,16 @@ const (
 // Of equally near words the first wins. Case and the choice between hyphen and
 // underscore hardly count as a difference.
 func Suggest(word string, known []string) string {
+	best, _ := suggest(word, known)
+	return best
+}
+
+// suggest is Suggest, with a word that is as near as the best one, if there is any.
+func suggest(word string, known []string) (best, second string) {
 	if len(word) > maxWord {
-		return ""
+		return "", ""
 	}
-	best, least := "", 1+max(1, len([]rune(word))/3)
+	least := 1 + max(1, len([]rune(word))/3)
 	same := strings.NewReplacer("-", "", "_", "") // what people mix up
 	plain := []rune(same.Replace(strings.ToLower(word)))
 	for _, k := range known[:min(len(known), maxKnown)] {
@@ -27,11 +33,27 @@ func Suggest(word string, known []string) string {
 		if len(plain)-len(other) >= least || len(other)-len(plain) >= least {
 			continue
 		}
-		if d := distance(plain, other); d < least {
-			best, least = k, d
+		switch d := distance(plain, other); {
+		case d < least:
+			best, second, least = k, "", d
+		case d == least && best != "" && k != best && second == "":
+			second = k
 		}
 	}
-	return best
+	return best, second
+}
+
+// didYouMean is a hint for a mistyped word that names the nearest known one, or
+// two when it may be either; empty when none is near. Quote stands around each.
+func didYouMean(word string, known []string, quote string) string {
+	best, second := suggest(word, known)
+	switch {
+	case best == "":
+		return ""
+	case second != "":
+		return "did you mean " + quote + best + quote + " or " + quote + second + quote + "?"
+	}
+	return "did you mean " + quote + best + quote + "?"
 }
 
 // distance counts the characters to insert, remove, change, or swap with the

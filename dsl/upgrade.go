@@ -147,6 +147,7 @@ type edit struct {
 	from, to Pos
 	text     string
 	above    []string // comments to put above the line
+	upgrade  bool     // what follows is of the first version
 }
 
 // An upgrader finds what is of the first version.

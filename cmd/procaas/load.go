@@ -21,6 +21,9 @@ func isPipelineFile(name string) bool {
 	return isYAML(name) && !strings.Contains(name, ".test.") && !isStubFile(name)
 }
 
+// stdinName is the name of what comes from standard input.
+const stdinName = "stdin.yaml"
+
 // isStubFile tells whether a file describes stub services.
 func isStubFile(name string) bool { return isYAML(name) && strings.Contains(name, ".stub.") }
 
@@ -46,7 +49,7 @@ func readFiles(paths []string, stdin io.Reader, want func(string) bool) ([]dsl.F
 			if err != nil {
 				return nil, fmt.Errorf("read standard input: %w", err)
 			}
-			add("stdin.yaml", "", data)
+			add(stdinName, "", data)
 			continue
 		}
 		if err := readTree(path, want, add); err != nil {

@@ -42,6 +42,50 @@ func checkExamples(t *testing.T, page string) {
 	}
 }
 
+// Blocks of other tools say in their first line whose file they are; what has no
+// file is ours. commandIn finds our commands in them.
+var (
+	fence     = regexp.MustCompile("(?m)^```(ya?ml|sh)([^\n]*)$")
+	foreign   = regexp.MustCompile("(?ms)^```(?:yaml|sh) file=(\\S+)\n(.*?)^```$")
+	commandIn = regexp.MustCompile(`(?:\bprocaas|\$PROCAAS) ([a-z][^\n&>]*)`)
+)
+
+// TestPagesSayWhoseTheirFilesAre keeps YAML of ours from escaping its check: each
+// block of YAML is ours, or names the hidden file of another tool. The commands in
+// those are ones that there are, with flags that they take.
+func TestPagesSayWhoseTheirFilesAre(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../dsl/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range fence.FindAllSubmatch(text, -1) {
+		if info := string(m[2]); string(m[1]) == "yml" || info != "" && !strings.HasPrefix(info, " file=.") {
+			t.Errorf("a block begins with %s: want yaml for ours, or file= and a hidden file", m[0])
+		}
+	}
+	commands := 0
+	for _, m := range foreign.FindAllSubmatch(text, -1) {
+		if string(m[2]) == "" {
+			t.Errorf("%s is empty", m[1])
+		}
+		for _, c := range commandIn.FindAllSubmatch(m[2], -1) {
+			commands++
+			words := strings.Fields(string(c[1]))
+			found, rest, err := newRoot(streams{}).Find(words)
+			if err == nil {
+				err = found.ParseFlags(rest)
+			}
+			if err != nil || !found.HasParent() {
+				t.Errorf("%s: procaas %s: %v", m[1], c[1], err)
+			}
+		}
+	}
+	if commands < 8 {
+		t.Errorf("have %d commands in files of other tools, want 8", commands)
+	}
+}
+
 var testName = regexp.MustCompile("`(Test\\w+)`")
 
 // TestReadmeNamesTestsThatExist looks for the tests that the README calls as

@@ -1,6 +1,10 @@
 package main
 
 import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,6 +22,11 @@ only findings of --fail-level and worse count as failures.
 The comment "# procaas:ignore PC0602 because …", on the line or the line above,
 takes back a warning or an advice; errors stay.
 
+--fix mends what has only one remedy, in the files, and tells what it did:
+mistyped names with one candidate, expressions that YAML cuts or cannot read,
+missing quotes, operators of other languages, colons of the first version. With
+"-" the mended text goes to standard output, the findings to standard error.
+
 Each problem has a stable code; "procaas explain PC0103" tells more about it.`
 
 func validateCommand(s streams) *cobra.Command {
@@ -25,11 +34,12 @@ func validateCommand(s streams) *cobra.Command {
 		Use:     "validate [PATH…]",
 		Short:   "Find every problem in pipeline files",
 		Long:    validateHelp,
-		Example: "  procaas validate pipelines/\n  procaas validate --format github .\n  procaas validate --format sarif . > procaas.sarif",
+		Example: "  procaas validate pipelines/\n  procaas validate --fix pipelines/\n  procaas validate --format github .\n  procaas validate --format sarif . > procaas.sarif",
 		Args:    cobra.ArbitraryArgs,
 	}
 	format := formatFlag(c, string(dsl.Text), string(dsl.JSON), string(dsl.GitHub), string(dsl.SARIF), string(dsl.JUnit))
 	level := c.Flags().String("fail-level", "error", "the least severity that makes the exit code 1: error, warning or advice")
+	fix := c.Flags().Bool("fix", false, "mend what has only one remedy")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		f, err := format()
 		if err != nil {
@@ -38,15 +48,15 @@ func validateCommand(s streams) *cobra.Command {
 		if len(args) == 0 {
 			args = []string{"."}
 		}
-		return validate(s, args, dsl.Format(f), dsl.Severity(*level))
+		if !dsl.Severity(*level).Known() {
+			return usagef("--fail-level %q: want error, warning or advice", *level)
+		}
+		return validate(s, args, dsl.Format(f), dsl.Severity(*level), *fix)
 	}
 	return c
 }
 
-func validate(s streams, paths []string, format dsl.Format, level dsl.Severity) error {
-	if !level.Known() {
-		return usagef("--fail-level %q: want error, warning or advice", level)
-	}
+func validate(s streams, paths []string, format dsl.Format, level dsl.Severity, fix bool) error {
 	files, err := readFiles(paths, s.in, isPipelineFile)
 	if err != nil {
 		return usageError{err}
@@ -54,7 +64,18 @@ func validate(s streams, paths []string, format dsl.Format, level dsl.Severity) 
 	if len(files) == 0 {
 		return usagef("no pipeline files (*.yaml, *.yml) in %s", strings.Join(paths, ", "))
 	}
-	_, found := dsl.Load(files, dsl.Options{Types: languageTypes(), Read: readReferred})
+	o := dsl.Options{Types: languageTypes(), Read: readReferred}
+	var found []dsl.Diagnostic
+	if fix {
+		if files, found, err = fixFiles(s, files, o, slices.Contains(paths, "-")); err != nil {
+			return err
+		}
+		if slices.Contains(paths, "-") {
+			s.out = s.err
+		}
+	} else {
+		_, found = dsl.Load(files, o)
+	}
 	if format == dsl.JUnit {
 		err = dsl.WriteJUnit(s.out, files, found, level) // what fails there fails here
 	} else {
@@ -69,4 +90,26 @@ func validate(s streams, paths []string, format dsl.Format, level dsl.Severity) 
 		}
 	}
 	return nil
+}
+
+// fixFiles mends files and tells what was mended. What came from standard input
+// goes to standard output.
+func fixFiles(s streams, files []dsl.File, o dsl.Options, stdin bool) (now []dsl.File, left []dsl.Diagnostic, err error) {
+	now, fixed, left := dsl.Fix(files, o)
+	for i, f := range now {
+		switch {
+		case stdin && f.Name == stdinName:
+			if _, err := s.out.Write(f.Data); err != nil {
+				return nil, nil, err
+			}
+		case !bytes.Equal(f.Data, files[i].Data):
+			if err := replaceFile(filepath.FromSlash(f.Name), f.Data); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	for _, d := range fixed {
+		fmt.Fprintf(s.err, "fixed %s: %s [%s]\n", d.Span, d.Message, d.Code)
+	}
+	return now, left, nil
 }

@@ -1,0 +1,249 @@
+package dsl
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxFixRounds bounds how often what a fix has laid bare is fixed in its turn.
+const maxFixRounds = 10
+
+// Fix mends the findings whose remedy is certain: a mistyped name with one
+// candidate, an expression that YAML cuts or cannot read, missing quotes, words of
+// other languages. It changes nothing else in the files. A fix that does not make
+// its finding go away is taken back.
+//
+// It gives all files, with their new texts, what was fixed, by the places in the
+// old texts of each round, and what is still found.
+func Fix(files []File, o Options) (out []File, fixed, left []Diagnostic) {
+	out = slices.Clone(files)
+	_, left = Load(out, o)
+	vain := map[[3]string]bool{}
+	for range maxFixRounds {
+		next, done := fixOnce(out, left, vain)
+		if len(done) == 0 {
+			break
+		}
+		_, found := Load(next, o)
+		failed := false
+		for _, d := range done {
+			if stays(d, left, found, added(out, next, d.File)) || breaks(left, found, d.File) {
+				vain[fixKey(d)], failed = true, true
+			}
+		}
+		if failed {
+			continue // again, without those
+		}
+		out, left = next, found
+		fixed = append(fixed, done...)
+	}
+	return out, fixed, left
+}
+
+// fixKey names a finding, wherever it has moved to.
+func fixKey(d Diagnostic) [3]string { return [3]string{d.File, string(d.Code), d.Message} }
+
+// stays tells whether a finding is still there after it was fixed: there are no
+// fewer of its kind, and one stands where it would have moved to.
+func stays(d Diagnostic, before, after []Diagnostic, added int) bool {
+	was, is, here := 0, 0, false
+	for _, other := range before {
+		if fixKey(other) == fixKey(d) {
+			was++
+		}
+	}
+	for _, other := range after {
+		if fixKey(other) == fixKey(d) {
+			is++
+			here = here || other.Start.Line >= d.Start.Line && other.Start.Line <= d.Start.Line+max(0, added)
+		}
+	}
+	return here && is >= was
+}
+
+// added counts the lines that a file has more than before.
+func added(before, after []File, name string) int {
+	at := slices.IndexFunc(before, func(f File) bool { return f.Name == name })
+	return bytes.Count(after[at].Data, []byte("\n")) - bytes.Count(before[at].Data, []byte("\n"))
+}
+
+// breaks tells whether a file that was YAML is none any more.
+func breaks(before, after []Diagnostic, file string) bool {
+	broken := func(d Diagnostic) bool { return d.File == file && d.Code == codeSyntax }
+	return !slices.ContainsFunc(before, broken) && slices.ContainsFunc(after, broken)
+}
+
+// fixOnce mends what does not overlap.
+func fixOnce(files []File, found []Diagnostic, vain map[[3]string]bool) (out []File, done []Diagnostic) {
+	out = slices.Clone(files)
+	for i, f := range out {
+		var quiet Reporter
+		s, ok := newSource(f, &quiet)
+		if !ok {
+			continue
+		}
+		u := &upgrader{source: s}
+		var last Pos
+		for _, d := range found {
+			if d.File != f.Name || vain[fixKey(d)] || before(d.Start, last) {
+				continue
+			}
+			e, ok := s.fixOf(d)
+			if !ok || before(e.from, last) {
+				continue
+			}
+			u.edits = append(u.edits, e)
+			done = append(done, d)
+			last = e.to
+		}
+		if len(u.edits) == 0 {
+			continue
+		}
+		out[i].Data = u.apply()
+		if slices.ContainsFunc(u.edits, func(e edit) bool { return e.upgrade }) {
+			if text, problems, err := Upgrade(out[i]); err == nil && len(problems) == 0 {
+				out[i].Data = text
+			}
+		}
+	}
+	return out, done
+}
+
+// What hints look like whose remedy is certain. Two candidates, or a list of all
+// names, are none.
+var (
+	hintMeant  = regexp.MustCompile(`^did you mean ["']?([\w.-]+)["']?(?:\(.*\))?\?`)
+	hintQuotes = regexp.MustCompile(`^put it in quotes: (".*")$`)
+	hintWrite  = regexp.MustCompile(`^write (true|false|==|!=|and|or|not|in)$`)
+	words      = regexp.MustCompile(`[\w-]+`)
+)
+
+// fixOf gives the edit that mends a finding.
+func (s *source) fixOf(d Diagnostic) (edit, bool) {
+	if d.Start.Line < 1 || d.End.Line > len(s.lines) || d.Start.Column > len(s.lines[d.Start.Line-1])+1 || d.End.Column > len(s.lines[d.End.Line-1])+1 {
+		return edit{}, false
+	}
+	e := edit{from: d.Start, to: d.End}
+	if d.Code == codeExprTrap {
+		return s.fixTrap(d)
+	}
+	if d.Code == codeV1 && d.Start == d.End {
+		return edit{from: d.Start, to: d.End, text: ":", upgrade: true}, true
+	}
+	if d.Start.Line != d.End.Line {
+		return e, false
+	}
+	text := string(s.lines[d.Start.Line-1][d.Start.Column-1 : d.End.Column-1])
+	if m := hintMeant.FindStringSubmatch(d.Hint); m != nil {
+		return e.instead(text, m[1])
+	}
+	if m := hintQuotes.FindStringSubmatch(d.Hint); m != nil {
+		e.text = m[1]
+		return e, true
+	}
+	if m := hintWrite.FindStringSubmatch(d.Hint); m != nil {
+		e.text = m[1]
+		if word := words.FindString(text); word == "" && words.MatchString(m[1]) {
+			e.text = s.spaced(d, m[1]) // && needs no blanks, and does
+		}
+		return e, !strings.ContainsAny(strings.TrimSpace(text), " \t")
+	}
+	return e, false
+}
+
+// spaced gives a word with blanks where it would run into another one.
+func (s *source) spaced(d Diagnostic, word string) string {
+	line := s.lines[d.Start.Line-1]
+	if d.Start.Column > 1 && inName(line[d.Start.Column-2]) {
+		word = " " + word
+	}
+	if d.End.Column <= len(line) && inName(line[d.End.Column-1]) {
+		word += " "
+	}
+	return word
+}
+
+// instead writes a name for the mistyped one in a text: for all of it, or for its
+// only word that is near.
+func (e edit) instead(text, name string) (edit, bool) {
+	plain := strings.Trim(text, `'"`)
+	if Suggest(plain, []string{name}) == name {
+		e.text = strings.Replace(text, plain, name, 1)
+		return e, true
+	}
+	var at []int
+	for _, m := range words.FindAllStringIndex(text, -1) {
+		if Suggest(text[m[0]:m[1]], []string{name}) == name {
+			if at != nil {
+				return e, false
+			}
+			at = m
+		}
+	}
+	if at == nil {
+		return e, false
+	}
+	e.text = text[:at[0]] + name + text[at[1]:]
+	return e, true
+}
+
+// fixTrap makes a block of an expression that YAML cuts or cannot read.
+func (s *source) fixTrap(d Diagnostic) (edit, bool) {
+	line := s.lines[d.Start.Line-1]
+	if strings.HasPrefix(d.Hint, "put the tag before the quote") && d.Start.Line == d.End.Line {
+		text := string(line[d.Start.Column-1 : d.End.Column-1])
+		quote := text[:1]
+		rest, ok := strings.CutPrefix(text[1:], "!$ ")
+		return edit{from: d.Start, to: d.End, text: "!$ " + quote + strings.TrimLeft(rest, " ")}, ok
+	}
+	if strings.HasPrefix(d.Hint, "put a space after !$") {
+		at := Pos{d.Start.Line, d.Start.Column + len("!$")}
+		return edit{from: at, to: at, text: " "}, true
+	}
+	from := exprTag.FindStringSubmatchIndex(string(line))
+	if from == nil || inFlow(string(line)[:from[2]]) {
+		return edit{}, false
+	}
+	begin := Pos{d.Start.Line, utf8.RuneCountInString(string(line)[:from[2]]) + 1}
+	e := edit{from: begin}
+	own := entryIndent(string(line))
+	var lines []string
+	last := d.Start.Line
+	for text := string(line)[from[3]:]; ; last++ {
+		expr, note := cutNote(strings.TrimSpace(text))
+		lines = append(lines, expr)
+		if note != "" {
+			e.above = append(e.above, note)
+		}
+		if last == len(s.lines) {
+			break
+		}
+		text = string(s.lines[last])
+		if indent := len(text) - len(strings.TrimLeft(text, " ")); indent <= own || strings.TrimSpace(text) == "" {
+			break
+		}
+	}
+	e.to = Pos{last, len(s.lines[last-1]) + 1}
+	e.text = "!$ |\n" + strings.Repeat(" ", own+2) + strings.Join(lines, "\n"+strings.Repeat(" ", own+2))
+	return e, true
+}
+
+// cutNote parts an expression from the comment behind it: a # behind a blank where
+// all brackets are closed. Where they are not, it is the element of a list.
+func cutNote(text string) (expr, note string) {
+	for i := 1; i < len(text); i++ {
+		if text[i] == '#' && (text[i-1] == ' ' || text[i-1] == '\t') && balanced(text[:i]) {
+			return strings.TrimSpace(text[:i]), text[i:]
+		}
+	}
+	return text, ""
+}
+
+// inFlow tells whether a bracket is open where a text ends.
+func inFlow(text string) bool { return strings.ContainsAny(text, "{[") && !balanced(text) }
+
+// entryIndent is the column of the key that a line begins with.
+func entryIndent(line string) int { return len(line) - len(strings.TrimLeft(line, " -")) }
