@@ -75,8 +75,9 @@ var logicalClusters = []func() (*enginetest.Cluster, error){
 }
 
 func logicalCluster() (*enginetest.Cluster, error) {
-	ctx := context.Background()
-	c, err := enginetest.StartPostgres(ctx)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	c, err := enginetest.StartPostgres(context.Background())
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +93,24 @@ func logicalCluster() (*enginetest.Cluster, error) {
 	if err := conn.Close(ctx); err != nil {
 		return nil, err
 	}
-	return c, c.Restart(ctx, enginetest.StopFast)
+	if err := c.Restart(ctx, enginetest.StopFast); err != nil {
+		return nil, err
+	}
+	for { // the server from before may answer for a moment still
+		var level string
+		conn, err := pgx.Connect(ctx, c.URL)
+		if err == nil {
+			err = conn.QueryRow(ctx, "show wal_level").Scan(&level)
+			_ = conn.Close(ctx)
+		}
+		if err == nil && level == "logical" {
+			return c, nil
+		}
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("wal_level is %q: %w", level, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 func parseMaps(t testing.TB, text string) []*dsl.ShardMap {

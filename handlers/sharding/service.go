@@ -105,7 +105,9 @@ func (s *Service) watchHosts(ctx context.Context) {
 			prober = newConnProber()
 		}
 		var running sync.WaitGroup
-		running.Go(func() { newPoller(s.Maps(), prober, s.seen).run(part) })
+		running.Go(func() {
+			newPoller(s.Maps(), prober, func(m *Map, x *shard, v *view) { s.seen(ctx, m, x, v) }).run(part)
+		})
 		select {
 		case <-ctx.Done():
 		case <-again:
@@ -116,8 +118,24 @@ func (s *Service) watchHosts(ctx context.Context) {
 	}
 }
 
-// seen looks after what a look at a host has shown.
-func (s *Service) seen(_ *Map, _ *shard, _ *view) {}
+// seen looks after what a look at a host has shown: a promoted master takes no writes before
+// its fences were compared.
+func (s *Service) seen(ctx context.Context, m *Map, x *shard, v *view) {
+	if v.master < 0 || v.hosts[v.master].last.Compared || !x.comparing.CompareAndSwap(false, true) {
+		return
+	}
+	s.work.Go(func() {
+		defer x.comparing.Store(false)
+		ctx, cancel := context.WithTimeout(ctx, comparePatience)
+		defer cancel()
+		if err := s.Compare(ctx, m, x.declared.ID); err != nil && ctx.Err() == nil {
+			s.log.Warn("the fences of a promoted master could not be compared, it takes no writes", "map", m.ID, "shard", x.declared.ID, "error", err)
+		}
+	})
+}
+
+// comparePatience bounds one attempt at comparing fences.
+const comparePatience = 10 * time.Minute
 
 // Close ends what the service does in the background, and its connections.
 func (s *Service) Close() {

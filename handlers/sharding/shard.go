@@ -16,7 +16,9 @@ type shard struct {
 	addresses []string
 	unseen    []engine.ShardHostBrief // its hosts, while nobody has looked at them
 
-	view atomic.Pointer[view]
+	view      atomic.Pointer[view]
+	comparing atomic.Bool // its fences with the map
+
 	dsns sync.Map // connection strings of clients by the mode and the order of hosts
 
 	mu      sync.Mutex // guards the following

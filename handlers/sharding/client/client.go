@@ -1,0 +1,300 @@
+// Package client asks a procaas server where keys live, for services written in Go. It
+// needs nothing but the standard library; the service brings its own driver of PostgreSQL.
+//
+//	shards := client.New("http://127.0.0.1:8080", token, "mail")
+//	go shards.Watch(ctx)
+//	err := shards.Do(ctx, client.Question{Key: "42"}, func(ctx context.Context, at client.Answer) error {
+//		// connect to at.DSN and, first in the transaction:
+//		// select procaas.guard(at.Map, at.Placement, at.Epoch)
+//	})
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The modes of a question.
+const (
+	Master  = "master"  // to write
+	Replica = "replica" // to read
+	Any     = "any"     // to read where it is nearest
+)
+
+// A Question asks where a key lives.
+type Question struct {
+	Key    string        // its parts joined by slashes; see [Key]
+	Mode   string        // Master when empty
+	MaxLag time.Duration // that a replica may have; 0 for any
+	MinLSN string        // that a replica must have replayed, such as 16/B374D848
+	DC     string        // the data centre of the asker; may be empty
+}
+
+// An Answer tells where a key lives.
+type Answer struct {
+	Map       string `json:"map"`
+	Key       string `json:"key"`
+	Placement string `json:"placement"` // for the guard
+	Shard     string `json:"shard"`
+	Class     string `json:"class"`
+	Epoch     int64  `json:"epoch"` // for the guard
+	Hosts     []Host `json:"hosts"` // in the order in which to try them
+	DSN       string `json:"dsn"`   // with these hosts, without a password
+	Moving    bool   `json:"moving"`
+	Stale     bool   `json:"stale"`
+}
+
+// A Host is one server.
+type Host struct {
+	Address string `json:"address"`
+	DC      string `json:"dc"`
+	Role    string `json:"role"`
+	LagMS   int64  `json:"lag_ms"`
+}
+
+// A Problem is an error that the server tells. Its codes are stable.
+type Problem struct {
+	Status int    `json:"status"`
+	Code   string `json:"code"`
+	Detail string `json:"detail"`
+}
+
+// Error implements error.
+func (p *Problem) Error() string { return p.Code + ": " + p.Detail }
+
+// Key joins the parts of a key, the widest first.
+func Key(parts ...string) string {
+	escape := strings.NewReplacer("%", "%25", "/", "%2F", "#", "%23", "[", "%5B")
+	out := make([]string, len(parts))
+	for i, p := range parts {
+		out[i] = escape.Replace(p)
+	}
+	return strings.Join(out, "/")
+}
+
+// A Client asks about one map. It keeps answers for a while: an old one is harmless to
+// writers who call the guard. It is safe for concurrent use.
+type Client struct {
+	// HTTP sends the questions; it must not have a time-out below ten seconds.
+	HTTP *http.Client
+
+	// TTL is how long an answer is kept; five seconds at first. 0 keeps none.
+	TTL time.Duration
+
+	// Patience bounds Do, unless its context ends earlier; ten seconds at first.
+	Patience time.Duration
+
+	base, token string
+
+	mu      sync.Mutex // guards the following
+	answers map[Question]kept
+	placed  map[string]map[Question]bool // questions by the placement of their answers
+	changes int64                        // how often answers were forgotten
+}
+
+type kept struct {
+	answer Answer
+	until  time.Time
+}
+
+// maxKept bounds the answers that are kept.
+const maxKept = 100_000
+
+// New makes a client of the map at a server, such as http://127.0.0.1:8080. The token may be
+// empty.
+func New(base, token, shardMap string) *Client {
+	return &Client{
+		HTTP: &http.Client{Timeout: 15 * time.Second}, TTL: 5 * time.Second, Patience: 10 * time.Second,
+		base: strings.TrimRight(base, "/") + "/v1/shard-maps/" + url.PathEscape(shardMap), token: token,
+		answers: map[Question]kept{}, placed: map[string]map[Question]bool{},
+	}
+}
+
+// Resolve tells where a key lives.
+func (c *Client) Resolve(ctx context.Context, q Question) (Answer, error) {
+	if q.Mode == "" {
+		q.Mode = Master
+	}
+	c.mu.Lock()
+	known, ok := c.answers[q]
+	before := c.changes
+	c.mu.Unlock()
+	if ok && time.Now().Before(known.until) {
+		return known.answer, nil
+	}
+	a, err := c.ask(ctx, q, 0)
+	if err == nil {
+		c.keep(q, a, before)
+	}
+	return a, err
+}
+
+// keep remembers an answer, unless a change was heard of since it was asked for.
+func (c *Client) keep(q Question, a Answer, before int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.changes != before || c.TTL <= 0 {
+		return
+	}
+	if len(c.answers) >= maxKept {
+		clear(c.answers)
+		clear(c.placed)
+	}
+	c.answers[q] = kept{a, time.Now().Add(c.TTL)}
+	if c.placed[a.Placement] == nil {
+		c.placed[a.Placement] = map[Question]bool{}
+	}
+	c.placed[a.Placement][q] = true
+}
+
+// forget drops the answers about some placements; all when reset.
+func (c *Client) forget(reset bool, placements ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changes++
+	if reset {
+		clear(c.answers)
+		clear(c.placed)
+	}
+	for _, p := range placements {
+		for q := range c.placed[p] {
+			delete(c.answers, q)
+		}
+		delete(c.placed, p)
+	}
+}
+
+// Do calls f with where a key lives, and again with a newer answer when the shard says, by
+// an error with the SQLSTATE PC001 or PC002, that the answer is old, or, by 40001, that the
+// transaction met another one. f must roll back when it fails.
+func (c *Client) Do(ctx context.Context, q Question, f func(context.Context, Answer) error) error {
+	ctx, cancel := context.WithTimeout(ctx, c.Patience)
+	defer cancel()
+	a, err := c.Resolve(ctx, q)
+	for pause := 5 * time.Millisecond; err == nil; pause = min(2*pause, 500*time.Millisecond) {
+		failure := f(ctx, a)
+		after := int64(0)
+		switch state := sqlState(failure); state {
+		case "PC001":
+			after = a.Epoch
+		case "PC002", "40001":
+			if !sleep(ctx, pause) {
+				return failure
+			}
+		default:
+			return failure
+		}
+		c.forget(false, a.Placement)
+		if a, err = c.ask(ctx, q, after); err == nil && a.Epoch == after && !sleep(ctx, pause) {
+			return failure
+		}
+		var p *Problem
+		if errors.As(err, &p) && p.Code == "no_fit_host" && sleep(ctx, pause) {
+			a, err = c.ask(ctx, q, 0) // a failover is under way
+		}
+		if err != nil && ctx.Err() != nil {
+			return failure
+		}
+	}
+	return err
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// sqlState gives the SQLSTATE of an error, as the errors of pgx and lib/pq tell it.
+func sqlState(err error) string {
+	var e interface{ SQLState() string }
+	if errors.As(err, &e) {
+		return e.SQLState()
+	}
+	return ""
+}
+
+// Watch forgets the answers about placements that change, until ctx ends. Without it an
+// answer is kept for its time.
+func (c *Client) Watch(ctx context.Context) {
+	for after := ""; ctx.Err() == nil; {
+		var changes struct {
+			Next  string `json:"next"`
+			Reset bool   `json:"reset"`
+			Items []struct {
+				Placement string `json:"placement"`
+			} `json:"items"`
+		}
+		if err := c.get(ctx, "/watch?"+url.Values{"after": {after}}.Encode(), &changes); err != nil {
+			c.forget(true)
+			sleep(ctx, time.Second)
+			continue
+		}
+		placements := make([]string, len(changes.Items))
+		for i, item := range changes.Items {
+			placements[i] = item.Placement
+		}
+		if changes.Reset || len(placements) > 0 {
+			c.forget(changes.Reset, placements...)
+		}
+		after = changes.Next
+	}
+}
+
+func (c *Client) ask(ctx context.Context, q Question, afterEpoch int64) (a Answer, err error) {
+	v := url.Values{"key": {q.Key}}
+	for name, value := range map[string]string{"mode": q.Mode, "min-lsn": q.MinLSN, "dc": q.DC} {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	if q.MaxLag > 0 {
+		v.Set("max-lag", q.MaxLag.String())
+	}
+	if afterEpoch > 0 {
+		v.Set("after-epoch", strconv.FormatInt(afterEpoch, 10))
+	}
+	err = c.get(ctx, "/resolve?"+v.Encode(), &a)
+	return a, err
+}
+
+func (c *Client) get(ctx context.Context, path string, into any) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
+	if err != nil {
+		return err
+	}
+	if c.token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	reply, err := c.HTTP.Do(r)
+	if err != nil {
+		return fmt.Errorf("ask the shard map: %w", err)
+	}
+	defer reply.Body.Close()
+	body := io.LimitReader(reply.Body, 16<<20)
+	if reply.StatusCode != http.StatusOK {
+		p := &Problem{Status: reply.StatusCode}
+		if err := json.NewDecoder(body).Decode(p); err != nil || p.Code == "" {
+			return fmt.Errorf("ask the shard map: the server answers %s", reply.Status)
+		}
+		return p
+	}
+	if err := json.NewDecoder(body).Decode(into); err != nil {
+		return fmt.Errorf("ask the shard map: %w", err)
+	}
+	return nil
+}

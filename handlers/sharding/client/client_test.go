@@ -1,0 +1,128 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"procaas/engine"
+	"procaas/engine/api"
+	"procaas/handlers/sharding/client"
+)
+
+// A world is a server with one key, which may move.
+type world struct {
+	engine.ShardMaps
+	epoch atomic.Int64
+	asked atomic.Int64
+	moved chan struct{}
+}
+
+func (w *world) Resolve(_ context.Context, _ string, q engine.ShardQuestion) (engine.ShardAnswer, error) {
+	w.asked.Add(1)
+	if q.Key != "42" {
+		return engine.ShardAnswer{}, engine.ErrUnplaced
+	}
+	e := w.epoch.Load()
+	return engine.ShardAnswer{Map: "mail", Key: q.Key, Placement: "42", Shard: "s" + strconv.FormatInt(e, 10), Epoch: e}, nil
+}
+
+func (w *world) Watch(ctx context.Context, _, after string) (engine.ShardChanges, error) {
+	if after == "" {
+		return engine.ShardChanges{Next: "x-0", Reset: true}, nil
+	}
+	select {
+	case <-w.moved:
+		return engine.ShardChanges{Next: "x-1", Items: []engine.ShardPlacement{{Placement: "42"}}}, nil
+	case <-ctx.Done():
+		return engine.ShardChanges{Next: after}, nil
+	}
+}
+
+type open struct{ api.Engine }
+
+func (open) Guarded(context.Context) (bool, error) { return false, nil }
+
+func newWorld(t *testing.T) (*world, *client.Client) {
+	w := &world{moved: make(chan struct{})}
+	w.epoch.Store(1)
+	server := httptest.NewServer(api.New(api.Options{Engine: open{}, Shards: w, Local: true}))
+	t.Cleanup(server.Close)
+	c := client.New(server.URL, "", "mail")
+	c.TTL = time.Hour
+	return w, c
+}
+
+type sqlError string
+
+func (e sqlError) Error() string    { return string(e) }
+func (e sqlError) SQLState() string { return string(e) }
+
+func TestDoAsksAgainWhenTheShardSaysSo(t *testing.T) {
+	t.Parallel()
+	w, c := newWorld(t)
+	var seen []int64
+	err := c.Do(t.Context(), client.Question{Key: "42"}, func(_ context.Context, a client.Answer) error {
+		seen = append(seen, a.Epoch)
+		if len(seen) == 1 {
+			w.epoch.Store(2)
+			return sqlError("PC001")
+		}
+		if len(seen) == 2 {
+			return sqlError("40001")
+		}
+		return nil
+	})
+	if err != nil || len(seen) != 3 || seen[0] != 1 || seen[1] != 2 {
+		t.Errorf("answers of epochs %v, %v; want 1, 2, 2", seen, err)
+	}
+	other := errors.New("disk full")
+	if err := c.Do(t.Context(), client.Question{Key: "42"}, func(context.Context, client.Answer) error { return other }); !errors.Is(err, other) {
+		t.Errorf("another error: %v", err)
+	}
+	var p *client.Problem
+	if _, err := c.Resolve(t.Context(), client.Question{Key: "43"}); !errors.As(err, &p) || p.Code != "key_not_placed" || p.Status != http.StatusNotFound {
+		t.Errorf("an unknown key: %v", err)
+	}
+}
+
+func TestAnswersAreKeptUntilTheyChange(t *testing.T) {
+	t.Parallel()
+	w, c := newWorld(t)
+	resolve := func() int64 {
+		t.Helper()
+		a, err := c.Resolve(t.Context(), client.Question{Key: "42"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.Epoch
+	}
+	resolve()
+	if resolve(); w.asked.Load() != 1 {
+		t.Errorf("asked %d times for a kept answer, want once", w.asked.Load())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { c.Watch(ctx); close(done) }()
+	w.epoch.Store(2)
+	w.moved <- struct{}{}
+	for end := time.Now().Add(time.Minute); resolve() != 2; {
+		if time.Now().After(end) {
+			t.Fatal("the change was not heard of")
+		}
+	}
+	cancel()
+	<-done
+}
+
+func TestKeysAreEscaped(t *testing.T) {
+	t.Parallel()
+	if have := client.Key("a/b", "50%", "#[", "c"); have != "a%2Fb/50%25/%23%5B/c" {
+		t.Errorf("have %s", have)
+	}
+}

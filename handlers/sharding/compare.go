@@ -1,0 +1,230 @@
+package sharding
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Comparing goes both ways: what the map has on the shard must be open there, and what is
+// open there must be what the map has.
+const (
+	compareLock   = `select pg_advisory_xact_lock(8104928)`
+	voidTransfers = `update shard_placements set owner = null, transfer = null, target = null
+		where map = $1 and owner is not null and (shard = $2 or target = $2) returning key`
+	fencesOf = `select map, key, epoch, state, coalesce(target, ''), coalesce(owner, ''), attempt
+		from procaas.fences where map = $1 and key = any($2)`
+	openFences = `select map, key, epoch, state, coalesce(target, ''), coalesce(owner, ''), attempt
+		from procaas.fences where map = $1 and state in ('active', 'frozen') and key > $2 order by key limit $3`
+	placementsOf = `select ` + placementColumns + ` from shard_placements where map = $1 and key = any($2)`
+	ownerOf      = `select coalesce(owner, '') from shard_placements where map = $1 and key = $2`
+	confirm      = `insert into procaas.compared (timeline) select procaas.timeline() where procaas.timeline() = $1
+		on conflict (one) do update set timeline = excluded.timeline, at = clock_timestamp()`
+	timelineDone = `select procaas.timeline(), exists (select from procaas.compared where timeline = procaas.timeline())`
+	fencedMaps   = `select distinct map from procaas.fences order by map`
+)
+
+// Compare brings the fences on the master of a shard in line with the map and then lets
+// writers in: an asynchronous failover may have lost the latest fences. Transfers from or to
+// the shard that have not switched end: what they have frozen or copied may be lost, too.
+func (s *Service) Compare(ctx context.Context, m *Map, shard string) error {
+	pool, err := s.Connect(ctx, m, shard)
+	if err != nil {
+		return err
+	}
+	pool.Reset() // its connections may be to the former master
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, compareLock); err != nil {
+			return err
+		}
+		var timeline string
+		var done bool
+		if err := tx.QueryRow(ctx, timelineDone).Scan(&timeline, &done); err != nil || done {
+			return err
+		}
+		if err := s.compareAll(ctx, tx, pool, m, shard); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, confirm, timeline)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("map %s: compare the fences of %s: %w", m.ID, shard, err)
+	}
+	return nil
+}
+
+// A beginner begins transactions.
+type beginner interface {
+	Begin(context.Context) (pgx.Tx, error)
+}
+
+// compareAll compares the fences of every map that has some in the database.
+func (s *Service) compareAll(ctx context.Context, tx pgx.Tx, pool beginner, m *Map, shard string) error {
+	rows, err := tx.Query(ctx, fencedMaps)
+	if err != nil {
+		return err
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		there, at := m, shard
+		if id != m.ID {
+			if there, err = s.Map(id); err != nil {
+				return fmt.Errorf("the server has fences of a map that is not declared here: %w", err)
+			}
+			if at = there.shardAt(m.shards[shard].addresses); at == "" {
+				return fmt.Errorf("the server has fences of map %s, which declares none of its hosts", id)
+			}
+		}
+		if err := there.compare(ctx, tx, pool, at); err != nil {
+			return fmt.Errorf("map %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// shardAt names the shard that has one of some hosts; empty when there is none.
+func (m *Map) shardAt(addresses []string) string {
+	for id, s := range m.shards {
+		if slices.ContainsFunc(s.addresses, func(a string) bool { return slices.Contains(addresses, a) }) {
+			return id
+		}
+	}
+	return ""
+}
+
+// compare reads by q and changes fences in transactions of their own.
+func (m *Map) compare(ctx context.Context, q Querier, pool beginner, shard string) error {
+	ended, err := m.keys(ctx, voidTransfers, m.ID, shard)
+	if err != nil {
+		return err
+	}
+	if len(ended) > 0 {
+		m.service.changed()
+	}
+	changed := 0
+	write := func(f Fence) error {
+		changed++
+		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return m.amend(ctx, tx, f) })
+	}
+	if err := m.openAll(ctx, q, shard, write); err != nil {
+		return err
+	}
+	if err := m.closeRest(ctx, q, shard, write); err != nil {
+		return err
+	}
+	m.service.log.Info("fences were compared with the map", "map", m.ID, "shard", shard, "changed", changed, "transfers_ended", len(ended))
+	return nil
+}
+
+// amend writes a fence unless another transfer that is alive has written it meanwhile.
+func (m *Map) amend(ctx context.Context, tx pgx.Tx, f Fence) error {
+	if _, err := tx.Exec(ctx, lockFence, f.Map, f.Key); err != nil {
+		return err
+	}
+	have, known, err := ReadFence(ctx, tx, f.Map, f.Key)
+	if err != nil {
+		return err
+	}
+	if known && have.Owner != "" {
+		var owner string
+		err := m.service.pool.QueryRow(ctx, ownerOf, m.ID, f.Key).Scan(&owner)
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) || owner == have.Owner {
+			return err
+		}
+	}
+	return WriteFence(ctx, tx, f)
+}
+
+// openAll opens the placements that the map has on the shard.
+func (m *Map) openAll(ctx context.Context, q Querier, shard string, write func(Fence) error) error {
+	for after := ""; ; {
+		page, err := m.page(ctx, placedHere, shard, after)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		keys := make([]string, len(page))
+		for i, p := range page {
+			keys[i] = p.Key
+		}
+		after = keys[len(keys)-1]
+		known, err := readFences(ctx, q, fencesOf, m.ID, keys)
+		if err != nil {
+			return err
+		}
+		byKey := map[string]Fence{}
+		for _, f := range known {
+			byKey[f.Key] = f
+		}
+		for _, p := range page {
+			f, ok := byKey[p.Key]
+			if ok && f.Epoch > p.Epoch {
+				return fmt.Errorf("key %q is at epoch %d on the shard and at %d in the map: the map has lost a transfer; mend its placement by hand", p.Key, f.Epoch, p.Epoch)
+			}
+			if ok && f.Epoch == p.Epoch && f.State == Active {
+				continue
+			}
+			if err := write(Fence{Map: m.ID, Key: p.Key, Epoch: p.Epoch, State: Active}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// closeRest closes what is open on the shard and lives elsewhere by the map.
+func (m *Map) closeRest(ctx context.Context, q Querier, shard string, write func(Fence) error) error {
+	for after := ""; ; {
+		page, err := readFences(ctx, q, openFences, m.ID, after, placementPage)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		keys := make([]string, len(page))
+		for i, f := range page {
+			keys[i] = f.Key
+		}
+		after = keys[len(keys)-1]
+		rows, err := m.service.pool.Query(ctx, placementsOf, m.ID, keys)
+		if err != nil {
+			return err
+		}
+		placements, err := pgx.CollectRows(rows, scanPlacement)
+		if err != nil {
+			return err
+		}
+		home := map[string]Placement{}
+		for _, p := range placements {
+			home[p.Key] = p
+		}
+		for _, f := range page {
+			p, placed := home[f.Key]
+			if placed && p.Shard == shard {
+				continue
+			}
+			end := Fence{Map: m.ID, Key: f.Key, Epoch: f.Epoch, State: Closed}
+			if placed && p.Epoch >= f.Epoch {
+				end.Epoch, end.State, end.Target = p.Epoch, Moved, p.Shard
+			}
+			if err := write(end); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func readFences(ctx context.Context, q Querier, sql string, args ...any) ([]Fence, error) {
+	rows, err := q.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Fence, error) {
+		var f Fence
+		err := row.Scan(&f.Map, &f.Key, &f.Epoch, &f.State, &f.Target, &f.Owner, &f.Attempt)
+		return f, err
+	})
+}

@@ -1,0 +1,158 @@
+package sharding_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"procaas/engine"
+	"procaas/engine/enginetest"
+	"procaas/engine/postgres"
+	"procaas/handlers/sharding"
+)
+
+// A standby is promoted that has not got the latest fences: it takes no writes before they
+// were compared with the map, and then only those of keys that live there.
+func TestPromotedMasterTakesNoWritesBeforeItsFencesWereCompared(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	primary, err := logicalCluster()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = primary.Stop() }()
+	standby, err := primary.Standby(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = standby.Stop() }()
+	other, err := logicalClusters[1]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dsn := enginetest.Postgres(t)
+	if _, _, err := postgres.Migrate(ctx, dsn); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.NewReplacer("HOST1", primary.Addr(), "STANDBY", standby.Addr(), "HOST2", other.Addr()).Replace(`shard-maps:
+  - id: mail
+    key: user
+    connect: {user: postgres, parameters: {sslmode: disable}}
+    shards:
+      - {id: s1, hosts: [{address: "HOST1", dc: a}, {address: "STANDBY", dc: b}]}
+      - {id: s2, hosts: [{address: "HOST2"}]}
+`)
+	s, err := sharding.Open(ctx, sharding.Options{DSN: dsn, Maps: parseMaps(t, text)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	m, err := s.Map("mail")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err := s.Enroll(ctx, m, "s1"); err != nil || len(e.Reasons) > 0 {
+		t.Fatal(e, err)
+	}
+	for _, key := range []string{"stays", "moves", "moving"} {
+		if _, err := m.Place(ctx, key, "s1", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	follower := connect(t, standby.URL)
+	defer follower.Close(context.WithoutCancel(ctx))
+	fences := func() (n int) {
+		if err := follower.QueryRow(ctx, "select count(*) from procaas.fences").Scan(&n); err != nil {
+			n = 0
+		}
+		return n
+	}
+	eventually(t, "the standby to have the fences", func() bool { return fences() == 3 })
+	eventually(t, "a replica to be known", func() bool {
+		a, err := s.Resolve(ctx, "mail", engine.ShardQuestion{Key: "stays", Mode: engine.ShardReplica, DC: "b"})
+		return err == nil && a.Hosts[0].Address == standby.Addr() && a.Hosts[0].Role == "replica"
+	})
+
+	// What follows never reaches the standby: the fences of a key that has moved, of one
+	// that is frozen for a switch, and of a new one.
+	execute(t, follower, "alter system set primary_conninfo = ''")
+	execute(t, follower, "select pg_reload_conf()")
+	eventually(t, "the standby to follow nobody", func() bool {
+		var receivers int
+		return follower.QueryRow(ctx, "select count(*) from pg_stat_wal_receiver").Scan(&receivers) == nil && receivers == 0
+	})
+	moved, err := m.BeginTransfer(ctx, sharding.Begin{Key: "moves", Target: "s2", Transfer: "t1"})
+	if err == nil {
+		err = m.Switch(ctx, moved)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	moving, err := m.BeginTransfer(ctx, sharding.Begin{Key: "moving", Target: "s2", Transfer: "t2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	master := connect(t, primary.URL)
+	for _, f := range []sharding.Fence{
+		{Map: "mail", Key: "moves", Epoch: moved.Next, State: sharding.Moved, Target: "s2"},
+		{Map: "mail", Key: "moving", Epoch: moving.Epoch, State: sharding.Frozen, Owner: moving.Owner},
+	} {
+		if err := sharding.WriteFence(ctx, master, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := m.Place(ctx, "new", "s1", nil); err != nil {
+		t.Fatal(err)
+	}
+	_ = master.Close(ctx)
+	if err := primary.Halt(enginetest.StopImmediate); err != nil {
+		t.Fatal(err)
+	}
+
+	// In one session from before the promotion on, so that nothing comes between.
+	promoted := connect(t, standby.URL)
+	defer promoted.Close(context.WithoutCancel(ctx))
+	execute(t, promoted, "select pg_promote()")
+	guard := func(key string, epoch int64) string {
+		_, err := promoted.Exec(ctx, "select procaas.guard('mail', $1, $2)", key, epoch)
+		return sqlState(t, err)
+	}
+	if have := guard("moves", 1); have == "" {
+		t.Error("the promoted master takes a write of a key that has moved")
+	}
+	eventually(t, "the promoted master to take writes", func() bool { return guard("stays", 1) == "" })
+	for _, c := range []struct {
+		key   string
+		epoch int64
+		want  string
+	}{{"moves", 1, "PC001"}, {"moving", 1, ""}, {"moving", moving.Next, "PC001"}, {"new", 1, ""}, {"none", 1, "PC001"}} {
+		if have := guard(c.key, c.epoch); have != c.want {
+			t.Errorf("guard of %s at epoch %d: %q, want %q", c.key, c.epoch, have, c.want)
+		}
+	}
+	if err := m.Switch(ctx, moving); err == nil {
+		t.Error("a transfer switched whose freeze was lost")
+	}
+	eventually(t, "the promoted host to be the master", func() bool {
+		a, err := s.Resolve(ctx, "mail", engine.ShardQuestion{Key: "stays"})
+		return err == nil && a.Hosts[0].Address == standby.Addr()
+	})
+}
+
+func connect(t *testing.T, dsn string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+func execute(t *testing.T, conn *pgx.Conn, sql string) {
+	t.Helper()
+	if _, err := conn.Exec(t.Context(), sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
