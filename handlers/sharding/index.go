@@ -15,31 +15,41 @@ type index struct {
 	id     string // new for each index, so that positions of another one are known
 	layout layout
 	seed   maphash.Seed
-	parts  [stripes]stripe
+	keys   atomic.Pointer[table] // placements of keys
 	slots  []atomic.Pointer[Placement]
-	count  atomic.Int64
+	count  atomic.Int64 // of keys
 
-	mu      sync.Mutex // guards the following
+	mu      sync.Mutex // guards the following, and changes of keys
 	feed    []Placement
 	dropped int64         // changes before the first of feed
 	moved   chan struct{} // closed when feed grows
 	ranges  atomic.Pointer[[]*Placement]
 }
 
-// stripes keep readers from waiting for each other.
-const stripes = 64
+// A table finds placements by their keys without a lock. It only grows: one that is full
+// is replaced by one of twice its size.
+type table struct {
+	slots []atomic.Pointer[Placement] // a power of two, half of them empty at least
+}
 
-type stripe struct {
-	mu   sync.RWMutex // guards keys
-	keys map[string]*Placement
-	_    [32]byte // readers of different stripes write different cache lines
+func newTable(size int) *table { return &table{make([]atomic.Pointer[Placement], size)} }
+
+// firstTable is the size of an empty one.
+const firstTable = 64
+
+// slot gives where a key stands or would stand.
+func (t *table) slot(hash uint64, key string) (*atomic.Pointer[Placement], *Placement) {
+	for i := hash; ; i++ {
+		at := &t.slots[i&uint64(len(t.slots)-1)]
+		if p := at.Load(); p == nil || p.Key == key {
+			return at, p
+		}
+	}
 }
 
 func newIndex(l layout) *index {
 	x := &index{id: rand.Text()[:8], layout: l, seed: maphash.MakeSeed(), moved: make(chan struct{})}
-	for i := range x.parts {
-		x.parts[i].keys = map[string]*Placement{}
-	}
+	x.keys.Store(newTable(firstTable))
 	if l.strategy == "slots" {
 		x.slots = make([]atomic.Pointer[Placement], l.slots)
 	}
@@ -66,11 +76,40 @@ func (x *index) find(key string) *Placement {
 }
 
 func (x *index) exact(key string) *Placement {
-	s := &x.parts[maphash.String(x.seed, key)%stripes]
-	s.mu.RLock()
-	p := s.keys[key]
-	s.mu.RUnlock()
+	_, p := x.keys.Load().slot(maphash.String(x.seed, key), key)
 	return p
+}
+
+// putKey takes the placement of a key over unless a later one is known.
+func (x *index) putKey(p Placement) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	t := x.keys.Load()
+	at, old := t.slot(maphash.String(x.seed, p.Key), p.Key)
+	if !newer(p, old) {
+		return false
+	}
+	if old == nil {
+		if n := int(x.count.Add(1)); 2*n > len(t.slots) {
+			t = x.grown(t)
+			at, _ = t.slot(maphash.String(x.seed, p.Key), p.Key)
+			defer x.keys.Store(t)
+		}
+	}
+	at.Store(&p)
+	return true
+}
+
+// grown gives a table of twice the size with the same placements.
+func (x *index) grown(t *table) *table {
+	twice := newTable(2 * len(t.slots))
+	for i := range t.slots {
+		if p := t.slots[i].Load(); p != nil {
+			at, _ := twice.slot(maphash.String(x.seed, p.Key), p.Key)
+			at.Store(p)
+		}
+	}
+	return twice
 }
 
 // stretch gives the stretch with the greatest lower bound that is not above a key.
@@ -102,19 +141,8 @@ func (x *index) put(p Placement, tell bool) {
 			return
 		}
 	default:
-		s := &x.parts[maphash.String(x.seed, p.Key)%stripes]
-		s.mu.Lock()
-		old := s.keys[p.Key]
-		take := newer(p, old)
-		if take {
-			s.keys[p.Key] = &p
-		}
-		s.mu.Unlock()
-		if !take {
+		if !x.putKey(p) {
 			return
-		}
-		if old == nil {
-			x.count.Add(1)
 		}
 	}
 	if tell {

@@ -11,10 +11,10 @@ import (
 
 // A Placement says where a key, a slot or a stretch of keys lives.
 type Placement struct {
-	Map   string
 	Key   string // in the form that the package comment describes
 	Shard string
 	Epoch int64 // grows with each move
+	Map   string
 	State State
 
 	Transfer string // that has it, or had it last; empty for none
