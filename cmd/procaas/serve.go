@@ -116,6 +116,8 @@ func serve(ctx context.Context, s streams, f nodeFlags) error {
 type node struct {
 	engine  *engine.Engine
 	store   engine.Store
+	tasks   *taskStore
+	closing chan struct{} // closed when run is told to end
 	front   *front
 	api     http.Handler
 	console *ui.Console
@@ -147,7 +149,7 @@ func openNode(ctx context.Context, s streams, f nodeFlags, b *dsl.Bundle) (*node
 		return nil, usagef("--max-body %q: %w", f.maxBody, err)
 	}
 	access.MaxBody = int64(maxBody)
-	n := &node{metrics: prometheus.NewRegistry(), log: log, streams: s, flags: f}
+	n := &node{metrics: prometheus.NewRegistry(), log: log, streams: s, flags: f, closing: make(chan struct{})}
 	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if n.front, err = openFront(ctx, f.listen, log); err != nil {
 		return nil, err
@@ -163,8 +165,11 @@ func (n *node) open(ctx context.Context, b *dsl.Bundle, access api.Options) (err
 	if n.store, err = n.openStore(ctx); err != nil {
 		return fmt.Errorf("open store %s: %w", redact(n.flags.store), err)
 	}
+	if n.tasks, err = openTasks(ctx, n.flags.store, n.store, n.log); err != nil {
+		return errors.Join(fmt.Errorf("open store %s: %w", redact(n.flags.store), err), n.store.Close())
+	}
 	if n.traces, err = openTelemetry(ctx, nodeName(n.flags.name), n.log); err != nil {
-		return errors.Join(err, n.store.Close())
+		return errors.Join(err, n.closeStores())
 	}
 	err = n.openShards(ctx, b)
 	if err == nil {
@@ -173,7 +178,7 @@ func (n *node) open(ctx context.Context, b *dsl.Bundle, access api.Options) (err
 	if err != nil {
 		n.closeShards()
 		n.traces.close(n.log)
-		return errors.Join(err, n.store.Close())
+		return errors.Join(err, n.closeStores())
 	}
 	return nil
 }
@@ -206,6 +211,7 @@ func (n *node) build(ctx context.Context, f nodeFlags, b *dsl.Bundle, served api
 	if n.alerts, err = n.newAlerts(f, o.Name); err != nil {
 		return err
 	}
+	served.Tasks, served.Closing = n.tasks, n.closing
 	served.Engine, served.Log, served.Registry, served.Version, served.Play = e, n.log, n.metrics, version(), play
 	if !served.Local && len(served.Open) > 0 {
 		n.log.Warn("some calls need no token, though others may reach this server; --open none closes them", "open", served.Open)
@@ -242,11 +248,16 @@ func (n *node) run(ctx context.Context) error {
 	n.front.start(n.api)
 	g.Go(func() error { n.followShards(ctx); return nil })
 	g.Go(func() error { return n.console.Run(ctx) })
+	g.Go(func() error {
+		defer close(n.closing)
+		engine.TendTasks(ctx, n.tasks, n.log)
+		return nil
+	})
 	g.Go(func() error { return n.front.run(ctx) })
 	err := g.Wait()
 	n.closeShards()
 	n.traces.close(n.log)
-	return errors.Join(err, n.store.Close())
+	return errors.Join(err, n.closeStores())
 }
 
 // url is where the API answers.

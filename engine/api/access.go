@@ -53,6 +53,14 @@ var needs = map[string]need{
 	"submit-events": submits,
 	"put-tasks":     submits,
 
+	"claim-tasks":     steers,
+	"heartbeat-tasks": steers,
+	"complete-tasks":  steers,
+	"fail-tasks":      steers,
+	"snooze-tasks":    steers,
+	"list-queues":     views,
+	"list-tasks":      views,
+
 	"list-runs":    reads,
 	"get-run":      reads,
 	"explain-run":  reads,

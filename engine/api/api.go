@@ -45,6 +45,13 @@ type Options struct {
 	// Play runs what the playground of the console tries. It only checks when nil.
 	Play ui.Player
 
+	// Tasks is the queue of tasks; its calls are refused when it is nil.
+	Tasks engine.TaskStore
+
+	// Closing is closed when the server is about to end: who waits for tasks waits
+	// no more.
+	Closing <-chan struct{}
+
 	// Reload reads the node's pipelines again, activates them on all nodes and
 	// tells what that changes. The error is an [*engine.DefinitionError] when they
 	// are refused. The call is refused when it is nil.
@@ -124,6 +131,8 @@ func NewWithConsole(o Options) (http.Handler, *ui.Console) {
 
 type server struct {
 	engine  Engine
+	tasks   engine.TaskStore // may be nil
+	closing <-chan struct{}
 	log     *slog.Logger
 	metrics prometheus.Gatherer
 	token   *[sha256.Size]byte // nil for none
@@ -148,6 +157,7 @@ func newServer(o Options) *server {
 	s := &server{
 		engine: o.Engine, log: o.Log, metrics: o.Registry, maxBody: o.MaxBody, version: o.Version, reload: o.Reload, play: o.Play, shards: o.Shards,
 		open: o.Open, local: o.Local, router: chi.NewMux(),
+		tasks: o.Tasks, closing: o.Closing,
 	}
 	for _, h := range o.Hosts {
 		s.hosts = append(s.hosts, strings.ToLower(h))
@@ -185,6 +195,7 @@ func newServer(o Options) *server {
 func (s *server) operations() []operation {
 	var all []operation
 	all = append(all, s.intakeOperations()...)
+	all = append(all, s.queueOperations()...)
 	all = append(all, s.runOperations()...)
 	all = append(all, s.migrateOperations()...)
 	all = append(all, s.clusterOperations()...)

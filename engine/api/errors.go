@@ -113,6 +113,9 @@ const (
 	codeKeyNotPlaced     = "key_not_placed"
 	codeNoFitHost        = "no_fit_host"
 	codeShardBusy        = "shard_busy"
+	codeNoTasks          = "no_task_queue"
+	codeInvalidTask      = "invalid_task"
+	codeQueueDraining    = "queue_draining"
 )
 
 // problems is the one table of what a code means over HTTP.
@@ -142,6 +145,9 @@ var problems = map[string]struct {
 	codePipelineNotFound: {http.StatusNotFound, "There is no such pipeline"},
 	codeUnknownConfig:    {http.StatusNotFound, "There is no such setting"},
 	codeUnknownMethod:    {http.StatusMethodNotAllowed, "The call does not take this method"},
+	codeNoTasks:          {http.StatusNotImplemented, "The server keeps no tasks"},
+	codeInvalidTask:      {http.StatusUnprocessableEntity, "The task makes no sense"},
+	codeQueueDraining:    {http.StatusConflict, "The queue takes no new tasks"},
 	codeIDConflict:       {http.StatusConflict, "The event's id was used before for another event"},
 	codeEventRejected:    {http.StatusConflict, "The entity's state does not allow the event"},
 	codeRunNotFailed:     {http.StatusConflict, "Only a run that has failed or waits for an operator can be retried"},

@@ -23,7 +23,11 @@ func (s *server) withDeadline(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), requestTime)
+		most := requestTime
+		if r.URL.Path == claimPath { // it may wait, and moves the server's own deadlines then
+			most += maxClaimWait
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), most)
 		defer cancel()
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})

@@ -29,6 +29,7 @@ type reply struct {
 	about       string
 	body        any    // a value of the type that is sent as JSON; nil for other content
 	or          any    // the same for a second form; may be nil
+	more        []any  // and for further ones
 	contentType string // of other content
 	example     any
 	headers     []string // such as "Location: the run"
@@ -96,6 +97,9 @@ func (s *server) describeReply(r reply) *huma.Response {
 		schema := s.schema(r.body)
 		if r.or != nil {
 			schema = &huma.Schema{OneOf: []*huma.Schema{schema, s.schema(r.or)}}
+		}
+		for _, one := range r.more {
+			schema.OneOf = append(schema.OneOf, s.schema(one))
 		}
 		response.Content[mediaJSON] = &huma.MediaType{Schema: schema, Example: r.example}
 	}

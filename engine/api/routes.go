@@ -34,12 +34,21 @@ func (s *server) intakeOperations() []operation {
 		{
 			method: http.MethodPost, path: "/v1/queues/{pipeline}/tasks", id: "put-tasks", tag: "events",
 			summary: "Put tasks into a queue",
-			about:   "Each task becomes an event of the first type that the pipeline serves. Replies are those of events.",
-			params:  []*huma.Param{inPath("pipeline", "The pipeline's id.")},
+			about: "Tasks of a pipeline with a `queue` section, and of a type that is no pipeline, go into the queue of tasks, for workers. " +
+				"Of any other pipeline, each task becomes an event of the first type that it serves, and replies are those of events.",
+			params:  []*huma.Param{inPath("pipeline", "The type: a pipeline's id, or any other.")},
 			body:    jsonBody(oneOrMany(s.schema(Task{})), map[string]any{"payload": map[string]any{"to": "u-7"}, "delay": "90s"}),
-			replies: receipts, refusals: append(refusals, codePipelineNotFound, codeInvalidParameter), serve: s.postTasks,
+			replies: taskReceipts(receipts), refusals: append(refusals, codePipelineNotFound, codeInvalidParameter, codeInvalidTask, codeQueueDraining), serve: s.postTasks,
 		},
 	}
+}
+
+// taskReceipts are the replies of events, and those of tasks besides.
+func taskReceipts(events []reply) []reply {
+	out := slices.Clone(events)
+	out[0].more = []any{TaskReceipt{}, TaskReceipts{}}
+	out[2].or = TaskReceipts{}
+	return out
 }
 
 const exampleRun = "0199d3f0-6f6e-7c7b-9d0a-6a3c1c2f4e11"

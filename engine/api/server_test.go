@@ -280,10 +280,15 @@ func TestEverySteeringCallLooksAtPaths(t *testing.T) {
 		"end-fallbacks":           {"/admin/v1/fallbacks/end", `{"path": "new-order-created"}`},
 		"set-shard":               {"/admin/v1/shard-maps/mail/shards/s1", `{"closed": "full"}`},
 		"set-config":              {"/admin/v1/configs/CITIES", `{"value": ["x"]}`},
+		"claim-tasks":             {"/v1/queues/claim", `{"worker": "w", "types": [{"type": "thumbs"}]}`},
+		"heartbeat-tasks":         {"/v1/queues/heartbeat", `{"receipts": ["1.1.1.thumbs"]}`},
+		"complete-tasks":          {"/v1/queues/complete", `{"receipts": ["1.1.1.thumbs"]}`},
+		"fail-tasks":              {"/v1/queues/fail", `{"tasks": [{"receipt": "1.1.1.thumbs"}]}`},
+		"snooze-tasks":            {"/v1/queues/snooze", `{"tasks": [{"receipt": "1.1.1.thumbs"}]}`},
 	}
 	f := newFake(taxi(t))
 	f.known["t"] = engine.Grant{Name: "other", Role: engine.RoleOperator, Paths: []string{"mail/send"}}
-	h := api.New(api.Options{Engine: f, Token: "admin"})
+	h := api.New(api.Options{Engine: f, Token: "admin", Tasks: newTaskServer(t, api.Options{}).tasks})
 	send := func(token, method, path, body string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(method, path, strings.NewReader(body))
 		r.Header.Set("Authorization", "Bearer "+token)

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"procaas/dsl"
 	"procaas/engine"
 )
 
@@ -14,17 +15,24 @@ type Task struct {
 	DelayTolerance any    `json:"delay_tolerance,omitempty" doc:"How long the task may wait beyond its time without harm: text such as 90s, or a number of seconds."`
 	Delay          any    `json:"delay,omitempty" doc:"How long from now the task is due: text such as 90s, or a number of seconds. Not together with at."`
 	At             string `json:"at,omitempty" format:"date-time" doc:"When the task is due. Not together with delay."`
-	Key            string `json:"key,omitempty" doc:"Tasks of one key run one at a time, in order."`
+	Key            string `json:"key,omitempty" doc:"What the task is about. Events of one key run one at a time, in order; tasks as their type's queue section or its workers say."`
+	Unique         string `json:"unique,omitempty" doc:"Of a task, not of an event: a name among those of its type that have not ended."`
+	OnDuplicate    string `json:"on_duplicate,omitempty" enum:"keep,merge,replace,rerun" doc:"What becomes of the task when another one has its unique name; keep when left out."`
+	Timeout        any    `json:"timeout,omitempty" doc:"Of a task, not of an event: how long one attempt may take."`
 }
 
 // postTasks puts tasks into the queue that a pipeline is: each becomes an event
-// of the first type that the pipeline serves.
+// of the first type that the pipeline serves. Tasks of a pipeline that has a queue
+// section, and of types that are no pipeline, go into the queue of tasks.
 func (s *server) postTasks(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathValue(r, "pipeline")
 	if err != nil {
 		return err
 	}
 	pipeline := s.engine.Bundle().Pipeline(id)
+	if s.tasks != nil && (pipeline == nil || isQueue(pipeline)) {
+		return s.putTasks(w, r, id, pipeline)
+	}
 	if pipeline == nil {
 		return refuse(codePipelineNotFound, "there is no pipeline %q", id)
 	}
@@ -70,3 +78,6 @@ func taskEvent(f *fields, now time.Time) engine.Event {
 	f.refuseUnknown()
 	return e
 }
+
+// isQueue tells whether a pipeline serves tasks.
+func isQueue(*dsl.Pipeline) bool { return false }

@@ -44,6 +44,7 @@ type Store struct {
 	read   *sql.DB
 	writer *writer
 	wake   chan struct{}
+	watch  taskWatch
 
 	changed engine.Broadcast // of documents
 

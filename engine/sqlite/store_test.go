@@ -56,3 +56,19 @@ func BenchmarkBacklog(b *testing.B) {
 		})
 	}
 }
+
+func TestTaskConformance(t *testing.T) {
+	t.Parallel()
+	enginetest.TaskConformance(t, func(t *testing.T) engine.TaskStore {
+		s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "tasks.db"), sqlite.Options{Migrate: true, Fast: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := s.Close(); err != nil {
+				t.Errorf("close: %v", err)
+			}
+		})
+		return s
+	})
+}

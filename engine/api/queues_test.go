@@ -1,0 +1,180 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"procaas/engine"
+	"procaas/engine/api"
+	"procaas/engine/sqlite"
+)
+
+// A taskServer serves a queue of tasks to tests.
+type taskServer struct {
+	*testing.T
+	tasks   engine.TaskStore
+	handler http.Handler
+}
+
+func newTaskServer(t *testing.T, o api.Options) *taskServer {
+	t.Helper()
+	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "tasks.db"), sqlite.Options{Migrate: true, Fast: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	o.Engine, o.Tasks = newFake(taxi(t)), store
+	return &taskServer{t, store, api.New(o)}
+}
+
+// call makes a call whose reply must have a status and be as described.
+func (s *taskServer) call(method, path, body string, status int, out any) {
+	s.Helper()
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	if method != http.MethodGet {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	w := httptest.NewRecorder()
+	s.handler.ServeHTTP(w, r)
+	checkDescribed(s.T, r, w.Result(), w.Body.Bytes())
+	if w.Code != status {
+		s.Fatalf("%s %s %s: have %d %s, want %d", method, path, body, w.Code, w.Body, status)
+	}
+	if out == nil {
+		return
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), out); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *taskServer) claim(body string) api.Claimed {
+	s.Helper()
+	var out api.Claimed
+	s.call(http.MethodPost, "/v1/queues/claim", body, 200, &out)
+	return out
+}
+
+func TestWorkersTakeTasksOverHTTP(t *testing.T) {
+	t.Parallel()
+	s := newTaskServer(t, api.Options{})
+	var put api.TaskReceipts
+	s.call(http.MethodPost, "/v1/queues/thumbs/tasks", `[{"payload": {"n": 1}}, {"payload": {"n": 2}, "priority": 5, "key": "k"},
+		{"payload": 3, "delay": "1h"}, {"unique": "u", "timeout": "5s"}, {"unique": "u"}]`, 202, &put)
+	if len(put.Tasks) != 5 || put.Tasks[4].Outcome != "kept" || put.Tasks[4].ID != put.Tasks[3].ID {
+		t.Fatalf("have %+v", put)
+	}
+	got := s.claim(`{"worker": "w1", "types": [{"type": "thumbs", "limit": 2}, {"type": "other"}]}`)
+	if len(got.Items) != 2 || string(got.Items[0].Payload) != `{"n":2}` || got.Items[0].State != "running" || got.Items[0].Receipt == "" {
+		t.Fatalf("have %+v, want the one of the greater priority first", got)
+	}
+	first, second := got.Items[0].Receipt, got.Items[1].Receipt
+	var done api.TasksDone
+	s.call(http.MethodPost, "/v1/queues/heartbeat", fmt.Sprintf(`{"receipts": [%q], "lease": 60}`, first), 200, &done)
+	s.call(http.MethodPost, "/v1/queues/complete", fmt.Sprintf(`{"receipts": [%q, %q]}`, first, first), 200, &done)
+	if done.Done != 2 || len(done.Lost) != 0 {
+		t.Errorf("a receipt that is given twice: have %+v", done)
+	}
+	s.call(http.MethodPost, "/v1/queues/complete", fmt.Sprintf(`{"receipts": [%q]}`, first), 200, &done)
+	if done.Done != 0 || len(done.Lost) != 1 {
+		t.Errorf("what is done is done: have %+v", done)
+	}
+	s.call(http.MethodPost, "/v1/queues/fail", fmt.Sprintf(`{"tasks": [{"receipt": %q, "error": "no space"}]}`, second), 200, &done)
+	if done.Done != 1 {
+		t.Errorf("have %+v", done)
+	}
+	var page api.Page[api.QueuedTask]
+	s.call(http.MethodGet, "/v1/queues/thumbs/tasks?state=scheduled", "", 200, &page)
+	if len(page.Items) != 2 || page.Items[0].Error != "no space" || page.Items[0].Attempt != 2 {
+		t.Errorf("have %+v, want the failed one before the one in an hour", page.Items)
+	}
+	last := s.claim(fmt.Sprintf(`{"worker": "w1", "complete": [%q], "types": [{"type": "thumbs"}]}`, first))
+	if len(last.Items) != 1 || last.Items[0].Unique != "u" || last.Items[0].Timeout != 5 || len(last.Lost) != 1 {
+		t.Fatalf("have %+v", last)
+	}
+	s.call(http.MethodPost, "/v1/queues/snooze", fmt.Sprintf(`{"tasks": [{"receipt": %q, "delay": "0s"}]}`, last.Items[0].Receipt), 200, &done)
+	last = s.claim(`{"worker": "w2", "types": [{"type": "thumbs"}]}`)
+	s.call(http.MethodPost, "/v1/queues/fail", fmt.Sprintf(`{"tasks": [{"receipt": %q, "error": "bad", "final": true}]}`, last.Items[0].Receipt), 200, &done)
+	var stats api.Page[api.QueueStats]
+	s.call(http.MethodGet, "/v1/queues", "", 200, &stats)
+	if len(stats.Items) != 1 || stats.Items[0].Failed != 1 || stats.Items[0].Scheduled != 2 || stats.Items[0].Running != 0 {
+		t.Errorf("have %+v", stats)
+	}
+}
+
+func TestAClaimWaitsForATask(t *testing.T) {
+	t.Parallel()
+	s := newTaskServer(t, api.Options{})
+	got := make(chan api.Claimed, 1)
+	go func() { got <- s.claim(`{"worker": "w1", "types": [{"type": "thumbs"}], "wait": "20s"}`) }()
+	deadline := time.After(time.Minute)
+	for {
+		s.call(http.MethodPost, "/v1/queues/thumbs/tasks", `{"payload": 1}`, 202, nil)
+		select {
+		case c := <-got:
+			if len(c.Items) != 1 {
+				t.Errorf("have %+v, want a task", c)
+			}
+			return
+		case <-deadline:
+			t.Fatal("nothing is taken")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func TestAClaimEndsWithTheServer(t *testing.T) {
+	t.Parallel()
+	closing := make(chan struct{})
+	s := newTaskServer(t, api.Options{Closing: closing})
+	close(closing)
+	if got := s.claim(`{"worker": "w1", "types": [{"type": "thumbs"}], "wait": "20s"}`); len(got.Items) != 0 {
+		t.Errorf("have %+v", got)
+	}
+}
+
+func TestQueuesRefuse(t *testing.T) {
+	t.Parallel()
+	s := newTaskServer(t, api.Options{})
+	for _, c := range []struct {
+		path, body string
+		status     int
+	}{
+		{"claim", `{"types": [{"type": "x"}]}`, 400},
+		{"claim", `{"worker": "w", "types": []}`, 400},
+		{"claim", `{"worker": "w", "types": [{"type": "x", "limit": 5000}]}`, 400},
+		{"claim", `{"worker": "w", "types": [{"type": "x"}], "wait": "1h"}`, 400},
+		{"claim", `{"worker": "w", "types": [{"type": "x"}], "lease": "1ms"}`, 400},
+		{"complete", `{"receipts": ["nonsense"]}`, 400},
+		{"complete", `{"receipts": ["1.1.1."]}`, 400},
+		{"fail", `{"tasks": [{"receipt": "1.0.1.x"}]}`, 400},
+		{"fail", `{"tasks": {}}`, 400},
+		{"snooze", `[]`, 400},
+		{"x/tasks", `{"priority": "high"}`, 400},
+		{"x/tasks", `{"on_duplicate": "keep"}`, 422},
+		{"x/tasks", `[{}, {"on_duplicate": "keep"}]`, 207},
+	} {
+		s.call(http.MethodPost, "/v1/queues/"+c.path, c.body, c.status, nil)
+	}
+	s.call(http.MethodGet, "/v1/queues/x/tasks?state=lost", "", 400, nil)
+	if err := s.tasks.SetTaskMode(t.Context(), "x", engine.TasksDraining, "moving"); err != nil {
+		t.Fatal(err)
+	}
+	s.call(http.MethodPost, "/v1/queues/x/tasks", `{}`, 409, nil)
+}
+
+func TestWorkersWorkAtTheirTypesOnly(t *testing.T) {
+	t.Parallel()
+	s := newTaskServer(t, api.Options{Token: "0123456789abcdef0123456789abcdef"})
+	s.call(http.MethodPost, "/v1/queues/claim", `{"worker": "w", "types": [{"type": "x"}]}`, 401, nil)
+}

@@ -1,0 +1,527 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"procaas/engine"
+)
+
+// This file keeps the queue of tasks. One goroutine writes, so what others do with
+// locks is done here one after the other.
+
+var _ engine.TaskStore = (*Store)(nil)
+
+// taskWatch wakes those who wait for tasks.
+type taskWatch struct {
+	mu      sync.Mutex // guards waiting
+	waiting map[*taskWatcher]struct{}
+}
+
+type taskWatcher struct {
+	types []string
+	woken chan struct{}
+}
+
+// WatchTasks implements [engine.TaskWork].
+func (s *Store) WatchTasks(types []string) (<-chan struct{}, func()) {
+	w := &taskWatcher{types: types, woken: make(chan struct{}, 1)}
+	s.watch.mu.Lock()
+	defer s.watch.mu.Unlock()
+	if s.watch.waiting == nil {
+		s.watch.waiting = map[*taskWatcher]struct{}{}
+	}
+	s.watch.waiting[w] = struct{}{}
+	return w.woken, func() {
+		s.watch.mu.Lock()
+		defer s.watch.mu.Unlock()
+		delete(s.watch.waiting, w)
+	}
+}
+
+// hintTasks wakes who waits for tasks of these types.
+func (s *Store) hintTasks(types ...string) {
+	s.watch.mu.Lock()
+	defer s.watch.mu.Unlock()
+	for w := range s.watch.waiting {
+		if !slices.ContainsFunc(types, func(t string) bool { return slices.Contains(w.types, t) }) {
+			continue
+		}
+		select {
+		case w.woken <- struct{}{}:
+		default: // it has a hint that it has not taken yet
+		}
+	}
+}
+
+// The places of tasks as they are stored: those of their states that have not ended,
+// and of those that failed.
+const (
+	placeReady    = string(engine.TaskReady)
+	placeWaiting  = string(engine.TaskWaiting)
+	placeStarting = string(engine.TaskStarting)
+	placeRunning  = string(engine.TaskRunning)
+	placeLater    = string(engine.TaskScheduled)
+	placeDead     = "dead"
+)
+
+const (
+	taskColumns = "id, type, key, uid, payload, rank, place, slot, created, due, deadline, begun, until, ended, timeout, epoch, failures, lost, worker, error"
+
+	insertTask = `insert into tasks (created, due, deadline, rank, timeout, slot, place, type, key, uid, payload)
+		values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning id`
+	replaceTask = `update tasks set created = ?, due = ?, deadline = ?, rank = ?, timeout = ?, slot = ?, place = ?, type = ?, key = ?, uid = ?,
+		payload = ?, failures = 0, lost = 0, error = '' where id = ?`
+	mergeTask = "update tasks set payload = ? where id = ?"
+	taskByID  = "select " + taskColumns + " from tasks where id = ?"
+
+	findKey       = "select id, again, next_payload from task_keys where type = ? and uid = ?"
+	insertTaskKey = "insert into task_keys (type, uid, id) values (?, ?, ?)"
+	followKey     = `update task_keys set again = 1, next_due = ?, next_rank = ?, next_tolerance = ?, next_timeout = ?, next_slot = ?, next_key = ?,
+		next_payload = ? where type = ? and uid = ?`
+	aloneKey = "update task_keys set again = 0 where id = ?"
+
+	taskMode = "select mode from task_types where type = ?"
+)
+
+func scanTask(r *sql.Rows) (engine.QueuedTask, error) {
+	var (
+		t                                         engine.QueuedTask
+		payload                                   []byte
+		place                                     string
+		created, due, deadline, begun, until, end int64
+		timeout                                   int64
+	)
+	err := r.Scan(&t.ID, &t.Type, &t.Key, &t.Unique, &payload, &t.Priority, &place, &t.Slot, &created, &due, &deadline, &begun, &until,
+		&end, &timeout, &t.Epoch, &t.Failures, &t.Lost, &t.Worker, &t.Error)
+	t.Payload, t.Priority = json.RawMessage(payload), -t.Priority
+	if t.State = engine.TaskState(place); place == placeDead {
+		t.State = engine.TaskFailed
+	}
+	t.Created, t.Due, t.Deadline, t.Begun = taskTime(created), taskTime(due), taskTime(deadline), taskTime(begun)
+	t.Until, t.Ended, t.Timeout = taskTime(until), taskTime(end), time.Duration(timeout)*time.Millisecond
+	return t, err
+}
+
+func taskTime(micros int64) time.Time {
+	if micros == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(micros).UTC()
+}
+
+func (t *tx) task(id int64) (engine.QueuedTask, bool, error) {
+	found, err := rows(t, taskByID, []any{id}, scanTask)
+	if err != nil || len(found) == 0 {
+		return engine.QueuedTask{}, false, err
+	}
+	return found[0], true, nil
+}
+
+func taken(t *engine.QueuedTask) bool {
+	return t.State == engine.TaskStarting || t.State == engine.TaskRunning
+}
+
+// PutTasks implements [engine.TaskQueue].
+func (s *Store) PutTasks(ctx context.Context, specs []engine.TaskSpec) ([]engine.TaskPut, error) {
+	out := make([]engine.TaskPut, len(specs))
+	err := s.writer.do(ctx, func(t *tx) error {
+		for i := range specs {
+			if err := specs[i].Check(); err != nil {
+				out[i] = engine.TaskPut{Outcome: engine.PutRefused, Err: err}
+				continue
+			}
+			var err error
+			if out[i], err = t.putTask(&specs[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range specs {
+		s.hintTasks(specs[i].Type)
+	}
+	return out, nil
+}
+
+func payloadOf(s *engine.TaskSpec) []byte {
+	if len(s.Payload) == 0 {
+		return []byte("null")
+	}
+	return s.Payload
+}
+
+func (t *tx) putTask(s *engine.TaskSpec) (engine.TaskPut, error) {
+	var mode string
+	if _, err := t.row(taskMode, []any{s.Type}, &mode); err != nil {
+		return engine.TaskPut{}, err
+	}
+	if mode == string(engine.TasksDraining) {
+		return engine.TaskPut{Outcome: engine.PutRefused, Err: engine.ErrDraining}, nil
+	}
+	if s.Unique == "" {
+		id, err := t.addTask(s)
+		return engine.TaskPut{ID: id, Outcome: engine.PutAdded}, err
+	}
+	var (
+		id    int64
+		again bool
+		next  []byte
+	)
+	found, err := t.row(findKey, []any{s.Type, s.Unique}, &id, &again, &next)
+	if err != nil {
+		return engine.TaskPut{}, err
+	}
+	if !found {
+		if id, err = t.addTask(s); err == nil {
+			err = t.exec(insertTaskKey, s.Type, s.Unique, id)
+		}
+		return engine.TaskPut{ID: id, Outcome: engine.PutAdded}, err
+	}
+	return t.putDuplicate(s, id, again, next)
+}
+
+// taskArgs are the values of a new task.
+func (t *tx) taskArgs(s *engine.TaskSpec) []any {
+	due := t.now
+	if !s.At.IsZero() {
+		due = s.At
+	}
+	if due = due.Add(s.Delay); due.Before(t.now) {
+		due = t.now
+	}
+	place := placeReady
+	if due.After(t.now) {
+		place = placeLater
+	}
+	return []any{
+		t.now.UnixMicro(), due.UnixMicro(), due.Add(s.Tolerance).UnixMicro(), -s.Priority, s.Timeout.Milliseconds(), s.Slot(), place,
+		s.Type, s.Key, s.Unique, payloadOf(s),
+	}
+}
+
+func (t *tx) addTask(s *engine.TaskSpec) (id int64, err error) {
+	_, err = t.row(insertTask, t.taskArgs(s), &id)
+	return id, err
+}
+
+// putDuplicate does what is to be done when another task has the unique key.
+func (t *tx) putDuplicate(s *engine.TaskSpec, id int64, again bool, next []byte) (engine.TaskPut, error) {
+	first, found, err := t.task(id)
+	if err == nil && !found {
+		err = fmt.Errorf("the unique key %s of %s has no task: the tables were changed by hand", s.Unique, s.Type)
+	}
+	out := engine.TaskPut{ID: id, Outcome: engine.PutKept}
+	switch {
+	case err != nil || s.OnDuplicate == "" || s.OnDuplicate == engine.DuplicateKeep:
+		return out, err
+	case taken(&first):
+		payload := payloadOf(s)
+		if again && s.OnDuplicate == engine.DuplicateMerge {
+			if payload, err = mergePayloads(s, next); err != nil {
+				return engine.TaskPut{Outcome: engine.PutRefused, Err: err}, nil
+			}
+		}
+		args := t.taskArgs(s)
+		out.Outcome = engine.PutFollows
+		return out, t.exec(followKey, args[1], -s.Priority, s.Tolerance.Microseconds(), s.Timeout.Milliseconds(), s.Slot(), s.Key, payload, s.Type, s.Unique)
+	case s.OnDuplicate == engine.DuplicateReplace:
+		out.Outcome = engine.PutReplaced
+		if err := t.exec(aloneKey, id); err != nil {
+			return out, err
+		}
+		return out, t.exec(replaceTask, append(t.taskArgs(s), id)...)
+	case s.OnDuplicate == engine.DuplicateMerge:
+		merged, err := mergePayloads(s, first.Payload)
+		if err != nil {
+			return engine.TaskPut{Outcome: engine.PutRefused, Err: err}, nil
+		}
+		out.Outcome = engine.PutMerged
+		return out, t.exec(mergeTask, merged, id)
+	}
+	return out, nil
+}
+
+func mergePayloads(s *engine.TaskSpec, first []byte) ([]byte, error) {
+	merged, err := s.Merge(first, payloadOf(s))
+	if err != nil {
+		return nil, fmt.Errorf("%w: merge: %w", engine.ErrTask, err)
+	}
+	one := engine.TaskSpec{Type: s.Type, Payload: merged}
+	return merged, one.Check()
+}
+
+const (
+	readyTasks = "select " + taskColumns + ` from tasks where type = ? and place = 'ready' order by rank, deadline, id limit ?`
+	// Those whose keys are full are passed by; the index has no better way to tell.
+	readyByKey = "select " + taskColumns + ` from tasks t where type = ?1 and place in ('ready', 'waiting') and (key = '' or
+		(select count(*) from tasks h where h.type = ?1 and h.key = t.key and h.place in ('starting', 'running')) < ?2)
+		order by rank, deadline, id limit ?3 offset ?4`
+	countTaken = "select count(*) from tasks where type = ? and place in ('starting', 'running')"
+	takeTask   = "update tasks set place = ?, worker = ?, begun = ?, until = ?, epoch = epoch + 1 where id = ?"
+)
+
+// ClaimTasks implements [engine.TaskWork].
+func (s *Store) ClaimTasks(ctx context.Context, c engine.TaskClaim) ([]engine.QueuedTask, error) {
+	tasks, _, err := s.ExchangeTasks(ctx, engine.TaskReport{}, c)
+	return tasks, err
+}
+
+// ReportTasks implements [engine.TaskWork].
+func (s *Store) ReportTasks(ctx context.Context, r engine.TaskReport) ([]engine.TaskRef, error) {
+	_, lost, err := s.ExchangeTasks(ctx, r, engine.TaskClaim{})
+	return lost, err
+}
+
+// ExchangeTasks implements [engine.TaskWork].
+func (s *Store) ExchangeTasks(ctx context.Context, r engine.TaskReport, c engine.TaskClaim) (tasks []engine.QueuedTask, lost []engine.TaskRef, err error) {
+	if r.Len() == 0 && len(c.Types) == 0 {
+		return nil, nil, nil
+	}
+	var types []string
+	err = s.writer.do(ctx, func(t *tx) (err error) {
+		if lost, types, err = t.report(&r); err != nil {
+			return err
+		}
+		tasks, err = t.claimTasks(&c)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	s.hintTasks(types...)
+	return tasks, lost, nil
+}
+
+func (t *tx) claimTasks(c *engine.TaskClaim) ([]engine.QueuedTask, error) {
+	var found []engine.QueuedTask
+	for _, w := range c.Types {
+		some, err := t.readyTasks(w)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, some...)
+	}
+	slices.SortFunc(found, func(a, b engine.QueuedTask) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Deadline.Compare(b.Deadline), cmp.Compare(a.ID, b.ID))
+	})
+	if c.Limit > 0 && len(found) > c.Limit {
+		found = found[:c.Limit]
+	}
+	state := engine.TaskRunning
+	if c.Prefetch {
+		state = engine.TaskStarting
+	}
+	for i := range found {
+		one := &found[i]
+		one.State, one.Worker, one.Begun, one.Until, one.Epoch = state, c.Worker, t.now, t.now.Add(c.Lease), one.Epoch+1
+		if err := t.exec(takeTask, string(state), c.Worker, t.now.UnixMicro(), one.Until.UnixMicro(), one.ID); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// readyTasks gives the tasks of a type that may be taken.
+func (t *tx) readyTasks(w engine.TaskWant) ([]engine.QueuedTask, error) {
+	var mode string
+	if _, err := t.row(taskMode, []any{w.Type}, &mode); err != nil || mode == string(engine.TasksPaused) {
+		return nil, err
+	}
+	room := w.Limit
+	if w.MaxTaken > 0 {
+		var n int
+		if _, err := t.row(countTaken, []any{w.Type}, &n); err != nil {
+			return nil, err
+		}
+		room = min(room, w.MaxTaken-n)
+	}
+	if room <= 0 {
+		return nil, nil
+	}
+	if w.MaxPerKey == 0 {
+		return rows(t, readyTasks, []any{w.Type, room}, scanTask)
+	}
+	return t.readyByKey(w, room)
+}
+
+const countTakenOfKey = "select count(*) from tasks where type = ? and key = ? and place in ('starting', 'running')"
+
+func (t *tx) readyByKey(w engine.TaskWant, room int) ([]engine.QueuedTask, error) {
+	const page = 200
+	var out []engine.QueuedTask
+	keys := map[string]int{}
+	for offset := 0; ; offset += page {
+		some, err := rows(t, readyByKey, []any{w.Type, w.MaxPerKey, page, offset}, scanTask)
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range some {
+			if one.Key != "" {
+				if _, known := keys[one.Key]; !known {
+					var n int
+					if _, err := t.row(countTakenOfKey, []any{w.Type, one.Key}, &n); err != nil {
+						return nil, err
+					}
+					keys[one.Key] = n
+				}
+				if keys[one.Key] >= w.MaxPerKey {
+					continue
+				}
+				keys[one.Key]++
+			}
+			if out = append(out, one); len(out) == room {
+				return out, nil
+			}
+		}
+		if len(some) < page {
+			return out, nil
+		}
+	}
+}
+
+const (
+	keepHistory = `insert into task_history (id, due, deadline, begun, ended, epoch, cancelled, type, key, worker)
+		select id, due, deadline, begun, ?, epoch, ?, type, key, worker from tasks where id = ?`
+	deleteTask = "delete from tasks where id = ?"
+	buryTask   = "update tasks set place = 'dead', until = 0, ended = ?, failures = failures + 1, error = ? where id = ?"
+	returnTask = `update tasks set place = ?, until = 0, worker = '', due = ?, deadline = ?, failures = failures + ?, error = ? where id = ?`
+
+	findFollower = "select id, again, next_due, next_rank, next_tolerance, next_timeout, next_slot, next_key, next_payload from task_keys where type = ? and uid = ?"
+	deleteKey    = "delete from task_keys where type = ? and uid = ?"
+	moveKey      = "update task_keys set id = ?, again = 0, next_payload = x'' where type = ? and uid = ?"
+)
+
+// report writes down what became of tasks, and gives the types that have new ones.
+func (t *tx) report(r *engine.TaskReport) (lost []engine.TaskRef, types []string, err error) {
+	each := func(ref engine.TaskRef, do func(*engine.QueuedTask) error) {
+		if err != nil {
+			return
+		}
+		var one engine.QueuedTask
+		var found bool
+		if one, found, err = t.task(ref.ID); err != nil {
+			return
+		}
+		if !found || !taken(&one) || one.Epoch != ref.Epoch {
+			lost = append(lost, ref)
+			return
+		}
+		if err = do(&one); err == nil && one.Key != "" {
+			types = append(types, one.Type)
+		}
+	}
+	end := func(one *engine.QueuedTask) error {
+		follows, err := t.endTask(one)
+		if follows {
+			types = append(types, one.Type)
+		}
+		return err
+	}
+	for _, ref := range r.Completed {
+		each(ref, func(one *engine.QueuedTask) error {
+			if err := t.exec(keepHistory, t.now.UnixMicro(), false, one.ID); err != nil {
+				return err
+			}
+			if err := t.exec(deleteTask, one.ID); err != nil {
+				return err
+			}
+			return end(one)
+		})
+	}
+	for _, f := range r.Failed {
+		each(f.TaskRef, func(one *engine.QueuedTask) error {
+			if f.Retry {
+				return t.returnTask(one, f.Delay, true, f.Error)
+			}
+			if err := t.exec(buryTask, t.now.UnixMicro(), f.Error, one.ID); err != nil {
+				return err
+			}
+			return end(one)
+		})
+	}
+	for _, z := range r.Snoozed {
+		each(z.TaskRef, func(one *engine.QueuedTask) error { return t.returnTask(one, z.Delay, false, "") })
+	}
+	return lost, types, err
+}
+
+// returnTask gives a task back.
+func (t *tx) returnTask(one *engine.QueuedTask, delay time.Duration, failed bool, why string) error {
+	due, place, failures := one.Due, placeReady, 0
+	if failed {
+		due, failures = t.now, 1
+	} else {
+		why = one.Error
+	}
+	if delay > 0 {
+		due, place = t.now.Add(delay), placeLater
+	}
+	return t.exec(returnTask, place, due.UnixMicro(), due.Add(one.Deadline.Sub(one.Due)).UnixMicro(), failures, why, one.ID)
+}
+
+// endTask frees the unique key of a task that has ended, or lets the one begin that
+// follows it.
+func (t *tx) endTask(one *engine.QueuedTask) (follows bool, err error) {
+	if one.Unique == "" {
+		return false, nil
+	}
+	var (
+		id, due, tolerance, timeout int64
+		rank, slot                  int
+		key                         string
+		payload                     []byte
+	)
+	found, err := t.row(findFollower, []any{one.Type, one.Unique}, &id, &follows, &due, &rank, &tolerance, &timeout, &slot, &key, &payload)
+	if err != nil || !found || id != one.ID {
+		return false, err
+	}
+	if !follows {
+		return false, t.exec(deleteKey, one.Type, one.Unique)
+	}
+	place, now := placeReady, t.now.UnixMicro()
+	if due > now {
+		place = placeLater
+	}
+	due = max(due, now)
+	if _, err := t.row(insertTask, []any{now, due, due + tolerance, rank, timeout, slot, place, one.Type, key, one.Unique, payload}, &id); err != nil {
+		return false, err
+	}
+	return true, t.exec(moveKey, id, one.Type, one.Unique)
+}
+
+const beatTask = "update tasks set until = ?, place = ? where id = ?"
+
+// BeatTasks implements [engine.TaskWork].
+func (s *Store) BeatTasks(ctx context.Context, beats []engine.TaskBeat) (lost []engine.TaskRef, err error) {
+	err = s.writer.do(ctx, func(t *tx) error {
+		for _, b := range beats {
+			one, found, err := t.task(b.ID)
+			if err != nil {
+				return err
+			}
+			if !found || !taken(&one) || one.Epoch != b.Epoch {
+				lost = append(lost, b.TaskRef)
+				continue
+			}
+			place := string(one.State)
+			if b.Running {
+				place = placeRunning
+			}
+			if err := t.exec(beatTask, t.now.Add(b.Lease).UnixMicro(), place, b.ID); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return lost, err
+}

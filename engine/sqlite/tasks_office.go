@@ -1,0 +1,379 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"procaas/engine"
+)
+
+const (
+	dueTasks    = "select id, type from tasks where place = 'scheduled' and due <= ? order by due, id limit ?"
+	promoteTask = "update tasks set place = 'ready' where id = ?"
+	nextDue     = "select due from tasks where place = 'scheduled' order by due, id limit 1"
+)
+
+// PromoteTasks implements [engine.TaskCare].
+func (s *Store) PromoteTasks(ctx context.Context, limit int) (n int, next time.Duration, err error) {
+	var types []string
+	err = s.writer.do(ctx, func(t *tx) error {
+		found, err := rows(t, dueTasks, []any{t.now.UnixMicro(), limit}, scanNamed)
+		if err != nil {
+			return err
+		}
+		for _, one := range found {
+			if err := t.exec(promoteTask, one.id); err != nil {
+				return err
+			}
+			types = append(types, one.kind)
+		}
+		n = len(found)
+		var due int64
+		if some, err := t.row(nextDue, nil, &due); err != nil || !some {
+			return err
+		}
+		next = max(time.Microsecond, taskTime(due).Sub(t.now))
+		return nil
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	s.hintTasks(types...)
+	return n, next, nil
+}
+
+// A namedTask is a task with its type.
+type namedTask struct {
+	id   int64
+	kind string
+}
+
+func scanNamed(r *sql.Rows) (namedTask, error) {
+	var one namedTask
+	err := r.Scan(&one.id, &one.kind)
+	return one, err
+}
+
+const (
+	lateTasks   = "select " + taskColumns + " from tasks where place in ('starting', 'running') and until < ? order by id limit ?"
+	reclaimTask = "update tasks set place = 'ready', until = 0, worker = '', lost = lost + ?, error = ? where id = ?"
+)
+
+// ReclaimTasks implements [engine.TaskCare].
+func (s *Store) ReclaimTasks(ctx context.Context, limit, maxLost int) (n int, err error) {
+	var types []string
+	err = s.writer.do(ctx, func(t *tx) error {
+		found, err := rows(t, lateTasks, []any{t.now.UnixMicro(), limit}, scanTask)
+		if err != nil {
+			return err
+		}
+		for i := range found {
+			if err := t.reclaim(&found[i], maxLost); err != nil {
+				return err
+			}
+			types = append(types, found[i].Type)
+		}
+		n = len(found)
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	s.hintTasks(types...)
+	return n, nil
+}
+
+func (t *tx) reclaim(one *engine.QueuedTask, maxLost int) error {
+	switch {
+	case one.State == engine.TaskStarting:
+		return t.exec(reclaimTask, 0, one.Error, one.ID)
+	case one.Lost < maxLost:
+		return t.exec(reclaimTask, 1, fmt.Sprintf("worker %s was not heard of", one.Worker), one.ID)
+	}
+	why := fmt.Sprintf("its worker was not heard of %d times; the last was %s", one.Lost+1, one.Worker)
+	if err := t.exec(buryTask, t.now.UnixMicro(), why, one.ID); err != nil {
+		return err
+	}
+	_, err := t.endTask(one)
+	return err
+}
+
+const (
+	expireHistory = "delete from task_history where ended < ?"
+	expireDead    = "delete from tasks where place = 'dead' and ended < ?"
+)
+
+// ExpireTasks implements [engine.TaskCare].
+func (s *Store) ExpireTasks(ctx context.Context, ended, failed time.Duration) (gone int, err error) {
+	err = s.writer.do(ctx, func(t *tx) error {
+		n, err := t.count(expireHistory, t.now.Add(-ended).UnixMicro())
+		if err != nil {
+			return err
+		}
+		gone = int(n)
+		if failed > 0 {
+			n, err = t.count(expireDead, t.now.Add(-failed).UnixMicro())
+			gone += int(n)
+		}
+		return err
+	})
+	return gone, err
+}
+
+// VacuumTasks implements [engine.TaskCare]. SQLite uses the room of what is gone again
+// by itself.
+func (s *Store) VacuumTasks(ctx context.Context) error {
+	return s.writer.do(ctx, func(t *tx) error { return t.exec("pragma optimize") })
+}
+
+// taskWhere is the condition of a filter.
+func taskWhere(f *engine.TaskFilter, states ...string) (string, []any) {
+	where, args := []string{"1 = 1"}, []any{}
+	add := func(condition string, values ...any) {
+		where, args = append(where, condition), append(args, values...)
+	}
+	marks := func(n int) string { return "(" + strings.TrimSuffix(strings.Repeat("?,", n), ",") + ")" }
+	if len(f.IDs) > 0 {
+		add("id in " + marks(len(f.IDs)))
+		for _, id := range f.IDs {
+			args = append(args, id)
+		}
+	}
+	if f.Type != "" {
+		add("type = ?", f.Type)
+	}
+	if f.Key != "" {
+		add("key = ?", f.Key)
+	}
+	if f.Unique != "" {
+		add("uid = ?", f.Unique)
+	}
+	if len(states) > 0 {
+		add("place in " + marks(len(states)))
+		for _, state := range states {
+			args = append(args, state)
+		}
+	}
+	return strings.Join(where, " and "), args
+}
+
+func taskLimit(f *engine.TaskFilter) int {
+	if f.Limit <= 0 {
+		return 1 << 30
+	}
+	return f.Limit
+}
+
+// freeTasks gives the tasks of a filter that no worker holds.
+func (t *tx) freeTasks(f *engine.TaskFilter) ([]engine.QueuedTask, error) {
+	states := []string{placeReady, placeWaiting, placeLater}
+	if f.State != "" {
+		if !slices.Contains(states, string(f.State)) {
+			return nil, fmt.Errorf("%w: want tasks that are ready, waiting or scheduled, have %s", engine.ErrConflict, f.State)
+		}
+		states = []string{string(f.State)}
+	}
+	where, args := taskWhere(f, states...)
+	return t.someTasks("select "+taskColumns+" from tasks where "+where+" order by id limit ?", append(args, taskLimit(f)))
+}
+
+// someTasks runs a query that is made for one filter.
+func (t *tx) someTasks(query string, args []any) ([]engine.QueuedTask, error) {
+	r, err := t.conn.QueryContext(context.Background(), query, args...)
+	if err != nil {
+		return nil, err
+	}
+	return collect(r, scanTask)
+}
+
+// CancelTasks implements [engine.TaskQueue].
+func (s *Store) CancelTasks(ctx context.Context, f engine.TaskFilter) (n int, err error) {
+	err = s.writer.do(ctx, func(t *tx) error {
+		free, err := t.freeTasks(&f)
+		if err != nil {
+			return err
+		}
+		for i := range free {
+			one := &free[i]
+			if err := t.exec(aloneKey, one.ID); err != nil {
+				return err
+			}
+			if err := t.exec(keepHistory, t.now.UnixMicro(), true, one.ID); err != nil {
+				return err
+			}
+			if err := t.exec(deleteTask, one.ID); err != nil {
+				return err
+			}
+			if _, err := t.endTask(one); err != nil {
+				return err
+			}
+		}
+		n = len(free)
+		return nil
+	})
+	return n, err
+}
+
+const moveTask = "update tasks set type = ? where id = ?"
+
+// MoveTasks implements [engine.TaskOffice]. A task with a unique key stays: it is
+// unique in its type.
+func (s *Store) MoveTasks(ctx context.Context, f engine.TaskFilter, to string) (n int, err error) {
+	spec := engine.TaskSpec{Type: to}
+	if err := spec.Check(); err != nil {
+		return 0, err
+	}
+	err = s.writer.do(ctx, func(t *tx) error {
+		free, err := t.freeTasks(&f)
+		for _, one := range free {
+			if err != nil {
+				return err
+			}
+			if one.Unique != "" {
+				continue
+			}
+			n++
+			err = t.exec(moveTask, to, one.ID)
+		}
+		return err
+	})
+	s.hintTasks(to)
+	return n, err
+}
+
+// RetryTasks implements [engine.TaskOffice].
+func (s *Store) RetryTasks(ctx context.Context, f engine.TaskFilter) (n int, err error) {
+	if f.State != "" && f.State != engine.TaskFailed {
+		return 0, fmt.Errorf("%w: want tasks that have failed, have %s", engine.ErrConflict, f.State)
+	}
+	var types []string
+	err = s.writer.do(ctx, func(t *tx) error {
+		where, args := taskWhere(&f, placeDead)
+		dead, err := t.someTasks("select "+taskColumns+" from tasks where "+where+" order by id limit ?", append(args, taskLimit(&f)))
+		if err != nil {
+			return err
+		}
+		for _, one := range dead {
+			if err := t.exec(deleteTask, one.ID); err != nil {
+				return err
+			}
+			put, err := t.putTask(&engine.TaskSpec{
+				Type: one.Type, Key: one.Key, Unique: one.Unique, Payload: one.Payload, Priority: one.Priority,
+				Tolerance: one.Deadline.Sub(one.Due), Timeout: one.Timeout,
+			})
+			if err == nil {
+				err = put.Err
+			}
+			if err != nil {
+				return err
+			}
+			types = append(types, one.Type)
+		}
+		n = len(dead)
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	s.hintTasks(types...)
+	return n, nil
+}
+
+const (
+	countTasks = `select type, place, count(*), min(due), min(deadline) from tasks group by type, place
+		union all select type, 'mode ' || mode || ' ' || reason, 0, 0, 0 from task_types order by 1`
+	putMode = `insert into task_types (type, mode, reason, changed) values (?, ?, ?, ?)
+		on conflict (type) do update set mode = excluded.mode, reason = excluded.reason, changed = excluded.changed`
+)
+
+// TaskStats implements [engine.TaskOffice].
+func (s *Store) TaskStats(ctx context.Context) ([]engine.TaskTypeStats, error) {
+	r, err := s.read.QueryContext(ctx, countTasks)
+	if err != nil {
+		return nil, err
+	}
+	var out []engine.TaskTypeStats
+	now := time.Now()
+	_, err = collect(r, func(r *sql.Rows) (struct{}, error) {
+		var (
+			kind, place    string
+			n, due, urgent int64
+		)
+		err := r.Scan(&kind, &place, &n, &due, &urgent)
+		if len(out) == 0 || out[len(out)-1].Type != kind {
+			out = append(out, engine.TaskTypeStats{Type: kind, Mode: engine.TasksOpen})
+		}
+		one := &out[len(out)-1]
+		switch place {
+		case placeReady:
+			one.Ready, one.Oldest, one.Lag = n, taskTime(due), max(0, now.Sub(taskTime(urgent)))
+		case placeWaiting:
+			one.Waiting = n
+		case placeStarting:
+			one.Starting = n
+		case placeRunning:
+			one.Running = n
+		case placeLater:
+			one.Scheduled = n
+		case placeDead:
+			one.Failed = n
+		default:
+			parts := strings.SplitN(place, " ", 3)
+			one.Mode, one.Reason = engine.TaskMode(parts[1]), parts[2]
+		}
+		return struct{}{}, err
+	})
+	return out, err
+}
+
+// SetTaskMode implements [engine.TaskOffice].
+func (s *Store) SetTaskMode(ctx context.Context, taskType string, mode engine.TaskMode, reason string) error {
+	if !slices.Contains([]engine.TaskMode{engine.TasksOpen, engine.TasksPaused, engine.TasksDraining}, mode) {
+		return fmt.Errorf("%w: want mode open, paused or draining, have %q", engine.ErrTask, mode)
+	}
+	spec := engine.TaskSpec{Type: taskType}
+	if err := spec.Check(); err != nil {
+		return err
+	}
+	err := s.writer.do(ctx, func(t *tx) error { return t.exec(putMode, taskType, string(mode), reason, t.now.UnixMicro()) })
+	s.hintTasks(taskType)
+	return err
+}
+
+const (
+	liveOrder = " order by place = 'scheduled', case when place = 'scheduled' then 0 else rank end, case when place = 'scheduled' then due else deadline end, id limit ?"
+	deadOrder = " order by ended desc, id desc limit ?"
+	endedTask = `select id, type, key, '', x'', 0, case when cancelled then 'cancelled' else 'completed' end, 0, due, due, deadline, begun, 0, ended, 0, epoch,
+		0, 0, worker, '' from task_history where cancelled = ? and ? = '' and `
+)
+
+// PeekTasks implements [engine.TaskOffice].
+func (s *Store) PeekTasks(ctx context.Context, f engine.TaskFilter) ([]engine.QueuedTask, error) {
+	states, order := []string{string(f.State)}, liveOrder
+	switch f.State {
+	case engine.TaskCompleted, engine.TaskCancelled:
+		unique := f.Unique
+		f.Unique = ""
+		where, args := taskWhere(&f)
+		args = append([]any{f.State == engine.TaskCancelled, unique}, args...)
+		return s.peek(ctx, endedTask+where+deadOrder, append(args, taskLimit(&f)))
+	case engine.TaskFailed:
+		states, order = []string{placeDead}, deadOrder
+	case "":
+		states = []string{placeReady, placeWaiting, placeStarting, placeRunning, placeLater}
+	}
+	where, args := taskWhere(&f, states...)
+	return s.peek(ctx, "select "+taskColumns+" from tasks where "+where+order, append(args, taskLimit(&f)))
+}
+
+func (s *Store) peek(ctx context.Context, query string, args []any) ([]engine.QueuedTask, error) {
+	r, err := s.read.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	return collect(r, scanTask)
+}

@@ -1,0 +1,56 @@
+package engine
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// A TaskPolicy says when a task that has failed is tried again.
+type TaskPolicy struct {
+	Attempts int           // at most; 0 for any number
+	MinDelay time.Duration // before the second attempt
+	MaxDelay time.Duration
+	Factor   float64       // by which a delay is longer than the one before; 1 keeps it
+	Step     time.Duration // that a delay is longer, besides
+	Jitter   float64       // by what share a delay may differ either way
+
+	// Delay gives the delay after an attempt, from 1, instead of the above; nil for
+	// none.
+	Delay func(attempt int) (time.Duration, error)
+}
+
+// DefaultTaskPolicy is that of types that say none.
+func DefaultTaskPolicy() TaskPolicy {
+	return TaskPolicy{Attempts: 10, MinDelay: time.Second, MaxDelay: time.Hour, Factor: 2, Jitter: 0.1}
+}
+
+// Next tells whether a task is tried again after an attempt, from 1, and after what
+// delay. The deviation depends on the task and the attempt alone.
+func (p TaskPolicy) Next(id int64, attempt int) (time.Duration, bool) {
+	if p.Attempts > 0 && attempt >= p.Attempts {
+		return 0, false
+	}
+	var delay float64
+	if p.Delay != nil {
+		d, err := p.Delay(attempt)
+		if err != nil {
+			return p.MinDelay, true
+		}
+		delay = float64(d)
+	} else {
+		factor := p.Factor
+		if factor <= 0 {
+			factor = 1
+		}
+		delay = float64(p.MinDelay)*math.Pow(factor, float64(attempt-1)) + float64(p.Step)*float64(attempt-1)
+		if p.MaxDelay > 0 {
+			delay = min(delay, float64(p.MaxDelay))
+		}
+	}
+	if p.Jitter > 0 {
+		even := rand.New(rand.NewPCG(uint64(id), uint64(attempt))).Float64()
+		delay *= 1 + p.Jitter*(2*even-1)
+	}
+	return time.Duration(min(max(delay, 0), float64(MaxTaskAhead))), true
+}

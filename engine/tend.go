@@ -1,0 +1,60 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// How tasks are cared for by every process that serves them.
+const (
+	tendAtOnce = 1000
+	tendMost   = time.Second // between two looks
+	tendLeast  = 10 * time.Millisecond
+
+	// MaxTaskLost is how often the worker of a task may be lost before the task
+	// fails for good.
+	MaxTaskLost = 5
+)
+
+// TendTasks makes tasks ready whose time has come, and takes those back whose worker
+// is not heard of any more, until ctx ends.
+func TendTasks(ctx context.Context, care TaskCare, log *slog.Logger) {
+	failing := false
+	for {
+		wait, err := tendTasks(ctx, care)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil && !failing {
+			log.Warn("tasks are not cared for", "error", err)
+		}
+		failing = err != nil
+		t := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return
+		case <-t.C:
+		}
+	}
+}
+
+// tendTasks looks once, and says for how long to wait.
+func tendTasks(ctx context.Context, care TaskCare) (time.Duration, error) {
+	n, next, err := care.PromoteTasks(ctx, tendAtOnce)
+	if err != nil {
+		return tendMost, err
+	}
+	reclaimed, err := care.ReclaimTasks(ctx, tendAtOnce, MaxTaskLost)
+	if err != nil {
+		return tendMost, err
+	}
+	if n == tendAtOnce || reclaimed == tendAtOnce {
+		return tendLeast, nil
+	}
+	if next == 0 {
+		return tendMost, nil
+	}
+	return min(max(next, tendLeast), tendMost), nil
+}
