@@ -33,6 +33,9 @@ func (c *checker) checkCluster(cluster *Cluster) {
 				"%s of the healthcheck of cluster %q does not begin with /: %q", f.name, cluster.ID, f.path)
 		}
 	}
+	if _, err := ParseKeyPlace(cluster.Key); err != nil {
+		c.Errorf(cluster.places.of("key", at), codeCluster, "write it as header:X-User", "key of cluster %q: %v", cluster.ID, err)
+	}
 	if cluster.Parameters == nil {
 		cluster.Parameters = &PolicyParameters{}
 		c.preset(cluster.Parameters)

@@ -41,6 +41,10 @@ type Cluster struct {
 	// Step is the time between two observations: the period of the trigger.
 	Step time.Duration `yaml:"step" default:"2s" min:"100ms" max:"10m"`
 
+	// Key says where requests that are passed on to workers have their key: header:NAME,
+	// query:NAME or path:N, the segment of the path from 1.
+	Key string `yaml:"key" default:"header:Procaas-Key"`
+
 	// Owner says who looks after the cluster.
 	Owner string `yaml:"owner"`
 

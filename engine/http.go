@@ -79,10 +79,14 @@ func newClient(b *dsl.Bundle, maxConns int) *http.Client {
 	return NewClient(r)
 }
 
+// workerConns is how many connections to one worker are kept for later: proxies pass
+// requests on to few workers, balancers ask many.
+const workerConns = 256
+
 // newWorkersClient makes the client that reaches the workers of a definition's
 // clusters, and who knows where they are.
 func newWorkersClient(b *dsl.Bundle) *http.Client {
-	r := Reach{MaxConns: 4}
+	r := Reach{MaxConns: workerConns}
 	for _, c := range b.Clusters {
 		for _, w := range c.Workers {
 			r.Declared = append(r.Declared, w.URL)

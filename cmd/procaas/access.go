@@ -76,7 +76,7 @@ func (f *accessFlags) options(listen string) (api.Options, error) {
 
 // errNoToken refuses to serve whoever can reach an address.
 func errNoToken(listen string) error {
-	return usagef("--listen %s can be reached from outside; set --admin-token-file or --admin-token, or listen on 127.0.0.1", listen)
+	return usagef("%s can be reached from outside; set --admin-token-file or --admin-token, or listen on 127.0.0.1", listen)
 }
 
 // storeExists tells whether a store may hold tokens that were made before.

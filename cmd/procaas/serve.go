@@ -40,6 +40,7 @@ type nodeFlags struct {
 	secretsDir          string
 	alerts              alertFlags
 	services            map[string]string
+	proxy               proxyFlags
 	pipelines           []string
 	overrule            bool // these pipelines replace those that the store has
 	patient             bool // wait for a store that is away
@@ -80,6 +81,11 @@ A store that is away is waited for: /healthz answers, and /readyz says 503. The
 address of PostgreSQL may name several hosts: with target_session_attrs=read-write
 the nodes find the primary, also after a failover.
 
+With --proxy the node passes requests on to the worker of a cluster that serves
+their key, and sends those again that meet a partition on its way to another
+worker. As soon as there are tokens, such requests need one of a submitter in the
+header Proxy-Authorization.
+
 Traces are sent over OTLP/HTTP when OTEL_EXPORTER_OTLP_ENDPOINT names a
 collector; the other OTEL_ variables count, too.`,
 		Example: "  procaas serve --store postgres://procaas@db/procaas --pipelines flows/ --listen 127.0.0.1:8080\n" +
@@ -89,6 +95,7 @@ collector; the other OTEL_ variables count, too.`,
 	var f nodeFlags
 	f.add(c, "sqlite:.procaas/procaas.db")
 	c.Flags().StringSliceVarP(&f.pipelines, "pipelines", "p", []string{"."}, "directories or files with pipelines")
+	f.proxy.add(c.Flags())
 	c.RunE = func(c *cobra.Command, _ []string) error { return serve(c.Context(), s, f) }
 	return c
 }
@@ -119,6 +126,8 @@ type node struct {
 	tasks   *taskStore
 	closing chan struct{} // closed when run is told to end
 	front   *front
+	proxies *proxies
+	access  api.Options
 	api     http.Handler
 	console *ui.Console
 	metrics *prometheus.Registry
@@ -141,8 +150,8 @@ func openNode(ctx context.Context, s streams, f nodeFlags, b *dsl.Bundle) (*node
 	if err != nil {
 		return nil, err
 	}
-	if !access.Local && access.Token == "" && !storeExists(f.store) {
-		return nil, errNoToken(f.listen)
+	if beyond := f.beyond(access); beyond != "" && access.Token == "" && !storeExists(f.store) {
+		return nil, errNoToken(beyond)
 	}
 	maxBody, err := dsl.ParseBytes(f.maxBody)
 	if err != nil {
@@ -154,10 +163,23 @@ func openNode(ctx context.Context, s streams, f nodeFlags, b *dsl.Bundle) (*node
 	if n.front, err = openFront(ctx, f.listen, log); err != nil {
 		return nil, err
 	}
-	if err := n.open(ctx, b, access); err != nil {
+	if n.proxies, err = openProxies(ctx, n, f.proxy, b); err != nil {
 		return nil, errors.Join(err, n.front.close())
 	}
+	n.access = access
+	if err := n.open(ctx, b, access); err != nil {
+		return nil, errors.Join(err, n.front.close(), n.proxies.close())
+	}
 	return n, nil
+}
+
+// beyond gives an address of the node that others than this machine reach; empty when
+// there is none.
+func (f *nodeFlags) beyond(access api.Options) string {
+	if !access.Local {
+		return f.listen
+	}
+	return f.proxy.beyond()
 }
 
 // open opens the store and makes the engine.
@@ -199,13 +221,14 @@ func (n *node) build(ctx context.Context, f nodeFlags, b *dsl.Bundle, served api
 		return err
 	}
 	n.engine = e
-	if !served.Local && served.Token == "" {
+	beyond := f.beyond(served)
+	if beyond != "" && served.Token == "" {
 		guarded, err := e.Guarded(ctx)
 		if err != nil {
 			return err
 		}
 		if !guarded {
-			return errNoToken(f.listen)
+			return errNoToken(beyond)
 		}
 	}
 	if n.alerts, err = n.newAlerts(f, o.Name); err != nil {
@@ -254,6 +277,7 @@ func (n *node) run(ctx context.Context) error {
 		return nil
 	})
 	g.Go(func() error { return n.front.run(ctx) })
+	n.proxies.start(ctx, g, n, n.access)
 	err := g.Wait()
 	n.closeShards()
 	n.traces.close(n.log)

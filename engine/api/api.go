@@ -153,10 +153,11 @@ type server struct {
 	failures failures
 }
 
-func newServer(o Options) *server {
+// newDoor makes what it takes to tell who may call.
+func newDoor(o Options) *server {
 	s := &server{
 		engine: o.Engine, log: o.Log, metrics: o.Registry, maxBody: o.MaxBody, version: o.Version, reload: o.Reload, play: o.Play, shards: o.Shards,
-		open: o.Open, local: o.Local, router: chi.NewMux(),
+		open: o.Open, local: o.Local,
 		tasks: o.Tasks, closing: o.Closing,
 	}
 	for _, h := range o.Hosts {
@@ -178,6 +179,12 @@ func newServer(o Options) *server {
 		}
 		s.token = &hash
 	}
+	return s
+}
+
+func newServer(o Options) *server {
+	s := newDoor(o)
+	s.router = chi.NewMux()
 	s.doc = newDocument()
 	s.router.Use(middleware.GetHead)
 	s.router.NotFound(s.serve(s.unknownPath))

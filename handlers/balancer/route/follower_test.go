@@ -129,27 +129,3 @@ func TestServerRefusesWhatIsNoAssignment(t *testing.T) {
 		s.Close()
 	}
 }
-
-func TestKeySources(t *testing.T) {
-	t.Parallel()
-	r := httptest.NewRequest("GET", "/v1/users/a%2Fb?id=q-1", nil)
-	r.Header.Set("X-User", "h-1")
-	for text, want := range map[string]string{
-		"header:X-User": "h-1", "query:id": "q-1", "path:3": "a/b", "path:1": "v1",
-		"header:X-Other": "", "query:x": "", "path:4": "",
-	} {
-		k, err := route.ParseKeySource(text)
-		if err != nil || k.String() != text {
-			t.Errorf("%s: have %v, %v", text, k, err)
-			continue
-		}
-		if have, err := k.Key(r); have != want || (err == nil) != (want != "") {
-			t.Errorf("%s: have %q, %v, want %q", text, have, err, want)
-		}
-	}
-	for _, text := range []string{"", "header", "header:", "path:0", "path:x", "path:101", "cookie:a"} {
-		if _, err := route.ParseKeySource(text); err == nil {
-			t.Errorf("%q: want an error", text)
-		}
-	}
-}

@@ -16,13 +16,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"procaas/dsl"
 	"procaas/engine"
 )
 
 // ProxyOptions say how a [Proxy] passes requests on. Follower and Key are needed.
 type ProxyOptions struct {
 	Follower *Follower
-	Key      KeySource
+	Key      dsl.KeyPlace
 
 	// Patience is how long a request waits for a worker that serves its partition.
 	Patience time.Duration
@@ -121,7 +122,7 @@ func attemptsOf(ctx context.Context) int {
 
 // ServeHTTP implements [http.Handler].
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	key, err := p.o.Key.Key(r)
+	key, err := keyOf(r, p.o.Key)
 	if err != nil {
 		p.refuse(w, http.StatusBadRequest, CodeMissingKey, "The request has no key", err.Error())
 		return
@@ -251,7 +252,13 @@ func (p *Proxy) send(r *http.Request, to Route, body *replay) (*http.Response, e
 	}
 	connected := false
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected = true }}
-	out := r.Clone(httptrace.WithClientTrace(r.Context(), trace))
+	ctx := r.Context()
+	if harmless(r) {
+		var settled func()
+		ctx, settled = p.whileOwner(ctx, to)
+		defer settled()
+	}
+	out := r.Clone(httptrace.WithClientTrace(ctx, trace))
 	out.URL.Scheme, out.URL.Host = base.Scheme, base.Host
 	if prefix := strings.TrimSuffix(base.EscapedPath(), "/"); prefix != "" {
 		out.URL.RawPath = prefix + r.URL.EscapedPath()
@@ -279,9 +286,41 @@ type unsentError struct{ error }
 
 func (e *unsentError) Unwrap() error { return e.error }
 
+// lastWord is how long a worker may still answer whose partition is another one's.
+const lastWord = 2 * time.Second
+
+// whileOwner gives a context that ends when the partition has gone to another worker, and
+// the one that was asked has not answered for a while after that: it may hang. settled
+// ends the watch, and leaves the context as it is.
+func (p *Proxy) whileOwner(ctx context.Context, to Route) (owned context.Context, settled func()) {
+	owned, leave := context.WithCancel(ctx) // which ends with the request at the latest
+	watched, settled := context.WithCancel(ctx)
+	go func() {
+		for after := to.Version; ; {
+			a, err := p.o.Follower.Newer(watched, after)
+			if err != nil {
+				return
+			}
+			if now, _ := a.Owner(to.Partition); now.URL != to.Worker.URL {
+				break
+			}
+			after = a.Version
+		}
+		if sleep(watched, lastWord); watched.Err() == nil {
+			leave()
+		}
+	}()
+	return owned, settled
+}
+
 // repeatable tells whether a request may be sent again after an error.
 func repeatable(r *http.Request, err error) bool {
-	if errors.As(err, new(*unsentError)) || r.Header.Get("Idempotency-Key") != "" {
+	return errors.As(err, new(*unsentError)) || harmless(r)
+}
+
+// harmless tells whether a request may be made twice.
+func harmless(r *http.Request) bool {
+	if r.Header.Get("Idempotency-Key") != "" {
 		return true
 	}
 	switch r.Method {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"procaas/dsl"
 	"procaas/engine"
 	"procaas/handlers/balancer/handoff"
 	"procaas/handlers/balancer/route"
@@ -121,7 +122,7 @@ func newProxy(t *testing.T, b *board, o route.ProxyOptions) *httptest.Server {
 	o.Follower = route.NewFollower(b, nil)
 	done := make(chan struct{})
 	go func() { defer close(done); o.Follower.Run(ctx) }()
-	key, err := route.ParseKeySource("query:key")
+	key, err := dsl.ParseKeyPlace("query:key")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,6 +278,25 @@ func TestProxyLeavesADeadWorker(t *testing.T) {
 	go func() { <-tried; b.put(assignmentTo(2, 1, dead, alive)) }()
 	close(tried)
 	if status, have := send(t, "POST", p.URL+"/?key=user-1", strings.NewReader("x")); status != 200 || !strings.HasPrefix(have, "w1 ") {
+		t.Errorf("have %d %s", status, have)
+	}
+}
+
+// TestProxyLeavesAWorkerThatHangs stops waiting for it when the partition has moved.
+func TestProxyLeavesAWorkerThatHangs(t *testing.T) {
+	t.Parallel()
+	b, hanging, alive := newBoard(), newWorker(t, "w0"), newWorker(t, "w1")
+	came := make(chan struct{})
+	hanging.serve.Store(func(_ http.ResponseWriter, r *http.Request) {
+		close(came)
+		<-r.Context().Done()
+	})
+	hanging.take(t, 1)
+	b.put(assignmentTo(1, 0, hanging, alive))
+	alive.take(t, 2)
+	p := newProxy(t, b, route.ProxyOptions{Patience: time.Minute})
+	go func() { <-came; b.put(assignmentTo(2, 1, hanging, alive)) }()
+	if status, have := send(t, "GET", p.URL+"/?key=user-1", nil); status != 200 || !strings.HasPrefix(have, "w1 ") {
 		t.Errorf("have %d %s", status, have)
 	}
 }
