@@ -13,10 +13,20 @@ import (
 
 // newConsole makes the pages for people.
 func (s *server) newConsole() *ui.Console {
-	return ui.New(ui.Options{
+	o := ui.Options{
 		Engine: s.engine, Log: s.log, Version: s.version, Numbers: s.numbers, Play: s.play, Caller: granted,
 		SignIn: s.signIn, SignOut: func(w http.ResponseWriter, r *http.Request) { setToken(w, r, "") },
-	})
+	}
+	if s.tasks != nil {
+		o.Tasks = s.tasks
+	}
+	if s.shards != nil {
+		o.Shards = s.shards
+	}
+	if clusters, ok := s.engine.(ui.Clusters); ok {
+		o.Clusters = clusters
+	}
+	return ui.New(o)
 }
 
 // serveConsole lets people in by the cookie of the sign-in page, or sends them there.

@@ -156,6 +156,9 @@ const before = {
     await look(page, `${shop}/`, "No run has failed", "sold");
     await look(page, `${shop}/console/runs`, "No run fits");
     await look(page, `${shop}/console/incidents`, "Nothing fails at present", "definition", "None.");
+    await look(page, `${shop}/console/queue`, "0 wait");
+    await look(page, `${shop}/console/clusters`, "No cluster is declared");
+    await look(page, `${shop}/console/shards`, "shard map");
     await look(page, `${shop}/console/audit?name=nobody`, "No change fits");
     await look(page, `${shop}/console/pipelines/sold`, "charge", "notify");
     await look(page, `${shop}/console/playground`, "Playground");

@@ -39,6 +39,38 @@ type history struct {
 	last     Numbers
 	points   []point
 	handlers map[string][]handlerPoint
+	clusters map[string][]clusterPoint
+}
+
+// A clusterPoint is how even the load of a cluster was.
+type clusterPoint struct {
+	At       time.Time
+	Gini     float64
+	Requests float64 // in a second
+	Drops    float64
+}
+
+// sampleClusters takes a sample of clusters.
+func (h *history) sampleClusters(now map[string]clusterPoint) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.clusters == nil {
+		h.clusters = map[string][]clusterPoint{}
+	}
+	for id, p := range now {
+		points := h.clusters[id]
+		if n := len(points); n > 0 && !p.At.After(points[n-1].At) {
+			continue // the balancer has seen nothing since
+		}
+		h.clusters[id] = keep(append(points, p))
+	}
+}
+
+// ofCluster gives the samples of a cluster.
+func (h *history) ofCluster(id string) []clusterPoint {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return append([]clusterPoint(nil), h.clusters[id]...)
 }
 
 func newHistory() *history { return &history{handlers: map[string][]handlerPoint{}} }

@@ -37,6 +37,27 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request) error {
 			}
 			return c.part("handler", data), nil
 		},
+		"queue": func(ctx context.Context, _ string) ([]byte, error) {
+			data, err := c.queueData(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return c.part("queue", data), nil
+		},
+		"clusters": func(ctx context.Context, _ string) ([]byte, error) {
+			data, err := c.clustersData(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return c.part("clusters", data), nil
+		},
+		"shards": func(ctx context.Context, _ string) ([]byte, error) {
+			data, err := c.shardsData(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return c.part("shards", data), nil
+		},
 		"run": func(ctx context.Context, id string) ([]byte, error) {
 			data, err := c.runData(ctx, id)
 			if err != nil {
@@ -98,7 +119,7 @@ func message(part []byte) []byte {
 	return b.Bytes()
 }
 
-// data gives the numbers of charts: of a handler, or of the node.
+// data gives the numbers of charts: of a handler, of a cluster, or of the node.
 func (c *Console) data(w http.ResponseWriter, r *http.Request) error {
 	var columns [][]any
 	if path := r.FormValue("handler"); path != "" {
@@ -109,6 +130,13 @@ func (c *Console) data(w http.ResponseWriter, r *http.Request) error {
 				ratio = 100 * p.Ratio
 			}
 			for i, v := range []any{p.At.Unix(), p.Rate, ratio, p.P50, p.P99} {
+				columns[i] = append(columns[i], v)
+			}
+		}
+	} else if id := r.FormValue("cluster"); id != "" {
+		columns = make([][]any, 4)
+		for _, p := range c.history.ofCluster(id) {
+			for i, v := range []any{p.At.Unix(), p.Gini, p.Requests, p.Drops} {
 				columns[i] = append(columns[i], v)
 			}
 		}

@@ -158,7 +158,7 @@ func (c *Console) file(w http.ResponseWriter, r *http.Request) error {
 func funcs() template.FuncMap {
 	return template.FuncMap{
 		"percent": percent, "millis": millis, "when": when, "ago": ago, "left": left, "number": number, "json": pretty, "pathOf": engineRoot,
-		"handlerURL": handlerURL, "keyURL": keyURL, "mood": mood, "spark": spark, "took": took, "span": span, "add": func(a, b int) int { return a + b },
+		"handlerURL": handlerURL, "keyURL": keyURL, "mood": mood, "spark": spark, "took": took, "span": span, "share": share, "bytes": byteCount, "hundred": hundred, "ratio": func(a, b float64) float64 { return a / b }, "add": func(a, b int) int { return a + b },
 		"last": lastPart, "compare": compare, "trace": traceText,
 	}
 }
@@ -266,6 +266,24 @@ func span(d time.Duration) string {
 		return fmt.Sprintf("%dh %dm", int(d.Hours()), int(d.Minutes())%60)
 	}
 	return fmt.Sprintf("%dd %dh", int(d.Hours())/24, int(d.Hours())%24)
+}
+
+// share writes a part of one.
+func share(x float64) string { return strconv.FormatFloat(100*x, 'f', 0, 64) + " %" }
+
+// hundred is a part of one in a hundred, for drawing.
+func hundred(x float64) float64 { return 100 * min(max(x, 0), 1) }
+
+// byteCount writes a size.
+func byteCount(n int64) string {
+	x, unit := float64(n), "B"
+	for _, next := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if x < 1024 {
+			break
+		}
+		x, unit = x/1024, next
+	}
+	return number(x) + " " + unit
 }
 
 func pretty(v any) string {

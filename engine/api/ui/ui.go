@@ -17,8 +17,8 @@ import (
 	"procaas/engine"
 )
 
-// Options says what the console shows. All fields are needed but Version and
-// Play.
+// Options says what the console shows. Version may be empty, and what is said
+// to be nil may be.
 type Options struct {
 	Engine  Engine
 	Log     *slog.Logger
@@ -26,6 +26,15 @@ type Options struct {
 
 	// Play runs what the playground tries; it only checks when it is nil.
 	Play Player
+
+	// Tasks is the queue of tasks; nil when the node keeps none.
+	Tasks Tasks
+
+	// Clusters are those that the balancer looks after; nil when nobody does.
+	Clusters Clusters
+
+	// Shards are the shard maps; nil when the node keeps none.
+	Shards Shards
 
 	// Numbers reads the counters of the node.
 	Numbers func() Numbers
@@ -115,6 +124,10 @@ func New(o Options) *Console {
 		"GET " + Root + "runs/{id}":               c.run,
 		"GET " + Root + "runs/{id}/why/{path...}": c.why,
 		"GET " + Root + "keys/{flow}/{key...}":    c.key,
+		"GET " + Root + "queue":                   c.queue,
+		"GET " + Root + "queue/{type...}":         c.taskType,
+		"GET " + Root + "clusters":                c.clusters,
+		"GET " + Root + "shards":                  c.shards,
 		"GET " + Root + "incidents":               c.incidents,
 		"GET " + Root + "audit":                   c.audit,
 		"GET " + Root + "playground":              c.playground,
@@ -164,6 +177,7 @@ func (c *Console) Run(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		c.history.sample(time.Now(), c.o.Engine.Handlers(), c.o.Numbers())
+		c.history.sampleClusters(c.sampleClusters(ctx))
 		select {
 		case <-ctx.Done():
 			return nil

@@ -47,6 +47,7 @@ const resolved = (name) => {
 const kinds = {
   ratio: {title: "calls that succeed, %", columns: [0, 2], range: [0, 100], series: [{label: "succeed %", stroke: "good"}]},
   latency: {title: "latency, ms", columns: [0, 3, 4], series: [{label: "p50", stroke: "good"}, {label: "p99", stroke: "bad"}]},
+  gini: {title: "Gini coefficient of the workers' load", columns: [0, 1], range: [0, 1], series: [{label: "Gini", stroke: "fair"}]},
   node: {title: "calls that fail, %, and handlers that are out", columns: [0, 1, 3], series: [{label: "fail %", stroke: "bad"}, {label: "out", stroke: "fair"}]},
 };
 
@@ -61,7 +62,7 @@ const draw = async (box) => {
   let chart = null;
   const refresh = async () => {
     try {
-      const reply = await fetch("/console/data" + (box.dataset.handler ? "?handler=" + encodeURIComponent(box.dataset.handler) : ""));
+      const reply = await fetch("/console/data" + ["handler", "cluster"].filter((n) => box.dataset[n]).map((n) => "?" + n + "=" + encodeURIComponent(box.dataset[n])).join(""));
       if (!reply.ok) return;
       const all = await reply.json();
       if (!all[0]) return;

@@ -1,0 +1,231 @@
+package ui
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"procaas/engine"
+)
+
+// Tasks is what the console needs of the queue of tasks.
+type Tasks interface {
+	TaskStats(ctx context.Context) ([]engine.TaskTypeStats, error)
+	PeekTasks(ctx context.Context, f engine.TaskFilter) ([]engine.QueuedTask, error)
+}
+
+// Shards is what the console needs of shard maps.
+type Shards interface {
+	MapViews(ctx context.Context) ([]engine.ShardMapView, error)
+	Shards(ctx context.Context, shardMap string) ([]engine.ShardView, error)
+}
+
+// Clusters is what the console needs of clusters and their balancer.
+type Clusters interface {
+	ClusterStatus(ctx context.Context, cluster string) (engine.ClusterStatus, error)
+	ClusterMoves(ctx context.Context, cluster string) ([]engine.MoveLog, error)
+}
+
+var _ Clusters = (*engine.Engine)(nil)
+
+type queueData struct {
+	Waiting float64 // events of the inbox
+	Oldest  float64 // seconds
+	Runs    []engine.RunView
+	Types   []engine.TaskTypeStats
+	Tasks   bool // there is a queue of tasks
+	Now     time.Time
+}
+
+// queue shows what waits: events, and tasks by their types.
+func (c *Console) queue(w http.ResponseWriter, r *http.Request) error {
+	d, err := c.queueData(r.Context())
+	if err != nil {
+		return err
+	}
+	c.show(w, r, http.StatusOK, "queue", "Queue", d)
+	return nil
+}
+
+func (c *Console) queueData(ctx context.Context) (d queueData, err error) {
+	n := c.o.Numbers()
+	d = queueData{Waiting: n.Waiting, Oldest: n.Oldest, Tasks: c.o.Tasks != nil, Now: time.Now()}
+	if d.Runs, _, err = c.o.Engine.List(ctx, engine.RunFilter{Status: engine.Waiting, Oldest: true, Limit: 10}); err != nil || c.o.Tasks == nil {
+		return d, err
+	}
+	d.Types, err = c.o.Tasks.TaskStats(ctx)
+	return d, err
+}
+
+type taskTypeData struct {
+	Stats engine.TaskTypeStats
+	Next  []engine.QueuedTask // in the order in which they would be taken
+	Taken []engine.QueuedTask
+	Dead  []engine.QueuedTask
+	Now   time.Time
+}
+
+// taskType shows the tasks of a type: who is next, who has them, and the dead letters.
+func (c *Console) taskType(w http.ResponseWriter, r *http.Request) error {
+	name := r.PathValue("type")
+	if c.o.Tasks == nil {
+		return notFound("This node keeps no tasks.")
+	}
+	all, err := c.o.Tasks.TaskStats(r.Context())
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(all, func(s engine.TaskTypeStats) bool { return s.Type == name })
+	if i < 0 {
+		var known []string
+		for _, s := range all {
+			known = append(known, s.Type)
+		}
+		return c.unknown("type of tasks", name, known)
+	}
+	d := taskTypeData{Stats: all[i], Now: time.Now()}
+	for _, part := range []struct {
+		state engine.TaskState
+		into  *[]engine.QueuedTask
+	}{{engine.TaskReady, &d.Next}, {engine.TaskRunning, &d.Taken}, {engine.TaskFailed, &d.Dead}} {
+		if *part.into, err = c.o.Tasks.PeekTasks(r.Context(), engine.TaskFilter{Type: name, State: part.state, Limit: 20}); err != nil {
+			return err
+		}
+	}
+	c.show(w, r, http.StatusOK, "tasks", name, d)
+	return nil
+}
+
+type shardsData struct {
+	Kept bool // there may be shard maps here
+	Maps []shardMapData
+}
+
+type shardMapData struct {
+	Map    engine.ShardMapView
+	Shards []engine.ShardView
+}
+
+// shards shows the maps with their shards and hosts.
+func (c *Console) shards(w http.ResponseWriter, r *http.Request) error {
+	d, err := c.shardsData(r.Context())
+	if err != nil {
+		return err
+	}
+	c.show(w, r, http.StatusOK, "shards", "Shards", d)
+	return nil
+}
+
+func (c *Console) shardsData(ctx context.Context) (d shardsData, err error) {
+	if c.o.Shards == nil {
+		return d, nil
+	}
+	d.Kept = true
+	maps, err := c.o.Shards.MapViews(ctx)
+	if err != nil {
+		return d, err
+	}
+	for _, m := range maps {
+		shards, err := c.o.Shards.Shards(ctx, m.ID)
+		if err != nil {
+			return d, err
+		}
+		d.Maps = append(d.Maps, shardMapData{m, shards})
+	}
+	return d, nil
+}
+
+type clustersData struct {
+	Clusters []clusterData
+}
+
+type clusterData struct {
+	engine.ClusterStatus
+	Moves  []engine.MoveLog // the last ones first
+	Levers []leverRow
+	Gini   []float64
+	Most   float64 // weight of the heaviest worker
+}
+
+// A leverRow is a lever with what it is about.
+type leverRow struct {
+	What string
+	engine.Lever
+}
+
+// shownMoves is how many moves a page shows.
+const shownMoves = 30
+
+// clusters shows the workers of clusters, and what the balancer makes of them.
+func (c *Console) clusters(w http.ResponseWriter, r *http.Request) error {
+	d, err := c.clustersData(r.Context())
+	if err != nil {
+		return err
+	}
+	c.show(w, r, http.StatusOK, "clusters", "Clusters", d)
+	return nil
+}
+
+func (c *Console) clustersData(ctx context.Context) (d clustersData, err error) {
+	if c.o.Clusters == nil {
+		return d, nil
+	}
+	for _, of := range c.o.Engine.Bundle().Clusters {
+		one := clusterData{Gini: series(c.history.ofCluster(of.ID), func(p clusterPoint) float64 { return p.Gini })}
+		if one.ClusterStatus, err = c.o.Clusters.ClusterStatus(ctx, of.ID); err != nil {
+			return d, err
+		}
+		if one.Moves, err = c.o.Clusters.ClusterMoves(ctx, of.ID); err != nil {
+			return d, err
+		}
+		one.Moves = slices.Clone(one.Moves[max(0, len(one.Moves)-shownMoves):])
+		slices.Reverse(one.Moves)
+		for _, w := range one.State.Workers {
+			one.Most = max(one.Most, w.Weight)
+		}
+		one.Levers = leversOf(one.ClusterStatus.Levers)
+		d.Clusters = append(d.Clusters, one)
+	}
+	return d, nil
+}
+
+// leversOf lists levers, those of the whole cluster first.
+func leversOf(l engine.Levers) (rows []leverRow) {
+	if l.Frozen != nil {
+		rows = append(rows, leverRow{"nothing moves", *l.Frozen})
+	}
+	if l.DryRun != nil {
+		rows = append(rows, leverRow{"dry run: moves are decided and not made", *l.DryRun})
+	}
+	for _, kind := range []struct {
+		word string
+		of   map[string]engine.Lever
+	}{{"zone emptied: ", l.Zones}, {"worker banned: ", l.Banned}, {"worker emptied: ", l.Draining}} {
+		for _, name := range slices.Sorted(maps.Keys(kind.of)) {
+			rows = append(rows, leverRow{kind.word + name, kind.of[name]})
+		}
+	}
+	for _, p := range slices.Sorted(maps.Keys(l.Pins)) {
+		rows = append(rows, leverRow{fmt.Sprintf("partition %d stays on %s", p, l.Pins[p].Worker), l.Pins[p]})
+	}
+	return rows
+}
+
+// sampleClusters reads how even clusters are. What cannot be read is left out.
+func (c *Console) sampleClusters(ctx context.Context) map[string]clusterPoint {
+	out := map[string]clusterPoint{}
+	if c.o.Clusters == nil {
+		return out
+	}
+	ctx, cancel := context.WithTimeout(ctx, sampleEvery)
+	defer cancel()
+	for _, of := range c.o.Engine.Bundle().Clusters {
+		if s, err := c.o.Clusters.ClusterStatus(ctx, of.ID); err == nil && !s.State.Time.IsZero() {
+			out[of.ID] = clusterPoint{At: s.State.Time, Gini: s.State.Gini, Requests: s.State.Requests, Drops: s.State.Drops}
+		}
+	}
+	return out
+}

@@ -1,0 +1,114 @@
+package ui_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine"
+	"procaas/engine/api/ui"
+)
+
+// plain is an engine of which only what all pages need is there.
+type plain struct{ ui.Engine }
+
+func (plain) Bundle() *dsl.Bundle           { return &dsl.Bundle{Clusters: []*dsl.Cluster{{ID: "fanout"}}} }
+func (plain) Healthy(context.Context) error { return nil }
+func (plain) Degraded() error               { return nil }
+func (plain) List(context.Context, engine.RunFilter) ([]engine.RunView, string, error) {
+	return nil, "", nil
+}
+
+type tasks struct{}
+
+func (tasks) TaskStats(context.Context) ([]engine.TaskTypeStats, error) {
+	return []engine.TaskTypeStats{
+		{Type: "mail/send", Mode: engine.TasksPaused, Reason: "<b>", Ready: 7, Failed: 2, Lag: 90 * time.Second, Oldest: time.Now().Add(-time.Minute)},
+		{Type: "resize", Mode: engine.TasksOpen},
+	}, nil
+}
+
+func (tasks) PeekTasks(_ context.Context, f engine.TaskFilter) ([]engine.QueuedTask, error) {
+	return []engine.QueuedTask{{ID: 41, Type: f.Type, State: f.State, Key: "<b>", Payload: json.RawMessage(`{"to":"<b>"}`), Error: string(f.State) + ": 503"}}, nil
+}
+
+type shards struct{}
+
+func (shards) MapViews(context.Context) ([]engine.ShardMapView, error) {
+	return []engine.ShardMapView{{ID: "accounts", Key: []string{"uid"}, Strategy: "directory", Shards: 1}}, nil
+}
+
+func (shards) Shards(_ context.Context, m string) ([]engine.ShardView, error) {
+	return []engine.ShardView{{
+		Map: m, ID: "s-1", Draining: "<b>", Capacity: 10 << 30, Used: 9 << 30, Usage: 0.9, Problem: "no master",
+		Hosts: []engine.ShardHostView{{Address: "h:5432", Role: "replica", Alive: true, LagMS: 17}, {Address: "g:5432", Error: "refused"}},
+	}}, nil
+}
+
+type clusters struct{}
+
+func (clusters) ClusterStatus(_ context.Context, id string) (engine.ClusterStatus, error) {
+	return engine.ClusterStatus{
+		Cluster: &dsl.Cluster{ID: id}, Assignment: engine.Assignment{Version: 9},
+		Levers: engine.Levers{Frozen: &engine.Lever{By: "ann", Reason: "<b>"}, Pins: map[int]engine.Lever{3: {Worker: "w-1", By: "ann"}}},
+		State: engine.ClusterState{
+			Time: time.Now(), Gini: 0.25, Alerts: []string{"worker w-2 is down"},
+			Workers: []engine.Seen{{ID: "w-1", Up: true, Weight: 30}, {ID: "w-2", Problem: "<b>", Weight: 10}},
+		},
+	}, nil
+}
+
+func (clusters) ClusterMoves(context.Context, string) ([]engine.MoveLog, error) {
+	return []engine.MoveLog{{Partition: 5, To: "w-1", Reason: "first"}, {Partition: 6, From: "w-1", To: "w-2", Reason: "last"}}, nil
+}
+
+func options() ui.Options {
+	return ui.Options{
+		Engine: plain{}, Log: slog.New(slog.DiscardHandler), Numbers: func() ui.Numbers { return ui.Numbers{} },
+		Caller: func(*http.Request) engine.Grant { return engine.Grant{} },
+	}
+}
+
+func page(t *testing.T, c *ui.Console, path string, status int, want ...string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	c.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+	if w.Code != status {
+		t.Errorf("%s: want %d, have %d", path, status, w.Code)
+	}
+	for _, text := range want {
+		if !strings.Contains(w.Body.String(), text) {
+			t.Errorf("%s: want %q, have\n%s", path, text, w.Body)
+		}
+	}
+	if strings.Contains(w.Body.String(), "<b><") || strings.Contains(w.Body.String(), "%!") {
+		t.Errorf("%s: what comes from elsewhere is text, have\n%s", path, w.Body)
+	}
+}
+
+func TestSystemsHaveTheirPages(t *testing.T) {
+	t.Parallel()
+	o := options()
+	o.Tasks, o.Shards, o.Clusters = tasks{}, shards{}, clusters{}
+	c := ui.New(o)
+	page(t, c, "/console/queue", http.StatusOK, "mail/send", "paused", "1m 30s", `class="mood bad">2<`)
+	page(t, c, "/console/queue/mail/send", http.StatusOK, "ready: 503", "failed: 503", "beyond its tolerance")
+	page(t, c, "/console/queue/mail/sent", http.StatusNotFound, "Did you mean mail/send?")
+	page(t, c, "/console/shards", http.StatusOK, "accounts", "90 % of 10 GiB", "17 ms behind", "refused", "no master", "to be emptied")
+	page(t, c, "/console/clusters", http.StatusOK, "fanout", "nothing moves", "partition 3 stays on w-1", "worker w-2 is down", `width="100"`, `width="33.3`, "last")
+}
+
+func TestSystemsThatAreNotThereAreSaidToBeAbsent(t *testing.T) {
+	t.Parallel()
+	c := ui.New(options())
+	page(t, c, "/console/queue", http.StatusOK, "This node keeps no tasks")
+	page(t, c, "/console/queue/a", http.StatusNotFound, "This node keeps no tasks")
+	page(t, c, "/console/shards", http.StatusOK, "keeps no shard maps")
+	page(t, c, "/console/clusters", http.StatusOK, "No cluster is declared")
+}
