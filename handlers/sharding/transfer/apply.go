@@ -45,7 +45,7 @@ type applier struct {
 	changes  []change
 	skip     bool // the present transaction of the source is an echo, or was applied before
 	token    string
-	prepared map[string]string              // names by statement
+	prepared map[string]string              // names by statement, of the connection
 	touched  map[string]map[string][]string // table, then primary key
 	applied  int64                          // rows
 }
@@ -66,10 +66,10 @@ type goal struct {
 	join   func(ctx context.Context) error // what else the target's transaction does that reaches the token
 }
 
-func newApplier(id, barrier, against string, conn *pgx.Conn, s *stream, tables []*shape, from pglogrepl.LSN) *applier {
+func newApplier(id, barrier, against string, conn *pgx.Conn, prepared map[string]string, s *stream, tables []*shape, from pglogrepl.LSN) *applier {
 	a := &applier{
 		id: id, barrier: barrier, against: against, conn: conn, stream: s, position: from, reached: from, saved: time.Now(),
-		tables: map[string]*shape{}, prepared: map[string]string{}, touched: map[string]map[string][]string{},
+		tables: map[string]*shape{}, prepared: prepared, touched: map[string]map[string][]string{},
 	}
 	for _, t := range tables {
 		a.tables[t.title()] = t

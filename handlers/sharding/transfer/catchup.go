@@ -16,7 +16,24 @@ import (
 const closeEnough = time.Second
 
 // Stream applies what has changed since the copy until the target keeps up with it.
-func (m *Mover) Stream(ctx context.Context) error {
+func (m *Mover) Stream(ctx context.Context) error { return m.spoilt(ctx, m.catchUp(ctx)) }
+
+// spoilt makes the target forget its position when an error asks for a new copy: Copy
+// does nothing while there is one.
+func (m *Mover) spoilt(ctx context.Context, reason error) error {
+	if m.back || !MustRestart(reason) {
+		return reason
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	if err := m.reconnect(ctx); err != nil {
+		return errors.Join(reason, err)
+	}
+	_, err := m.target.Exec(ctx, dropPosition, m.direction())
+	return errors.Join(reason, err)
+}
+
+func (m *Mover) catchUp(ctx context.Context) error {
 	if err := m.resume(ctx); err != nil {
 		return err
 	}
@@ -47,11 +64,11 @@ func (m *Mover) Follow(ctx context.Context, d time.Duration) error {
 			return err
 		}
 	}
-	_, err := m.ping(ctx)
-	if err == nil {
-		m.report(m.streamed("follow"), true)
+	if _, err := m.ping(ctx); err != nil {
+		return m.spoilt(ctx, err)
 	}
-	return err
+	m.report(m.streamed("follow"), true)
+	return nil
 }
 
 func (m *Mover) streamed(step string) Progress {
@@ -88,7 +105,7 @@ func (m *Mover) resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.apply = newApplier(m.direction(), m.spec.ID, m.against(), m.target, s, m.tables, lsn)
+	m.apply = newApplier(m.direction(), m.spec.ID, m.against(), m.target, m.prepared, s, m.tables, lsn)
 	m.apply.commits = func() { m.report(m.streamed("stream"), false) }
 	return nil
 }

@@ -27,6 +27,11 @@ type Window struct {
 // changes the map; it is called when nothing else is left to do. When the cutover
 // fails before the map has switched, the source takes writes again.
 func (m *Mover) Cutover(ctx context.Context, switchMap func(context.Context) error) (Window, error) {
+	w, err := m.cutover(ctx, switchMap)
+	return w, m.spoilt(ctx, err)
+}
+
+func (m *Mover) cutover(ctx context.Context, switchMap func(context.Context) error) (Window, error) {
 	if err := m.resume(ctx); err != nil {
 		return Window{}, err
 	}

@@ -28,6 +28,8 @@ type Mover struct {
 	tables []*shape  // as the source has them
 	apply  *applier
 
+	prepared map[string]string // statements of the target's connection
+
 	reported time.Time
 }
 
@@ -104,6 +106,7 @@ func connect(ctx context.Context, dsn, shard string) (*pgx.Conn, error) {
 // lock keeps other processes from working on the transfer while this one has its
 // connections: on both sides, since it writes to both.
 func (m *Mover) lock(ctx context.Context) error {
+	m.prepared = map[string]string{}
 	for _, c := range []*pgx.Conn{m.source, m.target} {
 		var got bool
 		if err := c.QueryRow(ctx, "select pg_try_advisory_lock(hashtextextended($1, 81))", "procaas.transfer "+m.spec.ID).Scan(&got); err != nil {

@@ -1,9 +1,13 @@
 package transfer_test
 
 import (
+	"context"
 	"errors"
 	"flag"
+	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"procaas/handlers/sharding/transfer"
 )
@@ -92,3 +96,293 @@ func TestTransferEndsAfterOneCrash(t *testing.T) {
 		})
 	}
 }
+
+// The way back carries what was written to the target since the switch, and nothing of
+// what came from the source.
+func TestRollbackLosesNothing(t *testing.T) {
+	w := newWorld(t)
+	w.fill(500)
+	l := w.write(2)
+	ctx, spec := t.Context(), w.spec()
+	c, _ := w.claim(spec.ID)
+	m, err := transfer.Open(ctx, spec, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []func(context.Context) error{m.Plan, m.Claim, m.Copy, m.Stream, m.Verify} {
+		if err := step(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := m.Cutover(ctx, w.switchTo(1, spec.ID, c)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(m.Retire(ctx), m.Close()); err != nil {
+		t.Fatal(err)
+	}
+	l.await(300)
+
+	for _, crash := range []string{"frozen", "sealed", "switched", ""} {
+		err := w.rollback(spec, crash)
+		if crash == "" && err != nil || crash != "" && !errors.Is(err, errCrash) {
+			t.Fatalf("crash at %q: %v", crash, err)
+		}
+	}
+	if shard, epoch := w.placed(); shard != 0 || epoch < 3 {
+		t.Errorf("the key is on shard %d at epoch %d", shard, epoch)
+	}
+	l.await(100)
+	l.stop()
+	l.check()
+	w.clean(500)
+}
+
+func (w *world) rollback(spec transfer.Spec, crash string) (err error) {
+	ctx := w.t.Context()
+	spec.Hook = func(at string) error {
+		if at == crash {
+			return errCrash
+		}
+		return nil
+	}
+	c, done := w.claim("back")
+	m, err := transfer.OpenBack(ctx, spec, c)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	if !done {
+		if err := m.Claim(ctx); err != nil {
+			return err
+		}
+		if err := m.Stream(ctx); err != nil {
+			return err
+		}
+		if _, err := m.Cutover(ctx, w.switchTo(0, "back", c)); err != nil {
+			return err
+		}
+	}
+	if err := m.Retire(ctx); err != nil {
+		return err
+	}
+	return m.Cleanup(ctx)
+}
+
+func TestLockCopySwitchNeedsNoPrimaryKey(t *testing.T) {
+	w := newWorld(t)
+	for i := range 2 {
+		w.exec(i, "alter table label drop constraint label_pkey")
+	}
+	w.fill(500)
+	l := w.write(2)
+	spec, ctx := w.spec(), t.Context()
+	for _, crash := range []string{"frozen", "copied", "sealed", ""} {
+		spec.Hook = func(at string) error {
+			if at == crash {
+				return errCrash
+			}
+			return nil
+		}
+		c, _ := w.claim(spec.ID)
+		m, err := transfer.Open(ctx, spec, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Plan(ctx); !strings.Contains(fmt.Sprint(err), "label has no primary key") {
+			t.Fatalf("have %v, want a refusal of the table label", err)
+		}
+		if err := errors.Join(m.PlanLocked(ctx), m.Claim(ctx)); err != nil {
+			t.Fatal(err)
+		}
+		_, err = m.LockCopySwitch(ctx, w.switchTo(1, spec.ID, c))
+		if crash == "" {
+			err = errors.Join(err, m.Retire(ctx), m.Cleanup(ctx), m.Close())
+			if err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+		if !errors.Is(err, errCrash) {
+			t.Fatalf("have %v, want the crash at %s", err, crash)
+		}
+		if err := m.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.await(50)
+	l.stop()
+	l.check()
+	w.clean(500)
+}
+
+// A coordinator that stops between the freeze and the seal leaves the key to the source
+// after the deadline, without anybody's help, and can never switch afterwards.
+func TestFreezeEndsByItself(t *testing.T) {
+	w := newWorld(t)
+	w.fill(100)
+	l := w.write(1)
+	spec, ctx := w.spec(), t.Context()
+	spec.Limits.Freeze, spec.Limits.Attempts = 300*time.Millisecond, 1
+	spec.Hook = func(at string) error {
+		if at == "drained" {
+			l.await(20) // writes that only a thawed source takes
+		}
+		return nil
+	}
+	_, err := w.transfer(ctx, spec)
+	if err == nil || !strings.Contains(err.Error(), "run out") {
+		t.Fatalf("have %v, want that the freeze has run out", err)
+	}
+	if shard, epoch := w.placed(); shard != 0 || epoch != 1 {
+		t.Errorf("the key is on shard %d at epoch %d", shard, epoch)
+	}
+	spec = w.spec()
+	if _, err := w.transfer(ctx, spec); err != nil {
+		t.Fatal(err)
+	}
+	l.stop()
+	l.check()
+	w.clean(100)
+}
+
+// A coordinator that was thought dead goes on after another one has taken over.
+func TestZombieChangesNothing(t *testing.T) {
+	w := newWorld(t)
+	w.fill(100)
+	l := w.write(1)
+	spec, ctx := w.spec(), t.Context()
+	old, _ := w.claim(spec.ID)
+	m, err := transfer.Open(ctx, spec, old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []func(context.Context) error{m.Claim, m.Copy} {
+		if err := step(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next, _ := w.claim(spec.ID)
+	if _, err := transfer.Open(ctx, spec, next); !errors.Is(err, transfer.ErrBusy) {
+		t.Fatalf("have %v, want %v: two processes must not work on it at once", err, transfer.ErrBusy)
+	}
+	if _, err := m.Cutover(ctx, w.switchTo(1, spec.ID, old)); !errors.Is(err, transfer.ErrNotSwitched) {
+		t.Fatalf("have %v, want %v", err, transfer.ErrNotSwitched)
+	}
+	l.await(20)
+	// Its locks are lost with its connections, but not its will.
+	w.exec(0, "select procaas.claim($1, $2, 1, $3)", mapName, key, next.Next)
+	if err := m.Claim(ctx); !errors.Is(err, transfer.ErrReplaced) {
+		t.Fatalf("have %v, want %v", err, transfer.ErrReplaced)
+	}
+	if _, err := m.Cutover(ctx, w.switchTo(1, spec.ID, old)); !errors.Is(err, transfer.ErrReplaced) {
+		t.Fatalf("have %v, want %v", err, transfer.ErrReplaced)
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l.await(20)
+	if _, err := w.transfer(ctx, spec); err != nil {
+		t.Fatal(err)
+	}
+	l.stop()
+	l.check()
+	w.clean(100)
+}
+
+func TestPlanRefusesWithAllReasons(t *testing.T) {
+	w := newWorld(t)
+	w.exec(0, "create table bare (uid bigint, x int)")
+	w.exec(0, "create table keyed (id bigint primary key, uid bigint)")
+	w.exec(1, "alter table mail add column extra int, alter column body type varchar(50)")
+	w.exec(1, "create table bare (uid bigint, x int); create table keyed (id bigint primary key, uid bigint)")
+	w.exec(1, "drop table label")
+	spec := w.spec()
+	for _, name := range []string{"bare", "keyed", "absent"} {
+		spec.Tables = append(spec.Tables, transfer.Table{Name: name, Where: "uid = 42", Columns: []string{"uid"}, Values: []string{"42"}})
+	}
+	c, _ := w.claim(spec.ID)
+	m, err := transfer.Open(t.Context(), spec, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	err = m.Plan(t.Context())
+	var refused *transfer.RefusedError
+	if !errors.As(err, &refused) {
+		t.Fatalf("have %v, want a refusal", err)
+	}
+	for _, want := range []string{
+		"table public.mail of the target has a column extra that the source has not",
+		"column body of table public.mail is text in the source and character varying(50) in the target",
+		"shard s2 has no table public.label",
+		"table public.bare has no primary key",
+		"column uid of table public.keyed is not in its replica identity",
+		"shard s1 has no table absent",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("nothing says %q in: %v", want, err)
+		}
+	}
+	if n := w.count(0, "select (select count(*) from pg_publication) + (select count(*) from pg_replication_slots where database = current_database())"); n != 0 {
+		t.Errorf("a refused transfer has left %d things", n)
+	}
+}
+
+// What spoils the copy begins it again; nothing is lost and the key stays writable.
+func TestTransferBeginsAgain(t *testing.T) {
+	for _, c := range []struct {
+		name, at string
+		spoil    func(w *world)
+		want     string
+	}{
+		{"truncate", "stream", func(w *world) { w.exec(0, "truncate label") }, "truncated"},
+		{"lost slot", "verify", func(w *world) {
+			w.exec(0, "select pg_terminate_backend(active_pid) from pg_replication_slots where slot_name = 'procaas_t1'")
+			w.exec(0, dropWhenFree)
+		}, ""},
+		{"target changed", "verify", func(w *world) { w.exec(1, "update mail set body = 'other' where uid = 42 and mid = 1000007") }, "differ"},
+		{"target lacks a row", "verify", func(w *world) { w.exec(1, "delete from label where uid = 42 and lid = 3") }, "differ"},
+		{"connections cut", "gate", func(w *world) {
+			for i := range 2 {
+				w.exec(i, "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'procaas transfer' and datname = current_database()")
+			}
+		}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.fill(200)
+			l := w.write(1)
+			spec, spoilt := w.spec(), false
+			spec.Hook = func(at string) error {
+				if at == c.at && !spoilt {
+					spoilt = true
+					c.spoil(w)
+				}
+				return nil
+			}
+			_, err := w.once(t.Context(), spec)
+			if err == nil || !strings.Contains(err.Error(), c.want) || c.want != "" && !transfer.MustRestart(err) {
+				t.Fatalf("have %v, want an error with %q that asks for a new copy", err, c.want)
+			}
+			l.await(20)
+			if _, err := w.transfer(t.Context(), spec); err != nil {
+				t.Fatal(err)
+			}
+			l.stop()
+			l.check()
+			if c.name != "truncate" {
+				w.clean(200)
+			}
+		})
+	}
+}
+
+const dropWhenFree = `do $$ begin
+	for i in 1..600 loop
+		begin
+			perform pg_drop_replication_slot('procaas_t1');
+			return;
+		exception when object_in_use then perform pg_sleep(0.1);
+		end;
+	end loop;
+end $$`

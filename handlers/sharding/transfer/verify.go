@@ -14,7 +14,9 @@ const buckets = 1024
 
 // Verify compares all rows of both sides as of one position of the stream, and
 // forgets which rows were touched before it. The source is written to meanwhile.
-func (m *Mover) Verify(ctx context.Context) error {
+func (m *Mover) Verify(ctx context.Context) error { return m.spoilt(ctx, m.verify(ctx)) }
+
+func (m *Mover) verify(ctx context.Context) error {
 	if err := m.resume(ctx); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -259,7 +260,7 @@ type writer struct {
 	n       int
 	acked   map[int64]string // of mail by mid: the body; "" when it was deleted
 	unsure  map[int64]bool   // the connection ended before the answer
-	writes  int
+	count   atomic.Int64     // of acknowledged writes
 	refused int
 	longest time.Duration
 	err     error
@@ -284,10 +285,28 @@ func (l *load) stop() {
 	l.done.Wait()
 }
 
-// writes tells how many writes were acknowledged so far by all: read it after stop.
+// await waits until n more writes were acknowledged.
+func (l *load) await(n int64) {
+	l.w.t.Helper()
+	sum := func() (sum int64) {
+		for _, one := range l.writers {
+			sum += one.count.Load()
+		}
+		return sum
+	}
+	until := sum() + n
+	for deadline := time.Now().Add(time.Minute); sum() < until; {
+		if time.Now().After(deadline) {
+			l.w.t.Fatalf("%d writes of %d are acknowledged after a minute", sum(), until)
+		}
+		_ = pgxPause(l.w.t.Context(), 5*time.Millisecond)
+	}
+}
+
+// total tells how many writes were acknowledged so far by all: read it after stop.
 func (l *load) total() (writes, refused int, longest time.Duration) {
 	for _, one := range l.writers {
-		writes, refused, longest = writes+one.writes, refused+one.refused, max(longest, one.longest)
+		writes, refused, longest = writes+int(one.count.Load()), refused+one.refused, max(longest, one.longest)
 	}
 	return writes, refused, longest
 }
@@ -360,7 +379,7 @@ func (o *writer) try(ctx context.Context, w *world, conns map[int]*pgx.Conn, mid
 	if err == nil {
 		o.acked[mid] = body
 		delete(o.unsure, mid)
-		o.writes++
+		o.count.Add(1)
 		return true
 	}
 	var pg *pgconn.PgError
