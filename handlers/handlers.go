@@ -1,13 +1,16 @@
 package handlers
 
 import (
+	"slices"
+
 	"procaas/engine"
 	"procaas/handlers/balancer"
+	"procaas/handlers/sharding"
 )
 
 // All lists the built-in handler types, in the order of the reference.
 func All() []engine.HandlerType {
-	return []engine.HandlerType{
+	return slices.Concat([]engine.HandlerType{
 		engine.Type[Request]("request", requestSource),
 		engine.Type[Set]("set", setSource),
 		engine.Type[Emit]("emit", emitSource),
@@ -16,5 +19,5 @@ func All() []engine.HandlerType {
 		balancer.ObserveType(),
 		balancer.DecideType(),
 		balancer.ApplyType(),
-	}
+	}, sharding.Types())
 }

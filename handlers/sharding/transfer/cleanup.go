@@ -59,6 +59,13 @@ func (m *Mover) remove(ctx context.Context, c *pgx.Conn, step string) error {
 	}
 	var total int64
 	for _, t := range slices.Backward(m.tables) {
+		var there bool
+		if err := c.QueryRow(ctx, "select to_regclass($1) is not null", t.quoted()).Scan(&there); err != nil {
+			return err
+		}
+		if !there {
+			continue // a target that was refused for it
+		}
 		deleted, err := m.removeFrom(ctx, c, t, step, total)
 		if err != nil {
 			return fmt.Errorf("delete from table %s: %w", t.title(), err)
@@ -146,4 +153,19 @@ func deleteSQL(t *shape, batch int, last []string) (string, []any) {
 		" and exists (select from procaas.fences f where f.map = $1 and f.key = $2 and f.state in ('moved', 'closed'))" +
 		sorted + " limit " + fmt.Sprint(batch) + "), gone as (delete from " + t.quoted() + " where ctid = any(array(select ctid from d)) returning 1)" +
 		" select (select count(*) from gone), " + result, args
+}
+
+// Undo ends a transfer that has not switched: the source is thawed, and the target
+// keeps nothing.
+func (m *Mover) Undo(ctx context.Context) error {
+	if err := m.load(ctx); err != nil {
+		return err
+	}
+	if err := m.Claim(ctx); err != nil {
+		return err
+	}
+	if err := m.clear(ctx); err != nil {
+		return err
+	}
+	return m.forget(ctx)
 }

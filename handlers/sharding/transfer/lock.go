@@ -38,7 +38,11 @@ func (m *Mover) PlanLocked(ctx context.Context) error {
 			reasons = append(reasons, source.differences(target)...)
 		}
 	}
-	if len(reasons) > 0 {
+	more, err := m.enrolled(ctx)
+	if err != nil {
+		return err
+	}
+	if reasons = append(reasons, more...); len(reasons) > 0 {
 		return &RefusedError{reasons}
 	}
 	return m.load(ctx)

@@ -216,6 +216,25 @@ func (m *Mover) Plan(ctx context.Context) error {
 	return m.load(ctx)
 }
 
+// fenceThere tells whether a shard has the fence that transfers need.
+const fenceThere = "select to_regprocedure('procaas.seal(text,text,bigint,bigint,bigint,bigint)') is not null"
+
+// enrolled gives the reasons why the fences cannot be used.
+func (m *Mover) enrolled(ctx context.Context) ([]string, error) {
+	var out []string
+	for i, c := range []*pgx.Conn{m.source, m.target} {
+		shard := []string{m.spec.SourceShard, m.spec.TargetShard}[i]
+		var there bool
+		if err := c.QueryRow(ctx, fenceThere).Scan(&there); err != nil {
+			return nil, fmt.Errorf("shard %s: %w", shard, err)
+		}
+		if !there {
+			out = append(out, fmt.Sprintf("shard %s has no fence, or an old one: enroll it", shard))
+		}
+	}
+	return out, nil
+}
+
 const readServer = `select current_setting('server_version_num')::int / 10000, current_setting('wal_level'),
 	current_setting('max_replication_slots')::int - (select count(*) from pg_replication_slots)::int,
 	current_setting('server_encoding'),
@@ -223,7 +242,11 @@ const readServer = `select current_setting('server_version_num')::int / 10000, c
 	(select rolreplication or rolsuper from pg_roles where rolname = current_user), pg_is_in_recovery()`
 
 func (m *Mover) serverRefusals(ctx context.Context) ([]string, error) {
-	var out, encodings []string
+	out, err := m.enrolled(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var encodings []string
 	for i, c := range []*pgx.Conn{m.source, m.target} {
 		shard := []string{m.spec.SourceShard, m.spec.TargetShard}[i]
 		var version, slots, prepared int

@@ -1,0 +1,171 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// This file says what there is to see of transfers between shards, and how operators
+// steer them. Package sharding does the work; both meet in documents, so that any node
+// may ask.
+
+// The kinds of documents of transfers. Both are named by the map and a lane, of which a
+// map has a fixed number: what was in a lane before is in the history of runs.
+const (
+	DocShardTransfer = "shard-transfer"
+	DocShardOrder    = "shard-order"
+)
+
+// The states of a transfer.
+const (
+	TransferWaiting    = "waiting"     // for its turn, or for the night
+	TransferRunning    = "running"     // towards the target
+	TransferPaused     = "paused"      // by an operator
+	TransferObserving  = "observing"   // it has switched, and may be rolled back
+	TransferCleaning   = "cleaning"    // deletes what is left
+	TransferDone       = "done"        // the target has the key
+	TransferRolledBack = "rolled-back" // the source has it again
+	TransferCancelled  = "cancelled"   // the source has kept it
+	TransferFailed     = "failed"      // the source has kept it; the error says why
+)
+
+// TransferEnded tells whether a state is a last one.
+func TransferEnded(state string) bool {
+	return slices.Contains([]string{TransferDone, TransferRolledBack, TransferCancelled, TransferFailed}, state)
+}
+
+// The orders that operators give.
+const (
+	OrderPause    = "pause"
+	OrderResume   = "resume"
+	OrderCancel   = "cancel"
+	OrderRollback = "rollback"
+	OrderFinish   = "finish" // observes no longer
+)
+
+// A ShardTransfer is the move of a key from one shard to another.
+type ShardTransfer struct {
+	ID     string `json:"id" doc:"The transfer."`
+	Map    string `json:"map" doc:"The shard map."`
+	Key    string `json:"key" doc:"The placement that moves."`
+	Source string `json:"source" doc:"The shard that has it, or had it."`
+	Target string `json:"target" doc:"The shard that gets it."`
+	Method string `json:"method" doc:"stream, or lock-copy-switch."`
+	Run    string `json:"run" doc:"The run that does it."`
+	Lane   string `json:"lane" doc:"Where it is kept: the map and a number."`
+
+	State    string    `json:"state" doc:"waiting, running, paused, observing, cleaning, done, rolled-back, cancelled or failed."`
+	Step     string    `json:"step" doc:"What it does now, or did last."`
+	Rows     int64     `json:"rows" doc:"Rows that this step has handled."`
+	Total    int64     `json:"total" doc:"Rows that it has to handle; an estimate, 0 when unknown."`
+	Bytes    int64     `json:"bytes" doc:"Bytes that were copied."`
+	Lag      int64     `json:"lag" doc:"Bytes of the source's log that the target has not applied yet."`
+	Percent  float64   `json:"percent" doc:"How much of the step is done."`
+	Switched bool      `json:"switched" doc:"The map names the target."`
+	Rollback string    `json:"rollback,omitempty" doc:"possible, or why it is not."`
+	WindowMS float64   `json:"window_ms" doc:"For how long the key could not be written, in milliseconds."`
+	Next     int64     `json:"epoch" doc:"The epoch of the key after the switch; 0 before."`
+	Observe  time.Time `json:"observe_until,omitzero" doc:"Until when it may be rolled back."`
+	Error    string    `json:"error,omitempty" doc:"What went wrong last."`
+	Started  time.Time `json:"started" doc:"When it began."`
+	Changed  time.Time `json:"changed" doc:"When this was last written."`
+}
+
+// A ShardOrder is what an operator wants of a transfer.
+type ShardOrder struct {
+	Transfer string `json:"transfer"`
+	Want     string `json:"want"`
+}
+
+// ErrShardOrder says that a transfer cannot do what was ordered.
+var ErrShardOrder = errors.New("the transfer cannot do that")
+
+// ReadShardTransfers lists the transfers that the lanes of a map hold, those that last
+// began first; of all maps when it is empty.
+func ReadShardTransfers(ctx context.Context, store Documents, shardMap string) ([]ShardTransfer, error) {
+	prefix := ""
+	if shardMap != "" {
+		prefix = shardMap + "/"
+	}
+	docs, err := store.Documents(ctx, DocShardTransfer, prefix)
+	if err != nil {
+		return nil, err
+	}
+	out := []ShardTransfer{}
+	for _, d := range docs {
+		var t ShardTransfer
+		if err := json.Unmarshal(d.Value, &t); err != nil {
+			return nil, fmt.Errorf("transfer in lane %s: %w", d.Name, err)
+		}
+		if t.ID != "" {
+			t.Changed = d.Changed
+			out = append(out, t)
+		}
+	}
+	slices.SortFunc(out, func(a, b ShardTransfer) int { return b.Started.Compare(a.Started) })
+	return out, nil
+}
+
+// ReadShardTransfer finds a transfer by its id; [ErrNotFound] when no lane holds it.
+func ReadShardTransfer(ctx context.Context, store Documents, id string) (ShardTransfer, error) {
+	all, err := ReadShardTransfers(ctx, store, "")
+	if err != nil {
+		return ShardTransfer{}, err
+	}
+	if i := slices.IndexFunc(all, func(t ShardTransfer) bool { return t.ID == id }); i >= 0 {
+		return all[i], nil
+	}
+	return ShardTransfer{}, fmt.Errorf("transfer %q: %w", id, ErrNotFound)
+}
+
+// ShardTransfers lists the transfers of a map that are under way, and the latest that
+// have ended.
+func (e *Engine) ShardTransfers(ctx context.Context, shardMap string) ([]ShardTransfer, error) {
+	return ReadShardTransfers(ctx, e.o.Store, shardMap)
+}
+
+// OrderShardTransfer tells a transfer what an operator wants. Its step ends where it
+// is, which undoes a cutover that has not switched yet, and does as it is told.
+func (e *Engine) OrderShardTransfer(ctx context.Context, id, want string, by Actor) (ShardTransfer, error) {
+	t, err := ReadShardTransfer(ctx, e.o.Store, id)
+	if err != nil {
+		return t, err
+	}
+	if err := t.may(want); err != nil {
+		return t, err
+	}
+	order, err := json.Marshal(ShardOrder{Transfer: id, Want: want})
+	if err != nil {
+		return t, err
+	}
+	_, err = e.o.Store.WriteDocuments(ctx, 0,
+		[]DocumentWrite{{Kind: DocShardOrder, Name: t.Lane, Version: AnyVersion, Value: order}},
+		[]Audited{{Kind: AuditTransfer, Name: id, By: by, After: order}})
+	return t, err
+}
+
+// may tells why a transfer cannot do what is wanted; nil when it can.
+func (t ShardTransfer) may(want string) error {
+	no := func(why string) error {
+		return fmt.Errorf("%w: transfer %s of key %s is %s: %s", ErrShardOrder, t.ID, t.Key, t.State, why)
+	}
+	switch {
+	case TransferEnded(t.State):
+		return no("it has ended")
+	case want == OrderPause && t.Switched:
+		return no("the map names the target already; roll it back, or let it finish")
+	case want == OrderCancel && t.Switched:
+		return no("the map names the target already; roll it back instead")
+	case (want == OrderRollback || want == OrderFinish) && t.State != TransferObserving:
+		return no("only one that has switched and is observed can do that")
+	case want == OrderRollback && t.Rollback != "possible":
+		return no("it cannot be rolled back: " + t.Rollback)
+	case !slices.Contains([]string{OrderPause, OrderResume, OrderCancel, OrderRollback, OrderFinish}, want):
+		return no("want pause, resume, cancel, rollback or finish")
+	}
+	return nil
+}

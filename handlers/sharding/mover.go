@@ -1,0 +1,444 @@
+package sharding
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"procaas/engine"
+	"procaas/handlers/sharding/transfer"
+)
+
+// The ways to move a key.
+const (
+	methodStream = "stream"
+	methodLock   = "lock-copy-switch"
+)
+
+const (
+	// tellEvery is how often a step writes down how far it is.
+	tellEvery = time.Second
+
+	// aliveEvery is how often it does so when nothing has changed.
+	aliveEvery = time.Minute
+
+	// busyDelay is how long a step waits for another process to leave the transfer.
+	busyDelay = 2 * time.Second
+)
+
+// A step is what handler types of transfers have in common.
+type step struct {
+	service *Service
+	limits  *transfer.Limits // in place of the defaults; for tests
+	hook    func(point string) error
+}
+
+func (s *step) bind(service *Service, o BindOptions) {
+	s.service, s.limits, s.hook = service, o.Limits, o.Hook
+}
+
+// BindOptions change how transfers work.
+type BindOptions struct {
+	// Limits bound the steps; nil for the defaults.
+	Limits *transfer.Limits
+
+	// Hook is called at each of [transfer.Points]; its error ends the step there as the
+	// death of the process would.
+	Hook func(point string) error
+}
+
+// Bind makes handlers of the types shard.… use a service.
+func Bind(types []engine.HandlerType, service *Service, o BindOptions) []engine.HandlerType {
+	out := make([]engine.HandlerType, len(types))
+	for i, t := range types {
+		out[i] = t
+		if !strings.HasPrefix(t.Name, "shard.") {
+			continue
+		}
+		out[i].New = func() engine.Handler {
+			h := t.New()
+			if b, ok := h.(interface{ bind(*Service, BindOptions) }); ok {
+				b.bind(service, o)
+			}
+			return h
+		}
+	}
+	return out
+}
+
+// errNoService is what a node says that keeps no maps.
+var errNoService = errors.New("this node keeps no shard maps: they need a store in PostgreSQL, and shard-maps: in the files")
+
+// errOrdered ends a step whose transfer was told something else.
+var errOrdered = errors.New("an operator has given an order")
+
+// A task is one call of a handler for one transfer.
+type task struct {
+	step
+	call *engine.Call
+	m    *Map
+
+	mu    sync.Mutex // guards the following
+	t     engine.ShardTransfer
+	dirty bool
+}
+
+// transferID gives the id of a transfer: the run's, unless the author gives another.
+func transferID(c *engine.Call, id string) string {
+	if id == "" {
+		id = c.Run
+	}
+	return strings.ReplaceAll(strings.ToLower(id), "-", "_")
+}
+
+// do works on a transfer as its operators want it, and says how far it is.
+func (s *step) do(ctx context.Context, c *engine.Call, id, name string, work func(context.Context, *task) error) (engine.Result, error) {
+	if s.service == nil {
+		return engine.Result{}, engine.Permanent(errNoService)
+	}
+	found, err := engine.ReadShardTransfer(ctx, c.Documents, transferID(c, id))
+	if errors.Is(err, engine.ErrNotFound) {
+		return engine.Result{}, engine.Permanent(fmt.Errorf("%w: shard.plan begins it", err))
+	}
+	if err != nil {
+		return engine.Result{}, err
+	}
+	t := &task{step: *s, call: c, t: found}
+	if t.m, err = s.service.Map(found.Map); err != nil {
+		return engine.Result{}, engine.Permanent(err)
+	}
+	for !engine.TransferEnded(t.t.State) {
+		order, version, err := t.order(ctx)
+		if err != nil {
+			return engine.Result{}, err
+		}
+		if order == engine.OrderPause && !t.t.Switched {
+			if err := t.pause(ctx, version); err != nil {
+				return engine.Result{}, err
+			}
+			continue
+		}
+		if order == engine.OrderCancel && !t.t.Switched {
+			return t.result(t.giveUp(ctx, engine.TransferCancelled))
+		}
+		err = t.work(ctx, name, version, work)
+		if errors.Is(err, errOrdered) && ctx.Err() == nil {
+			continue
+		}
+		return t.result(err)
+	}
+	return t.result(nil)
+}
+
+// result gives what expressions read of a transfer, and sorts errors.
+func (t *task) result(err error) (engine.Result, error) {
+	var refused *transfer.RefusedError
+	switch {
+	case errors.As(err, &refused):
+		return engine.Result{}, engine.Permanent(err)
+	case errors.Is(err, transfer.ErrBusy):
+		return engine.Result{}, engine.After(busyDelay, err)
+	case err != nil:
+		return engine.Result{}, err
+	}
+	now := t.view()
+	return engine.Result{Response: map[string]any{
+		"id": now.ID, "map": now.Map, "key": now.Key, "source": now.Source, "target": now.Target, "method": now.Method,
+		"state": now.State, "switched": now.Switched, "epoch": now.Next, "window-ms": now.WindowMS, "rows": now.Rows,
+		"ended": engine.TransferEnded(now.State),
+	}}, nil
+}
+
+func (t *task) view() engine.ShardTransfer {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.t
+}
+
+// change changes what there is to see; save writes it.
+func (t *task) change(f func(*engine.ShardTransfer)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f(&t.t)
+	t.dirty = true
+}
+
+func (t *task) save(ctx context.Context) error {
+	t.mu.Lock()
+	value, err := json.Marshal(t.t)
+	t.dirty = false
+	lane := t.t.Lane
+	t.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	_, err = t.call.Documents.WriteDocuments(ctx, t.call.Node,
+		[]engine.DocumentWrite{{Kind: engine.DocShardTransfer, Name: lane, Version: engine.AnyVersion, Value: value}}, nil)
+	if err != nil {
+		return fmt.Errorf("write down transfer %s: %w", t.t.ID, err)
+	}
+	return nil
+}
+
+func (t *task) set(ctx context.Context, f func(*engine.ShardTransfer)) error {
+	t.change(f)
+	return t.save(ctx)
+}
+
+// work does a step, tells how far it is, and ends it when an operator orders something.
+func (t *task) work(ctx context.Context, name string, version int64, work func(context.Context, *task) error) error {
+	err := t.set(ctx, func(s *engine.ShardTransfer) {
+		s.Step, s.Rows, s.Total, s.Percent = name, 0, 0, 0
+		if s.State == engine.TransferWaiting || s.State == engine.TransferPaused {
+			s.State = engine.TransferRunning
+		}
+	})
+	if err != nil {
+		return err
+	}
+	inner, cancel := context.WithCancelCause(ctx)
+	var beside sync.WaitGroup
+	beside.Go(func() { t.tell(inner) })
+	beside.Go(func() {
+		if _, err := engine.AwaitDocument(inner, t.call.Documents, engine.DocShardOrder, t.t.Lane, version); err == nil {
+			cancel(errOrdered)
+		}
+	})
+	err = work(inner, t)
+	if err != nil && context.Cause(inner) == errOrdered {
+		err = errors.Join(errOrdered, err)
+	}
+	cancel(nil)
+	beside.Wait()
+	if ctx.Err() != nil {
+		return errors.Join(ctx.Err(), err)
+	}
+	var refused *transfer.RefusedError
+	switch {
+	case errors.As(err, &refused) && !t.view().Switched:
+		t.change(func(s *engine.ShardTransfer) { s.Error = err.Error() })
+		return errors.Join(err, t.giveUp(ctx, engine.TransferFailed))
+	case err != nil && !errors.Is(err, errOrdered):
+		return errors.Join(err, t.set(ctx, func(s *engine.ShardTransfer) { s.Error = err.Error() }))
+	case err == nil:
+		return t.set(ctx, func(s *engine.ShardTransfer) { s.Error, s.Percent = "", 100 })
+	}
+	return err
+}
+
+// tell writes down how far a step is, now and then.
+func (t *task) tell(ctx context.Context) {
+	tick := time.NewTicker(tellEvery)
+	defer tick.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			t.mu.Lock()
+			dirty := t.dirty
+			t.mu.Unlock()
+			if !dirty && now.Sub(last) < aliveEvery {
+				continue
+			}
+			if err := t.save(ctx); err != nil && ctx.Err() == nil {
+				t.call.Log.Warn("the progress of a transfer cannot be written down", "transfer", t.t.ID, "error", err)
+			}
+			last = now
+		}
+	}
+}
+
+// order reads what operators want of the transfer, and the version of their wish.
+func (t *task) order(ctx context.Context) (want string, version int64, err error) {
+	d, err := t.call.Documents.Document(ctx, engine.DocShardOrder, t.t.Lane)
+	if errors.Is(err, engine.ErrNotFound) {
+		return "", 0, nil
+	}
+	if err != nil {
+		return "", 0, err
+	}
+	var o engine.ShardOrder
+	if err := json.Unmarshal(d.Value, &o); err != nil {
+		return "", d.Version, fmt.Errorf("order to transfer %s: %w", t.t.ID, err)
+	}
+	if o.Transfer != t.t.ID {
+		return "", d.Version, nil // to the one before in this lane
+	}
+	return o.Want, d.Version, nil
+}
+
+// pause waits for the next order. Nothing is frozen meanwhile; the slot keeps the log
+// of the source.
+func (t *task) pause(ctx context.Context, version int64) error {
+	if err := t.set(ctx, func(s *engine.ShardTransfer) { s.State = engine.TransferPaused }); err != nil {
+		return err
+	}
+	inner, cancel := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	beside.Go(func() { t.tell(inner) })
+	_, err := engine.AwaitDocument(ctx, t.call.Documents, engine.DocShardOrder, t.t.Lane, version)
+	cancel()
+	beside.Wait()
+	return err
+}
+
+// begin takes the key over for this process: what others may still do is void from now
+// on. When the map has switched already, it notes so, and there is no claim.
+func (t *task) begin(ctx context.Context) (Transfer, error) {
+	now := t.view()
+	tr, err := t.m.BeginTransfer(ctx, Begin{Key: now.Key, Target: now.Target, Transfer: now.ID, Force: now.Step != "plan"})
+	switch {
+	case errors.Is(err, ErrBusy), errors.Is(err, ErrClosed), errors.Is(err, ErrUnknownKey), errors.Is(err, ErrUnknownShard), errors.Is(err, ErrKey):
+		return tr, &transfer.RefusedError{Reasons: []string{err.Error()}}
+	case err != nil:
+		return tr, err
+	case tr.Switched:
+		return tr, t.set(ctx, func(s *engine.ShardTransfer) { s.Switched, s.Next = true, tr.Next })
+	}
+	return tr, nil
+}
+
+// open connects to the shards for a transfer that the map has given.
+func (t *task) open(ctx context.Context, claim transfer.Claim, back bool) (*transfer.Mover, error) {
+	spec, err := t.spec(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if back {
+		return transfer.OpenBack(ctx, spec, claim)
+	}
+	return transfer.Open(ctx, spec, claim)
+}
+
+// spec says what to move.
+func (t *task) spec(ctx context.Context) (transfer.Spec, error) {
+	now := t.view()
+	spec := transfer.Spec{ID: now.ID, Map: now.Map, Key: now.Key, SourceShard: now.Source, TargetShard: now.Target, Hook: t.hook, Report: t.report}
+	if t.limits != nil {
+		spec.Limits = *t.limits
+	}
+	for _, side := range []struct {
+		shard string
+		dsn   *string
+	}{{now.Source, &spec.Source}, {now.Target, &spec.Target}} {
+		hosts, err := t.m.Hosts(side.shard)
+		if err != nil {
+			return spec, &transfer.RefusedError{Reasons: []string{err.Error()}}
+		}
+		if *side.dsn, err = t.m.AdminDSN(hosts, "read-write"); err != nil {
+			return spec, err
+		}
+	}
+	for _, table := range t.m.Declared.Tables {
+		where, err := t.m.Rows(ctx, table, now.Key)
+		if err != nil {
+			return spec, err
+		}
+		spec.Tables = append(spec.Tables, transfer.Table{Name: table.Table, Where: where, Columns: t.m.columns(table)})
+	}
+	return spec, nil
+}
+
+// report takes the progress of a mover over.
+func (t *task) report(p transfer.Progress) {
+	t.change(func(s *engine.ShardTransfer) {
+		s.Rows, s.Total, s.Lag, s.Percent = p.Rows, p.Total, p.Lag, p.Percent
+		s.Bytes = max(s.Bytes, p.Bytes)
+	})
+}
+
+// with takes the key over, and works with a mover for it. Nothing is done when the map
+// has switched.
+func (t *task) with(ctx context.Context, work func(*transfer.Mover, Transfer) error) (err error) {
+	if t.view().Switched {
+		return nil
+	}
+	tr, err := t.begin(ctx)
+	if err != nil || tr.Switched {
+		return err
+	}
+	m, err := t.open(ctx, transfer.Claim{Owner: tr.Owner, Epoch: tr.Epoch, Next: tr.Next}, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	if err := m.Claim(ctx); err != nil {
+		return err
+	}
+	return work(m, tr)
+}
+
+// switcher is the compare-and-swap of the map. When it cannot tell whether that has
+// happened, it asks; while the map does not answer, it asks again.
+func (t *task) switcher(tr Transfer) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := t.m.Switch(ctx, tr)
+		for err != nil {
+			if errors.Is(err, ErrLost) {
+				return fmt.Errorf("%w: %w", transfer.ErrNotSwitched, err)
+			}
+			asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+			p, readErr := t.m.Read(asked, tr.Key)
+			cancel()
+			if readErr == nil && p.Shard == tr.Target && p.Epoch == tr.Next {
+				return nil
+			}
+			if readErr == nil {
+				// It may be under way still: void the token, and see who was first.
+				err = t.m.Abort(context.WithoutCancel(ctx), tr)
+				if err == nil {
+					return transfer.ErrNotSwitched
+				}
+				if errors.Is(err, ErrLost) {
+					if p, err := t.m.Read(ctx, tr.Key); err == nil && p.Shard == tr.Target && p.Epoch == tr.Next {
+						return nil
+					}
+				}
+			}
+			if ctx.Err() != nil {
+				return err
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		return nil
+	}
+}
+
+// giveUp undoes a transfer that has not switched: the source keeps the key, and the
+// target nothing.
+func (t *task) giveUp(ctx context.Context, state string) error {
+	tr, err := t.begin(ctx)
+	var refused *transfer.RefusedError
+	if errors.As(err, &refused) {
+		// The key is somebody else's, or nobody's: there is nothing to undo.
+		return t.set(ctx, func(s *engine.ShardTransfer) { s.State = state })
+	}
+	if err != nil {
+		return err
+	}
+	if tr.Switched {
+		return fmt.Errorf("%w: it has switched", engine.ErrShardOrder)
+	}
+	if err := t.undo(ctx, tr); err != nil && !errors.As(err, &refused) {
+		return err
+	}
+	if err := t.m.Abort(ctx, tr); err != nil {
+		return err
+	}
+	return t.set(ctx, func(s *engine.ShardTransfer) { s.State = state })
+}
+
+func (t *task) undo(ctx context.Context, tr Transfer) (err error) {
+	m, err := t.open(ctx, transfer.Claim{Owner: tr.Owner, Epoch: tr.Epoch, Next: tr.Next}, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	return m.Undo(ctx)
+}

@@ -1,0 +1,56 @@
+package sharding
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+
+	"procaas/engine"
+	"procaas/handlers/sharding/transfer"
+)
+
+//go:embed shard_cleanup.go
+var shardCleanupSource string
+
+// ShardCleanup ends a transfer: it removes slots and publications, and deletes the rows
+// on the shard that has lost the key.
+//
+// It deletes small batches with pauses, along the primary key, and frees the place of
+// dead rows when they are many: the table stays quick for the keys that live there.
+//
+//	id: cleanup
+//	shard.cleanup: {}
+//	retry: {attempts: 0, on: any}
+type ShardCleanup struct {
+	step
+
+	// Transfer names the transfer; that of the run when it is left out.
+	Transfer string `yaml:"transfer"`
+}
+
+// Handle implements [engine.Handler].
+func (h *ShardCleanup) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+	return h.do(ctx, c, h.Transfer, "cleanup", func(ctx context.Context, t *task) (err error) {
+		if !t.view().Switched {
+			return fmt.Errorf("%w: it has not switched", engine.ErrShardOrder)
+		}
+		if err := t.set(ctx, func(s *engine.ShardTransfer) { s.State = engine.TransferCleaning }); err != nil {
+			return err
+		}
+		m, err := t.open(ctx, transfer.Claim{Owner: t.view().ID, Next: t.view().Next}, false)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, m.Close()) }()
+		if err := m.Cleanup(ctx); err != nil {
+			return err
+		}
+		state := engine.TransferDone
+		if t.view().Rollback == "done" {
+			state = engine.TransferRolledBack
+		}
+		t.change(func(s *engine.ShardTransfer) { s.State = state })
+		return nil
+	})
+}

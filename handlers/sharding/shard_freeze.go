@@ -1,0 +1,61 @@
+package sharding
+
+import (
+	"context"
+	_ "embed"
+
+	"procaas/engine"
+	"procaas/handlers/sharding/transfer"
+)
+
+//go:embed shard_freeze.go
+var shardFreezeSource string
+
+// ShardFreeze makes the target of a transfer the only shard that takes writes of the
+// key, within milliseconds: it freezes the source, waits until the freeze has come
+// through the stream, opens the target, and switches the map.
+//
+// The source thaws by itself when that takes too long, also when this process dies; then
+// it is tried again. It waits until the stream is quick before it freezes anything.
+// All rows are compared once more before, because rows that were written since the
+// comparison are compared within the window, and this process has to know which.
+//
+//	id: freeze
+//	shard.freeze: {}
+//	retry: {attempts: 0, on: any}
+type ShardFreeze struct {
+	step
+
+	// Transfer names the transfer; that of the run when it is left out.
+	Transfer string `yaml:"transfer"`
+}
+
+// Handle implements [engine.Handler].
+func (h *ShardFreeze) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+	return h.do(ctx, c, h.Transfer, "freeze", cutover)
+}
+
+// cutover is what is left to do until the map has switched.
+func cutover(ctx context.Context, t *task) error {
+	return t.with(ctx, func(m *transfer.Mover, tr Transfer) (err error) {
+		var w transfer.Window
+		if t.view().Method == methodLock {
+			w, err = m.LockCopySwitch(ctx, t.switcher(tr))
+		} else {
+			for _, step := range []func(context.Context) error{m.Copy, m.Stream, m.Verify} {
+				if err := step(ctx); err != nil {
+					return err
+				}
+			}
+			w, err = m.Cutover(ctx, t.switcher(tr))
+		}
+		if err != nil {
+			return err
+		}
+		t.change(func(s *engine.ShardTransfer) {
+			s.Switched, s.Next = true, tr.Next
+			s.WindowMS = float64(w.Frozen.Microseconds()) / 1000
+		})
+		return nil
+	})
+}

@@ -1,0 +1,150 @@
+package sharding
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"procaas/engine"
+	"procaas/handlers/sharding/transfer"
+)
+
+//go:embed shard_plan.go
+var shardPlanSource string
+
+// ShardPlan begins the transfer of a key to another shard: it refuses what could not be
+// moved, with all reasons, and waits for its turn and for the night.
+//
+// A transfer that is refused fails for good, and has changed nothing. Its response has
+// the fields id, map, key, source, target, method, state, switched, epoch, window-ms,
+// rows and ended, as that of each handler of a transfer.
+//
+//	id: plan
+//	shard.plan:
+//	  map: mail
+//	  key: !$ event.payload.id
+//	  target: s2
+//	  hours: 22-6
+type ShardPlan struct {
+	step
+
+	// Transfer names the transfer, for handlers of other runs; the id of the run when it
+	// is left out.
+	Transfer string `yaml:"transfer"`
+
+	// Map is the shard map.
+	Map string `yaml:"map" required:"true"`
+
+	// Key is the placement that moves: a key, or #7 for a slot.
+	Key string `yaml:"key" required:"true"`
+
+	// Target is the shard that it moves to.
+	Target string `yaml:"target" required:"true"`
+
+	// Method says how. stream copies while the key is written to, and holds writers
+	// back for milliseconds; lock-copy-switch for as long as the copy takes, but needs no
+	// logical replication and no primary keys. auto takes stream where it can.
+	Method string `yaml:"method" default:"auto" enum:"auto,stream,lock-copy-switch"`
+
+	// PerSource bounds how many transfers may leave a shard at once.
+	PerSource int `yaml:"per-source" default:"4" min:"1" max:"64"`
+
+	// PerTarget bounds how many transfers may go to a shard at once.
+	PerTarget int `yaml:"per-target" default:"8" min:"1" max:"64"`
+
+	// Hours are those of the day, in UTC, at which a transfer may begin, such as 22-6; at
+	// any when it is left out.
+	Hours string `yaml:"hours"`
+}
+
+// Handle implements [engine.Handler].
+func (h *ShardPlan) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+	if h.service == nil {
+		return engine.Result{}, engine.Permanent(errNoService)
+	}
+	m, err := h.service.Map(h.Map)
+	if err != nil {
+		return engine.Result{}, engine.Permanent(err)
+	}
+	wait, err := untilHour(h.Hours, c.Now)
+	if err != nil {
+		return engine.Result{}, engine.Permanent(err)
+	}
+	if wait > 0 {
+		return engine.Result{}, engine.After(wait, fmt.Errorf("it waits for the hours %s", h.Hours))
+	}
+	t := engine.ShardTransfer{
+		ID: transferID(c, h.Transfer), Map: h.Map, Key: h.Key, Target: h.Target, Method: h.Method, Run: c.Run,
+		State: engine.TransferWaiting, Step: "plan", Started: c.Now,
+	}
+	p, err := m.Read(ctx, h.Key)
+	if errors.Is(err, ErrUnknownKey) {
+		return engine.Result{}, engine.Permanent(err)
+	}
+	if err != nil {
+		return engine.Result{}, err
+	}
+	if m.Declared.Shard(h.Target) == nil {
+		return engine.Result{}, engine.Permanent(fmt.Errorf("map %s: %w %q", m.ID, ErrUnknownShard, h.Target))
+	}
+	t.Source = p.Shard
+	if err := acquire(ctx, c.Documents, c.Node, &t, h.PerSource, h.PerTarget, c.Now); err != nil {
+		if errors.Is(err, errFull) {
+			return engine.Result{}, engine.After(busyDelay, err)
+		}
+		return engine.Result{}, err
+	}
+	return h.do(ctx, c, h.Transfer, "plan", h.plan)
+}
+
+func (h *ShardPlan) plan(ctx context.Context, t *task) error {
+	method := t.view().Method
+	return t.with(ctx, func(m *transfer.Mover, _ Transfer) error {
+		var err error
+		if method == methodLock {
+			err = m.PlanLocked(ctx)
+		} else {
+			err = m.Plan(ctx)
+		}
+		var refused *transfer.RefusedError
+		if method == "auto" {
+			method = methodStream
+			if errors.As(err, &refused) {
+				method = methodLock
+				t.call.Log.Info("the stream cannot move a key, so writers wait for the copy", "transfer", t.view().ID, "reasons", refused.Reasons)
+				err = m.PlanLocked(ctx)
+			}
+		}
+		if err == nil {
+			t.change(func(s *engine.ShardTransfer) { s.Method = method })
+		}
+		return err
+	})
+}
+
+// untilHour tells how long it is until one of the hours; 0 when it is now.
+func untilHour(hours string, now time.Time) (time.Duration, error) {
+	if hours == "" {
+		return 0, nil
+	}
+	from, to, ok := strings.Cut(hours, "-")
+	first, err := strconv.Atoi(from)
+	last, err2 := strconv.Atoi(to)
+	if !ok || err != nil || err2 != nil || first < 0 || first > 23 || last < 0 || last > 24 {
+		return 0, fmt.Errorf("want hours such as 22-6, have %q", hours)
+	}
+	now = now.UTC()
+	h := now.Hour()
+	if first <= last && h >= first && h < last || first > last && (h >= first || h < last) {
+		return 0, nil
+	}
+	next := time.Date(now.Year(), now.Month(), now.Day(), first, 0, 0, 0, time.UTC)
+	if !next.After(now) {
+		next = next.Add(24 * time.Hour)
+	}
+	return next.Sub(now), nil
+}

@@ -1,0 +1,88 @@
+package sharding
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"time"
+
+	"procaas/engine"
+	"procaas/handlers/sharding/transfer"
+)
+
+//go:embed shard_retire.go
+var shardRetireSource string
+
+// ShardRetire keeps the source of a transfer up to date for a while after the switch, so
+// that the transfer can be rolled back without a loss.
+//
+// It ends when the grace period is over, when an operator ends it, or when one wants
+// the transfer to be rolled back: then rollback in its response is true. When the way
+// back is lost it says so in the transfer and ends.
+//
+//	id: retire
+//	shard.retire: {grace: 15m}
+//	retry: {attempts: 0, on: any}
+type ShardRetire struct {
+	step
+
+	// Transfer names the transfer; that of the run when it is left out.
+	Transfer string `yaml:"transfer"`
+
+	// Grace is how long the transfer may be rolled back.
+	Grace time.Duration `yaml:"grace" default:"15m" min:"0s" max:"48h"`
+}
+
+// followFor is how long the way back is followed at once.
+const followFor = 500 * time.Millisecond
+
+// Handle implements [engine.Handler].
+func (h *ShardRetire) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+	var rollback bool
+	r, err := h.do(ctx, c, h.Transfer, "retire", func(ctx context.Context, t *task) error {
+		order, _, err := t.order(ctx)
+		if err != nil {
+			return err
+		}
+		if rollback = order == engine.OrderRollback && t.view().Switched; rollback || order == engine.OrderFinish {
+			return nil
+		}
+		if !t.view().Switched || t.view().Method == methodLock || h.Grace == 0 {
+			return t.set(ctx, func(s *engine.ShardTransfer) { s.Rollback = "nothing was kept for it" })
+		}
+		return h.observe(ctx, t)
+	})
+	if response, ok := r.Response.(map[string]any); ok {
+		response["rollback"] = rollback
+	}
+	return r, err
+}
+
+func (h *ShardRetire) observe(ctx context.Context, t *task) (err error) {
+	err = t.set(ctx, func(s *engine.ShardTransfer) {
+		s.State = engine.TransferObserving
+		if s.Observe.IsZero() {
+			s.Rollback, s.Observe = "possible", t.call.Now.Add(h.Grace)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	left := t.view().Observe.Sub(t.call.Now)
+	until := time.Now().Add(left)
+	m, err := t.open(ctx, transfer.Claim{Owner: t.view().ID, Next: t.view().Next}, true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	for time.Now().Before(until) {
+		err := m.Follow(ctx, min(followFor, time.Until(until)))
+		if transfer.MustRestart(err) {
+			return t.set(ctx, func(s *engine.ShardTransfer) { s.Rollback = err.Error() })
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return t.set(ctx, func(s *engine.ShardTransfer) { s.Rollback = "the grace period is over" })
+}

@@ -1,0 +1,43 @@
+package sharding
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+
+	"procaas/engine"
+	"procaas/handlers/sharding/transfer"
+)
+
+//go:embed shard_switch.go
+var shardSwitchSource string
+
+// ShardSwitch makes sure that the map names the target of a transfer, and tells the
+// source where the key has gone.
+//
+// The map switches within shard.freeze; this goes on where that was cut off.
+//
+//	id: switch
+//	shard.switch: {}
+//	retry: {attempts: 0, on: any}
+type ShardSwitch struct {
+	step
+
+	// Transfer names the transfer; that of the run when it is left out.
+	Transfer string `yaml:"transfer"`
+}
+
+// Handle implements [engine.Handler].
+func (h *ShardSwitch) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+	return h.do(ctx, c, h.Transfer, "switch", func(ctx context.Context, t *task) (err error) {
+		if err := cutover(ctx, t); err != nil {
+			return err
+		}
+		m, err := t.open(ctx, transfer.Claim{Owner: t.view().ID, Next: t.view().Next}, false)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, m.Close()) }()
+		return m.Retire(ctx)
+	})
+}
