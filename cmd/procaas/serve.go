@@ -23,7 +23,6 @@ import (
 	"procaas/engine/alert"
 	"procaas/engine/api"
 	"procaas/engine/api/ui"
-	"procaas/handlers"
 	"procaas/handlers/sharding"
 )
 
@@ -207,7 +206,7 @@ func (n *node) open(ctx context.Context, b *dsl.Bundle, access api.Options) (err
 
 func (n *node) build(ctx context.Context, f nodeFlags, b *dsl.Bundle, served api.Options) error {
 	o := engine.DefaultOptions()
-	o.Store, o.Types, o.Bundle, o.Log = n.store, handlers.All(), b, n.log
+	o.Store, o.Types, o.Bundle, o.Log = n.store, n.types(), b, n.log
 	o.Name, o.MaxInFlight, o.Lease, o.Drain = nodeName(f.name), f.maxInFlight, f.lease, f.drain
 	o.Retention, o.AuditRetention = f.retention, f.audit
 	o.Metrics, o.Tracer = engine.NewMetrics(n.metrics), n.traces.tracer()

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/engine"
+	"procaas/handlers"
 	"procaas/handlers/sharding"
 )
 
@@ -21,6 +23,14 @@ func (n *node) openShards(ctx context.Context, b *dsl.Bundle) (err error) {
 		DSN: n.flags.store, Maps: b.ShardMaps, Secret: secretsFrom(n.flags.secretsDir), Log: n.log,
 	})
 	return err
+}
+
+// types lists the handler types of a node; those of transfers use its shard maps.
+func (n *node) types() []engine.HandlerType {
+	if n.shards == nil {
+		return handlers.All()
+	}
+	return sharding.Bind(handlers.All(), n.shards, sharding.BindOptions{})
 }
 
 func (n *node) closeShards() {

@@ -148,7 +148,7 @@ func (t *task) result(err error) (engine.Result, error) {
 	now := t.view()
 	return engine.Result{Response: map[string]any{
 		"id": now.ID, "map": now.Map, "key": now.Key, "source": now.Source, "target": now.Target, "method": now.Method,
-		"state": now.State, "switched": now.Switched, "epoch": now.Next, "window-ms": now.WindowMS, "rows": now.Rows,
+		"state": now.State, "switched": now.Switched, "epoch": int(now.Next), "window-ms": now.WindowMS, "rows": int(now.Rows),
 		"ended": engine.TransferEnded(now.State),
 	}}, nil
 }

@@ -1,0 +1,369 @@
+package sharding_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"procaas/dsl"
+	"procaas/engine"
+	"procaas/engine/postgres"
+	"procaas/handlers/sharding"
+	"procaas/handlers/sharding/transfer"
+)
+
+// A mover is an engine that runs the shipped pipeline of transfers.
+type mover struct {
+	*rig
+	m    *sharding.Map
+	e    *engine.Engine
+	hook atomic.Pointer[func(point string) error]
+}
+
+var errCrash = errors.New("killed")
+
+const transferMap = `shard-maps:
+  - id: mail
+    key: user
+    key-type: int
+    tables: [{table: messages, key: user_id}, {table: labels, key: user_id}]
+    CONNECT
+    shards: [{id: s1, hosts: [{address: HOST1}]}, {id: s2, hosts: [{address: HOST2}]}]
+`
+
+func newMover(t *testing.T) *mover {
+	t.Helper()
+	r := &mover{rig: newRig(t, transferMap)}
+	r.m = r.enroll("mail")
+	if _, err := r.m.Place(t.Context(), "42", "s1", nil); err != nil {
+		t.Fatal(err)
+	}
+	r.exec("s1", "insert into messages (user_id, id, body) select 42, 100000 + i, 'old ' || i from generate_series(1, 200) i")
+	r.exec("s1", "insert into messages (user_id, id, body) select 7, i, 'of another' from generate_series(1, 200) i")
+	r.exec("s1", "insert into labels select 42, i from generate_series(1, 50) i")
+	text, err := os.ReadFile("../../pipelines/sharding/transfer.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := sharding.Bind(sharding.Types(), r.Service, sharding.BindOptions{
+		// A machine that runs all tests at once stalls for seconds.
+		Limits: &transfer.Limits{Freeze: time.Minute, Lock: 5 * time.Second, Ping: 30 * time.Second, Slot: time.Minute, DDL: time.Minute, Attempts: 20},
+		Hook: func(point string) error {
+			if f := r.hook.Load(); f != nil {
+				return (*f)(point)
+			}
+			return nil
+		},
+	})
+	var known []dsl.Type
+	for _, h := range types {
+		known = append(known, h.Type)
+	}
+	bundle, found := dsl.Load([]dsl.File{{Name: "transfer.yaml", Data: text}}, dsl.Options{Types: known})
+	if bundle == nil {
+		t.Fatal(found)
+	}
+	store, err := postgres.Open(t.Context(), r.dsn, postgres.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := engine.DefaultOptions()
+	o.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	o.Store, o.Types, o.Bundle, o.Lease, o.Drain = store, types, bundle, time.Minute, 10*time.Second
+	if r.e, err = engine.New(o); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := r.e.Run(ctx); err != nil && ctx.Err() == nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// at runs f when a transfer comes to a point for the first time.
+func (r *mover) at(point string, f func() error) {
+	var once sync.Once
+	hook := func(at string) (err error) {
+		if at == point {
+			once.Do(func() { err = f() })
+		}
+		return err
+	}
+	r.hook.Store(&hook)
+}
+
+// start begins a transfer of key 42 to s2.
+func (r *mover) start(more string) (run string) {
+	r.t.Helper()
+	payload, err := dsl.ParseJSON([]byte(`{"map": "mail", "key": "42", "target": "s2"` + more + `}`))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	got, err := r.e.Submit(r.t.Context(), []engine.Submission{{Event: engine.Event{Type: "shard-transfer", Payload: payload}}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if got[0].Err != nil {
+		r.t.Fatal(got[0].Err)
+	}
+	return got[0].Receipt.Run
+}
+
+// await waits until a transfer is as wanted.
+func (r *mover) await(want string, is func(engine.ShardTransfer) bool) engine.ShardTransfer {
+	r.t.Helper()
+	var last engine.ShardTransfer
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		all, err := r.e.ShardTransfers(r.t.Context(), "mail")
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if len(all) > 0 {
+			if last = all[0]; is(last) {
+				return last
+			}
+		}
+	}
+	r.t.Fatalf("want %s, have after a minute %+v", want, last)
+	return last
+}
+
+func (r *mover) awaitState(state string) engine.ShardTransfer {
+	r.t.Helper()
+	return r.await(state, func(t engine.ShardTransfer) bool { return t.State == state })
+}
+
+func (r *mover) order(id, want string) {
+	r.t.Helper()
+	if _, err := r.e.OrderShardTransfer(r.t.Context(), id, want, engine.Actor{Name: "test"}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// A client writes to key 42 wherever it lives, and remembers what was acknowledged.
+type client struct {
+	r      *mover
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+	acked  atomic.Int64 // ids from 1 on
+}
+
+func (r *mover) write() *client {
+	ctx, cancel := context.WithCancel(r.t.Context())
+	c := &client{r: r, cancel: cancel}
+	c.done.Go(func() {
+		for ctx.Err() == nil {
+			if c.try(ctx, c.acked.Load()+1) == nil {
+				c.acked.Add(1)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(2 * time.Millisecond):
+			}
+		}
+	})
+	r.t.Cleanup(func() { cancel(); c.done.Wait() })
+	return c
+}
+
+func (c *client) try(ctx context.Context, id int64) error {
+	p, err := c.r.m.Find(ctx, "42")
+	if err != nil {
+		return err
+	}
+	pool, err := c.r.Connect(ctx, c.r.m, p.Shard)
+	if err != nil {
+		return err
+	}
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "select procaas.guard('mail', $1, $2)", p.Key, p.Epoch); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, "insert into messages (user_id, id, body) values (42, $1, 'new') on conflict do nothing", id)
+		return err
+	})
+}
+
+// await waits until n more writes were acknowledged.
+func (c *client) await(n int64) {
+	c.r.t.Helper()
+	until := c.acked.Load() + n
+	for deadline := time.Now().Add(time.Minute); c.acked.Load() < until; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			c.r.t.Fatalf("%d of %d writes are acknowledged after a minute", c.acked.Load(), until)
+		}
+	}
+}
+
+// check ends the client, and looks whether the shard that should have all has it, and
+// the other one nothing.
+func (c *client) check(shard string) {
+	c.r.t.Helper()
+	c.cancel()
+	c.done.Wait()
+	t, r := c.r.t, c.r
+	p, err := r.m.Find(t.Context(), "42")
+	if err != nil || p.Shard != shard || p.Owned {
+		t.Errorf("placed at %+v, %v; want %s", p, err, shard)
+	}
+	if n := r.number(shard, "select count(*) from messages where user_id = 42 and id <= $1", c.acked.Load()); n != c.acked.Load() {
+		t.Errorf("%d of %d acknowledged writes are there", n, c.acked.Load())
+	}
+	if n := r.number(shard, "select (select count(*) from messages where user_id = 42 and id > 100000) + (select count(*) from labels where user_id = 42)"); n != 250 {
+		t.Errorf("%d of 250 old rows are there", n)
+	}
+	other := map[string]string{"s1": "s2", "s2": "s1"}[shard]
+	if n := r.number(other, "select (select count(*) from messages where user_id = 42) + (select count(*) from labels where user_id = 42)"); n != 0 {
+		t.Errorf("%d rows are left on %s", n, other)
+	}
+	if n := r.number("s1", "select count(*) from messages where user_id = 7"); n != 200 {
+		t.Errorf("another key has %d of 200 rows", n)
+	}
+	for _, s := range []string{"s1", "s2"} {
+		if n := r.number(s, "select count(*) from pg_replication_slots where database = current_database()"); n != 0 {
+			t.Errorf("%d slots are left on %s", n, s)
+		}
+	}
+	if err := c.try(t.Context(), 50000); err != nil {
+		t.Errorf("the key cannot be written: %v", err)
+	}
+}
+
+func (r *mover) number(shard, sql string, args ...any) (n int64) {
+	r.t.Helper()
+	pool, err := r.Connect(r.t.Context(), r.m, shard)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := pool.QueryRow(r.t.Context(), sql, args...).Scan(&n); err != nil {
+		r.t.Fatal(err)
+	}
+	return n
+}
+
+func TestTransferRunsAsAPipeline(t *testing.T) {
+	t.Parallel()
+	r := newMover(t)
+	c := r.write()
+	c.await(10)
+	points := map[string]bool{}
+	var mu sync.Mutex
+	// Each step dies once where it hurts most, and is done again.
+	hook := func(at string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if points[at] || !strings.Contains(" copied frozen switched cleanup ", " "+at+" ") {
+			return nil
+		}
+		points[at] = true
+		return errCrash
+	}
+	r.hook.Store(&hook)
+	r.start(`, "grace": "0s"`)
+	got := r.awaitState(engine.TransferDone)
+	if got.Source != "s1" || got.Target != "s2" || got.Method != "stream" || !got.Switched || got.Error != "" || got.Next < 2 {
+		t.Errorf("have %+v", got)
+	}
+	c.await(10)
+	c.check("s2")
+	mu.Lock()
+	defer mu.Unlock()
+	if len(points) != 4 {
+		t.Errorf("crashed at %v only", points)
+	}
+}
+
+func TestTransferIsRolledBackByOrder(t *testing.T) {
+	t.Parallel()
+	r := newMover(t)
+	c := r.write()
+	r.start(`, "grace": "24h"`)
+	got := r.awaitState(engine.TransferObserving)
+	if _, err := r.e.OrderShardTransfer(t.Context(), got.ID, engine.OrderCancel, engine.Actor{}); !errors.Is(err, engine.ErrShardOrder) {
+		t.Errorf("cancel after the switch: have %v, want %v", err, engine.ErrShardOrder)
+	}
+	c.await(50)
+	r.order(got.ID, engine.OrderRollback)
+	got = r.awaitState(engine.TransferRolledBack)
+	if got.Next < 3 {
+		t.Errorf("have epoch %d, want a third one", got.Next)
+	}
+	c.await(10)
+	c.check("s1")
+}
+
+func TestTransferIsPausedAndCancelled(t *testing.T) {
+	t.Parallel()
+	r := newMover(t)
+	c := r.write()
+	reached, id := make(chan struct{}), make(chan string, 1)
+	r.at("gate", func() error {
+		close(reached)
+		r.order(<-id, engine.OrderPause)
+		return nil
+	})
+	r.start("")
+	id <- r.await("an id", func(t engine.ShardTransfer) bool { return t.ID != "" }).ID
+	<-reached
+	got := r.await("paused, or switched before", func(t engine.ShardTransfer) bool {
+		return t.State == engine.TransferPaused || t.State == engine.TransferObserving
+	})
+	if got.State == engine.TransferObserving {
+		r.order(got.ID, engine.OrderFinish)
+		r.awaitState(engine.TransferDone)
+		c.check("s2")
+		return
+	}
+	c.await(20)
+	r.order(got.ID, engine.OrderCancel)
+	r.awaitState(engine.TransferCancelled)
+	c.await(20)
+	c.check("s1")
+}
+
+func TestTransferThatIsRefusedSaysWhy(t *testing.T) {
+	t.Parallel()
+	r := newMover(t)
+	r.exec("s2", "drop table labels")
+	c := r.write()
+	run := r.start("")
+	got := r.awaitState(engine.TransferFailed)
+	if !strings.Contains(got.Error, "shard s2 has no table labels") {
+		t.Errorf("have the error %q", got.Error)
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		v, err := r.e.RunByID(t.Context(), run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.Status == engine.Failed {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the run is %s", v.Status)
+		}
+	}
+	c.await(10)
+	r.exec("s2", "create table labels (user_id bigint, id bigint, primary key (user_id, id))")
+	r.start(`, "grace": "0s"`)
+	r.await("another one that is done", func(t engine.ShardTransfer) bool { return t.ID != got.ID && t.State == engine.TransferDone })
+	c.check("s2")
+}
