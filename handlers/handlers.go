@@ -18,6 +18,7 @@ func All() []engine.HandlerType {
 		engine.Type[Fail]("fail", failSource),
 		balancer.ObserveType(),
 		balancer.DecideType(),
+		balancer.HandoffType(),
 		balancer.ApplyType(),
 	}, sharding.Types())
 }

@@ -21,7 +21,7 @@ import (
 
 // types are those of the live balancer, as the language knows them.
 func types() []dsl.Type {
-	return []dsl.Type{balancer.ObserveType().Type, balancer.DecideType().Type, balancer.ApplyType().Type}
+	return []dsl.Type{balancer.ObserveType().Type, balancer.DecideType().Type, balancer.HandoffType().Type, balancer.ApplyType().Type}
 }
 
 // A rig is a cluster of workers in this process, and the documents of its balancer.

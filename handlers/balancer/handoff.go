@@ -1,0 +1,177 @@
+package balancer
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine"
+	"procaas/handlers/balancer/handoff"
+)
+
+//go:embed handoff.go
+var handoffSource string
+
+// Handoff lets the workers of a cluster know what they gain and lose.
+//
+// In the phase prepare, before moves are applied, workers that are about to gain
+// partitions load what these need. When that does not work in time, the moves are made
+// all the same. In the phase settle, the workers are brought to the assignment that is
+// stored: partitions are released by whoever should not serve them, and are taken by
+// their owners when nobody else can serve them. That is done for whatever differs, moves
+// of this tick or not, so nothing is left behind when a node dies in the middle.
+//
+//	id: settle
+//	balancer.handoff: {cluster: fanout, phase: settle}
+type Handoff struct {
+	// Cluster is the id of the cluster.
+	Cluster string `yaml:"cluster" required:"true"`
+
+	// Phase is what is done.
+	Phase string `yaml:"phase" required:"true" enum:"prepare,settle"`
+
+	// Decision is the response of balancer.decide, for prepare.
+	Decision any `yaml:"decision"`
+
+	// Patience is how long what does not happen at once is waited for: that partitions
+	// get warm, or that requests end.
+	Patience time.Duration `yaml:"patience" default:"1s" min:"0s" max:"1m"`
+
+	// Timeout bounds one call of a worker. All workers are called at once.
+	Timeout time.Duration `yaml:"timeout" default:"1s" min:"10ms" max:"1m"`
+
+	// Grace is how long after a move a worker that does not answer may go on to serve
+	// the partition: so long the new one does not get it.
+	Grace time.Duration `yaml:"grace" default:"5s" min:"0s" max:"10m"`
+}
+
+// HandoffType describes the handler type.
+func HandoffType() engine.HandlerType { return engine.Type[Handoff]("balancer.handoff", handoffSource) }
+
+// CheckBody reports what the tags of [Handoff] cannot say.
+func (*Handoff) CheckBody(b *dsl.Body) {
+	checkCluster(b)
+	data, fixed := b.Field("phase").Literal()
+	phase, _ := data.(string)
+	decision := b.Field("decision")
+	switch {
+	case !fixed:
+	case phase == "prepare" && decision == nil:
+		b.Errorf(b.Field("phase").Span, dsl.CodeBody, "add decision: !$ sources.decide.response", "prepare needs a decision")
+	case phase == "settle" && decision != nil:
+		b.Errorf(decision.Span, dsl.CodeBody, "leave it out", "settle goes by the assignment that is stored, and takes no decision")
+	}
+}
+
+// Handle implements [engine.Handler].
+func (h *Handoff) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+	cluster, err := clusterOf(c, h.Cluster)
+	if err != nil {
+		return engine.Result{}, err
+	}
+	a, err := engine.ReadAssignment(ctx, c.Documents, cluster.ID)
+	if err != nil {
+		return engine.Result{}, err
+	}
+	s := handoff.Settler{Caller: handoff.Caller{HTTP: c.Workers}, Timeout: h.Timeout, Grace: h.Grace}
+	if h.Phase == "prepare" {
+		return h.prepare(ctx, c, s, &a)
+	}
+	return h.settle(ctx, c, s, &a)
+}
+
+// handoffMap is the assignment as the hand-off takes it.
+func handoffMap(a *engine.Assignment, workers []engine.AssignedWorker, now time.Time) handoff.Map {
+	m := handoff.Map{Cluster: a.Cluster, Version: a.Version, Owner: a.Owners}
+	for _, w := range workers {
+		m.Workers = append(m.Workers, handoff.Worker{ID: w.ID, URL: w.URL})
+	}
+	for _, moved := range a.Lately {
+		if moved.From >= 0 && moved.From < len(workers) {
+			m.Lost = append(m.Lost, handoff.Loss{Partition: moved.Partition, Worker: moved.From, Age: now.Sub(moved.At)})
+		}
+	}
+	return m
+}
+
+// prepare lets workers load what was decided to move to them.
+func (h *Handoff) prepare(ctx context.Context, c *engine.Call, s handoff.Settler, a *engine.Assignment) (engine.Result, error) {
+	var d Decision
+	if err := structOf(h.Decision, &d); err != nil {
+		return engine.Result{}, err
+	}
+	if len(d.Moves) == 0 || d.Version != a.Version || a.Version == 0 {
+		return prepared(handoff.Preparation{Version: a.Version})
+	}
+	places := map[string]int{}
+	for i, w := range d.Workers {
+		places[w.ID] = i
+	}
+	var moves []handoff.Move
+	for _, m := range d.Moves {
+		to, known := places[m.To]
+		if !known || m.Partition < 0 || m.Partition >= len(a.Owners) {
+			return engine.Result{}, engine.Permanent(fmt.Errorf("partition %d cannot move to worker %q", m.Partition, m.To))
+		}
+		moves = append(moves, handoff.Move{Partition: m.Partition, To: to})
+	}
+	done, err := s.Prepare(ctx, handoffMap(a, d.Workers, c.Now), moves, h.Patience)
+	if err != nil {
+		return engine.Result{}, fmt.Errorf("prepare moves of cluster %s: %w", h.Cluster, err)
+	}
+	return prepared(done)
+}
+
+func prepared(p handoff.Preparation) (engine.Result, error) {
+	return engine.Result{Response: map[string]any{
+		"version": int(p.Version), "warm": p.Warm, "cold": len(p.Cold), "silent": texts(p.Silent),
+	}}, nil
+}
+
+// settlePause is the time between two rounds while something is not settled yet.
+const settlePause = 50 * time.Millisecond
+
+// settle brings the workers to the stored assignment.
+func (h *Handoff) settle(ctx context.Context, c *engine.Call, s handoff.Settler, a *engine.Assignment) (engine.Result, error) {
+	if a.Version == 0 {
+		return settled(handoff.Settled{})
+	}
+	began, start := c.Now, time.Now()
+	var all handoff.Settled
+	for {
+		passed := time.Since(start)
+		round, err := s.Settle(ctx, handoffMap(a, a.Workers, began.Add(passed)))
+		if err != nil {
+			return engine.Result{}, fmt.Errorf("hand over partitions of cluster %s: %w", h.Cluster, err)
+		}
+		round.Released += all.Released
+		round.Taken += all.Taken
+		all = round
+		if len(all.Waiting) == 0 || passed+settlePause > h.Patience {
+			return settled(all)
+		}
+		select {
+		case <-time.After(settlePause):
+		case <-ctx.Done():
+			return engine.Result{}, ctx.Err()
+		}
+	}
+}
+
+func settled(s handoff.Settled) (engine.Result, error) {
+	return engine.Result{Response: map[string]any{
+		"version": int(s.Version), "held": s.Held, "released": s.Released, "taken": s.Taken,
+		"waiting": len(s.Waiting), "absent": len(s.Absent), "silent": texts(s.Silent),
+	}}, nil
+}
+
+// texts makes data of words.
+func texts(words []string) []any {
+	out := make([]any, len(words))
+	for i, w := range words {
+		out[i] = w
+	}
+	return out
+}
