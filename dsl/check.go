@@ -75,6 +75,7 @@ func (c *checker) check() {
 	c.checkAwaits()
 	c.checkContracts()
 	c.configKnown = c.configOutlines()
+	c.checkCalls()
 	for _, s := range c.bundle.Services {
 		c.checkService(s)
 	}
@@ -91,9 +92,18 @@ func (c *checker) check() {
 		c.checkFlow(f)
 	}
 	pipelines := make([]*pipelineCheck, len(c.bundle.Pipelines))
-	inParallel(len(pipelines), c.Reporter, func(i int, r *Reporter) {
-		pipelines[i] = c.checkPipeline(c.bundle.Pipelines[i], r)
-	})
+	for level, left := 0, len(pipelines); left > 0; level++ {
+		var now []int // pipelines that call only such as are checked
+		for i, p := range c.bundle.Pipelines {
+			if p.level == level {
+				now = append(now, i)
+			}
+		}
+		left -= len(now)
+		inParallel(len(now), c.Reporter, func(i int, r *Reporter) {
+			pipelines[now[i]] = c.checkPipeline(c.bundle.Pipelines[now[i]], r)
+		})
+	}
 	inParallel(len(c.bundle.Detached), c.Reporter, func(i int, r *Reporter) {
 		c.checkDetached(c.bundle.Detached[i], r)
 	})

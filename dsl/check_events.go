@@ -8,6 +8,9 @@ import (
 // checkEvents finds out which pipelines an event type may activate.
 func (c *checker) checkEvents() {
 	for _, p := range c.bundle.Pipelines {
+		if p.IsCalled() {
+			continue
+		}
 		if len(p.On) == 0 && p.ID != "" {
 			p.On = Names{p.ID}
 		}

@@ -13,6 +13,10 @@ var allRoots = []string{"event", "shared-state", "sources", "configs", "flow", "
 func (c *pipelineCheck) compileHandler(i int) {
 	if h := c.steps[i].Handler; h.Await != nil {
 		h.expected = h.awaitedOutline(c.payloadOf(h.Await.Event))
+	} else if h.Call != nil {
+		if p := c.bundle.pipelines[h.Call.Pipeline]; p != nil {
+			h.expected = p.response
+		}
 	}
 	sc := c.scopeOf(i)
 	c.surely(c.steps[i], sc)
@@ -52,8 +56,12 @@ func (c *pipelineCheck) scopeOf(i int) *scope {
 
 // newScope makes a scope with what is known where the check has got to.
 func (c *pipelineCheck) newScope() *scope {
+	roots, inputs := allRoots, (*outline)(nil)
+	if c.pipeline.IsCalled() {
+		roots, inputs = calledRoots, c.pipeline.inputOutline()
+	}
 	return &scope{
-		roots: allRoots, state: c.state, configs: c.configs, late: make(map[string]string),
+		roots: roots, inputs: inputs, state: c.state, configs: c.configs, late: make(map[string]string),
 		payload: c.payload, known: c.known, responses: c.responses, configOutlines: c.configKnown, facts: c.facts,
 	}
 }
@@ -73,6 +81,7 @@ func (c *checker) compileValues(h *Handler, sc, own *scope, r *Reporter) {
 	}
 	c.compileAwait(h, sc, r)
 	c.compileBody(h.Type, h.Body, h.itemScope(sc), r)
+	compileValue(h.with(), nil, h.itemScope(sc), r)
 	compileValue(h.Result, nil, own, r)
 	if h.Use != nil {
 		compileValue(h.Use.With, nil, h.itemScope(own), r)

@@ -46,6 +46,7 @@ func (c *checker) checkBodies(h *Handler, r *Reporter) {
 	c.checkOnError(h, r)
 	c.checkForEach(h, r)
 	checkAwait(h, r)
+	checkUseOfCall(h, r)
 	if v := h.Verification(); v != nil {
 		c.checkBody(h, v.Type, v.Body, r)
 	}

@@ -52,6 +52,7 @@ func (c *checker) checkPipeline(p *Pipeline, r *Reporter) *pipelineCheck {
 		pc.facts = whenFacts(e)
 	}
 	pc.walk()
+	pc.checkOutputs()
 	pc.sound = !HasErrors(r.found)
 	return pc
 }

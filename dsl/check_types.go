@@ -230,6 +230,7 @@ func (c *pipelineCheck) checkFits(i int) {
 	h := c.steps[i].Handler
 	c.checkCall(h)
 	c.checkUse(h)
+	c.checkWith(h)
 	if t := c.types[h.Type]; t.Emission != nil && h.Body != nil {
 		if event, payload := t.Emission(h.Body); event != nil {
 			if name, ok := event.text(); ok {

@@ -81,6 +81,7 @@ const (
 	codeForEach      Code = "PC0704"
 	codeAwait        Code = "PC0705"
 	codeTemplate     Code = "PC0706"
+	codeCall         Code = "PC0707"
 )
 
 // The rules about shard maps.

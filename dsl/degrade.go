@@ -74,6 +74,7 @@ func (c *checker) proveDegradation(pipelines []*pipelineCheck) {
 			p.check(i)
 			p.checkEnabled(i)
 		}
+		p.checkOutputs()
 	})
 }
 

@@ -22,6 +22,11 @@ type Span struct {
 	via *Related // the other place, of what comes from a template or is given to one
 }
 
+// Equal tells whether two spans are the same stretch.
+func (s Span) Equal(other Span) bool {
+	return s.File == other.File && s.Start == other.Start && s.End == other.End
+}
+
 // String gives file:line:column.
 func (s Span) String() string {
 	return fmt.Sprintf("%s:%d:%d", s.File, s.Start.Line, s.Start.Column)

@@ -24,7 +24,7 @@ const awaitedRoot = "awaited"
 
 // localRoots are known at some places only. Elsewhere they are names as any other,
 // which a shared state may declare.
-var localRoots = []string{errorRoot, indexRoot, awaitedRoot}
+var localRoots = []string{errorRoot, indexRoot, awaitedRoot, inputsRoot}
 
 func isRoot(name string) bool { return slices.Contains(roots, name) }
 

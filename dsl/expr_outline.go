@@ -194,6 +194,8 @@ func (b *builder) rooted(root string, links []link) (o *outline, used int) {
 		return b.scope.responses[name(0)], 2
 	case root == "item":
 		return b.scope.item, 0
+	case root == inputsRoot:
+		return b.scope.inputs, 0
 	}
 	return nil, 0
 }

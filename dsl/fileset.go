@@ -273,6 +273,8 @@ func (d *Document) eachSchema(visit func(*Value)) {
 	}
 	for _, p := range d.Pipelines {
 		all(p.StateSchemas)
+		all(p.Inputs)
+		all(p.OutputSchemas)
 		for _, s := range p.Stages {
 			for _, h := range s.Handlers {
 				one(h.ResponseSchema)

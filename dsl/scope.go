@@ -28,6 +28,7 @@ type scope struct {
 	responses      map[string]*outline
 	configOutlines map[string]*outline
 	item           *outline
+	inputs         *outline // of a pipeline that others call; nil elsewhere
 
 	// facts hold wherever the expression is evaluated: the handler's condition has
 	// tested them.

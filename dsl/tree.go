@@ -336,6 +336,18 @@ type Pipeline struct {
 	// it fails.
 	MaxState Bytes `yaml:"max-state" default:"256KiB" min:"1KiB" max:"64MiB"`
 
+	// Inputs makes it a pipeline that others call, and that no event activates: a
+	// schema by the name of each input, which expressions read as inputs.NAME in place
+	// of event. One whose schema has a default may be left out.
+	Inputs *Value `yaml:"inputs" kind:"map" expr:"no"`
+
+	// Outputs is what a call of the pipeline gives, computed behind its last stage.
+	Outputs *Value `yaml:"outputs" kind:"map"`
+
+	// OutputSchemas says what outputs must be: a schema by each name. A call that
+	// gives another value fails.
+	OutputSchemas *Value `yaml:"output-schemas" kind:"map" expr:"no"`
+
 	// Stages run in order, each when the one before is complete.
 	Stages []*Stage `yaml:"stages"`
 
@@ -343,6 +355,10 @@ type Pipeline struct {
 	Owner string `yaml:"owner"`
 
 	contracts map[string]*Contract // of names of the shared state, those of the flow included
+
+	inputs, outputs map[string]*Contract
+	response        *outline // what is known of the outputs
+	level           int      // of calls below it
 }
 
 // StateContract is what a name of the shared state must be once it is set; nil
@@ -407,6 +423,9 @@ type Handler struct {
 
 	// Await lets the handler wait for an event of the same key, in place of a call.
 	Await *Await `yaml:"await"`
+
+	// Call runs another pipeline, in place of a call of a service.
+	Call *Call `yaml:"call"`
 
 	// ForEach repeats the call for each element of a list.
 	ForEach *ForEach `yaml:"for-each"`

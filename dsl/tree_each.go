@@ -1,5 +1,7 @@
 package dsl
 
+import "slices"
+
 // A ForEach repeats the call of a handler for each element of a list. What a call
 // says may read item, the element, and index, its place from 0. The response of the
 // handler is the list of all responses, in the order of the elements, and its result
@@ -57,8 +59,10 @@ func readsWithoutItem(reads []Read) []Read {
 	return readsWithout("item", readsWithout(indexRoot, reads))
 }
 
-// BodyReads lists what the body of the handler reads, an item of its for-each aside.
-func (h *Handler) BodyReads() []Read { return readsWithoutItem(h.Body.Reads()) }
+// BodyReads lists what the body of the handler reads, or its call of a pipeline, an item of its for-each aside.
+func (h *Handler) BodyReads() []Read {
+	return readsWithoutItem(slices.Concat(h.Body.Reads(), h.with().Reads()))
+}
 
 // VerifyReads lists what the verification of the handler reads, an item of its
 // for-each aside.

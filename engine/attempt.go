@@ -25,6 +25,9 @@ func (r *Run) begin(tasks []Task, s *Step, live Live) []Task {
 		}
 		return tasks
 	}
+	if s.callee != nil && (rec.sub != nil || rec.each != nil) {
+		return r.goOnCalling(tasks, s, live) // a call that has begun comes to an end
+	}
 	reason, off := live.off(s)
 	if off && rec.each.busy() {
 		return tasks // what is under way ends first
@@ -50,10 +53,21 @@ func (r *Run) begin(tasks []Task, s *Step, live Live) []Task {
 		}
 		return tasks
 	}
+	if s.callee != nil {
+		return r.goIn(tasks, r.unit(s), live)
+	}
 	if t, ok := r.attempt(r.unit(s), live); ok {
 		tasks = append(tasks, t)
 	}
 	return tasks
+}
+
+// goOnCalling goes on with a handler whose calls of a pipeline have begun.
+func (r *Run) goOnCalling(tasks []Task, s *Step, live Live) []Task {
+	if s.Handler.ForEach != nil {
+		return r.beginItems(tasks, s, live)
+	}
+	return r.goIn(tasks, r.unit(s), live)
 }
 
 // wanted asks the conditions of a handler. When it is false, they have decided about it.
@@ -101,17 +115,8 @@ func (r *Run) free(s *Step) bool {
 // done at once.
 func (r *Run) attempt(u unit, live Live) (Task, bool) {
 	rec := u.rec
-	if live.Guard != nil {
-		v := live.Guard(u.Step, u.ref(), rec.due)
-		if v.Skip {
-			r.leaveOut(u, v.Reason, live)
-			return Task{}, false
-		}
-		if !v.Hold.IsZero() {
-			r.hold(u, v, live)
-			return Task{}, false
-		}
-		rec.reason, rec.hold, rec.cause, rec.held = "", time.Time{}, "", time.Time{}
+	if !r.admitted(u, live) {
+		return Task{}, false
 	}
 	if u.Handler.Await != nil {
 		r.await(u.Step, live)
@@ -147,9 +152,27 @@ func (r *Run) attempt(u unit, live Live) (Task, bool) {
 		rec.tryBegins(stamp(live.Now))
 	}
 	return Task{
-		Step: u.Step, Item: u.item, Type: u.Type, Attempt: rec.attempts, Body: copyData(rec.body), Timeout: u.Handler.Timeout,
-		IdempotencyKey: idempotencyKey(r.start.ID, u.Path, u.item),
+		Step: u.Step, Item: u.item, within: r.within, Type: u.Type, Attempt: rec.attempts, Body: copyData(rec.body), Timeout: u.Handler.Timeout,
+		IdempotencyKey: idempotencyKey(r.start.ID, r.within+u.Path, u.item),
 	}, true
+}
+
+// admitted asks the guard, and does what it says.
+func (r *Run) admitted(u unit, live Live) bool {
+	if live.Guard == nil {
+		return true
+	}
+	v := live.Guard(u.Step, r.within+u.ref(), u.rec.due)
+	switch {
+	case v.Skip:
+		r.leaveOut(u, v.Reason, live)
+		return false
+	case !v.Hold.IsZero():
+		r.hold(u, v, live)
+		return false
+	}
+	u.rec.reason, u.rec.hold, u.rec.cause, u.rec.held = "", time.Time{}, "", time.Time{}
+	return true
 }
 
 // hold keeps a call from starting, or leaves it out when it has waited for too
@@ -223,7 +246,7 @@ func (r *Run) failed(u unit, err error, probe bool, live Live) {
 	rec := u.rec
 	rec.err = clean(err.Error())
 	if probe && u.Handler.IsCritical() {
-		if delay, ok := rec.again(u, r.start.ID, err); ok {
+		if delay, ok := rec.again(u, r.start.ID+r.within, err); ok {
 			rec.due = stamp(live.Now.Add(delay + time.Millisecond - 1)) // rounded up
 			return
 		}
@@ -232,7 +255,7 @@ func (r *Run) failed(u unit, err error, probe bool, live Live) {
 	if u.item == 0 {
 		rec.tryFails(stamp(live.Now))
 	}
-	if delay, ok := rec.repeat(u, r.start.ID, rec.failures, err); ok {
+	if delay, ok := rec.repeat(u, r.start.ID+r.within, rec.failures, err); ok {
 		rec.due = stamp(live.Now.Add(delay + time.Millisecond - 1)) // rounded up
 		return
 	}

@@ -29,17 +29,21 @@ type checkpoint struct {
 	Failure    string                     `json:"error,omitempty"`
 	Class      string                     `json:"error_class,omitempty"`
 	Reason     string                     `json:"reason,omitempty"`
+	Inputs     json.RawMessage            `json:"inputs,omitempty"` // inside of a call
 	Shared     map[string]json.RawMessage `json:"shared_state"`
 	Wrote      []string                   `json:"wrote,omitempty"`
 	Handlers   []savedRecord              `json:"handlers"`
 }
 
 // checkpoint encodes the run.
-func (r *Run) checkpoint() []byte {
+func (r *Run) checkpoint() []byte { return r.snapshot().encode() }
+
+// snapshot gives what is kept of the run.
+func (r *Run) snapshot() *checkpoint {
 	c := &checkpoint{
 		Format: checkpointFormat, Pipeline: r.plan.Pipeline.ID, Generation: r.start.Generation, State: r.start.State,
 		Began: r.began, Stage: r.stage, FailedPath: r.failedPath, Failure: r.failure, Class: r.class, Reason: r.reason,
-		Shared: r.raw, Handlers: make([]savedRecord, 0, len(r.plan.order)),
+		Inputs: r.rawInputs, Shared: r.raw, Handlers: make([]savedRecord, 0, len(r.plan.order)),
 	}
 	if r.status.Ended() {
 		c.Ended = r.status
@@ -53,7 +57,7 @@ func (r *Run) checkpoint() []byte {
 			c.Handlers = append(c.Handlers, rec.save(s.Path))
 		}
 	}
-	return c.encode()
+	return c
 }
 
 // encodePlain encodes what cannot fail to encode: times were bounded and raw
@@ -190,6 +194,9 @@ func (r *Run) restoreRecord(saved savedRecord) error {
 	if err := rec.restore(saved); err != nil {
 		return fmt.Errorf("its checkpoint of the handler %s: %w", saved.Path, err)
 	}
+	if err := r.revive(s, saved); err != nil {
+		return fmt.Errorf("its checkpoint of the handler %s: %w", saved.Path, err)
+	}
 	if rec.each != nil && s.Handler.ForEach == nil && !rec.decided() {
 		return fmt.Errorf("its checkpoint has items of the handler %s, which has no for-each: the definition has changed", saved.Path)
 	}
@@ -261,6 +268,12 @@ func (r *record) redrive(failed bool) {
 	case r.outcome == OutcomeUnknown, failed && r.unknown:
 		*r = record{attempts: r.attempts, started: r.started, unknown: r.unknown}
 	case failed:
-		*r = record{}
+		*r = record{sub: r.sub}
+		if r.sub != nil {
+			r.attempts, r.started = 1, r.sub.began
+			r.sub.redrive()
+		}
+	case r.sub != nil:
+		r.sub.redrive()
 	}
 }

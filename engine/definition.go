@@ -49,14 +49,15 @@ func newDefinition(b *dsl.Bundle, types map[string]HandlerType, maxConns int) (*
 		bundle: b, byID: map[string]*Plan{}, client: newClient(b, maxConns), workers: newWorkersClient(b),
 		declared: map[string]any{}, contracts: map[string]*dsl.Contract{}, from: map[string]map[string][]string{},
 	}
+	m := newPlanner(b, types)
 	for _, p := range b.Pipelines {
-		plan, err := NewPlan(b, p, types)
+		plan, err := m.plan(p)
 		if err != nil {
 			return nil, fmt.Errorf("plan pipeline %s: %w", p.ID, err)
 		}
 		d.plans = append(d.plans, plan)
 		d.byID[p.ID] = plan
-		if len(p.On) == 0 {
+		if len(p.On) == 0 && !p.IsCalled() {
 			d.events = append(d.events, p.ID)
 		}
 		d.events = append(d.events, p.On...)

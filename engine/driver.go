@@ -374,7 +374,13 @@ func (n *node) startCall(j *job, t Task) {
 		n.virtual.call(j, t)
 		return
 	}
-	n.work.Go(func() { j.ended <- j.call(j.calls, t) })
+	n.work.Go(func() {
+		e := j.call(j.calls, t)
+		select {
+		case j.ended <- e:
+		case <-j.gone:
+		}
+	})
 }
 
 // drain ends the work of a node: it lets calls under way end in time, and gives

@@ -100,6 +100,15 @@ func (r *Run) beginItems(tasks []Task, s *Step, live Live) []Task {
 				busy--
 			}
 		case u.rec.due.After(live.Now):
+		case u.callee != nil:
+			tasks = r.goIn(tasks, u, live)
+			if r.records[s.position].decided() {
+				return tasks
+			}
+			if u.rec.decided() {
+				busy--
+				stop = each.stop(s)
+			}
 		default:
 			if t, ok := r.attempt(u, live); ok {
 				tasks = append(tasks, t)
@@ -119,7 +128,12 @@ func (r *Run) beginItems(tasks []Task, s *Step, live Live) []Task {
 
 // busy tells whether a call of an item is under way, or nobody knows how it ended.
 func (e *iteration) busy() bool {
-	return e != nil && slices.ContainsFunc(e.of, func(r record) bool { return r.underway || r.outcome == OutcomeUnknown })
+	return e != nil && slices.ContainsFunc(e.of, func(r record) bool { return r.isBusy() })
+}
+
+// isBusy tells whether a call is under way, or nobody knows how it ended.
+func (r *record) isBusy() bool {
+	return r.underway || r.outcome == OutcomeUnknown || r.sub != nil && r.sub.underway > 0
 }
 
 // reached tells whether anything has become of any item.
@@ -155,7 +169,7 @@ func (r *Run) finishItems(s *Step, live Live) {
 	}
 	stop := rec.each.stop(s)
 	for i := range rec.each.of {
-		if item := &rec.each.of[i]; item.underway || item.outcome == OutcomeUnknown || i < stop && !item.decided() {
+		if item := &rec.each.of[i]; item.isBusy() || i < stop && !item.decided() {
 			return
 		}
 	}
@@ -228,13 +242,14 @@ func (r *record) forgetItems(critical bool) {
 	if critical && r.outcome == OutcomeFailed {
 		return
 	}
+	r.trail = joinTrails(r.each.of)
 	r.each.items, r.each.raw, r.each.of = nil, nil, nil
 }
 
 // itemSucceeded decides about an item.
 func (r *Run) itemSucceeded(u unit, live Live) {
 	rec := u.rec
-	rec.outcome, rec.err, rec.reason = OutcomeSucceeded, "", ""
+	rec.outcome, rec.err, rec.reason, rec.sub = OutcomeSucceeded, "", "", nil
 	rec.emitted = nil // the ids follow from the run
 	if !u.gathers {
 		rec.response, rec.raw = nil, nil

@@ -19,6 +19,9 @@ func (c *checkpoint) encode() []byte {
 	b = b.numberOr(`,"generation":`, c.Generation).textOr(`,"state":`, c.State).time(`,"began":`, c.Began).number(`,"stage":`, c.Stage)
 	b = b.textOr(`,"ended":`, string(c.Ended)).textOr(`,"failed_handler":`, c.FailedPath)
 	b = b.textOr(`,"error":`, c.Failure).textOr(`,"error_class":`, c.Class).textOr(`,"reason":`, c.Reason)
+	if len(c.Inputs) > 0 {
+		b = append(append(b, `,"inputs":`...), c.Inputs...)
+	}
 	b = b.values(`,"shared_state":{`, c.Shared).listOr(`,"wrote":`, c.Wrote)
 	b = append(b, `,"handlers":[`...)
 	for i := range c.Handlers {
@@ -62,6 +65,20 @@ func (b jsonText) record(r *savedRecord) jsonText {
 		b = b.time(`,"began":`, t.Began).timeOr(`,"ended":`, t.Ended).textOr(`,"error":`, t.Error).object(at)
 	}
 	if len(r.Tries) > 0 {
+		b = append(b, ']')
+	}
+	if r.Call != nil {
+		b = append(append(b, `,"call":`...), r.Call.encode()...)
+	}
+	for i := range r.Trail {
+		if i == 0 {
+			b = append(b, `,"trail":[`...)
+		} else {
+			b = append(b, ',')
+		}
+		b = b.record(&r.Trail[i])
+	}
+	if len(r.Trail) > 0 {
 		b = append(b, ']')
 	}
 	return b.object(start)

@@ -74,6 +74,11 @@ func valuesOf(t reflect.Type) []any {
 	case []savedTry:
 		at := time.Date(2026, 11, 21, 5, 4, 3, 120e6, time.UTC)
 		return []any{[]savedTry{{Began: at}}, []savedTry{{Began: at, Ended: at, Error: "<a>"}, {Began: at}}}
+	case *checkpoint:
+		return []any{
+			&checkpoint{Shared: map[string]json.RawMessage{}, Handlers: []savedRecord{}},
+			&checkpoint{Pipeline: "x", Inputs: json.RawMessage(`{"a":1}`), Shared: map[string]json.RawMessage{}, Handlers: []savedRecord{{Path: "x/s/h"}}},
+		}
 	case *savedEach:
 		return []any{
 			&savedEach{}, &savedEach{Items: json.RawMessage(`[1]`), Total: 2}, &savedEach{Succeeded: 2, Failed: 1, Done: "1-7"},

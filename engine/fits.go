@@ -21,7 +21,13 @@ func Fits(before, after *Plan, v RunView) error {
 		return nil // no handler has been decided
 	}
 	c := checkpoint{Format: checkpointFormat, Pipeline: v.Pipeline, Generation: v.Generation, Stage: v.Stage - 1}
+	if path := v.insideOf(); path != "" {
+		return fmt.Errorf("it is inside of the pipeline that %s calls, and goes on by the definition that the call began with", path)
+	}
 	for _, h := range v.Handlers {
+		if h.Within != "" {
+			continue // of a call that has ended
+		}
 		saved := savedRecord{Path: h.Path, Outcome: h.Outcome, Attempts: h.Attempts, Reason: h.Reason}
 		if h.Outcome == OutcomeRunning || h.Outcome == OutcomeUnknown || h.Outcome == OutcomeWaiting {
 			saved.Outcome = "" // not decided, which is all that matters here
@@ -36,6 +42,27 @@ func Fits(before, after *Plan, v RunView) error {
 		return err
 	}
 	return (&fitting{before: before, run: r, failed: v.Status == Failed}).check()
+}
+
+// insideOf finds a handler whose call of a pipeline goes on, or would when an operator
+// retries the run; empty for none.
+func (v *RunView) insideOf() string {
+	for _, h := range v.Handlers {
+		if h.Within == "" {
+			continue
+		}
+		head, _, _ := strings.Cut(h.Within, intoCall)
+		at := slices.IndexFunc(v.Handlers, func(o HandlerView) bool { return o.Within == "" && o.Path == pathOf(head) })
+		if at < 0 {
+			continue
+		}
+		switch o := v.Handlers[at].Outcome; {
+		case o == OutcomeSucceeded, o == OutcomeSkipped, o == OutcomeFailed && v.Status != Failed:
+		default:
+			return pathOf(head)
+		}
+	}
+	return ""
 }
 
 // A fitting compares what a run has done by one plan with what it would have done

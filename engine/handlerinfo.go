@@ -59,6 +59,9 @@ func (e *Engine) info(s *Step, now time.Time) HandlerInfo {
 		Fallback: o.view(s, at),
 		File:     h.Span.File, Line: h.Span.Start.Line,
 	}
+	if s.callee != nil {
+		info.Type = "call"
+	}
 	if s.calls != nil {
 		info.Effective = append(info.Effective, e.guard.gate(s.calls.ID).effects(at)...)
 	}

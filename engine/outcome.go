@@ -75,7 +75,7 @@ func (r *Run) emit(rec *record, events []Event) {
 // to be repeated.
 func (r *Run) complete(u unit, i int, e Event, live Live) Event {
 	if e.ID == "" {
-		e.ID = digest(r.start.ID, u.ref(), "emit", strconv.Itoa(i))
+		e.ID = digest(r.start.ID, r.within+u.ref(), "emit", strconv.Itoa(i))
 	}
 	if e.Source == "" {
 		e.Source = "procaas/run/" + r.start.ID
@@ -117,7 +117,7 @@ func (r *Run) giveUp(s *Step, err error, live Live) {
 	if r.failedPath == "" {
 		r.failedPath, r.class = s.Path, ClassOf(err)
 		r.failure = s.Path + ": " + rec.err
-		if rec.attempts > 0 && rec.each == nil {
+		if rec.attempts > 0 && rec.each == nil && s.callee == nil {
 			r.failure = fmt.Sprintf("%s: attempt %d: %s", s.Path, rec.attempts, rec.err)
 		}
 	}
@@ -168,7 +168,12 @@ func (r *Run) decide(s *Step, live Live) {
 	}
 	r.touch()
 	r.publish(s)
-	r.ended = append(r.ended, rec.save(s.Path).view())
+	if rec.outcome != OutcomeFailed || !s.Handler.IsCritical() {
+		rec.sub = nil // one that has failed goes on when an operator retries the run
+	}
+	ended := rec.save(s.Path).view()
+	ended.Within = strings.TrimSuffix(r.within, intoCall)
+	r.ended = append(r.ended, ended)
 }
 
 // publish shows the outcome of a handler to the expressions that follow. Of two
@@ -257,8 +262,12 @@ func (r *Run) assignIn(rec *record, mapping *dsl.Value, env dsl.Env) (map[string
 
 // env gives the roots that expressions may read.
 func (r *Run) env(live Live) dsl.Env {
+	root, origin := "event", r.event
+	if r.within != "" {
+		root, origin = "inputs", r.inputs
+	}
 	return dsl.Env{
-		"event":     r.event,
+		root:        origin,
 		sharedRoot:  r.shared,
 		sourcesRoot: r.sources,
 		"configs":   live.Configs,

@@ -61,6 +61,8 @@ type Step struct {
 	parallel int  // items of its for-each that are worked on at once; 1 without one
 	gathers  bool // the responses of items are kept: the result or another handler may read them
 
+	callee *Plan // of the pipeline that it calls; nil when it calls none
+
 	calls   *dsl.Service // that is declared; nil when it is not known before the call
 	counted bool         // what its calls come to decides about fallbacks
 }
@@ -103,6 +105,26 @@ const (
 // declared. So whatever order independent handlers end in, the shared state is
 // that of running all of them one by one.
 func NewPlan(b *dsl.Bundle, p *dsl.Pipeline, types map[string]HandlerType) (*Plan, error) {
+	return newPlanner(b, types).plan(p)
+}
+
+// A planner makes the plans of a bundle, each once: those that call a pipeline share
+// its plan.
+type planner struct {
+	bundle *dsl.Bundle
+	types  map[string]HandlerType
+	made   map[*dsl.Pipeline]*Plan
+}
+
+func newPlanner(b *dsl.Bundle, types map[string]HandlerType) *planner {
+	return &planner{b, types, map[*dsl.Pipeline]*Plan{}}
+}
+
+func (m *planner) plan(p *dsl.Pipeline) (*Plan, error) {
+	if plan := m.made[p]; plan != nil {
+		return plan, nil
+	}
+	b := m.bundle
 	plan := &Plan{Bundle: b, Pipeline: p, steps: map[string]*Step{}}
 	if p.Flow != "" {
 		if plan.Flow = b.Flow(p.Flow); plan.Flow == nil {
@@ -115,7 +137,7 @@ func NewPlan(b *dsl.Bundle, p *dsl.Pipeline, types map[string]HandlerType) (*Pla
 	for i, stage := range p.Stages {
 		planned := &PlannedStage{ID: stage.ID, of: stage}
 		for _, h := range stage.Handlers {
-			s, err := plan.add(h, i, types)
+			s, err := plan.add(h, i, m)
 			if err != nil {
 				return nil, fmt.Errorf("plan %s: %w", p.ID, err)
 			}
@@ -126,6 +148,7 @@ func NewPlan(b *dsl.Bundle, p *dsl.Pipeline, types map[string]HandlerType) (*Pla
 	plan.markKept()
 	plan.markFleeting()
 	plan.contested = isContested(b, p)
+	m.made[p] = plan
 	return plan, nil
 }
 
@@ -159,20 +182,20 @@ func (p *Plan) declareNames(v *dsl.Value, kept bool) error {
 }
 
 // add makes the step of a handler.
-func (p *Plan) add(h *dsl.Handler, stage int, types map[string]HandlerType) (*Step, error) {
+func (p *Plan) add(h *dsl.Handler, stage int, m *planner) (*Step, error) {
 	s := &Step{
 		Handler: h, Path: h.Path, Owner: cmp.Or(h.Owner, p.Pipeline.Owner),
 		Stage: stage, position: len(p.order), retry: DefaultRetry(),
 	}
 	if h.Type != "" {
-		t, ok := types[h.Type]
+		t, ok := m.types[h.Type]
 		if !ok {
 			return nil, fmt.Errorf("%s: handler type %s is not known", h.Path, h.Type)
 		}
 		s.Type = t
 	}
 	if v := h.Verification(); v != nil {
-		if s.verify = types[v.Type]; s.verify.New == nil {
+		if s.verify = m.types[v.Type]; s.verify.New == nil {
 			return nil, fmt.Errorf("%s: verify: handler type %q is not known", h.Path, v.Type)
 		}
 	}
@@ -186,12 +209,32 @@ func (p *Plan) add(h *dsl.Handler, stage int, types map[string]HandlerType) (*St
 	if h.Retry != nil {
 		s.retry = *h.Retry
 	}
+	if err := s.call(m); err != nil {
+		return nil, err
+	}
 	s.gather()
 	p.most += s.parallel
+	if s.callee != nil {
+		p.most += s.parallel * s.callee.most
+	}
 	s.volatile = s.isVolatile(p.Pipeline.Stages[stage])
 	p.steps[s.Path] = s
 	p.order = append(p.order, s)
 	return s, nil
+}
+
+// call plans the pipeline that the handler calls.
+func (s *Step) call(m *planner) (err error) {
+	c := s.Handler.Call
+	if c == nil {
+		return nil
+	}
+	p := m.bundle.Pipeline(c.Pipeline)
+	if p == nil {
+		return fmt.Errorf("%s: there is no pipeline %s", s.Path, c.Pipeline)
+	}
+	s.callee, err = m.plan(p)
+	return err
 }
 
 // gather finds what the handler reads, writes and touches.
@@ -222,6 +265,12 @@ func (s *Step) gather() {
 	s.Touches = append(s.Touches, h.Touches...)
 	if s.Type.Emits {
 		s.Touches = append(s.Touches, emitToken)
+	}
+	if s.callee != nil {
+		for _, inner := range s.callee.order {
+			s.Touches = append(s.Touches, inner.Touches...)
+		}
+		s.Touches = unique(s.Touches)
 	}
 	s.parallel = 1
 	if f := h.ForEach; f != nil && len(s.Touches) == 0 {
@@ -309,6 +358,9 @@ func (p *Plan) markKept() {
 				s.keep = s.keep || other != s && r.Path.Overlaps(response)
 			}
 		}
+		for _, r := range p.Pipeline.Outputs.Reads() {
+			s.keep = s.keep || r.Path.Overlaps(response)
+		}
 		for _, stage := range p.Stages[s.Stage+1:] {
 			for _, r := range stage.of.ConditionReads() {
 				s.keep = s.keep || r.Path.Overlaps(response)
@@ -324,7 +376,7 @@ func (p *Plan) markKept() {
 func (s *Step) isVolatile(stage *dsl.Stage) bool {
 	began := dsl.Path{"run", "started"}
 	conditions := slices.Concat(stage.ConditionReads(), s.Handler.ConditionReads())
-	reads := slices.Concat(conditions, s.Handler.Body.Reads())
+	reads := slices.Concat(conditions, s.Handler.BodyReads())
 	return anyLive(conditions) || s.Handler.Rollout != nil || slices.ContainsFunc(reads, func(r dsl.Read) bool { return r.Path.Overlaps(began) })
 }
 
@@ -338,7 +390,7 @@ func anyLive(reads []dsl.Read) bool {
 // isContested tells whether live settings choose between p and others.
 func isContested(b *dsl.Bundle, p *dsl.Pipeline) bool {
 	events := p.On
-	if len(events) == 0 {
+	if len(events) == 0 && !p.IsCalled() {
 		events = dsl.Names{p.ID}
 	}
 	for _, event := range events {

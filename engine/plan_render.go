@@ -49,6 +49,7 @@ type StepView struct {
 	Branch   int        `json:"branch,omitempty"` // that it belongs to; 0 for none
 	Type     string     `json:"type"`
 	Awaits   []string   `json:"awaits,omitempty"`   // types of events, of which one is waited for
+	Calls    string     `json:"calls,omitempty"`    // the pipeline that it calls
 	ForEach  string     `json:"for_each,omitempty"` // the list, as it is written
 	Parallel int        `json:"parallel,omitempty"` // items of it that are worked on at once
 	Critical bool       `json:"critical"`
@@ -95,7 +96,10 @@ func WritePlan(w io.Writer, p *Plan, format PlanFormat) error {
 // View makes the plan readable.
 func (p *Plan) View() PlanView {
 	v := PlanView{Pipeline: p.Pipeline.ID, Flow: p.Pipeline.Flow, On: p.Pipeline.On, Stages: []StageView{}}
-	if len(v.On) == 0 {
+	switch {
+	case p.Pipeline.IsCalled():
+		v.On = []string{}
+	case len(v.On) == 0:
 		v.On = []string{p.Pipeline.ID}
 	}
 	for _, stage := range p.Stages {
@@ -126,6 +130,9 @@ func (s *Step) view() StepView {
 	v.Reads, v.Writes = unique(v.Reads), unique(v.Writes)
 	if h.Await != nil {
 		v.Awaits = h.Await.Event
+	}
+	if h.Call != nil {
+		v.Calls = h.Call.Pipeline
 	}
 	if h.ForEach != nil {
 		v.ForEach, v.Parallel = sourceText(h.ForEach.Items), s.parallel
@@ -279,6 +286,9 @@ func (v StepView) traits() []string {
 func (v StepView) kind() string {
 	if len(v.Awaits) > 0 {
 		return "await " + strings.Join(v.Awaits, ", ")
+	}
+	if v.Calls != "" {
+		return "call " + v.Calls
 	}
 	if v.Type == "" {
 		return "placeholder"

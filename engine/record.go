@@ -39,6 +39,9 @@ type record struct {
 
 	each *iteration // what became of the items of a for-each; nil before they are known
 
+	sub   *Run          // inside of the pipeline that it calls; nil before, and when it is decided
+	trail []savedRecord // what became of the handlers in there, for people, when it is
+
 	// The following is of this process only.
 	underway bool
 	asking   bool      // what is under way is a verification
@@ -103,6 +106,8 @@ type savedRecord struct {
 	Was      map[string]json.RawMessage `json:"was,omitempty"`
 	Wide     []string                   `json:"wide,omitempty"`
 	Tries    []savedTry                 `json:"tries,omitempty"`
+	Call     *checkpoint                `json:"call,omitempty"`  // inside of the pipeline that it calls
+	Trail    []savedRecord              `json:"trail,omitempty"` // of a call that has ended
 }
 
 // reached tells whether anything has become of the handler.
@@ -111,7 +116,12 @@ func (r *record) reached() bool {
 }
 
 func (r *record) save(path string) savedRecord {
+	call, trail := (*checkpoint)(nil), r.trail
+	if r.sub != nil {
+		call, trail = r.sub.snapshot(), nil
+	}
 	return savedRecord{
+		Call: call, Trail: trail,
 		Path: path, Outcome: r.outcome, Attempts: r.attempts, Failures: r.failures, Unknown: r.unknown, Asked: r.asked,
 		Started: r.started, Finished: r.finished, Due: r.due, Delay: r.delay, Held: r.held,
 		Error: r.err, Class: r.class, Reason: r.reason, Response: r.raw, Status: r.status, Emitted: r.emitted, Heard: int(r.heard), Each: r.each.save(), Saw: r.saw,
@@ -125,7 +135,7 @@ func (r *record) restore(saved savedRecord) error {
 		outcome: saved.Outcome, attempts: saved.Attempts, failures: saved.Failures, delay: saved.Delay,
 		unknown: saved.Unknown, asked: saved.Asked, held: saved.Held,
 		started: saved.Started, finished: saved.Finished, due: saved.Due,
-		err: saved.Error, class: saved.Class, reason: saved.Reason, raw: saved.Response, status: saved.Status, emitted: saved.Emitted, heard: int64(saved.Heard), saw: saved.Saw,
+		err: saved.Error, class: saved.Class, reason: saved.Reason, raw: saved.Response, status: saved.Status, emitted: saved.Emitted, heard: int64(saved.Heard), saw: saved.Saw, trail: saved.Trail,
 		was: saved.Was, wide: saved.Wide, tries: saved.Tries,
 	}
 	if err := r.check(); err != nil {

@@ -35,6 +35,7 @@ type Run struct {
 	// The environment of expressions. What a map here holds is never changed,
 	// only replaced: evaluated bodies and the caller may still see it.
 	event   map[string]any
+	inputs  map[string]any // in place of event, inside of a call
 	flow    map[string]any
 	self    map[string]any // made when the run has begun
 	shared  map[string]any
@@ -42,6 +43,9 @@ type Run struct {
 
 	raw   map[string]json.RawMessage // of shared
 	wrote map[string]bool            // names of shared that handlers have set
+
+	within    string          // what refs begin with inside of a call; empty outside
+	rawInputs json.RawMessage // of inputs
 
 	status     Status // Running until the end
 	failedPath string // of the critical handler that has given up; no new starts
@@ -110,6 +114,7 @@ type Verdict struct {
 type Task struct {
 	Step           *Step
 	Item           int         // that it is for, from 1, when the handler has a for-each; otherwise 0
+	within         string      // the calls that it is inside of
 	Type           HandlerType // of Body
 	Verify         bool        // it asks what became of the attempt
 	Attempt        int
@@ -119,8 +124,9 @@ type Task struct {
 }
 
 // Ref names the task among those of the run that are under way: the path of its
-// handler, with the index of the item when it is for one.
-func (t *Task) Ref() string { return refOf(t.Step.Path, t.Item) }
+// handler, with the index of the item when it is for one, and before that the calls of
+// pipelines that it is inside of.
+func (t *Task) Ref() string { return t.within + refOf(t.Step.Path, t.Item) }
 
 // An Outcome is how a task ended.
 type Outcome struct {
@@ -238,7 +244,11 @@ func (r *Run) touch() { r.dirty, r.must = true, true }
 // Finish tells how the task with a [Task.Ref] ended. One that is not under way is
 // ignored: the run may have been cancelled meanwhile.
 func (r *Run) Finish(ref string, o Outcome, live Live) {
-	u, ok := r.find(ref)
+	u, rest, inside, ok := r.called(ref)
+	if ok && inside && !r.status.Ended() {
+		r.finishIn(u, rest, o, live)
+		return
+	}
 	if !ok || !u.rec.underway || r.status.Ended() {
 		return
 	}
@@ -297,7 +307,11 @@ func (r *Run) Status() Status {
 // Withdraw tells that a task that Ready gave does not start after all, so that
 // Ready decides about it anew.
 func (r *Run) Withdraw(ref string, now time.Time) {
-	u, ok := r.find(ref)
+	u, rest, inside, ok := r.called(ref)
+	if ok && inside {
+		r.withdrawIn(u, rest, now)
+		return
+	}
 	if !ok || !u.rec.underway {
 		return
 	}
@@ -327,6 +341,13 @@ func (r *Run) cause() string {
 			if c := u.rec.cause; c != "" && !u.rec.decided() && !slices.Contains(causes, c) {
 				causes = append(causes, c)
 			}
+			if u.rec.sub != nil && !u.rec.decided() {
+				for c := range strings.SplitSeq(u.rec.sub.cause(), ",") {
+					if c != "" && !slices.Contains(causes, c) {
+						causes = append(causes, c)
+					}
+				}
+			}
 			if u.rec.repeats() && !s.Handler.IsCritical() && u.rec.due.After(last) {
 				last, retry = u.rec.due, s.Path+causeRetry
 			}
@@ -350,6 +371,13 @@ func (r *Run) Next() time.Time {
 	for _, s := range r.plan.Stages[r.stage].Steps {
 		r.visit(s, func(u unit) {
 			unknown = unknown || u.rec.outcome == OutcomeUnknown
+			if sub := u.rec.sub; sub != nil && !u.rec.decided() && !r.cutOff(u) {
+				path, _ := sub.stuck()
+				unknown = unknown || path != ""
+				if due := sub.Next(); !due.IsZero() && (next.IsZero() || due.Before(next)) {
+					next = due
+				}
+			}
 			if due := u.rec.next(); !due.IsZero() && (next.IsZero() || due.Before(next)) && !r.cutOff(u) {
 				next = due
 			}
@@ -394,6 +422,9 @@ func (r *Run) stuck() (path, why string) {
 		r.visit(s, func(u unit) {
 			if u.rec.outcome == OutcomeUnknown && path == "" {
 				path, why = u.ref(), u.rec.reason
+			}
+			if u.rec.sub != nil && path == "" {
+				path, why = u.rec.sub.stuck()
 			}
 		})
 	}

@@ -59,6 +59,13 @@ func drawWorld(t *rapid.T) world {
 				continue
 			}
 			response := fmt.Sprintf("sources.%s.response", id)
+			if rapid.IntRange(0, 4).Draw(t, "call") == 0 {
+				response = w.drawCall(t, &b, path, name)
+				fmt.Fprintf(&b, "      result: {%s: !$ \"(%s + shared-state.%s) %% 1000\"}\n", name.Draw(t, "writes"), response, name.Draw(t, "adds"))
+				drawOnError(t, &b, critical, name)
+				handlers = append(handlers, b.String())
+				continue
+			}
 			if rapid.IntRange(0, 3).Draw(t, "for-each") == 0 {
 				response = w.drawForEach(t, &b, path, name)
 			} else {
@@ -75,8 +82,48 @@ func drawWorld(t *rapid.T) world {
 		fmt.Fprintf(&whole, "  - id: s%d\n", i)
 		drawStage(t, &whole, handlers, name)
 	}
-	w.yaml = whole.String()
+	w.yaml = whole.String() + calledPipeline
+	w.off["q/s1/later"] = rapid.IntRange(0, 5).Draw(t, "off inside") == 0
 	return w
+}
+
+// calledPipeline is what handlers of a world call: two handlers that need not wait for
+// each other, one of which may fail, and one that reads what they have set.
+const calledPipeline = `- id: q
+  inputs: {x: {type: integer}, y: {type: integer, default: 1}}
+  outputs: {n: !$ "(shared-state.a * 3 + shared-state.b * 5 + shared-state.c) % 1000"}
+  shared-state: {a: 1, b: 2, c: 3}
+  stages:
+  - id: s0
+    handlers:
+    - {id: one, request: {x: !$ inputs.x}, retry: {attempts: 3, min-delay: 10ms}, result: {a: !$ sources.one.response}}
+    - {id: two, critical: false, request: {y: !$ inputs.y}, retry: {attempts: 3, min-delay: 10ms}, result: {b: !$ sources.two.response}}
+  - id: s1
+    handlers:
+    - {id: later, critical: false, request: {a: !$ shared-state.a, b: !$ shared-state.b}, retry: {attempts: 2, min-delay: 10ms}, result: {c: !$ sources.later.response}}
+`
+
+// drawCall calls a pipeline, perhaps for each item of a list. It gives a number that
+// depends on all that it gives.
+func (w world) drawCall(t *rapid.T, b *strings.Builder, path string, name *rapid.Generator[string]) string {
+	source := "sources." + path[strings.LastIndex(path, "/")+1:] + ".response"
+	refs := []string{path}
+	with := "shared-state." + name.Draw(t, "reads")
+	number := "(" + source + "?.n ?? 5)"
+	if rapid.Bool().Draw(t, "call for each") {
+		fmt.Fprintf(b, "      for-each: {items: [4, 5, 6], max-parallel: %d, on-failure: %s}\n",
+			rapid.IntRange(1, 3).Draw(t, "parallel"), rapid.SampledFrom([]string{"fail", "continue"}).Draw(t, "on-failure"))
+		refs = []string{path + "[0]", path + "[1]", path + "[2]"}
+		with = "item + " + with
+		number = "reduce(" + source + ", (#acc * 7 + (#?.n ?? 3)) % 1000, 0)"
+	}
+	fmt.Fprintf(b, "      call: {pipeline: q, with: {x: !$ \"%s\"}}\n", with)
+	for _, ref := range refs {
+		for _, inner := range []string{"s0/one", "s0/two", "s1/later"} {
+			w.fails[ref+">q/"+inner] = rapid.SampledFrom([]int{0, 0, 0, 0, 1, 2, 9}).Draw(t, "inner fails")
+		}
+	}
+	return number
 }
 
 // drawForEach repeats a call for items that fail each in its own way. It gives a number
@@ -164,6 +211,7 @@ type driver struct {
 	t      *rapid.T
 	world  world
 	plan   *engine.Plan
+	called *engine.Plan // of the pipeline that handlers call
 	start  engine.Start
 	pick   func(n int) int      // which of n calls ends next
 	crash  func(at string) bool // now?
@@ -180,8 +228,13 @@ type driver struct {
 }
 
 func newDriver(t *rapid.T, w world, serial bool) *driver {
+	p := w.plan(t, serial)
+	called, err := engine.NewPlan(p.Bundle, p.Bundle.Pipeline("q"), typesByName())
+	if err != nil {
+		t.Fatal(err)
+	}
 	return &driver{
-		t: t, world: w, plan: w.plan(t, serial),
+		t: t, world: w, plan: p, called: called,
 		start: engine.Start{ID: "r1", Event: engine.Event{ID: "e1", Type: "p"}},
 		pick:  func(int) int { return 0 }, crash: func(string) bool { return false },
 		now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), failed: map[string]int{}, ended: map[string]bool{}, decided: map[string]bool{},
@@ -230,9 +283,9 @@ func (d *driver) save() {
 	d.savedFailed, d.savedEnded = maps.Clone(d.failed), maps.Clone(d.ended)
 	for _, h := range engine.View(engine.RunRecord{Status: d.saved.Status, Checkpoint: d.saved.Checkpoint}).Handlers {
 		if h.Finished != nil {
-			d.decided[h.Path] = true
+			d.decided[strings.TrimPrefix(h.Within+">"+h.Path, ">")] = true
 		}
-		critical := d.plan.Step(h.Path).Handler.IsCritical()
+		critical := d.plan.Bundle.Handler(h.Path).IsCritical()
 		if critical && h.Outcome == engine.OutcomeSkipped && !byItsAuthor(h.Reason) {
 			d.t.Errorf("%s is critical, but skipped: %s", h.Path, h.Reason)
 		}
@@ -251,18 +304,22 @@ func byItsAuthor(reason string) bool {
 
 // check holds a task against the promises.
 func (d *driver) check(task engine.Task) {
-	if d.decided[task.Step.Path] || d.savedEnded[task.Ref()] {
+	within, plan := task.Ref()[:strings.LastIndex(task.Ref(), ">")+1], d.plan
+	if within != "" {
+		plan = d.called
+	}
+	if d.decided[within+task.Step.Path] || d.savedEnded[task.Ref()] {
 		d.t.Errorf("%s starts again, though its outcome was saved", task.Ref())
 	}
-	for _, stage := range d.plan.Stages[:task.Step.Stage] {
+	for _, stage := range plan.Stages[:task.Step.Stage] {
 		for _, s := range stage.Steps {
-			if !d.decided[s.Path] {
+			if !d.decided[within+s.Path] {
 				d.t.Errorf("%s starts before %s of an earlier stage is over", task.Step.Path, s.Path)
 			}
 		}
 	}
 	for _, e := range task.Step.After {
-		if !d.decided[e.From.Path] {
+		if !d.decided[within+e.From.Path] {
 			d.t.Errorf("%s starts before %s, but %s", task.Step.Path, e.From.Path, e.Why)
 		}
 	}
@@ -326,7 +383,7 @@ func same(t *rapid.T, w world, want, have engine.RunView) {
 func outcomes(v engine.RunView) map[string]string {
 	out := map[string]string{}
 	for _, h := range v.Handlers {
-		out[h.Path] = h.Outcome
+		out[h.Within+">"+h.Path] = h.Outcome
 	}
 	return out
 }

@@ -280,6 +280,9 @@ func (s *script) save() {
 
 func describe(h engine.HandlerView) string {
 	line := h.Outcome + " " + h.Path
+	if h.Within != "" {
+		line += " in " + h.Within
+	}
 	if h.Items != nil {
 		line += fmt.Sprintf(" (%s)", h.Items)
 	}

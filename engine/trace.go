@@ -161,14 +161,21 @@ func (t *runTrace) saved(r *Run, c Change, now time.Time) {
 // handlers makes the spans of the handlers that were decided.
 func (t *runTrace) handlers(r *Run) {
 	for _, h := range t.decided {
-		s := r.plan.steps[h.Path]
+		s := r.plan.stepOf(h)
+		if s == nil {
+			continue
+		}
+		parent := t.stageID(s.stage)
+		if h.Within != "" {
+			parent = t.handlerID(withoutItem(h.Within))
+		}
 		from, to := *h.Finished, *h.Finished
 		if h.Started != nil {
 			from = *h.Started
 		}
-		_, span := t.start(t.stageID(s.stage), t.handlerID(s.Path), s.Path, trace.WithTimestamp(from), trace.WithAttributes(t.with(
-			attribute.String("procaas.pipeline", r.plan.Pipeline.ID),
-			attribute.String("procaas.stage", r.plan.Stages[s.Stage].ID),
+		_, span := t.start(parent, t.handlerID(h.ref()), s.Path, trace.WithTimestamp(from), trace.WithAttributes(t.with(
+			attribute.String("procaas.pipeline", s.pipeline()),
+			attribute.String("procaas.stage", s.stage[len(s.pipeline())+1:]),
 			attribute.String("procaas.handler", s.Handler.ID),
 			attribute.String("procaas.path", s.Path),
 			attribute.String("procaas.outcome", h.Outcome),
@@ -211,6 +218,20 @@ func (t *runTrace) stages(r *Run, c Change) {
 	}
 }
 
+// withoutItem cuts the index of an item off a ref.
+func withoutItem(ref string) string {
+	if at := strings.LastIndex(ref, "["); at > strings.LastIndex(ref, intoCall) {
+		return ref[:at]
+	}
+	return ref
+}
+
+// pipeline gives the pipeline that the handler belongs to.
+func (s *Step) pipeline() string {
+	id, _, _ := strings.Cut(s.Path, "/")
+	return id
+}
+
 // An attemptTrace is the span of one attempt, and the trace context for those
 // whom it calls.
 type attemptTrace struct {
@@ -230,7 +251,7 @@ func (t *runTrace) attempt(ctx context.Context, task *Task) (context.Context, at
 	if task.Verify {
 		name, id = " verify", trace.SpanID{} // one attempt may be asked about more than once
 	}
-	_, a.span = t.start(t.handlerID(path), id, path+name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(t.with(
+	_, a.span = t.start(t.handlerID(withoutItem(task.Ref())), id, path+name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(t.with(
 		attribute.String("procaas.path", path),
 		attribute.Int("procaas.attempt", task.Attempt),
 	)...))

@@ -25,8 +25,8 @@ func (r *Run) ask(u unit, live Live) (Task, bool) {
 	r.underway++
 	r.dirty = true
 	return Task{
-		Step: u.Step, Item: u.item, Type: u.verify, Verify: true, Attempt: rec.attempts, Body: copyData(body), Timeout: u.Handler.Timeout,
-		IdempotencyKey: digest(r.start.ID, u.ref(), "verify", strconv.Itoa(rec.attempts)),
+		Step: u.Step, Item: u.item, within: r.within, Type: u.verify, Verify: true, Attempt: rec.attempts, Body: copyData(body), Timeout: u.Handler.Timeout,
+		IdempotencyKey: digest(r.start.ID, r.within+u.ref(), "verify", strconv.Itoa(rec.attempts)),
 	}, true
 }
 
@@ -53,7 +53,7 @@ func (r *Run) unanswered(u unit, err error, live Live) {
 	rec := u.rec
 	rec.asked++
 	rec.err = clean(err.Error())
-	if delay, ok := rec.repeat(u, r.start.ID, rec.asked, err); ok {
+	if delay, ok := rec.repeat(u, r.start.ID+r.within, rec.asked, err); ok {
 		rec.due = stamp(live.Now.Add(delay + time.Millisecond - 1)) // rounded up
 		return
 	}

@@ -45,8 +45,9 @@ type EventView struct {
 // A HandlerView is what became of one handler in a run.
 type HandlerView struct {
 	Path     string     `json:"path"`
-	Items    *ItemsView `json:"items,omitempty"` // of a for-each
-	Outcome  string     `json:"outcome"`         // succeeded failed skipped running waiting unknown
+	Within   string     `json:"within,omitempty"` // the handler that called its pipeline, with the index of the item in brackets
+	Items    *ItemsView `json:"items,omitempty"`  // of a for-each
+	Outcome  string     `json:"outcome"`          // succeeded failed skipped running waiting unknown
 	Attempts int        `json:"attempts"`
 	Started  *time.Time `json:"started"`
 	Finished *time.Time `json:"finished"`
@@ -92,15 +93,39 @@ func (v *RunView) read(data []byte) error {
 		v.SharedState[name] = value
 	}
 	for _, h := range c.Handlers {
-		if h.Outcome == "" {
-			h.Outcome = undecided(v.Status, h)
-		}
-		if v.Status == Parked && v.Reason == "" {
-			v.Reason = h.standstill()
-		}
-		v.Handlers = append(v.Handlers, h.view())
+		v.add(h, "")
 	}
 	return nil
+}
+
+// add adds a handler, and below it those of the pipeline that it calls.
+func (v *RunView) add(h savedRecord, within string) {
+	if h.Outcome == "" {
+		h.Outcome = undecided(v.Status, h)
+	}
+	if v.Status == Parked && v.Reason == "" {
+		v.Reason = h.standstill()
+	}
+	one := h.view()
+	one.Within = within
+	v.Handlers = append(v.Handlers, one)
+	v.inside(h, one.ref())
+	if h.Each != nil {
+		for _, item := range h.Each.Of {
+			v.inside(item, refOf(one.ref(), item.Item))
+		}
+	}
+}
+
+// inside adds the handlers of a call.
+func (v *RunView) inside(h savedRecord, ref string) {
+	handlers := h.Trail
+	if h.Call != nil {
+		handlers = h.Call.Handlers
+	}
+	for _, inner := range handlers {
+		v.add(inner, ref)
+	}
 }
 
 // standstill tells what an operator has to decide about a handler; empty for nothing.

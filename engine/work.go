@@ -38,6 +38,7 @@ type job struct {
 
 	once      sync.Once
 	cancelled chan struct{} // closed: an operator wants the run ended
+	gone      chan struct{} // closed: nobody waits for the ends of calls any more
 
 	moving atomic.Pointer[string] // the definition that an operator wants it to go on by; nil for none
 }
@@ -55,12 +56,15 @@ const cancelReason = "cancelled by an operator"
 // saveAfter is how long a crash may make people miss that calls are under way.
 const saveAfter = 100 * time.Millisecond
 
+// maxEnded bounds the calls of a run that have ended and wait to be told of.
+const maxEnded = 1000
+
 // maxReply bounds a response that sets no bound itself.
 const maxReply = 1 << 20
 
 func newJob(n *node, c *Claimed) *job {
 	j := &job{
-		n: n, claimed: c, version: c.Version, cancelled: make(chan struct{}), wake: make(chan struct{}, 1),
+		n: n, claimed: c, version: c.Version, cancelled: make(chan struct{}), gone: make(chan struct{}), wake: make(chan struct{}, 1),
 		log:   n.log.With("run", c.ID, "key", c.Key),
 		trace: n.e.newTrace(c),
 	}
@@ -102,6 +106,7 @@ func (j *job) cancel() { j.once.Do(func() { close(j.cancelled) }) }
 
 // work goes on with the run until it ends, is parked, or is lost to this node.
 func (j *job) work() {
+	defer close(j.gone)
 	defer j.survive()
 	j.calls, j.stopCalls = context.WithCancel(j.n.calls)
 	defer j.stopCalls()
@@ -158,7 +163,7 @@ func (j *job) live() Live {
 
 // hold counts a call that the run waits for, or does not any more.
 func (j *job) hold(ref string, held bool) {
-	path, _, _ := strings.Cut(ref, "[")
+	path := pathOf(ref)
 	switch {
 	case held && !j.held[ref]:
 		if j.held == nil {
@@ -274,7 +279,7 @@ func (j *job) start(tasks []Task) bool {
 		return false
 	}
 	if j.ended == nil {
-		j.ended = make(chan ended, j.run.plan.most)
+		j.ended = make(chan ended, min(j.run.plan.most, maxEnded))
 	}
 	if j.trace.begin(j.run.plan.Pipeline.ID, j.run.began) {
 		j.log = j.log.With("trace_id", j.trace.context.TraceID())
@@ -417,11 +422,11 @@ func (j *job) stop() bool {
 func (j *job) count() {
 	for _, h := range j.run.TakeEnded() {
 		for ref := range j.held {
-			if isRefOf(ref, h.Path) {
+			if isRefOf(ref, h.ref()) {
 				j.hold(ref, false)
 			}
 		}
-		j.pass.leaveAll(h.Path, j.n.e.clock.now())
+		j.pass.leaveAll(h.ref(), j.n.e.clock.now())
 		j.trace.note(h)
 		seen := j.n.e.stats.path(h.Path)
 		switch computes := j.run.plan.steps[h.Path].Type.computes(); {
@@ -443,7 +448,7 @@ func (j *job) count() {
 func (j *job) gaveUp(h HandlerView) {
 	seen := j.n.e.stats.path(h.Path)
 	seen.givenUp.Inc()
-	if j.run.plan.steps[h.Path].Handler.IsCritical() {
+	if s := j.run.plan.stepOf(h); s == nil || s.Handler.IsCritical() {
 		return
 	}
 	j.notify(NoticeGivenUp, h.Path, h.Error)

@@ -33,7 +33,7 @@ import (
 )
 
 // sweepFlow has three stages, a parallel one of two calls, an emit beside a wait,
-// and a call that builds on all that; then the event that it emitted.
+// and a call of a pipeline that builds on all that; then the event that it emitted.
 const sweepFlow = `
 services:
   - {id: svc, url: "http://127.0.0.1:9"}
@@ -62,9 +62,15 @@ pipelines:
           - {id: pause, wait: {for: 20ms}}
       - id: third
         handlers:
-          - id: c
-            request: {service: svc, path: /c, body: {sum: !$ shared-state.a + shared-state.b}}
-            result: {log: !$ "shared-state.log + [sources.c.response.sum]"}
+          - id: call
+            call: {pipeline: adding, with: {sum: !$ shared-state.a + shared-state.b}}
+            result: {log: !$ "shared-state.log + [sources.call.response.sum]"}
+  - id: adding
+    inputs: {sum: {type: integer}}
+    outputs: {sum: !$ sources.c.response.sum}
+    stages:
+      - id: only
+        handlers: [{id: c, request: {service: svc, path: /c, body: {sum: !$ inputs.sum}}}]
   - id: found
     flow: order
     stages:
@@ -84,7 +90,7 @@ services:
 `
 
 // sweepStages tells the stage of each handler that calls.
-var sweepStages = map[string]int{"begin/first/a": 0, "begin/first/b": 0, "begin/third/c": 2, "found/last/d": 0}
+var sweepStages = map[string]int{"begin/first/a": 0, "begin/first/b": 0, "adding/only/c": 2, "found/last/d": 0}
 
 // sweepEnv gives the process to be killed its sweepJob.
 const sweepEnv = "PROCAAS_TEST_SWEEP"

@@ -30,6 +30,7 @@ func (s *Suite) relax(off string, base *trial) relaxation {
 		before := len(r.handlers) + len(r.names) + len(r.events)
 		for _, plan := range s.plans {
 			r.spread(plan)
+			s.spreadCalls(&r, plan)
 		}
 		for _, e := range base.emits {
 			if !r.handlers[e.Path] || r.events[e.Type] {
@@ -47,6 +48,28 @@ func (s *Suite) relax(off string, base *trial) relaxation {
 		grown = len(r.handlers)+len(r.names)+len(r.events) > before
 	}
 	return r
+}
+
+// spreadCalls adds the handlers that call a pipeline of which a handler may differ, and
+// all handlers of a pipeline that is called by one.
+func (s *Suite) spreadCalls(r *relaxation, plan *engine.Plan) {
+	for _, stage := range plan.Stages {
+		for _, step := range stage.Steps {
+			if step.Handler.Call == nil {
+				continue
+			}
+			called := step.Handler.Call.Pipeline + "/"
+			for _, path := range s.names.paths {
+				switch {
+				case !strings.HasPrefix(path, called):
+				case r.handlers[step.Path]:
+					r.handlers[path] = true
+				case r.handlers[path]:
+					r.handlers[step.Path] = true
+				}
+			}
+		}
+	}
 }
 
 // spread adds the handlers of a pipeline that read what others of it fill, or what
@@ -107,8 +130,9 @@ func (t *trial) variants() []Variant {
 	}
 	var seen []string
 	for _, r := range t.runs {
-		plan := t.suite.plans[r.Pipeline]
 		for _, h := range r.Handlers {
+			pipeline, _, _ := strings.Cut(h.Path, "/") // which the run may have called
+			plan := t.suite.plans[pipeline]
 			took := h.Outcome == engine.OutcomeSucceeded || h.Outcome == engine.OutcomeFailed
 			if plan == nil || !took || slices.Contains(seen, h.Path) {
 				continue

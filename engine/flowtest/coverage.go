@@ -42,7 +42,7 @@ func NewCoverage(bundles ...*dsl.Bundle) *Coverage {
 }
 
 func (c *Coverage) add(h *dsl.Handler) {
-	if h.Type == "" || c.byPath[h.Path] != nil {
+	if h.Type == "" && h.Call == nil || c.byPath[h.Path] != nil {
 		return
 	}
 	one := &covered{handler: h, fails: h.Body.Get("service") != nil || h.Body.Get("url") != nil}

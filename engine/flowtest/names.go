@@ -13,6 +13,7 @@ type names struct {
 	bundle *dsl.Bundle
 	paths  []string            // of all handlers, in order
 	byName map[string][]string // paths of handlers, by each way to name them
+	calls  map[string][]string // pipelines that a pipeline calls, by whatever way
 }
 
 func newNames(b *dsl.Bundle) names {
@@ -29,11 +30,31 @@ func newNames(b *dsl.Bundle) names {
 			}
 		}
 	}
+	n.calls = map[string][]string{}
+	for _, p := range b.Pipelines {
+		n.calls[p.ID] = calledBy(b, p, nil)
+	}
 	return n
 }
 
-// find lists the handlers that a name fits, of the given pipelines, or of all when
-// there are none.
+// calledBy lists a pipeline and those that it calls, by whatever way.
+func calledBy(b *dsl.Bundle, p *dsl.Pipeline, seen []string) []string {
+	if p == nil || slices.Contains(seen, p.ID) {
+		return seen
+	}
+	seen = append(seen, p.ID)
+	for _, s := range p.Stages {
+		for _, h := range s.Handlers {
+			if h.Call != nil {
+				seen = calledBy(b, b.Pipeline(h.Call.Pipeline), seen)
+			}
+		}
+	}
+	return seen
+}
+
+// find lists the handlers that a name fits, of the given pipelines and those that they
+// call, or of all when there are none.
 func (n names) find(name string, pipelines ...string) []string {
 	fits := n.byName[name]
 	if len(pipelines) == 0 {
@@ -41,7 +62,7 @@ func (n names) find(name string, pipelines ...string) []string {
 	}
 	return slices.DeleteFunc(slices.Clone(fits), func(path string) bool {
 		pipeline, _, _ := strings.Cut(path, "/")
-		return !slices.Contains(pipelines, pipeline)
+		return !slices.ContainsFunc(pipelines, func(p string) bool { return slices.Contains(n.calls[p], pipeline) })
 	})
 }
 

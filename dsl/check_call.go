@@ -1,0 +1,262 @@
+package dsl
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// maxCallDepth bounds how deep calls of pipelines are nested: each level is a part of
+// the checkpoint of the one above.
+const maxCallDepth = 8
+
+// inputsRoot is what the expressions of a pipeline that others call read in place of
+// event.
+const inputsRoot = "inputs"
+
+// calledRoots are the names that the expressions of such a pipeline may begin with.
+var calledRoots = []string{inputsRoot, "shared-state", "sources", "configs", "flow", "run"}
+
+// checkCalls finds out which pipelines call which, and reports what cannot be called.
+func (c *checker) checkCalls() {
+	called := make(map[string]bool)
+	for _, p := range c.bundle.Pipelines {
+		for _, s := range p.Stages {
+			for _, h := range s.Handlers {
+				if h.Call == nil || h.Call.Pipeline == "" {
+					continue
+				}
+				called[h.Call.Pipeline] = true
+				c.checkCallee(h)
+			}
+		}
+	}
+	levels := make(map[*Pipeline]int)
+	for _, p := range c.bundle.Pipelines {
+		if c.bundle.pipelines[p.ID] == p {
+			c.level(p, levels, nil)
+		}
+		if p.IsCalled() {
+			c.checkCalled(p, called[p.ID])
+		}
+	}
+}
+
+// checkCallee reports a call of what is not there, or is not called.
+func (c *checker) checkCallee(h *Handler) {
+	at := h.Call.places.of("pipeline", h.Call.Span)
+	p := c.bundle.pipelines[h.Call.Pipeline]
+	switch {
+	case p == nil:
+		known := func() []string {
+			var out []string
+			for _, p := range c.bundle.Pipelines {
+				if p.IsCalled() {
+					out = append(out, p.ID)
+				}
+			}
+			return out
+		}
+		c.unknown(at, codeCall, "pipeline", h.Call.Pipeline, known)
+	case !p.IsCalled():
+		c.Report(Diagnostic{
+			Span: at, Code: codeCall, Message: fmt.Sprintf("pipeline %q is run by events, not by calls", p.ID),
+			Hint:    "let it declare inputs: or outputs:, or emit its event",
+			Related: []Related{{Span: p.places.of("id", p.Span), Message: "the pipeline"}},
+		})
+	default:
+		c.checkInputs(h, p)
+	}
+}
+
+// checkInputs compares the names that a call gives with those that the pipeline wants.
+func (c *checker) checkInputs(h *Handler, p *Pipeline) {
+	with := h.Call.With
+	for _, k := range with.Keys() {
+		if p.Inputs.Get(k.Name) == nil {
+			known := func() []string { return keyNames(p.Inputs) }
+			c.Report(Diagnostic{
+				Span: k.Span, Code: codeCall, Message: fmt.Sprintf("pipeline %q has no input %q", p.ID, k.Name), Hint: c.didYouMean(k.Name, known),
+				Related: []Related{{Span: p.places.of("inputs", p.places.of("id", p.Span)), Message: "its inputs"}},
+			})
+		}
+	}
+	for i, k := range p.Inputs.Keys() {
+		if _, ok := hasKey(with.Keys(), k.Name); !ok && p.Inputs.items[i].Get("default") == nil {
+			c.Report(Diagnostic{
+				Span: h.Call.places.of("pipeline", h.Call.Span), Code: codeCall, Message: fmt.Sprintf("pipeline %q needs the input %q", p.ID, k.Name),
+				Hint:    "add with: {" + k.Name + ": …}, or give its schema a default",
+				Related: []Related{{Span: k.Span, Message: "declared here"}},
+			})
+		}
+	}
+}
+
+func keyNames(v *Value) []string {
+	var out []string
+	for _, k := range v.Keys() {
+		out = append(out, k.Name)
+	}
+	return out
+}
+
+// level tells how many levels of calls are below a pipeline, and reports those that lead
+// back to where they came from.
+func (c *checker) level(p *Pipeline, known map[*Pipeline]int, way []*Pipeline) int {
+	if n, ok := known[p]; ok {
+		return n
+	}
+	way = append(slices.Clip(way), p)
+	level := 0
+	for _, s := range p.Stages {
+		for _, h := range s.Handlers {
+			if h.Call == nil {
+				continue
+			}
+			at := h.Call.places.of("pipeline", h.Call.Span)
+			next := c.bundle.pipelines[h.Call.Pipeline]
+			if i := slices.Index(way, next); next != nil && i >= 0 {
+				var ids []string
+				for _, q := range append(way[i:], next) {
+					ids = append(ids, q.ID)
+				}
+				c.Errorf(at, codeCall, "emit an event to begin anew, or repeat with for-each", "pipelines call themselves: %s", strings.Join(ids, " → "))
+				continue
+			}
+			if next == nil {
+				continue
+			}
+			below := c.level(next, known, way) + 1
+			if below == maxCallDepth+1 {
+				c.Errorf(at, codeCall, "emit an event in place of one of the calls", "calls are nested more than %d deep", maxCallDepth)
+			}
+			level = max(level, below)
+		}
+	}
+	known[p], p.level = level, level
+	return level
+}
+
+// checkCalled checks what a pipeline says that others call.
+func (c *checker) checkCalled(p *Pipeline, called bool) {
+	for _, name := range []string{"on", "when", "flow"} {
+		if at := p.places.of(name, Span{}); at != (Span{}) {
+			c.Errorf(at, codeCall, "delete it, or delete inputs: and outputs:", "pipeline %q is run by calls, so it has no %s", p.ID, name)
+		}
+	}
+	if !called && !c.partial {
+		c.Warnf(p.places.of("id", p.Span), codeCall, "call it: call: {pipeline: "+p.ID+"}, or delete inputs: and outputs: to run it by events",
+			"nobody calls pipeline %q", p.ID)
+	}
+	p.inputs, p.outputs = make(map[string]*Contract), make(map[string]*Contract)
+	for i, k := range p.Inputs.Keys() {
+		schema := p.Inputs.items[i]
+		if !c.isSchema(schema, k.Name) {
+			continue
+		}
+		p.inputs[k.Name] = c.ready.contract(schema, fmt.Sprintf("input %s of %s", k.Name, p.ID))
+		if preset := schema.Get("default"); preset != nil {
+			if data, ok := preset.Literal(); ok {
+				c.checkFixed(p.inputs[k.Name], preset, data, preset.Span)
+			}
+		}
+	}
+	for i, k := range p.OutputSchemas.Keys() {
+		if p.Outputs.Get(k.Name) == nil {
+			known := func() []string { return keyNames(p.Outputs) }
+			c.Errorf(k.Span, codeSchemaOfNothing, c.didYouMean(k.Name, known), "there is no output %q beside output-schemas", k.Name)
+			continue
+		}
+		if c.isSchema(p.OutputSchemas.items[i], k.Name) {
+			p.outputs[k.Name] = c.ready.contract(p.OutputSchemas.items[i], fmt.Sprintf("output %s of %s", k.Name, p.ID))
+		}
+	}
+}
+
+// inputOutline is what is known of the inputs of a pipeline.
+func (p *Pipeline) inputOutline() *outline {
+	members := make(map[string]*member)
+	for _, k := range p.Inputs.Keys() {
+		var o *outline
+		if contract := p.inputs[k.Name]; contract != nil {
+			o = contract.outline
+		}
+		members[k.Name] = &member{o, true}
+	}
+	return &outline{shape: mapShape, closed: true, members: members}
+}
+
+// checkOutputs compiles the outputs of a pipeline, which read what is known behind its
+// last stage, and notes what they are for those who call it.
+func (c *pipelineCheck) checkOutputs() {
+	p := c.pipeline
+	if !p.IsCalled() {
+		return
+	}
+	sc := c.scopeBefore(nil, len(c.steps))
+	compileValue(p.Outputs, nil, sc, c.Reporter)
+	members := make(map[string]*member)
+	for i, k := range p.Outputs.Keys() {
+		v, o := p.Outputs.items[i], p.Outputs.items[i].outline()
+		if contract := p.outputs[k.Name]; contract != nil {
+			c.fits(v, contract, contract.Name)
+			o = contract.outline
+		}
+		members[k.Name] = &member{o, true}
+	}
+	p.response = &outline{shape: mapShape, closed: true, members: members}
+}
+
+// checkUseOfCall reports fields that do not go with call.
+func checkUseOfCall(h *Handler, r *Reporter) {
+	if h.Call == nil {
+		return
+	}
+	at := h.places.of("call", h.Call.Span)
+	if h.Type != "" || h.Await != nil {
+		r.Errorf(at, codeCall, "make two handlers of it", "handler %q calls a pipeline, and has something else to do", h.ID)
+	}
+	for _, name := range []string{"on-unknown", "retry", "timeout", "fallback", "response-schema", "max-in-flight"} {
+		if span := h.places.of(name, Span{}); span != (Span{}) {
+			hint := "say it of the handlers of pipeline " + h.Call.Pipeline
+			switch name {
+			case "fallback":
+				hint = "say on-error: [{then: continue, result: {…}}], or give the handlers of the pipeline a fallback"
+			case "response-schema":
+				hint = "say output-schemas: of pipeline " + h.Call.Pipeline
+			}
+			r.Errorf(span, codeCall, hint, "handler %q calls a pipeline; field %q is about calls of services", h.ID, name)
+		}
+	}
+}
+
+// checkWith holds what a call gives against the schemas of the inputs.
+func (c *pipelineCheck) checkWith(h *Handler) {
+	if h.Call == nil {
+		return
+	}
+	p := c.bundle.pipelines[h.Call.Pipeline]
+	if p == nil {
+		return // reported
+	}
+	for i, k := range h.Call.With.Keys() {
+		if contract := p.inputs[k.Name]; contract != nil {
+			c.fits(h.Call.With.items[i], contract, contract.Name)
+		}
+	}
+}
+
+// checkOutputs reports outputs that nobody may have set, as if a last, critical handler
+// read them.
+func (p *proof) checkOutputs() {
+	if p.pipeline.Outputs == nil {
+		return
+	}
+	at := p.pipeline.places.of("outputs", p.pipeline.Span)
+	h := &Handler{ID: "outputs", Span: at}
+	p.steps = append(slices.Clip(p.steps), step{Handler: h, stage: &Stage{ID: "outputs"}})
+	reported := make(map[string]bool)
+	for _, read := range p.pipeline.Outputs.Reads() {
+		p.checkRead(h, read, len(p.steps)-1, nil, reported)
+	}
+}

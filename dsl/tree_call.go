@@ -1,0 +1,51 @@
+package dsl
+
+// A Call runs another pipeline in the place of a call of a service. The response of the
+// handler is what that pipeline gives as its outputs; it has a shared state of its own.
+// It belongs to the run: its handlers are checkpointed with it, after a crash only those
+// that are not finished run again, and events of the key wait until all is done. Its
+// switches, limits and metrics are those of its own paths, whoever calls it.
+//
+// When a critical handler of it fails, so does this handler, with that error. An
+// operator's retry of the run goes on inside of it.
+type Call struct {
+	Span Span `yaml:"-"`
+
+	places
+
+	// Pipeline is the pipeline to run, one that declares inputs or outputs. No
+	// pipeline calls itself, by whatever way.
+	Pipeline string `yaml:"pipeline" required:"true" pattern:"id"`
+
+	// With gives the inputs of the pipeline.
+	With *Value `yaml:"with" kind:"map"`
+}
+
+// IsCalled tells whether the pipeline is run by calls of other pipelines, and not by
+// events.
+func (p *Pipeline) IsCalled() bool { return p.Inputs != nil || p.Outputs != nil }
+
+// InputContract is what an input of the pipeline must be; nil for anything.
+func (p *Pipeline) InputContract(name string) *Contract { return p.inputs[name] }
+
+// OutputContract is what an output of the pipeline must be; nil for anything.
+func (p *Pipeline) OutputContract(name string) *Contract { return p.outputs[name] }
+
+// InputDefaults are the inputs of the pipeline that a call may leave out.
+func (p *Pipeline) InputDefaults() map[string]any {
+	out := make(map[string]any)
+	for i, k := range p.Inputs.Keys() {
+		if preset := p.Inputs.items[i].Get("default"); preset != nil {
+			out[k.Name], _ = preset.Literal()
+		}
+	}
+	return out
+}
+
+// with is what a handler gives to the pipeline that it calls; nil when it calls none.
+func (h *Handler) with() *Value {
+	if h.Call == nil {
+		return nil
+	}
+	return h.Call.With
+}

@@ -1,0 +1,287 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"procaas/dsl"
+)
+
+// This file runs pipelines that handlers call. It belongs to the pure core, as run.go
+// does. What a handler calls is a run inside of its run: it has records of its own,
+// which are a part of the checkpoint, and its tasks are those of the run.
+
+// intoCall stands in a [Task.Ref] behind each call that the task is inside of.
+const intoCall = ">"
+
+// pathOf gives the path of the handler that a ref names.
+func pathOf(ref string) string {
+	path, _, _ := strings.Cut(ref[strings.LastIndex(ref, intoCall)+1:], "[")
+	return path
+}
+
+// goIn goes on inside of a call, and begins it when it has not been.
+func (r *Run) goIn(tasks []Task, u unit, live Live) []Task {
+	if u.rec.sub == nil && !r.enterCall(u, live) {
+		return tasks
+	}
+	sub := u.rec.sub
+	ready := sub.Ready(live)
+	r.underway += len(ready)
+	r.collect(sub)
+	if sub.status.Ended() {
+		r.leaveCall(u, live)
+	}
+	return append(tasks, ready...)
+}
+
+// enterCall begins a call; false when it may not begin now, or is decided by that.
+func (r *Run) enterCall(u unit, live Live) bool {
+	if !r.admitted(u, live) {
+		return false
+	}
+	inputs, raw, err := r.inputsOf(u, live)
+	if err != nil {
+		r.giveUpUnit(u, err, live)
+		return false
+	}
+	rec := u.rec
+	rec.attempts = 1
+	if rec.started.IsZero() {
+		rec.started = stamp(live.Now)
+	}
+	rec.sub = r.inside(u, inputs, raw)
+	rec.sub.began = stamp(live.Now)
+	r.touch() // or, begun anew, it might have other inputs
+	return true
+}
+
+// inside makes the run inside of a call.
+func (r *Run) inside(u unit, inputs map[string]any, raw json.RawMessage) *Run {
+	sub := newRun(u.callee, Start{ID: r.start.ID, Event: r.start.Event, Flow: r.start.Flow, Key: r.start.Key})
+	sub.within, sub.flow, sub.inputs, sub.rawInputs = r.within+u.ref()+intoCall, r.flow, inputs, raw
+	return sub
+}
+
+// inputsOf evaluates what a call gives to its pipeline. It is kept as long as the call
+// goes on, so it is bounded as the shared state is.
+func (r *Run) inputsOf(u unit, live Live) (map[string]any, json.RawMessage, error) {
+	p := u.callee.Pipeline
+	inputs := p.InputDefaults()
+	given, err := u.Handler.Call.With.Eval(r.envOf(u, live))
+	if err != nil {
+		return nil, nil, err
+	}
+	if given, ok := given.(map[string]any); ok {
+		maps.Copy(inputs, given)
+	}
+	for _, name := range slices.Sorted(maps.Keys(inputs)) {
+		if err := p.InputContract(name).Check(inputs[name]); err != nil {
+			return nil, nil, err
+		}
+	}
+	raw, err := encodeData(inputs)
+	if err != nil {
+		return nil, nil, fmt.Errorf("call: with: %w", err)
+	}
+	if limit := int(p.MaxState); len(raw) > limit {
+		return nil, nil, fmt.Errorf("call: the inputs are %d bytes, which have to be kept, and max-state of %s is %d", len(raw), p.ID, limit)
+	}
+	return inputs, raw, nil
+}
+
+// collect takes over what has become of a run inside of a call.
+func (r *Run) collect(sub *Run) {
+	r.emits = append(r.emits, sub.TakeEmits()...)
+	r.ended = append(r.ended, sub.TakeEnded()...)
+	r.dirty, r.must = r.dirty || sub.dirty, r.must || sub.must
+	sub.dirty, sub.must = false, false
+}
+
+// leaveCall decides a unit by the end of its call. Its error has the class of that which
+// the pipeline failed with.
+func (r *Run) leaveCall(u unit, live Live) {
+	rec, sub := u.rec, u.rec.sub
+	rec.trail = sub.trail()
+	if sub.status == Failed {
+		rec.failures = 1
+		err := Permanent(&keptError{text: sub.failure, class: sub.class, failures: 1})
+		rec.err = clean(err.Error())
+		if u.item > 0 {
+			r.itemFailed(u, err, live)
+			return
+		}
+		r.settle(u.Step, err, live)
+		return
+	}
+	outputs, err := sub.outputs(live)
+	if err == nil {
+		rec.raw, err = r.encode(u.Step, outputs, false)
+	}
+	if err != nil {
+		r.giveUpUnit(u, err, live)
+		return
+	}
+	rec.response = outputs
+	r.succeeded(u, live)
+}
+
+// outputs evaluates what the pipeline of a run inside of a call gives.
+func (r *Run) outputs(live Live) (any, error) {
+	p := r.plan.Pipeline
+	data, err := p.Outputs.Eval(r.env(live))
+	if err != nil {
+		return nil, err
+	}
+	outputs, _ := data.(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(outputs)) {
+		if err := p.OutputContract(name).Check(outputs[name]); err != nil {
+			return nil, err
+		}
+	}
+	if outputs == nil {
+		return map[string]any{}, nil
+	}
+	return outputs, nil
+}
+
+// finishIn tells how a task inside of a call ended.
+func (r *Run) finishIn(u unit, ref string, o Outcome, live Live) {
+	sub := u.rec.sub
+	before := sub.underway
+	sub.Finish(ref, o, live)
+	if sub.underway == before {
+		return
+	}
+	r.underway--
+	r.settled = false
+	r.touch()
+	r.collect(sub)
+	if sub.status.Ended() {
+		r.leaveCall(u, live)
+	}
+	if u.item > 0 {
+		r.finishItems(u.Step, live)
+	}
+	r.advance()
+}
+
+// withdrawIn tells that a task inside of a call does not start after all.
+func (r *Run) withdrawIn(u unit, ref string, now time.Time) {
+	sub := u.rec.sub
+	before := sub.underway
+	sub.Withdraw(ref, now)
+	if sub.underway == before {
+		return
+	}
+	r.underway--
+	r.settled = false
+	r.touch()
+}
+
+// called finds the call that a ref leads into, and the rest of the ref; ok is false when
+// the call does not go on.
+func (r *Run) called(ref string) (u unit, rest string, inside, ok bool) {
+	head, rest, inside := strings.Cut(ref, intoCall)
+	u, ok = r.find(head)
+	return u, rest, inside, ok && (!inside || u.rec.sub != nil)
+}
+
+// trail is what people are told of a call that has ended: what became of its handlers.
+func (r *Run) trail() []savedRecord {
+	var out []savedRecord
+	for i, s := range r.plan.order {
+		if rec := &r.records[i]; rec.reached() {
+			out = append(out, savedRecord{
+				Path: s.Path, Outcome: rec.outcome, Attempts: rec.attempts, Started: rec.started, Finished: rec.finished,
+				Error: rec.err, Reason: rec.reason, Trail: rec.trail,
+			})
+		}
+	}
+	return out
+}
+
+// joinTrails makes one trail of those of many items: of each handler, what became of it
+// in the last item in which it was not skipped, or failed.
+func joinTrails(items []record) []savedRecord {
+	var out []savedRecord
+	for i := range items {
+		trail := items[i].trail
+		if items[i].sub != nil {
+			trail = items[i].sub.trail()
+		}
+		for _, saved := range trail {
+			at := slices.IndexFunc(out, func(s savedRecord) bool { return s.Path == saved.Path })
+			switch {
+			case at < 0:
+				out = append(out, saved)
+			case out[at].Outcome != OutcomeFailed && (saved.Outcome != OutcomeSkipped || out[at].Outcome == OutcomeSkipped):
+				out[at] = saved
+			}
+		}
+	}
+	return out
+}
+
+// revive takes over the calls of a handler, or of its items, that a checkpoint has.
+func (r *Run) revive(s *Step, saved savedRecord) error {
+	if err := r.reviveUnit(r.unit(s), saved.Call); err != nil || saved.Each == nil {
+		return err
+	}
+	for _, item := range saved.Each.Of {
+		if err := r.reviveUnit(r.itemOf(s, item.Item-1), item.Call); err != nil {
+			return fmt.Errorf("item %d: %w", item.Item-1, err)
+		}
+	}
+	return nil
+}
+
+func (r *Run) reviveUnit(u unit, saved *checkpoint) error {
+	if saved == nil {
+		return nil
+	}
+	if u.callee == nil {
+		return fmt.Errorf("it is inside of a call of pipeline %s, which the handler does not make: the definition has changed", saved.Pipeline)
+	}
+	data, err := dsl.ParseJSON(saved.Inputs)
+	if err != nil {
+		return fmt.Errorf("inputs: %w", err)
+	}
+	inputs, ok := data.(map[string]any)
+	if !ok {
+		return fmt.Errorf("inputs: want a mapping, have %s", kindOf(data))
+	}
+	u.rec.sub = r.inside(u, inputs, saved.Inputs)
+	if err := u.rec.sub.restore(*saved); err != nil {
+		return fmt.Errorf("call of %s: %w", saved.Pipeline, err)
+	}
+	return nil
+}
+
+// stepOf finds the handler of a view, also one inside of a call; nil when there is none.
+func (p *Plan) stepOf(h HandlerView) *Step {
+	plan := p
+	for head := range strings.SplitSeq(h.Within, intoCall) {
+		if head == "" {
+			continue
+		}
+		s := plan.steps[pathOf(head)]
+		if s == nil || s.callee == nil {
+			return nil
+		}
+		plan = s.callee
+	}
+	return plan.steps[h.Path]
+}
+
+// ref names what a view is of among all of the run.
+func (h HandlerView) ref() string {
+	if h.Within == "" {
+		return h.Path
+	}
+	return h.Within + intoCall + h.Path
+}
