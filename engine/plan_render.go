@@ -206,7 +206,12 @@ func (s *Step) waitsFor(earlier *Step) bool {
 // planText shows a plan to a terminal.
 func planText(v PlanView) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "pipeline %s, on %s", v.Pipeline, strings.Join(v.On, ", "))
+	fmt.Fprintf(&b, "pipeline %s, ", v.Pipeline)
+	if len(v.On) > 0 {
+		b.WriteString("on " + strings.Join(v.On, ", "))
+	} else {
+		b.WriteString("run by calls")
+	}
 	if v.Flow != "" {
 		fmt.Fprintf(&b, ", flow %s", v.Flow)
 	}

@@ -92,6 +92,9 @@ services:
 // sweepStages tells the stage of each handler that calls.
 var sweepStages = map[string]int{"begin/first/a": 0, "begin/first/b": 0, "adding/only/c": 2, "found/last/d": 0}
 
+// sweepWays tells the calls that a handler is inside of.
+var sweepWays = map[string]string{"adding/only/c": "begin/third/call>"}
+
 // sweepEnv gives the process to be killed its sweepJob.
 const sweepEnv = "PROCAAS_TEST_SWEEP"
 
@@ -349,7 +352,7 @@ func (s *sweeper) checkHistory(job sweepJob, end sweepReport, durable []engine.R
 			for ; running < i; running++ {
 				h.Ended(end.Runs[running].ID)
 			}
-			if sum := sha256.Sum256([]byte(c.Run + "\x00" + c.Handler + "\x000")); c.Key != hex.EncodeToString(sum[:16]) {
+			if sum := sha256.Sum256([]byte(c.Run + "\x00" + sweepWays[c.Handler] + c.Handler + "\x000")); c.Key != hex.EncodeToString(sum[:16]) {
 				s.t.Errorf("%s: %s was called with the key %s", job, c.Handler, c.Key)
 			}
 			h.Called(c.Run, c.Handler, sweepStages[c.Handler], c.Key)
