@@ -429,7 +429,7 @@ func (j *job) count() {
 		j.pass.leaveAll(h.ref(), j.n.e.clock.now())
 		j.trace.note(h)
 		seen := j.n.e.stats.path(h.Path)
-		switch computes := j.run.plan.steps[h.Path].Type.computes(); {
+		switch computes := j.run.plan.stepOf(h).Type.computes(); {
 		case h.Outcome == OutcomeSkipped:
 			seen.skipped.Inc()
 		case h.Outcome == OutcomeSucceeded && computes:
