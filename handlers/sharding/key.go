@@ -1,9 +1,10 @@
 package sharding
 
 import (
-	"errors"
 	"fmt"
 	"strings"
+
+	"procaas/engine"
 )
 
 // A Key is what a client asks for: its parts, the widest first.
@@ -13,7 +14,7 @@ type Key []string
 const maxKey = 1000
 
 // ErrKey says that a text is no key of the map.
-var ErrKey = errors.New("no such key can be")
+var ErrKey = engine.ErrShardKey
 
 // What the names of slots and stretches begin with is escaped, too.
 var (

@@ -25,6 +25,8 @@ type Map struct {
 	position string        // of the feed
 	loaded   chan struct{} // closed when all placements are in the index
 	asking   singleflight.Group
+
+	registering singleflight.Group
 }
 
 const placementColumns = `map, key, shard, epoch, state, coalesce(transfer, ''), owner is not null, coalesce(target, '')`

@@ -1,8 +1,190 @@
 package sharding
 
-import "context"
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
 
-// register gives a key without a placement one.
-func (m *Map) register(_ context.Context, _ string) (Placement, error) {
-	return Placement{}, ErrUnknownKey
+	"github.com/jackc/pgx/v5"
+
+	"procaas/dsl"
+)
+
+// register gives a key without a placement one, and completes a registration that was
+// begun. Keys of several parts are registered by their first one.
+func (m *Map) register(ctx context.Context, key string) (Placement, error) {
+	k, err := ParseKey(key)
+	if err != nil {
+		return Placement{}, err
+	}
+	done := m.registering.DoChan(k[0], func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), registerPatience)
+		defer cancel()
+		return m.registerOne(ctx, key, Key{k[0]}.String())
+	})
+	select {
+	case r := <-done:
+		p, _ := r.Val.(Placement)
+		if r.Err == nil && p.State == Ready {
+			m.learn(p)
+		}
+		return p, r.Err
+	case <-ctx.Done():
+		return Placement{}, ctx.Err()
+	}
+}
+
+// registerPatience bounds a registration.
+const registerPatience = 6 * time.Second
+
+func (m *Map) registerOne(ctx context.Context, key, first string) (Placement, error) {
+	p, err := m.Find(ctx, key)
+	switch {
+	case err == nil && p.State == Creating:
+		return m.Complete(ctx, p)
+	case err == nil && p.State == Refused:
+		return p, ErrUnknownKey
+	case !errors.Is(err, ErrUnknownKey):
+		return p, err
+	}
+	r := m.Declared.Registration
+	if r == nil || !r.Lazy || m.layout.strategy != "directory" {
+		return p, ErrUnknownKey
+	}
+	attrs, err := m.confirm(ctx, r, first)
+	if err != nil {
+		return p, err
+	}
+	shard, err := m.draw(ctx, first, attrs)
+	if err != nil {
+		return p, err
+	}
+	if r.TwoPhase {
+		return m.placeAtOnce(ctx, first, shard, attrs)
+	}
+	return m.Place(ctx, first, shard, attrs)
+}
+
+// maxAttrs bounds the reply of a check, in bytes.
+const maxAttrs = 64 << 10
+
+// confirm asks whether a key may be registered, and for its attributes.
+func (m *Map) confirm(ctx context.Context, r *dsl.ShardRegistration, key string) (map[string]any, error) {
+	if r.Check == "" {
+		return map[string]any{}, nil
+	}
+	u, err := url.Parse(r.Check)
+	if err != nil {
+		return nil, err
+	}
+	q := u.Query()
+	q.Set("key", firstPart(key))
+	u.RawQuery = q.Encode()
+	ctx, cancel := context.WithTimeout(ctx, r.CheckTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := m.service.o.HTTP.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the check of map %s cannot be asked: %w", ErrBusy, m.ID, err)
+	}
+	defer reply.Body.Close()
+	switch reply.StatusCode {
+	case http.StatusOK:
+	case http.StatusNotFound:
+		return nil, ErrUnknownKey
+	default:
+		return nil, fmt.Errorf("%w: the check of map %s answers %s", ErrBusy, m.ID, reply.Status)
+	}
+	data, err := io.ReadAll(io.LimitReader(reply.Body, maxAttrs))
+	if err != nil {
+		return nil, fmt.Errorf("%w: the check of map %s: %w", ErrBusy, m.ID, err)
+	}
+	attrs := map[string]any{}
+	if len(data) > 0 && json.Unmarshal(data, &attrs) != nil {
+		return nil, fmt.Errorf("%w: the check of map %s answers no JSON object", ErrBusy, m.ID)
+	}
+	return attrs, nil
+}
+
+// A home is a shard that may get new keys.
+type home struct {
+	id, class string
+	open      bool
+	free      int64 // bytes
+}
+
+const readHomes = `select id, class, registration and closed is null and draining is null, greatest(capacity - coalesce(used, 0), 1)
+	from shards where map = $1 and declared order by id`
+
+// draw finds a shard for a new key by the rules.
+func (m *Map) draw(ctx context.Context, key string, attrs map[string]any) (string, error) {
+	rows, err := m.service.pool.Query(ctx, readHomes, m.ID)
+	if err != nil {
+		return "", fmt.Errorf("map %s: read shards: %w", m.ID, err)
+	}
+	homes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (h home, err error) {
+		return h, row.Scan(&h.id, &h.class, &h.open, &h.free)
+	})
+	if err != nil {
+		return "", fmt.Errorf("map %s: read shards: %w", m.ID, err)
+	}
+	fit, err := m.fit(homes, key, attrs)
+	if err != nil {
+		return "", err
+	}
+	if len(fit) == 0 {
+		return "", fmt.Errorf("map %s: no shard is open for key %q: %w", m.ID, key, ErrClosed)
+	}
+	return drawHome(fit, rand.Float64()), nil
+}
+
+// fit lists the shards that a new key may be placed on: those of the first rule that is for
+// it, or all that are open.
+func (m *Map) fit(homes []home, key string, attrs map[string]any) ([]home, error) {
+	env := dsl.Env{"event": map[string]any{"key": firstPart(key), "payload": attrs}}
+	for i, rule := range m.Declared.Registration.Rules {
+		holds := true
+		if rule.When != nil {
+			v, err := rule.When.Eval(env)
+			if err != nil {
+				return nil, fmt.Errorf("map %s: rule %d of registration: key %q: %w: %w", m.ID, i+1, key, ErrClosed, err)
+			}
+			holds, _ = v.(bool)
+		}
+		if !holds {
+			continue
+		}
+		return slices.DeleteFunc(slices.Clone(homes), func(h home) bool {
+			if len(rule.Shards) > 0 {
+				return !slices.Contains(rule.Shards, h.id)
+			}
+			return !h.open || h.class != rule.Class
+		}), nil
+	}
+	return slices.DeleteFunc(slices.Clone(homes), func(h home) bool { return !h.open }), nil
+}
+
+// drawHome takes one of some shards, each as likely as it has room; at is from 0 to 1.
+func drawHome(homes []home, at float64) string {
+	total := 0.0
+	for _, h := range homes {
+		total += float64(h.free)
+	}
+	at *= total
+	for _, h := range homes {
+		if at -= float64(h.free); at < 0 {
+			return h.id
+		}
+	}
+	return homes[len(homes)-1].id
 }

@@ -159,7 +159,7 @@ func sessionAttrs(mode string) string {
 func (m *Map) publicError(key string, err error) error {
 	switch {
 	case errors.Is(err, ErrKey):
-		return fmt.Errorf("map %s: %w: %w", m.ID, engine.ErrShardKey, err)
+		return fmt.Errorf("map %s: %w", m.ID, err)
 	case errors.Is(err, ErrUnknownKey):
 		return fmt.Errorf("map %s: key %q: %w", m.ID, key, engine.ErrUnplaced)
 	case errors.Is(err, ErrBusy), errors.Is(err, ErrClosed):

@@ -37,11 +37,17 @@ const tables = `create table messages (user_id bigint, id bigint, folder text no
 // their addresses, and CONNECT how to connect: each rig has databases of its own.
 func newRig(t testing.TB, text string) *rig {
 	t.Helper()
-	r := &rig{t: t, shards: map[string]string{}, dsn: enginetest.Postgres(t)}
+	r := &rig{t: t, shards: map[string]string{}}
+	database := "rig_" + strings.ToLower(rand.Text())
+	if strings.Contains(text, "two-phase: true") {
+		r.dsn = preparingDatabase(t, database+"_map")
+	} else {
+		r.dsn = enginetest.Postgres(t)
+	}
 	if _, _, err := postgres.Migrate(t.Context(), r.dsn); err != nil {
 		t.Fatal(err)
 	}
-	database := "rig_" + strings.ToLower(rand.Text())
+	r.shards["map"] = r.dsn
 	text = strings.ReplaceAll(text, "CONNECT", "connect: {database: "+database+", user: postgres, parameters: {sslmode: disable}}")
 	for i, start := range logicalClusters {
 		c, err := start()
@@ -67,6 +73,19 @@ func newRig(t testing.TB, text string) *rig {
 	t.Cleanup(s.Close)
 	r.Service = s
 	return r
+}
+
+// preparingDatabase makes a database whose server prepares transactions.
+func preparingDatabase(t testing.TB, name string) string {
+	t.Helper()
+	c, err := logicalClusters[0]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, shards: map[string]string{"server": c.URL}}
+	r.exec("server", "create database "+name)
+	t.Cleanup(func() { r.exec("server", "drop database "+name+" with (force)") })
+	return strings.Replace(c.URL, "/postgres?", "/"+name+"?", 1)
 }
 
 // logicalClusters are two servers for the shards of all tests. They end with the process.

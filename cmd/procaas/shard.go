@@ -1,0 +1,333 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"procaas/engine"
+	"procaas/engine/api"
+)
+
+func shardCommand(s streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "shard",
+		Short: "Ask shard maps where keys live, and look after shards",
+		Long: `shard asks a server about its shard maps: which shard has a key, what the shards
+and their hosts do, and what keeps a shard from being used. It closes shards for new
+keys, drains them, and moves keys.`,
+		Args: onlySubcommands,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	var f clientFlags
+	f.add(c)
+	c.AddCommand(
+		shardList(s, &f), shardShow(s, &f), shardResolve(s, &f), shardEnroll(s, &f), shardMove(s, &f),
+		shardSet(s, &f, "close MAP SHARD", "Take no new keys on a shard", func(why string) api.ShardChangeRequest { return api.ShardChangeRequest{Closed: &why} }),
+		shardSet(s, &f, "drain MAP SHARD", "Let all keys leave a shard", func(why string) api.ShardChangeRequest { return api.ShardChangeRequest{Draining: &why} }),
+		shardOpen(s, &f),
+	)
+	return c
+}
+
+func shardList(s streams, f *clientFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use: "list [MAP]", Short: "List the shard maps, or the shards of one", Args: cobra.MaximumNArgs(1),
+		Example: "  procaas shard list\n  procaas shard list mail --format json",
+	}
+	format := formatFlag(c, "text", "json")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		out, err := format()
+		if err != nil {
+			return err
+		}
+		if len(args) == 0 {
+			return listShardMaps(c, s, f, out)
+		}
+		shards, err := f.client().Shards(c.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		if out == "json" {
+			return printJSON(s.out, map[string]any{"items": shards, "next": nil})
+		}
+		w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
+		fmt.Fprintln(w, "SHARD\tCLASS\tMASTER\tKEYS\tUSAGE\tREGISTRATION\tTRANSFER\tNOTE")
+		for _, x := range shards {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%.0f %%\t%s\t%s\t%s\n", x.ID, x.Class, dash(x.Master), x.Placements, 100*x.Usage,
+				openOr(x.Registration), openOr(x.Transfer), dash(shardNote(x)))
+		}
+		return w.Flush()
+	}
+	return c
+}
+
+func listShardMaps(c *cobra.Command, s streams, f *clientFlags, out string) error {
+	maps, err := f.client().ShardMaps(c.Context())
+	if err != nil {
+		return err
+	}
+	if out == "json" {
+		return printJSON(s.out, map[string]any{"items": maps, "next": nil})
+	}
+	w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "MAP\tKEY\tSTRATEGY\tSHARDS\tKNOWN\tOWNER")
+	for _, m := range maps {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\n", m.ID, strings.Join(m.Key, "/"), m.Strategy, m.Shards, m.Loaded, dash(m.Owner))
+	}
+	return w.Flush()
+}
+
+func openOr(open bool) string {
+	if open {
+		return "open"
+	}
+	return "closed"
+}
+
+// shardNote says what people should know of a shard.
+func shardNote(x engine.ShardView) string {
+	var notes []string
+	for _, n := range []struct{ prefix, text string }{{"", x.Problem}, {"closed: ", x.Closed}, {"draining: ", x.Draining}} {
+		if n.text != "" {
+			notes = append(notes, n.prefix+n.text)
+		}
+	}
+	return strings.Join(notes, "; ")
+}
+
+func shardShow(s streams, f *clientFlags) *cobra.Command {
+	c := &cobra.Command{Use: "show MAP SHARD", Short: "Show a shard and its hosts", Args: cobra.ExactArgs(2), Example: "  procaas shard show mail s1"}
+	format := formatFlag(c, "text", "json")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		out, err := format()
+		if err != nil {
+			return err
+		}
+		shards, err := f.client().Shards(c.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		for _, x := range shards {
+			if x.ID == args[1] {
+				return printShard(s, x, out)
+			}
+		}
+		return usagef("map %s has no shard %q; procaas shard list %s lists them", args[0], args[1], args[0])
+	}
+	return c
+}
+
+func printShard(s streams, x engine.ShardView, format string) error {
+	if format == "json" {
+		return printJSON(s.out, x)
+	}
+	fmt.Fprintf(s.out, "shard %s of %s, class %s: %d keys, %.0f %% of %d MiB\nregistration %s, transfer %s\n", x.ID, x.Map, x.Class,
+		x.Placements, 100*x.Usage, x.Capacity>>20, openOr(x.Registration), openOr(x.Transfer))
+	if note := shardNote(x); note != "" {
+		fmt.Fprintln(s.out, note)
+	}
+	w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "HOST\tDC\tROLE\tALIVE\tTIMELINE\tLAG\tBUSY\tERROR")
+	for _, h := range x.Hosts {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%v\t%d\t%s\t%d\t%s\n", h.Address, dash(h.DC), h.Role, h.Alive, h.Timeline,
+			time.Duration(h.LagMS)*time.Millisecond, h.Load, dash(h.Error))
+	}
+	return w.Flush()
+}
+
+func shardResolve(s streams, f *clientFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use: "resolve MAP KEY", Short: "Tell where a key lives", Args: cobra.ExactArgs(2),
+		Long:    "resolve tells where a key lives and which hosts to try, as services are told. It\nregisters no key.",
+		Example: "  procaas shard resolve mail 42\n  procaas shard resolve mail 42/archive --mode replica --max-lag 2s --dc a",
+	}
+	var q engine.ShardQuestion
+	flags := c.Flags()
+	flags.StringVar(&q.Mode, "mode", engine.ShardMaster, "master, replica or any")
+	flags.DurationVar(&q.MaxLag, "max-lag", 0, "how far a replica may be behind; 0 is any")
+	flags.StringVar(&q.DC, "dc", "", "the data centre of the asker")
+	format := formatFlag(c, "text", "json")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		out, err := format()
+		if err != nil {
+			return err
+		}
+		q.Key, q.Known = args[1], true
+		a, err := f.client().ResolveShard(c.Context(), args[0], q)
+		if err != nil {
+			return err
+		}
+		if out == "json" {
+			return printJSON(s.out, a)
+		}
+		moving := ""
+		if a.Moving {
+			moving = ", which is being moved"
+		}
+		fmt.Fprintf(s.out, "%s lives on %s (%s), by the placement %s at epoch %d%s\n%s\n", a.Key, a.Shard, a.Class, a.Placement, a.Epoch, moving, a.DSN)
+		return nil
+	}
+	return c
+}
+
+func shardEnroll(s streams, f *clientFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use: "enroll MAP SHARD", Short: "Install the fence and the publications on a shard", Args: cobra.ExactArgs(2),
+		Long: `enroll prepares a shard: the schema procaas with the fence, which refuses writers who
+are behind, fences for the keys that live there, and the publications by which keys
+move. It may be repeated, and must be after a change of the map's tables.
+
+A shard that cannot be used is left as it is, with all reasons; the exit code is 1.`,
+		Example: "  procaas shard enroll mail s1",
+	}
+	format := formatFlag(c, "text", "json")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		out, err := format()
+		if err != nil {
+			return err
+		}
+		e, err := f.client().EnrollShard(c.Context(), args[0], args[1])
+		if err != nil {
+			return err
+		}
+		if out == "json" {
+			err = printJSON(s.out, e)
+		} else {
+			printEnrollment(s, e)
+		}
+		if err == nil && len(e.Reasons) > 0 {
+			return errFindings
+		}
+		return err
+	}
+	return c
+}
+
+func printEnrollment(s streams, e engine.ShardEnrollment) {
+	for _, w := range e.Warnings {
+		fmt.Fprintln(s.out, "warning: "+w)
+	}
+	if len(e.Reasons) == 0 {
+		fmt.Fprintf(s.out, "%s is ready: %d publications, %d new fences\n", e.Shard, len(e.Publications), e.Fences)
+		return
+	}
+	fmt.Fprintf(s.out, "%s cannot be used for %s:\n", e.Shard, e.Map)
+	for _, r := range e.Reasons {
+		fmt.Fprintln(s.out, "  - "+r)
+	}
+}
+
+// transferEvent is what the pipeline of transfers is activated by.
+const transferEvent = "shard-transfer"
+
+func shardMove(s streams, f *clientFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use: "move MAP KEY SHARD", Short: "Move a key to another shard", Args: cobra.ExactArgs(3),
+		Long:    "move submits the event " + transferEvent + ", by which the pipeline of transfers moves a key\nwhile it is written to, and prints its run.",
+		Example: "  procaas shard move mail 42 s2",
+	}
+	var method string
+	var dryRun bool
+	c.Flags().StringVar(&method, "method", "", "stream or lock-copy-switch; the better one that can be used when empty")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, tell what would be moved")
+	format := formatFlag(c, "text", "json")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		out, err := format()
+		if err != nil {
+			return err
+		}
+		a, err := f.client().ResolveShard(c.Context(), args[0], engine.ShardQuestion{Key: args[1], Mode: engine.ShardAny, Known: true})
+		if err != nil {
+			return err
+		}
+		plan := map[string]any{"map": a.Map, "key": a.Placement, "from": a.Shard, "to": args[2], "dry_run": dryRun}
+		if a.Shard == args[2] {
+			return usagef("%s lives on %s already", a.Placement, a.Shard)
+		}
+		if !dryRun {
+			payload := map[string]any{"map": a.Map, "key": a.Placement, "target": args[2]}
+			if method != "" {
+				payload["method"] = method
+			}
+			receipt, err := f.client().SubmitEvent(c.Context(), api.Event{Type: transferEvent, Payload: payload})
+			if err != nil {
+				return err
+			}
+			plan["run"] = receipt.Run
+		}
+		if out == "json" {
+			return printJSON(s.out, plan)
+		}
+		if dryRun {
+			fmt.Fprintf(s.out, "would move %s from %s to %s\n", a.Placement, a.Shard, args[2])
+			return nil
+		}
+		fmt.Fprintf(s.out, "%s moves from %s to %s: run %s\n", a.Placement, a.Shard, args[2], plan["run"])
+		return nil
+	}
+	return c
+}
+
+func shardSet(s streams, f *clientFlags, use, short string, change func(why string) api.ShardChangeRequest) *cobra.Command {
+	word, _, _ := strings.Cut(use, " ")
+	c := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(2), Example: "  procaas shard " + word + ` mail s1 --reason "new disks"`}
+	reason := c.Flags().String("reason", "", "why, for all who look (required)")
+	dryRun := c.Flags().Bool("dry-run", false, "change nothing, tell what would be affected")
+	format := formatFlag(c, "text", "json")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if *reason == "" {
+			return usagef("shard %s needs --reason", word)
+		}
+		return setShard(c, s, f, args, change(*reason), *dryRun, format)
+	}
+	return c
+}
+
+func shardOpen(s streams, f *clientFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use: "open MAP SHARD", Short: "Take back that a shard is closed or drained", Args: cobra.ExactArgs(2),
+		Example: "  procaas shard open mail s1",
+	}
+	dryRun := c.Flags().Bool("dry-run", false, "change nothing, tell what would be affected")
+	format := formatFlag(c, "text", "json")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		none := ""
+		return setShard(c, s, f, args, api.ShardChangeRequest{Closed: &none, Draining: &none}, *dryRun, format)
+	}
+	return c
+}
+
+func setShard(c *cobra.Command, s streams, f *clientFlags, args []string, change api.ShardChangeRequest, dryRun bool, format func() (string, error)) error {
+	out, err := format()
+	if err != nil {
+		return err
+	}
+	if !dryRun {
+		view, err := f.client().SetShard(c.Context(), args[0], args[1], change)
+		if err != nil {
+			return err
+		}
+		return printShard(s, view, out)
+	}
+	shards, err := f.client().Shards(c.Context(), args[0])
+	if err != nil {
+		return err
+	}
+	for _, x := range shards {
+		if x.ID != args[1] {
+			continue
+		}
+		if change.Closed != nil {
+			x.Closed = *change.Closed
+		}
+		if change.Draining != nil {
+			x.Draining = *change.Draining
+		}
+		return printShard(s, x, out)
+	}
+	return usagef("map %s has no shard %q", args[0], args[1])
+}

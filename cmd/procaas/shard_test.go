@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bytes"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"procaas/engine/enginetest"
+)
+
+// TestShardCommandsTellOfMapsAndShards keeps what the command shard prints, and its exit
+// codes. The shard is a database of the test cluster, which cannot be enrolled.
+func TestShardCommandsTellOfMapsAndShards(t *testing.T) {
+	t.Parallel()
+	dsn := enginetest.Postgres(t)
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	yaml := strings.ReplaceAll(`shard-maps:
+  - id: mail
+    key: [user, folder]
+    owner: mail-team
+    strategy: slots
+    slots: 4
+    tables: [{table: no_such_table}]
+    connect: {database: postgres, user: postgres, parameters: {sslmode: disable}}
+    shards: [{id: s1, hosts: [{address: "HOST", dc: a}]}]
+pipelines:
+  - id: shard-transfer
+    stages: [{id: move, handlers: [{id: move, set: {}}]}]
+`, "HOST", u.Host)
+	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(yaml), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var quiet lockedBuffer
+	server, stop := runNode(t, nodeFlags{
+		store: dsn, listen: "127.0.0.1:0", name: "here", migrate: true, maxInFlight: 4, lease: time.Minute, drain: time.Second,
+		maxBody: "1MiB", logFormat: "json", logLevel: "error", pipelines: []string{dir},
+	}, streams{strings.NewReader(""), &quiet, &quiet})
+	defer stop()
+	run := func(line string) string {
+		var out bytes.Buffer
+		code := Main(t.Context(), append(strings.Fields(line), "--server", server), streams{strings.NewReader(""), &out, &out})
+		text := strings.ReplaceAll(out.String(), u.Host, "HOST:PORT")
+		return "$ procaas " + line + "\n" + text + "exit code " + string(rune('0'+code)) + "\n\n"
+	}
+	lines := []string{
+		"shard list", "shard resolve mail 42/inbox", "shard resolve mail 42 --mode replica", "shard resolve male 42", "shard resolve mail 1/2/3",
+		"shard enroll mail s1", "shard enroll mail s9", "shard close mail s1", "shard close mail s1 --reason full --dry-run", "shard show mail s9",
+		"shard close mail s9 --reason full", "shard move mail 42 s1", "shard move mail 42 s2 --dry-run", "shard list male --format json", "shard resolve mail 42 --format xml",
+	}
+	transcript := func() string {
+		var shown strings.Builder
+		for _, line := range lines {
+			shown.WriteString(withoutBlanks(run(line)))
+		}
+		return shown.String()
+	}
+	// A host may not be known yet, or not answer in time while the machine is busy.
+	eventually(t, "the master to be known", func() bool { return strings.Contains(run("shard list mail"), "HOST:PORT") })
+	want, err := os.ReadFile("../../testdata/cli/shard.golden")
+	if err != nil && !*update {
+		t.Fatal(err)
+	}
+	have := transcript()
+	for end := time.Now().Add(time.Minute); have != string(want) && !*update && time.Now().Before(end); have = transcript() {
+	}
+	golden(t, "shard.golden", have)
+	for _, line := range []string{"shard drain mail s1 --reason moved --format json", "shard open mail s1 --format json", "shard show mail s1 --format json", "shard list --format json", "shard list mail --format json", "shard resolve mail 42 --format json"} {
+		eventually(t, line, func() bool { return strings.HasSuffix(run(line), "exit code 0\n\n") })
+		text := run(line)
+		if !strings.Contains(text, `"s1"`) && !strings.Contains(text, `"mail"`) {
+			t.Errorf("%s", text)
+		}
+	}
+	eventually(t, "a move", func() bool { return strings.Contains(run("shard move mail 42 s2"), "moves from s1 to s2: run ") })
+}
+
+// withoutBlanks makes columns as wide as their words, for the width of a port differs, and
+// drops what a moment decides.
+func withoutBlanks(text string) string {
+	var out []string
+	for _, line := range strings.Split(text, "\n") {
+		if strings.Contains(line, "wal_level") {
+			continue // which may be as it must
+		}
+		if strings.HasPrefix(line, "HOST:PORT") {
+			line = "HOST:PORT a master true"
+		}
+		if fields := strings.Fields(line); len(fields) > 0 && !strings.HasPrefix(line, " ") {
+			line = strings.Join(fields, " ")
+		}
+		out = append(out, line)
+	}
+	return strings.Join(out, "\n")
+}
