@@ -91,6 +91,9 @@ var needs = map[string]need{
 	"set-shard":       tunes,
 	"enroll-shard":    rules,
 
+	"list-shard-transfers": views,
+	"order-shard-transfer": tunes,
+
 	"set-pipeline-control":    steers,
 	"set-stage-control":       steers,
 	"set-handler-control":     steers,

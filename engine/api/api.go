@@ -65,6 +65,7 @@ type Engine interface {
 	Settings
 	Controls
 	Fallbacks
+	Transfers
 	Status
 	Access
 	Clusters
@@ -210,6 +211,7 @@ func (s *server) operations() []operation {
 	all = append(all, s.fallbackOperations()...)
 	all = append(all, s.controlOperations()...)
 	all = append(all, s.shardOperations()...)
+	all = append(all, s.transferOperations()...)
 	all = append(all, s.tokenOperations()...)
 	return append(all, s.statusOperations()...)
 }

@@ -113,6 +113,8 @@ const (
 	codeKeyNotPlaced     = "key_not_placed"
 	codeNoFitHost        = "no_fit_host"
 	codeShardBusy        = "shard_busy"
+	codeUnknownTransfer  = "unknown_transfer"
+	codeTransferState    = "transfer_state"
 	codeNoTasks          = "no_task_queue"
 	codeInvalidTask      = "invalid_task"
 	codeQueueDraining    = "queue_draining"
@@ -180,6 +182,8 @@ var problems = map[string]struct {
 	codeKeyNotPlaced:     {http.StatusNotFound, "The key lives nowhere"},
 	codeNoFitHost:        {http.StatusServiceUnavailable, "No host of the shard is fit"},
 	codeShardBusy:        {http.StatusConflict, "The key or the shard is busy"},
+	codeUnknownTransfer:  {http.StatusNotFound, "There is no such transfer"},
+	codeTransferState:    {http.StatusConflict, "The transfer cannot do that now"},
 	codeNotReady:         {http.StatusServiceUnavailable, "The node cannot work at present"},
 }
 

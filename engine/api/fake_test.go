@@ -556,3 +556,34 @@ func (f *fakeEngine) Assignment(ctx context.Context, cluster string) (engine.Ass
 func (f *fakeEngine) AwaitAssignment(ctx context.Context, cluster string, after int64) (engine.Assignment, error) {
 	return f.controls.AwaitAssignment(ctx, cluster, after)
 }
+
+// transferring is the only transfer of the fake.
+var transferring = engine.ShardTransfer{
+	ID: "t_1", Map: "mail", Key: "42", Source: "s1", Target: "s2", Method: "stream", Run: "t-1", Lane: "mail/00",
+	State: engine.TransferRunning, Step: "copy", Rows: 640, Total: 1000, Percent: 64, Started: began, Changed: began,
+}
+
+func (f *fakeEngine) ShardTransfers(_ context.Context, shardMap string) ([]engine.ShardTransfer, error) {
+	if f.down {
+		return nil, errDown
+	}
+	if shardMap != transferring.Map {
+		return []engine.ShardTransfer{}, nil
+	}
+	return []engine.ShardTransfer{transferring}, nil
+}
+
+func (f *fakeEngine) OrderShardTransfer(_ context.Context, id, want string, by engine.Actor) (engine.ShardTransfer, error) {
+	switch {
+	case f.down:
+		return engine.ShardTransfer{}, errDown
+	case id != transferring.ID:
+		return engine.ShardTransfer{}, fmt.Errorf("transfer %q: %w", id, engine.ErrNotFound)
+	case want == engine.OrderRollback:
+		return transferring, fmt.Errorf("%w: it has not switched", engine.ErrShardOrder)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.actors = append(f.actors, by)
+	return transferring, nil
+}

@@ -278,6 +278,7 @@ func TestEverySteeringCallLooksAtPaths(t *testing.T) {
 		"remove-handler-control":  {"/admin/v1/controls/new-order-created/notify/note", ""},
 		"undo-control":            {"/admin/v1/controls/undo", `{"revision": 1}`},
 		"end-fallbacks":           {"/admin/v1/fallbacks/end", `{"path": "new-order-created"}`},
+		"order-shard-transfer":    {"/admin/v1/transfers/t_1/order", `{"want": "pause"}`},
 		"set-shard":               {"/admin/v1/shard-maps/mail/shards/s1", `{"closed": "full"}`},
 		"set-config":              {"/admin/v1/configs/CITIES", `{"value": ["x"]}`},
 		"claim-tasks":             {"/v1/queues/claim", `{"worker": "w", "types": [{"type": "thumbs"}]}`},
