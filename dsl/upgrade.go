@@ -45,9 +45,6 @@ func Upgrade(f File) ([]byte, []Diagnostic, error) {
 	if u.failed {
 		return nil, nil, ErrNotUpgraded
 	}
-	if bytes.Count(f.Data, []byte("\r\n")) == bytes.Count(f.Data, []byte("\n")) {
-		text = bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n"))
-	}
 	again, next, found := readForm(File{Name: f.Name, Data: text})
 	if next == nil || HasErrors(found) {
 		return nil, nil, ErrNotUpgraded
@@ -286,5 +283,9 @@ func (u *upgrader) apply() []byte {
 		}
 	}
 	copyTo(Pos{len(u.lines), len(u.lines[len(u.lines)-1]) + 1})
-	return []byte(out.String())
+	text := []byte(out.String())
+	if bytes.Count(u.data, []byte("\r\n")) == bytes.Count(u.data, []byte("\n")) {
+		text = bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n"))
+	}
+	return text
 }

@@ -122,7 +122,7 @@ func newRoot(s streams) *cobra.Command {
 	)
 	for _, c := range []*cobra.Command{
 		validateCommand(s), testCommand(s), planCommand(s), runCommand(s), devCommand(s), diffCommand(s), evalCommand(s), explainCommand(s), schemaCommand(s), simulateCommand(s), genCommand(s),
-		balancerCommand(s), initCommand(s), fmtCommand(s), upgradeCommand(s),
+		balancerCommand(s), initCommand(s), newCommand(s), fmtCommand(s), upgradeCommand(s),
 	} {
 		c.GroupID = "author"
 		root.AddCommand(c)
