@@ -51,6 +51,7 @@ func (c *checker) checkPipeline(p *Pipeline, r *Reporter) *pipelineCheck {
 		e.compile(&scope{roots: []string{"event", "configs", "flow"}, configs: c.configs, payload: pc.payload, configOutlines: c.configKnown}, BoolKind, r)
 		pc.facts = whenFacts(e)
 	}
+	pc.checkQueue()
 	pc.walk()
 	pc.checkOutputs()
 	pc.sound = !HasErrors(r.found)
@@ -94,7 +95,7 @@ func (c *pipelineCheck) checkMaxState() {
 // checkPlaceholders warns about parts that have nothing to do yet.
 func (c *pipelineCheck) checkPlaceholders() {
 	const hint = "nothing happens there yet"
-	if len(c.pipeline.Stages) == 0 && !c.blamed(c.pipeline.Span) && !c.moves() {
+	if len(c.pipeline.Stages) == 0 && !c.blamed(c.pipeline.Span) && !c.moves() && c.pipeline.Queue == nil {
 		c.Warnf(c.pipeline.places.of("id", c.pipeline.Span), codePlaceholder, hint, "pipeline %q has no stages", c.pipeline.ID)
 	}
 	for _, s := range c.pipeline.Stages {

@@ -84,6 +84,9 @@ const (
 	codeCall         Code = "PC0707"
 )
 
+// The rules about queues of tasks.
+const codeQueue Code = "PC1001"
+
 // The rules about shard maps.
 const (
 	codeShardMap   Code = "PC1101"

@@ -21,7 +21,7 @@ func (r Rule) AboutTests() bool { return strings.HasPrefix(string(r.Code), "PC09
 
 // Rules lists all rules in the order of their codes.
 func Rules() []Rule {
-	rules := slices.Concat(yamlRules(), exprExamples(), bundleRules(), automatonRules(), degradationRules(), wayRules(), shardRules(), contractRules(), clusterRules(), adviceRules(), suppressRules(), testRules())
+	rules := slices.Concat(yamlRules(), exprExamples(), bundleRules(), automatonRules(), degradationRules(), wayRules(), queueRules(), shardRules(), contractRules(), clusterRules(), adviceRules(), suppressRules(), testRules())
 	slices.SortFunc(rules, func(a, b Rule) int { return cmp.Compare(a.Code, b.Code) })
 	return rules
 }

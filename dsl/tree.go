@@ -348,6 +348,9 @@ type Pipeline struct {
 	// gives another value fails.
 	OutputSchemas *Value `yaml:"output-schemas" kind:"map" expr:"no"`
 
+	// Queue makes the pipeline a type of tasks, which wait in a queue of their own.
+	Queue *Queue `yaml:"queue"`
+
 	// Stages run in order, each when the one before is complete.
 	Stages []*Stage `yaml:"stages"`
 

@@ -270,6 +270,7 @@ func (n *node) run(ctx context.Context) error {
 	n.front.start(n.api)
 	g.Go(func() error { n.followShards(ctx); return nil })
 	g.Go(func() error { return n.console.Run(ctx) })
+	g.Go(func() error { n.engine.ServeTasks(ctx, n.tasks); return nil })
 	g.Go(func() error {
 		defer close(n.closing)
 		engine.TendTasks(ctx, n.tasks, n.log)

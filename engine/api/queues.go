@@ -408,7 +408,7 @@ func (s *server) wanted(f *fields) engine.TaskWant {
 		MaxPerKey: f.between("max_per_key", 0, 1<<30, 0),
 	}
 	f.label("type", engine.MaxTaskName)
-	return w
+	return engine.TaskWantOf(s.engine.Bundle().Pipeline(w.Type), w)
 }
 
 // claimUntil takes tasks, and waits for some until a time. Nobody polls for whom
@@ -584,7 +584,9 @@ func replyDone(w http.ResponseWriter, receipts []receipt, lost []engine.TaskRef,
 }
 
 // taskPolicy gives how failed tasks of a type are repeated.
-func (s *server) taskPolicy(string) engine.TaskPolicy { return engine.DefaultTaskPolicy() }
+func (s *server) taskPolicy(taskType string) engine.TaskPolicy {
+	return engine.TaskPolicyOf(s.engine.Bundle().Pipeline(taskType))
+}
 
 func (s *server) listQueues(w http.ResponseWriter, r *http.Request) error {
 	if err := s.needTasks(); err != nil {
@@ -642,7 +644,7 @@ func (s *server) listTasks(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, pageOf(items, ""))
 }
 
-// A queueTask is a [Task] on its way into the queue.
+// putTasks puts tasks into the queue of tasks; pipeline is nil for a type that is none.
 func (s *server) putTasks(w http.ResponseWriter, r *http.Request, kind string, pipeline *dsl.Pipeline) error {
 	if len(granted(r).Paths) > 0 {
 		if err := mayAt(r, kind); err != nil {
@@ -728,9 +730,21 @@ func (s *server) specOf(f *fields, kind string, pipeline *dsl.Pipeline) engine.T
 		f.fault("payload", "%v", err)
 	}
 	spec.Payload = payload
-	if spec.OnDuplicate == engine.DuplicateMerge {
+	f.refuseUnknown()
+	if pipeline != nil && len(f.faults) == 0 {
+		var said []engine.TaskOption
+		if f.values["priority"] != nil {
+			said = append(said, engine.SaidPriority)
+		}
+		if f.values["delay_tolerance"] != nil {
+			said = append(said, engine.SaidTolerance)
+		}
+		if err := engine.FillTask(pipeline, &spec, said...); err != nil {
+			f.fault("payload", "%v", err)
+		}
+	}
+	if spec.OnDuplicate == engine.DuplicateMerge && spec.Merge == nil {
 		f.fault("on_duplicate", "want keep, replace or rerun; merge is for pipelines whose queue section says how")
 	}
-	f.refuseUnknown()
 	return spec
 }

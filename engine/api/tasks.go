@@ -80,4 +80,4 @@ func taskEvent(f *fields, now time.Time) engine.Event {
 }
 
 // isQueue tells whether a pipeline serves tasks.
-func isQueue(*dsl.Pipeline) bool { return false }
+func isQueue(p *dsl.Pipeline) bool { return p.Queue != nil }

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"procaas/engine/api"
+)
+
+// A flakyService refuses each number a few times.
+type flakyService struct {
+	mu    sync.Mutex
+	times int            // that each is refused
+	calls map[string]int // by the body
+}
+
+func (f *flakyService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.calls[string(body)]++; f.calls[string(body)] <= f.times {
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprint(w, "{}")
+}
+
+func (f *flakyService) seen(body string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls[body]
+}
+
+const queueFile = `
+services: [{id: work, url: %s}]
+pipelines:
+  - id: thumbs
+    queue:
+      priority: 3
+      concurrency: {node: 2, key: 1}
+      retry: {attempts: 3, min-delay: 10ms, factor: 1, jitter: 0}
+      unique: !$ event.payload.file
+      on-duplicate: merge
+      merge: !$ first
+    stages:
+      - id: work
+        handlers:
+          - id: make
+            retry: {attempts: 1}
+            request: {service: work, path: /make, body: !$ event.payload.file}
+`
+
+// TestTasksOfPipelinesRun puts tasks into the queue of a pipeline whose service fails at
+// first: each is tried again by the policy of the queue, and one that fails too often
+// becomes a dead letter.
+func TestTasksOfPipelinesRun(t *testing.T) {
+	t.Parallel()
+	work := &flakyService{times: 2, calls: map[string]int{`"dead"`: -1000}} // that one never succeeds
+	service := httptest.NewServer(work)
+	t.Cleanup(service.Close)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), fmt.Appendf(nil, queueFile, service.URL), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, logs lockedBuffer
+	server, stop := runNode(t, nodeFlags{
+		store: "sqlite:" + filepath.Join(t.TempDir(), "q.db"), listen: "127.0.0.1:0", name: "here", migrate: true, maxInFlight: 64,
+		lease: 10 * time.Second, drain: time.Second, maxBody: "1MiB", logFormat: "json", logLevel: "info", pipelines: []string{dir},
+	}, streams{strings.NewReader(""), &out, &logs})
+	defer stop()
+	call := func(method, path, body string, into any) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, server+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body != "" {
+			r.Header.Set("Content-Type", "application/json")
+		}
+		reply, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer reply.Body.Close()
+		data, err := io.ReadAll(reply.Body)
+		if err != nil || reply.StatusCode >= 300 {
+			t.Fatalf("%s %s: %d %s %v", method, path, reply.StatusCode, data, err)
+		}
+		if err := json.Unmarshal(data, into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var put api.TaskReceipts
+	call(http.MethodPost, "/v1/queues/thumbs/tasks", `[{"payload": {"file": "a"}, "delay": "1h"}, {"payload": {"file": "a"}},
+		{"payload": {"file": "b"}, "key": "k"}, {"payload": {"file": "c"}, "key": "k"}, {"payload": {"file": "dead"}}]`, &put)
+	if len(put.Tasks) != 5 || put.Tasks[1].Outcome != "merged" || put.Tasks[1].ID != put.Tasks[0].ID {
+		t.Fatalf("have %+v, want the second merged into the first", put)
+	}
+	state := func(state string) []api.QueuedTask {
+		var page api.Page[api.QueuedTask]
+		call(http.MethodGet, "/v1/queues/thumbs/tasks?state="+state, "", &page)
+		return page.Items
+	}
+	eventually(t, "two tasks to complete and one to fail", func() bool {
+		return len(state("completed")) == 2 && len(state("failed")) == 1
+	})
+	for body, want := range map[string]int{`"b"`: 3, `"c"`: 3, `"a"`: 0, `"dead"`: -997} {
+		if have := work.seen(body); have != want {
+			t.Errorf("the service was called for %s %d times, want %d", body, have, want)
+		}
+	}
+	dead, later := state("failed"), state("scheduled")
+	if len(later) != 1 || later[0].Priority != 3 || later[0].Unique != "a" {
+		t.Errorf("have %+v, want the one of in an hour", later)
+	}
+	if dead[0].Attempt != 4 || dead[0].Error == "" {
+		t.Errorf("have %+v, want it failed three times", dead[0])
+	}
+}

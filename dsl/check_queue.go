@@ -1,0 +1,49 @@
+package dsl
+
+// checkQueue checks the queue section of a pipeline.
+func (c *pipelineCheck) checkQueue() {
+	q := c.pipeline.Queue
+	if q == nil {
+		return
+	}
+	if e := q.Unique.Expr(); e != nil {
+		e.compile(&scope{roots: []string{"event"}, payload: c.payload}, AnyKind, c.Reporter)
+	}
+	if e := q.Merge.Expr(); e != nil {
+		e.compile(&scope{roots: []string{"first", "second"}}, AnyKind, c.Reporter)
+	} else {
+		compileValue(q.Merge, nil, &scope{roots: []string{"first", "second"}}, c.Reporter)
+	}
+	if q.Retry != nil {
+		if e := q.Retry.Delay.Expr(); e != nil {
+			e.compile(&scope{roots: []string{"attempt"}}, AnyKind, c.Reporter)
+		}
+		if q.Retry.MaxDelay < q.Retry.MinDelay {
+			c.Errorf(q.Retry.places.of("max-delay", q.Retry.Span), codeQueue, "raise max-delay", "max-delay %v is less than min-delay %v", q.Retry.MaxDelay, q.Retry.MinDelay)
+		}
+		c.tryDelay(q.Retry)
+	}
+	switch merges := q.OnDuplicate == "merge"; {
+	case q.Unique.IsNull() && q.OnDuplicate != "keep":
+		c.Errorf(q.places.of("on-duplicate", q.Span), codeQueue, "say by unique what makes two tasks the same", "on-duplicate is %s, and no task of pipeline %q has a name", q.OnDuplicate, c.pipeline.ID)
+	case merges && q.Merge == nil:
+		c.Errorf(q.places.of("on-duplicate", q.Span), codeQueue, "give merge: an expression over first and second", "on-duplicate is merge, and nothing says how")
+	case !merges && q.Merge != nil:
+		c.Errorf(q.places.of("merge", q.Span), codeQueue, "say on-duplicate: merge, or drop it", "merge has no effect while on-duplicate is %s", q.OnDuplicate)
+	}
+}
+
+// tryDelay reports a delay that is none for the first attempts.
+func (c *pipelineCheck) tryDelay(r *QueueRetry) {
+	if e := r.Delay.Expr(); e != nil && e.program == nil {
+		return // it was reported
+	}
+	for attempt := range 3 {
+		d, said, err := r.DelayAfter(attempt + 1)
+		if said && (err != nil || d < 0) {
+			c.Errorf(r.places.of("delay", r.Span), codeQueue, "write such as !$ 30 * attempt, or !$ '10s' if attempt < 3 else '5m'",
+				"after attempt %d, delay gives no duration", attempt+1)
+			return
+		}
+	}
+}

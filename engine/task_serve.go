@@ -1,0 +1,300 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"procaas/dsl"
+)
+
+// This file runs the tasks of pipelines that have a queue section. A task that is
+// taken becomes an event whose id is made of the task's: whoever takes the task over
+// from a node that died finds the same run, and waits for it. A further attempt is a
+// retry of that run, which goes on from the handler that failed.
+
+// How tasks of pipelines are held, and looked for.
+const (
+	taskLease    = 30 * time.Second
+	taskBeat     = 8 * time.Second
+	taskLookMost = time.Second
+	taskRunLeast = 10 * time.Millisecond // between two looks at a run
+	taskRunMost  = 500 * time.Millisecond
+	taskOverload = 2 * time.Second // until a task is tried again that the node was too busy for
+	taskPerNode  = 16              // as many of a type as a node runs that is told nothing else
+	reportAnyway = 10 * time.Second
+)
+
+// A taskServer runs the tasks of pipelines on a node.
+type taskServer struct {
+	e     *Engine
+	store TaskStore
+	log   *slog.Logger
+	name  string
+	free  chan struct{} // gets a value when a task has ended
+
+	mu   sync.Mutex           // guards held
+	held map[TaskRef]heldTask // under way
+	wg   sync.WaitGroup
+}
+
+type heldTask struct {
+	taskType string
+	lose     context.CancelFunc // stops waiting for it: another node has it
+}
+
+// ServeTasks runs the tasks of the pipelines that have a queue section and stages,
+// until ctx ends. Runs under way go on, and whoever takes their tasks next finds them.
+func (e *Engine) ServeTasks(ctx context.Context, store TaskStore) {
+	s := &taskServer{e: e, store: store, log: e.log, name: e.o.Name, free: make(chan struct{}, 1), held: map[TaskRef]heldTask{}}
+	s.wg.Go(func() { s.beat(ctx) })
+	for ctx.Err() == nil {
+		s.look(ctx)
+	}
+	s.wg.Wait()
+}
+
+// look takes what there is, and waits until there may be more.
+func (s *taskServer) look(ctx context.Context) {
+	wants := s.wants()
+	types := make([]string, len(wants))
+	for i, w := range wants {
+		types[i] = w.Type
+	}
+	woken, stop := s.store.WatchTasks(types)
+	defer stop()
+	took := 0
+	if len(wants) > 0 {
+		tasks, err := s.store.ClaimTasks(ctx, TaskClaim{Worker: s.name, Types: wants, Lease: taskLease})
+		if err != nil && ctx.Err() == nil {
+			s.log.Warn("tasks of pipelines cannot be taken", "error", err)
+		}
+		for i := range tasks {
+			s.begin(ctx, &tasks[i])
+		}
+		took = len(tasks)
+	}
+	if took > 0 {
+		return // there may be more
+	}
+	t := time.NewTimer(taskLookMost)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	case <-woken:
+	case <-s.free:
+	}
+}
+
+// wants says how many tasks of each pipeline the node takes at present.
+func (s *taskServer) wants() []TaskWant {
+	s.mu.Lock()
+	running := map[string]int{}
+	for _, h := range s.held {
+		running[h.taskType]++
+	}
+	s.mu.Unlock()
+	var wants []TaskWant
+	for _, p := range s.e.Bundle().Pipelines {
+		if p.Queue == nil || len(p.Stages) == 0 {
+			continue
+		}
+		most := taskPerNode
+		if p.Queue.Concurrency != nil {
+			most = p.Queue.Concurrency.Node
+		}
+		if room := most - running[p.ID]; room > 0 {
+			wants = append(wants, TaskWantOf(p, TaskWant{Type: p.ID, Limit: room}))
+		}
+	}
+	return wants
+}
+
+// begin runs a task in the background.
+func (s *taskServer) begin(ctx context.Context, t *QueuedTask) {
+	held, lose := context.WithCancel(ctx)
+	s.mu.Lock()
+	s.held[t.Ref()] = heldTask{t.Type, lose}
+	s.mu.Unlock()
+	s.wg.Go(func() {
+		defer lose()
+		report := s.run(held, t)
+		s.report(ctx, held, t, report)
+		s.mu.Lock()
+		delete(s.held, t.Ref())
+		s.mu.Unlock()
+		select {
+		case s.free <- struct{}{}:
+		default:
+		}
+	})
+}
+
+// report writes down what became of a task, also when the node stops meanwhile.
+func (s *taskServer) report(ctx, held context.Context, t *QueuedTask, r TaskReport) {
+	if held.Err() != nil && ctx.Err() == nil {
+		return // another node has it
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportAnyway)
+	defer cancel()
+	if _, err := s.store.ReportTasks(bounded, r); err != nil {
+		s.log.Warn("what became of a task is not known, it will be looked at again", "type", t.Type, "task", t.ID, "error", err)
+	}
+}
+
+// beat keeps the tasks that are under way.
+func (s *taskServer) beat(ctx context.Context) {
+	tick := time.NewTicker(taskBeat)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		var beats []TaskBeat
+		s.mu.Lock()
+		for ref := range s.held {
+			beats = append(beats, TaskBeat{TaskRef: ref, Running: true, Lease: taskLease})
+		}
+		s.mu.Unlock()
+		lost, err := s.store.BeatTasks(ctx, beats)
+		if err != nil && ctx.Err() == nil {
+			s.log.Warn("tasks under way cannot be kept", "error", err)
+		}
+		s.mu.Lock()
+		for _, ref := range lost {
+			if h, ok := s.held[ref]; ok {
+				h.lose()
+			}
+		}
+		s.mu.Unlock()
+	}
+}
+
+// run makes a run of a task, or finds the one that it has, and waits for its end.
+func (s *taskServer) run(ctx context.Context, t *QueuedTask) TaskReport {
+	p := s.e.Bundle().Pipeline(t.Type)
+	if p == nil || p.Queue == nil {
+		return snoozed(t, taskOverload) // the definition has changed just now
+	}
+	if t.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, time.Now().Add(t.Timeout), errTaskTimeout)
+		defer cancel()
+	}
+	id, err := s.attempt(ctx, p, t)
+	var over *OverloadError
+	var refused *IntakeError
+	switch {
+	case errors.As(err, &over):
+		return snoozed(t, taskOverload)
+	case errors.As(err, &refused):
+		return failed(t, p, err, true)
+	case err != nil:
+		return s.unfinished(ctx, t, p, "", err)
+	}
+	for pause := taskRunLeast; ; pause = min(2*pause, taskRunMost) {
+		view, err := s.e.RunByID(ctx, id)
+		switch {
+		case ctx.Err() != nil:
+			return s.unfinished(ctx, t, p, id, ctx.Err())
+		case errors.Is(err, ErrNotFound):
+			return completed(t) // it has ended so long ago that it is forgotten
+		case err != nil: // the store may be back
+		case view.Status == Succeeded, view.Status == Ignored:
+			return completed(t)
+		case view.Status == Failed:
+			return failed(t, p, errors.New(view.Error), false)
+		case view.Status == Stopped:
+			return failed(t, p, fmt.Errorf("run %s was cancelled", id), true)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+var errTaskTimeout = errors.New("it took too long")
+
+// unfinished says what becomes of a task whose run goes on.
+func (s *taskServer) unfinished(ctx context.Context, t *QueuedTask, p *dsl.Pipeline, run string, err error) TaskReport {
+	if !errors.Is(context.Cause(ctx), errTaskTimeout) {
+		return snoozed(t, 0)
+	}
+	why := fmt.Errorf("it took longer than %v", t.Timeout)
+	if run == "" {
+		return failed(t, p, fmt.Errorf("%w: %w", why, err), false)
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportAnyway)
+	defer cancel()
+	if _, err := s.e.Cancel(bounded, run, Actor{Name: taskSource(t.Type), Reason: why.Error()}); err != nil && !errors.Is(err, ErrConflict) {
+		return snoozed(t, taskOverload) // it still runs
+	}
+	return failed(t, p, why, false)
+}
+
+// attempt gives the run of this attempt of a task. Each run stands for as many attempts
+// as it was begun and retried; only after one that was cancelled there is another one.
+func (s *taskServer) attempt(ctx context.Context, p *dsl.Pipeline, t *QueuedTask) (run string, err error) {
+	payload, err := taskPayload(t.Payload)
+	if err != nil {
+		return "", err
+	}
+	event := Event{
+		Source: taskSource(p.ID), Type: taskEventType(p), Key: t.Key, Payload: payload, Time: t.Created,
+		Priority: t.Priority, DelayTolerance: max(0, time.Until(t.Deadline)),
+	}
+	for used, n := 0, 1; ; n++ {
+		event.ID = fmt.Sprintf("task-%d-%d", t.ID, n)
+		out, err := s.e.Submit(ctx, []Submission{{Event: event, Hash: event.ID}})
+		if err == nil {
+			err = out[0].Err
+		}
+		if err != nil {
+			return "", err
+		}
+		run := out[0].Receipt.Run
+		if !out[0].Receipt.Duplicate {
+			return run, nil
+		}
+		view, err := s.e.RunByID(ctx, run)
+		if errors.Is(err, ErrNotFound) {
+			return run, nil
+		}
+		if err != nil {
+			return "", err
+		}
+		used += view.Generation + 1
+		switch {
+		case used > t.Failures: // this attempt is it
+			return run, nil
+		case view.Status == Failed:
+			_, err := s.e.Retry(ctx, run, Actor{Name: taskSource(p.ID), Reason: fmt.Sprintf("attempt %d of the task", t.Attempt())})
+			return run, err
+		case view.Status != Stopped:
+			return run, nil
+		}
+	}
+}
+
+func completed(t *QueuedTask) TaskReport { return TaskReport{Completed: []TaskRef{t.Ref()}} }
+
+func snoozed(t *QueuedTask, d time.Duration) TaskReport {
+	return TaskReport{Snoozed: []TaskSnooze{{TaskRef: t.Ref(), Delay: d}}}
+}
+
+func failed(t *QueuedTask, p *dsl.Pipeline, err error, final bool) TaskReport {
+	f := TaskFailure{TaskRef: t.Ref(), Error: err.Error()}
+	if !final {
+		f.Delay, f.Retry = TaskPolicyOf(p).Next(t.ID, t.Attempt())
+	}
+	return TaskReport{Failed: []TaskFailure{f}}
+}

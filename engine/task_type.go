@@ -1,0 +1,127 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"procaas/dsl"
+)
+
+// A taskSaid is what the sender of a task has said.
+type taskSaid struct{ priority, tolerance bool }
+
+// TaskOption says what a sender has said of a task, so that the queue section of its
+// pipeline does not say it instead.
+type TaskOption func(*taskSaid)
+
+// SaidPriority keeps the priority of a task, even 0.
+func SaidPriority(s *taskSaid) { s.priority = true }
+
+// SaidTolerance keeps the tolerance of a task, even 0.
+func SaidTolerance(s *taskSaid) { s.tolerance = true }
+
+// FillTask completes a task by the queue section of the pipeline that it is for: what
+// its sender has not said, its unique key, and what becomes of duplicates.
+func FillTask(p *dsl.Pipeline, t *TaskSpec, options ...TaskOption) error {
+	q := p.Queue
+	if q == nil {
+		return nil
+	}
+	var said taskSaid
+	for _, o := range options {
+		o(&said)
+	}
+	if t.Priority == 0 && !said.priority {
+		t.Priority = q.Priority
+	}
+	if t.Tolerance == 0 && !said.tolerance {
+		t.Tolerance = q.DelayTolerance
+	}
+	if t.Timeout == 0 {
+		t.Timeout = q.Timeout
+	}
+	if t.Unique == "" && !q.Unique.IsNull() {
+		payload, err := taskPayload(t.Payload)
+		if err != nil {
+			return err
+		}
+		event := eventData(Event{Type: taskEventType(p), Source: taskSource(p.ID), Key: t.Key, Payload: payload})
+		if t.Unique, err = q.UniqueOf(event); err != nil {
+			return fmt.Errorf("%w: unique: %w", ErrTask, err)
+		}
+	}
+	if t.Unique != "" && t.OnDuplicate == "" {
+		t.OnDuplicate = Duplicate(q.OnDuplicate)
+	}
+	if t.OnDuplicate == DuplicateMerge && q.Merge != nil {
+		t.Merge = func(first, second json.RawMessage) (json.RawMessage, error) { return mergePayloads(q, first, second) }
+	}
+	return nil
+}
+
+func mergePayloads(q *dsl.Queue, first, second json.RawMessage) (json.RawMessage, error) {
+	a, err := taskPayload(first)
+	if err != nil {
+		return nil, err
+	}
+	b, err := taskPayload(second)
+	if err != nil {
+		return nil, err
+	}
+	merged, err := q.Merged(a, b)
+	if err != nil {
+		return nil, err
+	}
+	return dsl.FormatJSON(merged)
+}
+
+func taskPayload(data json.RawMessage) (any, error) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	v, err := dsl.ParseJSON(data)
+	if err != nil {
+		return nil, fmt.Errorf("%w: payload: %w", ErrTask, err)
+	}
+	return v, nil
+}
+
+// taskEventType is the type of the events that the tasks of a pipeline become.
+func taskEventType(p *dsl.Pipeline) string {
+	if len(p.On) > 0 {
+		return p.On[0]
+	}
+	return p.ID
+}
+
+// taskSource is the source of these events.
+func taskSource(pipeline string) string { return "procaas/queue/" + pipeline }
+
+// TaskPolicyOf gives how failed tasks of a pipeline are tried again; p may be nil, for
+// a type that is no pipeline.
+func TaskPolicyOf(p *dsl.Pipeline) TaskPolicy {
+	if p == nil || p.Queue == nil || p.Queue.Retry == nil {
+		return DefaultTaskPolicy()
+	}
+	r := p.Queue.Retry
+	policy := TaskPolicy{
+		Attempts: r.Attempts, MinDelay: r.MinDelay, MaxDelay: r.MaxDelay, Factor: r.Factor, Step: r.Step, Jitter: r.Jitter,
+	}
+	if !r.Delay.IsNull() {
+		policy.Delay = func(attempt int) (time.Duration, error) {
+			d, _, err := r.DelayAfter(attempt)
+			return d, err
+		}
+	}
+	return policy
+}
+
+// TaskWantOf says how many tasks of a pipeline may be taken at once, besides a limit.
+func TaskWantOf(p *dsl.Pipeline, want TaskWant) TaskWant {
+	if p == nil || p.Queue == nil || p.Queue.Concurrency == nil {
+		return want
+	}
+	want.MaxTaken, want.MaxPerKey = p.Queue.Concurrency.Cluster, p.Queue.Concurrency.Key
+	return want
+}
