@@ -218,7 +218,7 @@ func (c *checker) checkHolders(cluster *Cluster, at Span) {
 		return // there is nothing to choose
 	}
 	none := func(int) bool { return false }
-	capacity := capacities(workers)
+	capacity := Capacities(workers)
 	best := BestLoad(holders, capacity, none)
 	if best > unevenBy {
 		c.Warnf(at, codeUnevenMap, "give the workers that are in few lists more partitions, or raise replicas",
@@ -263,8 +263,8 @@ func (c *Cluster) Members() []ClusterWorker {
 	return out
 }
 
-// capacities gives those of workers; one that is unknown is the mean of the others.
-func capacities(workers []ClusterWorker) []float64 {
+// Capacities gives those of workers; one that is unknown is the mean of the others.
+func Capacities(workers []ClusterWorker) []float64 {
 	sum, known := 0.0, 0.0
 	for _, w := range workers {
 		if w.Capacity > 0 {

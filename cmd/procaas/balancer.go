@@ -23,6 +23,7 @@ func balancerCommand(s streams) *cobra.Command {
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(balancerStepCommand(s))
+	addLevers(c, s)
 	return c
 }
 

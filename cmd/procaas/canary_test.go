@@ -301,7 +301,7 @@ func everyReply(t *testing.T, server, token string, runs []engine.RunView) map[s
 			continue
 		}
 		for _, run := range runs {
-			filled := strings.NewReplacer("{id}", run.ID, "{cluster}", "fanout", "{flow}", run.Flow, "{key}", run.Key, "{map}", "no-map", "{pipeline}", run.Pipeline).Replace(path)
+			filled := strings.NewReplacer("{id}", run.ID, "{cluster}", "fanout", "{partition}", "0", "{flow}", run.Flow, "{key}", run.Key, "{map}", "no-map", "{pipeline}", run.Pipeline).Replace(path)
 			if strings.Contains(filled, "{") {
 				t.Errorf("GET %s has a parameter that this test does not know", path)
 			}

@@ -76,6 +76,13 @@ var needs = map[string]need{
 	"route-key":      views,
 	"get-assignment": views,
 
+	"list-clusters":     views,
+	"get-cluster":       views,
+	"list-moves":        views,
+	"explain-partition": views,
+	"pull-lever":        tunes,
+	"release-lever":     tunes,
+
 	"list-handlers": views,
 	"list-services": views,
 	"list-nodes":    views,

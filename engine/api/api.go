@@ -69,6 +69,7 @@ type Engine interface {
 	Status
 	Access
 	Clusters
+	Levers
 }
 
 // An Intake accepts events.
@@ -207,6 +208,7 @@ func (s *server) operations() []operation {
 	all = append(all, s.runOperations()...)
 	all = append(all, s.migrateOperations()...)
 	all = append(all, s.clusterOperations()...)
+	all = append(all, s.leverOperations()...)
 	all = append(all, s.adminOperations()...)
 	all = append(all, s.fallbackOperations()...)
 	all = append(all, s.controlOperations()...)

@@ -77,6 +77,8 @@ const (
 	codeFlowNotFound     = "flow_not_found"
 	codeClusterNotFound  = "cluster_not_found"
 	codeNoWorker         = "no_worker"
+	codeInvalidLever     = "invalid_lever"
+	codeLeverNotFound    = "lever_not_found"
 	codePipelineNotFound = "pipeline_not_found"
 	codeUnknownConfig    = "unknown_config"
 	codeInvalidConfig    = "invalid_config"
@@ -143,6 +145,8 @@ var problems = map[string]struct {
 	codeHandlerNotFound:  {http.StatusNotFound, "The run has no such handler"},
 	codeFlowNotFound:     {http.StatusNotFound, "There is no such flow"},
 	codeClusterNotFound:  {http.StatusNotFound, "There is no such cluster"},
+	codeInvalidLever:     {http.StatusUnprocessableEntity, "The lever cannot be pulled like this"},
+	codeLeverNotFound:    {http.StatusNotFound, "Nobody has pulled this lever"},
 	codeNoWorker:         {http.StatusServiceUnavailable, "No worker serves the partition"},
 	codePipelineNotFound: {http.StatusNotFound, "There is no such pipeline"},
 	codeUnknownConfig:    {http.StatusNotFound, "There is no such setting"},

@@ -587,3 +587,22 @@ func (f *fakeEngine) OrderShardTransfer(_ context.Context, id, want string, by e
 	f.actors = append(f.actors, by)
 	return transferring, nil
 }
+
+func (f *fakeEngine) ClusterStatus(ctx context.Context, cluster string) (engine.ClusterStatus, error) {
+	if err := f.Healthy(ctx); err != nil {
+		return engine.ClusterStatus{}, err
+	}
+	return f.controls.ClusterStatus(ctx, cluster)
+}
+
+func (f *fakeEngine) ClusterMoves(ctx context.Context, cluster string) ([]engine.MoveLog, error) {
+	return f.controls.ClusterMoves(ctx, cluster)
+}
+
+func (f *fakeEngine) ExplainPartition(ctx context.Context, cluster string, partition int) (engine.PartitionView, error) {
+	return f.controls.ExplainPartition(ctx, cluster, partition)
+}
+
+func (f *fakeEngine) PullLever(ctx context.Context, cluster string, pull engine.LeverPull, by engine.Actor) (engine.Levers, error) {
+	return f.controls.PullLever(ctx, cluster, pull, by)
+}

@@ -280,6 +280,8 @@ func TestEverySteeringCallLooksAtPaths(t *testing.T) {
 		"end-fallbacks":           {"/admin/v1/fallbacks/end", `{"path": "new-order-created"}`},
 		"order-shard-transfer":    {"/admin/v1/transfers/t_1/order", `{"want": "pause"}`},
 		"set-shard":               {"/admin/v1/shard-maps/mail/shards/s1", `{"closed": "full"}`},
+		"pull-lever":              {"/admin/v1/clusters/fanout/levers/freeze", `{"reason": "x"}`},
+		"release-lever":           {"/admin/v1/clusters/fanout/levers/freeze", ""},
 		"set-config":              {"/admin/v1/configs/CITIES", `{"value": ["x"]}`},
 		"claim-tasks":             {"/v1/queues/claim", `{"worker": "w", "types": [{"type": "thumbs"}]}`},
 		"heartbeat-tasks":         {"/v1/queues/heartbeat", `{"receipts": ["1.1.1.thumbs"]}`},

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"procaas/engine"
+	"procaas/engine/api"
+	"procaas/engine/enginetest"
+)
+
+// unwatched is a cluster that no trigger balances.
+const unwatched = `clusters:
+  - id: fanout
+    partitions: 6
+    workers:
+      - {id: w1, url: http://127.0.0.1:9101, zone: a}
+      - {id: w2, url: http://127.0.0.1:9102, zone: b}
+      - {id: w3, url: http://127.0.0.1:9103, zone: a}
+    map:
+      workers: {w1: ["0-4"], w2: ["0-5"], w3: ["2-5"]}
+`
+
+// TestLeverCommands compares what the commands print with testdata/cli/levers.golden.
+func TestLeverCommands(t *testing.T) {
+	t.Parallel()
+	o := operate(t, unwatched)
+	var have strings.Builder
+	for _, line := range []string{
+		"balancer status",
+		"balancer moves",
+		"balancer ban w1 --reason disk",
+		"balancer ban w1 --reason disk --for 30m",
+		"balancer drain --zone a --reason moving --for 2h",
+		"balancer drain w2 --reason rolling",
+		"balancer pin 4 w3 --reason test",
+		"balancer freeze --reason hands-off",
+		"balancer dry-run --reason look",
+		"balancer status",
+		"balancer explain 4",
+		"balancer explain 5 --format json",
+		"balancer unban w1",
+		"balancer unban w1",
+		"balancer undrain --zone a",
+		"balancer undrain w2 --reason done",
+		"balancer unpin 4",
+		"balancer unfreeze",
+		"balancer wet-run --format json",
+		"balancer ban w9 --reason typo",
+		"balancer ban w1",
+		"balancer ban",
+		"balancer drain --reason x",
+		"balancer drain w1 --zone a --reason x",
+		"balancer drain --zone q --reason x",
+		"balancer pin 0 w3 --reason x",
+		"balancer pin 6 w3 --reason x",
+		"balancer pin six w3 --reason x",
+		"balancer ban w1 --reason x --for soon",
+		"balancer explain 6",
+		"balancer explain x",
+		"balancer status --cluster fanaut",
+	} {
+		var out bytes.Buffer
+		code := Main(t.Context(), append(strings.Fields(line), "--server", o.server), streams{strings.NewReader(""), &out, &out})
+		fmt.Fprintf(&have, "$ procaas %s\n%s", line, someTime.ReplaceAllString(out.String(), "TIME"))
+		if code != exitFine {
+			fmt.Fprintf(&have, "[exit code %d]\n", code)
+		}
+		have.WriteString("\n")
+	}
+	golden(t, "levers.golden", have.String())
+	o.command(exitFine, `fanout/drain/w2 +removed .* done\n`, "audit", "--kind", "cluster")
+}
+
+// The balancer of two nodes goes on when one of them ends, and heeds levers.
+func TestBalancerGoesOnOnAnotherNode(t *testing.T) {
+	t.Parallel()
+	dsn, dir := enginetest.Postgres(t), t.TempDir()
+	var workers strings.Builder
+	for i := range 3 {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, `{"requests": 1, "drops": 0, "busy": 0.1, "age_s": 100, "partitions": {}}`)
+		}))
+		t.Cleanup(s.Close)
+		fmt.Fprintf(&workers, "      - {id: w%d, url: %q}\n", i+1, s.URL)
+	}
+	pipeline, err := os.ReadFile(filepath.Join("..", "..", "pipelines", "balancer", "balance.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := "clusters:\n  - id: fanout\n    partitions: 12\n    step: 200ms\n    workers:\n" + workers.String()
+	quick := strings.Replace(string(pipeline), "every: 2s", "every: 200ms", 1)
+	for name, text := range map[string]string{"cluster.yaml": cluster, "balance.yaml": quick} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first, stop := startNodeUntil(t, dsn, dir)
+	second, _ := startNodeUntil(t, dsn, dir)
+	until := func(client *api.Client, what string, ok func(engine.ClusterView) bool) (v engine.ClusterView) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for {
+			v, err := client.Cluster(ctx, "fanout")
+			if err != nil {
+				t.Fatalf("want %s, have %+v, %v", what, v, err)
+			}
+			if ok(v) {
+				return v
+			}
+			pauseFor(ctx, 20*time.Millisecond)
+		}
+	}
+	one, other := api.NewClient(first, ""), api.NewClient(second, "")
+	placed := until(one, "all partitions placed", func(v engine.ClusterView) bool { return v.Version > 0 && v.Unassigned == 0 })
+	if _, err := one.PullLever(t.Context(), "fanout", engine.LeverPull{Lever: engine.LeverBan, Worker: "w2", Partition: -1}, "test"); err != nil {
+		t.Fatal(err)
+	}
+	banned := until(other, "w2 empty", func(v engine.ClusterView) bool {
+		return v.Version > placed.Version && len(v.Workers) == 3 && v.Workers[1].Partitions == 0 && v.Workers[1].Banned
+	})
+	stop()
+	until(other, "a later observation", func(v engine.ClusterView) bool { return v.Observed.After(banned.Observed.Add(time.Second)) })
+	if _, err := other.PullLever(t.Context(), "fanout", engine.LeverPull{Lever: engine.LeverBan, Worker: "w1", Partition: -1}, "test"); err != nil {
+		t.Fatal(err)
+	}
+	last := until(other, "w1 empty", func(v engine.ClusterView) bool { return len(v.Workers) == 3 && v.Workers[0].Partitions == 0 })
+	if last.Version <= banned.Version || last.Workers[2].Partitions != 12 {
+		t.Errorf("want a later version with all on w3, have %+v", last)
+	}
+	moves, err := other.Moves(t.Context(), "fanout", 100)
+	if err != nil || len(moves) == 0 || moves[0].Reason != "worker w1 is banned: test" {
+		t.Errorf("want the last move to tell of the ban, have %v, %v", moves, err)
+	}
+}

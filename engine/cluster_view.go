@@ -1,0 +1,185 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"procaas/dsl"
+)
+
+// A ClusterView is a cluster as people see it.
+type ClusterView struct {
+	ID         string    `json:"id"`
+	Owner      string    `json:"owner,omitempty"`
+	Policy     string    `json:"policy"`
+	Partitions int       `json:"partitions"`
+	Version    int64     `json:"version" doc:"Of the assignment; 0 before there is one."`
+	Epoch      int64     `json:"epoch" doc:"The node that has made it."`
+	Unassigned int       `json:"unassigned" doc:"Partitions that no worker has."`
+	Gini       float64   `json:"gini" doc:"How uneven the weights of the workers are, from 0 to 1."`
+	Requests   float64   `json:"requests" doc:"Served in a second."`
+	Drops      float64   `json:"drops" doc:"Refused in a second."`
+	Moves      int       `json:"moves" doc:"Made since the cluster began."`
+	BestLoad   float64   `json:"best_load" doc:"The least load of the worker that has the most, relative to an even one, that the map and the workers that are up allow, if all partitions weighed the same: a bound by maximum flow."`
+	Observed   time.Time `json:"observed,omitzero" doc:"When the workers were asked last."`
+	Alerts     []string  `json:"alerts" doc:"What a person should look at."`
+	Workers    []Seen    `json:"workers"`
+	Levers     Levers    `json:"levers" doc:"What people have told the balancer."`
+	Would      []MoveLog `json:"would,omitempty" doc:"Moves that a dry run has not made."`
+}
+
+// A PartitionView tells why a partition is where it is.
+type PartitionView struct {
+	Cluster   string    `json:"cluster"`
+	Partition int       `json:"partition"`
+	Worker    string    `json:"worker,omitempty" doc:"That serves it; nobody when it is left out."`
+	Since     int64     `json:"since" doc:"The version of the assignment by which it came there."`
+	Weight    float64   `json:"weight" doc:"Requests in a second."`
+	Share     float64   `json:"share" doc:"Its part of what its worker has."`
+	Holders   []Holder  `json:"holders" doc:"Whom the map allows."`
+	Pin       *Lever    `json:"pin,omitempty"`
+	Moves     []MoveLog `json:"moves" doc:"Its last moves, the newest last."`
+	Notes     []string  `json:"notes" doc:"What decides about it now."`
+}
+
+// A Holder is a worker that may hold a partition.
+type Holder struct {
+	Worker string  `json:"worker"`
+	Zone   string  `json:"zone,omitempty"`
+	Up     bool    `json:"up"`
+	Weight float64 `json:"weight" doc:"Of what it has."`
+	Holds  bool    `json:"holds"`
+}
+
+// View makes what people see.
+func (s *ClusterStatus) View() ClusterView {
+	v := ClusterView{
+		ID: s.Cluster.ID, Owner: s.Cluster.Owner, Policy: s.Cluster.Policy, Partitions: s.Cluster.Partitions,
+		Version: s.Assignment.Version, Epoch: s.Assignment.Epoch, Unassigned: s.Cluster.Partitions - len(s.Assignment.Owners),
+		Gini: s.State.Gini, Requests: s.State.Requests, Drops: s.State.Drops, Moves: s.State.Moves, Observed: s.State.Time,
+		Alerts: append([]string{}, s.State.Alerts...), Workers: append([]Seen{}, s.State.Workers...), Levers: s.Levers, Would: s.State.Would,
+	}
+	for _, w := range s.Assignment.Owners {
+		if w < 0 {
+			v.Unassigned++
+		}
+	}
+	v.BestLoad = s.bestLoad()
+	return v
+}
+
+// bestLoad is the bound of the map with the workers that are up; with all of them
+// before anybody has asked.
+func (s *ClusterStatus) bestLoad() float64 {
+	const few = 2000 // partitions, up to which it is computed whenever somebody looks
+	members := s.Members()
+	if len(members) == 0 || s.Cluster.Partitions > few {
+		return 0
+	}
+	up := s.seen()
+	return dsl.BestLoad(s.Cluster.Holders(members), dsl.Capacities(members), func(i int) bool {
+		w, known := up[members[i].ID]
+		return known && (!w.Up || w.Banned)
+	})
+}
+
+func (s *ClusterStatus) seen() map[string]Seen {
+	seen := map[string]Seen{}
+	for _, w := range s.State.Workers {
+		seen[w.ID] = w
+	}
+	return seen
+}
+
+// ExplainPartition tells why a partition is where it is; [ErrNoCluster], or [ErrNotFound]
+// for a partition that the cluster does not have.
+func (e *Engine) ExplainPartition(ctx context.Context, cluster string, partition int) (PartitionView, error) {
+	s, err := e.ClusterStatus(ctx, cluster)
+	if err != nil {
+		return PartitionView{}, err
+	}
+	if partition < 0 || partition >= s.Cluster.Partitions {
+		return PartitionView{}, ErrNotFound
+	}
+	moves, err := ReadMoves(ctx, e.o.Store, cluster)
+	if err != nil {
+		return PartitionView{}, err
+	}
+	return s.explain(partition, moves), nil
+}
+
+func (s *ClusterStatus) explain(p int, moves []MoveLog) PartitionView {
+	v := PartitionView{Cluster: s.Cluster.ID, Partition: p, Holders: []Holder{}, Moves: []MoveLog{}, Notes: []string{}}
+	if w, ok := s.Assignment.Owner(p); ok {
+		v.Worker, v.Since = w.ID, s.Assignment.Since[p]
+	}
+	if p < len(s.State.Weights) {
+		v.Weight = s.State.Weights[p]
+	}
+	for _, m := range moves {
+		if m.Partition == p {
+			v.Moves = append(v.Moves, m)
+		}
+	}
+	seen := s.seen()
+	if w := seen[v.Worker]; w.Weight > 0 {
+		v.Share = min(v.Weight/w.Weight, 1)
+	}
+	members := s.Members()
+	up := 0
+	for _, i := range s.Cluster.Holders(members)[p] {
+		w := seen[members[i].ID]
+		if w.Up && !w.Banned {
+			up++
+		}
+		v.Holders = append(v.Holders, Holder{
+			Worker: members[i].ID, Zone: members[i].Zone, Up: w.Up, Weight: w.Weight, Holds: members[i].ID == v.Worker,
+		})
+	}
+	if pin, ok := s.Levers.Pins[p]; ok {
+		v.Pin = &pin
+	}
+	v.Notes = s.notes(&v, up)
+	return v
+}
+
+// notes says what decides about a partition.
+func (s *ClusterStatus) notes(v *PartitionView, up int) []string {
+	notes := []string{}
+	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
+	switch {
+	case s.Assignment.Version == 0:
+		note("nothing has been assigned yet")
+	case v.Worker == "" && len(v.Holders) == 0:
+		note("no worker may hold it")
+	case v.Worker == "":
+		note("no worker has it")
+	case len(v.Moves) == 0:
+		note("it is on %s since version %d", v.Worker, v.Since)
+	default:
+		last := v.Moves[len(v.Moves)-1]
+		note("it came to %s by version %d at %s: %s", last.To, last.Version, last.At.Format(time.RFC3339), last.Reason)
+	}
+	if v.Pin != nil {
+		note("%s has pinned it to %s: %s", v.Pin.By, v.Pin.Worker, v.Pin.Reason)
+	}
+	if l := s.Levers.Frozen; l != nil {
+		note("nothing moves: %s has frozen the cluster: %s", l.By, l.Reason)
+	}
+	if l := s.Levers.DryRun; l != nil {
+		note("moves are decided and not made: %s: %s", l.By, l.Reason)
+	}
+	if up == 1 && v.Worker != "" {
+		note("it can go nowhere else: of the %d workers that may hold it, one is up", len(v.Holders))
+	}
+	if v.Share > 0.5 && len(s.State.Workers) > 1 {
+		note("it is %.0f %% of what its worker has: its neighbours move rather than itself", 100*v.Share)
+	}
+	for _, w := range s.State.Would {
+		if w.Partition == v.Partition {
+			note("a dry run would move it to %s: %s", w.To, w.Reason)
+		}
+	}
+	return notes
+}
