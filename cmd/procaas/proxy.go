@@ -102,7 +102,7 @@ func (f *proxyFlags) open(ctx context.Context, n *node, id string, b *dsl.Bundle
 		return nil, err
 	}
 	// What lasts is for the workers and their callers to decide.
-	x.front.server.ReadTimeout, x.front.server.WriteTimeout = 0, 0
+	x.front.server.ReadTimeout, x.front.server.WriteTimeout, x.front.server.ReadHeaderTimeout = 0, 0, 10*time.Second
 	return x, nil
 }
 

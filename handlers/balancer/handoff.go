@@ -84,7 +84,7 @@ func (h *Handoff) Handle(ctx context.Context, c *engine.Call) (engine.Result, er
 
 // handoffMap is the assignment as the hand-off takes it.
 func handoffMap(a *engine.Assignment, workers []engine.AssignedWorker, now time.Time) handoff.Map {
-	m := handoff.Map{Cluster: a.Cluster, Version: a.Version, Owner: a.Owners}
+	m := handoff.Map{Cluster: a.Cluster, Version: a.Version, Owner: a.Owners, Since: a.Since}
 	for _, w := range workers {
 		m.Workers = append(m.Workers, handoff.Worker{ID: w.ID, URL: w.URL})
 	}

@@ -165,6 +165,7 @@ func (h *Holder) Take(o Order) (State, error) {
 			x.phase, x.version = Held, h.version
 			close(x.idle)
 			x.idle = nil
+			h.forget(p) // it may have been elsewhere meanwhile
 		default:
 			x.cancel()
 			x.phase, x.version = Held, h.version
@@ -180,6 +181,8 @@ func (h *Holder) Release(ctx context.Context, o Order) (State, error) {
 		x := h.holds[p]
 		switch {
 		case x == nil:
+		case x.phase == Held && x.version == o.Version:
+			// It was taken by this very assignment: the order is one that was late.
 		case x.serving == 0:
 			h.remove(p, x)
 		default:
@@ -254,6 +257,10 @@ func (h *Holder) remove(p int, x *hold) {
 		x.idle = nil
 	}
 	delete(h.holds, p)
+	h.forget(p)
+}
+
+func (h *Holder) forget(p int) {
 	if h.options.Drop != nil {
 		h.options.Drop(p)
 	}

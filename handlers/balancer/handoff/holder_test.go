@@ -130,7 +130,7 @@ func TestReleaseAnswersThoughARequestLasts(t *testing.T) {
 		t.Fatalf("have %s, %v", text(s), err)
 	}
 	end()
-	if have := text(h.State()); have != "v4" || fmt.Sprint(dropped) != "[3]" {
+	if have := text(h.State()); have != "v4" || fmt.Sprint(dropped) != "[3 3]" {
 		t.Errorf("have %s, dropped %v", have, dropped)
 	}
 }

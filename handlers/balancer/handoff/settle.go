@@ -13,8 +13,9 @@ type Map struct {
 	Cluster string
 	Version int64
 	Workers []Worker
-	Owner   []int  // of each partition, an index into Workers; -1 for nobody
-	Lost    []Loss // lately; those that are over for a long time may be left out
+	Owner   []int   // of each partition, an index into Workers; -1 for nobody
+	Since   []int64 // the version by which each partition came to its owner; nil when it is not known
+	Lost    []Loss  // lately; those that are over for a long time may be left out
 }
 
 // A Loss is that a worker has lost a partition to another one, or to nobody.
@@ -126,11 +127,13 @@ func (r *round) order(ctx context.Context, path string, partitions [][]int, all 
 
 // strangers lists what each worker has to do with and should not: partitions of others,
 // unless they were announced by this very assignment, which is how the next one begins.
+// What an owner holds from an earlier time, between which and now the partition was
+// elsewhere, is strange, too: it is outdated.
 func (r *round) strangers() [][]int {
 	lists := make([][]int, len(r.m.Workers))
 	for w, s := range r.states {
 		for _, p := range s.Partitions {
-			if p.Partition < len(r.m.Owner) && r.m.Owner[p.Partition] == w {
+			if p.Partition < len(r.m.Owner) && r.m.Owner[p.Partition] == w && !(p.Phase == Held && r.outdated(p)) {
 				continue
 			}
 			if p.Phase == Held || p.Phase == Releasing || p.Version < r.m.Version {
@@ -179,7 +182,12 @@ func (r *round) heldByOthers() []bool {
 
 func (r *round) holds(w, p int) bool {
 	x, ok := r.states[w].find(p)
-	return ok && x.Phase == Held
+	return ok && x.Phase == Held && !r.outdated(x)
+}
+
+// outdated tells whether a partition came to its owner later than a hold of it began.
+func (r *round) outdated(p Partition) bool {
+	return p.Partition < len(r.m.Since) && p.Version < r.m.Since[p.Partition]
 }
 
 func (r *round) result(released, gains [][]int) Settled {

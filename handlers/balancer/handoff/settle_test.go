@@ -64,7 +64,7 @@ func (w *workers) settler() handoff.Settler {
 }
 
 func (w *workers) assignment(version int64, owner ...int) handoff.Map {
-	m := handoff.Map{Cluster: "fanout", Version: version, Owner: owner}
+	m := handoff.Map{Cluster: "fanout", Version: version, Owner: owner, Since: make([]int64, len(owner))}
 	for i := range w.holders {
 		m.Workers = append(m.Workers, handoff.Worker{ID: fmt.Sprint("w", i), URL: fmt.Sprintf("http://w%d", i)})
 	}
@@ -145,6 +145,28 @@ func TestSettleWaitsForASilentWorker(t *testing.T) {
 	}
 }
 
+// TestSettleRenewsWhatIsOutdated lets a partition go to another worker and come back while
+// the first one hears nothing: what that still holds is older than what the other did.
+func TestSettleRenewsWhatIsOutdated(t *testing.T) {
+	t.Parallel()
+	w := newWorkers(2, 1)
+	step := func(owner int, since int64) {
+		m := w.assignment(since, owner)
+		m.Since[0] = since
+		if _, err := w.settler().Settle(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step(0, 1)
+	w.away[0] = true
+	step(1, 2)
+	w.away[0] = false
+	step(0, 3)
+	if have := text(w.holders[0].State()) + ", " + text(w.holders[1].State()); have != "v3 0:held@3, v3" {
+		t.Errorf("have %s", have)
+	}
+}
+
 func TestPrepareIsNoMove(t *testing.T) {
 	t.Parallel()
 	w := newWorkers(2, 2)
@@ -198,8 +220,14 @@ func TestNoPartitionHasTwoWorkers(t *testing.T) {
 					lost = append(slices.Clone(lost), handoff.Loss{Partition: p, Worker: before})
 				}
 			}
+			before := stored
 			stored = w.assignment(stored.Version+1, owner...)
 			stored.Lost = lost
+			for p := range owner {
+				if stored.Since[p] = before.Since[p]; owner[p] != before.Owner[p] {
+					stored.Since[p] = stored.Version
+				}
+			}
 		}
 		depth := 0
 		var settle func()
@@ -238,6 +266,13 @@ func TestNoPartitionHasTwoWorkers(t *testing.T) {
 		for p, by := range w.holding() {
 			if want := stored.Owner[p]; want < 0 && len(by) != 0 || want >= 0 && fmt.Sprint(by) != fmt.Sprint([]int{want}) {
 				t.Fatalf("partition %d is held by %v, want %d", p, by, want)
+			}
+			if len(by) == 1 {
+				for _, x := range w.holders[by[0]].State().Partitions {
+					if x.Partition == p && x.Version < stored.Since[p] {
+						t.Fatalf("partition %d is held since version %d, and came to its owner by version %d", p, x.Version, stored.Since[p])
+					}
+				}
 			}
 		}
 	})
