@@ -13,7 +13,7 @@ GOTESTS := $(GO) run gotest.tools/gotestsum@v1.13.0 --format pkgname-and-test-fa
 
 export CGO_ENABLED ?= 0
 
-.PHONY: help demo build test quick fmt vet lint bench bench-flows python fuzz golden tools-postgres tools-console clean
+.PHONY: help demo bench-shards demo-shards build test quick fmt vet lint bench bench-flows python fuzz golden tools-postgres tools-console clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -37,6 +37,12 @@ quick: ## the tests without the race detector
 
 torture: tools-postgres ## three nodes and their PostgreSQL under faults, for three minutes
 	$(GO) test -count 1 -timeout 15m -v -run '^TestTorture$$' ./cmd/procaas -torture 3m
+
+bench-shards: tools-postgres ## the read-only window of moving a key of a million rows, by both methods: minutes, on an idle machine
+	@cd handlers/sharding/transfer && $(GO) test -count 1 -timeout 60m -run '^TestWindow$$' -rows 1000000 -rounds 3
+
+demo-shards: tools-postgres ## a key moves between two PostgreSQL servers while it is written to
+	@cd handlers/sharding/transfer && $(GO) test -count 1 -timeout 10m -run '^TestWindow$$' -rows 20000 -show
 
 pooler: tools-postgres ## the store through PgBouncer in transaction mode
 	@command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || apt-get install -y --no-install-recommends pgbouncer

@@ -58,6 +58,11 @@ type ShardTransfer struct {
 	Run    string `json:"run" doc:"The run that does it."`
 	Lane   string `json:"lane" doc:"Where it is kept: the map and a number."`
 
+	DeadlineMS int64 `json:"deadline_ms,omitempty" doc:"For how long the key may be frozen before the source thaws by itself, in milliseconds."`
+	PingMS     int64 `json:"ping_ms,omitempty" doc:"How quick the stream must be before the key is frozen, in milliseconds."`
+	LockMS     int64 `json:"lock_ms,omitempty" doc:"How long the freeze waits for writers, in milliseconds."`
+	Rate       int64 `json:"rate,omitempty" doc:"Bytes a second that are copied at most; 0 is no bound."`
+
 	State    string    `json:"state" doc:"waiting, running, paused, observing, cleaning, done, rolled-back, cancelled or failed."`
 	Step     string    `json:"step" doc:"What it does now, or did last."`
 	Rows     int64     `json:"rows" doc:"Rows that this step has handled."`

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -69,8 +70,10 @@ type crashing struct {
 	t      *testing.T
 	store  string
 	listen string
-	stubs  *stub.Server
+	stubs  *stub.Server // nil for none
 	client *api.Client
+
+	pipelines string // the taxi flow when empty
 }
 
 func taxiStubs(ctx context.Context, t *testing.T) *stub.Server {
@@ -106,9 +109,11 @@ type child struct {
 // start starts procaas serve and waits until it serves.
 func (c *crashing) start(ctx context.Context) *child {
 	c.t.Helper()
-	args := []string{"serve", "--store", c.store, "--pipelines", taxiDir, "--listen", c.listen, "--log-format", "json", "--lease", "1s"}
-	for id, url := range c.stubs.URLs() {
-		args = append(args, "--service", id+"="+url)
+	args := []string{"serve", "--store", c.store, "--pipelines", cmp.Or(c.pipelines, taxiDir), "--listen", c.listen, "--log-format", "json", "--lease", "1s"}
+	if c.stubs != nil {
+		for id, url := range c.stubs.URLs() {
+			args = append(args, "--service", id+"="+url)
+		}
 	}
 	cmd := exec.CommandContext(ctx, "procaas", args...)
 	stderr, err := cmd.StderrPipe()

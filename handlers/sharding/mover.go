@@ -320,6 +320,10 @@ func (t *task) open(ctx context.Context, claim transfer.Claim, back bool) (*tran
 func (t *task) spec(ctx context.Context) (transfer.Spec, error) {
 	now := t.view()
 	spec := transfer.Spec{ID: now.ID, Map: now.Map, Key: now.Key, SourceShard: now.Source, TargetShard: now.Target, Hook: t.hook, Report: t.report}
+	spec.Limits = transfer.Limits{
+		Freeze: time.Duration(now.DeadlineMS) * time.Millisecond, Ping: time.Duration(now.PingMS) * time.Millisecond,
+		Lock: time.Duration(now.LockMS) * time.Millisecond, BytesRate: now.Rate,
+	}
 	if t.limits != nil {
 		spec.Limits = *t.limits
 	}

@@ -59,6 +59,20 @@ type ShardPlan struct {
 	// Hours are those of the day, in UTC, at which a transfer may begin, such as 22-6; at
 	// any when it is left out.
 	Hours string `yaml:"hours"`
+
+	// Deadline is how long the key may be frozen before the source thaws by itself, and
+	// it is tried again.
+	Deadline time.Duration `yaml:"deadline" default:"500ms" min:"50ms" max:"5m"`
+
+	// Ping is how quick the way through the stream has to be before the key is frozen.
+	Ping time.Duration `yaml:"ping" default:"20ms" min:"1ms" max:"1m"`
+
+	// Lock is how long the freeze waits for the writers of the key that are under way,
+	// and lets others wait behind it.
+	Lock time.Duration `yaml:"lock" default:"100ms" min:"1ms" max:"1m"`
+
+	// Rate bounds the copy, in bytes a second; 0 is no bound.
+	Rate int64 `yaml:"rate" default:"0" min:"0"`
 }
 
 // Handle implements [engine.Handler].
@@ -79,6 +93,7 @@ func (h *ShardPlan) Handle(ctx context.Context, c *engine.Call) (engine.Result, 
 	}
 	t := engine.ShardTransfer{
 		ID: transferID(c, h.Transfer), Map: h.Map, Key: h.Key, Target: h.Target, Method: h.Method, Run: c.Run,
+		DeadlineMS: h.Deadline.Milliseconds(), PingMS: h.Ping.Milliseconds(), LockMS: h.Lock.Milliseconds(), Rate: h.Rate,
 		State: engine.TransferWaiting, Step: "plan", Started: c.Now,
 	}
 	p, err := m.Read(ctx, h.Key)

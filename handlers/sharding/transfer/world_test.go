@@ -98,6 +98,26 @@ func newWorldOn(t testing.TB, servers [2]*enginetest.Cluster) *world {
 	return w
 }
 
+// drop frees the place of the shards before the end of the test.
+func (w *world) drop() {
+	servers, err := clusters()
+	if err != nil {
+		w.t.Error(err)
+		return
+	}
+	for i, c := range servers {
+		u, err := url.Parse(w.dsn[i])
+		if err != nil {
+			w.t.Error(err)
+			return
+		}
+		admin := w.connect(c.URL)
+		if _, err := admin.Exec(w.t.Context(), "drop database "+strings.TrimPrefix(u.Path, "/")+" with (force)"); err != nil {
+			w.t.Error(err)
+		}
+	}
+}
+
 func (w *world) installFence(conn *pgx.Conn) {
 	w.t.Helper()
 	files, err := fs.Glob(schemas.Shards, "shards/*.sql")
@@ -262,8 +282,13 @@ type writer struct {
 	unsure  map[int64]bool   // the connection ended before the answer
 	count   atomic.Int64     // of acknowledged writes
 	refused int
-	longest time.Duration
-	err     error
+	spells  []spell // of writes that took long
+}
+
+// A spell is how long a write took, with all of its attempts.
+type spell struct {
+	began time.Time
+	took  time.Duration
 }
 
 // write starts a load of n writers. They own the mids that are n modulo their number.
@@ -304,11 +329,23 @@ func (l *load) await(n int64) {
 }
 
 // total tells how many writes were acknowledged so far by all: read it after stop.
-func (l *load) total() (writes, refused int, longest time.Duration) {
+func (l *load) total() (writes, refused int) {
 	for _, one := range l.writers {
-		writes, refused, longest = writes+int(one.count.Load()), refused+one.refused, max(longest, one.longest)
+		writes, refused = writes+int(one.count.Load()), refused+one.refused
 	}
-	return writes, refused, longest
+	return writes, refused
+}
+
+// worst gives the longest write that was under way between two times.
+func (l *load) worst(from, to time.Time) (longest time.Duration) {
+	for _, one := range l.writers {
+		for _, s := range one.spells {
+			if s.began.Before(to) && s.began.Add(s.took).After(from) {
+				longest = max(longest, s.took)
+			}
+		}
+	}
+	return longest
 }
 
 func (o *writer) run(ctx context.Context, w *world, step int64) {
@@ -329,7 +366,9 @@ func (o *writer) run(ctx context.Context, w *world, step int64) {
 			o.refused++
 			_ = pgxPause(ctx, time.Millisecond)
 		}
-		o.longest = max(o.longest, time.Since(began))
+		if took := time.Since(began); took > 5*time.Millisecond {
+			o.spells = append(o.spells, spell{began, took})
+		}
 		_ = pgxPause(ctx, time.Millisecond)
 	}
 }
@@ -414,7 +453,7 @@ func (l *load) check() {
 			}
 		}
 	}
-	writes, refused, _ := l.total()
+	writes, refused := l.total()
 	t.Logf("%d writes acknowledged, %d refused, %d wrong; on shard %s at epoch %d", writes, refused, wrong, w.names[shard], epoch)
 	if wrong > 0 {
 		t.Errorf("%d acknowledged writes are lost", wrong)
