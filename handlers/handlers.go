@@ -5,6 +5,7 @@ import (
 
 	"procaas/engine"
 	"procaas/handlers/balancer"
+	"procaas/handlers/queue"
 	"procaas/handlers/sharding"
 )
 
@@ -20,5 +21,5 @@ func All() []engine.HandlerType {
 		balancer.DecideType(),
 		balancer.HandoffType(),
 		balancer.ApplyType(),
-	}, sharding.Types())
+	}, sharding.Types(), queue.Types())
 }

@@ -7,6 +7,7 @@ import (
 	"procaas/dsl"
 	"procaas/engine"
 	"procaas/handlers"
+	"procaas/handlers/queue"
 	"procaas/handlers/sharding"
 )
 
@@ -25,12 +26,14 @@ func (n *node) openShards(ctx context.Context, b *dsl.Bundle) (err error) {
 	return err
 }
 
-// types lists the handler types of a node; those of transfers use its shard maps.
+// types lists the handler types of a node; those of transfers use its shard maps, and
+// those of the queue its tasks.
 func (n *node) types() []engine.HandlerType {
+	all := queue.Bind(handlers.All(), n.tasks)
 	if n.shards == nil {
-		return handlers.All()
+		return all
 	}
-	return sharding.Bind(handlers.All(), n.shards, sharding.BindOptions{})
+	return sharding.Bind(all, n.shards, sharding.BindOptions{})
 }
 
 func (n *node) closeShards() {

@@ -1,0 +1,52 @@
+package queue
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+//go:embed queue_cancel.go
+var cancelTasksSource string
+
+// CancelTasks cancels tasks that nobody has taken.
+//
+// The response has cancelled, their number.
+//
+//	id: forget
+//	queue.cancel: {type: reminders, key: !$ event.payload.user}
+type CancelTasks struct {
+	bound
+
+	// Type is the type of the tasks.
+	Type string `yaml:"type" required:"true"`
+
+	// Key chooses the tasks of a key.
+	Key string `yaml:"key"`
+
+	// Unique chooses the task with that name.
+	Unique string `yaml:"unique"`
+}
+
+// Handle implements [engine.Handler].
+func (h *CancelTasks) Handle(ctx context.Context, _ *engine.Call) (engine.Result, error) {
+	store, err := h.tasks()
+	if err != nil {
+		return engine.Result{}, engine.Permanent(err)
+	}
+	if h.Key == "" && h.Unique == "" {
+		return engine.Result{}, engine.Permanent(errors.New("want a key or a unique name that is not empty: all tasks of a type are cancelled by operators only"))
+	}
+	n, err := store.CancelTasks(ctx, Filter{Type: h.Type, Key: h.Key, Unique: h.Unique})
+	return engine.Result{Response: map[string]any{"cancelled": n}}, err
+}
+
+// CheckBody reports what the tags of [CancelTasks] cannot say.
+func (*CancelTasks) CheckBody(b *dsl.Body) {
+	if b.Field("key") == nil && b.Field("unique") == nil {
+		b.Errorf(b.Span, dsl.CodeBody, "add key: or unique:", "queue.cancel does not say which tasks")
+	}
+}

@@ -1,0 +1,113 @@
+package queue
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+//go:embed queue_put.go
+var putTaskSource string
+
+// PutTask puts a task into a queue: for the pipeline of that name, or for workers of
+// another program.
+//
+// What a pipeline with a queue section says of its tasks holds here, too. A call that is
+// repeated after a crash finds its task by the unique name. The response has the id of
+// the task, and the outcome: added, kept, merged, replaced or follows.
+//
+//	id: thumbnails
+//	queue.put:
+//	  type: thumbnails
+//	  payload: {file: !$ event.payload.file}
+//	  delay: 10s
+//	  delay-tolerance: 5m
+type PutTask struct {
+	bound
+
+	// Type says who can do the task: a pipeline, or any other name.
+	Type string `yaml:"type" required:"true"`
+
+	// Payload is what to do.
+	Payload any `yaml:"payload"`
+
+	// Key is what the task is about.
+	Key string `yaml:"key"`
+
+	// Priority goes before time: the greater, the earlier.
+	Priority int `yaml:"priority" min:"-1000000" max:"1000000"`
+
+	// Delay is how long after this handler the task is due.
+	Delay time.Duration `yaml:"delay" min:"0s" max:"87600h"`
+
+	// At is when the task is due, in RFC 3339; at once when it is left out.
+	At time.Time `yaml:"at"`
+
+	// DelayTolerance is how long the task may wait beyond its time without harm.
+	DelayTolerance time.Duration `yaml:"delay-tolerance" min:"0s" max:"87600h"`
+
+	// Timeout bounds one attempt.
+	Timeout time.Duration `yaml:"timeout" min:"0s" max:"576h"`
+
+	// Unique names the task among those of its type that have not ended. When it is left
+	// out, and the pipeline says none, each call puts a task of its own.
+	Unique string `yaml:"unique"`
+
+	// OnDuplicate says what becomes of the task when another one has its name; what the
+	// pipeline says, or keep, when it is left out.
+	OnDuplicate string `yaml:"on-duplicate" enum:"keep,merge,replace,rerun"`
+}
+
+// Handle implements [engine.Handler].
+func (h *PutTask) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+	store, err := h.tasks()
+	if err != nil {
+		return engine.Result{}, engine.Permanent(err)
+	}
+	payload, err := dsl.FormatJSON(h.Payload)
+	if err != nil {
+		return engine.Result{}, engine.Permanent(err)
+	}
+	spec := Spec{
+		Type: h.Type, Payload: payload, Key: h.Key, Priority: h.Priority, Delay: h.Delay, At: h.At, Tolerance: h.DelayTolerance,
+		Timeout: h.Timeout, Unique: h.Unique, OnDuplicate: engine.Duplicate(h.OnDuplicate),
+	}
+	if p := pipelineOf(c, h.Type); p != nil {
+		if err := engine.FillTask(p, &spec); err != nil {
+			return engine.Result{}, engine.Permanent(err)
+		}
+	}
+	if spec.Unique == "" {
+		spec.Unique = "call " + c.IdempotencyKey
+	}
+	out, err := store.PutTasks(ctx, []Spec{spec})
+	if err == nil {
+		err = out[0].Err
+	}
+	if errors.Is(err, engine.ErrTask) {
+		err = engine.Permanent(err)
+	}
+	if err != nil {
+		return engine.Result{}, err
+	}
+	return engine.Result{Response: map[string]any{"id": fmt.Sprint(out[0].ID), "outcome": string(out[0].Outcome)}}, nil
+}
+
+func pipelineOf(c *engine.Call, id string) *dsl.Pipeline {
+	if c.Bundle == nil {
+		return nil
+	}
+	return c.Bundle.Pipeline(id)
+}
+
+// CheckBody reports what the tags of [PutTask] cannot say.
+func (*PutTask) CheckBody(b *dsl.Body) {
+	if b.Field("at") != nil && b.Field("delay") != nil {
+		b.Errorf(b.Field("delay").Span, dsl.CodeBody, "keep one of them", "at and delay exclude each other")
+	}
+}

@@ -1,0 +1,51 @@
+package queue
+
+import (
+	"context"
+	_ "embed"
+
+	"procaas/engine"
+)
+
+//go:embed queue_stats.go
+var statsOfTasksSource string
+
+// StatsOfTasks counts the tasks of each type.
+//
+// The response has types: a list with the type, its mode, the numbers of its tasks by
+// their states, and lag, by how many seconds the most urgent one waits beyond what it
+// tolerates. late names the types whose lag is over max-lag, and dead is the number of all
+// dead letters.
+//
+//	id: count
+//	queue.stats: {max-lag: 60}
+type StatsOfTasks struct {
+	bound
+
+	// MaxLag is from how many seconds on a type is late.
+	MaxLag float64 `yaml:"max-lag" default:"0" min:"0"`
+}
+
+// Handle implements [engine.Handler].
+func (h *StatsOfTasks) Handle(ctx context.Context, _ *engine.Call) (engine.Result, error) {
+	store, err := h.tasks()
+	if err != nil {
+		return engine.Result{}, engine.Permanent(err)
+	}
+	stats, err := store.TaskStats(ctx)
+	if err != nil {
+		return engine.Result{}, err
+	}
+	types, late, dead := []any{}, []any{}, 0
+	for _, t := range stats {
+		types = append(types, map[string]any{
+			"type": t.Type, "mode": string(t.Mode), "ready": int(t.Ready), "waiting": int(t.Waiting), "starting": int(t.Starting),
+			"running": int(t.Running), "scheduled": int(t.Scheduled), "failed": int(t.Failed), "lag": t.Lag.Seconds(),
+		})
+		dead += int(t.Failed)
+		if t.Lag.Seconds() > h.MaxLag {
+			late = append(late, t.Type)
+		}
+	}
+	return engine.Result{Response: map[string]any{"types": types, "late": late, "dead": dead}}, nil
+}

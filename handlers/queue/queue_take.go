@@ -1,0 +1,92 @@
+package queue
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+//go:embed queue_take.go
+var takeTasksSource string
+
+// TakeTasks takes tasks of a type, and says that others are done.
+//
+// The tasks belong to the run until the lease is over; then somebody else gets those that
+// are not done. The response has tasks: a list with the id, the type, the key, the
+// payload, the attempt and the receipt of each. Another queue.take with done completes
+// them.
+//
+//	id: take
+//	queue.take: {type: letters, limit: 50, lease: 5m}
+type TakeTasks struct {
+	bound
+
+	// Type is the type of the tasks.
+	Type string `yaml:"type" required:"true"`
+
+	// Limit is how many tasks are taken at most; 0 takes none, for one that only says
+	// what is done.
+	Limit int `yaml:"limit" default:"1" min:"0" max:"1000"`
+
+	// Lease is for how long they belong to the run.
+	Lease time.Duration `yaml:"lease" default:"1m" min:"1s" max:"24h"`
+
+	// Done lists tasks that were taken before and are done: what a response has as
+	// tasks.
+	Done any `yaml:"done"`
+}
+
+// Handle implements [engine.Handler].
+func (h *TakeTasks) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+	store, err := h.tasks()
+	if err != nil {
+		return engine.Result{}, engine.Permanent(err)
+	}
+	done, err := refsOf(h.Done)
+	if err != nil {
+		return engine.Result{}, engine.Permanent(err)
+	}
+	claim := Claim{Worker: "run " + c.Run, Lease: h.Lease, Types: []Want{engine.TaskWantOf(pipelineOf(c, h.Type), Want{Type: h.Type, Limit: h.Limit})}}
+	tasks, lost, err := store.ExchangeTasks(ctx, Report{Completed: done}, claim)
+	if err != nil {
+		return engine.Result{}, err
+	}
+	list := []any{}
+	for _, t := range tasks {
+		payload, err := dsl.ParseJSON(t.Payload)
+		if err != nil {
+			return engine.Result{}, err
+		}
+		list = append(list, map[string]any{
+			"id": fmt.Sprint(t.ID), "type": t.Type, "key": t.Key, "payload": payload, "attempt": t.Attempt(),
+			"receipt": fmt.Sprintf("%d.%d", t.ID, t.Epoch),
+		})
+	}
+	return engine.Result{Response: map[string]any{"tasks": list, "done": len(done) - len(lost), "lost": len(lost)}}, nil
+}
+
+// refsOf reads a list of tasks as a response has them.
+func refsOf(v any) ([]Ref, error) {
+	if v == nil {
+		return nil, nil
+	}
+	list, ok := v.([]any)
+	if !ok {
+		return nil, fmt.Errorf("done: want a list of tasks, have %T", v)
+	}
+	var refs []Ref
+	for i, item := range list {
+		var r Ref
+		task, _ := item.(map[string]any)
+		receipt, _ := task["receipt"].(string)
+		if n, err := fmt.Sscanf(receipt, "%d.%d", &r.ID, &r.Epoch); n != 2 || err != nil {
+			return nil, fmt.Errorf("done: want tasks with the receipt that queue.take gave, have %v at %d", item, i)
+		}
+		refs = append(refs, r)
+	}
+	return refs, nil
+}
