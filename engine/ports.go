@@ -392,6 +392,10 @@ type RunFilter struct {
 	Oldest bool // the first accepted first
 }
 
+// OfErrors tells whether the filter asks for runs with an error: those that have
+// succeeded have none.
+func (f *RunFilter) OfErrors() bool { return f.FailedPath != "" || f.ErrorClass != "" || f.Error != "" }
+
 // A RunCount is a number of runs that are alike.
 type RunCount struct {
 	Pipeline   string `json:"pipeline"`

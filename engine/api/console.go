@@ -26,6 +26,9 @@ func (s *server) newConsole() *ui.Console {
 	if clusters, ok := s.engine.(ui.Clusters); ok {
 		o.Clusters = clusters
 	}
+	if transfers, ok := s.engine.(ui.Transfers); ok {
+		o.Transfers = transfers
+	}
 	return ui.New(o)
 }
 

@@ -243,6 +243,14 @@ func TestConsoleSwitchesWithoutScripts(t *testing.T) {
 	if code, to, body := do(t, c, http.MethodPost, control, off); code != http.StatusSeeOther || to != "/console/handlers/"+getOrder {
 		t.Fatalf("have %d %s\n%s", code, to, body)
 	}
+	skip := url.Values{"do": {"off"}, "for": {"30m"}}
+	if code, _, body := do(t, c, http.MethodPost, control, skip); code != http.StatusOK || !strings.Contains(body, "No run of <b>new-order-created</b> can succeed") || !strings.Contains(body, `name="force" value="yes" required`) {
+		t.Fatalf("to leave a critical handler out, want to be told what that means, have %d\n%s", code, body)
+	}
+	skip.Set("confirm", "yes")
+	if code, _, body := do(t, c, http.MethodPost, control, skip); code != http.StatusConflict || !strings.Contains(body, "critical") {
+		t.Fatalf("without insisting, want it to be refused, have %d\n%s", code, body)
+	}
 	list, err := n.Controls(t.Context())
 	if err != nil || len(list) != 1 || list[0].Mode != engine.ModeHold || list[0].Reason != "orders is down" || list[0].Until == nil {
 		t.Fatalf("want a hold with its reason and end, have %+v, %v", list, err)

@@ -135,6 +135,9 @@ func choose(f engine.RunFilter, args ...any) *choice {
 		c.past = append(c.past, fmt.Sprintf("ended >= $%d", len(c.args)))
 	}
 	c.chooseStatus(f)
+	if c.past != nil && f.OfErrors() {
+		c.past = append(c.past, "status <> 'succeeded'") // for which there is an index
+	}
 	return c
 }
 

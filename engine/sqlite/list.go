@@ -146,6 +146,10 @@ func chosen(f engine.RunFilter) []choice {
 	if f.Live {
 		past.and("false")
 	}
+	if f.OfErrors() {
+		// Both say the same: the one is the condition of an index, the other its column.
+		past.and("status <> 'succeeded' and status in ('cancelled', 'ignored')")
+	}
 	return []choice{hot, past}
 }
 

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"cmp"
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -35,6 +36,7 @@ type controlData struct {
 	Words    string // what it does, in words
 	Revision int64
 	Form     map[string]string
+	Critical []string // handlers whose runs will not succeed when it is done; nothing without force
 }
 
 // controlFields are what the form of a control sends.
@@ -63,6 +65,14 @@ func (c *Console) control(w http.ResponseWriter, r *http.Request) error {
 	}
 	if r.FormValue("confirm") != "yes" {
 		effect, err := c.o.Engine.ControlEffect(r.Context(), path, change)
+		var refused *engine.ControlError
+		if errors.As(err, &refused) && !change.Force {
+			// A critical handler may be left out by those who insist: they are asked.
+			change.Force = true
+			if effect, err = c.o.Engine.ControlEffect(r.Context(), path, change); err != nil {
+				err = refused
+			}
+		}
 		if err != nil {
 			return err
 		}
@@ -70,6 +80,7 @@ func (c *Console) control(w http.ResponseWriter, r *http.Request) error {
 		for _, name := range controlFields {
 			d.Form[name] = r.FormValue(name)
 		}
+		d.Critical = skipped(change, effect)
 		c.show(w, r, http.StatusOK, "control", words+" "+path, d)
 		return nil
 	}
@@ -77,6 +88,18 @@ func (c *Console) control(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return c.back(w, r, path)
+}
+
+// skipped lists the critical handlers that a change leaves out: without them a run is
+// not what it was meant to be.
+func skipped(change engine.ControlChange, effect engine.ControlEffect) (paths []string) {
+	leavesOut := change.Force && (!change.Enabled && change.Mode == engine.ModeSkip || change.RolloutPercent != nil && *change.RolloutPercent < 100)
+	for _, h := range effect.Handlers {
+		if leavesOut && h.Critical {
+			paths = append(paths, h.Path)
+		}
+	}
+	return paths
 }
 
 // anyRevision lets a change replace whatever there is.

@@ -119,6 +119,31 @@ func message(part []byte) []byte {
 	return b.Bytes()
 }
 
+// marks gives what has changed in the last hour, for the time axis of the incidents.
+func (c *Console) marks(w http.ResponseWriter, r *http.Request) error {
+	changes, err := c.o.Engine.Audit(r.Context(), engine.AuditFilter{Since: time.Now().Add(-time.Hour), Limit: 100})
+	if err != nil {
+		return err
+	}
+	out := make([]mark, 0, len(changes))
+	for _, a := range changes {
+		what := a.Kind
+		if a.Name != "" {
+			what += " " + a.Name
+		}
+		out = append(out, mark{a.Changed.Unix(), a.Kind, what})
+	}
+	w.Header().Set("Content-Type", "application/json")
+	return json.NewEncoder(w).Encode(out)
+}
+
+// A mark is a change on a time axis.
+type mark struct {
+	At   int64  `json:"at"` // Unix seconds
+	Kind string `json:"kind"`
+	What string `json:"what"`
+}
+
 // data gives the numbers of charts: of a handler, of a cluster, or of the node.
 func (c *Console) data(w http.ResponseWriter, r *http.Request) error {
 	var columns [][]any
@@ -129,7 +154,11 @@ func (c *Console) data(w http.ResponseWriter, r *http.Request) error {
 			if p.Ratio >= 0 {
 				ratio = 100 * p.Ratio
 			}
-			for i, v := range []any{p.At.Unix(), p.Rate, ratio, p.P50, p.P99} {
+			var p50, p99 any // none without calls
+			if p.Ratio >= 0 {
+				p50, p99 = p.P50, p.P99
+			}
+			for i, v := range []any{p.At.Unix(), p.Rate, ratio, p50, p99} {
 				columns[i] = append(columns[i], v)
 			}
 		}

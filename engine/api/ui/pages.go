@@ -157,7 +157,7 @@ func (c *Console) file(w http.ResponseWriter, r *http.Request) error {
 
 func funcs() template.FuncMap {
 	return template.FuncMap{
-		"percent": percent, "millis": millis, "when": when, "ago": ago, "left": left, "number": number, "json": pretty, "pathOf": engineRoot,
+		"percent": percent, "millis": millis, "when": when, "ago": ago, "left": left, "number": number, "json": pretty, "pathOf": engineRoot, "pipelineOf": func(p string) string { id, _, _ := strings.Cut(p, "/"); return id },
 		"handlerURL": handlerURL, "keyURL": keyURL, "mood": mood, "spark": spark, "took": took, "span": span, "share": share, "bytes": byteCount, "hundred": hundred, "ratio": func(a, b float64) float64 { return a / b }, "add": func(a, b int) int { return a + b },
 		"last": lastPart, "compare": compare, "trace": traceText,
 	}

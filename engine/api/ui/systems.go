@@ -29,7 +29,15 @@ type Clusters interface {
 	ClusterMoves(ctx context.Context, cluster string) ([]engine.MoveLog, error)
 }
 
-var _ Clusters = (*engine.Engine)(nil)
+// Transfers is what the console needs of transfers between shards.
+type Transfers interface {
+	ShardTransfers(ctx context.Context, shardMap string) ([]engine.ShardTransfer, error)
+}
+
+var (
+	_ Clusters  = (*engine.Engine)(nil)
+	_ Transfers = (*engine.Engine)(nil)
+)
 
 type queueData struct {
 	Waiting float64 // events of the inbox
@@ -107,6 +115,7 @@ type shardsData struct {
 type shardMapData struct {
 	Map    engine.ShardMapView
 	Shards []engine.ShardView
+	Moving []engine.ShardTransfer // and those that have ended last
 }
 
 // shards shows the maps with their shards and hosts.
@@ -133,7 +142,13 @@ func (c *Console) shardsData(ctx context.Context) (d shardsData, err error) {
 		if err != nil {
 			return d, err
 		}
-		d.Maps = append(d.Maps, shardMapData{m, shards})
+		one := shardMapData{Map: m, Shards: shards}
+		if c.o.Transfers != nil {
+			if one.Moving, err = c.o.Transfers.ShardTransfers(ctx, m.ID); err != nil {
+				return d, err
+			}
+		}
+		d.Maps = append(d.Maps, one)
 	}
 	return d, nil
 }

@@ -51,6 +51,12 @@ func (shards) Shards(_ context.Context, m string) ([]engine.ShardView, error) {
 	}}, nil
 }
 
+type transfers struct{}
+
+func (transfers) ShardTransfers(_ context.Context, m string) ([]engine.ShardTransfer, error) {
+	return []engine.ShardTransfer{{Map: m, Key: "u-7", Source: "s-1", Target: "s-2", State: engine.TransferRunning, Step: "copy", Rows: 42, Total: 84, Percent: 50, Lag: 2048, Rollback: "possible"}}, nil
+}
+
 type clusters struct{}
 
 func (clusters) ClusterStatus(_ context.Context, id string) (engine.ClusterStatus, error) {
@@ -95,12 +101,12 @@ func page(t *testing.T, c *ui.Console, path string, status int, want ...string) 
 func TestSystemsHaveTheirPages(t *testing.T) {
 	t.Parallel()
 	o := options()
-	o.Tasks, o.Shards, o.Clusters = tasks{}, shards{}, clusters{}
+	o.Tasks, o.Shards, o.Clusters, o.Transfers = tasks{}, shards{}, clusters{}, transfers{}
 	c := ui.New(o)
 	page(t, c, "/console/queue", http.StatusOK, "mail/send", "paused", "1m 30s", `class="mood bad">2<`)
 	page(t, c, "/console/queue/mail/send", http.StatusOK, "ready: 503", "failed: 503", "beyond its tolerance")
 	page(t, c, "/console/queue/mail/sent", http.StatusNotFound, "Did you mean mail/send?")
-	page(t, c, "/console/shards", http.StatusOK, "accounts", "90 % of 10 GiB", "17 ms behind", "refused", "no master", "to be emptied")
+	page(t, c, "/console/shards", http.StatusOK, "accounts", "90 % of 10 GiB", "17 ms behind", "refused", "no master", "to be emptied", "u-7", "42 of about 84 rows", `width="50"`, "2 KiB", "may be rolled back")
 	page(t, c, "/console/clusters", http.StatusOK, "fanout", "nothing moves", "partition 3 stays on w-1", "worker w-2 is down", `width="100"`, `width="33.3`, "last")
 }
 

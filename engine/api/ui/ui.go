@@ -30,6 +30,9 @@ type Options struct {
 	// Tasks is the queue of tasks; nil when the node keeps none.
 	Tasks Tasks
 
+	// Transfers are those between shards; nil when the node knows none.
+	Transfers Transfers
+
 	// Clusters are those that the balancer looks after; nil when nobody does.
 	Clusters Clusters
 
@@ -133,6 +136,7 @@ func New(o Options) *Console {
 		"GET " + Root + "playground":              c.playground,
 		"POST " + Root + "playground":             c.playground,
 		"GET " + LivePath:                         c.live,
+		"GET " + Root + "marks":                   c.marks,
 		"GET " + Root + "data":                    c.data,
 		"GET " + Root + "static/{file}":           c.file,
 		"GET " + SignInPage:                       c.signIn,

@@ -12,7 +12,7 @@ const times = (root) => {
 // A live page is fed every two seconds. One that has had nothing for so long tells its
 // reader, whatever the browser does meanwhile: it may try again each second, or hang on a
 // connection that is dead, and neither is a sign of life.
-const lostAfter = 8000;
+const lostAfter = 6000;
 const live = document.querySelector("[sse-connect]");
 let fed = Date.now();
 
@@ -51,12 +51,34 @@ const kinds = {
   node: {title: "calls that fail, %, and handlers that are out", columns: [0, 1, 3], series: [{label: "fail %", stroke: "bad"}, {label: "out", stroke: "fair"}]},
 };
 
+// Changes are lines across the chart, in the colour of their kind: the cause beside the
+// effect. What they are is in the list below it.
+const markColors = {fallback: "fair", control: "off", config: "off", definition: "muted", cluster: "muted", transfer: "muted"};
+const drawMarks = (chart, marks) => {
+  const {ctx, bbox} = chart;
+  ctx.save();
+  ctx.setLineDash([6, 4]);
+  ctx.lineWidth = 2;
+  for (const m of marks) {
+    const x = chart.valToPos(m.at, "x", true);
+    if (x < bbox.left || x > bbox.left + bbox.width) continue;
+    ctx.strokeStyle = resolved(markColors[m.kind] || "muted");
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+  }
+  ctx.restore();
+};
+
 const draw = async (box) => {
   const kind = kinds[box.dataset.chart];
+  let marks = [];
   const options = (width) => ({
     title: kind.title, width, height: 200, cursor: {drag: {x: true, y: false}},
     scales: kind.range ? {y: {range: kind.range}} : {},
     axes: [{stroke: resolved("muted"), grid: {stroke: color("line")}}, {stroke: resolved("muted"), grid: {stroke: resolved("muted"), width: 0.2}}],
+    hooks: {draw: [(chart) => drawMarks(chart, marks)]},
     series: [{}, ...kind.series.map((s) => ({...s, stroke: resolved(s.stroke), width: 2, spanGaps: true}))],
   });
   let chart = null;
@@ -66,6 +88,10 @@ const draw = async (box) => {
       if (!reply.ok) return;
       const all = await reply.json();
       if (!all[0]) return;
+      if (box.dataset.chart === "node") {
+        const changed = await fetch("/console/marks");
+        if (changed.ok) marks = await changed.json();
+      }
       const data = kind.columns.map((i) => all[i]);
       if (chart) chart.setData(data);
       else chart = new uPlot(options(Math.max(280, Math.min(620, box.parentElement.clientWidth - 8))), data, box);
