@@ -31,35 +31,50 @@ const PostgresEnv = "PROCAAS_TEST_POSTGRES"
 // tests alone. The schema is dropped at the end of the test.
 func Postgres(t testing.TB) string {
 	t.Helper()
-	cluster, err := sharedCluster()
+	dsn, drop, err := ScratchPostgres(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	dsn := cluster.URL
+	t.Cleanup(func() {
+		if err := drop(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return dsn
+}
+
+// ScratchPostgres is [Postgres] for examples, which have no test: drop has to be called.
+func ScratchPostgres(ctx context.Context) (dsn string, drop func() error, err error) {
+	cluster, err := sharedCluster()
+	if err != nil {
+		return "", nil, err
+	}
 	schema := "test_" + strings.ToLower(rand.Text())
-	query := func(sql string) {
-		// The test's context has ended when it is cleaned up.
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+	query := func(ctx context.Context, sql string) error {
+		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
-		conn, err := pgx.Connect(ctx, dsn)
+		conn, err := pgx.Connect(ctx, cluster.URL)
 		if err != nil {
-			t.Fatalf("test cluster: %v", err)
+			return fmt.Errorf("test cluster: %w", err)
 		}
 		defer conn.Close(ctx)
 		if _, err := conn.Exec(ctx, sql); err != nil {
-			t.Fatalf("test cluster: %v", err)
+			return fmt.Errorf("test cluster: %w", err)
 		}
+		return nil
 	}
-	query("create schema " + schema)
-	t.Cleanup(func() { query("drop schema " + schema + " cascade") })
-	u, err := url.Parse(dsn)
+	u, err := url.Parse(cluster.URL)
 	if err != nil {
-		t.Fatalf("%s: want a URL such as postgres://127.0.0.1:5432/postgres: %v", PostgresEnv, err)
+		return "", nil, fmt.Errorf("%s: want a URL such as postgres://127.0.0.1:5432/postgres: %w", PostgresEnv, err)
+	}
+	if err := query(ctx, "create schema "+schema); err != nil {
+		return "", nil, err
 	}
 	q := u.Query()
 	q.Set("search_path", schema)
 	u.RawQuery = q.Encode()
-	return u.String()
+	// What was to end it may have ended when it is dropped.
+	return u.String(), func() error { return query(context.WithoutCancel(ctx), "drop schema "+schema+" cascade") }, nil
 }
 
 // sharedCluster starts the cluster of this process once. It ends with the

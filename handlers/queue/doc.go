@@ -6,7 +6,8 @@
 // at a time. A worker that is not heard of in time loses its tasks, and nothing that it
 // says of them later counts.
 //
-// [Store] keeps the tasks. Its tables are those of a ProcaaS schema: procaas migrate
+// A [Kind] says what all tasks of a type have in common, [Store] keeps the tasks, and a
+// [Worker] does them: see the example of the package. The store's tables are those of a ProcaaS schema: procaas migrate
 // makes them. Locks are always taken in this order:
 //
 //   - keys, by type and unique key: whoever changes a task that has one;

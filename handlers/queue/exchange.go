@@ -1,0 +1,275 @@
+package queue
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// exchanges tells what is done and takes what is to do, until ctx ends. A transaction
+// that is under way makes the next one larger: there is no other delay.
+func (w *Worker) exchanges(ctx context.Context) {
+	for wait := firstPause; ; {
+		report, claim, heard, ok := w.gather()
+		if !ok {
+			select {
+			case <-ctx.Done():
+				return
+			case <-w.news:
+			}
+			continue
+		}
+		began := time.Now()
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), exchangeWithin)
+		tasks, lost, err := w.store.ExchangeTasks(limited, report, claim)
+		cancel()
+		w.learn(claim, heard, tasks, lost, time.Since(began), err)
+		if err == nil {
+			w.room(report)
+			wait = firstPause
+			continue
+		}
+		// What was reported may have been written. Saying it again changes nothing then.
+		w.putBack(report)
+		w.o.Log.Warn("the store of tasks cannot be reached, trying again", "error", err)
+		if !pause(ctx, wait) {
+			return
+		}
+		wait = min(2*wait, time.Second)
+	}
+}
+
+// gather takes what is worth a transaction; ok is false when nothing is. Heard is the
+// last hint before it.
+func (w *Worker) gather() (report Report, claim Claim, heard uint64, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	report = w.cut(exchangeMost)
+	claim = Claim{Worker: w.o.Name, Lease: w.o.Lease, Limit: exchangeMost}
+	if !w.over {
+		for _, l := range w.lines {
+			n := min(l.shortage(w.ahead, w.o.Prefetch), exchangeMost)
+			// A few tasks are not worth asking for while others still wait here.
+			if l.fed >= w.heard || n <= 0 || len(l.waiting) > n {
+				continue
+			}
+			// What begins at once is running from then on, so that a task which brings
+			// its worker down is known to have.
+			claim.Prefetch = claim.Prefetch || n > l.running-l.busy-len(l.waiting)-l.asked
+			l.asked += n
+			want := l.want
+			want.Limit = n
+			claim.Types = append(claim.Types, want)
+		}
+	}
+	if report.Len() > 0 || len(claim.Types) > 0 {
+		signal(w.news) // the other lane may have something to do, too
+		return report, claim, w.heard, true
+	}
+	return report, claim, 0, false
+}
+
+// cut takes the first n ends of attempts to tell of.
+func (w *Worker) cut(n int) (r Report) {
+	r.Completed, w.done.Completed = cutList(w.done.Completed, n)
+	r.Failed, w.done.Failed = cutList(w.done.Failed, n-r.Len())
+	r.Snoozed, w.done.Snoozed = cutList(w.done.Snoozed, n-r.Len())
+	return r
+}
+
+func cutList[T any](list []T, n int) (first, rest []T) {
+	if len(list) <= n {
+		return list, nil
+	}
+	return list[:n:n], list[n:]
+}
+
+func (w *Worker) putBack(r Report) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.done.Completed = append(r.Completed, w.done.Completed...)
+	w.done.Failed = append(r.Failed, w.done.Failed...)
+	w.done.Snoozed = append(r.Snoozed, w.done.Snoozed...)
+}
+
+// learn takes in what an exchange has brought.
+func (w *Worker) learn(claim Claim, heard uint64, tasks []Task, lost []Ref, took time.Duration, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, want := range claim.Types {
+		w.types[want.Type].asked -= want.Limit
+	}
+	w.lose(lost)
+	if err != nil {
+		return
+	}
+	if len(claim.Types) > 0 {
+		w.ahead = max(leastAhead, (3*w.ahead+4*took)/4)
+		got := map[string]int{}
+		for i := range tasks {
+			got[tasks[i].Type]++
+		}
+		// Who got less than asked for has all there was, unless hints came since.
+		for _, want := range claim.Types {
+			if l := w.types[want.Type]; got[want.Type] < want.Limit && len(tasks) < claim.Limit {
+				l.fed = max(l.fed, heard)
+			}
+		}
+	}
+	w.total += len(tasks)
+	for i := range tasks {
+		l := w.types[tasks[i].Type]
+		h := &held{Task: tasks[i], line: l}
+		if w.over {
+			w.done.Snoozed = append(w.done.Snoozed, Snooze{TaskRef: h.Ref()})
+			continue
+		}
+		if older := w.held[h.ID]; older != nil {
+			w.lose([]Ref{older.Ref()}) // to this worker itself
+		}
+		w.held[h.ID] = h
+		l.waiting = append(l.waiting, h)
+	}
+	if len(tasks) > 0 {
+		w.work.Broadcast()
+	}
+	signal(w.news)
+}
+
+// lose lets go of tasks that others may have.
+func (w *Worker) lose(lost []Ref) {
+	for _, ref := range lost {
+		h := w.held[ref.ID]
+		if h == nil || h.Ref() != ref {
+			continue // its end has been told already
+		}
+		h.gone = true
+		delete(w.held, ref.ID)
+		if h.stop != nil {
+			h.stop(ErrLost)
+		}
+		w.o.Log.Warn("task is lost: this worker was not heard of in time", "type", h.Type, "task", h.ID)
+	}
+}
+
+// flush tells what is left to tell.
+func (w *Worker) flush(ctx context.Context) error {
+	for {
+		w.mu.Lock()
+		report := w.cut(exchangeMost)
+		w.mu.Unlock()
+		if report.Len() == 0 {
+			return nil
+		}
+		if _, err := w.store.ReportTasks(ctx, report); err != nil {
+			w.putBack(report)
+			if !pause(ctx, 100*time.Millisecond) {
+				return err
+			}
+		}
+	}
+}
+
+// A hint wakes all workers though one of them may take all there is. Those who came
+// too late wait for a moment the next time, so that many idle ones cost little.
+const (
+	firstYield = time.Millisecond
+	maxYield   = 20 * time.Millisecond
+)
+
+// listen makes the worker look for tasks: at a hint, and once in a while without one.
+func (w *Worker) listen(ctx context.Context, woken <-chan struct{}) {
+	yield, before := time.Duration(0), -1
+	poll := time.NewTicker(w.o.Poll)
+	defer poll.Stop()
+	for {
+		hint := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-poll.C:
+		case <-woken:
+			hint = true
+		}
+		held, total := w.holds()
+		if total != before || held > 0 {
+			yield = 0
+		} else if hint {
+			yield = min(max(2*yield, firstYield), maxYield)
+		}
+		if hint && held == 0 && yield > 0 && !pause(ctx, yield) {
+			return
+		}
+		before = total
+		w.hear()
+	}
+}
+
+// holds tells how many tasks the worker holds, and has taken in all.
+func (w *Worker) holds() (held, total int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.held), w.total
+}
+
+// hear notes that there may be tasks to take.
+func (w *Worker) hear() {
+	w.mu.Lock()
+	w.heard++
+	w.mu.Unlock()
+	signal(w.news)
+}
+
+// room notes that there may be tasks to take which a bound of their type or key kept
+// back, once others of them have gone.
+func (w *Worker) room(r Report) {
+	bounded := func(l *line) bool { return l.want.MaxTaken > 0 || l.want.MaxPerKey > 0 }
+	if r.Len() > 0 && slices.ContainsFunc(w.lines, bounded) {
+		w.hear()
+	}
+}
+
+// beat keeps what the worker holds, until ctx ends.
+func (w *Worker) beat(ctx context.Context) {
+	for pause(ctx, w.o.Lease/3) {
+		w.mu.Lock()
+		beats := make([]Beat, 0, len(w.held))
+		for _, h := range w.held {
+			if !h.gone {
+				beats = append(beats, Beat{TaskRef: h.Ref(), Running: h.begun, Lease: w.o.Lease})
+			}
+		}
+		w.mu.Unlock()
+		limited, cancel := context.WithTimeout(ctx, w.o.Lease/2)
+		lost, err := w.store.BeatTasks(limited, beats)
+		cancel()
+		if err != nil {
+			w.o.Log.Warn("tasks cannot be kept, trying again", "tasks", len(beats), "error", err)
+			continue
+		}
+		w.mu.Lock()
+		w.lose(lost)
+		w.mu.Unlock()
+	}
+}
+
+// care promotes scheduled tasks and takes them from dead workers, until ctx ends.
+func (w *Worker) care(ctx context.Context) {
+	reclaim := time.Now()
+	for wait := time.Duration(0); pause(ctx, wait); {
+		n, next, err := w.store.PromoteTasks(ctx, careAtOnce)
+		switch wait = time.Second; {
+		case err == nil && n == careAtOnce:
+			wait = 0
+		case err == nil && next > 0:
+			wait = min(wait, next)
+		}
+		if err == nil && time.Since(reclaim) > w.o.Lease/3 {
+			_, err = w.store.ReclaimTasks(ctx, careAtOnce, maxLost)
+			reclaim = time.Now()
+		}
+		if err != nil && ctx.Err() == nil {
+			w.o.Log.Warn("tasks cannot be cared for, trying again", "error", err)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"procaas/engine"
+)
+
+// A Kind is a type of tasks with payloads of a Go type: what is said of all its tasks,
+// by those who put them and by those who do them.
+type Kind[T any] struct {
+	// Name is the type of the tasks.
+	Name string
+
+	// Priority, Tolerance and Timeout are those of its tasks; see [Spec]. A Timeout
+	// of 0 is a minute.
+	Priority  int
+	Tolerance time.Duration
+	Timeout   time.Duration
+
+	// Retry says when a task that has failed is tried again: as
+	// [engine.DefaultTaskPolicy] says when nil.
+	Retry *engine.TaskPolicy
+
+	// Running bounds how many tasks a worker runs at once; 16 when 0.
+	Running int
+
+	// MaxTaken bounds how many tasks are taken in the whole cluster, and MaxPerKey
+	// how many of one key; 0 for no bound.
+	MaxTaken, MaxPerKey int
+}
+
+// Task makes a task that may be put. The error says why the payload is no JSON.
+func (k *Kind[T]) Task(payload T) (Spec, error) {
+	data, err := json.Marshal(payload)
+	if err != nil {
+		return Spec{}, fmt.Errorf("%w: payload of %s: %w", engine.ErrTask, k.Name, err)
+	}
+	return Spec{
+		Type: k.Name, Payload: data, Priority: k.Priority, Tolerance: k.Tolerance, Timeout: k.Timeout,
+	}, nil
+}
+
+// Enqueue stores tasks in a transaction of the caller: they are there when it commits,
+// and not at all when it does not. With a nil tx they are stored at once. The error
+// joins what is wrong with single tasks; then none is stored in a transaction that its
+// caller gives up, as it should.
+func (s *Store) Enqueue(ctx context.Context, tx pgx.Tx, tasks ...Spec) ([]Put, error) {
+	var (
+		out []Put
+		err error
+	)
+	if tx == nil {
+		out, err = s.PutTasks(ctx, tasks)
+	} else {
+		out, err = s.PutTx(ctx, tx, tasks)
+	}
+	for i := range out {
+		if out[i].Err != nil {
+			err = errors.Join(err, fmt.Errorf("task %d, %s: %w", i, tasks[i].Type, out[i].Err))
+		}
+	}
+	return out, err
+}
+
+// A Job is one attempt of a task.
+type Job[T any] struct {
+	Task
+	Payload T
+}
+
+// Register says how a worker does tasks of a kind. It must be called before
+// [Worker.Run], and panics when the worker knows the kind already.
+//
+// A nil error completes the task. [engine.Permanent] fails it for good, [engine.After]
+// says when to try again, [PutOff] gives it back as if nobody had tried; any other
+// error is repeated as Retry says. A panic is an error. The context ends when the
+// attempt takes longer than its time-out, when the task is lost to another worker, or
+// when a worker that stops has waited long enough.
+func Register[T any](w *Worker, k Kind[T], do func(context.Context, Job[T]) error) {
+	policy := engine.DefaultTaskPolicy()
+	if k.Retry != nil {
+		policy = *k.Retry
+	}
+	w.register(&line{
+		want:    Want{Type: k.Name, MaxTaken: k.MaxTaken, MaxPerKey: k.MaxPerKey},
+		running: max(k.Running, 0), timeout: k.Timeout, policy: policy,
+		do: func(ctx context.Context, t *Task) error {
+			job := Job[T]{Task: *t}
+			if err := json.Unmarshal(t.Payload, &job.Payload); err != nil {
+				return engine.Permanent(fmt.Errorf("payload is no %T: %w", job.Payload, err))
+			}
+			return do(ctx, job)
+		},
+	})
+}
+
+// PutOff is the error of an attempt that wants to be made later, and does not count.
+func PutOff(d time.Duration) error { return &putOff{d} }
+
+type putOff struct{ delay time.Duration }
+
+func (s *putOff) Error() string { return "task is put off for " + s.delay.String() }
+
+// ErrLost is the cause by which the context of an attempt ends whose task another
+// worker may have: this one was not heard of in time.
+var ErrLost = errors.New("the task is lost: its worker was not heard of in time")
+
+// errStops is the cause when the worker stops and has waited long enough.
+var errStops = errors.New("the worker stops")
