@@ -354,6 +354,12 @@ type Pipeline struct {
 	// Stages run in order, each when the one before is complete.
 	Stages []*Stage `yaml:"stages"`
 
+	// Keep is how many runs that have ended for good are kept for people, the last
+	// ones: for pipelines that run by the clock, whose runs nobody looks at later. About
+	// once in a minute the others are forgotten. Without it, all are kept for the
+	// retention of the server.
+	Keep int `yaml:"keep" min:"1" max:"1000000"`
+
 	// Owner says who looks after the pipeline.
 	Owner string `yaml:"owner"`
 

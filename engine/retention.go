@@ -15,6 +15,14 @@ type Trimmer interface {
 	Trim(ctx context.Context, keep time.Duration) (more bool, err error)
 }
 
+// A Thinner is a store that can forget all but the last runs of a pipeline.
+type Thinner interface {
+	// Thin removes a bounded part of the runs of a pipeline that have ended for good
+	// before its last keep ones; more tells that there may be more of them. Events
+	// stay known, apart from old firings of triggers.
+	Thin(ctx context.Context, pipeline string, keep int) (more bool, err error)
+}
+
 const (
 	trimEvery = time.Minute
 	trimPause = 50 * time.Millisecond // between the parts, for those who work
@@ -28,7 +36,7 @@ func (e *Engine) trim(ctx context.Context) {
 		for _, part := range []struct {
 			keep time.Duration
 			trim func(context.Context, time.Duration) (bool, error)
-		}{{e.o.Retention, e.trimRuns}, {e.o.AuditRetention, e.o.Store.ForgetAudit}} {
+		}{{e.o.Retention, e.trimRuns}, {e.o.AuditRetention, e.o.Store.ForgetAudit}, {-1, e.thinRuns}} {
 			if part.keep == 0 {
 				continue
 			}
@@ -53,4 +61,23 @@ func (e *Engine) trimRuns(ctx context.Context, keep time.Duration) (more bool, e
 		return false, nil
 	}
 	return store.Trim(ctx, keep)
+}
+
+// thinRuns lets a store forget runs of pipelines that say how many they keep.
+func (e *Engine) thinRuns(ctx context.Context, _ time.Duration) (more bool, err error) {
+	store, ok := e.o.Store.(Thinner)
+	if !ok {
+		return false, nil
+	}
+	for _, p := range e.Bundle().Pipelines {
+		if p.Keep == 0 {
+			continue
+		}
+		again, err := store.Thin(ctx, p.ID, p.Keep)
+		if err != nil {
+			return false, err
+		}
+		more = more || again
+	}
+	return more, nil
 }

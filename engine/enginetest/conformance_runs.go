@@ -332,3 +332,49 @@ var settingCases = []storeCase{
 		p.wantRuns(0)
 	}},
 }
+
+// thinCases are about stores that forget all but the last runs of a pipeline.
+var thinCases = []storeCase{
+	{"all but the last runs of a pipeline are forgotten, and their events stay known", func(p *probe) {
+		store, ok := p.Store.(engine.Thinner)
+		if !ok {
+			return // it keeps all
+		}
+		node := p.join()
+		of := func(pipeline string) func(*engine.Intake) {
+			return func(in *engine.Intake) { in.Pipeline, in.Flow = pipeline, pipeline }
+		}
+		var ticks []engine.Intake
+		for range 7 {
+			ticks = append(ticks, p.event("k", unordered, of("tick")))
+		}
+		other := p.event("k", unordered, of("other"))
+		for _, in := range append(ticks[:6:6], other) {
+			p.accept(in)
+			p.commit(node, change(p.claimOne(node, in.ID), engine.Succeeded))
+		}
+		p.accept(ticks[6]) // which does not end
+		left := func(pipeline string) (ids []string) {
+			records, _, err := p.List(p.Context(), engine.RunFilter{Pipeline: pipeline, Limit: 10})
+			p.must(err)
+			for _, r := range records {
+				ids = append(ids, r.ID)
+			}
+			return ids
+		}
+		thin := func(pipeline string, keep int) {
+			p.eventually("all thinned", func() bool {
+				_, err := store.Thin(p.Context(), pipeline, keep)
+				p.must(err)
+				return len(left(pipeline)) <= keep+1
+			})
+		}
+		thin("tick", 6)
+		p.equal("runs of tick", len(left("tick")), 7)
+		thin("tick", 2)
+		p.equal("runs of tick", left("tick"), []string{ticks[6].ID, ticks[5].ID, ticks[4].ID})
+		p.equal("runs of other", left("other"), []string{other.ID})
+		again := p.acceptFor(0, ticks[0])
+		p.equal("an event of a run that is forgotten", again[0].Duplicate, true)
+	}},
+}

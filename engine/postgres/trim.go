@@ -11,7 +11,10 @@ import (
 	"procaas/engine"
 )
 
-var _ engine.Trimmer = (*Store)(nil)
+var (
+	_ engine.Trimmer = (*Store)(nil)
+	_ engine.Thinner = (*Store)(nil)
+)
 
 // How much one Trim removes, besides one partition.
 const (
@@ -82,4 +85,37 @@ func (s *Store) dropPartition(ctx context.Context, keep time.Duration) (more boo
 		return t.send(ctx)
 	})
 	return more, err
+}
+
+const (
+	// The bound is read by the index of pipeline and seq. Whoever ends a run at the same
+	// time only makes the history longer.
+	thinRuns = `delete from history h using (
+		select seq, ended from history where pipeline = $1 and seq <= (
+			select seq from history where pipeline = $1 order by seq desc limit 1 offset $2)
+		order by seq limit $3) old
+	where h.seq = old.seq and h.ended = old.ended returning h.id`
+)
+
+// Thin implements [engine.Thinner].
+func (s *Store) Thin(ctx context.Context, pipeline string, keep int) (more bool, err error) {
+	err = s.tx(ctx, func(t *tx) error {
+		more = false
+		mine, err := t.tryLock(ctx, trimLock)
+		if err != nil || !mine {
+			return err
+		}
+		var gone []string
+		t.queue(planFreely)
+		t.queue(thinRuns, pipeline, keep, trimRest).Query(rows(&gone, pgx.RowTo[string]))
+		if err := t.send(ctx); err != nil {
+			return err
+		}
+		more = len(gone) == trimRest
+		return t.commit(ctx)
+	})
+	if err != nil {
+		return false, fmt.Errorf("thin pipeline %s: %w", pipeline, err)
+	}
+	return more, nil
 }

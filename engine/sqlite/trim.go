@@ -63,7 +63,7 @@ func (t *tx) forget(o oldRun) error {
 	if err != nil {
 		return err
 	}
-	if strings.HasPrefix(ev.Source, "procaas/trigger/") {
+	if strings.HasPrefix(ev.Source, triggerSource) {
 		// The latest event of a trigger tells when it fired last.
 		var last sql.NullString
 		if _, err := t.row(findLast, []any{ev.Source}, &last); err != nil || last.String == ev.ID {
@@ -72,3 +72,46 @@ func (t *tx) forget(o oldRun) error {
 	}
 	return t.exec(deleteEvent, ev.Source, ev.ID, o.id)
 }
+
+const (
+	findKept = "select seq from history where pipeline = ? order by seq desc limit 1 offset ?"
+	findThin = "select seq, id, ended, event from history where pipeline = ? and seq <= ? order by seq limit ?"
+)
+
+var _ engine.Thinner = (*Store)(nil)
+
+// Thin implements [engine.Thinner].
+func (s *Store) Thin(ctx context.Context, pipeline string, keep int) (more bool, err error) {
+	err = s.writer.do(ctx, func(t *tx) error {
+		var last int64
+		if found, err := t.row(findKept, []any{pipeline, keep}, &last); err != nil || !found {
+			return err
+		}
+		old, err := rows(t, findThin, []any{pipeline, last, trimRuns}, func(r *sql.Rows) (o oldRun, err error) {
+			return o, r.Scan(&o.seq, &o.id, &o.ended, &o.event)
+		})
+		if err != nil {
+			return err
+		}
+		for _, o := range old {
+			ev, err := engine.DecodeEvent(o.event)
+			if err != nil {
+				return err
+			}
+			if strings.HasPrefix(ev.Source, triggerSource) {
+				err = t.forget(o)
+			} else {
+				err = t.exec(deletePast, o.seq)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		more = len(old) == trimRuns
+		return nil
+	})
+	return more, err
+}
+
+// triggerSource begins the sources of triggers. Their old firings never come again.
+const triggerSource = "procaas/trigger/"
