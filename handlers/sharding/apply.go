@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 
@@ -61,6 +62,7 @@ func (s *Service) Apply(ctx context.Context, declared []*dsl.ShardMap) error {
 func (s *Service) newMap(d *dsl.ShardMap) *Map {
 	l := layoutOf(d)
 	m := &Map{ID: d.ID, Declared: d, layout: l, service: s, index: newIndex(l), loaded: make(chan struct{}), shards: map[string]*shard{}}
+	m.active.seen.Store(&sync.Map{})
 	for _, x := range d.Shards {
 		m.shards[x.ID] = newShard(x)
 	}

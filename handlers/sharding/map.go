@@ -26,6 +26,8 @@ type Map struct {
 	loaded   chan struct{} // closed when all placements are in the index
 	asking   singleflight.Group
 
+	active activity
+
 	registering singleflight.Group
 }
 

@@ -63,6 +63,7 @@ func (m *Map) Resolve(ctx context.Context, q engine.ShardQuestion) (engine.Shard
 	if err != nil {
 		return engine.ShardAnswer{}, m.publicError(q.Key, err)
 	}
+	m.active.note(p.Key)
 	a := engine.ShardAnswer{Map: m.ID, Key: q.Key, Placement: p.Key, Shard: p.Shard, Epoch: p.Epoch, Moving: p.Owned}
 	if err := m.answerHosts(&a, q); err != nil {
 		return engine.ShardAnswer{}, fmt.Errorf("map %s: shard %s of key %q: %w", m.ID, p.Shard, q.Key, err)

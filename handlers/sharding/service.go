@@ -90,6 +90,7 @@ func Open(ctx context.Context, o Options) (*Service, error) {
 	s.work.Go(func() { s.notify(background) })
 	s.work.Go(func() { s.follow(background) })
 	s.work.Go(func() { s.watchHosts(background) })
+	s.work.Go(func() { s.noteActive(background) })
 	return s, nil
 }
 

@@ -2,10 +2,10 @@ package sharding
 
 import "procaas/engine"
 
-// Types lists the handler types of this package, in the order of a transfer. [Bind] gives
-// them a service.
+// Types lists the handler types of this package: those that look after shards, then those of
+// transfers in their order. [Bind] gives them a service.
 func Types() []engine.HandlerType {
-	return []engine.HandlerType{
+	return append(toolTypes(), []engine.HandlerType{
 		engine.Type[ShardPlan]("shard.plan", shardPlanSource),
 		engine.Type[ShardCopy]("shard.copy", shardCopySource),
 		engine.Type[ShardStream]("shard.stream", shardStreamSource),
@@ -15,5 +15,5 @@ func Types() []engine.HandlerType {
 		engine.Type[ShardRetire]("shard.retire", shardRetireSource),
 		engine.Type[ShardRollback]("shard.rollback", shardRollbackSource),
 		engine.Type[ShardCleanup]("shard.cleanup", shardCleanupSource),
-	}
+	}...)
 }

@@ -1,0 +1,73 @@
+package sharding
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"strings"
+
+	"procaas/engine"
+)
+
+//go:embed shard_close.go
+var shardCloseSource string
+
+// ShardClose closes shards that are full for new keys, and opens them again when they are
+// not any more. What people have closed stays closed.
+//
+// The response has the fields closed and opened, lists of mappings with map, shard and usage.
+//
+//	id: close
+//	shard.close: {close-at: 0.75, open-at: 0.7}
+type ShardClose struct {
+	tool
+
+	// Map is the shard map; all when it is left out.
+	Map string `yaml:"map"`
+
+	// CloseAt is the usage from which a shard takes no new keys.
+	CloseAt float64 `yaml:"close-at" default:"0.75" min:"0" max:"1"`
+
+	// OpenAt is the usage below which it does again; less than close-at, so that shards do not
+	// open and close all the time.
+	OpenAt float64 `yaml:"open-at" default:"0.7" min:"0" max:"1"`
+
+	// DryRun changes nothing, and tells what would be.
+	DryRun bool `yaml:"dry-run"`
+}
+
+// closedByUsage begins the reason of what this handler has closed.
+const closedByUsage = "usage "
+
+// Handle implements [engine.Handler].
+func (h *ShardClose) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+	if h.OpenAt > h.CloseAt {
+		return engine.Result{}, engine.Permanent(fmt.Errorf("open-at %v is above close-at %v", h.OpenAt, h.CloseAt))
+	}
+	views, err := h.shardsOf(ctx, h.Map, "")
+	if err != nil {
+		return engine.Result{}, err
+	}
+	closed, opened := []any{}, []any{}
+	for _, v := range views {
+		reason := v.Closed
+		told := map[string]any{"map": v.Map, "shard": v.ID, "usage": v.Usage}
+		switch {
+		case v.Closed == "" && v.Usage >= h.CloseAt:
+			reason = fmt.Sprintf("%s%.0f %%", closedByUsage, 100*v.Usage)
+			closed = append(closed, told)
+		case strings.HasPrefix(v.Closed, closedByUsage) && v.Usage < h.OpenAt:
+			reason = ""
+			opened = append(opened, told)
+		default:
+			continue
+		}
+		if h.DryRun {
+			continue
+		}
+		if _, err := h.service.SetShard(ctx, v.Map, v.ID, engine.ShardChange{Closed: &reason}, engine.Actor{Name: c.Path}); err != nil {
+			return engine.Result{}, err
+		}
+	}
+	return engine.Result{Response: map[string]any{"closed": closed, "opened": opened}}, nil
+}

@@ -1,0 +1,43 @@
+package sharding
+
+import (
+	"context"
+	_ "embed"
+
+	"procaas/engine"
+)
+
+//go:embed shard_list.go
+var shardListSource string
+
+// ShardList lists the shards of a map, for handlers that work on each of them.
+//
+// The response is a list of mappings with map, shard, class, usage, used, capacity, keys,
+// registration, transfer, closed, draining, master and problem.
+//
+//	id: shards
+//	shard.list: {map: mail}
+type ShardList struct {
+	tool
+
+	// Map is the shard map; all when it is left out.
+	Map string `yaml:"map"`
+
+	// Class takes the shards of a class only.
+	Class string `yaml:"class"`
+}
+
+// Handle implements [engine.Handler].
+func (h *ShardList) Handle(ctx context.Context, _ *engine.Call) (engine.Result, error) {
+	views, err := h.shardsOf(ctx, h.Map, "")
+	if err != nil {
+		return engine.Result{}, err
+	}
+	kept := []engine.ShardView{}
+	for _, v := range views {
+		if h.Class == "" || v.Class == h.Class {
+			kept = append(kept, v)
+		}
+	}
+	return engine.Result{Response: describe(kept)}, nil
+}

@@ -1,0 +1,290 @@
+package sharding
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+//go:embed shard_moves.go
+var shardMovesSource string
+
+// ShardMoves chooses keys that should move, and shards for them. It changes nothing: an emit
+// for each of the moves begins the transfers.
+//
+// The response has the fields moves and homeless. A move has map, key, source, target, rows,
+// which is an estimate, and id, the same for the same move on one day. homeless lists
+// mappings with map, shard and reason for shards whose keys no shard can take.
+//
+//	id: choose
+//	shard.moves: {reason: usage, at: 0.85, until: 0.8}
+type ShardMoves struct {
+	tool
+
+	// Map is the shard map; all when it is left out.
+	Map string `yaml:"map"`
+
+	// Reason says which keys move: usage those of shards that are too full, drain all of
+	// shards that are drained, idle those that were not used for a time, and busy those that
+	// were used lately, to shards of another class.
+	Reason string `yaml:"reason" required:"true" enum:"usage,drain,idle,busy"`
+
+	// At is the usage from which keys leave a shard, for the reason usage.
+	At float64 `yaml:"at" default:"0.85" min:"0" max:"1"`
+
+	// Until is the usage down to which they do, and up to which a target takes keys.
+	Until float64 `yaml:"until" default:"0.8" min:"0" max:"1"`
+
+	// Smallest and Largest are the quantiles, by rows, of the keys that may move for the
+	// reason usage: small ones bring little, and large ones take long to copy.
+	Smallest float64 `yaml:"smallest" default:"0.25" min:"0" max:"1"`
+
+	// Largest is the other one.
+	Largest float64 `yaml:"largest" default:"0.75" min:"0" max:"1"`
+
+	// From is the class of shards that idle or busy keys leave.
+	From string `yaml:"from"`
+
+	// To is the class that they go to. For other reasons keys stay in their class.
+	To string `yaml:"to"`
+
+	// After is how long a key was not used, for the reason idle, or within which time it was,
+	// for busy.
+	After time.Duration `yaml:"after" default:"720h" min:"1m"`
+
+	// Limit bounds the moves from one shard.
+	Limit int `yaml:"limit" default:"20" min:"1" max:"1000"`
+}
+
+// A candidate is a key that may move.
+type candidate struct {
+	key  string
+	rows int64
+}
+
+// A target of moves, with what it has got already.
+type moveTarget struct {
+	view  engine.ShardView
+	extra int64 // bytes that moves bring
+}
+
+func (t *moveTarget) usage() float64 {
+	return float64(t.view.Used+t.extra) / float64(max(t.view.Capacity, 1))
+}
+
+// Handle implements [engine.Handler].
+func (h *ShardMoves) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+	if (h.Reason == "idle" || h.Reason == "busy") && (h.From == "" || h.To == "") {
+		return engine.Result{}, engine.Permanent(fmt.Errorf("the reason %s needs from and to, classes of shards", h.Reason))
+	}
+	maps, err := h.maps(h.Map)
+	if err != nil {
+		return engine.Result{}, err
+	}
+	moves, homeless := []any{}, []any{}
+	for _, m := range maps {
+		views, err := m.shardViews(ctx, "")
+		if err != nil {
+			return engine.Result{}, err
+		}
+		targets := make([]*moveTarget, len(views))
+		for i, v := range views {
+			targets[i] = &moveTarget{view: v}
+		}
+		for _, v := range views {
+			if !h.leaves(v) {
+				continue
+			}
+			from, err := h.fromShard(ctx, c, m, v, targets)
+			if err != nil {
+				return engine.Result{}, err
+			}
+			moves = append(moves, from...)
+			if len(from) == 0 && v.Placements > 0 && h.target(v, targets) == nil {
+				homeless = append(homeless, map[string]any{"map": m.ID, "shard": v.ID, "reason": "no shard of the class is open for transfers and below until"})
+			}
+		}
+	}
+	return engine.Result{Response: map[string]any{"moves": moves, "homeless": homeless}}, nil
+}
+
+// leaves tells whether keys should leave a shard.
+func (h *ShardMoves) leaves(v engine.ShardView) bool {
+	switch h.Reason {
+	case "usage":
+		return v.Usage >= h.At
+	case "drain":
+		return v.Draining != ""
+	}
+	return v.Class == h.From
+}
+
+// target gives the emptiest shard that may take keys of another one; nil when there is none.
+func (h *ShardMoves) target(source engine.ShardView, targets []*moveTarget) *moveTarget {
+	class := source.Class
+	if h.Reason == "idle" || h.Reason == "busy" {
+		class = h.To
+	}
+	var best *moveTarget
+	for _, t := range targets {
+		if t.view.ID == source.ID || t.view.Class != class || !t.view.Transfer || t.view.Draining != "" || t.usage() >= h.Until {
+			continue
+		}
+		if best == nil || t.usage() < best.usage() {
+			best = t
+		}
+	}
+	return best
+}
+
+// fromShard chooses the moves from one shard.
+func (h *ShardMoves) fromShard(ctx context.Context, c *engine.Call, m *Map, source engine.ShardView, targets []*moveTarget) ([]any, error) {
+	keys, bytesPerRow, err := h.candidates(ctx, c, m, source)
+	if err != nil {
+		return nil, err
+	}
+	var moves []any
+	left := source.Used
+	for _, k := range keys {
+		if len(moves) >= h.Limit || h.Reason == "usage" && float64(left) < h.Until*float64(source.Capacity) {
+			break
+		}
+		t := h.target(source, targets)
+		if t == nil {
+			break
+		}
+		size := int64(float64(k.rows) * bytesPerRow)
+		t.extra += size
+		left -= size
+		moves = append(moves, map[string]any{
+			"map": m.ID, "key": k.key, "source": source.ID, "target": t.view.ID, "rows": int(k.rows),
+			"id": strings.Join([]string{m.ID, k.key, t.view.ID, c.Now.UTC().Format(time.DateOnly)}, "/"),
+		})
+	}
+	return moves, nil
+}
+
+// Placements that may move: those that no transfer has.
+const (
+	idleKeys = `select key from shard_placements where map = $1 and shard = $2 and state = 'active' and owner is null
+		and ($3 = '' or ($3 = 'idle') = (active < $4)) order by active, key limit $5`
+	freeKeys = `select key from shard_placements where map = $1 and shard = $2 and state = 'active' and owner is null and key = any($3)`
+)
+
+// candidates lists the keys of a shard that may move, those that should first, and how many
+// bytes a row of them takes in all tables.
+func (h *ShardMoves) candidates(ctx context.Context, c *engine.Call, m *Map, source engine.ShardView) ([]candidate, float64, error) {
+	moving, err := moversOf(ctx, c, m.ID)
+	if err != nil {
+		return nil, 0, err
+	}
+	free := func(k candidate) bool { return !moving[k.key] }
+	if h.Reason == "usage" && m.layout.strategy == "directory" && len(m.Declared.Tables) > 0 {
+		sizes, rows, err := m.sizes(ctx, source.ID, m.Declared.Tables[0])
+		if err != nil {
+			return nil, 0, err
+		}
+		all, err := m.freeOf(ctx, source.ID, medium(sizes, h.Smallest, h.Largest))
+		return keep(all, free), float64(source.Used) / float64(max(rows, 1)), err
+	}
+	reason := h.Reason
+	if reason != "idle" && reason != "busy" {
+		reason = ""
+	}
+	keys, err := m.keys(ctx, idleKeys, m.ID, source.ID, reason, c.Now.Add(-h.After), h.Limit+len(moving))
+	var all []candidate
+	for _, k := range keys {
+		all = append(all, candidate{k, 1})
+	}
+	return keep(all, free), float64(source.Used) / float64(max(source.Placements, 1)), err
+}
+
+func keep(all []candidate, ok func(candidate) bool) []candidate {
+	return slices.DeleteFunc(all, func(k candidate) bool { return !ok(k) })
+}
+
+// moversOf lists the keys of a map that transfers wait for or work on.
+func moversOf(ctx context.Context, c *engine.Call, shardMap string) (map[string]bool, error) {
+	keys := map[string]bool{}
+	if c.Documents == nil {
+		return keys, nil
+	}
+	all, err := engine.ReadShardTransfers(ctx, c.Documents, shardMap)
+	if err != nil && !errors.Is(err, engine.ErrNotFound) {
+		return nil, err
+	}
+	for _, t := range all {
+		if !engine.TransferEnded(t.State) {
+			keys[t.Key] = true
+		}
+	}
+	return keys, nil
+}
+
+// medium gives the keys between two quantiles of their sizes, the largest first.
+func medium(sizes []candidate, smallest, largest float64) []candidate {
+	slices.SortFunc(sizes, func(a, b candidate) int {
+		if a.rows != b.rows {
+			return int(min(max(a.rows-b.rows, -1), 1))
+		}
+		return strings.Compare(a.key, b.key)
+	})
+	first, last := int(smallest*float64(len(sizes))), int(largest*float64(len(sizes))+0.5)
+	out := slices.Clone(sizes[min(first, len(sizes)):max(min(last, len(sizes)), min(first, len(sizes)))])
+	slices.Reverse(out)
+	return out
+}
+
+// sampleRows is about how many rows of a table are looked at to find the sizes of keys.
+const sampleRows = 200_000
+
+// sizes estimates how many rows of a table the keys of a shard have, and how many there are.
+func (m *Map) sizes(ctx context.Context, shard string, t *dsl.ShardTable) (sizes []candidate, rows int64, err error) {
+	pool, err := m.service.Connect(ctx, m, shard)
+	if err != nil {
+		return nil, 0, err
+	}
+	table, column := quoteTable(t.Table), quoteName(m.columns(t)[0])
+	if err := pool.QueryRow(ctx, `select greatest(reltuples, 0)::bigint from pg_class where oid = $1::regclass`, table).Scan(&rows); err != nil {
+		return nil, 0, fmt.Errorf("map %s: sizes on %s: %w", m.ID, shard, err)
+	}
+	percent := min(100, 100*float64(sampleRows)/float64(max(rows, 1)))
+	found, err := pool.Query(ctx, fmt.Sprintf(`select %s::text, count(*) from %s tablesample system (%f) group by 1 order by 1 limit 100000`, column, table, percent))
+	if err != nil {
+		return nil, 0, fmt.Errorf("map %s: sizes on %s: %w", m.ID, shard, err)
+	}
+	var first string
+	var n, sampled int64
+	_, err = pgx.ForEachRow(found, []any{&first, &n}, func() error {
+		sampled += n
+		sizes = append(sizes, candidate{Key{first}.String(), max(int64(float64(n)*100/percent), 1)})
+		return nil
+	})
+	return sizes, max(rows, sampled), err
+}
+
+// freeOf keeps the keys that live on a shard as placements which no transfer has.
+func (m *Map) freeOf(ctx context.Context, shard string, all []candidate) ([]candidate, error) {
+	names := make([]string, len(all))
+	for i, k := range all {
+		names[i] = k.key
+	}
+	free, err := m.keys(ctx, freeKeys, m.ID, shard, names)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]bool{}
+	for _, k := range free {
+		known[k] = true
+	}
+	return keep(all, func(k candidate) bool { return known[k.key] }), nil
+}

@@ -1,0 +1,82 @@
+package sharding
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+
+	"procaas/engine"
+)
+
+//go:embed shard_usage.go
+var shardUsageSource string
+
+// ShardUsage measures how full and how busy the shards are, and writes it down in the map:
+// new keys and transfers go by it.
+//
+// The response has the fields shards, as shard.list gives them, and failed, which lists the
+// shards that did not answer with map, shard and error. They keep what was measured before.
+//
+//	id: measure
+//	shard.usage: {map: mail}
+type ShardUsage struct {
+	tool
+
+	// Map is the shard map; all when it is left out.
+	Map string `yaml:"map"`
+}
+
+const (
+	readUsage = `select pg_database_size(current_database()),
+		(select count(*)::real from pg_stat_activity where state = 'active' and backend_type = 'client backend' and pid <> pg_backend_pid())`
+	writeUsage = `update shards set used = $3, load = $4, measured = now() where map = $1 and id = $2`
+)
+
+// Handle implements [engine.Handler].
+func (h *ShardUsage) Handle(ctx context.Context, _ *engine.Call) (engine.Result, error) {
+	maps, err := h.maps(h.Map)
+	if err != nil {
+		return engine.Result{}, err
+	}
+	failed := []any{}
+	var last error
+	total := 0
+	for _, m := range maps {
+		for _, d := range m.Declared.Shards {
+			total++
+			if err := m.measure(ctx, d.ID); err != nil {
+				last = err
+				failed = append(failed, map[string]any{"map": m.ID, "shard": d.ID, "error": err.Error()})
+			}
+		}
+	}
+	if total > 0 && len(failed) == total {
+		return engine.Result{}, fmt.Errorf("no shard answers: %w", last)
+	}
+	views, err := h.shardsOf(ctx, h.Map, "")
+	if err != nil {
+		return engine.Result{}, err
+	}
+	return engine.Result{Response: map[string]any{"shards": describe(views), "failed": failed}}, nil
+}
+
+// measure finds out how full and how busy a shard is.
+func (m *Map) measure(ctx context.Context, shard string) error {
+	pool, err := m.service.Connect(ctx, m, shard)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, measurePatience)
+	defer cancel()
+	var used int64
+	var load float32
+	if err := pool.QueryRow(ctx, readUsage).Scan(&used, &load); err != nil {
+		return errors.Join(err, ctx.Err())
+	}
+	_, err = m.service.pool.Exec(ctx, writeUsage, m.ID, shard, used, load)
+	return err
+}
+
+// measurePatience bounds the measuring of one shard.
+const measurePatience = 2 * shardTimeout

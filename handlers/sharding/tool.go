@@ -1,0 +1,72 @@
+package sharding
+
+import (
+	"context"
+	"fmt"
+
+	"procaas/engine"
+)
+
+// A tool is what handler types that look after shards have in common.
+type tool struct{ service *Service }
+
+func (t *tool) bind(service *Service, _ BindOptions) { t.service = service }
+
+// maps gives the map of a name, or all maps for an empty one.
+func (t *tool) maps(id string) ([]*Map, error) {
+	if t.service == nil {
+		return nil, engine.Permanent(errNoService)
+	}
+	if id == "" {
+		return t.service.Maps(), nil
+	}
+	m, err := t.service.Map(id)
+	if err != nil {
+		return nil, engine.Permanent(err)
+	}
+	return []*Map{m}, nil
+}
+
+// shardsOf names the shards that a handler works on: one, or all of the maps.
+func (t *tool) shardsOf(ctx context.Context, id, shard string) ([]engine.ShardView, error) {
+	maps, err := t.maps(id)
+	if err != nil {
+		return nil, err
+	}
+	var out []engine.ShardView
+	for _, m := range maps {
+		views, err := m.shardViews(ctx, shard)
+		if err != nil {
+			return nil, err
+		}
+		if shard != "" && len(views) == 0 && id != "" {
+			return nil, engine.Permanent(fmt.Errorf("map %s: %w %q", m.ID, ErrUnknownShard, shard))
+		}
+		out = append(out, views...)
+	}
+	return out, nil
+}
+
+// describe gives what expressions read of shards.
+func describe(views []engine.ShardView) []any {
+	out := make([]any, len(views))
+	for i, v := range views {
+		out[i] = map[string]any{
+			"map": v.Map, "shard": v.ID, "class": v.Class, "usage": v.Usage, "used": int(v.Used), "capacity": int(v.Capacity), "keys": int(v.Placements),
+			"registration": v.Registration, "transfer": v.Transfer, "closed": v.Closed, "draining": v.Draining, "master": v.Master, "problem": v.Problem,
+		}
+	}
+	return out
+}
+
+// toolTypes lists the handler types that look after shards.
+func toolTypes() []engine.HandlerType {
+	return []engine.HandlerType{
+		engine.Type[ShardList]("shard.list", shardListSource),
+		engine.Type[ShardUsage]("shard.usage", shardUsageSource),
+		engine.Type[ShardClose]("shard.close", shardCloseSource),
+		engine.Type[ShardMoves]("shard.moves", shardMovesSource),
+		engine.Type[ShardRun]("shard.run", shardRunSource),
+		engine.Type[ShardSweep]("shard.sweep", shardSweepSource),
+	}
+}
