@@ -13,7 +13,7 @@ GOTESTS := $(GO) run gotest.tools/gotestsum@v1.13.0 --format pkgname-and-test-fa
 
 export CGO_ENABLED ?= 0
 
-.PHONY: help demo bench-shards demo-shards build test quick fmt vet lint bench bench-flows python fuzz golden tools-postgres tools-console clean
+.PHONY: help demo bench-shards demo-shards build test quick fmt vet lint bench bench-flows python editors fuzz golden tools-postgres tools-console clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -66,6 +66,9 @@ bench-flows: ## what durability costs, beside programs written by hand: minutes,
 
 python: ## compare the expression language with the python3 of this machine, on 200,000 random expressions
 	$(GO) test -count 1 ./dsl -run '^TestPythonLive$$' -v -args -python 200000
+
+editors: ## drive the YAML language server of editors with our schemas; npm installs it into the user's cache
+	$(GO) test -count 1 -timeout 5m -tags editors -run '^TestEditors' ./cmd/procaas
 
 fuzz: ## every fuzz target, half a minute each
 	@for p in $$($(GO) list ./...); do for f in $$($(GO) test -list '^Fuzz' $$p | grep ^Fuzz); do \

@@ -203,6 +203,9 @@ func (e *entryText) scalar(n *yaml.Node) {
 	if last == e.line {
 		raw := string(e.cursor.lines[e.line][e.column:column])
 		e.column = column
+		if e.expr && e.depth > 0 && !isQuoted(n) && strings.ContainsAny(raw, "[]") {
+			raw = quoteFlow(raw) // other readers of YAML end it at the bracket
+		}
 		wide := utf8.RuneCountInString(e.text)+utf8.RuneCountInString(raw) > formatWidth
 		if !wide || !e.asBlock(n) {
 			e.text += raw
@@ -214,6 +217,11 @@ func (e *entryText) scalar(n *yaml.Node) {
 		e.line, e.column = begin.line, begin.column
 		e.longScalar(n, last, column)
 	}
+}
+
+// quoteFlow puts an expression into double quotes.
+func quoteFlow(text string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
 }
 
 // longScalar writes a scalar of several lines.

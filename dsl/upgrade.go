@@ -214,8 +214,8 @@ func (u *upgrader) replace(from Pos, n *yaml.Node, head string, indent int, flow
 	}
 	room := formatWidth - (from.Column - 1) - utf8.RuneCountInString(head) - len("!$ ")
 	switch lines := w.lines(text, formatWidth-indent); {
-	case flow && (strings.ContainsAny(text, ",{}") || !plainSafe(text) || strings.ContainsAny(indexIn.ReplaceAllString(text, "$1"), "[]")):
-		e.text = head + `!$ "` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
+	case flow && (strings.ContainsAny(text, ",{}[]") || !plainSafe(text)):
+		e.text = head + "!$ " + quoteFlow(text)
 	case flow || len(lines) == 1 && plainSafe(text) && utf8.RuneCountInString(text) <= room:
 		e.text = head + "!$ " + text
 	default:

@@ -17,6 +17,9 @@ are longer than 100 characters as blocks:
     event.payload.total > 5 and
     event.payload.channel in ['mail', 'push']
 
+Inside of {…} and […], an expression with brackets is put into quotes, because
+other readers of YAML, such as those of editors, end it there.
+
 Comments, empty lines and the order of things stay. A file is written only after
 its new text was read again and found to mean the same; it is never half written.
 Without a path it takes the current directory; "-" is standard input, and the
