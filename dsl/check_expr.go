@@ -83,6 +83,9 @@ func (c *checker) compileValues(h *Handler, sc, own *scope, r *Reporter) {
 	c.compileBody(h.Type, h.Body, h.itemScope(sc), r)
 	compileValue(h.with(), nil, h.itemScope(sc), r)
 	compileValue(h.Result, nil, own, r)
+	if u := h.Compensate; u != nil {
+		c.compileBody(u.Type, u.Body, own, r)
+	}
 	if h.Use != nil {
 		compileValue(h.Use.With, nil, h.itemScope(own), r)
 	}
@@ -213,7 +216,7 @@ func verifyReads(h *Handler) []Read {
 // handlerReads lists all that a handler reads, its verification, its fallback and
 // the rules of its on-error included.
 func handlerReads(h *Handler) []Read {
-	out := slices.Concat(h.ConditionReads(), h.ItemReads(), h.AwaitReads(), h.BodyReads(), h.Result.Reads(), h.VerifyReads(), h.ErrorReads())
+	out := slices.Concat(h.ConditionReads(), h.ItemReads(), h.AwaitReads(), h.BodyReads(), h.Result.Reads(), h.VerifyReads(), h.ErrorReads(), h.CompensateReads())
 	if h.Fallback != nil {
 		out = append(out, h.Fallback.Result.Reads()...)
 	}

@@ -47,6 +47,10 @@ func (c *checker) checkBodies(h *Handler, r *Reporter) {
 	c.checkForEach(h, r)
 	checkAwait(h, r)
 	checkUseOfCall(h, r)
+	c.checkCompensate(h, r)
+	if u := h.Compensate; u != nil {
+		c.checkBody(h, u.Type, u.Body, r)
+	}
 	if v := h.Verification(); v != nil {
 		c.checkBody(h, v.Type, v.Body, r)
 	}

@@ -227,6 +227,9 @@ func (c *checker) setPaths(p *Pipeline) {
 				continue
 			}
 			h.Path = p.ID + "/" + s.ID + "/" + h.ID
+			if h.Compensate != nil {
+				h.undo = h.undoBy(h.Compensate)
+			}
 			if twin := first[h.Path]; twin != nil {
 				c.Report(Diagnostic{
 					Span: h.places.of("id", h.Span), Code: codeDuplicate,
@@ -239,6 +242,9 @@ func (c *checker) setPaths(p *Pipeline) {
 			first[h.Path] = h
 			if c.bundle.pipelines[p.ID] == p {
 				c.bundle.handlers[h.Path] = h
+				if h.undo != nil {
+					c.bundle.handlers[h.undo.Path] = h.undo
+				}
 			}
 		}
 	}

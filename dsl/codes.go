@@ -82,6 +82,7 @@ const (
 	codeAwait        Code = "PC0705"
 	codeTemplate     Code = "PC0706"
 	codeCall         Code = "PC0707"
+	codeCompensate   Code = "PC0708"
 )
 
 // The rules about queues of tasks.

@@ -70,6 +70,8 @@ func (w *coverWalk) object(v reflect.Value, s *Spec) {
 	switch x := v.Interface().(type) {
 	case *Handler:
 		w.value(x.Body, false)
+	case *Compensation:
+		w.value(x.Body, false)
 	case *Verify:
 		w.value(x.Body, false)
 	case *Use:

@@ -19,6 +19,7 @@ type decoder struct {
 	stageSpec   *Spec
 	verifySpec  *Spec
 
+	undoSpec     *Spec
 	templateSpec *Spec
 	useSpec      *Spec
 
@@ -34,6 +35,7 @@ func (d *decoder) document(v *Value) {
 	d.handlerSpec = spec.Field("handlers").Elem.Spec
 	d.stageSpec = spec.Field("pipelines").Elem.Spec.Field("stages").Elem.Spec
 	d.verifySpec = d.handlerSpec.Field("on-unknown").Spec.Field("verify").Spec
+	d.undoSpec = d.handlerSpec.Field("compensate").Spec
 	d.templateSpec = spec.Field("templates").Elem.Spec
 	d.useSpec = d.handlerSpec.Field("use").Spec
 	d.bodies = map[*Value]*handlerBody{}
@@ -119,7 +121,7 @@ func (d *decoder) entries(v *Value, f *Field, may allowance) {
 // author calls it; the parts of the language are called after their structs.
 func (d *decoder) object(v *Value, s *Spec, name string, may allowance) {
 	switch s {
-	case d.handlerSpec, d.verifySpec:
+	case d.handlerSpec, d.verifySpec, d.undoSpec:
 		d.handler(v, s)
 		return
 	case d.stageSpec:

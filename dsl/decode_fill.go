@@ -39,6 +39,9 @@ func (d *decoder) fill(into any, s *Spec, v *Value) {
 	case *Handler:
 		into.Type, into.Body = b.typ.Name, b.value
 		into.keep("type", b.key)
+	case *Compensation:
+		into.Type, into.Body = b.typ.Name, b.value
+		into.keep("type", b.key)
 	case *Verify:
 		into.Type, into.Body = b.typ.Name, b.value
 		into.keep("type", b.key)

@@ -4,7 +4,7 @@ import "slices"
 
 // wayRules documents the rules about ways that a run may go.
 func wayRules() []Rule {
-	return slices.Concat(errorRules(), chooseRules(), eachRules(), awaitRules(), templateRules(), callRules())
+	return slices.Concat(errorRules(), chooseRules(), eachRules(), awaitRules(), templateRules(), callRules(), compensateRules())
 }
 
 // eachRules documents the rules about for-each.

@@ -16,6 +16,7 @@ func JSONSchema(types []Type) ([]byte, error) {
 	root := b.object(languageSpec(), false)
 	b.addTypes(types, "handler", true)
 	b.addTypes(types, "verify", false)
+	b.addTypes(types, "compensation", false)
 	root["type"] = []string{"object", "null"}
 	return b.encode(root, "ProcaaS pipelines")
 }

@@ -471,6 +471,10 @@ type Handler struct {
 	// an operator has looked and retries or cancels it; verify asks the service.
 	OnUnknown *OnUnknown `yaml:"on-unknown" words:"retry,park"`
 
+	// Compensate is a call that undoes what the handler has done when the run gives up
+	// for good.
+	Compensate *Compensation `yaml:"compensate"`
+
 	// OnError says what becomes of the handler when its call has failed for good;
 	// the first rule that fits counts.
 	OnError []*OnError `yaml:"on-error"`
@@ -495,6 +499,7 @@ type Handler struct {
 	response *Contract // of ResponseSchema
 	calls    *call     // of a service with an OpenAPI document; nil when that is not known
 	expected *outline  // what the responses of calls are
+	undo     *Handler  // that Compensate is
 }
 
 // ResponseContract is what the response of the handler must be; nil for anything.

@@ -107,9 +107,10 @@ func (r *Run) collect(sub *Run) {
 func (r *Run) leaveCall(u unit, live Live) {
 	rec, sub := u.rec, u.rec.sub
 	rec.trail = sub.trail()
-	if sub.status == Failed {
+	if sub.status != Succeeded {
 		rec.failures = 1
-		err := Permanent(&keptError{text: sub.failure, class: sub.class, failures: 1})
+		_, failure, class := sub.gaveUp()
+		err := Permanent(&keptError{text: failure, class: class, failures: 1})
 		rec.err = clean(err.Error())
 		if u.item > 0 {
 			r.itemFailed(u, err, live)
@@ -161,6 +162,9 @@ func (r *Run) finishIn(u unit, ref string, o Outcome, live Live) {
 	r.settled = false
 	r.touch()
 	r.collect(sub)
+	if r.undoing {
+		return // the call has been given up
+	}
 	if sub.status.Ended() {
 		r.leaveCall(u, live)
 	}
@@ -198,7 +202,7 @@ func (r *Run) trail() []savedRecord {
 		if rec := &r.records[i]; rec.reached() {
 			out = append(out, savedRecord{
 				Path: s.Path, Outcome: rec.outcome, Attempts: rec.attempts, Started: rec.started, Finished: rec.finished,
-				Error: rec.err, Reason: rec.reason, Trail: rec.trail,
+				Error: rec.err, Reason: rec.reason, Trail: rec.trail, Undo: rec.saveUndo(s),
 			})
 		}
 	}
@@ -274,6 +278,9 @@ func (p *Plan) stepOf(h HandlerView) *Step {
 			return nil
 		}
 		plan = s.callee
+	}
+	if s := plan.steps[strings.TrimSuffix(h.Path, undoPath)]; s != nil && s.undo != nil && s.undo.Path == h.Path {
+		return s.undo
 	}
 	return plan.steps[h.Path]
 }

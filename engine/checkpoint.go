@@ -29,6 +29,7 @@ type checkpoint struct {
 	Failure    string                     `json:"error,omitempty"`
 	Class      string                     `json:"error_class,omitempty"`
 	Reason     string                     `json:"reason,omitempty"`
+	Undoing    bool                       `json:"undoing,omitempty"`
 	Inputs     json.RawMessage            `json:"inputs,omitempty"` // inside of a call
 	Shared     map[string]json.RawMessage `json:"shared_state"`
 	Wrote      []string                   `json:"wrote,omitempty"`
@@ -42,7 +43,7 @@ func (r *Run) checkpoint() []byte { return r.snapshot().encode() }
 func (r *Run) snapshot() *checkpoint {
 	c := &checkpoint{
 		Format: checkpointFormat, Pipeline: r.plan.Pipeline.ID, Generation: r.start.Generation, State: r.start.State,
-		Began: r.began, Stage: r.stage, FailedPath: r.failedPath, Failure: r.failure, Class: r.class, Reason: r.reason,
+		Began: r.began, Stage: r.stage, FailedPath: r.failedPath, Failure: r.failure, Class: r.class, Reason: r.reason, Undoing: r.undoing,
 		Inputs: r.rawInputs, Shared: r.raw, Handlers: make([]savedRecord, 0, len(r.plan.order)),
 	}
 	if r.status.Ended() {
@@ -54,7 +55,9 @@ func (r *Run) snapshot() *checkpoint {
 	slices.Sort(c.Wrote)
 	for i, s := range r.plan.order {
 		if rec := &r.records[i]; rec.reached() {
-			c.Handlers = append(c.Handlers, rec.save(s.Path))
+			saved := rec.save(s.Path)
+			saved.Undo = rec.saveUndo(s)
+			c.Handlers = append(c.Handlers, saved)
 		}
 	}
 	return c
@@ -139,7 +142,7 @@ func (r *Run) restore(c checkpoint) error {
 		return fmt.Errorf("it is in stage %d, but pipeline %s has only %d: the definition has changed", c.Stage+1, c.Pipeline, len(r.plan.Stages))
 	}
 	r.began, r.stage = c.Began, c.Stage
-	r.failedPath, r.failure, r.class, r.reason = c.FailedPath, c.Failure, c.Class, c.Reason
+	r.failedPath, r.failure, r.class, r.reason, r.undoing = c.FailedPath, c.Failure, c.Class, c.Reason, c.Undoing
 	if c.Ended != "" {
 		if !c.Ended.Ended() {
 			return fmt.Errorf("its checkpoint has no such end as %q", c.Ended)
@@ -194,6 +197,16 @@ func (r *Run) restoreRecord(saved savedRecord) error {
 	if err := rec.restore(saved); err != nil {
 		return fmt.Errorf("its checkpoint of the handler %s: %w", saved.Path, err)
 	}
+	r.undoable = max(r.undoable, rec.done)
+	if saved.Undo != nil {
+		if s.undo == nil {
+			return fmt.Errorf("its checkpoint has a compensation of the handler %s, which has none: the definition has changed", saved.Path)
+		}
+		rec.undo = &record{}
+		if err := rec.undo.restore(*saved.Undo); err != nil {
+			return fmt.Errorf("its checkpoint of the compensation of %s: %w", saved.Path, err)
+		}
+	}
 	if err := r.revive(s, saved); err != nil {
 		return fmt.Errorf("its checkpoint of the handler %s: %w", saved.Path, err)
 	}
@@ -240,6 +253,10 @@ func (r *Run) checkPassed() error {
 // tell how its last attempt ended asks again before it makes another.
 func (r *Run) redrive() {
 	if r.status.Ended() && r.status != Failed {
+		return
+	}
+	if r.undoing {
+		r.redriveUndo()
 		return
 	}
 	r.status, r.failedPath, r.failure, r.class = Running, "", "", ""

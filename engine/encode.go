@@ -19,6 +19,9 @@ func (c *checkpoint) encode() []byte {
 	b = b.numberOr(`,"generation":`, c.Generation).textOr(`,"state":`, c.State).time(`,"began":`, c.Began).number(`,"stage":`, c.Stage)
 	b = b.textOr(`,"ended":`, string(c.Ended)).textOr(`,"failed_handler":`, c.FailedPath)
 	b = b.textOr(`,"error":`, c.Failure).textOr(`,"error_class":`, c.Class).textOr(`,"reason":`, c.Reason)
+	if c.Undoing {
+		b = append(b, `,"undoing":true`...)
+	}
 	if len(c.Inputs) > 0 {
 		b = append(append(b, `,"inputs":`...), c.Inputs...)
 	}
@@ -66,6 +69,10 @@ func (b jsonText) record(r *savedRecord) jsonText {
 	}
 	if len(r.Tries) > 0 {
 		b = append(b, ']')
+	}
+	b = b.numberOr(`,"done":`, r.Done)
+	if r.Undo != nil {
+		b = append(b, `,"undo":`...).record(r.Undo)
 	}
 	if r.Call != nil {
 		b = append(append(b, `,"call":`...), r.Call.encode()...)

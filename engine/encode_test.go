@@ -74,6 +74,8 @@ func valuesOf(t reflect.Type) []any {
 	case []savedTry:
 		at := time.Date(2026, 11, 21, 5, 4, 3, 120e6, time.UTC)
 		return []any{[]savedTry{{Began: at}}, []savedTry{{Began: at, Ended: at, Error: "<a>"}, {Began: at}}}
+	case *savedRecord:
+		return []any{&savedRecord{}, &savedRecord{Path: "a/b/c/compensate", Outcome: "x", Attempts: 2}}
 	case *checkpoint:
 		return []any{
 			&checkpoint{Shared: map[string]json.RawMessage{}, Handlers: []savedRecord{}},

@@ -21,6 +21,11 @@ func Fits(before, after *Plan, v RunView) error {
 		return nil // no handler has been decided
 	}
 	c := checkpoint{Format: checkpointFormat, Pipeline: v.Pipeline, Generation: v.Generation, Stage: v.Stage - 1}
+	for _, h := range v.Handlers {
+		if strings.HasSuffix(h.Path, undoPath) && strings.Count(h.Path, "/") > 2 {
+			return fmt.Errorf("it undoes what it has done, by the definition that it began with")
+		}
+	}
 	if path := v.insideOf(); path != "" {
 		return fmt.Errorf("it is inside of the pipeline that %s calls, and goes on by the definition that the call began with", path)
 	}

@@ -168,6 +168,10 @@ func (r *Run) decide(s *Step, live Live) {
 	}
 	r.touch()
 	r.publish(s)
+	if s.undo != nil && rec.outcome == OutcomeSucceeded {
+		r.undoable++
+		rec.done = r.undoable
+	}
 	if rec.outcome != OutcomeFailed || !s.Handler.IsCritical() {
 		rec.sub = nil // one that has failed goes on when an operator retries the run
 	}

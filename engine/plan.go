@@ -22,6 +22,8 @@ type Plan struct {
 	shared []sharedName     // that the flow and the pipeline declare
 	most   int              // calls that may be under way at once
 
+	undoes bool // a handler has a compensation, or one that it calls
+
 	// contested says that live settings decide whether this pipeline or another
 	// one serves an event.
 	contested bool
@@ -62,6 +64,9 @@ type Step struct {
 	gathers  bool // the responses of items are kept: the result or another handler may read them
 
 	callee *Plan // of the pipeline that it calls; nil when it calls none
+
+	undo   *Step // its compensation; nil when it has none
+	undoes bool  // it is the compensation of another
 
 	calls   *dsl.Service // that is declared; nil when it is not known before the call
 	counted bool         // what its calls come to decides about fallbacks
@@ -212,6 +217,9 @@ func (p *Plan) add(h *dsl.Handler, stage int, m *planner) (*Step, error) {
 	if err := s.call(m); err != nil {
 		return nil, err
 	}
+	if err := s.compensate(p, m); err != nil {
+		return nil, err
+	}
 	s.gather()
 	p.most += s.parallel
 	if s.callee != nil {
@@ -235,6 +243,30 @@ func (s *Step) call(m *planner) (err error) {
 	}
 	s.callee, err = m.plan(p)
 	return err
+}
+
+// compensate plans the compensation of the handler.
+func (s *Step) compensate(p *Plan, m *planner) error {
+	h := s.Handler.Compensation()
+	p.undoes = p.undoes || h != nil || s.callee != nil && s.callee.undoes
+	if h == nil {
+		return nil
+	}
+	t, ok := m.types[h.Type]
+	if !ok {
+		return fmt.Errorf("%s: handler type %s is not known", h.Path, h.Type)
+	}
+	s.undo = &Step{
+		Handler: h, Type: t, Path: h.Path, Owner: s.Owner, Stage: s.Stage, Index: s.Index, position: s.position,
+		retry: DefaultRetry(), stage: s.stage, parallel: 1, undoes: true, calls: declaredService(p.Bundle, h.Body),
+	}
+	if s.undo.calls != nil {
+		s.undo.service = s.undo.calls.ID
+	}
+	if h.Retry != nil {
+		s.undo.retry = *h.Retry
+	}
+	return nil
 }
 
 // gather finds what the handler reads, writes and touches.
@@ -356,6 +388,9 @@ func (p *Plan) markKept() {
 		for _, other := range p.order {
 			for _, r := range other.Reads {
 				s.keep = s.keep || other != s && r.Path.Overlaps(response)
+			}
+			for _, r := range other.Handler.CompensateReads() {
+				s.keep = s.keep || r.Path.Overlaps(response)
 			}
 		}
 		for _, r := range p.Pipeline.Outputs.Reads() {

@@ -48,10 +48,11 @@ type StepView struct {
 	Path     string     `json:"path"`
 	Branch   int        `json:"branch,omitempty"` // that it belongs to; 0 for none
 	Type     string     `json:"type"`
-	Awaits   []string   `json:"awaits,omitempty"`   // types of events, of which one is waited for
-	Calls    string     `json:"calls,omitempty"`    // the pipeline that it calls
-	ForEach  string     `json:"for_each,omitempty"` // the list, as it is written
-	Parallel int        `json:"parallel,omitempty"` // items of it that are worked on at once
+	Awaits   []string   `json:"awaits,omitempty"`     // types of events, of which one is waited for
+	Undo     string     `json:"compensate,omitempty"` // the type of the call that undoes it
+	Calls    string     `json:"calls,omitempty"`      // the pipeline that it calls
+	ForEach  string     `json:"for_each,omitempty"`   // the list, as it is written
+	Parallel int        `json:"parallel,omitempty"`   // items of it that are worked on at once
 	Critical bool       `json:"critical"`
 	Owner    string     `json:"owner,omitempty"`
 	At       string     `json:"at"`                 // file:line:column
@@ -130,6 +131,9 @@ func (s *Step) view() StepView {
 	v.Reads, v.Writes = unique(v.Reads), unique(v.Writes)
 	if h.Await != nil {
 		v.Awaits = h.Await.Event
+	}
+	if h.Compensate != nil {
+		v.Undo = h.Compensate.Type
 	}
 	if h.Call != nil {
 		v.Calls = h.Call.Pipeline
@@ -281,6 +285,9 @@ func (v StepView) traits() []string {
 		out = append(out, "critical")
 	} else {
 		out = append(out, "not critical")
+	}
+	if v.Undo != "" {
+		out = append(out, "undone by "+v.Undo)
 	}
 	if v.Owner != "" {
 		out = append(out, "owner "+v.Owner)

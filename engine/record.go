@@ -39,6 +39,9 @@ type record struct {
 
 	each *iteration // what became of the items of a for-each; nil before they are known
 
+	done int     // its place among the handlers that have succeeded and can be undone, from 1
+	undo *record // of its compensation; nil before that begins
+
 	sub   *Run          // inside of the pipeline that it calls; nil before, and when it is decided
 	trail []savedRecord // what became of the handlers in there, for people, when it is
 
@@ -106,6 +109,8 @@ type savedRecord struct {
 	Was      map[string]json.RawMessage `json:"was,omitempty"`
 	Wide     []string                   `json:"wide,omitempty"`
 	Tries    []savedTry                 `json:"tries,omitempty"`
+	Done     int                        `json:"done,omitempty"`
+	Undo     *savedRecord               `json:"undo,omitempty"`  // of its compensation
 	Call     *checkpoint                `json:"call,omitempty"`  // inside of the pipeline that it calls
 	Trail    []savedRecord              `json:"trail,omitempty"` // of a call that has ended
 }
@@ -124,9 +129,18 @@ func (r *record) save(path string) savedRecord {
 		Call: call, Trail: trail,
 		Path: path, Outcome: r.outcome, Attempts: r.attempts, Failures: r.failures, Unknown: r.unknown, Asked: r.asked,
 		Started: r.started, Finished: r.finished, Due: r.due, Delay: r.delay, Held: r.held,
-		Error: r.err, Class: r.class, Reason: r.reason, Response: r.raw, Status: r.status, Emitted: r.emitted, Heard: int(r.heard), Each: r.each.save(), Saw: r.saw,
+		Error: r.err, Class: r.class, Reason: r.reason, Response: r.raw, Status: r.status, Emitted: r.emitted, Heard: int(r.heard), Each: r.each.save(), Saw: r.saw, Done: r.done,
 		Was: r.was, Wide: r.wide, Tries: r.tries,
 	}
+}
+
+// saveUndo keeps what became of the compensation of a handler; nil before that begins.
+func (r *record) saveUndo(s *Step) *savedRecord {
+	if r.undo == nil {
+		return nil
+	}
+	saved := r.undo.save(s.undo.Path)
+	return &saved
 }
 
 // restore takes over what was saved.
@@ -135,7 +149,7 @@ func (r *record) restore(saved savedRecord) error {
 		outcome: saved.Outcome, attempts: saved.Attempts, failures: saved.Failures, delay: saved.Delay,
 		unknown: saved.Unknown, asked: saved.Asked, held: saved.Held,
 		started: saved.Started, finished: saved.Finished, due: saved.Due,
-		err: saved.Error, class: saved.Class, reason: saved.Reason, raw: saved.Response, status: saved.Status, emitted: saved.Emitted, heard: int64(saved.Heard), saw: saved.Saw, trail: saved.Trail,
+		err: saved.Error, class: saved.Class, reason: saved.Reason, raw: saved.Response, status: saved.Status, emitted: saved.Emitted, heard: int64(saved.Heard), saw: saved.Saw, trail: saved.Trail, done: saved.Done,
 		was: saved.Was, wide: saved.Wide, tries: saved.Tries,
 	}
 	if err := r.check(); err != nil {

@@ -51,6 +51,8 @@ type Run struct {
 	failedPath string // of the critical handler that has given up; no new starts
 	failure    string
 	class      string // of the error
+	undoing    bool   // it undoes what it has done
+	undoable   int    // handlers that have succeeded and can be undone
 	reason     string
 
 	underway int // tasks
@@ -202,6 +204,9 @@ func (r *Run) Ready(live Live) []Task {
 		}
 		moved = r.advance()
 	}
+	if r.undoing && !r.status.Ended() {
+		tasks = r.undo(tasks, live)
+	}
 	r.settled = true
 	return tasks
 }
@@ -215,7 +220,7 @@ func (r *Run) advance() (moved bool) {
 	}
 	if r.failedPath != "" {
 		if r.underway == 0 {
-			r.end(Failed)
+			r.surrender()
 		}
 		return false
 	}
@@ -257,7 +262,9 @@ func (r *Run) Finish(ref string, o Outcome, live Live) {
 	r.underway--
 	r.settled = false
 	r.touch()
-	if rec.asking {
+	if u.undoes {
+		r.undone(u, o, live)
+	} else if rec.asking {
 		r.answered(u, o, live)
 	} else {
 		r.attempted(u, o, live)
@@ -364,6 +371,9 @@ func (r *Run) cause() string {
 // until an operator has decided about a handler with [OutcomeUnknown].
 func (r *Run) Next() time.Time {
 	var next time.Time
+	if r.undoing && !r.status.Ended() {
+		return r.nextUndo()
+	}
 	if r.status.Ended() || r.failedPath != "" || r.stage == len(r.plan.Stages) {
 		return next
 	}
@@ -459,8 +469,8 @@ func (r *Run) Change() Change {
 			c.Awaits, c.Heard = a.Types, a.Heard
 		}
 		c.Due, c.Cause = r.Next(), r.cause()
-	case Failed:
-		c.FailedPath, c.Error, c.ErrorClass = r.failedPath, r.failure, r.class
+	case Failed, Stopped:
+		c.FailedPath, c.Error, c.ErrorClass = r.gaveUp()
 	case Succeeded:
 		c.State, _ = Transition(r.plan.Flow, r.start.State, r.start.Event.Type)
 		c.Shared = r.keptState()

@@ -39,6 +39,9 @@ func (r *Run) find(ref string) (u unit, ok bool) {
 	path, index, isItem := strings.Cut(ref, "[")
 	s := r.plan.steps[path]
 	if s == nil {
+		if s = r.plan.steps[strings.TrimSuffix(path, undoPath)]; s != nil && s.undo != nil && r.records[s.position].undo != nil {
+			return unit{Step: s.undo, rec: r.records[s.position].undo}, true
+		}
 		return unit{}, false
 	}
 	if !isItem {

@@ -109,6 +109,15 @@ func (v *RunView) add(h savedRecord, within string) {
 	one := h.view()
 	one.Within = within
 	v.Handlers = append(v.Handlers, one)
+	if h.Undo != nil {
+		undo := *h.Undo
+		if undo.Outcome == "" {
+			undo.Outcome = undecided(v.Status, undo)
+		}
+		view := undo.view()
+		view.Within = within
+		v.Handlers = append(v.Handlers, view)
+	}
 	v.inside(h, one.ref())
 	if h.Each != nil {
 		for _, item := range h.Each.Of {

@@ -55,6 +55,9 @@ func (s *Suite) relax(off string, base *trial) relaxation {
 func (s *Suite) spreadCalls(r *relaxation, plan *engine.Plan) {
 	for _, stage := range plan.Stages {
 		for _, step := range stage.Steps {
+			if undo := step.Handler.Compensation(); undo != nil && r.handlers[step.Path] {
+				r.handlers[undo.Path] = true
+			}
 			if step.Handler.Call == nil {
 				continue
 			}

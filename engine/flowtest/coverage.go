@@ -34,6 +34,9 @@ func NewCoverage(bundles ...*dsl.Bundle) *Coverage {
 			for _, s := range p.Stages {
 				for _, h := range s.Handlers {
 					c.add(h)
+					if undo := h.Compensation(); undo != nil {
+						c.add(undo)
+					}
 				}
 			}
 		}

@@ -21,11 +21,9 @@ func newNames(b *dsl.Bundle) names {
 	for _, p := range b.Pipelines {
 		for _, s := range p.Stages {
 			for _, h := range s.Handlers {
-				n.paths = append(n.paths, h.Path)
-				parts := strings.Split(h.Path, "/")
-				for i := range parts {
-					name := strings.Join(parts[i:], "/")
-					n.byName[name] = append(n.byName[name], h.Path)
+				n.add(h.Path)
+				if undo := h.Compensation(); undo != nil {
+					n.add(undo.Path)
 				}
 			}
 		}
@@ -35,6 +33,16 @@ func newNames(b *dsl.Bundle) names {
 		n.calls[p.ID] = calledBy(b, p, nil)
 	}
 	return n
+}
+
+// add makes a path known by each way to name it.
+func (n *names) add(path string) {
+	n.paths = append(n.paths, path)
+	parts := strings.Split(path, "/")
+	for i := range parts {
+		name := strings.Join(parts[i:], "/")
+		n.byName[name] = append(n.byName[name], path)
+	}
 }
 
 // calledBy lists a pipeline and those that it calls, by whatever way.

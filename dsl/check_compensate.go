@@ -1,0 +1,27 @@
+package dsl
+
+// checkCompensate reports a compensation that makes no sense.
+func (c *checker) checkCompensate(h *Handler, r *Reporter) {
+	u := h.Compensate
+	if u == nil || c.blamed(u.Span) {
+		return
+	}
+	at := h.places.of("compensate", u.Span)
+	switch {
+	case u.Type == "":
+		r.Errorf(at, codeCompensate, "add the call, such as request: {…}", "the compensation of handler %q calls nobody", h.ID)
+	case c.types[u.Type].SetsState:
+		r.Errorf(u.places.of("type", u.Span), codeCompensate, "call the service, such as with request: {…}",
+			"the compensation of handler %q calls nobody: %s only sets the shared state", h.ID, u.Type)
+	}
+	switch {
+	case h.isPlaceholder() && !c.blamed(h.Span), h.Await != nil, c.types[h.Type].SetsState:
+		r.Errorf(at, codeCompensate, "delete it, or write it at the handler that makes the call", "handler %q makes no call that could be undone", h.ID)
+	case h.ForEach != nil:
+		r.Errorf(at, codeCompensate, "let one call make all of them",
+			"handler %q makes a call for each element, and one compensation cannot undo some of them", h.ID)
+	}
+	if t := u.Retry; t != nil {
+		checkOrder(r, t.places, t.Span, "min-delay", t.MinDelay, "max-delay", t.MaxDelay)
+	}
+}

@@ -1,0 +1,54 @@
+package dsl
+
+import "time"
+
+// A Compensation is a call that undoes what a handler has done, when the run gives up
+// for good. Besides its own fields it has one handler type, such as request, with its
+// fields. It may read what the result of the handler may, as it is at the end.
+//
+// When a critical handler has failed, and all calls under way have ended, the
+// compensations of all handlers that have succeeded are made one by one, in the
+// reverse order in which they succeeded. Then the run ends as cancelled, with the
+// reason, and events of its key go on; it cannot be retried, for it has been undone.
+// When a compensation fails for good, the run fails there, and a retry goes on with it.
+// Its path is that of the handler with /compensate behind it.
+type Compensation struct {
+	Span Span `yaml:"-"`
+
+	places
+
+	// Type is the name of the handler type; empty when there is none.
+	Type string `yaml:"-"`
+
+	// Body holds the fields of the type, checked against its Spec.
+	Body *Value `yaml:"-"`
+
+	// Timeout bounds one attempt.
+	Timeout time.Duration `yaml:"timeout" min:"1ms"`
+
+	// Retry says how failed attempts are repeated.
+	Retry *Retry `yaml:"retry"`
+}
+
+// compensatePath stands behind the path of a handler in that of its compensation.
+const compensatePath = "/compensate"
+
+// Compensation gives the call that undoes the handler as a handler of its own; nil when
+// there is none.
+func (h *Handler) Compensation() *Handler { return h.undo }
+
+// CompensateReads lists what the compensation of the handler reads.
+func (h *Handler) CompensateReads() []Read {
+	if h.Compensate == nil {
+		return nil
+	}
+	return h.Compensate.Body.Reads()
+}
+
+// undoBy makes the handler that a compensation is.
+func (h *Handler) undoBy(c *Compensation) *Handler {
+	return &Handler{
+		Span: c.Span, places: c.places, Path: h.Path + compensatePath, ID: h.ID, Owner: h.Owner,
+		Type: c.Type, Body: c.Body, Timeout: c.Timeout, Retry: c.Retry,
+	}
+}

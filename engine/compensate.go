@@ -1,0 +1,237 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// This file undoes what a run has done when it gives up for good. It belongs to the pure
+// core, as run.go does.
+
+// undoPath stands behind the path of a handler in that of its compensation.
+const undoPath = "/compensate"
+
+// surrender ends a run whose critical handler has given up and of which nothing is under
+// way any more, unless something has to be undone first.
+func (r *Run) surrender() {
+	switch {
+	case r.undoing:
+	case r.plan.undoes && (r.toUndo() != nil || r.openCall() != nil):
+		r.undoing, r.settled = true, false
+		r.touch()
+	default:
+		r.end(Failed)
+	}
+}
+
+// toUndo finds the handler to undo next: the last one that has succeeded; nil when there
+// is none.
+func (r *Run) toUndo() *Step {
+	var last *Step
+	for i, s := range r.plan.order {
+		rec := &r.records[i]
+		if s.undo == nil || rec.outcome != OutcomeSucceeded || strings.HasPrefix(rec.reason, goneOn) || rec.undo != nil && rec.undo.decided() {
+			continue
+		}
+		if last == nil || rec.done > r.records[last.position].done {
+			last = s
+		}
+	}
+	return last
+}
+
+// openCall finds a call of a pipeline that has not come to an end, and may have something
+// to undo; nil when there is none.
+func (r *Run) openCall() *Run {
+	var open *Run
+	for _, s := range r.plan.order {
+		if s.callee == nil || !s.callee.undoes {
+			continue
+		}
+		r.visit(s, func(u unit) {
+			if sub := u.rec.sub; sub != nil && !u.rec.decided() && !sub.status.Ended() && open == nil {
+				open = sub
+			}
+		})
+	}
+	return open
+}
+
+// undo starts the next compensation, when the time for it has come. What goes on inside
+// of calls is given up and undone before.
+func (r *Run) undo(tasks []Task, live Live) []Task {
+	for sub := r.openCall(); sub != nil; sub = r.openCall() {
+		if sub.failedPath == "" {
+			sub.failedPath, sub.failure, sub.class = r.failedPath, r.failure, r.class
+		}
+		before := sub.underway
+		ready := sub.Ready(live)
+		r.underway += sub.underway - before
+		r.touch()
+		r.collect(sub)
+		tasks = append(tasks, ready...)
+		if !sub.status.Ended() {
+			return tasks
+		}
+		if sub.brokenUndo() != nil {
+			r.end(Failed)
+			return tasks
+		}
+	}
+	for r.underway == 0 && !r.status.Ended() {
+		s := r.toUndo()
+		if s == nil {
+			r.reason = clean("undone after " + r.failure)
+			r.end(Stopped)
+			break
+		}
+		rec := &r.records[s.position]
+		if rec.undo == nil {
+			rec.undo = &record{}
+			r.touch()
+		}
+		if rec.undo.due.After(live.Now) {
+			break
+		}
+		t, ok := r.undoCall(unit{Step: s.undo, rec: rec.undo}, live)
+		if ok {
+			return append(tasks, t)
+		}
+		if !rec.undo.decided() {
+			break // it is held
+		}
+	}
+	return tasks
+}
+
+// undoCall makes the task of a compensation.
+func (r *Run) undoCall(u unit, live Live) (Task, bool) {
+	if !r.admitted(u, live) {
+		return Task{}, false
+	}
+	rec := u.rec
+	body, err := u.Handler.Body.Eval(r.env(live))
+	if err != nil {
+		r.undoFails(u, err, live)
+		return Task{}, false
+	}
+	rec.attempts++
+	rec.due, rec.underway = time.Time{}, true
+	r.underway++
+	r.touch()
+	if rec.started.IsZero() {
+		rec.started = stamp(live.Now)
+	}
+	return Task{
+		Step: u.Step, within: r.within, Type: u.Type, Attempt: rec.attempts, Body: copyData(body), Timeout: u.Handler.Timeout,
+		IdempotencyKey: idempotencyKey(r.start.ID, r.within+u.Path, 0),
+	}, true
+}
+
+// undone takes how an attempt of a compensation ended.
+func (r *Run) undone(u unit, o Outcome, live Live) {
+	rec, err := u.rec, o.Err
+	if err == nil && !o.Result.Until.IsZero() {
+		err = Permanent(errors.New("want a call that undoes something, have a wait"))
+	}
+	var events []Event
+	for i, e := range o.Result.Emit {
+		events = append(events, r.complete(u, i, e, live))
+	}
+	if err == nil {
+		rec.outcome, rec.err, rec.reason = OutcomeSucceeded, "", ""
+		r.emit(rec, events)
+		r.closeUndo(u, live)
+		return
+	}
+	rec.failures++
+	rec.err = clean(err.Error())
+	if delay, ok := rec.repeat(u, r.start.ID+r.within, rec.failures, err); ok {
+		rec.due = stamp(live.Now.Add(delay + time.Millisecond - 1)) // rounded up
+		return
+	}
+	r.undoFails(u, err, live)
+}
+
+// undoFails fails the run at a compensation. An operator's retry goes on with it.
+func (r *Run) undoFails(u unit, err error, live Live) {
+	u.rec.outcome, u.rec.err, u.rec.class = OutcomeFailed, clean(err.Error()), ClassOf(err)
+	r.closeUndo(u, live)
+	r.end(Failed)
+}
+
+func (r *Run) closeUndo(u unit, live Live) {
+	u.rec.finished, u.rec.due = stamp(live.Now), time.Time{}
+	r.touch()
+	ended := u.rec.save(u.Path).view()
+	ended.Within = strings.TrimSuffix(r.within, intoCall)
+	r.ended = append(r.ended, ended)
+}
+
+// A brokenUndo is a compensation that has failed for good.
+type brokenUndo struct{ path, err, class string }
+
+// brokenUndo finds the compensation that the run has failed with; nil when there is none.
+func (r *Run) brokenUndo() *brokenUndo {
+	for i, s := range r.plan.order {
+		rec := &r.records[i]
+		if rec.undo != nil && rec.undo.outcome == OutcomeFailed {
+			return &brokenUndo{s.undo.Path, rec.undo.err, rec.undo.class}
+		}
+		if s.callee == nil || rec.decided() {
+			continue
+		}
+		var inside *brokenUndo
+		r.visit(s, func(u unit) {
+			if u.rec.sub != nil && inside == nil {
+				inside = u.rec.sub.brokenUndo()
+			}
+		})
+		if inside != nil {
+			return inside
+		}
+	}
+	return nil
+}
+
+// failed tells where and why a run has given up that has ended without success.
+func (r *Run) gaveUp() (path, failure, class string) {
+	if broken := r.brokenUndo(); broken != nil && r.undoing {
+		return broken.path, clean(fmt.Sprintf("%s: %s; it was to be undone after %s", broken.path, broken.err, r.failure)), broken.class
+	}
+	return r.failedPath, r.failure, r.class
+}
+
+// nextUndo tells when a compensation is to be made again; zero when none waits.
+func (r *Run) nextUndo() time.Time {
+	if sub := r.openCall(); sub != nil {
+		return sub.Next()
+	}
+	if s := r.toUndo(); s != nil {
+		if rec := r.records[s.position].undo; rec != nil {
+			return rec.next()
+		}
+	}
+	return time.Time{}
+}
+
+// redriveUndo lets the compensations be made again that have failed.
+func (r *Run) redriveUndo() {
+	r.status = Running
+	r.touch()
+	for i, s := range r.plan.order {
+		rec := &r.records[i]
+		if rec.undo != nil && rec.undo.outcome == OutcomeFailed {
+			rec.undo = &record{}
+		}
+		if s.callee != nil && !rec.decided() {
+			r.visit(s, func(u unit) {
+				if sub := u.rec.sub; sub != nil && sub.undoing && sub.status == Failed {
+					sub.redriveUndo()
+				}
+			})
+		}
+	}
+}
