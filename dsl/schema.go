@@ -14,9 +14,9 @@ import (
 func JSONSchema(types []Type) ([]byte, error) {
 	b := newSchemaBuilder()
 	root := b.object(languageSpec(), false)
-	b.addTypes(types, "handler", true)
-	b.addTypes(types, "verify", false)
-	b.addTypes(types, "compensation", false)
+	b.addTypes(types, "handler", 0)
+	b.addTypes(types, "verify", 2) // done, and a field of a request
+	b.addTypes(types, "compensation", 1)
 	root["type"] = []string{"object", "null"}
 	return b.encode(root, "ProcaaS pipelines")
 }
@@ -273,8 +273,8 @@ func orNull(s schema) schema {
 
 // addTypes completes the definition of a handler, or of what has the body of one
 // too: besides its own fields it has one key that names its type, or the fields
-// of a request directly, or neither as a placeholder.
-func (b *schemaBuilder) addTypes(types []Type, name string, placeholder bool) {
+// of a request directly. With fewer keys than least it has neither.
+func (b *schemaBuilder) addTypes(types []Type, name string, least int) {
 	h := b.defs[name].(schema)
 	properties := h["properties"].(schema)
 	own := make(map[string]bool)
@@ -298,8 +298,12 @@ func (b *schemaBuilder) addTypes(types []Type, name string, placeholder bool) {
 			byOperator = append(byOperator, regexp.QuoteMeta(f.Name))
 		}
 	}
-	patterns, _ := h["patternProperties"].(schema)
 	if len(byOperator) > 0 {
+		patterns, ok := h["patternProperties"].(schema)
+		if !ok {
+			patterns = schema{}
+			h["patternProperties"] = patterns
+		}
 		patterns[operatorPattern(byOperator)] = true
 	}
 	var ways, named []any
@@ -309,8 +313,8 @@ func (b *schemaBuilder) addTypes(types []Type, name string, placeholder bool) {
 		ways = append(ways, schema{"required": []string{t.Name}, "properties": bare})
 	}
 	nameless := schema{"not": schema{"anyOf": named}}
-	if !placeholder {
-		nameless["minProperties"] = 2 // done, and a field of a request
+	if least > 0 {
+		nameless["minProperties"] = least
 	}
 	h["oneOf"] = append(ways, nameless)
 }
