@@ -13,7 +13,7 @@ GOTESTS := $(GO) run gotest.tools/gotestsum@v1.13.0 --format pkgname-and-test-fa
 
 export CGO_ENABLED ?= 0
 
-.PHONY: help demo bench-shards demo-shards build test quick fmt vet lint bench bench-flows python editors fuzz golden tools-postgres tools-console clean
+.PHONY: help demo bench-shards demo-shards build test quick fmt vet lint bench bench-flows python editors fuzz golden tools-postgres tools-console bench-queue clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -63,6 +63,9 @@ bench: ## the Go benchmarks of the hot paths
 
 bench-flows: ## what durability costs, beside programs written by hand: minutes, on an idle machine
 	$(GO) run ./cmd/procaas-bench
+
+bench-queue: ## the queue of tasks, beside a loop written by hand: minutes, on an idle machine
+	$(GO) run ./cmd/procaas-bench -rounds 3 -only queue-drain,queue-put,queue-latency,queue-bloat
 
 python: ## compare the expression language with the python3 of this machine, on 200,000 random expressions
 	$(GO) test -count 1 ./dsl -run '^TestPythonLive$$' -v -args -python 200000

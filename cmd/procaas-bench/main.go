@@ -10,6 +10,8 @@
 //	grouped   the same; the rows of many flows share a commit
 //	procaas   the engine: three request handlers on PostgreSQL
 //
+// The parts queue-… measure the queue of tasks, beside a loop that is written by hand.
+//
 // Rounds of all contestants alternate, and medians are shown, so that whatever
 // else the machine does falls on all alike. Compare ratios; absolute figures are
 // the machine's.
@@ -44,6 +46,9 @@ func main() {
 	flag.IntVar(&o.flows, "flows", 6000, "flows of one contestant in one round")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds")
 	flag.IntVar(&o.backlog, "backlog", 100_000, "waiting events that are drained")
+	flag.IntVar(&o.tasks, "tasks", 100_000, "tasks of one measurement of the queue")
+	flag.IntVar(&o.crowd, "crowd", 1_000_000, "scheduled tasks, and as many of low priority, beside which urgent ones are measured")
+	flag.IntVar(&o.pass, "pass", 1_000_000, "tasks that pass for queue-bloat")
 	flag.DurationVar(&o.span, "span", 4*time.Second, "of one measurement at a fixed rate")
 	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile of this process to a file")
 	flag.Parse()
@@ -66,6 +71,9 @@ type options struct {
 	flows   int
 	rounds  int
 	backlog int
+	tasks   int
+	crowd   int
+	pass    int
 	span    time.Duration
 	profile string
 }
@@ -80,6 +88,10 @@ var parts = []struct {
 	{"accept", measureAccept},
 	{"backlog", measureBacklog},
 	{"idle", measureIdle},
+	{"queue-drain", measureQueueDrain},
+	{"queue-put", measureQueuePut},
+	{"queue-latency", measureQueueLatency},
+	{"queue-bloat", measureQueueBloat},
 }
 
 // A bench is what all measurements share.
@@ -134,7 +146,11 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 			}
 		}
 		if !found {
-			return fmt.Errorf("want measurements out of flows, latency, accept, backlog and idle, have %q", name)
+			known := make([]string, len(parts))
+			for i, p := range parts {
+				known[i] = p.name
+			}
+			return fmt.Errorf("want measurements out of %s, have %q", strings.Join(known, ", "), name)
 		}
 	}
 	return nil
