@@ -57,7 +57,7 @@ type playGraph struct {
 // The bounds of what is tried are far above what anybody types or waits for.
 const (
 	maxPlay  = 256 << 10
-	playTime = 3 * time.Second
+	playTime = 5 * time.Second
 )
 
 // playground checks what is typed, draws how it would run, and runs it with answers
