@@ -86,5 +86,9 @@ tools-postgres:
 tools-console:
 	@sh testdata/console/install.sh
 
+.PHONY: demo-balancer
+demo-balancer: $(BIN) ## eight stateful workers, a key that gets hot, and the balancer that evens the load out; Ctrl-C ends it
+	@$(BIN) demo-balancer
+
 clean: ## remove what was built
 	rm -rf bin

@@ -6,5 +6,5 @@ import "embed"
 
 // Files are the pipelines and their stub services, a directory for each.
 //
-//go:embed all:taxi
+//go:embed all:taxi all:balancer
 var Files embed.FS

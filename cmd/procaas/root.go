@@ -127,7 +127,7 @@ func newRoot(s streams) *cobra.Command {
 		c.GroupID = "author"
 		root.AddCommand(c)
 	}
-	for _, c := range []*cobra.Command{demoCommand(s), serveCommand(s), migrateCommand(s), demoWorkerCommand(s)} {
+	for _, c := range []*cobra.Command{demoCommand(s), serveCommand(s), migrateCommand(s), demoBalancerCommand(s), demoWorkerCommand(s)} {
 		c.GroupID = "serve"
 		root.AddCommand(c)
 	}

@@ -70,6 +70,9 @@ const (
 	PathKeys        = "/keys/" // and a key; with the header of a partition, any other path does, too
 )
 
+// HeaderDropped marks the answer to a request that was dropped.
+const HeaderDropped = "Procaas-Dropped"
+
 // A Worker serves partitions. Each request is counted for its key; that is its state.
 type Worker struct {
 	o       Options
@@ -204,6 +207,7 @@ func (w *Worker) serve(rw http.ResponseWriter, r *http.Request) {
 	a := Answer{Worker: w.o.ID, Partition: partition, Key: key, Token: token}
 	if !w.work(&a) {
 		rw.Header().Set("Retry-After", "1")
+		rw.Header().Set(HeaderDropped, "1")
 		reply(rw, http.StatusServiceUnavailable, handoff.Refusal{
 			Title: "The worker has too much to do", Status: http.StatusServiceUnavailable, Code: "dropped",
 			Detail: fmt.Sprintf("%s serves %v requests in a second", w.o.ID, w.o.Capacity),
