@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"procaas/engine"
 	"procaas/engine/api"
@@ -132,6 +135,16 @@ func TestBalancerGoesOnOnAnotherNode(t *testing.T) {
 	until(other, "a later observation", func(v engine.ClusterView) bool { return v.Observed.After(banned.Observed.Add(time.Second)) })
 	if _, err := other.PullLever(t.Context(), "fanout", engine.LeverPull{Lever: engine.LeverBan, Worker: "w1", Partition: -1}, "test"); err != nil {
 		t.Fatal(err)
+	}
+	reply, err := http.Get(second + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	var metrics strings.Builder
+	problems, err := promlint.New(io.TeeReader(reply.Body, &metrics)).Lint()
+	if err != nil || len(problems) > 0 || !strings.Contains(metrics.String(), `procaas_cluster_workers_up{cluster="fanout"} 3`) {
+		t.Errorf("want metrics of the cluster, have %v, %v and\n%s", problems, err, metrics.String())
 	}
 	last := until(other, "w1 empty", func(v engine.ClusterView) bool { return len(v.Workers) == 3 && v.Workers[0].Partitions == 0 })
 	if last.Version <= banned.Version || last.Workers[2].Partitions != 12 {

@@ -230,6 +230,7 @@ func (n *node) build(ctx context.Context, f nodeFlags, b *dsl.Bundle, served api
 			return errNoToken(beyond)
 		}
 	}
+	n.metrics.MustRegister(newClusterMetrics(e))
 	if n.alerts, err = n.newAlerts(f, o.Name); err != nil {
 		return err
 	}
