@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -126,4 +127,44 @@ func TestTasksOfPipelinesRun(t *testing.T) {
 	if dead[0].Attempt != 4 || dead[0].Error == "" {
 		t.Errorf("have %+v, want it failed three times", dead[0])
 	}
+	eventually(t, "metrics of the queue", func() bool { // counts are asked for every five seconds
+		reply, err := http.Get(server + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer reply.Body.Close()
+		metrics, err := io.ReadAll(reply.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{
+			`procaas_queue_lag_seconds{type="thumbs"}`, `procaas_queue_tasks{state="failed",type="thumbs"} 1`,
+			`procaas_queue_started_total{type="thumbs",within="true"}`,
+		} {
+			if !strings.Contains(string(metrics), want) {
+				return false
+			}
+		}
+		return true
+	})
+	command := func(line string, want ...string) {
+		t.Helper()
+		var shown bytes.Buffer
+		code := Main(t.Context(), append(strings.Fields(line), "--server", server), streams{strings.NewReader(""), &shown, &shown})
+		for _, text := range want {
+			if code != 0 || !strings.Contains(shown.String(), text) {
+				t.Errorf("%s: have %d and %q, want %q", line, code, shown.String(), text)
+			}
+		}
+	}
+	command("queue stats", "TYPE", "thumbs", "open")
+	command("queue stats --format json", `"type": "thumbs"`)
+	command("queue pause thumbs --reason broken", "thumbs is paused")
+	command("queue peek thumbs --state scheduled", "scheduled", later[0].ID)
+	command("queue peek thumbs --format json", `"unique": "a"`)
+	command("queue retry thumbs", "retry: 1 tasks")
+	command("queue cancel thumbs --id "+later[0].ID, "cancel: 1 tasks")
+	command("queue drain thumbs", "thumbs is draining")
+	command("queue resume thumbs", "thumbs is open")
+	command("queue move thumbs --to other --state scheduled", "move: 0 tasks")
 }

@@ -189,6 +189,7 @@ func (n *node) open(ctx context.Context, b *dsl.Bundle, access api.Options) (err
 	if n.tasks, err = openTasks(ctx, n.flags.store, n.store, n.log); err != nil {
 		return errors.Join(fmt.Errorf("open store %s: %w", redact(n.flags.store), err), n.store.Close())
 	}
+	n.tasks.TaskStore = engine.MeasureTasks(n.tasks.TaskStore, n.metrics)
 	if n.traces, err = openTelemetry(ctx, nodeName(n.flags.name), n.log); err != nil {
 		return errors.Join(err, n.closeStores())
 	}

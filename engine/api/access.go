@@ -53,6 +53,10 @@ var needs = map[string]need{
 	"submit-events": submits,
 	"put-tasks":     submits,
 
+	"set-queue":       steers,
+	"cancel-queued":   steers,
+	"retry-queued":    steers,
+	"move-queued":     steers,
 	"claim-tasks":     steers,
 	"heartbeat-tasks": steers,
 	"complete-tasks":  steers,

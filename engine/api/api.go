@@ -205,6 +205,7 @@ func (s *server) operations() []operation {
 	var all []operation
 	all = append(all, s.intakeOperations()...)
 	all = append(all, s.queueOperations()...)
+	all = append(all, s.queueOfficeOperations()...)
 	all = append(all, s.runOperations()...)
 	all = append(all, s.migrateOperations()...)
 	all = append(all, s.clusterOperations()...)

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"procaas/engine/api"
+)
+
+func queueCommand(s streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "queue",
+		Short: "Look at the queue of tasks, and steer it",
+		Long: `queue works with the tasks of a server: those of pipelines with a queue section, and
+those of workers that are other programs. A type is a pipeline's id, or any other
+name that tasks were put under.`,
+	}
+	c.AddCommand(queueStatsCommand(s), queuePeekCommand(s))
+	for _, m := range []struct{ use, mode, short string }{
+		{"pause", "paused", "Let no task of a type be taken; those under way go on"},
+		{"resume", "open", "Open a type again that was paused or drained"},
+		{"drain", "draining", "Take no new tasks of a type in; those that are there are worked off"},
+	} {
+		c.AddCommand(queueModeCommand(s, m.use, m.mode, m.short))
+	}
+	c.AddCommand(
+		queueChangeCommand(s, "cancel", "Cancel tasks of a type that no worker holds"),
+		queueChangeCommand(s, "retry", "Put dead letters of a type into the queue again"),
+		queueChangeCommand(s, "move", "Give tasks of a type another one"),
+	)
+	return c
+}
+
+func queueStatsCommand(s streams) *cobra.Command {
+	c := &cobra.Command{Use: "stats", Short: "Count the tasks of each type", Args: cobra.NoArgs}
+	var f clientFlags
+	f.add(c)
+	format := formatFlag(c, "text", "json")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		out, err := format()
+		if err != nil {
+			return err
+		}
+		all, err := f.client().Queues(c.Context())
+		if err != nil {
+			return err
+		}
+		if out == "json" {
+			return printJSON(s.out, map[string]any{"items": all, "next": nil})
+		}
+		w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
+		fmt.Fprintln(w, "TYPE\tMODE\tLAG\tREADY\tWAITING\tTAKEN\tSCHEDULED\tFAILED")
+		for _, q := range all {
+			lag := time.Duration(q.Lag * float64(time.Second)).Round(time.Second)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\n", q.Type, q.Mode, lag, q.Ready, q.Waiting, q.Starting+q.Running, q.Scheduled, q.Failed)
+		}
+		return w.Flush()
+	}
+	return c
+}
+
+func queuePeekCommand(s streams) *cobra.Command {
+	c := &cobra.Command{
+		Use: "peek TYPE", Short: "List tasks in the order in which they would be taken", Args: cobra.ExactArgs(1),
+		Example: "  procaas queue peek thumbnails --state failed",
+	}
+	var f clientFlags
+	f.add(c)
+	state := c.Flags().String("state", "", "only tasks in this state: scheduled, ready, waiting, starting, running, completed, failed or cancelled")
+	key := c.Flags().String("key", "", "only tasks of this key")
+	unique := c.Flags().String("unique", "", "only the task with this unique name")
+	limit := c.Flags().Int("limit", 20, "the most tasks")
+	format := formatFlag(c, "text", "json")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		out, err := format()
+		if err != nil {
+			return err
+		}
+		query := url.Values{"state": {*state}, "key": {*key}, "unique": {*unique}, "limit": {strconv.Itoa(*limit)}}
+		tasks, err := f.client().PeekTasks(c.Context(), args[0], query)
+		if err != nil {
+			return err
+		}
+		if out == "json" {
+			return printJSON(s.out, map[string]any{"items": tasks, "next": nil})
+		}
+		w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
+		fmt.Fprintln(w, "TASK\tSTATE\tPRIORITY\tDUE\tDEADLINE\tATTEMPT\tKEY\tWORKER\tERROR")
+		for _, t := range tasks {
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%d\t%s\t%s\t%s\n", t.ID, t.State, t.Priority, t.Due.Local().Format(time.DateTime),
+				t.Deadline.Local().Format(time.DateTime), t.Attempt, dash(t.Key), dash(t.Worker), dash(t.Error))
+		}
+		return w.Flush()
+	}
+	return c
+}
+
+func queueModeCommand(s streams, use, mode, short string) *cobra.Command {
+	c := &cobra.Command{Use: use + " TYPE", Short: short, Args: cobra.ExactArgs(1)}
+	var f clientFlags
+	f.add(c)
+	reason := c.Flags().String("reason", "", "why, for people")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := f.client().SetQueue(c.Context(), args[0], api.QueueChange{Mode: mode, Reason: *reason}); err != nil {
+			return err
+		}
+		fmt.Fprintf(s.out, "%s is %s\n", args[0], mode)
+		return nil
+	}
+	return c
+}
+
+func queueChangeCommand(s streams, verb, short string) *cobra.Command {
+	c := &cobra.Command{Use: verb + " TYPE", Short: short, Args: cobra.ExactArgs(1)}
+	var f clientFlags
+	f.add(c)
+	var choice api.TaskChoice
+	flags := c.Flags()
+	flags.StringSliceVar(&choice.IDs, "id", nil, "only this task (repeatable)")
+	flags.StringVar(&choice.Key, "key", "", "only tasks of this key")
+	flags.StringVar(&choice.Unique, "unique", "", "only the task with this unique name")
+	flags.IntVar(&choice.Limit, "limit", 1000, "at most as many")
+	flags.StringVar(&choice.Reason, "reason", "", "why, for people")
+	if verb != "retry" {
+		flags.StringVar(&choice.State, "state", "", "only tasks in this state: ready, waiting or scheduled")
+	}
+	if verb == "move" {
+		flags.StringVar(&choice.To, "to", "", "the other type (required)")
+	}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if verb == "move" && choice.To == "" {
+			return usagef("move needs --to")
+		}
+		n, err := f.client().ChangeTasks(c.Context(), verb, args[0], choice)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(s.out, "%s: %d tasks\n", verb, n)
+		return nil
+	}
+	return c
+}

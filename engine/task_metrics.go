@@ -1,0 +1,102 @@
+package engine
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// measuredTasks counts what is taken of a store of tasks, and what waits in it.
+type measuredTasks struct {
+	TaskStore
+	started *prometheus.CounterVec
+
+	mu    sync.Mutex // guards the following
+	at    time.Time
+	stats []TaskTypeStats
+}
+
+// The bounds of what metrics ask of a store.
+const (
+	taskStatsAge  = 5 * time.Second // for so long, counts are not asked for again
+	taskStatsTime = 3 * time.Second
+	taskTypesMost = 200
+)
+
+var (
+	taskLag   = prometheus.NewDesc("procaas_queue_lag_seconds", "By how much the most urgent ready task of a type waits beyond what it tolerates.", []string{"type"}, nil)
+	taskCount = prometheus.NewDesc("procaas_queue_tasks", "Tasks of a type by state; failed ones are dead letters.", []string{"type", "state"}, nil)
+)
+
+// MeasureTasks makes a store of tasks tell metrics: procaas_queue_lag_seconds,
+// procaas_queue_tasks, and procaas_queue_started_total, which tells the tasks that were
+// taken within what they tolerate from those that were not. A task that is taken again
+// counts again.
+func MeasureTasks(store TaskStore, registry prometheus.Registerer) TaskStore {
+	m := &measuredTasks{TaskStore: store, started: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "procaas_queue_started_total", Help: "Tasks that were taken on this node, by whether that was within what they tolerate.",
+	}, []string{"type", "within"})}
+	registry.MustRegister(m.started, m)
+	return m
+}
+
+// ClaimTasks implements [TaskWork].
+func (m *measuredTasks) ClaimTasks(ctx context.Context, c TaskClaim) ([]QueuedTask, error) {
+	tasks, err := m.TaskStore.ClaimTasks(ctx, c)
+	m.count(tasks)
+	return tasks, err
+}
+
+// ExchangeTasks implements [TaskWork].
+func (m *measuredTasks) ExchangeTasks(ctx context.Context, r TaskReport, c TaskClaim) ([]QueuedTask, []TaskRef, error) {
+	tasks, lost, err := m.TaskStore.ExchangeTasks(ctx, r, c)
+	m.count(tasks)
+	return tasks, lost, err
+}
+
+// taskGrace is what a task that tolerates no delay may wait: no claim is that quick.
+const taskGrace = time.Second
+
+func (m *measuredTasks) count(tasks []QueuedTask) {
+	for i := range tasks {
+		t := &tasks[i]
+		within := !t.Begun.After(t.Deadline.Add(taskGrace))
+		m.started.WithLabelValues(t.Type, strconv.FormatBool(within)).Inc()
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (m *measuredTasks) Describe(out chan<- *prometheus.Desc) { out <- taskLag; out <- taskCount }
+
+// Collect implements [prometheus.Collector].
+func (m *measuredTasks) Collect(out chan<- prometheus.Metric) {
+	for _, t := range m.counts() {
+		out <- prometheus.MustNewConstMetric(taskLag, prometheus.GaugeValue, t.Lag.Seconds(), t.Type)
+		for state, n := range map[TaskState]int64{
+			TaskReady: t.Ready, TaskWaiting: t.Waiting, TaskStarting: t.Starting, TaskRunning: t.Running, TaskScheduled: t.Scheduled, TaskFailed: t.Failed,
+		} {
+			out <- prometheus.MustNewConstMetric(taskCount, prometheus.GaugeValue, float64(n), t.Type, string(state))
+		}
+	}
+}
+
+// counts asks the store, unless it has been asked lately. What cannot be counted at
+// present is not told.
+func (m *measuredTasks) counts() []TaskTypeStats {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if time.Since(m.at) < taskStatsAge {
+		return m.stats
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), taskStatsTime)
+	defer cancel()
+	stats, err := m.TaskStats(ctx)
+	if m.at = time.Now(); err != nil {
+		stats = nil
+	}
+	m.stats = stats[:min(len(stats), taskTypesMost)]
+	return m.stats
+}
