@@ -119,7 +119,7 @@ func (p *proof) check(i int) {
 	conditions, own := p.steps[i].conditionReads(), h.ConditionReads()
 	reported := make(map[string]bool)
 	p.checkConditions(i, reported)
-	for n, read := range slices.Concat(own, h.ItemReads(), h.AwaitReads(), h.BodyReads(), h.Result.Reads(), h.VerifyReads(), h.ErrorReads(), h.CompensateReads()) {
+	for n, read := range slices.Concat(own, h.ItemReads(), h.AwaitReads(), h.BodyReads(), h.Result.Reads(), h.VerifyReads(), h.ErrorReads(), h.undoReads()) {
 		if n >= len(own) && looksAt(conditions, read.Path) {
 			continue
 		}

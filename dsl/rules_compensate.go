@@ -25,6 +25,6 @@ func compensateRules() []Rule {
 		Why: "A compensation is a call that undoes what its handler has done at a service. Setting the shared state undoes nothing there, and a " +
 			"handler that makes no call leaves nothing to undo. Of calls for each element some may have been made, which one call cannot undo.",
 		Before: file("set: {hold: null}"),
-		After:  file(`request: {method: DELETE, url: !$ "'http://127.0.0.1:9084/v1/holds/' + string(shared-state.hold)"}`),
+		After:  file(`request: {url: http://127.0.0.1:9084/v1/releases, body: {hold: !$ shared-state.hold}}`),
 	}}
 }

@@ -1,6 +1,9 @@
 package dsl
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // A Compensation is a call that undoes what a handler has done, when the run gives up
 // for good. Besides its own fields it has one handler type, such as request, with its
@@ -43,6 +46,14 @@ func (h *Handler) CompensateReads() []Read {
 		return nil
 	}
 	return h.Compensate.Body.Reads()
+}
+
+// undoReads lists what the compensation reads besides what the handler itself gives: it
+// is made only when the handler has succeeded.
+func (h *Handler) undoReads() []Read {
+	return slices.DeleteFunc(h.CompensateReads(), func(r Read) bool {
+		return len(r.Path) > 1 && (r.Path[0] == "sources" && r.Path[1] == h.ID || r.Path[0] == stateRoot && h.Result.Get(r.Path[1]) != nil)
+	})
 }
 
 // undoBy makes the handler that a compensation is.
