@@ -206,7 +206,7 @@ func sameValue(a, b *Value) bool {
 	if a.kind != b.kind || a.literal != b.literal || a.secret != b.secret || len(a.items) != len(b.items) {
 		return false
 	}
-	if a.expr != nil && (!sameLetters(a.expr.Source, b.expr.Source) || !slices.Equal(a.expr.tokens(), b.expr.tokens())) {
+	if a.expr != nil && a.expr.Source != b.expr.Source && (!sameLetters(a.expr.Source, b.expr.Source) || !slices.Equal(a.expr.tokens(), b.expr.tokens())) {
 		return false
 	}
 	for i := range a.items {

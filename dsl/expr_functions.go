@@ -52,6 +52,9 @@ var synonyms = map[string]string{
 	"toInt": "int", "number": "float", "sorted": "sort", "reversed": "reverse", "unique": "uniq",
 	"set": "uniq", "toLower": "lower", "toUpper": "upper", "strip": "trim", "json": "toJSON",
 	"parseJSON": "fromJSON", "exists": "any", "every": "all", "some": "any", "fold": "reduce",
+	"print": "what is to be seen into the shared state", "isinstance": "the type into a schema",
+	"defined": "value != null", "isset": "value != null", "isnull": "value == null", "dict": "{name: value}", "list": "[value, …]", "tuple": "[value, …]",
+	"enumerate": "map(list, [#index, #])", "zip": "map(list, [#, other[#index]])", "format": "'text ' + string(value)",
 	"head": "first", "avg": "mean", "range": "from..to", "pow": "base ** exponent", "substring": "text[from:to]",
 }
 
@@ -159,6 +162,16 @@ func (b *builder) method(m *ast.MemberNode) part {
 		hint = "write " + functionNamed(near).Signature
 	}
 	switch strings.ToLower(name) {
+	case "items", "entries":
+		hint = "write toPairs(map), or keys(map)"
+	case "format":
+		hint = "join the parts: 'order ' + string(number)"
+	case "append", "extend", "add", "push", "concat":
+		hint = "values do not change; write concat(list, [value]) for a new one"
+	case "update", "setdefault", "pop", "remove", "insert", "clear":
+		hint = "values do not change; make a new one by merge, filter or concat"
+	case "isdigit", "isnumeric", "isalpha", "match":
+		hint = "write text matches '^[0-9]+$'"
 	case "startswith", "endswith", "contains", "matches":
 		hint = "write it between its operands: text startsWith part"
 	}

@@ -59,6 +59,7 @@ var symbols = []string{
 // A lexer cuts an expression into tokens. It stops at the first flaw.
 type lexer struct {
 	src    []rune
+	ascii  string // the same text, when each rune of it is one byte
 	at     int
 	tokens []token
 	open   []int // indexes of the brackets that are open
@@ -72,7 +73,10 @@ func scan(source string) ([]token, *flaw) {
 		return nil, &flaw{0, len(src), CodeTooLarge,
 			"the expression is longer than 4 KiB", "compute parts of it in a set handler before"}
 	}
-	l := &lexer{src: src}
+	l := &lexer{src: src, tokens: make([]token, 0, len(src)/4+2)}
+	if len(src) == len(source) {
+		l.ascii = source
+	}
 	for l.skipSpace(); l.at < len(src); l.skipSpace() {
 		if f := l.next(); f != nil {
 			return nil, f
@@ -104,8 +108,15 @@ func (l *lexer) skipSpace() {
 }
 
 func (l *lexer) has(text string) bool {
-	n := len(text) // all symbols are ASCII
-	return l.at+n <= len(l.src) && string(l.src[l.at:l.at+n]) == text
+	if l.at+len(text) > len(l.src) {
+		return false
+	}
+	for i := range len(text) { // all symbols are ASCII
+		if l.src[l.at+i] != rune(text[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 func (l *lexer) next() *flaw {
@@ -129,7 +140,13 @@ func (l *lexer) next() *flaw {
 }
 
 func (l *lexer) add(kind tokenKind, end int) {
-	l.tokens = append(l.tokens, token{kind: kind, text: string(l.src[l.at:end]), from: l.at, to: end, pair: -1})
+	text := ""
+	if l.ascii != "" {
+		text = l.ascii[l.at:end]
+	} else {
+		text = string(l.src[l.at:end])
+	}
+	l.tokens = append(l.tokens, token{kind: kind, text: text, from: l.at, to: end, pair: -1})
 	l.at = end
 }
 

@@ -176,6 +176,8 @@ func mixHint(op string, l, r shape) string {
 	switch {
 	case op == "+" && (l|r)&stringShape != 0 && (l|r)&numberShape != 0:
 		return "make a string of the number: string(x)"
+	case op == "%" && l == stringShape:
+		return "join the parts: 'order ' + string(number)"
 	case op == "*" && (l|r)&stringShape != 0:
 		return "write repeat(text, times)"
 	case op == "+" && (l|r)&mapShape != 0:

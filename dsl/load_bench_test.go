@@ -60,3 +60,19 @@ func BenchmarkLoad1000(b *testing.B) {
 		}
 	}
 }
+
+// TestLoadingGrowsWithThePipelines compares what the checks of four times as many
+// pipelines cost, in allocations: time would depend on the machine.
+func TestLoadingGrowsWithThePipelines(t *testing.T) {
+	files := thousand()
+	cost := func(n int) float64 {
+		return testing.AllocsPerRun(1, func() {
+			if bundle, found := dsl.Load(files[:n], dsl.Options{Types: testTypes()}); bundle == nil {
+				t.Fatal(show(found))
+			}
+		})
+	}
+	if few, many := cost(1), cost(4); many > 5*few {
+		t.Errorf("four times as many files cost %.1f times as much, want at most 5", many/few)
+	}
+}
