@@ -30,6 +30,7 @@ keys, drains them, and moves keys.`,
 		shardSet(s, &f, "drain MAP SHARD", "Let all keys leave a shard", func(why string) api.ShardChangeRequest { return api.ShardChangeRequest{Draining: &why} }),
 		shardOpen(s, &f),
 	)
+	c.AddCommand(shardTransferCommands(s, &f)...)
 	return c
 }
 
@@ -226,7 +227,7 @@ const transferEvent = "shard-transfer"
 
 func shardMove(s streams, f *clientFlags) *cobra.Command {
 	c := &cobra.Command{
-		Use: "move MAP KEY SHARD", Short: "Move a key to another shard", Args: cobra.ExactArgs(3),
+		Use: "move MAP KEY SHARD", Aliases: []string{"transfer"}, Short: "Move a key to another shard", Args: cobra.ExactArgs(3),
 		Long:    "move submits the event " + transferEvent + ", by which the pipeline of transfers moves a key\nwhile it is written to, and prints its run.",
 		Example: "  procaas shard move mail 42 s2",
 	}

@@ -49,7 +49,7 @@ func TestTransferSurvivesKill9(t *testing.T) {
 	c.client = api.NewClient("http://"+c.listen, "")
 	server := c.start(ctx)
 	for _, s := range []string{"s1", "s2"} {
-		eventually(t, s+" to be enrolled", func() bool {
+		soon(t, s+" to be enrolled", func() bool {
 			e, err := c.client.EnrollShard(ctx, "mail", s)
 			return err == nil && len(e.Reasons) == 0
 		})
@@ -73,7 +73,7 @@ func TestTransferSurvivesKill9(t *testing.T) {
 			}
 		}
 	}()
-	if _, err := c.client.SubmitEvent(ctx, api.Event{Type: transferEventType, ID: "move", Source: "test",
+	if _, err := c.client.SubmitEvent(ctx, api.Event{Type: transferEvent, ID: "move", Source: "test",
 		Payload: map[string]any{"map": "mail", "key": home.Placement, "target": "s2", "grace": "0s"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -85,16 +85,16 @@ func TestTransferSurvivesKill9(t *testing.T) {
 		return last
 	}
 	for _, step := range []string{"copy", "freeze"} {
-		eventually(t, "the step "+step, func() bool {
+		soon(t, "the step "+step, func() bool {
 			s := transfer()
 			return s.Step == step || s.Switched
 		})
 		server.kill()
 		server = c.start(ctx)
 	}
-	eventually(t, "the end of the transfer", func() bool { return transfer().State == engine.TransferDone })
+	soon(t, "the end of the transfer", func() bool { return transfer().State == engine.TransferDone })
 	before := acked.Load()
-	eventually(t, "writes on the other shard", func() bool { return acked.Load() > before+20 })
+	soon(t, "writes on the other shard", func() bool { return acked.Load() > before+20 })
 	stop()
 	<-ended
 	counts := func(shard int, sql string) (n int64) {
@@ -126,8 +126,15 @@ func TestTransferSurvivesKill9(t *testing.T) {
 	server.terminate()
 }
 
-// transferEventType is what the pipeline of transfers is activated by.
-const transferEventType = "shard-transfer"
+// soon waits for what takes a while on a machine that runs all tests at once.
+func soon(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(2 * time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within two minutes", what)
+		}
+	}
+}
 
 // twoShards starts two servers with a table of 500 users.
 func twoShards(t *testing.T) (out [2]*enginetest.Cluster) {
