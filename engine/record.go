@@ -33,7 +33,7 @@ type record struct {
 	saw      map[string]json.RawMessage // what its conditions read of the shared state and others change later
 	was      map[string]json.RawMessage // of the shared state, before the handler changed it
 	wide     []string                   // what it changed of the shared state, too, and was too large to be kept
-	tries    []savedTry                 // its last attempts, when there was more than one
+	tries    []savedTry                 // its last attempts, when one has failed
 
 	heard int64 // position of the last event that an await has looked at
 

@@ -34,7 +34,7 @@ type StoryStep struct {
 	Summary   string // why it ran or not, for people
 	Handler   *HandlerView
 	WaitedFor []WaitedFor
-	Tries     []TryView // when there was more than one attempt
+	Tries     []TryView // when an attempt has failed
 	Changes   []StateChange
 
 	Request      any // made anew from its definition; secrets are hidden

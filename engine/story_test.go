@@ -22,7 +22,7 @@ pipelines:
             step: {value: {price: !$ event.payload.price}}
             result: {total: !$ sources.fetch.response.price, note: !$ event.payload.text}
             retry: {attempts: 3, min-delay: 1h, max-delay: 1h, jitter: 0, on: any}
-          - {id: check, step: {value: !$ shared-state.total}}
+          - {id: check, step: {value: {of: !$ shared-state.total, token: !secret TOKEN}}}
       - id: b
         handlers:
           - {id: double, step: {value: !$ shared-state.total}, result: {total: !$ shared-state.total * 2, note: short}}
@@ -42,6 +42,7 @@ func TestStoryTellsStateAndAttempts(t *testing.T) {
 		}
 		return engine.Result{Response: value, Status: 200}, nil
 	})
+	r.on("check", func(context.Context, *engine.Call, any) (engine.Result, error) { return engine.Result{}, nil })
 	wide := strings.Repeat("wide ", 1000)
 	run := r.submit(e, engine.Event{Type: "work", Payload: map[string]any{"price": 7, "text": wide}})
 	r.drain()
@@ -79,7 +80,7 @@ func TestStoryTellsStateAndAttempts(t *testing.T) {
 		{values(fetch.Changes), "total 0>7; note <nil>><nil>work/b/do; "},
 		{values(check.Changes), ""},
 		{fmt.Sprint(fetch.Request, fetch.Status), "map[value:map[price:7]] 200"},
-		{fmt.Sprint(check.Request), "map[value:7]"},
+		{fmt.Sprint(check.Request), "map[value:map[of:7 token:***]]"},
 		{check.ResponseGone, "it is not kept, since nothing later reads it"},
 		{fmt.Sprint(story.Stages[1].Steps[0].Request), "map[value:7]"},
 		{fmt.Sprint(story.Stages[1].Steps[1].Request), "map[value:short]"},
