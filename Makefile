@@ -13,13 +13,19 @@ GOTESTS := $(GO) run gotest.tools/gotestsum@v1.13.0 --format pkgname-and-test-fa
 
 export CGO_ENABLED ?= 0
 
-.PHONY: help demo bench-shards demo-shards build test quick fmt vet lint bench bench-flows python editors fuzz golden tools-postgres tools-console bench-queue clean
+.PHONY: help demo demo-balancer balance bench-shards demo-shards build test quick fmt vet lint bench bench-flows python editors fuzz golden tools-postgres tools-console bench-queue clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 demo: $(BIN) ## a whole taxi company on this machine; Ctrl-C ends it
 	@$(BIN) demo
+
+demo-balancer: $(BIN) ## eight real workers, a hot partition, and their balancer in the console; Ctrl-C ends it
+	@pipelines/balancer/demo.sh $(BIN)
+
+balance: $(BIN) ## every policy of the balancer over the scenarios of the repository
+	@$(BIN) simulate balancer $$(ls testdata/balancer/*.yaml | sed 's/^/--scenario /')
 
 build: $(BIN) ## build bin/procaas
 
