@@ -70,6 +70,10 @@ func drawWorld(t *rapid.T) world {
 				response = w.drawForEach(t, &b, path, name)
 			} else {
 				fmt.Fprintf(&b, "      request: {x: !$ shared-state.%s}\n", name.Draw(t, "reads"))
+				if rapid.IntRange(0, 3).Draw(t, "compensate") == 0 {
+					fmt.Fprintf(&b, "      compensate: {request: {undo: %s}, retry: {attempts: 4, min-delay: 10ms}}\n", id)
+					w.fails[path+"/compensate"] = rapid.IntRange(0, 3).Draw(t, "undo fails")
+				}
 			}
 			b.WriteString("      retry: {attempts: 3, min-delay: 10ms}\n")
 			fmt.Fprintf(&b, "      result: {%s: !$ \"(%s + shared-state.%s) %% 1000\"}\n", name.Draw(t, "writes"), response, name.Draw(t, "adds"))
@@ -311,6 +315,12 @@ func (d *driver) check(task engine.Task) {
 	if d.decided[within+task.Step.Path] || d.savedEnded[task.Ref()] {
 		d.t.Errorf("%s starts again, though its outcome was saved", task.Ref())
 	}
+	if strings.HasSuffix(task.Step.Path, "/compensate") {
+		if len(d.calls) > 0 {
+			d.t.Errorf("%s starts while calls are under way", task.Ref())
+		}
+		return
+	}
 	for _, stage := range plan.Stages[:task.Step.Stage] {
 		for _, s := range stage.Steps {
 			if !d.decided[within+s.Path] {
@@ -366,7 +376,11 @@ func (d *driver) resume() {
 // same compares two ends of the same run. A failed run keeps what ended before
 // the failure, and that depends on the order in which calls end.
 func same(t *rapid.T, w world, want, have engine.RunView) {
-	if want.Status != have.Status {
+	for _, v := range []engine.RunView{want, have} {
+		undoneIfGivenUp(t, w, v)
+	}
+	// Whether anything was done that had to be undone depends on the order of ends, too.
+	if (want.Status == engine.Succeeded) != (have.Status == engine.Succeeded) {
 		t.Fatalf("want the run %s, have it %s: %s\n%s", want.Status, have.Status, have.Error, w.yaml)
 	}
 	if want.Status != engine.Succeeded {
@@ -377,6 +391,27 @@ func same(t *rapid.T, w world, want, have engine.RunView) {
 	}
 	if d := cmp.Diff(outcomes(want), outcomes(have)); d != "" {
 		t.Errorf("outcomes (- want, + have):\n%s\n%s", d, w.yaml)
+	}
+}
+
+// undoneIfGivenUp makes sure that a run which has given up has undone all that has
+// succeeded, and another nothing.
+func undoneIfGivenUp(t *rapid.T, w world, v engine.RunView) {
+	undone := map[string]bool{}
+	for _, h := range v.Handlers {
+		if path, ok := strings.CutSuffix(h.Path, "/compensate"); ok {
+			undone[path] = h.Outcome == engine.OutcomeSucceeded
+		}
+	}
+	for _, h := range v.Handlers {
+		_, can := w.fails[h.Path+"/compensate"]
+		want := can && h.Within == "" && v.Status != engine.Succeeded && h.Outcome == engine.OutcomeSucceeded && !strings.HasPrefix(h.Reason, "on-error ")
+		if undone[h.Path] != want {
+			t.Errorf("%s is %s in a run that is %s: want it undone %v, have %v\n%s", h.Path, h.Outcome, v.Status, want, undone[h.Path], w.yaml)
+		}
+		if want && v.Status != engine.Stopped {
+			t.Errorf("the run has undone %s, and is %s\n%s", h.Path, v.Status, w.yaml)
+		}
 	}
 }
 
