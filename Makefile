@@ -21,8 +21,8 @@ help: ## show this list
 demo: $(BIN) ## a whole taxi company on this machine; Ctrl-C ends it
 	@$(BIN) demo
 
-demo-balancer: $(BIN) ## eight real workers, a hot partition, and their balancer in the console; Ctrl-C ends it
-	@pipelines/balancer/demo.sh $(BIN)
+demo-balancer: $(BIN) ## eight real workers, a key that gets hot, and the balancer that evens the load out; Ctrl-C ends it
+	@$(BIN) demo-balancer
 
 balance: $(BIN) ## every policy of the balancer over the scenarios of the repository
 	@$(BIN) simulate balancer $$(ls testdata/balancer/*.yaml | sed 's/^/--scenario /')
@@ -91,10 +91,6 @@ tools-postgres:
 # So are Chromium and Node.js, which the browser test of the console drives.
 tools-console:
 	@sh testdata/console/install.sh
-
-.PHONY: demo-balancer
-demo-balancer: $(BIN) ## eight stateful workers, a key that gets hot, and the balancer that evens the load out; Ctrl-C ends it
-	@$(BIN) demo-balancer
 
 clean: ## remove what was built
 	rm -rf bin
