@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -92,7 +93,18 @@ var testName = regexp.MustCompile("`(Test\\w+)`")
 // witnesses of its promises.
 func TestReadmeNamesTestsThatExist(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../README.md")
+	testsExist(t, "README.md")
+}
+
+func TestGuaranteesAreTested(t *testing.T) {
+	t.Parallel()
+	testsExist(t, "engine/GUARANTEES.md")
+}
+
+// testsExist wants all tests that a page names to be there.
+func testsExist(t *testing.T, page string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../..", page))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,11 +118,11 @@ func TestReadmeNamesTestsThatExist(t *testing.T) {
 	}
 	named := testName.FindAllSubmatch(text, -1)
 	if len(named) == 0 {
-		t.Fatal("want the README to name tests, have none")
+		t.Fatalf("want %s to name tests, have none", page)
 	}
 	for _, name := range named {
 		if !strings.Contains(code.String(), "func "+string(name[1])+"(t *testing.T)") {
-			t.Errorf("the README names %s, which is not there", name[1])
+			t.Errorf("%s names %s, which is not there", page, name[1])
 		}
 	}
 }
