@@ -39,7 +39,7 @@ func newFanout(t *testing.T, workers int) *fanout {
 	t.Helper()
 	x := &fanout{t: t}
 	dir := t.TempDir()
-	cluster := fmt.Sprintf("clusters:\n  - id: fanout\n    partitions: %d\n    step: 250ms\n    key: header:X-Key\n    workers:\n", fanoutPartitions)
+	cluster := fmt.Sprintf("clusters:\n  - id: fanout\n    partitions: %d\n    step: 250ms\n    healthcheck: {timeout: 1m}\n    key: header:X-Key\n    workers:\n", fanoutPartitions)
 	for i := range workers {
 		o := reference.DefaultOptions()
 		o.ID, o.Cluster, o.Partitions, o.Capacity, o.Cold, o.Window = fmt.Sprint("worker-", i+1), "fanout", fanoutPartitions, 1e9, 1, 250*time.Millisecond

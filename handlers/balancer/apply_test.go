@@ -65,10 +65,13 @@ func (w *fakeWorker) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 
 const healthy = `{"requests": 20, "drops": 0, "busy": 0.3, "age_s": 1000, "window_s": 2, "partitions": {}}`
 
+// stalls lets the machine stand still for a while: a worker that is asked late is not down.
+const stalls = "    healthcheck: {timeout: 1m}\n"
+
 // newRig makes a cluster of n workers and 12 partitions; more is YAML of the cluster.
 func newRig(t *testing.T, n int, more string) *rig {
 	r := &rig{t: t, store: memory.New(nil), now: time.UnixMilli(1_700_000_000_000)}
-	yaml := "clusters:\n  - id: c\n    partitions: 12\n    step: 2s\n" + more + "    workers:\n"
+	yaml := "clusters:\n  - id: c\n    partitions: 12\n    step: 2s\n" + stalls + more + "    workers:\n"
 	for i := range n {
 		w := &fakeWorker{report: healthy}
 		s := httptest.NewServer(w)
@@ -433,7 +436,7 @@ func TestWorkersAreDiscovered(t *testing.T) {
 	}))
 	t.Cleanup(directory.Close)
 	r := newRig(t, 1, "")
-	r.load(fmt.Sprintf("clusters: [{id: c, partitions: 12, step: 2s, discover: {url: %q, networks: [127.0.0.0/8]}}]", directory.URL))
+	r.load(fmt.Sprintf("clusters: [{id: c, partitions: 12, step: 2s, healthcheck: {timeout: 1m}, discover: {url: %q, networks: [127.0.0.0/8], timeout: 1m}}]", directory.URL))
 	r.tick()
 	if n := r.count(); n["w1"] != 12 {
 		t.Fatalf("want all on the only worker, have %v", n)

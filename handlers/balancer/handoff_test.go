@@ -18,7 +18,7 @@ func newHolders(t *testing.T, n int) (*rig, []*reference.Worker, []*httptest.Ser
 	r := newRig(t, n, "")
 	var workers []*reference.Worker
 	var servers []*httptest.Server
-	yaml := "clusters:\n  - id: c\n    partitions: 12\n    step: 2s\n    workers:\n"
+	yaml := "clusters:\n  - id: c\n    partitions: 12\n    step: 2s\n" + stalls + "    workers:\n"
 	for i := range n {
 		o := reference.DefaultOptions()
 		o.ID, o.Cluster, o.Partitions = fmt.Sprint("w", i+1), "c", 12

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -44,7 +45,7 @@ func TestPromotedMasterTakesNoWritesBeforeItsFencesWereCompared(t *testing.T) {
       - {id: s1, hosts: [{address: "HOST1", dc: a}, {address: "STANDBY", dc: b}]}
       - {id: s2, hosts: [{address: "HOST2"}]}
 `)
-	s, err := sharding.Open(ctx, sharding.Options{DSN: dsn, Maps: parseMaps(t, text)})
+	s, err := sharding.Open(ctx, sharding.Options{DSN: dsn, Maps: parseMaps(t, text), Patience: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

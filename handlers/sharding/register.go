@@ -25,7 +25,7 @@ func (m *Map) register(ctx context.Context, key string) (Placement, error) {
 		return Placement{}, err
 	}
 	done := m.registering.DoChan(k[0], func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), registerPatience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.service.patience()+time.Second)
 		defer cancel()
 		return m.registerOne(ctx, key, Key{k[0]}.String())
 	})
@@ -40,9 +40,6 @@ func (m *Map) register(ctx context.Context, key string) (Placement, error) {
 		return Placement{}, ctx.Err()
 	}
 }
-
-// registerPatience bounds a registration.
-const registerPatience = 6 * time.Second
 
 func (m *Map) registerOne(ctx context.Context, key, first string) (Placement, error) {
 	p, err := m.Find(ctx, key)

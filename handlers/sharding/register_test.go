@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"procaas/engine"
 	"procaas/handlers/sharding"
@@ -20,6 +21,7 @@ const registering = `shard-maps:
     CONNECT
     registration:
       check: CHECK
+      check-timeout: 1m
       two-phase: TWOPHASE
       rules:
         - {when: !$ "event.key == 'dev-1'", shards: [s2]}
@@ -51,7 +53,7 @@ func TestAStormOfQuestionsRegistersAKeyOnce(t *testing.T) {
 			m := r.enroll("mail")
 			services := []*sharding.Service{r.Service}
 			for range 2 {
-				s, err := sharding.Open(t.Context(), sharding.Options{DSN: r.dsn, Maps: r.declared})
+				s, err := sharding.Open(t.Context(), sharding.Options{DSN: r.dsn, Maps: r.declared, Patience: time.Minute})
 				if err != nil {
 					t.Fatal(err)
 				}

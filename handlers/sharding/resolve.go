@@ -44,7 +44,7 @@ func (m *Map) Where(key string) (shard string, epoch int64, ok bool) {
 // ask reads a placement from the database, once for all who ask for it at the same time.
 func (m *Map) ask(ctx context.Context, key string) (Placement, error) {
 	found := m.asking.DoChan(key, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shardTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.service.patience())
 		defer cancel()
 		return m.Find(ctx, key)
 	})

@@ -79,7 +79,7 @@ func TestChangesReachOtherProcesses(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, mailMap)
 	m, ctx := r.enroll("mail"), t.Context()
-	other, err := sharding.Open(ctx, sharding.Options{DSN: r.dsn, Maps: r.declared})
+	other, err := sharding.Open(ctx, sharding.Options{DSN: r.dsn, Maps: r.declared, Patience: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

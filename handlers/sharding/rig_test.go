@@ -66,7 +66,7 @@ func newRig(t testing.TB, text string) *rig {
 		r.exec(shard, tables)
 	}
 	r.declared = parseMaps(t, text)
-	s, err := sharding.Open(t.Context(), sharding.Options{DSN: r.dsn, Maps: r.declared})
+	s, err := sharding.Open(t.Context(), sharding.Options{DSN: r.dsn, Maps: r.declared, Patience: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,6 +32,10 @@ type Options struct {
 	// HTTP asks whether a key may be registered; [http.DefaultClient] when nil.
 	HTTP *http.Client
 
+	// Patience bounds connecting to a shard and reading a placement; registrations, which do
+	// both, have a second more. [DefaultPatience] when 0.
+	Patience time.Duration
+
 	// Prober looks at hosts; connections to them do when nil.
 	Prober Prober
 
@@ -295,7 +299,7 @@ func (s *Service) connect(ctx context.Context, dsn string, conns int32) (*pgxpoo
 	}
 	config.MaxConns = conns
 	config.ConnConfig.RuntimeParams["application_name"] = "procaas"
-	config.ConnConfig.ConnectTimeout = shardTimeout
+	config.ConnConfig.ConnectTimeout = s.patience()
 	p, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to shard: %w", err)
@@ -304,5 +308,12 @@ func (s *Service) connect(ctx context.Context, dsn string, conns int32) (*pgxpoo
 	return p, nil
 }
 
-// shardTimeout bounds connecting to a shard.
-const shardTimeout = 5 * time.Second
+// DefaultPatience bounds connecting to a shard.
+const DefaultPatience = 5 * time.Second
+
+func (s *Service) patience() time.Duration {
+	if s.o.Patience > 0 {
+		return s.o.Patience
+	}
+	return DefaultPatience
+}

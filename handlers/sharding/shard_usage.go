@@ -67,7 +67,7 @@ func (m *Map) measure(ctx context.Context, shard string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, measurePatience)
+	ctx, cancel := context.WithTimeout(ctx, 2*m.service.patience())
 	defer cancel()
 	var used int64
 	var load float32
@@ -77,6 +77,3 @@ func (m *Map) measure(ctx context.Context, shard string) error {
 	_, err = m.service.pool.Exec(ctx, writeUsage, m.ID, shard, used, load)
 	return err
 }
-
-// measurePatience bounds the measuring of one shard.
-const measurePatience = 2 * shardTimeout

@@ -131,7 +131,7 @@ func (r *mover) start(more string) (run string) {
 func (r *mover) await(want string, is func(engine.ShardTransfer) bool) engine.ShardTransfer {
 	r.t.Helper()
 	var last engine.ShardTransfer
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		all, err := r.e.ShardTransfers(r.t.Context(), "mail")
 		if err != nil {
 			r.t.Fatal(err)
@@ -142,7 +142,7 @@ func (r *mover) await(want string, is func(engine.ShardTransfer) bool) engine.Sh
 			}
 		}
 	}
-	r.t.Fatalf("want %s, have after a minute %+v", want, last)
+	r.t.Fatalf("want %s, have after three minutes %+v", want, last)
 	return last
 }
 
@@ -206,9 +206,9 @@ func (c *client) try(ctx context.Context, id int64) error {
 func (c *client) await(n int64) {
 	c.r.t.Helper()
 	until := c.acked.Load() + n
-	for deadline := time.Now().Add(time.Minute); c.acked.Load() < until; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); c.acked.Load() < until; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			c.r.t.Fatalf("%d of %d writes are acknowledged after a minute", c.acked.Load(), until)
+			c.r.t.Fatalf("%d of %d writes are acknowledged after three minutes", c.acked.Load(), until)
 		}
 	}
 }
@@ -349,7 +349,7 @@ func TestTransferThatIsRefusedSaysWhy(t *testing.T) {
 	if !strings.Contains(got.Error, "shard s2 has no table labels") {
 		t.Errorf("have the error %q", got.Error)
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		v, err := r.e.RunByID(t.Context(), run)
 		if err != nil {
 			t.Fatal(err)

@@ -132,9 +132,13 @@ func (m *Mover) Close() error {
 	defer cancel()
 	var err error
 	for _, c := range []*pgx.Conn{m.source, m.target} {
-		if c != nil {
-			err = errors.Join(err, c.Close(ctx))
+		if c == nil {
+			continue
 		}
+		if !c.IsClosed() { // the server ends the session, and with it the lock, some time later
+			_, _ = c.Exec(ctx, "select pg_advisory_unlock_all()")
+		}
+		err = errors.Join(err, c.Close(ctx))
 	}
 	return err
 }

@@ -146,7 +146,7 @@ func (w *world) rollback(spec transfer.Spec, crash string) (err error) {
 		return nil
 	}
 	c, done := w.claim("back")
-	m, err := transfer.OpenBack(ctx, spec, c)
+	m, err := w.open(ctx, transfer.OpenBack, spec, c)
 	if err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func TestLockCopySwitchNeedsNoPrimaryKey(t *testing.T) {
 			return nil
 		}
 		c, _ := w.claim(spec.ID)
-		m, err := transfer.Open(ctx, spec, c)
+		m, err := w.open(ctx, transfer.Open, spec, c)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -244,9 +244,19 @@ func (w *world) transfer(ctx context.Context, spec transfer.Spec) (transfer.Wind
 	return transfer.Window{}, errors.New("it begins again and again")
 }
 
+// open waits for the server to notice that connections of an earlier coordinator are gone.
+func (w *world) open(ctx context.Context, how func(context.Context, transfer.Spec, transfer.Claim) (*transfer.Mover, error), spec transfer.Spec, c transfer.Claim) (*transfer.Mover, error) {
+	for deadline := time.Now().Add(time.Minute); ; {
+		m, err := how(ctx, spec, c)
+		if !errors.Is(err, transfer.ErrBusy) || time.Now().After(deadline) || pgxPause(ctx, 5*time.Millisecond) != nil {
+			return m, err
+		}
+	}
+}
+
 func (w *world) once(ctx context.Context, spec transfer.Spec) (window transfer.Window, err error) {
 	c, done := w.claim(spec.ID)
-	m, err := transfer.Open(ctx, spec, c)
+	m, err := w.open(ctx, transfer.Open, spec, c)
 	if err != nil {
 		return window, err
 	}
@@ -320,9 +330,9 @@ func (l *load) await(n int64) {
 		return sum
 	}
 	until := sum() + n
-	for deadline := time.Now().Add(time.Minute); sum() < until; {
+	for deadline := time.Now().Add(3 * time.Minute); sum() < until; {
 		if time.Now().After(deadline) {
-			l.w.t.Fatalf("%d writes of %d are acknowledged after a minute", sum(), until)
+			l.w.t.Fatalf("%d writes of %d are acknowledged after three minutes", sum(), until)
 		}
 		_ = pgxPause(l.w.t.Context(), 5*time.Millisecond)
 	}
