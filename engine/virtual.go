@@ -136,7 +136,7 @@ func (v *Virtual) join(ctx context.Context) error {
 // restart is what happens after a crash.
 func (v *Virtual) restart(ctx context.Context) error {
 	v.dying = false
-	for _, j := range v.jobs {
+	for _, j := range slices.Clone(v.jobs) { // close takes them out of the list
 		v.close(j)
 	}
 	v.jobs, v.ends = nil, nil
