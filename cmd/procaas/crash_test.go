@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -90,14 +91,20 @@ func taxiStubs(ctx context.Context, t *testing.T) *stub.Server {
 	return server
 }
 
+// freeAddress gives an address for a process that ends and comes back at the same place.
+// Its port is below those that the system gives to others that ask for any port, who
+// might take it in between.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 10000+rand.N(22000)))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("there is no free port among a hundred")
+	return ""
 }
 
 // A child is a procaas process of the test.

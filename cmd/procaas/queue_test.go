@@ -76,7 +76,7 @@ func TestTasksOfPipelinesRun(t *testing.T) {
 	var out, logs lockedBuffer
 	server, stop := runNode(t, nodeFlags{
 		store: "sqlite:" + filepath.Join(t.TempDir(), "q.db"), listen: "127.0.0.1:0", name: "here", migrate: true, maxInFlight: 64,
-		lease: 10 * time.Second, drain: time.Second, maxBody: "1MiB", logFormat: "json", logLevel: "info", pipelines: []string{dir},
+		lease: time.Minute, drain: time.Second, maxBody: "1MiB", logFormat: "json", logLevel: "info", pipelines: []string{dir},
 	}, streams{strings.NewReader(""), &out, &logs})
 	defer stop()
 	call := func(method, path, body string, into any) {

@@ -21,7 +21,7 @@ func TestNoTaskIsLostOrDoneTwice(t *testing.T) {
 	t.Parallel()
 	s := open(t, enginetest.Postgres(t))
 	const tasks, workers = 150, 4
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var (
 		mu       sync.Mutex

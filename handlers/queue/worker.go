@@ -68,8 +68,8 @@ const (
 	exchangeLanes  = 2                     // transactions at once: one commits while the other is filled
 	exchangeMost   = 500                   // tasks that one brings, or tells of
 	leastAhead     = 20 * time.Millisecond // of work that waits here
-	exchangeWithin = 10 * time.Second
-	maxLost        = 3 // workers that a task may bring down
+	exchangeWithin = 20 * time.Second      // more than the store gives a statement, so that the store says what is wrong
+	maxLost        = 3                     // workers that a task may bring down
 	careAtOnce     = 1000
 )
 
