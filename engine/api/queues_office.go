@@ -122,7 +122,11 @@ func (s *server) changeTasks(w http.ResponseWriter, r *http.Request, verb string
 		Type: kind, Key: f.label("key", engine.MaxTaskName), Unique: f.label("unique", engine.MaxTaskName),
 		State: engine.TaskState(f.str("state")), Limit: f.between("limit", 1, maxChoice, defaultChoice),
 	}
-	for _, text := range f.labels("ids", maxName) {
+	ids := f.labels("ids", maxName)
+	if len(ids) > maxTasks {
+		f.fault("ids", "want at most %d, have %d", maxTasks, len(ids))
+	}
+	for _, text := range ids {
 		id, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
 			f.fault("ids", "want numbers of tasks as text, have %s", shown(text))

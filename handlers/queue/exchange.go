@@ -257,7 +257,8 @@ func (w *Worker) beat(ctx context.Context) {
 func (w *Worker) care(ctx context.Context) {
 	reclaim := time.Now()
 	for wait := time.Duration(0); pause(ctx, wait); {
-		n, next, err := w.store.PromoteTasks(ctx, careAtOnce)
+		limited, cancel := context.WithTimeout(ctx, 2*exchangeWithin) // for both: a broken connection may say nothing
+		n, next, err := w.store.PromoteTasks(limited, careAtOnce)
 		switch wait = time.Second; {
 		case err == nil && n == careAtOnce:
 			wait = 0
@@ -265,9 +266,10 @@ func (w *Worker) care(ctx context.Context) {
 			wait = min(wait, next)
 		}
 		if err == nil && time.Since(reclaim) > w.o.Lease/3 {
-			_, err = w.store.ReclaimTasks(ctx, careAtOnce, maxLost)
+			_, err = w.store.ReclaimTasks(limited, careAtOnce, maxLost)
 			reclaim = time.Now()
 		}
+		cancel()
 		if err != nil && ctx.Err() == nil {
 			w.o.Log.Warn("tasks cannot be cared for, trying again", "error", err)
 		}

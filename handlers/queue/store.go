@@ -179,9 +179,12 @@ func (s *Store) again(ctx context.Context, do func() error) error {
 	}
 }
 
-// mayPass tells whether the server has said that nothing was written, for a reason
-// that may be gone the next time.
+// mayPass tells whether nothing was written, for certain, and for a reason that may be
+// gone the next time.
 func mayPass(err error) bool {
+	if errors.Is(err, errDrains) {
+		return true
+	}
 	var code *pgconn.PgError
 	if !errors.As(err, &code) {
 		return false

@@ -275,6 +275,10 @@ from unnest($1::bigint[], $2::bigint[], $3::int[], $4::int[], $5::smallint[], $6
 where k.id = n.id`
 )
 
+// errDrains undoes a transaction whose tasks were to be stored when their type began to
+// drain: the next try refuses them, and leaves alone what they would have replaced.
+var errDrains = fmt.Errorf("%w: it began meanwhile", engine.ErrDraining)
+
 func writeHolders(ctx context.Context, tx pgx.Tx, order []uid, holders map[uid]*holder) error {
 	var (
 		insert, next  columns
@@ -301,7 +305,13 @@ func writeHolders(ctx context.Context, tx pgx.Tx, order []uid, holders map[uid]*
 		b.Queue(dropTasks, drop)
 	}
 	if len(insert.ids) > 0 {
-		b.Queue(putTimed, insert.timed()...)
+		b.Queue(putTimed, insert.timed()...).Query(func(rows pgx.Rows) error {
+			closed, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+			if err == nil && len(closed) > 0 {
+				err = errDrains
+			}
+			return err
+		})
 	}
 	if len(merge) > 0 {
 		b.Queue(mergeTasks, merge, mergedPayload)
