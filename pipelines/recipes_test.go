@@ -10,7 +10,7 @@ import (
 )
 
 // fewestRecipes is how many recipes the page has at least.
-const fewestRecipes = 22
+const fewestRecipes = 30
 
 var linkOnPage = regexp.MustCompile(`\]\(([^)#]+)\)`)
 
