@@ -22,9 +22,9 @@ const deadAfter = 15 * time.Minute
 var errFull = errors.New("no more transfers at once")
 
 // acquire puts a transfer into a free lane of its map, within the limits for its source
-// and target. It finds again what it has put there before. The lock document makes two
+// and target, when no other one has to do with the same rows. It finds again what it has put there before. The lock document makes two
 // acquisitions at once exclude each other.
-func acquire(ctx context.Context, store engine.Documents, node int64, t *engine.ShardTransfer, perSource, perTarget int, now time.Time) error {
+func acquire(ctx context.Context, store engine.Documents, node int64, t *engine.ShardTransfer, l layout, perSource, perTarget int, now time.Time) error {
 	for {
 		lock, err := store.Document(ctx, engine.DocShardTransfer, t.Map+"/lock")
 		if err != nil && !errors.Is(err, engine.ErrNotFound) {
@@ -37,6 +37,9 @@ func acquire(ctx context.Context, store engine.Documents, node int64, t *engine.
 		if i := slices.IndexFunc(all, func(o engine.ShardTransfer) bool { return o.ID == t.ID }); i >= 0 {
 			*t = all[i]
 			return nil
+		}
+		if err := apart(t, all, l, now); err != nil {
+			return err
 		}
 		if err := roomFor(t, all, perSource, perTarget, now); err != nil {
 			return err
@@ -61,6 +64,18 @@ func acquire(ctx context.Context, store engine.Documents, node int64, t *engine.
 // underWay tells whether a transfer counts.
 func underWay(t engine.ShardTransfer, now time.Time) bool {
 	return !engine.TransferEnded(t.State) && now.Sub(t.Changed) < deadAfter
+}
+
+// apart refuses a transfer while another one is not over that may have the same rows: while
+// that is observed, it brings what its target does with them back to its source, and in the
+// end it deletes them there, whoever has put them there meanwhile.
+func apart(t *engine.ShardTransfer, all []engine.ShardTransfer, l layout, now time.Time) error {
+	for _, o := range all {
+		if underWay(o, now) && l.overlap(o.Key, t.Key) {
+			return fmt.Errorf("map %s: transfer %s of %q is %s; it can be told to finish: %w", t.Map, o.ID, o.Key, o.State, errFull)
+		}
+	}
+	return nil
 }
 
 func roomFor(t *engine.ShardTransfer, all []engine.ShardTransfer, perSource, perTarget int, now time.Time) error {

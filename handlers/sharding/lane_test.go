@@ -13,6 +13,9 @@ import (
 	"procaas/engine/enginetest"
 )
 
+// single is the layout of a map whose keys have one place each.
+var single = layout{strategy: "directory", parts: 2}
+
 func waiting(i int, source, target string) *engine.ShardTransfer {
 	return &engine.ShardTransfer{ID: fmt.Sprint("t", i), Map: "mail", Key: fmt.Sprint(i), Source: source, Target: target,
 		State: engine.TransferWaiting, Started: time.Now()}
@@ -27,7 +30,7 @@ func TestLanesBoundTransfers(t *testing.T) {
 	got, full := 0, 0
 	for i := range 20 {
 		wait.Go(func() {
-			err := acquire(ctx, store, 0, waiting(i, "s1", "s2"), 4, 8, time.Now())
+			err := acquire(ctx, store, 0, waiting(i, "s1", "s2"), single, 4, 8, time.Now())
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -44,13 +47,13 @@ func TestLanesBoundTransfers(t *testing.T) {
 	if got != 4 || full != 16 {
 		t.Errorf("%d of 20 have got a lane and %d not, want 4 and 16", got, full)
 	}
-	if err := acquire(ctx, store, 0, waiting(100, "s3", "s2"), 4, 5, time.Now()); err != nil {
+	if err := acquire(ctx, store, 0, waiting(100, "s3", "s2"), single, 4, 5, time.Now()); err != nil {
 		t.Errorf("a fifth one to s2: %v", err)
 	}
-	if err := acquire(ctx, store, 0, waiting(101, "s4", "s2"), 4, 5, time.Now()); !errors.Is(err, errFull) {
+	if err := acquire(ctx, store, 0, waiting(101, "s4", "s2"), single, 4, 5, time.Now()); !errors.Is(err, errFull) {
 		t.Errorf("a sixth one to s2: have %v, want %v", err, errFull)
 	}
-	if err := acquire(ctx, store, 0, waiting(102, "s1", "s5"), 4, 5, time.Now().Add(deadAfter)); err != nil {
+	if err := acquire(ctx, store, 0, waiting(102, "s1", "s5"), single, 4, 5, time.Now().Add(deadAfter)); err != nil {
 		t.Errorf("when the others have been silent for long: %v", err)
 	}
 }
@@ -61,11 +64,11 @@ func TestLaneIsFoundAgainAndReused(t *testing.T) {
 	store, ctx := enginetest.NewMemory(), t.Context()
 	for i := range 2 * lanes {
 		one := waiting(i, "s1", "s2")
-		if err := acquire(ctx, store, 0, one, 1, 1, time.Now()); err != nil {
+		if err := acquire(ctx, store, 0, one, single, 1, 1, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		again := waiting(i, "s1", "s2")
-		if err := acquire(ctx, store, 0, again, 1, 1, time.Now()); err != nil || again.Lane != one.Lane {
+		if err := acquire(ctx, store, 0, again, single, 1, 1, time.Now()); err != nil || again.Lane != one.Lane {
 			t.Fatalf("asked again: lane %s, %v; want %s", again.Lane, err, one.Lane)
 		}
 		one.State = engine.TransferDone
@@ -85,6 +88,44 @@ func write(ctx context.Context, t *testing.T, store engine.Documents, one *engin
 	}
 	if _, err := store.WriteDocuments(ctx, 0, []engine.DocumentWrite{{Kind: engine.DocShardTransfer, Name: one.Lane, Version: engine.AnyVersion, Value: value}}, nil); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// What one transfer deletes or brings back in the end must not be what another one moves.
+func TestTransfersOfTheSameRowsWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	slots, stretches := layout{strategy: "slots", slots: 16, parts: 2}, layout{strategy: "range", parts: 1, ints: true}
+	for _, c := range []struct {
+		l    layout
+		a, b string
+		want bool
+	}{
+		{single, "42", "42", true}, {single, "42", "42/archive", true}, {single, "42/a", "42/b", false}, {single, "4", "42", false},
+		{slots, "#3", "#3", true}, {slots, "#3", "#4", false}, {slots, slots.slot("u1"), "u1/inbox", true}, {slots, "#16", "u1", false},
+		{stretches, "[100", "150", true}, {stretches, "[100", "99", false}, {stretches, "[", "-7", true}, {stretches, "[", "[100", false},
+	} {
+		if c.l.overlap(c.a, c.b) != c.want || c.l.overlap(c.b, c.a) != c.want {
+			t.Errorf("%s and %s: want %v", c.a, c.b, c.want)
+		}
+	}
+	store, ctx := enginetest.NewMemory(), t.Context()
+	first := waiting(7, "s1", "s2")
+	if err := acquire(ctx, store, 0, first, single, 9, 9, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	back := waiting(8, "s2", "s1")
+	back.Key = "7/archive"
+	for _, state := range []string{engine.TransferRunning, engine.TransferObserving, engine.TransferCleaning} {
+		first.State = state
+		write(ctx, t, store, first)
+		if err := acquire(ctx, store, 0, back, single, 9, 9, time.Now()); !errors.Is(err, errFull) {
+			t.Errorf("while the first one is %s: have %v, want %v", state, err, errFull)
+		}
+	}
+	first.State = engine.TransferDone
+	write(ctx, t, store, first)
+	if err := acquire(ctx, store, 0, back, single, 9, 9, time.Now()); err != nil {
+		t.Errorf("when the first one is over: %v", err)
 	}
 }
 

@@ -82,6 +82,8 @@ type task struct {
 	call *engine.Call
 	m    *Map
 
+	saving sync.Mutex // what was seen later is written later
+
 	mu    sync.Mutex // guards the following
 	t     engine.ShardTransfer
 	dirty bool
@@ -168,6 +170,8 @@ func (t *task) change(f func(*engine.ShardTransfer)) {
 }
 
 func (t *task) save(ctx context.Context) error {
+	t.saving.Lock()
+	defer t.saving.Unlock()
 	t.mu.Lock()
 	value, err := json.Marshal(t.t)
 	t.dirty = false
@@ -204,8 +208,15 @@ func (t *task) work(ctx context.Context, name string, version int64, work func(c
 	var beside sync.WaitGroup
 	beside.Go(func() { t.tell(inner) })
 	beside.Go(func() {
-		if _, err := engine.AwaitDocument(inner, t.call.Documents, engine.DocShardOrder, t.t.Lane, version); err == nil {
-			cancel(errOrdered)
+		for inner.Err() == nil { // a store that is away for a moment must not make it deaf
+			if _, err := engine.AwaitDocument(inner, t.call.Documents, engine.DocShardOrder, t.t.Lane, version); err == nil {
+				cancel(errOrdered)
+				return
+			}
+			select {
+			case <-inner.Done():
+			case <-time.After(tellEvery):
+			}
 		}
 	})
 	err = work(inner, t)

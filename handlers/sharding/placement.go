@@ -139,6 +139,25 @@ func (l layout) candidates(key string) []string {
 	return out
 }
 
+// overlap tells whether two placements may have rows in common, now or before one was split
+// off the other.
+func (l layout) overlap(a, b string) bool {
+	if a[0] != '#' && a[0] != '[' {
+		a, b = b, a
+	}
+	switch {
+	case a == b:
+		return true
+	case b[0] == '#' || b[0] == '[':
+		return false
+	case a[0] == '#':
+		return l.slot(b) == a
+	case a[0] == '[':
+		return !l.below(firstPart(b), a[1:])
+	}
+	return strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/")
+}
+
 // publications is how many publications of the map a shard has.
 func (l layout) publications() int {
 	switch l.strategy {

@@ -30,9 +30,9 @@ func (m *Map) Rows(ctx context.Context, t *dsl.ShardTable, placement string) (st
 	case '#':
 		conditions = append(conditions, fmt.Sprintf("(%s & %d) = %s", m.layout.hashSQL(columns[0]), m.layout.slots-1, placement[1:]))
 	case '[':
-		conditions = m.stretchRows(ctx, columns[0], placement)
-		if conditions == nil {
-			return "", fmt.Errorf("map %s: the stretch %q: %w", m.ID, placement, ErrUnknownKey)
+		var err error
+		if conditions, err = m.stretchRows(ctx, columns[0], placement); err != nil {
+			return "", fmt.Errorf("map %s: the stretch %q: %w", m.ID, placement, err)
 		}
 	default:
 		conditions = append(conditions, m.layout.keyRows(columns, placement))
@@ -84,11 +84,14 @@ func (l layout) hashSQL(column string) string {
 
 const stretchBounds = `select key from shard_placements where map = $1 and key >= '[' and key < '\'`
 
-// stretchRows selects the rows of a stretch of keys; nil when there is no such stretch.
-func (m *Map) stretchRows(ctx context.Context, column, placement string) []string {
+// stretchRows selects the rows of a stretch of keys.
+func (m *Map) stretchRows(ctx context.Context, column, placement string) ([]string, error) {
 	keys, err := m.keys(ctx, stretchBounds, m.ID)
-	if err != nil || !slices.Contains(keys, placement) {
-		return nil
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains(keys, placement) {
+		return nil, ErrUnknownKey
 	}
 	slices.SortFunc(keys, func(a, b string) int {
 		if m.layout.below(a[1:], b[1:]) {
@@ -110,7 +113,7 @@ func (m *Map) stretchRows(ctx context.Context, column, placement string) []strin
 	if i+1 < len(keys) {
 		conditions = append(conditions, column+" < "+bound(keys[i+1][1:]))
 	}
-	return conditions
+	return conditions, nil
 }
 
 // Placements within another one: keys below a key, and keys of their own in a map of

@@ -107,7 +107,7 @@ func (h *ShardPlan) Handle(ctx context.Context, c *engine.Call) (engine.Result, 
 		return engine.Result{}, engine.Permanent(fmt.Errorf("map %s: %w %q", m.ID, ErrUnknownShard, h.Target))
 	}
 	t.Source = p.Shard
-	if err := acquire(ctx, c.Documents, c.Node, &t, h.PerSource, h.PerTarget, c.Now); err != nil {
+	if err := acquire(ctx, c.Documents, c.Node, &t, m.layout, h.PerSource, h.PerTarget, c.Now); err != nil {
 		if errors.Is(err, errFull) {
 			return engine.Result{}, engine.After(busyDelay, err)
 		}

@@ -3,6 +3,7 @@ package sharding
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -61,8 +62,11 @@ func (h *ShardRun) Handle(ctx context.Context, _ *engine.Call) (engine.Result, e
 		return engine.Result{}, err
 	}
 	pool, err := h.service.Connect(ctx, maps[0], h.Shard)
-	if err != nil {
+	if errors.Is(err, ErrUnknownShard) {
 		return engine.Result{}, engine.Permanent(err)
+	}
+	if err != nil {
+		return engine.Result{}, err
 	}
 	done, rows := true, int64(0)
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
@@ -78,6 +82,9 @@ func (h *ShardRun) Handle(ctx context.Context, _ *engine.Call) (engine.Result, e
 		results, err := tx.Conn().PgConn().Exec(ctx, h.SQL).ReadAll()
 		if err != nil {
 			return err
+		}
+		if tx.Conn().PgConn().TxStatus() != 'T' {
+			return engine.Permanent(errors.New("the SQL has ended its transaction: leave out commit and rollback"))
 		}
 		if len(results) > 0 {
 			rows = results[len(results)-1].CommandTag.RowsAffected()
