@@ -26,6 +26,8 @@ const (
 	taskOverload = 2 * time.Second // until a task is tried again that the node was too busy for
 	taskPerNode  = 16              // as many of a type as a node runs that is told nothing else
 	reportAnyway = 10 * time.Second
+	taskCallMost = 20 * time.Second // of a call of the store, whose connection may be broken
+	taskBeatMost = taskLease / 3    // so that there is another try within the lease
 )
 
 // A taskServer runs the tasks of pipelines on a node.
@@ -68,7 +70,9 @@ func (s *taskServer) look(ctx context.Context) {
 	defer stop()
 	took := 0
 	if len(wants) > 0 {
-		tasks, err := s.store.ClaimTasks(ctx, TaskClaim{Worker: s.name, Types: wants, Lease: taskLease})
+		bounded, cancel := context.WithTimeout(ctx, taskCallMost)
+		tasks, err := s.store.ClaimTasks(bounded, TaskClaim{Worker: s.name, Types: wants, Lease: taskLease})
+		cancel()
 		if err != nil && ctx.Err() == nil {
 			s.log.Warn("tasks of pipelines cannot be taken", "error", err)
 		}
@@ -162,7 +166,9 @@ func (s *taskServer) beat(ctx context.Context) {
 			beats = append(beats, TaskBeat{TaskRef: ref, Running: true, Lease: taskLease})
 		}
 		s.mu.Unlock()
-		lost, err := s.store.BeatTasks(ctx, beats)
+		bounded, cancel := context.WithTimeout(ctx, taskBeatMost)
+		lost, err := s.store.BeatTasks(bounded, beats)
+		cancel()
 		if err != nil && ctx.Err() == nil {
 			s.log.Warn("tasks under way cannot be kept", "error", err)
 		}
@@ -226,6 +232,9 @@ var errTaskTimeout = errors.New("it took too long")
 
 // unfinished says what becomes of a task whose run goes on.
 func (s *taskServer) unfinished(ctx context.Context, t *QueuedTask, p *dsl.Pipeline, run string, err error) TaskReport {
+	if ctx.Err() == nil {
+		return snoozed(t, taskOverload) // nothing can be submitted at present, and at once neither
+	}
 	if !errors.Is(context.Cause(ctx), errTaskTimeout) {
 		return snoozed(t, 0)
 	}

@@ -42,6 +42,8 @@ func TendTasks(ctx context.Context, care TaskCare, log *slog.Logger) {
 
 // tendTasks looks once, and says for how long to wait.
 func tendTasks(ctx context.Context, care TaskCare) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*taskCallMost)
+	defer cancel()
 	n, next, err := care.PromoteTasks(ctx, tendAtOnce)
 	if err != nil {
 		return tendMost, err
