@@ -317,6 +317,8 @@ func (n *novelty) write(file dsl.File, line int) error {
 	switch {
 	case err == nil && bytes.Equal(old, file.Data):
 		return fmt.Errorf("%s did not change", file.Name)
+	case err == nil && !slices.ContainsFunc(n.files, func(f dsl.File) bool { return f.Name == file.Name }):
+		return usagef("%s is there already, and not among the files that -p names: name its directory", file.Name)
 	case err == nil:
 		err = replaceFile(path, file.Data)
 	case os.IsNotExist(err):
