@@ -82,20 +82,30 @@ func demoCommand(s streams) *cobra.Command {
 }
 
 func demo(ctx context.Context, s streams, o demoOptions) error {
-	if o.node.store == "" {
-		dir, err := os.MkdirTemp("", "procaas-demo-")
-		if err != nil {
-			return err
-		}
-		defer os.RemoveAll(dir)
-		o.node.store = "sqlite:" + filepath.Join(dir, "demo.db")
+	forget, err := o.node.scratchStore()
+	if err != nil {
+		return err
 	}
+	defer forget()
 	d, err := openDemo(ctx, s, o)
 	if err != nil {
 		return err
 	}
 	defer d.stubs.Close()
 	return d.run(ctx)
+}
+
+// scratchStore gives a node that was told no store one that forget removes.
+func (f *nodeFlags) scratchStore() (forget func(), err error) {
+	if f.store != "" {
+		return func() {}, nil
+	}
+	dir, err := os.MkdirTemp("", "procaas-demo-")
+	if err != nil {
+		return nil, err
+	}
+	f.store = "sqlite:" + filepath.Join(dir, "demo.db")
+	return func() { _ = os.RemoveAll(dir) }, nil
 }
 
 // free tells whether an address can be listened on.

@@ -91,14 +91,11 @@ func demoBalancerCommand(s streams) *cobra.Command {
 
 // demoBalancer starts everything, and ends it again.
 func demoBalancer(ctx context.Context, s streams, o clusterDemoOptions) error {
-	if o.node.store == "" {
-		dir, err := os.MkdirTemp("", "procaas-demo-")
-		if err != nil {
-			return err
-		}
-		defer os.RemoveAll(dir)
-		o.node.store = "sqlite:" + filepath.Join(dir, "demo.db")
+	forget, err := o.node.scratchStore()
+	if err != nil {
+		return err
 	}
+	defer forget()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	g, working := errgroup.WithContext(ctx)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -37,8 +36,7 @@ const unwatched = `clusters:
 func TestLeverCommands(t *testing.T) {
 	t.Parallel()
 	o := operate(t, unwatched)
-	var have strings.Builder
-	for _, line := range []string{
+	have := o.transcript(
 		"balancer status",
 		"balancer moves",
 		"balancer ban w1 --reason disk",
@@ -71,16 +69,8 @@ func TestLeverCommands(t *testing.T) {
 		"balancer explain 6",
 		"balancer explain x",
 		"balancer status --cluster fanaut",
-	} {
-		var out bytes.Buffer
-		code := Main(t.Context(), append(strings.Fields(line), "--server", o.server), streams{strings.NewReader(""), &out, &out})
-		fmt.Fprintf(&have, "$ procaas %s\n%s", line, someTime.ReplaceAllString(out.String(), "TIME"))
-		if code != exitFine {
-			fmt.Fprintf(&have, "[exit code %d]\n", code)
-		}
-		have.WriteString("\n")
-	}
-	golden(t, "levers.golden", have.String())
+	)
+	golden(t, "levers.golden", have)
 	o.command(exitFine, `fanout/drain/w2 +removed .* done\n`, "audit", "--kind", "cluster")
 }
 

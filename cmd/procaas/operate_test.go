@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -41,6 +42,22 @@ func operate(t *testing.T, yaml string) *operated {
 	o.server = startNode(t, "sqlite:"+filepath.Join(t.TempDir(), "o.db"), o.dir)
 	o.client = api.NewClient(o.server, "")
 	return o
+}
+
+// transcript gives commands for the node with all that they print, but the time.
+func (o *operated) transcript(commands ...string) string {
+	o.t.Helper()
+	var have strings.Builder
+	for _, line := range commands {
+		var out bytes.Buffer
+		code := Main(o.t.Context(), append(strings.Fields(line), "--server", o.server), streams{strings.NewReader(""), &out, &out})
+		fmt.Fprintf(&have, "$ procaas %s\n%s", line, someTime.ReplaceAllString(out.String(), "TIME"))
+		if code != exitFine {
+			fmt.Fprintf(&have, "[exit code %d]\n", code)
+		}
+		have.WriteString("\n")
+	}
+	return have.String()
 }
 
 // startNode runs a node in this process and gives its address.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -9,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -37,8 +35,7 @@ var someTime = regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?`)
 func TestSwitchCommands(t *testing.T) {
 	t.Parallel()
 	o := operate(t, switched)
-	var have strings.Builder
-	for _, line := range []string{
+	have := o.transcript(
 		"switch list",
 		"switch off work/last/tell --dry-run",
 		"switch off work/last/tell --for 30m --reason incident",
@@ -73,16 +70,8 @@ func TestSwitchCommands(t *testing.T) {
 		"switch undo 99",
 		"switch undo first",
 		"switch on work/last/tell",
-	} {
-		var out bytes.Buffer
-		code := Main(t.Context(), append(strings.Fields(line), "--server", o.server), streams{strings.NewReader(""), &out, &out})
-		fmt.Fprintf(&have, "$ procaas %s\n%s", line, someTime.ReplaceAllString(out.String(), "TIME"))
-		if code != exitFine {
-			fmt.Fprintf(&have, "[exit code %d]\n", code)
-		}
-		have.WriteString("\n")
-	}
-	golden(t, "switch.golden", have.String())
+	)
+	golden(t, "switch.golden", have)
 }
 
 // golden compares what commands print with a file of testdata/cli.
