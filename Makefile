@@ -11,9 +11,12 @@ RACE    := -race -gcflags='modernc.org/sqlite/lib=-race=false' -gcflags='modernc
 # A test that fails is run again alone, twice at most, and said to have been; more than five failures are no accident.
 GOTESTS := $(GO) run gotest.tools/gotestsum@v1.13.0 --format pkgname-and-test-fails --format-hide-empty-pkg --rerun-fails=2 --rerun-fails-max-failures=5
 
+# Property tests draw the same in each run, so that a change is judged by itself; make properties draws anew.
+RAPID_SEED ?= 1
+
 export CGO_ENABLED ?= 0
 
-.PHONY: help demo demo-balancer balance bench-shards demo-shards build test quick fmt vet lint bench bench-flows python editors fuzz golden tools-postgres tools-console bench-queue clean
+.PHONY: help demo demo-balancer balance bench-shards demo-shards build test quick properties fmt vet lint bench bench-flows python editors fuzz golden tools-postgres tools-console bench-queue clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -34,12 +37,15 @@ $(BIN): $(SOURCES) go.mod go.sum
 	$(GO) build $(FLAGS) -ldflags '-X main.stamp=$(VERSION)' -o $@ ./cmd/procaas
 
 test: tools-postgres tools-console fmt vet $(BIN) ## everything, with a private PostgreSQL, a browser and the race detector
-	$(GO) run $(FLAGS) ./engine/enginetest/testdb -- env CGO_ENABLED=1 $(GOTESTS) --packages ./... -- $(RACE) -timeout 12m
+	$(GO) run $(FLAGS) ./engine/enginetest/testdb -- env CGO_ENABLED=1 RAPID_SEED=$(RAPID_SEED) $(GOTESTS) --packages ./... -- $(RACE) -timeout 12m
 	$(BIN) validate pipelines
 	$(BIN) test pipelines --chaos --min-coverage 90
 
 quick: ## the tests without the race detector
 	$(GO) run $(FLAGS) ./engine/enginetest/testdb -- $(GO) test -timeout 10m ./...
+
+properties: tools-postgres ## the property tests, with other random data each time and thirty times as much of it
+	RAPID_CHECKS=3000 $(GO) run $(FLAGS) ./engine/enginetest/testdb -- $(GO) test -count 1 -timeout 60m $$(grep -rl pgregory.net/rapid --include='*_test.go' . | xargs -n1 dirname | sort -u)
 
 torture: tools-postgres ## three nodes and their PostgreSQL under faults, for three minutes
 	$(GO) test -count 1 -timeout 15m -v -run '^TestTorture$$' ./cmd/procaas -torture 3m

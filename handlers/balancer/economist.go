@@ -73,9 +73,25 @@ func (e *economist) Decide(r *Report) []Move {
 	moves := e.rescue(r)
 	if r.At >= e.next && r.At > float64(samples)*e.cluster.Step {
 		e.next = r.At + considerEvery
-		moves = append(moves, e.improve(r)...)
+		moves = joinMoves(append(moves, e.improve(r)...), r.Assignment)
 	}
 	return moves
+}
+
+// joinMoves makes one move of those of one partition: what left a worker that drains
+// may be better off elsewhere than where it went first.
+func joinMoves(moves []Move, assignment []int) []Move {
+	first := map[int]int{} // index of the move of a partition
+	out := moves[:0]
+	for _, m := range moves {
+		if i, again := first[m.Partition]; again {
+			out[i].To = m.To
+			continue
+		}
+		first[m.Partition] = len(out)
+		out = append(out, m)
+	}
+	return slices.DeleteFunc(out, func(m Move) bool { return assignment[m.Partition] == m.To })
 }
 
 // recall forgets the moves that were not made.
