@@ -9,6 +9,8 @@ create table procaas.fences (
     target  text,                      -- the shard that has it now; only when moved
     owner   text,                      -- token of the transfer that wrote the row last
     attempt bigint not null default 0, -- of the transfer at freezing, so that a stream tells the barrier of this attempt from older ones
+    until   timestamptz,               -- when a frozen placement thaws by itself; null: it does not, the switch has begun
+    next    bigint not null default 0, -- the epoch of the latest transfer that has claimed the placement: older ones change nothing
     changed timestamptz not null default clock_timestamp(),
     primary key (map, key)
 );
@@ -34,6 +36,10 @@ create function procaas.timeline() returns text language sql stable
 -- The shared lock makes a freeze wait for the writers that are under way, and them queue behind it. Under READ COMMITTED
 -- the row is read after the lock was granted, so it is as the freeze has left it. Other isolation levels read as of the
 -- start of the transaction; there the row is locked, which fails with 40001 when it has changed since.
+--
+-- A freeze that has run out holds nobody back: a coordinator that dies leaves the key writable again. Writers look at the
+-- clock while they hold the shared lock, and seal looks while it holds the exclusive one, on the same server: either the
+-- writer is before the seal and it fails, or it waits for the seal and is refused.
 create function procaas.guard(p_map text, p_key text, p_epoch bigint) returns void
     language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -56,11 +62,12 @@ begin
     if f.map is null then
         raise exception 'key % of map % does not live here', p_key, p_map
             using errcode = 'PC001', hint = 'ask the map again', detail = 'state=absent epoch=0';
-    elsif f.state <> 'active' or f.epoch <> p_epoch then
-        raise exception 'key % of map % is % at epoch %, asked with %', p_key, p_map, f.state, f.epoch, p_epoch
-            using errcode = 'PC001', hint = 'ask the map again',
-                detail = format('state=%s epoch=%s target=%s', f.state, f.epoch, f.target);
+    elsif f.epoch = p_epoch and (f.state = 'active' or f.state = 'frozen' and f.until < clock_timestamp()) then
+        return;
     end if;
+    raise exception 'key % of map % is % at epoch %, asked with %', p_key, p_map, f.state, f.epoch, p_epoch
+        using errcode = 'PC001', hint = 'ask the map again',
+            detail = format('state=%s epoch=%s target=%s', f.state, f.epoch, f.target);
 end
 $$;
 
@@ -73,12 +80,49 @@ begin
     insert into procaas.fences as f (map, key, epoch, state, target, owner, attempt)
         values (p_map, p_key, p_epoch, p_state, p_target, p_owner, p_attempt)
         on conflict (map, key) do update set epoch = excluded.epoch, state = excluded.state, target = excluded.target,
-            owner = excluded.owner, attempt = excluded.attempt, changed = clock_timestamp()
+            owner = excluded.owner, attempt = excluded.attempt, until = null, changed = clock_timestamp()
         where f.epoch <= excluded.epoch;
     return found;
 end
 $$;
 
-revoke all on function procaas.fence from public;
+-- claim makes the freezes of older transfers void, and thaws what they have left: for a transfer whose token the map
+-- has just given, so that theirs cannot switch any more.
+create function procaas.claim(p_map text, p_key text, p_epoch bigint, p_next bigint) returns boolean
+    language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+begin
+    perform pg_advisory_xact_lock(procaas.fence_lock(p_map, p_key));
+    update procaas.fences set state = 'active', until = null, next = p_next, changed = clock_timestamp()
+        where map = p_map and key = p_key and epoch = p_epoch and next <= p_next and state in ('active', 'frozen');
+    return found;
+end
+$$;
+
+-- freeze holds writers back for some milliseconds at most, of a transfer that no later one has replaced.
+create function procaas.freeze(p_map text, p_key text, p_epoch bigint, p_next bigint, p_owner text, p_attempt bigint, p_ms bigint)
+    returns boolean language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+begin
+    perform pg_advisory_xact_lock(procaas.fence_lock(p_map, p_key));
+    update procaas.fences set state = 'frozen', until = clock_timestamp() + p_ms * interval '1 millisecond',
+            next = p_next, owner = p_owner, attempt = p_attempt, changed = clock_timestamp()
+        where map = p_map and key = p_key and epoch = p_epoch and next <= p_next and state in ('active', 'frozen');
+    return found;
+end
+$$;
+
+-- seal makes a freeze last for some milliseconds more, or until the transfer ends it when p_ms is null, unless it has run
+-- out. The map may switch only behind the latter.
+create function procaas.seal(p_map text, p_key text, p_epoch bigint, p_next bigint, p_attempt bigint, p_ms bigint) returns boolean
+    language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+begin
+    perform pg_advisory_xact_lock(procaas.fence_lock(p_map, p_key));
+    update procaas.fences set until = clock_timestamp() + p_ms * interval '1 millisecond', changed = clock_timestamp()
+        where map = p_map and key = p_key and epoch = p_epoch and next = p_next and attempt = p_attempt
+            and state = 'frozen' and until > clock_timestamp();
+    return found;
+end
+$$;
+
+revoke all on function procaas.fence, procaas.claim, procaas.freeze, procaas.seal from public;
 grant usage on schema procaas to public;
 grant execute on function procaas.guard, procaas.timeline, procaas.fence_lock to public;
