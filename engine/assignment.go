@@ -44,9 +44,10 @@ type Moved struct {
 	At        time.Time `json:"at"`
 }
 
-// The bounds of what [Assignment].Lately holds.
+// The bounds of what [Assignment].Lately holds: for as long as a hand-off may wait for a
+// former owner that is silent.
 const (
-	lately     = 2 * time.Minute
+	lately     = 10 * time.Minute
 	mostLately = 20_000
 )
 

@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cloudevents/sdk-go/v2/binding"
 	"github.com/cloudevents/sdk-go/v2/event"
@@ -161,11 +160,7 @@ func TestTooManyEventsInOneArray(t *testing.T) {
 	if w := post(h, many(1001)); w.Code != http.StatusBadRequest || len(f.seen) != 0 {
 		t.Errorf("have %d and %d events for 1001, want 400 and none", w.Code, len(f.seen))
 	}
-	start := time.Now()
 	if w := post(h, many(1000)); w.Code != http.StatusAccepted || len(f.seen) != 1000 {
 		t.Errorf("have %d and %d events for 1000, want 202 and 1000", w.Code, len(f.seen))
-	}
-	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("1000 events took %s", took)
 	}
 }

@@ -163,7 +163,8 @@ func discover(ctx context.Context, c *engine.Call, cluster *dsl.Cluster) ([]dsl.
 	for _, w := range listed {
 		u, err := url.Parse(w.URL)
 		if w.ID == "" || seen[w.ID] || err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || tooMuch(w.Capacity) {
-			return nil, fmt.Errorf("want workers with ids of their own, urls and capacities from 0 from %s, have %+v", d.URL, w)
+			// Its url is not shown: it may hold a password.
+			return nil, fmt.Errorf("want workers with ids of their own, urls and capacities from 0 from %s, not as worker %q has them", d.URL, w.ID)
 		}
 		seen[w.ID] = true
 		out = append(out, dsl.ClusterWorker{ID: w.ID, URL: w.URL, Zone: w.Zone, Capacity: w.Capacity})
