@@ -106,24 +106,37 @@ func simulateBalancerCommand(s streams) *cobra.Command {
 each policy: partitions get hot, workers die, get slow or restart, healthchecks get
 lost. It shows what was dropped, and how much of that any assignment could have
 served; how often partitions moved, and came back within ten minutes; and how long
-the cluster took to recover. The same seed gives the same result.`,
+the cluster took to recover. The same seed gives the same result.
+
+--from takes, in place of scenarios, what balancer record has written of a live
+cluster, and shows what each policy would have moved, how full it would have made
+workers, and how even, beside what was really done. What would have been dropped
+is estimated from the recorded weights of partitions and from what workers have
+shown that they can do; cold caches after moves are not in it.`,
 		Example: "  procaas simulate balancer --scenario hotspot.yaml\n" +
-			"  procaas simulate balancer --scenario hotspot.yaml --scenario crash.yaml --policy v4,v5 --seeds 5",
+			"  procaas simulate balancer --scenario hotspot.yaml --scenario crash.yaml --policy v4,v5 --seeds 5\n" +
+			"  procaas simulate balancer --from fanout.jsonl --policy v4,v5",
 		Args: cobra.NoArgs,
 	}
 	files := c.Flags().StringArray("scenario", nil, "a YAML file with what happens to the cluster; repeat it for more")
+	from := c.Flags().String("from", "", "a recording of a live cluster, in place of scenarios")
 	policies := c.Flags().StringSlice("policy", balancer.Names(), "the policies to compare")
 	seeds := c.Flags().Int("seeds", 1, "how many runs of each, with another chance")
-	params := c.Flags().String("params", "", "a JSON file with parameters of the policies")
-	samples := c.Flags().Bool("samples", false, "in JSON: also what happened in each half minute")
+	params := c.Flags().String("params", "", "a JSON file with parameters of the policies; with --from, those of the recording are the default")
+	samples := c.Flags().Bool("samples", false, "in JSON: also what happened in each half minute; with --from, at each observation")
 	format := formatFlag(c, "text", "json")
 	c.RunE = func(*cobra.Command, []string) error {
 		f, err := format()
 		if err != nil {
 			return err
 		}
-		if len(*files) == 0 {
-			return usagef("--scenario: want a file")
+		switch {
+		case len(*files) == 0 && *from == "":
+			return usagef("--scenario: want a file, or --from a recording")
+		case len(*files) > 0 && *from != "":
+			return usagef("want --scenario or --from, have both")
+		case *from != "" && c.Flags().Changed("seeds"):
+			return usagef("--seeds: a recording has no chance in it; leave it out with --from")
 		}
 		if *seeds < 1 || *seeds > 1000 {
 			return usagef("--seeds %d: want 1 to 1000", *seeds)
@@ -134,6 +147,13 @@ the cluster took to recover. The same seed gives the same result.`,
 		p, err := balancerParams(*params)
 		if err != nil {
 			return err
+		}
+		if *from != "" {
+			replayed := &p
+			if *params == "" {
+				replayed = nil // those of the recording
+			}
+			return replayBalancer(s, *from, *policies, replayed, f, *samples)
 		}
 		var report plant.Report
 		for _, file := range *files {

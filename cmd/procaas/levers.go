@@ -34,7 +34,7 @@ cluster, or let moves be decided and not made. Levers count from the next
 observation on, survive restarts, and are audited with their reasons. A cluster
 need not be named where the server has one only.`
 	parent.AddCommand(
-		balancerStatusCommand(s), balancerMovesCommand(s), balancerExplainCommand(s),
+		balancerStatusCommand(s), balancerMovesCommand(s), balancerExplainCommand(s), balancerRecordCommand(s),
 		leverCommand(s, "ban WORKER", "Take all partitions off a worker at once, and give it none", engine.LeverBan, false),
 		leverCommand(s, "unban WORKER", "Let a worker serve again", engine.LeverBan, true),
 		leverCommand(s, "drain [WORKER]", "Empty a worker, or a zone, in good order", engine.LeverDrain, false),

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +20,8 @@ import (
 	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/enginetest"
+	"procaas/handlers/balancer"
+	"procaas/handlers/balancer/plant"
 )
 
 // unwatched is a cluster that no trigger balances.
@@ -49,6 +53,8 @@ func TestLeverCommands(t *testing.T) {
 		"balancer status",
 		"balancer explain 4",
 		"balancer explain 5 --format json",
+		"balancer record",
+		"balancer record fanaut",
 		"balancer unban w1",
 		"balancer unban w1",
 		"balancer undrain --zone a",
@@ -90,7 +96,7 @@ func TestBalancerGoesOnOnAnotherNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster := "clusters:\n  - id: fanout\n    partitions: 12\n    step: 200ms\n    workers:\n" + workers.String()
+	cluster := "clusters:\n  - id: fanout\n    partitions: 12\n    step: 200ms\n    parameters: {margin: 3, friction: 2}\n    workers:\n" + workers.String()
 	quick := strings.Replace(string(pipeline), "every: 2s", "every: 200ms", 1)
 	for name, text := range map[string]string{"cluster.yaml": cluster, "balance.yaml": quick} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
@@ -143,8 +149,41 @@ func TestBalancerGoesOnOnAnotherNode(t *testing.T) {
 	until(other, "all on w3 in a later version", func(v engine.ClusterView) bool {
 		return v.Version > banned.Version && len(v.Workers) == 3 && v.Workers[2].Partitions == 12
 	})
+	recording, err := other.Recording(t.Context(), "fanout")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkReplay(t, recording)
 	moves, err := other.Moves(t.Context(), "fanout", 100)
 	if err != nil || !slices.ContainsFunc(moves, func(m engine.MoveLog) bool { return m.Reason == "worker w1 is banned: test" }) {
 		t.Errorf("want a move to tell of the ban, have %v, %v", moves, err)
+	}
+}
+
+// checkReplay replays a recording of a live cluster.
+func checkReplay(t *testing.T, recording engine.Recording) {
+	t.Helper()
+	if n := reflect.TypeFor[balancer.Params]().NumField(); len(recording.Parameters) != n {
+		t.Errorf("want %d parameters, have %v", n, recording.Parameters)
+	}
+	var file bytes.Buffer
+	if err := plant.WriteRecording(&file, recording); err != nil {
+		t.Fatal(err)
+	}
+	read, err := plant.ReadRecording(&file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := balancer.DefaultParams()
+	want.Margin, want.Friction = 3, 2
+	if read.Params != want {
+		t.Errorf("want %+v, have %+v", want, read.Params)
+	}
+	replayed, err := read.Replay([]string{"v1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(recording.Observations); n < 2 || replayed.Observations != n || len(replayed.Policies) != 2 {
+		t.Errorf("want %d observations, what was done and v1, have %+v", n, replayed)
 	}
 }

@@ -84,6 +84,7 @@ var needs = map[string]need{
 	"get-cluster":       views,
 	"list-moves":        views,
 	"explain-partition": views,
+	"record-cluster":    views,
 	"pull-lever":        tunes,
 	"release-lever":     tunes,
 

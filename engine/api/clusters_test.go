@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -137,6 +138,42 @@ func TestRouteNamesTheWorkerOfAKey(t *testing.T) {
 		if status, body := f.get(t, path); status < 400 || !strings.Contains(body, want) {
 			t.Errorf("%s: have %d %s, want %s", path, status, body, want)
 		}
+	}
+}
+
+func TestRecordingHoldsWhatIsKept(t *testing.T) {
+	t.Parallel()
+	f := newFanout(t)
+	var writes []engine.DocumentWrite
+	// The ring begins anew at any place; what is much older than the rest is a leftover.
+	for place, at := range []int{1_000_004, 1_000_006, 1_000_000, 1_000_002, 900_000} {
+		writes = append(writes, engine.DocumentWrite{
+			Kind: engine.DocumentObservation, Name: fmt.Sprintf("fanout/%03d", place), Version: engine.AnyVersion, Value: fmt.Appendf(nil, `{"t": %d}`, at),
+		})
+	}
+	if _, err := f.store.WriteDocuments(t.Context(), 0, writes, nil); err != nil {
+		t.Fatal(err)
+	}
+	recording, err := api.NewClient(f.URL, "").Recording(t.Context(), "fanout")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen []float64
+	for _, o := range recording.Observations {
+		var dated struct{ T float64 }
+		if err := json.Unmarshal(o, &dated); err != nil {
+			t.Fatal(err)
+		}
+		seen = append(seen, dated.T)
+	}
+	if want := []float64{1_000_000, 1_000_002, 1_000_004, 1_000_006}; !slices.Equal(seen, want) {
+		t.Errorf("want %v, have %v", want, seen)
+	}
+	if recording.Cluster != "fanout" || recording.Partitions != 2 || len(recording.Holders) != 2 || len(recording.Workers) == 0 || recording.Step != 2 {
+		t.Errorf("have %+v", recording)
+	}
+	if status, body := f.get(t, "/admin/v1/clusters/other/recording"); status != 404 || !strings.Contains(body, "cluster_not_found") {
+		t.Errorf("have %d %s", status, body)
 	}
 }
 

@@ -599,6 +599,10 @@ func (f *fakeEngine) ClusterMoves(ctx context.Context, cluster string) ([]engine
 	return f.controls.ClusterMoves(ctx, cluster)
 }
 
+func (f *fakeEngine) ClusterRecording(ctx context.Context, cluster string) (engine.Recording, error) {
+	return f.controls.ClusterRecording(ctx, cluster)
+}
+
 func (f *fakeEngine) ExplainPartition(ctx context.Context, cluster string, partition int) (engine.PartitionView, error) {
 	return f.controls.ExplainPartition(ctx, cluster, partition)
 }

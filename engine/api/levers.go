@@ -16,6 +16,7 @@ import (
 type Levers interface {
 	ClusterStatus(ctx context.Context, cluster string) (engine.ClusterStatus, error)
 	ClusterMoves(ctx context.Context, cluster string) ([]engine.MoveLog, error)
+	ClusterRecording(ctx context.Context, cluster string) (engine.Recording, error)
 	ExplainPartition(ctx context.Context, cluster string, partition int) (engine.PartitionView, error)
 	PullLever(ctx context.Context, cluster string, pull engine.LeverPull, by engine.Actor) (engine.Levers, error)
 }
@@ -52,6 +53,13 @@ func (s *server) leverOperations() []operation {
 			summary: "List the last moves of partitions with their reasons, the newest first",
 			params:  []*huma.Param{cluster, inQuery("limit", "The most moves.", limitSchema())},
 			replies: []reply{{status: 200, about: "The moves.", body: Page[engine.MoveLog]{}}}, refusals: refusals, serve: s.listMoves,
+		},
+		{
+			method: http.MethodGet, path: "/admin/v1/clusters/{cluster}/recording", id: "record-cluster", tag: "admin",
+			summary: "Read what the balancer has seen lately, to replay it through other policies",
+			about:   "It holds the observations that are kept, of a quarter of an hour, and what a policy knows beforehand.",
+			params:  []*huma.Param{cluster}, replies: []reply{{status: 200, about: "The recording.", body: engine.Recording{}}},
+			refusals: refusals, serve: s.recordCluster,
 		},
 		{
 			method: http.MethodGet, path: "/admin/v1/clusters/{cluster}/partitions/{partition}", id: "explain-partition", tag: "admin",
@@ -125,6 +133,18 @@ func (s *server) listMoves(w http.ResponseWriter, r *http.Request) error {
 		newest = append(newest, moves[i])
 	}
 	return writeJSON(w, http.StatusOK, pageOf(newest, ""))
+}
+
+func (s *server) recordCluster(w http.ResponseWriter, r *http.Request) error {
+	id, err := s.clusterOf(r)
+	if err != nil {
+		return err
+	}
+	recording, err := s.engine.ClusterRecording(r.Context(), id)
+	if err != nil {
+		return leverProblem(err, id)
+	}
+	return writeJSON(w, http.StatusOK, recording)
 }
 
 func (s *server) explainPartition(w http.ResponseWriter, r *http.Request) error {
@@ -247,6 +267,13 @@ func (c *Client) Moves(ctx context.Context, id string, limit int) ([]engine.Move
 	var page Page[engine.MoveLog]
 	err := c.call(ctx, http.MethodGet, clusterPath(id)+"/moves?limit="+strconv.Itoa(limit), nil, nil, &page)
 	return page.Items, err
+}
+
+// Recording reads what the balancer of a cluster has seen lately.
+func (c *Client) Recording(ctx context.Context, id string) (engine.Recording, error) {
+	var recording engine.Recording
+	err := c.call(ctx, http.MethodGet, clusterPath(id)+"/recording", nil, nil, &recording)
+	return recording, err
 }
 
 // ExplainPartition tells why a partition is where it is.

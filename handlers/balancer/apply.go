@@ -275,6 +275,6 @@ func (w *writing) see(state *engine.ClusterState) {
 func (w *writing) keep(state engine.ClusterState) {
 	w.write(engine.DocumentClusterState, w.cluster.ID, w.stateVersion, state)
 	w.o.Banned, w.o.Draining = w.d.Banned, w.d.Draining
-	place := int64(w.d.At/w.cluster.Step.Seconds()) % int64(ringSize(w.cluster))
+	place := int64(w.d.At/w.cluster.Step.Seconds()) % int64(engine.RingSize(w.cluster))
 	w.write(engine.DocumentObservation, fmt.Sprintf("%s/%03d", w.cluster.ID, place), engine.AnyVersion, w.o)
 }

@@ -85,16 +85,6 @@ func (h *Decide) Handle(ctx context.Context, c *engine.Call) (engine.Result, err
 	return engine.Result{Response: data}, err
 }
 
-// ringTime is how long observations are kept, in seconds, and ringMost how many at
-// most.
-const (
-	ringTime = 15 * 60
-	ringMost = 900
-)
-
-// ringSize is how many observations of a cluster are kept.
-func ringSize(c *dsl.Cluster) int { return min(max(int(ringTime/c.Step.Seconds()), 10), ringMost) }
-
 // relearn makes a policy that has seen what was observed lately, and knows the workers
 // of an observation.
 func relearn(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, o *Observation) (*Live, error) {
@@ -118,7 +108,7 @@ func Recorded(ctx context.Context, store engine.Documents, cluster *dsl.Cluster,
 		if err := json.Unmarshal(d.Value, &o); err != nil {
 			return nil, fmt.Errorf("observation %s: %w", d.Name, err)
 		}
-		if o.At < before && o.At > before-1.5*cluster.Step.Seconds()*float64(ringSize(cluster)) {
+		if o.At < before && o.At > before-engine.RingAge(cluster) {
 			out = append(out, o)
 		}
 	}

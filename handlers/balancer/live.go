@@ -6,6 +6,7 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"time"
 
 	"procaas/dsl"
 	"procaas/engine"
@@ -31,13 +32,28 @@ func NewLive(c *dsl.Cluster, o *Observation) (*Live, error) {
 	if err := o.check(c); err != nil {
 		return nil, err
 	}
-	l := &Live{cluster: c, members: slices.Clone(o.Workers), allowed: make([][]int, c.Partitions), at: math.Inf(-1)}
+	allowed := make([][]int, c.Partitions)
 	members, places := o.members()
 	for p, holders := range c.Holders(members) {
 		for _, i := range holders {
-			l.allowed[p] = append(l.allowed[p], places[i])
+			allowed[p] = append(allowed[p], places[i])
 		}
 	}
+	return newLive(c, allowed, ParamsOf(c), o)
+}
+
+// Rehearse begins with an observation of a recording. allowed are the places in it of the
+// workers that may hold each partition.
+func Rehearse(r *engine.Recording, policy string, params Params, allowed [][]int, o *Observation) (*Live, error) {
+	c := &dsl.Cluster{ID: r.Cluster, Partitions: r.Partitions, Policy: policy, Step: time.Duration(r.Step * float64(time.Second))}
+	if err := o.check(c); err != nil {
+		return nil, err
+	}
+	return newLive(c, allowed, params, o)
+}
+
+func newLive(c *dsl.Cluster, allowed [][]int, params Params, o *Observation) (*Live, error) {
+	l := &Live{cluster: c, members: slices.Clone(o.Workers), allowed: allowed, at: math.Inf(-1)}
 	if len(o.Workers) == 0 {
 		return l, nil // nobody knows of a worker yet
 	}
@@ -53,7 +69,7 @@ func NewLive(c *dsl.Cluster, o *Observation) (*Live, error) {
 		about.Zone, about.Capacity = append(about.Zone, zones[w.Zone]), append(about.Capacity, w.Capacity)
 	}
 	var err error
-	l.policy, err = New(c.Policy, about, ParamsOf(c))
+	l.policy, err = New(c.Policy, about, params)
 	return l, err
 }
 

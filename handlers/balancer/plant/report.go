@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 
 	"procaas/handlers/balancer"
@@ -115,7 +116,6 @@ const columns = 72
 
 // chart draws the drops of the first run of each policy over time.
 func (c Comparison) chart(b *strings.Builder) {
-	const levels = " ▁▂▃▄▅▆▇█"
 	top := 0.0
 	for _, r := range c.Results {
 		for _, p := range r.Samples {
@@ -124,25 +124,31 @@ func (c Comparison) chart(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "drops over time, up to %.1f%%\n", 100*top)
 	for i, m := range c.Policies {
-		samples := c.Results[i*m.Runs].Samples
-		fmt.Fprintf(b, "%-6s ", m.Policy)
-		for x := range min(columns, len(samples)) {
-			from, to := x*len(samples)/columns, (x+1)*len(samples)/columns
-			if len(samples) < columns {
-				from, to = x, x+1
-			}
-			high := 0.0
-			for _, p := range samples[from:to] {
-				high = max(high, p.Drops)
-			}
-			level := 0
-			if high > 0 {
-				level = 1 + int(7*math.Sqrt(high/top)) // small drops are to be seen, too
-			}
-			b.WriteRune([]rune(levels)[level])
+		var drops []float64
+		for _, p := range c.Results[i*m.Runs].Samples {
+			drops = append(drops, p.Drops)
 		}
-		b.WriteString("\n")
+		fmt.Fprintf(b, "%-6s %s\n", m.Policy, bars(drops, top))
 	}
+}
+
+// bars draws numbers from 0 to top, as many in a column as it takes: the highest of
+// them counts.
+func bars(samples []float64, top float64) string {
+	const levels = " ▁▂▃▄▅▆▇█"
+	var b strings.Builder
+	for x := range min(columns, len(samples)) {
+		from, to := x*len(samples)/columns, (x+1)*len(samples)/columns
+		if len(samples) < columns {
+			from, to = x, x+1
+		}
+		high, level := slices.Max(samples[from:to]), 0
+		if high > 0 {
+			level = 1 + int(7*math.Sqrt(high/top)) // small ones are to be seen, too
+		}
+		b.WriteRune([]rune(levels)[level])
+	}
+	return b.String()
 }
 
 // compare tells the geometric means over all scenarios, as ratios to v4 where it is

@@ -1,0 +1,313 @@
+package plant
+
+import (
+	"math"
+	"slices"
+
+	"procaas/engine"
+	"procaas/handlers/balancer"
+)
+
+// AsRecorded names what really was done, among what policies would have done.
+const AsRecorded = "recorded"
+
+// A Replayed compares what policies make of a recording.
+type Replayed struct {
+	Cluster      string  `json:"cluster"`
+	Policy       string  `json:"policy"` // that decided while it was recorded
+	From         float64 `json:"from"`   // Unix seconds
+	To           float64 `json:"to"`
+	Observations int     `json:"observations"`
+	Measured     float64 `json:"measured_drop_fraction"` // what workers reported
+
+	// Known tells whether workers, or else the cluster's description, say what they
+	// can do: nothing is known of drops and utilisation otherwise.
+	Known bool `json:"capacities_known"`
+
+	Notes    []string  `json:"notes"`
+	Policies []Outcome `json:"policies"` // what was really done first
+}
+
+// An Outcome is what a policy would have made of it. Drops and utilisation are estimates:
+// null where nothing is known of capacities.
+type Outcome struct {
+	Policy       string   `json:"policy"`
+	Moves        int      `json:"moves"`
+	Oscillations int      `json:"oscillations"` // moves back to a worker within ten minutes
+	Drops        *float64 `json:"estimated_drop_fraction"`
+	Worst        *float64 `json:"predicted_worst_utilisation"`
+	Hottest      *float64 `json:"predicted_mean_hottest_utilisation"`
+	Gini         float64  `json:"mean_gini"`
+	Last         float64  `json:"last_gini"`
+	Moved        []Moved  `json:"moved"`
+	Samples      []Moment `json:"samples,omitempty"` // of every observation
+}
+
+// A Moved is one move.
+type Moved struct {
+	After     float64 `json:"after_s"` // seconds since the recording began
+	Partition int     `json:"partition"`
+	From      string  `json:"from"`
+	To        string  `json:"to"`
+	Reason    string  `json:"reason,omitempty"`
+}
+
+// A Moment is one observation under a policy.
+type Moment struct {
+	After   float64  `json:"after_s"`
+	Gini    float64  `json:"gini"`
+	Drops   *float64 `json:"estimated_drop_fraction"`
+	Hottest *float64 `json:"predicted_hottest_utilisation"`
+	Moves   int      `json:"moves"`
+}
+
+// Replay lets each policy decide about what was seen, from the first assignment of the
+// recording on. What workers would have reported follows from the recorded weights of
+// the partitions and from what the workers have shown that they can do.
+func (r *Recording) Replay(policies []string) (*Replayed, error) {
+	first, last := &r.seen[0], &r.seen[len(r.seen)-1]
+	out := &Replayed{
+		Cluster: r.about.Cluster, Policy: r.about.Policy, From: first.At, To: last.At, Observations: len(r.seen), Measured: r.measured(),
+	}
+	c := r.capacities()
+	out.Known = c.known
+	out.Notes = append(out.Notes, "drops and utilisation under other assignments are estimated: from the recorded weights of partitions and what "+c.source)
+	out.Notes = append(out.Notes, "cold caches and hand-offs after moves are not in it; bans and drains hold as they did, pins and freezes do not")
+	dead := r.dead()
+	recorded := newGauge(r, c, dead, AsRecorded)
+	for i := range r.seen {
+		recorded.follow(i)
+		recorded.measure(i)
+	}
+	out.Policies = append(out.Policies, recorded.outcome())
+	for _, policy := range policies {
+		g := newGauge(r, c, dead, policy)
+		live, err := balancer.Rehearse(&r.about, policy, r.Params, r.allowed, &r.seen[0])
+		if err != nil {
+			return nil, err
+		}
+		for i := range r.seen {
+			o := g.measure(i)
+			g.apply(i, live.Decide(o, leversOf(o)).Moves)
+		}
+		out.Policies = append(out.Policies, g.outcome())
+	}
+	return out, nil
+}
+
+// leversOf gives the levers of which an observation tells.
+func leversOf(o *balancer.Observation) engine.Levers {
+	l := engine.Levers{Banned: map[string]engine.Lever{}, Draining: map[string]engine.Lever{}}
+	for _, id := range o.Banned {
+		l.Banned[id] = engine.Lever{Worker: id, Reason: "as it was recorded"}
+	}
+	for _, id := range o.Draining {
+		l.Draining[id] = engine.Lever{Worker: id, Reason: "as it was recorded"}
+	}
+	return l
+}
+
+// told reads a count that may be missing, or be a lie.
+func told(x *float64) float64 {
+	if x == nil || !(*x > 0) || math.IsInf(*x, 0) {
+		return 0
+	}
+	return *x
+}
+
+// measured is the share of requests that workers reported as dropped.
+func (r *Recording) measured() float64 {
+	served, dropped := 0.0, 0.0
+	for i := range r.seen {
+		for _, w := range r.seen[i].Workers {
+			if w.Up {
+				served += told(w.Requests) * r.length(i)
+				dropped += told(w.Drops) * r.length(i)
+			}
+		}
+	}
+	if dropped == 0 {
+		return 0
+	}
+	return dropped / (served + dropped)
+}
+
+// length is how long an observation counts, in seconds. A gap, such as between two
+// recordings, counts little.
+func (r *Recording) length(i int) float64 {
+	if i+1 == len(r.seen) {
+		return r.about.Step
+	}
+	return min(r.seen[i+1].At-r.seen[i].At, 10*r.about.Step)
+}
+
+// silences is how many observations in a row a worker must be silent to have served
+// nothing meanwhile: a single lost healthcheck drops no requests.
+const silences = 3
+
+// dead tells for each observation which workers served nothing.
+func (r *Recording) dead() [][]bool {
+	out := make([][]bool, len(r.seen))
+	for i := range out {
+		out[i] = make([]bool, len(r.workers))
+	}
+	for w := range r.workers {
+		for i := 0; i < len(r.seen); {
+			j := i
+			for j < len(r.seen) && !r.seen[j].Workers[w].Up {
+				j++
+			}
+			for k := i; j-i >= silences && k < j; k++ {
+				out[k][w] = true
+			}
+			i = max(j, i+1)
+		}
+	}
+	return out
+}
+
+// A gauge follows the assignment of one policy.
+type gauge struct {
+	r      *Recording
+	c      *capacities
+	dead   [][]bool
+	owners []int
+	homes  [][]home // of each partition, where it was lately
+	out    Outcome
+
+	offered, dropped, hottest, gini, time float64
+	worst                                 float64
+}
+
+func newGauge(r *Recording, c *capacities, dead [][]bool, policy string) *gauge {
+	return &gauge{
+		r: r, c: c, dead: dead, owners: slices.Clone(r.seen[0].Owners), homes: make([][]home, r.about.Partitions),
+		out: Outcome{Policy: policy, Moved: []Moved{}},
+	}
+}
+
+// follow takes over the assignment that was recorded.
+func (g *gauge) follow(i int) {
+	for p, to := range g.r.seen[i].Owners {
+		if to >= 0 {
+			g.move(i, p, to, "")
+		} else {
+			g.owners[p] = to
+		}
+	}
+}
+
+// apply makes the moves of a policy.
+func (g *gauge) apply(i int, moves []balancer.Decided) {
+	for _, m := range moves {
+		to := slices.IndexFunc(g.r.workers, func(w engine.AssignedWorker) bool { return w.ID == m.To })
+		if g.move(i, m.Partition, to, m.Reason) {
+			g.out.Samples[i].Moves++
+		}
+	}
+}
+
+// move notes a move; the first place of a partition is none.
+func (g *gauge) move(i, p, to int, reason string) bool {
+	from, at := g.owners[p], g.r.seen[i].At
+	g.owners[p] = to
+	if from < 0 || from == to {
+		return false
+	}
+	g.homes[p] = slices.DeleteFunc(g.homes[p], func(h home) bool { return h.left <= at-returnWithin })
+	if slices.ContainsFunc(g.homes[p], func(h home) bool { return h.worker == to }) {
+		g.out.Oscillations++
+	}
+	g.homes[p] = append(g.homes[p], home{from, at})
+	g.out.Moves++
+	g.out.Moved = append(g.out.Moved, Moved{g.after(i), p, g.r.workers[from].ID, g.r.workers[to].ID, reason})
+	return true
+}
+
+func (g *gauge) after(i int) float64 {
+	return math.Round(1000*(g.r.seen[i].At-g.r.seen[0].At)) / 1000
+}
+
+// measure tells what would have been observed, and notes it.
+func (g *gauge) measure(i int) *balancer.Observation {
+	o := g.r.seen[i]
+	o.Owners, o.Workers, o.Weights = slices.Clone(g.owners), slices.Clone(o.Workers), slices.Clone(o.Weights)
+	load := make([]float64, len(o.Workers))
+	offered, dropped := 0.0, 0.0
+	for p, w := range g.owners {
+		x := told(o.Weights[p])
+		offered += x
+		if w >= 0 {
+			load[w] += x
+		} else {
+			dropped += x
+		}
+		if w < 0 || !o.Workers[w].Up || o.Workers[w].Requests == nil {
+			o.Weights[p] = nil // nobody would have told
+		}
+	}
+	hottest := 0.0
+	var living []float64
+	for w := range o.Workers {
+		x := &o.Workers[w]
+		if g.dead[i][w] {
+			dropped += load[w]
+			continue
+		}
+		if x.Up && !slices.Contains(o.Banned, x.ID) {
+			living = append(living, load[w])
+		}
+		served, busy := load[w], (*float64)(nil)
+		if can := g.c.of[i][w]; can > 0 {
+			served = min(load[w], can)
+			hottest = max(hottest, load[w]/can)
+			share := served / can
+			busy = &share
+		}
+		refused := load[w] - served
+		dropped += refused
+		if x.Up && x.Requests != nil {
+			x.Requests, x.Drops, x.Busy = &served, &refused, busy
+		}
+	}
+	g.note(i, offered, dropped, hottest, balancer.Gini(living))
+	return &o
+}
+
+// note adds a moment to the sums.
+func (g *gauge) note(i int, offered, dropped, hottest, gini float64) {
+	dt := g.r.length(i)
+	m := Moment{After: g.after(i), Gini: gini}
+	if g.c.known {
+		share := 0.0
+		if offered > 0 {
+			share = dropped / offered
+		}
+		m.Drops, m.Hottest = &share, &hottest
+	}
+	for k := len(g.out.Moved) - 1; g.out.Policy == AsRecorded && k >= 0 && g.out.Moved[k].After == m.After; k-- {
+		m.Moves++
+	}
+	g.out.Samples = append(g.out.Samples, m)
+	g.offered += offered * dt
+	g.dropped += dropped * dt
+	g.hottest += hottest * dt
+	g.gini += gini * dt
+	g.time += dt
+	g.worst = max(g.worst, hottest)
+	g.out.Last = gini
+}
+
+func (g *gauge) outcome() Outcome {
+	o := g.out
+	o.Gini = g.gini / g.time
+	if !g.c.known {
+		return o
+	}
+	drops, mean := 0.0, g.hottest/g.time
+	if g.offered > 0 {
+		drops = g.dropped / g.offered
+	}
+	o.Drops, o.Worst, o.Hottest = &drops, &g.worst, &mean
+	return o
+}
