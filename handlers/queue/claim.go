@@ -53,7 +53,11 @@ func (s *Store) ExchangeTasks(ctx context.Context, r Report, c Claim) ([]Task, [
 		}
 		s.hint(told.types...)
 		lost = append(lost, told.lost...)
-		tasks = append(tasks, got.tasks...)
+		if tasks == nil {
+			tasks = got.tasks
+		} else {
+			tasks = append(tasks, got.tasks...)
+		}
 		if got.aside == 0 || len(got.tasks) > 0 {
 			break
 		}
@@ -148,6 +152,7 @@ const (
 // A claiming is a claim under way.
 type claiming struct {
 	tasks []Task
+	most  int // tasks that may come
 	aside int // tasks that were put aside because of their keys
 }
 
@@ -165,6 +170,7 @@ func (g *claiming) queue(b *pgx.Batch, c *Claim) {
 			guarded = append(guarded, w.Type)
 		}
 		keyed = keyed || w.MaxPerKey > 0
+		g.most += w.Limit
 		types, limits = append(types, w.Type), append(limits, int64(w.Limit))
 		taken, keys = append(taken, int64(w.MaxTaken)), append(keys, int64(w.MaxPerKey))
 	}
@@ -180,54 +186,72 @@ func (g *claiming) queue(b *pgx.Batch, c *Claim) {
 	}
 	var total any // no bound
 	if c.Limit > 0 {
-		total = int64(c.Limit)
+		total, g.most = int64(c.Limit), min(g.most, c.Limit)
 	}
 	args := []any{types, limits, taken, state, c.Worker, c.Lease.Microseconds(), total}
 	if keyed {
-		b.Queue(claimByKey, append(args, keys)...).Query(g.readKeyed)
+		b.Queue(claimByKey, append(args, keys)...).Query(func(rows pgx.Rows) error { return g.read(rows, &g.aside) })
 	} else {
-		b.Queue(claimTasks, args...).Query(g.read)
+		b.Queue(claimTasks, args...).Query(func(rows pgx.Rows) error { return g.read(rows) })
 	}
 }
 
-func (g *claiming) read(rows pgx.Rows) (err error) {
-	g.tasks, err = pgx.AppendRows(g.tasks, rows, func(r pgx.CollectableRow) (Task, error) { return scanTask(r) })
-	return err
-}
+// fewTasks is from how many on all that may come get room at once.
+const fewTasks = 8
 
-func (g *claiming) readKeyed(rows pgx.Rows) error {
+// read reads tasks, and what comes behind each; a row without a task is only for that.
+func (g *claiming) read(rows pgx.Rows, more ...any) error {
 	defer rows.Close()
+	scan := newTaskScan(more...)
 	for rows.Next() {
-		t, err := scanTask(rows, &g.aside)
+		t, err := scan.row(rows)
 		if err != nil {
 			return err
 		}
-		if t.ID != 0 {
-			g.tasks = append(g.tasks, t)
+		if t.ID == 0 {
+			continue
 		}
+		if n := len(g.tasks); n == fewTasks {
+			g.tasks = slices.Grow(g.tasks, max(0, g.most-n))
+		}
+		g.tasks = append(g.tasks, t)
 	}
 	return rows.Err()
 }
 
-// scanTask reads the columns of a task, and what comes behind them.
-func scanTask(r pgx.CollectableRow, more ...any) (Task, error) {
-	var (
-		t            Task
-		payload      []byte
-		state        int
-		timeout      int64
-		begun, until *time.Time
-	)
-	err := r.Scan(append([]any{
-		&t.ID, &t.Type, &t.Key, &t.Unique, &payload, &t.Priority, &state, &t.Slot, &t.Created, &t.Due, &t.Deadline, &begun, &until,
-		&timeout, &t.Epoch, &t.Failures, &t.Lost, &t.Worker, &t.Error,
-	}, more...)...)
-	t.Payload = json.RawMessage(payload)
+// A taskScan reads rows of tasks, one after the other.
+type taskScan struct {
+	t            Task
+	payload      []byte
+	state        int
+	timeout      int64
+	begun, until *time.Time
+	into         []any
+}
+
+// newTaskScan makes one for the columns of tasks, and what comes behind them.
+func newTaskScan(more ...any) *taskScan {
+	s := &taskScan{}
+	t := &s.t
+	s.into = append([]any{
+		&t.ID, &t.Type, &t.Key, &t.Unique, &s.payload, &t.Priority, &s.state, &t.Slot, &t.Created, &t.Due, &t.Deadline, &s.begun, &s.until,
+		&s.timeout, &t.Epoch, &t.Failures, &t.Lost, &t.Worker, &t.Error,
+	}, more...)
+	return s
+}
+
+func (s *taskScan) row(r pgx.CollectableRow) (Task, error) {
+	s.t, s.payload, s.begun, s.until = Task{}, nil, nil, nil
+	if err := r.Scan(s.into...); err != nil {
+		return Task{}, err
+	}
+	t := s.t
+	t.Payload = json.RawMessage(s.payload)
 	t.Priority = -t.Priority
-	t.State = states[state]
-	t.Timeout = time.Duration(timeout) * time.Millisecond
-	t.Created, t.Due, t.Deadline, t.Begun, t.Until = t.Created.UTC(), t.Due.UTC(), t.Deadline.UTC(), timeOf(begun), timeOf(until)
-	return t, err
+	t.State = states[s.state]
+	t.Timeout = time.Duration(s.timeout) * time.Millisecond
+	t.Created, t.Due, t.Deadline, t.Begun, t.Until = t.Created.UTC(), t.Due.UTC(), t.Deadline.UTC(), timeOf(s.begun), timeOf(s.until)
+	return t, nil
 }
 
 func timeOf(t *time.Time) time.Time {

@@ -335,13 +335,14 @@ func peek(ctx context.Context, tx pgx.Tx, out []Task, sql string, state engine.T
 	if err != nil {
 		return nil, err
 	}
+	var ended []any
+	var when time.Time
+	if state != "" && state != engine.TaskScheduled {
+		ended = append(ended, &when)
+	}
+	scan := newTaskScan(ended...)
 	return pgx.AppendRows(out, rows, func(r pgx.CollectableRow) (Task, error) {
-		var ended []any
-		var when time.Time
-		if state != "" && state != engine.TaskScheduled {
-			ended = append(ended, &when)
-		}
-		t, err := scanTask(r, ended...)
+		t, err := scan.row(r)
 		if state != "" {
 			t.State, t.Ended = state, when.UTC()
 		}
