@@ -115,6 +115,7 @@ is estimated from the recorded weights of partitions and from what workers have
 shown that they can do; cold caches after moves are not in it.`,
 		Example: "  procaas simulate balancer --scenario hotspot.yaml\n" +
 			"  procaas simulate balancer --scenario hotspot.yaml --scenario crash.yaml --policy v4,v5 --seeds 5\n" +
+			"  procaas simulate balancer --scenario hotspot.yaml --svg hotspot.svg\n" +
 			"  procaas simulate balancer --from fanout.jsonl --policy v4,v5",
 		Args: cobra.NoArgs,
 	}
@@ -124,6 +125,7 @@ shown that they can do; cold caches after moves are not in it.`,
 	seeds := c.Flags().Int("seeds", 1, "how many runs of each, with another chance")
 	params := c.Flags().String("params", "", "a JSON file with parameters of the policies; with --from, those of the recording are the default")
 	samples := c.Flags().Bool("samples", false, "in JSON: also what happened in each half minute; with --from, at each observation")
+	svg := c.Flags().String("svg", "", "also draw drops, utilisation and the Gini index over time into this file; of one scenario, or of a recording")
 	format := formatFlag(c, "text", "json")
 	c.RunE = func(*cobra.Command, []string) error {
 		f, err := format()
@@ -131,6 +133,8 @@ shown that they can do; cold caches after moves are not in it.`,
 			return err
 		}
 		switch {
+		case len(*files) > 1 && *svg != "":
+			return usagef("--svg: want one scenario, have %d", len(*files))
 		case len(*files) == 0 && *from == "":
 			return usagef("--scenario: want a file, or --from a recording")
 		case len(*files) > 0 && *from != "":
@@ -153,7 +157,7 @@ shown that they can do; cold caches after moves are not in it.`,
 			if *params == "" {
 				replayed = nil // those of the recording
 			}
-			return replayBalancer(s, *from, *policies, replayed, f, *samples)
+			return replayBalancer(s, *from, *policies, replayed, f, *svg, *samples)
 		}
 		var report plant.Report
 		for _, file := range *files {
@@ -166,6 +170,11 @@ shown that they can do; cold caches after moves are not in it.`,
 				return usageError{err}
 			}
 			report.Scenarios = append(report.Scenarios, done)
+		}
+		if *svg != "" {
+			if err := writeFile(*svg, report.Scenarios[0].WriteSVG); err != nil {
+				return err
+			}
 		}
 		if f == "text" {
 			return report.WriteText(s.out)

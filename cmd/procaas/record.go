@@ -45,7 +45,7 @@ the server forgets; what is in it twice counts once.`,
 }
 
 // replayBalancer lets policies decide about a recording, and shows what they make of it.
-func replayBalancer(s streams, file string, policies []string, params *balancer.Params, format string, samples bool) error {
+func replayBalancer(s streams, file string, policies []string, params *balancer.Params, format, svg string, samples bool) error {
 	f, err := os.Open(file)
 	if err != nil {
 		return usageError{err}
@@ -61,6 +61,11 @@ func replayBalancer(s streams, file string, policies []string, params *balancer.
 	report, err := recording.Replay(policies)
 	if err != nil {
 		return usageError{err}
+	}
+	if svg != "" {
+		if err := writeFile(svg, report.WriteSVG); err != nil {
+			return err
+		}
 	}
 	if format == "text" {
 		return report.WriteText(s.out)

@@ -3,6 +3,7 @@ package plant
 import (
 	"bytes"
 	"encoding/json"
+	"encoding/xml"
 	"fmt"
 	"math"
 	"slices"
@@ -211,6 +212,13 @@ func TestReplayWithoutCapacities(t *testing.T) {
 		var text, data bytes.Buffer
 		if err := got.WriteText(&text); err != nil || strings.Contains(text.String(), "unknown") == c.known {
 			t.Errorf("%s: %v, %s", name, err, text.String())
+		}
+		var svg bytes.Buffer
+		if err := got.WriteSVG(&svg); err != nil || strings.Contains(svg.String(), "c: dropped requests, estimated") != c.known || strings.Count(svg.String(), "Gini index") != 1 {
+			t.Errorf("%s: %v, %s", name, err, svg.String())
+		}
+		if err := xml.Unmarshal(svg.Bytes(), new(struct{ XMLName xml.Name })); err != nil || strings.Contains(svg.String(), "NaN") || strings.Contains(svg.String(), "Inf") {
+			t.Errorf("%s: no drawing: %v, %s", name, err, svg.String())
 		}
 		if err := got.WriteJSON(&data); err != nil || strings.Contains(data.String(), `"estimated_drop_fraction": null`) == c.known {
 			t.Errorf("%s: %v, %s", name, err, data.String())
