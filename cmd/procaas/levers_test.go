@@ -96,7 +96,7 @@ func TestBalancerGoesOnOnAnotherNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster := "clusters:\n  - id: fanout\n    partitions: 12\n    step: 200ms\n    parameters: {margin: 3, friction: 2}\n    workers:\n" + workers.String()
+	cluster := "clusters:\n  - id: fanout\n    partitions: 12\n    step: 200ms\n    healthcheck: {timeout: 1m}\n    parameters: {margin: 3, friction: 2}\n    workers:\n" + workers.String()
 	quick := strings.Replace(string(pipeline), "every: 2s", "every: 200ms", 1)
 	for name, text := range map[string]string{"cluster.yaml": cluster, "balance.yaml": quick} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
@@ -122,21 +122,24 @@ func TestBalancerGoesOnOnAnotherNode(t *testing.T) {
 	}
 	one, other := api.NewClient(first, ""), api.NewClient(second, "")
 	placed := until(one, "all partitions placed", func(v engine.ClusterView) bool { return v.Version > 0 && v.Unassigned == 0 })
-	if _, err := one.PullLever(t.Context(), "fanout", engine.LeverPull{Lever: engine.LeverBan, Worker: "w2", Partition: -1}, "test"); err != nil {
-		t.Fatal(err)
+	ban := func(client *api.Client, worker string) {
+		t.Helper()
+		eventually(t, "a ban of "+worker, func() bool {
+			_, err := client.PullLever(t.Context(), "fanout", engine.LeverPull{Lever: engine.LeverBan, Worker: worker, Partition: -1}, "test")
+			return err == nil
+		})
 	}
+	ban(one, "w2")
 	banned := until(other, "w2 empty", func(v engine.ClusterView) bool {
 		return v.Version > placed.Version && len(v.Workers) == 3 && v.Workers[1].Partitions == 0 && v.Workers[1].Banned
 	})
 	stop()
 	until(other, "a later observation", func(v engine.ClusterView) bool { return v.Observed.After(banned.Observed.Add(time.Second)) })
-	if _, err := other.PullLever(t.Context(), "fanout", engine.LeverPull{Lever: engine.LeverBan, Worker: "w1", Partition: -1}, "test"); err != nil {
-		t.Fatal(err)
-	}
+	ban(other, "w1")
 	eventually(t, "all workers up in the metrics", func() bool { // one may be slow to answer for a while
 		reply, err := http.Get(second + "/metrics")
 		if err != nil {
-			t.Fatal(err)
+			return false
 		}
 		defer reply.Body.Close()
 		var metrics strings.Builder
