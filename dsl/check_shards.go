@@ -14,6 +14,7 @@ import (
 func (c *checker) checkShardMap(m *ShardMap) {
 	c.checkShardKeys(m)
 	c.checkShards(m)
+	c.checkConnect(m)
 	switch m.Strategy {
 	case "slots":
 		c.checkSlots(m)
@@ -164,6 +165,19 @@ func (c *checker) checkRanges(m *ShardMap) {
 	if _, below := owner[""]; !below && !c.blamed(m.Span) {
 		c.Errorf(m.places.of("shards", m.Span), codeShardMap, `add from: [""] to the shard of the lowest keys`,
 			"no shard of map %q has the keys below all bounds", m.ID)
+	}
+}
+
+// checkConnect keeps passwords out of connection strings, which are shown to whoever asks.
+func (c *checker) checkConnect(m *ShardMap) {
+	if m.Connect == nil {
+		return
+	}
+	for _, name := range []string{"password", "sslpassword"} {
+		if _, found := m.Connect.Parameters[name]; found {
+			c.Errorf(m.Connect.places.of("parameters", m.Connect.Span), codeShardHosts, "name a secret as secret:, and let clients add theirs themselves",
+				"the parameter %s of shard map %q would be shown to whoever asks where a key lives", name, m.ID)
+		}
 	}
 }
 
