@@ -107,12 +107,15 @@ func leversOf(o *balancer.Observation) engine.Levers {
 	return l
 }
 
+// mostTold bounds a count: beyond it, it is a lie, and sums would lose all others.
+const mostTold = 1e12
+
 // told reads a count that may be missing, or be a lie.
 func told(x *float64) float64 {
-	if x == nil || !(*x > 0) || math.IsInf(*x, 0) {
+	if x == nil || !(*x > 0) {
 		return 0
 	}
-	return *x
+	return min(*x, mostTold)
 }
 
 // measured is the share of requests that workers reported as dropped.

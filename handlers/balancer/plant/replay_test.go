@@ -249,6 +249,32 @@ func TestReplayHeedsBans(t *testing.T) {
 	}
 }
 
+// A file that somebody has edited may hold any numbers.
+func TestReplayOfLies(t *testing.T) {
+	t.Parallel()
+	lines := `{"cluster": "c", "policy": "v5", "partitions": 2, "step_s": 2, "workers": [{"id": "a"}, {"id": "b"}], "holders": [[0, 1], [1, 0]]}` + "\n"
+	for at := range 9 {
+		lines += fmt.Sprintf(`{"cluster": "c", "t": %d, "workers": [{"id": "a", "listed": true, "up": true, "requests": 1e308, "drops": 1e308, "busy": 0.5}, {"id": "b", "listed": true, "up": true, "requests": 9, "drops": -1e308, "busy": -1}], "owners": [0, 0], "weights": [1e308, 1e308]}`+"\n", 1000+2*at)
+	}
+	r, err := ReadRecording(strings.NewReader(lines))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.Replay(balancer.Names())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var data bytes.Buffer
+	if err := got.WriteJSON(&data); err != nil {
+		t.Error(err)
+	}
+	for _, o := range got.Policies {
+		if !(*o.Drops >= 0 && *o.Drops <= 1 && o.Gini >= 0 && o.Gini <= 1) {
+			t.Errorf("%s: %+v", o.Policy, o)
+		}
+	}
+}
+
 func TestRecordingsThatAreNone(t *testing.T) {
 	t.Parallel()
 	const head = `{"cluster": "c", "partitions": 1, "step_s": 2, "workers": [{"id": "a"}], "holders": [[0]]}`
