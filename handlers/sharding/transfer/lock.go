@@ -19,24 +19,9 @@ const (
 
 // PlanLocked is as Plan, for LockCopySwitch: it needs no stream.
 func (m *Mover) PlanLocked(ctx context.Context) error {
-	var reasons []string
-	for _, t := range m.spec.Tables {
-		source, err := readShape(ctx, m.source, t)
-		if err != nil {
-			return err
-		}
-		target, err := readShape(ctx, m.target, t)
-		if err != nil {
-			return err
-		}
-		switch {
-		case source == nil:
-			reasons = append(reasons, fmt.Sprintf("shard %s has no table %s", m.spec.SourceShard, t.Name))
-		case target == nil:
-			reasons = append(reasons, fmt.Sprintf("shard %s has no table %s", m.spec.TargetShard, t.Name))
-		default:
-			reasons = append(reasons, source.differences(target)...)
-		}
+	reasons, err := m.misfits(ctx, func(*shape) []string { return nil })
+	if err != nil {
+		return err
 	}
 	more, err := m.enrolled(ctx)
 	if err != nil {

@@ -189,17 +189,17 @@ func (m *Mover) against() string {
 	return m.spec.ID + "/back"
 }
 
-// Plan refuses what could not be moved, with all reasons. It changes nothing.
-func (m *Mover) Plan(ctx context.Context) error {
-	var reasons []string
+// misfits tells what keeps the tables from being moved, with what more says of those of
+// the source.
+func (m *Mover) misfits(ctx context.Context, more func(*shape) []string) (reasons []string, err error) {
 	for _, t := range m.spec.Tables {
 		source, err := readShape(ctx, m.source, t)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		target, err := readShape(ctx, m.target, t)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		switch {
 		case source == nil:
@@ -207,8 +207,17 @@ func (m *Mover) Plan(ctx context.Context) error {
 		case target == nil:
 			reasons = append(reasons, fmt.Sprintf("shard %s has no table %s", m.spec.TargetShard, t.Name))
 		default:
-			reasons = append(append(reasons, source.refusals()...), source.differences(target)...)
+			reasons = append(append(reasons, more(source)...), source.differences(target)...)
 		}
+	}
+	return reasons, nil
+}
+
+// Plan refuses what could not be moved, with all reasons. It changes nothing.
+func (m *Mover) Plan(ctx context.Context) error {
+	reasons, err := m.misfits(ctx, (*shape).refusals)
+	if err != nil {
+		return err
 	}
 	more, err := m.serverRefusals(ctx)
 	if err != nil {
