@@ -417,8 +417,7 @@ func (j *job) stop() bool {
 }
 
 // count counts handlers that were left out, and those that only compute; calls
-// count themselves. One that was
-// left out while it waited gives its places back.
+// count themselves. One that was left out while it waited gives its places back.
 func (j *job) count() {
 	for _, h := range j.run.TakeEnded() {
 		for ref := range j.held {
@@ -429,7 +428,8 @@ func (j *job) count() {
 		j.pass.leaveAll(h.ref(), j.n.e.clock.now())
 		j.trace.note(h)
 		seen := j.n.e.stats.path(h.Path)
-		switch computes := j.run.plan.stepOf(h).Type.computes(); {
+		step := j.run.plan.stepOf(h)
+		switch computes := step != nil && step.Type.computes(); {
 		case h.Outcome == OutcomeSkipped:
 			seen.skipped.Inc()
 		case h.Outcome == OutcomeSucceeded && computes:
@@ -438,17 +438,17 @@ func (j *job) count() {
 			if computes {
 				seen.ended(errors.New(h.Error), 0, time.Now())
 			}
-			j.gaveUp(h)
+			j.gaveUp(h, step)
 		}
 	}
 }
 
 // gaveUp counts a handler that has failed for good. One that is critical fails the
 // run, which is told then; of others it is logged as often as people can read.
-func (j *job) gaveUp(h HandlerView) {
+func (j *job) gaveUp(h HandlerView, step *Step) {
 	seen := j.n.e.stats.path(h.Path)
 	seen.givenUp.Inc()
-	if s := j.run.plan.stepOf(h); s == nil || s.Handler.IsCritical() {
+	if step == nil || step.Handler.IsCritical() {
 		return
 	}
 	j.notify(NoticeGivenUp, h.Path, h.Error)
