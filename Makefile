@@ -16,7 +16,7 @@ RAPID_SEED ?= 1
 
 export CGO_ENABLED ?= 0
 
-.PHONY: help demo demo-balancer balance bench-shards demo-shards build test quick properties fmt vet lint bench bench-flows python editors fuzz golden tools-postgres tools-console bench-queue clean
+.PHONY: help demo demo-balancer balance bench-shards bench-resolve demo-shards build test quick properties fmt vet lint bench bench-flows python editors fuzz golden tools-postgres tools-console bench-queue clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -52,6 +52,9 @@ torture: tools-postgres ## three nodes and their PostgreSQL under faults, for th
 
 bench-shards: tools-postgres ## the read-only window of moving a key of a million rows, by both methods: minutes, on an idle machine
 	@cd handlers/sharding/transfer && $(GO) test -count 1 -timeout 60m -run '^TestWindow$$' -rows 1000000 -rounds 3
+
+bench-resolve: ## resolving over HTTP beside a bare handler: requests a second, processor time, p97; idle machine
+	@$(GO) test -count 1 ./handlers/sharding -run '^$$' -bench '^BenchmarkHTTP$$' -benchtime 40x
 
 demo-shards: tools-postgres ## a key moves between two PostgreSQL servers while it is written to
 	@cd handlers/sharding/transfer && $(GO) test -count 1 -timeout 10m -run '^TestWindow$$' -rows 20000 -show

@@ -52,6 +52,16 @@ type ShardMaps interface {
 	EnrollShard(ctx context.Context, shardMap, shard string, by Actor) (ShardEnrollment, error)
 }
 
+// QuickShardMaps are [ShardMaps] that tell from memory where most keys live.
+type QuickShardMaps interface {
+	ShardMaps
+
+	// AppendAnswer appends what Resolve would answer to a question with a mode, which is
+	// never empty, and a data centre, as JSON with a line break. ok is false, and nothing is
+	// appended, when only Resolve can tell.
+	AppendAnswer(to []byte, shardMap, key, mode, dc string) (answer []byte, ok bool)
+}
+
 // The modes of a question.
 const (
 	ShardMaster  = "master"

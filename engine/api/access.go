@@ -157,17 +157,26 @@ func (s *server) admit(r *http.Request, n need) (*http.Request, error) {
 	if n.role == "" {
 		return r, nil
 	}
-	g, err := s.identify(r, n)
+	g, err := s.grantFor(r, n)
 	if err != nil {
 		return r, err
+	}
+	return r.WithContext(context.WithValue(r.Context(), grantKey{}, g)), nil
+}
+
+// grantFor finds the grant of the caller of a request, and refuses one that does not do.
+func (s *server) grantFor(r *http.Request, n need) (engine.Grant, error) {
+	g, err := s.identify(r, n)
+	if err != nil {
+		return g, err
 	}
 	switch {
 	case slices.Contains(s.open, n.open):
 		g.Paths = nil // they keep nobody from what everybody may do
 	case !g.Has(n.role), n.everywhere && !g.Covers(""):
-		return r, forbidden(g, n)
+		return g, forbidden(g, n)
 	}
-	return r.WithContext(context.WithValue(r.Context(), grantKey{}, g)), nil
+	return g, nil
 }
 
 // identify tells who sends a request. Without a token it is nobody in particular,

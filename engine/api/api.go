@@ -145,6 +145,7 @@ type server struct {
 	bodies  atomic.Int64 // bytes of requests under way
 	version string
 	shards  engine.ShardMaps
+	warm    atomic.Bool // a question for a shard was let in: the tokens are in memory
 	reload  func(context.Context, engine.Actor) (engine.Diff, error)
 	play    ui.Player
 
@@ -223,7 +224,7 @@ func (s *server) operations() []operation {
 func (s *server) handler() http.Handler {
 	var h http.Handler = s.router
 	for _, wrap := range []func(http.Handler) http.Handler{
-		s.boundBodies, s.withDeadline, s.refuseCrossOrigin, s.refuseChunked, s.withHeaders, s.recovered, s.logged,
+		s.boundBodies, s.withDeadline, s.refuseCrossOrigin, s.refuseChunked, s.quickly, s.withHeaders, s.recovered, s.logged,
 	} {
 		h = wrap(h)
 	}

@@ -57,11 +57,17 @@ func (s *server) refuseChunked(next http.Handler) http.Handler {
 	})
 }
 
+// Values of headers that all replies share: nobody may change them in place.
+var (
+	noSniff  = []string{"nosniff"}
+	noStore  = []string{"no-store"}
+	typeJSON = []string{mediaJSON}
+)
+
 func (s *server) withHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Cache-Control", "no-store")
+		h["X-Content-Type-Options"], h["Cache-Control"] = noSniff, noStore
 		next.ServeHTTP(w, r)
 	})
 }

@@ -166,6 +166,7 @@ func (s *server) resolveShard(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	s.warm.Store(true)
 	f := queryFields(r.URL.Query())
 	q := f.shardQuestion()
 	q.Key = f.required("key")

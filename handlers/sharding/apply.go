@@ -66,6 +66,7 @@ func (s *Service) newMap(d *dsl.ShardMap) *Map {
 	for _, x := range d.Shards {
 		m.shards[x.ID] = newShard(x)
 	}
+	m.spellAnswers()
 	return m
 }
 

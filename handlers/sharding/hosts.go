@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"procaas/engine"
@@ -56,14 +57,20 @@ func (h *host) take(r Report, now time.Time) {
 	}
 }
 
-// A view is what is known of the hosts of a shard at one moment. It is immutable.
+// A view is what is known of the hosts of a shard at one moment. It is immutable, but for what
+// it remembers of its answers.
 type view struct {
 	hosts   []host
 	master  int    // index; -1 for none
 	problem string // why there is none
 	at      time.Time
 	lags    []time.Duration // of each host; 0 for the master
+
+	tails []atomic.Pointer[[]byte] // of answers, by the mode and the first host; see tail
 }
+
+// modes is how many there are: master, replica, any.
+const modes = 3
 
 // A sample is where the log of the master was at a time.
 type sample struct {
@@ -76,7 +83,7 @@ const samples = 64
 
 // newView judges the hosts of a shard.
 func newView(hosts []host, history []sample, now time.Time) *view {
-	v := &view{hosts: slices.Clone(hosts), master: -1, at: now, lags: make([]time.Duration, len(hosts))}
+	v := &view{hosts: slices.Clone(hosts), master: -1, at: now, lags: make([]time.Duration, len(hosts)), tails: make([]atomic.Pointer[[]byte], modes*len(hosts))}
 	v.findMaster()
 	for i := range v.hosts {
 		if i != v.master {
@@ -128,13 +135,23 @@ const staleAfter = 3 * time.Second
 // choose orders the hosts of a shard for a question: first the one to connect to. draw gives
 // a number below its argument. The error wraps [engine.ErrNoHost].
 func (v *view) choose(q engine.ShardQuestion, draw func(n int) int) ([]int, error) {
+	first, err := v.first(q, draw)
+	if err != nil {
+		return nil, err
+	}
+	return v.withRest([]int{first}), nil
+}
+
+// first gives the host to connect to.
+func (v *view) first(q engine.ShardQuestion, draw func(n int) int) (int, error) {
 	if q.Mode == engine.ShardMaster || q.Mode == "" {
 		if v.master < 0 {
-			return nil, fmt.Errorf("%w: %s", engine.ErrNoHost, v.problem)
+			return -1, fmt.Errorf("%w: %s", engine.ErrNoHost, v.problem)
 		}
-		return v.withRest([]int{v.master}), nil
+		return v.master, nil
 	}
-	var local, fit []int
+	var space [2 * usualHosts]int
+	local, fit := space[:0:usualHosts], space[usualHosts:usualHosts]
 	registered := 0
 	for i, h := range v.hosts {
 		isMaster := i == v.master
@@ -150,7 +167,7 @@ func (v *view) choose(q engine.ShardQuestion, draw func(n int) int) ([]int, erro
 		}
 	}
 	if len(fit) == 0 {
-		return nil, fmt.Errorf("%w: no %s answers that is not further behind than the question allows", engine.ErrNoHost, cmp.Or(map[string]string{engine.ShardAny: "host"}[q.Mode], "replica"))
+		return -1, fmt.Errorf("%w: no %s answers that is not further behind than the question allows", engine.ErrNoHost, cmp.Or(map[string]string{engine.ShardAny: "host"}[q.Mode], "replica"))
 	}
 	// Where only few of the local hosts are left, all readers of the data centre would
 	// fall upon them.
@@ -158,8 +175,12 @@ func (v *view) choose(q engine.ShardQuestion, draw func(n int) int) ([]int, erro
 	if q.DC != "" && len(local) > 0 && 2*len(local) >= registered {
 		near = local
 	}
-	return v.withRest([]int{v.draw(near, draw)}), nil
+	return v.draw(near, draw), nil
 }
+
+// usualHosts is how many hosts shards have at most, as a rule: so many need no memory for a
+// choice.
+const usualHosts = 8
 
 // fits tells whether a host may serve reads.
 func (v *view) fits(i int, q engine.ShardQuestion) bool {

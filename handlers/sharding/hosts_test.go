@@ -217,13 +217,7 @@ func BenchmarkPolling(b *testing.B) {
 // resolving gives a map of a million keys on 1,000 shards whose hosts are known.
 func resolving() *Map {
 	m := manyShards(1000)
-	for _, s := range m.shards {
-		for i := range s.hosts {
-			for range 2 {
-				s.take(i, Report{Master: i == 0, Timeline: 1, LSN: 1}, time.Now())
-			}
-		}
-	}
+	fresh(m)
 	m.layout.strategy, m.layout.parts = "directory", 2
 	m.index.layout = m.layout
 	for i := range 1_000_000 {

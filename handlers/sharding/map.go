@@ -26,6 +26,7 @@ type Map struct {
 	loaded   chan struct{} // closed when all placements are in the index
 	asking   singleflight.Group
 
+	head   []byte // of answers; see AppendAnswer
 	active activity
 
 	registering singleflight.Group

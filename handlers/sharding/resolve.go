@@ -135,12 +135,7 @@ func (m *Map) answerHosts(a *engine.ShardAnswer, q engine.ShardQuestion) error {
 		return err
 	}
 	a.Stale = time.Since(v.at) > staleAfter
-	a.Hosts = make([]engine.ShardHostBrief, len(order))
-	for i, n := range order {
-		h := &v.hosts[n]
-		a.Hosts[i] = engine.ShardHostBrief{Address: h.address, DC: h.dc, Role: v.role(n), LagMS: v.lags[n].Milliseconds()}
-	}
-	a.DSN = s.dsn(m, q.Mode, order)
+	a.Hosts, a.DSN = v.answer(m, s, q.Mode, order)
 	return nil
 }
 

@@ -1,0 +1,151 @@
+package sharding
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"procaas/engine"
+)
+
+var _ engine.QuickShardMaps = (*Service)(nil)
+
+// AppendAnswer implements [engine.QuickShardMaps]: it appends the answer of
+// [Service.Resolve] as JSON when memory has all that it takes.
+func (s *Service) AppendAnswer(to []byte, shardMap, key, mode, dc string) ([]byte, bool) {
+	m, err := s.Map(shardMap)
+	if err != nil {
+		return to, false
+	}
+	return m.AppendAnswer(to, key, mode, dc)
+}
+
+// AppendAnswer appends to a buffer what [Map.Resolve] would answer, as JSON with a line break,
+// without asking anybody. It gives the buffer back as it was, and false, when that cannot be
+// told from memory, or the key is not of those that stand in JSON as they are: Resolve can
+// tell then.
+func (m *Map) AppendAnswer(to []byte, key, mode, dc string) ([]byte, bool) {
+	if !m.layout.plain(key) {
+		return to, false
+	}
+	p := m.index.find(key)
+	if p == nil || p.State != Ready || !plainText(p.Key) {
+		return to, false
+	}
+	s := m.shards[p.Shard]
+	if s == nil {
+		return to, false
+	}
+	v := s.view.Load()
+	if v == nil || time.Since(v.at) > staleAfter {
+		return to, false
+	}
+	first, err := v.first(engine.ShardQuestion{Mode: mode, DC: dc}, rand.IntN)
+	if err != nil {
+		return to, false
+	}
+	m.active.note(p.Key)
+	to = append(append(to, m.head...), key...)
+	to = append(append(to, `","placement":"`...), p.Key...)
+	to = append(to, s.middle...)
+	to = strconv.AppendInt(to, p.Epoch, 10)
+	to = append(to, v.tail(m, s, mode, first)...)
+	if p.Owned {
+		to = append(to, `,"moving":true`...)
+	}
+	return append(to, "}\n"...), true
+}
+
+// plain tells whether a text is surely a key of the map, and the same in JSON.
+func (l layout) plain(key string) bool {
+	if len(key) > maxKey || !plainText(key) {
+		return false
+	}
+	parts, begun := 1, false
+	for i := range len(key) {
+		switch key[i] {
+		case '/':
+			if !begun {
+				return false
+			}
+			parts, begun = parts+1, false
+		case '#', '[':
+			return false
+		default:
+			begun = true
+		}
+	}
+	return begun && parts <= l.parts && (!l.ints || plainNumber(key))
+}
+
+// plainNumber tells whether the first part of a key is a whole number as the map writes it.
+func plainNumber(key string) bool {
+	const surely = 18 // digits of a number of 64 bits
+	for i := 0; ; i++ {
+		if i == len(key) || key[i] == '/' {
+			return i > 0 && i <= surely && (key[0] != '0' || i == 1)
+		}
+		if key[i] < '0' || key[i] > '9' {
+			return false
+		}
+	}
+}
+
+// plainText tells whether a text is the same in JSON, and none of it is escaped in a key.
+func plainText(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '%' {
+			return false
+		}
+	}
+	return true
+}
+
+// spellAnswers writes the parts of answers that are the same for all keys of a map, and of a shard.
+func (m *Map) spellAnswers() {
+	m.head = []byte(fmt.Sprintf(`{"map":%s,"key":"`, spelled(m.ID)))
+	for id, s := range m.shards {
+		s.middle = []byte(fmt.Sprintf(`","shard":%s,"class":%s,"epoch":`, spelled(id), spelled(s.declared.Class)))
+	}
+}
+
+// tail gives the end of answers that name a host first, which is written once for each view.
+func (v *view) tail(m *Map, s *shard, mode string, first int) []byte {
+	at := &v.tails[first]
+	if mode == engine.ShardReplica {
+		at = &v.tails[len(v.hosts)+first]
+	} else if mode == engine.ShardAny {
+		at = &v.tails[2*len(v.hosts)+first]
+	}
+	if known := at.Load(); known != nil {
+		return *known
+	}
+	hosts, dsn := v.answer(m, s, mode, v.withRest([]int{first}))
+	text := []byte(fmt.Sprintf(`,"hosts":%s,"dsn":%s`, spelled(hosts), spelled(dsn)))
+	at.Store(&text)
+	return text
+}
+
+// answer gives hosts in an order, and the connection string with them.
+func (v *view) answer(m *Map, s *shard, mode string, order []int) ([]engine.ShardHostBrief, string) {
+	hosts := make([]engine.ShardHostBrief, len(order))
+	for i, n := range order {
+		h := &v.hosts[n]
+		hosts[i] = engine.ShardHostBrief{Address: h.address, DC: h.dc, Role: v.role(n), LagMS: v.lags[n].Milliseconds()}
+	}
+	return hosts, s.dsn(m, mode, order)
+}
+
+// spelled gives JSON as the API writes it.
+func spelled(v any) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		panic(fmt.Errorf("spell %T: %w", v, err)) // text and numbers only
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
