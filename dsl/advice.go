@@ -22,6 +22,10 @@ func (c *checker) advise(pipelines []*pipelineCheck) {
 			return
 		}
 		pc.Reporter = r
+		for i, s := range pc.steps {
+			pc.read = append(pc.read, slices.Concat(s.conditionReads(), handlerReads(s.Handler)))
+			pc.wrote = append(pc.wrote, pc.names(i))
+		}
 		pc.adviseRouting()
 		pc.adviseForwarding()
 		pc.adviseStages()
@@ -56,7 +60,10 @@ func (c *checker) fetches(h *Handler) bool {
 func (c *checker) computes(h *Handler) bool { return c.types[h.Type].SetsState }
 
 // writes lists the names of the shared state that a handler may set.
-func (c *pipelineCheck) writes(i int) []string {
+func (c *pipelineCheck) writes(i int) []string { return c.wrote[i] }
+
+// names finds what writes lists.
+func (c *pipelineCheck) names(i int) []string {
 	var out []string
 	for _, a := range c.assignments(i) {
 		out = append(out, a.key.Name)
@@ -68,7 +75,7 @@ func (c *pipelineCheck) writes(i int) []string {
 func (c *pipelineCheck) needs(j, i int) bool {
 	names := c.writes(i)
 	of := c.steps[i].ID
-	return slices.ContainsFunc(slices.Concat(c.steps[j].conditionReads(), handlerReads(c.steps[j].Handler)), func(r Read) bool {
+	return slices.ContainsFunc(c.read[j], func(r Read) bool {
 		if len(r.Path) < 2 {
 			return r.Path[0] == stateRoot && len(names) > 0 || r.Path[0] == "sources"
 		}

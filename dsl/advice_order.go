@@ -99,8 +99,7 @@ func (c *pipelineCheck) accidental(i, j int) (string, bool) {
 // the first one's own writing aside.
 func (c *pipelineCheck) readBetween(name string, begin, end int) bool {
 	for k := begin; k < end; k++ {
-		s := c.steps[k]
-		if slices.ContainsFunc(slices.Concat(s.conditionReads(), handlerReads(s.Handler)), func(r Read) bool {
+		if slices.ContainsFunc(c.read[k], func(r Read) bool {
 			return r.Path.Overlaps(Path{stateRoot, name})
 		}) {
 			return true
@@ -170,7 +169,7 @@ func (c *pipelineCheck) adviseRequests() {
 			if a.Type != b.Type || a.Branch != nil || !sameValue(a.Body, b.Body) || c.changed(i, j) {
 				continue
 			}
-			if !a.IsCritical() && b.IsCritical() || a.goesOn() != nil || !impliedBy(a.demands(), b.demands()) {
+			if !a.IsCritical() && b.IsCritical() || a.goesOn() != nil || !impliedBy(a.demands(c.parsed), b.demands(c.parsed)) {
 				continue // the second one may be needed because there is no answer to the first
 			}
 			c.Report(Diagnostic{
@@ -187,8 +186,11 @@ func (c *pipelineCheck) adviseRequests() {
 // changed tells whether what the j-th handler sends may have changed since the
 // i-th has sent it.
 func (c *pipelineCheck) changed(i, j int) bool {
-	reads := c.steps[j].Body.Reads()
+	var reads []Read
 	for k := i; k < j; k++ {
+		if len(c.writes(k)) > 0 && reads == nil {
+			reads = c.steps[j].Body.Reads()
+		}
 		for _, name := range c.writes(k) {
 			if slices.ContainsFunc(reads, func(r Read) bool { return r.Path.Overlaps(Path{stateRoot, name}) }) {
 				return true

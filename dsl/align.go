@@ -76,6 +76,12 @@ func (c *cursor) next() {
 // isBlank tells the white space of YAML.
 func isBlank(r rune) bool { return r == ' ' || r == '\t' || r == '\n' }
 
+// blankBehind tells whether white space follows the present rune.
+func (c *cursor) blankBehind() bool {
+	line := c.lines[c.line]
+	return c.column+1 >= len(line) || isBlank(line[c.column+1])
+}
+
 func (c *cursor) skipBlanks() {
 	for isBlank(c.rune()) {
 		c.next()
@@ -100,11 +106,49 @@ func (c *cursor) skipProperty() {
 	}
 }
 
+// plainly finds where a scalar ends that stands in the text as it is, on one line,
+// as nearly all do.
+func (s *source) plainly(n *yaml.Node) (at Span, ok bool) {
+	if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 || n.Value == "" {
+		return at, false
+	}
+	c := cursor{lines: s.lines, line: n.Line - 1, column: n.Column - 1}
+	c.skipProperties()
+	start := c.pos()
+	quoted := n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0
+	var quote rune
+	if quoted {
+		quote = c.rune()
+		c.column++
+	}
+	for _, r := range n.Value {
+		if r == '\n' || c.rune() != r || quoted && (r == quote || r == '\\') {
+			return at, false
+		}
+		c.column++
+	}
+	if quoted {
+		if c.rune() != quote {
+			return at, false
+		}
+		c.column++
+	}
+	return s.at(start, c.pos()), true
+}
+
 // walk aligns a value that holds the runes of the text in order, except for
 // white space. With single, the text doubles its single quotes.
 func (c *cursor) walk(value []rune, single bool) ([]Pos, bool) {
 	at := make([]Pos, 0, len(value)+1)
 	for i := 0; i < len(value); {
+		if value[i] == ' ' && i+1 < len(value) && !isBlank(value[i+1]) && c.rune() == ' ' {
+			if pos := c.pos(); !c.blankBehind() {
+				at = append(at, pos)
+				c.next()
+				i++
+				continue
+			}
+		}
 		if isBlank(value[i]) {
 			n := i
 			for n < len(value) && isBlank(value[n]) {

@@ -20,6 +20,8 @@ type checker struct {
 	templates map[string]*Template
 	ready     *contracts
 
+	parsed *parses // expressions, by their text
+
 	configKnown map[string]*outline // what is known of configs
 
 	configSchemas []entry
@@ -48,6 +50,7 @@ func newChecker(files []File, types []Type, r *Reporter) *checker {
 		schemas:  make(map[string]*Value),
 
 		templates: make(map[string]*Template),
+		parsed:    new(parses),
 
 		configValues: make(map[string]*Value),
 		bundle: &Bundle{
@@ -119,7 +122,7 @@ func (c *checker) checkFlow(f *Flow) {
 		for _, p := range c.pipelinesOf(f.ID) {
 			events = append(events, p.On...)
 		}
-		e.compile(&scope{roots: []string{"event"}, payload: c.payloadOf(events)}, StringKind, c.Reporter)
+		e.compile(&scope{parsed: c.parsed, roots: []string{"event"}, payload: c.payloadOf(events)}, StringKind, c.Reporter)
 	}
 	if f.States != nil {
 		c.checkAutomaton(f)

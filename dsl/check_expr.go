@@ -61,7 +61,7 @@ func (c *pipelineCheck) newScope() *scope {
 		roots, inputs = calledRoots, c.pipeline.inputOutline()
 	}
 	return &scope{
-		roots: roots, inputs: inputs, state: c.state, configs: c.configs, late: make(map[string]string),
+		parsed: c.parsed, roots: roots, inputs: inputs, state: c.state, configs: c.configs, late: make(map[string]string),
 		payload: c.payload, known: c.known, responses: c.responses, configOutlines: c.configKnown, facts: c.facts,
 	}
 }

@@ -32,7 +32,7 @@ func (c *pipelineCheck) checkHandler(i int) {
 // not known, so names are taken on trust.
 func (c *checker) checkDetached(h *Handler, r *Reporter) {
 	checkPolicies(h, r)
-	sc := &scope{roots: allRoots, state: map[string]any{}, configs: c.configs, lenient: true}
+	sc := &scope{parsed: c.parsed, roots: allRoots, state: map[string]any{}, configs: c.configs, lenient: true}
 	own := *sc
 	own.sources = []string{h.ID}
 	c.compileValues(h, sc, &own, r)

@@ -24,6 +24,10 @@ type pipelineCheck struct {
 	sound bool   // no errors were found in it
 
 	sets map[string][]assignment // by name, in the order of declaration
+
+	// What each step may read and set in all, for advice, which asks often.
+	read  [][]Read
+	wrote [][]string
 }
 
 // A step is a handler at its place in a pipeline.
@@ -48,7 +52,7 @@ func (c *checker) checkPipeline(p *Pipeline, r *Reporter) *pipelineCheck {
 	pc.checkPlaceholders()
 	pc.payload = c.payloadOf(p.On)
 	if e := p.When.Expr(); e != nil {
-		e.compile(&scope{roots: []string{"event", "configs", "flow"}, configs: c.configs, payload: pc.payload, configOutlines: c.configKnown}, BoolKind, r)
+		e.compile(&scope{parsed: c.parsed, roots: []string{"event", "configs", "flow"}, configs: c.configs, payload: pc.payload, configOutlines: c.configKnown}, BoolKind, r)
 		pc.facts = whenFacts(e)
 	}
 	pc.checkQueue()

@@ -161,7 +161,7 @@ func (s step) whyLeftOut() string {
 // run: in those whose condition implies its own.
 func (c *pipelineCheck) note(i int, key string, o *outline) {
 	if s := c.steps[i]; s.whyLeftOut() != "" {
-		c.maybe[key] = given{s.demands(), o}
+		c.maybe[key] = given{s.demands(c.parsed), o}
 	}
 }
 
@@ -171,7 +171,7 @@ func (c *pipelineCheck) surely(s step, sc *scope) {
 	if len(c.maybe) == 0 || !s.underCondition() {
 		return
 	}
-	demands := s.demands()
+	demands := s.demands(c.parsed)
 	known, responses := maps.Clone(sc.known), maps.Clone(sc.responses)
 	for key, g := range c.maybe {
 		if !impliedBy(g.demands, demands) {

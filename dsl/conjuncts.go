@@ -10,11 +10,11 @@ import (
 // conjuncts gives the texts of the parts that must all be true for a condition to
 // be true. Two conditions with a text in common have that part in common: nothing
 // that they read changes between them.
-func (e *Expr) conjuncts() []string {
+func (e *Expr) conjuncts(known *parses) []string {
 	if e == nil || e.all != nil {
 		return e.known()
 	}
-	s, f := parse(e.Source)
+	s, f := known.parse(e.Source)
 	if f != nil {
 		return nil
 	}
@@ -50,8 +50,8 @@ func (s *syntax) words(n ast.Node) string {
 
 // demands lists what must be true for a step to run: the conditions of its stage
 // and its own.
-func (s step) demands() []string {
-	return slices.Concat(s.stage.Enabled.Expr().conjuncts(), s.Enabled.Expr().conjuncts())
+func (s step) demands(known *parses) []string {
+	return slices.Concat(s.stage.Enabled.Expr().conjuncts(known), s.Enabled.Expr().conjuncts(known))
 }
 
 // impliedBy tells whether whoever meets the demands of one step meets those of

@@ -15,7 +15,7 @@ func (p *proof) checkEnabled(i int) {
 	if !s.IsCritical() {
 		return
 	}
-	conditions, demands := s.conditionReads(), s.demands()
+	conditions, demands := s.conditionReads(), s.demands(p.parsed)
 	told := make(map[string]bool)
 	for _, read := range slices.Concat(s.ConditionReads(), s.Body.Reads(), s.Result.Reads()) {
 		if read.Guarded || len(read.Path) <= settled(read.Path)+1 || looksAt(conditions, read.Path) || p.warned(read.Span) {
@@ -49,7 +49,7 @@ func (p *proof) onlyUnder(name string, i int, demands []string) []step {
 			continue
 		}
 		s := p.steps[a.step]
-		if !s.IsCritical() || s.goesOn() != nil || p.conditional(a.step, i) || !s.underCondition() || impliedBy(s.demands(), demands) {
+		if !s.IsCritical() || s.goesOn() != nil || p.conditional(a.step, i) || !s.underCondition() || impliedBy(s.demands(p.parsed), demands) {
 			return nil // it is sure, or the proof itself has looked at it
 		}
 		chain = append(chain, s)
@@ -61,7 +61,7 @@ func (p *proof) onlyUnder(name string, i int, demands []string) []step {
 // a condition.
 func (p *proof) sourceUnder(id string, i int, demands []string) []step {
 	for j, s := range p.steps[:i] {
-		if s.ID == id && s.IsCritical() && s.goesOn() == nil && !p.conditional(j, i) && s.underCondition() && !impliedBy(s.demands(), demands) {
+		if s.ID == id && s.IsCritical() && s.goesOn() == nil && !p.conditional(j, i) && s.underCondition() && !impliedBy(s.demands(p.parsed), demands) {
 			return []step{s}
 		}
 	}

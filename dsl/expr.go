@@ -74,7 +74,7 @@ type Secret struct{ Name string }
 // value that its place wants, and makes it ready for Eval and Reads. It reports
 // what is wrong; then the expression must not be evaluated.
 func (e *Expr) compile(sc *scope, want Kind, r *Reporter) {
-	s, f := parse(e.Source)
+	s, f := sc.parsed.parse(e.Source)
 	if f != nil {
 		r.Errorf(e.span(f.from, f.to), f.code, f.hint, "%s", f.message)
 		return
@@ -83,7 +83,9 @@ func (e *Expr) compile(sc *scope, want Kind, r *Reporter) {
 	root := b.build(s.root)
 	e.weight.visit(s.root, 0)
 	if want == BoolKind {
-		e.all = s.conjuncts(s.root)
+		if e.all == nil {
+			e.all = s.conjuncts(s.root)
+		}
 		e.facts, e.denied = b.lasting(b.factsOf(s.root, true)), b.lasting(b.factsOf(s.root, false))
 	}
 	if b.failed {

@@ -22,6 +22,31 @@ type syntax struct {
 	origin []int // the token of each rune that the parser saw
 }
 
+// parses keeps what texts were parsed to: teams write the same conditions and the
+// same paths many times. A tree is only read once it is made, so one serves all of
+// its text, on all processors. The nil value keeps nothing.
+type parses struct{ bySource sync.Map }
+
+// A parsed is what parse gives.
+type parsed struct {
+	syntax *syntax
+	flaw   *flaw
+}
+
+// parse is [parse], once for each text.
+func (p *parses) parse(source string) (*syntax, *flaw) {
+	if p == nil {
+		return parse(source)
+	}
+	if was, ok := p.bySource.Load(source); ok {
+		found := was.(parsed)
+		return found.syntax, found.flaw
+	}
+	s, f := parse(source)
+	p.bySource.Store(source, parsed{s, f})
+	return s, f
+}
+
 // parse reads the text of an expression.
 func parse(source string) (*syntax, *flaw) {
 	tokens, f := scan(source)

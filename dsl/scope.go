@@ -34,6 +34,9 @@ type scope struct {
 	// tested them.
 	facts []fact
 
+	// parsed keeps the trees of texts that were parsed; nil keeps none.
+	parsed *parses
+
 	// lenient scopes know no shared state: any other name counts as one.
 	lenient bool
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
@@ -52,7 +53,13 @@ func newSource(f File, r *Reporter) (*source, bool) {
 // position would be right.
 func (s *source) split() bool {
 	line := make([]rune, 0, 80)
+	s.lines = make([][]rune, 0, bytes.Count(s.data, []byte("\n"))+1)
 	for i := 0; i < len(s.data); {
+		if c := s.data[i]; ' ' <= c && c < 0x7f {
+			line = append(line, rune(c))
+			i++
+			continue
+		}
 		r, size := utf8.DecodeRune(s.data[i:])
 		from := Pos{len(s.lines) + 1, len(line) + 1}
 		at := s.at(from, Pos{from.Line, from.Column + 1})
@@ -61,7 +68,10 @@ func (s *source) split() bool {
 			s.errorf(at, codeEncoding, "save the file as UTF-8", "the byte 0x%02x is not UTF-8", s.data[i])
 			return false
 		case r == '\n':
-			s.lines = append(s.lines, bytes.Runes(bytes.TrimSuffix([]byte(string(line)), []byte("\r"))))
+			if n := len(line); n > 0 && line[n-1] == '\r' {
+				line = line[:n-1]
+			}
+			s.lines = append(s.lines, slices.Clone(line))
 			line = line[:0]
 		case r == '\r' && i+1 < len(s.data) && s.data[i+1] == '\n', r == '\t':
 			line = append(line, r)

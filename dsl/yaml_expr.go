@@ -6,10 +6,9 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// expression reads the text after a !$ tag, and reports what YAML has made of
-// it behind the author's back.
-func (s *source) expression(n *yaml.Node, v *Value) {
-	at := s.align(n)
+// expression reads the text after a !$ tag, whose runes stand at these places, and
+// reports what YAML has made of it behind the author's back.
+func (s *source) expression(n *yaml.Node, v *Value, at []Pos) {
 	text := []rune(n.Value)
 	from, to := 0, len(text)
 	for from < to && isBlank(text[from]) {
@@ -27,7 +26,8 @@ func (s *source) expression(n *yaml.Node, v *Value) {
 		return
 	}
 	v.kind = valueExpr
-	v.expr = &Expr{Source: string(text[from:to]), Span: v.Span, at: append(at[from:to:to], v.Span.End)}
+	at[to] = v.Span.End
+	v.expr = &Expr{Source: string(text[from:to]), Span: v.Span, at: at[from : to+1 : to+1]}
 }
 
 // endOf gives the place behind the last of the runes from..to. When white space

@@ -105,6 +105,32 @@ func TestEveryRuneOfAnExpressionStandsWhereTheFileHasIt(t *testing.T) {
 	}
 }
 
+// TestScalarsEndWhereTheirLastRuneStands holds the short way to the place of a
+// scalar against the walk along all of its runes.
+func TestScalarsEndWhereTheirLastRuneStands(t *testing.T) {
+	t.Parallel()
+	words := rapid.SampledFrom([]string{"a", "b-c", "кириллица", "😀", "é", "it's", `q"q`, `x\y`, "don''t", "1.5"})
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.SampledFrom([]string{"plain", "single", "double", "literal", "folded"}).Draw(t, "style")
+		var lines []string
+		for range rapid.IntRange(1, 2).Draw(t, "lines") {
+			lines = append(lines, strings.Join(rapid.SliceOfN(words, 1, 4).Draw(t, "words"), " "))
+		}
+		scalar, _ := styles[name](t, lines)
+		var r Reporter
+		s, _ := newSource(File{Name: "f.yaml", Data: []byte("&x ключ:  " + scalar)}, &r)
+		root := s.read()
+		if root == nil {
+			t.Fatalf("%v\n%s", r.Diagnostics(), s.data)
+		}
+		for _, n := range root.Content {
+			if have, want := s.nodeSpan(n), s.scalarSpan(n, s.align(n)); have != want {
+				t.Fatalf("%q stands at %v, want %v:\n%s", n.Value, have, want, s.data)
+			}
+		}
+	})
+}
+
 // checkPlaces fails when a rune of an expression stands where the file has
 // another one. White space may stand for other white space, and any rune for
 // the escape that it was written with.

@@ -129,14 +129,22 @@ func isQuoted(n *yaml.Node) bool {
 }
 
 func (s *source) scalar(n *yaml.Node) *Value {
-	v := &Value{Span: s.nodeSpan(n)}
+	v := &Value{}
+	var at []Pos // of an expression's runes
+	isExpr := n.Tag == "!$" && n.Style&yaml.TaggedStyle != 0
+	if isExpr {
+		at = s.align(n)
+		v.Span = s.scalarSpan(n, at)
+	} else {
+		v.Span = s.nodeSpan(n)
+	}
 	if !s.text(n, v.Span) {
 		return v
 	}
 	problem := ""
 	switch {
-	case n.Tag == "!$" && n.Style&yaml.TaggedStyle != 0:
-		s.expression(n, v)
+	case isExpr:
+		s.expression(n, v, at)
 	case n.Tag == "!secret" && n.Style&yaml.TaggedStyle != 0:
 		s.secret(n, v)
 	case n.Style&yaml.TaggedStyle != 0 && !strings.Contains("!!str !!int !!float !!bool !!null", n.Tag):
@@ -221,20 +229,27 @@ func (s *source) nodeSpan(n *yaml.Node) Span {
 		start := Pos{n.Line, n.Column}
 		return s.at(start, Pos{n.Line, n.Column + 1 + utf8.RuneCountInString(n.Value)})
 	case yaml.ScalarNode:
-		at := s.align(n)
-		start, end := at[0], at[len(at)-1]
-		if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
-			c := &cursor{lines: s.lines, line: n.Line - 1, column: n.Column - 1}
-			c.skipProperties()
-			start = c.pos()
-			end.Column++
+		if at, ok := s.plainly(n); ok {
+			return at
 		}
-		return s.at(start, end)
+		return s.scalarSpan(n, s.align(n))
 	}
 	start := Pos{n.Line, n.Column}
 	end := Pos{n.Line, n.Column + 1}
 	if n.Line <= len(s.lines) {
 		end.Column = max(end.Column, len(s.lines[n.Line-1])+1)
+	}
+	return s.at(start, end)
+}
+
+// scalarSpan tells where a scalar stands, whose runes stand at these places.
+func (s *source) scalarSpan(n *yaml.Node, at []Pos) Span {
+	start, end := at[0], at[len(at)-1]
+	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
+		c := &cursor{lines: s.lines, line: n.Line - 1, column: n.Column - 1}
+		c.skipProperties()
+		start = c.pos()
+		end.Column++
 	}
 	return s.at(start, end)
 }
