@@ -237,6 +237,10 @@ type Change struct {
 	Bundle   string // empty for a run that has not begun after all
 	Pipeline string
 
+	// Alone says that the run has no place in the order of a key, as [Claimed].Ordered
+	// has told: no other run waits for its end. A store need not know.
+	Alone bool
+
 	// Checkpoint replaces the one before, in any case. It is kept for people
 	// when the run has ended.
 	Checkpoint []byte

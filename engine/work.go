@@ -234,6 +234,7 @@ func (j *job) mustSave() bool {
 // commit writes one step of the run, and fails the run when the store refuses
 // the step for itself.
 func (j *job) commit(c Change) error {
+	c.Alone = !j.claimed.Ordered
 	err := j.n.steps.commit(c)
 	switch {
 	case err == nil:

@@ -143,7 +143,7 @@ func (p *Proxy) connect(client net.Conn) {
 		return
 	}
 	defer l.server.Close()
-	up := commitFinder{statements: map[string]bool{}}
+	up := commitFinder{statements: map[string]statement{}}
 	var both sync.WaitGroup
 	both.Go(func() {
 		l.pass(l.server, l.client, func(b []byte) {

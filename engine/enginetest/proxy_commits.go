@@ -3,18 +3,32 @@ package enginetest
 import (
 	"bytes"
 	"encoding/binary"
+	"regexp"
 	"strings"
 )
 
 // A commitFinder reads what a client sends to PostgreSQL, as far as needed to see
-// that a transaction is committed: by a query, or by a statement that was prepared
-// for it.
+// that a transaction is committed: by a query, by a statement that was prepared for
+// it, or, when no statement has begun it, by the end of what is sent together.
 type commitFinder struct {
 	rest       []byte // of a message that has not come whole
 	started    bool   // the message without a type, which begins each connection, is over
-	statements map[string]bool
+	statements map[string]statement
+	begun      bool // a statement has begun a transaction
 	bound      bool // a commit is on its way, up to the next sync
+	wrote      bool // so is something that changes rows
 }
+
+// A statement is what a commitFinder has to know of one.
+type statement int
+
+const (
+	anyStatement statement = iota
+	writeStatement
+	beginStatement
+	commitStatement
+	rollbackStatement
+)
 
 // The kinds of messages that matter, by the frontend's protocol.
 const (
@@ -52,19 +66,50 @@ func (f *commitFinder) isCommit(kind byte, body []byte) bool {
 	second, _, _ := bytes.Cut(rest, []byte{0})
 	switch kind {
 	case queryMessage:
-		return isCommit(first)
+		k := kindOfStatement(first)
+		f.run(k)
+		f.bound, f.wrote = false, false
+		return k == commitStatement || k == writeStatement && !f.begun
 	case parseMessage:
-		f.statements[string(first)] = isCommit(second)
+		f.statements[string(first)] = kindOfStatement(second)
 	case bindMessage: // a portal, and the statement that runs in it
-		f.bound = f.bound || f.statements[string(second)]
+		f.run(f.statements[string(second)])
 	case syncMessage:
-		bound := f.bound
-		f.bound = false
-		return bound
+		found := f.bound || f.wrote && !f.begun
+		f.bound, f.wrote = false, false
+		return found
 	}
 	return false
 }
 
-func isCommit(sql []byte) bool {
-	return strings.EqualFold(strings.Trim(string(sql), " ;\n"), "commit")
+// run notes what a statement does to the transaction.
+func (f *commitFinder) run(k statement) {
+	switch k {
+	case writeStatement:
+		f.wrote = true
+	case beginStatement:
+		f.begun = true
+	case commitStatement:
+		f.bound, f.begun = true, false
+	case rollbackStatement:
+		f.begun, f.wrote = false, false
+	}
+}
+
+// changesRows finds the statements that write, with or without a WITH before them.
+var changesRows = regexp.MustCompile(`(?i)\b(insert\s+into|delete\s+from|update\s+\w+(\s+\w+)?\s+set)\b`)
+
+func kindOfStatement(sql []byte) statement {
+	switch strings.ToLower(strings.Trim(string(sql), " ;\n")) {
+	case "begin":
+		return beginStatement
+	case "commit":
+		return commitStatement
+	case "rollback":
+		return rollbackStatement
+	}
+	if changesRows.Match(sql) {
+		return writeStatement
+	}
+	return anyStatement
 }

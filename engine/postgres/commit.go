@@ -344,5 +344,5 @@ func (w *work) queueEmits(t *tx, emits []*intake, ring *keyring, touched *keySet
 		}
 	}
 	t.forget(emits, ring)
-	t.queueInsert(emits, w.node, &w.now)
+	t.queueInsert(insertRuns, emits, w.node, &w.now)
 }

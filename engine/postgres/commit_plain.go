@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -53,19 +54,38 @@ const endPlain = `with e as (
 		select gone.*, 'succeeded', '', '', '', '', clock_timestamp() from gone)
 	select id, (select min(- priority) from next), (select min(deadline) from next) from gone`
 
+// endAlone is endPlain for runs of which none has a place in the order of a key.
+const endAlone = `with gone as (
+		delete from runs r using unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::bytea[]) as
+			e (id, version, bundle, pipeline, checkpoint)
+		where r.id = e.id and r.version = e.version and r.node = $1 and not r.ordered
+		and exists (select from nodes where node = $1 and gone is null)
+		returning r.seq, r.accepted, r.started, r.version + 1, r.generation, r.ordered, r.id, r.flow, r.key,
+		e.pipeline, e.bundle, r.event, e.checkpoint)
+	insert into history (seq, accepted, started, version, generation, ordered, id, flow, key, pipeline, bundle,
+		event, checkpoint, status, failed_path, error, error_class, reason, ended)
+	select gone.*, 'succeeded', '', '', '', '', clock_timestamp() from gone returning id`
+
 // commitPlain writes changes of which each is right or wrong by itself, in one
-// round trip. Most commits are of this kind.
+// round trip. Most commits are of this kind. The statements themselves write nothing
+// for a node that may not write.
 func (w *work) commitPlain(ctx context.Context, t *tx) error {
-	at := t.asNode(w.node)
+	t.lockNode(w.node)
 	w.queuePlainEnds(t)
 	w.queueCheckpoints(t)
 	if err := t.commit(ctx); err != nil {
 		return err
 	}
-	if !at.live {
+	if w.refuseUnsaved() == 0 {
+		return nil
+	}
+	var live bool
+	if err := t.conn.QueryRow(ctx, isLive, w.node).Scan(&live); err != nil {
+		return fmt.Errorf("after the commit: %v", err) // not wrapped: it does not say that nothing was written
+	}
+	if !live {
 		return engine.ErrFenced
 	}
-	w.refuseUnsaved()
 	return nil
 }
 
@@ -74,14 +94,20 @@ func (w *work) queuePlainEnds(t *tx) {
 	var ids, bundles, pipelines []string
 	var versions []int64
 	var checkpoints [][]byte
+	alone := true
 	for i := range w.steps {
 		if c := &w.steps[i]; c.Status == engine.Succeeded {
+			alone = alone && c.Alone
 			ids, versions = append(ids, c.Run), append(versions, c.Version)
 			bundles, pipelines = append(bundles, c.Bundle), append(pipelines, c.Pipeline)
 			checkpoints = append(checkpoints, blob(c.Checkpoint))
 		}
 	}
 	if len(ids) == 0 {
+		return
+	}
+	if alone {
+		t.queue(endAlone, w.node, ids, versions, bundles, pipelines, checkpoints).Query(rows(&w.ended, pgx.RowTo[string]))
 		return
 	}
 	t.queue(lockKeysOf, ids, []string{}, []string{})
@@ -100,8 +126,8 @@ func (w *work) queuePlainEnds(t *tx) {
 }
 
 // refuseUnsaved refuses the checkpoints and ends that did not find their runs as
-// they should be.
-func (w *work) refuseUnsaved() {
+// they should be, and gives their number.
+func (w *work) refuseUnsaved() (refused int) {
 	saved := make(map[string]bool, len(w.steps))
 	for _, id := range slices.Concat(w.saved, w.ended) {
 		saved[id] = true
@@ -109,8 +135,10 @@ func (w *work) refuseUnsaved() {
 	for i := range w.steps {
 		if c := &w.steps[i]; c.refused == nil && !c.found && !saved[c.Run] {
 			c.refused = engine.ErrStale
+			refused++
 		}
 	}
+	return refused
 }
 
 // queueCheckpoints saves the changes that leave their runs with the node.

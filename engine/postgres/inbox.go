@@ -69,21 +69,22 @@ func isPlain(in []*intake) bool {
 // acceptPlain stores events in one round trip. The time of acceptance is that of
 // the transaction, so that it need not be known before.
 func (t *tx) acceptPlain(ctx context.Context, node int64, in []*intake) error {
-	at := t.asNodeNow(node)
+	var accepted []time.Time
+	t.lockNode(node)
 	(&keyring{}).place(in, node, time.Time{})
-	t.queueInsert(in, node, nil)
+	t.queueInsert(insertPlain, in, node, nil).Query(rows(&accepted, pgx.RowTo[time.Time]))
 	if err := t.commit(ctx); err != nil {
 		return err
 	}
-	if node != 0 && !at.live {
+	if len(accepted) == 0 {
 		return engine.ErrFenced
 	}
 	for _, r := range in {
 		if r.place == ready {
-			t.readyAt(r.position(at.now))
+			t.readyAt(r.position(accepted[0]))
 		}
 		if c := r.result.Claimed; c != nil {
-			c.Accepted = at.now.UTC()
+			c.Accepted = accepted[0].UTC()
 		}
 	}
 	return nil
@@ -103,7 +104,7 @@ func (t *tx) accept(ctx context.Context, node int64, in []*intake) error {
 	keys.place(in, node, at.now)
 	t.forget(in, keys)
 	t.queueFind(again)
-	t.queueInsert(in, node, &at.now)
+	t.queueInsert(insertRuns, in, node, &at.now)
 	t.queueStir(keys.heard(in))
 	return t.commit(ctx)
 }
@@ -251,6 +252,9 @@ const insertRuns = `insert into runs (id, flow, key, pipeline, ordered, block, p
 	where $15::bigint = 0 or exists (select from nodes where node = $15 and gone is null)
 	order by i.at`
 
+// insertPlain tells the time of acceptance, which is that of the transaction.
+const insertPlain = insertRuns + " returning accepted"
+
 // position gives a place in the queue before which the run is not. One without a due
 // time is due when it is accepted.
 func (r *intake) position(accepted time.Time) position {
@@ -264,7 +268,7 @@ func (r *intake) position(accepted time.Time) position {
 // queueInsert stores the runs, in order: the order of their numbers is the one
 // of acceptance. Without a time, it is the transaction's. For a node that may not
 // write, it stores nothing. Then, what becomes ready is for the caller to note.
-func (t *tx) queueInsert(in []*intake, writer int64, now *time.Time) {
+func (t *tx) queueInsert(insert string, in []*intake, writer int64, now *time.Time) *pgx.QueuedQuery {
 	var id, flow, key, pipeline, bundle, at []string
 	var ordered, block []bool
 	var node, priority, tolerance []int64
@@ -288,9 +292,10 @@ func (t *tx) queueInsert(in []*intake, writer int64, now *time.Time) {
 			t.readyAt(r.position(*now))
 		}
 	}
-	if len(id) > 0 {
-		t.queue(insertRuns, id, flow, key, pipeline, ordered, block, at, node, priority, due, tolerance, bundle, now, event, writer)
+	if len(id) == 0 {
+		return nil
 	}
+	return t.queue(insert, id, flow, key, pipeline, ordered, block, at, node, priority, due, tolerance, bundle, now, event, writer)
 }
 
 const lastEvent = "select coalesce(max(id), '') from events where source = $1"

@@ -15,13 +15,15 @@ import (
 )
 
 // A tx is a transaction. Statements gather in its batch and go together with
-// send; commit sends the last of them. What became of a commit whose answer is
-// lost is unknown; of all other failures it is certain that nothing was written.
+// send; commit sends the last of them. One that sends all it has with commit needs
+// no statements that begin and end it: what is sent together is a transaction for
+// the server. What became of a commit whose answer is lost is unknown; of all other
+// failures it is certain that nothing was written.
 type tx struct {
 	conn       *pgxpool.Conn
 	pooled     bool // the connection is another one after each transaction
 	batch      pgx.Batch
-	begun      bool
+	begun      bool // by a statement
 	committing bool // commit was sent
 	committed  bool
 	ready      bool     // runs become ready that no node owns
@@ -143,22 +145,33 @@ func readable(err error) error {
 }
 
 // queue adds a statement to the batch.
-func (t *tx) queue(sql string, args ...any) *pgx.QueuedQuery {
-	if !t.begun {
-		t.batch.Queue("begin")
-		if t.pooled {
-			t.batch.Queue(localSettings, timeouts()...)
-		}
-		t.begun = true
-	}
-	return t.batch.Queue(sql, args...)
-}
+func (t *tx) queue(sql string, args ...any) *pgx.QueuedQuery { return t.batch.Queue(sql, args...) }
 
-// send runs the statements of the batch in one round trip.
+// send runs the statements of the batch in one round trip, and lets the transaction
+// go on.
 func (t *tx) send(ctx context.Context) error {
 	if t.batch.Len() == 0 {
 		return nil
 	}
+	t.begin()
+	return t.flush(ctx)
+}
+
+// begin puts what begins the transaction before its first statements.
+func (t *tx) begin() {
+	if t.begun {
+		return
+	}
+	var b pgx.Batch
+	b.Queue("begin")
+	if t.pooled {
+		b.Queue(localSettings, timeouts()...)
+	}
+	b.QueuedQueries = append(b.QueuedQueries, t.batch.QueuedQueries...)
+	t.batch, t.begun = b, true
+}
+
+func (t *tx) flush(ctx context.Context) error {
 	batch := t.batch
 	t.batch = pgx.Batch{}
 	return t.conn.SendBatch(ctx, &batch).Close()
@@ -166,13 +179,19 @@ func (t *tx) send(ctx context.Context) error {
 
 // commit runs the rest of the batch and commits.
 func (t *tx) commit(ctx context.Context) error {
-	if !t.begun {
-		return t.send(ctx)
+	if !t.begun && t.batch.Len() == 0 {
+		return nil
 	}
+	t.committing = true
+	if !t.begun && !t.pooled {
+		err := t.flush(ctx)
+		t.committed = err == nil
+		return err
+	}
+	t.begin()
 	var tag pgconn.CommandTag
 	t.queue("commit").Exec(func(c pgconn.CommandTag) error { tag = c; return nil })
-	t.committing = true
-	if err := t.send(ctx); err != nil {
+	if err := t.flush(ctx); err != nil {
 		return err
 	}
 	if t.committed = tag.String() == "COMMIT"; !t.committed {
@@ -231,8 +250,8 @@ func (t *tx) tryLock(ctx context.Context, l singleLock) (mine bool, err error) {
 // readNode tells the time and whether a node may write. It is a statement of its
 // own after the lock, so that it sees what a takeover has committed.
 const (
-	readNode    = "select clock_timestamp(), exists (select from nodes where node = $1 and gone is null)"
-	readNodeNow = "select now(), exists (select from nodes where node = $1 and gone is null)"
+	readNode = "select clock_timestamp(), exists (select from nodes where node = $1 and gone is null)"
+	isLive   = "select exists (select from nodes where node = $1 and gone is null)"
 )
 
 // A clock is the database's time and the state of the node at the beginning of a
@@ -243,16 +262,17 @@ type clock struct {
 }
 
 // asNode begins a transaction that writes for a node. Look at clock after send.
-func (t *tx) asNode(node int64) *clock { return t.as(node, readNode) }
-
-// asNodeNow does so too; the time is the one that now() gives in the transaction.
-func (t *tx) asNodeNow(node int64) *clock { return t.as(node, readNodeNow) }
-
-func (t *tx) as(node int64, read string) *clock {
+func (t *tx) asNode(node int64) *clock {
 	var c clock
+	t.lockNode(node)
+	t.queue(readNode, node).QueryRow(value(&c.now, &c.live))
+	return &c
+}
+
+// lockNode begins a transaction whose statements see for themselves whether the node
+// may write.
+func (t *tx) lockNode(node int64) {
 	if node != 0 {
 		t.queue(lockNode, node)
 	}
-	t.queue(read, node).QueryRow(value(&c.now, &c.live))
-	return &c
 }
