@@ -25,6 +25,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"runtime/pprof"
 	"strings"
@@ -51,7 +52,11 @@ func main() {
 	flag.IntVar(&o.pass, "pass", 1_000_000, "tasks that pass for queue-bloat")
 	flag.DurationVar(&o.span, "span", 4*time.Second, "of one measurement at a fixed rate")
 	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile of this process to a file")
+	flag.StringVar(&o.allocs, "memprofile", "", "write a profile of what this process has allocated to a file")
 	flag.Parse()
+	if o.allocs != "" {
+		runtime.MemProfileRate = 4 << 10
+	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400) // as in procaas serve, for all contestants
 	}
@@ -76,6 +81,7 @@ type options struct {
 	pass    int
 	span    time.Duration
 	profile string
+	allocs  string
 }
 
 // parts are the measurements, in order.
@@ -132,6 +138,13 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 			return err
 		}
 		defer pprof.StopCPUProfile()
+	}
+	if o.allocs != "" {
+		f, err := os.Create(o.allocs)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, pprof.Lookup("allocs").WriteTo(f, 0), f.Close()) }()
 	}
 	for _, name := range o.only {
 		found := false
