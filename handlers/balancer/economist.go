@@ -18,6 +18,8 @@ type economist struct {
 	health   healths
 	cold     *coldModel
 	lasts    *persistence
+	units    units
+	drains   drains
 	parts    []partition
 	machines []machine
 	aboard   [][]int // partitions of each worker
@@ -28,6 +30,7 @@ type economist struct {
 	made     []trial // moves of the last decision, which somebody may have refused
 
 	started   bool
+	first     float64 // when enough was seen to judge by
 	next      float64 // when voluntary moves are considered again
 	nextChain float64 // when chains are
 	tokens    float64 // voluntary moves that the budget leaves
@@ -37,15 +40,15 @@ type economist struct {
 const (
 	considerEvery = 4 // seconds between voluntary moves
 	movesAtOnce   = 6
-	drainAtOnce   = 6
 	handover      = 0.5  // seconds for which a partition that moves is not served
+	homecoming    = 120  // seconds of its load that it must save when a partition goes back whence it came
 	database      = 0.02 // what a request that misses a cache costs others, as a share of a drop
 )
 
 func newEconomist(c Cluster, p Params) *economist {
 	e := &economist{
 		cluster: c, params: p, loss: newLossTable(), health: healths{of: make([]health, c.Workers)}, cold: newColdModel(),
-		lasts: newPersistence(c.Partitions, c.Step), parts: make([]partition, c.Partitions), machines: make([]machine, c.Workers),
+		lasts: newPersistence(c.Partitions, c.Step), drains: newDrains(c.Workers), parts: make([]partition, c.Partitions), machines: make([]machine, c.Workers),
 		aboard: make([][]int, c.Workers), where: slices.Clone(c.Assignment),
 	}
 	for i := range e.parts {
@@ -70,8 +73,9 @@ func (e *economist) Decide(r *Report) []Move {
 	e.follow(r)
 	e.sample(r)
 	e.learn(r)
+	e.drains.see(r)
 	moves := e.rescue(r)
-	if r.At >= e.next && r.At > float64(samples)*e.cluster.Step {
+	if r.At >= e.next && r.At > e.first {
 		e.next = r.At + considerEvery
 		moves = joinMoves(append(moves, e.improve(r)...), r.Assignment)
 	}
@@ -109,6 +113,7 @@ func (e *economist) recall(r *Report) {
 func (e *economist) follow(r *Report) {
 	if !e.started {
 		e.started, e.filled, e.tokens = true, r.At, e.burst()
+		e.first = r.At + float64(samplesOf(e.cluster.Step)-1)*e.cluster.Step
 		e.begin(r)
 	}
 	for p, w := range r.Assignment {
@@ -156,11 +161,12 @@ func (e *economist) left(p, to int, now float64) {
 // sample takes the loads of partitions. Nobody tells those of a worker that does not
 // answer: what was known of them stands.
 func (e *economist) sample(r *Report) {
+	e.units.see(r, e.aboard, e.cluster.Step)
 	varied, load := 0.0, 0.0
 	for p := range e.parts {
 		q := &e.parts[p]
-		if x := r.Weights[p]; !math.IsNaN(x) && r.Up[r.Assignment[p]] {
-			q.see(clean(x), e.cluster.Step)
+		if x := e.asked(r, p); !math.IsNaN(x) {
+			q.see(x, e.cluster.Step)
 		}
 		varied += q.variance
 		load += q.slow
@@ -240,20 +246,24 @@ func (e *economist) commit(p, to int, now float64, reason string) Move {
 }
 
 // rescue moves partitions of workers that are down, at once, and of those that are
-// about to stop, some at a time.
+// about to stop, as long as they may be expected to live.
 func (e *economist) rescue(r *Report) (moves []Move) {
 	for w := range e.machines {
-		down, why, at := e.health.of[w].down, fmt.Sprintf("worker %d is down", w), len(e.aboard[w])
+		down := e.health.of[w].down
 		if !down && !r.Draining[w] {
 			continue
 		}
+		why, left := fmt.Sprintf("worker %d is down", w), math.Inf(1)
 		if !down {
-			why, at = fmt.Sprintf("worker %d is draining", w), drainAtOnce
+			why = fmt.Sprintf("worker %d is draining", w)
+			if m := &e.machines[w]; m.now > lightLoad*e.mean {
+				left = e.drains.share(w, r.At, e.cluster.Step) * m.now
+			}
 		}
 		leaving := slices.Clone(e.aboard[w])
 		slices.SortStableFunc(leaving, func(p, q int) int { return cmp.Compare(e.parts[q].now, e.parts[p].now) })
 		for _, p := range leaving {
-			if at == 0 {
+			if left < 0 {
 				break
 			}
 			if down && e.parts[p].crash.of(r.At, flapHalf) >= poison {
@@ -264,7 +274,7 @@ func (e *economist) rescue(r *Report) (moves []Move) {
 				continue
 			}
 			moves = append(moves, e.commit(p, to, r.At, why))
-			at--
+			left -= e.parts[p].now
 		}
 	}
 	return moves
@@ -279,7 +289,6 @@ func (e *economist) wasHome(w, p int, now float64) bool {
 // to leave takes one that may be about to stop before none.
 func (e *economist) refuge(r *Report, p int, must bool) int {
 	tests := []func(w int) bool{
-		func(w int) bool { return e.health.fit(r, w) && !e.wasHome(w, p, r.At) },
 		func(w int) bool { return e.health.fit(r, w) },
 		func(w int) bool { return e.health.answers(r, w) },
 		func(w int) bool { return must && r.Up[w] },
@@ -291,7 +300,11 @@ func (e *economist) refuge(r *Report, p int, must bool) int {
 				continue
 			}
 			m := &e.machines[w]
-			if price := e.landing(m, p) + e.hurtWith(m, p, 1) - m.hurt; price < least {
+			price := e.landing(m, p) + e.hurtWith(m, p, 1) - m.hurt
+			if e.wasHome(w, p, r.At) {
+				price += homecoming * (e.parts[p].now + e.params.FixedCost*e.mean)
+			}
+			if price < least {
 				best, least = w, price
 			}
 		}

@@ -3,9 +3,15 @@ package balancer
 import "math"
 
 const (
-	leastMisses = 3  // healthchecks in a row without an answer before a worker is down
-	mostMisses  = 10 // where healthchecks are often lost
-	crowdMisses = 15 // when half of the cluster falls silent at once: that may be us
+	mostMisses = 10 // healthchecks in a row without an answer before a worker is down, where they are often lost
+
+	// Where none was ever lost: three, unless they come seldom.
+	confirmed   = 5.5 // seconds
+	leastMisses = 3
+
+	// When half of the cluster falls silent at once: that may be us.
+	crowdTime   = 90 // seconds, where reports come seldom
+	crowdMisses = 15
 
 	falseDeaths = 0.01 // that may be declared in an hour, at the measured rate of lost healthchecks
 
@@ -41,7 +47,7 @@ func (h *healths) see(r *Report, step float64, restarted func(w int, at float64)
 	}
 	confirm := h.confirmations(len(r.Up), step)
 	if silent > 1 && 2*silent >= len(r.Up) {
-		confirm = max(confirm, crowdMisses)
+		confirm = max(confirm, crowdConfirmations(step))
 	}
 	fade := math.Exp2(-step / 3600)
 	h.checks = h.checks*fade + float64(len(r.Up))
@@ -66,8 +72,9 @@ func (h *healths) see(r *Report, step float64, restarted func(w int, at float64)
 				died(w)
 			}
 			restarted(w, r.At-age)
-		case !s.down:
-			h.lost += float64(s.misses)
+		default:
+			// A long silence tells no more of how often healthchecks are lost than a short one.
+			h.lost += float64(min(s.misses, confirm))
 		}
 		s.misses, s.down, s.age, s.seen = 0, false, age, r.At
 	}
@@ -76,12 +83,18 @@ func (h *healths) see(r *Report, step float64, restarted func(w int, at float64)
 // confirmations gives how many healthchecks must go unanswered in a row before a
 // worker is down, so that lost ones hardly ever make one.
 func (h *healths) confirmations(workers int, step float64) int {
-	if h.lost < 3 || h.checks == 0 {
-		return leastMisses
+	least := min(max(int(math.Round(confirmed/step)), 1), leastMisses)
+	if h.lost < 0.5 || h.checks == 0 {
+		return least
 	}
 	rate := min(h.lost/h.checks, 0.5)
 	hour := float64(workers) * 3600 / step
-	return min(max(int(math.Ceil(math.Log(falseDeaths/hour)/math.Log(rate))), leastMisses), mostMisses)
+	return min(max(int(math.Ceil(math.Log(falseDeaths/hour)/math.Log(rate))), least), mostMisses)
+}
+
+// crowdConfirmations is that when half of the cluster is silent.
+func crowdConfirmations(step float64) int {
+	return min(max(int(math.Ceil(crowdTime/step)), 3), crowdMisses)
 }
 
 // fit tells whether a worker may get partitions.

@@ -12,10 +12,6 @@ import (
 	"procaas/engine"
 )
 
-// crowdTicks is how many observations in a row half of the cluster must be silent
-// before that is believed: it may be the balancer that is cut off.
-const crowdTicks = crowdMisses
-
 // A Live follows one cluster from observation to observation. It is pure: the same
 // observations give the same decisions, on whatever node they are made.
 type Live struct {
@@ -173,7 +169,7 @@ func (l *Live) Decide(o *Observation, levers engine.Levers) Decision {
 		for i, w := range o.Workers {
 			s.silent[i] = w.Listed && !w.Up
 		}
-		if l.crowd > crowdTicks {
+		if l.crowd > crowdConfirmations(l.cluster.Step.Seconds()) {
 			evacuate = int(math.Ceil(evacuated * float64(len(o.Owners))))
 		}
 	}
@@ -194,7 +190,7 @@ func (l *Live) Decide(o *Observation, levers engine.Levers) Decision {
 	default:
 		d.Moves = moves
 	}
-	d.Alerts = s.alerts(l.crowd)
+	d.Alerts = s.alerts(l.crowd, crowdConfirmations(l.cluster.Step.Seconds()))
 	return d
 }
 
@@ -210,7 +206,7 @@ func (l *Live) name(reason string) string {
 }
 
 // alerts says what a person should look at.
-func (s *pilot) alerts(crowd int) (out []string) {
+func (s *pilot) alerts(crowd, ticks int) (out []string) {
 	up, listed := 0, 0
 	for i, w := range s.workers {
 		if w.Listed {
@@ -225,7 +221,7 @@ func (s *pilot) alerts(crowd int) (out []string) {
 		out = append(out, "no worker answers: the assignment is kept as it is")
 	case crowd > 0:
 		out = append(out, fmt.Sprintf("%d of %d workers answer: it may be the balancer that is cut off, so partitions stay for %d observations, and move slowly then",
-			up, listed, crowdTicks))
+			up, listed, ticks))
 	}
 	nobody, total, most, heaviest := 0, 0.0, 0.0, 0
 	for p, w := range s.owners {

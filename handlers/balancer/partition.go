@@ -6,16 +6,18 @@ import (
 )
 
 const (
-	samples      = 7   // whose median is the load of a partition now
+	mostSamples  = 7   // whose median is the load of a partition now
+	sampled      = 14  // seconds that they cover, where reports come often
 	slowHalf     = 120 // seconds: half-life of its usual load
+	slowReports  = 8   // that at least, in reports
 	varianceHalf = 600 // seconds: half-life of its variance
-	lag          = 30  // seconds over which deviations are compared
+	lag          = 30  // seconds over which deviations are compared, a step at least
 	guess        = 0.2 // deviation of a load, as a share, before it is measured
 )
 
 // A partition is what is known of the load of one, and of its moves.
 type partition struct {
-	recent [samples]float64
+	recent [mostSamples]float64
 	n      int // samples seen
 
 	now      float64 // median of the last samples
@@ -33,8 +35,16 @@ type home struct {
 	left   float64 // seconds
 }
 
+// samplesOf is how many samples the median is taken of. Those of long steps are means
+// already; a median of many would tell of what was minutes ago.
+func samplesOf(step float64) int {
+	n := min(max(int(math.Ceil(sampled/step)), 1), mostSamples)
+	return n - (n+1)%2 // an odd number has a middle
+}
+
 // see takes a sample.
 func (p *partition) see(x, step float64) {
+	samples := samplesOf(step)
 	p.recent[p.n%samples] = x
 	p.n++
 	sorted := p.recent
@@ -46,12 +56,13 @@ func (p *partition) see(x, step float64) {
 		return
 	}
 	// The usual load is a plain mean until it has seen half of its half-life.
-	weight := max(1-math.Exp2(-step/slowHalf), 1/float64(p.n))
+	weight := max(1-math.Exp2(-1/max(slowHalf/step, slowReports)), 1/float64(p.n))
 	deviation := x - p.slow
 	p.slow += weight * deviation
 	// A spike says little about the variance: it counts as three deviations at most.
 	deviation = min(math.Abs(deviation), 3*math.Sqrt(p.variance)+0.05*p.slow)
-	p.variance += max(1-math.Exp2(-step/varianceHalf), 1/float64(p.n)) * (deviation*deviation - p.variance)
+	weight = max(1-math.Exp2(-1/max(varianceHalf/step, 2*slowReports)), 1/float64(p.n))
+	p.variance += weight * (deviation*deviation - p.variance)
 }
 
 // A decaying number forgets with a half-life.
@@ -73,13 +84,15 @@ func (d *decaying) add(x, now, half float64) {
 // persistence learns how long a deviation from the usual load lasts, from the
 // deviations of all partitions: those of large ones count most.
 type persistence struct {
+	lag          float64     // seconds between the deviations that are compared
 	past         [][]float64 // deviations of all partitions, one list for each of the last steps
 	next         int
 	product, sum float64 // of deviations with earlier ones, and of squares
 }
 
 func newPersistence(partitions int, step float64) *persistence {
-	p := &persistence{past: make([][]float64, max(1, int(math.Round(lag/step))))}
+	steps := max(1, int(math.Round(lag/step)))
+	p := &persistence{lag: float64(steps) * step, past: make([][]float64, steps)}
 	for i := range p.past {
 		p.past[i] = make([]float64, partitions)
 	}
@@ -112,6 +125,6 @@ func (p *persistence) lasting(horizon float64) float64 {
 	if rho <= 0.01 {
 		return least
 	}
-	t := -lag / math.Log(rho)
+	t := -p.lag / math.Log(rho)
 	return min(max(t*(1-math.Exp(-horizon/t)), least), longest)
 }

@@ -12,6 +12,7 @@ const (
 	freshTime    = 120 // seconds until it has all
 	idle         = 0.1 // share of busy time below which nothing is learned
 	warm         = 0.05
+	saturated    = 0.05 // drops, as a share of what is served, of a worker that can do no more
 )
 
 // A machine is what is known of one worker, in loads of partitions.
@@ -103,25 +104,28 @@ func (e *economist) learn(r *Report) {
 			continue
 		}
 		m.fresh = freshness(clean(r.Age[w]))
-		served, dropped, busy := clean(r.Requests[w]), clean(r.Drops[w]), share(r.Busy[w])
+		served, dropped, busy := clean(r.Requests[w]), clean(r.Drops[w]), busyOf(r, w)
 		if busy < idle || served <= 0 {
 			continue
 		}
-		load := 0.0
+		load, told := 0.0, 0.0
 		clear(colds)
 		for _, p := range e.aboard[w] {
 			load += e.parts[p].now
+			told += e.loadOf(r, p)
 			for i, t := range e.cold.taus {
 				colds[i] += e.parts[p].now * e.coldness(p, r.At, t)
 			}
 		}
-		if load <= 0 {
+		if load <= 0 || told <= 0 {
 			continue
 		}
 		for i := range colds {
 			colds[i] /= load
 		}
-		can := served / busy / m.fresh
+		// Of what was asked for, by the weights of partitions: these may be counted in
+		// other units than what workers say they served.
+		can := told * served / (served + dropped) / busy / m.fresh
 		if colds[e.cold.best] < warm {
 			if !m.measured {
 				m.capacity, m.measured = can, true
@@ -136,7 +140,7 @@ func (e *economist) learn(r *Report) {
 		if m.measured && m.fresh == 1 {
 			asked := served + dropped
 			work := m.capacity * busy * asked / served
-			e.cold.see(max(-1, work/asked-1), colds)
+			e.cold.see(max(-1, work/told-1), colds)
 		} else if !m.measured {
 			// Cold from the start: what it can do is more than it shows.
 			m.capacity = can * (1 + kappa*colds[e.cold.best])
@@ -147,6 +151,36 @@ func (e *economist) learn(r *Report) {
 	for w := range e.machines {
 		e.weigh(w, r, tau)
 	}
+}
+
+// busyOf is the share of the time that a worker was busy. One that drops for lack of
+// capacity was busy all the time, whatever it says.
+func busyOf(r *Report, w int) float64 {
+	if clean(r.Drops[w]) > saturated*clean(r.Requests[w]) {
+		return 1
+	}
+	return share(r.Busy[w])
+}
+
+// loadOf is the load of a partition in a report; where nobody tells, what it was.
+func (e *economist) loadOf(r *Report, p int) float64 {
+	if x := e.asked(r, p); !math.IsNaN(x) {
+		return x
+	}
+	return e.parts[p].now
+}
+
+// asked is the load of a partition that a report tells; NaN when it tells none. Where
+// weights count only what was served, what its worker dropped is added.
+func (e *economist) asked(r *Report, p int) float64 {
+	x, w := r.Weights[p], r.Assignment[p]
+	if math.IsNaN(x) || !r.Up[w] {
+		return math.NaN()
+	}
+	if served, dropped := clean(r.Requests[w]), clean(r.Drops[w]); e.units.servedOnly() && served > 0 {
+		return clean(clean(x) * (1 + dropped/served))
+	}
+	return clean(x)
 }
 
 // guess gives workers that nothing is known of what others like them have.
