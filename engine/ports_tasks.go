@@ -264,6 +264,10 @@ type TaskReport struct {
 	Completed []TaskRef
 	Failed    []TaskFailure
 	Snoozed   []TaskSnooze
+
+	// Plain says that none of these tasks has a unique key, so that nobody has to
+	// look for one.
+	Plain bool
 }
 
 // Len is the number of attempts that it is about.

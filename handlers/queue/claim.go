@@ -62,7 +62,9 @@ func (s *Store) ExchangeTasks(ctx context.Context, r Report, c Claim) ([]Task, [
 			break
 		}
 	}
-	slices.SortFunc(tasks, before)
+	if !slices.IsSortedFunc(tasks, before) {
+		slices.SortFunc(tasks, before)
+	}
 	return tasks, lost, nil
 }
 
@@ -79,6 +81,10 @@ from (select type from unnest($1::text[]) as u (type) order by hashtext(type)) w
 
 const taskColumns = `t.id, t.type, t.key, t.uid, t.payload, t.rank, t.state, t.slot, t.created, t.due, t.deadline, t.begun, t.until,
 	t.timeout, t.epoch, t.failures, t.lost, t.worker, t.error`
+
+// What a claim brings: what all its tasks have in common, it knows.
+const takenColumns = `t.id, t.type, t.key, t.uid, t.payload, t.rank, t.slot, t.created, t.due, t.deadline, t.begun, t.until, t.timeout, t.epoch,
+	t.failures, t.lost, t.error`
 
 const (
 	// One look at several types. Rows are found again by where they lie: they are
@@ -100,7 +106,7 @@ where t.ctid = any(array(
 			order by r.rank, r.deadline, r.id limit l.n for update skip locked
 		) j
 	order by j.rank, j.deadline, j.id limit $7))
-returning ` + taskColumns
+returning ` + takenColumns
 
 	// A look that bounds how many tasks of a key are taken, for some of the types.
 	// Those beyond the bound are put aside, so that nobody passes by them again.
@@ -134,11 +140,11 @@ with room as materialized (
 ), taken as (
 	update tasks t set state = $4::smallint, worker = $5, begun = now(), until = now() + $6::bigint * interval '1 microsecond',
 		epoch = t.epoch + 1
-	from chosen c where t.id = c.id returning ` + taskColumns + `
+	from chosen c where t.id = c.id returning ` + takenColumns + `
 )
 select t.*, 0::bigint as aside from taken t
 union all
-select 0, '', '', '', null, 0, 0::smallint, 0::smallint, now(), now(), now(), null, null, 0, 0, 0, 0, '', '', (select count(*) from aside)`
+select 0, '', '', '', null, 0, 0::smallint, now(), now(), now(), now(), now(), 0, 0, 0, 0, '', (select count(*) from aside)`
 )
 
 // The states as they are stored.
@@ -151,9 +157,12 @@ const (
 
 // A claiming is a claim under way.
 type claiming struct {
-	tasks []Task
-	most  int // tasks that may come
-	aside int // tasks that were put aside because of their keys
+	tasks  []Task
+	most   int // tasks that may come
+	aside  int // tasks that were put aside because of their keys
+	state  engine.TaskState
+	worker string
+	last   string // type that was read
 }
 
 func (g *claiming) queue(b *pgx.Batch, c *Claim) {
@@ -188,35 +197,13 @@ func (g *claiming) queue(b *pgx.Batch, c *Claim) {
 	if c.Limit > 0 {
 		total, g.most = int64(c.Limit), min(g.most, c.Limit)
 	}
+	g.state, g.worker = states[state], c.Worker
 	args := []any{types, limits, taken, state, c.Worker, c.Lease.Microseconds(), total}
 	if keyed {
-		b.Queue(claimByKey, append(args, keys)...).Query(func(rows pgx.Rows) error { return g.read(rows, &g.aside) })
+		b.Queue(claimByKey, append(args, keys)...).Query(g.read)
 	} else {
-		b.Queue(claimTasks, args...).Query(func(rows pgx.Rows) error { return g.read(rows) })
+		b.Queue(claimTasks, args...).Query(g.read)
 	}
-}
-
-// fewTasks is from how many on all that may come get room at once.
-const fewTasks = 8
-
-// read reads tasks, and what comes behind each; a row without a task is only for that.
-func (g *claiming) read(rows pgx.Rows, more ...any) error {
-	defer rows.Close()
-	scan := newTaskScan(more...)
-	for rows.Next() {
-		t, err := scan.row(rows)
-		if err != nil {
-			return err
-		}
-		if t.ID == 0 {
-			continue
-		}
-		if n := len(g.tasks); n == fewTasks {
-			g.tasks = slices.Grow(g.tasks, max(0, g.most-n))
-		}
-		g.tasks = append(g.tasks, t)
-	}
-	return rows.Err()
 }
 
 // A taskScan reads rows of tasks, one after the other.

@@ -74,6 +74,7 @@ func (w *Worker) cut(n int) (r Report) {
 	r.Completed, w.done.Completed = cutList(w.done.Completed, n)
 	r.Failed, w.done.Failed = cutList(w.done.Failed, n-r.Len())
 	r.Snoozed, w.done.Snoozed = cutList(w.done.Snoozed, n-r.Len())
+	r.Plain, w.keyed = !w.keyed, w.keyed && w.done.Len() > 0
 	return r
 }
 
@@ -90,7 +91,12 @@ func (w *Worker) putBack(r Report) {
 	w.done.Completed = append(r.Completed, w.done.Completed...)
 	w.done.Failed = append(r.Failed, w.done.Failed...)
 	w.done.Snoozed = append(r.Snoozed, w.done.Snoozed...)
+	w.keyed = w.keyed || !r.Plain
 }
+
+// heldAtOnce is for how many tasks room is made at once: that of the last one which
+// goes on is kept.
+const heldAtOnce = 16
 
 // learn takes in what an exchange has brought.
 func (w *Worker) learn(claim Claim, heard uint64, tasks []Task, lost []Ref, took time.Duration, err error) {
@@ -117,11 +123,18 @@ func (w *Worker) learn(claim Claim, heard uint64, tasks []Task, lost []Ref, took
 		}
 	}
 	w.total += len(tasks)
+	var room []held // what is held is made by the dozen
 	for i := range tasks {
+		if len(room) == 0 {
+			room = make([]held, min(heldAtOnce, len(tasks)-i))
+		}
+		h := &room[0]
+		room = room[1:]
 		l := w.types[tasks[i].Type]
-		h := &held{Task: tasks[i], line: l}
+		h.Task, h.line = tasks[i], l
 		if w.over {
 			w.done.Snoozed = append(w.done.Snoozed, Snooze{TaskRef: h.Ref()})
+			w.keyed = w.keyed || h.Unique != ""
 			continue
 		}
 		if older := w.held[h.ID]; older != nil {
@@ -129,9 +142,9 @@ func (w *Worker) learn(claim Claim, heard uint64, tasks []Task, lost []Ref, took
 		}
 		w.held[h.ID] = h
 		l.waiting = append(l.waiting, h)
-	}
-	if len(tasks) > 0 {
-		w.work.Broadcast()
+		if l.idle > 0 && len(l.waiting) <= l.idle {
+			l.work.Signal()
+		}
 	}
 	signal(w.news)
 }
@@ -145,8 +158,8 @@ func (w *Worker) lose(lost []Ref) {
 		}
 		h.gone = true
 		delete(w.held, ref.ID)
-		if h.stop != nil {
-			h.stop(ErrLost)
+		if !h.begun.IsZero() {
+			h.attempt.cancel(ErrLost)
 		}
 		w.o.Log.Warn("task is lost: this worker was not heard of in time", "type", h.Type, "task", h.ID)
 	}
@@ -236,7 +249,7 @@ func (w *Worker) beat(ctx context.Context) {
 		beats := make([]Beat, 0, len(w.held))
 		for _, h := range w.held {
 			if !h.gone {
-				beats = append(beats, Beat{TaskRef: h.Ref(), Running: h.begun, Lease: w.o.Lease})
+				beats = append(beats, Beat{TaskRef: h.Ref(), Running: !h.begun.IsZero(), Lease: w.o.Lease})
 			}
 		}
 		w.mu.Unlock()

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"procaas/engine"
@@ -16,20 +17,22 @@ type line struct {
 	policy  engine.TaskPolicy
 	do      func(context.Context, *Task) error
 
-	waiting []*held // in the order in which they were taken
-	busy    int     // attempts under way
-	asked   int     // tasks that a claim on its way may bring
-	fed     uint64  // the last hint of [Worker].heard after which there were no more
-	took    float64 // seconds of an attempt, as a moving mean; negative before the first
+	work    sync.Cond // there are tasks to begin, or none will come
+	idle    int       // those who wait for that
+	waiting []*held   // in the order in which they were taken
+	busy    int       // attempts under way
+	asked   int       // tasks that a claim on its way may bring
+	fed     uint64    // the last hint of [Worker].heard after which there were no more
+	took    float64   // seconds of an attempt, as a moving mean; negative before the first
 }
 
 // A held task is one that this worker has taken and not yet told the end of.
 type held struct {
 	Task
-	line  *line
-	begun bool
-	stop  context.CancelCauseFunc // of the attempt; nil before it began
-	gone  bool                    // lost to others
+	line    *line
+	begun   time.Time // zero before that
+	gone    bool      // lost to others
+	attempt attempt
 }
 
 // meanOver is over about how many attempts the mean duration goes.

@@ -131,7 +131,9 @@ func (r *reporting) queue(b *pgx.Batch, report *Report, forget bool) {
 	for _, f := range report.Failed {
 		all = append(all, f.ID)
 	}
-	b.Queue(lockKeysOf, all)
+	if !report.Plain {
+		b.Queue(lockKeysOf, all)
+	}
 	if len(done) > 0 {
 		sql := completeTasks
 		if forget {
@@ -145,6 +147,9 @@ func (r *reporting) queue(b *pgx.Batch, report *Report, forget bool) {
 	}
 	if len(back) > 0 {
 		r.giveBack(b, back, failed)
+	}
+	if report.Plain {
+		return
 	}
 	b.Queue(endKeys, all).Query(func(rows pgx.Rows) (err error) {
 		r.types, err = pgx.AppendRows(r.types, rows, pgx.RowTo[string])

@@ -51,9 +51,9 @@ type Worker struct {
 	types map[string]*line
 
 	mu    sync.Mutex // guards the following, and what changes of lines
-	work  sync.Cond  // there are tasks to begin, or none will come
 	news  chan struct{}
 	done  Report
+	keyed bool // some of done have unique keys, or had
 	held  map[int64]*held
 	heard uint64        // hints that there may be tasks to take
 	total int           // tasks that were taken
@@ -90,7 +90,6 @@ func NewWorker(store engine.TaskStore, o WorkerOptions) *Worker {
 		store: store, o: o, types: map[string]*line{}, held: map[int64]*held{},
 		news: make(chan struct{}, 1), heard: 1, ahead: leastAhead,
 	}
-	w.work.L = &w.mu
 	return w
 }
 
@@ -98,6 +97,7 @@ func (w *Worker) register(l *line) {
 	if w.types[l.want.Type] != nil {
 		panic("queue: tasks of the type " + l.want.Type + " are registered twice")
 	}
+	l.work.L = &w.mu
 	l.running, l.timeout, l.took = cmp.Or(l.running, 16), cmp.Or(l.timeout, time.Minute), -1
 	w.types[l.want.Type] = l
 	w.lines = append(w.lines, l)
@@ -159,53 +159,43 @@ func (w *Worker) stop() {
 			delete(w.held, h.ID)
 			if !h.gone {
 				w.done.Snoozed = append(w.done.Snoozed, Snooze{TaskRef: h.Ref()})
+				w.keyed = w.keyed || h.Unique != ""
 			}
 		}
 		l.waiting = nil
+		l.work.Broadcast()
 	}
-	w.work.Broadcast()
 }
 
 // begin makes attempts of one type, one after the other.
 func (w *Worker) begin(ctx context.Context, l *line) {
-	for {
-		h := w.next(l)
-		if h == nil {
-			return
+	for h := w.first(ctx, l); h != nil; {
+		err := w.try(&h.attempt, h)
+		if err != nil && h.attempt.Err() != nil {
+			err = fmt.Errorf("%w: %w", context.Cause(&h.attempt), err)
 		}
-		limit := h.Timeout
-		if limit <= 0 {
-			limit = l.timeout
-		}
-		attempt, stop := context.WithCancelCause(ctx)
-		bounded, cancel := context.WithTimeout(attempt, limit)
-		w.mu.Lock()
-		h.stop = stop
-		if h.gone {
-			stop(ErrLost)
-		}
-		w.mu.Unlock()
-		began := time.Now()
-		err := w.try(bounded, h)
-		if err != nil && bounded.Err() != nil {
-			err = fmt.Errorf("%w: %w", context.Cause(bounded), err)
-		}
-		cancel()
-		stop(nil)
-		w.end(h, err, time.Since(began))
+		h.attempt.end()
+		h = w.end(ctx, h, err, time.Since(h.begun))
 	}
 }
 
-// next waits for a task to begin; nil when there will be none.
-func (w *Worker) next(l *line) *held {
+// first waits for a task to begin; nil when there will be none.
+func (w *Worker) first(ctx context.Context, l *line) *held {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.next(ctx, l)
+}
+
+// next is first for who holds the lock.
+func (w *Worker) next(ctx context.Context, l *line) *held {
 	for {
 		for len(l.waiting) == 0 {
 			if w.over {
 				return nil
 			}
-			w.work.Wait()
+			l.idle++
+			l.work.Wait()
+			l.idle--
 		}
 		h := l.waiting[0]
 		l.waiting[0] = nil
@@ -215,7 +205,8 @@ func (w *Worker) next(l *line) *held {
 		if h.gone {
 			continue
 		}
-		h.begun = true
+		h.begun = time.Now()
+		h.attempt.parent, h.attempt.deadline = ctx, h.begun.Add(cmp.Or(max(h.Timeout, 0), l.timeout))
 		l.busy++
 		return h
 	}
@@ -231,8 +222,8 @@ func (w *Worker) try(ctx context.Context, h *held) (err error) {
 	return h.line.do(ctx, &h.Task)
 }
 
-// end notes what became of an attempt.
-func (w *Worker) end(h *held, err error, took time.Duration) {
+// end notes what became of an attempt, and gives the next task to begin.
+func (w *Worker) end(ctx context.Context, h *held, err error, took time.Duration) *held {
 	var later *putOff
 	failure := Failure{TaskRef: h.Ref()}
 	if err != nil && !errors.As(err, &later) {
@@ -266,5 +257,7 @@ func (w *Worker) end(h *held, err error, took time.Duration) {
 	default:
 		w.done.Failed = append(w.done.Failed, failure)
 	}
+	w.keyed = w.keyed || h.Unique != ""
 	signal(w.news)
+	return w.next(ctx, h.line)
 }
