@@ -17,6 +17,7 @@ type Report struct {
 	LSN      uint64 // of a master: written; of a replica: replayed
 	Load     int    // busy connections
 	Compared bool   // of a master: its fences were compared on its timeline
+	Overdue  bool   // of a master: it holds a key frozen for longer than it may
 	Err      error  // it did not answer
 }
 

@@ -127,6 +127,7 @@ const (
 		(case when pg_is_in_recovery() then coalesce(pg_last_wal_replay_lsn(), '0/0') else pg_current_wal_lsn() end - '0/0')::bigint,
 		(select count(*)::int from pg_stat_activity where state = 'active' and backend_type = 'client backend' and pid <> pg_backend_pid())`
 	fencesCompared = `select exists (select from procaas.compared where timeline = procaas.timeline())`
+	fenceFacts     = fencesCompared + `, exists (select from procaas.overdue())`
 )
 
 // Probe implements [Prober].
@@ -139,11 +140,12 @@ func (c *connProber) Probe(ctx context.Context, m *Map, address string) Report {
 	}
 	r.LSN = uint64(lsn)
 	if err == nil && r.Master {
-		err = conn.QueryRow(ctx, fencesCompared).Scan(&r.Compared)
-		var failure *pgconn.PgError
-		if errors.As(err, &failure) && (failure.Code == "42P01" || failure.Code == "3F000" || failure.Code == "42883") {
-			err = nil // not enrolled
-			r.Compared = true
+		err = conn.QueryRow(ctx, fenceFacts).Scan(&r.Compared, &r.Overdue)
+		if notThere(err) { // enrolled by an older version, or not at all
+			err = conn.QueryRow(ctx, fencesCompared).Scan(&r.Compared)
+		}
+		if notThere(err) {
+			err, r.Compared = nil, true
 		}
 	}
 	if err != nil {
@@ -151,6 +153,12 @@ func (c *connProber) Probe(ctx context.Context, m *Map, address string) Report {
 		return Report{Err: err}
 	}
 	return r
+}
+
+// notThere tells whether a server has said that it does not know what was asked for.
+func notThere(err error) bool {
+	var failure *pgconn.PgError
+	return errors.As(err, &failure) && (failure.Code == "42P01" || failure.Code == "3F000" || failure.Code == "42883")
 }
 
 // conn gives the connection to a host.

@@ -96,9 +96,15 @@ func (m *Map) waitBeyond(ctx context.Context, key string, epoch int64) (Placemen
 	defer cancel()
 	_, _, more, _ := m.index.since(0)
 	p, err := m.Find(ctx, key)
+	overdue := time.NewTicker(overdueEvery)
+	defer overdue.Stop()
 	for err == nil && (p.Epoch <= epoch || p.State == Creating) {
 		select {
 		case <-more:
+		case <-overdue.C:
+			if p.Owned && m.thawed(ctx, p.Shard) {
+				return m.Find(ctx, key)
+			}
 		case <-ctx.Done():
 			return p, nil // as it is; the shard will say
 		}
@@ -116,6 +122,24 @@ func (m *Map) waitBeyond(ctx context.Context, key string, epoch int64) (Placemen
 // epochPatience is how long a question waits for a later epoch: longer than the deadline of
 // a freeze.
 const epochPatience = 2 * time.Second
+
+// overdueEvery is how often a question that waits for a later epoch looks whether the key is
+// frozen for longer than it may.
+const overdueEvery = 250 * time.Millisecond
+
+// thawed ends overdue freezes of a shard, and tells whether there were any.
+func (m *Map) thawed(ctx context.Context, id string) bool {
+	s := m.shards[id]
+	if s == nil || !s.thawing.CompareAndSwap(false, true) {
+		return false
+	}
+	defer s.thawing.Store(false)
+	n, err := m.service.Thaw(ctx, m, id)
+	if err != nil && ctx.Err() == nil && !notThere(err) {
+		m.service.log.Warn("keys that were frozen for too long cannot be thawed", "map", m.ID, "shard", id, "error", err)
+	}
+	return n > 0
+}
 
 // answerHosts adds the hosts in their order, and the connection string.
 func (m *Map) answerHosts(a *engine.ShardAnswer, q engine.ShardQuestion) error {

@@ -37,6 +37,20 @@ const tables = `create table messages (user_id bigint, id bigint, folder text no
 // their addresses, and CONNECT how to connect: each rig has databases of its own.
 func newRig(t testing.TB, text string) *rig {
 	t.Helper()
+	var servers [2]*enginetest.Cluster
+	for i, start := range logicalClusters {
+		c, err := start()
+		if err != nil {
+			t.Fatal(err)
+		}
+		servers[i] = c
+	}
+	return newRigOn(t, text, servers)
+}
+
+// newRigOn is newRig on servers of the caller's.
+func newRigOn(t testing.TB, text string, servers [2]*enginetest.Cluster) *rig {
+	t.Helper()
 	r := &rig{t: t, shards: map[string]string{}}
 	database := "rig_" + strings.ToLower(rand.Text())
 	if strings.Contains(text, "two-phase: true") {
@@ -49,18 +63,16 @@ func newRig(t testing.TB, text string) *rig {
 	}
 	r.shards["map"] = r.dsn
 	text = strings.ReplaceAll(text, "CONNECT", "connect: {database: "+database+", user: postgres, parameters: {sslmode: disable}}")
-	for i, start := range logicalClusters {
-		c, err := start()
-		if err != nil {
-			t.Fatal(err)
-		}
+	for i, c := range servers {
 		shard := fmt.Sprintf("s%d", i+1)
 		r.shards[shard] = c.URL
 		r.exec(shard, "create database "+database)
 		r.shards[shard] = strings.Replace(c.URL, "/postgres?", "/"+database+"?", 1)
 		t.Cleanup(func() {
-			r.shards[shard] = c.URL
-			r.exec(shard, "drop database "+database+" with (force)")
+			if strings.HasPrefix(r.shards[shard], strings.TrimSuffix(c.URL, "/postgres?sslmode=disable")) { // it is the master still
+				r.shards[shard] = c.URL
+				r.exec(shard, "drop database "+database+" with (force)")
+			}
 		})
 		text = strings.ReplaceAll(text, fmt.Sprintf("HOST%d", i+1), c.Addr())
 		r.exec(shard, tables)

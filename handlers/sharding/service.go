@@ -124,9 +124,20 @@ func (s *Service) watchHosts(ctx context.Context) {
 }
 
 // seen looks after what a look at a host has shown: a promoted master takes no writes before
-// its fences were compared.
+// its fences were compared, and a key must not be frozen for longer than it may.
 func (s *Service) seen(ctx context.Context, m *Map, x *shard, v *view) {
-	if v.master < 0 || v.hosts[v.master].last.Compared || !x.comparing.CompareAndSwap(false, true) {
+	if v.master < 0 {
+		return
+	}
+	if v.hosts[v.master].last.Overdue && x.thawing.CompareAndSwap(false, true) {
+		s.work.Go(func() {
+			defer x.thawing.Store(false)
+			if _, err := s.Thaw(ctx, m, x.declared.ID); err != nil && ctx.Err() == nil {
+				s.log.Warn("keys that were frozen for too long cannot be thawed", "map", m.ID, "shard", x.declared.ID, "error", err)
+			}
+		})
+	}
+	if v.hosts[v.master].last.Compared || !x.comparing.CompareAndSwap(false, true) {
 		return
 	}
 	s.work.Go(func() {

@@ -18,6 +18,7 @@ type shard struct {
 
 	view      atomic.Pointer[view]
 	comparing atomic.Bool // its fences with the map
+	thawing   atomic.Bool // keys that were frozen for too long
 	middle    []byte      // of answers; see AppendAnswer
 
 	dsns sync.Map // connection strings of clients by the mode and the order of hosts

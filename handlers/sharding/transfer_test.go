@@ -41,7 +41,13 @@ const transferMap = `shard-maps:
 
 func newMover(t *testing.T) *mover {
 	t.Helper()
-	r := &mover{rig: newRig(t, transferMap)}
+	return moverOn(t, newRig(t, transferMap), time.Minute)
+}
+
+// moverOn is newMover on a rig, whose keys may be frozen for a while.
+func moverOn(t *testing.T, on *rig, freeze time.Duration) *mover {
+	t.Helper()
+	r := &mover{rig: on}
 	r.m = r.enroll("mail")
 	if _, err := r.m.Place(t.Context(), "42", "s1", nil); err != nil {
 		t.Fatal(err)
@@ -55,7 +61,7 @@ func newMover(t *testing.T) *mover {
 	}
 	types := sharding.Bind(sharding.Types(), r.Service, sharding.BindOptions{
 		// A machine that runs all tests at once stalls for seconds.
-		Limits: &transfer.Limits{Freeze: time.Minute, Lock: 5 * time.Second, Ping: 30 * time.Second, Slot: time.Minute, DDL: time.Minute, Attempts: 20},
+		Limits: &transfer.Limits{Freeze: freeze, Lock: 5 * time.Second, Ping: 30 * time.Second, Slot: time.Minute, DDL: time.Minute, Attempts: 20},
 		Hook: func(point string) error {
 			if f := r.hook.Load(); f != nil {
 				return (*f)(point)

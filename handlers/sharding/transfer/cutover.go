@@ -107,11 +107,17 @@ func (m *Mover) try(ctx context.Context, attempt int64, switchMap func(context.C
 }
 
 // drain applies the stream up to the barrier, opens the target in the transaction that
-// applies it, and seals the source meanwhile.
+// applies it, and seals the source meanwhile; where the target has standbys, after one of them
+// has all of that: what the source has given away must outlive the master of the target.
 func (m *Mover) drain(ctx context.Context, attempt int64, token string) error {
 	limited, cancel := context.WithTimeoutCause(ctx, m.limits.Freeze, errRanOut)
 	defer cancel()
 	sealed := make(chan error, 1)
+	standbys, err := m.standbys(limited)
+	if err != nil {
+		return err
+	}
+	seal := func() { sealed <- m.seal(ctx, m.source, attempt, 0) }
 	join := func(ctx context.Context) error {
 		if err := m.recheck(ctx); err != nil {
 			return err
@@ -122,15 +128,25 @@ func (m *Mover) drain(ctx context.Context, attempt int64, token string) error {
 		if err := m.fenceTarget(ctx, m.target, "active"); err != nil {
 			return err
 		}
-		go func() { sealed <- m.seal(ctx, m.source, attempt, 0) }()
+		if !standbys {
+			go seal()
+		}
 		return nil
 	}
 	began := false
-	err := m.until(limited, goal{token: token, join: func(ctx context.Context) error {
+	err = m.until(limited, goal{token: token, join: func(ctx context.Context) error {
 		err := join(ctx)
 		began = err == nil
 		return err
 	}})
+	if began && standbys {
+		if err == nil {
+			err = m.replicated(limited)
+		}
+		if began = err == nil; began {
+			go seal()
+		}
+	}
 	if began {
 		if other := <-sealed; err == nil {
 			err = other

@@ -124,6 +124,13 @@ func (m *Mover) copyFrozen(ctx context.Context, attempt int64) error {
 	if err := m.fenceTarget(ctx, m.target, "active"); err != nil {
 		return err
 	}
+	if standbys, err := m.standbys(ctx); err != nil {
+		return err
+	} else if standbys {
+		if err := m.replicated(ctx); err != nil {
+			return err
+		}
+	}
 	return m.seal(ctx, m.source, attempt, 0)
 }
 

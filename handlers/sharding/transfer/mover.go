@@ -230,7 +230,7 @@ func (m *Mover) Plan(ctx context.Context) error {
 }
 
 // fenceThere tells whether a shard has the fence that transfers need.
-const fenceThere = "select to_regprocedure('procaas.seal(text,text,bigint,bigint,bigint,bigint)') is not null"
+const fenceThere = "select to_regprocedure('procaas.overdue()') is not null"
 
 // enrolled gives the reasons why the fences cannot be used.
 func (m *Mover) enrolled(ctx context.Context) ([]string, error) {

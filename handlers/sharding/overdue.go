@@ -1,0 +1,94 @@
+package sharding
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	readOverdue = `select map, key, epoch from procaas.overdue()`
+
+	// takeFromCoordinator voids the token of a transfer that has not switched, and gives the number
+	// of a claim that is later than its own. The transfer keeps the placement.
+	takeFromCoordinator = `update shard_placements set tried = tried + 1, owner = case when owner is not null then $4 end
+		where map = $1 and key = $2 and epoch = $3 returning tried`
+
+	claimFence = `select procaas.claim($1, $2, $3, $4)`
+)
+
+// thawPatience bounds one attempt at ending the overdue freezes of a shard.
+const thawPatience = 10 * time.Second
+
+// Thaw ends the freezes of a shard whose coordinator has died between the seal of the source
+// and the switch of the map, or is too slow, and tells how many keys may be written there again.
+// A freeze that is not sealed ends by itself; of one that is, only the map can tell how it ends.
+func (s *Service) Thaw(ctx context.Context, m *Map, shard string) (thawed int, err error) {
+	pool, err := s.Connect(ctx, m, shard)
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, thawPatience)
+	defer cancel()
+	rows, err := pool.Query(ctx, readOverdue)
+	if err != nil {
+		return 0, fmt.Errorf("map %s: freezes of %s: %w", m.ID, shard, err)
+	}
+	overdue, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (f Fence, err error) {
+		err = row.Scan(&f.Map, &f.Key, &f.Epoch)
+		return f, err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("map %s: freezes of %s: %w", m.ID, shard, err)
+	}
+	for _, f := range overdue {
+		there, mapErr := s.Map(f.Map)
+		if mapErr != nil {
+			err = errors.Join(err, fmt.Errorf("a key of a map that is not declared here is frozen: %w", mapErr))
+			continue
+		}
+		done, thawErr := there.thaw(ctx, pool, f)
+		if thawErr != nil {
+			err = errors.Join(err, fmt.Errorf("map %s: thaw key %q on %s: %w", f.Map, f.Key, shard, thawErr))
+		}
+		if done {
+			thawed++
+		}
+	}
+	return thawed, err
+}
+
+// thaw ends one freeze as the map says: where that has switched, the source is told so;
+// where it has not, it never will with the token of that freeze, and the source takes writes.
+func (m *Map) thaw(ctx context.Context, q Querier, f Fence) (done bool, err error) {
+	p, err := m.Read(ctx, f.Key)
+	if err != nil {
+		return false, err
+	}
+	if p.Epoch > f.Epoch {
+		err := WriteFence(ctx, q, Fence{Map: m.ID, Key: f.Key, Epoch: p.Epoch, State: Moved, Target: p.Shard})
+		if errors.Is(err, ErrFence) {
+			err = nil // the key has come back since
+		}
+		return false, err
+	}
+	var next int64
+	err = m.service.pool.QueryRow(ctx, takeFromCoordinator, m.ID, f.Key, f.Epoch, rand.Text()).Scan(&next)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil // it has switched at this moment
+	}
+	if err != nil {
+		return false, err
+	}
+	if err := q.QueryRow(ctx, claimFence, m.ID, f.Key, f.Epoch, next).Scan(&done); err != nil {
+		return false, err
+	}
+	m.service.changed()
+	m.service.log.Warn("a key was frozen for too long; its shard takes writes again, and the transfer is done anew",
+		"map", m.ID, "key", f.Key, "shard", p.Shard, "transfer", p.Transfer)
+	return done, nil
+}
