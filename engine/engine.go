@@ -198,6 +198,12 @@ func (e *Engine) RunByID(ctx context.Context, id string) (RunView, error) {
 	return View(r), nil
 }
 
+// runStatus tells how far a run is.
+func (e *Engine) runStatus(ctx context.Context, id string) (Status, error) {
+	r, err := e.o.Store.Run(ctx, id)
+	return r.Status, err
+}
+
 // List reads runs, newest first, and the cursor of the next page.
 func (e *Engine) List(ctx context.Context, f RunFilter) ([]RunView, string, error) {
 	records, next, err := e.o.Store.List(ctx, f)

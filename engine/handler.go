@@ -50,6 +50,10 @@ type Call struct {
 	// Documents keeps what is no run.
 	Documents Documents
 
+	// RunStatus tells how far a run is, of any pipeline; [ErrNotFound] when the history has
+	// it no more. It is nil in tests of pipelines.
+	RunStatus func(ctx context.Context, run string) (Status, error)
+
 	// Memory holds what may be forgotten at any time.
 	Memory *Memory
 

@@ -99,19 +99,9 @@ func transferID(c *engine.Call, id string) string {
 
 // do works on a transfer as its operators want it, and says how far it is.
 func (s *step) do(ctx context.Context, c *engine.Call, id, name string, work func(context.Context, *task) error) (engine.Result, error) {
-	if s.service == nil {
-		return engine.Result{}, engine.Permanent(errNoService)
-	}
-	found, err := engine.ReadShardTransfer(ctx, c.Documents, transferID(c, id))
-	if errors.Is(err, engine.ErrNotFound) {
-		return engine.Result{}, engine.Permanent(fmt.Errorf("%w: shard.plan begins it", err))
-	}
+	t, err := s.task(ctx, c, id)
 	if err != nil {
 		return engine.Result{}, err
-	}
-	t := &task{step: *s, call: c, t: found}
-	if t.m, err = s.service.Map(found.Map); err != nil {
-		return engine.Result{}, engine.Permanent(err)
 	}
 	for !engine.TransferEnded(t.t.State) {
 		order, version, err := t.order(ctx)
@@ -134,6 +124,26 @@ func (s *step) do(ctx context.Context, c *engine.Call, id, name string, work fun
 		return t.result(err)
 	}
 	return t.result(nil)
+}
+
+// task finds the transfer that a call is about.
+func (s *step) task(ctx context.Context, c *engine.Call, id string) (*task, error) {
+	t := &task{step: *s, call: c}
+	if s.service == nil {
+		return t, engine.Permanent(errNoService)
+	}
+	found, err := engine.ReadShardTransfer(ctx, c.Documents, transferID(c, id))
+	if errors.Is(err, engine.ErrNotFound) {
+		return t, engine.Permanent(fmt.Errorf("%w: shard.plan begins it", err))
+	}
+	if err != nil {
+		return t, err
+	}
+	t.t = found
+	if t.m, err = s.service.Map(found.Map); err != nil {
+		return t, engine.Permanent(err)
+	}
+	return t, nil
 }
 
 // result gives what expressions read of a transfer, and sorts errors.

@@ -31,26 +31,29 @@ type ShardCleanup struct {
 
 // Handle implements [engine.Handler].
 func (h *ShardCleanup) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
-	return h.do(ctx, c, h.Transfer, "cleanup", func(ctx context.Context, t *task) (err error) {
-		if !t.view().Switched {
-			return fmt.Errorf("%w: it has not switched", engine.ErrShardOrder)
-		}
-		if err := t.set(ctx, func(s *engine.ShardTransfer) { s.State = engine.TransferCleaning }); err != nil {
-			return err
-		}
-		m, err := t.open(ctx, transfer.Claim{Owner: t.view().ID, Next: t.view().Next}, false)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, m.Close()) }()
-		if err := m.Cleanup(ctx); err != nil {
-			return err
-		}
-		state := engine.TransferDone
-		if t.view().Rollback == "done" {
-			state = engine.TransferRolledBack
-		}
-		t.change(func(s *engine.ShardTransfer) { s.State = state })
-		return nil
-	})
+	return h.do(ctx, c, h.Transfer, "cleanup", cleanUp)
+}
+
+// cleanUp is what is left to do when nobody will want the key back.
+func cleanUp(ctx context.Context, t *task) (err error) {
+	if !t.view().Switched {
+		return fmt.Errorf("%w: it has not switched", engine.ErrShardOrder)
+	}
+	if err := t.set(ctx, func(s *engine.ShardTransfer) { s.State = engine.TransferCleaning }); err != nil {
+		return err
+	}
+	m, err := t.open(ctx, transfer.Claim{Owner: t.view().ID, Next: t.view().Next}, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	if err := m.Cleanup(ctx); err != nil {
+		return err
+	}
+	state := engine.TransferDone
+	if t.view().Rollback == "done" {
+		state = engine.TransferRolledBack
+	}
+	t.change(func(s *engine.ShardTransfer) { s.State = state })
+	return nil
 }

@@ -27,34 +27,37 @@ type ShardRollback struct {
 
 // Handle implements [engine.Handler].
 func (h *ShardRollback) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
-	return h.do(ctx, c, h.Transfer, "rollback", func(ctx context.Context, t *task) (err error) {
-		now := t.view()
-		tr, err := t.m.BeginTransfer(ctx, Begin{Key: now.Key, Target: now.Source, Transfer: now.ID + "_back", Force: true})
+	return h.do(ctx, c, h.Transfer, "rollback", rollBack)
+}
+
+// rollBack gives the key back to the source.
+func rollBack(ctx context.Context, t *task) (err error) {
+	now := t.view()
+	tr, err := t.m.BeginTransfer(ctx, Begin{Key: now.Key, Target: now.Source, Transfer: now.ID + "_back", Force: true})
+	if err != nil {
+		return err
+	}
+	m, err := t.open(ctx, transfer.Claim{Owner: tr.Owner, Epoch: tr.Epoch, Next: tr.Next}, true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	if !tr.Switched {
+		if err := m.Claim(ctx); err != nil {
+			return err
+		}
+		if err := m.Stream(ctx); err != nil {
+			return err
+		}
+		w, err := m.Cutover(ctx, t.switcher(tr))
 		if err != nil {
 			return err
 		}
-		m, err := t.open(ctx, transfer.Claim{Owner: tr.Owner, Epoch: tr.Epoch, Next: tr.Next}, true)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, m.Close()) }()
-		if !tr.Switched {
-			if err := m.Claim(ctx); err != nil {
-				return err
-			}
-			if err := m.Stream(ctx); err != nil {
-				return err
-			}
-			w, err := m.Cutover(ctx, t.switcher(tr))
-			if err != nil {
-				return err
-			}
-			t.change(func(s *engine.ShardTransfer) { s.WindowMS = float64(w.Frozen.Microseconds()) / 1000 })
-		}
-		if err := m.Retire(ctx); err != nil {
-			return err
-		}
-		t.change(func(s *engine.ShardTransfer) { s.Rollback, s.Next, s.State = "done", tr.Next, engine.TransferCleaning })
-		return nil
-	})
+		t.change(func(s *engine.ShardTransfer) { s.WindowMS = float64(w.Frozen.Microseconds()) / 1000 })
+	}
+	if err := m.Retire(ctx); err != nil {
+		return err
+	}
+	t.change(func(s *engine.ShardTransfer) { s.Rollback, s.Next, s.State = "done", tr.Next, engine.TransferCleaning })
+	return nil
 }

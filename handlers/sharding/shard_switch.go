@@ -33,11 +33,16 @@ func (h *ShardSwitch) Handle(ctx context.Context, c *engine.Call) (engine.Result
 		if err := cutover(ctx, t); err != nil {
 			return err
 		}
-		m, err := t.open(ctx, transfer.Claim{Owner: t.view().ID, Next: t.view().Next}, false)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, m.Close()) }()
-		return m.Retire(ctx)
+		return retire(ctx, t)
 	})
+}
+
+// retire tells the source where the key has gone.
+func retire(ctx context.Context, t *task) (err error) {
+	m, err := t.open(ctx, transfer.Claim{Owner: t.view().ID, Next: t.view().Next}, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	return m.Retire(ctx)
 }

@@ -68,5 +68,6 @@ func toolTypes() []engine.HandlerType {
 		engine.Type[ShardMoves]("shard.moves", shardMovesSource),
 		engine.Type[ShardRun]("shard.run", shardRunSource),
 		engine.Type[ShardSweep]("shard.sweep", shardSweepSource),
+		engine.Type[ShardOrphans]("shard.orphans", shardOrphansSource),
 	}
 }

@@ -39,6 +39,24 @@ const transferMap = `shard-maps:
     shards: [{id: s1, hosts: [{address: HOST1}]}, {id: s2, hosts: [{address: HOST2}]}]
 `
 
+// careText ends what cancelled runs have left, in one run.
+const careText = `pipelines:
+  - id: shard-orphans
+    shared-state: {orphans: []}
+    stages:
+      - id: find
+        handlers:
+          - id: find
+            shard.orphans: {}
+            result: {orphans: !$ sources.find.response}
+      - id: end
+        handlers:
+          - id: end
+            for-each: {items: !$ shared-state.orphans}
+            shard.end: {transfer: !$ item.transfer}
+            retry: {attempts: 0, min-delay: 100ms, max-delay: 1s, on: any}
+`
+
 func newMover(t *testing.T) *mover {
 	t.Helper()
 	return moverOn(t, newRig(t, transferMap), time.Minute)
@@ -73,7 +91,7 @@ func moverOn(t *testing.T, on *rig, freeze time.Duration) *mover {
 	for _, h := range types {
 		known = append(known, h.Type)
 	}
-	bundle, found := dsl.Load([]dsl.File{{Name: "transfer.yaml", Data: text}}, dsl.Options{Types: known})
+	bundle, found := dsl.Load([]dsl.File{{Name: "transfer.yaml", Data: text}, {Name: "care.yaml", Data: []byte(careText)}}, dsl.Options{Types: known})
 	if bundle == nil {
 		t.Fatal(found)
 	}
@@ -119,11 +137,17 @@ func (r *mover) at(point string, f func() error) {
 // start begins a transfer of key 42 to s2.
 func (r *mover) start(more string) (run string) {
 	r.t.Helper()
-	payload, err := dsl.ParseJSON([]byte(`{"map": "mail", "key": "42", "target": "s2"` + more + `}`))
+	return r.submit("shard-transfer", `{"map": "mail", "key": "42", "target": "s2"`+more+`}`)
+}
+
+// submit begins the run of an event.
+func (r *mover) submit(event, payload string) (run string) {
+	r.t.Helper()
+	v, err := dsl.ParseJSON([]byte(payload))
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	got, err := r.e.Submit(r.t.Context(), []engine.Submission{{Event: engine.Event{Type: "shard-transfer", Payload: payload}}})
+	got, err := r.e.Submit(r.t.Context(), []engine.Submission{{Event: engine.Event{Type: event, Key: "test", Payload: v}}})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -355,18 +379,7 @@ func TestTransferThatIsRefusedSaysWhy(t *testing.T) {
 	if !strings.Contains(got.Error, "shard s2 has no table labels") {
 		t.Errorf("have the error %q", got.Error)
 	}
-	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		v, err := r.e.RunByID(t.Context(), run)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if v.Status == engine.Failed {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the run is %s", v.Status)
-		}
-	}
+	r.ended(run, engine.Failed)
 	c.await(10)
 	r.exec("s2", "create table labels (user_id bigint, id bigint, primary key (user_id, id))")
 	r.start(`, "grace": "0s"`)

@@ -15,5 +15,6 @@ func Types() []engine.HandlerType {
 		engine.Type[ShardRetire]("shard.retire", shardRetireSource),
 		engine.Type[ShardRollback]("shard.rollback", shardRollbackSource),
 		engine.Type[ShardCleanup]("shard.cleanup", shardCleanupSource),
+		engine.Type[ShardEnd]("shard.end", shardEndSource),
 	}...)
 }

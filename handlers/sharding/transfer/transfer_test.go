@@ -340,6 +340,17 @@ func TestTransferBeginsAgain(t *testing.T) {
 			w.exec(0, "select pg_terminate_backend(active_pid) from pg_replication_slots where slot_name = 'procaas_t1'")
 			w.exec(0, dropWhenFree)
 		}, ""},
+		{"slot left behind", "analyze", func(w *world) {
+			// The server keeps no more log for it than a fraction of what is written now.
+			w.exec(0, "alter system set max_slot_wal_keep_size = '1MB'")
+			w.exec(0, "select pg_reload_conf()")
+			for range 3 {
+				w.exec(0, "select pg_logical_emit_message(false, 'test', 'x'), pg_switch_wal()")
+			}
+			w.exec(0, "checkpoint")
+			w.exec(0, "alter system reset max_slot_wal_keep_size")
+			w.exec(0, "select pg_reload_conf()")
+		}, "max_slot_wal_keep_size"},
 		{"target changed", "verify", func(w *world) { w.exec(1, "update mail set body = 'other' where uid = 42 and mid = 1000007") }, "differ"},
 		{"target lacks a row", "verify", func(w *world) { w.exec(1, "delete from label where uid = 42 and lid = 3") }, "differ"},
 		{"connections cut", "gate", func(w *world) {
@@ -386,3 +397,37 @@ const dropWhenFree = `do $$ begin
 		end;
 	end loop;
 end $$`
+
+// A prepared transaction that nobody ends holds up the creation of a slot: the transfer says so
+// after a while instead of waiting for ever, and the key is writable meanwhile.
+func TestPreparedTransactionHoldsUpTheSlot(t *testing.T) {
+	w := newWorld(t)
+	w.fill(100)
+	l := w.write(1)
+	c := w.connect(w.dsn[0])
+	for _, sql := range []string{"begin", "insert into mail (uid, mid, subject) values (7, 1000, 'held')", "prepare transaction 'held " + w.dsn[0] + "'"} {
+		if _, err := c.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end := func() error {
+		_, err := c.Exec(context.WithoutCancel(t.Context()), "rollback prepared 'held "+w.dsn[0]+"'")
+		return err
+	}
+	defer func() { _ = end() }() // it has ended, unless the test has failed
+	spec := w.spec()
+	spec.Limits.Slot = time.Second
+	if _, err := w.transfer(t.Context(), spec); err == nil || !strings.Contains(err.Error(), "older transactions of the server, or prepared ones, have not ended within 1s") {
+		t.Errorf("have %v, want that it waits for an older transaction", err)
+	}
+	l.await(20)
+	if err := end(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.transfer(t.Context(), w.spec()); err != nil {
+		t.Fatal(err)
+	}
+	l.stop()
+	l.check()
+	w.clean(100)
+}

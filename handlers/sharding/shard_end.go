@@ -1,0 +1,56 @@
+package sharding
+
+import (
+	"context"
+	_ "embed"
+
+	"procaas/engine"
+)
+
+//go:embed shard_end.go
+var shardEndSource string
+
+// ShardEnd ends a transfer in whose place no run goes on: it is undone where the map has not
+// switched, so that the source keeps the key and the target nothing, and brought to its end
+// where it has. A rollback that was ordered is done before.
+//
+//	id: end
+//	shard.end:
+//	  transfer: !$ event.payload.transfer
+type ShardEnd struct {
+	step
+
+	// Transfer names the transfer.
+	Transfer string `yaml:"transfer" required:"true"`
+}
+
+// Handle implements [engine.Handler].
+func (h *ShardEnd) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+	t, err := h.task(ctx, c, h.Transfer)
+	if err != nil || engine.TransferEnded(t.t.State) {
+		return t.result(err)
+	}
+	order, version, err := t.order(ctx)
+	if err != nil {
+		return engine.Result{}, err
+	}
+	t.change(func(s *engine.ShardTransfer) { s.Run = c.Run })
+	return t.result(t.work(ctx, "end", version, func(ctx context.Context, t *task) error {
+		if !t.view().Switched {
+			err := t.giveUp(ctx, engine.TransferCancelled)
+			if !t.view().Switched { // the map may have told otherwise
+				return err
+			}
+		}
+		end := []func(context.Context, *task) error{retire, cleanUp}
+		if order == engine.OrderRollback && t.view().Rollback != "done" {
+			end[0] = rollBack
+		}
+		for _, do := range end {
+			if err := do(ctx, t); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}

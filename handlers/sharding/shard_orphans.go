@@ -1,0 +1,56 @@
+package sharding
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+
+	"procaas/engine"
+)
+
+//go:embed shard_orphans.go
+var shardOrphansSource string
+
+// ShardOrphans lists the transfers that have not ended although their runs have: somebody has
+// cancelled the run, or it failed for good. Each keeps its key from other transfers, and a
+// replication slot, until shard.end ends it.
+//
+// The response is a list of mappings with map, key, transfer, run, state and switched.
+//
+//	id: orphans
+//	shard.orphans: {}
+type ShardOrphans struct {
+	tool
+
+	// Map is the shard map; all when it is left out.
+	Map string `yaml:"map"`
+}
+
+// Handle implements [engine.Handler].
+func (h *ShardOrphans) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+	if _, err := h.maps(h.Map); err != nil {
+		return engine.Result{}, err
+	}
+	if c.RunStatus == nil {
+		return engine.Result{}, engine.Permanent(errors.New("nothing is known of runs here"))
+	}
+	all, err := engine.ReadShardTransfers(ctx, c.Documents, h.Map)
+	if err != nil {
+		return engine.Result{}, err
+	}
+	out := []any{}
+	for _, t := range all {
+		if engine.TransferEnded(t.State) {
+			continue
+		}
+		status, err := c.RunStatus(ctx, t.Run)
+		if err != nil && !errors.Is(err, engine.ErrNotFound) { // it may be too long ago for the history
+			return engine.Result{}, err
+		}
+		if err == nil && !status.Ended() {
+			continue
+		}
+		out = append(out, map[string]any{"map": t.Map, "key": t.Key, "transfer": t.ID, "run": t.Run, "state": t.State, "switched": t.Switched})
+	}
+	return engine.Result{Response: out}, nil
+}
