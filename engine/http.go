@@ -38,6 +38,8 @@ type Reach struct {
 
 	// MaxConns is how many connections to one host are kept for later; 2 when 0.
 	MaxConns int
+
+	lean bool // make small requests over plain HTTP with a leanTransport
 }
 
 // NewClient makes an HTTP client that reaches nothing else. The hosts of requests
@@ -53,26 +55,30 @@ func NewClient(r Reach) *http.Client {
 			f.networks = append(f.networks, network)
 		}
 	}
+	transport := &fencedTransport{check: f.checkHost, base: &http.Transport{
+		// No proxy from the environment: it would hide where a call goes.
+		Proxy:                  nil,
+		DialContext:            f.dial,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConns:           2 * r.MaxConns,
+		MaxIdleConnsPerHost:    r.MaxConns,
+		IdleConnTimeout:        90 * time.Second,
+		TLSHandshakeTimeout:    5 * time.Second,
+		ExpectContinueTimeout:  time.Second,
+		MaxResponseHeaderBytes: leanMostHeader,
+	}}
+	if r.lean {
+		transport.lean = newLeanTransport(transport.base)
+	}
 	return &http.Client{
-		Transport: &fencedTransport{check: f.checkHost, base: &http.Transport{
-			// No proxy from the environment: it would hide where a call goes.
-			Proxy:                  nil,
-			DialContext:            f.dial,
-			ForceAttemptHTTP2:      true,
-			MaxIdleConns:           2 * r.MaxConns,
-			MaxIdleConnsPerHost:    r.MaxConns,
-			IdleConnTimeout:        90 * time.Second,
-			TLSHandshakeTimeout:    5 * time.Second,
-			ExpectContinueTimeout:  time.Second,
-			MaxResponseHeaderBytes: 64 << 10,
-		}},
+		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
 // newClient makes the HTTP client of a definition.
 func newClient(b *dsl.Bundle, maxConns int) *http.Client {
-	r := Reach{Written: writtenURLs(b), MaxConns: maxConns}
+	r := Reach{Written: writtenURLs(b), MaxConns: maxConns, lean: true}
 	for _, s := range b.Services {
 		r.Declared = append(r.Declared, s.URL, s.Address())
 	}
@@ -247,6 +253,7 @@ func hostPort(u *url.URL) string {
 type fencedTransport struct {
 	check func(host string) error
 	base  *http.Transport
+	lean  *leanTransport // makes the requests when there is one, with base
 }
 
 // RoundTrip implements [http.RoundTripper].
@@ -258,8 +265,16 @@ func (t *fencedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	describeRequest(r)
+	if t.lean != nil {
+		return t.lean.RoundTrip(r)
+	}
 	return t.base.RoundTrip(r)
 }
 
 // CloseIdleConnections lets the client close what it does not use.
-func (t *fencedTransport) CloseIdleConnections() { t.base.CloseIdleConnections() }
+func (t *fencedTransport) CloseIdleConnections() {
+	t.base.CloseIdleConnections()
+	if t.lean != nil {
+		t.lean.CloseIdleConnections()
+	}
+}

@@ -109,7 +109,7 @@ func (r *Request) Handle(ctx context.Context, c *engine.Call) (engine.Result, er
 	if err != nil {
 		return engine.Result{}, engine.Permanent(err)
 	}
-	resp, err := r.client(c).Do(req)
+	resp, err := r.send(c, req)
 	if err != nil {
 		return engine.Result{}, networkError(req, err)
 	}
@@ -132,6 +132,14 @@ func (r *Request) bound(ctx context.Context, c *engine.Call) (context.Context, c
 		}
 	}
 	return engine.WithTimeout(ctx, defaultTimeout)
+}
+
+// send makes the request. What a client does besides is for redirects.
+func (r *Request) send(c *engine.Call, req *http.Request) (*http.Response, error) {
+	if h := c.HTTP; r.Redirects == 0 && h.Transport != nil && h.Jar == nil && h.Timeout == 0 {
+		return h.Transport.RoundTrip(req)
+	}
+	return r.client(c).Do(req)
 }
 
 // client is the shared client with this request's redirects. A copy costs
