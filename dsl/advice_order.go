@@ -13,12 +13,12 @@ func (c *pipelineCheck) adviseStages() {
 	at := 0
 	for n, s := range c.pipeline.Stages {
 		begin := at
-		at += len(s.Handlers)
+		at += len(stepsOf(s))
 		if n == 0 {
 			continue
 		}
 		before := c.pipeline.Stages[n-1]
-		if !c.onlyAsks(before) || !c.onlyAsks(s) || c.related(begin-len(before.Handlers), begin, at) {
+		if !c.onlyAsks(before) || !c.onlyAsks(s) || c.related(begin-len(stepsOf(before)), begin, at) {
 			continue
 		}
 		c.Report(Diagnostic{
@@ -32,7 +32,7 @@ func (c *pipelineCheck) adviseStages() {
 
 // onlyAsks tells whether a stage has no effect outside, and asks somebody.
 func (c *pipelineCheck) onlyAsks(s *Stage) bool {
-	if !s.Enabled.IsNull() || len(s.Choose) > 0 {
+	if !s.Enabled.IsNull() || len(s.Choose) > 0 || s.loop != nil {
 		return false
 	}
 	asks := false
@@ -123,7 +123,7 @@ func (c *pipelineCheck) adviseCritical() {
 	at := 0
 	for _, s := range c.pipeline.Stages {
 		begin := at
-		at += len(s.Handlers)
+		at += len(stepsOf(s))
 		odd := -1
 		for k := begin; k < at; k++ {
 			if !c.steps[k].IsCritical() {

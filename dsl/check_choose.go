@@ -9,16 +9,25 @@ import (
 // the pipeline. They are computed before any handler of the stage starts, so they
 // may read what is known then.
 func (c *pipelineCheck) checkStage(s *Stage, at int) {
-	if s.Enabled != nil || len(s.Choose) > 0 {
-		sc := c.scopeBefore(s, at)
-		compileValue(s.Enabled, &Field{ExprKind: BoolKind}, sc, c.Reporter)
-		sc.facts = slices.Concat(sc.facts, s.Enabled.Expr().holds())
-		for _, b := range s.Choose {
-			compileValue(b.When, &Field{ExprKind: BoolKind}, sc, c.Reporter)
-			sc.facts = append(slices.Clip(sc.facts), b.When.Expr().fails()...)
-		}
+	compileValue(s.Enabled, &Field{ExprKind: BoolKind}, c.scopeBefore(s, at), c.Reporter)
+	if s.loop == nil {
+		c.checkBranches(s, at)
 	}
 	c.checkChoice(s)
+}
+
+// checkBranches checks the conditions of the branches of a stage, which each element
+// computes for itself when the stage is repeated.
+func (c *pipelineCheck) checkBranches(s *Stage, at int) {
+	if len(s.Choose) == 0 {
+		return
+	}
+	sc := c.scopeBefore(s, at)
+	sc.facts = slices.Concat(sc.facts, s.Enabled.Expr().holds())
+	for _, b := range s.Choose {
+		compileValue(b.When, &Field{ExprKind: BoolKind}, sc, c.Reporter)
+		sc.facts = append(slices.Clip(sc.facts), b.When.Expr().fails()...)
+	}
 }
 
 // scopeBefore says what may be read before a stage whose first handler is the i-th
@@ -27,8 +36,12 @@ func (c *pipelineCheck) scopeBefore(stage *Stage, i int) *scope {
 	sc := c.newScope()
 	for j, s := range c.steps {
 		switch {
+		case j < i && s.inside():
+			sc.hide(s)
 		case j < i:
 			sc.sources = append(sc.sources, s.ID)
+		case s.stage == stage && s.Loops():
+			sc.late[s.ID] = "is this stage, which gives its response when all elements are done"
 		case s.stage == stage:
 			sc.late[s.ID] = "runs in this stage, whose conditions come first"
 		default:

@@ -35,6 +35,9 @@ func (c *checker) checkContracts() {
 			}
 		}
 		for _, s := range p.Stages {
+			if s.once != nil {
+				s.once.contracts = c.stateContracts(s.StateSchemas, s.SharedState)
+			}
 			for _, h := range s.Handlers {
 				h.response = c.ready.contract(h.ResponseSchema, "the response of "+h.ID)
 				c.checkOperation(h)

@@ -36,6 +36,10 @@ func (c *pipelineCheck) scopeOf(i int) *scope {
 	sc := c.newScope()
 	for j, s := range c.steps {
 		switch {
+		case j < i && c.steps[i].hides(s):
+			sc.hide(s)
+		case j > i && s.stage == c.steps[i].stage && s.Loops():
+			sc.late[s.ID] = "is the stage itself, which gives its response when all elements are done"
 		case j < i && s.stage == c.steps[i].stage && apart(s.Handler, c.steps[i].Handler):
 			sc.late[s.ID] = "is in another branch of the stage, and only one of them runs"
 		case j < i:
@@ -60,10 +64,14 @@ func (c *pipelineCheck) newScope() *scope {
 	if c.pipeline.IsCalled() {
 		roots, inputs = calledRoots, c.pipeline.inputOutline()
 	}
-	return &scope{
+	sc := &scope{
 		parsed: c.parsed, roots: roots, inputs: inputs, state: c.state, configs: c.configs, late: make(map[string]string),
 		payload: c.payload, known: c.known, responses: c.responses, configOutlines: c.configKnown, facts: c.facts,
 	}
+	if c.element != nil {
+		sc.roots, sc.item = append(slices.Clone(roots), "item", indexRoot), c.element.item
+	}
+	return sc
 }
 
 // compileValues compiles all expressions of a handler; its result may read its
@@ -76,7 +84,7 @@ func (c *checker) compileValues(h *Handler, sc, own *scope, r *Reporter) {
 	if h.Rollout != nil {
 		compileValue(h.Rollout.By, nil, sc, r)
 	}
-	if h.ForEach != nil {
+	if h.ForEach != nil && !h.Loops() {
 		compileValue(h.ForEach.Items, &Field{ExprKind: ListKind}, sc, r)
 	}
 	c.compileAwait(h, sc, r)
@@ -169,6 +177,9 @@ func (c *pipelineCheck) checkAmbiguous(i int) {
 	first := make(map[string]*Handler)
 	twice := make(map[string][2]*Handler)
 	for _, s := range c.steps[:i] {
+		if c.steps[i].hides(s) {
+			continue
+		}
 		if f := first[s.ID]; f != nil {
 			twice[s.ID] = [2]*Handler{f, s.Handler}
 			continue

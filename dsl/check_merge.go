@@ -33,6 +33,9 @@ func (c *checker) merge(docs []*Document) {
 	}
 	for _, p := range c.bundle.Pipelines {
 		c.setPaths(p)
+		for _, s := range p.Stages {
+			s.makeLoop(p)
+		}
 	}
 }
 

@@ -18,7 +18,8 @@ type pipelineCheck struct {
 	// What is known where the check has got to.
 	payload *outline
 	view
-	facts []fact
+	facts   []fact
+	element *element // of the repeated stage that the check is inside of; nil elsewhere
 
 	steps []step // all handlers in the order of declaration
 	sound bool   // no errors were found in it
@@ -40,9 +41,7 @@ type step struct {
 func (c *checker) checkPipeline(p *Pipeline, r *Reporter) *pipelineCheck {
 	pc := &pipelineCheck{checker: c, Reporter: r, pipeline: p, flow: c.bundle.flows[p.Flow], state: make(map[string]any)}
 	for _, s := range p.Stages {
-		for _, h := range s.Handlers {
-			pc.steps = append(pc.steps, step{Handler: h, stage: s})
-		}
+		pc.steps = append(pc.steps, stepsOf(s)...)
 	}
 	if len(pc.steps) > maxHandlers {
 		return pc
@@ -103,7 +102,7 @@ func (c *pipelineCheck) checkPlaceholders() {
 		c.Warnf(c.pipeline.places.of("id", c.pipeline.Span), codePlaceholder, hint, "pipeline %q has no stages", c.pipeline.ID)
 	}
 	for _, s := range c.pipeline.Stages {
-		if len(s.Handlers) == 0 && len(s.Choose) == 0 && !c.blamed(s.Span) {
+		if len(s.Handlers) == 0 && len(s.Choose) == 0 && s.ForEach == nil && !c.blamed(s.Span) {
 			c.Warnf(s.places.of("id", s.Span), codePlaceholder, hint, "stage %q has no handlers", s.ID)
 		}
 	}
@@ -133,6 +132,10 @@ func (c *pipelineCheck) moves() bool {
 // declared one.
 func (c *pipelineCheck) declared(keys []Key, what string) {
 	for _, k := range keys {
+		if c.element != nil {
+			c.undeclaredInLoop(k, what)
+			continue
+		}
 		if _, ok := c.state[k.Name]; ok {
 			continue
 		}

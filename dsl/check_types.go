@@ -188,7 +188,7 @@ func (c *pipelineCheck) surely(s step, sc *scope) {
 
 // become is what a name is once it is set to a value.
 func (c *pipelineCheck) become(name string, v *Value) *outline {
-	if contract := c.pipeline.contracts[name]; contract != nil {
+	if contract := c.contract(name); contract != nil {
 		return contract.outline
 	}
 	return v.outline()
@@ -239,7 +239,7 @@ func (c *pipelineCheck) checkFits(i int) {
 		}
 	}
 	for _, a := range c.assignments(i) {
-		contract := c.pipeline.contracts[a.key.Name]
+		contract := c.contract(a.key.Name)
 		if contract == nil {
 			continue
 		}
@@ -249,7 +249,7 @@ func (c *pipelineCheck) checkFits(i int) {
 	}
 	for _, rule := range h.OnError {
 		for j, k := range rule.Result.Keys() {
-			if contract := c.pipeline.contracts[k.Name]; contract != nil {
+			if contract := c.contract(k.Name); contract != nil {
 				c.fits(rule.Result.items[j], contract, contract.Name)
 			}
 		}

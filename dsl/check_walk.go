@@ -56,11 +56,23 @@ func (c *pipelineCheck) walk() {
 	at := 0
 	for _, s := range c.pipeline.Stages {
 		before := c.view.clone()
+		c.checkLoopFields(s)
 		c.checkStage(s, at)
 		inStage := slices.Concat(always, s.Enabled.Expr().holds())
-		c.walkStage(s, at, inStage)
+		if s.loop != nil {
+			c.facts = inStage
+			leave := c.enterLoop(s, at)
+			c.checkBranches(s, at)
+			c.walkStage(s, at, inStage)
+			leave()
+			c.facts = inStage
+			c.checkHandler(at + len(s.Handlers))
+			c.settle(at + len(s.Handlers))
+		} else {
+			c.walkStage(s, at, inStage)
+		}
 		c.facts = always
-		at += len(s.Handlers)
+		at += len(stepsOf(s))
 		if !s.Enabled.IsNull() {
 			c.view = c.view.or(before)
 		}

@@ -83,6 +83,7 @@ const (
 	codeTemplate     Code = "PC0706"
 	codeCall         Code = "PC0707"
 	codeCompensate   Code = "PC0708"
+	codeLoop         Code = "PC0709"
 )
 
 // The rules about queues of tasks.

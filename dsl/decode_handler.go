@@ -59,7 +59,7 @@ func (d *decoder) expandStage(v *Value) {
 	stage, body := &Value{}, false
 	for i, k := range v.keys {
 		switch {
-		case d.stageSpec.Field(k.Name) != nil && k.Name != "enabled": // the handler's
+		case k.Name == "id" || d.stageSpec.Field(k.Name) != nil && d.handlerSpec.Field(k.Name) == nil: // others are the handler's
 			stage.keys, stage.items = append(stage.keys, k), append(stage.items, v.items[i])
 		case d.ofBody(k.Name):
 			body = true

@@ -175,7 +175,7 @@ func (p *proof) checkRead(h *Handler, read Read, i int, conditions []Read, repor
 // looksAt tells whether the condition of a handler looks at what a path reads:
 // its author has thought of the case that it is null.
 func looksAt(conditions []Read, path Path) bool {
-	return slices.ContainsFunc(conditions, func(c Read) bool {
+	return len(path) >= 2 && slices.ContainsFunc(conditions, func(c Read) bool {
 		return len(c.Path) >= 2 && c.Path[:2].Equal(path[:2])
 	})
 }
@@ -202,6 +202,9 @@ func (p *proof) whyNull(path Path, step int) []cause {
 		return nil
 	}
 	for i, s := range p.steps[:step] {
+		if step < len(p.steps) && p.steps[step].hides(s) {
+			continue
+		}
 		if s.ID == id && !s.IsCritical() {
 			return []cause{newCause(s.Handler, s.places.of("id", s.Span), fmt.Sprintf("%q is not critical, so it may be off", id))}
 		}
@@ -231,7 +234,7 @@ func (p *proof) whyUnset(name string, step int) []cause {
 func (p *proof) follow(name string, step int) []cause {
 	var chain []cause
 	for _, a := range slices.Backward(p.sets[name]) {
-		if a.step >= step || p.apart(a.step, step) {
+		if a.step >= step || p.apart(a.step, step) || p.localTo(name, a.step) != p.localTo(name, step) {
 			continue
 		}
 		causes, sure := p.null(a)
@@ -250,7 +253,7 @@ func (p *proof) follow(name string, step int) []cause {
 			return chain
 		}
 	}
-	if first, declared := p.state[name]; !declared || first != nil {
+	if first, declared := p.firstValue(name, step); !declared || first != nil {
 		return nil
 	}
 	return p.followFlow(name, step, chain)
@@ -369,11 +372,13 @@ func passesNull(v *Value) bool {
 // neverSet tells whether no handler at all sets a name that is null at first
 // before a step.
 func (p *proof) neverSet(name string, step int) bool {
-	first, declared := p.state[name]
+	first, declared := p.firstValue(name, step)
 	if !declared || first != nil {
 		return false
 	}
-	if slices.ContainsFunc(p.sets[name], func(a assignment) bool { return a.step < step && !p.apart(a.step, step) }) {
+	if slices.ContainsFunc(p.sets[name], func(a assignment) bool {
+		return a.step < step && !p.apart(a.step, step) && p.localTo(name, a.step) == p.localTo(name, step)
+	}) {
 		return false
 	}
 	if p.flow == nil {

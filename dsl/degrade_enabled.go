@@ -38,14 +38,14 @@ func (p *proof) checkEnabled(i int) {
 // onlyUnder lists the handlers that set a name before a step, when each does so
 // only under a condition; none when something else may be meant.
 func (p *proof) onlyUnder(name string, i int, demands []string) []step {
-	first, declared := p.state[name]
+	first, declared := p.firstValue(name, i)
 	_, kept := hasKey(p.flowState().Keys(), name)
 	if !declared || first != nil || kept {
 		return nil
 	}
 	var chain []step
 	for _, a := range slices.Backward(p.sets[name]) {
-		if a.step >= i || p.apart(a.step, i) {
+		if a.step >= i || p.apart(a.step, i) || p.localTo(name, a.step) != p.localTo(name, i) {
 			continue
 		}
 		s := p.steps[a.step]
@@ -61,7 +61,7 @@ func (p *proof) onlyUnder(name string, i int, demands []string) []step {
 // a condition.
 func (p *proof) sourceUnder(id string, i int, demands []string) []step {
 	for j, s := range p.steps[:i] {
-		if s.ID == id && s.IsCritical() && s.goesOn() == nil && !p.conditional(j, i) && s.underCondition() && !impliedBy(s.demands(p.parsed), demands) {
+		if !p.steps[i].hides(s) && s.ID == id && s.IsCritical() && s.goesOn() == nil && !p.conditional(j, i) && s.underCondition() && !impliedBy(s.demands(p.parsed), demands) {
 			return []step{s}
 		}
 	}

@@ -98,7 +98,7 @@ func (b *builder) source(at ast.Node, name string, links []link) shape {
 	switch {
 	case slices.Contains(b.scope.sources, name), b.scope.lenient:
 	case late:
-		b.fail(at, CodeLateSource, "read it from a handler that runs after it",
+		b.fail(at, CodeLateSource, cmp.Or(b.scope.hints[name], "read it from a handler that runs after it"),
 			"the outcome of %s is not known here: it %s", name, reason)
 	default:
 		b.suggest(at, CodeUnknownSource, name, b.scope.sources, "", "there is no handler %s before this one", name)

@@ -276,6 +276,7 @@ func (d *Document) eachSchema(visit func(*Value)) {
 		all(p.Inputs)
 		all(p.OutputSchemas)
 		for _, s := range p.Stages {
+			all(s.StateSchemas)
 			for _, h := range s.Handlers {
 				one(h.ResponseSchema)
 			}

@@ -35,5 +35,37 @@ func eachRules() []Rule {
               total: !$ |
                 sum(event.payload.lines, .price)
 `,
+	}, {
+		Code:  codeLoop,
+		Title: "repeated stage that cannot be meant",
+		Why: "A stage with for-each goes through its handlers once for each element, several at the same time. So its handlers set names of one " +
+			"element, which the stage declares, and its result makes one value for the run of what all elements have left. What would " +
+			"not know which element it is about, such as an awaited event, is refused.",
+		Before: `pipelines:
+  - id: order-placed
+    shared-state: {total: 0}
+    stages:
+      - id: lines
+        for-each: {items: !$ event.payload.lines}
+        handlers:
+          - id: ask-price
+            request: {url: http://127.0.0.1:9084/v1/price, query: {sku: !$ item.sku}}
+            result: {total: !$ sources.ask-price.response.price}
+`,
+		After: `pipelines:
+  - id: order-placed
+    shared-state: {total: 0}
+    stages:
+      - id: lines
+        for-each: {items: !$ event.payload.lines}
+        shared-state: {price: 0}
+        handlers:
+          - id: ask-price
+            request: {url: http://127.0.0.1:9084/v1/price, query: {sku: !$ item.sku}}
+            result: {price: !$ sources.ask-price.response.price}
+        result:
+          total: !$ |
+            sum(sources.lines.response, .price)
+`,
 	}}
 }

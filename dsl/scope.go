@@ -17,6 +17,9 @@ type scope struct {
 	// with the reason for people, such as "runs in a later stage".
 	late map[string]string
 
+	// hints say what to read in place of some of these.
+	hints map[string]string
+
 	// configs are the declared settings.
 	configs []string
 

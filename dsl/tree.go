@@ -388,12 +388,35 @@ type Stage struct {
 	// of its handlers starts, and holds for all of them.
 	Enabled *Value `yaml:"enabled" kind:"bool"`
 
+	// ForEach repeats the whole stage for each element of a list. All that its
+	// handlers and branches say may read item, the element, and index, its place from
+	// 0, and each element goes through the stage by itself, with checkpoints of its
+	// own. From outside the stage is like one handler with its id: its response,
+	// sources.STAGE.response, is the list of what the elements have left in their
+	// shared state, in the order of the list.
+	ForEach *ForEach `yaml:"for-each"`
+
+	// SharedState declares the names of one element of for-each, with the first
+	// values: handlers of the stage set these, and may read them and those of the run.
+	SharedState *Value `yaml:"shared-state" kind:"map" expr:"no"`
+
+	// StateSchemas says what the names of one element must be once they are set: a
+	// schema by each name. A first value of null need not fit it.
+	StateSchemas *Value `yaml:"state-schemas" kind:"map" expr:"no"`
+
+	// Result fills the shared state of the run when all elements of for-each are done,
+	// from sources.STAGE.response.
+	Result *Value `yaml:"result" kind:"map"`
+
 	// Handlers are the steps of the stage.
 	Handlers []*Handler `yaml:"handlers"` // those of the branches follow, once the bundle is made
 
 	// Choose lists ways that the stage may go besides; the first whose when is true
 	// is taken.
 	Choose []*Branch `yaml:"choose"`
+
+	loop *Handler  // that the stage is from outside, when it is repeated
+	once *Pipeline // that one element goes through
 }
 
 // A Handler is one step: a call of a service or a computation. The key that
@@ -500,6 +523,7 @@ type Handler struct {
 	calls    *call     // of a service with an OpenAPI document; nil when that is not known
 	expected *outline  // what the responses of calls are
 	undo     *Handler  // that Compensate is
+	loop     *Stage    // that is repeated, which the handler is from outside
 }
 
 // ResponseContract is what the response of the handler must be; nil for anything.

@@ -27,7 +27,9 @@ type Await struct {
 }
 
 // isPlaceholder tells whether a handler does nothing.
-func (h *Handler) isPlaceholder() bool { return h.Type == "" && h.Await == nil && h.Call == nil }
+func (h *Handler) isPlaceholder() bool {
+	return h.Type == "" && h.Await == nil && h.Call == nil && h.loop == nil
+}
 
 // AwaitReads lists what the condition of await reads, the awaited event aside.
 func (h *Handler) AwaitReads() []Read {

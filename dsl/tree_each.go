@@ -2,15 +2,16 @@ package dsl
 
 import "slices"
 
-// A ForEach repeats the call of a handler for each element of a list. What a call
-// says may read item, the element, and index, its place from 0. The response of the
-// handler is the list of all responses, in the order of the elements, and its result
-// is made once, from that.
+// A ForEach repeats the call of a handler, or a whole stage, for each element of a
+// list. What a call says may read item, the element, and index, its place from 0. The
+// response of the handler is the list of all responses, in the order of the elements,
+// and its result is made once, from that. Of a stage, the response is the list of what
+// each element has left in the stage's own shared state.
 //
-// Elements are worked on in parallel, unless the handler touches something or sends
-// events: then one after the other, in order. Each has a call of its own, with its
-// own Idempotency-Key, repetitions and verification, and after a crash only those
-// that are not finished are worked on.
+// Elements are worked on in parallel, unless the handler, or one of the stage, touches
+// something or sends events: then one after the other, in order. Each has calls of its
+// own, with their own Idempotency-Key, repetitions and verification, and after a crash
+// only those that are not finished are worked on.
 type ForEach struct {
 	Span Span `yaml:"-"`
 
@@ -27,8 +28,9 @@ type ForEach struct {
 	MaxItems int `yaml:"max-items" default:"1000" min:"1" max:"10000"`
 
 	// OnFailure says what becomes of the handler when the call of an element has
-	// failed for good. fail begins no further elements and fails the handler with
-	// the error of the first one that failed. continue works on the others, and the
+	// failed for good, or a critical handler of the stage in an element. fail begins
+	// no further elements and fails the handler with the error of the first one that
+	// failed. continue works on the others, and the
 	// response holds null in its place. collect does so too, and the response holds
 	// a mapping for each element: response, status and error, which is null or has
 	// class, status and message.

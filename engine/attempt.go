@@ -28,6 +28,12 @@ func (r *Run) begin(tasks []Task, s *Step, live Live) []Task {
 	if s.callee != nil && (rec.sub != nil || rec.each != nil) {
 		return r.goOnCalling(tasks, s, live) // a call that has begun comes to an end
 	}
+	if s.loops {
+		if r.expand(s, live) {
+			tasks = r.beginItems(tasks, s, live)
+		}
+		return tasks
+	}
 	reason, off := live.off(s)
 	if off && rec.each.busy() {
 		return tasks // what is under way ends first

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -41,22 +42,27 @@ func (r *Run) goIn(tasks []Task, u unit, live Live) []Task {
 
 // enterCall begins a call; false when it may not begin now, or is decided by that.
 func (r *Run) enterCall(u unit, live Live) bool {
-	if !r.admitted(u, live) {
-		return false
-	}
-	inputs, raw, err := r.inputsOf(u, live)
-	if err != nil {
-		r.giveUpUnit(u, err, live)
-		return false
-	}
 	rec := u.rec
+	if u.loops {
+		rec.sub = r.element(u)
+		r.dirty = true
+	} else {
+		if !r.admitted(u, live) {
+			return false
+		}
+		inputs, raw, err := r.inputsOf(u, live)
+		if err != nil {
+			r.giveUpUnit(u, err, live)
+			return false
+		}
+		rec.sub = r.inside(u, inputs, raw)
+		r.touch() // or, begun anew, it might have other inputs
+	}
 	rec.attempts = 1
 	if rec.started.IsZero() {
 		rec.started = stamp(live.Now)
 	}
-	rec.sub = r.inside(u, inputs, raw)
 	rec.sub.began = stamp(live.Now)
-	r.touch() // or, begun anew, it might have other inputs
 	return true
 }
 
@@ -106,7 +112,9 @@ func (r *Run) collect(sub *Run) {
 // the pipeline failed with.
 func (r *Run) leaveCall(u unit, live Live) {
 	rec, sub := u.rec, u.rec.sub
-	rec.trail = sub.trail()
+	if rec.trail = sub.trail(); u.loops && sub.status == Succeeded {
+		r.foldTrail(u)
+	}
 	if sub.status != Succeeded {
 		rec.failures = 1
 		_, failure, class := sub.gaveUp()
@@ -134,6 +142,9 @@ func (r *Run) leaveCall(u unit, live Live) {
 // outputs evaluates what the pipeline of a run inside of a call gives.
 func (r *Run) outputs(live Live) (any, error) {
 	p := r.plan.Pipeline
+	if r.outer != nil {
+		return r.shared, nil
+	}
 	data, err := p.Outputs.Eval(r.env(live))
 	if err != nil {
 		return nil, err
@@ -248,8 +259,18 @@ func (r *Run) reviveUnit(u unit, saved *checkpoint) error {
 	if saved == nil {
 		return nil
 	}
+	if u.loops && u.item == 0 {
+		return errors.New("it is a stage that is repeated, and has an element that is not of its list")
+	}
 	if u.callee == nil {
 		return fmt.Errorf("it is inside of a call of pipeline %s, which the handler does not make: the definition has changed", saved.Pipeline)
+	}
+	if u.loops {
+		u.rec.sub = r.element(u)
+		if err := u.rec.sub.restore(*saved); err != nil {
+			return fmt.Errorf("element %d: %w", u.item-1, err)
+		}
+		return nil
 	}
 	data, err := dsl.ParseJSON(saved.Inputs)
 	if err != nil {

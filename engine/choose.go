@@ -36,7 +36,7 @@ func (r *Run) enter(live Live) {
 		}
 		return
 	}
-	if len(stage.of.Choose) > 0 {
+	if len(stage.of.Choose) > 0 && stage.loop == nil {
 		r.choose(stage, live)
 	}
 }

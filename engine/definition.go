@@ -61,7 +61,7 @@ func newDefinition(b *dsl.Bundle, types map[string]HandlerType, maxConns int) (*
 			d.events = append(d.events, p.ID)
 		}
 		d.events = append(d.events, p.On...)
-		for _, s := range plan.order {
+		for _, s := range plan.all {
 			if s.Handler.Await != nil {
 				d.events = append(d.events, s.Handler.Await.Event...)
 			}

@@ -191,7 +191,10 @@ func (c *comparison) stages(a, b *Plan) {
 	}
 	for _, s := range b.Stages {
 		if at := slices.Index(old, s.ID); at >= 0 {
-			c.changed(DiffStage, id+"/"+s.ID, conditionChanges(a.Stages[at].of, s.of))
+			was := a.Stages[at].of
+			changes := slices.Concat(conditionChanges(was, s.of), fieldChanges(was, s.of, "enabled", "choose", "handlers", "shared-state"))
+			c.changed(DiffStage, id+"/"+s.ID, changes)
+			c.states(id+"/"+s.ID, was.SharedState, s.of.SharedState, "elements in flight may hold it")
 		}
 	}
 }
@@ -220,14 +223,14 @@ func longestCommon(a, b []string) []string {
 // another stage has moved.
 func (c *comparison) handlers(a, b *Plan) {
 	gone := map[string][]*Step{} // by id
-	for _, s := range a.order {
-		if b.steps[s.Path] == nil {
+	for _, s := range a.all {
+		if b.Step(s.Path) == nil {
 			gone[s.Handler.ID] = append(gone[s.Handler.ID], s)
 		}
 	}
 	moved := map[*Step]bool{}
-	for _, s := range b.order {
-		was := a.steps[s.Path]
+	for _, s := range b.all {
+		was := a.Step(s.Path)
 		if old := gone[s.Handler.ID]; was == nil && len(old) == 1 && !moved[old[0]] {
 			was = old[0]
 			moved[was] = true
@@ -238,8 +241,8 @@ func (c *comparison) handlers(a, b *Plan) {
 			c.add(DiffHandler, s.Path, DiffAdded, criticality(s.Handler))
 		}
 	}
-	for _, s := range a.order {
-		if b.steps[s.Path] == nil && !moved[s] {
+	for _, s := range a.all {
+		if b.Step(s.Path) == nil && !moved[s] {
 			c.add(DiffHandler, s.Path, DiffRemoved, criticality(s.Handler))
 		}
 	}
@@ -255,9 +258,9 @@ func criticality(h *dsl.Handler) string {
 // orders finds handlers of both plans that must wait for each other in one only.
 func (c *comparison) orders(a, b *Plan) {
 	list := func(in, other *Plan, change string) {
-		for _, s := range in.order {
+		for _, s := range in.all {
 			for _, e := range s.After {
-				from, to := other.steps[e.From.Path], other.steps[s.Path]
+				from, to := other.Step(e.From.Path), other.Step(s.Path)
 				if s.implied(e) || from == nil || to == nil || to.waitsFor(from) {
 					continue
 				}

@@ -26,7 +26,7 @@ type iteration struct {
 // succeeded stay.
 func (r *record) redriveItems() {
 	each := r.each
-	*r = record{each: each, started: r.started}
+	*r = record{each: each, started: r.started, trail: r.trail}
 	each.succeeded, each.failed = 0, 0
 	for i := range each.of {
 		each.of[i].redrive(each.of[i].outcome == OutcomeFailed)
@@ -64,6 +64,9 @@ func (r *Run) listOf(f *dsl.ForEach, live Live) ([]any, json.RawMessage, error) 
 	}
 	items, ok := v.([]any)
 	if !ok {
+		if v == nil {
+			return nil, nil, fmt.Errorf("%s: for-each: items: want a list, have null; write ?? [] behind it where there may be none", f.Items.Span)
+		}
 		return nil, nil, fmt.Errorf("%s: for-each: items: want a list, have %s", f.Items.Span, kindOf(v))
 	}
 	if len(items) > f.MaxItems {
@@ -242,7 +245,7 @@ func (r *record) forgetItems(critical bool) {
 	if critical && r.outcome == OutcomeFailed {
 		return
 	}
-	r.trail = joinTrails(r.each.of)
+	r.trail = joinTrails(append([]record{{trail: r.trail}}, r.each.of...))
 	r.each.items, r.each.raw, r.each.of = nil, nil, nil
 }
 

@@ -95,6 +95,9 @@ func (e *Engine) Explain(ctx context.Context, run, path string) (Explanation, er
 	if x.s, err = x.plan.named(path); err != nil {
 		return Explanation{}, err
 	}
+	if loop := x.plan.loopOf(x.s); loop != nil {
+		return x.explainElements(loop), nil
+	}
 	for _, saved := range x.saved.Handlers {
 		if saved.Path == x.s.Path {
 			x.saw = saved.Saw
@@ -132,7 +135,7 @@ func (e *Engine) explainer(ctx context.Context, run string) (explainer, error) {
 func (p *Plan) named(name string) (*Step, error) {
 	var fits []*Step
 	var known []string
-	for _, s := range p.order {
+	for _, s := range p.explained() {
 		if s.Path == name {
 			return s, nil
 		}
@@ -151,6 +154,18 @@ func (p *Plan) named(name string) (*Step, error) {
 		message += fmt.Sprintf("; did you mean %s?", near)
 	}
 	return nil, fmt.Errorf("%w: %s", ErrNoHandler, message)
+}
+
+// explained lists what can be explained of a run: all handlers, and the stages that are
+// repeated.
+func (p *Plan) explained() []*Step {
+	out := slices.Clone(p.all)
+	for _, s := range p.order {
+		if s.loops {
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // An explainer gathers what is known of one handler in one run.
@@ -184,12 +199,20 @@ func (x *explainer) explain(ctx context.Context) (Explanation, error) {
 		return x.out, err
 	}
 	x.judge(h)
+	x.present()
+	return x.out, nil
+}
+
+// present tells what holds for the handler now.
+func (x *explainer) present() {
+	if x.s.loops {
+		return // its handlers have switches and limits, it has none
+	}
 	if info, ok := x.e.Handler(x.s.Path); ok {
 		x.out.Now = append(x.out.Now, info.Effective...)
 	} else {
 		x.out.Now = append(x.out.Now, "the present definition does not have it")
 	}
-	return x.out, nil
 }
 
 // find gives what became of a handler; nil when it was not reached.

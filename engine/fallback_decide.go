@@ -100,7 +100,7 @@ func (e *Engine) kept() []string {
 		return nil
 	}
 	for _, p := range e.library.current.Load().plans {
-		for _, s := range p.order {
+		for _, s := range p.all {
 			if s.fallback() != nil && c.keeps(s, now) {
 				out = append(out, s.Path)
 			}

@@ -18,7 +18,7 @@ func watchedIn(plans []*Plan) []Watched {
 	var watched []Watched
 	wanted := false
 	for _, p := range plans {
-		for _, s := range p.order {
+		for _, s := range p.all {
 			w := Watched{Path: s.Path, Service: s.calledService(), Critical: s.Handler.IsCritical(), Fallback: s.fallback()}
 			wanted = wanted || w.Fallback != nil
 			watched = append(watched, w)
@@ -28,7 +28,7 @@ func watchedIn(plans []*Plan) []Watched {
 		return nil
 	}
 	for _, p := range plans {
-		for _, s := range p.order {
+		for _, s := range p.all {
 			s.counted = s.fallback() != nil || s.calledService() != ""
 		}
 	}

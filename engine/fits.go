@@ -26,7 +26,9 @@ func Fits(before, after *Plan, v RunView) error {
 			return fmt.Errorf("it undoes what it has done, by the definition that it began with")
 		}
 	}
-	if path := v.insideOf(); path != "" {
+	if path := v.insideOf(); strings.Count(path, "/") == 1 {
+		return fmt.Errorf("it is among the elements of stage %s, and goes on by the definition that the stage began with", path)
+	} else if path != "" {
 		return fmt.Errorf("it is inside of the pipeline that %s calls, and goes on by the definition that the call began with", path)
 	}
 	for _, h := range v.Handlers {

@@ -32,7 +32,7 @@ func (e *Engine) Handlers() []HandlerInfo {
 	out := []HandlerInfo{}
 	now := time.Now()
 	for _, p := range e.library.current.Load().plans {
-		for _, s := range p.order {
+		for _, s := range p.all {
 			out = append(out, e.info(s, now))
 		}
 	}
@@ -43,7 +43,7 @@ func (e *Engine) Handlers() []HandlerInfo {
 // none at this path.
 func (e *Engine) Handler(path string) (HandlerInfo, bool) {
 	for _, p := range e.library.current.Load().plans {
-		if s := p.steps[path]; s != nil {
+		if s := p.Step(path); s != nil {
 			return e.info(s, time.Now()), true
 		}
 	}
@@ -59,7 +59,7 @@ func (e *Engine) info(s *Step, now time.Time) HandlerInfo {
 		Fallback: o.view(s, at),
 		File:     h.Span.File, Line: h.Span.Start.Line,
 	}
-	if s.callee != nil {
+	if s.callee != nil && !s.loops {
 		info.Type = "call"
 	}
 	if s.calls != nil {

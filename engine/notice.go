@@ -72,7 +72,7 @@ func (j *job) notify(kind NoticeKind, path, text string) {
 	}
 	if plan := def.byID[pipelineOf(n.Path)]; plan != nil {
 		n.Owner = plan.Pipeline.Owner
-		if s := plan.steps[n.Path]; s != nil {
+		if s := plan.Step(n.Path); s != nil {
 			n.Owner, n.Critical = s.Owner, s.Handler.IsCritical()
 		}
 	}
@@ -112,8 +112,8 @@ func (e *Engine) notifyFallback(c FallbackChange) {
 		if s := e.Bundle().Service(c.Name); s != nil {
 			n.Owner = s.Owner
 		}
-	} else if plan := e.library.current.Load().byID[pipelineOf(c.Name)]; plan != nil && plan.steps[c.Name] != nil {
-		n.Owner = plan.steps[c.Name].Owner
+	} else if plan := e.library.current.Load().byID[pipelineOf(c.Name)]; plan != nil && plan.Step(c.Name) != nil {
+		n.Owner = plan.Step(c.Name).Owner
 	}
 	e.o.Notify(n)
 }

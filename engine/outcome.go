@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -116,6 +117,9 @@ func (r *Run) giveUp(s *Step, err error, live Live) {
 	}
 	if r.failedPath == "" {
 		r.failedPath, r.class = s.Path, ClassOf(err)
+		if s.loops {
+			r.failedPath = cmp.Or(rec.failedElement(), s.Path)
+		}
 		r.failure = s.Path + ": " + rec.err
 		if rec.attempts > 0 && rec.each == nil && s.callee == nil {
 			r.failure = fmt.Sprintf("%s: attempt %d: %s", s.Path, rec.attempts, rec.err)
@@ -174,6 +178,9 @@ func (r *Run) decide(s *Step, live Live) {
 	}
 	if rec.outcome != OutcomeFailed || !s.Handler.IsCritical() {
 		rec.sub = nil // one that has failed goes on when an operator retries the run
+	}
+	if s.loops {
+		return // its handlers are told of, one by one
 	}
 	ended := rec.save(s.Path).view()
 	ended.Within = strings.TrimSuffix(r.within, intoCall)
@@ -266,6 +273,9 @@ func (r *Run) assignIn(rec *record, mapping *dsl.Value, env dsl.Env) (map[string
 
 // env gives the roots that expressions may read.
 func (r *Run) env(live Live) dsl.Env {
+	if r.outer != nil {
+		return r.elementEnv(live)
+	}
 	root, origin := "event", r.event
 	if r.within != "" {
 		root, origin = "inputs", r.inputs

@@ -19,6 +19,8 @@ type Plan struct {
 
 	steps  map[string]*Step // by path
 	order  []*Step          // all of them, as declared
+	all    []*Step          // those that authors write: with the ones of repeated stages in place of these
+	byPath map[string]*Step // of all
 	shared []sharedName     // that the flow and the pipeline declare
 	most   int              // calls that may be under way at once
 
@@ -32,9 +34,28 @@ type Plan struct {
 // A PlannedStage is a stage with its handlers in the order of declaration.
 type PlannedStage struct {
 	ID    string
-	Steps []*Step
+	Steps []*Step // the one that the stage is from outside, when it is repeated
 
-	of *dsl.Stage
+	of   *dsl.Stage
+	loop *Plan // of one element, when the stage is repeated
+}
+
+// Handlers lists the handlers of the stage that authors write, in the order of
+// declaration.
+func (g *PlannedStage) Handlers() []*Step {
+	if g.loop != nil {
+		return g.loop.all
+	}
+	return g.Steps
+}
+
+// Loop gives what the stage is from outside when it is repeated for each element of a
+// list; nil when it is not.
+func (g *PlannedStage) Loop() *Step {
+	if g.loop == nil {
+		return nil
+	}
+	return g.Steps[0]
 }
 
 // A Step is a handler in a plan.
@@ -63,7 +84,8 @@ type Step struct {
 	parallel int  // items of its for-each that are worked on at once; 1 without one
 	gathers  bool // the responses of items are kept: the result or another handler may read them
 
-	callee *Plan // of the pipeline that it calls; nil when it calls none
+	callee *Plan // of the pipeline that it calls, or of one element of a repeated stage; nil when it calls none
+	loops  bool  // it is a repeated stage, as that is from outside
 
 	undo   *Step // its compensation; nil when it has none
 	undoes bool  // it is the compensation of another
@@ -130,7 +152,7 @@ func (m *planner) plan(p *dsl.Pipeline) (*Plan, error) {
 		return plan, nil
 	}
 	b := m.bundle
-	plan := &Plan{Bundle: b, Pipeline: p, steps: map[string]*Step{}}
+	plan := &Plan{Bundle: b, Pipeline: p, steps: map[string]*Step{}, byPath: map[string]*Step{}}
 	if p.Flow != "" {
 		if plan.Flow = b.Flow(p.Flow); plan.Flow == nil {
 			return nil, fmt.Errorf("plan %s: there is no flow %s", p.ID, p.Flow)
@@ -141,14 +163,25 @@ func (m *planner) plan(p *dsl.Pipeline) (*Plan, error) {
 	}
 	for i, stage := range p.Stages {
 		planned := &PlannedStage{ID: stage.ID, of: stage}
-		for _, h := range stage.Handlers {
+		handlers := stage.Handlers
+		if loop := stage.Loop(); loop != nil {
+			handlers = []*dsl.Handler{loop}
+		}
+		for _, h := range handlers {
 			s, err := plan.add(h, i, m)
 			if err != nil {
 				return nil, fmt.Errorf("plan %s: %w", p.ID, err)
 			}
 			planned.join(s)
+			if s.loops {
+				planned.loop = s.callee
+			}
 		}
 		plan.Stages = append(plan.Stages, planned)
+		for _, s := range planned.Handlers() {
+			plan.all = append(plan.all, s)
+			plan.byPath[s.Path] = s
+		}
 	}
 	plan.markKept()
 	plan.markFleeting()
@@ -157,8 +190,9 @@ func (m *planner) plan(p *dsl.Pipeline) (*Plan, error) {
 	return plan, nil
 }
 
-// Step finds a handler by its path; nil when there is none.
-func (p *Plan) Step(path string) *Step { return p.steps[path] }
+// Step finds a handler by its path, also one of a repeated stage; nil when there is
+// none.
+func (p *Plan) Step(path string) *Step { return p.byPath[path] }
 
 // declare gathers the names of the shared state.
 func (p *Plan) declare() error {
@@ -217,15 +251,23 @@ func (p *Plan) add(h *dsl.Handler, stage int, m *planner) (*Step, error) {
 	if err := s.call(m); err != nil {
 		return nil, err
 	}
+	of := p.Pipeline.Stages[stage]
+	if h.Loops() {
+		element, err := m.plan(of.Once())
+		if err != nil {
+			return nil, err
+		}
+		s.callee, s.loops = element, true
+	}
 	if err := s.compensate(p, m); err != nil {
 		return nil, err
 	}
-	s.gather()
+	s.gather(of)
 	p.most += s.parallel
 	if s.callee != nil {
 		p.most += s.parallel * s.callee.most
 	}
-	s.volatile = s.isVolatile(p.Pipeline.Stages[stage])
+	s.volatile = s.isVolatile(of)
 	p.steps[s.Path] = s
 	p.order = append(p.order, s)
 	return s, nil
@@ -270,10 +312,13 @@ func (s *Step) compensate(p *Plan, m *planner) error {
 }
 
 // gather finds what the handler reads, writes and touches.
-func (s *Step) gather() {
+func (s *Step) gather(stage *dsl.Stage) {
 	h := s.Handler
 	own := dsl.Path{sourcesRoot, h.ID}
 	s.Reads = slices.Concat(h.ConditionReads(), h.ItemReads(), h.AwaitReads(), h.BodyReads())
+	if s.loops {
+		s.Reads = stage.LoopReads()
+	}
 	for _, r := range slices.Concat(h.Result.Reads(), h.VerifyReads()) {
 		// A handler does not wait for itself: its result is made when its own
 		// source is there, and done is asked about an answer that is there.

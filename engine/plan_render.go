@@ -31,7 +31,11 @@ type PlanView struct {
 // A StageView is a stage of a [PlanView].
 type StageView struct {
 	ID       string       `json:"id"`
-	Enabled  string       `json:"enabled,omitempty"` // the condition, as it is written
+	Enabled  string       `json:"enabled,omitempty"`  // the condition, as it is written
+	ForEach  string       `json:"for_each,omitempty"` // the list whose elements repeat the stage, as it is written
+	Parallel int          `json:"parallel,omitempty"` // elements of it that are worked on at once
+	State    []string     `json:"state,omitempty"`    // names of the shared state of one element
+	Writes   []string     `json:"writes,omitempty"`   // paths that are set when all elements are done
 	Branches []BranchView `json:"branches,omitempty"`
 	Handlers []StepView   `json:"handlers"` // those of the branches included
 }
@@ -108,7 +112,16 @@ func (p *Plan) View() PlanView {
 		for _, b := range stage.of.Choose {
 			sv.Branches = append(sv.Branches, BranchView{Number: b.Number(), When: sourceText(b.When)})
 		}
-		for _, s := range stage.Steps {
+		if s := stage.Loop(); s != nil {
+			sv.ForEach, sv.Parallel = sourceText(s.Handler.ForEach.Items), s.parallel
+			for _, k := range stage.of.SharedState.Keys() {
+				sv.State = append(sv.State, k.Name)
+			}
+			for _, w := range s.Writes {
+				sv.Writes = append(sv.Writes, w.Path.String())
+			}
+		}
+		for _, s := range stage.Handlers() {
 			sv.Handlers = append(sv.Handlers, s.view())
 		}
 		v.Stages = append(v.Stages, sv)
@@ -225,6 +238,9 @@ func planText(v PlanView) string {
 		if stage.Enabled != "" {
 			fmt.Fprintf(&b, "  if %s\n", stage.Enabled)
 		}
+		if stage.ForEach != "" {
+			b.WriteString("  " + repeated(stage.ForEach, stage.Parallel) + "\n")
+		}
 		stage.text(&b, 0)
 		for _, branch := range stage.Branches {
 			fmt.Fprintf(&b, "  %s\n", branch.text())
@@ -255,11 +271,8 @@ func (v BranchView) text() string {
 
 func (v StepView) text(b *strings.Builder) {
 	fmt.Fprintf(b, "  %s  %s\n", v.ID, strings.Join(v.traits(), ", "))
-	switch {
-	case v.Parallel == 1:
-		fmt.Fprintf(b, "    for each of %s, one after the other\n", v.ForEach)
-	case v.Parallel > 1:
-		fmt.Fprintf(b, "    for each of %s, %d at once\n", v.ForEach, v.Parallel)
+	if v.Parallel > 0 {
+		b.WriteString("    " + repeated(v.ForEach, v.Parallel) + "\n")
 	}
 	for _, rule := range v.OnError {
 		fmt.Fprintf(b, "    on error %s\n", rule)
@@ -276,6 +289,14 @@ func (v StepView) text(b *strings.Builder) {
 	if !waits {
 		b.WriteString("    starts at once\n")
 	}
+}
+
+// repeated says how the elements of a list are worked on.
+func repeated(list string, parallel int) string {
+	if parallel == 1 {
+		return fmt.Sprintf("for each of %s, one after the other", list)
+	}
+	return fmt.Sprintf("for each of %s, %d at once", list, parallel)
 }
 
 // traits are what to know of a handler at a glance.
@@ -325,6 +346,9 @@ func (v StageView) caption() string {
 	out := v.ID
 	if v.Enabled != "" {
 		out += " if " + v.Enabled
+	}
+	if v.ForEach != "" {
+		out += "\n" + repeated(v.ForEach, v.Parallel)
 	}
 	for _, b := range v.Branches {
 		out += "\n" + b.text()

@@ -44,6 +44,9 @@ type Run struct {
 	raw   map[string]json.RawMessage // of shared
 	wrote map[string]bool            // names of shared that handlers have set
 
+	outer *Run // of which it is one element of a repeated stage; nil elsewhere
+	at    unit // of the element, in outer
+
 	within    string          // what refs begin with inside of a call; empty outside
 	rawInputs json.RawMessage // of inputs
 

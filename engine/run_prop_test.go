@@ -34,6 +34,10 @@ func drawWorld(t *rapid.T) world {
 	var whole strings.Builder
 	whole.WriteString("pipelines:\n- id: p\n  shared-state: {a: 1, b: 2, c: 3, d: 4}\n  stages:\n")
 	for i := range rapid.IntRange(1, 3).Draw(t, "stages") {
+		if rapid.IntRange(0, 4).Draw(t, "repeated") == 0 {
+			w.drawLoop(t, &whole, i, name)
+			continue
+		}
 		var handlers []string
 		for j := range rapid.IntRange(1, 5).Draw(t, "handlers") {
 			var b strings.Builder
@@ -153,6 +157,10 @@ func drawStage(t *rapid.T, b *strings.Builder, handlers []string, name *rapid.Ge
 	if rapid.IntRange(0, 5).Draw(t, "stage enabled") == 0 {
 		fmt.Fprintf(b, "    enabled: !$ shared-state.%s %% 2 != 0\n", name.Draw(t, "if"))
 	}
+	drawHandlers(t, b, handlers, name)
+}
+
+func drawHandlers(t *rapid.T, b *strings.Builder, handlers []string, name *rapid.Generator[string]) {
 	always := len(handlers)
 	if rapid.IntRange(0, 3).Draw(t, "choose") == 0 {
 		always = rapid.IntRange(0, len(handlers)).Draw(t, "always")
@@ -176,6 +184,57 @@ func drawStage(t *rapid.T, b *strings.Builder, handlers []string, name *rapid.Ge
 	}
 }
 
+// drawLoop adds a stage that is repeated for each element of a list. Its handlers read
+// what the run and the element know, and set what is the element's; what each of them
+// leaves, and in which order, decides what the run gets.
+func (w world) drawLoop(t *rapid.T, b *strings.Builder, i int, name *rapid.Generator[string]) {
+	own := rapid.SampledFrom([]string{"x", "y", "z"})
+	any := rapid.SampledFrom([]string{"shared-state.a", "shared-state.b", "shared-state.x", "shared-state.y", "shared-state.z", "item", "index"})
+	fmt.Fprintf(b, "  - id: s%d\n", i)
+	if rapid.IntRange(0, 5).Draw(t, "stage enabled") == 0 {
+		fmt.Fprintf(b, "    enabled: !$ shared-state.%s %% 2 != 0\n", name.Draw(t, "if"))
+	}
+	fmt.Fprintf(b, "    for-each: {items: !$ \"[shared-state.%s, 1, 2, 3][:%d]\", max-parallel: %d, on-failure: %s}\n",
+		name.Draw(t, "item"), rapid.IntRange(0, 4).Draw(t, "items"), rapid.IntRange(1, 3).Draw(t, "parallel"),
+		rapid.SampledFrom([]string{"fail", "continue"}).Draw(t, "on-failure"))
+	b.WriteString("    shared-state: {x: 1, y: 2, z: 3}\n")
+	fmt.Fprintf(b, "    result: {%s: !$ \"reduce(sources.s%d.response, (#acc * 7 + (#?.x ?? 3) + (#?.y ?? 5) * 3 + (#?.z ?? 7) * 5) %% 1000, 0)\"}\n", name.Draw(t, "all"), i)
+	var handlers []string
+	for j := range rapid.IntRange(1, 4).Draw(t, "handlers") {
+		var h strings.Builder
+		id := fmt.Sprintf("h%d%d", i, j)
+		path := fmt.Sprintf("p/s%d/%s", i, id)
+		critical := rapid.Bool().Draw(t, "critical")
+		w.off[path] = !critical && rapid.IntRange(0, 5).Draw(t, "off") == 0
+		for k := range 4 {
+			w.fails[fmt.Sprintf("p/s%d[%d]>%s", i, k, path)] = rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, 2, 9}).Draw(t, "element fails")
+		}
+		fmt.Fprintf(&h, "    - id: %s\n      critical: %v\n", id, critical)
+		if rapid.IntRange(0, 3).Draw(t, "enabled") == 0 {
+			fmt.Fprintf(&h, "      enabled: !$ %s %% 3 != 0\n", any.Draw(t, "if"))
+		}
+		if rapid.IntRange(0, 6).Draw(t, "touches") == 0 {
+			h.WriteString("      touches: money\n")
+		}
+		switch rapid.IntRange(0, 5).Draw(t, "kind") {
+		case 0:
+			fmt.Fprintf(&h, "      set: {%s: !$ \"(%s + %d) %% 1000\"}\n", own.Draw(t, "to"), any.Draw(t, "from"), j)
+		case 1:
+			fmt.Fprintf(&h, "      call: {pipeline: q, with: {x: !$ \"%s\"}}\n      result: {%s: !$ \"(sources.%s.response?.n ?? 5) + %s\"}\n",
+				any.Draw(t, "reads"), own.Draw(t, "writes"), id, any.Draw(t, "adds"))
+		default:
+			fmt.Fprintf(&h, "      request: {x: !$ %s}\n      retry: {attempts: 3, min-delay: 10ms}\n      result: {%s: !$ \"(sources.%s.response + %s) %% 1000\"}\n",
+				any.Draw(t, "reads"), own.Draw(t, "writes"), id, any.Draw(t, "adds"))
+			drawOnError(t, &h, critical, own)
+			if !critical && rapid.Bool().Draw(t, "fallback") {
+				fmt.Fprintf(&h, "      fallback: {result: {%s: !$ %s + 7}}\n", own.Draw(t, "instead"), any.Draw(t, "of"))
+			}
+		}
+		handlers = append(handlers, h.String())
+	}
+	drawHandlers(t, b, handlers, own)
+}
+
 // drawOnError adds rules that fit the error of all failing calls, or do not.
 func drawOnError(t *rapid.T, b *strings.Builder, critical bool, name *rapid.Generator[string]) {
 	switch rapid.IntRange(0, 6).Draw(t, "on-error") {
@@ -197,12 +256,13 @@ func drawOnError(t *rapid.T, b *strings.Builder, critical bool, name *rapid.Gene
 func (w world) plan(t *rapid.T, serial bool) *engine.Plan {
 	p := plan(t, w.yaml)
 	for _, stage := range p.Stages {
-		for i, s := range stage.Steps {
+		handlers := stage.Handlers()
+		for i, s := range handlers {
 			if !serial {
 				break
 			}
 			s.After = nil
-			for _, earlier := range stage.Steps[:i] {
+			for _, earlier := range handlers[:i] {
 				s.After = append(s.After, engine.Edge{From: earlier, To: s})
 			}
 		}
@@ -289,8 +349,8 @@ func (d *driver) save() {
 		if h.Finished != nil {
 			d.decided[strings.TrimPrefix(h.Within+">"+h.Path, ">")] = true
 		}
-		critical := d.plan.Bundle.Handler(h.Path).IsCritical()
-		if critical && h.Outcome == engine.OutcomeSkipped && !byItsAuthor(h.Reason) {
+		handler := d.plan.Bundle.Handler(h.Path) // nil for a repeated stage
+		if handler != nil && handler.IsCritical() && h.Outcome == engine.OutcomeSkipped && !byItsAuthor(h.Reason) {
 			d.t.Errorf("%s is critical, but skipped: %s", h.Path, h.Reason)
 		}
 	}
@@ -309,7 +369,7 @@ func byItsAuthor(reason string) bool {
 // check holds a task against the promises.
 func (d *driver) check(task engine.Task) {
 	within, plan := task.Ref()[:strings.LastIndex(task.Ref(), ">")+1], d.plan
-	if within != "" {
+	if strings.HasPrefix(task.Step.Path, "q/") {
 		plan = d.called
 	}
 	if d.decided[within+task.Step.Path] || d.savedEnded[task.Ref()] {
@@ -415,9 +475,18 @@ func undoneIfGivenUp(t *rapid.T, w world, v engine.RunView) {
 	}
 }
 
+// outcomes gives what became of each handler. Which of them an element that has failed
+// got to depends on the order of ends.
 func outcomes(v engine.RunView) map[string]string {
 	out := map[string]string{}
+	failed := map[string]bool{}
 	for _, h := range v.Handlers {
+		failed[h.Path] = h.Items != nil && h.Items.Failed > 0 && strings.Count(h.Path, "/") == 1
+	}
+	for _, h := range v.Handlers {
+		if stage, _, _ := strings.Cut(h.Within, ">"); failed[stage] {
+			continue
+		}
 		out[h.Within+">"+h.Path] = h.Outcome
 	}
 	return out

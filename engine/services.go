@@ -177,7 +177,7 @@ func (c *caller) step(path string) *Step {
 	if plan == nil {
 		return nil
 	}
-	return plan.steps[path]
+	return plan.Step(path)
 }
 
 // isOff tells whether a handler is left out at present.

@@ -70,7 +70,7 @@ func (s *stats) follow(d *definition, now time.Time) {
 	}
 	for _, p := range d.plans {
 		s.pipelines[p.Pipeline.ID] = now
-		for _, step := range p.order {
+		for _, step := range p.all {
 			seen := s.path(step.Path)
 			seen.mu.Lock()
 			seen.asked = now

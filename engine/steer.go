@@ -187,7 +187,7 @@ func (e *Engine) UndoControl(ctx context.Context, revision int64, by Actor) (pat
 func (e *Engine) under(path string) []*Step {
 	var out []*Step
 	for _, p := range e.library.current.Load().plans {
-		for _, s := range p.order {
+		for _, s := range p.all {
 			if p.Pipeline.ID == path || s.stage == path || s.Path == path {
 				out = append(out, s)
 			}
@@ -241,7 +241,7 @@ func (e *Engine) unknownPath(path string) *ControlError {
 	var known []string
 	for _, p := range e.library.current.Load().plans {
 		known = append(known, p.Pipeline.ID)
-		for _, s := range p.order {
+		for _, s := range p.all {
 			known = append(known, s.stage, s.Path)
 		}
 	}
@@ -401,7 +401,7 @@ func (e *Engine) ControlEffect(ctx context.Context, path string, change ControlC
 func (e *Engine) readers(s *Step) []string {
 	out := []string{}
 	pipeline, _, _ := strings.Cut(s.Path, "/")
-	for _, other := range e.library.current.Load().byID[pipeline].order {
+	for _, other := range e.library.current.Load().byID[pipeline].all {
 		if other == s {
 			continue
 		}

@@ -80,6 +80,9 @@ func (e *Engine) Story(ctx context.Context, run string) (Story, error) {
 				return Story{}, err
 			}
 			st.Steps = append(st.Steps, step)
+			if s.loops {
+				st.Steps = append(st.Steps, x.elements(s)...)
+			}
 		}
 		if len(stage.Steps) > 0 {
 			first := stage.Steps[0].position

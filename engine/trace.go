@@ -167,7 +167,7 @@ func (t *runTrace) handlers(r *Run) {
 		}
 		parent := t.stageID(s.stage)
 		if h.Within != "" {
-			parent = t.handlerID(withoutItem(h.Within))
+			parent = t.above(h.Within)
 		}
 		from, to := *h.Finished, *h.Finished
 		if h.Started != nil {
@@ -215,6 +215,22 @@ func (t *runTrace) stages(r *Run, c Change) {
 			span.SetStatus(codes.Error, c.Error)
 		}
 		span.End(trace.WithTimestamp(to))
+	}
+}
+
+// above gives the span of the calls that a handler is inside of. A stage that is repeated
+// has none but its own as a stage of the run.
+func (t *runTrace) above(within string) trace.SpanID {
+	for {
+		at := strings.LastIndex(within, intoCall)
+		path := pathOf(within)
+		switch {
+		case strings.Count(path, "/") > 1:
+			return t.handlerID(withoutItem(within))
+		case at < 0:
+			return t.stageID(path)
+		}
+		within = within[:at]
 	}
 }
 

@@ -95,7 +95,7 @@ func pipelineRules(p *engine.Plan, server string) []rule {
 		), [2]string{"switch_on", "procaas switch on " + id + "/{{ $labels.stage }}/{{ $labels.handler }}" + serverFlag(server)}),
 	}}
 	for _, stage := range p.Stages {
-		for _, s := range stage.Steps {
+		for _, s := range stage.Handlers() {
 			if s.Type.New != nil && !s.Type.SetsState {
 				rules = append(rules, handlerRules(s, server)...)
 			}

@@ -1,0 +1,276 @@
+package dsl
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// This file checks stages that are repeated for each element of a list.
+
+// checkLoopFields reports fields of a stage that have a meaning only beside for-each,
+// and what a stage that is repeated cannot do.
+func (c *pipelineCheck) checkLoopFields(s *Stage) {
+	if s.ForEach == nil {
+		for _, name := range []string{"shared-state", "state-schemas", "result"} {
+			if at := s.places.of(name, Span{}); at != (Span{}) {
+				hint := map[string]string{
+					"shared-state":  "declare the names in shared-state of the pipeline, or add for-each: {items: …}",
+					"state-schemas": "write it into the pipeline, or add for-each: {items: …}",
+					"result":        "write it into the handler whose response it reads, or add for-each: {items: …}",
+				}[name]
+				c.Errorf(head(&Value{Span: at}), codeLoop, hint, "stage %q is not repeated; field %q is about the elements of for-each", s.ID, name)
+			}
+		}
+		return
+	}
+	at := s.places.of("for-each", s.Span)
+	if len(s.Handlers) == 0 && !c.blamed(s.Span) {
+		c.Errorf(s.places.of("id", s.Span), codeLoop, "add handlers: […]", "stage %q has no handlers that could be repeated", s.ID)
+	}
+	c.checkElementNames(s)
+	for _, h := range s.Handlers {
+		c.checkInLoop(s, h)
+	}
+	for _, other := range c.steps {
+		if other.ID == s.ID && !other.Loops() {
+			c.Report(Diagnostic{
+				Span: other.idPlace(), Code: codeLoop, Hint: "rename one of them",
+				Message: fmt.Sprintf("sources.%s would mean this handler and the repeated stage %q", s.ID, s.ID),
+				Related: []Related{{Span: s.places.of("id", s.Span), Message: "the stage"}},
+			})
+		}
+	}
+	f := s.ForEach
+	for _, h := range s.Handlers {
+		if f.MaxParallel > 1 && len(h.Touches) > 0 {
+			c.Report(Diagnostic{
+				Span: f.places.of("max-parallel", at), Severity: Warning, Code: codeForEach,
+				Message: fmt.Sprintf("the elements are worked on one after the other, since handler %q touches %s", h.ID, h.Touches[0]),
+				Hint:    "drop touches: when calls for different elements are independent, or drop this",
+				Related: []Related{{Span: h.places.of("touches", h.Span), Message: "what it touches"}},
+			})
+			break
+		}
+	}
+}
+
+// checkElementNames reports names of an element's state that the run has, too.
+func (c *pipelineCheck) checkElementNames(s *Stage) {
+	for _, k := range s.SharedState.Keys() {
+		if _, taken := c.state[k.Name]; !taken {
+			continue
+		}
+		owner, keys := "the pipeline", c.pipeline.SharedState.Keys()
+		other, ok := hasKey(keys, k.Name)
+		if !ok {
+			owner = "the flow"
+			other, _ = hasKey(c.flowState().Keys(), k.Name)
+		}
+		c.Report(Diagnostic{
+			Span: k.Span, Code: codeStateTwice,
+			Message: fmt.Sprintf("shared-state.%s is declared by stage %q for each element, and by %s", k.Name, s.ID, owner),
+			Hint:    "rename one of them: inside of the stage both may be read",
+			Related: []Related{{Span: other.Span, Message: "declared by " + owner}},
+		})
+	}
+}
+
+// checkInLoop reports what a handler of a repeated stage cannot be.
+func (c *pipelineCheck) checkInLoop(s *Stage, h *Handler) {
+	switch {
+	case h.ForEach != nil:
+		c.Report(Diagnostic{
+			Span: h.places.of("for-each", h.ForEach.Span), Code: codeLoop,
+			Message: fmt.Sprintf("handler %q is repeated for each element of stage %q already", h.ID, s.ID),
+			Hint:    "call a pipeline that repeats it: call: {pipeline: …, with: {…: !$ item}}; or make one list of all, with a stage before",
+			Related: []Related{{Span: s.places.of("for-each", s.Span), Message: "the list of the stage"}},
+		})
+	case h.Await != nil:
+		c.Report(Diagnostic{
+			Span: h.places.of("await", h.Await.Span), Code: codeLoop,
+			Message: fmt.Sprintf("handler %q cannot wait for an event: stage %q is repeated, and nobody could tell which element the event is for", h.ID, s.ID),
+			Hint:    "wait in a stage of its own before or behind this one, or emit an event of another flow, whose key is the element, and wait there",
+			Related: []Related{{Span: s.places.of("for-each", s.Span), Message: "the list of the stage"}},
+		})
+	}
+	if h.Compensate != nil {
+		c.Errorf(h.places.of("compensate", h.Compensate.Span), codeLoop,
+			"let the handler itself undo what it must, with on-error of a later one; or undo all elements by one call in a stage behind this one",
+			"handler %q of the repeated stage %q cannot have a compensation", h.ID, s.ID)
+	}
+}
+
+// stepsOf lists the handlers of a stage in the order in which a run gets past them: a
+// stage that is repeated ends with the handler that it is from outside.
+func stepsOf(s *Stage) []step {
+	out := make([]step, 0, len(s.Handlers)+1)
+	for _, h := range s.Handlers {
+		out = append(out, step{Handler: h, stage: s})
+	}
+	if s.loop != nil {
+		out = append(out, step{Handler: s.loop, stage: s})
+	}
+	return out
+}
+
+// inside tells whether a step is of one element of a repeated stage.
+func (s step) inside() bool { return s.stage.loop != nil && !s.Loops() }
+
+// hides tells whether a step cannot see another one that comes earlier, which is of one
+// element of a stage that it is not a part of itself.
+func (s step) hides(earlier step) bool {
+	return earlier.inside() && (earlier.stage != s.stage || !s.inside())
+}
+
+// whyHidden says why the outcome of a handler of a repeated stage cannot be read.
+func (s step) whyHidden() string {
+	return fmt.Sprintf("runs once for each element of stage %q", s.stage.ID)
+}
+
+// hide keeps a scope from reading the outcome of a handler of a repeated stage.
+func (sc *scope) hide(s step) {
+	sc.late[s.ID] = s.whyHidden()
+	if sc.hints == nil {
+		sc.hints = make(map[string]string)
+	}
+	sc.hints[s.ID] = fmt.Sprintf("let it set a name of shared-state of stage %q, and read that from sources.%s.response, the list of what all elements have left", s.stage.ID, s.stage.ID)
+}
+
+// An element is what is known of one element while the check is inside of a stage that
+// is repeated.
+type element struct {
+	stage *Stage
+	item  *outline
+	outer map[string]any // the shared state of the run
+}
+
+// enterLoop begins to check a repeated stage, whose first handler is the at-th: its
+// names are those of one element. What it gives back leaves it again.
+func (c *pipelineCheck) enterLoop(s *Stage, at int) (leave func()) {
+	compileValue(s.ForEach.Items, &Field{ExprKind: ListKind}, c.scopeBefore(s, at), c.Reporter)
+	around, view, state := c.element, c.view.clone(), c.state
+	c.element = &element{stage: s, outer: state}
+	if o := s.ForEach.Items.outline(); o != nil {
+		c.element.item = o.elem
+	}
+	own := make(map[string]any)
+	firstValues(s.SharedState, own)
+	c.state = maps.Clone(state)
+	maps.Copy(c.state, own)
+	c.view = c.view.clone()
+	for name, first := range own {
+		switch contract := s.once.contracts[name]; {
+		case contract != nil && first == nil:
+			c.known[name] = contract.outline.absent("")
+		case contract != nil:
+			c.known[name] = contract.outline
+		case first == nil:
+			c.known[name] = &outline{shape: nullShape}
+		default:
+			c.known[name] = firstOutline(first)
+		}
+	}
+	return func() {
+		s.loop.expected = c.leftBy(s, at)
+		c.element, c.view, c.state = around, view, state
+	}
+}
+
+// leftBy is what is known of the state that an element leaves behind.
+func (c *pipelineCheck) leftBy(s *Stage, at int) *outline {
+	out := &outline{shape: mapShape, closed: true, inferred: true, members: make(map[string]*member)}
+	first := make(map[string]any)
+	firstValues(s.SharedState, first)
+	for _, k := range s.SharedState.Keys() {
+		o := c.known[k.Name]
+		if why := c.mayLeaveNull(s, k.Name, at); why != "" && first[k.Name] == nil {
+			if o == nil || o.shape == nullShape {
+				o = &outline{shape: anyShape &^ secretShape, inferred: true}
+			}
+			copied := *o
+			copied.shape |= nullShape
+			copied.why = why
+			o = &copied
+		}
+		out.members[k.Name] = &member{o, true}
+	}
+	return out
+}
+
+// mayLeaveNull says why an element may never set a name that is null at first, when only
+// handlers that may be off do; empty when one is sure to set it, or nobody does.
+func (c *pipelineCheck) mayLeaveNull(s *Stage, name string, at int) string {
+	var off []string
+	for i := range s.Handlers {
+		for _, a := range c.assignments(at + i) {
+			if a.key.Name != name {
+				continue
+			}
+			if h := s.Handlers[i]; h.IsCritical() || a.standIn != nil && !a.standIn.IsNull() {
+				return "" // or the reason is known already
+			}
+			if id := fmt.Sprintf("%q", s.Handlers[i].ID); !slices.Contains(off, id) {
+				off = append(off, id)
+			}
+		}
+	}
+	if len(off) == 0 {
+		return ""
+	}
+	if len(off) == 1 {
+		return fmt.Sprintf("only %s of stage %q sets it, which is not critical, so it may be off", off[0], s.ID)
+	}
+	return fmt.Sprintf("only %s of stage %q set it, which are not critical, so they may be off", strings.Join(off, " and "), s.ID)
+}
+
+// contract is what a name of the shared state must be where the check has got to; nil
+// for anything.
+func (c *pipelineCheck) contract(name string) *Contract {
+	if c.element != nil {
+		if _, ok := hasKey(c.element.stage.SharedState.Keys(), name); ok {
+			return c.element.stage.once.contracts[name]
+		}
+	}
+	return c.pipeline.contracts[name]
+}
+
+// undeclaredInLoop reports a name that a handler of a repeated stage sets and that is
+// not of its element.
+func (c *pipelineCheck) undeclaredInLoop(k Key, what string) {
+	s := c.element.stage
+	if _, ok := hasKey(s.SharedState.Keys(), k.Name); ok {
+		return
+	}
+	if _, ok := c.element.outer[k.Name]; ok {
+		c.Errorf(k.Span, codeLoop,
+			fmt.Sprintf("declare a name of one element in the stage: shared-state: {…: null}, and set %s in result: of the stage, from sources.%s.response", k.Name, s.ID),
+			"%s sets shared-state.%s of the run, but stage %q is repeated for each element, and they would overwrite each other", what, k.Name, s.ID)
+		return
+	}
+	known := func() []string { return keyNames(s.SharedState) }
+	hint := fmt.Sprintf("declare it in stage %q: shared-state: {%s: null}", s.ID, k.Name)
+	c.Errorf(k.Span, codeUndeclared, c.suggestOr(k.Name, known, hint), "%s sets shared-state.%s, which is not declared", what, k.Name)
+}
+
+// localTo gives the repeated stage whose elements have a name of their own, seen from a
+// step; nil when the name is of the run.
+func (c *pipelineCheck) localTo(name string, at int) *Stage {
+	if at >= len(c.steps) || !c.steps[at].inside() {
+		return nil
+	}
+	if _, ok := hasKey(c.steps[at].stage.SharedState.Keys(), name); ok {
+		return c.steps[at].stage
+	}
+	return nil
+}
+
+// firstValue gives what a name holds at first, seen from a step.
+func (c *pipelineCheck) firstValue(name string, at int) (first any, declared bool) {
+	if s := c.localTo(name, at); s != nil {
+		return s.SharedState.Get(name).Literal()
+	}
+	first, declared = c.state[name]
+	return first, declared
+}
