@@ -48,7 +48,7 @@ func (r *Run) expire(s *Step, live Live) {
 
 // awaiting lists the handlers that wait for events.
 func (r *Run) awaiting() []*Step {
-	if r.status.Ended() || r.failedPath != "" || r.stage == len(r.plan.Stages) {
+	if r.status.Ended() || r.givesUp() || r.stage == len(r.plan.Stages) {
 		return nil
 	}
 	var out []*Step

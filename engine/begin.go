@@ -27,6 +27,10 @@ func (j *job) begin() bool {
 		j.fail("", err)
 		return false
 	}
+	if reason := j.stopping.Load(); reason != nil && len(c.Checkpoint) == 0 {
+		j.close(Change{Status: Stopped, Reason: *reason}) // there is nothing to undo
+		return false
+	}
 	if len(c.Checkpoint) == 0 {
 		plan, ok := j.choose()
 		if ok {

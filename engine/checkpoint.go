@@ -29,6 +29,7 @@ type checkpoint struct {
 	Failure    string                     `json:"error,omitempty"`
 	Class      string                     `json:"error_class,omitempty"`
 	Reason     string                     `json:"reason,omitempty"`
+	Stopping   string                     `json:"stopping,omitempty"`
 	Undoing    bool                       `json:"undoing,omitempty"`
 	Inputs     json.RawMessage            `json:"inputs,omitempty"` // inside of a call
 	Shared     map[string]json.RawMessage `json:"shared_state"`
@@ -43,7 +44,7 @@ func (r *Run) checkpoint() []byte { return r.snapshot().encode() }
 func (r *Run) snapshot() *checkpoint {
 	c := &checkpoint{
 		Format: checkpointFormat, Pipeline: r.plan.Pipeline.ID, Generation: r.start.Generation, State: r.start.State,
-		Began: r.began, Stage: r.stage, FailedPath: r.failedPath, Failure: r.failure, Class: r.class, Reason: r.reason, Undoing: r.undoing,
+		Began: r.began, Stage: r.stage, FailedPath: r.failedPath, Failure: r.failure, Class: r.class, Reason: r.reason, Stopping: r.stopping, Undoing: r.undoing,
 		Inputs: r.rawInputs, Shared: r.raw, Handlers: make([]savedRecord, 0, len(r.plan.order)),
 	}
 	if r.status.Ended() {
@@ -142,7 +143,8 @@ func (r *Run) restore(c checkpoint) error {
 		return fmt.Errorf("it is in stage %d, but pipeline %s has only %d: the definition has changed", c.Stage+1, c.Pipeline, len(r.plan.Stages))
 	}
 	r.began, r.stage = c.Began, c.Stage
-	r.failedPath, r.failure, r.class, r.reason, r.undoing = c.FailedPath, c.Failure, c.Class, c.Reason, c.Undoing
+	r.failedPath, r.failure, r.class, r.reason = c.FailedPath, c.Failure, c.Class, c.Reason
+	r.stopping, r.undoing = c.Stopping, c.Undoing
 	if c.Ended != "" {
 		if !c.Ended.Ended() {
 			return fmt.Errorf("its checkpoint has no such end as %q", c.Ended)

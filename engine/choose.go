@@ -16,7 +16,7 @@ import (
 // again, whatever live settings become.
 func (r *Run) enter(live Live) {
 	stage := r.plan.Stages[r.stage]
-	if r.failedPath != "" || stage.of.Enabled == nil && len(stage.of.Choose) == 0 {
+	if r.givesUp() || stage.of.Enabled == nil && len(stage.of.Choose) == 0 {
 		return
 	}
 	for _, s := range stage.Steps {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,14 +14,57 @@ import (
 // undoPath stands behind the path of a handler in that of its compensation.
 const undoPath = "/compensate"
 
-// surrender ends a run whose critical handler has given up and of which nothing is under
-// way any more, unless something has to be undone first.
+// Stop lets an operator end a run that has something to undo: it starts nothing more,
+// undoes what it has done as soon as nothing is under way, and is cancelled then. A run
+// that has ended, other than by failing, stays as it is.
+func (r *Run) Stop(reason string, now time.Time) {
+	if r.status.Ended() && r.status != Failed || r.stopping != "" {
+		return
+	}
+	if r.began.IsZero() {
+		r.began = stamp(now)
+	}
+	r.stopping, r.settled = cmp.Or(clean(reason), cancelReason), false
+	if r.status == Failed && !r.undoing {
+		r.status = Running
+	}
+	r.touch()
+}
+
+// givesUp tells whether the run starts nothing more, but to undo.
+func (r *Run) givesUp() bool { return r.failedPath != "" || r.stopping != "" }
+
+// lost tells whether nobody knows how the last call of a handler ended that can be
+// undone. It is made once more, with the same key, though the run gives up: what it has
+// done has to be known, to be undone.
+func (r *Run) lost(s *Step) bool {
+	return s.undo != nil && s.callee == nil && s.Handler.ForEach == nil && r.records[s.position].inFlight()
+}
+
+// firstLost finds a handler of the present stage that is lost; nil when there is none.
+func (r *Run) firstLost() *Step {
+	if r.stage == len(r.plan.Stages) {
+		return nil
+	}
+	for _, s := range r.plan.Stages[r.stage].Steps {
+		if r.lost(s) {
+			return s
+		}
+	}
+	return nil
+}
+
+// surrender ends a run that gives up and of which nothing is under way any more, unless
+// something has to be undone first.
 func (r *Run) surrender() {
 	switch {
 	case r.undoing:
 	case r.plan.undoes && (r.toUndo() != nil || r.openCall() != nil):
 		r.undoing, r.settled = true, false
 		r.touch()
+	case r.stopping != "":
+		r.reason = r.stopping
+		r.end(Stopped)
 	default:
 		r.end(Failed)
 	}
@@ -62,10 +106,15 @@ func (r *Run) openCall() *Run {
 // undo starts the next compensation, when the time for it has come. What goes on inside
 // of calls is given up and undone before.
 func (r *Run) undo(tasks []Task, live Live) []Task {
+	if r.underway == 0 && r.brokenUndo() != nil {
+		r.end(Failed) // inside of a call
+		return tasks
+	}
 	for sub := r.openCall(); sub != nil; sub = r.openCall() {
 		if sub.failedPath == "" {
 			sub.failedPath, sub.failure, sub.class = r.failedPath, r.failure, r.class
 		}
+		sub.stopping = r.stopping
 		before := sub.underway
 		ready := sub.Ready(live)
 		r.underway += sub.underway - before
@@ -83,7 +132,7 @@ func (r *Run) undo(tasks []Task, live Live) []Task {
 	for r.underway == 0 && !r.status.Ended() {
 		s := r.toUndo()
 		if s == nil {
-			r.reason = clean("undone after " + r.failure)
+			r.reason = cmp.Or(r.stopping, clean("undone after "+r.failure))
 			r.end(Stopped)
 			break
 		}
@@ -199,7 +248,8 @@ func (r *Run) brokenUndo() *brokenUndo {
 // failed tells where and why a run has given up that has ended without success.
 func (r *Run) gaveUp() (path, failure, class string) {
 	if broken := r.brokenUndo(); broken != nil && r.undoing {
-		return broken.path, clean(fmt.Sprintf("%s: %s; it was to be undone after %s", broken.path, broken.err, r.failure)), broken.class
+		after := cmp.Or(r.failure, "the run was cancelled: "+r.stopping)
+		return broken.path, clean(fmt.Sprintf("%s: %s; it was to be undone after %s", broken.path, broken.err, after)), broken.class
 	}
 	return r.failedPath, r.failure, r.class
 }

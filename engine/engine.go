@@ -270,19 +270,63 @@ func (e *Engine) Retry(ctx context.Context, id string, by Actor) (RunView, error
 	return e.RunByID(ctx, id)
 }
 
-// Cancel ends a run. One that a node works on ends when its calls under way have
-// been broken off.
+// Cancel ends a run. One of a pipeline with compensations lets its calls under way end,
+// undoes what it has done, the last first, and ends then; [ErrUndoing] when it does so
+// already. Any other ends at once, or when its calls under way have been broken off.
 func (e *Engine) Cancel(ctx context.Context, id string, by Actor) (RunView, error) {
-	if err := e.o.Store.Cancel(ctx, id, by); err != nil {
+	return e.cancelled(ctx, id, e.cancel(ctx, id, by))
+}
+
+// Abandon ends a run as it is: nothing is undone, nor anything more of what is.
+func (e *Engine) Abandon(ctx context.Context, id string, by Actor) (RunView, error) {
+	return e.cancelled(ctx, id, e.abandon(ctx, id, by))
+}
+
+func (e *Engine) cancelled(ctx context.Context, id string, err error) (RunView, error) {
+	if err != nil {
 		return RunView{}, fmt.Errorf("cancel run %s: %w", id, err)
 	}
 	if n := e.node.Load(); n != nil {
-		if j := n.job(id); j != nil {
-			j.cancel()
-		}
 		n.nudge() // the next event of the key may be ready now
 	}
 	return e.RunByID(ctx, id)
+}
+
+func (e *Engine) abandon(ctx context.Context, id string, by Actor) error {
+	err := e.o.Store.Cancel(ctx, id, by)
+	if n := e.node.Load(); err == nil && n != nil {
+		if j := n.job(id); j != nil {
+			j.cancel()
+		}
+	}
+	return err
+}
+
+func (e *Engine) cancel(ctx context.Context, id string, by Actor) error {
+	r, err := e.o.Store.Run(ctx, id)
+	if err != nil {
+		return err
+	}
+	if r.Bundle == "" || r.Status.Ended() {
+		return e.abandon(ctx, id, by)
+	}
+	if View(r).Cancelling != "" {
+		return ErrUndoing
+	}
+	def, err := e.library.get(ctx, r.Bundle)
+	if err != nil && !errors.Is(err, errDefinition) {
+		return err
+	}
+	if err != nil || def.byID[r.Pipeline] == nil || !def.byID[r.Pipeline].undoes {
+		return e.abandon(ctx, id, by) // there is nothing to undo, or nobody can
+	}
+	err = e.o.Store.Undo(ctx, id, by)
+	if n := e.node.Load(); err == nil && n != nil {
+		if j := n.job(id); j != nil {
+			j.move(UndoOrder(by.Reason))
+		}
+	}
+	return err
 }
 
 // A ConfigView is a live setting.

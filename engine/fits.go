@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,6 +22,9 @@ func Fits(before, after *Plan, v RunView) error {
 		return nil // no handler has been decided
 	}
 	c := checkpoint{Format: checkpointFormat, Pipeline: v.Pipeline, Generation: v.Generation, Stage: v.Stage - 1}
+	if v.Cancelling != "" {
+		return errors.New("it is cancelled, and ends by the definition that it began with")
+	}
 	for _, h := range v.Handlers {
 		if strings.HasSuffix(h.Path, undoPath) && strings.Count(h.Path, "/") > 2 {
 			return fmt.Errorf("it undoes what it has done, by the definition that it began with")

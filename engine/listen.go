@@ -15,6 +15,9 @@ const offeredMost = 100
 // ready asks the core what may start, with the events that it waits for. An event that
 // has come in time counts before a timeout.
 func (j *job) ready() []Task {
+	if reason := j.stopping.Load(); reason != nil {
+		j.run.Stop(*reason, j.n.e.clock.now())
+	}
 	j.listen()
 	tasks := j.run.Ready(j.live())
 	for j.listen() {

@@ -197,6 +197,12 @@ func (e *Engine) MoveAll(ctx context.Context, f RunFilter, preview bool, by Acto
 // move asks for the run's way to another definition. It may be called more than
 // once.
 func (j *job) move(bundle string) {
+	if reason, ok := UndoReason(bundle); ok {
+		if j.stopping.Swap(&reason) == nil {
+			j.pass.wake()
+		}
+		return
+	}
 	if old := j.moving.Swap(&bundle); old == nil || *old != bundle {
 		j.pass.wake()
 	}
@@ -204,7 +210,9 @@ func (j *job) move(bundle string) {
 
 // moves tells whether the run is to go on by another definition, so that nothing
 // more is started.
-func (j *job) moves() bool { return j.moving.Load() != nil && !j.run.Status().Ended() }
+func (j *job) moves() bool {
+	return j.moving.Load() != nil && j.stopping.Load() == nil && !j.run.Status().Ended()
+}
 
 // putBack gives the run back to the store with the definition by which it is to
 // go on: the one that was asked for, when it fits, otherwise its own. It is false

@@ -120,15 +120,13 @@ func (e *Engine) RetryAll(ctx context.Context, f RunFilter, by Actor) (RunsDone,
 // CancelAll cancels the runs of a page, as RetryAll retries them.
 func (e *Engine) CancelAll(ctx context.Context, f RunFilter, by Actor) (RunsDone, error) {
 	f.Live = true
-	return e.each(ctx, f, func(ctx context.Context, id string) error {
-		err := e.o.Store.Cancel(ctx, id, by)
-		if n := e.node.Load(); err == nil && n != nil {
-			if j := n.job(id); j != nil {
-				j.cancel()
-			}
-		}
-		return err
-	})
+	return e.each(ctx, f, func(ctx context.Context, id string) error { return e.cancel(ctx, id, by) })
+}
+
+// AbandonAll ends the runs of a page as they are; see [Engine.Abandon].
+func (e *Engine) AbandonAll(ctx context.Context, f RunFilter, by Actor) (RunsDone, error) {
+	f.Live = true
+	return e.each(ctx, f, func(ctx context.Context, id string) error { return e.abandon(ctx, id, by) })
 }
 
 // each does something to the runs of a page.
@@ -146,7 +144,7 @@ func (e *Engine) each(ctx context.Context, f RunFilter, do func(context.Context,
 		switch err := do(ctx, r.ID); {
 		case err == nil:
 			out.Done++
-		case errors.Is(err, ErrConflict), errors.Is(err, ErrNotFound):
+		case errors.Is(err, ErrConflict), errors.Is(err, ErrNotFound), errors.Is(err, ErrUndoing):
 			out.MovedOn++
 		default:
 			return RunsDone{}, fmt.Errorf("run %s: %w", r.ID, err)

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 )
 
@@ -22,6 +23,9 @@ var (
 
 	// ErrCancelled says that an operator has asked for the run's end.
 	ErrCancelled = errors.New("run is cancelled")
+
+	// ErrUndoing says that a run is cancelled already, and undoes what it has done.
+	ErrUndoing = errors.New("run is cancelled already, and undoes what it has done")
 
 	// ErrConflict says that the present status does not allow the operation,
 	// or that an event's id was used before with another body.
@@ -216,7 +220,7 @@ type Claimed struct {
 	Block      bool
 	Accepted   time.Time
 	Bundle     string // hash of the definition it began with; empty when it has not begun
-	Move       string // the definition that an operator wants it to go on by; empty for none
+	Move       string // the definition that an operator wants it to go on by, or an [UndoOrder]; empty for none
 	Pipeline   string
 	Generation int    // how often an operator has retried it
 	Checkpoint []byte // empty before the first one
@@ -256,6 +260,9 @@ type Change struct {
 	// Moved says that what an operator wants of the run, in [Claimed].Move or
 	// [Beat].Moves, has been done or given up. Only of a Waiting run.
 	Moved bool
+
+	// Undoing says that the run does what an [UndoOrder] says, or never will.
+	Undoing bool
 
 	// Awaits lists types of events that a parked run waits for besides its time: it
 	// is ready as soon as one of them is pending in its key behind the position
@@ -329,6 +336,12 @@ type Runs interface {
 	// any other.
 	Retry(ctx context.Context, id string, by Actor) error
 
+	// Undo is Cancel, but for a run that has begun and has neither ended nor failed: it
+	// asks whoever owns it, or will, to undo what it has done first. It makes such a run
+	// ready that no node owns. Until a change is [Change].Undoing, no other change may
+	// park or fail the run: it is ready again then.
+	Undo(ctx context.Context, id string, by Actor) error
+
 	// Cancel ends a run that no node owns at once, a failed one too, and asks
 	// the owner of a running one to end it; [ErrConflict] when it has ended as
 	// anything but failed. When the owner dies first, the run is ended. The audit
@@ -343,7 +356,29 @@ type Runs interface {
 	Move(ctx context.Context, m Move, version int64, by Actor) (asked bool, err error)
 }
 
-// A Move is a run's way to another definition.
+// undoOrder stands before the reason in the [Move] that asks for a run to be undone.
+const undoOrder = "undo "
+
+// UndoOrder is what a store keeps in the place of a definition when an operator wants
+// that a run undoes what it has done, and ends.
+func UndoOrder(reason string) string { return undoOrder + reason }
+
+// UndoReason reads an [UndoOrder]; false for the hash of a definition.
+func UndoReason(order string) (reason string, ok bool) { return strings.CutPrefix(order, undoOrder) }
+
+// Next tells what is kept of an order of an operator after a change that takes the run
+// from its node, and whether the run must be ready then because the order is an
+// [UndoOrder] that the node has not seen.
+func (c *Change) Next(order string) (kept string, ready bool) {
+	_, undo := UndoReason(order)
+	switch {
+	case undo && c.Undoing, !undo && c.Moved:
+		return "", false
+	}
+	return order, undo
+}
+
+// A Move is a run's way to another definition, or an [UndoOrder].
 type Move struct {
 	Run    string
 	Bundle string // hash of the other definition

@@ -91,6 +91,7 @@ type AuditedRun struct {
 	Pipeline   string `json:"pipeline"`
 	Status     Status `json:"status"`
 	Cancelling bool   `json:"cancelling,omitempty"` // its node will end it
+	Undoing    bool   `json:"undoing,omitempty"`    // it will undo what it has done, and end
 	Generation int    `json:"generation"`
 	FailedPath string `json:"failed_handler,omitempty"`
 	ErrorClass string `json:"error_class,omitempty"`
@@ -111,6 +112,13 @@ func (r AuditedRun) Cancelled(id string, by Actor) Audited {
 	if after.Cancelling = r.Status == Running; !after.Cancelling {
 		after.Status = Stopped
 	}
+	return Audited{Kind: AuditRun, Name: id, By: by, Before: encodePlain(r), After: encodePlain(after)}
+}
+
+// Undone does so for a cancellation by which the run undoes what it has done first.
+func (r AuditedRun) Undone(id string, by Actor) Audited {
+	after := r
+	after.Undoing = true
 	return Audited{Kind: AuditRun, Name: id, By: by, Before: encodePlain(r), After: encodePlain(after)}
 }
 

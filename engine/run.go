@@ -54,6 +54,7 @@ type Run struct {
 	failedPath string // of the critical handler that has given up; no new starts
 	failure    string
 	class      string // of the error
+	stopping   string // why an operator wants it to end; no new starts
 	undoing    bool   // it undoes what it has done
 	undoable   int    // handlers that have succeeded and can be undone
 	reason     string
@@ -200,8 +201,8 @@ func (r *Run) Ready(live Live) []Task {
 		}
 		r.enter(live)
 		for _, s := range r.plan.Stages[r.stage].Steps {
-			if r.failedPath != "" {
-				break
+			if r.givesUp() && !r.lost(s) {
+				continue
 			}
 			tasks = r.begin(tasks, s, live)
 		}
@@ -221,8 +222,8 @@ func (r *Run) advance() (moved bool) {
 	if r.status.Ended() {
 		return false
 	}
-	if r.failedPath != "" {
-		if r.underway == 0 {
+	if r.givesUp() {
+		if r.underway == 0 && (r.undoing || r.firstLost() == nil) {
 			r.surrender()
 		}
 		return false
@@ -377,7 +378,13 @@ func (r *Run) Next() time.Time {
 	if r.undoing && !r.status.Ended() {
 		return r.nextUndo()
 	}
-	if r.status.Ended() || r.failedPath != "" || r.stage == len(r.plan.Stages) {
+	if r.status.Ended() || r.stage == len(r.plan.Stages) {
+		return next
+	}
+	if r.givesUp() {
+		if s := r.firstLost(); s != nil {
+			return r.records[s.position].next()
+		}
 		return next
 	}
 	unknown := false

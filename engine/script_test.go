@@ -36,7 +36,7 @@ import (
 //	skip PATH, hold PATH D, pass PATH   the guard
 //	config NAME               sets a config to the JSON
 //	crash, resume             loses what is not saved, goes on from what is
-//	retry, cancel             what operators do
+//	retry, cancel, stop       what operators do; stop undoes what was done
 //	state, handlers           the run as people see it
 //	checkpoint                the last one saved
 func TestStories(t *testing.T) {
@@ -66,6 +66,7 @@ type script struct {
 	off     map[string]bool
 	verdict map[string]engine.Verdict
 	events  int64
+	stopped bool // an operator wants that the resumed run undoes what it has done
 	out     strings.Builder
 }
 
@@ -127,10 +128,14 @@ func (s *script) do(d *datadriven.TestData) (string, error) {
 	case "crash":
 		s.run = nil
 	case "resume":
+		s.stopped = arg(d, 0) == "stopped"
 		err = s.resume()
 	case "retry":
 		s.start.Generation++
 		err = s.resume()
+	case "stop":
+		s.run.Stop("by an operator", s.now)
+		s.step()
 	case "cancel":
 		s.run.Cancel("by an operator", s.now)
 		s.save()
@@ -399,7 +404,9 @@ func (s *script) resume() error {
 		s.printf("error: %v", err)
 		return nil
 	}
-	s.run = run
+	if s.run = run; s.stopped {
+		run.Stop("by an operator", s.now)
+	}
 	s.step()
 	return nil
 }

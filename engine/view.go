@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -20,6 +21,7 @@ type RunView struct {
 	Handlers    []HandlerView  `json:"handlers"`
 	Bundle      string         `json:"bundle,omitempty"`
 	Move        string         `json:"migrates_to,omitempty"` // the definition that it will go on by, when its calls under way have ended
+	Cancelling  string         `json:"cancelling,omitempty"`  // why an operator has cancelled it: it undoes what it has done, and ends then
 	Generation  int            `json:"generation"`
 	Blocked     bool           `json:"blocked"`
 	Accepted    time.Time      `json:"accepted"`
@@ -61,10 +63,15 @@ func View(r RunRecord) RunView {
 	v := RunView{
 		ID: r.ID, Pipeline: r.Pipeline, Flow: r.Flow, Key: r.Key, Status: r.Status,
 		Event:  EventView{ID: r.Event.ID, Source: r.Event.Source, Type: r.Event.Type, Time: r.Event.Time, Key: r.Event.Key, Payload: r.Event.Payload},
-		Bundle: r.Bundle, Move: r.Move, Generation: r.Generation, Blocked: r.Blocked, Accepted: r.Accepted,
+		Bundle: r.Bundle, Generation: r.Generation, Blocked: r.Blocked, Accepted: r.Accepted,
 		Started: known(r.Started), Finished: known(r.Ended), Due: known(r.Due),
 		FailedPath: r.FailedPath, Error: r.Error, ErrorClass: r.ErrorClass, Reason: r.Reason,
 		SharedState: map[string]any{}, Handlers: []HandlerView{},
+	}
+	if reason, ok := UndoReason(r.Move); !ok {
+		v.Move = r.Move
+	} else if !v.Status.Ended() {
+		v.Cancelling = cmp.Or(reason, cancelReason)
 	}
 	if len(r.Checkpoint) == 0 {
 		return v
@@ -85,6 +92,9 @@ func (v *RunView) read(data []byte) error {
 		return err
 	}
 	v.Stage = c.Stage + 1
+	if c.Stopping != "" && !v.Status.Ended() {
+		v.Cancelling = c.Stopping
+	}
 	for name, raw := range c.Shared {
 		value, err := dsl.ParseJSON(raw)
 		if err != nil {

@@ -295,3 +295,89 @@ func TestSleepAndDeadlines(t *testing.T) {
 		t.Errorf("outside of virtual time: want the deadline, have %v", err)
 	}
 }
+
+const saga = `
+pipelines:
+  - id: work
+    stages:
+      - {id: a, handlers: [{id: one, step: {}, compensate: {step: {}, retry: {attempts: 5, min-delay: 1m, factor: 1, jitter: 0, on: [any]}}}]}
+      - {id: b, handlers: [{id: two, step: {}}]}
+      - {id: c, handlers: [{id: three, step: {}}]}
+`
+
+func TestACancelledRunThatWaitsUndoes(t *testing.T) {
+	t.Parallel()
+	for _, end := range []string{"undone", "undone twice", "abandoned", "abandoned while it undoes"} {
+		t.Run(end, func(t *testing.T) {
+			t.Parallel()
+			r := newVirtualRig(t, saga)
+			r.on("two", func(_ context.Context, c *engine.Call, _ any) (engine.Result, error) {
+				return engine.Result{Until: c.Now.Add(24 * time.Hour)}, nil
+			})
+			fails := end != "undone"
+			r.on("compensate", func(context.Context, *engine.Call, any) (engine.Result, error) {
+				if fails {
+					return engine.Result{}, errors.New("not now")
+				}
+				return engine.Result{}, nil
+			})
+			id := r.submit(r.v.Engine(), event("work", "k"))
+			until := func(d time.Duration) {
+				t.Helper()
+				if err := r.v.Until(t.Context(), r.began.Add(d)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			until(time.Hour)
+			ann := engine.Actor{Name: "ann", Reason: "enough"}
+			if end == "abandoned" {
+				if v, err := r.v.Engine().Abandon(t.Context(), id, ann); err != nil || v.Status != engine.Stopped || v.Reason != "enough" {
+					t.Fatalf("want it ended at once, have %s %q, %v", v.Status, v.Reason, err)
+				}
+				return
+			}
+			if v, err := r.v.Engine().Cancel(t.Context(), id, ann); err != nil || v.Status.Ended() || v.Cancelling != "enough" {
+				t.Fatalf("want it being undone, have %s %q, %v", v.Status, v.Cancelling, err)
+			}
+			if end != "undone" {
+				until(time.Hour + 30*time.Second)
+				if _, err := r.v.Engine().Cancel(t.Context(), id, ann); !errors.Is(err, engine.ErrUndoing) {
+					t.Fatalf("want a second cancellation refused, have %v", err)
+				}
+				if v := r.view(r.v.Engine(), id); v.Status != engine.Parked || v.Cancelling != "enough" {
+					t.Fatalf("want it wait for the next attempt, have %s %q", v.Status, v.Cancelling)
+				}
+			}
+			if end == "abandoned while it undoes" {
+				if v, err := r.v.Engine().Abandon(t.Context(), id, engine.Actor{Name: "ann", Reason: "now"}); err != nil || v.Status != engine.Stopped || v.Reason != "now" {
+					t.Fatalf("want it ended at once, have %s %q, %v", v.Status, v.Reason, err)
+				}
+				return
+			}
+			fails = false
+			r.drain()
+			v := r.view(r.v.Engine(), id)
+			if v.Status != engine.Stopped || v.Reason != "enough" || v.Cancelling != "" {
+				t.Fatalf("want it cancelled, have %s %q %q", v.Status, v.Reason, v.Cancelling)
+			}
+			if n := len(r.calls.Of("work/a/one/compensate")); n != 1 && end == "undone" || len(r.calls.Of("work/c/three")) > 0 {
+				t.Errorf("want one compensation and nothing else, have %d", n)
+			}
+		})
+	}
+}
+
+func TestARunWithNothingToUndoIsCancelledAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newVirtualRig(t, three)
+	r.on("two", func(_ context.Context, c *engine.Call, _ any) (engine.Result, error) {
+		return engine.Result{Until: c.Now.Add(24 * time.Hour)}, nil
+	})
+	id := r.submit(r.v.Engine(), event("work", "k"))
+	if err := r.v.Until(t.Context(), r.began.Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := r.v.Engine().Cancel(t.Context(), id, engine.Actor{Name: "ann", Reason: "enough"}); err != nil || v.Status != engine.Stopped {
+		t.Fatalf("want it ended at once, have %s, %v", v.Status, err)
+	}
+}

@@ -40,7 +40,8 @@ type job struct {
 	cancelled chan struct{} // closed: an operator wants the run ended
 	gone      chan struct{} // closed: nobody waits for the ends of calls any more
 
-	moving atomic.Pointer[string] // the definition that an operator wants it to go on by; nil for none
+	moving   atomic.Pointer[string] // the definition that an operator wants it to go on by; nil for none
+	stopping atomic.Pointer[string] // why an operator wants it undone; nil for not at all
 }
 
 // An ended is a call that is over.
@@ -72,7 +73,9 @@ func newJob(n *node, c *Claimed) *job {
 	if c.Event.At.After(j.pass.age) {
 		j.pass.age = c.Event.At
 	}
-	if c.Move != "" {
+	if reason, ok := UndoReason(c.Move); ok {
+		j.stopping.Store(&reason)
+	} else if c.Move != "" {
 		j.moving.Store(&c.Move)
 	}
 	j.pass.wake = func() {
@@ -199,6 +202,7 @@ func (j *job) save() bool {
 	if status == Parked {
 		change.Due = next
 	}
+	change.Undoing = j.run.stopping != ""
 	change.Emit = j.intakes(j.run.TakeEmits())
 	j.count()
 	j.unsaved = time.Time{}
@@ -265,7 +269,7 @@ func (j *job) commit(c Change) error {
 // fail ends the run with the checkpoint that was saved last.
 func (j *job) fail(path string, err error) {
 	_ = j.commit(Change{ // commit has logged what went wrong
-		Run: j.claimed.ID, Version: j.version, Status: Failed, Bundle: j.claimed.Bundle,
+		Run: j.claimed.ID, Version: j.version, Status: Failed, Bundle: j.claimed.Bundle, Undoing: true,
 		Pipeline: j.claimed.Pipeline, Checkpoint: j.claimed.Checkpoint,
 		FailedPath: path, Error: clean(err.Error()), ErrorClass: ClassOf(err),
 	})

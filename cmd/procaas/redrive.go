@@ -30,6 +30,7 @@ type redriveFlags struct {
 	dryRun       bool
 	rate         string
 	limit        int
+	abandon      bool // cancelled runs undo nothing
 }
 
 func (f *redriveFlags) add(c *cobra.Command) {
@@ -95,6 +96,9 @@ func (f *redriveFlags) redrive(ctx context.Context, s streams, client *api.Clien
 		return showPreview(s, preview)
 	}
 	body.Reason = reason
+	if f.abandon {
+		body.Compensate = new(bool)
+	}
 	w := &redriveWalk{streams: s, client: client, verb: verb, body: body, total: preview.Total, left: f.limit}
 	if w.left <= 0 {
 		w.left = math.MaxInt

@@ -136,22 +136,40 @@ func runsRetry(s streams, f *clientFlags) *cobra.Command {
 
 func runsCancel(s streams, f *clientFlags) *cobra.Command {
 	c := &cobra.Command{
-		Use:     "cancel [RUN…]",
-		Short:   "End runs that have not ended, and let later events of their keys go on",
-		Long:    "cancel ends runs that have not ended, and failed ones, and lets later events of\ntheir keys go on." + redriveHelp,
+		Use:   "cancel [RUN…]",
+		Short: "End runs that have not ended, and let later events of their keys go on",
+		Long: `cancel ends runs that have not ended, and failed ones, and lets later events of
+their keys go on.
+
+A run of a pipeline with compensations lets its calls under way end, undoes what it
+has done, the last first, and ends then. With --no-compensate it ends as it is, even
+one that undoes already.` + redriveHelp,
 		Example: "  procaas runs cancel --pipeline new-order-created --until 24h --reason \"too late\" --dry-run",
 		Args:    cobra.ArbitraryArgs,
 	}
 	var many redriveFlags
 	many.add(c)
 	reason := c.Flags().String("reason", "", "why, for the audit and the people who read the run later")
+	c.Flags().BoolVar(&many.abandon, "no-compensate", false, "do not undo what the runs have done")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return many.redrive(c.Context(), s, f.client(), api.CancelRuns, *reason)
 		}
-		return forEachRun(s, args, func(id string) (engine.RunView, error) { return f.client().Cancel(c.Context(), id, *reason) })
+		end := f.client().Cancel
+		if many.abandon {
+			end = f.client().Abandon
+		}
+		return forEachRun(s, args, func(id string) (engine.RunView, error) { return end(c.Context(), id, *reason) })
 	}
 	return c
+}
+
+// statusOf says what a run is at, in a word or two.
+func statusOf(v engine.RunView) string {
+	if v.Cancelling != "" {
+		return "undoing"
+	}
+	return string(v.Status)
 }
 
 // forEachRun does something to each run and says what became of it; one that
@@ -165,7 +183,7 @@ func forEachRun(s streams, ids []string, do func(string) (engine.RunView, error)
 			fmt.Fprintf(s.err, "procaas: run %s: %v\n", id, err)
 			continue
 		}
-		fmt.Fprintf(s.out, "%s %s\n", view.ID, view.Status)
+		fmt.Fprintf(s.out, "%s %s\n", view.ID, statusOf(view))
 	}
 	if failed {
 		return errFindings

@@ -87,12 +87,14 @@ type Runs interface {
 	Entity(ctx context.Context, flow, key string) (engine.EntityView, error)
 	Retry(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
 	Cancel(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
+	Abandon(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
 	Preview(ctx context.Context, f engine.RunFilter) (engine.RunsPreview, error)
 	RetryAll(ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
 	Fit(ctx context.Context, id string) (engine.RunFit, error)
 	Move(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
 	MoveAll(ctx context.Context, f engine.RunFilter, preview bool, by engine.Actor) (engine.RunsMoved, error)
 	CancelAll(ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
+	AbandonAll(ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
 }
 
 // Settings reads and changes what holds at run time.

@@ -107,7 +107,16 @@ func (c *Client) Retry(ctx context.Context, id, reason string) (engine.RunView, 
 // Cancel ends a run. The reason may be empty.
 func (c *Client) Cancel(ctx context.Context, id, reason string) (engine.RunView, error) {
 	var run engine.RunView
-	err := c.call(ctx, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/cancel", Reason{reason}, nil, &run)
+	err := c.call(ctx, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/cancel", Cancellation{Reason: reason}, nil, &run)
+	return run, err
+}
+
+// Abandon ends a run as it is, without undoing what it has done. The reason may be
+// empty.
+func (c *Client) Abandon(ctx context.Context, id, reason string) (engine.RunView, error) {
+	var run engine.RunView
+	undo := false
+	err := c.call(ctx, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/cancel", Cancellation{reason, &undo}, nil, &run)
 	return run, err
 }
 

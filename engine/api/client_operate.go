@@ -35,6 +35,8 @@ type Verb string
 const (
 	RetryRuns  Verb = "retry"
 	CancelRuns Verb = "cancel"
+
+	moveRuns Verb = "migrate"
 )
 
 // Preview tells which runs would be retried or cancelled.

@@ -275,6 +275,12 @@ func (f *fields) boolean(name string) bool {
 	return b
 }
 
+// declines tells whether a boolean that is true by default is false.
+func (f *fields) declines(name string) bool {
+	given := f.get(name) != nil
+	return !f.boolean(name) && given
+}
+
 // unknown gives the members that were not asked for, in order.
 func (f *fields) unknown() []string {
 	var names []string

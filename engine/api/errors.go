@@ -87,6 +87,7 @@ const (
 	codeEventRejected    = "event_rejected"
 	codeRunNotFailed     = "run_not_failed"
 	codeRunFinished      = "run_already_finished"
+	codeRunUndoing       = "run_undoing"
 	codeLengthRequired   = "length_required"
 	codeConfigChanged    = "config_changed"
 	codeBodyTooLarge     = "body_too_large"
@@ -158,6 +159,7 @@ var problems = map[string]struct {
 	codeEventRejected:    {http.StatusConflict, "The entity's state does not allow the event"},
 	codeRunNotFailed:     {http.StatusConflict, "Only a run that has failed or waits for an operator can be retried"},
 	codeRunFinished:      {http.StatusConflict, "The run has already finished"},
+	codeRunUndoing:       {http.StatusConflict, "The run is cancelled already, and undoes what it has done"},
 	codeLengthRequired:   {http.StatusLengthRequired, "The length of the body must be announced"},
 	codeConfigChanged:    {http.StatusPreconditionFailed, "The setting has changed meanwhile"},
 	codeBodyTooLarge:     {http.StatusRequestEntityTooLarge, "The body is too large"},

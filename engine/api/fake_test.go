@@ -205,6 +205,11 @@ func (f *fakeEngine) Cancel(_ context.Context, id string, by engine.Actor) (engi
 	})
 }
 
+func (f *fakeEngine) Abandon(ctx context.Context, id string, by engine.Actor) (engine.RunView, error) {
+	by.Reason += " (abandoned)"
+	return f.Cancel(ctx, id, by)
+}
+
 func (f *fakeEngine) List(_ context.Context, filter engine.RunFilter) ([]engine.RunView, string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -402,6 +407,11 @@ func (f *fakeEngine) RetryAll(ctx context.Context, filter engine.RunFilter, by e
 func (f *fakeEngine) CancelAll(ctx context.Context, filter engine.RunFilter, by engine.Actor) (engine.RunsDone, error) {
 	filter.Live = true
 	return f.each(ctx, filter, func(id string) error { _, err := f.Cancel(ctx, id, by); return err })
+}
+
+func (f *fakeEngine) AbandonAll(ctx context.Context, filter engine.RunFilter, by engine.Actor) (engine.RunsDone, error) {
+	by.Reason += " (abandoned)"
+	return f.CancelAll(ctx, filter, by)
 }
 
 // Fit and Move know a run as pinned when its event says so.

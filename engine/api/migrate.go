@@ -97,7 +97,7 @@ func moveProblem(err error, id string) error {
 }
 
 func (s *server) migrateRuns(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.readRedrive(w, r, live)
+	c, err := s.readRedrive(w, r, moveRuns)
 	if err != nil {
 		return err
 	}

@@ -171,7 +171,7 @@ func newDocument() *huma.OpenAPI {
 }
 
 // requests lists the schemas of bodies in which an unknown field is refused.
-var requests = []string{"Event", "Task", "Reason", "ConfigChange", "Redrive", "ControlChange", "Undo", "FallbackEnd", "NewToken", "ShardBatch", "ShardChangeRequest"}
+var requests = []string{"Event", "Task", "Reason", "Cancellation", "ConfigChange", "Redrive", "ControlChange", "Undo", "FallbackEnd", "NewToken", "ShardBatch", "ShardChangeRequest"}
 
 // refine says of the schemas what Go types cannot.
 func (s *server) refine() {

@@ -115,11 +115,12 @@ type Redrive struct {
 	Limit      int    `json:"limit,omitempty" minimum:"1" maximum:"1000" default:"50" doc:"The most runs of one call."`
 	Cursor     string `json:"cursor,omitempty" maxLength:"512" doc:"Where to go on: next of the call before."`
 	Reason     string `json:"reason,omitempty" maxLength:"512" doc:"Why, for people and the audit. Kept with cancelled runs."`
+	Compensate *bool  `json:"compensate,omitempty" default:"true" doc:"Only of runs that are cancelled: false ends them as they are, without undoing what they have done."`
 }
 
 func (s *server) retryRuns(w http.ResponseWriter, r *http.Request) error {
-	return s.redrive(w, r, []engine.Status{engine.Failed, engine.Parked}, func(f engine.RunFilter, reason string) (engine.RunsDone, error) {
-		return s.engine.RetryAll(r.Context(), f, actor(r, reason))
+	return s.redrive(w, r, RetryRuns, func(c choice) (engine.RunsDone, error) {
+		return s.engine.RetryAll(r.Context(), c.filter, actor(r, c.reason))
 	})
 }
 
@@ -127,8 +128,11 @@ func (s *server) retryRuns(w http.ResponseWriter, r *http.Request) error {
 var live = []engine.Status{engine.Waiting, engine.Running, engine.Parked, engine.Failed}
 
 func (s *server) cancelRuns(w http.ResponseWriter, r *http.Request) error {
-	return s.redrive(w, r, live, func(f engine.RunFilter, reason string) (engine.RunsDone, error) {
-		return s.engine.CancelAll(r.Context(), f, actor(r, reason))
+	return s.redrive(w, r, CancelRuns, func(c choice) (engine.RunsDone, error) {
+		if c.abandon {
+			return s.engine.AbandonAll(r.Context(), c.filter, actor(r, c.reason))
+		}
+		return s.engine.CancelAll(r.Context(), c.filter, actor(r, c.reason))
 	})
 }
 
@@ -137,11 +141,21 @@ type choice struct {
 	filter  engine.RunFilter
 	preview bool
 	reason  string
+	abandon bool // what cancelled runs have done is not undone
 }
 
-// readRedrive reads which runs of these statuses are wanted, and what for. It
+// of lists the statuses of the runs that a verb may choose.
+func (v Verb) of() []engine.Status {
+	if v == RetryRuns {
+		return []engine.Status{engine.Failed, engine.Parked}
+	}
+	return live
+}
+
+// readRedrive reads which runs are wanted, and what for. It
 // refuses callers who may not change them.
-func (s *server) readRedrive(w http.ResponseWriter, r *http.Request, may []engine.Status) (c choice, err error) {
+func (s *server) readRedrive(w http.ResponseWriter, r *http.Request, verb Verb) (c choice, err error) {
+	may := verb.of()
 	v, err := s.readJSON(w, r)
 	if err != nil {
 		return c, err
@@ -159,26 +173,29 @@ func (s *server) readRedrive(w http.ResponseWriter, r *http.Request, may []engin
 	}
 	c.filter.Limit, c.filter.Cursor = f.pageSize(), f.label("cursor", maxCursor)
 	c.preview, c.reason = f.boolean("preview"), f.label("reason", maxReason)
+	if verb == CancelRuns {
+		c.abandon = f.declines("compensate")
+	}
 	f.refuseUnknown()
 	if err := faulty(f.faults); err != nil {
 		return c, err
 	}
 	pipeline, _, _ := strings.Cut(c.filter.FailedPath, "/")
 	paths := []string{c.filter.Pipeline, pipeline}
-	if may[0] == engine.Failed { // to be retried: the rest of the pipeline is left alone
+	if verb == RetryRuns { //: the rest of the pipeline is left alone
 		paths = append(paths, c.filter.FailedPath)
 	}
 	return c, mayAt(r, paths...)
 }
 
 // redrive reads a [Redrive] and does it, or tells what it would do.
-func (s *server) redrive(w http.ResponseWriter, r *http.Request, may []engine.Status, do func(engine.RunFilter, string) (engine.RunsDone, error)) error {
-	c, err := s.readRedrive(w, r, may)
+func (s *server) redrive(w http.ResponseWriter, r *http.Request, verb Verb, do func(choice) (engine.RunsDone, error)) error {
+	c, err := s.readRedrive(w, r, verb)
 	if err != nil {
 		return err
 	}
 	if c.preview {
-		if c.filter.Live = true; may[0] == engine.Failed {
+		if c.filter.Live = true; verb == RetryRuns {
 			c.filter.Status = cmp.Or(c.filter.Status, engine.Failed)
 		}
 		p, err := s.engine.Preview(r.Context(), c.filter)
@@ -187,7 +204,7 @@ func (s *server) redrive(w http.ResponseWriter, r *http.Request, may []engine.St
 		}
 		return writeJSON(w, http.StatusOK, p)
 	}
-	done, err := do(c.filter, c.reason)
+	done, err := do(c)
 	if err != nil {
 		return redriveProblem(err)
 	}

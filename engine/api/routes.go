@@ -98,7 +98,9 @@ func (s *server) runOperations() []operation {
 		{
 			method: http.MethodPost, path: "/v1/runs/{id}/cancel", id: "cancel-run", tag: "runs",
 			summary: "End a run",
-			params:  id, body: s.reasonBody(), replies: one, refusals: append(steered, codeRunFinished), serve: s.cancelRun,
+			about: "A run of a pipeline with compensations first lets its calls under way end, and undoes what it has done, the last first; " +
+				"until then, cancelling tells why. Another one ends at once, or when its node has broken its calls off.",
+			params: id, body: s.cancelBody(), replies: one, refusals: append(steered, codeRunFinished, codeRunUndoing), serve: s.cancelRun,
 		},
 		s.redriveOperation("retry", "Retry the failed runs that a filter chooses", s.retryRuns),
 		s.redriveOperation("cancel", "Cancel the runs that a filter chooses", s.cancelRuns),
@@ -260,6 +262,12 @@ func (s *server) cloudEventSchema() *huma.Schema {
 
 func (s *server) reasonBody() *huma.RequestBody {
 	b := jsonBody(s.schema(Reason{}), Reason{Reason: "wrong city"})
+	b.Required = false
+	return b
+}
+
+func (s *server) cancelBody() *huma.RequestBody {
+	b := jsonBody(s.schema(Cancellation{}), Cancellation{Reason: "wrong city"})
 	b.Required = false
 	return b
 }

@@ -137,18 +137,25 @@ func (s *server) cancelRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	reason, err := s.readReason(w, r)
+	abandon := false
+	reason, err := s.readSteering(w, r, func(f *fields) { abandon = f.declines("compensate") })
 	if err != nil {
 		return err
 	}
 	if err := s.maySteer(r, id, func(v engine.RunView) []string { return []string{v.Pipeline} }); err != nil {
 		return err
 	}
-	run, err := s.engine.Cancel(r.Context(), id, actor(r, reason))
-	if errors.Is(err, engine.ErrConflict) {
-		return refuse(codeRunFinished, "run %s has finished; there is nothing to cancel", id)
+	end := s.engine.Cancel
+	if abandon {
+		end = s.engine.Abandon
 	}
-	if err != nil {
+	run, err := end(r.Context(), id, actor(r, reason))
+	switch {
+	case errors.Is(err, engine.ErrConflict):
+		return refuse(codeRunFinished, "run %s has finished; there is nothing to cancel", id)
+	case errors.Is(err, engine.ErrUndoing):
+		return refuse(codeRunUndoing, "run %s is cancelled already, and undoes what it has done; \"compensate\": false (--no-compensate) ends it as it is", id)
+	case err != nil:
 		return runProblem(err, id)
 	}
 	return writeJSON(w, http.StatusOK, run)
@@ -171,8 +178,19 @@ type Reason struct {
 	Reason string `json:"reason,omitempty" maxLength:"512" doc:"Why, for people and the audit."`
 }
 
+// A Cancellation is the optional body of the call that cancels a run.
+type Cancellation struct {
+	Reason     string `json:"reason,omitempty" maxLength:"512" doc:"Why, for people and the audit. The run keeps it."`
+	Compensate *bool  `json:"compensate,omitempty" default:"true" doc:"Whether the run undoes what it has done by its compensations, the last first, before it ends. False ends it as it is, even while it undoes."`
+}
+
 // readReason reads an optional body.
 func (s *server) readReason(w http.ResponseWriter, r *http.Request) (string, error) {
+	return s.readSteering(w, r, func(*fields) {})
+}
+
+// readSteering reads an optional body with a reason, and what else there may be in it.
+func (s *server) readSteering(w http.ResponseWriter, r *http.Request, more func(*fields)) (string, error) {
 	v, given, err := s.readOptional(w, r)
 	if err != nil || !given {
 		return "", err
@@ -182,6 +200,7 @@ func (s *server) readReason(w http.ResponseWriter, r *http.Request) (string, err
 		return "", faulty([]Fault{*fault})
 	}
 	reason := f.label("reason", maxReason)
+	more(f)
 	f.refuseUnknown()
 	return reason, faulty(f.faults)
 }

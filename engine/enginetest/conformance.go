@@ -23,7 +23,7 @@ func Conformance(t *testing.T, open func(t *testing.T) engine.Store) {
 		cases []storeCase
 	}{
 		{"Inbox", inboxCases}, {"Order", orderCases}, {"Ledger", ledgerCases}, {"Nodes", nodeCases},
-		{"Runs", runCases}, {"Filters", filterCases}, {"Settings", settingCases}, {"Controls", controlCases}, {"Access", accessCases}, {"Bundles", bundleCases}, {"Moves", moveCases}, {"Awaits", awaitCases}, {"Fallback", fallbackCases}, {"Documents", documentCases}, {"Thin", thinCases}, {"Race", raceCases},
+		{"Runs", runCases}, {"Filters", filterCases}, {"Settings", settingCases}, {"Controls", controlCases}, {"Access", accessCases}, {"Bundles", bundleCases}, {"Moves", moveCases}, {"Undo", undoCases}, {"Awaits", awaitCases}, {"Fallback", fallbackCases}, {"Documents", documentCases}, {"Thin", thinCases}, {"Race", raceCases},
 	}
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {

@@ -102,14 +102,15 @@ func (m *Store) apply(r *memoryRun, c engine.Change, emits [][]byte) {
 	if c.Status == engine.Stopped && r.cancel != nil {
 		r.reason = *r.cancel
 	}
+	order, undo := c.Next(r.move)
 	switch {
+	case undo && c.Status == engine.Failed, undo && c.Status == engine.Parked:
+		r.node, r.status, r.due, m.idle[r.ID] = 0, engine.Waiting, time.Time{}, r
 	case c.Status.Ended():
 		m.end(r, c.Status)
 	case c.Status != engine.Running:
-		r.node, r.status, r.aside, m.idle[r.ID] = 0, c.Status, c.Defer, r
-		if c.Moved {
-			r.move = ""
-		}
+		r.node, r.status, r.aside, m.idle[r.ID] = 0, c.Status, c.Defer && !undo, r
+		r.move = order
 		if c.Status == engine.Waiting && len(c.Checkpoint) == 0 {
 			r.started = time.Time{}
 		}

@@ -116,6 +116,24 @@ func (m *Store) Cancel(ctx context.Context, id string, by engine.Actor) error {
 	return nil
 }
 
+// Undo implements [engine.Runs].
+func (m *Store) Undo(ctx context.Context, id string, by engine.Actor) error {
+	m.mu.Lock()
+	r := m.runs[id]
+	if ctx.Err() != nil || r == nil || r.bundle == "" || r.status.Ended() || r.cancel != nil {
+		m.mu.Unlock()
+		return m.Cancel(ctx, id, by)
+	}
+	defer m.mu.Unlock()
+	m.audit(r.audited().Undone(id, by))
+	r.move = engine.UndoOrder(by.Reason)
+	if r.status == engine.Parked {
+		r.status, r.due, r.awaits, r.cause = engine.Waiting, time.Time{}, nil, ""
+	}
+	m.hint()
+	return nil
+}
+
 // Move implements [engine.Runs].
 func (m *Store) Move(ctx context.Context, move engine.Move, version int64, by engine.Actor) (asked bool, err error) {
 	m.mu.Lock()
@@ -130,6 +148,9 @@ func (m *Store) Move(ctx context.Context, move engine.Move, version int64, by en
 		return false, engine.ErrConflict
 	case r.node == 0 && r.version != version:
 		return false, engine.ErrStale
+	}
+	if _, undo := engine.UndoReason(r.move); undo {
+		return false, engine.ErrConflict
 	}
 	m.audit(r.audited().Moved(move, r.bundle, by))
 	if r.node != 0 {

@@ -58,6 +58,7 @@ type step struct {
 	ordered   bool
 	block     bool
 	cancel    *string
+	move      string
 	found     bool // and locked, as the change wants it
 	refused   error
 }
@@ -163,7 +164,7 @@ const (
 		select flow, key from runs where id = any ($1::text[]) and ordered
 		union all select * from unnest($2::text[], $3::text[]))
 	order by flow, key for no key update`
-	lockRuns = `select id, version, node, flow, key, ordered, block, cancel from runs
+	lockRuns = `select id, version, node, flow, key, ordered, block, cancel, coalesce(move, '') from runs
 	where id = any ($1::text[]) order by seq for no key update`
 	readKeysOf = `select flow, key, state, shared, false, false, false from keys
 	where (flow, key) in (select flow, key from runs where id = any ($1::text[]) and ordered)`
@@ -208,9 +209,9 @@ func (w *work) read(rows pgx.Rows) error {
 	var id string
 	var version, node int64
 	var r step
-	_, err := pgx.ForEachRow(rows, []any{&id, &version, &node, &r.flow, &r.key, &r.ordered, &r.block, &r.cancel}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&id, &version, &node, &r.flow, &r.key, &r.ordered, &r.block, &r.cancel, &r.move}, func() error {
 		c := steps[id]
-		c.flow, c.key, c.ordered, c.block, c.cancel = r.flow, r.key, r.ordered, r.block, r.cancel
+		c.flow, c.key, c.ordered, c.block, c.cancel, c.move = r.flow, r.key, r.ordered, r.block, r.cancel, r.move
 		if version == c.Version && node == w.node {
 			c.refused, c.found = nil, true
 		}

@@ -7,12 +7,12 @@ import (
 )
 
 var saveLeaves = readying(`update runs r set version = r.version + 1, bundle = c.bundle, pipeline = c.pipeline,
-	checkpoint = c.checkpoint, failed_path = c.failed_path, error = c.error, error_class = c.error_class, place = c.place, node = 0, cancel = null, move = case when not c.moved then r.move end,
+	checkpoint = c.checkpoint, failed_path = c.failed_path, error = c.error, error_class = c.error_class, place = c.place, node = 0, cancel = null, move = nullif(c.move, ''),
 	due = coalesce(c.due, r.due), cause = c.cause, awaits = c.awaits, heard = c.heard, ended = case when c.place in ('failed', 'blocked') then clock_timestamp() end,
 	started = case when c.begun then r.started end
 	from unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[],
-	$8::timestamptz[], $9::bool[], $10::text[], $11::text[], $12::bool[], $13::text[], $14::bigint[]) as
-	c (id, bundle, pipeline, checkpoint, failed_path, error, place, due, begun, error_class, cause, moved, awaits, heard)
+	$8::timestamptz[], $9::bool[], $10::text[], $11::text[], $12::text[], $13::text[], $14::bigint[]) as
+	c (id, bundle, pipeline, checkpoint, failed_path, error, place, due, begun, error_class, cause, move, awaits, heard)
 	where r.id = c.id`)
 
 // queueLeaves saves the changes after which no node owns the run, though it has
@@ -24,7 +24,8 @@ func (w *work) queueLeaves(t *tx, leaves []*step) {
 	var id, bundle, pipeline, path, problem, class, at, cause []string
 	var checkpoint [][]byte
 	var due []*time.Time
-	var begun, moved []bool
+	var begun []bool
+	var moves []string
 	var awaits []*string
 	var heard []int64
 	for _, c := range leaves {
@@ -34,14 +35,18 @@ func (w *work) queueLeaves(t *tx, leaves []*step) {
 		at, cause = append(at, string(to)), append(cause, c.Cause)
 		checkpoint, due = append(checkpoint, blob(c.Checkpoint)), append(due, toNull(c.Due))
 		awaits, heard = append(awaits, awaitsOf(c.Change)), append(heard, c.Heard)
-		begun, moved = append(begun, c.Status != engine.Waiting || c.Bundle != ""), append(moved, c.Moved)
+		order, _ := c.Next(c.move)
+		begun, moves = append(begun, c.Status != engine.Waiting || c.Bundle != ""), append(moves, order)
 	}
-	t.queue(saveLeaves, id, bundle, pipeline, checkpoint, path, problem, at, due, begun, class, cause, moved, awaits, heard).QueryRow(t.noteReady)
+	t.queue(saveLeaves, id, bundle, pipeline, checkpoint, path, problem, at, due, begun, class, cause, moves, awaits, heard).QueryRow(t.noteReady)
 }
 
 // place tells where a run is after a change that takes it from its node.
 func (c *step) place(now time.Time) place {
+	_, undo := c.Next(c.move)
 	switch {
+	case undo:
+		return ready // whoever has it next undoes it
 	case c.Status == engine.Failed && c.block && c.ordered:
 		return blocked
 	case c.Status == engine.Failed:

@@ -87,12 +87,13 @@ const latest = 50
 const (
 	findOwn  = "select flow, key, ordered from runs where id = $1"
 	findPast = "select exists (select from history where id = $1)"
-	lockOwn  = "select place, pipeline, generation, failed_path, error_class from runs where id = $1 for no key update"
+	lockOwn  = "select place, pipeline, generation, failed_path, error_class, bundle <> '', cancel is not null from runs where id = $1 for no key update"
 	revive   = `update runs set generation = generation + 1, failed_path = '', error = '', error_class = '', ended = null, place = $2
 	where id = $1`
-	readMoving = "select version, bundle from runs where id = $1"
+	readMoving = "select version, bundle, coalesce(move, '') from runs where id = $1"
 	moveRun    = "update runs set bundle = $2, move = null where id = $1"
 	askMove    = "update runs set move = $2 where id = $1"
+	askUndo    = "update runs set move = $2, place = $3 where id = $1"
 	askCancel  = "update runs set cancel = coalesce(cancel, $2) where id = $1"
 )
 
@@ -123,13 +124,7 @@ func (s *Store) Retry(ctx context.Context, id string, by engine.Actor) error {
 // Cancel implements [engine.Runs].
 func (s *Store) Cancel(ctx context.Context, id string, by engine.Actor) error {
 	err := s.steer(ctx, id, func(t *tx, r steered, keys *keySet) error {
-		if r.at == running {
-			t.queue(askCancel, id, text(by.Reason))
-		} else {
-			t.queueEnds([]ending{{id: id, status: engine.Stopped, reason: by.Reason}})
-			t.queuePromote(keys)
-		}
-		t.auditNext(r.Cancelled(id, by))
+		t.queueCancel(id, r, keys, by)
 		return nil
 	})
 	if err != nil {
@@ -138,17 +133,50 @@ func (s *Store) Cancel(ctx context.Context, id string, by engine.Actor) error {
 	return nil
 }
 
+// Undo implements [engine.Runs].
+func (s *Store) Undo(ctx context.Context, id string, by engine.Actor) error {
+	err := s.steer(ctx, id, func(t *tx, r steered, keys *keySet) error {
+		if !r.begun || r.cancelled || r.at == failed || r.at == blocked {
+			t.queueCancel(id, r, keys, by)
+			return nil
+		}
+		if r.at == parked || r.at == held {
+			t.readyAt(headOfQueue)
+			r.at = ready
+		}
+		t.queue(askUndo, id, engine.UndoOrder(text(by.Reason)), r.at)
+		t.auditNext(r.Undone(id, by))
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("undo: %w", err)
+	}
+	return nil
+}
+
+// queueCancel ends a run, or asks its node to.
+func (t *tx) queueCancel(id string, r steered, keys *keySet, by engine.Actor) {
+	if r.at == running {
+		t.queue(askCancel, id, text(by.Reason))
+	} else {
+		t.queueEnds([]ending{{id: id, status: engine.Stopped, reason: by.Reason}})
+		t.queuePromote(keys)
+	}
+	t.auditNext(r.Cancelled(id, by))
+}
+
 // Move implements [engine.Runs].
 func (s *Store) Move(ctx context.Context, m engine.Move, version int64, by engine.Actor) (asked bool, err error) {
 	err = s.steer(ctx, m.Run, func(t *tx, r steered, _ *keySet) error {
 		var have int64
-		var bundle string
-		t.queue(readMoving, m.Run).QueryRow(value(&have, &bundle))
+		var bundle, order string
+		t.queue(readMoving, m.Run).QueryRow(value(&have, &bundle, &order))
 		if err := t.send(ctx); err != nil {
 			return err
 		}
+		_, undo := engine.UndoReason(order)
 		switch asked = r.at == running; {
-		case bundle == "":
+		case bundle == "", undo:
 			return engine.ErrConflict
 		case asked:
 			t.queue(askMove, m.Run, m.Bundle)
@@ -169,11 +197,13 @@ func (s *Store) Move(ctx context.Context, m engine.Move, version int64, by engin
 // A steered run is one that an operator changes.
 type steered struct {
 	engine.AuditedRun
-	at place
+	at        place
+	begun     bool
+	cancelled bool // its node is asked to end it
 }
 
 func scanSteered(row pgx.CollectableRow) (r steered, err error) {
-	err = row.Scan(&r.at, &r.Pipeline, &r.Generation, &r.FailedPath, &r.ErrorClass)
+	err = row.Scan(&r.at, &r.Pipeline, &r.Generation, &r.FailedPath, &r.ErrorClass, &r.begun, &r.cancelled)
 	r.Status = r.at.status()
 	return r, err
 }

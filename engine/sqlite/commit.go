@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 
 	"procaas/engine"
@@ -45,7 +46,7 @@ const (
 	saveRunning = `update runs set version = version + 1, bundle = ?, pipeline = ?, checkpoint = ?
 	where id = ? and version = ? and node = ? and place = 'running' and cancel is null`
 	save = `update runs set version = version + 1, bundle = ?, pipeline = ?, checkpoint = ?,
-	failed_path = ?, error = ?, error_class = ?, place = ?, node = 0, cancel = null, move = iif(?, null, move),
+	failed_path = ?, error = ?, error_class = ?, place = ?, node = 0, cancel = null, move = ?,
 	due = coalesce(?, due), cause = ?, awaits = ?, heard = ?, ended = ?, started = iif(?, started, null)
 	where seq = ?`
 	saveLast = `update runs set version = version + 1, bundle = ?, pipeline = ?, checkpoint = ?,
@@ -133,10 +134,14 @@ func (t *tx) leaveNode(r row, c engine.Change) error {
 	case c.Status == engine.Waiting && c.Defer && r.ordered:
 		to = deferred
 	}
+	order, undo := c.Next(r.move)
+	if undo {
+		to = ready // whoever has it next undoes it
+	}
 	due, ended := micros(c.Due), micros(t.now)
-	ended.Valid = c.Status == engine.Failed
+	ended.Valid = to == failed || to == blocked
 	begun := c.Status != engine.Waiting || c.Bundle != ""
-	if err := t.exec(save, c.Bundle, c.Pipeline, blob(c.Checkpoint), c.FailedPath, c.Error, c.ErrorClass, to, c.Moved,
+	if err := t.exec(save, c.Bundle, c.Pipeline, blob(c.Checkpoint), c.FailedPath, c.Error, c.ErrorClass, to, sql.NullString{String: order, Valid: order != ""},
 		due, c.Cause, awaitsOf(c), c.Heard, ended, begun, r.seq); err != nil {
 		return err
 	}

@@ -48,16 +48,17 @@ type row struct {
 	version    int64
 	checkpoint bool // it has one
 	cancel     sql.NullString
+	move       string // an order of an operator; empty for none
 }
 
 const (
-	rowColumns = "seq, id, flow, key, ordered, block, place, node, version, bundle <> '', cancel"
+	rowColumns = "seq, id, flow, key, ordered, block, place, node, version, bundle <> '', cancel, coalesce(move, '')"
 	findRow    = "select " + rowColumns + " from runs where id = ?"
 )
 
 func (t *tx) find(id string) (r row, found bool, err error) {
 	found, err = t.row(findRow, []any{id},
-		&r.seq, &r.id, &r.flow, &r.key, &r.ordered, &r.block, &r.place, &r.node, &r.version, &r.checkpoint, &r.cancel)
+		&r.seq, &r.id, &r.flow, &r.key, &r.ordered, &r.block, &r.place, &r.node, &r.version, &r.checkpoint, &r.cancel, &r.move)
 	return r, found, err
 }
 

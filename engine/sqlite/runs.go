@@ -124,14 +124,54 @@ func (s *Store) Cancel(ctx context.Context, id string, by engine.Actor) error {
 		if err != nil {
 			return err
 		}
-		if err := t.auditRun(r, by, engine.AuditedRun.Cancelled); err != nil {
+		return t.cancel(r, by)
+	})
+}
+
+func (t *tx) cancel(r row, by engine.Actor) error {
+	if err := t.auditRun(r, by, engine.AuditedRun.Cancelled); err != nil {
+		return err
+	}
+	if r.place == running {
+		return t.exec(askCancel, by.Reason, r.seq)
+	}
+	return t.end(r, engine.Stopped, by.Reason)
+}
+
+const askUndo = "update runs set move = ? where seq = ?"
+
+// Undo implements [engine.Runs].
+func (s *Store) Undo(ctx context.Context, id string, by engine.Actor) error {
+	return s.writer.do(ctx, func(t *tx) error {
+		r, err := t.steer(id)
+		if err != nil {
 			return err
 		}
-		if r.place == running {
-			return t.exec(askCancel, by.Reason, r.seq)
+		if !r.canUndo() {
+			return t.cancel(r, by)
 		}
-		return t.end(r, engine.Stopped, by.Reason)
+		if err := t.auditRun(r, by, engine.AuditedRun.Undone); err != nil {
+			return err
+		}
+		if r.place == parked || r.place == held {
+			t.ready = true
+			if err := t.exec(setPlace, ready, r.seq); err != nil {
+				return err
+			}
+		}
+		return t.exec(askUndo, engine.UndoOrder(by.Reason), r.seq)
 	})
+}
+
+// isUndone tells whether an operator wants that the run undoes what it has done.
+func (r *row) isUndone() bool {
+	_, undo := engine.UndoReason(r.move)
+	return undo
+}
+
+// canUndo tells whether a run has begun, and may undo what it has done.
+func (r *row) canUndo() bool {
+	return r.checkpoint && r.place != failed && r.place != blocked && !r.cancel.Valid
 }
 
 const (
@@ -153,7 +193,7 @@ func (s *Store) Move(ctx context.Context, m engine.Move, version int64, by engin
 		}
 		write := moveRun
 		switch asked = r.place == running; {
-		case bundle == "":
+		case bundle == "", r.isUndone():
 			return engine.ErrConflict
 		case asked:
 			write = askMove

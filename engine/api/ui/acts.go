@@ -168,8 +168,13 @@ func (c *Console) steer(w http.ResponseWriter, r *http.Request) error {
 		_, err = c.o.Engine.Retry(r.Context(), id, c.by(r))
 	case "cancel":
 		_, err = c.o.Engine.Cancel(r.Context(), id, c.by(r))
+	case "abandon":
+		_, err = c.o.Engine.Abandon(r.Context(), id, c.by(r))
 	default:
 		err = &Refused{http.StatusBadRequest, "The form is damaged: it does not say what to do."}
+	}
+	if errors.Is(err, engine.ErrUndoing) {
+		err = nil // the page says so
 	}
 	if err != nil {
 		return err

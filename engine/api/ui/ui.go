@@ -79,6 +79,7 @@ type Engine interface {
 	Entity(ctx context.Context, flow, key string) (engine.EntityView, error)
 	Retry(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
 	Cancel(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
+	Abandon(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
 	Preview(ctx context.Context, f engine.RunFilter) (engine.RunsPreview, error)
 	RetryAll(ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
 
