@@ -103,6 +103,9 @@ func (m *Store) apply(r *memoryRun, c engine.Change, emits [][]byte) {
 		r.reason = *r.cancel
 	}
 	order, undo := c.Next(r.move)
+	if c.Status != engine.Running {
+		r.move = order
+	}
 	switch {
 	case undo && c.Status == engine.Failed, undo && c.Status == engine.Parked:
 		r.node, r.status, r.due, m.idle[r.ID] = 0, engine.Waiting, time.Time{}, r
@@ -110,7 +113,6 @@ func (m *Store) apply(r *memoryRun, c engine.Change, emits [][]byte) {
 		m.end(r, c.Status)
 	case c.Status != engine.Running:
 		r.node, r.status, r.aside, m.idle[r.ID] = 0, c.Status, c.Defer && !undo, r
-		r.move = order
 		if c.Status == engine.Waiting && len(c.Checkpoint) == 0 {
 			r.started = time.Time{}
 		}
