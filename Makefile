@@ -80,7 +80,7 @@ bench-flows: ## what durability costs, beside programs written by hand: minutes,
 	$(GO) run ./cmd/procaas-bench
 
 bench-queue: ## the queue of tasks, beside a loop written by hand: minutes, on an idle machine
-	$(GO) run ./cmd/procaas-bench -rounds 3 -only queue-drain,queue-put,queue-latency,queue-bloat
+	$(GO) run ./cmd/procaas-bench -rounds 3 -only queue-drain,queue-hindered,queue-put,queue-latency,queue-bloat
 
 python: ## compare the expression language with the python3 of this machine, on 200,000 random expressions
 	$(GO) test -count 1 ./dsl -run '^TestPythonLive$$' -v -args -python 200000

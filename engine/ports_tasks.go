@@ -224,7 +224,8 @@ type TaskWant struct {
 	Limit int
 
 	// MaxTaken bounds how many tasks of the type are taken in the whole cluster; 0
-	// for no bound. All who claim the type have to say the same.
+	// for no bound. All who claim the type have to say the same: what was taken
+	// without a bound does not count.
 	MaxTaken int
 
 	// MaxPerKey bounds how many tasks of one key are taken; 0 for no bound. All who

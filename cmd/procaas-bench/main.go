@@ -48,6 +48,7 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds")
 	flag.IntVar(&o.backlog, "backlog", 100_000, "waiting events that are drained")
 	flag.IntVar(&o.tasks, "tasks", 100_000, "tasks of one measurement of the queue")
+	flag.IntVar(&o.cancelled, "cancelled", 500_000, "tasks that are cancelled beside others, for queue-hindered")
 	flag.IntVar(&o.crowd, "crowd", 1_000_000, "scheduled tasks, and as many of low priority, beside which urgent ones are measured")
 	flag.IntVar(&o.pass, "pass", 1_000_000, "tasks that pass for queue-bloat")
 	flag.DurationVar(&o.span, "span", 4*time.Second, "of one measurement at a fixed rate")
@@ -70,18 +71,19 @@ func main() {
 }
 
 type options struct {
-	only    []string
-	match   string
-	dsn     string
-	flows   int
-	rounds  int
-	backlog int
-	tasks   int
-	crowd   int
-	pass    int
-	span    time.Duration
-	profile string
-	allocs  string
+	only      []string
+	match     string
+	dsn       string
+	flows     int
+	rounds    int
+	backlog   int
+	tasks     int
+	cancelled int
+	crowd     int
+	pass      int
+	span      time.Duration
+	profile   string
+	allocs    string
 }
 
 // parts are the measurements, in order.
@@ -95,6 +97,7 @@ var parts = []struct {
 	{"backlog", measureBacklog},
 	{"idle", measureIdle},
 	{"queue-drain", measureQueueDrain},
+	{"queue-hindered", measureQueueHindered},
 	{"queue-put", measureQueuePut},
 	{"queue-latency", measureQueueLatency},
 	{"queue-bloat", measureQueueBloat},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -28,7 +29,8 @@ with freed as (
 	update tasks w set state = 0 where w.id = any(array(
 		select a.id from (
 			select distinct on (w.type, w.key) w.id from tasks w
-			where w.state = 3 and not exists (select from tasks h where h.type = w.type and h.key = w.key and h.state in (1, 2))
+			where w.state = 3 and not exists (select from tasks h where h.type = w.type and h.key = w.key and h.counted
+				and h.until is not null)
 			order by w.type, w.key, w.rank, w.deadline, w.id limit $1) f
 		join tasks a on a.id = f.id and a.state = 3 order by a.id for update of a skip locked))
 	returning w.type
@@ -80,12 +82,12 @@ func (s *Store) PromoteTasks(ctx context.Context, limit int) (int, time.Duration
 const (
 	findPoisonous = `
 select id, epoch, format('its worker was not heard of %s times; the last was %s', lost + 1, worker) from tasks
-where state = 2 and until < now() and lost >= $2 order by id limit $1`
+where until < now() and until > $3 and state = 2 and lost >= $2 order by until limit $1`
 
 	reclaimTasks = `
 with given as materialized (
-	select id, type from tasks where state in (1, 2) and until < now() and (state = 1 or lost < $2)
-	order by id limit $1 for update skip locked
+	select id, type from tasks where until < now() and until > $3 and (state = 1 or lost < $2)
+	order by until limit $1 for update skip locked
 ), freed as (
 	update tasks t set state = 0, until = null, lost = t.lost + (t.state = 2)::int,
 		error = case when t.state = 2 then format('worker %s was not heard of', t.worker) else t.error end, worker = ''
@@ -94,19 +96,60 @@ with given as materialized (
 select type, count(*) from given group by type`
 )
 
+// leases remembers up to when all leases that have ended are known to be dealt with. As
+// long as somebody keeps a transaction open, all that were ever given lie before that.
+type leases struct {
+	mu   sync.Mutex // guards the following
+	from time.Time  // of the store
+	all  time.Time  // when to look at all again
+}
+
+// How far before a look the next one begins, for claims that were under way, and how
+// seldom all are looked at.
+const (
+	leasesMargin = 30 * time.Second
+	leasesPause  = time.Minute
+	leasesShare  = 100 // of the time is for looks at all
+)
+
+func (l *leases) start(now time.Time) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !now.Before(l.all) {
+		return time.Time{}
+	}
+	return l.from
+}
+
+// looked notes that nothing is left before a time of the store.
+func (l *leases) looked(from, until time.Time, began time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := time.Now(); from.IsZero() {
+		l.all = now.Add(max(leasesPause, leasesShare*now.Sub(began)))
+	}
+	l.from = until.Add(-leasesMargin)
+}
+
 // ReclaimTasks implements [engine.TaskCare].
 func (s *Store) ReclaimTasks(ctx context.Context, limit, maxLost int) (int, error) {
-	rows, err := s.pool.Query(ctx, findPoisonous, limit, maxLost)
-	if err != nil {
-		return 0, err
-	}
+	began := time.Now()
+	from := s.leases.start(began)
 	var (
-		f Failure
-		r Report
+		now time.Time
+		r   Report
 	)
-	if _, err := pgx.ForEachRow(rows, []any{&f.ID, &f.Epoch, &f.Error}, func() error {
-		r.Failed = append(r.Failed, f)
-		return nil
+	if err := s.send(ctx, func(b *pgx.Batch) {
+		r = Report{}
+		b.Queue(databaseTime).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
+		b.Queue(findPoisonous, limit, maxLost, from).Query(func(rows pgx.Rows) error {
+			var f Failure
+			_, err := pgx.ForEachRow(rows, []any{&f.ID, &f.Epoch, &f.Error}, func() error {
+				r.Failed = append(r.Failed, f)
+				return nil
+			})
+			return err
+		})
 	}); err != nil {
 		return 0, err
 	}
@@ -117,24 +160,31 @@ func (s *Store) ReclaimTasks(ctx context.Context, limit, maxLost int) (int, erro
 		return 0, err
 	}
 	n := len(r.Failed) - len(lost)
-	var types []string
-	err = s.again(ctx, func() error {
-		rows, err := s.pool.Query(ctx, reclaimTasks, limit, maxLost)
-		if err != nil {
+	var (
+		types []string
+		freed int
+	)
+	if err := s.send(ctx, func(b *pgx.Batch) {
+		types, freed = nil, 0
+		b.Queue(reclaimTasks, limit, maxLost, from).Query(func(rows pgx.Rows) error {
+			var (
+				kind string
+				some int
+			)
+			_, err := pgx.ForEachRow(rows, []any{&kind, &some}, func() error {
+				types, freed = append(types, kind), freed+some
+				return nil
+			})
 			return err
-		}
-		var (
-			kind string
-			some int
-		)
-		_, err = pgx.ForEachRow(rows, []any{&kind, &some}, func() error {
-			types, n = append(types, kind), n+some
-			return nil
 		})
-		return err
-	})
+	}); err != nil {
+		return n, err
+	}
+	if len(r.Failed) < limit && freed < limit {
+		s.leases.looked(from, now, began)
+	}
 	s.hint(types...)
-	return n, err
+	return n + freed, nil
 }
 
 // The bounds of a clean-up: dead letters go by the thousand.

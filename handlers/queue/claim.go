@@ -91,13 +91,13 @@ const (
 	// locked, and stay there.
 	claimTasks = `
 update tasks t set state = $4::smallint, worker = $5, begun = now(), until = now() + $6::bigint * interval '1 microsecond',
-	epoch = t.epoch + 1
+	epoch = t.epoch + 1, counted = t.type = any($8::text[])
 where t.ctid = any(array(
 	select j.place
 	from unnest($1::text[], $2::bigint[], $3::bigint[]) as w (type, lim, most),
 		lateral (
 			select case when w.most > 0 then least(w.lim, greatest(0, w.most - (
-				select count(*) from tasks h where h.type = w.type and h.state in (1, 2)))) else w.lim end as n
+				select count(*) from tasks h where h.type = w.type and h.counted and h.until is not null))) else w.lim end as n
 			where not exists (select from task_types m where m.type = w.type and m.mode = 'paused')
 		) l,
 		lateral (
@@ -113,10 +113,10 @@ returning ` + takenColumns
 	claimByKey = `
 with room as materialized (
 	select w.type, w.per, l.n
-	from unnest($1::text[], $2::bigint[], $3::bigint[], $8::bigint[]) as w (type, lim, most, per),
+	from unnest($1::text[], $2::bigint[], $3::bigint[], $9::bigint[]) as w (type, lim, most, per),
 		lateral (
 			select case when w.most > 0 then least(w.lim, greatest(0, w.most - (
-				select count(*) from tasks h where h.type = w.type and h.state in (1, 2)))) else w.lim end as n
+				select count(*) from tasks h where h.type = w.type and h.counted and h.until is not null))) else w.lim end as n
 			where not exists (select from task_types m where m.type = w.type and m.mode = 'paused')
 		) l
 ), seen as materialized (
@@ -129,7 +129,7 @@ with room as materialized (
 ), placed as materialized (
 	select s.*, case when s.per = 0 or s.key = '' then -1 else
 		row_number() over (partition by s.type, s.key order by s.rank, s.deadline, s.id)
-		+ (select count(*) from tasks h where h.type = s.type and h.key = s.key and h.state in (1, 2)) end as place
+		+ (select count(*) from tasks h where h.type = s.type and h.key = s.key and h.counted and h.until is not null) end as place
 	from seen s
 ), allowed as materialized (
 	select p.*, row_number() over (partition by p.type order by p.rank, p.deadline, p.id) as turn from placed p where p.place <= p.per
@@ -139,7 +139,7 @@ with room as materialized (
 	update tasks t set state = 3 from placed p where t.id = p.id and p.place > p.per returning t.id
 ), taken as (
 	update tasks t set state = $4::smallint, worker = $5, begun = now(), until = now() + $6::bigint * interval '1 microsecond',
-		epoch = t.epoch + 1
+		epoch = t.epoch + 1, counted = t.type = any($8::text[])
 	from chosen c where t.id = c.id returning ` + takenColumns + `
 )
 select t.*, 0::bigint as aside from taken t
@@ -167,7 +167,8 @@ type claiming struct {
 
 func (g *claiming) queue(b *pgx.Batch, c *Claim) {
 	var (
-		types, guarded      []string
+		types               []string
+		guarded             = []string{}
 		limits, taken, keys []int64
 		keyed               bool
 	)
@@ -198,7 +199,7 @@ func (g *claiming) queue(b *pgx.Batch, c *Claim) {
 		total, g.most = int64(c.Limit), min(g.most, c.Limit)
 	}
 	g.state, g.worker = states[state], c.Worker
-	args := []any{types, limits, taken, state, c.Worker, c.Lease.Microseconds(), total}
+	args := []any{types, limits, taken, state, c.Worker, c.Lease.Microseconds(), total, guarded}
 	if keyed {
 		b.Queue(claimByKey, append(args, keys)...).Query(g.read)
 	} else {

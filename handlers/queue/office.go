@@ -72,10 +72,34 @@ with free as (
 select (select count(*) from free) + (select count(*) from later)`
 )
 
-// CancelTasks implements [engine.TaskQueue].
-func (s *Store) CancelTasks(ctx context.Context, f Filter) (n int, err error) {
-	err = s.change(ctx, f, func(tx pgx.Tx, ids []int64) error { return tx.QueryRow(ctx, cancelTasks, ids).Scan(&n) })
-	return n, err
+// maxCancel bounds one transaction of a cancel: it locks what it ends, and keeps what
+// others have ended from being cleaned up.
+const maxCancel = 20_000
+
+// CancelTasks implements [engine.TaskQueue]. Many tasks are cancelled in several
+// transactions.
+func (s *Store) CancelTasks(ctx context.Context, f Filter) (int, error) {
+	return inParts(f, maxCancel, func(part Filter) (n int, err error) {
+		err = s.change(ctx, part, func(tx pgx.Tx, ids []int64) error { return tx.QueryRow(ctx, cancelTasks, ids).Scan(&n) })
+		return n, err
+	})
+}
+
+// inParts does something to the tasks of a filter, a part of them after the other,
+// until one is smaller than it may be.
+func inParts(f Filter, most int, do func(part Filter) (int, error)) (all int, err error) {
+	for rest := f.Limit; ; {
+		part := f
+		part.Limit = most
+		if f.Limit > 0 {
+			part.Limit = min(rest, most)
+		}
+		n, err := do(part)
+		all, rest = all+n, rest-n
+		if err != nil || n < part.Limit || f.Limit > 0 && rest == 0 {
+			return all, err
+		}
+	}
 }
 
 // MoveTasks implements [engine.TaskOffice]. A task with a unique key stays: it is
@@ -144,22 +168,7 @@ func (s *Store) RetryTasks(ctx context.Context, f Filter) (int, error) {
 	if f.State != "" && f.State != engine.TaskFailed {
 		return 0, fmt.Errorf("%w: want tasks that have failed, have %s", engine.ErrConflict, f.State)
 	}
-	rest, all := f.Limit, 0
-	for {
-		part := f
-		part.Limit = maxRetry
-		if rest > 0 {
-			part.Limit = min(rest, maxRetry)
-		}
-		n, err := s.retry(ctx, part)
-		all += n
-		if rest > 0 {
-			rest -= n
-		}
-		if err != nil || n < part.Limit || f.Limit > 0 && rest == 0 {
-			return all, err
-		}
-	}
+	return inParts(f, maxRetry, func(part Filter) (int, error) { return s.retry(ctx, part) })
 }
 
 func (s *Store) retry(ctx context.Context, f Filter) (n int, err error) {

@@ -58,6 +58,7 @@ type Store struct {
 
 	ids     ids
 	watch   watch
+	leases  leases
 	tell    chan struct{}
 	stop    context.CancelFunc
 	helpers sync.WaitGroup
