@@ -153,6 +153,7 @@ var states = []engine.TaskState{engine.TaskReady, engine.TaskStarting, engine.Ta
 const (
 	stateStarting = 1
 	stateRunning  = 2
+	stateWaiting  = 3
 )
 
 // A claiming is a claim under way.

@@ -215,56 +215,9 @@ func (s *Store) retry(ctx context.Context, f Filter) (n int, err error) {
 	return n, nil
 }
 
-const (
-	countTasks = `
-with counted as (
-	select type, state, count(*) as n, min(due) as oldest, min(deadline) as urgent from tasks group by type, state
-), rest as (
-	select type, 4 as state, count(*) as n from task_schedule group by type
-	union all select type, 5, count(*) from task_dead group by type
-), types as (select type from counted union select type from rest union select type from task_types)
-select y.type, coalesce(m.mode, 'open'), coalesce(m.reason, ''),
-	coalesce((select n from counted c where c.type = y.type and c.state = 0), 0),
-	coalesce((select n from counted c where c.type = y.type and c.state = 3), 0),
-	coalesce((select n from counted c where c.type = y.type and c.state = 1), 0),
-	coalesce((select n from counted c where c.type = y.type and c.state = 2), 0),
-	coalesce((select n from rest c where c.type = y.type and c.state = 4), 0),
-	coalesce((select n from rest c where c.type = y.type and c.state = 5), 0),
-	(select oldest from counted c where c.type = y.type and c.state = 0),
-	(select greatest(0, extract(epoch from now() - urgent) * 1000000)::bigint from counted c where c.type = y.type and c.state = 0)
-from types y left join task_types m on m.type = y.type order by y.type`
-
-	putMode = `
+const putMode = `
 insert into task_types (type, mode, reason) values ($1, $2, $3)
 on conflict (type) do update set mode = excluded.mode, reason = excluded.reason, changed = now()`
-)
-
-// TaskStats implements [engine.TaskOffice].
-func (s *Store) TaskStats(ctx context.Context) ([]TypeStats, error) {
-	var out []TypeStats
-	err := s.freely(ctx, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, countTasks)
-		if err != nil {
-			return err
-		}
-		out, err = pgx.CollectRows(rows, func(r pgx.CollectableRow) (TypeStats, error) {
-			var (
-				one    TypeStats
-				oldest *time.Time
-				lag    *int64
-			)
-			err := r.Scan(&one.Type, &one.Mode, &one.Reason, &one.Ready, &one.Waiting, &one.Starting, &one.Running, &one.Scheduled,
-				&one.Failed, &oldest, &lag)
-			one.Oldest = timeOf(oldest)
-			if lag != nil {
-				one.Lag = time.Duration(*lag) * time.Microsecond
-			}
-			return one, err
-		})
-		return err
-	})
-	return out, err
-}
 
 // SetTaskMode implements [engine.TaskOffice].
 func (s *Store) SetTaskMode(ctx context.Context, taskType string, mode Mode, reason string) error {

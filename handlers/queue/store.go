@@ -56,9 +56,12 @@ type Store struct {
 	forget bool
 	log    *slog.Logger
 
-	ids     ids
-	watch   watch
-	leases  leases
+	ids    ids
+	watch  watch
+	leases leases
+
+	countedPages int64 // of a table, when tasks are counted
+
 	tell    chan struct{}
 	stop    context.CancelFunc
 	helpers sync.WaitGroup
@@ -117,7 +120,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
 const findTables = "select to_regclass('tasks') is not null and to_regclass('task_types') is not null"
 
 func start(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
-	s := &Store{pool: pool, forget: o.Forget, log: o.Log, tell: make(chan struct{}, 1)}
+	s := &Store{pool: pool, forget: o.Forget, log: o.Log, tell: make(chan struct{}, 1), countedPages: countedPages}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
