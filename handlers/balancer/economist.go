@@ -20,6 +20,7 @@ type economist struct {
 	lasts    *persistence
 	units    units
 	drains   drains
+	trust    trust
 	parts    []partition
 	machines []machine
 	aboard   [][]int // partitions of each worker
@@ -73,6 +74,7 @@ func (e *economist) Decide(r *Report) []Move {
 	e.follow(r)
 	e.sample(r)
 	e.learn(r)
+	e.keepPromises(r)
 	e.drains.see(r)
 	moves := e.rescue(r)
 	if r.At >= e.next && r.At > e.first {
@@ -246,18 +248,23 @@ func (e *economist) commit(p, to int, now float64, reason string) Move {
 }
 
 // rescue moves partitions of workers that are down, at once, and of those that are
-// about to stop, as long as they may be expected to live.
+// about to stop, as long as they may be expected to live. Where a landing drops more than
+// the outage does, by what others have taken, a partition waits for its worker.
 func (e *economist) rescue(r *Report) (moves []Move) {
 	for w := range e.machines {
 		down := e.health.of[w].down
 		if !down && !r.Draining[w] {
 			continue
 		}
-		why, left := fmt.Sprintf("worker %d is down", w), math.Inf(1)
+		why, left, wait := fmt.Sprintf("worker %d is down", w), math.Inf(1), e.health.back(r, w)
 		if !down {
 			why = fmt.Sprintf("worker %d is draining", w)
 			if m := &e.machines[w]; m.now > lightLoad*e.mean {
-				left = e.drains.share(w, r.At, e.cluster.Step) * m.now
+				share := e.drains.share(w, r.At, e.cluster.Step)
+				left = share * m.now
+				if share < 1 {
+					wait = patience
+				}
 			}
 		}
 		leaving := slices.Clone(e.aboard[w])
@@ -269,8 +276,8 @@ func (e *economist) rescue(r *Report) (moves []Move) {
 			if down && e.parts[p].crash.of(r.At, flapHalf) >= poison {
 				continue // it would only kill the next one
 			}
-			to := e.refuge(r, p, down)
-			if to < 0 {
+			to, price := e.refuge(r, p, down)
+			if to < 0 || price > wait*e.parts[p].now {
 				continue
 			}
 			moves = append(moves, e.commit(p, to, r.At, why))
@@ -285,22 +292,22 @@ func (e *economist) wasHome(w, p int, now float64) bool {
 	return slices.ContainsFunc(e.parts[p].homes, func(h home) bool { return h.worker == w && now-h.left < e.params.NoReturn })
 }
 
-// refuge finds the worker that takes a partition best; -1 when there is none. Who has
-// to leave takes one that may be about to stop before none.
-func (e *economist) refuge(r *Report, p int, must bool) int {
+// refuge finds the worker that takes a partition best, and what that drops; -1 when
+// there is none. Who has to leave takes one that may be about to stop before none.
+func (e *economist) refuge(r *Report, p int, must bool) (best int, least float64) {
 	tests := []func(w int) bool{
 		func(w int) bool { return e.health.fit(r, w) },
 		func(w int) bool { return e.health.answers(r, w) },
 		func(w int) bool { return must && r.Up[w] },
 	}
 	for _, ok := range tests {
-		best, least := -1, math.Inf(1)
+		best, least = -1, math.Inf(1)
 		for _, w := range e.cluster.Allowed[p] {
 			if w == e.where[p] || !ok(w) {
 				continue
 			}
 			m := &e.machines[w]
-			price := e.landing(m, p) + e.hurtWith(m, p, 1) - m.hurt
+			price := e.landing(m, p) - e.params.FixedCost*e.mean + e.hurtWith(m, p, 1) - m.hurt
 			if e.wasHome(w, p, r.At) {
 				price += homecoming * (e.parts[p].now + e.params.FixedCost*e.mean)
 			}
@@ -309,8 +316,8 @@ func (e *economist) refuge(r *Report, p int, must bool) int {
 			}
 		}
 		if best >= 0 {
-			return best
+			break
 		}
 	}
-	return -1
+	return best, least
 }

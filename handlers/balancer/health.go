@@ -34,6 +34,7 @@ type healths struct {
 	of     []health
 	checks float64 // answered or not, fading
 	lost   float64 // not answered though the process lived on, fading
+	outage float64 // seconds for which workers were gone that came back, the longest of the last ones
 }
 
 // see takes the healthchecks of a report. restarted is called for workers whose
@@ -71,6 +72,10 @@ func (h *healths) see(r *Report, step float64, restarted func(w int, at float64)
 				s.flaps.add(1, r.At, flapHalf)
 				died(w)
 			}
+			if s.misses > 0 {
+				const forget = 0.7
+				h.outage = max(r.At-s.seen, forget*h.outage)
+			}
 			restarted(w, r.At-age)
 		default:
 			// A long silence tells no more of how often healthchecks are lost than a short one.
@@ -95,6 +100,19 @@ func (h *healths) confirmations(workers int, step float64) int {
 // crowdConfirmations is that when half of the cluster is silent.
 func crowdConfirmations(step float64) int {
 	return min(max(int(math.Ceil(crowdTime/step)), 3), crowdMisses)
+}
+
+// back gives how many seconds a worker that is about to stop, or has, is expected to be
+// gone yet; infinite when nothing speaks for its coming back soon.
+func (h *healths) back(r *Report, w int) float64 {
+	left := h.outage
+	if s := &h.of[w]; !r.Up[w] {
+		left -= r.At - s.seen
+	}
+	if left <= 0 {
+		return math.Inf(1)
+	}
+	return left
 }
 
 // fit tells whether a worker may get partitions.

@@ -87,12 +87,13 @@ type persistence struct {
 	lag          float64     // seconds between the deviations that are compared
 	past         [][]float64 // deviations of all partitions, one list for each of the last steps
 	next         int
-	product, sum float64 // of deviations with earlier ones, and of squares
+	product, sum float64   // of deviations with earlier ones, and of squares
+	squares      []float64 // of the deviations of each of the last steps
 }
 
 func newPersistence(partitions int, step float64) *persistence {
 	steps := max(1, int(math.Round(lag/step)))
-	p := &persistence{lag: float64(steps) * step, past: make([][]float64, steps)}
+	p := &persistence{lag: float64(steps) * step, past: make([][]float64, steps), squares: make([]float64, steps)}
 	for i := range p.past {
 		p.past[i] = make([]float64, partitions)
 	}
@@ -105,11 +106,13 @@ func (p *persistence) see(parts []partition, step float64) {
 	p.product *= forget
 	p.sum *= forget
 	old := p.past[p.next]
+	p.squares[p.next] = 0
 	for i := range parts {
 		now := parts[i].now - parts[i].slow
 		p.product += now * old[i]
 		p.sum += (now*now + old[i]*old[i]) / 2
 		old[i] = now
+		p.squares[p.next] += now * now
 	}
 	p.next = (p.next + 1) % len(p.past)
 }
@@ -117,11 +120,17 @@ func (p *persistence) see(parts []partition, step float64) {
 // lasting gives for how many seconds of a horizon the load of now is to be expected,
 // in place of the usual one.
 func (p *persistence) lasting(horizon float64) float64 {
-	const least, longest = 2, 150
-	if p.sum <= 0 {
-		return 30
+	const least, longest, usual = 2, 150, 30
+	unseen := 0.0
+	for _, x := range p.squares {
+		unseen += x
 	}
-	rho := min(p.product/p.sum, 0.999)
+	if p.sum+unseen <= 0 {
+		return usual
+	}
+	// Nobody knows yet how long the deviations of the last steps will last. Where they
+	// are ordinary they hardly count beside earlier ones; a first great one is not noise.
+	rho := min((p.product+unseen*math.Exp(-p.lag/usual))/(p.sum+unseen), 0.999)
 	if rho <= 0.01 {
 		return least
 	}

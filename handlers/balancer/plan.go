@@ -45,6 +45,7 @@ func (e *economist) improve(r *Report) (moves []Move) {
 		if len(best.moves) > 1 {
 			why = fmt.Sprintf("worker %d is expected to drop; the first of %d moves that prevent %.0f more than they cost", best.from, len(best.moves), best.gain)
 		}
+		e.watch(o.p, o.to, r.At)
 		moves = append(moves, e.commit(o.p, o.to, r.At, why))
 		e.tokens--
 	}
@@ -107,9 +108,9 @@ func (e *economist) worst(r *Report) (workers []int) {
 // expected to go on.
 func (e *economist) urgency(m *machine, now float64) float64 {
 	if math.IsInf(m.since, 1) {
-		return 1
+		return e.trust.of()
 	}
-	return min(1+(now-m.since)/e.params.Horizon, mostUrgent)
+	return e.trust.of() * min(1+(now-m.since)/e.params.Horizon, mostUrgent)
 }
 
 // planFor finds the moves that relieve a worker best: one, or several of those that
