@@ -48,6 +48,13 @@ type ShardMaps interface {
 	// SetShard changes what was decided of a shard at run time.
 	SetShard(ctx context.Context, shardMap, shard string, c ShardChange, by Actor) (ShardView, error)
 
+	// SplitShard gives a part of a placement one of its own, on the same shard: in a map by
+	// range the keys from a bound on, in others one key. Nothing is changed when it is dry.
+	SplitShard(ctx context.Context, shardMap, at string, dry bool, by Actor) (ShardRegroup, error)
+
+	// MergeShard ends the stretch of keys that begins at a bound: they belong to the one before.
+	MergeShard(ctx context.Context, shardMap, at string, dry bool, by Actor) (ShardRegroup, error)
+
 	// EnrollShard prepares a shard.
 	EnrollShard(ctx context.Context, shardMap, shard string, by Actor) (ShardEnrollment, error)
 }
@@ -164,6 +171,16 @@ type ShardHostView struct {
 type ShardChange struct {
 	Closed   *string `json:"closed,omitempty" doc:"Why registration is closed; empty opens it."`
 	Draining *string `json:"draining,omitempty" doc:"Why all keys are to leave; empty lets them stay."`
+}
+
+// A ShardRegroup tells which placement was divided, or which two have become one.
+type ShardRegroup struct {
+	Map     string `json:"map" doc:"The shard map."`
+	Wide    string `json:"wide" doc:"The placement that was divided, or that has got the keys of the other one."`
+	Narrow  string `json:"narrow" doc:"The placement that was split off, or that has ended."`
+	Shard   string `json:"shard" doc:"The shard that has both."`
+	Changed bool   `json:"changed" doc:"Whether anything has changed."`
+	DryRun  bool   `json:"dry_run,omitempty" doc:"Nothing was changed: this is what would be."`
 }
 
 // A ShardEnrollment tells what enrolling has found and done.

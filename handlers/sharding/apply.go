@@ -25,7 +25,7 @@ const (
 	putHost   = `insert into shard_hosts (map, shard, address, dc, position) values ($1, $2, $3, $4, $5)`
 	seedParts = `insert into shard_placements (map, key, shard) select $1, * from unnest($2::text[], $3::text[])
 		on conflict do nothing`
-	homeless = `select key, shard from shard_placements p where map = $1
+	homeless = `select key, shard from shard_placements p where map = $1 and state <> 'merged'
 		and not exists (select from shards s where s.map = p.map and s.id = p.shard and s.declared) limit 1`
 )
 

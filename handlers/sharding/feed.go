@@ -1,8 +1,10 @@
 package sharding
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -103,6 +105,9 @@ func (m *Map) catchUp(ctx context.Context, conn *pgx.Conn) error {
 		if err != nil {
 			return fmt.Errorf("map %s: changes: %w", m.ID, err)
 		}
+		// What was split off is known before the wider placement has its later epoch: with that,
+		// nobody may be sent to the wider one.
+		slices.SortStableFunc(changes, func(a, b Placement) int { return cmp.Compare(m.index.standing(a.Key), m.index.standing(b.Key)) })
 		for _, p := range changes {
 			m.learn(p)
 		}
@@ -137,7 +142,15 @@ func (m *Map) load(ctx context.Context, tx pgx.Tx) error {
 // learn takes a placement over into the index. Keys whose registration has not ended are
 // not in it: each question for them asks the database.
 func (m *Map) learn(p Placement) {
-	if p.State == Ready {
+	if p.State == Ready || p.State == Merged {
 		m.index.put(p, true)
+	}
+}
+
+// learnAsked takes over what the database has told of a key ahead of the feed, unless others may
+// have been split off it: only the feed tells both in the right order.
+func (m *Map) learnAsked(key string, p Placement) {
+	if p.Key == key && m.layout.parts == 1 {
+		m.learn(p)
 	}
 }

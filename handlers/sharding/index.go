@@ -59,20 +59,55 @@ func newIndex(l layout) *index {
 
 // find gives the placement of a key: the longest there is; nil when none is known.
 func (x *index) find(key string) *Placement {
-	if x.count.Load() > 0 {
-		for k, ok := key, true; ok; k, ok = cutLast(k) {
-			if p := x.exact(k); p != nil {
-				return p
-			}
+	p := x.longest(key)
+	if p != nil && p.Key == key {
+		return p
+	}
+	if p == nil {
+		switch x.layout.strategy {
+		case "slots":
+			p = x.slots[x.layout.hash(key)&uint64(len(x.slots)-1)].Load()
+		case "range":
+			p = x.stretch(firstPart(key))
 		}
 	}
-	switch x.layout.strategy {
-	case "slots":
-		return x.slots[x.layout.hash(key)&uint64(len(x.slots)-1)].Load()
-	case "range":
-		return x.stretch(firstPart(key))
+	// One that was split off at this moment is there since before the wider one has changed.
+	if again := x.longest(key); again != nil {
+		return again
+	}
+	return p
+}
+
+// longest gives the placement of a key, or of the longest beginning of it that has one.
+func (x *index) longest(key string) *Placement {
+	if x.count.Load() == 0 {
+		return nil
+	}
+	for k, ok := key, true; ok; k, ok = cutLast(k) {
+		if p := x.exact(k); p != nil {
+			return p
+		}
 	}
 	return nil
+}
+
+// standing orders changes: 0 for a placement that is not known yet, 1 for others.
+func (x *index) standing(key string) int {
+	switch key[0] {
+	case '#':
+		return 1
+	case '[':
+		for _, p := range *x.ranges.Load() {
+			if p.Key == key && p.State != Merged {
+				return 1
+			}
+		}
+		return 0
+	}
+	if x.exact(key) != nil {
+		return 1
+	}
+	return 0
 }
 
 func (x *index) exact(key string) *Placement {
@@ -121,10 +156,12 @@ func (x *index) stretch(key string) *Placement {
 		}
 		return -1
 	})
-	if i == 0 {
-		return nil
+	for ; i > 0; i-- {
+		if p := ranges[i-1]; p.State != Merged {
+			return p
+		}
 	}
-	return ranges[i-1]
+	return nil
 }
 
 // put takes a placement over unless a later one is known, and tells those who watch.

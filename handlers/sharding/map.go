@@ -39,9 +39,9 @@ const (
 	readPlacement = `select ` + placementColumns + ` from shard_placements where map = $1 and key = $2`
 	findPlacement = `select ` + placementColumns + ` from shard_placements where map = $1 and key = any($2)
 		order by array_position($2, key) limit 1`
-	findText = `select ` + placementColumns + ` from shard_placements where map = $1 and key between '[' and '[' || $2
+	findText = `select ` + placementColumns + ` from shard_placements where map = $1 and key between '[' and '[' || $2 and state <> 'merged'
 		order by key desc limit 1`
-	findNumber = `select ` + placementColumns + ` from shard_placements where map = $1 and key >= '[' and key < '\'
+	findNumber = `select ` + placementColumns + ` from shard_placements where map = $1 and key >= '[' and key < '\' and state <> 'merged'
 		and (key = '[' or substr(key, 2)::numeric <= $2::numeric)
 		order by nullif(substr(key, 2), '')::numeric desc nulls last limit 1`
 )

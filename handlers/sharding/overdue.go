@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 const (
@@ -51,7 +52,7 @@ func (s *Service) Thaw(ctx context.Context, m *Map, shard string) (thawed int, e
 			err = errors.Join(err, fmt.Errorf("a key of a map that is not declared here is frozen: %w", mapErr))
 			continue
 		}
-		done, thawErr := there.thaw(ctx, pool, f)
+		done, thawErr := there.thaw(ctx, pool, shard, f)
 		if thawErr != nil {
 			err = errors.Join(err, fmt.Errorf("map %s: thaw key %q on %s: %w", f.Map, f.Key, shard, thawErr))
 		}
@@ -64,17 +65,20 @@ func (s *Service) Thaw(ctx context.Context, m *Map, shard string) (thawed int, e
 
 // thaw ends one freeze as the map says: where that has switched, the source is told so;
 // where it has not, it never will with the token of that freeze, and the source takes writes.
-func (m *Map) thaw(ctx context.Context, q Querier, f Fence) (done bool, err error) {
+func (m *Map) thaw(ctx context.Context, q *pgxpool.Pool, shard string, f Fence) (done bool, err error) {
 	p, err := m.Read(ctx, f.Key)
 	if err != nil {
 		return false, err
 	}
 	if p.Epoch > f.Epoch {
-		err := WriteFence(ctx, q, Fence{Map: m.ID, Key: f.Key, Epoch: p.Epoch, State: Moved, Target: p.Shard})
-		if errors.Is(err, ErrFence) {
-			err = nil // the key has come back since
+		now := Fence{Map: m.ID, Key: f.Key, Epoch: p.Epoch, State: Moved, Target: p.Shard}
+		switch {
+		case p.State == Merged:
+			now.State, now.Target = Closed, ""
+		case p.Shard == shard: // others were split off
+			now.State, now.Target = Active, ""
 		}
-		return false, err
+		return now.State == Active, pgx.BeginFunc(ctx, q, func(tx pgx.Tx) error { return raiseFence(ctx, tx, now) })
 	}
 	var next int64
 	err = m.service.pool.QueryRow(ctx, takeFromCoordinator, m.ID, f.Key, f.Epoch, rand.Text()).Scan(&next)

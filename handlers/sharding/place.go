@@ -80,13 +80,6 @@ func (m *Map) wider(ctx context.Context, key string) (Placement, error) {
 	return p, err
 }
 
-// What a split changes: the wider placement gets another epoch, so that writers who do
-// not know of the new one are refused, and the new one begins on the same shard.
-const (
-	bumpParent = `update shard_placements set epoch = tried + 1, tried = tried + 1
-		where map = $1 and key = $2 and owner is null and state = 'active' returning shard`
-)
-
 // Split gives a key that lives within a wider placement, such as one folder of a user or
 // one key of a slot, a placement of its own on the same shard.
 func (m *Map) Split(ctx context.Context, key string) (Placement, error) {
@@ -103,24 +96,5 @@ func (m *Map) Split(ctx context.Context, key string) (Placement, error) {
 		}
 		return wide, nil
 	}
-	err = pgx.BeginFunc(ctx, m.service.pool, func(tx pgx.Tx) error {
-		var shard string
-		if err := tx.QueryRow(ctx, bumpParent, m.ID, wide.Key).Scan(&shard); err != nil {
-			if errors.Is(err, pgx.ErrNoRows) {
-				return ErrBusy
-			}
-			return err
-		}
-		_, err := tx.Exec(ctx, reserve, m.ID, key, shard, []byte("null"))
-		return err
-	})
-	if err != nil {
-		return Placement{}, fmt.Errorf("map %s: split %q from %q: %w", m.ID, key, wide.Key, err)
-	}
-	m.service.changed()
-	p, err := m.Read(ctx, key)
-	if err != nil || p.State != Creating {
-		return p, err
-	}
-	return m.Complete(ctx, p)
+	return m.splitOff(ctx, wide.Key, key)
 }

@@ -35,6 +35,9 @@ const (
 
 	// Refused is a key that nobody may register.
 	Refused State = "refused"
+
+	// Merged is a stretch of keys that belongs to the one before it now.
+	Merged State = "merged"
 )
 
 // What callers test for.

@@ -18,7 +18,7 @@ func (m *Map) Lookup(ctx context.Context, key string) (Placement, error) {
 	}
 	p, err := m.ask(ctx, key)
 	if err == nil {
-		m.learn(p)
+		m.learnAsked(key, p)
 	}
 	return p, err
 }
@@ -114,7 +114,7 @@ func (m *Map) waitBeyond(ctx context.Context, key string, epoch int64) (Placemen
 		}
 	}
 	if err == nil {
-		m.learn(p)
+		m.learnAsked(key, p)
 	}
 	return p, err
 }

@@ -82,23 +82,29 @@ func (l layout) hashSQL(column string) string {
 	return "hashtextextended(" + quoteName(column) + ", 0)"
 }
 
-const stretchBounds = `select key from shard_placements where map = $1 and key >= '[' and key < '\'`
+const stretchBounds = `select key from shard_placements where map = $1 and key >= '[' and key < '\' and state <> 'merged'`
 
-// stretchRows selects the rows of a stretch of keys.
-func (m *Map) stretchRows(ctx context.Context, column, placement string) ([]string, error) {
+// stretches lists the placements of a map by range, in the order of their bounds.
+func (m *Map) stretches(ctx context.Context) ([]string, error) {
 	keys, err := m.keys(ctx, stretchBounds, m.ID)
-	if err != nil {
-		return nil, err
-	}
-	if !slices.Contains(keys, placement) {
-		return nil, ErrUnknownKey
-	}
 	slices.SortFunc(keys, func(a, b string) int {
 		if m.layout.below(a[1:], b[1:]) {
 			return -1
 		}
 		return 1
 	})
+	return keys, err
+}
+
+// stretchRows selects the rows of a stretch of keys.
+func (m *Map) stretchRows(ctx context.Context, column, placement string) ([]string, error) {
+	keys, err := m.stretches(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains(keys, placement) {
+		return nil, ErrUnknownKey
+	}
 	bound := quote
 	if m.layout.ints {
 		bound = func(s string) string { return s }

@@ -1,0 +1,296 @@
+package sharding
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"procaas/engine"
+)
+
+// A placement is divided, or ends, while its writers are held back for some milliseconds: on the
+// shard they are told apart by the placement that they name, and whoever goes on under the former
+// one would not see a transfer of the new one. The order is that of a transfer's switch: a
+// freeze that thaws by itself, a seal, the map by a compare-and-swap, and the fence at the later
+// epoch. Who dies behind the seal is helped by [Service.Thaw].
+const (
+	regroupHold     = 2 * time.Second
+	regroupAttempts = 20
+	regroupLock     = "set local lock_timeout = 100"
+
+	// drawEpoch takes a number that is later than those of all transfers before; a transfer that
+	// begins afterwards takes a later one, and voids it.
+	drawEpoch = `update shard_placements set tried = tried + 1 where map = $1 and key = $2 and owner is null and state = 'active'
+		returning map, key, shard, epoch, state, '', false, '', tried`
+
+	freezeFence = `select procaas.freeze($1, $2, $3, $4, 'regroup', $5, $6)`
+	sealFence   = `select procaas.seal($1, $2, $3, $4, $5, null)`
+
+	raiseWide = `update shard_placements set epoch = $4 where map = $1 and key = $2 and epoch = $3 and tried = $4 and owner is null and state = 'active'`
+	putNarrow = `insert into shard_placements (map, key, shard, epoch, tried) values ($1, $2, $3, $4, $4)
+		on conflict (map, key) do update set shard = excluded.shard, state = 'active', epoch = shard_placements.tried + 1,
+			tried = shard_placements.tried + 1, owner = null, transfer = null, target = null where shard_placements.state in ('merged', 'creating')
+		returning epoch`
+	nextOfNarrow = `select coalesce((select tried + 1 from shard_placements where map = $1 and key = $2), $3)`
+
+	holdNeighbour = `select shard from shard_placements where map = $1 and key = $2 and owner is null and state = 'active' for update`
+	markMerged    = `update shard_placements set epoch = $4, state = 'merged' where map = $1 and key = $2 and epoch = $3 and tried = $4
+		and owner is null and state = 'active'`
+)
+
+// errRegroup says that writers or a transfer were in the way.
+var errRegroup = errors.New("writers of the key, or a transfer, were in the way")
+
+// SplitAt divides the stretch of keys that a key lies in: those from the key on become one of
+// their own, on the same shard. One that begins there already is given as it is.
+func (m *Map) SplitAt(ctx context.Context, at string) (wide, narrow Placement, err error) {
+	if wide, err = m.stretchAt(ctx, at); err != nil {
+		return wide, narrow, err
+	}
+	if wide.Key == "["+at {
+		return wide, wide, nil
+	}
+	narrow, err = m.splitOff(ctx, wide.Key, "["+at)
+	return wide, narrow, err
+}
+
+// stretchAt gives the stretch that the first part of a key lies in.
+func (m *Map) stretchAt(ctx context.Context, at string) (Placement, error) {
+	if m.layout.strategy != "range" {
+		return Placement{}, fmt.Errorf("map %s: %w: its strategy is %s, and only one by range has stretches of keys", m.ID, ErrKey, m.layout.strategy)
+	}
+	if err := m.layout.check(at); err != nil {
+		return Placement{}, fmt.Errorf("map %s: %w", m.ID, err)
+	}
+	if _, more := cutLast(at); more {
+		return Placement{}, fmt.Errorf("map %s: %w: stretches are bounded by the first part of keys: leave out what follows the slash in %q", m.ID, ErrKey, at)
+	}
+	return m.stretch(ctx, at)
+}
+
+// splitOff gives what a narrower name stands for a placement of its own, beside a wider one.
+func (m *Map) splitOff(ctx context.Context, wide, narrow string) (Placement, error) {
+	err := m.regroup(ctx, wide, func(ctx context.Context, tx pgx.Tx, p Placement, _ int64) error {
+		// The new fence is there before anybody can be given its epoch.
+		var next int64
+		if err := m.service.pool.QueryRow(ctx, nextOfNarrow, m.ID, narrow, p.Epoch+1).Scan(&next); err != nil {
+			return err
+		}
+		return WriteFence(ctx, tx, Fence{Map: m.ID, Key: narrow, Epoch: next, State: Active})
+	}, func(tx pgx.Tx, p Placement, next int64) error {
+		tag, err := tx.Exec(ctx, raiseWide, m.ID, wide, p.Epoch, next)
+		if err == nil && tag.RowsAffected() == 0 {
+			err = errRegroup
+		}
+		if err != nil {
+			return err
+		}
+		var epoch int64
+		err = tx.QueryRow(ctx, putNarrow, m.ID, narrow, p.Shard, p.Epoch+1).Scan(&epoch)
+		if errors.Is(err, pgx.ErrNoRows) {
+			err = errRegroup // somebody was quicker
+		}
+		return err
+	}, Active)
+	if err != nil {
+		return Placement{}, fmt.Errorf("map %s: split %q from %q: %w", m.ID, narrow, wide, err)
+	}
+	return m.Read(ctx, narrow)
+}
+
+// Merge ends the stretch of keys that begins at a key: its keys belong to the stretch before it,
+// which must be on the same shard.
+func (m *Map) Merge(ctx context.Context, at string) (wide, narrow Placement, err error) {
+	if wide, narrow, err = m.neighbours(ctx, at); err != nil {
+		return wide, narrow, err
+	}
+	err = m.regroup(ctx, narrow.Key, func(context.Context, pgx.Tx, Placement, int64) error { return nil }, func(tx pgx.Tx, p Placement, next int64) error {
+		var shard string
+		err := tx.QueryRow(ctx, holdNeighbour, m.ID, wide.Key).Scan(&shard)
+		if errors.Is(err, pgx.ErrNoRows) || err == nil && shard != p.Shard {
+			return errRegroup // a transfer has it
+		}
+		if err != nil {
+			return err
+		}
+		tag, err := tx.Exec(ctx, markMerged, m.ID, narrow.Key, p.Epoch, next)
+		if err == nil && tag.RowsAffected() == 0 {
+			err = errRegroup
+		}
+		return err
+	}, Closed)
+	if err != nil {
+		return wide, narrow, fmt.Errorf("map %s: merge %q into %q: %w", m.ID, narrow.Key, wide.Key, err)
+	}
+	return wide, narrow, nil
+}
+
+// neighbours gives the stretch that begins at a key, and the one before it.
+func (m *Map) neighbours(ctx context.Context, at string) (wide, narrow Placement, err error) {
+	if narrow, err = m.stretchAt(ctx, at); err != nil {
+		return wide, narrow, err
+	}
+	if narrow.Key != "["+at {
+		return wide, narrow, fmt.Errorf("map %s: %w: no stretch begins at %q; the one that it lies in begins at %q", m.ID, ErrKey, at, narrow.Key[1:])
+	}
+	keys, err := m.stretches(ctx)
+	if err != nil {
+		return wide, narrow, err
+	}
+	for i, key := range keys {
+		if key == narrow.Key && i > 0 {
+			wide, err = m.Read(ctx, keys[i-1])
+		}
+	}
+	switch {
+	case err != nil:
+		return wide, narrow, err
+	case wide.Key == "":
+		return wide, narrow, fmt.Errorf("map %s: %w: nothing is before the stretch that begins at %q", m.ID, ErrKey, at)
+	case wide.Shard != narrow.Shard:
+		return wide, narrow, fmt.Errorf("map %s: the stretch from %q is on %s, and the one before it on %s: move one of them first: %w", m.ID, at, narrow.Shard, wide.Shard, ErrBusy)
+	}
+	return wide, narrow, nil
+}
+
+// regroup changes the map while the writers of a placement are held back, and leaves its fence in
+// a state at the later epoch. It tries again when writers or the clock were in the way.
+func (m *Map) regroup(ctx context.Context, key string, prepare func(context.Context, pgx.Tx, Placement, int64) error,
+	change func(tx pgx.Tx, p Placement, next int64) error, state string) error {
+	for attempt := int64(1); ; attempt++ {
+		err := m.regroupOnce(ctx, key, attempt, prepare, change, state)
+		if !errors.Is(err, errRegroup) || attempt >= regroupAttempts {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-time.After(time.Duration(attempt) * 20 * time.Millisecond):
+		}
+	}
+}
+
+func (m *Map) regroupOnce(ctx context.Context, key string, attempt int64, prepare func(context.Context, pgx.Tx, Placement, int64) error,
+	change func(tx pgx.Tx, p Placement, next int64) error, state string) error {
+	p, next, err := m.drawEpoch(ctx, key)
+	if err != nil {
+		return err
+	}
+	pool, err := m.service.Connect(ctx, m, p.Shard)
+	if err != nil {
+		return err
+	}
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, regroupLock); err != nil {
+			return err
+		}
+		if err := held(ctx, tx, freezeFence, m.ID, key, p.Epoch, next, attempt, regroupHold.Milliseconds()); err != nil {
+			return err
+		}
+		return prepare(ctx, tx, p, next)
+	})
+	if err == nil {
+		err = held(ctx, pool, sealFence, m.ID, key, p.Epoch, next, attempt)
+	}
+	if err != nil {
+		return err // what is frozen thaws by itself
+	}
+	err = pgx.BeginFunc(ctx, m.service.pool, func(tx pgx.Tx) error { return change(tx, p, next) })
+	ctx = context.WithoutCancel(ctx) // what is sealed is not left behind
+	if err != nil {
+		var failure *pgconn.PgError
+		if now, readErr := m.Read(ctx, key); readErr == nil && now.Epoch == p.Epoch && (errors.Is(err, errRegroup) || errors.As(err, &failure)) {
+			return errors.Join(err, thawBehind(ctx, pool, m.ID, key, p.Epoch, next))
+		} else if readErr != nil || now.Epoch != next {
+			return err // nobody can tell; the freeze is overdue soon, and is ended as the map says
+		}
+	}
+	m.service.changed()
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		return raiseFence(ctx, tx, Fence{Map: m.ID, Key: key, Epoch: next, State: state})
+	})
+}
+
+// drawEpoch takes a later epoch for a placement that no transfer has.
+func (m *Map) drawEpoch(ctx context.Context, key string) (p Placement, next int64, err error) {
+	err = m.service.pool.QueryRow(ctx, drawEpoch, m.ID, key).Scan(&p.Map, &p.Key, &p.Shard, &p.Epoch, &p.State, &p.Transfer, &p.Owned, &p.Target, &next)
+	if errors.Is(err, pgx.ErrNoRows) {
+		now, err := m.Read(ctx, key)
+		if err != nil {
+			return now, 0, err
+		}
+		if now.Owned {
+			return now, 0, fmt.Errorf("transfer %s has %q: wait for its end, or cancel it: %w", now.Transfer, key, ErrBusy)
+		}
+		return now, 0, fmt.Errorf("%q is %s: %w", key, now.State, ErrBusy)
+	}
+	return p, next, err
+}
+
+// held calls a function of the fence that tells whether it did.
+func held(ctx context.Context, q Querier, sql string, args ...any) error {
+	var done bool
+	err := q.QueryRow(ctx, sql, args...).Scan(&done)
+	var failure *pgconn.PgError
+	if errors.As(err, &failure) && failure.Code == "55P03" || err == nil && !done { // lock_not_available
+		return errRegroup
+	}
+	return err
+}
+
+// thawBehind lets writers of a placement in again whose change has failed.
+func thawBehind(ctx context.Context, q Querier, id, key string, epoch, next int64) error {
+	var done bool
+	return q.QueryRow(ctx, claimFence, id, key, epoch, next).Scan(&done)
+}
+
+// SplitShard implements [engine.ShardMaps].
+func (s *Service) SplitShard(ctx context.Context, shardMap, at string, dry bool, by engine.Actor) (engine.ShardRegroup, error) {
+	m, err := s.shardMap(shardMap)
+	if err != nil {
+		return engine.ShardRegroup{}, err
+	}
+	var wide, narrow Placement
+	switch byRange := m.layout.strategy == "range"; {
+	case byRange && !dry:
+		wide, narrow, err = m.SplitAt(ctx, at)
+	case byRange:
+		wide, err = m.stretchAt(ctx, at)
+		narrow = Placement{Key: "[" + at, Shard: wide.Shard}
+	default:
+		if wide, err = m.Find(ctx, at); err == nil && !dry {
+			narrow, err = m.Split(ctx, at)
+		} else {
+			narrow = Placement{Key: at, Shard: wide.Shard}
+		}
+	}
+	return m.regrouped(wide, narrow, dry, at, err)
+}
+
+// MergeShard implements [engine.ShardMaps].
+func (s *Service) MergeShard(ctx context.Context, shardMap, at string, dry bool, by engine.Actor) (engine.ShardRegroup, error) {
+	m, err := s.shardMap(shardMap)
+	if err != nil {
+		return engine.ShardRegroup{}, err
+	}
+	do := m.Merge
+	if dry {
+		do = m.neighbours
+	}
+	wide, narrow, err := do(ctx, at)
+	return m.regrouped(wide, narrow, dry, at, err)
+}
+
+func (m *Map) regrouped(wide, narrow Placement, dry bool, key string, err error) (engine.ShardRegroup, error) {
+	if errors.Is(err, errRegroup) {
+		err = fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	if err != nil {
+		return engine.ShardRegroup{}, m.publicError(key, err)
+	}
+	return engine.ShardRegroup{Map: m.ID, Wide: wide.Key, Narrow: narrow.Key, Shard: wide.Shard, DryRun: dry, Changed: !dry && wide.Key != narrow.Key}, nil
+}

@@ -1,0 +1,196 @@
+package sharding_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"procaas/engine"
+	"procaas/handlers/sharding"
+)
+
+const rangeMap = `shard-maps:
+  - id: mail
+    key: user
+    key-type: int
+    strategy: range
+    tables: [{table: messages, key: user_id}, {table: labels, key: user_id}]
+    CONNECT
+    shards: [{id: s1, from: [""], hosts: [{address: HOST1}]}, {id: s2, from: ["1000"], hosts: [{address: HOST2}]}]
+`
+
+// A keeper writes to one key, and keeps what it knows of the key's home until it is refused, as
+// services do.
+type keeper struct {
+	r     *mover
+	key   string
+	acked atomic.Int64
+}
+
+func (r *mover) keep(ctx context.Context, work *sync.WaitGroup, key string) *keeper {
+	k := &keeper{r: r, key: key}
+	work.Go(func() {
+		var home sharding.Placement
+		for ctx.Err() == nil {
+			if home.Key == "" {
+				home, _ = r.m.Cached(key)
+			}
+			err := k.write(ctx, home)
+			var failure *pgconn.PgError
+			switch {
+			case err == nil:
+				k.acked.Add(1)
+			case errors.As(err, &failure) && failure.Code == sharding.CodeMoved:
+				home = sharding.Placement{}
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Millisecond):
+			}
+		}
+	})
+	return k
+}
+
+func (k *keeper) write(ctx context.Context, home sharding.Placement) error {
+	if home.Key == "" {
+		return errors.New("not known yet")
+	}
+	pool, err := k.r.Connect(ctx, k.r.m, home.Shard)
+	if err != nil {
+		return err
+	}
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "select procaas.guard('mail', $1, $2)", home.Key, home.Epoch); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, "insert into messages (user_id, id, body) values ($1::text::bigint, $2, 'new') on conflict do nothing", k.key, k.acked.Load()+1)
+		return err
+	})
+}
+
+func (k *keeper) await(n int64) {
+	k.r.t.Helper()
+	until := k.acked.Load() + n
+	for deadline := time.Now().Add(3 * time.Minute); k.acked.Load() < until; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			k.r.t.Fatalf("key %s: %d of %d writes are acknowledged after three minutes", k.key, k.acked.Load(), until)
+		}
+	}
+}
+
+// A stretch of keys is divided, a part of it moves away and comes back, and both become one again,
+// twice, while keys on both sides of the bound are written to.
+func TestStretchesAreSplitAndMergedUnderWrites(t *testing.T) {
+	t.Parallel()
+	r := moverOn(t, newRig(t, rangeMap), time.Minute)
+	ctx, cancel := context.WithCancel(t.Context())
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer cancel()
+	keepers := []*keeper{r.keep(ctx, &work, "100"), r.keep(ctx, &work, "900"), r.keep(ctx, &work, "500")}
+	all := func() {
+		t.Helper()
+		for _, k := range keepers {
+			k.await(10)
+		}
+	}
+	homes := func(want ...string) {
+		t.Helper()
+		var have []string
+		for _, k := range keepers {
+			p, err := r.m.Find(ctx, k.key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			have = append(have, p.Key+" on "+p.Shard)
+		}
+		if !slices.Equal(have, want) {
+			t.Fatalf("have %v, want %v", have, want)
+		}
+	}
+	move := func(target string) {
+		t.Helper()
+		r.ended(r.submit("shard-transfer", fmt.Sprintf(`{"map": "mail", "key": "[500", "target": %q, "grace": "0s"}`, target)), engine.Succeeded)
+	}
+	all()
+	homes("[ on s1", "[ on s1", "[ on s1")
+	for range 2 {
+		dry, err := r.SplitShard(ctx, "mail", "500", true, engine.Actor{})
+		if err != nil || dry.Changed || dry.Wide != "[" || dry.Narrow != "[500" {
+			t.Fatalf("%+v, %v", dry, err)
+		}
+		done, err := r.SplitShard(ctx, "mail", "500", false, engine.Actor{})
+		if err != nil || !done.Changed || done.Shard != "s1" {
+			t.Fatalf("%+v, %v", done, err)
+		}
+		if again, err := r.SplitShard(ctx, "mail", "500", false, engine.Actor{}); err != nil || again.Changed {
+			t.Fatalf("split again: %+v, %v", again, err)
+		}
+		all()
+		homes("[ on s1", "[500 on s1", "[500 on s1")
+		move("s2")
+		all()
+		homes("[ on s1", "[500 on s2", "[500 on s2")
+		if _, err := r.MergeShard(ctx, "mail", "500", false, engine.Actor{}); !errors.Is(err, engine.ErrShardBusy) || !strings.Contains(err.Error(), "move one of them first") {
+			t.Fatalf("merge over two shards: %v", err)
+		}
+		move("s1")
+		all()
+		if done, err := r.MergeShard(ctx, "mail", "500", false, engine.Actor{}); err != nil || !done.Changed {
+			t.Fatalf("%+v, %v", done, err)
+		}
+		all()
+		homes("[ on s1", "[ on s1", "[ on s1")
+	}
+	for at, want := range map[string]error{"": engine.ErrShardKey, "x": engine.ErrShardKey, "500": engine.ErrShardKey, "1000": engine.ErrShardBusy} {
+		if _, err := r.MergeShard(ctx, "mail", at, false, engine.Actor{}); !errors.Is(err, want) {
+			t.Errorf("merge at %q: have %v, want %v", at, err, want)
+		}
+	}
+	cancel()
+	work.Wait()
+	for _, k := range keepers {
+		if n := r.number("s1", "select count(*) from messages where user_id = $1::text::bigint and id <= $2", k.key, k.acked.Load()); n != k.acked.Load() {
+			t.Errorf("key %s: %d of %d acknowledged writes are there", k.key, n, k.acked.Load())
+		}
+	}
+	if n := r.number("s2", "select count(*) from messages"); n != 0 {
+		t.Errorf("%d rows are left on s2", n)
+	}
+}
+
+// Whoever divides a stretch dies between the map and the last fence: the stretch is held, and
+// others end that.
+func TestSplitThatWasCutOffIsEnded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rangeMap)
+	m := r.enroll("mail")
+	ctx := t.Context()
+	if _, _, err := m.SplitAt(ctx, "500"); err != nil {
+		t.Fatal(err)
+	}
+	p, err := m.Find(ctx, "100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As it was before the last step.
+	r.exec("s1", "update procaas.fences set epoch = epoch - 1, state = 'frozen', until = null, hold = 10 where key = '['")
+	eventually(t, "the stretch to be writable", func() bool { return r.guard("s1", p) == "" })
+	q, err := m.Find(ctx, "500")
+	if err != nil || q.Key != "[500" {
+		t.Fatalf("%+v, %v", q, err)
+	}
+	if state := r.guard("s1", q); state != "" {
+		t.Errorf("the guard of %+v says %s", q, state)
+	}
+}
