@@ -64,13 +64,14 @@ const (
 	AuditDefinition = "definition" // before and after are hashes
 	AuditFallback   = "fallback"   // a handler, or a service, went out of the flow or came back
 	AuditRun        = "run"        // before and after are an [AuditedRun]
+	AuditShard      = "shard"      // of a shard map: closed, opened, drained or enrolled; a placement was split or merged
 	AuditToken      = "token"      // before and after are without the hash
 	AuditTransfer   = "transfer"   // an order to the transfer between shards whose id is the name
 )
 
 // AuditKinds lists them.
 func AuditKinds() []string {
-	return []string{AuditCluster, AuditConfig, AuditControl, AuditDefinition, AuditFallback, AuditRun, AuditToken, AuditTransfer}
+	return []string{AuditCluster, AuditConfig, AuditControl, AuditDefinition, AuditFallback, AuditRun, AuditShard, AuditToken, AuditTransfer}
 }
 
 // AuditText makes a text, such as a hash, what an [Audited] keeps; an empty one

@@ -29,6 +29,12 @@ keys, drains them, and moves keys.`,
 		shardSet(s, &f, "close MAP SHARD", "Take no new keys on a shard", func(why string) api.ShardChangeRequest { return api.ShardChangeRequest{Closed: &why} }),
 		shardSet(s, &f, "drain MAP SHARD", "Let all keys leave a shard", func(why string) api.ShardChangeRequest { return api.ShardChangeRequest{Draining: &why} }),
 		shardOpen(s, &f),
+		shardRegroup(s, &f, "split MAP KEY", "Give a part of a placement one of its own", `split gives a part of a placement one of its own on the same shard, which shard move
+moves then. In a map by range, the stretch of keys that KEY lies in is divided there;
+in others the key gets a placement of its own. Writers are held back for some
+milliseconds.`, "5000"),
+		shardRegroup(s, &f, "merge MAP KEY", "Make two stretches of keys one", `merge ends the stretch of keys that begins at KEY: its keys belong to the one before
+it, which must be on the same shard. Writers are held back for some milliseconds.`, "5000"),
 	)
 	c.AddCommand(shardTransferCommands(s, &f)...)
 	return c
@@ -300,6 +306,44 @@ func shardOpen(s streams, f *clientFlags) *cobra.Command {
 		return setShard(c, s, f, args, api.ShardChangeRequest{Closed: &none, Draining: &none}, *dryRun, format)
 	}
 	return c
+}
+
+func shardRegroup(s streams, f *clientFlags, use, short, long, example string) *cobra.Command {
+	verb, _, _ := strings.Cut(use, " ")
+	c := &cobra.Command{Use: use, Short: short, Long: long, Args: cobra.ExactArgs(2), Example: "  procaas shard " + verb + " mail " + example + " --dry-run"}
+	ask := api.ShardRegroupRequest{}
+	c.Flags().StringVar(&ask.Reason, "reason", "", "why, for all who look")
+	c.Flags().BoolVar(&ask.DryRun, "dry-run", false, "change nothing, tell what would be")
+	format := formatFlag(c, "text", "json")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		out, err := format()
+		if err != nil {
+			return err
+		}
+		ask.At = args[1]
+		done, err := f.client().RegroupShard(c.Context(), args[0], verb, ask)
+		if err != nil {
+			return err
+		}
+		if out == "json" {
+			return printJSON(s.out, done)
+		}
+		fmt.Fprintln(s.out, regroupedText(verb, done))
+		return nil
+	}
+	return c
+}
+
+// regroupedText says what a split or a merge has done.
+func regroupedText(verb string, d engine.ShardRegroup) string {
+	does := map[bool]string{true: "would be", false: "is"}[d.DryRun]
+	switch {
+	case !d.Changed && !d.DryRun || d.Wide == d.Narrow:
+		return fmt.Sprintf("%s is a placement of its own already, on %s", d.Narrow, d.Shard)
+	case verb == "merge":
+		return fmt.Sprintf("%s %s a part of %s, on %s", d.Narrow, does, d.Wide, d.Shard)
+	}
+	return fmt.Sprintf("%s %s split off %s, on %s", d.Narrow, does, d.Wide, d.Shard)
 }
 
 func setShard(c *cobra.Command, s streams, f *clientFlags, args []string, change api.ShardChangeRequest, dryRun bool, format func() (string, error)) error {

@@ -53,7 +53,8 @@ pipelines:
 	lines := []string{
 		"shard list", "shard resolve mail 42/inbox", "shard resolve mail 42 --mode replica", "shard resolve male 42", "shard resolve mail 1/2/3",
 		"shard enroll mail s1", "shard enroll mail s9", "shard close mail s1", "shard close mail s1 --reason full --dry-run", "shard show mail s9",
-		"shard close mail s9 --reason full", "shard move mail 42 s1", "shard move mail 42 s2 --dry-run", "shard list male --format json", "shard resolve mail 42 --format xml",
+		"shard close mail s9 --reason full", "shard move mail 42 s1", "shard move mail 42 s2 --dry-run", "shard split mail 42 --dry-run", "shard split mail 1/2/3", "shard merge mail 42",
+		"shard list male --format json", "shard resolve mail 42 --format xml",
 	}
 	transcript := func() string {
 		var shown strings.Builder
@@ -78,6 +79,9 @@ pipelines:
 		if !strings.Contains(text, `"s1"`) && !strings.Contains(text, `"mail"`) {
 			t.Errorf("%s", text)
 		}
+	}
+	if text := run("audit --kind shard"); !strings.Contains(text, "mail/s1") || !strings.Contains(text, "draining") {
+		t.Errorf("the audit lacks what was done to s1: %s", text)
 	}
 	eventually(t, "a move", func() bool { return strings.Contains(run("shard move mail 42 s2"), "moves from s1 to s2: run ") })
 }

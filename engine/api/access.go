@@ -102,6 +102,8 @@ var needs = map[string]need{
 	"list-shards":     views,
 	"set-shard":       tunes,
 	"enroll-shard":    rules,
+	"split-placement": tunes,
+	"merge-placement": tunes,
 
 	"list-shard-transfers": views,
 	"order-shard-transfer": tunes,

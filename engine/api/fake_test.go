@@ -583,6 +583,10 @@ func (f *fakeEngine) ShardTransfers(_ context.Context, shardMap string) ([]engin
 	return []engine.ShardTransfer{transferring}, nil
 }
 
+func (f *fakeEngine) AuditShardChange(context.Context, string, string, any, engine.Actor) error {
+	return nil
+}
+
 func (f *fakeEngine) OrderShardTransfer(_ context.Context, id, want string, by engine.Actor) (engine.ShardTransfer, error) {
 	switch {
 	case f.down:

@@ -279,6 +279,8 @@ func TestEverySteeringCallLooksAtPaths(t *testing.T) {
 		"undo-control":            {"/admin/v1/controls/undo", `{"revision": 1}`},
 		"end-fallbacks":           {"/admin/v1/fallbacks/end", `{"path": "new-order-created"}`},
 		"order-shard-transfer":    {"/admin/v1/transfers/t_1/order", `{"want": "pause"}`},
+		"split-placement":         {"/admin/v1/shard-maps/mail/split", `{"at": "42"}`},
+		"merge-placement":         {"/admin/v1/shard-maps/mail/merge", `{"at": "42"}`},
 		"set-shard":               {"/admin/v1/shard-maps/mail/shards/s1", `{"closed": "full"}`},
 		"pull-lever":              {"/admin/v1/clusters/fanout/levers/freeze", `{"reason": "x"}`},
 		"release-lever":           {"/admin/v1/clusters/fanout/levers/freeze", ""},

@@ -119,7 +119,65 @@ func (s *server) shardOperations() []operation {
 			replies:  []reply{{status: 200, about: "What was found and done.", body: engine.ShardEnrollment{}}},
 			refusals: shardRefusals(codeUnknownShard, codeNoFitHost), serve: s.enrollShard,
 		},
+		s.regroupOperation("split", "split-placement", "Give a part of a placement one of its own",
+			"In a map by range, the stretch of keys that `at` lies in is divided there; in others the key `at` gets a placement of its own. Both stay on their "+
+				"shard; a transfer can move them apart. Writers are held back for some milliseconds.", engine.ShardMaps.SplitShard),
+		s.regroupOperation("merge", "merge-placement", "Make two stretches of keys one",
+			"The stretch of keys that begins at `at` ends, and its keys belong to the one before it, which must be on the same shard. "+
+				"Writers are held back for some milliseconds.", engine.ShardMaps.MergeShard),
 	}
+}
+
+// A ShardRegroupRequest says where to divide a placement, or which one ends.
+type ShardRegroupRequest struct {
+	At     string `json:"at" minLength:"1" maxLength:"1000" doc:"A key, or the bound of a stretch of keys."`
+	DryRun bool   `json:"dry_run,omitempty" doc:"Change nothing, and tell what would be."`
+	Reason string `json:"reason,omitempty" maxLength:"512" doc:"Why, for people."`
+}
+
+type regroup func(maps engine.ShardMaps, ctx context.Context, shardMap, at string, dry bool, by engine.Actor) (engine.ShardRegroup, error)
+
+func (s *server) regroupOperation(verb, id, summary, about string, do regroup) operation {
+	return operation{
+		method: http.MethodPost, path: "/admin/v1/shard-maps/{map}/" + verb, id: id, tag: "shards", summary: summary, about: about,
+		params: []*huma.Param{inPath("map", "The shard map's id.")},
+		body:   jsonBody(s.schema(ShardRegroupRequest{}), ShardRegroupRequest{At: "5000"}),
+		replies: []reply{{status: 200, about: "What has changed, or would.", body: engine.ShardRegroup{},
+			example: engine.ShardRegroup{Map: "mail", Wide: "[", Narrow: "[5000", Shard: "s1", Changed: true}}},
+		refusals: shardRefusals(codeInvalidShardKey, codeKeyNotPlaced, codeShardBusy, codeNoFitHost),
+		serve:    func(w http.ResponseWriter, r *http.Request) error { return s.regroup(w, r, verb, do) },
+	}
+}
+
+func (s *server) regroup(w http.ResponseWriter, r *http.Request, verb string, do regroup) error {
+	shards, id, err := s.shardMaps(r)
+	if err != nil {
+		return err
+	}
+	v, err := s.readJSON(w, r)
+	if err != nil {
+		return err
+	}
+	f, fault := objectAt("", v)
+	if fault != nil {
+		return faulty([]Fault{*fault})
+	}
+	at, dry, reason := f.required("at"), f.boolean("dry_run"), f.label("reason", maxReason)
+	f.refuseUnknown()
+	if err := faulty(f.faults); err != nil {
+		return err
+	}
+	done, err := do(shards, r.Context(), id, at, dry, actor(r, reason))
+	if err != nil {
+		return shardProblem(err)
+	}
+	if done.Changed {
+		after := map[string]any{verb: done.Narrow, "from": done.Wide, "shard": done.Shard}
+		if err := s.engine.AuditShardChange(r.Context(), id, done.Narrow, after, actor(r, reason)); err != nil {
+			return err
+		}
+	}
+	return writeJSON(w, http.StatusOK, done)
 }
 
 // shardMaps gives the maps of the node, and the name of the one that a request is about.
@@ -313,6 +371,9 @@ func (s *server) setShard(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return shardProblem(err)
 	}
+	if err := s.engine.AuditShardChange(r.Context(), id, shard, c, actor(r, reason)); err != nil {
+		return err
+	}
 	return writeJSON(w, http.StatusOK, view)
 }
 
@@ -328,6 +389,12 @@ func (s *server) enrollShard(w http.ResponseWriter, r *http.Request) error {
 	done, err := shards.EnrollShard(r.Context(), id, shard, actor(r, ""))
 	if err != nil {
 		return shardProblem(err)
+	}
+	if len(done.Reasons) == 0 { // otherwise nothing was changed
+		after := map[string]any{"enrolled": true, "fences": done.Fences}
+		if err := s.engine.AuditShardChange(r.Context(), id, shard, after, actor(r, "")); err != nil {
+			return err
+		}
 	}
 	return writeJSON(w, http.StatusOK, done)
 }
@@ -382,6 +449,13 @@ func (c *Client) SetShard(ctx context.Context, shardMap, shard string, change Sh
 	var view engine.ShardView
 	err := c.call(ctx, http.MethodPut, "/admin"+shardPath(shardMap, "/shards/"+url.PathEscape(shard)), change, nil, &view)
 	return view, err
+}
+
+// RegroupShard splits or merges placements of a map.
+func (c *Client) RegroupShard(ctx context.Context, shardMap, verb string, ask ShardRegroupRequest) (engine.ShardRegroup, error) {
+	var done engine.ShardRegroup
+	err := c.call(ctx, http.MethodPost, "/admin"+shardPath(shardMap, "/"+verb), ask, nil, &done)
+	return done, err
 }
 
 // EnrollShard prepares a shard.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"procaas/engine"
@@ -177,13 +178,19 @@ func sessionAttrs(mode string) string {
 
 // publicError says an error in the words of the engine.
 func (m *Map) publicError(key string, err error) error {
+	where := fmt.Sprintf("map %s: ", m.ID)
+	named := strings.HasPrefix(err.Error(), where)
 	switch {
+	case errors.Is(err, ErrKey) && named:
+		return err
 	case errors.Is(err, ErrKey):
-		return fmt.Errorf("map %s: %w", m.ID, err)
+		return fmt.Errorf("%s%w", where, err)
 	case errors.Is(err, ErrUnknownKey):
-		return fmt.Errorf("map %s: key %q: %w", m.ID, key, engine.ErrUnplaced)
+		return fmt.Errorf("%skey %q: %w", where, key, engine.ErrUnplaced)
+	case (errors.Is(err, ErrBusy) || errors.Is(err, ErrClosed)) && named:
+		return fmt.Errorf("%w: %w", engine.ErrShardBusy, err)
 	case errors.Is(err, ErrBusy), errors.Is(err, ErrClosed):
-		return fmt.Errorf("map %s: key %q: %w: %w", m.ID, key, engine.ErrShardBusy, err)
+		return fmt.Errorf("%skey %q: %w: %w", where, key, engine.ErrShardBusy, err)
 	}
 	return err
 }

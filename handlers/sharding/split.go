@@ -61,7 +61,7 @@ func (m *Map) SplitAt(ctx context.Context, at string) (wide, narrow Placement, e
 // stretchAt gives the stretch that the first part of a key lies in.
 func (m *Map) stretchAt(ctx context.Context, at string) (Placement, error) {
 	if m.layout.strategy != "range" {
-		return Placement{}, fmt.Errorf("map %s: %w: its strategy is %s, and only one by range has stretches of keys", m.ID, ErrKey, m.layout.strategy)
+		return Placement{}, fmt.Errorf("map %s: %w: the strategy of the map is %s, and only one by range has stretches of keys", m.ID, ErrKey, m.layout.strategy)
 	}
 	if err := m.layout.check(at); err != nil {
 		return Placement{}, fmt.Errorf("map %s: %w", m.ID, err)
