@@ -5,7 +5,7 @@ import "math"
 const (
 	guessedNotice = 20 // seconds from the announcement of a stop to the stop, before one was seen
 	usedNotice    = 0.75
-	patience      = 5    // seconds of its load that a landing may drop, as long as there is time to wait for room
+	patience      = 8    // seconds of its load that a landing may drop, as long as there is time to wait for room
 	lightLoad     = 0.15 // of what a worker can do: so little leaves at once
 )
 

@@ -42,6 +42,7 @@ const (
 	considerEvery = 4 // seconds between voluntary moves
 	movesAtOnce   = 6
 	handover      = 0.5  // seconds for which a partition that moves is not served
+	doubt         = 5    // times the outage that is expected of a worker, for its partitions to wait for it
 	homecoming    = 120  // seconds of its load that it must save when a partition goes back whence it came
 	database      = 0.02 // what a request that misses a cache costs others, as a share of a drop
 )
@@ -256,7 +257,7 @@ func (e *economist) rescue(r *Report) (moves []Move) {
 		if !down && !r.Draining[w] {
 			continue
 		}
-		why, left, wait := fmt.Sprintf("worker %d is down", w), math.Inf(1), e.health.back(r, w)
+		why, left, wait := fmt.Sprintf("worker %d is down", w), math.Inf(1), doubt*e.health.back(r, w)
 		if !down {
 			why = fmt.Sprintf("worker %d is draining", w)
 			if m := &e.machines[w]; m.now > lightLoad*e.mean {
@@ -276,8 +277,11 @@ func (e *economist) rescue(r *Report) (moves []Move) {
 			if down && e.parts[p].crash.of(r.At, flapHalf) >= poison {
 				continue // it would only kill the next one
 			}
-			to, price := e.refuge(r, p, down)
-			if to < 0 || price > wait*e.parts[p].now {
+			to, price, back := e.refuge(r, p, down)
+			if !down {
+				back = 0 // a worker that still serves must be empty when it stops
+			}
+			if to < 0 || price+back > wait*e.parts[p].now {
 				continue
 			}
 			moves = append(moves, e.commit(p, to, r.At, why))
@@ -292,32 +296,33 @@ func (e *economist) wasHome(w, p int, now float64) bool {
 	return slices.ContainsFunc(e.parts[p].homes, func(h home) bool { return h.worker == w && now-h.left < e.params.NoReturn })
 }
 
-// refuge finds the worker that takes a partition best, and what that drops; -1 when
-// there is none. Who has to leave takes one that may be about to stop before none.
-func (e *economist) refuge(r *Report, p int, must bool) (best int, least float64) {
+// refuge finds the worker that takes a partition best, what that drops, and what is
+// added when the partition was there not long ago; -1 when there is none. Who has to
+// leave takes one that may be about to stop before none.
+func (e *economist) refuge(r *Report, p int, must bool) (best int, drops, back float64) {
 	tests := []func(w int) bool{
 		func(w int) bool { return e.health.fit(r, w) },
 		func(w int) bool { return e.health.answers(r, w) },
 		func(w int) bool { return must && r.Up[w] },
 	}
 	for _, ok := range tests {
-		best, least = -1, math.Inf(1)
+		best = -1
 		for _, w := range e.cluster.Allowed[p] {
 			if w == e.where[p] || !ok(w) {
 				continue
 			}
 			m := &e.machines[w]
-			price := e.landing(m, p) - e.params.FixedCost*e.mean + e.hurtWith(m, p, 1) - m.hurt
+			price, home := e.landing(m, p)-e.params.FixedCost*e.mean+e.hurtWith(m, p, 1)-m.hurt, 0.0
 			if e.wasHome(w, p, r.At) {
-				price += homecoming * (e.parts[p].now + e.params.FixedCost*e.mean)
+				home = homecoming * (e.parts[p].now + e.params.FixedCost*e.mean)
 			}
-			if price < least {
-				best, least = w, price
+			if best < 0 || price+home < drops+back {
+				best, drops, back = w, price, home
 			}
 		}
 		if best >= 0 {
 			break
 		}
 	}
-	return best, least
+	return best, drops, back
 }
