@@ -70,7 +70,10 @@ func (v *ItemsView) String() string {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
 		}
 	}
-	if len(parts) == 0 {
+	switch {
+	case v.Total == 0:
+		return "no items"
+	case len(parts) == 0:
 		parts = []string{"none begun"}
 	}
 	return fmt.Sprintf("%d items: %s", v.Total, strings.Join(parts, ", "))

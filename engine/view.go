@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"procaas/dsl"
@@ -55,6 +56,20 @@ type HandlerView struct {
 	Finished *time.Time `json:"finished"`
 	Error    string     `json:"error"`
 	Reason   string     `json:"reason"`
+}
+
+// RepeatsStage tells whether the view is of a stage that is repeated for each element of
+// a list: its path is that of the stage, and those of its handlers follow, within it.
+func (h HandlerView) RepeatsStage() bool {
+	return strings.Count(h.Path, "/") == 1
+}
+
+// Stage gives the path of the stage of the run in which the handler is, whatever calls it
+// is inside of.
+func (h HandlerView) Stage() string {
+	outer, _, _ := strings.Cut(h.ref(), intoCall)
+	parts := strings.SplitN(pathOf(outer), "/", 3)
+	return strings.Join(parts[:min(2, len(parts))], "/")
 }
 
 // View makes a record readable. A checkpoint that cannot be read is told in the

@@ -231,11 +231,18 @@ func (p *progressTree) show(v engine.RunView) {
 		p.shown = map[string]string{}
 		fmt.Fprintln(p.w, v.Event.Type)
 	}
+	repeated := map[string]bool{} // stages that are, and whether all elements are done
 	for _, h := range v.Handlers {
-		if h.Outcome == "running" || p.shown[h.Path] == h.Outcome {
+		if h.RepeatsStage() {
+			repeated[h.Path] = h.Finished != nil
+		}
+	}
+	for _, h := range v.Handlers {
+		name := h.Within + ">" + h.Path
+		if done, ok := repeated[h.Stage()]; ok && !done || h.Outcome == "running" || p.shown[name] == h.Outcome {
 			continue
 		}
-		p.shown[h.Path] = h.Outcome
+		p.shown[name] = h.Outcome
 		p.line(h)
 	}
 }
@@ -244,7 +251,18 @@ func (p *progressTree) line(h engine.HandlerView) {
 	parts := strings.SplitN(h.Path, "/", 3)
 	if stage := parts[0] + "/" + parts[1]; stage != p.stage {
 		p.stage = stage
-		fmt.Fprintf(p.w, "├─ %s\n", parts[1])
+		title := parts[1]
+		if h.RepeatsStage() {
+			title += " " + handlerNote(h)
+		}
+		fmt.Fprintf(p.w, "├─ %s\n", title)
+	}
+	if h.RepeatsStage() {
+		return
+	}
+	name := parts[2]
+	if _, index, ok := strings.Cut(h.Within, "["); ok && strings.Count(h.Within, "/") == 1 {
+		name += "[" + index
 	}
 	mark, tint := "✓", "32"
 	switch h.Outcome {
@@ -258,7 +276,7 @@ func (p *progressTree) line(h engine.HandlerView) {
 	if p.color {
 		mark = "\x1b[" + tint + "m" + mark + "\x1b[0m"
 	}
-	fmt.Fprintf(p.w, "│  %s %s %s\n", mark, parts[2], handlerNote(h))
+	fmt.Fprintf(p.w, "│  %s %s %s\n", mark, name, handlerNote(h))
 }
 
 func handlerNote(h engine.HandlerView) string {
@@ -266,7 +284,11 @@ func handlerNote(h engine.HandlerView) string {
 	if h.Started != nil && h.Finished != nil {
 		notes = append(notes, roundDuration(h.Finished.Sub(*h.Started)).String())
 	}
-	if h.Attempts > 1 {
+	if h.RepeatsStage() {
+		if h.Items != nil {
+			notes = append(notes, h.Items.String())
+		}
+	} else if h.Attempts > 1 {
 		notes = append(notes, fmt.Sprintf("%d attempts", h.Attempts))
 	}
 	if h.Outcome != "succeeded" {

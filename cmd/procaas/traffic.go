@@ -190,6 +190,9 @@ func (s *summary) add(v engine.RunView) {
 		s.Runs.Failed++
 	}
 	for _, h := range v.Handlers {
+		if h.RepeatsStage() {
+			continue // its handlers follow
+		}
 		if h.Outcome == "succeeded" {
 			s.Handlers.Run++
 		} else {

@@ -54,7 +54,7 @@ func (s *Suite) relax(off string, base *trial) relaxation {
 // all handlers of a pipeline that is called by one.
 func (s *Suite) spreadCalls(r *relaxation, plan *engine.Plan) {
 	for _, stage := range plan.Stages {
-		for _, step := range stage.Steps {
+		for _, step := range stage.Handlers() {
 			if undo := step.Handler.Compensation(); undo != nil && r.handlers[step.Path] {
 				r.handlers[undo.Path] = true
 			}
@@ -80,7 +80,11 @@ func (s *Suite) spreadCalls(r *relaxation, plan *engine.Plan) {
 func (r *relaxation) spread(plan *engine.Plan) {
 	var sources []string
 	for _, stage := range plan.Stages {
-		for _, step := range stage.Steps {
+		steps := stage.Handlers()
+		if loop := stage.Loop(); loop != nil {
+			steps = append(slices.Clip(steps), loop) // which reads what its elements leave
+		}
+		for _, step := range steps {
 			for _, read := range step.Reads {
 				if len(read.Path) == 0 {
 					continue
@@ -96,6 +100,9 @@ func (r *relaxation) spread(plan *engine.Plan) {
 						r.handlers[step.Path] = true
 					}
 				}
+			}
+			if step == stage.Loop() && slices.ContainsFunc(stage.Handlers(), func(s *engine.Step) bool { return r.handlers[s.Path] }) {
+				r.handlers[step.Path] = true
 			}
 			if !r.handlers[step.Path] {
 				continue
