@@ -50,10 +50,35 @@ func (c *committer) commit(change Change) error {
 	if err != nil {
 		return err
 	}
+	if errors.Is(errs[0], ErrAway) {
+		if errs, err = c.commitAgain(change); err != nil {
+			return err
+		}
+	}
 	if errs[0] == nil {
 		c.metrics.Checkpoint.Observe(time.Since(began).Seconds())
 	}
 	return errs[0]
+}
+
+// commitAgain hands a change in until the cell can be reached that has the run. The
+// changes of other cells do not wait for it.
+func (c *committer) commitAgain(change Change) (errs []error, err error) {
+	backoff := 10 * time.Millisecond
+	for {
+		c.metrics.failed("commit")
+		if !pause(c.ctx, backoff) {
+			return nil, context.Cause(c.ctx)
+		}
+		backoff = min(2*backoff, maxBackoff)
+		if errs, err = c.shared.call(c.ctx, []Change{change}); err != nil {
+			return nil, err
+		}
+		if !errors.Is(errs[0], ErrAway) {
+			c.settle([]Change{change}, errs)
+			return errs, nil
+		}
+	}
 }
 
 // write writes changes until it is known what became of them. In doubt says that

@@ -173,5 +173,10 @@ func (e *Engine) Degraded() error {
 	if err := e.follower.refused.Load(); err != nil {
 		return fmt.Errorf("new events run by an older definition, because the current one cannot run here: %w", *err)
 	}
+	if s, ok := e.o.Store.(Scattered); ok {
+		if err := s.Unreachable(); err != nil {
+			return err
+		}
+	}
 	return e.sheds()
 }

@@ -55,6 +55,9 @@ func (e *Engine) Submit(ctx context.Context, events []Submission) ([]Submitted, 
 	if err != nil {
 		return nil, fmt.Errorf("accept events: %w", err)
 	}
+	if err := e.awaitMoving(ctx, runs, results); err != nil {
+		return nil, fmt.Errorf("accept events: %w", err)
+	}
 	for i, r := range results {
 		if r.failure != nil {
 			return nil, fmt.Errorf("accept events: %w", r.failure)
@@ -62,6 +65,38 @@ func (e *Engine) Submit(ctx context.Context, events []Submission) ([]Submitted, 
 		out[places[i]] = r.submitted(&runs[i])
 	}
 	return out, nil
+}
+
+// How long events wait whose keys are on their way to another cluster of the inbox.
+const (
+	movingWait  = 5 * time.Second
+	movingPause = 10 * time.Millisecond
+)
+
+// awaitMoving hands events in again whose keys are on their way, until they have arrived
+// or it takes too long. Other senders do not wait for that. The events of a sender keep
+// their order, since all of a key are refused together.
+func (e *Engine) awaitMoving(ctx context.Context, runs []Intake, results []accepted) error {
+	wait := movingPause
+	for began := time.Now(); ; wait = min(2*wait, 10*movingPause) {
+		var left []Intake
+		var places []int
+		for i, r := range results {
+			if errors.Is(r.Err, ErrMoving) {
+				left, places = append(left, runs[i]), append(places, i)
+			}
+		}
+		if len(left) == 0 || time.Since(began) > movingWait || !pause(ctx, wait) {
+			return nil
+		}
+		again, err := e.accepts.call(ctx, left)
+		if err != nil {
+			return err
+		}
+		for i, r := range again {
+			results[places[i]] = r
+		}
+	}
 }
 
 // An accepted is what became of one event, or the failure of its whole batch.
@@ -133,6 +168,9 @@ func (e *Engine) accept(runs []Intake) []accepted {
 	out := make([]accepted, len(runs))
 	for i, r := range results {
 		out[i].Accepted = r
+		if errors.Is(r.Err, ErrAway) {
+			e.metrics.failed("accept")
+		}
 		if r.Err == nil && !r.Duplicate {
 			e.metrics.Accepted.Inc()
 		}
@@ -157,6 +195,11 @@ func (e *Engine) start(n *node, asked int, results []Accepted, err error) {
 		n.fence()
 	case err != nil && asked > 0:
 		n.lost.Store(true)
+	}
+	for _, r := range results {
+		if asked > 0 && errors.Is(r.Err, ErrAway) {
+			n.lost.Store(true)
+		}
 	}
 	if asked > 0 {
 		n.take(asked, claimed)

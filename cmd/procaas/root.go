@@ -131,7 +131,7 @@ func newRoot(s streams) *cobra.Command {
 		c.GroupID = "serve"
 		root.AddCommand(c)
 	}
-	for _, c := range []*cobra.Command{submitCommand(s), runsCommand(s), switchCommand(s), limitCommand(s), rolloutCommand(s), configCommand(s), tokenCommand(s), auditCommand(s), nodesCommand(s), queueCommand(s), shardCommand(s), topCommand(s), reloadCommand(s)} {
+	for _, c := range []*cobra.Command{submitCommand(s), runsCommand(s), switchCommand(s), limitCommand(s), rolloutCommand(s), configCommand(s), tokenCommand(s), auditCommand(s), nodesCommand(s), queueCommand(s), inboxCommand(s), shardCommand(s), topCommand(s), reloadCommand(s)} {
 		c.GroupID = "operate"
 		root.AddCommand(c)
 	}

@@ -29,6 +29,7 @@ import (
 // nodeFlags are the flags of every command that runs a node.
 type nodeFlags struct {
 	store, listen, name string
+	cells               []string
 	migrate             bool
 	maxInFlight         int
 	lease, drain        time.Duration
@@ -85,6 +86,10 @@ their key, and sends those again that meet a partition on its way to another
 worker. As soon as there are tokens, such requests need one of a submitter in the
 header Proxy-Authorization.
 
+With --cell the keys of events are spread over several PostgreSQL servers, of which
+--store is the home: procaas inbox tells which has what, and moves keys. The keys of
+a server that is away wait, and /readyz says so; those of the others work.
+
 Traces are sent over OTLP/HTTP when OTEL_EXPORTER_OTLP_ENDPOINT names a
 collector; the other OTEL_ variables count, too.`,
 		Example: "  procaas serve --store postgres://procaas@db/procaas --pipelines flows/ --listen 127.0.0.1:8080\n" +
@@ -95,6 +100,7 @@ collector; the other OTEL_ variables count, too.`,
 	f.add(c, "sqlite:.procaas/procaas.db")
 	c.Flags().StringSliceVarP(&f.pipelines, "pipelines", "p", []string{"."}, "directories or files with pipelines")
 	f.proxy.add(c.Flags())
+	c.Flags().StringArrayVar(&f.cells, "cell", nil, "one more PostgreSQL for the inbox, beside --store: NAME=postgres://… (repeatable; the same on all nodes)")
 	c.RunE = func(c *cobra.Command, _ []string) error { return serve(c.Context(), s, f) }
 	return c
 }
@@ -245,6 +251,9 @@ func (n *node) build(ctx context.Context, f nodeFlags, b *dsl.Bundle, served api
 	}
 	if n.shards != nil {
 		served.Shards = n.shards
+	}
+	if inbox, ok := n.store.(engine.InboxCells); ok {
+		served.Inbox = inbox
 	}
 	n.api, n.console = api.NewWithConsole(served)
 	return nil

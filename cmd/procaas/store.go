@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -23,7 +24,14 @@ import (
 func openStore(ctx context.Context, dsn string, migrate bool, log *slog.Logger) (engine.Store, error) {
 	switch {
 	case isPostgres(dsn):
-		return postgres.Open(ctx, dsn, postgres.Options{Migrate: migrate, Log: log})
+		store, err := postgres.Open(ctx, dsn, postgres.Options{Migrate: migrate, Log: log})
+		if err != nil {
+			return nil, err
+		}
+		if err := refuseCell(ctx, store); err != nil {
+			return nil, errors.Join(err, store.Close())
+		}
+		return store, nil
 	case strings.HasPrefix(dsn, "sqlite:"):
 		path, err := sqlitePath(dsn)
 		if err != nil {
@@ -52,7 +60,7 @@ func (n *node) openStore(ctx context.Context) (engine.Store, error) {
 	f := n.flags
 	began, told := time.Now(), time.Time{}
 	for pause := firstTry; ; pause = min(2*pause, slowTry) {
-		store, err := openStore(ctx, f.store, f.migrate, n.log)
+		store, err := n.openCells(ctx)
 		if err == nil && !told.IsZero() {
 			n.log.Info("store is there", "after", time.Since(began).Round(time.Millisecond))
 		}

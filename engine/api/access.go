@@ -95,6 +95,9 @@ var needs = map[string]need{
 	"list-configs":  views,
 	"list-controls": views,
 
+	"get-inbox":  views,
+	"move-slots": rules,
+
 	"list-shard-maps": views,
 	"resolve-shard":   asks,
 	"resolve-shards":  asks,

@@ -42,6 +42,9 @@ type Options struct {
 	// Shards answers where keys live; nobody does when it is nil.
 	Shards engine.ShardMaps
 
+	// Inbox tells of the databases of the inbox; nil when there is one.
+	Inbox engine.InboxCells
+
 	// Play runs what the playground of the console tries. It only checks when nil.
 	Play ui.Player
 
@@ -148,6 +151,7 @@ type server struct {
 	version string
 	shards  engine.ShardMaps
 	warm    atomic.Bool // a question for a shard was let in: the tokens are in memory
+	inbox   engine.InboxCells // nil when the inbox has one database
 	reload  func(context.Context, engine.Actor) (engine.Diff, error)
 	play    ui.Player
 
@@ -161,7 +165,7 @@ type server struct {
 // newDoor makes what it takes to tell who may call.
 func newDoor(o Options) *server {
 	s := &server{
-		engine: o.Engine, log: o.Log, metrics: o.Registry, maxBody: o.MaxBody, version: o.Version, reload: o.Reload, play: o.Play, shards: o.Shards,
+		engine: o.Engine, log: o.Log, metrics: o.Registry, maxBody: o.MaxBody, version: o.Version, reload: o.Reload, play: o.Play, shards: o.Shards, inbox: o.Inbox,
 		open: o.Open, local: o.Local,
 		tasks: o.Tasks, closing: o.Closing,
 	}
@@ -214,6 +218,7 @@ func (s *server) operations() []operation {
 	all = append(all, s.clusterOperations()...)
 	all = append(all, s.leverOperations()...)
 	all = append(all, s.adminOperations()...)
+	all = append(all, s.inboxOperations()...)
 	all = append(all, s.fallbackOperations()...)
 	all = append(all, s.controlOperations()...)
 	all = append(all, s.shardOperations()...)

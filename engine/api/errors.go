@@ -121,6 +121,10 @@ const (
 	codeNoTasks          = "no_task_queue"
 	codeInvalidTask      = "invalid_task"
 	codeQueueDraining    = "queue_draining"
+	codeKeyMoving        = "key_moving"
+	codeCellAway         = "cell_away"
+	codeNoCells          = "no_cells"
+	codeInvalidMove      = "invalid_move"
 )
 
 // problems is the one table of what a code means over HTTP.
@@ -190,6 +194,10 @@ var problems = map[string]struct {
 	codeShardBusy:        {http.StatusConflict, "The key or the shard is busy"},
 	codeUnknownTransfer:  {http.StatusNotFound, "There is no such transfer"},
 	codeTransferState:    {http.StatusConflict, "The transfer cannot do that now"},
+	codeKeyMoving:        {http.StatusServiceUnavailable, "The key moves to another database"},
+	codeCellAway:         {http.StatusServiceUnavailable, "The database of the key cannot be reached"},
+	codeNoCells:          {http.StatusConflict, "The inbox has one database"},
+	codeInvalidMove:      {http.StatusConflict, "The slots cannot move so"},
 	codeNotReady:         {http.StatusServiceUnavailable, "The node cannot work at present"},
 }
 
@@ -212,6 +220,14 @@ func problemOf(err error) *Problem {
 	var over *engine.OverloadError
 	if errors.As(err, &over) {
 		return overloaded(over)
+	}
+	switch {
+	case errors.Is(err, engine.ErrMoving):
+		return refuse(codeKeyMoving, "the key is on its way to another database of the inbox; nothing was changed, so send it again in a moment").
+			with("Retry-After", "1")
+	case errors.Is(err, engine.ErrAway):
+		return refuse(codeCellAway, "the database of the inbox that has the key cannot be reached; it is unknown whether the call took effect, so repeat it with the same ids").
+			with("Retry-After", "2")
 	}
 	return refuse(codeStoreUnavailable, "the store could not be reached in time; it is unknown whether the call took effect, so repeat it with the same ids").
 		with("Retry-After", "1")

@@ -253,6 +253,9 @@ func replyMany(w http.ResponseWriter, in intake, results []engine.Submitted) err
 	case 0:
 		return writeJSON(w, http.StatusAccepted, reply)
 	case len(results):
+		if p := reply.Items[0].Error; p.Status >= http.StatusInternalServerError {
+			return p
+		}
 		return refuse(codeBatchRefused, "none of the %d events was accepted; the first: %s", len(results), refused[0].Message).at(refused...)
 	}
 	return writeJSON(w, http.StatusMultiStatus, reply)

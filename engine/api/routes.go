@@ -10,7 +10,7 @@ import (
 )
 
 func (s *server) intakeOperations() []operation {
-	refusals := []string{codeIDConflict, codeEventRejected, codeUnknownEventType, codeMissingKey, codeInvalidEvent, codeInvalidPayload, codeBatchRefused, codeOverloaded, codeStoreUnavailable}
+	refusals := []string{codeIDConflict, codeEventRejected, codeUnknownEventType, codeMissingKey, codeInvalidEvent, codeInvalidPayload, codeBatchRefused, codeOverloaded, codeKeyMoving, codeCellAway, codeStoreUnavailable}
 	receipts := []reply{
 		{
 			status: 202, about: "Accepted and durable. An array, or a batch, gives items in its order.",
@@ -55,7 +55,7 @@ const exampleRun = "0199d3f0-6f6e-7c7b-9d0a-6a3c1c2f4e11"
 
 func (s *server) runOperations() []operation {
 	id := []*huma.Param{inPath("id", "The run's id.")}
-	steered := []string{codeRunNotFound, codeInvalidParameter, codeStoreUnavailable}
+	steered := []string{codeRunNotFound, codeInvalidParameter, codeKeyMoving, codeCellAway, codeStoreUnavailable}
 	one := []reply{{status: 200, about: "The run.", body: engine.RunView{}}}
 	return []operation{
 		{
@@ -110,7 +110,7 @@ func (s *server) runOperations() []operation {
 			about:    "A key that no event has reached is in its initial state. A slash in a key is sent as %2F.",
 			params:   []*huma.Param{inPath("flow", "The flow's id."), inPath("key", "The entity.")},
 			replies:  []reply{{status: 200, about: "The entity.", body: engine.EntityView{}}},
-			refusals: []string{codeFlowNotFound, codeInvalidParameter, codeStoreUnavailable}, serve: s.getEntity,
+			refusals: []string{codeFlowNotFound, codeInvalidParameter, codeCellAway, codeStoreUnavailable}, serve: s.getEntity,
 		},
 	}
 }

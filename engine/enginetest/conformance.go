@@ -16,8 +16,9 @@ import (
 )
 
 // Conformance checks that a store keeps every promise of the engine's ports.
-// open gives an empty store of its own to the test and sees to its end.
-func Conformance(t *testing.T, open func(t *testing.T) engine.Store) {
+// open gives an empty store of its own to the test and sees to its end. With names of
+// groups it checks only these.
+func Conformance(t *testing.T, open func(t *testing.T) engine.Store, only ...string) {
 	groups := []struct {
 		name  string
 		cases []storeCase
@@ -25,7 +26,11 @@ func Conformance(t *testing.T, open func(t *testing.T) engine.Store) {
 		{"Inbox", inboxCases}, {"Order", orderCases}, {"Ledger", ledgerCases}, {"Nodes", nodeCases},
 		{"Runs", runCases}, {"Filters", filterCases}, {"Settings", settingCases}, {"Controls", controlCases}, {"Access", accessCases}, {"Bundles", bundleCases}, {"Moves", moveCases}, {"Undo", undoCases}, {"Awaits", awaitCases}, {"Fallback", fallbackCases}, {"Documents", documentCases}, {"Thin", thinCases}, {"Race", raceCases},
 	}
+	checks := func(name string) bool { return len(only) == 0 || slices.Contains(only, name) }
 	for _, g := range groups {
+		if !checks(g.name) {
+			continue
+		}
 		t.Run(g.name, func(t *testing.T) {
 			t.Parallel()
 			for _, c := range g.cases {
@@ -36,10 +41,12 @@ func Conformance(t *testing.T, open func(t *testing.T) engine.Store) {
 			}
 		})
 	}
-	t.Run("Model", func(t *testing.T) {
-		t.Parallel()
-		checkModel(t, open)
-	})
+	if checks("Model") {
+		t.Run("Model", func(t *testing.T) {
+			t.Parallel()
+			checkModel(t, open)
+		})
+	}
 }
 
 // A storeCase is one promise of the ports.

@@ -113,6 +113,10 @@ func (w *work) commit(ctx context.Context, t *tx) error {
 	if err != nil {
 		return err
 	}
+	emits, elsewhere, err := t.fenceEmits(ctx, emits)
+	if err != nil {
+		return err
+	}
 	at := t.asNode(w.node)
 	news := t.queueEvents(emits)
 	ring := w.queueLocks(t, emits)
@@ -130,6 +134,9 @@ func (w *work) commit(ctx context.Context, t *tx) error {
 		return err
 	}
 	w.queueEmits(t, emits, ring, touched)
+	if err := t.queueOutbox(elsewhere); err != nil {
+		return err
+	}
 	if w.back {
 		t.queueReorder(touched)
 	} else {

@@ -45,10 +45,14 @@ func (s *Store) Accept(ctx context.Context, node int64, runs []engine.Intake) ([
 		if in, err = intakes(runs); err != nil {
 			return err
 		}
-		if isPlain(in) {
-			return t.acceptPlain(ctx, node, in)
+		here, _, err := t.fence(ctx, in)
+		switch {
+		case err != nil || len(here) == 0:
+			return err
+		case isPlain(here):
+			return t.acceptPlain(ctx, node, here)
 		}
-		return t.accept(ctx, node, in)
+		return t.accept(ctx, node, here)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("accept: %w", err)
@@ -126,6 +130,11 @@ const (
 	from unnest($1::text[], $2::text[], $3::text[], $4::text[]) with ordinality as e (source, id, run, hash, at)
 	order by e.source, e.id, e.at
 	on conflict do nothing returning run`
+	insertEventsOfCell = `insert into events (source, id, run, hash, slot, accepted)
+	select e.source, e.id, e.run, e.hash, e.slot, clock_timestamp()
+	from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::int[]) with ordinality as e (source, id, run, hash, slot, at)
+	order by e.source, e.id, e.at
+	on conflict do nothing returning run`
 	findEvents = `select i.at, e.run, e.hash
 	from unnest($1::text[], $2::text[]) with ordinality as i (source, id, at)
 	join events e on e.source = i.source and e.id = i.id`
@@ -137,13 +146,21 @@ const (
 func (t *tx) queueEvents(in []*intake) *[]string {
 	var news []string
 	var sources, ids, runs, hashes []string
+	var slots []int
 	for _, r := range in {
 		if r.Dedup {
 			sources, ids = append(sources, r.Event.Source), append(ids, r.Event.ID)
 			runs, hashes = append(runs, r.ID), append(hashes, r.Hash)
+			if t.cell {
+				slots = append(slots, engine.InboxSlot(r.Key))
+			}
 		}
 	}
-	if len(ids) > 0 {
+	switch {
+	case len(ids) == 0:
+	case t.cell:
+		t.queue(insertEventsOfCell, sources, ids, runs, hashes, slots).Query(rows(&news, pgx.RowTo[string]))
+	default:
 		t.queue(insertEvents, sources, ids, runs, hashes).Query(rows(&news, pgx.RowTo[string]))
 	}
 	return &news

@@ -18,26 +18,13 @@ func (s *Store) List(ctx context.Context, f engine.RunFilter) ([]engine.RunRecor
 }
 
 func (s *Store) list(ctx context.Context, f engine.RunFilter, checkpoint string) ([]engine.RunRecord, string, error) {
-	from := int64(math.MaxInt64)
-	if f.Oldest {
-		from = 0
-	}
-	if f.Cursor != "" {
-		var err error
-		if from, err = strconv.ParseInt(f.Cursor, 36, 64); err != nil {
-			return nil, "", engine.ErrCursor
-		}
-	}
-	limit := min(max(f.Limit, 1), 1000)
-	query, args := listQuery(f, checkpoint, from, limit+1)
-	var all []record
-	if err := s.freely(ctx, query, args, rows(&all, scanRecord)); err != nil {
+	all, more, err := s.records(ctx, f, checkpoint)
+	if err != nil {
 		return nil, "", err
 	}
 	next := ""
-	if len(all) > limit {
-		all = all[:limit]
-		next = strconv.FormatInt(all[limit-1].seq, 36)
+	if more {
+		next = all[len(all)-1].cursor()
 	}
 	runs := make([]engine.RunRecord, len(all))
 	for i, r := range all {
@@ -46,14 +33,59 @@ func (s *Store) list(ctx context.Context, f engine.RunFilter, checkpoint string)
 	return runs, next, nil
 }
 
+// cursor is that of what follows the record in a listing.
+func (r *record) cursor() string { return strconv.FormatInt(r.seq, 36) }
+
+// ListMarked implements [engine.Cell].
+func (s *Store) ListMarked(ctx context.Context, f engine.RunFilter) (runs []engine.RunRecord, cursors []string, more bool, err error) {
+	all, more, err := s.records(ctx, f, "checkpoint")
+	for i, r := range all {
+		if i == 0 {
+			before := record{seq: r.seq + 1}
+			if f.Oldest {
+				before.seq = r.seq - 1
+			}
+			cursors = append(cursors, before.cursor())
+		}
+		runs, cursors = append(runs, r.RunRecord), append(cursors, r.cursor())
+	}
+	return runs, cursors, more, err
+}
+
+// notGone leaves out the runs that a cell has, but not of its own any more or not yet.
+const notGone = "(place <> 'away' or inbox_slot(key) in (select slot from inbox_slots where state = 'frozen'))"
+
+// records reads a page of a listing; more tells whether there is more.
+func (s *Store) records(ctx context.Context, f engine.RunFilter, checkpoint string) (all []record, more bool, err error) {
+	from := int64(math.MaxInt64)
+	if f.Oldest {
+		from = 0
+	}
+	if f.Cursor != "" {
+		var err error
+		if from, err = strconv.ParseInt(f.Cursor, 36, 64); err != nil {
+			return nil, false, engine.ErrCursor
+		}
+	}
+	limit := min(max(f.Limit, 1), 1000)
+	query, args := s.listQuery(f, checkpoint, from, limit+1)
+	if err := s.freely(ctx, query, args, rows(&all, scanRecord)); err != nil {
+		return nil, false, err
+	}
+	if len(all) > limit {
+		return all[:limit], true, nil
+	}
+	return all, false, nil
+}
+
 // listQuery builds the query of a listing. Each table is read from one end, no
 // further than needed.
-func listQuery(f engine.RunFilter, checkpoint string, from int64, limit int) (string, []any) {
+func (s *Store) listQuery(f engine.RunFilter, checkpoint string, from int64, limit int) (string, []any) {
 	page, order := "seq < $1", "desc"
 	if f.Oldest {
 		page, order = "seq > $1", "asc"
 	}
-	c := choose(f, from, limit)
+	c := s.choose(f, from, limit)
 	var parts []string
 	for _, t := range c.tables() {
 		parts = append(parts, fmt.Sprintf("(select %s from %s where %s and %s order by seq %s limit $2)",
@@ -64,7 +96,7 @@ func listQuery(f engine.RunFilter, checkpoint string, from int64, limit int) (st
 
 // Count implements [engine.Runs].
 func (s *Store) Count(ctx context.Context, f engine.RunFilter) ([]engine.RunCount, error) {
-	c := choose(f)
+	c := s.choose(f)
 	var parts []string
 	for _, t := range c.tables() {
 		parts = append(parts, "select pipeline, failed_path, error_class, count(*) as n from "+t.name+" where "+t.where+" group by 1, 2, 3")
@@ -106,6 +138,15 @@ func (c *choice) and(condition string, arg any) {
 	c.args = append(c.args, arg)
 	condition = strings.ReplaceAll(condition, "%s", "$"+strconv.Itoa(len(c.args)))
 	c.hot, c.past = append(c.hot, condition), append(c.past, condition)
+}
+
+// choose translates a filter, for a cell too.
+func (s *Store) choose(f engine.RunFilter, args ...any) *choice {
+	c := choose(f, args...)
+	if s.cell.Load() && c.hot != nil {
+		c.hot = append(c.hot, notGone)
+	}
+	return c
 }
 
 // choose translates a filter. The arguments given are the first.

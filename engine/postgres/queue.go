@@ -23,6 +23,7 @@ const (
 	scheduled place = "scheduled"
 	deferred  place = "deferred"
 	failed    place = "failed"
+	away      place = "away"
 )
 
 func (p place) status() engine.Status {

@@ -14,7 +14,7 @@ import (
 // The columns of a record, in the order of scanRecord. The history's come in
 // the same order, so that both are read alike. %s is the checkpoint.
 const (
-	hotColumns = `seq, id, event, flow, key, ordered, place, pipeline, bundle, coalesce(move, ''), %s, version, generation, node,
+	hotColumns = `seq, id, event, flow, key, ordered, coalesce(was, place), pipeline, bundle, coalesce(move, ''), %s, version, generation, node,
 	accepted, started, ended, due, failed_path, error, error_class, '' as reason`
 	pastColumns = `seq, id, event, flow, key, ordered, status, pipeline, bundle, '', %s, version, generation, 0::bigint,
 	accepted, started, ended, null::timestamptz, failed_path, error, error_class, reason`
@@ -233,6 +233,8 @@ func (s *Store) steer(ctx context.Context, id string, do func(*tx, steered, *key
 			return err
 		}
 		switch {
+		case len(own) > 0 && own[0].at == away:
+			return engine.ErrMoving
 		case len(own) > 0:
 			return do(t, own[0], keys)
 		case ended:

@@ -3,6 +3,7 @@
 // Any number of processes share a schema. These locks, always taken in this
 // order, keep them apart:
 //
+//   - that of the slots, in a store that is a cell: see cell.go;
 //   - the node's: whoever writes for a node holds it shared, whoever takes the
 //     node's runs over holds it alone. So a node that was thought dead either
 //     commits before the takeover or not at all;
@@ -21,6 +22,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -45,7 +47,8 @@ type Options struct {
 // A Store is an [engine.Store] in a schema of a PostgreSQL database.
 type Store struct {
 	pool   *pgxpool.Pool
-	pooled bool // a pooler stands before the server
+	pooled bool        // a pooler stands before the server
+	cell   atomic.Bool // has some slots of an inbox, or none; see [engine.Cell]
 	log    *slog.Logger
 
 	horizon horizon
@@ -112,6 +115,11 @@ func (s *Store) start(ctx context.Context) error {
 	if err := checkSchema(ctx, s.pool); err != nil {
 		return err
 	}
+	badge, err := s.Badge(ctx)
+	if err != nil {
+		return err
+	}
+	s.cell.Store(badge.Name != "")
 	if err := s.makePartitions(ctx); err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ import (
 type tx struct {
 	conn       *pgxpool.Conn
 	pooled     bool // the connection is another one after each transaction
+	cell       bool // the store has some slots only
 	batch      pgx.Batch
 	begun      bool // by a statement
 	committing bool // commit was sent
@@ -68,7 +69,7 @@ func (s *Store) once(ctx context.Context, do func(*tx) error) error {
 		return unwritten{err}
 	}
 	defer conn.Release()
-	t := &tx{conn: conn, pooled: s.pooled}
+	t := &tx{conn: conn, pooled: s.pooled, cell: s.cell.Load()}
 	err = do(t)
 	if err == nil && !t.committed {
 		err = t.commit(ctx)
@@ -126,7 +127,7 @@ func (s *Store) mayPass(err error) bool {
 
 // isAnswer tells whether an error is the store's own answer.
 func isAnswer(err error) bool {
-	for _, answer := range []error{engine.ErrFenced, engine.ErrConflict, engine.ErrNotFound, errTwice,
+	for _, answer := range []error{engine.ErrFenced, engine.ErrConflict, engine.ErrNotFound, engine.ErrMoving, errTwice,
 		context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, answer) {
 			return true

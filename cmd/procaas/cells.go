@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"procaas/engine"
+	"procaas/engine/cells"
+	"procaas/engine/postgres"
+)
+
+// refuseCell refuses to work on one database of an inbox as if it were all of it.
+func refuseCell(ctx context.Context, store engine.Cell) error {
+	b, err := store.Badge(ctx)
+	switch {
+	case err != nil:
+		return err
+	case b.Name == cells.Home:
+		return errors.New("the inbox is spread over several databases, of which this is the home: name the others by --cell NAME=postgres://…")
+	case b.Name != "":
+		return fmt.Errorf("the database is cell %s of an inbox over several databases: give that of its home as --store, and this one as --cell %s=…", b.Name, b.Name)
+	}
+	return nil
+}
+
+// openCells opens the store of a node, with the cells that flags name.
+func (n *node) openCells(ctx context.Context) (engine.Store, error) {
+	f := n.flags
+	if len(f.cells) == 0 {
+		return openStore(ctx, f.store, f.migrate, n.log)
+	}
+	if !isPostgres(f.store) {
+		return nil, usagef("--cell needs a --store that is postgres://…, have %q", redact(f.store))
+	}
+	o := cells.Options{Log: n.log, Cells: map[string]func(context.Context) (engine.Cell, error){}}
+	for _, cell := range f.cells {
+		name, dsn, ok := strings.Cut(cell, "=")
+		switch {
+		case !ok || name == "" || !isPostgres(dsn):
+			return nil, usagef("--cell %q: want NAME=postgres://…", redact(cell))
+		case name == cells.Home || o.Cells[name] != nil:
+			return nil, usagef("--cell %s: the name is taken; --store is the cell %s", name, cells.Home)
+		case dsn == f.store:
+			return nil, usagef("--cell %s: the database is that of --store", name)
+		}
+		o.Cells[name] = func(ctx context.Context) (engine.Cell, error) { return n.openCell(ctx, dsn) }
+	}
+	home, err := n.openCell(ctx, f.store)
+	if err != nil {
+		return nil, err
+	}
+	o.Home = home
+	s, err := cells.Open(ctx, o)
+	if err != nil {
+		return nil, errors.Join(err, home.Close())
+	}
+	return s, nil
+}
+
+func (n *node) openCell(ctx context.Context, dsn string) (engine.Cell, error) {
+	return postgres.Open(ctx, dsn, postgres.Options{Migrate: n.flags.migrate, Log: n.log})
+}

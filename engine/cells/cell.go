@@ -1,0 +1,137 @@
+package cells
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"procaas/engine"
+)
+
+// Home is the name of the cell that is the home.
+const Home = "home"
+
+// A part is a cell with what this process knows of it.
+type part struct {
+	name   string
+	number int
+	open   func(context.Context) (engine.Cell, error)
+
+	mu      sync.Mutex // guards the following
+	store   engine.Cell
+	away    error // why it could not be reached last; nil when it could
+	since   time.Time
+	probing bool
+}
+
+// cell gives the store of a cell that can be reached.
+func (p *part) cell() (engine.Cell, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.away != nil {
+		return nil, fmt.Errorf("%w: cell %s: %w", engine.ErrAway, p.name, p.away)
+	}
+	return p.store, nil
+}
+
+// heed notes what an error of a cell says of it, and gives it as that of a cell that is
+// away when it says so. The caller's own end says nothing.
+func (p *part) heed(ctx context.Context, err error) error {
+	if err == nil || errors.Is(err, engine.ErrAway) || errors.Is(ctx.Err(), context.Canceled) {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.store == nil || !p.store.IsAway(err) {
+		return err
+	}
+	if p.number != 0 && p.away == nil { // the home is what everything needs: it is asked each time
+		p.away, p.since = err, time.Now()
+	}
+	return fmt.Errorf("%w: cell %s: %w", engine.ErrAway, p.name, err)
+}
+
+// back notes that a cell can be reached.
+func (p *part) back(store engine.Cell) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.store, p.away = store, nil
+}
+
+// state tells why and since when a cell is away.
+func (p *part) state() (away error, since time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.away, p.since
+}
+
+// errNotOpen says that a cell has not been reached yet.
+var errNotOpen = errors.New("it has not been reached yet")
+
+// probeLong bounds one try to reach a cell that is away.
+const probeLong = 5 * time.Second
+
+// probe tries to reach a cell that is away, in the background, one try at a time.
+func (s *Store) probe(p *part) {
+	p.mu.Lock()
+	if p.away == nil || p.probing || s.ctx.Err() != nil {
+		p.mu.Unlock()
+		return
+	}
+	p.probing = true
+	store := p.store
+	p.mu.Unlock()
+	s.helpers.Go(func() {
+		ctx, cancel := context.WithTimeout(s.ctx, probeLong)
+		defer cancel()
+		store, err := s.reach(ctx, p, store)
+		p.mu.Lock()
+		p.probing = false
+		if err != nil {
+			p.away = err
+		}
+		p.mu.Unlock()
+		if err == nil {
+			s.log.Info("cell of the inbox is there", "cell", p.name)
+			p.back(store)
+			s.hint()
+		}
+	})
+}
+
+// reach opens a cell, and makes sure that it is the one.
+func (s *Store) reach(ctx context.Context, p *part, store engine.Cell) (engine.Cell, error) {
+	opened := store == nil
+	if opened {
+		var err error
+		if store, err = p.open(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.check(ctx, p, store); err != nil {
+		if opened {
+			err = errors.Join(err, store.Close())
+		}
+		return nil, err
+	}
+	return store, nil
+}
+
+// check makes a store the cell that it shall be, or finds that it is another one.
+func (s *Store) check(ctx context.Context, p *part, store engine.Cell) error {
+	badge, err := store.Badge(ctx)
+	if err != nil {
+		return err
+	}
+	chart := s.chart.Load()
+	want := engine.Badge{Inbox: chart.Inbox, Name: p.name, Number: p.number}
+	if badge == want {
+		return nil
+	}
+	if want.After, err = s.home.Last(ctx); err != nil {
+		return err
+	}
+	return store.Enroll(ctx, want, false)
+}

@@ -1,0 +1,26 @@
+package cells
+
+import (
+	"context"
+
+	"procaas/engine"
+)
+
+// MoveNow moves slots and waits for the end of it; what went wrong is in the last of
+// [Chart.Done].
+func (s *Store) MoveNow(ctx context.Context, o Order) error {
+	m, err := s.enter(ctx, o)
+	if err != nil {
+		return err
+	}
+	s.carry(m, o.Wait)
+	return nil
+}
+
+// All gives every slot.
+func All() (all []int) {
+	for i := range engine.InboxSlots {
+		all = append(all, i)
+	}
+	return all
+}

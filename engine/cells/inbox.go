@@ -1,0 +1,237 @@
+package cells
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"procaas/engine"
+)
+
+// each asks all cells at once that are named, and waits for all.
+func each[T any](parts []*part, ask func(*part) (T, error)) (out []T, errs []error) {
+	out, errs = make([]T, len(parts)), make([]error, len(parts))
+	if len(parts) == 1 {
+		out[0], errs[0] = ask(parts[0])
+		return out, errs
+	}
+	var all sync.WaitGroup
+	for i, p := range parts {
+		all.Go(func() { out[i], errs[i] = ask(p) })
+	}
+	all.Wait()
+	return out, errs
+}
+
+// rereads bounds how often a batch is handed to another cell because the map has changed.
+const rereads = 3
+
+// Accept implements [engine.Inbox]. Of a batch for several cells each part is stored for
+// itself: the result of an event whose cell is away is [engine.ErrAway].
+func (s *Store) Accept(ctx context.Context, node int64, runs []engine.Intake) ([]engine.Accepted, error) {
+	out := make([]engine.Accepted, len(runs))
+	left := make([]int, len(runs))
+	for i := range left {
+		left[i] = i
+	}
+	for try := 0; len(left) > 0; try++ {
+		if err := s.acceptOnce(ctx, node, runs, left, out); err != nil {
+			return nil, err
+		}
+		if left = moving(left, out); len(left) == 0 || try == rereads {
+			break
+		}
+		before := s.chart.Load().Version
+		if c, err := s.refresh(ctx); err != nil || c.Version == before {
+			break // it is on its way
+		}
+	}
+	return out, nil
+}
+
+// moving lists the events that the cell refused which has been asked.
+func moving(asked []int, out []engine.Accepted) (left []int) {
+	for _, i := range asked {
+		if errors.Is(out[i].Err, engine.ErrMoving) {
+			left = append(left, i)
+		}
+	}
+	return left
+}
+
+// acceptOnce hands the events in that are left, each to the cell that the map names.
+func (s *Store) acceptOnce(ctx context.Context, node int64, runs []engine.Intake, left []int, out []engine.Accepted) error {
+	byPart := map[*part][]int{}
+	var parts []*part
+	for _, i := range left {
+		p := s.partOf(runs[i].Key)
+		if byPart[p] == nil {
+			parts = append(parts, p)
+		}
+		byPart[p] = append(byPart[p], i)
+	}
+	if len(parts) > 1 {
+		// What is wrong with the data of one is wrong with the batch.
+		for _, i := range left {
+			if _, err := engine.EncodeEvent(runs[i].Event); err != nil {
+				return fmt.Errorf("accept: %w", err)
+			}
+		}
+	}
+	if node != 0 && !s.isMember(node) {
+		return fmt.Errorf("accept: %w", engine.ErrFenced)
+	}
+	_, errs := each(parts, func(p *part) (struct{}, error) {
+		batch := make([]engine.Intake, len(byPart[p]))
+		for n, i := range byPart[p] {
+			batch[n] = runs[i]
+		}
+		results, err := s.acceptAt(ctx, p, node, batch)
+		for n, i := range byPart[p] {
+			if err != nil {
+				out[i] = engine.Accepted{Err: err}
+				continue
+			}
+			if out[i] = results[n]; out[i].Claimed != nil {
+				s.owned.Store(out[i].Run, p)
+			}
+		}
+		return struct{}{}, err
+	})
+	for i, err := range errs {
+		if err != nil && (!errors.Is(err, engine.ErrAway) || len(left) == len(runs) && len(parts) == 1 && parts[i].number == 0) {
+			return err
+		}
+	}
+	return nil
+}
+
+// acceptAt hands events in at a cell.
+func (s *Store) acceptAt(ctx context.Context, p *part, node int64, batch []engine.Intake) ([]engine.Accepted, error) {
+	store, err := p.cell()
+	if err != nil {
+		return nil, err
+	}
+	number := s.numberAt(p, node)
+	results, err := store.Accept(ctx, number, batch)
+	if errors.Is(err, engine.ErrFenced) && p.number != 0 {
+		if err := s.rejoin(ctx, p, node, number); err != nil {
+			return nil, err
+		}
+		results, err = store.Accept(ctx, 0, batch) // the runs are for whoever claims them
+	}
+	return results, p.heed(ctx, err)
+}
+
+// Depth implements [engine.Inbox]. What a cell that is away has is not counted.
+func (s *Store) Depth(ctx context.Context) (waiting int, oldest time.Time, err error) {
+	return s.depth(ctx, engine.Cell.Depth)
+}
+
+// GaugeDepth implements [engine.Gauge].
+func (s *Store) GaugeDepth(ctx context.Context) (waiting int, oldest time.Time, err error) {
+	return s.depth(ctx, func(store engine.Cell, ctx context.Context) (int, time.Time, error) {
+		if g, ok := store.(engine.Gauge); ok {
+			return g.GaugeDepth(ctx)
+		}
+		return store.Depth(ctx)
+	})
+}
+
+func (s *Store) depth(ctx context.Context, ask func(engine.Cell, context.Context) (int, time.Time, error)) (waiting int, oldest time.Time, err error) {
+	type depth struct {
+		waiting int
+		oldest  time.Time
+	}
+	all, err := s.ask(ctx, func(store engine.Cell) (any, error) {
+		n, at, err := ask(store, ctx)
+		return depth{n, at}, err
+	})
+	for _, one := range all {
+		d := one.(depth)
+		waiting += d.waiting
+		if oldest.IsZero() || !d.oldest.IsZero() && d.oldest.Before(oldest) {
+			oldest = d.oldest
+		}
+	}
+	return waiting, oldest, err
+}
+
+// ask asks all cells that can be reached. The error is that of the home, or one that is
+// an answer; the cells that are away are left out.
+func (s *Store) ask(ctx context.Context, do func(engine.Cell) (any, error)) (found []any, err error) {
+	out, errs := each(s.parts, func(p *part) (any, error) {
+		store, err := p.cell()
+		if err != nil {
+			return nil, err
+		}
+		v, err := do(store)
+		return v, p.heed(ctx, err)
+	})
+	for i, err := range errs {
+		switch {
+		case err == nil:
+			found = append(found, out[i])
+		case i == 0 || !errors.Is(err, engine.ErrAway):
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// Pending implements [engine.Inbox].
+func (s *Store) Pending(ctx context.Context, flow, key string, types []string, after int64, limit int) ([]engine.Pending, error) {
+	p := s.partOf(key)
+	store, err := p.cell()
+	if err != nil {
+		return nil, err
+	}
+	found, err := store.Pending(ctx, flow, key, types, after, limit)
+	return found, p.heed(ctx, err)
+}
+
+// LastEvent implements [engine.Inbox].
+func (s *Store) LastEvent(ctx context.Context, source string) (last string, err error) {
+	all, err := s.ask(ctx, func(store engine.Cell) (any, error) { return store.LastEvent(ctx, source) })
+	for _, id := range all {
+		last = max(last, id.(string))
+	}
+	return last, err
+}
+
+// Trim implements [engine.Trimmer].
+func (s *Store) Trim(ctx context.Context, keep time.Duration) (more bool, err error) {
+	return s.tidy(ctx, func(store engine.Cell) (any, error) {
+		t, ok := store.(engine.Trimmer)
+		if !ok {
+			return false, nil
+		}
+		return t.Trim(ctx, keep)
+	})
+}
+
+// Thin implements [engine.Thinner]. Each cell keeps so many runs of its own.
+func (s *Store) Thin(ctx context.Context, pipeline string, keep int) (more bool, err error) {
+	return s.tidy(ctx, func(store engine.Cell) (any, error) {
+		t, ok := store.(engine.Thinner)
+		if !ok {
+			return false, nil
+		}
+		return t.Thin(ctx, pipeline, keep)
+	})
+}
+
+// ForgetAudit implements [engine.Audits].
+func (s *Store) ForgetAudit(ctx context.Context, keep time.Duration) (more bool, err error) {
+	return s.tidy(ctx, func(store engine.Cell) (any, error) { return store.ForgetAudit(ctx, keep) })
+}
+
+func (s *Store) tidy(ctx context.Context, do func(engine.Cell) (any, error)) (more bool, err error) {
+	all, err := s.ask(ctx, do)
+	for _, m := range all {
+		more = more || m.(bool)
+	}
+	return more, err
+}

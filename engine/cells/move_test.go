@@ -1,0 +1,206 @@
+package cells_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine"
+	"procaas/engine/cells"
+	"procaas/engine/enginetest"
+)
+
+// counting is a flow whose entities count their events, and tell a neighbour, whose key
+// is in another slot, of each.
+const counting = `
+flows:
+  - {id: account, key: !$ event.key, shared-state: {n: 0}}
+pipelines:
+  - id: step
+    flow: account
+    on: step
+    stages:
+      - id: a
+        handlers:
+          - {id: count, counted: {value: !$ shared-state.n}, result: {n: !$ sources.count.response}}
+  - id: told
+    on: told
+    stages: [{id: a, handlers: [{id: hear, counted: {}}]}]
+`
+
+// A ledger remembers what handlers have done.
+type ledger struct {
+	mu    sync.Mutex // guards the following
+	steps map[string][]int
+	told  map[string][]int
+	wrong []string
+}
+
+func (l *ledger) handle(_ context.Context, c *engine.Call, value any) (engine.Result, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := c.Event.Payload.(map[string]any)["n"].(int)
+	if c.Path == "told/a/hear" {
+		l.told[c.Event.Key] = append(l.told[c.Event.Key], n)
+		return engine.Result{}, nil
+	}
+	key := c.Event.Key
+	if value != n {
+		l.wrong = append(l.wrong, fmt.Sprintf("event %d of key %s found %v in the shared state", n, key, value))
+	}
+	l.steps[key] = append(l.steps[key], n)
+	return engine.Result{Response: n + 1, Emit: []engine.Event{{
+		ID: fmt.Sprintf("%s-%d", key, n), Source: "ledger", Type: "told", Key: "to-" + key, Time: time.Now().UTC(), Payload: map[string]any{"n": n},
+	}}}, nil
+}
+
+// check compares with what was accepted: so many events of each key.
+func (l *ledger) check(t *testing.T, keys []string, events int) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, wrong := range l.wrong {
+		t.Error(wrong)
+	}
+	for _, key := range keys {
+		for what, have := range map[string][]int{"handled": l.steps[key], "told": l.told["to-"+key]} {
+			if len(have) != events {
+				t.Errorf("key %s: %d of %d events were %s", key, len(have), events, what)
+			}
+			for i, n := range have {
+				if n != i {
+					t.Errorf("key %s: event %d was %s at place %d", key, n, what, i)
+					break
+				}
+			}
+		}
+	}
+}
+
+// nodes runs an engine on each store until the test ends.
+func nodes(t *testing.T, l *ledger, stores ...engine.Store) []*engine.Engine {
+	t.Helper()
+	counted := enginetest.Scripted("counted", l.handle)
+	b, found := dsl.Load([]dsl.File{{Name: "counting.yaml", Data: []byte(counting)}}, dsl.Options{Types: []dsl.Type{counted.Type}})
+	if b == nil {
+		t.Fatalf("the definition does not load: %+v", found)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	t.Cleanup(func() { cancel(); running.Wait() })
+	var all []*engine.Engine
+	for i, store := range stores {
+		e, err := engine.New(engine.Options{Store: store, Types: []engine.HandlerType{counted}, Bundle: b, Name: fmt.Sprint("node-", i), Lease: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		running.Go(func() {
+			if err := e.Run(ctx); err != nil {
+				t.Errorf("run: %v", err)
+			}
+		})
+		all = append(all, e)
+	}
+	return all
+}
+
+// submit sends the events of a key in order, each until it is accepted.
+func submit(ctx context.Context, t *testing.T, e *engine.Engine, key string, events int) {
+	for n := range events {
+		s := engine.Submission{Event: engine.Event{ID: fmt.Sprintf("%s-%d", key, n), Source: "test", Type: "step", Key: key, Payload: map[string]any{"n": n}}}
+		for {
+			out, err := e.Submit(ctx, []engine.Submission{s})
+			if err == nil && out[0].Err == nil {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				t.Errorf("event %d of key %s was not accepted: %v, %+v", n, key, err, out)
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}
+}
+
+func names(n int) (keys []string) {
+	for i := range n {
+		keys = append(keys, fmt.Sprint("key-", i))
+	}
+	return keys
+}
+
+// waitFor asks until the answer is yes.
+func waitFor(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("waited a minute for: %s", what)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func TestMoveUnderSubmitters(t *testing.T) {
+	t.Parallel()
+	home, b, c := enginetest.Postgres(t), enginetest.Postgres(t), enginetest.Postgres(t)
+	others := map[string]string{"b": b, "c": c}
+	first, second := open(t, home, others), open(t, home, others)
+	l := &ledger{steps: map[string][]int{}, told: map[string][]int{}}
+	engines := nodes(t, l, first, second)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	const events = 40
+	keys := names(12)
+	var sending sync.WaitGroup
+	for i, key := range keys {
+		sending.Go(func() { submit(ctx, t, engines[i%2], key, events) })
+	}
+	// All goes to b, then from there to c, and half of that back.
+	moves := []struct {
+		from, to string
+		share    int
+	}{{cells.Home, "b", 1}, {"b", "c", 1}, {"c", cells.Home, 2}}
+	for i, m := range moves {
+		s := []*cells.Store{first, second}[i%2]
+		var slots []int
+		waitFor(t, "the map of the move before", func() bool { slots = s.Chart().SlotsOf(m.from); return len(slots) == engine.InboxSlots })
+		if err := s.MoveNow(ctx, cells.Order{Slots: slots[:len(slots)/m.share], To: m.to, Wait: time.Minute, By: engine.Actor{Name: "test"}}); err != nil {
+			t.Fatal(err)
+		}
+		if done := s.Chart().Done; len(done) != i+1 || done[i].Error != "" {
+			t.Fatalf("want move %d done, have %+v", i, done)
+		}
+	}
+	sending.Wait()
+	waitFor(t, "the end of all runs", func() bool {
+		counts, err := first.Count(ctx, engine.RunFilter{Status: engine.Succeeded})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, c := range counts {
+			n += c.Runs
+		}
+		return n >= 2*events*len(keys)
+	})
+	l.check(t, keys, events)
+	// What was accepted before the moves is known after them.
+	for _, key := range keys {
+		out, err := engines[0].Submit(ctx, []engine.Submission{{Event: engine.Event{ID: key + "-0", Source: "test", Type: "step", Key: key, Payload: map[string]any{"n": 0}}}})
+		if err != nil || out[0].Err != nil || !out[0].Receipt.Duplicate {
+			t.Errorf("key %s: want a repetition known, have %+v, %v", key, out, err)
+		}
+		e, err := first.Entity(ctx, "account", key)
+		if err != nil || len(e.Runs) != events {
+			t.Errorf("key %s: want its %d runs found in all cells, have %d, %v", key, events, len(e.Runs), err)
+		}
+	}
+}

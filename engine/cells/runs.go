@@ -1,0 +1,325 @@
+package cells
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"procaas/engine"
+)
+
+// find reads a run, and tells in which cell it is. While its slot moves, two cells may
+// have it: that one counts which the map names.
+func (s *Store) find(ctx context.Context, id string) (engine.RunRecord, *part, error) {
+	parts := s.parts
+	if p, ok := s.owned.Load(id); ok {
+		parts = []*part{p.(*part)}
+	}
+	for {
+		found, errs := each(parts, func(p *part) (engine.RunRecord, error) {
+			store, err := p.cell()
+			if err != nil {
+				return engine.RunRecord{}, err
+			}
+			r, err := store.Run(ctx, id)
+			return r, p.heed(ctx, err)
+		})
+		at, failed := -1, error(nil)
+		for i, err := range errs {
+			switch {
+			case err == nil && (at < 0 || s.partOf(found[i].Key) == parts[i]):
+				at = i
+			case err != nil && !errors.Is(err, engine.ErrNotFound):
+				failed = err
+			}
+		}
+		switch {
+		case at >= 0:
+			r := found[at]
+			r.Node = s.homeAt(ctx, parts[at], r.Node)
+			return r, parts[at], nil
+		case failed != nil:
+			return engine.RunRecord{}, nil, failed
+		case len(parts) == len(s.parts):
+			return engine.RunRecord{}, nil, engine.ErrNotFound
+		}
+		parts = s.parts
+	}
+}
+
+// Run implements [engine.Runs].
+func (s *Store) Run(ctx context.Context, id string) (engine.RunRecord, error) {
+	r, _, err := s.find(ctx, id)
+	return r, err
+}
+
+// A page is where each cell goes on in a listing: the cells by number, what has ended is
+// left out.
+type page map[int]string
+
+// List implements [engine.Runs]. Runs of several cells come in the order of the times of
+// acceptance. What a cell that is away has is missing.
+func (s *Store) List(ctx context.Context, f engine.RunFilter) ([]engine.RunRecord, string, error) {
+	asked, from := s.parts, page{}
+	if f.Cursor != "" {
+		var err error
+		if from, err = readPage(f.Cursor); err != nil {
+			return nil, "", err
+		}
+		asked = slices.DeleteFunc(slices.Clone(s.parts), func(p *part) bool { _, ok := from[p.number]; return !ok })
+	}
+	type listing struct {
+		runs    []engine.RunRecord
+		cursors []string
+		more    bool
+	}
+	all, errs := each(asked, func(p *part) (l listing, err error) {
+		store, err := p.cell()
+		if err != nil {
+			return l, err
+		}
+		f := f
+		f.Cursor = from[p.number]
+		l.runs, l.cursors, l.more, err = store.ListMarked(ctx, f)
+		return l, p.heed(ctx, err)
+	})
+	for i, err := range errs {
+		if err != nil && (asked[i].number == 0 || !errors.Is(err, engine.ErrAway)) {
+			return nil, "", err
+		}
+	}
+	limit, next := min(max(f.Limit, 1), 1000), page{}
+	at := make([]int, len(asked))
+	var out []engine.RunRecord
+	listed := map[string]bool{}
+	for len(out) < limit {
+		best := -1
+		for i := range asked {
+			if at[i] < len(all[i].runs) && (best < 0 || comesFirst(f, &all[i].runs[at[i]], &all[best].runs[at[best]])) {
+				best = i
+			}
+		}
+		if best < 0 {
+			break
+		}
+		r := all[best].runs[at[best]]
+		at[best]++
+		if !listed[r.ID] { // on its way, a run may be in two
+			listed[r.ID] = true
+			r.Node = s.homeAt(ctx, asked[best], r.Node)
+			out = append(out, r)
+		}
+	}
+	for i, p := range asked {
+		switch l := all[i]; {
+		case at[i] == len(l.runs) && !l.more:
+		case len(l.runs) > 0:
+			next[p.number] = l.cursors[at[i]]
+		}
+	}
+	if len(next) == 0 {
+		return out, "", nil
+	}
+	return out, next.String(), nil
+}
+
+// comesFirst orders runs of two cells.
+func comesFirst(f engine.RunFilter, a, b *engine.RunRecord) bool {
+	c := cmp.Or(a.Accepted.Compare(b.Accepted), cmp.Compare(a.ID, b.ID))
+	return f.Oldest && c < 0 || !f.Oldest && c > 0
+}
+
+// String writes a cursor.
+func (p page) String() string {
+	text, err := json.Marshal(p)
+	if err != nil {
+		panic("cells: " + err.Error()) // plain data always encodes
+	}
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+func readPage(cursor string) (p page, err error) {
+	text, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err == nil {
+		err = json.Unmarshal(text, &p)
+	}
+	if err != nil || len(p) == 0 {
+		return nil, engine.ErrCursor
+	}
+	return p, nil
+}
+
+// Count implements [engine.Runs].
+func (s *Store) Count(ctx context.Context, f engine.RunFilter) ([]engine.RunCount, error) {
+	all, err := s.ask(ctx, func(store engine.Cell) (any, error) { return store.Count(ctx, f) })
+	if err != nil {
+		return nil, err
+	}
+	sums := map[engine.RunCount]int{}
+	for _, counts := range all {
+		for _, c := range counts.([]engine.RunCount) {
+			n := c.Runs
+			c.Runs = 0
+			sums[c] += n
+		}
+	}
+	var out []engine.RunCount
+	for c, n := range sums {
+		c.Runs = n
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b engine.RunCount) int {
+		return cmp.Or(cmp.Compare(a.Pipeline, b.Pipeline), cmp.Compare(a.FailedPath, b.FailedPath), cmp.Compare(a.ErrorClass, b.ErrorClass))
+	})
+	return out, nil
+}
+
+// latest is how many runs an entity shows.
+const latest = 50
+
+// Entity implements [engine.Runs].
+func (s *Store) Entity(ctx context.Context, flow, key string) (engine.EntityRecord, error) {
+	p := s.partOf(key)
+	store, err := p.cell()
+	if err != nil {
+		return engine.EntityRecord{}, err
+	}
+	e, err := store.Entity(ctx, flow, key)
+	if err != nil {
+		return e, p.heed(ctx, err)
+	}
+	// Runs that ended in another cell stay there.
+	if e.Runs, _, err = s.List(ctx, engine.RunFilter{Flow: flow, Key: key, Limit: latest}); err != nil {
+		return e, err
+	}
+	for i := range e.Runs {
+		e.Runs[i].Checkpoint = nil
+	}
+	return e, nil
+}
+
+// The bounds of waiting for a run whose slot moves.
+const (
+	steerWait  = 5 * time.Second
+	steerPause = 20 * time.Millisecond
+)
+
+// steer lets the cell of a run change it. It waits for one that moves.
+func (s *Store) steer(ctx context.Context, id string, do func(engine.Cell) error) error {
+	for began := time.Now(); ; {
+		_, p, err := s.find(ctx, id)
+		if err != nil {
+			return err
+		}
+		store, err := p.cell()
+		if err == nil {
+			err = p.heed(ctx, do(store))
+		}
+		if !errors.Is(err, engine.ErrMoving) || time.Since(began) > steerWait {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(steerPause):
+		}
+		if _, err := s.refresh(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// Retry implements [engine.Runs].
+func (s *Store) Retry(ctx context.Context, id string, by engine.Actor) error {
+	return s.steer(ctx, id, func(store engine.Cell) error { return store.Retry(ctx, id, by) })
+}
+
+// Cancel implements [engine.Runs].
+func (s *Store) Cancel(ctx context.Context, id string, by engine.Actor) error {
+	return s.steer(ctx, id, func(store engine.Cell) error { return store.Cancel(ctx, id, by) })
+}
+
+// Move implements [engine.Runs].
+func (s *Store) Move(ctx context.Context, m engine.Move, version int64, by engine.Actor) (asked bool, err error) {
+	err = s.steer(ctx, m.Run, func(store engine.Cell) (err error) {
+		asked, err = store.Move(ctx, m, version, by)
+		return err
+	})
+	return asked, err
+}
+
+// Release implements [engine.Settings].
+func (s *Store) Release(ctx context.Context, cause string, limit int) (released int, err error) {
+	for i, p := range s.parts {
+		if released == limit {
+			break
+		}
+		store, err := p.cell()
+		if err != nil {
+			continue
+		}
+		n, err := store.Release(ctx, cause, limit-released)
+		if released += n; err != nil && i == 0 {
+			return released, err
+		}
+		_ = p.heed(ctx, err) // notes a cell that is away
+	}
+	return released, nil
+}
+
+// Records of the audit that are in another cell than the home have its number in these
+// bits of their revisions.
+const cellBits = 48
+
+// Audit implements [engine.Audits]. What operators do to runs is written where the runs
+// are, so the records of all cells are joined by their times.
+func (s *Store) Audit(ctx context.Context, f engine.AuditFilter) ([]engine.Audited, error) {
+	until := f.Until
+	at, before := int(f.Before>>cellBits), f.Before&(1<<cellBits-1)
+	if f.Before > 0 && at < len(s.parts) {
+		store, err := s.parts[at].cell()
+		if err != nil {
+			return nil, err
+		}
+		last, err := store.Audit(ctx, engine.AuditFilter{Before: before + 1, Limit: 1})
+		if err != nil {
+			return nil, s.parts[at].heed(ctx, err)
+		}
+		if len(last) > 0 && (until.IsZero() || last[0].Changed.Before(until)) {
+			until = last[0].Changed
+		}
+	}
+	all, errs := each(s.parts, func(p *part) ([]engine.Audited, error) {
+		store, err := p.cell()
+		if err != nil {
+			return nil, err
+		}
+		f := f
+		f.Before = 0
+		switch {
+		case at == p.number:
+			f.Before = before
+		default:
+			f.Until = until
+		}
+		records, err := store.Audit(ctx, f)
+		for i := range records {
+			records[i].Revision |= int64(p.number) << cellBits
+		}
+		return records, p.heed(ctx, err)
+	})
+	var out []engine.Audited
+	for i, err := range errs {
+		if err != nil && (i == 0 || !errors.Is(err, engine.ErrAway)) {
+			return nil, fmt.Errorf("audit of cell %s: %w", s.parts[i].name, err)
+		}
+		out = append(out, all[i]...)
+	}
+	slices.SortStableFunc(out, func(a, b engine.Audited) int { return b.Changed.Compare(a.Changed) })
+	return out[:min(len(out), f.Limit)], nil
+}

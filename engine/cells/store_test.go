@@ -1,0 +1,70 @@
+package cells_test
+
+import (
+	"context"
+	"flag"
+	"testing"
+	"time"
+
+	"procaas/engine"
+	"procaas/engine/cells"
+	"procaas/engine/enginetest"
+	"procaas/engine/postgres"
+)
+
+// opener opens a database as a cell.
+func opener(dsn string) func(context.Context) (engine.Cell, error) {
+	return func(ctx context.Context) (engine.Cell, error) {
+		return postgres.Open(ctx, dsn, postgres.Options{Migrate: true})
+	}
+}
+
+// open makes a store of a home and more cells.
+func open(t testing.TB, home string, others map[string]string) *cells.Store {
+	t.Helper()
+	first, err := opener(home)(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := cells.Options{Home: first, Cells: map[string]func(context.Context) (engine.Cell, error){}}
+	for name, dsn := range others {
+		o.Cells[name] = opener(dsn)
+	}
+	s, err := cells.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return s
+}
+
+// away makes a store of two cells of which the one that is not the home has all keys.
+func away(t testing.TB) *cells.Store {
+	t.Helper()
+	s := open(t, enginetest.Postgres(t), map[string]string{"b": enginetest.Postgres(t)})
+	if err := s.MoveNow(t.Context(), cells.Order{Slots: cells.All(), To: "b", Wait: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	if done := s.Chart().Done; len(done) != 1 || done[0].Error != "" {
+		t.Fatalf("want the slots moved, have %+v", done)
+	}
+	return s
+}
+
+var whole = flag.Bool("whole", false, "check all of the contract, not only what is of runs and nodes")
+
+// A store of cells keeps the contract for the keys of a cell. Between keys of several
+// cells there is no order, and what operators do to runs does not change the revision of
+// the settings, which the group Moves asks for.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	groups := []string{"Inbox", "Ledger", "Nodes", "Awaits"}
+	if *whole {
+		groups = []string{"Inbox", "Order", "Ledger", "Nodes", "Runs", "Filters", "Settings", "Controls", "Access", "Bundles", "Awaits", "Fallback", "Documents", "Thin", "Race", "Model"}
+	}
+	enginetest.Conformance(t, func(t *testing.T) engine.Store { return away(t) }, groups...)
+}

@@ -1,0 +1,92 @@
+package cells
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"procaas/engine"
+)
+
+var _ engine.InboxCells = (*Store)(nil)
+
+// outboxCounted bounds the counting of events on their way.
+const outboxCounted = 1000
+
+// Inbox implements [engine.InboxCells].
+func (s *Store) Inbox(ctx context.Context) (engine.InboxView, error) {
+	c, err := s.refresh(ctx)
+	if err != nil {
+		return engine.InboxView{}, err
+	}
+	v := engine.InboxView{Inbox: c.Inbox, Slots: engine.InboxSlots, Moves: []engine.InboxMove{}}
+	v.Cells, _ = each(s.parts, func(p *part) (engine.InboxCell, error) { return s.view(ctx, c, p), nil })
+	for _, m := range slices.SortedFunc(maps.Values(c.Moves), func(a, b *Move) int { return a.Begun.Compare(b.Begun) }) {
+		out := m.view()
+		s.mu.Lock()
+		if w := s.movers[m.ID]; w != nil {
+			out.Rows = w.rows.Load()
+		}
+		s.mu.Unlock()
+		v.Moves = append(v.Moves, out)
+	}
+	for _, d := range slices.Backward(c.Done) {
+		step := "moved"
+		if d.Error != "" {
+			step = "undone"
+		}
+		v.Moves = append(v.Moves, engine.InboxMove{
+			ID: d.ID, From: d.From, To: d.To, Slots: d.Slots, Step: step, By: d.By, Reason: d.Reason,
+			Begun: d.Begun, Ended: &d.Ended, Rows: d.Rows, FrozenS: d.Frozen, Error: d.Error,
+		})
+	}
+	return v, nil
+}
+
+// view tells of one cell; what cannot be asked is left out.
+func (s *Store) view(ctx context.Context, c *Chart, p *part) engine.InboxCell {
+	slots := c.SlotsOf(p.name)
+	out := engine.InboxCell{Name: p.name, Slots: len(slots), Spans: engine.FormatSlots(slots)}
+	store, err := p.cell()
+	if err == nil {
+		out.Waiting, _, err = store.Depth(ctx)
+	}
+	if err == nil {
+		var parcels []engine.Parcel
+		parcels, err = store.Outbox(ctx, outboxCounted)
+		out.Outbox = len(parcels)
+	}
+	if err = p.heed(ctx, err); err != nil {
+		out.Away = err.Error()
+	}
+	return out
+}
+
+// view makes a move readable.
+func (m *Move) view() engine.InboxMove {
+	return engine.InboxMove{
+		ID: m.ID, From: m.From, To: m.To, Slots: len(m.Slots), Step: string(m.Step), By: m.By, Reason: m.Reason, Begun: m.Begun,
+	}
+}
+
+// MoveSlots implements [engine.InboxCells].
+func (s *Store) MoveSlots(ctx context.Context, o engine.InboxOrder, by engine.Actor, dry bool) (engine.InboxMove, error) {
+	order := Order{Slots: o.Slots, To: o.To, Wait: o.Wait, By: by}
+	if dry {
+		c, err := s.refresh(ctx)
+		if err != nil {
+			return engine.InboxMove{}, err
+		}
+		from, err := s.checkOrder(c, order)
+		now, again := s.now(ctx)
+		return engine.InboxMove{From: from, To: o.To, Slots: len(o.Slots), Step: "planned", By: by.Name, Reason: by.Reason, Begun: now}, cmp.Or(err, again)
+	}
+	m, err := s.enter(ctx, order)
+	if err != nil {
+		return engine.InboxMove{}, err
+	}
+	view := m.view()
+	s.helpers.Go(func() { s.carry(m, cmp.Or(o.Wait, DefaultWait)) })
+	return view, nil
+}

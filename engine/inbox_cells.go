@@ -1,0 +1,111 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// InboxCells is what operators see of an inbox over several databases, and do to it.
+type InboxCells interface {
+	// Inbox tells which database has what.
+	Inbox(ctx context.Context) (InboxView, error)
+
+	// MoveSlots begins a move, or with dry only says what it would do. What is wrong with
+	// the order is an [*InboxOrderError].
+	MoveSlots(ctx context.Context, o InboxOrder, by Actor, dry bool) (InboxMove, error)
+}
+
+// An InboxView is an inbox over several databases.
+type InboxView struct {
+	Inbox string      `json:"inbox" doc:"A name that no other inbox has."`
+	Slots int         `json:"slots" doc:"Among how many slots the keys are spread."`
+	Cells []InboxCell `json:"cells" doc:"The databases, the home first."`
+	Moves []InboxMove `json:"moves" doc:"The slots on their way, and after them the last moves that have ended, the latest first."`
+}
+
+// An InboxCell is one of the databases.
+type InboxCell struct {
+	Name    string `json:"name" doc:"The name; that of --store is home."`
+	Slots   int    `json:"slots" doc:"How many slots it has."`
+	Spans   string `json:"spans" doc:"Which ones." example:"0-2047,4000"`
+	Waiting int    `json:"waiting" doc:"How many runs wait in it; 0 for one that cannot be reached."`
+	Outbox  int    `json:"outbox" doc:"How many events it has for other cells, at most 1000 are counted."`
+	Away    string `json:"away,omitempty" doc:"Why it cannot be reached."`
+}
+
+// An InboxMove is slots that move from one database to another.
+type InboxMove struct {
+	ID      string     `json:"id" doc:"The move; empty for one that was only planned."`
+	From    string     `json:"from" doc:"The cell that has the slots."`
+	To      string     `json:"to" doc:"The cell that gets them."`
+	Slots   int        `json:"slots" doc:"How many."`
+	Step    string     `json:"step" enum:"planned,copying,freezing,switched,opened,undoing,moved,undone" doc:"How far it is."`
+	By      string     `json:"by,omitempty" doc:"Who ordered it."`
+	Reason  string     `json:"reason,omitempty" doc:"Why."`
+	Begun   time.Time  `json:"begun" doc:"When it began."`
+	Ended   *time.Time `json:"ended" doc:"When it ended; null before."`
+	Rows    int64      `json:"rows" doc:"How many rows were copied, as far as this node knows."`
+	FrozenS float64    `json:"frozen_s" doc:"For how many seconds the slots took nothing in."`
+	Error   string     `json:"error,omitempty" doc:"Why it was undone."`
+}
+
+// An InboxOrder asks for a move of slots.
+type InboxOrder struct {
+	Slots []int
+	To    string
+	Wait  time.Duration // for runs under way, with the slots frozen; a default when 0
+}
+
+// An InboxOrderError says why an order is refused.
+type InboxOrderError struct{ Message string }
+
+// Error implements error.
+func (e *InboxOrderError) Error() string { return e.Message }
+
+// ParseSlots reads slots as people write them, such as 0-99,200.
+func ParseSlots(text string) (slots []int, err error) {
+	bad := func(part string) ([]int, error) {
+		return nil, fmt.Errorf("slots: want numbers and spans of 0 to %d, such as 0-99,200, have %q", InboxSlots-1, part)
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		first, last, isSpan := strings.Cut(strings.TrimSpace(part), "-")
+		if !isSpan {
+			last = first
+		}
+		from, err := strconv.Atoi(first)
+		if err != nil {
+			return bad(part)
+		}
+		to, err := strconv.Atoi(last)
+		if err != nil || from < 0 || to < from || to >= InboxSlots {
+			return bad(part)
+		}
+		for n := from; n <= to; n++ {
+			slots = append(slots, n)
+		}
+	}
+	return slots, nil
+}
+
+// FormatSlots writes slots, which are in order, as [ParseSlots] reads them.
+func FormatSlots(slots []int) string {
+	var b strings.Builder
+	for i := 0; i < len(slots); {
+		to := i
+		for to+1 < len(slots) && slots[to+1] == slots[to]+1 {
+			to++
+		}
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.Itoa(slots[i]))
+		if to > i {
+			b.WriteString("-" + strconv.Itoa(slots[to]))
+		}
+		i = to + 1
+	}
+	return b.String()
+}

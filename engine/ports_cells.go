@@ -1,0 +1,159 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+)
+
+// This file is the part of the ports that speaks of an inbox that is spread over
+// several databases, its cells. Keys are spread over slots, slots are given to cells,
+// and a slot moves from cell to cell with all that its keys need. Package cells makes
+// one store of them.
+
+// InboxSlots is among how many slots the keys of the inbox are spread. The number
+// never changes.
+const InboxSlots = 4096
+
+// InboxSlot gives the slot of a key. The databases have the same function.
+func InboxSlot(key string) int {
+	sum := sha256.Sum256([]byte(key))
+	return int(binary.BigEndian.Uint16(sum[:])) % InboxSlots
+}
+
+// What callers of a store with cells test for.
+var (
+	// ErrMoving says that the key is on its way to another cell, or that this cell
+	// does not have it: nothing was changed. It passes within seconds.
+	ErrMoving = errors.New("the key is on its way to another cluster of the inbox")
+
+	// ErrAway says that the cell that has the key, or the run, cannot be reached.
+	// Whether a change was made is unknown.
+	ErrAway = errors.New("the cluster of the inbox that has the key cannot be reached")
+)
+
+// A Cell is a store that can be one of several that share an inbox. Until it is
+// enrolled, it has all slots and is a store like any other. Then its Accept gives
+// [ErrMoving] in the result of an event of a slot that it has not, its Commit puts what
+// is emitted to such slots into the outbox, and its Retry, Cancel and Move give
+// [ErrMoving] for runs of slots on their way.
+//
+// A move of slots goes: Arrive at the target, Freeze at the source until nothing is
+// left, Export and Import, then, in the map, the switch; after it Open at the target
+// and Drop at the source. Before the switch, Thaw undoes it. All of these may be
+// repeated. Moves are told apart by their names.
+type Cell interface {
+	Store
+
+	// IsAway tells whether an error of the store says that it cannot be reached.
+	IsAway(err error) bool
+
+	// Badge tells as which cell the store is enrolled; zero when it is not.
+	Badge(ctx context.Context) (Badge, error)
+
+	// Enroll makes the store a cell, with all slots or none. [ErrConflict] when it is
+	// enrolled as another one.
+	Enroll(ctx context.Context, b Badge, all bool) error
+
+	// Slots tells of the slots that the cell has, or that come or go.
+	Slots(ctx context.Context) ([]CellSlot, error)
+
+	// Last gives the last position in the order of acceptance.
+	Last(ctx context.Context) (int64, error)
+
+	// Freeze lets the slots take nothing in, and sets their runs aside but for those
+	// that nodes own. It tells how many those are: repeat it until there are none.
+	// [ErrConflict] when the cell has not all of the slots open, or frozen by this
+	// move.
+	Freeze(ctx context.Context, move string, slots []int) (left int, err error)
+
+	// Thaw opens the slots again that the move has frozen, and forgets what came here
+	// with it.
+	Thaw(ctx context.Context, move string) error
+
+	// Export reads a part of what the keys of the slots have, from a cursor on, which is
+	// empty at first and at the end. Of the ids of events, it reads those accepted since
+	// a time of the store, in microseconds; 0 for all.
+	Export(ctx context.Context, what CellPart, slots []int, since int64, cursor string) (rows []byte, next string, err error)
+
+	// Now gives the store's time in microseconds, for Export.
+	Now(ctx context.Context) (int64, error)
+
+	// Arrive makes the cell wait for slots, and forgets what an earlier move has left of
+	// them. [ErrConflict] when it has one of them, or waits for it by another move.
+	Arrive(ctx context.Context, move string, slots []int) error
+
+	// Import stores what Export gave. What is stored already stays.
+	Import(ctx context.Context, move string, what CellPart, rows []byte) error
+
+	// Open lets the slots of the move work here. What is accepted from now on comes
+	// behind a position.
+	Open(ctx context.Context, move string, after int64) error
+
+	// Drop forgets a bounded part of what the move has left here; more tells that there
+	// may be more. Runs that have ended stay.
+	Drop(ctx context.Context, move string, slots []int) (more bool, err error)
+
+	// Outbox reads the first events that were emitted here to slots that are not.
+	Outbox(ctx context.Context, limit int) ([]Parcel, error)
+
+	// Sent removes events from the outbox that another cell has accepted.
+	Sent(ctx context.Context, parcels []int64) error
+
+	// ListMarked is List with cursors: the first is that before the first run, and one
+	// follows for behind each run.
+	ListMarked(ctx context.Context, f RunFilter) (runs []RunRecord, cursors []string, more bool, err error)
+}
+
+// A Badge names a cell.
+type Badge struct {
+	Inbox  string // that it belongs to
+	Name   string
+	Number int   // below [MaxCells]; positions of the cells never meet
+	After  int64 // that all of its positions come behind
+}
+
+// MaxCells is how many cells an inbox may have.
+const MaxCells = 64
+
+// A CellPart is a part of what keys have.
+type CellPart string
+
+// The parts, in the order in which they are copied.
+const (
+	CellEvents CellPart = "events" // the ids by which repetitions are known
+	CellKeys   CellPart = "keys"   // the entities
+	CellRuns   CellPart = "runs"   // that have not ended, and failed ones
+	CellOutbox CellPart = "outbox" // what runs of the keys have emitted to others, and is still here
+)
+
+// A CellSlot is a slot as a cell knows it.
+type CellSlot struct {
+	Slot  int
+	State SlotState
+	Move  string // that it comes or goes by, or came by last
+}
+
+// A SlotState says what a cell does with a slot.
+type SlotState string
+
+// The states of a slot in a cell. One that the cell has not has none.
+const (
+	SlotOpen     SlotState = "open"
+	SlotFrozen   SlotState = "frozen"   // goes
+	SlotArriving SlotState = "arriving" // comes
+)
+
+// A Parcel is an event on its way to another cell.
+type Parcel struct {
+	Number int64
+	Intake Intake
+}
+
+// A Scattered is a store of which parts may be away while others work.
+type Scattered interface {
+	// Unreachable tells of which keys nothing can be done at present, and why; nil when
+	// all is there.
+	Unreachable() error
+}

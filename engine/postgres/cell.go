@@ -1,0 +1,262 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"procaas/engine"
+)
+
+// This file makes the store one of several that share an inbox: it has some of the
+// slots, and refuses the others. See [engine.Cell].
+
+var _ engine.Cell = (*Store)(nil)
+
+// The lock of the slots: who accepts events shares it, who changes what is here holds
+// it alone. It comes before all other locks.
+const (
+	lockSlots      = "select pg_advisory_xact_lock_shared(('inbox_slots'::regclass::oid::bigint - 2147483648)::int, 0)"
+	lockSlotsAlone = "select pg_advisory_xact_lock(('inbox_slots'::regclass::oid::bigint - 2147483648)::int, 0)"
+	// Whoever waits for it alone makes all wait who come after.
+	slotsPatience = "set local lock_timeout = '1s'"
+)
+
+const (
+	readBadge = "select inbox, name, number from inbox_cell"
+	readOpen  = "select slot from inbox_slots where state = 'open' and slot = any ($1::int[])"
+	readSlots = "select slot, state, move from inbox_slots order by slot"
+)
+
+// IsAway implements [engine.Cell].
+func (s *Store) IsAway(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || IsAway(err)
+}
+
+// Badge implements [engine.Cell].
+func (s *Store) Badge(ctx context.Context) (b engine.Badge, err error) {
+	err = s.pool.QueryRow(ctx, readBadge).Scan(&b.Inbox, &b.Name, &b.Number)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return engine.Badge{}, nil
+	}
+	return b, err
+}
+
+const (
+	insertBadge = "insert into inbox_cell (inbox, name, number) values ($1, $2, $3)"
+	openAll     = "insert into inbox_slots (slot, state) select n, 'open' from generate_series(0, $1::int - 1) n"
+	readUse     = `select exists (select from nodes join leases using (node) where gone is null and lease_until >= clock_timestamp()),
+	exists (select from runs) or exists (select from history) or exists (select from keys)`
+	// Positions of cells never meet: each has its own rest of them by the number of cells.
+	spreadSeq = `select setval(pg_get_serial_sequence('runs', 'seq'), n - n % $2 + $2 + $3, false)
+	from (select greatest(coalesce(pg_sequence_last_value(pg_get_serial_sequence('runs', 'seq')::regclass), 0), $1::bigint) as n) l`
+)
+
+// Enroll implements [engine.Cell].
+func (s *Store) Enroll(ctx context.Context, b engine.Badge, all bool) error {
+	err := s.tx(ctx, func(t *tx) error { return t.enroll(ctx, b, all) })
+	if err != nil {
+		return fmt.Errorf("enroll as %s: %w", b.Name, err)
+	}
+	s.cell.Store(true)
+	return nil
+}
+
+func (t *tx) enroll(ctx context.Context, b engine.Badge, all bool) error {
+	t.queue("set local statement_timeout = 0") // indexes are made
+	t.queue(lockSlotsAlone)
+	var have []engine.Badge
+	var live, used bool
+	t.queue(readBadge).Query(rows(&have, func(r pgx.CollectableRow) (b engine.Badge, err error) {
+		return b, r.Scan(&b.Inbox, &b.Name, &b.Number)
+	}))
+	t.queue(readUse).QueryRow(value(&live, &used))
+	if err := t.send(ctx); err != nil {
+		return err
+	}
+	switch {
+	case len(have) > 0 && (have[0].Inbox != b.Inbox || have[0].Name != b.Name || have[0].Number != b.Number):
+		return fmt.Errorf("the database is cell %s, number %d, of inbox %s: %w", have[0].Name, have[0].Number, have[0].Inbox, engine.ErrConflict)
+	case len(have) > 0:
+		return t.commit(ctx)
+	case live:
+		return fmt.Errorf("nodes work on the database that do not know of cells; stop them first: %w", engine.ErrConflict)
+	case used && !all:
+		return fmt.Errorf("the database has runs or keys of its own; a new cell has to be empty: %w", engine.ErrConflict)
+	}
+	t.queue(insertBadge, b.Inbox, b.Name, b.Number)
+	if all {
+		t.queue(openAll, engine.InboxSlots)
+	}
+	t.queue("create index if not exists runs_inbox_slot on runs (inbox_slot(key))")
+	t.queue("create index if not exists keys_inbox_slot on keys (inbox_slot(key), flow, key)")
+	t.queue(fmt.Sprintf("alter table runs alter column seq set increment by %d", engine.MaxCells))
+	if err := t.send(ctx); err != nil {
+		return err
+	}
+	t.queue(spreadSeq, b.After, engine.MaxCells, b.Number)
+	return t.commit(ctx)
+}
+
+// Slots implements [engine.Cell].
+func (s *Store) Slots(ctx context.Context) ([]engine.CellSlot, error) {
+	r, err := s.pool.Query(ctx, readSlots)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(r, func(r pgx.CollectableRow) (c engine.CellSlot, err error) {
+		return c, r.Scan(&c.Slot, &c.State, &c.Move)
+	})
+}
+
+// Last implements [engine.Cell].
+func (s *Store) Last(ctx context.Context) (last int64, err error) {
+	err = s.pool.QueryRow(ctx, "select coalesce(pg_sequence_last_value(pg_get_serial_sequence('runs', 'seq')::regclass), 0)").Scan(&last)
+	return last, err
+}
+
+// Now implements [engine.Cell].
+func (s *Store) Now(ctx context.Context) (micros int64, err error) {
+	err = s.pool.QueryRow(ctx, "select (extract(epoch from clock_timestamp()) * 1000000)::bigint").Scan(&micros)
+	return micros, err
+}
+
+// fence gives those of the events whose slots are open here, and keeps these open until
+// the end of the transaction. A store that is no cell has all slots.
+func (t *tx) fence(ctx context.Context, in []*intake) (here, elsewhere []*intake, err error) {
+	if !t.cell || len(in) == 0 {
+		return in, nil, nil
+	}
+	wanted := make([]int32, len(in))
+	for i, r := range in {
+		wanted[i] = int32(engine.InboxSlot(r.Key))
+	}
+	var open []int32
+	t.queue(lockSlots)
+	t.queue(readOpen, wanted).Query(rows(&open, pgx.RowTo[int32]))
+	if err := t.send(ctx); err != nil {
+		return nil, nil, err
+	}
+	has := make(map[int32]bool, len(open))
+	for _, slot := range open {
+		has[slot] = true
+	}
+	for i, r := range in {
+		if has[wanted[i]] {
+			here = append(here, r)
+			continue
+		}
+		r.left, r.result = true, engine.Accepted{Err: engine.ErrMoving}
+		elsewhere = append(elsewhere, r)
+	}
+	return here, elsewhere, nil
+}
+
+// An event of the outbox as it is kept.
+type parcel struct {
+	ID       string          `json:"id"`
+	Event    json.RawMessage `json:"event"`
+	Hash     string          `json:"hash"`
+	Flow     string          `json:"flow"`
+	Key      string          `json:"key"`
+	Ordered  bool            `json:"ordered"`
+	Block    bool            `json:"block"`
+	Pipeline string          `json:"pipeline"`
+}
+
+const (
+	waitingOutside = "select distinct slot from inbox_outbox where slot = any ($1::int[])"
+	insertOutbox   = `insert into inbox_outbox (slot, origin, intake)
+	select slot, origin, intake from unnest($1::int[], $2::int[], $3::bytea[]) with ordinality as i (slot, origin, intake, at) order by i.at`
+	readOutbox   = "select number, intake from inbox_outbox order by number limit $1"
+	deleteOutbox = "delete from inbox_outbox where number = any ($1::bigint[])"
+)
+
+// fenceEmits does what fence does for events that runs emit. Those of a slot of which
+// others wait in the outbox go behind them.
+func (t *tx) fenceEmits(ctx context.Context, in []*intake) (here, elsewhere []*intake, err error) {
+	if !t.cell || len(in) == 0 {
+		return in, nil, nil
+	}
+	wanted := make([]int32, len(in))
+	for i, r := range in {
+		wanted[i] = int32(engine.InboxSlot(r.Key))
+	}
+	var behind []int32
+	t.queue(waitingOutside, wanted).Query(rows(&behind, pgx.RowTo[int32]))
+	if here, elsewhere, err = t.fence(ctx, in); err != nil || len(behind) == 0 {
+		return here, elsewhere, err
+	}
+	waits := make(map[int]bool, len(behind))
+	for _, slot := range behind {
+		waits[int(slot)] = true
+	}
+	here, elsewhere = nil, nil
+	for _, r := range in {
+		if r.left || waits[engine.InboxSlot(r.Key)] {
+			r.left = true
+			elsewhere = append(elsewhere, r)
+			continue
+		}
+		here = append(here, r)
+	}
+	return here, elsewhere, nil
+}
+
+// queueOutbox stores the events that go elsewhere, as far as the changes that emit them
+// are written.
+func (t *tx) queueOutbox(elsewhere []*intake) error {
+	var slots, origins []int
+	var texts [][]byte
+	for _, r := range elsewhere {
+		if r.from.refused != nil {
+			continue
+		}
+		text, err := json.Marshal(parcel{r.ID, r.event, r.Hash, r.Flow, r.Key, r.Ordered, r.Block, r.Pipeline})
+		if err != nil {
+			return err
+		}
+		slots, origins = append(slots, engine.InboxSlot(r.Key)), append(origins, engine.InboxSlot(r.from.key))
+		texts = append(texts, text)
+	}
+	if len(slots) > 0 {
+		t.queue(insertOutbox, slots, origins, texts)
+	}
+	return nil
+}
+
+// Outbox implements [engine.Cell].
+func (s *Store) Outbox(ctx context.Context, limit int) ([]engine.Parcel, error) {
+	r, err := s.pool.Query(ctx, readOutbox, limit)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(r, func(r pgx.CollectableRow) (out engine.Parcel, err error) {
+		var text []byte
+		if err := r.Scan(&out.Number, &text); err != nil {
+			return out, err
+		}
+		var p parcel
+		if err := json.Unmarshal(text, &p); err != nil {
+			return out, fmt.Errorf("parcel %d: %w", out.Number, err)
+		}
+		event, err := engine.DecodeEvent(p.Event)
+		out.Intake = engine.Intake{
+			ID: p.ID, Event: event, Hash: p.Hash, Flow: p.Flow, Key: p.Key,
+			Ordered: p.Ordered, Block: p.Block, Pipeline: p.Pipeline, Dedup: true,
+		}
+		return out, err
+	})
+}
+
+// Sent implements [engine.Cell].
+func (s *Store) Sent(ctx context.Context, parcels []int64) error {
+	if len(parcels) == 0 {
+		return nil
+	}
+	_, err := s.pool.Exec(ctx, deleteOutbox, parcels)
+	return err
+}

@@ -1,0 +1,314 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"procaas/engine"
+)
+
+// This file moves slots from one cell to another. All rows of a slot are found by the
+// slot of their keys.
+
+const (
+	// That of another move, or of a slot that is not here.
+	notFreezable = `select count(*) from unnest($2::int[]) w (slot) left join inbox_slots s using (slot)
+	where s.state is null or s.state = 'arriving' or s.state = 'frozen' and s.move <> $1`
+	freezeSlots = "update inbox_slots set state = 'frozen', move = $1 where slot = any ($2::int[]) and state = 'open'"
+	setAside    = `update runs set was = place, place = 'away'
+	where inbox_slot(key) = any ($1::int[]) and place not in ('running', 'away')`
+	// A run that leaves its node meanwhile is not aside: it is for the next try.
+	countLeft = "select count(*) from runs where inbox_slot(key) = any ($1::int[]) and place <> 'away'"
+)
+
+// Freeze implements [engine.Cell].
+func (s *Store) Freeze(ctx context.Context, move string, slots []int) (left int, err error) {
+	err = s.tx(ctx, func(t *tx) error {
+		bad := 0
+		t.queue(slotsPatience)
+		t.queue(lockSlotsAlone)
+		t.queue(notFreezable, move, slots).QueryRow(value(&bad))
+		if err := t.send(ctx); err != nil {
+			return err
+		}
+		if bad > 0 {
+			return fmt.Errorf("%d of the slots are not open here: %w", bad, engine.ErrConflict)
+		}
+		t.queue(freezeSlots, move, slots)
+		t.queue(setAside, slots)
+		t.queue(countLeft, slots).QueryRow(value(&left))
+		return t.commit(ctx)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("freeze slots: %w", err)
+	}
+	return left, nil
+}
+
+const (
+	slotsOf    = "select slot from inbox_slots where move = $1 and state = $2 order by slot"
+	openSlots  = "update inbox_slots set state = 'open' where move = $1 and state = $2"
+	leaveSlots = "delete from inbox_slots where move = $1 and state = $2"
+	dropAway   = "delete from runs where inbox_slot(key) = any ($1::int[]) and place = 'away'"
+	dropKeys   = "delete from keys where inbox_slot(key) = any ($1::int[])"
+	dropOutbox = "delete from inbox_outbox where origin = any ($1::int[])"
+	bringBack  = "update runs set place = was, was = null where inbox_slot(key) = any ($1::int[]) and place = 'away'"
+	// Those of which somebody waits for something, as far as it was not ready before.
+	promoteSlots = `update runs r set place = 'ready'
+	from (select distinct flow, key from runs where inbox_slot(key) = any ($1::int[]) and place = 'queued') k
+	where r.seq = (select q.seq from runs q where q.flow = k.flow and q.key = k.key and q.place = 'queued' order by q.seq limit 1)
+	and not exists (select from runs a where a.flow = k.flow and a.key = k.key
+		and a.ordered and a.place in ('ready', 'running', 'parked', 'held', 'blocked'))`
+	stirSlots = `update runs r set place = 'ready' where inbox_slot(r.key) = any ($1::int[]) and r.ordered and r.place = 'parked' and r.awaits is not null
+	and exists (select from runs q where q.flow = r.flow and q.key = r.key and q.place = 'queued' and q.bundle = ''
+		and q.seq > r.heard and r.awaits::jsonb ? (convert_from(q.event, 'UTF8')::json ->> 'type'))`
+)
+
+// setOut finds the slots of a move that are in a state, with the lock of slots held.
+func (t *tx) setOut(ctx context.Context, move string, state engine.SlotState) (slots []int32, err error) {
+	t.queue("set local statement_timeout = 0")
+	t.queue(slotsPatience)
+	t.queue(lockSlotsAlone)
+	t.queue(slotsOf, move, state).Query(rows(&slots, pgx.RowTo[int32]))
+	return slots, t.send(ctx)
+}
+
+// reopen lets the slots of a move work here again, or for the first time.
+func (t *tx) reopen(ctx context.Context, move string, from engine.SlotState, slots []int32) error {
+	t.queue(openSlots, move, from)
+	t.queue(bringBack, slots)
+	t.queue(promoteSlots, slots)
+	t.queue(stirSlots, slots)
+	t.readyAt(headOfQueue)
+	return t.send(ctx)
+}
+
+// Thaw implements [engine.Cell].
+func (s *Store) Thaw(ctx context.Context, move string) error {
+	err := s.tx(ctx, func(t *tx) error {
+		came, err := t.setOut(ctx, move, engine.SlotArriving)
+		if err != nil {
+			return err
+		}
+		var went []int32
+		t.queue(slotsOf, move, engine.SlotFrozen).Query(rows(&went, pgx.RowTo[int32]))
+		if len(came) > 0 {
+			t.queue(leaveSlots, move, engine.SlotArriving)
+			t.queue(dropAway, came)
+			t.queue(dropKeys, came)
+			t.queue(dropOutbox, came)
+		}
+		if err := t.send(ctx); err != nil {
+			return err
+		}
+		if len(went) > 0 {
+			if err := t.reopen(ctx, move, engine.SlotFrozen, went); err != nil {
+				return err
+			}
+		}
+		return t.commit(ctx)
+	})
+	if err != nil {
+		return fmt.Errorf("thaw slots: %w", err)
+	}
+	return nil
+}
+
+const (
+	notReceivable = "select count(*) from inbox_slots where slot = any ($2::int[]) and not (state = 'arriving' and move = $1)"
+	arriveSlots   = `insert into inbox_slots (slot, state, move) select n, 'arriving', $1 from unnest($2::int[]) n
+	on conflict do nothing`
+)
+
+// Arrive implements [engine.Cell].
+func (s *Store) Arrive(ctx context.Context, move string, slots []int) error {
+	err := s.tx(ctx, func(t *tx) error {
+		bad := 0
+		t.queue("set local statement_timeout = 0")
+		t.queue(slotsPatience)
+		t.queue(lockSlotsAlone)
+		t.queue(notReceivable, move, slots).QueryRow(value(&bad))
+		if err := t.send(ctx); err != nil {
+			return err
+		}
+		if bad > 0 {
+			return fmt.Errorf("%d of the slots are here, or come by another move: %w", bad, engine.ErrConflict)
+		}
+		t.queue(arriveSlots, move, slots)
+		t.queue(dropAway, slots)
+		t.queue(dropKeys, slots)
+		t.queue(dropOutbox, slots)
+		return t.commit(ctx)
+	})
+	if err != nil {
+		return fmt.Errorf("await slots: %w", err)
+	}
+	return nil
+}
+
+// exportRows bounds a part of an export.
+const exportRows = 2000
+
+// They give the rows as JSON, in which bytea and times are exact, and the last one's
+// place.
+const (
+	exportRuns = `select coalesce(json_agg(r order by r.seq), '[]')::text, coalesce(max(seq)::text, '') from (
+	select * from runs where inbox_slot(key) = any ($1::int[]) and place = 'away' and seq > $2::bigint order by seq limit $3) r`
+	exportKeys = `select coalesce(json_agg(k order by k.slot, k.flow, k.key), '[]')::text,
+	coalesce((array_agg(json_build_array(k.slot, k.flow, k.key) order by k.slot desc, k.flow desc, k.key desc))[1]::text, '') from (
+	select inbox_slot(key) as slot, flow, key, state, shared from keys where inbox_slot(key) = any ($1::int[])
+	and (inbox_slot(key), flow, key) > ($2::int, $3::text, $4::text) order by inbox_slot(key), flow, key limit $5) k`
+	exportOutbox = `select coalesce(json_agg(o order by o.number), '[]')::text, coalesce(max(number)::text, '') from (
+	select * from inbox_outbox where origin = any ($1::int[]) and number > $2::bigint order by number limit $3) o`
+	// A part is so many rows that are looked at, whichever slots they are of. One of which
+	// nobody knows the slot goes with all: it was accepted before there were cells.
+	exportEvents = `with page as (
+		select e.source, e.id, e.run, e.hash, e.accepted, coalesce(e.slot, inbox_slot(coalesce(
+			(select r.key from runs r where r.id = e.run), (select h.key from history h where h.id = e.run limit 1)))) as slot
+		from events e where (e.source, e.id) > ($2::text, $3::text) and e.accepted >= to_timestamp($4::bigint / 1000000.0)
+		order by e.source, e.id limit $5)
+	select coalesce((select json_agg(p) from page p where slot = any ($1::int[]) or slot is null), '[]')::text,
+	coalesce((select json_build_array(source, id)::text from page order by source desc, id desc limit 1), '')`
+)
+
+// Export implements [engine.Cell].
+func (s *Store) Export(ctx context.Context, what engine.CellPart, slots []int, since int64, cursor string) (text []byte, next string, err error) {
+	sql, args := "", []any{slots}
+	switch what {
+	case engine.CellRuns, engine.CellOutbox:
+		from := 0
+		if cursor != "" {
+			if from, err = strconv.Atoi(cursor); err != nil {
+				return nil, "", engine.ErrCursor
+			}
+		}
+		sql = exportRuns
+		if what == engine.CellOutbox {
+			sql = exportOutbox
+		}
+		args = append(args, from, exportRows)
+	case engine.CellKeys:
+		slot, flow, key := -1, "", ""
+		if cursor != "" {
+			if err := json.Unmarshal([]byte(cursor), &[]any{&slot, &flow, &key}); err != nil {
+				return nil, "", engine.ErrCursor
+			}
+		}
+		sql, args = exportKeys, append(args, slot, flow, key, exportRows)
+	default:
+		source, id := "", ""
+		if cursor != "" {
+			if err := json.Unmarshal([]byte(cursor), &[]any{&source, &id}); err != nil {
+				return nil, "", engine.ErrCursor
+			}
+		}
+		sql, args = exportEvents, append(args, source, id, since, exportRows)
+	}
+	err = s.freely(ctx, sql, args, func(r pgx.Rows) error {
+		_, err := pgx.ForEachRow(r, []any{&text, &next}, func() error { return nil })
+		return err
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("export %s: %w", what, err)
+	}
+	return text, next, nil
+}
+
+var imports = map[engine.CellPart]string{
+	engine.CellRuns: "insert into runs overriding system value select * from json_populate_recordset(null::runs, $1::json) on conflict do nothing",
+	engine.CellKeys: `insert into keys (flow, key, state, shared) select flow, key, state, shared from json_populate_recordset(null::keys, $1::json)
+	on conflict do nothing`,
+	engine.CellOutbox: `insert into inbox_outbox (slot, origin, intake)
+	select slot, origin, intake from json_populate_recordset(null::inbox_outbox, $1::json) order by number`,
+	engine.CellEvents: `insert into events (source, id, run, hash, accepted, slot)
+	select source, id, run, hash, accepted, slot from json_populate_recordset(null::events, $1::json) on conflict do nothing`,
+}
+
+// Import implements [engine.Cell].
+func (s *Store) Import(ctx context.Context, move string, what engine.CellPart, text []byte) error {
+	if string(text) == "[]" {
+		return nil
+	}
+	err := s.tx(ctx, func(t *tx) error {
+		var waits []int32
+		t.queue(lockSlots)
+		t.queue(slotsOf, move, engine.SlotArriving).Query(rows(&waits, pgx.RowTo[int32]))
+		if err := t.send(ctx); err != nil {
+			return err
+		}
+		if len(waits) == 0 {
+			return fmt.Errorf("no slots come here by move %s: %w", move, engine.ErrConflict)
+		}
+		t.queue(imports[what], string(text))
+		return t.commit(ctx)
+	})
+	if err != nil {
+		return fmt.Errorf("import %s: %w", what, err)
+	}
+	return nil
+}
+
+// Positions from now on come behind one, with this cell's rest.
+const passSeq = `select case when l.n < $1::bigint then
+	setval(pg_get_serial_sequence('runs', 'seq'), $1 - $1 % $2 + $2 + (select number from inbox_cell), false) end
+	from (select coalesce(pg_sequence_last_value(pg_get_serial_sequence('runs', 'seq')::regclass), 0) as n) l`
+
+// Open implements [engine.Cell].
+func (s *Store) Open(ctx context.Context, move string, after int64) error {
+	err := s.tx(ctx, func(t *tx) error {
+		slots, err := t.setOut(ctx, move, engine.SlotArriving)
+		if err != nil || len(slots) == 0 {
+			return err
+		}
+		t.queue(passSeq, after, engine.MaxCells)
+		if err := t.reopen(ctx, move, engine.SlotArriving, slots); err != nil {
+			return err
+		}
+		return t.commit(ctx)
+	})
+	if err != nil {
+		return fmt.Errorf("open slots: %w", err)
+	}
+	return nil
+}
+
+// dropRows bounds what one Drop removes of each table.
+const dropRows = 2000
+
+const (
+	// Another move may have brought a slot back meanwhile.
+	goneSlots = "select n from unnest($1::int[]) n where not exists (select from inbox_slots where slot = n)"
+	dropRuns  = `delete from runs where ctid = any (array (
+		select ctid from runs where inbox_slot(key) = any ($1::int[]) and place = 'away' limit $2))`
+	dropSomeKeys = `delete from keys where ctid = any (array (
+		select ctid from keys where inbox_slot(key) = any ($1::int[]) limit $2))`
+)
+
+// Drop implements [engine.Cell].
+func (s *Store) Drop(ctx context.Context, move string, slots []int) (more bool, err error) {
+	err = s.tx(ctx, func(t *tx) error {
+		more = false
+		var gone []int32
+		t.queue(slotsPatience)
+		t.queue(lockSlotsAlone)
+		t.queue(leaveSlots, move, engine.SlotFrozen)
+		t.queue(goneSlots, slots).Query(rows(&gone, pgx.RowTo[int32]))
+		if err := t.send(ctx); err != nil {
+			return err
+		}
+		note := func(c pgconn.CommandTag) error { more = more || c.RowsAffected() == dropRows; return nil }
+		t.queue(dropRuns, gone, dropRows).Exec(note)
+		t.queue(dropSomeKeys, gone, dropRows).Exec(note)
+		t.queue(dropOutbox, gone)
+		return t.commit(ctx)
+	})
+	if err != nil {
+		return false, fmt.Errorf("drop slots: %w", err)
+	}
+	return more, nil
+}
