@@ -150,7 +150,7 @@ type server struct {
 	bodies  atomic.Int64 // bytes of requests under way
 	version string
 	shards  engine.ShardMaps
-	warm    atomic.Bool // a question for a shard was let in: the tokens are in memory
+	warm    atomic.Bool       // a question for a shard was let in: the tokens are in memory
 	inbox   engine.InboxCells // nil when the inbox has one database
 	reload  func(context.Context, engine.Actor) (engine.Diff, error)
 	play    ui.Player
