@@ -35,22 +35,36 @@ func (a *assigner) object(dst reflect.Value, s *Spec, data any, path string) err
 		return fieldError(path, "want a mapping, have %s", describeData(data))
 	}
 	inline := s.inline()
-	rest := map[string]any{}
-	for _, name := range slices.Sorted(maps.Keys(m)) {
+	var rest map[string]any
+	unknown := ""
+	for name := range m {
 		if s.Field(name) != nil {
 			continue
 		}
-		if inline == nil {
-			return fieldError(joinPath(path, name), "unknown; the fields are %s", strings.Join(s.Names(), ", "))
+		if inline == nil && (unknown == "" || name < unknown) {
+			unknown = name
+		}
+		if rest == nil {
+			rest = map[string]any{}
 		}
 		rest[name] = m[name]
 	}
+	if inline == nil && rest != nil {
+		return fieldError(joinPath(path, unknown), "unknown; the fields are %s", strings.Join(s.Names(), ", "))
+	}
 	for _, f := range s.Fields {
 		field := dst.Field(f.index)
-		f.setDefault(field)
 		value, at := m[f.Name], joinPath(path, f.Name)
 		if f == inline {
 			value, at = rest, path
+			if rest == nil {
+				value = map[string]any{}
+			}
+		}
+		if value == nil || f.Kind == ObjectKind {
+			f.setDefault(field)
+		} else {
+			field.SetZero()
 		}
 		if value == nil {
 			if f.Required {
@@ -68,12 +82,13 @@ func (a *assigner) object(dst reflect.Value, s *Spec, data any, path string) err
 // setDefault sets the field to its default, or to zero. A pointer stays nil,
 // so that its owner can tell what was given.
 func (f *Field) setDefault(dst reflect.Value) {
-	dst.SetZero()
-	if f.preset == nil || dst.Kind() == reflect.Pointer {
-		return
-	}
-	if err := (&assigner{}).assign(dst, f, f.preset, f.Name); err != nil {
-		panic("dsl: default of " + f.GoName + ": " + err.Error())
+	switch {
+	case !f.initial.IsValid():
+		dst.SetZero()
+	case f.Kind == ListKind: // which is the owner's to change
+		dst.Set(reflect.AppendSlice(reflect.MakeSlice(dst.Type(), 0, f.initial.Len()), f.initial))
+	default:
+		dst.Set(f.initial)
 	}
 }
 

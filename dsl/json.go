@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -24,6 +23,14 @@ func ParseJSON(data []byte) (any, error) {
 	if !utf8.Valid(data) {
 		return nil, &JSONError{Message: "want UTF-8 text, have bytes that are none"}
 	}
+	if v, ok := parsePlainJSON(data); ok {
+		return v, nil
+	}
+	return parseAnyJSON(data)
+}
+
+// parseAnyJSON reads a document token by token, and knows where it is wrong.
+func parseAnyJSON(data []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
 	p := &jsonParser{Decoder: d, data: data}
@@ -252,8 +259,14 @@ func appendJSONList(b []byte, list []any, level int) (_ []byte, err error) {
 }
 
 func appendJSONObject(b []byte, object map[string]any, level int) (_ []byte, err error) {
+	var few [8]string // the names of most objects
+	names := few[:0]
+	for k := range object {
+		names = append(names, k)
+	}
+	slices.Sort(names)
 	b = append(b, '{')
-	for i, k := range slices.Sorted(maps.Keys(object)) {
+	for i, k := range names {
 		if i > 0 {
 			b = append(b, ',')
 		}
@@ -265,10 +278,23 @@ func appendJSONObject(b []byte, object map[string]any, level int) (_ []byte, err
 	return append(b, '}'), nil
 }
 
+// isPlainText tells whether a text is ASCII that needs no escape.
+func isPlainText(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
 // appendJSONString escapes only what JSON demands. Invalid UTF-8 becomes
 // U+FFFD.
 func appendJSONString(b []byte, s string) []byte {
 	b = append(b, '"')
+	if isPlainText(s) {
+		return append(append(b, s...), '"')
+	}
 	for _, r := range s {
 		switch {
 		case r == '"' || r == '\\':

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"pgregory.net/rapid"
 )
@@ -116,6 +117,46 @@ func anyData(t *rapid.T, depth int) any {
 	return m
 }
 
+// Both parsers agree about documents that are nearly right.
+func TestBothParsersOfJSONAgree(t *testing.T) {
+	t.Parallel()
+	parts := []string{
+		"{", "}", "[", "]", ",", ":", "\"", "a", "\\n", "\\ud83d", "null", "true", "false", "0", "-", "1", "9", ".", "e", "E", "+", " ", "\n", "\t",
+		"\"a\"", "\"b\":", "[1]", "{}", "9223372036854775807", "1e400", "\x00", "\x7f", "é",
+	}
+	plain := 0
+	rapid.Check(t, func(t *rapid.T) {
+		text := []byte(strings.Join(rapid.SliceOfN(rapid.SampledFrom(parts), 0, 9).Draw(t, "parts"), ""))
+		if rapid.Bool().Draw(t, "right") {
+			var err error
+			if text, err = FormatJSON(anyData(t, 3)); err != nil {
+				t.Fatal(err)
+			}
+			if rapid.Bool().Draw(t, "spaces") {
+				text = []byte(strings.NewReplacer(",", " ,\n", ":", "\t: ", "[", "[ ", "}", "\r}").Replace(string(text)))
+			}
+		}
+		have, ok := parsePlainJSON(text)
+		want, err := parseAnyJSON(text)
+		if ok && (err != nil || !reflect.DeepEqual(have, want)) {
+			t.Fatalf("%q: want %#v, %v, have %#v", text, want, err, have)
+		}
+		if ok {
+			plain++
+		}
+	})
+	if plain < 10 {
+		t.Errorf("want documents among them that are plain, have %d", plain)
+	}
+	deep := strings.Repeat("[", maxLevels) + strings.Repeat("]", maxLevels)
+	if _, ok := parsePlainJSON([]byte(deep)); !ok {
+		t.Error("want as many levels as the other parser takes")
+	}
+	if _, ok := parsePlainJSON([]byte("[" + deep + "]")); ok {
+		t.Error("want no more levels than the other parser takes")
+	}
+}
+
 // What is written comes back equal, and writing it again gives the same bytes.
 // Only a number without a fraction may come back as a whole one.
 func TestJSONComesBack(t *testing.T) {
@@ -148,6 +189,11 @@ func FuzzParseJSON(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		data, err := ParseJSON(text)
+		if again, ok := parsePlainJSON(text); ok && utf8.Valid(text) {
+			if other, err := parseAnyJSON(text); err != nil || !reflect.DeepEqual(again, other) {
+				t.Fatalf("%q: want %#v, %v, have %#v", text, other, err, again)
+			}
+		}
 		if err != nil {
 			return
 		}

@@ -1,5 +1,7 @@
 package dsl
 
+import "reflect"
+
 // A Spec describes the fields of a mapping: of the language itself, or of a
 // handler type. It is derived from a Go struct by [SpecOf].
 type Spec struct {
@@ -31,10 +33,11 @@ type Field struct {
 	NoExpr   bool   // expressions are not allowed
 	ExprKind Kind   // for an AnyKind field: what it must be, or an expression in it give
 
-	index     int  // in the Go struct
-	value     bool // the Go type is *Value
-	low, high any  // Min and Max as scalars of the kind; nil for none
-	preset    any  // Default as data; nil for none
+	index     int           // in the Go struct
+	value     bool          // the Go type is *Value
+	low, high any           // Min and Max as scalars of the kind; nil for none
+	preset    any           // Default as data; nil for none
+	initial   reflect.Value // preset as the Go value; of fields that are no pointers
 }
 
 // Field finds a field by its YAML key; nil when there is none.

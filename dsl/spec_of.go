@@ -108,6 +108,12 @@ func (b *specBuilder) field(t reflect.Type, sf reflect.StructField) *Field {
 		bug("want a tag yaml with a name such as min-delay, have %q", f.Name)
 	}
 	f.constrain(tags, bug)
+	if f.preset != nil && sf.Type.Kind() != reflect.Pointer {
+		f.initial = reflect.New(sf.Type).Elem()
+		if err := (&assigner{}).assign(f.initial, f, f.preset, f.Name); err != nil {
+			bug("the default makes no sense: %v", err)
+		}
+	}
 	return f
 }
 

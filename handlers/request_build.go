@@ -29,10 +29,11 @@ func (r *Request) build(ctx context.Context, c *engine.Call, s *secrets) (*http.
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, r.method(), target.String(), body)
+	req, err := http.NewRequestWithContext(ctx, r.method(), "", body)
 	if err != nil {
-		return nil, fmt.Errorf("url: %w", err)
+		return nil, fmt.Errorf("method: %w", err)
 	}
+	req.URL, req.Host = target, target.Host
 	if body != nil {
 		req.Header.Set("Content-Type", contentType)
 	}
@@ -61,8 +62,10 @@ func (r *Request) target(b *dsl.Bundle, s *secrets) (*url.URL, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkTarget(b, u); err != nil {
-		return nil, err
+	if r.Service == "" { // whose address is a declared one
+		if err := checkTarget(b, u); err != nil {
+			return nil, err
+		}
 	}
 	if len(r.Query) == 0 {
 		return u, nil
