@@ -154,6 +154,8 @@ func (b *batcher[T, R]) gather(first *ticket[T, R]) (batch []*ticket[T, R], item
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	size := 0
+	batch = make([]*ticket[T, R], 0, 1+len(b.queue))
+	items = make([]T, 0, min(len(first.items)+b.waiting, b.most))
 	add := func(t *ticket[T, R]) {
 		batch = append(batch, t)
 		if t.ctx.Err() != nil {

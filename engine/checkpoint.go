@@ -38,14 +38,18 @@ type checkpoint struct {
 }
 
 // checkpoint encodes the run.
-func (r *Run) checkpoint() []byte { return r.snapshot().encode() }
+func (r *Run) checkpoint() []byte {
+	c := r.snapshot(r.saved[:0])
+	r.saved = c.Handlers
+	return c.encode()
+}
 
-// snapshot gives what is kept of the run.
-func (r *Run) snapshot() *checkpoint {
+// snapshot gives what is kept of the run. It appends the records to a list.
+func (r *Run) snapshot(records []savedRecord) *checkpoint {
 	c := &checkpoint{
 		Format: checkpointFormat, Pipeline: r.plan.Pipeline.ID, Generation: r.start.Generation, State: r.start.State,
 		Began: r.began, Stage: r.stage, FailedPath: r.failedPath, Failure: r.failure, Class: r.class, Reason: r.reason, Stopping: r.stopping, Undoing: r.undoing,
-		Inputs: r.rawInputs, Shared: r.raw, Handlers: make([]savedRecord, 0, len(r.plan.order)),
+		Inputs: r.rawInputs, Shared: r.raw, Handlers: records,
 	}
 	if r.status.Ended() {
 		c.Ended = r.status

@@ -126,7 +126,7 @@ func (e *Engine) tryJoin(ctx context.Context) (*node, error) {
 // newNode makes a member of its number.
 func (e *Engine) newNode(ctx context.Context, number int64) *node {
 	n := &node{
-		e: e, number: number, log: e.log.With("node", number), jobs: map[string]*job{},
+		e: e, number: number, log: e.log.With("node", number), jobs: map[string]*job{}, crew: newCrew(),
 		draining: make(chan struct{}), wake: make(chan struct{}, 1), called: make(chan struct{}, 1),
 		told: isWaker(e.o.Store),
 	}
@@ -361,7 +361,7 @@ func (n *node) claim() claimResult {
 // startJob lets a goroutine work on a run. The caller holds the node's lock, and
 // has seen that it is not shut, or that it waits for this.
 func (n *node) startJob(j *job) {
-	n.work.Go(func() {
+	n.do(func() {
 		defer n.done(j)
 		j.work()
 	})
@@ -374,12 +374,21 @@ func (n *node) startCall(j *job, t Task) {
 		n.virtual.call(j, t)
 		return
 	}
-	n.work.Go(func() {
+	n.do(func() {
 		e := j.call(j.calls, t)
 		select {
 		case j.ended <- e:
 		case <-j.gone:
 		}
+	})
+}
+
+// do lets a goroutine do a part of the node's work.
+func (n *node) do(work func()) {
+	n.work.Add(1)
+	n.crew.do(n.ctx, func() {
+		defer n.work.Done()
+		work()
 	})
 }
 

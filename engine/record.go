@@ -123,7 +123,7 @@ func (r *record) reached() bool {
 func (r *record) save(path string) savedRecord {
 	call, trail := (*checkpoint)(nil), r.trail
 	if r.sub != nil {
-		call, trail = r.sub.snapshot(), nil
+		call, trail = r.sub.snapshot(nil), nil
 	}
 	return savedRecord{
 		Call: call, Trail: trail,

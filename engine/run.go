@@ -66,6 +66,7 @@ type Run struct {
 	emits    []Event
 	taken    []Taken // since the last Change
 	ended    []HandlerView
+	saved    []savedRecord // room for the next checkpoint
 }
 
 // A Start is what a run begins with.

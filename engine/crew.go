@@ -1,0 +1,46 @@
+package engine
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// A crew lets goroutines that have done their work do more of it: their stacks have
+// grown to what it takes, which a new goroutine's has to do step by step, copying it
+// each time.
+type crew struct {
+	more chan func()
+	idle atomic.Int64
+}
+
+// crewMost is how many goroutines wait for work at most.
+const crewMost = 256
+
+func newCrew() *crew { return &crew{more: make(chan func())} }
+
+// do runs work on a goroutine of its own. Goroutines wait for more until ctx ends.
+func (c *crew) do(ctx context.Context, work func()) {
+	select {
+	case c.more <- work:
+	default:
+		go c.member(ctx, work)
+	}
+}
+
+func (c *crew) member(ctx context.Context, work func()) {
+	for {
+		work()
+		work = nil // what it held may go
+		if c.idle.Add(1) > crewMost {
+			c.idle.Add(-1)
+			return
+		}
+		select {
+		case work = <-c.more:
+			c.idle.Add(-1)
+		case <-ctx.Done():
+			c.idle.Add(-1)
+			return
+		}
+	}
+}
