@@ -102,7 +102,7 @@ func (b *bench) drainQueue(ctx context.Context, n int, prepare func(*queue.Store
 			return sample{}, err
 		}
 	}
-	if err := errors.Join(fillQueue(ctx, s, n, nil), b.server.settle(ctx)); err != nil {
+	if err := errors.Join(s.VacuumTasks(ctx), fillQueue(ctx, s, n, nil), b.server.settle(ctx)); err != nil {
 		return sample{}, err
 	}
 	return b.rated(n, func() error { return workOff(ctx, s, n) })
@@ -245,7 +245,7 @@ func (b *bench) latencyOf(ctx context.Context, rate float64, fill func(*queue.St
 			return sample{}, err
 		}
 	}
-	if err := b.server.settle(ctx); err != nil {
+	if err := errors.Join(s.VacuumTasks(ctx), b.server.settle(ctx)); err != nil { // those who wait have done so for long
 		return sample{}, err
 	}
 	working, stop := context.WithCancel(ctx)

@@ -259,6 +259,8 @@ func (s *Store) dropPartitions(ctx context.Context, before time.Time) (int, erro
 	return gone, nil
 }
 
+const vacuumTime = "select set_config('statement_timeout', $1, false)"
+
 // VacuumTasks implements [engine.TaskCare]. The server does so by itself too; this is
 // for more often than it thinks necessary. It makes the partitions of the next days.
 func (s *Store) VacuumTasks(ctx context.Context) error {
@@ -270,6 +272,12 @@ func (s *Store) VacuumTasks(ctx context.Context) error {
 		return err
 	}
 	defer conn.Release()
+	if !s.pooled { // it may take minutes, and holds nobody up
+		if _, err := conn.Exec(ctx, vacuumTime, "0"); err != nil {
+			return err
+		}
+		defer func() { _, _ = conn.Exec(context.WithoutCancel(ctx), vacuumTime, statementTimeout) }()
+	}
 	for _, table := range []string{"tasks", "task_schedule", "task_keys"} {
 		if _, err := conn.Exec(ctx, "vacuum (analyze, skip_locked) "+table); err != nil {
 			return fmt.Errorf("vacuum %s: %w", table, err)

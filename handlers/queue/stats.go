@@ -39,7 +39,9 @@ with recursive heads as (
 ), types as (
 	select type, min(due) as oldest, min(deadline) as urgent from (select * from heads limit 10000) h group by type
 )
-select y.type, 0::smallint, (select count(*) from (select from tasks t where t.type = y.type and t.state = 0 limit $1) c), oldest, urgent, now()
+select y.type, 0::smallint, (select count(*) from (
+		select from tasks t where t.type = y.type and t.state = 0 order by t.rank, t.deadline, t.id limit $1) c),
+	oldest, urgent, now()
 from types y`
 
 	readModes = "select type, mode, reason from task_types"

@@ -44,6 +44,11 @@ type Options struct {
 	// goes first.
 	MaxConns int
 
+	// Direct is the address of the server itself, where dsn is that of a pooler which
+	// works by transaction: hints of new tasks are heard there. Without it tasks are
+	// found by polling.
+	Direct string
+
 	// Log hears of connections that were lost; nothing is logged when nil.
 	Log *slog.Logger
 }
@@ -52,7 +57,9 @@ type Options struct {
 // [engine.TaskStore]. Any number of processes share a schema.
 type Store struct {
 	pool   *pgxpool.Pool
-	owned  bool // the pool is the store's to close
+	pooled bool   // a pooler stands before the server: nothing is kept between transactions
+	direct string // leads to the server itself, for hints
+	owned  bool   // the pool is the store's to close
 	forget bool
 	log    *slog.Logger
 
@@ -72,10 +79,15 @@ var _ engine.TaskStore = (*Store)(nil)
 const defaultConns = 8
 
 // The bounds of one statement, of a wait for a lock, and of a transaction that stands
-// still because its process does.
-const sessionSettings = `select set_config('statement_timeout', '15s', false), set_config('lock_timeout', '5s', false),
-	set_config('idle_in_transaction_session_timeout', '3s', false), set_config('plan_cache_mode', 'force_generic_plan', false),
-	set_config('enable_seqscan', 'off', false), set_config('enable_bitmapscan', 'off', false), set_config('jit', 'off', false)`
+// still because its process does. Every statement finds its few rows by an index; the
+// planner need not think about that, nor be misled by tables that were empty when it
+// last looked. They are those of a session, or of one transaction.
+const (
+	statementTimeout = "15s"
+	settings         = `select set_config('statement_timeout', '` + statementTimeout + `', $1), set_config('lock_timeout', '5s', $1),
+	set_config('idle_in_transaction_session_timeout', '3s', $1), set_config('plan_cache_mode', 'force_generic_plan', $1),
+	set_config('enable_seqscan', 'off', $1), set_config('enable_bitmapscan', 'off', $1), set_config('jit', 'off', $1)`
+)
 
 // Open connects to the database at dsn. Its schema has to be up to date: see procaas
 // migrate.
@@ -93,17 +105,28 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 			config.MaxConns = int32(o.MaxConns)
 		}
 	}
-	// Every statement finds its few rows by an index; the planner need not think
-	// about that, nor be misled by tables that were empty when it last looked.
-	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
-		_, err := c.Exec(ctx, sessionSettings)
-		return err
+	pooled, err := isPooled(ctx, config.ConnConfig)
+	if err != nil {
+		return nil, fmt.Errorf("queue: %w", err)
 	}
+	if pooled {
+		// The types of statements are remembered, the statements are not.
+		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	} else {
+		config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+			_, err := c.Exec(ctx, settings, false)
+			return err
+		}
+	}
+	return openPool(ctx, config, pooled, o)
+}
+
+func openPool(ctx context.Context, config *pgxpool.Config, pooled bool, o Options) (*Store, error) {
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("queue: %w", err)
 	}
-	s, err := start(ctx, pool, o)
+	s, err := start(ctx, pool, pooled, o)
 	if err != nil {
 		pool.Close()
 		return nil, err
@@ -112,15 +135,34 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// New makes a store of a pool that its caller closes, after the store.
+// isPooled tells whether a pooler stands before the server: the process that the
+// connection was announced as is not the one that serves it. A pooler that works by
+// transaction gives each one any connection to the server, so that settings, prepared
+// statements and LISTEN belong to nobody.
+func isPooled(ctx context.Context, config *pgx.ConnConfig) (bool, error) {
+	c, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
+	var pid uint32
+	if err := c.QueryRow(ctx, "select pg_backend_pid()", pgx.QueryExecModeExec).Scan(&pid); err != nil {
+		return false, err
+	}
+	return pid != c.PgConn().PID(), nil
+}
+
+// New makes a store of a pool that its caller closes, after the store. A pool whose
+// pgx mode prepares no statements is taken for one that goes through a pooler.
 func New(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
-	return start(ctx, pool, o)
+	mode := pool.Config().ConnConfig.DefaultQueryExecMode
+	return start(ctx, pool, mode != pgx.QueryExecModeCacheStatement, o)
 }
 
 const findTables = "select to_regclass('tasks') is not null and to_regclass('task_types') is not null"
 
-func start(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
-	s := &Store{pool: pool, forget: o.Forget, log: o.Log, tell: make(chan struct{}, 1), countedPages: countedPages}
+func start(ctx context.Context, pool *pgxpool.Pool, pooled bool, o Options) (*Store, error) {
+	s := &Store{pool: pool, pooled: pooled, direct: o.Direct, forget: o.Forget, log: o.Log, tell: make(chan struct{}, 1), countedPages: countedPages}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -161,7 +203,14 @@ const (
 // tx runs a transaction, and runs it again when it certainly was not written.
 func (s *Store) tx(ctx context.Context, do func(pgx.Tx) error) error {
 	return s.again(ctx, func() error {
-		return pgx.BeginFunc(ctx, s.pool, do)
+		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+			if s.pooled {
+				if _, err := tx.Exec(ctx, settings, true); err != nil {
+					return err
+				}
+			}
+			return do(tx)
+		})
 	})
 }
 
@@ -169,6 +218,9 @@ func (s *Store) tx(ctx context.Context, do func(pgx.Tx) error) error {
 func (s *Store) send(ctx context.Context, fill func(*pgx.Batch)) error {
 	return s.again(ctx, func() error {
 		var b pgx.Batch
+		if s.pooled {
+			b.Queue(settings, true)
+		}
 		fill(&b)
 		return s.pool.SendBatch(ctx, &b).Close()
 	})

@@ -3,10 +3,12 @@ package queue_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"procaas/engine"
 	"procaas/engine/enginetest"
@@ -34,6 +36,67 @@ func open(t testing.TB, dsn string) *queue.Store {
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	enginetest.TaskConformance(t, func(t *testing.T) engine.TaskStore { return open(t, enginetest.Postgres(t)) })
+}
+
+// Nothing is kept between transactions, as behind a pooler: all works the same, and
+// hints come when there is another way for them.
+func TestWorkWithoutSessions(t *testing.T) {
+	t.Parallel()
+	for _, hears := range []bool{false, true} {
+		t.Run(fmt.Sprint("hears ", hears), func(t *testing.T) {
+			t.Parallel()
+			dsn := enginetest.Postgres(t)
+			other := open(t, dsn)
+			config, err := pgxpool.ParseConfig(dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+			pool, err := pgxpool.NewWithConfig(t.Context(), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(pool.Close)
+			o, poll := queue.Options{}, 20*time.Millisecond
+			if hears {
+				o.Direct, poll = dsn, time.Hour
+			}
+			s, err := queue.New(t.Context(), pool, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := s.Close(); err != nil {
+					t.Errorf("close: %v", err)
+				}
+			})
+			kind := queue.Kind[int]{Name: "k", MaxPerKey: 2}
+			w := queue.NewWorker(s, queue.WorkerOptions{Poll: poll})
+			queue.Register(w, kind, func(context.Context, queue.Job[int]) error { return nil })
+			run(t, w)
+			tasks := numbers(t, kind, 40)
+			for i := range tasks {
+				switch i % 4 {
+				case 1:
+					tasks[i].Unique = fmt.Sprint("u-", i)
+				case 2:
+					tasks[i].Key = "user-1"
+				case 3:
+					tasks[i].Delay = time.Millisecond
+				}
+			}
+			for _, from := range []*queue.Store{s, other} { // those of the second are heard of, or found
+				put(t, from, tasks...)
+				eventually(t, "all tasks done", func() bool { return left(t, s) == 0 })
+			}
+			if _, err := s.ReclaimTasks(t.Context(), 10, 1); err != nil {
+				t.Error(err)
+			}
+			if err := s.VacuumTasks(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // A type begins to drain while a task is put that replaces another one. Nothing is lost:

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // watch tells those who wait of types that have tasks.
@@ -118,9 +120,13 @@ func (s *Store) notify(ctx context.Context) {
 	}
 }
 
-// listen hears the hints of all processes until ctx ends. It goes on trying, though a
-// pooler may never let it: then tasks are found by polling.
+// listen hears the hints of all processes until ctx ends, and goes on trying. Through a
+// pooler nothing would be heard, so it does not try there.
 func (s *Store) listen(ctx context.Context) {
+	if s.pooled && s.direct == "" {
+		s.log.Info("hints of tasks are not heard through a pooler, they are found by polling; give the address of the server itself, too")
+		return
+	}
 	for last := ""; ; {
 		err := s.hear(ctx)
 		if ctx.Err() != nil {
@@ -136,13 +142,24 @@ func (s *Store) listen(ctx context.Context) {
 	}
 }
 
-// hear holds one connection, which it takes out of the pool.
-func (s *Store) hear(ctx context.Context) error {
+// listener gives a connection of its own: a direct one, or one out of the pool.
+func (s *Store) listener(ctx context.Context) (*pgx.Conn, error) {
+	if s.direct != "" {
+		return pgx.Connect(ctx, s.direct)
+	}
 	pooled, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return pooled.Hijack(), nil
+}
+
+// hear hears hints as long as its connection lasts.
+func (s *Store) hear(ctx context.Context) error {
+	conn, err := s.listener(ctx)
 	if err != nil {
 		return err
 	}
-	conn := pooled.Hijack()
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	var statement string
 	if err := conn.QueryRow(ctx, listenHints).Scan(&statement); err != nil {
