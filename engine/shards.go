@@ -147,6 +147,8 @@ type ShardView struct {
 	Capacity     int64           `json:"capacity" doc:"How much data it bears, in bytes."`
 	Used         int64           `json:"used" doc:"How much it has, in bytes, as last measured."`
 	Usage        float64         `json:"usage" doc:"Used as a share of capacity."`
+	Load         float64         `json:"load" doc:"Busy connections of its master as a share of those that it takes, as last measured."`
+	Connections  int             `json:"connections" doc:"Connections of clients to its master, as last measured."`
 	Master       string          `json:"master,omitempty" doc:"The address of the master; empty when there is none."`
 	Problem      string          `json:"problem,omitempty" doc:"Why there is no master, or why it takes no writes."`
 	Hosts        []ShardHostView `json:"hosts" doc:"Its hosts, as declared."`
@@ -154,16 +156,19 @@ type ShardView struct {
 
 // A ShardHostView describes a host.
 type ShardHostView struct {
-	Address  string    `json:"address" doc:"Host and port."`
-	DC       string    `json:"dc,omitempty" doc:"The data centre."`
-	Role     string    `json:"role" doc:"master, replica or unknown."`
-	Alive    bool      `json:"alive" doc:"Whether it answers."`
-	Timeline int       `json:"timeline,omitempty" doc:"The timeline of its log."`
-	LSN      string    `json:"lsn,omitempty" doc:"How far its log has got."`
-	LagMS    int64     `json:"lag_ms" doc:"How far a replica is behind, in milliseconds."`
-	Load     int       `json:"load" doc:"Busy connections."`
-	Seen     time.Time `json:"seen,omitzero" doc:"When it answered last."`
-	Error    string    `json:"error,omitempty" doc:"Why it does not."`
+	Address  string `json:"address" doc:"Host and port."`
+	DC       string `json:"dc,omitempty" doc:"The data centre."`
+	Role     string `json:"role" doc:"master, replica or unknown."`
+	Alive    bool   `json:"alive" doc:"Whether it answers."`
+	Timeline int    `json:"timeline,omitempty" doc:"The timeline of its log."`
+	LSN      string `json:"lsn,omitempty" doc:"How far its log has got."`
+	LagMS    int64  `json:"lag_ms" doc:"How far a replica is behind, in milliseconds."`
+	Load     int    `json:"load" doc:"Busy connections."`
+
+	Connections    int       `json:"connections" doc:"Connections of clients."`
+	MaxConnections int       `json:"max_connections,omitempty" doc:"How many it takes."`
+	Seen           time.Time `json:"seen,omitzero" doc:"When it answered last."`
+	Error          string    `json:"error,omitempty" doc:"Why it does not."`
 }
 
 // A ShardChange changes what was decided of a shard at run time; nil leaves a part as it is,

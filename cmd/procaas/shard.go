@@ -132,18 +132,26 @@ func printShard(s streams, x engine.ShardView, format string) error {
 	if format == "json" {
 		return printJSON(s.out, x)
 	}
-	fmt.Fprintf(s.out, "shard %s of %s, class %s: %d keys, %.0f %% of %d MiB\nregistration %s, transfer %s\n", x.ID, x.Map, x.Class,
-		x.Placements, 100*x.Usage, x.Capacity>>20, openOr(x.Registration), openOr(x.Transfer))
+	fmt.Fprintf(s.out, "shard %s of %s, class %s: %d keys, %.0f %% of %d MiB, load %.0f %%\nregistration %s, transfer %s\n", x.ID, x.Map, x.Class,
+		x.Placements, 100*x.Usage, x.Capacity>>20, 100*x.Load, openOr(x.Registration), openOr(x.Transfer))
 	if note := shardNote(x); note != "" {
 		fmt.Fprintln(s.out, note)
 	}
 	w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "HOST\tDC\tROLE\tALIVE\tTIMELINE\tLAG\tBUSY\tERROR")
+	fmt.Fprintln(w, "HOST\tDC\tROLE\tALIVE\tTIMELINE\tLAG\tBUSY\tCONNECTIONS\tERROR")
 	for _, h := range x.Hosts {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%v\t%d\t%s\t%d\t%s\n", h.Address, dash(h.DC), h.Role, h.Alive, h.Timeline,
-			time.Duration(h.LagMS)*time.Millisecond, h.Load, dash(h.Error))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%v\t%d\t%s\t%d\t%s\t%s\n", h.Address, dash(h.DC), h.Role, h.Alive, h.Timeline,
+			time.Duration(h.LagMS)*time.Millisecond, h.Load, connectionsText(h), dash(h.Error))
 	}
 	return w.Flush()
+}
+
+// connectionsText tells how many of a host's connections are taken.
+func connectionsText(h engine.ShardHostView) string {
+	if h.MaxConnections == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d of %d", h.Connections, h.MaxConnections)
 }
 
 func shardResolve(s streams, f *clientFlags) *cobra.Command {

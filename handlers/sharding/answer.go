@@ -73,7 +73,7 @@ func (s *Service) MapViews(context.Context) ([]engine.ShardMapView, error) {
 }
 
 const readShards = `select id, class, registration and closed is null and draining is null, transfer and draining is null,
-	coalesce(closed, ''), coalesce(draining, ''), capacity, coalesce(used, 0),
+	coalesce(closed, ''), coalesce(draining, ''), capacity, coalesce(used, 0), coalesce(load / nullif(max_connections, 0), 0), coalesce(connections, 0),
 	(select count(*) from shard_placements p where p.map = s.map and p.shard = s.id and p.state not in ('refused', 'merged'))
 	from shards s where map = $1 and declared and ($2 = '' or id = $2) order by id`
 
@@ -94,7 +94,7 @@ func (m *Map) shardViews(ctx context.Context, only string) ([]engine.ShardView, 
 	}
 	views, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (engine.ShardView, error) {
 		v := engine.ShardView{Map: m.ID}
-		err := row.Scan(&v.ID, &v.Class, &v.Registration, &v.Transfer, &v.Closed, &v.Draining, &v.Capacity, &v.Used, &v.Placements)
+		err := row.Scan(&v.ID, &v.Class, &v.Registration, &v.Transfer, &v.Closed, &v.Draining, &v.Capacity, &v.Used, &v.Load, &v.Connections, &v.Placements)
 		return v, err
 	})
 	if err != nil {
@@ -130,6 +130,7 @@ func (m *Map) addHosts(v *engine.ShardView) {
 		view := engine.ShardHostView{
 			Address: h.address, DC: h.dc, Role: seen.role(i), Alive: h.alive, Timeline: h.last.Timeline, LSN: lsnText(h.last.LSN),
 			LagMS: seen.lags[i].Milliseconds(), Load: h.last.Load, Seen: h.seen,
+			Connections: h.last.Connections, MaxConnections: h.last.MaxConnections,
 		}
 		if h.err != nil {
 			view.Error = h.err.Error()

@@ -16,9 +16,13 @@ type Report struct {
 	Timeline int
 	LSN      uint64 // of a master: written; of a replica: replayed
 	Load     int    // busy connections
-	Compared bool   // of a master: its fences were compared on its timeline
-	Overdue  bool   // of a master: it holds a key frozen for longer than it may
-	Err      error  // it did not answer
+
+	Connections    int // of clients
+	MaxConnections int // that it takes
+
+	Compared bool  // of a master: its fences were compared on its timeline
+	Overdue  bool  // of a master: it holds a key frozen for longer than it may
+	Err      error // it did not answer
 }
 
 // A host is what is known of one server.

@@ -125,7 +125,8 @@ const (
 		case when pg_is_in_recovery() then coalesce((select received_tli from pg_stat_wal_receiver), 0)
 			else ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::int end,
 		(case when pg_is_in_recovery() then coalesce(pg_last_wal_replay_lsn(), '0/0') else pg_current_wal_lsn() end - '0/0')::bigint,
-		(select count(*)::int from pg_stat_activity where state = 'active' and backend_type = 'client backend' and pid <> pg_backend_pid())`
+		count(*) filter (where state = 'active' and pid <> pg_backend_pid())::int, count(*)::int, current_setting('max_connections')::int
+		from pg_stat_activity where backend_type = 'client backend'`
 	fencesCompared = `select exists (select from procaas.compared where timeline = procaas.timeline())`
 	fenceFacts     = fencesCompared + `, exists (select from procaas.overdue())`
 )
@@ -136,7 +137,7 @@ func (c *connProber) Probe(ctx context.Context, m *Map, address string) Report {
 	var lsn int64
 	conn, err := c.conn(ctx, m, address)
 	if err == nil {
-		err = conn.QueryRow(ctx, hostFacts).Scan(&r.Master, &r.Timeline, &lsn, &r.Load)
+		err = conn.QueryRow(ctx, hostFacts).Scan(&r.Master, &r.Timeline, &lsn, &r.Load, &r.Connections, &r.MaxConnections)
 	}
 	r.LSN = uint64(lsn)
 	if err == nil && r.Master {

@@ -12,8 +12,8 @@ var shardListSource string
 
 // ShardList lists the shards of a map, for handlers that work on each of them.
 //
-// The response is a list of mappings with map, shard, class, usage, used, capacity, keys,
-// registration, transfer, closed, draining, master and problem.
+// The response is a list of mappings with map, shard, class, usage, used, capacity, load,
+// connections, keys, registration, transfer, closed, draining, master and problem.
 //
 //	id: shards
 //	shard.list: {map: mail}

@@ -33,15 +33,17 @@ type ShardMoves struct {
 	// Map is the shard map; all when it is left out.
 	Map string `yaml:"map"`
 
-	// Reason says which keys move: usage those of shards that are too full, drain all of
-	// shards that are drained, idle those that were not used for a time, and busy those that
-	// were used lately, to shards of another class.
-	Reason string `yaml:"reason" required:"true" enum:"usage,drain,idle,busy"`
+	// Reason says which keys move: usage those of shards that are too full, load some of those
+	// that were used lately, of shards that are too busy, drain all of shards that are drained,
+	// idle those that were not used for a time, and busy those that were used lately, to shards
+	// of another class.
+	Reason string `yaml:"reason" required:"true" enum:"usage,load,drain,idle,busy"`
 
-	// At is the usage from which keys leave a shard, for the reason usage.
+	// At is the usage from which keys leave a shard, for the reason usage; for load, the share
+	// of the connections that are busy.
 	At float64 `yaml:"at" default:"0.85" min:"0" max:"1"`
 
-	// Until is the usage down to which they do, and up to which a target takes keys.
+	// Until is the usage, or the load, down to which they do, and up to which a target takes keys.
 	Until float64 `yaml:"until" default:"0.8" min:"0" max:"1"`
 
 	// Smallest and Largest are the quantiles, by rows, of the keys that may move for the
@@ -58,7 +60,7 @@ type ShardMoves struct {
 	To string `yaml:"to"`
 
 	// After is how long a key was not used, for the reason idle, or within which time it was,
-	// for busy.
+	// for busy and load.
 	After time.Duration `yaml:"after" default:"720h" min:"1m"`
 
 	// Limit bounds the moves from one shard.
@@ -75,10 +77,19 @@ type candidate struct {
 type moveTarget struct {
 	view  engine.ShardView
 	extra int64 // bytes that moves bring
+	busy  float64
 }
 
 func (t *moveTarget) usage() float64 {
 	return float64(t.view.Used+t.extra) / float64(max(t.view.Capacity, 1))
+}
+
+// filled is how full a target is by what keys move for.
+func (h *ShardMoves) filled(t *moveTarget) float64 {
+	if h.Reason == "load" {
+		return max(t.view.Load+t.busy, t.usage()) // a full shard is no relief
+	}
+	return t.usage()
 }
 
 // Handle implements [engine.Handler].
@@ -122,6 +133,8 @@ func (h *ShardMoves) leaves(v engine.ShardView) bool {
 	switch h.Reason {
 	case "usage":
 		return v.Usage >= h.At
+	case "load":
+		return v.Load >= h.At
 	case "drain":
 		return v.Draining != ""
 	}
@@ -136,10 +149,10 @@ func (h *ShardMoves) target(source engine.ShardView, targets []*moveTarget) *mov
 	}
 	var best *moveTarget
 	for _, t := range targets {
-		if t.view.ID == source.ID || t.view.Class != class || !t.view.Transfer || t.view.Draining != "" || t.usage() >= h.Until {
+		if t.view.ID == source.ID || t.view.Class != class || !t.view.Transfer || t.view.Draining != "" || h.filled(t) >= h.Until {
 			continue
 		}
-		if best == nil || t.usage() < best.usage() {
+		if best == nil || h.filled(t) < h.filled(best) {
 			best = t
 		}
 	}
@@ -153,9 +166,13 @@ func (h *ShardMoves) fromShard(ctx context.Context, c *engine.Call, m *Map, sour
 		return nil, err
 	}
 	var moves []any
-	left := source.Used
+	left, busy := source.Used, source.Load
+	share, err := m.share(ctx, h, c, source)
+	if err != nil {
+		return nil, err
+	}
 	for _, k := range keys {
-		if len(moves) >= h.Limit || h.Reason == "usage" && float64(left) < h.Until*float64(source.Capacity) {
+		if len(moves) >= h.Limit || h.Reason == "usage" && float64(left) < h.Until*float64(source.Capacity) || h.Reason == "load" && busy < h.Until {
 			break
 		}
 		t := h.target(source, targets)
@@ -165,12 +182,28 @@ func (h *ShardMoves) fromShard(ctx context.Context, c *engine.Call, m *Map, sour
 		size := int64(float64(k.rows) * bytesPerRow)
 		t.extra += size
 		left -= size
+		t.busy += share
+		busy -= share
 		moves = append(moves, map[string]any{
 			"map": m.ID, "key": k.key, "source": source.ID, "target": t.view.ID, "rows": int(k.rows),
 			"id": strings.Join([]string{m.ID, k.key, t.view.ID, c.Now.UTC().Format(time.DateOnly)}, "/"),
 		})
 	}
 	return moves, nil
+}
+
+const countUsed = `select count(*) from shard_placements where map = $1 and shard = $2 and state = 'active' and active >= $3`
+
+// share estimates how much of a shard's load one of the keys brings that were used lately.
+func (m *Map) share(ctx context.Context, h *ShardMoves, c *engine.Call, source engine.ShardView) (float64, error) {
+	if h.Reason != "load" {
+		return 0, nil
+	}
+	var used int64
+	if err := m.service.pool.QueryRow(ctx, countUsed, m.ID, source.ID, c.Now.Add(-h.After)).Scan(&used); err != nil {
+		return 0, fmt.Errorf("map %s: keys in use on %s: %w", m.ID, source.ID, err)
+	}
+	return source.Load / float64(max(used, 1)), nil
 }
 
 // Placements that may move: those that no transfer has.
@@ -197,7 +230,11 @@ func (h *ShardMoves) candidates(ctx context.Context, c *engine.Call, m *Map, sou
 		return keep(all, free), float64(source.Used) / float64(max(rows, 1)), err
 	}
 	reason := h.Reason
-	if reason != "idle" && reason != "busy" {
+	switch reason {
+	case "idle", "busy":
+	case "load":
+		reason = "busy"
+	default:
 		reason = ""
 	}
 	keys, err := m.keys(ctx, idleKeys, m.ID, source.ID, reason, c.Now.Add(-h.After), h.Limit+len(moving))

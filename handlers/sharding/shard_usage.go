@@ -28,9 +28,12 @@ type ShardUsage struct {
 }
 
 const (
-	readUsage = `select pg_database_size(current_database()),
-		(select count(*)::real from pg_stat_activity where state = 'active' and backend_type = 'client backend' and pid <> pg_backend_pid())`
-	writeUsage = `update shards set used = $3, load = $4, measured = now() where map = $1 and id = $2`
+	readUsage = `select pg_database_size(current_database()), count(*) filter (where state = 'active' and pid <> pg_backend_pid())::real,
+		count(*)::int, current_setting('max_connections')::int from pg_stat_activity where backend_type = 'client backend'`
+
+	// The load of a moment says little: it is evened out over some measurements.
+	writeUsage = `update shards set used = $3, load = case when measured > now() - interval '2 hours' then (coalesce(load, $4) + $4) / 2 else $4 end,
+		connections = $5, max_connections = $6, measured = now() where map = $1 and id = $2`
 )
 
 // Handle implements [engine.Handler].
@@ -71,9 +74,10 @@ func (m *Map) measure(ctx context.Context, shard string) error {
 	defer cancel()
 	var used int64
 	var load float32
-	if err := pool.QueryRow(ctx, readUsage).Scan(&used, &load); err != nil {
+	var connections, most int
+	if err := pool.QueryRow(ctx, readUsage).Scan(&used, &load, &connections, &most); err != nil {
 		return errors.Join(err, ctx.Err())
 	}
-	_, err = m.service.pool.Exec(ctx, writeUsage, m.ID, shard, used, load)
+	_, err = m.service.pool.Exec(ctx, writeUsage, m.ID, shard, used, load, connections, most)
 	return err
 }

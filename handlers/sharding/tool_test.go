@@ -146,6 +146,39 @@ func TestDrainedShardsLoseAllTheirKeys(t *testing.T) {
 	}
 }
 
+// A shard whose connections are busy loses some of the keys that were used lately, to the least
+// busy shard that has room.
+func TestBusyShardsLoseKeysInUse(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, mailMap)
+	m, ctx := r.enroll("mail"), t.Context()
+	for i := range 8 {
+		if _, err := m.Place(ctx, fmt.Sprint(i), "s1", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.must("shard.usage", nil)
+	views, err := r.Shards(ctx, "mail")
+	if err != nil || views[0].Connections == 0 {
+		t.Errorf("measured: %+v, %v", views, err)
+	}
+	r.exec("map", "update shard_placements set active = now() - interval '1 day' where key in ('0', '1', '2', '3')")
+	load := map[string]any{"reason": "load", "at": 0.7, "until": 0.5, "after": "1h"}
+	r.exec("map", "update shards set load = 60, max_connections = 100, capacity = 1000000000000")
+	if have := r.list(r.must("shard.moves", load), "moves", "key"); have != "" {
+		t.Errorf("moves from shards that are not busy: %s", have)
+	}
+	r.exec("map", "update shards set load = case id when 's1' then 80 else 10 end")
+	// Each of the four keys in use brings 20 % of load: after two of them 40 % are left.
+	if have := r.list(r.must("shard.moves", load), "moves", "key", "target"); have != "4 s2, 5 s2" {
+		t.Errorf("relief: %q, want 4 s2, 5 s2", have)
+	}
+	r.exec("map", "update shards set used = 900000000000 where id = 's2'")
+	if have := r.list(r.must("shard.moves", load), "homeless", "shard"); have != "s1" {
+		t.Errorf("a full shard is a relief: homeless are %q", have)
+	}
+}
+
 func TestIdleKeysAreToldFromBusyOnes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, strings.Replace(mailMap, "{id: s2, hosts", "{id: s2, class: cold, hosts", 1))
