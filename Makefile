@@ -47,8 +47,9 @@ quick: ## the tests without the race detector
 properties: tools-postgres ## the property tests, with other random data each time and thirty times as much of it
 	RAPID_CHECKS=3000 $(GO) run $(FLAGS) ./engine/enginetest/testdb -- $(GO) test -count 1 -timeout 60m $$(grep -rl pgregory.net/rapid --include='*_test.go' . | xargs -n1 dirname | sort -u)
 
-torture: tools-postgres ## three nodes and their PostgreSQL under faults, for three minutes
+torture: tools-postgres ## nodes, workers of the queue and their PostgreSQL under faults, for three minutes each
 	$(GO) test -count 1 -timeout 15m -v -run '^TestTorture$$' ./cmd/procaas -torture 3m
+	$(GO) test -count 1 -timeout 15m -v -run '^TestQueueTorture$$' ./cmd/procaas -torture 6m
 
 bench-shards: tools-postgres ## the read-only window of moving a key of a million rows, by both methods: minutes, on an idle machine
 	@cd handlers/sharding/transfer && $(GO) test -count 1 -timeout 60m -run '^TestWindow$$' -rows 1000000 -rounds 3

@@ -365,7 +365,8 @@ type TaskCare interface {
 	PromoteTasks(ctx context.Context, limit int) (n int, next time.Duration, err error)
 
 	// ReclaimTasks takes up to limit tasks from workers that were not heard of in
-	// time. A task that was lost more than maxLost times fails for good.
+	// time. A task that was lost more than maxLost times fails for good; one that was
+	// lost before waits a while, see [LostTaskDelay].
 	ReclaimTasks(ctx context.Context, limit, maxLost int) (int, error)
 
 	// ExpireTasks forgets tasks that ended longer ago than that, and failed ones too

@@ -18,8 +18,9 @@ import (
 
 // How tasks of pipelines are held, and looked for.
 const (
-	taskLease    = 30 * time.Second
-	taskBeat     = 8 * time.Second
+	taskLease    = 30 * time.Second // at most
+	taskLeases   = 8                // that a task is held for, of those of the node, if that is less
+	taskBeats    = 4                // in a lease
 	taskLookMost = time.Second
 	taskRunLeast = 10 * time.Millisecond // between two looks at a run
 	taskRunMost  = 500 * time.Millisecond
@@ -27,7 +28,6 @@ const (
 	taskPerNode  = 16              // as many of a type as a node runs that is told nothing else
 	reportAnyway = 10 * time.Second
 	taskCallMost = 20 * time.Second // of a call of the store, whose connection may be broken
-	taskBeatMost = taskLease / 3    // so that there is another try within the lease
 )
 
 // A taskServer runs the tasks of pipelines on a node.
@@ -36,6 +36,7 @@ type taskServer struct {
 	store TaskStore
 	log   *slog.Logger
 	name  string
+	lease time.Duration
 	free  chan struct{} // gets a value when a task has ended
 
 	mu   sync.Mutex           // guards held
@@ -51,7 +52,7 @@ type heldTask struct {
 // ServeTasks runs the tasks of the pipelines that have a queue section and stages,
 // until ctx ends. Runs under way go on, and whoever takes their tasks next finds them.
 func (e *Engine) ServeTasks(ctx context.Context, store TaskStore) {
-	s := &taskServer{e: e, store: store, log: e.log, name: e.o.Name, free: make(chan struct{}, 1), held: map[TaskRef]heldTask{}}
+	s := &taskServer{e: e, store: store, log: e.log, name: e.o.Name, lease: min(taskLease, taskLeases*e.o.Lease), free: make(chan struct{}, 1), held: map[TaskRef]heldTask{}}
 	s.wg.Go(func() { s.beat(ctx) })
 	for ctx.Err() == nil {
 		s.look(ctx)
@@ -71,7 +72,7 @@ func (s *taskServer) look(ctx context.Context) {
 	took := 0
 	if len(wants) > 0 {
 		bounded, cancel := context.WithTimeout(ctx, taskCallMost)
-		tasks, err := s.store.ClaimTasks(bounded, TaskClaim{Worker: s.name, Types: wants, Lease: taskLease})
+		tasks, err := s.store.ClaimTasks(bounded, TaskClaim{Worker: s.name, Types: wants, Lease: s.lease})
 		cancel()
 		if err != nil && ctx.Err() == nil {
 			s.log.Warn("tasks of pipelines cannot be taken", "error", err)
@@ -152,7 +153,7 @@ func (s *taskServer) report(ctx, held context.Context, t *QueuedTask, r TaskRepo
 
 // beat keeps the tasks that are under way.
 func (s *taskServer) beat(ctx context.Context) {
-	tick := time.NewTicker(taskBeat)
+	tick := time.NewTicker(s.lease / taskBeats)
 	defer tick.Stop()
 	for {
 		select {
@@ -163,10 +164,10 @@ func (s *taskServer) beat(ctx context.Context) {
 		var beats []TaskBeat
 		s.mu.Lock()
 		for ref := range s.held {
-			beats = append(beats, TaskBeat{TaskRef: ref, Running: true, Lease: taskLease})
+			beats = append(beats, TaskBeat{TaskRef: ref, Running: true, Lease: s.lease})
 		}
 		s.mu.Unlock()
-		bounded, cancel := context.WithTimeout(ctx, taskBeatMost)
+		bounded, cancel := context.WithTimeout(ctx, s.lease/3) // so that there is another try within the lease
 		lost, err := s.store.BeatTasks(bounded, beats)
 		cancel()
 		if err != nil && ctx.Err() == nil {

@@ -29,7 +29,8 @@ const startWithin = time.Minute
 type victim struct {
 	t      *testing.T
 	number int
-	world  *world
+	files  string                   // its pipelines
+	world  func(process int) string // where a process of it reaches the service that it calls
 	proxy  *enginetest.Proxy
 	store  string
 	listen string
@@ -63,7 +64,7 @@ func newVictim(t *testing.T, number int, seed uint64, w *world, db *enginetest.C
 		t.Fatal(err)
 	}
 	v := &victim{
-		t: t, number: number, world: w, proxy: proxy, store: store, listen: freeAddress(t),
+		t: t, number: number, files: "../../testdata/torture", world: w.url, proxy: proxy, store: store, listen: freeAddress(t),
 		lease: tortureLease, drain: 5 * time.Second,
 		random: rand.New(rand.NewPCG(seed, uint64(number)+10)), faults: map[string]int{},
 	}
@@ -82,9 +83,9 @@ func newVictim(t *testing.T, number int, seed uint64, w *world, db *enginetest.C
 func (v *victim) start(ctx context.Context) {
 	for pause := 50 * time.Millisecond; ctx.Err() == nil; sleep(ctx, pause) {
 		v.starts++
-		cmd := exec.Command("procaas", "serve", "--store", v.store, "--pipelines", "../../testdata/torture", "--listen", v.listen,
+		cmd := exec.Command("procaas", "serve", "--store", v.store, "--pipelines", v.files, "--listen", v.listen,
 			"--log-format", "json", "--lease", v.lease.String(), "--drain", v.drain.String(), "--name", fmt.Sprint(v.id()),
-			"--service", "world="+v.world.url(v.id()))
+			"--service", "world="+v.world(v.id()))
 		stderr, err := cmd.StderrPipe()
 		if err == nil {
 			err = cmd.Start()
@@ -208,11 +209,15 @@ func (v *victim) note(fault string) {
 }
 
 // tortureServer restarts PostgreSQL until ctx ends, mostly by a crash. It gives
-// the number of restarts.
-func tortureServer(ctx context.Context, t *testing.T, db *enginetest.Cluster, seed uint64) int {
+// the number of restarts. The first is after first at the latest.
+func tortureServer(ctx context.Context, t *testing.T, db *enginetest.Cluster, seed uint64, first time.Duration) int {
 	random := rand.New(rand.NewPCG(seed, 2))
 	for restarts := 0; ; restarts++ {
-		if !sleep(ctx, between(random, 3*time.Second, 8*time.Second)) {
+		after := between(random, 3*time.Second, 8*time.Second)
+		if restarts == 0 {
+			after = min(after, first)
+		}
+		if !sleep(ctx, after) {
 			return restarts
 		}
 		how := enginetest.StopImmediate

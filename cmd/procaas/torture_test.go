@@ -18,8 +18,8 @@ import (
 )
 
 var (
-	tortureTime = flag.Duration("torture", 12*time.Second, "how long TestTorture does harm")
-	tortureSeed = flag.Uint64("torture-seed", 0, "the faults of TestTorture; 0 takes new ones")
+	tortureTime = flag.Duration("torture", 12*time.Second, "how long TestTorture does harm; TestQueueTorture does half as long")
+	tortureSeed = flag.Uint64("torture-seed", 0, "the faults of the torture tests; 0 takes new ones")
 )
 
 // TestTorture kills, pauses and cuts off three nodes on one PostgreSQL, which is
@@ -53,7 +53,7 @@ func TestTorture(t *testing.T) {
 	defer cancel()
 	var faults sync.WaitGroup
 	restarts := 0
-	faults.Go(func() { restarts = tortureServer(harm, t, db, seed) })
+	faults.Go(func() { restarts = tortureServer(harm, t, db, seed, *tortureTime) })
 	for _, v := range nodes {
 		faults.Go(func() { v.torture(harm) })
 	}

@@ -60,7 +60,7 @@ func scanNamed(r *sql.Rows) (namedTask, error) {
 
 const (
 	lateTasks   = "select " + taskColumns + " from tasks where place in ('starting', 'running') and until < ? order by id limit ?"
-	reclaimTask = "update tasks set place = 'ready', until = 0, worker = '', lost = lost + ?, error = ? where id = ?"
+	reclaimTask = "update tasks set place = ?, due = ?, deadline = ?, until = 0, worker = '', lost = lost + ?, error = ? where id = ?"
 )
 
 // ReclaimTasks implements [engine.TaskCare].
@@ -90,9 +90,14 @@ func (s *Store) ReclaimTasks(ctx context.Context, limit, maxLost int) (n int, er
 func (t *tx) reclaim(one *engine.QueuedTask, maxLost int) error {
 	switch {
 	case one.State == engine.TaskStarting:
-		return t.exec(reclaimTask, 0, one.Error, one.ID)
+		return t.exec(reclaimTask, placeReady, one.Due.UnixMicro(), one.Deadline.UnixMicro(), 0, one.Error, one.ID)
 	case one.Lost < maxLost:
-		return t.exec(reclaimTask, 1, fmt.Sprintf("worker %s was not heard of", one.Worker), one.ID)
+		place, due := placeReady, one.Due
+		if delay := engine.LostTaskDelay(one.Lost, maxLost); delay > 0 {
+			place, due = placeLater, t.now.Add(delay)
+		}
+		return t.exec(reclaimTask, place, due.UnixMicro(), due.Add(one.Deadline.Sub(one.Due)).UnixMicro(), 1,
+			fmt.Sprintf("worker %s was not heard of", one.Worker), one.ID)
 	}
 	why := fmt.Sprintf("its worker was not heard of %d times; the last was %s", one.Lost+1, one.Worker)
 	if err := t.exec(buryTask, t.now.UnixMicro(), why, one.ID); err != nil {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"procaas/engine"
 )
 
 const (
@@ -80,18 +82,27 @@ func (s *Store) PromoteTasks(ctx context.Context, limit int) (int, time.Duration
 }
 
 const (
-	findPoisonous = `
-select id, epoch, format('its worker was not heard of %s times; the last was %s', lost + 1, worker) from tasks
-where until < now() and until > $3 and state = 2 and lost >= $2 order by until limit $1`
+	findLate = `
+select id, epoch, state = 2, lost, worker from tasks where until < now() and until > $2 order by until limit $1`
 
+	// Those that have to wait for a while go where tasks wait whose time has not come.
 	reclaimTasks = `
-with given as materialized (
-	select id, type from tasks where until < now() and until > $3 and (state = 1 or lost < $2)
-	order by until limit $1 for update skip locked
+with said as (select * from unnest($1::bigint[], $2::int[], $3::bigint[]) as d (id, epoch, delay)),
+given as materialized (
+	select t.id, t.type, t.state, d.delay from said d join tasks t on t.id = d.id and t.epoch = d.epoch
+	where t.state in (1, 2) and t.until < now() order by t.id for update of t skip locked
 ), freed as (
 	update tasks t set state = 0, until = null, lost = t.lost + (t.state = 2)::int,
 		error = case when t.state = 2 then format('worker %s was not heard of', t.worker) else t.error end, worker = ''
-	from given g where t.id = g.id
+	from given g where t.id = g.id and g.delay = 0
+), moved as (
+	delete from tasks t using given g where t.id = g.id and g.delay > 0
+	returning t.*, now() + g.delay * interval '1 microsecond' as again
+), later as (
+	insert into task_schedule (id, created, due, deadline, rank, epoch, failures, lost, timeout, slot, type, key, uid, error, payload)
+	select id, created, again, again + (deadline - due), rank, epoch, failures, lost + (state = 2)::int, timeout, slot, type, key, uid,
+		format('worker %s was not heard of', worker), payload
+	from moved
 )
 select type, count(*) from given group by type`
 )
@@ -135,56 +146,90 @@ func (l *leases) looked(from, until time.Time, began time.Time) {
 func (s *Store) ReclaimTasks(ctx context.Context, limit, maxLost int) (int, error) {
 	began := time.Now()
 	from := s.leases.start(began)
-	var (
-		now time.Time
-		r   Report
-	)
-	if err := s.send(ctx, func(b *pgx.Batch) {
-		r = Report{}
-		b.Queue(databaseTime).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
-		b.Queue(findPoisonous, limit, maxLost, from).Query(func(rows pgx.Rows) error {
-			var f Failure
-			_, err := pgx.ForEachRow(rows, []any{&f.ID, &f.Epoch, &f.Error}, func() error {
-				r.Failed = append(r.Failed, f)
-				return nil
-			})
-			return err
-		})
-	}); err != nil {
+	late, err := s.findLate(ctx, from, limit, maxLost)
+	if err != nil {
 		return 0, err
 	}
 	// Its worker may be back: then this is a report of one of two, and the first one
 	// counts.
-	lost, err := s.ReportTasks(ctx, r)
+	lost, err := s.ReportTasks(ctx, late.dead)
 	if err != nil {
 		return 0, err
 	}
-	n := len(r.Failed) - len(lost)
+	back, err := s.takeBack(ctx, &late)
+	n := len(late.dead.Failed) - len(lost) + back
+	if err == nil && len(late.dead.Failed)+len(late.ids) < limit {
+		s.leases.looked(from, late.now, began)
+	}
+	return n, err
+}
+
+// lateTasks are tasks whose workers were not heard of in time.
+type lateTasks struct {
+	now         time.Time // of the look
+	dead        Report    // of those that have brought down too many
+	ids, delays []int64   // of the others, and for how many microseconds they wait
+	epochs      []int32
+}
+
+func (s *Store) findLate(ctx context.Context, from time.Time, limit, maxLost int) (late lateTasks, err error) {
+	err = s.send(ctx, func(b *pgx.Batch) {
+		late = lateTasks{}
+		b.Queue(databaseTime).QueryRow(func(row pgx.Row) error { return row.Scan(&late.now) })
+		b.Queue(findLate, limit, from).Query(func(rows pgx.Rows) error { return late.read(rows, maxLost) })
+	})
+	return late, err
+}
+
+func (l *lateTasks) read(rows pgx.Rows, maxLost int) error {
 	var (
-		types []string
-		freed int
+		ref     Ref
+		running bool
+		lost    int
+		worker  string
 	)
-	if err := s.send(ctx, func(b *pgx.Batch) {
-		types, freed = nil, 0
-		b.Queue(reclaimTasks, limit, maxLost, from).Query(func(rows pgx.Rows) error {
+	_, err := pgx.ForEachRow(rows, []any{&ref.ID, &ref.Epoch, &running, &lost, &worker}, func() error {
+		if running && lost >= maxLost {
+			why := fmt.Sprintf("its worker was not heard of %d times; the last was %s", lost+1, worker)
+			l.dead.Failed = append(l.dead.Failed, Failure{TaskRef: ref, Error: why})
+			return nil
+		}
+		delay := time.Duration(0)
+		if running {
+			delay = engine.LostTaskDelay(lost, maxLost)
+		}
+		l.ids, l.epochs, l.delays = append(l.ids, ref.ID), append(l.epochs, int32(ref.Epoch)), append(l.delays, delay.Microseconds())
+		return nil
+	})
+	return err
+}
+
+// takeBack frees tasks, unless their workers are back or somebody else does so.
+func (s *Store) takeBack(ctx context.Context, late *lateTasks) (n int, err error) {
+	if len(late.ids) == 0 {
+		return 0, nil
+	}
+	var types []string
+	err = s.send(ctx, func(b *pgx.Batch) {
+		types, n = nil, 0
+		b.Queue(lockKeysOf, late.ids) // as for all that moves a task from table to table
+		b.Queue(reclaimTasks, late.ids, late.epochs, late.delays).Query(func(rows pgx.Rows) error {
 			var (
 				kind string
 				some int
 			)
 			_, err := pgx.ForEachRow(rows, []any{&kind, &some}, func() error {
-				types, freed = append(types, kind), freed+some
+				types, n = append(types, kind), n+some
 				return nil
 			})
 			return err
 		})
-	}); err != nil {
-		return n, err
-	}
-	if len(r.Failed) < limit && freed < limit {
-		s.leases.looked(from, now, began)
+	})
+	if err != nil {
+		return 0, err
 	}
 	s.hint(types...)
-	return n + freed, nil
+	return n, nil
 }
 
 // The bounds of a clean-up: dead letters go by the thousand.

@@ -131,6 +131,9 @@ func (r *reporting) queue(b *pgx.Batch, report *Report, forget bool) {
 	for _, f := range report.Failed {
 		all = append(all, f.ID)
 	}
+	for _, z := range report.Snoozed { // one that moves to where tasks wait could not be found meanwhile
+		all = append(all, z.ID)
+	}
 	if !report.Plain {
 		b.Queue(lockKeysOf, all)
 	}

@@ -20,12 +20,12 @@ const fewTasks = 8
 // aside; a row without a task is only for that.
 func (g *claiming) read(rows pgx.Rows) error {
 	defer rows.Close()
-	for _, f := range rows.FieldDescriptions() {
-		if f.Format != pgx.BinaryFormatCode && f.DataTypeOID != pgtype.TextOID { // texts are the same in both
-			return fmt.Errorf("want column %s of a task in binary form, as all modes of pgx but exec and simple_protocol give it", f.Name)
+	for first := true; rows.Next(); first = false {
+		if first { // without a row there may be no columns: the statements before it have failed
+			if err := checkFormats(rows); err != nil {
+				return err
+			}
 		}
-	}
-	for rows.Next() {
 		r := row{fields: rows.RawValues()}
 		id := r.long()
 		if id != 0 {
@@ -46,6 +46,15 @@ func (g *claiming) read(rows pgx.Rows) error {
 		}
 	}
 	return rows.Err()
+}
+
+func checkFormats(rows pgx.Rows) error {
+	for _, f := range rows.FieldDescriptions() {
+		if f.Format != pgx.BinaryFormatCode && f.DataTypeOID != pgtype.TextOID { // texts are the same in both
+			return fmt.Errorf("want column %s of a task in binary form, as all modes of pgx but exec and simple_protocol give it", f.Name)
+		}
+	}
+	return nil
 }
 
 // takenFields is how many takenColumns there are.
