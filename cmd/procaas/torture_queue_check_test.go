@@ -320,20 +320,20 @@ func (h *queueHistory) checkRerun() {
 
 // checkDead: dead letters are what fails and what kills, and few that had bad luck.
 func (h *queueHistory) checkDead() {
-	unlucky := 0
+	var unlucky []string
 	for _, one := range h.buried {
 		lost := strings.Contains(one.Error, "not heard of")
 		poisonous := h.poisonous[readBody(one).NS[0]]
 		switch {
 		case one.Type == "fails" && one.Failures == 3, poisonous && lost:
 		case lost && one.Lost == engine.MaxTaskLost:
-			unlucky++
+			unlucky = append(unlucky, fmt.Sprintf("task of %s, %s; %s", one.Type, one.Error, h.story(fmt.Sprint(one.ID))))
 		default:
 			h.bad("task %d of %s is a dead letter after %d failures and %d lost workers: %s", one.ID, one.Type, one.Failures, one.Lost, one.Error)
 		}
 	}
-	if most := 3 + len(h.completed)/200; unlucky > most {
-		h.bad("%d tasks that do no harm are dead letters, want at most %d", unlucky, most)
+	if most := 3 + len(h.completed)/200; len(unlucky) > most {
+		h.bad("%d tasks that do no harm are dead letters, want at most %d:\n%s", len(unlucky), most, strings.Join(unlucky[:min(10, len(unlucky))], "\n"))
 	}
 	for id, d := range h.final {
 		if d.Type == "fails" || h.poisonous[d.Payload.NS[0]] {
