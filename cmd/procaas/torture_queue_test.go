@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -112,7 +113,11 @@ func TestQueueTorture(t *testing.T) {
 		v.end(syscall.SIGTERM)
 		t.Logf("node %d: %v, %d answers to commits lost", v.number, v.faults, v.proxy.Lost())
 	}
+	for _, v := range nodes {
+		noPanics(t, v.log.Name())
+	}
 	for _, one := range hands {
+		noPanics(t, one.log.Name())
 		t.Logf("hand %d, %s: %v, %d starts", one.number, one.kind, one.faults, one.starts)
 	}
 	wrong := h.violations()
@@ -123,6 +128,20 @@ func TestQueueTorture(t *testing.T) {
 	for i, what := range wrong {
 		if t.Error(what); i == 20 {
 			t.Fatalf("… %d in all", len(wrong))
+		}
+	}
+}
+
+// noPanics looks for a crash that nobody has asked for.
+func noPanics(t *testing.T, file string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, mark := range []string{"\npanic: ", "\nfatal error: ", "WARNING: DATA RACE"} {
+		if i := bytes.Index(data, []byte(mark)); i >= 0 {
+			t.Errorf("a process has crashed; its log says\n%s", data[i:min(len(data), i+3000)])
 		}
 	}
 }

@@ -153,3 +153,56 @@ func TestPutThatMeetsADrainLosesNothing(t *testing.T) {
 		t.Errorf("have %+v, %v, want the task that was there", rest, err)
 	}
 }
+
+// The connection breaks while a report waits: the claim behind it has not even columns.
+func TestClaimBehindAReportThatBreaks(t *testing.T) {
+	t.Parallel()
+	dsn := enginetest.Postgres(t)
+	s := open(t, dsn)
+	put(t, s, queue.Spec{Type: "t"}, queue.Spec{Type: "t"})
+	claim := queue.Claim{Worker: "w", Lease: time.Hour, Types: []queue.Want{{Type: "t", Limit: 1}}}
+	taken, err := s.ClaimTasks(t.Context(), claim)
+	if err != nil || len(taken) != 1 {
+		t.Fatalf("have %+v, %v, want a task", taken, err)
+	}
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "lock table task_history"); err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 1)
+	go func() {
+		_, _, err := s.ExchangeTasks(context.WithoutCancel(t.Context()), queue.Report{Completed: []queue.Ref{taken[0].Ref()}}, claim)
+		failed <- err
+	}()
+	eventually(t, "the report to wait", func() bool {
+		var ended int
+		if err := tx.QueryRow(t.Context(), `select count(*) filter (where pg_terminate_backend(pid)) from pg_locks
+			where not granted and pg_backend_pid() = any(pg_blocking_pids(pid))`).Scan(&ended); err != nil {
+			t.Fatal(err)
+		}
+		return ended > 0
+	})
+	select {
+	case err := <-failed:
+		if err == nil {
+			t.Error("want an error of the connection, have none")
+		}
+	case <-time.After(patience):
+		t.Fatal("no reply")
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	rest, err := s.PeekTasks(t.Context(), queue.Filter{State: engine.TaskReady})
+	if err != nil || len(rest) != 1 {
+		t.Errorf("have %+v, %v, want the other task as it was", rest, err)
+	}
+}
