@@ -69,6 +69,7 @@ func (r *Run) enterCall(u unit, live Live) bool {
 // inside makes the run inside of a call.
 func (r *Run) inside(u unit, inputs map[string]any, raw json.RawMessage) *Run {
 	sub := newRun(u.callee, Start{ID: r.start.ID, Event: r.start.Event, Flow: r.start.Flow, Key: r.start.Key})
+	sub.redone = r.redone
 	sub.within, sub.flow, sub.inputs, sub.rawInputs = r.within+u.ref()+intoCall, r.flow, inputs, raw
 	return sub
 }

@@ -31,6 +31,7 @@ type checkpoint struct {
 	Reason     string                     `json:"reason,omitempty"`
 	Stopping   string                     `json:"stopping,omitempty"`
 	Undoing    bool                       `json:"undoing,omitempty"`
+	Redone     []string                   `json:"redone,omitempty"` // refs of what was undone, to be done again, as often as it was; not inside of a call
 	Inputs     json.RawMessage            `json:"inputs,omitempty"` // inside of a call
 	Shared     map[string]json.RawMessage `json:"shared_state"`
 	Wrote      []string                   `json:"wrote,omitempty"`
@@ -58,6 +59,9 @@ func (r *Run) snapshot(records []savedRecord) *checkpoint {
 		c.Wrote = append(c.Wrote, name)
 	}
 	slices.Sort(c.Wrote)
+	if r.within == "" {
+		c.Redone = r.undoneBefore()
+	}
 	for i, s := range r.plan.order {
 		if rec := &r.records[i]; rec.reached() {
 			saved := rec.save(s.Path)
@@ -149,6 +153,9 @@ func (r *Run) restore(c checkpoint) error {
 	r.began, r.stage = c.Began, c.Stage
 	r.failedPath, r.failure, r.class, r.reason = c.FailedPath, c.Failure, c.Class, c.Reason
 	r.stopping, r.undoing = c.Stopping, c.Undoing
+	for _, ref := range c.Redone {
+		r.redone[ref]++
+	}
 	if c.Ended != "" {
 		if !c.Ended.Ended() {
 			return fmt.Errorf("its checkpoint has no such end as %q", c.Ended)
@@ -291,6 +298,10 @@ func (r *record) redrive(failed bool) {
 	case r.outcome == OutcomeUnknown, failed && r.unknown:
 		*r = record{attempts: r.attempts, started: r.started, unknown: r.unknown}
 	case failed:
+		if r.sub != nil && r.sub.status == Stopped {
+			r.sub.forgetUndone() // the call begins anew
+			r.sub = nil
+		}
 		*r = record{sub: r.sub}
 		if r.sub != nil {
 			r.attempts, r.started = 1, r.sub.began

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -175,7 +177,7 @@ func (r *Run) undoCall(u unit, live Live) (Task, bool) {
 	}
 	return Task{
 		Step: u.Step, within: r.within, Type: u.Type, Attempt: rec.attempts, Body: copyData(body), Timeout: u.Handler.Timeout,
-		IdempotencyKey: idempotencyKey(r.start.ID, r.within+u.Path, 0),
+		IdempotencyKey: idempotencyKey(r.start.ID, r.keyed(u.Path), 0),
 	}, true
 }
 
@@ -284,4 +286,59 @@ func (r *Run) redriveUndo() {
 			})
 		}
 	}
+}
+
+// forgetUndone notes what a run inside of a call has undone, which is to be done again: a
+// call that was reversed must not be taken for a repetition of itself.
+func (r *Run) forgetUndone() {
+	for i, s := range r.plan.order {
+		rec := &r.records[i]
+		if rec.undo != nil && rec.undo.outcome == OutcomeSucceeded {
+			r.redone[r.within+s.Path]++
+		}
+		if rec.sub != nil {
+			rec.sub.forgetUndone()
+		}
+		if rec.each == nil {
+			continue
+		}
+		for j := range rec.each.of {
+			if sub := rec.each.of[j].sub; sub != nil {
+				sub.forgetUndone()
+			}
+		}
+	}
+}
+
+// undoneBefore lists what was undone, to be done again, as often as it was.
+func (r *Run) undoneBefore() (refs []string) {
+	for _, ref := range slices.Sorted(maps.Keys(r.redone)) {
+		refs = append(refs, slices.Repeat([]string{ref}, r.redone[ref])...)
+	}
+	return refs
+}
+
+// keyed gives what makes the keys of a handler's calls different from those of others: its
+// ref, with the number of times that it, or a call that it is inside of, was undone before.
+func (r *Run) keyed(ref string) string {
+	ref = r.within + ref
+	if len(r.redone) == 0 {
+		return ref
+	}
+	var b strings.Builder
+	for end, rest := 0, ref; rest != ""; {
+		part, after, inside := strings.Cut(rest, intoCall)
+		b.WriteString(part)
+		end += len(part)
+		path, _, _ := strings.Cut(strings.TrimSuffix(part, undoPath), "[")
+		if n := r.redone[ref[:end-len(part)]+path]; n > 0 {
+			fmt.Fprintf(&b, "~%d", n)
+		}
+		if inside {
+			b.WriteString(intoCall)
+			end += len(intoCall)
+		}
+		rest = after
+	}
+	return b.String()
 }

@@ -23,6 +23,7 @@ func (c *checkpoint) encode() []byte {
 	if c.Undoing {
 		b = append(b, `,"undoing":true`...)
 	}
+	b = b.listOr(`,"redone":`, c.Redone)
 	if len(c.Inputs) > 0 {
 		b = append(append(b, `,"inputs":`...), c.Inputs...)
 	}

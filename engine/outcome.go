@@ -76,7 +76,7 @@ func (r *Run) emit(rec *record, events []Event) {
 // to be repeated.
 func (r *Run) complete(u unit, i int, e Event, live Live) Event {
 	if e.ID == "" {
-		e.ID = digest(r.start.ID, r.within+u.ref(), "emit", strconv.Itoa(i))
+		e.ID = digest(r.start.ID, r.keyed(u.ref()), "emit", strconv.Itoa(i))
 	}
 	if e.Source == "" {
 		e.Source = "procaas/run/" + r.start.ID

@@ -48,6 +48,7 @@ type Run struct {
 	at    unit // of the element, in outer
 
 	within    string          // what refs begin with inside of a call; empty outside
+	redone    map[string]int  // how often what a ref names was undone, to be done again; of all of the run
 	rawInputs json.RawMessage // of inputs
 
 	status     Status // Running until the end
@@ -161,6 +162,7 @@ func newRun(p *Plan, s Start) *Run {
 		shared:  make(map[string]any, len(p.shared)),
 		sources: make(map[string]any, len(p.order)),
 		raw:     make(map[string]json.RawMessage, len(p.shared)),
+		redone:  map[string]int{},
 		wrote:   map[string]bool{},
 	}
 	for _, n := range p.shared {
