@@ -117,12 +117,12 @@ func (c *checker) check() {
 // checkFlow checks what belongs to a flow itself. Its names are checked with
 // those of each of its pipelines.
 func (c *checker) checkFlow(f *Flow) {
-	if e := f.Key.Expr(); e != nil {
+	if f.Key != nil {
 		var events []string
 		for _, p := range c.pipelinesOf(f.ID) {
 			events = append(events, p.On...)
 		}
-		e.compile(&scope{parsed: c.parsed, roots: []string{"event"}, payload: c.payloadOf(events)}, StringKind, c.Reporter)
+		compileValue(f.Key, &Field{Kind: StringKind}, &scope{parsed: c.parsed, roots: []string{"event"}, payload: c.payloadOf(events)}, c.Reporter)
 	}
 	if f.States != nil {
 		c.checkAutomaton(f)

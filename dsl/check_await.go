@@ -24,6 +24,11 @@ func (c *checker) checkAwaits() {
 
 // awaits notes what one handler waits for.
 func (c *checker) awaits(p *Pipeline, h *Handler) {
+	if p.IsCalled() {
+		c.Errorf(h.places.of("await", h.Await.Span), codeAwait, "let the pipeline that calls it await the event, and hand in what has come by with:",
+			"handler %q waits for events of the same key, but pipeline %q has none: others call it", h.ID, p.ID)
+		return
+	}
 	if p.Flow == "" {
 		c.Errorf(h.places.of("await", h.Await.Span), codeAwait, "name the flow of the pipeline: its key tells which events belong together",
 			"handler %q waits for events of the same key, but pipeline %q has no flow", h.ID, p.ID)

@@ -141,6 +141,10 @@ func compileValue(v *Value, f *Field, sc *scope, r *Reporter) {
 	}
 	f = f.of(v)
 	switch v.kind {
+	case valueLiteral:
+		if want := wantOf(f); want == AnyKind || want == StringKind {
+			sc.warnForgotten(v, r)
+		}
 	case valueExpr:
 		v.expr.compile(sc, wantOf(f), r)
 	case valueList:

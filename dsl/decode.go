@@ -1,6 +1,7 @@
 package dsl
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -220,7 +221,7 @@ func (d *decoder) literal(v *Value, f *Field, name string) {
 		_, err = f.scalar(v.literal)
 	}
 	if err != nil {
-		d.errorf(v.Span, codeValue, literalHint(v.literal, f), "field %q: %s", name, err)
+		d.errorf(v.Span, codeValue, cmp.Or(literalHint(v.literal, f), exprHint(v, f)), "field %q: %s", name, err)
 	}
 }
 
@@ -267,6 +268,20 @@ func literalHint(data any, f *Field) string {
 		return didYouMean(x, words, "")
 	}
 	return ""
+}
+
+// exprHint says how to make an expression of text where it can only be meant as one: it
+// names a member of a root, and can be parsed.
+func exprHint(v *Value, f *Field) string {
+	text, _ := v.literal.(string)
+	s := &scope{roots: append(slices.Clone(roots), inputsRoot)}
+	if !v.plain || f.NoExpr || !s.mayMean(text) {
+		return ""
+	}
+	if tree, flaw := parse(text); flaw != nil || !s.means(tree, tree.root) {
+		return ""
+	}
+	return "write !$ " + text
 }
 
 // head is the part of a value that a message about the whole points at.

@@ -166,6 +166,8 @@ func (b *builder) method(m *ast.MemberNode) part {
 		hint = "write toPairs(map), or keys(map)"
 	case "format":
 		hint = "join the parts: 'order ' + string(number)"
+	case "now", "today", "utcnow":
+		hint = "read event.time, or run.started: an expression knows no other time"
 	case "append", "extend", "add", "push", "concat":
 		hint = "values do not change; write concat(list, [value]) for a new one"
 	case "update", "setdefault", "pop", "remove", "insert", "clear":

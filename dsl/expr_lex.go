@@ -302,7 +302,13 @@ func (l *lexer) foreign(symbol string) *flaw {
 		return l.flaw(end, CodeForeign, "& is no operator", "write and")
 	case "^":
 		return l.flaw(end, CodeForeign, "^ is no operator", "write ** for a power")
-	case "~", "@", "<<", ">>", "::", "...":
+	case "::":
+		hint := ""
+		if n := len(l.open); n > 0 && l.tokens[l.open[n-1]].is("[") {
+			hint = "a slice has no step: write text[from:to], or filter(list, #index % 2 == 0)"
+		}
+		return l.flaw(end, CodeForeign, ":: is no operator", hint)
+	case "~", "@", "<<", ">>", "...":
 		return l.flaw(end, CodeForeign, symbol+" is no operator", "")
 	case "=>", "->":
 		return l.flaw(end, CodeForeign, "there are no lambda functions",

@@ -117,10 +117,24 @@ func (s *syntax) explain(err error) *flaw {
 		if word := strings.ToLower(t.text); word != t.text && slices.Contains([]string{"and", "or", "not", "in"}, word) {
 			f.hint = "write " + word
 		}
+		switch before := s.before(e.From); {
+		case t.kind == stringToken && before.kind == stringToken:
+			f.hint = "join texts with +: 'a' + 'b'"
+		case t.is(","):
+			f.hint = "a mapping is {name: value}, and a list is [a, b]: there are no sets"
+		}
 	case strings.HasPrefix(e.Message, "Operator ("):
 		f.message, f.hint = quoted(t.text)+" and ?? need parentheses", "write (a ?? b) "+t.text+" c"
 	}
 	return f
+}
+
+// before gives the token before the one that the parser saw at a place.
+func (s *syntax) before(from int) token {
+	if i := s.origin[max(from, 0)]; i > 0 {
+		return s.tokens[i-1]
+	}
+	return token{}
 }
 
 // at gives the index of the token that a node was made from.

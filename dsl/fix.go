@@ -130,6 +130,9 @@ func (s *source) fixOf(d Diagnostic) (edit, bool) {
 	if d.Code == codeExprTrap {
 		return s.fixTrap(d)
 	}
+	if d.Code == codeForgotten || d.Code == codeValue && strings.HasPrefix(d.Hint, "write !$ ") {
+		return edit{from: d.Start, to: d.Start, text: "!$ "}, true
+	}
 	if d.Code == codeV1 && d.Start == d.End {
 		return edit{from: d.Start, to: d.End, text: ":", upgrade: true}, true
 	}

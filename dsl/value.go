@@ -8,6 +8,7 @@ type Value struct {
 
 	// Exactly one of the following is meaningful, told by kind.
 	kind    valueKind
+	plain   bool     // valueLiteral: it is text without quotes
 	literal any      // valueLiteral: nil, bool, int, float64 or string
 	expr    *Expr    // valueExpr
 	secret  string   // valueSecret: the name after !secret

@@ -31,6 +31,7 @@ const (
 	codeUnknownType     Code = "PC0124"
 	codeTwoTypes        Code = "PC0125"
 	codeStageHandler    Code = "PC0126" // a handler in the place of a stage
+	codeForgotten       Code = "PC0127" // text that was meant as an expression
 )
 
 // yamlRules documents the codes of this file.
@@ -199,6 +200,13 @@ func structureRules() []Rule {
 			Why:    "A handler does one thing, with one outcome. Fields of a request beside another type would have no effect.",
 			Before: "pipelines:\n  - id: new-order\n    stages:\n      - id: notify\n        handlers:\n          - id: both\n            request: {url: http://127.0.0.1:9083/v1/push}\n            wait: {for: 5s}\n",
 			After:  "pipelines:\n  - id: new-order\n    stages:\n      - id: notify\n        handlers:\n          - id: driver\n            request: {url: http://127.0.0.1:9083/v1/push}\n          - id: pause\n            wait: {for: 5s}\n",
+		},
+		{
+			Code: codeForgotten, Title: "text that was meant as an expression",
+			Why: "Text is sent as it is written. Without !$ in front of it event.payload.id is twelve letters and two dots, which no " +
+				"service knows as the id of an order.",
+			Before: inRequest("body: {id: event.payload.id}"),
+			After:  inRequest("body: {id: !$ event.payload.id}"),
 		},
 		{
 			Code: codeStageHandler, Title: "a handler in the place of a stage",

@@ -159,6 +159,7 @@ func (s *source) scalar(n *yaml.Node) *Value {
 		}
 	default:
 		v.literal, problem = plainScalar(n.Value)
+		_, v.plain = v.literal.(string)
 		if _, isInt := v.literal.(int); isInt && leadingZero(n.Value) {
 			s.report(Diagnostic{Span: v.Span, Severity: Warning, Code: codeLeadingZero,
 				Hint:    "write " + strconv.Quote(n.Value) + " for text, or 0o… for an octal number",

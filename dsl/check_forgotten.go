@@ -1,0 +1,84 @@
+package dsl
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+)
+
+// warnForgotten finds text that was meant as an expression: without quotes, it reads as
+// one whose names are all known here, and names a member of a root, or compares or joins
+// what is known. Text that only looks a little like that is left alone.
+func (s *scope) warnForgotten(v *Value, r *Reporter) {
+	text, ok := v.literal.(string)
+	if !ok || !v.plain || !s.mayMean(text) {
+		return
+	}
+	tree, f := s.parsed.parse(text)
+	if f != nil || !s.means(tree, tree.root) {
+		return
+	}
+	e, quiet := &Expr{Source: text, Span: v.Span}, new(Reporter)
+	if e.compile(s, AnyKind, quiet); HasErrors(quiet.found) {
+		return
+	}
+	r.Warnf(v.Span, codeForgotten, "write !$ "+text+", or put it in quotes if it is text", "this is text, not an expression: %s", text)
+}
+
+// connectives are the words and symbols that tell an expression of names from text.
+var connectives = []string{" and ", " or ", " in ", " == ", " != ", " ?? ", " if "}
+
+// mayMean tells at a glance whether a text is worth parsing.
+func (s *scope) mayMean(text string) bool {
+	names := func(root string) bool {
+		at := strings.Index(text, root)
+		return at >= 0 && at+len(root) < len(text) && strings.ContainsRune(".[?", rune(text[at+len(root)]))
+	}
+	return slices.ContainsFunc(s.roots, names) ||
+		slices.ContainsFunc(connectives, func(word string) bool { return strings.Contains(text, word) })
+}
+
+// means tells whether a tree is more than text: a member of a root, or what joins at
+// least one such member or two known names.
+func (s *scope) means(t *syntax, n ast.Node) bool {
+	switch x := n.(type) {
+	case *ast.MemberNode, *ast.ChainNode:
+		return s.rooted(t, n)
+	case *ast.BinaryNode:
+		if x.Operator == "-" || x.Operator == "/" || x.Operator == ".." {
+			return false // a date, a path, a range
+		}
+		return s.means(t, x.Left) || s.means(t, x.Right) || s.names(t, x.Left) && s.names(t, x.Right)
+	case *ast.UnaryNode:
+		return s.means(t, x.Node)
+	case *ast.ConditionalNode:
+		return s.means(t, x.Cond) || s.means(t, x.Exp1) || s.means(t, x.Exp2)
+	case *ast.CallNode:
+		return slices.ContainsFunc(x.Arguments, func(a ast.Node) bool { return s.means(t, a) })
+	}
+	return false
+}
+
+// rooted tells whether a chain begins with a root.
+func (s *scope) rooted(t *syntax, n ast.Node) bool {
+	base, links := unchain(n, false)
+	id, ok := base.(*ast.IdentifierNode)
+	return ok && len(links) > 0 && s.has(t.name(id))
+}
+
+// names tells whether a node is a name that the shared state declares, or a value of it
+// that could be meant as nothing else.
+func (s *scope) names(t *syntax, n ast.Node) bool {
+	switch x := n.(type) {
+	case *ast.IdentifierNode:
+		return s.declared(t.name(x))
+	case *ast.MemberNode, *ast.ChainNode:
+		base, _ := unchain(n, false)
+		id, ok := base.(*ast.IdentifierNode)
+		return ok && s.declared(t.name(id))
+	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.NilNode, *ast.ArrayNode:
+		return true
+	}
+	return false
+}
