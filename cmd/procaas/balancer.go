@@ -42,7 +42,13 @@ and then a line for each report of the workers,
    "busy": [..], "age_s": [..], "weights": [number or null per partition], "assignment": [..]}
 
 each of which it answers by one: {"moves": [{"partition", "to", "reason"}]}. The end of
-the input ends it.`,
+the input ends it.
+
+Counts are of the last step or of a second: they are compared with each other only. null
+is a number that nobody told, and -1 or null in an assignment a partition that nobody has.
+Of a report only t, up and assignment have to be there. Blank lines and fields that are
+not known are passed over. A line that makes no sense ends it with status 2, and an error
+that names the line.`,
 		Example: "  procaas balancer step --policy v4 < reports.jsonl\n" +
 			"  procaas balancer step --policy v5 --params margin.json < reports.jsonl",
 		Args: cobra.NoArgs,

@@ -23,7 +23,13 @@ func simulateCommand(s streams) *cobra.Command {
 		Long: `simulate shows in virtual time what a policy does when things break. The same
 seed gives the same result.`,
 		Args: onlySubcommands,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		RunE: func(c *cobra.Command, _ []string) error {
+			var kinds []string
+			for _, kind := range c.Commands() {
+				kinds = append(kinds, kind.Name())
+			}
+			return usagef("want a kind of simulation, one of %s\n\n%s", strings.Join(kinds, ", "), strings.TrimSpace(c.UsageString()))
+		},
 	}
 	c.AddCommand(backoffCommand(s), degradationCommand(s), simulateBalancerCommand(s))
 	return c

@@ -144,8 +144,8 @@ func (e *economist) follow(r *Report) {
 // begin takes the ages of the first report. Where all processes are of one age, their
 // clocks began with ours, and say nothing about their caches.
 func (e *economist) begin(r *Report) {
-	if slices.Max(r.Age)-slices.Min(r.Age) <= e.cluster.Step {
-		return
+	if !(slices.Max(r.Age)-slices.Min(r.Age) > e.cluster.Step) {
+		return // nor where not all are told
 	}
 	for p, w := range r.Assignment {
 		e.parts[p].since = r.At - clean(r.Age[w])

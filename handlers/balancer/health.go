@@ -65,6 +65,9 @@ func (h *healths) see(r *Report, step float64, restarted func(w int, at float64)
 			continue
 		}
 		age := clean(r.Age[w])
+		if math.IsNaN(r.Age[w]) {
+			age = s.age + r.At - s.seen // nobody tells: as if it had lived on
+		}
 		switch began := age+step < s.age+(r.At-s.seen); {
 		case began && s.seen > 0:
 			if !s.down && s.misses > 0 {

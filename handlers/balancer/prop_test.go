@@ -231,13 +231,55 @@ func TestServeSaysWhatIsWrong(t *testing.T) {
 		{`{"type":"init","workers":"2"}`, "line 1: workers: want int, have string"},
 		{`{"type":"init","workers":2}`, "line 1: want 1 worker and 1 partition or more, have 2 and 0"},
 		{strings.Replace(initExample, "[1,0]]", "[1,2]]", 1), "line 1: allowed: partition 1: want different workers from 0 to 1, have [1 2]"},
-		{strings.Replace(initExample, `"assignment":[0,1]`, `"assignment":[0,-1]`, 1), "line 1: assignment: partition 1: want a worker from 0 to 1, have -1"},
+		{strings.Replace(initExample, `"assignment":[0,1]`, `"assignment":[0,-2]`, 1), "line 1: assignment: partition 1: want a worker from 0 to 1, have -2"},
+		{initExample + "\n" + strings.Replace(observeExample, `"assignment":[0,1]`, `"assignment":[0]`, 1), "line 2: assignment: want a worker for each of 2 partitions, have 1"},
+		{initExample + "\n" + strings.Replace(observeExample, `"busy":[0.5,`, `"busy":["high",`, 1), "line 2: busy: want float64, have string"},
+		{initExample + "\n" + strings.Replace(observeExample, `"busy":[0.5,`, `"busy":[NaN,`, 1), "line 2: invalid character 'N' looking for beginning of value"},
+		{initExample + "\n" + observeExample + "\n" + strings.Replace(observeExample, `"t":2`, `"t":1`, 1), "line 3: t: want 2 or more, the time of the line before, have 1"},
+		{initExample + "\n" + strings.Replace(observeExample, `"up":[true,true],`, "", 1), "line 2: up: want the state of each worker, have none"},
 		{initExample + "\n" + strings.Replace(observeExample, "[5,null]", "[5]", 1), "line 2: weights: want a value or null for each of 2 partitions, have 1"},
 		{initExample + "\n{", "line 2: unexpected end of JSON input"},
 	} {
 		err := Serve(strings.NewReader(c.input), &bytes.Buffer{}, "v5", DefaultParams())
 		if err == nil || err.Error() != c.want {
 			t.Errorf("%s: want %q, have %v", c.input, c.want, err)
+		}
+	}
+}
+
+// Who tells only what has to be told is answered, and what nobody has gets a worker that
+// may hold it, by every policy.
+func TestServeTakesWhatIsLeftOut(t *testing.T) {
+	t.Parallel()
+	first := strings.Replace(initExample, `"assignment":[0,1]`, `"assignment":[null,-1]`, 1)
+	lines := []string{
+		first, "", `{"type":"observe","t":2,"up":[true,true],"assignment":[null,-1],"colour":"red"}`, "  ",
+		`{"type":"observe","t":4,"up":[false,true],"weights":[5,5],"draining":null,"assignment":[0,-1]}`,
+		`{"type":"observe","t":6,"up":[false,false],"assignment":[-1,-1]}`,
+	}
+	for _, name := range Names() {
+		var out bytes.Buffer
+		if err := Serve(strings.NewReader(strings.Join(lines, "\n")), &out, name, DefaultParams()); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		var answers []struct{ Moves []Move }
+		for d := json.NewDecoder(&out); d.More(); {
+			var a struct{ Moves []Move }
+			if err := d.Decode(&a); err != nil {
+				t.Fatal(err)
+			}
+			answers = append(answers, a)
+		}
+		if len(answers) != 3 || len(answers[0].Moves) != 2 || len(answers[2].Moves) != 0 {
+			t.Fatalf("%s: want three answers, the first with both partitions, the last with none, have %+v", name, answers)
+		}
+		if m := answers[0].Moves; m[0].To == m[1].To || m[0].Reason != "nobody had it" {
+			t.Errorf("%s: want both workers to get one of what nobody had, have %+v", name, m)
+		}
+		for _, m := range answers[1].Moves {
+			if m.To != 1 {
+				t.Errorf("%s: want moves to the worker that answers, have %+v", name, m)
+			}
 		}
 	}
 }
@@ -257,6 +299,7 @@ func TestNewRefusesWhatItCannotBe(t *testing.T) {
 
 func FuzzServe(f *testing.F) {
 	f.Add(initExample + "\n" + observeExample)
+	f.Add(initExample + "\n" + `{"type":"observe","t":1,"up":[true,false],"assignment":[null,-1]}` + "\n" + `{"type":"observe","t":1e300,"up":[true,true],"age_s":[null,1],"assignment":[0,-1]}`)
 	f.Add(initExample + "\n" + observeExample + "\n" + strings.Replace(observeExample, "true,true", "false,false", 1))
 	f.Fuzz(func(t *testing.T, input string) {
 		for _, name := range Names() {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 )
 
 // maxLine bounds a line of [Serve]: a report of 100,000 partitions fits.
@@ -22,15 +23,14 @@ type initLine struct {
 	Capacity   []*float64 `json:"capacity"`
 	Zone       []any      `json:"zone"` // numbers or names
 	Allowed    [][]int    `json:"allowed"`
-	Assignment []int      `json:"assignment"`
+	Assignment []*int     `json:"assignment"`
 	Step       float64    `json:"step_s"`
 }
 
 // cluster makes a Cluster of the line.
 func (l *initLine) cluster() Cluster {
-	c := Cluster{
-		Seed: l.Seed, Workers: l.Workers, Partitions: l.Partitions, Allowed: l.Allowed, Assignment: l.Assignment, Step: l.Step,
-	}
+	c := Cluster{Seed: l.Seed, Workers: l.Workers, Partitions: l.Partitions, Allowed: l.Allowed, Step: l.Step}
+	c.Assignment, _ = c.place(l.Assignment)
 	for _, x := range l.Capacity {
 		capacity := 0.0
 		if x != nil {
@@ -60,18 +60,84 @@ type observeLine struct {
 	Busy       []*float64 `json:"busy"`
 	Age        []*float64 `json:"age_s"`
 	Weights    []*float64 `json:"weights"`
-	Assignment []int      `json:"assignment"`
+	Assignment []*int     `json:"assignment"`
 }
 
-func (l *observeLine) report() *Report {
-	return &Report{
-		At: l.At, Up: l.Up, Draining: l.Draining, Requests: orNaN(l.Requests), Drops: orNaN(l.Drops), Busy: orNaN(l.Busy),
-		Age: orNaN(l.Age), Weights: orNaN(l.Weights), Assignment: l.Assignment,
+// report makes what policies look at, and lists the partitions that nobody has. Lists
+// that are left out tell nothing; up and assignment may not be.
+func (l *observeLine) report(c *Cluster) (r *Report, lost []int) {
+	r = &Report{
+		At: l.At, Up: l.Up, Draining: l.Draining, Requests: orNaN(l.Requests, c.Workers), Drops: orNaN(l.Drops, c.Workers),
+		Busy: orNaN(l.Busy, c.Workers), Age: orNaN(l.Age, c.Workers), Weights: orNaN(l.Weights, c.Partitions),
 	}
+	if r.Draining == nil {
+		r.Draining = make([]bool, c.Workers)
+	}
+	r.Assignment, lost = c.place(l.Assignment)
+	return r, lost
 }
 
-// orNaN reads null as a number that nobody told.
-func orNaN(list []*float64) []float64 {
+// place reads an assignment in which -1 and null are partitions that nobody has: policies
+// know no such state, and are shown them where they might be.
+func (c *Cluster) place(assignment []*int) (out, lost []int) {
+	out = make([]int, len(assignment))
+	for p, w := range assignment {
+		switch {
+		case w != nil && *w != -1:
+			out[p] = *w
+			continue
+		case p < len(c.Allowed) && len(c.Allowed[p]) > 0:
+			out[p] = c.Allowed[p][0]
+		}
+		lost = append(lost, p)
+	}
+	return out, lost
+}
+
+// adopt adds moves for the partitions that nobody has: each to the worker that is least
+// full for what it can do, by weights. A move of the policy is taken as it is.
+func adopt(c *Cluster, r *Report, lost []int, moves []Move) []Move {
+	if len(lost) == 0 {
+		return moves
+	}
+	load, taken, nobody := make([]float64, c.Workers), map[int]bool{}, map[int]bool{}
+	for _, p := range lost {
+		nobody[p] = true
+	}
+	for _, m := range moves {
+		taken[m.Partition] = true
+		load[m.To] += clean(r.Weights[m.Partition])
+	}
+	for p, w := range r.Assignment {
+		if !taken[p] && !nobody[p] {
+			load[w] += clean(r.Weights[p])
+		}
+	}
+	for _, p := range lost {
+		best, least := -1, math.Inf(1)
+		for _, w := range c.Allowed[p] {
+			room := 1.0
+			if len(c.Capacity) > 0 && c.Capacity[w] > 0 {
+				room = c.Capacity[w]
+			}
+			if full := load[w] / room; !taken[p] && r.Up[w] && !r.Draining[w] && full < least {
+				best, least = w, full
+			}
+		}
+		if best < 0 {
+			continue
+		}
+		load[best] += max(clean(r.Weights[p]), 1e-9)
+		moves = append(moves, Move{Partition: p, To: best, Reason: "nobody had it"})
+	}
+	return moves
+}
+
+// orNaN reads null as a number that nobody told, and so a list that is left out.
+func orNaN(list []*float64, n int) []float64 {
+	if list == nil {
+		return slices.Repeat([]float64{math.NaN()}, n)
+	}
 	out := make([]float64, len(list))
 	for i, x := range list {
 		out[i] = math.NaN()
@@ -92,6 +158,7 @@ func Serve(in io.Reader, out io.Writer, policy string, params Params) error {
 	w := bufio.NewWriter(out)
 	var p Policy
 	var cluster Cluster
+	last := math.Inf(-1)
 	for n := 1; lines.Scan(); n++ {
 		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
 			continue
@@ -108,7 +175,7 @@ func Serve(in io.Reader, out io.Writer, policy string, params Params) error {
 			}
 			continue
 		}
-		moves, err := answer(p, &cluster, lines.Bytes())
+		moves, err := answer(p, &cluster, &last, lines.Bytes())
 		if err != nil {
 			return fmt.Errorf("line %d: %w", n, err)
 		}
@@ -123,16 +190,20 @@ func Serve(in io.Reader, out io.Writer, policy string, params Params) error {
 }
 
 // answer decides about one line.
-func answer(p Policy, c *Cluster, line []byte) ([]Move, error) {
+func answer(p Policy, c *Cluster, last *float64, line []byte) ([]Move, error) {
 	var l observeLine
 	if err := readLine(line, &l, &l.Type, "observe"); err != nil {
 		return nil, err
 	}
-	r := l.report()
+	r, lost := l.report(c)
 	if err := r.check(c); err != nil {
 		return nil, err
 	}
-	return p.Decide(r), nil
+	if r.At < *last {
+		return nil, fmt.Errorf("t: want %v or more, the time of the line before, have %v", *last, r.At)
+	}
+	*last = r.At
+	return adopt(c, r, lost, p.Decide(r)), nil
 }
 
 // readLine reads a line of a type.

@@ -103,7 +103,9 @@ func (e *economist) learn(r *Report) {
 		if !r.Up[w] {
 			continue
 		}
-		m.fresh = freshness(clean(r.Age[w]))
+		if m.fresh = 1; !math.IsNaN(r.Age[w]) {
+			m.fresh = freshness(clean(r.Age[w]))
+		}
 		served, dropped, busy := clean(r.Requests[w]), clean(r.Drops[w]), busyOf(r, w)
 		if busy < idle || served <= 0 {
 			continue
