@@ -360,6 +360,13 @@ type Pipeline struct {
 	// retention of the server.
 	Keep int `yaml:"keep" min:"1" max:"1000000"`
 
+	// KeepFailed is how many runs that have failed wait for people, the last ones: for
+	// pipelines that run by the clock, where the next run does again what a failed one did
+	// not. About once in a minute the others are cancelled, as people would, so that a
+	// pipeline that fails each second fills no store; keep bounds what is left of them.
+	// Without it, all wait until somebody retries or cancels them.
+	KeepFailed int `yaml:"keep-failed" min:"1" max:"1000000"`
+
 	// Owner says who looks after the pipeline.
 	Owner string `yaml:"owner"`
 

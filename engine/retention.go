@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 )
 
@@ -36,7 +38,7 @@ func (e *Engine) trim(ctx context.Context) {
 		for _, part := range []struct {
 			keep time.Duration
 			trim func(context.Context, time.Duration) (bool, error)
-		}{{e.o.Retention, e.trimRuns}, {e.o.AuditRetention, e.o.Store.ForgetAudit}, {-1, e.thinRuns}} {
+		}{{e.o.Retention, e.trimRuns}, {e.o.AuditRetention, e.o.Store.ForgetAudit}, {-1, e.giveUpFailed}, {-1, e.thinRuns}} {
 			if part.keep == 0 {
 				continue
 			}
@@ -80,4 +82,44 @@ func (e *Engine) thinRuns(ctx context.Context, _ time.Duration) (more bool, err 
 		more = more || again
 	}
 	return more, nil
+}
+
+// giveUpFailed cancels the failed runs of pipelines that say how many of them wait for
+// people, but for the last ones.
+func (e *Engine) giveUpFailed(ctx context.Context, _ time.Duration) (more bool, err error) {
+	for _, p := range e.Bundle().Pipelines {
+		if p.KeepFailed == 0 {
+			continue
+		}
+		again, err := e.giveUp(ctx, p.ID, p.KeepFailed)
+		if err != nil {
+			return false, err
+		}
+		more = more || again
+	}
+	return more, nil
+}
+
+// giveUp cancels a page of the failed runs of a pipeline before the last keep ones.
+func (e *Engine) giveUp(ctx context.Context, pipeline string, keep int) (more bool, err error) {
+	const page = 1000
+	by := Actor{Name: "procaas", Reason: fmt.Sprintf("keep-failed: %d of pipeline %s wait already", keep, pipeline)}
+	f := RunFilter{Pipeline: pipeline, Status: Failed, Limit: page}
+	for kept := 0; ; {
+		records, next, err := e.o.Store.List(ctx, f)
+		if err != nil {
+			return false, fmt.Errorf("list failed runs of %s: %w", pipeline, err)
+		}
+		last := min(keep-kept, len(records))
+		kept += last
+		for _, r := range records[last:] {
+			if _, err := e.Cancel(ctx, r.ID, by); err != nil && !errors.Is(err, ErrConflict) && !errors.Is(err, ErrNotFound) {
+				return false, err
+			}
+		}
+		if next == "" || last < len(records) {
+			return next != "", nil
+		}
+		f.Cursor = next
+	}
 }

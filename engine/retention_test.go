@@ -2,6 +2,9 @@ package engine_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,6 +41,60 @@ func TestAuditIsKeptAsLongAsOneIsTold(t *testing.T) {
 		time.Sleep(time.Hour)
 		if n := kept(); n != 1 {
 			t.Errorf("want the last record kept, have %d", n)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Failed runs wait for people, the last ones alone where the pipeline says so; the runs
+// of other pipelines are none of its business.
+func TestAllButTheLastFailedRunsAreGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.do["one"] = func(context.Context, *engine.Call, any) (engine.Result, error) {
+			return engine.Result{}, engine.Permanent(errors.New("broken"))
+		}
+		bundle := `
+flows:
+  - {id: tick, key: !$ event.payload.id, on-failure: skip}
+pipelines:
+  - {id: tick, flow: tick, keep-failed: 2, stages: [{id: a, handlers: [{id: one, step: {}}]}]}
+  - {id: other, flow: tick, stages: [{id: a, handlers: [{id: one, step: {}}]}]}
+`
+		e := r.engine(r.store, bundle)
+		stop := r.run(e)
+		var ticks []string
+		for i := range 5 {
+			ticks = append(ticks, r.submit(e, event("tick", fmt.Sprint("k", i))))
+			r.submit(e, event("other", fmt.Sprint("k", i)))
+			synctest.Wait()
+		}
+		status := func(s engine.Status, pipeline string) (ids []string) {
+			records, _, err := r.store.List(context.Background(), engine.RunFilter{Pipeline: pipeline, Status: s, Limit: 10, Oldest: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range records {
+				ids = append(ids, r.ID)
+			}
+			return ids
+		}
+		if have := status(engine.Failed, "tick"); len(have) != 5 {
+			t.Fatalf("want 5 failed runs to begin with, have %v", have)
+		}
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		if have := status(engine.Failed, "tick"); !slices.Equal(have, ticks[3:]) {
+			t.Errorf("want the last two of %v to wait, have %v", ticks, have)
+		}
+		if have := status(engine.Stopped, "tick"); !slices.Equal(have, ticks[:3]) {
+			t.Errorf("want the others to be cancelled, have %v", have)
+		}
+		if have := status(engine.Failed, "other"); len(have) != 5 {
+			t.Errorf("want all of another pipeline to wait, have %v", have)
 		}
 		if err := stop(); err != nil {
 			t.Error(err)
