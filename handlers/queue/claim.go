@@ -37,15 +37,24 @@ func (s *Store) ExchangeTasks(ctx context.Context, r Report, c Claim) ([]Task, [
 		tasks []Task
 		lost  []Ref
 	)
-	for look := range maxLooks {
+	if r.Len() > 0 && mayReady(&r) {
+		s.horizon.lowerAll()
+	}
+	for turn := range maxLooks {
+		var under *look // which all tries share
 		err := s.send(ctx, func(b *pgx.Batch) {
-			got, told = &claiming{}, &reporting{}
-			if look == 0 {
+			got, told = &claiming{horizon: &s.horizon, look: under}, &reporting{}
+			if turn == 0 {
 				told.queue(b, &r, s.forget)
 			}
 			got.queue(b, &c)
+			under = got.look
 		})
-		if err != nil && look > 0 {
+		got.ended(err)
+		if r.Len() > 0 && mayReady(&r) {
+			s.horizon.lowerAll() // for claims that were under way
+		}
+		if err != nil && turn > 0 {
 			break // what the looks before have taken is taken
 		}
 		if err != nil {
@@ -66,6 +75,13 @@ func (s *Store) ExchangeTasks(ctx context.Context, r Report, c Claim) ([]Task, [
 		slices.SortFunc(tasks, before)
 	}
 	return tasks, lost, nil
+}
+
+// mayReady tells whether a report may make tasks ready, of whichever type: those that
+// are given back, and those that follow.
+func mayReady(r *Report) bool {
+	return !r.Plain || slices.ContainsFunc(r.Failed, func(f Failure) bool { return f.Retry && f.Delay <= 0 }) ||
+		slices.ContainsFunc(r.Snoozed, func(z Snooze) bool { return z.Delay <= 0 })
 }
 
 // before is the order in which tasks are taken.
@@ -94,7 +110,7 @@ update tasks t set state = $4::smallint, worker = $5, begun = now(), until = now
 	epoch = t.epoch + 1, counted = t.type = any($8::text[])
 where t.ctid = any(array(
 	select j.place
-	from unnest($1::text[], $2::bigint[], $3::bigint[]) as w (type, lim, most),
+	from unnest($1::text[], $2::bigint[], $3::bigint[], $9::int[], $10::timestamptz[]) as w (type, lim, most, rank, since),
 		lateral (
 			select case when w.most > 0 then least(w.lim, greatest(0, w.most - (
 				select count(*) from tasks h where h.type = w.type and h.counted and h.until is not null))) else w.lim end as n
@@ -102,7 +118,7 @@ where t.ctid = any(array(
 		) l,
 		lateral (
 			select r.ctid as place, r.rank, r.deadline, r.id from tasks r
-			where r.type = w.type and r.state = 0
+			where r.type = w.type and r.state = 0 and (r.rank, r.deadline) >= (w.rank, w.since)
 			order by r.rank, r.deadline, r.id limit l.n for update skip locked
 		) j
 	order by j.rank, j.deadline, j.id limit $7))
@@ -164,6 +180,28 @@ type claiming struct {
 	state  engine.TaskState
 	worker string
 	last   string // type that was read
+
+	horizon *horizon
+	look    *look // nil when the claim looks at all, whatever is known
+}
+
+// ended tells the horizon what became of the claim.
+func (g *claiming) ended(err error) {
+	switch {
+	case g.look == nil:
+	case err != nil:
+		g.horizon.failed(g.look)
+	default:
+		last := make(map[string]place, len(g.look.from))
+		for i := range g.tasks {
+			t := &g.tasks[i]
+			at := place{-t.Priority, t.Deadline}
+			if other, ok := last[t.Type]; !ok || other.before(at) {
+				last[t.Type] = at
+			}
+		}
+		g.horizon.took(g.look, last)
+	}
 }
 
 func (g *claiming) queue(b *pgx.Batch, c *Claim) {
@@ -204,7 +242,14 @@ func (g *claiming) queue(b *pgx.Batch, c *Claim) {
 	if keyed {
 		b.Queue(claimByKey, append(args, keys)...).Query(g.read)
 	} else {
-		b.Queue(claimTasks, args...).Query(g.read)
+		ranks, since := make([]int32, len(types)), make([]time.Time, len(types))
+		if g.look == nil {
+			g.look = g.horizon.look(types)
+		}
+		for i, t := range types {
+			ranks[i], since[i] = int32(g.look.from[t].rank), g.look.from[t].at
+		}
+		b.Queue(claimTasks, append(args, ranks, since)...).Query(g.read)
 	}
 }
 

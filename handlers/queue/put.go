@@ -26,8 +26,25 @@ func (s *Store) PutTasks(ctx context.Context, specs []Spec) ([]Put, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.hint(p.types...)
+	s.hintFrom(p.from())
 	return p.out, nil
+}
+
+// from tells before which places no task was put.
+func (p *putting) from() map[string]place {
+	first := map[string]place{}
+	for _, i := range p.plain {
+		spec := &p.specs[i]
+		at := place{-spec.Priority, p.now.Add(spec.Tolerance)}
+		if other, ok := first[spec.Type]; ok {
+			at = earlier(other, at)
+		}
+		first[spec.Type] = at
+	}
+	for _, i := range p.unique {
+		first[p.specs[i].Type] = headOfQueue // it may have changed another one
+	}
+	return first
 }
 
 const notifyInside = "select pg_notify('procaas tasks ' || current_schema, $1)"
@@ -60,6 +77,7 @@ type putting struct {
 	plain  []int // of specs
 	unique []int
 	types  []string
+	now    time.Time // of the store, when plain ones were put
 }
 
 func (s *Store) prepare(ctx context.Context, specs []Spec) (*putting, error) {
@@ -110,7 +128,8 @@ with put as materialized (
 	insert into tasks (id, deadline, rank, timeout, slot, type, key, payload)
 	select id, now() + tolerance * interval '1 microsecond', rank, timeout, slot, type, key, payload from put where not closed
 )
-select id from put where closed`
+select 0::bigint, now()
+union all select id, now() from put where closed`
 
 	putTimed = `
 with put as materialized (
@@ -128,7 +147,8 @@ with put as materialized (
 	select id, now(), due, due + tolerance * interval '1 microsecond', rank, epoch, 0, 0, timeout, slot, type, key, uid, '', payload
 	from put where due > now() and not closed
 )
-select id from put where closed`
+select 0::bigint, now()
+union all select id, now() from put where closed`
 )
 
 // columns are the arrays of a batch.
@@ -188,10 +208,23 @@ func (p *putting) queuePlain(b *pgx.Batch, which []int) {
 		sql, args = putTimed, c.timed()
 	}
 	b.Queue(sql, args...).Query(func(rows pgx.Rows) error {
-		closed, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+		closed, now, err := readClosed(rows)
+		p.now = now
 		for _, id := range closed {
 			p.out[slices.Index(p.ids, id)] = Put{Outcome: engine.PutRefused, Err: engine.ErrDraining}
 		}
 		return err
 	})
+}
+
+// readClosed reads which tasks were refused, and when the others were put.
+func readClosed(rows pgx.Rows) (closed []int64, now time.Time, err error) {
+	var id int64
+	_, err = pgx.ForEachRow(rows, []any{&id, &now}, func() error {
+		if id != 0 {
+			closed = append(closed, id)
+		}
+		return nil
+	})
+	return closed, now, err
 }

@@ -63,9 +63,10 @@ type Store struct {
 	forget bool
 	log    *slog.Logger
 
-	ids    ids
-	watch  watch
-	leases leases
+	ids     ids
+	watch   watch
+	leases  leases
+	horizon horizon
 
 	countedPages int64 // of a table, when tasks are counted
 

@@ -306,7 +306,7 @@ func writeHolders(ctx context.Context, tx pgx.Tx, order []uid, holders map[uid]*
 	}
 	if len(insert.ids) > 0 {
 		b.Queue(putTimed, insert.timed()...).Query(func(rows pgx.Rows) error {
-			closed, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+			closed, _, err := readClosed(rows)
 			if err == nil && len(closed) > 0 {
 				err = errDrains
 			}

@@ -15,7 +15,7 @@ import (
 type watch struct {
 	mu      sync.Mutex // guards the following
 	waiting map[*watcher]struct{}
-	untold  map[string]bool // types that other processes are to hear of
+	untold  map[string]place // types that other processes are to hear of, from where on
 }
 
 // A watcher waits for some types; for all when there are none.
@@ -56,19 +56,72 @@ func (w *watch) wake(types []string) {
 
 // hint tells all processes that these types have tasks.
 func (s *Store) hint(types ...string) {
-	if len(types) == 0 {
+	from := make(map[string]place, len(types))
+	for _, t := range types {
+		from[t] = headOfQueue
+	}
+	s.hintFrom(from)
+}
+
+// hintFrom tells all processes that these types have tasks, none of them new before
+// these places.
+func (s *Store) hintFrom(from map[string]place) {
+	if len(from) == 0 {
 		return
 	}
-	s.watch.wake(types)
+	s.horizon.lower(from)
+	s.watch.wake(slices.Collect(maps.Keys(from)))
 	s.watch.mu.Lock()
 	if s.watch.untold == nil {
-		s.watch.untold = map[string]bool{}
+		s.watch.untold = map[string]place{}
 	}
-	for _, t := range types {
-		s.watch.untold[t] = true
+	for t, p := range from {
+		if other, ok := s.watch.untold[t]; ok {
+			p = earlier(other, p)
+		}
+		s.watch.untold[t] = p
 	}
 	s.watch.mu.Unlock()
 	signal(s.tell)
+}
+
+// A hinted type is one of a hint, as it is sent.
+type hinted struct {
+	Type string `json:"t"`
+	Rank int    `json:"r"`
+	At   int64  `json:"a"` // microseconds
+}
+
+func encodeHint(from map[string]place) string {
+	list := make([]hinted, 0, len(from))
+	for _, t := range slices.Sorted(maps.Keys(from)) {
+		list = append(list, hinted{t, from[t].rank, from[t].at.UnixMicro()})
+	}
+	text, err := json.Marshal(list)
+	if err != nil || len(text) > hintBytes {
+		return "[]" // any
+	}
+	return string(text)
+}
+
+// decodeHint reads a hint; one that is not understood is for all types. Transactions of
+// others say only the types.
+func decodeHint(text string) map[string]place {
+	var list []hinted
+	from := map[string]place{}
+	if err := json.Unmarshal([]byte(text), &list); err == nil {
+		for _, one := range list {
+			from[one.Type] = place{one.Rank, time.UnixMicro(one.At).UTC()}
+		}
+		return from
+	}
+	var types []string
+	if err := json.Unmarshal([]byte(text), &types); err == nil {
+		for _, t := range types {
+			from[t] = headOfQueue
+		}
+	}
+	return from
 }
 
 func signal(c chan struct{}) {
@@ -103,15 +156,11 @@ func (s *Store) notify(ctx context.Context) {
 		case <-s.tell:
 		}
 		s.watch.mu.Lock()
-		types := slices.Sorted(maps.Keys(s.watch.untold))
+		text := encodeHint(s.watch.untold)
 		clear(s.watch.untold)
 		s.watch.mu.Unlock()
-		text, err := json.Marshal(types)
-		if err != nil || len(text) > hintBytes {
-			text = []byte("[]") // any
-		}
 		// A hint that is lost costs a worker one interval of its polling.
-		if _, err := s.pool.Exec(ctx, sendHint, string(text)); err != nil && !pause(ctx, time.Second) {
+		if _, err := s.pool.Exec(ctx, sendHint, text); err != nil && !pause(ctx, time.Second) {
 			return
 		}
 		if !pause(ctx, hintGap) {
@@ -168,14 +217,20 @@ func (s *Store) hear(ctx context.Context) error {
 	if _, err := conn.Exec(ctx, statement); err != nil {
 		return err
 	}
+	s.horizon.listens(true)
+	defer s.horizon.listens(false)
 	s.watch.wake(nil) // hints may have been lost before
 	for {
 		n, err := conn.WaitForNotification(ctx)
 		if err != nil {
 			return err
 		}
-		var types []string
-		_ = json.Unmarshal([]byte(n.Payload), &types) // one that is not understood is for all
-		s.watch.wake(types)
+		from := decodeHint(n.Payload)
+		if len(from) == 0 {
+			s.horizon.lowerAll()
+		} else {
+			s.horizon.lower(from)
+		}
+		s.watch.wake(slices.Collect(maps.Keys(from)))
 	}
 }

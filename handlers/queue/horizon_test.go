@@ -1,0 +1,84 @@
+package queue
+
+import (
+	"testing"
+	"time"
+)
+
+func at(rank, second int) place { return place{rank, time.Unix(int64(second), 0).UTC()} }
+
+// start gives where a claim of the type begins to look now. The look goes on.
+func (h *horizon) start(t string) (*look, place) {
+	l := h.look([]string{t})
+	return l, l.from[t]
+}
+
+func TestHorizon(t *testing.T) {
+	t.Parallel()
+	var h horizon
+	h.listens(true)
+	begins := func(want place) *look {
+		t.Helper()
+		l, have := h.start("t")
+		if have != want {
+			t.Errorf("want a look from %v on, have %v", want, have)
+		}
+		return l
+	}
+	first := begins(headOfQueue)
+	h.types["t"].all = time.Now().Add(time.Hour) // no look at all from now on
+	h.took(first, map[string]place{"t": at(0, 5)})
+	h.types["t"].all = time.Now().Add(time.Hour)
+	h.took(begins(at(0, 5)), nil) // what has found nothing changes nothing
+	h.lower(map[string]place{"t": at(0, 7), "other": headOfQueue})
+	h.took(begins(at(0, 5)), nil)
+	h.lower(map[string]place{"t": at(0, 3)})
+	l := begins(at(0, 3))
+	h.lower(map[string]place{"t": at(-1, 9)}) // while the look is under way
+	h.lower(map[string]place{"t": at(0, 4)})
+	h.took(l, map[string]place{"t": at(0, 8)})
+	h.took(begins(at(-1, 9)), map[string]place{"t": at(0, 8)})
+
+	a, b := begins(at(0, 8)), begins(at(0, 8))
+	h.took(b, map[string]place{"t": at(0, 20)})
+	h.failed(a)
+	h.took(begins(headOfQueue), map[string]place{"t": at(0, 30)})
+	h.types["t"].all = time.Now().Add(time.Hour)
+	a, b = begins(at(0, 30)), begins(at(0, 30))
+	h.failed(a)
+	h.took(b, map[string]place{"t": at(0, 40)}) // it has passed what a had locked
+	h.types["t"].all = time.Now().Add(time.Hour)
+	h.took(begins(headOfQueue), map[string]place{"t": at(0, 50)})
+
+	h.types["t"].all = time.Time{}
+	h.took(begins(headOfQueue), nil)
+	h.listens(false)
+	h.took(begins(headOfQueue), map[string]place{"t": at(0, 60)})
+	h.took(begins(headOfQueue), nil)
+	if len(h.looking) != 0 {
+		t.Errorf("want no look under way, have %d", len(h.looking))
+	}
+}
+
+func TestHintsSayWhere(t *testing.T) {
+	t.Parallel()
+	from := map[string]place{"a": at(-5, 7), "b": headOfQueue}
+	if have := decodeHint(encodeHint(from)); len(have) != 2 || have["a"] != from["a"] || have["b"].rank != headOfQueue.rank || at(-1<<31, 0).before(have["b"]) {
+		t.Errorf("want %v, have %v", from, have)
+	}
+	if have := decodeHint(`["a","b"]`); len(have) != 2 || have["a"] != headOfQueue {
+		t.Errorf("want two types from their heads on, have %v", have)
+	}
+	for _, text := range []string{"", "[]", "nonsense", `{"t":1}`} {
+		if have := decodeHint(text); len(have) != 0 {
+			t.Errorf("%q: want a hint for all types, have %v", text, have)
+		}
+	}
+	long := map[string]place{}
+	for i := range 300 {
+		long[string(make([]byte, 30))+string(rune('a'+i))] = headOfQueue
+	}
+	if have := encodeHint(long); have != "[]" {
+		t.Errorf("want a long hint to be for all types, have %d bytes", len(have))
+	}
+}
