@@ -74,7 +74,8 @@ type crashing struct {
 	stubs  *stub.Server // nil for none
 	client *api.Client
 
-	pipelines string // the taxi flow when empty
+	pipelines string   // the taxi flow when empty
+	cells     []string // more databases of the inbox, as flags name them
 }
 
 func taxiStubs(ctx context.Context, t *testing.T) *stub.Server {
@@ -117,6 +118,9 @@ type child struct {
 func (c *crashing) start(ctx context.Context) *child {
 	c.t.Helper()
 	args := []string{"serve", "--store", c.store, "--pipelines", cmp.Or(c.pipelines, taxiDir), "--listen", c.listen, "--log-format", "json", "--lease", "1s"}
+	for _, cell := range c.cells {
+		args = append(args, "--cell", cell)
+	}
 	if c.stubs != nil {
 		for id, url := range c.stubs.URLs() {
 			args = append(args, "--service", id+"="+url)

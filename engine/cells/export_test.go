@@ -24,3 +24,6 @@ func All() (all []int) {
 	}
 	return all
 }
+
+// Die lets the process do nothing any more in the background, as if it had been killed.
+func (s *Store) Die() { s.stop() }

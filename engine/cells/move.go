@@ -18,7 +18,7 @@ import (
 // The times of a move.
 const (
 	takeOver   = 15 * time.Second // after which another node takes a silent one's move over
-	extendWhen = 10 * time.Second // less than this is left
+	extendWhen = 3                // less than two parts of so many of it are left
 	freezeTry  = 5 * time.Millisecond
 	lateIDs    = time.Minute // no transaction that stores ids is older
 	moveTries  = 60 * time.Second
@@ -104,7 +104,7 @@ func (s *Store) enter(ctx context.Context, o Order) (*Move, error) {
 		c = c.copy()
 		m := &Move{
 			ID: uuid.NewString(), From: from, To: o.To, Slots: slots, Step: Copying, Owner: uuid.NewString(),
-			By: o.By.Name, Reason: o.By.Reason, Begun: now, Until: now.Add(takeOver),
+			By: o.By.Name, Reason: o.By.Reason, Begun: now, Until: now.Add(s.takeOver),
 		}
 		if c.Moves == nil {
 			c.Moves = map[string]*Move{}
@@ -166,7 +166,7 @@ func (s *Store) tryUpdate(ctx context.Context, m *Move, change func(*Chart, *Mov
 	if err != nil {
 		return err
 	}
-	mine.Until = now.Add(takeOver)
+	mine.Until = now.Add(s.takeOver)
 	change(c, mine)
 	if err := s.writeMap(ctx, c, 0, nil); err != nil {
 		return err
@@ -230,12 +230,12 @@ func (s *Store) toSwitch(ctx context.Context, m *Move, w *mover, wait time.Durat
 	if err := s.copy(ctx, m, w, from, to, engine.CellEvents, 0); err != nil {
 		return err
 	}
-	if err := s.update(ctx, m, func(_ *Chart, m *Move) { m.Step, m.Until = Freezing, m.Until.Add(wait) }); err != nil {
+	if err := s.update(ctx, m, func(_ *Chart, m *Move) { m.Step = Freezing }); err != nil {
 		return err
 	}
 	frozen := time.Now()
 	defer func() { w.frozen.Store(time.Since(frozen).Microseconds()) }()
-	if err := freeze(ctx, from, m, wait); err != nil {
+	if err := s.freeze(ctx, from, m, wait); err != nil {
 		return err
 	}
 	if err := s.copy(ctx, m, w, from, to, engine.CellEvents, began-lateIDs.Microseconds()); err != nil {
@@ -261,8 +261,11 @@ func (s *Store) toSwitch(ctx context.Context, m *Move, w *mover, wait time.Durat
 }
 
 // freeze stops the slots at the source, and waits for runs that nodes own.
-func freeze(ctx context.Context, from engine.Cell, m *Move, wait time.Duration) error {
+func (s *Store) freeze(ctx context.Context, from engine.Cell, m *Move, wait time.Duration) error {
 	for began := time.Now(); ; {
+		if err := s.extend(ctx, m); err != nil {
+			return err
+		}
 		left, err := from.Freeze(ctx, m.ID, m.Slots)
 		switch {
 		case errors.Is(err, engine.ErrConflict):
@@ -310,7 +313,7 @@ func (s *Store) copy(ctx context.Context, m *Move, w *mover, from, to engine.Cel
 // extend tells the others that the move is not given up.
 func (s *Store) extend(ctx context.Context, m *Move) error {
 	now, err := s.now(ctx)
-	if err != nil || m.Until.Sub(now) > extendWhen {
+	if err != nil || m.Until.Sub(now) > 2*s.takeOver/extendWhen {
 		return err
 	}
 	return s.update(ctx, m, func(*Chart, *Move) {})
@@ -374,7 +377,7 @@ func (s *Store) end(ctx context.Context, m *Move, w *mover, why string) error {
 	return s.update(ctx, m, func(c *Chart, m *Move) {
 		delete(c.Moves, m.ID)
 		c.Done = append(c.Done, Done{
-			ID: m.ID, From: m.From, To: m.To, Slots: len(m.Slots), By: m.By, Reason: m.Reason, Begun: m.Begun, Ended: m.Until.Add(-takeOver),
+			ID: m.ID, From: m.From, To: m.To, Slots: len(m.Slots), By: m.By, Reason: m.Reason, Begun: m.Begun, Ended: m.Until.Add(-s.takeOver),
 			Rows: w.rows.Load(), Frozen: float64(w.frozen.Load()) / 1e6, Error: why,
 		})
 		c.Done = c.Done[max(0, len(c.Done)-doneKept):]
@@ -406,7 +409,7 @@ func (s *Store) recoverMove(c *Chart, id string) {
 	}
 	c = c.copy()
 	m := c.Moves[id]
-	m.Owner, m.Until = uuid.NewString(), now.Add(takeOver)
+	m.Owner, m.Until = uuid.NewString(), now.Add(s.takeOver)
 	if err := s.writeMap(ctx, c, 0, nil); err != nil {
 		return // somebody was faster, or the next look does it
 	}

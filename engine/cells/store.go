@@ -1,6 +1,7 @@
 package cells
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,6 +27,10 @@ type Options struct {
 	// the keys of the others work meanwhile.
 	Cells map[string]func(context.Context) (engine.Cell, error)
 
+	// TakeOver is after how long another node takes the move of a silent one over; 15
+	// seconds when it is 0.
+	TakeOver time.Duration
+
 	// Log hears of cells that are away, and of moves; nothing is logged when nil.
 	Log *slog.Logger
 }
@@ -38,6 +43,8 @@ type Store struct {
 	parts []*part // by number; the home is the first
 	named map[string]*part
 	log   *slog.Logger
+
+	takeOver time.Duration
 
 	chart atomic.Pointer[Chart]
 	read  sync.Mutex // one reads the map at a time
@@ -77,7 +84,7 @@ var (
 // of the slots; one that the map knows and nobody names is an error.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
-		Store: o.Home, home: o.Home, log: o.Log, named: map[string]*part{},
+		Store: o.Home, home: o.Home, log: o.Log, takeOver: cmp.Or(o.TakeOver, takeOver), named: map[string]*part{},
 		members: map[int64]map[*part]int64{}, homes: map[*part]map[int64]int64{}, leases: map[int64]membership{},
 		movers: map[string]*mover{}, relays: make(chan struct{}, 1),
 	}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"procaas/engine"
+	"procaas/engine/api"
+	"procaas/engine/enginetest"
+)
+
+// stepping is a flow whose entities remember their events.
+const stepping = `flows:
+  - {id: account, key: !$ event.key, shared-state: {seen: []}}
+pipelines:
+  - id: step
+    flow: account
+    on: step
+    stages:
+      - id: a
+        handlers:
+          - {id: next, set: {seen: !$ "concat(shared-state.seen, [event.payload.n])"}}
+`
+
+// TestInboxMoveSurvivesKill9 kills the node that moves all slots, while events come, and
+// starts it again: each event has run once, in the order of its key, and the move can be
+// made.
+func TestInboxMoveSurvivesKill9(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(stepping), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c := &crashing{t: t, store: enginetest.Postgres(t), listen: freeAddress(t), pipelines: dir, cells: []string{"b=" + enginetest.Postgres(t)}}
+	c.client = api.NewClient("http://"+c.listen, "")
+	server := c.start(ctx)
+	const keys, events = 6, 60
+	var sending sync.WaitGroup
+	for k := range keys {
+		sending.Go(func() {
+			for n := range events {
+				for ctx.Err() == nil {
+					_, err := c.client.SubmitEvent(ctx, api.Event{Type: "step", ID: fmt.Sprint(k, "-", n), Source: "test", Key: fmt.Sprint("key-", k), Payload: map[string]any{"n": n}})
+					if err == nil {
+						break
+					}
+					sleep(ctx, 20*time.Millisecond)
+				}
+			}
+		})
+	}
+	order := api.InboxMoveRequest{Slots: "0-4095", To: "b", Wait: "1m"}
+	soon(t, "a move to begin", func() bool { _, err := c.client.MoveSlots(ctx, order); return err == nil })
+	server.kill()
+	server = c.start(ctx)
+	slots := 0
+	soon(t, "all slots in b", func() bool {
+		v, err := c.client.Inbox(ctx)
+		if err != nil || len(v.Moves) == 0 || v.Moves[0].Ended == nil {
+			return false // it is taken over after a while
+		}
+		if slots = v.Cells[1].Slots; slots < engine.InboxSlots {
+			_, _ = c.client.MoveSlots(ctx, order) // undone; asked for again until it is
+		}
+		return slots == engine.InboxSlots
+	})
+	sending.Wait()
+	var all []int
+	for n := range events {
+		all = append(all, n)
+	}
+	for k := range keys {
+		var seen string
+		soon(t, "the runs of a key", func() bool {
+			e, err := c.client.Entity(ctx, "account", fmt.Sprint("key-", k))
+			seen = fmt.Sprint(e.SharedState["seen"])
+			return err == nil && e.Waiting == 0
+		})
+		if seen != fmt.Sprint(all) {
+			t.Errorf("key %d: want all events once and in order, have %s", k, seen)
+		}
+	}
+	server.terminate()
+}
+
+// TestInboxCommands keeps what the command inbox prints, and its exit codes.
+func TestInboxCommands(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(stepping), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var quiet lockedBuffer
+	f := nodeFlags{
+		store: enginetest.Postgres(t), cells: []string{"b=" + enginetest.Postgres(t)}, listen: "127.0.0.1:0", name: "here", migrate: true,
+		maxInFlight: 4, lease: time.Minute, drain: time.Second, maxBody: "1MiB", logFormat: "json", logLevel: "error", pipelines: []string{dir},
+	}
+	server, stop := runNode(t, f, streams{strings.NewReader(""), &quiet, &quiet})
+	changing := regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|[0-9.]+ ms`)
+	var shown strings.Builder
+	for _, line := range []string{
+		"inbox status", "inbox slots", "inbox slots key-1 key-2", "inbox move --slots 0-99,4095 --to b --dry-run", "inbox move --slots 0-99,4095 --to b --reason room",
+		"inbox slots", "inbox slots key-1 --format json", "inbox move --slots 0-99 --to b", "inbox move --slots 0-99 --to c", "inbox move --slots 5000 --to b", "inbox move --slots 1",
+		"inbox drain b --dry-run", "inbox drain b", "inbox drain c", "inbox slots --format xml", "audit --kind inbox --limit 1",
+	} {
+		var out bytes.Buffer
+		code := Main(t.Context(), append(strings.Fields(line), "--server", server), streams{strings.NewReader(""), &out, &out})
+		fmt.Fprintf(&shown, "$ procaas %s\n%sexit code %d\n\n", line, withoutBlanks(changing.ReplaceAllString(out.String(), "SO")), code)
+	}
+	golden(t, "inbox.golden", someTime.ReplaceAllString(shown.String(), "TIME"))
+	stop()
+	// What works on one of the databases as if it were all of them is refused.
+	for _, store := range []string{f.store, strings.TrimPrefix(f.cells[0], "b=")} {
+		var out bytes.Buffer
+		code := Main(t.Context(), []string{"serve", "--store", store, "--pipelines", dir, "--listen", "127.0.0.1:0"}, streams{strings.NewReader(""), &out, &out})
+		if code != 3 || !strings.Contains(out.String(), "inbox") {
+			t.Errorf("want a database of an inbox refused with exit code 3, have %d: %s", code, out.String())
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package cells_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"procaas/engine"
+	"procaas/engine/cells"
+	"procaas/engine/enginetest"
+)
+
+// While a database of the inbox is away, the keys of the others work; its own wait, and
+// go on when it comes back.
+func TestKeysOfOthersWorkWhileACellIsAway(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cluster, err := enginetest.StartPostgres(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Stop(); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+	})
+	s := open(t, enginetest.Postgres(t), map[string]string{"b": cluster.URL})
+	l := &ledger{steps: map[string][]int{}, told: map[string][]int{}}
+	e := nodes(t, l, s)[0]
+	// One key lives here, one there; both keys that are told of it live at home.
+	here, there := "", ""
+	for i := 0; here == "" || there == ""; i++ {
+		key := fmt.Sprint("key-", i)
+		if here == "" {
+			here = key
+		} else if slot := engine.InboxSlot(key); slot != engine.InboxSlot(here) && slot != engine.InboxSlot("to-"+here) && slot != engine.InboxSlot("to-"+key) {
+			there = key
+		}
+	}
+	slot := engine.InboxSlot(there)
+	if err := s.MoveNow(ctx, cells.Order{Slots: []int{slot}, To: "b", Wait: time.Minute}); err != nil || s.Chart().Owner(slot) != "b" {
+		t.Fatalf("want slot %d in b, have it in %s, %v", slot, s.Chart().Owner(slot), err)
+	}
+	ended := func(key string, n int) func() bool {
+		return func() bool {
+			counts, err := s.Count(ctx, engine.RunFilter{Key: key, Status: engine.Succeeded})
+			n := n
+			for _, c := range counts {
+				n -= c.Runs
+			}
+			return err == nil && n <= 0
+		}
+	}
+	submit(ctx, t, e, there, 1)
+	waitFor(t, "the first run of the key", ended(there, 1))
+	if err := cluster.Halt(enginetest.StopImmediate); err != nil {
+		t.Fatal(err)
+	}
+	event := engine.Submission{Event: engine.Event{ID: there + "-1", Source: "test", Type: "step", Key: there, Payload: map[string]any{"n": 1}}}
+	if out, err := e.Submit(ctx, []engine.Submission{event}); err == nil && !errors.Is(out[0].Err, engine.ErrAway) || err != nil && !errors.Is(err, engine.ErrAway) {
+		t.Errorf("want the cell away, have %+v, %v", out, err)
+	}
+	waitFor(t, "the node to tell that the cell is away", func() bool {
+		err := e.Degraded()
+		return err != nil && strings.Contains(err.Error(), "cell b")
+	})
+	const events = 5
+	submit(ctx, t, e, here, events)
+	waitFor(t, "the runs of the other key", ended(here, events))
+	if err := cluster.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	submit(ctx, t, e, there, events)
+	waitFor(t, "the runs of the key that was away", ended(there, events))
+	waitFor(t, "all that they tell", func() bool { return ended("to-"+here, events)() && ended("to-"+there, events)() })
+	waitFor(t, "the node to be whole", func() bool { return e.Degraded() == nil })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, key := range []string{here, there} {
+		for i, n := range l.told["to-"+key] {
+			if n != i {
+				t.Errorf("key %s: event %d was told at place %d", key, n, i)
+			}
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package cells_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"procaas/engine"
+	"procaas/engine/cells"
+	"procaas/engine/enginetest"
+)
+
+// A mortal cell kills the process that makes a move, before a step or after it.
+type mortal struct {
+	engine.Cell
+	at  string
+	die *atomic.Pointer[func()]
+}
+
+// step does one step, and lets the process die at it.
+func (m *mortal) step(name string, do func() error) error {
+	die := m.die.Load()
+	if die != nil && m.at == "before "+name {
+		(*die)()
+		return context.Canceled
+	}
+	err := do()
+	if die != nil && m.at == "after "+name {
+		(*die)()
+		return context.Canceled
+	}
+	return err
+}
+
+func (m *mortal) Arrive(ctx context.Context, move string, slots []int) error {
+	return m.step("arrive", func() error { return m.Cell.Arrive(ctx, move, slots) })
+}
+
+func (m *mortal) Freeze(ctx context.Context, move string, slots []int) (left int, err error) {
+	return left, m.step("freeze", func() error { left, err = m.Cell.Freeze(ctx, move, slots); return err })
+}
+
+func (m *mortal) Import(ctx context.Context, move string, what engine.CellPart, rows []byte) error {
+	return m.step("import of "+string(what), func() error { return m.Cell.Import(ctx, move, what, rows) })
+}
+
+func (m *mortal) Open(ctx context.Context, move string, after int64) error {
+	return m.step("open", func() error { return m.Cell.Open(ctx, move, after) })
+}
+
+func (m *mortal) Drop(ctx context.Context, move string, slots []int) (more bool, err error) {
+	return more, m.step("drop", func() error { more, err = m.Cell.Drop(ctx, move, slots); return err })
+}
+
+// A move whose process dies is undone by another one before the switch, and ended after
+// it. Nothing is lost either way, and what the dead one does later changes nothing.
+func TestMoveIsTakenOver(t *testing.T) {
+	t.Parallel()
+	for at, want := range map[string]string{
+		"after import of events": cells.Home, "after freeze": cells.Home, "after import of runs": cells.Home,
+		"before open": "b", "after open": "b", "after drop": "b",
+	} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			takeOver(t, at, want)
+		})
+	}
+}
+
+func takeOver(t *testing.T, at, want string) {
+	ctx := t.Context()
+	home, others := enginetest.Postgres(t), map[string]string{"b": enginetest.Postgres(t)}
+	var die atomic.Pointer[func()]
+	dying := openAs(t, home, others, func(_ string, store engine.Cell) engine.Cell { return &mortal{store, at, &die} })
+	other := open(t, home, others)
+	in := func(key string, n int) engine.Intake {
+		return engine.Intake{
+			ID: fmt.Sprintf("%s-%d", key, n), Hash: "h", Flow: "f", Key: key, Ordered: true, Dedup: true, Pipeline: "p",
+			Event: engine.Event{ID: fmt.Sprintf("%s-%d", key, n), Source: "test", Type: "made", Key: key, Time: time.UnixMicro(1).UTC()},
+		}
+	}
+	accept := func(n int) {
+		t.Helper()
+		for _, key := range names(5) {
+			waitFor(t, "the slots to work again", func() bool {
+				out, err := other.Accept(ctx, 0, []engine.Intake{in(key, n)})
+				return err == nil && out[0].Err == nil
+			})
+		}
+	}
+	accept(0)
+	accept(1)
+	kill := func() { die.Store(nil); dying.Die() }
+	die.Store(&kill)
+	// Its error is that of the one who dies.
+	_ = dying.MoveNow(ctx, cells.Order{Slots: cells.All(), To: "b", Wait: time.Minute})
+	waitFor(t, "the move to be taken over", func() bool {
+		v, err := other.Inbox(ctx)
+		return err == nil && len(v.Moves) == 1 && v.Moves[0].Ended != nil
+	})
+	if v, err := other.Inbox(ctx); err != nil || len(other.Chart().SlotsOf(want)) != engine.InboxSlots || want == "b" != (v.Moves[0].Error == "") {
+		t.Fatalf("want all slots in cell %s, have %+v, %v", want, v, err)
+	}
+	accept(2)
+	node, err := other.Join(ctx, "node", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := map[string][]string{}
+	for range 3 {
+		runs, err := other.Claim(ctx, node, 100, "bundle")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var changes []engine.Change
+		for _, r := range runs {
+			have[r.Key] = append(have[r.Key], r.ID)
+			changes = append(changes, engine.Change{Run: r.ID, Version: r.Version, Status: engine.Succeeded, Pipeline: "p", Bundle: "bundle"})
+		}
+		errs, err := other.Commit(ctx, node, changes)
+		if err != nil || slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
+			t.Fatalf("commit: %v, %v", errs, err)
+		}
+	}
+	for _, key := range names(5) {
+		if got := strings.Join(have[key], " "); got != fmt.Sprintf("%s-0 %s-1 %s-2", key, key, key) {
+			t.Errorf("key %s: want its three runs in order, have %s", key, got)
+		}
+		if out, err := other.Accept(ctx, 0, []engine.Intake{in(key, 0)}); err != nil || !out[0].Duplicate {
+			t.Errorf("key %s: want a repetition known, have %+v, %v", key, out, err)
+		}
+	}
+}
+
+// What a dead process goes on to do with a move that was taken over changes nothing.
+func TestMoveOfADeadProcessIsFenced(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	home, b := enginetest.Postgres(t), enginetest.Postgres(t)
+	s := open(t, home, map[string]string{"b": b})
+	from, err := opener(home)(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	to, err := opener(b)(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
+	slots := cells.All()
+	// Nobody knows of this move: it was taken over and undone.
+	if _, err := from.Freeze(ctx, "zombie", slots); err != nil {
+		t.Fatal(err)
+	}
+	if err := to.Import(ctx, "zombie", engine.CellRuns, []byte(`[{}]`)); err == nil {
+		t.Error("runs were imported by a move that nobody knows")
+	}
+	if err := to.Open(ctx, "zombie", 0); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the slots to be thawed", func() bool {
+		all, err := from.Slots(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return !slices.ContainsFunc(all, func(c engine.CellSlot) bool { return c.State != engine.SlotOpen })
+	})
+	if all, err := to.Slots(ctx); err != nil || len(all) != 0 {
+		t.Errorf("want no slots in b, have %d, %v", len(all), err)
+	}
+	if owned := s.Chart().SlotsOf(cells.Home); len(owned) != engine.InboxSlots {
+		t.Errorf("want all slots at home, have %d", len(owned))
+	}
+}
+
+// A run that a node owns keeps a move from its end; then the slots work again.
+func TestMoveGivesUpForLongRuns(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := open(t, enginetest.Postgres(t), map[string]string{"b": enginetest.Postgres(t)})
+	node, err := s.Join(ctx, "node", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := engine.Intake{
+		ID: "run", Hash: "h", Flow: "f", Key: "k", Ordered: true, Dedup: true, Pipeline: "p", Own: true,
+		Event: engine.Event{ID: "event", Source: "test", Type: "made", Key: "k", Time: time.UnixMicro(1).UTC()},
+	}
+	out, err := s.Accept(ctx, node, []engine.Intake{in})
+	if err != nil || out[0].Claimed == nil {
+		t.Fatalf("want the run owned, have %+v, %v", out, err)
+	}
+	if err := s.MoveNow(ctx, cells.Order{Slots: []int{engine.InboxSlot("k")}, To: "b", Wait: 50 * time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	if done := s.Chart().Done; len(done) != 1 || !strings.Contains(done[0].Error, "1 runs of the slots were still under way") {
+		t.Fatalf("want the move undone for the run, have %+v", done)
+	}
+	c := out[0].Claimed
+	errs, err := s.Commit(ctx, node, []engine.Change{{Run: c.ID, Version: c.Version, Status: engine.Succeeded, Pipeline: "p", Bundle: "bundle"}})
+	if err != nil || errs[0] != nil {
+		t.Fatalf("commit: %v, %v", errs, err)
+	}
+	if err := s.MoveNow(ctx, cells.Order{Slots: []int{engine.InboxSlot("k")}, To: "b", Wait: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	if owner := s.Chart().Owner(engine.InboxSlot("k")); owner != "b" {
+		t.Errorf("want the slot in b, have it in %s", owner)
+	}
+	for _, bad := range []cells.Order{
+		{Slots: []int{1}, To: "c"}, {To: "b"}, {Slots: []int{-1}, To: "b"}, {Slots: []int{engine.InboxSlot("k")}, To: "b"},
+		{Slots: []int{1}, To: "b", Wait: time.Hour}, {Slots: cells.All(), To: "b"},
+	} {
+		if err := s.MoveNow(ctx, bad); err == nil {
+			t.Errorf("order %v to %s was taken", len(bad.Slots), bad.To)
+		}
+	}
+}
