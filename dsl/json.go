@@ -214,7 +214,7 @@ func (p *jsonParser) object(level int) (any, error) {
 // FormatJSON encodes data canonically: the names of objects are sorted, there
 // is no white space and nothing is escaped needlessly, so that equal data gives
 // equal bytes.
-func FormatJSON(data any) ([]byte, error) { return appendJSON(nil, data, 0) }
+func FormatJSON(data any) ([]byte, error) { return appendJSON(make([]byte, 0, 64), data, 0) }
 
 func appendJSON(b []byte, data any, level int) ([]byte, error) {
 	if level > maxLevels {

@@ -40,6 +40,9 @@ type checkpoint struct {
 
 // checkpoint encodes the run.
 func (r *Run) checkpoint() []byte {
+	if r.saved == nil {
+		r.saved = make([]savedRecord, 0, min(len(r.plan.order), 16))
+	}
 	c := r.snapshot(r.saved[:0])
 	r.saved = c.Handlers
 	return c.encode()

@@ -88,6 +88,38 @@ func TestKeysRunInParallel(t *testing.T) {
 	})
 }
 
+// A run that has done all but the commit of its end keeps nobody out.
+func TestARunThatEndsNeedsNoRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		blocked, first := make(chan struct{}), atomic.Bool{}
+		store := &enginetest.Faulty{Store: r.store, Before: func(op string) error {
+			if op == "commit" && first.CompareAndSwap(false, true) {
+				<-blocked
+			}
+			return nil
+		}}
+		e := r.engine(store, `
+pipelines:
+  - id: work
+    stages: [{id: a, handlers: [{id: one, step: {}}]}]
+`, func(o *engine.Options) { o.MaxInFlight = 1 })
+		r.run(e)
+		synctest.Wait()
+		runs := []string{r.submit(e, event("work", ""))}
+		synctest.Wait()
+		runs = append(runs, r.submit(e, event("work", "")))
+		synctest.Wait()
+		r.want("work/a/one", "work/a/one") // while the end of the first is not saved
+		runs = append(runs, r.submit(e, event("work", "")))
+		close(blocked)
+		for _, run := range runs {
+			r.settle(e, run, engine.Succeeded)
+		}
+	})
+}
+
 func TestMaxInFlightBoundsTheRunsOfANode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -173,8 +172,14 @@ func (b jsonText) timeOr(name string, t time.Time) jsonText {
 
 // values writes a name, up to the opening brace, with values that are JSON.
 func (b jsonText) values(name string, values map[string]json.RawMessage) jsonText {
+	var few [8]string // the names of most runs
+	keys := few[:0]
+	for key := range values {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
 	b = append(b, name...)
-	for i, key := range slices.Sorted(maps.Keys(values)) {
+	for i, key := range keys {
 		if i > 0 {
 			b = append(b, ',')
 		}

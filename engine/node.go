@@ -41,6 +41,7 @@ type node struct {
 
 	mu     sync.Mutex // guards the following
 	jobs   map[string]*job
+	ending int  // jobs that have done all but the commit of their end, which need no room
 	asked  int  // room that is kept for a Claim or an Accept under way
 	asking int  // how many of those there are
 	shut   bool // ask for no more runs
@@ -55,7 +56,8 @@ var errLeft = errors.New("node has left")
 func (n *node) ask(runs int) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	runs = min(runs, n.e.o.MaxInFlight-len(n.jobs)-n.asked)
+	most := n.e.o.MaxInFlight
+	runs = min(runs, most-len(n.jobs)-n.asked+min(n.ending, most))
 	if n.shut || runs <= 0 || n.ctx.Err() != nil {
 		return 0
 	}
@@ -83,10 +85,24 @@ func (n *node) take(asked int, runs []*Claimed) {
 	}
 }
 
+// ends makes the room of a run free whose end is about to be saved: when others hear
+// of the end, the room is there for the next.
+func (n *node) ends(j *job) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !j.ends {
+		j.ends = true
+		n.ending++
+	}
+}
+
 // done forgets a run and makes its room free.
 func (n *node) done(j *job) {
 	n.mu.Lock()
 	delete(n.jobs, j.claimed.ID)
+	if j.ends {
+		n.ending--
+	}
 	n.mu.Unlock()
 	// The next event of the key may be ready now; who is told of that need not look.
 	if j.claimed.Ordered && !n.told || n.backlog.Load() {

@@ -27,6 +27,7 @@ type job struct {
 	held    map[string]bool // calls that the guard lets wait, by Task.Ref
 	seen    *controls       // that Ready has decided by
 	again   bool            // ask Ready before waiting
+	ends    bool            // all is done but the commit of its end; guarded by n.mu
 	wake    chan struct{}
 	log     *slog.Logger
 
@@ -206,6 +207,9 @@ func (j *job) save() bool {
 	change.Emit = j.intakes(j.run.TakeEmits())
 	j.count()
 	j.unsaved = time.Time{}
+	if status.Ended() {
+		j.n.ends(j)
+	}
 	switch err := j.commit(change); {
 	case errors.Is(err, ErrCancelled):
 		return j.stop()
