@@ -121,6 +121,8 @@ func (m *Map) inspectTable(ctx context.Context, q Querier, t *dsl.ShardTable, e 
 		return err
 	}
 	switch {
+	case kind == "p":
+		refuse("it is partitioned, and the stream knows partitions only: list them under tables: in its place, on all shards alike")
 	case kind != "r":
 		refuse("it is no ordinary table, and only rows of such can move")
 	case !hasKey:

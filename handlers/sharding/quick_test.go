@@ -15,12 +15,13 @@ import (
 	"procaas/engine/api"
 )
 
-// fresh looks at all hosts of a map again, as its poller does each second.
+// fresh looks at all hosts of a map again, as its poller does each second, and does so ahead
+// of time: the machine may stall for longer than what is known stays fresh.
 func fresh(m *Map) {
 	for _, s := range m.shards {
 		for i := range s.hosts {
 			for range 2 {
-				s.take(i, Report{Master: i == 0, Timeline: 1, LSN: 1}, time.Now())
+				s.take(i, Report{Master: i == 0, Timeline: 1, LSN: 1}, time.Now().Add(time.Hour))
 			}
 		}
 	}

@@ -194,3 +194,14 @@ func TestSplitThatWasCutOffIsEnded(t *testing.T) {
 		t.Errorf("the guard of %+v says %s", q, state)
 	}
 }
+
+func TestPartitionedTablesAreRefusedWithTheWayOut(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rangeMap)
+	r.exec("s1", `drop table labels; create table labels (user_id bigint, id bigint, primary key (user_id, id)) partition by hash (user_id);
+		create table labels_0 partition of labels for values with (modulus 1, remainder 0)`)
+	e, err := r.Enroll(t.Context(), r.themap("mail"), "s1")
+	if err != nil || len(e.Reasons) != 1 || !strings.Contains(e.Reasons[0], "table labels: it is partitioned") {
+		t.Errorf("have %v, %v", e.Reasons, err)
+	}
+}
