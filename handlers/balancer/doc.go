@@ -8,4 +8,28 @@
 // The policies v1 to v4 are those of the article "Fanout" of Yandex Messenger; v5 moves a
 // partition only when the drops that it expects to prevent outweigh those that the
 // move causes.
+//
+// What v5 knows, it has learned from reports, and none of its parameters has to be tuned:
+//
+//   - What a worker can do is its load for the share of time that it was busy, in the units
+//     of weights, which may be other ones than those of requests, and may leave out what was
+//     dropped. How much more work cold caches are, and for how long, is fitted to what
+//     landings did. How long loads stay unusual comes from all partitions; a first great
+//     deviation counts although nothing has lasted before.
+//   - horizon_s (300) is how far drops are foreseen: by the loads of now as long as they are
+//     expected to last, and by usual ones then. Longer means that more moves pay.
+//   - margin (1) is how many times a move is to be worth its cost beyond once; fixed_cost
+//     (0.2 of what a worker does in a second) is what any move costs. Both make it calmer.
+//     What moves promised to prevent is compared with what they did; where that is little,
+//     as in bursts, moves have to promise up to 2.5 times as much.
+//   - budget (0.06) bounds the share of partitions that move of free will in a minute, three
+//     times that while the cluster drops. no_return_s (600) is how long a partition does not
+//     go back; one that has to leave goes back only where that saves two minutes of its load.
+//   - A worker is down after three silent reports, or one where reports come every 5 seconds
+//     or more seldom; more when healthchecks were lost before, and fifteen (90 seconds, with
+//     long steps) when half of the cluster is silent at once. Who dies again and again gets
+//     nothing, and a partition whose workers die stays where it is.
+//   - Who announces a stop is emptied within three quarters of the notice that earlier stops
+//     gave (20 seconds at first). Where all that may take a partition are full, and outages
+//     have been short, it waits for its worker.
 package balancer
