@@ -64,3 +64,14 @@ func (c *checker) checkForEach(h *Handler, r *Reporter) {
 		})
 	}
 }
+
+// compileItems compiles the list of a for-each, and warns of one that may be null.
+func compileItems(f *ForEach, sc *scope, r *Reporter) {
+	compileValue(f.Items, &Field{ExprKind: ListKind}, sc, r)
+	if f.Items == nil || f.Items.Expr() == nil {
+		return
+	}
+	if o := f.Items.outline(); o.nullable() && o.why != "" {
+		r.Warnf(f.Items.Span, CodeMaybeNull, "write ?? [] behind it when there may be none", "the list of for-each may be null, which fails it: %s", o.why)
+	}
+}

@@ -85,7 +85,7 @@ func (c *checker) compileValues(h *Handler, sc, own *scope, r *Reporter) {
 		compileValue(h.Rollout.By, nil, sc, r)
 	}
 	if h.ForEach != nil && !h.Loops() {
-		compileValue(h.ForEach.Items, &Field{ExprKind: ListKind}, sc, r)
+		compileItems(h.ForEach, sc, r)
 	}
 	c.compileAwait(h, sc, r)
 	c.compileBody(h.Type, h.Body, h.itemScope(sc), r)

@@ -149,7 +149,7 @@ type element struct {
 // enterLoop begins to check a repeated stage, whose first handler is the at-th: its
 // names are those of one element. What it gives back leaves it again.
 func (c *pipelineCheck) enterLoop(s *Stage, at int) (leave func()) {
-	compileValue(s.ForEach.Items, &Field{ExprKind: ListKind}, c.scopeBefore(s, at), c.Reporter)
+	compileItems(s.ForEach, c.scopeBefore(s, at), c.Reporter)
 	around, view, state := c.element, c.view.clone(), c.state
 	c.element = &element{stage: s, outer: state}
 	if o := s.ForEach.Items.outline(); o != nil {

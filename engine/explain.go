@@ -252,11 +252,23 @@ func (x *explainer) judge(h *HandlerView) {
 		}
 	}
 	tries := "its first attempt"
-	if h.Attempts > 1 {
+	if h.Attempts > 1 && !h.RepeatsStage() {
 		tries = fmt.Sprintf("attempt %d", h.Attempts)
 		x.missing("the errors of the attempts before the last one are not kept; logs and traces have them")
 	}
 	switch {
+	case h.RepeatsStage() && h.Outcome != OutcomeSkipped:
+		items := "its list was not known"
+		if h.Items != nil {
+			items = h.Items.String()
+		}
+		x.out.DecidedBy, x.out.Summary = map[string]string{OutcomeSucceeded: "ran", OutcomeFailed: "error"}[h.Outcome], "it is repeated for each element: "+items
+		if h.Error != "" {
+			x.out.Summary += "; " + h.Error
+		}
+		if x.out.DecidedBy == "" {
+			x.out.DecidedBy = "waiting"
+		}
 	case h.Outcome == OutcomeSkipped:
 		say(by, "it was left out: %s", h.Reason)
 	case h.Outcome == OutcomeSucceeded && by == "on_error":

@@ -99,7 +99,7 @@ func (x *explainer) elements(loop *Step) (out []StoryStep) {
 			x.judge(&views[i])
 			out = append(out, StoryStep{
 				Path: s.Path, Critical: s.Handler.IsCritical(), Outcome: views[i].Outcome, Handler: &views[i],
-				Summary: elementOf(views[i]) + ": " + x.out.Summary, RequestGone: "there was one for each item", ResponseGone: "there was one for each item",
+				Summary: elementOf(views[i]) + ": " + x.out.Summary,
 			})
 		}
 	}

@@ -65,6 +65,7 @@ type graph struct {
 type graphStage struct {
 	X         int
 	ID, When  string
+	Each      string // the list whose elements repeat it
 	Boxes     []box
 	Edges     []edge
 	Links     bool // an arrow to the next stage
@@ -92,7 +93,7 @@ func newGraph(v engine.PlanView, infos map[string]engine.HandlerInfo) graph {
 	g := graph{Height: graphTop + boxHeight + graphMargin}
 	x := graphMargin + columnGap/2
 	for i, stage := range v.Stages {
-		s := graphStage{X: x, ID: stage.ID, When: stage.Enabled, Links: i < len(v.Stages)-1}
+		s := graphStage{X: x, ID: stage.ID, When: stage.Enabled, Each: stage.ForEach, Links: i < len(v.Stages)-1}
 		at := map[string]int{}
 		for k, step := range stage.Handlers {
 			y := graphTop + k*(boxHeight+boxGap)

@@ -1,0 +1,121 @@
+package enginetest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"procaas/dsl"
+	"procaas/engine"
+	"procaas/engine/enginetest"
+	"procaas/engine/memory"
+)
+
+const loopFlow = `
+pipelines:
+  - id: work
+    shared-state: {factor: 10, all: []}
+    stages:
+      - id: lines
+        for-each: {items: !$ event.payload, max-parallel: 2, on-failure: collect}
+        shared-state: {a: 0, b: 0, c: none}
+        handlers:
+          - {id: a, step: {value: !$ item}, retry: {attempts: 2, min-delay: 1s, on: [any]}, result: {a: !$ sources.a.response * shared-state.factor}}
+          - {id: b, step: {value: !$ item + index}, result: {b: !$ sources.b.response}}
+          - {id: c, critical: false, step: {value: !$ shared-state.a + shared-state.b}, retry: {attempts: 1}, result: {c: !$ sources.c.response}, fallback: {result: {c: out}}}
+        result: {all: !$ "map(sources.lines.response, .error?.class ?? [.response?.a, .response?.b, .response?.c])"}
+      - id: behind
+        handlers: [{id: d, step: {value: !$ shared-state.all}}]
+`
+
+// TestARepeatedStageGoesOnWhereItWas takes one event through a stage that is repeated for
+// each element of a list, and lets the node die at each of its checkpoints, before and
+// after it. Whatever the moment, the state is that of a run without a crash, no call has
+// two keys, no two calls have one, and only what was under way is called again.
+func TestARepeatedStageGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	stores := map[string]func(t *testing.T) engine.Store{
+		"memory":   func(*testing.T) engine.Store { return memory.New(time.Now) },
+		"sqlite":   func(t *testing.T) engine.Store { return openStore(t, filepath.Join(t.TempDir(), "loop.db")) },
+		"postgres": func(t *testing.T) engine.Store { return openStore(t, enginetest.Postgres(t)) },
+	}
+	for name, open := range stores {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := open(t)
+			saves := throughLoop(t, store, 0, false)
+			if saves < 5 {
+				t.Fatalf("want some checkpoints to die at, have %d", saves)
+			}
+			for at := 1; at <= saves; at++ {
+				throughLoop(t, store, at, false)
+				throughLoop(t, store, at, true)
+			}
+		})
+	}
+}
+
+// throughLoop runs one event to its end, with a crash at a checkpoint, and gives the
+// number of checkpoints.
+func throughLoop(t *testing.T, store engine.Store, crashAt int, after bool) int {
+	t.Helper()
+	what := fmt.Sprintf("crash at checkpoint %d, after it: %t", crashAt, after)
+	var calls enginetest.Recorder
+	types := []engine.HandlerType{enginetest.Scripted("step", calls.Record(func(_ context.Context, c *engine.Call, body any) (engine.Result, error) {
+		n, _ := body.(int)
+		switch {
+		case strings.HasSuffix(c.Path, "/b") && n == 5:
+			return engine.Result{}, engine.Permanent(errors.New("there is no five"))
+		case strings.HasSuffix(c.Path, "/c") && n > 20:
+			return engine.Result{}, errors.New("too much")
+		}
+		return engine.Result{Response: n}, nil
+	}))}
+	bundle, found := dsl.Load([]dsl.File{{Name: "loop.yaml", Data: []byte(loopFlow)}}, dsl.Options{Types: []dsl.Type{types[0].Type}})
+	if bundle == nil {
+		t.Fatal(found)
+	}
+	clock := engine.NewVirtualClock(time.Now())
+	v, err := engine.NewVirtual(t.Context(), engine.VirtualOptions{
+		Options: engine.Options{Store: store, Types: types, Bundle: bundle, Name: "test"},
+		Clock:   clock, CrashAt: crashAt, CrashAfter: after,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	submitted, err := v.Engine().Submit(t.Context(), []engine.Submission{{Event: engine.Event{
+		Type: "work", ID: what, Source: t.Name(), Payload: []any{1, 2, 3}, Time: clock.Now(),
+	}}})
+	if err != nil || submitted[0].Err != nil {
+		t.Fatal(err, submitted[0].Err)
+	}
+	if _, err := v.Drain(t.Context(), clock.Now().Add(time.Hour)); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	record, err := store.Run(t.Context(), submitted[0].Receipt.Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view := engine.View(record)
+	want := []any{[]any{10, 1, 11}, []any{20, 3, "out"}, "other"}
+	if view.Status != engine.Succeeded || !cmp.Equal(view.SharedState["all"], want) {
+		t.Errorf("%s: want %v, have the run %s with %v: %s", what, want, view.Status, view.SharedState["all"], view.Error)
+	}
+	keys := map[string]int{}
+	for _, c := range calls.Calls() {
+		keys[c.IdempotencyKey]++
+		if keys[c.IdempotencyKey] > 2 || keys[c.IdempotencyKey] > 1 && crashAt == 0 {
+			t.Errorf("%s: %s is called %d times with one key", what, c.Path, keys[c.IdempotencyKey])
+		}
+	}
+	if len(keys) != 9 { // in the element that fails, c is not reached
+		t.Errorf("%s: want a key for each call in each element, have %d", what, len(keys))
+	}
+	return v.Saves()
+}
