@@ -75,8 +75,8 @@ func takeOver(t *testing.T, at, want string) {
 	ctx := t.Context()
 	home, others := enginetest.Postgres(t), map[string]string{"b": enginetest.Postgres(t)}
 	var die atomic.Pointer[func()]
-	dying := openAs(t, home, others, func(_ string, store engine.Cell) engine.Cell { return &mortal{store, at, &die} })
-	other := open(t, home, others)
+	dying := openAs(t, home, others, time.Second, func(_ string, store engine.Cell) engine.Cell { return &mortal{store, at, &die} })
+	works := dying
 	in := func(key string, n int) engine.Intake {
 		return engine.Intake{
 			ID: fmt.Sprintf("%s-%d", key, n), Hash: "h", Flow: "f", Key: key, Ordered: true, Dedup: true, Pipeline: "p",
@@ -87,7 +87,7 @@ func takeOver(t *testing.T, at, want string) {
 		t.Helper()
 		for _, key := range names(5) {
 			waitFor(t, "the slots to work again", func() bool {
-				out, err := other.Accept(ctx, 0, []engine.Intake{in(key, n)})
+				out, err := works.Accept(ctx, 0, []engine.Intake{in(key, n)})
 				return err == nil && out[0].Err == nil
 			})
 		}
@@ -98,6 +98,8 @@ func takeOver(t *testing.T, at, want string) {
 	die.Store(&kill)
 	// Its error is that of the one who dies.
 	_ = dying.MoveNow(ctx, cells.Order{Slots: cells.All(), To: "b", Wait: time.Minute})
+	other := openAs(t, home, others, time.Second, nil) // only now: it would not wait for one that stalls
+	works = other
 	waitFor(t, "the move to be taken over", func() bool {
 		v, err := other.Inbox(ctx)
 		return err == nil && len(v.Moves) == 1 && v.Moves[0].Ended != nil

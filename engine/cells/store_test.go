@@ -22,11 +22,12 @@ func opener(dsn string) func(context.Context) (engine.Cell, error) {
 // open makes a store of a home and more cells.
 func open(t testing.TB, home string, others map[string]string) *cells.Store {
 	t.Helper()
-	return openAs(t, home, others, nil)
+	return openAs(t, home, others, time.Minute, nil) // nobody stalls for so long
 }
 
-// openAs does so too, with a function that may stand before each cell.
-func openAs(t testing.TB, home string, others map[string]string, before func(name string, store engine.Cell) engine.Cell) *cells.Store {
+// openAs does so too, with the time after which moves are taken over, and a function that
+// may stand before each cell.
+func openAs(t testing.TB, home string, others map[string]string, takeOver time.Duration, before func(name string, store engine.Cell) engine.Cell) *cells.Store {
 	t.Helper()
 	wrap := func(name, dsn string) func(context.Context) (engine.Cell, error) {
 		return func(ctx context.Context) (engine.Cell, error) {
@@ -41,7 +42,7 @@ func openAs(t testing.TB, home string, others map[string]string, before func(nam
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := cells.Options{Home: first, Cells: map[string]func(context.Context) (engine.Cell, error){}, TakeOver: 2 * time.Second}
+	o := cells.Options{Home: first, Cells: map[string]func(context.Context) (engine.Cell, error){}, TakeOver: takeOver}
 	for name, dsn := range others {
 		o.Cells[name] = wrap(name, dsn)
 	}
