@@ -25,15 +25,16 @@ type Role string
 const (
 	RoleViewer    Role = "viewer"    // reads everything but tokens
 	RoleSubmitter Role = "submitter" // submits events, and nothing else
-	RoleOperator  Role = "operator"  // does what both do, and steers runs and controls
+	RoleWorker    Role = "worker"    // does tasks: claims them and says what became of them, and nothing else
+	RoleOperator  Role = "operator"  // does what all these do, and steers runs and controls
 	RoleAdmin     Role = "admin"     // does everything
 )
 
 // Roles lists them.
-func Roles() []Role { return []Role{RoleViewer, RoleSubmitter, RoleOperator, RoleAdmin} }
+func Roles() []Role { return []Role{RoleViewer, RoleSubmitter, RoleWorker, RoleOperator, RoleAdmin} }
 
 // takesPaths tells whether a role may be bound to paths.
-func (r Role) takesPaths() bool { return r == RoleSubmitter || r == RoleOperator }
+func (r Role) takesPaths() bool { return r == RoleSubmitter || r == RoleWorker || r == RoleOperator }
 
 // A Grant is what the bearer of a token may do.
 type Grant struct {

@@ -29,8 +29,9 @@ func TestRolesAllowWhatTheyShould(t *testing.T) {
 	}
 	want := `viewer: viewer
 submitter: submitter
-operator: viewer submitter operator
-admin: viewer submitter operator admin
+worker: worker
+operator: viewer submitter worker operator
+admin: viewer submitter worker operator admin
 :
 root:
 `
@@ -156,7 +157,7 @@ func TestTokensThatMakeNoSenseAreRefused(t *testing.T) {
 		"no name":         {engine.TokenSpec{Role: engine.RoleViewer}, "invalid_token", "name: want 1 to 64 letters"},
 		"odd name":        {engine.TokenSpec{Name: "a b", Role: engine.RoleViewer}, "invalid_token", "name: want"},
 		"somebody's name": {engine.TokenSpec{Name: "Anonymous", Role: engine.RoleViewer}, "invalid_token", "the audit calls somebody else"},
-		"no role":         {engine.TokenSpec{Name: "a"}, "invalid_token", "role: want viewer, submitter, operator or admin"},
+		"no role":         {engine.TokenSpec{Name: "a"}, "invalid_token", "role: want viewer, submitter, worker, operator or admin"},
 		"odd role":        {engine.TokenSpec{Name: "a", Role: "root"}, "invalid_token", `have "root"`},
 		"viewer of paths": {engine.TokenSpec{Name: "a", Role: engine.RoleViewer, Paths: []string{"work"}}, "invalid_token", "holds everywhere"},
 		"many paths":      {engine.TokenSpec{Name: "a", Role: engine.RoleOperator, Paths: make([]string, 101)}, "invalid_token", "at most 100"},

@@ -17,6 +17,9 @@ type measuredTasks struct {
 	mu    sync.Mutex // guards the following
 	at    time.Time
 	stats []TaskTypeStats
+
+	naming sync.Mutex      // guards types
+	types  map[string]bool // that were told of; there may be any number in the store
 }
 
 // The bounds of what metrics ask of a store.
@@ -36,7 +39,7 @@ var (
 // taken within what they tolerate from those that were not. A task that is taken again
 // counts again.
 func MeasureTasks(store TaskStore, registry prometheus.Registerer) TaskStore {
-	m := &measuredTasks{TaskStore: store, started: prometheus.NewCounterVec(prometheus.CounterOpts{
+	m := &measuredTasks{TaskStore: store, types: map[string]bool{}, started: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "procaas_queue_started_total", Help: "Tasks that were taken on this node, by whether that was within what they tolerate.",
 	}, []string{"type", "within"})}
 	registry.MustRegister(m.started, m)
@@ -61,11 +64,30 @@ func (m *measuredTasks) ExchangeTasks(ctx context.Context, r TaskReport, c TaskC
 const taskGrace = time.Second
 
 func (m *measuredTasks) count(tasks []QueuedTask) {
+	if len(tasks) == 0 {
+		return
+	}
+	m.naming.Lock()
+	defer m.naming.Unlock()
 	for i := range tasks {
 		t := &tasks[i]
 		within := !t.Begun.After(t.Deadline.Add(taskGrace))
-		m.started.WithLabelValues(t.Type, strconv.FormatBool(within)).Inc()
+		m.started.WithLabelValues(m.label(t.Type), strconv.FormatBool(within)).Inc()
 	}
+}
+
+// otherTypes stands for all types beyond the first ones.
+const otherTypes = "other types"
+
+// label bounds by how many types tasks are told apart. The caller holds naming.
+func (m *measuredTasks) label(name string) string {
+	if !m.types[name] {
+		if len(m.types) == taskTypesMost {
+			return otherTypes
+		}
+		m.types[name] = true
+	}
+	return name
 }
 
 // Describe implements [prometheus.Collector].

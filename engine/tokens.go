@@ -174,15 +174,21 @@ func (e *Engine) checkToken(spec TokenSpec) (Token, error) {
 	case slices.Contains(actors, strings.ToLower(spec.Name)):
 		return invalid("name: the audit calls somebody else %s; choose another name", spec.Name)
 	case !slices.Contains(Roles(), spec.Role):
-		return invalid("role: want viewer, submitter, operator or admin, have %q", spec.Role)
+		return invalid("role: want viewer, submitter, worker, operator or admin, have %q", spec.Role)
 	case len(spec.Paths) > 0 && !spec.Role.takesPaths():
-		return invalid("paths: the role %s holds everywhere; operators and submitters may be bound to paths", spec.Role)
+		return invalid("paths: the role %s holds everywhere; operators, submitters and workers may be bound to paths", spec.Role)
 	case len(spec.Paths) > maxPaths:
 		return invalid("paths: want at most %d, have %d", maxPaths, len(spec.Paths))
 	case spec.Forever && !spec.Expires.IsZero():
 		return invalid("want expires or forever, have both")
 	}
 	for _, path := range spec.Paths {
+		if spec.Role == RoleWorker { // whose types need not be pipelines
+			if path == "" || len(path) > MaxTaskName || strings.Contains(path, "/") {
+				return invalid("paths: a worker is bound to types of tasks; want one such as thumbnails, have %q", path)
+			}
+			continue
+		}
 		if len(e.under(path)) == 0 {
 			return Token{}, e.unknownPath(path)
 		}

@@ -20,12 +20,13 @@ func tokenCommand(s streams) *cobra.Command {
 		Long: `token says who may call a server, on all its nodes. The roles are
 
   viewer     reads
-  submitter  submits events, and does nothing else
-  operator   does both, and steers: switches, limits, retries, cancellations
+  submitter  submits events and tasks, and does nothing else
+  worker     takes tasks, does them, and does nothing else
+  operator   does all that, and steers: switches, limits, retries, cancellations
   admin      does everything, tokens included
 
 Operators and submitters may be bound to paths: pipeline, pipeline/stage or
-pipeline/stage/handler. What a token is told by is random, shown once when it is
+pipeline/stage/handler; workers to types of tasks. What a token is told by is random, shown once when it is
 made, and kept nowhere; the audit calls its bearer by the token's name. Before the
 first token, calls on a server of this machine need none.`,
 		Args: onlySubcommands,
@@ -42,14 +43,15 @@ func tokenNew(s streams, f *clientFlags) *cobra.Command {
 		Use:   "new",
 		Short: "Make a token and show it, this once",
 		Example: `  procaas token new --name ann --role admin
-  procaas token new --name on-call --role operator --path new-order-created/notify --expires 30d`,
+  procaas token new --name on-call --role operator --path new-order-created/notify --expires 30d
+  procaas token new --name resizer --role worker --path thumbnails`,
 		Args: cobra.NoArgs,
 	}
 	var t api.NewToken
 	flags := c.Flags()
 	flags.StringVar(&t.Name, "name", "", "what the audit calls its bearer (required)")
-	flags.StringVar(&t.Role, "role", "", "viewer, submitter, operator or admin (required)")
-	flags.StringSliceVar(&t.Paths, "path", nil, "what an operator or submitter is bound to (repeatable); everything when it is left out")
+	flags.StringVar(&t.Role, "role", "", "viewer, submitter, worker, operator or admin (required)")
+	flags.StringSliceVar(&t.Paths, "path", nil, "what an operator, submitter or worker is bound to (repeatable); everything when it is left out")
 	flags.StringVar(&t.Reason, "reason", "", "why, for the audit")
 	expires := flags.String("expires", "90d", "when it is good no more: in a time such as 30d, at one such as 2006-01-02T15:04:05Z, or never")
 	format := formatFlag(c, "text", "json")

@@ -33,6 +33,7 @@ var (
 	scrapes = need{role: engine.RoleViewer, open: OpenMetrics}
 	views   = need{role: engine.RoleViewer}
 	asks    = need{role: engine.RoleSubmitter} // services, whose questions may register keys
+	works   = need{role: engine.RoleWorker}    // see mayWork
 	steers  = need{role: engine.RoleOperator}
 	tunes   = need{role: engine.RoleOperator, everywhere: true}
 	rules   = need{role: engine.RoleAdmin}
@@ -57,11 +58,11 @@ var needs = map[string]need{
 	"cancel-queued":   steers,
 	"retry-queued":    steers,
 	"move-queued":     steers,
-	"claim-tasks":     steers,
-	"heartbeat-tasks": steers,
-	"complete-tasks":  steers,
-	"fail-tasks":      steers,
-	"snooze-tasks":    steers,
+	"claim-tasks":     works,
+	"heartbeat-tasks": works,
+	"complete-tasks":  works,
+	"fail-tasks":      works,
+	"snooze-tasks":    works,
 	"list-queues":     views,
 	"list-tasks":      views,
 

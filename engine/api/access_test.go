@@ -56,7 +56,7 @@ func (doorkeeper) Grant(_ context.Context, token string) (engine.Grant, error) {
 // TestCallersGetInWhereTheyMay calls every operation as everybody.
 func TestCallersGetInWhereTheyMay(t *testing.T) {
 	t.Parallel()
-	callers := []string{"", "wrong", "viewer", "submitter", "operator", "operator:p", "admin"}
+	callers := []string{"", "wrong", "viewer", "submitter", "worker", "operator", "operator:p", "admin"}
 	for _, open := range [][]string{nil, OpenGroups()} {
 		s := newServer(Options{Engine: doorkeeper{}, Open: open})
 		var have []string
@@ -76,18 +76,18 @@ func TestCallersGetInWhereTheyMay(t *testing.T) {
 			}
 			have = append(have, fmt.Sprintf("%s: %s", o.id, strings.Join(in, " ")))
 		}
-		const everybody = "anybody wrong viewer submitter operator operator:p admin"
+		const everybody = "anybody wrong viewer submitter worker operator operator:p admin"
 		for _, line := range have {
 			id, in, _ := strings.Cut(line, ": ")
 			want := map[string]string{
 				"viewer": "viewer operator operator:p admin", "submitter": "submitter operator operator:p admin",
-				"operator": "operator operator:p admin", "admin": "admin", "": everybody,
+				"worker": "worker operator operator:p admin", "operator": "operator operator:p admin", "admin": "admin", "": everybody,
 			}[string(needs[id].role)]
 			if needs[id].everywhere {
 				want = "operator admin"
 			}
 			if open != nil && needs[id].open != "" {
-				want = "anybody viewer submitter operator operator:p admin"
+				want = "anybody viewer submitter worker operator operator:p admin"
 			}
 			if in != want {
 				t.Errorf("open %v: %s: want in %s, have %s", open, id, want, in)

@@ -163,8 +163,8 @@ func newDocument() *huma.OpenAPI {
 			Schemas: schemas,
 			SecuritySchemes: map[string]*huma.SecurityScheme{
 				"token": {Type: "http", Scheme: "bearer", Description: "A token that was made by `POST /admin/v1/tokens`, or the one that the server was configured with, which is an admin's. " +
-					"Until there is any, no call needs one. The role that a call needs is named with it: viewer, submitter, operator or admin. " +
-					"An operator has the roles of viewers and submitters, too, an admin has all. A token may be bound to paths: `pipeline`, `pipeline/stage`, `pipeline/stage/handler`."},
+					"Until there is any, no call needs one. The role that a call needs is named with it: viewer, submitter, worker, operator or admin. " +
+					"An operator has the roles of viewers, submitters and workers, too, an admin has all. A token may be bound to paths: `pipeline`, `pipeline/stage`, `pipeline/stage/handler`."},
 			},
 		},
 	}
@@ -289,7 +289,7 @@ var describedFields = map[string]map[string]string{
 	},
 	"TokenView": {
 		"name":    "What the audit calls the bearer.",
-		"role":    "viewer, submitter, operator or admin.",
+		"role":    "viewer, submitter, worker, operator or admin.",
 		"paths":   "What it is bound to; everything when there are none.",
 		"expires": "When it is good no more; null is never.",
 		"revoked": "It was made worthless.",

@@ -14,8 +14,8 @@ import (
 // A NewToken is the body that makes a token.
 type NewToken struct {
 	Name    string   `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$" doc:"What the audit calls its bearer."`
-	Role    string   `json:"role" enum:"viewer,submitter,operator,admin" doc:"viewer reads, submitter submits events, operator does both and steers runs and controls, admin does everything."`
-	Paths   []string `json:"paths,omitempty" maxItems:"100" doc:"Of an operator or submitter: what it is bound to, such as pipeline or pipeline/stage."`
+	Role    string   `json:"role" enum:"viewer,submitter,worker,operator,admin" doc:"viewer reads, submitter submits events and tasks, worker does tasks, operator does all that and steers runs and controls, admin does everything."`
+	Paths   []string `json:"paths,omitempty" maxItems:"100" doc:"Of an operator or submitter: what it is bound to, such as pipeline or pipeline/stage. Of a worker: types of tasks."`
 	Expires string   `json:"expires,omitempty" format:"date-time" doc:"When it is good no more: in 90 days when it is left out."`
 	Forever bool     `json:"forever,omitempty" doc:"It never expires."`
 	Reason  string   `json:"reason,omitempty" maxLength:"512" doc:"Why, for people and the audit."`

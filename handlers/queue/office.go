@@ -24,6 +24,19 @@ func (s *Store) freely(ctx context.Context, do func(pgx.Tx) error) error {
 	})
 }
 
+// atOnce is freely for what only reads: all of it sees one state, so that no task is
+// missed that moves from table to table meanwhile.
+func (s *Store) atOnce(ctx context.Context, do func(pgx.Tx) error) error {
+	return s.again(ctx, func() error {
+		return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, planFreely); err != nil {
+				return err
+			}
+			return do(tx)
+		})
+	})
+}
+
 // What a filter of people chooses, of a table called t. Its arguments are the first
 // five.
 const chosen = `(cardinality($1::bigint[]) = 0 or t.id = any($1)) and ($2 = '' or t.type = $2) and ($3 = '' or t.key = $3)
@@ -263,7 +276,7 @@ order by t.ended desc, t.id desc limit $5`
 func (s *Store) PeekTasks(ctx context.Context, f Filter) ([]Task, error) {
 	var out []Task
 	args := filterArgs(&f)
-	err := s.freely(ctx, func(tx pgx.Tx) (err error) {
+	err := s.atOnce(ctx, func(tx pgx.Tx) (err error) {
 		out = nil
 		switch f.State {
 		case engine.TaskScheduled:
