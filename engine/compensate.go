@@ -88,8 +88,8 @@ func (r *Run) toUndo() *Step {
 	return last
 }
 
-// openCall finds a call of a pipeline that has not come to an end, and may have something
-// to undo; nil when there is none.
+// openCall finds the last call of a pipeline that has not come to an end, and may have
+// something to undo; nil when there is none.
 func (r *Run) openCall() *Run {
 	var open *Run
 	for _, s := range r.plan.order {
@@ -97,7 +97,7 @@ func (r *Run) openCall() *Run {
 			continue
 		}
 		r.visit(s, func(u unit) {
-			if sub := u.rec.sub; sub != nil && !u.rec.decided() && !sub.status.Ended() && open == nil {
+			if sub := u.rec.sub; sub != nil && !u.rec.decided() && !sub.status.Ended() {
 				open = sub
 			}
 		})

@@ -39,6 +39,34 @@ pipelines:
         handlers: [{id: f, step: {}}]
 `
 
+// Elements of a repeated stage are undone inside of the calls that they are in, when the
+// run is cancelled: elements run together, but each undoes its own the last first, and all
+// of them before what the run did earlier.
+const undoEachFlow = `
+pipelines:
+  - id: work
+    stages:
+      - id: s
+        handlers: [{id: a, step: {}, compensate: {step: {}}}]
+      - id: t
+        for-each: {items: [one, two, three, four], max-parallel: 3}
+        shared-state: {}
+        handlers:
+          - {id: inner, call: {pipeline: part}}
+          - {id: e, step: {value: !$ sources.inner.response}}
+  - id: part
+    inputs: {}
+    stages:
+      - id: v
+        handlers: [{id: b, step: {}, compensate: {step: {}}}]
+      - id: w
+        handlers: [{id: c, step: {}, compensate: {step: {}}}]
+      - id: x
+        handlers: [{id: d, step: {}}]
+      - id: y
+        handlers: [{id: f, step: {}}]
+`
+
 // TestACancelledRunUndoesOnceWhateverCrashes cancels a run from within one of its calls,
 // and lets the node die at each of its checkpoints. What the run has done is undone, each
 // once and the last first, by calls with the same key, and the run is cancelled.
@@ -53,10 +81,12 @@ func TestACancelledRunUndoesOnceWhateverCrashes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store := open(t)
-			whole := cancelWithin(t, store, 0, false)
-			for at := 1; at <= whole; at++ {
-				cancelWithin(t, store, at, false)
-				cancelWithin(t, store, at, true)
+			for _, flow := range []cancelled{{"plain", undoFlow, checkUndone}, {"each", undoEachFlow, checkElementsUndone}} {
+				whole := cancelWithin(t, store, flow, 0, false)
+				for at := 1; at <= whole; at++ {
+					cancelWithin(t, store, flow, at, false)
+					cancelWithin(t, store, flow, at, true)
+				}
 			}
 		})
 	}
@@ -72,11 +102,17 @@ func openStore(t *testing.T, dsn string) engine.Store {
 	return s
 }
 
+// A cancelled flow is cancelled within its handler d.
+type cancelled struct {
+	name, flow string
+	check      func(t *testing.T, what string, calls []engine.Call)
+}
+
 // cancelWithin runs one event to its end, with a crash at a checkpoint, and gives the
 // number of checkpoints.
-func cancelWithin(t *testing.T, store engine.Store, crashAt int, after bool) int {
+func cancelWithin(t *testing.T, store engine.Store, flow cancelled, crashAt int, after bool) int {
 	t.Helper()
-	what := fmt.Sprintf("crash at checkpoint %d, after it: %t", crashAt, after)
+	what := fmt.Sprintf(flow.name+": crash at checkpoint %d, after it: %t", crashAt, after)
 	var calls enginetest.Recorder
 	var v *engine.Virtual
 	run := ""
@@ -90,7 +126,7 @@ func cancelWithin(t *testing.T, store engine.Store, crashAt int, after bool) int
 		}
 		return engine.Result{}, nil
 	}))}
-	bundle, found := dsl.Load([]dsl.File{{Name: "undo.yaml", Data: []byte(undoFlow)}}, dsl.Options{Types: []dsl.Type{types[0].Type}})
+	bundle, found := dsl.Load([]dsl.File{{Name: "undo.yaml", Data: []byte(flow.flow)}}, dsl.Options{Types: []dsl.Type{types[0].Type}})
 	if bundle == nil {
 		t.Fatal(found)
 	}
@@ -112,16 +148,16 @@ func cancelWithin(t *testing.T, store engine.Store, crashAt int, after bool) int
 	if _, err := v.Drain(t.Context(), clock.Now().Add(time.Hour)); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
-	checkUndone(t, what, v, run, calls.Calls())
-	return v.Saves()
-}
-
-func checkUndone(t *testing.T, what string, v *engine.Virtual, run string, calls []engine.Call) {
-	t.Helper()
 	view, err := v.Engine().RunByID(t.Context(), run)
 	if err != nil || view.Status != engine.Stopped || view.Reason != "enough" || view.Cancelling != "" {
 		t.Fatalf("%s: want the run cancelled because of enough, have %s %q %q, %v", what, view.Status, view.Reason, view.Cancelling, err)
 	}
+	flow.check(t, what, calls.Calls())
+	return v.Saves()
+}
+
+func checkUndone(t *testing.T, what string, calls []engine.Call) {
+	t.Helper()
 	var undone []string
 	keys := map[string]string{}
 	for _, c := range calls {
@@ -138,6 +174,41 @@ func checkUndone(t *testing.T, what string, v *engine.Virtual, run string, calls
 		t.Errorf("%s: want the last one undone first, and all three, have %v", what, undone)
 	}
 	if keys["work/u/e"] != "" || keys["part/x/f"] != "" {
+		t.Errorf("%s: a handler was called after the cancellation", what)
+	}
+}
+
+// checkElementsUndone holds the services to account: what elements have done is undone
+// once each, with one key for one effect, the steps of an element the last first, the last
+// element first, and all of them before what the run did earlier.
+func checkElementsUndone(t *testing.T, what string, calls []engine.Call) {
+	t.Helper()
+	keys := map[string][]string{} // by path, in the order of their first calls
+	var undone []string
+	for _, c := range calls {
+		if slices.Contains(keys[c.Path], c.IdempotencyKey) {
+			continue
+		}
+		keys[c.Path] = append(keys[c.Path], c.IdempotencyKey)
+		if path, ok := strings.CutSuffix(c.Path, "/compensate"); ok {
+			undone = append(undone, path)
+		}
+	}
+	began, reserved := len(keys["part/v/b"]), len(keys["part/w/c"])
+	if began != 3 || reserved == 0 || reserved > began {
+		t.Errorf("%s: want three elements begun, and the first at its second step, have %d and %d", what, began, reserved)
+	}
+	var want []string
+	for i := began; i > 0; i-- {
+		if i <= reserved {
+			want = append(want, "part/w/c")
+		}
+		want = append(want, "part/v/b")
+	}
+	if want = append(want, "work/s/a"); !slices.Equal(undone, want) {
+		t.Errorf("%s: want undone %v, have %v", what, want, undone)
+	}
+	if len(keys["part/y/f"]) > 0 || len(keys["work/t/e"]) > 0 {
 		t.Errorf("%s: a handler was called after the cancellation", what)
 	}
 }
