@@ -130,16 +130,19 @@ func (h *horizon) start() position {
 // A pace lets something happen as often as its cost allows.
 type pace struct{ next time.Time }
 
-// The least time between two, and by how much longer than it took the time is.
+// The time between two, and by how much longer than it took the time is. A node or a
+// server that stood still does not make it longer than it may be: what was missed is
+// found by the next one only.
 const (
 	paceLeast = time.Second
+	paceMost  = time.Minute
 	paceShare = 20
 )
 
 func (p *pace) isDue(now time.Time) bool { return !now.Before(p.next) }
 
 func (p *pace) took(now time.Time, cost time.Duration) {
-	p.next = now.Add(max(paceLeast, paceShare*cost))
+	p.next = now.Add(min(max(paceLeast, paceShare*cost), paceMost))
 }
 
 // timers remembers from when on a run may be due.

@@ -116,11 +116,12 @@ type leases struct {
 }
 
 // How far before a look the next one begins, for claims that were under way, and how
-// seldom all are looked at.
+// seldom all are looked at: no seldomer because a process or a server stood still.
 const (
-	leasesMargin = 30 * time.Second
-	leasesPause  = time.Minute
-	leasesShare  = 100 // of the time is for looks at all
+	leasesMargin    = 30 * time.Second
+	leasesPause     = time.Minute
+	leasesPauseMost = 5 * time.Minute
+	leasesShare     = 100 // of the time is for looks at all
 )
 
 func (l *leases) start(now time.Time) time.Time {
@@ -137,7 +138,7 @@ func (l *leases) looked(from, until time.Time, began time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if now := time.Now(); from.IsZero() {
-		l.all = now.Add(max(leasesPause, leasesShare*now.Sub(began)))
+		l.all = now.Add(min(max(leasesPause, leasesShare*now.Sub(began)), leasesPauseMost))
 	}
 	l.from = until.Add(-leasesMargin)
 }

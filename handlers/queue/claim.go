@@ -245,6 +245,7 @@ func (g *claiming) queue(b *pgx.Batch, c *Claim) {
 		ranks, since := make([]int32, len(types)), make([]time.Time, len(types))
 		if g.look == nil {
 			g.look = g.horizon.look(types)
+			g.look.bounded = guarded
 		}
 		for i, t := range types {
 			ranks[i], since[i] = int32(g.look.from[t].rank), g.look.from[t].at

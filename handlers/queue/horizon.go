@@ -2,6 +2,7 @@ package queue
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"time"
 )
@@ -48,15 +49,18 @@ type reach struct {
 type look struct {
 	began   time.Time
 	from    map[string]place
+	bounded []string         // types of which so many may be taken already that none is looked at
 	lowered map[string]place // by what has become ready meanwhile
 }
 
-// How many types are remembered, the least time between two looks at all, and how much
-// longer than such a look that time is.
+// How many types are remembered, the time between two looks at all, and how much longer
+// than such a look that time is. A process or a server that stood still does not make it
+// longer than it may be.
 const (
-	reachMost  = 1000
-	reachPause = time.Second
-	reachShare = 20
+	reachMost      = 1000
+	reachPause     = time.Second
+	reachPauseMost = time.Minute
+	reachShare     = 20
 )
 
 // look begins a claim of types.
@@ -96,10 +100,11 @@ func (h *horizon) took(l *look, last map[string]place) {
 		if r == nil {
 			continue
 		}
-		if from == headOfQueue {
-			r.all = now.Add(max(reachPause, reachShare*now.Sub(l.began)))
+		to, ok := last[t]
+		if from == headOfQueue && (ok || !slices.Contains(l.bounded, t)) {
+			r.all = now.Add(min(max(reachPause, reachShare*now.Sub(l.began)), reachPauseMost))
 		}
-		if to, ok := last[t]; ok {
+		if ok {
 			r.from = to
 			if low, ok := l.lowered[t]; ok {
 				r.from = earlier(to, low)

@@ -60,6 +60,44 @@ func TestHorizon(t *testing.T) {
 	}
 }
 
+// What was missed is found soon by a look at all, though the last one took for ever
+// because somebody stood still, and though of a bounded type none was looked at.
+func TestHorizonLooksAtAllSoon(t *testing.T) {
+	t.Parallel()
+	var h horizon
+	h.listens(true)
+	l, _ := h.start("t")
+	l.began = l.began.Add(-time.Hour)
+	h.took(l, map[string]place{"t": at(0, 5)})
+	if latest := time.Now().Add(reachPauseMost); h.types["t"].all.After(latest) {
+		t.Errorf("want a look at all by %v, have %v", latest, h.types["t"].all)
+	}
+
+	l, _ = h.start("bounded")
+	h.took(l, map[string]place{"bounded": at(0, 5)})
+	h.types["bounded"].all = time.Time{}
+	for range 3 { // as many are taken as may be
+		l, from := h.start("bounded")
+		l.bounded = []string{"bounded"}
+		if h.took(l, nil); from != headOfQueue {
+			t.Errorf("want a look from the head on, as long as none was looked at, have %v", from)
+		}
+	}
+	l, _ = h.start("bounded")
+	l.bounded = []string{"bounded"}
+	h.took(l, map[string]place{"bounded": at(0, 6)})
+	if all := h.types["bounded"].all; !all.After(l.began) {
+		t.Errorf("want the next look at all later, as this one has found some; have %v", all)
+	}
+
+	var late leases
+	began := time.Now()
+	late.looked(time.Time{}, began, began.Add(-time.Hour))
+	if latest := time.Now().Add(leasesPauseMost); late.all.After(latest) {
+		t.Errorf("want a look at all leases by %v, have %v", latest, late.all)
+	}
+}
+
 func TestHintsSayWhere(t *testing.T) {
 	t.Parallel()
 	from := map[string]place{"a": at(-5, 7), "b": headOfQueue}
