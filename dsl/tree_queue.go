@@ -19,6 +19,13 @@ type Queue struct {
 	// first.
 	DelayTolerance time.Duration `yaml:"delay-tolerance" max:"87600h"`
 
+	// MaxWait is for how long a task that is ready may wait beyond what it tolerates.
+	// Then it gets the priority of the first task in the queue, and goes before all
+	// that are not as late; it keeps that priority. Without it, or with 0s, tasks of
+	// low priority may wait for ever. It is looked after with a delay of an eighth of
+	// it, between a second and a minute.
+	MaxWait time.Duration `yaml:"max-wait" min:"0s" max:"87600h"`
+
 	// Timeout bounds one attempt: the run is cancelled then, and the attempt has failed.
 	// Without it a run may take as long as it likes.
 	Timeout time.Duration `yaml:"timeout" min:"1s" max:"576h"`

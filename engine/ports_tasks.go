@@ -364,6 +364,12 @@ type TaskCare interface {
 	// many, and how long it is to the next one; no time when there is none.
 	PromoteTasks(ctx context.Context, limit int) (n int, next time.Duration, err error)
 
+	// RaiseTasks gives up to limit ready tasks of a type, those that have waited for
+	// longer than wait beyond what they tolerate, the priority of the type's first
+	// ready task, and tells how many: they go before all that are not as late. Tasks
+	// that wait for others of their key stay as they are.
+	RaiseTasks(ctx context.Context, taskType string, wait time.Duration, limit int) (int, error)
+
 	// ReclaimTasks takes up to limit tasks from workers that were not heard of in
 	// time. A task that was lost more than maxLost times fails for good; one that was
 	// lost before waits a while, see [LostTaskDelay].

@@ -54,6 +54,7 @@ type heldTask struct {
 func (e *Engine) ServeTasks(ctx context.Context, store TaskStore) {
 	s := &taskServer{e: e, store: store, log: e.log, name: e.o.Name, lease: min(taskLease, taskLeases*e.o.Lease), free: make(chan struct{}, 1), held: map[TaskRef]heldTask{}}
 	s.wg.Go(func() { s.beat(ctx) })
+	s.wg.Go(func() { s.raise(ctx) })
 	for ctx.Err() == nil {
 		s.look(ctx)
 	}
@@ -183,6 +184,32 @@ func (s *taskServer) beat(ctx context.Context) {
 	}
 }
 
+// raise lets no task wait for ever whose pipeline bounds that.
+func (s *taskServer) raise(ctx context.Context) {
+	tick := time.NewTicker(raiseLeast)
+	defer tick.Stop()
+	next := map[string]time.Time{} // to look at a pipeline
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, p := range s.e.Bundle().Pipelines {
+			if p.Queue == nil || p.Queue.MaxWait == 0 || time.Now().Before(next[p.ID]) {
+				continue
+			}
+			bounded, cancel := context.WithTimeout(ctx, taskCallMost)
+			n, err := s.store.RaiseTasks(bounded, p.ID, p.Queue.MaxWait, tendAtOnce)
+			cancel()
+			if err != nil && ctx.Err() == nil {
+				s.log.Warn("tasks that wait for too long cannot be raised", "type", p.ID, "error", err)
+			}
+			next[p.ID] = time.Now().Add(RaisePause(p.Queue.MaxWait, n == tendAtOnce))
+		}
+	}
+}
+
 // run makes a run of a task, or finds the one that it has, and waits for its end.
 func (s *taskServer) run(ctx context.Context, t *QueuedTask) TaskReport {
 	p := s.e.Bundle().Pipeline(t.Type)
@@ -260,7 +287,7 @@ func (s *taskServer) attempt(ctx context.Context, p *dsl.Pipeline, t *QueuedTask
 	}
 	event := Event{
 		Source: taskSource(p.ID), Type: taskEventType(p), Key: t.Key, Payload: payload, Time: t.Created,
-		Priority: t.Priority, DelayTolerance: max(0, time.Until(t.Deadline)),
+		Priority: min(max(t.Priority, -maxPriority), maxPriority), DelayTolerance: max(0, time.Until(t.Deadline)),
 	}
 	for used, n := 0, 1; ; n++ {
 		event.ID = fmt.Sprintf("task-%d-%d", t.ID, n)

@@ -56,6 +56,23 @@ func TendTasks(ctx context.Context, care TaskCare, log *slog.Logger) {
 	}
 }
 
+// The least and the longest time between two looks for tasks that wait for too long,
+// and what part of that wait it is.
+const (
+	raiseLeast = time.Second
+	raiseMost  = time.Minute
+	raisePart  = 8
+)
+
+// RaisePause says after what time to look again for ready tasks that have waited for
+// too long, see [TaskCare]; more says that there may be more of them now.
+func RaisePause(wait time.Duration, more bool) time.Duration {
+	if more {
+		return tendLeast
+	}
+	return min(max(wait/raisePart, raiseLeast), raiseMost)
+}
+
 // tendTasks looks once, and says for how long to wait.
 func tendTasks(ctx context.Context, care TaskCare) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*taskCallMost)

@@ -31,6 +31,7 @@ func TaskConformance(t *testing.T, open func(t *testing.T) engine.TaskStore) {
 		"WakesWatchers":       checkWakesWatchers,
 		"BeatsKeep":           checkBeatsKeep,
 		"FollowersWaitTheirs": checkFollowersWait,
+		"RaisesLate":          checkRaisesLate,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -96,7 +97,7 @@ func checkTaskModel(t *testing.T, s engine.TaskStore) {
 		p := &taskProbe{T: t, s: s, m: &taskModel{tasks: map[int64]*modelTask{}}}
 		t.Cleanup(p.clean)
 		t.Repeat(map[string]func(*rapid.T){
-			"put": p.put, "claim": p.claim, "report": p.report, "cancel": p.cancel, "reclaim": p.reclaim, "": p.check,
+			"put": p.put, "claim": p.claim, "report": p.report, "cancel": p.cancel, "reclaim": p.reclaim, "raise": p.raise, "": p.check,
 		})
 	})
 }
@@ -305,6 +306,19 @@ func (p *taskProbe) reclaim(t *rapid.T) {
 	}
 	if want := p.m.reclaim(); n != want {
 		t.Fatalf("reclaim: have %d, want %d", n, want)
+	}
+}
+
+// raise lets tasks go first that tolerate nothing: in the model, all others tolerate
+// more than a round takes.
+func (p *taskProbe) raise(t *rapid.T) {
+	kind := rapid.SampledFrom([]string{"plain", "capped"}).Draw(t, "type")
+	n, err := p.s.RaiseTasks(context.Background(), kind, 0, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := p.m.raise(kind); n != want {
+		t.Fatalf("raise %s: have %d, want %d", kind, n, want)
 	}
 }
 
@@ -686,5 +700,41 @@ func checkFollowersWait(t *testing.T, s engine.TaskStore) {
 	got, err := s.PeekTasks(t.Context(), engine.TaskFilter{Type: "f"})
 	if err != nil || len(got) != 1 || got[0].State != engine.TaskScheduled || string(got[0].Payload) != "2" || got[0].ID == first[0].ID {
 		t.Errorf("have %+v, %v, want one task at its time", got, err)
+	}
+}
+
+// Tasks that have waited for too long go before those of any priority, the latest one
+// first, also for those who have claimed before; all others keep their order.
+func checkRaisesLate(t *testing.T, s engine.TaskStore) {
+	ctx := t.Context()
+	spec := func(priority int, tolerance time.Duration) engine.TaskSpec {
+		return engine.TaskSpec{Type: "guarded", Priority: priority, Tolerance: tolerance}
+	}
+	raise := func(wait time.Duration, limit, want int) {
+		t.Helper()
+		if n, err := s.RaiseTasks(ctx, "guarded", wait, limit); err != nil || n != want {
+			t.Fatalf("raise what waits for %v: have %d, %v, want %d", wait, n, err, want)
+		}
+	}
+	raise(0, 10, 0) // nothing there yet
+	put := putTask(t, s, spec(-5, 0), spec(-1, 0), spec(-1, 0), spec(0, 24*time.Hour), spec(-8, 24*time.Hour))
+	put = append(put, putTask(t, s, spec(9, 0), spec(9, 0), spec(9, 0))...)
+	other := putTask(t, s, engine.TaskSpec{Type: "other", Priority: 1}, engine.TaskSpec{Type: "other", Priority: -1})
+	next := func(which ...int) {
+		t.Helper()
+		for _, want := range which {
+			if got := claimTasks(t, s, 1, "guarded"); len(got) != 1 || got[0].ID != put[want].ID {
+				t.Fatalf("have %+v, want task %d of %+v", got, want, put)
+			}
+		}
+	}
+	next(5, 6) // claims begin behind these from now on
+	raise(24*time.Hour, 10, 0)
+	raise(0, 2, 2)
+	raise(0, 10, 1)
+	raise(0, 10, 0)
+	next(0, 1, 2, 7, 3, 4)
+	if got := claimTasks(t, s, 2, "other"); len(got) != 2 || got[0].ID != other[0].ID || got[1].Priority != -1 {
+		t.Errorf("have %+v, want the other type as it was", got)
 	}
 }

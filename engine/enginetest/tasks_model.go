@@ -179,3 +179,22 @@ func (m *taskModel) reclaim() (n int) {
 	}
 	return n
 }
+
+// raise gives the ready tasks of a type that tolerate nothing the priority of the
+// first, and tells how many had less.
+func (m *taskModel) raise(kind string) (n int) {
+	var first *modelTask
+	ready := func(t *modelTask) bool { return t.spec.Type == kind && t.state == engine.TaskReady }
+	for _, t := range m.tasks {
+		if ready(t) && (first == nil || t.compare(first) < 0) {
+			first = t
+		}
+	}
+	for _, t := range m.tasks {
+		if ready(t) && t.spec.Tolerance == 0 && t.spec.Priority < first.spec.Priority {
+			t.spec.Priority = first.spec.Priority
+			n++
+		}
+	}
+	return n
+}

@@ -46,6 +46,43 @@ func (s *Store) PromoteTasks(ctx context.Context, limit int) (n int, next time.D
 	return n, next, nil
 }
 
+const (
+	firstRank = "select rank from tasks where type = ? and place = 'ready' order by rank, deadline, id limit 1"
+	// Ranks are found one by one, the lowest priority first.
+	raiseTasks = `
+with recursive ranks (rank) as (
+	select max(rank) from tasks where type = ?1 and place = 'ready'
+	union all
+	select (select max(t.rank) from tasks t where t.type = ?1 and t.place = 'ready' and t.rank < r.rank) from ranks r where r.rank > ?2
+	limit 1000
+)
+update tasks set rank = ?2 where id in (
+	select t.id from ranks r cross join tasks t on t.type = ?1 and t.place = 'ready' and t.rank = r.rank and t.deadline <= ?3
+	where r.rank > ?2 order by t.deadline, t.id limit ?4)
+returning id`
+)
+
+// RaiseTasks implements [engine.TaskCare].
+func (s *Store) RaiseTasks(ctx context.Context, taskType string, wait time.Duration, limit int) (n int, err error) {
+	err = s.writer.do(ctx, func(t *tx) error {
+		n = 0
+		var first int
+		if some, err := t.row(firstRank, []any{taskType}, &first); err != nil || !some {
+			return err
+		}
+		raised, err := rows(t, raiseTasks, []any{taskType, first, t.now.Add(-wait).UnixMicro(), limit}, func(r *sql.Rows) (id int64, err error) {
+			return id, r.Scan(&id)
+		})
+		n = len(raised)
+		return err
+	})
+	if err != nil || n == 0 {
+		return 0, err
+	}
+	s.hintTasks(taskType)
+	return n, nil
+}
+
 // A namedTask is a task with its type.
 type namedTask struct {
 	id   int64

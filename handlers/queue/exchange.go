@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"procaas/engine"
 )
 
 // exchanges tells what is done and takes what is to do, until ctx ends. A transaction
@@ -286,5 +288,18 @@ func (w *Worker) care(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			w.o.Log.Warn("tasks cannot be cared for, trying again", "error", err)
 		}
+	}
+}
+
+// raise lets no task of a type wait for ever, until ctx ends.
+func (w *Worker) raise(ctx context.Context, l *line) {
+	for wait := time.Duration(0); pause(ctx, wait); {
+		limited, cancel := context.WithTimeout(ctx, exchangeWithin)
+		n, err := w.store.RaiseTasks(limited, l.want.Type, l.maxWait, careAtOnce)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			w.o.Log.Warn("tasks that wait for too long cannot be raised, trying again", "type", l.want.Type, "error", err)
+		}
+		wait = engine.RaisePause(l.maxWait, n == careAtOnce)
 	}
 }

@@ -31,6 +31,12 @@ type Kind[T any] struct {
 	// Running bounds how many tasks a worker runs at once; 16 when 0.
 	Running int
 
+	// MaxWait is for how long a ready task may wait beyond its Tolerance. Then it gets
+	// the priority of the first task in the queue, and goes before all that are not as
+	// late; 0 for no bound: tasks of low priority may wait for ever. The worker looks
+	// after it with a delay of an eighth of it, between a second and a minute.
+	MaxWait time.Duration
+
 	// MaxTaken bounds how many tasks are taken in the whole cluster, and MaxPerKey
 	// how many of one key; 0 for no bound.
 	MaxTaken, MaxPerKey int
@@ -90,7 +96,7 @@ func Register[T any](w *Worker, k Kind[T], do func(context.Context, Job[T]) erro
 	}
 	w.register(&line{
 		want:    Want{Type: k.Name, MaxTaken: k.MaxTaken, MaxPerKey: k.MaxPerKey},
-		running: max(k.Running, 0), timeout: k.Timeout, policy: policy,
+		running: max(k.Running, 0), timeout: k.Timeout, policy: policy, maxWait: k.MaxWait,
 		do: func(ctx context.Context, t *Task) error {
 			job := Job[T]{Task: *t}
 			if err := json.Unmarshal(t.Payload, &job.Payload); err != nil {

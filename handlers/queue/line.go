@@ -15,6 +15,7 @@ type line struct {
 	running int // at most
 	timeout time.Duration
 	policy  engine.TaskPolicy
+	maxWait time.Duration // of ready tasks; 0 for no bound
 	do      func(context.Context, *Task) error
 
 	work    sync.Cond // there are tasks to begin, or none will come

@@ -131,6 +131,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	if !w.o.CareElsewhere {
 		helpers.Go(func() { w.care(ctx) })
 	}
+	for _, l := range w.lines {
+		if l.maxWait > 0 {
+			helpers.Go(func() { w.raise(ctx, l) })
+		}
+	}
 	lanes.Go(func() { w.listen(ctx, woken) })
 	for range exchangeLanes {
 		lanes.Go(func() { w.exchanges(ctx) })
