@@ -36,7 +36,7 @@ var (
 // A Cell is a store that can be one of several that share an inbox. Until it is
 // enrolled, it has all slots and is a store like any other. Then its Accept gives
 // [ErrMoving] in the result of an event of a slot that it has not, its Commit puts what
-// is emitted to such slots into the outbox, and its Retry, Cancel and Move give
+// is emitted to such slots into the outbox, and its Retry, Cancel, Undo and Move give
 // [ErrMoving] for runs of slots on their way.
 //
 // A move of slots goes: Arrive at the target, Freeze at the source until nothing is
@@ -95,8 +95,9 @@ type Cell interface {
 	// may be more. Runs that have ended stay.
 	Drop(ctx context.Context, move string, slots []int) (more bool, err error)
 
-	// Outbox reads the first events that were emitted here to slots that are not.
-	Outbox(ctx context.Context, limit int) ([]Parcel, error)
+	// Outbox reads the first events that were emitted here to slots that are not, but
+	// those to some slots.
+	Outbox(ctx context.Context, without []int, limit int) ([]Parcel, error)
 
 	// Sent removes events from the outbox that another cell has accepted.
 	Sent(ctx context.Context, parcels []int64) error

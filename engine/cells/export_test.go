@@ -27,3 +27,6 @@ func All() (all []int) {
 
 // Die lets the process do nothing any more in the background, as if it had been killed.
 func (s *Store) Die() { s.stop() }
+
+// Home gives the cell that is the home.
+func (s *Store) Home() engine.Cell { return s.home }

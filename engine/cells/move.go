@@ -17,9 +17,10 @@ import (
 
 // The times of a move.
 const (
-	takeOver   = 15 * time.Second // after which another node takes a silent one's move over
-	extendWhen = 3                // less than two parts of so many of it are left
-	freezeTry  = 5 * time.Millisecond
+	takeOver   = 15 * time.Second     // after which another node takes a silent one's move over
+	extendWhen = 3                    // less than two parts of so many of it are left
+	freezeTry  = 5 * time.Millisecond // then ever longer, up to freezeRest: who freezes holds up all of the cell
+	freezeRest = 100 * time.Millisecond
 	lateIDs    = time.Minute // no transaction that stores ids is older
 	moveTries  = 60 * time.Second
 
@@ -262,7 +263,8 @@ func (s *Store) toSwitch(ctx context.Context, m *Move, w *mover, wait time.Durat
 
 // freeze stops the slots at the source, and waits for runs that nodes own.
 func (s *Store) freeze(ctx context.Context, from engine.Cell, m *Move, wait time.Duration) error {
-	for began := time.Now(); ; {
+	pause := freezeTry
+	for began := time.Now(); ; pause = min(2*pause, freezeRest) {
 		if err := s.extend(ctx, m); err != nil {
 			return err
 		}
@@ -280,7 +282,7 @@ func (s *Store) freeze(ctx context.Context, from engine.Cell, m *Move, wait time
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(freezeTry):
+		case <-time.After(pause):
 		}
 	}
 }

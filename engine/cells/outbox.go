@@ -3,6 +3,8 @@ package cells
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"procaas/engine"
@@ -14,6 +16,7 @@ import (
 
 const (
 	relayAtOnce = 256
+	relayTurn   = 64 // batches of one cell, before it is another one's turn
 	relayEvery  = time.Second
 	relayLong   = 10 * time.Second
 )
@@ -31,17 +34,15 @@ func (s *Store) relay() {
 	tick := time.NewTicker(relayEvery)
 	defer tick.Stop()
 	for {
-		ctx, cancel := context.WithTimeout(s.ctx, relayLong)
 		more := false
 		for _, p := range s.parts {
-			n, err := s.relayFrom(ctx, p)
+			again, err := s.relayFrom(p)
 			if err != nil && s.ctx.Err() == nil {
 				s.log.Warn("events cannot be taken from one cell of the inbox to another, trying again", "cell", p.name, "error", err)
 			}
-			more = more || n == relayAtOnce
+			more = more || again
 		}
-		cancel()
-		if more {
+		if more && s.ctx.Err() == nil {
 			continue
 		}
 		select {
@@ -54,13 +55,29 @@ func (s *Store) relay() {
 }
 
 // relayFrom takes events from the outbox of a cell to theirs. Of a slot none goes before
-// an earlier one. It gives how many have gone.
-func (s *Store) relayFrom(ctx context.Context, p *part) (sent int, err error) {
+// an earlier one; those of other slots pass by what cannot go at present. More tells that
+// it has stopped to let other cells have their turn.
+func (s *Store) relayFrom(p *part) (more bool, err error) {
 	store, err := p.cell()
 	if err != nil {
-		return 0, nil // it is told elsewhere
+		return false, nil // it is told elsewhere
 	}
-	parcels, err := store.Outbox(ctx, relayAtOnce)
+	stuck := map[int]bool{}
+	for range relayTurn {
+		n, err := s.relayOnce(p, store, stuck)
+		if err != nil || n < relayAtOnce {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// relayOnce takes the first events of slots that are not stuck, and notes which are. It
+// gives how many there were.
+func (s *Store) relayOnce(p *part, store engine.Cell, stuck map[int]bool) (n int, err error) {
+	ctx, cancel := context.WithTimeout(s.ctx, relayLong)
+	defer cancel()
+	parcels, err := store.Outbox(ctx, slices.Collect(maps.Keys(stuck)), relayAtOnce)
 	if err != nil || len(parcels) == 0 {
 		return 0, p.heed(ctx, err)
 	}
@@ -74,17 +91,16 @@ func (s *Store) relayFrom(ctx context.Context, p *part) (sent int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	stuck := map[int]bool{}
 	var done []int64
 	for i, r := range results {
 		slot := engine.InboxSlot(batch[i].Key)
-		if failed := isPassing(r.Err); failed || stuck[slot] {
+		if isPassing(r.Err) || stuck[slot] {
 			stuck[slot] = true
 			continue
 		}
 		done = append(done, parcels[i].Number)
 	}
-	return len(done), p.heed(ctx, store.Sent(ctx, done))
+	return len(parcels), p.heed(ctx, store.Sent(ctx, done))
 }
 
 // isPassing tells whether an event that was not accepted may be later.

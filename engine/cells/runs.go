@@ -209,7 +209,8 @@ const (
 	steerPause = 20 * time.Millisecond
 )
 
-// steer lets the cell of a run change it. It waits for one that moves.
+// steer lets the cell of a run change it. It waits for one that moves, and follows one
+// that has moved since it was found.
 func (s *Store) steer(ctx context.Context, id string, do func(engine.Cell) error) error {
 	for began := time.Now(); ; {
 		_, p, err := s.find(ctx, id)
@@ -220,7 +221,8 @@ func (s *Store) steer(ctx context.Context, id string, do func(engine.Cell) error
 		if err == nil {
 			err = p.heed(ctx, do(store))
 		}
-		if !errors.Is(err, engine.ErrMoving) || time.Since(began) > steerWait {
+		moves := errors.Is(err, engine.ErrMoving) || errors.Is(err, engine.ErrNotFound)
+		if !moves || time.Since(began) > steerWait {
 			return err
 		}
 		select {
@@ -242,6 +244,11 @@ func (s *Store) Retry(ctx context.Context, id string, by engine.Actor) error {
 // Cancel implements [engine.Runs].
 func (s *Store) Cancel(ctx context.Context, id string, by engine.Actor) error {
 	return s.steer(ctx, id, func(store engine.Cell) error { return store.Cancel(ctx, id, by) })
+}
+
+// Undo implements [engine.Runs].
+func (s *Store) Undo(ctx context.Context, id string, by engine.Actor) error {
+	return s.steer(ctx, id, func(store engine.Cell) error { return store.Undo(ctx, id, by) })
 }
 
 // Move implements [engine.Runs].

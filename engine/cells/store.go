@@ -37,7 +37,7 @@ type Options struct {
 
 // A Store is an [engine.Store] over several databases.
 type Store struct {
-	engine.Store // the home, for all that is not of runs
+	shared // the home's, for all that is not of runs
 
 	home  engine.Cell
 	parts []*part // by number; the home is the first
@@ -64,6 +64,16 @@ type Store struct {
 	helpers sync.WaitGroup
 }
 
+// shared is what all cells have in common. All else of an [engine.Store] is to be said
+// for cells, or it does not compile.
+type shared interface {
+	engine.Bundles
+	engine.Settings
+	engine.Tokens
+	engine.Degradation
+	engine.Documents
+}
+
 // A membership is by what a node joins cells later.
 type membership struct {
 	name  string
@@ -84,7 +94,7 @@ var (
 // of the slots; one that the map knows and nobody names is an error.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
-		Store: o.Home, home: o.Home, log: o.Log, takeOver: cmp.Or(o.TakeOver, takeOver), named: map[string]*part{},
+		shared: o.Home, home: o.Home, log: o.Log, takeOver: cmp.Or(o.TakeOver, takeOver), named: map[string]*part{},
 		members: map[int64]map[*part]int64{}, homes: map[*part]map[int64]int64{}, leases: map[int64]membership{},
 		movers: map[string]*mover{}, relays: make(chan struct{}, 1),
 	}

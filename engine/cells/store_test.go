@@ -80,7 +80,7 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	groups := []string{"Inbox", "Ledger", "Nodes"}
 	if *whole {
-		groups = []string{"Inbox", "Order", "Ledger", "Nodes", "Runs", "Filters", "Settings", "Controls", "Access", "Bundles", "Awaits", "Fallback", "Documents", "Thin", "Race", "Model"}
+		groups = []string{"Inbox", "Order", "Ledger", "Nodes", "Runs", "Filters", "Settings", "Controls", "Access", "Bundles", "Undo", "Awaits", "Fallback", "Documents", "Thin", "Race", "Model"}
 	}
 	enginetest.Conformance(t, func(t *testing.T) engine.Store { return away(t) }, groups...)
 }

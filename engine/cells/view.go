@@ -54,7 +54,7 @@ func (s *Store) view(ctx context.Context, c *Chart, p *part) engine.InboxCell {
 	}
 	if err == nil {
 		var parcels []engine.Parcel
-		parcels, err = store.Outbox(ctx, outboxCounted)
+		parcels, err = store.Outbox(ctx, nil, outboxCounted)
 		out.Outbox = len(parcels)
 	}
 	if err = p.heed(ctx, err); err != nil {

@@ -171,7 +171,7 @@ const (
 	waitingOutside = "select distinct slot from inbox_outbox where slot = any ($1::int[])"
 	insertOutbox   = `insert into inbox_outbox (slot, origin, intake)
 	select slot, origin, intake from unnest($1::int[], $2::int[], $3::bytea[]) with ordinality as i (slot, origin, intake, at) order by i.at`
-	readOutbox   = "select number, intake from inbox_outbox order by number limit $1"
+	readOutbox   = "select number, intake from inbox_outbox where slot <> all ($1::int[]) order by number limit $2"
 	deleteOutbox = "delete from inbox_outbox where number = any ($1::bigint[])"
 )
 
@@ -229,8 +229,11 @@ func (t *tx) queueOutbox(elsewhere []*intake) error {
 }
 
 // Outbox implements [engine.Cell].
-func (s *Store) Outbox(ctx context.Context, limit int) ([]engine.Parcel, error) {
-	r, err := s.pool.Query(ctx, readOutbox, limit)
+func (s *Store) Outbox(ctx context.Context, without []int, limit int) ([]engine.Parcel, error) {
+	if without == nil {
+		without = []int{} // null would match nothing
+	}
+	r, err := s.pool.Query(ctx, readOutbox, without, limit)
 	if err != nil {
 		return nil, err
 	}

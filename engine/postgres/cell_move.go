@@ -57,7 +57,10 @@ const (
 	dropAway   = "delete from runs where inbox_slot(key) = any ($1::int[]) and place = 'away'"
 	dropKeys   = "delete from keys where inbox_slot(key) = any ($1::int[])"
 	dropOutbox = "delete from inbox_outbox where origin = any ($1::int[])"
-	bringBack  = "update runs set place = was, was = null where inbox_slot(key) = any ($1::int[]) and place = 'away'"
+	// The state may have changed by the end of a run that its node had while others were
+	// aside: those that wait for another one are asked again.
+	bringBack = `update runs set place = case was when 'deferred' then 'queued' else was end, was = null
+	where inbox_slot(key) = any ($1::int[]) and place = 'away'`
 	// Those of which somebody waits for something, as far as it was not ready before.
 	promoteSlots = `update runs r set place = 'ready'
 	from (select distinct flow, key from runs where inbox_slot(key) = any ($1::int[]) and place = 'queued') k
@@ -151,20 +154,30 @@ func (s *Store) Arrive(ctx context.Context, move string, slots []int) error {
 	return nil
 }
 
-// exportRows bounds a part of an export.
-const exportRows = 2000
+// They bound a part of an export. One row goes in any case.
+const (
+	exportRows  = 2000
+	exportBytes = 4 << 20
+)
 
 // They give the rows as JSON, in which bytea and times are exact, and the last one's
 // place.
 const (
-	exportRuns = `select coalesce(json_agg(r order by r.seq), '[]')::text, coalesce(max(seq)::text, '') from (
-	select * from runs where inbox_slot(key) = any ($1::int[]) and place = 'away' and seq > $2::bigint order by seq limit $3) r`
+	exportRuns = `with page as (
+		select seq, coalesce(sum(octet_length(event) + coalesce(octet_length(checkpoint), 0))
+			over (order by seq rows between unbounded preceding and 1 preceding), 0) as before
+		from runs where inbox_slot(key) = any ($1::int[]) and place = 'away' and seq > $2::bigint order by seq limit $3)
+	select coalesce(json_agg(r order by r.seq), '[]')::text, coalesce(max(r.seq)::text, '')
+	from page join runs r using (seq) where page.before < $4::bigint`
 	exportKeys = `select coalesce(json_agg(k order by k.slot, k.flow, k.key), '[]')::text,
 	coalesce((array_agg(json_build_array(k.slot, k.flow, k.key) order by k.slot desc, k.flow desc, k.key desc))[1]::text, '') from (
 	select inbox_slot(key) as slot, flow, key, state, shared from keys where inbox_slot(key) = any ($1::int[])
 	and (inbox_slot(key), flow, key) > ($2::int, $3::text, $4::text) order by inbox_slot(key), flow, key limit $5) k`
-	exportOutbox = `select coalesce(json_agg(o order by o.number), '[]')::text, coalesce(max(number)::text, '') from (
-	select * from inbox_outbox where origin = any ($1::int[]) and number > $2::bigint order by number limit $3) o`
+	exportOutbox = `with page as (
+		select number, coalesce(sum(octet_length(intake)) over (order by number rows between unbounded preceding and 1 preceding), 0) as before
+		from inbox_outbox where origin = any ($1::int[]) and number > $2::bigint order by number limit $3)
+	select coalesce(json_agg(o order by o.number), '[]')::text, coalesce(max(o.number)::text, '')
+	from page join inbox_outbox o using (number) where page.before < $4::bigint`
 	// A part is so many rows that are looked at, whichever slots they are of. One of which
 	// nobody knows the slot goes with all: it was accepted before there were cells.
 	exportEvents = `with page as (
@@ -191,7 +204,7 @@ func (s *Store) Export(ctx context.Context, what engine.CellPart, slots []int, s
 		if what == engine.CellOutbox {
 			sql = exportOutbox
 		}
-		args = append(args, from, exportRows)
+		args = append(args, from, exportRows, exportBytes)
 	case engine.CellKeys:
 		slot, flow, key := -1, "", ""
 		if cursor != "" {

@@ -1,0 +1,256 @@
+package cells_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"procaas/engine"
+	"procaas/engine/cells"
+	"procaas/engine/enginetest"
+)
+
+// A faulty cell lets something happen in the midst of what a store asks of it.
+type faulty struct {
+	engine.Cell
+	away   atomic.Bool               // nothing is accepted
+	freeze func()                    // after the first one
+	cancel func(ctx context.Context) // before the first one
+	once   [2]sync.Once
+}
+
+func (f *faulty) Accept(ctx context.Context, node int64, runs []engine.Intake) ([]engine.Accepted, error) {
+	if f.away.Load() {
+		return nil, context.DeadlineExceeded
+	}
+	return f.Cell.Accept(ctx, node, runs)
+}
+
+func (f *faulty) Badge(ctx context.Context) (engine.Badge, error) {
+	if f.away.Load() {
+		return engine.Badge{}, context.DeadlineExceeded
+	}
+	return f.Cell.Badge(ctx)
+}
+
+func (f *faulty) Freeze(ctx context.Context, move string, slots []int) (int, error) {
+	left, err := f.Cell.Freeze(ctx, move, slots)
+	if f.freeze != nil {
+		f.once[0].Do(f.freeze)
+	}
+	return left, err
+}
+
+func (f *faulty) Cancel(ctx context.Context, run string, by engine.Actor) error {
+	if f.cancel != nil {
+		f.once[1].Do(func() { f.cancel(ctx) })
+	}
+	return f.Cell.Cancel(ctx, run, by)
+}
+
+// order makes an event of a key that is like no other.
+func order(key, id string) engine.Intake {
+	return engine.Intake{
+		ID: id, Hash: "h", Flow: "f", Key: key, Ordered: true, Dedup: true, Pipeline: "p",
+		Event: engine.Event{ID: id, Source: "test", Type: "made", Key: key, Time: time.UnixMicro(1).UTC()},
+	}
+}
+
+// accept hands events in, all of which must be taken.
+func accept(t *testing.T, s engine.Store, in ...engine.Intake) {
+	t.Helper()
+	out, err := s.Accept(t.Context(), 0, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, a := range out {
+		if a.Err != nil {
+			t.Fatalf("event %s: %v", in[i].ID, a.Err)
+		}
+	}
+}
+
+// claim takes a run, the only one that is ready.
+func claim(t *testing.T, s engine.Store, node int64, id string) engine.Claimed {
+	t.Helper()
+	runs, err := s.Claim(t.Context(), node, 10, "bundle")
+	if err != nil || len(runs) != 1 || runs[0].ID != id {
+		t.Fatalf("want run %s ready, have %+v, %v", id, runs, err)
+	}
+	return runs[0]
+}
+
+// commit writes a change, and must be able to.
+func commit(t *testing.T, s engine.Store, node int64, c engine.Claimed, status engine.Status, with ...func(*engine.Change)) {
+	t.Helper()
+	change := engine.Change{Run: c.ID, Version: c.Version, Status: status, Pipeline: "p", Bundle: "bundle"}
+	for _, f := range with {
+		f(&change)
+	}
+	if errs, err := s.Commit(t.Context(), node, []engine.Change{change}); err != nil || errs[0] != nil {
+		t.Fatalf("commit: %v, %v", errs, err)
+	}
+}
+
+func join(t *testing.T, s engine.Store) int64 {
+	t.Helper()
+	node, err := s.Join(t.Context(), "node", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node
+}
+
+// moved moves the slots of keys, and must be able to.
+func moved(t *testing.T, s *cells.Store, to string, keys ...string) {
+	t.Helper()
+	o := cells.Order{To: to, Wait: time.Minute}
+	for _, key := range keys {
+		o.Slots = append(o.Slots, engine.InboxSlot(key))
+	}
+	if err := s.MoveNow(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if done := s.Chart().Done; len(done) == 0 || done[len(done)-1].Error != "" {
+		t.Fatalf("want the keys moved, have %+v", done)
+	}
+}
+
+// Operators steer runs of each cell, also while these move.
+func TestRunsAreSteeredWhereTheyAre(t *testing.T) {
+	t.Parallel()
+	var s *cells.Store
+	s = openAs(t, enginetest.Postgres(t), map[string]string{"b": enginetest.Postgres(t)}, time.Minute, func(name string, store engine.Cell) engine.Cell {
+		f := &faulty{Cell: store}
+		if name == cells.Home {
+			f.cancel = func(context.Context) { moved(t, s, "b", "k") }
+		}
+		return f
+	})
+	by := engine.Actor{Name: "ann", Reason: "enough"}
+	accept(t, s, order("k", "first"), order("k", "second"))
+	if err := s.Cancel(t.Context(), "second", by); err != nil {
+		t.Errorf("a run that moved meanwhile was not cancelled: %v", err)
+	}
+	if err := s.Undo(t.Context(), "first", by); err != nil {
+		t.Errorf("a run of cell b was not undone: %v", err)
+	}
+	for _, run := range []string{"first", "second"} {
+		if r, err := s.Run(t.Context(), run); err != nil || r.Status != engine.Stopped {
+			t.Errorf("run %s: want it stopped, have %s, %v", run, r.Status, err)
+		}
+	}
+}
+
+// A run that ends while its slot is frozen may change the state of its key, and so bring
+// back those that wait for another state.
+func TestMoveBringsDeferredRunsBack(t *testing.T) {
+	t.Parallel()
+	var s *cells.Store
+	var node int64
+	var last engine.Claimed
+	s = openAs(t, enginetest.Postgres(t), map[string]string{"b": enginetest.Postgres(t)}, time.Minute, func(name string, store engine.Cell) engine.Cell {
+		f := &faulty{Cell: store}
+		if name == cells.Home {
+			f.freeze = func() {
+				commit(t, s, node, last, engine.Succeeded, func(c *engine.Change) { c.State = "open" })
+			}
+		}
+		return f
+	})
+	node = join(t, s)
+	accept(t, s, order("k", "early"))
+	commit(t, s, node, claim(t, s, node, "early"), engine.Waiting, func(c *engine.Change) { c.Defer, c.Bundle = true, "" })
+	accept(t, s, order("k", "opens"))
+	last = claim(t, s, node, "opens")
+	moved(t, s, "b", "k")
+	if c := claim(t, s, node, "early"); c.Entity.State != "open" {
+		t.Errorf("want the run back for state open, have %+v", c.Entity)
+	}
+}
+
+// What is emitted to a cell that is away keeps nothing from the others, however much it is.
+func TestOutboxPassesByWhatCannotGo(t *testing.T) {
+	t.Parallel()
+	b := &faulty{}
+	s := openAs(t, enginetest.Postgres(t), map[string]string{"b": enginetest.Postgres(t), "c": enginetest.Postgres(t)}, time.Minute,
+		func(name string, store engine.Cell) engine.Cell {
+			if name == "b" {
+				b.Cell = store
+				return b
+			}
+			return store
+		})
+	moved(t, s, "b", "to-b")
+	moved(t, s, "c", "to-c")
+	node := join(t, s)
+	accept(t, s, order("k", "emits"))
+	c := claim(t, s, node, "emits")
+	b.away.Store(true)
+	const many = 600
+	commit(t, s, node, c, engine.Succeeded, func(c *engine.Change) {
+		for i := range many {
+			c.Emit = append(c.Emit, order("to-b", fmt.Sprintf("b-%03d", i)))
+		}
+		c.Emit = append(c.Emit, order("to-c", "c"))
+	})
+	waitFor(t, "the event of the cell that is there", func() bool {
+		_, err := s.Run(t.Context(), "c")
+		if err != nil && !errors.Is(err, engine.ErrNotFound) && !errors.Is(err, engine.ErrAway) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	b.away.Store(false)
+	waitFor(t, "the events of the other", func() bool {
+		runs, _, err := s.List(t.Context(), engine.RunFilter{Key: "to-b", Limit: 1000, Oldest: true})
+		if err != nil || len(runs) < many {
+			return false
+		}
+		for i, r := range runs {
+			if r.ID != fmt.Sprintf("b-%03d", i) {
+				t.Fatalf("run %s came at place %d", r.ID, i)
+			}
+		}
+		return true
+	})
+}
+
+// A part of an export is bounded, whatever size the runs have.
+func TestExportIsBounded(t *testing.T) {
+	t.Parallel()
+	s := open(t, enginetest.Postgres(t), nil)
+	large := strings.Repeat("x", 3<<20)
+	for i := range 4 {
+		in := order("k", fmt.Sprint("run-", i))
+		in.Event.Payload = map[string]any{"text": large}
+		accept(t, s, in)
+	}
+	slots := []int{engine.InboxSlot("k")}
+	home := s.Home()
+	if _, err := home.Freeze(t.Context(), "move", slots); err != nil {
+		t.Fatal(err)
+	}
+	pages, cursor := 0, ""
+	for {
+		rows, next, err := home.Export(t.Context(), engine.CellRuns, slots, 0, cursor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(rows) > 16<<20 {
+			t.Errorf("page %d has %d MB", pages, len(rows)>>20)
+		}
+		if cursor = next; cursor == "" {
+			break
+		}
+		pages++
+	}
+	if pages < 2 {
+		t.Errorf("want several pages, have %d", pages)
+	}
+}
