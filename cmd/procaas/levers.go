@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/dsl"
 	"procaas/engine"
 )
 
@@ -112,11 +111,11 @@ func leverCommand(s streams, use, short, lever string, release bool) *cobra.Comm
 			return usagef("%s wants --reason: all who look will wonder why", name)
 		}
 		if f.until != "" {
-			d, err := dsl.ParseDuration(f.until)
-			if err != nil || d <= 0 {
-				return usagef("--for: want a time such as 30m, have %q", f.until)
+			end, err := endAfter(f.until)
+			if err != nil {
+				return err
 			}
-			pull.Until = time.Now().Add(d)
+			pull.Until = *end
 		}
 		cluster, err := f.find(c.Context())
 		if err != nil {

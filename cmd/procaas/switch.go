@@ -91,18 +91,30 @@ func addEnd(c *cobra.Command, forUsage, foreverUsage string) func() (*time.Time,
 	duration := c.Flags().String("for", "1h", forUsage)
 	forever := c.Flags().Bool("forever", false, foreverUsage)
 	return func() (*time.Time, error) {
-		d, err := dsl.ParseDuration(*duration)
+		until, err := endAfter(*duration)
 		switch {
 		case err != nil:
-			return nil, usagef("--for: %w", err)
+			return nil, err
 		case *forever && c.Flags().Changed("for"):
 			return nil, usagef("switch %s takes --for or --forever, not both", c.Name())
 		case *forever:
 			return nil, nil
 		}
-		until := time.Now().Add(d)
-		return &until, nil
+		return until, nil
 	}
+}
+
+// endAfter reads what --for says: when something ends that begins now.
+func endAfter(text string) (*time.Time, error) {
+	d, err := dsl.ParseDuration(text)
+	if err != nil {
+		return nil, usagef("--for: %w", err)
+	}
+	if d <= 0 {
+		return nil, usagef("--for: want a duration over 0, such as 30m, have %q", text)
+	}
+	end := time.Now().Add(d)
+	return &end, nil
 }
 
 func switchKeep(s streams, client *clientFlags) *cobra.Command {
@@ -230,12 +242,10 @@ func limitCommand(s streams) *cobra.Command {
 		}
 		var until *time.Time
 		if *duration != "" {
-			d, err := dsl.ParseDuration(*duration)
-			if err != nil {
-				return usagef("--for: %w", err)
+			var err error
+			if until, err = endAfter(*duration); err != nil {
+				return err
 			}
-			at := time.Now().Add(d)
-			until = &at
 		}
 		return f.change(c.Context(), s, args[0], func(now *engine.Control) {
 			now.RateLimit, now.Over, now.LimitUntil = args[1], *over, until
