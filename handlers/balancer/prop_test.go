@@ -234,7 +234,8 @@ func TestServeSaysWhatIsWrong(t *testing.T) {
 		{strings.Replace(initExample, `"assignment":[0,1]`, `"assignment":[0,-2]`, 1), "line 1: assignment: partition 1: want a worker from 0 to 1, have -2"},
 		{initExample + "\n" + strings.Replace(observeExample, `"assignment":[0,1]`, `"assignment":[0]`, 1), "line 2: assignment: want a worker for each of 2 partitions, have 1"},
 		{initExample + "\n" + strings.Replace(observeExample, `"busy":[0.5,`, `"busy":["high",`, 1), "line 2: busy: want float64, have string"},
-		{initExample + "\n" + strings.Replace(observeExample, `"busy":[0.5,`, `"busy":[NaN,`, 1), "line 2: invalid character 'N' looking for beginning of value"},
+		{initExample + "\n" + strings.Replace(observeExample, `"busy":[0.5,`, `"busy":[Nan,`, 1), "line 2: invalid character 'N' looking for beginning of value"},
+		{initExample + "\n" + strings.Replace(observeExample, `"assignment":[0,1]`, `"assignment":"NaN"`, 1), "line 2: assignment: want []*int, have string"},
 		{initExample + "\n" + observeExample + "\n" + strings.Replace(observeExample, `"t":2`, `"t":1`, 1), "line 3: t: want 2 or more, the time of the line before, have 1"},
 		{initExample + "\n" + strings.Replace(observeExample, `"up":[true,true],`, "", 1), "line 2: up: want the state of each worker, have none"},
 		{initExample + "\n" + strings.Replace(observeExample, "[5,null]", "[5]", 1), "line 2: weights: want a value or null for each of 2 partitions, have 1"},
@@ -243,6 +244,30 @@ func TestServeSaysWhatIsWrong(t *testing.T) {
 		err := Serve(strings.NewReader(c.input), &bytes.Buffer{}, "v5", DefaultParams())
 		if err == nil || err.Error() != c.want {
 			t.Errorf("%s: want %q, have %v", c.input, c.want, err)
+		}
+	}
+}
+
+// Other languages' JSON libraries write NaN and infinities; they tell nothing.
+func TestServeReadsNotANumberAsUntold(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ in, want string }{
+		{`{"busy":[NaN, -Infinity,Infinity,-1]}`, `{"busy":[null, null,null,-1]}`},
+		{`{"zone":["NaN","a\\","\"Infinity"],"t":1}`, `{"zone":["NaN","a\\","\"Infinity"],"t":1}`},
+		{`NaN`, `null`}, {`-`, `-`}, {`"\`, `"\`}, {``, ``},
+	} {
+		if have := string(numbersOnly([]byte(c.in))); have != c.want {
+			t.Errorf("%s: want %s, have %s", c.in, c.want, have)
+		}
+	}
+	lies := strings.NewReplacer("[0.5,0.5]", "[NaN,-Infinity]", "[5,5]", "[Infinity,NaN]", "[5,null]", "[NaN,Infinity]", "[100,90]", "[NaN,90]")
+	for _, name := range Names() {
+		var out bytes.Buffer
+		if err := Serve(strings.NewReader(initExample+"\n"+lies.Replace(observeExample)+"\n"), &out, name, DefaultParams()); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if have := out.String(); have != "{\"moves\":[]}\n" {
+			t.Errorf("%s: want no moves, have %s", name, have)
 		}
 	}
 }

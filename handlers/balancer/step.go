@@ -150,7 +150,7 @@ func orNaN(list []*float64, n int) []float64 {
 
 // Serve lets anyone's simulator drive a policy over lines of JSON. The first line
 // describes the cluster and is not answered; each further line is what workers report,
-// and is answered by a line with moves. It returns at the end of the input. An error names
+// and is answered by a line with moves. NaN and infinities are read as null. It returns at the end of the input. An error names
 // the line; nothing is decided by it.
 func Serve(in io.Reader, out io.Writer, policy string, params Params) error {
 	lines := bufio.NewScanner(in)
@@ -208,7 +208,7 @@ func answer(p Policy, c *Cluster, last *float64, line []byte) ([]Move, error) {
 
 // readLine reads a line of a type.
 func readLine(line []byte, into any, have *string, want string) error {
-	if err := json.Unmarshal(line, into); err != nil {
+	if err := json.Unmarshal(numbersOnly(line), into); err != nil {
 		var wrong *json.UnmarshalTypeError
 		if errors.As(err, &wrong) {
 			return fmt.Errorf("%s: want %s, have %s", wrong.Field, wrong.Type, wrong.Value)
@@ -219,6 +219,37 @@ func readLine(line []byte, into any, have *string, want string) error {
 		return fmt.Errorf("type: want %q, have %q", want, *have)
 	}
 	return nil
+}
+
+// notNumbers are what JSON libraries of other languages write for floats that JSON has
+// no words for, longer ones first.
+var notNumbers = []string{"-Infinity", "Infinity", "NaN"}
+
+// numbersOnly reads NaN and infinities outside of strings as null, a number that nobody
+// told: a worker that lies does not stop the balancer. Other lines are given back as they are.
+func numbersOnly(line []byte) []byte {
+	var out []byte
+	quoted, from := false, 0
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case !quoted && (c == '-' || c == 'I' || c == 'N'):
+			for _, word := range notNumbers {
+				if bytes.HasPrefix(line[i:], []byte(word)) {
+					out = append(append(out, line[from:i]...), "null"...)
+					i, from = i+len(word)-1, i+len(word)
+					break
+				}
+			}
+		}
+	}
+	if from == 0 {
+		return line
+	}
+	return append(out, line[from:]...)
 }
 
 // writeMoves writes an answer, at once: who asks waits for it.
