@@ -103,7 +103,10 @@ func newRoot(s streams) *cobra.Command {
 		Args:          onlySubcommands,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
-			return flagsFromEnv(c.Flags(), os.LookupEnv)
+			if err := flagsFromEnv(c.Flags(), os.LookupEnv); err != nil {
+				return err
+			}
+			return checkServer(c.Flags().Lookup("server"))
 		},
 	}
 	root.SetIn(s.in)
@@ -137,6 +140,18 @@ func newRoot(s streams) *cobra.Command {
 	}
 	checkArgs(root)
 	return root
+}
+
+// checkServer refuses a --server that nothing can be asked at.
+func checkServer(f *pflag.Flag) error {
+	if f == nil || f.Value.String() == "" && f.DefValue == "" {
+		return nil
+	}
+	at, err := url.Parse(f.Value.String())
+	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
+		return usagef("--server %q: want the address of a server, such as http://127.0.0.1:8080", f.Value.String())
+	}
+	return nil
 }
 
 // negative finds a negative number that was taken for a flag.
