@@ -39,6 +39,7 @@ $(BIN): $(SOURCES) go.mod go.sum
 test: tools-postgres tools-console fmt vet $(BIN) ## everything, with a private PostgreSQL, a browser and the race detector
 	$(GO) run $(FLAGS) ./engine/enginetest/testdb -- env CGO_ENABLED=1 RAPID_SEED=$(RAPID_SEED) $(GOTESTS) --packages ./... -- $(RACE) -timeout 12m
 	$(BIN) validate pipelines
+	$(BIN) fmt --check pipelines
 	$(BIN) test pipelines --chaos --min-coverage 90
 
 quick: ## the tests without the race detector

@@ -85,18 +85,20 @@ var reasonsBy = []struct{ begins, by string }{
 var ErrNoHandler = errors.New("no such handler")
 
 // Explain tells why a handler ran in a run, or did not. The path may leave out the
-// pipeline, or the pipeline and the stage. The error is [ErrNotFound] for an unknown
+// pipeline, or the pipeline and the stage. What calls of pipelines and repeated stages
+// have inside is found as well; a ref such as p/s[2]>p/s/h asks for one element. The error is [ErrNotFound] for an unknown
 // run, [ErrNoHandler] for a handler that its pipeline does not have.
 func (e *Engine) Explain(ctx context.Context, run, path string) (Explanation, error) {
 	x, err := e.explainer(ctx, run)
 	if err != nil {
 		return Explanation{}, err
 	}
-	if x.s, err = x.plan.named(path); err != nil {
+	in, err := x.plan.named(path)
+	if err != nil {
 		return Explanation{}, err
 	}
-	if loop := x.plan.loopOf(x.s); loop != nil {
-		return x.explainElements(loop), nil
+	if x.s = in[0].Step; len(in[0].within) > 0 || x.s.undoes || in[0].item > 0 {
+		return x.explainInside(in, path), nil
 	}
 	for _, saved := range x.saved.Handlers {
 		if saved.Path == x.s.Path {
@@ -131,41 +133,44 @@ func (e *Engine) explainer(ctx context.Context, run string) (explainer, error) {
 	return x, nil
 }
 
-// named finds a handler by its path, or by the end of it.
-func (p *Plan) named(name string) (*Step, error) {
-	var fits []*Step
+// named finds a handler by its path, or by the end of it: one, or one for each place at
+// which the pipeline that it is of is called.
+func (p *Plan) named(name string) ([]inner, error) {
 	var known []string
-	for _, s := range p.explained() {
-		if s.Path == name {
-			return s, nil
+	var exact, fits []inner
+	where, last := "", name
+	if i := strings.LastIndex(name, intoCall); i >= 0 {
+		where, last = withoutItems(name[:i]), name[i+len(intoCall):]
+	}
+	last, item := cutItem(last)
+	for _, in := range p.explained() {
+		if where != "" && !strings.HasSuffix("/"+in.where(), "/"+where) || item > 0 && in.Handler.ForEach == nil {
+			continue
 		}
-		known = append(known, s.Path, s.Handler.ID)
-		if strings.HasSuffix(s.Path, "/"+name) {
-			fits = append(fits, s)
+		known = append(known, in.Path, in.Handler.ID)
+		if in.item = item; in.Path == last {
+			exact = append(exact, in)
+		} else if strings.HasSuffix(in.Path, "/"+last) {
+			fits = append(fits, in)
 		}
 	}
-	if len(fits) == 1 {
-		return fits[0], nil
+	if len(exact) > 0 {
+		return exact, nil
+	}
+	paths := map[string]bool{}
+	for _, in := range fits {
+		paths[in.Path] = true
+	}
+	if len(paths) == 1 {
+		return fits, nil
 	}
 	message := fmt.Sprintf("pipeline %s has no handler %s", p.Pipeline.ID, name)
-	if len(fits) > 1 {
-		message = fmt.Sprintf("pipeline %s has %d handlers %s; say %s", p.Pipeline.ID, len(fits), name, fits[0].Path)
-	} else if near := dsl.Suggest(name, known); near != "" {
+	if len(paths) > 1 {
+		message = fmt.Sprintf("pipeline %s has %d handlers %s; say %s", p.Pipeline.ID, len(paths), name, fits[0].Path)
+	} else if near := dsl.Suggest(last, known); near != "" && near != last {
 		message += fmt.Sprintf("; did you mean %s?", near)
 	}
 	return nil, fmt.Errorf("%w: %s", ErrNoHandler, message)
-}
-
-// explained lists what can be explained of a run: all handlers, and the stages that are
-// repeated.
-func (p *Plan) explained() []*Step {
-	out := slices.Clone(p.all)
-	for _, s := range p.order {
-		if s.loops {
-			out = append(out, s)
-		}
-	}
-	return out
 }
 
 // An explainer gathers what is known of one handler in one run.
@@ -210,7 +215,7 @@ func (x *explainer) present() {
 	}
 	if info, ok := x.e.Handler(x.s.Path); ok {
 		x.out.Now = append(x.out.Now, info.Effective...)
-	} else {
+	} else if !x.s.undoes {
 		x.out.Now = append(x.out.Now, "the present definition does not have it")
 	}
 }

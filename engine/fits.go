@@ -26,8 +26,8 @@ func Fits(before, after *Plan, v RunView) error {
 		return errors.New("it is cancelled, and ends by the definition that it began with")
 	}
 	for _, h := range v.Handlers {
-		if strings.HasSuffix(h.Path, undoPath) && strings.Count(h.Path, "/") > 2 {
-			return fmt.Errorf("it undoes what it has done, by the definition that it began with")
+		if h.Within == "" && strings.HasSuffix(h.Path, undoPath) && strings.Count(h.Path, "/") > 2 {
+			return errors.New("it undoes what it has done, by the definition that it began with")
 		}
 	}
 	if path := v.insideOf(); strings.Count(path, "/") == 1 {

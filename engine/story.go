@@ -80,9 +80,7 @@ func (e *Engine) Story(ctx context.Context, run string) (Story, error) {
 				return Story{}, err
 			}
 			st.Steps = append(st.Steps, step)
-			if s.loops {
-				st.Steps = append(st.Steps, x.elements(s)...)
-			}
+			st.Steps = append(st.Steps, x.inside(s)...)
 		}
 		if len(stage.Steps) > 0 {
 			first := stage.Steps[0].position

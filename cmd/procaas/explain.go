@@ -24,7 +24,10 @@ Without a name it lists everything that it can explain.
 With a run of a server and the path of a handler it tells why the handler ran in
 it, or did not: what decided (a condition, a switch, a limit, a rollout, a
 fallback), and what every part of its conditions came to at the time. The path
-may be shortened from the left.`,
+may be shortened from the left. It may be of a handler inside of a call, of a
+repeated stage, or of a compensation; caller>handler asks for one call of several,
+and work/lines[2]>work/lines/reserve for one element of a list, from 0, as the
+logs name it.`,
 		Example: "  procaas explain PC0103\n  procaas explain request\n  procaas explain 0199d3f0-6f6e-7c7b-9d0a-6a3c1c2f4e11 notify-driver",
 		Args:    cobra.MaximumNArgs(2),
 	}

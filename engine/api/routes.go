@@ -86,7 +86,7 @@ func (s *server) runOperations() []operation {
 			summary: "Tell why a handler ran in a run, or did not",
 			about: "What decided, and what every part of its conditions came to, from what is kept of the run. " +
 				"What is not known any more is said, and never guessed.",
-			params:   append(slices.Clone(id), inQuery("path", "The handler: pipeline/stage/handler, or the end of it.", nil)),
+			params:   append(slices.Clone(id), inQuery("path", "The handler: pipeline/stage/handler, or the end of it. Inside of a call, caller>handler asks for that call; p/s[2]>p/s/h is one element of a repeated stage, from 0.", nil)),
 			replies:  []reply{{status: 200, about: "Why.", body: engine.Explanation{}}},
 			refusals: append(slices.Clone(steered), codeHandlerNotFound), serve: s.explainRun,
 		},

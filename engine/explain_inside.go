@@ -1,0 +1,258 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// This file explains what became of handlers inside of the run: of pipelines that it
+// calls, of stages that are repeated, and of compensations. What is kept of them is less
+// than of the others.
+
+// An inner is a handler, with the calls and the repeated stages that it is inside of.
+type inner struct {
+	*Step
+	within []*Step // from the outside to the inside
+	item   int     // of its own for-each that is asked for, from 1; 0 for all
+}
+
+// explained lists what can be explained of a run, those inside of others behind these.
+func (p *Plan) explained() []inner {
+	var out []inner
+	for _, s := range p.order {
+		out = append(out, inner{Step: s})
+	}
+	for _, s := range p.order {
+		if s.undo != nil {
+			out = append(out, inner{Step: s.undo})
+		}
+		if s.callee == nil {
+			continue
+		}
+		for _, in := range s.callee.explained() {
+			in.within = append([]*Step{s}, in.within...)
+			out = append(out, in)
+		}
+	}
+	return out
+}
+
+// where names what the handler is inside of, as the views of a run do, but for items.
+func (in inner) where() string {
+	var paths []string
+	for _, s := range in.within {
+		paths = append(paths, s.Path)
+	}
+	return strings.Join(paths, intoCall)
+}
+
+// withoutItems takes the indexes of items out of a ref.
+func withoutItems(ref string) string {
+	parts := strings.Split(ref, intoCall)
+	for i, part := range parts {
+		parts[i], _, _ = strings.Cut(part, "[")
+	}
+	return strings.Join(parts, intoCall)
+}
+
+// cutItem takes the item, from 1, off what names it; 0 when there is none.
+func cutItem(ref string) (path string, item int) {
+	path, index, _ := strings.Cut(ref, "[")
+	if n, err := strconv.Atoi(strings.TrimSuffix(index, "]")); err == nil && n >= 0 {
+		return path, n + 1
+	}
+	return ref, 0
+}
+
+// explainInside tells what became of a handler inside of the run, at all places at which
+// that is known, or at the one that a ref with an index asks for.
+func (x *explainer) explainInside(all []inner, asked string) Explanation {
+	x.out = Explanation{
+		Run: x.record.ID, Pipeline: x.record.Pipeline, Status: x.record.Status, Path: x.s.Path, Outcome: "absent",
+		WaitedFor: []WaitedFor{}, Decisions: []Decision{}, Missing: []string{}, Now: []string{},
+	}
+	x.present()
+	views, placed := []HandlerView{}, []string{}
+	lists := false
+	for _, in := range all {
+		lists = lists || slices.ContainsFunc(in.within, func(s *Step) bool { return s.Handler.ForEach != nil })
+		of := x.viewsOf(in)
+		if in.item > 0 {
+			of = x.itemViews(in)
+		}
+		for _, v := range of {
+			views, placed = append(views, v), append(placed, in.place(v))
+		}
+	}
+	if i := strings.LastIndex(asked, intoCall); i >= 0 && strings.Contains(asked[:i], "[") {
+		one := slices.IndexFunc(views, func(v HandlerView) bool { return strings.HasSuffix("/"+v.Within, "/"+asked[:i]) })
+		if one >= 0 {
+			views, placed = views[one:one+1], placed[one:one+1]
+		} else if len(views) > 0 {
+			x.missing("what became of it in each item is not kept once the item is done, and may not be known before")
+		}
+	}
+	if len(views) == 0 {
+		x.out.DecidedBy = "not_reached"
+		x.absentInside(all[0])
+		return x.out
+	}
+	n := len(views) - 1
+	last := views[n]
+	x.out.Handler, x.out.Outcome, x.out.At = &last, last.Outcome, last.Finished
+	if last.Started != nil {
+		x.out.At = last.Started
+	}
+	x.judge(&last)
+	x.out.Summary = placed[n] + x.out.Summary
+	for i, v := range views[:n] {
+		more := fmt.Sprintf("%sit is %s", placed[i], v.Outcome)
+		if why := strings.TrimSpace(v.Error + " " + v.Reason); why != "" {
+			more += ": " + why
+		}
+		x.out.Summary += "\n" + more
+	}
+	if lists {
+		x.missing("what its expressions read in each element is not kept once the element is done")
+	} else if !x.s.undoes && all[0].item == 0 {
+		x.missing("what its expressions read is not kept once the call is done")
+	}
+	return x.out
+}
+
+// absentInside says why nothing is known of a handler inside of the run.
+func (x *explainer) absentInside(in inner) {
+	switch {
+	case len(in.within) == 0 && in.item > 0:
+		x.out.Summary = fmt.Sprintf("nothing is known of item %d: it has not begun, or is not of the list, or the handler is done", in.item-1)
+		if h := x.find(x.s.Path); h != nil && h.Items != nil {
+			x.out.Summary += fmt.Sprintf("; the handler is %s, of %s", h.Outcome, h.Items)
+		}
+		return
+	case len(in.within) == 0:
+		x.out.Summary = "the run had nothing of it to undo, or has not begun to"
+		return
+	}
+	outer := in.within[0]
+	h := x.find(outer.Path)
+	switch {
+	case h == nil:
+		x.s = outer
+		x.out.Summary = x.whyAbsent()
+		x.s = in.Step
+	case h.Items != nil && h.Items.Total == 0 && outer.loops:
+		x.out.DecidedBy, x.out.Summary = "stage", fmt.Sprintf("it never ran: the list of stage %s was empty", outer.Handler.ID)
+	case h.Items != nil && h.Items.Total == 0:
+		x.out.Summary = fmt.Sprintf("it never ran: the list of %s was empty", outer.Path)
+	case h.Outcome == OutcomeSkipped && outer.loops:
+		x.out.DecidedBy, x.out.Summary = "stage", h.Reason
+	case h.Outcome == OutcomeSkipped:
+		x.out.Summary = fmt.Sprintf("it never ran: %s, which calls its pipeline, was left out: %s", outer.Path, h.Reason)
+	case x.s.undoes:
+		x.out.Summary = "there was nothing of it to undo, or it has not begun to"
+	case outer.loops:
+		x.out.Summary = fmt.Sprintf("no element of stage %s has got to it yet", outer.Handler.ID)
+	case h.Finished != nil:
+		x.out.Summary = fmt.Sprintf("the call by %s, which is %s, has not got to it", outer.Path, h.Outcome)
+	default:
+		x.out.Summary = fmt.Sprintf("the call by %s has not got to it yet", outer.Path)
+	}
+}
+
+// viewsOf lists what is known of a handler inside of the run: in each call, and of repeated
+// stages in each element that goes on or has failed, and in those that are done.
+func (x *explainer) viewsOf(in inner) (out []HandlerView) {
+	for _, h := range x.view.Handlers {
+		if h.Path == in.Path && withoutItems(h.Within) == in.where() {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// itemViews gives what is known of one item of a for-each of the run's own handler.
+func (x *explainer) itemViews(in inner) []HandlerView {
+	saved, ok := x.kept(in.Step)
+	if !ok || len(in.within) > 0 || saved.Each == nil {
+		return nil
+	}
+	for _, item := range saved.Each.Of {
+		if item.Item != in.item {
+			continue
+		}
+		if item.Outcome == "" {
+			item.Outcome = undecided(x.record.Status, item)
+		}
+		v := item.view()
+		v.Path = in.Path
+		return []HandlerView{v}
+	}
+	if done, err := readNumbers(saved.Each.Done, saved.Each.Total); err == nil && slices.Contains(done, in.item) {
+		return []HandlerView{{Path: in.Path, Outcome: OutcomeSucceeded, Attempts: 1}}
+	}
+	return nil
+}
+
+// place names the calls and elements that a view is inside of, for a sentence.
+func (in inner) place(h HandlerView) string {
+	var out []string
+	parts := strings.Split(h.Within, intoCall)
+	for i, s := range in.within {
+		if i >= len(parts) {
+			break
+		}
+		switch _, item := cutItem(parts[i]); {
+		case item > 0:
+			out = append(out, fmt.Sprintf("item %d", item-1))
+		case s.Handler.ForEach != nil:
+			out = append(out, "in the items that are done")
+		default:
+			out = append(out, "in the call by "+s.Path)
+		}
+	}
+	if in.item > 0 {
+		out = append(out, fmt.Sprintf("item %d", in.item-1))
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return strings.Join(out, ", ") + ": "
+}
+
+// inside tells the story of the handlers inside of one of the run's own, and of its
+// compensation.
+func (x *explainer) inside(outer *Step) (out []StoryStep) {
+	var all []inner
+	if outer.undo != nil {
+		all = append(all, inner{Step: outer.undo})
+	}
+	if outer.callee != nil {
+		for _, in := range outer.callee.explained() {
+			in.within = append([]*Step{outer}, in.within...)
+			all = append(all, in)
+		}
+	}
+	for _, in := range all {
+		x.s, x.out = in.Step, Explanation{}
+		views := x.viewsOf(in)
+		if len(views) == 0 && !in.undoes {
+			x.absentInside(in)
+			out = append(out, StoryStep{Path: in.Path, Critical: in.Handler.IsCritical(), Outcome: "absent", Summary: x.out.Summary})
+		}
+		gone := "it is not kept inside of calls"
+		if slices.ContainsFunc(in.within, func(s *Step) bool { return s.Handler.ForEach != nil }) {
+			gone = "there was one for each item"
+		}
+		for i := range views {
+			x.out = Explanation{}
+			x.judge(&views[i])
+			out = append(out, StoryStep{
+				Path: in.Path, Critical: in.Handler.IsCritical(), Outcome: views[i].Outcome, Handler: &views[i],
+				Summary: in.place(views[i]) + x.out.Summary, RequestGone: gone, ResponseGone: gone,
+			})
+		}
+	}
+	return out
+}
