@@ -373,3 +373,7 @@ func sortedGroups(on map[int]float64) []int {
 	slices.Sort(out)
 	return out
 }
+
+// MapEntries gives the mapping from workers to partitions, from the file too that it may be
+// in; nil when a rule makes the map.
+func (c *Cluster) MapEntries() *Value { return c.held }

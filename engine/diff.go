@@ -42,6 +42,12 @@ const (
 	DiffService  = "service"
 	DiffConfig   = "config"
 	DiffTrigger  = "trigger"
+	DiffShardMap = "shard-map"
+	DiffTable    = "table" // of a shard map
+	DiffShard    = "shard"
+	DiffHost     = "host" // of a shard
+	DiffCluster  = "cluster"
+	DiffWorker   = "worker" // of a cluster
 )
 
 // What has become of it.
@@ -100,6 +106,7 @@ func compare(a, b *definition) Diff {
 	pairs(c, DiffTrigger, a.bundle.Triggers, b.bundle.Triggers, func(t *dsl.Trigger) string { return t.ID }, func(a, b *dsl.Trigger) {
 		c.changed(DiffTrigger, b.ID, fieldChanges(a, b))
 	})
+	c.places(a.bundle, b.bundle)
 	return Diff{Old: a.bundle.Hash, New: b.bundle.Hash, Changes: c.found}
 }
 

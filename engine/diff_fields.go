@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -130,6 +131,17 @@ func fieldText(v reflect.Value, preset string) string {
 		return formatRate(x)
 	case dsl.Names:
 		return strings.Join(x, ", ")
+	case dsl.Bytes:
+		return bytesText(x)
+	case map[string]string:
+		parts := []string{}
+		for _, name := range slices.Sorted(maps.Keys(x)) {
+			parts = append(parts, name+": "+x[name])
+		}
+		if len(parts) == 0 {
+			return ""
+		}
+		return "{" + strings.Join(parts, ", ") + "}"
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -194,4 +206,13 @@ func dataText(data any) string {
 		return err.Error()
 	}
 	return string(text)
+}
+
+// bytesText shows a size in the largest unit that it is a multiple of.
+func bytesText(n dsl.Bytes) string {
+	units := []string{"", "KiB", "MiB", "GiB", "TiB"}
+	for n != 0 && n%1024 == 0 && len(units) > 1 {
+		n, units = n/1024, units[1:]
+	}
+	return strconv.FormatInt(int64(n), 10) + units[0]
 }

@@ -18,7 +18,8 @@ func diffCommand(s streams) *cobra.Command {
 		Short: "Show what a new set of pipelines changes, for new events and for runs in flight",
 		Long: `diff compares two directories or files of pipelines: flows, stages, handlers with
 their fields, which handlers wait for which others and why, and names of the
-shared state that runs in flight may hold.
+shared state that runs in flight may hold. Of shard maps and clusters it tells
+what a change means for keys that are placed.
 
 With --server it tells of each run in flight whether it could go on by the new
 pipelines; if not, it is pinned to those that it began with. Both end.
