@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -26,16 +27,17 @@ func DefaultTaskPolicy() TaskPolicy {
 }
 
 // Next tells whether a task is tried again after an attempt, from 1, and after what
-// delay. The deviation depends on the task and the attempt alone.
-func (p TaskPolicy) Next(id int64, attempt int) (time.Duration, bool) {
+// delay. The deviation depends on the task and the attempt alone. The error says why
+// Delay gives none: MinDelay stands in for it.
+func (p TaskPolicy) Next(id int64, attempt int) (time.Duration, bool, error) {
 	if p.Attempts > 0 && attempt >= p.Attempts {
-		return 0, false
+		return 0, false, nil
 	}
 	var delay float64
 	if p.Delay != nil {
 		d, err := p.Delay(attempt)
 		if err != nil {
-			return p.MinDelay, true
+			return p.MinDelay, true, fmt.Errorf("the delay after attempt %d cannot be told, it is min-delay: %w", attempt, err)
 		}
 		delay = float64(d)
 	} else {
@@ -52,5 +54,5 @@ func (p TaskPolicy) Next(id int64, attempt int) (time.Duration, bool) {
 		even := rand.New(rand.NewPCG(uint64(id), uint64(attempt))).Float64()
 		delay *= 1 + p.Jitter*(2*even-1)
 	}
-	return time.Duration(min(max(delay, 0), float64(MaxTaskAhead))), true
+	return time.Duration(min(max(delay, 0), float64(MaxTaskAhead))), true, nil
 }

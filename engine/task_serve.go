@@ -228,7 +228,7 @@ func (s *taskServer) run(ctx context.Context, t *QueuedTask) TaskReport {
 	case errors.As(err, &over):
 		return snoozed(t, taskOverload)
 	case errors.As(err, &refused):
-		return failed(t, p, err, true)
+		return s.failed(t, p, err, true)
 	case err != nil:
 		return s.unfinished(ctx, t, p, "", err)
 	}
@@ -243,9 +243,9 @@ func (s *taskServer) run(ctx context.Context, t *QueuedTask) TaskReport {
 		case view.Status == Succeeded, view.Status == Ignored:
 			return completed(t)
 		case view.Status == Failed:
-			return failed(t, p, errors.New(view.Error), false)
+			return s.failed(t, p, errors.New(view.Error), false)
 		case view.Status == Stopped:
-			return failed(t, p, fmt.Errorf("run %s was cancelled", id), true)
+			return s.failed(t, p, fmt.Errorf("run %s was cancelled", id), true)
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -268,14 +268,14 @@ func (s *taskServer) unfinished(ctx context.Context, t *QueuedTask, p *dsl.Pipel
 	}
 	why := fmt.Errorf("it took longer than %v", t.Timeout)
 	if run == "" {
-		return failed(t, p, fmt.Errorf("%w: %w", why, err), false)
+		return s.failed(t, p, fmt.Errorf("%w: %w", why, err), false)
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportAnyway)
 	defer cancel()
 	if _, err := s.e.Cancel(bounded, run, Actor{Name: taskSource(t.Type), Reason: why.Error()}); err != nil && !errors.Is(err, ErrConflict) {
 		return snoozed(t, taskOverload) // it still runs
 	}
-	return failed(t, p, why, false)
+	return s.failed(t, p, why, false)
 }
 
 // attempt gives the run of this attempt of a task. Each run stands for as many attempts
@@ -328,10 +328,14 @@ func snoozed(t *QueuedTask, d time.Duration) TaskReport {
 	return TaskReport{Snoozed: []TaskSnooze{{TaskRef: t.Ref(), Delay: d}}}
 }
 
-func failed(t *QueuedTask, p *dsl.Pipeline, err error, final bool) TaskReport {
+func (s *taskServer) failed(t *QueuedTask, p *dsl.Pipeline, err error, final bool) TaskReport {
 	f := TaskFailure{TaskRef: t.Ref(), Error: err.Error()}
 	if !final {
-		f.Delay, f.Retry = TaskPolicyOf(p).Next(t.ID, t.Attempt())
+		var unsaid error
+		if f.Delay, f.Retry, unsaid = TaskPolicyOf(p).Next(t.ID, t.Attempt()); unsaid != nil {
+			f.Error = fmt.Sprintf("%s; %s", f.Error, unsaid)
+			s.log.Warn("the policy of retries does not say when to try a task again", "type", t.Type, "task", t.ID, "error", unsaid)
+		}
 	}
 	return TaskReport{Failed: []TaskFailure{f}}
 }

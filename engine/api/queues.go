@@ -517,7 +517,11 @@ func (s *server) postFail(w http.ResponseWriter, r *http.Request) error {
 			f.fault("delay", "want at most ten years")
 		}
 		if !final && one.attempt > 0 {
-			failure.Delay, failure.Retry = s.taskPolicy(one.taskType).Next(one.ID, one.attempt)
+			var unsaid error
+			if failure.Delay, failure.Retry, unsaid = s.taskPolicy(one.taskType).Next(one.ID, one.attempt); unsaid != nil {
+				failure.Error = strings.TrimPrefix(fmt.Sprintf("%s; %s", failure.Error, unsaid), "; ")
+				s.log.Warn("the policy of retries does not say when to try a task again", "type", one.taskType, "task", one.ID, "error", unsaid)
+			}
 		}
 		if failure.Retry && delay > 0 {
 			failure.Delay = delay

@@ -233,7 +233,11 @@ func (w *Worker) end(ctx context.Context, h *held, err error, took time.Duration
 	failure := Failure{TaskRef: h.Ref()}
 	if err != nil && !errors.As(err, &later) {
 		failure.Error = err.Error()
-		failure.Delay, failure.Retry = h.line.policy.Next(h.ID, h.Attempt())
+		var unsaid error
+		if failure.Delay, failure.Retry, unsaid = h.line.policy.Next(h.ID, h.Attempt()); unsaid != nil {
+			failure.Error = fmt.Sprintf("%s; %s", failure.Error, unsaid)
+			w.o.Log.Warn("the policy of retries does not say when to try a task again", "type", h.Type, "task", h.ID, "error", unsaid)
+		}
 		if d, ok := engine.RetryDelay(err); ok {
 			failure.Delay = d
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -332,4 +333,47 @@ func TestEnqueueBelongsToTheTransaction(t *testing.T) {
 	if _, err := s.Enqueue(t.Context(), nil, task, bad); !errors.Is(err, engine.ErrTask) {
 		t.Errorf("want the bad task told, have %v", err)
 	}
+}
+
+func TestPolicyThatSaysNothingIsTold(t *testing.T) {
+	t.Parallel()
+	s := open(t, enginetest.Postgres(t))
+	k := queue.Kind[int]{Name: "work", Retry: &engine.TaskPolicy{
+		MinDelay: time.Hour, Delay: func(int) (time.Duration, error) { return 0, errors.New("it is no duration") },
+	}}
+	w := queue.NewWorker(s, queue.WorkerOptions{Poll: 20 * time.Millisecond})
+	queue.Register(w, k, func(context.Context, queue.Job[int]) error { return errors.New("it does not work") })
+	put(t, s, numbers(t, k, 1)...)
+	run(t, w)
+	eventually(t, "the task to wait and to tell of both errors", func() bool {
+		later, err := s.PeekTasks(t.Context(), queue.Filter{State: engine.TaskScheduled})
+		return err == nil && len(later) == 1 && strings.HasPrefix(later[0].Error, "it does not work; ") && strings.Contains(later[0].Error, "it is no duration")
+	})
+}
+
+// Nobody would take the patient task: there is always something more important.
+func TestWorkerRaisesWhatWaitsForTooLong(t *testing.T) {
+	t.Parallel()
+	s := open(t, enginetest.Postgres(t))
+	patient := queue.Kind[int]{Name: "work", Priority: -1}
+	important := queue.Kind[int]{Name: "work", Priority: 1, MaxWait: time.Millisecond, Running: 1}
+	var done atomic.Bool
+	w := queue.NewWorker(s, queue.WorkerOptions{Poll: 20 * time.Millisecond, Prefetch: 1})
+	queue.Register(w, important, func(ctx context.Context, j queue.Job[int]) error {
+		if j.Payload == 7 {
+			done.Store(true)
+		}
+		if done.Load() {
+			return nil
+		}
+		_, err := s.Enqueue(ctx, nil, numbers(t, important, 2)...) // and so on
+		return err
+	})
+	last, err := patient.Task(7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, append(numbers(t, important, 5), last)...)
+	run(t, w)
+	eventually(t, "the patient task to be done", done.Load)
 }
