@@ -28,7 +28,7 @@ func TestKeysOfOthersWorkWhileACellIsAway(t *testing.T) {
 			t.Errorf("stop: %v", err)
 		}
 	})
-	s := open(t, enginetest.Postgres(t), map[string]string{"b": cluster.URL})
+	s := open(t, enginetest.MigratedPostgres(t), map[string]string{"b": cluster.URL})
 	l := &ledger{steps: map[string][]int{}, told: map[string][]int{}}
 	e := nodes(t, l, s)[0]
 	// One key lives here, one there; both keys that are told of it live at home.

@@ -73,7 +73,7 @@ func TestMoveIsTakenOver(t *testing.T) {
 
 func takeOver(t *testing.T, at, want string) {
 	ctx := t.Context()
-	home, others := enginetest.Postgres(t), map[string]string{"b": enginetest.Postgres(t)}
+	home, others := enginetest.MigratedPostgres(t), map[string]string{"b": enginetest.MigratedPostgres(t)}
 	var die atomic.Pointer[func()]
 	dying := openAs(t, home, others, time.Second, func(_ string, store engine.Cell) engine.Cell { return &mortal{store, at, &die} })
 	works := dying
@@ -142,7 +142,7 @@ func takeOver(t *testing.T, at, want string) {
 func TestMoveOfADeadProcessIsFenced(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	home, b := enginetest.Postgres(t), enginetest.Postgres(t)
+	home, b := enginetest.MigratedPostgres(t), enginetest.MigratedPostgres(t)
 	s := open(t, home, map[string]string{"b": b})
 	from, err := opener(home)(ctx)
 	if err != nil {
@@ -184,7 +184,7 @@ func TestMoveOfADeadProcessIsFenced(t *testing.T) {
 func TestMoveGivesUpForLongRuns(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	s := open(t, enginetest.Postgres(t), map[string]string{"b": enginetest.Postgres(t)})
+	s := open(t, enginetest.MigratedPostgres(t), map[string]string{"b": enginetest.MigratedPostgres(t)})
 	node, err := s.Join(ctx, "node", time.Hour)
 	if err != nil {
 		t.Fatal(err)

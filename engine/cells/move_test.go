@@ -149,7 +149,7 @@ func waitFor(t *testing.T, what string, done func() bool) {
 
 func TestMoveUnderSubmitters(t *testing.T) {
 	t.Parallel()
-	home, b, c := enginetest.Postgres(t), enginetest.Postgres(t), enginetest.Postgres(t)
+	home, b, c := enginetest.MigratedPostgres(t), enginetest.MigratedPostgres(t), enginetest.MigratedPostgres(t)
 	others := map[string]string{"b": b, "c": c}
 	first, second := open(t, home, others), open(t, home, others)
 	l := &ledger{steps: map[string][]int{}, told: map[string][]int{}}
@@ -157,7 +157,7 @@ func TestMoveUnderSubmitters(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	const events = 40
+	const events = 25
 	keys := names(12)
 	var sending sync.WaitGroup
 	for i, key := range keys {
