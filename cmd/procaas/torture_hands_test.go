@@ -46,7 +46,8 @@ type hand struct {
 	nodes  string // addresses, by commas
 	world  string
 	proxy  *enginetest.Proxy // between it and the store; nil for an outside one
-	random *rand.Rand
+	pauses *rand.Rand        // of supervise
+	harm   *rand.Rand        // of torture, which goes on beside it
 	log    *os.File
 
 	mu      sync.Mutex // guards the following
@@ -58,8 +59,8 @@ type hand struct {
 func newHand(t *testing.T, kind string, number int, seed uint64, server, dsn, nodes, world string) *hand {
 	t.Helper()
 	h := &hand{
-		t: t, number: number, kind: kind, nodes: nodes, world: world, random: rand.New(rand.NewPCG(seed, uint64(number)+500)),
-		faults: map[string]int{},
+		t: t, number: number, kind: kind, nodes: nodes, world: world, pauses: rand.New(rand.NewPCG(seed, uint64(number)+500)),
+		harm: rand.New(rand.NewPCG(seed, uint64(number)+700)), faults: map[string]int{},
 	}
 	var err error
 	if kind == "compiled" {
@@ -114,7 +115,7 @@ func (h *hand) supervise(ctx context.Context) {
 			}
 		}
 		_ = in.Close()
-		sleep(ctx, between(h.random, 10*time.Millisecond, 300*time.Millisecond))
+		sleep(ctx, between(h.pauses, 10*time.Millisecond, 300*time.Millisecond))
 	}
 }
 
@@ -128,7 +129,7 @@ func (h *hand) send(sig syscall.Signal) {
 
 // torture does to the process what may happen to one, until ctx ends.
 func (h *hand) torture(ctx context.Context) {
-	random := rand.New(rand.NewPCG(h.random.Uint64(), 7))
+	random := h.harm
 	for sleep(ctx, between(random, 300*time.Millisecond, 2500*time.Millisecond)) {
 		what := random.IntN(9)
 		if h.proxy == nil {
