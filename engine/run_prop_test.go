@@ -475,21 +475,30 @@ func undoneIfGivenUp(t *rapid.T, w world, v engine.RunView) {
 	}
 }
 
-// outcomes gives what became of each handler. Which of them an element that has failed
-// got to depends on the order of ends.
+// outcomes gives what became of each handler. What was done inside of the elements of a
+// list of which one has failed depends on the order of ends.
 func outcomes(v engine.RunView) map[string]string {
 	out := map[string]string{}
 	failed := map[string]bool{}
 	for _, h := range v.Handlers {
-		failed[h.Path] = h.Items != nil && h.Items.Failed > 0 && strings.Count(h.Path, "/") == 1
+		failed[strings.TrimPrefix(h.Within+">"+h.Path, ">")] = h.Items != nil && h.Items.Failed > 0
 	}
 	for _, h := range v.Handlers {
-		if stage, _, _ := strings.Cut(h.Within, ">"); failed[stage] {
-			continue
+		if !insideOf(h.Within, failed) {
+			out[h.Within+">"+h.Path] = h.Outcome
 		}
-		out[h.Within+">"+h.Path] = h.Outcome
 	}
 	return out
+}
+
+// insideOf tells whether one of the places that lead to within is among some.
+func insideOf(within string, some map[string]bool) bool {
+	for at, c := range within + ">" {
+		if c == '>' && some[within[:at]] {
+			return true
+		}
+	}
+	return false
 }
 
 func TestAnyOrderOfEndsGivesTheStateOfTheDeclaredOrder(t *testing.T) {
