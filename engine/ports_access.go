@@ -64,6 +64,7 @@ const (
 	AuditDefinition = "definition" // before and after are hashes
 	AuditFallback   = "fallback"   // a handler, or a service, went out of the flow or came back
 	AuditInbox      = "inbox"      // slots move from one cluster of the inbox to another; the name is the move's
+	AuditQueue      = "queue"      // the mode of a type of tasks, whose name is the record's
 	AuditRun        = "run"        // before and after are an [AuditedRun]
 	AuditShard      = "shard"      // of a shard map: closed, opened, drained or enrolled; a placement was split or merged
 	AuditToken      = "token"      // before and after are without the hash
@@ -72,7 +73,7 @@ const (
 
 // AuditKinds lists them.
 func AuditKinds() []string {
-	return []string{AuditCluster, AuditConfig, AuditControl, AuditDefinition, AuditFallback, AuditInbox, AuditRun, AuditShard, AuditToken, AuditTransfer}
+	return []string{AuditCluster, AuditConfig, AuditControl, AuditDefinition, AuditFallback, AuditInbox, AuditQueue, AuditRun, AuditShard, AuditToken, AuditTransfer}
 }
 
 // AuditText makes a text, such as a hash, what an [Audited] keeps; an empty one

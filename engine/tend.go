@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -92,4 +93,15 @@ func tendTasks(ctx context.Context, care TaskCare) (time.Duration, error) {
 		return tendMost, nil
 	}
 	return min(max(next, tendLeast), tendMost), nil
+}
+
+// AuditQueueMode writes down who has said what a type of tasks does from now on. The
+// queue may be in another store, so this comes behind the change; saying it again
+// writes it again.
+func (e *Engine) AuditQueueMode(ctx context.Context, taskType string, mode TaskMode, by Actor) error {
+	_, err := e.o.Store.WriteDocuments(ctx, 0, nil, []Audited{{Kind: AuditQueue, Name: taskType, By: by, After: AuditText(string(mode))}})
+	if err != nil {
+		return fmt.Errorf("%s is %s, but the audit lacks it: %w", taskType, mode, err)
+	}
+	return nil
 }

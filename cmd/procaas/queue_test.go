@@ -171,5 +171,6 @@ func TestTasksOfPipelinesRun(t *testing.T) {
 	command("queue cancel thumbs --id "+later[0].ID, "cancel: 1 tasks")
 	command("queue drain thumbs", "thumbs is draining")
 	command("queue resume thumbs", "thumbs is open")
+	command("audit --kind queue", "thumbs", "broken", "paused", "open")
 	command("queue move thumbs --to other --state scheduled", "move: 0 tasks")
 }

@@ -583,6 +583,13 @@ func (f *fakeEngine) ShardTransfers(_ context.Context, shardMap string) ([]engin
 	return []engine.ShardTransfer{transferring}, nil
 }
 
+func (f *fakeEngine) AuditQueueMode(_ context.Context, kind string, mode engine.TaskMode, by engine.Actor) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.audit = append(f.audit, engine.AuditView{Kind: engine.AuditQueue, Name: kind, By: by.Name, Reason: by.Reason, After: string(mode)})
+	return nil
+}
+
 func (f *fakeEngine) AuditShardChange(context.Context, string, string, any, engine.Actor) error {
 	return nil
 }

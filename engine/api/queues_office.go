@@ -105,6 +105,9 @@ func (s *server) putQueue(w http.ResponseWriter, r *http.Request) error {
 	if err := s.tasks.SetTaskMode(r.Context(), kind, engine.TaskMode(change.Mode), change.Reason); err != nil {
 		return taskProblem(err)
 	}
+	if err := s.engine.AuditQueueMode(r.Context(), kind, engine.TaskMode(change.Mode), actor(r, change.Reason)); err != nil {
+		return err
+	}
 	s.log.Info("queue changed", "type", kind, "mode", change.Mode, "by", granted(r).Name, "reason", change.Reason)
 	return writeJSON(w, http.StatusOK, change)
 }
