@@ -76,6 +76,7 @@ type crashing struct {
 
 	pipelines string   // the taxi flow when empty
 	cells     []string // more databases of the inbox, as flags name them
+	name      string   // of the node; its own choice when empty
 }
 
 func taxiStubs(ctx context.Context, t *testing.T) *stub.Server {
@@ -120,6 +121,9 @@ func (c *crashing) start(ctx context.Context) *child {
 	args := []string{"serve", "--store", c.store, "--pipelines", cmp.Or(c.pipelines, taxiDir), "--listen", c.listen, "--log-format", "json", "--lease", "1s"}
 	for _, cell := range c.cells {
 		args = append(args, "--cell", cell)
+	}
+	if c.name != "" {
+		args = append(args, "--name", c.name)
 	}
 	if c.stubs != nil {
 		for id, url := range c.stubs.URLs() {
