@@ -45,6 +45,11 @@ type Cluster struct {
 	// query:NAME or path:N, the segment of the path from 1.
 	Key string `yaml:"key" default:"header:Procaas-Key"`
 
+	// Secret is the name of the secret that proves to workers that orders are the
+	// balancer's: its value is their bearer token. It is resolved as a !secret is. Without
+	// it orders have no token.
+	Secret string `yaml:"secret" pattern:"secret"`
+
 	// Owner says who looks after the cluster.
 	Owner string `yaml:"owner"`
 

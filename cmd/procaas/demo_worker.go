@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,8 +30,9 @@ warm partition, and what is over its capacity is dropped.
   GET  /handoff        what it holds; POST /handoff/{prepare,warm,take,release} are orders
 
 SIGTERM lets the balancer know that the worker stops. It ends when all its partitions
-are elsewhere, or after --drain. It asks nobody for a token, and so it serves this
-machine only.`,
+are elsewhere, or after --drain. With --token-file it follows only orders that have the
+token, which clusters: in the balancer's files names as secret:. Requests and
+healthchecks need none, and so it serves this machine only.`,
 		Example: "  procaas demo-worker --name w1 --listen 127.0.0.1:9101 --cluster fanout --partitions 64",
 		Args:    cobra.NoArgs,
 	}
@@ -43,13 +46,23 @@ machine only.`,
 	flags.Float64Var(&o.Cold, "cold", o.Cold, "how many times as much work a request to a cold partition is")
 	flags.DurationVar(&o.ColdTime, "cold-time", o.ColdTime, "time in which a partition gets warm, by two thirds")
 	flags.DurationVar(&o.Window, "window", o.Window, "time over which the healthcheck counts")
+	tokenFile := flags.String("token-file", "", "file with the bearer token that orders must have")
 	drain := flags.Duration("drain", 10*time.Second, "time that the balancer gets to move the partitions when the worker stops")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if !api.Loopback(*listen) {
-			return usagef("--listen %s can be reached from outside, and a demo-worker asks nobody for a token; listen on 127.0.0.1", *listen)
+			return usagef("--listen %s can be reached from outside, and a demo-worker serves whoever calls it; listen on 127.0.0.1", *listen)
 		}
 		if err := o.Check(); err != nil {
 			return usageError{err}
+		}
+		if *tokenFile != "" {
+			data, err := os.ReadFile(*tokenFile)
+			if err != nil {
+				return usagef("--token-file: %w", err)
+			}
+			if o.Token = strings.TrimSpace(string(data)); o.Token == "" {
+				return usagef("--token-file %s: the file is empty", *tokenFile)
+			}
 		}
 		return serveDemoWorker(c.Context(), s, o, *listen, *drain)
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
 
 	"procaas/dsl"
 	"procaas/engine"
@@ -75,11 +77,34 @@ func (h *Handoff) Handle(ctx context.Context, c *engine.Call) (engine.Result, er
 	if err != nil {
 		return engine.Result{}, err
 	}
-	s := handoff.Settler{Caller: handoff.Caller{HTTP: c.Workers}, Timeout: h.Timeout, Grace: h.Grace}
+	token, err := orderToken(c, cluster)
+	if err != nil {
+		return engine.Result{}, err
+	}
+	s := handoff.Settler{Caller: handoff.Caller{HTTP: c.Workers, Token: token}, Timeout: h.Timeout, Grace: h.Grace}
 	if h.Phase == "prepare" {
 		return h.prepare(ctx, c, s, &a)
 	}
 	return h.settle(ctx, c, s, &a)
+}
+
+// orderToken is the token of orders to the workers of a cluster; empty for none. What it
+// is in is hidden as all secrets of a call are.
+func orderToken(c *engine.Call, cluster *dsl.Cluster) (string, error) {
+	if cluster.Secret == "" {
+		return "", nil
+	}
+	text, err := c.Resolve(dsl.Secret{Name: cluster.Secret})
+	token := strings.TrimSpace(text)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("secret of cluster %s: %w", cluster.ID, err)
+	case token == "":
+		return "", engine.Permanent(fmt.Errorf("secret %s of cluster %s is empty", cluster.Secret, cluster.ID))
+	case strings.ContainsFunc(token, unicode.IsControl):
+		return "", engine.Permanent(fmt.Errorf("secret %s of cluster %s holds more than one line: want one token", cluster.Secret, cluster.ID))
+	}
+	return token, nil
 }
 
 // handoffMap is the assignment as the hand-off takes it.

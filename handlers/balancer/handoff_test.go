@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"procaas/dsl"
 	"procaas/handlers/balancer"
 	"procaas/handlers/balancer/handoff"
 	"procaas/handlers/balancer/handoff/reference"
@@ -133,5 +134,51 @@ func TestHandoffWaitsForASilentWorkerForTheGrace(t *testing.T) {
 	r.now = r.now.Add(5 * time.Second)
 	if have := r.settle(); have["held"] != 12 || have["taken"] != lost {
 		t.Errorf("after it: have %v", have)
+	}
+}
+
+// Workers with a token follow orders that have it, and no others.
+func TestOrdersHaveTheTokenOfTheCluster(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 1, "")
+	o := reference.DefaultOptions()
+	o.ID, o.Cluster, o.Partitions, o.Token = "w1", "c", 12, "one"
+	w := reference.New(o)
+	s := httptest.NewServer(w.Handler())
+	t.Cleanup(func() { s.Close(); w.Close() })
+	settle := func(secret, value string) (map[string]any, error) {
+		r.load(fmt.Sprintf("clusters:\n  - id: c\n    partitions: 12\n    step: 2s\n%s%s    workers: [{id: w1, url: %q}]\n", stalls, secret, s.URL))
+		c := r.call()
+		c.Resolve = func(s dsl.Secret) (string, error) {
+			if s.Name != "ORDERS" {
+				return "", fmt.Errorf("no secret %s", s.Name)
+			}
+			return value, nil
+		}
+		h := &balancer.Handoff{Cluster: "c", Phase: "settle", Timeout: time.Minute, Grace: 5 * time.Second}
+		result, err := h.Handle(t.Context(), c)
+		if err != nil {
+			return nil, err
+		}
+		return result.Response.(map[string]any), nil
+	}
+	r.load(fmt.Sprintf("clusters:\n  - id: c\n    partitions: 12\n    step: 2s\n%s    workers: [{id: w1, url: %q}]\n", stalls, s.URL))
+	r.tick()
+	for _, refused := range []struct{ secret, value string }{{"", "one"}, {"    secret: ORDERS\n", "another"}, {"    secret: ORDERS\n", "on"}} {
+		have, err := settle(refused.secret, refused.value)
+		if err != nil || have["held"] != 0 || fmt.Sprint(have["silent"]) != "[w1]" || w.Holds() != 0 || w.Holder().State().Version != 0 {
+			t.Errorf("%+v: have %v, %v and %d partitions", refused, have, err, w.Holds())
+		}
+	}
+	for value, want := range map[string]string{" \n": "secret ORDERS of cluster c is empty", "one\ntwo": "more than one line"} {
+		if _, err := settle("    secret: ORDERS\n", value); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: want %s, have %v", value, want, err)
+		}
+	}
+	if _, err := settle("    secret: NONE\n", ""); err == nil || !strings.Contains(err.Error(), "secret of cluster c: no secret NONE") {
+		t.Errorf("have %v", err)
+	}
+	if have, err := settle("    secret: ORDERS\n", "one\n"); err != nil || have["held"] != 12 || w.Holds() != 12 {
+		t.Errorf("with the token: have %v, %v", have, err)
 	}
 }

@@ -16,6 +16,9 @@ const mostState = 8 << 20
 // A Caller gives orders to workers.
 type Caller struct {
 	HTTP *http.Client
+
+	// Token is the bearer token of orders; they have none when it is empty.
+	Token string
 }
 
 // State asks a worker what it holds.
@@ -47,6 +50,9 @@ func (c Caller) call(ctx context.Context, method, url, path string, body []byte)
 	}
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
+	}
+	if c.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.Token)
 	}
 	reply, err := c.HTTP.Do(r)
 	if err != nil {

@@ -29,6 +29,10 @@ type HolderOptions struct {
 	// while the worker was away.
 	Heard int64
 
+	// Token is the bearer token that orders over HTTP must have. Orders are followed
+	// whoever gives them when it is empty.
+	Token string
+
 	// Load gets what a partition needs before it is served, such as a cache. It is a
 	// favour: a partition may be taken before it ends, whose context ends then. Nothing
 	// is loaded when nil.

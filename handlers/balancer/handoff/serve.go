@@ -2,11 +2,14 @@ package handoff
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"procaas/engine"
 )
@@ -28,10 +31,12 @@ const (
 	CodeOutdated    = "outdated"    // 409: a newer assignment has been heard of
 	CodeMisdirected = "misdirected" // 422: the order is for another cluster, or makes no sense
 	CodeMalformed   = "malformed"   // 400: the body is not an order
+	CodeUnknown     = "unknown"     // 401: the order has not the token of the cluster
 	CodeNotHeld     = "not_held"    // 421: of requests: the partition is not served here
 )
 
-// Routes serves orders and the state over HTTP, at the paths of the protocol.
+// Routes serves orders and the state over HTTP, at the paths of the protocol. Orders
+// without the token of the holder, if there is one, change nothing; the state needs none.
 func (h *Holder) Routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+Root, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, h.State()) })
@@ -42,9 +47,30 @@ func (h *Holder) Routes() http.Handler {
 		PathRelease: h.Release,
 	}
 	for path, follow := range orders {
-		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) { obeyed(w, r, follow) })
+		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
+			if !h.known(r) {
+				w.Header().Set("WWW-Authenticate", "Bearer")
+				refuse(w, Refusal{
+					Title: "The order is not known to be the balancer's", Status: http.StatusUnauthorized, Code: CodeUnknown,
+					Detail: "want Authorization: Bearer and the token of the cluster, which the balancer finds by secret: in clusters:",
+				})
+				return
+			}
+			obeyed(w, r, follow)
+		})
 	}
 	return mux
+}
+
+// known tells whether a request has the token. The time it takes does not tell how much of
+// another token is right.
+func (h *Holder) known(r *http.Request) bool {
+	if h.options.Token == "" {
+		return true
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	have, want := sha256.Sum256([]byte(strings.TrimSpace(token))), sha256.Sum256([]byte(h.options.Token))
+	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(have[:], want[:]) == 1
 }
 
 func obeyed(w http.ResponseWriter, r *http.Request, follow func(context.Context, Order) (State, error)) {

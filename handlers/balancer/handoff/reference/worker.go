@@ -35,6 +35,7 @@ type Options struct {
 
 	Window time.Duration // over which the healthcheck counts
 	Heard  int64         // as in [handoff.HolderOptions]
+	Token  string        // as there
 	Now    func() time.Time
 }
 
@@ -107,7 +108,7 @@ func New(o Options) *Worker {
 	w := &Worker{o: o, started: o.Now(), caches: map[int]*cache{}, budget: o.most(), filled: o.Now()}
 	w.window = counts{from: w.started, partitions: map[int]int64{}}
 	w.holder = handoff.NewHolder(handoff.HolderOptions{
-		Cluster: o.Cluster, Partitions: o.Partitions, Load: w.load, Drop: w.drop, Heard: o.Heard, Now: o.Now,
+		Cluster: o.Cluster, Partitions: o.Partitions, Load: w.load, Drop: w.drop, Heard: o.Heard, Token: o.Token, Now: o.Now,
 	})
 	return w
 }
