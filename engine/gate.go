@@ -261,11 +261,12 @@ const (
 	callBad
 )
 
-// leave gives the place back, wherever it is. The zero spot has none.
-func (s *spot) leave(end callEnd, now time.Time) {
+// leave gives the place back, wherever it is. The zero spot has none. It tells whether
+// the call was let in to find out about its service.
+func (s *spot) leave(end callEnd, now time.Time) (probe bool) {
 	g := s.gate
 	if g == nil {
-		return
+		return false
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -280,6 +281,7 @@ func (s *spot) leave(end callEnd, now time.Time) {
 		g.learn(s, end, now)
 	}
 	g.move(now)
+	return s.probes
 }
 
 // learn takes in what a call came to.

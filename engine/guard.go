@@ -78,8 +78,7 @@ func (p *pass) end(ref string, end callEnd, now time.Time) (probe bool) {
 		return false
 	}
 	delete(p.places, ref)
-	probe = pl.spots[1].probes
-	pl.spots[1].leave(end, now)
+	probe = pl.spots[1].leave(end, now)
 	end.pause = 0 // which is the service's alone
 	pl.spots[0].leave(end, now)
 	return probe
