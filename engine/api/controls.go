@@ -178,13 +178,9 @@ func (s *server) putControl(w http.ResponseWriter, r *http.Request, levels []str
 
 // readControl reads a [ControlChange].
 func (s *server) readControl(w http.ResponseWriter, r *http.Request) (c engine.ControlChange, reason string, err error) {
-	v, err := s.readJSON(w, r)
+	f, err := s.readObject(w, r)
 	if err != nil {
 		return c, "", err
-	}
-	f, fault := objectAt("", v)
-	if fault != nil {
-		return c, "", faulty([]Fault{*fault})
 	}
 	c = engine.ControlChange{
 		Mode: f.label("mode", maxName), Force: f.boolean("force"), Until: f.instant("until"), Forever: f.boolean("forever"),
@@ -245,13 +241,9 @@ func (s *server) deleteControl(w http.ResponseWriter, r *http.Request, levels []
 }
 
 func (s *server) undoControl(w http.ResponseWriter, r *http.Request) error {
-	v, err := s.readJSON(w, r)
+	f, err := s.readObject(w, r)
 	if err != nil {
 		return err
-	}
-	f, fault := objectAt("", v)
-	if fault != nil {
-		return faulty([]Fault{*fault})
 	}
 	revision, reason := f.integer("revision"), f.label("reason", maxReason)
 	if revision < 1 && len(f.faults) == 0 {

@@ -92,6 +92,19 @@ func (s *server) readJSON(w http.ResponseWriter, r *http.Request) (any, error) {
 	return parse(body)
 }
 
+// readObject reads a body that must be an object in JSON.
+func (s *server) readObject(w http.ResponseWriter, r *http.Request) (*fields, error) {
+	v, err := s.readJSON(w, r)
+	if err != nil {
+		return nil, err
+	}
+	f, fault := objectAt("", v)
+	if fault != nil {
+		return nil, faulty([]Fault{*fault})
+	}
+	return f, nil
+}
+
 // readOptional is readJSON for a body that may be left out. An empty one of another
 // type is what a form of a page sends, and is refused.
 func (s *server) readOptional(w http.ResponseWriter, r *http.Request) (v any, given bool, err error) {

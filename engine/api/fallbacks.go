@@ -38,13 +38,9 @@ func (s *server) fallbackOperations() []operation {
 }
 
 func (s *server) endFallbacks(w http.ResponseWriter, r *http.Request) error {
-	v, err := s.readJSON(w, r)
+	f, err := s.readObject(w, r)
 	if err != nil {
 		return err
-	}
-	f, fault := objectAt("", v)
-	if fault != nil {
-		return faulty([]Fault{*fault})
 	}
 	path, reason := f.label("path", maxName), f.label("reason", maxReason)
 	if path == "" && len(f.faults) == 0 {

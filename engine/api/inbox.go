@@ -76,13 +76,9 @@ func (s *server) moveSlots(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.readJSON(w, r)
+	f, err := s.readObject(w, r)
 	if err != nil {
 		return err
-	}
-	f, fault := objectAt("", v)
-	if fault != nil {
-		return faulty([]Fault{*fault})
 	}
 	o := engine.InboxOrder{To: f.required("to")}
 	if o.Slots, err = engine.ParseSlots(f.required("slots")); err != nil {

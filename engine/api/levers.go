@@ -177,13 +177,9 @@ func (s *server) pullLever(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.readJSON(w, r)
+	f, err := s.readObject(w, r)
 	if err != nil {
 		return err
-	}
-	f, fault := objectAt("", v)
-	if fault != nil {
-		return faulty([]Fault{*fault})
 	}
 	pull := engine.LeverPull{Lever: lever, Worker: f.label("worker", maxName), Zone: f.label("zone", maxName), Partition: -1, Until: f.instant("until")}
 	if f.get("partition") != nil {

@@ -156,13 +156,9 @@ func (v Verb) of() []engine.Status {
 // refuses callers who may not change them.
 func (s *server) readRedrive(w http.ResponseWriter, r *http.Request, verb Verb) (c choice, err error) {
 	may := verb.of()
-	v, err := s.readJSON(w, r)
+	f, err := s.readObject(w, r)
 	if err != nil {
 		return c, err
-	}
-	f, fault := objectAt("", v)
-	if fault != nil {
-		return c, faulty([]Fault{*fault})
 	}
 	c.filter = f.runFilter()
 	if c.filter == (engine.RunFilter{}) {

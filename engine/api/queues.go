@@ -246,20 +246,12 @@ func (s *server) needTasks() error {
 	return nil
 }
 
-// object reads a body that is one object.
+// object reads the body of a call for the queue of tasks.
 func (s *server) object(w http.ResponseWriter, r *http.Request) (*fields, error) {
 	if err := s.needTasks(); err != nil {
 		return nil, err
 	}
-	v, err := s.readJSON(w, r)
-	if err != nil {
-		return nil, err
-	}
-	f, fault := objectAt("", v)
-	if fault != nil {
-		return nil, faulty([]Fault{*fault})
-	}
-	return f, nil
+	return s.readObject(w, r)
 }
 
 // objects gives the members of a list of objects.

@@ -77,13 +77,9 @@ func (s *server) orderTransfer(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.readJSON(w, r)
+	f, err := s.readObject(w, r)
 	if err != nil {
 		return err
-	}
-	f, fault := objectAt("", v)
-	if fault != nil {
-		return faulty([]Fault{*fault})
 	}
 	want, reason := f.required("want"), f.label("reason", maxReason)
 	f.refuseUnknown()

@@ -154,13 +154,9 @@ func (s *server) regroup(w http.ResponseWriter, r *http.Request, verb string, do
 	if err != nil {
 		return err
 	}
-	v, err := s.readJSON(w, r)
+	f, err := s.readObject(w, r)
 	if err != nil {
 		return err
-	}
-	f, fault := objectAt("", v)
-	if fault != nil {
-		return faulty([]Fault{*fault})
 	}
 	at, dry, reason := f.required("at"), f.boolean("dry_run"), f.label("reason", maxReason)
 	f.refuseUnknown()
@@ -273,13 +269,9 @@ func (s *server) resolveShards(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.readJSON(w, r)
+	f, err := s.readObject(w, r)
 	if err != nil {
 		return err
-	}
-	f, fault := objectAt("", v)
-	if fault != nil {
-		return faulty([]Fault{*fault})
 	}
 	keys := f.labels("keys", maxShardKey)
 	if len(keys) == 0 || len(keys) > maxShardKeys {
@@ -348,13 +340,9 @@ func (s *server) setShard(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.readJSON(w, r)
+	f, err := s.readObject(w, r)
 	if err != nil {
 		return err
-	}
-	f, fault := objectAt("", v)
-	if fault != nil {
-		return faulty([]Fault{*fault})
 	}
 	var c engine.ShardChange
 	for name, field := range map[string]**string{"closed": &c.Closed, "draining": &c.Draining} {

@@ -83,13 +83,9 @@ func (s *server) newToken(w http.ResponseWriter, r *http.Request) error {
 
 // readToken reads a [NewToken].
 func (s *server) readToken(w http.ResponseWriter, r *http.Request) (spec engine.TokenSpec, reason string, err error) {
-	v, err := s.readJSON(w, r)
+	f, err := s.readObject(w, r)
 	if err != nil {
 		return spec, "", err
-	}
-	f, fault := objectAt("", v)
-	if fault != nil {
-		return spec, "", faulty([]Fault{*fault})
 	}
 	spec = engine.TokenSpec{
 		Name: f.required("name"), Role: engine.Role(f.required("role")), Paths: f.labels("paths", maxName),
