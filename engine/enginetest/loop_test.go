@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"procaas/dsl"
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/memory"
@@ -77,28 +76,9 @@ func throughLoop(t *testing.T, store engine.Store, crashAt int, after bool) int 
 		}
 		return engine.Result{Response: n}, nil
 	}))}
-	bundle, found := dsl.Load([]dsl.File{{Name: "loop.yaml", Data: []byte(loopFlow)}}, dsl.Options{Types: []dsl.Type{types[0].Type}})
-	if bundle == nil {
-		t.Fatal(found)
-	}
-	clock := engine.NewVirtualClock(time.Now())
-	v, err := engine.NewVirtual(t.Context(), engine.VirtualOptions{
-		Options: engine.Options{Store: store, Types: types, Bundle: bundle, Name: "test"},
-		Clock:   clock, CrashAt: crashAt, CrashAfter: after,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	submitted, err := v.Engine().Submit(t.Context(), []engine.Submission{{Event: engine.Event{
-		Type: "work", ID: what, Source: t.Name(), Payload: []any{1, 2, 3}, Time: clock.Now(),
-	}}})
-	if err != nil || submitted[0].Err != nil {
-		t.Fatal(err, submitted[0].Err)
-	}
-	if _, err := v.Drain(t.Context(), clock.Now().Add(time.Hour)); err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
-	record, err := store.Run(t.Context(), submitted[0].Receipt.Run)
+	tr := startTrial(t, trial{store: store, types: types, flow: loopFlow, what: what, payload: []any{1, 2, 3}, crashAt: crashAt, after: after})
+	tr.drain(t)
+	record, err := store.Run(t.Context(), tr.run)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,5 +97,5 @@ func throughLoop(t *testing.T, store engine.Store, crashAt int, after bool) int 
 	if len(keys) != 9 { // in the element that fails, c is not reached
 		t.Errorf("%s: want a key for each call in each element, have %d", what, len(keys))
 	}
-	return v.Saves()
+	return tr.engine.Saves()
 }

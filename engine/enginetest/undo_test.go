@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"procaas/dsl"
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/memory"
@@ -114,11 +113,10 @@ func cancelWithin(t *testing.T, store engine.Store, flow cancelled, crashAt int,
 	t.Helper()
 	what := fmt.Sprintf(flow.name+": crash at checkpoint %d, after it: %t", crashAt, after)
 	var calls enginetest.Recorder
-	var v *engine.Virtual
-	run := ""
+	var tr trial
 	types := []engine.HandlerType{enginetest.Scripted("step", calls.Record(func(ctx context.Context, c *engine.Call, _ any) (engine.Result, error) {
 		if strings.HasSuffix(c.Path, "/d") {
-			_, err := v.Engine().Cancel(ctx, run, engine.Actor{Name: "ann", Reason: "enough"})
+			_, err := tr.engine.Engine().Cancel(ctx, tr.run, engine.Actor{Name: "ann", Reason: "enough"})
 			if err != nil && !errors.Is(err, engine.ErrUndoing) {
 				return engine.Result{}, err
 			}
@@ -126,34 +124,14 @@ func cancelWithin(t *testing.T, store engine.Store, flow cancelled, crashAt int,
 		}
 		return engine.Result{}, nil
 	}))}
-	bundle, found := dsl.Load([]dsl.File{{Name: "undo.yaml", Data: []byte(flow.flow)}}, dsl.Options{Types: []dsl.Type{types[0].Type}})
-	if bundle == nil {
-		t.Fatal(found)
-	}
-	clock := engine.NewVirtualClock(time.Now())
-	v, err := engine.NewVirtual(t.Context(), engine.VirtualOptions{
-		Options: engine.Options{Store: store, Types: types, Bundle: bundle, Name: "test"},
-		Clock:   clock, CrashAt: crashAt, CrashAfter: after,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	submitted, err := v.Engine().Submit(t.Context(), []engine.Submission{{Event: engine.Event{
-		Type: "work", ID: what, Source: t.Name(), Payload: map[string]any{}, Time: clock.Now(),
-	}}})
-	if err != nil || submitted[0].Err != nil {
-		t.Fatal(err, submitted[0].Err)
-	}
-	run = submitted[0].Receipt.Run
-	if _, err := v.Drain(t.Context(), clock.Now().Add(time.Hour)); err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
-	view, err := v.Engine().RunByID(t.Context(), run)
+	tr = startTrial(t, trial{store: store, types: types, flow: flow.flow, what: what, payload: map[string]any{}, crashAt: crashAt, after: after})
+	tr.drain(t)
+	view, err := tr.engine.Engine().RunByID(t.Context(), tr.run)
 	if err != nil || view.Status != engine.Stopped || view.Reason != "enough" || view.Cancelling != "" {
 		t.Fatalf("%s: want the run cancelled because of enough, have %s %q %q, %v", what, view.Status, view.Reason, view.Cancelling, err)
 	}
 	flow.check(t, what, calls.Calls())
-	return v.Saves()
+	return tr.engine.Saves()
 }
 
 func checkUndone(t *testing.T, what string, calls []engine.Call) {
