@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"text/tabwriter"
 	"time"
@@ -23,20 +22,30 @@ type entry struct {
 	contestant
 }
 
-// enter opens the contestants.
-func (b *bench) enter(ctx context.Context) ([]*entry, error) {
-	all := []*entry{
+// contestants are all that can be compared, in the order of the tables.
+func contestants() []*entry {
+	return []*entry{
 		{name: "naive", open: openNaive},
 		{name: "grouped", open: openGrouped},
 		{name: "procaas", open: openProcaas("plain", plain, false)},
 		{name: "procaas, over HTTP", open: openProcaas("http", plain, true)},
 		{name: "procaas, ids and keys", open: openProcaas("keyed", keyed, false)},
 	}
-	if b.match != "" {
-		names := strings.Split(b.match, ";")
-		all = slices.DeleteFunc(all, func(e *entry) bool {
-			return !slices.Contains(names, e.name)
-		})
+}
+
+func contestantNames() []string {
+	var names []string
+	for _, e := range contestants() {
+		names = append(names, e.name)
+	}
+	return names
+}
+
+// enter opens the contestants, or those that were asked for.
+func (b *bench) enter(ctx context.Context) ([]*entry, error) {
+	all := contestants()
+	if b.match != nil {
+		all = slices.DeleteFunc(all, func(e *entry) bool { return !slices.Contains(b.match, e.name) })
 	}
 	for i, e := range all {
 		var err error

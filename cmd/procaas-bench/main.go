@@ -28,10 +28,11 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"time"
 
-	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/cluster"
 )
 
 func main() {
@@ -39,40 +40,38 @@ func main() {
 		serve()
 		return
 	}
-	o := options{}
-	only := ""
-	flag.StringVar(&only, "only", "flows,latency,accept,backlog,idle", "what to measure")
-	flag.StringVar(&o.dsn, "dsn", "", "a PostgreSQL for this alone; a private one is started when it is left out")
-	flag.StringVar(&o.match, "contestants", "", "measure only the contestants of these names, separated by semicolons")
-	flag.IntVar(&o.flows, "flows", 6000, "flows of one contestant in one round")
-	flag.IntVar(&o.rounds, "rounds", 5, "rounds")
-	flag.IntVar(&o.backlog, "backlog", 100_000, "waiting events that are drained")
-	flag.IntVar(&o.tasks, "tasks", 100_000, "tasks of one measurement of the queue")
-	flag.IntVar(&o.cancelled, "cancelled", 500_000, "tasks that are cancelled beside others, for queue-hindered")
-	flag.IntVar(&o.crowd, "crowd", 1_000_000, "scheduled tasks, and as many of low priority, beside which urgent ones are measured")
-	flag.IntVar(&o.pass, "pass", 1_000_000, "tasks that pass for queue-bloat")
-	flag.DurationVar(&o.span, "span", 4*time.Second, "of one measurement at a fixed rate")
-	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile of this process to a file")
-	flag.StringVar(&o.allocs, "memprofile", "", "write a profile of what this process has allocated to a file")
-	flag.Parse()
+	o, err := parse(os.Args[1:], os.Stdout)
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "procaas-bench:", err)
+		os.Exit(exitUsage)
+	}
 	if o.allocs != "" {
 		runtime.MemProfileRate = 4 << 10
 	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400) // as in procaas serve, for all contestants
 	}
-	o.only = strings.Split(only, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, o, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "procaas-bench:", err)
-		os.Exit(1)
+		os.Exit(exitBroken)
 	}
 }
 
+// The exit codes besides 0, as those of procaas.
+const (
+	exitUsage  = 2
+	exitBroken = 3
+)
+
+// options are the flags; parse says what each means.
 type options struct {
 	only      []string
-	match     string
+	match     []string
 	dsn       string
 	flows     int
 	rounds    int
@@ -86,7 +85,70 @@ type options struct {
 	allocs    string
 }
 
-// parts are the measurements, in order.
+// parse reads the flags. What makes no sense is refused here, before minutes go by in
+// the measurements that come first.
+func parse(args []string, help io.Writer) (options, error) {
+	var o options
+	var only, match string
+	f := flag.NewFlagSet("procaas-bench", flag.ContinueOnError)
+	f.SetOutput(io.Discard) // main says what is wrong
+	f.StringVar(&only, "only", "flows,latency,accept,backlog,idle", "what to measure, out of "+strings.Join(partNames(), ","))
+	f.StringVar(&o.dsn, "dsn", "", "a PostgreSQL for this alone, whose schemas are dropped; a private one is started when it is left out")
+	f.StringVar(&match, "contestants", "", "measure only the `names` of flows and latency, separated by semicolons: "+strings.Join(contestantNames(), ";"))
+	f.IntVar(&o.flows, "flows", 6000, "flows of one contestant in one round")
+	f.IntVar(&o.rounds, "rounds", 5, "rounds, of which medians are shown; a shorter one before them is not counted")
+	f.IntVar(&o.backlog, "backlog", 100_000, "waiting events that are drained")
+	f.IntVar(&o.tasks, "tasks", 100_000, "tasks of one measurement of the queue")
+	f.IntVar(&o.cancelled, "cancelled", 500_000, "tasks that are cancelled beside others, for queue-hindered")
+	f.IntVar(&o.crowd, "crowd", 1_000_000, "scheduled tasks, and as many of low priority, beside which urgent ones are measured")
+	f.IntVar(&o.pass, "pass", 1_000_000, "tasks that pass for queue-bloat")
+	f.DurationVar(&o.span, "span", 4*time.Second, "length of one measurement at a fixed rate")
+	f.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile of this process to a `file`")
+	f.StringVar(&o.allocs, "memprofile", "", "write a profile of what this process has allocated to a `file`")
+	if err := f.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(help, "procaas-bench measures what durability costs, beside programs written by hand. Compare ratios; absolute figures are the machine's.")
+			f.SetOutput(help)
+			f.PrintDefaults()
+		}
+		return o, err
+	}
+	if f.NArg() > 0 {
+		return o, fmt.Errorf("want flags only, have %q", f.Arg(0))
+	}
+	if min(o.flows, o.rounds, o.backlog, o.tasks, o.cancelled, o.crowd, o.pass) < 1 || o.span <= 0 {
+		return o, errors.New("want all counts and -span greater than 0")
+	}
+	var err error
+	if o.only, err = choose("-only", only, ",", partNames()); err != nil {
+		return o, err
+	}
+	if match != "" {
+		o.match, err = choose("-contestants", match, ";", contestantNames())
+	}
+	return o, err
+}
+
+// choose splits a list of names, all of which must be known.
+func choose(name, list, sep string, known []string) ([]string, error) {
+	chosen := strings.Split(list, sep)
+	for _, c := range chosen {
+		if !slices.Contains(known, c) {
+			return nil, fmt.Errorf("%s: want some of %s, have %q", name, strings.Join(known, sep), c)
+		}
+	}
+	return chosen, nil
+}
+
+func partNames() []string {
+	var names []string
+	for _, p := range parts {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// parts are the measurements, in the order in which they are made.
 var parts = []struct {
 	name    string
 	measure func(context.Context, *bench) error
@@ -114,12 +176,12 @@ type bench struct {
 func run(ctx context.Context, o options, out io.Writer) (err error) {
 	b := &bench{options: o, out: out}
 	if b.dsn == "" {
-		cluster, err := enginetest.StartPostgres(ctx)
+		server, err := cluster.Start(ctx)
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, cluster.Stop()) }()
-		b.dsn = cluster.URL
+		defer func() { err = errors.Join(err, server.Stop()) }()
+		b.dsn = server.URL
 	}
 	service, err := startService()
 	if err != nil {
@@ -149,24 +211,13 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		}
 		defer func() { err = errors.Join(err, pprof.Lookup("allocs").WriteTo(f, 0), f.Close()) }()
 	}
-	for _, name := range o.only {
-		found := false
-		for _, p := range parts {
-			if p.name != name {
-				continue
-			}
-			found = true
-			fmt.Fprintln(out)
-			if err := p.measure(ctx, b); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
+	for _, p := range parts {
+		if !slices.Contains(o.only, p.name) {
+			continue
 		}
-		if !found {
-			known := make([]string, len(parts))
-			for i, p := range parts {
-				known[i] = p.name
-			}
-			return fmt.Errorf("want measurements out of %s, have %q", strings.Join(known, ", "), name)
+		fmt.Fprintln(out)
+		if err := p.measure(ctx, b); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
 	return nil

@@ -26,7 +26,7 @@ var homes = []struct {
 	{"github.com/go-chi/chi", []string{"engine/api"}, "only the API routes"},
 	{"github.com/danielgtaylor/huma", []string{"engine/api"}, "only the API describes itself"},
 	{"github.com/cloudevents/sdk-go", []string{"engine/api"}, "events are decoded at the border"},
-	{"github.com/jackc/pgx", []string{"engine/postgres", "engine/enginetest", "handlers/queue", "handlers/sharding", "handlers/sharding/transfer", "cmd/procaas-bench"}, "SQL stays in the stores; the bench has programs written by hand to compare with"},
+	{"github.com/jackc/pgx", []string{"engine/postgres", "engine/enginetest", "engine/enginetest/cluster", "handlers/queue", "handlers/sharding", "handlers/sharding/transfer", "cmd/procaas-bench"}, "SQL stays in the stores; the bench has programs written by hand to compare with"},
 	{"github.com/jackc/pglogrepl", []string{"handlers/sharding/transfer"}, "only transfers read a server's log"},
 	{"modernc.org/sqlite", []string{"engine/sqlite"}, "SQL stays in the stores"},
 	{"github.com/pressly/goose", []string{"engine/postgres", "engine/sqlite"}, "stores migrate themselves"},
@@ -84,6 +84,30 @@ func TestFoldersImportOnlyToTheirLeft(t *testing.T) {
 			}
 			if from != folder && target == folder && to != folder && folder != "cmd" && !harness(from) && !within(from, to) && !within(to, from) {
 				t.Errorf("%s imports its sibling %s; parts of %s never import each other", from, to, folder)
+			}
+		}
+	}
+}
+
+// testLibraries are what only tests may link: each registers flags of its own, and
+// makes programs larger.
+var testLibraries = []string{"testing", "pgregory.net/rapid", "procaas/engine/enginetest", "github.com/rogpeppe/go-internal", "go.uber.org/goleak"}
+
+// TestProgramsLinkNoTestLibraries looks at all that the commands are built from.
+func TestProgramsLinkNoTestLibraries(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"procaas/cmd/procaas", "procaas/cmd/procaas-bench", "procaas/engine/enginetest/testdb"} {
+		out, err := exec.Command("go", "list", "-deps", program).Output()
+		if err != nil {
+			t.Fatalf("go list: %v", err)
+		}
+		linked := strings.Fields(string(out))
+		if !slices.Contains(linked, program) {
+			t.Fatalf("%s is not among what go list names", program)
+		}
+		for _, library := range testLibraries {
+			if slices.Contains(linked, library) {
+				t.Errorf("%s links %s, which only tests may", program, library)
 			}
 		}
 	}

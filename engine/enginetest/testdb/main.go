@@ -13,7 +13,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/cluster"
 )
 
 func main() {
@@ -37,13 +37,13 @@ func run(args []string) (code int, err error) {
 	// The command gets the terminal's signals itself, and ends by them. They are
 	// caught rather than ignored, because a command would inherit the latter.
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM)
-	c, err := enginetest.StartPostgres(context.Background())
+	c, err := cluster.Start(context.Background())
 	if err != nil {
 		return couldNotWork, err
 	}
 	defer func() { err = errors.Join(err, c.Stop()) }()
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Env = append(os.Environ(), enginetest.PostgresEnv+"="+c.URL)
+	cmd.Env = append(os.Environ(), cluster.Env+"="+c.URL)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err = cmd.Run()
 	var exit *exec.ExitError

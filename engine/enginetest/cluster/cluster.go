@@ -1,0 +1,300 @@
+// Package cluster starts private PostgreSQL servers from the binaries of this machine, for tests, benchmarks and demonstrations.
+//
+// It stands apart from the rest of the harness because programs that are no tests need it, too: the harness links the
+// test libraries, whose flags would show up in the help of those programs.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Env names the environment variable that gives tests a server to share, as a URL.
+// Without it, each test binary starts its own.
+const Env = "PROCAAS_TEST_POSTGRES"
+
+// startWithin bounds how long a server may take to start, also on a machine that
+// compiles and tests other things at the same time.
+const startWithin = time.Minute
+
+// A Cluster is a private PostgreSQL server.
+type Cluster struct {
+	// URL connects to it as its superuser.
+	URL string
+
+	bin, dir string
+	port     int
+	as       *syscall.Credential
+	guard    *exec.Cmd
+	orders   io.WriteCloser // to the guard; its end stops the server
+}
+
+// guardScript runs the server until its input ends, so that the server never
+// outlives the process that holds the pipe, however that process ends. Until then
+// each line of the input is the name of a signal that ends the server, or says to
+// start it.
+const guardScript = `
+cd "$1" || exit 1
+start() { "$2"/postgres -D data -k "$1" -p "$3" >>log 2>&1 & server=$!; }
+start "$@"
+while read -r word; do
+	case $word in
+	start) start "$@" ;;
+	*) kill -s "$word" $server; wait $server ;;
+	esac
+done
+kill -INT $server 2>/dev/null
+wait $server
+rm -rf "$1"
+`
+
+// A Stop is a way to end a server.
+type Stop string
+
+// The ways to end a server.
+const (
+	// StopFast rolls back what is under way, and writes everything down.
+	StopFast Stop = "INT"
+
+	// StopImmediate is a crash: what is not in the log is gone, and the next start
+	// recovers.
+	StopImmediate Stop = "QUIT"
+)
+
+// Start starts a server from the server binaries of this machine, in a
+// temporary directory, with settings as lines of its configuration. It ends with Stop,
+// or with this process.
+func Start(ctx context.Context, settings ...string) (*Cluster, error) {
+	bin, err := serverBinaries()
+	if err != nil {
+		return nil, err
+	}
+	as, err := serverUser()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "procaas-pg-")
+	if err != nil {
+		return nil, err
+	}
+	if err := initCluster(ctx, bin, dir, as, settings); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return startServer(ctx, bin, dir, as)
+}
+
+// startServer starts a server on the data in dir.
+func startServer(ctx context.Context, bin, dir string, as *syscall.Credential) (*Cluster, error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	c := &Cluster{
+		URL: fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port),
+		bin: bin, dir: dir, as: as, port: port,
+	}
+	c.guard = exec.Command("sh", "-c", guardScript, "guard", dir, bin, strconv.Itoa(port))
+	c.guard.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setpgid: true}
+	if c.orders, err = c.guard.StdinPipe(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	if err := c.guard.Start(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	if err := c.wait(ctx); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
+// Addr is the host and port of the server.
+func (c *Cluster) Addr() string { return fmt.Sprintf("127.0.0.1:%d", c.port) }
+
+// Halt ends the server, and keeps its data.
+func (c *Cluster) Halt(how Stop) error {
+	_, err := fmt.Fprintln(c.orders, how)
+	return err
+}
+
+// Start starts the server again after Halt, and returns when it takes
+// connections.
+func (c *Cluster) Start(ctx context.Context) error {
+	if _, err := fmt.Fprintln(c.orders, "start"); err != nil {
+		return err
+	}
+	return c.wait(ctx)
+}
+
+// Restart ends the server and starts it again.
+func (c *Cluster) Restart(ctx context.Context, how Stop) error {
+	if err := c.Halt(how); err != nil {
+		return err
+	}
+	return c.Start(ctx)
+}
+
+// Standby starts a second server that follows this one.
+func (c *Cluster) Standby(ctx context.Context) (*Cluster, error) {
+	dir, err := os.MkdirTemp("", "procaas-pg-")
+	if err != nil {
+		return nil, err
+	}
+	if c.as != nil {
+		if err := os.Chown(dir, int(c.as.Uid), int(c.as.Gid)); err != nil {
+			return nil, errors.Join(err, os.RemoveAll(dir))
+		}
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(c.bin, "pg_basebackup"), "-D", filepath.Join(dir, "data"), "-d", c.URL,
+		"-R", "-X", "stream", "-c", "fast", "--no-sync")
+	cmd.Dir = dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.as}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, errors.Join(fmt.Errorf("pg_basebackup: %w\n%s", err, out), os.RemoveAll(dir))
+	}
+	return startServer(ctx, c.bin, dir, c.as)
+}
+
+// Promote makes a standby a primary, and returns when it takes writes.
+func (c *Cluster) Promote(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, c.URL)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	var done bool
+	if err := conn.QueryRow(ctx, "select pg_promote()").Scan(&done); err != nil || !done {
+		return fmt.Errorf("promote: done is %v: %w", done, err)
+	}
+	return nil
+}
+
+// Stop ends the server and removes its data.
+func (c *Cluster) Stop() error {
+	return errors.Join(c.orders.Close(), c.guard.Wait())
+}
+
+// wait returns when the server takes connections.
+func (c *Cluster) wait(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startWithin)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		conn, err := pgx.Connect(ctx, c.URL)
+		if err == nil {
+			return conn.Close(ctx)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			text, _ := os.ReadFile(filepath.Join(c.dir, "log"))
+			return fmt.Errorf("test cluster does not start: %w\n%s", err, text)
+		}
+	}
+}
+
+// testSettings make room for many tests at once. What makes a commit durable
+// stays as it is in production.
+const testSettings = `
+listen_addresses = '127.0.0.1'
+max_connections = 300
+shared_buffers = '256MB'
+max_wal_size = '2GB'
+autovacuum_naptime = '5s'
+`
+
+func initCluster(ctx context.Context, bin, dir string, as *syscall.Credential, settings []string) error {
+	if as != nil {
+		if err := os.Chown(dir, int(as.Uid), int(as.Gid)); err != nil {
+			return err
+		}
+	}
+	data := filepath.Join(dir, "data")
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "-D", data, "-U", "postgres", "-A", "trust",
+		"-E", "UTF8", "--locale=C", "--no-sync")
+	cmd.Dir = dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	f, err := os.OpenFile(filepath.Join(data, "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(testSettings + strings.Join(settings, "\n") + "\n")
+	return errors.Join(err, f.Close())
+}
+
+// serverBinaries finds the directory of the newest installed server.
+func serverBinaries() (string, error) {
+	if path, err := exec.LookPath("postgres"); err == nil {
+		// Beside the binary itself are the others, which a link may not have.
+		path, err = filepath.EvalSymlinks(path)
+		return filepath.Dir(path), err
+	}
+	var found []string
+	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin", "/usr/local/opt/postgresql*/bin"} {
+		paths, err := filepath.Glob(filepath.Join(pattern, "postgres"))
+		if err != nil {
+			return "", err
+		}
+		found = append(found, paths...)
+	}
+	if len(found) == 0 {
+		return "", fmt.Errorf("no PostgreSQL server on this machine: install it (apt-get install postgresql on Debian and Ubuntu, "+
+			"brew install postgresql on macOS), put its bin directory into PATH, or name one that runs: tests read %s, procaas-bench takes -dsn", Env)
+	}
+	slices.SortFunc(found, func(a, b string) int { return majorOf(a) - majorOf(b) })
+	return filepath.Dir(found[len(found)-1]), nil
+}
+
+func majorOf(path string) int {
+	n, _ := strconv.Atoi(strings.Trim(filepath.Base(filepath.Dir(filepath.Dir(path))), "pgsqlore@-"))
+	return n
+}
+
+// serverUser gives whom the server runs as: PostgreSQL refuses to run as root.
+func serverUser() (*syscall.Credential, error) {
+	if os.Getuid() != 0 {
+		return nil, nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, err := strconv.ParseUint(u.Uid, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		gid, err := strconv.ParseUint(u.Gid, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+	}
+	return nil, errors.New("PostgreSQL does not run as root, and there is no user postgres or nobody: run the tests as another user")
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
