@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -29,14 +27,8 @@ type Route struct {
 	Worker    engine.AssignedWorker `json:"worker"`
 }
 
-const (
-	// longestWait bounds what a caller may wait for news.
-	longestWait = time.Minute
-	// streamBeat is how often a stream without news shows that it lives.
-	streamBeat = 15 * time.Second
-	// writeTime is what one part of an answer that lasts may take to be written.
-	writeTime = 10 * time.Second
-)
+// longestWait bounds what a caller may wait for news.
+const longestWait = time.Minute
 
 func (s *server) clusterOperations() []operation {
 	cluster := inPath("cluster", "The cluster's id.")
@@ -63,7 +55,7 @@ func (s *server) clusterOperations() []operation {
 				inHeader("Last-Event-ID", "Of a stream: in place of after."),
 			},
 			replies: []reply{
-				{status: 200, about: "The assignment.", body: engine.Assignment{}},
+				{status: 200, about: "The assignment.", body: engine.Assignment{}, contentType: mediaStream},
 				{status: 204, about: "There is none, or none that is later."},
 			},
 			refusals: refusals, serve: s.getAssignment,
@@ -118,7 +110,7 @@ func (s *server) getAssignment(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if strings.Contains(r.Header.Get("Accept"), mediaStream) {
+	if wantsStream(r) {
 		return s.streamAssignments(w, r, cluster, after)
 	}
 	a, err := s.assignmentAfter(r.Context(), w, cluster, after, wait)
@@ -155,77 +147,20 @@ func (s *server) assignmentAfter(ctx context.Context, w http.ResponseWriter, clu
 	return &a, err
 }
 
-// untilEnd bounds how long an answer lasts: by a time, and by the end of the server.
-func (s *server) untilEnd(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(ctx, most)
-	go func() {
-		select {
-		case <-s.console.Ended():
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, cancel
-}
-
-// lasts lets an answer take longer than the server gives others.
-func lasts(w http.ResponseWriter, most time.Duration) error {
-	out, until := http.NewResponseController(w), time.Now().Add(most)
-	for _, set := range []func(time.Time) error{out.SetReadDeadline, out.SetWriteDeadline} {
-		if err := set(until); err != nil && !errors.Is(err, http.ErrNotSupported) {
-			return fmt.Errorf("let an answer last: %w", err)
-		}
-	}
-	return nil
-}
-
-const (
-	mediaStream   = "text/event-stream"
-	longestStream = time.Hour
-)
-
-// streamAssignments sends each later assignment, until the caller leaves or the stream
-// has lasted long enough.
+// streamAssignments sends each later assignment.
 func (s *server) streamAssignments(w http.ResponseWriter, r *http.Request, cluster string, after int64) error {
-	ctx, cancel := s.untilEnd(r.Context(), longestStream)
-	defer cancel()
-	h := w.Header()
-	h.Set("Content-Type", mediaStream)
-	h.Set("X-Accel-Buffering", "no")
-	part := []byte("retry: 1000\n\n")
-	for {
-		if err := lasts(w, streamBeat+writeTime); err != nil {
-			return err
+	return s.stream(w, r, needs["get-assignment"], func(ctx context.Context) (event, error) {
+		a, err := s.engine.AwaitAssignment(ctx, cluster, after)
+		if ctx.Err() != nil {
+			return event{}, nil
 		}
-		if _, err := w.Write(part); err != nil {
-			return nil // the caller has left
+		if err != nil {
+			return event{}, err
 		}
-		if err := http.NewResponseController(w).Flush(); err != nil {
-			return nil
-		}
-		var err error
-		if part, after, err = s.nextEvent(ctx, cluster, after); err != nil || ctx.Err() != nil {
-			return nil // the caller comes back, and meets the error as an answer if it is still there
-		}
-	}
-}
-
-// nextEvent waits for what a stream shows next, for a while.
-func (s *server) nextEvent(ctx context.Context, cluster string, after int64) (part []byte, version int64, err error) {
-	bounded, cancel := context.WithTimeout(ctx, streamBeat)
-	defer cancel()
-	a, err := s.engine.AwaitAssignment(bounded, cluster, after)
-	if bounded.Err() != nil {
-		return []byte(": nothing new\n\n"), after, nil
-	}
-	if err != nil {
-		return nil, after, err
-	}
-	data, err := json.Marshal(a)
-	if err != nil {
-		return nil, after, err
-	}
-	return fmt.Appendf(nil, "id: %d\nevent: assignment\ndata: %s\n\n", a.Version, data), a.Version, nil
+		after = a.Version
+		data, err := json.Marshal(a)
+		return event{strconv.FormatInt(a.Version, 10), "assignment", data}, err
+	})
 }
 
 // news reads which news a caller wants, and how long it waits for them.
@@ -246,9 +181,4 @@ func news(r *http.Request) (after int64, wait time.Duration, err error) {
 		}
 	}
 	return after, wait, nil
-}
-
-// lasting tells whether a request may wait for news, and has deadlines of its own.
-func lasting(r *http.Request) bool {
-	return strings.HasPrefix(r.URL.Path, "/v1/clusters/") && strings.HasSuffix(r.URL.Path, "/assignment")
 }

@@ -30,7 +30,7 @@ type reply struct {
 	body        any    // a value of the type that is sent as JSON; nil for other content
 	or          any    // the same for a second form; may be nil
 	more        []any  // and for further ones
-	contentType string // of other content
+	contentType string // of other content, or of a stream beside the body
 	example     any
 	headers     []string // such as "Location: the run"
 }

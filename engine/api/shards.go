@@ -2,7 +2,9 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -93,9 +95,15 @@ func (s *server) shardOperations() []operation {
 			method: http.MethodGet, path: "/v1/shard-maps/{map}/watch", id: "watch-shard-map", tag: "shards",
 			summary: "Wait for placements to change",
 			about: "Gives the placements that have changed since a position, as soon as there are any, or none after five seconds. " +
-				"With `reset` everything that the asker keeps may be old; so it is without a position.",
-			params:   []*huma.Param{inMap, inQuery("after", "The position: next of the call before.", nil)},
-			replies:  []reply{{status: 200, about: "The changes.", body: engine.ShardChanges{}}},
+				"With `reset` everything that the asker keeps may be old; so it is without a position, and with one of another node.\n\n" +
+				"With `Accept: text/event-stream` the same comes as events named `changes` for as long as the stream lasts, each with its " +
+				"position as its id: the first one at once, the others as placements change, and a comment every 15 seconds in between. " +
+				"The stream ends when the node does, or after an hour; whoever comes back with `Last-Event-ID` goes on from there.",
+			params: []*huma.Param{
+				inMap, inQuery("after", "The position: next of the call before.", nil),
+				inHeader("Last-Event-ID", "Of a stream: in place of after."),
+			},
+			replies:  []reply{{status: 200, about: "The changes.", body: engine.ShardChanges{}, contentType: mediaStream}},
 			refusals: shardRefusals(), serve: s.watchShardMap,
 		},
 		{
@@ -307,16 +315,52 @@ func (s *server) watchShardMap(w http.ResponseWriter, r *http.Request) error {
 	f := queryFields(r.URL.Query())
 	after := f.label("after", maxCursor)
 	f.refuseUnknown()
+	if last := r.Header.Get("Last-Event-ID"); last != "" {
+		after = last
+	}
+	if len(after) > maxCursor {
+		f.faults = append(f.faults, Fault{Location: "header/last-event-id", Message: fmt.Sprintf("want the position of an event, %d bytes at most", maxCursor)})
+	}
 	if err := badParameter(f.faults); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), shardWatchTime)
+	if wantsStream(r) {
+		return s.streamShardMap(w, r, shards, id, after)
+	}
+	ctx, cancel := s.untilEnd(r.Context(), shardWatchTime)
 	defer cancel()
 	changes, err := shards.Watch(ctx, id, after)
 	if err != nil {
 		return shardProblem(err)
 	}
 	return writeJSON(w, http.StatusOK, changes)
+}
+
+// streamShardMap sends the changes of a map. The first event says at once from where the
+// caller goes on, and that it has to forget everything when its position is not known here.
+func (s *server) streamShardMap(w http.ResponseWriter, r *http.Request, shards engine.ShardMaps, id, after string) error {
+	atOnce, cancel := context.WithCancel(r.Context())
+	cancel()
+	first, err := shards.Watch(atOnce, id, after)
+	if err != nil {
+		return shardProblem(err)
+	}
+	begun := false
+	return s.stream(w, r, needs["watch-shard-map"], func(ctx context.Context) (event, error) {
+		changes := first
+		if begun {
+			var err error
+			if changes, err = shards.Watch(ctx, id, after); err != nil {
+				return event{}, err
+			}
+			if !changes.Reset && len(changes.Items) == 0 {
+				return event{}, nil
+			}
+		}
+		begun, after = true, changes.Next
+		data, err := json.Marshal(changes)
+		return event{changes.Next, "changes", data}, err
+	})
 }
 
 func (s *server) listShards(w http.ResponseWriter, r *http.Request) error {

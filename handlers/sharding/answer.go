@@ -32,18 +32,23 @@ func (s *Service) Resolve(ctx context.Context, shardMap string, q engine.ShardQu
 	return m.Resolve(ctx, q)
 }
 
-// Watch implements [engine.ShardMaps].
+// Watch implements [engine.ShardMaps]. A position is that of one index, which is made anew with
+// the process and when the files are read again: who comes with one of another index forgets all.
 func (s *Service) Watch(ctx context.Context, shardMap, after string) (engine.ShardChanges, error) {
-	m, err := s.shardMap(shardMap)
-	if err != nil {
-		return engine.ShardChanges{}, err
-	}
 	id, number, _ := strings.Cut(after, "-")
-	position, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || id != m.index.id {
-		position = -1
+	asked, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		asked = -1
 	}
 	for {
+		m, again, err := s.watched(shardMap)
+		if err != nil {
+			return engine.ShardChanges{}, err
+		}
+		position := asked
+		if id != m.index.id {
+			position = -1
+		}
 		changes, next, more, ok := m.index.since(position)
 		c := engine.ShardChanges{Next: m.index.id + "-" + strconv.FormatInt(next, 10), Reset: !ok, Items: []engine.ShardPlacement{}}
 		for _, p := range changes {
@@ -54,10 +59,20 @@ func (s *Service) Watch(ctx context.Context, shardMap, after string) (engine.Sha
 		}
 		select {
 		case <-more:
+		case <-again: // nobody tells of changes in the former index any more
 		case <-ctx.Done():
 			return c, nil
 		}
 	}
+}
+
+// watched finds a map, and a channel that is closed when the maps are replaced.
+func (s *Service) watched(id string) (*Map, <-chan struct{}, error) {
+	s.mu.RLock()
+	again := s.again // read first: a map that is replaced afterwards closes it
+	s.mu.RUnlock()
+	m, err := s.shardMap(id)
+	return m, again, err
 }
 
 // MapViews implements [engine.ShardMaps].

@@ -126,6 +126,21 @@ func TestChangesReachOtherProcesses(t *testing.T) {
 	if c, err := other.Watch(wait, "mail", start.Next); err != nil || c.Reset {
 		t.Errorf("nothing new: %+v, %v", c, err)
 	}
+	// Files that are read again make a new index: who waits for changes of the former one is told.
+	told := make(chan engine.ShardChanges, 1)
+	go func() {
+		c, err := other.Watch(ctx, "mail", start.Next)
+		if err != nil {
+			t.Error(err)
+		}
+		told <- c
+	}()
+	if err := other.Apply(ctx, r.declared); err != nil {
+		t.Fatal(err)
+	}
+	if c := <-told; !c.Reset || c.Next == start.Next {
+		t.Errorf("after the files were read again: %+v", c)
+	}
 }
 
 const otherMaps = `shard-maps:

@@ -84,7 +84,8 @@ func Key(parts ...string) string {
 // A Client asks about one map. It keeps answers for a while: an old one is harmless to
 // writers who call the guard. It is safe for concurrent use.
 type Client struct {
-	// HTTP sends the questions; it must not have a time-out below ten seconds.
+	// HTTP sends the questions; it must not have a time-out below ten seconds, since a question
+	// may wait for a switch. Watch, whose answers have no end, goes without the time-out.
 	HTTP *http.Client
 
 	// TTL is how long an answer is kept; five seconds at first. 0 keeps none.
@@ -228,33 +229,6 @@ func sqlState(err error) string {
 	return ""
 }
 
-// Watch forgets the answers about placements that change, until ctx ends. Without it an
-// answer is kept for its time.
-func (c *Client) Watch(ctx context.Context) {
-	for after := ""; ctx.Err() == nil; {
-		var changes struct {
-			Next  string `json:"next"`
-			Reset bool   `json:"reset"`
-			Items []struct {
-				Placement string `json:"placement"`
-			} `json:"items"`
-		}
-		if err := c.get(ctx, "/watch?"+url.Values{"after": {after}}.Encode(), &changes); err != nil {
-			c.forget(true)
-			sleep(ctx, time.Second)
-			continue
-		}
-		placements := make([]string, len(changes.Items))
-		for i, item := range changes.Items {
-			placements[i] = item.Placement
-		}
-		if changes.Reset || len(placements) > 0 {
-			c.forget(changes.Reset, placements...)
-		}
-		after = changes.Next
-	}
-}
-
 func (c *Client) ask(ctx context.Context, q Question, afterEpoch int64) (a Answer, err error) {
 	v := url.Values{"key": {q.Key}}
 	for name, value := range map[string]string{"mode": q.Mode, "min-lsn": q.MinLSN, "dc": q.DC} {
@@ -273,27 +247,44 @@ func (c *Client) ask(ctx context.Context, q Question, afterEpoch int64) (a Answe
 }
 
 func (c *Client) get(ctx context.Context, path string, into any) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
+	reply, err := c.send(ctx, c.HTTP, path, "application/json")
 	if err != nil {
 		return err
 	}
+	defer reply.Body.Close()
+	return decode(reply, into)
+}
+
+// send asks for something, and gives the reply when there is one.
+func (c *Client) send(ctx context.Context, by *http.Client, path, accept string) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Accept", accept)
 	if c.token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.token)
 	}
-	reply, err := c.HTTP.Do(r)
+	reply, err := by.Do(r)
 	if err != nil {
-		return fmt.Errorf("ask the shard map: %w", err)
+		return nil, fmt.Errorf("ask the shard map: %w", err)
+	}
+	if reply.StatusCode == http.StatusOK {
+		return reply, nil
 	}
 	defer reply.Body.Close()
-	body := io.LimitReader(reply.Body, 16<<20)
-	if reply.StatusCode != http.StatusOK {
-		p := &Problem{Status: reply.StatusCode}
-		if err := json.NewDecoder(body).Decode(p); err != nil || p.Code == "" {
-			return fmt.Errorf("ask the shard map: the server answers %s", reply.Status)
-		}
-		return p
+	p := &Problem{Status: reply.StatusCode}
+	if err := json.NewDecoder(io.LimitReader(reply.Body, maxAnswer)).Decode(p); err != nil || p.Code == "" {
+		return nil, fmt.Errorf("ask the shard map: the server answers %s", reply.Status)
 	}
-	if err := json.NewDecoder(body).Decode(into); err != nil {
+	return nil, p
+}
+
+// maxAnswer bounds what is read of one answer or event, in bytes.
+const maxAnswer = 16 << 20
+
+func decode(reply *http.Response, into any) error {
+	if err := json.NewDecoder(io.LimitReader(reply.Body, maxAnswer)).Decode(into); err != nil {
 		return fmt.Errorf("ask the shard map: %w", err)
 	}
 	return nil

@@ -126,3 +126,43 @@ func TestKeysAreEscaped(t *testing.T) {
 		t.Errorf("have %s", have)
 	}
 }
+
+// Watch goes on where it was: behind a stream that has ended, behind one that was cut, and with a
+// server that has no streams.
+func TestWatchGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	asked := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		after := r.URL.Query().Get("after")
+		asked <- after
+		stream := func(data string) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = w.Write([]byte("retry: 1000\n\n: alive\n\nid: x\nevent: changes\n" + data + "\n"))
+			_ = http.NewResponseController(w).Flush() // the client may have left
+		}
+		switch after {
+		case "":
+			stream("data: {\"next\": \"x-1\", \"reset\": true}\n")
+		case "x-1":
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"next": "x-2", "items": [{"placement": "42"}]}`))
+		case "x-2":
+			stream("data: {\"next\":\ndata: \"x-3\"}\n")
+			panic(http.ErrAbortHandler)
+		default:
+			<-r.Context().Done()
+		}
+	}))
+	defer server.Close()
+	c := client.New(server.URL, "", "mail")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { c.Watch(ctx); close(done) }()
+	for _, want := range []string{"", "x-1", "x-2", "x-3"} {
+		if have := <-asked; have != want {
+			t.Fatalf("it asks behind %q, want %q", have, want)
+		}
+	}
+	cancel()
+	<-done
+}
