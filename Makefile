@@ -16,7 +16,7 @@ RAPID_SEED ?= 1
 
 export CGO_ENABLED ?= 0
 
-.PHONY: help demo demo-balancer balance bench-shards bench-resolve demo-shards build test quick properties fmt vet lint bench bench-flows python editors fuzz golden tools-postgres tools-console bench-queue clean
+.PHONY: help demo demo-balancer balance bench-shards bench-resolve demo-shards build test quick properties fmt vet lint bench bench-flows python editors fuzz golden tools-postgres tools-console bench-queue cells clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -48,7 +48,10 @@ quick: ## the tests without the race detector
 properties: tools-postgres ## the property tests, with other random data each time and thirty times as much of it
 	RAPID_CHECKS=3000 $(GO) run $(FLAGS) ./engine/enginetest/testdb -- $(GO) test -count 1 -timeout 60m $$(grep -rl pgregory.net/rapid --include='*_test.go' . | xargs -n1 dirname | sort -u)
 
-torture: tools-postgres ## nodes, workers of the queue and their PostgreSQL under faults, for three minutes each
+cells: tools-postgres ## the whole contract of the store on an inbox over two databases: minutes
+	CGO_ENABLED=1 $(GO) test $(RACE) -count 1 -timeout 15m -run '^TestConformance$$' ./engine/cells -whole
+
+torture: tools-postgres cells ## nodes, workers of the queue and their PostgreSQL under faults, for three minutes each; the contract on cells
 	$(GO) test -count 1 -timeout 15m -v -run '^TestTorture$$' ./cmd/procaas -torture 3m
 	$(GO) test -count 1 -timeout 15m -v -run '^TestQueueTorture$$' ./cmd/procaas -torture 6m
 

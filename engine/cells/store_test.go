@@ -71,17 +71,16 @@ func away(t testing.TB) *cells.Store {
 	return s
 }
 
-var whole = flag.Bool("whole", false, "check all of the contract, not only what is of nodes")
+var whole = flag.Bool("whole", false, "check all of the contract, not only what a store of cells does by itself")
 
-// A store of cells keeps the contract for the keys of a cell. Between keys of several
-// cells there is no order, and what operators do to runs does not change the revision of
-// the settings, which the group Moves asks for. What is of nodes has most code of its own
-// here, and is always checked; the rest takes minutes.
+// A store of cells keeps the whole contract for the keys of a cell; only between keys of
+// several cells is there no order. Nodes and what operators do to runs have most code of
+// their own here, and are always checked; make cells checks the rest, which takes minutes.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	groups := []string{"Nodes"}
+	groups := []string{"Nodes", "Moves"}
 	if *whole {
-		groups = []string{"Inbox", "Order", "Ledger", "Nodes", "Runs", "Filters", "Settings", "Controls", "Access", "Bundles", "Undo", "Awaits", "Fallback", "Documents", "Thin", "Race", "Model"}
+		groups = nil // all
 	}
 	enginetest.Conformance(t, func(t *testing.T) engine.Store { return away(t) }, groups...)
 }
