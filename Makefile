@@ -16,7 +16,7 @@ RAPID_SEED ?= 1
 
 export CGO_ENABLED ?= 0
 
-.PHONY: help demo demo-balancer balance bench-shards bench-resolve demo-shards build test quick properties fmt vet lint bench bench-flows python editors fuzz golden tools-postgres tools-console bench-queue cells clean
+.PHONY: help demo demo-balancer balance bench-shards bench-resolve demo-shards build test quick properties fmt vet lint bench bench-flows python editors fuzz golden tools-postgres tools-console bench-queue cells clean judge
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -28,7 +28,12 @@ demo-balancer: $(BIN) ## eight real workers, a key that gets hot, and the balanc
 	@$(BIN) demo-balancer
 
 balance: $(BIN) ## every policy of the balancer over the scenarios of the repository
-	@$(BIN) simulate balancer $$(ls testdata/balancer/*.yaml | sed 's/^/--scenario /')
+	@$(BIN) simulate balancer $$(ls testdata/balancer/*.yaml
+
+JUDGE ?= -from 264 -to 440
+
+judge: ## v5 beside v4 in a cluster that v5 was not made for, over some hundred random scenarios: minutes; JUDGE="-from 0 -to 88 -only seesaw -trace" chooses others
+	@$(GO) test -count 1 -timeout 60m -v -run '^TestJudge$$' ./handlers/balancer/judge $(JUDGE)
 
 build: $(BIN) ## build bin/procaas
 
