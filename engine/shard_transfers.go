@@ -159,18 +159,6 @@ func ShardChanged(shardMap, what string, after any, by Actor) (Audited, error) {
 	return Audited{Kind: AuditShard, Name: shardMap + "/" + what, By: by, After: text}, err
 }
 
-// AuditShardChange keeps that a shard map was changed.
-func (e *Engine) AuditShardChange(ctx context.Context, shardMap, what string, after any, by Actor) error {
-	a, err := ShardChanged(shardMap, what, after, by)
-	if err == nil {
-		_, err = e.o.Store.WriteDocuments(ctx, 0, nil, []Audited{a})
-	}
-	if err != nil {
-		return fmt.Errorf("the change of shard map %s is made, but the audit lacks it: %w", shardMap, err)
-	}
-	return nil
-}
-
 // may tells why a transfer cannot do what is wanted; nil when it can.
 func (t ShardTransfer) may(want string) error {
 	no := func(why string) error {

@@ -30,7 +30,9 @@ var (
 	ErrShardBusy = errors.New("the shard or the key is busy")
 )
 
-// ShardMaps answers where keys live.
+// ShardMaps answers where keys live. Each of its calls that changes something writes down in the
+// audit by whom and why: in the transaction that makes the change where that is one of the
+// store's database, and before and behind it where it is on a shard. So no change is without its record.
 type ShardMaps interface {
 	// Resolve tells where a key lives.
 	Resolve(ctx context.Context, shardMap string, q ShardQuestion) (ShardAnswer, error)

@@ -6,6 +6,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/postgres"
 	"procaas/handlers"
 	"procaas/handlers/queue"
 	"procaas/handlers/sharding"
@@ -21,7 +22,7 @@ func (n *node) openShards(ctx context.Context, b *dsl.Bundle) (err error) {
 		return nil
 	}
 	n.shards, err = sharding.Open(ctx, sharding.Options{
-		DSN: n.flags.store, Maps: b.ShardMaps, Secret: secretsFrom(n.flags.secretsDir), Log: n.log,
+		DSN: n.flags.store, Maps: b.ShardMaps, Secret: secretsFrom(n.flags.secretsDir), Log: n.log, Audit: postgres.WriteAudit,
 	})
 	return err
 }
@@ -53,7 +54,7 @@ func (n *node) followShards(ctx context.Context) {
 	}
 	tick := time.NewTicker(lookForMaps)
 	defer tick.Stop()
-	for have := n.engine.Bundle().Hash; ; {
+	for have, refused := n.engine.Bundle().Hash, ""; ; {
 		select {
 		case <-ctx.Done():
 			return
@@ -64,7 +65,11 @@ func (n *node) followShards(ctx context.Context) {
 			continue
 		}
 		if err := n.shards.Apply(ctx, b.ShardMaps); err != nil {
-			n.log.Error("new shard maps are not taken over, those before stay", "error", err)
+			if refused != b.Hash && ctx.Err() == nil {
+				n.log.Error("new shard maps are not taken over, those before stay; it is tried again each second", "error", err)
+			}
+			refused = b.Hash // the store may be away for a moment, or the last key may leave a shard soon
+			continue
 		}
 		have = b.Hash
 	}

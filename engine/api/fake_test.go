@@ -590,10 +590,6 @@ func (f *fakeEngine) AuditQueueMode(_ context.Context, kind string, mode engine.
 	return nil
 }
 
-func (f *fakeEngine) AuditShardChange(context.Context, string, string, any, engine.Actor) error {
-	return nil
-}
-
 func (f *fakeEngine) OrderShardTransfer(_ context.Context, id, want string, by engine.Actor) (engine.ShardTransfer, error) {
 	switch {
 	case f.down:

@@ -88,12 +88,10 @@ func (s *server) describe(o operation, n need) *huma.Operation {
 
 func (s *server) describeReply(r reply) *huma.Response {
 	response := &huma.Response{Description: r.about, Content: map[string]*huma.MediaType{}}
-	switch {
-	case r.body == nil && r.contentType == "":
-		response.Content = nil
-	case r.body == nil:
+	if r.contentType != "" {
 		response.Content[r.contentType] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
-	default:
+	}
+	if r.body != nil {
 		schema := s.schema(r.body)
 		if r.or != nil {
 			schema = &huma.Schema{OneOf: []*huma.Schema{schema, s.schema(r.or)}}
@@ -102,6 +100,9 @@ func (s *server) describeReply(r reply) *huma.Response {
 			schema.OneOf = append(schema.OneOf, s.schema(one))
 		}
 		response.Content[mediaJSON] = &huma.MediaType{Schema: schema, Example: r.example}
+	}
+	if len(response.Content) == 0 {
+		response.Content = nil
 	}
 	for _, h := range r.headers {
 		name, about, _ := strings.Cut(h, ": ")

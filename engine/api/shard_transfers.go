@@ -16,7 +16,6 @@ type Transfers interface {
 	ShardTransfers(ctx context.Context, shardMap string) ([]engine.ShardTransfer, error)
 	OrderShardTransfer(ctx context.Context, id, want string, by engine.Actor) (engine.ShardTransfer, error)
 	AuditQueueMode(ctx context.Context, taskType string, mode engine.TaskMode, by engine.Actor) error
-	AuditShardChange(ctx context.Context, shardMap, what string, after any, by engine.Actor) error
 }
 
 // A TransferOrderRequest tells a transfer what an operator wants.

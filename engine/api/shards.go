@@ -153,11 +153,11 @@ func (s *server) regroupOperation(verb, id, summary, about string, do regroup) o
 		replies: []reply{{status: 200, about: "What has changed, or would.", body: engine.ShardRegroup{},
 			example: engine.ShardRegroup{Map: "mail", Wide: "[", Narrow: "[5000", Shard: "s1", Changed: true}}},
 		refusals: shardRefusals(codeInvalidShardKey, codeKeyNotPlaced, codeShardBusy, codeNoFitHost),
-		serve:    func(w http.ResponseWriter, r *http.Request) error { return s.regroup(w, r, verb, do) },
+		serve:    func(w http.ResponseWriter, r *http.Request) error { return s.regroup(w, r, do) },
 	}
 }
 
-func (s *server) regroup(w http.ResponseWriter, r *http.Request, verb string, do regroup) error {
+func (s *server) regroup(w http.ResponseWriter, r *http.Request, do regroup) error {
 	shards, id, err := s.shardMaps(r)
 	if err != nil {
 		return err
@@ -174,12 +174,6 @@ func (s *server) regroup(w http.ResponseWriter, r *http.Request, verb string, do
 	done, err := do(shards, r.Context(), id, at, dry, actor(r, reason))
 	if err != nil {
 		return shardProblem(err)
-	}
-	if done.Changed {
-		after := map[string]any{verb: done.Narrow, "from": done.Wide, "shard": done.Shard}
-		if err := s.engine.AuditShardChange(r.Context(), id, done.Narrow, after, actor(r, reason)); err != nil {
-			return err
-		}
 	}
 	return writeJSON(w, http.StatusOK, done)
 }
@@ -403,9 +397,6 @@ func (s *server) setShard(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return shardProblem(err)
 	}
-	if err := s.engine.AuditShardChange(r.Context(), id, shard, c, actor(r, reason)); err != nil {
-		return err
-	}
 	return writeJSON(w, http.StatusOK, view)
 }
 
@@ -421,12 +412,6 @@ func (s *server) enrollShard(w http.ResponseWriter, r *http.Request) error {
 	done, err := shards.EnrollShard(r.Context(), id, shard, actor(r, ""))
 	if err != nil {
 		return shardProblem(err)
-	}
-	if len(done.Reasons) == 0 { // otherwise nothing was changed
-		after := map[string]any{"enrolled": true, "fences": done.Fences}
-		if err := s.engine.AuditShardChange(r.Context(), id, shard, after, actor(r, "")); err != nil {
-			return err
-		}
 	}
 	return writeJSON(w, http.StatusOK, done)
 }

@@ -59,6 +59,17 @@ func (t *tx) auditNext(a engine.Audited) {
 	t.queue(insertNextAudit, a.By.Name, text(a.By.Reason), a.Kind, a.Name, blob(a.Before), a.After)
 }
 
+// WriteAudit writes down a change as a part of the transaction that makes it, for those who keep
+// tables of their own in the database of the store. It takes the lock of all settings, so it
+// comes last: nothing but the commit may follow.
+func WriteAudit(ctx context.Context, t pgx.Tx, a engine.Audited) error {
+	_, err := t.Exec(ctx, insertNextAudit, a.By.Name, text(a.By.Reason), a.Kind, a.Name, blob(a.Before), a.After)
+	if err != nil {
+		return fmt.Errorf("write the audit: %w", err)
+	}
+	return nil
+}
+
 // Audit implements [engine.Audits].
 func (s *Store) Audit(ctx context.Context, f engine.AuditFilter) ([]engine.Audited, error) {
 	before := int64(math.MaxInt64)

@@ -160,6 +160,23 @@ func (m *Map) addHosts(v *engine.ShardView) {
 	}
 }
 
+// audit writes down a change of a shard or of a placement within the transaction that makes it.
+func (m *Map) audit(ctx context.Context, tx pgx.Tx, what string, after any, by engine.Actor) error {
+	if m.service.o.Audit == nil {
+		return nil
+	}
+	a, err := engine.ShardChanged(m.ID, what, after, by)
+	if err != nil {
+		return err
+	}
+	return m.service.o.Audit(ctx, tx, a)
+}
+
+// auditNow is audit for what is not changed in the database of the maps.
+func (m *Map) auditNow(ctx context.Context, what string, after any, by engine.Actor) error {
+	return pgx.BeginFunc(ctx, m.service.pool, func(tx pgx.Tx) error { return m.audit(ctx, tx, what, after, by) })
+}
+
 const setShard = `update shards set closed = case when $3 then nullif($4, '') else closed end,
 	draining = case when $5 then nullif($6, '') else draining end where map = $1 and id = $2 and declared`
 
@@ -176,12 +193,18 @@ func (s *Service) SetShard(ctx context.Context, shardMap, id string, c engine.Sh
 	if c.Draining != nil {
 		draining = *c.Draining
 	}
-	tag, err := s.pool.Exec(ctx, setShard, m.ID, id, c.Closed != nil, closed, c.Draining != nil, draining)
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, setShard, m.ID, id, c.Closed != nil, closed, c.Draining != nil, draining)
+		if err != nil {
+			return fmt.Errorf("shard %s: %w", id, err)
+		}
+		if tag.RowsAffected() == 0 {
+			return fmt.Errorf("%w: %q", engine.ErrShard, id)
+		}
+		return m.audit(ctx, tx, id, c, by)
+	})
 	if err != nil {
-		return engine.ShardView{}, fmt.Errorf("map %s: shard %s: %w", m.ID, id, err)
-	}
-	if tag.RowsAffected() == 0 {
-		return engine.ShardView{}, fmt.Errorf("map %s: %w: %q", m.ID, engine.ErrShard, id)
+		return engine.ShardView{}, fmt.Errorf("map %s: %w", m.ID, err)
 	}
 	s.log.Info("shard changed", "map", m.ID, "shard", id, "closed", closed, "draining", draining, "by", by.Name, "reason", by.Reason)
 	views, err := m.shardViews(ctx, id)
@@ -200,7 +223,7 @@ func (s *Service) EnrollShard(ctx context.Context, shardMap, id string, by engin
 	if m.Declared.Shard(id) == nil {
 		return engine.ShardEnrollment{}, fmt.Errorf("map %s: %w: %q", m.ID, engine.ErrShard, id)
 	}
-	e, err := s.Enroll(ctx, m, id)
+	e, err := s.enroll(ctx, m, id, func(after any) error { return m.auditNow(ctx, id, after, by) })
 	if err != nil {
 		return engine.ShardEnrollment{}, fmt.Errorf("%w: %w", engine.ErrNoHost, err)
 	}

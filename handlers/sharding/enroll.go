@@ -2,6 +2,7 @@ package sharding
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,6 +28,12 @@ const oldestServer = 150000
 // placements that the map has there. It may be repeated: after a change of the map's
 // tables it must be. A shard that does not fulfil the conditions gets nothing.
 func (s *Service) Enroll(ctx context.Context, m *Map, shard string) (Enrollment, error) {
+	return s.enroll(ctx, m, shard, func(any) error { return nil })
+}
+
+// enroll tells audit of what it is about to do, since the shard is another database than the one
+// of the audit, and then of what has become of it. Nothing is changed when audit fails the first time.
+func (s *Service) enroll(ctx context.Context, m *Map, shard string, audit func(after any) error) (Enrollment, error) {
 	e := Enrollment{Map: m.ID, Shard: shard}
 	pool, err := s.Connect(ctx, m, shard)
 	if err != nil {
@@ -35,16 +42,23 @@ func (s *Service) Enroll(ctx context.Context, m *Map, shard string) (Enrollment,
 	if err := m.inspect(ctx, pool, &e); err != nil || len(e.Reasons) > 0 {
 		return e, m.enrollError(shard, err)
 	}
+	if err := audit(map[string]any{"enrolling": true}); err != nil {
+		return e, m.enrollError(shard, err)
+	}
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if err := InstallFence(ctx, tx); err != nil {
 			return err
 		}
 		return m.publish(ctx, tx, &e)
 	})
-	if err != nil {
-		return e, m.enrollError(shard, err)
+	if err == nil {
+		err = m.fenceAll(ctx, pool, shard, &e)
 	}
-	return e, m.enrollError(shard, m.fenceAll(ctx, pool, shard, &e))
+	outcome := map[string]any{"enrolled": true, "fences": e.Fences}
+	if err != nil {
+		outcome = map[string]any{"enrolled": false, "error": err.Error()}
+	}
+	return e, m.enrollError(shard, errors.Join(err, audit(outcome)))
 }
 
 func (m *Map) enrollError(shard string, err error) error {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"procaas/engine"
 )
 
 const reserve = `insert into shard_placements (map, key, shard, state, attrs) values ($1, $2, $3, 'creating', $4)
@@ -82,7 +84,7 @@ func (m *Map) wider(ctx context.Context, key string) (Placement, error) {
 
 // Split gives a key that lives within a wider placement, such as one folder of a user or
 // one key of a slot, a placement of its own on the same shard.
-func (m *Map) Split(ctx context.Context, key string) (Placement, error) {
+func (m *Map) Split(ctx context.Context, key string, by engine.Actor) (Placement, error) {
 	if err := m.layout.check(key); err != nil {
 		return Placement{}, fmt.Errorf("map %s: %w", m.ID, err)
 	}
@@ -96,5 +98,5 @@ func (m *Map) Split(ctx context.Context, key string) (Placement, error) {
 		}
 		return wide, nil
 	}
-	return m.splitOff(ctx, wide.Key, key)
+	return m.splitOff(ctx, wide.Key, key, by)
 }

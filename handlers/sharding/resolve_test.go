@@ -172,7 +172,7 @@ func TestSlotsAndStretches(t *testing.T) {
 	for _, id := range []string{"tasks", "days"} {
 		m := r.enroll(id)
 		single := map[string]string{"tasks": "task-7", "days": "50"}[id]
-		if _, err := m.Split(ctx, single); err != nil {
+		if _, err := m.Split(ctx, single, engine.Actor{}); err != nil {
 			t.Fatal(err)
 		}
 		var keys []string

@@ -78,7 +78,7 @@ func newRigOn(t testing.TB, text string, servers [2]*enginetest.Cluster) *rig {
 		r.exec(shard, tables)
 	}
 	r.declared = parseMaps(t, text)
-	s, err := sharding.Open(t.Context(), sharding.Options{DSN: r.dsn, Maps: r.declared, Patience: time.Minute})
+	s, err := sharding.Open(t.Context(), sharding.Options{DSN: r.dsn, Maps: r.declared, Patience: time.Minute, Audit: postgres.WriteAudit})
 	if err != nil {
 		t.Fatal(err)
 	}

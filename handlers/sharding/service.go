@@ -13,9 +13,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"procaas/dsl"
+	"procaas/engine"
 )
 
 // Options says what a [Service] works on.
@@ -38,6 +40,10 @@ type Options struct {
 
 	// Prober looks at hosts; connections to them do when nil.
 	Prober Prober
+
+	// Audit writes down a change as a part of the transaction that makes it, whose last statement
+	// it is; changes are not written down when it is nil.
+	Audit func(ctx context.Context, tx pgx.Tx, a engine.Audited) error
 
 	// Log hears of hosts and of what could not be done; nothing is logged when nil.
 	Log *slog.Logger

@@ -65,19 +65,8 @@ func (h *ShardClose) Handle(ctx context.Context, c *engine.Call) (engine.Result,
 		if h.DryRun {
 			continue
 		}
-		change, by := engine.ShardChange{Closed: &reason}, engine.Actor{Name: c.Path}
-		if _, err := h.service.SetShard(ctx, v.Map, v.ID, change, by); err != nil {
+		if _, err := h.service.SetShard(ctx, v.Map, v.ID, engine.ShardChange{Closed: &reason}, engine.Actor{Name: c.Path}); err != nil {
 			return engine.Result{}, err
-		}
-		if c.Documents == nil {
-			continue
-		}
-		audit, err := engine.ShardChanged(v.Map, v.ID, change, by)
-		if err == nil {
-			_, err = c.Documents.WriteDocuments(ctx, c.Node, nil, []engine.Audited{audit})
-		}
-		if err != nil {
-			return engine.Result{}, fmt.Errorf("shard %s of map %s: the audit lacks its change: %w", v.ID, v.Map, err)
 		}
 	}
 	return engine.Result{Response: map[string]any{"closed": closed, "opened": opened}}, nil

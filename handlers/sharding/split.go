@@ -47,14 +47,14 @@ var errRegroup = errors.New("writers of the key, or a transfer, were in the way"
 
 // SplitAt divides the stretch of keys that a key lies in: those from the key on become one of
 // their own, on the same shard. One that begins there already is given as it is.
-func (m *Map) SplitAt(ctx context.Context, at string) (wide, narrow Placement, err error) {
+func (m *Map) SplitAt(ctx context.Context, at string, by engine.Actor) (wide, narrow Placement, err error) {
 	if wide, err = m.stretchAt(ctx, at); err != nil {
 		return wide, narrow, err
 	}
 	if wide.Key == "["+at {
 		return wide, wide, nil
 	}
-	narrow, err = m.splitOff(ctx, wide.Key, "["+at)
+	narrow, err = m.splitOff(ctx, wide.Key, "["+at, by)
 	return wide, narrow, err
 }
 
@@ -73,15 +73,15 @@ func (m *Map) stretchAt(ctx context.Context, at string) (Placement, error) {
 }
 
 // splitOff gives what a narrower name stands for a placement of its own, beside a wider one.
-func (m *Map) splitOff(ctx context.Context, wide, narrow string) (Placement, error) {
-	err := m.regroup(ctx, wide, func(ctx context.Context, tx pgx.Tx, p Placement, _ int64) error {
+func (m *Map) splitOff(ctx context.Context, wide, narrow string, by engine.Actor) (Placement, error) {
+	err := m.regroup(ctx, regrouping{key: wide, state: Active, prepare: func(ctx context.Context, tx pgx.Tx, p Placement) error {
 		// The new fence is there before anybody can be given its epoch.
 		var next int64
 		if err := m.service.pool.QueryRow(ctx, nextOfNarrow, m.ID, narrow, p.Epoch+1).Scan(&next); err != nil {
 			return err
 		}
 		return WriteFence(ctx, tx, Fence{Map: m.ID, Key: narrow, Epoch: next, State: Active})
-	}, func(tx pgx.Tx, p Placement, next int64) error {
+	}, change: func(ctx context.Context, tx pgx.Tx, p Placement, next int64) error {
 		tag, err := tx.Exec(ctx, raiseWide, m.ID, wide, p.Epoch, next)
 		if err == nil && tag.RowsAffected() == 0 {
 			err = errRegroup
@@ -92,10 +92,13 @@ func (m *Map) splitOff(ctx context.Context, wide, narrow string) (Placement, err
 		var epoch int64
 		err = tx.QueryRow(ctx, putNarrow, m.ID, narrow, p.Shard, p.Epoch+1).Scan(&epoch)
 		if errors.Is(err, pgx.ErrNoRows) {
-			err = errRegroup // somebody was quicker
+			return errRegroup // somebody was quicker
 		}
-		return err
-	}, Active)
+		if err != nil {
+			return err
+		}
+		return m.audit(ctx, tx, narrow, map[string]any{"split": narrow, "from": wide, "shard": p.Shard}, by)
+	}})
 	if err != nil {
 		return Placement{}, fmt.Errorf("map %s: split %q from %q: %w", m.ID, narrow, wide, err)
 	}
@@ -104,11 +107,11 @@ func (m *Map) splitOff(ctx context.Context, wide, narrow string) (Placement, err
 
 // Merge ends the stretch of keys that begins at a key: its keys belong to the stretch before it,
 // which must be on the same shard.
-func (m *Map) Merge(ctx context.Context, at string) (wide, narrow Placement, err error) {
+func (m *Map) Merge(ctx context.Context, at string, by engine.Actor) (wide, narrow Placement, err error) {
 	if wide, narrow, err = m.neighbours(ctx, at); err != nil {
 		return wide, narrow, err
 	}
-	err = m.regroup(ctx, narrow.Key, func(context.Context, pgx.Tx, Placement, int64) error { return nil }, func(tx pgx.Tx, p Placement, next int64) error {
+	err = m.regroup(ctx, regrouping{key: narrow.Key, state: Closed, change: func(ctx context.Context, tx pgx.Tx, p Placement, next int64) error {
 		var shard string
 		err := tx.QueryRow(ctx, holdNeighbour, m.ID, wide.Key).Scan(&shard)
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && shard != p.Shard {
@@ -121,8 +124,11 @@ func (m *Map) Merge(ctx context.Context, at string) (wide, narrow Placement, err
 		if err == nil && tag.RowsAffected() == 0 {
 			err = errRegroup
 		}
-		return err
-	}, Closed)
+		if err != nil {
+			return err
+		}
+		return m.audit(ctx, tx, narrow.Key, map[string]any{"merge": narrow.Key, "from": wide.Key, "shard": shard}, by)
+	}})
 	if err != nil {
 		return wide, narrow, fmt.Errorf("map %s: merge %q into %q: %w", m.ID, narrow.Key, wide.Key, err)
 	}
@@ -157,12 +163,23 @@ func (m *Map) neighbours(ctx context.Context, at string) (wide, narrow Placement
 	return wide, narrow, nil
 }
 
+// A regrouping is a change of the map that the writers of one placement must not see half of.
+type regrouping struct {
+	key   string // the placement whose writers are held back
+	state string // of its fence afterwards, at the later epoch: [Active] or [Closed]
+
+	// prepare does what else the transaction on the shard does that holds the writers back; may be nil.
+	prepare func(ctx context.Context, tx pgx.Tx, p Placement) error
+
+	// change changes the map, to the epoch next. errRegroup when somebody has changed it before.
+	change func(ctx context.Context, tx pgx.Tx, p Placement, next int64) error
+}
+
 // regroup changes the map while the writers of a placement are held back, and leaves its fence in
 // a state at the later epoch. It tries again when writers or the clock were in the way.
-func (m *Map) regroup(ctx context.Context, key string, prepare func(context.Context, pgx.Tx, Placement, int64) error,
-	change func(tx pgx.Tx, p Placement, next int64) error, state string) error {
+func (m *Map) regroup(ctx context.Context, g regrouping) error {
 	for attempt := int64(1); ; attempt++ {
-		err := m.regroupOnce(ctx, key, attempt, prepare, change, state)
+		err := m.regroupOnce(ctx, g, attempt)
 		if !errors.Is(err, errRegroup) || attempt >= regroupAttempts {
 			return err
 		}
@@ -174,8 +191,8 @@ func (m *Map) regroup(ctx context.Context, key string, prepare func(context.Cont
 	}
 }
 
-func (m *Map) regroupOnce(ctx context.Context, key string, attempt int64, prepare func(context.Context, pgx.Tx, Placement, int64) error,
-	change func(tx pgx.Tx, p Placement, next int64) error, state string) error {
+func (m *Map) regroupOnce(ctx context.Context, g regrouping, attempt int64) error {
+	key := g.key
 	p, next, err := m.drawEpoch(ctx, key)
 	if err != nil {
 		return err
@@ -191,7 +208,10 @@ func (m *Map) regroupOnce(ctx context.Context, key string, attempt int64, prepar
 		if err := held(ctx, tx, freezeFence, m.ID, key, p.Epoch, next, attempt, regroupHold.Milliseconds()); err != nil {
 			return err
 		}
-		return prepare(ctx, tx, p, next)
+		if g.prepare == nil {
+			return nil
+		}
+		return g.prepare(ctx, tx, p)
 	})
 	if err == nil {
 		err = held(ctx, pool, sealFence, m.ID, key, p.Epoch, next, attempt)
@@ -199,11 +219,15 @@ func (m *Map) regroupOnce(ctx context.Context, key string, attempt int64, prepar
 	if err != nil {
 		return err // what is frozen thaws by itself
 	}
-	err = pgx.BeginFunc(ctx, m.service.pool, func(tx pgx.Tx) error { return change(tx, p, next) })
+	var refused error // before the commit, so nothing of it can be there
+	err = pgx.BeginFunc(ctx, m.service.pool, func(tx pgx.Tx) error {
+		refused = g.change(ctx, tx, p, next)
+		return refused
+	})
 	ctx = context.WithoutCancel(ctx) // what is sealed is not left behind
 	if err != nil {
 		var failure *pgconn.PgError
-		if now, readErr := m.Read(ctx, key); readErr == nil && now.Epoch == p.Epoch && (errors.Is(err, errRegroup) || errors.As(err, &failure)) {
+		if now, readErr := m.Read(ctx, key); readErr == nil && now.Epoch == p.Epoch && (refused != nil || errors.As(err, &failure)) {
 			return errors.Join(err, thawBehind(ctx, pool, m.ID, key, p.Epoch, next))
 		} else if readErr != nil || now.Epoch != next {
 			return err // nobody can tell; the freeze is overdue soon, and is ended as the map says
@@ -211,7 +235,7 @@ func (m *Map) regroupOnce(ctx context.Context, key string, attempt int64, prepar
 	}
 	m.service.changed()
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		return raiseFence(ctx, tx, Fence{Map: m.ID, Key: key, Epoch: next, State: state})
+		return raiseFence(ctx, tx, Fence{Map: m.ID, Key: key, Epoch: next, State: g.state})
 	})
 }
 
@@ -257,13 +281,13 @@ func (s *Service) SplitShard(ctx context.Context, shardMap, at string, dry bool,
 	var wide, narrow Placement
 	switch byRange := m.layout.strategy == "range"; {
 	case byRange && !dry:
-		wide, narrow, err = m.SplitAt(ctx, at)
+		wide, narrow, err = m.SplitAt(ctx, at, by)
 	case byRange:
 		wide, err = m.stretchAt(ctx, at)
 		narrow = Placement{Key: "[" + at, Shard: wide.Shard}
 	default:
 		if wide, err = m.Find(ctx, at); err == nil && !dry {
-			narrow, err = m.Split(ctx, at)
+			narrow, err = m.Split(ctx, at, by)
 		} else {
 			narrow = Placement{Key: at, Shard: wide.Shard}
 		}
@@ -277,11 +301,12 @@ func (s *Service) MergeShard(ctx context.Context, shardMap, at string, dry bool,
 	if err != nil {
 		return engine.ShardRegroup{}, err
 	}
-	do := m.Merge
+	var wide, narrow Placement
 	if dry {
-		do = m.neighbours
+		wide, narrow, err = m.neighbours(ctx, at)
+	} else {
+		wide, narrow, err = m.Merge(ctx, at, by)
 	}
-	wide, narrow, err := do(ctx, at)
 	return m.regrouped(wide, narrow, dry, at, err)
 }
 

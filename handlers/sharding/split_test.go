@@ -176,7 +176,7 @@ func TestSplitThatWasCutOffIsEnded(t *testing.T) {
 	r := newRig(t, rangeMap)
 	m := r.enroll("mail")
 	ctx := t.Context()
-	if _, _, err := m.SplitAt(ctx, "500"); err != nil {
+	if _, _, err := m.SplitAt(ctx, "500", engine.Actor{}); err != nil {
 		t.Fatal(err)
 	}
 	p, err := m.Find(ctx, "100")
