@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"time"
 )
 
@@ -299,12 +300,39 @@ type TaskTypeStats struct {
 
 	Ready, Waiting, Starting, Running, Scheduled, Failed int64
 
+	// Estimated lists the states of which a sample was counted, since the table is
+	// large: their numbers are about right, and 0 may stand for a few. Empty when all
+	// are exact.
+	Estimated []TaskState
+
+	// Raised is how many tasks [TaskCare] has raised that had waited for too long, and
+	// RaisedLast when it did so last; zero when it never has.
+	Raised     int64
+	RaisedLast time.Time
+
+	// Asked is when somebody asked for tasks of the type last, to the minute, and AskedBy
+	// its name; zero when nobody has for [TaskFactsKept]. Tasks that wait there are
+	// likely of a mistyped type.
+	Asked   time.Time
+	AskedBy string
+
 	// Oldest is when the first of the ready ones was due; zero when there is none.
 	Oldest time.Time
 
 	// Lag is by how much the most urgent ready task is beyond what it tolerates.
 	Lag time.Duration
 }
+
+// IsEstimated tells whether the number of tasks in a state is an estimate.
+func (t TaskTypeStats) IsEstimated(state TaskState) bool { return slices.Contains(t.Estimated, state) }
+
+// How stores remember who asks for which tasks. A worker that idles asks all the time, so
+// it is not written down each time; and a type that nobody has asked for in a month is
+// like one that nobody ever has.
+const (
+	TaskAskedPause = time.Minute
+	TaskFactsKept  = 30 * 24 * time.Hour
+)
 
 // A TaskMode says what a type does.
 type TaskMode string
@@ -364,10 +392,11 @@ type TaskCare interface {
 	// many, and how long it is to the next one; no time when there is none.
 	PromoteTasks(ctx context.Context, limit int) (n int, next time.Duration, err error)
 
-	// RaiseTasks gives up to limit ready tasks of a type, those that have waited for
-	// longer than wait beyond what they tolerate, the priority of the type's first
-	// ready task, and tells how many: they go before all that are not as late. Tasks
-	// that wait for others of their key stay as they are.
+	// RaiseTasks gives up to limit tasks of a type that nobody has taken though they might
+	// be, those that have waited for longer than wait beyond what they tolerate, the
+	// greatest priority among them all, and tells how many: they go before all that are
+	// not as late. Those that wait for others of their key are among them: else the
+	// urgent ones of a key might keep its patient ones waiting for ever.
 	RaiseTasks(ctx context.Context, taskType string, wait time.Duration, limit int) (int, error)
 
 	// ReclaimTasks takes up to limit tasks from workers that were not heard of in
@@ -397,6 +426,11 @@ type TaskOffice interface {
 
 	// MoveTasks gives tasks that no worker holds another type.
 	MoveTasks(ctx context.Context, f TaskFilter, to string) (int, error)
+
+	// KnownTaskTypes lists the types that somebody has asked for in [TaskFactsKept], and
+	// those whose mode was ever set, in no order. There may be fewer than there are: the
+	// first ten thousand.
+	KnownTaskTypes(ctx context.Context) ([]string, error)
 
 	// SetTaskMode says what a type does from now on.
 	SetTaskMode(ctx context.Context, taskType string, mode TaskMode, reason string) error

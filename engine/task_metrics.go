@@ -32,12 +32,14 @@ const (
 var (
 	taskLag   = prometheus.NewDesc("procaas_queue_lag_seconds", "By how much the most urgent ready task of a type waits beyond what it tolerates.", []string{"type"}, nil)
 	taskCount = prometheus.NewDesc("procaas_queue_tasks", "Tasks of a type by state; failed ones are dead letters.", []string{"type", "state"}, nil)
+	taskGuess = prometheus.NewDesc("procaas_queue_tasks_estimated", "1 for each procaas_queue_tasks that is an estimate, from a sample of a large table.", []string{"type", "state"}, nil)
+	taskAsked = prometheus.NewDesc("procaas_queue_asked_timestamp_seconds", "When a worker asked for tasks of a type last; 0 when none has in a month.", []string{"type"}, nil)
+	taskRaise = prometheus.NewDesc("procaas_queue_raised_total", "Tasks of a type that waited for longer than max-wait and were let go before others, on all nodes.", []string{"type"}, nil)
 )
 
-// MeasureTasks makes a store of tasks tell metrics: procaas_queue_lag_seconds,
-// procaas_queue_tasks, and procaas_queue_started_total, which tells the tasks that were
-// taken within what they tolerate from those that were not. A task that is taken again
-// counts again.
+// MeasureTasks makes a store of tasks tell metrics: what [TaskTypeStats] has of each
+// type, and procaas_queue_started_total, which tells the tasks that were taken within
+// what they tolerate from those that were not. A task that is taken again counts again.
 func MeasureTasks(store TaskStore, registry prometheus.Registerer) TaskStore {
 	m := &measuredTasks{TaskStore: store, types: map[string]bool{}, started: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "procaas_queue_started_total", Help: "Tasks that were taken on this node, by whether that was within what they tolerate.",
@@ -91,7 +93,11 @@ func (m *measuredTasks) label(name string) string {
 }
 
 // Describe implements [prometheus.Collector].
-func (m *measuredTasks) Describe(out chan<- *prometheus.Desc) { out <- taskLag; out <- taskCount }
+func (m *measuredTasks) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{taskLag, taskCount, taskGuess, taskAsked, taskRaise} {
+		out <- d
+	}
+}
 
 // Collect implements [prometheus.Collector].
 func (m *measuredTasks) Collect(out chan<- prometheus.Metric) {
@@ -102,6 +108,15 @@ func (m *measuredTasks) Collect(out chan<- prometheus.Metric) {
 		} {
 			out <- prometheus.MustNewConstMetric(taskCount, prometheus.GaugeValue, float64(n), t.Type, string(state))
 		}
+		for _, state := range t.Estimated {
+			out <- prometheus.MustNewConstMetric(taskGuess, prometheus.GaugeValue, 1, t.Type, string(state))
+		}
+		asked := 0.0 // as a time long ago: rules need not tell never from seldom
+		if !t.Asked.IsZero() {
+			asked = float64(t.Asked.UnixMilli()) / 1000
+		}
+		out <- prometheus.MustNewConstMetric(taskAsked, prometheus.GaugeValue, asked, t.Type)
+		out <- prometheus.MustNewConstMetric(taskRaise, prometheus.CounterValue, float64(t.Raised), t.Type)
 	}
 }
 

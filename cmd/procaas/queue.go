@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -37,7 +38,14 @@ name that tasks were put under.`,
 }
 
 func queueStatsCommand(s streams) *cobra.Command {
-	c := &cobra.Command{Use: "stats", Short: "Count the tasks of each type", Args: cobra.NoArgs}
+	c := &cobra.Command{
+		Use: "stats", Short: "Count the tasks of each type", Args: cobra.NoArgs,
+		Long: `stats counts the tasks of each type. LAG is by how much the most urgent one waits
+beyond what it tolerates. WAITING are those that wait for others of their key.
+A number with a ~ is an estimate, of a large table. RAISED is how many waited for
+longer than max-wait and were let go before others. ASKED is when a worker asked for
+such tasks last: never in a month means that the type may be mistyped.`,
+	}
 	var f clientFlags
 	f.add(c)
 	format := formatFlag(c, "text", "json")
@@ -54,14 +62,43 @@ func queueStatsCommand(s streams) *cobra.Command {
 			return printJSON(s.out, map[string]any{"items": all, "next": nil})
 		}
 		w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
-		fmt.Fprintln(w, "TYPE\tMODE\tLAG\tREADY\tWAITING\tTAKEN\tSCHEDULED\tFAILED")
-		for _, q := range all {
+		fmt.Fprintln(w, "TYPE\tMODE\tLAG\tREADY\tWAITING\tTAKEN\tSCHEDULED\tFAILED\tRAISED\tASKED")
+		for i := range all {
+			q := &all[i]
 			lag := time.Duration(q.Lag * float64(time.Second)).Round(time.Second)
-			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\n", q.Type, q.Mode, lag, q.Ready, q.Waiting, q.Starting+q.Running, q.Scheduled, q.Failed)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%d\t%s\n", q.Type, q.Mode, lag, counted(q, "ready", q.Ready),
+				counted(q, "waiting", q.Waiting), q.Starting+q.Running, counted(q, "scheduled", q.Scheduled), counted(q, "failed", q.Failed),
+				q.Raised, askedAgo(q.Asked, time.Now()))
 		}
 		return w.Flush()
 	}
 	return c
+}
+
+// counted shows a number of tasks; one that is an estimate has a ~.
+func counted(q *api.QueueStats, state string, n int64) string {
+	if slices.Contains(q.Estimated, state) {
+		return fmt.Sprint("~", n)
+	}
+	return fmt.Sprint(n)
+}
+
+// askedAgo tells how long ago somebody asked for tasks of a type, to the minute as it is
+// noted.
+func askedAgo(at *time.Time, now time.Time) string {
+	if at == nil {
+		return "never"
+	}
+	ago := now.Sub(*at)
+	switch {
+	case ago < 2*time.Minute: // an idle worker asks all the time
+		return "now"
+	case ago < 2*time.Hour:
+		return fmt.Sprintf("%dm ago", int(ago.Minutes()))
+	case ago < 48*time.Hour:
+		return fmt.Sprintf("%dh ago", int(ago.Hours()))
+	}
+	return fmt.Sprintf("%dd ago", int(ago.Hours()/24))
 }
 
 func queuePeekCommand(s streams) *cobra.Command {
@@ -106,10 +143,12 @@ func queueModeCommand(s streams, use, mode, short string) *cobra.Command {
 	f.add(c)
 	reason := c.Flags().String("reason", "", "why, for people")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := f.client().SetQueue(c.Context(), args[0], api.QueueChange{Mode: mode, Reason: *reason}); err != nil {
+		done, err := f.client().SetQueue(c.Context(), args[0], api.QueueChange{Mode: mode, Reason: *reason})
+		if err != nil {
 			return err
 		}
 		fmt.Fprintf(s.out, "%s is %s\n", args[0], mode)
+		warn(s, done.Warning)
 		return nil
 	}
 	return c
@@ -136,12 +175,20 @@ func queueChangeCommand(s streams, verb, short string) *cobra.Command {
 		if verb == "move" && choice.To == "" {
 			return usagef("move needs --to")
 		}
-		n, err := f.client().ChangeTasks(c.Context(), verb, args[0], choice)
+		done, err := f.client().ChangeTasks(c.Context(), verb, args[0], choice)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(s.out, "%s: %d tasks\n", verb, n)
+		fmt.Fprintf(s.out, "%s: %d tasks\n", verb, done.Changed)
+		warn(s, done.Warning)
 		return nil
 	}
 	return c
+}
+
+// warn shows people what a server warns of.
+func warn(s streams, text string) {
+	if text != "" {
+		fmt.Fprintln(s.err, "warning:", text)
+	}
 }

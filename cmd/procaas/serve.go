@@ -44,6 +44,7 @@ type nodeFlags struct {
 	pipelines           []string
 	overrule            bool // these pipelines replace those that the store has
 	patient             bool // wait for a store that is away
+	strictQueues        bool // no tasks of types that nobody does
 }
 
 func (f *nodeFlags) add(c *cobra.Command, store string) {
@@ -59,6 +60,7 @@ func (f *nodeFlags) add(c *cobra.Command, store string) {
 	flags.DurationVar(&f.retention, "retention", o.Retention, "how long ended runs, and the ids by which repeated events are known, are kept; 0 keeps them for ever")
 	flags.DurationVar(&f.audit, "audit-retention", o.AuditRetention, "how long it is kept who changed what; 0 keeps it for ever")
 	flags.StringVar(&f.maxBody, "max-body", "1MiB", "largest body of an event")
+	flags.BoolVar(&f.strictQueues, "strict-queues", false, "refuse tasks of a type that no pipeline declares and no worker has asked for, instead of a warning")
 	f.access.add(c)
 	flags.StringVar(&f.logFormat, "log-format", "auto", "auto, text or json; auto is text on a terminal")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -241,7 +243,7 @@ func (n *node) build(ctx context.Context, f nodeFlags, b *dsl.Bundle, served api
 	if n.alerts, err = n.newAlerts(f, o.Name); err != nil {
 		return err
 	}
-	served.Tasks, served.Closing = n.tasks, n.closing
+	served.Tasks, served.StrictTasks, served.Closing = n.tasks, f.strictQueues, n.closing
 	served.Engine, served.Log, served.Registry, served.Version, served.Play = e, n.log, n.metrics, version(), play
 	if !served.Local && len(served.Open) > 0 {
 		n.log.Warn("some calls need no token, though others may reach this server; --open none closes them", "open", served.Open)

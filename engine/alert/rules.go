@@ -16,8 +16,10 @@ const (
 	failingCritical = 0.05 // of the calls of a critical handler
 	failingOther    = 0.1  // of those of another one, when its fallback says nothing
 	failingRuns     = 0.01
-	oldestDue       = 60 // seconds that a run which is due waits
-	slowCheckpoint  = 1  // second
+	oldestDue       = 60      // seconds that a run which is due waits
+	slowCheckpoint  = 1       // second
+	lateTasks       = 60      // seconds that tasks wait beyond what they tolerate
+	unaskedTasks    = 10 * 60 // seconds that no worker asks for tasks that wait
 )
 
 // A rule is one alerting rule of Prometheus.
@@ -45,7 +47,7 @@ func WriteRules(w io.Writer, plans []*engine.Plan, server string) error {
 }
 
 func nodeRules(server string) []rule {
-	nodes := "procaas nodes" + serverFlag(server)
+	nodes, queues := "procaas nodes"+serverFlag(server), "procaas queue stats"+serverFlag(server)
 	return []rule{
 		{
 			name: "ProcaasAbsent", expr: "absent(procaas_inbox_waiting)", after: "2m", labels: severity("critical"),
@@ -69,6 +71,19 @@ func nodeRules(server string) []rule {
 		}, {
 			name: "ProcaasAlertsUnsent", expr: "sum by (receiver) (rate(procaas_alert_requests_failed_total[15m])) > 0", after: "15m", labels: severity("warning"),
 			annotations: explain("alerts do not reach {{ $labels.receiver }}", "What ProcaaS tells by itself does not arrive.", ""),
+		}, {
+			name: "ProcaasQueueLate", expr: fmt.Sprintf("max by (type) (procaas_queue_lag_seconds) > %d", lateTasks), after: "5m", labels: severity("warning"),
+			annotations: explain("tasks of {{ $labels.type }} wait for {{ $value | humanizeDuration }} beyond what they tolerate",
+				"Their workers are too few, too slow or away, or the type is paused.", queues),
+		}, {
+			name: "ProcaasQueueUnasked", after: "5m", labels: severity("warning"),
+			expr: fmt.Sprintf(`max by (type) (procaas_queue_tasks{state="ready"}) > 0 and on (type) time() - max by (type) (procaas_queue_asked_timestamp_seconds) > %d`, unaskedTasks),
+			annotations: explain("nobody asks for tasks of {{ $labels.type }}, and {{ $value }} wait",
+				"Their workers do not run, or whoever put them has mistyped the type: procaas queue move gives them the right one.", queues),
+		}, {
+			name: "ProcaasDeadLetters", expr: `max by (type) (procaas_queue_tasks{state="failed"}) > 0`, after: "15m", labels: severity("warning"),
+			annotations: explain("{{ $value }} tasks of {{ $labels.type }} have failed for good",
+				"They stay until somebody decides: procaas queue peek TYPE --state failed tells why, procaas queue retry TYPE tries them again.", queues),
 		},
 	}
 }

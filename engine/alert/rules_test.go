@@ -228,6 +228,7 @@ func (n namesOf) MustRegister(list ...prometheus.Collector) {
 func metricNames() map[string]bool {
 	n := namesOf{names: map[string]bool{}}
 	engine.NewMetrics(n)
+	engine.MeasureTasks(nil, n)
 	if _, err := alert.New(alert.Options{Webhooks: []string{"http://127.0.0.1/"}, Metrics: n}); err != nil {
 		panic(err)
 	}
@@ -239,7 +240,7 @@ var (
 	exprNames  = regexp.MustCompile(`[a-zA-Z_:][a-zA-Z0-9_:]*`)
 	exprRanges = regexp.MustCompile(`\[\d+[smh]\]`)
 	exprLabels = regexp.MustCompile(`\{[^{}]*\}`)
-	exprBy     = regexp.MustCompile(`\bby \([a-z, ]+\)`)
+	exprBy     = regexp.MustCompile(`\b(?:by|on) \([a-z, ]+\)`)
 )
 
 // checkExpr makes sure that an expression is whole, and speaks only of metrics that
@@ -259,7 +260,7 @@ func checkExpr(t *testing.T, expr string, known map[string]bool) {
 	bare = exprBy.ReplaceAllString(exprLabels.ReplaceAllString(exprRanges.ReplaceAllString(bare, ""), ""), "")
 	for _, name := range exprNames.FindAllString(bare, -1) {
 		switch {
-		case slices.Contains([]string{"absent", "sum", "max", "rate", "histogram_quantile"}, name):
+		case slices.Contains([]string{"absent", "sum", "max", "rate", "histogram_quantile", "time", "and"}, name):
 		case known[name]:
 			metrics++
 		default:

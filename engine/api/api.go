@@ -51,6 +51,10 @@ type Options struct {
 	// Tasks is the queue of tasks; its calls are refused when it is nil.
 	Tasks engine.TaskStore
 
+	// StrictTasks refuses tasks of types that no pipeline declares and nobody asks for;
+	// otherwise they are taken in with a warning.
+	StrictTasks bool
+
 	// Closing is closed when the server is about to end: who waits for tasks waits
 	// no more.
 	Closing <-chan struct{}
@@ -139,6 +143,7 @@ func NewWithConsole(o Options) (http.Handler, *ui.Console) {
 type server struct {
 	engine  Engine
 	tasks   engine.TaskStore // may be nil
+	served  servedTypes
 	closing <-chan struct{}
 	log     *slog.Logger
 	metrics prometheus.Gatherer
@@ -167,7 +172,7 @@ func newDoor(o Options) *server {
 	s := &server{
 		engine: o.Engine, log: o.Log, metrics: o.Registry, maxBody: o.MaxBody, version: o.Version, reload: o.Reload, play: o.Play, shards: o.Shards, inbox: o.Inbox,
 		open: o.Open, local: o.Local,
-		tasks: o.Tasks, closing: o.Closing,
+		tasks: o.Tasks, served: servedTypes{strict: o.StrictTasks}, closing: o.Closing,
 	}
 	for _, h := range o.Hosts {
 		s.hosts = append(s.hosts, strings.ToLower(h))

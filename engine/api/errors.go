@@ -121,6 +121,7 @@ const (
 	codeNoTasks          = "no_task_queue"
 	codeInvalidTask      = "invalid_task"
 	codeQueueDraining    = "queue_draining"
+	codeUnknownTaskType  = "unknown_task_type"
 	codeKeyMoving        = "key_moving"
 	codeCellAway         = "cell_away"
 	codeNoCells          = "no_cells"
@@ -159,6 +160,7 @@ var problems = map[string]struct {
 	codeNoTasks:          {http.StatusNotImplemented, "The server keeps no tasks"},
 	codeInvalidTask:      {http.StatusUnprocessableEntity, "The task makes no sense"},
 	codeQueueDraining:    {http.StatusConflict, "The queue takes no new tasks"},
+	codeUnknownTaskType:  {http.StatusNotFound, "Nobody does tasks of this type"},
 	codeIDConflict:       {http.StatusConflict, "The event's id was used before for another event"},
 	codeEventRejected:    {http.StatusConflict, "The entity's state does not allow the event"},
 	codeRunNotFailed:     {http.StatusConflict, "Only a run that has failed or waits for an operator can be retried"},

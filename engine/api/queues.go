@@ -23,11 +23,13 @@ type TaskReceipt struct {
 	ID      string `json:"id,omitempty" doc:"The task that is in the queue now."`
 	Outcome string `json:"outcome" enum:"added,kept,merged,replaced,follows,refused" doc:"added; or, when another task has its unique key: kept as that one is, merged into it, replaced it, follows it. refused says why in error."`
 	Error   string `json:"error,omitempty" doc:"Why the task was refused."`
+	Warning string `json:"warning,omitempty" doc:"The task was taken in, and may wait for ever: nobody asks for tasks of its type, which may be mistyped. Of an array, the reply as a whole has it."`
 }
 
 // TaskReceipts are those of an array, in its order.
 type TaskReceipts struct {
-	Tasks []TaskReceipt `json:"tasks"`
+	Tasks   []TaskReceipt `json:"tasks"`
+	Warning string        `json:"warning,omitempty" doc:"The tasks were taken in, and may wait for ever: nobody asks for tasks of their type, which may be mistyped."`
 }
 
 // A QueuedTask is a task as the queue has it.
@@ -61,6 +63,11 @@ type QueueStats struct {
 	Running   int64      `json:"running"`
 	Scheduled int64      `json:"scheduled"`
 	Failed    int64      `json:"failed" doc:"For good: the dead letters."`
+	Estimated []string   `json:"estimated,omitempty" doc:"Which of these numbers are estimates, by the names of their members: a sample of a large table was counted, and 0 may stand for a few. All others are exact."`
+	Raised    int64      `json:"raised" doc:"How many tasks waited for longer than max-wait beyond what they tolerate, and were let go before others."`
+	RaisedAt  *time.Time `json:"raised_at,omitempty" doc:"The last time."`
+	Asked     *time.Time `json:"asked,omitempty" doc:"When a worker, or a node, asked for tasks of this type last, to the minute. Without it nobody has in a month: the type may be mistyped."`
+	AskedBy   string     `json:"asked_by,omitempty" doc:"Who that was."`
 	Oldest    *time.Time `json:"oldest,omitempty" doc:"When the first ready one was due."`
 	Lag       float64    `json:"lag_seconds" doc:"By how much the most urgent ready task waits beyond what it tolerates."`
 }
@@ -592,13 +599,22 @@ func (s *server) listQueues(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	items := []QueueStats{}
-	for _, t := range all {
-		items = append(items, QueueStats{
-			Type: t.Type, Mode: string(t.Mode), Reason: t.Reason, Ready: t.Ready, Waiting: t.Waiting, Starting: t.Starting,
-			Running: t.Running, Scheduled: t.Scheduled, Failed: t.Failed, Oldest: given(t.Oldest), Lag: t.Lag.Seconds(),
-		})
+	for i := range all {
+		items = append(items, viewOfStats(&all[i]))
 	}
 	return writeJSON(w, http.StatusOK, pageOf(items, ""))
+}
+
+func viewOfStats(t *engine.TaskTypeStats) QueueStats {
+	q := QueueStats{
+		Type: t.Type, Mode: string(t.Mode), Reason: t.Reason, Ready: t.Ready, Waiting: t.Waiting, Starting: t.Starting,
+		Running: t.Running, Scheduled: t.Scheduled, Failed: t.Failed, Oldest: given(t.Oldest), Lag: t.Lag.Seconds(),
+		Raised: t.Raised, RaisedAt: given(t.RaisedLast), Asked: given(t.Asked), AskedBy: t.AskedBy,
+	}
+	for _, state := range t.Estimated {
+		q.Estimated = append(q.Estimated, string(state))
+	}
+	return q
 }
 
 func (s *server) listTasks(w http.ResponseWriter, r *http.Request) error {

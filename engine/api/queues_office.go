@@ -19,6 +19,12 @@ type QueueChange struct {
 	Reason string `json:"reason,omitempty" maxLength:"512" doc:"Why, for people."`
 }
 
+// A QueueChanged says what a type does from now on.
+type QueueChanged struct {
+	QueueChange
+	Warning string `json:"warning,omitempty" doc:"Nothing is known of the type, which may be mistyped."`
+}
+
 // A TaskChoice is the body that does something to tasks of a type.
 type TaskChoice struct {
 	IDs    []string `json:"ids,omitempty" maxItems:"1000" doc:"Only these."`
@@ -32,7 +38,8 @@ type TaskChoice struct {
 
 // TasksChanged says how many tasks were changed.
 type TasksChanged struct {
-	Changed int `json:"changed"`
+	Changed int    `json:"changed"`
+	Warning string `json:"warning,omitempty" doc:"Nothing is known of the type, which may be mistyped."`
 }
 
 // The bounds of one call of an operator.
@@ -57,7 +64,7 @@ func (s *server) queueOfficeOperations() []operation {
 			method: http.MethodPut, path: "/admin/v1/queues/{pipeline}", id: "set-queue", tag: "queues",
 			summary: "Pause, drain or open a type of tasks", params: kind,
 			body:    jsonBody(s.schema(QueueChange{}), QueueChange{Mode: "paused", Reason: "the service is down"}),
-			replies: []reply{{status: 200, about: "It is so on all nodes.", body: QueueChange{}}}, refusals: refusals, serve: s.putQueue,
+			replies: []reply{{status: 200, about: "It is so on all nodes.", body: QueueChanged{}}}, refusals: refusals, serve: s.putQueue,
 		},
 		choose("cancel", "Cancel tasks that no worker holds", "", func(ctx context.Context, f engine.TaskFilter, _ string) (int, error) {
 			return s.tasks.CancelTasks(ctx, f)
@@ -102,6 +109,7 @@ func (s *server) putQueue(w http.ResponseWriter, r *http.Request) error {
 	if err := faulty(f.faults); err != nil {
 		return err
 	}
+	warning := s.unheard(r.Context(), kind)
 	if err := s.tasks.SetTaskMode(r.Context(), kind, engine.TaskMode(change.Mode), change.Reason); err != nil {
 		return taskProblem(err)
 	}
@@ -109,7 +117,7 @@ func (s *server) putQueue(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.log.Info("queue changed", "type", kind, "mode", change.Mode, "by", granted(r).Name, "reason", change.Reason)
-	return writeJSON(w, http.StatusOK, change)
+	return writeJSON(w, http.StatusOK, QueueChanged{change, warning})
 }
 
 func (s *server) changeTasks(w http.ResponseWriter, r *http.Request, verb string, change func(context.Context, engine.TaskFilter, string) (int, error)) error {
@@ -154,7 +162,11 @@ func (s *server) changeTasks(w http.ResponseWriter, r *http.Request, verb string
 		return taskProblem(err)
 	}
 	s.log.Info("tasks changed", "verb", verb, "type", kind, "tasks", n, "by", granted(r).Name, "reason", reason)
-	return writeJSON(w, http.StatusOK, TasksChanged{n})
+	done := TasksChanged{Changed: n}
+	if n == 0 {
+		done.Warning = s.unheard(r.Context(), kind)
+	}
+	return writeJSON(w, http.StatusOK, done)
 }
 
 // taskProblem says what is wrong with what an operator asks for.
@@ -183,13 +195,15 @@ func (c *Client) PeekTasks(ctx context.Context, taskType string, query url.Value
 }
 
 // SetQueue says what a type does from now on.
-func (c *Client) SetQueue(ctx context.Context, taskType string, change QueueChange) error {
-	return c.call(ctx, http.MethodPut, "/admin/v1/queues/"+url.PathEscape(taskType), change, nil, &QueueChange{})
+func (c *Client) SetQueue(ctx context.Context, taskType string, change QueueChange) (QueueChanged, error) {
+	var done QueueChanged
+	err := c.call(ctx, http.MethodPut, "/admin/v1/queues/"+url.PathEscape(taskType), change, nil, &done)
+	return done, err
 }
 
 // ChangeTasks cancels, retries or moves tasks of a type, and tells how many.
-func (c *Client) ChangeTasks(ctx context.Context, verb, taskType string, choice TaskChoice) (int, error) {
+func (c *Client) ChangeTasks(ctx context.Context, verb, taskType string, choice TaskChoice) (TasksChanged, error) {
 	var done TasksChanged
 	err := c.call(ctx, http.MethodPost, "/admin/v1/queues/"+url.PathEscape(taskType)+"/"+verb, choice, nil, &done)
-	return done.Changed, err
+	return done, err
 }

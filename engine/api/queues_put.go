@@ -50,15 +50,19 @@ func (s *server) putTasks(w http.ResponseWriter, r *http.Request, kind string, p
 	if err := faulty(faults); err != nil {
 		return err
 	}
+	warning, err := s.mayServe(r.Context(), kind, pipeline)
+	if err != nil {
+		return err
+	}
 	out, err := s.tasks.PutTasks(r.Context(), specs)
 	if err != nil {
 		return err
 	}
-	return replyPut(w, out, many)
+	return replyPut(w, out, many, warning)
 }
 
-func replyPut(w http.ResponseWriter, out []engine.TaskPut, many bool) error {
-	receipts, refused := TaskReceipts{Tasks: []TaskReceipt{}}, 0
+func replyPut(w http.ResponseWriter, out []engine.TaskPut, many bool, warning string) error {
+	receipts, refused := TaskReceipts{Tasks: []TaskReceipt{}, Warning: warning}, 0
 	for _, one := range out {
 		item := TaskReceipt{Outcome: string(one.Outcome)}
 		if one.Err != nil {
@@ -77,6 +81,7 @@ func replyPut(w http.ResponseWriter, out []engine.TaskPut, many bool) error {
 		}
 		return refuse(code, "%s", out[0].Err)
 	case !many:
+		receipts.Tasks[0].Warning = warning
 		return writeJSON(w, http.StatusAccepted, receipts.Tasks[0])
 	case refused > 0:
 		return writeJSON(w, http.StatusMultiStatus, receipts)

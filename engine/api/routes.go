@@ -35,10 +35,12 @@ func (s *server) intakeOperations() []operation {
 			method: http.MethodPost, path: "/v1/queues/{pipeline}/tasks", id: "put-tasks", tag: "events",
 			summary: "Put tasks into a queue",
 			about: "Tasks of a pipeline with a `queue` section, and of a type that is no pipeline, go into the queue of tasks, for workers. " +
-				"Of any other pipeline, each task becomes an event of the first type that it serves, and replies are those of events.",
+				"Of any other pipeline, each task becomes an event of the first type that it serves, and replies are those of events. " +
+				"A task of a type that no pipeline declares, and that no worker has asked for in a month, is taken in with a `warning`; " +
+				"a server with `--strict-queues` refuses it.",
 			params:  []*huma.Param{inPath("pipeline", "The type: a pipeline's id, or any other.")},
 			body:    jsonBody(oneOrMany(s.schema(Task{})), map[string]any{"payload": map[string]any{"to": "u-7"}, "delay": "90s"}),
-			replies: taskReceipts(receipts), refusals: append(refusals, codePipelineNotFound, codeInvalidParameter, codeInvalidTask, codeQueueDraining), serve: s.postTasks,
+			replies: taskReceipts(receipts), refusals: append(refusals, codePipelineNotFound, codeInvalidParameter, codeInvalidTask, codeQueueDraining, codeUnknownTaskType), serve: s.postTasks,
 		},
 	}
 }

@@ -30,6 +30,9 @@ func TaskConformance(t *testing.T, open func(t *testing.T) engine.TaskStore) {
 		"BeatsKeep":           checkBeatsKeep,
 		"FollowersWaitTheirs": checkFollowersWait,
 		"RaisesLate":          checkRaisesLate,
+		"RaisesOfKeys":        checkRaisesThoseThatWaitForTheirKey,
+		"TellsWhoAsks":        checkTellsWhoAsks,
+		"ClaimsATypeTwice":    checkClaimsATypeTwice,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -474,5 +477,8 @@ func checkRaisesLate(t *testing.T, s engine.TaskStore) {
 	next(0, 1, 2, 7, 3, 4)
 	if got := claimTasks(t, s, 2, "other"); len(got) != 2 || got[0].ID != other[0].ID || got[1].Priority != -1 {
 		t.Errorf("have %+v, want the other type as it was", got)
+	}
+	if one, _ := statsOf(t, s, "guarded"); one.Raised != 3 {
+		t.Errorf("have %d tasks counted as raised, want 3", one.Raised)
 	}
 }

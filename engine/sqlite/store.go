@@ -45,6 +45,7 @@ type Store struct {
 	writer *writer
 	wake   chan struct{}
 	watch  taskWatch
+	asked  taskAsked
 
 	changed engine.Broadcast // of documents
 

@@ -288,9 +288,15 @@ func (s *Store) ExchangeTasks(ctx context.Context, r engine.TaskReport, c engine
 		return nil, nil, nil
 	}
 	var types []string
+	asked := s.asked.due(&c)
 	err = s.writer.do(ctx, func(t *tx) (err error) {
 		if lost, types, err = t.report(&r); err != nil {
 			return err
+		}
+		for _, kind := range asked {
+			if err := t.exec(noteAsked, kind, t.now.UnixMicro(), c.Worker); err != nil {
+				return err
+			}
 		}
 		tasks, err = t.claimTasks(&c)
 		return err
@@ -298,18 +304,24 @@ func (s *Store) ExchangeTasks(ctx context.Context, r engine.TaskReport, c engine
 	if err != nil {
 		return nil, nil, err
 	}
+	s.asked.wrote(asked)
 	s.hintTasks(types...)
 	return tasks, lost, nil
 }
 
 func (t *tx) claimTasks(c *engine.TaskClaim) ([]engine.QueuedTask, error) {
 	var found []engine.QueuedTask
+	seen := make(map[int64]bool)
 	for _, w := range c.Types {
 		some, err := t.readyTasks(w)
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, some...)
+		for _, one := range some {
+			if !seen[one.ID] { // a claim may name a type twice
+				seen[one.ID], found = true, append(found, one)
+			}
+		}
 	}
 	slices.SortFunc(found, func(a, b engine.QueuedTask) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Deadline.Compare(b.Deadline), cmp.Compare(a.ID, b.ID))

@@ -73,8 +73,10 @@ func (s *Store) RaiseTasks(ctx context.Context, taskType string, wait time.Durat
 		raised, err := rows(t, raiseTasks, []any{taskType, first, t.now.Add(-wait).UnixMicro(), limit}, func(r *sql.Rows) (id int64, err error) {
 			return id, r.Scan(&id)
 		})
-		n = len(raised)
-		return err
+		if n = len(raised); err != nil || n == 0 {
+			return err
+		}
+		return t.exec(noteRaised, taskType, n, t.now.UnixMicro())
 	})
 	if err != nil || n == 0 {
 		return 0, err
@@ -157,6 +159,9 @@ func (s *Store) ExpireTasks(ctx context.Context, ended, failed time.Duration) (g
 			return err
 		}
 		gone = int(n)
+		if err := t.exec(expireFacts, t.now.Add(-engine.TaskFactsKept).UnixMicro()); err != nil {
+			return err
+		}
 		if failed > 0 {
 			n, err = t.count(expireDead, t.now.Add(-failed).UnixMicro())
 			gone += int(n)
@@ -369,7 +374,10 @@ func (s *Store) TaskStats(ctx context.Context) ([]engine.TaskTypeStats, error) {
 		}
 		return struct{}{}, err
 	})
-	return out, err
+	if err != nil {
+		return nil, err
+	}
+	return out, s.facts(ctx, out)
 }
 
 // SetTaskMode implements [engine.TaskOffice].

@@ -247,6 +247,9 @@ where i.inhparent = 'task_history'::regclass and c.relname ~ '^task_history_\d{8
 delete from task_dead where id = any(array(
 	select id from task_dead where ended < now() - $1::bigint * interval '1 microsecond' order by id limit $2 for update skip locked))`
 
+	expireFacts = `
+delete from task_facts where coalesce(greatest(asked, raised_at), '-infinity') < now() - $1::bigint * interval '1 microsecond'`
+
 	databaseTime = "select now()"
 )
 
@@ -258,6 +261,9 @@ func (s *Store) ExpireTasks(ctx context.Context, ended, failed time.Duration) (i
 	}
 	gone, err := s.dropPartitions(ctx, now.Add(-ended))
 	if err != nil {
+		return gone, err
+	}
+	if _, err := s.pool.Exec(ctx, expireFacts, engine.TaskFactsKept.Microseconds()); err != nil {
 		return gone, err
 	}
 	tag, err := s.pool.Exec(ctx, expireRest, ended.Microseconds())

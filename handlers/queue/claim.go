@@ -37,6 +37,7 @@ func (s *Store) ExchangeTasks(ctx context.Context, r Report, c Claim) ([]Task, [
 		tasks []Task
 		lost  []Ref
 	)
+	s.asked.note(&c)
 	if r.Len() > 0 && mayReady(&r) {
 		s.horizon.lowerAll()
 	}

@@ -13,8 +13,10 @@ var statsOfTasksSource string
 // StatsOfTasks counts the tasks of each type.
 //
 // The response has types: a list with the type, its mode, the numbers of its tasks by
-// their states, and lag, by how many seconds the most urgent one waits beyond what it
-// tolerates. late names the types whose lag is over max-lag, and dead is the number of all
+// their states, estimated, a list of the states of which these numbers are estimates, raised,
+// how many waited for longer than max-wait and were let go before others, asked, whether any
+// worker has asked for such tasks in a month, and lag, by how many seconds the most urgent one
+// waits beyond what it tolerates. late names the types whose lag is over max-lag, and dead is the number of all
 // dead letters.
 //
 //	id: count
@@ -37,8 +39,14 @@ func (h *StatsOfTasks) Handle(ctx context.Context, _ *engine.Call) (engine.Resul
 		return engine.Result{}, err
 	}
 	types, late, dead := []any{}, []any{}, 0
-	for _, t := range stats {
+	for i := range stats {
+		t := &stats[i]
+		estimated := []any{}
+		for _, state := range t.Estimated {
+			estimated = append(estimated, string(state))
+		}
 		types = append(types, map[string]any{
+			"estimated": estimated, "raised": int(t.Raised), "asked": !t.Asked.IsZero(),
 			"type": t.Type, "mode": string(t.Mode), "ready": int(t.Ready), "waiting": int(t.Waiting), "starting": int(t.Starting),
 			"running": int(t.Running), "scheduled": int(t.Scheduled), "failed": int(t.Failed), "lag": t.Lag.Seconds(),
 		})

@@ -12,27 +12,49 @@ const raisedRanks = 1000
 
 // raiseTasks goes from priority to priority, the lowest first: whoever is late there is
 // first among the tasks of that priority. It waits for nobody: who holds a task takes
-// it, or changes it.
+// it, or changes it. Those that were put aside for their keys are looked at in the same
+// way by an index of their own, and the first of all is the measure for both: among those
+// of a key, the one that comes back first is that which stands first.
 const raiseTasks = `
 with recursive head as materialized (
-	select rank from tasks where type = $1 and state = 0 order by rank, deadline, id limit 1
+	select min(rank) as rank from (
+		(select rank from tasks where type = $1 and state = 0 order by rank, deadline, id limit 1)
+		union all
+		(select rank from tasks where type = $1 and state = 3 order by rank, deadline, id limit 1)) f
 ), ranks as (
 	(select rank from tasks where type = $1 and state = 0 and rank > (select rank from head) order by rank desc limit 1)
 	union all
 	select n.rank from ranks r, lateral (
 		select t.rank from tasks t where t.type = $1 and t.state = 0 and t.rank < r.rank and t.rank > (select rank from head)
 		order by t.rank desc limit 1) n
+), aside as (
+	(select rank from tasks where type = $1 and state = 3 and rank > (select rank from head) order by rank desc limit 1)
+	union all
+	select n.rank from aside r, lateral (
+		select t.rank from tasks t where t.type = $1 and t.state = 3 and t.rank < r.rank and t.rank > (select rank from head)
+		order by t.rank desc limit 1) n
 ), late as materialized (
-	select l.id from (select rank from ranks limit $4) r, lateral (
-		select t.id, t.deadline from tasks t
-		where t.type = $1 and t.state = 0 and t.rank = r.rank and t.deadline <= now() - $2::bigint * interval '1 microsecond'
-		order by t.deadline, t.id limit $3) l
-	order by l.deadline, l.id limit $3
+	select f.id from (
+		select l.id, l.deadline from (select rank from ranks limit $4) r, lateral (
+			select t.id, t.deadline from tasks t
+			where t.type = $1 and t.state = 0 and t.rank = r.rank and t.deadline <= now() - $2::bigint * interval '1 microsecond'
+			order by t.deadline, t.id limit $3) l
+		union all
+		select l.id, l.deadline from (select rank from aside limit $4) r, lateral (
+			select t.id, t.deadline from tasks t
+			where t.type = $1 and t.state = 3 and t.rank = r.rank and t.deadline <= now() - $2::bigint * interval '1 microsecond'
+			order by t.deadline, t.id limit $3) l) f
+	order by f.deadline, f.id limit $3
 ), held as materialized (
-	select t.id from tasks t join late l on l.id = t.id where t.state = 0 order by t.id for update of t skip locked
+	select t.id from tasks t join late l on l.id = t.id where t.state in (0, 3) order by t.id for update of t skip locked
+), raised as (
+	update tasks t set rank = h.rank from head h where t.id in (select id from held) and t.rank > h.rank
+	returning t.rank, t.deadline
+), counted as (
+	insert into task_facts as f (type, raised, raised_at) select $1, count(*), now() from raised having count(*) > 0
+	on conflict (type) do update set raised = f.raised + excluded.raised, raised_at = excluded.raised_at
 )
-update tasks t set rank = h.rank from head h where t.id in (select id from held) and t.rank > h.rank
-returning t.rank, t.deadline`
+select rank, deadline from raised`
 
 // RaiseTasks implements [engine.TaskCare].
 func (s *Store) RaiseTasks(ctx context.Context, taskType string, wait time.Duration, limit int) (n int, err error) {

@@ -9,22 +9,25 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"procaas/engine"
 )
 
 // Counts cost as much as there are types, not as there are tasks: of tables that are
 // large, a sample is counted. What matters most is exact all the same: which types have
-// ready tasks, by how much the most urgent of them is late, few ready tasks, and what
-// is taken.
+// ready tasks, by how much the most urgent of them is late, what is taken, and a few of
+// what can be found by type: ready tasks, those that wait for their keys, dead letters.
+// What is not exact says so.
 
 const (
 	tableSizes = `
 select n, pg_relation_size(n::regclass) / current_setting('block_size')::bigint from unnest($1::text[]) as t (n)`
 
-	countTasks = "select type, state, count(*), min(due), min(deadline), now() from tasks tablesample system ($1) group by type, state"
+	countTasks = "select type, state, count(*), min(due), min(deadline), now() from tasks group by type, state"
 
-	countApart = `
-select 'task_schedule', type, count(*) from task_schedule tablesample system ($1) group by type
-union all select 'task_dead', type, count(*) from task_dead tablesample system ($2) group by type`
+	sampleTasks     = "select type, state, count(*) from tasks tablesample system ($1) where state in (0, 3) group by type, state"
+	sampleScheduled = "select type, count(*) from task_schedule tablesample system ($1) group by type"
+	sampleDead      = "select type, count(*) from task_dead tablesample system ($1) group by type"
 
 	countTaken = "select type, state, count(*), min(due), min(deadline), now() from tasks where until is not null group by type, state"
 
@@ -44,21 +47,46 @@ select y.type, 0::smallint, (select count(*) from (
 	oldest, urgent, now()
 from types y`
 
+	// Types are found one after the other by the index.
+	countWaiting = `
+with recursive types as (
+	(select type from tasks where state = 3 order by type limit 1)
+	union all
+	select n.type from types y, lateral (select type from tasks t where t.state = 3 and t.type > y.type order by type limit 1) n
+)
+select y.type, (select count(*) from (
+		select from tasks t where t.type = y.type and t.state = 3 order by t.rank, t.deadline, t.id limit $1) c)
+from (select type from types limit 10000) y`
+
+	countDead = `
+with recursive types as (
+	(select type from task_dead order by type limit 1)
+	union all
+	select n.type from types y, lateral (select type from task_dead t where t.type > y.type order by type limit 1) n
+)
+select y.type, (select count(*) from (select from task_dead t where t.type = y.type order by t.ended limit $1) c)
+from (select type from types limit 10000) y`
+
 	readModes = "select type, mode, reason from task_types"
+
+	readFacts = `
+select type, asked, worker, raised, raised_at from task_facts order by greatest(asked, raised_at) desc nulls last limit $1`
 )
 
-// How many pages of a table are counted, and how many ready tasks of a type at least.
+// How many pages of a table are counted, and up to how many tasks of a type are exact
+// in larger ones.
 const (
-	countedPages = 2048
-	countedReady = 1000
+	countedPages   = 2048
+	countedExactly = 1000
 )
 
 // TaskStats implements [engine.TaskOffice]. What is in more than 16 MB of tasks is
 // estimated: by a few hundredths for types that have many.
 func (s *Store) TaskStats(ctx context.Context) (out []TypeStats, err error) {
-	err = s.freely(ctx, func(tx pgx.Tx) error {
+	err = s.atOnce(ctx, func(tx pgx.Tx) error {
 		c := counting{types: map[string]*TypeStats{}, urgent: map[string]time.Time{}}
-		if err := c.count(ctx, tx, s.countedPages); err != nil {
+		c.query = func(sql string, args ...any) (pgx.Rows, error) { return tx.Query(ctx, sql, args...) }
+		if err := c.count(s.countedPages); err != nil {
 			return err
 		}
 		out = c.result()
@@ -67,11 +95,14 @@ func (s *Store) TaskStats(ctx context.Context) (out []TypeStats, err error) {
 	return out, err
 }
 
-// A counting counts tasks.
+// A counting counts tasks, in a transaction that sees one state of all tables: none is
+// counted twice that moves from one to the other.
 type counting struct {
+	query  func(sql string, args ...any) (pgx.Rows, error)
 	types  map[string]*TypeStats
 	urgent map[string]time.Time // the first deadlines
 	now    time.Time            // of the store
+	guess  bool                 // what is scheduled is an estimate, of all types
 }
 
 func (c *counting) of(kind string) *TypeStats {
@@ -81,75 +112,52 @@ func (c *counting) of(kind string) *TypeStats {
 	return c.types[kind]
 }
 
-func (c *counting) count(ctx context.Context, tx pgx.Tx, most int64) error {
+// shares tells of each table what part of it is to be counted.
+func (c *counting) shares(most int64) (map[string]float64, error) {
+	rows, err := c.query(tableSizes, []string{"tasks", "task_schedule", "task_dead"})
+	if err != nil {
+		return nil, err
+	}
 	share := map[string]float64{}
 	var (
 		name  string
 		pages int64
 	)
-	rows, err := tx.Query(ctx, tableSizes, []string{"tasks", "task_schedule", "task_dead"})
+	_, err = pgx.ForEachRow(rows, []any{&name, &pages}, func() error {
+		share[name] = min(1, float64(most)/float64(max(pages, 1)))
+		return nil
+	})
+	return share, err
+}
+
+func (c *counting) count(most int64) error {
+	share, err := c.shares(most)
 	if err != nil {
 		return err
 	}
-	if _, err := pgx.ForEachRow(rows, []any{&name, &pages}, func() error {
-		share[name] = min(1, float64(most)/float64(max(pages, 1)))
-		return nil
-	}); err != nil {
+	if share["tasks"] == 1 {
+		err = c.live(countTasks)
+	} else {
+		err = c.sampled(share["tasks"])
+	}
+	if err != nil {
 		return err
 	}
-	if err := c.live(ctx, tx, share["tasks"], countTasks, 100*share["tasks"]); err != nil {
+	if err := c.scheduled(share["task_schedule"]); err != nil {
 		return err
 	}
-	if share["tasks"] < 1 {
-		for _, t := range c.types {
-			t.Starting, t.Running = 0, 0
-		}
-		clear(c.urgent)
-		if err := c.live(ctx, tx, 1, countTaken); err != nil {
-			return err
-		}
-		if err := c.live(ctx, tx, 1, countReady, countedReady); err != nil {
-			return err
-		}
-	}
-	var (
-		kind string
-		n    int64
-	)
-	if rows, err = tx.Query(ctx, countApart, 100*share["task_schedule"], 100*share["task_dead"]); err != nil {
+	if err := c.dead(share["task_dead"]); err != nil {
 		return err
 	}
-	if _, err := pgx.ForEachRow(rows, []any{&name, &kind, &n}, func() error {
-		n = scaled(n, share[name])
-		if name == "task_dead" {
-			c.of(kind).Failed = n
-		} else {
-			c.of(kind).Scheduled = n
-		}
-		return nil
-	}); err != nil {
+	if err := c.modes(); err != nil {
 		return err
 	}
-	var mode Mode
-	var reason string
-	if rows, err = tx.Query(ctx, readModes); err != nil {
-		return err
-	}
-	_, err = pgx.ForEachRow(rows, []any{&kind, &mode, &reason}, func() error {
-		t := c.of(kind)
-		t.Mode, t.Reason = mode, reason
-		return nil
-	})
-	return err
+	return c.facts()
 }
 
-// scaled makes a count of all of one of a share.
-func scaled(n int64, share float64) int64 { return int64(math.Round(float64(n) / share)) }
-
-// live counts tasks that have not ended, of which the statement sees a share. A count
-// of ready ones that was cut is the least there are.
-func (c *counting) live(ctx context.Context, tx pgx.Tx, share float64, sql string, args ...any) error {
-	rows, err := tx.Query(ctx, sql, args...)
+// live counts tasks that have not ended.
+func (c *counting) live(sql string, args ...any) error {
+	rows, err := c.query(sql, args...)
 	if err != nil {
 		return err
 	}
@@ -161,7 +169,6 @@ func (c *counting) live(ctx context.Context, tx pgx.Tx, share float64, sql strin
 	)
 	_, err = pgx.ForEachRow(rows, []any{&kind, &state, &n, &oldest, &urgent, &c.now}, func() error {
 		t := c.of(kind)
-		n = scaled(n, share)
 		switch state {
 		case stateStarting:
 			t.Starting = n
@@ -170,9 +177,6 @@ func (c *counting) live(ctx context.Context, tx pgx.Tx, share float64, sql strin
 		case stateWaiting:
 			t.Waiting = n
 		default:
-			if sql == countReady && n == countedReady {
-				n = max(n, t.Ready)
-			}
 			t.Ready, t.Oldest, c.urgent[kind] = n, oldest.UTC(), urgent
 		}
 		return nil
@@ -180,13 +184,155 @@ func (c *counting) live(ctx context.Context, tx pgx.Tx, share float64, sql strin
 	return err
 }
 
+// sampled counts a share of the tasks that have not ended.
+func (c *counting) sampled(share float64) error {
+	rows, err := c.query(sampleTasks, 100*share)
+	if err != nil {
+		return err
+	}
+	ready, waiting := map[string]int64{}, map[string]int64{}
+	var (
+		kind  string
+		state int
+		n     int64
+	)
+	if _, err := pgx.ForEachRow(rows, []any{&kind, &state, &n}, func() error {
+		if state == stateWaiting {
+			waiting[kind] = scaled(n, share)
+		} else {
+			ready[kind] = scaled(n, share)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if err := c.live(countTaken); err != nil {
+		return err
+	}
+	if err := c.live(countReady, countedExactly+1); err != nil {
+		return err
+	}
+	for _, t := range c.types {
+		t.Ready = c.corrected(t, engine.TaskReady, t.Ready, ready[t.Type])
+	}
+	few, err := c.each(countWaiting, countedExactly+1)
+	for kind, n := range few {
+		t := c.of(kind)
+		t.Waiting = c.corrected(t, engine.TaskWaiting, n, waiting[kind])
+	}
+	return err
+}
+
+// corrected gives how many tasks of a state there are of which n were counted, which may
+// be one more than is exact, where a sample tells of guess.
+func (c *counting) corrected(t *TypeStats, state engine.TaskState, n, guess int64) int64 {
+	if n <= countedExactly {
+		return n
+	}
+	t.Estimated = append(t.Estimated, state)
+	return max(n, guess)
+}
+
+// each reads a number for each of some types.
+func (c *counting) each(sql string, args ...any) (map[string]int64, error) {
+	rows, err := c.query(sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	numbers := map[string]int64{}
+	var (
+		kind string
+		n    int64
+	)
+	_, err = pgx.ForEachRow(rows, []any{&kind, &n}, func() error {
+		numbers[kind] = n
+		return nil
+	})
+	return numbers, err
+}
+
+// scheduled counts a share of the tasks whose time has not come. There is no index of
+// their types: each task would have to write an entry of it.
+func (c *counting) scheduled(share float64) error {
+	numbers, err := c.each(sampleScheduled, 100*share)
+	for kind, n := range numbers {
+		c.of(kind).Scheduled = scaled(n, share)
+	}
+	c.guess = share < 1
+	return err
+}
+
+// dead counts a share of the dead letters.
+func (c *counting) dead(share float64) error {
+	guess, err := c.each(sampleDead, 100*share)
+	if err != nil {
+		return err
+	}
+	if share == 1 {
+		for kind, n := range guess {
+			c.of(kind).Failed = n
+		}
+		return nil
+	}
+	few, err := c.each(countDead, countedExactly+1)
+	for kind, n := range few {
+		t := c.of(kind)
+		t.Failed = c.corrected(t, engine.TaskFailed, n, scaled(guess[kind], share))
+	}
+	return err
+}
+
+func (c *counting) modes() error {
+	rows, err := c.query(readModes)
+	if err != nil {
+		return err
+	}
+	var (
+		kind   string
+		mode   Mode
+		reason string
+	)
+	_, err = pgx.ForEachRow(rows, []any{&kind, &mode, &reason}, func() error {
+		t := c.of(kind)
+		t.Mode, t.Reason = mode, reason
+		return nil
+	})
+	return err
+}
+
+// facts reads what is known of types besides their tasks, also of types of which a sample
+// may have missed the tasks.
+func (c *counting) facts() error {
+	rows, err := c.query(readFacts, askedMost)
+	if err != nil {
+		return err
+	}
+	var (
+		one            TypeStats
+		asked, raising *time.Time
+	)
+	_, err = pgx.ForEachRow(rows, []any{&one.Type, &asked, &one.AskedBy, &one.Raised, &raising}, func() error {
+		if c.types[one.Type] == nil && !c.guess {
+			return nil
+		}
+		t := c.of(one.Type)
+		t.Asked, t.AskedBy, t.Raised, t.RaisedLast = timeOf(asked), one.AskedBy, one.Raised, timeOf(raising)
+		return nil
+	})
+	return err
+}
+
+// scaled makes a count of all of one of a share.
+func scaled(n int64, share float64) int64 { return int64(math.Round(float64(n) / share)) }
+
 func (c *counting) result() []TypeStats {
 	out := make([]TypeStats, 0, len(c.types))
 	for t := range maps.Values(c.types) {
 		if urgent, ok := c.urgent[t.Type]; ok {
 			t.Lag = max(0, c.now.Sub(urgent))
-		} else {
-			t.Ready, t.Oldest = 0, time.Time{} // of a sample, and gone meanwhile
+		}
+		if c.guess {
+			t.Estimated = append(t.Estimated, engine.TaskScheduled)
 		}
 		out = append(out, *t)
 	}

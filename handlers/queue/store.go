@@ -67,6 +67,7 @@ type Store struct {
 	watch   watch
 	leases  leases
 	horizon horizon
+	asked   asked
 
 	countedPages int64 // of a table, when tasks are counted
 
@@ -160,10 +161,11 @@ func New(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
 	return start(ctx, pool, mode != pgx.QueryExecModeCacheStatement, o)
 }
 
-const findTables = "select to_regclass('tasks') is not null and to_regclass('task_types') is not null"
+const findTables = "select to_regclass('tasks') is not null and to_regclass('task_facts') is not null"
 
 func start(ctx context.Context, pool *pgxpool.Pool, pooled bool, o Options) (*Store, error) {
 	s := &Store{pool: pool, pooled: pooled, direct: o.Direct, forget: o.Forget, log: o.Log, tell: make(chan struct{}, 1), countedPages: countedPages}
+	s.asked = asked{told: map[string]time.Time{}, fresh: map[string]string{}, news: make(chan struct{}, 1)}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -181,6 +183,7 @@ func start(ctx context.Context, pool *pgxpool.Pool, pooled bool, o Options) (*St
 	s.stop = stop
 	s.helpers.Go(func() { s.listen(helping) })
 	s.helpers.Go(func() { s.notify(helping) })
+	s.helpers.Go(func() { s.tellAsked(helping) })
 	return s, nil
 }
 

@@ -30,7 +30,7 @@ type tasks struct{}
 func (tasks) TaskStats(context.Context) ([]engine.TaskTypeStats, error) {
 	return []engine.TaskTypeStats{
 		{Type: "mail/send", Mode: engine.TasksPaused, Reason: "<b>", Ready: 7, Failed: 2, Lag: 90 * time.Second, Oldest: time.Now().Add(-time.Minute)},
-		{Type: "resize", Mode: engine.TasksOpen},
+		{Type: "resize", Mode: engine.TasksOpen, Ready: 4096, Estimated: []engine.TaskState{engine.TaskReady}, Asked: time.Now(), Raised: 3, RaisedLast: time.Now()},
 	}, nil
 }
 

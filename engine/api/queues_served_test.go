@@ -1,0 +1,128 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"procaas/engine"
+	"procaas/engine/api"
+)
+
+// A task of a mistyped type is taken in, and its sender told; once somebody asks for the
+// type, there is nothing to tell any more.
+func TestTasksThatNobodyAsksForAreWarnedOf(t *testing.T) {
+	t.Parallel()
+	s := newTaskServer(t, api.Options{})
+	s.claim(`{"worker": "w1", "types": [{"type": "thumbnails"}]}`)
+	var one api.TaskReceipt
+	s.call(http.MethodPost, "/v1/queues/thumbnials/tasks", `{}`, 202, &one)
+	for _, want := range []string{`"thumbnials"`, "nobody has asked", `did you mean "thumbnails"?`} {
+		if !strings.Contains(one.Warning, want) || one.ID == "" {
+			t.Errorf("have %+v, want it taken in with a warning of %s", one, want)
+		}
+	}
+	var many api.TaskReceipts
+	s.call(http.MethodPost, "/v1/queues/thumbnials/tasks", `[{}, {}]`, 202, &many)
+	if many.Warning == "" || len(many.Tasks) != 2 || many.Tasks[0].Warning != "" {
+		t.Errorf("have %+v, want one warning of all", many)
+	}
+	one = api.TaskReceipt{}
+	s.call(http.MethodPost, "/v1/queues/thumbnails/tasks", `{}`, 202, &one)
+	if one.Warning != "" {
+		t.Errorf("have %q of a type that is asked for", one.Warning)
+	}
+	var stats api.Page[api.QueueStats]
+	s.call(http.MethodGet, "/v1/queues", "", 200, &stats)
+	if len(stats.Items) != 2 || stats.Items[0].Asked == nil || stats.Items[0].AskedBy != "w1" || stats.Items[1].Asked != nil {
+		t.Errorf("have %+v, want to see that only the first was asked for", stats.Items)
+	}
+	s.claim(`{"worker": "w1", "types": [{"type": "thumbnials"}]}`)
+	s.eventually(func() error { // what is not known is taken for false for a moment
+		one = api.TaskReceipt{}
+		s.call(http.MethodPost, "/v1/queues/thumbnials/tasks", `{}`, 202, &one)
+		if one.Warning != "" {
+			return errors.New(one.Warning)
+		}
+		return nil
+	})
+}
+
+// eventually tries something until it works.
+func (s *taskServer) eventually(try func() error) {
+	s.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.Fatal(err)
+		}
+	}
+}
+
+func TestStrictQueuesRefuseTypesThatNobodyAsksFor(t *testing.T) {
+	t.Parallel()
+	s := newTaskServer(t, api.Options{StrictTasks: true})
+	if err := s.tasks.SetTaskMode(t.Context(), "opened", engine.TasksOpen, ""); err != nil {
+		t.Fatal(err)
+	}
+	s.claim(`{"worker": "w1", "types": [{"type": "asked"}]}`)
+	for kind, status := range map[string]int{"asked": 202, "opened": 202, "askde": 404} {
+		var p api.Problem
+		s.call(http.MethodPost, "/v1/queues/"+kind+"/tasks", `{}`, status, &p)
+		if status == 404 && (p.Code != "unknown_task_type" || !strings.Contains(p.Detail, `did you mean "asked"?`)) {
+			t.Errorf("have %+v, want it to name what there is", p)
+		}
+	}
+	if left, err := s.tasks.PeekTasks(t.Context(), engine.TaskFilter{Type: "askde"}); err != nil || len(left) != 0 {
+		t.Errorf("have %+v, %v, want nothing taken in", left, err)
+	}
+}
+
+// An operator who mistypes a type is told so.
+func TestOperatorsAreWarnedOfUnheardTypes(t *testing.T) {
+	t.Parallel()
+	s := newTaskServer(t, api.Options{})
+	s.call(http.MethodPost, "/v1/queues/letters/tasks", `{}`, 202, nil)
+	for _, kind := range []string{"letters", "lettres"} {
+		for _, verb := range []string{"retry", "cancel"} {
+			var done api.TasksChanged
+			s.call(http.MethodPost, "/admin/v1/queues/"+kind+"/"+verb, `{"key": "none"}`, 200, &done)
+			if warned := strings.Contains(done.Warning, `did you mean "letters"?`); warned != (kind == "lettres") {
+				t.Errorf("%s %s: have %+v", verb, kind, done)
+			}
+		}
+		var done api.QueueChanged
+		s.call(http.MethodPut, "/admin/v1/queues/"+kind, `{"mode": "paused"}`, 200, &done)
+		if warned := done.Warning != ""; warned != (kind == "lettres") || done.Mode != "paused" {
+			t.Errorf("pause %s: have %+v", kind, done)
+		}
+	}
+}
+
+// A store that cannot tell who asks for what is no reason to refuse a task, unless only
+// known types may be put.
+func TestTasksArePutThoughItIsNotKnownWhoAsks(t *testing.T) {
+	t.Parallel()
+	for strict, status := range map[bool]int{false: 202, true: 503} {
+		t.Run(fmt.Sprint("strict ", strict), func(t *testing.T) {
+			t.Parallel()
+			s := newTaskServer(t, api.Options{StrictTasks: strict})
+			s.handler = api.New(api.Options{Engine: newFake(taxi(t)), Tasks: unknowing{s.tasks}, StrictTasks: strict})
+			s.call(http.MethodPost, "/v1/queues/any/tasks", `{}`, status, nil)
+		})
+	}
+}
+
+// An unknowing store does not tell which types are asked for.
+type unknowing struct{ engine.TaskStore }
+
+func (unknowing) KnownTaskTypes(context.Context) ([]string, error) {
+	return nil, errors.New("the table is away")
+}

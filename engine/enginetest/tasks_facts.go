@@ -1,0 +1,118 @@
+package enginetest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"procaas/engine"
+)
+
+// statsOf gives what is counted of a type.
+func statsOf(t testing.TB, s engine.TaskStore, kind string) (one engine.TaskTypeStats, ok bool) {
+	t.Helper()
+	all, err := s.TaskStats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(all, func(one engine.TaskTypeStats) bool { return one.Type == kind })
+	if i < 0 {
+		return one, false
+	}
+	return all[i], true
+}
+
+// The urgent tasks of a key do not keep its patient ones waiting for ever: those that
+// wait for others of their key are raised, too, and counted.
+func checkRaisesThoseThatWaitForTheirKey(t *testing.T, s engine.TaskStore) {
+	spec := func(key string, priority int) engine.TaskSpec {
+		return engine.TaskSpec{Type: "keyed", Key: key, Priority: priority}
+	}
+	claim := func() []engine.QueuedTask {
+		t.Helper()
+		got, err := s.ClaimTasks(t.Context(), engine.TaskClaim{
+			Worker: "w", Lease: time.Hour, Types: []engine.TaskWant{{Type: "keyed", Limit: 5, MaxTaken: 2, MaxPerKey: 1}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	put := putTask(t, s, spec("k", 9), spec("k", 5), spec("k", 1))
+	first := claim() // and puts the others aside
+	if len(first) != 1 || first[0].ID != put[0].ID {
+		t.Fatalf("have %+v, want the first of the key", first)
+	}
+	if n, err := s.RaiseTasks(t.Context(), "keyed", 24*time.Hour, 10); err != nil || n != 0 {
+		t.Fatalf("nobody is late: have %d, %v", n, err)
+	}
+	if n, err := s.RaiseTasks(t.Context(), "keyed", 0, 10); err != nil || n != 1 {
+		t.Fatalf("have %d, %v, want the patient one raised", n, err)
+	}
+	urgent := putTask(t, s, spec("k", 5), spec("", 0))
+	if got := claim(); len(got) != 1 || got[0].ID != urgent[1].ID {
+		t.Fatalf("have %+v, want the task of no key", got)
+	}
+	for _, want := range []int64{put[1].ID, put[2].ID, urgent[0].ID} {
+		reportTasks(t, s, engine.TaskReport{Completed: []engine.TaskRef{first[0].Ref()}})
+		if first = claim(); len(first) != 1 || first[0].ID != want {
+			t.Fatalf("have %+v, want task %d", first, want)
+		}
+	}
+	one, _ := statsOf(t, s, "keyed")
+	if one.Raised != 1 || time.Since(one.RaisedLast).Abs() > time.Hour {
+		t.Errorf("have %d raised, last at %v, want 1 just now", one.Raised, one.RaisedLast)
+	}
+}
+
+// It is known of a type whether anybody ever asked for its tasks.
+func checkTellsWhoAsks(t *testing.T, s engine.TaskStore) {
+	putTask(t, s, engine.TaskSpec{Type: "asked"}, engine.TaskSpec{Type: "askde"}, engine.TaskSpec{Type: "told"})
+	claimTasks(t, s, 1, "asked", "idle")
+	if _, err := s.ClaimTasks(t.Context(), engine.TaskClaim{Worker: "w", Types: []engine.TaskWant{{Type: "told"}}}); err != nil {
+		t.Fatal(err) // it takes none
+	}
+	if err := s.SetTaskMode(t.Context(), "steered", engine.TasksOpen, ""); err != nil {
+		t.Fatal(err)
+	}
+	var known []string
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		var err error
+		if known, err = s.KnownTaskTypes(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(known)
+		if slices.Equal(known, []string{"asked", "idle", "steered"}) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("have %q, want the types that were asked for, and those that were steered", known)
+		}
+	}
+	if one, ok := statsOf(t, s, "asked"); !ok || time.Since(one.Asked).Abs() > time.Hour || one.AskedBy == "" {
+		t.Errorf("have %+v, want it asked for just now", one)
+	}
+	if one, ok := statsOf(t, s, "askde"); !ok || !one.Asked.IsZero() || one.AskedBy != "" || one.Ready != 1 {
+		t.Errorf("have %+v, want a task that nobody has asked for", one)
+	}
+	if one, ok := statsOf(t, s, "idle"); ok {
+		t.Errorf("have %+v, want nothing of a type without tasks", one)
+	}
+}
+
+// Who names a type twice in a claim is given each task once, and holds it.
+func checkClaimsATypeTwice(t *testing.T, s engine.TaskStore) {
+	putTask(t, s, engine.TaskSpec{Type: "twice"}, engine.TaskSpec{Type: "twice"}, engine.TaskSpec{Type: "twice"})
+	got := claimTasks(t, s, 1, "twice", "twice")
+	if len(got) == 0 || len(got) > 2 {
+		t.Fatalf("have %+v, want one or two", got)
+	}
+	var refs []engine.TaskRef
+	for i := range got {
+		refs = append(refs, got[i].Ref())
+	}
+	if len(refs) == 2 && refs[0].ID == refs[1].ID {
+		t.Fatalf("have one task twice: %v", refs)
+	}
+	reportTasks(t, s, engine.TaskReport{Completed: refs})
+}

@@ -1,0 +1,119 @@
+package queue
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"procaas/engine"
+)
+
+// Any name is a type of tasks, so a task of a mistyped type waits for a worker that does
+// not exist. What tells it from the others is that nobody ever asks for it. So who claims
+// is noted, with the types; seldom, and behind the claim, which is not to wait for that.
+
+// asked knows which types this process has asked for lately.
+type asked struct {
+	mu    sync.Mutex           // guards the following
+	told  map[string]time.Time // when a type was last given to be written
+	fresh map[string]string    // who asked for those that are not written yet
+	news  chan struct{}        // gets a value when something is fresh
+}
+
+// askedMost bounds the types that a process remembers, and that a look at the table
+// reads: workers may make names up. Beyond it, types are written down more often.
+const askedMost = 10_000
+
+// note takes in what a claim asks for.
+func (a *asked) note(c *Claim) {
+	if len(c.Types) == 0 {
+		return
+	}
+	now := time.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range c.Types {
+		want := &c.Types[i]
+		if want.Limit <= 0 { // it only says what is done
+			continue
+		}
+		if last, ok := a.told[want.Type]; ok && now.Sub(last) < engine.TaskAskedPause {
+			continue
+		}
+		if len(a.told) >= askedMost {
+			clear(a.told)
+		}
+		a.told[want.Type], a.fresh[want.Type] = now, c.Worker
+		signal(a.news)
+	}
+}
+
+// take gives what is not written yet.
+func (a *asked) take() map[string]string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	fresh := a.fresh
+	a.fresh = map[string]string{}
+	return fresh
+}
+
+// untold makes the next claim note types again that could not be written.
+func (a *asked) untold(types map[string]string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for t := range types {
+		delete(a.told, t)
+	}
+}
+
+// Rows are locked in the order of their types, as all processes do.
+const writeAsked = `
+insert into task_facts as f (type, asked, worker)
+select n.type, now(), n.worker from unnest($1::text[], $2::text[]) as n (type, worker) order by n.type
+on conflict (type) do update set asked = excluded.asked, worker = excluded.worker
+where f.asked is null or f.asked < excluded.asked`
+
+// tellAsked writes down who asks for what, until ctx ends.
+func (s *Store) tellAsked(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.asked.news:
+		}
+		fresh := s.asked.take()
+		types := slices.Sorted(maps.Keys(fresh))
+		workers := make([]string, len(types))
+		for i, t := range types {
+			workers[i] = cut(fresh[t])
+		}
+		err := s.send(ctx, func(b *pgx.Batch) { b.Queue(writeAsked, types, workers) })
+		if err == nil {
+			continue
+		}
+		s.asked.untold(fresh)
+		if !pause(ctx, time.Second) {
+			return
+		}
+	}
+}
+
+const readKnown = `
+(select type from task_facts where asked is not null order by asked desc limit $1)
+union (select type from task_types limit $1)`
+
+// KnownTaskTypes implements [engine.TaskOffice].
+func (s *Store) KnownTaskTypes(ctx context.Context) (types []string, err error) {
+	err = s.atOnce(ctx, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, readKnown, askedMost)
+		if err == nil {
+			types, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		}
+		return err
+	})
+	return types, err
+}
