@@ -14,8 +14,13 @@ import (
 // one, and the store keeps the first.
 const tickID = "2006-01-02T15:04:05.000000000Z"
 
-// maxCatchUp bounds the firings that catch-up: all makes good for one trigger.
+// maxCatchUp bounds the firings of one trigger that catch-up: all makes good in one go:
+// they are in memory meanwhile.
 const maxCatchUp = 100_000
+
+// clockBack is how far in the future a firing lies that the store's clock, set back since,
+// cannot have meant. Then a trigger would be silent until the clock is there again.
+const clockBack = time.Minute
 
 // A clockwork is one trigger with its schedule.
 type clockwork struct {
@@ -40,6 +45,17 @@ func newClockwork(t *dsl.Trigger) (*clockwork, error) {
 		return nil, fmt.Errorf("trigger %s: cron: %w", t.ID, err)
 	}
 	return c, nil
+}
+
+// A stand is where a trigger stood under an earlier definition.
+type stand struct {
+	schedule string
+	last     time.Time
+}
+
+// schedule tells schedules apart.
+func (c *clockwork) schedule() string {
+	return fmt.Sprintf("%s %q %s", c.trigger.Every, c.trigger.Cron, c.trigger.TimeZone)
 }
 
 // source is the source of the trigger's events.
@@ -110,7 +126,7 @@ func (e *Engine) fireTriggers(ctx context.Context) {
 	case <-ctx.Done():
 	case <-e.clock.known:
 	}
-	stands := map[string]time.Time{} // where each trigger stood under an earlier definition
+	stands := map[string]stand{} // by trigger
 	for ctx.Err() == nil {
 		d := e.library.current.Load()
 		works, err := e.windAll(ctx, d, stands)
@@ -121,13 +137,14 @@ func (e *Engine) fireTriggers(ctx context.Context) {
 		}
 		e.tick(ctx, d, works)
 		for _, c := range works {
-			stands[c.trigger.ID] = c.last
+			stands[c.trigger.ID] = stand{c.schedule(), c.last}
 		}
 	}
 }
 
-// windAll makes the triggers of a definition ready.
-func (e *Engine) windAll(ctx context.Context, d *definition, stands map[string]time.Time) ([]*clockwork, error) {
+// windAll makes the triggers of a definition ready. One whose schedule has changed begins
+// now: what would have been due by the new one before that was never meant to fire.
+func (e *Engine) windAll(ctx context.Context, d *definition, stands map[string]stand) ([]*clockwork, error) {
 	now := e.clock.now()
 	var works []*clockwork
 	for _, t := range d.bundle.Triggers {
@@ -135,10 +152,15 @@ func (e *Engine) windAll(ctx context.Context, d *definition, stands map[string]t
 		if err != nil {
 			return nil, err
 		}
-		if last, ok := stands[t.ID]; ok {
-			c.last = last
-		} else if err := e.wind(ctx, c, now); err != nil {
-			return nil, err
+		switch was, ok := stands[t.ID]; {
+		case ok && was.schedule == c.schedule():
+			c.last = was.last
+		case ok:
+			c.last = now
+		default:
+			if err := e.wind(ctx, c, now); err != nil {
+				return nil, err
+			}
 		}
 		works = append(works, c)
 	}
@@ -151,6 +173,9 @@ func (e *Engine) tick(ctx context.Context, d *definition, works []*clockwork) {
 		now := e.clock.now()
 		sleep := longestPoll // the store's clock may be set meanwhile
 		for _, c := range works {
+			if c.last.Sub(now) > clockBack {
+				c.last = now // what fires twice by this has the same id, and counts once
+			}
 			if err := e.fire(ctx, c, now); err != nil && ctx.Err() == nil {
 				e.log.Warn("trigger cannot fire, trying again", "trigger", c.trigger.ID, "error", err)
 				sleep = min(sleep, maxBackoff)
@@ -173,7 +198,9 @@ func (e *Engine) tick(ctx context.Context, d *definition, works []*clockwork) {
 	}
 }
 
-// fire submits what is due of one trigger.
+// fire submits what is due of one trigger. A firing that is refused for what it is will be
+// refused again and is passed over; one that could not be stored is tried again, and those
+// before it are not.
 func (e *Engine) fire(ctx context.Context, c *clockwork, now time.Time) error {
 	due := c.due(now)
 	for len(due) > 0 {
@@ -189,11 +216,14 @@ func (e *Engine) fire(ctx context.Context, c *clockwork, now time.Time) error {
 		}
 		for i, r := range results {
 			var refused *IntakeError
-			if errors.As(r.Err, &refused) {
+			switch {
+			case errors.As(r.Err, &refused):
 				e.log.Warn("event of a trigger is refused", "trigger", c.trigger.ID, "due", batch[i], "error", r.Err)
+			case r.Err != nil:
+				return fmt.Errorf("firing of %s: %w", batch[i].Format(time.RFC3339), r.Err)
 			}
+			c.last = batch[i]
 		}
-		c.last = batch[len(batch)-1]
 	}
 	return nil
 }

@@ -138,3 +138,92 @@ func TestLoadReplacesTriggers(t *testing.T) {
 		}
 	})
 }
+
+// A cell of the inbox that is away refuses single events: they are not lost.
+type awayStore struct {
+	engine.Store
+	away atomic.Bool
+}
+
+func (o *awayStore) Accept(ctx context.Context, node int64, runs []engine.Intake) ([]engine.Accepted, error) {
+	if !o.away.Load() {
+		return o.Store.Accept(ctx, node, runs)
+	}
+	out := make([]engine.Accepted, len(runs))
+	for i := range out {
+		out[i].Err = engine.ErrAway
+	}
+	return out, nil
+}
+
+func TestTriggerSurvivesACellThatIsAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		store := &awayStore{Store: r.store}
+		r.run(r.engine(store, clockOf(`cron: "0 * * * *"`, "skip")))
+		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(59 * time.Minute)))
+		store.away.Store(true)
+		time.Sleep(2 * time.Minute)
+		store.away.Store(false)
+		time.Sleep(10 * time.Second)
+		if n := len(r.dues()); n != 1 {
+			t.Errorf("want the firing that was due while the cell was away, have %d", n)
+		}
+	})
+}
+
+// A schedule that changes says nothing about the time before it was there.
+func TestChangedScheduleDoesNotFireForThePast(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		e, _ := r.start(clockOf(`cron: "0 * * * *"`, "skip"))
+		time.Sleep(105 * time.Minute)
+		if n := len(r.dues()); n != 1 {
+			t.Fatalf("want one firing, have %v", r.dues())
+		}
+		if _, err := e.Load(context.Background(), r.bundle(clockOf(`cron: "30 * * * *"`, "skip")), operator); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Minute)
+		if n := len(r.dues()); n != 1 {
+			t.Errorf("want no firing for half past one at a quarter to two, have %v", r.dues())
+		}
+		time.Sleep(30 * time.Minute)
+		if n := len(r.dues()); n != 2 {
+			t.Errorf("want one at half past two, have %v", r.dues())
+		}
+	})
+}
+
+// A store whose clock was an hour ahead and is set right again.
+type jumpyStore struct {
+	engine.Store
+	ahead atomic.Int64
+}
+
+func (s *jumpyStore) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (engine.Beat, error) {
+	b, err := s.Store.Beat(ctx, node, lease, bundle)
+	b.Now = b.Now.Add(time.Duration(s.ahead.Load()))
+	return b, err
+}
+
+func TestTriggerGoesOnWhenTheClockOfTheStoreIsSetBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		store := &jumpyStore{Store: r.store}
+		r.run(r.engine(store, clockOf("every: 10s", "skip")))
+		time.Sleep(15 * time.Second)
+		store.ahead.Store(int64(time.Hour))
+		time.Sleep(15 * time.Second)
+		store.ahead.Store(0)
+		time.Sleep(5 * time.Second)
+		before := len(r.dues())
+		time.Sleep(time.Minute)
+		if n := len(r.dues()) - before; n < 5 || n > 6 {
+			t.Errorf("want a firing each 10s from then on, have %d in a minute", n)
+		}
+	})
+}
