@@ -231,16 +231,16 @@ func (f *fitting) checkKept(s, was *Step) error {
 	return nil
 }
 
-// reader finds a handler to come that reads a path.
+// reader finds a handler to come that reads a path, or a compensation that may be to come.
 func (f *fitting) reader(path dsl.Path) *Step {
+	reads := func(r dsl.Read) bool { return r.Path.Overlaps(path) }
 	for _, s := range f.run.plan.order {
-		if s.Stage < f.run.stage || !f.goesOn(s) {
-			continue
-		}
-		for _, r := range s.Reads {
-			if r.Path.Overlaps(path) {
-				return s
-			}
+		rec := &f.run.records[s.position]
+		switch {
+		case s.Stage >= f.run.stage && f.goesOn(s) && slices.ContainsFunc(s.Reads, reads):
+			return s
+		case s.undo != nil && (rec.outcome == OutcomeSucceeded || !rec.decided()) && slices.ContainsFunc(s.Handler.CompensateReads(), reads):
+			return s.undo
 		}
 	}
 	return nil

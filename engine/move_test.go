@@ -251,3 +251,38 @@ func TestRunsThatCannotBeMovedAreRefused(t *testing.T) {
 		}
 	})
 }
+
+// What a compensation reads must be there when it is made, also by a definition that has
+// come to have it.
+func TestRunIsPinnedByACompensationWhoseInputIsNotKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		open := make(gate)
+		r.on("two", open.do)
+		yaml := `
+pipelines:
+  - id: work
+    stages:
+      - {id: a, handlers: [{id: one, step: {}}]}
+      - {id: b, handlers: [{id: two, step: {}}]}
+`
+		e, _ := r.start(yaml)
+		run := r.submit(e, event("work", "a"))
+		time.Sleep(time.Second)
+		with := func(value string) string {
+			return strings.Replace(yaml, "id: one, step: {}", "id: one, step: {}, compensate: {step: {value: "+value+"}}", 1)
+		}
+		r.activate(e, with("!$ sources.one.response"))
+		var pinned *engine.PinnedError
+		if _, err := e.Move(context.Background(), run, ann); !errors.As(err, &pinned) || !strings.Contains(err.Error(), "work/a/one/compensate reads the response") {
+			t.Errorf("want it pinned by what the compensation reads, have %v", err)
+		}
+		r.activate(e, with("1"))
+		if _, err := e.Move(context.Background(), run, ann); err != nil {
+			t.Errorf("want it moved, have %v", err)
+		}
+		close(open)
+		r.settle(e, run, engine.Succeeded)
+	})
+}
