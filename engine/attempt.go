@@ -143,6 +143,7 @@ func (r *Run) attempt(u unit, live Live) (Task, bool) {
 		}
 		rec.body, rec.ready = body, true
 	}
+	rec.blind = rec.inFlight()
 	rec.attempts++
 	rec.due = time.Time{}
 	rec.underway = true
@@ -249,27 +250,36 @@ func (r *Run) compute(s *Step, live Live) {
 
 // failed is the end of an attempt without success.
 func (r *Run) failed(u unit, err error, probe bool, live Live) {
+	switch {
+	case r.repeats(u, err, probe, live):
+	case u.item > 0:
+		r.itemFailed(u, err, live)
+	default:
+		r.settle(u.Step, err, live)
+	}
+}
+
+// repeats counts an attempt that has failed and tells whether there is to be another,
+// whose time it notes then. A probe of a service that is down does not count for a
+// handler that the run cannot do without: its attempts are for its own failures.
+func (r *Run) repeats(u unit, err error, probe bool, live Live) bool {
 	rec := u.rec
 	rec.err = clean(err.Error())
 	if probe && u.Handler.IsCritical() {
 		if delay, ok := rec.again(u, r.start.ID+r.within, err); ok {
-			rec.due = stamp(live.Now.Add(delay + time.Millisecond - 1)) // rounded up
-			return
+			rec.due = after(live.Now, delay)
+			return true
 		}
 	}
 	rec.failures++
-	if u.item == 0 {
+	if u.item == 0 && !u.undoes {
 		rec.tryFails(stamp(live.Now))
 	}
-	if delay, ok := rec.repeat(u, r.start.ID+r.within, rec.failures, err); ok {
-		rec.due = stamp(live.Now.Add(delay + time.Millisecond - 1)) // rounded up
-		return
+	delay, ok := rec.repeat(u, r.start.ID+r.within, rec.failures, err)
+	if ok {
+		rec.due = after(live.Now, delay)
 	}
-	if u.item > 0 {
-		r.itemFailed(u, err, live)
-		return
-	}
-	r.settle(u.Step, err, live)
+	return ok
 }
 
 // succeeded is the end of an attempt, or of a wait, with success.

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 )
 
 // This file lets handlers wait for events of the key. It belongs to the pure core, as
@@ -32,7 +31,7 @@ func (r *Run) await(s *Step, live Live) {
 	a := s.Handler.Await
 	rec.started = stamp(live.Now)
 	rec.outcome = OutcomeWaiting
-	rec.due = stamp(live.Now.Add(a.Timeout + time.Millisecond - 1)) // rounded up
+	rec.due = after(live.Now, a.Timeout)
 	rec.reason = "awaits " + strings.Join(a.Event, " or ")
 	r.touch()
 }

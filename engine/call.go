@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -205,6 +206,21 @@ func (r *Run) called(ref string) (u unit, rest string, inside, ok bool) {
 	head, rest, inside := strings.Cut(ref, intoCall)
 	u, ok = r.find(head)
 	return u, rest, inside, ok && (!inside || u.rec.sub != nil)
+}
+
+// calls gives the runs inside of the calls that a record keeps, of the handler itself or
+// of its items: those that go on, and those that do when an operator retries the run.
+func (r *record) calls() iter.Seq[*Run] {
+	return func(yield func(*Run) bool) {
+		if r.sub != nil && !yield(r.sub) || r.each == nil {
+			return
+		}
+		for i := range r.each.of {
+			if sub := r.each.of[i].sub; sub != nil && !yield(sub) {
+				return
+			}
+		}
+	}
 }
 
 // trail is what people are told of a call that has ended: what became of its handlers.

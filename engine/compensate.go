@@ -57,13 +57,17 @@ func (r *Run) firstLost() *Step {
 }
 
 // surrender ends a run that gives up and of which nothing is under way any more, unless
-// something has to be undone first.
+// something has to be undone first. When a call has failed that could not undo its own,
+// that comes first, and an operator is needed for it.
 func (r *Run) surrender() {
 	switch {
 	case r.undoing:
-	case r.plan.undoes && (r.toUndo() != nil || r.openCall() != nil):
+	case r.hasToUndo():
 		r.undoing, r.settled = true, false
 		r.touch()
+		if r.brokenUndo() != nil {
+			r.end(Failed)
+		}
 	case r.stopping != "":
 		r.reason = r.stopping
 		r.end(Stopped)
@@ -81,26 +85,34 @@ func (r *Run) toUndo() *Step {
 		if s.undo == nil || rec.outcome != OutcomeSucceeded || strings.HasPrefix(rec.reason, goneOn) || rec.undo != nil && rec.undo.decided() {
 			continue
 		}
-		if last == nil || rec.done > r.records[last.position].done {
+		// Several have no place when they came to have a compensation after they had
+		// succeeded, by a newer definition. Of these, the last declared one is the first.
+		if last == nil || rec.done >= r.records[last.position].done {
 			last = s
 		}
 	}
 	return last
 }
 
-// openCall finds the last call of a pipeline that has not come to an end, and may have
+// hasToUndo tells whether anything is to be undone, or to be found out for that, when the
+// run gives up.
+func (r *Run) hasToUndo() bool {
+	return r.plan.undoes && (r.undoing || r.toUndo() != nil || r.firstLost() != nil || r.openCall() != nil)
+}
+
+// openCall finds the last call of a pipeline that has not come to an end, and has
 // something to undo; nil when there is none.
 func (r *Run) openCall() *Run {
 	var open *Run
-	for _, s := range r.plan.order {
+	for i, s := range r.plan.order {
 		if s.callee == nil || !s.callee.undoes {
 			continue
 		}
-		r.visit(s, func(u unit) {
-			if sub := u.rec.sub; sub != nil && !u.rec.decided() && !sub.status.Ended() {
+		for sub := range r.records[i].calls() {
+			if !sub.status.Ended() && sub.hasToUndo() {
 				open = sub
 			}
-		})
+		}
 	}
 	return open
 }
@@ -188,22 +200,17 @@ func (r *Run) undone(u unit, o Outcome, live Live) {
 		err = Permanent(errors.New("want a call that undoes something, have a wait"))
 	}
 	var events []Event
-	for i, e := range o.Result.Emit {
-		events = append(events, r.complete(u, i, e, live))
-	}
 	if err == nil {
+		events, err = r.completeAll(u, o.Result.Emit, live)
+	}
+	switch {
+	case err == nil:
 		rec.outcome, rec.err, rec.reason = OutcomeSucceeded, "", ""
 		r.emit(rec, events)
 		r.closeUndo(u, live)
-		return
+	case !r.repeats(u, err, o.Probe, live):
+		r.undoFails(u, err, live)
 	}
-	rec.failures++
-	rec.err = clean(err.Error())
-	if delay, ok := rec.repeat(u, r.start.ID+r.within, rec.failures, err); ok {
-		rec.due = stamp(live.Now.Add(delay + time.Millisecond - 1)) // rounded up
-		return
-	}
-	r.undoFails(u, err, live)
 }
 
 // undoFails fails the run at a compensation. An operator's retry goes on with it.
@@ -231,17 +238,10 @@ func (r *Run) brokenUndo() *brokenUndo {
 		if rec.undo != nil && rec.undo.outcome == OutcomeFailed {
 			return &brokenUndo{s.undo.Path, rec.undo.err, rec.undo.class}
 		}
-		if s.callee == nil || rec.decided() {
-			continue
-		}
-		var inside *brokenUndo
-		r.visit(s, func(u unit) {
-			if u.rec.sub != nil && inside == nil {
-				inside = u.rec.sub.brokenUndo()
+		for sub := range rec.calls() {
+			if inside := sub.brokenUndo(); inside != nil {
+				return inside
 			}
-		})
-		if inside != nil {
-			return inside
 		}
 	}
 	return nil
@@ -250,8 +250,12 @@ func (r *Run) brokenUndo() *brokenUndo {
 // failed tells where and why a run has given up that has ended without success.
 func (r *Run) gaveUp() (path, failure, class string) {
 	if broken := r.brokenUndo(); broken != nil && r.undoing {
+		what := broken.path + ": " + broken.err
+		if strings.Contains(r.failure, what) {
+			return broken.path, r.failure, broken.class // of a call that could not undo its own
+		}
 		after := cmp.Or(r.failure, "the run was cancelled: "+r.stopping)
-		return broken.path, clean(fmt.Sprintf("%s: %s; it was to be undone after %s", broken.path, broken.err, after)), broken.class
+		return broken.path, clean(fmt.Sprintf("%s; it was to be undone after %s", what, after)), broken.class
 	}
 	return r.failedPath, r.failure, r.class
 }
@@ -269,21 +273,32 @@ func (r *Run) nextUndo() time.Time {
 	return time.Time{}
 }
 
+// undoCause names what the next compensation waits for besides a time.
+func (r *Run) undoCause() string {
+	if sub := r.openCall(); sub != nil {
+		return sub.cause()
+	}
+	if s := r.toUndo(); s != nil {
+		if rec := r.records[s.position].undo; rec != nil {
+			return rec.cause
+		}
+	}
+	return ""
+}
+
 // redriveUndo lets the compensations be made again that have failed.
 func (r *Run) redriveUndo() {
-	r.status = Running
+	r.status, r.undoing = Running, true
 	r.touch()
-	for i, s := range r.plan.order {
+	for i := range r.records {
 		rec := &r.records[i]
 		if rec.undo != nil && rec.undo.outcome == OutcomeFailed {
 			rec.undo = &record{}
 		}
-		if s.callee != nil && !rec.decided() {
-			r.visit(s, func(u unit) {
-				if sub := u.rec.sub; sub != nil && sub.undoing && sub.status == Failed {
-					sub.redriveUndo()
-				}
-			})
+		for sub := range rec.calls() {
+			if sub.brokenUndo() != nil {
+				sub.redriveUndo()
+			}
 		}
 	}
 }
@@ -296,16 +311,8 @@ func (r *Run) forgetUndone() {
 		if rec.undo != nil && rec.undo.outcome == OutcomeSucceeded {
 			r.redone[r.within+s.Path]++
 		}
-		if rec.sub != nil {
-			rec.sub.forgetUndone()
-		}
-		if rec.each == nil {
-			continue
-		}
-		for j := range rec.each.of {
-			if sub := rec.each.of[j].sub; sub != nil {
-				sub.forgetUndone()
-			}
+		for sub := range rec.calls() {
+			sub.forgetUndone()
 		}
 	}
 }

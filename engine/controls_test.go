@@ -585,3 +585,41 @@ func TestSwitchCountsForCallsThatAreBeingSaved(t *testing.T) {
 		})
 	}
 }
+
+// What a run has done is undone as soon as it may be, and not a day later: a parked run
+// says what its compensation waits for.
+func TestLiftingAHoldWakesARunThatUndoes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		e, _ := r.start(`
+pipelines:
+  - id: work
+    stages:
+      - id: a
+        handlers: [{id: pay, call: {pipeline: pay}}]
+  - id: pay
+    inputs: {}
+    stages:
+      - id: a
+        handlers: [{id: one, step: {}, compensate: {step: {}}}]
+      - id: b
+        handlers: [{id: two, step: {}}]
+`)
+		open := make(gate)
+		r.on("two", func(ctx context.Context, c *engine.Call, value any) (engine.Result, error) {
+			_, _ = open.do(ctx, c, value)
+			return engine.Result{}, engine.Permanent(errors.New("no"))
+		})
+		run := r.submit(e, event("work", ""))
+		synctest.Wait()
+		r.set(e, "pay", engine.ControlChange{Mode: engine.ModeHold, Forever: true})
+		close(open)
+		r.settle(e, run, engine.Parked)
+		time.Sleep(time.Hour)
+		r.want("pay/a/one", "pay/b/two")
+		r.remove(e, "pay")
+		r.settle(e, run, engine.Failed)
+		r.want("pay/a/one", "pay/b/two", "pay/a/one/compensate")
+	})
+}

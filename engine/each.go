@@ -84,49 +84,74 @@ func (r *Run) listOf(f *dsl.ForEach, live Live) ([]any, json.RawMessage, error) 
 
 // beginItems starts attempts of as many items as may be worked on at once, the first
 // ones first. After an item has failed for good that fails the handler, none behind it
-// goes on.
+// goes on, but to undo what its call has done.
 func (r *Run) beginItems(tasks []Task, s *Step, live Live) []Task {
 	each := r.records[s.position].each
-	most, stop := s.parallel, each.stop(s)
-	busy := 0
-	for i := 0; i < stop && busy < most; i++ {
+	busy, stop := 0, each.stop(s)
+	for i := 0; i < stop && busy < s.parallel; i++ {
 		u := r.itemOf(s, i)
 		if u.rec.decided() {
 			continue
 		}
 		busy++
-		switch {
-		case u.rec.underway, u.rec.outcome == OutcomeUnknown:
-		case u.rec.outcome == OutcomeWaiting:
-			if !u.rec.due.After(live.Now) {
-				r.itemSucceeded(u, live)
-				busy--
-			}
-		case u.rec.due.After(live.Now):
-		case u.callee != nil:
-			tasks = r.goIn(tasks, u, live)
-			if r.records[s.position].decided() {
-				return tasks
-			}
-			if u.rec.decided() {
-				busy--
-				stop = each.stop(s)
-			}
-		default:
-			if t, ok := r.attempt(u, live); ok {
-				tasks = append(tasks, t)
-			}
-			if r.records[s.position].decided() {
-				return tasks
-			}
-			if u.rec.decided() {
-				busy--
-				stop = each.stop(s)
-			}
+		tasks = r.beginItem(tasks, u, live)
+		if r.records[s.position].decided() {
+			return tasks
+		}
+		if u.rec.decided() {
+			busy--
+			stop = each.stop(s)
+		}
+	}
+	for i := stop + 1; i < len(each.of); i++ {
+		if u := r.itemOf(s, i); u.rec.sub != nil && !u.rec.decided() {
+			tasks = r.giveUpItem(tasks, u, live)
 		}
 	}
 	r.finishItems(s, live)
 	return tasks
+}
+
+// beginItem starts the next attempt of an item when its time has come, or decides about
+// the item.
+func (r *Run) beginItem(tasks []Task, u unit, live Live) []Task {
+	switch {
+	case u.rec.underway, u.rec.outcome == OutcomeUnknown:
+	case u.rec.due.After(live.Now):
+	case u.rec.outcome == OutcomeWaiting:
+		r.itemSucceeded(u, live)
+	case u.callee != nil:
+		return r.goIn(tasks, u, live)
+	default:
+		if t, ok := r.attempt(u, live); ok {
+			return append(tasks, t)
+		}
+	}
+	return tasks
+}
+
+// giveUpItem lets the call for an item undo what it has done, since an item before it has
+// failed the handler. One that has nothing to undo is left as it is: it goes on when an
+// operator retries the run.
+func (r *Run) giveUpItem(tasks []Task, u unit, live Live) []Task {
+	sub := u.rec.sub
+	if !sub.hasToUndo() {
+		return tasks
+	}
+	if !sub.givesUp() {
+		err := r.cutOffBy(u.Step)
+		sub.failedPath, sub.failure, sub.class = u.Path, clean(err.Error()), ClassOf(err)
+		r.touch()
+	}
+	return r.goIn(tasks, u, live)
+}
+
+// cutOffBy gives the error of the first item that has failed the handler.
+func (r *Run) cutOffBy(s *Step) error {
+	each := r.records[s.position].each
+	stop := each.stop(s)
+	item := &each.of[stop]
+	return r.itemOf(s, stop).within(&keptError{text: item.err, class: item.class, status: item.status, failures: item.failures})
 }
 
 // busy tells whether a call of an item is under way, or nobody knows how it ended.
@@ -145,9 +170,9 @@ func (e *iteration) reached() bool {
 }
 
 // cutOff tells whether a unit is an item that does not go on, since one before it has
-// failed.
+// failed. One whose call undoes what it has done goes on with that.
 func (r *Run) cutOff(u unit) bool {
-	return u.item > 0 && u.item > r.records[u.position].each.stop(u.Step)
+	return u.item > 0 && u.item > r.records[u.position].each.stop(u.Step) && (u.rec.sub == nil || !u.rec.sub.givesUp())
 }
 
 // stop gives the number of items that are worked on: all of them, or those up to the
@@ -172,7 +197,11 @@ func (r *Run) finishItems(s *Step, live Live) {
 	}
 	stop := rec.each.stop(s)
 	for i := range rec.each.of {
-		if item := &rec.each.of[i]; item.isBusy() || i < stop && !item.decided() {
+		item := &rec.each.of[i]
+		if item.isBusy() || i < stop && !item.decided() {
+			return
+		}
+		if i > stop && item.sub != nil && !item.decided() && item.sub.hasToUndo() {
 			return
 		}
 	}
@@ -180,8 +209,7 @@ func (r *Run) finishItems(s *Step, live Live) {
 		r.gathered(s, live)
 		return
 	}
-	item := &rec.each.of[stop]
-	err := r.itemOf(s, stop).within(&keptError{text: item.err, class: item.class, status: item.status, failures: item.failures})
+	err := r.cutOffBy(s)
 	rec.sum()
 	rec.err = clean(err.Error())
 	r.settle(s, err, live)
@@ -239,10 +267,10 @@ func (r *record) sum() {
 	}
 }
 
-// forgetItems drops the items of a handler that is decided. A critical one that has
-// failed keeps them, since an operator's retry goes on with those that are not done.
-func (r *record) forgetItems(critical bool) {
-	if critical && r.outcome == OutcomeFailed {
+// forgetItems drops the items of a handler that is decided, unless an operator's retry
+// goes on with those that are not done.
+func (r *record) forgetItems(goesOn bool) {
+	if goesOn {
 		return
 	}
 	r.trail = joinTrails(append([]record{{trail: r.trail}}, r.each.of...))

@@ -33,18 +33,15 @@ func (r *Run) take(u unit, o Outcome, live Live) ([]Event, error) {
 	if until.Year() > 9999 {
 		return nil, Permanent(errors.New("wait: want a time before the year 10000, have a later one"))
 	}
-	events := make([]Event, len(o.Result.Emit))
-	for i, e := range o.Result.Emit {
-		if _, err := encodeData(e.Payload); err != nil {
-			return nil, Permanent(fmt.Errorf("payload of event %d: %w", i+1, err))
-		}
-		events[i] = r.complete(u, i, e, live)
+	events, err := r.completeAll(u, o.Result.Emit, live)
+	if err != nil {
+		return nil, err
 	}
 	rec := u.rec
 	rec.response, rec.raw, rec.status = o.Result.Response, raw, o.Result.Status
 	if until.After(live.Now) {
 		rec.outcome, rec.err = OutcomeWaiting, ""
-		rec.due = stamp(until.Add(time.Millisecond - 1)) // rounded up
+		rec.due = after(until, 0)
 	}
 	return events, nil
 }
@@ -69,6 +66,19 @@ func (r *Run) emit(rec *record, events []Event) {
 		rec.emitted = append(rec.emitted, e.ID)
 	}
 	r.emits = append(r.emits, events...)
+}
+
+// completeAll makes the events complete that a call has emitted. It refuses those whose
+// payload no store could keep.
+func (r *Run) completeAll(u unit, emitted []Event, live Live) ([]Event, error) {
+	events := make([]Event, len(emitted))
+	for i, e := range emitted {
+		if _, err := encodeData(e.Payload); err != nil {
+			return nil, Permanent(fmt.Errorf("payload of event %d: %w", i+1, err))
+		}
+		events[i] = r.complete(u, i, e, live)
+	}
+	return events, nil
 }
 
 // complete fills what an emitted event leaves open. An id that follows from the
@@ -163,9 +173,18 @@ func (r *Run) decide(s *Step, live Live) {
 	rec.finished = stamp(live.Now)
 	rec.due = time.Time{}
 	rec.body, rec.ready = nil, false
+	// One that has failed the run goes on when an operator retries it.
+	goesOn := rec.outcome == OutcomeFailed && s.Handler.IsCritical()
+	if r.within != "" && !goesOn {
+		// What a call in here has undone would be forgotten with it, and is done again
+		// when the call that this run is inside of begins anew.
+		for sub := range rec.calls() {
+			sub.forgetUndone()
+		}
+	}
 	if rec.each != nil {
 		rec.sum()
-		rec.forgetItems(s.Handler.IsCritical())
+		rec.forgetItems(goesOn)
 	}
 	if !s.keep {
 		rec.response, rec.raw = nil, nil
@@ -176,8 +195,8 @@ func (r *Run) decide(s *Step, live Live) {
 		r.undoable++
 		rec.done = r.undoable
 	}
-	if rec.outcome != OutcomeFailed || !s.Handler.IsCritical() {
-		rec.sub = nil // one that has failed goes on when an operator retries the run
+	if !goesOn {
+		rec.sub = nil
 	}
 	if s.loops {
 		return // its handlers are told of, one by one
@@ -321,6 +340,12 @@ func timeData(t time.Time) any {
 // stamp is a time as checkpoints keep it: what a store may lose of it is cut off
 // at once, so that a resumed run is the same.
 func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
+
+// after is the time of something that is due in a while, rounded up: stamped as it is, it
+// would come too early.
+func after(now time.Time, wait time.Duration) time.Time {
+	return stamp(now.Add(wait + time.Millisecond - 1))
+}
 
 // idempotencyKey is the same for all attempts of a call, wherever and whenever
 // they are made.

@@ -48,6 +48,7 @@ type record struct {
 	// The following is of this process only.
 	underway bool
 	asking   bool      // what is under way is a verification
+	blind    bool      // nothing says how the attempt before the last one ended
 	hold     time.Time // ask the guard again
 	cause    string    // what it holds for, besides the time
 	body     any       // evaluated, the same for all attempts

@@ -334,7 +334,7 @@ func (r *Run) Withdraw(ref string, now time.Time) {
 		rec.attempts--
 	}
 	rec.underway, rec.asking = false, false
-	if rec.attempts > 0 {
+	if rec.attempts > 0 && !rec.blind {
 		rec.due = stamp(now) // or it would look like an attempt whose end is not known
 	}
 	r.underway--
@@ -342,8 +342,12 @@ func (r *Run) Withdraw(ref string, now time.Time) {
 	r.touch()
 }
 
-// cause names what the run waits for besides a time.
+// cause names what the run waits for besides a time. Without it, nobody calls the run
+// up when that is over.
 func (r *Run) cause() string {
+	if r.undoing {
+		return r.undoCause()
+	}
 	if r.stage == len(r.plan.Stages) {
 		return ""
 	}

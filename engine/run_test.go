@@ -296,3 +296,55 @@ pipelines:
 		}
 	}
 }
+
+// undoing begins a run, fails it, and gives it with its compensation under way.
+func undoing(t *testing.T) (*engine.Run, engine.Live) {
+	t.Helper()
+	live := engine.Live{Now: noon}
+	run := engine.Begin(plan(t, `
+pipelines:
+- id: p
+  stages:
+  - {id: s, handlers: [{id: a, request: {x: 1}, compensate: {request: {undo: 1}, retry: {attempts: 2, jitter: 0}}}]}
+  - {id: t, handlers: [{id: b, request: {x: 2}}]}
+`), engine.Start{ID: "r1", Event: engine.Event{Type: "p"}})
+	run.Ready(live)
+	run.Finish("p/s/a", engine.Outcome{}, live)
+	run.Ready(live)
+	run.Finish("p/t/b", engine.Outcome{Err: engine.Permanent(errors.New("no"))}, live)
+	if tasks := run.Ready(live); len(tasks) != 1 || tasks[0].Ref() != "p/s/a/compensate" {
+		t.Fatalf("want the compensation, have %+v", tasks)
+	}
+	return run, live
+}
+
+func TestCompensationEmitsOnlyData(t *testing.T) {
+	t.Parallel()
+	run, live := undoing(t)
+	run.Finish("p/s/a/compensate", engine.Outcome{Result: engine.Result{Emit: []engine.Event{{Type: "q", Payload: math.NaN()}}}}, live)
+	if have := run.TakeEmits(); len(have) != 0 {
+		t.Errorf("have %+v", have)
+	}
+	if c := run.Change(); c.Status != engine.Failed || !strings.Contains(c.Error, "payload of event 1: want a finite number, have NaN") {
+		t.Errorf("have %s %q", c.Status, c.Error)
+	}
+}
+
+// While a service is down its gate lets single calls probe it. However many of them fail,
+// what is to be undone is not given up for that.
+func TestProbesUseUpNoAttemptsOfACompensation(t *testing.T) {
+	t.Parallel()
+	run, live := undoing(t)
+	for range 5 {
+		run.Finish("p/s/a/compensate", engine.Outcome{Err: failure("503"), Probe: true}, live)
+		live.Now = run.Next()
+		if tasks := run.Ready(live); len(tasks) != 1 {
+			t.Fatalf("want another attempt, have %+v with the run %s", tasks, run.Status())
+		}
+	}
+	run.Finish("p/s/a/compensate", engine.Outcome{}, live)
+	run.Ready(live)
+	if have := run.Status(); have != engine.Stopped {
+		t.Errorf("have %s, want it undone", have)
+	}
+}

@@ -30,6 +30,7 @@ import (
 //	                          ends a call with the response given as JSON; E is
 //	                          timeout, connection, a status or a text; unsaved
 //	                          does not ask Ready and does not save
+//	withdraw PATH             the call does not start after all
 //	ready, tick D             go on, now or later
 //	pending TYPE              an event that the run may be waiting for; the payload as JSON
 //	off PATH, on PATH         the switch
@@ -115,6 +116,9 @@ func (s *script) do(d *datadriven.TestData) (string, error) {
 		err = s.event(d)
 	case "finish":
 		err = s.finish(d)
+	case "withdraw":
+		s.run.Withdraw(arg(d, 0), s.now)
+		s.step()
 	case "ready":
 		s.step()
 	case "pending":

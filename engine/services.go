@@ -171,17 +171,29 @@ func (c *caller) waits(name, path string) bool {
 	return name == path && s.Handler.MaxInFlight > 0 || s.calls != nil && name == s.calls.ID
 }
 
-// step finds a handler of the present definition; nil when there is none.
+// step finds a handler of the present definition, or its compensation; nil when there
+// is none.
 func (c *caller) step(path string) *Step {
 	plan := c.e.library.current.Load().byID[pipelineOf(path)]
 	if plan == nil {
 		return nil
 	}
-	return plan.Step(path)
+	if s := plan.Step(path); s != nil {
+		return s
+	}
+	handler, undoes := strings.CutSuffix(path, undoPath)
+	if s := plan.Step(handler); undoes && s != nil {
+		return s.undo
+	}
+	return nil
 }
 
-// isOff tells whether a handler is left out at present.
+// isOff tells whether a handler is left out at present. A compensation never is: what
+// has been done has to be undone, whoever has switched the handler off since.
 func (c *caller) isOff(s *Step) bool {
+	if s.undoes {
+		return false
+	}
 	if _, off := c.controls.off(s, c.now); off {
 		return true
 	}

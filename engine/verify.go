@@ -54,7 +54,7 @@ func (r *Run) unanswered(u unit, err error, live Live) {
 	rec.asked++
 	rec.err = clean(err.Error())
 	if delay, ok := rec.repeat(u, r.start.ID+r.within, rec.asked, err); ok {
-		rec.due = stamp(live.Now.Add(delay + time.Millisecond - 1)) // rounded up
+		rec.due = after(live.Now, delay)
 		return
 	}
 	r.giveUpUnit(u, err, live)
