@@ -231,6 +231,11 @@ func (e *Engine) Entity(ctx context.Context, flow, key string) (EntityView, erro
 		return EntityView{}, fmt.Errorf("flow %s: %w", flow, ErrNotFound)
 	}
 	r, err := e.o.Store.Entity(ctx, flow, key)
+	if err == nil && len(r.Runs) > 0 {
+		// The store gives them without checkpoints, which those who only ask for the
+		// state do not need. Without, their views would show no handlers and no state.
+		r.Runs, _, err = e.o.Store.List(ctx, RunFilter{Flow: flow, Key: key, Limit: len(r.Runs)})
+	}
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return EntityView{}, fmt.Errorf("key %s of flow %s: %w", key, flow, err)
 	}

@@ -31,4 +31,8 @@ type Receipt struct {
 	Event     string // the event's id
 	Run       string // the id of its run
 	Duplicate bool   // the event had been accepted before; Run is that run
+
+	// Key is the entity that the event belongs to: its own key, or what the flow makes
+	// of the event; then the event's own orders nothing, which senders should know.
+	Key string
 }

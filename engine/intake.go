@@ -123,7 +123,7 @@ func (a accepted) submitted(in *Intake) Submitted {
 	case a.Err != nil:
 		return Submitted{Err: a.Err}
 	}
-	return Submitted{Receipt: Receipt{Event: in.Event.ID, Run: a.Run, Duplicate: a.Duplicate}}
+	return Submitted{Receipt: Receipt{Event: in.Event.ID, Run: a.Run, Duplicate: a.Duplicate, Key: in.Key}}
 }
 
 // statesText lists states for people.

@@ -131,6 +131,13 @@ func TestAbsurdCommands(t *testing.T) {
 		"runs list --status done",
 		"runs list --limit 0",
 		"runs list --limit 5000",
+		"runs list --limit many",
+		"runs list --cursor zzz",
+		"runs retry --key k --limit -1",
+		"runs retry --key k --dry-run=perhaps",
+		"switch on wrok",
+		"top --every often",
+		"balancer moves",
 		"audit --limit -1",
 		"audit --cursor !",
 		"submit --type wrok",
@@ -146,6 +153,7 @@ func TestAbsurdCommands(t *testing.T) {
 		}
 	}
 	golden(t, "absurd.golden", have.String())
+	o.command(exitFine, `^the server has no cluster: declare one below clusters:\n$`, "balancer", "status")
 	if after := o.command(exitFine, "", "audit", "--format", "json"); after != before {
 		t.Errorf("want nothing changed, have %s after %s", after, before)
 	}

@@ -148,6 +148,15 @@ func ownerIn(v engine.InboxView, slot int) string {
 	return ""
 }
 
+// noCell says that an inbox has no database of a name.
+func noCell(v engine.InboxView, name string) error {
+	var known []string
+	for _, cell := range v.Cells {
+		known = append(known, cell.Name)
+	}
+	return usagef("the inbox has no cell %q; it has %s", name, strings.Join(known, ", "))
+}
+
 // moveFlags are those of all commands that move slots.
 type moveFlags struct {
 	wait   time.Duration
@@ -186,7 +195,10 @@ are there already are left alone, so that the command may be repeated.`,
 		if err != nil {
 			return usagef("--%w", err)
 		}
-		return m.move(c.Context(), s, f, func(engine.InboxView) (map[string][]int, error) {
+		return m.move(c.Context(), s, f, func(v engine.InboxView) (map[string][]int, error) {
+			if !slices.ContainsFunc(v.Cells, func(cell engine.InboxCell) bool { return cell.Name == *to }) {
+				return nil, noCell(v, *to)
+			}
 			return map[string][]int{*to: wanted}, nil
 		})
 	}
@@ -206,7 +218,7 @@ func inboxDrain(s streams, f *clientFlags) *cobra.Command {
 		return m.move(c.Context(), s, f, func(v engine.InboxView) (map[string][]int, error) {
 			at := slices.IndexFunc(v.Cells, func(cell engine.InboxCell) bool { return cell.Name == args[0] })
 			if at < 0 {
-				return nil, fmt.Errorf("the inbox has no cell %q", args[0])
+				return nil, noCell(v, args[0])
 			}
 			targets := *to
 			for _, cell := range v.Cells {
@@ -215,7 +227,7 @@ func inboxDrain(s streams, f *clientFlags) *cobra.Command {
 				}
 			}
 			if len(targets) == 0 || slices.Contains(targets, args[0]) {
-				return nil, fmt.Errorf("want other cells than %s that can be reached, have %v", args[0], targets)
+				return nil, usagef("want other cells than %s that can be reached, have %v", args[0], targets)
 			}
 			out := map[string][]int{}
 			all := slotsIn(v.Cells[at])

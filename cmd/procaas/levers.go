@@ -68,7 +68,7 @@ func (f *leverFlags) find(ctx context.Context) (string, error) {
 	}
 	switch len(ids) {
 	case 0:
-		return "", fmt.Errorf("the server has no cluster: declare one below clusters:")
+		return "", usagef("the server has no cluster: declare one below clusters:")
 	case 1:
 		return ids[0], nil
 	}
@@ -194,8 +194,11 @@ exit code 1 when there is an alert.`,
 		} else if views, err = f.client().Clusters(c.Context()); err != nil {
 			return err
 		}
-		if out == "json" {
+		switch {
+		case out == "json":
 			err = printJSON(s.out, map[string]any{"items": views, "next": nil})
+		case len(views) == 0:
+			fmt.Fprintln(s.out, "the server has no cluster: declare one below clusters:")
 		}
 		alerts := 0
 		for i, v := range views {

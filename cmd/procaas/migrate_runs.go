@@ -48,12 +48,12 @@ Exit codes: 0 when all fit, 1 when some do not.`,
 // fitRuns tells whether runs fit the present pipelines.
 func fitRuns(ctx context.Context, s streams, client *api.Client, ids []string) error {
 	report := fitReport{streams: s}
-	failed := false
+	var worst error
 	for _, id := range ids {
 		fit, err := client.Fit(ctx, id)
 		switch {
 		case err != nil:
-			failed = true
+			worst = graver(worst, err)
 			fmt.Fprintf(s.err, "procaas: run %s: %v\n", id, err)
 		case fit.Compatible:
 			report.fits++
@@ -62,10 +62,10 @@ func fitRuns(ctx context.Context, s streams, client *api.Client, ids []string) e
 		}
 	}
 	fmt.Fprintln(s.out, report.sum())
-	if failed || report.pinned > 0 {
+	if worst == nil && report.pinned > 0 {
 		return errFindings
 	}
-	return nil
+	return told(s, worst)
 }
 
 // migrate moves all runs that the flags choose, page by page.

@@ -52,6 +52,9 @@ func (f *redriveFlags) add(c *cobra.Command) {
 // choose completes the filter.
 func (f *redriveFlags) choose(now time.Time) (filter engine.RunFilter, err error) {
 	filter = f.filter
+	if f.limit < 0 {
+		return filter, usagef("--limit %d: want a number of runs, or 0 for all", f.limit)
+	}
 	if filter.Since, err = instant("--since", f.since, now); err != nil {
 		return filter, err
 	}

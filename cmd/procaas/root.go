@@ -23,7 +23,7 @@ import (
 // The exit codes, as --help shows them.
 const (
 	exitFine     = 0 // nothing to complain about
-	exitFindings = 1 // findings, or a run that failed
+	exitFindings = 1 // findings, a run that failed, or a server that refuses
 	exitUsage    = 2 // wrong use of the command line
 	exitBroken   = 3 // could not work
 )
@@ -46,37 +46,95 @@ func usagef(format string, args ...any) error {
 	return usageError{fmt.Errorf(format, args...)}
 }
 
-// wrongUse are the statuses by which a server says that what it was asked for
-// makes no sense, or is not there: asking again would not help.
-var wrongUse = []int{http.StatusBadRequest, http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}
+// An endError ends a command that has told all its errors itself.
+type endError struct{ code int }
+
+// Error implements error.
+func (e endError) Error() string { return fmt.Sprintf("ended with exit code %d", e.code) }
+
+// The statuses by which a server says why it does not do what a command asks for.
+// All others, and no answer at all, mean that it could not work, and that the same
+// may work later.
+var (
+	// wrongUse: it makes no sense, or what it is about is not there.
+	wrongUse = []int{
+		http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusLengthRequired,
+		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity,
+	}
+	// refusals: it makes sense, and this caller may not do it, or not as things are.
+	refusals = []int{
+		http.StatusUnauthorized, http.StatusForbidden, http.StatusConflict, http.StatusPreconditionFailed, http.StatusMisdirectedRequest,
+	}
+)
+
+// exitCode is the code by which a command ends that met an error; what is wrong
+// is said elsewhere.
+func exitCode(err error) int {
+	var ended endError
+	var refused *api.Problem
+	switch {
+	case err == nil:
+		return exitFine
+	case errors.As(err, &ended):
+		return ended.code
+	case errors.Is(err, errFindings):
+		return exitFindings
+	case errors.As(err, new(usageError)):
+		return exitUsage
+	case !errors.As(err, &refused):
+		return exitBroken
+	case slices.Contains(wrongUse, refused.Status):
+		return exitUsage
+	case slices.Contains(refusals, refused.Status):
+		return exitFindings
+	}
+	return exitBroken
+}
 
 // Main runs the command line and gives the exit code.
 func Main(ctx context.Context, args []string, s streams) int {
 	root := newRoot(s)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	var usage usageError
-	switch {
-	case err == nil:
-		return exitFine
-	case errors.Is(err, errFindings):
-		return exitFindings
-	case errors.As(err, &usage):
-		fmt.Fprintf(s.err, "procaas: %v\nSee procaas --help.\n", err)
-		return exitUsage
-	default:
-		fmt.Fprintf(s.err, "procaas: %v\n", err)
-		if errors.Is(err, syscall.ECONNREFUSED) && errors.As(err, new(*url.Error)) {
-			fmt.Fprintln(s.err, "Is a server running there? Start one with procaas serve, or name another with --server.")
-		}
-		var refused *api.Problem
-		if errors.As(err, &refused) && refused.Status == http.StatusUnauthorized {
-			fmt.Fprintln(s.err, "Give a token with --token or PROCAAS_TOKEN; an admin makes one by procaas token new.")
-		}
-		if refused != nil && slices.Contains(wrongUse, refused.Status) {
-			return exitUsage
-		}
-		return exitBroken
+	code := exitCode(err)
+	if err == nil || errors.Is(err, errFindings) || errors.As(err, new(endError)) {
+		return code
+	}
+	fmt.Fprintf(s.err, "procaas: %v\n", err)
+	if errors.As(err, new(usageError)) {
+		fmt.Fprintln(s.err, "See procaas --help.")
+		return code
+	}
+	advise(s.err, err)
+	return code
+}
+
+// graver gives that of two errors which ends a command with the higher exit code: of
+// many calls, one that could not be made counts more than one that was refused.
+func graver(a, b error) error {
+	if exitCode(b) > exitCode(a) {
+		return b
+	}
+	return a
+}
+
+// told ends a command with the exit code of an error that people have read already.
+func told(s streams, err error) error {
+	if err == nil {
+		return nil
+	}
+	advise(s.err, err)
+	return endError{exitCode(err)}
+}
+
+// advise says what may help against an error of a call.
+func advise(w io.Writer, err error) {
+	if errors.Is(err, syscall.ECONNREFUSED) && errors.As(err, new(*url.Error)) {
+		fmt.Fprintln(w, "Is a server running there? Start one with procaas serve, or name another with --server.")
+	}
+	var refused *api.Problem
+	if errors.As(err, &refused) && refused.Status == http.StatusUnauthorized {
+		fmt.Fprintln(w, "Give a token with --token or PROCAAS_TOKEN; an admin makes one by procaas token new.")
 	}
 }
 
@@ -90,6 +148,10 @@ survive a crash.
   procaas serve --store postgres://… --pipelines flows/
 
 Exit codes: 0 fine, 1 findings or a failed run, 2 wrong use, 3 could not work.
+Of a command that calls a server: 1 when it refuses, since the token or the present
+state does not allow it; 2 when it does not understand, or does not know the run,
+path or name; 3 when it cannot be reached or cannot work, so that trying again
+later may help.
 Every flag --some-flag may also be set as PROCAAS_SOME_FLAG.`
 
 func newRoot(s streams) *cobra.Command {
@@ -116,7 +178,7 @@ func newRoot(s streams) *cobra.Command {
 		if negative.MatchString(err.Error()) {
 			return usagef("%w; no number here is negative", err)
 		}
-		return usageError{err}
+		return usageError{badFlag(err)}
 	})
 	root.AddGroup(
 		&cobra.Group{ID: "author", Title: "For authors:"},
@@ -200,10 +262,40 @@ func flagsFromEnv(flags *pflag.FlagSet, lookup func(string) (string, bool)) erro
 			return
 		}
 		if err := flags.Set(f.Name, value); err != nil {
-			errs = append(errs, usagef("%s=%q: %w", name, value, err))
+			errs = append(errs, usagef("%s=%q: %w", name, value, wantedOf(f, err)))
 		}
 	})
 	return errors.Join(errs...)
+}
+
+// wantedValues say what flags take, by the types of their values.
+var wantedValues = map[string]string{
+	"int": "a whole number", "int32": "a whole number", "int64": "a whole number",
+	"uint": "a whole number, 0 or more", "uint16": "a whole number from 0 to 65535", "uint32": "a whole number, 0 or more", "uint64": "a whole number, 0 or more",
+	"float32": "a number", "float64": "a number", "bool": "true or false", "duration": "a duration such as 300ms, 5s or 1h30m",
+	"stringToString": "NAME=VALUE", "stringSlice": "a list with commas between its elements", "intSlice": "whole numbers with commas between them",
+}
+
+// badFlag says of a value that a flag cannot take what it takes: what the parsers of
+// the standard library say is for programmers.
+func badFlag(err error) error {
+	var bad *pflag.InvalidValueError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	return fmt.Errorf("--%s %q: %w", bad.GetFlag().Name, bad.GetValue(), wantedOf(bad.GetFlag(), err))
+}
+
+// wantedOf says what a flag takes. A value with a type of its own says so itself.
+func wantedOf(f *pflag.Flag, err error) error {
+	if want, known := wantedValues[f.Value.Type()]; known {
+		return errors.New("want " + want)
+	}
+	var bad *pflag.InvalidValueError
+	if errors.As(err, &bad) {
+		return bad.Unwrap()
+	}
+	return err
 }
 
 // formatFlag adds --format with the formats that a command knows, the first

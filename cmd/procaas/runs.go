@@ -173,20 +173,18 @@ func statusOf(v engine.RunView) string {
 }
 
 // forEachRun does something to each run and says what became of it; one that
-// does not work does not keep the others from being tried.
+// does not work does not keep the others from being tried. The gravest error
+// decides how the command ends.
 func forEachRun(s streams, ids []string, do func(string) (engine.RunView, error)) error {
-	failed := false
+	var worst error
 	for _, id := range ids {
 		view, err := do(id)
 		if err != nil {
-			failed = true
+			worst = graver(worst, err)
 			fmt.Fprintf(s.err, "procaas: run %s: %v\n", id, err)
 			continue
 		}
 		fmt.Fprintf(s.out, "%s %s\n", view.ID, statusOf(view))
 	}
-	if failed {
-		return errFindings
-	}
-	return nil
+	return told(s, worst)
 }

@@ -82,9 +82,13 @@ func (s *server) routeKey(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	key := r.URL.Query().Get("key")
-	if key == "" {
-		return badParameter([]Fault{{Location: "query/key", Message: "want the key that is looked for"}})
+	q := queryFields(r.URL.Query())
+	key := q.str("key")
+	if key == "" && len(q.faults) == 0 {
+		q.fault("key", "want the key that is looked for")
+	}
+	if err := badParameter(q.faults); err != nil {
+		return err
 	}
 	a, err := s.engine.Assignment(r.Context(), cluster)
 	if errors.Is(err, engine.ErrNotFound) || err == nil && len(a.Owners) == 0 {

@@ -149,7 +149,6 @@ func (s *server) putControl(w http.ResponseWriter, r *http.Request, levels []str
 	}
 	q := queryFields(r.URL.Query())
 	dryRun := q.boolean("dry_run")
-	q.refuseUnknown()
 	if err := badParameter(q.faults); err != nil {
 		return err
 	}
@@ -225,7 +224,6 @@ func (s *server) deleteControl(w http.ResponseWriter, r *http.Request, levels []
 	}
 	q := queryFields(r.URL.Query())
 	reason := q.label("reason", maxReason)
-	q.refuseUnknown()
 	if err := badParameter(q.faults); err != nil {
 		return err
 	}

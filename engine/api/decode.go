@@ -317,6 +317,9 @@ func (f *fields) suggest(name string) string {
 	if near := dsl.Suggest(name, f.known); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
+	if len(f.known) == 0 {
+		return "the call takes none"
+	}
 	return "known are " + strings.Join(f.known, ", ")
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -150,6 +151,8 @@ func TestOrderFromEventToEntity(t *testing.T) {
 	entity, err := n.Entity(ctx, "taxi-order", "o/42")
 	if err != nil || entity.State != "searching" || entity.SharedState["status"] != "searching in north" || len(entity.Runs) != 1 {
 		t.Errorf("have %+v, %v", entity, err)
+	} else if !reflect.DeepEqual(entity.Runs[0], run) {
+		t.Errorf("below its key the run is\n%+v, want it as it is by itself:\n%+v", entity.Runs[0], run)
 	}
 	page, err := n.Runs(ctx, engine.RunFilter{Flow: "taxi-order", Status: engine.Succeeded})
 	if err != nil || len(page.Items) != 1 || page.Next != nil {
@@ -163,6 +166,23 @@ func TestOrderFromEventToEntity(t *testing.T) {
 	}
 	if s := n.status(t, "/"); s != http.StatusOK {
 		t.Errorf("have %d from the page", s)
+	}
+}
+
+func TestSenderLearnsThatTheFlowGoesByAnotherKey(t *testing.T) {
+	t.Parallel()
+	n, ctx := newNode(t), t.Context()
+	for order, c := range map[string]struct{ own, told string }{
+		"o-1": {"", ""}, "o-2": {"o-2", ""}, "o-3": {"user-1", "o-3"},
+	} {
+		receipt, err := n.SubmitEvent(ctx, api.Event{Type: "new-order-created", Key: c.own, Payload: map[string]any{"order-id": order}})
+		if err != nil || receipt.Key != c.told {
+			t.Errorf("of an event with the key %q: have %+v, %v, want the key %q told", c.own, receipt, err, c.told)
+		}
+	}
+	reply, err := n.Submit(ctx, []byte(`[{"type": "new-order-created", "key": "user-1", "payload": {"order-id": "o-4"}}]`))
+	if err != nil || !strings.Contains(string(reply), `"key":"o-4"`) {
+		t.Errorf("of an array: have %s, %v", reply, err)
 	}
 }
 

@@ -25,7 +25,7 @@ type Event struct {
 	Type           string `json:"type" minLength:"1" doc:"Which pipelines the event may activate." example:"new-order-created"`
 	ID             string `json:"id,omitempty" doc:"Unique within source: the same id again is a duplicate. The engine makes one when it is left out." example:"e-1"`
 	Source         string `json:"source,omitempty" doc:"Who sends it." example:"orders"`
-	Key            string `json:"key,omitempty" doc:"The entity, for flows whose key expression is left out."`
+	Key            string `json:"key,omitempty" doc:"The entity, for flows whose key expression is left out. Others compute it: the reply says so when it is another one."`
 	Payload        any    `json:"payload,omitempty" doc:"What happened: any JSON value. Whole numbers of 64 bits stay exact."`
 	At             string `json:"at,omitempty" format:"date-time" doc:"When the event is due; at once when it is left out."`
 	DelayTolerance any    `json:"delay_tolerance,omitempty" doc:"How long the event may wait beyond that without harm: text such as 90s, or a number of seconds."`
@@ -37,6 +37,7 @@ type Receipt struct {
 	Event     string `json:"event" doc:"The event's id."`
 	Run       string `json:"run" doc:"The id of its run."`
 	Duplicate bool   `json:"duplicate" doc:"The event had been accepted before; run is that run."`
+	Key       string `json:"key,omitempty" doc:"The entity by which the run is ordered. Only told when the event names another key, which the flow does not go by."`
 }
 
 // A Receipts says what became of each of several events, in order.
@@ -49,6 +50,7 @@ type ReceiptItem struct {
 	Event     string   `json:"event,omitempty" doc:"The event's id."`
 	Run       string   `json:"run,omitempty" doc:"The id of its run; absent when the event is refused."`
 	Duplicate *bool    `json:"duplicate,omitempty" doc:"The event had been accepted before; absent when the event is refused."`
+	Key       string   `json:"key,omitempty" doc:"The entity by which the run is ordered. Only told when the event names another key, which the flow does not go by."`
 	Error     *Problem `json:"error,omitempty" doc:"Why the event is refused; absent when it is accepted."`
 }
 
@@ -231,7 +233,17 @@ func replyOne(w http.ResponseWriter, in intake, result engine.Submitted) error {
 		status = http.StatusOK
 	}
 	w.Header().Set("Location", "/v1/runs/"+result.Receipt.Run)
-	return writeJSON(w, status, Receipt(result.Receipt))
+	rc := result.Receipt
+	return writeJSON(w, status, Receipt{Event: rc.Event, Run: rc.Run, Duplicate: rc.Duplicate, Key: otherKey(in.events[0], rc)})
+}
+
+// otherKey gives the key of a run when its event names another one; empty otherwise. The
+// sender of such an event may believe in an order that there is not.
+func otherKey(e engine.Event, rc engine.Receipt) string {
+	if e.Key == "" || e.Key == rc.Key {
+		return ""
+	}
+	return rc.Key
 }
 
 // replyMany replies 202 when no event was refused, 207 when some were, and
@@ -241,7 +253,7 @@ func replyMany(w http.ResponseWriter, in intake, results []engine.Submitted) err
 	for i, result := range results {
 		if result.Err == nil {
 			rc := result.Receipt
-			reply.Items = append(reply.Items, ReceiptItem{Event: rc.Event, Run: rc.Run, Duplicate: &rc.Duplicate})
+			reply.Items = append(reply.Items, ReceiptItem{Event: rc.Event, Run: rc.Run, Duplicate: &rc.Duplicate, Key: otherKey(in.events[i], rc)})
 			continue
 		}
 		at := fmt.Sprintf("/%d", i)

@@ -55,11 +55,6 @@ func (s *server) divided() (engine.InboxCells, error) {
 }
 
 func (s *server) getInbox(w http.ResponseWriter, r *http.Request) error {
-	f := queryFields(r.URL.Query())
-	f.refuseUnknown()
-	if err := badParameter(f.faults); err != nil {
-		return err
-	}
 	inbox, err := s.divided()
 	if err != nil {
 		return err

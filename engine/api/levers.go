@@ -120,7 +120,6 @@ func (s *server) listMoves(w http.ResponseWriter, r *http.Request) error {
 	}
 	q := queryFields(r.URL.Query())
 	limit := q.pageSize()
-	q.refuseUnknown()
 	if err := badParameter(q.faults); err != nil {
 		return err
 	}
@@ -215,7 +214,6 @@ func (s *server) releaseLever(w http.ResponseWriter, r *http.Request) error {
 		pull.Partition = n
 	}
 	reason := q.label("reason", maxReason)
-	q.refuseUnknown()
 	if err := badParameter(q.faults); err != nil {
 		return err
 	}

@@ -105,6 +105,7 @@ func (s *server) migrateRuns(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return redriveProblem(err)
 	}
+	moved.Next = sealNext(moved.Next)
 	return writeJSON(w, http.StatusOK, moved)
 }
 

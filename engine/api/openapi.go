@@ -1,7 +1,9 @@
 package api
 
 import (
+	"maps"
 	"net/http"
+	"net/url"
 	"reflect"
 	"slices"
 	"strconv"
@@ -42,13 +44,51 @@ func (s *server) add(o operation) {
 		panic("api: operation " + o.id + " has no place in the table of needs")
 	}
 	s.doc.AddOperation(s.describe(o, n))
+	takes := o.queryNames()
 	s.router.Method(o.method, o.path, s.serve(func(w http.ResponseWriter, r *http.Request) error {
 		r, err := s.admit(r, n)
 		if err != nil {
 			return err
 		}
+		if r.URL.RawQuery != "" && o.strict() {
+			if err := knownQuery(r, takes); err != nil {
+				return err
+			}
+		}
 		return o.serve(w, r)
 	}))
+}
+
+// strict tells whether the operation refuses parameters of the query that it does not
+// know: who writes ?dry_run=true where a body says so would change what he wanted to
+// look at. Senders of events and those who ask for health or metrics are often programs
+// that add parameters of their own, and nothing that they say there changes anything.
+func (o operation) strict() bool { return o.tag != "events" && o.tag != "status" }
+
+// queryNames lists the parameters of the query, in the order of the description.
+func (o operation) queryNames() []string {
+	var names []string
+	for _, p := range o.params {
+		if p.In == "query" {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+// knownQuery refuses a query with other parameters than the known ones.
+func knownQuery(r *http.Request, known []string) error {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return badParameter([]Fault{{Location: "query", Message: "want name=value pairs with & between them and percent signs that encode bytes: " + err.Error()}})
+	}
+	f := &fields{prefix: "query/", known: known}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if !slices.Contains(known, name) {
+			f.fault(name, "unknown parameter %q; %s", name, f.suggest(name))
+		}
+	}
+	return badParameter(f.faults)
 }
 
 // serve makes a handler of a function that may refuse.
@@ -78,6 +118,9 @@ func (s *server) describe(o operation, n need) *huma.Operation {
 	}
 	if o.body != nil {
 		codes = append(codes, codeMalformedJSON, codeInvalidBody, codeBodyTooLarge, codeUnsupportedMedia, codeOverloaded)
+	}
+	if o.strict() {
+		codes = append(codes, codeInvalidParameter)
 	}
 	s.describeProblems(op, codes)
 	for _, r := range o.replies {

@@ -31,15 +31,14 @@ func (s *server) listAudit(w http.ResponseWriter, r *http.Request) error {
 	if kinds := engine.AuditKinds(); filter.Kind != "" && !slices.Contains(kinds, filter.Kind) {
 		f.fault("kind", "unknown kind %q; want one of %s", filter.Kind, strings.Join(kinds, ", "))
 	}
-	limit, cursor := f.pageSize(), f.label("cursor", maxCursor)
+	limit, position := f.pageSize(), f.cursor(cursorAudit)
 	filter.Limit = limit + 1
-	if cursor != "" {
+	if position != "" {
 		var err error
-		if filter.Before, err = strconv.ParseInt(cursor, 36, 64); err != nil || filter.Before < 1 {
-			f.fault("cursor", "want next of another page")
+		if filter.Before, err = strconv.ParseInt(position, 36, 64); err != nil || filter.Before < 1 {
+			f.fault("cursor", "%s", wrongCursor(cursorAudit))
 		}
 	}
-	f.refuseUnknown()
 	if err := badParameter(f.faults); err != nil {
 		return err
 	}
@@ -50,7 +49,7 @@ func (s *server) listAudit(w http.ResponseWriter, r *http.Request) error {
 	next := ""
 	if len(changes) > limit {
 		changes = changes[:limit]
-		next = strconv.FormatInt(changes[limit-1].Revision, 36)
+		next = sealCursor(cursorAudit, strconv.FormatInt(changes[limit-1].Revision, 36))
 	}
 	return writeJSON(w, http.StatusOK, pageOf(changes, next))
 }
@@ -167,7 +166,7 @@ func (s *server) readRedrive(w http.ResponseWriter, r *http.Request, verb Verb) 
 	if c.filter.Status != "" && !slices.Contains(may, c.filter.Status) {
 		f.fault("status", "want one of %s, have %s", joined(may), shown(string(c.filter.Status)))
 	}
-	c.filter.Limit, c.filter.Cursor = f.pageSize(), f.label("cursor", maxCursor)
+	c.filter.Limit, c.filter.Cursor = f.pageSize(), f.cursor(cursorWalk)
 	c.preview, c.reason = f.boolean("preview"), f.label("reason", maxReason)
 	if verb == CancelRuns {
 		c.abandon = f.declines("compensate")
@@ -204,12 +203,22 @@ func (s *server) redrive(w http.ResponseWriter, r *http.Request, verb Verb, do f
 	if err != nil {
 		return redriveProblem(err)
 	}
+	done.Next = sealNext(done.Next)
 	return writeJSON(w, http.StatusOK, done)
+}
+
+// sealNext is sealCursor for where a walk goes on; nil stays nil.
+func sealNext(next *string) *string {
+	if next == nil {
+		return nil
+	}
+	sealed := sealCursor(cursorWalk, *next)
+	return &sealed
 }
 
 func redriveProblem(err error) error {
 	if errors.Is(err, engine.ErrCursor) {
-		return faulty([]Fault{{Location: "/cursor", Message: "want next of the call before"}})
+		return faulty([]Fault{{Location: "/cursor", Message: wrongCursor(cursorWalk)}})
 	}
 	return err
 }

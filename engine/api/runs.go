@@ -62,7 +62,6 @@ func (s *server) explainRun(w http.ResponseWriter, r *http.Request) error {
 	if path == "" && len(f.faults) == 0 {
 		f.fault("path", "want the path of a handler, such as new-order/notify/driver")
 	}
-	f.refuseUnknown()
 	if err := badParameter(f.faults); err != nil {
 		return err
 	}
@@ -83,23 +82,22 @@ func (s *server) listRuns(w http.ResponseWriter, r *http.Request) error {
 	}
 	runs, next, err := s.engine.List(r.Context(), filter)
 	if errors.Is(err, engine.ErrCursor) {
-		return badParameter([]Fault{{Location: "query/cursor", Message: "want next of another page"}})
+		return badParameter([]Fault{{Location: "query/cursor", Message: wrongCursor(cursorRuns)}})
 	}
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, pageOf(runs, next))
+	return writeJSON(w, http.StatusOK, pageOf(runs, sealCursor(cursorRuns, next)))
 }
 
 // runFilter reads the query of a list of runs.
 func runFilter(q url.Values) (engine.RunFilter, error) {
 	f := queryFields(q)
 	filter := f.runFilter()
-	filter.Limit, filter.Cursor = f.pageSize(), f.label("cursor", maxCursor)
+	filter.Limit, filter.Cursor = f.pageSize(), f.cursor(cursorRuns)
 	if f.boolean("in_flight") {
 		filter.Live, filter.Begun = true, true
 	}
-	f.refuseUnknown()
 	return filter, badParameter(f.faults)
 }
 

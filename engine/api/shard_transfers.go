@@ -39,7 +39,7 @@ func (s *server) transferOperations() []operation {
 			params:  []*huma.Param{inMap},
 			replies: []reply{{status: 200, about: "The transfers, those that last began first.", body: Page[engine.ShardTransfer]{},
 				example: Page[engine.ShardTransfer]{Items: []engine.ShardTransfer{example}}}},
-			refusals: []string{codeStoreUnavailable}, serve: s.listTransfers,
+			refusals: shardRefusals(), serve: s.listTransfers,
 		},
 		{
 			method: http.MethodPost, path: "/admin/v1/transfers/{transfer}/order", id: "order-shard-transfer", tag: "shards",
@@ -59,14 +59,12 @@ func (s *server) listTransfers(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	f := queryFields(r.URL.Query())
-	f.refuseUnknown()
-	if err := badParameter(f.faults); err != nil {
-		return err
-	}
 	all, err := s.engine.ShardTransfers(r.Context(), id)
 	if err != nil {
 		return err
+	}
+	if len(all) == 0 && s.engine.Bundle().ShardMap(id) == nil { // a map that is declared no more may have some that last
+		return refuse(codeUnknownShardMap, "there is no shard map %q", id)
 	}
 	return writeJSON(w, http.StatusOK, pageOf(all, ""))
 }

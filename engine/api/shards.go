@@ -233,8 +233,6 @@ func (s *server) resolveShard(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	q.Known = f.get("register") != nil && !f.boolean("register")
-	f.known = append(f.known, "after-epoch")
-	f.refuseUnknown()
 	if err := badParameter(f.faults); err != nil {
 		return err
 	}
@@ -308,7 +306,6 @@ func (s *server) watchShardMap(w http.ResponseWriter, r *http.Request) error {
 	}
 	f := queryFields(r.URL.Query())
 	after := f.label("after", maxCursor)
-	f.refuseUnknown()
 	if last := r.Header.Get("Last-Event-ID"); last != "" {
 		after = last
 	}

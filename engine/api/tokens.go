@@ -103,7 +103,6 @@ func (s *server) revokeToken(w http.ResponseWriter, r *http.Request) error {
 	}
 	q := queryFields(r.URL.Query())
 	reason := q.label("reason", maxReason)
-	q.refuseUnknown()
 	if err := badParameter(q.faults); err != nil {
 		return err
 	}

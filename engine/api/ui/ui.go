@@ -212,6 +212,8 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
 		status, text = refused.Status, refused.Text
 	case errors.As(err, &control):
 		status, text = http.StatusConflict, control.Message
+	case errors.Is(err, engine.ErrCursor):
+		status, text = http.StatusBadRequest, "There is no such page of the list. Begin at its first one."
 	case errors.Is(err, engine.ErrNoHandler):
 		status, text = http.StatusNotFound, err.Error()
 	case errors.Is(err, engine.ErrNotFound):
