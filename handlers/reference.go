@@ -7,9 +7,9 @@ import (
 	"procaas/dsl"
 )
 
-// Reference describes handler types, or other mappings, in Markdown: what each does, an example, and
-// a table of its fields. All of it comes from the comments, tags and types of
-// their structs.
+// Reference describes handler types, or other mappings, in Markdown: what each does,
+// an example, and a table of its fields. All of it comes from the comments, tags and
+// types of their structs.
 func Reference(types ...dsl.Type) string {
 	var b strings.Builder
 	for i, t := range types {
@@ -49,10 +49,12 @@ func splitDoc(doc string) (prose, example string) {
 }
 
 // renamed puts the name that authors know in the place of Go's, with which Go's
-// comments begin.
+// comments begin: "Timeout bounds …", "A Stage is …".
 func renamed(doc, goName, name string) string {
-	if rest, ok := strings.CutPrefix(doc, goName+" "); ok {
-		return "`" + name + "` " + rest
+	for _, article := range []string{"", "A ", "An "} {
+		if rest, ok := strings.CutPrefix(doc, article+goName+" "); ok {
+			return article + "`" + name + "` " + rest
+		}
 	}
 	return doc
 }

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +19,8 @@ func explainCommand(s streams) *cobra.Command {
 		Short: "Explain a diagnostic code, a handler type, a function, or what a run did",
 		Long: `explain tells what a diagnostic code such as PC0103 means, with an example that
 breaks the rule and the same example mended; what the fields of a handler type
-such as request are; what a function of expressions such as len does; or, as
+such as request are, or those of another part of the language such as pipeline,
+stage, handler or retry; what a function of expressions such as len does; or, as
 tests, how *.test.yaml are written.
 Without a name it lists everything that it can explain.
 
@@ -28,7 +31,7 @@ may be shortened from the left. It may be of a handler inside of a call, of a
 repeated stage, or of a compensation; caller>handler asks for one call of several,
 and work/lines[2]>work/lines/reserve for one element of a list, from 0, as the
 logs name it.`,
-		Example: "  procaas explain PC0103\n  procaas explain request\n  procaas explain 0199d3f0-6f6e-7c7b-9d0a-6a3c1c2f4e11 notify-driver",
+		Example: "  procaas explain PC0103\n  procaas explain request\n  procaas explain stage\n  procaas explain 0199d3f0-6f6e-7c7b-9d0a-6a3c1c2f4e11 notify-driver",
 		Args:    cobra.MaximumNArgs(2),
 	}
 	var f clientFlags
@@ -67,6 +70,11 @@ func explain(s streams, name string) error {
 			return err
 		}
 	}
+	for _, p := range dsl.Parts() {
+		if p.Name == name {
+			return explainPart(s, p)
+		}
+	}
 	for _, f := range dsl.Functions() {
 		if f.Name == name {
 			fmt.Fprintf(s.out, "%s\n\n%s\n", f.Signature, f.Doc)
@@ -77,6 +85,18 @@ func explain(s streams, name string) error {
 		return usagef("nothing is called %q; did you mean %q?", name, near)
 	}
 	return usagef("nothing is called %q; procaas explain lists what there is", name)
+}
+
+// explainPart describes a part of the language. Of the four things that people take for
+// one another it also tells when something is one.
+func explainPart(s streams, p dsl.Part) error {
+	text := handlers.Reference(p.Type)
+	text += "\nIt stands at " + p.At + " of a file.\n"
+	if why := whys[p.Name]; why != "" {
+		text += "\n" + why + "\nprocaas new asks what is to be done, and finds out which it should be.\n"
+	}
+	_, err := io.WriteString(s.out, text)
+	return err
 }
 
 func explainRule(s streams, r dsl.Rule) {
@@ -103,26 +123,50 @@ func explainable() []string {
 	for _, t := range handlers.All() {
 		names = append(names, t.Name)
 	}
+	for _, p := range dsl.Parts() {
+		names = append(names, p.Name)
+	}
 	for _, f := range dsl.Functions() {
 		names = append(names, f.Name)
 	}
 	return names
 }
 
+// explainAll lists all names, in columns.
 func explainAll(s streams) error {
-	fmt.Fprintln(s.out, "Handler types:")
+	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	section := func(title string) { fmt.Fprintf(w, "%s:\n", title) }
+	section("Handler types")
 	for _, t := range handlers.All() {
-		fmt.Fprintf(s.out, "  %-10s %s\n", t.Name, firstSentence(t.Spec.Doc))
+		fmt.Fprintf(w, "  %s\t%s\n", t.Name, inShort(t.Type))
 	}
-	fmt.Fprintln(s.out, "\nFunctions of expressions:")
+	section("\nOther parts of pipeline files")
+	for _, p := range dsl.Parts() {
+		fmt.Fprintf(w, "  %s\t%s\n", p.Name, inShort(p.Type))
+	}
+	section("\nFunctions of expressions")
 	for _, f := range dsl.Functions() {
-		fmt.Fprintf(s.out, "  %-34s %s\n", f.Signature, firstSentence(f.Doc))
+		fmt.Fprintf(w, "  %s\t%s\n", f.Signature, firstSentence(f.Doc))
 	}
-	fmt.Fprintln(s.out, "\nDiagnostics:")
+	section("\nTests")
+	fmt.Fprintf(w, "  tests\tHow *.test.yaml are written.\n")
+	section("\nDiagnostics")
 	for _, r := range dsl.Rules() {
-		fmt.Fprintf(s.out, "  %s  %s\n", r.Code, r.Title)
+		fmt.Fprintf(w, "  %s\t%s\n", r.Code, r.Title)
 	}
-	return nil
+	return w.Flush()
+}
+
+// inShort says in a sentence what a type is, without its name in Go, which authors
+// never see.
+func inShort(t dsl.Type) string {
+	text := firstSentence(t.Spec.Doc)
+	for _, begin := range []string{"A ", "An ", ""} {
+		if rest, ok := strings.CutPrefix(text, begin+t.Spec.Name+" "); ok {
+			return strings.TrimPrefix(rest, "is ")
+		}
+	}
+	return text
 }
 
 func firstSentence(doc string) string {

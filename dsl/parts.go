@@ -1,0 +1,39 @@
+package dsl
+
+import (
+	"slices"
+	"strings"
+)
+
+// A Part is a mapping of the language, such as a stage or a retry.
+type Part struct {
+	// Type has the name by which authors ask for the part, and its fields.
+	Type
+
+	// At is where it stands in a file: pipelines.stages for a stage. Of a part that may
+	// stand in several places it is the first.
+	At string
+}
+
+// Parts lists the mappings of the language, each once, the outer ones before what
+// stands in them.
+func Parts() []Part {
+	var out []Part
+	var add func(s *Spec, at string)
+	add = func(s *Spec, at string) {
+		for _, f := range s.Fields {
+			inner := f
+			for inner.Elem != nil {
+				inner = inner.Elem
+			}
+			if inner.Spec == nil || slices.ContainsFunc(out, func(p Part) bool { return p.Spec == inner.Spec }) {
+				continue
+			}
+			p := Part{Type{Name: kebab(inner.Spec.Name), Spec: inner.Spec}, strings.TrimPrefix(at+"."+f.Name, ".")}
+			out = append(out, p)
+			add(p.Spec, p.At)
+		}
+	}
+	add(languageSpec(), "")
+	return out
+}
