@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/dsl"
+	"procaas/handlers/sharding/transfer"
 )
 
 // An Enrollment tells what was found on a shard and what was done there.
@@ -112,7 +113,8 @@ func (m *Map) inspect(ctx context.Context, q Querier, e *Enrollment) error {
 // The columns by which rows are told in the stream: those of the replica identity.
 const (
 	tableFacts = `select c.oid::bigint, c.relkind::text, c.relreplident::text,
-		exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary)
+		exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary),
+		array(select i.inhrelid::regclass::text from pg_inherits i where i.inhparent = c.oid order by 1 limit 4)
 		from pg_class c where c.oid = to_regclass($1)`
 	columnTypes = `select attname::text, format_type(atttypid, null) from pg_attribute where attrelid = $1::bigint::oid and attnum > 0 and not attisdropped`
 	primaryKey  = `select a.attname::text from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey)
@@ -126,7 +128,8 @@ func (m *Map) inspectTable(ctx context.Context, q Querier, t *dsl.ShardTable, e 
 	var oid int64
 	var kind, identity string
 	var hasKey bool
-	err := q.QueryRow(ctx, tableFacts, quoteTable(t.Table)).Scan(&oid, &kind, &identity, &hasKey)
+	var children []string
+	err := q.QueryRow(ctx, tableFacts, quoteTable(t.Table)).Scan(&oid, &kind, &identity, &hasKey, &children)
 	if err == pgx.ErrNoRows {
 		refuse("there is none")
 		return nil
@@ -134,11 +137,10 @@ func (m *Map) inspectTable(ctx context.Context, q Querier, t *dsl.ShardTable, e 
 	if err != nil {
 		return err
 	}
+	odd := transfer.Oddity(kind, children)
 	switch {
-	case kind == "p":
-		refuse("it is partitioned, and the stream knows partitions only: list them under tables: in its place, on all shards alike")
-	case kind != "r":
-		refuse("it is no ordinary table, and only rows of such can move")
+	case odd != "":
+		refuse("it %s", odd)
 	case !hasKey:
 		refuse("it has no primary key, so its rows cannot be told apart in the stream: alter table … add primary key")
 	case identity != "d" && identity != "f":

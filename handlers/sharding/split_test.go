@@ -198,10 +198,18 @@ func TestSplitThatWasCutOffIsEnded(t *testing.T) {
 func TestPartitionedTablesAreRefusedWithTheWayOut(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rangeMap)
-	r.exec("s1", `drop table labels; create table labels (user_id bigint, id bigint, primary key (user_id, id)) partition by hash (user_id);
-		create table labels_0 partition of labels for values with (modulus 1, remainder 0)`)
-	e, err := r.Enroll(t.Context(), r.themap("mail"), "s1")
-	if err != nil || len(e.Reasons) != 1 || !strings.Contains(e.Reasons[0], "table labels: it is partitioned") {
-		t.Errorf("have %v, %v", e.Reasons, err)
+	for i, c := range []struct{ sql, want string }{
+		{`drop table labels; create table labels (user_id bigint, id bigint, primary key (user_id, id)) partition by hash (user_id)`,
+			"table labels: it is partitioned, and has no partitions"},
+		{`create table labels_0 partition of labels for values with (modulus 1, remainder 0)`, "table labels: it is partitioned: list its partitions (labels_0)"},
+		{`drop table labels; create table labels (user_id bigint, id bigint, primary key (user_id, id)); create table labels_old () inherits (labels)`,
+			"table labels: it has tables that inherit from it (labels_old)"},
+		{`drop table labels cascade; create view labels as select 1 as user_id`, "table labels: it is no ordinary table"},
+	} {
+		r.exec("s1", c.sql)
+		e, err := r.Enroll(t.Context(), r.themap("mail"), "s1")
+		if err != nil || !slices.ContainsFunc(e.Reasons, func(why string) bool { return strings.Contains(why, c.want) }) {
+			t.Errorf("%d: have %v, %v; want %s", i, e.Reasons, err, c.want)
+		}
 	}
 }

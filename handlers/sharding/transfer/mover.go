@@ -206,6 +206,13 @@ func (m *Mover) misfits(ctx context.Context, more func(*shape) []string) (reason
 			reasons = append(reasons, fmt.Sprintf("shard %s has no table %s", m.spec.SourceShard, t.Name))
 		case target == nil:
 			reasons = append(reasons, fmt.Sprintf("shard %s has no table %s", m.spec.TargetShard, t.Name))
+		case source.odd != "" || target.odd != "":
+			for i, s := range []*shape{source, target} {
+				if s.odd != "" {
+					shard := []string{m.spec.SourceShard, m.spec.TargetShard}[i]
+					reasons = append(reasons, fmt.Sprintf("table %s of shard %s %s", s.title(), shard, s.odd))
+				}
+			}
 		default:
 			reasons = append(append(reasons, more(source)...), source.differences(target)...)
 		}
@@ -302,6 +309,9 @@ func (m *Mover) load(ctx context.Context) error {
 		}
 		if s == nil {
 			return &RefusedError{[]string{fmt.Sprintf("shard %s has no table %s", m.spec.SourceShard, t.Name)}}
+		}
+		if s.odd != "" { // it has become so since the plan
+			return &RefusedError{[]string{fmt.Sprintf("table %s of shard %s %s", s.title(), m.spec.SourceShard, s.odd)}}
 		}
 		for i, v := range t.Values {
 			k := t.Columns[i]

@@ -20,6 +20,7 @@ type shape struct {
 	values       []string // what they hold, as the server writes it; none when the publication filters
 	where        string   // true for the rows that move
 	triggers     bool     // has triggers or foreign keys that would fire
+	odd          string   // why its rows cannot be moved by any method; empty for an ordinary table
 }
 
 type column struct {
@@ -43,8 +44,10 @@ cross join lateral unnest(i.indkey::int2[]) with ordinality as k(attnum, n)
 join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
 where i.indrelid = $1::regclass and k.n <= i.indnkeyatts and `
 
+// Children are partitions, or tables that inherit from this one.
 const readTable = `
-select c.relreplident::text, c.relkind::text, exists(select from pg_trigger t where t.tgrelid = c.oid and t.tgenabled <> 'D')
+select c.relreplident::text, c.relkind::text, exists(select from pg_trigger t where t.tgrelid = c.oid and t.tgenabled <> 'D'),
+	array(select i.inhrelid::regclass::text from pg_inherits i where i.inhparent = c.oid order by 1 limit 4)
 from pg_class c where c.oid = to_regclass($1)`
 
 // readShape reads what a shard knows of a table; nil when it has no such table.
@@ -53,15 +56,16 @@ func readShape(ctx context.Context, c *pgx.Conn, t Table) (*shape, error) {
 	s.schema, s.name = t.split()
 	full := s.quoted()
 	var identity, kind string
-	err := c.QueryRow(ctx, readTable, full).Scan(&identity, &kind, &s.triggers)
+	var children []string
+	err := c.QueryRow(ctx, readTable, full).Scan(&identity, &kind, &s.triggers, &children)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read table %s: %w", t.Name, err)
 	}
-	if kind != "r" {
-		return nil, &RefusedError{[]string{fmt.Sprintf("%s is not a plain table: list the tables that hold its rows", t.Name)}}
+	if s.odd = Oddity(kind, children); s.odd != "" {
+		return s, nil // the rest would say nothing of use
 	}
 	rows, err := c.Query(ctx, readColumns, full)
 	if err != nil {
@@ -89,6 +93,29 @@ func readShape(ctx context.Context, c *pgx.Conn, t Table) (*shape, error) {
 		}
 	}
 	return s, nil
+}
+
+// Oddity tells why the rows of a table cannot be moved by any method, and what to do about it;
+// nothing of an ordinary table. The kind is relkind of pg_class, and children are its partitions or the
+// tables that inherit from it, four at most. The stream names the table that a row lies in, so rows of
+// children would be those of tables that the transfer does not know, and a copy would put them all
+// into the parent.
+func Oddity(kind string, children []string) string {
+	names := strings.Join(children[:min(len(children), 3)], ", ")
+	if len(children) > 3 {
+		names += ", …"
+	}
+	switch {
+	case kind == "p" && len(children) == 0:
+		return "is partitioned, and has no partitions: make them, and list them under tables: in its place, on all shards alike"
+	case kind == "p":
+		return "is partitioned: list its partitions (" + names + ") under tables: in its place, on all shards alike"
+	case kind != "r":
+		return "is no ordinary table: list those that hold its rows"
+	case len(children) > 0:
+		return "has tables that inherit from it (" + names + "), whose rows would be taken for its own: alter table … no inherit"
+	}
+	return ""
 }
 
 func (s *shape) quoted() string { return quote(s.schema, s.name) }

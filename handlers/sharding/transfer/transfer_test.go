@@ -296,8 +296,10 @@ func TestPlanRefusesWithAllReasons(t *testing.T) {
 	w.exec(1, "alter table mail add column extra int, alter column body type varchar(50)")
 	w.exec(1, "create table bare (uid bigint, x int); create table keyed (id bigint primary key, uid bigint)")
 	w.exec(1, "drop table label")
+	w.exec(0, "create table parts (uid bigint primary key) partition by hash (uid); create table parts_0 partition of parts for values with (modulus 1, remainder 0)")
+	w.exec(1, "create table parts (uid bigint primary key); create table parts_old () inherits (parts)")
 	spec := w.spec()
-	for _, name := range []string{"bare", "keyed", "absent"} {
+	for _, name := range []string{"bare", "keyed", "absent", "parts"} {
 		spec.Tables = append(spec.Tables, transfer.Table{Name: name, Where: "uid = 42", Columns: []string{"uid"}, Values: []string{"42"}})
 	}
 	c, _ := w.claim(spec.ID)
@@ -318,10 +320,15 @@ func TestPlanRefusesWithAllReasons(t *testing.T) {
 		"table public.bare has no primary key",
 		"column uid of table public.keyed is not in its replica identity",
 		"shard s1 has no table absent",
+		"table public.parts of shard s1 is partitioned: list its partitions (public.parts_0) under tables:",
+		"table public.parts of shard s2 has tables that inherit from it (public.parts_old)",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("nothing says %q in: %v", want, err)
 		}
+	}
+	if err := m.PlanLocked(t.Context()); !errors.As(err, &refused) || !strings.Contains(err.Error(), "table public.parts of shard s1 is partitioned") {
+		t.Errorf("by a copy: have %v, want a refusal of the partitioned table", err)
 	}
 	if n := w.count(0, "select (select count(*) from pg_publication) + (select count(*) from pg_replication_slots where database = current_database())"); n != 0 {
 		t.Errorf("a refused transfer has left %d things", n)
