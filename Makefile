@@ -16,7 +16,7 @@ RAPID_SEED ?= 1
 
 export CGO_ENABLED ?= 0
 
-.PHONY: help demo demo-balancer balance bench-shards bench-resolve demo-shards build test quick properties fmt vet lint bench bench-flows python editors fuzz golden tools-postgres tools-console bench-queue cells clean judge
+.PHONY: help demo demo-balancer balance torture-transfers bench-shards bench-pauses bench-resolve demo-shards build test quick properties fmt vet lint bench bench-flows python editors fuzz golden tools-postgres tools-console bench-queue cells clean judge
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -60,8 +60,14 @@ torture: tools-postgres cells ## nodes, workers of the queue and their PostgreSQ
 	$(GO) test -count 1 -timeout 15m -v -run '^TestTorture$$' ./cmd/procaas -torture 3m
 	$(GO) test -count 1 -timeout 15m -v -run '^TestQueueTorture$$' ./cmd/procaas -torture 6m
 
+torture-transfers: tools-postgres ## a transfer for each way to harm it at each of its points: the coordinator is killed, a shard is cut off; minutes
+	cd handlers/sharding/transfer && $(GO) test -count 1 -timeout 30m -run '^TestTransferEndsAfterOneHarm$$' -every
+
 bench-shards: tools-postgres ## the read-only window of moving a key of a million rows, by both methods: minutes, on an idle machine
 	@cd handlers/sharding/transfer && $(GO) test -count 1 -timeout 60m -run '^TestWindow$$' -rows 1000000 -rounds 3
+
+bench-pauses: tools-postgres ## for how long clients cannot write to a key that moves to and fro: p50, p97, max; ten seconds, on an idle machine
+	@cd handlers/sharding/transfer && $(GO) test -count 1 -timeout 10m -run '^TestWritePause$$' -span 10s
 
 bench-resolve: ## resolving over HTTP beside a bare handler: requests a second, processor time, p97; idle machine
 	@$(GO) test -count 1 ./handlers/sharding -run '^$$' -bench '^BenchmarkHTTP$$' -benchtime 40x

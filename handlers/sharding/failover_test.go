@@ -122,21 +122,10 @@ func TestTransferOutlivesTheMastersOfBothShards(t *testing.T) {
 	c := r.write()
 	c.await(20)
 	var lost loss
-	once := map[string]bool{}
-	hook := func(at string) error {
-		if once[at] {
-			return nil
-		}
-		once[at] = true
-		switch at {
-		case "verify":
-			lost = pairs["s1"].failOver(r, c, "s1", true)
-		case "sealed":
-			pairs["s2"].failOver(r, c, "s2", false)
-		}
-		return nil
-	}
-	r.hook.Store(&hook)
+	left := r.atEach(map[string]func() error{
+		"verify": func() error { lost = pairs["s1"].failOver(r, c, "s1", true); return nil },
+		"sealed": func() error { pairs["s2"].failOver(r, c, "s2", false); return nil },
+	})
 	r.start(`, "grace": "0s"`)
 	r.awaitState(engine.TransferDone)
 	c.await(10)
@@ -165,8 +154,8 @@ func TestTransferOutlivesTheMastersOfBothShards(t *testing.T) {
 			t.Errorf("s1: have %d, want none by %s", n, sql)
 		}
 	}
-	if !once["sealed"] || lost.to == 0 {
-		t.Errorf("not both have failed over: %v, %v", once, lost)
+	if points := left(); len(points) > 0 || lost.to == 0 {
+		t.Errorf("not both have failed over: it never came to %v; lost %v", points, lost)
 	}
 	if p, err := r.m.Find(t.Context(), "42"); err != nil || p.Shard != "s2" || p.Owned {
 		t.Errorf("placed at %+v, %v", p, err)

@@ -167,6 +167,9 @@ func (m *Mover) thaw(ctx context.Context, reason error) error {
 	if isCrash(reason) {
 		return reason
 	}
+	if err := m.at("thaw"); err != nil {
+		return errors.Join(reason, err)
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
 	if err := m.reconnect(ctx); err != nil {

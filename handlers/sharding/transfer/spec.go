@@ -88,10 +88,11 @@ type Progress struct {
 	Percent float64 `json:"percent"` // of this step
 }
 
-// Points are the places at which a [Spec.Hook] is called, in the order of a transfer.
+// Points are the places at which a [Spec.Hook] is called, in the order of a transfer. It comes to
+// thaw only when a cutover has failed: the source is about to get the key back.
 var Points = []string{
 	"clear", "publication", "slot", "copy", "copied", "analyze", "stream", "verify", "reverse",
-	"gate", "freeze", "frozen", "drained", "opened", "sealed", "switched", "retired", "cleanup", "cleaned",
+	"gate", "freeze", "frozen", "drained", "opened", "sealed", "thaw", "switched", "retired", "cleanup", "cleaned",
 }
 
 // A RefusedError says why a transfer cannot begin.

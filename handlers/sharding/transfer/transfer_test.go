@@ -3,7 +3,6 @@ package transfer_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"strings"
 	"testing"
@@ -26,74 +25,6 @@ func TestTransferUnderLoadLosesNothing(t *testing.T) {
 	w.clean(5000)
 	if shard, epoch := w.placed(); shard != 1 || epoch < 2 {
 		t.Errorf("the key is on shard %d at epoch %d", shard, epoch)
-	}
-}
-
-var errCrash = errors.New("killed")
-
-// A coordinator that dies at any point is replaced by another one, which goes on. Here
-// each of them dies at the next point that no one has died at before.
-func TestTransferGoesOnAfterACrashAtEachPoint(t *testing.T) {
-	w := newWorld(t)
-	w.fill(300)
-	l := w.write(2)
-	crashed := map[string]bool{}
-	spec := w.spec()
-	spec.Hook = func(at string) error {
-		if crashed[at] {
-			return nil
-		}
-		crashed[at] = true
-		return errCrash
-	}
-	for range len(transfer.Points) {
-		if _, err := w.transfer(t.Context(), spec); !errors.Is(err, errCrash) {
-			t.Fatalf("have %v, want a crash; so far at %v", err, crashed)
-		}
-	}
-	if _, err := w.transfer(t.Context(), spec); err != nil {
-		t.Fatal(err)
-	}
-	l.stop()
-	l.check()
-	w.clean(300)
-	for _, point := range transfer.Points {
-		if !crashed[point] {
-			t.Errorf("the transfer never came to %s", point)
-		}
-	}
-}
-
-var every = flag.Bool("every", false, "crash transfers of their own at each point, instead of one at all")
-
-func TestTransferEndsAfterOneCrash(t *testing.T) {
-	points := transfer.Points
-	if !*every {
-		points = []string{"copied", "drained", "sealed"}
-	}
-	for _, point := range points {
-		t.Run(point, func(t *testing.T) {
-			w := newWorld(t)
-			w.fill(300)
-			l := w.write(2)
-			spec, crashed := w.spec(), false
-			spec.Hook = func(at string) error {
-				if at == point && !crashed {
-					crashed = true
-					return errCrash
-				}
-				return nil
-			}
-			if _, err := w.transfer(t.Context(), spec); !errors.Is(err, errCrash) {
-				t.Fatalf("have %v, want the crash at %s", err, point)
-			}
-			if _, err := w.transfer(t.Context(), spec); err != nil {
-				t.Fatal(err)
-			}
-			l.stop()
-			l.check()
-			w.clean(300)
-		})
 	}
 }
 
@@ -122,12 +53,7 @@ func TestRollbackLosesNothing(t *testing.T) {
 	}
 	l.await(300)
 
-	for _, crash := range []string{"frozen", "sealed", "switched", ""} {
-		err := w.rollback(spec, crash)
-		if crash == "" && err != nil || crash != "" && !errors.Is(err, errCrash) {
-			t.Fatalf("crash at %q: %v", crash, err)
-		}
-	}
+	w.survive(spec, harmsOf(killed, "stream", "frozen", "sealed", "switched"), w.rollback)
 	if shard, epoch := w.placed(); shard != 0 || epoch < 3 {
 		t.Errorf("the key is on shard %d at epoch %d", shard, epoch)
 	}
@@ -137,14 +63,7 @@ func TestRollbackLosesNothing(t *testing.T) {
 	w.clean(500)
 }
 
-func (w *world) rollback(spec transfer.Spec, crash string) (err error) {
-	ctx := w.t.Context()
-	spec.Hook = func(at string) error {
-		if at == crash {
-			return errCrash
-		}
-		return nil
-	}
+func (w *world) rollback(ctx context.Context, spec transfer.Spec) (err error) {
 	c, done := w.claim("back")
 	m, err := w.open(ctx, transfer.OpenBack, spec, c)
 	if err != nil {
@@ -175,40 +94,24 @@ func TestLockCopySwitchNeedsNoPrimaryKey(t *testing.T) {
 	}
 	w.fill(500)
 	l := w.write(2)
-	spec, ctx := w.spec(), t.Context()
-	for _, crash := range []string{"frozen", "copied", "sealed", ""} {
-		spec.Hook = func(at string) error {
-			if at == crash {
-				return errCrash
-			}
-			return nil
-		}
+	w.survive(w.spec(), harmsOf(killed, "frozen", "copied", "sealed"), func(ctx context.Context, spec transfer.Spec) (err error) {
 		c, _ := w.claim(spec.ID)
 		m, err := w.open(ctx, transfer.Open, spec, c)
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
+		defer func() { err = errors.Join(err, m.Close()) }()
 		if err := m.Plan(ctx); !strings.Contains(fmt.Sprint(err), "label has no primary key") {
 			t.Fatalf("have %v, want a refusal of the table label", err)
 		}
 		if err := errors.Join(m.PlanLocked(ctx), m.Claim(ctx)); err != nil {
-			t.Fatal(err)
+			return err
 		}
-		_, err = m.LockCopySwitch(ctx, w.switchTo(1, spec.ID, c))
-		if crash == "" {
-			err = errors.Join(err, m.Retire(ctx), m.Cleanup(ctx), m.Close())
-			if err != nil {
-				t.Fatal(err)
-			}
-			break
+		if _, err = m.LockCopySwitch(ctx, w.switchTo(1, spec.ID, c)); err != nil {
+			return err
 		}
-		if !errors.Is(err, errCrash) {
-			t.Fatalf("have %v, want the crash at %s", err, crash)
-		}
-		if err := m.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
+		return errors.Join(m.Retire(ctx), m.Cleanup(ctx))
+	})
 	l.await(50)
 	l.stop()
 	l.check()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"testing"
@@ -17,6 +18,7 @@ var (
 	rowsFlag   = flag.Int("rows", 1000, "rows of the key that TestWindow moves; with 100,000 or more it measures")
 	roundsFlag = flag.Int("rounds", 1, "how often TestWindow moves it by the stream")
 	showFlag   = flag.Bool("show", false, "TestWindow tells its story on standard output")
+	spanFlag   = flag.Duration("span", 0, "for how long TestWritePause moves a key to and fro, and measures; twice when 0")
 )
 
 // What the windows of a key of a million rows have to be, on a machine that does
@@ -82,44 +84,7 @@ func moveOnce(t *testing.T, say func(string, ...any), method string) (window, wo
 		}
 		spec.Hook = func(point string) error { at("· %s", point); return nil }
 	}
-	c, _ := w.claim(spec.ID)
-	// The map of these tests is in memory; a real one commits, so this one does as well.
-	w.exec(1, "create table public.the_map (key text primary key, epoch bigint, shard int)")
-	w.exec(1, "insert into the_map values ($1, $2, 0)", key, c.Epoch)
-	committed := w.connect(w.dsn[1])
-	switchMap := func(ctx context.Context) error {
-		tag, err := committed.Exec(ctx, "update the_map set shard = 1, epoch = $2 where key = $1 and epoch = $3", key, c.Next, c.Epoch)
-		if err != nil || tag.RowsAffected() != 1 {
-			return errors.Join(err, transfer.ErrNotSwitched)
-		}
-		return w.switchTo(1, spec.ID, c)(ctx)
-	}
-	m, err := transfer.Open(ctx, spec, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var done transfer.Window
-	var frozen, switched time.Time
-	steps := []func(context.Context) error{m.Plan, m.Claim, m.Copy, m.Stream, m.Verify, func(ctx context.Context) (err error) {
-		done, err = m.Cutover(ctx, switchMap)
-		return err
-	}}
-	if method != "stream" {
-		steps = []func(context.Context) error{m.PlanLocked, m.Claim, func(ctx context.Context) (err error) {
-			done, err = m.LockCopySwitch(ctx, switchMap)
-			return err
-		}}
-	}
-	for _, step := range steps {
-		if err := step(ctx); err != nil {
-			t.Fatal(errors.Join(err, m.Close()))
-		}
-	}
-	switched = time.Now()
-	frozen = switched.Add(-done.Frozen)
-	if err := m.Retire(ctx); err != nil {
-		t.Fatal(err)
-	}
+	done, m := w.move(spec, method, 1)
 	at("the key lives on %s now: frozen for %v, of it freeze %v, drain %v, switch %v; %d rows compared within", w.names[1],
 		done.Frozen.Round(time.Microsecond), done.Freeze.Round(time.Microsecond), done.Drain.Round(time.Microsecond), done.Switch.Round(time.Microsecond), done.Touched)
 	l.await(100)
@@ -134,5 +99,114 @@ func moveOnce(t *testing.T, say func(string, ...any), method string) (window, wo
 	}
 	writes, refused := l.total()
 	at("%d writes were acknowledged, %d had to be repeated, all are there", writes, refused)
-	return done.Frozen, l.worst(frozen, switched.Add(time.Second))
+	return done.Frozen, l.worst(done.began, done.switched.Add(time.Second))
+}
+
+// A moved key could not be written from began until switched.
+type moved struct {
+	transfer.Window
+	began, switched time.Time
+}
+
+// move moves the key to a shard, all but the cleanup, for which it gives the mover.
+func (w *world) move(spec transfer.Spec, method string, to int) (done moved, m *transfer.Mover) {
+	w.t.Helper()
+	ctx := w.t.Context()
+	c, _ := w.claim(spec.ID)
+	switchMap := w.committing(to, spec.ID, c)
+	m, err := w.open(ctx, transfer.Open, spec, c)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	cutover := func(ctx context.Context) (err error) {
+		done.Window, err = m.Cutover(ctx, switchMap)
+		return err
+	}
+	steps := []func(context.Context) error{m.Plan, m.Claim, m.Copy, m.Stream, m.Verify, cutover}
+	if method != "stream" {
+		cutover = func(ctx context.Context) (err error) {
+			done.Window, err = m.LockCopySwitch(ctx, switchMap)
+			return err
+		}
+		steps = []func(context.Context) error{m.PlanLocked, m.Claim, cutover}
+	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			w.t.Fatal(errors.Join(err, m.Close()))
+		}
+	}
+	done.switched = time.Now()
+	done.began = done.switched.Add(-done.Frozen)
+	if err := m.Retire(ctx); err != nil {
+		w.t.Fatal(errors.Join(err, m.Close()))
+	}
+	return done, m
+}
+
+// committing is the switch of a map that commits, as a real one does: that of the other tests is in
+// memory, and would make windows shorter than they are.
+func (w *world) committing(to int, id string, c transfer.Claim) func(context.Context) error {
+	w.t.Helper()
+	w.exec(1, "create table if not exists public.the_map (key text primary key, epoch bigint, shard int)")
+	w.exec(1, "insert into the_map values ($1, $2, 0) on conflict do nothing", key, c.Epoch)
+	conn := w.connect(w.dsn[1])
+	return func(ctx context.Context) error {
+		tag, err := conn.Exec(ctx, "update the_map set shard = $4, epoch = $2 where key = $1 and epoch = $3", key, c.Next, c.Epoch, to)
+		if err != nil || tag.RowsAffected() != 1 {
+			return errors.Join(err, transfer.ErrNotSwitched)
+		}
+		return w.switchTo(to, id, c)(ctx)
+	}
+}
+
+// TestWritePause moves a key to and fro under writes, and looks that nothing is lost; with -span, as
+// make bench-pauses has it, it tells for how long clients could not write: a pause is the longest write
+// around a move, from its first attempt until it was acknowledged, and the window what the mover held.
+func TestWritePause(t *testing.T) {
+	w := newWorld(t)
+	defer w.drop()
+	const rows = 2000
+	w.fill(rows)
+	l := w.write(2)
+	l.await(50)
+	var all []moved
+	attempts := 0
+	for began := time.Now(); len(all) < 2 || time.Since(began) < *spanFlag; {
+		spec, to := w.spec(), 1-len(all)%2
+		spec.ID = fmt.Sprintf("move_%d", len(all))
+		if to == 0 {
+			spec.Source, spec.Target = spec.Target, spec.Source
+			spec.SourceShard, spec.TargetShard = spec.TargetShard, spec.SourceShard
+		}
+		if *spanFlag > 0 {
+			spec.Limits = transfer.Limits{}
+		}
+		done, m := w.move(spec, "stream", to)
+		l.await(20)
+		if err := errors.Join(m.Cleanup(t.Context()), m.Close()); err != nil {
+			t.Fatal(err)
+		}
+		all, attempts = append(all, done), attempts+done.Attempts
+	}
+	l.stop()
+	l.check()
+	w.clean(rows)
+	var windows, pauses []time.Duration
+	for _, done := range all {
+		windows = append(windows, done.Frozen)
+		pauses = append(pauses, l.worst(done.began, done.switched))
+	}
+	if *spanFlag > 0 {
+		fmt.Fprintf(os.Stdout, "%d moves of a key of %d rows, %d attempts; 2 clients wrote %d times a second\n", len(all), rows*5/4, attempts, l.rate())
+		fmt.Fprintf(os.Stdout, "write pause    %s\nfrozen window  %s\n", quantiles(pauses), quantiles(windows))
+	}
+}
+
+// quantiles tells p50, p97 and the greatest of some durations, by the nearest rank.
+func quantiles(all []time.Duration) string {
+	slices.Sort(all)
+	rank := func(q float64) time.Duration {
+		return all[max(0, int(math.Ceil(q*float64(len(all))))-1)].Round(10 * time.Microsecond)
+	}
+	return fmt.Sprintf("p50 %8v  p97 %8v  max %8v", rank(0.5), rank(0.97), rank(1))
 }

@@ -64,6 +64,8 @@ type world struct {
 	tried int64
 	owner string
 	ended string // the transfer that has switched last
+
+	refuses bool // the map does not switch, whoever wants it
 }
 
 func newWorld(t testing.TB) *world {
@@ -218,7 +220,7 @@ func (w *world) switchTo(shard int, id string, c transfer.Claim) func(context.Co
 	return func(context.Context) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.owner != c.Owner || w.epoch != c.Epoch {
+		if w.refuses || w.owner != c.Owner || w.epoch != c.Epoch {
 			return transfer.ErrNotSwitched
 		}
 		w.shard, w.epoch, w.owner, w.ended = shard, c.Next, "", id
@@ -292,7 +294,7 @@ type writer struct {
 	unsure  map[int64]bool   // the connection ended before the answer
 	count   atomic.Int64     // of acknowledged writes
 	refused int
-	spells  []spell // of writes that took long
+	spells  []spell // of all writes
 }
 
 // A spell is how long a write took, with all of its attempts.
@@ -346,6 +348,23 @@ func (l *load) total() (writes, refused int) {
 	return writes, refused
 }
 
+// rate is how many writes were acknowledged in a second by all: read it after stop.
+func (l *load) rate() int {
+	var first, last time.Time
+	for _, one := range l.writers {
+		for _, s := range one.spells {
+			if first.IsZero() || s.began.Before(first) {
+				first = s.began
+			}
+			if s.began.After(last) {
+				last = s.began
+			}
+		}
+	}
+	writes, _ := l.total()
+	return int(float64(writes) / max(last.Sub(first), time.Millisecond).Seconds())
+}
+
 // worst gives the longest write that was under way between two times.
 func (l *load) worst(from, to time.Time) (longest time.Duration) {
 	for _, one := range l.writers {
@@ -376,9 +395,7 @@ func (o *writer) run(ctx context.Context, w *world, step int64) {
 			o.refused++
 			_ = pgxPause(ctx, time.Millisecond)
 		}
-		if took := time.Since(began); took > 5*time.Millisecond {
-			o.spells = append(o.spells, spell{began, took})
-		}
+		o.spells = append(o.spells, spell{began, time.Since(began)})
 		_ = pgxPause(ctx, time.Millisecond)
 	}
 }
