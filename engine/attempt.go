@@ -149,8 +149,8 @@ func (r *Run) attempt(u unit, live Live) (Task, bool) {
 	rec.underway = true
 	r.underway++
 	r.dirty = true
-	if u.Handler.Parks() || u.Handler.Verification() != nil || u.volatile && rec.attempts == 1 {
-		r.touch() // or a crash would leave no trace of the attempt
+	if u.Handler.Parks() || u.Handler.Verification() != nil || u.undo != nil || u.volatile && rec.attempts == 1 {
+		r.touch() // or a crash would leave no trace of the attempt, which may have to be asked about or undone
 	}
 	if rec.started.IsZero() {
 		rec.started = stamp(live.Now)

@@ -466,8 +466,9 @@ func (r *Run) Dirty() bool { return r.dirty }
 // and when all that is new is that attempts start: a run that forgets them in a
 // crash starts them again, with the same keys, as it would have done had it
 // known of them. It is true when the handler of one has an on-unknown, which is
-// about attempts that the run knows of, and when live settings or the time had a
-// part in starting one, since it is not certain then that it starts again.
+// about attempts that the run knows of, or a compensation, since the run may have to undo
+// what the attempt has done without starting it again, and when live settings or the time
+// had a part in starting one, since it is not certain then that it starts again.
 func (r *Run) MustSave() bool { return r.must }
 
 // Change gives what must be saved BEFORE the tasks that Ready gave start: the

@@ -348,3 +348,25 @@ func TestProbesUseUpNoAttemptsOfACompensation(t *testing.T) {
 		t.Errorf("have %s, want it undone", have)
 	}
 }
+
+// A crash must not hide a call that may have to be undone, should an operator cancel the
+// run meanwhile: then it is not made again by itself.
+func TestMustSaveBeforeACallThatCanBeUndone(t *testing.T) {
+	t.Parallel()
+	live := engine.Live{Now: noon}
+	run := engine.Begin(plan(t, `
+pipelines:
+- id: p
+  stages:
+  - {id: s, handlers: [{id: a, request: {x: 1}, compensate: {request: {undo: 1}}}]}
+`), engine.Start{ID: "r1", Event: engine.Event{Type: "p"}})
+	for range 2 {
+		if tasks := run.Ready(live); len(tasks) != 1 || !run.MustSave() {
+			t.Fatalf("%d tasks have started: must save %v", len(tasks), run.MustSave())
+		}
+		run.Change()
+		run.Finish("p/s/a", engine.Outcome{Err: failure("503")}, live)
+		run.Change()
+		live.Now = run.Next()
+	}
+}
