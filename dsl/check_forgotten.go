@@ -1,6 +1,7 @@
 package dsl
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -12,7 +13,7 @@ import (
 // what is known. Text that only looks a little like that is left alone.
 func (s *scope) warnForgotten(v *Value, r *Reporter) {
 	text, ok := v.literal.(string)
-	if !ok || !v.plain || !s.mayMean(text) {
+	if s.warnPlaceholder(v, r) || s.warnTag(v, r) || !ok || !v.plain || !s.mayMean(text) {
 		return
 	}
 	tree, f := s.parsed.parse(text)
@@ -81,4 +82,89 @@ func (s *scope) names(t *syntax, n ast.Node) bool {
 		return true
 	}
 	return false
+}
+
+// placeholder is what other languages replace in text: ${…}, {{ … }} and ${{ … }}.
+var placeholder = regexp.MustCompile(`\$\{\{([^{}]+)\}\}|\{\{([^{}]+)\}\}|\$\{([^{}]+)\}`)
+
+// warnPlaceholder finds text in which a value was to be put, as templates of other
+// tools do it: what stands between the braces reads a root that is known here.
+func (s *scope) warnPlaceholder(v *Value, r *Reporter) bool {
+	text, _ := v.literal.(string)
+	if len(text) > maxSource || !strings.Contains(text, "{") {
+		return false
+	}
+	var parts []string // of the expression that was meant
+	last, found := 0, ""
+	add := func(part string) {
+		if part != "" {
+			parts = append(parts, part)
+		}
+	}
+	for _, m := range placeholder.FindAllStringSubmatchIndex(text, -1) {
+		inner := ""
+		for i := 2; i < len(m); i += 2 {
+			if m[i] >= 0 {
+				inner = strings.TrimSpace(text[m[i]:m[i+1]])
+			}
+		}
+		tree, f := (*syntax)(nil), (*flaw)(nil)
+		if s.mayMean(inner) {
+			tree, f = s.parsed.parse(inner)
+		}
+		if tree == nil || f != nil || !s.means(tree, tree.root) {
+			return false // somebody else's template
+		}
+		if found == "" {
+			found = text[m[0]:m[1]]
+		}
+		add(literalText(text[last:m[0]]))
+		last = m[1]
+		if m[0] == 0 && last == len(text) {
+			add(inner)
+		} else {
+			add("string(" + inner + ")")
+		}
+	}
+	if found == "" {
+		return false
+	}
+	add(literalText(text[last:]))
+	expr := strings.Join(parts, " + ")
+	switch {
+	case strings.ContainsAny(expr, "\"\\\n") || len(expr) > 200:
+		expr = "as a block: !$ | and, on the next line, '…' + string(…)"
+	case len(parts) > 1 || strings.ContainsAny(expr, "'#,[]{}:") || !startsName(rune(expr[0])):
+		expr = `!$ "` + expr + `"`
+	default:
+		expr = "!$ " + expr
+	}
+	r.Warnf(v.Span, codeForgotten, "write "+expr, "this is text: nothing replaces %s", found)
+	return true
+}
+
+// literalText writes text as a string of an expression; empty for none.
+func literalText(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(text) + "'"
+}
+
+// almostTag is what authors write for !$, or know from other tools.
+var almostTag = regexp.MustCompile(`^(\$!|\$|=|!)\s*([A-Za-z].*)$`)
+
+// warnTag finds an expression behind something that is not quite the tag.
+func (s *scope) warnTag(v *Value, r *Reporter) bool {
+	text, _ := v.literal.(string)
+	m := almostTag.FindStringSubmatch(text)
+	if m == nil || !v.plain || !s.mayMean(m[2]) {
+		return false
+	}
+	tree, f := s.parsed.parse(m[2])
+	if f != nil || !s.means(tree, tree.root) {
+		return false
+	}
+	r.Warnf(v.Span, codeForgotten, "write !$ "+m[2], "this is text: %s is not the tag of an expression", m[1])
+	return true
 }

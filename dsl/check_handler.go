@@ -60,8 +60,8 @@ func (c *checker) checkBodies(h *Handler, r *Reporter) {
 // pipelines missing that are in a file that could not be read.
 func (c *checker) checkBody(h *Handler, typ string, body *Value, r *Reporter) {
 	t := c.types[typ]
-	if t.Check == nil || body == nil || c.partial {
-		return
+	if t.Check == nil || body == nil || c.partial || len(body.keys) == 0 && c.blamed(body.Span) {
+		return // what is not even a mapping has been told as such
 	}
 	t.Check(&Body{Reporter: r, Span: body.Span, Handler: h, Value: body, Bundle: c.bundle})
 }

@@ -29,6 +29,8 @@ type decoder struct {
 	templates map[string]*mould
 	partial   bool // there may be others
 	expanded  int  // values that templates have come to
+
+	levels []around // of mappings that are being checked, the outermost first
 }
 
 func (d *decoder) document(v *Value) {
@@ -69,7 +71,7 @@ func (d *decoder) check(v *Value, f *Field, name string, may allowance) {
 	switch v.kind {
 	case valueExpr:
 		if may.noExpr || !may.body && !f.value {
-			d.errorf(v.Span, codeNoExpr, "write the value itself", "field %q takes no expression: it is fixed before anything runs", name)
+			d.errorf(v.Span, codeNoExpr, cmp.Or(exprBelowHint(f, name), "write the value itself"), "field %q takes no expression: it is fixed before anything runs", name)
 		}
 	case valueSecret:
 		d.secretAllowed(v, f, name, may)
@@ -130,9 +132,11 @@ func (d *decoder) object(v *Value, s *Spec, name string, may allowance) {
 	case d.templateSpec:
 		d.template(v)
 	}
+	key := name // below which the mapping stands
 	if !may.body && s != languageSpec() {
 		name = kebab(s.Name)
 	}
+	defer d.enter(s, name, key)()
 	inline := s.inline()
 	for i, k := range v.keys {
 		switch f := s.Field(k.Name); {
@@ -145,23 +149,29 @@ func (d *decoder) object(v *Value, s *Spec, name string, may allowance) {
 		case s == d.stageSpec && (d.handlerSpec.Field(k.Name) != nil || d.ofBody(k.Name)):
 			d.errorf(k.Span, codeUnknownField, "write it below handlers:", "field %q belongs to a handler, not to a stage", k.Name)
 		default:
-			d.unknownField(k, s.Names(), name)
+			d.unknownField(v, i, s, name)
 		}
 	}
 	d.required(v, s, name)
 }
 
-// required reports the fields that are missing.
+// required reports the fields that are missing. One that stands there misspelled is
+// told by its wrong name already.
 func (d *decoder) required(v *Value, s *Spec, name string) {
+	misspelled := func(f *Field) bool {
+		return slices.ContainsFunc(v.keys, func(k Key) bool {
+			if s.Field(k.Name) != nil {
+				return false
+			}
+			hint := foreignHint(k.Name, name, s)
+			return hint == "write "+f.Name+":" || hint == "" && Suggest(k.Name, s.Names()) == f.Name
+		})
+	}
 	for _, f := range s.Fields {
-		if f.Required && v.Get(f.Name).IsNull() {
+		if f.Required && v.Get(f.Name).IsNull() && (s.Inline || !misspelled(f)) {
 			d.errorf(head(v), codeMissing, "add "+f.Name+":", "the %s has no %q", name, f.Name)
 		}
 	}
-}
-
-func (d *decoder) unknownField(k Key, known []string, of string) {
-	d.errorf(k.Span, codeUnknownField, choice(k.Name, known, "the fields are"), "unknown field %s of the %s", describeData(k.Name), of)
 }
 
 // choice is a hint that lists the known words, the one that was probably meant
@@ -183,7 +193,7 @@ func (d *decoder) wrongKind(v *Value, f *Field, name string) {
 	if f.Names {
 		want = "a name or a list of names"
 	}
-	d.errorf(head(v), codeKind, "", "field %q: want %s, have %s", name, want, describeValue(v))
+	d.errorf(head(v), codeKind, shapeHint(v, f, name), "field %q: want %s, have %s", name, want, describeValue(v))
 }
 
 // secretAllowed checks a !secret.
@@ -244,11 +254,17 @@ func literalHint(data any, f *Field) string {
 	}
 	switch x := data.(type) {
 	case int, float64, bool:
-		if kind == StringKind {
+		if kind == StringKind && !textForms[f.Pattern].numbers {
 			return "put it in quotes: " + strconv.Quote(describeData(x))
 		}
 		if kind == DurationKind {
+			if n, ok := x.(int); ok && n >= 100 {
+				return "add a unit, such as " + describeData(x) + "ms" // nobody counts so many seconds
+			}
 			return "add a unit, such as " + describeData(x) + "s"
+		}
+		if kind == RateKind {
+			return "say per what, such as " + describeData(x) + "/s"
 		}
 	case string:
 		switch strings.ToLower(x) {
@@ -265,7 +281,7 @@ func literalHint(data any, f *Field) string {
 		if kind == JitterKind {
 			words = []string{FullJitter, DecorrelatedJitter}
 		}
-		return didYouMean(x, words, "")
+		return cmp.Or(didYouMean(x, words, ""), scalarHint(x, f, kind))
 	}
 	return ""
 }

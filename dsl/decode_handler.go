@@ -24,6 +24,7 @@ func (d *decoder) handler(v *Value, s *Spec) {
 	}
 	var typed, bare []int
 	request := d.typeNamed(requestType)
+	defer d.enter(s, kebab(s.Name), "")()
 	for i, k := range v.keys {
 		switch f := s.Field(k.Name); {
 		case f != nil:
@@ -33,7 +34,7 @@ func (d *decoder) handler(v *Value, s *Spec) {
 		case request != nil && request.Spec.Field(k.Name) != nil:
 			bare = append(bare, i)
 		default:
-			d.unknownHandlerKey(k, v.items[i], s)
+			d.unknownHandlerKey(v, i, s)
 		}
 	}
 	d.required(v, s, kebab(s.Name))
@@ -43,7 +44,7 @@ func (d *decoder) handler(v *Value, s *Spec) {
 	}
 	d.bodies[v] = body
 	if body.value.kind != valueMap {
-		d.wrongKind(body.value, &Field{Kind: ObjectKind}, body.typ.Name)
+		d.wrongKind(body.value, &Field{Name: body.typ.Name, Kind: ObjectKind, Spec: body.typ.Spec}, body.typ.Name)
 		body.value = &Value{Span: body.value.Span, kind: valueMap}
 		return
 	}
@@ -136,7 +137,12 @@ func (d *decoder) typeNamed(name string) *Type {
 
 // unknownHandlerKey reports a key that is neither a field nor a type. What
 // looks most like one of them was probably meant.
-func (d *decoder) unknownHandlerKey(k Key, v *Value, s *Spec) {
+func (d *decoder) unknownHandlerKey(h *Value, i int, s *Spec) {
+	k, v := h.keys[i], h.items[i]
+	if hint := d.strayHint(h, i, s, kebab(s.Name)); hint != "" {
+		d.errorf(k.Span, codeUnknownField, hint, "unknown field %s of the %s", describeData(k.Name), kebab(s.Name))
+		return
+	}
 	var types []string
 	for _, t := range d.types {
 		types = append(types, t.Name)

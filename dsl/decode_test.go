@@ -83,7 +83,7 @@ func TestDecodeSaysWhatItWants(t *testing.T) {
 		{"inner", "x", `field "inner": want a mapping, have "x"`},
 		{"inner", map[string]any{}, `field "inner.name": required, but it is not given or null`},
 		{"inner", map[string]any{"name": "a", "again": map[string]any{"name": "b", "x": 1}}, `field "inner.again.x": unknown; the fields are name, again`},
-		{"inners", []any{map[string]any{"name": "not ok"}}, `field "inners[0].name": want a name of up to 64 letters, digits, - and _, beginning with a letter or digit, have "not ok"`},
+		{"inners", []any{map[string]any{"name": "not ok"}}, `field "inners[0].name": want a name of up to 64 letters a-z, digits, - and _, beginning with a letter or digit, have "not ok"`},
 		{"text", Secret{"S"}, `field "text": want text, have a secret`},
 		{"nope", 1, `field "nope": unknown; the fields are ` + strings.Join(everythingSpec().Names(), ", ")},
 	} {

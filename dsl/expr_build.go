@@ -154,6 +154,7 @@ func (b *builder) make(n ast.Node) part {
 	case *ast.FloatNode:
 		return constant(x.Value)
 	case *ast.StringNode:
+		b.notReplaced(x)
 		return constant(x.Value)
 	case *ast.IdentifierNode, *ast.PointerNode, *ast.MemberNode, *ast.ChainNode:
 		return b.chain(n, false)
@@ -186,8 +187,12 @@ func (b *builder) want(n ast.Node, p part, s shape, what string) part {
 	if s&nullShape == 0 {
 		p = b.solid(n, p)
 	}
+	hint := hintFor(s, p.shape)
+	if what == "or" {
+		hint += ", or write a ?? b for a default" // what other languages use or for
+	}
 	if p.shape&s == 0 {
-		return b.fail(n, CodeOperand, hintFor(s, p.shape), "%s needs %s, have %s", what, s, p.shape)
+		return b.fail(n, CodeOperand, hint, "%s needs %s, have %s", what, s, p.shape)
 	}
 	if o := p.outline; o != nil && o.shape&s == 0 {
 		b.doubt(n, o, CodeOperand, hintFor(s, o.shape), "%s needs %s, have %s", what, s, o.shape)

@@ -51,9 +51,15 @@ var synonyms = map[string]string{
 	"str": "string", "toString": "string", "String": "string", "size": "len", "length": "len",
 	"toInt": "int", "number": "float", "sorted": "sort", "reversed": "reverse", "unique": "uniq",
 	"set": "uniq", "toLower": "lower", "toUpper": "upper", "strip": "trim", "json": "toJSON",
-	"parseJSON": "fromJSON", "exists": "any", "every": "all", "some": "any", "fold": "reduce",
+	"parseJSON": "fromJSON", "exists": "value != null", "every": "all", "some": "any", "fold": "reduce",
 	"print": "what is to be seen into the shared state", "isinstance": "the type into a schema",
-	"defined": "value != null", "isset": "value != null", "isnull": "value == null", "dict": "{name: value}", "list": "[value, …]", "tuple": "[value, …]",
+	"defined": "value != null", "has": "key in mapping", "hasattr": "key in mapping", "getattr": "get",
+	"coalesce": "value ?? default", "ifnull": "value ?? default", "nvl": "value ?? default", "default": "value ?? default",
+	"startswith": "text startsWith part", "endswith": "text endsWith part", "contains": "text contains part",
+	"startsWith": "text startsWith part", "endsWith": "text endsWith part", "matches": "text matches pattern",
+	"regex": "text matches pattern", "typeof": "the type into a schema",
+	"iif": "VALUE if CONDITION else OTHER", "parseInt": "int", "Number": "float", "substr": "text[from:to]",
+	"isset": "value != null", "isnull": "value == null", "dict": "{name: value}", "list": "[value, …]", "tuple": "[value, …]",
 	"enumerate": "map(list, [#index, #])", "zip": "map(list, [#, other[#index]])", "format": "'text ' + string(value)",
 	"head": "first", "avg": "mean", "range": "from..to", "pow": "base ** exponent", "substring": "text[from:to]",
 }
@@ -172,6 +178,14 @@ func (b *builder) method(m *ast.MemberNode) part {
 		hint = "values do not change; write concat(list, [value]) for a new one"
 	case "update", "setdefault", "pop", "remove", "insert", "clear":
 		hint = "values do not change; make a new one by merge, filter or concat"
+	case "has", "haskey", "has_key", "hasownproperty":
+		hint = "write key in mapping"
+	case "tostring", "str":
+		hint = "write string(value)"
+	case "substring", "substr", "slice":
+		hint = "write text[from:to]"
+	case "isempty":
+		hint = "write len(value) == 0"
 	case "isdigit", "isnumeric", "isalpha", "match":
 		hint = "write text matches '^[0-9]+$'"
 	case "startswith", "endswith", "contains", "matches":

@@ -311,10 +311,23 @@ func (l *lexer) foreign(symbol string) *flaw {
 	case "~", "@", "<<", ">>", "...":
 		return l.flaw(end, CodeForeign, symbol+" is no operator", "")
 	case "=>", "->":
-		return l.flaw(end, CodeForeign, "there are no lambda functions",
-			"write # for the element: filter(xs, # > 1)")
+		return l.arrow(symbol)
 	}
 	return nil
+}
+
+// arrow explains an arrow: it makes a function elsewhere, or stands for the dot before
+// a member.
+func (l *lexer) arrow(symbol string) *flaw {
+	end, n := l.at+len(symbol), len(l.tokens)
+	if symbol == "->" && n > 0 && l.tokens[n-1].to == l.at && end < len(l.src) && startsName(l.src[end]) {
+		return l.flaw(end, CodeForeign, "-> is no operator", "write a dot before a member")
+	}
+	hint := "write # for the element: filter(xs, # > 1)"
+	if n > 0 && l.tokens[n-1].kind == nameToken {
+		hint = "write # in place of " + l.tokens[n-1].text + ", without the arrow: filter(xs, # > 1)"
+	}
+	return l.flaw(end, CodeForeign, "there are no lambda functions", hint)
 }
 
 // bracket pairs the bracket at index i of the tokens and bounds the depth.

@@ -75,7 +75,9 @@ func (b *builder) members(x *ast.IdentifierNode, root string, links []link) shap
 	at := links[0].prop
 	switch root {
 	case stateRoot:
-		if !b.scope.lenient && !b.scope.declared(name) {
+		if spaced, ok := b.glued(name); ok && !b.scope.declared(name) {
+			b.fail(at, CodeHyphen, "write "+spaced+" to subtract", "%s is one name, and the shared state does not have it", name)
+		} else if !b.scope.lenient && !b.scope.declared(name) {
 			b.suggest(at, CodeUndeclared, name, slices.Sorted(maps.Keys(b.scope.state)),
 				"declare it under shared-state", "the shared state has no %s", name)
 		}
@@ -122,7 +124,7 @@ func (b *builder) member(at ast.Node, of string, known map[string]shape, name st
 		return anyShape
 	case !ok:
 		members := slices.Sorted(maps.Keys(known))
-		b.suggest(at, CodeUnknownMember, name, members, "it has "+strings.Join(members, ", "), "%s has no %s", of, name)
+		b.suggest(at, CodeUnknownMember, name, members, memberHint(of, name, members), "%s has no %s", of, name)
 		return anyShape
 	case !more:
 		return s
@@ -154,9 +156,14 @@ func (b *builder) unknown(x *ast.IdentifierNode, name string) {
 		b.fail(x, CodeUnknownName, "write configs."+name, "there is no name %s, but a config", name)
 	case functionNamed(name) != nil:
 		b.fail(x, CodeUnknownName, "call it: "+functionNamed(name).Signature, "there is no name %s, but a function", name)
+	case b.habitOf(name) != "":
+		b.fail(x, CodeUnknownName, b.habitOf(name), "there is no name %s", name)
 	default:
-		b.suggest(x, CodeUnknownName, name, b.names(), "known here: "+strings.Join(b.scope.roots, ", "),
-			"there is no name %s", name)
+		hint := "known here: " + strings.Join(b.scope.roots, ", ")
+		if b.expr.Source == name {
+			hint += "; text stands in quotes: '" + name + "'"
+		}
+		b.suggest(x, CodeUnknownName, name, b.names(), hint, "there is no name %s", name)
 	}
 }
 

@@ -135,7 +135,7 @@ func (b *builder) take(o *outline, l link) *outline {
 	if o.shape&mapShape == 0 {
 		hint := ""
 		if o.shape&listShape != 0 {
-			hint = "take an element first: [0], or map(" + b.text(l.base) + ", #." + key + ")"
+			hint = cmp.Or(lengthHint(key, b.text(l.base)), "take an element first: [0], or map("+b.text(l.base)+", #."+key+")")
 		}
 		b.doubt(l.node, o, CodeOperand, hint, "%s is %s; it has no member %s", b.baseText(l.base), o.shape, key)
 		return nil

@@ -120,6 +120,10 @@ func (s *syntax) explain(err error) *flaw {
 		switch before := s.before(e.From); {
 		case t.kind == stringToken && before.kind == stringToken:
 			f.hint = "join texts with +: 'a' + 'b'"
+		case t.is(",") && s.isComma(e.From):
+			f.hint = "write a decimal fraction with a point: 1.5"
+		case t.kind == nameToken && likeWords[strings.ToLower(t.text)] != "":
+			f.hint = likeWords[strings.ToLower(t.text)]
 		case t.is(","):
 			f.hint = "a mapping is {name: value}, and a list is [a, b]: there are no sets"
 		}

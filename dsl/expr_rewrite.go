@@ -131,6 +131,9 @@ func (w *rewriter) piece(lo, hi int) {
 
 // conditional writes Python's "x if c else y", which binds loosest.
 func (w *rewriter) conditional(lo, hi int) {
+	if loop := w.find(lo, hi, "for"); lo < loop && loop < hi && w.foreign(loop, hi) {
+		return // before its if and in are taken for ours
+	}
 	cond := w.find(lo, hi, "if")
 	if cond == hi {
 		if e := w.find(lo, hi, "else", "elif"); e < hi {
@@ -285,7 +288,7 @@ func (w *rewriter) foreign(i, hi int) bool {
 	message, hint := "", ""
 	switch text := w.tokens[i].text; text {
 	case "for":
-		message, hint = "there are no comprehensions", "write map(xs, # + 1) or filter(xs, # > 1)"
+		message, hint = "there are no comprehensions", w.comprehension(i)
 	case "lambda", "function", "def":
 		message, hint = "there are no lambda functions", "write # for the element: filter(xs, # > 1)"
 	case "while", "import", "async", "await", "yield", "return", "new", "typeof", "let", "var", "const":
@@ -319,6 +322,10 @@ func (w *rewriter) is(i, hi int) int {
 func (w *rewriter) bracket(i int) {
 	t := w.tokens[i]
 	if t.text == "(" && !w.called(i) {
+		if i > 0 && w.tokens[i-1].is("contains", "startsWith", "endsWith", "matches") && (i == 1 || w.tokens[i-2].kind == symbolToken) {
+			w.fail(i-1, i, CodeForeign, w.tokens[i-1].text+" is an operator, not a function", "write it between its operands: text "+w.tokens[i-1].text+" part")
+			return
+		}
 		if comma := w.find(i+1, t.pair, ","); comma < t.pair {
 			w.fail(comma, comma+1, CodeForeign, "there are no tuples", "write a list: [a, b]")
 			return

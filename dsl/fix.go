@@ -117,7 +117,10 @@ func fixOnce(files []File, found []Diagnostic, vain map[[3]string]bool) (out []F
 var (
 	hintMeant  = regexp.MustCompile(`^did you mean ["']?([\w.-]+)["']?(?:\(.*\))?\?`)
 	hintQuotes = regexp.MustCompile(`^put it in quotes: (".*")$`)
-	hintWrite  = regexp.MustCompile(`^write (true|false|==|!=|and|or|not|in)$`)
+	hintWrite  = regexp.MustCompile(`^write (true|false|null|==|!=|and|or|not|in|shared-state|event\.payload|response)$`)
+	hintField  = regexp.MustCompile(`^write ([a-z][a-z-]*):$`)
+	hintValue  = regexp.MustCompile(`^write ((?:true|false|[0-9][0-9./]*[a-z]*)(?:, without quotes)?)$`)
+	hintExpr   = regexp.MustCompile(`^write (!\$ \S.*)$`)
 	words      = regexp.MustCompile(`[\w-]+`)
 )
 
@@ -129,6 +132,14 @@ func (s *source) fixOf(d Diagnostic) (edit, bool) {
 	e := edit{from: d.Start, to: d.End}
 	if d.Code == codeExprTrap {
 		return s.fixTrap(d)
+	}
+	if d.Code == codeForgotten && strings.HasPrefix(d.Message, "this is text: ") {
+		m := hintExpr.FindStringSubmatch(d.Hint)
+		if m == nil || d.Start.Line != d.End.Line {
+			return e, false
+		}
+		e.text = m[1]
+		return e, true
 	}
 	if d.Code == codeForgotten || d.Code == codeValue && strings.HasPrefix(d.Hint, "write !$ ") {
 		return edit{from: d.Start, to: d.Start, text: "!$ "}, true
@@ -142,6 +153,14 @@ func (s *source) fixOf(d Diagnostic) (edit, bool) {
 	text := string(s.lines[d.Start.Line-1][d.Start.Column-1 : d.End.Column-1])
 	if m := hintMeant.FindStringSubmatch(d.Hint); m != nil {
 		return e.instead(text, m[1])
+	}
+	if m := hintField.FindStringSubmatch(d.Hint); m != nil && d.Code == codeUnknownField {
+		e.text = m[1]
+		return e, true
+	}
+	if m := hintValue.FindStringSubmatch(d.Hint); m != nil && d.Code == codeValue {
+		e.text = strings.TrimSuffix(m[1], ", without quotes")
+		return e, true
 	}
 	if m := hintQuotes.FindStringSubmatch(d.Hint); m != nil {
 		e.text = m[1]
@@ -206,8 +225,11 @@ func (s *source) fixTrap(d Diagnostic) (edit, bool) {
 		at := Pos{d.Start.Line, d.Start.Column + len("!$")}
 		return edit{from: at, to: at, text: " "}, true
 	}
+	if s.inBrackets(d.Start) {
+		return s.fixInBrackets(d)
+	}
 	from := exprTag.FindStringSubmatchIndex(string(line))
-	if from == nil || inFlow(string(line)[:from[2]]) {
+	if from == nil {
 		return edit{}, false
 	}
 	begin := Pos{d.Start.Line, utf8.RuneCountInString(string(line)[:from[2]]) + 1}
@@ -244,9 +266,6 @@ func cutNote(text string) (expr, note string) {
 	}
 	return text, ""
 }
-
-// inFlow tells whether a bracket is open where a text ends.
-func inFlow(text string) bool { return strings.ContainsAny(text, "{[") && !balanced(text) }
 
 // entryIndent is the column of the key that a line begins with.
 func entryIndent(line string) int { return len(line) - len(strings.TrimLeft(line, " -")) }

@@ -128,7 +128,7 @@ type textForm struct {
 var textForms = map[string]textForm{
 	"id": {
 		expr: regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`),
-		want: "a name of up to 64 letters, digits, - and _, beginning with a letter or digit",
+		want: "a name of up to 64 letters a-z, digits, - and _, beginning with a letter or digit",
 	},
 	"class": {
 		expr:    regexp.MustCompile(`^(timeout|connection|schema|[1-5]xx|[1-5][0-9][0-9]|other|any)$`),

@@ -1,6 +1,7 @@
 package dsl
 
 import (
+	"cmp"
 	"reflect"
 	"regexp"
 	"strings"
@@ -78,7 +79,13 @@ func (s *source) syntaxError(dec *yaml.Decoder, err error) {
 	}
 	f.at = s.inside(f.at)
 	if at, ok := s.expressionNear(f.at); ok {
-		s.errorf(at, codeExprTrap, blockHint, "YAML cannot read this expression: %s", f.wording(s))
+		line := s.lines[at.Start.Line-1]
+		why := cmp.Or(misread(string(line[min(len(line), at.Start.Column+1):])), f.wording(s))
+		s.errorf(at, codeExprTrap, s.trapHint(at.Start), "YAML cannot read this expression: %s", why)
+		return
+	}
+	if slip, ok := s.slipOf(f); ok {
+		s.errorf(s.toLineEnd(slip.at), codeSyntax, slip.hint, "this is not YAML: %s", slip.message)
 		return
 	}
 	d := Diagnostic{Span: s.toLineEnd(f.at), Code: codeSyntax, Message: "this is not YAML: " + f.wording(s), Hint: f.hint(s)}
@@ -127,11 +134,15 @@ func (s *source) expressionNear(p Pos) (Span, bool) {
 			continue
 		}
 		indent = own
-		m := exprTag.FindStringSubmatchIndex(line)
-		if m == nil || blockHeader.MatchString(line[m[3]:]) {
+		column := len(s.lines[l-1]) + 1
+		if l == p.Line {
+			column = p.Column
+		}
+		from, to, ok := tagBefore(line, column)
+		if !ok || blockHeader.MatchString(line[to:]) {
 			continue
 		}
-		column := utf8.RuneCountInString(line[:m[2]]) + 1
+		column = utf8.RuneCountInString(line[:from]) + 1
 		return s.at(Pos{l, column}, Pos{l, len(s.lines[l-1]) + 1}), true
 	}
 	return Span{}, false

@@ -50,12 +50,12 @@ func (s *source) cut(end Pos, text string) bool {
 	}
 	if c.rune() == '#' && c.line == line {
 		rest := s.at(c.pos(), Pos{line + 1, len(s.lines[line]) + 1})
-		s.errorf(rest, codeExprTrap, blockHint, "YAML cuts the expression off here: a # after a blank begins a comment")
+		s.errorf(rest, codeExprTrap, s.trapHint(rest.Start), "YAML cuts the expression off here: a # after a blank begins a comment")
 		return true
 	}
 	if r := c.rune(); (r == ',' || r == ']' || r == '}') && !balanced(text) {
 		at := s.at(c.pos(), Pos{c.line + 1, c.column + 2})
-		s.errorf(at, codeExprTrap, blockHint, "YAML cuts the expression off at %q: it ends an entry of the surrounding list or mapping", r)
+		s.errorf(at, codeExprTrap, s.trapHint(at.Start), "YAML cuts the expression off at %q: it ends an entry of the surrounding list or mapping", r)
 		return true
 	}
 	return false

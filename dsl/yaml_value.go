@@ -8,7 +8,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-const blockHint = "write the expression as a block: !$ |"
+const blockHint = "write the expression as a block: !$ | and the expression on the next line, indented"
 
 // value turns a node into a value and reports what YAML allows but the
 // language does not. What it reports becomes null.
@@ -88,7 +88,7 @@ func (s *source) key(n *yaml.Node) (k Key, op *v1Op, ok bool) {
 		s.errorf(at, codeKey, "write the key itself", "an alias cannot be a key")
 		return k, nil, false
 	case n.Kind != yaml.ScalarNode:
-		s.errorf(at, codeKey, "", "a key must be text, this one is a %s", map[yaml.Kind]string{yaml.SequenceNode: "list", yaml.MappingNode: "mapping"}[n.Kind])
+		s.errorf(at, codeKey, s.braces(n), "a key must be text, this one is a %s", map[yaml.Kind]string{yaml.SequenceNode: "list", yaml.MappingNode: "mapping"}[n.Kind])
 		return k, nil, false
 	case n.Tag == "!!merge":
 		s.errorf(at, codeMergeKey, "repeat the entries, or name the whole mapping with an anchor", "merge keys are not supported")
@@ -212,11 +212,11 @@ func (s *source) unknownTag(n *yaml.Node) {
 	at := s.tagSpan(n)
 	switch {
 	case n.Tag == "!$" && n.Kind == yaml.SequenceNode:
-		s.errorf(at, codeExprTrap, blockHint, "YAML reads this as a list, not as an expression")
+		s.errorf(at, codeExprTrap, s.trapHint(at.Start), "YAML reads this as a list, not as an expression")
 	case n.Tag == "!$" && n.Kind == yaml.MappingNode:
-		s.errorf(at, codeExprTrap, blockHint, "YAML reads this as a mapping, not as an expression")
+		s.errorf(at, codeExprTrap, s.trapHint(at.Start), "YAML reads this as a mapping, not as an expression")
 	case strings.HasPrefix(n.Tag, "!$"):
-		s.errorf(at, codeExprTrap, "put a space after !$, or "+blockHint, "YAML reads %s as the name of a tag", n.Tag)
+		s.errorf(at, codeExprTrap, "put a space after !$", "YAML reads %s as the name of a tag", n.Tag)
 	default:
 		s.errorf(at, codeUnknownTag, "the tags are !$ for expressions and !secret for the names of secrets", "unknown tag %s", n.Tag)
 	}

@@ -1,0 +1,376 @@
+package dsl
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// An around is a mapping that the decoder stands in, with what its fields are. The
+// levels above tell where a field belongs that is indented too far.
+type around struct {
+	spec *Spec
+	name string // what the author calls it
+	key  string // below which it stands; empty for the file and for elements of lists
+}
+
+// enter opens a level and gives what closes it.
+func (d *decoder) enter(s *Spec, name, key string) func() {
+	d.levels = append(d.levels, around{s, name, key})
+	return func() { d.levels = d.levels[:len(d.levels)-1] }
+}
+
+// unknownField reports a key that the mapping does not have. What is known beats what
+// is near: a word of another tool, or a field of a neighbouring mapping, is told as such.
+func (d *decoder) unknownField(v *Value, i int, s *Spec, of string) {
+	k, known := v.keys[i], s.Names()
+	hint := d.strayHint(v, i, s, of)
+	if hint == "" {
+		hint = choice(k.Name, known, "the fields are")
+	}
+	d.errorf(k.Span, codeUnknownField, hint, "unknown field %s of the %s", describeData(k.Name), of)
+}
+
+// strayHint tells how a key may have come to where it stands; empty when nothing
+// special is known about it.
+func (d *decoder) strayHint(v *Value, i int, s *Spec, of string) string {
+	name := v.keys[i].Name
+	switch r := []rune(name); {
+	case len(r) > 1 && r[0] == '-' && r[1] != '-':
+		return "put a space after the hyphen: - " + string(r[1:])
+	case strings.ContainsFunc(name, func(r rune) bool { return r > 0x7f && unicode.IsSpace(r) }):
+		return "the blanks before it are other characters than spaces: write spaces"
+	case strings.ContainsAny(name, "“”‘’"):
+		return "write straight quotes, ' or \", or none"
+	}
+	if above := d.emptyAbove(v, i, s); above != "" {
+		return "indent it below " + above + ":, which has nothing below it"
+	}
+	if hint := d.neighbourHint(v, i, s); hint != "" {
+		return hint
+	}
+	return foreignHint(name, of, s)
+}
+
+// emptyAbove gives the key right above an unknown one when nothing is given for
+// it, and the unknown one may stand below it: the usual slip of indentation.
+func (d *decoder) emptyAbove(v *Value, i int, s *Spec) string {
+	if i == 0 {
+		return ""
+	}
+	key, item, unknown := v.keys[i-1], v.items[i-1], v.keys[i]
+	if !item.IsNull() || item.Span.Start != item.Span.End && !item.plain || key.Span.Start.Column != unknown.Span.Start.Column {
+		return ""
+	}
+	var below *Spec
+	if t := d.typeNamed(key.Name); t != nil && s == d.handlerSpec {
+		below = t.Spec
+	} else if f := s.Field(key.Name); f != nil {
+		if f.Kind == MapKind || f.Kind == AnyKind && f.ExprKind == MapKind {
+			return key.Name
+		}
+		below = f.Spec
+	}
+	if below == nil || below.inline() == nil && below.Field(unknown.Name) == nil {
+		return ""
+	}
+	return key.Name
+}
+
+// neighbourHint finds the mapping that an unknown field belongs to: an element of a
+// list above it, a mapping beside it, or one around it.
+func (d *decoder) neighbourHint(v *Value, i int, s *Spec) string {
+	name := v.keys[i].Name
+	for j := i - 1; j >= 0; j-- {
+		f, item := s.Field(v.keys[j].Name), v.items[j]
+		if f == nil || f.Kind != ListKind || f.Elem.Kind != ObjectKind || f.Elem.Spec.Field(name) == nil || len(item.items) == 0 {
+			continue
+		}
+		if last := item.items[len(item.items)-1]; last.kind == valueMap && len(last.keys) > 0 {
+			at := last.keys[0].Span.Start
+			return fmt.Sprintf("it is a field of the %s above: indent it by %d spaces, as %s: of line %d is",
+				kebab(f.Elem.Spec.Name), at.Column-1, last.keys[0].Name, at.Line)
+		}
+	}
+	if s != languageSpec() {
+		var below []string
+		for _, f := range s.Fields {
+			if f.Kind == ObjectKind && f.Spec.Field(name) != nil && len(f.Words) == 0 {
+				below = append(below, f.Name)
+			}
+		}
+		if len(below) == 1 {
+			return "it is a field of " + below[0] + ": write it below " + below[0] + ":"
+		}
+	}
+	for j := len(d.levels) - 2; j > 0; j-- {
+		l := d.levels[j]
+		own := d.levels[j+1].key
+		if f := l.spec.Field(name); f != nil && own != "" && d.typeNamed(name) == nil {
+			return fmt.Sprintf("it is a field of the %s: indent it as far as %s:", l.name, own)
+		}
+	}
+	return ""
+}
+
+// A foreign word is what other tools call something: an author who knows one of
+// them writes it first.
+type foreign struct {
+	words string // separated by blanks, with hyphens
+	write string // what is written here
+}
+
+// foreigns are the foreign words by the mapping that they stand in. An entry with an
+// empty hint would hide a near field, so each says what to write.
+var foreigns = map[string][]foreign{
+	"file": {
+		{"workflow workflows jobs dag dags process processes", "write pipelines:"},
+		{"version api-version kind metadata spec name description", "delete it: files say only what they declare"},
+		{"env vars variables settings parameters", "write configs:"},
+		{"secrets", "delete it: write !secret NAME where the value is needed, and give the value to the server"},
+		{"cron schedules", "write triggers:"},
+		{"steps stages", "write it in a pipeline, below pipelines:"},
+	},
+	"flow": {
+		{"name", "write id:"},
+		{"initial final transitions otherwise", "write it below states:"},
+	},
+	"pipeline": {
+		{"name", "write id:"},
+		{"steps tasks jobs actions handlers", "write stages:, and handlers: in each stage"},
+		{"trigger event events", "write on:, with the type of the event"},
+		{"if condition filter enabled", "write when:"},
+		{"state vars variables context data", "write shared-state:"},
+		{"input params parameters", "write inputs:"},
+		{"output", "write outputs:"},
+		{"schedule cron every", "write a trigger that emits the pipeline's event, below triggers: of the file"},
+		{"retry timeout", "write it in a handler"},
+		{"description comment", "write a comment: # …"},
+	},
+	"stage": {
+		{"name", "write id:"},
+		{"steps tasks jobs actions", "write handlers:"},
+		{"needs depends-on after before", "delete it: stages run in the order in which they are written"},
+		{"parallel", "delete it: handlers of a stage run in parallel wherever that is safe"},
+		{"if when condition", "write enabled:"},
+		{"foreach loop with-items map", "write for-each:"},
+		{"switch branches", "write choose:"},
+		{"description comment", "write a comment: # …"},
+	},
+	"handler": {
+		{"name", "write id:"},
+		{"http https rest api fetch curl call-http webhook get post put", "write request: {method: …, url: …}"},
+		{"sleep delay pause timer", "write wait: {for: …}"},
+		{"log print echo", "delete it: what each handler got and gave is kept with its run"},
+		{"run script exec shell command python code lambda function uses", "put the code behind a URL, and write request: {url: …}: no code runs here"},
+		{"if when condition only-if", "write enabled:"},
+		{"foreach loop with-items repeat", "write for-each: {items: …}"},
+		{"retries attempts max-attempts backoff max-retries", "write retry: {attempts: …}"},
+		{"needs depends-on after before", "delete it: a handler waits for what it reads; put it into a later stage to wait for all"},
+		{"parallel", "delete it: handlers of a stage run in parallel wherever that is safe"},
+		{"catch rescue except on-failure error", "write on-error:"},
+		{"optional continue-on-error allow-failure ignore-errors ignore-error", "write critical: false"},
+		{"output outputs save register", "write result: {name: …}"},
+		{"assign set-state state vars shared-state", "write set: {name: …}"},
+		{"publish send send-event event raise", "write emit: {type: …}"},
+		{"throw stop abort", "write fail:"},
+		{"pipeline workflow subflow invoke", "write call: {pipeline: …}"},
+		{"rollback undo", "write compensate:"},
+		{"template", "write use: {template: …}"},
+		{"throttle", "write rate-limit: {rate: …}"},
+		{"concurrency parallelism max-concurrency max-parallel", "write max-in-flight:"},
+		{"type action", "write the type as a key, such as request: {…} or set: {…}"},
+		{"description comment", "write a comment: # …"},
+	},
+	"request": {
+		{"uri endpoint href address host", "write url:, or service: and path:"},
+		{"verb type", "write method:"},
+		{"params query-params args", "write query:"},
+		{"data payload json", "write body:"},
+		{"auth authorization token bearer", "write headers: {Authorization: …}"},
+	},
+	"emit": {
+		{"event name event-type", "write type:"},
+		{"data body message", "write payload:"},
+	},
+	"wait": {
+		{"duration seconds time delay timeout", "write for:, such as for: 5s"},
+	},
+	"retry": {
+		{"max-attempts max count times limit retries max-retries", "write attempts:"},
+		{"delay backoff interval initial-delay initial-interval wait", "write min-delay:"},
+		{"max-backoff max-interval cap", "write max-delay:"},
+		{"multiplier exponent backoff-coefficient", "write factor:"},
+		{"errors when retry-on", "write on:"},
+	},
+	"transition": {
+		{"event", "write on:"},
+		{"target", "write to:"},
+		{"source state", "write from:"},
+	},
+	"trigger": {
+		{"name", "write id:"},
+		{"schedule", "write cron:"},
+		{"interval", "write every:"},
+		{"type emit pipeline", "write event:, with the type of the event"},
+	},
+}
+
+// foreignHint translates a word of another tool.
+func foreignHint(name, of string, s *Spec) string {
+	plain := strings.ReplaceAll(kebab(strings.ReplaceAll(name, "_", "-")), "--", "-")
+	for _, f := range foreigns[of] {
+		if slices.Contains(strings.Fields(f.words), plain) && s.Field(name) == nil {
+			return f.write
+		}
+	}
+	return ""
+}
+
+// shapeHint says how a value of another shape is written: entries of a list that have
+// lost their hyphens, one word where a mapping is wanted.
+func shapeHint(v *Value, f *Field, name string) string {
+	switch {
+	case f.Kind == ListKind && v.kind == valueMap && f.Elem.Kind == ObjectKind && len(v.keys) > 0:
+		first := v.keys[0].Name
+		if v.items[0].kind == valueMap && f.Elem.Spec.Field("id") != nil && f.Elem.Spec.Field(first) == nil {
+			return fmt.Sprintf("make it an entry of a list: - id: %s, and its fields below id", first)
+		}
+		return fmt.Sprintf("begin each entry with a hyphen: - %s: …", first)
+	case f.Kind == ListKind && v.kind == valueLiteral && v.literal != nil:
+		if _, err := f.Elem.scalarOrNil(v.literal); err == nil {
+			return "write " + name + ": [" + plainly(v.literal) + "]"
+		}
+	case f.Kind == ObjectKind && v.kind == valueLiteral && v.literal != nil && f.Name != "": // no element of a list
+		return shorthandHint(v.literal, f.Spec, name)
+	case f.Kind == ObjectKind && v.kind == valueList && f.Spec != nil && len(f.Spec.Names()) > 0:
+		return "write a mapping: {" + f.Spec.Names()[0] + ": …}"
+	case (f.Kind == MapKind || f.Kind == AnyKind && f.ExprKind == MapKind) && v.kind == valueList && len(v.items) > 0:
+		if name, ok := v.items[0].literal.(string); ok && v.items[0].kind == valueLiteral {
+			return "write a mapping: {" + name + ": null}"
+		}
+	}
+	return ""
+}
+
+// shorthandHint makes the mapping that one word probably stands for: its first field
+// that can hold the word.
+func shorthandHint(data any, s *Spec, name string) string {
+	if s == nil {
+		return ""
+	}
+	if _, isBool := data.(bool); isBool {
+		return ""
+	}
+	if text, ok := data.(string); ok && (strings.ContainsFunc(text, unicode.IsSpace) || text == "") {
+		return ""
+	}
+	for _, f := range s.Fields {
+		written := ""
+		switch _, number := data.(int); {
+		case number && f.Kind == RateKind:
+			written = plainly(data) + "/s"
+		case number && f.Kind == DurationKind:
+			written = plainly(data) + "s"
+		default:
+			if _, err := f.scalarOrNil(data); err == nil {
+				written = plainly(data)
+			}
+		}
+		if written != "" {
+			return fmt.Sprintf("write %s: {%s: %s}", name, f.Name, written)
+		}
+	}
+	return ""
+}
+
+// scalarOrNil is scalar for fields of any kind: those that are no scalars take none.
+func (f *Field) scalarOrNil(data any) (any, error) {
+	kind := f.Kind
+	if kind == AnyKind {
+		kind = f.ExprKind
+	}
+	if kind == AnyKind || kind >= ListKind || kind == SchemaKind || f.Name == "" && f.value {
+		return nil, unfit(kind, data)
+	}
+	as := *f
+	as.Kind = kind
+	return as.scalar(data)
+}
+
+// exprBelowHint says where an expression goes that stands in the place of a mapping.
+func exprBelowHint(f *Field, name string) string {
+	if f.Kind != ObjectKind {
+		return ""
+	}
+	for _, below := range f.Spec.Fields {
+		if below.value {
+			return fmt.Sprintf("write it below: %s: {%s: …}", name, below.Name)
+		}
+	}
+	return ""
+}
+
+// What a duration, a rate or a name may look like elsewhere.
+var (
+	looseDuration = regexp.MustCompile(`(?i)^(?:pt)?([0-9]+(?:\.[0-9]+)?)\s*(ms|msecs?|millis|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|weeks?)$`)
+	looseRate     = regexp.MustCompile(`(?i)^([0-9]+(?:\.[0-9]+)?)\s*(?:/|per|a|rp|qp|tp)\s*(s|m|h|sec|second|min|minute|hr|hour)$`)
+	looseName     = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
+	spokenPeriods = map[string]string{"secondly": "1s", "minutely": "1m", "hourly": "1h", "daily": "1d", "weekly": "1w"}
+)
+
+// scalarHint says how a text of the wrong form is written here.
+func scalarHint(text string, f *Field, kind Kind) string {
+	switch {
+	case kind == BoolKind && (strings.EqualFold(text, "true") || strings.EqualFold(text, "false")):
+		return "write " + strings.ToLower(text) + ", without quotes"
+	case kind == IntKind || kind == FloatKind:
+		if data, _ := plainScalar(text); !isText(data) && data != nil {
+			return "write " + text + ", without quotes"
+		}
+	case kind == DurationKind:
+		if _, err := ParseDuration(text); err == nil {
+			return "" // it is too short or too long
+		}
+		if period := spokenPeriods[strings.ToLower(text)]; period != "" {
+			return "write " + period
+		}
+		if m := looseDuration.FindStringSubmatch(text); m != nil {
+			return "write " + m[1] + shortUnit(m[2])
+		}
+	case kind == RateKind:
+		if _, err := ParseRate(text); err == nil {
+			return ""
+		}
+		if m := looseRate.FindStringSubmatch(text); m != nil {
+			return "write " + m[1] + "/" + shortUnit(m[2])
+		}
+	case f.Pattern == "id":
+		return nameHint(text)
+	case f.Pattern == "class":
+		return didYouMean(text, []string{"timeout", "connection", "schema", "5xx", "4xx", "other", "any"}, "")
+	}
+	return ""
+}
+
+func isText(data any) bool { _, ok := data.(string); return ok }
+
+// shortUnit is the unit of time as it is written here.
+func shortUnit(unit string) string {
+	unit = strings.ToLower(unit)
+	if strings.HasPrefix(unit, "ms") || strings.HasPrefix(unit, "mil") {
+		return "ms"
+	}
+	return unit[:1]
+}
+
+// nameHint makes a name of a text that is none.
+func nameHint(text string) string {
+	name := strings.Trim(looseName.ReplaceAllString(text, "-"), "-_")
+	if !textForms["id"].expr.MatchString(name) || slices.ContainsFunc([]rune(text), func(r rune) bool { return r > 0x7f && unicode.IsLetter(r) }) {
+		return ""
+	}
+	return "write " + name
+}

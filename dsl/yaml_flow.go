@@ -1,0 +1,147 @@
+package dsl
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// inBrackets tells whether a place is within a flow list or mapping, where no block can
+// stand. It reads the text itself, since it is asked about files that no parser reads:
+// brackets in quotes, comments, blocks and plain expressions do not count.
+func (s *source) inBrackets(p Pos) bool {
+	depth, block := 0, -1
+	var quote rune
+	for l := 1; l <= p.Line && l <= len(s.lines); l++ {
+		line := s.lines[l-1]
+		if indent := indentOf(line); block >= 0 && quote == 0 && depth == 0 {
+			if indent == len(line) || indent > block {
+				continue // the content of a block, or the further lines of an expression
+			}
+			block = -1
+		}
+		end := len(line)
+		if l == p.Line {
+			end = min(end, p.Column-1)
+		}
+		start := true // of a value: a quote in the midst of text is text
+		for i := 0; i < end; i++ {
+			switch r := line[i]; {
+			case quote != 0:
+				if r == '\\' && quote == '"' {
+					i++
+				} else if r == quote {
+					quote = 0
+				}
+			case r == '#' && (i == 0 || isBlank(line[i-1])):
+				end = i
+			case (r == '\'' || r == '"') && start:
+				quote, start = r, false
+			case (r == '[' || r == '{') && (start || depth > 0):
+				depth, start = depth+1, true
+			case (r == ']' || r == '}') && depth > 0:
+				depth--
+				start = false
+			case r == ',' && depth > 0, r == ':' && (i+1 >= len(line) || isBlank(line[i+1])), r == '-' && start:
+				start = true
+			case (r == '|' || r == '>') && start && depth == 0:
+				block, end = entryIndent(string(line)), i
+			case r == '!' && start && depth == 0 && strings.HasPrefix(string(line[i:]), "!$"):
+				block, end = entryIndent(string(line)), i // nothing of an expression is structure
+			case isBlank(r), r == '!', r == '&':
+				// A tag and an anchor stand before a value.
+				if r != ' ' && r != '\t' {
+					for i+1 < end && !isBlank(line[i+1]) {
+						i++
+					}
+				}
+			default:
+				start = false
+			}
+		}
+	}
+	return depth > 0
+}
+
+// tagBefore finds the tag of the expression that a finding on its line is about: the
+// last one that begins before the finding ends.
+func tagBefore(line string, column int) (from, to int, ok bool) {
+	for _, m := range exprTag.FindAllStringSubmatchIndex(line, -1) {
+		if ok && utf8.RuneCountInString(line[:m[2]]) >= column {
+			break
+		}
+		from, to, ok = m[2], m[3], true
+	}
+	return from, to, ok
+}
+
+// trapHint says how an expression that YAML cannot read is written where it stands.
+func (s *source) trapHint(p Pos) string {
+	if !s.inBrackets(p) {
+		return blockHint
+	}
+	line := string(s.lines[p.Line-1])
+	if from, to, ok := tagBefore(line, p.Column); ok {
+		if text, _, ok := flowExpr(line[to:]); ok && from < to {
+			return "put the expression in quotes: !$ " + quotedExpr(text)
+		}
+	}
+	return "put the expression in quotes behind !$, or write the mapping or list without brackets, each entry on a line of its own"
+}
+
+// flowExpr takes an expression from the text behind its tag in a flow list or mapping:
+// it reaches to the comma or bracket that is none of its own. It is not ok when that is
+// not an expression.
+func flowExpr(text string) (expr string, length int, ok bool) {
+	depth := 0
+	var quote byte
+	end := len(text)
+	for i := 0; i < len(text) && end == len(text); i++ {
+		switch c := text[i]; {
+		case quote != 0:
+			if c == '\\' && quote != '`' {
+				i++
+			} else if c == quote {
+				quote = 0
+			}
+		case c == '\'' || c == '"' || c == '`':
+			quote = c
+		case strings.IndexByte("([{", c) >= 0:
+			depth++
+		case depth > 0 && strings.IndexByte(")]}", c) >= 0:
+			depth--
+		case depth == 0 && (c == ',' || c == ']' || c == '}' || c == '#' && i > 0 && text[i-1] == ' '):
+			end = i
+		}
+	}
+	expr = strings.TrimSpace(text[:end])
+	if _, flaw := parse(expr); flaw != nil {
+		return "", 0, false
+	}
+	return expr, len(strings.TrimRight(text[:end], " \t")), true
+}
+
+// quotedExpr puts an expression into quotes of YAML, those that it has none of if it can.
+func quotedExpr(text string) string {
+	if strings.Contains(text, `"`) && !strings.Contains(text, "'") {
+		return "'" + text + "'"
+	}
+	return quoteFlow(text)
+}
+
+// fixInBrackets puts an expression within a flow list or mapping into quotes.
+func (s *source) fixInBrackets(d Diagnostic) (edit, bool) {
+	line := string(s.lines[d.Start.Line-1])
+	_, to, ok := tagBefore(line, d.Start.Column)
+	if !ok {
+		return edit{}, false
+	}
+	expr, length, ok := flowExpr(line[to:])
+	if !ok {
+		return edit{}, false
+	}
+	column := utf8.RuneCountInString(line[:to]) + 1
+	return edit{
+		from: Pos{d.Start.Line, column}, to: Pos{d.Start.Line, column + utf8.RuneCountInString(line[to:to+length])},
+		text: " " + quotedExpr(expr),
+	}, true
+}

@@ -1,0 +1,173 @@
+package dsl
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// A slip is a usual mistake behind a syntax error, told in the author's terms: where
+// it is, which may be another line than the one where the parser gave up, what is
+// wrong, and what to do.
+type slip struct {
+	at            Pos
+	message, hint string
+}
+
+// gluedKey is an entry whose colon has no blank behind it, which YAML takes for text.
+var gluedKey = regexp.MustCompile(`^((?:\s|- )*)([A-Za-z][\w-]*):([^\s/:][^:]*|"[^"]*"|'[^']*')$`)
+
+// slipOf looks for a usual mistake around the place where the parser gave up.
+func (s *source) slipOf(f failure) (slip, bool) {
+	switch {
+	case strings.Contains(f.problem, "mapping values are not allowed"), strings.Contains(f.problem, "could not find expected ':'"):
+		return s.gluedColon(f.at.Line)
+	case strings.Contains(f.problem, "did not find expected key"), strings.Contains(f.problem, "did not find expected '-'"):
+		if found, ok := s.behindQuote(f.at); ok {
+			return found, true
+		}
+		return s.misaligned(f)
+	case strings.Contains(f.problem, "did not find expected ',' or"):
+		line, i := s.lines[f.at.Line-1], f.at.Column-1
+		if i > 0 && i < len(line) && line[i] == '{' && line[i-1] == '$' {
+			inner, _, _ := strings.Cut(string(line[i+1:]), "}")
+			return slip{Pos{f.at.Line, i}, "nothing replaces ${…}", "write !$ " + inner + ", or put it in quotes if it is text"}, true
+		}
+	}
+	return slip{}, false
+}
+
+// gluedColon finds key:value on the line or the one above.
+func (s *source) gluedColon(line int) (slip, bool) {
+	for l := line; l > 0 && l >= line-1; l-- {
+		text := string(s.lines[l-1])
+		m := gluedKey.FindStringSubmatchIndex(text)
+		if m == nil {
+			continue
+		}
+		key := text[m[4]:m[5]]
+		return slip{
+			Pos{l, len([]rune(text[:m[4]])) + 1}, "the colon of " + key + ": has no blank behind it, so this is text",
+			fmt.Sprintf("write %s: %s", key, text[m[6]:m[7]]),
+		}, true
+	}
+	return slip{}, false
+}
+
+// behindQuote finds text behind a closing quote, as an apostrophe within single quotes
+// makes it. The parser names the place where that text begins.
+func (s *source) behindQuote(p Pos) (slip, bool) {
+	line := s.lines[p.Line-1]
+	i := min(p.Column-1, len(line))
+	for i > 0 && isBlank(line[i-1]) {
+		i--
+	}
+	if i == 0 || p.Column > len(line) || line[i-1] != '\'' && line[i-1] != '"' {
+		return slip{}, false
+	}
+	hint := `put the whole in single quotes, or write \" for a quote inside`
+	if line[i-1] == '\'' {
+		hint = "write '' for a quote inside, or put the whole in double quotes"
+	}
+	return slip{p, "the value has ended with the quote before this", hint}, true
+}
+
+// misaligned finds a line that is indented as far as no line that it could belong to,
+// and one that stands below the hyphen of an entry in place of its text.
+func (s *source) misaligned(f failure) (slip, bool) {
+	line := s.lines[f.at.Line-1]
+	own := indentOf(line)
+	if own == len(line) || f.at.Column != own+1 {
+		return slip{}, false
+	}
+	deeper := -1 // the next level to the right of the line
+	for l := f.at.Line - 1; l > 0; l-- {
+		above := s.lines[l-1]
+		n := indentOf(above)
+		if n == len(above) || above[n] == '#' {
+			continue
+		}
+		key := n // of an entry of a list, where its text begins
+		for key+1 < len(above) && above[key] == '-' && above[key+1] == ' ' {
+			key += 2
+		}
+		switch {
+		case n == own && key > n && strings.Contains(f.problem, "expected '-'") && strings.ContainsRune(string(above), ':'):
+			return slip{f.at, f.wording(s), fmt.Sprintf("begin it with a hyphen, or indent it by %s to belong to the entry of line %d", spaces(key), l)}, true
+		case n == own:
+			return slip{}, false
+		case n > own:
+			deeper = n
+			continue
+		case key > own:
+			deeper = key
+		}
+		if deeper < 0 {
+			return slip{}, false
+		}
+		return slip{
+			f.at, fmt.Sprintf("this line is indented by %s, as none that it could belong to", spaces(own)),
+			fmt.Sprintf("indent it by %d or %s", deeper, spaces(n)),
+		}, true
+	}
+	return slip{}, false
+}
+
+func indentOf(line []rune) int {
+	n := 0
+	for n < len(line) && line[n] == ' ' {
+		n++
+	}
+	return n
+}
+
+func spaces(n int) string {
+	if n == 1 {
+		return "1 space"
+	}
+	return fmt.Sprintf("%d spaces", n)
+}
+
+// misread says what YAML takes the beginning of an expression for; empty when it is
+// nothing special.
+func misread(text string) string {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return ""
+	}
+	switch text[0] {
+	case '\'', '"':
+		if end := strings.IndexByte(text[1:], text[0]); end >= 0 {
+			return "it takes " + text[:end+2] + " for the whole value"
+		}
+	case '[':
+		return "it takes the bracket for a list that is the whole value"
+	case '{':
+		return "it takes the brace for a mapping that is the whole value"
+	case '!':
+		return "it takes ! for the beginning of a second tag"
+	case '*', '&':
+		return "it takes " + text[:1] + " for an alias or anchor"
+	}
+	if strings.Contains(text, " ? ") && strings.Contains(text, ": ") {
+		return "it takes the colon for that of a key"
+	}
+	return ""
+}
+
+// braces tells what a mapping in the place of a key was meant for: {{ x }} as templates
+// of other tools have it.
+func (s *source) braces(n *yaml.Node) string {
+	line := s.lines[n.Line-1]
+	from := n.Column - 1
+	if from < 1 || from >= len(line) || line[from] != '{' || line[from-1] != '{' {
+		return ""
+	}
+	inner, _, ok := strings.Cut(string(line[from+1:]), "}}")
+	if !ok || strings.TrimSpace(inner) == "" {
+		return ""
+	}
+	return "nothing replaces {{ … }}; write !$ " + strings.TrimSpace(inner)
+}
