@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -252,6 +253,19 @@ type TaskFailure struct {
 	Error string
 	Retry bool          // otherwise the task has failed for good
 	Delay time.Duration // to the next attempt
+}
+
+// maxTaskText is how many bytes stores keep of the error of an attempt, and of other texts
+// that are for people.
+const maxTaskText = 2000
+
+// CutTaskText makes a text one that each store keeps: not too long, of UTF-8, and without
+// U+0000, which PostgreSQL has no room for.
+func CutTaskText(text string) string {
+	if len(text) > maxTaskText {
+		text = text[:maxTaskText]
+	}
+	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "")
 }
 
 // A TaskSnooze gives a task back as if nobody had taken it.

@@ -33,6 +33,7 @@ func TaskConformance(t *testing.T, open func(t *testing.T) engine.TaskStore) {
 		"RaisesOfKeys":        checkRaisesThoseThatWaitForTheirKey,
 		"TellsWhoAsks":        checkTellsWhoAsks,
 		"ClaimsATypeTwice":    checkClaimsATypeTwice,
+		"CutsErrors":          checkCutsErrors,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

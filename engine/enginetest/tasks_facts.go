@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,4 +116,21 @@ func checkClaimsATypeTwice(t *testing.T, s engine.TaskStore) {
 		t.Fatalf("have one task twice: %v", refs)
 	}
 	reportTasks(t, s, engine.TaskReport{Completed: refs})
+}
+
+// What an attempt says of its failure is for people: it is cut, and never why a report is
+// refused.
+func checkCutsErrors(t *testing.T, s engine.TaskStore) {
+	putTask(t, s, engine.TaskSpec{Type: "verbose"}, engine.TaskSpec{Type: "verbose"})
+	got := claimTasks(t, s, 2, "verbose")
+	long := "a\x00b\xff" + strings.Repeat("é", 5000)
+	reportTasks(t, s, engine.TaskReport{Failed: []engine.TaskFailure{
+		{TaskRef: got[0].Ref(), Error: long}, {TaskRef: got[1].Ref(), Error: long, Retry: true},
+	}})
+	for _, state := range []engine.TaskState{engine.TaskFailed, engine.TaskReady} {
+		rest, err := s.PeekTasks(t.Context(), engine.TaskFilter{Type: "verbose", State: state})
+		if err != nil || len(rest) != 1 || !strings.HasPrefix(rest[0].Error, "abé") || len(rest[0].Error) > 2000 {
+			t.Errorf("%s: have %+v, %v, want the beginning of what was said", state, rest, err)
+		}
+	}
 }

@@ -39,6 +39,11 @@ func TestOpenRefusesAFileInUse(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	s := open(t, path)
 	wantOpenError(t, path, "in use by another process")
+	link := filepath.Join(t.TempDir(), "link.db")
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	wantOpenError(t, link, "in use by another process")
 	if _, _, err := sqlite.Migrate(t.Context(), path); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("want migrate to refuse a file in use, have %v", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -76,9 +77,10 @@ func (s *Store) open(ctx context.Context, path string, o Options) (err error) {
 		level = "normal"
 	}
 	// The hot pages stay in memory, and the log may grow to some megabytes before
-	// it is copied into the file.
+	// it is copied into the file. A reader that takes long keeps it from being copied;
+	// what it has grown to meanwhile is given back to the disk afterwards.
 	if s.db, err = openDB(path, 1, "journal_mode(wal)", "synchronous("+level+")", "busy_timeout(5000)",
-		"cache_size(-65536)", "wal_autocheckpoint(4000)"); err != nil {
+		"cache_size(-65536)", "wal_autocheckpoint(4000)", "journal_size_limit(67108864)"); err != nil {
 		return err
 	}
 	if o.Migrate {
@@ -205,7 +207,13 @@ func checkSchema(ctx context.Context, db *sql.DB) error {
 // lockFile makes sure that no other process, and no other Store, works with the
 // file. The lock is SQLite's own, on an empty database beside the file: it works
 // on every system and ends with the process.
+//
+// A file has one lock, whichever link leads to it, as SQLite keeps one log for it. Those who
+// reach it by hard links are not told from each other, as little as SQLite does.
 func lockFile(ctx context.Context, path string) (*sql.DB, error) {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
 	db, err := openDB(path+"-lock", 1, "busy_timeout(0)")
 	if err != nil {
 		return nil, err

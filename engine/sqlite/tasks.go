@@ -453,9 +453,9 @@ func (t *tx) report(r *engine.TaskReport) (lost []engine.TaskRef, types []string
 	for _, f := range r.Failed {
 		each(f.TaskRef, func(one *engine.QueuedTask) error {
 			if f.Retry {
-				return t.returnTask(one, f.Delay, true, f.Error)
+				return t.returnTask(one, f.Delay, true, engine.CutTaskText(f.Error))
 			}
-			if err := t.exec(buryTask, t.now.UnixMicro(), f.Error, one.ID); err != nil {
+			if err := t.exec(buryTask, t.now.UnixMicro(), engine.CutTaskText(f.Error), one.ID); err != nil {
 				return err
 			}
 			return end(one)

@@ -237,10 +237,27 @@ func (t *tx) someTasks(query string, args []any) ([]engine.QueuedTask, error) {
 	return collect(r, scanTask)
 }
 
-// CancelTasks implements [engine.TaskQueue].
-func (s *Store) CancelTasks(ctx context.Context, f engine.TaskFilter) (n int, err error) {
+// cancelAtOnce bounds one transaction of a cancel: everybody else who writes waits for it.
+const cancelAtOnce = 1000
+
+// CancelTasks implements [engine.TaskQueue]. Many tasks are cancelled in several
+// transactions.
+func (s *Store) CancelTasks(ctx context.Context, f engine.TaskFilter) (all int, err error) {
+	for rest := taskLimit(&f); rest > 0; {
+		part := f
+		part.Limit = min(rest, cancelAtOnce)
+		n, err := s.cancelSome(ctx, &part)
+		all, rest = all+n, rest-n
+		if err != nil || n < part.Limit {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+func (s *Store) cancelSome(ctx context.Context, f *engine.TaskFilter) (n int, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
-		free, err := t.freeTasks(&f)
+		free, err := t.freeTasks(f)
 		if err != nil {
 			return err
 		}
@@ -262,7 +279,10 @@ func (s *Store) CancelTasks(ctx context.Context, f engine.TaskFilter) (n int, er
 		n = len(free)
 		return nil
 	})
-	return n, err
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
 }
 
 const moveTask = "update tasks set type = ? where id = ?"
@@ -389,7 +409,9 @@ func (s *Store) SetTaskMode(ctx context.Context, taskType string, mode engine.Ta
 	if err := spec.Check(); err != nil {
 		return err
 	}
-	err := s.writer.do(ctx, func(t *tx) error { return t.exec(putMode, taskType, string(mode), reason, t.now.UnixMicro()) })
+	err := s.writer.do(ctx, func(t *tx) error {
+		return t.exec(putMode, taskType, string(mode), engine.CutTaskText(reason), t.now.UnixMicro())
+	})
 	s.hintTasks(taskType)
 	return err
 }

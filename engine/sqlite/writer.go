@@ -100,10 +100,10 @@ func (w *writer) loop() {
 func (w *writer) commit(group []*op) {
 	w.tx.ready = false
 	err := w.tx.exec("begin immediate")
+	for i := 0; i < len(group) && err == nil; i++ {
+		group[i].err, err = w.savepoint(group[i])
+	}
 	if err == nil {
-		for _, o := range group {
-			o.err = w.savepoint(o)
-		}
 		err = w.tx.exec("commit")
 	}
 	if err == nil {
@@ -121,20 +121,27 @@ func (w *writer) commit(group []*op) {
 	}
 }
 
-// savepoint runs one write so that its failure leaves nothing of it.
-func (w *writer) savepoint(o *op) error {
+// savepoint runs one write so that its failure leaves nothing of it. Broken says why the
+// transaction cannot go on: SQLite ends it by itself when the disk is full or fails, or
+// memory is short. A savepoint would begin another one then, and its release commit it.
+func (w *writer) savepoint(o *op) (err, broken error) {
 	if err := o.ctx.Err(); err != nil {
-		return err
+		return err, nil
 	}
 	if err := w.tx.exec("savepoint op"); err != nil {
-		return err
+		return err, err
 	}
 	w.tx.now = time.Now().UTC()
-	err := o.write(w.tx)
-	if err != nil {
-		err = errors.Join(err, w.tx.exec("rollback to op"))
+	if err = o.write(w.tx); err != nil {
+		if back := w.tx.exec("rollback to op"); back != nil {
+			err = errors.Join(err, back)
+			return err, err
+		}
 	}
-	return errors.Join(err, w.tx.exec("release op"))
+	if broken = w.tx.exec("release op"); broken != nil {
+		err = errors.Join(err, broken)
+	}
+	return err, broken
 }
 
 // A tx is the writer's transaction. Its statements run without a context: one

@@ -89,7 +89,7 @@ func (s *Store) tellAsked(ctx context.Context) {
 		types := slices.Sorted(maps.Keys(fresh))
 		workers := make([]string, len(types))
 		for i, t := range types {
-			workers[i] = cut(fresh[t])
+			workers[i] = engine.CutTaskText(fresh[t])
 		}
 		err := s.send(ctx, func(b *pgx.Batch) { b.Queue(writeAsked, types, workers) })
 		if err == nil {

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -238,8 +239,8 @@ const expireAtOnce = 1000
 
 const (
 	findHistory = `
-select c.relname, pg_get_expr(c.relpartbound, c.oid) from pg_inherits i join pg_class c on c.oid = i.inhrelid
-where i.inhparent = 'task_history'::regclass and c.relname ~ '^task_history_\d{8}$'`
+select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
+where i.inhparent = 'task_history'::regclass and c.relname ~ '^task_history_\d{8}$' order by 1`
 
 	expireRest = "delete from task_history_rest where ended < now() - $1::bigint * interval '1 microsecond'"
 
@@ -253,25 +254,23 @@ delete from task_facts where coalesce(greatest(asked, raised_at), '-infinity') <
 	databaseTime = "select now()"
 )
 
-// ExpireTasks implements [engine.TaskCare]. Days of the history go as a whole.
+// ExpireTasks implements [engine.TaskCare]. Days of the history go as a whole. What
+// cannot be done keeps nothing else from being done.
 func (s *Store) ExpireTasks(ctx context.Context, ended, failed time.Duration) (int, error) {
 	var now time.Time
 	if err := s.pool.QueryRow(ctx, databaseTime).Scan(&now); err != nil {
 		return 0, err
 	}
 	gone, err := s.dropPartitions(ctx, now.Add(-ended))
-	if err != nil {
-		return gone, err
+	if _, other := s.pool.Exec(ctx, expireFacts, engine.TaskFactsKept.Microseconds()); other != nil {
+		err = errors.Join(err, other)
 	}
-	if _, err := s.pool.Exec(ctx, expireFacts, engine.TaskFactsKept.Microseconds()); err != nil {
-		return gone, err
-	}
-	tag, err := s.pool.Exec(ctx, expireRest, ended.Microseconds())
-	gone += int(tag.RowsAffected())
-	for failed > 0 && err == nil {
-		tag, err = s.pool.Exec(ctx, expireDead, failed.Microseconds(), expireAtOnce)
-		gone += int(tag.RowsAffected())
-		if tag.RowsAffected() < expireAtOnce {
+	tag, other := s.pool.Exec(ctx, expireRest, ended.Microseconds())
+	gone, err = gone+int(tag.RowsAffected()), errors.Join(err, other)
+	for failed > 0 {
+		tag, other := s.pool.Exec(ctx, expireDead, failed.Microseconds(), expireAtOnce)
+		gone, err = gone+int(tag.RowsAffected()), errors.Join(err, other)
+		if other != nil || tag.RowsAffected() < expireAtOnce {
 			break
 		}
 	}
@@ -285,30 +284,64 @@ func (s *Store) dropPartitions(ctx context.Context, before time.Time) (int, erro
 	if err != nil {
 		return 0, err
 	}
-	names := map[string]bool{}
-	var name, bound string
-	if _, err := pgx.ForEachRow(rows, []any{&name, &bound}, func() error {
+	var names []string
+	var name string
+	if _, err := pgx.ForEachRow(rows, []any{&name}, func() error {
 		day, err := time.Parse("20060102", strings.TrimPrefix(name, "task_history_"))
 		if err == nil && !day.AddDate(0, 0, 1).After(before) {
-			names[name] = true
+			names = append(names, name)
 		}
 		return nil
 	}); err != nil {
 		return 0, err
 	}
 	gone := 0
-	for name := range names {
-		table := pgx.Identifier{name}.Sanitize()
-		var n int
-		if err := s.pool.QueryRow(ctx, "select count(*) from "+table).Scan(&n); err != nil {
-			return gone, err
+	for _, name := range names {
+		n, err := s.dropPartition(ctx, pgx.Identifier{name}.Sanitize())
+		if gone += n; err != nil {
+			return gone, fmt.Errorf("drop %s: %w", name, err)
 		}
-		if _, err := s.pool.Exec(ctx, "drop table if exists "+table); err != nil {
-			return gone, err
-		}
-		gone += n
 	}
 	return gone, nil
+}
+
+const (
+	// Whoever waits for this lock makes all wait who come after, and that is everybody who
+	// completes a task. So it is soon given up: somebody who looks at the history, or
+	// copies it, goes first.
+	shortLocks = "set local lock_timeout = '200ms'"
+
+	// A day may have so many tasks that to count them takes longer than a statement may.
+	sizePartition = `
+select pg_relation_size(c.oid) / current_setting('block_size')::bigint, greatest(c.reltuples, 0)::bigint
+from pg_class c where c.oid = to_regclass($1)`
+)
+
+// dropPartition drops one, unless another process has, and gives how many tasks were in
+// it: of a large one, as many as the server has last estimated.
+func (s *Store) dropPartition(ctx context.Context, table string) (n int, err error) {
+	err = s.tx(ctx, func(tx pgx.Tx) error {
+		var pages int64
+		err := tx.QueryRow(ctx, sizePartition, table).Scan(&pages, &n)
+		if errors.Is(err, pgx.ErrNoRows) {
+			n = 0
+			return nil
+		}
+		if err == nil {
+			_, err = tx.Exec(ctx, shortLocks)
+		}
+		if err == nil && pages <= countedPages {
+			err = tx.QueryRow(ctx, "select count(*) from "+table).Scan(&n)
+		}
+		if err == nil {
+			_, err = tx.Exec(ctx, "drop table if exists "+table)
+		}
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
 }
 
 const vacuumTime = "select set_config('statement_timeout', $1, false)"

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -295,14 +294,4 @@ func timeOf(t *time.Time) time.Time {
 		return time.Time{}
 	}
 	return t.UTC()
-}
-
-// The error of an attempt is cut here: it is for people.
-const maxErrorBytes = 2000
-
-func cut(text string) string {
-	if len(text) > maxErrorBytes {
-		text = text[:maxErrorBytes]
-	}
-	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "")
 }

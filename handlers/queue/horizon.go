@@ -141,10 +141,11 @@ func (h *horizon) lower(to map[string]place) {
 			if l.lowered == nil {
 				l.lowered = map[string]place{}
 			}
-			if low, ok := l.lowered[t]; ok {
-				p = earlier(low, p)
+			low := p
+			if other, ok := l.lowered[t]; ok {
+				low = earlier(other, p)
 			}
-			l.lowered[t] = p
+			l.lowered[t] = low
 		}
 	}
 }

@@ -206,7 +206,7 @@ func (s *Store) retry(ctx context.Context, f Filter) (n int, err error) {
 		if n = len(specs); err != nil || n == 0 {
 			return err
 		}
-		if put, err = s.prepare(ctx, specs); err != nil {
+		if put, err = s.prepare(ctx, tx, specs); err != nil {
 			return err
 		}
 		if err := put.run(ctx, tx); err != nil {
@@ -241,7 +241,7 @@ func (s *Store) SetTaskMode(ctx context.Context, taskType string, mode Mode, rea
 	if err := spec.Check(); err != nil {
 		return err
 	}
-	if _, err := s.pool.Exec(ctx, putMode, taskType, string(mode), cut(reason)); err != nil {
+	if _, err := s.pool.Exec(ctx, putMode, taskType, string(mode), engine.CutTaskText(reason)); err != nil {
 		return readable(err)
 	}
 	s.hint(taskType)

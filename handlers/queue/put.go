@@ -14,7 +14,7 @@ import (
 // PutTasks implements [engine.TaskQueue]. Tasks without unique keys go in one round
 // trip.
 func (s *Store) PutTasks(ctx context.Context, specs []Spec) ([]Put, error) {
-	p, err := s.prepare(ctx, specs)
+	p, err := s.prepare(ctx, s.pool, specs)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ const notifyInside = "select pg_notify('procaas tasks ' || current_schema, $1)"
 // PutTx stores tasks in a transaction of the caller: they are there when it commits,
 // and workers hear of them then.
 func (s *Store) PutTx(ctx context.Context, tx pgx.Tx, specs []Spec) ([]Put, error) {
-	p, err := s.prepare(ctx, specs)
+	p, err := s.prepare(ctx, tx, specs)
 	if err != nil {
 		return nil, err
 	}
@@ -80,8 +80,9 @@ type putting struct {
 	now    time.Time // of the store, when plain ones were put
 }
 
-func (s *Store) prepare(ctx context.Context, specs []Spec) (*putting, error) {
-	ids, err := s.takeIDs(ctx, len(specs))
+// prepare gives the tasks ids, and refuses those that make no sense.
+func (s *Store) prepare(ctx context.Context, from drawer, specs []Spec) (*putting, error) {
+	ids, err := s.takeIDs(ctx, from, len(specs))
 	if err != nil {
 		return nil, err
 	}

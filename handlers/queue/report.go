@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+
+	"procaas/engine"
 )
 
 const (
@@ -180,7 +182,7 @@ func (r *reporting) bury(b *pgx.Batch, dead []Failure) {
 		errs   []string
 	)
 	for _, f := range dead {
-		ids, epochs, errs = append(ids, f.ID), append(epochs, int32(f.Epoch)), append(errs, cut(f.Error))
+		ids, epochs, errs = append(ids, f.ID), append(epochs, int32(f.Epoch)), append(errs, engine.CutTaskText(f.Error))
 	}
 	b.Queue(buryTasks, ids, epochs, errs).Query(r.read)
 }
@@ -195,7 +197,7 @@ func (r *reporting) giveBack(b *pgx.Batch, back []Failure, failed int) {
 	)
 	for i, f := range back {
 		ids, epochs, delays = append(ids, f.ID), append(epochs, int32(f.Epoch)), append(delays, f.Delay.Microseconds())
-		fails, errs = append(fails, i < failed), append(errs, cut(f.Error))
+		fails, errs = append(fails, i < failed), append(errs, engine.CutTaskText(f.Error))
 	}
 	b.Queue(returnTasks, ids, epochs, delays, fails, errs).Query(r.read)
 }

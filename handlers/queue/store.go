@@ -288,14 +288,20 @@ const (
 	idsAtOnce = 1000 // the increment of the sequence
 )
 
-// take gives n ids that rise. They need not follow each other.
-func (s *Store) takeIDs(ctx context.Context, n int) ([]int64, error) {
+// A drawer runs one query: the pool, or a transaction.
+type drawer interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// takeIDs gives n ids that rise. They need not follow each other. Who is in a transaction
+// draws there: one more connection may not be free before the transaction ends.
+func (s *Store) takeIDs(ctx context.Context, from drawer, n int) ([]int64, error) {
 	s.ids.mu.Lock()
 	defer s.ids.mu.Unlock()
 	out := make([]int64, n)
 	for i := range out {
 		if s.ids.next == s.ids.last {
-			if err := s.pool.QueryRow(ctx, drawIDs).Scan(&s.ids.next); err != nil {
+			if err := from.QueryRow(ctx, drawIDs).Scan(&s.ids.next); err != nil {
 				return nil, err
 			}
 			s.ids.last = s.ids.next + idsAtOnce

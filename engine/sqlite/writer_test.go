@@ -1,0 +1,79 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"procaas/engine"
+)
+
+// SQLite ends the transaction by itself when the disk is full. What comes after that in
+// the same transaction must not be written either: its callers are told that it is not.
+func TestAFullDiskFailsAllWritesOfItsTransaction(t *testing.T) {
+	t.Parallel()
+	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "store.db"), Options{Migrate: true, Fast: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	var pages int
+	if err := s.writer.do(t.Context(), func(x *tx) error {
+		if _, err := x.row("pragma page_count", nil, &pages); err != nil {
+			return err
+		}
+		_, err := x.row(fmt.Sprintf("pragma max_page_count = %d", pages+8), nil, &pages)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	put := func(kind string, payload int) func(*tx) error {
+		return func(x *tx) error {
+			return x.exec("insert into tasks (created, due, deadline, place, type, payload) values (0, 0, 0, 'ready', ?, ?)", kind, make([]byte, payload))
+		}
+	}
+	// These come while a write is under way, so that they share the next transaction.
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	first := &op{ctx: context.Background(), reply: make(chan struct{}), write: func(*tx) error {
+		close(begun)
+		<-goOn
+		return nil
+	}}
+	s.writer.ops <- first
+	<-begun
+	group := []*op{
+		{ctx: context.Background(), write: put("before", 1)},
+		{ctx: context.Background(), write: put("large", 1<<20)},
+		{ctx: context.Background(), write: put("after", 1)},
+	}
+	for _, o := range group {
+		o.reply = make(chan struct{})
+		s.writer.ops <- o
+	}
+	close(goOn)
+	for i, o := range group {
+		if <-o.reply; o.err == nil {
+			t.Errorf("write %d of the transaction is said to be durable", i)
+		}
+	}
+	if rest, err := s.PeekTasks(t.Context(), engine.TaskFilter{}); err != nil || len(rest) != 0 {
+		t.Errorf("have %+v, %v, want nothing of what has failed", rest, err)
+	}
+	out, err := s.PutTasks(t.Context(), []engine.TaskSpec{{Type: "small"}})
+	if err = errors.Join(err, errOf(out)); err != nil {
+		t.Errorf("what still has room: %v", err)
+	}
+}
+
+func errOf(out []engine.TaskPut) (err error) {
+	for _, one := range out {
+		err = errors.Join(err, one.Err)
+	}
+	return err
+}
