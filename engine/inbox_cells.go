@@ -42,13 +42,14 @@ type InboxMove struct {
 	From    string     `json:"from" doc:"The cell that has the slots."`
 	To      string     `json:"to" doc:"The cell that gets them."`
 	Slots   int        `json:"slots" doc:"How many."`
+	Moved   int        `json:"moved" doc:"How many of them are in the cell that gets them; they go in parts."`
 	Step    string     `json:"step" enum:"planned,copying,freezing,switched,opened,undoing,moved,undone" doc:"How far it is."`
 	By      string     `json:"by,omitempty" doc:"Who ordered it."`
 	Reason  string     `json:"reason,omitempty" doc:"Why."`
 	Begun   time.Time  `json:"begun" doc:"When it began."`
 	Ended   *time.Time `json:"ended" doc:"When it ended; null before."`
 	Rows    int64      `json:"rows" doc:"How many rows were copied, as far as this node knows."`
-	FrozenS float64    `json:"frozen_s" doc:"For how many seconds the slots took nothing in."`
+	FrozenS float64    `json:"frozen_s" doc:"For how many seconds, at most, a slot took nothing in."`
 	Error   string     `json:"error,omitempty" doc:"Why it was undone."`
 }
 

@@ -62,6 +62,10 @@ type Cell interface {
 	// Last gives the last position in the order of acceptance.
 	Last(ctx context.Context) (int64, error)
 
+	// Weigh tells how many rows of runs and entities each of the slots has, which is
+	// what takes time while they are frozen. Of each kind it counts no more than most.
+	Weigh(ctx context.Context, slots []int, most int) (rows []int, err error)
+
 	// Freeze lets the slots take nothing in, and sets their runs aside but for those
 	// that nodes own. It tells how many those are: repeat it until there are none.
 	// [ErrConflict] when the cell has not all of the slots open, or frozen by this

@@ -169,7 +169,7 @@ type moveFlags struct {
 func (m *moveFlags) add(c *cobra.Command) {
 	m.format = formatFlag(c, "text", "json")
 	c.Flags().DurationVar(&m.wait, "wait", 10*time.Second, "how long runs under way get to end or to pause, while nothing of the slots is taken in")
-	c.Flags().IntVar(&m.atOnce, "at-once", 512, "slots of one move: fewer are frozen for a shorter time")
+	c.Flags().IntVar(&m.atOnce, "at-once", 512, "slots of one move, which is undone or ended by itself")
 	c.Flags().BoolVar(&m.dry, "dry-run", false, "only say what would be done")
 	c.Flags().StringVar(&m.reason, "reason", "", "why, for the audit")
 }
@@ -177,10 +177,12 @@ func (m *moveFlags) add(c *cobra.Command) {
 func inboxMove(s streams, f *clientFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use: "move", Short: "Move slots to another database", Args: cobra.NoArgs,
-		Long: `move copies what the keys of the slots need, stops the slots for as long as the last
-of it takes, usually milliseconds, and lets them go on at the target. Events wait
-meanwhile. What cannot be moved stays where it is, and works there again. Slots that
-are there already are left alone, so that the command may be repeated.`,
+		Long: `move takes slots to another database in parts of some thousand runs and keys. It stops
+a part for as long as its way takes, usually a fraction of a second, and lets it go on at
+the target; the others work meanwhile, so that many runs that wait make a move longer,
+and stop no slot for longer. Events wait for a slot that is stopped. What cannot be
+moved stays where it is, and works there again. Slots that are there already are left
+alone, so that the command may be repeated.`,
 		Example: "  procaas inbox move --slots 2048-4095 --to b\n  procaas inbox move --slots 7 --to home --dry-run",
 	}
 	var m moveFlags

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"procaas/engine"
@@ -36,12 +37,16 @@ type Span struct {
 	Cell string `json:"cell"`
 }
 
-// A Move is slots on their way.
+// A Move is slots on their way. So that none stands still for longer because there are
+// many, they go in parts, one after the other.
 type Move struct {
 	ID     string    `json:"id"`
 	From   string    `json:"from"`
 	To     string    `json:"to"`
-	Slots  []int     `json:"slots"`
+	Slots  []int     `json:"slots"`          // of the part that is on its way
+	Rest   []int     `json:"rest,omitempty"` // that follow it, and work at the source meanwhile
+	Over   int       `json:"over,omitempty"` // how many have gone before it
+	Part   int       `json:"part,omitempty"` // which one it is
 	Step   MoveStep  `json:"step"`
 	Owner  string    `json:"owner"` // the token of who makes it; another one's word counts no more
 	By     string    `json:"by"`
@@ -56,18 +61,32 @@ type Move struct {
 	After int64 `json:"after,omitempty"`
 }
 
+// mark is by what name cells know the present part. Each has its own: an order for an
+// earlier one, of which the answer was lost, may be carried out late, and must find
+// nothing to do.
+func (m *Move) mark() string {
+	if m.Part == 0 {
+		return m.ID
+	}
+	return m.ID + "/" + strconv.Itoa(m.Part)
+}
+
+// all counts the slots of the order.
+func (m *Move) all() int { return m.Over + len(m.Slots) + len(m.Rest) }
+
 // A Done is a move that has ended.
 type Done struct {
 	ID     string    `json:"id"`
 	From   string    `json:"from"`
 	To     string    `json:"to"`
-	Slots  int       `json:"slots"`
+	Slots  int       `json:"slots"`          // of the order
+	Over   int       `json:"over,omitempty"` // of them that stay at the target when the move was undone
 	By     string    `json:"by"`
 	Reason string    `json:"reason,omitempty"`
 	Begun  time.Time `json:"begun"`
 	Ended  time.Time `json:"ended"`
 	Rows   int64     `json:"rows"`            // copied; 0 when another node has ended the move
-	Frozen float64   `json:"frozen_s"`        // for so many seconds nothing of the slots was taken in
+	Frozen float64   `json:"frozen_s"`        // for so many seconds, at most, nothing of a slot was taken in
 	Error  string    `json:"error,omitempty"` // why the move was undone
 }
 
@@ -168,7 +187,7 @@ func (c *Chart) SlotsOf(cell string) (slots []int) {
 // moving finds the move that a slot goes by; nil when it goes by none.
 func (c *Chart) moving(slot int) *Move {
 	for _, m := range c.Moves {
-		if slices.Contains(m.Slots, slot) {
+		if slices.Contains(m.Slots, slot) || slices.Contains(m.Rest, slot) {
 			return m
 		}
 	}

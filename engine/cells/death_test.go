@@ -17,13 +17,17 @@ import (
 // A mortal cell kills the process that makes a move, before a step or after it.
 type mortal struct {
 	engine.Cell
-	at  string
-	die *atomic.Pointer[func()]
+	at   string
+	part string // how the name of the part ends at which it does
+	die  *atomic.Pointer[func()]
 }
 
 // step does one step, and lets the process die at it.
-func (m *mortal) step(name string, do func() error) error {
+func (m *mortal) step(name, move string, do func() error) error {
 	die := m.die.Load()
+	if !strings.HasSuffix(move, m.part) {
+		return do()
+	}
 	if die != nil && m.at == "before "+name {
 		(*die)()
 		return context.Canceled
@@ -37,23 +41,23 @@ func (m *mortal) step(name string, do func() error) error {
 }
 
 func (m *mortal) Arrive(ctx context.Context, move string, slots []int) error {
-	return m.step("arrive", func() error { return m.Cell.Arrive(ctx, move, slots) })
+	return m.step("arrive", move, func() error { return m.Cell.Arrive(ctx, move, slots) })
 }
 
 func (m *mortal) Freeze(ctx context.Context, move string, slots []int) (left int, err error) {
-	return left, m.step("freeze", func() error { left, err = m.Cell.Freeze(ctx, move, slots); return err })
+	return left, m.step("freeze", move, func() error { left, err = m.Cell.Freeze(ctx, move, slots); return err })
 }
 
 func (m *mortal) Import(ctx context.Context, move string, what engine.CellPart, rows []byte) error {
-	return m.step("import of "+string(what), func() error { return m.Cell.Import(ctx, move, what, rows) })
+	return m.step("import of "+string(what), move, func() error { return m.Cell.Import(ctx, move, what, rows) })
 }
 
 func (m *mortal) Open(ctx context.Context, move string, after int64) error {
-	return m.step("open", func() error { return m.Cell.Open(ctx, move, after) })
+	return m.step("open", move, func() error { return m.Cell.Open(ctx, move, after) })
 }
 
 func (m *mortal) Drop(ctx context.Context, move string, slots []int) (more bool, err error) {
-	return more, m.step("drop", func() error { more, err = m.Cell.Drop(ctx, move, slots); return err })
+	return more, m.step("drop", move, func() error { more, err = m.Cell.Drop(ctx, move, slots); return err })
 }
 
 // A move whose process dies is undone by another one before the switch, and ended after
@@ -75,7 +79,7 @@ func takeOver(t *testing.T, at, want string) {
 	ctx := t.Context()
 	home, others := enginetest.MigratedPostgres(t), map[string]string{"b": enginetest.MigratedPostgres(t)}
 	var die atomic.Pointer[func()]
-	dying := openAs(t, home, others, time.Second, func(_ string, store engine.Cell) engine.Cell { return &mortal{store, at, &die} })
+	dying := openAs(t, home, others, time.Second, func(_ string, store engine.Cell) engine.Cell { return &mortal{Cell: store, at: at, die: &die} })
 	works := dying
 	in := func(key string, n int) engine.Intake {
 		return engine.Intake{
@@ -135,6 +139,89 @@ func takeOver(t *testing.T, at, want string) {
 		if out, err := other.Accept(ctx, 0, []engine.Intake{in(key, 0)}); err != nil || !out[0].Duplicate {
 			t.Errorf("key %s: want a repetition known, have %+v, %v", key, out, err)
 		}
+	}
+}
+
+// A move in parts whose process dies in the second of them has moved the first: every
+// slot works in one cell, and no run is lost, doubled or out of its order.
+func TestPartsOfAMoveAreTakenOver(t *testing.T) {
+	t.Parallel()
+	for at, wantSecond := range map[string]string{
+		"before arrive": cells.Home, "after freeze": cells.Home,
+		"after import of runs": cells.Home, "before open": "b", "after open": "b", "after drop": "b",
+	} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			dieInSecondPart(t, at, wantSecond)
+		})
+	}
+}
+
+func dieInSecondPart(t *testing.T, at, wantSecond string) {
+	ctx := t.Context()
+	home, others := enginetest.MigratedPostgres(t), map[string]string{"b": enginetest.MigratedPostgres(t)}
+	var die atomic.Pointer[func()]
+	dying := openAs(t, home, others, time.Second, func(_ string, store engine.Cell) engine.Cell {
+		return &mortal{Cell: store, at: at, part: "/1", die: &die}
+	})
+	dying.SetPart(1) // a slot with runs is a part of its own
+	keys := names(4)
+	slices.SortFunc(keys, func(a, b string) int { return engine.InboxSlot(a) - engine.InboxSlot(b) })
+	for n := range 2 {
+		for _, key := range keys {
+			accept(t, dying, order(key, fmt.Sprintf("%s-%d", key, n)))
+		}
+	}
+	o := cells.Order{To: "b", Wait: time.Minute}
+	for _, key := range keys {
+		o.Slots = append(o.Slots, engine.InboxSlot(key))
+	}
+	kill := func() { die.Store(nil); dying.Die() }
+	die.Store(&kill)
+	_ = dying.MoveNow(ctx, o) // its error is that of the one who dies
+	other := openAs(t, home, others, time.Second, nil)
+	waitFor(t, "the move to be taken over", func() bool {
+		v, err := other.Inbox(ctx)
+		return err == nil && len(v.Moves) == 1 && v.Moves[0].Ended != nil
+	})
+	want := []string{"b", wantSecond, cells.Home, cells.Home}
+	for i, key := range keys {
+		if owner := other.Chart().Owner(engine.InboxSlot(key)); owner != want[i] {
+			t.Errorf("part %d: want its slot in %s, have it in %s", i, want[i], owner)
+		}
+	}
+	v, err := other.Inbox(ctx)
+	if moved := slices.Index(want, cells.Home); err != nil || v.Moves[0].Moved != moved || v.Moves[0].Error == "" {
+		t.Errorf("want %d slots moved and the reason for it, have %+v, %v", moved, v.Moves[0], err)
+	}
+	accepted := func(in engine.Intake) {
+		t.Helper()
+		waitFor(t, "the slot to work", func() bool {
+			out, err := other.Accept(ctx, 0, []engine.Intake{in})
+			return err == nil && out[0].Err == nil
+		})
+	}
+	for _, key := range keys {
+		accepted(order(key, key+"-2"))
+		if out, err := other.Accept(ctx, 0, []engine.Intake{order(key, key+"-0")}); err != nil || !out[0].Duplicate {
+			t.Errorf("key %s: want a repetition known, have %+v, %v", key, out, err)
+		}
+	}
+	node := join(t, other)
+	for n := range 3 {
+		runs, err := other.Claim(ctx, node, 100, "bundle")
+		if err != nil || len(runs) != len(keys) {
+			t.Fatalf("want a run of each key, have %d, %v", len(runs), err)
+		}
+		for _, r := range runs {
+			if r.ID != fmt.Sprintf("%s-%d", r.Key, n) {
+				t.Errorf("key %s: run %s came at place %d", r.Key, r.ID, n)
+			}
+			commit(t, other, node, r, engine.Succeeded)
+		}
+	}
+	if runs, err := other.Claim(ctx, node, 100, "bundle"); err != nil || len(runs) > 0 {
+		t.Errorf("want no run twice, have %d more, %v", len(runs), err)
 	}
 }
 

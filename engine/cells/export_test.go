@@ -30,3 +30,6 @@ func (s *Store) Die() { s.stop() }
 
 // Home gives the cell that is the home.
 func (s *Store) Home() engine.Cell { return s.home }
+
+// SetPart bounds the rows of one part of a move.
+func (s *Store) SetPart(rows int) { s.partRows = rows }

@@ -21,8 +21,9 @@ const (
 	extendWhen = 3                    // less than two parts of so many of it are left
 	freezeTry  = 5 * time.Millisecond // then ever longer, up to freezeRest: who freezes holds up all of the cell
 	freezeRest = 100 * time.Millisecond
-	lateIDs    = time.Minute // no transaction that stores ids is older
-	moveTries  = 60 * time.Second
+	lateIDs    = time.Minute      // no transaction that stores ids is older
+	moveTries  = 60 * time.Second // of writing the map
+	endTries   = 5 * time.Minute  // of ending another one's move, before it is anybody's again
 
 	// DefaultWait is how long a move waits for runs under way, while nothing of the slots is taken in.
 	DefaultWait = 10 * time.Second
@@ -125,8 +126,8 @@ func (s *Store) enter(ctx context.Context, o Order) (*Move, error) {
 
 // audited makes the record of an order.
 func (m *Move) audited(by engine.Actor) engine.Audited {
-	from, _ := json.Marshal(map[string]any{"cell": m.From, "slots": len(m.Slots)}) // plain data always encodes
-	to, _ := json.Marshal(map[string]any{"cell": m.To, "slots": len(m.Slots)})
+	from, _ := json.Marshal(map[string]any{"cell": m.From, "slots": m.all()}) // plain data always encodes
+	to, _ := json.Marshal(map[string]any{"cell": m.To, "slots": m.all()})
 	return engine.Audited{Kind: engine.AuditInbox, Name: m.ID, By: by, Before: from, After: to}
 }
 
@@ -160,8 +161,8 @@ func (s *Store) tryUpdate(ctx context.Context, m *Move, change func(*Chart, *Mov
 		return err
 	}
 	mine := c.Moves[m.ID]
-	if mine == nil || mine.Owner != m.Owner {
-		return errLost
+	if mine == nil || mine.Owner != m.Owner || mine.Part < m.Part {
+		return errLost // or a program that knows of no parts has written the map
 	}
 	now, err := s.now(ctx)
 	if err != nil {
@@ -172,14 +173,14 @@ func (s *Store) tryUpdate(ctx context.Context, m *Move, change func(*Chart, *Mov
 	if err := s.writeMap(ctx, c, 0, nil); err != nil {
 		return err
 	}
-	m.Step, m.Until = mine.Step, mine.Until
+	*m = *mine
 	if _, err := s.refresh(ctx); err != nil {
 		s.log.Warn("map of the inbox is written and cannot be read, trying again", "error", err)
 	}
 	return nil
 }
 
-// carry makes a move. When it cannot, the move is undone.
+// carry makes a move. When it cannot, what has not moved yet works at the source again.
 func (s *Store) carry(m *Move, wait time.Duration) {
 	w := &mover{}
 	s.mu.Lock()
@@ -190,15 +191,15 @@ func (s *Store) carry(m *Move, wait time.Duration) {
 		defer s.mu.Unlock()
 		delete(s.movers, m.ID)
 	}()
-	log := s.log.With("move", m.ID, "from", m.From, "to", m.To, "slots", len(m.Slots))
+	log := s.log.With("move", m.ID, "from", m.From, "to", m.To, "slots", m.all())
 	log.Info("slots of the inbox begin to move")
-	err := s.toSwitch(s.ctx, m, w, wait)
+	err := s.moveParts(s.ctx, m, w, wait)
 	if err != nil && s.ctx.Err() != nil {
 		return // another node undoes it, or ends it
 	}
 	if err != nil {
-		log.Warn("slots of the inbox have not moved", "error", err)
-		if err := s.undo(s.ctx, m, err.Error()); err != nil {
+		log.Warn("slots of the inbox have not moved", "error", err, "moved_before", m.Over)
+		if err := s.undo(s.ctx, m, w, err.Error()); err != nil {
 			log.Warn("move cannot be undone yet", "error", err)
 		}
 		return
@@ -210,8 +211,37 @@ func (s *Store) carry(m *Move, wait time.Duration) {
 	log.Info("slots of the inbox have moved", "rows", w.rows.Load(), "frozen", time.Duration(w.frozen.Load())*time.Microsecond)
 }
 
-// toSwitch does all until the slots are the target's.
-func (s *Store) toSwitch(ctx context.Context, m *Move, w *mover, wait time.Duration) error {
+// partRows is how many rows of runs and entities go with one part of a move, unless a
+// single slot has more: a part stands still for as long as their way takes.
+const partRows = 1000
+
+// weighAtOnce bounds the slots that one question is about.
+const weighAtOnce = 128
+
+// plan divides slots into parts of about so many rows.
+func (s *Store) plan(ctx context.Context, m *Move, from engine.Cell) (parts [][]int, err error) {
+	var part []int
+	sum := 0
+	for some := range slices.Chunk(m.Slots, weighAtOnce) {
+		if err := s.extend(ctx, m); err != nil {
+			return nil, err
+		}
+		rows, err := from.Weigh(ctx, some, s.partRows)
+		if err != nil {
+			return nil, err
+		}
+		for i, slot := range some {
+			if len(part) > 0 && sum+rows[i] > s.partRows {
+				parts, part, sum = append(parts, part), nil, 0
+			}
+			part, sum = append(part, slot), sum+rows[i]
+		}
+	}
+	return append(parts, part), nil
+}
+
+// moveParts moves all parts but for what is to be done after the switch of the last.
+func (s *Store) moveParts(ctx context.Context, m *Move, w *mover, wait time.Duration) error {
 	from, err := s.named[m.From].cell()
 	if err != nil {
 		return err
@@ -220,64 +250,114 @@ func (s *Store) toSwitch(ctx context.Context, m *Move, w *mover, wait time.Durat
 	if err != nil {
 		return err
 	}
-	began, err := from.Now(ctx)
+	parts, err := s.plan(ctx, m, from)
 	if err != nil {
 		return err
 	}
-	if err := to.Arrive(ctx, m.ID, m.Slots); err != nil {
-		return err
-	}
-	// Ids are many and never change: most are there before anything stands still.
-	if err := s.copy(ctx, m, w, from, to, engine.CellEvents, 0); err != nil {
-		return err
-	}
-	if err := s.update(ctx, m, func(_ *Chart, m *Move) { m.Step = Freezing }); err != nil {
-		return err
-	}
-	frozen := time.Now()
-	defer func() { w.frozen.Store(time.Since(frozen).Microseconds()) }()
-	if err := s.freeze(ctx, from, m, wait); err != nil {
-		return err
-	}
-	if err := s.copy(ctx, m, w, from, to, engine.CellEvents, began-lateIDs.Microseconds()); err != nil {
-		return err
-	}
-	for _, what := range []engine.CellPart{engine.CellKeys, engine.CellRuns, engine.CellOutbox} {
-		if err := s.copy(ctx, m, w, from, to, what, 0); err != nil {
+	known := int64(0) // ids accepted before this time are at the target
+	for i, slots := range parts {
+		over := m.Over
+		if i > 0 {
+			if err := s.sweep(ctx, m, from, to); err != nil {
+				return err
+			}
+			over += len(parts[i-1])
+		}
+		rest := slices.Concat(parts[i+1:]...)
+		if err := s.update(ctx, m, func(_ *Chart, m *Move) {
+			m.Step, m.Slots, m.Rest, m.Over, m.Part = Copying, slots, rest, over, i
+		}); err != nil {
+			return err
+		}
+		if known, err = s.toSwitch(ctx, m, w, leg{from, to, wait, known}); err != nil {
 			return err
 		}
 	}
-	last, err := from.Last(ctx)
+	return nil
+}
+
+// A leg is what the way of a part needs.
+type leg struct {
+	from, to engine.Cell
+	wait     time.Duration
+	known    int64 // ids of the source that are older are at the target
+}
+
+// toSwitch does all until the slots of a part are the target's. It gives the time up to
+// which ids of the source are known there, those of later parts too.
+func (s *Store) toSwitch(ctx context.Context, m *Move, w *mover, l leg) (known int64, err error) {
+	if known, err = l.from.Now(ctx); err != nil {
+		return 0, err
+	}
+	known -= lateIDs.Microseconds()
+	if err := l.to.Arrive(ctx, m.mark(), m.Slots); err != nil {
+		return 0, err
+	}
+	// Ids are many and never change: most are there before anything stands still.
+	if err := s.copy(ctx, m, w, l, batch{engine.CellEvents, slices.Concat(m.Slots, m.Rest), l.known}); err != nil {
+		return 0, err
+	}
+	if err := s.update(ctx, m, func(_ *Chart, m *Move) { m.Step = Freezing }); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	defer func() { w.stood(time.Since(began)) }()
+	if err := s.freeze(ctx, m, l); err != nil {
+		return 0, err
+	}
+	for _, what := range []engine.CellPart{engine.CellEvents, engine.CellKeys, engine.CellRuns, engine.CellOutbox} {
+		if err := s.copy(ctx, m, w, l, batch{what, m.Slots, known}); err != nil {
+			return 0, err
+		}
+	}
+	last, err := l.from.Last(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if err := s.update(ctx, m, func(c *Chart, m *Move) {
 		m.Step, m.After = Switched, last
 		c.give(m.Slots, m.To)
 	}); err != nil {
-		return err
+		return 0, err
 	}
-	m.After = last
-	return to.Open(ctx, m.ID, last)
+	return known, s.open(ctx, m, l.to)
+}
+
+// open lets the slots of a part work at the target, after the switch.
+func (s *Store) open(ctx context.Context, m *Move, to engine.Cell) error {
+	if m.Step != Switched {
+		return nil
+	}
+	mark, after := m.mark(), m.After
+	if err := s.during(ctx, m, func(ctx context.Context) error { return to.Open(ctx, mark, after) }); err != nil {
+		return s.named[m.To].heed(ctx, err)
+	}
+	return s.update(ctx, m, func(_ *Chart, m *Move) { m.Step = Opened })
+}
+
+// stood notes for how long a part has stood still; the longest time counts.
+func (w *mover) stood(d time.Duration) {
+	w.frozen.Store(max(w.frozen.Load(), d.Microseconds()))
 }
 
 // freeze stops the slots at the source, and waits for runs that nodes own.
-func (s *Store) freeze(ctx context.Context, from engine.Cell, m *Move, wait time.Duration) error {
+func (s *Store) freeze(ctx context.Context, m *Move, l leg) error {
 	pause := freezeTry
 	for began := time.Now(); ; pause = min(2*pause, freezeRest) {
-		if err := s.extend(ctx, m); err != nil {
+		left, mark, slots := 0, m.mark(), m.Slots
+		err := s.during(ctx, m, func(ctx context.Context) (err error) {
+			left, err = l.from.Freeze(ctx, mark, slots)
 			return err
-		}
-		left, err := from.Freeze(ctx, m.ID, m.Slots)
+		})
 		switch {
-		case errors.Is(err, engine.ErrConflict):
+		case errors.Is(err, engine.ErrConflict), errors.Is(err, errLost):
 			return err
 		case err == nil && left == 0:
 			return nil
-		case time.Since(began) > wait && err != nil:
+		case time.Since(began) > l.wait && err != nil:
 			return err
-		case time.Since(began) > wait:
-			return fmt.Errorf("%d runs of the slots were still under way after %s; move the slots when there are fewer long calls, or wait longer", left, wait)
+		case time.Since(began) > l.wait:
+			return fmt.Errorf("%d runs of the slots were still under way after %s; move the slots when there are fewer long calls, or wait longer", left, l.wait)
 		}
 		select {
 		case <-ctx.Done():
@@ -287,23 +367,57 @@ func (s *Store) freeze(ctx context.Context, from engine.Cell, m *Move, wait time
 	}
 }
 
-// copy takes one part of what the keys have to the target.
-func (s *Store) copy(ctx context.Context, m *Move, w *mover, from, to engine.Cell, what engine.CellPart, since int64) error {
+// during does what may take long, and tells the others meanwhile that the move is not
+// given up. When somebody has taken it over, it is cut off. Do runs beside this
+// goroutine, which writes m: it must not read it.
+func (s *Store) during(ctx context.Context, m *Move, do func(context.Context) error) error {
+	if err := s.extend(ctx, m); err != nil {
+		return err
+	}
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- do(inner) }()
+	tick := time.NewTicker(s.takeOver / extendWhen)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-tick.C:
+			if err := s.extend(ctx, m); errors.Is(err, errLost) {
+				cancel()
+				<-done
+				return err
+			}
+		}
+	}
+}
+
+// A batch is rows of one kind that go together.
+type batch struct {
+	what  engine.CellPart
+	slots []int
+	since int64 // only of what was accepted since then, see [engine.Cell]
+}
+
+// copy takes rows to the target.
+func (s *Store) copy(ctx context.Context, m *Move, w *mover, l leg, b batch) error {
 	cursor := ""
 	for {
 		if err := s.extend(ctx, m); err != nil {
 			return err
 		}
-		rows, next, err := from.Export(ctx, what, m.Slots, since, cursor)
+		rows, next, err := l.from.Export(ctx, b.what, b.slots, b.since, cursor)
 		if err != nil {
 			return err
 		}
-		if err := to.Import(ctx, m.ID, what, rows); err != nil {
+		if err := l.to.Import(ctx, m.mark(), b.what, rows); err != nil {
 			return err
 		}
 		var all []json.RawMessage
 		if err := json.Unmarshal(rows, &all); err != nil {
-			return fmt.Errorf("export %s: %w", what, err)
+			return fmt.Errorf("export %s: %w", b.what, err)
 		}
 		w.rows.Add(int64(len(all)))
 		if cursor = next; cursor == "" {
@@ -321,8 +435,8 @@ func (s *Store) extend(ctx context.Context, m *Move) error {
 	return s.update(ctx, m, func(*Chart, *Move) {})
 }
 
-// undo lets the slots work at the source again.
-func (s *Store) undo(ctx context.Context, m *Move, why string) error {
+// undo lets the slots work at the source again; parts that have moved stay.
+func (s *Store) undo(ctx context.Context, m *Move, w *mover, why string) error {
 	if err := s.update(ctx, m, func(_ *Chart, m *Move) {
 		if m.Step != Switched && m.Step != Opened {
 			m.Step = Undoing
@@ -331,56 +445,74 @@ func (s *Store) undo(ctx context.Context, m *Move, why string) error {
 		return err
 	}
 	if m.Step != Undoing {
-		return s.finish(ctx, m, &mover{}) // the switch was made, and only its answer was lost
+		return s.finish(ctx, m, w) // the switch was made, and only its answer was lost
 	}
 	for _, name := range []string{m.From, m.To} {
 		store, err := s.named[name].cell()
 		if err != nil {
 			return err
 		}
-		if err := store.Thaw(ctx, m.ID); err != nil {
+		mark := m.mark()
+		if err := s.during(ctx, m, func(ctx context.Context) error { return store.Thaw(ctx, mark) }); err != nil {
 			return s.named[name].heed(ctx, err)
 		}
 	}
-	return s.end(ctx, m, &mover{}, why)
+	return s.end(ctx, m, w, why)
 }
 
-// finish does all after the switch.
+// finish does all after the switch of a part, with which the move ends.
 func (s *Store) finish(ctx context.Context, m *Move, w *mover) error {
 	to, err := s.named[m.To].cell()
 	if err != nil {
 		return err
 	}
-	if m.Step == Switched {
-		if err := to.Open(ctx, m.ID, m.After); err != nil {
-			return s.named[m.To].heed(ctx, err)
-		}
-		if err := s.update(ctx, m, func(_ *Chart, m *Move) { m.Step = Opened }); err != nil {
-			return err
-		}
-	}
 	from, err := s.named[m.From].cell()
 	if err != nil {
+		return err
+	}
+	if err := s.sweep(ctx, m, from, to); err != nil {
+		return err
+	}
+	why := ""
+	if len(m.Rest) > 0 {
+		why = "it was left in its midst; give the order again for the rest"
+	}
+	return s.end(ctx, m, w, why)
+}
+
+// sweep opens the slots of a part at the target, unless that was done, and forgets them
+// at the source.
+func (s *Store) sweep(ctx context.Context, m *Move, from, to engine.Cell) error {
+	if err := s.open(ctx, m, to); err != nil {
 		return err
 	}
 	for more := true; more; {
 		if err := s.extend(ctx, m); err != nil {
 			return err
 		}
-		if more, err = from.Drop(ctx, m.ID, m.Slots); err != nil {
+		var err error
+		if more, err = from.Drop(ctx, m.mark(), m.Slots); err != nil {
 			return s.named[m.From].heed(ctx, err)
 		}
 	}
-	return s.end(ctx, m, w, "")
+	return nil
 }
 
 // end takes a move out of the map.
 func (s *Store) end(ctx context.Context, m *Move, w *mover, why string) error {
 	return s.update(ctx, m, func(c *Chart, m *Move) {
+		over := m.Over
+		if m.Step == Opened {
+			over += len(m.Slots)
+		}
+		text := why
+		if why != "" && over > 0 {
+			text = fmt.Sprintf("%d of %d slots have moved, and no more: %s", over, m.all(), why)
+		}
 		delete(c.Moves, m.ID)
 		c.Done = append(c.Done, Done{
-			ID: m.ID, From: m.From, To: m.To, Slots: len(m.Slots), By: m.By, Reason: m.Reason, Begun: m.Begun, Ended: m.Until.Add(-s.takeOver),
-			Rows: w.rows.Load(), Frozen: float64(w.frozen.Load()) / 1e6, Error: why,
+			ID: m.ID, From: m.From, To: m.To, Slots: m.all(), Over: over, By: m.By, Reason: m.Reason, Begun: m.Begun, Ended: m.Until.Add(-s.takeOver),
+			Rows: w.rows.Load(), Frozen: float64(w.frozen.Load()) / 1e6, Error: text,
 		})
 		c.Done = c.Done[max(0, len(c.Done)-doneKept):]
 	})
@@ -400,11 +532,11 @@ func (s *Store) recover(c *Chart) {
 }
 
 func (s *Store) recoverMove(c *Chart, id string) {
-	ctx, cancel := context.WithTimeout(s.ctx, takeOver)
-	defer cancel()
 	s.mu.Lock()
 	_, mine := s.movers[id]
 	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(s.ctx, probeLong)
+	defer cancel()
 	now, err := s.now(ctx)
 	if mine || err != nil || now.Before(c.Moves[id].Until) {
 		return
@@ -415,14 +547,32 @@ func (s *Store) recoverMove(c *Chart, id string) {
 	if err := s.writeMap(ctx, c, 0, nil); err != nil {
 		return // somebody was faster, or the next look does it
 	}
-	s.log.Warn("a move of slots was left alone and is taken over", "move", id, "step", m.Step)
+	w := &mover{}
+	s.mu.Lock()
+	s.movers[id] = w
+	s.mu.Unlock()
+	// Not here: whoever follows the map must not wait for a cell.
+	s.helpers.Go(func() { s.endLeft(m, w) })
+}
+
+// endLeft ends a move that another process has begun, and that is this one's now.
+func (s *Store) endLeft(m *Move, w *mover) {
+	ctx, cancel := context.WithTimeout(s.ctx, endTries)
+	defer cancel()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.movers, m.ID)
+	}()
+	s.log.Warn("a move of slots was left alone and is taken over", "move", m.ID, "step", m.Step)
+	var err error
 	if m.Step == Switched || m.Step == Opened {
-		err = s.finish(ctx, m, &mover{})
+		err = s.finish(ctx, m, w)
 	} else {
-		err = s.undo(ctx, m, "the node that made the move was not heard of any more")
+		err = s.undo(ctx, m, w, "the node that made the move was not heard of any more")
 	}
-	if err != nil {
-		s.log.Warn("move cannot be ended yet, trying again", "move", id, "error", err)
+	if err != nil && s.ctx.Err() == nil {
+		s.log.Warn("move cannot be ended yet, trying again", "move", m.ID, "error", err)
 	}
 }
 
@@ -436,7 +586,7 @@ func (s *Store) thawStrays(p *part) error {
 	if err != nil {
 		return p.heed(s.ctx, err)
 	}
-	strays := map[string]bool{}
+	known, strays := map[string]bool{}, map[string]bool{}
 	for _, slot := range slots {
 		if slot.State != engine.SlotOpen {
 			strays[slot.Move] = true
@@ -449,8 +599,11 @@ func (s *Store) thawStrays(p *part) error {
 	if err != nil {
 		return err
 	}
+	for _, m := range c.Moves {
+		known[m.mark()] = true
+	}
 	for move := range strays {
-		if c.Moves[move] != nil {
+		if known[move] {
 			continue
 		}
 		if err := store.Thaw(s.ctx, move); err != nil {

@@ -3,6 +3,7 @@ package cells_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -152,6 +153,7 @@ func TestMoveUnderSubmitters(t *testing.T) {
 	home, b, c := enginetest.MigratedPostgres(t), enginetest.MigratedPostgres(t), enginetest.MigratedPostgres(t)
 	others := map[string]string{"b": b, "c": c}
 	first, second := open(t, home, others), open(t, home, others)
+	first.SetPart(4) // several parts, so that others work while one stands still
 	l := &ledger{steps: map[string][]int{}, told: map[string][]int{}}
 	engines := nodes(t, l, first, second)
 
@@ -202,5 +204,61 @@ func TestMoveUnderSubmitters(t *testing.T) {
 		if err != nil || len(e.Runs) != events {
 			t.Errorf("key %s: want its %d runs found in all cells, have %d, %v", key, events, len(e.Runs), err)
 		}
+	}
+}
+
+// A slot with more runs than are set aside at once moves with all of them, in order.
+func TestMoveOfAHeavySlot(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := open(t, enginetest.MigratedPostgres(t), map[string]string{"b": enginetest.MigratedPostgres(t)})
+	const many = 5200
+	var in []engine.Intake
+	for i := range many {
+		in = append(in, order("k", fmt.Sprintf("run-%04d", i)))
+	}
+	for some := range slices.Chunk(in, 1000) {
+		accept(t, s, some...)
+	}
+	moved(t, s, "b", "k")
+	counts, err := s.Count(ctx, engine.RunFilter{Key: "k", Live: true})
+	if err != nil || len(counts) != 1 || counts[0].Runs != many {
+		t.Fatalf("want %d runs, have %+v, %v", many, counts, err)
+	}
+	node := join(t, s)
+	for i := range 3 {
+		commit(t, s, node, claim(t, s, node, fmt.Sprintf("run-%04d", i)), engine.Succeeded)
+	}
+}
+
+// BenchmarkFreeze tells for how long a slot stands still at most while all slots move,
+// with few and with many runs that wait in them. It should not grow with these.
+func BenchmarkFreeze(b *testing.B) {
+	for _, waiting := range []int{1_000, 10_000, 100_000} {
+		b.Run(fmt.Sprint("waiting=", waiting), func(b *testing.B) {
+			s := open(b, enginetest.MigratedPostgres(b), map[string]string{"b": enginetest.MigratedPostgres(b)})
+			var in []engine.Intake
+			for i := range waiting {
+				in = append(in, order(fmt.Sprint("key-", i), fmt.Sprint("run-", i)))
+			}
+			for some := range slices.Chunk(in, 1000) {
+				if _, err := s.Accept(b.Context(), 0, some); err != nil {
+					b.Fatal(err)
+				}
+			}
+			to, frozen := []string{"b", cells.Home}, 0.0
+			for i := range b.N {
+				if err := s.MoveNow(b.Context(), cells.Order{Slots: cells.All(), To: to[i%2], Wait: time.Minute}); err != nil {
+					b.Fatal(err)
+				}
+				done := s.Chart().Done
+				if d := done[len(done)-1]; d.Error != "" {
+					b.Fatal(d.Error)
+				} else {
+					frozen = max(frozen, d.Frozen)
+				}
+			}
+			b.ReportMetric(1000*frozen, "ms-frozen")
+		})
 	}
 }

@@ -45,6 +45,7 @@ type Store struct {
 	log   *slog.Logger
 
 	takeOver time.Duration
+	partRows int
 
 	chart atomic.Pointer[Chart]
 	read  sync.Mutex // one reads the map at a time
@@ -94,7 +95,7 @@ var (
 // of the slots; one that the map knows and nobody names is an error.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
-		shared: o.Home, home: o.Home, log: o.Log, takeOver: cmp.Or(o.TakeOver, takeOver), named: map[string]*part{},
+		shared: o.Home, home: o.Home, log: o.Log, takeOver: cmp.Or(o.TakeOver, takeOver), partRows: partRows, named: map[string]*part{},
 		members: map[int64]map[*part]int64{}, homes: map[*part]map[int64]int64{}, leases: map[int64]membership{},
 		movers: map[string]*mover{}, relays: make(chan struct{}, 1),
 	}

@@ -32,12 +32,12 @@ func (s *Store) Inbox(ctx context.Context) (engine.InboxView, error) {
 		v.Moves = append(v.Moves, out)
 	}
 	for _, d := range slices.Backward(c.Done) {
-		step := "moved"
+		step, over := "moved", d.Slots
 		if d.Error != "" {
-			step = "undone"
+			step, over = "undone", d.Over
 		}
 		v.Moves = append(v.Moves, engine.InboxMove{
-			ID: d.ID, From: d.From, To: d.To, Slots: d.Slots, Step: step, By: d.By, Reason: d.Reason,
+			ID: d.ID, From: d.From, To: d.To, Slots: d.Slots, Moved: over, Step: step, By: d.By, Reason: d.Reason,
 			Begun: d.Begun, Ended: &d.Ended, Rows: d.Rows, FrozenS: d.Frozen, Error: d.Error,
 		})
 	}
@@ -63,10 +63,18 @@ func (s *Store) view(ctx context.Context, c *Chart, p *part) engine.InboxCell {
 	return out
 }
 
+// moved counts the slots that are the target's.
+func (m *Move) moved() int {
+	if m.Step == Switched || m.Step == Opened {
+		return m.Over + len(m.Slots)
+	}
+	return m.Over
+}
+
 // view makes a move readable.
 func (m *Move) view() engine.InboxMove {
 	return engine.InboxMove{
-		ID: m.ID, From: m.From, To: m.To, Slots: len(m.Slots), Step: string(m.Step), By: m.By, Reason: m.Reason, Begun: m.Begun,
+		ID: m.ID, From: m.From, To: m.To, Slots: m.all(), Moved: m.moved(), Step: string(m.Step), By: m.By, Reason: m.Reason, Begun: m.Begun,
 	}
 }
 

@@ -38,7 +38,8 @@ func IsAway(err error) bool {
 func passes(code string) bool {
 	switch code {
 	case "57P01", "57P02", "57P03", // the server stops or starts
-		"25006", // it is a standby, at present
+		"25006",          // it is a standby, at present
+		"25P03", "25P04", // it has ended a transaction that stood still
 		"40001", "40P01", "55P03":
 		return true
 	}

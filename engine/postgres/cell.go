@@ -66,7 +66,7 @@ func (s *Store) Enroll(ctx context.Context, b engine.Badge, all bool) error {
 }
 
 func (t *tx) enroll(ctx context.Context, b engine.Badge, all bool) error {
-	t.queue("set local statement_timeout = 0") // indexes are made
+	t.queue(takeTime) // indexes are made
 	t.queue(lockSlotsAlone)
 	var have []engine.Badge
 	var live, used bool

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -15,39 +16,95 @@ import (
 // This file moves slots from one cell to another. All rows of a slot are found by the
 // slot of their keys.
 
+// Each count ends early, so that a slot with a million rows costs no more than others.
+const weighSlots = `select (select count(*) from (select from runs where inbox_slot(key) = w.slot limit $2) r)
+	+ (select count(*) from (select from keys where inbox_slot(key) = w.slot limit $2) k)
+	from unnest($1::int[]) with ordinality as w (slot, at) order by at`
+
+// Weigh implements [engine.Cell].
+func (s *Store) Weigh(ctx context.Context, slots []int, most int) (found []int, err error) {
+	r, err := s.pool.Query(ctx, weighSlots, slots, most)
+	if err == nil {
+		found, err = pgx.CollectRows(r, pgx.RowTo[int])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("weigh slots: %w", err)
+	}
+	return found, nil
+}
+
 const (
 	// That of another move, or of a slot that is not here.
 	notFreezable = `select count(*) from unnest($2::int[]) w (slot) left join inbox_slots s using (slot)
 	where s.state is null or s.state = 'arriving' or s.state = 'frozen' and s.move <> $1`
 	freezeSlots = "update inbox_slots set state = 'frozen', move = $1 where slot = any ($2::int[]) and state = 'open'"
-	setAside    = `update runs set was = place, place = 'away'
-	where inbox_slot(key) = any ($1::int[]) and place not in ('running', 'away')`
+	countFrozen = "select count(*) from inbox_slots where move = $1 and slot = any ($2::int[]) and state = 'frozen'"
+	// The last ones first: what is left of a key at any time are its first runs, so that
+	// none goes before another one that is aside already. Materialized: the order must
+	// not tempt the planner to look through the runs of all slots.
+	setAside = `with mine as materialized (
+		select seq from runs where inbox_slot(key) = any ($1::int[]) and place not in ('running', 'away')),
+	last as materialized (select seq from mine order by seq desc limit $2)
+	update runs set was = place, place = 'away' where place not in ('running', 'away') and seq in (select seq from last)`
 	// A run that leaves its node meanwhile is not aside: it is for the next try.
 	countLeft = "select count(*) from runs where inbox_slot(key) = any ($1::int[]) and place <> 'away'"
 )
 
-// Freeze implements [engine.Cell].
+// asideAtOnce bounds the runs that one transaction sets aside.
+const asideAtOnce = 5000
+
+// Freeze implements [engine.Cell]. The slots stop in a transaction of their own, since
+// all of the cell waits for it; their runs are set aside after it.
 func (s *Store) Freeze(ctx context.Context, move string, slots []int) (left int, err error) {
-	err = s.tx(ctx, func(t *tx) error {
-		bad := 0
-		t.queue(slotsPatience)
-		t.queue(lockSlotsAlone)
-		t.queue(notFreezable, move, slots).QueryRow(value(&bad))
-		if err := t.send(ctx); err != nil {
-			return err
+	still, more := false, true
+	aside := func(t *tx) (err error) {
+		still, left, more, err = t.setAside(ctx, move, slots)
+		return err
+	}
+	if err = s.tx(ctx, aside); err == nil && !still {
+		err = s.tx(ctx, func(t *tx) error { return t.stop(ctx, move, slots) })
+		more = true
+	}
+	for err == nil && more {
+		if err = s.tx(ctx, aside); err == nil && !still {
+			err = fmt.Errorf("somebody has thawed the slots: %w", engine.ErrConflict)
 		}
-		if bad > 0 {
-			return fmt.Errorf("%d of the slots are not open here: %w", bad, engine.ErrConflict)
-		}
-		t.queue(freezeSlots, move, slots)
-		t.queue(setAside, slots)
-		t.queue(countLeft, slots).QueryRow(value(&left))
-		return t.commit(ctx)
-	})
+	}
 	if err != nil {
 		return 0, fmt.Errorf("freeze slots: %w", err)
 	}
 	return left, nil
+}
+
+// stop lets the slots take nothing in.
+func (t *tx) stop(ctx context.Context, move string, slots []int) error {
+	bad := 0
+	t.queue(slotsPatience)
+	t.queue(lockSlotsAlone)
+	t.queue(notFreezable, move, slots).QueryRow(value(&bad))
+	if err := t.send(ctx); err != nil {
+		return err
+	}
+	if bad > 0 {
+		return fmt.Errorf("%d of the slots are not open here: %w", bad, engine.ErrConflict)
+	}
+	t.queue(freezeSlots, move, slots)
+	return t.commit(ctx)
+}
+
+// setAside sets some runs of slots aside that stand still, and keeps these from being
+// thawed meanwhile: nobody would bring the runs back. Left is what remains of the slots
+// but for what is aside; more tells that some of it may be set aside at once.
+func (t *tx) setAside(ctx context.Context, move string, slots []int) (still bool, left int, more bool, err error) {
+	frozen := 0
+	t.queue(lockSlots)
+	t.queue(countFrozen, move, slots).QueryRow(value(&frozen))
+	if err := t.send(ctx); err != nil || frozen < len(slots) {
+		return false, 0, false, err
+	}
+	t.queue(setAside, slots, asideAtOnce).Exec(func(c pgconn.CommandTag) error { more = c.RowsAffected() == asideAtOnce; return nil })
+	t.queue(countLeft, slots).QueryRow(value(&left))
+	return true, left, more, t.commit(ctx)
 }
 
 const (
@@ -63,7 +120,8 @@ const (
 	where inbox_slot(key) = any ($1::int[]) and place = 'away'`
 	// Those of which somebody waits for something, as far as it was not ready before.
 	promoteSlots = `update runs r set place = 'ready'
-	from (select distinct flow, key from runs where inbox_slot(key) = any ($1::int[]) and place = 'queued') k
+	from (with mine as materialized (select flow, key, place from runs where inbox_slot(key) = any ($1::int[]))
+		select distinct flow, key from mine where place = 'queued') k
 	where r.seq = (select q.seq from runs q where q.flow = k.flow and q.key = k.key and q.place = 'queued' order by q.seq limit 1)
 	and not exists (select from runs a where a.flow = k.flow and a.key = k.key
 		and a.ordered and a.place in ('ready', 'running', 'parked', 'held', 'blocked'))`
@@ -72,9 +130,15 @@ const (
 		and q.seq > r.heard and r.awaits::jsonb ? (convert_from(q.event, 'UTF8')::json ->> 'type'))`
 )
 
+// takeTime lifts the bounds of time for one transaction that writes a row for each run
+// of its slots: cut off, it would be begun anew and cut off again, and the slots would
+// work nowhere.
+const takeTime = `select set_config('statement_timeout', '0', true),
+	case when current_setting('server_version_num')::int >= 170000 then set_config('transaction_timeout', '0', true) end`
+
 // setOut finds the slots of a move that are in a state, with the lock of slots held.
 func (t *tx) setOut(ctx context.Context, move string, state engine.SlotState) (slots []int32, err error) {
-	t.queue("set local statement_timeout = 0")
+	t.queue(takeTime)
 	t.queue(slotsPatience)
 	t.queue(lockSlotsAlone)
 	t.queue(slotsOf, move, state).Query(rows(&slots, pgx.RowTo[int32]))
@@ -132,7 +196,7 @@ const (
 func (s *Store) Arrive(ctx context.Context, move string, slots []int) error {
 	err := s.tx(ctx, func(t *tx) error {
 		bad := 0
-		t.queue("set local statement_timeout = 0")
+		t.queue(takeTime)
 		t.queue(slotsPatience)
 		t.queue(lockSlotsAlone)
 		t.queue(notReceivable, move, slots).QueryRow(value(&bad))
@@ -189,6 +253,11 @@ const (
 	coalesce((select json_build_array(source, id)::text from page order by source desc, id desc limit 1), '')`
 )
 
+// exportRecent is for ids since a time. These are few enough that all of them are looked
+// at in one go, so that those of a few slots are one part: the slots stand still
+// meanwhile.
+var exportRecent = strings.Replace(exportEvents, "order by e.source, e.id limit", "and (e.slot is null or e.slot = any ($1::int[])) order by e.source, e.id limit", 1)
+
 // Export implements [engine.Cell].
 func (s *Store) Export(ctx context.Context, what engine.CellPart, slots []int, since int64, cursor string) (text []byte, next string, err error) {
 	sql, args := "", []any{slots}
@@ -220,7 +289,10 @@ func (s *Store) Export(ctx context.Context, what engine.CellPart, slots []int, s
 				return nil, "", engine.ErrCursor
 			}
 		}
-		sql, args = exportEvents, append(args, source, id, since, exportRows)
+		if sql = exportEvents; since > 0 {
+			sql = exportRecent
+		}
+		args = append(args, source, id, since, exportRows)
 	}
 	err = s.freely(ctx, sql, args, func(r pgx.Rows) error {
 		_, err := pgx.ForEachRow(r, []any{&text, &next}, func() error { return nil })

@@ -1,8 +1,11 @@
 package postgres
 
 import (
+	"fmt"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // A look during which somebody stood still does not put off the next look at all.
@@ -22,5 +25,26 @@ func TestPaceIsBounded(t *testing.T) {
 	h.found(&l, position{rank: 1})
 	if !h.all.isDue(time.Now().Add(paceMost)) {
 		t.Errorf("want a look at all within %v, have %v", paceMost, h.all.next)
+	}
+}
+
+// A transaction that the server has ended, since this process stood still in its midst,
+// is made again; whether one that may have committed is, is not for the store to say.
+func TestStalledTransactionsAreMadeAgain(t *testing.T) {
+	t.Parallel()
+	s := &Store{}
+	for code, want := range map[string]bool{"25P03": true, "25P04": true, "40001": true, "57014": false, "42501": false} {
+		e := fmt.Errorf("send: %w", &pgconn.PgError{Code: code, Severity: "FATAL"})
+		if have := s.mayPass(unwritten{e}); have != want {
+			t.Errorf("code %s: want tried again %v, have %v", code, want, have)
+		}
+		if s.mayPass(e) {
+			t.Errorf("code %s: what may be written is tried again", code)
+		}
+	}
+	for code, want := range map[string]bool{"25P03": true, "25P04": false, "57P01": false} {
+		if have := rolledBack(&pgconn.PgError{Code: code, Severity: "FATAL"}); have != want {
+			t.Errorf("code %s in a commit: want it certainly unwritten %v, have %v", code, want, have)
+		}
 	}
 }

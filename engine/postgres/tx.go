@@ -93,6 +93,9 @@ func (s *Store) once(ctx context.Context, do func(*tx) error) error {
 // ends unwritten, even in its commit. The shutdown of a server is none: it may
 // come after the commit.
 func rolledBack(e *pgconn.PgError) bool {
+	if e.Code == "25P03" {
+		return true // the server ended a transaction that stood idle, so the commit came too late
+	}
 	switch e.Code[:2] {
 	case "08", "57", "58", "XX":
 		return false
@@ -115,7 +118,8 @@ func (s *Store) mayPass(err error) bool {
 	case "40001", "40P01", // serialization failure, deadlock
 		"55P03",          // a lock was not had in time
 		"57P01", "57P02", // the server stops
-		"57P03", // the server starts
+		"57P03",          // the server starts
+		"25P03", "25P04", // this process stood still in the midst of it, for longer than others can wait for its locks
 		"23505": // somebody was faster; the next try sees it
 		return true
 	case "25006": // read-only: the server is not the primary any more
