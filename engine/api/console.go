@@ -23,6 +23,9 @@ func (s *server) newConsole() *ui.Console {
 	if s.shards != nil {
 		o.Shards = s.shards
 	}
+	if s.inbox != nil {
+		o.Inbox = s.inbox
+	}
 	if clusters, ok := s.engine.(ui.Clusters); ok {
 		o.Clusters = clusters
 	}

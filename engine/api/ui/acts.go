@@ -2,6 +2,7 @@ package ui
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"net/http"
 	"net/url"
@@ -12,6 +13,22 @@ import (
 	"procaas/dsl"
 	"procaas/engine"
 )
+
+// Steering goes on with runs, or ends them.
+type Steering interface {
+	Retry(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
+	Cancel(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
+	Abandon(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
+	RetryAll(ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
+}
+
+// Switches switch, hold, limit and roll out by path.
+type Switches interface {
+	Controls(ctx context.Context) ([]engine.ControlView, error)
+	ControlEffect(ctx context.Context, path string, change engine.ControlChange) (engine.ControlEffect, error)
+	SetControl(ctx context.Context, path string, change engine.ControlChange, ifRevision int64, by engine.Actor) (engine.ControlView, error)
+	RemoveControl(ctx context.Context, path string, ifRevision int64, by engine.Actor) (int64, error)
+}
 
 // may refuses callers who may not operate a path.
 func (c *Console) may(r *http.Request, path string) error {

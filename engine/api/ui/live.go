@@ -44,6 +44,13 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request) error {
 			}
 			return c.part("queue", data), nil
 		},
+		"inbox": func(ctx context.Context, _ string) ([]byte, error) {
+			data, err := c.cellsData(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return c.part("cells", data), nil
+		},
 		"clusters": func(ctx context.Context, _ string) ([]byte, error) {
 			data, err := c.clustersData(ctx)
 			if err != nil {

@@ -52,13 +52,14 @@ type frame struct {
 	NotReady  string
 	Degraded  string
 	Pipelines []string
+	Cells     bool   // the inbox is over several databases, and has a page
 	Here      string // the path of the page
 	Page      any
 }
 
 // show renders a page.
 func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name, title string, data any) {
-	f := frame{Title: title, Version: c.o.Version, Here: r.URL.Path, Page: data}
+	f := frame{Title: title, Version: c.o.Version, Here: r.URL.Path, Cells: c.o.Inbox != nil, Page: data}
 	if g := c.o.Caller(r); g.Role != "" {
 		f.Caller, f.SignedIn = g.Name, g.Name != "anonymous"
 		for _, p := range c.o.Engine.Bundle().Pipelines {

@@ -12,6 +12,16 @@ import (
 	"procaas/engine"
 )
 
+// Runs reads runs and the keys that they are of.
+type Runs interface {
+	RunByID(ctx context.Context, id string) (engine.RunView, error)
+	Story(ctx context.Context, run string) (engine.Story, error)
+	Explain(ctx context.Context, run, path string) (engine.Explanation, error)
+	List(ctx context.Context, f engine.RunFilter) ([]engine.RunView, string, error)
+	Preview(ctx context.Context, f engine.RunFilter) (engine.RunsPreview, error)
+	Entity(ctx context.Context, flow, key string) (engine.EntityView, error)
+}
+
 type runData struct {
 	Story    engine.Story
 	Run      engine.RunView // of the story

@@ -34,6 +34,11 @@ type Transfers interface {
 	ShardTransfers(ctx context.Context, shardMap string) ([]engine.ShardTransfer, error)
 }
 
+// Inbox is what the console needs of an inbox over several databases.
+type Inbox interface {
+	Inbox(ctx context.Context) (engine.InboxView, error)
+}
+
 var (
 	_ Clusters  = (*engine.Engine)(nil)
 	_ Transfers = (*engine.Engine)(nil)
@@ -45,6 +50,7 @@ type queueData struct {
 	Runs    []engine.RunView
 	Types   []engine.TaskTypeStats
 	Tasks   bool // there is a queue of tasks
+	Cells   bool // the inbox is over several databases
 	Now     time.Time
 }
 
@@ -60,7 +66,7 @@ func (c *Console) queue(w http.ResponseWriter, r *http.Request) error {
 
 func (c *Console) queueData(ctx context.Context) (d queueData, err error) {
 	n := c.o.Numbers()
-	d = queueData{Waiting: n.Waiting, Oldest: n.Oldest, Tasks: c.o.Tasks != nil, Now: time.Now()}
+	d = queueData{Waiting: n.Waiting, Oldest: n.Oldest, Tasks: c.o.Tasks != nil, Cells: c.o.Inbox != nil, Now: time.Now()}
 	if d.Runs, _, err = c.o.Engine.List(ctx, engine.RunFilter{Status: engine.Waiting, Oldest: true, Limit: 10}); err != nil || c.o.Tasks == nil {
 		return d, err
 	}
@@ -149,6 +155,65 @@ func (c *Console) shardsData(ctx context.Context) (d shardsData, err error) {
 			}
 		}
 		d.Maps = append(d.Maps, one)
+	}
+	return d, nil
+}
+
+type cellsData struct {
+	Divided bool // the inbox is over several databases
+	Slots   int
+	Cells   []cellRow
+	Under   []slotMoveRow // moves under way
+	Past    []slotMoveRow // those that have ended, the last first
+}
+
+type cellRow struct {
+	engine.InboxCell
+	Share float64 // of all slots
+	More  bool    // Outbox was not counted to its end
+}
+
+type slotMoveRow struct {
+	engine.InboxMove
+	Frozen string // for how long its slots took nothing in; empty when they always did
+	Lasted string
+}
+
+// cells shows the databases of the inbox, and the slots that move between them.
+func (c *Console) cells(w http.ResponseWriter, r *http.Request) error {
+	d, err := c.cellsData(r.Context())
+	if err != nil {
+		return err
+	}
+	c.show(w, r, http.StatusOK, "cells", "Inbox", d)
+	return nil
+}
+
+// countedOutbox is how many events of an outbox are counted.
+const countedOutbox = 1000
+
+func (c *Console) cellsData(ctx context.Context) (d cellsData, err error) {
+	if c.o.Inbox == nil {
+		return d, nil
+	}
+	v, err := c.o.Inbox.Inbox(ctx)
+	if err != nil {
+		return d, err
+	}
+	d.Divided, d.Slots = true, v.Slots
+	for _, cell := range v.Cells {
+		d.Cells = append(d.Cells, cellRow{cell, float64(cell.Slots) / float64(max(v.Slots, 1)), cell.Outbox >= countedOutbox})
+	}
+	for _, m := range v.Moves {
+		row := slotMoveRow{InboxMove: m, Lasted: took(&m.Begun, m.Ended)}
+		if m.FrozenS > 0 {
+			row.Frozen = span(time.Duration(m.FrozenS * float64(time.Second)))
+		}
+		if m.Ended == nil {
+			d.Under = append(d.Under, row)
+		} else {
+			d.Past = append(d.Past, row)
+		}
 	}
 	return d, nil
 }

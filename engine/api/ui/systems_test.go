@@ -74,6 +74,22 @@ func (clusters) ClusterMoves(context.Context, string) ([]engine.MoveLog, error) 
 	return []engine.MoveLog{{Partition: 5, To: "w-1", Reason: "first"}, {Partition: 6, From: "w-1", To: "w-2", Reason: "last"}}, nil
 }
 
+type inbox struct{}
+
+func (inbox) Inbox(context.Context) (engine.InboxView, error) {
+	now := time.Now()
+	return engine.InboxView{
+		Slots: 4096,
+		Cells: []engine.InboxCell{
+			{Name: "home", Slots: 3072, Spans: "0-3071", Waiting: 12, Outbox: 1000}, {Name: "b", Slots: 1024, Spans: "3072-4095", Away: "dial <b>: refused"}, {Name: "new"},
+		},
+		Moves: []engine.InboxMove{
+			{ID: "m-2", From: "home", To: "new", Slots: 512, Step: "copying", By: "ann", Reason: "<b>", Begun: now, Rows: 41},
+			{ID: "m-1", From: "b", To: "home", Slots: 256, Step: "undone", Begun: now.Add(-3 * time.Second), Ended: &now, FrozenS: 0.017, Error: "b is <b>"},
+		},
+	}, nil
+}
+
 func options() ui.Options {
 	return ui.Options{
 		Engine: plain{}, Log: slog.New(slog.DiscardHandler), Numbers: func() ui.Numbers { return ui.Numbers{} },
@@ -101,12 +117,15 @@ func page(t *testing.T, c *ui.Console, path string, status int, want ...string) 
 func TestSystemsHaveTheirPages(t *testing.T) {
 	t.Parallel()
 	o := options()
-	o.Tasks, o.Shards, o.Clusters, o.Transfers = tasks{}, shards{}, clusters{}, transfers{}
+	o.Tasks, o.Shards, o.Clusters, o.Transfers, o.Inbox = tasks{}, shards{}, clusters{}, transfers{}, inbox{}
 	c := ui.New(o)
 	page(t, c, "/console/queue", http.StatusOK, "mail/send", "paused", "1m 30s", `class="mood bad">2<`)
 	page(t, c, "/console/queue/mail/send", http.StatusOK, "ready: 503", "failed: 503", "beyond its tolerance")
 	page(t, c, "/console/queue/mail/sent", http.StatusNotFound, "Did you mean mail/send?")
 	page(t, c, "/console/shards", http.StatusOK, "accounts", "90 % of 10 GiB", "17 ms behind", "refused", "no master", "to be emptied", "u-7", "42 of about 84 rows", `width="50"`, "2 KiB", "may be rolled back")
+	page(t, c, "/console/inbox", http.StatusOK, `aria-current="page">Inbox`, "4096 slots", `width="75"`, "75 %", "1000 or more", "The database b cannot be reached: dial &lt;b&gt;: refused",
+		"not known", "copying", "so far", "undone", "17ms", "<td class=\"number\">3s")
+	page(t, c, "/console/queue", http.StatusOK, "By databases of the inbox")
 	page(t, c, "/console/clusters", http.StatusOK, "fanout", "nothing moves", "partition 3 stays on w-1", "worker w-2 is down", `width="100"`, `width="33.3`, "last")
 }
 
@@ -117,4 +136,5 @@ func TestSystemsThatAreNotThereAreSaidToBeAbsent(t *testing.T) {
 	page(t, c, "/console/queue/a", http.StatusNotFound, "This node keeps no tasks")
 	page(t, c, "/console/shards", http.StatusOK, "keeps no shard maps")
 	page(t, c, "/console/clusters", http.StatusOK, "No cluster is declared")
+	page(t, c, "/console/inbox", http.StatusOK, "The inbox has one database", "serve --cell")
 }

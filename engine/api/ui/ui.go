@@ -39,6 +39,9 @@ type Options struct {
 	// Shards are the shard maps; nil when the node keeps none.
 	Shards Shards
 
+	// Inbox tells of the databases of the inbox; nil when there is one.
+	Inbox Inbox
+
 	// Numbers reads the counters of the node.
 	Numbers func() Numbers
 
@@ -61,33 +64,32 @@ type Numbers struct {
 	Oldest   float64            // seconds
 }
 
-// An Engine is what the console needs of [engine.Engine].
+// An Engine is what the console needs of [engine.Engine]: what each group of pages needs
+// stands beside them. All of it is asked for anew with each request, so that pages follow
+// a definition that is loaded meanwhile.
 type Engine interface {
+	Definition // pipelines, the playground, and the foot of each page
+	Node       // the overview, and the head of each page
+	Runs       // runs, keys, why
+	Steering   // the buttons of runs
+	Switches   // handlers, and the buttons that switch them
+	Changes    // the audit, incidents
+}
+
+// A Definition is what new events are served by.
+type Definition interface {
 	Bundle() *dsl.Bundle
 	Plans() []*engine.Plan
 	Try(files []dsl.File) ([]engine.PlanView, []dsl.Diagnostic)
+}
+
+// A Node tells what it has seen, and how it and the others are.
+type Node interface {
 	Handlers() []engine.HandlerInfo
 	Services() []engine.ServiceInfo
 	Healthy(ctx context.Context) error
 	Degraded() error
 	Nodes(ctx context.Context) ([]engine.NodeView, error)
-
-	RunByID(ctx context.Context, id string) (engine.RunView, error)
-	Story(ctx context.Context, run string) (engine.Story, error)
-	Explain(ctx context.Context, run, path string) (engine.Explanation, error)
-	List(ctx context.Context, f engine.RunFilter) ([]engine.RunView, string, error)
-	Entity(ctx context.Context, flow, key string) (engine.EntityView, error)
-	Retry(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
-	Cancel(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
-	Abandon(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
-	Preview(ctx context.Context, f engine.RunFilter) (engine.RunsPreview, error)
-	RetryAll(ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
-
-	Controls(ctx context.Context) ([]engine.ControlView, error)
-	ControlEffect(ctx context.Context, path string, change engine.ControlChange) (engine.ControlEffect, error)
-	SetControl(ctx context.Context, path string, change engine.ControlChange, ifRevision int64, by engine.Actor) (engine.ControlView, error)
-	RemoveControl(ctx context.Context, path string, ifRevision int64, by engine.Actor) (int64, error)
-	Audit(ctx context.Context, f engine.AuditFilter) ([]engine.AuditView, error)
 }
 
 var _ Engine = (*engine.Engine)(nil)
@@ -130,6 +132,7 @@ func New(o Options) *Console {
 		"GET " + Root + "keys/{flow}/{key...}":    c.key,
 		"GET " + Root + "queue":                   c.queue,
 		"GET " + Root + "queue/{type...}":         c.taskType,
+		"GET " + Root + "inbox":                   c.cells,
 		"GET " + Root + "clusters":                c.clusters,
 		"GET " + Root + "shards":                  c.shards,
 		"GET " + Root + "incidents":               c.incidents,

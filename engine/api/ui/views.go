@@ -346,6 +346,11 @@ func (c *Console) incidents(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// Changes tells who changed what.
+type Changes interface {
+	Audit(ctx context.Context, f engine.AuditFilter) ([]engine.AuditView, error)
+}
+
 type auditData struct {
 	Changes []engine.AuditView
 	Kind    string
