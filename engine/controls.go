@@ -43,6 +43,18 @@ type Control struct {
 	RolloutPercent *float64 `json:"rollout_percent,omitempty"`
 }
 
+// Present leaves out what of a control has ended by a moment. Whoever changes a part of
+// a control begins with it: what is over would come back otherwise.
+func (c Control) Present(now time.Time) Control {
+	if c.Until != nil && !now.Before(*c.Until) {
+		c.Enabled, c.Mode, c.Force, c.Until = true, "", c.Force && c.RolloutPercent != nil, nil
+	}
+	if c.LimitUntil != nil && !now.Before(*c.LimitUntil) {
+		c.RateLimit, c.Over, c.LimitUntil = "", "", nil
+	}
+	return c
+}
+
 // What a switch that is off does, and what one that is on may do besides.
 const (
 	ModeSkip = "skip" // the handlers are left out, as if enabled were false

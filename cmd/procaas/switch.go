@@ -326,7 +326,7 @@ func (f *controlFlags) changeOnce(ctx context.Context, s streams, path string, e
 	c, revision, reason := engine.Control{Enabled: true}, int64(0), f.reason
 	i := slices.IndexFunc(controls, func(v engine.ControlView) bool { return v.Path == path })
 	if i >= 0 {
-		c, revision = present(controls[i].Control), controls[i].Revision
+		c, revision = controls[i].Control.Present(time.Now()), controls[i].Revision
 		reason = cmp.Or(reason, controls[i].Reason)
 	}
 	edit(&c)
@@ -388,18 +388,6 @@ func (f *controlFlags) endedText() string {
 	return "; back in the flow: " + strings.Join(f.ended, ", ")
 }
 
-// present leaves out what of a control has ended.
-func present(c engine.Control) engine.Control {
-	now := time.Now()
-	if c.Until != nil && !now.Before(*c.Until) {
-		c.Enabled, c.Mode, c.Until = true, "", nil
-	}
-	if c.LimitUntil != nil && !now.Before(*c.LimitUntil) {
-		c.RateLimit, c.Over, c.LimitUntil = "", "", nil
-	}
-	return c
-}
-
 // stateText says in a few words what a control does.
 func stateText(v engine.ControlView) string {
 	if v.Expired {
@@ -412,7 +400,7 @@ func stateText(v engine.ControlView) string {
 		return " until " + t.Local().Format(time.DateTime)
 	}
 	var out []string
-	c := present(v.Control)
+	c := v.Control.Present(time.Now())
 	switch {
 	case c.Mode == engine.ModeKeep:
 		out = append(out, "kept in the flow"+until(c.Until))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,15 +29,16 @@ type Switches interface {
 	ControlEffect(ctx context.Context, path string, change engine.ControlChange) (engine.ControlEffect, error)
 	SetControl(ctx context.Context, path string, change engine.ControlChange, ifRevision int64, by engine.Actor) (engine.ControlView, error)
 	RemoveControl(ctx context.Context, path string, ifRevision int64, by engine.Actor) (int64, error)
+	EndFallbacks(ctx context.Context, path string, by engine.Actor) ([]string, error)
 }
 
-// may refuses callers who may not operate a path.
-func (c *Console) may(r *http.Request, path string) error {
+// may refuses callers who may operate none of the paths.
+func (c *Console) may(r *http.Request, paths ...string) error {
 	g := c.o.Caller(r)
 	switch {
 	case !g.Has(engine.RoleOperator):
 		return &Refused{http.StatusForbidden, "You are signed in as " + cmp.Or(g.Name, "nobody") + ", who may look but not change anything."}
-	case !g.Covers(path):
+	case !slices.ContainsFunc(paths, g.Covers):
 		return &Refused{http.StatusForbidden, "You are signed in as " + g.Name + ", who may change " + strings.Join(g.Paths, ", ") + " only."}
 	}
 	return nil
@@ -51,13 +53,12 @@ type controlData struct {
 	Path     string
 	Effect   engine.ControlEffect
 	Words    string // what it does, in words
-	Revision int64
 	Form     map[string]string
 	Critical []string // handlers whose runs will not succeed when it is done; nothing without force
 }
 
 // controlFields are what the form of a control sends.
-var controlFields = []string{"do", "for", "rate", "percent", "reason", "force", "revision"}
+var controlFields = []string{"do", "for", "rate", "percent", "reason", "force"}
 
 // control switches, holds, limits or rolls out; without confirm, it shows what that
 // would do.
@@ -66,45 +67,123 @@ func (c *Console) control(w http.ResponseWriter, r *http.Request) error {
 	if err := c.may(r, path); err != nil {
 		return err
 	}
-	revision, err := strconv.ParseInt(cmp.Or(r.FormValue("revision"), "0"), 10, 64)
-	if err != nil {
-		return &Refused{http.StatusBadRequest, "The form is damaged: its revision is no number."}
-	}
 	if r.FormValue("do") == "on" {
-		if _, err := c.o.Engine.RemoveControl(r.Context(), path, anyRevision, c.by(r)); err != nil {
+		if err := c.lift(r.Context(), path, c.by(r)); err != nil {
 			return err
 		}
 		return c.back(w, r, path)
 	}
-	change, words, err := readControl(r)
+	asked, words, err := readControl(r)
 	if err != nil {
 		return err
 	}
-	if r.FormValue("confirm") != "yes" {
-		effect, err := c.o.Engine.ControlEffect(r.Context(), path, change)
-		var refused *engine.ControlError
-		if errors.As(err, &refused) && !change.Force {
-			// A critical handler may be left out by those who insist: they are asked.
-			change.Force = true
-			if effect, err = c.o.Engine.ControlEffect(r.Context(), path, change); err != nil {
-				err = refused
-			}
+	if r.FormValue("confirm") == "yes" {
+		if err := c.set(r.Context(), path, asked, c.by(r)); err != nil {
+			return err
 		}
+		return c.back(w, r, path)
+	}
+	now, _, err := c.present(r.Context(), path)
+	if err != nil {
+		return err
+	}
+	change := beside(now, asked)
+	effect, err := c.o.Engine.ControlEffect(r.Context(), path, change)
+	var refused *engine.ControlError
+	if errors.As(err, &refused) && !change.Force {
+		// A critical handler may be left out by those who insist: they are asked.
+		change.Force = true
+		if effect, err = c.o.Engine.ControlEffect(r.Context(), path, change); err != nil {
+			err = refused
+		}
+	}
+	if err != nil {
+		return err
+	}
+	d := controlData{Path: path, Effect: effect, Words: words, Form: map[string]string{}}
+	for _, name := range controlFields {
+		d.Form[name] = r.FormValue(name)
+	}
+	d.Critical = skipped(change, effect)
+	c.show(w, r, http.StatusOK, "control", words+" "+path, d)
+	return nil
+}
+
+// setTries is how often a change begins anew when others change the control at the same
+// time.
+const setTries = 5
+
+// set changes a part of the control of a path, and leaves the rest of it as it is.
+func (c *Console) set(ctx context.Context, path string, asked engine.ControlChange, by engine.Actor) error {
+	for try := 1; ; try++ {
+		now, revision, err := c.present(ctx, path)
 		if err != nil {
 			return err
 		}
-		d := controlData{Path: path, Effect: effect, Words: words, Revision: revision, Form: map[string]string{}}
-		for _, name := range controlFields {
-			d.Form[name] = r.FormValue(name)
+		_, err = c.o.Engine.SetControl(ctx, path, beside(now, asked), revision, by)
+		if try == setTries || !errors.Is(err, engine.ErrConflict) {
+			return err
 		}
-		d.Critical = skipped(change, effect)
-		c.show(w, r, http.StatusOK, "control", words+" "+path, d)
-		return nil
 	}
-	if _, err := c.o.Engine.SetControl(r.Context(), path, change, revision, c.by(r)); err != nil {
+}
+
+// present gives what is set at a path, and its revision; 0 when nothing is.
+func (c *Console) present(ctx context.Context, path string) (engine.Control, int64, error) {
+	all, err := c.o.Engine.Controls(ctx)
+	if err != nil {
+		return engine.Control{}, 0, err
+	}
+	for _, v := range all {
+		if v.Path == path {
+			return v.Control.Present(time.Now()), v.Revision, nil
+		}
+	}
+	return engine.Control{Enabled: true}, 0, nil
+}
+
+// beside puts what is asked for beside what is set already. A form asks for a switch, a
+// limit or a share of runs, and the engine replaces all of them together: without this,
+// who switches off would lift the limit that somebody else has set.
+func beside(now engine.Control, asked engine.ControlChange) engine.ControlChange {
+	if asked.RateLimit == "" && now.RateLimit != "" {
+		asked.RateLimit, asked.Over, asked.LimitUntil = now.RateLimit, now.Over, timeOf(now.LimitUntil)
+	}
+	if asked.RolloutPercent == nil && now.RolloutPercent != nil {
+		asked.RolloutPercent, asked.Force = now.RolloutPercent, asked.Force || now.Force
+	}
+	if asked.Enabled && now.Mode != "" {
+		asked.Enabled, asked.Mode, asked.Force = now.Enabled, now.Mode, asked.Force || now.Force
+		asked.Until, asked.Forever = timeOf(now.Until), now.Until == nil
+	}
+	return asked
+}
+
+// timeOf is the zero time where there is none.
+func timeOf(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}
+
+// lift removes all that is set at a path, and puts the handlers below it back into the
+// flow that have gone out of it by themselves: who lifts wants them to run.
+func (c *Console) lift(ctx context.Context, path string, by engine.Actor) error {
+	_, removing := c.o.Engine.RemoveControl(ctx, path, anyRevision, by)
+	var nothing *engine.ControlError
+	if removing != nil && !errors.As(removing, &nothing) {
+		return removing
+	}
+	ended, err := c.o.Engine.EndFallbacks(ctx, path, by)
+	switch {
+	case removing == nil && errors.As(err, new(*engine.ControlError)):
+		return nil // the definition has no such path any more, and now nothing is set there
+	case err != nil:
 		return err
+	case removing != nil && len(ended) == 0:
+		return &Refused{http.StatusConflict, "Nothing is set at " + path + ", and no handler there has gone out of the flow by itself."}
 	}
-	return c.back(w, r, path)
+	return nil
 }
 
 // skipped lists the critical handlers that a change leaves out: without them a run is
@@ -177,7 +256,11 @@ func (c *Console) steer(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := c.may(r, run.Pipeline); err != nil {
+	paths := []string{run.Pipeline}
+	if r.FormValue("do") == "retry" {
+		paths = append(paths, run.FailedPath) // the rest of the pipeline is left alone
+	}
+	if err := c.may(r, paths...); err != nil {
 		return err
 	}
 	switch r.FormValue("do") {
@@ -212,7 +295,7 @@ func (c *Console) redrive(w http.ResponseWriter, r *http.Request) error {
 	}
 	f.Status = engine.Failed
 	given["status"] = string(engine.Failed)
-	d := runsData{Filter: given}
+	d := runsData{Filter: given, Reason: r.FormValue("reason")}
 	if r.FormValue("confirm") != "yes" {
 		preview, err := c.o.Engine.Preview(r.Context(), f)
 		if err != nil {

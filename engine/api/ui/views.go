@@ -2,6 +2,7 @@ package ui
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -170,6 +171,7 @@ type runsData struct {
 	Done    *engine.RunsDone
 	States  []string
 	Query   string
+	Reason  string // that was given, for a page that goes on
 }
 
 // filterNames are the fields of the search, as the API calls them.
@@ -236,7 +238,6 @@ type keyData struct {
 	Links  []stateLink
 	Width  int
 	Height int
-	Failed *engine.RunView // that blocks the key
 }
 
 type stateNode struct {
@@ -255,17 +256,19 @@ type stateLink struct {
 func (c *Console) key(w http.ResponseWriter, r *http.Request) error {
 	flow, key := r.PathValue("flow"), r.PathValue("key")
 	entity, err := c.o.Engine.Entity(r.Context(), flow, key)
+	if errors.Is(err, engine.ErrNotFound) {
+		var known []string
+		for _, f := range c.o.Engine.Bundle().Flows {
+			known = append(known, f.ID)
+		}
+		return c.unknown("flow", flow, known)
+	}
 	if err != nil {
 		return err
 	}
 	d := keyData{Entity: entity}
 	if f := c.o.Engine.Bundle().Flow(flow); f != nil && f.States != nil {
 		d.draw(f.States, entity.State)
-	}
-	for i, run := range entity.Runs {
-		if run.ID == entity.BlockedBy {
-			d.Failed = &entity.Runs[i]
-		}
 	}
 	c.show(w, r, http.StatusOK, "key", flow+" "+key, d)
 	return nil

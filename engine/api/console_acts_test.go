@@ -1,0 +1,115 @@
+package api_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"procaas/engine"
+	"procaas/engine/api"
+)
+
+// Who switches off at night does not lift the limit that somebody has set by day.
+func TestConsoleChangesOneThingOfAControl(t *testing.T) {
+	t.Parallel()
+	n, c := newNode(t), browser(t)
+	const notify = "new-order-created/notify"
+	if _, err := n.SetControl(t.Context(), notify, api.ControlChange{RateLimit: "7/s", Over: "skip", Reason: "by day"}, -1); err != nil {
+		t.Fatal(err)
+	}
+	act := func(want int, form url.Values) string {
+		t.Helper()
+		form.Set("confirm", "yes")
+		code, _, body := do(t, c, http.MethodPost, n.url+"/console/controls/"+notify, form)
+		if code != want {
+			t.Fatalf("%v: want %d, have %d\n%s", form, want, code, body)
+		}
+		return body
+	}
+	is := func(enabled bool, mode, rate string) {
+		t.Helper()
+		list, err := n.Controls(t.Context())
+		if err != nil || len(list) != 1 || list[0].Enabled != enabled || list[0].Mode != mode || list[0].RateLimit != rate || list[0].Over != "skip" && rate == "7/s" {
+			t.Fatalf("want enabled %v, mode %q, limit %s, have %+v, %v", enabled, mode, rate, list, err)
+		}
+	}
+	act(http.StatusSeeOther, url.Values{"do": {"hold"}, "for": {"30m"}})
+	is(false, engine.ModeHold, "7/s")
+	act(http.StatusSeeOther, url.Values{"do": {"limit"}, "rate": {"3/s"}, "for": {"forever"}})
+	is(false, engine.ModeHold, "3/s")
+	act(http.StatusSeeOther, url.Values{"do": {"on"}})
+	if list, err := n.Controls(t.Context()); err != nil || len(list) != 0 {
+		t.Errorf("lifted, want nothing set, have %v, %v", list, err)
+	}
+	if body := act(http.StatusConflict, url.Values{"do": {"on"}}); !strings.Contains(body, "Nothing is set at "+notify) {
+		t.Errorf("lifted twice, have\n%s", body)
+	}
+}
+
+// Lifting puts handlers back that have gone out by themselves, also where nothing is set.
+func TestConsoleLiftEndsFallbacks(t *testing.T) {
+	t.Parallel()
+	at := "http://" + serve(t, api.New(api.Options{Engine: newFake(taxi(t))}))
+	if code, _, body := do(t, browser(t), http.MethodPost, at+"/console/controls/new-order-created/notify", url.Values{"do": {"on"}}); code != http.StatusSeeOther {
+		t.Errorf("have %d\n%s", code, body)
+	}
+}
+
+// An operator of one handler retries the runs that failed in it, and cancels none.
+func TestConsoleRetriesForAnOperatorOfTheHandler(t *testing.T) {
+	t.Parallel()
+	f := newFake(taxi(t))
+	f.known = map[string]engine.Grant{"on-call-of-orders": {Name: "ann", Role: engine.RoleOperator, Paths: []string{getOrder}}}
+	h := api.New(api.Options{Engine: f, Token: "correct-horse-battery-staple", Open: []string{api.OpenEvents}})
+	post(h, `{"type": "new-order-created", "id": "e-1", "key": "k"}`)
+	f.end("run-1", engine.Failed)
+	for act, want := range map[string]int{"cancel": http.StatusForbidden, "retry": http.StatusSeeOther} {
+		r := httptest.NewRequest(http.MethodPost, "/console/runs/run-1", strings.NewReader("do="+act))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Authorization", "Bearer on-call-of-orders")
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != want {
+			t.Errorf("%s: want %d, have %d\n%s", act, want, w.Code, w.Body)
+		}
+	}
+}
+
+func TestConsoleRetriesManyInParts(t *testing.T) {
+	t.Parallel()
+	f := newFake(taxi(t))
+	h := api.New(api.Options{Engine: f})
+	const runs = 501
+	for i := range runs {
+		post(h, fmt.Sprintf(`{"type": "new-order-created", "id": "e-%d", "key": "k"}`, i))
+		f.end(fmt.Sprintf("run-%d", i+1), engine.Failed)
+	}
+	at := "http://" + serve(t, h)
+	form := url.Values{"pipeline": {"new-order-created"}, "reason": {"push <is> back"}, "confirm": {"yes"}}
+	_, _, body := do(t, browser(t), http.MethodPost, at+"/console/runs", form)
+	for _, want := range []string{"500 runs go on", "Retry up to 500 more", `name="cursor" value="run-500"`, `name="reason" value="push &lt;is&gt; back"`, `name="pipeline" value="new-order-created"`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("want %q, have\n%s", want, body)
+		}
+	}
+	form.Set("cursor", "run-500")
+	if _, _, body := do(t, browser(t), http.MethodPost, at+"/console/runs", form); !strings.Contains(body, "1 runs go on") || strings.Contains(body, "There are more") {
+		t.Errorf("the rest: have\n%s", body)
+	}
+}
+
+func TestConsoleSaysWhatThereIsNot(t *testing.T) {
+	t.Parallel()
+	h := api.New(api.Options{Engine: newFake(taxi(t))})
+	for path, want := range map[string]string{
+		"/console/keys/taxi-ordr/k":    "There is no flow &#34;taxi-ordr&#34;. Did you mean taxi-order?",
+		"/console/runs/nobody":         "There is no such run",
+		"/console/runs?cursor=nothing": "There is no such page of the list",
+	} {
+		if w := get(h, path); w.Code/100 != 4 || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: want %q, have %d\n%s", path, want, w.Code, w.Body)
+		}
+	}
+}
