@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,19 +27,25 @@ that orders can do without breaks. Within seconds its handlers are out of the fl
 by themselves, and come back by themselves when it works again; every order is
 completed. Ctrl-C ends it.
 
+--incident says what breaks: statistics-down, bonus-down and push-down are services
+that orders can do without; payments-slow hangs now and then; orders-down is a service
+that every order needs. Orders wait for it then, and go on when it is over; the few
+whose attempts were used up before it was known to be down have failed, and procaas
+runs retry goes on with them.
+
 With --orders N --exit it runs that many orders, prints a summary and exits; the
 exit code is 0 only when every run is accounted for.`
 
-// demoOptions are the flags of the demo.
+// demoOptions are the flags of the demo; their help says what they mean.
 type demoOptions struct {
 	node          nodeFlags
 	orders        int
 	exit          bool
-	rate          float64
+	rate          float64 // 0: see pace
 	incident      string
-	incidentAfter time.Duration
+	incidentAfter time.Duration // from the start of the traffic; 0 for no incident
 	incidentFor   time.Duration
-	keep          bool
+	elsewhere     bool // the usual address was taken, and is not the demo's
 	format        string
 }
 
@@ -45,7 +54,7 @@ func demoCommand(s streams) *cobra.Command {
 		Use:     "demo",
 		Short:   "See a taxi company at work, with stub services and an incident",
 		Long:    demoHelp,
-		Example: "  procaas demo\n  procaas demo --orders 200 --exit --format json",
+		Example: "  procaas demo\n  procaas demo --incident orders-down --incident-after 10s\n  procaas demo --orders 200 --exit --format json",
 		Args:    cobra.NoArgs,
 	}
 	var o demoOptions
@@ -69,8 +78,12 @@ func demoCommand(s streams) *cobra.Command {
 		if o.orders < 0 || o.rate < 0 {
 			return usagef("--orders and --rate cannot be negative")
 		}
+		if o.incidentAfter < 0 || o.incidentFor <= 0 {
+			return usagef("--incident-after cannot be negative, and --incident-for must be more than 0s")
+		}
 		// Nobody asked for port 8080: any free one will do when it is taken.
 		if !c.Flags().Changed("listen") && (o.exit || !free(o.node.listen)) {
+			o.elsewhere = !o.exit
 			o.node.listen = "127.0.0.1:0"
 		}
 		if !c.Flags().Changed("log-level") {
@@ -146,7 +159,10 @@ func openDemo(ctx context.Context, s streams, o demoOptions) (*taxiDemo, error) 
 		return nil, err
 	}
 	d.demoOptions.node.services = d.stubs.URLs()
-	d.bundle, err = checkBundle(s, files, dsl.Options{ServiceURLs: d.stubs.URLs()})
+	// Whoever mistypes an incident should not wait for half a minute to hear of it.
+	if err = d.checkIncident(); err == nil {
+		d.bundle, err = checkBundle(s, files, dsl.Options{ServiceURLs: d.stubs.URLs()})
+	}
 	if err == nil {
 		d.node, err = openNode(ctx, s, d.demoOptions.node, d.bundle)
 	}
@@ -155,6 +171,28 @@ func openDemo(ctx context.Context, s streams, o demoOptions) (*taxiDemo, error) 
 	}
 	d.traffic = newTraffic(api.NewClient(d.node.url(), o.node.access.plain()), o.orders, d.pace())
 	return d, nil
+}
+
+// checkIncident refuses an incident that no stub service has.
+func (d *taxiDemo) checkIncident() error {
+	known := d.stubs.Incidents()
+	if d.incident == "" || slices.Contains(known, d.incident) {
+		return nil
+	}
+	return usagef("--incident %q: want one of %s", d.incident, strings.Join(known, ", "))
+}
+
+// next tells what there is to see, and how.
+func (d *taxiDemo) next() string {
+	at := ""
+	if d.elsewhere {
+		at = " --server " + d.node.url()
+	}
+	text := "Watch      the console, or: procaas top" + at + "; Ctrl-C ends the demo"
+	if d.incidentAfter > 0 && d.incident != "" {
+		text += fmt.Sprintf("\nSoon       after %s: %s, for %s", d.incidentAfter, d.incident, d.incidentFor)
+	}
+	return text
 }
 
 // pace is the rate of orders; 0 is as fast as the engine takes them.
@@ -172,6 +210,9 @@ func (d *taxiDemo) run(ctx context.Context) error {
 	g.Go(func() error { return d.node.run(working) })
 	if d.format == "text" {
 		banner(d.out, d.node, d.demoOptions.node.store, d.bundle)
+		if !d.exit {
+			fmt.Fprintln(d.out, d.next())
+		}
 	}
 	g.Go(func() error { return d.incidents(working) })
 	g.Go(func() error { return d.liveLine(working) })

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -43,6 +44,8 @@ wrong with it. A set with errors never replaces a good one.`,
 	return c
 }
 
+// dev serves pipelines until ctx ends. The stub services are found once: a change of
+// them wants a restart.
 func dev(ctx context.Context, s streams, f nodeFlags, stubs, ephemeral bool) error {
 	if ephemeral {
 		dir, err := os.MkdirTemp("", "procaas-dev-")
@@ -109,6 +112,8 @@ func (f *nodeFlags) serveStubs(ctx context.Context, s streams) (stop func(), err
 
 // watch calls changed after files below paths have changed and settled, until
 // ctx ends. It watches directories, not files: editors replace files.
+//
+// What the system tells of is the least that has happened: changed has to read all.
 func watch(ctx context.Context, paths []string, changed func()) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -120,9 +125,15 @@ func watch(ctx context.Context, paths []string, changed func()) error {
 			return fmt.Errorf("watch %s: %w", path, err)
 		}
 	}
-	const settle = 100 * time.Millisecond
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
+	var unseen time.Time // when the first change happened that was not told yet; zero for none
+	touched := func() {
+		if unseen.IsZero() {
+			unseen = time.Now()
+		}
+		timer.Reset(min(settle, time.Until(unseen.Add(settleAtMost))))
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -132,13 +143,39 @@ func watch(ctx context.Context, paths []string, changed func()) error {
 				// A new directory; a failure to watch it shows when it matters.
 				_ = watchTree(w, e.Name)
 			}
-			timer.Reset(settle)
+			if matters(e) {
+				touched()
+			}
 		case err := <-w.Errors:
-			return fmt.Errorf("watch files: %w", err)
+			if !errors.Is(err, fsnotify.ErrEventOverflow) {
+				return fmt.Errorf("watch files: %w", err)
+			}
+			touched() // more has changed than anybody could tell
 		case <-timer.C:
+			unseen = time.Time{}
 			changed()
 		}
 	}
+}
+
+// Editors, and tools such as git checkout, change several files one after the other:
+// what they leave is read when nothing has changed for a while, but not later than a
+// time after the first change, whatever goes on.
+const (
+	settle       = 100 * time.Millisecond
+	settleAtMost = time.Second
+)
+
+// matters tells whether a change may be one of the pipelines, or of schemas and
+// documents that they name. A store that lies among the files changes all the time, and
+// reading a file changes its times on some systems. What has no ending may be a
+// directory that is gone.
+func matters(e fsnotify.Event) bool {
+	if e.Op == fsnotify.Chmod {
+		return false
+	}
+	ext := filepath.Ext(e.Name)
+	return ext == "" || ext == ".json" || isYAML(e.Name)
 }
 
 func watchTree(w *fsnotify.Watcher, root string) error {

@@ -106,6 +106,7 @@ Next, in %s:
   procaas plan order-placed -p pipelines             what runs when, and why
   echo '{"payload": {"order-id": "o-1"}}' |
     procaas run order-placed --event - --stubs -p pipelines
+  procaas dev pipelines                              a server that reloads on each change, with a console
   procaas new handler -p pipelines                   a handler of your own
 `, dir)
 	return err

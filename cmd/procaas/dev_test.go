@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/fsnotify/fsnotify"
+
+	"procaas/engine"
+	"procaas/engine/api"
+)
+
+// A devServer is procaas dev at work in this process.
+type devServer struct {
+	url      string
+	out, log lockedBuffer
+}
+
+// startDev runs procaas dev on a directory until the end of the test.
+func startDev(t *testing.T, dir, store string) *devServer {
+	t.Helper()
+	d := new(devServer)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan int, 1)
+	go func() {
+		args := []string{"dev", dir, "--listen", "127.0.0.1:0", "--store", "sqlite:" + store, "--log-level", "error"}
+		ended <- Main(ctx, args, streams{in: strings.NewReader(""), out: &d.out, err: &d.log})
+	}()
+	t.Cleanup(func() {
+		stop()
+		if code := <-ended; code != exitFine {
+			t.Errorf("procaas dev: want exit code %d, have %d and\n%s", exitFine, code, d.log.text())
+		}
+	})
+	address := regexp.MustCompile(`API +(http://\S+)/v1`)
+	eventually(t, "procaas dev to say where it is", func() bool {
+		if found := address.FindStringSubmatch(d.out.text()); found != nil {
+			d.url = found[1]
+		}
+		return d.url != ""
+	})
+	eventually(t, "procaas dev to be ready", func() bool {
+		resp, err := http.Get(d.url + "/readyz")
+		return err == nil && resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
+	})
+	return d
+}
+
+// TestFirstMinuteOfTheReadme does what the README lets newcomers do, word for word.
+func TestFirstMinuteOfTheReadme(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(page), "A flow of one's own:")
+	blocks := shellBlock.FindAllStringSubmatch(text, 2)
+	if len(blocks) != 2 {
+		t.Fatalf("want two blocks of commands behind \"A flow of one's own:\", have %d", len(blocks))
+	}
+	dir := t.TempDir()
+	var server *devServer
+	var last string // output
+	run := func(words []string) {
+		t.Helper()
+		for i, w := range words { // RUN is what the reader takes from the list
+			if w == "RUN" {
+				words[i] = regexp.MustCompile(`(?m)^[0-9a-f-]{36}`).FindString(last)
+			}
+		}
+		var out, log lockedBuffer
+		if code := Main(t.Context(), words, streams{strings.NewReader(""), &out, &log}); code != exitFine {
+			t.Fatalf("procaas %s: exit code %d\n%s%s", strings.Join(words, " "), code, out.text(), log.text())
+		}
+		last = out.text()
+	}
+	for _, words := range ourCommands(blocks[0][1]) {
+		switch words[1] {
+		case "init":
+			run([]string{"init", dir})
+		case "dev":
+			server = startDev(t, dir, filepath.Join(t.TempDir(), "dev.db"))
+		case "plan":
+			run(append(words[1:], "-p", dir)) // in the directory itself there is no need of that
+		default:
+			run(append(words[1:], dir))
+		}
+	}
+	if server == nil {
+		t.Fatal("want procaas dev in the first block")
+	}
+	list := func() {
+		t.Helper()
+		run([]string{"runs", "list", "--server", server.url})
+	}
+	for _, words := range ourCommands(blocks[1][1]) {
+		if words[1] == "explain" {
+			list()
+		}
+		run(append(words[1:], "--server", server.url))
+		switch words[1] {
+		case "submit":
+			eventually(t, "the run to end", func() bool { list(); return !regexp.MustCompile(`waiting|running`).MatchString(last) })
+		case "explain":
+			if !strings.Contains(last, "switched off at order-placed/tell") || !strings.Contains(last, "too many messages") {
+				t.Errorf("want the README's switch to be the reason, have\n%s", last)
+			}
+		}
+	}
+}
+
+// TestDevReadsAgainWhatHasChanged: its own store beside the pipelines is no change of
+// them, and files with errors never replace good ones.
+func TestDevReadsAgainWhatHasChanged(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "a.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(watchedFlow)
+	d := startDev(t, dir, filepath.Join(dir, "dev.db"))
+	greet := func(want string) bool {
+		var out lockedBuffer
+		in := streams{strings.NewReader(""), &out, &out}
+		if code := Main(t.Context(), []string{"submit", "--type", "greet", "--server", d.url}, in); code != exitFine {
+			t.Fatalf("submit: exit code %d\n%s", code, out.text())
+		}
+		runs, err := api.NewClient(d.url, "").Runs(t.Context(), engine.RunFilter{Limit: 1})
+		return err == nil && len(runs.Items) == 1 && runs.Items[0].SharedState["greeting"] == want
+	}
+	eventually(t, "a greeting", func() bool { return greet("hello") })
+	if log := d.log.text(); strings.Contains(log, "reloaded") {
+		t.Errorf("want nothing read again while nothing has changed, have\n%s", log)
+	}
+	// The files are watched from a moment that nobody tells: changes are made until one is seen.
+	eventually(t, "the mistake to be told", func() bool {
+		write("pipelines: 7\n")
+		return strings.Contains(d.log.text(), "the pipelines that were good go on")
+	})
+	if !greet("hello") {
+		eventually(t, "the good pipelines to go on", func() bool { return greet("hello") })
+	}
+	write(strings.Replace(watchedFlow, "greeting: hello", "greeting: good bye", 1))
+	eventually(t, "the new greeting", func() bool { return greet("good bye") })
+}
+
+func TestWhatMattersToWatchers(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		op   fsnotify.Op
+		want bool
+	}{
+		{"flows/a.yaml", fsnotify.Write, true},
+		{"flows/a.yml", fsnotify.Rename, true},
+		{"flows/order.schema.json", fsnotify.Write, true},
+		{"flows/removed-directory", fsnotify.Remove, true},
+		{"flows/a.yaml", fsnotify.Chmod, false},
+		{"flows/a.yaml", fsnotify.Chmod | fsnotify.Write, true},
+		{"flows/dev.db-wal", fsnotify.Write, false},
+		{"flows/dev.db", fsnotify.Write, false},
+		{"flows/.a.yaml.swp", fsnotify.Create, false},
+	} {
+		if have := matters(fsnotify.Event{Name: c.name, Op: c.op}); have != c.want {
+			t.Errorf("%s %s: want %t, have %t", c.op, c.name, c.want, have)
+		}
+	}
+}
