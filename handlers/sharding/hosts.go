@@ -69,7 +69,8 @@ type view struct {
 	master  int    // index; -1 for none
 	problem string // why there is none
 	at      time.Time
-	lags    []time.Duration // of each host; 0 for the master
+	lags    []time.Duration // of each host; 0 for the master, and the least that it can be where it is not known
+	known   []bool          // the lag of each host is known; that of a replica is when the master was seen at its place
 
 	tails []atomic.Pointer[[]byte] // of answers, by the mode and the first host; see tail
 }
@@ -88,14 +89,25 @@ const samples = 64
 
 // newView judges the hosts of a shard.
 func newView(hosts []host, history []sample, now time.Time) *view {
-	v := &view{hosts: slices.Clone(hosts), master: -1, at: now, lags: make([]time.Duration, len(hosts)), tails: make([]atomic.Pointer[[]byte], modes*len(hosts))}
+	v := &view{hosts: slices.Clone(hosts), master: -1, at: now, lags: make([]time.Duration, len(hosts)), known: make([]bool, len(hosts)), tails: make([]atomic.Pointer[[]byte], modes*len(hosts))}
 	v.findMaster()
 	for i := range v.hosts {
 		if i != v.master {
-			v.lags[i] = lagOf(v.hosts[i].last.LSN, history, now)
+			v.lags[i], v.known[i] = lagOf(v.hosts[i].last.LSN, history, now)
+			v.known[i] = v.known[i] && !v.astray(i)
 		}
 	}
 	return v
+}
+
+// astray tells whether a replica follows a log that is not the master's: that of a master which was
+// replaced. Positions in one say nothing of the other.
+func (v *view) astray(i int) bool {
+	if v.master < 0 {
+		return false
+	}
+	follows := v.hosts[i].last.Timeline // 0 while it follows nobody
+	return follows != 0 && follows != v.hosts[v.master].last.Timeline
 }
 
 // findMaster takes the master of the highest timeline: one that was replaced and does not
@@ -121,17 +133,21 @@ func (v *view) findMaster() {
 	}
 }
 
-// lagOf tells how long ago the master was where a replica is now.
-func lagOf(lsn uint64, history []sample, now time.Time) time.Duration {
-	if len(history) == 0 || lsn >= history[len(history)-1].lsn {
-		return 0
+// lagOf tells how long ago the master was where a replica is now. It is not known of a replica
+// that is behind all samples: it may be late by a second or by a day.
+func lagOf(lsn uint64, history []sample, now time.Time) (lag time.Duration, known bool) {
+	if len(history) == 0 {
+		return 0, false
+	}
+	if lsn >= history[len(history)-1].lsn {
+		return 0, true
 	}
 	for i := len(history) - 1; i >= 0; i-- {
 		if history[i].lsn <= lsn {
-			return now.Sub(history[i+1].at)
+			return now.Sub(history[i+1].at), true
 		}
 	}
-	return now.Sub(history[0].at)
+	return now.Sub(history[0].at), false
 }
 
 // staleAfter is the age of a view from which answers say so.
@@ -196,7 +212,10 @@ func (v *view) fits(i int, q engine.ShardQuestion) bool {
 	if h.last.Master {
 		return q.Mode == engine.ShardAny && i == v.master
 	}
-	return (q.MaxLag == 0 || v.lags[i] <= q.MaxLag) && h.last.LSN >= q.MinLSN
+	if q.MaxLag > 0 && (!v.known[i] || v.lags[i] > q.MaxLag) {
+		return false
+	}
+	return q.MinLSN == 0 || h.last.LSN >= q.MinLSN && !v.astray(i)
 }
 
 // draw takes one of some hosts at random: of two the less busy one, so that no host that

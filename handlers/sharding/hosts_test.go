@@ -73,10 +73,54 @@ func TestLagIsTheTimeSinceTheMasterWasThere(t *testing.T) {
 	t.Parallel()
 	history := []sample{{noon.Add(-3 * time.Second), 100}, {noon.Add(-2 * time.Second), 200}, {noon.Add(-time.Second), 200}, {noon, 300}}
 	for lsn, want := range map[uint64]time.Duration{300: 0, 400: 0, 250: 0, 200: 0, 150: 2 * time.Second, 50: 3 * time.Second} {
-		if have := lagOf(lsn, history, noon); have != want {
-			t.Errorf("lag at %d: %s, want %s", lsn, have, want)
+		if have, known := lagOf(lsn, history, noon); have != want || known != (lsn >= 100) {
+			t.Errorf("lag at %d: %s, known: %v; want %s", lsn, have, known, want)
 		}
 	}
+	if _, known := lagOf(300, nil, noon); known {
+		t.Error("a lag is known although the master was never seen")
+	}
+}
+
+// A replica is not taken to be fresh because this process has only just begun to look, nor while the
+// master does not answer, nor because the log of a former master was longer.
+func TestALagThatIsNotKnownIsNoSmallOne(t *testing.T) {
+	t.Parallel()
+	s := newShard(&dsl.Shard{ID: "s1", Hosts: []*dsl.ShardHost{{Address: "h0:5432"}, {Address: "h1:5432"}, {Address: "h2:5432"}}})
+	at := func(second int) time.Time { return noon.Add(time.Duration(second) * time.Second) }
+	fit := func(maxLag time.Duration, minLSN uint64) (out []int) {
+		v := s.view.Load()
+		for i := range v.hosts {
+			if v.fits(i, engine.ShardQuestion{Mode: engine.ShardReplica, MaxLag: maxLag, MinLSN: minLSN}) {
+				out = append(out, i)
+			}
+		}
+		return out
+	}
+	check := func(when string, want []int, maxLag time.Duration, minLSN uint64) {
+		t.Helper()
+		if have := fit(maxLag, minLSN); !slices.Equal(have, want) {
+			t.Errorf("%s: replicas %v are fit for max-lag %v and position %d, want %v", when, have, maxLag, minLSN, want)
+		}
+	}
+	s.take(1, Report{Timeline: 1, LSN: 10}, at(0)) // a day behind
+	s.take(2, Report{Timeline: 1, LSN: 990}, at(0))
+	check("before the master was seen", nil, time.Hour, 0)
+	check("before the master was seen, and any lag will do", []int{1, 2}, 0, 0)
+	s.take(0, Report{Master: true, Timeline: 1, LSN: 1000}, at(0))
+	check("as soon as it was seen", nil, time.Hour, 0)
+	s.take(2, Report{Timeline: 1, LSN: 1000}, at(1))
+	s.take(1, Report{Timeline: 1, LSN: 11}, at(1))
+	check("a second later", []int{2}, 2*time.Second, 0)
+	for second := 2; second < 5; second++ { // the master is gone: nothing is written
+		s.take(0, Report{Err: gone}, at(second))
+	}
+	check("without a master", []int{2}, 2*time.Second, 0)
+	s.take(1, Report{Master: true, Timeline: 2, LSN: 500}, at(6))
+	check("a replica of the former master", nil, time.Hour, 0)
+	check("a replica of the former master, by the position", nil, 0, 600)
+	s.take(2, Report{Timeline: 2, LSN: 500}, at(7))
+	check("when it follows the new one", []int{2}, time.Second, 0)
 }
 
 func TestTheChoiceOfHosts(t *testing.T) {

@@ -26,10 +26,11 @@ type shard struct {
 	mu      sync.Mutex // guards the following
 	hosts   []host
 	history []sample // of the master's log
+	sampled int      // the master whose log that is; -1 before the first one
 }
 
 func newShard(d *dsl.Shard) *shard {
-	s := &shard{declared: d}
+	s := &shard{declared: d, sampled: -1}
 	for _, h := range d.Hosts {
 		s.addresses = append(s.addresses, h.Full())
 		s.hosts = append(s.hosts, host{address: h.Full(), dc: h.DC})
@@ -38,21 +39,24 @@ func newShard(d *dsl.Shard) *shard {
 	return s
 }
 
-// take adds what a look at a host has found, and judges the shard anew.
+// take adds what a look at a host has found, and judges the shard anew. The samples are those of one
+// master's log: they stay while it does not answer, since nothing is written then, and go when
+// there is another one.
 func (s *shard) take(i int, r Report, now time.Time) *view {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hosts[i].take(r, now)
-	before := s.view.Load()
-	if before != nil && before.master == i && r.Err == nil && r.Master {
+	v := newView(s.hosts, s.history, now)
+	changed := v.master >= 0 && v.master != s.sampled
+	if changed {
+		s.history, s.sampled = s.history[:0], v.master
+	}
+	if v.master >= 0 && (changed || v.master == i && r.Err == nil) {
 		if len(s.history) >= samples {
 			s.history = append(s.history[:0], s.history[1:]...)
 		}
-		s.history = append(s.history, sample{now, r.LSN})
-	}
-	v := newView(s.hosts, s.history, now)
-	if before == nil || before.master != v.master {
-		s.history = s.history[:0]
+		s.history = append(s.history, sample{now, s.hosts[v.master].last.LSN})
+		v = newView(s.hosts, s.history, now)
 	}
 	s.view.Store(v)
 	return v
