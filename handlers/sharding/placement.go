@@ -22,6 +22,12 @@ type Placement struct {
 	Target   string // of the transfer; empty for none
 }
 
+// covers tells whether a key that was asked for may belong to the placement. Slots and stretches
+// are those of the first part, which the caller knows to be the same.
+func (p Placement) covers(key string) bool {
+	return p.Key == key || strings.HasPrefix(key, p.Key+"/") || p.Key != "" && (p.Key[0] == '#' || p.Key[0] == '[')
+}
+
 // A State says what a placement is good for.
 type State string
 

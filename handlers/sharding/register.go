@@ -18,26 +18,31 @@ import (
 )
 
 // register gives a key without a placement one, and completes a registration that was
-// begun. Keys of several parts are registered by their first one.
+// begun. Keys of several parts are registered by their first one, once for all who ask at the same time.
 func (m *Map) register(ctx context.Context, key string) (Placement, error) {
 	k, err := ParseKey(key)
 	if err != nil {
 		return Placement{}, err
 	}
-	done := m.registering.DoChan(k[0], func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.service.patience()+time.Second)
-		defer cancel()
-		return m.registerOne(ctx, key, Key{k[0]}.String())
-	})
-	select {
-	case r := <-done:
-		p, _ := r.Val.(Placement)
-		if r.Err == nil && p.State == Ready {
-			m.learn(p)
+	for {
+		done := m.registering.DoChan(k[0], func() (any, error) {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.service.patience()+time.Second)
+			defer cancel()
+			return m.registerOne(ctx, key, Key{k[0]}.String())
+		})
+		select {
+		case r := <-done:
+			p, _ := r.Val.(Placement)
+			if r.Err == nil && !p.covers(key) {
+				continue // who came first asked for another key below the same part, which has a placement of its own
+			}
+			if r.Err == nil && p.State == Ready {
+				m.learn(p)
+			}
+			return p, r.Err
+		case <-ctx.Done():
+			return Placement{}, ctx.Err()
 		}
-		return p, r.Err
-	case <-ctx.Done():
-		return Placement{}, ctx.Err()
 	}
 }
 
