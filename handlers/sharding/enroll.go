@@ -114,7 +114,7 @@ func (m *Map) inspect(ctx context.Context, q Querier, e *Enrollment) error {
 const (
 	tableFacts = `select c.oid::bigint, c.relkind::text, c.relreplident::text,
 		exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary),
-		array(select i.inhrelid::regclass::text from pg_inherits i where i.inhparent = c.oid order by 1 limit 4)
+		array(select i.inhrelid::regclass::text from pg_inherits i where i.inhparent = c.oid order by 1 limit 4), c.relpersistence <> 'p'
 		from pg_class c where c.oid = to_regclass($1)`
 	columnTypes = `select attname::text, format_type(atttypid, null) from pg_attribute where attrelid = $1::bigint::oid and attnum > 0 and not attisdropped`
 	primaryKey  = `select a.attname::text from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey)
@@ -127,9 +127,9 @@ func (m *Map) inspectTable(ctx context.Context, q Querier, t *dsl.ShardTable, e 
 	}
 	var oid int64
 	var kind, identity string
-	var hasKey bool
+	var hasKey, unlogged bool
 	var children []string
-	err := q.QueryRow(ctx, tableFacts, quoteTable(t.Table)).Scan(&oid, &kind, &identity, &hasKey, &children)
+	err := q.QueryRow(ctx, tableFacts, quoteTable(t.Table)).Scan(&oid, &kind, &identity, &hasKey, &children, &unlogged)
 	if err == pgx.ErrNoRows {
 		refuse("there is none")
 		return nil
@@ -141,6 +141,8 @@ func (m *Map) inspectTable(ctx context.Context, q Querier, t *dsl.ShardTable, e 
 	switch {
 	case odd != "":
 		refuse("it %s", odd)
+	case unlogged:
+		refuse("it is unlogged, so its changes are not in the log that the stream reads: alter table … set logged")
 	case !hasKey:
 		refuse("it has no primary key, so its rows cannot be told apart in the stream: alter table … add primary key")
 	case identity != "d" && identity != "f":

@@ -48,7 +48,8 @@ var settings = map[string]string{
 	"application_name": "procaas transfer", "datestyle": "ISO, MDY", "timezone": "UTC", "intervalstyle": "postgres",
 	"extra_float_digits": "1", "bytea_output": "hex", "lc_monetary": "C", "client_encoding": "UTF8",
 	"idle_in_transaction_session_timeout": "60000", "tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3",
-	"search_path": "pg_catalog", "synchronous_commit": "on", "default_transaction_isolation": "read committed",
+	"row_security": "off", // what a policy would hide is an error instead
+	"search_path":  "pg_catalog", "synchronous_commit": "on", "default_transaction_isolation": "read committed",
 }
 
 // Open connects to both shards and takes the transfer's lock. Close ends it.

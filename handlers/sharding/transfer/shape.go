@@ -20,6 +20,7 @@ type shape struct {
 	values       []string // what they hold, as the server writes it; none when the publication filters
 	where        string   // true for the rows that move
 	triggers     bool     // has triggers or foreign keys that would fire
+	unlogged     bool     // its changes are not in the log, so no stream has them
 	odd          string   // why its rows cannot be moved by any method; empty for an ordinary table
 }
 
@@ -44,10 +45,12 @@ cross join lateral unnest(i.indkey::int2[]) with ordinality as k(attnum, n)
 join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
 where i.indrelid = $1::regclass and k.n <= i.indnkeyatts and `
 
-// Children are partitions, or tables that inherit from this one.
+// Children are partitions, or tables that inherit from this one. Row security counts for the role of
+// the connection only: an owner or a superuser sees all.
 const readTable = `
 select c.relreplident::text, c.relkind::text, exists(select from pg_trigger t where t.tgrelid = c.oid and t.tgenabled <> 'D'),
-	array(select i.inhrelid::regclass::text from pg_inherits i where i.inhparent = c.oid order by 1 limit 4)
+	array(select i.inhrelid::regclass::text from pg_inherits i where i.inhparent = c.oid order by 1 limit 4),
+	c.relpersistence <> 'p', row_security_active(c.oid)
 from pg_class c where c.oid = to_regclass($1)`
 
 // readShape reads what a shard knows of a table; nil when it has no such table.
@@ -57,14 +60,18 @@ func readShape(ctx context.Context, c *pgx.Conn, t Table) (*shape, error) {
 	full := s.quoted()
 	var identity, kind string
 	var children []string
-	err := c.QueryRow(ctx, readTable, full).Scan(&identity, &kind, &s.triggers, &children)
+	var hidden bool
+	err := c.QueryRow(ctx, readTable, full).Scan(&identity, &kind, &s.triggers, &children, &s.unlogged, &hidden)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read table %s: %w", t.Name, err)
 	}
-	if s.odd = Oddity(kind, children); s.odd != "" {
+	if s.odd = Oddity(kind, children); s.odd == "" && hidden {
+		s.odd = "has row security, which may hide rows from the role of procaas: alter role … bypassrls"
+	}
+	if s.odd != "" {
 		return s, nil // the rest would say nothing of use
 	}
 	rows, err := c.Query(ctx, readColumns, full)
@@ -169,6 +176,10 @@ func (s *shape) refusals() []string {
 	if len(s.primary) == 0 {
 		return []string{fmt.Sprintf("table %s has no primary key: rows could not be told apart in the stream; add one, or use the method lock-copy-switch", s.title())}
 	}
+	if s.unlogged {
+		out = append(out, fmt.Sprintf("table %s is unlogged: its changes are not in the log that the stream reads; alter table %s set logged, or use the method lock-copy-switch",
+			s.title(), s.quoted()))
+	}
 	for _, k := range s.keys {
 		if s.column(k) == nil {
 			out = append(out, fmt.Sprintf("table %s has no column %s", s.title(), k))
@@ -196,6 +207,9 @@ func (s *shape) differences(target *shape) []string {
 		if s.column(c.name) == nil {
 			out = append(out, fmt.Sprintf("table %s of the target has a column %s that the source has not", s.title(), c.name))
 		}
+	}
+	if target.unlogged && !s.unlogged {
+		out = append(out, fmt.Sprintf("table %s is unlogged in the target: a crash would empty it, and there would be no way back; alter table %s set logged", s.title(), s.quoted()))
 	}
 	if !slices.Equal(s.primary, target.primary) {
 		out = append(out, fmt.Sprintf("the primary key of table %s is (%s) in the source and (%s) in the target",

@@ -2,8 +2,10 @@ package transfer_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -202,7 +204,9 @@ func TestPlanRefusesWithAllReasons(t *testing.T) {
 	w.exec(0, "create table parts (uid bigint primary key) partition by hash (uid); create table parts_0 partition of parts for values with (modulus 1, remainder 0)")
 	w.exec(1, "create table parts (uid bigint primary key); create table parts_old () inherits (parts)")
 	spec := w.spec()
-	for _, name := range []string{"bare", "keyed", "absent", "parts"} {
+	w.exec(0, "create unlogged table cache (uid bigint primary key); create table notes (uid bigint primary key)")
+	w.exec(1, "create table cache (uid bigint primary key); create unlogged table notes (uid bigint primary key)")
+	for _, name := range []string{"bare", "keyed", "absent", "parts", "cache", "notes"} {
 		spec.Tables = append(spec.Tables, transfer.Table{Name: name, Where: "uid = 42", Columns: []string{"uid"}, Values: []string{"42"}})
 	}
 	c, _ := w.claim(spec.ID)
@@ -223,6 +227,8 @@ func TestPlanRefusesWithAllReasons(t *testing.T) {
 		"table public.bare has no primary key",
 		"column uid of table public.keyed is not in its replica identity",
 		"shard s1 has no table absent",
+		"table public.cache is unlogged: its changes are not in the log",
+		"table public.notes is unlogged in the target",
 		"table public.parts of shard s1 is partitioned: list its partitions (public.parts_0) under tables:",
 		"table public.parts of shard s2 has tables that inherit from it (public.parts_old)",
 	} {
@@ -235,6 +241,41 @@ func TestPlanRefusesWithAllReasons(t *testing.T) {
 	}
 	if n := w.count(0, "select (select count(*) from pg_publication) + (select count(*) from pg_replication_slots where database = current_database())"); n != 0 {
 		t.Errorf("a refused transfer has left %d things", n)
+	}
+}
+
+// Where policies hide rows from the role that moves them, a copy of what it sees would look right on both
+// sides: it is refused.
+func TestTablesWithHiddenRowsAreRefused(t *testing.T) {
+	w := newWorld(t)
+	role := "mover_" + strings.ToLower(rand.Text())
+	for i := range 2 {
+		w.exec(i, "create role "+role+" login replication")
+		defer w.exec(i, "drop owned by "+role+"; drop role "+role)
+		w.exec(i, "grant all on all tables in schema public to "+role+"; grant all on schema public, procaas to "+role+"; grant all on all tables in schema procaas to "+role)
+		w.exec(i, "grant create on database "+w.database()+" to "+role)
+		w.exec(i, "alter table mail enable row level security; create policy few on mail using (n > 7)")
+	}
+	w.fill(10)
+	spec := w.spec()
+	for _, dsn := range []*string{&spec.Source, &spec.Target} {
+		u, err := url.Parse(*dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.User = url.User(role)
+		*dsn = u.String()
+	}
+	c, _ := w.claim(spec.ID)
+	m, err := transfer.Open(t.Context(), spec, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	for _, plan := range []func(context.Context) error{m.Plan, m.PlanLocked} {
+		if err := plan(t.Context()); err == nil || !strings.Contains(err.Error(), "table public.mail of shard s1 has row security") {
+			t.Errorf("have %v, want a refusal of the table mail", err)
+		}
 	}
 }
 

@@ -141,6 +141,16 @@ func (w *world) installFence(conn *pgx.Conn) {
 	}
 }
 
+// database is the name of both shards on their servers.
+func (w *world) database() string {
+	w.t.Helper()
+	u, err := url.Parse(w.dsn[0])
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return strings.TrimPrefix(u.Path, "/")
+}
+
 func (w *world) connect(dsn string) *pgx.Conn {
 	w.t.Helper()
 	c, err := pgx.Connect(w.t.Context(), dsn)
