@@ -387,6 +387,9 @@ func (s *server) setShard(w http.ResponseWriter, r *http.Request) error {
 	}
 	reason := f.label("reason", maxReason)
 	f.refuseUnknown()
+	if c.Closed == nil && c.Draining == nil {
+		f.fault("closed", "want closed or draining, each with the reason, or empty text to take it back")
+	}
 	if err := faulty(f.faults); err != nil {
 		return err
 	}

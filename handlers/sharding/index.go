@@ -240,6 +240,13 @@ func (x *index) since(position int64) (changes []Placement, next int64, more <-c
 	return slices.Clone(x.feed[position-x.dropped:]), next, x.moved, true
 }
 
+// changes gives a channel that is closed at the next change.
+func (x *index) changes() <-chan struct{} {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.moved
+}
+
 // size is how many placements are known.
 func (x *index) size() int64 {
 	return x.count.Load() + int64(len(*x.ranges.Load())) + int64(len(x.slots))

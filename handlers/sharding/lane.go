@@ -14,16 +14,17 @@ import (
 // lanes is how many transfers of a map may be under way at once, whatever its limits.
 const lanes = 64
 
-// deadAfter is how long a transfer may be silent before it does not count any more: a
-// step that waits or works tells so much more often.
-const deadAfter = 15 * time.Minute
+// deadAfter is how long a transfer may be silent before it does not count any more. A step that
+// waits or works tells so each minute, but one that has failed is silent until it is tried again: up to an hour in
+// the shipped pipeline. What is dead for good, shard.orphans and shard.end free much sooner.
+const deadAfter = 2 * time.Hour
 
 // errFull says that a shard takes part in as many transfers as it may.
 var errFull = errors.New("no more transfers at once")
 
 // acquire puts a transfer into a free lane of its map, within the limits for its source
-// and target, when no other one has to do with the same rows. It finds again what it has put there before. The lock document makes two
-// acquisitions at once exclude each other.
+// and target, when no other one has to do with the same rows. It finds again what it has put
+// there before. The lock document makes two acquisitions at once exclude each other.
 func acquire(ctx context.Context, store engine.Documents, node int64, t *engine.ShardTransfer, l layout, perSource, perTarget int, now time.Time) error {
 	for {
 		lock, err := store.Document(ctx, engine.DocShardTransfer, t.Map+"/lock")

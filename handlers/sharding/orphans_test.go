@@ -83,6 +83,7 @@ func TestTransfersThatCannotBe(t *testing.T) {
 		{`{"map": "mail", "key": "42", "target": "s9"}`, `unknown shard "s9"`},
 		{`{"map": "mail", "key": "42", "target": "s1"}`, `lives on s1 already`},
 		{`{"map": "mail", "key": "42", "target": "s2", "hours": "late"}`, `want hours such as 22-6`},
+		{`{"map": "mail", "key": "42", "target": "s2", "hours": "5-5"}`, `none of the day`},
 	} {
 		if v := r.ended(r.submit("shard-transfer", c.payload), engine.Failed); !strings.Contains(v.Error, c.want) {
 			t.Errorf("%s: have the error %q, want %q in it", c.payload, v.Error, c.want)

@@ -95,7 +95,7 @@ func (m *Map) placement(ctx context.Context, q engine.ShardQuestion) (Placement,
 func (m *Map) waitBeyond(ctx context.Context, key string, epoch int64) (Placement, error) {
 	ctx, cancel := context.WithTimeout(ctx, epochPatience)
 	defer cancel()
-	_, _, more, _ := m.index.since(0)
+	more := m.index.changes()
 	p, err := m.Find(ctx, key)
 	overdue := time.NewTicker(overdueEvery)
 	defer overdue.Stop()
@@ -109,7 +109,7 @@ func (m *Map) waitBeyond(ctx context.Context, key string, epoch int64) (Placemen
 		case <-ctx.Done():
 			return p, nil // as it is; the shard will say
 		}
-		_, _, more, _ = m.index.since(0)
+		more = m.index.changes()
 		if known := m.index.find(key); known != nil && known.Epoch > p.Epoch {
 			p = *known
 		}

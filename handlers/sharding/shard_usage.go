@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"sync"
 
 	"procaas/engine"
 )
@@ -42,13 +43,13 @@ func (h *ShardUsage) Handle(ctx context.Context, _ *engine.Call) (engine.Result,
 	if err != nil {
 		return engine.Result{}, err
 	}
-	failed := []any{}
+	failed, errs := []any{}, measureAll(ctx, maps)
 	var last error
 	total := 0
 	for _, m := range maps {
 		for _, d := range m.Declared.Shards {
 			total++
-			if err := m.measure(ctx, d.ID); err != nil {
+			if err := errs[[2]string{m.ID, d.ID}]; err != nil {
 				last = err
 				failed = append(failed, map[string]any{"map": m.ID, "shard": d.ID, "error": err.Error()})
 			}
@@ -62,6 +63,34 @@ func (h *ShardUsage) Handle(ctx context.Context, _ *engine.Call) (engine.Result,
 		return engine.Result{}, err
 	}
 	return engine.Result{Response: map[string]any{"shards": describe(views), "failed": failed}}, nil
+}
+
+// measureAtOnce is how many shards are measured at the same time. Those that do not answer take seconds
+// each: one after the other, a dozen of them would use up the time of the handler, and with it the
+// measurements of all the others.
+const measureAtOnce = 16
+
+// measureAll measures all shards of some maps, and gives what went wrong by the map and the shard.
+func measureAll(ctx context.Context, maps []*Map) map[[2]string]error {
+	var mu sync.Mutex // guards errs
+	errs := map[[2]string]error{}
+	var work sync.WaitGroup
+	slots := make(chan struct{}, measureAtOnce) // one for each that is being measured
+	for _, m := range maps {
+		for _, d := range m.Declared.Shards {
+			slots <- struct{}{}
+			work.Go(func() {
+				defer func() { <-slots }()
+				if err := m.measure(ctx, d.ID); err != nil {
+					mu.Lock()
+					defer mu.Unlock()
+					errs[[2]string{m.ID, d.ID}] = err
+				}
+			})
+		}
+	}
+	work.Wait()
+	return errs
 }
 
 // measure finds out how full and how busy a shard is.
