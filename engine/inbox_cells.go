@@ -24,6 +24,7 @@ type InboxView struct {
 	Slots int         `json:"slots" doc:"Among how many slots the keys are spread."`
 	Cells []InboxCell `json:"cells" doc:"The databases, the home first."`
 	Moves []InboxMove `json:"moves" doc:"The slots on their way, and after them the last moves that have ended, the latest first."`
+	Ended InboxEnded  `json:"ended" doc:"How many moves have ended since the inbox has been over several databases."`
 }
 
 // An InboxCell is one of the databases.
@@ -32,8 +33,18 @@ type InboxCell struct {
 	Slots   int    `json:"slots" doc:"How many slots it has."`
 	Spans   string `json:"spans" doc:"Which ones." example:"0-2047,4000"`
 	Waiting int    `json:"waiting" doc:"How many runs wait in it; 0 for one that cannot be reached."`
+	Frozen  int    `json:"frozen" doc:"How many of its slots take nothing in at present, since they move."`
 	Outbox  int    `json:"outbox" doc:"How many events it has for other cells, at most 1000 are counted."`
-	Away    string `json:"away,omitempty" doc:"Why it cannot be reached."`
+
+	OutboxOldestS float64 `json:"outbox_oldest_s" doc:"For how many seconds the first of them has been there; 0 when there is none."`
+
+	Away string `json:"away,omitempty" doc:"Why it cannot be reached."`
+}
+
+// InboxEnded counts moves.
+type InboxEnded struct {
+	Moved  int64 `json:"moved" doc:"Those of which all slots are where they were to go."`
+	Undone int64 `json:"undone" doc:"Those that were given up, with some of their slots moved or none."`
 }
 
 // An InboxMove is slots that move from one database to another.

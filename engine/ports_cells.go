@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"time"
 )
 
 // This file is the part of the ports that speaks of an inbox that is spread over
@@ -103,6 +104,9 @@ type Cell interface {
 	// those to some slots.
 	Outbox(ctx context.Context, without []int, limit int) ([]Parcel, error)
 
+	// Load tells what the cell has to do, for people and metrics.
+	Load(ctx context.Context) (CellLoad, error)
+
 	// Sent removes events from the outbox that another cell has accepted.
 	Sent(ctx context.Context, parcels []int64) error
 
@@ -149,6 +153,15 @@ const (
 	SlotFrozen   SlotState = "frozen"   // goes
 	SlotArriving SlotState = "arriving" // comes
 )
+
+// A CellLoad is what a cell has to do.
+type CellLoad struct {
+	Frozen int // slots that take nothing in at present
+	Outbox int // events for other cells; at most 1000 are counted
+
+	// Oldest is for how long the first of them has been there; 0 when there is none.
+	Oldest time.Duration
+}
 
 // A Parcel is an event on its way to another cell.
 type Parcel struct {

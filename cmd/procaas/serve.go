@@ -256,6 +256,7 @@ func (n *node) build(ctx context.Context, f nodeFlags, b *dsl.Bundle, served api
 	}
 	if inbox, ok := n.store.(engine.InboxCells); ok {
 		served.Inbox = inbox
+		n.metrics.MustRegister(&inboxMetrics{inbox: inbox})
 	}
 	n.api, n.console = api.NewWithConsole(served)
 	return nil

@@ -26,6 +26,8 @@ type Chart struct {
 	Moves map[string]*Move `json:"moves,omitempty"`
 	Done  []Done           `json:"done,omitempty"` // the last ones that have ended, in order
 
+	Ended engine.InboxEnded `json:"ended"` // all that have
+
 	Version int64 `json:"-"`
 	owner   [engine.InboxSlots]string
 }

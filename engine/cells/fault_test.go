@@ -206,6 +206,9 @@ func TestOutboxPassesByWhatCannotGo(t *testing.T) {
 		}
 		return err == nil
 	})
+	if l, err := s.Home().Load(t.Context()); err != nil || l.Outbox != many || l.Oldest <= 0 || l.Frozen != 0 {
+		t.Errorf("want %d events in the outbox for some time, have %+v, %v", many, l, err)
+	}
 	b.away.Store(false)
 	waitFor(t, "the events of the other", func() bool {
 		runs, _, err := s.List(t.Context(), engine.RunFilter{Key: "to-b", Limit: 1000, Oldest: true})
@@ -235,6 +238,9 @@ func TestExportIsBounded(t *testing.T) {
 	home := s.Home()
 	if _, err := home.Freeze(t.Context(), "move", slots); err != nil {
 		t.Fatal(err)
+	}
+	if l, err := home.Load(t.Context()); err != nil || l.Frozen != 1 {
+		t.Errorf("want a frozen slot, have %+v, %v", l, err)
 	}
 	pages, cursor := 0, ""
 	for {

@@ -132,12 +132,15 @@ func (s *Store) Depth(ctx context.Context) (waiting int, oldest time.Time, err e
 
 // GaugeDepth implements [engine.Gauge].
 func (s *Store) GaugeDepth(ctx context.Context) (waiting int, oldest time.Time, err error) {
-	return s.depth(ctx, func(store engine.Cell, ctx context.Context) (int, time.Time, error) {
-		if g, ok := store.(engine.Gauge); ok {
-			return g.GaugeDepth(ctx)
-		}
-		return store.Depth(ctx)
-	})
+	return s.depth(ctx, func(store engine.Cell, ctx context.Context) (int, time.Time, error) { return gauge(ctx, store) })
+}
+
+// gauge asks a cell how much waits, as cheaply as it can tell.
+func gauge(ctx context.Context, store engine.Cell) (waiting int, oldest time.Time, err error) {
+	if g, ok := store.(engine.Gauge); ok {
+		return g.GaugeDepth(ctx)
+	}
+	return store.Depth(ctx)
 }
 
 func (s *Store) depth(ctx context.Context, ask func(engine.Cell, context.Context) (int, time.Time, error)) (waiting int, oldest time.Time, err error) {

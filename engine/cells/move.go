@@ -515,6 +515,11 @@ func (s *Store) end(ctx context.Context, m *Move, w *mover, why string) error {
 			Rows: w.rows.Load(), Frozen: float64(w.frozen.Load()) / 1e6, Error: text,
 		})
 		c.Done = c.Done[max(0, len(c.Done)-doneKept):]
+		if why == "" {
+			c.Ended.Moved++
+		} else {
+			c.Ended.Undone++
+		}
 	})
 }
 

@@ -11,16 +11,13 @@ import (
 
 var _ engine.InboxCells = (*Store)(nil)
 
-// outboxCounted bounds the counting of events on their way.
-const outboxCounted = 1000
-
 // Inbox implements [engine.InboxCells].
 func (s *Store) Inbox(ctx context.Context) (engine.InboxView, error) {
 	c, err := s.refresh(ctx)
 	if err != nil {
 		return engine.InboxView{}, err
 	}
-	v := engine.InboxView{Inbox: c.Inbox, Slots: engine.InboxSlots, Moves: []engine.InboxMove{}}
+	v := engine.InboxView{Inbox: c.Inbox, Slots: engine.InboxSlots, Moves: []engine.InboxMove{}, Ended: c.Ended}
 	v.Cells, _ = each(s.parts, func(p *part) (engine.InboxCell, error) { return s.view(ctx, c, p), nil })
 	for _, m := range slices.SortedFunc(maps.Values(c.Moves), func(a, b *Move) int { return a.Begun.Compare(b.Begun) }) {
 		out := m.view()
@@ -50,12 +47,12 @@ func (s *Store) view(ctx context.Context, c *Chart, p *part) engine.InboxCell {
 	out := engine.InboxCell{Name: p.name, Slots: len(slots), Spans: engine.FormatSlots(slots)}
 	store, err := p.cell()
 	if err == nil {
-		out.Waiting, _, err = store.Depth(ctx)
+		out.Waiting, _, err = gauge(ctx, store)
 	}
 	if err == nil {
-		var parcels []engine.Parcel
-		parcels, err = store.Outbox(ctx, nil, outboxCounted)
-		out.Outbox = len(parcels)
+		var l engine.CellLoad
+		l, err = store.Load(ctx)
+		out.Frozen, out.Outbox, out.OutboxOldestS = l.Frozen, l.Outbox, l.Oldest.Seconds()
 	}
 	if err = p.heed(ctx, err); err != nil {
 		out.Away = err.Error()
