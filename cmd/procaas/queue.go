@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"procaas/dsl"
 	"procaas/engine/api"
 )
 
@@ -75,6 +76,19 @@ such tasks last: never in a month means that the type may be mistyped.`,
 	return c
 }
 
+// unheardType says that there are no tasks of a type, and which one was likely meant.
+func unheardType(name string, all []api.QueueStats) string {
+	var known []string
+	for i := range all {
+		known = append(known, all[i].Type)
+	}
+	text := fmt.Sprintf("there is no task of type %q", name)
+	if near := dsl.Suggest(name, known); near != "" {
+		text += fmt.Sprintf("; did you mean %q?", near)
+	}
+	return text
+}
+
 // counted shows a number of tasks; one that is an estimate has a ~.
 func counted(q *api.QueueStats, state string, n int64) string {
 	if slices.Contains(q.Estimated, state) {
@@ -132,7 +146,14 @@ func queuePeekCommand(s streams) *cobra.Command {
 			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%d\t%s\t%s\t%s\n", t.ID, t.State, t.Priority, t.Due.Local().Format(time.DateTime),
 				t.Deadline.Local().Format(time.DateTime), t.Attempt, dash(t.Key), dash(t.Worker), dash(t.Error))
 		}
-		return w.Flush()
+		if err := w.Flush(); err != nil || len(tasks) > 0 {
+			return err
+		}
+		all, err := f.client().Queues(c.Context())
+		if err == nil && !slices.ContainsFunc(all, func(q api.QueueStats) bool { return q.Type == args[0] }) {
+			warn(s, unheardType(args[0], all))
+		}
+		return err
 	}
 	return c
 }

@@ -144,7 +144,8 @@ func TestTasksOfPipelinesRun(t *testing.T) {
 		}
 		for _, want := range []string{
 			`procaas_queue_lag_seconds{type="thumbs"}`, `procaas_queue_tasks{state="failed",type="thumbs"} 1`,
-			`procaas_queue_started_total{type="thumbs",within="true"}`,
+			`procaas_queue_started_total{type="thumbs",within="true"}`, `procaas_queue_raised_total{type="thumbs"} 0`,
+			`procaas_queue_asked_timestamp_seconds{type="thumbs"} 1.`, // some billion seconds
 		} {
 			if !strings.Contains(string(metrics), want) {
 				return false
@@ -162,8 +163,10 @@ func TestTasksOfPipelinesRun(t *testing.T) {
 			}
 		}
 	}
-	command("queue stats", "TYPE", "thumbs", "open")
-	command("queue stats --format json", `"type": "thumbs"`)
+	command("queue stats", "TYPE", "thumbs", "open", "ASKED", "now")
+	command("queue stats --format json", `"type": "thumbs"`, `"asked_by": "here"`)
+	command("queue peek thubms", `did you mean "thumbs"?`)
+	command("queue retry thubms", "retry: 0 tasks", `did you mean "thumbs"?`)
 	command("queue pause thumbs --reason broken", "thumbs is paused")
 	command("queue peek thumbs --state scheduled", "scheduled", later[0].ID)
 	command("queue peek thumbs --format json", `"unique": "a"`)
@@ -173,4 +176,24 @@ func TestTasksOfPipelinesRun(t *testing.T) {
 	command("queue resume thumbs", "thumbs is open")
 	command("audit --kind queue", "thumbs", "broken", "paused", "open")
 	command("queue move thumbs --to other --state scheduled", "move: 0 tasks")
+}
+
+func TestCountsShowWhatIsEstimated(t *testing.T) {
+	t.Parallel()
+	q := &api.QueueStats{Estimated: []string{"ready"}}
+	if have := counted(q, "ready", 4096) + " " + counted(q, "failed", 2); have != "~4096 2" {
+		t.Errorf("have %s, want ~4096 2", have)
+	}
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	if have := askedAgo(nil, now); have != "never" {
+		t.Errorf("have %s, want never", have)
+	}
+	for ago, want := range map[time.Duration]string{
+		time.Minute: "now", 5*time.Minute + 30*time.Second: "5m ago", 3 * time.Hour: "3h ago", 50 * time.Hour: "2d ago",
+	} {
+		at := now.Add(-ago)
+		if have := askedAgo(&at, now); have != want {
+			t.Errorf("%v: have %s, want %s", ago, have, want)
+		}
+	}
 }

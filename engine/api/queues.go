@@ -303,6 +303,16 @@ func (f *fields) receipts(name string) []receipt {
 	return out
 }
 
+// someReceipts are receipts of which there must be one.
+func (f *fields) someReceipts(name string) []receipt {
+	list, isList := f.get(name).([]any)
+	if isList && len(list) == 0 || f.values[name] == nil {
+		f.fault(name, "want the receipts that claims gave, have none")
+		return nil
+	}
+	return f.receipts(name)
+}
+
 // lease reads for how long a task is held.
 func (f *fields) lease() time.Duration {
 	d := f.duration("lease")
@@ -481,7 +491,7 @@ func (s *server) postHeartbeat(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	receipts, lease := f.receipts("receipts"), f.lease()
+	receipts, lease := f.someReceipts("receipts"), f.lease()
 	f.refuseUnknown()
 	if err := errors.Join(faulty(f.faults), s.mayWork(r, receipts)); err != nil {
 		return err
@@ -499,7 +509,7 @@ func (s *server) postComplete(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	receipts := f.receipts("receipts")
+	receipts := f.someReceipts("receipts")
 	f.refuseUnknown()
 	var report engine.TaskReport
 	for _, one := range distinct(receipts) {

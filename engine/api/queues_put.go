@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"procaas/dsl"
@@ -58,10 +59,10 @@ func (s *server) putTasks(w http.ResponseWriter, r *http.Request, kind string, p
 	if err != nil {
 		return err
 	}
-	return replyPut(w, out, many, warning)
+	return replyPut(w, kind, out, many, warning)
 }
 
-func replyPut(w http.ResponseWriter, out []engine.TaskPut, many bool, warning string) error {
+func replyPut(w http.ResponseWriter, kind string, out []engine.TaskPut, many bool, warning string) error {
 	receipts, refused := TaskReceipts{Tasks: []TaskReceipt{}, Warning: warning}, 0
 	for _, one := range out {
 		item := TaskReceipt{Outcome: string(one.Outcome)}
@@ -75,11 +76,10 @@ func replyPut(w http.ResponseWriter, out []engine.TaskPut, many bool, warning st
 	}
 	switch {
 	case len(out) > 0 && refused == len(out):
-		code := codeInvalidTask
 		if errors.Is(out[0].Err, engine.ErrDraining) {
-			code = codeQueueDraining
+			return refuse(codeQueueDraining, "%q: %s; procaas queue resume %s opens it again", kind, out[0].Err, kind)
 		}
-		return refuse(code, "%s", out[0].Err)
+		return refuse(codeInvalidTask, "%s", out[0].Err)
 	case !many:
 		receipts.Tasks[0].Warning = warning
 		return writeJSON(w, http.StatusAccepted, receipts.Tasks[0])
@@ -115,6 +115,9 @@ func (s *server) specOf(f *fields, kind string, pipeline *dsl.Pipeline) engine.T
 		if err := engine.FillTask(pipeline, &spec, said...); err != nil {
 			f.fault("payload", "%v", err)
 		}
+	}
+	if spec.OnDuplicate != "" && !slices.Contains(engine.Duplicates(), spec.OnDuplicate) {
+		f.fault("on_duplicate", "want one of %s, have %s", joined(engine.Duplicates()), shown(string(spec.OnDuplicate)))
 	}
 	if spec.OnDuplicate == engine.DuplicateMerge && spec.Merge == nil {
 		f.fault("on_duplicate", "want keep, replace or rerun; merge is for pipelines whose queue section says how")
