@@ -209,15 +209,17 @@ func (v *victim) note(fault string) {
 }
 
 // tortureServer restarts PostgreSQL until ctx ends, mostly by a crash. It gives
-// the number of restarts. The first is after first at the latest.
+// the number of restarts. The first is after first at the latest, and there is one on a
+// machine that stands still until ctx has ended, too.
 func tortureServer(ctx context.Context, t *testing.T, db *enginetest.Cluster, seed uint64, first time.Duration) int {
 	random := rand.New(rand.NewPCG(seed, 2))
 	for restarts := 0; ; restarts++ {
 		after := between(random, 3*time.Second, 8*time.Second)
+		waiting := ctx
 		if restarts == 0 {
-			after = min(after, first)
+			after, waiting = min(after, first), t.Context()
 		}
-		if !sleep(ctx, after) {
+		if !sleep(waiting, after) || restarts > 0 && ctx.Err() != nil {
 			return restarts
 		}
 		how := enginetest.StopImmediate

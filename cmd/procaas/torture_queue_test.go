@@ -86,12 +86,14 @@ func TestQueueTorture(t *testing.T) {
 	for _, v := range nodes {
 		faults.Go(func() { v.torture(harm) })
 	}
+	// Whatever the machine, there is enough to look at: who puts tasks goes on until then.
+	sending, enough := context.WithCancel(t.Context())
+	defer enough()
 	for i, send := range p.senders(long) {
-		senders.Go(func() { send(harm, rand.New(rand.NewPCG(seed, uint64(i)+1000))) })
+		senders.Go(func() { send(sending, rand.New(rand.NewPCG(seed, uint64(i)+1000))) })
 	}
 	orders := p.claimOrderly(harm)
 	faults.Wait()
-	senders.Wait()
 	for _, h := range hands {
 		if h.proxy != nil {
 			h.proxy.Hold(0)
@@ -102,6 +104,12 @@ func TestQueueTorture(t *testing.T) {
 			v.start(t.Context())
 		}
 	}
+	eventually(t, "enough attempts to look at", func() bool {
+		doings, _ := w.seen()
+		return len(doings) >= 10*int(harmTime.Seconds())
+	})
+	enough()
+	senders.Wait()
 	w.calmDown()
 	p.last()
 	h := queueHistory{wrongBy: wrongBy, puts: p.puts, orders: orders, poisonous: p.poisonous}
@@ -122,8 +130,8 @@ func TestQueueTorture(t *testing.T) {
 	}
 	wrong := h.violations()
 	t.Logf("PostgreSQL was restarted %d times; %s", restarts, h.summary())
-	if restarts == 0 || len(h.doings) < 3*int(harmTime.Seconds()) {
-		t.Errorf("only %d attempts and %d restarts of PostgreSQL: the test shows nothing", len(h.doings), restarts)
+	if restarts == 0 {
+		t.Error("PostgreSQL was never restarted: the test shows nothing")
 	}
 	for i, what := range wrong {
 		if t.Error(what); i == 20 {
@@ -267,7 +275,7 @@ func (p *taskPutter) senders(long bool) (all []func(context.Context, *rand.Rand)
 	for _, kind := range []string{"plain", "plain", "keyed", "job"} {
 		all = append(all, func(ctx context.Context, r *rand.Rand) {
 			for sleep(ctx, between(r, 5*time.Millisecond, 150*time.Millisecond)) {
-				p.put(r, kind, false, p.some(r, kind)...)
+				p.send(ctx, r, kind, p.some(r, kind)...)
 			}
 		})
 	}
@@ -307,7 +315,19 @@ func (p *taskPutter) flood(ctx context.Context, r *rand.Rand, kind, name string)
 		for i := range tasks {
 			tasks[i] = map[string]any{"payload": taskBody{Name: name}}
 		}
-		p.put(r, kind, false, tasks...)
+		p.send(ctx, r, kind, tasks...)
+	}
+}
+
+// awayPause is for how long a sender waits after a put without an answer. While the store
+// is away, thousands of them would show no more than a few, and cost the time of those
+// whose work is looked at.
+const awayPause = 60 * time.Millisecond
+
+// send is put for who goes on putting.
+func (p *taskPutter) send(ctx context.Context, r *rand.Rand, kind string, tasks ...map[string]any) {
+	if !p.put(r, kind, false, tasks...) {
+		sleep(ctx, awayPause)
 	}
 }
 
@@ -316,7 +336,7 @@ func (p *taskPutter) flood(ctx context.Context, r *rand.Rand, kind, name string)
 func (p *taskPutter) poison(ctx context.Context, r *rand.Rand, long bool) {
 	large := map[string]any{"payload": taskBody{Pad: strings.Repeat("x", engine.MaxTaskPayload+1)}}
 	for i := 0; sleep(ctx, between(r, 100*time.Millisecond, 500*time.Millisecond)); i++ {
-		p.put(r, "fails", false, map[string]any{"payload": taskBody{}})
+		p.send(ctx, r, "fails", map[string]any{"payload": taskBody{}})
 		p.put(r, "plain", false, map[string]any{"payload": taskBody{Pad: strings.Repeat("y", 900_000)}})
 		if status, err := p.post(r, "/v1/queues/plain/tasks", large, &struct{}{}); err == nil || status >= 400 && status < 500 && status != http.StatusRequestEntityTooLarge {
 			p.t.Errorf("a payload that is too large: have %d, %v, want 413", status, err)
@@ -370,7 +390,7 @@ func (o orderedTask) first() bool { return strings.Split(o.Receipt, ".")[1] == "
 // time.
 func (p *taskPutter) claimOrderly(ctx context.Context) (out []orderedTask) {
 	r := rand.New(rand.NewPCG(3, 3))
-	claim := map[string]any{"worker": "orderly", "types": []any{map[string]any{"type": "order", "limit": 5}}, "lease": 3}
+	claim := map[string]any{"worker": "orderly", "types": []any{map[string]any{"type": "order", "limit": 5}}, "lease": 1}
 	for ctx == nil || sleep(ctx, between(r, 10*time.Millisecond, 60*time.Millisecond)) {
 		var got struct{ Items []orderedTask }
 		if _, err := p.post(r, "/v1/queues/claim", claim, &got); err != nil {
