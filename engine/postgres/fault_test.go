@@ -141,9 +141,10 @@ func TestATakeoverWaitsForACommitUnderWay(t *testing.T) {
 	zombie := dead(t, s, "a")
 	live := join(t, s)
 	c := connect(t, dsn)
+	began := time.Now() // before the transaction: it is never older than that
 	run(t, c, "begin")
 	run(t, c, lockOfCommit, zombie)
-	for began := time.Now(); ; {
+	for {
 		b, err := s.Beat(t.Context(), live, time.Hour, "")
 		if err != nil {
 			t.Fatal(err)
