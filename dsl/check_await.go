@@ -3,6 +3,7 @@ package dsl
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // checkAwaits finds out which event types handlers wait for. It comes after the
@@ -22,16 +23,56 @@ func (c *checker) checkAwaits() {
 	}
 }
 
-// awaits notes what one handler waits for.
+// awaits notes what one handler waits for: in the flow of its pipeline, or of those whose
+// runs it is a part of, since they call the pipeline.
 func (c *checker) awaits(p *Pipeline, h *Handler) {
 	if p.IsCalled() {
-		c.Errorf(h.places.of("await", h.Await.Span), codeAwait, "let the pipeline that calls it await the event, and hand in what has come by with:",
-			"handler %q waits for events of the same key, but pipeline %q has none: others call it", h.ID, p.ID)
+		c.awaitsInside(p, h, make(map[*Pipeline]bool))
 		return
+	}
+	c.awaitsIn(p, h)
+}
+
+// awaitsInside notes what a handler waits for in all runs that it may be a part of.
+func (c *checker) awaitsInside(p *Pipeline, h *Handler, seen map[*Pipeline]bool) {
+	if seen[p] {
+		return // what calls itself is reported elsewhere
+	}
+	seen[p] = true
+	for _, caller := range c.bundle.Pipelines {
+		for _, s := range caller.Stages {
+			for _, by := range s.Handlers {
+				if by.Call == nil || c.bundle.pipelines[by.Call.Pipeline] != p {
+					continue
+				}
+				if s.ForEach != nil || by.ForEach != nil {
+					c.Report(Diagnostic{
+						Span: h.places.of("await", h.Await.Span), Code: codeAwait,
+						Message: fmt.Sprintf("handler %q cannot wait for an event: %q calls its pipeline %q for each element, and nobody could tell which the event is for", h.ID, by.ID, p.ID),
+						Hint:    "wait in a stage before or behind that call, or emit an event of another flow, whose key is the element, and wait there",
+						Related: []Related{{Span: by.Call.places.of("pipeline", by.Call.Span), Message: "the call"}},
+					})
+					return
+				}
+				if caller.IsCalled() {
+					c.awaitsInside(caller, h, seen)
+				} else {
+					c.awaitsIn(caller, h)
+				}
+			}
+		}
+	}
+}
+
+// awaitsIn notes what a handler waits for in runs of a pipeline.
+func (c *checker) awaitsIn(p *Pipeline, h *Handler) {
+	whose, hint := "", "wait for an event of another type"
+	if !strings.HasPrefix(h.Path, p.ID+"/") {
+		whose, hint = ", whose runs it is a part of,", "let the pipelines that call this one wait, and hand in what has come by with:"
 	}
 	if p.Flow == "" {
 		c.Errorf(h.places.of("await", h.Await.Span), codeAwait, "name the flow of the pipeline: its key tells which events belong together",
-			"handler %q waits for events of the same key, but pipeline %q has no flow", h.ID, p.ID)
+			"handler %q waits for events of the same key, but pipeline %q%s has no flow", h.ID, p.ID, whose)
 		return
 	}
 	for i, event := range h.Await.Event {
@@ -41,7 +82,7 @@ func (c *checker) awaits(p *Pipeline, h *Handler) {
 			c.Report(Diagnostic{
 				Span: at, Code: codeTwoFlows,
 				Message: fmt.Sprintf("event type %q is of two flows, %q and %q", event, flowID(others[0]), p.Flow),
-				Hint:    "wait for an event of another type",
+				Hint:    hint,
 				Related: []Related{{Span: others[0].places.of("id", others[0].Span), Message: fmt.Sprintf("pipeline %q takes it, too", others[0].ID)}},
 			})
 			continue

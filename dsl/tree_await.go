@@ -6,7 +6,8 @@ import "time"
 // accepted after the event of the run, before or while the handler waits. The first
 // one that fits is taken: it starts no pipeline. It is what
 // sources.HANDLER.response holds, with id, type, source, time, key and payload. Events
-// that are not taken keep their places behind the run.
+// that are not taken keep their places behind the run. In a pipeline that others call the
+// key is that of the run that it is a part of.
 type Await struct {
 	Span Span `yaml:"-"`
 

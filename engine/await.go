@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -45,18 +46,29 @@ func (r *Run) expire(s *Step, live Live) {
 	r.settle(s, err, live)
 }
 
-// awaiting lists the handlers that wait for events.
-func (r *Run) awaiting() []*Step {
-	if r.status.Ended() || r.givesUp() || r.stage == len(r.plan.Stages) {
-		return nil
-	}
-	var out []*Step
-	for _, s := range r.plan.Stages[r.stage].Steps {
-		if s.Handler.Await != nil && r.records[s.position].outcome == OutcomeWaiting {
-			out = append(out, s)
+// awaiting gives the handlers that wait for events, with those inside of calls.
+func (r *Run) awaiting() iter.Seq2[*Step, *record] {
+	return func(yield func(*Step, *record) bool) {
+		if r.status.Ended() || r.givesUp() || r.stage == len(r.plan.Stages) {
+			return
+		}
+		for _, s := range r.plan.Stages[r.stage].Steps {
+			rec := &r.records[s.position]
+			if s.Handler.Await != nil && rec.outcome == OutcomeWaiting && !yield(s, rec) {
+				return
+			}
+			if rec.decided() {
+				continue
+			}
+			for sub := range rec.calls() {
+				for s, rec := range sub.awaiting() {
+					if !yield(s, rec) {
+						return
+					}
+				}
+			}
 		}
 	}
-	return out
 }
 
 // Awaits tells what events the run waits for; ok is false when it waits for none. The
@@ -64,9 +76,9 @@ func (r *Run) awaiting() []*Step {
 // run has come, so that an event counts that has come in time.
 func (r *Run) Awaits() (a Await, ok bool) {
 	a.Heard = math.MaxInt64
-	for _, s := range r.awaiting() {
+	for s, rec := range r.awaiting() {
 		ok = true
-		a.Heard = min(a.Heard, r.records[s.position].heard)
+		a.Heard = min(a.Heard, rec.heard)
 		for _, t := range s.Handler.Await.Event {
 			if !slices.Contains(a.Types, t) {
 				a.Types = append(a.Types, t)
@@ -83,23 +95,62 @@ func (r *Run) Offer(pending []Pending, live Live) (taken bool) {
 		if slices.ContainsFunc(r.taken, func(t Taken) bool { return t.Run == p.Run }) {
 			continue // not saved yet
 		}
-		for _, s := range r.awaiting() {
-			rec := &r.records[s.position]
-			if rec.heard >= p.Position || !slices.Contains(s.Handler.Await.Event, p.Event.Type) {
-				continue
-			}
-			rec.heard = p.Position
-			r.dirty = true
-			if r.fits(s, p.Event, live) {
-				r.receive(s, p, live)
-				taken = true
-				break
-			}
+		taken = r.offer(p, live) || taken
+	}
+	return taken
+}
+
+// offer hands in one event, also to what goes on inside of calls.
+func (r *Run) offer(p Pending, live Live) (taken bool) {
+	if r.status.Ended() || r.givesUp() || r.stage == len(r.plan.Stages) {
+		return false
+	}
+	for _, s := range r.plan.Stages[r.stage].Steps {
+		rec := &r.records[s.position]
+		switch {
+		case s.Handler.Await != nil && rec.outcome == OutcomeWaiting:
+			taken = r.offerTo(s, p, live)
+		case s.callee != nil && !rec.decided():
+			r.visit(s, func(u unit) { taken = taken || r.offerIn(u, p, live) })
+		}
+		if taken {
+			r.settled = false
+			r.advance()
+			return true
 		}
 	}
-	if taken {
-		r.settled = false
-		r.advance()
+	return false
+}
+
+// offerTo hands an event to a handler that waits. It is looked at once: one that is passed
+// over is not offered again, not even after a crash.
+func (r *Run) offerTo(s *Step, p Pending, live Live) (taken bool) {
+	rec := &r.records[s.position]
+	if rec.heard >= p.Position || !slices.Contains(s.Handler.Await.Event, p.Event.Type) {
+		return false
+	}
+	rec.heard = p.Position
+	r.dirty = true
+	if !r.fits(s, p.Event, live) {
+		return false
+	}
+	r.receive(s, p, live)
+	return true
+}
+
+// offerIn hands an event to what goes on inside of a call, which may end by that.
+func (r *Run) offerIn(u unit, p Pending, live Live) (taken bool) {
+	sub := u.rec.sub
+	if sub == nil || u.rec.decided() {
+		return false
+	}
+	taken = sub.offer(p, live)
+	r.collect(sub)
+	if sub.status.Ended() {
+		r.leaveCall(u, live)
+	}
+	if u.item > 0 {
+		r.finishItems(u.Step, live)
 	}
 	return taken
 }

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,6 +33,26 @@ pipelines:
     stages: [{id: a, handlers: [{id: note, step: {}}]}]
 `
 
+// asking is awaiting with the handler inside of a pipeline that it calls.
+var asking = strings.Replace(awaiting, `
+          - id: approval
+            await: {event: approved, where: !$ awaited.payload.sum == 7, timeout: 24h}
+            result: {by: !$ sources.approval.response.payload.by}
+            on-error: [{on: timeout, then: continue, result: {by: nobody}}]`, `
+          - {id: inside, call: {pipeline: asked, with: {sum: 7}}, result: {by: !$ sources.inside.response.by}}`, 1) + `
+  - id: asked
+    inputs: {sum: {type: integer}}
+    outputs: {by: !$ shared-state.by}
+    shared-state: {by: null}
+    stages:
+      - id: wait
+        handlers:
+          - id: approval
+            await: {event: approved, where: !$ awaited.payload.sum == inputs.sum, timeout: 24h}
+            result: {by: !$ sources.approval.response.payload.by}
+            on-error: [{on: timeout, then: continue, result: {by: nobody}}]
+`
+
 func approved(sum int, by string) engine.Event {
 	e := event("approved", "o1")
 	e.Payload = map[string]any{"sum": sum, "by": by}
@@ -42,8 +63,14 @@ func approved(sum int, by string) engine.Event {
 // are not taken keep their order behind the run, and start no pipeline.
 func TestAwaitedEventIsTakenByTheRun(t *testing.T) {
 	t.Parallel()
-	for name, early := range map[string]bool{"before it waits": true, "while it is parked": false} {
-		t.Run(name, func(t *testing.T) {
+	for _, tc := range []struct {
+		name, yaml, at string
+		early          bool
+	}{
+		{"before it waits", awaiting, "place/wait/approval", true}, {"while it is parked", awaiting, "place/wait/approval", false},
+		{"before a call waits", asking, "asked/wait/approval", true}, {"while a call is parked", asking, "asked/wait/approval", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
@@ -52,16 +79,16 @@ func TestAwaitedEventIsTakenByTheRun(t *testing.T) {
 					<-asked
 					return engine.Result{}, nil
 				})
-				e, _ := r.start(awaiting)
+				e, _ := r.start(tc.yaml)
 				run := r.submit(e, event("place", "o1"))
-				if !early {
+				if !tc.early {
 					close(asked)
 					time.Sleep(time.Hour)
 				}
 				wrong := r.submit(e, approved(5, "ann"))
 				note := r.submit(e, event("note", "o1"))
 				right := r.submit(e, approved(7, "bob"))
-				if early {
+				if tc.early {
 					close(asked)
 				}
 				time.Sleep(10 * time.Second)
@@ -70,7 +97,7 @@ func TestAwaitedEventIsTakenByTheRun(t *testing.T) {
 					t.Errorf("have %v", v.SharedState)
 				}
 				r.settle(e, right, engine.Succeeded)
-				if v := r.view(e, right); v.Reason != "taken by run "+run+" at place/wait/approval" || len(v.Handlers) > 0 {
+				if v := r.view(e, right); v.Reason != "taken by run "+run+" at "+tc.at || len(v.Handlers) > 0 {
 					t.Errorf("the event that was taken: %+v", v)
 				}
 				r.settle(e, note, engine.Succeeded)
@@ -83,27 +110,31 @@ func TestAwaitedEventIsTakenByTheRun(t *testing.T) {
 // A node that stops while the run waits leaves it to the next one, and so does the time.
 func TestAwaitOutlivesItsNode(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		e, stop := r.start(awaiting)
-		run := r.submit(e, event("place", "o1"))
-		time.Sleep(time.Hour)
-		if v := r.view(e, run); v.Status != engine.Parked || v.Due == nil {
-			t.Fatalf("want it parked until its timeout, have %s", v.Status)
-		}
-		if err := stop(); err != nil {
-			t.Fatal(err)
-		}
-		e, _ = r.start(awaiting)
-		r.submit(e, approved(5, "ann"))
-		time.Sleep(22 * time.Hour)
-		if v := r.view(e, run); v.Status != engine.Parked {
-			t.Fatalf("want it parked still, have %s", v.Status)
-		}
-		time.Sleep(time.Hour + time.Second)
-		r.settle(e, run, engine.Succeeded)
-		if v := r.view(e, run); v.SharedState["by"] != "nobody" {
-			t.Errorf("have %v", v.SharedState)
-		}
-	})
+	for _, yaml := range []string{awaiting, asking} {
+		synctest.Test(t, func(t *testing.T) { awaitBeyondANode(t, yaml) })
+	}
+}
+
+func awaitBeyondANode(t *testing.T, yaml string) {
+	r := newRig(t)
+	e, stop := r.start(yaml)
+	run := r.submit(e, event("place", "o1"))
+	time.Sleep(time.Hour)
+	if v := r.view(e, run); v.Status != engine.Parked || v.Due == nil {
+		t.Fatalf("want it parked until its timeout, have %s", v.Status)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	e, _ = r.start(yaml)
+	r.submit(e, approved(5, "ann"))
+	time.Sleep(22 * time.Hour)
+	if v := r.view(e, run); v.Status != engine.Parked {
+		t.Fatalf("want it parked still, have %s", v.Status)
+	}
+	time.Sleep(time.Hour + time.Second)
+	r.settle(e, run, engine.Succeeded)
+	if v := r.view(e, run); v.SharedState["by"] != "nobody" {
+		t.Errorf("have %v", v.SharedState)
+	}
 }

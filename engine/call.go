@@ -106,6 +106,7 @@ func (r *Run) inputsOf(u unit, live Live) (map[string]any, json.RawMessage, erro
 func (r *Run) collect(sub *Run) {
 	r.emits = append(r.emits, sub.TakeEmits()...)
 	r.ended = append(r.ended, sub.TakeEnded()...)
+	r.taken, sub.taken = append(r.taken, sub.taken...), nil
 	r.dirty, r.must = r.dirty || sub.dirty, r.must || sub.must
 	sub.dirty, sub.must = false, false
 }
