@@ -1,0 +1,103 @@
+package enginetest_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"procaas/engine"
+	"procaas/engine/enginetest"
+	"procaas/engine/memory"
+)
+
+const awaitFlow = `
+flows:
+  - {id: order, key: !$ event.payload.id}
+pipelines:
+  - id: work
+    flow: order
+    shared-state: {by: null}
+    stages:
+      - id: s
+        handlers: [{id: ask, step: {}}]
+      - id: t
+        handlers: [{id: sure, call: {pipeline: sure, with: {sum: 7}}, result: {by: !$ sources.sure.response.by}}]
+      - id: u
+        handlers: [{id: tell, step: {value: !$ shared-state.by}}]
+  - id: sure
+    inputs: {sum: {type: integer}}
+    outputs: {by: !$ sources.approval.response.payload.by}
+    stages:
+      - id: v
+        handlers: [{id: look, step: {}}]
+      - id: w
+        handlers: [{id: approval, await: {event: approved, where: !$ awaited.payload.sum == inputs.sum, timeout: 24h}}]
+      - id: x
+        handlers: [{id: note, step: {}}]
+`
+
+// TestAwaitInsideACallTakesOneEventWhateverCrashes lets the node die at each checkpoint of
+// a run that waits inside of a call, for an event that comes before that. Whenever it
+// dies, the run takes the event that fits, once, and the other keeps its place.
+func TestAwaitInsideACallTakesOneEventWhateverCrashes(t *testing.T) {
+	t.Parallel()
+	for name, store := range map[string]engine.Store{
+		"memory": memory.New(time.Now), "sqlite": openStore(t, filepath.Join(t.TempDir(), "await.db")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			whole := awaitWithin(t, store, 0, false)
+			for at := 1; at <= whole; at++ {
+				awaitWithin(t, store, at, false)
+				awaitWithin(t, store, at, true)
+			}
+		})
+	}
+}
+
+// awaitWithin runs one event to its end, with a crash at a checkpoint, and gives the
+// number of checkpoints.
+func awaitWithin(t *testing.T, store engine.Store, crashAt int, after bool) int {
+	t.Helper()
+	what := fmt.Sprintf("crash at checkpoint %d, after it: %t", crashAt, after)
+	var calls enginetest.Recorder
+	var tr trial
+	runs := map[int]string{} // of the events, by sum
+	types := []engine.HandlerType{enginetest.Scripted("step", calls.Record(func(ctx context.Context, c *engine.Call, value any) (engine.Result, error) {
+		if c.Path == "sure/v/look" {
+			var events []engine.Submission
+			for sum, by := range map[int]string{5: "user-1", 7: "user-2"} {
+				payload := map[string]any{"id": what, "sum": sum, "by": by}
+				events = append(events, engine.Submission{Event: engine.Event{Type: "approved", ID: what + by, Source: t.Name(), Payload: payload, Time: c.Event.Time}})
+			}
+			done, err := tr.engine.Engine().Submit(ctx, events)
+			if err != nil {
+				return engine.Result{}, err
+			}
+			for i, d := range done {
+				if d.Err != nil {
+					return engine.Result{}, d.Err
+				}
+				runs[events[i].Event.Payload.(map[string]any)["sum"].(int)] = d.Receipt.Run
+			}
+		}
+		return engine.Result{Response: value}, nil
+	}))}
+	tr = startTrial(t, trial{store: store, types: types, flow: awaitFlow, what: what, payload: map[string]any{"id": what}, crashAt: crashAt, after: after})
+	tr.drain(t)
+	for run, want := range map[string]engine.Status{tr.run: engine.Succeeded, runs[7]: engine.Succeeded, runs[5]: engine.Ignored} {
+		if v, err := tr.engine.Engine().RunByID(t.Context(), run); err != nil || v.Status != want {
+			t.Fatalf("%s: want %s %s, have %s %q %q, %v", what, run, want, v.Status, v.Error, v.Reason, err)
+		}
+	}
+	told := false
+	for _, c := range calls.Calls() {
+		told = told || c.Path == "work/u/tell"
+	}
+	if v, err := tr.engine.Engine().RunByID(t.Context(), tr.run); err != nil || v.SharedState["by"] != "user-2" || !told {
+		t.Errorf("%s: want it told by user-2, have %v, %v", what, v.SharedState, err)
+	}
+	return tr.engine.Saves()
+}
