@@ -18,7 +18,7 @@ var ErrUnformatted = errors.New("the layout cannot be changed without changing w
 
 // Reformat gives a file the layout that all files have: two blanks for each level,
 // lists below their key indented, one blank where one is enough, at most one empty
-// line, and long expressions as blocks. Comments and empty lines stay where they
+// line, long expressions as blocks, and wide lists and mappings in brackets, too. Comments and empty lines stay where they
 // are, and so does the order of all things. Laid out again it stays the same.
 //
 // What it gives is read again and held against the original: it is the same
@@ -32,22 +32,32 @@ func Reformat(f File) ([]byte, []Diagnostic, error) {
 	if root == nil {
 		return tidy(s), nil, nil
 	}
+	text, err := s.settled(root)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.broken(text, root), nil, nil
+}
+
+// settled lays a text out until doing it again changes nothing, which it mostly does at
+// once: a block that an expression has become may move the comment behind it.
+func (s *source) settled(root *yaml.Node) ([]byte, error) {
 	text, err := s.format(root)
 	for range 3 {
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		again, next, found := readForm(File{Name: f.Name, Data: text})
+		again, next, found := readForm(File{Name: s.name, Data: text})
 		if next == nil || HasErrors(found) || !s.same(again, root, next) {
-			return nil, nil, ErrUnformatted
+			return nil, ErrUnformatted
 		}
 		var settled []byte
 		if settled, err = again.format(next); err == nil && slices.Equal(settled, text) {
-			return text, nil, nil
+			return text, nil
 		}
 		text = settled
 	}
-	return nil, nil, ErrUnformatted
+	return nil, ErrUnformatted
 }
 
 // readForm reads the nodes of a file; nil when it is empty. What it finds is only

@@ -84,6 +84,13 @@ var odd = []string{
 	"x#xget: /a/b", "x#and:\n      - true\n      - value#not: [ true ]",
 }
 
+// wide are lists and mappings in brackets that no line can hold.
+var wide = []string{
+	`{first: "it's, [so]", 'second': !$ "f(x, #1) in [1, 2]", third: &a [1, {b: c}, ''], fourth: *a, fifth: !secret X, "six":7, seven: http://a/b, eight}`,
+	`[first-of-many-words, "second, of", {third: [1, 2, {deep: x}], wide: !$ event.payload.total-of-all + event.payload.tip}, [fourth, []], {}, fifth: 5]`,
+	`{wide: {wide: {wide: [{a: !$ event.payload.is-authorized and event.payload.city in configs.CITIES.enabled and run.id != ''}, b, c, d, e, f]}}}`,
+}
+
 func TestALayoutNeverChangesTheMeaning(t *testing.T) {
 	t.Parallel()
 	texts := corpus(t)
@@ -93,7 +100,7 @@ func TestALayoutNeverChangesTheMeaning(t *testing.T) {
 			at := rapid.IntRange(0, len(lines)-1).Draw(t, "line")
 			line := lines[at]
 			own := len(line) - len(strings.TrimLeft(line, " -"))
-			switch rapid.IntRange(0, 6).Draw(t, "change") {
+			switch rapid.IntRange(0, 7).Draw(t, "change") {
 			case 0:
 				indent := strings.Repeat(" ", max(0, own+rapid.IntRange(-2, 2).Draw(t, "indent")))
 				insert := strings.ReplaceAll(rapid.SampledFrom(odd).Draw(t, "insert"), "\n", "\n"+indent)
@@ -114,6 +121,13 @@ func TestALayoutNeverChangesTheMeaning(t *testing.T) {
 				lines[at] = strings.NewReplacer("{", "{ ", "}", " }", ",", " ,").Replace(line)
 			case 6:
 				lines = lines[:at+1]
+			case 7: // brackets that are too wide for their line
+				wide := rapid.SampledFrom(wide).Draw(t, "wide")
+				if open := strings.IndexAny(line, "{["); open >= 0 && line[open] == wide[0] {
+					lines[at] = line[:open] + wide[:len(wide)-1] + ", " + line[open+1:]
+				} else if strings.HasSuffix(line, ":") || strings.HasSuffix(line, "-") {
+					lines[at] = line + " " + wide
+				}
 			}
 		}
 		checkLayout(t, []byte(strings.Join(lines, "\n")))
@@ -129,6 +143,24 @@ func FuzzReformat(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) { checkLayout(t, text) })
+}
+
+// TestWideBracketsBecomeBlocks breaks each text that is too wide, and leaves no line of
+// it that could be broken further.
+func TestWideBracketsBecomeBlocks(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"a: " + wide[0], "- " + wide[0], wide[0], "- - " + wide[2] + " # why", "a: &b " + wide[2], "a:\n- " + wide[2]} {
+		checkLayout(t, []byte(text))
+		have, _, err := Reformat(File{Name: "a.yaml", Data: []byte(text)})
+		if err != nil {
+			t.Errorf("%v for\n%s", err, text)
+		}
+		for line := range strings.Lines(string(have)) {
+			if len(line) > flowWidth && strings.ContainsAny(line, "{[") {
+				t.Errorf("still wide: %s", line)
+			}
+		}
+	}
 }
 
 // TestEveryShapeOfALineIsLaidOut wants no file of ours, and none of the odd

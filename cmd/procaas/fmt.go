@@ -17,6 +17,9 @@ are longer than 100 characters as blocks:
     event.payload.total > 5 and
     event.payload.channel in ['mail', 'push']
 
+A {…} or […] that makes a line longer than 120 characters becomes a block, each
+entry on a line of its own; the comment behind it comes to stand above.
+
 Inside of {…} and […], an expression with brackets is put into quotes, because
 other readers of YAML, such as those of editors, end it there.
 

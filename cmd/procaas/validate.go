@@ -25,7 +25,8 @@ takes back a warning or an advice; errors stay.
 --fix mends what has only one remedy, in the files, and tells what it did:
 mistyped names with one candidate, expressions that YAML cuts or cannot read,
 missing quotes, words and operators of other tools and languages, placeholders
-such as ${event.id}, units, colons of the first version. With "-" the mended text goes to standard output, the findings to standard error.
+such as ${event.id}, units, colons of the first version. With "-" the mended
+text goes to standard output, the findings to standard error.
 
 Each problem has a stable code; "procaas explain PC0103" tells more about it.`
 
