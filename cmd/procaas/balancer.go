@@ -18,7 +18,7 @@ import (
 func balancerCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "balancer",
-		Short: "Which worker serves which partition",
+		Short: "See and steer which worker of a cluster serves which partition",
 		Args:  onlySubcommands,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}

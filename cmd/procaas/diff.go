@@ -30,7 +30,9 @@ Exit codes: 0 when nothing differs, 1 when something does.`,
 	}
 	var f clientFlags
 	c.Flags().StringVar(&f.server, "server", "", "address of a server whose runs in flight to look at")
-	c.Flags().StringVar(&f.token, "admin-token", "", "bearer token for admin calls")
+	c.Flags().StringVar(&f.token, "token", "", "bearer token to call it with; see procaas token")
+	c.Flags().StringVar(&f.adminToken, "admin-token", "", "the same")
+	_ = c.Flags().MarkHidden("admin-token") // as in clientFlags.add, whose --server has a default
 	format := formatFlag(c, "text", "json")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		out, err := format()

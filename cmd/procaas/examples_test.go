@@ -30,6 +30,9 @@ func TestExamplesMakeSense(t *testing.T) {
 				t.Errorf("%s --help: %q: %s", c.CommandPath(), line, problem)
 			}
 		}
+		if c.HasParent() && c.Runnable() && !c.HasSubCommands() && strings.Contains(c.Use, " ") && c.Example == "" {
+			t.Errorf("%s takes arguments, and has no example", c.CommandPath())
+		}
 		for _, sub := range c.Commands() {
 			visit(sub)
 		}

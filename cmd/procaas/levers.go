@@ -77,7 +77,14 @@ func (f *leverFlags) find(ctx context.Context) (string, error) {
 
 func leverCommand(s streams, use, short, lever string, release bool) *cobra.Command {
 	name, rest, _ := strings.Cut(use, " ")
-	c := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(strings.Count(" "+rest, " ") * min(len(rest), 1))}
+	// The example has an argument for each word behind the name, and the reason that no lever is pulled without.
+	example := "  procaas balancer " + strings.NewReplacer("[WORKER]", "w3", "WORKER", "w3", "PARTITION", "17").Replace(use)
+	if !release {
+		example += ` --for 30m --reason "its disk is slow"`
+	}
+	c := &cobra.Command{
+		Use: use, Short: short, Example: example, Args: cobra.ExactArgs(strings.Count(" "+rest, " ") * min(len(rest), 1)),
+	}
 	var f leverFlags
 	f.add(c)
 	c.Flags().StringVar(&f.reason, "reason", "", "why, for the audit and for all who look")
@@ -303,7 +310,7 @@ func balancerMovesCommand(s streams) *cobra.Command {
 }
 
 func balancerExplainCommand(s streams) *cobra.Command {
-	c := &cobra.Command{Use: "explain PARTITION", Short: "Tell why a partition is where it is", Args: cobra.ExactArgs(1)}
+	c := &cobra.Command{Use: "explain PARTITION", Short: "Tell why a partition is where it is", Example: "  procaas balancer explain 17", Args: cobra.ExactArgs(1)}
 	var f leverFlags
 	f.add(c)
 	c.RunE = func(c *cobra.Command, args []string) error {

@@ -159,7 +159,9 @@ func queuePeekCommand(s streams) *cobra.Command {
 }
 
 func queueModeCommand(s streams, use, mode, short string) *cobra.Command {
-	c := &cobra.Command{Use: use + " TYPE", Short: short, Args: cobra.ExactArgs(1)}
+	c := &cobra.Command{
+		Use: use + " TYPE", Short: short, Args: cobra.ExactArgs(1), Example: "  procaas queue " + use + ` thumbnails --reason "new disks"`,
+	}
 	var f clientFlags
 	f.add(c)
 	reason := c.Flags().String("reason", "", "why, for people")
@@ -176,7 +178,7 @@ func queueModeCommand(s streams, use, mode, short string) *cobra.Command {
 }
 
 func queueChangeCommand(s streams, verb, short string) *cobra.Command {
-	c := &cobra.Command{Use: verb + " TYPE", Short: short, Args: cobra.ExactArgs(1)}
+	c := &cobra.Command{Use: verb + " TYPE", Short: short, Args: cobra.ExactArgs(1), Example: "  procaas queue " + verb + " thumbnails --key user-1"}
 	var f clientFlags
 	f.add(c)
 	var choice api.TaskChoice
@@ -191,6 +193,7 @@ func queueChangeCommand(s streams, verb, short string) *cobra.Command {
 	}
 	if verb == "move" {
 		flags.StringVar(&choice.To, "to", "", "the other type (required)")
+		c.Example += " --to thumbnails-later"
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if verb == "move" && choice.To == "" {

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"procaas/dsl"
 	"procaas/engine/api"
 )
 
@@ -143,8 +144,10 @@ each key, in parallel wherever that is provably safe, with checkpoints that
 survive a crash.
 
   procaas demo                      see a whole taxi company at work
+  procaas init shop                 begin a flow of your own
   procaas validate flows/           find every problem in a directory
   procaas dev flows/                run it here, reloading on each change
+  procaas explain stage             what a part of the language is, or a code means
   procaas serve --store postgres://… --pipelines flows/
 
 Exit codes: 0 fine, 1 findings or a failed run, 2 wrong use, 3 could not work.
@@ -174,12 +177,7 @@ func newRoot(s streams) *cobra.Command {
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		if negative.MatchString(err.Error()) {
-			return usagef("%w; no number here is negative", err)
-		}
-		return usageError{badFlag(err)}
-	})
+	root.SetFlagErrorFunc(flagError)
 	root.AddGroup(
 		&cobra.Group{ID: "author", Title: "For authors:"},
 		&cobra.Group{ID: "serve", Title: "Running events:"},
@@ -187,7 +185,7 @@ func newRoot(s streams) *cobra.Command {
 	)
 	for _, c := range []*cobra.Command{
 		validateCommand(s), testCommand(s), planCommand(s), runCommand(s), devCommand(s), diffCommand(s), evalCommand(s), explainCommand(s), schemaCommand(s), simulateCommand(s), genCommand(s),
-		balancerCommand(s), initCommand(s), newCommand(s), fmtCommand(s), upgradeCommand(s),
+		initCommand(s), newCommand(s), fmtCommand(s), upgradeCommand(s),
 	} {
 		c.GroupID = "author"
 		root.AddCommand(c)
@@ -196,7 +194,7 @@ func newRoot(s streams) *cobra.Command {
 		c.GroupID = "serve"
 		root.AddCommand(c)
 	}
-	for _, c := range []*cobra.Command{submitCommand(s), runsCommand(s), switchCommand(s), limitCommand(s), rolloutCommand(s), configCommand(s), tokenCommand(s), auditCommand(s), nodesCommand(s), queueCommand(s), inboxCommand(s), shardCommand(s), topCommand(s), reloadCommand(s)} {
+	for _, c := range []*cobra.Command{submitCommand(s), runsCommand(s), switchCommand(s), limitCommand(s), rolloutCommand(s), configCommand(s), tokenCommand(s), auditCommand(s), nodesCommand(s), queueCommand(s), inboxCommand(s), balancerCommand(s), shardCommand(s), topCommand(s), reloadCommand(s)} {
 		c.GroupID = "operate"
 		root.AddCommand(c)
 	}
@@ -219,6 +217,29 @@ func checkServer(f *pflag.Flag) error {
 // negative finds a negative number that was taken for a flag.
 var negative = regexp.MustCompile(`unknown shorthand flag: '[0-9]'`)
 
+// unknownFlag finds the name of a flag that a command does not have.
+var unknownFlag = regexp.MustCompile(`^unknown flag: --(\S+)$`)
+
+// flagError says what a flag that makes no sense may have meant.
+func flagError(c *cobra.Command, err error) error {
+	if negative.MatchString(err.Error()) {
+		return usagef("%w; no number here is negative", err)
+	}
+	if found := unknownFlag.FindStringSubmatch(err.Error()); found != nil {
+		var known []string
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden {
+				known = append(known, f.Name)
+			}
+		})
+		if near := dsl.Suggest(found[1], known); near != "" {
+			return usagef("%w; did you mean --%s?", err, near)
+		}
+		return usagef("%w, which %s does not take", err, c.CommandPath())
+	}
+	return usageError{badFlag(err)}
+}
+
 // onlySubcommands refuses words that are no sub-command, with a suggestion.
 func onlySubcommands(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
@@ -226,19 +247,27 @@ func onlySubcommands(c *cobra.Command, args []string) error {
 	}
 	c.SuggestionsMinimumDistance = 2
 	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
-		return usagef("unknown command %q; did you mean %q?", args[0], strings.Join(near, `" or "`))
+		return usagef(`unknown command %q; did you mean "%s"?`, args[0], strings.Join(near, `" or "`))
 	}
 	return usagef("unknown command %q", args[0])
 }
 
-// checkArgs makes wrong numbers of arguments a usage error everywhere.
+// checkArgs makes wrong numbers of arguments a usage error everywhere, and unknown
+// sub-commands: of a command that does nothing itself cobra would show the help then, as
+// if all were well.
 func checkArgs(c *cobra.Command) {
+	if c.HasSubCommands() && !c.Runnable() {
+		c.Args, c.RunE = onlySubcommands, func(c *cobra.Command, _ []string) error { return c.Help() }
+	}
 	if check := c.Args; check != nil {
 		c.Args = func(c *cobra.Command, args []string) error {
 			err := check(c, args)
 			var usage usageError
 			if err == nil || errors.As(err, &usage) {
 				return err
+			}
+			if len(args) > 0 && strings.HasPrefix(err.Error(), "unknown command") { // what cobra says where no arguments are wanted
+				return usagef("%s takes no arguments, have %q; use: %s", c.Name(), args[0], c.UseLine())
 			}
 			return usagef("%s: %w; use: %s", c.Name(), err, c.UseLine())
 		}

@@ -87,7 +87,10 @@ func runNote(v engine.RunView) string {
 }
 
 func runsShow(s streams, f *clientFlags) *cobra.Command {
-	c := &cobra.Command{Use: "show RUN", Short: "Show one run with its handlers and shared state", Args: cobra.ExactArgs(1)}
+	c := &cobra.Command{
+		Use: "show RUN", Short: "Show one run with its handlers and shared state", Args: cobra.ExactArgs(1),
+		Example: "  procaas runs show 0199d3f0-6f6e-7c7b-9d0a-6a3c1c2f4e11",
+	}
 	format := formatFlag(c, "text", "json")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		out, err := format()

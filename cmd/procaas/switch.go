@@ -145,6 +145,7 @@ func switchOn(s streams, client *clientFlags) *cobra.Command {
 at this path, and fallbacks by which they have gone out of the flow by
 themselves. They go out again when their calls fail from now on; switch keep
 forbids that.`,
+		Example: "  procaas switch on new-order-created/notify/notify-driver",
 	}
 	f := controlFlags{clientFlags: client}
 	f.add(c)
@@ -194,7 +195,8 @@ func switchUndo(s streams, f *clientFlags) *cobra.Command {
 		Short: "Take a change of a switch, limit or rollout back",
 		Long: `undo puts back what was before a change. Each change tells its revision, and so
 does the audit. It is refused when somebody has changed the same path since.`,
-		Args: cobra.ExactArgs(1),
+		Example: "  procaas switch undo 17",
+		Args:    cobra.ExactArgs(1),
 	}
 	reason := c.Flags().String("reason", "", "why, for the audit")
 	c.RunE = func(c *cobra.Command, args []string) error {

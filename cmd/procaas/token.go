@@ -122,6 +122,7 @@ func tokenList(s streams, f *clientFlags) *cobra.Command {
 func tokenRevoke(s streams, f *clientFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use: "revoke NAME", Short: "Make a token worthless, on all nodes within a second", Args: cobra.ExactArgs(1),
+		Example: `  procaas token revoke on-call --reason "the phone is lost"`,
 	}
 	reason := c.Flags().String("reason", "", "why, for the audit")
 	c.RunE = func(c *cobra.Command, args []string) error {
