@@ -48,6 +48,7 @@ func (a *activity) take() []string {
 	return taken
 }
 
+// Six hours are fine enough for classes of use, and keep most questions from writing anything.
 const writeActive = `update shard_placements set active = now() where map = $1 and key = any($2) and active < now() - interval '6 hours'`
 
 // noteActive writes down which placements were asked for, until ctx ends.

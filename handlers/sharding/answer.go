@@ -177,6 +177,7 @@ func (m *Map) auditNow(ctx context.Context, what string, after any, by engine.Ac
 	return pgx.BeginFunc(ctx, m.service.pool, func(tx pgx.Tx) error { return m.audit(ctx, tx, what, after, by) })
 }
 
+// Only what the change names: closing a shard leaves alone why it is drained.
 const setShard = `update shards set closed = case when $3 then nullif($4, '') else closed end,
 	draining = case when $5 then nullif($6, '') else draining end where map = $1 and id = $2 and declared`
 

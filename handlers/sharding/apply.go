@@ -34,6 +34,7 @@ const (
 func (s *Service) Apply(ctx context.Context, declared []*dsl.ShardMap) error {
 	ready := map[string]*Map{}
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		// Nodes start at the same time with the same files: one after the other, so that the first seeds the slots.
 		if _, err := tx.Exec(ctx, lockMaps); err != nil {
 			return err
 		}
@@ -49,6 +50,7 @@ func (s *Service) Apply(ctx context.Context, declared []*dsl.ShardMap) error {
 	if err != nil {
 		return err
 	}
+	// Whoever waits by the former maps is woken once the new ones can be found.
 	s.mu.Lock()
 	s.maps = ready
 	again := s.again
@@ -79,6 +81,7 @@ func (m *Map) apply(ctx context.Context, tx pgx.Tx) error {
 	if strategy != m.layout.strategy || strategy == "slots" && slots != m.layout.slots {
 		return fmt.Errorf("it is kept by %s with %d slots; neither can change: declare a new map", strategy, slots)
 	}
+	// What is not declared any more is marked, never deleted: placements may still name it, which the last question tells.
 	batch := &pgx.Batch{}
 	batch.Queue(forgetShards, m.ID)
 	batch.Queue(dropHosts, m.ID)

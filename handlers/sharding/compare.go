@@ -42,6 +42,7 @@ func (s *Service) Compare(ctx context.Context, m *Map, shard string) error {
 		}
 		var timeline string
 		var done bool
+		// Another node may have done it while this one waited for the lock.
 		if err := tx.QueryRow(ctx, timelineDone).Scan(&timeline, &done); err != nil || done {
 			return err
 		}
@@ -101,6 +102,8 @@ func (m *Map) shardAt(addresses []string) string {
 
 // compare reads by q and changes fences in transactions of their own.
 func (m *Map) compare(ctx context.Context, q Querier, pool beginner, shard string) error {
+	// First: behind it no token of before can switch the map any more. What a transfer that begins later writes, amend
+	// leaves alone.
 	ended, err := m.keys(ctx, voidTransfers, m.ID, shard)
 	if err != nil {
 		return err
@@ -109,6 +112,7 @@ func (m *Map) compare(ctx context.Context, q Querier, pool beginner, shard strin
 		m.service.changed()
 	}
 	changed := 0
+	// In transactions of their own: one that holds the locks of thousands of fences would hold up all their writers.
 	write := func(f Fence) error {
 		changed++
 		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return m.amend(ctx, tx, f) })
@@ -164,6 +168,7 @@ func (m *Map) openAll(ctx context.Context, q Querier, shard string, write func(F
 		}
 		for _, p := range page {
 			f, ok := byKey[p.Key]
+			// The map itself has failed over to a standby that lacked its latest switch. Which side is right nobody here can tell.
 			if ok && f.Epoch > p.Epoch {
 				return fmt.Errorf("key %q is at epoch %d on the shard and at %d in the map: the map has lost a transfer; mend its placement by hand", p.Key, f.Epoch, p.Epoch)
 			}
@@ -203,6 +208,7 @@ func (m *Map) closeRest(ctx context.Context, q Querier, shard string, write func
 		}
 		for _, f := range page {
 			p, placed := home[f.Key]
+			// openAll has seen to it.
 			if placed && p.Shard == shard {
 				continue
 			}

@@ -58,8 +58,8 @@
 // To give up before step 5: m.Abort(ctx, t) FIRST, then fence the target Closed at
 // t.Next, then the source [Active] at t.Epoch. After Abort no Switch of the token can
 // succeed, so the source may take writes again. Package transfer does steps 2 to 6 but for
-// the switch itself; procaas.claim there makes void what older tokens have frozen. A rollback after the switch is a transfer
-// in the other direction, with the next epoch.
+// the switch itself; procaas.claim there makes void what older tokens have frozen. A rollback
+// after the switch is a transfer in the other direction, with the next epoch.
 //
 // Reservations of keys that are still being registered cannot be transferred
 // ([ErrBusy]). Server processes reach shards by [Service.Connect].
@@ -69,7 +69,9 @@
 // The schema procaas with the fence, fences for the placements that the map has there,
 // and for each map up to [Buckets] publications: [Map.Publication] of a placement holds the
 // inserts, updates and deletes of its rows, among those of other placements, and all
-// changes of procaas.fences. So a transfer makes no publication.
+// changes of procaas.fences. They are for those who read the changes of many placements with one
+// slot. A transfer reads none of them: it makes a publication of its own, of the rows that it moves
+// and no others, and drops it in the end.
 //
 // # Promotion
 //

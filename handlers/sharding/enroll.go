@@ -87,6 +87,7 @@ func (m *Map) inspect(ctx context.Context, q Querier, e *Enrollment) error {
 	if err != nil {
 		return err
 	}
+	// All reasons at once: an operator restarts a server once, not five times.
 	refuse := func(bad bool, format string, args ...any) {
 		if bad {
 			e.Reasons = append(e.Reasons, fmt.Sprintf(format, args...))
@@ -215,6 +216,7 @@ func (m *Map) publish(ctx context.Context, tx pgx.Tx, e *Enrollment) error {
 			tables = append(tables, quoteTable(t.Table)+filter)
 		}
 		list := strings.Join(tables, ", ")
+		// Set, not add: a table that the map names no more leaves it.
 		sql := fmt.Sprintf("alter publication %s set table %s", quoteName(name), list)
 		if !slices.Contains(known, name) {
 			sql = fmt.Sprintf("create publication %s for table %s with (publish = 'insert, update, delete')", quoteName(name), list)

@@ -57,6 +57,7 @@ func (s *Service) hear(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// A connection that listens must not go back to the pool, where its notifications would meet others.
 	conn := pooled.Hijack()
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	var listen string
@@ -89,6 +90,7 @@ func (m *Map) catchUp(ctx context.Context, conn *pgx.Conn) error {
 		if err := tx.QueryRow(ctx, feedPosition).Scan(&next); err != nil {
 			return err
 		}
+		// The position is that of the snapshot by which all is read: what commits meanwhile comes with the next turn.
 		if m.position == "" {
 			if err := m.load(ctx, tx); err != nil {
 				return err

@@ -58,6 +58,7 @@ func final(a, b, c uint32) (uint32, uint32, uint32) {
 // HashInt is PostgreSQL's hashint8extended(n, 0), the same for smaller integers.
 func HashInt(n int64) uint64 {
 	low, high := uint32(n), uint32(n>>32)
+	// So that a number has the same hash as a bigint, an integer and a smallint.
 	if n < 0 {
 		high = ^high
 	}

@@ -119,6 +119,7 @@ func (x *index) exact(key string) *Placement {
 func (x *index) putKey(p Placement) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	// Under the lock: readers go on without it, in the former table while a larger one is filled.
 	t := x.keys.Load()
 	at, old := t.slot(maphash.String(x.seed, p.Key), p.Key)
 	if !newer(p, old) {
@@ -219,6 +220,7 @@ const feedSize = 4096
 func (x *index) publish(p Placement) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	// Half is dropped at a time, so that a change costs no copy as a rule.
 	if len(x.feed) >= 2*feedSize {
 		x.dropped += feedSize
 		x.feed = slices.Clone(x.feed[feedSize:])
@@ -234,6 +236,7 @@ func (x *index) since(position int64) (changes []Placement, next int64, more <-c
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	next = x.dropped + int64(len(x.feed))
+	// A position ahead of the feed was never given.
 	if position < x.dropped || position > next {
 		return nil, next, x.moved, false
 	}

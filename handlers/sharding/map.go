@@ -123,6 +123,7 @@ func (m *Map) BeginTransfer(ctx context.Context, b Begin) (Transfer, error) {
 	if err != nil {
 		return t, err
 	}
+	// A transfer that was begun goes on, whatever its target has been told since.
 	if before.Transfer != b.Transfer && !b.Force {
 		if err := m.mayReceive(ctx, b.Target); err != nil {
 			return t, err

@@ -103,6 +103,7 @@ func (s *step) do(ctx context.Context, c *engine.Call, id, name string, work fun
 	if err != nil {
 		return engine.Result{}, err
 	}
+	// An order ends the step where it is, and is read here: the step is begun again unless the order says otherwise.
 	for !engine.TransferEnded(t.t.State) {
 		order, version, err := t.order(ctx)
 		if err != nil {
@@ -182,6 +183,7 @@ func (t *task) change(f func(*engine.ShardTransfer)) {
 func (t *task) save(ctx context.Context) error {
 	t.saving.Lock()
 	defer t.saving.Unlock()
+	// Clean from now on: what changes while this is written makes it dirty again.
 	t.mu.Lock()
 	value, err := json.Marshal(t.t)
 	t.dirty = false
@@ -235,6 +237,7 @@ func (t *task) work(ctx context.Context, name string, version int64, work func(c
 	}
 	cancel(nil)
 	beside.Wait()
+	// The node stops, or has lost its lease: whoever goes on writes down how far it is.
 	if ctx.Err() != nil {
 		return errors.Join(ctx.Err(), err)
 	}
@@ -288,6 +291,7 @@ func (t *task) order(ctx context.Context) (want string, version int64, err error
 	if err := json.Unmarshal(d.Value, &o); err != nil {
 		return "", d.Version, fmt.Errorf("order to transfer %s: %w", t.t.ID, err)
 	}
+	// Lanes are used again, and orders are documents of the lane.
 	if o.Transfer != t.t.ID {
 		return "", d.Version, nil // to the one before in this lane
 	}
@@ -450,6 +454,7 @@ func (t *task) giveUp(ctx context.Context, state string) error {
 	if tr.Switched {
 		return fmt.Errorf("%w: it has switched", engine.ErrShardOrder)
 	}
+	// Before the token is given up: until then nobody else may have the key, whose target this clears.
 	if err := t.undo(ctx, tr); err != nil && !errors.As(err, &refused) {
 		return err
 	}

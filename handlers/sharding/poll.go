@@ -82,6 +82,7 @@ func (p *poller) run(ctx context.Context) {
 // start begins to look at hosts, but for those where a look is under way.
 func (p *poller) start(ctx context.Context, targets []target) {
 	for _, t := range targets {
+		// A host that hangs is left out of its turns until its time is over: one look at it at a time.
 		select {
 		case t.inside <- struct{}{}:
 		default:
@@ -171,6 +172,7 @@ func (c *connProber) conn(ctx context.Context, m *Map, address string) (*pgx.Con
 	if conn != nil && !conn.IsClosed() {
 		return conn, nil
 	}
+	// Any session will do: a replica is looked at as well as a master.
 	dsn, err := m.AdminDSN([]string{address}, "any")
 	if err != nil {
 		return nil, err

@@ -40,6 +40,7 @@ func (m *Map) AppendAnswer(to []byte, key, mode, dc string) ([]byte, bool) {
 		return to, false
 	}
 	v := s.view.Load()
+	// An answer that is stale says so, which is not written here.
 	if v == nil || time.Since(v.at) > staleAfter {
 		return to, false
 	}

@@ -60,6 +60,7 @@ func (m *Map) registerOne(ctx context.Context, key, first string) (Placement, er
 	if r == nil || !r.Lazy || m.layout.strategy != "directory" {
 		return p, ErrUnknownKey
 	}
+	// Outside of any transaction: the service that is asked may take its time.
 	attrs, err := m.confirm(ctx, r, first)
 	if err != nil {
 		return p, err
@@ -103,7 +104,7 @@ func (m *Map) confirm(ctx context.Context, r *dsl.ShardRegistration, key string)
 	switch reply.StatusCode {
 	case http.StatusOK:
 	case http.StatusNotFound:
-		return nil, ErrUnknownKey
+		return nil, ErrUnknownKey // not remembered: the key may come to be a moment later
 	default:
 		return nil, fmt.Errorf("%w: the check of map %s answers %s", ErrBusy, m.ID, reply.Status)
 	}

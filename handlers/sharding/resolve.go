@@ -96,6 +96,7 @@ func (m *Map) waitBeyond(ctx context.Context, key string, epoch int64) (Placemen
 	ctx, cancel := context.WithTimeout(ctx, epochPatience)
 	defer cancel()
 	more := m.index.changes()
+	// Behind the channel: a change between the two wakes the loop, and is not missed.
 	p, err := m.Find(ctx, key)
 	overdue := time.NewTicker(overdueEvery)
 	defer overdue.Stop()

@@ -157,7 +157,7 @@ func (m *Map) neighbours(ctx context.Context, at string) (wide, narrow Placement
 		return wide, narrow, err
 	case wide.Key == "":
 		return wide, narrow, fmt.Errorf("map %s: %w: nothing is before the stretch that begins at %q", m.ID, ErrKey, at)
-	case wide.Shard != narrow.Shard:
+	case wide.Shard != narrow.Shard: // merging moves nothing
 		return wide, narrow, fmt.Errorf("map %s: the stretch from %q is on %s, and the one before it on %s: move one of them first: %w", m.ID, at, narrow.Shard, wide.Shard, ErrBusy)
 	}
 	return wide, narrow, nil
@@ -193,6 +193,7 @@ func (m *Map) regroup(ctx context.Context, g regrouping) error {
 
 func (m *Map) regroupOnce(ctx context.Context, g regrouping, attempt int64) error {
 	key := g.key
+	// A new epoch for each attempt: what the one before has frozen can be told from this.
 	p, next, err := m.drawEpoch(ctx, key)
 	if err != nil {
 		return err

@@ -123,6 +123,7 @@ func prepared(ctx context.Context, pool *pgxpool.Pool, gid string, work func(pgx
 // the shard's part goes, too.
 func (m *Map) commitBoth(ctx context.Context, pool *pgxpool.Pool, key, shard string) error {
 	ctx = context.WithoutCancel(ctx)
+	// The map first: a sweep commits the fence of a key that the map has, and rolls back that of one that it has not.
 	if _, err := m.service.pool.Exec(ctx, commitPrepared(m.mapGID()+key)); ignoreGone(err) != nil {
 		return err // the sweeper ends both
 	}
@@ -241,6 +242,7 @@ func (m *Map) sweepShard(ctx context.Context, shard string, age time.Duration, d
 		if err := m.service.pool.QueryRow(ctx, isPrepared, m.mapGID()+key).Scan(&waits); err != nil {
 			return swept, err
 		}
+		// sweepMap has left it, since it is not old enough: it decides for both.
 		if waits && !dryRun {
 			continue
 		}

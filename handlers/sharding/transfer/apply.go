@@ -79,6 +79,8 @@ func newApplier(id, barrier, against string, conn *pgx.Conn, prepared map[string
 
 // until applies the stream up to a goal. After an error the applier is of no use.
 func (a *applier) until(ctx context.Context, g goal) error {
+	// While a transaction of the target is open, it takes only what is there at once: waiting within
+	// it would keep rows locked, and what was applied from being durable.
 	for {
 		e, ok, err := a.take(ctx, !a.open)
 		if err != nil {
@@ -127,6 +129,7 @@ func (a *applier) step(ctx context.Context, e event, g goal) (done bool, err err
 			a.held = &e
 			return true, a.commit(ctx, nil)
 		}
+		// A slot that was confirmed late repeats what the target has already.
 		a.skip, a.token = e.lsn < a.position, ""
 	case atChange:
 		return false, a.change(ctx, e)
@@ -168,6 +171,8 @@ func (a *applier) change(ctx context.Context, e event) error {
 	if t == nil {
 		return nil
 	}
+	// A row may come to the key or leave it by an update. Where the publication filters, the server
+	// has made an insert or a delete of that; older ones send the update as it is.
 	before, after := e.op != 'I' && matches(t, e.rel, cmpTuple(e.old, e.new)), e.op != 'D' && matches(t, e.rel, e.new)
 	var err error
 	switch {
@@ -195,6 +200,7 @@ func (a *applier) control(e event) {
 	id := textOf(e.rel, e.new, "id")
 	switch e.rel.RelationName {
 	case "transfer_echo":
+		// The echo is the first change of a transaction, so nothing of it was queued yet.
 		a.skip = a.skip || id == a.against
 	case "transfer_barrier":
 		if id == a.barrier {
@@ -242,6 +248,7 @@ func (a *applier) insert(ctx context.Context, t *shape, e event) error {
 	var names []string
 	var params [][]byte
 	for i, v := range e.new.Columns {
+		// A value out of line that has not changed is not in the log, and the target has no row to keep it in.
 		if v.DataType == 'u' {
 			return &RestartError{fmt.Sprintf("a row of table %s came to the key with a large value that the stream does not carry", t.title())}
 		}
@@ -266,6 +273,7 @@ func (a *applier) update(ctx context.Context, t *shape, e event) error {
 	if len(sets) == 0 {
 		return nil
 	}
+	// The old row names it: the update may change the primary key. Both are compared within the window.
 	old := cmpTuple(e.old, e.new)
 	where, params, err := a.named(t, e.rel, old, params)
 	if err != nil {
@@ -372,6 +380,7 @@ func (a *applier) flush(ctx context.Context) error {
 	batch := &pgconn.Batch{}
 	first := 0
 	if !a.open {
+		// All in one round trip: the window is made of them.
 		batch.ExecParams("begin", nil, nil, nil, nil)
 		batch.ExecParams(putEcho, [][]byte{[]byte(a.id)}, nil, nil, nil)
 		first = 2
@@ -387,6 +396,7 @@ func (a *applier) flush(ctx context.Context) error {
 		if err != nil {
 			break // Close of the whole says it again
 		}
+		// An update that meets no row would go unnoticed otherwise, and the sides drift apart.
 		if n >= 0 && tag.RowsAffected() != 1 {
 			c := a.changes[n]
 			_ = results.Close()

@@ -41,6 +41,7 @@ func (m *Mover) catchUp(ctx context.Context) error {
 		return err
 	}
 	first := true
+	// The first ping waits behind all that was written during the copy, so it tells nothing of the next one.
 	for {
 		took, err := m.ping(ctx)
 		if err != nil {
@@ -148,6 +149,7 @@ func (m *Mover) gate(ctx context.Context) error {
 		return err
 	}
 	deadline := time.Now().Add(m.limits.Gate)
+	// Three in a row: a single one may slip through between two large transactions of others.
 	for good := 0; good < 3; {
 		took, err := m.ping(ctx)
 		if err != nil {

@@ -26,6 +26,7 @@ func (m *Mover) Cleanup(ctx context.Context) error {
 	if err := m.forget(ctx); err != nil {
 		return err
 	}
+	// On both: the fence within the statement spares the one that has the key, so it does not matter here which one that is.
 	for _, c := range []*pgx.Conn{m.source, m.target} {
 		if err := m.remove(ctx, c, "cleanup"); err != nil {
 			return err

@@ -33,6 +33,8 @@ func (m *Mover) Copy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// A position is kept in the transaction of the copy, so where there is one the rows are complete. An error of the
+	// question counts as a slot that is no good: the worst is a copy that was not needed.
 	if ok && m.slotGood(ctx, lsn) == nil {
 		if step == stepAnalyzed {
 			return nil
@@ -154,6 +156,7 @@ func (m *Mover) copy(ctx context.Context) error {
 	if err := m.replica(ctx, m.target); err != nil {
 		return err
 	}
+	// Its snapshot is that of the slot: what the copy does not see, the stream brings, and nothing comes twice.
 	read, err := m.source.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
 		return err
@@ -195,6 +198,7 @@ func (m *Mover) copyTable(ctx context.Context, from, to *pgx.Conn, t *shape, p *
 	}
 	out := "copy (select " + t.list() + " from " + t.quoted() + " where " + t.where + order + ") to stdout" + format
 	in := "copy " + t.quoted() + " (" + t.list() + ") from stdin" + format
+	// Rows go from one server to the other without being kept here, however many there are.
 	r, w := io.Pipe()
 	done := make(chan error, 1)
 	go func() {

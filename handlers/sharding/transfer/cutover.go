@@ -96,6 +96,7 @@ func (m *Mover) try(ctx context.Context, attempt int64, switchMap func(context.C
 	err = switchMap(ctx)
 	w.Frozen = time.Since(began)
 	w.Switch = w.Frozen - w.Drain - w.Freeze
+	// Only this error says that the map will never switch for this claim, so that the source may have its key back.
 	if errors.Is(err, ErrNotSwitched) {
 		return w, m.thaw(ctx, err)
 	}
@@ -117,6 +118,7 @@ func (m *Mover) drain(ctx context.Context, attempt int64, token string) error {
 	if err != nil {
 		return err
 	}
+	// Not under the limit: a seal that is cut off may hold all the same.
 	seal := func() { sealed <- m.seal(ctx, m.source, attempt, 0) }
 	join := func(ctx context.Context) error {
 		if err := m.recheck(ctx); err != nil {
@@ -125,6 +127,8 @@ func (m *Mover) drain(ctx context.Context, attempt int64, token string) error {
 		if err := m.at("drained"); err != nil {
 			return err
 		}
+		// In the transaction that applies the last change: the target is open and complete at once, or neither. Nobody can write
+		// there yet, since the map gives its epoch out only after the switch.
 		if err := m.fenceTarget(ctx, m.target, "active"); err != nil {
 			return err
 		}
@@ -217,6 +221,7 @@ func (m *Mover) prepareBack(ctx context.Context) error {
 	if err := m.at("reverse"); err != nil {
 		return err
 	}
+	// A slot from an attempt before is as good: what has come through it since are echoes, which are skipped.
 	if _, _, ok, err := positionOf(ctx, m.source, m.against()); err != nil || ok {
 		return err
 	}

@@ -87,11 +87,13 @@ func (m *Mover) LockCopySwitch(ctx context.Context, switchMap func(context.Conte
 
 // copyFrozen copies and compares while a second connection keeps the key frozen.
 func (m *Mover) copyFrozen(ctx context.Context, attempt int64) error {
+	// The connection of the mover is busy with the copy for as long as that takes.
 	keeper, err := connect(ctx, m.spec.Source, m.spec.SourceShard)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = keeper.Close(context.WithoutCancel(ctx)) }()
+	// A freeze that could not be put off in time has run out: writers are in again, and the copy is of no use.
 	held, cancel := context.WithCancelCause(ctx)
 	stop := make(chan struct{})
 	done := make(chan struct{})
@@ -131,6 +133,7 @@ func (m *Mover) copyFrozen(ctx context.Context, attempt int64) error {
 			return err
 		}
 	}
+	// For good, and last: nothing is left to do but the switch.
 	return m.seal(ctx, m.source, attempt, 0)
 }
 
@@ -144,6 +147,7 @@ func (m *Mover) copySnapshot(ctx context.Context) error {
 	progress := &copied{mover: m, total: m.rowsOf(ctx), rate: m.limits.BytesRate, began: time.Now()}
 	return pgx.BeginTxFunc(ctx, m.source, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(read pgx.Tx) error {
 		err := pgx.BeginFunc(ctx, m.target, func(tx pgx.Tx) error {
+			// In one transaction: a copy that was cut off leaves nothing.
 			for _, t := range m.tables {
 				if err := m.copyTable(ctx, read.Conn(), tx.Conn(), t, progress); err != nil {
 					return fmt.Errorf("copy table %s: %w", t.title(), err)

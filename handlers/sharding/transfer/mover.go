@@ -129,6 +129,7 @@ func (m *Mover) Close() error {
 		m.apply.stream.close()
 		m.apply = nil
 	}
+	// Not of the caller, whose time may be over: what is not given back here, the servers end when they notice.
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	var err error
@@ -289,6 +290,7 @@ func (m *Mover) serverRefusals(ctx context.Context) ([]string, error) {
 		refuse(level != "logical", "has wal_level = %s: set it to logical and restart, or use the method lock-copy-switch", level)
 		refuse(slots < 2, "has %d free replication slots: raise max_replication_slots", slots)
 		refuse(!replicates, "lets its user not replicate: alter role … replication")
+		// Dangling ones only: a younger one may end while the slot waits for it.
 		refuse(prepared > 0, "has %d prepared transactions older than a minute, for which a slot would wait: commit them or roll them back", prepared)
 	}
 	if encodings[0] != encodings[1] {

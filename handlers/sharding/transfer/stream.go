@@ -93,7 +93,9 @@ func openStream(ctx context.Context, dsn, slot string, from pglogrepl.LSN) (*str
 		closeNow(conn)
 		return nil, fmt.Errorf("read slot %s: %w", slot, err)
 	}
+	// The stream outlives the call that opens it: later steps of the mover go on with it.
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	// See ahead for the size.
 	s := &stream{conn: conn, events: make(chan event, ahead), done: make(chan struct{}), cancel: cancel}
 	s.durable.Store(uint64(from))
 	go func() {
@@ -118,6 +120,7 @@ func closeNow(conn *pgconn.PgConn) {
 
 // read decodes until the context ends or the connection does.
 func (s *stream) read(ctx context.Context) error {
+	// The server describes a table once, before its first change on this connection, and again when it has been altered.
 	relations := map[uint32]*pglogrepl.RelationMessage{}
 	next := time.Now().Add(confirmEvery)
 	for {

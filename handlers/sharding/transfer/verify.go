@@ -68,9 +68,12 @@ func (m *Mover) compare(ctx context.Context, source *pgx.Conn) (rows int64, err 
 	return rows, nil
 }
 
+// A digest of some rows is the same on both sides when the rows are, in whatever order they lie.
 type digest struct {
 	rows int64
-	sum  string
+	// Of the hashes of the rows, as text: a sum of 64-bit numbers needs more than 64 bits. Unlike an
+	// exclusive or, it tells one row from the same row three times.
+	sum string
 }
 
 // bucket is an expression that divides rows alike on both sides.
@@ -81,6 +84,7 @@ func (t *shape) bucket() string {
 	return `(hashtextextended((row(` + quoteAll(t.primary) + `))::text collate "C", 1) & ` + fmt.Sprint(buckets-1) + ")::int"
 }
 
+// digestsOf reads one side in one pass. The sums are by parts, which name the place of a difference.
 func digestsOf(ctx context.Context, c *pgx.Conn, t *shape) (map[int]digest, error) {
 	rows, err := c.Query(ctx, "select "+t.bucket()+" as b, count(*), sum("+t.digest("")+"::numeric)::text from "+t.quoted()+" where "+t.where+" group by b")
 	if err != nil {
@@ -99,11 +103,14 @@ func digestsOf(ctx context.Context, c *pgx.Conn, t *shape) (map[int]digest, erro
 	return out, nil
 }
 
+// compareTable compares a table, both sides at once. Which rows differ is only looked for where a
+// part does: that reads the table again.
 func compareTable(ctx context.Context, source, target *pgx.Conn, t *shape) (int64, error) {
 	type answer struct {
 		digests map[int]digest
 		err     error
 	}
+	// Of size 1: the reader of the target ends also when the source has failed first.
 	other := make(chan answer, 1)
 	go func() {
 		d, err := digestsOf(ctx, target, t)
@@ -217,6 +224,8 @@ func (m *Mover) recheck(ctx context.Context) error {
 	return nil
 }
 
+// touchedSQL selects the digest of rows by their primary keys. The keys come as texts, which each
+// server casts to the type of its own column: so one statement serves any key.
 func touchedSQL(t *shape, columns [][]string) (string, []any) {
 	var places, names, joins []string
 	var args []any
