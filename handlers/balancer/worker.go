@@ -116,7 +116,7 @@ func (e *economist) learn(r *Report) {
 			load += e.parts[p].now
 			told += e.loadOf(r, p)
 			for i, t := range e.cold.taus {
-				colds[i] += e.parts[p].now * e.coldness(p, r.At, t)
+				colds[i] += e.parts[p].now * e.wasCold(p, r.At, t)
 			}
 		}
 		if load <= 0 || told <= 0 {
@@ -226,6 +226,23 @@ func (e *economist) told(w int) float64 {
 // coldness is the share of the cache of a partition that is still to be filled.
 func (e *economist) coldness(p int, now, tau float64) float64 {
 	return math.Exp(min(0, (e.parts[p].since-now)/tau))
+}
+
+// wasCold is the mean of that over the step that a report tells of, which is what the work of
+// the step was made by: in a step as long as tau, what was cold at its beginning is warm at
+// its end.
+func (e *economist) wasCold(p int, now, tau float64) float64 {
+	age, step := now-e.parts[p].since, e.cluster.Step
+	if age < step {
+		step = age // it has been aboard for a part of the step only
+	}
+	if !(step > 0) {
+		return 1
+	}
+	if math.IsInf(age, 1) {
+		return 0
+	}
+	return tau / step * (math.Exp((step-age)/tau) - math.Exp(-age/tau))
 }
 
 // weigh sums up what is aboard a worker.

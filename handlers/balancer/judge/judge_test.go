@@ -200,3 +200,17 @@ func TestJudge(t *testing.T) {
 			s.Drops, s.Moves, s.Worse, len(numbers))
 	}
 }
+
+// In a step that is as long as caches take to fill, what lands is cold at first and warm in the
+// end: the work of its landing is not to look like a worker that has got weak. It did once, so
+// that each landing drove others away, 288 moves in this seesaw of loads; v4 makes 15.
+func TestLandingsInLongStepsDriveNobodyAway(t *testing.T) {
+	t.Parallel()
+	x, err := run(draw(1363), 13631, "v5", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if share := x.Excess / x.Offered; x.Moves > 80 || share > 0.003 {
+		t.Errorf("want 80 moves and 0.3 %% of drops at most, have %d and %.2f %%", x.Moves, 100*share)
+	}
+}
