@@ -40,6 +40,8 @@ type fakeWorker struct {
 	mu     sync.Mutex // guards the following
 	report string     // of the extended healthcheck; empty for 404
 	mute   bool       // answers nothing at all
+	misses int        // so many times yet
+	asked  int
 }
 
 func (w *fakeWorker) say(report string) {
@@ -51,6 +53,11 @@ func (w *fakeWorker) say(report string) {
 func (w *fakeWorker) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.asked++
+	if w.misses > 0 {
+		w.misses--
+		panic(http.ErrAbortHandler)
+	}
 	switch {
 	case w.mute:
 		panic(http.ErrAbortHandler)
@@ -206,6 +213,40 @@ func TestDeadWorkerIsLeft(t *testing.T) {
 	audit, err := r.store.Audit(t.Context(), engine.AuditFilter{Kind: engine.AuditCluster, Name: "c", Limit: 10})
 	if err != nil || len(audit) < 2 || !strings.Contains(string(audit[0].After), "worker w2 is down") {
 		t.Errorf("want the moves audited, have %v, %v", audit, err)
+	}
+}
+
+// Where reports come seldom, a worker is asked again before it is given up; one that is known
+// to be down is not waited for each time.
+func TestSilentWorkersAreAskedAgainWhereReportsAreSeldom(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 3, "")
+	r.bundle.Cluster("c").Step = time.Minute
+	tick := func() map[string]any {
+		r.now = r.now.Add(time.Minute)
+		_, applied := r.tick()
+		return applied
+	}
+	tick()
+	before := r.count()["w1"]
+	r.workers[0].mu.Lock()
+	r.workers[0].misses = 2 // the client asks by itself again where a connection was open
+	r.workers[0].mu.Unlock()
+	if tick(); r.count()["w1"] != before || before == 0 {
+		t.Errorf("a lost healthcheck: want %d partitions of w1 left where they are, have %v", before, r.count())
+	}
+	r.workers[0].say("mute")
+	if tick(); r.count()["w1"] != 0 {
+		t.Errorf("a dead worker: want it left at once, have %v", r.count())
+	}
+	r.workers[0].mu.Lock()
+	asked := r.workers[0].asked
+	r.workers[0].mu.Unlock()
+	tick()
+	r.workers[0].mu.Lock()
+	defer r.workers[0].mu.Unlock()
+	if asked = r.workers[0].asked - asked; asked != 1 {
+		t.Errorf("a worker that is known to be dead: want it asked once, have %d times", asked)
 	}
 }
 

@@ -91,7 +91,7 @@ func (h *healths) see(r *Report, step float64, restarted func(w int, at float64)
 // confirmations gives how many healthchecks must go unanswered in a row before a
 // worker is down, so that lost ones hardly ever make one.
 func (h *healths) confirmations(workers int, step float64) int {
-	least := min(max(int(math.Round(confirmed/step)), 1), leastMisses)
+	least := leastConfirmations(step)
 	if h.lost < 0.5 || h.checks == 0 {
 		return least
 	}
@@ -100,7 +100,20 @@ func (h *healths) confirmations(workers int, step float64) int {
 	return min(max(int(math.Ceil(math.Log(falseDeaths/hour)/math.Log(rate))), least), mostMisses)
 }
 
-// crowdConfirmations is that when half of the cluster is silent.
+// leastConfirmations is that where no healthcheck was ever lost. Three are more than chance,
+// but each that is waited for costs what the worker is asked for in a step, and to empty one
+// that lives costs about a second and a half of that: a half for the hand-over, and what its
+// caches have to be filled with. So where steps are long, one has to do, and it is asked again
+// within the step instead; see [Observe].
+func leastConfirmations(step float64) int {
+	return min(max(int(math.Round(confirmed/step)), 1), leastMisses)
+}
+
+// crowdConfirmations is that when half of the cluster is silent: a death of half of it, or of
+// the way to it. To wait costs half of all requests if it is the first. To empty workers that
+// live costs as much as 12 to 60 seconds of all requests, the more the fuller the cluster is
+// (12 workers at 0.35 to 0.65 of their capacity, caches that fill in a minute). So the wait
+// is about as long as that: who has waited in vain has lost about twice what was to lose.
 func crowdConfirmations(step float64) int {
 	return min(max(int(math.Ceil(crowdTime/step)), 3), crowdMisses)
 }

@@ -10,6 +10,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,6 +30,10 @@ var observeSource string
 // be true, such as negative or huge ones, is not believed, but its worker lives. A worker
 // that answers neither in time is not up. The handler itself does not fail for that: it
 // is what it has to tell.
+//
+// Where reports come every 3 seconds or more seldom, one that is silent and was not the time
+// before is asked once more, from 4 seconds on twice, within half of the step: policies do not
+// wait for further reports then.
 //
 //	id: observe
 //	balancer.observe: {cluster: fanout}
@@ -208,6 +213,7 @@ func ask(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, o *Observati
 		wait.Go(func() { told[i] = examine(ctx, c, cluster, w) })
 	}
 	wait.Wait()
+	askAgain(ctx, c, cluster, o, told)
 	for i, counts := range told {
 		for p, x := range counts {
 			// Who does not hold a partition has nothing to say about it, unless
@@ -222,6 +228,50 @@ func ask(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, o *Observati
 		if w >= 0 && o.Workers[w].Requests != nil && told[w] != nil && o.Weights[p] == nil {
 			o.Weights[p] = new(float64) // it told about others: this one has had no requests
 		}
+	}
+}
+
+// longestPause is between two questions to a worker that does not answer.
+const longestPause = 500 * time.Millisecond
+
+// askAgain asks workers that do not answer, and did so the last time, as often as a policy
+// would wait for further reports if these came often. What they answer then is told.
+func askAgain(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, o *Observation, told []map[int]float64) {
+	rounds := leastMisses - leastConfirmations(cluster.Step.Seconds())
+	if rounds == 0 || !slices.ContainsFunc(o.Workers, func(w Observed) bool { return w.Listed && !w.Up }) {
+		return
+	}
+	state, _, err := engine.ReadClusterState(ctx, c.Documents, cluster.ID)
+	if err != nil {
+		c.Log.Warn("silent workers are not asked again", "cluster", cluster.ID, "error", err)
+		return
+	}
+	known := map[string]bool{} // to be silent
+	for _, w := range state.Workers {
+		known[w.ID] = !w.Up
+	}
+	most := cluster.Step / 2 // the rest is for what follows from it
+	if end, limited := ctx.Deadline(); limited {
+		most = min(most, time.Until(end)/2)
+	}
+	ctx, cancel := engine.WithTimeout(ctx, most)
+	defer cancel()
+	for range rounds {
+		if engine.Sleep(ctx, min(cluster.Step/10, longestPause)) != nil {
+			return
+		}
+		var wait sync.WaitGroup
+		for i := range o.Workers {
+			if w := &o.Workers[i]; w.Listed && !w.Up && !known[w.ID] {
+				wait.Go(func() {
+					again := Observed{AssignedWorker: w.AssignedWorker, Listed: true}
+					if counts := examine(ctx, c, cluster, &again); again.Up {
+						told[i], *w = counts, again
+					}
+				})
+			}
+		}
+		wait.Wait()
 	}
 }
 
