@@ -180,8 +180,8 @@ type PolicyParameters struct {
 	// share of what a worker does in a second.
 	FixedCost float64 `yaml:"fixed-cost" default:"0.2" min:"0" max:"1000"`
 
-	// Budget bounds the voluntary moves of v5 in a minute, as a share of all
-	// partitions. It is three times as much while the cluster drops.
+	// Budget bounds the voluntary moves of v5 in any minute, as a share of all
+	// partitions, five at least. It is three times as much while the cluster drops.
 	Budget float64 `yaml:"budget" default:"0.06" min:"0" max:"1000"`
 
 	// NoReturn is how long v5 does not move a partition back.

@@ -23,30 +23,29 @@ type chain struct {
 }
 
 // improveByChain makes the best chain that pays and that the budget allows.
-func (e *economist) improveByChain(r *Report) (moves []Move) {
+func (e *economist) improveByChain(r *Report, left int) (moves []Move) {
 	best := chain{}
 	for i, w := range e.worst(r) {
 		if i == chainSources {
 			break
 		}
-		if c := e.chainFrom(r, w); c.gain > best.gain {
+		if c := e.chainFrom(r, w, left); c.gain > best.gain {
 			best = c
 		}
 	}
 	for _, m := range best.moves {
 		why := fmt.Sprintf("one of %d moves that prevent %.0f drops more together than they cost", len(best.moves), best.gain)
-		moves = append(moves, e.commit(m.Partition, m.To, r.At, why))
-		e.tokens--
+		moves = append(moves, e.volunteer(m.Partition, m.To, r.At, why))
 	}
 	return moves
 }
 
 // chainFrom searches the best chain that starts at a worker, by widening the most
-// promising beginnings.
-func (e *economist) chainFrom(r *Report, from int) (best chain) {
+// promising beginnings. It has so many moves at most as are left.
+func (e *economist) chainFrom(r *Report, from, left int) (best chain) {
 	urgency := e.urgency(&e.machines[from], r.At)
 	beam := []chain{{}}
-	for range min(chainMoves, int(e.tokens)) {
+	for range min(chainMoves, left) {
 		var wider []chain
 		for _, c := range beam {
 			wider = append(wider, e.extend(r, c, from, urgency)...)

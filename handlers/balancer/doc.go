@@ -22,13 +22,15 @@
 //     (0.2 of what a worker does in a second) is what any move costs. Both make it calmer.
 //     What moves promised to prevent is compared with what they did; where that is little,
 //     as in bursts, moves have to promise up to 2.5 times as much.
-//   - budget (0.06) bounds the share of partitions that move of free will in a minute, three
-//     times that while the cluster drops. no_return_s (600) is how long a partition does not
-//     go back; one that has to leave goes back only where that saves two minutes of its load.
+//   - budget (0.06) bounds the share of partitions that move of free will in any minute, three
+//     times that while the cluster drops, and five moves at least. no_return_s (600) is how
+//     long a partition does not go back; one that has to leave goes back only where that saves
+//     two minutes of its load.
 //   - A worker is down after three silent reports, or one where reports come every 5 seconds
-//     or more seldom; more when healthchecks were lost before, and fifteen (90 seconds, with
-//     long steps) when half of the cluster is silent at once. Who dies again and again gets
-//     nothing, and a partition whose workers die stays where it is.
+//     or more seldom (balancer.observe asks thrice for it then); more when healthchecks were
+//     lost before, and fifteen (90 seconds, with long steps) when half of the cluster is silent
+//     at once: to empty workers that live costs about as much as so long a wait. Who dies again
+//     and again gets nothing, and a partition whose workers die stays where it is.
 //   - Who announces a stop is emptied within three quarters of the notice that earlier stops
 //     gave (20 seconds at first). Where all that may take a partition are full, and outages
 //     have been short, it waits for its worker.

@@ -34,8 +34,11 @@ type economist struct {
 	first     float64 // when enough was seen to judge by
 	next      float64 // when voluntary moves are considered again
 	nextChain float64 // when chains are
-	tokens    float64 // voluntary moves that the budget leaves
-	filled    float64 // when the budget was filled last
+	budget    budget
+
+	// heir is set while past reports are followed, and for the decision after them: what
+	// moved then was moved by another node, at the cost of the same budget.
+	heir bool
 }
 
 const (
@@ -67,6 +70,7 @@ type trial struct {
 	partition, from int
 	since           float64
 	homes           []home
+	voluntary       bool
 }
 
 // Decide implements [Policy].
@@ -103,26 +107,36 @@ func joinMoves(moves []Move, assignment []int) []Move {
 
 // recall forgets the moves that were not made.
 func (e *economist) recall(r *Report) {
+	refused := 0
 	for _, t := range slices.Backward(e.made) {
 		if r.Assignment[t.partition] == t.from {
 			q := &e.parts[t.partition]
 			e.where[t.partition], q.since, q.homes = t.from, t.since, t.homes
+			if t.voluntary {
+				refused++
+			}
 		}
 	}
+	e.budget.refund(refused)
 	e.made = e.made[:0]
 }
 
 // follow notes where partitions are now, and which workers are.
 func (e *economist) follow(r *Report) {
 	if !e.started {
-		e.started, e.filled, e.tokens = true, r.At, e.burst()
+		e.started = true
 		e.first = r.At + float64(samplesOf(e.cluster.Step)-1)*e.cluster.Step
 		e.begin(r)
 	}
 	for p, w := range r.Assignment {
-		if e.where[p] != w {
-			e.left(p, w, r.At)
+		from := e.where[p]
+		if from == w {
+			continue
 		}
+		if e.heir && r.Up[from] && !r.Draining[from] {
+			e.budget.spend(r.At)
+		}
+		e.left(p, w, r.At)
 	}
 	for w := range e.aboard {
 		e.aboard[w] = e.aboard[w][:0]
@@ -239,13 +253,21 @@ func (e *economist) put(p, to int) (undo func()) {
 // commit makes a move.
 func (e *economist) commit(p, to int, now float64, reason string) Move {
 	from := e.where[p]
-	e.made = append(e.made, trial{p, from, e.parts[p].since, slices.Clone(e.parts[p].homes)})
+	e.made = append(e.made, trial{partition: p, from: from, since: e.parts[p].since, homes: slices.Clone(e.parts[p].homes)})
 	e.put(p, to)
 	e.where[p] = from
 	e.left(p, to, now)
 	e.aboard[from] = slices.DeleteFunc(e.aboard[from], func(i int) bool { return i == p })
 	e.aboard[to] = append(e.aboard[to], p)
 	return Move{Partition: p, To: to, Reason: reason}
+}
+
+// volunteer makes a move that could as well be left, and counts it against the budget.
+func (e *economist) volunteer(p, to int, now float64, reason string) Move {
+	m := e.commit(p, to, now, reason)
+	e.made[len(e.made)-1].voluntary = true
+	e.budget.spend(now)
+	return m
 }
 
 // rescue moves partitions of workers that are down, at once, and of those that are

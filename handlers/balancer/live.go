@@ -125,7 +125,15 @@ func (l *Live) Follow(o *Observation) {
 	l.at = o.At
 	l.crowded(o)
 	if l.policy != nil {
+		l.inherit(true)
 		l.policy.Decide(o.report(l.allowed))
+	}
+}
+
+// inherit tells v5 that another node has made the moves that it sees.
+func (l *Live) inherit(heir bool) {
+	if e, ok := l.policy.(*economist); ok {
+		e.heir = heir
 	}
 }
 
@@ -175,6 +183,7 @@ func (l *Live) Decide(o *Observation, levers engine.Levers) Decision {
 	}
 	s.must()
 	wanted := l.policy.Decide(r)
+	l.inherit(false)
 	s.may(wanted, evacuate)
 	moves := make([]Decided, len(s.moves))
 	for i, m := range s.moves {

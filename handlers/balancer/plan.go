@@ -31,11 +31,11 @@ type plan struct {
 
 // improve makes the voluntary moves that pay, as far as the budget goes.
 func (e *economist) improve(r *Report) (moves []Move) {
-	e.refill(r)
+	left := e.budget.left(e.budgetOf(r), r.At)
 	if e.mean <= 0 {
 		return nil
 	}
-	for len(moves) < movesAtOnce && e.tokens >= 1 {
+	for len(moves) < min(movesAtOnce, left) {
 		best := e.bestPlan(r)
 		if len(best.moves) == 0 {
 			break
@@ -46,37 +46,13 @@ func (e *economist) improve(r *Report) (moves []Move) {
 			why = fmt.Sprintf("worker %d is expected to drop; the first of %d moves that prevent %.0f more than they cost", best.from, len(best.moves), best.gain)
 		}
 		e.watch(o.p, o.to, r.At)
-		moves = append(moves, e.commit(o.p, o.to, r.At, why))
-		e.tokens--
+		moves = append(moves, e.volunteer(o.p, o.to, r.At, why))
 	}
 	if len(moves) == 0 && r.At >= e.nextChain {
 		e.nextChain = r.At + chainEvery
-		moves = e.improveByChain(r)
+		moves = e.improveByChain(r, left)
 	}
 	return moves
-}
-
-// burst is how many voluntary moves may come at once, and in a minute.
-func (e *economist) burst() float64 {
-	const least = 5 // where there are few partitions
-	return max(least, e.params.Budget*float64(e.cluster.Partitions))
-}
-
-// refill adds what time has brought to the budget.
-func (e *economist) refill(r *Report) {
-	served, dropped := 0.0, 0.0
-	for w, up := range r.Up {
-		if up {
-			served += clean(r.Requests[w])
-			dropped += clean(r.Drops[w])
-		}
-	}
-	rate := e.burst() / 60
-	if dropped > 0.01*(served+dropped) {
-		rate *= 3
-	}
-	e.tokens = min(e.tokens+rate*(r.At-e.filled), e.burst())
-	e.filled = r.At
 }
 
 // bestPlan finds the plan that pays most, for one of the workers that hurt most.

@@ -71,8 +71,8 @@ type Params struct {
 	// share of what a worker does in a second.
 	FixedCost float64 `json:"fixed_cost"`
 
-	// Budget bounds the voluntary moves of v5 in a minute, as a share of all
-	// partitions. It is three times as much while the cluster drops.
+	// Budget bounds the voluntary moves of v5 in any minute, as a share of all
+	// partitions, five at least. It is three times as much while the cluster drops.
 	Budget float64 `json:"budget"`
 
 	// NoReturn is how long v5 does not move a partition back, in seconds.

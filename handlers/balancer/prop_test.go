@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -105,6 +106,80 @@ func keepsTheRules(t *rapid.T, name string) {
 			where[m.Partition] = m.To
 		}
 	}
+}
+
+// In no minute does v5 move more of free will than its budget has, whatever happens. Moves
+// off workers that are down or draining are not of free will.
+func TestV5MovesWithinItsBudget(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		c := drawCluster(t)
+		c.Partitions *= 3 // so that the budget is less than what may move
+		c.Step = max(c.Step, 2)
+		for range 2 {
+			c.Allowed, c.Assignment = append(c.Allowed, c.Allowed[:c.Partitions/3]...), append(c.Assignment, c.Assignment[:c.Partitions/3]...)
+		}
+		params := DefaultParams()
+		params.Budget = rapid.Float64Range(0, 0.2).Draw(t, "budget")
+		params.NoReturn, params.FixedCost = 10, 0 // so that it moves often
+		p, err := New("v5", c, params)
+		if err != nil {
+			t.Fatal(err)
+		}
+		where, refuses := slices.Clone(c.Assignment), rapid.Bool().Draw(t, "refuses")
+		var made []float64 // when voluntary moves were
+		seed := rapid.Uint64().Draw(t, "loads")
+		for i := range 60 {
+			r := loaded(&c, where, float64(i+1)*c.Step, rand.New(rand.NewPCG(seed, uint64(i/20))), rand.New(rand.NewPCG(seed+1, uint64(i))))
+			for _, m := range p.Decide(r) {
+				if from := where[m.Partition]; r.Up[from] && !r.Draining[from] {
+					if refuses && i%3 == 0 {
+						continue // as somebody else's version was faster
+					}
+					made = append(made, r.At)
+				}
+				where[m.Partition] = m.To
+			}
+			served, dropped, lately := 0.0, 0.0, 0
+			for w, up := range r.Up {
+				if up {
+					served, dropped = served+r.Requests[w], dropped+r.Drops[w]
+				}
+			}
+			limit := max(5, params.Budget*float64(c.Partitions))
+			if dropped > 0.01*(served+dropped) {
+				limit *= 3
+			}
+			for _, at := range made {
+				if at > r.At-60 {
+					lately++
+				}
+			}
+			if len(made) > 0 && made[len(made)-1] == r.At && lately > int(limit) {
+				t.Fatalf("at %g s: have %d voluntary moves in a minute, want %d at most", r.At, lately, int(limit))
+			}
+		}
+	})
+}
+
+// loaded is a report of workers that serve 100 requests each: usual gives loads that last for
+// a while, now what happens in this step.
+func loaded(c *Cluster, where []int, at float64, usual, now *rand.Rand) *Report {
+	n := c.Workers
+	r := &Report{
+		At: at, Up: make([]bool, n), Draining: make([]bool, n), Requests: make([]float64, n), Drops: make([]float64, n),
+		Busy: make([]float64, n), Age: slices.Repeat([]float64{1e6 + at}, n), Weights: make([]float64, c.Partitions), Assignment: slices.Clone(where),
+	}
+	full := 100 * float64(n) / float64(c.Partitions)
+	for p, w := range where {
+		r.Weights[p] = full * usual.Float64() * usual.Float64() * 4 * (0.9 + 0.2*now.Float64())
+		r.Requests[w] += r.Weights[p]
+	}
+	for w, asked := range r.Requests {
+		r.Up[w], r.Draining[w] = now.IntN(50) > 0, usual.IntN(20) == 0
+		r.Requests[w], r.Drops[w], r.Busy[w] = min(asked, 100), max(0, asked-100), min(asked/100, 1)
+	}
+	return r
 }
 
 // After enough silence of a minority, what may be elsewhere is elsewhere.
