@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -118,6 +120,17 @@ func TestInboxCommands(t *testing.T) {
 		fmt.Fprintf(&shown, "$ procaas %s\n%sexit code %d\n\n", line, withoutBlanks(changing.ReplaceAllString(out.String(), "SO")), code)
 	}
 	golden(t, "inbox.golden", someTime.ReplaceAllString(shown.String(), "TIME"))
+	reply, err := http.Get(server + "/console/inbox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := io.ReadAll(reply.Body)
+	_ = reply.Body.Close()
+	for _, want := range []string{"<td>home<td>", "<td>b<td>", "room", "moved"} {
+		if err != nil || !strings.Contains(string(page), want) {
+			t.Errorf("the page of the inbox: want %q, have %v\n%s", want, err, page)
+		}
+	}
 	stop()
 	// What works on one of the databases as if it were all of them is refused.
 	for _, store := range []string{f.store, strings.TrimPrefix(f.cells[0], "b=")} {

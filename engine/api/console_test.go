@@ -21,7 +21,7 @@ const getOrder = "new-order-created/fetch-order/get-order"
 // pages are all that the console shows of the fake engine.
 var pages = []string{
 	"/", "/console/pipelines/new-order-created", "/console/handlers/" + getOrder, "/console/runs", "/console/runs?status=failed&since=1h",
-	"/console/runs/run-1", "/console/runs/run-1/why/get-order", "/console/keys/taxi-order/k", "/console/incidents", "/console/queue", "/console/clusters", "/console/shards", "/console/audit", "/console/playground", "/console/sign-in",
+	"/console/runs/run-1", "/console/runs/run-1/why/get-order", "/console/keys/taxi-order/k", "/console/incidents", "/console/queue", "/console/inbox", "/console/clusters", "/console/shards", "/console/audit", "/console/playground", "/console/sign-in",
 	"/console/runs/nobody", "/console/pipelines/new-order-creatd",
 }
 

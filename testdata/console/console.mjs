@@ -63,7 +63,7 @@ const has = async (page, ...words) => {
 const accessible = async (page) => {
   if (!whole) return;
   await page.evaluate(axe);
-  const all = {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"], preload: false, resultTypes: ["violations"]};
+  const all = {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"], preload: false, resultTypes: ["violations"]};
   for (const [colorScheme, how] of [["light", all], ["dark", {runOnly: {type: "rule", values: ["color-contrast"]}, preload: false}]]) {
     await page.emulateMedia({colorScheme});
     // A part of the page may be replaced while axe-core looks at it: it looks again.
@@ -164,6 +164,7 @@ const before = {
     await look(page, `${shop}/console/runs`, "No run fits");
     await look(page, `${shop}/console/incidents`, "Nothing fails at present", "definition", "None.");
     await look(page, `${shop}/console/queue`, "0 wait");
+    await look(page, `${shop}/console/inbox`, "The inbox has one database");
     await look(page, `${shop}/console/clusters`, "No cluster is declared");
     await look(page, `${shop}/console/shards`, "shard map");
     await look(page, `${shop}/console/audit?name=nobody`, "No change fits");
@@ -219,10 +220,14 @@ const after = {
 
   async "a phone"(me) {
     const page = await visitor(me, {viewport: {width: 360, height: 740}});
-    for (const path of ["/", "/console/runs", "/console/handlers/sold/tell/notify", "/console/incidents"]) {
+    const key = "without-a-break-".repeat(8);
+    const reply = await fetch(`${shop}/v1/events`, {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify({type: "sold", id: key, source: key, payload: {id: key}})});
+    const {run} = await reply.json();
+    for (const path of ["/", "/console/runs", "/console/handlers/sold/tell/notify", "/console/incidents", "/console/inbox", "/console/queue", `/console/runs/${run}`, `/console/keys/sale/${key}`]) {
       await page.goto(shop + path);
       const [wide, screen] = await page.evaluate(() => [document.scrollingElement.scrollWidth, window.innerWidth]);
       check(wide <= screen, `${path} is ${wide} wide on a screen of ${screen}`);
+      await accessible(page);
     }
     await page.context().close();
   },

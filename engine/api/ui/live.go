@@ -198,12 +198,15 @@ type overviewData struct {
 	P50, P99   *float64 // of the runs that ended last, ms
 	Statuses   []statusCount
 	Pipelines  []pipelineRow
-	Trouble    []engine.HandlerInfo // out, off or failing
-	Controls   []engine.ControlView
-	Failed     []engine.RunView
-	Nodes      []engine.NodeView
-	Services   []engine.ServiceInfo
-	StoreDown  bool
+	Trouble    []engine.HandlerInfo // out, off or failing: critical ones that fail first
+
+	MoreTrouble int // how many are left out
+
+	Controls  []engine.ControlView
+	Failed    []engine.RunView
+	Nodes     []engine.NodeView
+	Services  []engine.ServiceInfo
+	StoreDown bool
 }
 
 type statusCount struct {
@@ -259,8 +262,29 @@ func (c *Console) overviewData(ctx context.Context) overviewData {
 			d.Trouble = append(d.Trouble, h)
 		}
 	}
+	d.Trouble, d.MoreTrouble = worst(d.Trouble)
 	c.fromStore(ctx, &d)
 	return d
+}
+
+// shownTrouble is how many handlers the overview names: when a service is down that all
+// call, the runs that failed should still be on the first screens.
+const shownTrouble = 15
+
+// worst puts those first that keep runs from succeeding, and cuts the rest off.
+func worst(trouble []engine.HandlerInfo) (shown []engine.HandlerInfo, more int) {
+	rank := func(h engine.HandlerInfo) int {
+		switch {
+		case mood(h) == "bad" && h.Critical:
+			return 0
+		case mood(h) == "bad":
+			return 1
+		}
+		return 2 // somebody or something has taken care of it
+	}
+	slices.SortStableFunc(trouble, func(a, b engine.HandlerInfo) int { return rank(a) - rank(b) })
+	n := min(len(trouble), shownTrouble)
+	return trouble[:n], len(trouble) - n
 }
 
 // fromStore adds what only the store knows.

@@ -159,7 +159,7 @@ func (c *Console) file(w http.ResponseWriter, r *http.Request) error {
 func funcs() template.FuncMap {
 	return template.FuncMap{
 		"percent": percent, "millis": millis, "when": when, "ago": ago, "left": left, "number": number, "json": pretty, "pathOf": engineRoot, "pipelineOf": func(p string) string { id, _, _ := strings.Cut(p, "/"); return id },
-		"handlerURL": handlerURL, "keyURL": keyURL, "mood": mood, "spark": spark, "took": took, "span": span, "share": share, "bytes": byteCount, "hundred": hundred, "ratio": func(a, b float64) float64 { return a / b }, "add": func(a, b int) int { return a + b },
+		"handlerURL": handlerURL, "keyURL": keyURL, "mood": mood, "moodText": moodText, "spark": spark, "took": took, "span": span, "share": share, "bytes": byteCount, "hundred": hundred, "ratio": func(a, b float64) float64 { return a / b }, "add": func(a, b int) int { return a + b },
 		"last": lastPart, "compare": compare, "trace": traceText,
 	}
 }
@@ -316,4 +316,21 @@ func mood(h engine.HandlerInfo) string {
 		return "fair"
 	}
 	return "bad"
+}
+
+// moodText is the mood of a handler for people.
+func moodText(h engine.HandlerInfo) string {
+	switch mood(h) {
+	case "off":
+		return "switched " + h.Switch
+	case "out":
+		return "fallback: " + h.Fallback.State
+	case "idle":
+		return "not called lately"
+	case "good":
+		return "works"
+	case "fair":
+		return "fails at times"
+	}
+	return "fails"
 }

@@ -3,6 +3,7 @@ package ui_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -137,4 +138,33 @@ func TestSystemsThatAreNotThereAreSaidToBeAbsent(t *testing.T) {
 	page(t, c, "/console/shards", http.StatusOK, "keeps no shard maps")
 	page(t, c, "/console/clusters", http.StatusOK, "No cluster is declared")
 	page(t, c, "/console/inbox", http.StatusOK, "The inbox has one database", "serve --cell")
+}
+
+// troubled is an engine all of whose handlers fail; the last of them are critical.
+type troubled struct{ plain }
+
+func (troubled) Handlers() []engine.HandlerInfo {
+	var all []engine.HandlerInfo
+	ratio := 0.25
+	for i := range 20 {
+		all = append(all, engine.HandlerInfo{Path: fmt.Sprintf("p/s/h-%d", i), Switch: "on", Critical: i > 17, SuccessRatio: &ratio})
+	}
+	return all
+}
+func (troubled) Services() []engine.ServiceInfo                         { return nil }
+func (troubled) Plans() []*engine.Plan                                  { return nil }
+func (troubled) Nodes(context.Context) ([]engine.NodeView, error)       { return nil, nil }
+func (troubled) Controls(context.Context) ([]engine.ControlView, error) { return nil, nil }
+
+func TestOverviewNamesWhatStopsRunsFirst(t *testing.T) {
+	t.Parallel()
+	o := options()
+	o.Engine = troubled{}
+	w := httptest.NewRecorder()
+	ui.New(o).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+	body := w.Body.String()
+	first, second, third := strings.Index(body, "h-18</code>"), strings.Index(body, "h-19</code>"), strings.Index(body, "h-0</code>")
+	if first < 0 || second < first || third < second || strings.Contains(body, "h-17</code>") || !strings.Contains(body, "And 5 more") {
+		t.Errorf("want the two critical ones, thirteen others and how many more, have\n%s", body)
+	}
 }

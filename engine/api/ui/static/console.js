@@ -27,7 +27,17 @@ const watch = () => {
 };
 setInterval(watch, 1000);
 
-document.body.addEventListener("htmx:afterSwap", (e) => times(e.target));
+// What scrolls can be reached by the keyboard, and is no stop for it where it does not.
+const reachable = () => {
+  for (const box of document.querySelectorAll(".wide, pre")) {
+    if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+    else if (!box.classList.contains("diff")) box.removeAttribute("tabindex");
+  }
+};
+window.addEventListener("resize", reachable);
+document.addEventListener("toggle", reachable, true);
+
+document.body.addEventListener("htmx:afterSwap", (e) => { times(e.target); reachable(); });
 // A part that somebody is working in is not replaced under their hands.
 document.body.addEventListener("htmx:sseBeforeMessage", (e) => {
   feed();
@@ -71,6 +81,11 @@ const drawMarks = (chart, marks) => {
   ctx.restore();
 };
 
+const room = (box) => {
+  const style = getComputedStyle(box.parentElement);
+  return box.parentElement.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+};
+
 const draw = async (box) => {
   const kind = kinds[box.dataset.chart];
   let marks = [];
@@ -94,7 +109,7 @@ const draw = async (box) => {
       }
       const data = kind.columns.map((i) => all[i]);
       if (chart) chart.setData(data);
-      else chart = new uPlot(options(Math.max(280, Math.min(620, box.parentElement.clientWidth - 8))), data, box);
+      else { chart = new uPlot(options(Math.max(280, Math.min(620, room(box)))), data, box); reachable(); }
     } catch { /* the next turn tries again; the banner tells */ }
   };
   await refresh();
@@ -102,6 +117,7 @@ const draw = async (box) => {
 };
 
 times(document);
+reachable();
 const charts = document.querySelectorAll(".chart");
 if (charts.length) {
   const script = document.createElement("script");
