@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"time"
 )
 
@@ -34,9 +35,21 @@ func LostTaskDelay(before, maxLost int) time.Duration {
 	return rand.N(most)
 }
 
-// TendTasks makes tasks ready whose time has come, and takes those back whose worker
-// is not heard of any more, until ctx ends.
-func TendTasks(ctx context.Context, care TaskCare, log *slog.Logger) {
+// Ended tasks are forgotten that often, for the first time after a part of it that is drawn
+// by lot: nodes are often started together.
+const (
+	expirePause = time.Hour
+	expireFirst = 10 * time.Minute
+	expireTime  = 10 * time.Minute // that it may take
+)
+
+// TendTasks makes tasks ready whose time has come, takes those back whose worker is not
+// heard of any more, and forgets those that ended well longer ago than keep, until ctx
+// ends; 0 keeps them for ever. Dead letters stay until somebody decides.
+func TendTasks(ctx context.Context, care TaskCare, keep time.Duration, log *slog.Logger) {
+	var expiring sync.WaitGroup
+	defer expiring.Wait()
+	expiring.Go(func() { expireTasks(ctx, care, keep, log) })
 	failing := false
 	for {
 		wait, err := tendTasks(ctx, care)
@@ -53,6 +66,29 @@ func TendTasks(ctx context.Context, care TaskCare, log *slog.Logger) {
 			t.Stop()
 			return
 		case <-t.C:
+		}
+	}
+}
+
+// expireTasks forgets tasks, apart from what is done each second: it may take long. A store
+// makes room for the coming days then, too, so it is called though all is kept.
+func expireTasks(ctx context.Context, care TaskCare, keep time.Duration, log *slog.Logger) {
+	if keep <= 0 {
+		keep = MaxTaskAhead
+	}
+	for wait := rand.N(expireFirst); ; wait = expirePause {
+		t := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return
+		case <-t.C:
+		}
+		bounded, cancel := context.WithTimeout(ctx, expireTime)
+		_, err := care.ExpireTasks(bounded, keep, 0)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			log.Warn("tasks that ended long ago cannot be forgotten, trying again later", "after", expirePause, "error", err)
 		}
 	}
 }

@@ -57,7 +57,7 @@ func (f *nodeFlags) add(c *cobra.Command, store string) {
 	flags.IntVar(&f.maxInFlight, "max-in-flight", o.MaxInFlight, "runs that the node works on at once")
 	flags.DurationVar(&f.lease, "lease", o.Lease, "silence after which other nodes take this node's runs over")
 	flags.DurationVar(&f.drain, "drain", o.Drain, "time that calls under way get when the node stops")
-	flags.DurationVar(&f.retention, "retention", o.Retention, "how long ended runs, and the ids by which repeated events are known, are kept; 0 keeps them for ever")
+	flags.DurationVar(&f.retention, "retention", o.Retention, "how long ended runs and tasks, and the ids by which repeated events are known, are kept; 0 keeps them for ever")
 	flags.DurationVar(&f.audit, "audit-retention", o.AuditRetention, "how long it is kept who changed what; 0 keeps it for ever")
 	flags.StringVar(&f.maxBody, "max-body", "1MiB", "largest body of an event")
 	flags.BoolVar(&f.strictQueues, "strict-queues", false, "refuse tasks of a type that no pipeline declares and no worker has asked for, instead of a warning")
@@ -287,7 +287,7 @@ func (n *node) run(ctx context.Context) error {
 	g.Go(func() error { n.engine.ServeTasks(ctx, n.tasks); return nil })
 	g.Go(func() error {
 		defer close(n.closing)
-		engine.TendTasks(ctx, n.tasks, n.log)
+		engine.TendTasks(ctx, n.tasks, n.flags.retention, n.log)
 		return nil
 	})
 	g.Go(func() error { return n.front.run(ctx) })

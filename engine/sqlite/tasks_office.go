@@ -147,28 +147,35 @@ func (t *tx) reclaim(one *engine.QueuedTask, maxLost int) error {
 }
 
 const (
-	expireHistory = "delete from task_history where ended < ?"
-	expireDead    = "delete from tasks where place = 'dead' and ended < ?"
+	expireHistory = "delete from task_history where id in (select id from task_history where ended < ? order by ended limit ?)"
+	expireDead    = "delete from tasks where id in (select id from tasks where place = 'dead' and ended < ? limit ?)"
 )
 
-// ExpireTasks implements [engine.TaskCare].
+// expireAtOnce bounds one transaction of a clean-up: everybody else who writes waits for it.
+const expireAtOnce = 2000
+
+// ExpireTasks implements [engine.TaskCare]. Many tasks are forgotten in several
+// transactions.
 func (s *Store) ExpireTasks(ctx context.Context, ended, failed time.Duration) (gone int, err error) {
-	err = s.writer.do(ctx, func(t *tx) error {
-		n, err := t.count(expireHistory, t.now.Add(-ended).UnixMicro())
-		if err != nil {
-			return err
-		}
-		gone = int(n)
-		if err := t.exec(expireFacts, t.now.Add(-engine.TaskFactsKept).UnixMicro()); err != nil {
-			return err
-		}
-		if failed > 0 {
-			n, err = t.count(expireDead, t.now.Add(-failed).UnixMicro())
+	forget := func(query string, age time.Duration) error {
+		for n := int64(expireAtOnce); n == expireAtOnce; {
+			if err := s.writer.do(ctx, func(t *tx) (err error) {
+				n, err = t.count(query, t.now.Add(-age).UnixMicro(), expireAtOnce)
+				return err
+			}); err != nil {
+				return err
+			}
 			gone += int(n)
 		}
-		return err
-	})
-	return gone, err
+		return nil
+	}
+	if err := s.writer.do(ctx, func(t *tx) error { return t.exec(expireFacts, t.now.Add(-engine.TaskFactsKept).UnixMicro()) }); err != nil {
+		return 0, err
+	}
+	if err := forget(expireHistory, ended); err != nil || failed <= 0 {
+		return gone, err
+	}
+	return gone, forget(expireDead, failed)
 }
 
 // VacuumTasks implements [engine.TaskCare]. SQLite uses the room of what is gone again
@@ -237,22 +244,29 @@ func (t *tx) someTasks(query string, args []any) ([]engine.QueuedTask, error) {
 	return collect(r, scanTask)
 }
 
-// cancelAtOnce bounds one transaction of a cancel: everybody else who writes waits for it.
-const cancelAtOnce = 1000
+// officeAtOnce bounds one transaction of what operators do to many tasks: everybody else
+// who writes waits for it.
+const officeAtOnce = 1000
 
-// CancelTasks implements [engine.TaskQueue]. Many tasks are cancelled in several
-// transactions.
-func (s *Store) CancelTasks(ctx context.Context, f engine.TaskFilter) (all int, err error) {
-	for rest := taskLimit(&f); rest > 0; {
-		part := f
-		part.Limit = min(rest, cancelAtOnce)
-		n, err := s.cancelSome(ctx, &part)
+// inParts does something to the tasks of a filter, a part of them after the other, until
+// one is smaller than it may be.
+func inParts(f *engine.TaskFilter, do func(part *engine.TaskFilter) (int, error)) (all int, err error) {
+	for rest := taskLimit(f); rest > 0; {
+		part := *f
+		part.Limit = min(rest, officeAtOnce)
+		n, err := do(&part)
 		all, rest = all+n, rest-n
 		if err != nil || n < part.Limit {
 			return all, err
 		}
 	}
 	return all, nil
+}
+
+// CancelTasks implements [engine.TaskQueue]. Many tasks are cancelled in several
+// transactions.
+func (s *Store) CancelTasks(ctx context.Context, f engine.TaskFilter) (int, error) {
+	return inParts(&f, func(part *engine.TaskFilter) (int, error) { return s.cancelSome(ctx, part) })
 }
 
 func (s *Store) cancelSome(ctx context.Context, f *engine.TaskFilter) (n int, err error) {
@@ -312,15 +326,20 @@ func (s *Store) MoveTasks(ctx context.Context, f engine.TaskFilter, to string) (
 	return n, err
 }
 
-// RetryTasks implements [engine.TaskOffice].
-func (s *Store) RetryTasks(ctx context.Context, f engine.TaskFilter) (n int, err error) {
+// RetryTasks implements [engine.TaskOffice]. Many tasks are retried in several
+// transactions.
+func (s *Store) RetryTasks(ctx context.Context, f engine.TaskFilter) (int, error) {
 	if f.State != "" && f.State != engine.TaskFailed {
 		return 0, fmt.Errorf("%w: want tasks that have failed, have %s", engine.ErrConflict, f.State)
 	}
+	return inParts(&f, func(part *engine.TaskFilter) (int, error) { return s.retrySome(ctx, part) })
+}
+
+func (s *Store) retrySome(ctx context.Context, f *engine.TaskFilter) (n int, err error) {
 	var types []string
 	err = s.writer.do(ctx, func(t *tx) error {
-		where, args := taskWhere(&f, placeDead)
-		dead, err := t.someTasks("select "+taskColumns+" from tasks where "+where+" order by id limit ?", append(args, taskLimit(&f)))
+		where, args := taskWhere(f, placeDead)
+		dead, err := t.someTasks("select "+taskColumns+" from tasks where "+where+" order by id limit ?", append(args, taskLimit(f)))
 		if err != nil {
 			return err
 		}

@@ -255,13 +255,16 @@ delete from task_facts where coalesce(greatest(asked, raised_at), '-infinity') <
 )
 
 // ExpireTasks implements [engine.TaskCare]. Days of the history go as a whole. What
-// cannot be done keeps nothing else from being done.
+// cannot be done keeps nothing else from being done. It makes the partitions of the next
+// days: what ends on a day without one is forgotten one by one.
 func (s *Store) ExpireTasks(ctx context.Context, ended, failed time.Duration) (int, error) {
 	var now time.Time
 	if err := s.pool.QueryRow(ctx, databaseTime).Scan(&now); err != nil {
 		return 0, err
 	}
+	made := s.makePartitions(ctx)
 	gone, err := s.dropPartitions(ctx, now.Add(-ended))
+	err = errors.Join(made, err)
 	if _, other := s.pool.Exec(ctx, expireFacts, engine.TaskFactsKept.Microseconds()); other != nil {
 		err = errors.Join(err, other)
 	}

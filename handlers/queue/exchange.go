@@ -281,7 +281,7 @@ func (w *Worker) care(ctx context.Context) {
 			wait = min(wait, next)
 		}
 		if err == nil && time.Since(reclaim) > w.o.Lease/3 {
-			_, err = w.store.ReclaimTasks(limited, careAtOnce, maxLost)
+			_, err = w.store.ReclaimTasks(limited, careAtOnce, engine.MaxTaskLost)
 			reclaim = time.Now()
 		}
 		cancel()

@@ -15,7 +15,8 @@ import (
 	"procaas/engine"
 )
 
-// WorkerOptions says how a worker works. The zero value is fine.
+// WorkerOptions says how a worker works. The zero value is fine; what is below zero counts
+// as zero.
 type WorkerOptions struct {
 	// Name tells workers apart for people; made of the host and the process when empty.
 	Name string
@@ -69,16 +70,15 @@ const (
 	exchangeMost   = 500                   // tasks that one brings, or tells of
 	leastAhead     = 20 * time.Millisecond // of work that waits here
 	exchangeWithin = 20 * time.Second      // more than the store gives a statement, so that the store says what is wrong
-	maxLost        = 3                     // workers that a task may bring down
 	careAtOnce     = 1000
 )
 
 // NewWorker makes a worker. It does nothing before [Worker.Run].
 func NewWorker(store engine.TaskStore, o WorkerOptions) *Worker {
-	o.Lease = cmp.Or(o.Lease, 30*time.Second)
-	o.Poll = cmp.Or(o.Poll, time.Second)
-	o.Prefetch = cmp.Or(o.Prefetch, 1000)
-	o.Grace = cmp.Or(o.Grace, 10*time.Second)
+	o.Lease = cmp.Or(max(o.Lease, 0), 30*time.Second)
+	o.Poll = cmp.Or(max(o.Poll, 0), time.Second)
+	o.Prefetch = cmp.Or(max(o.Prefetch, 0), 1000)
+	o.Grace = cmp.Or(max(o.Grace, 0), 10*time.Second)
 	if o.Name == "" {
 		host, _ := os.Hostname()
 		o.Name = fmt.Sprintf("%s-%d-%04x", cmp.Or(host, "worker"), os.Getpid(), rand.N(1<<16))
