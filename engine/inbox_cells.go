@@ -16,6 +16,11 @@ type InboxCells interface {
 	// MoveSlots begins a move, or with dry only says what it would do. What is wrong with
 	// the order is an [*InboxOrderError].
 	MoveSlots(ctx context.Context, o InboxOrder, by Actor, dry bool) (InboxMove, error)
+
+	// RemoveCell takes a database out of the inbox for good. It must have nothing left,
+	// but with forget runs that have ended: these are in no list any more then. What keeps
+	// the database in the inbox is an [*InboxOrderError].
+	RemoveCell(ctx context.Context, cell string, forget bool, by Actor) error
 }
 
 // An InboxView is an inbox over several databases.

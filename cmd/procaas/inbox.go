@@ -29,7 +29,7 @@ which of them has which keys, and moves keys while events come. Keys are spread 
 	}
 	var f clientFlags
 	f.add(c)
-	c.AddCommand(inboxStatus(s, &f), inboxSlots(s, &f), inboxMove(s, &f), inboxDrain(s, &f))
+	c.AddCommand(inboxStatus(s, &f), inboxSlots(s, &f), inboxMove(s, &f), inboxDrain(s, &f), inboxRemove(s, &f))
 	return c
 }
 
@@ -210,7 +210,7 @@ alone, so that the command may be repeated.`,
 func inboxDrain(s streams, f *clientFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use: "drain CELL", Short: "Move all slots of a database to the others", Args: cobra.ExactArgs(1),
-		Long:    "drain gives the slots of a cell to the others, evenly. Runs that have ended stay, so the\ndatabase has to be there until nobody asks for them any more.",
+		Long:    "drain gives the slots of a cell to the others, evenly. Runs that have ended stay, so the\ndatabase has to be there until nobody asks for them any more; then, procaas inbox remove.",
 		Example: "  procaas inbox drain b --dry-run\n  procaas inbox drain b --to home",
 	}
 	var m moveFlags
@@ -238,6 +238,37 @@ func inboxDrain(s streams, f *clientFlags) *cobra.Command {
 			}
 			return out, nil
 		})
+	}
+	return c
+}
+
+func inboxRemove(s streams, f *clientFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use: "remove CELL", Short: "Remove a database without slots from the inbox for good", Args: cobra.ExactArgs(1),
+		Long: `remove takes a database out of the inbox that has nothing left: drain it first, and wait
+until its runs that have ended are trimmed, or say --forget, and they are in no list any
+more. All nodes leave it within a second; start them anew without its --cell when there is
+time. Its name does not come again.`,
+		Example: "  procaas inbox remove b\n  procaas inbox remove b --forget --reason 'server is sold'",
+	}
+	var r api.InboxRemovalRequest
+	c.Flags().BoolVar(&r.Forget, "forget", false, "also with runs that have ended, or when the database cannot be reached")
+	c.Flags().StringVar(&r.Reason, "reason", "", "why, for the audit")
+	format := formatFlag(c, "text", "json")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		out, err := format()
+		if err != nil {
+			return err
+		}
+		r.Cell = args[0]
+		v, err := f.client().RemoveCell(c.Context(), r)
+		if err != nil {
+			return err
+		}
+		if out == "json" {
+			return printJSON(s.out, v)
+		}
+		return printInbox(s.out, v)
 	}
 	return c
 }

@@ -114,6 +114,7 @@ func TestInboxCommands(t *testing.T) {
 		"inbox status", "inbox slots", "inbox slots key-1 key-2", "inbox move --slots 0-99,4095 --to b --dry-run", "inbox move --slots 0-99,4095 --to b --reason room",
 		"inbox slots", "inbox slots key-1 --format json", "inbox move --slots 0-99 --to b", "inbox move --slots 0-99 --to c", "inbox move --slots 5000 --to b", "inbox move --slots 1",
 		"inbox drain b --dry-run", "inbox drain b", "inbox drain c", "inbox slots --format xml", "audit --kind inbox --limit 1",
+		"inbox remove home", "inbox remove c", "inbox move --slots 7 --to b", "inbox remove b", "inbox drain b", "inbox remove b --reason sold", "inbox remove b", "audit --kind inbox --limit 1",
 	} {
 		var out bytes.Buffer
 		code := Main(t.Context(), append(strings.Fields(line), "--server", server), streams{strings.NewReader(""), &out, &out})

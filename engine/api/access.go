@@ -96,8 +96,9 @@ var needs = map[string]need{
 	"list-configs":  views,
 	"list-controls": views,
 
-	"get-inbox":  views,
-	"move-slots": rules,
+	"get-inbox":   views,
+	"move-slots":  rules,
+	"remove-cell": rules,
 
 	"list-shard-maps": views,
 	"resolve-shard":   asks,

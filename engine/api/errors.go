@@ -126,6 +126,7 @@ const (
 	codeCellAway         = "cell_away"
 	codeNoCells          = "no_cells"
 	codeInvalidMove      = "invalid_move"
+	codeCellInUse        = "cell_in_use"
 )
 
 // problems is the one table of what a code means over HTTP.
@@ -200,6 +201,7 @@ var problems = map[string]struct {
 	codeCellAway:         {http.StatusServiceUnavailable, "The database of the key cannot be reached"},
 	codeNoCells:          {http.StatusConflict, "The inbox has one database"},
 	codeInvalidMove:      {http.StatusConflict, "The slots cannot move so"},
+	codeCellInUse:        {http.StatusConflict, "The database cannot leave the inbox"},
 	codeNotReady:         {http.StatusServiceUnavailable, "The node cannot work at present"},
 }
 

@@ -18,6 +18,13 @@ type InboxMoveRequest struct {
 	Reason string `json:"reason,omitempty" maxLength:"512" doc:"Why, for people and the audit."`
 }
 
+// An InboxRemovalRequest asks for a database to leave the inbox.
+type InboxRemovalRequest struct {
+	Cell   string `json:"cell" doc:"The database." example:"b"`
+	Forget bool   `json:"forget,omitempty" doc:"Let it go although it has runs that have ended, which are in no list any more then; also when it cannot be reached."`
+	Reason string `json:"reason,omitempty" maxLength:"512" doc:"Why, for people and the audit."`
+}
+
 func (s *server) inboxOperations() []operation {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	move := engine.InboxMove{ID: "0c5b2d2e-6c0f-4be1-9d0a-2b1c6c8f7e11", From: "home", To: "b", Slots: 2048, Step: "copying", By: "ann", Begun: now}
@@ -42,6 +49,15 @@ func (s *server) inboxOperations() []operation {
 			replies: []reply{{status: 202, about: "The move, which has begun.", body: engine.InboxMove{}, example: move},
 				{status: 200, about: "What would be done.", body: engine.InboxMove{}}},
 			refusals: []string{codeInvalidMove, codeNoCells, codeStoreUnavailable}, serve: s.moveSlots,
+		},
+		{
+			method: http.MethodPost, path: "/admin/v1/inbox/removals", id: "remove-cell", tag: "admin",
+			summary: "Remove a database from the inbox for good",
+			about: "It is refused while the database has slots, events for others, or runs; all nodes leave it within a second. Its name and its number do not come again. " +
+				"Afterwards nodes are started anew without it, and the database may be dropped.",
+			body:     jsonBody(s.schema(InboxRemovalRequest{}), InboxRemovalRequest{Cell: "b"}),
+			replies:  []reply{{status: 200, about: "The inbox without it.", body: engine.InboxView{}, example: view}},
+			refusals: []string{codeCellInUse, codeNoCells, codeStoreUnavailable}, serve: s.removeCell,
 		},
 	}
 }
@@ -98,6 +114,31 @@ func (s *server) moveSlots(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusAccepted, m)
 }
 
+func (s *server) removeCell(w http.ResponseWriter, r *http.Request) error {
+	inbox, err := s.divided()
+	if err != nil {
+		return err
+	}
+	f, err := s.readObject(w, r)
+	if err != nil {
+		return err
+	}
+	cell, forget, reason := f.required("cell"), f.boolean("forget"), f.label("reason", maxReason)
+	f.refuseUnknown()
+	if err := faulty(f.faults); err != nil {
+		return err
+	}
+	err = inbox.RemoveCell(r.Context(), cell, forget, actor(r, reason))
+	var refused *engine.InboxOrderError
+	if errors.As(err, &refused) {
+		return refuse(codeCellInUse, "%s", refused.Message)
+	}
+	if err != nil {
+		return err
+	}
+	return s.getInbox(w, r)
+}
+
 // Inbox reads which database has what.
 func (c *Client) Inbox(ctx context.Context) (v engine.InboxView, err error) {
 	err = c.call(ctx, http.MethodGet, "/admin/v1/inbox", nil, nil, &v)
@@ -108,4 +149,10 @@ func (c *Client) Inbox(ctx context.Context) (v engine.InboxView, err error) {
 func (c *Client) MoveSlots(ctx context.Context, order InboxMoveRequest) (m engine.InboxMove, err error) {
 	err = c.call(ctx, http.MethodPost, "/admin/v1/inbox/moves", order, nil, &m)
 	return m, err
+}
+
+// RemoveCell takes a database out of the inbox for good, and gives the inbox without it.
+func (c *Client) RemoveCell(ctx context.Context, request InboxRemovalRequest) (v engine.InboxView, err error) {
+	err = c.call(ctx, http.MethodPost, "/admin/v1/inbox/removals", request, nil, &v)
+	return v, err
 }

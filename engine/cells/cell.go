@@ -24,6 +24,7 @@ type part struct {
 	away    error // why it could not be reached last; nil when it could
 	since   time.Time
 	probing bool
+	retired bool // the cell was removed from the inbox; it is away for good
 }
 
 // cell gives the store of a cell that can be reached.
@@ -57,7 +58,9 @@ func (p *part) heed(ctx context.Context, err error) error {
 func (p *part) back(store engine.Cell) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.store, p.away = store, nil
+	if p.store = store; !p.retired {
+		p.away = nil
+	}
 }
 
 // state tells why and since when a cell is away.
@@ -76,7 +79,7 @@ const probeLong = 5 * time.Second
 // probe tries to reach a cell that is away, in the background, one try at a time.
 func (s *Store) probe(p *part) {
 	p.mu.Lock()
-	if p.away == nil || p.probing || s.ctx.Err() != nil {
+	if p.away == nil || p.probing || p.retired || s.ctx.Err() != nil {
 		p.mu.Unlock()
 		return
 	}
@@ -89,7 +92,7 @@ func (s *Store) probe(p *part) {
 		store, err := s.reach(ctx, p, store)
 		p.mu.Lock()
 		p.probing = false
-		if err != nil {
+		if err != nil && !p.retired {
 			p.away = err
 		}
 		p.mu.Unlock()

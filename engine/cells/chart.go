@@ -20,9 +20,10 @@ const (
 // A Chart says which cell has which slot. It is a document of the home: whoever changes
 // it builds on the version that he has read.
 type Chart struct {
-	Inbox string           `json:"inbox"` // tells inboxes apart
-	Cells map[string]int   `json:"cells"` // their numbers, by name
-	Spans []Span           `json:"spans"` // of slots, in order; every slot is in one
+	Inbox string           `json:"inbox"`          // tells inboxes apart
+	Cells map[string]int   `json:"cells"`          // their numbers, by name
+	Gone  map[string]int   `json:"gone,omitempty"` // those of cells that were removed; they do not come again
+	Spans []Span           `json:"spans"`          // of slots, in order; every slot is in one
 	Moves map[string]*Move `json:"moves,omitempty"`
 	Done  []Done           `json:"done,omitempty"` // the last ones that have ended, in order
 

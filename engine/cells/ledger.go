@@ -40,7 +40,7 @@ func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (int
 	s.members[node] = map[*part]int64{s.parts[0]: node}
 	s.leases[node] = membership{name, lease}
 	s.mu.Unlock()
-	each(s.parts[1:], func(p *part) (struct{}, error) {
+	each(s.live()[1:], func(p *part) (struct{}, error) {
 		if err := s.joinAt(ctx, p, node); err != nil {
 			s.log.Warn("node cannot join a cell of the inbox, trying again", "cell", p.name, "error", err)
 		}

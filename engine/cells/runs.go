@@ -16,7 +16,8 @@ import (
 // find reads a run, and tells in which cell it is. While its slot moves, two cells may
 // have it: that one counts which the map names.
 func (s *Store) find(ctx context.Context, id string) (engine.RunRecord, *part, error) {
-	parts := s.parts
+	all := s.live()
+	parts := all
 	if p, ok := s.owned.Load(id); ok {
 		parts = []*part{p.(*part)}
 	}
@@ -45,10 +46,10 @@ func (s *Store) find(ctx context.Context, id string) (engine.RunRecord, *part, e
 			return r, parts[at], nil
 		case failed != nil:
 			return engine.RunRecord{}, nil, failed
-		case len(parts) == len(s.parts):
+		case len(parts) == len(all):
 			return engine.RunRecord{}, nil, engine.ErrNotFound
 		}
-		parts = s.parts
+		parts = all
 	}
 }
 

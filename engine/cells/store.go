@@ -106,7 +106,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, fmt.Errorf("inbox: %w", err)
 	}
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-	for _, p := range s.parts[1:] {
+	for _, p := range s.live()[1:] {
 		store, err := s.reach(ctx, p, nil)
 		if errors.Is(err, engine.ErrConflict) {
 			s.stop()
@@ -146,13 +146,17 @@ func (s *Store) begin(ctx context.Context, o Options) error {
 		}
 		fresh := c.Version == 0
 		for _, name := range slices.Sorted(maps.Keys(o.Cells)) {
+			if _, gone := c.Gone[name]; gone {
+				s.log.Warn("cell was removed from the inbox: leave it out, or give a new one another name", "cell", name)
+				continue
+			}
 			if _, known := c.Cells[name]; known {
 				continue
 			}
-			if len(c.Cells) == engine.MaxCells {
-				return fmt.Errorf("want at most %d cells, have more", engine.MaxCells)
+			if c.numbers() == engine.MaxCells {
+				return fmt.Errorf("cell %s: an inbox has at most %d cells, those counted that were removed", name, engine.MaxCells)
 			}
-			c.Cells[name], fresh = len(c.Cells), true
+			c.Cells[name], fresh = c.numbers(), true
 		}
 		if fresh {
 			if err := s.writeMap(ctx, c, 0, nil); errors.Is(err, engine.ErrConflict) {
@@ -167,7 +171,11 @@ func (s *Store) begin(ctx context.Context, o Options) error {
 
 // name makes the parts.
 func (s *Store) name(c *Chart, o Options) error {
-	s.parts = make([]*part, len(c.Cells))
+	s.parts = make([]*part, c.numbers())
+	for name, number := range c.Gone {
+		p := &part{name: name, number: number, away: errRemoved, retired: true}
+		s.parts[number], s.homes[p] = p, map[int64]int64{}
+	}
 	for name, number := range c.Cells {
 		p := &part{name: name, number: number, open: o.Cells[name], away: errNotOpen}
 		if name == Home {
@@ -240,6 +248,7 @@ func (s *Store) refresh(ctx context.Context) (*Chart, error) {
 		}
 	}
 	s.chart.Store(c)
+	s.retireGone(c)
 	s.hint()
 	return c, nil
 }
@@ -337,7 +346,7 @@ func (s *Store) listen(p *part) {
 func (s *Store) Unreachable() error {
 	c := s.chart.Load()
 	var all []error
-	for _, p := range s.parts {
+	for _, p := range s.live() {
 		if away, since := p.state(); away != nil {
 			all = append(all, fmt.Errorf("cell %s of the inbox, which has %d of %d slots of keys, cannot be reached for %s: %w",
 				p.name, len(c.SlotsOf(p.name)), engine.InboxSlots, time.Since(since).Truncate(time.Second), away))

@@ -18,7 +18,7 @@ func (s *Store) Inbox(ctx context.Context) (engine.InboxView, error) {
 		return engine.InboxView{}, err
 	}
 	v := engine.InboxView{Inbox: c.Inbox, Slots: engine.InboxSlots, Moves: []engine.InboxMove{}, Ended: c.Ended}
-	v.Cells, _ = each(s.parts, func(p *part) (engine.InboxCell, error) { return s.view(ctx, c, p), nil })
+	v.Cells, _ = each(s.live(), func(p *part) (engine.InboxCell, error) { return s.view(ctx, c, p), nil })
 	for _, m := range slices.SortedFunc(maps.Values(c.Moves), func(a, b *Move) int { return a.Begun.Compare(b.Begun) }) {
 		out := m.view()
 		s.mu.Lock()

@@ -1,0 +1,80 @@
+package cells_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"procaas/engine"
+	"procaas/engine/cells"
+	"procaas/engine/enginetest"
+)
+
+// A cell is removed only when nothing is left in it, on all nodes, and for good: those
+// that start later do without it, and its number does not come again.
+func TestCellIsRemoved(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	home, b, c := enginetest.MigratedPostgres(t), enginetest.MigratedPostgres(t), enginetest.MigratedPostgres(t)
+	s, other := open(t, home, map[string]string{"b": b}), open(t, home, map[string]string{"b": b})
+	by := engine.Actor{Name: "ann", Reason: "sold"}
+	refused := func(cell string, forget bool, want string) {
+		t.Helper()
+		err := s.RemoveCell(ctx, cell, forget, by)
+		if order := (*engine.InboxOrderError)(nil); !errors.As(err, &order) || !strings.Contains(err.Error(), want) {
+			t.Errorf("removal of %s: want it refused since %q, have %v", cell, want, err)
+		}
+	}
+	refused(cells.Home, true, "it stays")
+	refused("x", true, "no cell")
+	moved(t, s, "b", "k")
+	refused("b", true, "has 1 slots of keys")
+	node := join(t, s)
+	accept(t, s, order("k", "over"))
+	commit(t, s, node, claim(t, s, node, "over"), engine.Succeeded)
+	moved(t, s, cells.Home, "k")
+	refused("b", false, "such as over, that have ended")
+	if err := s.RemoveCell(ctx, "b", true, by); err != nil {
+		t.Fatal(err)
+	}
+	refused("b", true, "no cell")
+	if records, err := s.Audit(ctx, engine.AuditFilter{Limit: 1}); err != nil || len(records) != 1 || records[0].Name != "b" || records[0].By != by {
+		t.Errorf("want the removal audited, have %+v, %v", records, err)
+	}
+	for _, store := range []*cells.Store{s, other} {
+		waitFor(t, "the cell to be gone", func() bool {
+			v, err := store.Inbox(ctx)
+			return err == nil && len(v.Cells) == 1
+		})
+		if err := store.Unreachable(); err != nil {
+			t.Errorf("a removed cell is away: %v", err)
+		}
+		if _, err := store.Run(ctx, "over"); !errors.Is(err, engine.ErrNotFound) {
+			t.Errorf("want the run forgotten, have %v", err)
+		}
+	}
+	if _, err := s.Beat(ctx, node, time.Hour, ""); err != nil {
+		t.Errorf("the node does not go on: %v", err)
+	}
+	accept(t, s, order("k", "next"))
+	if runs, err := s.Claim(ctx, node, 10, "bundle"); err != nil || len(runs) != 1 {
+		t.Errorf("want a run to claim, have %d, %v", len(runs), err)
+	}
+	// Named again it is left alone, and another one has a number of its own.
+	late := open(t, home, map[string]string{"b": b, "c": c})
+	if v, err := late.Inbox(ctx); err != nil || len(v.Cells) != 2 || v.Cells[1].Name != "c" || v.Cells[1].Away != "" {
+		t.Fatalf("want cells home and c, have %+v, %v", v.Cells, err)
+	}
+	if number := late.Chart().Cells["c"]; number != 2 {
+		t.Errorf("want number 2, have %d", number)
+	}
+	moved(t, late, "c", "k2")
+	accept(t, late, order("k2", "of-c"))
+	if r, err := late.Run(ctx, "of-c"); err != nil || r.Key != "k2" {
+		t.Errorf("want the run of c, have %+v, %v", r, err)
+	}
+	if runs, _, err := late.List(ctx, engine.RunFilter{Limit: 10}); err != nil || len(runs) != 2 {
+		t.Errorf("want two runs, have %d, %v", len(runs), err)
+	}
+}
