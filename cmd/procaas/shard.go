@@ -106,6 +106,7 @@ func shardNote(x engine.ShardView) string {
 	return strings.Join(notes, "; ")
 }
 
+// shardShow prints one shard. The API has the shards of a map only, so it is looked for among them.
 func shardShow(s streams, f *clientFlags) *cobra.Command {
 	c := &cobra.Command{Use: "show MAP SHARD", Short: "Show a shard and its hosts", Args: cobra.ExactArgs(2), Example: "  procaas shard show mail s1"}
 	format := formatFlag(c, "text", "json")
@@ -189,6 +190,7 @@ func shardResolve(s streams, f *clientFlags) *cobra.Command {
 	return c
 }
 
+// shardEnroll exits with 1 when the shard has refused, so that scripts see it without reading reasons.
 func shardEnroll(s streams, f *clientFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use: "enroll MAP SHARD", Short: "Install the fence and the publications on a shard", Args: cobra.ExactArgs(2),
@@ -239,6 +241,8 @@ func printEnrollment(s streams, e engine.ShardEnrollment) {
 // transferEvent is what the pipeline of transfers is activated by.
 const transferEvent = "shard-transfer"
 
+// shardMove submits an event and does not wait: a transfer may take hours, and its run can be followed
+// as any other. The key that it names is the placement, which may be wider than the key that was asked for.
 func shardMove(s streams, f *clientFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use: "move MAP KEY SHARD", Aliases: []string{"transfer"}, Short: "Move a key to another shard", Args: cobra.ExactArgs(3),
@@ -302,6 +306,7 @@ func shardSet(s streams, f *clientFlags, use, short string, change func(why stri
 	return c
 }
 
+// shardOpen takes back both close and drain, as a shard that is open is neither.
 func shardOpen(s streams, f *clientFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use: "open MAP SHARD", Short: "Take back that a shard is closed or drained", Args: cobra.ExactArgs(2),
@@ -316,6 +321,7 @@ func shardOpen(s streams, f *clientFlags) *cobra.Command {
 	return c
 }
 
+// shardRegroup is split and merge, which differ in their words and addresses only.
 func shardRegroup(s streams, f *clientFlags, use, short, long, example string) *cobra.Command {
 	verb, _, _ := strings.Cut(use, " ")
 	c := &cobra.Command{Use: use, Short: short, Long: long, Args: cobra.ExactArgs(2), Example: "  procaas shard " + verb + " mail " + example + " --dry-run"}
@@ -354,6 +360,7 @@ func regroupedText(verb string, d engine.ShardRegroup) string {
 	return fmt.Sprintf("%s %s split off %s, on %s", d.Narrow, does, d.Wide, d.Shard)
 }
 
+// setShard changes a shard and prints it, or prints what it would be.
 func setShard(c *cobra.Command, s streams, f *clientFlags, args []string, change api.ShardChangeRequest, dryRun bool, format func() (string, error)) error {
 	out, err := format()
 	if err != nil {

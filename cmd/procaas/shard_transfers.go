@@ -47,6 +47,7 @@ func shardTransfers(s streams, f *clientFlags) *cobra.Command {
 	return c
 }
 
+// printTransfers shows the error of a transfer before anything else: a step that is tried again says there why.
 func printTransfers(out io.Writer, all []engine.ShardTransfer) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "TRANSFER\tKEY\tFROM\tTO\tSTATE\tSTEP\tDONE\tROWS\tLAG\tWINDOW\tNOTE")

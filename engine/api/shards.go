@@ -143,6 +143,7 @@ type ShardRegroupRequest struct {
 	Reason string `json:"reason,omitempty" maxLength:"512" doc:"Why, for people."`
 }
 
+// A regroup is a split or a merge.
 type regroup func(maps engine.ShardMaps, ctx context.Context, shardMap, at string, dry bool, by engine.Actor) (engine.ShardRegroup, error)
 
 func (s *server) regroupOperation(verb, id, summary, about string, do regroup) operation {
@@ -264,6 +265,7 @@ func (f *fields) shardQuestion() engine.ShardQuestion {
 	return q
 }
 
+// resolveShards answers for each key by itself: one that cannot be placed does not spoil the others.
 func (s *server) resolveShards(w http.ResponseWriter, r *http.Request) error {
 	shards, id, err := s.shardMaps(r)
 	if err != nil {

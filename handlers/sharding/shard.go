@@ -29,6 +29,7 @@ type shard struct {
 	sampled int      // the master whose log that is; -1 before the first one
 }
 
+// newShard makes what is known before anybody has looked: addresses, in the order of the files.
 func newShard(d *dsl.Shard) *shard {
 	s := &shard{declared: d, sampled: -1}
 	for _, h := range d.Hosts {
@@ -55,7 +56,8 @@ func (s *shard) take(i int, r Report, now time.Time) *view {
 		if len(s.history) >= samples {
 			s.history = append(s.history[:0], s.history[1:]...)
 		}
-		s.history = append(s.history, sample{now, s.hosts[v.master].last.LSN})
+		master := s.hosts[v.master] // which another host's look may have shown to be one
+		s.history = append(s.history, sample{master.seen, master.last.LSN})
 		v = newView(s.hosts, s.history, now)
 	}
 	s.view.Store(v)
