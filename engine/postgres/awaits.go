@@ -36,19 +36,22 @@ const (
 	// The event of a queued run is looked into only when the run under way waits for
 	// some, which is rare.
 	lockTaken = `select id, flow, key from runs where id = any ($1::text[]) and place = 'queued' and bundle = ''
-	order by seq for no key update`
+	order by seq + 0 for no key update`
 )
 
 // They make runs ready.
 var (
-	stir = readying(`update runs r set place = 'ready' from unnest($1::text[], $2::text[]) as k (flow, key)
-	where r.flow = k.flow and r.key = k.key and r.ordered and r.place = 'parked' and r.awaits is not null
-	and exists (select from runs q where q.flow = r.flow and q.key = r.key and q.place = 'queued' and q.bundle = ''
-		and q.seq > r.heard and r.awaits::jsonb ? (convert_from(q.event, 'UTF8')::json ->> 'type'))`)
+	stir = readying(`update runs r set place = 'ready'
+	from unnest($1::text[], $2::text[]) as k (flow, key), lateral (select p.seq from runs p
+		where p.flow = k.flow and p.key = k.key and p.ordered and p.place = 'parked' and p.awaits is not null
+		and exists (select from runs q where q.flow = k.flow and q.key = k.key and q.place = 'queued' and q.bundle = ''
+			and q.seq > p.heard and p.awaits::jsonb ? (convert_from(q.event, 'UTF8')::json ->> 'type') offset 0)
+		for no key update) p
+	where r.seq = any (array[p.seq])`)
 	wakeParked  = readying("update runs r set place = 'ready' where id = any ($1::text[]) and place = 'parked'")
 	wakeCallers = readying(`update runs r set place = 'ready' from unnest($1::text[], $2::text[]) as c (id, called)
-	where r.id = c.id and r.place = 'parked'
-	and not exists (select from runs q where q.id = c.called and q.place not in ('failed', 'blocked'))`)
+	where r.id = any (array[c.id]) and r.place = 'parked'
+	and not exists (select from runs q where q.id = c.called and q.place not in ('failed', 'blocked') offset 0)`)
 )
 
 // queueStir makes the parked run of each key ready when an event is pending that it

@@ -153,9 +153,9 @@ const (
 )
 
 var (
-	unpark = readying(`update runs r set place = 'ready' where seq in (
+	unpark = readying(`update runs r set place = 'ready' where seq = any (array (
 		select seq from runs where place = 'parked' and due > '-infinity' and due between $2 and clock_timestamp() order by due limit $1
-		for no key update skip locked)`)
+		for no key update skip locked))`)
 	unschedule = readying(`update runs r set place = case when ordered then 'queued' else 'ready' end
 	where id = any ($1::text[]) and place = 'scheduled'`)
 )

@@ -167,14 +167,14 @@ func (w *work) emits() ([]*intake, error) {
 }
 
 const (
-	lockKeysOf = `select from keys where (flow, key) in (
-		select flow, key from runs where id = any ($1::text[]) and ordered
-		union all select * from unnest($2::text[], $3::text[]))
-	order by flow, key for no key update`
+	lockKeysOf = `select from (select flow, key from runs where id = any ($1::text[]) and ordered
+		union all select * from unnest($2::text[], $3::text[])) u, keys k
+	where k.flow = any (array[u.flow]) and k.key = any (array[u.key])
+	order by u.flow collate "C", u.key collate "C" for no key update of k`
 	lockRuns = `select id, version, node, flow, key, ordered, block, cancel, coalesce(move, '') from runs
-	where id = any ($1::text[]) order by seq for no key update`
-	readKeysOf = `select flow, key, state, shared, false, false, false from keys
-	where (flow, key) in (select flow, key from runs where id = any ($1::text[]) and ordered)`
+	where id = any ($1::text[]) order by seq + 0 for no key update`
+	readKeysOf = `select k.flow, k.key, k.state, k.shared, false, false, false from runs r, keys k
+	where r.id = any ($1::text[]) and r.ordered and k.flow = any (array[r.flow]) and k.key = any (array[r.key])`
 )
 
 // queueLocks locks and reads the runs, their entities, and those of events.
@@ -303,10 +303,12 @@ func (k *keyring) advance(c *step) error {
 const (
 	saveKeys = `update keys k set state = c.state, shared = c.shared
 	from unnest($1::text[], $2::text[], $3::text[], $4::bytea[]) as c (flow, key, state, shared)
-	where k.flow = c.flow and k.key = c.key`
+	where k.flow = any (array[c.flow]) and k.key = any (array[c.key])`
 	// Another state brings the runs back that were set aside.
-	undefer = `update runs set place = 'queued'
-	where (flow, key) in (select * from unnest($1::text[], $2::text[])) and place = 'deferred'`
+	undefer = `update runs r set place = 'queued'
+	from unnest($1::text[], $2::text[]) as k (flow, key), lateral (select d.seq from runs d
+		where d.flow = k.flow and d.key = k.key and d.place = 'deferred' for no key update) d
+	where r.seq = any (array[d.seq])`
 )
 
 // queueEntities saves the entities that runs have changed.

@@ -13,7 +13,7 @@ var saveLeaves = readying(`update runs r set version = r.version + 1, bundle = c
 	from unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[],
 	$8::timestamptz[], $9::bool[], $10::text[], $11::text[], $12::text[], $13::text[], $14::bigint[]) as
 	c (id, bundle, pipeline, checkpoint, failed_path, error, place, due, begun, error_class, cause, move, awaits, heard)
-	where r.id = c.id`)
+	where r.id = any (array[c.id])`)
 
 // queueLeaves saves the changes after which no node owns the run, though it has
 // not ended for good.

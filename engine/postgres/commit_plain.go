@@ -29,7 +29,7 @@ func isPlainEnd(c *engine.Change) bool {
 const saveCheckpoints = `update runs r set version = r.version + 1, bundle = c.bundle, pipeline = c.pipeline, checkpoint = c.checkpoint
 	from unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::bytea[]) as
 	c (id, version, bundle, pipeline, checkpoint)
-	where r.id = c.id and r.version = c.version and r.node = $1 and r.cancel is null
+	where r.id = any (array[c.id]) and r.version = c.version and r.node = $1 and r.cancel is null
 	and exists (select from nodes where node = $1 and gone is null)
 	returning r.id`
 
@@ -40,13 +40,13 @@ const endPlain = `with e as (
 		select * from unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::bytea[]) as
 		e (id, version, bundle, pipeline, checkpoint)),
 	gone as (
-		delete from runs r using e where r.id = e.id and r.version = e.version and r.node = $1
+		delete from runs r using e where r.id = any (array[e.id]) and r.version = e.version and r.node = $1
 		and exists (select from nodes where node = $1 and gone is null)
 		returning r.seq, r.accepted, r.started, r.version + 1 as version, r.generation, r.ordered, r.id, r.flow, r.key,
 		e.pipeline, e.bundle, r.event, e.checkpoint),
 	next as (
-		update runs r set place = 'ready' from gone where gone.ordered and r.seq = (select q.seq from runs q
-			where q.flow = gone.flow and q.key = gone.key and q.place = 'queued' order by q.seq limit 1)
+		update runs r set place = 'ready' from gone where gone.ordered and r.seq = any (array[(select q.seq from runs q
+			where q.flow = gone.flow and q.key = gone.key and q.place = 'queued' order by q.seq limit 1)])
 		returning r.priority, r.deadline),
 	kept as (
 		insert into history (seq, accepted, started, version, generation, ordered, id, flow, key, pipeline, bundle,
@@ -58,7 +58,7 @@ const endPlain = `with e as (
 const endAlone = `with gone as (
 		delete from runs r using unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::bytea[]) as
 			e (id, version, bundle, pipeline, checkpoint)
-		where r.id = e.id and r.version = e.version and r.node = $1 and not r.ordered
+		where r.id = any (array[e.id]) and r.version = e.version and r.node = $1 and not r.ordered
 		and exists (select from nodes where node = $1 and gone is null)
 		returning r.seq, r.accepted, r.started, r.version + 1, r.generation, r.ordered, r.id, r.flow, r.key,
 		e.pipeline, e.bundle, r.event, e.checkpoint)

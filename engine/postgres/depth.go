@@ -13,7 +13,7 @@ var _ engine.Gauge = (*Store)(nil)
 // Each part is answered by an index alone.
 const readDepth = `select r.n + w.n + s.n, least(r.due, w.due)
 	from (select count(*) as n, min(due) as due from runs where place = 'ready') r,
-	(select count(*) as n, min(due) as due from runs where place in ('queued', 'deferred')) w,
+	(select count(*) as n, min(due) as due from runs where place in ('queued', 'deferred') and due > '-infinity') w,
 	(select count(*) as n from runs where place = 'scheduled' and due > '-infinity') s`
 
 // Depth implements [engine.Inbox].

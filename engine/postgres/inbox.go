@@ -137,8 +137,9 @@ const (
 	on conflict do nothing returning run`
 	findEvents = `select i.at, e.run, e.hash
 	from unnest($1::text[], $2::text[]) with ordinality as i (source, id, at)
-	join events e on e.source = i.source and e.id = i.id`
-	deleteEvents = "delete from events where (source, id) in (select * from unnest($1::text[], $2::text[]))"
+	join events e on e.source = any (array[i.source]) and e.id = any (array[i.id])`
+	deleteEvents = `delete from events e using unnest($1::text[], $2::text[]) as u (source, id)
+	where e.source = any (array[u.source]) and e.id = any (array[u.id])`
 )
 
 // queueEvents stores the ids of events. After send, the result holds the runs of

@@ -38,7 +38,7 @@ const claim = `with c as (
 		limit $2 for no key update skip locked)
 	update runs r set place = 'running', node = $1, started = coalesce(started, clock_timestamp()),
 		bundle = case bundle when '' then $3 else bundle end
-	from c where r.seq = c.seq and exists (select from nodes where node = $1 and gone is null)
+	where r.seq = any (array(select seq from c)) and exists (select from nodes where node = $1 and gone is null)
 	returning r.seq, r.id, r.version, r.event, r.flow, r.key, r.ordered, r.block, r.accepted, r.deadline,
 	r.bundle, coalesce(r.move, ''), r.pipeline, r.generation, r.checkpoint`
 
@@ -105,7 +105,8 @@ func compareClaimed(a, b claimedRow) int {
 	return cmp.Compare(a.seq, b.seq)
 }
 
-const readEntities = "select flow, key, state, shared from keys where (flow, key) in (select * from unnest($1::text[], $2::text[]))"
+const readEntities = `select k.flow, k.key, k.state, k.shared from unnest($1::text[], $2::text[]) as u (flow, key), keys k
+	where k.flow = any (array[u.flow]) and k.key = any (array[u.key])`
 
 // readEntities fills in the entities of claimed runs. That is not done by the
 // claim itself: it may see a run as it is now and its entity as it was before.
@@ -144,7 +145,7 @@ func (s *Store) readEntities(ctx context.Context, runs []engine.Claimed) error {
 
 const (
 	findHeld = `select id, flow, key, ordered, coalesce(cancel, ''), cancel is not null
-	from runs where node = $1 and place = 'running' and id <> all ($2::text[]) order by seq`
+	from runs where node = $1 and place = 'running' and id <> all ($2::text[]) order by seq + 0`
 	lockHeld = findHeld + " for no key update"
 )
 

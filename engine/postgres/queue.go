@@ -83,18 +83,20 @@ const (
 	insertKeys = `insert into keys (flow, key)
 	select distinct k.flow, k.key from unnest($1::text[], $2::text[]) as k (flow, key) order by 1, 2
 	on conflict do nothing returning flow, key`
-	lockKeys = `select from keys where (flow, key) in (select * from unnest($1::text[], $2::text[]))
-	order by flow, key for no key update`
+	lockKeys = `select from unnest($1::text[], $2::text[]) as u (flow, key), keys k
+	where k.flow = any (array[u.flow]) and k.key = any (array[u.key])
+	order by u.flow collate "C", u.key collate "C" for no key update of k`
 	// A statement of its own, so that it sees what those have committed whose
 	// locks lockKeys had to wait for.
 	readKeys = `select k.flow, k.key, k.state, k.shared,
 	exists (select from runs r where r.flow = k.flow and r.key = k.key
-		and ordered and place in ('ready', 'running', 'parked', 'held', 'blocked')) as busy,
-	exists (select from runs r where r.flow = k.flow and r.key = k.key and ordered and place <> 'failed') as pending,
+		and ordered and place in ('ready', 'running', 'parked', 'held', 'blocked') offset 0) as busy,
+	exists (select from runs r where r.flow = k.flow and r.key = k.key and ordered and place <> 'failed' offset 0) as pending,
 	exists (select from runs r where r.flow = k.flow and r.key = k.key
-		and ordered and place = 'parked' and awaits is not null) as listens
-	from keys k where (k.flow, k.key) in (select * from unnest($1::text[], $2::text[]))`
-	deleteKeys = "delete from keys where (flow, key) in (select * from unnest($1::text[], $2::text[]))"
+		and ordered and place = 'parked' and awaits is not null offset 0) as listens
+	from unnest($1::text[], $2::text[]) as u (flow, key), keys k where k.flow = any (array[u.flow]) and k.key = any (array[u.key])`
+	deleteKeys = `delete from keys k using unnest($1::text[], $2::text[]) as u (flow, key)
+	where k.flow = any (array[u.flow]) and k.key = any (array[u.key])`
 )
 
 // queueKeys makes, locks and reads the entities of events. After send, the
@@ -140,20 +142,24 @@ func (k *keyring) read(rows pgx.Rows) error {
 }
 
 const (
-	// One that is ready, but has not begun, gives way to an earlier one.
+	// One that is ready, but has not begun, gives way to an earlier one. It is looked for
+	// among those under way, not in the index of all that are ready.
 	demote = `update runs r set place = 'queued'
-	from unnest($1::text[], $2::text[]) as k (flow, key)
-	where r.flow = k.flow and r.key = k.key and r.ordered and r.place = 'ready' and r.bundle = ''
-	and exists (select from runs q where q.flow = k.flow and q.key = k.key and q.place = 'queued' and q.seq < r.seq)`
+	from unnest($1::text[], $2::text[]) as k (flow, key), lateral (select a.seq from runs a
+		where a.flow = k.flow and a.key = k.key and a.ordered and a.place in ('ready', 'running', 'parked', 'held', 'blocked')
+		and a.place || '' = 'ready' and a.bundle = ''
+		and exists (select from runs q where q.flow = k.flow and q.key = k.key and q.place = 'queued' and q.seq < a.seq offset 0)
+		for no key update) a
+	where r.seq = any (array[a.seq])`
 )
 
 // promote makes the first queued run of each key ready, when no other is under way.
 var promote = readying(`update runs r set place = 'ready'
 	from (select distinct flow, key from unnest($1::text[], $2::text[]) as k (flow, key)) k
-	where r.seq = (select q.seq from runs q where q.flow = k.flow and q.key = k.key and q.place = 'queued'
-		order by q.seq limit 1)
+	where r.seq = any (array[(select q.seq from runs q where q.flow = k.flow and q.key = k.key and q.place = 'queued'
+		order by q.seq limit 1)])
 	and not exists (select from runs a where a.flow = k.flow and a.key = k.key
-		and a.ordered and a.place in ('ready', 'running', 'parked', 'held', 'blocked'))`)
+		and a.ordered and a.place in ('ready', 'running', 'parked', 'held', 'blocked') offset 0)`)
 
 // readying makes a statement, which changes runs r, tell how many are ready then, and
 // before what none of them is in the queue.
@@ -243,7 +249,7 @@ const moveRuns = `with e as (
 		$8::text[], $9::text[], $10::text[]) as
 		e (id, status, reason, own, bundle, pipeline, checkpoint, failed_path, error, error_class)),
 	gone as (
-		delete from runs r using e where r.id = e.id
+		delete from runs r using e where r.id = any (array[e.id])
 		returning r.seq, r.accepted, r.started, r.version + e.own::int as version, r.generation, r.ordered,
 		e.status, r.id, r.flow, r.key, case when own then e.pipeline else r.pipeline end as pipeline,
 		case when own then e.bundle else r.bundle end as bundle,

@@ -202,9 +202,9 @@ func (s *Store) set(ctx context.Context, kind settingKind, name string, value []
 }
 
 // release makes runs ready that are parked for a cause.
-var release = readying(`update runs r set place = 'ready', due = clock_timestamp() where seq in (
+var release = readying(`update runs r set place = 'ready', due = clock_timestamp() where seq = any (array (
 	select seq from runs where place = 'parked' and cause <> '' and cause = $1 order by seq limit $2
-	for no key update skip locked)`)
+	for no key update skip locked))`)
 
 // Release implements [engine.Settings].
 func (s *Store) Release(ctx context.Context, cause string, limit int) (n int, err error) {

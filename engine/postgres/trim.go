@@ -35,7 +35,7 @@ const (
 	// The latest event of a trigger tells when it fired last.
 	deleteOldEvents = `delete from events where ctid = any (array (
 		select ctid from events e where accepted < clock_timestamp() - $1 * interval '1 microsecond'
-		and not exists (select from runs where runs.id = e.run)
+		and not exists (select from runs where runs.id = e.run offset 0)
 		and not (source like 'procaas/trigger/%' and id = (select max(id) from events m where m.source = e.source))
 		limit $2))`
 )
@@ -94,7 +94,7 @@ const (
 		select seq, ended from history where pipeline = $1 and seq <= (
 			select seq from history where pipeline = $1 order by seq desc limit 1 offset $2)
 		order by seq limit $3) old
-	where h.seq = old.seq and h.ended = old.ended returning h.id`
+	where h.seq = any (array[old.seq]) and h.ended = old.ended returning h.id`
 )
 
 // Thin implements [engine.Thinner].

@@ -1,0 +1,175 @@
+package enginetest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Plans checks how PostgreSQL would run the statements of a store when its statistics
+// are the most misleading ones: those of a quiet moment, when the tables of work in
+// progress were empty. To a planner that believes in one row, reading the whole table
+// costs as much as looking a row up, and the plan stays until the next analysis, which
+// may be a minute and a million rows away. So no statement of the daily work may have a
+// plan that reads a table from end to end; [Plans.Check] names those that have one.
+//
+// The zero value but Tables is ready.
+type Plans struct {
+	Tables  []string          // that may become large, with their partitions
+	Allowed map[string]string // how statements begin that may read all of a table → why they may
+	Small   []string          // indexes that hold few rows, however large their tables are
+
+	mu     sync.Mutex        // guards the following
+	seen   map[string]bool   // statements
+	faults map[string]string // statement → what is wrong with its plan
+}
+
+// A prepared statement, as pg_prepared_statements has it.
+type prepared struct {
+	Name, Text string
+	Types      []string // of its arguments
+}
+
+const (
+	findPrepared = `select name, statement, parameter_types::text[] from pg_prepared_statements
+	where statement ~* '^\s*(select|insert|update|delete|with)'`
+	emptied = "delete from %s"
+)
+
+// Read looks at the statements that the connections of a store have prepared so far.
+// It empties the tables: it is for the end of a test. Statements that begin with a
+// comment are left out: those are planned anew each time, for people.
+func (p *Plans) Read(t testing.TB, pool *pgxpool.Pool) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	idle := pool.AcquireAllIdle(ctx)
+	defer func() {
+		for _, c := range idle {
+			c.Release()
+		}
+	}()
+	for i, c := range idle {
+		all, err := p.unseen(ctx, c)
+		if err == nil && len(all) > 0 && i == 0 {
+			err = p.mislead(ctx, c)
+		}
+		for _, s := range all {
+			if err == nil {
+				err = p.explain(ctx, c, s)
+			}
+		}
+		if err != nil {
+			t.Errorf("plans: %v", err)
+			return
+		}
+	}
+}
+
+// mislead lets the server believe that the tables are empty.
+func (p *Plans) mislead(ctx context.Context, c *pgxpool.Conn) error {
+	for _, table := range p.Tables {
+		if _, err := c.Exec(ctx, fmt.Sprintf(emptied, table)); err != nil {
+			return err
+		}
+	}
+	_, err := c.Exec(ctx, "analyze "+strings.Join(p.Tables, ", "))
+	return err
+}
+
+// unseen lists the statements of a connection that no other has shown before.
+func (p *Plans) unseen(ctx context.Context, c *pgxpool.Conn) ([]prepared, error) {
+	rows, err := c.Query(ctx, findPrepared, pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		return nil, err
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[prepared])
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.seen == nil {
+		p.seen, p.faults = map[string]bool{}, map[string]string{}
+	}
+	return slices.DeleteFunc(all, func(s prepared) bool {
+		known := p.seen[s.Text]
+		p.seen[s.Text] = true
+		return known
+	}), err
+}
+
+// explain looks at the plan that would be used whatever the arguments are.
+func (p *Plans) explain(ctx context.Context, c *pgxpool.Conn, s prepared) error {
+	for begin := range p.Allowed {
+		if strings.HasPrefix(strings.TrimSpace(s.Text), begin) {
+			return nil
+		}
+	}
+	args := ""
+	if n := len(s.Types); n > 0 {
+		args = "(null" + strings.Repeat(", null", n-1) + ")"
+	}
+	var text string
+	err := c.QueryRow(ctx, "explain (format json) execute "+pgx.Identifier{s.Name}.Sanitize()+args, pgx.QueryExecModeSimpleProtocol).Scan(&text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.Text, err)
+	}
+	var plans []struct{ Plan planNode }
+	if err := json.Unmarshal([]byte(text), &plans); err != nil {
+		return err
+	}
+	for _, plan := range plans {
+		if fault := p.fault(&plan.Plan, false); fault != "" {
+			p.mu.Lock()
+			p.faults[s.Text] = fault
+			p.mu.Unlock()
+		}
+	}
+	return nil
+}
+
+// A planNode is what is needed of a plan.
+type planNode struct {
+	Kind   string `json:"Node Type"`
+	Table  string `json:"Relation Name"`
+	Index  string `json:"Index Name"`
+	Cond   string `json:"Index Cond"`
+	Place  string `json:"TID Cond"`
+	Filter string
+	Plans  []planNode
+}
+
+// fault tells which part of a plan reads a whole table. One below a limit that leaves
+// nothing out reads no more rows than it gives.
+func (p *Plans) fault(n *planNode, limited bool) string {
+	limited = n.Kind == "Limit" || limited && n.Kind == "LockRows"
+	for i := range n.Plans {
+		if fault := p.fault(&n.Plans[i], limited); fault != "" {
+			return fault
+		}
+	}
+	reads := strings.HasSuffix(n.Kind, "Scan") && n.Kind != "Bitmap Heap Scan" && n.Cond == "" && n.Place == ""
+	large := slices.ContainsFunc(p.Tables, func(t string) bool { return n.Table == t || strings.HasPrefix(n.Table, t+"_2") })
+	if !reads || !large || limited && n.Filter == "" || slices.Contains(p.Small, n.Index) {
+		return ""
+	}
+	return strings.TrimSpace(n.Kind + " of " + n.Table + " " + n.Index)
+}
+
+// Check fails a test for each statement whose plan reads a whole table, and when none was seen.
+func (p *Plans) Check(t testing.TB) {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.seen) == 0 {
+		t.Error("plans: want the statements of the store, have seen none")
+	}
+	for text, fault := range p.faults {
+		t.Errorf("with statistics of empty tables, a statement reads a whole table (%s); join by = any (array[…]), "+
+			"look up in a lateral query, or order by an expression:\n%s", fault, text)
+	}
+}
