@@ -34,6 +34,9 @@ func (r *Run) begin(tasks []Task, s *Step, live Live) []Task {
 		}
 		return tasks
 	}
+	// A handler that is off and leaves nothing behind is out at once, so that those behind it
+	// need not wait for what it would have waited for. With a fallback result it keeps its
+	// place: others may write the same names before it.
 	reason, off := live.off(s)
 	if off && rec.each.busy() {
 		return tasks // what is under way ends first
@@ -45,6 +48,7 @@ func (r *Run) begin(tasks []Task, s *Step, live Live) []Task {
 	if !r.free(s) || !off && rec.due.After(live.Now) {
 		return tasks
 	}
+	// Asked once: what has begun goes on, whatever configs have become.
 	if rec.attempts == 0 && rec.each == nil && !r.wanted(s, live) {
 		return tasks
 	}
@@ -133,7 +137,7 @@ func (r *Run) attempt(u unit, live Live) (Task, bool) {
 		return Task{}, false
 	}
 	if rec.unknown {
-		return r.ask(u, live)
+		return r.ask(u, live) // before anything is done a second time
 	}
 	if !rec.ready {
 		body, err := u.Handler.Body.Eval(r.envOf(u, live))
@@ -189,7 +193,7 @@ func (r *Run) hold(u unit, v Verdict, live Live) {
 	switch {
 	case v.Patience == 0 || u.Handler.IsCritical():
 		rec.held = time.Time{}
-	case rec.held.IsZero():
+	case rec.held.IsZero(): // it is kept over crashes, so that these do not prolong it
 		rec.held = stamp(live.Now)
 	}
 	if !rec.held.IsZero() {
@@ -202,7 +206,7 @@ func (r *Run) hold(u unit, v Verdict, live Live) {
 			v.Hold = end
 		}
 	}
-	r.dirty = r.dirty || v.Reason != rec.reason
+	r.dirty = r.dirty || v.Reason != rec.reason // people see why it waits; a crash may forget it
 	rec.reason, rec.hold, rec.cause = v.Reason, v.Hold, v.Cause
 }
 

@@ -28,7 +28,8 @@ func (j *job) begin() bool {
 		return false
 	}
 	if reason := j.stopping.Load(); reason != nil && len(c.Checkpoint) == 0 {
-		j.close(Change{Status: Stopped, Reason: *reason}) // there is nothing to undo
+		// There is nothing to undo: what can be is saved before it is called.
+		j.close(Change{Status: Stopped, Reason: *reason})
 		return false
 	}
 	if len(c.Checkpoint) == 0 {

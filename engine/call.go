@@ -59,7 +59,7 @@ func (r *Run) enterCall(u unit, live Live) bool {
 		rec.sub = r.inside(u, inputs, raw)
 		r.touch() // or, begun anew, it might have other inputs
 	}
-	rec.attempts = 1
+	rec.attempts = 1 // a call is not repeated; what is inside of it is
 	if rec.started.IsZero() {
 		rec.started = stamp(live.Now)
 	}
@@ -170,7 +170,7 @@ func (r *Run) finishIn(u unit, ref string, o Outcome, live Live) {
 	before := sub.underway
 	sub.Finish(ref, o, live)
 	if sub.underway == before {
-		return
+		return // it was not under way there, so nothing has changed
 	}
 	r.underway--
 	r.settled = false

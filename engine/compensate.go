@@ -129,6 +129,7 @@ func (r *Run) undo(tasks []Task, live Live) []Task {
 			sub.failedPath, sub.failure, sub.class = r.failedPath, r.failure, r.class
 		}
 		sub.stopping = r.stopping
+		// In there, too, only what is lost is called again, and then what has been done is undone.
 		before := sub.underway
 		ready := sub.Ready(live)
 		r.underway += sub.underway - before
@@ -143,6 +144,7 @@ func (r *Run) undo(tasks []Task, live Live) []Task {
 			return tasks
 		}
 	}
+	// One after the other: a compensation may rely on what was done before its handler.
 	for r.underway == 0 && !r.status.Ended() {
 		s := r.toUndo()
 		if s == nil {

@@ -21,19 +21,19 @@ import (
 // Options says what an Engine works with. Store, Types and Bundle are needed;
 // [DefaultOptions] holds the rest.
 type Options struct {
-	Store  Store
-	Types  []HandlerType
-	Bundle *dsl.Bundle
+	Store  Store         // what all nodes share
+	Types  []HandlerType // that definitions may use; each name once
+	Bundle *dsl.Bundle   // the definition to begin with; see Overrule
 
-	Name        string        // of this node, for people
-	Log         *slog.Logger  // nothing is logged when nil
-	Metrics     *Metrics      // nothing is counted when nil
-	Tracer      trace.Tracer  // made with [SpanIDs]; nothing is traced when nil
-	Notify      func(Notice)  // told what owners may have to know of; see [Notice]. May be nil
-	MaxInFlight int           // runs that the node works on at once
-	Lease       time.Duration // after which other nodes take a silent node's runs over
-	Drain       time.Duration // how long a stopping node waits for calls under way
-	Secrets     func(name string) (string, error)
+	Name        string                            // of this node, for people
+	Log         *slog.Logger                      // nothing is logged when nil
+	Metrics     *Metrics                          // nothing is counted when nil
+	Tracer      trace.Tracer                      // made with [SpanIDs]; nothing is traced when nil
+	Notify      func(Notice)                      // told what owners may have to know of; see [Notice]. May be nil
+	MaxInFlight int                               // runs that the node works on at once
+	Lease       time.Duration                     // after which other nodes take a silent node's runs over
+	Drain       time.Duration                     // how long a stopping node waits for calls under way
+	Secrets     func(name string) (string, error) // looks secrets up when calls use them; nil refuses such calls
 
 	// Retention is how long ended runs and the ids of events are kept; for ever
 	// when it is 0.
@@ -140,21 +140,21 @@ func (o Options) complete() (Options, error) {
 
 // A Submission is an event on its way in.
 type Submission struct {
-	Event Event
+	Event Event  // without an id, each time it is handed in it is another event
 	Hash  string // of what the sender sent; made from the event when empty
 }
 
 // A Submitted is what became of one submission: a receipt, or an error that is
 // an [*IntakeError] when the sender is to blame.
 type Submitted struct {
-	Receipt Receipt
-	Err     error
+	Receipt Receipt // when Err is nil
+	Err     error   // the event is not stored
 }
 
 // An IntakeError says why an event is refused.
 type IntakeError struct {
 	Code    string // stable: unknown_event_type, missing_key, event_rejected, …
-	Message string
+	Message string // for people: what was found, what was expected, and how to mend it
 	Field   string // of the event that is wrong, such as payload.order-id; may be empty
 
 	Faults []dsl.Fault // what is wrong with a payload that does not fit its schema

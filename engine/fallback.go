@@ -14,9 +14,9 @@ import (
 
 // A Watched is a handler whose calls are counted.
 type Watched struct {
-	Path     string
+	Path     string // pipeline/stage/handler
 	Service  string // whom it calls: a declared service or a host; empty for nobody
-	Critical bool
+	Critical bool   // it never goes out, though its calls count for its service
 
 	// Fallback says when the handler goes out of the flow; nil for never. Its
 	// calls count for its service all the same.
@@ -29,9 +29,9 @@ type Watched struct {
 // such as calls that were cancelled or never made.
 type Tally struct {
 	Path   string
-	Second int64 // Unix time
-	Good   int
-	Bad    int
+	Second int64 // Unix time, by the store's clock
+	Good   int   // calls that succeeded
+	Bad    int   // calls whose errors count against the handler
 }
 
 // Fallbacks decides which handlers are out of the flow. It is immutable; what

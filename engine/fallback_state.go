@@ -9,10 +9,10 @@ import (
 // It is plain data, to be stored as JSON when it changes, which is seldom. The zero
 // value is that of a new cluster.
 type FallbackState struct {
-	Outages []*Outage            `json:"outages,omitempty"`
-	Past    map[string]Past      `json:"past,omitempty"`   // by the name of the outage
-	Capped  map[string]time.Time `json:"capped,omitempty"` // paths that fail but have to stay, since when
-	Frozen  time.Time            `json:"frozen,omitzero"`  // since when nothing goes out
+	Outages []*Outage            `json:"outages,omitempty"` // no handler is in two
+	Past    map[string]Past      `json:"past,omitempty"`    // by the name of the outage
+	Capped  map[string]time.Time `json:"capped,omitempty"`  // paths that fail but have to stay, since when
+	Frozen  time.Time            `json:"frozen,omitzero"`   // since when nothing goes out
 }
 
 // FallbackCounts is what the node that decides has counted, by path. Another one
@@ -27,14 +27,14 @@ type Outage struct {
 	Members []string  `json:"members"` // paths, in order
 	Phase   string    `json:"phase"`   // FallbackOut, FallbackProbing or FallbackRamping
 	Since   time.Time `json:"since"`
-	Turned  time.Time `json:"turned"` // when the phase began
-	Until   time.Time `json:"until"`  // the end of the phase; of FallbackProbing nobody knows it
-	Probed  time.Time `json:"probed,omitzero"`
-	Good    int       `json:"good,omitempty"` // probes that succeeded
-	Bad     int       `json:"bad,omitempty"`  // and failed
-	Trips   int       `json:"trips"`          // in a row, this one included
-	Ratio   float64   `json:"ratio"`          // of the calls that sent it out, how many succeeded
-	Why     string    `json:"why"`            // it went out
+	Turned  time.Time `json:"turned"`          // when the phase began
+	Until   time.Time `json:"until"`           // the end of the phase; of FallbackProbing nobody knows it
+	Probed  time.Time `json:"probed,omitzero"` // when [FallbackState.TakeProbe] gave a turn last
+	Good    int       `json:"good,omitempty"`  // probes that succeeded
+	Bad     int       `json:"bad,omitempty"`   // and failed
+	Trips   int       `json:"trips"`           // in a row, this one included
+	Ratio   float64   `json:"ratio"`           // of the calls that sent it out, how many succeeded
+	Why     string    `json:"why"`             // it went out
 
 	// Spared are handlers of a service that operators have put back into the flow
 	// while it was out.
@@ -43,8 +43,8 @@ type Outage struct {
 
 // A Past is what an outage leaves behind.
 type Past struct {
-	Trips int       `json:"trips"`
-	Back  time.Time `json:"back"`
+	Trips int       `json:"trips"` // in a row, the last one included
+	Back  time.Time `json:"back"`  // when it ended
 }
 
 // An Admission says what to do with one call.

@@ -270,7 +270,7 @@ func (s *spot) leave(end callEnd, now time.Time) (probe bool) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s.gate = nil
+	s.gate = nil // so that leaving twice gives one place back
 	switch s.state {
 	case spotInLine:
 		if i := slices.Index(g.line, s); i >= 0 {

@@ -28,10 +28,10 @@ type Handler interface {
 // A Call is what a handler may use besides its own fields.
 type Call struct {
 	Path      string // pipeline/stage/handler
-	Run       string
-	Flow, Key string
-	Event     Event
-	Attempt   int // 1 for the first
+	Run       string // its id, the same for all attempts
+	Flow, Key string // the entity; a pipeline without a flow is a flow of its own
+	Event     Event  // that began the run, also inside of a called pipeline
+	Attempt   int    // 1 for the first
 
 	// IdempotencyKey is the same for all attempts of this call, on any node
 	// and after any restart.
@@ -42,7 +42,7 @@ type Call struct {
 	// traced here; may be empty. Events of [Result].Emit get it by themselves.
 	TraceParent, TraceState string
 
-	Now     time.Time
+	Now     time.Time    // by the store's clock, which all nodes share
 	Bundle  *dsl.Bundle  // for services
 	Workers *http.Client // reaches the workers of the definition's clusters, and who knows them
 	Node    int64        // that makes the call; it fences what is written to Documents
@@ -57,11 +57,11 @@ type Call struct {
 	// Memory holds what may be forgotten at any time.
 	Memory *Memory
 
-	HTTP     *http.Client // shared; its transport dials only what [Reach] allows
-	Log      *slog.Logger
-	Resolve  func(dsl.Secret) (string, error)
-	Hide     func(text string) string // takes out what Resolve has given; the result and the error need it only before they are cut short
-	MaxReply int64                    // bound of a response body that sets none itself; bytes
+	HTTP     *http.Client                     // shared; its transport dials only what [Reach] allows
+	Log      *slog.Logger                     // with the keys path, run, key and attempt
+	Resolve  func(dsl.Secret) (string, error) // looks a secret up at the time of the call; what it gives is kept out of the result and the error
+	Hide     func(text string) string         // takes out what Resolve has given; the result and the error need it only before they are cut short
+	MaxReply int64                            // bound of a response body that sets none itself; bytes
 }
 
 // A Result is what a successful call gave.
@@ -118,9 +118,9 @@ func RetryDelay(err error) (d time.Duration, ok bool) {
 // A StatusError is an HTTP reply that was not expected. Its class for retry is
 // the status itself and 4xx or 5xx.
 type StatusError struct {
-	Status  int
-	Method  string
-	URL     string
+	Status  int    // of HTTP
+	Method  string // of the request
+	URL     string // of the request
 	Excerpt string // the beginning of the body, for people; secrets removed
 	Body    any    // data as in [Event.Payload] of a body in JSON that is not too long; null otherwise
 }

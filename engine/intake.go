@@ -146,6 +146,8 @@ func (e *Engine) accept(runs []Intake) []accepted {
 			number = n.number
 		}
 	}
+	// A run that this node has room for is its own in the same transaction: that saves the
+	// claim, and the wait for it.
 	now, owned, bundle := e.clock.now(), 0, e.Bundle().Hash
 	for i := range runs {
 		runs[i].Bundle = bundle
@@ -226,7 +228,7 @@ func (d *definition) intake(s Submission, now time.Time) (Intake, error) {
 		ev.ID = newID()
 	}
 	if ev.Time.IsZero() {
-		ev.Time = now.UTC()
+		ev.Time = now.UTC() // after the hash, or the event would not be the same when it comes again
 	}
 	in, err := d.route(ev)
 	if err == nil {

@@ -21,6 +21,7 @@ func (r *Run) settle(s *Step, err error, live Live) {
 	rule, broken := ruleFor(s.Handler.OnError, err, env)
 	switch {
 	case broken != nil:
+		// A rule that cannot be judged must not hide the error that it is about.
 		r.giveUp(s, fmt.Errorf("%w; on-error: %s", err, broken.Error()), live)
 	case rule == nil:
 		r.giveUp(s, err, live)

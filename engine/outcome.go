@@ -105,7 +105,7 @@ func (r *Run) complete(u unit, i int, e Event, live Live) Event {
 func (r *Run) succeed(s *Step, live Live) {
 	rec := &r.records[s.position]
 	rec.outcome = OutcomeSucceeded
-	r.publish(s)
+	r.publish(s) // its own result reads it
 	if _, err := r.assign(rec, s.Handler.Result, live); err != nil {
 		r.giveUp(s, err, live)
 		return
@@ -263,6 +263,8 @@ func (r *Run) assign(rec *record, mapping *dsl.Value, live Live) (map[string]any
 func (r *Run) assignIn(rec *record, mapping *dsl.Value, env dsl.Env) (map[string]any, error) {
 	keys, items := mapping.Keys(), mapping.Items()
 	values := make(map[string]any, len(keys))
+	// Copies: bodies that are evaluated and calls under way may still see the old ones, and an
+	// error in the last name must leave the first as it was.
 	shared, raws := maps.Clone(r.shared), maps.Clone(r.raw)
 	for i, k := range keys {
 		value, err := items[i].Eval(env)

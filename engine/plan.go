@@ -12,10 +12,10 @@ import (
 // A Plan is a pipeline with its proof: which handlers of a stage must wait for
 // which others, and why. It is immutable.
 type Plan struct {
-	Bundle   *dsl.Bundle
+	Bundle   *dsl.Bundle // the definition that the pipeline is of
 	Pipeline *dsl.Pipeline
-	Flow     *dsl.Flow // nil when the pipeline has none
-	Stages   []*PlannedStage
+	Flow     *dsl.Flow       // nil when the pipeline has none
+	Stages   []*PlannedStage // in the order in which a run goes through them
 
 	steps  map[string]*Step // by path
 	order  []*Step          // all of them, as declared
@@ -62,15 +62,15 @@ func (g *PlannedStage) Loop() *Step {
 type Step struct {
 	Handler *dsl.Handler
 	Type    HandlerType // zero for a placeholder
-	Path    string
-	Owner   string // who looks after it: the handler's owner, or else the pipeline's
-	Stage   int
-	Index   int // in its stage
+	Path    string      // pipeline/stage/handler; of a compensation, with /compensate behind it
+	Owner   string      // who looks after it: the handler's owner, or else the pipeline's
+	Stage   int         // its index in Plan.Stages
+	Index   int         // in its stage
 
 	Reads   []dsl.Read // of all expressions: enabled, body, result, verify, fallback, on-error
-	Writes  []Write
-	Touches []string // effects outside the shared state
-	After   []Edge   // what it waits for within its stage; empty: it may start at once
+	Writes  []Write    // whatever becomes of the handler: its result, the fallback's, and those of on-error
+	Touches []string   // effects outside the shared state
+	After   []Edge     // what it waits for within its stage; empty: it may start at once
 
 	position int // in Plan.order
 	verify   HandlerType
@@ -97,17 +97,17 @@ type Step struct {
 // A Write is a path that a handler sets: a name of the shared state, or its own
 // sources entry.
 type Write struct {
-	Path dsl.Path
-	Span dsl.Span
+	Path dsl.Path // from the root
+	Span dsl.Span // where the author says so
 }
 
 // An Edge says that To waits for From, and proves it. A plan has the edge of
 // every dependent pair, also where others imply it: when a handler in between
 // is off, the pair still has to keep its order.
 type Edge struct {
-	From, To         *Step
-	Why              string // "notify-driver reads shared-state.order, which get-order writes"
-	FromSpan, ToSpan dsl.Span
+	From, To         *Step    // of one stage; From is declared first
+	Why              string   // "notify-driver reads shared-state.order, which get-order writes"
+	FromSpan, ToSpan dsl.Span // what they share, or else the handlers themselves
 }
 
 // A sharedName is a declared name of the shared state.
@@ -263,6 +263,8 @@ func (p *Plan) add(h *dsl.Handler, stage int, m *planner) (*Step, error) {
 		return nil, err
 	}
 	s.gather(of)
+	// An upper bound is enough: it is the room for the ends of calls, so that no call has to
+	// wait for its run to be told.
 	p.most += s.parallel
 	if s.callee != nil {
 		p.most += s.parallel * s.callee.most
@@ -344,6 +346,7 @@ func (s *Step) gather(stage *dsl.Stage) {
 		s.Touches = append(s.Touches, emitToken)
 	}
 	if s.callee != nil {
+		// Its state is its own, so that only what it touches outside can get in the way.
 		for _, inner := range s.callee.order {
 			s.Touches = append(s.Touches, inner.Touches...)
 		}

@@ -108,7 +108,7 @@ type Intake struct {
 	Block    bool   // a failed run blocks the later events of the key
 	Pipeline string // the pipeline expected to serve it; may change before it starts
 	Dedup    bool   // the sender chose the event's id, so that it may come again
-	Own      bool
+	Own      bool   // the node that accepts it has room: give the run to it at once if it is ready
 	Bundle   string // that a run given to a node at once begins with, as in Claim
 
 	// From lists the states in which the automaton accepts the event, the empty
@@ -119,8 +119,8 @@ type Intake struct {
 // A Pending is an event that waits for its turn in its key, and might be taken by the
 // run that is under way.
 type Pending struct {
-	Run      string
-	Position int64 // in the order of acceptance
+	Run      string // that the event would begin; it ends without a handler when the event is taken
+	Position int64  // in the order of acceptance
 	Event    Event
 }
 
@@ -211,17 +211,17 @@ type NodeInfo struct {
 
 // A Claimed run is one that the node owns until it commits another status.
 type Claimed struct {
-	ID         string
-	Version    int64 // of the checkpoint; each Commit of the run names it and adds one
+	ID         string // of the run
+	Version    int64  // of the checkpoint; each Commit of the run names it and adds one
 	Event      Event
-	Flow       string
+	Flow       string // as in Intake
 	Key        string
 	Ordered    bool
 	Block      bool
 	Accepted   time.Time
 	Bundle     string // hash of the definition it began with; empty when it has not begun
 	Move       string // the definition that an operator wants it to go on by, or an [UndoOrder]; empty for none
-	Pipeline   string
+	Pipeline   string // that serves it; until it has begun, the one expected at its acceptance
 	Generation int    // how often an operator has retried it
 	Checkpoint []byte // empty before the first one
 	Entity     EntityState
@@ -236,8 +236,8 @@ type EntityState struct {
 // A Change is one step forward of a run.
 type Change struct {
 	Run      string
-	Version  int64 // that the change builds on
-	Status   Status
+	Version  int64  // that the change builds on
+	Status   Status // Running keeps the run with its node; any other takes it out of its hands
 	Bundle   string // empty for a run that has not begun after all
 	Pipeline string
 

@@ -72,18 +72,18 @@ type Run struct {
 
 // A Start is what a run begins with.
 type Start struct {
-	ID         string
+	ID         string // of the run; keys of calls and ids of emitted events follow from it
 	Event      Event
 	Flow, Key  string
 	State      string         // of the automaton; empty for an entity that no event has reached
 	Shared     map[string]any // of the entity; names that the flow no longer declares are left alone
-	Generation int
+	Generation int            // how often an operator has retried the run; a higher one than the checkpoint's lets it go on
 }
 
 // Live is what may change while a run goes on; it is passed in at every step.
 type Live struct {
-	Now     time.Time // by the store's clock, which also tells when a parked run is due
-	Configs map[string]any
+	Now     time.Time      // by the store's clock, which also tells when a parked run is due
+	Configs map[string]any // what expressions read as configs
 
 	// Off says whether a handler is switched off at present, and why; nil
 	// switches none off. It is asked often and early, so it must be cheap and
@@ -120,14 +120,14 @@ type Verdict struct {
 // A Task is one attempt of a handler that may start now, or the call that asks
 // what became of one.
 type Task struct {
-	Step           *Step
-	Item           int         // that it is for, from 1, when the handler has a for-each; otherwise 0
-	within         string      // the calls that it is inside of
-	Type           HandlerType // of Body
-	Verify         bool        // it asks what became of the attempt
-	Attempt        int
-	Body           any // evaluated; may hold [dsl.Secret] values; the handler's to change
-	IdempotencyKey string
+	Step           *Step         // the handler, or its compensation
+	Item           int           // that it is for, from 1, when the handler has a for-each; otherwise 0
+	within         string        // the calls that it is inside of
+	Type           HandlerType   // of Body
+	Verify         bool          // it asks what became of the attempt
+	Attempt        int           // from 1; of a verification, the attempt that it asks about
+	Body           any           // evaluated; may hold [dsl.Secret] values; the handler's to change
+	IdempotencyKey string        // the same for all attempts, on any node; another one once the call was undone and is made anew
 	Timeout        time.Duration // 0: the type decides
 }
 
@@ -138,8 +138,8 @@ func (t *Task) Ref() string { return t.within + refOf(t.Step.Path, t.Item) }
 
 // An Outcome is how a task ended.
 type Outcome struct {
-	Result Result
-	Err    error // without the handler's path, which the run adds
+	Result Result // when Err is nil
+	Err    error  // without the handler's path, which the run adds
 
 	// Probe says that the call was made to find out whether its service is back.
 	// Its failure does not count against the attempts of a critical handler.
@@ -197,6 +197,8 @@ func (r *Run) Ready(live Live) []Task {
 		r.began = stamp(live.Now)
 	}
 	var tasks []Task
+	// A stage whose handlers are all decided without a call, such as skipped ones, leads on
+	// to the next at once.
 	for moved := true; moved; {
 		r.advance()
 		if r.status.Ended() {
@@ -205,7 +207,7 @@ func (r *Run) Ready(live Live) []Task {
 		r.enter(live)
 		for _, s := range r.plan.Stages[r.stage].Steps {
 			if r.givesUp() && !r.lost(s) {
-				continue
+				continue // what has not begun does not begin any more
 			}
 			tasks = r.begin(tasks, s, live)
 		}
@@ -268,7 +270,7 @@ func (r *Run) Finish(ref string, o Outcome, live Live) {
 	rec.underway = false
 	r.underway--
 	r.settled = false
-	r.touch()
+	r.touch() // an end that is forgotten in a crash would be a call made again
 	if u.undoes {
 		r.undone(u, o, live)
 	} else if rec.asking {
@@ -291,7 +293,7 @@ func (r *Run) attempted(u unit, o Outcome, live Live) {
 	case u.rec.outcome != OutcomeWaiting:
 		r.succeeded(u, live)
 	}
-	if u.rec.outcome != OutcomeFailed {
+	if u.rec.outcome != OutcomeFailed { // its result may not have been computable: then nothing of it counts
 		r.emit(u.rec, events)
 	}
 }
@@ -331,7 +333,7 @@ func (r *Run) Withdraw(ref string, now time.Time) {
 	}
 	rec := u.rec
 	if !rec.asking {
-		rec.attempts--
+		rec.attempts-- // it was counted when it was given; a verification has the number of what it asks about
 	}
 	rec.underway, rec.asking = false, false
 	if rec.attempts > 0 && !rec.blind {
@@ -411,7 +413,7 @@ func (r *Run) Next() time.Time {
 		})
 	}
 	if unknown {
-		return time.Time{}
+		return time.Time{} // only an operator can tell; the others of the stage go on with that
 	}
 	return next
 }

@@ -20,7 +20,7 @@ import (
 // A ControlError says why a control is refused.
 type ControlError struct {
 	Code    string // stable: unknown_control_path, control_not_found, invalid_control, critical_handler
-	Message string
+	Message string // for people, with what to do instead
 }
 
 // Error implements error.
@@ -46,15 +46,15 @@ const (
 // A ControlChange is what an operator wants of a path. It replaces the whole
 // control.
 type ControlChange struct {
-	Enabled        bool
-	Mode           string // ModeSkip when it is empty and Enabled is false; with Enabled, empty or ModeKeep
-	Force          bool
+	Enabled        bool      // false: switched off
+	Mode           string    // ModeSkip when it is empty and Enabled is false; with Enabled, empty or ModeKeep
+	Force          bool      // critical handlers too
 	Until          time.Time // of the switch, or of ModeKeep; without them, of the limit
 	Forever        bool      // the switch stays off until it is switched on
-	RateLimit      string
-	Over           string
-	LimitUntil     time.Time
-	RolloutPercent *float64
+	RateLimit      string    // such as 10/s, of all nodes together; empty for none
+	Over           string    // wait or skip, for those over the limit; wait when it is empty
+	LimitUntil     time.Time // zero: Until when there is no switch, or else until it is lifted
+	RolloutPercent *float64  // of the runs, from 0 to 100; nil leaves what the definition says
 }
 
 // A ControlView is a control as people and programs see it.

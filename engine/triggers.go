@@ -127,6 +127,7 @@ func (e *Engine) fireTriggers(ctx context.Context) {
 	case <-e.clock.known:
 	}
 	stands := map[string]stand{} // by trigger
+	// Before the store's clock is known nothing is due: the node's own may be hours off.
 	for ctx.Err() == nil {
 		d := e.library.current.Load()
 		works, err := e.windAll(ctx, d, stands)
@@ -171,7 +172,7 @@ func (e *Engine) windAll(ctx context.Context, d *definition, stands map[string]s
 func (e *Engine) tick(ctx context.Context, d *definition, works []*clockwork) {
 	for {
 		now := e.clock.now()
-		sleep := longestPoll // the store's clock may be set meanwhile
+		sleep := longestPoll // the store's clock may be set meanwhile, so that none sleeps longer
 		for _, c := range works {
 			if c.last.Sub(now) > clockBack {
 				c.last = now // what fires twice by this has the same id, and counts once

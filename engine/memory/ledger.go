@@ -22,6 +22,8 @@ func (m *Store) Claim(ctx context.Context, node int64, limit int, bundle string)
 	if n := m.nodes[node]; n == nil || n.gone {
 		return nil, engine.ErrFenced
 	}
+	// Only runs without an owner are looked at, and all of them: a memory store is for tests and
+	// small jobs, so that no index is worth its upkeep.
 	now := m.now()
 	var ready []*memoryRun
 	for _, r := range m.idle {
@@ -59,6 +61,8 @@ func (m *Store) Commit(ctx context.Context, node int64, changes []engine.Change)
 	if n := m.nodes[node]; n == nil || n.gone {
 		return nil, engine.ErrFenced
 	}
+	// What can fail comes before the first change is applied: a commit is all or nothing, apart
+	// from changes that are refused for themselves.
 	rows := make([][][]byte, len(changes))
 	seen := map[string]bool{}
 	for i, c := range changes {
@@ -78,7 +82,7 @@ func (m *Store) Commit(ctx context.Context, node int64, changes []engine.Change)
 		case r == nil || r.node != node || r.version != c.Version:
 			errs[i] = engine.ErrStale
 		case r.cancel != nil && c.Status != engine.Succeeded && c.Status != engine.Stopped && c.Status != engine.Ignored:
-			errs[i] = engine.ErrCancelled
+			errs[i] = engine.ErrCancelled // one that has come to another end than a failure keeps that
 		case !m.canTake(r, c.Take):
 			errs[i] = engine.ErrStale
 		default:
@@ -108,6 +112,7 @@ func (m *Store) apply(r *memoryRun, c engine.Change, emits [][]byte) {
 	}
 	switch {
 	case undo && c.Status == engine.Failed, undo && c.Status == engine.Parked:
+		// The order came while the run was saved: it goes on at once, to undo what it has done.
 		r.node, r.status, r.due, m.idle[r.ID] = 0, engine.Waiting, time.Time{}, r
 	case c.Status.Ended():
 		m.end(r, c.Status)
@@ -120,7 +125,7 @@ func (m *Store) apply(r *memoryRun, c engine.Change, emits [][]byte) {
 			r.due, r.cause = c.Due.UTC().Truncate(time.Microsecond), c.Cause // zero stays zero
 			r.awaits, r.heard = c.Awaits, c.Heard
 			if slices.ContainsFunc(c.Calls, m.isOver) {
-				r.due = m.now()
+				r.due = m.now() // it ended before this one was parked, and has waked nobody
 			}
 		}
 	}
@@ -163,7 +168,7 @@ func (m *Store) moveEntity(r *memoryRun, c engine.Change) {
 	if c.State != "" && c.State != e.State {
 		e.State = c.State
 		for _, other := range e.live {
-			other.aside = false
+			other.aside = false // the new state may have a transition for what was deferred
 		}
 	}
 	if len(c.Shared) == 0 {

@@ -76,7 +76,7 @@ func (m *Store) Retry(ctx context.Context, id string, by engine.Actor) error {
 	case r.status != engine.Failed && !r.isHeld():
 		return engine.ErrConflict
 	}
-	passed := r.status == engine.Failed && !r.Block
+	passed := r.status == engine.Failed && !r.Block // asked before the status changes
 	m.audit(r.audited().Retried(id, by))
 	r.status, r.ended, r.failedPath, r.failure, r.class = engine.Waiting, time.Time{}, "", "", ""
 	r.generation++
