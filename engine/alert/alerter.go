@@ -180,10 +180,11 @@ func (a *Alerter) check(ctx context.Context, b *book, e Engine) {
 		limited, cancel := context.WithTimeout(ctx, askTime)
 		v, err := e.RunByID(limited, run)
 		cancel()
-		if err != nil && !errors.Is(err, engine.ErrNotFound) {
+		away := errors.Is(err, engine.ErrAway) // only where this run is: it must not keep the others from being looked at
+		if err != nil && !away && !errors.Is(err, engine.ErrNotFound) {
 			return // the store is away; next time
 		}
-		waits := err == nil && (v.Status == engine.Failed || v.Status == engine.Parked && v.Due == nil)
+		waits := away || err == nil && (v.Status == engine.Failed || v.Status == engine.Parked && v.Due == nil)
 		b.found(run, waits, now)
 	}
 }

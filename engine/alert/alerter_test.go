@@ -22,6 +22,7 @@ type fakeEngine struct {
 	runs     map[string]engine.RunView
 	asked    int
 	storeOff bool
+	away     string // the run whose cell of the inbox cannot be reached
 }
 
 func (*fakeEngine) Handler(string) (engine.HandlerInfo, bool) { return engine.HandlerInfo{}, false }
@@ -38,6 +39,9 @@ func (e *fakeEngine) RunByID(_ context.Context, id string) (engine.RunView, erro
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.asked++
+	if id == e.away {
+		return engine.RunView{}, fmt.Errorf("run %s: %w", id, engine.ErrAway)
+	}
 	if v, ok := e.runs[id]; ok {
 		return v, nil
 	}
@@ -174,6 +178,27 @@ func TestAlerterFindsWhatIsStuckAlready(t *testing.T) {
 		time.Sleep(time.Minute)
 		if e.set(func(*fakeEngine) {}); e.asked != 0 {
 			t.Errorf("want nobody asked any more, have %d questions", e.asked)
+		}
+	})
+}
+
+// A cell of the inbox that is away keeps only its own alerts from ending.
+func TestRunThatCannotBeReachedHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := &fakeEngine{away: "r-1", runs: map[string]engine.RunView{
+			"r-1": {ID: "r-1", Status: engine.Failed, Flow: "order", Key: "o-1", FailedPath: "p/a/one"},
+			"r-2": {ID: "r-2", Status: engine.Failed, Flow: "order", Key: "o-2", FailedPath: "p/a/two"},
+		}}
+		_, told, _ := alerting(t, e)
+		time.Sleep(3 * time.Second)
+		if have := told.taken(); len(have) != 2 {
+			t.Fatalf("want both told, have %q", have)
+		}
+		e.set(func(e *fakeEngine) { delete(e.runs, "r-2") })
+		time.Sleep(2*checkEvery + 3*time.Second)
+		if have := told.taken(); !slices.Equal(have, []string{"-p/a/two"}) {
+			t.Errorf("want the end of the one that can be reached, have %q", have)
 		}
 	})
 }
