@@ -123,15 +123,17 @@ func (r *Run) offer(p Pending, live Live) (taken bool) {
 }
 
 // offerTo hands an event to a handler that waits. It is looked at once: one that is passed
-// over is not offered again, not even after a crash.
+// over is not offered again, not even after a crash. Those of other types count as heard,
+// too: since all come in their order, there is none of its own before them, and the caller
+// gets on to the next ones only when all handlers have heard these.
 func (r *Run) offerTo(s *Step, p Pending, live Live) (taken bool) {
 	rec := &r.records[s.position]
-	if rec.heard >= p.Position || !slices.Contains(s.Handler.Await.Event, p.Event.Type) {
+	if rec.heard >= p.Position {
 		return false
 	}
 	rec.heard = p.Position
 	r.dirty = true
-	if !r.fits(s, p.Event, live) {
+	if !slices.Contains(s.Handler.Await.Event, p.Event.Type) || !r.fits(s, p.Event, live) {
 		return false
 	}
 	r.receive(s, p, live)

@@ -138,3 +138,29 @@ func awaitBeyondANode(t *testing.T, yaml string) {
 		t.Errorf("have %v", v.SharedState)
 	}
 }
+
+// However many events are pending that one handler has passed over, the run gets to the one
+// behind them that another handler waits for.
+func TestEventsOfOneHandlerHideNoneOfAnother(t *testing.T) {
+	t.Parallel()
+	live := engine.Live{Now: noon}
+	run := engine.Begin(plan(t, `
+flows:
+  - {id: order}
+pipelines:
+- id: p
+  flow: order
+  stages:
+  - id: s
+    handlers:
+    - {id: a, await: {event: paid, timeout: 1h}}
+    - {id: b, await: {event: noted, where: !$ awaited.payload == 1, timeout: 1h}}
+`), engine.Start{ID: "r1", Event: engine.Event{Type: "p"}})
+	run.Ready(live)
+	for position := range int64(100) {
+		run.Offer([]engine.Pending{{Run: "n", Position: position + 1, Event: engine.Event{Type: "noted", Payload: 0}}}, live)
+	}
+	if a, ok := run.Awaits(); !ok || a.Heard != 100 {
+		t.Errorf("want it to go on behind position 100, have %d", a.Heard)
+	}
+}
