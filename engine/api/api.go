@@ -34,10 +34,15 @@ type Options struct {
 	Registry prometheus.Gatherer // what /metrics shows; nothing when nil
 	Token    string              // of an admin, as [engine.HashToken] reads it; may be empty
 	Open     []string            // groups of calls that never need a token; see [OpenGroups]
-	Local    bool                // the server is reached from this machine only, by the names of Hosts and localhost
-	Hosts    []string
-	MaxBody  int64  // of a request, in bytes; [DefaultMaxBody] when 0
-	Version  string // of the program, for people
+
+	// Local says that the server is reached from this machine only. Callers without a
+	// token must then call it localhost, by a loopback address or by one of Hosts: a page
+	// of another site, whose name was made to lead here, calls it by that name.
+	Local bool
+	Hosts []string
+
+	MaxBody int64  // of a request, in bytes; [DefaultMaxBody] when 0
+	Version string // of the program, for people
 
 	// Shards answers where keys live; nobody does when it is nil.
 	Shards engine.ShardMaps
@@ -81,11 +86,18 @@ type Engine interface {
 
 // An Intake accepts events.
 type Intake interface {
+	// Submit gives a receipt or an error for each event, in their order. Its own error is
+	// for all of them: then it may be unknown whether they are stored.
 	Submit(ctx context.Context, events []engine.Submission) ([]engine.Submitted, error)
+
+	// Overload tells why even one event more would have to wait for too long; nil when it
+	// would not. It is asked before a body is read, so it takes nothing from the store.
 	Overload() *engine.OverloadError
 }
 
-// Runs reads runs and lets operators steer them.
+// Runs reads runs and lets operators steer them. Where one run is named, the error is
+// [engine.ErrNotFound] when there is none. What is done to many is done to a page of
+// them, the first accepted first, and gives the cursor of the rest.
 type Runs interface {
 	RunByID(ctx context.Context, id string) (engine.RunView, error)
 	Explain(ctx context.Context, run, path string) (engine.Explanation, error)
@@ -107,19 +119,32 @@ type Runs interface {
 // Settings reads and changes what holds at run time.
 type Settings interface {
 	Configs(ctx context.Context) ([]engine.ConfigView, error)
+
+	// SetConfig replaces the value when the setting has the revision, 0 being that of one
+	// that was never changed, and -1 any.
 	SetConfig(ctx context.Context, name string, value any, ifRevision int64, by engine.Actor) (engine.ConfigView, error)
 	Audit(ctx context.Context, f engine.AuditFilter) ([]engine.AuditView, error)
 }
 
 // Status tells what the engine works with and whether it can work.
 type Status interface {
+	// Bundle is what new events are served by now. It changes when pipelines are loaded
+	// again, so it is asked for anew in each request, and never kept.
 	Bundle() *dsl.Bundle
 	Plans() []*engine.Plan
+
+	// Try checks files and plans their pipelines, and keeps nothing of it.
 	Try(files []dsl.File) ([]engine.PlanView, []dsl.Diagnostic)
+
+	// Handlers and Services tell what this node has seen of them; others see other things.
 	Handlers() []engine.HandlerInfo
 	Services() []engine.ServiceInfo
+
+	// Healthy tells why the node cannot work, and must get no requests; Degraded what does
+	// not work although it can.
 	Healthy(ctx context.Context) error
 	Degraded() error
+
 	Nodes(ctx context.Context) ([]engine.NodeView, error)
 }
 

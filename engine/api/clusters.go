@@ -72,7 +72,11 @@ func required(p *huma.Param) *huma.Param {
 func (s *server) clusterOf(r *http.Request) (string, error) {
 	id, err := pathValue(r, "cluster")
 	if err == nil && s.engine.Bundle().Cluster(id) == nil {
-		err = refuse(codeClusterNotFound, "there is no cluster %q", id)
+		var known []string
+		for _, c := range s.engine.Bundle().Clusters {
+			known = append(known, c.ID)
+		}
+		err = refuse(codeClusterNotFound, "there is no cluster %q%s", id, meant(id, known))
 	}
 	return id, err
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"procaas/dsl"
 	"procaas/engine"
 )
 
@@ -212,6 +213,16 @@ func refuse(code, format string, args ...any) *Problem {
 		Type: "urn:procaas:problem:" + code, Title: p.title, Status: p.status,
 		Detail: fmt.Sprintf(format, args...), Code: code,
 	}
+}
+
+// meant suggests what a caller may have meant by a name that is not known, as the end of
+// a sentence; empty when nothing is near.
+func meant(name string, known []string) string {
+	near := dsl.Suggest(name, known)
+	if near == "" {
+		return ""
+	}
+	return "; did you mean " + near + "?"
 }
 
 // problemOf says over HTTP what an error of the engine means. What is known

@@ -224,6 +224,7 @@ func (s *server) maySubmit(r *http.Request, events []engine.Event) error {
 	return nil
 }
 
+// replyOne replies 202 to an event that is stored now, and 200 to one that was before.
 func replyOne(w http.ResponseWriter, in intake, result engine.Submitted) error {
 	if result.Err != nil {
 		return eventProblem(result.Err, in.field)

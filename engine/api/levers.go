@@ -158,7 +158,7 @@ func (s *server) explainPartition(w http.ResponseWriter, r *http.Request) error 
 	n, err := strconv.Atoi(text)
 	last := s.engine.Bundle().Cluster(id).Partitions - 1
 	if err != nil || n < 0 || n > last {
-		return badParameter([]Fault{{Location: "path/partition", Message: "want a number from 0 to " + strconv.Itoa(last)}})
+		return badParameter([]Fault{{Location: "path/partition", Message: "want a number from 0 to " + strconv.Itoa(last) + ", have " + shown(text)}})
 	}
 	view, err := s.engine.ExplainPartition(r.Context(), id, n)
 	if err != nil {
@@ -208,8 +208,8 @@ func (s *server) releaseLever(w http.ResponseWriter, r *http.Request) error {
 	pull := engine.LeverPull{Lever: lever, Worker: q.label("worker", maxName), Zone: q.label("zone", maxName), Partition: -1, Release: true}
 	if text := q.label("partition", maxName); text != "" {
 		n, err := strconv.Atoi(text)
-		if err != nil {
-			q.fault("partition", "want a number")
+		if err != nil || n < 0 {
+			q.fault("partition", "want the number of a partition, have %s", shown(text))
 		}
 		pull.Partition = n
 	}

@@ -18,6 +18,7 @@ type Page[T any] struct {
 	Next  *string `json:"next" doc:"The cursor of the next page; null at the end."`
 }
 
+// pageOf makes a page. Items is an array even when it is empty: programs loop over it.
 func pageOf[T any](items []T, next string) Page[T] {
 	p := Page[T]{Items: items}
 	if items == nil {
@@ -214,7 +215,11 @@ func (s *server) getEntity(w http.ResponseWriter, r *http.Request) error {
 	}
 	entity, err := s.engine.Entity(r.Context(), flow, key)
 	if errors.Is(err, engine.ErrNotFound) {
-		return refuse(codeFlowNotFound, "there is no flow %q", flow)
+		var known []string
+		for _, f := range s.engine.Bundle().Flows {
+			known = append(known, f.ID)
+		}
+		return refuse(codeFlowNotFound, "there is no flow %q%s", flow, meant(flow, known))
 	}
 	if err != nil {
 		return err
@@ -222,6 +227,7 @@ func (s *server) getEntity(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, entity)
 }
 
+// runProblem says that there is no such run; other errors pass as they are.
 func runProblem(err error, id string) error {
 	if errors.Is(err, engine.ErrNotFound) {
 		return refuse(codeRunNotFound, "there is no run %q", id)
