@@ -82,12 +82,23 @@ func (t *trial) handle(ctx context.Context, task engine.Task, h engine.Handler, 
 	default:
 		return h.Handle(ctx, c)
 	}
+	whole := task.Type.Name == mockedCallName
+	if whole {
+		w.call.Fields = t.inputs(w.call)
+	}
 	env := dsl.Env{"request": map[string]any(w.call.Fields)}
 	a, err := t.pick(w.call, env)
 	if err != nil {
 		return engine.Result{}, err
 	}
+	if a == nil {
+		t.unanswered(w.call, nil)
+		return engine.Result{}, engine.Permanent(errNoAnswer)
+	}
 	if err := t.suffer(ctx, a); err != nil {
+		if whole {
+			err = engine.Permanent(err) // a call repeats within, and has failed for good
+		}
 		return engine.Result{}, err
 	}
 	reply, err := a.Reply.Eval(env)
@@ -95,7 +106,14 @@ func (t *trial) handle(ctx context.Context, task engine.Task, h engine.Handler, 
 		return engine.Result{}, engine.Permanent(err)
 	}
 	if a.Status >= 400 {
-		return engine.Result{}, a.fail(&engine.StatusError{Status: a.Status, Method: "CALL", URL: c.Path})
+		err := a.fail(&engine.StatusError{Status: a.Status, Method: "CALL", URL: c.Path})
+		if whole {
+			err = engine.Permanent(err)
+		}
+		return engine.Result{}, err
+	}
+	if whole {
+		t.checkOutputs(c.Path, a, reply)
 	}
 	return engine.Result{Response: reply, Status: a.Status}, nil
 }

@@ -152,7 +152,12 @@ func (c *checker) mocks(mocks map[string][]*Answer) {
 		answers := mocks[name]
 		at := answers[0].Key.Span
 		for _, path := range c.handler(at, name) {
-			if h := c.suite.Bundle.Handler(path); h.Type == "" || h.Type == "set" {
+			h := c.suite.Bundle.Handler(path)
+			if h.Call != nil {
+				c.mockOfCall(h, answers)
+				continue
+			}
+			if h.Type == "" || h.Type == "set" {
 				c.Errorf(at, dsl.CodeTestPlace, "leave it out", "%s makes no call that could be answered", path)
 				break
 			}

@@ -98,6 +98,9 @@ type Test struct {
 	// to all further calls. A call that repeats another one with its
 	// Idempotency-Key gets the same answer when that was a success. Requests that
 	// have no mock go to the stub services, and fail the test when there are none.
+	// The mock of a handler that calls a pipeline stands for the whole call: its
+	// reply are the outputs, request its inputs, its failure is final, and nothing
+	// of that pipeline runs.
 	Mocks map[string][]*Answer `yaml:"mocks" one:"true"`
 
 	// Events are handed in, in order.

@@ -127,8 +127,9 @@ func (s *Suite) tryThen(ctx context.Context, test *Test, variant Variant, base *
 }
 
 func (t *trial) open(ctx context.Context, store engine.Store) (err error) {
+	bundle, types := t.withMockedCalls()
 	o := engine.VirtualOptions{
-		Options: engine.Options{Store: store, Types: t.suite.env.Types, Bundle: t.suite.Bundle, Name: "test", Secrets: t.secret},
+		Options: engine.Options{Store: store, Types: types, Bundle: bundle, Name: "test", Secrets: t.secret},
 		Clock:   t.clock, Call: t.call, Saved: t.saved,
 		CrashAt: t.variant.CrashAt, CrashAfter: t.variant.CrashAfter, MaxCalls: maxCalls,
 	}

@@ -1,0 +1,77 @@
+package dsl
+
+import (
+	"maps"
+	"slices"
+)
+
+// ReplaceCalls gives a bundle in which handlers, by path, are of a handler type in place
+// of the call of a pipeline that they make; the body is what they give to that pipeline.
+// All else is shared with the bundle, which stays as it is. Tests play calls so, as a
+// whole: nothing of the pipeline that is called runs.
+func (b *Bundle) ReplaceCalls(typ string, paths map[string]bool) *Bundle {
+	out := *b
+	out.handlers = maps.Clone(b.handlers)
+	out.pipelines = maps.Clone(b.pipelines)
+	out.Pipelines = slices.Clone(b.Pipelines)
+	was := map[*Pipeline]*Pipeline{}
+	for i, p := range b.Pipelines {
+		if now := p.replaceCalls(typ, paths, out.handlers); now != p {
+			out.Pipelines[i], out.pipelines[p.ID], was[p] = now, now, now
+		}
+	}
+	replace := func(all map[string][]*Pipeline) map[string][]*Pipeline {
+		all = maps.Clone(all)
+		for event, pipelines := range all {
+			pipelines = slices.Clone(pipelines)
+			for i, p := range pipelines {
+				if was[p] != nil {
+					pipelines[i] = was[p]
+				}
+			}
+			all[event] = pipelines
+		}
+		return all
+	}
+	out.byEvent, out.awaiting = replace(b.byEvent), replace(b.awaiting)
+	return &out
+}
+
+// replaceCalls is [Bundle.ReplaceCalls] for one pipeline; the same one when it makes none
+// of the calls.
+func (p *Pipeline) replaceCalls(typ string, paths map[string]bool, handlers map[string]*Handler) *Pipeline {
+	out := *p
+	out.Stages = slices.Clone(p.Stages)
+	changed := false
+	for i, s := range p.Stages {
+		stage := *s
+		stage.Handlers = slices.Clone(s.Handlers)
+		here := false
+		for j, h := range s.Handlers {
+			if h.Call == nil || !paths[h.Path] {
+				continue
+			}
+			mock := *h
+			mock.Type, mock.Body, mock.Call = typ, h.Call.With, nil
+			mock.expected = nil // it tells what the outputs are, not what a service may reply
+			if mock.Body == nil {
+				mock.Body = &Value{Span: h.Call.Span, kind: valueMap}
+			}
+			stage.Handlers[j], handlers[h.Path], here = &mock, &mock, true
+		}
+		if !here {
+			continue
+		}
+		if s.loop != nil { // the handlers of an element stand in a pipeline of their own, too
+			loop, once, element := *s.loop, *s.once, *s.once.Stages[0]
+			element.Handlers = stage.Handlers
+			once.Stages = []*Stage{&element}
+			stage.loop, stage.once, loop.loop = &loop, &once, &stage
+		}
+		out.Stages[i], changed = &stage, true
+	}
+	if !changed {
+		return p
+	}
+	return &out
+}
