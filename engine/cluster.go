@@ -305,7 +305,8 @@ func (s *ClusterStatus) checkPull(p LeverPull) (name string, err error) {
 		return "", leverError("cluster %s has no zone %q; it has %s", s.Cluster.ID, p.Zone, strings.Join(zones, ", "))
 	}
 	if p.Lever == LeverPin && !s.mayHold(p.Partition, p.Worker) {
-		return "", leverError("the map of cluster %s does not let worker %s hold partition %d", s.Cluster.ID, p.Worker, p.Partition)
+		return "", leverError("the map of cluster %s does not let worker %s hold partition %d; it lets %s",
+			s.Cluster.ID, p.Worker, p.Partition, strings.Join(s.holders(p.Partition), ", "))
 	}
 	return p.subject(), nil
 }
@@ -348,8 +349,16 @@ func (s *ClusterStatus) zones() (zones []string) {
 }
 
 func (s *ClusterStatus) mayHold(partition int, worker string) bool {
+	return slices.Contains(s.holders(partition), worker)
+}
+
+// holders lists the workers that the map lets hold a partition.
+func (s *ClusterStatus) holders(partition int) (ids []string) {
 	members := s.Members()
-	return slices.ContainsFunc(s.Cluster.Holders(members)[partition], func(i int) bool { return members[i].ID == worker })
+	for _, i := range s.Cluster.Holders(members)[partition] {
+		ids = append(ids, members[i].ID)
+	}
+	return ids
 }
 
 // get finds the lever that a pull is about; nil when nobody holds it.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -45,11 +46,13 @@ type PartitionView struct {
 
 // A Holder is a worker that may hold a partition.
 type Holder struct {
-	Worker string  `json:"worker"`
-	Zone   string  `json:"zone,omitempty"`
-	Up     bool    `json:"up"`
-	Weight float64 `json:"weight" doc:"Of what it has."`
-	Holds  bool    `json:"holds"`
+	Worker   string  `json:"worker"`
+	Zone     string  `json:"zone,omitempty"`
+	Up       bool    `json:"up"`
+	Draining bool    `json:"draining,omitempty" doc:"It is emptied, by itself or by people, and gets nothing."`
+	Banned   bool    `json:"banned,omitempty" doc:"It is to serve nothing."`
+	Weight   float64 `json:"weight" doc:"Of what it has."`
+	Holds    bool    `json:"holds"`
 }
 
 // View makes what people see.
@@ -134,7 +137,7 @@ func (s *ClusterStatus) explain(p int, moves []MoveLog) PartitionView {
 			up++
 		}
 		v.Holders = append(v.Holders, Holder{
-			Worker: members[i].ID, Zone: members[i].Zone, Up: w.Up, Weight: w.Weight, Holds: members[i].ID == v.Worker,
+			Worker: members[i].ID, Zone: members[i].Zone, Up: w.Up, Draining: w.Draining, Banned: w.Banned, Weight: w.Weight, Holds: members[i].ID == v.Worker,
 		})
 	}
 	if pin, ok := s.Levers.Pins[p]; ok {
@@ -160,6 +163,15 @@ func (s *ClusterStatus) notes(v *PartitionView, up int) []string {
 	default:
 		last := v.Moves[len(v.Moves)-1]
 		note("it came to %s by version %d at %s: %s", last.To, last.Version, last.At.Format(time.RFC3339), last.Reason)
+	}
+	switch own, known := s.seen()[v.Worker]; {
+	case !known:
+	case own.Banned:
+		note("%s is banned, and is to serve nothing", own.ID)
+	case !own.Up:
+		note("%s does not answer: %s", own.ID, cmp.Or(own.Problem, "nobody knows why"))
+	case own.Draining:
+		note("%s is emptied, the heaviest partitions first", own.ID)
 	}
 	if v.Pin != nil {
 		note("%s has pinned it to %s: %s", v.Pin.By, v.Pin.Worker, v.Pin.Reason)

@@ -24,7 +24,8 @@ const demoBalancerHelp = `demo-balancer runs a cluster of stateful workers on th
 own, with the balancer that procaas ships and a proxy before them. Requests come for
 many keys. After a while one key gets hot, and its worker has too much to do: the
 balancer moves partitions until the load is even again, which the Gini index of the
-workers' loads shows. Moves are invisible to the callers. Ctrl-C ends it.
+workers' loads shows. Moves are invisible to the callers. A worker that is killed
+starts again after 15 seconds, while its partitions are elsewhere. Ctrl-C ends it.
 
 With --for it ends by itself, with a summary; the exit code is 0 only when no
 request has failed. Requests that a worker drops, since it has too much to do, have
@@ -99,12 +100,12 @@ func demoBalancer(ctx context.Context, s streams, o clusterDemoOptions) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	g, working := errgroup.WithContext(ctx)
-	urls, err := startWorkers(working, g, o)
+	workers, err := startWorkers(working, s, g, o)
 	if err != nil {
 		stop()
 		return errors.Join(err, g.Wait())
 	}
-	node, err := openDemoNode(working, s, o, urls)
+	node, err := openDemoNode(working, s, o, workers)
 	if err != nil {
 		stop()
 		return errors.Join(err, g.Wait())
@@ -113,6 +114,8 @@ func demoBalancer(ctx context.Context, s streams, o clusterDemoOptions) error {
 	load := newKeyLoad("http://"+node.proxies.all[0].front.listener.Addr().String(), o)
 	if o.format == "text" {
 		fmt.Fprintf(s.out, "%d workers, requests come to %s, the console is at %s\n", o.workers, load.url, node.url())
+		fmt.Fprintf(s.out, "to break one: kill -9 %d, which is %s; to empty one: procaas balancer drain %s --reason trial --server %s\n",
+			workers[0].cmd.Process.Pid, workers[0].name, workers[1].name, node.url())
 	}
 	g.Go(func() error { load.run(working); return nil })
 	g.Go(func() error {
@@ -129,43 +132,88 @@ func demoBalancer(ctx context.Context, s streams, o clusterDemoOptions) error {
 	return load.conclude(s, o.format)
 }
 
-// startWorkers starts the processes, and gives their addresses.
-func startWorkers(ctx context.Context, g *errgroup.Group, o clusterDemoOptions) ([]string, error) {
+// restartAfter is how long a worker that has died stays away: the balancer moves its
+// partitions meanwhile, and finds room on it again afterwards.
+const restartAfter = 15 * time.Second
+
+// A demoWorker is a worker that is a process of its own.
+type demoWorker struct {
+	name string
+	url  string
+	cmd  *exec.Cmd
+}
+
+// startWorkers starts the processes, and starts those anew that die: people break them to see
+// what happens.
+func startWorkers(ctx context.Context, s streams, g *errgroup.Group, o clusterDemoOptions) ([]*demoWorker, error) {
+	var workers []*demoWorker
+	for i := range o.workers {
+		w := &demoWorker{name: fmt.Sprint("worker-", i+1)}
+		if err := w.start(ctx, o, "127.0.0.1:0"); err != nil {
+			return nil, err
+		}
+		workers = append(workers, w)
+		kept := *w // whose process changes, while the first one is told to people
+		g.Go(func() error { return kept.keep(ctx, s, o) })
+	}
+	return workers, nil
+}
+
+// start starts the process, which tells its address.
+func (w *demoWorker) start(ctx context.Context, o clusterDemoOptions, listen string) error {
 	program, err := os.Executable()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var urls []string
-	for i := range o.workers {
-		c := exec.CommandContext(ctx, program, "demo-worker", "--listen", "127.0.0.1:0", "--name", fmt.Sprint("worker-", i+1),
-			"--cluster", demoCluster, "--partitions", fmt.Sprint(demoPartitions), "--capacity", fmt.Sprint(o.capacity), "--cold", "2", "--cold-time", "5s")
-		c.WaitDelay = 5 * time.Second
-		out, err := c.StdoutPipe()
-		if err == nil {
-			err = c.Start()
+	w.cmd = exec.CommandContext(ctx, program, "demo-worker", "--listen", listen, "--name", w.name, "--cluster", demoCluster,
+		"--partitions", fmt.Sprint(demoPartitions), "--capacity", fmt.Sprint(o.capacity), "--cold", "2", "--cold-time", "5s")
+	w.cmd.WaitDelay = 5 * time.Second
+	out, err := w.cmd.StdoutPipe()
+	if err == nil {
+		err = w.cmd.Start()
+	}
+	if err != nil {
+		return fmt.Errorf("start %s: %w", w.name, err)
+	}
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() {
+		return errors.Join(fmt.Errorf("%s does not tell its address", w.name), w.cmd.Wait())
+	}
+	w.url = strings.TrimSpace(lines.Text())
+	return nil
+}
+
+// keep starts the process anew, at its address, whenever it has ended.
+func (w *demoWorker) keep(ctx context.Context, s streams, o clusterDemoOptions) error {
+	for {
+		err := w.cmd.Wait()
+		if ctx.Err() != nil {
+			return nil // it was told to end
 		}
-		if err != nil {
-			return nil, fmt.Errorf("start a worker: %w", err)
-		}
-		lines := bufio.NewScanner(out)
-		found := lines.Scan()
-		g.Go(func() error {
-			err := c.Wait()
-			if ctx.Err() != nil {
-				return nil // it was told to end
+		if o.format == "text" {
+			why := "by itself"
+			if err != nil {
+				why = err.Error()
 			}
-			return fmt.Errorf("worker %d has ended: %w", i+1, errors.Join(err, errors.New("it was to go on")))
-		})
-		if !found {
-			return nil, fmt.Errorf("worker %d does not tell its address", i+1)
+			fmt.Fprintf(s.out, "%s has ended: %s; it starts again in %s\n", w.name, why, restartAfter)
 		}
-		urls = append(urls, strings.TrimSpace(lines.Text()))
+		if !sleep(ctx, restartAfter) {
+			return nil
+		}
+		if err := w.start(ctx, o, strings.TrimPrefix(w.url, "http://")); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		if o.format == "text" {
+			fmt.Fprintf(s.out, "%s is back, as process %d\n", w.name, w.cmd.Process.Pid)
+		}
 	}
-	return urls, nil
 }
 
 // openDemoNode makes a node with the pipelines of the balancer, whose workers are these.
-func openDemoNode(ctx context.Context, s streams, o clusterDemoOptions, urls []string) (*node, error) {
+func openDemoNode(ctx context.Context, s streams, o clusterDemoOptions, workers []*demoWorker) (*node, error) {
 	shipped, err := fs.Sub(pipelines.Files, "balancer")
 	if err != nil {
 		return nil, err
@@ -176,8 +224,8 @@ func openDemoNode(ctx context.Context, s streams, o clusterDemoOptions, urls []s
 	}
 	var cluster strings.Builder
 	fmt.Fprintf(&cluster, "clusters:\n  - id: %s\n    partitions: %d\n    key: path:2\n    map: {rule: zone, replicas: 4}\n    workers:\n", demoCluster, demoPartitions)
-	for i, url := range urls {
-		fmt.Fprintf(&cluster, "      - {id: worker-%d, url: %q, zone: %c}\n", i+1, url, 'a'+i%3)
+	for i, w := range workers {
+		fmt.Fprintf(&cluster, "      - {id: %s, url: %q, zone: %c}\n", w.name, w.url, 'a'+i%3)
 	}
 	files = append(files, dsl.File{Name: "cluster.yaml", Data: []byte(cluster.String())})
 	bundle, err := checkBundle(s, files, dsl.Options{})

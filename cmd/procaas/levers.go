@@ -174,6 +174,9 @@ func writeLevers(s streams, l engine.Levers, none string) error {
 	if n == 0 {
 		fmt.Fprint(w, none)
 	}
+	if l.Frozen != nil && n > 1 {
+		fmt.Fprintln(w, "nothing moves while the cluster is frozen, so what the other levers ask for waits for unfreeze")
+	}
 	return w.Flush()
 }
 
@@ -340,7 +343,7 @@ func balancerExplainCommand(s streams) *cobra.Command {
 		w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
 		fmt.Fprintln(w, "MAY BE ON\tZONE\tSTATE\tWEIGHT")
 		for _, h := range v.Holders {
-			state := map[bool]string{true: "up", false: "silent"}[h.Up]
+			state := workerState(engine.Seen{Up: h.Up, Draining: h.Draining, Banned: h.Banned})
 			if h.Holds {
 				state += ", has it"
 			}
