@@ -180,28 +180,30 @@ const (
 	TaskCancelled TaskState = "cancelled"
 )
 
-// A QueuedTask is a task as the queue has it.
+// A QueuedTask is a task as the queue has it. Of one that has ended well only the ID, the
+// Type, the Key, the Epoch, the Worker and most times are kept: the history is large, and
+// nobody does it again.
 type QueuedTask struct {
-	ID       int64
+	ID       int64 // rises with the order of the puts of one process, not over all of them
 	Type     string
 	Key      string
 	Unique   string
 	Payload  json.RawMessage
-	Priority int
+	Priority int // [TaskCare] may have raised it
 	State    TaskState
-	Slot     int
+	Slot     int // see [TaskSpec.Slot]
 
 	Created  time.Time
 	Due      time.Time // from when on it may be taken
 	Deadline time.Time // Due plus its tolerance
-	Begun    time.Time // when it was taken last
-	Until    time.Time // by then its worker has to be heard of
-	Ended    time.Time
+	Begun    time.Time // when it was taken last; zero before
+	Until    time.Time // by then its worker has to be heard of; zero when nobody has it
+	Ended    time.Time // zero before
 
-	Timeout  time.Duration
-	Epoch    int // how often it was taken; part of its [TaskRef]
-	Failures int // attempts that have failed
-	Lost     int // attempts whose worker was not heard of any more
+	Timeout  time.Duration // of one attempt; 0 leaves it to the worker
+	Epoch    int           // how often it was taken; part of its [TaskRef]
+	Failures int           // attempts that have failed
+	Lost     int           // attempts whose worker was not heard of any more
 	Worker   string
 	Error    string // of the last attempt that failed
 }
@@ -214,16 +216,17 @@ func (t *QueuedTask) Ref() TaskRef { return TaskRef{t.ID, t.Epoch} }
 func (t *QueuedTask) Attempt() int { return t.Failures + 1 }
 
 // A TaskRef names one attempt of a task. Who was given a later one holds the task; all
-// that is said by an earlier ref changes nothing.
+// that is said by an earlier ref changes nothing. So a worker that stood still and comes
+// back cannot end what another one does by now.
 type TaskRef struct {
 	ID    int64
-	Epoch int
+	Epoch int // the [QueuedTask.Epoch] that it was taken with
 }
 
 // A TaskWant says how many tasks of a type a worker takes.
 type TaskWant struct {
 	Type  string
-	Limit int
+	Limit int // 0 takes none
 
 	// MaxTaken bounds how many tasks of the type are taken in the whole cluster; 0
 	// for no bound. All who claim the type have to say the same: what was taken
@@ -235,9 +238,10 @@ type TaskWant struct {
 	MaxPerKey int
 }
 
-// A TaskClaim asks for tasks.
+// A TaskClaim asks for tasks. What it brings is the most urgent over all its types, not of
+// one after the other.
 type TaskClaim struct {
-	Worker string
+	Worker string // a name for people; receipts tell attempts apart, not this
 	Types  []TaskWant
 	Limit  int           // of all types together; 0 for no other bound than theirs
 	Lease  time.Duration // by then the worker has to be heard of
@@ -250,9 +254,9 @@ type TaskClaim struct {
 // A TaskFailure says that an attempt has failed.
 type TaskFailure struct {
 	TaskRef
-	Error string
+	Error string        // for people; see [CutTaskText]
 	Retry bool          // otherwise the task has failed for good
-	Delay time.Duration // to the next attempt
+	Delay time.Duration // to the next attempt; of one that is to be retried
 }
 
 // maxTaskText is how many bytes stores keep of the error of an attempt, and of other texts
@@ -296,14 +300,14 @@ type TaskBeat struct {
 	Lease   time.Duration // by then the worker will be heard of again
 }
 
-// A TaskFilter chooses tasks. What is empty chooses all.
+// A TaskFilter chooses tasks: those for which all of it holds. What is empty chooses all.
 type TaskFilter struct {
 	IDs    []int64
 	Type   string
 	Key    string
 	Unique string
-	State  TaskState
-	Limit  int
+	State  TaskState // of a change, one that no worker holds, or failed for a retry; else [ErrConflict]
+	Limit  int       // 0 for no bound
 }
 
 // A TaskTypeStats counts the tasks of a type.
@@ -312,6 +316,8 @@ type TaskTypeStats struct {
 	Mode   TaskMode
 	Reason string // why it is in that mode
 
+	// How many are in each state. SQLite counts those that wait for others of their key
+	// as ready: it passes by them, and puts none aside.
 	Ready, Waiting, Starting, Running, Scheduled, Failed int64
 
 	// Estimated lists the states of which a sample was counted, since the table is
@@ -359,7 +365,10 @@ const (
 )
 
 // A TaskStore keeps tasks. Every method is safe for concurrent use, and every change
-// is atomic and durable before it returns.
+// is atomic and durable before it returns; what is said of many tasks by operators, or
+// done by the care for them, is so part by part. An error that is not [ErrTask] or
+// [ErrConflict] may mean that only the answer was lost: reports may be repeated, since
+// a ref counts once, and puts with a unique key.
 type TaskStore interface {
 	TaskQueue
 	TaskWork

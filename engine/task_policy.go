@@ -11,7 +11,7 @@ import (
 type TaskPolicy struct {
 	Attempts int           // at most; 0 for any number
 	MinDelay time.Duration // before the second attempt
-	MaxDelay time.Duration
+	MaxDelay time.Duration // of all delays, before Jitter; 0 for no bound but [MaxTaskAhead]
 	Factor   float64       // by which a delay is longer than the one before; 1 keeps it
 	Step     time.Duration // that a delay is longer, besides
 	Jitter   float64       // by what share a delay may differ either way

@@ -262,7 +262,9 @@ func mergePayloads(s *engine.TaskSpec, first []byte) ([]byte, error) {
 
 const (
 	readyTasks = "select " + taskColumns + ` from tasks where type = ? and place = 'ready' order by rank, deadline, id limit ?`
-	// Those whose keys are full are passed by; the index has no better way to tell.
+	// Those whose keys are full are passed by; the index has no better way to tell. On
+	// PostgreSQL they are put aside as waiting. One writer has no use for that: it would
+	// be one more write, for tasks of which a file has few.
 	readyByKey = "select " + taskColumns + ` from tasks t where type = ?1 and place in ('ready', 'waiting') and (key = '' or
 		(select count(*) from tasks h where h.type = ?1 and h.key = t.key and h.place in ('starting', 'running')) < ?2)
 		order by rank, deadline, id limit ?3 offset ?4`

@@ -104,7 +104,9 @@ const takenColumns = `t.id, t.type, t.key, t.uid, t.payload, t.rank, t.slot, t.c
 
 const (
 	// One look at several types. Rows are found again by where they lie: they are
-	// locked, and stay there.
+	// locked, and stay there. One that somebody has changed since the statement began is
+	// locked where it lies now, which the statement does not see yet: it is not taken,
+	// and the next look finds it. Rank and since are where a horizon begins the look.
 	claimTasks = `
 update tasks t set state = $4::smallint, worker = $5, begun = now(), until = now() + $6::bigint * interval '1 microsecond',
 	epoch = t.epoch + 1, counted = t.type = any($8::text[])
@@ -125,7 +127,9 @@ where t.ctid = any(array(
 returning ` + takenColumns
 
 	// A look that bounds how many tasks of a key are taken, for some of the types.
-	// Those beyond the bound are put aside, so that nobody passes by them again.
+	// Those beyond the bound are put aside, so that nobody passes by them again. It looks
+	// at more than it takes, since many in a row may be of one key, but not at all: a look
+	// that has put some aside and taken none is followed by another one, see maxLooks.
 	claimByKey = `
 with room as materialized (
 	select w.type, w.per, l.n

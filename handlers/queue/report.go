@@ -75,7 +75,10 @@ with said as (
 	from moved
 ), ` + freeKeys + refused
 
-	// What follows a task that has ended begins, and the keys of the others are free.
+	// What follows a task that has ended begins, and the keys of the others are free. The
+	// statement runs behind those that end tasks, in the same transaction: a task that it
+	// finds in neither table has ended, whichever way. One that was only given back is in
+	// one of them, and keeps its key.
 	endKeys = `
 with ended as materialized (
 	select k.* from task_keys k

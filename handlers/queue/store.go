@@ -69,7 +69,7 @@ type Store struct {
 	horizon horizon
 	asked   asked
 
-	countedPages int64 // of a table, when tasks are counted
+	countedPages int64 // of a table that are counted at most; tests have tables that are large to them
 
 	tell    chan struct{}
 	stop    context.CancelFunc
