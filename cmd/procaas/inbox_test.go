@@ -62,11 +62,11 @@ func TestInboxMoveSurvivesKill9(t *testing.T) {
 		})
 	}
 	order := api.InboxMoveRequest{Slots: "0-4095", To: "b", Wait: "1m"}
-	soon(t, "a move to begin", func() bool { _, err := c.client.MoveSlots(ctx, order); return err == nil })
+	eventually(t, "a move to begin", func() bool { _, err := c.client.MoveSlots(ctx, order); return err == nil })
 	server.kill()
 	server = c.start(ctx)
 	slots := 0
-	soon(t, "all slots in b", func() bool {
+	eventually(t, "all slots in b", func() bool {
 		v, err := c.client.Inbox(ctx)
 		if err != nil || len(v.Moves) == 0 || v.Moves[0].Ended == nil {
 			return false // it is taken over after a while
@@ -83,7 +83,7 @@ func TestInboxMoveSurvivesKill9(t *testing.T) {
 	}
 	for k := range keys {
 		var seen string
-		soon(t, "the runs of a key", func() bool {
+		eventually(t, "the runs of a key", func() bool {
 			e, err := c.client.Entity(ctx, "account", fmt.Sprint("key-", k))
 			seen = fmt.Sprint(e.SharedState["seen"])
 			return err == nil && e.Waiting == 0

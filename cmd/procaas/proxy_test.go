@@ -97,16 +97,6 @@ func (x *fanout) start(dir string) {
 	})
 }
 
-// until waits for something to become true.
-func (x *fanout) until(what string, is func() bool) {
-	x.t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			x.t.Fatalf("%s: not within two minutes", what)
-		}
-	}
-}
-
 // served tells how many partitions the living workers hold.
 func (x *fanout) served(dead ...int) int {
 	n := 0
@@ -212,7 +202,7 @@ func TestMovesAreInvisibleToCallers(t *testing.T) {
 		callers.Go(func() { c.run(ctx, fmt.Sprint("caller-", i)) })
 	}
 	t.Cleanup(func() { stop(); callers.Wait() })
-	x.until("all partitions are served", func() bool { return x.served() == fanoutPartitions })
+	eventually(x.t, "all partitions are served", func() bool { return x.served() == fanoutPartitions })
 
 	draining := engine.PartitionOf("hot", fanoutPartitions)
 	hot := func() int {
@@ -224,11 +214,11 @@ func TestMovesAreInvisibleToCallers(t *testing.T) {
 	}
 	first := hot()
 	x.workers[first].Drain()
-	x.until("the worker with the hot partition has nothing left", func() bool {
+	eventually(x.t, "the worker with the hot partition has nothing left", func() bool {
 		return x.workers[first].Holds() == 0 && x.served() == fanoutPartitions
 	})
 	seen := c.answered()
-	x.until("requests come after the drain", func() bool { return c.answered() > seen+50 })
+	eventually(x.t, "requests come after the drain", func() bool { return c.answered() > seen+50 })
 
 	// What may not be repeated may fail when a worker dies in the middle of it.
 	c.only("GET", "PUT", "POST+")
@@ -238,9 +228,9 @@ func TestMovesAreInvisibleToCallers(t *testing.T) {
 	}
 	x.servers[second].CloseClientConnections()
 	x.servers[second].Close()
-	x.until("the others serve what the dead worker had", func() bool { return x.served(second) == fanoutPartitions })
+	eventually(x.t, "the others serve what the dead worker had", func() bool { return x.served(second) == fanoutPartitions })
 	seen = c.answered()
-	x.until("requests come after the death", func() bool { return c.answered() > seen+50 })
+	eventually(x.t, "requests come after the death", func() bool { return c.answered() > seen+50 })
 
 	stop()
 	callers.Wait()

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,6 +85,51 @@ func TestPagesSayWhoseTheirFilesAre(t *testing.T) {
 	}
 	if commands < 8 {
 		t.Errorf("have %d commands in files of other tools, want 8", commands)
+	}
+}
+
+// link finds where the links of a page lead; heading what they may lead to within one.
+var (
+	link      = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading   = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	notAnchor = regexp.MustCompile(`[^\w\- ]`)
+)
+
+// TestLinksLeadSomewhere follows all links within the repository.
+func TestLinksLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	pages, err := readFiles([]string{"../.."}, nil, func(name string) bool { return strings.HasSuffix(name, ".md") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	anchors := map[string][]string{} // by page
+	for _, p := range pages {
+		for _, h := range heading.FindAllStringSubmatch(string(p.Data), -1) {
+			anchor := strings.ReplaceAll(notAnchor.ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-")
+			anchors[filepath.Clean(p.Name)] = append(anchors[filepath.Clean(p.Name)], anchor)
+		}
+	}
+	followed := 0
+	for _, p := range pages {
+		for _, m := range link.FindAllStringSubmatch(string(p.Data), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			followed++
+			path, anchor, _ := strings.Cut(m[1], "#")
+			target := filepath.Clean(p.Name)
+			if path != "" {
+				target = filepath.Join(filepath.Dir(p.Name), filepath.FromSlash(path))
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s leads to %s, which is not there", p.Name, m[1])
+			} else if anchor != "" && strings.HasSuffix(target, ".md") && !slices.Contains(anchors[target], anchor) {
+				t.Errorf("%s leads to %s: there is no such heading", p.Name, m[1])
+			}
+		}
+	}
+	if followed < 50 {
+		t.Errorf("have followed %d links, want 50 at least", followed)
 	}
 }
 

@@ -49,13 +49,13 @@ func TestTransferSurvivesKill9(t *testing.T) {
 	c.client = api.NewClient("http://"+c.listen, "")
 	server := c.start(ctx)
 	for _, s := range []string{"s1", "s2"} {
-		soon(t, s+" to be enrolled", func() bool {
+		eventually(t, s+" to be enrolled", func() bool {
 			e, err := c.client.EnrollShard(ctx, "mail", s)
 			return err == nil && len(e.Reasons) == 0
 		})
 	}
 	var home engine.ShardAnswer
-	soon(t, "the home of the key", func() bool {
+	eventually(t, "the home of the key", func() bool {
 		home, err = c.client.ResolveShard(ctx, "mail", engine.ShardQuestion{Key: "u42"})
 		return err == nil && home.Shard == "s1"
 	}) // a host that answered late counts as away for a moment
@@ -86,16 +86,16 @@ func TestTransferSurvivesKill9(t *testing.T) {
 		return last
 	}
 	for _, step := range []string{"copy", "freeze"} {
-		soon(t, "the step "+step, func() bool {
+		eventually(t, "the step "+step, func() bool {
 			s := transfer()
 			return s.Step == step || s.Switched
 		})
 		server.kill()
 		server = c.start(ctx)
 	}
-	soon(t, "the end of the transfer", func() bool { return transfer().State == engine.TransferDone })
+	eventually(t, "the end of the transfer", func() bool { return transfer().State == engine.TransferDone })
 	before := acked.Load()
-	soon(t, "writes on the other shard", func() bool { return acked.Load() > before+20 })
+	eventually(t, "writes on the other shard", func() bool { return acked.Load() > before+20 })
 	stop()
 	<-ended
 	counts := func(shard int, sql string) (n int64) {
@@ -125,16 +125,6 @@ func TestTransferSurvivesKill9(t *testing.T) {
 		}
 	}
 	server.terminate()
-}
-
-// soon waits for what takes a while on a machine that runs all tests at once.
-func soon(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within two minutes", what)
-		}
-	}
 }
 
 // twoShards starts two servers with a table of 500 users.

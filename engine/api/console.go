@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
@@ -68,13 +69,19 @@ const tokenCookie = "procaas_token"
 
 func setToken(w http.ResponseWriter, r *http.Request, token string) {
 	c := &http.Cookie{
-		Name: tokenCookie, Value: token, Path: "/", HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
+		Name: tokenCookie, Value: token, Path: "/", HttpOnly: true, Secure: encrypted(r), SameSite: http.SameSiteStrictMode,
 		MaxAge: int((12 * time.Hour).Seconds()),
 	}
 	if token == "" {
 		c.MaxAge = -1
 	}
 	http.SetCookie(w, c)
+}
+
+// encrypted tells whether the browser came over TLS, also by a proxy that ends it. Whoever
+// claims that falsely gets a cookie which its browser sends less often, and nothing else.
+func encrypted(r *http.Request) bool {
+	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 }
 
 // errToken refuses what cannot be a token.

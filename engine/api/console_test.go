@@ -319,3 +319,22 @@ func TestLivePagesAreFed(t *testing.T) {
 		}
 	}
 }
+
+// A token that came to a proxy over TLS must not be sent in the clear later.
+func TestTokenOfAnEncryptedPageStaysThere(t *testing.T) {
+	t.Parallel()
+	h := api.New(api.Options{Engine: newFake(taxi(t)), Token: "correct-horse-battery-staple"})
+	for proto, want := range map[string]bool{"": false, "http": false, "https": true, "HTTPS": true} {
+		r := httptest.NewRequest(http.MethodPost, "/console/sign-in", strings.NewReader("token=correct-horse-battery-staple"))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		if proto != "" {
+			r.Header.Set("X-Forwarded-Proto", proto)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		cookies := w.Result().Cookies()
+		if len(cookies) != 1 || cookies[0].Secure != want || !cookies[0].HttpOnly {
+			t.Errorf("X-Forwarded-Proto %q: want one cookie, secure %t, have %d %v", proto, want, w.Code, cookies)
+		}
+	}
+}
