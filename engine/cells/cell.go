@@ -19,12 +19,12 @@ type part struct {
 	number int
 	open   func(context.Context) (engine.Cell, error)
 
-	mu      sync.Mutex // guards the following
-	store   engine.Cell
-	away    error // why it could not be reached last; nil when it could
-	since   time.Time
-	probing bool
-	retired bool // the cell was removed from the inbox; it is away for good
+	mu      sync.Mutex  // guards the following
+	store   engine.Cell // nil until it was reached once
+	away    error       // why it could not be reached last; nil when it could
+	since   time.Time   // when that was found out
+	probing bool        // one try to reach it is under way
+	retired bool        // the cell was removed from the inbox; it is away for good
 }
 
 // cell gives the store of a cell that can be reached.
@@ -38,7 +38,9 @@ func (p *part) cell() (engine.Cell, error) {
 }
 
 // heed notes what an error of a cell says of it, and gives it as that of a cell that is
-// away when it says so. The caller's own end says nothing.
+// away when it says so. The caller's own end says nothing. The daily work goes through it, so
+// that the first one which finds a cell away makes the others fail at once, rather than
+// each wait for a time-out of its own.
 func (p *part) heed(ctx context.Context, err error) error {
 	if err == nil || errors.Is(err, engine.ErrAway) || errors.Is(ctx.Err(), context.Canceled) {
 		return err

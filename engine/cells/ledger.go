@@ -75,6 +75,10 @@ func (s *Store) joinAt(ctx context.Context, p *part, node int64) error {
 	return nil
 }
 
+// A cell that could not be reached for the length of a lease has given the node's runs to
+// others. The node itself is not dead, so it becomes another member of that cell: with a
+// new number, what it still believes to own there is refused by its old one.
+
 // rejoin makes a node a member of a cell again that has taken it for dead: what it owned
 // there is owned by others now, or by nobody. When the home has done so too, the error
 // is [engine.ErrFenced].
@@ -192,7 +196,8 @@ func (s *Store) Claim(ctx context.Context, node int64, limit int, bundle string)
 		full[i] = s.parts[(first+i)%len(s.parts)]
 	}
 	var failed error
-	// The first round gives each its share, the following what others have left.
+	// The first round gives each its share, the following what others have left. Who is
+	// first changes from claim to claim, so that with few places no cell starves.
 	for len(full) > 0 && limit > len(got) {
 		share := max(1, (limit-len(got))/len(full))
 		asked := full[:min(len(full), limit-len(got))]

@@ -15,10 +15,10 @@ import (
 // that two may do so at once is harmless, since events are known by their ids.
 
 const (
-	relayAtOnce = 256
-	relayTurn   = 64 // batches of one cell, before it is another one's turn
-	relayEvery  = time.Second
-	relayLong   = 10 * time.Second
+	relayAtOnce = 256              // events of one batch
+	relayTurn   = 64               // batches of one cell, before it is another one's turn
+	relayEvery  = time.Second      // what another process has emitted is found without a nudge
+	relayLong   = 10 * time.Second // bounds one batch: a cell that hangs must not hold the others up
 )
 
 // nudge tells that there may be something in an outbox.

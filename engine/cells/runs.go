@@ -204,7 +204,8 @@ func (s *Store) Entity(ctx context.Context, flow, key string) (engine.EntityReco
 	return e, nil
 }
 
-// The bounds of waiting for a run whose slot moves.
+// The bounds of waiting for a run whose slot moves: a part of a move is over sooner as a
+// rule, and people who wait for an answer give up later.
 const (
 	steerWait  = 5 * time.Second
 	steerPause = 20 * time.Millisecond
@@ -280,8 +281,9 @@ func (s *Store) Release(ctx context.Context, cause string, limit int) (released 
 	return released, nil
 }
 
-// Records of the audit that are in another cell than the home have its number in these
-// bits of their revisions.
+// Records of the audit that are in another cell than the home have its number above these
+// bits of their revisions: cells count their revisions each for itself, and a revision is
+// what a page of the audit goes on from.
 const cellBits = 48
 
 // Audit implements [engine.Audits]. What operators do to runs is written where the runs

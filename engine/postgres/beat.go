@@ -37,10 +37,10 @@ const (
 	select coalesce(array_agg(cause order by cause), '{}') from c where cause is not null`
 )
 
-// A pulse is what a beat reads.
+// A pulse is what a beat reads. Pointers are nil for what there is not.
 type pulse struct {
 	engine.Beat
-	live *bool
+	live *bool      // whether the node may write; nil when it was never there, or is forgotten
 	next *time.Time // when the next run is due
 	dead bool       // the lease of some node has ended
 	ends *time.Time // when that of a silent node does

@@ -33,6 +33,8 @@ func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (nod
 	return node, nil
 }
 
+// The order is that of the index runs_ready, so that a claim reads as many rows as it
+// takes. Rows that another claim has locked are passed by: they are as good as taken.
 const claim = `with c as (
 		select seq from runs where place = 'ready' and (- priority, deadline) >= ($4, $5) order by - priority, deadline, seq
 		limit $2 for no key update skip locked)

@@ -33,6 +33,9 @@ type tx struct {
 
 // The bounds of trying again, when a transaction failed for a reason that may
 // pass and certainly wrote nothing.
+//
+// The pauses of six tries are some 0.6 s together, which is little beside a lease. Who may
+// wait for a server that restarts tries again above.
 const (
 	maxTries   = 6
 	firstPause = 5 * time.Millisecond
