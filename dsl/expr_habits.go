@@ -26,7 +26,8 @@ var nameHabits = map[string]string{
 	"loop": "write #index for the place of an element",
 }
 
-// habitOf translates a name that nothing has here.
+// habitOf translates a name that nothing has here. Upper case is no obstacle: TRUE, NULL and
+// None of other languages are meant as ours are.
 func (b *builder) habitOf(name string) string {
 	hint := nameHabits[strings.ToLower(name)]
 	for _, root := range []string{stateRoot, "event", "sources", "configs"} {
@@ -46,7 +47,7 @@ var likeWords = map[string]string{
 	"eq": "write ==", "ne": "write !=", "gt": "write >", "lt": "write <", "ge": "write >=", "le": "write <=",
 	"mod": "write %", "div": "write floor(a / b)", "xor": "write !=", "has": "write key in mapping",
 	"starts": "write text startsWith part", "ends": "write text endsWith part", "then": "write VALUE if CONDITION else OTHER",
-	"between": "write low <= x and x <= high", "as": "", "unless": "write VALUE if not CONDITION else OTHER",
+	"between": "write low <= x and x <= high", "unless": "write VALUE if not CONDITION else OTHER",
 }
 
 // notReplaced warns of a back-quoted string with ${…} in it, which other languages replace.
@@ -127,7 +128,7 @@ func (b *builder) glued(name string) (spaced string, ok bool) {
 }
 
 // isComma tells whether a comma stands between two numbers, as that of a decimal
-// fraction does in many countries.
+// fraction does in many countries. Blanks around it would make it one between elements.
 func (s *syntax) isComma(from int) bool {
 	i := s.origin[max(from, 0)]
 	return i > 0 && i+1 < len(s.tokens) && s.tokens[i-1].kind == numberToken && s.tokens[i+1].kind == numberToken &&
