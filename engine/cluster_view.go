@@ -182,7 +182,7 @@ func (s *ClusterStatus) notes(v *PartitionView, up int) []string {
 	if l := s.Levers.DryRun; l != nil {
 		note("moves are decided and not made: %s: %s", l.By, l.Reason)
 	}
-	if up == 1 && v.Worker != "" {
+	if own := s.seen()[v.Worker]; up == 1 && own.Up && !own.Banned {
 		note("it can go nowhere else: of the %d workers that may hold it, one is up", len(v.Holders))
 	}
 	if v.Share > 0.5 && len(s.State.Workers) > 1 {
