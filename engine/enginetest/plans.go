@@ -146,13 +146,13 @@ type planNode struct {
 // fault tells which part of a plan reads a whole table. One below a limit that leaves
 // nothing out reads no more rows than it gives.
 func (p *Plans) fault(n *planNode, limited bool) string {
-	limited = n.Kind == "Limit" || limited && n.Kind == "LockRows"
 	for i := range n.Plans {
-		if fault := p.fault(&n.Plans[i], limited); fault != "" {
+		below := n.Kind == "Limit" || limited && (n.Kind == "LockRows" || n.Kind == "Result")
+		if fault := p.fault(&n.Plans[i], below); fault != "" {
 			return fault
 		}
 	}
-	reads := strings.HasSuffix(n.Kind, "Scan") && n.Kind != "Bitmap Heap Scan" && n.Cond == "" && n.Place == ""
+	reads := strings.HasSuffix(n.Kind, "Scan") && n.Kind != "Bitmap Heap Scan" && n.Kind != "Sample Scan" && n.Cond == "" && n.Place == ""
 	large := slices.ContainsFunc(p.Tables, func(t string) bool { return n.Table == t || strings.HasPrefix(n.Table, t+"_2") })
 	if !reads || !large || limited && n.Filter == "" || slices.Contains(p.Small, n.Index) {
 		return ""

@@ -35,7 +35,7 @@ with freed as (
 			where w.state = 3 and not exists (select from tasks h where h.type = w.type and h.key = w.key and h.counted
 				and h.until is not null)
 			order by w.type, w.key, w.rank, w.deadline, w.id limit $1) f
-		join tasks a on a.id = f.id and a.state = 3 order by a.id for update of a skip locked))
+		join tasks a on a.id = any (array[f.id]) and a.state = 3 order by f.id for update of a skip locked))
 	returning w.type
 )
 select distinct type from freed`
@@ -90,14 +90,14 @@ select id, epoch, state = 2, lost, worker from tasks where until < now() and unt
 	reclaimTasks = `
 with said as (select * from unnest($1::bigint[], $2::int[], $3::bigint[]) as d (id, epoch, delay)),
 given as materialized (
-	select t.id, t.type, t.state, d.delay from said d join tasks t on t.id = d.id and t.epoch = d.epoch
-	where t.state in (1, 2) and t.until < now() order by t.id for update of t skip locked
+	select t.id, t.type, t.state, d.delay from said d join tasks t on t.id = any (array[d.id]) and t.epoch = d.epoch
+	where t.state in (1, 2) and t.until < now() order by d.id for update of t skip locked
 ), freed as (
 	update tasks t set state = 0, until = null, lost = t.lost + (t.state = 2)::int,
 		error = case when t.state = 2 then format('worker %s was not heard of', t.worker) else t.error end, worker = ''
-	from given g where t.id = g.id and g.delay = 0
+	from given g where t.id = any (array[g.id]) and g.delay = 0
 ), moved as (
-	delete from tasks t using given g where t.id = g.id and g.delay > 0
+	delete from tasks t using given g where t.id = any (array[g.id]) and g.delay > 0
 	returning t.*, now() + g.delay * interval '1 microsecond' as again
 ), later as (
 	insert into task_schedule (id, created, due, deadline, rank, epoch, failures, lost, timeout, slot, type, key, uid, error, payload)

@@ -156,11 +156,11 @@ with room as materialized (
 ), chosen as materialized (
 	select id from allowed where turn <= n order by rank, deadline, id limit $7
 ), aside as (
-	update tasks t set state = 3 from placed p where t.id = p.id and p.place > p.per returning t.id
+	update tasks t set state = 3 from placed p where t.id = any (array[p.id]) and p.place > p.per returning t.id
 ), taken as (
 	update tasks t set state = $4::smallint, worker = $5, begun = now(), until = now() + $6::bigint * interval '1 microsecond',
 		epoch = t.epoch + 1, counted = t.type = any($8::text[])
-	from chosen c where t.id = c.id returning ` + takenColumns + `
+	from chosen c where t.id = any (array[c.id]) returning ` + takenColumns + `
 )
 select t.*, 0::bigint as aside from taken t
 union all

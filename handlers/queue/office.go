@@ -11,7 +11,10 @@ import (
 	"procaas/engine"
 )
 
-// What people ask may touch many rows; the best plan depends on what they ask.
+// What people ask may touch many rows; the best plan depends on what they ask. A comment
+// marks such statements in the server's own lists, and for the test of plans.
+const planned = "/* planned anew each time */"
+
 const planFreely = `select set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'on', true),
 	set_config('enable_bitmapscan', 'on', true)`
 
@@ -56,7 +59,7 @@ func filterArgs(f *Filter) []any {
 
 const (
 	// Types are found one by one: there are few, and many tasks.
-	findFree = `
+	findFree = planned + `
 select id from (
 	(select t.id from tasks t where t.state = any($6::smallint[]) and ` + chosen + ` limit $5)
 	union all
@@ -69,7 +72,7 @@ with free as (
 ), later as (
 	delete from task_schedule t where t.id = any($1::bigint[]) returning t.id, t.due, t.deadline, t.epoch, t.type, t.key
 ), gone as (select * from free union all select * from later),
-alone as (update task_keys k set again = false from gone g where k.id = g.id and k.again), -- what follows is cancelled too
+alone as (update task_keys k set again = false from gone g where k.id = any (array[g.id]) and k.again), -- what follows is cancelled too
 kept as (
 	insert into task_history (id, due, deadline, epoch, cancelled, type, key, worker)
 	select id, due, deadline, epoch, true, type, key, '' from gone
@@ -168,7 +171,7 @@ func (s *Store) change(ctx context.Context, f Filter, do func(pgx.Tx, []int64) e
 }
 
 const (
-	takeDead = `
+	takeDead = planned + `
 delete from task_dead t where t.id = any(array(
 	select t.id from task_dead t where ` + chosen + ` order by t.id limit $5 for update skip locked))
 returning t.id, t.type, t.key, t.uid, t.payload, t.rank, (extract(epoch from t.tolerance) * 1000000)::bigint, t.timeout`
@@ -249,21 +252,21 @@ func (s *Store) SetTaskMode(ctx context.Context, taskType string, mode Mode, rea
 }
 
 const (
-	peekLive = `
+	peekLive = planned + `
 select ` + taskColumns + ` from tasks t where t.state = any($6::smallint[]) and ` + chosen + `
 order by t.rank, t.deadline, t.id limit $5`
 
-	peekScheduled = `
+	peekScheduled = planned + `
 select t.id, t.type, t.key, t.uid, t.payload, t.rank, 0::smallint, t.slot, t.created, t.due, t.deadline, null::timestamptz,
 	null::timestamptz, t.timeout, t.epoch, t.failures, t.lost, '', t.error
 from task_schedule t where ` + chosen + ` order by t.due, t.id limit $5`
 
-	peekDead = `
+	peekDead = planned + `
 select t.id, t.type, t.key, t.uid, t.payload, t.rank, 0::smallint, t.slot, t.created, t.due, t.due + t.tolerance, null::timestamptz,
 	null::timestamptz, t.timeout, t.epoch, t.failures, t.lost, t.worker, t.error, t.ended
 from task_dead t where ` + chosen + ` order by t.ended desc, t.id desc limit $5`
 
-	peekEnded = `
+	peekEnded = planned + `
 select t.id, t.type, t.key, '', null::bytea, 0, 0::smallint, 0::smallint, t.due, t.due, t.deadline, t.begun,
 	null::timestamptz, 0, t.epoch, 0, 0, t.worker, '', t.ended
 from task_history t where t.cancelled = $6 and $4 = '' and (cardinality($1::bigint[]) = 0 or t.id = any($1)) and ($2 = '' or t.type = $2)

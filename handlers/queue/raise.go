@@ -46,9 +46,9 @@ with recursive head as materialized (
 			order by t.deadline, t.id limit $3) l) f
 	order by f.deadline, f.id limit $3
 ), held as materialized (
-	select t.id from tasks t join late l on l.id = t.id where t.state in (0, 3) order by t.id for update of t skip locked
+	select t.id from tasks t join late l on t.id = any (array[l.id]) where t.state in (0, 3) order by l.id for update of t skip locked
 ), raised as (
-	update tasks t set rank = h.rank from head h where t.id in (select id from held) and t.rank > h.rank
+	update tasks t set rank = h.rank from head h where t.id = any (array (select id from held)) and t.rank > h.rank
 	returning t.rank, t.deadline
 ), counted as (
 	insert into task_facts as f (type, raised, raised_at) select $1, count(*), now() from raised having count(*) > 0

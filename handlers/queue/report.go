@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	lockKeysOf = "select from task_keys where id = any($1::bigint[]) order by type, uid for update"
+	lockKeysOf = "select from task_keys where id = any($1::bigint[]) order by type || '', uid || '' for update"
 
 	// Those of a key that were put aside come back when others of it go.
 	freeKeys = `
 freed as (
-	update tasks w set state = 0 where w.id in (
+	update tasks w set state = 0 where w.id = any (array (
 		select f.id from (select type, key, count(*) as n from gone where key <> '' group by type, key) g,
 			lateral (
 				select id from tasks a where a.type = g.type and a.key = g.key and a.state = 3
 				order by a.rank, a.deadline, a.id limit g.n for update skip locked
-			) f)
+			) f))
 )`
 
 	refused = `
@@ -30,7 +30,7 @@ select d.id, d.epoch from said d where not exists (select from gone g where g.id
 	completeTasks = `
 with said as (select * from unnest($1::bigint[], $2::int[]) as d (id, epoch)),
 gone as (
-	delete from tasks t using said d where t.id = d.id and t.epoch = d.epoch and t.state in (1, 2)
+	delete from tasks t using said d where t.id = any (array[d.id]) and t.epoch = d.epoch and t.state in (1, 2)
 	returning t.id, t.due, t.deadline, t.begun, t.epoch, t.type, t.key, t.worker
 ), kept as (
 	insert into task_history (id, due, deadline, begun, epoch, type, key, worker)
@@ -40,14 +40,14 @@ gone as (
 	forgetTasks = `
 with said as (select * from unnest($1::bigint[], $2::int[]) as d (id, epoch)),
 gone as (
-	delete from tasks t using said d where t.id = d.id and t.epoch = d.epoch and t.state in (1, 2)
+	delete from tasks t using said d where t.id = any (array[d.id]) and t.epoch = d.epoch and t.state in (1, 2)
 	returning t.id, t.epoch, t.type, t.key
 ), ` + freeKeys + refused
 
 	buryTasks = `
 with said as (select * from unnest($1::bigint[], $2::int[], $3::text[]) as d (id, epoch, error)),
 gone as (
-	delete from tasks t using said d where t.id = d.id and t.epoch = d.epoch and t.state in (1, 2)
+	delete from tasks t using said d where t.id = any (array[d.id]) and t.epoch = d.epoch and t.state in (1, 2)
 	returning t.*, d.error as told
 ), kept as (
 	insert into task_dead (id, created, due, tolerance, rank, epoch, failures, lost, timeout, slot, type, key, uid, worker, error, payload)
@@ -59,15 +59,15 @@ with said as (
 	select * from unnest($1::bigint[], $2::int[], $3::bigint[], $4::boolean[], $5::text[]) as d (id, epoch, delay, failed, error)
 ), gone as materialized (
 	select t.id, t.epoch, t.type, t.key, d.delay, d.failed, d.error
-	from said d join tasks t on t.id = d.id and t.epoch = d.epoch and t.state in (1, 2) order by t.id for update of t
+	from said d join tasks t on t.id = any (array[d.id]) and t.epoch = d.epoch and t.state in (1, 2) order by d.id for update of t
 ), ready as (
 	update tasks t set state = 0, until = null, worker = '', failures = t.failures + g.failed::int,
 		error = case when g.failed then g.error else t.error end,
 		due = case when g.failed then now() else t.due end,
 		deadline = case when g.failed then now() + (t.deadline - t.due) else t.deadline end
-	from gone g where t.id = g.id and g.delay <= 0
+	from gone g where t.id = any (array[g.id]) and g.delay <= 0
 ), moved as (
-	delete from tasks t using gone g where t.id = g.id and g.delay > 0 returning t.*, g.delay, g.failed, g.error as told
+	delete from tasks t using gone g where t.id = any (array[g.id]) and g.delay > 0 returning t.*, g.delay, g.failed, g.error as told
 ), later as (
 	insert into task_schedule (id, created, due, deadline, rank, epoch, failures, lost, timeout, slot, type, key, uid, error, payload)
 	select id, created, now() + delay * interval '1 microsecond', now() + delay * interval '1 microsecond' + (deadline - due),
@@ -82,8 +82,8 @@ with said as (
 	endKeys = `
 with ended as materialized (
 	select k.* from task_keys k
-	where k.id = any($1::bigint[]) and not exists (select from tasks t where t.id = k.id)
-		and not exists (select from task_schedule s where s.id = k.id)
+	where k.id = any($1::bigint[]) and not exists (select from tasks t where t.id = k.id offset 0)
+		and not exists (select from task_schedule s where s.id = k.id offset 0)
 ), follow as materialized (
 	select e.*, nextval('task_ids') as next_id from ended e where e.again
 ), added as (
@@ -96,9 +96,9 @@ with ended as materialized (
 		next_payload
 	from follow where next_due > now()
 ), kept as (
-	update task_keys k set id = f.next_id, again = false, next_payload = '' from follow f where k.type = f.type and k.uid = f.uid
+	update task_keys k set id = f.next_id, again = false, next_payload = '' from follow f where k.type = any (array[f.type]) and k.uid = any (array[f.uid])
 ), freed as (
-	delete from task_keys k using ended e where k.type = e.type and k.uid = e.uid and not e.again
+	delete from task_keys k using ended e where k.type = any (array[e.type]) and k.uid = any (array[e.uid]) and not e.again
 )
 select distinct type from follow`
 )
@@ -210,7 +210,7 @@ with said as (
 	select * from unnest($1::bigint[], $2::int[], $3::boolean[], $4::bigint[]) as d (id, epoch, running, lease)
 ), gone as (
 	update tasks t set until = now() + d.lease * interval '1 microsecond', state = case when d.running then 2 else t.state end
-	from said d where t.id = d.id and t.epoch = d.epoch and t.state in (1, 2) returning t.id, t.epoch
+	from said d where t.id = any (array[d.id]) and t.epoch = d.epoch and t.state in (1, 2) returning t.id, t.epoch
 )` + refused
 
 // BeatTasks implements [engine.TaskWork].

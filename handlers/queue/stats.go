@@ -23,7 +23,7 @@ const (
 	tableSizes = `
 select n, pg_relation_size(n::regclass) / current_setting('block_size')::bigint from unnest($1::text[]) as t (n)`
 
-	countTasks = "select type, state, count(*), min(due), min(deadline), now() from tasks group by type, state"
+	countTasks = planned + " select type, state, count(*), min(due), min(deadline), now() from tasks group by type, state"
 
 	sampleTasks     = "select type, state, count(*) from tasks tablesample system ($1) where state in (0, 3) group by type, state"
 	sampleScheduled = "select type, count(*) from task_schedule tablesample system ($1) group by type"

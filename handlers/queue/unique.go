@@ -53,12 +53,12 @@ on conflict (type, uid) do nothing returning type, uid`
 	lockKeys = `
 select k.type, k.uid, k.id, k.again, k.next_rank, (extract(epoch from k.next_tolerance) * 1000000)::bigint, k.next_timeout,
 	k.next_key, k.next_payload
-from unnest($1::text[], $2::text[]) as w (type, uid) join task_keys k on k.type = w.type and k.uid = w.uid
-order by k.type, k.uid for update of k`
+from unnest($1::text[], $2::text[]) as w (type, uid) join task_keys k on k.type = any (array[w.type]) and k.uid = any (array[w.uid])
+order by k.type || '', k.uid || '' for update of k`
 
 	// A task that is promoted between these two is seen by the second.
-	lockScheduled = "select id, epoch, payload from task_schedule where id = any($1::bigint[]) order by id for update"
-	lockTasks     = "select id, epoch, payload, state in (1, 2) from tasks where id = any($1::bigint[]) order by id for update"
+	lockScheduled = "select id, epoch, payload from task_schedule where id = any($1::bigint[]) order by id + 0 for update"
+	lockTasks     = "select id, epoch, payload, state in (1, 2) from tasks where id = any($1::bigint[]) order by id + 0 for update"
 
 	dropKeys = "delete from task_keys where id = any($1::bigint[])"
 
@@ -256,8 +256,8 @@ func checkMerged(merged []byte, err error) error {
 const (
 	mergeTasks = `
 with new as materialized (select * from unnest($1::bigint[], $2::bytea[]) as n (id, payload)),
-	later as (update task_schedule t set payload = n.payload from new n where t.id = n.id)
-update tasks t set payload = n.payload from new n where t.id = n.id`
+	later as (update task_schedule t set payload = n.payload from new n where t.id = any (array[n.id]))
+update tasks t set payload = n.payload from new n where t.id = any (array[n.id])`
 
 	// What was to follow such a task is older than what takes its place.
 	dropTasks = `
@@ -272,7 +272,7 @@ update task_keys k set again = true, next_rank = n.rank, next_tolerance = n.tole
 from unnest($1::bigint[], $2::bigint[], $3::int[], $4::int[], $5::smallint[], $6::text[], $7::text[], $8::bytea[],
 		$9::timestamptz[], $10::bigint[])
 	as n (id, tolerance, rank, timeout, slot, type, key, payload, at, delay)
-where k.id = n.id`
+where k.id = any (array[n.id])`
 )
 
 // errDrains undoes a transaction whose tasks were to be stored when their type began to

@@ -1,0 +1,6 @@
+package queue
+
+import "github.com/jackc/pgx/v5/pgxpool"
+
+// Pool gives the connections of a store.
+func (s *Store) Pool() *pgxpool.Pool { return s.pool }
