@@ -81,6 +81,8 @@ func (r *Request) target(b *dsl.Bundle, s *secrets) (*url.URL, error) {
 	return u, nil
 }
 
+// endpoint is where the request goes, without its query: below the address of a service,
+// which may be another one than the file says (--service), or at a URL.
 func (r *Request) endpoint(b *dsl.Bundle) (*url.URL, error) {
 	if r.Service == "" {
 		return parseTarget(r.URL)
@@ -158,6 +160,7 @@ func origin(u *url.URL) string {
 	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
+// listServices names the declared services, for messages.
 func listServices(b *dsl.Bundle) string {
 	names := make([]string, len(b.Services))
 	for i, s := range b.Services {
@@ -178,6 +181,8 @@ func (r *Request) payload(s *secrets) (io.Reader, string, error) {
 	return strings.NewReader(text), contentType, nil
 }
 
+// encodeBody gives the text of the body and its type; both are empty for a request
+// without one.
 func (r *Request) encodeBody(s *secrets) (text, contentType string, err error) {
 	switch {
 	case r.Raw != nil:
@@ -239,6 +244,8 @@ var reserved = []string{
 	"Traceparent", "Tracestate", "Transfer-Encoding", "Upgrade", "X-Procaas-Attempt", "X-Procaas-Path", "X-Procaas-Run",
 }
 
+// checkHeaderName refuses what is no name of HTTP, and the headers that the engine or
+// the fields of the handler set.
 func checkHeaderName(name string) error {
 	token := func(c rune) bool {
 		return c > ' ' && c < 0x7f && !strings.ContainsRune(`()<>@,;:\"/[]?={}`, c)

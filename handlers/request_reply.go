@@ -41,6 +41,7 @@ func (r *Request) read(c *engine.Call, resp *http.Response, s *secrets) (engine.
 	return engine.Result{Response: value, Status: resp.StatusCode}, nil
 }
 
+// expected tells whether a status is a success: any 2xx unless expect says otherwise.
 func (r *Request) expected(status int) bool {
 	if len(r.Expect) == 0 {
 		return status/100 == 2
