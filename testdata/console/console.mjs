@@ -62,6 +62,7 @@ const has = async (page, ...words) => {
 // the pages are the same.
 const accessible = async (page) => {
   if (!whole) return;
+  await page.waitForLoadState("load"); // with its styles: the text may be there before them
   await page.evaluate(axe);
   const all = {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"], preload: false, resultTypes: ["violations"]};
   for (const [colorScheme, how] of [["light", all], ["dark", {runOnly: {type: "rule", values: ["color-contrast"]}, preload: false}]]) {
