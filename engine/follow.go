@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -55,7 +57,8 @@ func (e *DefinitionError) Unwrap() error { return e.Err }
 
 // Load makes b the definition for new events on all nodes, and tells what that
 // changes. Runs that have begun keep theirs. The error is a [*DefinitionError]
-// when the node cannot run it; then nothing has changed.
+// when the node cannot run it, or when it has no pipelines and the present one
+// has some; then nothing has changed.
 func (e *Engine) Load(ctx context.Context, b *dsl.Bundle, by Actor) (Diff, error) {
 	d, err := e.library.add(b)
 	if err != nil {
@@ -63,11 +66,46 @@ func (e *Engine) Load(ctx context.Context, b *dsl.Bundle, by Actor) (Diff, error
 	}
 	e.follower.mu.Lock()
 	defer e.follower.mu.Unlock()
+	if err := emptied(e.Bundle(), b); err != nil {
+		return Diff{}, &DefinitionError{Err: err}
+	}
 	if _, err := e.activate(ctx, b, false, by); err != nil {
 		return Diff{}, err
 	}
 	e.follower.agreed = true
 	return compare(e.swap(d), d), nil
+}
+
+// emptied refuses a definition without pipelines in place of one that has some; nil
+// for any other. Files are empty for a moment while editors and deployments write
+// them, and to take that at its word refuses all events until somebody looks.
+func emptied(before, b *dsl.Bundle) error {
+	if len(b.Pipelines) > 0 || len(before.Pipelines) == 0 {
+		return nil
+	}
+	files := make([]string, 0, len(b.Files))
+	for _, f := range b.Files {
+		if len(bytes.TrimSpace(f.Data)) == 0 {
+			files = append(files, f.Name+" (empty)")
+			continue
+		}
+		files = append(files, f.Name)
+	}
+	ids := make([]string, 0, len(before.Pipelines))
+	for _, p := range before.Pipelines {
+		ids = append(ids, p.ID)
+	}
+	return fmt.Errorf("no pipelines in %s, though the server has %s; want at least one: put them back, or stop the server if it is to serve none",
+		someOf(files), someOf(ids))
+}
+
+// someOf lists the first of many names, and counts the others.
+func someOf(names []string) string {
+	const few = 3
+	if len(names) <= few {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
 }
 
 // activate hands a definition in.

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -53,6 +54,51 @@ func TestAllNodesConvergeOnTheNewestDefinition(t *testing.T) {
 		synctest.Wait()
 		for _, e := range []*engine.Engine{first, second, third} {
 			r.wantBundle(e, onePipeline("one"))
+		}
+	})
+}
+
+// Files are empty for a moment while they are written: that must not end all intake.
+func TestFilesWithoutPipelinesReplaceNone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		e, _ := r.start(onePipeline("one"))
+		for _, text := range []string{"", "\n", "# all is commented out\n", "configs: {CITIES: {enabled: true}}\n"} {
+			var refused *engine.DefinitionError
+			_, err := e.Load(context.Background(), r.bundle(text), ann)
+			if !errors.As(err, &refused) {
+				t.Fatalf("%q: want a DefinitionError, have %v", text, err)
+			}
+			want := "no pipelines in flows.yaml, though the server has work; want at least one"
+			if strings.TrimSpace(text) == "" {
+				want = strings.Replace(want, "flows.yaml", "flows.yaml (empty)", 1)
+			}
+			if !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("%q: want %q, have %q", text, want, err)
+			}
+			current, err := r.store.Current(context.Background())
+			if err != nil || current != r.bundle(onePipeline("one")).Hash {
+				t.Errorf("%q: want the definition of before for all nodes, have %.8s, %v", text, current, err)
+			}
+			r.wantBundle(e, onePipeline("one"))
+		}
+		id := r.submit(e, event("work", "k"))
+		r.settle(e, id, engine.Succeeded)
+	})
+}
+
+// Who begins with nothing may go on so.
+func TestNodeWithoutPipelinesLoadsAnything(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		e, _ := r.start("")
+		for _, text := range []string{"# nothing yet\n", onePipeline("one")} {
+			if _, err := e.Load(context.Background(), r.bundle(text), ann); err != nil {
+				t.Fatalf("%q: %v", text, err)
+			}
+			r.wantBundle(e, text)
 		}
 	})
 }

@@ -25,7 +25,7 @@ func devCommand(s streams) *cobra.Command {
 		Long: `dev serves the pipelines of the given directories (default: the current one) on
 this machine, with the stub services (*.stub.yaml) that it finds there. It
 watches the files: each change is checked, and takes effect when nothing is
-wrong with it. A set with errors never replaces a good one.`,
+wrong with it. A set with errors, or without pipelines, never replaces a good one.`,
 		Example: "  procaas dev flows/",
 		Args:    cobra.ArbitraryArgs,
 	}
@@ -76,6 +76,9 @@ func dev(ctx context.Context, s streams, f nodeFlags, stubs, ephemeral bool) err
 	g.Go(func() error {
 		return watch(ctx, f.pipelines, func() {
 			if _, err := n.reload(ctx, engine.Actor{Name: "dev", Reason: "files have changed"}); err != nil {
+				if !errors.Is(err, errFindings) { // findings are shown already
+					fmt.Fprintf(s.err, "procaas: %v\n", err)
+				}
 				fmt.Fprintln(s.err, "the pipelines that were good go on")
 				return
 			}

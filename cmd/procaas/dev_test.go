@@ -115,14 +115,14 @@ func TestFirstMinuteOfTheReadme(t *testing.T) {
 }
 
 // TestDevReadsAgainWhatHasChanged: its own store beside the pipelines is no change of
-// them, and files with errors never replace good ones.
+// them, and files with errors, or with nothing, never replace good ones.
 func TestDevReadsAgainWhatHasChanged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "a.yaml")
 	write := func(text string) {
 		t.Helper()
-		// At once, as editors do: a file that is empty for a moment is a set without pipelines.
+		// At once, as editors do: half a file could be a good one.
 		if err := replaceFile(file, []byte(text)); err != nil {
 			t.Fatal(err)
 		}
@@ -152,6 +152,11 @@ func TestDevReadsAgainWhatHasChanged(t *testing.T) {
 	if !greet("hello") {
 		eventually(t, "the good pipelines to go on", func() bool { return greet("hello") })
 	}
+	write("")
+	eventually(t, "the empty file to be told", func() bool {
+		return strings.Contains(d.log.text(), "procaas: no pipelines in "+file+" (empty), though the server has greet;")
+	})
+	eventually(t, "the good pipelines to go on", func() bool { return greet("hello") })
 	write(strings.Replace(watchedFlow, "greeting: hello", "greeting: good bye", 1))
 	eventually(t, "the new greeting", func() bool { return greet("good bye") })
 }

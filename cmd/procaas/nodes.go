@@ -52,8 +52,8 @@ func reloadCommand(s streams) *cobra.Command {
 		Short: "Let a server read its pipelines again, and tell what that changes",
 		Long: `reload makes a server read the pipelines that it was started with again. New
 events are served by them on all nodes of its store; runs that have begun keep
-their definition. Pipelines with errors are refused with all findings, and
-nothing changes.`,
+their definition. Pipelines with errors are refused with all findings, and so are
+files that have none while the server has some; then nothing changes.`,
 		Args: cobra.NoArgs,
 	}
 	var f clientFlags
@@ -67,7 +67,7 @@ nothing changes.`,
 		}
 		diff, err := f.client().Reload(c.Context(), *reason)
 		var refused *api.Problem
-		if errors.As(err, &refused) && len(refused.Diagnostics) > 0 {
+		if errors.As(err, &refused) && refused.Code == "invalid_pipelines" {
 			return showFindings(s, refused, out)
 		}
 		if err != nil {
@@ -100,6 +100,10 @@ func showFindings(s streams, refused *api.Problem, format string) error {
 			fmt.Fprintf(s.out, "    help: %s\n", d.Hint)
 		}
 	}
-	fmt.Fprintln(s.err, "procaas: the server refuses these pipelines; those before stay")
+	why := "the server refuses these pipelines; those before stay"
+	if len(refused.Diagnostics) == 0 {
+		why = refused.Error() // it is nothing that is wrong at one place of a file
+	}
+	fmt.Fprintln(s.err, "procaas: "+why)
 	return errFindings
 }

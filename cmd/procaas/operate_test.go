@@ -183,6 +183,11 @@ func TestOperatorReloadsPipelines(t *testing.T) {
 	o.command(exitFindings, `a.yaml:3:\d+: error\[PC\d+\].*stges`, "reload")
 	o.command(exitFindings, `"line": 3`, "reload", "--format", "json")
 	o.command(exitFine, `work/last/broken`, "runs", "list")
+	o.write("")
+	o.command(exitFindings, `^procaas: no pipelines in \S+a.yaml \(empty\), though the server has work; want at least one.* the pipelines before stay\n$`, "reload")
+	o.command(exitFindings, `"code": "invalid_pipelines"`, "reload", "--format", "json")
+	o.write(failing)
+	o.command(exitFine, `nothing has changed`, "reload")
 
 	old := t.TempDir()
 	if err := os.WriteFile(filepath.Join(old, "a.yaml"), []byte(failing), 0o644); err != nil {

@@ -76,8 +76,8 @@ func serveCommand(s streams) *cobra.Command {
 		Long: `serve takes events in over HTTP and runs them. Any number of nodes may share one
 PostgreSQL: give them the same --store and --pipelines. SIGHUP reads the
 pipelines again, as procaas reload does, and makes them those of all nodes; a set
-with errors never replaces a good one. A node that starts with older pipelines
-than the others takes theirs over. SIGTERM drains.
+with errors, or without pipelines, never replaces a good one. A node that starts
+with older pipelines than the others takes theirs over. SIGTERM drains.
 
 A store that is away is waited for: /healthz answers, and /readyz says 503. The
 address of PostgreSQL may name several hosts: with target_session_attrs=read-write

@@ -155,7 +155,7 @@ func (s *server) adminOperations() []operation {
 		{
 			method: http.MethodPost, path: "/admin/v1/reload", id: "reload", tag: "admin",
 			summary:  "Read this node's pipelines again, and serve new events by them on all nodes",
-			about:    "Pipelines with errors are refused with all findings, and change nothing. Runs that have begun keep the definition that they began with.",
+			about:    "Pipelines with errors are refused with all findings, and so are files that have none while the server has some; neither changes anything. Runs that have begun keep the definition that they began with.",
 			body:     s.reasonBody(),
 			replies:  []reply{{status: 200, about: "What it changes.", body: engine.Diff{}}},
 			refusals: []string{codeInvalidPipelines, codeNotReloadable, codeStoreUnavailable}, serve: s.reloadPipelines,
