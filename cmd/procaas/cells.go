@@ -25,26 +25,39 @@ func refuseCell(ctx context.Context, store engine.Cell) error {
 	return nil
 }
 
+// namedCells reads the --cell flags: the databases by the names of their cells.
+func (f *nodeFlags) namedCells() (map[string]string, error) {
+	if len(f.cells) > 0 && !isPostgres(f.store) {
+		return nil, usagef("--cell needs a --store that is postgres://…, have %q", redact(f.store))
+	}
+	named := map[string]string{}
+	for _, cell := range f.cells {
+		name, dsn, ok := strings.Cut(cell, "=")
+		switch {
+		case !ok || name == "" || !isPostgres(dsn):
+			return nil, usagef("--cell %q: want NAME=postgres://…", redact(cell))
+		case name == cells.Home || named[name] != "":
+			return nil, usagef("--cell %s: the name is taken; --store is the cell %s", name, cells.Home)
+		case dsn == f.store:
+			return nil, usagef("--cell %s: the database is that of --store", name)
+		}
+		named[name] = dsn
+	}
+	return named, nil
+}
+
 // openCells opens the store of a node, with the cells that flags name.
 func (n *node) openCells(ctx context.Context) (engine.Store, error) {
 	f := n.flags
 	if len(f.cells) == 0 {
 		return openStore(ctx, f.store, f.migrate, n.log)
 	}
-	if !isPostgres(f.store) {
-		return nil, usagef("--cell needs a --store that is postgres://…, have %q", redact(f.store))
+	named, err := f.namedCells()
+	if err != nil {
+		return nil, err
 	}
 	o := cells.Options{Log: n.log, Cells: map[string]func(context.Context) (engine.Cell, error){}}
-	for _, cell := range f.cells {
-		name, dsn, ok := strings.Cut(cell, "=")
-		switch {
-		case !ok || name == "" || !isPostgres(dsn):
-			return nil, usagef("--cell %q: want NAME=postgres://…", redact(cell))
-		case name == cells.Home || o.Cells[name] != nil:
-			return nil, usagef("--cell %s: the name is taken; --store is the cell %s", name, cells.Home)
-		case dsn == f.store:
-			return nil, usagef("--cell %s: the database is that of --store", name)
-		}
+	for name, dsn := range named {
 		o.Cells[name] = func(ctx context.Context) (engine.Cell, error) { return n.openCell(ctx, dsn) }
 	}
 	home, err := n.openCell(ctx, f.store)

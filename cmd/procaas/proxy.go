@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -38,7 +39,8 @@ func (f *proxyFlags) add(flags *pflag.FlagSet) {
 // A proxied is a cluster whose requests a node passes on.
 type proxied struct {
 	cluster string
-	front   *front
+	address string
+	front   *front // nil before listen
 	key     dsl.KeyPlace
 }
 
@@ -49,8 +51,8 @@ type proxies struct {
 	all    []*proxied
 }
 
-// openProxies binds the addresses.
-func openProxies(ctx context.Context, n *node, f proxyFlags, b *dsl.Bundle) (*proxies, error) {
+// newProxies reads the flags and looks the clusters up. It binds no address.
+func newProxies(f proxyFlags, b *dsl.Bundle) (*proxies, error) {
 	p := &proxies{flags: f}
 	replay, err := dsl.ParseBytes(f.replay)
 	if err != nil && len(f.addresses) > 0 {
@@ -63,16 +65,17 @@ func openProxies(ctx context.Context, n *node, f proxyFlags, b *dsl.Bundle) (*pr
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(f.addresses)) {
-		x, err := f.open(ctx, n, id, b)
+		x, err := f.find(id, b)
 		if err != nil {
-			return nil, errors.Join(err, p.close())
+			return nil, err
 		}
 		p.all = append(p.all, x)
 	}
 	return p, nil
 }
 
-func (f *proxyFlags) open(ctx context.Context, n *node, id string, b *dsl.Bundle) (*proxied, error) {
+// find says what one --proxy means.
+func (f *proxyFlags) find(id string, b *dsl.Bundle) (*proxied, error) {
 	cluster := b.Cluster(id)
 	if cluster == nil {
 		known := make([]string, 0, len(b.Clusters))
@@ -97,13 +100,19 @@ func (f *proxyFlags) open(ctx context.Context, n *node, id string, b *dsl.Bundle
 	if err != nil {
 		return nil, usagef("--proxy-key %s: %w", id, err)
 	}
-	x := &proxied{cluster: id, key: key}
-	if x.front, err = openFront(ctx, address, n.log); err != nil {
-		return nil, err
+	return &proxied{cluster: id, address: address, key: key}, nil
+}
+
+// listen binds the addresses. What it has bound when one cannot be is for close.
+func (p *proxies) listen(ctx context.Context, log *slog.Logger) (err error) {
+	for _, x := range p.all {
+		if x.front, err = openFront(ctx, x.address, log); err != nil {
+			return err
+		}
+		// What lasts is for the workers and their callers to decide.
+		x.front.server.ReadTimeout, x.front.server.WriteTimeout, x.front.server.ReadHeaderTimeout = 0, 0, 10*time.Second
 	}
-	// What lasts is for the workers and their callers to decide.
-	x.front.server.ReadTimeout, x.front.server.WriteTimeout, x.front.server.ReadHeaderTimeout = 0, 0, 10*time.Second
-	return x, nil
+	return nil
 }
 
 // proxyAddress puts this machine where an address names no host.
@@ -167,7 +176,9 @@ func (p *proxies) start(ctx context.Context, g *errgroup.Group, n *node, access 
 func (p *proxies) close() error {
 	var errs []error
 	for _, x := range p.all {
-		errs = append(errs, x.front.close())
+		if x.front != nil {
+			errs = append(errs, x.front.close())
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -146,8 +146,9 @@ type node struct {
 	flags   nodeFlags
 }
 
-// openNode binds the address, opens the store and makes the engine. Nothing runs
-// before run.
+// openNode checks the flags, binds the addresses, opens the store and makes the engine.
+// Nothing runs before run. Flags come first: who mistypes one hears of that, and not
+// that an address is taken.
 func openNode(ctx context.Context, s streams, f nodeFlags, b *dsl.Bundle) (*node, error) {
 	log, err := newLogger(s, f.logFormat, f.logLevel)
 	if err != nil {
@@ -165,13 +166,20 @@ func openNode(ctx context.Context, s streams, f nodeFlags, b *dsl.Bundle) (*node
 		return nil, usagef("--max-body %q: %w", f.maxBody, err)
 	}
 	access.MaxBody = int64(maxBody)
-	n := &node{metrics: prometheus.NewRegistry(), log: log, streams: s, flags: f, closing: make(chan struct{})}
+	if err := f.checkStore(); err != nil {
+		return nil, err
+	}
+	checked, err := newProxies(f.proxy, b)
+	if err != nil {
+		return nil, err
+	}
+	n := &node{metrics: prometheus.NewRegistry(), log: log, streams: s, flags: f, proxies: checked, closing: make(chan struct{})}
 	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if n.front, err = openFront(ctx, f.listen, log); err != nil {
 		return nil, err
 	}
-	if n.proxies, err = openProxies(ctx, n, f.proxy, b); err != nil {
-		return nil, errors.Join(err, n.front.close())
+	if err := n.proxies.listen(ctx, log); err != nil {
+		return nil, errors.Join(err, n.front.close(), n.proxies.close())
 	}
 	n.access = access
 	if err := n.open(ctx, b, access); err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -173,4 +174,38 @@ func TestServeFindsThePrimaryAmongSeveralHosts(t *testing.T) {
 	s.becomes("/readyz", http.StatusOK)
 	s.stop()
 	s.end(exitFine, "store cannot be reached, trying again", "store is there")
+}
+
+// Who mistypes a flag hears of the flag, whether the address is free or not.
+func TestServeReadsItsFlagsBeforeItListens(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(failing+unwatched), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	right := "sqlite:" + filepath.Join(t.TempDir(), "o.db")
+	for _, c := range []struct {
+		flags []string
+		want  string
+	}{
+		{[]string{"--store", "mysql://x"}, "want postgres://… or sqlite:FILE"},
+		{[]string{"--store", "sqlite:"}, "want sqlite:FILE"},
+		{[]string{"--store", right, "--cell", "b=postgres://b/p"}, "--cell needs a --store that is postgres://…"},
+		{[]string{"--store", "postgres://a/p", "--cell", "b"}, "want NAME=postgres://…"},
+		{[]string{"--store", right, "--proxy", "fanuot=:0"}, "did you mean fanout?"},
+		{[]string{"--store", right, "--proxy", "fanout=here"}, "want :PORT or HOST:PORT"},
+		{[]string{"--store", right, "--proxy-key", "fanout=header:X-User"}, "there is no --proxy for the cluster"},
+	} {
+		var out lockedBuffer
+		args := append([]string{"serve", "--listen", taken.Addr().String(), "--pipelines", dir}, c.flags...)
+		code := Main(t.Context(), args, streams{strings.NewReader(""), &out, &out})
+		if code != exitUsage || !strings.Contains(out.text(), c.want) {
+			t.Errorf("%q: want exit code %d and %q, have %d and\n%s", c.flags, exitUsage, c.want, code, out.text())
+		}
+	}
 }

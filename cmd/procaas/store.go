@@ -22,8 +22,10 @@ import (
 // openStore opens what a --store flag names: postgres://… or sqlite:FILE. With
 // migrate it brings the schema up to date first.
 func openStore(ctx context.Context, dsn string, migrate bool, log *slog.Logger) (engine.Store, error) {
-	switch {
-	case isPostgres(dsn):
+	if err := checkStore(dsn); err != nil {
+		return nil, err
+	}
+	if isPostgres(dsn) {
 		store, err := postgres.Open(ctx, dsn, postgres.Options{Migrate: migrate, Log: log})
 		if err != nil {
 			return nil, err
@@ -32,15 +34,34 @@ func openStore(ctx context.Context, dsn string, migrate bool, log *slog.Logger) 
 			return nil, errors.Join(err, store.Close())
 		}
 		return store, nil
-	case strings.HasPrefix(dsn, "sqlite:"):
-		path, err := sqlitePath(dsn)
-		if err != nil {
-			return nil, err
-		}
-		return sqlite.Open(ctx, path, sqlite.Options{Migrate: migrate})
-	default:
-		return nil, usagef("--store %q: want postgres://… or sqlite:FILE", redact(dsn))
 	}
+	path, err := sqlitePath(dsn)
+	if err != nil {
+		return nil, err
+	}
+	return sqlite.Open(ctx, path, sqlite.Options{Migrate: migrate})
+}
+
+// checkStore says what is wrong with a --store flag, as far as that shows without
+// opening anything.
+func checkStore(dsn string) error {
+	path, ok := strings.CutPrefix(dsn, "sqlite:")
+	switch {
+	case isPostgres(dsn), path != "" && ok:
+		return nil
+	case ok:
+		return usagef("--store %q: want sqlite:FILE", dsn)
+	}
+	return usagef("--store %q: want postgres://… or sqlite:FILE", redact(dsn))
+}
+
+// checkStore says what is wrong with the flags that name databases.
+func (f *nodeFlags) checkStore() error {
+	if err := checkStore(f.store); err != nil {
+		return err
+	}
+	_, err := f.namedCells()
+	return err
 }
 
 // passwordParam is a password among the parameters of a DSN.
@@ -84,12 +105,10 @@ func isPostgres(dsn string) bool {
 	return strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://")
 }
 
-// sqlitePath gives the file of an sqlite: DSN, whose directory it makes.
+// sqlitePath gives the file of an sqlite: DSN that checkStore has found right, and makes
+// its directory.
 func sqlitePath(dsn string) (string, error) {
 	path := strings.TrimPrefix(dsn, "sqlite:")
-	if path == "" {
-		return "", usagef("--store %q: want sqlite:FILE", dsn)
-	}
 	return path, os.MkdirAll(filepath.Dir(path), 0o755)
 }
 
@@ -127,18 +146,18 @@ func migrateCommand(s streams) *cobra.Command {
 }
 
 func migrate(ctx context.Context, s streams, dsn string) error {
+	err := checkStore(dsn)
+	if err != nil {
+		return err
+	}
 	var from, to int64
-	var err error
-	switch {
-	case isPostgres(dsn):
+	if isPostgres(dsn) {
 		from, to, err = postgres.Migrate(ctx, dsn)
-	case strings.HasPrefix(dsn, "sqlite:"):
+	} else {
 		var path string
 		if path, err = sqlitePath(dsn); err == nil {
 			from, to, err = sqlite.Migrate(ctx, path)
 		}
-	default:
-		return usagef("--store %q: want postgres://… or sqlite:FILE", redact(dsn))
 	}
 	if err != nil {
 		return fmt.Errorf("migrate %s: %w", redact(dsn), err)
