@@ -1,13 +1,18 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"procaas/dsl"
 	"procaas/engine"
 	"procaas/engine/api"
 )
@@ -267,6 +272,9 @@ func shardMove(s streams, f *clientFlags) *cobra.Command {
 		if a.Shard == args[2] {
 			return usagef("%s lives on %s already", a.Placement, a.Shard)
 		}
+		if err := checkTarget(c.Context(), f.client(), a.Map, args[2]); err != nil {
+			return err
+		}
 		if !dryRun {
 			payload := map[string]any{"map": a.Map, "key": a.Placement, "target": args[2]}
 			if method != "" {
@@ -289,6 +297,31 @@ func shardMove(s streams, f *clientFlags) *cobra.Command {
 		return nil
 	}
 	return c
+}
+
+// checkTarget refuses a shard that the map does not have, before a run of its own fails
+// for that. Submitters may move keys and not list shards: theirs is left to the run.
+func checkTarget(ctx context.Context, client *api.Client, shardMap, target string) error {
+	shards, err := client.Shards(ctx, shardMap)
+	var refused *api.Problem
+	if errors.As(err, &refused) && refused.Status == http.StatusForbidden {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	known := make([]string, 0, len(shards))
+	for _, x := range shards {
+		known = append(known, x.ID)
+	}
+	if slices.Contains(known, target) {
+		return nil
+	}
+	hint := "procaas shard list " + shardMap + " lists them"
+	if near := dsl.Suggest(target, known); near != "" {
+		hint = "did you mean " + near + "?"
+	}
+	return usagef("map %s has no shard %q; %s", shardMap, target, hint)
 }
 
 func shardSet(s streams, f *clientFlags, use, short string, change func(why string) api.ShardChangeRequest) *cobra.Command {

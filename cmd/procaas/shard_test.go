@@ -30,7 +30,9 @@ func TestShardCommandsTellOfMapsAndShards(t *testing.T) {
     slots: 4
     tables: [{table: no_such_table}]
     connect: {database: postgres, user: postgres, parameters: {sslmode: disable}}
-    shards: [{id: s1, hosts: [{address: "HOST", dc: a}]}]
+    shards:
+      - {id: s1, slots: 0-3, hosts: [{address: "HOST", dc: a}]}
+      - {id: s2, hosts: [{address: "127.0.0.1:1"}]} # which nobody reaches
 pipelines:
   - id: shard-transfer
     stages: [{id: move, handlers: [{id: move, set: {}}]}]
@@ -53,7 +55,7 @@ pipelines:
 	lines := []string{
 		"shard list", "shard resolve mail 42/inbox", "shard resolve mail 42 --mode replica", "shard resolve male 42", "shard resolve mail 1/2/3",
 		"shard enroll mail s1", "shard enroll mail s9", "shard close mail s1", "shard close mail s1 --reason full --dry-run", "shard show mail s9",
-		"shard close mail s9 --reason full", "shard move mail 42 s1", "shard move mail 42 s2 --dry-run", "shard split mail 42 --dry-run", "shard split mail 1/2/3", "shard merge mail 42",
+		"shard close mail s9 --reason full", "shard move mail 42 s1", "shard move mail 42 s2 --dry-run", "shard move mail 42 s22 --dry-run", "shard move mail 42 archive", "shard split mail 42 --dry-run", "shard split mail 1/2/3", "shard merge mail 42",
 		"shard list male --format json", "shard resolve mail 42 --format xml",
 	}
 	transcript := func() string {
