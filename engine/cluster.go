@@ -30,6 +30,9 @@ type Levers struct {
 	Pins     map[int]Lever    `json:"pins,omitempty"`     // partitions that stay on a worker
 	Frozen   *Lever           `json:"frozen,omitempty"`   // nothing moves at all
 	DryRun   *Lever           `json:"dry_run,omitempty"`  // moves are decided, and not made
+
+	// Warnings are made for those who look, from all the levers together: none is kept.
+	Warnings []string `json:"warnings,omitempty" doc:"Which pins other levers keep from holding, and which of those a pin is stronger than."`
 }
 
 // A Lever is one of them, with who has pulled it.
@@ -59,7 +62,9 @@ func (l Levers) At(now time.Time) Levers {
 	}
 	pins := maps.Clone(l.Pins)
 	maps.DeleteFunc(pins, func(_ int, l Lever) bool { return l.over(now) })
-	return Levers{live(l.Banned), live(l.Draining), live(l.Zones), pins, one(l.Frozen), one(l.DryRun)}
+	return Levers{
+		Banned: live(l.Banned), Draining: live(l.Draining), Zones: live(l.Zones), Pins: pins, Frozen: one(l.Frozen), DryRun: one(l.DryRun),
+	}
 }
 
 // The names of levers.
@@ -267,6 +272,7 @@ func (e *Engine) PullLever(ctx context.Context, cluster string, pull LeverPull, 
 			Kind: DocumentLevers, Name: cluster, Version: version, Value: encodePlain(levers),
 		}}, []Audited{audit})
 		if !errors.Is(err, ErrConflict) || try == leverTries {
+			levers.Warnings = status.warnings(levers)
 			return levers, err
 		}
 	}
@@ -346,6 +352,36 @@ func (s *ClusterStatus) zones() (zones []string) {
 		}
 	}
 	return zones
+}
+
+// warnings tells of pins that other levers speak against. Such levers are taken all the
+// same, in any order: a ban may end before the pin does.
+func (s *ClusterStatus) warnings(l Levers) (found []string) {
+	for _, p := range slices.Sorted(maps.Keys(l.Pins)) {
+		if text := s.pinWarning(p, l); text != "" {
+			found = append(found, text)
+		}
+	}
+	return found
+}
+
+// pinWarning says what is stronger, a pin or the ban or drain of its worker; empty when
+// there is neither. The balancer takes partitions off a banned worker whatever is
+// pinned, and moves none that is where it is pinned to.
+func (s *ClusterStatus) pinWarning(partition int, l Levers) string {
+	worker := l.Pins[partition].Worker
+	if _, banned := l.Banned[worker]; banned {
+		return fmt.Sprintf("partition %d is pinned to %s, which is banned: the pin waits for the end of the ban", partition, worker)
+	}
+	_, emptied := l.Draining[worker]
+	for _, w := range s.Members() {
+		_, all := l.Zones[w.Zone]
+		emptied = emptied || w.ID == worker && w.Zone != "" && all
+	}
+	if emptied {
+		return fmt.Sprintf("partition %d is pinned to %s, which is drained: it stays there until the pin ends, so %s does not become empty", partition, worker, worker)
+	}
+	return ""
 }
 
 func (s *ClusterStatus) mayHold(partition int, worker string) bool {

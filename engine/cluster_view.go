@@ -69,6 +69,7 @@ func (s *ClusterStatus) View() ClusterView {
 		}
 	}
 	v.BestLoad = s.bestLoad()
+	v.Levers.Warnings = s.warnings(s.Levers)
 	return v
 }
 
@@ -175,6 +176,9 @@ func (s *ClusterStatus) notes(v *PartitionView, up int) []string {
 	}
 	if v.Pin != nil {
 		note("%s has pinned it to %s: %s", v.Pin.By, v.Pin.Worker, v.Pin.Reason)
+	}
+	if v.Pin != nil && s.pinWarning(v.Partition, s.Levers) != "" {
+		note("%s", s.pinWarning(v.Partition, s.Levers))
 	}
 	if l := s.Levers.Frozen; l != nil {
 		note("nothing moves: %s has frozen the cluster: %s", l.By, l.Reason)

@@ -46,3 +46,40 @@ func TestExplainTellsWhomLeversHold(t *testing.T) {
 		}
 	}
 }
+
+// A pin that a ban or a drain speaks against is told of, whichever was pulled first.
+func TestLeversThatContradictEachOtherAreTold(t *testing.T) {
+	t.Parallel()
+	yaml := "clusters:\n  - id: c\n    partitions: 4\n    workers:\n" +
+		"      - {id: w1, url: 'http://127.0.0.1:1', zone: a}\n      - {id: w2, url: 'http://127.0.0.1:2', zone: b}\n      - {id: w3, url: 'http://127.0.0.1:3'}\n"
+	b, found := dsl.Load([]dsl.File{{Name: "c.yaml", Data: []byte(yaml)}}, dsl.Options{})
+	if b == nil {
+		t.Fatal(found)
+	}
+	pins := map[int]Lever{3: {Worker: "w3"}, 0: {Worker: "w1"}}
+	held := func(id string) map[string]Lever { return map[string]Lever{id: {By: "ann"}} }
+	banned := "partition 0 is pinned to w1, which is banned"
+	for _, c := range []struct {
+		name   string
+		levers Levers
+		wants  []string
+	}{
+		{"pins alone", Levers{Pins: pins}, nil},
+		{"others", Levers{Pins: pins, Banned: held("w2"), Draining: held("w2"), Zones: held("b")}, nil},
+		{"a ban", Levers{Pins: pins, Banned: held("w1")}, []string{banned}},
+		{"a ban and a drain", Levers{Pins: pins, Banned: held("w1"), Draining: held("w1")}, []string{banned}},
+		{"two drains", Levers{Pins: pins, Zones: held("a"), Draining: held("w3")}, []string{
+			"partition 0 is pinned to w1, which is drained", "partition 3 is pinned to w3, which is drained",
+		}},
+	} {
+		s := ClusterStatus{Cluster: b.Clusters[0], Levers: c.levers}
+		have := s.View().Levers.Warnings
+		if !slices.EqualFunc(have, c.wants, strings.HasPrefix) {
+			t.Errorf("%s: want %q, have %q", c.name, c.wants, have)
+		}
+		told := slices.ContainsFunc(s.explain(0, nil).Notes, func(n string) bool { return strings.HasPrefix(n, "partition 0 is pinned to w1, which") })
+		if told != (len(c.wants) > 0) {
+			t.Errorf("%s: want the partition's notes to say so, too: %t", c.name, told)
+		}
+	}
+}

@@ -177,6 +177,9 @@ func writeLevers(s streams, l engine.Levers, none string) error {
 	if l.Frozen != nil && n > 1 {
 		fmt.Fprintln(w, "nothing moves while the cluster is frozen, so what the other levers ask for waits for unfreeze")
 	}
+	for _, text := range l.Warnings {
+		fmt.Fprintln(w, "warning: "+text)
+	}
 	return w.Flush()
 }
 
