@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -131,13 +132,24 @@ func tendTasks(ctx context.Context, care TaskCare) (time.Duration, error) {
 	return min(max(next, tendLeast), tendMost), nil
 }
 
-// AuditQueueMode writes down who has said what a type of tasks does from now on. The
-// queue may be in another store, so this comes behind the change; saying it again
-// writes it again.
-func (e *Engine) AuditQueueMode(ctx context.Context, taskType string, mode TaskMode, by Actor) error {
-	_, err := e.o.Store.WriteDocuments(ctx, 0, nil, []Audited{{Kind: AuditQueue, Name: taskType, By: by, After: AuditText(string(mode))}})
-	if err != nil {
-		return fmt.Errorf("%s is %s, but the audit lacks it: %w", taskType, mode, err)
+// SetQueueMode lets set say what a type of tasks does from now on, and writes down by
+// whom. The queue may be in another store, so one transaction cannot hold both: the
+// record comes first, and without it nothing changes. A change that fails afterwards
+// has a second record, which says so.
+func (e *Engine) SetQueueMode(ctx context.Context, taskType string, mode TaskMode, by Actor, set func() error) error {
+	record := func(ctx context.Context, after string) error {
+		_, err := e.o.Store.WriteDocuments(ctx, 0, nil, []Audited{{Kind: AuditQueue, Name: taskType, By: by, After: AuditText(after)}})
+		return err
 	}
-	return nil
+	if err := record(ctx, string(mode)); err != nil {
+		return fmt.Errorf("%s is not made %s, for the audit cannot be written: %w", taskType, mode, err)
+	}
+	failed := set()
+	if failed == nil {
+		return nil
+	}
+	// The caller may be gone by now, which is often why it failed.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	return errors.Join(failed, record(ctx, fmt.Sprintf("%s failed: %v", mode, failed)))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,5 +55,50 @@ func TestNodesCareForTasks(t *testing.T) {
 				t.Errorf("have %+v, want those forgotten each hour that ended longer ago than %v", care, want)
 			}
 		})
+	}
+}
+
+// A store with a full disk where it keeps the audit.
+type fullAudit struct{ engine.Store }
+
+var errFullAudit = errors.New("the disk of the audit is full")
+
+func (fullAudit) WriteDocuments(context.Context, int64, []engine.DocumentWrite, []engine.Audited) ([]int64, error) {
+	return nil, errFullAudit
+}
+
+// The mode of a type of tasks changes with its record only, and a record of what could
+// not be done is followed by one that says so.
+func TestQueueModeChangesWithItsRecord(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	calls := 0
+	pause := func(store engine.Store, outcome error) error {
+		set := func() error { calls++; return outcome }
+		return r.engine(store, onePipeline("one")).SetQueueMode(t.Context(), "thumbs", engine.TasksPaused, ann, set)
+	}
+	if err := pause(fullAudit{r.store}, nil); !errors.Is(err, errFullAudit) || calls != 0 {
+		t.Errorf("want no change without its record, have %d and %v", calls, err)
+	}
+	away := errors.New("the queue is away")
+	if err := pause(r.store, away); !errors.Is(err, away) || calls != 1 {
+		t.Errorf("want what the queue says, have %d and %v", calls, err)
+	}
+	if err := pause(r.store, nil); err != nil || calls != 2 {
+		t.Errorf("want a change, have %d and %v", calls, err)
+	}
+	found, err := r.store.Audit(t.Context(), engine.AuditFilter{Kind: engine.AuditQueue, Name: "thumbs", Limit: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var have []string // the newest first
+	for _, a := range found {
+		have = append(have, string(a.After))
+		if a.By != ann {
+			t.Errorf("want the record of ann, have %+v", a)
+		}
+	}
+	if want := []string{`"paused"`, `"paused failed: the queue is away"`, `"paused"`}; !slices.Equal(have, want) {
+		t.Errorf("want the audit to have %q, have %q", want, have)
 	}
 }

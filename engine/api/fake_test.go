@@ -583,11 +583,11 @@ func (f *fakeEngine) ShardTransfers(_ context.Context, shardMap string) ([]engin
 	return []engine.ShardTransfer{transferring}, nil
 }
 
-func (f *fakeEngine) AuditQueueMode(_ context.Context, kind string, mode engine.TaskMode, by engine.Actor) error {
+func (f *fakeEngine) SetQueueMode(_ context.Context, kind string, mode engine.TaskMode, by engine.Actor, set func() error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.audit = append(f.audit, engine.AuditView{Kind: engine.AuditQueue, Name: kind, By: by.Name, Reason: by.Reason, After: string(mode)})
-	return nil
+	return set()
 }
 
 func (f *fakeEngine) OrderShardTransfer(_ context.Context, id, want string, by engine.Actor) (engine.ShardTransfer, error) {

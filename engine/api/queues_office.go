@@ -109,12 +109,16 @@ func (s *server) putQueue(w http.ResponseWriter, r *http.Request) error {
 	if err := faulty(f.faults); err != nil {
 		return err
 	}
-	warning := s.unheard(r.Context(), kind)
-	if err := s.tasks.SetTaskMode(r.Context(), kind, engine.TaskMode(change.Mode), change.Reason); err != nil {
+	if err := (&engine.TaskSpec{Type: kind}).Check(); err != nil { // before it is written down
 		return taskProblem(err)
 	}
-	if err := s.engine.AuditQueueMode(r.Context(), kind, engine.TaskMode(change.Mode), actor(r, change.Reason)); err != nil {
-		return err
+	warning := s.unheard(r.Context(), kind)
+	mode := engine.TaskMode(change.Mode)
+	err = s.engine.SetQueueMode(r.Context(), kind, mode, actor(r, change.Reason), func() error {
+		return s.tasks.SetTaskMode(r.Context(), kind, mode, change.Reason)
+	})
+	if err != nil {
+		return taskProblem(err)
 	}
 	s.log.Info("queue changed", "type", kind, "mode", change.Mode, "by", granted(r).Name, "reason", change.Reason)
 	return writeJSON(w, http.StatusOK, QueueChanged{change, warning})

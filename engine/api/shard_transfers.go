@@ -15,7 +15,7 @@ import (
 type Transfers interface {
 	ShardTransfers(ctx context.Context, shardMap string) ([]engine.ShardTransfer, error)
 	OrderShardTransfer(ctx context.Context, id, want string, by engine.Actor) (engine.ShardTransfer, error)
-	AuditQueueMode(ctx context.Context, taskType string, mode engine.TaskMode, by engine.Actor) error
+	SetQueueMode(ctx context.Context, taskType string, mode engine.TaskMode, by engine.Actor, set func() error) error
 }
 
 // A TransferOrderRequest tells a transfer what an operator wants.
