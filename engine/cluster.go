@@ -32,7 +32,7 @@ type Levers struct {
 	DryRun   *Lever           `json:"dry_run,omitempty"`  // moves are decided, and not made
 
 	// Warnings are made for those who look, from all the levers together: none is kept.
-	Warnings []string `json:"warnings,omitempty" doc:"Which pins other levers keep from holding, and which of those a pin is stronger than."`
+	Warnings []string `json:"warnings,omitempty" doc:"Pins that a ban or a drain of their worker contradicts, and which of the two is stronger."`
 }
 
 // A Lever is one of them, with who has pulled it.
