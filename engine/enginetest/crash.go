@@ -20,11 +20,13 @@ import (
 // crashEnv tells the test binary that it is the process to be killed.
 const crashEnv = "PROCAAS_TEST_CRASH_STORE"
 
-// crashes is how often the process is killed; writers how many write at once.
+// crashes is how often the process is killed; writers how many write at once. The lease
+// is waited for once, at the end; and a process that stands still for as long while it
+// looks for dead nodes takes itself for one.
 const (
 	crashes    = 4
 	writers    = 4
-	crashLease = 400 * time.Millisecond
+	crashLease = 3 * time.Second
 )
 
 // Crash kills a process that works with the store at dsn, again and again, and

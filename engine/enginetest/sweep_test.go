@@ -1,12 +1,11 @@
 package enginetest_test
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -22,6 +21,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"procaas/dsl"
 	"procaas/engine"
@@ -36,7 +36,7 @@ import (
 // and a call of a pipeline that builds on all that; then the event that it emitted.
 const sweepFlow = `
 services:
-  - {id: svc, url: "http://127.0.0.1:9"}
+  - {id: svc, url: "http://127.0.0.1:9", timeout: 60s}
 flows:
   - id: order
     key: !$ event.payload.id
@@ -153,10 +153,15 @@ func TestCrashAtEveryIO(t *testing.T) {
 // sweepLanes is how many processes are swept at once, each on a store of its own.
 const sweepLanes = 5
 
+// sweepLease is so long that no process loses its node because it stood still: it would
+// repeat calls that were under way then, without a death that explains it. The lease of a
+// dead one is cut short by [sweeper.expire].
+const sweepLease = 2 * time.Minute
+
 func sweepAll(t *testing.T, newStore func(t *testing.T) string) {
-	services := startSweepStub(t)
-	first := sweeper{t: t, store: newStore(t), services: services}
-	whole, err := first.child(sweepJob{Event: "whole"})
+	services, after := startSweepStub(t), startSweepStub(t)
+	first := sweeper{t: t, store: newStore(t), services: services, after: after}
+	whole, err := first.child(sweepJob{Event: "whole"}, services)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +174,7 @@ func sweepAll(t *testing.T, newStore func(t *testing.T) string) {
 	died := map[string]int{}
 	var lanes sync.WaitGroup // they mostly wait, so more than there are processors
 	for range sweepLanes {
-		s := sweeper{t: t, store: newStore(t), services: services}
+		s := sweeper{t: t, store: newStore(t), services: services, after: after}
 		lanes.Go(func() {
 			for {
 				// What goes on at once does not always happen in the same order,
@@ -222,9 +227,13 @@ func startSweepStub(t *testing.T) *stub.Server {
 
 // A sweeper has processes killed, on one store.
 type sweeper struct {
-	t        *testing.T
-	store    string
-	services *stub.Server
+	t     *testing.T
+	store string
+
+	// What processes call that are to die, and what those call that go on after them. A
+	// call that was on its way when its process died may arrive at any time afterwards: by
+	// the time alone, it would be taken for one of the process that goes on.
+	services, after *stub.Server
 }
 
 // A lifetime is what a process said.
@@ -233,72 +242,117 @@ type lifetime struct {
 	report sweepReport
 }
 
-// child runs a process.
-func (s *sweeper) child(job sweepJob) (l lifetime, err error) {
-	job.Store, job.Service = s.store, s.services.URLs()["svc"]
+// child runs a process that calls some services.
+func (s *sweeper) child(job sweepJob, services *stub.Server) (l lifetime, err error) {
+	job.Store, job.Service = s.store, services.URLs()["svc"]
 	env, err := json.Marshal(job)
 	if err != nil {
 		return l, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*sweepPatience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestCrashAtEveryIO$")
 	cmd.Env = append(os.Environ(), sweepEnv+"="+string(env))
 	out, err := cmd.CombinedOutput()
-	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
-		if text, ok := strings.CutPrefix(lines.Text(), sweepDied); ok {
-			l.died = text
+	for line := range strings.Lines(string(out)) { // however long a report is
+		if text, ok := strings.CutPrefix(line, sweepDied); ok {
+			l.died = strings.TrimSuffix(text, "\n")
 		}
-		if text, ok := strings.CutPrefix(lines.Text(), sweepDone); ok {
+		if text, ok := strings.CutPrefix(line, sweepDone); ok {
 			if err := json.Unmarshal([]byte(text), &l.report); err != nil {
-				return l, err
+				return l, fmt.Errorf("report: %w\n%s", err, out)
 			}
 		}
 	}
 	if l.died == "" && (err != nil || l.report.IOs == 0) {
-		return l, fmt.Errorf("the process ended by itself: %w\n%s", err, out)
+		return l, fmt.Errorf("the process ended by itself: %v\n%s", err, out)
 	}
 	return l, nil
 }
 
 // sweep has a process killed at one point and another one go on, and checks all.
 func (s *sweeper) sweep(job sweepJob, want sweepReport) (died string, err error) {
-	first, err := s.child(job)
+	first, err := s.child(job, s.services)
 	if err != nil || first.died == "" {
 		return "never", err
 	}
-	durable, err := s.durable(job)
+	durable, dead, err := s.durable(job)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("what is durable: %w", err)
 	}
-	before := len(s.services.Record().Calls) // by others too, which does no harm
 	again := job
 	again.At = 0
-	second, err := s.child(again)
+	second, err := s.goOn(again, dead)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("the process that goes on: %w", err)
 	}
 	s.compare(job, want, second.report)
-	s.checkHistory(job, second.report, durable, before)
+	s.checkHistory(job, second.report, durable)
 	return first.died, nil
 }
 
-// durable reads what is durable of a job's runs after the death.
-func (s *sweeper) durable(job sweepJob) ([]engine.RunView, error) {
-	store, err := openSweepStore(context.Background(), s.store)
+// durable reads what is durable of a job's runs after the death, and which nodes are dead
+// then. One whose Join was still on its way is not among them; but it can have no runs.
+func (s *sweeper) durable(job sweepJob) (views []engine.RunView, dead []int64, err error) {
+	ctx := context.Background()
+	store, err := openSweepStore(ctx, s.store)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer store.Close()
-	records, _, err := store.List(context.Background(), engine.RunFilter{Flow: "order", Key: job.Event, Limit: 10})
+	defer func() { err = errors.Join(err, store.Close()) }()
+	records, _, err := store.List(ctx, engine.RunFilter{Flow: "order", Key: job.Event, Limit: 10})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	views := make([]engine.RunView, len(records))
-	for i, r := range records {
-		views[len(records)-1-i] = engine.View(r)
+	for _, r := range slices.Backward(records) {
+		views = append(views, engine.View(r))
 	}
-	return views, nil
+	nodes, err := store.Nodes(ctx)
+	for _, n := range nodes {
+		if n.Alive {
+			dead = append(dead, n.Node)
+		}
+	}
+	return views, dead, err
+}
+
+// goOn runs a process after the death of another one.
+func (s *sweeper) goOn(job sweepJob, dead []int64) (l lifetime, err error) {
+	ctx, stop := context.WithCancel(context.Background())
+	var expired error
+	var expiring sync.WaitGroup
+	if strings.HasPrefix(s.store, "postgres") { // a file is taken over when it is opened
+		expiring.Go(func() { expired = s.expire(ctx, dead) })
+	}
+	l, err = s.child(job, s.after)
+	stop()
+	expiring.Wait()
+	return l, errors.Join(err, expired)
+}
+
+const endLeases = `update leases set lease_until = clock_timestamp()
+	where node = any ($1::bigint[]) and lease_until > clock_timestamp()`
+
+// expire ends the leases of dead nodes until ctx ends: again and again, since the server may
+// still be about to do what a process has asked for right before its death, such as a beat.
+func (s *sweeper) expire(ctx context.Context, nodes []int64) error {
+	conn, err := pgx.Connect(context.WithoutCancel(ctx), s.store)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err := conn.Exec(context.WithoutCancel(ctx), endLeases, nodes); err != nil {
+			return fmt.Errorf("end the leases of the dead: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
 }
 
 // compare holds the end against that of a run without a crash.
@@ -333,15 +387,15 @@ func pathOutcomes(v engine.RunView) map[string]string {
 	return out
 }
 
-// checkHistory tells the story of a job from the calls that the services saw,
-// the first of which came before the death, and from what was durable then.
-func (s *sweeper) checkHistory(job sweepJob, end sweepReport, durable []engine.RunView, before int) {
+// checkHistory tells the story of a job from the calls that the services saw of the
+// process that died and of the one that went on, and from what was durable in between.
+func (s *sweeper) checkHistory(job sweepJob, end sweepReport, durable []engine.RunView) {
 	s.t.Helper()
 	var h enginetest.History
 	for _, r := range end.Runs {
 		h.Accepted(r.ID, job.Event)
 	}
-	calls := s.services.Record().Calls
+	before, after := s.services.Record().Calls, s.after.Record().Calls
 	running := 0 // the first run that has not ended
 	tell := func(calls []stub.Call) {
 		for _, c := range calls {
@@ -358,7 +412,7 @@ func (s *sweeper) checkHistory(job sweepJob, end sweepReport, durable []engine.R
 			h.Called(c.Run, c.Handler, sweepStages[c.Handler], c.Key)
 		}
 	}
-	tell(calls[:before])
+	tell(before)
 	h.Fault()
 	for _, r := range durable {
 		for _, handler := range r.Handlers {
@@ -367,7 +421,7 @@ func (s *sweeper) checkHistory(job sweepJob, end sweepReport, durable []engine.R
 			}
 		}
 	}
-	tell(calls[before:])
+	tell(after)
 	for ; running < len(end.Runs); running++ {
 		h.Ended(end.Runs[running].ID)
 	}
@@ -375,7 +429,7 @@ func (s *sweeper) checkHistory(job sweepJob, end sweepReport, durable []engine.R
 		s.t.Errorf("%s: %s", job, problem)
 	}
 	for path := range sweepStages {
-		if !slices.ContainsFunc(calls, func(c stub.Call) bool {
+		if !slices.ContainsFunc(slices.Concat(before, after), func(c stub.Call) bool {
 			return c.Handler == path && slices.ContainsFunc(end.Runs, func(r engine.RunView) bool { return r.ID == c.Run })
 		}) {
 			s.t.Errorf("%s: %s was never called", job, path)
@@ -420,7 +474,7 @@ func sweepUntilKilled(t *testing.T, text string) {
 		t.Fatalf("%+v", found)
 	}
 	e, err := engine.New(engine.Options{
-		Store: d, Types: handlers.All(), Bundle: bundle, ServiceURLs: services, Name: "swept", Lease: 200 * time.Millisecond,
+		Store: d, Types: handlers.All(), Bundle: bundle, ServiceURLs: services, Name: "swept", Lease: sweepLease,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -442,9 +496,13 @@ func sweepUntilKilled(t *testing.T, text string) {
 	}
 }
 
+// sweepPatience is how long a process waits for the end of its event, however busy the
+// machine is.
+const sweepPatience = 2 * time.Minute
+
 // sweepToTheEnd hands the event in and waits for both runs.
 func sweepToTheEnd(ctx context.Context, t *testing.T, e *engine.Engine, job sweepJob) sweepReport {
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(sweepPatience)
 	for e.Healthy(ctx) != nil && time.Now().Before(deadline) {
 		time.Sleep(time.Millisecond)
 	}
