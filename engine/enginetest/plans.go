@@ -55,10 +55,12 @@ func (p *Plans) Read(t testing.TB, pool *pgxpool.Pool) {
 			c.Release()
 		}
 	}()
-	for i, c := range idle {
+	misled := false
+	for _, c := range idle {
 		all, err := p.unseen(ctx, c)
-		if err == nil && len(all) > 0 && i == 0 {
-			err = p.mislead(ctx, c)
+		if err == nil && len(all) > 0 && !misled {
+			err = p.mislead(ctx, c) // for all connections: it makes them plan anew
+			misled = true
 		}
 		for _, s := range all {
 			if err == nil {
