@@ -1,11 +1,14 @@
 package postgres
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"procaas/engine"
 )
 
 // A look during which somebody stood still does not put off the next look at all.
@@ -46,5 +49,19 @@ func TestStalledTransactionsAreMadeAgain(t *testing.T) {
 		if have := rolledBack(&pgconn.PgError{Code: code, Severity: "FATAL"}); have != want {
 			t.Errorf("code %s in a commit: want it certainly unwritten %v, have %v", code, want, have)
 		}
+	}
+}
+
+// What the store answers is not asked for again: it would be the same, only later.
+func TestAnswersAreNotAskedForAgain(t *testing.T) {
+	t.Parallel()
+	s := &Store{}
+	for _, answer := range []error{engine.ErrFenced, engine.ErrConflict, engine.ErrNotFound, engine.ErrStale, engine.ErrMoving, errTwice} {
+		if s.mayPass(unwritten{fmt.Errorf("move: %w", answer)}) {
+			t.Errorf("the answer %q is tried again", answer)
+		}
+	}
+	if !s.mayPass(unwritten{errors.New("connection reset by peer")}) {
+		t.Error("a connection that failed before the commit is not tried again")
 	}
 }

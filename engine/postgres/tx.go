@@ -87,7 +87,7 @@ func (s *Store) once(ctx context.Context, do func(*tx) error) error {
 		return err
 	}
 	if t.ready {
-		s.hint(t.first)
+		s.hint(t.first) // not before the commit: who looks sooner finds nothing
 	}
 	return nil
 }
@@ -132,9 +132,10 @@ func (s *Store) mayPass(err error) bool {
 	return code.Code[:2] == "08" || code.Code[:2] == "53"
 }
 
-// isAnswer tells whether an error is the store's own answer.
+// isAnswer tells whether an error is the store's own answer, which is the same however
+// often it is asked for.
 func isAnswer(err error) bool {
-	for _, answer := range []error{engine.ErrFenced, engine.ErrConflict, engine.ErrNotFound, engine.ErrMoving, errTwice,
+	for _, answer := range []error{engine.ErrFenced, engine.ErrConflict, engine.ErrNotFound, engine.ErrStale, engine.ErrMoving, errTwice,
 		context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, answer) {
 			return true
