@@ -426,7 +426,7 @@ type RunFilter struct {
 	Until      time.Time // accepted before
 
 	// Of a listing alone.
-	Limit  int // 1 to 1000
+	Limit  int // 1 to 1000; another number stands for the nearest of these
 	Cursor string
 	Oldest bool // the first accepted first
 }

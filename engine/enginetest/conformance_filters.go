@@ -147,6 +147,16 @@ var filterCases = []storeCase{
 		}
 		p.equal("runs", met, ids)
 	}},
+	{"a page holds one run at least, whatever its limit says", func(p *probe) {
+		ids := p.accept(p.event("k"), p.event("k"))
+		for _, limit := range []int{-1, 0, 1} {
+			runs, next, err := p.List(p.Context(), engine.RunFilter{Oldest: true, Limit: limit})
+			p.must(err)
+			if len(runs) != 1 || runs[0].ID != ids[0] || next == "" {
+				p.Fatalf("limit %d: want run %s and a cursor, have %d runs and the cursor %q", limit, ids[0], len(runs), next)
+			}
+		}
+	}},
 	{"runs are counted by what they have in common", func(p *probe) {
 		node := p.join()
 		p.failed(node,

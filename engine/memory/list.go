@@ -25,12 +25,13 @@ func (m *Store) List(ctx context.Context, f engine.RunFilter) ([]engine.RunRecor
 		}
 		rows = slices.DeleteFunc(rows, func(r *memoryRun) bool { return f.Oldest && r.seq <= seq || !f.Oldest && r.seq >= seq })
 	}
+	limit := min(max(f.Limit, 1), 1000) // as the filter says
 	var out []engine.RunRecord
 	for _, r := range rows {
 		if !r.isChosen(f) {
 			continue
 		}
-		if len(out) == f.Limit {
+		if len(out) == limit {
 			last := m.runs[out[len(out)-1].ID]
 			return out, strconv.Itoa(last.seq), ctx.Err()
 		}
