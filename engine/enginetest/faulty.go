@@ -13,7 +13,8 @@ import (
 var ErrInjected = errors.New("injected fault")
 
 // A Faulty store fails when a test wants it to. Its fields may be set as long as
-// nothing uses it.
+// nothing uses it. It shows [engine.Store] alone: what a store can do besides, such as
+// wake its node, is hidden, so that all that a node learns comes by what may fail.
 type Faulty struct {
 	engine.Store
 

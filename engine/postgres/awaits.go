@@ -39,7 +39,8 @@ const (
 	order by seq + 0 for no key update`
 )
 
-// They make runs ready.
+// They make runs ready. What stir looks up is locked there, so that the run is still parked
+// when it is written, without a second look at its place.
 var (
 	stir = readying(`update runs r set place = 'ready'
 	from unnest($1::text[], $2::text[]) as k (flow, key), lateral (select p.seq from runs p

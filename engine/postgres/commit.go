@@ -167,6 +167,8 @@ func (w *work) emits() ([]*intake, error) {
 }
 
 const (
+	// An entity may be there more than once. That does no harm: a lock that is held is had
+	// at once, and all of its rows read the same.
 	lockKeysOf = `select from (select flow, key from runs where id = any ($1::text[]) and ordered
 		union all select * from unnest($2::text[], $3::text[])) u, keys k
 	where k.flow = any (array[u.flow]) and k.key = any (array[u.key])
@@ -304,7 +306,8 @@ const (
 	saveKeys = `update keys k set state = c.state, shared = c.shared
 	from unnest($1::text[], $2::text[], $3::text[], $4::bytea[]) as c (flow, key, state, shared)
 	where k.flow = any (array[c.flow]) and k.key = any (array[c.key])`
-	// Another state brings the runs back that were set aside.
+	// Another state brings the runs back that were set aside. As they are locked where
+	// they are looked up, the condition holds for what they are by now, too.
 	undefer = `update runs r set place = 'queued'
 	from unnest($1::text[], $2::text[]) as k (flow, key), lateral (select d.seq from runs d
 		where d.flow = k.flow and d.key = k.key and d.place = 'deferred' for no key update) d

@@ -34,6 +34,8 @@ func (s *Store) Report(ctx context.Context, node, number int64, tallies []engine
 }
 
 const (
+	// Whoever takes a number for a report shares this lock until the commit. So the reports
+	// that have one by now are all seen by what follows.
 	lockFallback = "select clock_timestamp(), turn, decider, decided, taken, state from fallback for no key update"
 	freshTallies = "select seq, counts from tallies where seq > (select taken from fallback) order by seq"
 	pastTallies  = `select counts from tallies where seq <= (select taken from fallback)

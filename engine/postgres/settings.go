@@ -201,7 +201,8 @@ func (s *Store) set(ctx context.Context, kind settingKind, name string, value []
 	return revision, nil
 }
 
-// release makes runs ready that are parked for a cause.
+// release makes runs ready that are parked for a cause. Those that somebody else is just
+// changing are passed by: as long as there are any, each beat tells of their cause again.
 var release = readying(`update runs r set place = 'ready', due = clock_timestamp() where seq = any (array (
 	select seq from runs where place = 'parked' and cause <> '' and cause = $1 order by seq limit $2
 	for no key update skip locked))`)

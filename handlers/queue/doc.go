@@ -12,4 +12,8 @@
 //
 //   - keys, by type and unique key: whoever changes a task that has one;
 //   - tasks, by id. Who claims or promotes skips those that are locked.
+//
+// Rows are joined by "= any (array[x])", sets that are looked up once come as arrays, and
+// locks are taken in the order of expressions, for the reason that package postgres tells:
+// a plan made while the tables were empty must be one that bears a backlog.
 package queue
