@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// maxMoves bounds an automaton: from and on multiply.
+// maxMoves bounds an automaton: from and on multiply, and a hundred of each in one line are
+// ten thousand moves already.
 const maxMoves = 10_000
 
 // A graph is the automaton of a flow as moves between states.
@@ -65,6 +66,8 @@ func newGraph(a *Automaton, r *Reporter) *graph {
 	return g
 }
 
+// add adds a move. One that leads elsewhere than another by the same event is an error, and one
+// that is there already a warning.
 func (g *graph) add(from string, m move, r *Reporter) {
 	i := slices.IndexFunc(g.moves[from], func(o move) bool { return o.on == m.on })
 	g.moves[from] = append(g.moves[from], m)
@@ -113,7 +116,7 @@ func (c *checker) checkReachable(g *graph) bool {
 		if reached[state] || state == "" {
 			return
 		}
-		reached[state], all = true, false
+		reached[state], all = true, false // told: it is named in other lines, too
 		c.Errorf(at, codeUnreachable, c.suggestOr(state, without(g.names, state), "add a transition to it"), "no transition leads from the initial state %q to state %q", g.Initial, state)
 	}
 	for _, t := range g.Transitions {
@@ -127,6 +130,7 @@ func (c *checker) checkReachable(g *graph) bool {
 	return all
 }
 
+// finalPlace is where the i-th final state is named.
 func (g *graph) finalPlace(i int) Span {
 	return g.places.of(fmt.Sprintf("final[%d]", i), g.places.of("final", g.Span))
 }
@@ -229,7 +233,7 @@ func (c *checker) checkServed(f *Flow, g *graph) {
 	}
 }
 
-// afterwards says what becomes of an event without a transition.
+// afterwards says what becomes of an event without a transition, by otherwise of the automaton.
 func afterwards(otherwise string) string {
 	switch strings.ToLower(otherwise) {
 	case "ignore":

@@ -11,7 +11,7 @@ import (
 func (c *checker) checkAwaits() {
 	for _, p := range c.bundle.Pipelines {
 		if c.bundle.pipelines[p.ID] != p {
-			continue
+			continue // a second one of that id, which was reported and serves nothing
 		}
 		for _, s := range p.Stages {
 			for _, h := range s.Handlers {
@@ -33,7 +33,8 @@ func (c *checker) awaits(p *Pipeline, h *Handler) {
 	c.awaitsIn(p, h)
 }
 
-// awaitsInside notes what a handler waits for in all runs that it may be a part of.
+// awaitsInside notes what a handler waits for in all runs that it may be a part of: it goes
+// up from its pipeline p to those that call it, until it comes to such as events run.
 func (c *checker) awaitsInside(p *Pipeline, h *Handler, seen map[*Pipeline]bool) {
 	if seen[p] {
 		return // what calls itself is reported elsewhere
@@ -64,7 +65,9 @@ func (c *checker) awaitsInside(p *Pipeline, h *Handler, seen map[*Pipeline]bool)
 	}
 }
 
-// awaitsIn notes what a handler waits for in runs of a pipeline.
+// awaitsIn notes what a handler waits for in runs of a pipeline. An event finds the run that
+// waits for it by flow and key, so the pipeline must have a flow, and all that take one type
+// of event must be of the same.
 func (c *checker) awaitsIn(p *Pipeline, h *Handler) {
 	whose, hint := "", "wait for an event of another type"
 	if !strings.HasPrefix(h.Path, p.ID+"/") {
@@ -122,12 +125,13 @@ func (c *checker) compileAwait(h *Handler, sc *scope, r *Reporter) {
 	if h.Await == nil {
 		return
 	}
-	in := *sc
+	in := *sc // the name is known in this one condition only
 	in.roots = append(slices.Clone(sc.roots), awaitedRoot)
 	compileValue(h.Await.Where, &Field{ExprKind: BoolKind}, &in, r)
 }
 
-// awaitedOutline is what the response of await is.
+// awaitedOutline is what the response of await is: the event, with the payload that is given;
+// nil for one of which nothing is known.
 func (h *Handler) awaitedOutline(payload *outline) *outline {
 	text, maybe := &outline{shape: stringShape}, &outline{shape: stringShape | nullShape, why: "an event need not carry a key"}
 	members := map[string]*member{

@@ -31,7 +31,7 @@ func (c *checker) checkCalls() {
 			}
 		}
 	}
-	levels := make(map[*Pipeline]int)
+	levels := make(map[*Pipeline]int) // so that each pipeline is looked at once
 	for _, p := range c.bundle.Pipelines {
 		if c.bundle.pipelines[p.ID] == p {
 			c.level(p, levels, nil)
@@ -92,6 +92,7 @@ func (c *checker) checkInputs(h *Handler, p *Pipeline) {
 	}
 }
 
+// keyNames lists the keys of a mapping, in its order; none of anything else.
 func keyNames(v *Value) []string {
 	var out []string
 	for _, k := range v.Keys() {
@@ -101,7 +102,8 @@ func keyNames(v *Value) []string {
 }
 
 // level tells how many levels of calls are below a pipeline, and reports those that lead
-// back to where they came from.
+// back to where they came from. way is how it came here. A call that closes a circle does
+// not count as a level: it is an error of its own, and the search has to end.
 func (c *checker) level(p *Pipeline, known map[*Pipeline]int, way []*Pipeline) int {
 	if n, ok := known[p]; ok {
 		return n
@@ -127,7 +129,7 @@ func (c *checker) level(p *Pipeline, known map[*Pipeline]int, way []*Pipeline) i
 				continue
 			}
 			below := c.level(next, known, way) + 1
-			if below == maxCallDepth+1 {
+			if below == maxCallDepth+1 { // and not above: the callers would repeat the message
 				c.Errorf(at, codeCall, "emit an event in place of one of the calls", "calls are nested more than %d deep", maxCallDepth)
 			}
 			level = max(level, below)
@@ -144,7 +146,7 @@ func (c *checker) checkCalled(p *Pipeline, called bool) {
 			c.Errorf(at, codeCall, "delete it, or delete inputs: and outputs:", "pipeline %q is run by calls, so it has no %s", p.ID, name)
 		}
 	}
-	if !called && !c.partial {
+	if !called && !c.partial { // the caller may be in a file that could not be read
 		c.Warnf(p.places.of("id", p.Span), codeCall, "call it: call: {pipeline: "+p.ID+"}, or delete inputs: and outputs: to run it by events",
 			"nobody calls pipeline %q", p.ID)
 	}
@@ -200,14 +202,15 @@ func (c *pipelineCheck) checkOutputs() {
 		v, o := p.Outputs.items[i], p.Outputs.items[i].outline()
 		if contract := p.outputs[k.Name]; contract != nil {
 			c.fits(v, contract, contract.Name)
-			o = contract.outline
+			o = contract.outline // the promise, which the engine holds the value against
 		}
 		members[k.Name] = &member{o, true}
 	}
 	p.response = &outline{shape: mapShape, closed: true, members: members}
 }
 
-// checkUseOfCall reports fields that do not go with call.
+// checkUseOfCall reports fields that do not go with call: they are about one attempt at a
+// service, and a call of a pipeline is as many attempts as its handlers make.
 func checkUseOfCall(h *Handler, r *Reporter) {
 	if h.Call == nil {
 		return
@@ -253,7 +256,7 @@ func (p *proof) checkOutputs() {
 		return
 	}
 	at := p.pipeline.places.of("outputs", p.pipeline.Span)
-	h := &Handler{ID: "outputs", Span: at}
+	h := &Handler{ID: "outputs", Span: at} // critical, as any handler is that does not say otherwise
 	p.steps = append(slices.Clip(p.steps), step{Handler: h, stage: &Stage{ID: "outputs"}})
 	reported := make(map[string]bool)
 	for _, read := range p.pipeline.Outputs.Reads() {

@@ -22,6 +22,7 @@ func (c *pipelineCheck) checkBranches(s *Stage, at int) {
 	if len(s.Choose) == 0 {
 		return
 	}
+	// A branch is asked only when the stage is enabled and those before it were not taken.
 	sc := c.scopeBefore(s, at)
 	sc.facts = slices.Concat(sc.facts, s.Enabled.Expr().holds())
 	for _, b := range s.Choose {
@@ -48,6 +49,7 @@ func (c *pipelineCheck) scopeBefore(stage *Stage, i int) *scope {
 			sc.late[s.ID] = fmt.Sprintf("runs in a later stage, %q", s.stage.ID)
 		}
 	}
+	// Two handlers may have one id: when either has run, the name can be read.
 	for _, id := range sc.sources {
 		delete(sc.late, id)
 	}
@@ -66,7 +68,7 @@ func (c *pipelineCheck) checkChoice(s *Stage) {
 			Message: "this branch has no when, so those behind it are never taken", Hint: "say when:, or make it the last one",
 			Related: []Related{{Span: headOf(next.Span), Message: "never taken"}},
 		})
-		return
+		return // once: what follows the next one is never taken either
 	}
 	if len(s.Choose) == 1 && s.Choose[0].When == nil && !c.blamed(s.Choose[0].Span) {
 		c.Errorf(headOf(s.Choose[0].Span), codeChoose, "say when:, or write the handlers below handlers: of the stage",
@@ -74,7 +76,8 @@ func (c *pipelineCheck) checkChoice(s *Stage) {
 	}
 }
 
-// headOf is the beginning of what stands in several lines.
+// headOf is the beginning of what stands in several lines; what stands in one is itself. A
+// message that marks a whole block would hide the line that it is about.
 func headOf(at Span) Span {
 	if at.Start.Line != at.End.Line {
 		at.End = Pos{at.Start.Line, at.Start.Column + 1}

@@ -49,7 +49,9 @@ func (c *checker) checkCluster(cluster *Cluster) {
 	}
 }
 
-// preset fills a part that is left out with its defaults.
+// preset fills a part that is left out with its defaults. The defaults stand in the tags of
+// the tree alone, so an empty part is decoded as if the author had written it. An error
+// is a bug of those tags, which any test of a cluster meets.
 func (c *checker) preset(into any) {
 	spec := languageSpec().Field("clusters").Elem.Spec
 	name := "healthcheck"
@@ -64,7 +66,7 @@ func (c *checker) preset(into any) {
 // checkWorkers checks ids and addresses; false when the map cannot be judged.
 func (c *checker) checkWorkers(cluster *Cluster) bool {
 	sound := true
-	first := map[string]*ClusterWorker{}
+	first := map[string]*ClusterWorker{} // by id
 	for _, w := range cluster.Workers {
 		if w.ID == "" || w.URL == "" {
 			sound = false
@@ -87,7 +89,9 @@ func (c *checker) checkWorkers(cluster *Cluster) bool {
 	return sound
 }
 
-// addressProblem says why a URL cannot be the beginning of others.
+// addressProblem says why a URL cannot be the beginning of others; empty when it can. Paths
+// are appended to it, so it has neither a query nor a fragment, and it is shown to
+// operators, so it holds no password.
 func addressProblem(text string) string {
 	u, err := url.Parse(text)
 	switch {
@@ -101,6 +105,7 @@ func addressProblem(text string) string {
 	return ""
 }
 
+// checkDiscovery checks where workers are asked for, and from which networks they may be.
 func (c *checker) checkDiscovery(cluster *Cluster, d *Discovery) {
 	u, err := url.Parse(d.URL)
 	if d.URL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil) {
@@ -167,7 +172,8 @@ func (c *checker) mapFile(m *PartitionMap) *Value {
 	return r.root
 }
 
-// checkHeld checks a map that is given worker by worker.
+// checkHeld checks a map that is given worker by worker; false when the loads of it cannot
+// be judged. Workers that are discovered are not known yet, so any name is taken then.
 func (c *checker) checkHeld(cluster *Cluster) bool {
 	sound := true
 	for i, k := range cluster.held.Keys() {
@@ -187,6 +193,7 @@ func (c *checker) checkHeld(cluster *Cluster) bool {
 	return sound
 }
 
+// workerIDs lists the ids of the declared workers, for suggestions.
 func (c *Cluster) workerIDs() []string {
 	var ids []string
 	for _, w := range c.Workers {
@@ -207,7 +214,7 @@ func (c *checker) checkHolders(cluster *Cluster, at Span) {
 	if cluster.Map != nil {
 		at = cluster.places.of("map", at)
 	}
-	at = lineOf(at)
+	at = headOf(at)
 	workers := cluster.Members()
 	holders := cluster.Holders(workers)
 	if orphans := partitionsWhere(holders, func(up []int) bool { return len(up) > 0 }); len(orphans) > 0 {
@@ -217,7 +224,7 @@ func (c *checker) checkHolders(cluster *Cluster, at Span) {
 	if len(workers) == 1 {
 		return // there is nothing to choose
 	}
-	none := func(int) bool { return false }
+	none := func(int) bool { return false } // is down
 	capacity := Capacities(workers)
 	best := BestLoad(holders, capacity, none)
 	if best > unevenBy {
@@ -233,10 +240,11 @@ func (c *checker) checkHolders(cluster *Cluster, at Span) {
 		}
 	}
 	if len(workers) > fewFailed {
-		return
+		return // each outage costs a search for the best load, and check has to stay quick
 	}
 	for _, f := range outages(workers) {
 		left := BestLoad(holders, capacity, f.down)
+		// A map that is uneven anyhow has been told of: only what the outage adds counts.
 		if left > unevenBy && left > best*1.1 {
 			c.Warnf(at, codeUnevenMap, "spread what it holds over more workers, or raise replicas",
 				"when %s of cluster %q fails, the map keeps some worker at %.2f times the mean load of those left, however partitions are placed",
@@ -244,14 +252,6 @@ func (c *checker) checkHolders(cluster *Cluster, at Span) {
 			return
 		}
 	}
-}
-
-// lineOf cuts a place down to the first line of it.
-func lineOf(at Span) Span {
-	if at.Start.Line != at.End.Line {
-		at.End = Pos{at.Start.Line, at.Start.Column + 1}
-	}
-	return at
 }
 
 // Members lists the workers that are declared.
@@ -263,7 +263,8 @@ func (c *Cluster) Members() []ClusterWorker {
 	return out
 }
 
-// Capacities gives those of workers; one that is unknown is the mean of the others.
+// Capacities gives those of workers, in their order and in the unit of their declaration. One
+// that is unknown is the mean of the others, and 1 when all are: only the proportions count.
 func Capacities(workers []ClusterWorker) []float64 {
 	sum, known := 0.0, 0.0
 	for _, w := range workers {
@@ -290,7 +291,8 @@ type outage struct {
 	down func(worker int) bool
 }
 
-// outages lists single ones: each worker, and each zone unless it is the only one.
+// outages lists single ones: each worker, and each zone unless it is the only one. Workers
+// without a zone are no zone together: nothing says that they fail at once.
 func outages(workers []ClusterWorker) []outage {
 	var out []outage
 	var zones []string

@@ -1,6 +1,8 @@
 package dsl
 
-// checkCompensate reports a compensation that makes no sense.
+// checkCompensate reports a compensation that makes no sense: one that calls nobody, and one
+// of a handler that has nothing to undo. Nothing would ever run it, and the author would
+// learn that when a run is cancelled.
 func (c *checker) checkCompensate(h *Handler, r *Reporter) {
 	u := h.Compensate
 	if u == nil || c.blamed(u.Span) {
@@ -14,6 +16,7 @@ func (c *checker) checkCompensate(h *Handler, r *Reporter) {
 		r.Errorf(u.places.of("type", u.Span), codeCompensate, "call the service, such as with request: {…}",
 			"the compensation of handler %q calls nobody: %s only sets the shared state", h.ID, u.Type)
 	}
+	// Both the compensation and its handler may be wrong; each is told.
 	switch {
 	case h.isPlaceholder() && !c.blamed(h.Span), h.Await != nil, c.types[h.Type].SetsState:
 		r.Errorf(at, codeCompensate, "delete it, or write it at the handler that makes the call", "handler %q makes no call that could be undone", h.ID)

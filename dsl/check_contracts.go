@@ -30,6 +30,7 @@ func (c *checker) checkContracts() {
 	for _, p := range c.bundle.Pipelines {
 		p.contracts = c.stateContracts(p.StateSchemas, p.SharedState)
 		if f := c.bundle.flows[p.Flow]; f != nil {
+			// A name is declared by one of both; by both, it is an error of its own.
 			for name, contract := range f.contracts {
 				p.contracts[name] = contract
 			}
@@ -80,6 +81,8 @@ func (c *checker) isSchema(v *Value, name string) bool {
 	return false
 }
 
+// checkEventType makes the schema of a payload ready, and warns of one of a type that nobody
+// serves: its name is probably mistyped, and the schema would check nothing.
 func (c *checker) checkEventType(e *EventType) {
 	c.checkKeywords(e.Payload)
 	e.contract = c.ready.contract(e.Payload, "the payload of "+e.Type)
@@ -89,6 +92,8 @@ func (c *checker) checkEventType(e *EventType) {
 	}
 }
 
+// checkConfigSchemas makes the schemas of live settings ready, and holds their first values
+// against them. They come after all documents: a schema may stand in another file.
 func (c *checker) checkConfigSchemas() {
 	configs := make(map[string]*Config, len(c.bundle.Configs))
 	for _, config := range c.bundle.Configs {
@@ -108,6 +113,7 @@ func (c *checker) checkConfigSchemas() {
 	}
 }
 
+// unknownConfig reports a schema of a setting that nobody declares.
 func (c *checker) unknownConfig(k Key) {
 	if !c.partial {
 		c.Errorf(k.Span, codeSchemaOfNothing, c.didYouMean(k.Name, func() []string { return c.configs }),
@@ -145,7 +151,8 @@ func (c *checker) stateContracts(schemas, state *Value) map[string]*Contract {
 	return out
 }
 
-// checkFixed holds a fixed value against a contract.
+// checkFixed holds a fixed value against a contract; a nil one takes anything. whole is the
+// place to name when the fault is in no part of v.
 func (c *checker) checkFixed(contract *Contract, v *Value, data any, whole Span) {
 	reportFaults(contract, v, data, whole, c.Reporter)
 }
@@ -158,6 +165,7 @@ func reportFaults(contract *Contract, v *Value, data any, whole Span, r *Reporte
 	}
 	for _, f := range err.(*ContractError).Faults {
 		at, path := whole, f.Path
+		// What is missing has no place: the nearest part around it that was written has.
 		for n := len(path); n >= 0; n-- {
 			if part := v.at(path[:n]); part != nil {
 				at = head(part)
@@ -172,8 +180,9 @@ func reportFaults(contract *Contract, v *Value, data any, whole Span, r *Reporte
 	}
 }
 
-// keywords are those of JSON Schema, and those of OpenAPI that often stand among
-// them, by what their values are.
+// keywords are those of JSON Schema (draft 2020-12, and those of older drafts that are read), and those of OpenAPI that often stand among
+// them, by what their values are: a schema, a mapping or list of schemas, or "" for what
+// holds none. nullable is missing on purpose: only documents of OpenAPI 3.0 know it.
 var keywords = map[string]string{
 	"properties": "schemas", "patternProperties": "schemas", "$defs": "schemas", "definitions": "schemas", "dependentSchemas": "schemas",
 	"items": "schema", "additionalProperties": "schema", "not": "schema", "if": "schema", "then": "schema", "else": "schema",
@@ -211,7 +220,7 @@ func (c *checker) checkKeywords(v *Value) {
 	}
 }
 
-// extension tells the words that anybody may add.
+// extension tells the words that anybody may add: x- and a name.
 func extension(name string) bool {
 	return len(name) > 2 && slices.Contains([]string{"x-", "X-"}, name[:2])
 }

@@ -10,7 +10,7 @@ import (
 type cronField struct {
 	name     string
 	min, max int
-	names    string // of the values from min on, three letters each
+	names    string // of the values from min on, three letters each; empty for none
 }
 
 // The bounds are those of the engine's scheduler: Sunday is 0, and only 0.
@@ -71,6 +71,7 @@ func (f cronField) check(part string) string {
 	return ""
 }
 
+// want says what the field may hold.
 func (f cronField) want(have string) string {
 	if f.names == "" {
 		return fmt.Sprintf("want a number from %d to %d, have %q", f.min, f.max, have)
@@ -81,6 +82,7 @@ func (f cronField) want(have string) string {
 // value reads a number or a name.
 func (f cronField) value(s string) (int, bool) {
 	if len(s) == 3 {
+		// At a multiple of three: anm, of janmar, is no month.
 		if i := strings.Index(f.names, strings.ToLower(s)); i >= 0 && i%3 == 0 {
 			return f.min + i/3, true
 		}
@@ -89,14 +91,15 @@ func (f cronField) value(s string) (int, bool) {
 	return n, err == nil && digits(s) && n >= f.min && n <= f.max
 }
 
-// digits tells whether a number is written without a sign.
+// digits tells whether a number is written without a sign, which strconv would take.
 func digits(s string) bool { return strings.Trim(s, "0123456789") == "" }
 
 // neverDue finds a day that its month does not have. Only single values are
-// looked at: that is where the mistake is made.
+// looked at: that is where the mistake is made. February has 29 days: a line that is due
+// in leap years only is odd, and right.
 func neverDue(day, month, weekday string) string {
 	if weekday != "*" {
-		return ""
+		return "" // cron is due on either then, so that the weekday makes it due
 	}
 	d, ok := cronFields[2].value(day)
 	m, ok2 := cronFields[3].value(month)

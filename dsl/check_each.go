@@ -6,7 +6,7 @@ import (
 )
 
 // itemScope is what the calls of a handler may read besides, when they are made for
-// each item.
+// each item: the item and its place. Without for-each it is the scope as it is.
 func (h *Handler) itemScope(sc *scope) *scope {
 	if h.ForEach == nil {
 		return sc
@@ -23,7 +23,9 @@ func (h *Handler) itemScope(sc *scope) *scope {
 	return &in
 }
 
-// responses is what the response of a for-each is, when each call gives o.
+// responses is what the response of a for-each is, when each call gives o: a list with an
+// element for each item, in the order of the items. What on-failure says decides what
+// stands in the place of a call that failed.
 func (f *ForEach) responses(o *outline) *outline {
 	switch f.OnFailure {
 	case "continue":
@@ -71,6 +73,7 @@ func compileItems(f *ForEach, sc *scope, r *Reporter) {
 	if f.Items == nil || f.Items.Expr() == nil {
 		return
 	}
+	// Without a reason, the null is one that the proof of degradation looks at.
 	if o := f.Items.outline(); o.nullable() && o.why != "" {
 		r.Warnf(f.Items.Span, CodeMaybeNull, "write ?? [] behind it when there may be none", "the list of for-each may be null, which fails it: %s", o.why)
 	}

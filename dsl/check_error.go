@@ -12,7 +12,7 @@ func compileOnError(h *Handler, sc *scope, r *Reporter) {
 	if len(h.OnError) == 0 {
 		return
 	}
-	in := *sc
+	in := *sc // the name is known in these rules only
 	in.roots = append(slices.Clone(sc.roots), errorRoot)
 	for _, rule := range h.OnError {
 		compileValue(rule.When, &Field{ExprKind: BoolKind}, &in, r)
@@ -52,7 +52,8 @@ func (o *OnError) checkFields(h *Handler, r *Reporter) {
 	}
 }
 
-// checkReached warns of a rule that can never be the first that fits.
+// checkReached warns of a rule, or of one of its classes, that can never be the first that
+// fits: the rules before it take all such errors. A rule with a condition takes only some.
 func (o *OnError) checkReached(before []*OnError, r *Reporter) {
 	for _, b := range before {
 		if b.catchesAll() {
@@ -79,7 +80,8 @@ func (o *OnError) checkReached(before []*OnError, r *Reporter) {
 	}
 }
 
-// covers tells whether a class of errors takes in another one.
+// covers tells whether a class of errors takes in another one: any takes all, 5xx takes 503
+// and itself.
 func covers(class, other string) bool {
 	return class == other || class == "any" || len(other) == 3 && strings.HasSuffix(class, "xx") && class[:1] == other[:1]
 }

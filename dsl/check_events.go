@@ -11,7 +11,7 @@ func (c *checker) checkEvents() {
 		if p.IsCalled() {
 			continue
 		}
-		if len(p.On) == 0 && p.ID != "" {
+		if len(p.On) == 0 && p.ID != "" { // by default, its id is the type
 			p.On = Names{p.ID}
 		}
 		if c.bundle.pipelines[p.ID] != p {
@@ -19,7 +19,7 @@ func (c *checker) checkEvents() {
 		}
 		c.checkFlowOf(p)
 		for i, event := range p.On {
-			if slices.Index(p.On, event) == i {
+			if slices.Index(p.On, event) == i { // a type that it names twice is served once
 				c.serve(event, p, onPlace(p, i))
 			}
 		}
@@ -34,7 +34,8 @@ func onPlace(p *Pipeline, i int) Span {
 }
 
 // checkFlowOf checks that the flow of a pipeline exists, and that a pipeline
-// without one does not take the name of a flow.
+// without one does not take the name of a flow: it is a flow of its own under its id, and
+// two flows would have one name.
 func (c *checker) checkFlowOf(p *Pipeline) {
 	if p.Flow != "" {
 		if c.bundle.flows[p.Flow] == nil {

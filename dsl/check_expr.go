@@ -18,6 +18,7 @@ func (c *pipelineCheck) compileHandler(i int) {
 			h.expected = p.response
 		}
 	}
+	// Its result may read its own response, which the rest of it may not.
 	sc := c.scopeOf(i)
 	c.surely(c.steps[i], sc)
 	own := *sc
@@ -142,6 +143,7 @@ func compileValue(v *Value, f *Field, sc *scope, r *Reporter) {
 	f = f.of(v)
 	switch v.kind {
 	case valueLiteral:
+		// Where text makes no sense, the literal itself is an error already.
 		if want := wantOf(f); want == AnyKind || want == StringKind {
 			sc.warnForgotten(v, r)
 		}
@@ -162,6 +164,7 @@ func compileValue(v *Value, f *Field, sc *scope, r *Reporter) {
 	}
 }
 
+// wantOf is the kind that an expression in the place of a field must give.
 func wantOf(f *Field) Kind {
 	if f == nil {
 		return AnyKind
@@ -169,6 +172,8 @@ func wantOf(f *Field) Kind {
 	return f.want()
 }
 
+// elemOf is the field of the elements of a list or the members of a mapping; nil when nothing
+// particular is wanted of them.
 func elemOf(f *Field) *Field {
 	if f == nil {
 		return nil
@@ -176,7 +181,8 @@ func elemOf(f *Field) *Field {
 	return f.Elem
 }
 
-// checkAmbiguous reports reads of a source whose id two earlier handlers have.
+// checkAmbiguous reports reads of a source whose id two earlier handlers have. Two of one id
+// are no error by themselves: they are in different stages, and nobody may read either.
 func (c *pipelineCheck) checkAmbiguous(i int) {
 	first := make(map[string]*Handler)
 	twice := make(map[string][2]*Handler)

@@ -15,6 +15,7 @@ func (c *pipelineCheck) fits(v *Value, contract *Contract, what string) {
 	if contract == nil || v == nil || c.blamed(v.Span) {
 		return
 	}
+	// The schema says more than an outline holds: patterns, bounds, conditions.
 	if data, ok := v.Literal(); ok {
 		reportFaults(contract, v, data, head(v), c.Reporter)
 		return
@@ -28,6 +29,7 @@ type portion struct {
 	path Path
 }
 
+// member is the part of that name.
 func (p portion) member(name string) portion {
 	return portion{p.what, append(slices.Clip(p.path), name)}
 }
@@ -70,6 +72,8 @@ func (c *pipelineCheck) fitsOutline(v *Value, want *outline, at portion) {
 	}
 }
 
+// fitsMembers reports members that the outline of a mapping does not know, that contradict it,
+// and that it misses.
 func (c *pipelineCheck) fitsMembers(v *Value, want *outline, at portion) {
 	if want.shape&mapShape == 0 {
 		c.misfit(v, want, "%s: want %s, have a mapping", at, want)
@@ -104,6 +108,7 @@ func (c *pipelineCheck) misfit(v *Value, want *outline, format string, args ...a
 	c.Report(Diagnostic{Span: head(v), Code: codeMisfit, Message: fmt.Sprintf(format, args...), Related: schemaOf(want)})
 }
 
+// schemaOf is the place of the schema that an outline is of; none for one that was inferred.
 func schemaOf(o *outline) []Related {
 	if o == nil || o.at == (Span{}) {
 		return nil
@@ -113,6 +118,7 @@ func schemaOf(o *outline) []Related {
 
 // fitsKnown holds what is known of an expression against an outline.
 func (c *pipelineCheck) fitsKnown(v *Value, have, want *outline, at portion) {
+	// What is beyond a thousand comparisons is taken to fit.
 	problem := (&comparison{left: 1000}).contradiction(have, want, nil)
 	if problem == nil {
 		return
@@ -144,12 +150,13 @@ type conflict struct {
 	have, want *outline
 }
 
+// A conflictKind tells in which way a value does not fit, which decides its code and hint.
 type conflictKind int
 
 const (
-	wrongType conflictKind = iota
-	maybeNull
-	lacks
+	wrongType conflictKind = iota // no value that it may have is one that is wanted
+	maybeNull                     // it may be null where null is not wanted
+	lacks                         // a mapping never has a member that is required
 )
 
 // A comparison bounds how much is compared: a schema may hold itself.
@@ -161,6 +168,7 @@ func (c *comparison) contradiction(have, want *outline, path Path) *conflict {
 	if c.left--; have == nil || want == nil || have == want || c.left < 0 {
 		return nil
 	}
+	// A null without a reason is one that the proof of degradation looks at.
 	if have.shape&nullShape != 0 && want.shape&nullShape == 0 && (have.why != "" || have.shape == nullShape) {
 		return &conflict{maybeNull, path, have, want}
 	}

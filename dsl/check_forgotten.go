@@ -20,6 +20,7 @@ func (s *scope) warnForgotten(v *Value, r *Reporter) {
 	if f != nil || !s.means(tree, tree.root) {
 		return
 	}
+	// One that would not compile is text, or was reported for another reason.
 	e, quiet := &Expr{Source: text, Span: v.Span}, new(Reporter)
 	if e.compile(s, AnyKind, quiet); HasErrors(quiet.found) {
 		return
@@ -27,7 +28,8 @@ func (s *scope) warnForgotten(v *Value, r *Reporter) {
 	r.Warnf(v.Span, codeForgotten, "write !$ "+text+", or put it in quotes if it is text", "this is text, not an expression: %s", text)
 }
 
-// connectives are the words and symbols that tell an expression of names from text.
+// connectives are the words and symbols that tell an expression of names from text. They are
+// looked for with blanks around them: and is a part of many words.
 var connectives = []string{" and ", " or ", " in ", " == ", " != ", " ?? ", " if "}
 
 // mayMean tells at a glance whether a text is worth parsing.
@@ -48,7 +50,7 @@ func (s *scope) means(t *syntax, n ast.Node) bool {
 		return s.rooted(t, n)
 	case *ast.BinaryNode:
 		if x.Operator == "-" || x.Operator == "/" || x.Operator == ".." {
-			return false // a date, a path, a range
+			return false // a date such as 2026-11-22, a path, a range
 		}
 		return s.means(t, x.Left) || s.means(t, x.Right) || s.names(t, x.Left) && s.names(t, x.Right)
 	case *ast.UnaryNode:

@@ -19,6 +19,7 @@ func (c *pipelineCheck) checkHandler(i int) {
 	for _, rule := range h.OnError {
 		c.declared(rule.Result.Keys(), "on-error")
 	}
+	// A contribution that does not say what it is has been reported as such.
 	if h.IsCritical() && (h.Into == "" || h.Critical != nil) {
 		checkNeverSkipped(h, c.Reporter)
 	}
@@ -89,7 +90,8 @@ func (c *checker) checkOnUnknown(h *Handler, r *Reporter) {
 	}
 }
 
-// checkNeverSkipped reports what would let the engine skip a critical handler.
+// checkNeverSkipped reports what would let the engine skip a critical handler. That it is
+// never skipped is what those behind it, and the proof of degradation, build on.
 func checkNeverSkipped(h *Handler, r *Reporter) {
 	const hint = "say critical: false when the run can succeed without it"
 	if h.Fallback != nil {
@@ -133,7 +135,7 @@ func checkOrder(r *Reporter, p places, whole Span, low string, l time.Duration, 
 		"%s of %s is above %s of %s", low, shortDuration(l), high, shortDuration(h))
 }
 
-// shortDuration writes a duration as authors do: 15m, not 15m0s.
+// shortDuration writes a duration as authors do: 15m, not 15m0s, and 2h, not 2h0m0s.
 func shortDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

@@ -51,7 +51,7 @@ func (c *pipelineCheck) checkLoopFields(s *Stage) {
 				Hint:    "drop touches: when calls for different elements are independent, or drop this",
 				Related: []Related{{Span: h.places.of("touches", h.Span), Message: "what it touches"}},
 			})
-			break
+			break // one of them makes the whole stage go one by one
 		}
 	}
 }
@@ -105,7 +105,7 @@ func (c *pipelineCheck) checkInLoop(s *Stage, h *Handler) {
 // stepsOf lists the handlers of a stage in the order in which a run gets past them: a
 // stage that is repeated ends with the handler that it is from outside.
 func stepsOf(s *Stage) []step {
-	out := make([]step, 0, len(s.Handlers)+1)
+	out := make([]step, 0, len(s.Handlers)+1) // one more for the stage itself
 	for _, h := range s.Handlers {
 		out = append(out, step{Handler: h, stage: s})
 	}
@@ -115,7 +115,8 @@ func stepsOf(s *Stage) []step {
 	return out
 }
 
-// inside tells whether a step is of one element of a repeated stage.
+// inside tells whether a step is of one element of a repeated stage; the step that is the
+// stage as seen from outside is not.
 func (s step) inside() bool { return s.stage.loop != nil && !s.Loops() }
 
 // hides tells whether a step cannot see another one that comes earlier, which is of one
@@ -150,6 +151,7 @@ type element struct {
 // names are those of one element. What it gives back leaves it again.
 func (c *pipelineCheck) enterLoop(s *Stage, at int) (leave func()) {
 	compileItems(s.ForEach, c.scopeBefore(s, at), c.Reporter)
+	// What handlers do to the view inside is about one element: it is undone on leaving.
 	around, view, state := c.element, c.view.clone(), c.state
 	c.element = &element{stage: s, outer: state}
 	if o := s.ForEach.Items.outline(); o != nil {
@@ -173,7 +175,7 @@ func (c *pipelineCheck) enterLoop(s *Stage, at int) (leave func()) {
 		}
 	}
 	return func() {
-		s.loop.expected = c.leftBy(s, at)
+		s.loop.expected = c.leftBy(s, at) // while the names are still those of the element
 		c.element, c.view, c.state = around, view, state
 	}
 }

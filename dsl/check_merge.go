@@ -6,7 +6,7 @@ import (
 )
 
 // maxHandlers bounds the handlers of one pipeline: what each of them may read
-// depends on all before it.
+// depends on all before it, so that the cost of a check grows with their square.
 const maxHandlers = 1000
 
 // merge gathers what the documents declare, in the order of the documents. A
@@ -31,6 +31,7 @@ func (c *checker) merge(docs []*Document) {
 			c.mergeHandler(h)
 		}
 	}
+	// Only now are all handlers in their stages.
 	for _, p := range c.bundle.Pipelines {
 		c.setPaths(p)
 		for _, s := range p.Stages {
@@ -165,7 +166,7 @@ func (c *checker) checkPlaced(p *Pipeline) {
 	}
 }
 
-// mergeHandler adds a handler of the top level to its stage.
+// mergeHandler adds a handler of the top level to its stage, behind those that stand in it.
 func (c *checker) mergeHandler(h *Handler) {
 	if h.Into == "" {
 		c.bundle.Detached = append(c.bundle.Detached, h)

@@ -10,8 +10,8 @@ import (
 // A call is the operation of a service that a handler calls.
 type call struct {
 	Operation
-	*operation
-	api *openAPI
+	*operation          // what the document says of it; never nil
+	api        *openAPI // the document
 }
 
 // checkOperation finds the operation that a handler calls, and reports when the
@@ -45,6 +45,8 @@ func (c *checker) checkOperation(h *Handler) {
 	}
 }
 
+// reportNoOperation says that a service has no such call: another method when the path is
+// there, or else the nearest path.
 func (c *checker) reportNoOperation(api *openAPI, o Operation, path string) {
 	d := Diagnostic{Span: o.Path.Span, Code: codeNoOperation}
 	if methods := api.methodsOf(path); len(methods) > 0 {
@@ -77,6 +79,8 @@ func (c *pipelineCheck) checkCall(h *Handler) {
 	}
 }
 
+// checkQuery holds the query that a handler sends against the parameters of the operation. One
+// that is computed as a whole is not known before it runs.
 func (c *pipelineCheck) checkQuery(h *Handler, call *call) {
 	given := call.Query
 	if given.Expr() != nil {
@@ -116,7 +120,7 @@ func (c *pipelineCheck) checkQuery(h *Handler, call *call) {
 }
 
 // checkParameter looks at the value of one parameter. It is sent as text, so
-// that a number and its text are the same.
+// that a number and its text are the same; one that is not required may be null.
 func (c *pipelineCheck) checkParameter(p parameter, v *Value) {
 	want := p.outline
 	if want != nil && want.shape&(numberShape|boolShape|stringShape) != 0 {

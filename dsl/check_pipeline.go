@@ -44,7 +44,7 @@ func (c *checker) checkPipeline(p *Pipeline, r *Reporter) *pipelineCheck {
 		pc.steps = append(pc.steps, stepsOf(s)...)
 	}
 	if len(pc.steps) > maxHandlers {
-		return pc
+		return pc // which was reported; it is not sound, so nobody builds on it
 	}
 	pc.declareState()
 	pc.checkMaxState()

@@ -1,6 +1,8 @@
 package dsl
 
-// checkQueue checks the queue section of a pipeline.
+// checkQueue checks the queue section of a pipeline. Its expressions are computed when a task
+// is put or has failed, far from any run: so they read the event, two payloads or the
+// number of the attempt, and nothing else.
 func (c *pipelineCheck) checkQueue() {
 	q := c.pipeline.Queue
 	if q == nil {
@@ -24,6 +26,7 @@ func (c *pipelineCheck) checkQueue() {
 		c.tryDelay(q.Retry)
 	}
 	switch merges := q.OnDuplicate == "merge"; {
+	// keep is the default, so that nobody has said it for sure.
 	case q.Unique.IsNull() && q.OnDuplicate != "keep":
 		c.Errorf(q.places.of("on-duplicate", q.Span), codeQueue, "say by unique what makes two tasks the same", "on-duplicate is %s, and no task of pipeline %q has a name", q.OnDuplicate, c.pipeline.ID)
 	case merges && q.Merge == nil:
@@ -33,7 +36,8 @@ func (c *pipelineCheck) checkQueue() {
 	}
 }
 
-// tryDelay reports a delay that is none for the first attempts.
+// tryDelay reports a delay that is none for the first attempts. It reads nothing but the
+// number of the attempt, so it can be computed here instead of at the first failure.
 func (c *pipelineCheck) tryDelay(r *QueueRetry) {
 	if e := r.Delay.Expr(); e != nil && e.program == nil {
 		return // it was reported

@@ -56,7 +56,7 @@ func (c *checker) checkShards(m *ShardMap) {
 	if len(m.Shards) == 0 && !c.blamed(m.Span) {
 		c.Errorf(m.places.of("shards", m.Span), codeShardMap, "add a shard with its hosts", "shard map %q has no shards", m.ID)
 	}
-	owners := map[string]string{} // of hosts
+	owners := map[string]string{} // shards by the addresses of their hosts
 	for _, s := range m.Shards {
 		c.declare("shard "+m.ID, s.ID, s.places.of("id", s.Span))
 		if len(s.Hosts) == 0 && !c.blamed(s.Span) {
@@ -78,7 +78,8 @@ func (c *checker) checkShards(m *ShardMap) {
 	}
 }
 
-// hostPort completes an address by the port of PostgreSQL, and says what is wrong with it.
+// hostPort completes an address by the port of PostgreSQL, 5432, and says what is wrong with
+// it; full is empty then. Addresses of IPv6 come with brackets or without.
 func hostPort(address string) (full, problem string) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -96,7 +97,8 @@ func hostPort(address string) (full, problem string) {
 	return net.JoinHostPort(host, port), ""
 }
 
-// Full is the address with its port.
+// Full is the address with its port; empty for one that cannot be read, which the check has
+// reported.
 func (h *ShardHost) Full() string {
 	full, _ := hostPort(h.Address)
 	return full
@@ -108,7 +110,7 @@ func (c *checker) checkSlots(m *ShardMap) {
 		c.Errorf(m.places.of("slots", m.Span), codeShardMap, "take a power of two, such as 1024 or 4096", "%d slots are no power of two", m.Slots)
 		return
 	}
-	owner, said := make([]string, m.Slots), false
+	owner, said := make([]string, m.Slots), false // said: some shard names slots
 	for _, s := range m.Shards {
 		for i, text := range s.Slots {
 			said = true
@@ -136,7 +138,8 @@ func (c *checker) checkSlots(m *ShardMap) {
 	}
 }
 
-// SlotRange reads a stretch of slots, such as 0-1023 or 7.
+// SlotRange reads a stretch of slots, such as 0-1023 or 7, both ends included. It is for the
+// caller to see that first is not above last, and last is a slot of the map.
 func SlotRange(text string) (first, last int, ok bool) {
 	low, high, stretch := strings.Cut(text, "-")
 	if !stretch {
@@ -147,7 +150,8 @@ func SlotRange(text string) (first, last int, ok bool) {
 	return first, last, err == nil && err2 == nil && first >= 0
 }
 
-// checkRanges checks that the stretches of keys cover all and begin at different bounds.
+// checkRanges checks that the stretches of keys cover all and begin at different bounds. Each
+// reaches up to the next bound, so they cover all when one of them begins below all keys.
 func (c *checker) checkRanges(m *ShardMap) {
 	owner := map[string]string{}
 	for _, s := range m.Shards {
@@ -200,6 +204,8 @@ func (c *checker) checkRegistration(m *ShardMap) {
 	}
 }
 
+// checkPlacementRule checks one rule of registration: that it says where its keys go, once, and
+// that the map has such shards.
 func (c *checker) checkPlacementRule(m *ShardMap, rule *PlacementRule) {
 	if e := rule.When.Expr(); e != nil {
 		e.compile(&scope{roots: []string{"event"}}, BoolKind, c.Reporter)

@@ -8,7 +8,8 @@ import (
 	_ "time/tzdata"
 )
 
-// checkService checks the address of a service.
+// checkService checks the address of a service. Paths of requests are appended to it, so it
+// has no query; and files of pipelines are read by many, so it holds no password.
 func (c *checker) checkService(s *Service) {
 	if s.URL == "" {
 		return // reported when it was read
@@ -53,7 +54,7 @@ func (c *checker) checkTrigger(t *Trigger) {
 // unknownEvent reports a trigger whose event no pipeline serves.
 func (c *checker) unknownEvent(t *Trigger) {
 	if c.partial {
-		return
+		return // the pipeline may be in the file that could not be read
 	}
 	c.Warnf(t.places.of("event", t.Span), codeTriggerEvent, c.didYouMean(t.Event, in(c.bundle.byEvent)),
 		"no pipeline serves event type %q", t.Event)

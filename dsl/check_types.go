@@ -54,7 +54,7 @@ func (c *pipelineCheck) beginState() {
 			c.known[name] = contract.outline.absent("")
 		case contract != nil:
 			c.known[name] = contract.outline
-		case isKept:
+		case isKept: // an earlier event may have left anything in it
 		case first == nil:
 			c.known[name] = &outline{shape: nullShape}
 		default:
@@ -63,6 +63,7 @@ func (c *pipelineCheck) beginState() {
 	}
 }
 
+// flowState is what the flow keeps between the events of a key; nil without a flow.
 func (c *pipelineCheck) flowState() *Value {
 	if c.flow == nil {
 		return nil
@@ -75,7 +76,7 @@ func (c *pipelineCheck) flowState() *Value {
 func firstOutline(v any) *outline {
 	s := shapeOfValue(v)
 	if s&numberShape != 0 {
-		s = numberShape
+		s = numberShape // a price that begins as 0 may become 9.5
 	}
 	return ofShape(s).supposed()
 }
@@ -94,7 +95,7 @@ func (c *pipelineCheck) settle(i int) {
 		c.note(i, "sources."+h.ID, o)
 	}
 	for _, a := range c.assignments(i) {
-		c.forget(a.key.Name)
+		c.forget(a.key.Name) // a test before was about the value that is replaced
 		c.assign(a, sure)
 	}
 	for _, rule := range h.OnError {
@@ -264,7 +265,7 @@ func (c *pipelineCheck) checkEmission(h *Handler, event string, payload *Value) 
 		return
 	}
 	if payload == nil {
-		payload = &Value{Span: h.places.of("type", h.Span)}
+		payload = &Value{Span: h.places.of("type", h.Span)} // null, which most schemas refuse
 	}
 	c.fits(payload, contract, contract.Name)
 }
@@ -275,6 +276,7 @@ func whenFacts(e *Expr) []fact {
 	return slices.DeleteFunc(e.holds(), func(f fact) bool { return !isUnder(f.key, "event") })
 }
 
+// isUnder tells whether the key of a fact is about a part of a root.
 func isUnder(key, root string) bool { return len(key) > len(root) && key[:len(root)+1] == root+between }
 
 // holds lists the facts that hold when a condition is true.

@@ -21,11 +21,14 @@ type given struct {
 	outline *outline
 }
 
+// clone copies the maps, so that one way through the pipeline does not change the other. The
+// outlines are shared: they are never changed once they are made.
 func (v view) clone() view {
 	return view{maps.Clone(v.known), maps.Clone(v.responses), maps.Clone(v.maybe)}
 }
 
-// or is what is known where one may have come two ways.
+// or is what is known where one may have come two ways. What is known of a name on one way
+// only is not known at all, and what only a condition gives is given up.
 func (v view) or(w view) view {
 	out := view{make(map[string]*outline, len(v.known)), make(map[string]*outline, len(v.responses)), make(map[string]given)}
 	for name, o := range v.known {
@@ -73,6 +76,7 @@ func (c *pipelineCheck) walk() {
 		}
 		c.facts = always
 		at += len(stepsOf(s))
+		// A stage that is off leaves everything as it was before.
 		if !s.Enabled.IsNull() {
 			c.view = c.view.or(before)
 		}

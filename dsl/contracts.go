@@ -20,15 +20,17 @@ import (
 type contracts struct {
 	*Reporter
 	files    map[string]*reading
-	named    map[string]*Value // schemas by name
-	trees    map[string]*Value // by the address of the resource
-	made     map[string]*Contract
-	ids      map[string]*Value // documents by the $id that they give themselves
+	named    map[string]*Value    // schemas by name, as they were written
+	trees    map[string]*Value    // by the address of the resource
+	made     map[string]*Contract // by address and name; nil for one that was reported
+	ids      map[string]*Value    // documents by the $id that they give themselves
 	compiler *jsonschema.Compiler
 	outliner *outliner
 	failed   map[string]bool // addresses of what was reported
 }
 
+// newContracts prepares the files of a set. Only those that pipelines name as schemas or
+// documents are resources: a file of pipelines may hold expressions, which no schema does.
 func newContracts(files map[string]*reading, named map[string]*Value, r *Reporter) *contracts {
 	k := &contracts{
 		Reporter: r, files: files, named: named,
@@ -52,7 +54,8 @@ func newContracts(files map[string]*reading, named map[string]*Value, r *Reporte
 // names are relative to.
 const depth = 32
 
-// addressOf gives the address of a file.
+// addressOf gives the address of a file. Names that are relative get directories in front,
+// since an address cannot lead above its root as ../shared.yaml does.
 func addressOf(name string) string {
 	if !path.IsAbs(name) {
 		name = strings.Repeat("/r", depth) + "/" + name
@@ -69,7 +72,7 @@ func (k *contracts) Load(address string) (any, error) {
 	if tree == nil {
 		return nil, errNotGiven
 	}
-	data, ok := tree.Literal()
+	data, ok := tree.Literal() // made anew for each call, so it may be changed below
 	if !ok {
 		return nil, errors.New("it holds expressions")
 	}
@@ -80,7 +83,8 @@ func (k *contracts) Load(address string) (any, error) {
 }
 
 // upgradeNullable writes the schemas of OpenAPI 3.0 as JSON Schemas: null is a
-// type there, and exclusive bounds are numbers.
+// type there, and exclusive bounds are numbers. It changes the data in place, which
+// is a copy of what was read. A nullable without a type says nothing, by the standard.
 func upgradeNullable(data any) any {
 	switch x := data.(type) {
 	case []any:
@@ -99,9 +103,12 @@ func upgradeNullable(data any) any {
 		}
 		for name, bound := range map[string]string{"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"} {
 			switch x[name] {
-			case true:
-				x[name] = x[bound]
-				delete(x, bound)
+			case true: // of no bound, it says nothing
+				delete(x, name)
+				if limit, bounded := x[bound]; bounded {
+					x[name] = limit
+					delete(x, bound)
+				}
 			case false:
 				delete(x, name)
 			}
@@ -142,7 +149,7 @@ func mayBeSchema(v *Value) bool {
 // resolve gives the address that a reference leads to: the name of a schema,
 // which may stand for another one, or a file.
 func (k *contracts) resolve(v *Value, text string) (string, bool) {
-	for range maxNesting {
+	for range maxNesting { // names may stand for one another in a circle
 		if !isSchemaName(text) {
 			return k.resolveFile(v, text)
 		}
@@ -161,6 +168,8 @@ func (k *contracts) resolve(v *Value, text string) (string, bool) {
 	return "", false
 }
 
+// resolveFile gives the address that the name of a file leads to, with what it names behind
+// #. false means that there is none, which was reported, here or where the file was read.
 func (k *contracts) resolveFile(v *Value, text string) (string, bool) {
 	name, _, ok := (reference{from: k.files[v.Span.File], text: text}).target()
 	switch f := k.files[name]; {
@@ -181,7 +190,8 @@ func (k *contracts) resolveFile(v *Value, text string) (string, bool) {
 	return "", false
 }
 
-// inline gives the address of a schema that stands in a file of pipelines.
+// inline gives the address of a schema that stands in a file of pipelines: its place, which
+// no two schemas share.
 func (k *contracts) inline(v *Value) string {
 	at := v.Span.Start
 	address := addressOf(v.Span.File) + "!" + strconv.Itoa(at.Line) + "-" + strconv.Itoa(at.Column)
@@ -221,7 +231,7 @@ func (k *contracts) compile(address string, v *Value, name string) *Contract {
 	if c, ok := k.made[key]; ok {
 		return c
 	}
-	k.made[key] = nil
+	k.made[key] = nil // what fails is reported once, however many ask for it
 	schema, err := k.try(address)
 	if err != nil {
 		k.report(v, address, err)
@@ -232,7 +242,8 @@ func (k *contracts) compile(address string, v *Value, name string) *Contract {
 	return c
 }
 
-// try compiles a schema. A panic of the compiler is an error like any other.
+// try compiles a schema. A panic of the compiler is an error like any other: schemas come
+// from other teams, and one of them must not end the check of all.
 func (k *contracts) try(address string) (s *jsonschema.Schema, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -293,7 +304,7 @@ func (k *contracts) tree(address string) (part, whole *Value) {
 	return part, whole
 }
 
-// place tells where a compiled schema stands.
+// place tells where a compiled schema stands; the zero Span for one that no file holds.
 func (k *contracts) place(location string) Span {
 	part, _ := k.tree(location)
 	if part == nil {
@@ -313,12 +324,13 @@ func (k *contracts) fileOf(address string) string {
 	return k.readable(resource)
 }
 
-// readable takes addresses out of a text for people.
+// readable takes addresses out of a text for people, who have never seen any.
 func (k *contracts) readable(text string) string {
 	return strings.ReplaceAll(text, "procaas://"+strings.Repeat("/r", depth)+"/", "")
 }
 
-// pointer reads a JSON pointer.
+// pointer reads a JSON pointer (RFC 6901). Both escapes are undone in one pass, so that ~01
+// is the name ~1. What stands before the first slash is no part of it.
 func pointer(text string) Path {
 	var out Path
 	unescape := strings.NewReplacer("~1", "/", "~0", "~")

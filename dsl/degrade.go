@@ -14,7 +14,7 @@ import (
 type proof struct {
 	*pipelineCheck
 	kept  map[string][]assignment // names of the flow, set by any of its pipelines
-	known map[goal][]cause
+	known map[goal][]cause        // what was found out; nil for what is not null
 }
 
 // An assignment is one place that sets a name of the shared state.
@@ -61,7 +61,7 @@ func (c *checker) proveDegradation(pipelines []*pipelineCheck) {
 		}
 	}
 	inParallel(len(pipelines), c.Reporter, func(i int, r *Reporter) {
-		pc := *pipelines[i]
+		pc := *pipelines[i] // a copy: each proof reports by itself, in parallel
 		if !pc.sound {
 			return // what it reads is not known
 		}

@@ -17,7 +17,7 @@ func (p *proof) conditional(a, reader int) bool {
 
 // inEveryBranch tells whether each way that a stage may go is sure to set a name.
 func (p *proof) inEveryBranch(name string, stage *Stage) bool {
-	if stage.Choose[len(stage.Choose)-1].When != nil {
+	if stage.Choose[len(stage.Choose)-1].When != nil { // there is one: the step is in a branch
 		return false // no branch may be taken at all
 	}
 	sure := make(map[*Branch]bool)

@@ -16,6 +16,7 @@ func (p *proof) checkEnabled(i int) {
 		return
 	}
 	conditions, demands := s.conditionReads(), s.demands(p.parsed)
+	// One message for each value: the others of it would have the same remedy.
 	told := make(map[string]bool)
 	for _, read := range slices.Concat(s.ConditionReads(), s.Body.Reads(), s.Result.Reads()) {
 		if read.Guarded || len(read.Path) <= settled(read.Path)+1 || looksAt(conditions, read.Path) || p.warned(read.Span) {

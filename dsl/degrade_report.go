@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// reportChain reports a critical handler that needs what may be off.
+// reportChain reports a critical handler that needs what may be off, with the way of the null
+// from its cause to the read.
 func (p *proof) reportChain(h *Handler, read Read, chain []cause) {
 	var off, fail, unchosen []string
 	related := []Related{{Span: h.places.of("id", h.Span), Message: fmt.Sprintf("%q is critical", h.ID)}}
@@ -46,7 +47,8 @@ func (p *proof) reportChain(h *Handler, read Read, chain []cause) {
 	})
 }
 
-// when says in which case the handlers of a chain leave a null.
+// when says in which case the handlers of a chain leave a null. Each list holds their ids in
+// quotes.
 func when(off, fail, unchosen []string) string {
 	var cases []string
 	if len(off) > 0 {
@@ -61,6 +63,7 @@ func when(off, fail, unchosen []string) string {
 	return strings.Join(cases, " and ")
 }
 
+// verb is the ending for one handler, or for many.
 func verb(of []string, one, many string) string {
 	if len(of) > 1 {
 		return many

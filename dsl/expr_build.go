@@ -25,7 +25,8 @@ func constant(v any) part {
 	}
 }
 
-// broken stands for a part that was reported; it fits everywhere.
+// broken stands for a part that was reported; it fits everywhere, so that one mistake is one
+// message. It is never evaluated: an expression with an error has no program.
 var broken = part{eval: func(*frame) (any, error) { return nil, nil }, shape: anyShape}
 
 // A builder makes closures of the tree and checks names and types on the way.
@@ -77,6 +78,7 @@ type item struct {
 // track names the element of a loop.
 func (it item) track() track { return track{key: fmt.Sprintf("item%d", it.element)} }
 
+// slot reserves a place in the frame for the value of a let, or of one loop.
 func (b *builder) slot() int {
 	b.slots++
 	return b.slots - 1
@@ -121,6 +123,7 @@ type place struct {
 	source string
 }
 
+// place is where an error of a node is told of.
 func (b *builder) place(n ast.Node) *place { return &place{b.span(n), b.expr.Source} }
 
 // wrap makes an EvalError of err, unless a part of the part did already.
@@ -142,6 +145,7 @@ func (b *builder) build(n ast.Node) part {
 	return b.watch.leave(b, n, b.make(n))
 }
 
+// make is build without the watcher.
 func (b *builder) make(n ast.Node) part {
 	b.nodes++
 	switch x := n.(type) {
@@ -240,6 +244,7 @@ func (b *builder) condition(n ast.Node, what string) func(f *frame) (bool, error
 	}
 }
 
+// conditional makes a ? b : c. Each side is built with what the condition shows about it.
 func (b *builder) conditional(x *ast.ConditionalNode) part {
 	cond := b.condition(x.Cond, "a condition")
 	var yes, no part
@@ -257,6 +262,8 @@ func (b *builder) conditional(x *ast.ConditionalNode) part {
 	}}
 }
 
+// let makes a name for the rest of the expression. The value is computed once, also when
+// nobody reads it: an error in it is one of the expression.
 func (b *builder) let(x *ast.VariableDeclaratorNode) part {
 	name := b.name(x)
 	value := b.build(x.Value)
@@ -265,6 +272,7 @@ func (b *builder) let(x *ast.VariableDeclaratorNode) part {
 	}
 	slot := b.slot()
 	l := local{name: name, slot: slot, shape: value.shape, outline: value.outline}
+	// A name for a path shares its facts: a test of either is one of both.
 	if l.at = b.trackOf(x.Value); l.at.key == "" {
 		l.at = track{key: fmt.Sprintf("let%d", slot)}
 	}
@@ -284,6 +292,7 @@ func (b *builder) let(x *ast.VariableDeclaratorNode) part {
 	}}
 }
 
+// list makes [a, b].
 func (b *builder) list(x *ast.ArrayNode) part {
 	parts := make([]part, len(x.Nodes))
 	fixed := true
@@ -314,7 +323,8 @@ func (b *builder) list(x *ast.ArrayNode) part {
 	return folded(made, fixed)
 }
 
-// folded computes a part of constants once.
+// folded computes a part of constants once. All evaluations share the value, which is safe:
+// no function changes its operands, and results are copied before anybody gets them.
 func folded(p part, fixed bool) part {
 	if !fixed {
 		return p
@@ -326,6 +336,7 @@ func folded(p part, fixed bool) part {
 	return constant(v)
 }
 
+// mapping makes {a: b}. With a computed key, nobody knows which members there are.
 func (b *builder) mapping(x *ast.MapNode) part {
 	type entry struct{ key, value part }
 	entries := make([]entry, len(x.Pairs))

@@ -29,6 +29,7 @@ type track struct {
 	prior []string // the keys of all paths on the way, without the first
 }
 
+// step goes on to a member. What is below a computed value is one, too.
 func (s track) step(name string) track {
 	if s.key == "" {
 		return s
@@ -50,6 +51,8 @@ func (b *builder) trackOf(n ast.Node) track {
 	return at
 }
 
+// baseTrack finds the path that the beginning of a chain stands for. #index and #acc are
+// computed anew for each element, so that no test of them lasts.
 func (b *builder) baseTrack(n ast.Node) track {
 	switch x := n.(type) {
 	case *ast.PointerNode:
@@ -70,7 +73,8 @@ func (b *builder) baseTrack(n ast.Node) track {
 }
 
 // elementKey names an element of a path: a fixed one by itself, a computed one by
-// its text, for what is computed twice in the same place is the same.
+// its text, for what is computed twice in the same place is the same. How deep in loops it
+// stands is a part of it: # means something else one level further in.
 func (b *builder) elementKey(prop ast.Node) string {
 	if key, ok := b.literal(prop); ok {
 		return key
@@ -173,6 +177,8 @@ func (b *builder) through(at track) []fact {
 	return out
 }
 
+// factsOfBinary is factsOf for two operands: both sides of an and that is true have held, and
+// both of an or that is false have not. Of the other two nothing is sure.
 func (b *builder) factsOfBinary(x *ast.BinaryNode, truth bool) []fact {
 	switch x.Operator {
 	case "and", "&&":
@@ -266,7 +272,7 @@ func (b *builder) factsOfIn(x *ast.BinaryNode) []fact {
 		words = append(words, w)
 	}
 	if len(words) == 0 {
-		return nil
+		return nil // it is never true, and checkIn says so
 	}
 	return append(b.through(at), fact{key: at.key, words: words, shape: anyShape &^ nullShape})
 }

@@ -10,8 +10,8 @@ import (
 
 // A Function documents a function of the expression language.
 type Function struct {
-	Name      string
-	Signature string // such as upper(text)
+	Name      string // as it is called
+	Signature string // such as upper(text); ? marks arguments that may be left out
 	Doc       string // one sentence
 }
 
@@ -98,6 +98,7 @@ func (b *builder) call(x *ast.CallNode) part {
 			if err != nil {
 				return nil, err
 			}
+			// What the check could not know, such as the type of a payload, is known now.
 			if want := fn.arg(i); shapeOfValue(v)&want == 0 {
 				return nil, needs(name, want, v)
 			}
@@ -111,7 +112,7 @@ func (b *builder) call(x *ast.CallNode) part {
 	return folded(made, fixed)
 }
 
-// arg gives the shape of argument i.
+// arg gives the shape of argument i; the last one may be repeated.
 func (fn *function) arg(i int) shape { return fn.args[min(i, len(fn.args)-1)] }
 
 // arguments makes the arguments of a call and checks their number and shapes.
@@ -151,6 +152,7 @@ func (fn *function) count() string {
 	return fmt.Sprintf("%d or %s", least, arguments(most))
 }
 
+// arguments counts them for people.
 func arguments(n int) string {
 	if n == 1 {
 		return "1 argument"
@@ -158,7 +160,8 @@ func arguments(n int) string {
 	return fmt.Sprintf("%d arguments", n)
 }
 
-// method reports the call of a method: values have none.
+// method reports the call of a method: values have none. The hints are for what JavaScript,
+// Python and templates have in its place.
 func (b *builder) method(m *ast.MemberNode) part {
 	name, _ := b.literal(m.Property)
 	hint := ""

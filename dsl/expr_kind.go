@@ -101,7 +101,8 @@ func shapeOf(kind Kind) shape {
 	return anyShape
 }
 
-// describe says what a value is, for messages.
+// describe says what a value is, for messages. Long strings are cut, lists and mappings are
+// not shown at all, and secrets by their names only: messages end up in logs.
 func describe(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -115,7 +116,7 @@ func describe(v any) string {
 	case string:
 		const most = 40
 		if utf8.RuneCountInString(v) > most {
-			v = string([]rune(v[:min(len(v), 4*most)])[:most]) + "…"
+			v = string([]rune(v[:min(len(v), 4*most)])[:most]) + "…" // a character has at most 4 bytes
 		}
 		return "the string " + strconv.Quote(v)
 	case []any:

@@ -29,9 +29,9 @@ const (
 // A token is a word of an expression. Its place is a pair of rune offsets.
 type token struct {
 	kind     tokenKind
-	text     string
+	text     string // as the author wrote it, quotes and underscores included
 	from, to int
-	pair     int // of a bracket: the index of the other one
+	pair     int // of a bracket: the index of the other one; -1 for others
 }
 
 // A flaw is what is wrong with a part of an expression's text.
@@ -107,6 +107,7 @@ func (l *lexer) skipSpace() {
 	}
 }
 
+// has tells whether a text stands here.
 func (l *lexer) has(text string) bool {
 	if l.at+len(text) > len(l.src) {
 		return false
@@ -119,6 +120,7 @@ func (l *lexer) has(text string) bool {
 	return true
 }
 
+// next reads the token that begins here.
 func (l *lexer) next() *flaw {
 	r := l.src[l.at]
 	switch {
@@ -139,6 +141,8 @@ func (l *lexer) next() *flaw {
 	return l.symbol()
 }
 
+// add ends a token, which began where the lexer is. The text shares the memory of the source
+// where it can: most expressions are ASCII.
 func (l *lexer) add(kind tokenKind, end int) {
 	text := ""
 	if l.ascii != "" {
@@ -150,6 +154,7 @@ func (l *lexer) add(kind tokenKind, end int) {
 	l.at = end
 }
 
+// flaw is about the text from here on.
 func (l *lexer) flaw(end int, code Code, message, hint string) *flaw {
 	return &flaw{l.at, min(end, len(l.src)), code, message, hint}
 }
@@ -170,6 +175,7 @@ func (l *lexer) afterOperand() bool {
 
 func startsName(r rune) bool { return r == '_' || r == '$' || unicode.IsLetter(r) }
 
+// inName tells whether a character may stand in a name; a hyphen may, too, between two of them.
 func inName(r rune) bool { return startsName(r) || unicode.IsDigit(r) }
 
 // name reads a name. A hyphen between two name characters belongs to it, as in
@@ -238,7 +244,8 @@ func (l *lexer) number() *flaw {
 	return nil
 }
 
-// quote reads a string literal.
+// quote reads a string literal. What its escapes mean is for the parser; here a quote behind a
+// backslash must not end it.
 func (l *lexer) quote(q rune) *flaw {
 	for end := l.at + 1; end < len(l.src); end++ {
 		switch r := l.src[end]; {
@@ -256,6 +263,7 @@ func (l *lexer) quote(q rune) *flaw {
 	return l.flaw(len(l.src), CodeSyntax, "the string never ends", "close it with "+string(q))
 }
 
+// symbol reads an operator or a bracket, the longest that fits.
 func (l *lexer) symbol() *flaw {
 	if l.has("/*") {
 		return l.flaw(len(l.src), CodeSyntax, "the comment never ends", "close it with */")

@@ -10,6 +10,7 @@ import (
 
 // The functions of the library that work on lists and mappings.
 
+// length counts characters, not bytes, of a string: as its author does.
 func length(m *meter, a []any) (any, error) {
 	switch v := a[0].(type) {
 	case string:
@@ -34,6 +35,7 @@ func last(_ *meter, a []any) (any, error) {
 	return nil, nil
 }
 
+// take shares the memory of the list: nobody changes a list that has been made.
 func take(_ *meter, a []any) (any, error) {
 	list := a[0].([]any)
 	return list[:min(max(0, a[1].(int)), len(list))], nil
@@ -49,6 +51,8 @@ func reverse(m *meter, a []any) (any, error) {
 	return out, nil
 }
 
+// sortList sorts a copy; its work is counted before it is done. Sorting cannot be stopped at the
+// first error, so that one is kept.
 func sortList(m *meter, a []any) (any, error) {
 	list := a[0].([]any)
 	sign := 1
@@ -76,6 +80,8 @@ func sortList(m *meter, a []any) (any, error) {
 	return out, err
 }
 
+// uniq keeps the first of equal elements. It compares each with all that are kept, since lists
+// and mappings have no order; the meter bounds that.
 func uniq(m *meter, a []any) (any, error) {
 	out := []any{}
 	for _, x := range a[0].([]any) {
@@ -102,6 +108,7 @@ func concat(m *meter, a []any) (any, error) {
 	return out, nil
 }
 
+// flatten goes one level down; what is no list stays as it is.
 func flatten(m *meter, a []any) (any, error) {
 	out := []any{}
 	for _, x := range a[0].([]any) {
@@ -120,6 +127,8 @@ func flatten(m *meter, a []any) (any, error) {
 	return out, nil
 }
 
+// sortedKeys gives a mapping with its keys in order: that of a Go map differs each time, and a
+// repeated run must compute the same again.
 func sortedKeys(m *meter, v any) (map[string]any, []string, error) {
 	of := v.(map[string]any)
 	if err := errors.Join(m.list(len(of)), m.sort(len(of))); err != nil {
@@ -151,6 +160,7 @@ func toPairs(m *meter, a []any) (any, error) {
 	return out, err
 }
 
+// fromPairs makes a mapping; of two pairs with one key the later counts.
 func fromPairs(m *meter, a []any) (any, error) {
 	list := a[0].([]any)
 	if err := m.list(len(list)); err != nil {
@@ -171,6 +181,7 @@ func fromPairs(m *meter, a []any) (any, error) {
 	return out, nil
 }
 
+// merge joins mappings one level deep: a member that is a mapping itself is replaced.
 func merge(m *meter, a []any) (any, error) {
 	out := map[string]any{}
 	for _, x := range a {
@@ -183,6 +194,7 @@ func merge(m *meter, a []any) (any, error) {
 	return out, nil
 }
 
+// get is a member that may be missing, by a key that may be computed. A null has none.
 func get(_ *meter, a []any) (any, error) {
 	var otherwise any
 	if len(a) > 2 {

@@ -55,7 +55,7 @@ func (b *builder) loop(x *ast.BuiltinNode) part {
 	if x.Name == "reduce" {
 		it.acc, it.accShape = b.slot(), anyShape
 	}
-	before := b.nodes
+	before := b.nodes // what the body adds is what each element costs
 	body := part{eval: func(f *frame) (any, error) { return f.slots[it.element], nil }, shape: anyShape}
 	it.outline = elementOf(list.outline)
 	if it.first = it.outline; len(x.Arguments) > 2 {
@@ -169,6 +169,7 @@ func (l *looper) first() (int, error) {
 	return found, err
 }
 
+// last is first from the end of the list.
 func (l *looper) last() (int, error) {
 	for i := len(l.list) - 1; i >= 0; i-- {
 		v, err := l.at(i)
@@ -182,6 +183,7 @@ func (l *looper) last() (int, error) {
 	return -1, nil
 }
 
+// filter counts its result when it is known: it may be much shorter than the list.
 func (l *looper) filter() (any, error) {
 	out := []any{}
 	err := l.each(func(i int, v any) (bool, error) {
@@ -197,6 +199,7 @@ func (l *looper) filter() (any, error) {
 	return out, l.frame.list(len(out))
 }
 
+// transform is map, which is a word of Go.
 func (l *looper) transform() (any, error) {
 	if err := l.frame.list(len(l.list)); err != nil {
 		return nil, err
@@ -209,6 +212,7 @@ func (l *looper) transform() (any, error) {
 	return out, err
 }
 
+// sum begins with the whole number 0, so that the sum of whole numbers is one.
 func (l *looper) sum() (any, error) {
 	total := any(0)
 	err := l.each(func(_ int, v any) (_ bool, err error) {
@@ -236,6 +240,7 @@ func (l *looper) groupBy() (any, error) {
 	return groups, err
 }
 
+// sortBy computes each key once, before it sorts.
 func (l *looper) sortBy() (any, error) {
 	falling := l.has && l.more == "desc"
 	if l.has && l.more != "asc" && l.more != "desc" {
@@ -273,6 +278,7 @@ func (l *looper) sortBy() (any, error) {
 	return out, err
 }
 
+// reduce begins with the third argument, or else with the first element, as most languages do.
 func (l *looper) reduce() (any, error) {
 	acc, begin := l.more, 0
 	if !l.has {

@@ -17,6 +17,7 @@ func rounded(round func(float64) float64) func(*meter, []any) (any, error) {
 	}
 }
 
+// abs goes through subtract, which refuses the least number: its opposite has 65 bits.
 func abs(m *meter, a []any) (any, error) {
 	switch v := a[0].(type) {
 	case int:
@@ -53,6 +54,7 @@ func extreme(sign int) func(*meter, []any) (any, error) {
 	}
 }
 
+// mean adds fractions from the start: a sum of whole numbers might not fit in 64 bits.
 func mean(m *meter, a []any) (any, error) {
 	list := a[0].([]any)
 	if len(list) == 0 {
@@ -71,6 +73,7 @@ func mean(m *meter, a []any) (any, error) {
 	return divide(m, total, len(list))
 }
 
+// median of an even number of elements is the mean of the two in the middle.
 func median(m *meter, a []any) (any, error) {
 	sorted, err := sortList(m, a)
 	if err != nil {
@@ -92,7 +95,8 @@ func median(m *meter, a []any) (any, error) {
 	return divide(m, total, 2)
 }
 
-// whole converts a number without a fraction.
+// whole converts a number without a fraction. The bounds are exact: 2^63 is a fraction that
+// Go would convert to whatever the processor makes of it.
 func whole(f float64) (any, error) {
 	if f < -1<<63 || f >= 1<<63 {
 		return nil, errOverflow

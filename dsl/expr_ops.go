@@ -44,8 +44,10 @@ var operators = map[string]binary{
 	"endsWith":   {texts, "strings", textual(strings.HasSuffix)},
 }
 
+// always is the result of ==, which takes anything.
 func always(shape, shape) shape { return boolShape }
 
+// numbers gives a whole number of two whole ones, and a fraction when either is one.
 func numbers(l, r shape) shape {
 	if l&numberShape == 0 || r&numberShape == 0 {
 		return 0
@@ -61,6 +63,7 @@ func powers(l, r shape) shape {
 	return numberShape
 }
 
+// quotient is never whole: 6 / 2 is 3.0, as in Python.
 func quotient(l, r shape) shape { return powers(l, r) & floatShape }
 
 func wholes(l, r shape) shape {
@@ -70,8 +73,10 @@ func wholes(l, r shape) shape {
 	return listShape
 }
 
+// sumShape adds numbers, and joins strings or lists; never one of each.
 func sumShape(l, r shape) shape { return numbers(l, r) | l&r&(stringShape|listShape) }
 
+// ordered takes two numbers or two strings: nothing else has an order.
 func ordered(l, r shape) shape {
 	if numbers(l, r) == 0 && l&r&stringShape == 0 {
 		return 0
@@ -79,6 +84,7 @@ func ordered(l, r shape) shape {
 	return boolShape
 }
 
+// within takes any element in a list, and strings in strings and mappings.
 func within(l, r shape) shape {
 	if r&(listShape|mapShape) != 0 || l&r&stringShape != 0 {
 		return boolShape
@@ -86,6 +92,7 @@ func within(l, r shape) shape {
 	return 0
 }
 
+// texts takes two strings.
 func texts(l, r shape) shape {
 	if l&r&stringShape == 0 {
 		return 0
@@ -98,6 +105,7 @@ func needs(what string, want shape, have any) error {
 	return fmt.Errorf("%s needs %s, have %s", what, want, describe(have))
 }
 
+// binary makes an operator between two values. Both sides are computed, the left one first.
 func (b *builder) binary(x *ast.BinaryNode) part {
 	switch x.Operator {
 	case "and", "&&", "or", "||":
@@ -115,6 +123,7 @@ func (b *builder) binary(x *ast.BinaryNode) part {
 	if l.shape == 0 || r.shape == 0 {
 		return broken
 	}
+	// To compare with null is how one tests for it, so there it is no mistake.
 	equality := x.Operator == "==" || x.Operator == "!="
 	if !equality && x.Operator != "in" {
 		l = b.solid(x.Left, l)
@@ -236,7 +245,7 @@ func (b *builder) otherwise(x *ast.BinaryNode) part {
 	}
 	return part{shape: s, outline: known, eval: func(f *frame) (any, error) {
 		v, err := l.eval(f)
-		if v != nil || err != nil {
+		if v != nil || err != nil { // ?? is for null only: an error stays one
 			return v, err
 		}
 		return r.eval(f)
@@ -296,6 +305,7 @@ func (b *builder) matches(x *ast.BinaryNode) part {
 		if !ok {
 			return nil, needs("matches", stringShape, v)
 		}
+		// Matching takes time in proportion to the text and to the pattern.
 		if err := f.step(1 + len(s)*size/16); err != nil {
 			return nil, err
 		}
@@ -319,6 +329,7 @@ func patternSize(text string) (int, error) {
 	return len(prog.Inst), nil
 }
 
+// unary makes not, - and +.
 func (b *builder) unary(x *ast.UnaryNode) part {
 	if x.Operator == "not" || x.Operator == "!" {
 		cond := b.condition(x.Node, "not")

@@ -27,7 +27,7 @@ var (
 	errLevels = errors.New("the value is nested more than 64 levels deep")
 )
 
-// A meter counts what an evaluation uses.
+// A meter counts what an evaluation uses. Nothing is given back: it bounds what was made in all, not what is held at once.
 type meter struct {
 	steps  int
 	memory int
@@ -66,7 +66,7 @@ func (m *meter) list(n int) error {
 	return m.step(n)
 }
 
-// sort counts the comparisons of sorting n elements.
+// sort counts the comparisons of sorting n elements: n times the logarithm of n.
 func (m *meter) sort(n int) error { return m.step(n * bits.Len(uint(n))) }
 
 // An evalFunc computes a part of an expression.
@@ -75,16 +75,16 @@ type evalFunc func(f *frame) (any, error)
 // A frame is the memory of one evaluation.
 type frame struct {
 	meter
-	env   Env
+	env   Env   // what it reads; nobody changes it
 	slots []any // of let and of loops
 }
 
 // program is an expression made ready: a tree of closures. Frames are reused.
 type program struct {
-	eval   evalFunc
-	slots  int
-	reads  []Read
-	frames sync.Pool
+	eval   evalFunc  // of the whole
+	slots  int       // how many a frame needs
+	reads  []Read    // in the order of the text
+	frames sync.Pool // of *frame
 }
 
 // run evaluates the program. A panic in it is a bug that must not take the
@@ -103,7 +103,7 @@ func (p *program) run(e *Expr, env Env) (result any, err error) {
 	result, err = p.eval(f)
 	f.env, f.meter = nil, meter{}
 	clear(f.slots)
-	p.frames.Put(f)
+	p.frames.Put(f) // not after a panic: it may be half used
 	if err != nil {
 		return nil, err
 	}

@@ -32,6 +32,7 @@ func shortened(cut func(s, part string) string) func(*meter, []any) (any, error)
 	}
 }
 
+// trim counts more steps for many characters, each of which is looked for in the text.
 func trim(m *meter, a []any) (any, error) {
 	s := a[0].(string)
 	if err := m.read(len(s)); err != nil {
@@ -47,6 +48,7 @@ func trim(m *meter, a []any) (any, error) {
 	return strings.Trim(s, chars), nil
 }
 
+// split counts the parts before it makes them. By an empty separator, each character is one.
 func split(m *meter, a []any) (any, error) {
 	s, sep := a[0].(string), a[1].(string)
 	if err := m.read(len(s)); err != nil {
@@ -71,6 +73,7 @@ func anys[T any](list []T) []any {
 	return out
 }
 
+// join adds up the size while it looks at the parts: so it stops before the sum overflows.
 func join(m *meter, a []any) (any, error) {
 	sep, size := "", 0
 	if len(a) > 1 {
@@ -94,6 +97,7 @@ func join(m *meter, a []any) (any, error) {
 	return strings.Join(parts, sep), m.text(max(0, size-len(sep)))
 }
 
+// replace computes the size of the result before it makes it: each replacement may be longer.
 func replace(m *meter, a []any) (any, error) {
 	s, old, by := a[0].(string), a[1].(string), a[2].(string)
 	if err := m.read(len(s)); err != nil {
@@ -105,6 +109,7 @@ func replace(m *meter, a []any) (any, error) {
 	return strings.ReplaceAll(s, old, by), nil
 }
 
+// repeat bounds the number first, so that the product cannot overflow.
 func repeat(m *meter, a []any) (any, error) {
 	s, n := a[0].(string), a[1].(int)
 	if n < 0 {
@@ -119,6 +124,7 @@ func repeat(m *meter, a []any) (any, error) {
 	return strings.Repeat(s, n), nil
 }
 
+// position makes a function that finds a part. It counts characters, as slices of texts do.
 func position(find func(s, part string) int) func(*meter, []any) (any, error) {
 	return func(m *meter, a []any) (any, error) {
 		s := a[0].(string)
@@ -157,6 +163,7 @@ func scalarText(v any) (string, error) {
 	return "", fmt.Errorf("want a simple value, have %s", describe(v))
 }
 
+// toInt cuts fractions towards zero, and reads decimal numbers only.
 func toInt(_ *meter, a []any) (any, error) {
 	switch v := a[0].(type) {
 	case float64:
@@ -171,6 +178,7 @@ func toInt(_ *meter, a []any) (any, error) {
 	return a[0], nil
 }
 
+// toFloat refuses NaN and infinities, which strconv reads and JSON does not know.
 func toFloat(_ *meter, a []any) (any, error) {
 	switch v := a[0].(type) {
 	case int:
@@ -193,6 +201,7 @@ func typeName(_ *meter, a []any) (any, error) {
 	return names[shapeOfValue(a[0])], nil
 }
 
+// toJSON bounds the value before it is written.
 func toJSON(m *meter, a []any) (any, error) {
 	size := 0
 	v, err := fresh(a[0], &size, 0) // bounds it
@@ -214,6 +223,7 @@ func fromJSON(m *meter, a []any) (any, error) {
 	if err := m.step(len(s)); err != nil {
 		return nil, err
 	}
+	// Data takes more memory than its text: a list of zeros has two bytes for each of them.
 	if m.memory += 16 * len(s); m.memory > maxMemory {
 		return nil, errMemory
 	}
@@ -228,6 +238,7 @@ func toBase64(m *meter, a []any) (any, error) {
 	return base64.StdEncoding.EncodeToString([]byte(s)), nil
 }
 
+// fromBase64 gives text: expressions have no values for other bytes.
 func fromBase64(m *meter, a []any) (any, error) {
 	s := a[0].(string)
 	if err := m.text(base64.StdEncoding.DecodedLen(len(s))); err != nil {

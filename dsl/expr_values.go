@@ -53,6 +53,7 @@ func finite(f float64) (any, error) {
 	return f, nil
 }
 
+// addWhole refuses a sum that does not fit: an overflow turns the order of c and a around.
 func addWhole(a, b int) (any, error) {
 	if c := a + b; (c > a) == (b > 0) {
 		return c, nil
@@ -107,6 +108,8 @@ var subtract = arithmetic("-", func(a, b int) (any, error) {
 	return nil, errOverflow
 }, func(a, b float64) float64 { return a - b })
 
+// multiplyWhole refuses a product that does not fit: dividing it again would not give a. The
+// least number times -1 is told apart, since Go lets that quotient overflow as well.
 func multiplyWhole(a, b int) (any, error) {
 	if a == 0 || b == 0 {
 		return 0, nil
@@ -170,6 +173,7 @@ var power = arithmetic("**", func(a, b int) (any, error) {
 		return finite(math.Pow(float64(a), float64(b)))
 	}
 	result := any(1)
+	// By squares of the base, one for each bit of the exponent: 63 rounds at most.
 	for base := any(a); ; {
 		var err error
 		if b&1 == 1 {
@@ -197,7 +201,7 @@ func sequence(m *meter, l, r any) (any, error) {
 		return nil, needs("..", intShape, r)
 	case to < from:
 		return []any{}, nil
-	case uint(to)-uint(from) >= maxList:
+	case uint(to)-uint(from) >= maxList: // the difference of two ints may not fit in one
 		return nil, errList
 	}
 	n := to - from + 1
@@ -251,6 +255,7 @@ func compareMixed(a float64, b int) int {
 	return cmp.Compare(a, math.Trunc(a))
 }
 
+// order makes a comparison of the order of its operands.
 func order(holds func(int) bool) func(*meter, any, any) (any, error) {
 	return func(m *meter, l, r any) (any, error) {
 		c, err := compare(m, l, r)
@@ -261,6 +266,7 @@ func order(holds func(int) bool) func(*meter, any, any) (any, error) {
 	}
 }
 
+// equals makes == and !=.
 func equals(want bool) func(*meter, any, any) (any, error) {
 	return func(m *meter, l, r any) (any, error) {
 		same, err := equal(m, l, r)
@@ -308,6 +314,7 @@ func equal(m *meter, l, r any) (bool, error) {
 	return false, fmt.Errorf("%s cannot be compared", describe(l))
 }
 
+// equalLists stops at the first difference.
 func equalLists(m *meter, a, b []any) (bool, error) {
 	if len(a) != len(b) {
 		return false, nil

@@ -33,8 +33,8 @@ type openAPI struct {
 // An operation is one call of an API.
 type operation struct {
 	method    string
-	template  string
-	value     node
+	template  string // such as /v1/orders/{id}
+	value     node   // of the document
 	query     []parameter
 	at        Span
 	body      *Contract
@@ -42,7 +42,7 @@ type operation struct {
 	bodyMust  bool // there must be one
 	replies   map[string]*Contract
 	bare      map[string]bool // replies without content
-	complete  bool
+	complete  bool            // finish has read the rest
 }
 
 // A parameter is one name of the query.
@@ -60,6 +60,7 @@ type node struct {
 	path     Path
 }
 
+// get goes to a member; the node of one that is not there has no value.
 func (n node) get(name string) node {
 	return node{n.Value.Get(name), n.resource, slices.Concat(n.path, Path{name})}
 }
@@ -75,7 +76,8 @@ func (n node) address() string {
 	return b.String()
 }
 
-// follow goes to what a $ref names, if the node is one.
+// follow goes to what a $ref names, if the node is one. The node has no value when the $ref
+// leads nowhere, or in a circle.
 func (k *contracts) follow(n node) node {
 	for range maxNesting {
 		text, ok := n.Get("$ref").text()
@@ -150,7 +152,8 @@ func (k *contracts) openAPI(s *Service) *openAPI {
 	return api
 }
 
-// basePath is the path of the first server of a document.
+// basePath is the path of the first server of a document, without a slash at its end; empty
+// when it has none, or one that is no URL.
 func basePath(root node) string {
 	servers := root.Get("servers").Items()
 	if len(servers) == 0 {
@@ -164,7 +167,7 @@ func basePath(root node) string {
 	return strings.TrimSuffix(u.Path, "/")
 }
 
-// A hole is a part of a path that is computed.
+// A hole is a part of a path that is computed. No path that an author writes holds it.
 const hole = "\x00"
 
 // pathPattern gives the text of a path, with a hole for each computed part; false
@@ -235,6 +238,7 @@ func only(path string, matches []*operation) *operation {
 	return found[0]
 }
 
+// segments are the parts of a path between its slashes; one at the end makes no difference.
 func segments(path string) []string { return strings.Split(strings.Trim(path, "/"), "/") }
 
 // fitsTemplate tells whether a path may be one of a template: a parameter takes
@@ -287,7 +291,8 @@ func (api *openAPI) methodsOf(path string) []string {
 	return out
 }
 
-// finish reads what an operation takes and gives, once somebody calls it.
+// finish reads what an operation takes and gives, once somebody calls it. Documents of whole
+// companies have thousands of operations, and schemas that nobody here needs may be wrong.
 func (api *openAPI) finish(op *operation) {
 	if op.complete {
 		return
@@ -296,6 +301,7 @@ func (api *openAPI) finish(op *operation) {
 	where := op.method + " " + op.template + " of " + api.service.ID
 	item := api.follow(api.root.get("paths").get(op.template))
 	seen := map[string]bool{}
+	// Those of the operation come first: by the standard, they replace those of the path.
 	for _, list := range []node{op.value.get("parameters"), item.get("parameters")} {
 		for i := range list.Items() {
 			p := api.follow(node{list.Items()[i], list.resource, slices.Concat(list.path, Path{strconv.Itoa(i)})})
@@ -333,6 +339,7 @@ func (api *openAPI) finish(op *operation) {
 	}
 }
 
+// finishBody reads what the body of an operation must be.
 func (api *openAPI) finishBody(op *operation, where string) {
 	body := api.follow(op.value.get("requestBody"))
 	if body.Value == nil {

@@ -146,9 +146,11 @@ type Access interface {
 // anonymous is who needs no token.
 const anonymous = "anonymous"
 
+// A grantKey finds the grant of a request in its context.
 type grantKey struct{}
 
-// granted gives the grant that a request was let in with.
+// granted gives the grant that a request was let in with; the zero one, which holds for
+// nothing, when the call needs none.
 func granted(r *http.Request) engine.Grant {
 	g, _ := r.Context().Value(grantKey{}).(engine.Grant)
 	return g
@@ -178,7 +180,7 @@ func (s *server) grantFor(r *http.Request, n need) (engine.Grant, error) {
 		return g, err
 	}
 	switch {
-	case slices.Contains(s.open, n.open):
+	case s.isOpen(n):
 		g.Paths = nil // they keep nobody from what everybody may do
 	case !g.Has(n.role), n.everywhere && !g.Covers(""):
 		return g, forbidden(g, n)
@@ -187,13 +189,14 @@ func (s *server) grantFor(r *http.Request, n need) (engine.Grant, error) {
 }
 
 // identify tells who sends a request. Without a token it is nobody in particular,
-// who is let in where that is allowed.
+// who is let in where that is allowed. A token that is sent counts even there: a wrong one
+// is refused, so that its bearer learns of it before a call that needs it.
 func (s *server) identify(r *http.Request, n need) (engine.Grant, error) {
 	token, given, err := bearer(r)
 	if err != nil {
 		return engine.Grant{}, err
 	}
-	if !given && slices.Contains(s.open, n.open) {
+	if !given && s.isOpen(n) {
 		return engine.Grant{Name: anonymous}, s.checkHost(r)
 	}
 	guarded, err := s.guarded(r.Context())
@@ -209,7 +212,11 @@ func (s *server) identify(r *http.Request, n need) (engine.Grant, error) {
 	return s.authenticate(r, token)
 }
 
-// bearer gives the token of a request.
+// isOpen tells whether a call is of a group that needs no token. A call of no group never
+// is: an empty name among the open groups must not open all of them.
+func (s *server) isOpen(n need) bool { return n.open != "" && slices.Contains(s.open, n.open) }
+
+// bearer gives the token of a request; given is false for one without, which is no error.
 func bearer(r *http.Request) (token string, given bool, err error) {
 	header := r.Header.Get("Authorization")
 	if header == "" {
@@ -231,7 +238,8 @@ func (s *server) guarded(ctx context.Context) (bool, error) {
 	return s.engine.Guarded(ctx)
 }
 
-// adminName is what the audit calls the bearer of the configured token.
+// adminName is what the audit calls the bearer of the configured token, which has no name of
+// its own.
 const adminName = "admin"
 
 // authenticate finds the grant of a token. Tokens that were made cannot be
@@ -263,6 +271,7 @@ func (s *server) authenticate(r *http.Request, token string) (engine.Grant, erro
 		with("WWW-Authenticate", `Bearer realm="procaas", error="invalid_token"`)
 }
 
+// addressOf is where a request comes from, without the port: a new connection is no new caller.
 func addressOf(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -292,7 +301,8 @@ func (s *server) checkHost(r *http.Request) error {
 	return refuse(codeUnknownHost, "this server is localhost, and the request is for the host %q; allow it with --host, or make tokens and send one", host)
 }
 
-// mayAt refuses a caller whose grant covers none of the paths.
+// mayAt refuses a caller whose grant covers none of the paths. An empty path is covered by
+// grants that hold everywhere only.
 func mayAt(r *http.Request, paths ...string) error {
 	g := granted(r)
 	if slices.ContainsFunc(paths, g.Covers) {

@@ -9,6 +9,7 @@ import (
 	"procaas/engine"
 )
 
+// listHandlers tells what this node has seen: counters of calls are kept by each node.
 func (s *server) listHandlers(w http.ResponseWriter, _ *http.Request) error {
 	return writeJSON(w, http.StatusOK, pageOf(s.engine.Handlers(), ""))
 }
@@ -59,6 +60,7 @@ func (s *server) putConfig(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, config)
 }
 
+// readChange reads a [ConfigChange]. The value may be null, so it has to be there.
 func (s *server) readChange(w http.ResponseWriter, r *http.Request) (ConfigChange, error) {
 	v, err := s.readJSON(w, r)
 	if err != nil {

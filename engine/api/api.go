@@ -257,7 +257,9 @@ func (s *server) operations() []operation {
 	return append(all, s.statusOperations()...)
 }
 
-// handler wraps the router: the first of the list sees a request first.
+// handler wraps the router. Each of the list wraps those before it, so a request meets the
+// last one first: the log sees every reply, also those to panics, and a body is counted
+// only when nothing else has refused the request.
 func (s *server) handler() http.Handler {
 	var h http.Handler = s.router
 	for _, wrap := range []func(http.Handler) http.Handler{

@@ -19,8 +19,8 @@ import (
 // [*Problem]; any other error means that the call may or may not have taken
 // effect. It is safe for concurrent use.
 type Client struct {
-	base  string
-	token string
+	base  string // without a slash at its end
+	token string // empty for none
 	http  *http.Client
 }
 
@@ -51,7 +51,7 @@ func (c *Client) SubmitEvent(ctx context.Context, e Event) (Receipt, error) {
 	return receipt, err
 }
 
-// Run reads a run.
+// Run reads a run. The error is a [*Problem] with the code run_not_found when there is none.
 func (c *Client) Run(ctx context.Context, id string) (engine.RunView, error) {
 	var run engine.RunView
 	err := c.call(ctx, http.MethodGet, "/v1/runs/"+url.PathEscape(id), nil, nil, &run)
@@ -104,7 +104,8 @@ func (c *Client) Retry(ctx context.Context, id, reason string) (engine.RunView, 
 	return run, err
 }
 
-// Cancel ends a run. The reason may be empty.
+// Cancel ends a run, after it has undone what it has done when its pipeline has compensations.
+// The reason may be empty.
 func (c *Client) Cancel(ctx context.Context, id, reason string) (engine.RunView, error) {
 	var run engine.RunView
 	err := c.call(ctx, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/cancel", Cancellation{Reason: reason}, nil, &run)
@@ -175,6 +176,7 @@ func (c *Client) call(ctx context.Context, method, path string, body any, h http
 		return err
 	}
 	defer reply.Body.Close()
+	// What is cut off there does not decode: a server of something else was called.
 	data, err := io.ReadAll(io.LimitReader(reply.Body, maxReply))
 	if err != nil {
 		return fmt.Errorf("read the reply of %s: %w", req.URL, err)

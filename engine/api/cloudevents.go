@@ -15,6 +15,7 @@ import (
 // else: a reader that takes the last of two equal names, or stops at the end of
 // the first value, would let one request mean two things.
 
+// ceHeader begins the names of headers that hold attributes, as net/http writes them.
 const ceHeader = "Ce-"
 
 // extensionName is what the specification allows as a name of an attribute.
@@ -68,6 +69,7 @@ func attributeOf(field string) string {
 	return field
 }
 
+// structuredEvent reads an event whose attributes and data are members of one object.
 func structuredEvent(f *fields) engine.Event {
 	contentType := f.str("datacontenttype")
 	if contentType != "" && !isJSON(contentType) {
@@ -121,7 +123,7 @@ func cloudEvent(f *fields, data any) engine.Event {
 	if subject := f.str("subject"); e.Key == "" {
 		e.Key = subject
 	}
-	f.str("dataschema")
+	f.str("dataschema") // it has to be text, and is not used
 	for _, name := range f.unknown() {
 		if !extensionName.MatchString(name) {
 			f.fault(name, "want an attribute named with lower-case letters and digits only; %s", f.suggest(name))
@@ -209,6 +211,7 @@ func headerText(v string) string {
 	return string(out)
 }
 
+// unquoted undoes the backslashes within double quotes (RFC 9110, quoted-string).
 func unquoted(v string) string {
 	if !strings.Contains(v, `\`) {
 		return v
@@ -223,6 +226,7 @@ func unquoted(v string) string {
 	return out.String()
 }
 
+// unhex gives the value of a hexadecimal digit; -1 for what is none.
 func unhex(c byte) int {
 	switch {
 	case '0' <= c && c <= '9':

@@ -21,10 +21,10 @@ type Clusters interface {
 
 // A Route is where a key leads.
 type Route struct {
-	Cluster   string                `json:"cluster"`
-	Version   int64                 `json:"version" doc:"Of the assignment."`
-	Partition int                   `json:"partition" doc:"Of the key: its 64-bit FNV-1a hash, mixed by the finisher of MurmurHash3, in the jump consistent hash."`
-	Worker    engine.AssignedWorker `json:"worker"`
+	Cluster   string                `json:"cluster" doc:"The cluster's id."`
+	Version   int64                 `json:"version" doc:"Of the assignment that says so; it grows with each change."`
+	Partition int                   `json:"partition" doc:"Of the key, from 0: its 64-bit FNV-1a hash, mixed by the finisher of MurmurHash3, in the jump consistent hash."`
+	Worker    engine.AssignedWorker `json:"worker" doc:"Who serves the partition at this version."`
 }
 
 // longestWait bounds what a caller may wait for news.
@@ -63,6 +63,7 @@ func (s *server) clusterOperations() []operation {
 	}
 }
 
+// required marks a parameter that must be there; those of queries may be left out otherwise.
 func required(p *huma.Param) *huma.Param {
 	p.Required = true
 	return p
@@ -109,6 +110,8 @@ func (s *server) routeKey(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, Route{Cluster: cluster, Version: a.Version, Partition: p, Worker: owner})
 }
 
+// getAssignment answers in three ways: at once, when there is a later assignment or time, or as
+// a stream. No news is 204, so that a caller need not compare versions.
 func (s *server) getAssignment(w http.ResponseWriter, r *http.Request) error {
 	cluster, err := s.clusterOf(r)
 	if err != nil {

@@ -49,7 +49,7 @@ func (s *server) serveConsole(w http.ResponseWriter, r *http.Request) error {
 	admitted, err := s.admit(r, views)
 	var p *Problem
 	if errors.As(err, &p) && p.Status == http.StatusUnauthorized {
-		next := "/"
+		next := "/" // after a form, or the live stream, there is no page to go back to
 		if r.Method == http.MethodGet && r.URL.Path != ui.LivePath {
 			next = r.URL.RequestURI()
 		}
@@ -67,6 +67,7 @@ func (s *server) serveConsole(w http.ResponseWriter, r *http.Request) error {
 // browsers send it to no other site, nor for pages of one.
 const tokenCookie = "procaas_token"
 
+// setToken keeps a token in the browser for 12 hours, or takes it away when it is empty.
 func setToken(w http.ResponseWriter, r *http.Request, token string) {
 	c := &http.Cookie{
 		Name: tokenCookie, Value: token, Path: "/", HttpOnly: true, Secure: encrypted(r), SameSite: http.SameSiteStrictMode,
@@ -130,6 +131,7 @@ func (s *server) numbers() ui.Numbers {
 	return n
 }
 
+// label gives the value of a label of a metric; empty when it has none of that name.
 func label(m *dto.Metric, name string) string {
 	for _, l := range m.GetLabel() {
 		if l.GetName() == name {

@@ -30,16 +30,16 @@ type ControlChange struct {
 	Force          bool     `json:"force,omitempty" doc:"Let skip and rollout_percent leave out critical handlers, too."`
 	Until          string   `json:"until,omitempty" format:"date-time" doc:"When the switch goes on by itself, or keep ends: in an hour when it is left out. Without a switch, when the limit ends."`
 	Forever        bool     `json:"forever,omitempty" doc:"The switch stays off, or keep holds, until somebody changes it."`
-	RateLimit      string   `json:"rate_limit,omitempty" example:"10/s" doc:"A bound of all calls below the path, on all nodes together."`
+	RateLimit      string   `json:"rate_limit,omitempty" example:"10/s" doc:"A bound of all calls below the path, on all nodes together; none when it is left out."`
 	Over           string   `json:"over,omitempty" enum:"wait,skip" doc:"What becomes of a call over the limit: wait (the default) or skip. Critical handlers always wait."`
 	LimitUntil     string   `json:"limit_until,omitempty" format:"date-time" doc:"When the limit ends by itself."`
-	RolloutPercent *float64 `json:"rollout_percent,omitempty" minimum:"0" maximum:"100" doc:"The share of runs in which a handler runs, told by its rollout's by, or by the run's key."`
+	RolloutPercent *float64 `json:"rollout_percent,omitempty" minimum:"0" maximum:"100" doc:"The share of runs in which a handler runs, told by its rollout's by, or by the run's key; what the definition says when it is left out."`
 	Reason         string   `json:"reason,omitempty" maxLength:"512" doc:"Why, for people and the audit."`
 }
 
 // A ControlRemoved tells that there is no control any more.
 type ControlRemoved struct {
-	Path     string `json:"path"`
+	Path     string `json:"path" doc:"pipeline, pipeline/stage or pipeline/stage/handler."`
 	Revision int64  `json:"revision" doc:"Of the settings, after the removal. Undo takes it."`
 }
 
@@ -51,7 +51,7 @@ type Undo struct {
 
 // Undone tells what an undo has put back.
 type Undone struct {
-	Path    string              `json:"path"`
+	Path    string              `json:"path" doc:"Of the control: pipeline, pipeline/stage or pipeline/stage/handler."`
 	Control *engine.ControlView `json:"control" doc:"The control that was before; null when there was none."`
 }
 
@@ -80,6 +80,7 @@ func (s *server) controlOperations() []operation {
 	return ops
 }
 
+// setControl describes the call that sets a control of a level; levels are those of its path.
 func (s *server) setControl(level, path string, levels []string, params []*huma.Param) operation {
 	on := true
 	return operation{
@@ -102,6 +103,7 @@ func (s *server) setControl(level, path string, levels []string, params []*huma.
 	}
 }
 
+// removeControl describes the call that removes a control of a level.
 func (s *server) removeControl(level, path string, levels []string, params []*huma.Param) operation {
 	return operation{
 		method: http.MethodDelete, path: path, id: "remove-" + level + "-control", tag: "admin",
@@ -124,7 +126,8 @@ func (s *server) listControls(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, pageOf(controls, ""))
 }
 
-// controlPath reads the path of a control.
+// controlPath reads the path of a control. A part with an escaped slash would be another path
+// once the parts are joined, perhaps one that the caller may not steer.
 func controlPath(r *http.Request, levels []string) (string, error) {
 	parts := make([]string, len(levels))
 	for i, level := range levels {
@@ -139,6 +142,8 @@ func controlPath(r *http.Request, levels []string) (string, error) {
 	return strings.Join(parts, "/"), nil
 }
 
+// putControl sets a control, or with dry_run tells what that would do. The grant is looked at
+// in both cases: an effect names handlers and counts runs.
 func (s *server) putControl(w http.ResponseWriter, r *http.Request, levels []string) error {
 	path, err := controlPath(r, levels)
 	if err != nil {
@@ -328,6 +333,7 @@ func (c *Client) UndoControl(ctx context.Context, revision int64, reason string)
 	return undone, err
 }
 
+// controlURL is the address of the control of a path.
 func controlURL(path string) string {
 	parts := strings.Split(path, "/")
 	for i := range parts {

@@ -56,6 +56,7 @@ func mediaType(r *http.Request, accepted ...string) (string, error) {
 	return media, nil
 }
 
+// unsupported refuses a body, and tells which types are taken.
 func unsupported(why string, accepted []string) *Problem {
 	list := strings.Join(accepted, ", ")
 	return refuse(codeUnsupportedMedia, "%s; send %s", why, list).with("Accept-Post", list)
@@ -208,7 +209,7 @@ func (f *fields) labels(name string, limit int) []string {
 	return out
 }
 
-// instant gives a time; zero when it is absent.
+// instant gives a time in UTC; zero when it is absent.
 func (f *fields) instant(name string) time.Time {
 	v := f.get(name)
 	if v == nil {
@@ -216,11 +217,12 @@ func (f *fields) instant(name string) time.Time {
 	}
 	text, _ := v.(string)
 	t, err := time.Parse(time.RFC3339, text)
-	if err != nil || t.Year() < 1 {
+	t = t.UTC() // may be of another year, which has to fit as well: JSON holds four digits
+	if err != nil || t.Year() < 1 || t.Year() > 9999 {
 		f.fault(name, "want a time such as 2006-01-02T15:04:05Z, have %s", shown(v))
 		return time.Time{}
 	}
-	return t.UTC()
+	return t
 }
 
 // maxDuration bounds what can be added to a time without harm.
@@ -250,6 +252,7 @@ func (f *fields) duration(name string) time.Duration {
 	return d
 }
 
+// seconds gives a number of seconds; -1 for one that a duration cannot hold, which is refused.
 func seconds(n float64) time.Duration {
 	if n < 0 || n > maxDuration.Seconds() {
 		return -1
@@ -313,6 +316,7 @@ func (f *fields) refuseUnknown() {
 	}
 }
 
+// suggest names the known member that was probably meant, or else all of them.
 func (f *fields) suggest(name string) string {
 	if near := dsl.Suggest(name, f.known); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
@@ -336,14 +340,16 @@ func faulty(faults []Fault) error {
 	if more := len(faults) - 1; more > 0 {
 		detail += fmt.Sprintf(" (and %d more)", more)
 	}
-	const shownFaults = 20
+	const shownFaults = 20 // more would not be read; the detail tells how many there are
 	return refuse(codeInvalidBody, "%s", detail).at(faults[:min(len(faults), shownFaults)]...)
 }
 
+// escapePointer writes a name as a part of a JSON pointer (RFC 6901).
 func escapePointer(name string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }
 
+// kindOf names the type of a JSON value, with its article.
 func kindOf(v any) string {
 	switch v.(type) {
 	case nil:

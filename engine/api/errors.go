@@ -24,7 +24,7 @@ type Problem struct {
 
 	Diagnostics []Finding `json:"diagnostics,omitempty" doc:"What is wrong with pipelines that are refused."`
 
-	header http.Header // to reply with
+	header http.Header // to reply with, such as Retry-After; nil for none
 }
 
 // A Fault is one thing that is wrong with a request.
@@ -289,12 +289,14 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	writeAs(w, p.Status, "application/problem+json", p)
 }
 
+// writeJSON replies with a value. Its error is always nil: handlers return it.
 func writeJSON(w http.ResponseWriter, status int, v any) error {
 	writeAs(w, status, "application/json", v)
 	return nil
 }
 
-// writeAs replies. A failure to write is the client's: it has gone.
+// writeAs replies. A failure to write is the client's: it has gone. The reply is encoded before
+// the status is sent, so that a value which cannot be encoded becomes an error of its own.
 func writeAs(w http.ResponseWriter, status int, contentType string, v any) {
 	var body bytes.Buffer
 	enc := json.NewEncoder(&body)

@@ -57,8 +57,8 @@ type ReceiptItem struct {
 // An intake is the events of one request.
 type intake struct {
 	events []engine.Event
-	many   bool // the sender sent an array, and wants one
-	field  func(string) string
+	many   bool                // the sender sent an array, and wants one
+	field  func(string) string // where a field of the engine's event stands in what was sent
 }
 
 // postEvents takes events in. What cannot be read is refused as a whole, before
@@ -153,6 +153,7 @@ func decodeList(v any, one func(*fields) engine.Event, field func(string) string
 	return in, faulty(faults)
 }
 
+// plainEvent reads an event of the plain form. An absent member is the zero value of its field.
 func plainEvent(f *fields) engine.Event {
 	e := engine.Event{
 		Type:           f.required("type"),
@@ -198,6 +199,7 @@ func (s *server) submit(w http.ResponseWriter, r *http.Request, in intake) error
 	for i, e := range in.events {
 		submissions[i].Event = e
 	}
+	// One call for all of them: they are stored in one transaction.
 	results, err := s.engine.Submit(r.Context(), submissions)
 	if err != nil {
 		return err

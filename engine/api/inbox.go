@@ -82,6 +82,7 @@ func (s *server) getInbox(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, v)
 }
 
+// moveSlots replies 202 to a move that has begun, and 200 to what one would be.
 func (s *server) moveSlots(w http.ResponseWriter, r *http.Request) error {
 	inbox, err := s.divided()
 	if err != nil {
@@ -114,6 +115,7 @@ func (s *server) moveSlots(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusAccepted, m)
 }
 
+// removeCell replies with the inbox as it is now, which shows that the database is gone.
 func (s *server) removeCell(w http.ResponseWriter, r *http.Request) error {
 	inbox, err := s.divided()
 	if err != nil {

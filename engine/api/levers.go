@@ -23,9 +23,9 @@ type Levers interface {
 
 // A LeverChange is the body that pulls a lever.
 type LeverChange struct {
-	Worker    string `json:"worker,omitempty" doc:"Of ban, drain and pin."`
-	Zone      string `json:"zone,omitempty" doc:"Of drain, in place of a worker."`
-	Partition *int   `json:"partition,omitempty" doc:"Of pin."`
+	Worker    string `json:"worker,omitempty" doc:"Of ban, drain and pin: the worker's id."`
+	Zone      string `json:"zone,omitempty" doc:"Of drain, in place of a worker: all workers of the zone."`
+	Partition *int   `json:"partition,omitempty" doc:"Of pin: the partition's number, from 0."`
 	Until     string `json:"until,omitempty" format:"date-time" doc:"When it ends by itself; never when it is left out."`
 	Reason    string `json:"reason" maxLength:"512" doc:"Why, for people and the audit."`
 }
@@ -113,6 +113,7 @@ func (s *server) getCluster(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, status.View())
 }
 
+// listMoves turns the log around: the store keeps it in the order in which moves were made.
 func (s *server) listMoves(w http.ResponseWriter, r *http.Request) error {
 	id, err := s.clusterOf(r)
 	if err != nil {
@@ -185,6 +186,7 @@ func (s *server) pullLever(w http.ResponseWriter, r *http.Request) error {
 		pull.Partition = int(f.integer("partition"))
 	}
 	reason := f.label("reason", maxReason)
+	// Elsewhere it may be left out; a lever holds until somebody remembers what it is for.
 	if reason == "" && len(f.faults) == 0 {
 		f.fault("reason", "say why, for all who wonder later")
 	}
@@ -220,6 +222,7 @@ func (s *server) releaseLever(w http.ResponseWriter, r *http.Request) error {
 	return s.steerCluster(w, r, id, pull, reason)
 }
 
+// steerCluster pulls a lever or lets it go, and replies with all that hold then.
 func (s *server) steerCluster(w http.ResponseWriter, r *http.Request, id string, pull engine.LeverPull, reason string) error {
 	levers, err := s.engine.PullLever(r.Context(), id, pull, actor(r, reason))
 	if err != nil {
@@ -302,4 +305,5 @@ func (c *Client) PullLever(ctx context.Context, id string, pull engine.LeverPull
 	return levers, err
 }
 
+// clusterPath is the address of a cluster among the calls of operators.
 func clusterPath(id string) string { return "/admin/v1/clusters/" + url.PathEscape(id) }

@@ -17,6 +17,7 @@ import (
 // write timeout, so that a store that hangs is a reply and not a cut connection.
 const requestTime = 8 * time.Second
 
+// withDeadline ends the work for a request, unless the call waits for news.
 func (s *server) withDeadline(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == ui.LivePath || lasting(r) { // they last, and have deadlines of their own
@@ -64,6 +65,8 @@ var (
 	typeJSON = []string{mediaJSON}
 )
 
+// withHeaders sets what all replies have: no cache keeps them, since they hold what callers
+// with other tokens may not see, and no browser takes JSON for a page.
 func (s *server) withHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -133,10 +136,13 @@ func (w *statusWriter) Write(p []byte) (int, error) {
 // Unwrap lets an [http.ResponseController] reach the connection.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
+// unknownPath is served where no route is.
 func (s *server) unknownPath(_ http.ResponseWriter, r *http.Request) error {
 	return refuse(codeUnknownPath, "there is nothing at %s; /openapi.json lists all calls", r.URL.Path)
 }
 
+// unknownMethod is served where there are routes, but none of that method. The router knows
+// them by the path as it was sent, in which keys may hold escaped slashes.
 func (s *server) unknownMethod(_ http.ResponseWriter, r *http.Request) error {
 	path := r.URL.RawPath
 	if path == "" {

@@ -71,6 +71,7 @@ func (s *server) migrateRun(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, run)
 }
 
+// readMigration reads a [Migration]; without a body it is the zero one.
 func (s *server) readMigration(w http.ResponseWriter, r *http.Request) (m Migration, err error) {
 	v, given, err := s.readOptional(w, r)
 	if err != nil || !given {
@@ -85,6 +86,7 @@ func (s *server) readMigration(w http.ResponseWriter, r *http.Request) (m Migrat
 	return m, faulty(f.faults)
 }
 
+// moveProblem says over HTTP why a run is not moved.
 func moveProblem(err error, id string) error {
 	var pinned *engine.PinnedError
 	switch {

@@ -100,6 +100,8 @@ func (s *server) serve(f func(http.ResponseWriter, *http.Request) error) http.Ha
 	}
 }
 
+// describe makes the description of an operation. Problems that any call of its kind may meet
+// are added here, so that each operation lists only its own.
 func (s *server) describe(o operation, n need) *huma.Operation {
 	op := &huma.Operation{
 		Method: o.method, Path: o.path, OperationID: o.id, Tags: []string{o.tag},
@@ -129,6 +131,7 @@ func (s *server) describe(o operation, n need) *huma.Operation {
 	return op
 }
 
+// describeReply makes the description of one way to succeed.
 func (s *server) describeReply(r reply) *huma.Response {
 	response := &huma.Response{Description: r.about, Content: map[string]*huma.MediaType{}}
 	if r.contentType != "" {
@@ -198,6 +201,7 @@ func newDocument() *huma.OpenAPI {
 		Tags: []*huma.Tag{
 			{Name: "events", Description: "Events in: accepted means durable."},
 			{Name: "runs", Description: "What became of events."},
+			{Name: "queues", Description: "Tasks for workers that are other programs."},
 			{Name: "clusters", Description: "Which worker serves what."},
 			{Name: "shards", Description: "Where the data of keys lives."},
 			{Name: "admin", Description: "Calls of operators."},
@@ -214,8 +218,19 @@ func newDocument() *huma.OpenAPI {
 	}
 }
 
-// requests lists the schemas of bodies in which an unknown field is refused.
-var requests = []string{"Event", "Task", "Reason", "Cancellation", "ConfigChange", "Redrive", "ControlChange", "Undo", "FallbackEnd", "NewToken", "ShardBatch", "ShardChangeRequest"}
+// requests lists the schemas of bodies in which an unknown field is refused: all but those of
+// CloudEvents, whose extensions are theirs. Schemas of replies stay open, so that a client
+// that checks them bears a field that comes later.
+var requests = []string{
+	"Event", "Task", "Reason", "Cancellation", "ConfigChange", "Redrive", "Migration", "ControlChange", "Undo", "FallbackEnd", "NewToken",
+	"ClaimTasks", "ClaimType", "TaskReceiptList", "TaskHeartbeat", "FailedTasks", "FailedTask", "SnoozedTasks", "SnoozedTask",
+	"QueueChange", "TaskChoice", "LeverChange", "InboxMoveRequest", "InboxRemovalRequest",
+	"ShardBatch", "ShardChangeRequest", "ShardRegroupRequest", "TransferOrderRequest",
+}
+
+// durations are the members of requests that are read by [fields.duration], which takes
+// text and numbers. In Go they are of any type, of which a schema would say nothing.
+var durations = []string{"delay_tolerance", "delay", "lease", "wait", "timeout", "max-lag"}
 
 // refine says of the schemas what Go types cannot.
 func (s *server) refine() {
@@ -229,11 +244,10 @@ func (s *server) refine() {
 				p.Nullable = false // an empty list is a list
 			}
 		}
-		if p, ok := schema.Properties["delay_tolerance"]; ok {
-			schema.Properties["delay_tolerance"] = durationSchema(p.Description)
-		}
-		if p, ok := schema.Properties["delay"]; ok {
-			schema.Properties["delay"] = durationSchema(p.Description)
+		for _, member := range durations {
+			if p := schema.Properties[member]; p != nil && p.Type == "" { // one with a type is of a reply, in seconds
+				schema.Properties[member] = durationSchema(p.Description)
+			}
 		}
 	}
 	schemas["RunView"].Properties["status"].Enum = anys(statuses)
@@ -392,12 +406,14 @@ var describedFields = map[string]map[string]string{
 	},
 }
 
+// durationSchema is what [fields.duration] takes: text such as 90s, or a number of seconds.
 func durationSchema(about string) *huma.Schema {
 	return &huma.Schema{Description: about, OneOf: []*huma.Schema{
 		{Type: huma.TypeString, Examples: []any{"90s", "1h30m"}}, {Type: huma.TypeNumber, Minimum: new(float64)},
 	}}
 }
 
+// anys makes the values of an enumeration.
 func anys[T ~string](list []T) []any {
 	out := make([]any, len(list))
 	for i, v := range list {

@@ -8,12 +8,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"procaas/engine/api/ui"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-chi/chi/v5"
+
+	"procaas/engine/api/ui"
 )
 
 var update = flag.Bool("update", false, "rewrite schemas/openapi.json")
@@ -75,6 +77,49 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 	slices.Sort(described)
 	if !slices.Equal(routed, described) {
 		t.Errorf("have routes\n%s\nand described\n%s", strings.Join(routed, "\n"), strings.Join(described, "\n"))
+	}
+}
+
+// TestBodiesSayWhatTheyTake holds the description of bodies against their readers: all but
+// CloudEvents refuse members that they do not know, and spans of time are text or numbers.
+func TestBodiesSayWhatTheyTake(t *testing.T) {
+	t.Parallel()
+	s := newServer(Options{})
+	seen := map[*huma.Schema]bool{}
+	var look func(where string, schema *huma.Schema)
+	look = func(where string, schema *huma.Schema) {
+		if schema == nil || seen[schema] {
+			return
+		}
+		seen[schema] = true
+		if name, ok := strings.CutPrefix(schema.Ref, "#/components/schemas/"); ok {
+			look(where+" "+name, s.doc.Components.Schemas.Map()[name])
+			return
+		}
+		if schema.Type == huma.TypeObject && schema.AdditionalProperties != false {
+			t.Errorf("%s: unknown members are refused, and the schema has additionalProperties: %v", where, schema.AdditionalProperties)
+		}
+		for name, p := range schema.Properties {
+			if slices.Contains(durations, name) && p.Type == "" && len(p.OneOf) == 0 {
+				t.Errorf("%s: %s is a span of time, and the schema takes anything", where, name)
+			}
+			look(where+"."+name, p)
+		}
+		look(where, schema.Items)
+		for _, one := range schema.OneOf {
+			look(where, one)
+		}
+	}
+	for _, o := range s.operations() {
+		if !slices.ContainsFunc(s.doc.Tags, func(tag *huma.Tag) bool { return tag.Name == o.tag }) {
+			t.Errorf("%s has the tag %s, of which the description says nothing", o.id, o.tag)
+		}
+		if o.body != nil {
+			look(o.id, o.body.Content[mediaJSON].Schema)
+		}
+	}
+	if len(seen) < len(requests) {
+		t.Errorf("want to see at least %d schemas, have %d", len(requests), len(seen))
 	}
 }
 

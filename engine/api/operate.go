@@ -22,6 +22,7 @@ func (s *server) listNodes(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, pageOf(nodes, ""))
 }
 
+// listAudit asks for one change more than a page holds: so it knows whether another page follows.
 func (s *server) listAudit(w http.ResponseWriter, r *http.Request) error {
 	f := queryFields(r.URL.Query())
 	filter := engine.AuditFilter{
@@ -56,17 +57,18 @@ func (s *server) listAudit(w http.ResponseWriter, r *http.Request) error {
 
 // A Finding is what is wrong with a pipeline file.
 type Finding struct {
-	File      string `json:"file"`
-	Line      int    `json:"line"`
-	Column    int    `json:"column"`
-	EndLine   int    `json:"end_line"`
-	EndColumn int    `json:"end_column"`
-	Severity  string `json:"severity" enum:"error,warning,advice"`
+	File      string `json:"file" doc:"The file, as the server was given it."`
+	Line      int    `json:"line" doc:"Where it begins, from 1."`
+	Column    int    `json:"column" doc:"The column of its first character, from 1."`
+	EndLine   int    `json:"end_line" doc:"The line in which it ends."`
+	EndColumn int    `json:"end_column" doc:"The column behind its last character, which it does not include."`
+	Severity  string `json:"severity" enum:"error,warning,advice" doc:"error refuses the pipelines; warning and advice do not."`
 	Code      string `json:"code" doc:"The rule, such as PC0103; procaas explain tells about it."`
-	Message   string `json:"message"`
+	Message   string `json:"message" doc:"What is wrong, for people."`
 	Hint      string `json:"hint" doc:"How to mend it; may be empty."`
 }
 
+// findings writes diagnostics as replies have them.
 func findings(found []dsl.Diagnostic) []Finding {
 	var out []Finding
 	for _, d := range found {
@@ -177,7 +179,7 @@ func (s *server) readRedrive(w http.ResponseWriter, r *http.Request, verb Verb) 
 	}
 	pipeline, _, _ := strings.Cut(c.filter.FailedPath, "/")
 	paths := []string{c.filter.Pipeline, pipeline}
-	if verb == RetryRuns { //: the rest of the pipeline is left alone
+	if verb == RetryRuns { // the rest of the pipeline is left alone
 		paths = append(paths, c.filter.FailedPath)
 	}
 	return c, mayAt(r, paths...)
@@ -216,6 +218,7 @@ func sealNext(next *string) *string {
 	return &sealed
 }
 
+// redriveProblem tells a cursor that cannot be gone on from; other errors pass as they are.
 func redriveProblem(err error) error {
 	if errors.Is(err, engine.ErrCursor) {
 		return faulty([]Fault{{Location: "/cursor", Message: wrongCursor(cursorWalk)}})
@@ -223,7 +226,8 @@ func redriveProblem(err error) error {
 	return err
 }
 
-// queryFields makes the fields of a query.
+// queryFields makes the fields of a query. A parameter without a value is absent: forms send
+// those that nobody has filled in.
 func queryFields(q url.Values) *fields {
 	f := &fields{prefix: "query/", text: true, values: map[string]any{}}
 	for name, values := range q {

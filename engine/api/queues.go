@@ -28,71 +28,71 @@ type TaskReceipt struct {
 
 // TaskReceipts are those of an array, in its order.
 type TaskReceipts struct {
-	Tasks   []TaskReceipt `json:"tasks"`
+	Tasks   []TaskReceipt `json:"tasks" doc:"One for each task of the request."`
 	Warning string        `json:"warning,omitempty" doc:"The tasks were taken in, and may wait for ever: nobody asks for tasks of their type, which may be mistyped."`
 }
 
 // A QueuedTask is a task as the queue has it.
 type QueuedTask struct {
-	ID       string          `json:"id"`
-	Type     string          `json:"type"`
-	State    string          `json:"state" enum:"scheduled,ready,waiting,starting,running,completed,failed,cancelled"`
+	ID       string          `json:"id" doc:"Its number, as text: it has 64 bits, which not every JSON reader keeps exact."`
+	Type     string          `json:"type" doc:"What kind of work it is: the id of a pipeline with a queue section, or any other name."`
+	State    string          `json:"state" enum:"scheduled,ready,waiting,starting,running,completed,failed,cancelled" doc:"scheduled: its time has not come. ready: it may be taken. waiting: as many of its key are taken as may be. starting: a worker holds it and has not begun. running: a worker is at it. failed: for good, a dead letter."`
 	Payload  json.RawMessage `json:"payload,omitempty" doc:"What to do. Tasks that have ended well have none any more."`
-	Key      string          `json:"key,omitempty"`
-	Unique   string          `json:"unique,omitempty"`
-	Priority int             `json:"priority"`
+	Key      string          `json:"key,omitempty" doc:"What it is about; absent for none."`
+	Unique   string          `json:"unique,omitempty" doc:"Its name among the tasks of its type that have not ended; absent for none."`
+	Priority int             `json:"priority" doc:"Higher goes first among tasks that are due; 0 unless somebody said otherwise."`
 	Attempt  int             `json:"attempt" doc:"The number of this attempt, from 1."`
 	Due      time.Time       `json:"due" doc:"From when on it may be taken."`
 	Deadline time.Time       `json:"deadline" doc:"Until when it may wait without harm."`
-	Ended    *time.Time      `json:"ended,omitempty"`
-	Worker   string          `json:"worker,omitempty"`
+	Ended    *time.Time      `json:"ended,omitempty" doc:"When it was completed, cancelled or failed for good; absent until then."`
+	Worker   string          `json:"worker,omitempty" doc:"Who took it, by the name that the worker gave; for people."`
 	Error    string          `json:"error,omitempty" doc:"Of the last attempt that failed."`
-	Timeout  float64         `json:"timeout,omitempty" doc:"Seconds that one attempt may take."`
+	Timeout  float64         `json:"timeout,omitempty" doc:"Seconds that one attempt may take; absent when that is left to the worker."`
 	Until    *time.Time      `json:"until,omitempty" doc:"By then its worker has to be heard of."`
 	Receipt  string          `json:"receipt,omitempty" doc:"Of this attempt, for its worker: what the calls about it take."`
 }
 
 // A QueueStats counts the tasks of a type.
 type QueueStats struct {
-	Type      string     `json:"type"`
-	Mode      string     `json:"mode" enum:"open,paused,draining"`
+	Type      string     `json:"type" doc:"The id of a pipeline with a queue section, or any other name."`
+	Mode      string     `json:"mode" enum:"open,paused,draining" doc:"open; paused: tasks are put, and none is taken; draining: tasks are taken, and none is put."`
 	Reason    string     `json:"reason,omitempty" doc:"Why it is in that mode."`
-	Ready     int64      `json:"ready"`
+	Ready     int64      `json:"ready" doc:"Due, and free to be taken."`
 	Waiting   int64      `json:"waiting" doc:"For others of their key."`
 	Starting  int64      `json:"starting" doc:"Held by a worker that has not begun with them."`
-	Running   int64      `json:"running"`
-	Scheduled int64      `json:"scheduled"`
+	Running   int64      `json:"running" doc:"Held by a worker that is at them."`
+	Scheduled int64      `json:"scheduled" doc:"Their time has not come."`
 	Failed    int64      `json:"failed" doc:"For good: the dead letters."`
 	Estimated []string   `json:"estimated,omitempty" doc:"Which of these numbers are estimates, by the names of their members: a sample of a large table was counted, and 0 may stand for a few. All others are exact."`
 	Raised    int64      `json:"raised" doc:"How many tasks waited for longer than max-wait beyond what they tolerate, and were let go before others."`
 	RaisedAt  *time.Time `json:"raised_at,omitempty" doc:"The last time."`
 	Asked     *time.Time `json:"asked,omitempty" doc:"When a worker, or a node, asked for tasks of this type last, to the minute. Without it nobody has in a month: the type may be mistyped."`
 	AskedBy   string     `json:"asked_by,omitempty" doc:"Who that was."`
-	Oldest    *time.Time `json:"oldest,omitempty" doc:"When the first ready one was due."`
-	Lag       float64    `json:"lag_seconds" doc:"By how much the most urgent ready task waits beyond what it tolerates."`
+	Oldest    *time.Time `json:"oldest,omitempty" doc:"When the first ready one was due; absent when none is ready."`
+	Lag       float64    `json:"lag_seconds" doc:"By how many seconds the most urgent ready task waits beyond what it tolerates."`
 }
 
 // A ClaimTasks is the body that takes tasks.
 type ClaimTasks struct {
 	Worker   string      `json:"worker" maxLength:"256" doc:"A name for people."`
-	Types    []ClaimType `json:"types" minItems:"1" maxItems:"100"`
-	Limit    int         `json:"limit,omitempty" minimum:"1" maximum:"1000" doc:"Of all types together."`
+	Types    []ClaimType `json:"types" minItems:"1" maxItems:"100" doc:"Which types, and how many of each."`
+	Limit    int         `json:"limit,omitempty" minimum:"1" maximum:"1000" doc:"How many of all types together; 1000 when left out."`
 	Lease    any         `json:"lease,omitempty" doc:"For how long the worker holds them without a heartbeat: text such as 30s, or seconds; 30 s when left out."`
-	Wait     any         `json:"wait,omitempty" doc:"How long to wait when there is none: text such as 20s, or seconds, up to 20 s."`
+	Wait     any         `json:"wait,omitempty" doc:"How long to wait when there is none: text such as 20s, or seconds, up to 20 s; nobody waits when left out."`
 	Complete []string    `json:"complete,omitempty" maxItems:"1000" doc:"Receipts of tasks that are done: they are completed in the same transaction."`
 }
 
 // A ClaimType says how many tasks of a type are taken.
 type ClaimType struct {
-	Type       string `json:"type"`
-	Limit      int    `json:"limit,omitempty" minimum:"1" maximum:"1000" doc:"1 when left out."`
-	MaxRunning int    `json:"max_running,omitempty" minimum:"0" doc:"How many may be taken in the cluster. The queue section of a pipeline goes first."`
-	MaxPerKey  int    `json:"max_per_key,omitempty" minimum:"0" doc:"How many of one key may be taken. The queue section of a pipeline goes first."`
+	Type       string `json:"type" doc:"The id of a pipeline with a queue section, or any other name."`
+	Limit      int    `json:"limit,omitempty" minimum:"1" maximum:"1000" doc:"How many at most; 1 when left out."`
+	MaxRunning int    `json:"max_running,omitempty" minimum:"0" doc:"How many of the type all workers together may hold; no bound when it is 0 or left out. The queue section of a pipeline goes first."`
+	MaxPerKey  int    `json:"max_per_key,omitempty" minimum:"0" doc:"How many of one key all workers together may hold; no bound when it is 0 or left out. The queue section of a pipeline goes first."`
 }
 
 // A Claimed is what was taken.
 type Claimed struct {
-	Items []QueuedTask `json:"items"`
+	Items []QueuedTask `json:"items" doc:"The tasks, each with the receipt of this attempt."`
 	Lost  []string     `json:"lost,omitempty" doc:"Receipts among complete that hold their tasks no more."`
 }
 
@@ -104,23 +104,23 @@ type TasksDone struct {
 
 // TaskReceiptList is the body that completes tasks.
 type TaskReceiptList struct {
-	Receipts []string `json:"receipts" minItems:"1" maxItems:"1000"`
+	Receipts []string `json:"receipts" minItems:"1" maxItems:"1000" doc:"Of tasks that are done, as the claims gave them."`
 }
 
 // A TaskHeartbeat is the body that keeps tasks.
 type TaskHeartbeat struct {
-	Receipts []string `json:"receipts" minItems:"1" maxItems:"1000"`
+	Receipts []string `json:"receipts" minItems:"1" maxItems:"1000" doc:"Of tasks that the worker is at, as the claims gave them."`
 	Lease    any      `json:"lease,omitempty" doc:"For how long from now: text such as 30s, or seconds; 30 s when left out."`
 }
 
 // FailedTasks is the body that says that tasks have failed.
 type FailedTasks struct {
-	Tasks []FailedTask `json:"tasks" minItems:"1" maxItems:"1000"`
+	Tasks []FailedTask `json:"tasks" minItems:"1" maxItems:"1000" doc:"The attempts. Of a receipt that is given twice, the first counts."`
 }
 
 // A FailedTask is an attempt that has failed.
 type FailedTask struct {
-	Receipt string `json:"receipt"`
+	Receipt string `json:"receipt" doc:"Of the attempt, as the claim gave it."`
 	Error   string `json:"error,omitempty" doc:"Why, for people."`
 	Final   bool   `json:"final,omitempty" doc:"No further attempt: the task becomes a dead letter. Otherwise the policy of its type decides."`
 	Delay   any    `json:"delay,omitempty" doc:"To the next attempt, instead of what the policy says: text such as 30s, or seconds."`
@@ -128,12 +128,12 @@ type FailedTask struct {
 
 // SnoozedTasks is the body that gives tasks back.
 type SnoozedTasks struct {
-	Tasks []SnoozedTask `json:"tasks" minItems:"1" maxItems:"1000"`
+	Tasks []SnoozedTask `json:"tasks" minItems:"1" maxItems:"1000" doc:"The tasks. Of a receipt that is given twice, the first counts."`
 }
 
 // A SnoozedTask is a task that is given back.
 type SnoozedTask struct {
-	Receipt string `json:"receipt"`
+	Receipt string `json:"receipt" doc:"Of the attempt, as the claim gave it."`
 	Delay   any    `json:"delay,omitempty" doc:"Until it may be taken again: text such as 30s, or seconds; 0 when left out."`
 }
 
@@ -205,10 +205,13 @@ type receipt struct {
 	taskType string
 }
 
+// receiptOf makes the receipt of an attempt. The type comes last: it may hold dots.
 func receiptOf(t *engine.QueuedTask) string {
 	return fmt.Sprintf("%d.%d.%d.%s", t.ID, t.Epoch, t.Attempt(), t.Type)
 }
 
+// parseReceipt is the reverse of receiptOf. It shows only that the text is well-formed: whether
+// the attempt still holds is for the store to say.
 func parseReceipt(text string) (r receipt, ok bool) {
 	parts := strings.SplitN(text, ".", 4)
 	if len(parts) != 4 || parts[3] == "" {
@@ -229,6 +232,7 @@ func parseReceipt(text string) (r receipt, ok bool) {
 	return r, true
 }
 
+// viewOfTask writes a task as replies have it, without a receipt: whoever only looks gets none.
 func viewOfTask(t *engine.QueuedTask) QueuedTask {
 	v := QueuedTask{
 		ID: strconv.FormatInt(t.ID, 10), Type: t.Type, State: string(t.State), Payload: t.Payload, Key: t.Key, Unique: t.Unique,
@@ -238,6 +242,7 @@ func viewOfTask(t *engine.QueuedTask) QueuedTask {
 	return v
 }
 
+// given is a time that replies leave out when it is zero.
 func given(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -290,6 +295,7 @@ func (f *fields) receipt(name string, text string) receipt {
 	return r
 }
 
+// receipts reads a list of receipts, which may be empty.
 func (f *fields) receipts(name string) []receipt {
 	var out []receipt
 	list := f.labels(name, maxName+engine.MaxTaskName)
@@ -440,7 +446,7 @@ func (s *server) claimUntil(w http.ResponseWriter, r *http.Request, report engin
 		if err != nil || len(tasks) > 0 || wait == 0 {
 			return tasks, lost, err
 		}
-		report = engine.TaskReport{}
+		report = engine.TaskReport{} // said once; what follows only asks for tasks
 		t := time.NewTimer(pause)
 		select {
 		case <-woken:
@@ -476,6 +482,8 @@ func distinct(receipts []receipt) []receipt {
 	})
 }
 
+// lostReceipts gives those of the receipts whose attempts hold no more, in their order and as
+// they were sent.
 func lostReceipts(receipts []receipt, lost []engine.TaskRef) []string {
 	out := []string{}
 	for _, r := range receipts {
@@ -587,6 +595,7 @@ func (s *server) report(w http.ResponseWriter, r *http.Request, f *fields, recei
 	return replyDone(w, receipts, lost, err)
 }
 
+// replyDone tells which receipts were good. One that was given twice counts twice.
 func replyDone(w http.ResponseWriter, receipts []receipt, lost []engine.TaskRef, err error) error {
 	if err != nil {
 		return err
@@ -615,6 +624,7 @@ func (s *server) listQueues(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, pageOf(items, ""))
 }
 
+// viewOfStats writes the counts of a type as replies have them.
 func viewOfStats(t *engine.TaskTypeStats) QueueStats {
 	q := QueueStats{
 		Type: t.Type, Mode: string(t.Mode), Reason: t.Reason, Ready: t.Ready, Waiting: t.Waiting, Starting: t.Starting,

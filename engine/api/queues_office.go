@@ -27,10 +27,10 @@ type QueueChanged struct {
 
 // A TaskChoice is the body that does something to tasks of a type.
 type TaskChoice struct {
-	IDs    []string `json:"ids,omitempty" maxItems:"1000" doc:"Only these."`
+	IDs    []string `json:"ids,omitempty" maxItems:"1000" doc:"Only these, by their numbers as text."`
 	Key    string   `json:"key,omitempty" doc:"Only tasks of this key."`
 	Unique string   `json:"unique,omitempty" doc:"Only the task with this unique name."`
-	State  string   `json:"state,omitempty" enum:"ready,waiting,scheduled,failed" doc:"Only tasks in this state."`
+	State  string   `json:"state,omitempty" enum:"ready,waiting,scheduled,failed" doc:"Only tasks in this state; all states that the call takes when left out."`
 	Limit  int      `json:"limit,omitempty" minimum:"1" maximum:"100000" doc:"At most as many; 1000 when left out."`
 	To     string   `json:"to,omitempty" doc:"Of a move: the other type."`
 	Reason string   `json:"reason,omitempty" maxLength:"512" doc:"Why, for people."`
@@ -38,7 +38,7 @@ type TaskChoice struct {
 
 // TasksChanged says how many tasks were changed.
 type TasksChanged struct {
-	Changed int    `json:"changed"`
+	Changed int    `json:"changed" doc:"How many tasks were cancelled, retried or moved; as many as the limit when there may be more."`
 	Warning string `json:"warning,omitempty" doc:"Nothing is known of the type, which may be mistyped."`
 }
 

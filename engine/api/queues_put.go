@@ -62,6 +62,8 @@ func (s *server) putTasks(w http.ResponseWriter, r *http.Request, kind string, p
 	return replyPut(w, kind, out, many, warning)
 }
 
+// replyPut replies 202 when every task was taken in, 207 when some were, and with a problem
+// when none was.
 func replyPut(w http.ResponseWriter, kind string, out []engine.TaskPut, many bool, warning string) error {
 	receipts, refused := TaskReceipts{Tasks: []TaskReceipt{}, Warning: warning}, 0
 	for _, one := range out {
@@ -89,6 +91,8 @@ func replyPut(w http.ResponseWriter, kind string, out []engine.TaskPut, many boo
 	return writeJSON(w, http.StatusAccepted, receipts)
 }
 
+// specOf reads a task. The queue section of its pipeline fills in what the caller does not say;
+// a priority of 0 that is said is not the same as none.
 func (s *server) specOf(f *fields, kind string, pipeline *dsl.Pipeline) engine.TaskSpec {
 	spec := engine.TaskSpec{
 		Type: kind, Key: f.label("key", engine.MaxTaskName), Priority: f.between("priority", -1<<30, 1<<30, 0), Tolerance: f.duration("delay_tolerance"),

@@ -9,6 +9,7 @@ import (
 	"procaas/engine"
 )
 
+// intakeOperations are the calls that bring events and tasks in.
 func (s *server) intakeOperations() []operation {
 	refusals := []string{codeIDConflict, codeEventRejected, codeUnknownEventType, codeMissingKey, codeInvalidEvent, codeInvalidPayload, codeBatchRefused, codeOverloaded, codeKeyMoving, codeCellAway, codeStoreUnavailable}
 	receipts := []reply{
@@ -53,6 +54,7 @@ func taskReceipts(events []reply) []reply {
 	return out
 }
 
+// exampleRun is the id of a run in examples: a UUID of version 7, as those of runs are.
 const exampleRun = "0199d3f0-6f6e-7c7b-9d0a-6a3c1c2f4e11"
 
 func (s *server) runOperations() []operation {
@@ -223,6 +225,8 @@ func (s *server) statusOperations() []operation {
 }
 
 // eventBody describes the forms of events.
+// eventBody describes all forms in which events come but the binary one, whose attributes are
+// headers.
 func (s *server) eventBody() *huma.RequestBody {
 	cloud := s.cloudEventSchema()
 	plain := Event{Type: "new-order-created", ID: "e-1", Source: "orders", Payload: map[string]any{"order-id": "o-42"}}
@@ -240,6 +244,7 @@ func (s *server) eventBody() *huma.RequestBody {
 	}
 }
 
+// cloudEventSchema describes a CloudEvent by hand: no Go type of ours has its shape.
 func (s *server) cloudEventSchema() *huma.Schema {
 	text := func(about string) *huma.Schema { return &huma.Schema{Type: huma.TypeString, Description: about} }
 	moment := func(about string) *huma.Schema {
@@ -278,6 +283,7 @@ func jsonBody(schema *huma.Schema, example any) *huma.RequestBody {
 	return &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{mediaJSON: {Schema: schema, Example: example}}}
 }
 
+// oneOrMany describes a body that is one object, or an array of at most [maxEvents].
 func oneOrMany(one *huma.Schema) *huma.Schema {
 	many := maxEvents
 	return &huma.Schema{OneOf: []*huma.Schema{one, {Type: huma.TypeArray, Items: one, MaxItems: &many}}}

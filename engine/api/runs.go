@@ -30,7 +30,7 @@ func pageOf[T any](items []T, next string) Page[T] {
 	return p
 }
 
-// The number of runs on one page.
+// The number of elements on one page: when nobody says, and at most.
 const (
 	defaultLimit = 50
 	maxLimit     = 1000
@@ -102,6 +102,8 @@ func runFilter(q url.Values) (engine.RunFilter, error) {
 	return filter, badParameter(f.faults)
 }
 
+// badParameter tells all faults of a query, a path or headers in one problem; nil when there
+// are none.
 func badParameter(faults []Fault) error {
 	if len(faults) == 0 {
 		return nil
@@ -251,6 +253,7 @@ func pathValue(r *http.Request, name string) (string, error) {
 	return v, badParameter(f.faults)
 }
 
+// joined lists values for people.
 func joined[T ~string](list []T) string {
 	out := make([]string, len(list))
 	for i, v := range list {

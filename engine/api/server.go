@@ -65,6 +65,8 @@ func limitListener(l net.Listener, n int) net.Listener {
 	return &limitedListener{Listener: l, slots: make(chan struct{}, n), done: make(chan struct{})}
 }
 
+// A limitedListener waits for a free slot before it accepts: what is not accepted costs the
+// process nothing.
 type limitedListener struct {
 	net.Listener
 	slots chan struct{} // as many as connections may be open; one is taken by each
@@ -93,6 +95,7 @@ func (l *limitedListener) Close() error {
 	return l.Listener.Close()
 }
 
+// A limitedConn gives its slot back when it is closed, once however often that is.
 type limitedConn struct {
 	net.Conn
 	release func()

@@ -158,6 +158,7 @@ func (s *server) regroupOperation(verb, id, summary, about string, do regroup) o
 	}
 }
 
+// regroup does a split or a merge, or tells what it would do.
 func (s *server) regroup(w http.ResponseWriter, r *http.Request, do regroup) error {
 	shards, id, err := s.shardMaps(r)
 	if err != nil {
@@ -218,6 +219,7 @@ func (s *server) listShardMaps(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, pageOf(views, ""))
 }
 
+// resolveShard says where one key lives. It may wait for a later epoch, or register the key.
 func (s *server) resolveShard(w http.ResponseWriter, r *http.Request) error {
 	shards, id, err := s.shardMaps(r)
 	if err != nil {
@@ -301,6 +303,7 @@ func (s *server) resolveShards(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, pageOf(items, ""))
 }
 
+// watchShardMap waits for changes once, or sends them as a stream.
 func (s *server) watchShardMap(w http.ResponseWriter, r *http.Request) error {
 	shards, id, err := s.shardMaps(r)
 	if err != nil {
@@ -382,9 +385,12 @@ func (s *server) setShard(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var c engine.ShardChange
-	for name, field := range map[string]**string{"closed": &c.Closed, "draining": &c.Draining} {
-		if text := f.label(name, maxReason); f.values[name] != nil {
-			*field = &text
+	for _, of := range []struct { // in this order, which messages show
+		name string
+		into **string
+	}{{"closed", &c.Closed}, {"draining", &c.Draining}} {
+		if text := f.label(of.name, maxReason); f.values[of.name] != nil {
+			*of.into = &text // empty text, too: it takes the decision back
 		}
 	}
 	reason := f.label("reason", maxReason)

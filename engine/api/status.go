@@ -14,10 +14,14 @@ type Health struct {
 	Degraded string `json:"degraded,omitempty" doc:"What does not work although the node does, for people."`
 }
 
+// getHealth asks nothing of the engine: a node whose store is away is alive, and starting it
+// anew would not help.
 func (s *server) getHealth(w http.ResponseWriter, _ *http.Request) error {
 	return writeJSON(w, http.StatusOK, Health{Status: "ok", Version: s.version})
 }
 
+// getReady tells whether requests should come here. What only degrades the node is told, and
+// keeps none away: it would be the same on the others.
 func (s *server) getReady(w http.ResponseWriter, r *http.Request) error {
 	if err := s.engine.Healthy(r.Context()); err != nil {
 		return refuse(codeNotReady, "%s", err).with("Retry-After", "1")

@@ -60,6 +60,7 @@ func (s *server) postTasks(w http.ResponseWriter, r *http.Request) error {
 	return s.submit(w, r, in)
 }
 
+// taskEvent reads a task that becomes an event. now is what its delay counts from.
 func taskEvent(f *fields, now time.Time) engine.Event {
 	e := engine.Event{
 		Payload:        f.get("payload"),

@@ -62,6 +62,7 @@ func (s *server) listTokens(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, pageOf(tokens, ""))
 }
 
+// newToken makes a token. The secret is in this reply only: the store has a hash of it.
 func (s *server) newToken(w http.ResponseWriter, r *http.Request) error {
 	spec, reason, err := s.readToken(w, r)
 	if err != nil {
