@@ -14,15 +14,15 @@ type Holder struct {
 	options HolderOptions
 
 	mu      sync.Mutex // guards what follows
-	version int64
+	version int64      // the newest that an order has told; it never falls
 	holds   map[int]*hold
-	loading sync.WaitGroup
+	loading sync.WaitGroup // of calls of Load; waited for without mu, which they need to end
 }
 
 // HolderOptions say what a [Holder] is for.
 type HolderOptions struct {
-	Cluster    string
-	Partitions int // of the cluster
+	Cluster    string // its id; orders for another one are refused
+	Partitions int    // of the cluster; orders for others than 0 to Partitions-1 are refused
 
 	// Heard is the version of the assignment that a worker knows when it starts. It may
 	// be 0; one that has asked for it cannot be fooled by a balancer that was replaced
@@ -39,12 +39,13 @@ type HolderOptions struct {
 	Load func(ctx context.Context, partition int)
 
 	// Drop forgets what Load and serving have gathered of a partition that has gone. It
-	// must not wait. Nothing is dropped when nil.
+	// must not wait, nor ask the holder anything: it is called while the holder is locked,
+	// so that nobody is served by what is about to go. Nothing is dropped when nil.
 	Drop func(partition int)
 
-	Drain  time.Duration // how long a release waits for requests under way before it answers
-	Forget time.Duration // how long a partition that was announced is waited for
-	Now    func() time.Time
+	Drain  time.Duration    // how long a release waits for requests under way before it answers; [DefaultDrain] when 0
+	Forget time.Duration    // how long a partition that was announced is waited for; [DefaultForget] when 0
+	Now    func() time.Time // [time.Now] when nil
 }
 
 // The times of a [Holder] that sets none itself.
@@ -56,11 +57,11 @@ const (
 // A hold is what a worker has to do with one partition.
 type hold struct {
 	phase   Phase
-	version int64
-	since   time.Time
-	serving int           // requests under way
-	idle    chan struct{} // closed when it is not releasing any more; nil before it was
-	stop    context.CancelFunc
+	version int64              // of the order that brought it into this phase: the token of who holds it
+	since   time.Time          // when it was announced or taken
+	serving int                // requests under way
+	idle    chan struct{}      // closed when it is not releasing any more; nil before it was
+	stop    context.CancelFunc // ends the loading; nil when nothing was loaded
 }
 
 // NewHolder makes a holder that holds nothing yet.
@@ -79,7 +80,7 @@ func NewHolder(o HolderOptions) *Holder {
 
 // Begin tells whether a partition is served here, and by which version of the assignment
 // it came: the fencing token of what is written for it. end must be called when the
-// request is over.
+// request is over; more than once does no harm.
 func (h *Holder) Begin(partition int) (token int64, end func(), ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,6 +92,7 @@ func (h *Holder) Begin(partition int) (token int64, end func(), ok bool) {
 	return x.version, sync.OnceFunc(func() { h.end(partition, x) }), true
 }
 
+// end ends a request. The last one of a partition that is being released sets it free.
 func (h *Holder) end(p int, x *hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -106,6 +108,7 @@ func (h *Holder) State() State {
 	return h.state()
 }
 
+// state is [Holder.State] for who holds the lock.
 func (h *Holder) state() State {
 	s := State{Cluster: h.options.Cluster, Version: h.version, Partitions: make([]Partition, 0, len(h.holds))}
 	for p, x := range h.holds {
@@ -138,6 +141,8 @@ func (h *Holder) Warm(o Order) (State, error) {
 	})
 }
 
+// warm begins to load a partition. Loading belongs to the holder, not to the order: its
+// context is another one than that of the request that asked for it.
 func (h *Holder) warm(p int, x *hold) {
 	if h.options.Load == nil {
 		x.phase = Warm
@@ -151,6 +156,7 @@ func (h *Holder) warm(p int, x *hold) {
 		h.options.Load(ctx, p)
 		h.mu.Lock()
 		defer h.mu.Unlock()
+		// It may have been taken or removed meanwhile.
 		if x.phase == Warming {
 			x.phase = Warm
 		}
@@ -164,6 +170,7 @@ func (h *Holder) Take(o Order) (State, error) {
 		switch {
 		case x == nil:
 			h.holds[p] = &hold{phase: Held, version: h.version, since: h.options.Now()}
+		// It keeps the version by which it came: requests under way have it as their token.
 		case x.phase == Held:
 		case x.phase == Releasing:
 			x.phase, x.version = Held, h.version
@@ -187,6 +194,7 @@ func (h *Holder) Release(ctx context.Context, o Order) (State, error) {
 		case x == nil:
 		case x.phase == Held && x.version == o.Version:
 			// It was taken by this very assignment: the order is one that was late.
+		// Whatever was only announced goes at once, too.
 		case x.serving == 0:
 			h.remove(p, x)
 		default:
@@ -218,6 +226,7 @@ func (h *Holder) obey(o Order, follow func(partition int)) (State, error) {
 	if err := h.check(o); err != nil {
 		return h.state(), err
 	}
+	// Before the partitions: what they become is by this version.
 	h.version = o.Version
 	for _, p := range o.Partitions {
 		follow(p)
@@ -226,6 +235,8 @@ func (h *Holder) obey(o Order, follow func(partition int)) (State, error) {
 	return h.state(), nil
 }
 
+// check says why an order is not followed. What makes no sense is said before what is
+// outdated: a balancer of another cluster must not take this for a newer assignment.
 func (h *Holder) check(o Order) error {
 	switch {
 	case o.Cluster != h.options.Cluster:
@@ -244,7 +255,8 @@ func (h *Holder) check(o Order) error {
 	return nil
 }
 
-// sweep forgets what was announced and has not come.
+// sweep forgets what was announced and has not come. It runs with each order: without
+// orders nothing is announced, either.
 func (h *Holder) sweep() {
 	for p, x := range h.holds {
 		if x.phase != Held && x.phase != Releasing && h.options.Now().Sub(x.since) > h.options.Forget {
@@ -253,6 +265,7 @@ func (h *Holder) sweep() {
 	}
 }
 
+// remove gives a partition up, and lets those go on who wait for its release.
 func (h *Holder) remove(p int, x *hold) {
 	x.cancel()
 	x.phase = Releasing // whoever still loads it finds that it has gone
@@ -264,12 +277,14 @@ func (h *Holder) remove(p int, x *hold) {
 	h.forget(p)
 }
 
+// forget tells the worker that what it has of a partition is worthless.
 func (h *Holder) forget(p int) {
 	if h.options.Drop != nil {
 		h.options.Drop(p)
 	}
 }
 
+// cancel ends the loading, if there is any; more than once does no harm.
 func (x *hold) cancel() {
 	if x.stop != nil {
 		x.stop()

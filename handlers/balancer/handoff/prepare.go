@@ -7,15 +7,16 @@ import (
 	"time"
 )
 
-// A Move is a partition that is about to go to a worker of a [Map].
+// A Move is a partition that is about to go to a worker of a [Map]; To is an index into its
+// Workers.
 type Move struct{ Partition, To int }
 
 // Preparation is how far the workers are that are about to gain partitions.
 type Preparation struct {
-	Version int64    `json:"version"`
-	Warm    int      `json:"warm"` // partitions whose new workers have what they need
-	Cold    []int    `json:"cold"` // those whose have not, in the time that there was
-	Silent  []string `json:"silent"`
+	Version int64    `json:"version"` // of the assignment before the move
+	Warm    int      `json:"warm"`    // partitions whose new workers have what they need
+	Cold    []int    `json:"cold"`    // those whose have not, in the time that there was
+	Silent  []string `json:"silent"`  // ids of workers that did not answer
 }
 
 // The pauses between questions whether partitions are warm.
@@ -80,6 +81,8 @@ func (r *round) ask(ctx context.Context, gains [][]int) {
 	})
 }
 
+// preparation counts by what the workers have said last. What the new worker holds already
+// is warm, too.
 func (r *round) preparation(moves []Move) Preparation {
 	done := Preparation{Version: r.m.Version, Cold: []int{}, Silent: []string{}}
 	for _, move := range moves {

@@ -22,8 +22,8 @@ type Refusal struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
-	Code   string `json:"code"` // one of the codes
-	Heard  int64  `json:"heard,omitempty"`
+	Code   string `json:"code"`            // one of the codes
+	Heard  int64  `json:"heard,omitempty"` // the newest version that the worker has heard of, of outdated and not_held
 }
 
 // The codes of refusals.
@@ -73,6 +73,7 @@ func (h *Holder) known(r *http.Request) bool {
 	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(have[:], want[:]) == 1
 }
 
+// obeyed reads an order, follows it, and answers what the worker holds then.
 func obeyed(w http.ResponseWriter, r *http.Request, follow func(context.Context, Order) (State, error)) {
 	var o Order
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, mostOrder)).Decode(&o); err != nil {
@@ -107,6 +108,7 @@ func NotHeld(w http.ResponseWriter, partition int, version int64) {
 	})
 }
 
+// refuse answers with a problem, as RFC 9457 has it.
 func refuse(w http.ResponseWriter, r Refusal) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	write(w, r.Status, r)

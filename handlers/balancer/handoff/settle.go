@@ -10,17 +10,17 @@ import (
 
 // A Map is an assignment with what is needed to bring the workers to it.
 type Map struct {
-	Cluster string
-	Version int64
-	Workers []Worker
-	Owner   []int   // of each partition, an index into Workers; -1 for nobody
-	Since   []int64 // the version by which each partition came to its owner; nil when it is not known
-	Lost    []Loss  // lately; those that are over for a long time may be left out
+	Cluster string   // its id
+	Version int64    // from 1
+	Workers []Worker // all of them, in any order; those without partitions have to hear of the version, too
+	Owner   []int    // of each partition, an index into Workers; -1 for nobody
+	Since   []int64  // the version by which each partition came to its owner; nil when it is not known
+	Lost    []Loss   // lately; those that are over for a long time may be left out
 }
 
 // A Loss is that a worker has lost a partition to another one, or to nobody.
 type Loss struct {
-	Partition, Worker int
+	Partition, Worker int           // Worker is an index into those of the map
 	Age               time.Duration // since it was decided
 }
 
@@ -36,7 +36,7 @@ const DefaultGrace = 5 * time.Second
 // at any point.
 type Settler struct {
 	Caller  Caller
-	Timeout time.Duration // of one order
+	Timeout time.Duration // of one order; must not be 0, or every worker is silent
 
 	// Grace is how long after a move a worker that does not answer is taken to serve
 	// the partition still: so long its new owner does not get it.
@@ -50,7 +50,7 @@ const DefaultAtOnce = 64
 
 // Settled is how far the workers are.
 type Settled struct {
-	Version  int64    `json:"version"`
+	Version  int64    `json:"version"`  // of the assignment
 	Held     int      `json:"held"`     // partitions that their owners serve
 	Released int      `json:"released"` // that were taken from others now
 	Taken    int      `json:"taken"`    // that were given to their owners now
@@ -64,6 +64,8 @@ type Settled struct {
 // [*OutdatedError] when a worker has heard of a newer assignment; nothing else is done then.
 func (s Settler) Settle(ctx context.Context, m Map) (Settled, error) {
 	r := s.round(m)
+	// All hear of the version before anything is taken: from then on nobody follows an older
+	// balancer that is still at work.
 	none := make([][]int, len(m.Workers))
 	if err := r.order(ctx, PathRelease, none, true); err != nil {
 		return Settled{}, err
@@ -83,9 +85,9 @@ func (s Settler) Settle(ctx context.Context, m Map) (Settled, error) {
 type round struct {
 	Settler
 	m      Map
-	states []State // the last that each worker has answered
-	silent []bool  // it has not answered an order of this round
-	lost   map[Loss]bool
+	states []State       // the last that each worker has answered
+	silent []bool        // it has not answered an order of this round
+	lost   map[Loss]bool // within the grace; Age is 0 in the keys
 }
 
 // round begins one. What a worker lost within the grace it may serve still, as long as it
@@ -180,6 +182,7 @@ func (r *round) heldByOthers() []bool {
 	return held
 }
 
+// holds tells whether an owner serves a partition, by what it has said last.
 func (r *round) holds(w, p int) bool {
 	x, ok := r.states[w].find(p)
 	return ok && x.Phase == Held && !r.outdated(x)
@@ -190,6 +193,7 @@ func (r *round) outdated(p Partition) bool {
 	return p.Partition < len(r.m.Since) && p.Version < r.m.Since[p.Partition]
 }
 
+// result counts by what the workers have said last.
 func (r *round) result(released, gains [][]int) Settled {
 	s := Settled{Version: r.m.Version, Waiting: []int{}, Absent: []int{}, Silent: []string{}}
 	for w, list := range gains {
@@ -227,6 +231,7 @@ func (r *round) each(f func(worker int)) {
 	if most <= 0 {
 		most = DefaultAtOnce
 	}
+	// As many as may be at work: a slot is given back when a worker has been called.
 	slots := make(chan struct{}, most)
 	var all sync.WaitGroup
 	for i := range r.m.Workers {

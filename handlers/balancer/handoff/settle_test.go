@@ -119,6 +119,29 @@ func TestSettleGivesAWorkerThatStartedAnewWhatIsItsOwn(t *testing.T) {
 	}
 }
 
+// A worker in another language may list its partitions in any order, and may be wrong.
+func TestSettleReadsAnswersOfAnyWorker(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		answer string
+		held   int
+		silent string
+	}{
+		{`{"cluster": "fanout", "version": 1, "partitions": [
+			{"partition": 2, "phase": "held", "version": 1}, {"partition": 0, "phase": "held", "version": 1}, {"partition": 1, "phase": "held", "version": 1}]}`, 3, "[]"},
+		{`{"cluster": "fanout", "version": 1, "partitions": [{"partition": -1, "phase": "held", "version": 1}]}`, 0, "[w0]"},
+	} {
+		worker := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, tc.answer) }))
+		defer worker.Close()
+		s := handoff.Settler{Caller: handoff.Caller{HTTP: worker.Client()}, Timeout: time.Minute}
+		m := handoff.Map{Cluster: "fanout", Version: 1, Workers: []handoff.Worker{{ID: "w0", URL: worker.URL}}, Owner: []int{0, 0, 0}}
+		have, err := s.Settle(t.Context(), m)
+		if err != nil || have.Held != tc.held || have.Taken != 0 || fmt.Sprint(have.Silent) != tc.silent {
+			t.Errorf("answer %s: have %+v, %v; want %d held, none taken and %s silent", tc.answer, have, err, tc.held, tc.silent)
+		}
+	}
+}
+
 func TestSettleWaitsForASilentWorker(t *testing.T) {
 	t.Parallel()
 	w := newWorkers(3, 2)

@@ -70,6 +70,7 @@ func (f *Follower) Run(ctx context.Context) {
 		if err != nil {
 			f.log.Warn("the assignment cannot be followed; the last one holds", "version", f.version(), "error", err)
 		}
+		// Spread, or all who follow would ask a server that has just come back at once.
 		sleep(ctx, pause/2+rand.N(pause/2))
 		pause = min(2*pause, mostPause)
 	}
@@ -88,6 +89,7 @@ func (f *Follower) take(a *engine.Assignment) bool {
 	return true
 }
 
+// version is that of the newest assignment; 0 before there is one.
 func (f *Follower) version() int64 {
 	if a := f.Current(); a != nil {
 		return a.Version
@@ -123,12 +125,13 @@ func (f *Follower) Newer(ctx context.Context, after int64) (*engine.Assignment, 
 
 // A Route is where a key leads.
 type Route struct {
-	Partition int
-	Version   int64 // of the assignment
-	Worker    engine.AssignedWorker
+	Partition int                   // of the key
+	Version   int64                 // of the assignment
+	Worker    engine.AssignedWorker // that serves the partition
 }
 
-// Route finds the worker of a key. The error says why there is none.
+// Route finds the worker of a key. The error says why there is none: [ErrUnknown] or
+// [ErrNobody], of which the second comes with the partition and the version.
 func (f *Follower) Route(key string) (Route, error) {
 	a := f.Current()
 	if a == nil || len(a.Owners) == 0 {

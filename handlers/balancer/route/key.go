@@ -9,7 +9,8 @@ import (
 	"procaas/dsl"
 )
 
-// keyOf gives the key of a request; an error says where it should be.
+// keyOf gives the key of a request; an error says where it should be. An empty key is none:
+// all requests without one would go to a single worker.
 func keyOf(r *http.Request, place dsl.KeyPlace) (string, error) {
 	var key, where string
 	switch place.In {
@@ -26,7 +27,8 @@ func keyOf(r *http.Request, place dsl.KeyPlace) (string, error) {
 	return key, nil
 }
 
-// segment gives the n-th part of a path, from 1; empty when there is none.
+// segment gives the n-th part of a path, from 1; empty when there is none. The path is split
+// before it is unescaped: a key may hold a slash, which is written %2F.
 func segment(escaped string, n int) string {
 	parts := strings.Split(strings.TrimPrefix(escaped, "/"), "/")
 	if n > len(parts) {

@@ -22,14 +22,19 @@ import (
 
 // ProxyOptions say how a [Proxy] passes requests on. Follower and Key are needed.
 type ProxyOptions struct {
+	// Follower must be running: the proxy only reads what it knows.
 	Follower *Follower
-	Key      dsl.KeyPlace
 
-	// Patience is how long a request waits for a worker that serves its partition.
+	// Key is where requests have their key.
+	Key dsl.KeyPlace
+
+	// Patience is how long a request waits for a worker that serves its partition;
+	// [DefaultPatience] when 0. It does not bound the worker's own work.
 	Patience time.Duration
 
 	// Replay is how large a body may be that is kept to be sent again, in bytes. A
 	// larger one is sent when a worker has said that it wants it, and then only once.
+	// [DefaultReplay] when 0.
 	Replay int64
 
 	Transport http.RoundTripper // [NewTransport] when nil
@@ -90,8 +95,11 @@ func NewProxy(o ProxyOptions) *Proxy {
 	p := &Proxy{o: o}
 	p.reverse = httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
+			// A caller must not say which partition its key is in; the proxy does, for each attempt.
 			r.Out.Header.Del(engine.HeaderPartition)
 			r.Out.Header.Del(engine.HeaderAssignment)
+			// The reverse proxy takes the header out before; it is kept, and the caller's address
+			// added to it.
 			r.Out.Header["X-Forwarded-For"] = r.In.Header["X-Forwarded-For"]
 			r.SetXForwarded()
 		},
@@ -112,6 +120,7 @@ type passing struct {
 
 type passingKey struct{}
 
+// attemptsOf tells how often a request was sent to a worker; 0 for one that never was.
 func attemptsOf(ctx context.Context) int {
 	x, _ := ctx.Value(passingKey{}).(*passing)
 	if x == nil {
@@ -155,11 +164,13 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 		"requests that may be repeated are, when their method or the header Idempotency-Key says so")
 }
 
+// refuse answers a request that is sent to no worker.
 func (p *Proxy) refuse(w http.ResponseWriter, status int, code, title, detail string) {
 	p.o.Observe(status, 0)
 	p.problem(w, status, code, title, detail)
 }
 
+// problem answers as the API does, so that callers need to read one kind of error only.
 func (p *Proxy) problem(w http.ResponseWriter, status int, code, title, detail string) {
 	body, err := json.Marshal(map[string]any{
 		"type": "urn:procaas:problem:" + code, "title": title, "status": status, "detail": detail, "code": code,
@@ -174,8 +185,8 @@ func (p *Proxy) problem(w http.ResponseWriter, status int, code, title, detail s
 
 // A noWorkerError says that no worker took a request in time, and so none has seen it.
 type noWorkerError struct {
-	partition int
-	last      error
+	partition int   // -1 while no assignment is known
+	last      error // why the last attempt came to nothing
 }
 
 // Error implements error.
@@ -255,6 +266,7 @@ func (p *Proxy) send(r *http.Request, to Route, body *replay) (*http.Response, e
 	ctx := r.Context()
 	if harmless(r) {
 		var settled func()
+		// Others cannot be sent again, so nothing would be won by leaving a worker that hangs.
 		ctx, settled = p.whileOwner(ctx, to)
 		defer settled()
 	}
@@ -274,6 +286,7 @@ func (p *Proxy) send(r *http.Request, to Route, body *replay) (*http.Response, e
 		return nil, &unsentError{err}
 	case err != nil:
 		return nil, err
+	// Without the header the 421 is the service's own answer, and the caller's to read.
 	case reply.StatusCode == http.StatusMisdirectedRequest && reply.Header.Get(engine.HeaderAssignment) != "":
 		_, _ = io.CopyN(io.Discard, reply.Body, 4<<10) // so that the connection can be used again
 		return nil, errors.Join(errNotHeld, reply.Body.Close())
@@ -313,12 +326,14 @@ func (p *Proxy) whileOwner(ctx context.Context, to Route) (owned context.Context
 	return owned, settled
 }
 
-// repeatable tells whether a request may be sent again after an error.
+// repeatable tells whether a request may be sent again after an error: no worker has seen
+// it, or it does no harm twice.
 func repeatable(r *http.Request, err error) bool {
 	return errors.As(err, new(*unsentError)) || harmless(r)
 }
 
-// harmless tells whether a request may be made twice.
+// harmless tells whether a request may be made twice: its method is idempotent by RFC 9110,
+// or its sender has made it so.
 func harmless(r *http.Request) bool {
 	if r.Header.Get("Idempotency-Key") != "" {
 		return true

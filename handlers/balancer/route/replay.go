@@ -10,7 +10,7 @@ import (
 // A replay is the body of a request that may have to be sent more than once.
 type replay struct {
 	whole []byte // of a body that is small enough
-	none  bool
+	none  bool   // there is no body
 
 	mu   sync.Mutex // guards what follows
 	rest io.Reader  // of a larger body, from its beginning; nil for others
@@ -25,6 +25,7 @@ func (p *Proxy) bodyOf(r *http.Request) (*replay, error) {
 	if r.ContentLength > p.o.Replay {
 		return &replay{rest: r.Body}, nil
 	}
+	// One byte more tells a body that fits from one that does not: the length may be unknown.
 	start, err := io.ReadAll(io.LimitReader(r.Body, p.o.Replay+1))
 	if err != nil {
 		return nil, &bodyError{err}
@@ -60,6 +61,8 @@ func (b *replay) attempt(out *http.Request) *sending {
 		out.ContentLength, out.TransferEncoding = int64(len(b.whole)), nil
 	default:
 		out.Body = s
+		// The transport reads none of it before the worker's 100, or before it has waited for
+		// long: see ExpectContinueTimeout of [NewTransport].
 		out.Header.Set("Expect", "100-continue")
 	}
 	return s

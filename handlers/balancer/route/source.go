@@ -23,11 +23,11 @@ var (
 
 // A Server is a [Source] that asks a ProcaaS server over HTTP, by long polls.
 type Server struct {
-	URL     string // such as http://127.0.0.1:8080
-	Cluster string
-	Token   string       // of a viewer; empty for none
-	HTTP    *http.Client // [http.DefaultClient] when nil
-	Wait    time.Duration
+	URL     string        // such as http://127.0.0.1:8080
+	Cluster string        // its id
+	Token   string        // of a viewer; empty for none
+	HTTP    *http.Client  // [http.DefaultClient] when nil; its timeout must be longer than Wait
+	Wait    time.Duration // of one poll for news; [DefaultWait] when 0
 }
 
 const (
@@ -49,6 +49,9 @@ func (s Server) Await(ctx context.Context, after int64) (engine.Assignment, erro
 	}
 }
 
+// poll asks once. news is false when there was nothing newer within the wait. An assignment
+// that names a worker that it does not have is refused here, so that [engine.Assignment.Owner]
+// can be asked without a look.
 func (s Server) poll(ctx context.Context, after int64) (a engine.Assignment, news bool, err error) {
 	wait := s.Wait
 	if wait <= 0 {
