@@ -48,7 +48,7 @@ type Emit struct {
 	// At is when the event is due, in RFC 3339; at once when it is left out.
 	At time.Time `yaml:"at"`
 
-	// Delay is how long after this handler the event is due.
+	// Delay is how long after this handler the event is due. It excludes at.
 	Delay time.Duration `yaml:"delay" min:"0s"`
 
 	// DelayTolerance is how long the event may wait without harm once it is due.
@@ -76,6 +76,8 @@ func (e *Emit) Handle(_ context.Context, c *engine.Call) (engine.Result, error) 
 		pipeline, _, _ := strings.Cut(c.Path, "/")
 		event.Source = "procaas/pipeline/" + pipeline
 	}
+	// By the clock of the store: the node's own may differ from that of the node that
+	// starts the event.
 	if e.Delay > 0 {
 		event.At = c.Now.Add(e.Delay)
 	}
@@ -94,6 +96,7 @@ func (*Emit) CheckBody(b *dsl.Body) {
 	}
 	at := b.Field("type").Span
 	served := b.Bundle.On(eventType)
+	// A run that waits for the event takes it in as well.
 	if len(served) == 0 {
 		served = b.Bundle.Awaiting(eventType)
 	}
@@ -107,6 +110,8 @@ func (*Emit) CheckBody(b *dsl.Body) {
 	}
 }
 
+// suggestEvent names an event that a pipeline is activated on and that reads alike, or
+// says what is missing.
 func suggestEvent(bundle *dsl.Bundle, eventType string) string {
 	var known []string
 	for _, p := range bundle.Pipelines {

@@ -59,6 +59,8 @@ func renamed(doc, goName, name string) string {
 	return doc
 }
 
+// writeField adds the row of a field. The field of an inline mapping has no name of its
+// own: authors choose theirs.
 func writeField(b *strings.Builder, f *dsl.Field) {
 	name := f.Name
 	if name == "" {
@@ -88,6 +90,7 @@ func bounds(f *dsl.Field) string {
 		return fmt.Sprintf(" From %s to %s.", f.Min, f.Max)
 	case f.Max != "":
 		return fmt.Sprintf(" At most %s.", f.Max)
+	// That a duration or a number is not negative goes without saying.
 	case f.Min != "" && strings.Trim(f.Min, "0smh") != "":
 		return fmt.Sprintf(" At least %s.", f.Min)
 	}
@@ -99,6 +102,7 @@ func typeName(f *dsl.Field) string {
 	if len(f.Enum) > 0 {
 		return "`" + strings.Join(f.Enum, "` `") + "`"
 	}
+	// A field of any kind may still want a certain one of its expression.
 	kind := f.Kind
 	if kind == dsl.AnyKind {
 		kind = f.ExprKind

@@ -20,7 +20,8 @@ var requestSource string
 // A reply with an expected status is a success, and what it says can be read as
 // sources.HANDLER.response, its status as sources.HANDLER.status. Any other reply
 // and any failure of the network is an error, which is repeated as the handler's
-// retry says; a Retry-After header of the service is respected, up to a day.
+// retry says; the Retry-After header of a reply 408, 425, 429 or 5xx is respected,
+// up to a day.
 //
 // Every attempt carries the same Idempotency-Key header, also after a restart, so
 // that the service can tell a repetition; besides, X-Procaas-Run, X-Procaas-Path,
@@ -66,7 +67,8 @@ type Request struct {
 	// query.
 	Form map[string]any `yaml:"form"`
 
-	// Raw is sent as it is.
+	// Raw is a text that is sent as it is. It takes no secret, nor do url, path,
+	// method and content-type: these show in logs and errors.
 	Raw *string `yaml:"raw"`
 
 	// ContentType says what the body is: application/json,
@@ -80,10 +82,14 @@ type Request struct {
 
 	// Response says how the reply is read: json, text, or none, which drops it.
 	// auto goes by the content type of the reply; where that is text or left
-	// out, an object or a list in JSON is read as such, anything else as text.
+	// out, an object or a list in JSON is read as such, anything else as text. A
+	// 204 is null, as is an empty reply with auto. What is not as it should be is an
+	// error that is not repeated: the request has taken effect.
 	Response string `yaml:"response" enum:"auto,json,text,none" default:"auto"`
 
-	// MaxResponse is the size that the reply must not exceed; 1MiB when it is left out.
+	// MaxResponse is the size that the reply must not exceed, also one that is
+	// dropped; 1MiB when it is left out. A larger one is an error that is not
+	// repeated.
 	MaxResponse dsl.Bytes `yaml:"max-response" min:"1" max:"64MiB"`
 
 	// Redirects is how many redirects are followed. Without, a redirect is a reply
@@ -95,9 +101,10 @@ type Request struct {
 	Timeout time.Duration `yaml:"timeout" min:"1ms"`
 }
 
+// What counts where neither the handler, nor the service, nor the node says anything.
 const (
 	defaultTimeout  = 5 * time.Second
-	defaultMaxReply = 1 << 20
+	defaultMaxReply = 1 << 20 // bytes
 )
 
 // Handle implements [engine.Handler].
@@ -134,7 +141,9 @@ func (r *Request) bound(ctx context.Context, c *engine.Call) (context.Context, c
 	return engine.WithTimeout(ctx, defaultTimeout)
 }
 
-// send makes the request. What a client does besides is for redirects.
+// send makes the request. What a client does besides is for redirects, cookies and a
+// timeout of its own; where none of these is wanted, the transport does the same with
+// less work for each request.
 func (r *Request) send(c *engine.Call, req *http.Request) (*http.Response, error) {
 	if h := c.HTTP; r.Redirects == 0 && h.Transport != nil && h.Jar == nil && h.Timeout == 0 {
 		return h.Transport.RoundTrip(req)
@@ -147,9 +156,11 @@ func (r *Request) send(c *engine.Call, req *http.Request) (*http.Response, error
 func (r *Request) client(c *engine.Call) *http.Client {
 	client := *c.HTTP
 	client.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+		// via holds the first request, too: at the first redirect it is 1 long.
 		if len(via) > r.Redirects {
 			return http.ErrUseLastResponse
 		}
+		// A service must not send us where the pipeline itself may not go.
 		if err := checkTarget(c.Bundle, req.URL); err != nil {
 			return engine.Permanent(err)
 		}

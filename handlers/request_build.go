@@ -29,6 +29,7 @@ func (r *Request) build(ctx context.Context, c *engine.Call, s *secrets) (*http.
 	if err != nil {
 		return nil, err
 	}
+	// The URL is set below, as it is parsed already.
 	req, err := http.NewRequestWithContext(ctx, r.method(), "", body)
 	if err != nil {
 		return nil, fmt.Errorf("method: %w", err)
@@ -40,6 +41,7 @@ func (r *Request) build(ctx context.Context, c *engine.Call, s *secrets) (*http.
 	if err := r.header(req.Header, s); err != nil {
 		return nil, err
 	}
+	// Last, so that nothing that a pipeline sends can take these places.
 	identify(req.Header, c)
 	return req, nil
 }
@@ -62,7 +64,7 @@ func (r *Request) target(b *dsl.Bundle, s *secrets) (*url.URL, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.Service == "" { // whose address is a declared one
+	if r.Service == "" { // the address of a service is a declared one
 		if err := checkTarget(b, u); err != nil {
 			return nil, err
 		}
@@ -74,6 +76,7 @@ func (r *Request) target(b *dsl.Bundle, s *secrets) (*url.URL, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The url may have a query of its own; the service's, too.
 	if u.RawQuery != "" && len(values) > 0 {
 		u.RawQuery += "&"
 	}
@@ -98,6 +101,8 @@ func (r *Request) endpoint(b *dsl.Bundle) (*url.URL, error) {
 	if err := checkPath(r.Path); err != nil {
 		return nil, err
 	}
+	// An empty RawPath lets net/url escape the path, so that a ? or # of a user's text
+	// stays a part of it.
 	u.Path, u.RawPath = strings.TrimSuffix(u.Path, "/")+r.Path, ""
 	return u, nil
 }
@@ -125,6 +130,7 @@ func parseTarget(text string) (*url.URL, error) {
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
 		return nil, fmt.Errorf("url must be absolute, such as http://orders.example/v1/orders, have %q", text)
+	// Go would send it as a header, but the URL is in logs and errors.
 	case u.User != nil:
 		return nil, errors.New("url must not hold a user and password: send them as a header with !secret")
 	}
@@ -132,15 +138,18 @@ func parseTarget(text string) (*url.URL, error) {
 }
 
 // checkTarget tells whether a request may go to u: when services are declared,
-// only to them.
+// only to them. A pipeline may compute its url from what users send, and must not
+// become their way into the network that procaas runs in.
 func checkTarget(b *dsl.Bundle, u *url.URL) error {
 	if u.Scheme != "http" && u.Scheme != "https" {
 		return fmt.Errorf("%s is neither http nor https", publicURL(u))
 	}
+	// Then the transport decides by the address: see [engine.Reach].
 	if len(b.Services) == 0 {
 		return nil
 	}
 	for _, s := range b.Services {
+		// Redirects may lead to either: what the file says, and where --service put it.
 		for _, address := range []string{s.URL, s.Address()} {
 			known, err := url.Parse(address)
 			if err == nil && origin(known) == origin(u) {
@@ -151,7 +160,8 @@ func checkTarget(b *dsl.Bundle, u *url.URL) error {
 	return fmt.Errorf("%s belongs to no declared service: %s", origin(u), listServices(b))
 }
 
-// origin is scheme, host and port: what a service is told by.
+// origin is scheme, host and port: what a service is told by. The default port is
+// written out, so that https://a and https://a:443 are the same.
 func origin(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
@@ -169,7 +179,9 @@ func listServices(b *dsl.Bundle) string {
 	return strings.Join(names, ", ")
 }
 
-// payload gives the body, nil for none, and its content type.
+// payload gives the body, nil for none, and its content type. The body is a
+// strings.Reader: of that net/http knows the length, and can send it again after a
+// redirect or on another connection.
 func (r *Request) payload(s *secrets) (io.Reader, string, error) {
 	text, contentType, err := r.encodeBody(s)
 	if err != nil || contentType == "" {
@@ -177,6 +189,9 @@ func (r *Request) payload(s *secrets) (io.Reader, string, error) {
 	}
 	if r.ContentType != "" {
 		contentType = r.ContentType
+	}
+	if hasControls(contentType) { // the transport would refuse it, as a failure of the network that is repeated in vain
+		return nil, "", errors.New("content-type: control characters are not allowed")
 	}
 	return strings.NewReader(text), contentType, nil
 }
@@ -207,6 +222,7 @@ func (r *Request) encodeBody(s *secrets) (text, contentType string, err error) {
 // header adds the pipeline's headers.
 func (r *Request) header(h http.Header, s *secrets) error {
 	h.Set("User-Agent", "procaas")
+	// In order, so that the same mistake gives the same error on each attempt.
 	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
 		if err := checkHeaderName(name); err != nil {
 			return err
@@ -222,12 +238,18 @@ func (r *Request) header(h http.Header, s *secrets) error {
 		if err != nil {
 			return fmt.Errorf("headers: %s: %w", name, err)
 		}
-		if strings.ContainsFunc(text, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
+		if hasControls(text) {
 			return fmt.Errorf("headers: %s: control characters are not allowed", name)
 		}
 		h.Set(name, text)
 	}
 	return nil
+}
+
+// hasControls tells whether a text holds what no value of a header may, such as a line break,
+// behind which a user's text could add a header of its own.
+func hasControls(text string) bool {
+	return strings.ContainsFunc(text, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
 }
 
 // dropHeaders takes the pipeline's headers out, before another host sees them.
@@ -264,6 +286,8 @@ func checkHeaderName(name string) error {
 
 // identify tells the service who asks, and lets it find repetitions.
 func identify(h http.Header, c *engine.Call) {
+	// The same for all attempts of the call, also after a restart; X-Procaas-Attempt tells
+	// them apart.
 	h.Set("Idempotency-Key", c.IdempotencyKey)
 	h.Set("X-Procaas-Run", c.Run)
 	h.Set("X-Procaas-Path", c.Path)
@@ -276,7 +300,9 @@ func identify(h http.Header, c *engine.Call) {
 	}
 }
 
-// encode makes the values of query or form.
+// encode makes the values of query or form: a list repeats its name, null is left
+// out. [url.Values] are sorted by name when they are written, so that every attempt
+// sends the same bytes.
 func encode(field string, data map[string]any, s *secrets) (url.Values, error) {
 	values := make(url.Values, len(data))
 	for name, value := range data {
@@ -302,7 +328,8 @@ func encode(field string, data map[string]any, s *secrets) (url.Values, error) {
 	return values, nil
 }
 
-// scalar writes a simple value as text.
+// scalar writes a simple value as text. Numbers are written without an exponent, as
+// most services read ids.
 func scalar(value any) (string, error) {
 	switch v := value.(type) {
 	case string:

@@ -22,7 +22,9 @@ func (*Request) CheckBody(b *dsl.Body) {
 	}
 }
 
+// checkAddress looks at where a request goes, as far as that is written out.
 func checkAddress(b *dsl.Body) {
+	// Values that are computed are checked when they are known, by [Request.target].
 	if path, service := b.Field("path"), b.Field("service"); path != nil {
 		checkServicePath(b, path)
 		if service == nil {
@@ -39,6 +41,8 @@ func checkAddress(b *dsl.Body) {
 	}
 }
 
+// checkServicePath finds a query that was written into the path. It would be escaped,
+// and the service would be asked for a path that it does not have.
 func checkServicePath(b *dsl.Body, path *dsl.Value) {
 	text, ok := literal(path)
 	if !ok {
@@ -52,6 +56,7 @@ func checkServicePath(b *dsl.Body, path *dsl.Value) {
 	}
 }
 
+// unknownService suggests a declared one that reads alike: most unknown ids are typing mistakes.
 func unknownService(b *dsl.Body, id string) {
 	known := make([]string, len(b.Bundle.Services))
 	for i, s := range b.Bundle.Services {
@@ -64,6 +69,7 @@ func unknownService(b *dsl.Body, id string) {
 	b.Errorf(b.Field("service").Span, dsl.CodeUnknownService, hint, "service %q is not declared", id)
 }
 
+// checkURL says before a deployment what a request would be refused for at run time.
 func checkURL(b *dsl.Body, text string) {
 	at := b.Field("url").Span
 	u, err := parseTarget(text)
@@ -101,6 +107,7 @@ func checkPayload(b *dsl.Body) {
 	}
 	method, _ := literal(b.Field("method"))
 	switch {
+	// A null body counts as none: see [Request.method].
 	case b.Field("body").Expr() != nil && b.Field("method") == nil:
 		b.Warnf(given.Span, dsl.CodeBody, "add method: POST",
 			"say the method: when the body turns out to be null, this would be a GET")

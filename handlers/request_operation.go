@@ -20,6 +20,8 @@ func (*Request) Operation(body *dsl.Value) (dsl.Operation, bool) {
 		Expect: expectedOf(body),
 	}
 	reading, given := literal(body.Get("response"))
+	// auto reads JSON from a service that says what it sends; a computed reading promises
+	// nothing.
 	o.JSON = body.Get("response") == nil || given && (reading == "json" || reading == "auto")
 	return o, true
 }
@@ -34,6 +36,7 @@ func methodOf(body *dsl.Value) string {
 	sends := false
 	for _, name := range []string{"body", "form", "raw"} {
 		v := body.Get(name)
+		// When it is null at run time, the method is GET.
 		if v.Expr() != nil {
 			return ""
 		}

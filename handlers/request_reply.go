@@ -34,6 +34,7 @@ func (r *Request) read(c *engine.Call, resp *http.Response, s *secrets) (engine.
 	}
 	value, err := r.decode(resp, data)
 	if err != nil {
+		// Permanent: the service has done its work, and would answer the same once more.
 		err = fmt.Errorf("%s %s: reply %d %w, have %q",
 			resp.Request.Method, publicURL(resp.Request.URL), resp.StatusCode, err, excerpt(data, s))
 		return engine.Result{}, engine.Permanent(err)
@@ -75,12 +76,14 @@ func (r *Request) unexpected(c *engine.Call, resp *http.Response, s *secrets) er
 // retryAfter reads the header of replies for which repeating makes sense.
 func retryAfter(resp *http.Response, now time.Time) (time.Duration, bool) {
 	switch status := resp.StatusCode; {
+	// Elsewhere it means something else: with a redirect, when to follow it.
 	case status >= 500, status == http.StatusTooManyRequests,
 		status == http.StatusRequestTimeout, status == http.StatusTooEarly:
 	default:
 		return 0, false
 	}
 	text := resp.Header.Get("Retry-After")
+	// 32 bits are 136 years: a larger number is a mistake, and the policy's delay counts.
 	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil {
 		return min(time.Duration(seconds)*time.Second, maxRetry), true
 	}
@@ -99,6 +102,7 @@ func (r *Request) readBody(c *engine.Call, resp *http.Response) ([]byte, error) 
 	if limit == 0 {
 		limit = defaultMaxReply
 	}
+	// One byte more than allowed tells a reply that is too large from one that fits.
 	data, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	if err != nil {
 		return nil, networkError(resp.Request, err)
@@ -122,9 +126,11 @@ func (r *Request) decode(resp *http.Response, data []byte) (any, error) {
 	case "text":
 		return decodeText(data)
 	}
+	// Many services answer 200 or 201 with nothing, and name a content type all the same.
 	if len(data) == 0 {
 		return nil, nil
 	}
+	// What cannot be parsed counts as left out.
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
 	case kind == "application/json" || strings.HasSuffix(kind, "+json"):
@@ -143,6 +149,7 @@ func looksLikeJSON(data []byte) bool {
 	return strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[")
 }
 
+// decodeJSON gives an error that follows the word "reply".
 func decodeJSON(data []byte) (any, error) {
 	value, err := dsl.ParseJSON(data)
 	if err != nil {
@@ -151,7 +158,8 @@ func decodeJSON(data []byte) (any, error) {
 	return value, nil
 }
 
-// decodeText refuses what the shared state cannot keep.
+// decodeText refuses what the shared state cannot keep: no text of it holds a zero byte,
+// or what is not UTF-8.
 func decodeText(data []byte) (any, error) {
 	if !utf8.Valid(data) || strings.ContainsRune(string(data), 0) {
 		return nil, errors.New("is not text in UTF-8")
@@ -175,6 +183,7 @@ func excerpt(data []byte, s *secrets) string {
 // errorBody reads the body of an unexpected reply as data, so that on-error may
 // look at it; nil when it is no JSON, or was cut off. The engine takes secrets out.
 func errorBody(data []byte) any {
+	// As much as is read at most: there may have been more.
 	if len(data) == excerptRead {
 		return nil
 	}

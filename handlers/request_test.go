@@ -299,6 +299,7 @@ func TestRequestRefusesWhatCannotBeSent(t *testing.T) {
 		{name: "line break in a header", request: handlers.Request{URL: target, Headers: map[string]any{"X-A": "a\r\nX-B: b"}}, want: "headers: X-A: control characters"},
 		{name: "name of a header", request: handlers.Request{URL: target, Headers: map[string]any{"X A": 1}}, want: `"X A" is no name of a header`},
 		{name: "the engine's header", request: handlers.Request{URL: target, Headers: map[string]any{"idempotency-key": 1}}, want: "idempotency-key is set by the engine"},
+		{name: "line break in a content type", request: handlers.Request{URL: target, Body: 1, ContentType: "a/b\r\nX-B: b"}, want: "content-type: control characters"},
 		{name: "content type", request: handlers.Request{URL: target, Headers: map[string]any{"content-type": "a/b"}}, want: "set by the field content-type"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

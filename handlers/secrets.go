@@ -44,6 +44,8 @@ func (s *secrets) reveal(v any) (any, error) {
 	return v, nil
 }
 
+// value looks a secret up at the time of the call, so that a new one counts without a
+// restart. A name that is unknown is the pipeline's or the operator's fault.
 func (s *secrets) value(secret dsl.Secret) (any, error) {
 	if s.resolve == nil {
 		return nil, errors.New("there is no store of secrets")

@@ -28,7 +28,8 @@ type Set struct {
 // SetsState makes the keys of the body names of the shared state.
 func (*Set) SetsState() {}
 
-// Handle implements [engine.Handler]. The engine has computed everything.
+// Handle implements [engine.Handler]. The engine has computed everything, and sets the
+// shared state by itself: nothing is called.
 func (s *Set) Handle(context.Context, *engine.Call) (engine.Result, error) {
 	return engine.Result{Response: s.Values}, nil
 }

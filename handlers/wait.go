@@ -28,7 +28,8 @@ type Wait struct {
 	Until time.Time `yaml:"until"`
 }
 
-// Handle implements [engine.Handler].
+// Handle implements [engine.Handler]. It only says until when: what waits is a row in the
+// store, and no goroutine.
 func (w *Wait) Handle(_ context.Context, c *engine.Call) (engine.Result, error) {
 	if !w.Until.IsZero() {
 		return engine.Result{Until: w.Until}, nil
