@@ -43,7 +43,8 @@ type Grant struct {
 	Paths []string // at or below which the grant holds; everywhere when there are none
 }
 
-// Has tells whether a role is in the grant.
+// Has tells whether a role is in the grant. A submitter or a worker is no viewer: programs
+// that hand things in need not see what others do.
 func (g Grant) Has(r Role) bool {
 	switch g.Role {
 	case RoleAdmin:
@@ -75,8 +76,8 @@ var (
 // A Token is what the store keeps of one, besides its name and its hash.
 type Token struct {
 	Role    Role       `json:"role"`
-	Paths   []string   `json:"paths,omitempty"`
-	Expires *time.Time `json:"expires"` // null is never
+	Paths   []string   `json:"paths,omitempty"` // as in [Grant]
+	Expires *time.Time `json:"expires"`         // null is never
 	Revoked bool       `json:"revoked,omitempty"`
 }
 
@@ -101,7 +102,7 @@ const (
 type liveToken struct {
 	Token
 	name    string
-	setting Setting
+	setting Setting // with the hash, and the revision that a change must name
 }
 
 // tokens are all tokens of one revision. They are never changed.
@@ -132,6 +133,7 @@ func (all tokens) find(hash [sha256.Size]byte) *liveToken {
 	return found
 }
 
+// state tells whether the token is good now. It expires at the moment itself, not after it.
 func (t *liveToken) state(now time.Time) string {
 	switch {
 	case t.Revoked:
@@ -142,6 +144,7 @@ func (t *liveToken) state(now time.Time) string {
 	return TokenActive
 }
 
+// view shows the token, without anything by which it could be used.
 func (t *liveToken) view(now time.Time) TokenView {
 	return TokenView{
 		Name: t.name, Token: t.Token, State: t.state(now),
@@ -161,7 +164,8 @@ func (e *Engine) tokens(ctx context.Context) (tokens, error) {
 	return *e.settings.tokens.Load(), nil
 }
 
-// Guarded tells whether a token was ever made: from then on calls need one.
+// Guarded tells whether a token was ever made: from then on calls need one. That all are
+// revoked or have expired does not open the server again.
 func (e *Engine) Guarded(ctx context.Context) (bool, error) {
 	all, err := e.tokens(ctx)
 	return len(all) > 0, err
@@ -185,7 +189,8 @@ func (e *Engine) Grant(ctx context.Context, token string) (Grant, error) {
 }
 
 // HashToken reads how a flag or a file tells a token: as it is, or as its hash,
-// sha256: with 64 hexadecimal digits.
+// sha256: with 64 hexadecimal digits. A plain hash is enough, without salt and many rounds:
+// nobody guesses 32 random bytes. Whoever chooses a token by hand has to make it as long.
 func HashToken(text string) (hash [sha256.Size]byte, err error) {
 	text = strings.TrimSpace(text)
 	if digits, hashed := strings.CutPrefix(text, "sha256:"); hashed {

@@ -23,8 +23,8 @@ func (e *ConfigError) Error() string { return e.Message }
 // liveConfigs are the declared configs of a definition under settings of one
 // revision. They are never changed.
 type liveConfigs struct {
-	revision int64
-	values   map[string]any
+	revision int64          // of the settings
+	values   map[string]any // by name; of every declared config
 }
 
 // settings are what operators have set at run time, as this node knows it.
@@ -34,11 +34,11 @@ type settings struct {
 		Tokens
 	}
 
-	mu       sync.Mutex // guards the following
-	known    bool
-	revision int64
-	set      map[string]Setting
-	values   map[string]any // of set, decoded
+	mu       sync.Mutex         // guards the following
+	known    bool               // they were read at least once
+	revision int64              // of all settings together
+	set      map[string]Setting // live configs that were set, also such as nothing declares any more
+	values   map[string]any     // of set, decoded
 
 	live   atomic.Pointer[controls] // nil before they are known; changed under mu
 	tokens atomic.Pointer[tokens]   // likewise
@@ -54,7 +54,8 @@ func (s *settings) isCurrent(revision int64) bool {
 	return s.known && s.revision == revision
 }
 
-// refresh reads the settings from the store.
+// refresh reads the settings from the store. What cannot be read leaves all of them as they
+// are: half of a change is worse than a late one.
 func (s *settings) refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -99,7 +100,7 @@ func (s *settings) refresh(ctx context.Context) error {
 	return nil
 }
 
-// configs gives what expressions of a definition read as configs.
+// configs gives what expressions of a definition read as configs. It is asked often, so the answer is kept with the definition until a setting changes.
 func (s *settings) configs(d *definition) map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +162,9 @@ func (d *definition) checkConfig(name string, value any) error {
 }
 
 // otherKind finds the first place, by name, where a value is of another kind than
-// the declared one. Members that only one of the two has may come and go.
+// the declared one. Members that only one of the two has may come and go, and elements
+// of lists are not looked at: settings such as lists of cities grow and shrink. want and
+// have are equal when there is none.
 func otherKind(at string, declared, value any) (where, want, have string) {
 	if declared == nil {
 		return at, "", ""
@@ -183,7 +186,8 @@ func otherKind(at string, declared, value any) (where, want, have string) {
 	return at, "", ""
 }
 
-// jsonKind names the JSON type of a value.
+// jsonKind names the JSON type of a value. Whole numbers are no kind of their own: JSON has
+// one kind of number, and 1 may become 1.5.
 func jsonKind(v any) string {
 	switch v.(type) {
 	case nil:

@@ -9,24 +9,24 @@ import (
 
 // A Diff is what a new definition changes.
 type Diff struct {
-	Old     string       `json:"old"` // hashes
-	New     string       `json:"new"`
-	Changes []Difference `json:"changes"`
+	Old     string       `json:"old"`     // the hash of the definition before
+	New     string       `json:"new"`     // and of the one after
+	Changes []Difference `json:"changes"` // empty when nothing that counts differs
 }
 
 // A Difference is one thing that differs between two definitions.
 type Difference struct {
-	What   string        `json:"what"`   // one of the kinds below
-	Name   string        `json:"name"`   // the path: pipeline/stage/handler, or an id
-	Change string        `json:"change"` // added, removed, changed or moved
-	Fields []FieldChange `json:"fields,omitempty"`
-	Why    string        `json:"why,omitempty"` // for people
+	What   string        `json:"what"`             // one of the kinds below
+	Name   string        `json:"name"`             // the path: pipeline/stage/handler, or an id
+	Change string        `json:"change"`           // added, removed, changed or moved
+	Fields []FieldChange `json:"fields,omitempty"` // what differs of it
+	Why    string        `json:"why,omitempty"`    // for people
 }
 
 // A FieldChange is a field that has another value. An empty one is not given.
 type FieldChange struct {
-	Field string `json:"field"`
-	Old   string `json:"old"`
+	Field string `json:"field"` // as authors write it; dots lead into mappings: retry.attempts
+	Old   string `json:"old"`   // in one line
 	New   string `json:"new"`
 }
 
@@ -59,7 +59,8 @@ const (
 )
 
 // Compare finds what b changes of a. The error says why one of them cannot be
-// planned.
+// planned. Both are planned, since the order of handlers follows from all they read and
+// write, and that is what authors do not see in a diff of files.
 func Compare(a, b *dsl.Bundle, types []HandlerType) (Diff, error) {
 	byName := map[string]HandlerType{}
 	for _, t := range types {
@@ -134,11 +135,13 @@ func pairs[T any](c *comparison, what string, a, b []T, id func(T) string, both 
 	}
 }
 
+// flows compares two versions of a flow.
 func (c *comparison) flows(a, b *dsl.Flow) {
 	c.changed(DiffFlow, b.ID, fieldChanges(a, b, "shared-state"))
 	c.states(b.ID, a.SharedState, b.SharedState, "entities hold it, and nothing reads it any more")
 }
 
+// plans compares two versions of a pipeline, from the outside to the inside.
 func (c *comparison) plans(a, b *Plan) {
 	id := b.Pipeline.ID
 	c.changed(DiffPipeline, id, fieldChanges(a.Pipeline, b.Pipeline, "shared-state", "stages"))
@@ -206,7 +209,9 @@ func (c *comparison) stages(a, b *Plan) {
 	}
 }
 
-// longestCommon gives a longest list that both hold in this order.
+// longestCommon gives a longest list that both hold in this order: stages in it have
+// stayed, so that of a swap only one is told to have moved. Pipelines have some ten stages,
+// for which copying lists is fast enough.
 func longestCommon(a, b []string) []string {
 	best := make([][][]string, len(a)+1)
 	for i := range best {
@@ -238,6 +243,7 @@ func (c *comparison) handlers(a, b *Plan) {
 	moved := map[*Step]bool{}
 	for _, s := range b.all {
 		was := a.Step(s.Path)
+		// Two that are gone and share an id leave open which one has moved; then none has.
 		if old := gone[s.Handler.ID]; was == nil && len(old) == 1 && !moved[old[0]] {
 			was = old[0]
 			moved[was] = true
@@ -255,6 +261,7 @@ func (c *comparison) handlers(a, b *Plan) {
 	}
 }
 
+// criticality tells what it means for runs that a handler comes or goes.
 func criticality(h *dsl.Handler) string {
 	if h.IsCritical() {
 		return "critical"
@@ -281,6 +288,7 @@ func (c *comparison) orders(a, b *Plan) {
 	list(a, b, DiffRemoved)
 }
 
+// only gives the text when something holds, and nothing otherwise.
 func only(when bool, text string) string {
 	if when {
 		return text

@@ -61,6 +61,7 @@ func fieldChanges(a, b any, but ...string) []FieldChange {
 	return structChanges("", reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem(), append(but, "id"))
 }
 
+// structChanges compares field by field; names of what is inside begin with prefix.
 func structChanges(prefix string, a, b reflect.Value, but []string) []FieldChange {
 	var out []FieldChange
 	for i := range a.NumField() {
@@ -117,7 +118,8 @@ func entryText(v *dsl.Value, name string) string {
 	return valueText(v.Get(name))
 }
 
-// fieldText shows a field in one line; empty when it is not given.
+// fieldText shows a field in one line; empty when it is not given. A pointer that is nil
+// shows its preset: to write a default out changes nothing.
 func fieldText(v reflect.Value, preset string) string {
 	switch x := v.Interface().(type) {
 	case *dsl.Value:
@@ -194,6 +196,7 @@ func valueText(v *dsl.Value) string {
 	case len(parts) > 0:
 		return "[" + strings.Join(parts, ", ") + "]"
 	}
+	// What has neither an expression nor a value nor parts is a secret: only its name shows.
 	secret, _ := v.Eval(nil)
 	name, _ := secret.(dsl.Secret)
 	return "!secret " + name.Name

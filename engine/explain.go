@@ -19,10 +19,10 @@ import (
 
 // An Explanation says why a handler ran in a run, or did not.
 type Explanation struct {
-	Run       string       `json:"run"`
-	Pipeline  string       `json:"pipeline"`
-	Status    Status       `json:"status"` // of the run
-	Path      string       `json:"path"`
+	Run       string       `json:"run"`        // its id
+	Pipeline  string       `json:"pipeline"`   // of the run; of a called one, see Path
+	Status    Status       `json:"status"`     // of the run
+	Path      string       `json:"path"`       // of the handler: pipeline/stage/handler
 	Outcome   string       `json:"outcome"`    // of the handler; absent when the run has not reached it
 	DecidedBy string       `json:"decided_by"` // see [Deciders]
 	Summary   string       `json:"summary"`    // for people
@@ -37,23 +37,24 @@ type Explanation struct {
 // A WaitedFor is a handler that must be decided before.
 type WaitedFor struct {
 	Path     string     `json:"path"`
-	Why      string     `json:"why"`
-	Outcome  string     `json:"outcome"` // absent before it is reached
-	Finished *time.Time `json:"finished"`
+	Why      string     `json:"why"`      // why that one comes first, for people
+	Outcome  string     `json:"outcome"`  // absent before it is reached
+	Finished *time.Time `json:"finished"` // null before it is decided
 }
 
 // A Decision is one condition that decides whether the handler runs.
 type Decision struct {
-	What   string     `json:"what"` // such as enabled, or when of branch 2
-	Source string     `json:"source"`
+	What   string     `json:"what"`   // such as enabled, or when of branch 2
+	Source string     `json:"source"` // as it is written, without !$
 	File   string     `json:"file"`
-	Line   int        `json:"line"`
+	Line   int        `json:"line"` // from 1, as Column
 	Column int        `json:"column"`
 	Result string     `json:"result"` // true, false, error, unknown, or not_asked
 	Trace  *dsl.Trace `json:"trace"`  // null when it was not asked
 }
 
-// Deciders are the values of Explanation.DecidedBy.
+// Deciders are the values of Explanation.DecidedBy. Programs may rely on them; the sentences
+// that people read may change.
 func Deciders() []string {
 	out := []string{"ran", "error", "attempt", "waiting", "not_reached", "other"}
 	for _, r := range reasonsBy {
@@ -64,7 +65,9 @@ func Deciders() []string {
 	return out
 }
 
-// reasonsBy tells by how a reason begins what has decided.
+// reasonsBy tells by how a reason begins what has decided. Checkpoints keep reasons for
+// people only; so one that is worded anew must be added here, and the old one must stay, for
+// runs that were saved before.
 var reasonsBy = []struct{ begins, by string }{
 	{"enabled is false", "enabled"},
 	{"the stage is left out: ", "stage"},
@@ -86,8 +89,9 @@ var ErrNoHandler = errors.New("no such handler")
 
 // Explain tells why a handler ran in a run, or did not. The path may leave out the
 // pipeline, or the pipeline and the stage. What calls of pipelines and repeated stages
-// have inside is found as well; a ref such as p/s[2]>p/s/h asks for one element. The error is [ErrNotFound] for an unknown
-// run, [ErrNoHandler] for a handler that its pipeline does not have.
+// have inside is found as well; a ref such as p/s[2]>p/s/h asks for one element. The
+// error is [ErrNotFound] for an unknown run, [ErrNoHandler] for a handler that its
+// pipeline does not have.
 func (e *Engine) Explain(ctx context.Context, run, path string) (Explanation, error) {
 	x, err := e.explainer(ctx, run)
 	if err != nil {
@@ -108,13 +112,15 @@ func (e *Engine) Explain(ctx context.Context, run, path string) (Explanation, er
 	return x.explain(ctx)
 }
 
-// explainer gathers what is kept of a run.
+// explainer gathers what is kept of a run. It is explained by the definition that it began
+// with: another one may have other conditions.
 func (e *Engine) explainer(ctx context.Context, run string) (explainer, error) {
 	record, err := e.o.Store.Run(ctx, run)
 	if err != nil {
 		return explainer{}, fmt.Errorf("run %s: %w", run, err)
 	}
 	d := e.library.current.Load()
+	// A run that has not begun has none: it will begin with the current one.
 	if record.Bundle != "" {
 		if d, err = e.library.get(ctx, record.Bundle); err != nil {
 			return explainer{}, fmt.Errorf("run %s: %w", run, err)
@@ -134,7 +140,8 @@ func (e *Engine) explainer(ctx context.Context, run string) (explainer, error) {
 }
 
 // named finds a handler by its path, or by the end of it: one, or one for each place at
-// which the pipeline that it is of is called.
+// which the pipeline that it is of is called. An end that fits handlers of different paths
+// is refused: which of them is meant must not be guessed.
 func (p *Plan) named(name string) ([]inner, error) {
 	var known []string
 	var exact, fits []inner
@@ -176,16 +183,17 @@ func (p *Plan) named(name string) ([]inner, error) {
 // An explainer gathers what is known of one handler in one run.
 type explainer struct {
 	e      *Engine
-	d      *definition
+	d      *definition // that the run began with
 	plan   *Plan
-	s      *Step
+	s      *Step // that is explained
 	record RunRecord
-	saved  checkpoint
-	view   RunView
+	saved  checkpoint                 // zero before the first one
+	view   RunView                    // of the record
 	saw    map[string]json.RawMessage // of the shared state, when the handler was decided about
 	out    Explanation
 }
 
+// explain tells about one of the run's own handlers; others see [explainer.explainInside].
 func (x *explainer) explain(ctx context.Context) (Explanation, error) {
 	h := x.find(x.s.Path)
 	x.out = Explanation{
@@ -274,6 +282,7 @@ func (x *explainer) judge(h *HandlerView) {
 		if x.out.DecidedBy == "" {
 			x.out.DecidedBy = "waiting"
 		}
+	// The reason says which of the skippers it was: see reasonsBy.
 	case h.Outcome == OutcomeSkipped:
 		say(by, "it was left out: %s", h.Reason)
 	case h.Outcome == OutcomeSucceeded && by == "on_error":
@@ -320,6 +329,7 @@ func (x *explainer) whyAbsent() string {
 	return "it has not been looked at yet"
 }
 
+// missing notes once what is not known any more.
 func (x *explainer) missing(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !slices.Contains(x.out.Missing, text) {
 		x.out.Missing = append(x.out.Missing, text)

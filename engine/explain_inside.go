@@ -32,6 +32,7 @@ func (p *Plan) explained() []inner {
 			continue
 		}
 		for _, in := range s.callee.explained() {
+			// Calls may be inside of calls, but never of themselves, so this ends.
 			in.within = append([]*Step{s}, in.within...)
 			out = append(out, in)
 		}
@@ -99,6 +100,7 @@ func (x *explainer) explainInside(all []inner, asked string) Explanation {
 		x.absentInside(all[0])
 		return x.out
 	}
+	// The last one is told in full, for it is the latest; of the others one line each.
 	n := len(views) - 1
 	last := views[n]
 	x.out.Handler, x.out.Outcome, x.out.At = &last, last.Outcome, last.Finished
@@ -189,6 +191,8 @@ func (x *explainer) itemViews(in inner) []HandlerView {
 		v.Path = in.Path
 		return []HandlerView{v}
 	}
+	// Items that are done are kept as numbers only, or large lists would not fit into a
+	// checkpoint.
 	if done, err := readNumbers(saved.Each.Done, saved.Each.Total); err == nil && slices.Contains(done, in.item) {
 		return []HandlerView{{Path: in.Path, Outcome: OutcomeSucceeded, Attempts: 1}}
 	}

@@ -42,12 +42,14 @@ func (x *explainer) leftUnasked() bool {
 
 // A question is a condition that lies before a handler.
 type question struct {
-	what   string
-	value  *dsl.Value
-	before int    // handlers from this position on were decided later
-	ends   string // the result after which no more is asked
+	what   string     // as in [Decision]
+	value  *dsl.Value // null for none, and then it is not asked
+	before int        // handlers from this position on were decided later
+	ends   string     // the result after which no more is asked
 }
 
+// questions lists the conditions in the order in which the run asks them: of the stage, of
+// its branches up to the handler's own, of the handler.
 func (x *explainer) questions() []question {
 	stage := x.plan.Stages[x.s.Stage]
 	first := stage.Steps[0].position
@@ -64,6 +66,7 @@ func (x *explainer) questions() []question {
 	return append(out, question{"enabled", x.s.Handler.Enabled, x.s.position, ""})
 }
 
+// decisionOf describes a condition that has not been asked.
 func decisionOf(what string, v *dsl.Value) Decision {
 	d := Decision{What: what, File: v.Span.File, Line: v.Span.Start.Line, Column: v.Span.Start.Column, Result: "not_asked"}
 	if e := v.Expr(); e != nil {
@@ -111,6 +114,7 @@ func (x *explainer) env(ctx context.Context, reads []dsl.Read, before int) (dsl.
 	}, nil
 }
 
+// flow gives the entity as expressions read it.
 func (x *explainer) flow() map[string]any {
 	flow := map[string]any{"id": x.record.Flow, "key": x.record.Key, "state": any(nil)}
 	if x.plan.Flow != nil && x.plan.Flow.States != nil {
@@ -130,6 +134,8 @@ func (x *explainer) shared(reads []dsl.Read, before int) map[string]any {
 				out[n.name] = value
 			}
 		}
+		// What the handler itself saw comes first, then what a later one found and replaced; what
+		// the run has now counts only when nobody has written the name since.
 		if raw, ok := x.saw[n.name]; ok {
 			if value, err := dsl.ParseJSON(raw); err == nil {
 				out[n.name] = value
@@ -200,6 +206,7 @@ func (x *explainer) sources(before int) map[string]any {
 func (x *explainer) configs(ctx context.Context, reads []dsl.Read) (map[string]any, error) {
 	out := map[string]any{}
 	now := x.e.settings.configs(x.d)
+	// Today's values, unless the audit tells of a change since: below.
 	for name, value := range now {
 		out[name] = value
 	}

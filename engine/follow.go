@@ -20,7 +20,7 @@ import (
 // A follower is what a node knows of the definition that is current in the
 // store.
 type follower struct {
-	changed  chan struct{}         // the store may have another definition
+	changed  chan struct{}         // the store may have another definition; of size 1: one look is enough for many hints
 	revision atomic.Int64          // of the settings, when it was looked at last
 	refused  atomic.Pointer[error] // why this node cannot take the current one over; nil when it has
 
@@ -35,14 +35,14 @@ func (f *follower) revised(revision int64) {
 	}
 	select {
 	case f.changed <- struct{}{}:
-	default:
+	default: // somebody is about to look
 	}
 }
 
 // A DefinitionError says why a set of pipelines is refused.
 type DefinitionError struct {
-	Found []dsl.Diagnostic // may be empty
-	Err   error
+	Found []dsl.Diagnostic // what is wrong, by place; may be empty
+	Err   error            // why it cannot be planned; may be nil when Found has errors
 }
 
 // Error implements error.
@@ -53,6 +53,7 @@ func (e *DefinitionError) Error() string {
 	return e.Err.Error()
 }
 
+// Unwrap gives what cannot be planned.
 func (e *DefinitionError) Unwrap() error { return e.Err }
 
 // Load makes b the definition for new events on all nodes, and tells what that
@@ -108,7 +109,8 @@ func someOf(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
 }
 
-// activate hands a definition in.
+// activate hands a definition in, and gives the hash of the one that is current then. With
+// onlyNew one that the store has ever seen does not become current again.
 func (e *Engine) activate(ctx context.Context, b *dsl.Bundle, onlyNew bool, by Actor) (current string, err error) {
 	files, err := json.Marshal(b.Files)
 	if err != nil {

@@ -8,16 +8,25 @@ import (
 
 // Metrics are what the engine counts. Names and labels are the contract's.
 type Metrics struct {
-	HandlerCalls   *prometheus.CounterVec   // pipeline, stage, handler, outcome
-	HandlerGivenUp *prometheus.CounterVec   // pipeline, stage, handler
-	HandlerSeconds *prometheus.HistogramVec // pipeline, stage, handler
-	Accepted       prometheus.Counter
-	Shed           *prometheus.CounterVec // reason
-	Runs           *prometheus.CounterVec // pipeline, status
-	InboxWaiting   prometheus.Gauge
-	InboxOldest    prometheus.Gauge
-	Checkpoint     prometheus.Histogram
-	StoreErrors    *prometheus.CounterVec // operation
+	// Of handlers, by pipeline, stage and handler; calls by outcome as well. What was
+	// skipped is a call without a duration.
+	HandlerCalls   *prometheus.CounterVec
+	HandlerGivenUp *prometheus.CounterVec
+	HandlerSeconds *prometheus.HistogramVec
+
+	// Of events: those that this node took in, and by reason those that it did not.
+	Accepted prometheus.Counter
+	Shed     *prometheus.CounterVec
+
+	// Of runs, by pipeline and status. The inbox is that of all nodes, so that its gauges
+	// must not be added up over nodes.
+	Runs         *prometheus.CounterVec
+	InboxWaiting prometheus.Gauge
+	InboxOldest  prometheus.Gauge // in seconds
+
+	// Of the store: seconds until a step is durable, and failures by operation.
+	Checkpoint  prometheus.Histogram
+	StoreErrors *prometheus.CounterVec
 
 	handlers *liveGauges[HandlerInfo]
 	services *liveGauges[ServiceInfo]
@@ -26,7 +35,7 @@ type Metrics struct {
 // handlerLabels say to which handler something belongs.
 func handlerLabels() []string { return []string{"pipeline", "stage", "handler"} }
 
-// NewMetrics makes the metrics and registers them.
+// NewMetrics makes the metrics and registers them. It panics when r has them already.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	handler := handlerLabels()
 	m := &Metrics{
@@ -34,7 +43,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		HandlerCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "procaas_handler_calls_total",
 			Help: "Attempts of handlers that ended, and handlers that were skipped, by outcome.",
-		}, append(handler[:3:3], "outcome")),
+		}, append(handler[:3:3], "outcome")), // a copy: the others have no outcome
 		HandlerGivenUp: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "procaas_handler_given_up_total",
 			Help: "Handlers that failed for good: their runs go on without them, or fail when they are critical.",
@@ -70,6 +79,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Name: "procaas_events_shed_total",
 		Help: "Events that this node has not taken in, by reason: overload, when they come faster than the store writes, where a request that is refused unread counts as one, or client_left, when nobody waits for the answer any more.",
 	}, []string{"reason"})
+	// Series that are there from the beginning, at 0, so that the first of their kind is an
+	// increase: an alert by rate() would miss it otherwise.
 	m.Shed.WithLabelValues(shedOverload)
 	m.Shed.WithLabelValues(shedLeft)
 	r.MustRegister(m.Shed)
@@ -90,6 +101,7 @@ func (m *Metrics) inbox(waiting int, oldest, now time.Time) {
 	m.InboxWaiting.Set(float64(waiting))
 	age := 0.0
 	if !oldest.IsZero() {
+		// It may be due a moment from now by the clock of the store.
 		age = max(now.Sub(oldest).Seconds(), 0)
 	}
 	m.InboxOldest.Set(age)

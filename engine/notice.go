@@ -8,19 +8,19 @@ import "time"
 // over: who alerts people has to make that out.
 type Notice struct {
 	Kind     NoticeKind
-	Path     string // of the handler; of the pipeline when no handler is to blame
-	Owner    string // of the path; empty when nobody is named
-	Critical bool   // its runs cannot succeed without the handler
-	Time     time.Time
+	Path     string    // of the handler; of the pipeline when no handler is to blame
+	Owner    string    // of the path; empty when nobody is named
+	Critical bool      // its runs cannot succeed without the handler
+	Time     time.Time // by the store's clock
 
 	Run, Flow, Key string // of the run that it happened to; empty when it is about none
 	Error          string // or why a fallback is on
 
 	// The following is of fallbacks.
-	Service  string   // that is out as a whole; then Path is empty
-	Handlers []string // that are out with it
-	Ratio    float64  // of the calls that sent the handler out, how many succeeded
-	Until    time.Time
+	Service  string    // that is out as a whole; then Path is empty
+	Handlers []string  // that are out with it
+	Ratio    float64   // of the calls that sent the handler out, how many succeeded
+	Until    time.Time // as of [FallbackChange]
 }
 
 // A NoticeKind says what has happened.
@@ -72,6 +72,7 @@ func (j *job) notify(kind NoticeKind, path, text string) {
 	}
 	if plan := def.byID[pipelineOf(n.Path)]; plan != nil {
 		n.Owner = plan.Pipeline.Owner
+		// The path of a run that has failed may be that of its pipeline.
 		if s := plan.Step(n.Path); s != nil {
 			n.Owner, n.Critical = s.Owner, s.Handler.IsCritical()
 		}
@@ -81,6 +82,7 @@ func (j *job) notify(kind NoticeKind, path, text string) {
 
 // notice tells what a step that is saved may mean to people.
 func (j *job) notice(c Change) {
+	// A run that is parked until a time goes on by itself.
 	waits := c.Status == Parked && c.Due.IsZero()
 	switch {
 	case c.Status == Failed:

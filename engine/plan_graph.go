@@ -35,7 +35,8 @@ func planDOT(v PlanView) *dot.Graph {
 	return g
 }
 
-// dotStage fills the box of a stage and gives a node of it.
+// dotStage fills the box of a stage and gives a node of it, for edges to the box. An edge
+// leads to an earlier handler only, so its node is there already.
 func dotStage(box *dot.Graph, stage StageView) dot.Node {
 	nodes := map[string]dot.Node{}
 	if len(stage.Handlers) == 0 {
@@ -56,7 +57,8 @@ func dotStage(box *dot.Graph, stage StageView) dot.Node {
 	return nodes[stage.Handlers[0].ID]
 }
 
-// planMermaid draws a plan as a Mermaid flowchart.
+// planMermaid draws a plan as a Mermaid flowchart. Nodes have numbers for names: ids may hold
+// what Mermaid takes for syntax.
 func planMermaid(v PlanView) string {
 	var b strings.Builder
 	b.WriteString("flowchart TD\n")

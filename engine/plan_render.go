@@ -22,10 +22,10 @@ const (
 
 // A PlanView is a plan as programs see it.
 type PlanView struct {
-	Pipeline string      `json:"pipeline"`
-	Flow     string      `json:"flow,omitempty"`
-	On       []string    `json:"on"`
-	Stages   []StageView `json:"stages"`
+	Pipeline string      `json:"pipeline"`       // its id
+	Flow     string      `json:"flow,omitempty"` // empty when the pipeline is a flow of its own
+	On       []string    `json:"on"`             // types of events; empty for one that is only called
+	Stages   []StageView `json:"stages"`         // in the order in which they run
 }
 
 // A StageView is a stage of a [PlanView].
@@ -91,7 +91,7 @@ func WritePlan(w io.Writer, p *Plan, format PlanFormat) error {
 	case PlanMermaid:
 		_, err = io.WriteString(w, planMermaid(p.View()))
 	case PlanDOT:
-		planDOT(p.View()).Write(w)
+		_, err = io.WriteString(w, planDOT(p.View()).String()) // its own Write loses errors
 	default:
 		err = fmt.Errorf("want the plan as text, json, mermaid or dot, have %q", format)
 	}

@@ -1,6 +1,8 @@
 package engine_test
 
 import (
+	"errors"
+	"io"
 	"strings"
 	"testing"
 
@@ -50,6 +52,22 @@ pipelines:
 	}
 	if strings.Contains(text.String(), "a and c") {
 		t.Errorf("want only the edge to b shown, have\n%s", &text)
+	}
+}
+
+// A full disk must not look like a plan that was written.
+func TestPlansTellWhenTheyCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	p, err := engine.NewPlan(&dsl.Bundle{}, &dsl.Pipeline{ID: "p"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, w := io.Pipe()
+	r.CloseWithError(io.ErrShortWrite)
+	for _, format := range []engine.PlanFormat{engine.PlanText, engine.PlanJSON, engine.PlanMermaid, engine.PlanDOT} {
+		if err := engine.WritePlan(w, p, format); !errors.Is(err, io.ErrShortWrite) {
+			t.Errorf("%s: have %v, want the error of the writer", format, err)
+		}
 	}
 }
 

@@ -50,6 +50,7 @@ func (s *stats) path(path string) *pathStats {
 		seconds: s.metrics.HandlerSeconds.WithLabelValues(parts[:]...),
 		since:   now, asked: now,
 	}
+	// Two may come at once: the first one stays, and the counters are the same ones.
 	p, _ := s.paths.LoadOrStore(path, fresh)
 	return p.(*pathStats)
 }
@@ -103,18 +104,18 @@ type pathStats struct {
 	succeeded, failed, skipped, givenUp prometheus.Counter
 	seconds                             prometheus.Observer
 
-	since    time.Time
+	since    time.Time    // when it was first looked at; it never changes
 	underway atomic.Int64 // calls
 	waiting  atomic.Int64 // runs that the guard lets wait
 
 	mu          sync.Mutex // guards the following
 	ring        [statSlots]statSlotCounts
 	asked       time.Time // when the definition had it last
-	lastError   string
-	lastSuccess time.Time
-	lastFailure time.Time
+	lastError   string    // of the attempt of lastFailure; it stays when others succeed
+	lastSuccess time.Time // zero before the first
+	lastFailure time.Time // likewise
 	said        time.Time // that the handler failed for good
-	unsaid      int       // failures since
+	unsaid      int       // such failures since, of which the next line in the log tells
 }
 
 // sayEvery is how often it is logged that a handler failed for good.
@@ -137,6 +138,7 @@ func (p *pathStats) say(now time.Time) (unsaid int, ok bool) {
 func (p *pathStats) quiet(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// A definition that is gone may still be called: by runs that began with it.
 	for _, last := range []time.Time{p.asked, p.lastSuccess, p.lastFailure} {
 		if now.Sub(last) < forgetAfter {
 			return false
@@ -150,7 +152,7 @@ type statSlotCounts struct {
 	slot      int64 // number of the slot since the Unix epoch; another one is stale
 	succeeded int64
 	failed    int64
-	bins      [statBins]uint32
+	bins      [statBins]uint32 // how many took so long
 }
 
 // ended counts an attempt.
@@ -198,6 +200,8 @@ func (p *pathStats) fill(h *HandlerInfo, now time.Time) {
 	if h.Calls == 0 {
 		return
 	}
+	// Of the present slot only the part that has passed counts, and of a handler that is new
+	// only its life: otherwise the rate would begin too low.
 	window := min(now.Sub(p.since), (statSlots-1)*statSlot+time.Duration(now.UnixNano()%int64(statSlot)))
 	h.CallsPerS = float64(h.Calls) / max(window, time.Second).Seconds()
 	ratio := float64(succeeded) / float64(h.Calls)
@@ -208,7 +212,7 @@ func (p *pathStats) fill(h *HandlerInfo, now time.Time) {
 // moment is a time as people and programs see it; nil for none.
 func moment(t time.Time) *time.Time { return known(t.UTC().Truncate(time.Millisecond)) }
 
-// latencyBin finds the bin of a duration.
+// latencyBin finds the bin of a duration. The last one takes all that is longer.
 func latencyBin(d time.Duration) int {
 	if d <= statBinBase {
 		return 0
@@ -225,6 +229,7 @@ func quantile(bins *[statBins]uint32, total int64, q float64) float64 {
 		if rank -= int64(n); rank > 0 {
 			continue
 		}
+		// The bin goes from upper/statBinStep to upper.
 		upper := float64(statBinBase) * math.Pow(statBinStep, float64(b))
 		return upper * (1 + 1/statBinStep) / 2 / float64(time.Millisecond)
 	}

@@ -15,14 +15,14 @@ import (
 // and what that changed. What is not kept is said, and never guessed.
 type Story struct {
 	Run     RunView
-	Stages  []StoryStage
-	Missing []string // what is not known any more
+	Stages  []StoryStage // all of the pipeline, also those that the run has not reached
+	Missing []string     // what is not known any more
 }
 
 // A StoryStage is one stage of a story.
 type StoryStage struct {
 	ID      string
-	Steps   []StoryStep
+	Steps   []StoryStep   // as declared; those inside of calls and repeated stages behind their own
 	Changes []StateChange // of the shared state, from before the stage to after it
 }
 
@@ -30,26 +30,26 @@ type StoryStage struct {
 type StoryStep struct {
 	Path      string
 	Critical  bool
-	Outcome   string // absent when the run has not reached it
-	Summary   string // why it ran or not, for people
-	Handler   *HandlerView
-	WaitedFor []WaitedFor
-	Tries     []TryView // when an attempt has failed
-	Changes   []StateChange
+	Outcome   string        // absent when the run has not reached it
+	Summary   string        // why it ran or not, for people
+	Handler   *HandlerView  // nil when the run has not reached it
+	WaitedFor []WaitedFor   // handlers of its stage
+	Tries     []TryView     // the last ones, when an attempt has failed
+	Changes   []StateChange // by this handler
 
-	Request      any // made anew from its definition; secrets are hidden
-	RequestGone  string
-	Response     any
+	Request      any    // made anew from its definition; secrets are hidden
+	RequestGone  string // why it cannot be; empty for a handler that makes none
+	Response     any    // nil when it was null, too: see ResponseGone
 	ResponseGone string // why there is none
-	Status       int
+	Status       int    // of the reply; 0 for none
 }
 
 // A TryView is an attempt.
 type TryView struct {
-	Number int
+	Number int // from 1
 	Began  time.Time
 	Ended  *time.Time // nil while it is under way
-	Error  string
+	Error  string     // empty when it succeeded, or is under way
 }
 
 // A StateChange is a name of the shared state before and after.
@@ -61,7 +61,7 @@ type StateChange struct {
 // A StateValue is a value, or why it is not known.
 type StateValue struct {
 	Value any
-	Gone  string
+	Gone  string // why it is not known; empty when it is
 }
 
 // Story tells a run. The error is [ErrNotFound] for an unknown run, and [ErrNoHandler]

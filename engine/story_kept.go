@@ -10,7 +10,8 @@ import (
 // the shared state, and when attempts were made. It belongs to the pure core, as run.go
 // does, and the engine itself reads none of it.
 
-// maxTriesKept is how many attempts of a handler are kept, the last ones.
+// maxTriesKept is how many attempts of a handler are kept, the last ones: a checkpoint is
+// written with each step, and a handler may be repeated for months.
 const maxTriesKept = 10
 
 // A savedTry is one attempt.
@@ -38,6 +39,7 @@ func (r *record) replaces(name string, was json.RawMessage) {
 
 // tryBegins keeps that an attempt after the first one begins.
 func (r *record) tryBegins(now time.Time) {
+	// Cloned, here and below: a record that was saved before shares the list.
 	tries := r.tries[max(0, len(r.tries)-maxTriesKept+1):]
 	r.tries = append(slices.Clone(tries), savedTry{Began: now})
 }

@@ -47,9 +47,9 @@ func (e *Engine) Tokens(ctx context.Context) ([]TokenView, error) {
 
 // A TokenSpec is what somebody wants of a new token.
 type TokenSpec struct {
-	Name    string
-	Role    Role
-	Paths   []string
+	Name    string    // what the audit calls its bearer; 1 to 64 characters
+	Role    Role      // it is needed
+	Paths   []string  // what it is bound to; everything when empty
 	Expires time.Time // in DefaultTokenTime when zero
 	Forever bool      // it never expires
 }
@@ -65,7 +65,8 @@ const (
 
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 
-// actors are names of the audit that no token may have.
+// actors are names of the audit that no token may have: its bearer would seem to be the
+// engine itself, or somebody without a token.
 var actors = []string{"admin", "anonymous", "dev", "engine", "procaas"}
 
 // NewToken makes a token and tells it: this once, for nobody can find it out
@@ -114,6 +115,9 @@ func (e *Engine) RevokeToken(ctx context.Context, name string, by Actor) (TokenV
 	return e.storeToken(ctx, name, revoked, nil, t.setting.Revision, by)
 }
 
+// storeToken writes a token, unless its revision is another one than before: two who make or
+// revoke the same one at once must not both be told that they did. Without a hash nobody can
+// be its bearer any more.
 func (e *Engine) storeToken(ctx context.Context, name string, t Token, hash []byte, before int64, by Actor) (TokenView, error) {
 	_, err := e.o.Store.SetToken(ctx, name, encodePlain(t), hash, before, by)
 	if errors.Is(err, ErrConflict) {
@@ -124,11 +128,13 @@ func (e *Engine) storeToken(ctx context.Context, name string, t Token, hash []by
 	}
 	e.learn(ctx)
 	e.log.Info("token changed", "token", name, "role", t.Role, "revoked", t.Revoked, "by", by.Name, "reason", by.Reason)
+	// As the store will tell it; the next list of tokens has its own time.
 	now := e.clock.now().UTC().Truncate(time.Millisecond)
 	return (&liveToken{Token: t, name: name, setting: Setting{Changed: now, By: by}}).view(now), nil
 }
 
-// freshTokens reads the tokens from the store.
+// freshTokens reads the tokens from the store. Who changes them must not decide by what
+// this node knew a moment ago.
 func (e *Engine) freshTokens(ctx context.Context) (tokens, error) {
 	if err := e.settings.refresh(ctx); err != nil {
 		return nil, err
@@ -192,6 +198,7 @@ func (e *Engine) checkToken(spec TokenSpec) (Token, error) {
 		if len(e.under(path)) == 0 {
 			return Token{}, e.unknownPath(path)
 		}
+		// Said after the path is found to be known, so that a typing mistake is told as one.
 		if spec.Role == RoleSubmitter && strings.Contains(path, "/") {
 			return invalid("paths: events are submitted to a whole pipeline; want one such as %s, have %s", path[:strings.Index(path, "/")], path)
 		}

@@ -136,6 +136,7 @@ func (t *runTrace) saved(r *Run, c Change, now time.Time) {
 		at = r.began
 	}
 	t.begin(cmp.Or(c.Pipeline, t.claimed.Event.Type), at)
+	// What the sampler left out costs no more than this.
 	if !t.context.IsSampled() {
 		t.decided = nil
 		return
@@ -344,10 +345,12 @@ func (t *runTrace) id(name string, generation int, more ...string) trace.SpanID 
 	return trace.SpanID(sum[:8])
 }
 
+// stageID is the span of a stage of the run.
 func (t *runTrace) stageID(path string) trace.SpanID {
 	return t.id(path, t.claimed.Generation, "stage")
 }
 
+// handlerID is the span of a handler, of which a repeated one has a single one for all items.
 func (t *runTrace) handlerID(path string) trace.SpanID {
 	return t.id(path, t.claimed.Generation, "handler")
 }

@@ -16,6 +16,7 @@ const (
 
 // spark draws a sparkline, as wide as an hour.
 func spark(values []float64, label string) template.HTML {
+	// Not 0, by which is divided below: a number that is always 0 is a line at the bottom.
 	top := 1e-9
 	for _, v := range values {
 		top = max(top, v)
@@ -114,6 +115,7 @@ func newGraph(v engine.PlanView, infos map[string]engine.HandlerInfo) graph {
 	return g
 }
 
+// newBox lays out a handler, with what keeps it from running freely and how its calls do.
 func newBox(x, y int, step engine.StepView, stage engine.StageView, info engine.HandlerInfo) box {
 	b := box{X: x, Y: y, Step: step, Info: info}
 	if step.Branch > 0 {
@@ -152,6 +154,7 @@ func newBox(x, y int, step engine.StepView, stage engine.StageView, info engine.
 // newEdge draws a bow at the left of the boxes, from the earlier to the later one.
 func newEdge(x, from, to int, e engine.EdgeView, step engine.StepView) edge {
 	y1, y2 := from+boxHeight/2, to+boxHeight/2
+	// A straight line where nothing is between the two.
 	if to-from == boxHeight+boxGap {
 		return edge{
 			Path: fmt.Sprintf("M%d %d L%d %d", x+boxWidth/2, from+boxHeight, x+boxWidth/2, to-3),

@@ -17,11 +17,11 @@ type point struct {
 	At        time.Time
 	Accepted  float64 // events in a second
 	Succeeded float64 // runs that ended well in a second
-	Failed    float64
+	Failed    float64 // likewise
 	Errors    float64 // share of calls that failed, in the minute before
-	Waiting   float64
-	Oldest    float64
-	Out       int // handlers that are out of the flow by themselves
+	Waiting   float64 // runs of all nodes
+	Oldest    float64 // seconds that the oldest of those that are due has waited
+	Out       int     // handlers that are out of the flow by themselves
 }
 
 // A handlerPoint is what one sample says about a handler; all are of the minute before.
@@ -35,19 +35,19 @@ type handlerPoint struct {
 
 // A history keeps an hour of samples.
 type history struct {
-	mu       sync.RWMutex // guards the following
-	last     Numbers
-	points   []point
-	handlers map[string][]handlerPoint
-	clusters map[string][]clusterPoint
+	mu       sync.RWMutex              // guards the following
+	last     Numbers                   // of the sample before: counters are shown by their growth
+	points   []point                   // of the node, the oldest first
+	handlers map[string][]handlerPoint // by path
+	clusters map[string][]clusterPoint // by id; nil before the first
 }
 
 // A clusterPoint is how even the load of a cluster was.
 type clusterPoint struct {
-	At       time.Time
-	Gini     float64
-	Requests float64 // in a second
-	Drops    float64
+	At       time.Time // of the balancer's reports
+	Gini     float64   // 0 is even, 1 is all on one worker
+	Requests float64   // in a second
+	Drops    float64   // likewise
 }
 
 // sampleClusters takes a sample of clusters.
@@ -73,6 +73,7 @@ func (h *history) ofCluster(id string) []clusterPoint {
 	return append([]clusterPoint(nil), h.clusters[id]...)
 }
 
+// newHistory knows nothing: an hour after the start of the node it is full.
 func newHistory() *history { return &history{handlers: map[string][]handlerPoint{}} }
 
 // sample takes a sample.
@@ -125,6 +126,7 @@ func perSecond(now, before, span float64) float64 {
 // keep drops what is too old.
 func keep[T any](list []T) []T {
 	if len(list) > sampleSpan {
+		// A copy: behind a slice of the same array, what is dropped would stay in memory.
 		list = append([]T(nil), list[len(list)-sampleSpan:]...)
 	}
 	return list
