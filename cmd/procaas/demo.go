@@ -36,6 +36,12 @@ runs retry goes on with them.
 With --orders N --exit it runs that many orders, prints a summary and exits; the
 exit code is 0 only when every run is accounted for.`
 
+// The bounds of --rate: an order in a quarter of an hour, and more than any machine takes.
+const (
+	minDemoRate = 0.001
+	maxDemoRate = 1e6
+)
+
 // demoOptions are the flags of the demo; their help says what they mean.
 type demoOptions struct {
 	node          nodeFlags
@@ -77,6 +83,10 @@ func demoCommand(s streams) *cobra.Command {
 		}
 		if o.orders < 0 || o.rate < 0 {
 			return usagef("--orders and --rate cannot be negative")
+		}
+		// A ticker beats at most once in a nanosecond, and at least once in some centuries.
+		if o.rate != 0 && !(o.rate >= minDemoRate && o.rate <= maxDemoRate) {
+			return usagef("--rate %g: want %g to %g orders per second, or 0", o.rate, minDemoRate, maxDemoRate)
 		}
 		if o.incidentAfter < 0 || o.incidentFor <= 0 {
 			return usagef("--incident-after cannot be negative, and --incident-for must be more than 0s")

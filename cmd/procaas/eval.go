@@ -19,6 +19,8 @@ The roots that the expression may read come from JSON files: the event as
 procaas run takes it, and for the others an object with their names. --set adds
 a single value: --set shared-state.total=12.`
 
+// evalCommand needs neither files nor a server: roots that are not given are empty, so that
+// a condition on one of them can be tried alone.
 func evalCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "eval EXPR",
@@ -64,8 +66,10 @@ func evalCommand(s streams) *cobra.Command {
 // evalRoots are the roots in the order of the reference.
 var evalRoots = []string{"event", "shared-state", "sources", "configs", "flow", "run", "item"}
 
-// evalEnv reads what the expression may read.
+// evalEnv reads what the expression may read. The state and the item stay null when nobody
+// gives them; the other roots are always objects in a run, and so they are here.
 func evalEnv(s streams, files map[string]*string, set []string) (dsl.Env, error) {
+	// --set comes after the files, so that it can change a value of theirs.
 	env := dsl.Env{}
 	for _, root := range evalRoots {
 		env[root] = nil
@@ -118,7 +122,8 @@ func eventRoot(e engine.Event) map[string]any {
 	return root
 }
 
-// setValue adds one value of --set.
+// setValue adds one value of --set. Objects on the way to it are made; what is in the way
+// and no object is replaced.
 func setValue(env dsl.Env, text string) error {
 	path, value, ok := strings.Cut(text, "=")
 	names := strings.Split(path, ".")

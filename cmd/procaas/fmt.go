@@ -30,6 +30,7 @@ result then goes to standard output.
 
 Exit codes: 0 fine, 1 when --check finds files to change, or a file is no YAML.`
 
+// fmtCommand shares its flags and exit codes with upgrade: see [rewriter].
 func fmtCommand(s streams) *cobra.Command {
 	w := &rewriter{streams: s, verb: "laid out", rewrite: reformat}
 	c := &cobra.Command{
@@ -44,6 +45,7 @@ func fmtCommand(s streams) *cobra.Command {
 	return c
 }
 
+// reformat leaves a file as it is when the new text would mean something else.
 func reformat(f dsl.File) ([]byte, []dsl.Diagnostic, error) {
 	text, found, err := dsl.Reformat(f)
 	if err != nil {

@@ -50,6 +50,7 @@ func play(ctx context.Context, pipelines, tests dsl.File) (out ui.Played) {
 		out.Err = "It takes too long for the playground: run it with procaas test."
 	case err != nil:
 		out.Err = err.Error()
+	// Not silently: a test that was left out must not seem to have passed.
 	case len(file.Tests) > maxPlayed:
 		out.Err = fmt.Sprintf("The playground runs %d tests; procaas test runs all.", maxPlayed)
 	}

@@ -38,17 +38,17 @@ func (f *proxyFlags) add(flags *pflag.FlagSet) {
 
 // A proxied is a cluster whose requests a node passes on.
 type proxied struct {
-	cluster string
-	address string
-	front   *front // nil before listen
-	key     dsl.KeyPlace
+	cluster string       // its id
+	address string       // with the host
+	front   *front       // nil before listen
+	key     dsl.KeyPlace // where its requests have their key
 }
 
 // proxies are all of them.
 type proxies struct {
 	flags  proxyFlags
-	replay int64
-	all    []*proxied
+	replay int64      // bytes
+	all    []*proxied // by the ids of their clusters
 }
 
 // newProxies reads the flags and looks the clusters up. It binds no address.
@@ -115,7 +115,8 @@ func (p *proxies) listen(ctx context.Context, log *slog.Logger) (err error) {
 	return nil
 }
 
-// proxyAddress puts this machine where an address names no host.
+// proxyAddress puts this machine where an address names no host: that others can reach a
+// proxy has to be said.
 func proxyAddress(text string) (string, error) {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
@@ -164,6 +165,7 @@ func (p *proxies) start(ctx context.Context, g *errgroup.Group, n *node, access 
 				repeated.Add(float64(max(0, attempts-1)))
 			},
 		})
+		// Of the API only the rules of access count: see [api.Guard].
 		o := access
 		o.Engine, o.Log, o.Local = n.engine, n.log, api.Loopback(x.front.listener.Addr().String())
 		x.front.start(api.Guard(o, proxy))
@@ -188,5 +190,6 @@ type workersTransport struct{ engine *engine.Engine }
 
 // RoundTrip implements [http.RoundTripper].
 func (t workersTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	// Asked each time: a new definition may reach other hosts.
 	return t.engine.WorkersClient().Transport.RoundTrip(r)
 }

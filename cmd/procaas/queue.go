@@ -14,6 +14,8 @@ import (
 	"procaas/engine/api"
 )
 
+// queueCommand makes the three modes and the three changes from one function each: they
+// differ in their words only.
 func queueCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "queue",
@@ -38,6 +40,8 @@ name that tasks were put under.`,
 	return c
 }
 
+// queueStatsCommand has one column for tasks that are starting and those that run: workers
+// hold both.
 func queueStatsCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use: "stats", Short: "Count the tasks of each type", Args: cobra.NoArgs,
@@ -115,6 +119,8 @@ func askedAgo(at *time.Time, now time.Time) string {
 	return fmt.Sprintf("%dd ago", int(ago.Hours()/24))
 }
 
+// queuePeekCommand warns when nobody has heard of a type that has no tasks: it may be a
+// typing mistake. It is no error, for the first task may be on its way.
 func queuePeekCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use: "peek TYPE", Short: "List tasks in the order in which they would be taken", Args: cobra.ExactArgs(1),
@@ -158,6 +164,7 @@ func queuePeekCommand(s streams) *cobra.Command {
 	return c
 }
 
+// queueModeCommand sets how a type is served; use is the command, mode what the API calls it.
 func queueModeCommand(s streams, use, mode, short string) *cobra.Command {
 	c := &cobra.Command{
 		Use: use + " TYPE", Short: short, Args: cobra.ExactArgs(1), Example: "  procaas queue " + use + ` thumbnails --reason "new disks"`,
@@ -177,6 +184,8 @@ func queueModeCommand(s streams, use, mode, short string) *cobra.Command {
 	return c
 }
 
+// queueChangeCommand changes tasks of a type that have been chosen. Without --limit at most
+// 1000 change: a choice that is too wide must not reach a million tasks at once.
 func queueChangeCommand(s streams, verb, short string) *cobra.Command {
 	c := &cobra.Command{Use: verb + " TYPE", Short: short, Args: cobra.ExactArgs(1), Example: "  procaas queue " + verb + " thumbnails --key user-1"}
 	var f clientFlags
@@ -188,6 +197,7 @@ func queueChangeCommand(s streams, verb, short string) *cobra.Command {
 	flags.StringVar(&choice.Unique, "unique", "", "only the task with this unique name")
 	flags.IntVar(&choice.Limit, "limit", 1000, "at most as many")
 	flags.StringVar(&choice.Reason, "reason", "", "why, for people")
+	// Only dead letters are retried, which are in one state.
 	if verb != "retry" {
 		flags.StringVar(&choice.State, "state", "", "only tasks in this state: ready, waiting or scheduled")
 	}

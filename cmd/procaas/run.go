@@ -19,6 +19,7 @@ import (
 	"procaas/handlers"
 )
 
+// runCommand needs no server: the run has an engine of its own for as long as it lasts.
 func runCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run PIPELINE",
@@ -61,6 +62,7 @@ type oneRun struct {
 	format   string
 }
 
+// do exits with 1 when the run does not succeed, so that scripts can tell.
 func (r oneRun) do(ctx context.Context, eventFile string) error {
 	services, stop, err := r.startStubs(ctx)
 	if err != nil {
@@ -126,6 +128,7 @@ func startStubs(ctx context.Context, s streams, files []dsl.File) (*stub.Server,
 	return stub.Start(ctx, set, stub.Options{FreePorts: true})
 }
 
+// readEvent takes the type of the event from the pipeline when the file does not say it.
 func (r oneRun) readEvent(file string, plan *engine.Plan) (engine.Event, error) {
 	data, err := readInput(r.streams, file)
 	if err != nil {
@@ -159,6 +162,7 @@ func (r oneRun) execute(ctx context.Context, b *dsl.Bundle, services map[string]
 	if err != nil {
 		return engine.RunView{}, errors.Join(err, store.Close())
 	}
+	// The engine drains and closes whatever became of the run.
 	working, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- e.Run(working) }()
@@ -196,6 +200,8 @@ func (r oneRun) follow(ctx context.Context, e *engine.Engine, event engine.Event
 	}
 }
 
+// print shows the run on standard output; its progress was on standard error, so that the
+// state can be piped on.
 func (r oneRun) print(v engine.RunView) error {
 	if r.format == "json" {
 		return printJSON(r.out, v)
@@ -217,12 +223,14 @@ func (r oneRun) print(v engine.RunView) error {
 // A progressTree shows the handlers of a run, each once, as they end.
 type progressTree struct {
 	w     io.Writer
-	quiet bool
+	quiet bool // for JSON
 	color bool
-	shown map[string]string
-	stage string
+	shown map[string]string // the outcome that was shown last, by handler and by what it is inside of
+	stage string            // whose title was shown last
 }
 
+// show shows what has ended since the last view. Handlers of a repeated stage are shown when
+// all of its elements are done: before, what they tell changes with each element.
 func (p *progressTree) show(v engine.RunView) {
 	if p.quiet {
 		return
@@ -247,6 +255,7 @@ func (p *progressTree) show(v engine.RunView) {
 	}
 }
 
+// line shows one handler, below the title of its stage.
 func (p *progressTree) line(h engine.HandlerView) {
 	parts := strings.SplitN(h.Path, "/", 3)
 	if stage := parts[0] + "/" + parts[1]; stage != p.stage {
@@ -279,6 +288,7 @@ func (p *progressTree) line(h engine.HandlerView) {
 	fmt.Fprintf(p.w, "│  %s %s %s\n", mark, name, handlerNote(h))
 }
 
+// handlerNote says what to know of a handler besides its name: how long, how often, and why.
 func handlerNote(h engine.HandlerView) string {
 	var notes []string
 	if h.Started != nil && h.Finished != nil {

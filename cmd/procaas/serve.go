@@ -281,6 +281,7 @@ func (n *node) run(ctx context.Context) error {
 		debug.SetGCPercent(heapGrowth)
 	}
 	g, ctx := errgroup.WithContext(ctx)
+	kept := n.engine.Bundle().Hash // read before the engine may take another definition over
 	// What happens while the node drains is told, too.
 	alerting, quiet := context.WithCancel(context.WithoutCancel(ctx))
 	defer quiet()
@@ -290,7 +291,7 @@ func (n *node) run(ctx context.Context) error {
 		return n.engine.Run(ctx)
 	})
 	n.front.start(n.api)
-	g.Go(func() error { n.followShards(ctx); return nil })
+	g.Go(func() error { n.followShards(ctx, kept); return nil })
 	g.Go(func() error { return n.console.Run(ctx) })
 	g.Go(func() error { n.engine.ServeTasks(ctx, n.tasks); return nil })
 	g.Go(func() error {

@@ -45,6 +45,7 @@ it, which must be on the same shard. Writers are held back for some milliseconds
 	return c
 }
 
+// shardList lists maps without an argument, and the shards of a map with one.
 func shardList(s streams, f *clientFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use: "list [MAP]", Short: "List the shard maps, or the shards of one", Args: cobra.MaximumNArgs(1),
@@ -93,6 +94,7 @@ func listShardMaps(c *cobra.Command, s streams, f *clientFlags, out string) erro
 	return w.Flush()
 }
 
+// openOr puts a flag into words.
 func openOr(open bool) string {
 	if open {
 		return "open"
@@ -134,6 +136,7 @@ func shardShow(s streams, f *clientFlags) *cobra.Command {
 	return c
 }
 
+// printShard shows a shard as it is now, or as it would be.
 func printShard(s streams, x engine.ShardView, format string) error {
 	if format == "json" {
 		return printJSON(s.out, x)
@@ -160,6 +163,7 @@ func connectionsText(h engine.ShardHostView) string {
 	return fmt.Sprintf("%d of %d", h.Connections, h.MaxConnections)
 }
 
+// shardResolve asks as services do, but never places a key: to look must change nothing.
 func shardResolve(s streams, f *clientFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use: "resolve MAP KEY", Short: "Tell where a key lives", Args: cobra.ExactArgs(2),
@@ -229,6 +233,7 @@ A shard that cannot be used is left as it is, with all reasons; the exit code is
 	return c
 }
 
+// printEnrollment shows all reasons at once, so that they can be mended in one go.
 func printEnrollment(s streams, e engine.ShardEnrollment) {
 	for _, w := range e.Warnings {
 		fmt.Fprintln(s.out, "warning: "+w)
@@ -268,6 +273,8 @@ func shardMove(s streams, f *clientFlags) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		// The server resolves the key first, so that a move of an unknown key is told here and not
+		// in a run that fails later.
 		plan := map[string]any{"map": a.Map, "key": a.Placement, "from": a.Shard, "to": args[2], "dry_run": dryRun}
 		if a.Shard == args[2] {
 			return usagef("%s lives on %s already", a.Placement, a.Shard)
@@ -324,6 +331,7 @@ func checkTarget(ctx context.Context, client *api.Client, shardMap, target strin
 	return usagef("map %s has no shard %q; %s", shardMap, target, hint)
 }
 
+// shardSet wants a reason, for all who meet a closed shard read it.
 func shardSet(s streams, f *clientFlags, use, short string, change func(why string) api.ShardChangeRequest) *cobra.Command {
 	word, _, _ := strings.Cut(use, " ")
 	c := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(2), Example: "  procaas shard " + word + ` mail s1 --reason "new disks"`}
@@ -420,6 +428,10 @@ func setShard(c *cobra.Command, s streams, f *clientFlags, args []string, change
 		if change.Draining != nil {
 			x.Draining = *change.Draining
 		}
+		// As the server derives them. What a shard that is opened again takes depends on its
+		// declaration, which is not known here: then they stay as they are.
+		x.Registration = x.Registration && x.Closed == "" && x.Draining == ""
+		x.Transfer = x.Transfer && x.Draining == ""
 		return printShard(s, x, out)
 	}
 	return usagef("map %s has no shard %q", args[0], args[1])

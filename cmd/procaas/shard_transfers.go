@@ -23,6 +23,7 @@ func shardTransferCommands(s streams, f *clientFlags) []*cobra.Command {
 	}
 }
 
+// shardTransfers lists what the map remembers; runs remember longer.
 func shardTransfers(s streams, f *clientFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use: "transfers MAP", Short: "List the transfers of a map", Args: cobra.ExactArgs(1),
@@ -66,6 +67,8 @@ func printTransfers(out io.Writer, all []engine.ShardTransfer) error {
 	return w.Flush()
 }
 
+// shardOrder leaves a wish with a transfer, which follows it at its next step: so the answer
+// says what it was told, and not what it did.
 func shardOrder(s streams, f *clientFlags, want, short, long string) *cobra.Command {
 	c := &cobra.Command{Use: want + " TRANSFER", Short: short, Long: long, Args: cobra.ExactArgs(1), Example: "  procaas shard " + want + " 01a200cf_7dd7_72c4_9871_ee0be87febda"}
 	reason := c.Flags().String("reason", "", "why, for all who look")

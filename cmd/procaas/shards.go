@@ -37,6 +37,7 @@ func (n *node) types() []engine.HandlerType {
 	return sharding.Bind(all, n.shards, sharding.BindOptions{})
 }
 
+// closeShards lets go of the connections to the shards, if there are any.
 func (n *node) closeShards() {
 	if n.shards != nil {
 		n.shards.Close()
@@ -47,14 +48,15 @@ func (n *node) closeShards() {
 // have been replaced.
 const lookForMaps = time.Second
 
-// followShards takes new shard maps over, until ctx ends.
-func (n *node) followShards(ctx context.Context) {
+// followShards takes new shard maps over, until ctx ends. have is the hash of the bundle
+// whose maps are kept so far.
+func (n *node) followShards(ctx context.Context, have string) {
 	if n.shards == nil {
 		return
 	}
 	tick := time.NewTicker(lookForMaps)
 	defer tick.Stop()
-	for have, refused := n.engine.Bundle().Hash, ""; ; {
+	for refused := ""; ; {
 		select {
 		case <-ctx.Done():
 			return

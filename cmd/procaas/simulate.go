@@ -16,6 +16,8 @@ import (
 	"procaas/engine/simulate"
 )
 
+// simulateCommand has no work of its own; without a kind it says which there are, as an error:
+// a script that forgot it must not go on.
 func simulateCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "simulate KIND",
@@ -35,6 +37,7 @@ seed gives the same result.`,
 	return c
 }
 
+// backoffCommand compares the policies of the library with those of the user's files.
 func backoffCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "backoff",
@@ -86,6 +89,7 @@ FILE#pipeline/stage/handler, or the fields themselves, {factor: 3, jitter: full}
 	return c
 }
 
+// degradationCommand tries one fallback in all troubles.
 func degradationCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "degradation",
@@ -181,12 +185,14 @@ func readPolicy(s streams, text string) (simulate.Policy, error) {
 		return simulate.Policy{}, err
 	}
 	if h.Retry == nil {
+		// A handler that says nothing is repeated all the same.
 		return simulate.Policy{Name: h.Path + " (default)", Retry: engine.DefaultRetry()}, nil
 	}
 	return simulate.Policy{Name: h.Path, Retry: *h.Retry}, nil
 }
 
-// inlineHandler checks fields from the command line as those of a handler.
+// inlineHandler checks fields from the command line as those of a handler, so that they have
+// the same defaults, bounds and messages as in a file.
 func inlineHandler(s streams, fields string) (*dsl.Handler, error) {
 	file := dsl.File{Name: "command line", Data: []byte(`pipelines:
 - id: try
@@ -240,6 +246,7 @@ func writeFile(name string, write func(io.Writer) error) error {
 	if err != nil {
 		return usageError{err}
 	}
+	// Closing may be when a full disk is found.
 	if err := errors.Join(write(f), f.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}

@@ -37,7 +37,7 @@ func wantsTraces(env func(string) string) (bool, error) {
 	switch exporter := env("OTEL_TRACES_EXPORTER"); exporter {
 	case "none":
 		return false, nil
-	case "otlp":
+	case "otlp": // to the collector of this machine, unless an endpoint is named
 	case "":
 		if env("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" {
 			return false, nil
@@ -45,6 +45,8 @@ func wantsTraces(env func(string) string) (bool, error) {
 	default:
 		return false, usagef("OTEL_TRACES_EXPORTER=%q: want otlp or none", exporter)
 	}
+	// The variable for traces counts before the one for everything, as the specification of
+	// OpenTelemetry has it. A node that asks for gRPC must not start and lose all spans.
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
 		switch protocol := env(name); protocol {
 		case "":
@@ -80,9 +82,11 @@ func openTelemetry(ctx context.Context, node string, log *slog.Logger) (*telemet
 	if err != nil {
 		return nil, fmt.Errorf("describe this node to the collector: %w", err)
 	}
+	// The default writes to standard error, past the log and its format.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		log.Warn("traces cannot be sent", "error", err)
 	}))
+	// Without engine.SpanIDs the spans of a run that goes from node to node fall apart.
 	return &telemetry{sdktrace.NewTracerProvider(
 		sdktrace.WithBatcher(exporter), sdktrace.WithResource(about), sdktrace.WithIDGenerator(engine.SpanIDs{}),
 	)}, nil
@@ -101,6 +105,7 @@ func (t *telemetry) close(log *slog.Logger) {
 	if t.provider == nil {
 		return
 	}
+	// Not the node's context: that has ended, which is why the node stops.
 	ctx, cancel := context.WithTimeout(context.Background(), exportGrace)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {

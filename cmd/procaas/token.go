@@ -38,6 +38,8 @@ first token, calls on a server of this machine need none.`,
 	return c
 }
 
+// tokenNew prints the token alone on standard output, so that a script can keep it, and what
+// is said about it on standard error.
 func tokenNew(s streams, f *clientFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "new",
@@ -80,7 +82,8 @@ func tokenNew(s streams, f *clientFlags) *cobra.Command {
 	return c
 }
 
-// expiry reads when a token is good no more.
+// expiry reads when a token is good no more. A duration is counted from the clock of this
+// machine; the server refuses a time that has passed.
 func expiry(text string, now time.Time) (at string, forever bool, err error) {
 	if text == "never" {
 		return "", true, nil
@@ -94,6 +97,7 @@ func expiry(text string, now time.Time) (at string, forever bool, err error) {
 	return text, false, nil
 }
 
+// tokenList shows tokens that are good no more, too: the audit still names their bearers.
 func tokenList(s streams, f *clientFlags) *cobra.Command {
 	c := &cobra.Command{Use: "list", Short: "List tokens, those that are good no more included", Args: cobra.NoArgs}
 	format := formatFlag(c, "text", "json")
@@ -119,6 +123,7 @@ func tokenList(s streams, f *clientFlags) *cobra.Command {
 	return c
 }
 
+// tokenRevoke takes a name, for nobody but the bearer knows the token.
 func tokenRevoke(s streams, f *clientFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use: "revoke NAME", Short: "Make a token worthless, on all nodes within a second", Args: cobra.ExactArgs(1),

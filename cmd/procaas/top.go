@@ -25,15 +25,16 @@ import (
 // topFlags are the flags of top.
 type topFlags struct {
 	clientFlags
-	others []string
-	once   bool
-	sort   string
-	every  time.Duration
+	others []string      // addresses of nodes whose numbers are added
+	once   bool          // one view, and no more
+	sort   string        // one of topOrders
+	every  time.Duration // between two views
 }
 
 // topOrders are the orders of handlers, the first being the default.
 func topOrders() []string { return []string{"rate", "failures", "latency", "path"} }
 
+// topCommand refuses what cannot be before it asks a server, so that mistakes are told at once.
 func topCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "top [PATH]",
@@ -105,6 +106,7 @@ func (f *topFlags) run(ctx context.Context, s streams, below, format string) err
 func (f *topFlags) live(ctx context.Context, s streams, now topView, below string, screen *screen) error {
 	onTerminal := terminal(s.out)
 	if onTerminal {
+		// The other screen, and no cursor: what was on the terminal comes back at the end.
 		fmt.Fprint(s.out, "\x1b[?1049h\x1b[?25l")
 		defer fmt.Fprint(s.out, "\x1b[?25h\x1b[?1049l")
 	}
@@ -113,6 +115,8 @@ func (f *topFlags) live(ctx context.Context, s streams, now topView, below strin
 		if onTerminal {
 			screen.width, screen.height = size(s)
 			b.WriteString("\x1b[H")
+			// Over the view before, each line cut off behind its end, and what is below cleared:
+			// a screen that is cleared first flickers.
 			b.Write(bytes.ReplaceAll(now.draw(screen), []byte("\n"), []byte("\x1b[K\n")))
 			b.WriteString("\x1b[J")
 			if _, err := s.out.Write(b.Bytes()); err != nil {
@@ -133,6 +137,7 @@ func (f *topFlags) live(ctx context.Context, s streams, now topView, below strin
 			}
 			continue
 		}
+		// A view replaces the trouble, too.
 		now = next
 		if !onTerminal {
 			fmt.Fprintln(s.out)
@@ -143,7 +148,7 @@ func (f *topFlags) live(ctx context.Context, s streams, now topView, below strin
 	}
 }
 
-// stream prints JSON: once for people, then a line for each view.
+// stream prints JSON: with --once an indented document, without a line for each view.
 func (f *topFlags) stream(ctx context.Context, s streams, now topView, below string) error {
 	if f.once {
 		return printJSON(s.out, map[string]any{"items": now.handlers, "next": nil})
@@ -166,7 +171,9 @@ func (f *topFlags) stream(ctx context.Context, s streams, now topView, below str
 	}
 }
 
-// look asks the nodes.
+// look asks the nodes. Every node answers for all handlers of the definition, but counts only
+// its own calls; so those of others are added by path. How many nodes there are, and what
+// they work on, any of them knows from the store.
 func (f *topFlags) look(ctx context.Context, below string) (topView, error) {
 	v := topView{server: f.server, order: f.sort, at: time.Now()}
 	for i, server := range append([]string{f.server}, f.others...) {

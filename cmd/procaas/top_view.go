@@ -16,10 +16,10 @@ import (
 
 // A topView is what top shows at a time.
 type topView struct {
-	server  string
-	order   string
-	at      time.Time
-	trouble string // why there is no newer view
+	server  string    // that was asked first
+	order   string    // one of topOrders
+	at      time.Time // when it was
+	trouble string    // why there is no newer view
 
 	nodes, runs int // that are alive, and what they work on
 	asked       int // nodes whose numbers are shown
@@ -49,7 +49,8 @@ func (v *topView) add(handlers []engine.HandlerInfo) {
 }
 
 // merge adds what another node has seen of a handler. Of latencies the slower one
-// counts.
+// counts: quantiles cannot be added, and this one is never too good. Ratios are weighed by
+// calls; there is none without calls, so nothing is divided by 0.
 func merge(h, other *engine.HandlerInfo) {
 	if other.SuccessRatio != nil {
 		ratio := *other.SuccessRatio
@@ -94,6 +95,7 @@ func (v *topView) arrange() {
 	})
 }
 
+// failuresPerS is 0 for a handler without calls.
 func failuresPerS(h *engine.HandlerInfo) float64 {
 	if h.SuccessRatio == nil {
 		return 0
@@ -109,7 +111,7 @@ const (
 	topShortPath = 16 // at least
 )
 
-// draw draws the view.
+// draw draws the view. Rows that do not fit on the screen are counted in its last line.
 func (v *topView) draw(s *screen) []byte {
 	var b bytes.Buffer
 	rate, failing, off := 0.0, 0, 0
@@ -188,7 +190,8 @@ func colorOf(h *engine.HandlerInfo) string {
 	return ""
 }
 
-// shorten makes a path fit. The handler tells most, then the pipeline.
+// shorten makes a path fit. The handler tells most, then the pipeline. Ids are ASCII, so
+// bytes are columns.
 func shorten(path string, width int) string {
 	if len(path) <= width {
 		return path
@@ -202,6 +205,7 @@ func shorten(path string, width int) string {
 	return pipeline[:min(room, len(pipeline))] + between + handler
 }
 
+// rateText never shows 0 for what is called: at least 0.01.
 func rateText(perS float64) string {
 	switch {
 	case perS == 0:
@@ -236,6 +240,7 @@ func millisText(ms *float64) string {
 	return fmt.Sprintf("%.1fs", *ms/1000)
 }
 
+// countText leaves what is nothing out of sight.
 func countText(n int64) string {
 	if n == 0 {
 		return "-"

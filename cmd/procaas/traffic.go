@@ -26,16 +26,17 @@ type traffic struct {
 	rate   float64 // per second; 0: as fast as they are taken
 
 	mu       sync.Mutex // guards what follows
-	accepted int
-	refused  int
-	incident string
+	accepted int        // orders that were answered with a receipt
+	refused  int        // that will never be accepted
+	incident string     // that is on; empty for none
 }
 
 func newTraffic(c *api.Client, orders int, rate float64) *traffic {
 	return &traffic{client: c, orders: orders, rate: rate}
 }
 
-// run sends orders until all are accepted or ctx ends.
+// run sends orders until all are accepted or ctx ends. At most 32 are on their way at once:
+// where the server does not keep up, the rate falls instead of a heap of requests growing.
 func (t *traffic) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(32)
@@ -73,6 +74,7 @@ func (t *traffic) send(ctx context.Context, order api.Event) error {
 			return nil
 		case ctx.Err() != nil:
 			return nil
+		// Said by the server on purpose; what is 5xx or no answer may be over soon.
 		case errors.As(err, &problem) && problem.Status < 500:
 			t.count(&t.refused)
 			return fmt.Errorf("order refused: %w", err)
@@ -85,12 +87,14 @@ func (t *traffic) send(ctx context.Context, order api.Event) error {
 	}
 }
 
+// count adds one to a number of the traffic's.
 func (t *traffic) count(what *int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	*what++
 }
 
+// setIncident notes for the live line which service is broken.
 func (t *traffic) setIncident(name string, on bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -100,8 +104,10 @@ func (t *traffic) setIncident(name string, on bool) {
 	}
 }
 
-// newOrder makes the event of the n-th order.
+// newOrder makes the event of the n-th order, the same one each time: a demo can be repeated,
+// and so can an event whose answer was lost.
 func newOrder(n int) api.Event {
+	// Econom three times as often as each of the others.
 	r := rand.New(rand.NewPCG(uint64(n), 17))
 	tariffs := []string{"econom", "econom", "econom", "business", "comfort"}
 	return api.Event{
@@ -118,7 +124,8 @@ func newOrder(n int) api.Event {
 	}
 }
 
-// settle waits until every accepted order has ended and adds them up.
+// settle waits until every accepted order has ended and adds them up. It is called when the
+// traffic is over: nobody counts meanwhile.
 func (t *traffic) settle(ctx context.Context) (summary, error) {
 	for {
 		s, open, err := t.tally(ctx)
@@ -134,7 +141,8 @@ func (t *traffic) settle(ctx context.Context) (summary, error) {
 	}
 }
 
-// tally reads all runs and tells how many have not ended.
+// tally reads all runs, page by page, and tells how many have not ended. Only the last call
+// counts, which sees all of them ended, so runs that end between two pages do no harm.
 func (t *traffic) tally(ctx context.Context) (s summary, open int, err error) {
 	s.Orders = t.accepted
 	var latencies []time.Duration
@@ -183,6 +191,7 @@ type summary struct {
 	P99 float64 `json:"p99_ms"`
 }
 
+// add counts a run that has ended, and what became of its handlers.
 func (s *summary) add(v engine.RunView) {
 	if v.Status == engine.Succeeded {
 		s.Runs.Succeeded++
@@ -230,6 +239,7 @@ func (s summary) complete() bool {
 	return s.Runs.Succeeded == s.Orders && s.Runs.Failed == 0
 }
 
+// print shows the summary to people or to programs.
 func (s summary) print(w io.Writer, format string) error {
 	if format == "json" {
 		return printJSON(w, s)
@@ -249,7 +259,7 @@ latency p99        %6.1f ms
 	return err
 }
 
-// percentile gives the q-quantile in milliseconds; 0 without data.
+// percentile gives the q-quantile in milliseconds; 0 without data. It sorts ds.
 func percentile(ds []time.Duration, q float64) float64 {
 	if len(ds) == 0 {
 		return 0

@@ -26,6 +26,7 @@ Both versions may stand in one set of files: files can be upgraded one by one.
 
 Exit codes: 0 fine, 1 when --check finds files to change, or a file has mistakes.`
 
+// upgradeCommand shares its flags and exit codes with fmt: see [rewriter].
 func upgradeCommand(s streams) *cobra.Command {
 	w := &rewriter{streams: s, verb: "upgraded", rewrite: upgrade}
 	c := &cobra.Command{
@@ -40,6 +41,7 @@ func upgradeCommand(s streams) *cobra.Command {
 	return c
 }
 
+// upgrade leaves a file as it is when the new text would compute something else.
 func upgrade(f dsl.File) ([]byte, []dsl.Diagnostic, error) {
 	text, found, err := dsl.Upgrade(f)
 	if err != nil {
