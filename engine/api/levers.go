@@ -156,8 +156,12 @@ func (s *server) explainPartition(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
+	cluster := s.engine.Bundle().Cluster(id)
+	if cluster == nil { // a reload has taken it away since
+		return leverProblem(engine.ErrNoCluster, id)
+	}
 	n, err := strconv.Atoi(text)
-	last := s.engine.Bundle().Cluster(id).Partitions - 1
+	last := cluster.Partitions - 1
 	if err != nil || n < 0 || n > last {
 		return badParameter([]Fault{{Location: "path/partition", Message: "want a number from 0 to " + strconv.Itoa(last) + ", have " + shown(text)}})
 	}
