@@ -61,12 +61,8 @@ func TendTasks(ctx context.Context, care TaskCare, keep time.Duration, log *slog
 			log.Warn("tasks are not cared for", "error", err)
 		}
 		failing = err != nil
-		t := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			t.Stop()
+		if !pause(ctx, wait) {
 			return
-		case <-t.C:
 		}
 	}
 }
@@ -77,14 +73,7 @@ func expireTasks(ctx context.Context, care TaskCare, keep time.Duration, log *sl
 	if keep <= 0 {
 		keep = MaxTaskAhead
 	}
-	for wait := rand.N(expireFirst); ; wait = expirePause {
-		t := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			t.Stop()
-			return
-		case <-t.C:
-		}
+	for wait := rand.N(expireFirst); pause(ctx, wait); wait = expirePause {
 		bounded, cancel := context.WithTimeout(ctx, expireTime)
 		_, err := care.ExpireTasks(bounded, keep, 0)
 		cancel()

@@ -45,7 +45,7 @@ const (
 	setAside = `with mine as materialized (
 		select seq from runs where inbox_slot(key) = any ($1::int[]) and place not in ('running', 'away')),
 	last as materialized (select seq from mine order by seq desc limit $2)
-	update runs set was = place, place = 'away' where place not in ('running', 'away') and seq in (select seq from last)`
+	update runs set was = place, place = 'away' where place not in ('running', 'away') and seq = any (array (select seq from last))`
 	// A run that leaves its node meanwhile is not aside: it is for the next try.
 	countLeft = "select count(*) from runs where inbox_slot(key) = any ($1::int[]) and place <> 'away'"
 )
@@ -119,16 +119,13 @@ const (
 	bringBack = `update runs set place = case was when 'deferred' then 'queued' else was end, was = null
 	where inbox_slot(key) = any ($1::int[]) and place = 'away'`
 	// Those of which somebody waits for something, as far as it was not ready before.
-	promoteSlots = `update runs r set place = 'ready'
-	from (with mine as materialized (select flow, key, place from runs where inbox_slot(key) = any ($1::int[]))
-		select distinct flow, key from mine where place = 'queued') k
-	where r.seq = (select q.seq from runs q where q.flow = k.flow and q.key = k.key and q.place = 'queued' order by q.seq limit 1)
-	and not exists (select from runs a where a.flow = k.flow and a.key = k.key
-		and a.ordered and a.place in ('ready', 'running', 'parked', 'held', 'blocked'))`
 	stirSlots = `update runs r set place = 'ready' where inbox_slot(r.key) = any ($1::int[]) and r.ordered and r.place = 'parked' and r.awaits is not null
 	and exists (select from runs q where q.flow = r.flow and q.key = r.key and q.place = 'queued' and q.bundle = ''
 		and q.seq > r.heard and r.awaits::jsonb ? (convert_from(q.event, 'UTF8')::json ->> 'type'))`
 )
+
+var promoteSlots = promoting(`with mine as materialized (select flow, key, place from runs where inbox_slot(key) = any ($1::int[]))
+	select distinct flow, key from mine where place = 'queued'`)
 
 // takeTime lifts the bounds of time for one transaction that writes a row for each run
 // of its slots: cut off, it would be begun anew and cut off again, and the slots would

@@ -154,12 +154,16 @@ const (
 )
 
 // promote makes the first queued run of each key ready, when no other is under way.
-var promote = readying(`update runs r set place = 'ready'
-	from (select distinct flow, key from unnest($1::text[], $2::text[]) as k (flow, key)) k
+var promote = readying(promoting("select distinct flow, key from unnest($1::text[], $2::text[]) as k (flow, key)"))
+
+// promoting makes a statement that does so for the keys that a query gives, each once.
+func promoting(keys string) string {
+	return "update runs r set place = 'ready' from (" + keys + `) k
 	where r.seq = any (array[(select q.seq from runs q where q.flow = k.flow and q.key = k.key and q.place = 'queued'
 		order by q.seq limit 1)])
 	and not exists (select from runs a where a.flow = k.flow and a.key = k.key
-		and a.ordered and a.place in ('ready', 'running', 'parked', 'held', 'blocked') offset 0)`)
+		and a.ordered and a.place in ('ready', 'running', 'parked', 'held', 'blocked') offset 0)`
+}
 
 // readying makes a statement, which changes runs r, tell how many are ready then, and
 // before what none of them is in the queue.
