@@ -124,10 +124,22 @@ func startServer(ctx context.Context, bin, dir string, as *syscall.Credential) (
 // Addr is the host and port of the server.
 func (c *Cluster) Addr() string { return fmt.Sprintf("127.0.0.1:%d", c.port) }
 
-// Halt ends the server, and keeps its data.
+// Halt ends the server, and keeps its data. It returns when nobody listens any more:
+// the server goes on working for a moment after it has been told to end.
 func (c *Cluster) Halt(how Stop) error {
-	_, err := fmt.Fprintln(c.orders, how)
-	return err
+	if _, err := fmt.Fprintln(c.orders, how); err != nil {
+		return err
+	}
+	for began := time.Now(); time.Since(began) < startWithin; time.Sleep(10 * time.Millisecond) {
+		conn, err := net.DialTimeout("tcp", c.Addr(), time.Second)
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			return nil
+		}
+		if err == nil {
+			_ = conn.Close()
+		}
+	}
+	return fmt.Errorf("test cluster at %s does not end by SIG%s within %s", c.Addr(), how, startWithin)
 }
 
 // Start starts the server again after Halt, and returns when it takes
