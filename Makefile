@@ -92,7 +92,7 @@ golden: ## rewrite golden files and generated files; read the diff before you co
 bench: ## the Go benchmarks of the hot paths
 	$(GO) run ./engine/enginetest/testdb -- $(GO) test -run '^$$' -bench . -benchmem ./...
 
-bench-flows: ## what durability costs, beside programs written by hand: minutes, on an idle machine
+bench-flows: $(BIN) ## what durability costs, beside programs written by hand: minutes, on an idle machine
 	$(GO) run ./cmd/procaas-bench
 
 bench-queue: ## the queue of tasks, beside a loop written by hand: minutes, on an idle machine

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -18,8 +19,15 @@ import (
 
 // A contestant runs flows.
 type contestant interface {
-	// flow runs one flow; it returns when the flow has ended durably.
+	// flow runs one flow; it returns when the flow's last call has been made or later.
 	flow(ctx context.Context, id string) error
+
+	// durable returns when the flows of ids, which have returned from flow, have ended durably.
+	durable(ctx context.Context, ids []string) error
+
+	// cpu returns the processor time that the program has used.
+	cpu() time.Duration
+
 	close() error
 }
 
@@ -71,7 +79,7 @@ func openByHand(ctx context.Context, b *bench, schema string, connections int32)
 		return nil, err
 	}
 	transport := &http.Transport{MaxIdleConns: 1024, MaxIdleConnsPerHost: 1024}
-	return &byHand{url: b.service + "/", pool: pool, http: &http.Client{Transport: transport}, stop: func() {}}, nil
+	return &byHand{url: b.service.url + "/", pool: pool, http: &http.Client{Transport: transport}, stop: func() {}}, nil
 }
 
 // naiveConnections is what a pool for this many flows would usually have: more
@@ -97,6 +105,11 @@ func (h *byHand) close() error {
 	h.http.CloseIdleConnections()
 	return nil
 }
+
+// durable implements contestant: flow has seen the commit.
+func (h *byHand) durable(context.Context, []string) error { return nil }
+
+func (h *byHand) cpu() time.Duration { return ownCPU() }
 
 func (h *byHand) flow(ctx context.Context, id string) error {
 	var results []json.RawMessage

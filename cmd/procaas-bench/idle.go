@@ -82,7 +82,7 @@ func (i *idler) end() error {
 // gathers.
 func idleFlows(event func(id string) engine.Event) func(context.Context, *bench, *idler) (sample, error) {
 	return func(ctx context.Context, b *bench, _ *idler) (s sample, err error) {
-		c, err := openProcaas("idle", event, false)(ctx, b)
+		c, err := openProcaas("idle", event)(ctx, b)
 		if err != nil {
 			return s, err
 		}
@@ -99,7 +99,7 @@ const idleBeats = 4500
 
 // idleAfterBeats runs flows after as many beats as an hour has.
 func idleAfterBeats(ctx context.Context, b *bench, _ *idler) (s sample, err error) {
-	c, err := openProcaas("idle", plain, false)(ctx, b)
+	c, err := openProcaas("idle", plain)(ctx, b)
 	if err != nil {
 		return s, err
 	}

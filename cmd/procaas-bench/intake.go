@@ -35,7 +35,7 @@ func measureAccept(ctx context.Context, b *bench) (err error) {
 			name := id()
 			events[i] = api.Event{Type: "entity", ID: name, Source: "bench", Key: "key-" + name, Payload: map[string]any{"order": name}}
 		}
-		return s.send(ctx, events, nil)
+		return s.send(ctx, events)
 	}
 	fmt.Fprintf(b.out, "events accepted, each with an id and a key of its own, median of %d rounds of %s\n", b.rounds, b.span)
 	w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', 0)

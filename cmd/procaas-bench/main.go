@@ -1,15 +1,18 @@
 // Command procaas-bench measures what durability costs, beside programs that are
 // written by hand for the same work, in one run on one machine:
 //
-//	go run ./cmd/procaas-bench
+//	make build && go run ./cmd/procaas-bench
 //
 // A flow is three POSTs, one after the other, to a service that does nothing, with
 // progress durable after each. The contestants are
 //
 //	naive     a loop: POST, write one row, commit
 //	grouped   the same; the rows of many flows share a commit
-//	procaas   the engine: three request handlers on PostgreSQL
+//	procaas   the built binary with the defaults of serve: one POST for each event, three request
+//	          handlers, PostgreSQL. It has 64 flows in flight when 64 have not made their last call, and
+//	          the clock stops when the database has all runs as succeeded
 //
+// The contestants "in process" leave out the binary and HTTP: they show what intake costs.
 // The parts queue-… measure the queue of tasks, beside a loop that is written by hand.
 //
 // Rounds of all contestants alternate, and medians are shown, so that whatever
@@ -72,6 +75,7 @@ const (
 type options struct {
 	only      []string
 	match     []string
+	binary    string
 	dsn       string
 	flows     int
 	rounds    int
@@ -95,6 +99,7 @@ func parse(args []string, help io.Writer) (options, error) {
 	f.StringVar(&only, "only", "flows,latency,accept,backlog,idle", "what to measure, out of "+strings.Join(partNames(), ","))
 	f.StringVar(&o.dsn, "dsn", "", "a PostgreSQL for this alone, whose schemas are dropped; a private one is started when it is left out")
 	f.StringVar(&match, "contestants", "", "measure only the `names` of flows and latency, separated by semicolons: "+strings.Join(contestantNames(), ";"))
+	f.StringVar(&o.binary, "binary", "bin/procaas", "the built procaas `file`, which make build makes")
 	f.IntVar(&o.flows, "flows", 6000, "flows of one contestant in one round")
 	f.IntVar(&o.rounds, "rounds", 5, "rounds, of which medians are shown; a shorter one before them is not counted")
 	f.IntVar(&o.backlog, "backlog", 100_000, "waiting events that are drained")
@@ -169,7 +174,7 @@ var parts = []struct {
 type bench struct {
 	options
 	out     io.Writer
-	service string // URL of the no-op service
+	service *service // that does nothing
 	server  *server
 }
 
@@ -188,7 +193,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, service.stop()) }()
-	b.service = service.url
+	b.service = service
 	if b.server, err = findServer(ctx, b.dsn); err != nil {
 		return err
 	}

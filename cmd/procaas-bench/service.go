@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 )
 
 // The service that all contestants call is a process of its own, so that what it
@@ -20,6 +22,9 @@ const serviceArg = "serve-nothing"
 
 // reply is what the service answers, whatever it is asked.
 const reply = `{"ok":true,"id":"0123456789abcdef"}`
+
+// lastPath is the path of a flow's last call: the service prints the flow's id for each.
+const lastPath = "/last"
 
 // serve answers requests until its input ends.
 func serve() {
@@ -34,7 +39,13 @@ func serve() {
 		os.Exit(0)
 	}()
 	err = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
+		body, _ := io.ReadAll(r.Body)
+		if r.URL.Path == lastPath {
+			var call struct{ Order string }
+			if json.Unmarshal(body, &call) == nil {
+				fmt.Println(call.Order)
+			}
+		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, reply)
 	}))
@@ -47,6 +58,8 @@ type service struct {
 	url   string
 	cmd   *exec.Cmd
 	alive io.Closer // its input
+
+	awaited sync.Map // flow → chan struct{}, closed when the service gets its last call
 }
 
 func startService() (*service, error) {
@@ -66,11 +79,13 @@ func startService() (*service, error) {
 	if err := s.cmd.Start(); err != nil {
 		return nil, err
 	}
-	line, err := bufio.NewReader(out).ReadString('\n')
+	lines := bufio.NewReader(out)
+	line, err := lines.ReadString('\n')
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("service does not start: %w", err), s.stop())
 	}
 	s.url = strings.TrimSpace(line)
+	go s.lastCalls(lines) // ends with the process
 	return s, nil
 }
 

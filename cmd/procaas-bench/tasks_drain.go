@@ -21,12 +21,12 @@ import (
 // do beside that, they do not: keep what has ended, order by more than the id, know
 // who holds a task and until when.
 const (
-	handTable = `create table jobs (id bigint primary key, state smallint not null default 0, payload bytea not null) with (fillfactor = 70);
-		create index on jobs (id) where state = 0`
+	handTable = `create table jobs (id bigint primary key, state smallint not null default 0, payload bytea not null) with (fillfactor = 50)`
 	handFill  = "insert into jobs (id, payload) select i, '1' from generate_series(1, $1::int) i"
 	handClaim = `update jobs set state = 1 where ctid = any(array(
 		select ctid from jobs where state = 0 order by id limit 500 for update skip locked)) returning ctid, id`
 	handEnd   = "delete from jobs where ctid = any($1::tid[])"
+	handFused = "with ended as (" + handEnd + ") " + handClaim // of other rows: one statement, one commit
 	handPlans = `select set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false),
 		set_config('jit', 'off', false)`
 )
@@ -35,7 +35,7 @@ const (
 type handLoop struct {
 	name  string
 	loops int
-	fused bool // a completion goes with the next claim, in one transaction
+	fused bool // a completion goes with the next claim, in one statement
 }
 
 var handLoops = []handLoop{
@@ -85,34 +85,41 @@ func (b *bench) drainByHand(ctx context.Context, n int, how handLoop) (sample, e
 func loopByHand(ctx context.Context, pool *pgxpool.Pool, fused bool) error {
 	var done []pgtype.TID
 	for {
-		var (
-			batch pgx.Batch
-			next  []pgtype.TID
-		)
-		if len(done) > 0 {
-			batch.Queue(handEnd, done)
+		var next []pgtype.TID
+		var err error
+		switch {
+		case fused:
+			next, err = claimByHand(ctx, pool, handFused, done)
+		case len(done) == 0:
+			next, err = claimByHand(ctx, pool, handClaim)
+		default:
+			_, err = pool.Exec(ctx, handEnd, done)
 		}
-		if fused || len(done) == 0 {
-			batch.Queue(handClaim).Query(func(rows pgx.Rows) error {
-				var (
-					place pgtype.TID
-					id    int64
-				)
-				_, err := pgx.ForEachRow(rows, []any{&place, &id}, func() error {
-					next = append(next, place)
-					return nil
-				})
-				return err
-			})
-		}
-		if err := pool.SendBatch(ctx, &batch).Close(); err != nil {
+		if err != nil {
 			return err
 		}
-		if len(next) == 0 && (fused || len(done) == 0) {
+		if len(next) == 0 && len(done) == 0 {
 			return nil
 		}
 		done = next
 	}
+}
+
+// claimByHand returns where the claimed rows lie.
+func claimByHand(ctx context.Context, pool *pgxpool.Pool, statement string, args ...any) (next []pgtype.TID, err error) {
+	rows, err := pool.Query(ctx, statement, args...)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		place pgtype.TID
+		id    int64
+	)
+	_, err = pgx.ForEachRow(rows, []any{&place, &id}, func() error {
+		next = append(next, place)
+		return nil
+	})
+	return next, err
 }
 
 // measureQueueDrain compares a drain with loops that are written by hand.
@@ -134,9 +141,9 @@ func measureQueueDrain(ctx context.Context, b *bench) error {
 		}
 		ours = append(ours, s)
 	}
-	best := 0 // of those that claim, then complete
-	for i, how := range handLoops {
-		if !how.fused && medianOf(hand[i], sample.getRate) > medianOf(hand[best], sample.getRate) {
+	best := 0
+	for i := range handLoops {
+		if medianOf(hand[i], sample.getRate) > medianOf(hand[best], sample.getRate) {
 			best = i
 		}
 	}
@@ -150,7 +157,7 @@ func measureQueueDrain(ctx context.Context, b *bench) error {
 		}
 		row("procaas", ours)
 	})
-	b.verdict("drain, of the best loop by hand", ratios(ours, hand[best]), 0.7, true)
+	b.verdict("drain, of the best loop by hand", ratios(ours, hand[best]), 0.75, true)
 	return nil
 }
 
