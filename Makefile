@@ -16,7 +16,7 @@ RAPID_SEED ?= 1
 
 export CGO_ENABLED ?= 0
 
-.PHONY: help demo demo-balancer balance torture-transfers bench-shards bench-pauses bench-resolve demo-shards build test quick properties fmt vet lint bench bench-flows python editors fuzz golden tools-postgres tools-console bench-queue cells clean judge
+.PHONY: help demo demo-balancer balance torture torture-transfers bench-shards bench-pauses bench-resolve demo-shards build test quick properties pooler fmt vet bench bench-flows python editors fuzz golden tools-postgres tools-console bench-queue cells clean judge
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -86,8 +86,8 @@ vet: ## the compiler's own checks
 	$(GO) vet $(FLAGS) ./...
 
 golden: ## rewrite golden files and generated files; read the diff before you commit it
-	$(GO) run ./engine/enginetest/testdb -- $(GO) test ./dsl ./handlers ./engine/api ./engine ./engine/flowtest ./cmd/procaas -update
-	$(GO) test ./dsl ./engine -rewrite || true
+	$(GO) run $(FLAGS) ./engine/enginetest/testdb -- $(GO) test $$(grep -rl 'flag.Bool("update"' --include='*_test.go' . | xargs -n1 dirname | sort -u) -update
+	$(GO) test $$(grep -rl cockroachdb/datadriven --include='*_test.go' . | xargs -n1 dirname | sort -u) -rewrite
 
 bench: ## the Go benchmarks of the hot paths
 	$(GO) run ./engine/enginetest/testdb -- $(GO) test -run '^$$' -bench . -benchmem ./...
