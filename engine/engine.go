@@ -142,6 +142,7 @@ func (o Options) complete() (Options, error) {
 type Submission struct {
 	Event Event  // without an id, each time it is handed in it is another event
 	Hash  string // of what the sender sent; made from the event when empty
+	Queue string // the pipeline for which the event is a task, whose source the engine sets; empty for none
 }
 
 // A Submitted is what became of one submission: a receipt, or an error that is

@@ -1,6 +1,12 @@
 package engine
 
-import "time"
+import (
+	"encoding/hex"
+	"regexp"
+	"strings"
+	"time"
+	"unicode"
+)
 
 // An Event is what a service submits: it activates a pipeline for one key.
 type Event struct {
@@ -24,6 +30,48 @@ type Event struct {
 	// TraceParent and TraceState are the W3C trace context of the sender, as
 	// [TraceContext] gives it; may be empty.
 	TraceParent, TraceState string
+
+	// Inner is true for the engine's own events: a run emitted it, a trigger fired it,
+	// or a task became it. Submitters cannot set it.
+	Inner bool
+}
+
+// emittedSpace is put before the source that an author has given to an emitted event.
+const emittedSpace = reservedSource + "emitted/"
+
+// Namespace gives the source under which the id of the event is known. Ids of the
+// engine's own events are known apart from those of submitters: otherwise whoever
+// submits an event with an id to come would keep that event from ever happening.
+func (e Event) Namespace() string {
+	if !e.Inner || strings.HasPrefix(e.Source, reservedSource) {
+		return e.Source
+	}
+	return emittedSpace + e.Source
+}
+
+// reservedSource begins the sources that only the engine may use.
+const reservedSource = "procaas/"
+
+var percentEncoded = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
+
+// IsReservedSource reports whether a source begins with procaas/, also when it only
+// looks so to people or to a reader that undoes an encoding: in other case, behind
+// slashes, dots or spaces, with backslashes, or encoded as in URLs.
+func IsReservedSource(source string) bool {
+	for {
+		decoded := percentEncoded.ReplaceAllStringFunc(source, func(digits string) string {
+			b, _ := hex.DecodeString(digits[1:])
+			return string(b)
+		})
+		if decoded == source {
+			break
+		}
+		source = decoded
+	}
+	source = strings.ReplaceAll(strings.ToLower(source), `\`, "/")
+	source = strings.TrimLeftFunc(source, func(r rune) bool { return r == '/' || r == '.' || unicode.IsSpace(r) || unicode.IsControl(r) })
+	name, _, below := strings.Cut(source, "/")
+	return below && strings.TrimSpace(name)+"/" == reservedSource
 }
 
 // A Receipt says what became of a submitted event.

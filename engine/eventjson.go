@@ -24,6 +24,7 @@ type storedEvent struct {
 	Priority    int             `json:"priority,omitempty"`
 	TraceParent string          `json:"traceparent,omitempty"`
 	TraceState  string          `json:"tracestate,omitempty"`
+	Inner       bool            `json:"inner,omitempty"`
 }
 
 // EncodeEvent writes an event as stores keep it. A number comes back from
@@ -36,7 +37,7 @@ func EncodeEvent(e Event) ([]byte, error) {
 	}
 	return json.Marshal(storedEvent{
 		ID: e.ID, Source: e.Source, Type: e.Type, Time: e.Time, Key: e.Key, Payload: payload,
-		At: e.At, Tolerance: e.DelayTolerance, Priority: e.Priority, TraceParent: e.TraceParent, TraceState: e.TraceState,
+		At: e.At, Tolerance: e.DelayTolerance, Priority: e.Priority, TraceParent: e.TraceParent, TraceState: e.TraceState, Inner: e.Inner,
 	})
 }
 
@@ -48,7 +49,7 @@ func DecodeEvent(data []byte) (Event, error) {
 	}
 	e := Event{
 		ID: s.ID, Source: s.Source, Type: s.Type, Time: s.Time, Key: s.Key,
-		At: s.At, DelayTolerance: s.Tolerance, Priority: s.Priority, TraceParent: s.TraceParent, TraceState: s.TraceState,
+		At: s.At, DelayTolerance: s.Tolerance, Priority: s.Priority, TraceParent: s.TraceParent, TraceState: s.TraceState, Inner: s.Inner,
 	}
 	d := json.NewDecoder(bytes.NewReader(s.Payload))
 	d.UseNumber()

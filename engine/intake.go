@@ -26,12 +26,25 @@ const (
 	maxPriority = 1_000_000
 )
 
-// Submit accepts events: when it returns, those without an error are durable.
+// Submit accepts events of others, which may use no source that begins with procaas/.
+// When it returns, those without an error are durable.
 // Each event is accepted or refused for itself. The error is for all of them: with
 // an [*OverloadError] none is stored; otherwise the store could not be reached, and
 // it is unknown whether they were stored. Then submitting those again that have an
 // id is safe.
 func (e *Engine) Submit(ctx context.Context, events []Submission) ([]Submitted, error) {
+	events = slices.Clone(events)
+	for i := range events {
+		events[i].Event.Inner = false
+		if queue := events[i].Queue; queue != "" {
+			events[i].Event.Source, events[i].Event.Inner = taskSource(queue), true
+		}
+	}
+	return e.submit(ctx, events)
+}
+
+// submit is Submit for events of the engine's own as well.
+func (e *Engine) submit(ctx context.Context, events []Submission) ([]Submitted, error) {
 	d, now := e.library.current.Load(), e.clock.now()
 	out := make([]Submitted, len(events))
 	runs := make([]Intake, 0, len(events))
@@ -346,6 +359,9 @@ func checkEvent(ev Event) error {
 		}
 	}
 	switch {
+	case !ev.Inner && IsReservedSource(ev.Source):
+		return invalid("source", fmt.Sprintf("source: %q is reserved: sources under %s are those of the engine's own events; "+
+			"name the program that sends the event, such as orders, or leave source out", ev.Source, reservedSource))
 	case ev.Type == "":
 		return invalid("type", "type: want the type of the event, have none")
 	case ev.Priority < -maxPriority || ev.Priority > maxPriority:

@@ -60,6 +60,8 @@ func TestSubmitRefusesWhatNobodyCouldServe(t *testing.T) {
 		{"unprintable id", engine.Event{Type: "open-it", ID: "a\nb"}, "invalid_event", "id", "printable"},
 		{"long id", engine.Event{Type: "open-it", ID: strings.Repeat("i", 201)}, "invalid_event", "id", "at most 200 bytes"},
 		{"long source", engine.Event{Type: "open-it", Source: strings.Repeat("s", 201)}, "invalid_event", "source", "at most 200 bytes"},
+		{"source of the engine", engine.Event{Type: "open-it", Source: "procaas/trigger/clock"}, "invalid_event", "source", "reserved"},
+		{"source of the engine in disguise", engine.Event{Type: "open-it", Source: `/PROCAAS%252Fqueue\x`}, "invalid_event", "source", "reserved"},
 		{"deep payload", engine.Event{Type: "open-it", Payload: deep}, "invalid_event", "payload", "levels"},
 		{"payload that is no data", engine.Event{Type: "open-it", Payload: int64(1)}, "invalid_event", "payload", "int64"},
 		{"not a number", engine.Event{Type: "open-it", Payload: math.NaN()}, "invalid_event", "payload", "finite"},
@@ -101,6 +103,50 @@ func TestRepeatedEventGivesTheSameRun(t *testing.T) {
 	if run := r.submit(e, ev); run == first {
 		t.Error("want an id of another source to be another event")
 	}
+}
+
+func TestReservedSourcesAreKnownInAnyForm(t *testing.T) {
+	t.Parallel()
+	for source, want := range map[string]bool{
+		"procaas/trigger/clock": true, "procaas/": true, "PROCAAS/run/1": true, "/procaas/x": true, "//Procaas/x": true, "./procaas/x": true,
+		"../procaas/x": true, " procaas/x": true, "procaas /x": true, `procaas\x`: true, `\procaas\x`: true, "procaas%2Fx": true,
+		"%70rocaas/x": true, "procaas%252fx": true, "%2fprocaas%5cx": true, "procaas%20/x": true, "%70rocaas/%zz": true,
+		"procaas": false, "procaas-shop/x": false, "shop/procaas/x": false, "https://procaas/x": false, "orders": false, "": false, "%": false,
+	} {
+		if have := engine.IsReservedSource(source); have != want {
+			t.Errorf("%q: want %v, have %v", source, want, have)
+		}
+	}
+}
+
+// A run emits an event with the id of one that somebody has submitted before.
+func TestSubmitterCannotPreemptWhatARunEmits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.on("one", func(context.Context, *engine.Call, any) (engine.Result, error) {
+			return engine.Result{Emit: []engine.Event{{Type: "second", Source: "bank", ID: "d-1"}}}, nil
+		})
+		e, _ := r.start(`
+pipelines:
+  - {id: first, stages: [{id: a, handlers: [{id: one, step: {}}]}]}
+  - {id: second, stages: [{id: a, handlers: [{id: two, step: {}}]}]}
+`)
+		early := engine.Event{Type: "second", Source: "bank", ID: "d-1", Inner: true}
+		r.submit(e, early)
+		r.submit(e, engine.Event{Type: "first"})
+		r.submit(e, engine.Event{Type: "first"})
+		time.Sleep(time.Minute)
+		emitted := 0
+		for _, c := range r.calls.Calls() {
+			if c.Path == "second/a/two" && c.Event.Inner {
+				emitted++
+			}
+		}
+		if emitted != 1 {
+			t.Errorf("want the emitted event once, have it %d times", emitted)
+		}
+	})
 }
 
 func TestBatchIsJudgedEventByEvent(t *testing.T) {

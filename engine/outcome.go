@@ -89,8 +89,9 @@ func (r *Run) complete(u unit, i int, e Event, live Live) Event {
 		e.ID = digest(r.start.ID, r.keyed(u.ref()), "emit", strconv.Itoa(i))
 	}
 	if e.Source == "" {
-		e.Source = "procaas/run/" + r.start.ID
+		e.Source = reservedSource + "run/" + r.start.ID
 	}
+	e.Inner = true
 	if e.Time.IsZero() {
 		e.Time = stamp(live.Now)
 	}

@@ -286,12 +286,12 @@ func (s *taskServer) attempt(ctx context.Context, p *dsl.Pipeline, t *QueuedTask
 		return "", err
 	}
 	event := Event{
-		Source: taskSource(p.ID), Type: taskEventType(p), Key: t.Key, Payload: payload, Time: t.Created,
+		Source: taskSource(p.ID), Type: taskEventType(p), Key: t.Key, Payload: payload, Time: t.Created, Inner: true,
 		Priority: min(max(t.Priority, -maxPriority), maxPriority), DelayTolerance: max(0, time.Until(t.Deadline)),
 	}
 	for used, n := 0, 1; ; n++ {
 		event.ID = fmt.Sprintf("task-%d-%d", t.ID, n)
-		out, err := s.e.Submit(ctx, []Submission{{Event: event, Hash: event.ID}})
+		out, err := s.e.submit(ctx, []Submission{{Event: event, Hash: event.ID}})
 		if err == nil {
 			err = out[0].Err
 		}

@@ -96,7 +96,7 @@ func taskEventType(p *dsl.Pipeline) string {
 }
 
 // taskSource is the source of these events.
-func taskSource(pipeline string) string { return "procaas/queue/" + pipeline }
+func taskSource(pipeline string) string { return reservedSource + "queue/" + pipeline }
 
 // TaskPolicyOf gives how failed tasks of a pipeline are tried again; p may be nil, for
 // a type that is no pipeline.

@@ -58,8 +58,11 @@ func (c *clockwork) schedule() string {
 	return fmt.Sprintf("%s %q %s", c.trigger.Every, c.trigger.Cron, c.trigger.TimeZone)
 }
 
+// TriggerSource begins the sources of the events of triggers.
+const TriggerSource = reservedSource + "trigger/"
+
 // source is the source of the trigger's events.
-func (c *clockwork) source() string { return "procaas/trigger/" + c.trigger.ID }
+func (c *clockwork) source() string { return TriggerSource + c.trigger.ID }
 
 // next gives the first due time after t. Those of every are multiples of it since
 // 1970, so that all nodes agree on them.
@@ -96,7 +99,7 @@ func (c *clockwork) due(now time.Time) []time.Time {
 func (c *clockwork) event(due time.Time) Submission {
 	return Submission{Event: Event{
 		ID: due.Format(tickID), Source: c.source(), Type: c.trigger.Event, Time: due,
-		Key: c.trigger.Key, Payload: c.payload,
+		Key: c.trigger.Key, Payload: c.payload, Inner: true,
 	}}
 }
 
@@ -211,7 +214,7 @@ func (e *Engine) fire(ctx context.Context, c *clockwork, now time.Time) error {
 		for i, t := range batch {
 			events[i] = c.event(t)
 		}
-		results, err := e.Submit(ctx, events)
+		results, err := e.submit(ctx, events)
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package handlers
 import (
 	"context"
 	_ "embed"
+	"fmt"
 	"strings"
 	"time"
 
@@ -38,11 +39,12 @@ type Emit struct {
 	Payload any `yaml:"payload"`
 
 	// Source says who sends the event; procaas/pipeline/ID of the running
-	// pipeline when it is left out.
+	// pipeline when it is left out. Other sources under procaas/ are refused.
 	Source string `yaml:"source"`
 
-	// ID makes the event known: another one with the same source and id is not
-	// accepted again. When it is left out, each run sends an event of its own.
+	// ID makes the event known: another emitted one with the same source and id is not
+	// accepted again; events that are submitted have ids of their own. When it is left
+	// out, each run sends an event of its own.
 	ID string `yaml:"id"`
 
 	// At is when the event is due, in RFC 3339; at once when it is left out.
@@ -72,6 +74,10 @@ func (e *Emit) Handle(_ context.Context, c *engine.Call) (engine.Result, error) 
 		ID: e.ID, Source: e.Source, Type: e.Type, Time: c.Now, Key: e.Key, Payload: e.Payload,
 		At: e.At, DelayTolerance: e.DelayTolerance, Priority: e.Priority,
 	}
+	if engine.IsReservedSource(e.Source) {
+		return engine.Result{}, engine.Permanent(fmt.Errorf(
+			"source: %q is reserved for the engine's own events; leave source out, or name the program that the event is about", e.Source))
+	}
 	if event.Source == "" {
 		pipeline, _, _ := strings.Cut(c.Path, "/")
 		event.Source = "procaas/pipeline/" + pipeline
@@ -89,6 +95,10 @@ func (*Emit) CheckBody(b *dsl.Body) {
 	checkNoSecrets(b)
 	if b.Field("at") != nil && b.Field("delay") != nil {
 		b.Errorf(b.Field("delay").Span, dsl.CodeBody, "keep one of them", "at and delay exclude each other")
+	}
+	if source, ok := literal(b.Field("source")); ok && engine.IsReservedSource(source) {
+		b.Errorf(b.Field("source").Span, dsl.CodeBody, "leave source out, or name the program that the event is about",
+			"the source %q is reserved for the engine's own events", source)
 	}
 	eventType, ok := literal(b.Field("type"))
 	if !ok {

@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -292,5 +293,55 @@ func TestTasksRun(t *testing.T) {
 	later, err := n.Runs(ctx, engine.RunFilter{Pipeline: "mail", Status: engine.Waiting})
 	if err != nil || len(later.Items) != 1 || later.Items[0].Due == nil || page.Items[0].Event.Type != "mail-wanted" {
 		t.Errorf("have %+v, %v, want one task that waits for its time", later, err)
+	}
+}
+
+// Whatever form an event has, it cannot come from the engine itself.
+func TestReservedSourceIsRefusedAtEveryDoor(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	const order = `{"order-id": "o-1"}`
+	plain := func(source string) string {
+		return `{"type": "new-order-created", "id": "e-1", "source": "` + source + `", "payload": ` + order + `}`
+	}
+	cloud := func(source string) string {
+		return `{"specversion": "1.0", "type": "new-order-created", "id": "e-1", "source": "` + source + `", "data": ` + order + `}`
+	}
+	for name, c := range map[string]struct{ media, body, source string }{
+		"plain":              {"application/json", plain("procaas/trigger/tick"), ""},
+		"another case":       {"application/json", plain("PROCAAS/trigger/tick"), ""},
+		"a leading slash":    {"application/json", plain("/procaas/trigger/tick"), ""},
+		"escaped in JSON":    {"application/json", plain("procaas\\u002ftrigger/tick"), ""},
+		"percent signs":      {"application/json", plain("procaas%2Ftrigger/tick"), ""},
+		"an array":           {"application/json", "[" + plain("procaas/trigger/tick") + "]", ""},
+		"structured":         {"application/cloudevents+json", cloud("procaas/run/1"), ""},
+		"structured as JSON": {"application/json", cloud("procaas/run/1"), ""},
+		"batch":              {"application/cloudevents-batch+json", "[" + cloud("procaas/queue/work") + "]", ""},
+		"binary":             {"application/json", order, "procaas/pipeline/a"},
+		"binary, encoded":    {"application/json", order, "procaas%2Fpipeline%2Fa"},
+		"binary, quoted":     {"application/json", order, `"procaas/pipeline/a"`},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, n.url+"/v1/events", strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", c.media)
+		if c.source != "" {
+			for header, value := range map[string]string{"Ce-Specversion": "1.0", "Ce-Type": "new-order-created", "Ce-Id": "e-1", "Ce-Source": c.source} {
+				req.Header.Set(header, value)
+			}
+		}
+		reply, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(reply.Body)
+		_ = reply.Body.Close()
+		if err != nil || reply.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(string(text), "is reserved") {
+			t.Errorf("%s: want 422, have %s: %s, %v", name, reply.Status, text, err)
+		}
+	}
+	if runs, err := n.Runs(t.Context(), engine.RunFilter{Limit: 10}); err != nil || len(runs.Items) != 0 {
+		t.Errorf("want nothing stored, have %v, %v", runs, err)
 	}
 }

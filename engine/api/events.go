@@ -57,6 +57,7 @@ type ReceiptItem struct {
 // An intake is the events of one request.
 type intake struct {
 	events []engine.Event
+	queue  string              // the pipeline that they are tasks of; empty for none
 	many   bool                // the sender sent an array, and wants one
 	field  func(string) string // where a field of the engine's event stands in what was sent
 }
@@ -197,7 +198,7 @@ func (s *server) submit(w http.ResponseWriter, r *http.Request, in intake) error
 	}
 	submissions := make([]engine.Submission, len(in.events))
 	for i, e := range in.events {
-		submissions[i].Event = e
+		submissions[i] = engine.Submission{Event: e, Queue: in.queue}
 	}
 	// One call for all of them: they are stored in one transaction.
 	results, err := s.engine.Submit(r.Context(), submissions)

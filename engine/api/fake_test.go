@@ -64,6 +64,9 @@ func (f *fakeEngine) Submit(_ context.Context, in []engine.Submission) ([]engine
 	}
 	var out []engine.Submitted
 	for _, s := range in {
+		if s.Queue != "" {
+			s.Event.Source = "procaas/queue/" + s.Queue
+		}
 		receipt, err := f.accept(s.Event)
 		out = append(out, engine.Submitted{Receipt: receipt, Err: err})
 	}

@@ -50,13 +50,14 @@ func (s *server) postTasks(w http.ResponseWriter, r *http.Request) error {
 	now := time.Now()
 	in, err := decodeList(v, func(f *fields) engine.Event {
 		e := taskEvent(f, now)
-		e.Type, e.Source = eventType, "procaas/queue/"+pipeline.ID
+		e.Type = eventType
 		return e
 	}, pointerOf)
 	if err != nil {
 		return err
 	}
 	in.trace(r.Header)
+	in.queue = pipeline.ID
 	return s.submit(w, r, in)
 }
 

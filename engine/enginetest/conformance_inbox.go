@@ -71,6 +71,17 @@ var inboxCases = []storeCase{
 		_, err := p.Entity(p.Context(), "orders", "k2")
 		p.wantErr("entity of a refused event", err, engine.ErrNotFound)
 	}},
+	{"ids of the engine's own events are known apart from those of submitters", func(p *probe) {
+		outside, inner, again := p.event("k"), p.event("k"), p.event("k")
+		inner.Event.ID, inner.Event.Inner = outside.Event.ID, true
+		again.Event.ID, again.Event.Inner, again.Hash = outside.Event.ID, true, inner.Hash
+		p.accept(outside, inner)
+		p.equal("repetition", p.acceptFor(0, again), []engine.Accepted{{Run: inner.ID, Duplicate: true}})
+		p.wantRuns(2)
+		if !p.wantStatus(inner.ID, engine.Waiting).Event.Inner {
+			p.Fatal("want it kept that the event is the engine's own")
+		}
+	}},
 	{"the same id from another source is another event", func(p *probe) {
 		a := p.event("k")
 		b := p.event("k")

@@ -190,7 +190,7 @@ func (m *Store) now() time.Time { return m.clock().UTC().Truncate(time.Microseco
 
 // accept stores one event; the run is nil when nothing new was stored.
 func (m *Store) accept(in engine.Intake, row []byte) (*memoryRun, engine.Accepted) {
-	event := eventKey{in.Event.Source, in.Event.ID}
+	event := eventKey{in.Event.Namespace(), in.Event.ID}
 	if old := m.events[event]; in.Dedup && old != nil {
 		if old.Hash != in.Hash {
 			return nil, engine.Accepted{Err: engine.ErrConflict}

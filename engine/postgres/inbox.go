@@ -150,7 +150,7 @@ func (t *tx) queueEvents(in []*intake) *[]string {
 	var slots []int
 	for _, r := range in {
 		if r.Dedup {
-			sources, ids = append(sources, r.Event.Source), append(ids, r.Event.ID)
+			sources, ids = append(sources, r.Event.Namespace()), append(ids, r.Event.ID)
 			runs, hashes = append(runs, r.ID), append(hashes, r.Hash)
 			if t.cell {
 				slots = append(slots, engine.InboxSlot(r.Key))
@@ -192,7 +192,7 @@ func (t *tx) queueFind(again []*intake) {
 	var sources, ids []string
 	for _, r := range again {
 		r.result = engine.Accepted{Err: engine.ErrRejected}
-		sources, ids = append(sources, r.Event.Source), append(ids, r.Event.ID)
+		sources, ids = append(sources, r.Event.Namespace()), append(ids, r.Event.ID)
 	}
 	t.queue(findEvents, sources, ids).Query(func(rows pgx.Rows) error {
 		var i int
@@ -248,7 +248,7 @@ func (t *tx) forget(in []*intake, keys *keyring) {
 	var sources, ids []string
 	for _, r := range in {
 		if r.left && r.Dedup && r.result.Run == "" {
-			sources, ids = append(sources, r.Event.Source), append(ids, r.Event.ID)
+			sources, ids = append(sources, r.Event.Namespace()), append(ids, r.Event.ID)
 		}
 	}
 	if len(ids) > 0 {

@@ -68,7 +68,7 @@ func (t *tx) accept(node int64, r engine.Intake, event []byte) (engine.Accepted,
 		return engine.Accepted{Err: engine.ErrRejected}, nil
 	}
 	if r.Dedup {
-		if err := t.exec(insertEvent, r.Event.Source, r.Event.ID, r.ID, r.Hash, t.now.UnixMicro()); err != nil {
+		if err := t.exec(insertEvent, r.Event.Namespace(), r.Event.ID, r.ID, r.Hash, t.now.UnixMicro()); err != nil {
 			return engine.Accepted{}, err
 		}
 	}
@@ -119,7 +119,7 @@ func (t *tx) repeated(r engine.Intake) (a engine.Accepted, known bool, err error
 		return a, false, nil
 	}
 	var hash string
-	known, err = t.row(findEvent, []any{r.Event.Source, r.Event.ID}, &a.Run, &hash)
+	known, err = t.row(findEvent, []any{r.Event.Namespace(), r.Event.ID}, &a.Run, &hash)
 	if a.Duplicate = known && hash == r.Hash; known && !a.Duplicate {
 		a.Err = engine.ErrConflict
 	}

@@ -19,7 +19,7 @@ const (
 	// No index is kept for this: runs end about in the order of acceptance.
 	findOldest  = "select seq, id, ended, event from history order by seq limit ?"
 	deletePast  = "delete from history where seq = ?"
-	deleteEvent = "delete from events where source = ? and id = ? and run = ?"
+	deleteEvent = "delete from events where source in (?, ?) and id = ? and run = ?"
 	findLast    = "select max(id) from events where source = ?"
 )
 
@@ -63,14 +63,14 @@ func (t *tx) forget(o oldRun) error {
 	if err != nil {
 		return err
 	}
-	if strings.HasPrefix(ev.Source, triggerSource) {
+	if strings.HasPrefix(ev.Namespace(), engine.TriggerSource) {
 		// The latest event of a trigger tells when it fired last.
 		var last sql.NullString
-		if _, err := t.row(findLast, []any{ev.Source}, &last); err != nil || last.String == ev.ID {
+		if _, err := t.row(findLast, []any{ev.Namespace()}, &last); err != nil || last.String == ev.ID {
 			return err
 		}
 	}
-	return t.exec(deleteEvent, ev.Source, ev.ID, o.id)
+	return t.exec(deleteEvent, ev.Namespace(), emitted(ev), ev.ID, o.id)
 }
 
 const (
@@ -98,7 +98,7 @@ func (s *Store) Thin(ctx context.Context, pipeline string, keep int) (more bool,
 			if err != nil {
 				return err
 			}
-			if strings.HasPrefix(ev.Source, triggerSource) {
+			if strings.HasPrefix(ev.Namespace(), engine.TriggerSource) {
 				err = t.forget(o)
 			} else {
 				err = t.exec(deletePast, o.seq)
@@ -113,5 +113,9 @@ func (s *Store) Thin(ctx context.Context, pipeline string, keep int) (more bool,
 	return more, err
 }
 
-// triggerSource begins the sources of triggers. Their old firings never come again.
-const triggerSource = "procaas/trigger/"
+// emitted gives where a migration has noted the id of an event besides, that was accepted
+// before ids of emitted events were kept apart.
+func emitted(ev engine.Event) string {
+	ev.Inner = true
+	return ev.Namespace()
+}
