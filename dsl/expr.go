@@ -119,7 +119,7 @@ func (e *Expr) watched(w watcher) *program {
 
 // Eval computes the expression. Its result is fresh data that the caller may
 // change. The error is an [*EvalError].
-func (e *Expr) Eval(env Env) (any, error) { return e.program.run(e, env) }
+func (e *Expr) Eval(env Env) (any, error) { return e.program.run(e, env, new(total)) }
 
 // Reads lists what the expression may read, in the order of the text. What
 // compile found wrong reads nothing.

@@ -1,6 +1,7 @@
 package dsl
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -85,7 +86,7 @@ func golden(e *Expr, want Kind, sc *scope) string {
 		return out.String()
 	}
 	v, err := e.Eval(goldenEnv())
-	if traced, failure := e.Trace(goldenEnv()).Result(); !reflect.DeepEqual(v, traced) || !reflect.DeepEqual(err, failure) {
+	if traced, failure := e.Trace(context.Background(), goldenEnv()).Result(); !reflect.DeepEqual(v, traced) || !reflect.DeepEqual(err, failure) {
 		fmt.Fprintf(&out, "the trace differs: %v, %v\n", traced, failure)
 	}
 	var failure *EvalError
@@ -111,7 +112,7 @@ func goldenTrace(e *Expr, sc *scope) string {
 		return fmt.Sprintln(r.Diagnostics())
 	}
 	var out strings.Builder
-	if err := WriteTrace(&out, e.Trace(goldenEnv()), false); err != nil {
+	if err := WriteTrace(&out, e.Trace(context.Background(), goldenEnv()), false); err != nil {
 		return err.Error()
 	}
 	return out.String()

@@ -18,6 +18,13 @@ const (
 	maxLevels = 64        // lists and mappings inside one another
 )
 
+// The bounds of all expressions of one value together, such as the body of a request: each
+// of them may be small, and there may be thousands.
+const (
+	maxTotalSteps = 10 * maxSteps
+	maxTotalBytes = 8 << 20 // of results
+)
+
 var (
 	errSteps  = errors.New("the expression takes too many steps")
 	errText   = errors.New("the string would be longer than 64 KiB")
@@ -25,12 +32,29 @@ var (
 	errMemory = errors.New("the expression needs more than 8 MiB of memory")
 	errResult = errors.New("the result is larger than 256 KiB")
 	errLevels = errors.New("the value is nested more than 64 levels deep")
+
+	errTotalSteps = errors.New("this expression and those before it in the same value take too many steps together")
+	errTotalBytes = errors.New("this expression and those before it in the same value give more than 8 MiB together")
 )
 
 // A meter counts what an evaluation uses. Nothing is given back: it bounds what was made in all, not what is held at once.
 type meter struct {
 	steps  int
 	memory int
+}
+
+// A total is what the expressions of one value have used so far.
+type total struct{ steps, bytes int }
+
+// add counts an evaluation that has ended.
+func (t *total) add(steps, bytes int) error {
+	if t.steps += steps; t.steps > maxTotalSteps {
+		return errTotalSteps
+	}
+	if t.bytes += bytes; t.bytes > maxTotalBytes {
+		return errTotalBytes
+	}
+	return nil
 }
 
 // step counts n steps of work.
@@ -88,8 +112,8 @@ type program struct {
 }
 
 // run evaluates the program. A panic in it is a bug that must not take the
-// process along; it becomes an error of this expression.
-func (p *program) run(e *Expr, env Env) (result any, err error) {
+// process along; it becomes an error of this expression. What it uses counts in t.
+func (p *program) run(e *Expr, env Env, t *total) (result any, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			result, err = nil, &EvalError{Span: e.Span, Source: e.Source, Message: fmt.Sprintf("bug in the evaluation: %v", r)}
@@ -101,6 +125,7 @@ func (p *program) run(e *Expr, env Env) (result any, err error) {
 	}
 	f.env = env
 	result, err = p.eval(f)
+	steps := f.steps
 	f.env, f.meter = nil, meter{}
 	clear(f.slots)
 	p.frames.Put(f) // not after a panic: it may be half used
@@ -108,7 +133,10 @@ func (p *program) run(e *Expr, env Env) (result any, err error) {
 		return nil, err
 	}
 	size := 0
-	if result, err = fresh(result, &size, 0); err != nil {
+	if result, err = fresh(result, &size, 0); err == nil {
+		err = t.add(steps, size)
+	}
+	if err != nil {
 		return nil, &EvalError{Span: e.Span, Source: e.Source, Message: err.Error()}
 	}
 	return result, nil

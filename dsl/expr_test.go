@@ -1,8 +1,11 @@
 package dsl
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"math/big"
 	"os"
@@ -78,6 +81,7 @@ func TestHostileExpressionsEndAtABound(t *testing.T) {
 		{"large result", "map(1..10000, item.text)", errResult},
 		{"slow pattern", "all(1..10000, item.text matches '(a+)+(b+)+(a|b){1,20}$' or true)", errSteps},
 		{"power", "2 ** 9223372036854775807", errOverflow},
+		{"list that holds another twice", "1 in reduce(1..40, [#acc, #acc], 1)", nil},
 		{"regular work", "sum(filter(map(item.list, # * 2), # % 3 == 0))", nil},
 	}
 	for _, test := range tests {
@@ -92,7 +96,92 @@ func TestHostileExpressionsEndAtABound(t *testing.T) {
 			case !errors.As(err, &failure) || failure.Message != test.want.Error():
 				t.Fatalf("want %v, have %v", test.want, err)
 			}
+			wantSmallTrace(t, test.source, err)
 		})
+	}
+}
+
+// wantSmallTrace wants what explains an evaluation to be small however large its values would
+// be in print, and to end as the evaluation did.
+func wantSmallTrace(t *testing.T, source string, failure error) {
+	t.Helper()
+	trace := mustExpr(t, source).Trace(t.Context(), bigEnv())
+	if _, err := trace.Result(); fmt.Sprint(err) != fmt.Sprint(failure) {
+		t.Errorf("want the trace to end as the evaluation: %v, have %v", failure, err)
+	}
+	text, err := json.Marshal(trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if most := 3 * maxTraceBytes; len(text) > most { // values, names and texts of parts
+		t.Errorf("want a trace of at most %d bytes, have %d", most, len(text))
+	}
+	if err := WriteTrace(io.Discard, trace, false); err != nil {
+		t.Error(err)
+	}
+}
+
+// What is left out of a trace is said, and the first value of each part is there.
+func TestTraceSaysWhatItLeavesOut(t *testing.T) {
+	t.Parallel()
+	whole := mustExpr(t, "len([1, 'a']) == 2").Trace(t.Context(), bigEnv())
+	if whole.Cut {
+		t.Errorf("want nothing cut of small values, have %+v", whole)
+	}
+	cut := mustExpr(t, "len(map(1..2000, [#, [#, #]])) > 5 and 'x' in item.text").Trace(t.Context(), bigEnv())
+	var walk func(t *Trace) (cut int)
+	walk = func(p *Trace) (cut int) {
+		if p.Times > 0 && len(p.Values) == 0 {
+			t.Errorf("want the first value of %s, have none", p.Text)
+		}
+		if p.Cut {
+			cut++
+		}
+		for _, part := range p.Parts {
+			cut += walk(part)
+		}
+		return cut
+	}
+	if walk(cut) == 0 {
+		t.Error("want parts that are cut, have none")
+	}
+	if v, err := cut.Result(); v != false && v != true || err != nil {
+		t.Errorf("want the result as a whole, have %v, %v", v, err)
+	}
+}
+
+// Whoever asks for a trace may leave while it is made.
+func TestTraceEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := mustExpr(t, "sum(map(1..10000, # + 1))").Trace(ctx, bigEnv()).Result(); err == nil || !strings.Contains(err.Error(), "canceled") {
+		t.Errorf("want the trace to end with its context, have %v", err)
+	}
+}
+
+// Each expression of a value is bounded, and so are all of them together.
+func TestExpressionsOfOneValueAreBoundedTogether(t *testing.T) {
+	t.Parallel()
+	value := func(source string, n int) *Value {
+		list := &Value{kind: valueList}
+		for range n {
+			list.items = append(list.items, &Value{kind: valueExpr, expr: mustExpr(t, source)})
+		}
+		return list
+	}
+	for name, c := range map[string]struct {
+		value *Value
+		want  error
+	}{
+		"bytes": {value("map(1..4, repeat('x', 60000))", 40), errTotalBytes},
+		"steps": {value("all(1..99, all(1..1000, # > 0))", 40), errTotalSteps},
+		"few":   {value("map(1..4, repeat('x', 60000))", 4), nil},
+	} {
+		_, err := c.value.Eval(bigEnv())
+		if c.want == nil && err != nil || c.want != nil && (err == nil || !strings.Contains(err.Error(), c.want.Error())) {
+			t.Errorf("%s: want %v, have %v", name, c.want, err)
+		}
 	}
 }
 

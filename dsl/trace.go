@@ -1,6 +1,7 @@
 package dsl
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,9 +13,6 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// maxTraced bounds how many values of one part a [Trace] keeps.
-const maxTraced = 100
-
 // A Trace is a part of an expression with what it came to in one evaluation. Its
 // JSON form is a part of the API.
 type Trace struct {
@@ -22,8 +20,9 @@ type Trace struct {
 	From    int      `json:"from"`    // where it stands in the source, in runes
 	To      int      `json:"to"`      // up to but not including
 	Outcome string   `json:"outcome"` // value, error, unknown or not_needed
-	Values  []any    `json:"values"`  // one for each time it was computed, up to a hundred
+	Values  []any    `json:"values"`  // one for each time it was computed, as far as there is room: see Cut
 	Times   int      `json:"times"`   // it was computed; 0 when it was not needed
+	Cut     bool     `json:"cut"`     // some values are left out, or have … where something is left out
 	Error   string   `json:"error"`   // why it could not be computed, when no part of it is to blame
 	Parts   []*Trace `json:"parts"`   // in the order of the text; literals are left out
 
@@ -41,12 +40,13 @@ const (
 
 // Trace evaluates the expression and tells what each part of it came to. It is
 // far slower than [Expr.Eval], whose result and error are those of the root. Values
-// in env may be [Unknown].
-func (e *Expr) Trace(env Env) *Trace {
-	w := &tracer{}
+// in env may be [Unknown]. What it keeps is bounded, and the end of ctx ends it: then
+// the error is that of ctx.
+func (e *Expr) Trace(ctx context.Context, env Env) *Trace {
+	w := &tracer{ctx: ctx, room: room{nodes: maxTraceNodes, bytes: maxTraceBytes}}
 	p := e.watched(w)
 	// The result is that of Eval, bounds included; the parts were noted meanwhile.
-	result, err := p.run(e, env)
+	result, err := p.run(e, env, new(total))
 	root := w.root
 	root.Text = strings.TrimRightFunc(e.Source, unicode.IsSpace)
 	root.From, root.To = 0, utf8.RuneCountInString(root.Text)
@@ -54,7 +54,7 @@ func (e *Expr) Trace(env Env) *Trace {
 		root.fail(err)
 	}
 	if err == nil {
-		root.Values, root.Times = []any{result}, 1
+		root.Values, root.Times, root.Cut = []any{result}, 1, false // which run has bounded
 	}
 	root.conclude()
 	return root
@@ -139,8 +139,11 @@ func (t *Trace) UnmarshalJSON(data []byte) error {
 
 // A tracer notes the values of parts while an expression is evaluated once.
 type tracer struct {
+	ctx  context.Context // of the one evaluation
 	root *Trace
 	open []*Trace // whose parts are being made, innermost last
+	room room     // that is left for values
+	seen int      // values, those that are not kept among them
 }
 
 func (w *tracer) enter(b *builder, n ast.Node) {
@@ -167,17 +170,38 @@ func (w *tracer) leave(_ *builder, _ ast.Node, p part) part {
 		if unknown, ok := v.(Unknown); ok {
 			err = unknown
 		}
+		if err == nil {
+			err = w.alive()
+		}
 		if err != nil {
 			if t.blame() == nil {
 				t.fail(err)
 			}
 			return nil, err
 		}
-		t.Times++
-		if len(t.Values) < maxTraced {
-			t.Values = append(t.Values, v)
-		}
+		w.note(t, v)
 		return v, nil
 	}
 	return p
+}
+
+// alive asks now and then whether anybody waits for the trace still.
+func (w *tracer) alive() error {
+	if w.seen++; w.seen%1024 != 1 {
+		return nil
+	}
+	return w.ctx.Err()
+}
+
+// note keeps a value as far as there is room for it.
+func (w *tracer) note(t *Trace, v any) {
+	t.Times++
+	switch {
+	// Half of the room is for the first values: one loop must not take it from all others.
+	case len(t.Values) == maxTraced || len(t.Values) > 0 && (w.room.nodes < maxTraceNodes/2 || w.room.bytes < maxTraceBytes/2):
+		t.Cut = true
+	default:
+		kept, whole := w.room.keep(v)
+		t.Values, t.Cut = append(t.Values, kept), t.Cut || !whole
+	}
 }

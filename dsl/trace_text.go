@@ -120,6 +120,8 @@ func traceValue(t *Trace) (text, color string) {
 		return "no value", plain
 	case t.Times == 0:
 		return "not needed", plain
+	case len(t.Values) == 0:
+		return ellipsis, plain
 	case t.Times == 1:
 		return ShowValue(t.Values[0]), bold
 	}
@@ -140,7 +142,9 @@ func ShowValue(v any) string {
 	if s, ok := v.(Secret); ok {
 		return "!secret " + s.Name
 	}
-	data, err := FormatJSON(v)
+	r := room{nodes: maxKeptNodes, bytes: maxKeptBytes} // far more than is shown
+	kept, _ := r.keep(v)
+	data, err := FormatJSON(kept)
 	if err != nil {
 		return describe(v)
 	}

@@ -34,19 +34,21 @@ const (
 
 // Eval computes the value with all expressions in it. The result is fresh data
 // that the caller may change. The error is an [*EvalError].
-func (v *Value) Eval(env Env) (any, error) {
+func (v *Value) Eval(env Env) (any, error) { return v.eval(env, new(total)) }
+
+func (v *Value) eval(env Env, t *total) (any, error) {
 	if v == nil {
 		return nil, nil
 	}
 	switch v.kind {
 	case valueExpr:
-		return v.expr.Eval(env)
+		return v.expr.program.run(v.expr, env, t)
 	case valueSecret:
 		return Secret{v.secret}, nil
 	case valueList:
 		list := make([]any, len(v.items))
 		for i, item := range v.items {
-			data, err := item.Eval(env)
+			data, err := item.eval(env, t)
 			if err != nil {
 				return nil, err
 			}
@@ -56,7 +58,7 @@ func (v *Value) Eval(env Env) (any, error) {
 	case valueMap:
 		m := make(map[string]any, len(v.items))
 		for i, item := range v.items {
-			data, err := item.Eval(env)
+			data, err := item.eval(env, t)
 			if err != nil {
 				return nil, err
 			}

@@ -82,7 +82,9 @@ type Engine struct {
 	node      atomic.Pointer[node] // nil while the process is no member
 	joinError atomic.Pointer[error]
 	reloaded  chan struct{} // there is another definition
-	follower  follower
+
+	explaining chan struct{} // held by who looks into a run
+	follower   follower
 }
 
 // New makes an engine. It does nothing before Run, but takes events in.
@@ -98,7 +100,7 @@ func New(o Options) (*Engine, error) {
 		degrader: degrader{store: o.Store},
 		stats:    stats{metrics: o.Metrics},
 		clock:    clock{known: make(chan struct{}), source: o.virtual.now()},
-		reloaded: make(chan struct{}, 1),
+		reloaded: make(chan struct{}, 1), explaining: make(chan struct{}, maxExplained),
 		follower: follower{changed: make(chan struct{}, 1)},
 	}
 	for _, t := range o.Types {

@@ -87,12 +87,46 @@ var reasonsBy = []struct{ begins, by string }{
 // ErrNoHandler says that a run's pipeline has no such handler.
 var ErrNoHandler = errors.New("no such handler")
 
+// ErrTooLong says that nobody could be told why in the time that there was.
+var ErrTooLong = errors.New("it takes too long to look into the run")
+
+// maxExplained is how many runs a node looks into at once. Conditions are asked again for
+// it, which takes a processor and memory that the node's work needs.
+const maxExplained = 2
+
+// alone looks into a run when it is its turn.
+func (e *Engine) alone(ctx context.Context, look func() error) error {
+	select {
+	case e.explaining <- struct{}{}:
+		defer func() { <-e.explaining }()
+	case <-ctx.Done():
+		return fmt.Errorf("%w: the node looks into %d others at the same time", ErrTooLong, maxExplained)
+	}
+	return look()
+}
+
+// inTime is [ErrTooLong] once ctx has ended.
+func inTime(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", ErrTooLong, ctx.Err())
+	}
+	return nil
+}
+
 // Explain tells why a handler ran in a run, or did not. The path may leave out the
 // pipeline, or the pipeline and the stage. What calls of pipelines and repeated stages
 // have inside is found as well; a ref such as p/s[2]>p/s/h asks for one element. The
 // error is [ErrNotFound] for an unknown run, [ErrNoHandler] for a handler that its
-// pipeline does not have.
-func (e *Engine) Explain(ctx context.Context, run, path string) (Explanation, error) {
+// pipeline does not have, [ErrTooLong] when ctx ends before there is an answer.
+func (e *Engine) Explain(ctx context.Context, run, path string) (out Explanation, err error) {
+	err = e.alone(ctx, func() error {
+		out, err = e.explain(ctx, run, path)
+		return err
+	})
+	return out, err
+}
+
+func (e *Engine) explain(ctx context.Context, run, path string) (Explanation, error) {
 	x, err := e.explainer(ctx, run)
 	if err != nil {
 		return Explanation{}, err
@@ -150,7 +184,8 @@ func (p *Plan) named(name string) ([]inner, error) {
 		where, last = withoutItems(name[:i]), name[i+len(intoCall):]
 	}
 	last, item := cutItem(last)
-	for _, in := range p.explained() {
+	all := p.explained(maxPlaces)
+	for _, in := range all {
 		if where != "" && !strings.HasSuffix("/"+in.where(), "/"+where) || item > 0 && in.Handler.ForEach == nil {
 			continue
 		}
@@ -172,6 +207,9 @@ func (p *Plan) named(name string) ([]inner, error) {
 		return fits, nil
 	}
 	message := fmt.Sprintf("pipeline %s has no handler %s", p.Pipeline.ID, name)
+	if len(all) == maxPlaces {
+		message += fmt.Sprintf(" among the first %d, which are all that is looked at: calls make too many", maxPlaces)
+	}
 	if len(paths) > 1 {
 		message = fmt.Sprintf("pipeline %s has %d handlers %s; say %s", p.Pipeline.ID, len(paths), name, fits[0].Path)
 	} else if near := dsl.Suggest(last, known); near != "" && near != last {
@@ -189,7 +227,9 @@ type explainer struct {
 	record RunRecord
 	saved  checkpoint                 // zero before the first one
 	view   RunView                    // of the record
+	inner  map[string][]HandlerView   // of the view, by where they are; made when it is needed
 	saw    map[string]json.RawMessage // of the shared state, when the handler was decided about
+	shown  int                        // bytes of requests in a story so far
 	out    Explanation
 }
 

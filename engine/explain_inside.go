@@ -18,8 +18,14 @@ type inner struct {
 	item   int     // of its own for-each that is asked for, from 1; 0 for all
 }
 
-// explained lists what can be explained of a run, those inside of others behind these.
-func (p *Plan) explained() []inner {
+// maxPlaces bounds the handlers that are looked at of a run, each at all places at which its
+// pipeline is called. Calls nest no more than eight deep, but twenty of them at each level
+// make more places than any memory holds.
+const maxPlaces = 10_000
+
+// explained lists what can be explained of a run, those inside of others behind these, and
+// at most so many.
+func (p *Plan) explained(most int) []inner {
 	var out []inner
 	for _, s := range p.order {
 		out = append(out, inner{Step: s})
@@ -28,16 +34,16 @@ func (p *Plan) explained() []inner {
 		if s.undo != nil {
 			out = append(out, inner{Step: s.undo})
 		}
-		if s.callee == nil {
+		if s.callee == nil || len(out) >= most {
 			continue
 		}
-		for _, in := range s.callee.explained() {
+		for _, in := range s.callee.explained(most - len(out)) {
 			// Calls may be inside of calls, but never of themselves, so this ends.
 			in.within = append([]*Step{s}, in.within...)
 			out = append(out, in)
 		}
 	}
-	return out
+	return out[:min(len(out), most)]
 }
 
 // where names what the handler is inside of, as the views of a run do, but for items.
@@ -109,7 +115,11 @@ func (x *explainer) explainInside(all []inner, asked string) Explanation {
 	}
 	x.judge(&last)
 	x.out.Summary = placed[n] + x.out.Summary
-	for i, v := range views[:n] {
+	const most = 100 // more than anybody reads
+	if n > most {
+		x.missing("what became of it at %d other places: %s runs show has all that is kept", n-most, "procaas")
+	}
+	for i, v := range views[:min(n, most)] {
 		more := fmt.Sprintf("%sit is %s", placed[i], v.Outcome)
 		if why := strings.TrimSpace(v.Error + " " + v.Reason); why != "" {
 			more += ": " + why
@@ -165,13 +175,15 @@ func (x *explainer) absentInside(in inner) {
 
 // viewsOf lists what is known of a handler inside of the run: in each call, and of repeated
 // stages in each element that goes on or has failed, and in those that are done.
-func (x *explainer) viewsOf(in inner) (out []HandlerView) {
-	for _, h := range x.view.Handlers {
-		if h.Path == in.Path && withoutItems(h.Within) == in.where() {
-			out = append(out, h)
+func (x *explainer) viewsOf(in inner) []HandlerView {
+	if x.inner == nil {
+		x.inner = map[string][]HandlerView{}
+		for _, h := range x.view.Handlers {
+			at := withoutItems(h.Within) + intoCall + h.Path
+			x.inner[at] = append(x.inner[at], h)
 		}
 	}
-	return out
+	return x.inner[in.where()+intoCall+in.Path]
 }
 
 // itemViews gives what is known of one item of a for-each of the run's own handler.
@@ -226,14 +238,14 @@ func (in inner) place(h HandlerView) string {
 }
 
 // inside tells the story of the handlers inside of one of the run's own, and of its
-// compensation.
-func (x *explainer) inside(outer *Step) (out []StoryStep) {
+// compensation, with at most so many steps that it has not reached.
+func (x *explainer) inside(outer *Step, most int) (out []StoryStep) {
 	var all []inner
 	if outer.undo != nil {
 		all = append(all, inner{Step: outer.undo})
 	}
 	if outer.callee != nil {
-		for _, in := range outer.callee.explained() {
+		for _, in := range outer.callee.explained(most) {
 			in.within = append([]*Step{outer}, in.within...)
 			all = append(all, in)
 		}

@@ -88,12 +88,12 @@ func (x *explainer) ask(ctx context.Context, d *Decision, v *dsl.Value, before i
 	if err != nil {
 		return err
 	}
-	d.Trace = e.Trace(env)
+	d.Trace = e.Trace(ctx, env)
 	d.Result = d.Trace.Outcome
 	if got, err := d.Trace.Result(); err == nil {
-		d.Result = fmt.Sprint(got)
+		d.Result = dsl.ShowValue(got)
 	}
-	return nil
+	return inTime(ctx)
 }
 
 // env gives what an expression could read at the time, for what it reads. Handlers

@@ -65,13 +65,23 @@ type StateValue struct {
 }
 
 // Story tells a run. The error is [ErrNotFound] for an unknown run, and [ErrNoHandler]
-// when its definition has lost its pipeline.
-func (e *Engine) Story(ctx context.Context, run string) (Story, error) {
+// when its definition has lost its pipeline, [ErrTooLong] when ctx ends before there is an
+// answer.
+func (e *Engine) Story(ctx context.Context, run string) (out Story, err error) {
+	err = e.alone(ctx, func() error {
+		out, err = e.story(ctx, run)
+		return err
+	})
+	return out, err
+}
+
+func (e *Engine) story(ctx context.Context, run string) (Story, error) {
 	x, err := e.explainer(ctx, run)
 	if err != nil {
 		return Story{}, err
 	}
 	story := Story{Run: x.view}
+	places := maxPlaces // that the run may not have reached
 	for _, stage := range x.plan.Stages {
 		st := StoryStage{ID: stage.ID}
 		for _, s := range stage.Steps {
@@ -80,7 +90,11 @@ func (e *Engine) Story(ctx context.Context, run string) (Story, error) {
 				return Story{}, err
 			}
 			st.Steps = append(st.Steps, step)
-			st.Steps = append(st.Steps, x.inside(s)...)
+			inside := x.inside(s, places)
+			st.Steps, places = append(st.Steps, inside...), max(0, places-len(inside))
+			if err := inTime(ctx); err != nil {
+				return Story{}, err
+			}
 		}
 		if len(stage.Steps) > 0 {
 			first := stage.Steps[0].position
@@ -159,9 +173,22 @@ func (x *explainer) called(ctx context.Context, step *StoryStep, s *Step, saved 
 		step.RequestGone = err.Error()
 		return nil
 	}
-	step.Request = withoutSecrets(body)
+	body = withoutSecrets(body)
+	text, err := dsl.FormatJSON(body)
+	if err != nil {
+		step.RequestGone = err.Error()
+		return nil
+	}
+	if x.shown += len(text); x.shown > maxRequests {
+		step.RequestGone = "the requests of the run have more than 4 MiB together"
+		return nil
+	}
+	step.Request = body
 	return nil
 }
+
+// maxRequests bounds the requests of a run that are made anew for its story, in bytes of JSON.
+const maxRequests = 4 << 20
 
 // lostIn tells why a path leads to what is not known; empty when it is known.
 func lostIn(v any, path dsl.Path) string {

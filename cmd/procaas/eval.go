@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -41,7 +42,7 @@ func evalCommand(s streams) *cobra.Command {
 	}
 	set := c.Flags().StringArray("set", nil, "ROOT.NAME=JSON, a value in place of a file's, or besides")
 	format := formatFlag(c, "text", "json")
-	c.RunE = func(_ *cobra.Command, args []string) error {
+	c.RunE = func(c *cobra.Command, args []string) error {
 		f, err := format()
 		if err != nil {
 			return err
@@ -58,7 +59,7 @@ func evalCommand(s streams) *cobra.Command {
 			}
 			source = string(text)
 		}
-		return eval(s, strings.TrimSpace(source), env, f)
+		return eval(c.Context(), s, strings.TrimSpace(source), env, f)
 	}
 	return c
 }
@@ -148,7 +149,7 @@ func setValue(env dsl.Env, text string) error {
 }
 
 // eval computes and shows. An expression without a value is a finding.
-func eval(s streams, source string, env dsl.Env, format string) error {
+func eval(ctx context.Context, s streams, source string, env dsl.Env, format string) error {
 	e, found := dsl.ParseExpr("expression", source, env)
 	if e == nil {
 		files := []dsl.File{{Name: "expression", Data: []byte(source)}}
@@ -157,7 +158,7 @@ func eval(s streams, source string, env dsl.Env, format string) error {
 		}
 		return errFindings
 	}
-	trace := e.Trace(env)
+	trace := e.Trace(ctx, env)
 	var err error
 	if format == "json" {
 		err = printJSON(s.out, trace)

@@ -101,6 +101,7 @@ const (
 	codeInternal         = "internal_error"
 	codeStoreUnavailable = "store_unavailable"
 	codeOverloaded       = "overloaded"
+	codeTooLong          = "too_long"
 	codeNotReady         = "not_ready"
 	codeInvalidPipelines = "invalid_pipelines"
 	codeNotReloadable    = "not_reloadable"
@@ -181,6 +182,7 @@ var problems = map[string]struct {
 	codeInternal:         {http.StatusInternalServerError, "The program has a defect"},
 	codeStoreUnavailable: {http.StatusServiceUnavailable, "The store cannot be reached"},
 	codeOverloaded:       {http.StatusServiceUnavailable, "Events come too fast"},
+	codeTooLong:          {http.StatusServiceUnavailable, "The answer takes too long"},
 	codeInvalidPipelines: {http.StatusUnprocessableEntity, "The pipelines have errors"},
 	codeNotReloadable:    {http.StatusConflict, "The server has no pipelines to read again"},
 	codeControlPath:      {http.StatusNotFound, "There is no such pipeline, stage or handler"},
@@ -240,6 +242,8 @@ func problemOf(err error) *Problem {
 	case errors.Is(err, engine.ErrMoving):
 		return refuse(codeKeyMoving, "the key is on its way to another database of the inbox; nothing was changed, so send it again in a moment").
 			with("Retry-After", "1")
+	case errors.Is(err, engine.ErrTooLong):
+		return refuse(codeTooLong, "%s; nothing was changed, so ask again in a moment", err).with("Retry-After", "2")
 	case errors.Is(err, engine.ErrAway):
 		return refuse(codeCellAway, "the database of the inbox that has the key cannot be reached; it is unknown whether the call took effect, so repeat it with the same ids").
 			with("Retry-After", "2")
@@ -280,7 +284,7 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		return // nobody is there to read it
 	}
 	p := problemOf(err)
-	if !errors.As(err, new(*Problem)) && p.Code != codeOverloaded { // which metrics count
+	if !errors.As(err, new(*Problem)) && !errors.Is(err, engine.ErrTooLong) && p.Code != codeOverloaded { // which metrics count
 		s.log.Error("request failed", "method", r.Method, "url_path", r.URL.Path, "code", p.Code, "error", err)
 	}
 	for name, values := range p.header {

@@ -1,6 +1,7 @@
 package flowtest
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -95,7 +96,7 @@ func matchExpr(path string, e *dsl.Expr, have any) []Difference {
 		return nil
 	}
 	var note strings.Builder
-	if err := dsl.WriteTrace(&note, e.Trace(env), false); err != nil {
+	if err := dsl.WriteTrace(&note, e.Trace(context.Background(), env), false); err != nil {
 		note.WriteString(err.Error())
 	}
 	return []Difference{{Path: path, Span: e.Span, Want: strings.TrimSpace(e.Source), Have: show(have), Note: strings.TrimRight(note.String(), "\n")}}

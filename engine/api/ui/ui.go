@@ -215,6 +215,8 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
 		status, text = refused.Status, refused.Text
 	case errors.As(err, &control):
 		status, text = http.StatusConflict, control.Message
+	case errors.Is(err, engine.ErrTooLong):
+		text = "It took too long to look into the run. The page tries again by itself."
 	case errors.Is(err, engine.ErrCursor):
 		status, text = http.StatusBadRequest, "There is no such page of the list. Begin at its first one."
 	case errors.Is(err, engine.ErrNoHandler):
