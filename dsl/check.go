@@ -110,6 +110,7 @@ func (c *checker) check() {
 	inParallel(len(c.bundle.Detached), c.Reporter, func(i int, r *Reporter) {
 		c.checkDetached(c.bundle.Detached[i], r)
 	})
+	c.checkParts()
 	c.proveDegradation(pipelines)
 	c.advise(pipelines)
 }

@@ -84,6 +84,7 @@ const (
 	codeCall         Code = "PC0707"
 	codeCompensate   Code = "PC0708"
 	codeLoop         Code = "PC0709"
+	codeParts        Code = "PC0710"
 )
 
 // The rules about queues of tasks.

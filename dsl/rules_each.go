@@ -67,5 +67,44 @@ func eachRules() []Rule {
           total: !$ |
             sum(sources.lines.response, .price)
 `,
+	}, {
+		Code:  codeParts,
+		Title: "lists inside of lists that are too much for one run",
+		Why: "A run keeps what became of each handler, anew for each element of a list and each call of a pipeline. Lists inside of lists multiply: " +
+			"a run of millions of handlers would fill the memory of its node. So one run may have 100000 handlers, and is refused more when it gets " +
+			"there. Where the lists are known beforehand, the pipeline is refused.",
+		Before: `pipelines:
+  - id: send-all
+    stages:
+      - id: regions
+        handlers:
+          - id: each-region
+            for-each: {items: !$ "1..1000"}
+            call: {pipeline: send-region, with: {region: !$ item}}
+  - id: send-region
+    inputs: {region: {type: integer}}
+    stages:
+      - id: shops
+        handlers:
+          - id: each-shop
+            for-each: {items: !$ "1..1000"}
+            request: {url: http://127.0.0.1:9084/v1/send, body: {region: !$ inputs.region, shop: !$ item}}
+`,
+		After: `pipelines:
+  - id: send-all
+    stages:
+      - id: regions
+        handlers:
+          - id: each-region
+            for-each: {items: !$ "1..1000"}
+            emit: {type: send-region, payload: {region: !$ item}}
+  - id: send-region
+    stages:
+      - id: shops
+        handlers:
+          - id: each-shop
+            for-each: {items: !$ "1..1000"}
+            request: {url: http://127.0.0.1:9084/v1/send, body: {region: !$ event.payload.region, shop: !$ item}}
+`,
 	}}
 }

@@ -125,6 +125,9 @@ func (r *Run) free(s *Step) bool {
 // done at once.
 func (r *Run) attempt(u unit, live Live) (Task, bool) {
 	rec := u.rec
+	if r.extent.flying >= maxFlying {
+		return Task{}, false // asked again when one of them ends
+	}
 	if !r.admitted(u, live) {
 		return Task{}, false
 	}
@@ -152,6 +155,7 @@ func (r *Run) attempt(u unit, live Live) (Task, bool) {
 	rec.due = time.Time{}
 	rec.underway = true
 	r.underway++
+	r.extent.flying++
 	r.dirty = true
 	if u.Handler.Parks() || u.Handler.Verification() != nil || u.undo != nil || u.volatile && rec.attempts == 1 {
 		r.touch() // or a crash would leave no trace of the attempt, which may have to be asked about or undone

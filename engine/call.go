@@ -52,6 +52,12 @@ func (r *Run) enterCall(u unit, live Live) bool {
 			return false
 		}
 		inputs, raw, err := r.inputsOf(u, live)
+		if err == nil && u.item == 0 {
+			err = r.spread(1, u.callee)
+		}
+		if err == nil {
+			err = r.grow(runWeight + dataWeight*len(raw))
+		}
 		if err != nil {
 			r.giveUpUnit(u, err, live)
 			return false
@@ -70,7 +76,7 @@ func (r *Run) enterCall(u unit, live Live) bool {
 // inside makes the run inside of a call.
 func (r *Run) inside(u unit, inputs map[string]any, raw json.RawMessage) *Run {
 	sub := newRun(u.callee, Start{ID: r.start.ID, Event: r.start.Event, Flow: r.start.Flow, Key: r.start.Key})
-	sub.redone = r.redone
+	sub.redone, sub.extent = r.redone, r.extent
 	sub.within, sub.flow, sub.inputs, sub.rawInputs = r.within+u.ref()+intoCall, r.flow, inputs, raw
 	return sub
 }

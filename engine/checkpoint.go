@@ -31,6 +31,7 @@ type checkpoint struct {
 	Reason     string                     `json:"reason,omitempty"`
 	Stopping   string                     `json:"stopping,omitempty"`
 	Undoing    bool                       `json:"undoing,omitempty"`
+	Parts      int                        `json:"parts,omitempty"`  // how many handlers it has had, those of elements and calls counted; not inside of a call
 	Redone     []string                   `json:"redone,omitempty"` // refs of what was undone, to be done again, as often as it was; not inside of a call
 	Inputs     json.RawMessage            `json:"inputs,omitempty"` // inside of a call
 	Shared     map[string]json.RawMessage `json:"shared_state"`
@@ -63,7 +64,7 @@ func (r *Run) snapshot(records []savedRecord) *checkpoint {
 	}
 	slices.Sort(c.Wrote)
 	if r.within == "" {
-		c.Redone = r.undoneBefore()
+		c.Redone, c.Parts = r.undoneBefore(), r.extent.parts
 	}
 	for i, s := range r.plan.order {
 		if rec := &r.records[i]; rec.reached() {
@@ -156,6 +157,9 @@ func (r *Run) restore(c checkpoint) error {
 	r.began, r.stage = c.Began, c.Stage
 	r.failedPath, r.failure, r.class, r.reason = c.FailedPath, c.Failure, c.Class, c.Reason
 	r.stopping, r.undoing = c.Stopping, c.Undoing
+	if r.within == "" {
+		r.extent.parts = c.Parts
+	}
 	for _, ref := range c.Redone {
 		r.redone[ref]++
 	}
@@ -276,6 +280,7 @@ func (r *Run) redrive() {
 		return
 	}
 	r.status, r.failedPath, r.failure, r.class = Running, "", "", ""
+	r.extent.parts = 0 // what is done stays, and what is left may take as much again
 	r.touch()
 	for _, s := range r.plan.order {
 		rec := &r.records[s.position]

@@ -185,6 +185,7 @@ func (r *Run) undoCall(u unit, live Live) (Task, bool) {
 	rec.attempts++
 	rec.due, rec.underway = time.Time{}, true
 	r.underway++
+	r.extent.flying++
 	r.touch()
 	if rec.started.IsZero() {
 		rec.started = stamp(live.Now)

@@ -38,6 +38,12 @@ func (r *record) redriveItems() {
 func (r *Run) expand(s *Step, live Live) bool {
 	f, rec := s.Handler.ForEach, &r.records[s.position]
 	items, raw, err := r.listOf(f, live)
+	if err == nil {
+		err = r.spread(len(items), s.callee)
+	}
+	if err == nil {
+		err = r.grow(dataWeight * len(raw))
+	}
 	if err != nil {
 		r.giveUp(s, err, live)
 		return false

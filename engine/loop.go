@@ -15,7 +15,7 @@ import (
 // element makes the run of one element.
 func (r *Run) element(u unit) *Run {
 	sub := newRun(u.callee, Start{ID: r.start.ID, Event: r.start.Event, Flow: r.start.Flow, Key: r.start.Key})
-	sub.redone = r.redone
+	sub.redone, sub.extent = r.redone, r.extent
 	sub.within, sub.outer, sub.at = r.within+u.ref()+intoCall, r, u
 	return sub
 }

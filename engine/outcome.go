@@ -37,6 +37,9 @@ func (r *Run) take(u unit, o Outcome, live Live) ([]Event, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := r.grow(dataWeight * len(raw)); err != nil {
+		return nil, Permanent(err)
+	}
 	rec := u.rec
 	rec.response, rec.raw, rec.status = o.Result.Response, raw, o.Result.Status
 	if until.After(live.Now) {
@@ -266,7 +269,7 @@ func (r *Run) assignIn(rec *record, mapping *dsl.Value, env dsl.Env) (map[string
 	values := make(map[string]any, len(keys))
 	// Copies: bodies that are evaluated and calls under way may still see the old ones, and an
 	// error in the last name must leave the first as it was.
-	shared, raws := maps.Clone(r.shared), maps.Clone(r.raw)
+	shared, raws, added := maps.Clone(r.shared), maps.Clone(r.raw), 0
 	for i, k := range keys {
 		value, err := items[i].Eval(env)
 		if err != nil {
@@ -280,8 +283,12 @@ func (r *Run) assignIn(rec *record, mapping *dsl.Value, env dsl.Env) (map[string
 			return nil, fmt.Errorf("%s: %s: %w", k.Span, k.Name, err)
 		}
 		shared[k.Name], raws[k.Name], values[k.Name] = value, raw, value
+		added += len(raw)
 	}
 	if err := checkState(raws, int(r.plan.Pipeline.MaxState)); err != nil {
+		return nil, err
+	}
+	if err := r.grow(dataWeight * added); err != nil {
 		return nil, err
 	}
 	r.touch()

@@ -48,6 +48,7 @@ type Run struct {
 	at    unit // of the element, in outer
 
 	within    string          // what refs begin with inside of a call; empty outside
+	extent    *extent         // of all of the run
 	redone    map[string]int  // how often what a ref names was undone, to be done again; of all of the run
 	rawInputs json.RawMessage // of inputs
 
@@ -164,7 +165,9 @@ func newRun(p *Plan, s Start) *Run {
 		raw:     make(map[string]json.RawMessage, len(p.shared)),
 		redone:  map[string]int{},
 		wrote:   map[string]bool{},
+		extent:  &extent{},
 	}
+	r.extent.root = r
 	for _, n := range p.shared {
 		r.shared[n.name], r.raw[n.name] = n.value, n.raw
 		value, ok := s.Shared[n.name]
@@ -195,6 +198,9 @@ func newRun(p *Plan, s Start) *Run {
 func (r *Run) Ready(live Live) []Task {
 	if r.began.IsZero() {
 		r.began = stamp(live.Now)
+	}
+	if r.extent.root == r {
+		r.extent.flying = r.underway
 	}
 	var tasks []Task
 	// A stage whose handlers are all decided without a call, such as skipped ones, leads on
@@ -269,6 +275,7 @@ func (r *Run) Finish(ref string, o Outcome, live Live) {
 	rec := u.rec
 	rec.underway = false
 	r.underway--
+	r.extent.flying--
 	r.settled = false
 	r.touch() // an end that is forgotten in a crash would be a call made again
 	if u.undoes {
@@ -340,6 +347,7 @@ func (r *Run) Withdraw(ref string, now time.Time) {
 		rec.due = stamp(now) // or it would look like an attempt whose end is not known
 	}
 	r.underway--
+	r.extent.flying--
 	r.settled = false
 	r.touch()
 }

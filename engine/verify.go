@@ -23,6 +23,7 @@ func (r *Run) ask(u unit, live Live) (Task, bool) {
 	rec.due, rec.underway, rec.asking = time.Time{}, true, true
 	rec.reason = fmt.Sprintf("attempt %d was under way when its node died; asking how it ended", rec.attempts)
 	r.underway++
+	r.extent.flying++
 	r.dirty = true
 	return Task{
 		Step: u.Step, Item: u.item, within: r.within, Type: u.verify, Verify: true, Attempt: rec.attempts, Body: copyData(body), Timeout: u.Handler.Timeout,
