@@ -50,6 +50,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		if !pause(ctx, rejoinPause) {
 			return nil
 		}
+		e.part(ctx)
 	}
 }
 
@@ -116,6 +117,7 @@ func (e *Engine) tryJoin(ctx context.Context) (*node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("join: %w", err)
 	}
+	e.known.Joined(number)
 	n := e.newNode(ctx, number)
 	n.backlog.Store(true)
 	n.lease.renew(began.Add(min(e.o.Lease, provenFor)))
@@ -154,7 +156,11 @@ func (n *node) beats() {
 		b, err := n.e.o.Store.Beat(ctx, n.number, n.e.o.Lease, n.e.Bundle().Hash)
 		cancel()
 		next = min(beatEvery, n.e.o.Lease/3)
-		switch {
+		switch err = n.e.known.Check(n.number, b, err); {
+		case errors.Is(err, ErrStoreLost):
+			n.e.lose(err)
+			n.end(err)
+			return
 		case errors.Is(err, ErrFenced):
 			n.fence()
 			return

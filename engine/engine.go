@@ -75,6 +75,8 @@ type Engine struct {
 	clock    clock
 	memory   Memory // of handlers
 	writes   writeHealth
+	known    Membership
+	loss     storeLoss
 	accepts  batcher[Intake, accepted]
 	shedLast atomic.Int64 // when events were refused for overload; Unix nanoseconds, 0 for never
 
@@ -173,7 +175,13 @@ func (e *Engine) Bundle() *dsl.Bundle { return e.library.current.Load().bundle }
 func (e *Engine) Plans() []*Plan { return slices.Clone(e.library.current.Load().plans) }
 
 // Healthy tells why the node cannot work at present; nil when it can.
+//
+// It is an [ErrStoreLost] when the store has lost what it acknowledged: then nothing may be
+// written to it by any way.
 func (e *Engine) Healthy(context.Context) error {
+	if err := e.loss.state(); err != nil {
+		return err
+	}
 	n := e.node.Load()
 	if n == nil {
 		if err := e.joinError.Load(); err != nil && e.running.Load() {

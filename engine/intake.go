@@ -60,6 +60,9 @@ func (e *Engine) submit(ctx context.Context, events []Submission) ([]Submitted, 
 	if len(runs) == 0 {
 		return out, nil
 	}
+	if err := e.loss.state(); err != nil {
+		return nil, err
+	}
 	if over := e.overload(len(runs)); over != nil {
 		e.shed(len(runs), shedOverload)
 		return nil, over

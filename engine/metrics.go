@@ -27,6 +27,7 @@ type Metrics struct {
 	// Of the store: seconds until a step is durable, and failures by operation.
 	Checkpoint  prometheus.Histogram
 	StoreErrors *prometheus.CounterVec
+	StoreLost   prometheus.Gauge
 
 	handlers *liveGauges[HandlerInfo]
 	services *liveGauges[ServiceInfo]
@@ -91,7 +92,11 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	for _, operation := range []string{"accept", "beat", "claim", "commit", "decide", "join", "leave", "outages", "probe", "read", "report", "trim"} {
 		m.StoreErrors.WithLabelValues(operation)
 	}
-	r.MustRegister(m.HandlerCalls, m.HandlerGivenUp, m.HandlerSeconds, m.Accepted,
+	m.StoreLost = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "procaas_store_lost",
+		Help: "1 while this node refuses its store, which has lost what it acknowledged: it was set back, removed or replaced.",
+	})
+	r.MustRegister(m.StoreLost, m.HandlerCalls, m.HandlerGivenUp, m.HandlerSeconds, m.Accepted,
 		m.Runs, m.InboxWaiting, m.InboxOldest, m.Checkpoint, m.StoreErrors, m.handlers, m.services)
 	return m
 }

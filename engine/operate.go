@@ -32,7 +32,7 @@ func (e *Engine) Nodes(ctx context.Context) ([]NodeView, error) {
 	}
 	out := make([]NodeView, len(nodes))
 	for i, n := range nodes {
-		out[i] = NodeView(n)
+		out[i] = NodeView{Node: n.Node, Name: n.Name, Started: n.Started, Seen: n.Seen, Alive: n.Alive, Runs: n.Runs, Bundle: n.Bundle}
 	}
 	return out, nil
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -20,6 +21,14 @@ var (
 	// ErrFenced says that the node may not write any more: another one has
 	// taken over. All that it holds in memory is stale.
 	ErrFenced = errors.New("node is fenced: another node has taken over its runs")
+
+	// ErrForgotten is the [ErrFenced] of a node that the store has never heard of, or
+	// that was gone for longer than [NodesRemembered].
+	ErrForgotten = fmt.Errorf("the store does not know the node's number: %w", ErrFenced)
+
+	// ErrStoreLost says that the store is not the one that this process has written to:
+	// it was set back, removed or replaced. Nothing is written to it.
+	ErrStoreLost = errors.New("the store has lost what it acknowledged")
 
 	// ErrCancelled says that an operator has asked for the run's end.
 	ErrCancelled = errors.New("run is cancelled")
@@ -134,8 +143,8 @@ type Accepted struct {
 
 // A Ledger lends runs to nodes and writes down what became of them. A node's
 // number is its fencing token: numbers only grow, each start of a process gets
-// a new one, and every Commit checks in its own transaction that the number is
-// still valid.
+// a new one, see [NodeNumber], and every Commit checks in its own transaction that
+// the number is still valid.
 type Ledger interface {
 	// Join registers a node and gives its number. The lease must be renewed by
 	// Beat before it ends.
@@ -144,7 +153,8 @@ type Ledger interface {
 	// Beat renews the lease, notes which definition the node serves, takes over
 	// the runs of nodes whose lease has ended, makes parked and scheduled runs ready whose time has come, and
 	// tells which of the node's runs an operator wants cancelled or moved. It gives
-	// [ErrFenced] when the node's own lease has been taken.
+	// [ErrFenced] when the node's own lease has been taken, and [ErrForgotten] when the
+	// store does not know the node at all.
 	Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (Beat, error)
 
 	// Claim gives the node up to limit ready runs: those whose time has come
@@ -178,6 +188,7 @@ type Ledger interface {
 // A Beat is what a node learns when it renews its lease.
 type Beat struct {
 	Now       time.Time     // by the store's clock, which tells when runs are due
+	Beats     int64         // of this node, this one included; fewer than were answered says that the store was set back
 	Owned     int           // how many runs the node owns; -1 when nobody has counted
 	Cancelled []string      // the node's runs that an operator wants ended
 	Moves     []Move        // of the node's runs, that an operator wants
@@ -205,6 +216,7 @@ type NodeInfo struct {
 	Started time.Time
 	Seen    time.Time
 	Alive   bool
+	Beats   int64  // as of [Beat]
 	Runs    int    // that it holds
 	Bundle  string // by which it serves new events; empty before its first beat
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -201,7 +203,7 @@ type QueuedTask struct {
 	Ended    time.Time // zero before
 
 	Timeout  time.Duration // of one attempt; 0 leaves it to the worker
-	Epoch    int           // how often it was taken; part of its [TaskRef]
+	Epoch    int           // which of its takings this is, see [NextTaskEpoch]; part of its [TaskRef]
 	Failures int           // attempts that have failed
 	Lost     int           // attempts whose worker was not heard of any more
 	Worker   string
@@ -214,6 +216,11 @@ func (t *QueuedTask) Ref() TaskRef { return TaskRef{t.ID, t.Epoch} }
 // Attempt is the number of this attempt, from 1. Those whose worker was lost do not
 // count: they are not known to have failed.
 func (t *QueuedTask) Attempt() int { return t.Failures + 1 }
+
+// NextTaskEpoch gives the epoch of a task that is taken anew: any other than the one
+// before. A store that was set back may give the same task again, so it is drawn by lot:
+// who had it before does not hold it any more.
+func NextTaskEpoch(epoch int) int { return (epoch + 1 + rand.IntN(math.MaxInt32-1)) % math.MaxInt32 }
 
 // A TaskRef names one attempt of a task. Who was given a later one holds the task; all
 // that is said by an earlier ref changes nothing. So a worker that stood still and comes

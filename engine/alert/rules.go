@@ -53,6 +53,10 @@ func nodeRules(server string) []rule {
 			name: "ProcaasAbsent", expr: "absent(procaas_inbox_waiting)", after: "2m", labels: severity("critical"),
 			annotations: explain("no node of ProcaaS can be seen", "Prometheus gets no metrics of any node: events are not taken in, or nobody sees it.", nodes),
 		}, {
+			name: "ProcaasStoreLost", expr: "max(procaas_store_lost) == 1", after: "0s", labels: severity("critical"),
+			annotations: explain("the store has lost what it acknowledged", "It was set back, removed or replaced, as by a failover to a replica that lagged. "+
+				"Nodes that know better write nothing to it; /readyz and their logs say what is missing. Bring back the right one, or restart the nodes to go on with what is left.", nodes),
+		}, {
 			name: "ProcaasStoreErrors", expr: "sum by (operation) (rate(procaas_store_errors_total[5m])) > 0.1", after: "5m", labels: severity("critical"),
 			annotations: explain("calls of the store fail: {{ $labels.operation }}", "Nodes repeat what the store does not take, so nothing is lost, but events and runs are slow or stand still.", nodes),
 		}, {

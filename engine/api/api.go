@@ -263,7 +263,7 @@ func (s *server) operations() []operation {
 func (s *server) handler() http.Handler {
 	var h http.Handler = s.router
 	for _, wrap := range []func(http.Handler) http.Handler{
-		s.boundBodies, s.withDeadline, s.refuseCrossOrigin, s.refuseChunked, s.quickly, s.withHeaders, s.recovered, s.logged,
+		s.boundBodies, s.refuseLost, s.withDeadline, s.refuseCrossOrigin, s.refuseChunked, s.quickly, s.withHeaders, s.recovered, s.logged,
 	} {
 		h = wrap(h)
 	}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"procaas/engine"
 	"procaas/engine/api/ui"
 )
 
@@ -31,6 +33,20 @@ func (s *server) withDeadline(next http.Handler) http.Handler {
 		ctx, cancel := context.WithTimeout(r.Context(), most)
 		defer cancel()
 		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// refuseLost keeps everybody from writing to a store that has lost what it acknowledged, by
+// whichever call: what is built on it would be lost, or wrong, when the right one is back.
+func (s *server) refuseLost(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			if err := s.engine.Healthy(r.Context()); errors.Is(err, engine.ErrStoreLost) {
+				s.refuse(w, r, problemOf(err))
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
 	})
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"procaas/engine"
 	"procaas/engine/cells"
 	"procaas/engine/enginetest"
@@ -86,5 +88,31 @@ func TestKeysOfOthersWorkWhileACellIsAway(t *testing.T) {
 				t.Errorf("key %s: event %d was told at place %d", key, n, i)
 			}
 		}
+	}
+}
+
+// A cell that shows less than it has answered is refused: its keys wait, and people are told.
+func TestCellThatWasSetBackIsRefused(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	dsn := enginetest.MigratedPostgres(t)
+	s := open(t, enginetest.MigratedPostgres(t), map[string]string{"b": dsn})
+	e := nodes(t, &ledger{steps: map[string][]int{}, told: map[string][]int{}}, s)[0]
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	waitFor(t, "the node to have renewed its lease in the cell", func() bool {
+		var beats int
+		return conn.QueryRow(ctx, "select max(beats) from leases").Scan(&beats) == nil && beats > 1
+	})
+	if _, err := conn.Exec(ctx, "update leases set beats = -1000"); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the node to refuse the cell", func() bool { return errors.Is(e.Degraded(), engine.ErrStoreLost) })
+	if err := e.Healthy(ctx); err != nil {
+		t.Errorf("want the node ready for the keys of other cells, have %v", err)
 	}
 }

@@ -25,6 +25,38 @@ type part struct {
 	since   time.Time   // when that was found out
 	probing bool        // one try to reach it is under way
 	retired bool        // the cell was removed from the inbox; it is away for good
+	lost    bool        // it has lost what it acknowledged; so it is for this process
+
+	members map[int64]*engine.Membership // of this process's nodes, by their numbers in the cell
+}
+
+// joined begins to remember what the cell answers to a number.
+func (p *part) joined(number int64) {
+	m := &engine.Membership{}
+	m.Joined(number)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.members == nil {
+		p.members = map[int64]*engine.Membership{}
+	}
+	p.members[number] = m
+}
+
+// memberOf is what the cell has answered to a number.
+func (p *part) memberOf(number int64) *engine.Membership {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if m := p.members[number]; m != nil {
+		return m
+	}
+	return &engine.Membership{}
+}
+
+// lose refuses a cell for as long as this process lives.
+func (p *part) lose(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.away, p.since, p.lost = err, time.Now(), true
 }
 
 // cell gives the store of a cell that can be reached.
@@ -47,7 +79,7 @@ func (p *part) heed(ctx context.Context, err error) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.store == nil || !p.store.IsAway(err) {
+	if p.store == nil || !p.store.IsAway(err) && !errors.Is(err, engine.ErrStoreLost) {
 		return err
 	}
 	if p.number != 0 && p.away == nil { // the home is what everything needs: it is asked each time
@@ -60,7 +92,7 @@ func (p *part) heed(ctx context.Context, err error) error {
 func (p *part) back(store engine.Cell) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.store = store; !p.retired {
+	if p.store = store; !p.retired && !p.lost {
 		p.away = nil
 	}
 }
@@ -81,7 +113,7 @@ const probeLong = 5 * time.Second
 // probe tries to reach a cell that is away, in the background, one try at a time.
 func (s *Store) probe(p *part) {
 	p.mu.Lock()
-	if p.away == nil || p.probing || p.retired || s.ctx.Err() != nil {
+	if p.away == nil || p.probing || p.retired || p.lost || s.ctx.Err() != nil {
 		p.mu.Unlock()
 		return
 	}
@@ -94,7 +126,7 @@ func (s *Store) probe(p *part) {
 		store, err := s.reach(ctx, p, store)
 		p.mu.Lock()
 		p.probing = false
-		if err != nil && !p.retired {
+		if err != nil && !p.retired && !p.lost {
 			p.away = err
 		}
 		p.mu.Unlock()

@@ -66,6 +66,7 @@ func (s *Store) joinAt(ctx context.Context, p *part, node int64) error {
 	if err != nil {
 		return p.heed(ctx, err)
 	}
+	p.joined(number)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.members[node] != nil {
@@ -85,6 +86,16 @@ func (s *Store) joinAt(ctx context.Context, p *part, node int64) error {
 func (s *Store) rejoin(ctx context.Context, p *part, node, number int64) error {
 	if _, err := s.home.Claim(ctx, node, 0, ""); err != nil {
 		return err
+	}
+	store, err := p.cell()
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	m := s.leases[node]
+	s.mu.Unlock()
+	if _, err := s.beatCell(ctx, p, store, number, m.lease, ""); errors.Is(err, engine.ErrStoreLost) {
+		return p.heed(ctx, err)
 	}
 	s.mu.Lock()
 	if s.members[node][p] == number {
@@ -115,8 +126,9 @@ func (s *Store) numberAt(p *part, node int64) int64 {
 // Beat implements [engine.Ledger]. A cell that is away makes no beat fail; nor does it
 // hold one up for long.
 func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (engine.Beat, error) {
-	if !s.isMember(node) {
-		return engine.Beat{}, fmt.Errorf("beat: %w", engine.ErrFenced)
+	if !s.isMember(node) { // by this process; the home knows whether it ever was
+		_, err := s.home.Beat(ctx, node, lease, bundle)
+		return engine.Beat{}, cmp.Or(err, fmt.Errorf("beat: %w", engine.ErrFenced))
 	}
 	beats, errs := each(s.parts, func(p *part) (engine.Beat, error) {
 		if p.number == 0 {
@@ -173,14 +185,25 @@ func (s *Store) beatAt(ctx context.Context, p *part, node int64, lease time.Dura
 		return engine.Beat{}, err
 	}
 	number := s.numberAt(p, node)
-	b, err := store.Beat(ctx, number, lease, bundle)
+	b, err := s.beatCell(ctx, p, store, number, lease, bundle)
 	if errors.Is(err, engine.ErrFenced) {
 		if err := s.rejoin(ctx, p, node, number); err != nil {
 			return engine.Beat{}, err
 		}
-		b, err = store.Beat(ctx, s.numberAt(p, node), lease, bundle)
+		b, err = s.beatCell(ctx, p, store, s.numberAt(p, node), lease, bundle)
 	}
 	return b, p.heed(ctx, err)
+}
+
+// beatCell renews the lease of a number in a cell, and finds out whether the cell was set back
+// behind what it has answered: then nothing is asked of it any more.
+func (s *Store) beatCell(ctx context.Context, p *part, store engine.Cell, number int64, lease time.Duration, bundle string) (engine.Beat, error) {
+	b, err := store.Beat(ctx, number, lease, bundle)
+	if err = p.memberOf(number).Check(number, b, err); errors.Is(err, engine.ErrStoreLost) {
+		p.lose(err)
+		s.log.Error("a cell of the inbox is refused, its keys wait", "cell", p.name, "error", err)
+	}
+	return b, err
 }
 
 // Claim implements [engine.Ledger]. The order is that of the priorities within a cell;

@@ -36,7 +36,9 @@ func Conformance(t *testing.T, open func(t *testing.T) engine.Store, only ...str
 			for _, c := range g.cases {
 				t.Run(c.name, func(t *testing.T) {
 					t.Parallel()
-					c.run(newProbe(t, open(t)))
+					p := newProbe(t, open(t))
+					p.open = func() engine.Store { return open(t) }
+					c.run(p)
 				})
 			}
 		})
@@ -59,7 +61,8 @@ type storeCase struct {
 type probe struct {
 	testing.TB
 	engine.Store
-	ids atomic.Int64
+	ids  atomic.Int64
+	open func() engine.Store // another empty store of the same kind
 }
 
 func newProbe(t testing.TB, s engine.Store) *probe { return &probe{TB: t, Store: s} }

@@ -18,6 +18,33 @@ var nodeCases = []storeCase{
 			p.must(p.Leave(p.Context(), node, nil))
 		}
 	}},
+	{"a store that remembers nothing gives other numbers", func(p *probe) {
+		node, other := p.join(), newProbe(p, p.open())
+		if again := other.join(); again == node {
+			p.Fatalf("another store has given the number %d, too", node)
+		}
+		p.beat(node)
+		ids := p.accept(p.event("k"))
+		held := p.wantClaims(node, ids...)
+		other.accept(p.event("k", func(in *engine.Intake) { in.ID = ids[0] }))
+
+		_, err := other.Beat(p.Context(), node, lease, "served")
+		p.wantErr("beat of a node of another store", err, engine.ErrForgotten)
+		_, err = other.Claim(p.Context(), node, 10, "")
+		p.wantErr("claim of a node of another store", err, engine.ErrFenced)
+		_, err = other.Commit(p.Context(), node, []engine.Change{change(held[0], engine.Succeeded)})
+		p.wantErr("commit of a node of another store", err, engine.ErrFenced)
+		_, err = other.Accept(p.Context(), node, []engine.Intake{p.event("k2", owned)})
+		p.wantErr("accept of a node of another store", err, engine.ErrFenced)
+		_, err = other.WriteDocuments(p.Context(), node, []engine.DocumentWrite{{Kind: "kind", Name: "name", Value: []byte("{}")}}, nil)
+		p.wantErr("document of a node of another store", err, engine.ErrFenced)
+	}},
+	{"beats are counted", func(p *probe) {
+		node, other := p.join(), p.join()
+		first := p.beat(node).Beats
+		p.beat(other)
+		p.equal("beats", []int64{p.beat(node).Beats, p.node(node).Beats}, []int64{first + 1, first + 1})
+	}},
 	{"a dead node's runs are taken over, and it can write no more", func(p *probe) {
 		ids := p.accept(p.event("k"), p.event("k2"), p.event("k3"))
 		zombie, held := p.dying(ids...)

@@ -40,6 +40,26 @@ func TaskConformance(t *testing.T, open func(t *testing.T) engine.TaskStore) {
 			check(t, open(t))
 		})
 	}
+	t.Run("TakesNoWordOfAnother", func(t *testing.T) { checkForgets(t, open(t), open(t)) })
+}
+
+// checkForgets tells whether a store that remembers nothing takes the word of those who were
+// given a task by another one: a server that was set back gives its ids again.
+func checkForgets(t *testing.T, before, after engine.TaskStore) {
+	t.Parallel()
+	spec := engine.TaskSpec{Type: "w"}
+	putTask(t, before, spec)
+	putTask(t, after, spec)
+	first := claimTasks(t, before, 1, "w")[0]
+	second := claimTasks(t, after, 1, "w")[0]
+	if first.Epoch == second.Epoch {
+		t.Fatalf("both stores have given epoch %d", first.Epoch)
+	}
+	stale := engine.TaskRef{ID: second.ID, Epoch: first.Epoch}
+	lost, err := after.ReportTasks(t.Context(), engine.TaskReport{Completed: []engine.TaskRef{stale}})
+	if err != nil || len(lost) != 1 || lost[0] != stale {
+		t.Errorf("want the report of who had the task before refused, have %v, %v", lost, err)
+	}
 }
 
 // join is how the tests merge payloads.

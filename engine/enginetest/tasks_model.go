@@ -135,7 +135,6 @@ func (m *taskModel) claim(c engine.TaskClaim) []*modelTask {
 		if c.Prefetch {
 			t.state = engine.TaskStarting
 		}
-		t.epoch++
 	}
 	return found
 }

@@ -131,6 +131,10 @@ func (p *taskProbe) claim(t *rapid.T) {
 		t.Fatalf("claim %+v: have %d tasks %+v, want %d", c, len(have), have, len(want))
 	}
 	for i, one := range have {
+		if one.Epoch == want[i].epoch {
+			t.Fatalf("task %d was taken again with epoch %d, with which it was taken before", one.ID, one.Epoch)
+		}
+		want[i].epoch = one.Epoch
 		p.sameTask(t, one, want[i])
 		p.refs = append(p.refs, one.Ref())
 	}

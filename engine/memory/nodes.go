@@ -16,7 +16,7 @@ func (m *Store) Join(ctx context.Context, name string, lease time.Duration) (int
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	now, node := m.now(), int64(len(m.nodes)+1)
+	now, node := m.now(), engine.NodeNumber(int64(len(m.nodes)+1))
 	m.nodes[node] = &memoryNode{
 		NodeInfo: engine.NodeInfo{Node: node, Name: name, Started: now, Seen: now}, until: now.Add(lease),
 	}
@@ -31,18 +31,22 @@ func (m *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundl
 		return engine.Beat{}, err
 	}
 	n := m.nodes[node]
-	if n == nil || n.gone {
+	if n == nil {
+		return engine.Beat{}, engine.ErrForgotten
+	}
+	if n.gone {
 		return engine.Beat{}, engine.ErrFenced
 	}
 	now := m.now()
 	n.Seen, n.Bundle, n.until = now, bundle, now.Add(lease)
+	n.Beats++
 	for _, other := range m.nodes {
 		if !other.gone && other.until.Before(now) {
 			other.gone = true
 		}
 	}
 	b := engine.Beat{
-		Now: now, Revision: m.revision(), Causes: m.causes(),
+		Now: now, Beats: n.Beats, Revision: m.revision(), Causes: m.causes(),
 		Outages: m.fallback.revision, Decided: m.fallback.decided,
 	}
 	for _, other := range m.nodes {

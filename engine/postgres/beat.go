@@ -14,9 +14,10 @@ import (
 )
 
 const (
-	renewNode = `update leases set seen = clock_timestamp(), lease_until = clock_timestamp() + $2 * interval '1 microsecond', bundle = $3
+	renewNode = `update leases set seen = clock_timestamp(), lease_until = clock_timestamp() + $2 * interval '1 microsecond', bundle = $3,
+	beats = beats + 1
 	where node = $1 and exists (select from nodes where node = $1 and gone is null)`
-	readBeat = `select clock_timestamp(), (select gone is null from nodes where node = $1),
+	readBeat = `select clock_timestamp(), (select gone is null from nodes where node = $1), (select coalesce(max(beats), 0) from leases where node = $1),
 	(select coalesce(array_agg(id), '{}') from runs where node = $1 and cancel is not null),
 	(select coalesce(array_agg(id || ' ' || move), '{}') from runs where node = $1 and move is not null),
 	(select count(*) from (select from runs where place = 'ready' and (- priority, deadline) >= ($2, $3) order by - priority, deadline, seq limit 1000) r),
@@ -40,7 +41,7 @@ const (
 // A pulse is what a beat reads. Pointers are nil for what there is not.
 type pulse struct {
 	engine.Beat
-	live *bool      // whether the node may write; nil when it was never there, or is forgotten
+	live *bool      // whether the node may write; nil when the store does not know it
 	next *time.Time // when the next run is due
 	dead bool       // the lease of some node has ended
 	ends *time.Time // when that of a silent node does
@@ -128,12 +129,15 @@ func (s *Store) pulse(ctx context.Context, node int64, lease time.Duration, bund
 	err = s.tx(ctx, func(t *tx) error {
 		p = pulse{}
 		t.queue(renewNode, node, lease.Microseconds(), bundle)
-		t.queue(readBeat, node, ready.rank, ready.at, due).QueryRow(value(&p.Now, &p.live, &p.Cancelled, &p.moves, &p.Ready, &p.next, &p.Revision,
+		t.queue(readBeat, node, ready.rank, ready.at, due).QueryRow(value(&p.Now, &p.live, &p.Beats, &p.Cancelled, &p.moves, &p.Ready, &p.next, &p.Revision,
 			&p.Nodes, &p.dead, &p.ends, &p.Outages, &p.decided))
 		if err := t.commit(ctx); err != nil {
 			return err
 		}
-		if p.live == nil || !*p.live {
+		if p.live == nil {
+			return engine.ErrForgotten
+		}
+		if !*p.live {
 			return engine.ErrFenced
 		}
 		return nil

@@ -13,18 +13,24 @@ import (
 )
 
 const (
-	insertNode = `with n as (insert into nodes (name, started) values ($1, clock_timestamp()) returning node)
+	drawNode   = "select nextval(pg_get_serial_sequence('nodes', 'node'))"
+	insertNode = `with n as (insert into nodes (node, name, started) overriding system value values ($3, $1, clock_timestamp()) returning node)
 	insert into leases (node, seen, lease_until)
-	select node, clock_timestamp(), clock_timestamp() + $2 * interval '1 microsecond' from n returning node`
-	// Long enough ahead that no process of that time can still be about to write.
-	forgetNodes = "delete from nodes where gone < now() - interval '1 day'"
+	select node, clock_timestamp(), clock_timestamp() + $2 * interval '1 microsecond' from n`
+	forgetNodes = "delete from nodes where gone < now() - $1 * interval '1 microsecond'"
 )
 
 // Join implements [engine.Ledger].
 func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (node int64, err error) {
 	err = s.tx(ctx, func(t *tx) error {
-		t.queue(forgetNodes)
-		t.queue(insertNode, name, lease.Microseconds()).QueryRow(value(&node))
+		t.queue(forgetNodes, engine.NodesRemembered.Microseconds())
+		var drawn int64
+		t.queue(drawNode).QueryRow(value(&drawn))
+		if err := t.send(ctx); err != nil {
+			return err
+		}
+		node = engine.NodeNumber(drawn)
+		t.queue(insertNode, name, lease.Microseconds(), node)
 		return t.commit(ctx)
 	})
 	if err != nil {
@@ -205,7 +211,7 @@ func (t *tx) release(ctx context.Context, node int64, keep []string) error {
 const (
 	leaveNode = "update nodes set gone = clock_timestamp() where node = $1 and gone is null"
 	// Nobody writes for the node any more when this one's lock is had.
-	lockNodeAlone = "select pg_advisory_xact_lock(('nodes'::regclass::oid::bigint - 2147483648)::int, $1::bigint::int)"
+	lockNodeAlone = "select pg_advisory_xact_lock(('nodes'::regclass::oid::bigint - 2147483648)::int, ($1::bigint & 2147483647)::int)"
 )
 
 // Leave implements [engine.Ledger].
@@ -231,7 +237,7 @@ func (s *Store) Leave(ctx context.Context, node int64, keep []string) error {
 	return nil
 }
 
-const listNodes = `select node, name, started, seen, gone is null and lease_until >= clock_timestamp(), bundle,
+const listNodes = `select node, name, started, seen, gone is null and lease_until >= clock_timestamp(), bundle, beats,
 	(select count(*) from runs where runs.node = nodes.node and place = 'running')
 	from nodes join leases using (node) where gone is null or died and gone > now() - interval '1 hour' order by node`
 
@@ -242,7 +248,7 @@ func (s *Store) Nodes(ctx context.Context) ([]engine.NodeInfo, error) {
 		return nil, err
 	}
 	return pgx.CollectRows(r, func(r pgx.CollectableRow) (n engine.NodeInfo, err error) {
-		err = r.Scan(&n.Node, &n.Name, &n.Started, &n.Seen, &n.Alive, &n.Bundle, &n.Runs)
+		err = r.Scan(&n.Node, &n.Name, &n.Started, &n.Seen, &n.Alive, &n.Bundle, &n.Beats, &n.Runs)
 		n.Started, n.Seen = n.Started.UTC(), n.Seen.UTC()
 		return n, err
 	})

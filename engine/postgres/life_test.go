@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"procaas/dsl"
@@ -223,7 +225,13 @@ func (c *crew) checkCalls(runs map[string][]string) {
 }
 
 // count tells how often calls of the store have failed.
-func (m *member) failures(t *testing.T, operation string) (n float64) {
+func (m *member) failures(t *testing.T, operation string) float64 {
+	t.Helper()
+	return m.sum(t, "procaas_store_errors_total", operation)
+}
+
+// sum adds up the series of a metric that have a label of this value, or none.
+func (m *member) sum(t *testing.T, name, label string) (n float64) {
 	t.Helper()
 	families, err := m.metrics.Gather()
 	if err != nil {
@@ -231,8 +239,8 @@ func (m *member) failures(t *testing.T, operation string) (n float64) {
 	}
 	for _, f := range families {
 		for _, v := range f.GetMetric() {
-			if f.GetName() == "procaas_store_errors_total" && v.GetLabel()[0].GetValue() == operation {
-				n = v.GetCounter().GetValue()
+			if labels := v.GetLabel(); f.GetName() == name && (len(labels) == 0 || labels[0].GetValue() == label) {
+				n += v.GetCounter().GetValue() + v.GetGauge().GetValue()
 			}
 		}
 	}
@@ -393,6 +401,89 @@ func TestFailoverRepeatsNothing(t *testing.T) {
 		c.eventually("the node works on the new primary", func() bool { return nodes[0].Healthy(t.Context()) == nil })
 		wait(500 * time.Millisecond)
 	})
+}
+
+// A replica that lags is promoted. It has never heard of a node that joined meanwhile, and
+// knows less of another one than it was answered. Neither may go on as if nothing had
+// happened, and the next node gets no number that one of them has.
+func TestFailoverToALaggingReplicaIsRefused(t *testing.T) {
+	t.Parallel()
+	primary, err := enginetest.StartPostgres(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = primary.Stop() })
+	standby, err := primary.Standby(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = standby.Stop() })
+	dsn := strings.Replace(primary.URL, primary.Addr(), primary.Addr()+","+standby.Addr(), 1) + "&target_session_attrs=read-write"
+	c := &crew{t: t}
+	ready := func(m *member) func() bool { return func() bool { return m.Healthy(t.Context()) == nil } }
+	old := c.join("old", dsn, time.Minute)
+	c.eventually("the first node is ready", ready(old))
+	c.eventually("the standby knows the first node", func() bool {
+		var nodes int
+		follower, err := pgx.Connect(t.Context(), standby.URL)
+		if err != nil {
+			return false
+		}
+		defer follower.Close(t.Context())
+		return follower.QueryRow(t.Context(), "select count(*) from leases where beats > 0").Scan(&nodes) == nil && nodes == 1
+	})
+	if err := standby.Halt(enginetest.StopFast); err != nil {
+		t.Fatal(err)
+	}
+
+	// What follows never reaches the standby.
+	p := connect(t, primary.URL)
+	beats := func() (n int64) {
+		if err := p.QueryRow(t.Context(), "select max(beats) from leases").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := beats()
+	late := c.join("late", dsn, time.Minute)
+	paused := open(t, dsn)
+	token, err := paused.Join(t.Context(), "paused", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("the second node is ready", ready(late))
+	c.eventually("the first node has renewed its lease", func() bool { return beats() > before })
+	if err := primary.Halt(enginetest.StopImmediate); err != nil {
+		t.Fatal(err)
+	}
+	if err := standby.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := standby.Promote(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, m := range []*member{old, late} {
+		c.eventually("the node refuses the store", func() bool { return errors.Is(m.Healthy(t.Context()), engine.ErrStoreLost) })
+		if _, err := m.Submit(t.Context(), []engine.Submission{{Event: engine.Event{Source: "s", Type: "work", Key: "k"}}}); !errors.Is(err, engine.ErrStoreLost) {
+			t.Errorf("want no event taken in, have %v", err)
+		}
+		if !m.log.says("store is refused") || m.sum(t, "procaas_store_lost", "") != 1 {
+			t.Error("neither metrics nor log tell that the store was set back")
+		}
+	}
+	fresh := c.join("fresh", dsn, time.Minute)
+	c.eventually("a node that knows nothing else is ready", ready(fresh))
+	nodes, err := fresh.Nodes(t.Context())
+	if err != nil || slices.ContainsFunc(nodes, func(n engine.NodeView) bool { return n.Node == token }) {
+		t.Errorf("want another number than %d for each node, have %+v, %v", token, nodes, err)
+	}
+	if _, err := paused.Claim(t.Context(), token, 10, ""); !errors.Is(err, engine.ErrFenced) {
+		t.Errorf("want the node that slept fenced, have %v", err)
+	}
+	if _, err := paused.Beat(t.Context(), token, time.Minute, ""); !errors.Is(err, engine.ErrForgotten) {
+		t.Errorf("want the node that slept told that nobody knows it, have %v", err)
+	}
 }
 
 // A node whose commit is on its way for longer than its lease must not write, when

@@ -18,7 +18,7 @@ const stuckAfter = time.Second
 const endStuck = `select count(*) filter (where pg_terminate_backend(l.pid)) from pg_locks l join pg_stat_activity a using (pid)
 	where l.locktype = 'advisory' and l.objsubid = 2 and l.granted and l.pid <> pg_backend_pid()
 	and l.database = (select oid from pg_database where datname = current_database())
-	and l.classid::bigint = ($1::text::regclass::oid::bigint - 2147483648) & 4294967295 and l.objid::bigint = $2::bigint & 4294967295
+	and l.classid::bigint = ($1::text::regclass::oid::bigint - 2147483648) & 4294967295 and l.objid::bigint = $2::bigint & 2147483647
 	and a.xact_start < clock_timestamp() - $3 * interval '1 microsecond'`
 
 // endStuck ends the transactions that hold a lock, named by a table and a number,

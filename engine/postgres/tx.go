@@ -235,10 +235,11 @@ func value(into ...any) func(pgx.Row) error {
 }
 
 // The locks that are not of rows. They are named by a table of the schema, so
-// that schemas do not share them, and by a number.
+// that schemas do not share them, and by a number. That of a node is the part of its
+// number that is drawn by lot: two nodes that share it only wait for each other.
 const (
-	lockNode      = "select pg_advisory_xact_lock_shared(('nodes'::regclass::oid::bigint - 2147483648)::int, $1::bigint::int)"
-	tryLockNode   = "select pg_try_advisory_xact_lock(('nodes'::regclass::oid::bigint - 2147483648)::int, $1::bigint::int)"
+	lockNode      = "select pg_advisory_xact_lock_shared(('nodes'::regclass::oid::bigint - 2147483648)::int, ($1::bigint & 2147483647)::int)"
+	tryLockNode   = "select pg_try_advisory_xact_lock(('nodes'::regclass::oid::bigint - 2147483648)::int, ($1::bigint & 2147483647)::int)"
 	tryLockSingle = "select pg_try_advisory_xact_lock(('runs'::regclass::oid::bigint - 2147483648)::int, $1::bigint::int)"
 )
 

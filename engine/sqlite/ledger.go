@@ -11,29 +11,32 @@ import (
 )
 
 const (
-	insertNode    = "insert into nodes (name, started, seen, lease_until) values (?, ?, ?, ?) returning node"
+	insertNode    = "insert into nodes (node, name, started, seen, lease_until) values (?, ?, ?, ?, ?)"
+	lastNode      = "select coalesce(max(seq), 0) from sqlite_sequence where name = 'nodes'"
 	forgetNodes   = "delete from nodes where gone < ?"
 	findNode      = "select node from nodes where node = ? and gone is null"
-	renewNode     = "update nodes set seen = ?, lease_until = ?, bundle = ? where node = ? and gone is null"
+	knowsNode     = "select node from nodes where node = ?"
+	renewNode     = "update nodes set seen = ?, lease_until = ?, bundle = ?, beats = beats + 1 where node = ? and gone is null"
+	countBeats    = "select beats from nodes where node = ?"
 	findDeadNodes = "select node from nodes where gone is null and lease_until < ?"
 	findAllNodes  = "select node from nodes where gone is null"
 	buryNode      = "update nodes set gone = ?, died = ? where node = ? and gone is null"
 	findRowsOf    = "select " + rowColumns + " from runs where node = ? and place = 'running' order by seq"
 )
 
-// remembered is how long nodes that are gone are kept: long enough that no
-// process of that time can still be about to write.
-const remembered = 24 * time.Hour
-
 // Join implements [engine.Ledger].
 func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (node int64, err error) {
 	err = s.writer.do(ctx, func(t *tx) error {
-		if err := t.exec(forgetNodes, t.now.Add(-remembered).UnixMicro()); err != nil {
+		if err := t.exec(forgetNodes, t.now.Add(-engine.NodesRemembered).UnixMicro()); err != nil {
+			return err
+		}
+		var last int64
+		if _, err := t.row(lastNode, nil, &last); err != nil {
 			return err
 		}
 		now := t.now.UnixMicro()
-		_, err := t.row(insertNode, []any{name, now, now, t.now.Add(lease).UnixMicro()}, &node)
-		return err
+		node = engine.NextNode(last)
+		return t.exec(insertNode, node, name, now, now, t.now.Add(lease).UnixMicro())
 	})
 	return node, err
 }
@@ -46,6 +49,18 @@ func (t *tx) live(node int64) error {
 		err = engine.ErrFenced
 	}
 	return err
+}
+
+// fenced says why a node may not write.
+func (t *tx) fenced(node int64) error {
+	found, err := t.row(knowsNode, []any{node}, &node)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return engine.ErrForgotten
+	}
+	return engine.ErrFenced
 }
 
 // bury makes a node's number invalid and gives its runs back.
@@ -123,7 +138,7 @@ func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundl
 			return err
 		}
 		if n == 0 {
-			return engine.ErrFenced
+			return t.fenced(node)
 		}
 		if err := t.buryAll(findDeadNodes, t.now.UnixMicro()); err != nil {
 			return err
@@ -158,6 +173,9 @@ func (t *tx) wakeDue() error {
 
 func (t *tx) beat(node int64) (b engine.Beat, err error) {
 	b.Now = t.now
+	if _, err := t.row(countBeats, []any{node}, &b.Beats); err != nil {
+		return b, err
+	}
 	if _, err := t.row(countOwned, []any{node}, &b.Owned); err != nil {
 		return b, err
 	}
@@ -270,7 +288,7 @@ func (s *Store) Leave(ctx context.Context, node int64, keep []string) error {
 	})
 }
 
-const listNodes = `select node, name, started, seen, gone is null and lease_until >= ?, bundle,
+const listNodes = `select node, name, started, seen, gone is null and lease_until >= ?, bundle, beats,
 	(select count(*) from runs where runs.node = nodes.node and place = 'running')
 	from nodes where gone is null or died and gone > ? order by node`
 
@@ -286,7 +304,7 @@ func (s *Store) Nodes(ctx context.Context) ([]engine.NodeInfo, error) {
 	}
 	return collect(r, func(r *sql.Rows) (n engine.NodeInfo, err error) {
 		var started, seen sql.NullInt64
-		err = r.Scan(&n.Node, &n.Name, &started, &seen, &n.Alive, &n.Bundle, &n.Runs)
+		err = r.Scan(&n.Node, &n.Name, &started, &seen, &n.Alive, &n.Bundle, &n.Beats, &n.Runs)
 		n.Started, n.Seen = fromMicros(started), fromMicros(seen)
 		return n, err
 	})

@@ -269,7 +269,7 @@ const (
 		(select count(*) from tasks h where h.type = ?1 and h.key = t.key and h.place in ('starting', 'running')) < ?2)
 		order by rank, deadline, id limit ?3 offset ?4`
 	countTaken = "select count(*) from tasks where type = ? and place in ('starting', 'running')"
-	takeTask   = "update tasks set place = ?, worker = ?, begun = ?, until = ?, epoch = epoch + 1 where id = ?"
+	takeTask   = "update tasks set place = ?, worker = ?, begun = ?, until = ?, epoch = ? where id = ?"
 )
 
 // ClaimTasks implements [engine.TaskWork].
@@ -337,8 +337,8 @@ func (t *tx) claimTasks(c *engine.TaskClaim) ([]engine.QueuedTask, error) {
 	}
 	for i := range found {
 		one := &found[i]
-		one.State, one.Worker, one.Begun, one.Until, one.Epoch = state, c.Worker, t.now, t.now.Add(c.Lease), one.Epoch+1
-		if err := t.exec(takeTask, string(state), c.Worker, t.now.UnixMicro(), one.Until.UnixMicro(), one.ID); err != nil {
+		one.State, one.Worker, one.Begun, one.Until, one.Epoch = state, c.Worker, t.now, t.now.Add(c.Lease), engine.NextTaskEpoch(one.Epoch)
+		if err := t.exec(takeTask, string(state), c.Worker, t.now.UnixMicro(), one.Until.UnixMicro(), one.Epoch, one.ID); err != nil {
 			return nil, err
 		}
 	}

@@ -102,6 +102,9 @@ const taskColumns = `t.id, t.type, t.key, t.uid, t.payload, t.rank, t.state, t.s
 const takenColumns = `t.id, t.type, t.key, t.uid, t.payload, t.rank, t.slot, t.created, t.due, t.deadline, t.begun, t.until, t.timeout, t.epoch,
 	t.failures, t.lost, t.error`
 
+// nextEpoch is [engine.NextTaskEpoch].
+const nextEpoch = "((t.epoch::bigint + 1 + floor(random() * 2147483646)::bigint) % 2147483647)::int"
+
 const (
 	// One look at several types. Rows are found again by where they lie: they are
 	// locked, and stay there. One that somebody has changed since the statement began is
@@ -109,7 +112,7 @@ const (
 	// and the next look finds it. Rank and since are where a horizon begins the look.
 	claimTasks = `
 update tasks t set state = $4::smallint, worker = $5, begun = now(), until = now() + $6::bigint * interval '1 microsecond',
-	epoch = t.epoch + 1, counted = t.type = any($8::text[])
+	epoch = ` + nextEpoch + `, counted = t.type = any($8::text[])
 where t.ctid = any(array(
 	select j.place
 	from unnest($1::text[], $2::bigint[], $3::bigint[], $9::int[], $10::timestamptz[]) as w (type, lim, most, rank, since),
@@ -159,7 +162,7 @@ with room as materialized (
 	update tasks t set state = 3 from placed p where t.id = any (array[p.id]) and p.place > p.per returning t.id
 ), taken as (
 	update tasks t set state = $4::smallint, worker = $5, begun = now(), until = now() + $6::bigint * interval '1 microsecond',
-		epoch = t.epoch + 1, counted = t.type = any($8::text[])
+		epoch = ` + nextEpoch + `, counted = t.type = any($8::text[])
 	from chosen c where t.id = any (array[c.id]) returning ` + takenColumns + `
 )
 select t.*, 0::bigint as aside from taken t

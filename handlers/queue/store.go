@@ -233,6 +233,7 @@ func (s *Store) send(ctx context.Context, fill func(*pgx.Batch)) error {
 func (s *Store) again(ctx context.Context, do func() error) error {
 	for try, wait := 1, firstPause; ; try, wait = try+1, wait*3 {
 		err := do()
+		s.ids.heed(err)
 		if err == nil || try == maxTries || !mayPass(err) || !pause(ctx, wait/2+rand.N(wait)) {
 			return readable(err)
 		}
@@ -281,6 +282,17 @@ func pause(ctx context.Context, d time.Duration) bool {
 type ids struct {
 	mu         sync.Mutex // guards the following
 	next, last int64
+}
+
+// heed draws anew after an id that somebody else has, too: a server that was set back gives
+// numbers again that it gave before.
+func (i *ids) heed(err error) {
+	var code *pgconn.PgError
+	if errors.As(err, &code) && code.Code == "23505" {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.next = i.last
+	}
 }
 
 const (

@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -91,7 +92,7 @@ func TestNoTaskIsLostOrDoneTwice(t *testing.T) {
 						report = append(report, one.Ref())
 					}
 				}
-				slices.SortFunc(report, func(a, b queue.Ref) int { return int(a.ID-b.ID)*1000 + a.Epoch - b.Epoch })
+				slices.SortFunc(report, func(a, b queue.Ref) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Epoch, b.Epoch)) })
 				lost, err := s.ReportTasks(ctx, queue.Report{Completed: report})
 				if err != nil {
 					t.Errorf("report: %v", err)

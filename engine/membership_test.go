@@ -1,0 +1,112 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"procaas/engine"
+	"procaas/engine/memory"
+)
+
+// A turncoat is a store that becomes another one.
+type turncoat struct {
+	engine.Store
+	other  engine.Store
+	turned atomic.Bool
+	less   atomic.Int64 // beats that it has forgotten
+}
+
+func (s *turncoat) now() engine.Store {
+	if s.turned.Load() {
+		return s.other
+	}
+	return s.Store
+}
+
+func (s *turncoat) Join(ctx context.Context, name string, lease time.Duration) (int64, error) {
+	return s.now().Join(ctx, name, lease)
+}
+
+func (s *turncoat) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (engine.Beat, error) {
+	b, err := s.now().Beat(ctx, node, lease, bundle)
+	b.Beats -= s.less.Load()
+	return b, err
+}
+
+func (s *turncoat) Claim(ctx context.Context, node int64, limit int, bundle string) ([]engine.Claimed, error) {
+	return s.now().Claim(ctx, node, limit, bundle)
+}
+
+func (s *turncoat) Accept(ctx context.Context, node int64, runs []engine.Intake) ([]engine.Accepted, error) {
+	return s.now().Accept(ctx, node, runs)
+}
+
+func (s *turncoat) Nodes(ctx context.Context) ([]engine.NodeInfo, error) {
+	nodes, err := s.now().Nodes(ctx)
+	for i := range nodes {
+		nodes[i].Beats -= s.less.Load()
+	}
+	return nodes, err
+}
+
+// A store that shows less than it has answered is refused until it is itself again.
+func TestStoreThatWasSetBackIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, turn := range map[string]func(*turncoat, bool){
+		"the node is unknown": func(s *turncoat, away bool) { s.turned.Store(away) },
+		"beats are missing": func(s *turncoat, away bool) {
+			if s.less.Store(0); away {
+				s.less.Store(3)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { setBack(t, turn) }) })
+	}
+}
+
+func setBack(t *testing.T, turn func(*turncoat, bool)) {
+	r := newRig(t)
+	store := &turncoat{Store: r.store, other: memory.New(nil)}
+	e := r.engine(store, three)
+	r.run(e)
+	submit := func() (engine.Submitted, error) {
+		out, err := e.Submit(context.Background(), []engine.Submission{{Event: event("work", "k")}})
+		if err != nil {
+			return engine.Submitted{}, err
+		}
+		return out[0], nil
+	}
+	time.Sleep(10 * time.Second)
+	first, err := submit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.settle(e, first.Receipt.Run, engine.Succeeded)
+
+	turn(store, true)
+	time.Sleep(10 * time.Second)
+	if err := e.Healthy(t.Context()); !errors.Is(err, engine.ErrStoreLost) {
+		t.Errorf("want the node not ready, since its store was set back, have %v", err)
+	}
+	if _, err := submit(); !errors.Is(err, engine.ErrStoreLost) {
+		t.Errorf("want no event taken in, have %v", err)
+	}
+	if nodes, _ := store.other.Nodes(t.Context()); len(nodes) > 0 {
+		t.Errorf("want nobody to join the store that was set back, have %+v", nodes)
+	}
+
+	turn(store, false)
+	time.Sleep(10 * time.Second)
+	if err := e.Healthy(t.Context()); err != nil {
+		t.Errorf("want the node ready when the store is itself again, have %v", err)
+	}
+	again, err := submit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.settle(e, again.Receipt.Run, engine.Succeeded)
+}
