@@ -22,14 +22,14 @@ type front struct {
 	ended    chan error // what Serve gave; nil before start
 }
 
-// openFront binds an address. Connections wait until start.
-func openFront(ctx context.Context, address string, log *slog.Logger) (*front, error) {
+// openFront binds an address, for a server such as [api.Server]. Connections wait until start.
+func openFront(ctx context.Context, address string, log *slog.Logger, server func(http.Handler, *slog.Logger) *http.Server) (*front, error) {
 	l, err := api.Listen(ctx, address)
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	f := &front{listener: l, log: log}
-	f.server = api.Server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	f.server = server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		(*f.handler.Load()).ServeHTTP(w, r)
 	}), log)
 	return f, nil

@@ -106,11 +106,9 @@ func (f *proxyFlags) find(id string, b *dsl.Bundle) (*proxied, error) {
 // listen binds the addresses. What it has bound when one cannot be is for close.
 func (p *proxies) listen(ctx context.Context, log *slog.Logger) (err error) {
 	for _, x := range p.all {
-		if x.front, err = openFront(ctx, x.address, log); err != nil {
+		if x.front, err = openFront(ctx, x.address, log, api.PassingServer); err != nil {
 			return err
 		}
-		// What lasts is for the workers and their callers to decide.
-		x.front.server.ReadTimeout, x.front.server.WriteTimeout, x.front.server.ReadHeaderTimeout = 0, 0, 10*time.Second
 	}
 	return nil
 }

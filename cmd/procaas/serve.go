@@ -175,7 +175,7 @@ func openNode(ctx context.Context, s streams, f nodeFlags, b *dsl.Bundle) (*node
 	}
 	n := &node{metrics: prometheus.NewRegistry(), log: log, streams: s, flags: f, proxies: checked, closing: make(chan struct{})}
 	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if n.front, err = openFront(ctx, f.listen, log); err != nil {
+	if n.front, err = openFront(ctx, f.listen, log, api.Server); err != nil {
 		return nil, err
 	}
 	if err := n.proxies.listen(ctx, log); err != nil {

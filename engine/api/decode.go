@@ -8,6 +8,7 @@ import (
 	"math"
 	"mime"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,7 +35,17 @@ func (s *server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 	if errors.As(err, new(*http.MaxBytesError)) {
 		return nil, tooLarge
 	}
-	return nil, refuse(codeInvalidBody, "the body could not be read to its end: it is shorter than announced or came too slowly")
+	return nil, incomplete(err, len(body), r.ContentLength)
+}
+
+// incomplete says that a body has not come as announced.
+func incomplete(err error, have int, announced int64) *Problem {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return refuse(codeBodyTooSlow, "the body came too slowly: %d of %d bytes came in time, of which %d a second are wanted behind the first %s; nothing was taken in, so send it again",
+			have, announced, bodyRate, readTime).with("Connection", "close")
+	}
+	return refuse(codeInvalidBody, "the body is shorter than announced: %d of %d bytes came; nothing was taken in, so send it again", have, announced).
+		with("Connection", "close")
 }
 
 // mediaType gives the media type of the body, in lower case. Other charsets

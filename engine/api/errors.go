@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	"procaas/dsl"
 	"procaas/engine"
@@ -98,6 +99,8 @@ const (
 	codeInvalidEvent     = "invalid_event"
 	codeInvalidPayload   = "invalid_payload"
 	codeBatchRefused     = "batch_refused"
+	codeBodyTooSlow      = "body_too_slow"
+	codeClientLeft       = "client_left"
 	codeInternal         = "internal_error"
 	codeStoreUnavailable = "store_unavailable"
 	codeOverloaded       = "overloaded"
@@ -179,6 +182,8 @@ var problems = map[string]struct {
 	codeInvalidEvent:     {http.StatusUnprocessableEntity, "The event cannot be accepted"},
 	codeInvalidConfig:    {http.StatusUnprocessableEntity, "The setting cannot have this value"},
 	codeBatchRefused:     {http.StatusUnprocessableEntity, "None of the events was accepted"},
+	codeBodyTooSlow:      {http.StatusRequestTimeout, "The body came too slowly"},
+	codeClientLeft:       {http.StatusServiceUnavailable, "The caller hung up before the answer"},
 	codeInternal:         {http.StatusInternalServerError, "The program has a defect"},
 	codeStoreUnavailable: {http.StatusServiceUnavailable, "The store cannot be reached"},
 	codeOverloaded:       {http.StatusServiceUnavailable, "Events come too fast"},
@@ -280,19 +285,22 @@ func knownCode(code, otherwise string) string {
 }
 
 // refuse writes a problem. An error that nobody expected is logged, with what
-// the caller must not see.
+// the caller must not see. It is written also when the caller seems to have gone: one that
+// has closed only its own half still reads, and net/http says 200 for who says nothing.
 func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	if errors.Is(r.Context().Err(), context.Canceled) {
-		return // nobody is there to read it
-	}
 	p := problemOf(err)
-	if !errors.As(err, new(*Problem)) && !errors.Is(err, engine.ErrTooLong) && p.Code != codeOverloaded { // which metrics count
+	switch {
+	case errors.As(err, new(*Problem)), errors.Is(err, engine.ErrTooLong), p.Code == codeOverloaded: // which metrics count
+	case errors.Is(r.Context().Err(), context.Canceled):
+		p = refuse(codeClientLeft, "the caller closed the connection, or its half of it, before the answer; "+
+			"it is unknown whether the call took effect, so repeat it with the same ids").with("Connection", "close")
+	default:
 		s.log.Error("request failed", "method", r.Method, "url_path", r.URL.Path, "code", p.Code, "error", err)
 	}
 	for name, values := range p.header {
 		w.Header()[name] = values
 	}
-	writeAs(w, p.Status, "application/problem+json", p)
+	writeAs(w, p.Status, mediaProblem, p)
 }
 
 // writeJSON replies with a value. Its error is always nil: handlers return it.
@@ -311,6 +319,7 @@ func writeAs(w http.ResponseWriter, status int, contentType string, v any) {
 		panic(fmt.Errorf("encode a reply: %w", err))
 	}
 	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Content-Length", strconv.Itoa(body.Len())) // so that its end shows, also before what was sent is drained
 	w.WriteHeader(status)
 	_, _ = w.Write(body.Bytes())
 }

@@ -12,6 +12,7 @@ import (
 // The forms in which events come.
 const (
 	mediaJSON       = "application/json"
+	mediaProblem    = "application/problem+json"
 	mediaCloudEvent = "application/cloudevents+json"
 	mediaCloudBatch = "application/cloudevents-batch+json"
 )

@@ -17,6 +17,6 @@ func Lobby(version string) http.Handler {
 		}
 		p := refuse(code, why).with("Retry-After", "1")
 		w.Header()["Retry-After"] = p.header["Retry-After"]
-		writeAs(w, p.Status, "application/problem+json", p)
+		writeAs(w, p.Status, mediaProblem, p)
 	})
 }

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -15,8 +14,9 @@ import (
 	"procaas/engine/api/ui"
 )
 
-// requestTime bounds the work for one request. It is shorter than the server's
-// write timeout, so that a store that hangs is a reply and not a cut connection.
+// requestTime bounds the work for one request, from when its body has come. It is shorter
+// than the server's write timeout, so that a store that hangs is a reply and not a cut
+// connection.
 const requestTime = 8 * time.Second
 
 // withDeadline ends the work for a request, unless the call waits for news.
@@ -30,9 +30,13 @@ func (s *server) withDeadline(next http.Handler) http.Handler {
 		if r.URL.Path == claimPath { // it may wait, and moves the server's own deadlines then
 			most += maxClaimWait
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), most)
+		ctx, cancel := newWorkTime(r.Context(), most)
 		defer cancel()
-		next.ServeHTTP(w, r.WithContext(ctx))
+		r = r.WithContext(ctx)
+		if r.ContentLength != 0 && r.Body != nil {
+			r.Body = ctx.outside(r.Body)
+		}
+		next.ServeHTTP(w, r)
 	})
 }
 
@@ -135,7 +139,7 @@ type statusWriter struct {
 
 // WriteHeader implements [http.ResponseWriter].
 func (w *statusWriter) WriteHeader(status int) {
-	if !w.wrote {
+	if !w.wrote && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) { // others only announce one
 		w.status, w.wrote = status, true
 	}
 	w.ResponseWriter.WriteHeader(status)

@@ -119,7 +119,7 @@ func (s *server) describe(o operation, n need) *huma.Operation {
 		codes = append(codes, codeCrossOrigin, codeLengthRequired)
 	}
 	if o.body != nil {
-		codes = append(codes, codeMalformedJSON, codeInvalidBody, codeBodyTooLarge, codeUnsupportedMedia, codeOverloaded)
+		codes = append(codes, codeMalformedJSON, codeInvalidBody, codeBodyTooSlow, codeBodyTooLarge, codeUnsupportedMedia, codeOverloaded, codeClientLeft)
 	}
 	if o.strict() {
 		codes = append(codes, codeInvalidParameter)
@@ -173,7 +173,7 @@ func (s *server) describeProblems(op *huma.Operation, codes []string) {
 		}
 		op.Responses[status] = &huma.Response{
 			Description: line,
-			Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: s.schema(Problem{})}},
+			Content:     map[string]*huma.MediaType{mediaProblem: {Schema: s.schema(Problem{})}},
 		}
 	}
 }

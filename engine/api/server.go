@@ -16,16 +16,28 @@ import (
 const MaxConnections = 4096
 
 // Server makes a server whose limits keep slow and silent clients from holding
-// it. Requests should come from a listener of [Listen].
+// it. Requests should come from a listener of [Listen]. Each has an answer: one to which
+// the handler gives none gets a 500.
 func Server(h http.Handler, log *slog.Logger) *http.Server {
+	s := newHTTPServer(attended(h, log, true), log)
+	s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout = 2*time.Second, readTime, writeTime
+	return s
+}
+
+// PassingServer is [Server] for a handler that passes requests on to others: how long
+// bodies and answers take is for these and their callers to decide.
+func PassingServer(h http.Handler, log *slog.Logger) *http.Server {
+	s := newHTTPServer(attended(h, log, false), log)
+	s.ReadHeaderTimeout = 10 * time.Second
+	return s
+}
+
+func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 	s := &http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: 2 * time.Second,
-		ReadTimeout:       5 * time.Second,
-		WriteTimeout:      10 * time.Second,
-		IdleTimeout:       30 * time.Second,
-		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		Handler:        h,
+		IdleTimeout:    30 * time.Second,
+		MaxHeaderBytes: 16 << 10,
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	closeUnused(s)
 	return s

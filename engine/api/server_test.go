@@ -46,8 +46,8 @@ func TestClientThatHasGoneSubmitsNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	w := postCtx(ctx, api.New(api.Options{Engine: f}), `{"type": "new-order-created"}`)
-	if len(f.seen) != 0 || w.Body.Len() != 0 {
-		t.Errorf("have %d events and reply %q, want neither", len(f.seen), w.Body)
+	if len(f.seen) != 0 || w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "client_left") {
+		t.Errorf("have %d events and reply %d %q, want none, and 503 for one that closed its half only", len(f.seen), w.Code, w.Body)
 	}
 }
 

@@ -40,7 +40,10 @@ func (s *server) metricsHandler() func(http.ResponseWriter, *http.Request) error
 		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4,
 	})
 	return func(w http.ResponseWriter, r *http.Request) error {
-		h.ServeHTTP(w, r)
+		seen := &statusWriter{ResponseWriter: w}
+		if h.ServeHTTP(seen, r); !seen.wrote {
+			w.WriteHeader(http.StatusOK) // there are no metrics
+		}
 		return nil
 	}
 }

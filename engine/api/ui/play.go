@@ -54,21 +54,14 @@ type playGraph struct {
 	Graph    graph
 }
 
-// The bounds of what is tried are far above what anybody types or waits for.
-const (
-	maxPlay  = 256 << 10
-	playTime = 5 * time.Second
-)
+// playTime bounds what is tried, far above what anybody waits for.
+const playTime = 5 * time.Second
 
 // playground checks what is typed, draws how it would run, and runs it with answers
 // that are typed, too. Nothing is kept.
 func (c *Console) playground(w http.ResponseWriter, r *http.Request) error {
 	d := playData{YAML: example, Tests: exampleTests, CanRun: c.o.Play != nil}
 	if r.Method == http.MethodPost {
-		r.Body = http.MaxBytesReader(w, r.Body, maxPlay)
-		if err := r.ParseForm(); err != nil {
-			return &Refused{http.StatusRequestEntityTooLarge, "That is too much to try: 256 KiB are the most."}
-		}
 		d.YAML, d.Tests, d.Checked = r.PostFormValue("yaml"), r.PostFormValue("tests"), true
 		file := dsl.File{Name: "playground.yaml", Data: []byte(d.YAML)}
 		plans, found := c.o.Engine.Try([]dsl.File{file})

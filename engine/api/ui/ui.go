@@ -151,12 +151,36 @@ func New(o Options) *Console {
 		"POST " + Root + "runs/{id}":              c.steer,
 	} {
 		c.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			if err := serve(w, r); err != nil {
+			err := readForm(w, r)
+			if err == nil {
+				err = serve(w, r)
+			}
+			if err != nil {
 				c.fail(w, r, err)
 			}
 		})
 	}
 	return c
+}
+
+// maxForm bounds what a form sends, in bytes, far above what anybody types.
+const maxForm = 256 << 10
+
+// readForm reads a form before anything is done by it: half a form would say something else
+// than its sender, and a search without its conditions finds everything.
+func readForm(w http.ResponseWriter, r *http.Request) error {
+	if r.Method != http.MethodPost {
+		return nil
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	err := r.ParseForm()
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, new(*http.MaxBytesError)):
+		return &Refused{http.StatusRequestEntityTooLarge, "That is too much: a form may have 256 KiB."}
+	}
+	return &Refused{http.StatusBadRequest, "The form did not arrive as a whole, and nothing was done. Send it again."}
 }
 
 // Public tells whether a path of the console needs no token: where one signs in, and

@@ -141,15 +141,18 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // failed answers a request that no worker has answered.
 func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
-	if errors.Is(r.Context().Err(), context.Canceled) {
-		p.o.Observe(499, attemptsOf(r.Context())) // nobody is there to read the answer
-		return
-	}
 	if errors.As(err, new(*bodyError)) {
 		p.refuse(w, http.StatusBadRequest, CodeMissingBody, "The body has not come", err.Error())
 		return
 	}
 	attempts := attemptsOf(r.Context())
+	if errors.Is(r.Context().Err(), context.Canceled) {
+		// Perhaps nobody is there to read it; but a caller that has closed only its own half
+		// is, and to it no answer would be a 200.
+		p.o.Observe(499, attempts)
+		p.problem(w, http.StatusBadGateway, CodeFailed, "The caller hung up before the answer", "it is unknown whether the request took effect")
+		return
+	}
 	var none *noWorkerError
 	if errors.As(err, &none) {
 		p.o.Log.Warn("no worker in time", "partition", none.partition, "attempts", attempts, "error", err)

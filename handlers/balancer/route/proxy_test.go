@@ -1,6 +1,7 @@
 package route_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -320,23 +321,52 @@ func TestProxyPassesOtherAnswersOn(t *testing.T) {
 	}
 }
 
-func TestProxyTellsThatABodyBrokeOff(t *testing.T) {
+// TestProxyAnswersWhoClosesItsHalf speaks byte by byte: net/http cancels a request whose sender
+// closes its half of the connection, and says 200 for a handler that says nothing then.
+func TestProxyAnswersWhoClosesItsHalf(t *testing.T) {
 	t.Parallel()
-	b, w := newBoard(), newWorker(t, "w0")
-	w.take(t, 1)
-	b.put(assignmentTo(1, 0, w))
-	observed := make(chan int, 1)
-	p := newProxy(t, b, route.ProxyOptions{Observe: func(status, _ int) { observed <- status }})
-	c, err := net.Dial("tcp", p.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
+	for name, c := range map[string]struct {
+		body           string
+		hangs          bool // the worker
+		want, observed int
+	}{
+		"a body that breaks off": {"abc", false, 400, 400},
+		"a worker that is busy":  {"abcdefghij", true, 502, 499},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, w := newBoard(), newWorker(t, "w0")
+			came, observed := make(chan struct{}), make(chan int, 1)
+			if c.hangs {
+				w.serve.Store(func(_ http.ResponseWriter, r *http.Request) {
+					_, _ = io.Copy(io.Discard, r.Body)
+					close(came)
+					<-r.Context().Done()
+				})
+			} else {
+				close(came)
+			}
+			w.take(t, 1)
+			b.put(assignmentTo(1, 0, w))
+			p := newProxy(t, b, route.ProxyOptions{Observe: func(status, _ int) { observed <- status }})
+			conn, err := net.Dial("tcp", p.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			fmt.Fprintf(conn, "POST /?key=user-1 HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n%s", c.body)
+			<-came
+			if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			reply, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer reply.Body.Close()
+			if status := <-observed; status != c.observed || reply.StatusCode != c.want {
+				t.Errorf("have %s and observed %d, want %d and %d", reply.Status, status, c.want, c.observed)
+			}
+		})
 	}
-	fmt.Fprintf(c, "POST /?key=user-1 HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc")
-	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
-	if status := <-observed; status != 400 && status != 499 {
-		t.Errorf("observed %d", status)
-	}
-	c.Close()
 }
