@@ -62,6 +62,7 @@ torture: tools-postgres cells ## nodes, workers of the queue and their PostgreSQ
 
 torture-transfers: tools-postgres ## a transfer for each way to harm it at each of its points: the coordinator is killed, a shard is cut off; minutes
 	cd handlers/sharding/transfer && $(GO) test -count 1 -timeout 30m -run '^TestTransferEndsAfterOneHarm$$' -every
+	$(GO) run $(FLAGS) ./engine/enginetest/testdb -- $(GO) test -count 1 -timeout 30m ./handlers/sharding -run '^TestPartsOfKeysMoveUnderWrites$$' -scenarios 100
 
 bench-shards: tools-postgres ## the read-only window of moving a key of a million rows, by both methods: minutes, on an idle machine
 	@cd handlers/sharding/transfer && $(GO) test -count 1 -timeout 60m -run '^TestWindow$$' -rows 1000000 -rounds 3

@@ -54,7 +54,8 @@ type ShardMaps interface {
 	// range the keys from a bound on, in others one key. Nothing is changed when it is dry.
 	SplitShard(ctx context.Context, shardMap, at string, dry bool, by Actor) (ShardRegroup, error)
 
-	// MergeShard ends the stretch of keys that begins at a bound: they belong to the one before.
+	// MergeShard ends a placement: its rows belong to the one that it was split off. In a map by
+	// range it ends the stretch of keys that begins at a bound: they belong to the one before.
 	MergeShard(ctx context.Context, shardMap, at string, dry bool, by Actor) (ShardRegroup, error)
 
 	// EnrollShard prepares a shard.

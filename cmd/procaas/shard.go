@@ -38,8 +38,10 @@ keys, drains them, and moves keys.`,
 moves then. In a map by range, the stretch of keys that KEY lies in is divided there;
 in others the key gets a placement of its own. Writers are held back for some
 milliseconds.`, "5000"),
-		shardRegroup(s, &f, "merge MAP KEY", "Make two stretches of keys one", `merge ends the stretch of keys that begins at KEY: its keys belong to the one before
-it, which must be on the same shard. Writers are held back for some milliseconds.`, "5000"),
+		shardRegroup(s, &f, "merge MAP KEY", "Make a part that was split off part of the rest again", `merge ends the placement that KEY has of its own: its rows belong to the placement that
+it was split off. In a map by range it ends the stretch of keys that begins at KEY: its
+keys belong to the stretch before it. Both must be on the same shard, and no transfer of
+either may be under way or observed. Writers are held back for some milliseconds.`, "42/inbox"),
 	)
 	c.AddCommand(shardTransferCommands(s, &f)...)
 	return c

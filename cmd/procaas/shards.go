@@ -23,6 +23,9 @@ func (n *node) openShards(ctx context.Context, b *dsl.Bundle) (err error) {
 	}
 	n.shards, err = sharding.Open(ctx, sharding.Options{
 		DSN: n.flags.store, Maps: b.ShardMaps, Secret: secretsFrom(n.flags.secretsDir), Log: n.log, Audit: postgres.WriteAudit,
+		Transfers: func(ctx context.Context, shardMap string) ([]engine.ShardTransfer, error) {
+			return engine.ReadShardTransfers(ctx, n.store, shardMap)
+		},
 	})
 	return err
 }

@@ -130,9 +130,10 @@ func (s *server) shardOperations() []operation {
 		s.regroupOperation("split", "split-placement", "Give a part of a placement one of its own",
 			"In a map by range, the stretch of keys that `at` lies in is divided there; in others the key `at` gets a placement of its own. Both stay on their "+
 				"shard; a transfer can move them apart. Writers are held back for some milliseconds.", engine.ShardMaps.SplitShard),
-		s.regroupOperation("merge", "merge-placement", "Make two stretches of keys one",
-			"The stretch of keys that begins at `at` ends, and its keys belong to the one before it, which must be on the same shard. "+
-				"Writers are held back for some milliseconds.", engine.ShardMaps.MergeShard),
+		s.regroupOperation("merge", "merge-placement", "Make a part that was split off part of the rest again",
+			"The placement that the key `at` has of its own ends, and its rows belong to the placement that it was split off. In a map by range the stretch of keys "+
+				"that begins at `at` ends, and its keys belong to the stretch before it. Both must be on the same shard, and no transfer of either may be under "+
+				"way or observed. Writers are held back for some milliseconds.", engine.ShardMaps.MergeShard),
 	}
 }
 

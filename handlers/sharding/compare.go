@@ -104,7 +104,7 @@ func (m *Map) shardAt(addresses []string) string {
 func (m *Map) compare(ctx context.Context, q Querier, pool beginner, shard string) error {
 	// First: behind it no token of before can switch the map any more. What a transfer that begins later writes, amend
 	// leaves alone.
-	ended, err := m.keys(ctx, voidTransfers, m.ID, shard)
+	ended, err := m.keys(ctx, m.service.pool, voidTransfers, m.ID, shard)
 	if err != nil {
 		return err
 	}
@@ -208,12 +208,13 @@ func (m *Map) closeRest(ctx context.Context, q Querier, shard string, write func
 		}
 		for _, f := range page {
 			p, placed := home[f.Key]
-			// openAll has seen to it.
-			if placed && p.Shard == shard {
-				continue
-			}
 			end := Fence{Map: m.ID, Key: f.Key, Epoch: f.Epoch, State: Closed}
-			if placed && p.Epoch >= f.Epoch {
+			switch {
+			case placed && p.State == Merged: // its rows are those of a wider one, whoever has that
+				end.Epoch = max(p.Epoch, f.Epoch)
+			case placed && p.Shard == shard:
+				continue // openAll has seen to it
+			case placed && p.Epoch >= f.Epoch:
 				end.Epoch, end.State, end.Target = p.Epoch, Moved, p.Shard
 			}
 			if err := write(end); err != nil {

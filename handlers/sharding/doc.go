@@ -14,8 +14,10 @@
 //   - "[" and the lower bound for a stretch of the strategy range.
 //
 // [Map.Lookup] finds the placement of a key: the longest placement among the key and
-// its first parts, then the slot or the stretch. [Map.Rows] gives the SQL condition that
-// selects the rows of a placement in one table of the map.
+// its first parts, then the slot or the stretch. [Map.Rows] says which rows of a table of the
+// map are those of a placement. A table may have columns for the first parts of a key only:
+// its rows belong to the longest placement of those, and never to one with more parts. So
+// a service asks, and calls the guard, with as many parts as the table has columns for.
 //
 // Each placement has an epoch, which grows with each move, and each shard has a fence
 // for each placement that it has or had: a row of procaas.fences. Who writes calls

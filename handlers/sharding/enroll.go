@@ -149,12 +149,12 @@ func (m *Map) inspectTable(ctx context.Context, q Querier, t *dsl.ShardTable, e 
 	case identity != "d" && identity != "f":
 		refuse("its replica identity is neither its primary key nor full: alter table … replica identity default")
 	}
-	return m.inspectColumns(ctx, q, oid, t, refuse)
+	return m.inspectColumns(ctx, q, oid, t, e, refuse)
 }
 
 // inspectColumns checks that the columns of the key are in the primary key: a publication
 // with a filter by another column would make the server refuse updates of the table.
-func (m *Map) inspectColumns(ctx context.Context, q Querier, oid int64, t *dsl.ShardTable, refuse func(string, ...any)) error {
+func (m *Map) inspectColumns(ctx context.Context, q Querier, oid int64, t *dsl.ShardTable, e *Enrollment, refuse func(string, ...any)) error {
 	types := map[string]string{}
 	rows, err := q.Query(ctx, columnTypes, oid)
 	if err != nil {
@@ -184,6 +184,9 @@ func (m *Map) inspectColumns(ctx context.Context, q Querier, oid int64, t *dsl.S
 			refuse("the column %s, which holds a part of the key, is not in its primary key", column)
 		case i == 0 && !slices.Contains(allowed, kind):
 			refuse("the column %s is %s, want %s for a key of this type", column, kind, strings.Join(allowed, " or "))
+		case !transfer.Publishable(kind):
+			e.Warnings = append(e.Warnings, fmt.Sprintf("table %s: publications do not filter by the column %s, which is %s: a key with a part there moves "+
+				"by lock-copy-switch, and its writers wait for the copy", t.Table, column, kind))
 		}
 	}
 	return nil

@@ -84,7 +84,7 @@ func (x *index) longest(key string) *Placement {
 		return nil
 	}
 	for k, ok := key, true; ok; k, ok = cutLast(k) {
-		if p := x.exact(k); p != nil {
+		if p := x.exact(k); p != nil && p.State != Merged {
 			return p
 		}
 	}
@@ -104,10 +104,23 @@ func (x *index) standing(key string) int {
 		}
 		return 0
 	}
-	if x.exact(key) != nil {
+	if p := x.exact(key); p != nil && p.State != Merged {
 		return 1
 	}
 	return 0
+}
+
+// merged tells whether a placement of a key has ended behind an epoch, since its rows belong to a
+// wider one again: that has an epoch of its own, which may be lower.
+func (x *index) merged(key string, epoch int64) bool {
+	for k, ok := key, true; ok; k, ok = cutLast(k) {
+		if p := x.exact(k); p != nil && p.State == Merged && p.Epoch > epoch {
+			return true
+		}
+	}
+	return slices.ContainsFunc(*x.ranges.Load(), func(p *Placement) bool {
+		return p.State == Merged && p.Epoch > epoch && !x.layout.below(firstPart(key), p.Key[1:])
+	})
 }
 
 func (x *index) exact(key string) *Placement {

@@ -37,7 +37,7 @@ const placementColumns = `map, key, shard, epoch, state, coalesce(transfer, ''),
 // The questions for placements.
 const (
 	readPlacement = `select ` + placementColumns + ` from shard_placements where map = $1 and key = $2`
-	findPlacement = `select ` + placementColumns + ` from shard_placements where map = $1 and key = any($2)
+	findPlacement = `select ` + placementColumns + ` from shard_placements where map = $1 and key = any($2) and state <> 'merged'
 		order by array_position($2, key) limit 1`
 	findText = `select ` + placementColumns + ` from shard_placements where map = $1 and key between '[' and '[' || $2 and state <> 'merged'
 		order by key desc limit 1`
@@ -53,8 +53,8 @@ func scanPlacement(row pgx.CollectableRow) (Placement, error) {
 }
 
 // one asks for one placement; ErrUnknownKey when there is none.
-func (m *Map) one(ctx context.Context, key, sql string, args ...any) (Placement, error) {
-	rows, err := m.service.pool.Query(ctx, sql, args...)
+func (m *Map) one(ctx context.Context, q Querier, key, sql string, args ...any) (Placement, error) {
+	rows, err := q.Query(ctx, sql, args...)
 	if err != nil {
 		return Placement{}, fmt.Errorf("map %s: read placement: %w", m.ID, err)
 	}
@@ -68,8 +68,8 @@ func (m *Map) one(ctx context.Context, key, sql string, args ...any) (Placement,
 	return p, nil
 }
 
-func (m *Map) keys(ctx context.Context, sql string, args ...any) ([]string, error) {
-	rows, err := m.service.pool.Query(ctx, sql, args...)
+func (m *Map) keys(ctx context.Context, q Querier, sql string, args ...any) ([]string, error) {
+	rows, err := q.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (m *Map) keys(ctx context.Context, sql string, args ...any) ([]string, erro
 
 // Read gives a placement by its own key, from the database.
 func (m *Map) Read(ctx context.Context, placement string) (Placement, error) {
-	return m.one(ctx, placement, readPlacement, m.ID, placement)
+	return m.one(ctx, m.service.pool, placement, readPlacement, m.ID, placement)
 }
 
 // Find gives the placement of a key, from the database: the longest there is.
@@ -86,19 +86,19 @@ func (m *Map) Find(ctx context.Context, key string) (Placement, error) {
 	if err := m.layout.check(key); err != nil {
 		return Placement{}, fmt.Errorf("map %s: %w", m.ID, err)
 	}
-	p, err := m.one(ctx, key, findPlacement, m.ID, m.layout.candidates(key))
+	p, err := m.one(ctx, m.service.pool, key, findPlacement, m.ID, m.layout.candidates(key))
 	if !errors.Is(err, ErrUnknownKey) || m.layout.strategy != "range" {
 		return p, err
 	}
-	return m.stretch(ctx, key)
+	return m.stretch(ctx, m.service.pool, key)
 }
 
 // stretch gives the placement of the stretch that a key lies in.
-func (m *Map) stretch(ctx context.Context, key string) (Placement, error) {
+func (m *Map) stretch(ctx context.Context, q Querier, key string) (Placement, error) {
 	if m.layout.ints {
-		return m.one(ctx, key, findNumber, m.ID, firstPart(key))
+		return m.one(ctx, q, key, findNumber, m.ID, firstPart(key))
 	}
-	return m.one(ctx, key, findText, m.ID, firstPart(key))
+	return m.one(ctx, q, key, findText, m.ID, firstPart(key))
 }
 
 // Begin says what to transfer.

@@ -365,11 +365,13 @@ func (t *task) spec(ctx context.Context) (transfer.Spec, error) {
 		}
 	}
 	for _, table := range t.m.Declared.Tables {
-		where, err := t.m.Rows(ctx, table, now.Key)
+		rows, ok, err := t.m.Rows(ctx, table, now.Key)
 		if err != nil {
 			return spec, err
 		}
-		spec.Tables = append(spec.Tables, transfer.Table{Name: table.Table, Where: where, Columns: t.m.columns(table)})
+		if ok {
+			spec.Tables = append(spec.Tables, rows)
+		}
 	}
 	return spec, nil
 }

@@ -61,7 +61,7 @@ func (m *Map) Complete(ctx context.Context, p Placement) (Placement, error) {
 // fenceNew writes the fence of a new placement, and before it that of the one which it was
 // split from, so that writers who only know of that one ask again.
 func (m *Map) fenceNew(ctx context.Context, tx pgx.Tx, p Placement) error {
-	wide, err := m.wider(ctx, p.Key)
+	wide, err := m.wider(ctx, m.service.pool, p.Key)
 	if err != nil && !errors.Is(err, ErrUnknownKey) {
 		return err
 	}
@@ -74,10 +74,10 @@ func (m *Map) fenceNew(ctx context.Context, tx pgx.Tx, p Placement) error {
 }
 
 // wider gives the placement that a key would have without its own.
-func (m *Map) wider(ctx context.Context, key string) (Placement, error) {
-	p, err := m.one(ctx, key, findPlacement, m.ID, m.layout.candidates(key)[1:])
+func (m *Map) wider(ctx context.Context, q Querier, key string) (Placement, error) {
+	p, err := m.one(ctx, q, key, findPlacement, m.ID, m.layout.candidates(key)[1:])
 	if errors.Is(err, ErrUnknownKey) && m.layout.strategy == "range" {
-		return m.stretch(ctx, key)
+		return m.stretch(ctx, q, key)
 	}
 	return p, err
 }

@@ -42,7 +42,7 @@ const (
 	// Refused is a key that nobody may register.
 	Refused State = "refused"
 
-	// Merged is a stretch of keys that belongs to the one before it now.
+	// Merged is a part that belongs to the next wider placement again: a stretch of keys to the one before it.
 	Merged State = "merged"
 )
 

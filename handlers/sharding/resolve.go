@@ -100,7 +100,7 @@ func (m *Map) waitBeyond(ctx context.Context, key string, epoch int64) (Placemen
 	p, err := m.Find(ctx, key)
 	overdue := time.NewTicker(overdueEvery)
 	defer overdue.Stop()
-	for err == nil && (p.Epoch <= epoch || p.State == Creating) {
+	for err == nil && (p.Epoch <= epoch && !m.index.merged(key, epoch) || p.State == Creating) {
 		select {
 		case <-more:
 		case <-overdue.C:
@@ -111,7 +111,7 @@ func (m *Map) waitBeyond(ctx context.Context, key string, epoch int64) (Placemen
 			return p, nil // as it is; the shard will say
 		}
 		more = m.index.changes()
-		if known := m.index.find(key); known != nil && known.Epoch > p.Epoch {
+		if known := m.index.find(key); known != nil && (known.Epoch > p.Epoch || known.Key != p.Key) {
 			p = *known
 		}
 	}

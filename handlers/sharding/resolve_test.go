@@ -194,10 +194,7 @@ func TestSlotsAndStretches(t *testing.T) {
 			}
 		}
 		for placement, want := range rows {
-			where, err := m.Rows(ctx, table, placement)
-			if err != nil {
-				t.Fatal(err)
-			}
+			where := r.where(m, table, placement)
 			var have []string
 			r.collect("s1", fmt.Sprintf("select %s::text from %s where %s", m.Declared.Key[0], id, where), &have)
 			slices.Sort(have)

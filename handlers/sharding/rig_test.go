@@ -14,9 +14,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"procaas/dsl"
+	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/postgres"
 	"procaas/handlers/sharding"
+	"procaas/handlers/sharding/transfer"
 )
 
 // A rig is a service whose maps live in a schema of the test cluster, with two shards
@@ -28,6 +30,7 @@ type rig struct {
 	dsn    string
 
 	declared []*dsl.ShardMap
+	docs     engine.Documents // which have the transfers; nil for none
 }
 
 const tables = `create table messages (user_id bigint, id bigint, folder text not null default '', body text, primary key (user_id, id, folder));
@@ -78,7 +81,13 @@ func newRigOn(t testing.TB, text string, servers [2]*enginetest.Cluster) *rig {
 		r.exec(shard, tables)
 	}
 	r.declared = parseMaps(t, text)
-	s, err := sharding.Open(t.Context(), sharding.Options{DSN: r.dsn, Maps: r.declared, Patience: time.Minute, Audit: postgres.WriteAudit})
+	s, err := sharding.Open(t.Context(), sharding.Options{DSN: r.dsn, Maps: r.declared, Patience: time.Minute, Audit: postgres.WriteAudit,
+		Transfers: func(ctx context.Context, shardMap string) ([]engine.ShardTransfer, error) {
+			if r.docs == nil {
+				return nil, nil
+			}
+			return engine.ReadShardTransfers(ctx, r.docs, shardMap)
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,4 +235,32 @@ func (r *rig) ask(shard, sql string, into any) {
 	if err := c.QueryRow(r.t.Context(), sql).Scan(into); err != nil {
 		r.t.Fatalf("%s: %s: %v", shard, sql, err)
 	}
+}
+
+// where gives the condition of the rows of a placement in a table, as s1 has it.
+func (r *rig) where(m *sharding.Map, table *dsl.ShardTable, placement string) string {
+	r.t.Helper()
+	rows, ok, err := m.Rows(r.t.Context(), table, placement)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if !ok {
+		return "false"
+	}
+	where, err := transfer.Condition(r.t.Context(), r.dial("s1"), rows)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return where
+}
+
+// dial gives a connection to a shard, or to the map, which ends with the test.
+func (r *rig) dial(shard string) *pgx.Conn {
+	r.t.Helper()
+	c, err := pgx.Connect(r.t.Context(), r.shards[shard])
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = c.Close(context.Background()) }) // its server may be gone
+	return c
 }

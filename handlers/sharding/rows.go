@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"procaas/dsl"
+	"procaas/handlers/sharding/transfer"
 )
 
 // Publication names the publication that has the rows of a placement.
@@ -19,34 +20,37 @@ func (m *Map) publication(bucket int) string {
 	return "procaas_" + strings.ReplaceAll(m.ID, "-", "_") + "_" + strconv.Itoa(bucket)
 }
 
-// Rows gives the condition, as SQL without parameters, that selects the rows of a
-// placement in a table of the map: without those of longer placements, and without
-// those of keys of a slot or a stretch that are placed themselves. Hold the placement
-// by a transfer while it is used: no key is split off then.
-func (m *Map) Rows(ctx context.Context, t *dsl.ShardTable, placement string) (string, error) {
+// Rows says which rows of a table of the map are those of a placement: without those of longer
+// placements, and without those of keys of a slot or a stretch that are placed themselves. ok is
+// false when none are: a table with fewer columns of the key than a placement has parts cannot tell
+// its rows, which belong to the wider placement alone. No key is split off while a transfer has the
+// placement, or has not ended yet.
+func (m *Map) Rows(ctx context.Context, t *dsl.ShardTable, placement string) (rows transfer.Table, ok bool, err error) {
 	columns := m.columns(t)
-	var conditions []string
+	rows = transfer.Table{Name: t.Table, Columns: columns}
 	switch placement[0] {
 	case '#':
-		conditions = append(conditions, fmt.Sprintf("(%s & %d) = %s", m.layout.hashSQL(columns[0]), m.layout.slots-1, placement[1:]))
+		rows.Where = fmt.Sprintf("(%s & %d) = %s", m.layout.hashSQL(columns[0]), m.layout.slots-1, placement[1:])
 	case '[':
-		var err error
-		if conditions, err = m.stretchRows(ctx, columns[0], placement); err != nil {
-			return "", fmt.Errorf("map %s: the stretch %q: %w", m.ID, placement, err)
+		if rows.Where, err = m.stretchRows(ctx, columns[0], placement); err != nil {
+			return rows, false, fmt.Errorf("map %s: the stretch %q: %w", m.ID, placement, err)
 		}
 	default:
-		conditions = append(conditions, m.layout.keyRows(columns, placement))
+		rows.Key, _ = ParseKey(placement)
+		if len(rows.Key) > len(columns) {
+			return rows, false, nil
+		}
 	}
 	within, err := m.within(ctx, placement)
 	if err != nil {
-		return "", err
+		return rows, false, err
 	}
 	for _, key := range within {
 		if k, _ := ParseKey(key); len(k) <= len(columns) {
-			conditions = append(conditions, "not ("+m.layout.keyRows(columns, key)+")")
+			rows.Except = append(rows.Except, k)
 		}
 	}
-	return strings.Join(conditions, " and "), nil
+	return rows, true, nil
 }
 
 // columns lists the columns of a table that hold the parts of a key.
@@ -55,23 +59,6 @@ func (m *Map) columns(t *dsl.ShardTable) []string {
 		return t.Key
 	}
 	return m.Declared.Key
-}
-
-// keyRows selects the rows of a key and of all below it.
-func (l layout) keyRows(columns []string, key string) string {
-	parts, _ := ParseKey(key)
-	var out []string
-	for i, part := range parts[:min(len(parts), len(columns))] {
-		switch {
-		case i == 0 && l.ints:
-			out = append(out, quoteName(columns[i])+" = "+part)
-		case i == 0:
-			out = append(out, quoteName(columns[i])+" = "+quote(part))
-		default:
-			out = append(out, quoteName(columns[i])+"::text = "+quote(part))
-		}
-	}
-	return strings.Join(out, " and ")
 }
 
 // hashSQL computes the hash of the first part of a key.
@@ -85,8 +72,8 @@ func (l layout) hashSQL(column string) string {
 const stretchBounds = `select key from shard_placements where map = $1 and key >= '[' and key < '\' and state <> 'merged'`
 
 // stretches lists the placements of a map by range, in the order of their bounds.
-func (m *Map) stretches(ctx context.Context) ([]string, error) {
-	keys, err := m.keys(ctx, stretchBounds, m.ID)
+func (m *Map) stretches(ctx context.Context, q Querier) ([]string, error) {
+	keys, err := m.keys(ctx, q, stretchBounds, m.ID)
 	slices.SortFunc(keys, func(a, b string) int {
 		if m.layout.below(a[1:], b[1:]) {
 			return -1
@@ -96,45 +83,70 @@ func (m *Map) stretches(ctx context.Context) ([]string, error) {
 	return keys, err
 }
 
-// stretchRows selects the rows of a stretch of keys.
-func (m *Map) stretchRows(ctx context.Context, column, placement string) ([]string, error) {
-	keys, err := m.stretches(ctx)
+// bounds gives the lower bounds of a stretch and of the one behind it; up is empty for the last one.
+func (m *Map) bounds(ctx context.Context, placement string) (low, up string, err error) {
+	keys, err := m.stretches(ctx, m.service.pool)
 	if err != nil {
-		return nil, err
+		return "", "", err
 	}
-	if !slices.Contains(keys, placement) {
-		return nil, ErrUnknownKey
+	i := slices.Index(keys, placement)
+	if i < 0 {
+		return "", "", ErrUnknownKey
+	}
+	if i+1 < len(keys) {
+		up = keys[i+1][1:]
+	}
+	return placement[1:], up, nil
+}
+
+// stretchRows selects the rows of a stretch of keys.
+func (m *Map) stretchRows(ctx context.Context, column, placement string) (string, error) {
+	low, up, err := m.bounds(ctx, placement)
+	if err != nil {
+		return "", err
 	}
 	bound := quote
+	column = quoteName(column)
 	if m.layout.ints {
 		bound = func(s string) string { return s }
 	} else {
-		column = quoteName(column) + ` collate "C"`
+		column += ` collate "C"`
 	}
 	conditions := []string{"true"}
-	i := slices.Index(keys, placement)
-	if low := placement[1:]; low != "" {
+	if low != "" {
 		conditions = append(conditions, column+" >= "+bound(low))
 	}
-	if i+1 < len(keys) {
-		conditions = append(conditions, column+" < "+bound(keys[i+1][1:]))
+	if up != "" {
+		conditions = append(conditions, column+" < "+bound(up))
 	}
-	return conditions, nil
+	return strings.Join(conditions, " and "), nil
 }
 
 // Placements within another one: keys below a key, and keys of their own in a map of
 // slots or stretches.
 const (
-	keysBelow = `select key from shard_placements where map = $1 and key > $2 || '/' and key < $2 || '0' order by key`
-	ownKeys   = `select key from shard_placements where map = $1 and key !~ '^[#[]' order by key`
+	keysBelow = `select key from shard_placements where map = $1 and key > $2 || '/' and key < $2 || '0' and state <> 'merged' order by key`
+	ownKeys   = `select key from shard_placements where map = $1 and key !~ '^[#[]' and state <> 'merged' order by key`
 )
 
 // within lists the placements that lie within another one.
 func (m *Map) within(ctx context.Context, placement string) ([]string, error) {
 	if placement[0] != '#' && placement[0] != '[' {
-		return m.keys(ctx, keysBelow, m.ID, placement)
+		return m.keys(ctx, m.service.pool, keysBelow, m.ID, placement)
 	}
-	return m.keys(ctx, ownKeys, m.ID)
+	keys, err := m.keys(ctx, m.service.pool, ownKeys, m.ID)
+	if err != nil || len(keys) == 0 {
+		return nil, err
+	}
+	var up string
+	if placement[0] == '[' {
+		if _, up, err = m.bounds(ctx, placement); err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(keys, func(key string) bool {
+		return !m.layout.overlap(placement, key) || up != "" && !m.layout.below(firstPart(key), up)
+	}), nil
 }
 
 // quote writes text as a literal of SQL.

@@ -45,6 +45,9 @@ type Options struct {
 	// it is; changes are not written down when it is nil.
 	Audit func(ctx context.Context, tx pgx.Tx, a engine.Audited) error
 
+	// Transfers lists the transfers of a map, those that have ended as well; nil knows none.
+	Transfers func(ctx context.Context, shardMap string) ([]engine.ShardTransfer, error)
+
 	// Log hears of hosts and of what could not be done; nothing is logged when nil.
 	Log *slog.Logger
 }

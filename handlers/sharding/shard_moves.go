@@ -237,7 +237,7 @@ func (h *ShardMoves) candidates(ctx context.Context, c *engine.Call, m *Map, sou
 	default:
 		reason = ""
 	}
-	keys, err := m.keys(ctx, idleKeys, m.ID, source.ID, reason, c.Now.Add(-h.After), h.Limit+len(moving))
+	keys, err := m.keys(ctx, m.service.pool, idleKeys, m.ID, source.ID, reason, c.Now.Add(-h.After), h.Limit+len(moving))
 	var all []candidate
 	for _, k := range keys {
 		all = append(all, candidate{k, 1})
@@ -315,7 +315,7 @@ func (m *Map) freeOf(ctx context.Context, shard string, all []candidate) ([]cand
 	for i, k := range all {
 		names[i] = k.key
 	}
-	free, err := m.keys(ctx, freeKeys, m.ID, shard, names)
+	free, err := m.keys(ctx, m.service.pool, freeKeys, m.ID, shard, names)
 	if err != nil {
 		return nil, err
 	}

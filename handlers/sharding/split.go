@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"procaas/engine"
+	"procaas/handlers/sharding/transfer"
 )
 
 // A placement is divided, or ends, while its writers are held back for some milliseconds: on the
@@ -51,10 +53,11 @@ func (m *Map) SplitAt(ctx context.Context, at string, by engine.Actor) (wide, na
 	if wide, err = m.stretchAt(ctx, at); err != nil {
 		return wide, narrow, err
 	}
-	if wide.Key == "["+at {
+	bound := "[" + firstPart(at)
+	if wide.Key == bound {
 		return wide, wide, nil
 	}
-	narrow, err = m.splitOff(ctx, wide.Key, "["+at, by)
+	narrow, err = m.splitOff(ctx, wide.Key, bound, by)
 	return wide, narrow, err
 }
 
@@ -69,12 +72,15 @@ func (m *Map) stretchAt(ctx context.Context, at string) (Placement, error) {
 	if _, more := cutLast(at); more {
 		return Placement{}, fmt.Errorf("map %s: %w: stretches are bounded by the first part of keys: leave out what follows the slash in %q", m.ID, ErrKey, at)
 	}
-	return m.stretch(ctx, at)
+	return m.stretch(ctx, m.service.pool, at)
 }
 
 // splitOff gives what a narrower name stands for a placement of its own, beside a wider one.
 func (m *Map) splitOff(ctx context.Context, wide, narrow string, by engine.Actor) (Placement, error) {
-	err := m.regroup(ctx, regrouping{key: wide, state: Active, prepare: func(ctx context.Context, tx pgx.Tx, p Placement) error {
+	err := m.regroup(ctx, regrouping{key: wide, other: narrow, state: Active, prepare: func(ctx context.Context, tx pgx.Tx, p Placement) error {
+		if err := m.canHold(ctx, tx, narrow); err != nil {
+			return err
+		}
 		// The new fence is there before anybody can be given its epoch.
 		var next int64
 		if err := m.service.pool.QueryRow(ctx, nextOfNarrow, m.ID, narrow, p.Epoch+1).Scan(&next); err != nil {
@@ -105,13 +111,14 @@ func (m *Map) splitOff(ctx context.Context, wide, narrow string, by engine.Actor
 	return m.Read(ctx, narrow)
 }
 
-// Merge ends the stretch of keys that begins at a key: its keys belong to the stretch before it,
-// which must be on the same shard.
+// Merge ends a placement: its rows belong to the next wider one, which must be on the same shard. That
+// of a key becomes a part of the key, slot or stretch that it was split from; a stretch of keys, named by
+// the key that it begins at, one of the stretch before it.
 func (m *Map) Merge(ctx context.Context, at string, by engine.Actor) (wide, narrow Placement, err error) {
 	if wide, narrow, err = m.neighbours(ctx, at); err != nil {
 		return wide, narrow, err
 	}
-	err = m.regroup(ctx, regrouping{key: narrow.Key, state: Closed, change: func(ctx context.Context, tx pgx.Tx, p Placement, next int64) error {
+	err = m.regroup(ctx, regrouping{key: narrow.Key, other: wide.Key, state: Closed, change: func(ctx context.Context, tx pgx.Tx, p Placement, next int64) error {
 		var shard string
 		err := tx.QueryRow(ctx, holdNeighbour, m.ID, wide.Key).Scan(&shard)
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && shard != p.Shard {
@@ -119,6 +126,10 @@ func (m *Map) Merge(ctx context.Context, at string, by engine.Actor) (wide, narr
 		}
 		if err != nil {
 			return err
+		}
+		// While it is held, nothing can be split off it: what was before comes between the two.
+		if now, err := m.before(ctx, tx, narrow.Key); err != nil || now.Key != wide.Key {
+			return errors.Join(errRegroup, err)
 		}
 		tag, err := tx.Exec(ctx, markMerged, m.ID, narrow.Key, p.Epoch, next)
 		if err == nil && tag.RowsAffected() == 0 {
@@ -135,37 +146,93 @@ func (m *Map) Merge(ctx context.Context, at string, by engine.Actor) (wide, narr
 	return wide, narrow, nil
 }
 
-// neighbours gives the stretch that begins at a key, and the one before it.
+// neighbours gives the placement that ends when a key is merged, and the one that gets its rows.
 func (m *Map) neighbours(ctx context.Context, at string) (wide, narrow Placement, err error) {
-	if narrow, err = m.stretchAt(ctx, at); err != nil {
-		return wide, narrow, err
+	if err := m.layout.check(at); err != nil {
+		return wide, narrow, fmt.Errorf("map %s: %w", m.ID, err)
 	}
-	if narrow.Key != "["+at {
-		return wide, narrow, fmt.Errorf("map %s: %w: no stretch begins at %q; the one that it lies in begins at %q", m.ID, ErrKey, at, narrow.Key[1:])
+	narrow, err = m.Read(ctx, at)
+	if errors.Is(err, ErrUnknownKey) || err == nil && narrow.State != Ready {
+		narrow, err = m.mergeable(ctx, at)
 	}
-	keys, err := m.stretches(ctx)
 	if err != nil {
 		return wide, narrow, err
 	}
-	for i, key := range keys {
-		if key == narrow.Key && i > 0 {
-			wide, err = m.Read(ctx, keys[i-1])
-		}
-	}
+	wide, err = m.before(ctx, m.service.pool, narrow.Key)
 	switch {
+	case errors.Is(err, ErrUnknownKey):
+		return wide, narrow, fmt.Errorf("map %s: %w: %q is a part of nothing wider", m.ID, ErrKey, at)
 	case err != nil:
 		return wide, narrow, err
-	case wide.Key == "":
-		return wide, narrow, fmt.Errorf("map %s: %w: nothing is before the stretch that begins at %q", m.ID, ErrKey, at)
 	case wide.Shard != narrow.Shard: // merging moves nothing
-		return wide, narrow, fmt.Errorf("map %s: the stretch from %q is on %s, and the one before it on %s: move one of them first: %w", m.ID, at, narrow.Shard, wide.Shard, ErrBusy)
+		return wide, narrow, fmt.Errorf("map %s: %q is on %s, and %q, which it would be a part of, on %s: move one of them first: %w",
+			m.ID, narrow.Key, narrow.Shard, wide.Key, wide.Shard, ErrBusy)
 	}
 	return wide, narrow, nil
+}
+
+// mergeable gives the stretch that begins at a key, which has no placement of its own.
+func (m *Map) mergeable(ctx context.Context, at string) (Placement, error) {
+	if m.layout.strategy != "range" {
+		p, err := m.Find(ctx, at)
+		if err == nil {
+			err = fmt.Errorf("map %s: %w: %q has no placement of its own: it is a part of %q", m.ID, ErrKey, at, p.Key)
+		}
+		return p, err
+	}
+	p, err := m.stretchAt(ctx, at)
+	if err == nil && p.Key != "["+firstPart(at) {
+		err = fmt.Errorf("map %s: %w: no stretch begins at %q; the one that it lies in begins at %q", m.ID, ErrKey, at, p.Key[1:])
+	}
+	return p, err
+}
+
+// before gives the placement that has the rows of another one when that ends: ErrUnknownKey when none would.
+func (m *Map) before(ctx context.Context, q Querier, placement string) (wide Placement, err error) {
+	if placement[0] != '[' {
+		return m.wider(ctx, q, placement)
+	}
+	keys, err := m.stretches(ctx, q)
+	if err != nil {
+		return wide, err
+	}
+	i := slices.Index(keys, placement)
+	if i < 1 {
+		return wide, ErrUnknownKey
+	}
+	return m.one(ctx, q, keys[i-1], readPlacement, m.ID, keys[i-1])
+}
+
+// canHold refuses a key whose rows no table of the map could tell: a placement of it would be a second
+// name of rows that another one has, or the name of none.
+func (m *Map) canHold(ctx context.Context, tx pgx.Tx, key string) error {
+	if key[0] == '[' || len(m.Declared.Tables) == 0 {
+		return nil
+	}
+	var why error
+	for _, t := range m.Declared.Tables {
+		rows, ok, err := m.Rows(ctx, t, key)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		if why, err = transfer.Tells(ctx, tx.Conn(), rows); err != nil || why == nil {
+			return err
+		}
+	}
+	if why == nil {
+		k, _ := ParseKey(key)
+		why = fmt.Errorf("no table of the map has columns for %d parts of a key", len(k))
+	}
+	return fmt.Errorf("%w: the rows of %q could not be told: %w", ErrKey, key, why)
 }
 
 // A regrouping is a change of the map that the writers of one placement must not see half of.
 type regrouping struct {
 	key   string // the placement whose writers are held back
+	other string // the one that gets rows of it, or gives them
 	state string // of its fence afterwards, at the later epoch: [Active] or [Closed]
 
 	// prepare does what else the transaction on the shard does that holds the writers back; may be nil.
@@ -196,6 +263,10 @@ func (m *Map) regroupOnce(ctx context.Context, g regrouping, attempt int64) erro
 	// A new epoch for each attempt: what the one before has frozen can be told from this.
 	p, next, err := m.drawEpoch(ctx, key)
 	if err != nil {
+		return err
+	}
+	// Behind the epoch: a transfer that begins later voids this.
+	if err := m.untouched(ctx, key, g.other); err != nil {
 		return err
 	}
 	pool, err := m.service.Connect(ctx, m, p.Shard)
@@ -238,6 +309,24 @@ func (m *Map) regroupOnce(ctx context.Context, g regrouping, attempt int64) erro
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		return raiseFence(ctx, tx, Fence{Map: m.ID, Key: key, Epoch: next, State: g.state})
 	})
+}
+
+// untouched refuses to change which rows two placements have while a transfer of one has not ended: also
+// when it has switched, it may still bring the rows back to its source, and deletes what it has moved there.
+func (m *Map) untouched(ctx context.Context, placements ...string) error {
+	if m.service.o.Transfers == nil {
+		return nil
+	}
+	all, err := m.service.o.Transfers(ctx, m.ID)
+	if err != nil {
+		return err
+	}
+	for _, t := range all {
+		if !engine.TransferEnded(t.State) && slices.Contains(placements, t.Key) {
+			return fmt.Errorf("transfer %s of %q is %s: wait for its end, or tell it to finish: %w", t.ID, t.Key, t.State, ErrBusy)
+		}
+	}
+	return nil
 }
 
 // drawEpoch takes a later epoch for a placement that no transfer has.

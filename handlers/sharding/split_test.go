@@ -214,3 +214,87 @@ func TestPartitionedTablesAreRefusedWithTheWayOut(t *testing.T) {
 		}
 	}
 }
+
+// A transfer that has switched owns nothing in the map any more, but it may be rolled back, and it deletes in
+// the end: until then its placement keeps its rows, whatever operators wish.
+func TestNothingIsRegroupedWhileATransferIsObserved(t *testing.T) {
+	t.Parallel()
+	r := moverOn(t, newRig(t, rangeMap), time.Minute)
+	ctx := t.Context()
+	if _, err := r.SplitShard(ctx, "mail", "500", false, engine.Actor{}); err != nil {
+		t.Fatal(err)
+	}
+	r.exec("s2", "insert into messages (user_id, id, body) values (1500, 1, 'of the next stretch')")
+	r.exec("s1", "insert into messages (user_id, id, body) values (700, 1, 'of the stretch that moves')")
+	run := r.submit("shard-transfer", `{"map": "mail", "key": "[500", "target": "s2", "grace": "24h"}`)
+	observed := r.awaitState(engine.TransferObserving)
+	for verb, do := range map[string]func() error{
+		"merge the next stretch": func() error { _, err := r.MergeShard(ctx, "mail", "1000", false, engine.Actor{}); return err },
+		"split it":               func() error { _, err := r.SplitShard(ctx, "mail", "600", false, engine.Actor{}); return err },
+	} {
+		if err := do(); !errors.Is(err, engine.ErrShardBusy) || !strings.Contains(err.Error(), "transfer "+observed.ID) {
+			t.Errorf("%s: have %v, want %v that names the transfer", verb, err, engine.ErrShardBusy)
+		}
+	}
+	r.order(observed.ID, engine.OrderRollback)
+	r.ended(run, engine.Succeeded)
+	if n := r.number("s1", "select count(*) from messages where user_id = 700") + r.number("s2", "select count(*) from messages where user_id = 1500"); n != 2 {
+		t.Errorf("%d of 2 rows are where they were", n)
+	}
+	if _, err := r.SplitShard(ctx, "mail", "600", false, engine.Actor{}); err != nil {
+		t.Errorf("when the transfer has ended: %v", err)
+	}
+}
+
+// A part that cannot be told from others gets no placement, and one that is made part of the rest again
+// is found there at once by whoever was refused.
+func TestPartsOfKeysAreMergedAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, strings.Replace(mailMap, "key: [user, folder]", "key: [user, folder, mail]", 1))
+	r.exec("s1", "drop table messages; create table messages (user_id bigint, folder bigint, primary key (user_id, folder))")
+	r.exec("s2", "drop table messages; create table messages (user_id bigint, folder bigint, primary key (user_id, folder))")
+	m, ctx := r.enroll("mail"), t.Context()
+	user, err := m.Place(ctx, "42", "s1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{
+		"42/007": `column folder of table public.messages is bigint, which is never written "007"`, "42/inbox": `never written "inbox"`,
+		"42/7/1": "no table of the map has columns for 3 parts of a key",
+	} {
+		if _, err := r.SplitShard(ctx, "mail", key, false, engine.Actor{}); !errors.Is(err, engine.ErrShardKey) || !strings.Contains(err.Error(), want) {
+			t.Errorf("split %s: have %v, want %s", key, err, want)
+		}
+	}
+	for range 2 {
+		if _, err := r.SplitShard(ctx, "mail", "42/7", false, engine.Actor{}); err != nil {
+			t.Fatal(err)
+		}
+		part, err := m.Find(ctx, "42/7")
+		if err != nil || part.Key != "42/7" {
+			t.Fatalf("split: %+v, %v", part, err)
+		}
+		eventually(t, "memory to know the part", func() bool { p, ok := m.Cached("42/7"); return ok && p == part })
+		done, err := r.MergeShard(ctx, "mail", "42/7", false, engine.Actor{})
+		if err != nil || !done.Changed || done.Wide != "42" || done.Narrow != "42/7" {
+			t.Fatalf("merge: %+v, %v", done, err)
+		}
+		if state := r.guard("s1", part); state != sharding.CodeMoved {
+			t.Errorf("the guard of the part says %q", state)
+		}
+		// Asked for a later epoch than that of the part, which the rest does not have.
+		a, err := m.Resolve(ctx, engine.ShardQuestion{Key: "42/7", Mode: engine.ShardMaster, AfterEpoch: part.Epoch})
+		if err != nil || a.Placement != "42" {
+			t.Fatalf("resolved: %+v, %v", a, err)
+		}
+		user.Epoch = a.Epoch
+		if state := r.guard("s1", user); state != "" {
+			t.Errorf("the guard of the rest says %q", state)
+		}
+	}
+	for key, want := range map[string]string{"42/7": "is a part of", "42": "is a part of nothing wider"} {
+		if _, err := r.MergeShard(ctx, "mail", key, false, engine.Actor{}); !errors.Is(err, engine.ErrShardKey) || !strings.Contains(err.Error(), want) {
+			t.Errorf("merge %s: have %v, want %s", key, err, want)
+		}
+	}
+}

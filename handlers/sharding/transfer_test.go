@@ -101,6 +101,7 @@ func moverOn(t *testing.T, on *rig, freeze time.Duration) *mover {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.docs = store
 	o := engine.DefaultOptions()
 	o.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
 	o.Store, o.Types, o.Bundle, o.Lease, o.Drain = store, types, bundle, time.Minute, 10*time.Second

@@ -171,16 +171,14 @@ func (a *applier) change(ctx context.Context, e event) error {
 	if t == nil {
 		return nil
 	}
-	// A row may come to the key or leave it by an update. Where the publication filters, the server
-	// has made an insert or a delete of that; older ones send the update as it is.
-	before, after := e.op != 'I' && matches(t, e.rel, cmpTuple(e.old, e.new)), e.op != 'D' && matches(t, e.rel, e.new)
+	// A row may come to the key or leave it by an update: the server, which filters, has made an insert or a delete of that.
 	var err error
-	switch {
-	case before && after:
-		err = a.update(ctx, t, e)
-	case after:
+	switch e.op {
+	case 'I':
 		err = a.insert(ctx, t, e)
-	case before:
+	case 'U':
+		err = a.update(ctx, t, e)
+	default:
 		err = a.remove(ctx, t, e)
 	}
 	if err != nil {
@@ -231,17 +229,6 @@ func textOf(rel *pglogrepl.RelationMessage, row *pglogrepl.TupleData, name strin
 		return string(v.Data)
 	}
 	return ""
-}
-
-// matches tells whether a row moves, as far as the publication has not told already.
-func matches(t *shape, rel *pglogrepl.RelationMessage, row *pglogrepl.TupleData) bool {
-	for i, want := range t.values {
-		v := valueOf(rel, row, t.keys[i])
-		if v == nil || v.DataType != 't' || string(v.Data) != want {
-			return false
-		}
-	}
-	return true
 }
 
 func (a *applier) insert(ctx context.Context, t *shape, e event) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,9 +19,6 @@ const (
 	stepCopied   = "copied"
 	stepAnalyzed = "analyzed"
 )
-
-// rowFilters is the first version whose publications filter rows.
-const rowFilters = 150000
 
 // Copy makes the target a copy of the source as of one position of its log, and leaves
 // a slot that goes on from there. When it has done so before, and the slot is still
@@ -77,23 +75,6 @@ func (m *Mover) publish(ctx context.Context, c *pgx.Conn, name, echo string) err
 	if err := m.at("publication"); err != nil {
 		return err
 	}
-	var version int
-	if err := c.QueryRow(ctx, serverVersion).Scan(&version); err != nil {
-		return err
-	}
-	var parts []string
-	for _, t := range m.tables {
-		if version < rowFilters {
-			parts = append(parts, t.quoted())
-		} else {
-			parts = append(parts, t.quoted()+" where ("+t.where+")")
-		}
-	}
-	own := ""
-	if version >= rowFilters {
-		own = " where (id in (" + literal(m.spec.ID) + ", " + literal(echo) + "))"
-	}
-	parts = append(parts, "procaas.transfer_barrier"+own, "procaas.transfer_echo"+own)
 	err := pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
 		// A vacuum that keeps a table from wraparound holds the lock that this needs.
 		if _, err := tx.Exec(ctx, lockTimeout(m.limits.DDL)); err != nil {
@@ -102,11 +83,55 @@ func (m *Mover) publish(ctx context.Context, c *pgx.Conn, name, echo string) err
 		if _, err := tx.Exec(ctx, "drop publication if exists "+quote(name)); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, "create publication "+quote(name)+" for table "+strings.Join(parts, ", "))
+		_, err := tx.Exec(ctx, m.publication(name, echo))
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("create publication %s: %w", name, err)
+	}
+	return nil
+}
+
+// publication writes the statement that makes the publication of one direction.
+func (m *Mover) publication(name, echo string) string {
+	var parts []string
+	for _, t := range m.tables {
+		parts = append(parts, t.quoted()+" where ("+t.where+")")
+	}
+	own := " where (id in (" + literal(m.spec.ID) + ", " + literal(echo) + "))"
+	parts = append(parts, "procaas.transfer_barrier"+own, "procaas.transfer_echo"+own)
+	return "create publication " + quote(name) + " for table " + strings.Join(parts, ", ")
+}
+
+// errTried rolls back what was only tried.
+var errTried = errors.New("tried")
+
+// tryPublish refuses what a server does not publish, such as a filter by a column of a type that is
+// not its own: the copy would fail for ever.
+func (m *Mover) tryPublish(ctx context.Context) error {
+	var reasons []string
+	for i, c := range []*pgx.Conn{m.source, m.target} {
+		err := pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, lockTimeout(m.limits.DDL)); err != nil {
+				return err
+			}
+			if _, err := tx.Exec(ctx, m.publication(m.spec.slot()+"_try", "")); err != nil {
+				return err
+			}
+			return errTried
+		})
+		var pg *pgconn.PgError
+		switch {
+		case errors.Is(err, errTried):
+		case errors.As(err, &pg) && slices.Contains([]string{"0A", "22", "42"}, pg.Code[:2]): // what is asked for, not how the server is
+			shard := []string{m.spec.SourceShard, m.spec.TargetShard}[i]
+			reasons = append(reasons, strings.TrimSuffix(fmt.Sprintf("shard %s does not publish the rows: %s: %s", shard, pg.Message, pg.Detail), ": "))
+		default:
+			return fmt.Errorf("try a publication: %w", err)
+		}
+	}
+	if len(reasons) > 0 {
+		return &RefusedError{reasons}
 	}
 	return nil
 }

@@ -41,12 +41,11 @@ on conflict (id) do update set token = excluded.token`
 on conflict (id) do update set n = transfer_echo.n + 1`
 	putPosition = `insert into procaas.transfer_position (id, lsn, step) values ($1, $2, $3)
 on conflict (id) do update set lsn = excluded.lsn, step = excluded.step, updated_at = now()`
-	movePosition  = "update procaas.transfer_position set lsn = $2::pg_lsn, updated_at = now() where id = $1"
-	readPosition  = "select lsn, step from procaas.transfer_position where id = $1"
-	dropBarrier   = "delete from procaas.transfer_barrier where id = $1"
-	dropEcho      = "delete from procaas.transfer_echo where id = $1"
-	dropPosition  = "delete from procaas.transfer_position where id = $1"
-	serverVersion = "select current_setting('server_version_num')::int"
+	movePosition = "update procaas.transfer_position set lsn = $2::pg_lsn, updated_at = now() where id = $1"
+	readPosition = "select lsn, step from procaas.transfer_position where id = $1"
+	dropBarrier  = "delete from procaas.transfer_barrier where id = $1"
+	dropEcho     = "delete from procaas.transfer_echo where id = $1"
+	dropPosition = "delete from procaas.transfer_position where id = $1"
 )
 
 // Install makes on a shard what transfers keep there. It needs the right to create a

@@ -49,7 +49,7 @@ var settings = map[string]string{
 	"extra_float_digits": "1", "bytea_output": "hex", "lc_monetary": "C", "client_encoding": "UTF8",
 	"idle_in_transaction_session_timeout": "60000", "tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3",
 	"row_security": "off", // what a policy would hide is an error instead
-	"search_path":  "pg_catalog", "synchronous_commit": "on", "default_transaction_isolation": "read committed",
+	"search_path":  "pg_catalog", "standard_conforming_strings": "on", "synchronous_commit": "on", "default_transaction_isolation": "read committed",
 }
 
 // Open connects to both shards and takes the transfer's lock. Close ends it.
@@ -235,7 +235,10 @@ func (m *Mover) Plan(ctx context.Context) error {
 	if reasons = append(reasons, more...); len(reasons) > 0 {
 		return &RefusedError{reasons}
 	}
-	return m.load(ctx)
+	if err := m.load(ctx); err != nil {
+		return err
+	}
+	return m.tryPublish(ctx)
 }
 
 // fenceThere tells whether a shard has the fence that transfers need.
@@ -284,9 +287,7 @@ func (m *Mover) serverRefusals(ctx context.Context) ([]string, error) {
 			}
 		}
 		refuse(recovers, "is reached at a replica, not at its master")
-		filters := !slices.ContainsFunc(m.spec.Tables, func(t Table) bool { return len(t.Values) == 0 })
-		refuse(version < 15 && !filters, "runs PostgreSQL %d, whose publications do not filter rows: want 15 or newer for parts of a map that are no single keys", version)
-		refuse(version < 13, "runs PostgreSQL %d: want 13 or newer", version)
+		refuse(version < 15, "runs PostgreSQL %d, whose publications do not filter rows: want 15 or newer", version)
 		refuse(level != "logical", "has wal_level = %s: set it to logical and restart, or use the method lock-copy-switch", level)
 		refuse(slots < 2, "has %d free replication slots: raise max_replication_slots", slots)
 		refuse(!replicates, "lets its user not replicate: alter role … replication")
@@ -315,19 +316,6 @@ func (m *Mover) load(ctx context.Context) error {
 		}
 		if s.odd != "" { // it has become so since the plan
 			return &RefusedError{[]string{fmt.Sprintf("table %s of shard %s %s", s.title(), m.spec.SourceShard, s.odd)}}
-		}
-		for i, v := range t.Values {
-			k := t.Columns[i]
-			c := s.column(k)
-			if c == nil {
-				return &RefusedError{[]string{fmt.Sprintf("table %s has no column %s", t.Name, k)}}
-			}
-			// The server's own way of writing the value: the stream compares texts.
-			var value string
-			if err := m.source.QueryRow(ctx, "select "+literal(v)+"::"+c.typ+"::text").Scan(&value); err != nil {
-				return &RefusedError{[]string{fmt.Sprintf("%q is no value of column %s of table %s, which is %s", v, k, t.Name, c.typ)}}
-			}
-			s.values = append(s.values, value)
 		}
 		tables = append(tables, s)
 	}

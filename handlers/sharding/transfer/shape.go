@@ -17,7 +17,6 @@ type shape struct {
 	primary      []string // columns of the primary key
 	identity     []string // columns that name a row in the stream; none when the stream cannot
 	keys         []string // columns that say whose row it is
-	values       []string // what they hold, as the server writes it; none when the publication filters
 	where        string   // true for the rows that move
 	triggers     bool     // has triggers or foreign keys that would fire
 	unlogged     bool     // its changes are not in the log, so no stream has them
@@ -29,12 +28,14 @@ type column struct {
 	typ      string // as in a cast
 	builtin  bool   // its binary form is the same on each server
 	always   bool   // generated always as identity
+	bytes    bool   // its texts are equal if and only if their bytes are; true for what is no text
 	nullable bool
 }
 
 const readColumns = `
-select a.attname, format_type(a.atttypid, a.atttypmod), a.atttypid < 16384, a.attidentity = 'a', not a.attnotnull
-from pg_attribute a
+select a.attname, format_type(a.atttypid, a.atttypmod), a.atttypid < 16384, a.attidentity = 'a', not a.attnotnull,
+	coalesce(l.collisdeterministic, true)
+from pg_attribute a left join pg_collation l on l.oid = a.attcollation
 where a.attrelid = $1::regclass and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
 order by a.attname`
 
@@ -55,7 +56,7 @@ from pg_class c where c.oid = to_regclass($1)`
 
 // readShape reads what a shard knows of a table; nil when it has no such table.
 func readShape(ctx context.Context, c *pgx.Conn, t Table) (*shape, error) {
-	s := &shape{keys: t.Columns, where: t.Where}
+	s := &shape{keys: t.Columns}
 	s.schema, s.name = t.split()
 	full := s.quoted()
 	var identity, kind string
@@ -80,12 +81,19 @@ func readShape(ctx context.Context, c *pgx.Conn, t Table) (*shape, error) {
 	}
 	s.columns, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (column, error) {
 		var c column
-		err := row.Scan(&c.name, &c.typ, &c.builtin, &c.always, &c.nullable)
+		err := row.Scan(&c.name, &c.typ, &c.builtin, &c.always, &c.nullable, &c.bytes)
 		return c, err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read columns of %s: %w", t.Name, err)
 	}
+	for _, k := range s.keys {
+		if s.column(k) == nil {
+			s.odd = "has no column " + k + ", which holds a part of the key"
+			return s, nil
+		}
+	}
+	s.where = s.condition(t)
 	if err := c.QueryRow(ctx, readIndexColumns+"i.indisprimary", full).Scan(&s.primary); err != nil {
 		return nil, err
 	}
@@ -181,9 +189,7 @@ func (s *shape) refusals() []string {
 			s.title(), s.quoted()))
 	}
 	for _, k := range s.keys {
-		if s.column(k) == nil {
-			out = append(out, fmt.Sprintf("table %s has no column %s", s.title(), k))
-		} else if !slices.Contains(s.identity, k) {
+		if !slices.Contains(s.identity, k) {
 			out = append(out, fmt.Sprintf("column %s of table %s is not in its replica identity: updates of the whole table would fail; add it to the primary key, or alter table %s replica identity full",
 				k, s.title(), s.quoted()))
 		}

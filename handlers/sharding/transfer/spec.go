@@ -43,15 +43,14 @@ type Spec struct {
 	Hook func(point string) error
 }
 
-// A Table is one whose rows belong to a key.
+// A Table is one whose rows belong to a key. A row moves when its first columns hold the parts
+// of the key, the further condition holds, and they do not hold those of a key that stays.
 type Table struct {
-	Name    string   // with its schema, such as public.mail; public when it has none
-	Where   string   // the condition that selects the rows, in SQL without parameters
-	Columns []string // that Where reads
-
-	// Values are those that the columns have in the rows, as text, when Where says just
-	// that; servers before version 15 need it.
-	Values []string
+	Name    string     // with its schema, such as public.mail; public when it has none
+	Columns []string   // that hold the parts of keys, in their order
+	Key     []string   // parts of the key, for as many of the columns; none when Where tells alone
+	Where   string     // a further condition in SQL without parameters; none when it is empty
+	Except  [][]string // the parts of keys within this one that stay, each for as many of the columns
 }
 
 // Limits bound the steps of a transfer.
@@ -151,8 +150,8 @@ func (s *Spec) check() error {
 		reasons = append(reasons, "the map lists no tables to move")
 	}
 	for _, t := range s.Tables {
-		if len(t.Columns) == 0 || t.Where == "" || len(t.Values) > 0 && len(t.Values) != len(t.Columns) {
-			reasons = append(reasons, fmt.Sprintf("table %s: want a condition, its columns, and a value for each or none", t.Name))
+		if len(t.Columns) == 0 || len(t.Key) > len(t.Columns) || len(t.Key) == 0 && t.Where == "" {
+			reasons = append(reasons, fmt.Sprintf("table %s: want the columns of the key, and a condition or a part for as many of them", t.Name))
 		}
 	}
 	if s.Source == s.Target {

@@ -207,7 +207,7 @@ func TestPlanRefusesWithAllReasons(t *testing.T) {
 	w.exec(0, "create unlogged table cache (uid bigint primary key); create table notes (uid bigint primary key)")
 	w.exec(1, "create table cache (uid bigint primary key); create unlogged table notes (uid bigint primary key)")
 	for _, name := range []string{"bare", "keyed", "absent", "parts", "cache", "notes"} {
-		spec.Tables = append(spec.Tables, transfer.Table{Name: name, Where: "uid = 42", Columns: []string{"uid"}, Values: []string{"42"}})
+		spec.Tables = append(spec.Tables, transfer.Table{Name: name, Columns: []string{"uid"}, Key: []string{"42"}})
 	}
 	c, _ := w.claim(spec.ID)
 	m, err := transfer.Open(t.Context(), spec, c)

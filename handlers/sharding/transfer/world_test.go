@@ -205,8 +205,8 @@ func (w *world) spec() transfer.Spec {
 	return transfer.Spec{
 		ID: "t1", Map: mapName, Key: key, Source: w.dsn[0], Target: w.dsn[1], SourceShard: w.names[0], TargetShard: w.names[1],
 		Tables: []transfer.Table{
-			{Name: "mail", Where: "uid = 42", Columns: []string{"uid"}, Values: []string{"42"}},
-			{Name: "public.label", Where: "uid = 42", Columns: []string{"uid"}, Values: []string{"42"}},
+			{Name: "mail", Columns: []string{"uid"}, Key: []string{"42"}},
+			{Name: "public.label", Columns: []string{"uid"}, Key: []string{"42"}},
 		},
 		// A machine that runs all tests at once stalls for seconds.
 		Limits: transfer.Limits{Freeze: time.Minute, Lock: 5 * time.Second, Ping: 30 * time.Second, Slot: time.Minute, DDL: time.Minute, Attempts: 20, Batch: 500},
