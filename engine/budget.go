@@ -18,6 +18,8 @@ type budgetSecond struct {
 	unix    int64 // another one is stale
 	calls   int
 	repeats int
+
+	good, bad int // that ended in it
 }
 
 // at gives the counts of the present second.
@@ -70,6 +72,27 @@ func (b *budget) sum(now time.Time) (calls, repeats int) {
 		}
 	}
 	return calls, repeats
+}
+
+// end notes what a call came to.
+func (b *budget) end(good bool, now time.Time) {
+	if s := b.at(now); good {
+		s.good++
+	} else {
+		s.bad++
+	}
+}
+
+// outcomes is what the calls came to that ended in the time that it looks back.
+func (b *budget) outcomes(now time.Time) (good, bad int) {
+	oldest := now.Unix() - budgetSeconds
+	for i := range b.seconds {
+		if s := &b.seconds[i]; s.unix > oldest && s.unix <= now.Unix() {
+			good += s.good
+			bad += s.bad
+		}
+	}
+	return good, bad
 }
 
 // rate is how many calls started in the last whole second, or have in this one. It

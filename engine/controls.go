@@ -131,8 +131,12 @@ func newLiveControl(path string, setting Setting) (*liveControl, error) {
 const causeHold = " hold"
 
 // causeRetry ends the cause of a run that waits to repeat the call of a handler,
-// whose path comes before, and can do without it.
+// whose path comes before. It goes on without the handler when that is taken out.
 const causeRetry = " retry"
+
+// causeRate ends the cause of a run that waits for the rate limit of a handler's
+// definition, whose path comes before. Nobody lifts that; it is for people.
+const causeRate = " rate"
 
 func untilText(t *time.Time) string {
 	if t == nil {
@@ -218,11 +222,16 @@ func (c *controls) stands(cause string, now time.Time) bool {
 	for part := range strings.SplitSeq(cause, ",") {
 		path, _, _ := strings.Cut(part, " ")
 		l := c.byPath[path]
-		if part == path+causeHold {
+		switch part {
+		case path + causeRate:
+			continue
+		case path + causeHold:
 			if !l.isOff(ModeHold, now) {
 				return false
 			}
-		} else if !l.limits(now) || l.limitCause != part {
+			continue
+		}
+		if !l.limits(now) || l.limitCause != part {
 			return false
 		}
 	}

@@ -34,6 +34,8 @@ type definition struct {
 	// each event type is accepted.
 	from map[string]map[string][]string
 
+	needed map[string]bool // services that critical handlers call
+
 	fallbacks *Fallbacks // what decides about those of its handlers; nil when none has one
 
 	live atomic.Pointer[liveConfigs] // the declared configs under the present settings
@@ -48,6 +50,7 @@ func newDefinition(b *dsl.Bundle, types map[string]HandlerType, maxConns int) (*
 	d := &definition{
 		bundle: b, byID: map[string]*Plan{}, client: newClient(b, maxConns), workers: newWorkersClient(b),
 		declared: map[string]any{}, contracts: map[string]*dsl.Contract{}, from: map[string]map[string][]string{},
+		needed: map[string]bool{},
 	}
 	m := newPlanner(b, types)
 	for _, p := range b.Pipelines {
@@ -62,6 +65,9 @@ func newDefinition(b *dsl.Bundle, types map[string]HandlerType, maxConns int) (*
 		}
 		d.events = append(d.events, p.On...)
 		for _, s := range plan.all {
+			if s.calls != nil && s.Handler.IsCritical() {
+				d.needed[s.calls.ID] = true
+			}
 			if s.Handler.Await != nil {
 				d.events = append(d.events, s.Handler.Await.Event...)
 			}

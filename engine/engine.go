@@ -78,7 +78,8 @@ type Engine struct {
 	known    Membership
 	loss     storeLoss
 	accepts  batcher[Intake, accepted]
-	shedLast atomic.Int64 // when events were refused for overload; Unix nanoseconds, 0 for never
+	backlog  atomic.Pointer[backlog] // nil before anything was counted
+	shedLast atomic.Int64            // when events were refused for overload; Unix nanoseconds, 0 for never
 
 	running   atomic.Bool
 	node      atomic.Pointer[node] // nil while the process is no member
@@ -117,6 +118,7 @@ func New(o Options) (*Engine, error) {
 	e.library.current.Store(d)
 	e.metrics.handlers.read.Store(new(e.Handlers))
 	e.metrics.services.read.Store(new(e.Services))
+	e.metrics.parked.read.Store(new(e.parkedNow))
 	return e, nil
 }
 

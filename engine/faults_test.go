@@ -99,7 +99,7 @@ func TestRunsWhoseAnswerWasLostAreFound(t *testing.T) {
 				r := newRig(t)
 				lost := false
 				store := &enginetest.Faulty{Store: r.store, After: func(asked string) error {
-					if n, _, _ := r.store.Depth(context.Background()); asked != op || lost || n != 0 {
+					if d, _ := r.store.Depth(context.Background()); asked != op || lost || d.Waiting != 0 {
 						return nil
 					}
 					lost = true

@@ -28,6 +28,12 @@ type gate struct {
 	calls    budget
 	closed   time.Time // until then, the service wants no calls
 	repeated time.Time // the last repetition while calls fail
+
+	// How the service does, for people.
+	lastEnd     time.Time // of a call that told something
+	badFrom     time.Time // the end of the first call that has failed since one succeeded; zero when none has
+	failingFrom time.Time // since when hardly any call succeeds; zero while they do
+	lastError   string
 }
 
 // gateTerms is what a gate goes by.
@@ -249,6 +255,7 @@ type callEnd struct {
 	kind    string        // of calls that take about the same time
 	took    time.Duration // 0: that tells nothing
 	pause   time.Duration // the service wants no calls for so long
+	err     string        // what a call that failed told
 }
 
 // A callVerdict says whether a service did what it should.
@@ -291,8 +298,17 @@ func (g *gate) learn(s *spot, end callEnd, now time.Time) {
 			g.closed = until
 		}
 	}
-	if end.verdict == callUnmade {
+	switch end.verdict {
+	case callUnmade:
 		g.calls.withdraw(s.repeats, s.started)
+	case callGood:
+		g.calls.end(true, now)
+		g.lastEnd, g.badFrom = now, time.Time{}
+	case callBad:
+		g.calls.end(false, now)
+		if g.lastEnd, g.lastError = now, end.err; g.badFrom.IsZero() {
+			g.badFrom = now
+		}
 	}
 	switch {
 	case s.counted == nil:

@@ -377,7 +377,8 @@ func TestServicesAreSeen(t *testing.T) {
 		}
 		want := map[string]float64{
 			"procaas_service_limit orders": 3, "procaas_service_in_flight orders": 3,
-			"procaas_service_waiting orders": 2, "procaas_service_down orders": 0,
+			"procaas_service_waiting orders": 2, "procaas_service_down orders": 0, "procaas_service_parked orders": 0,
+			"procaas_service_failing_seconds orders": 0,
 		}
 		if !maps.Equal(have, want) {
 			t.Errorf("want %v, have %v", want, have)

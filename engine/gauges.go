@@ -19,10 +19,11 @@ func (e *Engine) measure(ctx context.Context) {
 			continue
 		}
 		limited, cancel := context.WithTimeout(ctx, storeTimeout)
-		waiting, oldest, err := e.depth(limited)
+		d, err := e.depth(limited)
 		cancel()
 		if err == nil {
-			e.metrics.inbox(waiting, oldest, e.clock.now())
+			e.metrics.inbox(d, e.clock.now())
+			e.backlog.Store(newBacklog(d, e.clock.now()))
 		}
 		count = time.Now()
 		if took := count.Sub(began); !isGauge(e.o.Store) {
@@ -32,7 +33,7 @@ func (e *Engine) measure(ctx context.Context) {
 }
 
 // depth tells how much waits.
-func (e *Engine) depth(ctx context.Context) (waiting int, oldest time.Time, err error) {
+func (e *Engine) depth(ctx context.Context) (Depth, error) {
 	if g, ok := e.o.Store.(Gauge); ok {
 		return g.GaugeDepth(ctx)
 	}

@@ -112,7 +112,7 @@ func (r *rule) cause() string {
 	if r.live != nil {
 		return r.live.limitCause
 	}
-	return ""
+	return r.path + causeRate
 }
 
 // verdict decides about one call of a run, which ref tells from the others. Since

@@ -11,10 +11,13 @@ type HandlerInfo struct {
 	Calls        int64      `json:"calls"`            // ended attempts of the last minute
 	CallsPerS    float64    `json:"calls_per_second"` // of the last minute
 	SuccessRatio *float64   `json:"success_ratio"`    // of the last minute; null without calls
+	RecentCalls  int64      `json:"recent_calls"`     // ended attempts of the last ten seconds
+	RecentRatio  *float64   `json:"recent_ratio"`     // how many of them succeeded; null without one
 	LatencyP50   *float64   `json:"latency_p50_ms"`
 	LatencyP99   *float64   `json:"latency_p99_ms"`
 	InFlight     int64      `json:"in_flight"` // calls under way
 	Waiting      int64      `json:"waiting"`   // runs of this node that may not call it yet: a limit or a switch holds them
+	Parked       int        `json:"parked"`    // runs of all nodes that are parked before it, in no node's memory, as they were counted last
 	LastSuccess  *time.Time `json:"last_success"`
 	LastFailure  *time.Time `json:"last_failure"`
 	LastError    string     `json:"last_error,omitempty"`
@@ -25,6 +28,18 @@ type HandlerInfo struct {
 	Line         int        `json:"line"`
 
 	Fallback *FallbackView `json:"fallback,omitempty"` // nil without one
+}
+
+// recentCalls is how many calls the last ten seconds need to count for themselves.
+const recentCalls = 5
+
+// Ratio is how many calls succeed at present: of the last minute, or of the last ten seconds
+// when that is worse, since a minute shows an outage late; nil without calls.
+func (h *HandlerInfo) Ratio() *float64 {
+	if h.RecentRatio != nil && h.RecentCalls >= recentCalls && (h.SuccessRatio == nil || *h.RecentRatio < *h.SuccessRatio) {
+		return h.RecentRatio
+	}
+	return h.SuccessRatio
 }
 
 // Handlers lists the handlers of the present definition, in order.
@@ -65,6 +80,7 @@ func (e *Engine) info(s *Step, now time.Time) HandlerInfo {
 	if s.calls != nil {
 		info.Effective = append(info.Effective, e.guard.gate(s.calls.ID).effects(at)...)
 	}
+	info.Parked = e.backlog.Load().parkedAt(s.Path)
 	e.stats.path(s.Path).fill(&info, now)
 	return info
 }

@@ -77,7 +77,7 @@ func TestSubmitRefusesWhatNobodyCouldServe(t *testing.T) {
 			if have.Code != c.code || have.Field != c.field || !strings.Contains(have.Message, c.says) {
 				t.Errorf("want %s at %s with %q, have %s at %s: %s", c.code, c.field, c.says, have.Code, have.Field, have.Message)
 			}
-			if waiting, _, _ := r.store.Depth(context.Background()); waiting != 0 {
+			if d, _ := r.store.Depth(context.Background()); d.Waiting != 0 {
 				t.Error("want nothing stored")
 			}
 		})

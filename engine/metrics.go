@@ -31,6 +31,7 @@ type Metrics struct {
 
 	handlers *liveGauges[HandlerInfo]
 	services *liveGauges[ServiceInfo]
+	parked   *liveGauges[ParkedRuns]
 }
 
 // handlerLabels say to which handler something belongs.
@@ -40,7 +41,7 @@ func handlerLabels() []string { return []string{"pipeline", "stage", "handler"} 
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	handler := handlerLabels()
 	m := &Metrics{
-		handlers: newHandlerGauges(), services: newServiceGauges(),
+		handlers: newHandlerGauges(), services: newServiceGauges(), parked: newParkedGauges(),
 		HandlerCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "procaas_handler_calls_total",
 			Help: "Attempts of handlers that ended, and handlers that were skipped, by outcome.",
@@ -97,19 +98,23 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Help: "1 while this node refuses its store, which has lost what it acknowledged: it was set back, removed or replaced.",
 	})
 	r.MustRegister(m.StoreLost, m.HandlerCalls, m.HandlerGivenUp, m.HandlerSeconds, m.Accepted,
-		m.Runs, m.InboxWaiting, m.InboxOldest, m.Checkpoint, m.StoreErrors, m.handlers, m.services)
+		m.Runs, m.InboxWaiting, m.InboxOldest, m.Checkpoint, m.StoreErrors, m.handlers, m.services, m.parked)
 	return m
 }
 
 // inbox sets the gauges of the inbox.
-func (m *Metrics) inbox(waiting int, oldest, now time.Time) {
-	m.InboxWaiting.Set(float64(waiting))
-	age := 0.0
-	if !oldest.IsZero() {
-		// It may be due a moment from now by the clock of the store.
-		age = max(now.Sub(oldest).Seconds(), 0)
+func (m *Metrics) inbox(d Depth, now time.Time) {
+	m.InboxWaiting.Set(float64(d.Waiting))
+	m.InboxOldest.Set(age(d.Oldest, now))
+}
+
+// age is how many seconds ago something was; 0 when it has not been, or is to be a moment
+// from now by the clock of the store.
+func age(at, now time.Time) float64 {
+	if at.IsZero() {
+		return 0
 	}
-	m.InboxOldest.Set(age)
+	return max(now.Sub(at).Seconds(), 0)
 }
 
 // failed counts a call of the store that failed.

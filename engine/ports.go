@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -83,9 +85,8 @@ type Inbox interface {
 	// not hold the entity's state.
 	Accept(ctx context.Context, node int64, runs []Intake) ([]Accepted, error)
 
-	// Depth tells how many runs wait, and since when the oldest that is due
-	// does; zero when none does.
-	Depth(ctx context.Context) (waiting int, oldest time.Time, err error)
+	// Depth counts the runs that wait.
+	Depth(ctx context.Context) (Depth, error)
 
 	// Pending lists the events of a key that are due and wait for their turn, and are
 	// of one of these types, in the order of acceptance: up to limit of those behind a
@@ -103,7 +104,55 @@ type Inbox interface {
 type Gauge interface {
 	// GaugeDepth gives what Depth gave one of them lately: within a second when
 	// counting is cheap, and the longer ago the longer it takes.
-	GaugeDepth(ctx context.Context) (waiting int, oldest time.Time, err error)
+	GaugeDepth(ctx context.Context) (Depth, error)
+}
+
+// A Depth counts the runs that wait.
+type Depth struct {
+	Waiting int       // for their turn, their time or a node
+	Oldest  time.Time // since when the oldest of them that is due does; zero when none is
+
+	// Aside are the runs that wait for something else, those that have failed included, in the
+	// order of pipelines, places and causes.
+	Aside []AsideRuns
+}
+
+// AsideRuns are the runs of one pipeline that wait for the same thing.
+type AsideRuns struct {
+	Pipeline string     `json:"pipeline"`
+	Place    AsidePlace `json:"place"`
+	Cause    string     `json:"cause,omitempty"` // as in [Change]; only of [AsideParked]
+	Runs     int        `json:"runs"`
+	Since    time.Time  `json:"since"` // since when the first of them does: one that is parked again for the same cause has waited since the first time
+}
+
+// An AsidePlace says where runs wait.
+type AsidePlace string
+
+// The places.
+const (
+	AsideParked   AsidePlace = "parked"   // until a time, or a cause is gone
+	AsideAwaits   AsidePlace = "awaits"   // for an event
+	AsideOperator AsidePlace = "operator" // until an operator decides
+	AsideState    AsidePlace = "state"    // until the state of the key is another
+	AsideBlocking AsidePlace = "blocking" // failed, and the later runs of the key wait
+	AsideFailed   AsidePlace = "failed"   // failed, and nobody waits
+)
+
+// SortAside brings counts into the order of [Depth].Aside, and adds those up that are alike.
+func SortAside(list []AsideRuns) []AsideRuns {
+	slices.SortFunc(list, func(a, b AsideRuns) int {
+		return cmp.Or(cmp.Compare(a.Pipeline, b.Pipeline), cmp.Compare(a.Place, b.Place), cmp.Compare(a.Cause, b.Cause), a.Since.Compare(b.Since))
+	})
+	var out []AsideRuns
+	for _, r := range list {
+		if n := len(out) - 1; n >= 0 && out[n].Pipeline == r.Pipeline && out[n].Place == r.Place && out[n].Cause == r.Cause {
+			out[n].Runs += r.Runs
+			continue
+		}
+		out = append(out, r)
+	}
+	return out
 }
 
 // An Intake is an event on its way in, with what routing found out.

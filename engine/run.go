@@ -376,7 +376,7 @@ func (r *Run) cause() string {
 					}
 				}
 			}
-			if u.rec.repeats() && !s.Handler.IsCritical() && u.rec.due.After(last) {
+			if u.rec.repeats() && u.rec.due.After(last) {
 				last, retry = u.rec.due, s.Path+causeRetry
 			}
 		})

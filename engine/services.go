@@ -72,6 +72,9 @@ func (s *Step) patience(level int) time.Duration {
 // endOf tells what the end of a call says about its service.
 func endOf(s *Step, err error, took time.Duration) callEnd {
 	end := callEnd{verdict: callGood, kind: s.Path}
+	if err != nil {
+		end.err = err.Error()
+	}
 	var status *StatusError
 	switch {
 	case err == nil:
@@ -215,20 +218,40 @@ type ServiceInfo struct {
 	// the service is back.
 	Down bool `json:"down"`
 
+	// FailingSince is since when hardly any call has succeeded, or the service has wanted
+	// none; nil while it answers.
+	FailingSince *time.Time `json:"failing_since"`
+	LastError    string     `json:"last_error,omitempty"` // of a call of this node; it stays when others succeed
+
+	Critical    bool       `json:"critical"`     // a handler calls it without which runs cannot succeed
+	Parked      int        `json:"parked"`       // runs of all nodes that are parked until it can be called
+	ParkedSince *time.Time `json:"parked_since"` // since when the first of them is; null without one
+
 	// ClosedUntil is when calls go on that the service wants none of.
 	ClosedUntil *time.Time `json:"closed_until"`
 
 	Calls   int `json:"calls"`   // started in the last ten seconds
 	Repeats int `json:"repeats"` // of those
+
+	// SuccessRatio is of the calls that ended in the last ten seconds; null without one.
+	SuccessRatio *float64 `json:"success_ratio"`
 }
 
 // Services lists the services of the present definition, in order.
 func (e *Engine) Services() []ServiceInfo {
 	out := []ServiceInfo{}
 	now, nodes := e.clock.now(), int(max(1, e.guard.nodes.Load()))
-	for _, s := range e.Bundle().Services {
+	d, waits := e.library.current.Load(), e.backlog.Load()
+	for _, s := range d.bundle.Services {
 		info := ServiceInfo{ID: s.ID, URL: s.Address(), Owner: s.Owner}
 		e.guard.gate(s.ID).fill(&info, serviceTerms(s, nodes), now)
+		parked := waits.parkedFor(s.ID)
+		if info.Parked, info.Critical = parked.Runs, d.needed[s.ID]; info.Parked > 0 {
+			info.ParkedSince = moment(parked.Since)
+		}
+		if info.Parked == 0 && e.guard.gate(s.ID).isQuiet(now) {
+			info.FailingSince = nil // nobody knows: another node may have found out that it is back
+		}
 		out = append(out, info)
 	}
 	return out
@@ -251,6 +274,42 @@ func (g *gate) fill(info *ServiceInfo, terms gateTerms, now time.Time) {
 		info.ClosedUntil = known(g.closed.UTC().Truncate(time.Millisecond))
 	}
 	info.Calls, info.Repeats = g.calls.sum(now)
+	if good, bad := g.calls.outcomes(now); good+bad > 0 {
+		ratio := float64(good) / float64(good+bad)
+		info.SuccessRatio = &ratio
+	}
+	info.LastError = g.lastError
+	if since := g.failing(now); !since.IsZero() {
+		info.FailingSince = moment(since)
+	}
+}
+
+// failing tells since when hardly any call succeeds, or the service wants none; zero when it
+// answers.
+func (g *gate) failing(now time.Time) time.Time {
+	good, bad := g.calls.outcomes(now)
+	fails := bad >= gradientCalls && float64(good) < cutBelow*float64(good+bad)
+	if g.adaptive != nil {
+		fails = g.adaptive.Failing()
+	}
+	switch fails = fails || g.closed.After(now); {
+	case !fails:
+		g.failingFrom = time.Time{}
+	case g.failingFrom.IsZero():
+		if g.failingFrom = g.badFrom; g.badFrom.IsZero() {
+			g.failingFrom = now
+		}
+	}
+	return g.failingFrom
+}
+
+// isQuiet tells whether nobody has found out for long how the service is, and nobody waits
+// here who would.
+func (g *gate) isQuiet(now time.Time) bool {
+	const long = time.Minute
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.line) == 0 && now.Sub(g.lastEnd) > long
 }
 
 // watchServices logs when a service goes down or is back. Known are those that

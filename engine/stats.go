@@ -110,6 +110,7 @@ type pathStats struct {
 
 	mu          sync.Mutex // guards the following
 	ring        [statSlots]statSlotCounts
+	recent      budget    // of the last seconds: a minute shows an outage late
 	asked       time.Time // when the definition had it last
 	lastError   string    // of the attempt of lastFailure; it stays when others succeed
 	lastSuccess time.Time // zero before the first
@@ -166,6 +167,7 @@ func (p *pathStats) ended(err error, took time.Duration, now time.Time) {
 		*c = statSlotCounts{slot: slot}
 	}
 	c.bins[latencyBin(took)]++
+	p.recent.end(err == nil, now)
 	if err == nil {
 		c.succeeded++
 		p.succeeded.Inc()
@@ -183,6 +185,10 @@ func (p *pathStats) fill(h *HandlerInfo, now time.Time) {
 	defer p.mu.Unlock()
 	h.InFlight, h.Waiting = p.underway.Load(), p.waiting.Load()
 	h.LastError, h.LastSuccess, h.LastFailure = p.lastError, moment(p.lastSuccess), moment(p.lastFailure)
+	if good, bad := p.recent.outcomes(now); good+bad > 0 {
+		ratio := float64(good) / float64(good+bad)
+		h.RecentCalls, h.RecentRatio = int64(good+bad), &ratio
+	}
 	slot := now.UnixNano() / int64(statSlot)
 	var succeeded int64
 	var bins [statBins]uint32

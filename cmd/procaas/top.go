@@ -40,10 +40,12 @@ func topCommand(s streams) *cobra.Command {
 		Use:   "top [PATH]",
 		Short: "Watch handlers by path: rate, success, latency, switch, limit, fallback",
 		Long: `top shows the handlers of a server, or those below a path, anew each second: calls
-and their success in the last minute, the middle and the slowest hundredth of
-their latency, calls under way, runs that wait, and what keeps a handler from
-running freely. Numbers are those of one node; name the others with --node to
-add theirs. Ctrl-C ends it.`,
+and their success in the last minute and in the last ten seconds, the middle and the
+slowest hundredth of their latency, calls under way, runs that wait in memory or
+are parked in the store, and what keeps a handler from running freely. When runs
+stand still, a line says how many, and for what. Parked runs are those of all nodes,
+other numbers those of one node; name the others with --node to add theirs. Ctrl-C
+ends it.`,
 		Example: "  procaas top\n  procaas top new-order-created/notify --sort failures\n  procaas top --once --format json",
 		Args:    cobra.MaximumNArgs(1),
 	}
@@ -190,6 +192,9 @@ func (f *topFlags) look(ctx context.Context, below string) (topView, error) {
 		v.handlers = slices.DeleteFunc(handlers, func(h engine.HandlerInfo) bool {
 			return below != "" && h.Path != below && !strings.HasPrefix(h.Path, below+"/")
 		})
+		if v.backlog, err = client.Backlog(ctx); err != nil {
+			return v, fmt.Errorf("%s: %w", server, err)
+		}
 		nodes, err := client.Nodes(ctx)
 		if err != nil {
 			return v, fmt.Errorf("%s: %w", server, err)

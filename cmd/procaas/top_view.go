@@ -24,6 +24,7 @@ type topView struct {
 	nodes, runs int // that are alive, and what they work on
 	asked       int // nodes whose numbers are shown
 
+	backlog  engine.BacklogView
 	handlers []engine.HandlerInfo
 	known    []string // all paths of the server
 }
@@ -59,6 +60,15 @@ func merge(h, other *engine.HandlerInfo) {
 		}
 		h.SuccessRatio = &ratio
 	}
+	if other.RecentRatio != nil {
+		ratio := *other.RecentRatio
+		if h.RecentRatio != nil {
+			ratio = (*h.RecentRatio*float64(h.RecentCalls) + ratio*float64(other.RecentCalls)) / float64(h.RecentCalls+other.RecentCalls)
+		}
+		h.RecentRatio = &ratio
+	}
+	h.RecentCalls += other.RecentCalls
+	h.Parked = max(h.Parked, other.Parked) // of all nodes
 	for _, pair := range []struct{ to, from **float64 }{{&h.LatencyP50, &other.LatencyP50}, {&h.LatencyP99, &other.LatencyP99}} {
 		if *pair.to == nil || *pair.from != nil && **pair.from > **pair.to {
 			*pair.to = *pair.from
@@ -97,16 +107,17 @@ func (v *topView) arrange() {
 
 // failuresPerS is 0 for a handler without calls.
 func failuresPerS(h *engine.HandlerInfo) float64 {
-	if h.SuccessRatio == nil {
+	ratio := h.Ratio()
+	if ratio == nil {
 		return 0
 	}
-	return h.CallsPerS * (1 - *h.SuccessRatio)
+	return h.CallsPerS * (1 - *ratio)
 }
 
 // The widths of the columns after the path, which takes what is left.
 const (
-	topNumbers   = "%8s %6s %6s %6s %4s %4s"
-	topWidth     = 8 + 1 + 6 + 1 + 6 + 1 + 6 + 1 + 4 + 1 + 4
+	topNumbers   = "%8s %6s %6s %6s %6s %4s %5s"
+	topWidth     = 8 + 1 + 6 + 1 + 6 + 1 + 6 + 1 + 6 + 1 + 4 + 1 + 5
 	topState     = 10 // at least
 	topShortPath = 16 // at least
 )
@@ -120,7 +131,7 @@ func (v *topView) draw(s *screen) []byte {
 		h := &v.handlers[i]
 		rate += h.CallsPerS
 		longest = max(longest, len(h.Path))
-		if h.SuccessRatio != nil && *h.SuccessRatio < 0.9 {
+		if ratio := h.Ratio(); ratio != nil && *ratio < 0.9 {
 			failing++
 		}
 		if h.Switch != "on" || h.Fallback.IsOut() {
@@ -133,6 +144,9 @@ func (v *topView) draw(s *screen) []byte {
 	}
 	s.line(&b, "", fmt.Sprintf("%s  %s  %s", v.at.Format(time.TimeOnly), v.server, nodes))
 	s.line(&b, "", fmt.Sprintf("%d handlers, %.1f calls/s, %d failing, %d off or out; %d runs in hand", len(v.handlers), rate, failing, off, v.runs))
+	if still := v.still(); still != "" {
+		s.line(&b, red, still)
+	}
 	if v.trouble != "" {
 		s.line(&b, red, v.trouble)
 	}
@@ -140,7 +154,7 @@ func (v *topView) draw(s *screen) []byte {
 	if s.width > 0 {
 		path = max(topShortPath, min(longest, s.width-topWidth-topState-2))
 	}
-	s.line(&b, bold, fmt.Sprintf("%-*s"+topNumbers+" %s", path, "PATH", "CALLS/S", "OK", "P50", "P99", "NOW", "WAIT", "STATE"))
+	s.line(&b, bold, fmt.Sprintf("%-*s"+topNumbers+" %s", path, "PATH", "CALLS/S", "OK", "OK10S", "P50", "P99", "NOW", "WAIT", "STATE"))
 	rows := v.handlers
 	if room := s.height - strings.Count(b.String(), "\n") - 1; s.height > 0 && len(rows) > room {
 		rows = rows[:max(0, room-1)]
@@ -148,13 +162,39 @@ func (v *topView) draw(s *screen) []byte {
 	for i := range rows {
 		h := &rows[i]
 		s.line(&b, colorOf(h), fmt.Sprintf("%-*s"+topNumbers+" %s", path, shorten(h.Path, path),
-			rateText(h.CallsPerS), percentText(h.SuccessRatio), millisText(h.LatencyP50), millisText(h.LatencyP99),
-			countText(h.InFlight), countText(h.Waiting), stateOf(h, v.at)))
+			rateText(h.CallsPerS), percentText(h.SuccessRatio), percentText(h.RecentRatio), millisText(h.LatencyP50), millisText(h.LatencyP99),
+			countText(h.InFlight), countText(h.Waiting+int64(h.Parked)), stateOf(h, v.at)))
 	}
 	if hidden := len(v.handlers) - len(rows); hidden > 0 {
 		s.line(&b, "", fmt.Sprintf("… and %d more", hidden))
 	}
 	return b.Bytes()
+}
+
+// still says what stands still and for what, the most first; empty when nothing does. A run
+// that waits for a time or an event is as it should be.
+func (v *topView) still() string {
+	var words []string
+	total, oldest := 0, 0.0
+	for _, p := range v.backlog.Parked {
+		if p.Reason == engine.ParkedTime || p.Reason == engine.ParkedEvent {
+			continue
+		}
+		total, oldest = total+p.Runs, max(oldest, p.AgeS)
+		words = append(words, fmt.Sprintf("%d %s %s", p.Runs, p.Pipeline, strings.TrimSpace(p.Reason+" "+p.For)))
+	}
+	if total == 0 {
+		return ""
+	}
+	const most = 4
+	if more := len(words) - most; more > 0 {
+		words = append(words[:most], fmt.Sprintf("and %d more", more))
+	}
+	text := fmt.Sprintf("%d runs stand still, the first for %s: %s", total, (time.Duration(oldest) * time.Second).String(), strings.Join(words, ", "))
+	if c := v.backlog.Counted; c != nil && v.at.Sub(*c) > 10*time.Second {
+		text += "; counted at " + c.Local().Format(time.TimeOnly)
+	}
+	return text
 }
 
 // The colours of lines.
@@ -179,10 +219,11 @@ func (s *screen) line(b *bytes.Buffer, color, text string) {
 
 // colorOf says at a glance how a handler does.
 func colorOf(h *engine.HandlerInfo) string {
+	ratio := h.Ratio()
 	switch {
-	case h.SuccessRatio != nil && *h.SuccessRatio < 0.9:
+	case ratio != nil && *ratio < 0.9:
 		return red
-	case h.Switch != "on", h.Fallback.IsOut(), h.SuccessRatio != nil && *h.SuccessRatio < 0.99:
+	case h.Switch != "on", h.Fallback.IsOut(), ratio != nil && *ratio < 0.99:
 		return yellow
 	case h.Calls == 0:
 		return dim

@@ -33,6 +33,7 @@ const (
 	RunFailed          Kind = "RunFailed"          // runs have failed
 	HandlerDegraded    Kind = "HandlerDegraded"    // a handler is out of the flow by itself
 	HandlerFailing     Kind = "HandlerFailing"     // a handler that is not critical keeps failing
+	ServiceDown        Kind = "ServiceDown"        // runs cannot go on without a service that answers hardly any call
 	ServiceDegraded    Kind = "ServiceDegraded"    // the handlers of a service are out of the flow by themselves
 	FallbacksFrozen    Kind = "FallbacksFrozen"    // half of all services fail at once
 	NodeUnhealthy      Kind = "NodeUnhealthy"      // a node cannot work
@@ -52,7 +53,7 @@ func (k Kind) Severity() string {
 type Alert struct {
 	Kind     Kind
 	Path     string // pipeline, or pipeline/stage/handler; empty when it is about no path
-	Service  string // of a ServiceDegraded
+	Service  string // of a ServiceDown or a ServiceDegraded
 	Node     string // of a NodeUnhealthy or DefinitionOutdated
 	Owner    string
 	Critical bool // the runs of the path cannot succeed without it
@@ -64,7 +65,7 @@ type Alert struct {
 	Ratio    *float64 // of the path's calls, how many succeed; nil when nobody knows
 	Error    string   // the last one
 	Run      string   // the last one that it happened to
-	Runs     int      // to how many runs it has happened, on this node
+	Runs     int      // to how many runs it has happened, on this node; of a ServiceDown, how many wait on all nodes
 	Parked   bool     // they stand still and have not failed
 	Keys     []string // flow/key that are blocked; the last ones
 	KeyCount int      // of all
@@ -90,6 +91,8 @@ func (a *Alert) Summary() string {
 		return fmt.Sprintf("%s is out of the flow by itself: too few of its calls succeed", a.Path)
 	case HandlerFailing:
 		return fmt.Sprintf("%s keeps failing; %s gone on without it", a.Path, count(a.Runs, "run has", "runs have"))
+	case ServiceDown:
+		return fmt.Sprintf("service %s is down: hardly any call of it succeeds, and %s for it", a.Service, count(a.Runs, "run waits", "runs wait"))
 	case ServiceDegraded:
 		return fmt.Sprintf("service %s: its handlers are out of the flow by themselves, too few of their calls succeed", a.Service)
 	case FallbacksFrozen:
@@ -146,6 +149,21 @@ func (a *Alert) Retry(server string) string {
 		return "procaas runs retry " + a.Run + serverFlag(server)
 	}
 	return "procaas runs retry --handler " + a.Path + serverFlag(server)
+}
+
+// Look is the command that shows what is wrong.
+func (a *Alert) Look(server string) string {
+	switch {
+	case a.Kind == ServiceDown:
+		return "procaas top --sort failures" + serverFlag(server) + "; procaas runs list --status parked" + serverFlag(server)
+	case a.Kind == NodeUnhealthy, a.Kind == DefinitionOutdated:
+		return "procaas nodes" + serverFlag(server)
+	case a.Run != "":
+		return "procaas runs show " + a.Run + serverFlag(server)
+	case a.Path != "":
+		return "procaas top " + a.Path + serverFlag(server)
+	}
+	return "procaas top --sort failures" + serverFlag(server)
 }
 
 // serverFlag names the server in a command; it may be left to the environment.

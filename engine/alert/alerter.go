@@ -40,6 +40,7 @@ type Options struct {
 type Engine interface {
 	Handler(path string) (engine.HandlerInfo, bool)
 	Handlers() []engine.HandlerInfo
+	Services() []engine.ServiceInfo
 	Healthy(ctx context.Context) error
 	Degraded() error
 	RunByID(ctx context.Context, id string) (engine.RunView, error)

@@ -9,6 +9,10 @@ import (
 	"procaas/engine"
 )
 
+// downAfter is how long a service must fail before somebody is told: the blip of a restart
+// is none.
+const downAfter = 3 * time.Second
+
 // sickAfter is how long a node may be unhealthy before somebody is told: it may
 // just start, or rejoin.
 const sickAfter = 10 * time.Second
@@ -17,6 +21,7 @@ const sickAfter = 10 * time.Second
 type book struct {
 	paths    map[string]*trouble
 	services map[string]*outage
+	down     map[string]time.Time // since when a service is seen to fail without which runs cannot go on
 	frozen   *outage
 	sick     outage // this node; since is zero while it is well
 	behind   outage
@@ -24,7 +29,7 @@ type book struct {
 }
 
 func newBook() *book {
-	return &book{paths: map[string]*trouble{}, services: map[string]*outage{}, firing: map[string]*Alert{}}
+	return &book{paths: map[string]*trouble{}, services: map[string]*outage{}, down: map[string]time.Time{}, firing: map[string]*Alert{}}
 }
 
 // heed takes a notice in.
@@ -124,6 +129,7 @@ func (b *book) found(run string, waits bool, now time.Time) {
 type world interface {
 	Handler(path string) (engine.HandlerInfo, bool)
 	Handlers() []engine.HandlerInfo
+	Services() []engine.ServiceInfo
 }
 
 // sweep ends what is over, and gives all alerts that fire, with those that have
@@ -149,6 +155,9 @@ func (b *book) sweep(node string, w world, now time.Time) []Alert {
 	for service, o := range b.services {
 		put(b.ofService(service, o, w, now))
 	}
+	for _, a := range b.downServices(w.Services(), now) {
+		put(a)
+	}
 	if o := b.frozen; o != nil && now.Sub(o.since) > outageGrace && !slices.ContainsFunc(w.Handlers(), isFrozen) {
 		b.frozen = nil // another node has seen it end
 	}
@@ -162,6 +171,29 @@ func (b *book) sweep(node string, w world, now time.Time) []Alert {
 		put(&Alert{Kind: DefinitionOutdated, Node: node, Since: o.since, Error: o.reason})
 	}
 	return b.turn(present, now)
+}
+
+// downServices gives the alerts of services that runs cannot do without. They are told before
+// a run fails: protection lets runs wait instead, for as long as it takes.
+func (b *book) downServices(services []engine.ServiceInfo, now time.Time) (out []*Alert) {
+	seen := map[string]bool{}
+	for _, s := range services {
+		if !s.Critical || s.FailingSince == nil {
+			continue
+		}
+		if seen[s.ID] = true; b.down[s.ID].IsZero() {
+			b.down[s.ID] = now
+		}
+		if now.Sub(b.down[s.ID]) < downAfter {
+			continue
+		}
+		out = append(out, &Alert{
+			Kind: ServiceDown, Service: s.ID, Owner: s.Owner, Critical: true, Since: *s.FailingSince, Ratio: s.SuccessRatio,
+			Error: short(s.LastError), Runs: s.Parked + s.Waiting,
+		})
+	}
+	maps.DeleteFunc(b.down, func(service string, _ time.Time) bool { return !seen[service] })
+	return out
 }
 
 func isFrozen(h engine.HandlerInfo) bool {

@@ -17,6 +17,7 @@ type stage struct {
 	book     *book
 	now      time.Time
 	handlers map[string]engine.HandlerInfo
+	services []engine.ServiceInfo
 	firing   map[string]bool
 }
 
@@ -43,6 +44,8 @@ func (s *stage) Handlers() []engine.HandlerInfo {
 	}
 	return out
 }
+
+func (s *stage) Services() []engine.ServiceInfo { return s.services }
 
 // set changes a handler.
 func (s *stage) set(path string, change func(*engine.HandlerInfo)) {
@@ -315,4 +318,36 @@ func TestCommandsAreExact(t *testing.T) {
 	if have := a.SwitchOff("http://s"); have != want {
 		t.Errorf("want %s, have %s", want, have)
 	}
+}
+
+func TestServiceIsDownBeforeARunFails(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	since := s.now
+	orders := engine.ServiceInfo{ID: "orders", Owner: "team-orders", Critical: true, Parked: 651, Waiting: 32, LastError: "503 from GET /v1/orders"}
+	push := engine.ServiceInfo{ID: "push", FailingSince: &since} // whose handlers go out by themselves
+	s.services = []engine.ServiceInfo{orders, push}
+	s.want()
+	orders.FailingSince = &since
+	s.services[0] = orders
+	s.want()
+	s.pass(downAfter - time.Second)
+	s.services[0].FailingSince = nil // a blip
+	s.want()
+	s.services[0] = orders
+	s.want()
+	s.pass(downAfter)
+	s.want("+ ServiceDown orders")
+	a := *s.book.firing[(&Alert{Kind: ServiceDown, Service: "orders"}).ID()]
+	if want := "service orders is down: hardly any call of it succeeds, and 683 runs wait for it"; a.Summary() != want {
+		t.Errorf("want %q, have %q", want, a.Summary())
+	}
+	if !a.Since.Equal(since) || a.Owner != "team-orders" || a.Kind.Severity() != "critical" || a.Error == "" {
+		t.Errorf("want since when, whose and why, have %+v", a)
+	}
+	if want := "procaas top --sort failures --server http://s; procaas runs list --status parked --server http://s"; a.Look("http://s") != want {
+		t.Errorf("want the command to look, have %q", a.Look("http://s"))
+	}
+	s.services[0].FailingSince = nil
+	s.want("- ServiceDown orders")
 }

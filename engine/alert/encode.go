@@ -66,7 +66,7 @@ func (o *Options) annotations(a *Alert) map[string]string {
 		"summary": a.Summary(), "description": o.description(a), "since": a.Since.UTC().Format(time.RFC3339),
 		"last_error": a.Error, "run": a.Run, "run_url": a.RunURL(o.Server), "keys": strings.Join(a.Keys, ", "),
 		"handlers": strings.Join(a.Handlers, ", "), "switch_off": a.SwitchOff(o.Server), "switch_on": a.SwitchOn(o.Server),
-		"retry": a.Retry(o.Server), "success_ratio": ratioText(a.Ratio),
+		"retry": a.Retry(o.Server), "look": a.Look(o.Server), "success_ratio": ratioText(a.Ratio),
 	} {
 		if value != "" {
 			out[name] = value
@@ -94,6 +94,7 @@ func (o *Options) description(a *Alert) string {
 		}
 		add("Blocked: %s", strings.Join(a.Keys, ", ")+more)
 	}
+	add("Look: %s", a.Look(o.Server))
 	add("Go on when it is mended: %s", a.Retry(o.Server))
 	add("Switch it off: %s", a.SwitchOff(o.Server))
 	return strings.Join(lines, "\n")
@@ -138,6 +139,7 @@ type webhookAlert struct {
 	KeyCount int               `json:"key_count,omitempty"`
 	Handlers []string          `json:"handlers,omitempty"`
 
+	Look      string `json:"look,omitempty"`
 	SwitchOff string `json:"switch_off,omitempty"`
 	SwitchOn  string `json:"switch_on,omitempty"`
 	Retry     string `json:"retry,omitempty"`
@@ -152,7 +154,7 @@ func (o *Options) forWebhook(alerts []Alert, now time.Time) ([]byte, error) {
 			ID: a.ID(), Status: "firing", Kind: a.Kind, Severity: a.Kind.Severity(), Summary: a.Summary(), Labels: o.labels(a),
 			Path: a.Path, Service: a.Service, Owner: a.Owner, Since: a.Since.UTC(), Ratio: a.Ratio, Error: a.Error,
 			Run: a.Run, RunURL: a.RunURL(o.Server), Runs: a.Runs, Keys: slices.Clone(a.Keys), KeyCount: a.KeyCount, Handlers: a.Handlers,
-			SwitchOff: a.SwitchOff(o.Server), SwitchOn: a.SwitchOn(o.Server), Retry: a.Retry(o.Server),
+			Look: a.Look(o.Server), SwitchOff: a.SwitchOff(o.Server), SwitchOn: a.SwitchOn(o.Server), Retry: a.Retry(o.Server),
 		}
 		if !a.Ended.IsZero() {
 			at := a.Ended.UTC()

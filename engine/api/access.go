@@ -91,6 +91,7 @@ var needs = map[string]need{
 
 	"list-handlers": views,
 	"list-services": views,
+	"get-backlog":   views,
 	"list-nodes":    views,
 	"list-audit":    views,
 	"list-configs":  views,

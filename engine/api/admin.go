@@ -18,6 +18,10 @@ func (s *server) listServices(w http.ResponseWriter, _ *http.Request) error {
 	return writeJSON(w, http.StatusOK, pageOf(s.engine.Services(), ""))
 }
 
+func (s *server) getBacklog(w http.ResponseWriter, _ *http.Request) error {
+	return writeJSON(w, http.StatusOK, s.engine.Backlog())
+}
+
 func (s *server) listConfigs(w http.ResponseWriter, r *http.Request) error {
 	configs, err := s.engine.Configs(r.Context())
 	if err != nil {

@@ -140,6 +140,9 @@ type Status interface {
 	Handlers() []engine.HandlerInfo
 	Services() []engine.ServiceInfo
 
+	// Backlog tells what waits on all nodes.
+	Backlog() engine.BacklogView
+
 	// Healthy tells why the node cannot work, and must get no requests; Degraded what does
 	// not work although it can.
 	Healthy(ctx context.Context) error

@@ -128,6 +128,12 @@ func (c *Client) Handlers(ctx context.Context) ([]engine.HandlerInfo, error) {
 	return page.Items, err
 }
 
+// Backlog tells what waits on all nodes.
+func (c *Client) Backlog(ctx context.Context) (v engine.BacklogView, err error) {
+	err = c.call(ctx, http.MethodGet, "/admin/v1/backlog", nil, nil, &v)
+	return v, err
+}
+
 // Configs lists the live settings.
 func (c *Client) Configs(ctx context.Context) ([]engine.ConfigView, error) {
 	var page Page[engine.ConfigView]

@@ -545,8 +545,18 @@ func (f *fakeEngine) Handlers() []engine.HandlerInfo {
 func (f *fakeEngine) Services() []engine.ServiceInfo {
 	limit, closed := 1, time.Date(2026, 11, 21, 12, 0, 30, 0, time.UTC)
 	return []engine.ServiceInfo{
-		{ID: "orders", URL: "http://127.0.0.1:9081", Owner: "team-orders", Adaptive: true, Limit: &limit, InFlight: 1, Waiting: 7, Down: true, ClosedUntil: &closed, Calls: 20, Repeats: 4},
+		{ID: "orders", URL: "http://127.0.0.1:9081", Owner: "team-orders", Adaptive: true, Limit: &limit, InFlight: 1, Waiting: 7, Down: true, ClosedUntil: &closed, Calls: 20, Repeats: 4, Critical: true, FailingSince: &closed, LastError: "503 from GET", Parked: 651, ParkedSince: &closed},
 		{ID: "push", URL: "http://127.0.0.1:9082"},
+	}
+}
+
+func (f *fakeEngine) Backlog() engine.BacklogView {
+	return engine.BacklogView{
+		Counted: &began, Waiting: 3, AgeS: 1.5,
+		Parked: []engine.ParkedRuns{
+			{Pipeline: "new-order-created", Reason: engine.ParkedService, For: "orders", Runs: 651, Since: began, AgeS: 75},
+			{Pipeline: "new-order-created", Reason: engine.ParkedFailed, Runs: 2, Since: began, AgeS: 75},
+		},
 	}
 }
 

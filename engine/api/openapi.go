@@ -297,6 +297,9 @@ var describedFields = map[string]map[string]string{
 		"rate_limit":       "The lowest rate that applies.",
 		"effective":        "What keeps the handler from running freely, in the order in which it counts, with who, until when and why.",
 		"success_ratio":    "Of the last minute; null without calls.",
+		"recent_calls":     "Attempts that ended in the last ten seconds, on this node.",
+		"recent_ratio":     "How many of them succeeded; null without one. A minute shows an outage late.",
+		"parked":           "Runs of all nodes that are parked before the handler, as they were counted last.",
 	},
 	"FallbackView": {
 		"state":   "in: the handler is in the flow. out: of it, until a time. probing: one call a second tries whether it works again. ramping: more and more calls are made. capped: it fails, but too many others are out. frozen: nothing goes out, since half of all services fail at once.",
@@ -315,6 +318,25 @@ var describedFields = map[string]map[string]string{
 		"closed_until": "The service has asked for a pause by Retry-After, and gets no calls until then; null when it has not.",
 		"calls":        "Calls of this node that started in the last ten seconds.",
 		"repeats":      "How many of them were repetitions.",
+
+		"success_ratio": "Of the calls of this node that ended in the last ten seconds; null without one.",
+		"failing_since": "Since when hardly any call of this node has succeeded, or the service has wanted none; null while it answers.",
+		"last_error":    "Of the last call that failed on this node.",
+		"critical":      "A handler calls it without which its runs cannot succeed.",
+		"parked":        "Runs of all nodes that are parked until the service can be called, as they were counted last.",
+		"parked_since":  "Since when the first of them is; null without one.",
+	},
+	"BacklogView": {
+		"counted":        "When this was counted; null before the first time.",
+		"waiting":        "Runs that wait for their turn, their time or a node.",
+		"oldest_seconds": "For how long the oldest of them that is due has waited.",
+		"parked":         "The runs that stand still, those first that are most.",
+	},
+	"ParkedRuns": {
+		"reason":         "service: calls of a service fail, or it has as many under way as it bears. hold: an operator holds them. lifted: what held them is lifted, and they go on as fast as services let them. limit: a rate limit, or a bound of calls. retry: the next attempt. time: a wait. event: an event. state: another state of the key. operator: a decision. blocking: failed, and the later runs of the key wait. failed: failed, and nobody waits.",
+		"for":            "The service, the path of the control, or that of the handler; absent for other reasons.",
+		"since":          "Since when the first of them waits for that.",
+		"oldest_seconds": "For how long it has.",
 	},
 	"ControlView": {
 		"enabled":         "false: the switch is off.",

@@ -134,6 +134,13 @@ func (s *server) adminOperations() []operation {
 			serve:   s.listServices,
 		},
 		{
+			method: http.MethodGet, path: "/admin/v1/backlog", id: "get-backlog", tag: "admin",
+			summary: "Tell how many runs wait on all nodes, and for what",
+			about:   "Counts are exact when they are made, and some seconds old: the more there is to count, the more seldom it is done.",
+			replies: []reply{{status: 200, about: "What waits.", body: engine.BacklogView{}}},
+			serve:   s.getBacklog,
+		},
+		{
 			method: http.MethodGet, path: "/admin/v1/nodes", id: "list-nodes", tag: "admin",
 			summary:  "List the nodes that are alive, and those that died lately",
 			replies:  []reply{{status: 200, about: "The nodes.", body: Page[engine.NodeView]{}}},

@@ -126,40 +126,35 @@ func (s *Store) acceptAt(ctx context.Context, p *part, node int64, batch []engin
 }
 
 // Depth implements [engine.Inbox]. What a cell that is away has is not counted.
-func (s *Store) Depth(ctx context.Context) (waiting int, oldest time.Time, err error) {
+func (s *Store) Depth(ctx context.Context) (engine.Depth, error) {
 	return s.depth(ctx, engine.Cell.Depth)
 }
 
 // GaugeDepth implements [engine.Gauge].
-func (s *Store) GaugeDepth(ctx context.Context) (waiting int, oldest time.Time, err error) {
-	return s.depth(ctx, func(store engine.Cell, ctx context.Context) (int, time.Time, error) { return gauge(ctx, store) })
+func (s *Store) GaugeDepth(ctx context.Context) (engine.Depth, error) {
+	return s.depth(ctx, func(store engine.Cell, ctx context.Context) (engine.Depth, error) { return gauge(ctx, store) })
 }
 
 // gauge asks a cell how much waits, as cheaply as it can tell.
-func gauge(ctx context.Context, store engine.Cell) (waiting int, oldest time.Time, err error) {
+func gauge(ctx context.Context, store engine.Cell) (engine.Depth, error) {
 	if g, ok := store.(engine.Gauge); ok {
 		return g.GaugeDepth(ctx)
 	}
 	return store.Depth(ctx)
 }
 
-func (s *Store) depth(ctx context.Context, ask func(engine.Cell, context.Context) (int, time.Time, error)) (waiting int, oldest time.Time, err error) {
-	type depth struct {
-		waiting int
-		oldest  time.Time
-	}
-	all, err := s.ask(ctx, func(store engine.Cell) (any, error) {
-		n, at, err := ask(store, ctx)
-		return depth{n, at}, err
-	})
+func (s *Store) depth(ctx context.Context, ask func(engine.Cell, context.Context) (engine.Depth, error)) (sum engine.Depth, err error) {
+	all, err := s.ask(ctx, func(store engine.Cell) (any, error) { return ask(store, ctx) })
 	for _, one := range all {
-		d := one.(depth)
-		waiting += d.waiting
-		if oldest.IsZero() || !d.oldest.IsZero() && d.oldest.Before(oldest) {
-			oldest = d.oldest
+		d := one.(engine.Depth)
+		sum.Waiting += d.Waiting
+		if sum.Oldest.IsZero() || !d.Oldest.IsZero() && d.Oldest.Before(sum.Oldest) {
+			sum.Oldest = d.Oldest
 		}
+		sum.Aside = append(sum.Aside, d.Aside...)
 	}
-	return waiting, oldest, err
+	sum.Aside = engine.SortAside(sum.Aside)
+	return sum, err
 }
 
 // ask asks all cells that can be reached. The error is that of the home, or one that is

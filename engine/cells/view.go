@@ -47,7 +47,9 @@ func (s *Store) view(ctx context.Context, c *Chart, p *part) engine.InboxCell {
 	out := engine.InboxCell{Name: p.name, Slots: len(slots), Spans: engine.FormatSlots(slots)}
 	store, err := p.cell()
 	if err == nil {
-		out.Waiting, _, err = gauge(ctx, store)
+		var d engine.Depth
+		d, err = gauge(ctx, store)
+		out.Waiting = d.Waiting
 	}
 	if err == nil {
 		var l engine.CellLoad

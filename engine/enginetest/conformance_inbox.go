@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"procaas/engine"
@@ -191,11 +192,11 @@ var inboxCases = []storeCase{
 	{"depth counts what waits and tells since when", func(p *probe) {
 		wantDepth := func(want int) time.Time {
 			p.Helper()
-			n, oldest, err := p.Depth(p.Context())
-			if err != nil || n != want {
-				p.Fatalf("depth: want %d, have %d, %v", want, n, err)
+			d, err := p.Depth(p.Context())
+			if err != nil || d.Waiting != want {
+				p.Fatalf("depth: want %d, have %d, %v", want, d.Waiting, err)
 			}
-			return oldest
+			return d.Oldest
 		}
 		if oldest := wantDepth(0); !oldest.IsZero() {
 			p.Fatalf("oldest of an empty inbox: %s", oldest)
@@ -211,6 +212,77 @@ var inboxCases = []storeCase{
 		p.equal("oldest of those that wait", wantDepth(2), p.run(ids[1]).Accepted)
 		p.finish(node, runs...)
 		wantDepth(2)
+	}},
+	{"depth counts what is set aside, by what it waits for", func(p *probe) {
+		node := p.join()
+		put := func(key string, end func(*engine.Change)) string {
+			in := p.event(key)
+			in.Block = key == "blocks"
+			p.accept(in)
+			c := change(p.claimOne(node, in.ID), engine.Parked)
+			c.Pipeline, c.Due = "p", time.Now().Add(time.Hour)
+			end(&c)
+			p.commit(node, c)
+			return in.ID
+		}
+		gate := func(c *engine.Change) { c.Cause = "@orders p/s/h" }
+		first := put("a", gate)
+		put("b", gate)
+		put("c", func(c *engine.Change) { c.Pipeline, c.Cause = "q", "q hold" })
+		put("d", func(c *engine.Change) { c.Awaits = []string{"paid"} })
+		put("e", func(c *engine.Change) { c.Due = time.Time{} })
+		put("f", func(c *engine.Change) { c.Status, c.Due, c.Defer = engine.Waiting, time.Time{}, true })
+		put("blocks", func(c *engine.Change) { c.Status, c.Due = engine.Failed, time.Time{} })
+		put("skips", func(c *engine.Change) { c.Status, c.Due = engine.Failed, time.Time{} })
+		wantAside := func(want ...engine.AsideRuns) []engine.AsideRuns {
+			p.Helper()
+			d, err := p.Depth(p.Context())
+			if err != nil {
+				p.Fatal(err)
+			}
+			have := slices.Clone(d.Aside)
+			for i := range have {
+				if have[i].Since.IsZero() || time.Since(have[i].Since).Abs() > time.Hour {
+					p.Errorf("want a time of now, have %+v", have[i])
+				}
+				have[i].Since = time.Time{}
+			}
+			p.equal("set aside", have, want)
+			return d.Aside
+		}
+		rest := []engine.AsideRuns{
+			{Pipeline: "p", Place: engine.AsideAwaits, Runs: 1}, {Pipeline: "p", Place: engine.AsideBlocking, Runs: 1},
+			{Pipeline: "p", Place: engine.AsideFailed, Runs: 1}, {Pipeline: "p", Place: engine.AsideOperator, Runs: 1},
+		}
+		last := []engine.AsideRuns{
+			{Pipeline: "p", Place: engine.AsideState, Runs: 1}, {Pipeline: "q", Place: engine.AsideParked, Cause: "q hold", Runs: 1},
+		}
+		parked := engine.AsideRuns{Pipeline: "p", Place: engine.AsideParked, Cause: "@orders p/s/h", Runs: 2}
+		before := wantAside(slices.Concat(rest, []engine.AsideRuns{parked}, last)...)
+
+		// One that asks again, and has to go on waiting for the same, has waited all the time.
+		if n, err := p.Release(p.Context(), "@orders p/s/h", 1); n != 1 || err != nil {
+			p.Fatalf("release: want 1, have %d, %v", n, err)
+		}
+		again := change(p.claimOne(node, first), engine.Parked)
+		again.Pipeline, again.Due, again.Cause = "p", time.Now().Add(time.Hour), "@orders p/s/h"
+		p.commit(node, again)
+		after := wantAside(slices.Concat(rest, []engine.AsideRuns{parked}, last)...)
+		p.equal("since when runs wait for the service", after[4].Since, before[4].Since)
+
+		// One that waits for something else has waited for that from now on only.
+		if n, err := p.Release(p.Context(), "@orders p/s/h", 1); n != 1 || err != nil {
+			p.Fatalf("release: want 1, have %d, %v", n, err)
+		}
+		other := change(p.claimOne(node, first), engine.Parked)
+		other.Pipeline, other.Due, other.Cause = "p", time.Now().Add(time.Hour), "p/s/h hold"
+		p.commit(node, other)
+		one, held := parked, parked
+		one.Runs, held.Runs, held.Cause = 1, 1, "p/s/h hold"
+		now := wantAside(slices.Concat(rest, []engine.AsideRuns{one, held}, last)...)
+		if !now[5].Since.After(before[4].Since) {
+			p.Errorf("want the wait for a switch to begin anew, have %s and %s before", now[5].Since, before[4].Since)
+		}
 	}},
 	{"the last event of a source is known", func(p *probe) {
 		last := func(source, want string) {

@@ -256,8 +256,8 @@ func (l *crashLog) checkEnd(p *probe) {
 	for id := range l.acked {
 		p.wantStatus(id, engine.Succeeded)
 	}
-	if n, _, err := p.Depth(p.Context()); err != nil || n != 0 {
-		p.Fatalf("want nothing to wait, have %d, %v", n, err)
+	if d, err := p.Depth(p.Context()); err != nil || d.Waiting != 0 {
+		p.Fatalf("want nothing to wait, have %d, %v", d.Waiting, err)
 	}
 }
 

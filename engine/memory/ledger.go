@@ -109,6 +109,9 @@ func (m *Store) apply(r *memoryRun, c engine.Change, emits [][]byte) {
 	order, undo := c.Next(r.move)
 	if c.Status != engine.Running {
 		r.move = order
+		if r.since.IsZero() || c.Cause == "" || c.Cause != r.waits {
+			r.waits, r.since = c.Cause, m.now()
+		}
 	}
 	switch {
 	case undo && c.Status == engine.Failed, undo && c.Status == engine.Parked:

@@ -61,7 +61,9 @@ type memoryRun struct {
 	cancel     *string
 	move       string // the definition that is asked for
 	due        time.Time
-	cause      string // of a parked run, as the following
+	cause      string    // of a parked run, as the following
+	waits      string    // the cause that it was parked for last
+	since      time.Time // since when it waits for that
 	awaits     []string
 	heard      int64
 	accepted   time.Time
@@ -332,24 +334,53 @@ func (m *Store) end(r *memoryRun, s engine.Status) {
 }
 
 // Depth implements [engine.Inbox].
-func (m *Store) Depth(ctx context.Context) (waiting int, oldest time.Time, err error) {
+func (m *Store) Depth(ctx context.Context) (d engine.Depth, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.now()
+	for _, r := range m.order {
+		if at := r.asideAt(now); at == engine.AsideParked {
+			d.Aside = append(d.Aside, engine.AsideRuns{Pipeline: r.pipeline, Place: at, Cause: r.cause, Runs: 1, Since: r.since})
+		} else if at != "" {
+			d.Aside = append(d.Aside, engine.AsideRuns{Pipeline: r.pipeline, Place: at, Runs: 1, Since: r.since})
+		}
+	}
+	d.Aside = engine.SortAside(d.Aside)
 	for _, r := range m.idle {
 		if r.status != engine.Waiting {
 			continue
 		}
-		waiting++
+		d.Waiting++
 		since := r.accepted
 		if r.due.After(since) {
 			since = r.due
 		}
-		if !since.After(now) && (oldest.IsZero() || since.Before(oldest)) {
-			oldest = since
+		if !since.After(now) && (d.Oldest.IsZero() || since.Before(d.Oldest)) {
+			d.Oldest = since
 		}
 	}
-	return waiting, oldest, ctx.Err()
+	return d, ctx.Err()
+}
+
+// asideAt tells where a run is set aside; empty for one that is not.
+func (r *memoryRun) asideAt(now time.Time) engine.AsidePlace {
+	switch {
+	case r.node != 0:
+		return ""
+	case r.status == engine.Waiting && r.aside:
+		return engine.AsideState
+	case r.status == engine.Failed && r.Block && r.Ordered:
+		return engine.AsideBlocking
+	case r.status == engine.Failed:
+		return engine.AsideFailed
+	case r.status == engine.Parked && r.isHeld():
+		return engine.AsideOperator
+	case r.status == engine.Parked && len(r.awaits) > 0:
+		return engine.AsideAwaits
+	case r.status == engine.Parked && !r.isDue(now):
+		return engine.AsideParked
+	}
+	return ""
 }
 
 // LastEvent implements [engine.Inbox].

@@ -2,8 +2,11 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"procaas/engine"
 )
@@ -11,18 +14,56 @@ import (
 var _ engine.Gauge = (*Store)(nil)
 
 // Each part is answered by an index alone.
-const readDepth = `select r.n + w.n + s.n, least(r.due, w.due)
+const (
+	readDepth = `select r.n + w.n + s.n, least(r.due, w.due)
 	from (select count(*) as n, min(due) as due from runs where place = 'ready') r,
 	(select count(*) as n, min(due) as due from runs where place in ('queued', 'deferred') and due > '-infinity') w,
 	(select count(*) as n from runs where place = 'scheduled' and due > '-infinity') s`
+	readAside = `select pipeline, place, cause, listens, count(*), min(since) from runs
+	where place in ('parked', 'held', 'blocked', 'deferred', 'failed') and since > '-infinity'
+	group by pipeline, place, cause, listens`
+)
 
 // Depth implements [engine.Inbox].
-func (s *Store) Depth(ctx context.Context) (waiting int, oldest time.Time, err error) {
+func (s *Store) Depth(ctx context.Context) (d engine.Depth, err error) {
 	var due *time.Time
-	if err := s.pool.QueryRow(ctx, readDepth).Scan(&waiting, &due); err != nil {
-		return 0, time.Time{}, err
+	var b pgx.Batch
+	b.Queue(readDepth).QueryRow(func(r pgx.Row) error { return r.Scan(&d.Waiting, &due) })
+	b.Queue(readAside).Query(rows(&d.Aside, scanAside))
+	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
+		return engine.Depth{}, err
 	}
-	return waiting, fromNull(due), nil
+	d.Oldest, d.Aside = fromNull(due), engine.SortAside(d.Aside)
+	return d, nil
+}
+
+func scanAside(row pgx.CollectableRow) (r engine.AsideRuns, err error) {
+	var at place
+	var awaits bool
+	if err := row.Scan(&r.Pipeline, &at, &r.Cause, &awaits, &r.Runs, &r.Since); err != nil {
+		return r, err
+	}
+	if r.Since, r.Place = r.Since.UTC(), at.aside(awaits); r.Place != engine.AsideParked {
+		r.Cause = ""
+	}
+	return r, nil
+}
+
+// aside names the place as counts do.
+func (p place) aside(awaits bool) engine.AsidePlace {
+	switch {
+	case p == held:
+		return engine.AsideOperator
+	case p == deferred:
+		return engine.AsideState
+	case p == blocked:
+		return engine.AsideBlocking
+	case p == failed:
+		return engine.AsideFailed
+	case awaits:
+		return engine.AsideAwaits
+	}
+	return engine.AsideParked
 }
 
 // Counting takes the time of one backend by one part in gaugeShare at most, and
@@ -37,25 +78,43 @@ const (
 	// next one after that time.
 	takeGauge = `update depth set counted = clock_timestamp()
 	where counted < clock_timestamp() - greatest($1, $2 * took) * interval '1 microsecond'`
-	readGauge  = "select waiting, oldest from depth"
-	writeGauge = "update depth set took = $1, waiting = $2, oldest = $3"
+	readGauge  = "select waiting, oldest, aside from depth"
+	writeGauge = "update depth set took = $1, waiting = $2, oldest = $3, aside = $4"
 )
 
 // GaugeDepth implements [engine.Gauge].
-func (s *Store) GaugeDepth(ctx context.Context) (waiting int, oldest time.Time, err error) {
+func (s *Store) GaugeDepth(ctx context.Context) (engine.Depth, error) {
 	tag, err := s.pool.Exec(ctx, takeGauge, gaugeLeast.Microseconds(), gaugeShare)
 	if err != nil {
-		return 0, time.Time{}, fmt.Errorf("gauge: %w", err)
+		return engine.Depth{}, fmt.Errorf("gauge: %w", err)
 	}
 	if tag.RowsAffected() == 0 {
-		var due *time.Time
-		err := s.pool.QueryRow(ctx, readGauge).Scan(&waiting, &due)
-		return waiting, fromNull(due), err
+		return s.readGauge(ctx)
 	}
 	began := time.Now()
-	if waiting, oldest, err = s.Depth(ctx); err != nil {
-		return 0, time.Time{}, fmt.Errorf("gauge: %w", err)
+	d, err := s.Depth(ctx)
+	if err != nil {
+		return engine.Depth{}, fmt.Errorf("gauge: %w", err)
 	}
-	_, err = s.pool.Exec(ctx, writeGauge, time.Since(began).Microseconds(), waiting, toNull(oldest))
-	return waiting, oldest, err
+	aside, err := json.Marshal(d.Aside)
+	if err != nil {
+		return engine.Depth{}, fmt.Errorf("gauge: %w", err)
+	}
+	_, err = s.pool.Exec(ctx, writeGauge, time.Since(began).Microseconds(), d.Waiting, toNull(d.Oldest), aside)
+	return d, err
+}
+
+// readGauge gives what another process has counted last.
+func (s *Store) readGauge(ctx context.Context) (d engine.Depth, err error) {
+	var due *time.Time
+	var aside []byte
+	if err := s.pool.QueryRow(ctx, readGauge).Scan(&d.Waiting, &due, &aside); err != nil {
+		return engine.Depth{}, fmt.Errorf("gauge: %w", err)
+	}
+	if d.Oldest = fromNull(due); len(aside) > 0 {
+		if err := json.Unmarshal(aside, &d.Aside); err != nil {
+			return engine.Depth{}, fmt.Errorf("gauge: %w", err)
+		}
+	}
+	return d, nil
 }

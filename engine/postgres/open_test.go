@@ -290,11 +290,11 @@ func TestWhatWaitsIsCountedOnceForAllNodes(t *testing.T) {
 	c := connect(t, dsn)
 	gauge := func(s *postgres.Store) int {
 		t.Helper()
-		n, _, err := s.GaugeDepth(t.Context())
+		d, err := s.GaugeDepth(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		return n
+		return d.Waiting
 	}
 	if n := gauge(a); n != 0 {
 		t.Fatalf("want nothing, have %d", n)
@@ -309,9 +309,9 @@ func TestWhatWaitsIsCountedOnceForAllNodes(t *testing.T) {
 		t.Errorf("want no count that takes a second after two, have %d", n)
 	}
 	run(t, c, "update depth set counted = clock_timestamp() - interval '1 minute'")
-	n, oldest, err := b.GaugeDepth(t.Context())
-	if err != nil || n != 2 || time.Since(oldest).Abs() > time.Hour {
-		t.Errorf("want two counted, have %d since %s, %v", n, oldest, err)
+	d, err := b.GaugeDepth(t.Context())
+	if err != nil || d.Waiting != 2 || time.Since(d.Oldest).Abs() > time.Hour {
+		t.Errorf("want two counted, have %+v, %v", d, err)
 	}
 	if n := gauge(a); n != 2 {
 		t.Errorf("want what the other has counted, have %d", n)

@@ -47,7 +47,7 @@ const (
 	where id = ? and version = ? and node = ? and place = 'running' and cancel is null`
 	save = `update runs set version = version + 1, bundle = ?, pipeline = ?, checkpoint = ?,
 	failed_path = ?, error = ?, error_class = ?, place = ?, node = 0, cancel = null, move = ?,
-	due = coalesce(?, due), cause = ?, awaits = ?, heard = ?, ended = ?, started = iif(?, started, null)
+	due = coalesce(?, due), cause = ?, awaits = ?, heard = ?, ended = ?, started = iif(?, started, null), since = ?
 	where seq = ?`
 	saveLast = `update runs set version = version + 1, bundle = ?, pipeline = ?, checkpoint = ?,
 	failed_path = ?, error = ?, error_class = ? where seq = ?`
@@ -142,7 +142,7 @@ func (t *tx) leaveNode(r row, c engine.Change) error {
 	ended.Valid = to == failed || to == blocked
 	begun := c.Status != engine.Waiting || c.Bundle != ""
 	if err := t.exec(save, c.Bundle, c.Pipeline, blob(c.Checkpoint), c.FailedPath, c.Error, c.ErrorClass, to, sql.NullString{String: order, Valid: order != ""},
-		due, c.Cause, awaitsOf(c), c.Heard, ended, begun, r.seq); err != nil {
+		due, c.Cause, awaitsOf(c), c.Heard, ended, begun, t.waits(r, c), r.seq); err != nil {
 		return err
 	}
 	t.ready = t.ready || to == ready
@@ -153,6 +153,14 @@ func (t *tx) leaveNode(r row, c engine.Change) error {
 		return t.promote(r.flow, r.key)
 	}
 	return nil
+}
+
+// waits tells since when a run waits that leaves its node.
+func (t *tx) waits(r row, c engine.Change) int64 {
+	if c.Cause != "" && c.Cause == r.cause && r.since.Valid {
+		return r.since.Int64
+	}
+	return t.now.UnixMicro()
 }
 
 func (t *tx) emit(runs []engine.Intake, events [][]byte) error {

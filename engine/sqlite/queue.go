@@ -49,16 +49,18 @@ type row struct {
 	checkpoint bool // it has one
 	cancel     sql.NullString
 	move       string // an order of an operator; empty for none
+	cause      string // that it was parked for last
+	since      sql.NullInt64
 }
 
 const (
-	rowColumns = "seq, id, flow, key, ordered, block, place, node, version, bundle <> '', cancel, coalesce(move, '')"
+	rowColumns = "seq, id, flow, key, ordered, block, place, node, version, bundle <> '', cancel, coalesce(move, ''), cause, since"
 	findRow    = "select " + rowColumns + " from runs where id = ?"
 )
 
 func (t *tx) find(id string) (r row, found bool, err error) {
 	found, err = t.row(findRow, []any{id},
-		&r.seq, &r.id, &r.flow, &r.key, &r.ordered, &r.block, &r.place, &r.node, &r.version, &r.checkpoint, &r.cancel, &r.move)
+		&r.seq, &r.id, &r.flow, &r.key, &r.ordered, &r.block, &r.place, &r.node, &r.version, &r.checkpoint, &r.cancel, &r.move, &r.cause, &r.since)
 	return r, found, err
 }
 

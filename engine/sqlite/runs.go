@@ -86,7 +86,7 @@ const latest = 50
 
 const (
 	findPast  = "select 1 from history where id = ?"
-	reviveRun = `update runs set generation = generation + 1, failed_path = '', error = '', error_class = '', ended = null,
+	reviveRun = `update runs set generation = generation + 1, failed_path = '', error = '', error_class = '', ended = null, since = null,
 	place = ? where seq = ?`
 )
 

@@ -202,6 +202,12 @@ type overviewData struct {
 
 	MoreTrouble int // how many are left out
 
+	Still       int                 // runs that stand still and should not
+	StillFor    float64             // for how long the first of them does, in seconds
+	Parked      []engine.ParkedRuns // all that stand still; the most first
+	CountedLate *time.Time          // when they were counted, if that is long ago
+	Down        []engine.ServiceInfo
+
 	Controls  []engine.ControlView
 	Failed    []engine.RunView
 	Nodes     []engine.NodeView
@@ -240,6 +246,7 @@ func (c *Console) overviewData(ctx context.Context) overviewData {
 		d.Now = points[len(points)-1]
 		d.ErrorShare = &d.Now.Errors
 	}
+	d.stand(c.o.Engine.Backlog())
 	n := c.o.Numbers()
 	for _, s := range []string{"succeeded", "failed", "cancelled", "ignored"} {
 		d.Statuses = append(d.Statuses, statusCount{s, n.Runs[s]})
@@ -265,6 +272,31 @@ func (c *Console) overviewData(ctx context.Context) overviewData {
 	d.Trouble, d.MoreTrouble = worst(d.Trouble)
 	c.fromStore(ctx, &d)
 	return d
+}
+
+// countedLate is how old a count is that is told of.
+const countedLate = 10 * time.Second
+
+// stand takes in what stands still. What waits for a time or an event is as it should be, and
+// failed runs are shown elsewhere.
+func (d *overviewData) stand(b engine.BacklogView) {
+	for _, p := range b.Parked {
+		switch p.Reason {
+		case engine.ParkedTime, engine.ParkedEvent, engine.ParkedState, engine.ParkedFailed:
+			continue
+		}
+		d.Still += p.Runs
+		d.StillFor = max(d.StillFor, p.AgeS)
+	}
+	d.Parked = b.Parked[:min(len(b.Parked), shownTrouble)]
+	if b.Counted != nil && time.Since(*b.Counted) > countedLate {
+		d.CountedLate = b.Counted
+	}
+	for _, s := range d.Services {
+		if s.FailingSince != nil {
+			d.Down = append(d.Down, s)
+		}
+	}
 }
 
 // shownTrouble is how many handlers the overview names: when a service is down that all

@@ -303,16 +303,17 @@ func keyURL(flow, key string) string {
 
 // mood is the class of a handler: how well it does.
 func mood(h engine.HandlerInfo) string {
+	ratio := h.Ratio()
 	switch {
 	case h.Switch != "on":
 		return "off"
 	case h.Fallback.IsOut():
 		return "out"
-	case h.SuccessRatio == nil:
+	case ratio == nil:
 		return "idle"
-	case *h.SuccessRatio >= 0.99:
+	case *ratio >= 0.99:
 		return "good"
-	case *h.SuccessRatio >= 0.9:
+	case *ratio >= 0.9:
 		return "fair"
 	}
 	return "bad"

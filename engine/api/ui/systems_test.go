@@ -152,6 +152,7 @@ func (troubled) Handlers() []engine.HandlerInfo {
 	return all
 }
 func (troubled) Services() []engine.ServiceInfo                         { return nil }
+func (troubled) Backlog() engine.BacklogView                            { return engine.BacklogView{} }
 func (troubled) Plans() []*engine.Plan                                  { return nil }
 func (troubled) Nodes(context.Context) ([]engine.NodeView, error)       { return nil, nil }
 func (troubled) Controls(context.Context) ([]engine.ControlView, error) { return nil, nil }

@@ -87,6 +87,7 @@ type Definition interface {
 type Node interface {
 	Handlers() []engine.HandlerInfo
 	Services() []engine.ServiceInfo
+	Backlog() engine.BacklogView
 	Healthy(ctx context.Context) error
 	Degraded() error
 	Nodes(ctx context.Context) ([]engine.NodeView, error)

@@ -1,0 +1,171 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// This file tells people what stands still, and for what: runs that are parked wait in no
+// queue, so that a long outage would look like calm.
+
+// Why runs stand still.
+const (
+	ParkedService  = "service"  // calls of a service fail, or it has as many under way as it bears
+	ParkedHold     = "hold"     // an operator holds them
+	ParkedLifted   = "lifted"   // what held them is lifted, and they go on as fast as services and limits let them
+	ParkedLimit    = "limit"    // a rate limit, or a bound of calls under way
+	ParkedRetry    = "retry"    // the time of the next attempt
+	ParkedTime     = "time"     // a wait
+	ParkedEvent    = "event"    // an event
+	ParkedState    = "state"    // another state of the key
+	ParkedOperator = "operator" // a decision
+	ParkedBlocking = "blocking" // they have failed, and block their keys until somebody decides
+	ParkedFailed   = "failed"   // they have failed, and block nobody
+)
+
+// ParkedRuns are runs of a pipeline that stand still for one reason, on all nodes.
+type ParkedRuns struct {
+	Pipeline string    `json:"pipeline"`
+	Reason   string    `json:"reason"`        // service, hold, lifted, limit, retry, time, event, state, operator, blocking or failed
+	For      string    `json:"for,omitempty"` // the service, the path of the control, or that of the handler
+	Runs     int       `json:"runs"`
+	Since    time.Time `json:"since"` // since when the first of them does
+	AgeS     float64   `json:"oldest_seconds"`
+}
+
+// A BacklogView is what waits on all nodes.
+type BacklogView struct {
+	Counted *time.Time   `json:"counted"`        // when; counting takes a small part of the time, so it is done seldom when there is much; null before the first time
+	Waiting int          `json:"waiting"`        // runs that wait for their turn, their time or a node
+	AgeS    float64      `json:"oldest_seconds"` // for how long the oldest of them that is due has waited
+	Parked  []ParkedRuns `json:"parked"`         // the runs that stand still, those first that are most
+}
+
+// A backlog is a count with what it comes to. It is never changed.
+type backlog struct {
+	Depth
+	counted  time.Time
+	services map[string]ParkedRuns // by service
+	handlers map[string]int        // by path
+}
+
+func newBacklog(d Depth, now time.Time) *backlog {
+	b := &backlog{Depth: d, counted: now, services: map[string]ParkedRuns{}, handlers: map[string]int{}}
+	for _, r := range d.Aside {
+		reason, of, path := causeOf(r.Cause)
+		if path != "" {
+			b.handlers[path] += r.Runs
+		}
+		if s := b.services[of]; reason == ParkedService {
+			if s.Runs += r.Runs; s.Since.IsZero() || r.Since.Before(s.Since) {
+				s.Since = r.Since
+			}
+			b.services[of] = s
+		}
+	}
+	return b
+}
+
+// causeOf reads a cause: what runs wait for, the service or the path of the control, and the
+// path of the handler. Of several, what protects a service counts first, then what an
+// operator has done.
+func causeOf(cause string) (reason, of, path string) {
+	reason = ParkedTime
+	rank := []string{ParkedService, ParkedHold, ParkedLimit, ParkedRetry, ParkedTime}
+	for part := range strings.SplitSeq(cause, ",") {
+		var r, o, p string
+		if name, handler, ok := gateOf(part); ok {
+			if r, o, p = ParkedService, name, handler; name == handler {
+				r = ParkedLimit
+			}
+		} else if at, ok := strings.CutSuffix(part, causeHold); ok {
+			r, o, p = ParkedHold, at, at
+		} else if at, ok := strings.CutSuffix(part, causeRetry); ok {
+			r, o, p = ParkedRetry, at, at
+		} else if at, _, ok := strings.Cut(part, " "); ok {
+			r, o, p = ParkedLimit, at, at
+		} else {
+			continue
+		}
+		if slices.Index(rank, r) < slices.Index(rank, reason) {
+			reason, of, path = r, o, p
+		}
+	}
+	return reason, of, path
+}
+
+// Backlog tells what waits on all nodes, as it was counted last.
+func (e *Engine) Backlog() BacklogView {
+	v := BacklogView{Parked: []ParkedRuns{}}
+	b := e.backlog.Load()
+	if b == nil {
+		return v
+	}
+	now := e.clock.now()
+	v.Counted, v.Waiting, v.AgeS = moment(b.counted), b.Waiting, age(b.Oldest, now)
+	v.Parked = append(v.Parked, e.parked(b, func(p *ParkedRuns) string { return p.For })...)
+	slices.SortStableFunc(v.Parked, func(a, b ParkedRuns) int { return cmp.Compare(b.Runs, a.Runs) })
+	return v
+}
+
+// parkedNow is for metrics: the things that runs wait for are too many for labels.
+func (e *Engine) parkedNow() []ParkedRuns {
+	if b := e.backlog.Load(); b != nil {
+		return e.parked(b, func(*ParkedRuns) string { return "" })
+	}
+	return nil
+}
+
+// parked adds up the runs that stand still by pipeline, reason and what of gives.
+func (e *Engine) parked(b *backlog, of func(*ParkedRuns) string) []ParkedRuns {
+	var out []ParkedRuns
+	at := map[[3]string]int{}
+	now, c := e.clock.now(), e.settings.controls()
+	for _, r := range b.Aside {
+		p := ParkedRuns{Pipeline: r.Pipeline, Runs: r.Runs, Since: r.Since}
+		switch r.Place {
+		case AsideParked:
+			p.Reason, p.For, _ = causeOf(r.Cause)
+			if p.Reason == ParkedHold && !c.stands(p.For+causeHold, now) {
+				p.Reason = ParkedLifted
+			}
+		case AsideAwaits:
+			p.Reason = ParkedEvent
+		default:
+			p.Reason = string(r.Place) // operator, state, blocking, failed: named as they are here
+		}
+		key := [3]string{p.Pipeline, p.Reason, of(&p)}
+		p.For = key[2]
+		i, known := at[key]
+		if !known {
+			at[key] = len(out)
+			out = append(out, p)
+			continue
+		}
+		if out[i].Runs += p.Runs; p.Since.Before(out[i].Since) {
+			out[i].Since = p.Since
+		}
+	}
+	for i := range out {
+		out[i].AgeS = age(out[i].Since, now)
+	}
+	return out
+}
+
+// parkedFor tells how many runs are parked until a service can be called.
+func (b *backlog) parkedFor(service string) ParkedRuns {
+	if b == nil {
+		return ParkedRuns{}
+	}
+	return b.services[service]
+}
+
+// parkedAt tells how many runs are parked at a handler.
+func (b *backlog) parkedAt(path string) int {
+	if b == nil {
+		return 0
+	}
+	return b.handlers[path]
+}
