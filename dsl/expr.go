@@ -68,7 +68,13 @@ func (e *EvalError) Error() string { return e.Span.String() + ": " + e.Message }
 
 // A Secret is what !secret NAME evaluates to: the name, never the value. The
 // driver resolves it when the call is made.
-type Secret struct{ Name string }
+type Secret struct {
+	Name string
+
+	// To is the id of the declared service, cluster or shard map that is sent the value.
+	// Whoever asks for the value sets it; expressions leave it empty.
+	To string
+}
 
 // compile checks the expression against the names of its scope and the kind of
 // value that its place wants, and makes it ready for Eval and Reads. It reports

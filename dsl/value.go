@@ -44,7 +44,7 @@ func (v *Value) eval(env Env, t *total) (any, error) {
 	case valueExpr:
 		return v.expr.program.run(v.expr, env, t)
 	case valueSecret:
-		return Secret{v.secret}, nil
+		return Secret{Name: v.secret}, nil
 	case valueList:
 		list := make([]any, len(v.items))
 		for i, item := range v.items {

@@ -46,9 +46,9 @@ type definition struct {
 var errDefinition = errors.New("definition cannot be used")
 
 // newDefinition plans all pipelines of a bundle.
-func newDefinition(b *dsl.Bundle, types map[string]HandlerType, maxConns int) (*definition, error) {
+func newDefinition(b *dsl.Bundle, types map[string]HandlerType, maxConns int, targets *Targets) (*definition, error) {
 	d := &definition{
-		bundle: b, byID: map[string]*Plan{}, client: newClient(b, maxConns), workers: newWorkersClient(b),
+		bundle: b, byID: map[string]*Plan{}, client: newClient(b, maxConns, targets), workers: newWorkersClient(b, targets),
 		declared: map[string]any{}, contracts: map[string]*dsl.Contract{}, from: map[string]map[string][]string{},
 		needed: map[string]bool{},
 	}
@@ -123,6 +123,7 @@ type library struct {
 	services map[string]string // see Options.ServiceURLs
 	byName   map[string]HandlerType
 	maxConns int
+	targets  *Targets
 	runID    func(Event) string // makes the id of a new run
 
 	current atomic.Pointer[definition]
@@ -141,7 +142,7 @@ func (l *library) add(b *dsl.Bundle) (*definition, error) {
 	if d := l.cached(b.Hash); d != nil {
 		return d, nil
 	}
-	d, err := newDefinition(b, l.byName, l.maxConns)
+	d, err := newDefinition(b, l.byName, l.maxConns, l.targets)
 	if err != nil {
 		return nil, err
 	}

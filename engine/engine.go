@@ -25,15 +25,16 @@ type Options struct {
 	Types  []HandlerType // that definitions may use; each name once
 	Bundle *dsl.Bundle   // the definition to begin with; see Overrule
 
-	Name        string                            // of this node, for people
-	Log         *slog.Logger                      // nothing is logged when nil
-	Metrics     *Metrics                          // nothing is counted when nil
-	Tracer      trace.Tracer                      // made with [SpanIDs]; nothing is traced when nil
-	Notify      func(Notice)                      // told what owners may have to know of; see [Notice]. May be nil
-	MaxInFlight int                               // runs that the node works on at once
-	Lease       time.Duration                     // after which other nodes take a silent node's runs over
-	Drain       time.Duration                     // how long a stopping node waits for calls under way
-	Secrets     func(name string) (string, error) // looks secrets up when calls use them; nil refuses such calls
+	Name        string                          // of this node, for people
+	Log         *slog.Logger                    // nothing is logged when nil
+	Metrics     *Metrics                        // nothing is counted when nil
+	Tracer      trace.Tracer                    // made with [SpanIDs]; nothing is traced when nil
+	Notify      func(Notice)                    // told what owners may have to know of; see [Notice]. May be nil
+	MaxInFlight int                             // runs that the node works on at once
+	Lease       time.Duration                   // after which other nodes take a silent node's runs over
+	Drain       time.Duration                   // how long a stopping node waits for calls under way
+	Secrets     func(SecretUse) (string, error) // looks secrets up when calls use them; nil refuses such calls
+	Targets     *Targets                        // where connections of flows may lead, whatever authors declare; nil for anywhere
 
 	// Retention is how long ended runs and the ids of events are kept; for ever
 	// when it is 0.
@@ -98,7 +99,7 @@ func New(o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		o: o, log: o.Log, metrics: o.Metrics,
-		library:  library{store: o.Store, types: o.Types, services: o.ServiceURLs, byName: map[string]HandlerType{}, maxConns: o.MaxInFlight, runID: o.virtual.runID},
+		library:  library{store: o.Store, types: o.Types, services: o.ServiceURLs, byName: map[string]HandlerType{}, maxConns: o.MaxInFlight, targets: o.Targets, runID: o.virtual.runID},
 		settings: settings{store: o.Store},
 		degrader: degrader{store: o.Store},
 		stats:    stats{metrics: o.Metrics},

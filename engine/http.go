@@ -36,19 +36,25 @@ type Reach struct {
 	// Networks lists ranges of addresses that are reached then, too, by whatever host.
 	Networks []string
 
+	// Targets bounds all of that; nil bounds nothing.
+	Targets *Targets
+
 	// MaxConns is how many connections to one host are kept for later; 2 when 0.
 	MaxConns int
 
 	lean bool // make small requests over plain HTTP with a leanTransport
 }
 
+// dialTime bounds making one connection.
+const dialTime = 3 * time.Second
+
 // NewClient makes an HTTP client that reaches nothing else. The hosts of requests
 // are checked, redirected ones included, and addresses when a connection is made.
 // It follows no redirects: the caller decides about them.
 func NewClient(r Reach) *http.Client {
 	f := &fence{
-		declared: hostsOf(r.Declared), written: hostsOf(r.Written), public: r.Public,
-		dialer: net.Dialer{Timeout: 3 * time.Second, KeepAlive: 30 * time.Second},
+		declared: hostsOf(r.Declared), written: hostsOf(r.Written), public: r.Public, targets: r.Targets,
+		dialer: net.Dialer{Timeout: dialTime, KeepAlive: 30 * time.Second},
 	}
 	for _, text := range r.Networks {
 		if network, err := netip.ParsePrefix(text); err == nil {
@@ -77,8 +83,8 @@ func NewClient(r Reach) *http.Client {
 }
 
 // newClient makes the HTTP client of a definition.
-func newClient(b *dsl.Bundle, maxConns int) *http.Client {
-	r := Reach{Written: writtenURLs(b), MaxConns: maxConns, lean: true}
+func newClient(b *dsl.Bundle, maxConns int, targets *Targets) *http.Client {
+	r := Reach{Written: writtenURLs(b), Targets: targets, MaxConns: maxConns, lean: true}
 	for _, s := range b.Services {
 		r.Declared = append(r.Declared, s.URL, s.Address())
 	}
@@ -91,8 +97,8 @@ const workerConns = 256
 
 // newWorkersClient makes the client that reaches the workers of a definition's
 // clusters, and who knows where they are.
-func newWorkersClient(b *dsl.Bundle) *http.Client {
-	r := Reach{MaxConns: workerConns}
+func newWorkersClient(b *dsl.Bundle, targets *Targets) *http.Client {
+	r := Reach{Targets: targets, MaxConns: workerConns}
 	for _, c := range b.Clusters {
 		for _, w := range c.Workers {
 			r.Declared = append(r.Declared, w.URL)
@@ -145,6 +151,7 @@ type fence struct {
 	declared, written hostSet
 	public            bool
 	networks          []netip.Prefix
+	targets           *Targets
 	dialer            net.Dialer
 }
 
@@ -161,10 +168,11 @@ func (f *fence) dial(ctx context.Context, network, addr string) (net.Conn, error
 		return nil, err
 	}
 	d := f.dialer
-	if !f.declared[strings.ToLower(addr)] {
-		d.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
-			return f.checkAddress(addr, address)
+	d.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		if err := f.targets.check(addr, address); err != nil || f.declared[strings.ToLower(addr)] {
+			return err
 		}
+		return f.checkAddress(addr, address)
 	}
 	return d.DialContext(ctx, network, addr)
 }

@@ -16,6 +16,30 @@ import (
 	"procaas/dsl"
 )
 
+// A SecretUse is a secret and who is about to get it.
+type SecretUse struct {
+	Name  string
+	To    string // the id of a declared service, cluster or shard map; empty when none of them gets it
+	Owner string // of To, as its declaration says; may be empty
+}
+
+// resolve looks a secret up for a call of a step.
+func (e *Engine) resolve(b *dsl.Bundle, step *Step, s dsl.Secret) (string, error) {
+	if e.o.Secrets == nil {
+		return "", fmt.Errorf("secret %s: no source of secrets is set", s.Name)
+	}
+	use := SecretUse{Name: s.Name, To: s.To}
+	if use.To == "" && step.calls != nil {
+		use.To = step.calls.ID
+	}
+	if service := b.Service(use.To); service != nil {
+		use.Owner = service.Owner
+	} else if cluster := b.Cluster(use.To); cluster != nil {
+		use.Owner = cluster.Owner
+	}
+	return e.o.Secrets(use)
+}
+
 // Secrets resolves the secrets of one call and remembers them, so that they can
 // be taken out of what the call leaves behind: its error, its response and what
 // is logged of it. Services echo what they are sent, in errors above all. It lives

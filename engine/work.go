@@ -525,7 +525,7 @@ func (j *job) call(ctx context.Context, t Task) ended {
 func (j *job) handle(ctx context.Context, t Task, span *attemptTrace) (result Result, err error) {
 	e, c := j.n.e, j.claimed
 	log := j.ofCall(&t)
-	secrets := NewSecrets(e.resolve)
+	secrets := NewSecrets(func(s dsl.Secret) (string, error) { return e.resolve(j.def.bundle, t.Step, s) })
 	defer func() {
 		if p := recover(); p != nil {
 			what := secrets.Hide(fmt.Sprint(p))
@@ -577,12 +577,4 @@ func (j *job) checkEmits(events []Event, span *attemptTrace) error {
 		}
 	}
 	return nil
-}
-
-// resolve looks a secret up.
-func (e *Engine) resolve(s dsl.Secret) (string, error) {
-	if e.o.Secrets == nil {
-		return "", fmt.Errorf("secret %s: no source of secrets is set", s.Name)
-	}
-	return e.o.Secrets(s.Name)
 }

@@ -22,20 +22,23 @@ func literal(v *dsl.Value) (string, bool) {
 // checkNoSecrets refuses secrets in a body whose values are kept or shown: in the inbox,
 // in the shared state, or in an error.
 func checkNoSecrets(b *dsl.Body) {
-	var walk func(v *dsl.Value)
-	walk = func(v *dsl.Value) {
-		if v == nil || v.Expr() != nil {
-			return
-		}
-		// Neither an expression, nor a literal, nor a list or mapping: only a secret is left.
-		if _, plain := v.Literal(); !plain && len(v.Items()) == 0 {
-			b.Errorf(v.Span, dsl.CodeBody, "send it with a request", "%s keeps what it is given, so it takes no secret", b.Handler.Type)
-		}
-		for _, item := range v.Items() {
-			walk(item)
-		}
+	eachSecret(b.Value, func(v *dsl.Value) {
+		b.Errorf(v.Span, dsl.CodeBody, "send it with a request", "%s keeps what it is given, so it takes no secret", b.Handler.Type)
+	})
+}
+
+// eachSecret finds the secrets in a value.
+func eachSecret(v *dsl.Value, found func(*dsl.Value)) {
+	if v == nil || v.Expr() != nil {
+		return
 	}
-	walk(b.Value)
+	// Neither an expression, nor a literal, nor a list or mapping: only a secret is left.
+	if _, plain := v.Literal(); !plain && len(v.Items()) == 0 {
+		found(v)
+	}
+	for _, item := range v.Items() {
+		eachSecret(item, found)
+	}
 }
 
 // checkOneOf wants exactly one of the fields.

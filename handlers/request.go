@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"time"
@@ -116,7 +117,7 @@ func (r *Request) Handle(ctx context.Context, c *engine.Call) (engine.Result, er
 	if err != nil {
 		return engine.Result{}, engine.Permanent(err)
 	}
-	resp, err := r.send(c, req)
+	resp, err := r.send(c, req, &s)
 	if err != nil {
 		return engine.Result{}, networkError(req, err)
 	}
@@ -144,16 +145,16 @@ func (r *Request) bound(ctx context.Context, c *engine.Call) (context.Context, c
 // send makes the request. What a client does besides is for redirects, cookies and a
 // timeout of its own; where none of these is wanted, the transport does the same with
 // less work for each request.
-func (r *Request) send(c *engine.Call, req *http.Request) (*http.Response, error) {
+func (r *Request) send(c *engine.Call, req *http.Request, s *secrets) (*http.Response, error) {
 	if h := c.HTTP; r.Redirects == 0 && h.Transport != nil && h.Jar == nil && h.Timeout == 0 {
 		return h.Transport.RoundTrip(req)
 	}
-	return r.client(c).Do(req)
+	return r.client(c, s).Do(req)
 }
 
 // client is the shared client with this request's redirects. A copy costs
 // nothing: connections belong to its transport.
-func (r *Request) client(c *engine.Call) *http.Client {
+func (r *Request) client(c *engine.Call, s *secrets) *http.Client {
 	client := *c.HTTP
 	client.CheckRedirect = func(req *http.Request, via []*http.Request) error {
 		// via holds the first request, too: at the first redirect it is 1 long.
@@ -165,6 +166,10 @@ func (r *Request) client(c *engine.Call) *http.Client {
 			return engine.Permanent(err)
 		}
 		if leftOrigin(req, via) {
+			if s.inBody && req.Body != nil {
+				return engine.Permanent(fmt.Errorf("service %s redirects to %s, which would get the body with its secrets; "+
+					"send them in headers, which are not sent on, or call that service itself", s.to, origin(req.URL)))
+			}
 			r.dropHeaders(req.Header)
 		}
 		return nil

@@ -25,10 +25,12 @@ func (r *Request) build(ctx context.Context, c *engine.Call, s *secrets) (*http.
 	if err != nil {
 		return nil, err
 	}
+	s.given = false
 	body, contentType, err := r.payload(s)
 	if err != nil {
 		return nil, err
 	}
+	s.inBody = s.given
 	// The URL is set below, as it is parsed already.
 	req, err := http.NewRequestWithContext(ctx, r.method(), "", body)
 	if err != nil {
@@ -64,9 +66,13 @@ func (r *Request) target(b *dsl.Bundle, s *secrets) (*url.URL, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.to = r.Service
 	if r.Service == "" { // the address of a service is a declared one
 		if err := checkTarget(b, u); err != nil {
 			return nil, err
+		}
+		if service := serviceAt(b, u); service != nil {
+			s.to = service.ID
 		}
 	}
 	if len(r.Query) == 0 {
@@ -148,16 +154,24 @@ func checkTarget(b *dsl.Bundle, u *url.URL) error {
 	if len(b.Services) == 0 {
 		return nil
 	}
+	if serviceAt(b, u) != nil {
+		return nil
+	}
+	return fmt.Errorf("%s belongs to no declared service: %s", origin(u), listServices(b))
+}
+
+// serviceAt finds the declared service at the origin of a URL; nil when there is none.
+func serviceAt(b *dsl.Bundle, u *url.URL) *dsl.Service {
 	for _, s := range b.Services {
 		// Redirects may lead to either: what the file says, and where --service put it.
 		for _, address := range []string{s.URL, s.Address()} {
 			known, err := url.Parse(address)
 			if err == nil && origin(known) == origin(u) {
-				return nil
+				return s
 			}
 		}
 	}
-	return fmt.Errorf("%s belongs to no declared service: %s", origin(u), listServices(b))
+	return nil
 }
 
 // origin is scheme, host and port: what a service is told by. The default port is

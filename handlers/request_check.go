@@ -119,8 +119,15 @@ func checkPayload(b *dsl.Body) {
 	}
 }
 
-// checkSecrets keeps secrets to the fields from which they never reach a log.
+// checkSecrets keeps secrets to the fields from which they never reach a log, and to
+// requests to declared services.
 func checkSecrets(b *dsl.Body) {
+	if len(b.Bundle.Services) == 0 {
+		eachSecret(b.Value, func(v *dsl.Value) {
+			b.Errorf(v.Span, dsl.CodeUnknownHost, "declare the host below services, and write service and path instead of url",
+				"a secret is sent to a declared service only, and there is none")
+		})
+	}
 	for _, name := range []string{"url", "service", "path", "method", "raw", "content-type"} {
 		v := b.Field(name)
 		if v == nil || v.Expr() != nil {

@@ -40,6 +40,8 @@ func newCall(t http.RoundTripper, services ...*dsl.Service) *engine.Call {
 	}
 }
 
+var ordersService = &dsl.Service{ID: "orders", URL: "http://orders.example"}
+
 // A transport answers without a network.
 type transport func(*http.Request) (*http.Response, error)
 
@@ -107,7 +109,7 @@ func TestRequestSendsWhatItsFieldsSay(t *testing.T) {
 					body, _ = io.ReadAll(r.Body)
 				}
 				return reply(r, 200, "", ""), nil
-			}))
+			}), ordersService)
 			if _, err := tc.request.Handle(t.Context(), call); err != nil {
 				t.Fatal(err)
 			}
@@ -199,7 +201,7 @@ func TestRequestReportsUnexpectedStatus(t *testing.T) {
 		Headers: map[string]any{"Authorization": dsl.Secret{Name: "TOKEN"}},
 	}
 	body := "bad token s3cr3t\r\n\x1b[31m" + strings.Repeat("x", 1000)
-	_, err := r.Handle(t.Context(), newCall(replies(403, "text/plain", body)))
+	_, err := r.Handle(t.Context(), newCall(replies(403, "text/plain", body), ordersService))
 	status, ok := errors.AsType[*engine.StatusError](err)
 	if !ok {
 		t.Fatalf("have %v, want a StatusError", err)
@@ -293,7 +295,8 @@ func TestRequestRefusesWhatCannotBeSent(t *testing.T) {
 		{name: "foreign port", request: handlers.Request{URL: target}, services: []*dsl.Service{orders}, want: "belongs to no declared service"},
 		{name: "foreign scheme", request: handlers.Request{URL: "https://orders.example:8080/"}, services: []*dsl.Service{orders}, want: "belongs to no declared service"},
 		{name: "unknown service", request: handlers.Request{Service: "pay", Path: "/"}, want: `service "pay" is not declared`},
-		{name: "secret", request: handlers.Request{URL: target, Body: dsl.Secret{Name: "GONE"}}, want: "body: secret GONE: no secret GONE"},
+		{name: "secret", request: handlers.Request{URL: target, Body: dsl.Secret{Name: "GONE"}}, services: []*dsl.Service{ordersService}, want: "body: secret GONE: no secret GONE"},
+		{name: "secret for a stranger", request: handlers.Request{URL: target, Query: map[string]any{"k": dsl.Secret{Name: "TOKEN"}}}, want: "secret TOKEN: a secret is sent to a declared service only"},
 		{name: "mapping in a query", request: handlers.Request{URL: target, Query: map[string]any{"a": map[string]any{}}}, want: "query: a: want a simple value"},
 		{name: "list of lists in a form", request: handlers.Request{URL: target, Form: map[string]any{"a": []any{[]any{}}}}, want: "form: a: want a simple value"},
 		{name: "line break in a header", request: handlers.Request{URL: target, Headers: map[string]any{"X-A": "a\r\nX-B: b"}}, want: "headers: X-A: control characters"},
@@ -402,6 +405,17 @@ func hops(targets ...string) (transport, *[]*http.Request) {
 		resp.Header.Set("Location", targets[len(seen)-1])
 		return resp, nil
 	}, &seen
+}
+
+// A service must not pass the secrets that it is sent on to another one.
+func TestRedirectsDoNotCarrySecretsToOtherServices(t *testing.T) {
+	t.Parallel()
+	answer, seen := hops("/2", "http://b.example/")
+	r := handlers.Request{URL: "http://a.example/1", Redirects: 5, Body: map[string]any{"key": dsl.Secret{Name: "TOKEN"}}}
+	_, err := r.Handle(t.Context(), newCall(answer, &dsl.Service{ID: "a", URL: "http://a.example"}, &dsl.Service{ID: "b", URL: "http://b.example"}))
+	if err == nil || !engine.IsPermanent(err) || !strings.Contains(err.Error(), "service a redirects to http://b.example:80") || len(*seen) != 2 {
+		t.Errorf("want two requests and a permanent error, have %d and %v", len(*seen), err)
+	}
 }
 
 func TestRequestFollowsRedirectsOnDemand(t *testing.T) {

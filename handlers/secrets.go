@@ -12,6 +12,10 @@ import (
 type secrets struct {
 	resolve func(dsl.Secret) (string, error)
 	hide    func(text string) string
+
+	to     string // the declared service that gets them; empty when the request goes to none
+	given  bool   // one was looked up
+	inBody bool   // the body holds one
 }
 
 // reveal gives a copy of v with the values of secrets in their places; v itself
@@ -50,6 +54,11 @@ func (s *secrets) value(secret dsl.Secret) (any, error) {
 	if s.resolve == nil {
 		return nil, errors.New("there is no store of secrets")
 	}
+	if s.to == "" {
+		return nil, fmt.Errorf("secret %s: a secret is sent to a declared service only; declare the host below services, "+
+			"and write service and path instead of url", secret.Name)
+	}
+	secret.To, s.given = s.to, true
 	text, err := s.resolve(secret)
 	if err != nil {
 		return nil, fmt.Errorf("secret %s: %w", secret.Name, err)

@@ -172,7 +172,7 @@ func TestSecretsAndTokensNeverComeOut(t *testing.T) { // not parallel: it sets t
 	server, stop := runNode(t, nodeFlags{
 		store: "sqlite:" + filepath.Join(store, "o.db"), listen: "127.0.0.1:0", name: "here", migrate: true, maxInFlight: 64, lease: 4 * time.Second,
 		drain: time.Second, maxBody: "1MiB", logFormat: "json", logLevel: "debug", pipelines: []string{dir}, secretsDir: secrets,
-		access: accessFlags{file: write(filepath.Join(secrets, "admin"), admin+"\n"), open: []string{"events"}},
+		access: accessFlags{file: write(filepath.Join(t.TempDir(), "admin"), admin+"\n"), open: []string{"events"}},
 		alerts: alertFlags{webhooks: []string{pager.URL + "/" + hook}},
 	}, streams{strings.NewReader(""), &out, &logs})
 

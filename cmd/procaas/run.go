@@ -157,7 +157,7 @@ func (r oneRun) execute(ctx context.Context, b *dsl.Bundle, services map[string]
 	}
 	o := engine.DefaultOptions()
 	o.Store, o.Types, o.Bundle, o.Name = store, handlers.All(), b, "run"
-	o.Secrets, o.ServiceURLs = secretsFrom(""), services
+	o.Secrets, o.ServiceURLs = secretStore{}.value, services
 	e, err := engine.New(o)
 	if err != nil {
 		return engine.RunView{}, errors.Join(err, store.Close())

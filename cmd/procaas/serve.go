@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -38,6 +37,7 @@ type nodeFlags struct {
 	access              accessFlags
 	logFormat, logLevel string
 	secretsDir          string
+	targets             []string
 	alerts              alertFlags
 	services            map[string]string
 	proxy               proxyFlags
@@ -64,7 +64,8 @@ func (f *nodeFlags) add(c *cobra.Command, store string) {
 	f.access.add(c)
 	flags.StringVar(&f.logFormat, "log-format", "auto", "auto, text or json; auto is text on a terminal")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
-	flags.StringVar(&f.secretsDir, "secrets-dir", "", "directory with one file for each !secret; without it PROCAAS_SECRET_NAME")
+	flags.StringVar(&f.secretsDir, "secrets-dir", "", "directory with a file NAME for each !secret NAME, or SERVICE/NAME for one that only this service gets; without it PROCAAS_SECRET_NAME")
+	flags.StringArrayVar(&f.targets, "allow-target", nil, "where connections of flows may lead, whatever authors declare: host, host:port, or addresses such as 10.1.0.0/16 (repeatable; anywhere that is declared without it)")
 	f.alerts.add(flags)
 	flags.StringToStringVar(&f.services, "service", nil, "another address for a declared service: ID=URL (repeatable)")
 }
@@ -141,6 +142,8 @@ type node struct {
 	traces  *telemetry
 	alerts  *alert.Alerter
 	shards  *sharding.Service // nil when the store is not PostgreSQL
+	secrets secretStore
+	targets *engine.Targets
 	log     *slog.Logger
 	streams streams
 	flags   nodeFlags
@@ -174,6 +177,12 @@ func openNode(ctx context.Context, s streams, f nodeFlags, b *dsl.Bundle) (*node
 		return nil, err
 	}
 	n := &node{metrics: prometheus.NewRegistry(), log: log, streams: s, flags: f, proxies: checked, closing: make(chan struct{})}
+	if n.secrets, err = newSecretStore(f.secretsDir, f.access.file, access.Token); err != nil {
+		return nil, err
+	}
+	if n.targets, err = engine.ParseTargets(f.targets); err != nil {
+		return nil, usagef("--allow-target %w", err)
+	}
 	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if n.front, err = openFront(ctx, f.listen, log, api.Server); err != nil {
 		return nil, err
@@ -227,7 +236,8 @@ func (n *node) build(ctx context.Context, f nodeFlags, b *dsl.Bundle, served api
 	o.Name, o.MaxInFlight, o.Lease, o.Drain = nodeName(f.name), f.maxInFlight, f.lease, f.drain
 	o.Retention, o.AuditRetention = f.retention, f.audit
 	o.Metrics, o.Tracer = engine.NewMetrics(n.metrics), n.traces.tracer()
-	o.Secrets, o.ServiceURLs, o.Overrule = secretsFrom(f.secretsDir), f.services, f.overrule
+	o.Secrets, o.ServiceURLs, o.Overrule = n.secrets.value, f.services, f.overrule
+	o.Targets = n.targets
 	if f.alerts.wanted() {
 		// Nothing happens before run, which is after the alerter has been made.
 		o.Notify = func(x engine.Notice) { n.alerts.Notice(x) }
@@ -343,26 +353,6 @@ func nodeName(name string) string {
 		host = "node"
 	}
 	return fmt.Sprintf("%s-%d", host, os.Getpid())
-}
-
-// secretsFrom resolves !secret NAME: from the file NAME of a directory, or from
-// the environment as PROCAAS_SECRET_NAME.
-func secretsFrom(dir string) func(string) (string, error) {
-	return func(name string) (string, error) {
-		if dir != "" {
-			data, err := os.ReadFile(filepath.Join(dir, filepath.Base(name)))
-			if err != nil {
-				return "", fmt.Errorf("secret %s: %w", name, err)
-			}
-			return strings.TrimRight(string(data), "\r\n"), nil
-		}
-		env := "PROCAAS_SECRET_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
-		value, ok := os.LookupEnv(env)
-		if !ok {
-			return "", fmt.Errorf("secret %s: %s is not set", name, env)
-		}
-		return value, nil
-	}
 }
 
 func newLogger(s streams, format, level string) (*slog.Logger, error) {

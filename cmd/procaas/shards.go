@@ -22,7 +22,7 @@ func (n *node) openShards(ctx context.Context, b *dsl.Bundle) (err error) {
 		return nil
 	}
 	n.shards, err = sharding.Open(ctx, sharding.Options{
-		DSN: n.flags.store, Maps: b.ShardMaps, Secret: secretsFrom(n.flags.secretsDir), Log: n.log, Audit: postgres.WriteAudit,
+		DSN: n.flags.store, Maps: b.ShardMaps, Secret: n.secrets.value, Targets: n.targets, HTTP: n.targets.Client(), Log: n.log, Audit: postgres.WriteAudit,
 		Transfers: func(ctx context.Context, shardMap string) ([]engine.ShardTransfer, error) {
 			return engine.ReadShardTransfers(ctx, n.store, shardMap)
 		},

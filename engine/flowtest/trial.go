@@ -153,13 +153,13 @@ func (t *trial) open(ctx context.Context, store engine.Store) (err error) {
 // by is who sets configs and controls.
 var by = engine.Actor{Name: "test"}
 
-func (t *trial) secret(name string) (string, error) {
+func (t *trial) secret(use engine.SecretUse) (string, error) {
 	for _, known := range []map[string]string{t.test.Secrets, t.suite.File.Secrets} {
-		if text, ok := known[name]; ok {
+		if text, ok := known[use.Name]; ok {
 			return text, nil
 		}
 	}
-	return "", fmt.Errorf("the test gives no secret %s; add it below secrets", name)
+	return "", fmt.Errorf("the test gives no secret %s; add it below secrets", use.Name)
 }
 
 func (t *trial) configure(ctx context.Context, configs *dsl.Value) error {

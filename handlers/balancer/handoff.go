@@ -94,7 +94,7 @@ func orderToken(c *engine.Call, cluster *dsl.Cluster) (string, error) {
 	if cluster.Secret == "" {
 		return "", nil
 	}
-	text, err := c.Resolve(dsl.Secret{Name: cluster.Secret})
+	text, err := c.Resolve(dsl.Secret{Name: cluster.Secret, To: cluster.ID})
 	token := strings.TrimSpace(text)
 	switch {
 	case err != nil:

@@ -29,7 +29,10 @@ type Options struct {
 	Maps []*dsl.ShardMap
 
 	// Secret resolves the names of secrets; nil knows none.
-	Secret func(name string) (string, error)
+	Secret func(engine.SecretUse) (string, error)
+
+	// Targets bounds which hosts of shards are connected to; nil bounds nothing.
+	Targets *engine.Targets
 
 	// HTTP asks whether a key may be registered; [http.DefaultClient] when nil.
 	HTTP *http.Client
@@ -252,6 +255,13 @@ func (m *Map) connect() dsl.ShardConnect {
 
 // AdminDSN is the connection string of procaas itself to hosts of a shard.
 func (m *Map) AdminDSN(hosts []string, attrs string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), DefaultPatience)
+	defer cancel()
+	for _, host := range hosts {
+		if err := m.service.o.Targets.Allow(ctx, host); err != nil {
+			return "", fmt.Errorf("map %s: %w", m.ID, err)
+		}
+	}
 	c := m.connect()
 	name := c.Admin
 	if name == "" {
@@ -265,7 +275,7 @@ func (m *Map) AdminDSN(hosts []string, attrs string) (string, error) {
 		if m.service.o.Secret == nil {
 			return "", fmt.Errorf("map %s: secret %s: no secrets here", m.ID, c.Secret)
 		}
-		password, err := m.service.o.Secret(c.Secret)
+		password, err := m.service.o.Secret(engine.SecretUse{Name: c.Secret, To: m.ID, Owner: m.Declared.Owner})
 		if err != nil {
 			return "", fmt.Errorf("map %s: secret %s: %w", m.ID, c.Secret, err)
 		}
