@@ -14,12 +14,12 @@ const (
 	maxBatch     = 256              // changes or events of one transaction
 	storeTimeout = 10 * time.Second // of one call of the store; then its end is unknown
 	maxBackoff   = 500 * time.Millisecond
-	maxTries     = 8 // of a change that fails while others succeed
+	maxTries     = 8 // of a change in one go, while others wait behind it
 )
 
 // A committer writes the steps of many runs in shared transactions. It gives up
 // no step because the store fails: it tries again until the step is written, or
-// the node is fenced.
+// the node is fenced. Only what the store says that it can never keep is given up.
 type committer struct {
 	store interface {
 		Ledger
@@ -50,7 +50,7 @@ func (c *committer) commit(change Change) error {
 	if err != nil {
 		return err
 	}
-	if errors.Is(errs[0], ErrAway) {
+	if mayPass(errs[0]) {
 		if errs, err = c.commitAgain(change); err != nil {
 			return err
 		}
@@ -61,8 +61,14 @@ func (c *committer) commit(change Change) error {
 	return errs[0]
 }
 
-// commitAgain hands a change in until the cell can be reached that has the run. The
-// changes of other cells do not wait for it.
+// errLater says that the store does not take a change at present.
+var errLater = errors.New("the store does not take it at present")
+
+// mayPass tells whether a change is to be handed in again.
+func mayPass(err error) bool { return errors.Is(err, ErrAway) || errors.Is(err, errLater) }
+
+// commitAgain hands a change in until the store takes it, such as when the cell can be
+// reached that has the run, or there is room for the change. Others do not wait for it.
 func (c *committer) commitAgain(change Change) (errs []error, err error) {
 	backoff := 10 * time.Millisecond
 	for {
@@ -74,7 +80,7 @@ func (c *committer) commitAgain(change Change) (errs []error, err error) {
 		if errs, err = c.shared.call(c.ctx, []Change{change}); err != nil {
 			return nil, err
 		}
-		if !errors.Is(errs[0], ErrAway) {
+		if !mayPass(errs[0]) {
 			c.settle([]Change{change}, errs)
 			return errs, nil
 		}
@@ -117,7 +123,11 @@ func (c *committer) write(changes []Change, inDoubt bool) []error {
 		if half := len(changes) / 2; half > 0 {
 			return append(c.write(changes[:half], true), c.write(changes[half:], true)...)
 		}
-		if try >= maxTries && c.written.Load() > before {
+		switch {
+		case try < maxTries:
+		case !errors.Is(err, ErrRefused):
+			return []error{fmt.Errorf("%w: %w", errLater, err)}
+		case c.written.Load() > before:
 			return c.refuse(changes[0], err)
 		}
 	}
@@ -130,7 +140,7 @@ func (c *committer) try(changes []Change) ([]error, error) {
 	return c.store.Commit(ctx, c.node, changes)
 }
 
-// refuse gives up a change that fails while others are written.
+// refuse gives up a change that the store refuses while it writes others.
 func (c *committer) refuse(change Change, err error) []error {
 	if c.isWritten(change) {
 		return []error{nil}

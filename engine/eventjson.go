@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -33,7 +34,7 @@ type storedEvent struct {
 func EncodeEvent(e Event) ([]byte, error) {
 	payload, err := appendData(nil, e.Payload)
 	if err != nil {
-		return nil, fmt.Errorf("payload of event %q: %w", e.ID, err)
+		return nil, fmt.Errorf("%w: payload of event %q: %w", ErrRefused, e.ID, err)
 	}
 	return json.Marshal(storedEvent{
 		ID: e.ID, Source: e.Source, Type: e.Type, Time: e.Time, Key: e.Key, Payload: payload,
@@ -160,11 +161,8 @@ func MergeShared(object, names []byte) ([]byte, error) {
 		return names, nil
 	}
 	var all, some map[string]json.RawMessage
-	if err := json.Unmarshal(object, &all); err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(names, &some); err != nil {
-		return nil, err
+	if err := errors.Join(json.Unmarshal(object, &all), json.Unmarshal(names, &some)); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	maps.Copy(all, some)
 	return json.Marshal(all)

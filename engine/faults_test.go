@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -220,7 +219,7 @@ func (p *picky) Commit(ctx context.Context, node int64, changes []engine.Change)
 	for _, c := range changes {
 		r, err := p.Run(ctx, c.Run)
 		if err == nil && r.Key == "poison" && c.Status != engine.Failed && r.Version > 1 {
-			return nil, errors.New("too much")
+			return nil, fmt.Errorf("%w: too much", engine.ErrRefused)
 		}
 	}
 	return p.Store.Commit(ctx, node, changes)

@@ -78,6 +78,7 @@ procaas_inbox_oldest_seconds GAUGE
 procaas_inbox_waiting GAUGE
 procaas_runs_total COUNTER pipeline status
 procaas_store_errors_total COUNTER operation
+procaas_store_lost GAUGE
 procaas_switch_off GAUGE handler pipeline stage
 `
 

@@ -28,6 +28,11 @@ var (
 	// that was gone for longer than [NodesRemembered].
 	ErrForgotten = fmt.Errorf("the store does not know the node's number: %w", ErrFenced)
 
+	// ErrRefused says that a store cannot take something because of what is in it, such as
+	// a text that it cannot keep, however often it is tried. Whatever else a store fails
+	// with may pass: no room on its disk, a lock, a time-out.
+	ErrRefused = errors.New("the store cannot keep the data")
+
 	// ErrStoreLost says that the store is not the one that this process has written to:
 	// it was set back, removed or replaced. Nothing is written to it.
 	ErrStoreLost = errors.New("the store has lost what it acknowledged")
@@ -220,7 +225,8 @@ type Ledger interface {
 	// errors are for each change: nil, ErrStale, ErrCancelled (nothing of that
 	// change is written; only Succeeded, Stopped and Ignored are allowed then);
 	// err is for all of them: ErrFenced, after which none is written, or a
-	// failure of the store, after which that is unknown.
+	// failure of the store, after which that is unknown; [ErrRefused] when one of them
+	// can never be written.
 	Commit(ctx context.Context, node int64, changes []Change) (errs []error, err error)
 
 	// Leave gives back all runs of the node but those in keep, at once, so that

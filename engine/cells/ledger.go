@@ -299,7 +299,7 @@ func (s *Store) Commit(ctx context.Context, node int64, changes []engine.Change)
 	for i := range changes {
 		run := changes[i].Run
 		if seen[run] {
-			return nil, fmt.Errorf("commit: run %s occurs twice", run)
+			return nil, fmt.Errorf("commit: %w: run %s occurs twice", engine.ErrRefused, run)
 		}
 		seen[run] = true
 		p, err := s.ownerOf(ctx, run)

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -11,7 +10,7 @@ import (
 	"procaas/engine"
 )
 
-var errTwice = errors.New("a run occurs twice in one commit")
+var errTwice = fmt.Errorf("%w: a run occurs twice in one commit", engine.ErrRefused)
 
 // Commit implements [engine.Ledger].
 func (s *Store) Commit(ctx context.Context, node int64, changes []engine.Change) ([]error, error) {

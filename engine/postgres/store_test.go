@@ -67,3 +67,29 @@ func BenchmarkBacklog(b *testing.B) {
 		})
 	}
 }
+
+// outOfRoom is a function for triggers: it fails as a server whose disk is full does, for
+// rows that need more than a page.
+const outOfRoom = `
+create function full_disk() returns trigger language plpgsql as $$
+begin
+	if length(new.checkpoint) > 100000 then
+		raise exception 'could not extend file: No space left on device' using errcode = '53100';
+	end if;
+	return new;
+end $$;
+create trigger full_disk before insert or update on runs for each row execute function full_disk();
+create trigger full_disk before insert or update on history for each row execute function full_disk()`
+
+func TestRunsWaitForRoomOnTheDisk(t *testing.T) {
+	t.Parallel()
+	dsn := enginetest.Postgres(t)
+	s, c := open(t, dsn), connect(t, dsn)
+	enginetest.Full(t, s, func(full bool) {
+		if full {
+			run(t, c, outOfRoom)
+			return
+		}
+		run(t, c, "drop function full_disk cascade")
+	})
+}

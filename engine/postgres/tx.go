@@ -135,7 +135,7 @@ func (s *Store) mayPass(err error) bool {
 // isAnswer tells whether an error is the store's own answer, which is the same however
 // often it is asked for.
 func isAnswer(err error) bool {
-	for _, answer := range []error{engine.ErrFenced, engine.ErrConflict, engine.ErrNotFound, engine.ErrStale, engine.ErrMoving, errTwice,
+	for _, answer := range []error{engine.ErrFenced, engine.ErrConflict, engine.ErrNotFound, engine.ErrStale, engine.ErrMoving, engine.ErrRefused, errTwice,
 		context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, answer) {
 			return true
@@ -144,11 +144,18 @@ func isAnswer(err error) bool {
 	return false
 }
 
-// readable explains the errors that the data of a caller causes.
+// readable explains the errors that the data of a caller causes, which are the same
+// however often it is tried.
 func readable(err error) error {
 	var code *pgconn.PgError
-	if errors.As(err, &code) && code.Code[:2] == "22" {
-		return fmt.Errorf("the data cannot be stored, as when a text holds U+0000 or is not UTF-8: %w", err)
+	if !errors.As(err, &code) || code.Code == "23505" { // somebody was faster
+		return err
+	}
+	switch code.Code[:2] {
+	case "22":
+		return fmt.Errorf("%w, as when a text holds U+0000 or is not UTF-8: %w", engine.ErrRefused, err)
+	case "21", "23", "54": // a rule or a bound says no. A right or a table that is missing, somebody mends
+		return fmt.Errorf("%w: %w", engine.ErrRefused, err)
 	}
 	return err
 }

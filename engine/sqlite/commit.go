@@ -14,7 +14,7 @@ func (s *Store) Commit(ctx context.Context, node int64, changes []engine.Change)
 	seen := make(map[string]bool, len(changes))
 	for i, c := range changes {
 		if seen[c.Run] {
-			return nil, fmt.Errorf("run %s occurs twice in one commit", c.Run)
+			return nil, fmt.Errorf("%w: run %s occurs twice in one commit", engine.ErrRefused, c.Run)
 		}
 		seen[c.Run] = true
 		var err error

@@ -72,3 +72,9 @@ func TestTaskConformance(t *testing.T) {
 		return s
 	})
 }
+
+func TestRunsWaitForRoomOnTheDisk(t *testing.T) {
+	t.Parallel()
+	s := open(t, filepath.Join(t.TempDir(), "full.db"))
+	enginetest.Full(t, s, func(full bool) { s.Fill(t, full) })
+}

@@ -7,6 +7,11 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"procaas/engine"
 )
 
 // A writer runs writes one after the other, as many as wait in one transaction.
@@ -132,7 +137,7 @@ func (w *writer) savepoint(o *op) (err, broken error) {
 		return err, err
 	}
 	w.tx.now = time.Now().UTC()
-	if err = o.write(w.tx); err != nil {
+	if err = refused(o.write(w.tx)); err != nil {
 		if back := w.tx.exec("rollback to op"); back != nil {
 			err = errors.Join(err, back)
 			return err, err
@@ -142,6 +147,19 @@ func (w *writer) savepoint(o *op) (err, broken error) {
 		err = errors.Join(err, broken)
 	}
 	return err, broken
+}
+
+// refused marks the errors that the data of a caller causes, which are the same however
+// often it is tried.
+func refused(err error) error {
+	var code *sqlite.Error
+	if errors.As(err, &code) {
+		switch code.Code() & 0xff {
+		case sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH:
+			return fmt.Errorf("%w: %w", engine.ErrRefused, err)
+		}
+	}
+	return err
 }
 
 // A tx is the writer's transaction. Its statements run without a context: one

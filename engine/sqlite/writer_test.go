@@ -77,3 +77,21 @@ func errOf(out []engine.TaskPut) (err error) {
 	}
 	return err
 }
+
+// Fill bounds how many pages the file may have, so that it has room for little more.
+func (s *Store) Fill(t *testing.T, full bool) {
+	t.Helper()
+	if err := s.writer.do(t.Context(), func(x *tx) error {
+		pages, most := 0, 1<<30
+		if _, err := x.row("pragma page_count", nil, &pages); err != nil {
+			return err
+		}
+		if full {
+			most = pages + 30
+		}
+		_, err := x.row(fmt.Sprintf("pragma max_page_count = %d", most), nil, &pages)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}

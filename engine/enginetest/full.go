@@ -1,0 +1,100 @@
+package enginetest
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	"procaas/dsl"
+	"procaas/engine"
+)
+
+// full is a pipeline whose result may be large.
+const full = `
+pipelines:
+  - id: work
+    shared-state: {kept: null}
+    stages:
+      - {id: a, handlers: [{id: make, step: {}, result: {kept: !$ sources.make.response}}]}
+      - {id: b, handlers: [{id: after, step: {}}]}
+`
+
+// A witness counts the commits of a run that fail.
+type witness struct {
+	engine.Store
+	run    atomic.Pointer[string]
+	failed atomic.Int64
+}
+
+// Commit implements [engine.Ledger].
+func (w *witness) Commit(ctx context.Context, node int64, changes []engine.Change) ([]error, error) {
+	errs, err := w.Store.Commit(ctx, node, changes)
+	if run := w.run.Load(); err != nil && run != nil {
+		for _, c := range changes {
+			if c.Run == *run {
+				w.failed.Add(1)
+			}
+		}
+	}
+	return errs, err
+}
+
+// Full checks on a store of one's own that a run waits for the room that it needs, however
+// long others are written that need less. Fill takes the room from changes of a hundred
+// kilobytes, and gives it back.
+func Full(t *testing.T, store engine.Store, fill func(full bool)) {
+	p := newProbe(t, store)
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	step := Scripted("step", func(_ context.Context, c *engine.Call, _ any) (engine.Result, error) {
+		if c.Event.ID != "large" || c.Path != "work/a/make" {
+			return engine.Result{Response: "small"}, nil
+		}
+		close(begun)
+		<-goOn
+		return engine.Result{Response: long(200_000)}, nil
+	})
+	b, found := dsl.Load([]dsl.File{{Name: "full.yaml", Data: []byte(full)}}, dsl.Options{Types: []dsl.Type{step.Type}})
+	if b == nil {
+		t.Fatalf("the definition does not load: %+v", found)
+	}
+	w := &witness{Store: store}
+	e, err := engine.New(engine.Options{Store: w, Types: []engine.HandlerType{step}, Bundle: b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	defer func() { cancel(); <-ended }()
+	submit := func(id string) string {
+		out, err := e.Submit(ctx, []engine.Submission{{Event: engine.Event{ID: id, Source: "s", Type: "work"}}})
+		if err != nil || out[0].Err != nil {
+			t.Fatal(err, out)
+		}
+		return out[0].Receipt.Run
+	}
+	ends := func(run string) {
+		p.eventually("the run ends", func() bool { r, err := store.Run(ctx, run); return err == nil && r.Status.Ended() })
+		p.wantStatus(run, engine.Succeeded)
+	}
+
+	large := submit("large")
+	<-begun
+	fill(true)
+	w.run.Store(&large)
+	close(goOn)
+	// Often enough for a store that refuses this change and takes all others.
+	for i := int64(0); w.failed.Load() < 12; i++ {
+		if seen := w.failed.Load(); i <= seen {
+			ends(submit(""))
+			p.eventually("another try", func() bool {
+				if r := p.run(large); r.Status.Ended() {
+					t.Fatalf("want the run to wait for room, have it %s after %d tries: %s", r.Status, seen, r.Error)
+				}
+				return w.failed.Load() > seen
+			})
+		}
+	}
+	fill(false)
+	ends(large)
+}
