@@ -2,8 +2,10 @@ package engine
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -186,6 +188,37 @@ func (e *Engine) Grant(ctx context.Context, token string) (Grant, error) {
 		return Grant{}, fmt.Errorf("%w: %s was good until %s", ErrTokenExpired, t.name, t.Expires.UTC().Format(time.RFC3339))
 	}
 	return Grant{Name: t.name, Role: t.Role, Paths: t.Paths}, nil
+}
+
+// newSecret makes what cannot be guessed: 32 random bytes as text.
+func newSecret() string {
+	random := make([]byte, sha256.Size)
+	rand.Read(random) // never fails
+	return "procaas_" + base64.RawURLEncoding.EncodeToString(random)
+}
+
+// The least that an admin token must be, which somebody may have made up.
+const (
+	leastToken = 20 // bytes
+	leastKinds = 8  // of bytes
+)
+
+// CheckAdminToken refuses a token that could be guessed. Of one that is given as its hash
+// nobody can tell.
+func CheckAdminToken(text string) error {
+	if _, err := HashToken(text); err != nil || strings.HasPrefix(strings.TrimSpace(text), "sha256:") {
+		return err
+	}
+	text = strings.TrimSpace(text)
+	kinds := map[byte]bool{}
+	for i := range len(text) {
+		kinds[text[i]] = true
+	}
+	if len(text) >= leastToken && len(kinds) >= leastKinds {
+		return nil
+	}
+	return fmt.Errorf("want %d characters or more, %d of them different, have %d and %d, which can be guessed; this one was made just now and is nobody's yet: %s",
+		leastToken, leastKinds, len(text), len(kinds), newSecret())
 }
 
 // HashToken reads how a flag or a file tells a token: as it is, or as its hash,

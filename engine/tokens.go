@@ -2,9 +2,7 @@ package engine
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"regexp"
@@ -91,9 +89,7 @@ func (e *Engine) NewToken(ctx context.Context, spec TokenSpec, by Actor) (v Toke
 	} else if len(all) >= maxTokens {
 		return v, "", &AccessError{codeInvalidToken, fmt.Sprintf("there are %d tokens, and more would make each call slow; use the name of one that is revoked or has expired", len(all))}
 	}
-	random := make([]byte, sha256.Size)
-	rand.Read(random) // never fails
-	secret = "procaas_" + base64.RawURLEncoding.EncodeToString(random)
+	secret = newSecret()
 	hash := sha256.Sum256([]byte(secret))
 	v, err = e.storeToken(ctx, spec.Name, t, hash[:], before, by)
 	return v, secret, err

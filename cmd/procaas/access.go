@@ -19,11 +19,11 @@ type accessFlags struct {
 	open, hosts []string
 }
 
-func (f *accessFlags) add(c *cobra.Command) {
+func (f *accessFlags) add(c *cobra.Command, open []string) {
 	flags := c.Flags()
 	flags.StringVar(&f.token, "admin-token", "", "bearer token of an admin, or sha256: and its hash; procaas token makes others. Needed, or a made one, when listening beyond loopback")
 	flags.StringVar(&f.file, "admin-token-file", "", "file with the admin token, or its hash")
-	flags.StringSliceVar(&f.open, "open", api.OpenGroups(), "calls that need no token although there are some: "+strings.Join(api.OpenGroups(), ", ")+", or none")
+	flags.StringSliceVar(&f.open, "open", open, "calls that need no token although there are some: "+strings.Join(api.OpenGroups(), ", ")+", or none")
 	flags.StringSliceVar(&f.hosts, "host", nil, "name by which callers without a token may call a server that listens on loopback, besides localhost (repeatable)")
 }
 
@@ -54,7 +54,7 @@ func (f *accessFlags) options(listen string) (api.Options, error) {
 		}
 	}
 	if o.Token != "" {
-		if _, err := engine.HashToken(o.Token); err != nil {
+		if err := engine.CheckAdminToken(o.Token); err != nil {
 			return o, usagef("the admin token: %w", err)
 		}
 	}

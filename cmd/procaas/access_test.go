@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"procaas/engine"
 	"procaas/engine/api"
 )
@@ -205,6 +207,9 @@ func TestServersThatOthersReachNeedATokenAndSayWhatIsOpen(t *testing.T) {
 		{[]string{"--admin-token-file", empty}, "the file is empty"},
 		{[]string{"--admin-token-file", filepath.Join(dir, "none")}, "--admin-token-file: open "},
 		{[]string{"--admin-token", "sha256:abc"}, "want sha256: and 64 hexadecimal digits"},
+		{[]string{"--admin-token", "a"}, "want 20 characters or more, 8 of them different, have 1 and 1"},
+		{[]string{"--admin-token", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}, "have 39 and 1"},
+		{[]string{"--admin-token-file", good}, "this one was made just now and is nobody's yet: procaas_"},
 		{[]string{"--admin-token", "s3 cret"}, "want one token, without spaces"},
 		{[]string{"--open", "event"}, `--open "event": did you mean events?`},
 		{[]string{"--open", "none,runs"}, `--open "none": want events, runs, metrics, or none alone`},
@@ -247,5 +252,40 @@ func TestPasswordsOfStoresAreNotShown(t *testing.T) {
 		if have := redact(dsn); have != want {
 			t.Errorf("%s: want %s, have %s", dsn, want, have)
 		}
+	}
+}
+
+// The token that a refusal offers is one that does.
+func TestOfferedAdminTokenIsStrong(t *testing.T) {
+	t.Parallel()
+	f := accessFlags{token: "secret", open: []string{"none"}}
+	_, err := f.options("127.0.0.1:0")
+	if err == nil || someToken.FindString(err.Error()) == "" {
+		t.Fatalf("want a token offered, have %v", err)
+	}
+	f.token = someToken.FindString(err.Error())
+	if o, err := f.options("127.0.0.1:0"); err != nil || o.Token != f.token {
+		t.Errorf("want the offered token taken, have %v", err)
+	}
+}
+
+// With tokens a server lets nobody in without one; only those for trying things out do.
+func TestServersOpenNothingUnlessTold(t *testing.T) {
+	t.Parallel()
+	s := streams{strings.NewReader(""), new(bytes.Buffer), new(bytes.Buffer)}
+	for _, c := range []struct {
+		command *cobra.Command
+		want    string
+	}{
+		{serveCommand(s), "[none]"}, {devCommand(s), "[events,runs,metrics]"}, {demoCommand(s), "[events,runs,metrics]"},
+	} {
+		if have := c.command.Flags().Lookup("open").DefValue; have != c.want {
+			t.Errorf("%s: want --open %s by default, have %s", c.command.Name(), c.want, have)
+		}
+	}
+	f := accessFlags{token: strongToken, open: []string{"none"}}
+	o, err := f.options("0.0.0.0:80")
+	if err != nil || len(o.Open) != 0 {
+		t.Errorf("want nothing open, have %v, %v", o.Open, err)
 	}
 }

@@ -166,7 +166,7 @@ func TestSecretsAndTokensNeverComeOut(t *testing.T) { // not parallel: it sets t
 		write(filepath.Join(secrets, name), text+"\n")
 	}
 	write(filepath.Join(dir, "a.yaml"), canaryFiles(service.URL))
-	const admin, wrong, hook, marker = "c4nary-admin-token", "c4nary-wrong-token", "c4nary-web-hook", "seen-everywhere"
+	const admin, wrong, hook, marker = "c4nary-admin-token-1357", "c4nary-wrong-token", "c4nary-web-hook", "seen-everywhere"
 
 	var out, logs lockedBuffer
 	server, stop := runNode(t, nodeFlags{

@@ -64,7 +64,7 @@ func demoCommand(s streams) *cobra.Command {
 		Args:    cobra.NoArgs,
 	}
 	var o demoOptions
-	o.node.add(c, "")
+	o.node.add(c, "", api.OpenGroups()...)
 	flags := c.Flags()
 	flags.IntVar(&o.orders, "orders", 0, "end the traffic after this many orders; 0 goes on until Ctrl-C")
 	flags.BoolVar(&o.exit, "exit", false, "exit when all orders are done, with a summary")

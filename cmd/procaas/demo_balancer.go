@@ -17,6 +17,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/api"
 	"procaas/pipelines"
 )
 
@@ -57,7 +58,7 @@ func demoBalancerCommand(s streams) *cobra.Command {
 		Args:    cobra.NoArgs,
 	}
 	var o clusterDemoOptions
-	o.node.add(c, "")
+	o.node.add(c, "", api.OpenGroups()...)
 	flags := c.Flags()
 	flags.IntVar(&o.workers, "workers", 8, "how many workers there are")
 	flags.Float64Var(&o.capacity, "capacity", 140, "requests that a worker serves in a second")

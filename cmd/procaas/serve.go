@@ -47,7 +47,8 @@ type nodeFlags struct {
 	strictQueues        bool // no tasks of types that nobody does
 }
 
-func (f *nodeFlags) add(c *cobra.Command, store string) {
+// add declares the flags. The calls of open need no token.
+func (f *nodeFlags) add(c *cobra.Command, store string, open ...string) {
 	o := engine.DefaultOptions()
 	flags := c.Flags()
 	flags.StringVar(&f.store, "store", store, "where runs are kept: postgres://… or sqlite:FILE")
@@ -61,7 +62,10 @@ func (f *nodeFlags) add(c *cobra.Command, store string) {
 	flags.DurationVar(&f.audit, "audit-retention", o.AuditRetention, "how long it is kept who changed what; 0 keeps it for ever")
 	flags.StringVar(&f.maxBody, "max-body", "1MiB", "largest body of an event")
 	flags.BoolVar(&f.strictQueues, "strict-queues", false, "refuse tasks of a type that no pipeline declares and no worker has asked for, instead of a warning")
-	f.access.add(c)
+	if len(open) == 0 {
+		open = []string{"none"}
+	}
+	f.access.add(c, open)
 	flags.StringVar(&f.logFormat, "log-format", "auto", "auto, text or json; auto is text on a terminal")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&f.secretsDir, "secrets-dir", "", "directory with a file NAME for each !secret NAME, or SERVICE/NAME for one that only this service gets; without it PROCAAS_SECRET_NAME")

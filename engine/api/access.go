@@ -243,9 +243,9 @@ func (s *server) guarded(ctx context.Context) (bool, error) {
 // its own.
 const adminName = "admin"
 
-// authenticate finds the grant of a token. Tokens that were made cannot be
-// guessed; the configured one may be weak, so it is not compared with the tokens
-// of those who have sent many wrong ones.
+// authenticate finds the grant of a token. A good one counts whatever others have sent from
+// the same address, which may be a proxy's: neither those that were made nor the configured
+// one can be guessed. Who has sent many wrong ones learns only that this one is wrong, too.
 func (s *server) authenticate(r *http.Request, token string) (engine.Grant, error) {
 	g, err := s.engine.Grant(r.Context(), token)
 	if err == nil {
@@ -254,17 +254,16 @@ func (s *server) authenticate(r *http.Request, token string) (engine.Grant, erro
 	if !errors.Is(err, engine.ErrUnknownToken) && !errors.Is(err, engine.ErrTokenExpired) && s.token == nil {
 		return engine.Grant{}, err
 	}
-	from := addressOf(r)
-	if !s.failures.allows(from) {
-		return engine.Grant{}, refuse(codeTooManyFailures, "too many wrong tokens came from %s; wait, and send the right one", from).
-			with("Retry-After", "10")
-	}
 	sum := sha256.Sum256([]byte(token))
 	if s.token != nil && subtle.ConstantTimeCompare(sum[:], s.token[:]) == 1 {
 		return engine.Grant{Name: adminName, Role: engine.RoleAdmin}, nil
 	}
 	if !errors.Is(err, engine.ErrUnknownToken) && !errors.Is(err, engine.ErrTokenExpired) {
 		return engine.Grant{}, err
+	}
+	from := addressOf(r)
+	if !s.failures.allows(from) {
+		return engine.Grant{}, refuse(codeTooManyFailures, "%s; many wrong tokens came from %s", err, from).with("Retry-After", "10")
 	}
 	s.failures.note(from)
 	s.log.Warn("wrong token", "from", from, "method", r.Method, "url_path", r.URL.Path, "error", err)
@@ -293,13 +292,38 @@ func (s *server) checkHost(r *http.Request) error {
 		host = h
 	}
 	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
-	if ip, err := netip.ParseAddr(host); err == nil && ip.Unmap().IsLoopback() {
-		return nil
+	if err := refuseForwarded(r, host, s.hosts); err != nil {
+		return err
 	}
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") || slices.Contains(s.hosts, host) {
+	if isLoopback(host) || slices.Contains(s.hosts, host) {
 		return nil
 	}
 	return refuse(codeUnknownHost, "this server is localhost, and the request is for the host %q; allow it with --host, or make tokens and send one", host)
+}
+
+// forwardings are what proxies add to the requests that they pass on.
+var forwardings = []string{
+	"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Server", "X-Forwarded-Proto", "X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip",
+	"X-Original-Forwarded-For", "X-Envoy-External-Address", "True-Client-Ip", "Cf-Connecting-Ip", "Fastly-Client-Ip", "Via",
+}
+
+// refuseForwarded refuses a caller without a token that a proxy of this machine has passed
+// on: it may be anybody. A proxy that calls the server by a name of --host is meant.
+func refuseForwarded(r *http.Request, host string, hosts []string) error {
+	i := slices.IndexFunc(forwardings, func(name string) bool { return r.Header.Get(name) != "" })
+	if i < 0 || slices.Contains(hosts, host) && !isLoopback(host) {
+		return nil
+	}
+	return refuse(codeUnknownHost, "a proxy has passed the request on (%s), and this server lets callers of its own machine in without a token: "+
+		"make tokens, procaas token new --role admin, and send one, or let the proxy send a Host that --host names", forwardings[i])
+}
+
+// isLoopback reports whether a host, without a port, is this machine by its own names.
+func isLoopback(host string) bool {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Unmap().IsLoopback()
+	}
+	return host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
 // mayAt refuses a caller whose grant covers none of the paths. An empty path is covered by

@@ -165,7 +165,9 @@ func TestSignInKeepsPeopleIn(t *testing.T) {
 	if code, _, page := do(t, c, http.MethodPost, at+"/console/sign-in", url.Values{"token": {"wrong"}}); code != http.StatusUnauthorized || !strings.Contains(page, "no token of this server") {
 		t.Errorf("with a wrong token, have %d\n%s", code, page)
 	}
-	for next, want := range map[string]string{"/console/audit": "/console/audit", "//elsewhere.example": "/", "https://elsewhere.example": "/", "": "/"} {
+	for next, want := range map[string]string{"/console/audit": "/console/audit", "//elsewhere.example": "/", "https://elsewhere.example": "/", "": "/",
+		"/\t/elsewhere.example": "/", "/\n/elsewhere.example": "/", "/%09/elsewhere.example": "/", "/\\elsewhere.example": "/", "/console/\t/x": "/", "/elsewhere": "/",
+		"/console/audit?kind=run": "/console/audit?kind=run"} {
 		code, to, _ := do(t, c, http.MethodPost, at+"/console/sign-in", url.Values{"token": {"correct-horse-battery-staple"}, "next": {next}})
 		if code != http.StatusSeeOther || to != want {
 			t.Errorf("sign in, then %q: want %s, have %d %s", next, want, code, to)

@@ -104,7 +104,8 @@ func (s *server) serve(f func(http.ResponseWriter, *http.Request) error) http.Ha
 // are added here, so that each operation lists only its own.
 func (s *server) describe(o operation, n need) *huma.Operation {
 	op := &huma.Operation{
-		Method: o.method, Path: o.path, OperationID: o.id, Tags: []string{o.tag},
+		Security: []map[string][]string{}, // said to be none: left out, it could have been forgotten
+		Method:   o.method, Path: o.path, OperationID: o.id, Tags: []string{o.tag},
 		Summary: o.summary, Description: o.about,
 		Parameters: o.params, RequestBody: o.body, Responses: map[string]*huma.Response{},
 	}

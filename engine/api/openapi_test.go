@@ -143,3 +143,27 @@ func TestEveryCodeHasAMeaning(t *testing.T) {
 		}
 	}
 }
+
+// An operation that needs no token says so: tools take one that says nothing for one that
+// was forgotten.
+func TestEveryOperationSaysWhoMayCallIt(t *testing.T) {
+	t.Parallel()
+	w := httptest.NewRecorder()
+	New(Options{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/openapi.json", nil))
+	var doc struct {
+		Paths map[string]map[string]struct {
+			ID       string                `json:"operationId"`
+			Security []map[string][]string `json:"security"`
+		}
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	for path, methods := range doc.Paths {
+		for method, o := range methods {
+			if n := needs[o.ID]; o.Security == nil || (len(o.Security) > 0) != (n.role != "") {
+				t.Errorf("%s %s: want its security said, have %v", method, path, o.Security)
+			}
+		}
+	}
+}

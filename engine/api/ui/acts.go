@@ -321,10 +321,7 @@ type signInData struct {
 }
 
 func (c *Console) signIn(w http.ResponseWriter, r *http.Request) error {
-	d := signInData{Next: r.FormValue("next")}
-	if !strings.HasPrefix(d.Next, "/") || strings.HasPrefix(d.Next, "//") || strings.Contains(d.Next, "\\") {
-		d.Next = "/"
-	}
+	d := signInData{Next: ownPage(r.FormValue("next"))}
 	status := http.StatusOK
 	if r.Method == http.MethodPost {
 		err := c.o.SignIn(w, r, strings.TrimSpace(r.PostFormValue("token")))
@@ -336,6 +333,17 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) error {
 	}
 	c.show(w, r, status, "signin", "Sign in", d)
 	return nil
+}
+
+// ownPage gives the address of a page of the console; that of the first one for anything
+// else. Browsers drop line breaks and tabs from addresses, and take backslashes for slashes.
+func ownPage(next string) string {
+	u, err := url.Parse(next)
+	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" || !strings.HasPrefix(u.Path, Root) ||
+		strings.ContainsFunc(u.Path, func(c rune) bool { return c < ' ' || c == '\\' }) {
+		return "/"
+	}
+	return (&url.URL{Path: u.Path, RawPath: u.RawPath, RawQuery: u.RawQuery}).String()
 }
 
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request) error {
