@@ -1,6 +1,7 @@
 package dsl
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -147,10 +148,10 @@ func (c *pipelineCheck) checkParameter(p parameter, v *Value) {
 
 // CheckResponse holds the response of the handler against its schema, or against
 // what the service's OpenAPI document says of the status; 0 is for a handler
-// whose responses have none. The error is a [*ContractError].
-func (h *Handler) CheckResponse(status int, data any) error {
+// whose responses have none. The error is a [*ContractError], or that of ctx.
+func (h *Handler) CheckResponse(ctx context.Context, status int, data any) error {
 	if h.response != nil {
-		return h.response.Check(data)
+		return h.response.CheckContext(ctx, data)
 	}
 	if h.expected == nil || status < 100 {
 		return nil
@@ -163,5 +164,5 @@ func (h *Handler) CheckResponse(status int, data any) error {
 	case bare && data != nil:
 		return &ContractError{where, []Fault{{Message: fmt.Sprintf("want no content in a reply %d, have %s", status, describeData(data))}}}
 	}
-	return c.Check(data)
+	return c.CheckContext(ctx, data)
 }

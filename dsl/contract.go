@@ -1,7 +1,6 @@
 package dsl
 
 import (
-	"errors"
 	"fmt"
 	"math/big"
 	"slices"
@@ -57,30 +56,15 @@ func (f Fault) String() string {
 	return f.Path.String() + ": " + f.Message
 }
 
-// Check holds data against the contract. The error is a [*ContractError].
-func (c *Contract) Check(data any) error {
-	if c == nil {
-		return nil
-	}
-	err := c.schema.Validate(data)
-	if err == nil {
-		return nil
-	}
-	e := &ContractError{Name: c.Name}
-	var invalid *jsonschema.ValidationError
-	if !errors.As(err, &invalid) {
-		e.Faults = []Fault{{Message: err.Error()}}
-		return e
-	}
-	e.Faults = faultsOf(invalid, data)
+// sort puts the faults in the order of their places, each once, and leaves the first ones.
+func (e *ContractError) sort() {
 	slices.SortStableFunc(e.Faults, func(a, b Fault) int { return slices.Compare(a.Path, b.Path) })
 	e.Faults = slices.CompactFunc(e.Faults, func(a, b Fault) bool { return a.String() == b.String() })
 	e.Faults = e.Faults[:min(len(e.Faults), maxFaults)]
-	return e
 }
 
-// faultsOf puts an error of the validator into words. Of alternatives, the one
-// counts that the data is nearest to.
+// faultsOf puts what is wrong with a schema into words: the library says so. Of alternatives,
+// the one counts that it is nearest to.
 func faultsOf(e *jsonschema.ValidationError, data any) []Fault {
 	switch e.ErrorKind.(type) {
 	case *kind.AnyOf, *kind.OneOf:
@@ -96,7 +80,8 @@ func faultsOf(e *jsonschema.ValidationError, data any) []Fault {
 		return nearest
 	}
 	if len(e.Causes) == 0 {
-		return faultOf(e, data)
+		path := Path(e.InstanceLocation)
+		return faultOf(e.ErrorKind, path, dataAt(data, path))
 	}
 	var out []Fault
 	for _, cause := range e.Causes {
@@ -117,14 +102,13 @@ func nearness(faults []Fault) int {
 
 var english = message.NewPrinter(language.English)
 
-// faultOf words one thing that is wrong.
-func faultOf(e *jsonschema.ValidationError, data any) []Fault {
-	path := Path(e.InstanceLocation)
-	have := describeData(dataAt(data, path))
+// faultOf words one thing that is wrong with a value.
+func faultOf(what jsonschema.ErrorKind, path Path, value any) []Fault {
+	have := describeData(value)
 	one := func(format string, args ...any) []Fault {
 		return []Fault{{Path: path, Message: fmt.Sprintf(format, args...)}}
 	}
-	switch k := e.ErrorKind.(type) {
+	switch k := what.(type) {
 	case *kind.Type:
 		return one("want %s, have %s", typeWords(k.Want), have)
 	case *kind.Enum:
@@ -144,7 +128,10 @@ func faultOf(e *jsonschema.ValidationError, data any) []Fault {
 		}
 		return out
 	case *kind.Format:
-		return one("%s", e.ErrorKind.LocalizedString(english))
+		if k.Want == "regex" {
+			return one("the pattern %s cannot be used: %s", describeData(k.Got), k.Err)
+		}
+		return one("%s", what.LocalizedString(english))
 	case *kind.Minimum:
 		return one("want %s or more, have %s", rational(k.Want), have)
 	case *kind.Maximum:
@@ -167,8 +154,10 @@ func faultOf(e *jsonschema.ValidationError, data any) []Fault {
 		return one("want each element once, but %d and %d are the same", k.Duplicates[0], k.Duplicates[1])
 	case *kind.FalseSchema:
 		return one("nothing may stand there, have %s", have)
+	case *kind.OneOf:
+		return one("fits more than one of the alternatives, want exactly one")
 	}
-	return one("%s, have %s", e.ErrorKind.LocalizedString(english), have)
+	return one("%s, have %s", what.LocalizedString(english), have)
 }
 
 // rational writes a bound as its author did.

@@ -27,6 +27,8 @@ type contracts struct {
 	compiler *jsonschema.Compiler
 	outliner *outliner
 	failed   map[string]bool // addresses of what was reported
+
+	finite map[*jsonschema.Schema]bool // schemas that were walked; false while they are
 }
 
 // newContracts prepares the files of a set. Only those that pipelines name as schemas or
@@ -35,9 +37,11 @@ func newContracts(files map[string]*reading, named map[string]*Value, r *Reporte
 	k := &contracts{
 		Reporter: r, files: files, named: named,
 		trees: map[string]*Value{}, made: map[string]*Contract{}, ids: map[string]*Value{}, failed: map[string]bool{},
+		finite:   map[*jsonschema.Schema]bool{},
 		compiler: jsonschema.NewCompiler(),
 	}
 	k.compiler.UseLoader(k)
+	k.compiler.UseRegexpEngine(compilePattern)
 	k.outliner = newOutliner(k.place)
 	for _, name := range namesOf(files) {
 		if f := files[name]; f.contract && f.root != nil {
@@ -235,6 +239,9 @@ func (k *contracts) compile(address string, v *Value, name string) *Contract {
 	schema, err := k.try(address)
 	if err != nil {
 		k.report(v, address, err)
+		return nil
+	}
+	if !k.ends(v, schema) {
 		return nil
 	}
 	c := &Contract{Name: name, schema: schema, outline: k.outliner.outline(schema), at: v.Span}

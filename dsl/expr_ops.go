@@ -313,11 +313,16 @@ func (b *builder) matches(x *ast.BinaryNode) part {
 	})}
 }
 
-// patternSize gives the number of instructions of a pattern.
+// patternSize gives the number of instructions of a pattern of an expression.
 func patternSize(text string) (int, error) {
 	if len(text) > maxPattern {
 		return 0, errors.New("it is longer than 256 bytes")
 	}
+	return instructions(text)
+}
+
+// instructions counts those of a pattern once it is compiled.
+func instructions(text string) (int, error) {
 	tree, err := pattern.Parse(text, pattern.Perl)
 	if err != nil {
 		return 0, err

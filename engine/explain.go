@@ -87,8 +87,8 @@ var reasonsBy = []struct{ begins, by string }{
 // ErrNoHandler says that a run's pipeline has no such handler.
 var ErrNoHandler = errors.New("no such handler")
 
-// ErrTooLong says that nobody could be told why in the time that there was.
-var ErrTooLong = errors.New("it takes too long to look into the run")
+// ErrTooLong says that there was no answer in the time that the caller gave. Nothing was changed.
+var ErrTooLong = errors.New("it takes longer than there is time for")
 
 // maxExplained is how many runs a node looks into at once. Conditions are asked again for
 // it, which takes a processor and memory that the node's work needs.

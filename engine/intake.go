@@ -50,7 +50,7 @@ func (e *Engine) submit(ctx context.Context, events []Submission) ([]Submitted, 
 	runs := make([]Intake, 0, len(events))
 	places := make([]int, 0, len(events))
 	for i, s := range events {
-		in, err := d.intake(s, now)
+		in, err := d.intake(ctx, s, now)
 		if err != nil {
 			out[i].Err = err
 			continue
@@ -228,7 +228,7 @@ func (e *Engine) start(n *node, asked int, results []Accepted, err error) {
 }
 
 // intake checks an event and finds out where it belongs.
-func (d *definition) intake(s Submission, now time.Time) (Intake, error) {
+func (d *definition) intake(ctx context.Context, s Submission, now time.Time) (Intake, error) {
 	ev := s.Event
 	if err := checkEvent(ev); err != nil {
 		return Intake{}, err
@@ -248,18 +248,21 @@ func (d *definition) intake(s Submission, now time.Time) (Intake, error) {
 	}
 	in, err := d.route(ev)
 	if err == nil {
-		err = d.checkPayload(ev)
+		err = d.checkPayload(ctx, ev)
 	}
 	in.Hash, in.Dedup = hash, dedup
 	return in, err
 }
 
 // checkPayload refuses an event whose payload is not what its type promises.
-func (d *definition) checkPayload(ev Event) error {
-	err := d.bundle.Event(ev.Type).Contract().Check(ev.Payload)
+func (d *definition) checkPayload(ctx context.Context, ev Event) error {
+	err := d.bundle.Event(ev.Type).Contract().CheckContext(ctx, ev.Payload)
 	var misfit *dsl.ContractError
-	if !errors.As(err, &misfit) {
-		return err
+	if err != nil && !errors.As(err, &misfit) {
+		return fmt.Errorf("%w: %w", ErrTooLong, err)
+	}
+	if err == nil {
+		return nil
 	}
 	e := &IntakeError{Code: "invalid_payload", Message: misfit.Error()}
 	for _, f := range misfit.Faults {

@@ -503,7 +503,7 @@ func (j *job) call(ctx context.Context, t Task) ended {
 	began := time.Now()
 	result, err := j.handle(ctx, t, &span)
 	if err == nil {
-		err = j.checkResult(t, result, &span)
+		err = j.checkResult(ctx, t, result, &span)
 	}
 	now := time.Now()
 	span.end(result, err, err != nil && j.calls.Err() != nil)
@@ -552,18 +552,18 @@ func (j *job) handle(ctx context.Context, t Task, span *attemptTrace) (result Re
 // checkResult holds what a handler gives against the schemas that are declared of
 // it: a response that is not what expressions have been checked against would
 // fail somewhere else, or nowhere.
-func (j *job) checkResult(t Task, result Result, span *attemptTrace) error {
+func (j *job) checkResult(ctx context.Context, t Task, result Result, span *attemptTrace) error {
 	if !t.Verify {
-		if err := t.Step.Handler.CheckResponse(result.Status, result.Response); err != nil {
+		if err := t.Step.Handler.CheckResponse(ctx, result.Status, result.Response); err != nil {
 			return err
 		}
 	}
-	return j.checkEmits(result.Emit, span)
+	return j.checkEmits(ctx, result.Emit, span)
 }
 
 // checkEmits refuses events that nothing would serve, and those whose payload is
 // not what their type promises; it lets the others say which attempt has sent them.
-func (j *job) checkEmits(events []Event, span *attemptTrace) error {
+func (j *job) checkEmits(ctx context.Context, events []Event, span *attemptTrace) error {
 	d := j.n.e.library.current.Load()
 	for i, ev := range events {
 		if ev.TraceParent == "" {
@@ -572,7 +572,7 @@ func (j *job) checkEmits(events []Event, span *attemptTrace) error {
 		if _, err := d.route(ev); err != nil {
 			return Permanent(fmt.Errorf("emitted event %s: %w", ev.Type, err))
 		}
-		if err := d.bundle.Event(ev.Type).Contract().Check(ev.Payload); err != nil {
+		if err := d.bundle.Event(ev.Type).Contract().CheckContext(ctx, ev.Payload); err != nil {
 			return Permanent(fmt.Errorf("emitted event %s: %w", ev.Type, err))
 		}
 	}

@@ -1,0 +1,174 @@
+package dsl
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// This file finds schemas that no data could be held against in a bounded time.
+
+// A schemaPattern is a regular expression of a schema, of known size.
+type schemaPattern struct {
+	*regexp.Regexp
+	size int // instructions
+}
+
+// errPatternSize refuses a pattern like those of expressions, by its repetitions.
+var errPatternSize = fmt.Errorf("its repetitions make more than %d instructions of it; bound the length by minLength and maxLength, "+
+	"and let the pattern say which characters: ^[a-z]+$", maxInstructions)
+
+// compilePattern is the [jsonschema.RegexpEngine] of contracts.
+func compilePattern(text string) (jsonschema.Regexp, error) {
+	size, err := instructions(text)
+	if err != nil {
+		return nil, err
+	}
+	if size > maxInstructions {
+		return nil, errPatternSize
+	}
+	re, err := regexp.Compile(text)
+	if err != nil {
+		return nil, err
+	}
+	return &schemaPattern{re, size}, nil
+}
+
+// ends tells whether holding a value against a schema comes to an end, and reports it when
+// not: of one that refers to itself without going into the value, it would not.
+func (k *contracts) ends(v *Value, root *jsonschema.Schema) bool {
+	var around []*jsonschema.Schema // of the same value, outermost first
+	var walk func(s *jsonschema.Schema) bool
+	walk = func(s *jsonschema.Schema) bool {
+		if done, seen := k.finite[s]; seen {
+			if !done && slices.Contains(around, s) {
+				k.reportCircle(v, around[slices.Index(around, s):])
+				return false
+			}
+			return true // it was walked, or is: around another value
+		}
+		if k.ambiguous(s) {
+			k.Errorf(k.where(s, v), codeBadSchema, "name the schema by $ref",
+				"a dynamic reference cannot be used here: its anchor must be declared once in these files")
+			return false
+		}
+		k.finite[s] = false
+		around = append(around, s)
+		for _, one := range ofSameValue(s) {
+			if !walk(one) {
+				return false
+			}
+		}
+		outer := around
+		around = nil
+		for _, one := range ofParts(s) {
+			if !walk(one) {
+				return false
+			}
+		}
+		around = outer[:len(outer)-1]
+		k.finite[s] = true
+		return true
+	}
+	return walk(root)
+}
+
+// reportCircle tells of schemas that refer to one another.
+func (k *contracts) reportCircle(v *Value, circle []*jsonschema.Schema) {
+	var names []string
+	for _, s := range append(circle, circle[0]) {
+		if name := k.where(s, v).String(); len(names) == 0 || names[len(names)-1] != name {
+			names = append(names, name)
+		}
+	}
+	by := ""
+	if len(names) > 1 {
+		by = ": " + shorten(strings.Join(names, " → "), 200)
+	}
+	k.Errorf(k.where(circle[0], v), codeBadSchema, "put the $ref below properties or items, or take it out",
+		"the schema refers to itself for the same value, so that checking would never end%s", by)
+}
+
+// where tells where a schema stands; v is where it is asked for.
+func (k *contracts) where(s *jsonschema.Schema, v *Value) Span {
+	if at := k.place(s.Location); at != (Span{}) {
+		return at
+	}
+	return head(v)
+}
+
+// ambiguous tells whether what a dynamic reference means depends on the way to it: unless its
+// anchor is declared once.
+func (k *contracts) ambiguous(s *jsonschema.Schema) bool {
+	declared := 0
+	switch {
+	case s.DynamicRef != nil && s.DynamicRef.Anchor != "":
+		for _, tree := range k.trees {
+			declared += tree.count("$dynamicAnchor", s.DynamicRef.Anchor)
+		}
+	case s.RecursiveRef != nil && s.RecursiveRef.RecursiveAnchor:
+		for _, tree := range k.trees {
+			declared += tree.count("$recursiveAnchor", true)
+		}
+	default:
+		return false
+	}
+	return declared != 1
+}
+
+// count finds how often a name has a value, at any depth.
+func (v *Value) count(name string, want any) (n int) {
+	if data, ok := v.Get(name).Literal(); ok && data == want {
+		n++
+	}
+	for _, item := range v.Items() {
+		n += item.count(name, want)
+	}
+	return n
+}
+
+// ofSameValue lists the schemas that a value is held against beside one.
+func ofSameValue(s *jsonschema.Schema) []*jsonschema.Schema {
+	out := slices.Concat(referredTo(s), s.AllOf, s.AnyOf, s.OneOf)
+	for _, one := range []*jsonschema.Schema{s.Not, s.If, s.Then, s.Else} {
+		if one != nil {
+			out = append(out, one)
+		}
+	}
+	for _, name := range namesOf(s.DependentSchemas) {
+		out = append(out, s.DependentSchemas[name])
+	}
+	for _, name := range namesOf(s.Dependencies) {
+		if one, ok := s.Dependencies[name].(*jsonschema.Schema); ok {
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// ofParts lists the schemas that parts of a value are held against, and its names.
+func ofParts(s *jsonschema.Schema) []*jsonschema.Schema {
+	out := slices.Clone(s.PrefixItems)
+	for _, name := range namesOf(s.Properties) {
+		out = append(out, s.Properties[name])
+	}
+	for _, one := range s.PatternProperties {
+		out = append(out, one)
+	}
+	for _, one := range []any{
+		s.PropertyNames, s.UnevaluatedProperties, s.Contains, s.Items2020, s.UnevaluatedItems, s.AdditionalProperties, s.AdditionalItems, s.Items,
+	} {
+		switch one := one.(type) {
+		case *jsonschema.Schema:
+			if one != nil {
+				out = append(out, one)
+			}
+		case []*jsonschema.Schema:
+			out = append(out, one...)
+		}
+	}
+	return out
+}

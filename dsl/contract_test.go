@@ -1,0 +1,90 @@
+package dsl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// contractOf makes the contract of an event from its schema.
+func contractOf(t *testing.T, schema string) *Contract {
+	t.Helper()
+	b, found := Load([]File{{Name: "p.yaml", Data: []byte("events: [{type: p, payload: " + schema + "}]\n")}}, Options{})
+	if b == nil {
+		t.Fatal(found)
+	}
+	return b.Event("p").Contract()
+}
+
+// nested is a list in a list, so many levels deep.
+func nested(levels int) any {
+	v := any(nil)
+	for range levels {
+		v = []any{v}
+	}
+	return v
+}
+
+// A short text must not be expensive, whatever its schema; one that is long is allowed more.
+func TestChecksOfContractsAreBounded(t *testing.T) {
+	t.Parallel()
+	const doubling = "{anyOf: [{type: array, items: {$ref: '#'}}, {type: array, items: {$ref: '#'}, minItems: 0}]}"
+	long := make([]any, 100_000)
+	for i := range long {
+		long[i] = i
+	}
+	for _, c := range []struct {
+		name, schema string
+		data         any
+		bounded      bool // it takes too long
+		fits         bool
+	}{
+		{"alternatives that double", doubling, nested(60), true, false},
+		{"a few levels of them", doubling, nested(10), false, false},
+		{"one of them", strings.ReplaceAll(doubling, "anyOf", "oneOf"), nested(60), true, false},
+		{"not of not", "{not: {anyOf: [{type: array, items: {$ref: '#'}}, {type: array, items: {$ref: '#'}, minItems: 0}]}}", nested(60), true, false},
+		{"a large pattern", "{pattern: '^(x?){200}$'}", strings.Repeat("x", 1<<20), true, false},
+		{"a pattern of a long text", "{pattern: '^[a-z]+$'}", strings.Repeat("x", 1<<20), false, true},
+		{"a long list", "{items: {type: integer, minimum: 0, maximum: 1000000}}", long, false, true},
+		{"elements that differ", "{uniqueItems: true}", long, false, true},
+		{"a long list that is wrong", "{items: {type: string}}", long, false, false},
+	} {
+		err := contractOf(t, c.schema).Check(c.data)
+		var misfit *ContractError
+		switch {
+		case c.fits && err != nil:
+			t.Errorf("%s: want it to fit, have %.200s", c.name, err)
+		case !c.fits && !errors.As(err, &misfit):
+			t.Errorf("%s: want what is wrong, have %v", c.name, err)
+		case !c.fits && c.bounded != (misfit.Faults[0].Message == errCheckSteps.Error()):
+			t.Errorf("%s: too long is %v, have %.200s", c.name, c.bounded, err)
+		}
+	}
+}
+
+// Whoever sent the data may leave while it is checked.
+func TestCheckOfAContractEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	list := slices.Repeat([]any{1}, 50_000)
+	if err := contractOf(t, "{items: {type: integer}}").CheckContext(ctx, list); !errors.Is(err, context.Canceled) {
+		t.Errorf("want the check to end with its context, have %v", err)
+	}
+}
+
+// However much is wrong, the first faults are told, in order and always the same.
+func TestFaultsOfAContractAreTheFirstOnes(t *testing.T) {
+	t.Parallel()
+	m := map[string]any{}
+	for i := range 20_000 {
+		m[fmt.Sprintf("n%05d", i)] = i
+	}
+	err := contractOf(t, "{additionalProperties: false, properties: {n00000: {type: integer}}}").Check(m)
+	if want := "the payload of p: n00001: is not allowed there (and 9 more)"; fmt.Sprint(err) != want {
+		t.Errorf("want %s, have %v", want, err)
+	}
+}
