@@ -13,6 +13,9 @@ import (
 // present one and the pipeline that serves its event. It is false when the run is
 // over, waits, or is lost already.
 func (j *job) begin() bool {
+	if !j.admit() {
+		return false
+	}
 	c := j.claimed
 	def, err := j.definition()
 	if err != nil {
@@ -163,14 +166,16 @@ func (j *job) refuse(flow *dsl.Flow) {
 	}
 }
 
-// close commits a change that takes a run that has not begun out of this node's
-// hands.
-func (j *job) close(c Change) {
+// close commits a change of a run that has not begun here, most often one that takes it out
+// of this node's hands. It is false when that did not happen.
+func (j *job) close(c Change) bool {
 	c.Run, c.Version, c.Pipeline = j.claimed.ID, j.version, j.claimed.Pipeline
-	if err := j.commit(c); errors.Is(err, ErrCancelled) {
+	err := j.commit(c)
+	if errors.Is(err, ErrCancelled) {
 		c.Status, c.Reason, c.Defer = Stopped, cancelReason, false
 		_ = j.commit(c) // commit has logged what went wrong
 	}
+	return err == nil
 }
 
 // flowID names the flow of a pipeline; one without a flow is a flow of its own.

@@ -313,6 +313,7 @@ func (r *Run) itemFailed(u unit, err error, live Live) {
 func (r *Run) decideItem(u unit) {
 	u.rec.due, u.rec.started = time.Time{}, time.Time{}
 	u.rec.body, u.rec.ready = nil, false
+	r.extent.further = true
 	r.touch()
 }
 

@@ -16,6 +16,8 @@ type extent struct {
 	parts  int // handlers so far, each counted anew for each element and each call
 	flying int // tasks under way
 	grown  int // bytes that came since the run was weighed
+
+	further bool // a handler or an element was decided, or a call ended, since the last Change
 }
 
 const (

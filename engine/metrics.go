@@ -21,6 +21,7 @@ type Metrics struct {
 	// Of runs, by pipeline and status. The inbox is that of all nodes, so that its gauges
 	// must not be added up over nodes.
 	Runs         *prometheus.CounterVec
+	Quarantined  prometheus.Counter
 	InboxWaiting prometheus.Gauge
 	InboxOldest  prometheus.Gauge // in seconds
 
@@ -77,6 +78,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14), // 0.5 ms to 4 s
 		}),
 	}
+	m.Quarantined = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "procaas_runs_quarantined_total",
+		Help: "Runs that this node has quarantined: nodes died while they had the run, again and again, before it got any further.",
+	})
 	m.Shed = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "procaas_events_shed_total",
 		Help: "Events that this node has not taken in, by reason: overload, when they come faster than the store writes, where a request that is refused unread counts as one, or client_left, when nobody waits for the answer any more.",
@@ -98,7 +103,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Help: "1 while this node refuses its store, which has lost what it acknowledged: it was set back, removed or replaced.",
 	})
 	r.MustRegister(m.StoreLost, m.HandlerCalls, m.HandlerGivenUp, m.HandlerSeconds, m.Accepted,
-		m.Runs, m.InboxWaiting, m.InboxOldest, m.Checkpoint, m.StoreErrors, m.handlers, m.services, m.parked)
+		m.Runs, m.Quarantined, m.InboxWaiting, m.InboxOldest, m.Checkpoint, m.StoreErrors, m.handlers, m.services, m.parked)
 	return m
 }
 

@@ -32,6 +32,8 @@ type node struct {
 
 	lease lease
 
+	suspects suspects
+
 	// backlog says that the store may hold ready runs that the node had no room
 	// for. Then new events must not overtake them.
 	backlog atomic.Bool
@@ -98,6 +100,9 @@ func (n *node) ends(j *job) {
 
 // done forgets a run and makes its room free.
 func (n *node) done(j *job) {
+	if Suspected(j.claimed.Losses) {
+		n.suspects.clear(j.claimed.ID)
+	}
 	n.mu.Lock()
 	delete(n.jobs, j.claimed.ID)
 	if j.ends {

@@ -91,7 +91,10 @@ func (j *job) notice(c Change) {
 			j.notify(NoticeKeyBlocked, c.FailedPath, c.Error)
 		}
 	case waits:
-		path, why := j.run.stuck()
+		path, why := "", c.Error
+		if j.run != nil {
+			path, why = j.run.stuck()
+		}
 		j.notify(NoticeRunParked, path, why)
 		if j.claimed.Ordered {
 			j.notify(NoticeKeyBlocked, path, why)

@@ -173,6 +173,7 @@ func (s *Step) standsIn() bool {
 
 // decide closes the record of a handler.
 func (r *Run) decide(s *Step, live Live) {
+	r.extent.further = true
 	rec := &r.records[s.position]
 	rec.finished = stamp(live.Now)
 	rec.due = time.Time{}

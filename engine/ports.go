@@ -208,7 +208,8 @@ type Ledger interface {
 	// the runs of nodes whose lease has ended, makes parked and scheduled runs ready whose time has come, and
 	// tells which of the node's runs an operator wants cancelled or moved. It gives
 	// [ErrFenced] when the node's own lease has been taken, and [ErrForgotten] when the
-	// store does not know the node at all.
+	// store does not know the node at all. Each run of a node that died
+	// has one more of [Claimed].Losses; one that is [Suspected] only when it was under trial.
 	Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (Beat, error)
 
 	// Claim gives the node up to limit ready runs: those whose time has come
@@ -291,6 +292,7 @@ type Claimed struct {
 	Pipeline   string // that serves it; until it has begun, the one expected at its acceptance
 	Generation int    // how often an operator has retried it
 	Checkpoint []byte // empty before the first one
+	Losses     int    // how many nodes in a row have died while they had it; see [Suspected]
 	Entity     EntityState
 }
 
@@ -311,6 +313,14 @@ type Change struct {
 	// Alone says that the run has no place in the order of a key, as [Claimed].Ordered
 	// has told: no other run waits for its end. A store need not know.
 	Alone bool
+
+	// Progress says that the run has got further than where it was: the nodes that died
+	// before are no matter any more, and [Claimed].Losses begins at 0 again.
+	Progress bool
+
+	// Trial says that the node is about to try a run that is [Suspected]. Its death
+	// counts against such a run only then. Only of a Running run.
+	Trial bool
 
 	// Checkpoint replaces the one before, in any case. It is kept for people
 	// when the run has ended.
@@ -400,12 +410,12 @@ type Runs interface {
 
 	// Retry makes a run ready again, with the next generation, that has failed
 	// or is parked without a due time, with its audit record; [ErrConflict] for
-	// any other.
+	// any other. Its losses are forgotten.
 	Retry(ctx context.Context, id string, by Actor) error
 
 	// Undo is Cancel, but for a run that has begun and has neither ended nor failed: it
 	// asks whoever owns it, or will, to undo what it has done first. It makes such a run
-	// ready that no node owns. Until a change is [Change].Undoing, no other change may
+	// ready that no node owns, and forgets its losses. Until a change is [Change].Undoing, no other change may
 	// park or fail the run: it is ready again then.
 	Undo(ctx context.Context, id string, by Actor) error
 

@@ -431,7 +431,7 @@ type TaskCare interface {
 
 	// ReclaimTasks takes up to limit tasks from workers that were not heard of in
 	// time. A task that was lost more than maxLost times fails for good; one that was
-	// lost before waits a while, see [LostTaskDelay].
+	// lost before waits a while, see [SuspectDelay].
 	ReclaimTasks(ctx context.Context, limit, maxLost int) (int, error)
 
 	// ExpireTasks forgets tasks that ended longer ago than that, and failed ones too

@@ -276,6 +276,7 @@ func (r *Run) Finish(ref string, o Outcome, live Live) {
 	rec.underway = false
 	r.underway--
 	r.extent.flying--
+	r.extent.further = true
 	r.settled = false
 	r.touch() // an end that is forgotten in a crash would be a call made again
 	if u.undoes {
@@ -490,6 +491,7 @@ func (r *Run) Change() Change {
 		Run: r.start.ID, Pipeline: r.plan.Pipeline.ID, Bundle: r.plan.Bundle.Hash,
 		Status: r.Status(), Checkpoint: r.checkpoint(), Reason: r.reason,
 	}
+	c.Progress, r.extent.further = r.extent.further, false
 	c.Take, r.taken = r.taken, nil
 	switch c.Status {
 	case Parked:

@@ -21,21 +21,6 @@ const (
 	MaxTaskLost = 5
 )
 
-// lostPause is the longest that a task waits which is to be tried for the last time.
-const lostPause = 10 * time.Second
-
-// LostTaskDelay says for how long a task waits whose worker was not heard of, after it
-// had lost others before. What brings a worker down takes all with it that runs there,
-// and what is tried again at once meets it again: it is drawn by lot how long each
-// waits, the longer the nearer it is to be given up.
-func LostTaskDelay(before, maxLost int) time.Duration {
-	most := time.Duration(before) * lostPause / time.Duration(max(1, maxLost))
-	if most < time.Millisecond {
-		return 0
-	}
-	return rand.N(most)
-}
-
 // Ended tasks are forgotten that often, for the first time after a part of it that is drawn
 // by lot: nodes are often started together.
 const (

@@ -83,6 +83,9 @@ func View(r RunRecord) RunView {
 		FailedPath: r.FailedPath, Error: r.Error, ErrorClass: r.ErrorClass, Reason: r.Reason,
 		SharedState: map[string]any{}, Handlers: []HandlerView{},
 	}
+	if r.Status == Parked && r.ErrorClass == ClassQuarantined {
+		v.Reason, v.Error = r.Error, ""
+	}
 	if reason, ok := UndoReason(r.Move); !ok {
 		v.Move = r.Move
 	} else if !v.Status.Ended() {

@@ -248,6 +248,10 @@ func (j *job) commit(c Change) error {
 	case err == nil:
 		j.version++
 		j.claimed.Checkpoint, j.claimed.Bundle, j.claimed.Pipeline = c.Checkpoint, c.Bundle, c.Pipeline
+		if c.Progress && j.claimed.Losses > 0 {
+			j.claimed.Losses = 0
+			j.n.suspects.clear(j.claimed.ID)
+		}
 		if len(c.Emit) > 0 {
 			j.n.nudge()
 		}

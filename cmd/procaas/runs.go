@@ -37,7 +37,7 @@ func runsList(s streams, f *clientFlags) *cobra.Command {
 	c.Flags().StringVar(&filter.Key, "key", "", "only runs of this key")
 	c.Flags().StringVar((*string)(&filter.Status), "status", "", "only runs of this status: waiting, running, parked, succeeded, failed, cancelled, ignored")
 	c.Flags().StringVar(&filter.FailedPath, "handler", "", "only runs that failed in this handler, or below this pipeline or pipeline/stage")
-	c.Flags().StringVar(&filter.ErrorClass, "error-class", "", "only runs that failed by timeout, connection, schema, a status such as 503, 4xx, 5xx, status or other")
+	c.Flags().StringVar(&filter.ErrorClass, "error-class", "", "only runs that failed by timeout, connection, schema, a status such as 503, 4xx, 5xx, status or other; quarantined: nodes have died of them")
 	c.Flags().IntVar(&filter.Limit, "limit", 20, "how many, at most 1000")
 	c.Flags().StringVar(&filter.Cursor, "cursor", "", "go on where the page before ended")
 	format := formatFlag(c, "text", "json")

@@ -271,7 +271,7 @@ var describedFields = map[string]map[string]string{
 		"accepted":       "When the event was stored.",
 		"due":            "When a parked or scheduled run goes on.",
 		"failed_handler": "The path of the handler that failed the run.",
-		"error_class":    "What kind of error failed the run: timeout, connection, schema, a status such as 503, or other.",
+		"error_class":    "What kind of error failed the run: timeout, connection, schema, a status such as 503, or other; quarantined of one that is parked since nodes have died of it.",
 		"stage":          "The number of the stage that it is in, from 1; 0 before it begins.",
 		"reason":         "Why the run was ignored or cancelled.",
 	},

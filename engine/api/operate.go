@@ -108,7 +108,7 @@ type Redrive struct {
 	Key        string `json:"key,omitempty" maxLength:"256" doc:"Only runs of this key."`
 	Status     string `json:"status,omitempty" enum:"waiting,running,parked,failed" doc:"Only runs with this status. Those that are retried are failed, unless it says parked: such that wait for an operator."`
 	Handler    string `json:"handler,omitempty" maxLength:"256" doc:"Only runs that failed in this handler, or below this pipeline or pipeline/stage."`
-	ErrorClass string `json:"error_class,omitempty" pattern:"^(timeout|connection|schema|other|status|[1-5]xx|[1-5][0-9][0-9])$" doc:"Only runs that failed with an error of this class: timeout, connection, schema, a status such as 503, 4xx, 5xx, status or other."`
+	ErrorClass string `json:"error_class,omitempty" pattern:"^(timeout|connection|schema|other|quarantined|status|[1-5]xx|[1-5][0-9][0-9])$" doc:"Only runs that failed with an error of this class: timeout, connection, schema, a status such as 503, 4xx, 5xx, status or other; quarantined for runs that nodes have died of."`
 	Error      string `json:"error,omitempty" maxLength:"512" doc:"Only runs whose error contains this text."`
 	Since      string `json:"since,omitempty" format:"date-time" doc:"Only runs accepted then or later."`
 	Until      string `json:"until,omitempty" format:"date-time" doc:"Only runs accepted before."`
@@ -253,7 +253,7 @@ func (f *fields) pageSize() int {
 	return limit
 }
 
-var errorClass = regexp.MustCompile(`^(timeout|connection|schema|other|status|[1-5]xx|[1-5][0-9][0-9])$`)
+var errorClass = regexp.MustCompile(`^(timeout|connection|schema|other|quarantined|status|[1-5]xx|[1-5][0-9][0-9])$`)
 
 // runFilter reads which runs are wanted.
 func (f *fields) runFilter() engine.RunFilter {
@@ -272,7 +272,7 @@ func (f *fields) runFilter() engine.RunFilter {
 		f.fault("status", "unknown status %q; want one of %s", filter.Status, joined(statuses))
 	}
 	if filter.ErrorClass != "" && !errorClass.MatchString(filter.ErrorClass) {
-		f.fault("error_class", "want timeout, connection, schema, a status such as 503, 4xx, 5xx, status or other, have %s", shown(filter.ErrorClass))
+		f.fault("error_class", "want timeout, connection, schema, a status such as 503, 4xx, 5xx, status, other or quarantined, have %s", shown(filter.ErrorClass))
 	}
 	return filter
 }

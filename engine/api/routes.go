@@ -70,7 +70,7 @@ func (s *server) runOperations() []operation {
 				inQuery("key", "Only runs of this key.", nil),
 				inQuery("status", "Only runs with this status.", &huma.Schema{Type: huma.TypeString, Enum: anys(statuses)}),
 				inQuery("handler", "Only runs that failed in this handler, or below this pipeline or pipeline/stage.", nil),
-				inQuery("error_class", "Only runs that failed with an error of this class: timeout, connection, schema, a status such as 503, 4xx, 5xx, status or other.", nil),
+				inQuery("error_class", "Only runs that failed with an error of this class: timeout, connection, schema, a status such as 503, 4xx, 5xx, status or other; quarantined for runs that nodes have died of.", nil),
 				inQuery("error", "Only runs whose error contains this text.", nil),
 				inQuery("since", "Only runs accepted then or later.", &huma.Schema{Type: huma.TypeString, Format: "date-time"}),
 				inQuery("until", "Only runs accepted before.", &huma.Schema{Type: huma.TypeString, Format: "date-time"}),

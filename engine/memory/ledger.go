@@ -95,6 +95,10 @@ func (m *Store) Commit(ctx context.Context, node int64, changes []engine.Change)
 // apply writes one change.
 func (m *Store) apply(r *memoryRun, c engine.Change, emits [][]byte) {
 	r.version++
+	if c.Progress {
+		r.losses = 0
+	}
+	r.tried = c.Status == engine.Running && (c.Trial || r.tried && !c.Progress)
 	r.checkpoint, r.bundle, r.pipeline = bytes.Clone(c.Checkpoint), c.Bundle, c.Pipeline
 	r.failedPath, r.failure, r.class, r.reason = c.FailedPath, c.Error, c.ErrorClass, c.Reason
 	r.awaits, r.heard = nil, 0

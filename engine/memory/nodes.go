@@ -59,7 +59,7 @@ func (m *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundl
 			continue
 		}
 		if m.nodes[r.node].gone {
-			m.takeBack(r)
+			m.takeBack(r, true)
 		}
 		if r.node == node {
 			b.Owned++
@@ -96,7 +96,7 @@ func (m *Store) Leave(ctx context.Context, node int64, keep []string) error {
 	n.gone, n.left = keep == nil, keep == nil
 	for _, r := range m.order {
 		if r.node == node && !slices.Contains(keep, r.ID) {
-			m.takeBack(r)
+			m.takeBack(r, false)
 		}
 	}
 	m.hint()

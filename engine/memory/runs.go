@@ -80,6 +80,7 @@ func (m *Store) Retry(ctx context.Context, id string, by engine.Actor) error {
 	m.audit(r.audited().Retried(id, by))
 	r.status, r.ended, r.failedPath, r.failure, r.class = engine.Waiting, time.Time{}, "", "", ""
 	r.generation++
+	r.losses = 0
 	m.idle[r.ID] = r
 	if r.Ordered && passed { // the later runs of its key went on without it
 		e := m.entities[entityKey{r.Flow, r.Key}]
@@ -126,7 +127,7 @@ func (m *Store) Undo(ctx context.Context, id string, by engine.Actor) error {
 	}
 	defer m.mu.Unlock()
 	m.audit(r.audited().Undone(id, by))
-	r.move = engine.UndoOrder(by.Reason)
+	r.move, r.losses = engine.UndoOrder(by.Reason), 0
 	if r.status == engine.Parked {
 		r.status, r.due, r.awaits, r.cause = engine.Waiting, time.Time{}, nil, ""
 	}

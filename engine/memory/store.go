@@ -58,6 +58,8 @@ type memoryRun struct {
 	bundle     string
 	checkpoint []byte
 	aside      bool // deferred
+	losses     int
+	tried      bool
 	cancel     *string
 	move       string // the definition that is asked for
 	due        time.Time
@@ -306,7 +308,7 @@ func (m *Store) give(r *memoryRun, node int64, bundle string) engine.Claimed {
 	c := engine.Claimed{
 		ID: r.ID, Version: r.version, Event: r.event(), Flow: r.Flow, Key: r.Key, Ordered: r.Ordered,
 		Block: r.Block, Accepted: r.accepted, Bundle: r.bundle, Move: r.move, Pipeline: r.pipeline,
-		Generation: r.generation, Checkpoint: bytes.Clone(r.checkpoint),
+		Generation: r.generation, Checkpoint: bytes.Clone(r.checkpoint), Losses: r.losses,
 	}
 	if r.Ordered {
 		c.Entity = m.entities[entityKey{r.Flow, r.Key}].EntityState
@@ -314,8 +316,13 @@ func (m *Store) give(r *memoryRun, node int64, bundle string) engine.Claimed {
 	return c
 }
 
-// takeBack makes a run nobody's. One that an operator wants ended ends.
-func (m *Store) takeBack(r *memoryRun) {
+// takeBack makes a run nobody's, whose node has died or left. One that an operator wants
+// ended ends.
+func (m *Store) takeBack(r *memoryRun, died bool) {
+	if died && (r.tried || !engine.Suspected(r.losses)) {
+		r.losses++
+	}
+	r.tried = false
 	r.node, r.status, m.idle[r.ID] = 0, engine.Waiting, r
 	if r.cancel != nil {
 		r.reason = *r.cancel

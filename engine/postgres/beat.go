@@ -223,7 +223,7 @@ func (t *tx) bury(ctx context.Context, node int64) (silent bool, err error) {
 	if err := t.send(ctx); err != nil || !buried {
 		return true, err
 	}
-	return true, t.release(ctx, node, nil)
+	return true, t.release(ctx, node, nil, true)
 }
 
 // unschedule lets runs whose time has come join the queues of their keys.

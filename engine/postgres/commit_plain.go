@@ -26,9 +26,10 @@ func isPlainEnd(c *engine.Change) bool {
 		c.FailedPath == "" && c.Error == "" && c.ErrorClass == "" && c.Reason == ""
 }
 
-const saveCheckpoints = `update runs r set version = r.version + 1, bundle = c.bundle, pipeline = c.pipeline, checkpoint = c.checkpoint
-	from unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::bytea[]) as
-	c (id, version, bundle, pipeline, checkpoint)
+const saveCheckpoints = `update runs r set version = r.version + 1, bundle = c.bundle, pipeline = c.pipeline, checkpoint = c.checkpoint,
+	losses = case when c.progress then 0 else r.losses end, tried = c.trial or r.tried and not c.progress
+	from unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::bytea[], $7::bool[], $8::bool[]) as
+	c (id, version, bundle, pipeline, checkpoint, progress, trial)
 	where r.id = any (array[c.id]) and r.version = c.version and r.node = $1 and r.cancel is null
 	and exists (select from nodes where node = $1 and gone is null)
 	returning r.id`
@@ -146,14 +147,16 @@ func (w *work) queueCheckpoints(t *tx) {
 	var ids, bundles, pipelines []string
 	var versions []int64
 	var checkpoints [][]byte
+	var progress, trial []bool
 	for i := range w.steps {
 		if c := &w.steps[i]; c.refused == nil && c.Status == engine.Running {
+			progress, trial = append(progress, c.Progress), append(trial, c.Trial)
 			ids, versions = append(ids, c.Run), append(versions, c.Version)
 			bundles, pipelines = append(bundles, c.Bundle), append(pipelines, c.Pipeline)
 			checkpoints = append(checkpoints, blob(c.Checkpoint))
 		}
 	}
 	if len(ids) > 0 {
-		t.queue(saveCheckpoints, w.node, ids, versions, bundles, pipelines, checkpoints).Query(rows(&w.saved, pgx.RowTo[string]))
+		t.queue(saveCheckpoints, w.node, ids, versions, bundles, pipelines, checkpoints, progress, trial).Query(rows(&w.saved, pgx.RowTo[string]))
 	}
 }

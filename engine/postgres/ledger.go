@@ -48,7 +48,7 @@ const claim = `with c as (
 		bundle = case bundle when '' then $3 else bundle end
 	where r.seq = any (array(select seq from c)) and exists (select from nodes where node = $1 and gone is null)
 	returning r.seq, r.id, r.version, r.event, r.flow, r.key, r.ordered, r.block, r.accepted, r.deadline,
-	r.bundle, coalesce(r.move, ''), r.pipeline, r.generation, r.checkpoint`
+	r.bundle, coalesce(r.move, ''), r.pipeline, r.generation, r.checkpoint, r.losses`
 
 // claimedRow is a claimed run with what gives its order.
 type claimedRow struct {
@@ -95,7 +95,7 @@ func (s *Store) Claim(ctx context.Context, node int64, limit int, bundle string)
 func scanClaimed(r pgx.CollectableRow) (c claimedRow, err error) {
 	var event []byte
 	if err := r.Scan(&c.seq, &c.ID, &c.Version, &event, &c.Flow, &c.Key, &c.Ordered, &c.Block, &c.Accepted,
-		&c.deadline, &c.Bundle, &c.Move, &c.Pipeline, &c.Generation, &c.Checkpoint); err != nil {
+		&c.deadline, &c.Bundle, &c.Move, &c.Pipeline, &c.Generation, &c.Checkpoint, &c.Losses); err != nil {
 		return c, err
 	}
 	c.Accepted = c.Accepted.UTC()
@@ -157,8 +157,10 @@ const (
 	lockHeld = findHeld + " for no key update"
 )
 
-// giveBack makes runs ready that a node had.
-var giveBack = readying("update runs r set place = 'ready', node = 0 where id = any ($1::text[])")
+// giveBack makes runs ready that a node had. Its death counts against one that is suspected
+// only when that was under trial.
+var giveBack = readying(`update runs r set place = 'ready', node = 0, tried = false,
+	losses = losses + ($2::bool and (tried or losses < $3::int))::int where id = any ($1::text[])`)
 
 // A heldRun is a run that is taken from its node.
 type heldRun struct {
@@ -168,8 +170,8 @@ type heldRun struct {
 	cancel        bool
 }
 
-// release takes a node's runs from it, but those in keep.
-func (t *tx) release(ctx context.Context, node int64, keep []string) error {
+// release takes the runs of a node from it that has died or goes on, but those in keep.
+func (t *tx) release(ctx context.Context, node int64, keep []string, died bool) error {
 	if keep == nil {
 		keep = []string{} // null would match nothing
 	}
@@ -203,7 +205,7 @@ func (t *tx) release(ctx context.Context, node int64, keep []string) error {
 		back = append(back, r.id)
 	}
 	t.queueEnds(ends)
-	t.queue(giveBack, back).QueryRow(t.noteReady)
+	t.queue(giveBack, back, died, engine.SuspectedFrom).QueryRow(t.noteReady)
 	t.queueReorder(keys)
 	return t.send(ctx)
 }
@@ -225,11 +227,11 @@ func (s *Store) Leave(ctx context.Context, node int64, keep []string) error {
 			if !at.live {
 				return engine.ErrFenced
 			}
-			return t.release(ctx, node, keep)
+			return t.release(ctx, node, keep, false)
 		}
 		t.queue(lockNodeAlone, node)
 		t.queue(leaveNode, node)
-		return t.release(ctx, node, nil)
+		return t.release(ctx, node, nil, false)
 	})
 	if err != nil {
 		return fmt.Errorf("leave: %w", err)

@@ -88,12 +88,12 @@ const (
 	findOwn  = "select flow, key, ordered from runs where id = $1"
 	findPast = "select exists (select from history where id = $1)"
 	lockOwn  = "select place, pipeline, generation, failed_path, error_class, bundle <> '', cancel is not null from runs where id = $1 for no key update"
-	revive   = `update runs set generation = generation + 1, failed_path = '', error = '', error_class = '', ended = null, since = null, place = $2
+	revive   = `update runs set generation = generation + 1, failed_path = '', error = '', error_class = '', ended = null, since = null, losses = 0, place = $2
 	where id = $1`
 	readMoving = "select version, bundle, coalesce(move, '') from runs where id = $1"
 	moveRun    = "update runs set bundle = $2, move = null where id = $1"
 	askMove    = "update runs set move = $2 where id = $1"
-	askUndo    = "update runs set move = $2, place = $3 where id = $1"
+	askUndo    = "update runs set move = $2, place = $3, losses = 0 where id = $1"
 	askCancel  = "update runs set cancel = coalesce(cancel, $2) where id = $1"
 )
 

@@ -43,10 +43,11 @@ func (s *Store) Commit(ctx context.Context, node int64, changes []engine.Change)
 }
 
 const (
-	saveRunning = `update runs set version = version + 1, bundle = ?, pipeline = ?, checkpoint = ?
+	saveRunning = `update runs set version = version + 1, bundle = ?, pipeline = ?, checkpoint = ?,
+	losses = iif(?, 0, losses), tried = ? or tried and not ?
 	where id = ? and version = ? and node = ? and place = 'running' and cancel is null`
 	save = `update runs set version = version + 1, bundle = ?, pipeline = ?, checkpoint = ?,
-	failed_path = ?, error = ?, error_class = ?, place = ?, node = 0, cancel = null, move = ?,
+	failed_path = ?, error = ?, error_class = ?, place = ?, node = 0, cancel = null, move = ?, losses = iif(?, 0, losses), tried = 0,
 	due = coalesce(?, due), cause = ?, awaits = ?, heard = ?, ended = ?, started = iif(?, started, null), since = ?
 	where seq = ?`
 	saveLast = `update runs set version = version + 1, bundle = ?, pipeline = ?, checkpoint = ?,
@@ -58,7 +59,7 @@ const (
 func (t *tx) change(node int64, c engine.Change, emits [][]byte) (refused, err error) {
 	if c.Status == engine.Running && len(c.Take) == 0 {
 		// Most changes are of this kind: one statement.
-		n, err := t.count(saveRunning, c.Bundle, c.Pipeline, blob(c.Checkpoint), c.Run, c.Version, node)
+		n, err := t.count(saveRunning, c.Bundle, c.Pipeline, blob(c.Checkpoint), c.Progress, c.Trial, c.Progress, c.Run, c.Version, node)
 		if err != nil {
 			return nil, err
 		}
@@ -142,7 +143,7 @@ func (t *tx) leaveNode(r row, c engine.Change) error {
 	ended.Valid = to == failed || to == blocked
 	begun := c.Status != engine.Waiting || c.Bundle != ""
 	if err := t.exec(save, c.Bundle, c.Pipeline, blob(c.Checkpoint), c.FailedPath, c.Error, c.ErrorClass, to, sql.NullString{String: order, Valid: order != ""},
-		due, c.Cause, awaitsOf(c), c.Heard, ended, begun, t.waits(r, c), r.seq); err != nil {
+		c.Progress, due, c.Cause, awaitsOf(c), c.Heard, ended, begun, t.waits(r, c), r.seq); err != nil {
 		return err
 	}
 	t.ready = t.ready || to == ready

@@ -69,11 +69,11 @@ func (t *tx) bury(node int64, died bool) error {
 	if err != nil || n == 0 {
 		return err
 	}
-	return t.releaseRuns(node, nil)
+	return t.releaseRuns(node, nil, died)
 }
 
-// releaseRuns takes a node's runs from it, but those in keep.
-func (t *tx) releaseRuns(node int64, keep []string) error {
+// releaseRuns takes the runs of a node from it that has died or goes on, but those in keep.
+func (t *tx) releaseRuns(node int64, keep []string, died bool) error {
 	held, err := rows(t, findRowsOf, []any{node}, scanRow)
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func (t *tx) releaseRuns(node int64, keep []string) error {
 		if slices.Contains(keep, r.id) {
 			continue
 		}
-		if err := t.release(r); err != nil {
+		if err := t.release(r, died); err != nil {
 			return err
 		}
 	}
@@ -219,7 +219,7 @@ const claim = `update runs set place = 'running', node = ?, started = coalesce(s
 	bundle = case bundle when '' then ? else bundle end
 	where seq in (select seq from runs where place = 'ready' order by priority desc, deadline, seq limit ?)
 	returning seq, id, version, event, flow, key, ordered, block, accepted, deadline, bundle, coalesce(move, ''),
-	pipeline, generation, checkpoint`
+	pipeline, generation, checkpoint, losses`
 
 // claimedRow is a claimed run with what gives its order.
 type claimedRow struct {
@@ -267,7 +267,7 @@ func scanClaimed(r *sql.Rows) (c claimedRow, err error) {
 	var event []byte
 	var accepted sql.NullInt64
 	if err := r.Scan(&c.seq, &c.ID, &c.Version, &event, &c.Flow, &c.Key, &c.Ordered, &c.Block,
-		&accepted, &c.deadline, &c.Bundle, &c.Move, &c.Pipeline, &c.Generation, &c.Checkpoint); err != nil {
+		&accepted, &c.deadline, &c.Bundle, &c.Move, &c.Pipeline, &c.Generation, &c.Checkpoint, &c.Losses); err != nil {
 		return c, err
 	}
 	c.Accepted = fromMicros(accepted)
@@ -284,7 +284,7 @@ func (s *Store) Leave(ctx context.Context, node int64, keep []string) error {
 		if err := t.live(node); err != nil {
 			return err
 		}
-		return t.releaseRuns(node, keep)
+		return t.releaseRuns(node, keep, false)
 	})
 }
 

@@ -114,16 +114,17 @@ func (t *tx) enter(r row) error {
 	return t.stir(r.flow, r.key)
 }
 
-const giveBack = "update runs set place = 'ready', node = 0 where seq = ?"
+// A death counts against a run that is suspected only when it was under trial.
+const giveBack = `update runs set place = 'ready', node = 0, losses = losses + (? and (tried or losses < ?)), tried = 0 where seq = ?`
 
-// release takes a running run from its node. One that an operator wants ended
+// release takes a running run from its node, which has died or goes on without it. One that an operator wants ended
 // ends here, because nobody else would do it.
-func (t *tx) release(r row) error {
+func (t *tx) release(r row, died bool) error {
 	if r.cancel.Valid {
 		return t.end(r, engine.Stopped, r.cancel.String)
 	}
 	t.ready = true
-	if err := t.exec(giveBack, r.seq); err != nil || !r.ordered {
+	if err := t.exec(giveBack, died, engine.SuspectedFrom, r.seq); err != nil || !r.ordered {
 		return err
 	}
 	return t.promote(r.flow, r.key)

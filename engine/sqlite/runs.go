@@ -86,7 +86,7 @@ const latest = 50
 
 const (
 	findPast  = "select 1 from history where id = ?"
-	reviveRun = `update runs set generation = generation + 1, failed_path = '', error = '', error_class = '', ended = null, since = null,
+	reviveRun = `update runs set generation = generation + 1, failed_path = '', error = '', error_class = '', ended = null, since = null, losses = 0,
 	place = ? where seq = ?`
 )
 
@@ -138,7 +138,7 @@ func (t *tx) cancel(r row, by engine.Actor) error {
 	return t.end(r, engine.Stopped, by.Reason)
 }
 
-const askUndo = "update runs set move = ? where seq = ?"
+const askUndo = "update runs set move = ?, losses = 0 where seq = ?"
 
 // Undo implements [engine.Runs].
 func (s *Store) Undo(ctx context.Context, id string, by engine.Actor) error {

@@ -132,7 +132,7 @@ func (t *tx) reclaim(one *engine.QueuedTask, maxLost int) error {
 		return t.exec(reclaimTask, placeReady, one.Due.UnixMicro(), one.Deadline.UnixMicro(), 0, one.Error, one.ID)
 	case one.Lost < maxLost:
 		place, due := placeReady, one.Due
-		if delay := engine.LostTaskDelay(one.Lost, maxLost); delay > 0 {
+		if delay := engine.SuspectDelay(one.Lost, maxLost); delay > 0 {
 			place, due = placeLater, t.now.Add(delay)
 		}
 		return t.exec(reclaimTask, place, due.UnixMicro(), due.Add(one.Deadline.Sub(one.Due)).UnixMicro(), 1,

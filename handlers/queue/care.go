@@ -198,7 +198,7 @@ func (l *lateTasks) read(rows pgx.Rows, maxLost int) error {
 		}
 		delay := time.Duration(0)
 		if running {
-			delay = engine.LostTaskDelay(lost, maxLost)
+			delay = engine.SuspectDelay(lost, maxLost)
 		}
 		l.ids, l.epochs, l.delays = append(l.ids, ref.ID), append(l.epochs, int32(ref.Epoch)), append(l.delays, delay.Microseconds())
 		return nil

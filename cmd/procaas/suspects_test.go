@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"procaas/engine"
+	"procaas/engine/api"
+	"procaas/engine/enginetest"
+)
+
+// poisonous are a run that kills its node as soon as it calls, and one that is under way
+// whenever that happens.
+const poisonous = `
+pipelines:
+  - {id: poison, stages: [{id: s, handlers: [{id: call, request: {url: URL/poison, method: POST}, timeout: 1m}]}]}
+  - {id: bystander, stages: [{id: s, handlers: [{id: call, request: {url: URL/bystander, method: POST}, timeout: 1m}]}]}
+`
+
+// TestARunThatKillsItsNodesIsQuarantined kills a serving node with SIGKILL whenever a run makes
+// its call. After five nodes the run stands still, and people are told. A run that was
+// under way at each of these deaths is not blamed: it ends as soon as it can.
+func TestARunThatKillsItsNodesIsQuarantined(t *testing.T) {
+	t.Parallel()
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		quarantine(t, "sqlite:"+filepath.Join(t.TempDir(), "poison.db"))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		quarantine(t, enginetest.Postgres(t))
+	})
+}
+
+func quarantine(t *testing.T, store string) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	var kills atomic.Int32
+	var harmless atomic.Bool
+	called := make(chan struct{})
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/poison" && !harmless.Load():
+			select {
+			case called <- struct{}{}:
+				<-r.Context().Done()
+			case <-ctx.Done():
+			}
+		case r.URL.Path == "/bystander" && kills.Load() < 3:
+			<-r.Context().Done() // until its node is dead
+		}
+	}))
+	defer service.CloseClientConnections()
+	pipelines := t.TempDir()
+	text := strings.ReplaceAll(poisonous, "URL", service.URL)
+	if err := os.WriteFile(filepath.Join(pipelines, "p.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := &crashing{t: t, store: store, listen: freeAddress(t), pipelines: pipelines}
+	c.client = api.NewClient("http://"+c.listen, "")
+	server := c.start(ctx)
+	poison, bystander := c.handIn(ctx, "poison"), c.handIn(ctx, "bystander")
+	for range 5 {
+		select {
+		case <-called:
+		case <-ctx.Done():
+			t.Fatalf("the run is not tried again after %d kills", kills.Load())
+		}
+		server.kill()
+		kills.Add(1)
+		server = c.start(ctx)
+	}
+	v := c.await(ctx, poison, engine.Parked, engine.ClassQuarantined)
+	if v.Due != nil || !strings.Contains(v.Reason, "quarantined: 5 nodes in a row died") {
+		t.Errorf("want a run that stands still and says why, have %+v", v)
+	}
+	c.await(ctx, bystander, engine.Succeeded, "")
+	list, err := c.client.Runs(ctx, engine.RunFilter{Status: engine.Parked, ErrorClass: engine.ClassQuarantined})
+	if err != nil || len(list.Items) != 1 || list.Items[0].ID != poison {
+		t.Errorf("want the run listed, have %+v, %v", list.Items, err)
+	}
+	reply, err := http.Get("http://" + c.listen + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	if metrics, err := io.ReadAll(reply.Body); err != nil || !strings.Contains(string(metrics), "procaas_runs_quarantined_total 1\n") {
+		t.Errorf("want a metric that counts it (%v)", err)
+	}
+	harmless.Store(true)
+	if _, err := c.client.Retry(ctx, poison, "mended"); err != nil {
+		t.Fatal(err)
+	}
+	c.await(ctx, poison, engine.Succeeded, "")
+	server.terminate()
+}
+
+// handIn hands in one event, and gives its run.
+func (c *crashing) handIn(ctx context.Context, eventType string) string {
+	c.t.Helper()
+	receipt, err := c.client.SubmitEvent(ctx, api.Event{Type: eventType, ID: eventType, Source: "test"})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return receipt.Run
+}
+
+// await waits until a run has a status, and a class of error.
+func (c *crashing) await(ctx context.Context, run string, status engine.Status, class string) engine.RunView {
+	c.t.Helper()
+	for {
+		v, err := c.client.Run(ctx, run)
+		if err == nil && v.Status == status && v.ErrorClass == class {
+			return v
+		}
+		if !sleep(ctx, 20*time.Millisecond) {
+			c.t.Fatalf("want run %s %s, have %+v (%v)", run, status, v, err)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package enginetest
+
+import (
+	"fmt"
+
+	"procaas/engine"
+)
+
+// lossCases are about runs whose nodes die.
+var lossCases = []storeCase{
+	{"each death of a node counts against its runs until they get further", func(p *probe) {
+		ids := p.accept(p.event("k"), p.event("k2"))
+		p.equal("losses", p.lose(0, ids...), "[0 0]")
+		node := p.join()
+		held := p.wantClaims(node, ids...)
+		further := change(held[0], engine.Running)
+		further.Progress = true
+		p.commit(node, further, change(held[1], engine.Running))
+		p.must(p.Leave(p.Context(), node, nil))
+		p.equal("losses", p.lose(0, ids...), "[0 1]")
+		p.equal("losses", p.lose(0, ids...), "[1 2]")
+		node = p.join()
+		p.finish(node, p.wantClaims(node, ids...)...)
+	}},
+	{"a death counts against a suspected run only when it was under trial", func(p *probe) {
+		id := p.accept(p.event("k"))[0]
+		for _, want := range []int{0, 1, 2, 2} {
+			p.equal("losses", p.lose(0, id), fmt.Sprint([]int{want}))
+		}
+		node := p.join()
+		held := p.claimOne(node, id)
+		trial := change(held, engine.Running)
+		trial.Trial = true
+		p.commit(node, trial)
+		held.Version++
+		p.commit(node, change(held, engine.Running))
+		p.must(p.Leave(p.Context(), node, nil))
+		p.equal("losses", p.lose(1, id), "[2]")
+		p.equal("losses", p.lose(0, id), "[3]")
+	}},
+	{"a retry and a change of the mind forget the losses", func(p *probe) {
+		ids := p.accept(p.event("k"), p.event("k2"))
+		p.lose(0, ids...)
+		node := p.join()
+		held := p.wantClaims(node, ids...)
+		stuck := change(held[0], engine.Parked)
+		stuck.Error, stuck.ErrorClass = "nodes die of it", engine.ClassQuarantined
+		p.commit(node, stuck, change(held[1], engine.Running))
+		p.equal("error", p.run(ids[0]).Error, "nodes die of it")
+		p.equal("class", p.run(ids[0]).ErrorClass, engine.ClassQuarantined)
+		p.must(p.Retry(p.Context(), ids[0], engine.Actor{Name: "ann"}))
+		p.must(p.Undo(p.Context(), ids[1], engine.Actor{Name: "ann", Reason: "stop"}))
+		p.must(p.Leave(p.Context(), node, nil))
+		node = p.join()
+		for _, c := range p.wantClaims(node, ids...) {
+			p.equal("losses", c.Losses, 0)
+		}
+		p.equal("error", p.run(ids[0]).Error, "")
+	}},
+}
+
+// lose lets a node have runs and die, the first of them under trial, and gives the losses
+// that they had before.
+func (p *probe) lose(trials int, ids ...string) string {
+	p.Helper()
+	live := p.join()
+	node, held := p.dying(ids...)
+	losses := make([]int, len(held))
+	for i, c := range held {
+		losses[i] = c.Losses
+		if i >= trials {
+			continue
+		}
+		trial := change(c, engine.Running)
+		trial.Trial = true
+		p.commit(node, trial)
+	}
+	p.takeOver(live, len(ids))
+	p.must(p.Leave(p.Context(), live, nil))
+	return fmt.Sprint(losses)
+}

@@ -1,0 +1,109 @@
+package engine
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// This file tells what brings its node down from what only happened to be there. Whatever
+// runs at a node dies with it, and all of it meets again at the next one. So those that were
+// there too often are tried one after the other, until the one that is to blame was alone.
+
+// SuspectedFrom says when a run is suspected: when that many nodes in a row have died while they had it, before it got
+// any further. The first death is mostly an honest crash or a deploy, and the second one may
+// follow from it.
+const SuspectedFrom = 2
+
+// maxLosses is how many nodes a run may lose in a row. The last two it had to lose when it was
+// the only suspected run at its node.
+const maxLosses = MaxTaskLost
+
+// Suspected tells whether a run with this many losses may be what brings its nodes down.
+func Suspected(losses int) bool { return losses >= SuspectedFrom }
+
+// ClassQuarantined is the class of the error of a run that has been quarantined.
+const ClassQuarantined = "quarantined"
+
+// lostPause is the longest that a suspect waits which is to be tried for the last time.
+const lostPause = 10 * time.Second
+
+// SuspectDelay says for how long a suspect waits, a run or a task, that has lost its node or
+// worker so often before, and is given up when it has lost too many. What brings a node down
+// takes all with it that runs there, and what is tried again at once meets it again: it is
+// drawn by lot how long each waits, the longer the nearer it is to be given up.
+func SuspectDelay(before, tooMany int) time.Duration {
+	most := time.Duration(before) * lostPause / time.Duration(max(1, tooMany))
+	if most < time.Millisecond {
+		return 0
+	}
+	return rand.N(most)
+}
+
+// triedWith is how many suspects a node tries at once, with one among them that has lost so
+// many: eight, and after one more only itself.
+func triedWith(losses int) int {
+	if losses > SuspectedFrom {
+		return 1
+	}
+	return 8
+}
+
+// suspects are the runs under trial at a node. Its zero value has none.
+type suspects struct {
+	mu     sync.Mutex // guards the following
+	losses map[string]int
+}
+
+// try takes a run in when there is room for it among those that are under trial.
+func (s *suspects) try(run string, losses int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	most := triedWith(losses)
+	for _, other := range s.losses {
+		most = min(most, triedWith(other))
+	}
+	if len(s.losses) >= most {
+		return false
+	}
+	if s.losses == nil {
+		s.losses = map[string]int{}
+	}
+	s.losses[run] = losses
+	return true
+}
+
+// clear takes a run out, which is over or has got further.
+func (s *suspects) clear(run string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.losses, run)
+}
+
+// admit decides about a run that is suspected of bringing its nodes down: it goes on when it is
+// not, or when it may be tried now. Otherwise it waits, or is quarantined.
+func (j *job) admit() bool {
+	c := j.claimed
+	change := Change{Run: c.ID, Version: j.version, Bundle: c.Bundle, Pipeline: c.Pipeline, Checkpoint: c.Checkpoint}
+	switch {
+	case !Suspected(c.Losses):
+		return true
+	case c.Losses >= maxLosses:
+		change.Status, change.Undoing, change.ErrorClass = Parked, true, ClassQuarantined
+		change.Error = fmt.Sprintf("quarantined: %d nodes in a row died while they had this run, before it got any further, "+
+			"and at the last two it was the only one that was suspected; find out what it does there, then retry or cancel it", c.Losses)
+		if j.close(change) {
+			j.n.e.metrics.Quarantined.Inc()
+			j.at("").Error("run is quarantined", "losses", c.Losses)
+		}
+		return false
+	case !j.n.suspects.try(c.ID, c.Losses):
+		change.Status, change.Due = Parked, j.n.e.clock.now().Add(time.Second+SuspectDelay(c.Losses, maxLosses))
+		j.close(change)
+		return false
+	}
+	j.at("").Warn("run is tried by itself: nodes have died while they had it", "losses", c.Losses)
+	change.Status, change.Trial = Running, true
+	return j.close(change)
+}
