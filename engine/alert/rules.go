@@ -70,7 +70,7 @@ func nodeRules(server string) []rule {
 			after: "10m", labels: severity("warning"),
 			annotations: explain("checkpoints take {{ $value | humanizeDuration }}", "Each step of each run waits for the store that long.", ""),
 		}, {
-			name: "ProcaasRunQuarantined", expr: "sum(increase(procaas_runs_quarantined_total[1h])) > 0", after: "0m", labels: severity("critical"),
+			name: "ProcaasRunQuarantined", expr: "sum(rate(procaas_runs_quarantined_total[1h])) > 0", after: "0m", labels: severity("critical"),
 			annotations: explain("a run has brought down node after node, and is quarantined",
 				"It stands still until somebody has found out what it does there: its memory, or a fault of ProcaaS.",
 				"procaas runs list --status parked --error-class quarantined"+serverFlag(server)),
