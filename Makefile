@@ -28,7 +28,7 @@ demo-balancer: $(BIN) ## eight real workers, a key that gets hot, and the balanc
 	@$(BIN) demo-balancer
 
 balance: $(BIN) ## every policy of the balancer over the scenarios of the repository
-	@$(BIN) simulate balancer $$(ls testdata/balancer/*.yaml
+	@$(BIN) simulate balancer $(patsubst %,--scenario %,$(wildcard testdata/balancer/*.yaml))
 
 JUDGE ?= -from 264 -to 440
 

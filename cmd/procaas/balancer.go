@@ -38,7 +38,7 @@ func balancerStepCommand(s streams) *cobra.Command {
 
 and then a line for each report of the workers,
 
-  {"type": "observe", "t", "up": [bool], "draining": [bool], "requests": [..], "drops": [..],
+  {"type": "observe", "t", "up": [bool], "gone": [bool], "draining": [bool], "requests": [..], "drops": [..],
    "busy": [..], "age_s": [..], "weights": [number or null per partition], "assignment": [..]}
 
 each of which it answers by one: {"moves": [{"partition", "to", "reason"}]}. The end of

@@ -30,6 +30,7 @@ type rig struct {
 	store   *memory.Store
 	bundle  *dsl.Bundle
 	workers []*fakeWorker
+	servers []*httptest.Server
 	memory  engine.Memory
 	node    int64
 	now     time.Time
@@ -83,7 +84,7 @@ func newRig(t *testing.T, n int, more string) *rig {
 		w := &fakeWorker{report: healthy}
 		s := httptest.NewServer(w)
 		t.Cleanup(s.Close)
-		r.workers = append(r.workers, w)
+		r.workers, r.servers = append(r.workers, w), append(r.servers, s)
 		yaml += fmt.Sprintf("      - {id: w%d, url: %q, zone: z%d}\n", i+1, s.URL, i%3)
 	}
 	r.load(yaml)
@@ -213,6 +214,23 @@ func TestDeadWorkerIsLeft(t *testing.T) {
 	audit, err := r.store.Audit(t.Context(), engine.AuditFilter{Kind: engine.AuditCluster, Name: "c", Limit: 10})
 	if err != nil || len(audit) < 2 || !strings.Contains(string(audit[0].After), "worker w2 is down") {
 		t.Errorf("want the moves audited, have %v, %v", audit, err)
+	}
+}
+
+// A worker at whose address nothing listens any more has ended: its partitions leave at once.
+// One that only does not answer lives perhaps, and keeps them for a while.
+func TestWorkerThatHasEndedIsLeftAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 4, "")
+	r.tick()
+	r.workers[1].say("mute")
+	if r.tick(); r.count()["w2"] == 0 {
+		t.Errorf("a silent worker: want it left after several ticks only, have %v", r.count())
+	}
+	r.servers[1].Close()
+	http.DefaultClient.CloseIdleConnections()
+	if r.tick(); r.count()["w2"] != 0 {
+		t.Errorf("a worker that has ended: want it left at once, have %v", r.count())
 	}
 }
 

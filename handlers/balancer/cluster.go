@@ -81,6 +81,7 @@ type Report struct {
 
 	Up       []bool // answered its healthcheck
 	Draining []bool // is about to stop
+	Gone     []bool // nothing listens where it was: it has ended. Empty where nobody looked
 
 	Requests []float64 // served
 	Drops    []float64 // not served for lack of capacity
@@ -99,6 +100,9 @@ var errEmpty = errors.New("up: want the state of each worker, have none")
 func (r *Report) check(c *Cluster) error {
 	if len(r.Up) == 0 {
 		return errEmpty
+	}
+	if n := len(r.Gone); n != 0 && n != c.Workers {
+		return fmt.Errorf("gone: want a value for each of %d workers or none, have %d", c.Workers, n)
 	}
 	for name, n := range map[string]int{
 		"up": len(r.Up), "draining": len(r.Draining), "requests": len(r.Requests), "drops": len(r.Drops),

@@ -21,13 +21,19 @@
 //   - margin (1) is how many times a move is to be worth its cost beyond once; fixed_cost
 //     (0.2 of what a worker does in a second) is what any move costs. Both make it calmer.
 //     What moves promised to prevent is compared with what they did; where that is little,
-//     as in bursts, moves have to promise up to 2.5 times as much.
+//     as in bursts, moves have to promise up to ten times as much.
+//   - How much of what the last minutes were unlike is still there a while later is learned,
+//     too: all where loads wander, little where each minute is drawn anew.
+//   - What workers report as dropped counts for more than what follows from their load and
+//     capacity: who goes on dropping for a minute can do no more than what it serves meanwhile.
+//     So v5 does without a busy time, and with a wrong one.
 //   - budget (0.06) bounds the share of partitions that move of free will in any minute, three
 //     times that while the cluster drops, and five moves at least. no_return_s (600) is how
 //     long a partition does not go back; one that has to leave goes back only where that saves
 //     two minutes of its load.
 //   - A worker is down after three silent reports, or one where reports come every 5 seconds
-//     or more seldom (balancer.observe asks thrice for it then); more when healthchecks were
+//     or more seldom (balancer.observe asks thrice for it then), or one where nothing listens at
+//     its address any more; more when healthchecks were
 //     lost before, and fifteen (90 seconds, with long steps) when half of the cluster is silent
 //     at once: to empty workers that live costs about as much as so long a wait. Who dies again
 //     and again gets nothing, and a partition whose workers die stays where it is.

@@ -18,6 +18,7 @@ type economist struct {
 	health   healths
 	cold     *coldModel
 	lasts    *persistence
+	tide     *tide
 	units    units
 	drains   drains
 	trust    trust
@@ -53,14 +54,14 @@ const (
 func newEconomist(c Cluster, p Params) *economist {
 	e := &economist{
 		cluster: c, params: p, loss: newLossTable(), health: healths{of: make([]health, c.Workers)}, cold: newColdModel(),
-		lasts: newPersistence(c.Partitions, c.Step), drains: newDrains(c.Workers), parts: make([]partition, c.Partitions), machines: make([]machine, c.Workers),
+		lasts: newPersistence(c.Partitions, c.Step), tide: newTide(c.Partitions), drains: newDrains(c.Workers), parts: make([]partition, c.Partitions), machines: make([]machine, c.Workers),
 		aboard: make([][]int, c.Workers), where: slices.Clone(c.Assignment),
 	}
 	for i := range e.parts {
 		e.parts[i].since = math.Inf(-1)
 	}
 	for i := range e.machines {
-		e.machines[i] = machine{fresh: 1, since: math.Inf(1)}
+		e.machines[i] = machine{ceiling: math.Inf(1), fresh: 1, since: math.Inf(1)}
 	}
 	return e
 }
@@ -172,6 +173,8 @@ func (e *economist) left(p, to int, now float64) {
 	q.homes = slices.DeleteFunc(q.homes, func(h home) bool { return h.left <= now-e.params.NoReturn })
 	q.homes = append(q.homes, home{e.where[p], now})
 	q.since = now
+	// What both have dropped tells nothing of the load that they have now.
+	e.machines[e.where[p]].shown, e.machines[to].shown = nil, nil
 	e.where[p] = to
 }
 
@@ -193,6 +196,7 @@ func (e *economist) sample(r *Report) {
 		e.spread = varied / load
 	}
 	e.lasts.see(e.parts, e.cluster.Step)
+	e.tide.see(e.parts, r.At, e.cluster.Step)
 	e.present = e.lasts.lasting(e.params.Horizon)
 }
 
@@ -207,15 +211,15 @@ func (e *economist) variance(p int) float64 {
 // hurt is what a worker is expected to drop over the horizon: by the loads of now as
 // long as they last, and by the usual ones then.
 func (e *economist) hurt(m *machine) float64 {
-	return e.present*e.loss.pain(m.now, m.variance, max(m.capacity, 1e-9)*m.fresh) +
-		(e.params.Horizon-e.present)*e.loss.pain(m.slow, m.variance, max(m.capacity, 1e-9))
+	return e.present*e.loss.pain(m.now, m.variance, m.room()*m.fresh) +
+		(e.params.Horizon-e.present)*e.loss.pain(m.due, m.variance, m.room())
 }
 
 // hurtWith is that with a partition more (sign 1) or less (sign -1).
 func (e *economist) hurtWith(m *machine, p int, sign float64) float64 {
 	q := &e.parts[p]
 	with := machine{
-		capacity: m.capacity, fresh: m.fresh, now: max(0, m.now+sign*q.now), slow: max(0, m.slow+sign*q.slow),
+		capacity: m.capacity, ceiling: m.ceiling, fresh: m.fresh, now: max(0, m.now+sign*q.now), due: max(0, m.due+sign*q.due),
 		variance: max(0, m.variance+sign*e.variance(p)),
 	}
 	return e.hurt(&with)
@@ -227,7 +231,7 @@ func (e *economist) hurtWith(m *machine, p int, sign float64) float64 {
 func (e *economist) landing(m *machine, p int) float64 {
 	const mostly = 0.63 // of the extra work is done within tau
 	q, kappa, tau := &e.parts[p], e.cold.kappa(), e.cold.tau()
-	capacity := max(m.capacity, 1e-9) * m.fresh
+	capacity := m.room() * m.fresh
 	variance := m.variance + e.variance(p)
 	with := e.loss.pain(m.now+m.surge+q.now*(1+mostly*kappa), variance, capacity)
 	without := e.loss.pain(m.now+mostly*m.surge+q.now, variance, capacity)
@@ -241,10 +245,10 @@ func (e *economist) put(p, to int) (undo func()) {
 	q, v := &e.parts[p], e.variance(p)
 	e.where[p] = to
 	m := &e.machines[from]
-	m.now, m.slow, m.variance = max(0, m.now-q.now), max(0, m.slow-q.slow), max(0, m.variance-v)
+	m.now, m.due, m.variance = max(0, m.now-q.now), max(0, m.due-q.due), max(0, m.variance-v)
 	m.hurt = e.hurt(m)
 	m = &e.machines[to]
-	m.now, m.slow, m.variance = m.now+q.now, m.slow+q.slow, m.variance+v
+	m.now, m.due, m.variance = m.now+q.now, m.due+q.due, m.variance+v
 	m.surge += e.cold.kappa() * q.now
 	m.hurt = e.hurt(m)
 	return func() { e.where[p], e.machines[from], e.machines[to] = from, a, x }
@@ -328,23 +332,43 @@ func (e *economist) refuge(r *Report, p int, must bool) (best int, drops, back f
 		func(w int) bool { return must && r.Up[w] },
 	}
 	for _, ok := range tests {
-		best = -1
+		var found []shelter
 		for _, w := range e.cluster.Allowed[p] {
 			if w == e.where[p] || !ok(w) {
 				continue
 			}
 			m := &e.machines[w]
-			price, home := e.landing(m, p)-e.params.FixedCost*e.mean+e.hurtWith(m, p, 1)-m.hurt, 0.0
+			x := shelter{w: w, drops: e.landing(m, p) - e.params.FixedCost*e.mean + e.hurtWith(m, p, 1) - m.hurt}
 			if e.wasHome(w, p, r.At) {
-				home = homecoming * (e.parts[p].now + e.params.FixedCost*e.mean)
+				x.back = homecoming * (e.parts[p].now + e.params.FixedCost*e.mean)
 			}
-			if best < 0 || price+home < drops+back {
-				best, drops, back = w, price, home
-			}
+			found = append(found, x)
 		}
-		if best >= 0 {
-			break
+		if len(found) > 0 {
+			x := e.emptiest(found)
+			return x.w, x.drops, x.back
 		}
 	}
-	return best, drops, back
+	return -1, 0, 0
+}
+
+// A shelter is a worker that may take a partition, and what that costs.
+type shelter struct {
+	w           int
+	drops, back float64
+}
+
+// emptiest chooses the cheapest shelter, of equal ones the one that is least full: where there
+// is room everywhere, nobody gets all.
+func (e *economist) emptiest(found []shelter) shelter {
+	return slices.MinFunc(found, func(a, b shelter) int {
+		if c := cmp.Compare(a.drops+a.back, b.drops+b.back); c != 0 {
+			return c
+		}
+		x, y := &e.machines[a.w], &e.machines[b.w]
+		if c := cmp.Compare((x.now+x.due)/x.room(), (y.now+y.due)/y.room()); c != 0 {
+			return c
+		}
+		return cmp.Compare(len(e.aboard[a.w]), len(e.aboard[b.w]))
+	})
 }

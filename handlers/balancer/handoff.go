@@ -45,7 +45,8 @@ type Handoff struct {
 	Timeout time.Duration `yaml:"timeout" default:"1s" min:"10ms" max:"1m"`
 
 	// Grace is how long after a move a worker that does not answer may go on to serve
-	// the partition: so long the new one does not get it.
+	// the partition: so long the new one does not get it. One at whose address nothing
+	// listens has ended; 1.5 seconds are enough for it.
 	Grace time.Duration `yaml:"grace" default:"5s" min:"0s" max:"10m"`
 }
 

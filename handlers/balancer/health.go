@@ -46,9 +46,10 @@ func (h *healths) see(r *Report, step float64, restarted func(w int, at float64)
 			silent++
 		}
 	}
-	confirm := h.confirmations(len(r.Up), step)
+	confirm, refused := h.confirmations(len(r.Up), step), 1
 	if silent > 1 && 2*silent >= len(r.Up) {
 		confirm = max(confirm, crowdConfirmations(step))
+		refused = confirm
 	}
 	fade := math.Exp2(-step / 3600)
 	h.checks = h.checks*fade + float64(len(r.Up))
@@ -57,7 +58,11 @@ func (h *healths) see(r *Report, step float64, restarted func(w int, at float64)
 		s := &h.of[w]
 		if !r.Up[w] {
 			s.misses++
-			if !s.down && s.misses >= confirm {
+			enough := confirm
+			if r.gone(w) {
+				enough = refused // no healthcheck was lost: there is nobody to answer it
+			}
+			if !s.down && s.misses >= enough {
 				s.down = true
 				s.flaps.add(1, r.At, flapHalf)
 				died(w)
@@ -87,6 +92,9 @@ func (h *healths) see(r *Report, step float64, restarted func(w int, at float64)
 		s.misses, s.down, s.age, s.seen = 0, false, age, r.At
 	}
 }
+
+// gone tells whether nothing listens where a worker was.
+func (r *Report) gone(w int) bool { return len(r.Gone) > 0 && r.Gone[w] && !r.Up[w] }
 
 // confirmations gives how many healthchecks must go unanswered in a row before a
 // worker is down, so that lost ones hardly ever make one.

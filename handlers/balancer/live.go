@@ -182,6 +182,9 @@ func (l *Live) Decide(o *Observation, levers engine.Levers) Decision {
 		}
 	}
 	s.must()
+	if _, drains := l.policy.(*economist); !drains {
+		s.drain(o.Draining)
+	}
 	wanted := l.policy.Decide(r)
 	l.inherit(false)
 	s.may(wanted, evacuate)

@@ -181,3 +181,55 @@ func TestRefusedMovesAreForgotten(t *testing.T) {
 		}
 	}
 }
+
+// Whoever is drained by people gets empty under each policy, and what it had is spread over
+// the others, also while nobody asks for anything.
+func TestDrainedWorkerIsSpreadOverTheOthers(t *testing.T) {
+	t.Parallel()
+	for _, policy := range Names() {
+		for _, load := range []float64{0, 2} {
+			s := liveOf(t, policy, 3, 30)
+			at := 1e9
+			live, err := NewLive(s.cluster, s.observe(at))
+			if err != nil {
+				t.Fatal(err)
+			}
+			levers := engine.Levers{}
+			for tick := range 60 {
+				if tick == 10 {
+					levers.Draining = map[string]engine.Lever{"w0": {Reason: "repair"}}
+				}
+				at += 2
+				o := s.observe(at)
+				for p := range o.Weights {
+					o.Weights[p] = &load
+				}
+				o.Tell(levers)
+				for _, m := range live.Decide(o, levers).Moves {
+					s.owners[m.Partition] = slices.IndexFunc(s.cluster.Workers, func(w *dsl.ClusterWorker) bool { return w.ID == m.To })
+				}
+			}
+			count := make([]int, 3)
+			for _, w := range s.owners {
+				count[w]++
+			}
+			if count[0] != 0 || count[1] < 12 || count[2] < 12 {
+				t.Errorf("%s, load %v: want nothing on w0 and 15 on each other one, have %v", policy, load, count)
+			}
+		}
+	}
+}
+
+// liveOf makes a cluster with a policy whose workers may hold everything.
+func liveOf(t *testing.T, policy string, workers, partitions int) *state {
+	t.Helper()
+	yaml := fmt.Sprintf("clusters:\n  - id: c\n    partitions: %d\n    step: 2s\n    policy: %s\n    map: {rule: ring, replicas: %d}\n    workers:\n", partitions, policy, workers)
+	for i := range workers {
+		yaml += fmt.Sprintf("      - {id: w%d, url: 'http://127.0.0.1:%d'}\n", i, 9100+i)
+	}
+	b, found := dsl.Load([]dsl.File{{Name: "c.yaml", Data: []byte(yaml)}}, dsl.Options{})
+	if b == nil {
+		t.Fatal(found)
+	}
+	return &state{cluster: b.Clusters[0], owners: slices.Repeat([]int{-1}, partitions), up: slices.Repeat([]bool{true}, workers)}
+}

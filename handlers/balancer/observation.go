@@ -32,8 +32,9 @@ type Observation struct {
 type Observed struct {
 	engine.AssignedWorker
 
-	Listed   bool     `json:"listed"` // as a worker of the cluster now
-	Up       bool     `json:"up"`     // answered
+	Listed   bool     `json:"listed"`         // as a worker of the cluster now
+	Up       bool     `json:"up"`             // answered
+	Gone     bool     `json:"gone,omitempty"` // did not, as nothing listens at its address
 	Draining bool     `json:"draining,omitempty"`
 	Requests *float64 `json:"requests,omitempty"`
 	Drops    *float64 `json:"drops,omitempty"`
@@ -103,11 +104,11 @@ func number(x *float64) float64 {
 func (o *Observation) report(allowed [][]int) *Report {
 	n := len(o.Workers)
 	r := &Report{
-		At: o.At, Up: make([]bool, n), Draining: make([]bool, n), Requests: make([]float64, n), Drops: make([]float64, n),
+		At: o.At, Up: make([]bool, n), Draining: make([]bool, n), Gone: make([]bool, n), Requests: make([]float64, n), Drops: make([]float64, n),
 		Busy: make([]float64, n), Age: make([]float64, n), Weights: make([]float64, len(o.Weights)), Assignment: make([]int, len(o.Owners)),
 	}
 	for i, w := range o.Workers {
-		r.Up[i], r.Draining[i] = w.Up, w.Draining
+		r.Up[i], r.Gone[i], r.Draining[i] = w.Up, w.Gone, w.Draining
 		r.Requests[i], r.Drops[i], r.Busy[i], r.Age[i] = number(w.Requests), number(w.Drops), number(w.Busy), number(w.Age)
 		for _, id := range o.Banned {
 			r.Up[i] = r.Up[i] && w.ID != id

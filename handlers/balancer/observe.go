@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"procaas/dsl"
@@ -33,7 +34,10 @@ var observeSource string
 //
 // Where reports come every 3 seconds or more seldom, one that is silent and was not the time
 // before is asked once more, from 4 seconds on twice, within half of the step: policies do not
-// wait for further reports then.
+// wait for further reports then. One whose address refuses connections, as nothing listens
+// there any more, is asked twice more in any case: when it still does, it has ended, and its
+// partitions leave at once. One that is only slow to answer, or cannot be reached, is never
+// taken for ended so.
 //
 //	id: observe
 //	balancer.observe: {cluster: fanout}
@@ -234,11 +238,18 @@ func ask(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, o *Observati
 // longestPause is between two questions to a worker that does not answer.
 const longestPause = 500 * time.Millisecond
 
+// refusals is how often a worker whose address refuses connections is asked again: a process
+// that only restarts is back soon.
+const refusals = 2
+
 // askAgain asks workers that do not answer, and did so the last time, as often as a policy
 // would wait for further reports if these came often. What they answer then is told.
 func askAgain(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, o *Observation, told []map[int]float64) {
 	rounds := leastMisses - leastConfirmations(cluster.Step.Seconds())
-	if rounds == 0 || !slices.ContainsFunc(o.Workers, func(w Observed) bool { return w.Listed && !w.Up }) {
+	again := func(w *Observed, round int) bool {
+		return w.Listed && !w.Up && (round < rounds || w.Gone && round < refusals)
+	}
+	if !slices.ContainsFunc(o.Workers, func(w Observed) bool { return again(&w, 0) }) {
 		return
 	}
 	state, _, err := engine.ReadClusterState(ctx, c.Documents, cluster.ID)
@@ -256,17 +267,19 @@ func askAgain(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, o *Obse
 	}
 	ctx, cancel := engine.WithTimeout(ctx, most)
 	defer cancel()
-	for range rounds {
-		if engine.Sleep(ctx, min(cluster.Step/10, longestPause)) != nil {
+	for round := range max(rounds, refusals) {
+		if engine.Sleep(ctx, min(cluster.Step/5, longestPause)) != nil {
 			return
 		}
 		var wait sync.WaitGroup
 		for i := range o.Workers {
-			if w := &o.Workers[i]; w.Listed && !w.Up && !known[w.ID] {
+			if w := &o.Workers[i]; again(w, round) && !known[w.ID] {
 				wait.Go(func() {
-					again := Observed{AssignedWorker: w.AssignedWorker, Listed: true}
-					if counts := examine(ctx, c, cluster, &again); again.Up {
-						told[i], *w = counts, again
+					now := Observed{AssignedWorker: w.AssignedWorker, Listed: true}
+					if counts := examine(ctx, c, cluster, &now); now.Up {
+						told[i], *w = counts, now
+					} else if ctx.Err() == nil {
+						w.Gone = now.Gone
 					}
 				})
 			}
@@ -295,7 +308,7 @@ func examine(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, w *Obser
 		}
 		err = errors.New(problem)
 	} else if !errors.As(err, &status) {
-		w.Problem = c.Hide(err.Error())
+		w.Problem, w.Gone = c.Hide(err.Error()), errors.Is(err, syscall.ECONNREFUSED)
 		return nil
 	}
 	w.Problem = c.Hide(err.Error())

@@ -6,13 +6,14 @@ import (
 )
 
 const (
-	mostSamples  = 7   // whose median is the load of a partition now
-	sampled      = 14  // seconds that they cover, where reports come often
-	slowHalf     = 120 // seconds: half-life of its usual load
-	slowReports  = 8   // that at least, in reports
-	varianceHalf = 600 // seconds: half-life of its variance
-	lag          = 30  // seconds over which deviations are compared, a step at least
-	guess        = 0.2 // deviation of a load, as a share, before it is measured
+	mostSamples  = 7    // whose median is the load of a partition now
+	sampled      = 14   // seconds that they cover, where reports come often
+	slowHalf     = 120  // seconds: half-life of its usual load
+	slowReports  = 8    // that at least, in reports
+	usualHalf    = 1200 // seconds: half-life of what it was for long
+	varianceHalf = 600  // seconds: half-life of its variance
+	lag          = 30   // seconds over which deviations are compared, a step at least
+	guess        = 0.2  // deviation of a load, as a share, before it is measured
 )
 
 // A partition is what is known of the load of one, and of its moves.
@@ -21,7 +22,9 @@ type partition struct {
 	n      int // samples seen
 
 	now      float64 // median of the last samples
-	slow     float64 // usual load, to which a deviation returns
+	slow     float64 // load of the last minutes, to which a deviation of now returns
+	usual    float64 // that of a longer time, to which they return in turn
+	due      float64 // load to be expected when the deviation of now is over
 	variance float64
 
 	since float64 // when its cache began to fill; long ago means warm
@@ -52,13 +55,14 @@ func (p *partition) see(x, step float64) {
 	slices.Sort(known)
 	p.now = known[len(known)/2]
 	if p.n == 1 {
-		p.slow, p.variance = x, guess*guess*x*x
+		p.slow, p.usual, p.due, p.variance = x, x, x, guess*guess*x*x
 		return
 	}
 	// The usual load is a plain mean until it has seen half of its half-life.
 	weight := max(1-math.Exp2(-1/max(slowHalf/step, slowReports)), 1/float64(p.n))
 	deviation := x - p.slow
 	p.slow += weight * deviation
+	p.usual += max(1-math.Exp2(-step/usualHalf), 1/float64(p.n)) * (x - p.usual)
 	// A spike says little about the variance: it counts as three deviations at most.
 	deviation = min(math.Abs(deviation), 3*math.Sqrt(p.variance)+0.05*p.slow)
 	weight = max(1-math.Exp2(-1/max(varianceHalf/step, 2*slowReports)), 1/float64(p.n))
@@ -136,4 +140,72 @@ func (p *persistence) lasting(horizon float64) float64 {
 	}
 	t := -p.lag / math.Log(rho)
 	return min(max(t*(1-math.Exp(-horizon/t)), least), longest)
+}
+
+// A tide learns how much of what the last minutes differ by from a longer time is still there
+// when they are over: all of it where loads wander or grow, nothing where each minute is drawn
+// anew. What lasts is worth moves, what does not is weather.
+type tide struct {
+	past         [][]outlook // of all partitions, at some moments of the last tideLag seconds
+	unseen       []float64   // squares of the deviations of each moment
+	at           float64     // when the next moment is
+	next         int
+	product, sum float64
+}
+
+// An outlook is what was known of a partition at a moment.
+type outlook struct{ deviation, usual float64 }
+
+const (
+	tideLag     = 150 // seconds after which a deviation is looked at again: half of the horizon
+	tideHalf    = 900 // seconds: half-life of what is remembered
+	tideMoments = 10
+)
+
+func newTide(partitions int) *tide {
+	t := &tide{past: make([][]outlook, tideMoments), unseen: make([]float64, tideMoments), at: math.Inf(-1)}
+	for i := range t.past {
+		t.past[i] = make([]outlook, partitions)
+	}
+	return t
+}
+
+// see compares what partitions have now with what the deviations of some time ago promised,
+// and says what is due.
+func (t *tide) see(parts []partition, now, step float64) {
+	if now >= t.at {
+		every := max(tideLag/tideMoments, step)
+		t.at = now + every
+		forget := math.Exp2(-every / tideHalf)
+		t.product *= forget
+		t.sum *= forget
+		old := t.past[t.next]
+		t.unseen[t.next] = 0
+		for i := range parts {
+			q, was := &parts[i], old[i]
+			t.product += (q.now - was.usual) * was.deviation
+			t.sum += was.deviation * was.deviation
+			old[i] = outlook{q.slow - q.usual, q.usual}
+			t.unseen[t.next] += old[i].deviation * old[i].deviation
+		}
+		t.next = (t.next + 1) % len(t.past)
+	}
+	stays := t.stays()
+	for i := range parts {
+		q := &parts[i]
+		q.due = max(0, q.usual+stays*(q.slow-q.usual))
+	}
+}
+
+// stays is the share of a deviation that is still there later. What nobody has looked at again
+// yet is taken to stay: a first great one is no weather.
+func (t *tide) stays() float64 {
+	unseen := 0.0
+	for _, x := range t.unseen {
+		unseen += x
+	}
+	if t.sum+unseen <= 0 {
+		return 1
+	}
+	return min(max((t.product+unseen)/(t.sum+unseen), 0), 1)
 }

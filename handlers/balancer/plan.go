@@ -11,7 +11,7 @@ const (
 	sources     = 4   // workers for which a plan is made
 	longestPlan = 20  // moves
 	perWorker   = 256 // of the heaviest partitions of a worker are looked at
-	mostUrgent  = 6   // times a prevented drop may count on a worker that has been overloaded for long
+	mostUrgent  = 2   // times a prevented drop may count on a worker that has been overloaded for long
 	surgeAtMost = 0.25
 )
 
@@ -81,12 +81,12 @@ func (e *economist) worst(r *Report) (workers []int) {
 }
 
 // urgency is how much a prevented drop counts: an overload that has lasted is
-// expected to go on.
+// expected to go on, as far as loads are not drawn anew all the time.
 func (e *economist) urgency(m *machine, now float64) float64 {
 	if math.IsInf(m.since, 1) {
 		return e.trust.of()
 	}
-	return e.trust.of() * min(1+(now-m.since)/e.params.Horizon, mostUrgent)
+	return e.trust.of() * min(1+e.tide.stays()*(now-m.since)/e.params.Horizon, mostUrgent)
 }
 
 // planFor finds the moves that relieve a worker best: one, or several of those that
@@ -155,7 +155,7 @@ func (e *economist) offers(r *Report, a int, urgency float64) []offer {
 func (e *economist) heaviest(w, n int) []int {
 	there := slices.Clone(e.aboard[w])
 	slices.SortFunc(there, func(p, q int) int {
-		if c := cmp.Compare(e.parts[q].now+e.parts[q].slow, e.parts[p].now+e.parts[p].slow); c != 0 {
+		if c := cmp.Compare(e.parts[q].now+e.parts[q].due, e.parts[p].now+e.parts[p].due); c != 0 {
 			return c
 		}
 		return p - q

@@ -15,6 +15,10 @@ const (
 	// map does not let their workers hold them any more.
 	corrected = 0.02
 
+	// emptied is the share that is moved at once off workers that people drain, where the
+	// policy is one that looks at crashes only.
+	emptied = 0.05
+
 	// evacuated is the share that is moved at once off workers that fell silent
 	// together with half of the cluster, once that is believed.
 	evacuated = 0.05
@@ -35,6 +39,8 @@ type pilot struct {
 	load  []float64 // weight of its partitions
 	moved map[int]bool
 	moves []Move
+
+	closed map[int]bool // workers that get nothing as people drain them, where the policy would not know
 }
 
 // newPilot prepares to steer.
@@ -158,6 +164,26 @@ func (s *pilot) must() {
 	}
 }
 
+// drain moves partitions off the workers that people drain, the heaviest first and a few at a
+// time, for policies that know nothing of drains, and lets these workers get no others. What a
+// worker itself says of its stop they do not look at, as in the article.
+func (s *pilot) drain(ids []string) {
+	s.closed = map[int]bool{}
+	for _, id := range ids {
+		s.closed[slices.IndexFunc(s.workers, func(w Observed) bool { return w.ID == id })] = true
+	}
+	left := int(math.Ceil(emptied * float64(len(s.owners))))
+	for _, p := range s.heaviest(func(p, w int) bool { return s.closed[w] && s.report.Up[w] && s.pinned(p) != w }) {
+		to := s.best(p)
+		if left == 0 {
+			break
+		}
+		if to >= 0 && !s.report.Draining[to] && s.move(p, to, fmt.Sprintf("worker %s is draining", s.workers[s.owners[p]].ID)) {
+			left--
+		}
+	}
+}
+
 // pinned gives the worker that a partition is pinned to; -1 for none.
 func (s *pilot) pinned(p int) int {
 	pin, ok := s.levers.Pins[p]
@@ -175,7 +201,7 @@ func (s *pilot) may(moves []Move, evacuate int) {
 		}
 		from := s.owners[m.Partition]
 		switch {
-		case !slices.Contains(s.allowed[m.Partition], m.To), !s.report.Up[m.To], s.banned(m.To):
+		case !slices.Contains(s.allowed[m.Partition], m.To), !s.report.Up[m.To], s.banned(m.To), s.closed[m.To]:
 			continue
 		case from >= 0 && s.pinned(m.Partition) == from && s.report.Up[from]:
 			continue

@@ -54,6 +54,7 @@ type observeLine struct {
 	Type       string     `json:"type"`
 	At         float64    `json:"t"`
 	Up         []bool     `json:"up"`
+	Gone       []bool     `json:"gone"`
 	Draining   []bool     `json:"draining"`
 	Requests   []*float64 `json:"requests"`
 	Drops      []*float64 `json:"drops"`
@@ -67,7 +68,7 @@ type observeLine struct {
 // that are left out tell nothing; up and assignment may not be.
 func (l *observeLine) report(c *Cluster) (r *Report, lost []int) {
 	r = &Report{
-		At: l.At, Up: l.Up, Draining: l.Draining, Requests: orNaN(l.Requests, c.Workers), Drops: orNaN(l.Drops, c.Workers),
+		At: l.At, Up: l.Up, Gone: l.Gone, Draining: l.Draining, Requests: orNaN(l.Requests, c.Workers), Drops: orNaN(l.Drops, c.Workers),
 		Busy: orNaN(l.Busy, c.Workers), Age: orNaN(l.Age, c.Workers), Weights: orNaN(l.Weights, c.Partitions),
 	}
 	if r.Draining == nil {

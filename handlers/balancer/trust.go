@@ -23,7 +23,7 @@ type promise struct {
 const (
 	trustHalf  = 3600 // seconds: half-life of what is remembered of promises
 	trustPrior = 20   // seconds of a worker's capacity, prevented as promised, that are taken for granted
-	leastTrust = 0.4
+	leastTrust = 0.1
 )
 
 // of gives the share of what is promised that is to be expected.
@@ -64,7 +64,7 @@ func (e *economist) keepPromises(r *Report) {
 	for i := range t.open {
 		x := &t.open[i]
 		a, b, l := &e.machines[x.from], &e.machines[x.to], e.loadOf(r, x.partition)
-		at, bt := max(a.capacity, 1e-9)*a.fresh, max(b.capacity, 1e-9)*b.fresh
+		at, bt := a.room()*a.fresh, b.room()*b.fresh
 		la, lb := load(x.from), load(x.to)
 		x.kept += step * (e.loss.pain(la+l, 0, at) - e.loss.pain(la, 0, at) - e.loss.pain(lb, 0, bt) + e.loss.pain(lb-l, 0, bt))
 	}

@@ -61,7 +61,7 @@ func TestV5TrustsMovesThatKeepTheirPromises(t *testing.T) {
 	if have := steady.trust.of(); moves == 0 || have < 0.9 {
 		t.Errorf("a load that stays: want trust of about 1 after %d moves, have %.2f", moves, have)
 	}
-	e := economist{trust: trust{promised: 100, kept: 0}}
+	e := economist{trust: trust{promised: 1000, kept: 0}}
 	if have := e.trust.of(); have != leastTrust {
 		t.Errorf("nothing kept: want trust of %v, have %v", leastTrust, have)
 	}

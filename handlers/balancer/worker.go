@@ -18,11 +18,14 @@ const (
 // A machine is what is known of one worker, in loads of partitions.
 type machine struct {
 	capacity float64 // what it could serve when it is not fresh; 0 until known
+	least    float64 // what it has served, where nobody tells how busy it was
 	measured bool
-	fresh    float64 // share of the capacity that it has now
+	ceiling  float64   // what it could serve when it dropped; infinite when it has not
+	shown    []float64 // that in each of the last steps
+	fresh    float64   // share of the capacity that it has now
 
-	now, slow, variance float64 // of the load aboard
-	surge               float64 // extra work for cold caches now
+	now, due, variance float64 // of the load aboard
+	surge              float64 // extra work for cold caches now
 
 	hurt  float64 // expected drops over the horizon
 	since float64 // when its overload began; infinite when there is none
@@ -107,9 +110,6 @@ func (e *economist) learn(r *Report) {
 			m.fresh = freshness(clean(r.Age[w]))
 		}
 		served, dropped, busy := clean(r.Requests[w]), clean(r.Drops[w]), busyOf(r, w)
-		if busy < idle || served <= 0 {
-			continue
-		}
 		load, told := 0.0, 0.0
 		clear(colds)
 		for _, p := range e.aboard[w] {
@@ -119,7 +119,12 @@ func (e *economist) learn(r *Report) {
 				colds[i] += e.parts[p].now * e.wasCold(p, r.At, t)
 			}
 		}
-		if load <= 0 || told <= 0 {
+		m.notice(told, served, dropped, e.cluster.Step)
+		if busy < idle {
+			e.grow(m, told*served/max(served+dropped, 1e-9))
+			continue
+		}
+		if load <= 0 || told <= 0 || served <= 0 {
 			continue
 		}
 		for i := range colds {
@@ -156,12 +161,25 @@ func (e *economist) learn(r *Report) {
 }
 
 // busyOf is the share of the time that a worker was busy. One that drops for lack of
-// capacity was busy all the time, whatever it says.
+// capacity was busy all the time, whatever it says; where it says nothing of use, drops
+// are all there is to go by.
 func busyOf(r *Report, w int) float64 {
-	if clean(r.Drops[w]) > saturated*clean(r.Requests[w]) {
+	busy, enough := share(r.Busy[w]), saturated
+	if busy < idle {
+		enough = quiet
+	}
+	if clean(r.Drops[w]) > enough*clean(r.Requests[w]) {
 		return 1
 	}
-	return share(r.Busy[w])
+	return busy
+}
+
+// grow takes what a worker serves, of which nobody knows how busy that makes it, for the least
+// that it can do.
+func (e *economist) grow(m *machine, served float64) {
+	if m.least = max(m.least, served); m.measured && served > m.capacity {
+		m.capacity += (1 - math.Exp2(-e.cluster.Step/shownHalf)) * (served - m.capacity)
+	}
 }
 
 // loadOf is the load of a partition in a report; where nobody tells, what it was.
@@ -205,7 +223,7 @@ func (e *economist) guess() {
 	for w := range e.machines {
 		m := &e.machines[w]
 		if !m.measured && ratio > 0 {
-			m.capacity = ratio * e.told(w)
+			m.capacity = max(ratio*e.told(w), m.least)
 		}
 		if m.capacity > 0 {
 			sum, n = sum+m.capacity, n+1
@@ -248,16 +266,19 @@ func (e *economist) wasCold(p int, now, tau float64) float64 {
 // weigh sums up what is aboard a worker.
 func (e *economist) weigh(w int, r *Report, tau float64) {
 	m := &e.machines[w]
-	m.now, m.slow, m.variance, m.surge = 0, 0, 0, 0
+	m.now, m.due, m.variance, m.surge = 0, 0, 0, 0
 	kappa := e.cold.kappa()
 	for _, p := range e.aboard[w] {
 		q := &e.parts[p]
 		m.now += q.now
-		m.slow += q.slow
+		m.due += q.due
 		m.variance += e.variance(p)
 		if c := e.coldness(p, r.At, tau); c > 0.01 {
 			m.surge += kappa * q.now * c
 		}
+	}
+	if r.Up[w] {
+		m.heed(e.cluster.Step)
 	}
 	m.hurt = e.hurt(m)
 	if over := m.hurt > 0.01*e.params.Horizon*m.now || clean(r.Drops[w]) > 0.01*clean(r.Requests[w]); !over || !r.Up[w] {

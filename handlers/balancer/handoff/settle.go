@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -30,6 +31,10 @@ type Worker struct{ ID, URL string }
 // DefaultGrace is how long a silent worker may go on to serve a partition that was moved
 // away from it.
 const DefaultGrace = 5 * time.Second
+
+// endedGrace is how long that is at most for a worker at whose address nothing listens any
+// more: its process has ended, and what it had begun ends with it, or soon.
+const endedGrace = 1500 * time.Millisecond
 
 // A Settler brings workers to an assignment. It keeps nothing: what it does follows from
 // the assignment and from what the workers say they hold, so that another one may go on
@@ -87,16 +92,20 @@ type round struct {
 	m      Map
 	states []State       // the last that each worker has answered
 	silent []bool        // it has not answered an order of this round
+	ended  []bool        // for nothing listens at its address
 	lost   map[Loss]bool // within the grace; Age is 0 in the keys
+	fresh  map[Loss]bool // those of them within the grace of workers that have ended
 }
 
 // round begins one. What a worker lost within the grace it may serve still, as long as it
 // does not say that it does not.
 func (s Settler) round(m Map) *round {
-	r := &round{Settler: s, m: m, states: make([]State, len(m.Workers)), silent: make([]bool, len(m.Workers)), lost: map[Loss]bool{}}
+	r := &round{Settler: s, m: m, states: make([]State, len(m.Workers)), silent: make([]bool, len(m.Workers)), ended: make([]bool, len(m.Workers)),
+		lost: map[Loss]bool{}, fresh: map[Loss]bool{}}
 	for _, l := range m.Lost {
 		if l.Age < s.Grace {
 			r.lost[Loss{Partition: l.Partition, Worker: l.Worker}] = true
+			r.fresh[Loss{Partition: l.Partition, Worker: l.Worker}] = l.Age < endedGrace
 		}
 	}
 	return r
@@ -117,7 +126,7 @@ func (r *round) order(ctx context.Context, path string, partitions [][]int, all 
 			r.states[w] = state
 			return
 		}
-		r.silent[w], errs[w] = true, err
+		r.silent[w], r.ended[w], errs[w] = true, errors.Is(err, syscall.ECONNREFUSED), err
 	})
 	for w, err := range errs {
 		if errors.As(err, new(*OutdatedError)) {
@@ -163,7 +172,7 @@ func (r *round) free() [][]int {
 func (r *round) heldByOthers() []bool {
 	held := make([]bool, len(r.m.Owner))
 	for l := range r.lost {
-		if l.Partition < len(held) && r.silent[l.Worker] && r.m.Owner[l.Partition] != l.Worker {
+		if l.Partition < len(held) && r.silent[l.Worker] && (!r.ended[l.Worker] || r.fresh[l]) && r.m.Owner[l.Partition] != l.Worker {
 			held[l.Partition] = true
 		}
 	}

@@ -168,6 +168,29 @@ func TestSettleWaitsForASilentWorker(t *testing.T) {
 	}
 }
 
+// A worker at whose address nothing listens has ended: what it had goes to others sooner than
+// what one has that is only silent.
+func TestSettleWaitsLessForAWorkerThatHasEnded(t *testing.T) {
+	t.Parallel()
+	holder := handoff.NewHolder(handoff.HolderOptions{Cluster: "fanout", Partitions: 1})
+	owner := httptest.NewServer(holder.Routes())
+	defer owner.Close()
+	ended := httptest.NewServer(http.NotFoundHandler())
+	ended.Close()
+	s := handoff.Settler{Caller: handoff.Caller{HTTP: owner.Client()}, Timeout: time.Minute, Grace: handoff.DefaultGrace}
+	m := handoff.Map{
+		Cluster: "fanout", Version: 2, Owner: []int{1}, Workers: []handoff.Worker{{ID: "w0", URL: ended.URL}, {ID: "w1", URL: owner.URL}},
+		Lost: []handoff.Loss{{Partition: 0, Worker: 0, Age: 1400 * time.Millisecond}},
+	}
+	if have, err := s.Settle(t.Context(), m); err != nil || fmt.Sprint(have.Waiting, have.Silent) != "[0] [w0]" {
+		t.Fatalf("when it has just ended: have %+v, %v", have, err)
+	}
+	m.Lost[0].Age = 1500 * time.Millisecond
+	if have, err := s.Settle(t.Context(), m); err != nil || have.Taken != 1 {
+		t.Fatalf("a moment later: have %+v, %v", have, err)
+	}
+}
+
 // TestSettleRenewsWhatIsOutdated lets a partition go to another worker and come back while
 // the first one hears nothing: what that still holds is older than what the other did.
 func TestSettleRenewsWhatIsOutdated(t *testing.T) {

@@ -15,6 +15,7 @@ const (
 	streamNoise
 	streamBursts
 	streamPings
+	streamDays
 )
 
 func stream(seed, which uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, which)) }
@@ -29,6 +30,7 @@ type demand struct {
 	bursts []burst
 
 	noise, drifting, bursting *rand.Rand
+	days                      *days
 }
 
 type burst struct {
@@ -55,6 +57,7 @@ func newDemand(s *Scenario, seed uint64, capacity []float64) *demand {
 		d.usual[p] = shares[rank] / d.cost[p]
 		d.drift[p] = s.Load.DriftSigma * d.drifting.NormFloat64()
 	}
+	d.days = newDays(s, seed)
 	return d
 }
 
@@ -86,7 +89,7 @@ func zipf(n int, exponent, total, most float64) []float64 {
 func (d *demand) requests(at float64, out []float64) {
 	s, l := d.s, d.s.Load
 	keep := math.Exp2(-s.Step / l.DriftHalf)
-	all := d.diurnal(at)
+	all := d.diurnal(at) * d.days.week(at)
 	for _, e := range s.Events {
 		if e.Kind == "step" && e.active(at) {
 			all *= e.Factor
@@ -98,8 +101,10 @@ func (d *demand) requests(at float64, out []float64) {
 		}
 		out[p] = d.usual[p] * all * math.Exp(d.drift[p]-l.DriftSigma*l.DriftSigma/2)
 	}
+	d.days.shape(at, out)
 	d.happen(at, out)
 	d.burst(at, out)
+	d.days.storm(at, out, d.cost)
 	for p, mean := range out {
 		mean *= s.Step
 		if l.Noise > 0 {

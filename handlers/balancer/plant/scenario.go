@@ -139,6 +139,34 @@ type Load struct {
 
 	// BurstMax is how long they last at most.
 	BurstMax float64 `yaml:"burst_max_s" default:"20" min:"0"`
+
+	// Weekend is the load of the last two of seven days, as a share of that of the others.
+	Weekend float64 `yaml:"weekend" default:"1" min:"0" max:"10"`
+
+	// MinuteSigma is how much each partition varies from minute to minute: the deviation
+	// of the logarithm of its load.
+	MinuteSigma float64 `yaml:"minute_sigma" default:"0" min:"0" max:"3"`
+
+	// TimerShare is the share of the partitions whose requests come by the clock: half of
+	// them in the first minute of each 5, 10, 15, 30 or 60 minutes.
+	TimerShare float64 `yaml:"timer_share" default:"0" min:"0" max:"1"`
+
+	// StormsPerHour is how many bursts there are that hit several partitions at once.
+	StormsPerHour float64 `yaml:"storms_per_hour" default:"0" min:"0" max:"1e5"`
+
+	// StormWidth is how many partitions a storm hits on the average.
+	StormWidth float64 `yaml:"storm_width" default:"4" min:"1" max:"1000"`
+
+	// StormShare is what the least storm adds to each of them, as a share of the capacity of
+	// a worker. Greater ones are the rarer the greater they are, up to ten times that.
+	StormShare float64 `yaml:"storm_share" default:"0.05" min:"0" max:"10"`
+
+	// StormTail is the exponent by which great and long storms get rare; a small one makes a
+	// heavy tail.
+	StormTail float64 `yaml:"storm_tail" default:"1.3" min:"0.5" max:"10"`
+
+	// StormMin is how long the shortest storm lasts; the longest lasts thirty times that.
+	StormMin float64 `yaml:"storm_min_s" default:"60" min:"1"`
 }
 
 // Physics is what moves, restarts and rejections cost.
