@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"net/url"
 	"slices"
 	"strconv"
@@ -47,8 +48,9 @@ func (e *Engine) resolve(b *dsl.Bundle, step *Step, s dsl.Secret) (string, error
 type Secrets struct {
 	source func(dsl.Secret) (string, error)
 
-	mu    sync.Mutex // guards forms
+	mu    sync.Mutex // guards the following
 	forms []string   // of the secrets that were given out, the longest first
+	plain []string   // of these, those to be found behind escapes
 }
 
 // NewSecrets makes the secrets of a call, which come from a source.
@@ -62,9 +64,8 @@ func (s *Secrets) Resolve(secret dsl.Secret) (string, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forms = append(s.forms, formsOf(text)...)
-	slices.SortFunc(s.forms, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
-	s.forms = slices.Compact(s.forms)
+	s.forms = longestFirst(append(s.forms, formsOf(text)...))
+	s.plain = longestFirst(append(s.plain, plainForms(text)...))
 	return text, nil
 }
 
@@ -84,7 +85,16 @@ func (s *Secrets) replace(text string, least int) string {
 		}
 		text = strings.ReplaceAll(text, form, hidden)
 	}
-	return text
+	if len(s.plain) == 0 {
+		return text
+	}
+	return hideEscaped(text, s.plain, max(least, leastHidden))
+}
+
+// longestFirst sorts forms, each once.
+func longestFirst(forms []string) []string {
+	slices.SortFunc(forms, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+	return slices.Compact(forms)
 }
 
 // any tells whether a secret was given out.
@@ -174,10 +184,10 @@ func formsOf(text string) []string {
 	if err != nil {
 		panic(err) // no text does that
 	}
-	texts := []string{
-		text, strings.TrimSpace(text), strings.Trim(string(quoted), `"`), strings.Trim(strconv.Quote(text), `"`),
-		url.QueryEscape(text), url.PathEscape(text),
-	}
+	texts := append(recoded(text),
+		strings.TrimSpace(text), strings.Trim(string(quoted), `"`), strings.Trim(strconv.Quote(text), `"`),
+		url.QueryEscape(text), url.PathEscape(text), html.EscapeString(text),
+	)
 	slices.Sort(texts)
 	forms := []string{strings.ToLower(text)} // as a host is written
 	for _, t := range slices.Compact(texts) {

@@ -6,9 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf16"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -32,16 +35,33 @@ func knowing(t interface{ Fatal(...any) }, texts ...string) *Secrets {
 func TestSecretsAreHiddenHoweverTheyComeBack(t *testing.T) {
 	t.Parallel()
 	encodings := map[string]func(string) string{
-		"as it is": func(s string) string { return s },
-		"json":     func(s string) string { data, _ := json.Marshal(map[string]string{"a": s}); return string(data) },
-		"quoted":   func(s string) string { return fmt.Sprintf("%q", s) },
-		"query":    url.QueryEscape,
-		"path":     url.PathEscape,
-		"hex":      func(s string) string { return hex.EncodeToString([]byte(s)) },
-		"HEX":      func(s string) string { return strings.ToUpper(hex.EncodeToString([]byte(s))) },
-		"base64":   func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
-		"basic":    func(s string) string { return base64.StdEncoding.EncodeToString([]byte("user:" + s)) },
-		"jwt":      func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte("ab" + s + "cd")) },
+		"as it is":          func(s string) string { return s },
+		"json":              func(s string) string { data, _ := json.Marshal(map[string]string{"a": s}); return string(data) },
+		"quoted":            func(s string) string { return fmt.Sprintf("%q", s) },
+		"query":             url.QueryEscape,
+		"path":              url.PathEscape,
+		"hex":               func(s string) string { return hex.EncodeToString([]byte(s)) },
+		"HEX":               func(s string) string { return strings.ToUpper(hex.EncodeToString([]byte(s))) },
+		"base64":            func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
+		"basic":             func(s string) string { return base64.StdEncoding.EncodeToString([]byte("user:" + s)) },
+		"ascii json":        func(s string) string { return `{"a": "` + escaped(s, `\u%04x`) + `"}` },
+		"ASCII JSON":        func(s string) string { return escaped(s, `\u%04X`) },
+		"all of it":         func(s string) string { return each(s, `\x%02x`) },
+		"percent":           func(s string) string { return each(s, "%%%02x") },
+		"twice":             func(s string) string { return url.QueryEscape(each(s, "%%%02X")) },
+		"go ascii":          strconv.QuoteToASCII,
+		"mail":              func(s string) string { return each(s, "=%02X") },
+		"html":              func(s string) string { return strings.ReplaceAll(html.EscapeString(s), "é", "&eacute;") },
+		"numbers":           func(s string) string { return strings.ReplaceAll(html.EscapeString(s), "é", "&#233;") },
+		"hex html":          func(s string) string { return strings.ReplaceAll(html.EscapeString(s), "é", "&#xE9;") },
+		"latin-1":           func(s string) string { return recoded(s)[1] },
+		"query of latin-1":  func(s string) string { return each(recoded(s)[1], "%%%02X") },
+		"base64 of latin-1": func(s string) string { return base64.StdEncoding.EncodeToString([]byte(recoded(s)[1])) },
+		"misread":           func(s string) string { return recoded(s)[2] },
+		"utf-16":            func(s string) string { return recoded(s)[3] },
+		"UTF-16":            func(s string) string { return recoded(s)[4] },
+		"base64 of utf-16":  func(s string) string { return base64.StdEncoding.EncodeToString([]byte(recoded(s)[3])) },
+		"jwt":               func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte("ab" + s + "cd")) },
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		secret := rapid.StringMatching(`[ -~é]{8,40}`).Filter(func(s string) bool { return strings.TrimSpace(s) == s }).Draw(t, "secret")
@@ -53,7 +73,7 @@ func TestSecretsAreHiddenHoweverTheyComeBack(t *testing.T) {
 			have := s.Hide(text)
 			for how, form := range encodings {
 				// The base64 of a longer text has the secret's in its midst.
-				if how == "basic" || how == "jwt" || how == "base64" {
+				if how == "basic" || how == "jwt" || strings.HasPrefix(how, "base64") {
 					continue
 				}
 				if inside := strings.Trim(form(secret), `{}:"a`); len(inside) > 5 && strings.Contains(have, inside) {
@@ -65,6 +85,44 @@ func TestSecretsAreHiddenHoweverTheyComeBack(t *testing.T) {
 			}
 		}
 	})
+}
+
+// each writes all bytes of a text in one way.
+func each(s, format string) string {
+	var out strings.Builder
+	for i := range len(s) {
+		fmt.Fprintf(&out, format, s[i])
+	}
+	return out.String()
+}
+
+// escaped writes what is not ASCII, quotes and backslashes in one way.
+func escaped(s, format string) string {
+	var out strings.Builder
+	for _, unit := range utf16.Encode([]rune(s)) {
+		if unit < 0x80 && unit != '"' && unit != '\\' {
+			out.WriteByte(byte(unit))
+			continue
+		}
+		fmt.Fprintf(&out, format, unit)
+	}
+	return out.String()
+}
+
+// Texts without secrets stay as they are, whatever escapes they hold.
+func TestOtherTextStaysAsItIs(t *testing.T) {
+	t.Parallel()
+	s := knowing(t, "pässwörd😀-1")
+	for _, text := range []string{"", "%", "100 %", `a\`, `\u12`, `\ud83d`, "&amp;", "&;", "&nothing;", "=3D", "a=b&c=d%20e", `{"a": "\u00e9\n"}`, "pässwörd😀", "\xff\xfe%ff"} {
+		if have := s.Hide(text); have != text {
+			t.Errorf("want %q as it is, have %q", text, have)
+		}
+	}
+	for _, text := range []string{`p\u00e4ssw\u00F6rd\ud83d\ude00-1`, "p&auml;ssw&#246;rd&#x1F600;-1", "p%C3%A4ssw%c3%b6rd%F0%9F%98%80-1", `p\u{e4}ssw\xc3\xb6rd\U0001f600-1`, "p%25C3%25A4ssw%25c3%25b6rd%25F0%259F%2598%2580-1"} {
+		if have := s.Hide("<" + text + "> and " + text); have != "<***> and ***" {
+			t.Errorf("want %q hidden, have %q", text, have)
+		}
+	}
 }
 
 func TestSecretsLeaveNothingInResults(t *testing.T) {

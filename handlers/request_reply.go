@@ -170,7 +170,7 @@ func decodeText(data []byte) (any, error) {
 // excerpt makes the beginning of a body fit for logs: one line, no secrets, no
 // control characters.
 func excerpt(data []byte, s *secrets) string {
-	shown := s.hide(strings.ToValidUTF8(string(data), "\uFFFD")) // before a cut could leave a part of a secret
+	shown := strings.ToValidUTF8(s.hide(string(data)), "\uFFFD") // before a cut could leave a part of a secret
 	text, rest := []rune(shown[:min(len(shown), excerptShown)]), ""
 	if len(text) > excerptRunes {
 		text, rest = text[:excerptRunes], "…"

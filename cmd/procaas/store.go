@@ -109,7 +109,7 @@ func isPostgres(dsn string) bool {
 // its directory.
 func sqlitePath(dsn string) (string, error) {
 	path := strings.TrimPrefix(dsn, "sqlite:")
-	return path, os.MkdirAll(filepath.Dir(path), 0o755)
+	return path, os.MkdirAll(filepath.Dir(path), 0o700)
 }
 
 // redact hides the passwords of a DSN.

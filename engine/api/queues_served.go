@@ -27,6 +27,9 @@ type servedTypes struct {
 	looked time.Time
 	types  map[string]bool
 	warned map[string]bool // types that the log has told of
+
+	unserved map[string]bool // types of which there are tasks, and that nobody is known to do
+	counted  time.Time       // when these were read
 }
 
 const (
@@ -84,8 +87,42 @@ func (s *server) mayServe(ctx context.Context, kind string, pipeline *dsl.Pipeli
 	if s.served.strict {
 		return "", refuse(codeUnknownTaskType, "%s; start its workers first, declare it, or open it: procaas queue resume %s", text, kind)
 	}
+	if err := s.mayAddType(ctx, kind, text); err != nil {
+		return "", err
+	}
 	s.warnOf(kind, text)
 	return text, nil
+}
+
+// mostUndeclared bounds the types of which there are tasks and that nobody is known to do:
+// each has its row of figures, and lines of metrics.
+const mostUndeclared = 1000
+
+// mayAddType refuses tasks of yet another type that nobody does when there are too many.
+func (s *server) mayAddType(ctx context.Context, kind, text string) error {
+	k := &s.served
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.unserved == nil || time.Since(k.counted) >= servedFor || len(k.unserved) >= mostUndeclared && time.Since(k.counted) >= unservedFor {
+		ctx, cancel := context.WithTimeout(ctx, servedTime)
+		defer cancel()
+		stats, err := s.tasks.TaskStats(ctx)
+		if err != nil {
+			return nil // the store that cannot be asked says so when it is given the tasks
+		}
+		k.unserved, k.counted = map[string]bool{}, time.Now()
+		for _, t := range stats {
+			if s.engine.Bundle().Pipeline(t.Type) == nil && !k.types[t.Type] {
+				k.unserved[t.Type] = true
+			}
+		}
+	}
+	if !k.unserved[kind] && len(k.unserved) >= mostUndeclared {
+		return refuse(codeUnknownTaskType, "%s; there are tasks of %d such types already, which is the most: start workers of this type first, declare it, or open it: procaas queue resume %s",
+			text, len(k.unserved), kind)
+	}
+	k.unserved[kind] = true
+	return nil
 }
 
 // unheard warns an operator of a type that nothing is known of: no pipeline, no worker, no

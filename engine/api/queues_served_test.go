@@ -126,3 +126,24 @@ type unknowing struct{ engine.TaskStore }
 func (unknowing) KnownTaskTypes(context.Context) ([]string, error) {
 	return nil, errors.New("the table is away")
 }
+
+// Names of types are for anybody to invent, and each has its figures and metrics.
+func TestTypesThatNobodyDoesAreBounded(t *testing.T) {
+	t.Parallel()
+	s := newTaskServer(t, api.Options{})
+	s.claim(`{"worker": "w1", "types": [{"type": "asked"}]}`)
+	specs := make([]engine.TaskSpec, 1000)
+	for i := range specs {
+		specs[i] = engine.TaskSpec{Type: fmt.Sprint("invented-", i), Payload: []byte("null")}
+	}
+	if _, err := s.tasks.PutTasks(t.Context(), specs); err != nil {
+		t.Fatal(err)
+	}
+	for kind, status := range map[string]int{"invented-7": 202, "one-more": 404, "asked": 202} {
+		var p api.Problem
+		s.call(http.MethodPost, "/v1/queues/"+kind+"/tasks", `{}`, status, &p)
+		if status == 404 && !strings.Contains(p.Detail, "there are tasks of 1000 such types already") {
+			t.Errorf("have %+v, want it to say why", p)
+		}
+	}
+}

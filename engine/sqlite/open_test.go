@@ -177,3 +177,44 @@ func TestWritesOfOneTransactionDoNotSpoilEachOther(t *testing.T) {
 		t.Errorf("want the runs of 20 good batches and one, have %d, %v", len(runs), err)
 	}
 }
+
+// Whoever else has an account on the machine must not read what is stored.
+func TestFilesAreTheirOwnersAlone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	check := func(when string) {
+		t.Helper()
+		files, err := os.ReadDir(dir)
+		if err != nil || len(files) < 4 {
+			t.Fatalf("%s: want the file, its log, its index and its lock, have %v, %v", when, files, err)
+		}
+		for _, f := range files {
+			if info, err := f.Info(); err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("%s: want %s to be -rw-------, have %v, %v", when, f.Name(), info.Mode(), err)
+			}
+		}
+	}
+	path := filepath.Join(dir, "store.db")
+	s := open(t, path)
+	if _, err := s.SetConfig(t.Context(), "A", []byte("1"), -1, engine.Actor{Name: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	check("new")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files { // as earlier releases have left them
+		if err := os.Chmod(filepath.Join(dir, f.Name()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := open(t, path)
+	if _, err := again.SetConfig(t.Context(), "A", []byte("2"), -1, engine.Actor{Name: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	check("of an earlier release")
+}

@@ -230,6 +230,9 @@ func lockFile(ctx context.Context, path string) (*sql.DB, error) {
 }
 
 func openDB(path string, connections int, pragmas ...string) (*sql.DB, error) {
+	if err := keepPrivate(path); err != nil {
+		return nil, err
+	}
 	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath()}
 	u.RawQuery = url.Values{"_pragma": pragmas}.Encode()
 	db, err := sql.Open("sqlite", u.String())
