@@ -16,3 +16,13 @@ var Postgres embed.FS
 //
 //go:embed shards/*.sql
 var Shards embed.FS
+
+// LockShard keeps apart who makes something in the schema procaas of a shard, and MakeShard
+// makes that schema. A session remembers names that were not there, and an advisory lock that
+// it has waited for does not make it look again; to read a table does.
+const (
+	LockShard = `select pg_advisory_xact_lock(8104927)`
+	MakeShard = `do $$ begin
+	if not exists (select from pg_namespace where nspname = 'procaas') then create schema procaas; end if;
+end $$`
+)

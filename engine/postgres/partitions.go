@@ -16,11 +16,13 @@ const partitionsAhead = 3
 const partitionsEvery = time.Hour
 
 const (
-	findToday     = "select date_trunc('day', now(), 'UTC')"
-	findPartition = "select to_regclass($1) is not null"
+	findToday = "select date_trunc('day', now(), 'UTC')"
+	// Not by to_regclass: a session remembers names that were not there, and an advisory lock
+	// does not make it look again.
+	findPartition = "select exists (select from pg_class where relname = $1 and relnamespace = (select relnamespace from pg_class where oid = 'history'::regclass))"
 	// The parent's lock is not taken while the table is made, and only shortly
 	// while it is attached.
-	makePartition   = "create table if not exists %s (like history including all)"
+	makePartition   = "create table %s (like history including all)"
 	attachPartition = "alter table history attach partition %s for values from ('%s') to ('%s')"
 	// What ended while there was no partition for its day is in the rest, and
 	// would not let one be attached.

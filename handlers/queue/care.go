@@ -380,7 +380,9 @@ const partitionsAhead = 3
 const (
 	findToday      = "select date_trunc('day', now(), 'UTC')"
 	lockPartitions = "select pg_advisory_xact_lock(('task_history'::regclass::oid::bigint - 2147483648)::int, 0)"
-	findPartition  = "select to_regclass($1) is not null"
+	// Not by to_regclass: a session remembers names that were not there, and an advisory lock
+	// that it has waited for does not make it look again.
+	findPartition = "select exists (select from pg_class where relname = $1 and relnamespace = (select relnamespace from pg_class where oid = 'task_history'::regclass))"
 	// What ended while there was no partition for its day would not let one be
 	// attached.
 	takeFromRest = `

@@ -166,3 +166,57 @@ func TestPutThatMeetsADrainLosesNothing(t *testing.T) {
 		t.Errorf("have %+v, %v, want the task that was there", rest, err)
 	}
 }
+
+// Several processes that start on an empty database find that a day's part of the history is
+// missing, and wait for each other. Those who come second must see what the first has made.
+func TestStoresThatOpenTogetherMakeEachPartitionOnce(t *testing.T) {
+	t.Parallel()
+	dsn := enginetest.MigratedPostgres(t)
+	first, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close(context.WithoutCancel(t.Context()))
+	tx, err := first.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "select pg_advisory_xact_lock(('task_history'::regclass::oid::bigint - 2147483648)::int, 0)"); err != nil {
+		t.Fatal(err)
+	}
+	const stores = 3
+	opened := make(chan error, stores)
+	for range stores {
+		go func() {
+			s, err := queue.Open(t.Context(), dsn, queue.Options{})
+			if err == nil {
+				err = s.Close()
+			}
+			opened <- err
+		}()
+	}
+	eventually(t, "all wait for the first", func() bool {
+		var waiting int
+		err := first.QueryRow(t.Context(), `select count(*) from pg_locks where locktype = 'advisory' and not granted
+			and classid::bigint = ('task_history'::regclass::oid::bigint - 2147483648) & 4294967295`).Scan(&waiting)
+		return err == nil && waiting == stores
+	})
+	day := time.Now().UTC()
+	for range 3 {
+		from := day.Format(time.DateOnly)
+		name := "task_history_" + day.Format("20060102")
+		day = day.AddDate(0, 0, 1)
+		if _, err := tx.Exec(t.Context(), fmt.Sprintf("create table %s partition of task_history for values from ('%s 00:00Z') to ('%s 00:00Z')",
+			name, from, day.Format(time.DateOnly))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range stores {
+		if err := <-opened; err != nil {
+			t.Errorf("want each store opened, have %v", err)
+		}
+	}
+}

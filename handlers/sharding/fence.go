@@ -92,19 +92,16 @@ func raiseFence(ctx context.Context, tx pgx.Tx, f Fence) error {
 	return WriteFence(ctx, tx, f)
 }
 
-// installLock keeps two installations on one shard apart.
 const (
-	installLock   = `select pg_advisory_xact_lock(8104927)`
-	installSchema = `create schema if not exists procaas`
-	installTable  = `create table if not exists procaas.migrations (name text primary key, at timestamptz not null default now())`
-	installMark   = `insert into procaas.migrations (name) values ($1) on conflict do nothing`
-	confirmFirst  = `insert into procaas.compared (timeline) values (procaas.timeline()) on conflict do nothing`
+	installTable = `create table if not exists procaas.migrations (name text primary key, at timestamptz not null default now())`
+	installMark  = `insert into procaas.migrations (name) values ($1) on conflict do nothing`
+	confirmFirst = `insert into procaas.compared (timeline) values (procaas.timeline()) on conflict do nothing`
 )
 
 // InstallFence brings the schema procaas of a shard up to date. A server that has none
 // yet has nothing to compare, so it takes writes at once.
 func InstallFence(ctx context.Context, tx pgx.Tx) error {
-	for _, sql := range []string{installLock, installSchema, installTable} {
+	for _, sql := range []string{schemas.LockShard, schemas.MakeShard, installTable} {
 		if _, err := tx.Exec(ctx, sql); err != nil {
 			return fmt.Errorf("install the fence: %w", err)
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"procaas/schemas"
 )
 
 // schemaSQL makes what transfers keep on a shard. A barrier is a row whose change
@@ -12,7 +14,6 @@ import (
 // applier makes, by which the stream of the other direction knows it; a position
 // says up to where the stream has been applied.
 const schemaSQL = `
-create schema if not exists procaas;
 create table if not exists procaas.transfer_barrier (
 	id    text primary key,
 	token text not null
@@ -31,9 +32,6 @@ create table if not exists procaas.transfer_position (
 const (
 	schemaExists = `select count(*) = 3 from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where n.nspname = 'procaas' and c.relname in ('transfer_barrier', 'transfer_echo', 'transfer_position')`
-
-	// One at a time: two sessions that create the same schema at once fail.
-	schemaLock = "select pg_advisory_xact_lock(hashtextextended('procaas.transfer', 0))"
 
 	putBarrier = `insert into procaas.transfer_barrier (id, token) values ($1, $2)
 on conflict (id) do update set token = excluded.token`
@@ -59,11 +57,12 @@ func Install(ctx context.Context, c *pgx.Conn) error {
 		return nil
 	}
 	err := pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, schemaLock); err != nil {
-			return err
+		for _, sql := range []string{schemas.LockShard, schemas.MakeShard, schemaSQL} {
+			if _, err := tx.Exec(ctx, sql); err != nil {
+				return err
+			}
 		}
-		_, err := tx.Exec(ctx, schemaSQL)
-		return err
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("install the tables of transfers: %w", err)
