@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -357,39 +356,4 @@ type ConfigView struct {
 	Changed  *time.Time `json:"changed"`
 	By       string     `json:"by,omitempty"`
 	Reason   string     `json:"reason,omitempty"`
-}
-
-// A clock tells the store's time: what the last beat told, and what has passed since by
-// the monotonic clock. So a node whose clock is set in between neither fires triggers
-// early nor ends waits.
-type clock struct {
-	source func() time.Time // of a [Virtual]; nil for the machine's
-	told   atomic.Pointer[reading]
-	known  chan struct{} // closed: the store's clock has been told
-	once   sync.Once
-}
-
-// A reading is the store's time at a moment of the node's.
-type reading struct{ store, at time.Time }
-
-// now gives the store's time; the node's own before the first beat.
-func (c *clock) now() time.Time {
-	if c.source != nil {
-		return c.source()
-	}
-	r := c.told.Load()
-	if r == nil {
-		return time.Now()
-	}
-	return r.store.Add(time.Since(r.at))
-}
-
-// set notes the store's time, asked and told at these times of the node's clock.
-func (c *clock) set(store, asked, told time.Time) {
-	at := asked.Add(told.Sub(asked) / 2)
-	if store.Sub(at).Abs() < 50*time.Millisecond {
-		store = at.Round(0) // no more than the round trip's own uncertainty
-	}
-	c.told.Store(&reading{store, at})
-	c.once.Do(func() { close(c.known) })
 }

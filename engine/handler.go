@@ -42,7 +42,7 @@ type Call struct {
 	// traced here; may be empty. Events of [Result].Emit get it by themselves.
 	TraceParent, TraceState string
 
-	Now     time.Time    // by the store's clock, which all nodes share
+	Now     time.Time    // by the store's clock, which all nodes share; the latest that it may be, so that what waits from now on never waits too short
 	Bundle  *dsl.Bundle  // for services
 	Workers *http.Client // reaches the workers of the definition's clusters, and who knows them
 	Node    int64        // that makes the call; it fences what is written to Documents

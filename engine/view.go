@@ -123,7 +123,30 @@ func (v *RunView) read(data []byte) error {
 	for _, h := range c.Handlers {
 		v.add(h, "")
 	}
+	v.order()
 	return nil
+}
+
+// order brings times into the order of what happened. Those of the run are the store's, those
+// of handlers are as exact as a node knows the store's clock.
+func (v *RunView) order() {
+	within := func(t, from, to *time.Time) *time.Time {
+		switch {
+		case t == nil:
+			return nil
+		case from != nil && t.Before(*from):
+			return from
+		case to != nil && t.After(*to):
+			return to
+		}
+		return t
+	}
+	for i := range v.Handlers {
+		h := &v.Handlers[i]
+		h.Started = within(h.Started, v.Started, v.Finished)
+		h.Finished = within(h.Finished, v.Started, v.Finished)
+		h.Finished = within(h.Finished, h.Started, nil)
+	}
 }
 
 // add adds a handler, and below it those of the pipeline that it calls.

@@ -35,6 +35,7 @@ type job struct {
 	stopCalls context.CancelFunc
 	underway  int
 	ended     chan ended
+	last      time.Time // the latest time that the core has been told
 	unsaved   time.Time // since when the core holds what only people would miss; zero: it does not
 
 	once      sync.Once
@@ -147,8 +148,19 @@ func (j *job) survive() {
 }
 
 // live gives the core what may change while the run goes on.
-func (j *job) live() Live {
-	now, c := j.n.e.clock.now(), j.n.e.settings.controls()
+func (j *job) live() Live { return j.liveAt(j.n.e.clock.now()) }
+
+// clockSet is more than the bounds of a clock are apart: then it was set.
+const clockSet = time.Minute
+
+// liveAt is live at a time, or at a later one that the run has seen already: what people read
+// of a run is in order.
+func (j *job) liveAt(now time.Time) Live {
+	if now.Before(j.last) && j.last.Sub(now) < clockSet {
+		now = j.last
+	}
+	j.last = now
+	c := j.n.e.settings.controls()
 	j.seen = c
 	return Live{
 		Now:     now,
@@ -399,7 +411,7 @@ func (j *job) finish(e ended) {
 		j.underway--
 		e.outcome.Probe = j.pass.end(e.ref, e.end, j.n.e.clock.now())
 		if e.outcome.Err == nil || j.calls.Err() == nil {
-			j.run.Finish(e.ref, e.outcome, j.live())
+			j.run.Finish(e.ref, e.outcome, j.liveAt(j.n.e.clock.latest())) // from when on it waits, if it does
 		}
 		select {
 		case e = <-j.ended:
@@ -543,7 +555,7 @@ func (j *job) handle(ctx context.Context, t Task, span *attemptTrace) (result Re
 	}
 	call := &Call{
 		Path: t.Step.Path, Run: c.ID, Flow: c.Flow, Key: c.Key, Event: c.Event,
-		Attempt: t.Attempt, IdempotencyKey: t.IdempotencyKey, TraceParent: span.parent, TraceState: span.state, Now: e.clock.now(),
+		Attempt: t.Attempt, IdempotencyKey: t.IdempotencyKey, TraceParent: span.parent, TraceState: span.state, Now: e.clock.latest(),
 		Bundle: j.def.bundle, HTTP: j.def.client, Workers: j.def.workers, Node: j.n.number, Documents: e.o.Store, RunStatus: e.runStatus, Memory: &e.memory, Log: log, Resolve: secrets.Resolve, Hide: secrets.Hide, MaxReply: maxReply,
 	}
 	result, err = secrets.result(e.o.virtual.call(ctx, t, h, call))

@@ -56,6 +56,43 @@ var raceCases = []storeCase{
 		})
 		p.wantRuns(16*4*6 + 4*6)
 	}},
+	{"runs of a key follow each other in their times, too", func(p *probe) {
+		node := p.join()
+		id := p.accept(p.event("k"))[0]
+		held := p.claimOne(node, id)
+		for round := range 30 {
+			in := p.event("k", owned)
+			var given *engine.Claimed
+			p.together(3, func(i int) error {
+				switch i {
+				case 0:
+					_, err := p.Commit(p.Context(), node, []engine.Change{change(held, engine.Succeeded)})
+					return err
+				case 1: // takes the locks of the key, too
+					_, err := p.Accept(p.Context(), 0, []engine.Intake{p.event("k2"), p.event("k3")})
+					return err
+				}
+				out, err := p.Accept(p.Context(), node, []engine.Intake{in})
+				if err == nil {
+					given = out[0].Claimed
+				}
+				return err
+			})
+			for given == nil {
+				for _, c := range p.claim(node, 10) {
+					if c.ID == in.ID {
+						given = &c
+					}
+				}
+			}
+			before, after := p.run(held.ID), p.run(in.ID)
+			if after.Started.Before(before.Ended) || after.Started.Before(after.Accepted) || after.Accepted.Before(before.Accepted) {
+				p.Fatalf("round %d: run %s was accepted %s, started %s and ended %s; the next one was accepted %s and started %s",
+					round, held.ID, before.Accepted, before.Started, before.Ended, after.Accepted, after.Started)
+			}
+			held = *given
+		}
+	}},
 	{"no run is given to two nodes", func(p *probe) {
 		const runs = 300
 		for range runs {

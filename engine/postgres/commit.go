@@ -116,9 +116,10 @@ func (w *work) commit(ctx context.Context, t *tx) error {
 	if err != nil {
 		return err
 	}
-	at := t.asNode(w.node)
+	t.lockNode(w.node)
 	news := t.queueEvents(emits)
 	ring := w.queueLocks(t, emits)
+	at := t.readNode(w.node) // behind the locks of keys
 	if err := t.send(ctx); err != nil {
 		return err
 	}

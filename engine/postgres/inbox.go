@@ -95,9 +95,10 @@ func (t *tx) acceptPlain(ctx context.Context, node int64, in []*intake) error {
 }
 
 func (t *tx) accept(ctx context.Context, node int64, in []*intake) error {
-	at := t.asNode(node)
+	t.lockNode(node)
 	news := t.queueEvents(in)
 	keys := t.queueKeys(in)
+	at := t.readNode(node) // behind the locks of keys: a run begins after the one before has ended
 	if err := t.send(ctx); err != nil {
 		return err
 	}

@@ -280,8 +280,13 @@ type clock struct {
 
 // asNode begins a transaction that writes for a node. Look at clock after send.
 func (t *tx) asNode(node int64) *clock {
-	var c clock
 	t.lockNode(node)
+	return t.readNode(node)
+}
+
+// readNode reads the clock, and the state of a node that has been locked.
+func (t *tx) readNode(node int64) *clock {
+	var c clock
 	t.queue(readNode, node).QueryRow(value(&c.now, &c.live))
 	return &c
 }

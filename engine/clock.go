@@ -1,0 +1,82 @@
+package engine
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A clock tells the store's time by what beats told, and by what has passed since by the
+// monotonic clock. So a node whose clock is set in between neither fires triggers early nor
+// ends waits.
+//
+// An answer that takes a second says what time it was at some moment of that second. So the
+// clock keeps two bounds, which all answers together make narrow: by the earliest time that it
+// may be, what is due is due for certain; a wait that begins at the latest time that it may
+// be is never cut short.
+type clock struct {
+	source func() time.Time // of a [Virtual]; nil for the machine's
+	told   atomic.Pointer[reading]
+	known  chan struct{} // closed: the store's clock has been told
+	once   sync.Once
+}
+
+// A reading is what the store's time was at a moment of the node's.
+type reading struct {
+	earliest, latest time.Time
+	at               time.Time
+}
+
+// In a thousand seconds the clocks of two machines part by one at the most.
+const clockDrift = 1000
+
+// now gives the earliest time that it may be at the store; the node's own before the first
+// beat. It does not go back, unless the store's clock was set.
+func (c *clock) now() time.Time { now, _ := c.bounds(); return now }
+
+// latest gives the latest time that it may be.
+func (c *clock) latest() time.Time { _, latest := c.bounds(); return latest }
+
+func (c *clock) bounds() (earliest, latest time.Time) {
+	if c.source != nil {
+		now := c.source()
+		return now, now
+	}
+	r := c.told.Load()
+	if r == nil {
+		now := time.Now()
+		return now, now
+	}
+	d := time.Since(r.at)
+	return r.earliest.Add(d), r.latest.Add(d)
+}
+
+// set notes the store's time, asked and told at these times of the node's clock. Bounds that
+// contradict those before say that a clock was set.
+func (c *clock) set(store, asked, told time.Time) {
+	next := &reading{earliest: store, latest: store.Add(told.Sub(asked)), at: told}
+	if last := c.told.Load(); last != nil {
+		d := told.Sub(last.at)
+		drift := d / clockDrift
+		earliest, latest := last.earliest.Add(d-drift), last.latest.Add(d+drift)
+		if !earliest.After(next.latest) && !latest.Before(next.earliest) {
+			next.earliest, next.latest = laterOf(earliest, next.earliest), earlierOf(latest, next.latest)
+		}
+	}
+	c.told.Store(next)
+	c.once.Do(func() { close(c.known) })
+}
+
+func laterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlierOf(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
