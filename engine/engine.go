@@ -219,18 +219,32 @@ func (e *Engine) runStatus(ctx context.Context, id string) (Status, error) {
 
 // List reads runs, newest first, and the cursor of the next page.
 func (e *Engine) List(ctx context.Context, f RunFilter) ([]RunView, string, error) {
-	records, next, err := e.o.Store.List(ctx, f)
+	records, next, err := e.list(ctx, f)
 	if err != nil {
-		return nil, "", fmt.Errorf("list runs: %w", err)
+		return nil, "", err
 	}
 	return views(records), next, nil
 }
 
-// views makes records readable.
+// mostListed bounds what is read of the store for one page of runs, in bytes.
+const mostListed = 32 << 20
+
+// list reads a page of runs, without what can be large: one with large runs has fewer than
+// the filter allows.
+func (e *Engine) list(ctx context.Context, f RunFilter) ([]RunRecord, string, error) {
+	f.Brief, f.Bytes = true, mostListed
+	records, next, err := e.o.Store.List(ctx, f)
+	if err != nil {
+		return nil, "", fmt.Errorf("list runs: %w", err)
+	}
+	return records, next, nil
+}
+
+// views makes records readable for a list.
 func views(records []RunRecord) []RunView {
 	out := make([]RunView, len(records))
 	for i, r := range records {
-		out[i] = View(r)
+		out[i] = view(r, false)
 	}
 	return out
 }
@@ -247,7 +261,7 @@ func (e *Engine) Entity(ctx context.Context, flow, key string) (EntityView, erro
 	if err == nil && len(r.Runs) > 0 {
 		// The store gives them without checkpoints, which those who only ask for the
 		// state do not need. Without, their views would show no handlers and no state.
-		r.Runs, _, err = e.o.Store.List(ctx, RunFilter{Flow: flow, Key: key, Limit: len(r.Runs)})
+		r.Runs, _, err = e.list(ctx, RunFilter{Flow: flow, Key: key, Limit: len(r.Runs)})
 	}
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return EntityView{}, fmt.Errorf("key %s of flow %s: %w", key, flow, err)

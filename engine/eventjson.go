@@ -42,16 +42,40 @@ func EncodeEvent(e Event) ([]byte, error) {
 	})
 }
 
+// event gives all of a stored event but its payload.
+func (s *storedEvent) event() Event {
+	return Event{
+		ID: s.ID, Source: s.Source, Type: s.Type, Time: s.Time, Key: s.Key,
+		At: s.At, DelayTolerance: s.Tolerance, Priority: s.Priority, TraceParent: s.TraceParent, TraceState: s.TraceState, Inner: s.Inner,
+	}
+}
+
+// skipped is a value in JSON that is read over.
+type skipped struct{}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (*skipped) UnmarshalJSON([]byte) error { return nil }
+
+// DecodeBrief is [DecodeEvent] without the payload, of which nothing is kept.
+func DecodeBrief(data []byte) (Event, error) {
+	var s struct {
+		storedEvent
+
+		Payload skipped `json:"payload"`
+	}
+	if err := json.Unmarshal(data, &s); err != nil {
+		return Event{}, fmt.Errorf("stored event: %w", err)
+	}
+	return s.event(), nil
+}
+
 // DecodeEvent reads what [EncodeEvent] wrote.
 func DecodeEvent(data []byte) (Event, error) {
 	var s storedEvent
 	if err := json.Unmarshal(data, &s); err != nil {
 		return Event{}, fmt.Errorf("stored event: %w", err)
 	}
-	e := Event{
-		ID: s.ID, Source: s.Source, Type: s.Type, Time: s.Time, Key: s.Key,
-		At: s.At, DelayTolerance: s.Tolerance, Priority: s.Priority, TraceParent: s.TraceParent, TraceState: s.TraceState, Inner: s.Inner,
-	}
+	e := s.event()
 	d := json.NewDecoder(bytes.NewReader(s.Payload))
 	d.UseNumber()
 	if err := d.Decode(&e.Payload); err != nil {

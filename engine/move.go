@@ -163,9 +163,9 @@ func (e *Engine) MoveAll(ctx context.Context, f RunFilter, preview bool, by Acto
 	d := e.library.current.Load()
 	f.Live, f.Other, f.Oldest = true, d.bundle.Hash, true
 	out := RunsMoved{Preview: preview, Bundle: d.bundle.Hash, Pinned: []RunFit{}}
-	records, next, err := e.o.Store.List(ctx, f)
+	records, next, err := e.list(ctx, f)
 	if err != nil {
-		return out, fmt.Errorf("list runs: %w", err)
+		return out, err
 	}
 	if next != "" {
 		out.Next = &next

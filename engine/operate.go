@@ -132,9 +132,9 @@ func (e *Engine) AbandonAll(ctx context.Context, f RunFilter, by Actor) (RunsDon
 // each does something to the runs of a page.
 func (e *Engine) each(ctx context.Context, f RunFilter, do func(context.Context, string) error) (RunsDone, error) {
 	f.Oldest = true
-	records, next, err := e.o.Store.List(ctx, f)
+	records, next, err := e.list(ctx, f)
 	if err != nil {
-		return RunsDone{}, fmt.Errorf("list runs: %w", err)
+		return RunsDone{}, err
 	}
 	var out RunsDone
 	if next != "" {

@@ -506,6 +506,24 @@ type RunFilter struct {
 	Limit  int // 1 to 1000; another number stands for the nearest of these
 	Cursor string
 	Oldest bool // the first accepted first
+	Brief  bool // without the payloads of the events
+
+	// Bytes bounds a page by the sizes of the stored events and checkpoints of its runs;
+	// one run is always on it. 0 for no bound.
+	Bytes int64
+}
+
+// Page tells how many runs the page of a listing has, and whether there are more, from the
+// sizes of those that could be on it and of the one behind these, in bytes.
+func (f *RunFilter) Page(sizes []int64) (n int, more bool) {
+	total := int64(0)
+	for i, size := range sizes {
+		total += size
+		if i == min(max(f.Limit, 1), 1000) || i > 0 && f.Bytes > 0 && total > f.Bytes {
+			return i, true
+		}
+	}
+	return len(sizes), false
 }
 
 // OfErrors tells whether the filter asks for runs with an error: those that have

@@ -315,6 +315,17 @@ type TaskFilter struct {
 	Unique string
 	State  TaskState // of a change, one that no worker holds, or failed for a retry; else [ErrConflict]
 	Limit  int       // 0 for no bound
+
+	// MaxPayload bounds the payloads that a listing gives, each in bytes: larger ones are
+	// left out. 0 for no bound.
+	MaxPayload int
+}
+
+// Trim leaves the payload of a listed task out when it is too large.
+func (f *TaskFilter) Trim(t *QueuedTask) {
+	if f.MaxPayload > 0 && len(t.Payload) > f.MaxPayload {
+		t.Payload = nil
+	}
 }
 
 // A TaskTypeStats counts the tasks of a type.

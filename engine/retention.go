@@ -106,9 +106,9 @@ func (e *Engine) giveUp(ctx context.Context, pipeline string, keep int) (more bo
 	by := Actor{Name: "procaas", Reason: fmt.Sprintf("keep-failed: %d of pipeline %s wait already", keep, pipeline)}
 	f := RunFilter{Pipeline: pipeline, Status: Failed, Limit: page}
 	for kept := 0; ; {
-		records, next, err := e.o.Store.List(ctx, f)
+		records, next, err := e.list(ctx, f)
 		if err != nil {
-			return false, fmt.Errorf("list failed runs of %s: %w", pipeline, err)
+			return false, fmt.Errorf("failed runs of %s: %w", pipeline, err)
 		}
 		last := min(keep-kept, len(records))
 		kept += last

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -17,8 +18,8 @@ type RunView struct {
 	Key         string         `json:"key"`
 	Status      Status         `json:"status"`
 	Event       EventView      `json:"event"`
-	SharedState map[string]any `json:"shared_state"`
-	Stage       int            `json:"stage"` // that it is in, from 1; 0 before it begins
+	SharedState map[string]any `json:"shared_state,omitzero"` // nil in lists
+	Stage       int            `json:"stage"`                 // that it is in, from 1; 0 before it begins
 	Handlers    []HandlerView  `json:"handlers"`
 	Bundle      string         `json:"bundle,omitempty"`
 	Move        string         `json:"migrates_to,omitempty"` // the definition that it will go on by, when its calls under way have ended
@@ -42,7 +43,7 @@ type EventView struct {
 	Type    string    `json:"type"`
 	Time    time.Time `json:"time"`
 	Key     string    `json:"key,omitempty"`
-	Payload any       `json:"payload"`
+	Payload any       `json:"payload,omitzero"` // nil in lists; elsewhere, a null is a value that JSON has as null
 }
 
 // A HandlerView is what became of one handler in a run.
@@ -74,14 +75,24 @@ func (h HandlerView) Stage() string {
 
 // View makes a record readable. A checkpoint that cannot be read is told in the
 // view's Error, never lost.
-func View(r RunRecord) RunView {
+func View(r RunRecord) RunView { return view(r, true) }
+
+// view makes a record readable; not the whole of it for a list, which has neither the payloads
+// of events nor shared states: they can be large.
+func view(r RunRecord, whole bool) RunView {
 	v := RunView{
 		ID: r.ID, Pipeline: r.Pipeline, Flow: r.Flow, Key: r.Key, Status: r.Status,
-		Event:  EventView{ID: r.Event.ID, Source: r.Event.Source, Type: r.Event.Type, Time: r.Event.Time, Key: r.Event.Key, Payload: r.Event.Payload},
+		Event:  EventView{ID: r.Event.ID, Source: r.Event.Source, Type: r.Event.Type, Time: r.Event.Time, Key: r.Event.Key},
 		Bundle: r.Bundle, Generation: r.Generation, Blocked: r.Blocked, Accepted: r.Accepted,
 		Started: known(r.Started), Finished: known(r.Ended), Due: known(r.Due),
 		FailedPath: r.FailedPath, Error: r.Error, ErrorClass: r.ErrorClass, Reason: r.Reason,
-		SharedState: map[string]any{}, Handlers: []HandlerView{},
+		Handlers: []HandlerView{},
+	}
+	if whole {
+		v.SharedState, v.Event.Payload = map[string]any{}, r.Event.Payload
+	}
+	if whole && r.Event.Payload == nil {
+		v.Event.Payload = json.RawMessage(nil)
 	}
 	if r.Status == Parked && r.ErrorClass == ClassQuarantined {
 		v.Reason, v.Error = r.Error, ""
@@ -114,6 +125,9 @@ func (v *RunView) read(data []byte) error {
 		v.Cancelling = c.Stopping
 	}
 	for name, raw := range c.Shared {
+		if v.SharedState == nil {
+			break // it is left out
+		}
 		value, err := dsl.ParseJSON(raw)
 		if err != nil {
 			return fmt.Errorf("read checkpoint: shared state %s: %w", name, err)

@@ -137,8 +137,13 @@ func TestDevReadsAgainWhatHasChanged(t *testing.T) {
 		if code := Main(t.Context(), []string{"submit", "--type", "greet", "--server", d.url}, in); code != exitFine {
 			t.Fatalf("submit: exit code %d\n%s", code, out.text())
 		}
-		runs, err := api.NewClient(d.url, "").Runs(t.Context(), engine.RunFilter{Limit: 1})
-		return err == nil && len(runs.Items) == 1 && runs.Items[0].SharedState["greeting"] == want
+		client := api.NewClient(d.url, "")
+		runs, err := client.Runs(t.Context(), engine.RunFilter{Limit: 1})
+		if err != nil || len(runs.Items) != 1 {
+			return false
+		}
+		run, err := client.Run(t.Context(), runs.Items[0].ID)
+		return err == nil && run.SharedState["greeting"] == want
 	}
 	eventually(t, "a greeting", func() bool { return greet("hello") })
 	if log := d.log.text(); strings.Contains(log, "reloaded") {

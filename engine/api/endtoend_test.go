@@ -152,7 +152,9 @@ func TestOrderFromEventToEntity(t *testing.T) {
 	entity, err := n.Entity(ctx, "taxi-order", "o/42")
 	if err != nil || entity.State != "searching" || entity.SharedState["status"] != "searching in north" || len(entity.Runs) != 1 {
 		t.Errorf("have %+v, %v", entity, err)
-	} else if !reflect.DeepEqual(entity.Runs[0], run) {
+	}
+	run.Event.Payload, run.SharedState = nil, nil // which lists do not have
+	if len(entity.Runs) == 1 && !reflect.DeepEqual(entity.Runs[0], run) {
 		t.Errorf("below its key the run is\n%+v, want it as it is by itself:\n%+v", entity.Runs[0], run)
 	}
 	page, err := n.Runs(ctx, engine.RunFilter{Flow: "taxi-order", Status: engine.Succeeded})

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -109,6 +110,9 @@ func (f *fakeEngine) accept(e engine.Event) (engine.Receipt, error) {
 		ID: fmt.Sprintf("run-%d", len(f.seen)), Pipeline: f.bundle.On(e.Type)[0].ID, Flow: "taxi-order", Key: e.Key,
 		Status: engine.Waiting, Accepted: began, SharedState: map[string]any{}, Handlers: []engine.HandlerView{},
 		Event: engine.EventView{ID: e.ID, Source: e.Source, Type: e.Type, Time: began, Key: e.Key, Payload: e.Payload},
+	}
+	if e.Payload == nil {
+		run.Event.Payload = json.RawMessage(nil)
 	}
 	if run.Event.ID == "" {
 		run.Event.ID = fmt.Sprintf("made-%d", len(f.seen))
@@ -239,6 +243,7 @@ func (f *fakeEngine) List(_ context.Context, filter engine.RunFilter) ([]engine.
 		case len(page) == filter.Limit:
 			return page, page[len(page)-1].ID, nil
 		default:
+			r.Event.Payload, r.SharedState = nil, nil
 			page = append(page, r)
 		}
 	}

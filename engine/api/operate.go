@@ -2,7 +2,10 @@ package api
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -33,7 +36,6 @@ func (s *server) listAudit(w http.ResponseWriter, r *http.Request) error {
 		f.fault("kind", "unknown kind %q; want one of %s", filter.Kind, strings.Join(kinds, ", "))
 	}
 	limit, position := f.pageSize(), f.cursor(cursorAudit)
-	filter.Limit = limit + 1
 	if position != "" {
 		var err error
 		if filter.Before, err = strconv.ParseInt(position, 36, 64); err != nil || filter.Before < 1 {
@@ -43,16 +45,49 @@ func (s *server) listAudit(w http.ResponseWriter, r *http.Request) error {
 	if err := badParameter(f.faults); err != nil {
 		return err
 	}
-	changes, err := s.engine.Audit(r.Context(), filter)
+	changes, more, err := s.changes(r.Context(), filter, limit)
 	if err != nil {
 		return err
 	}
 	next := ""
-	if len(changes) > limit {
-		changes = changes[:limit]
-		next = sealCursor(cursorAudit, strconv.FormatInt(changes[limit-1].Revision, 36))
+	if more {
+		next = sealCursor(cursorAudit, strconv.FormatInt(changes[len(changes)-1].Revision, 36))
 	}
 	return writeJSON(w, http.StatusOK, pageOf(changes, next))
+}
+
+const (
+	// auditStep is how many changes are read at once: one of a setting may hold a megabyte
+	// twice.
+	auditStep = 20
+
+	// mostAudited bounds a page of changes, in bytes of JSON. One change is always on it.
+	mostAudited = 8 << 20
+)
+
+// changes reads a page of at most limit changes, and tells whether there are more.
+func (s *server) changes(ctx context.Context, filter engine.AuditFilter, limit int) (page []engine.AuditView, more bool, err error) {
+	size := 0
+	for {
+		filter.Limit = min(limit-len(page), auditStep) + 1
+		step, err := s.engine.Audit(ctx, filter)
+		if err != nil {
+			return nil, false, err
+		}
+		for i, v := range step[:min(len(step), filter.Limit-1)] {
+			data, err := json.Marshal(v)
+			if err != nil {
+				return nil, false, fmt.Errorf("audit %d: %w", v.Revision, err)
+			}
+			if size += len(data); size > mostAudited && len(page) > 0 {
+				return page, true, nil
+			}
+			page, filter.Before = append(page, v), step[i].Revision
+		}
+		if len(step) < filter.Limit || len(page) >= limit {
+			return page, len(step) == filter.Limit, nil
+		}
+	}
 }
 
 // A Finding is what is wrong with a pipeline file.

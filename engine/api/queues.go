@@ -37,7 +37,7 @@ type QueuedTask struct {
 	ID       string          `json:"id" doc:"Its number, as text: it has 64 bits, which not every JSON reader keeps exact."`
 	Type     string          `json:"type" doc:"What kind of work it is: the id of a pipeline with a queue section, or any other name."`
 	State    string          `json:"state" enum:"scheduled,ready,waiting,starting,running,completed,failed,cancelled" doc:"scheduled: its time has not come. ready: it may be taken. waiting: as many of its key are taken as may be. starting: a worker holds it and has not begun. running: a worker is at it. failed: for good, a dead letter."`
-	Payload  json.RawMessage `json:"payload,omitempty" doc:"What to do. Tasks that have ended well have none any more."`
+	Payload  json.RawMessage `json:"payload,omitempty" doc:"What to do. Tasks that have ended well have none any more. A list leaves those out that are larger than 16 KiB: ask for the task by its id."`
 	Key      string          `json:"key,omitempty" doc:"What it is about; absent for none."`
 	Unique   string          `json:"unique,omitempty" doc:"Its name among the tasks of its type that have not ended; absent for none."`
 	Priority int             `json:"priority" doc:"Higher goes first among tasks that are due; 0 unless somebody said otherwise."`
@@ -350,7 +350,7 @@ func (s *server) mayWork(r *http.Request, receipts []receipt) error {
 	if len(granted(r).Paths) == 0 {
 		return nil
 	}
-	f := engine.TaskFilter{Limit: maxTasks}
+	f := engine.TaskFilter{Limit: maxTasks, MaxPayload: 1} // none is looked at
 	for _, one := range receipts {
 		if err := mayAt(r, one.taskType); err != nil {
 			return err
@@ -637,6 +637,10 @@ func viewOfStats(t *engine.TaskTypeStats) QueueStats {
 	return q
 }
 
+// maxListedPayload bounds the payloads of a list of tasks, each in bytes: a page may have a
+// thousand of them.
+const maxListedPayload = 16 << 10
+
 func (s *server) listTasks(w http.ResponseWriter, r *http.Request) error {
 	if err := s.needTasks(); err != nil {
 		return err
@@ -648,9 +652,10 @@ func (s *server) listTasks(w http.ResponseWriter, r *http.Request) error {
 	q := queryFields(r.URL.Query())
 	f := engine.TaskFilter{
 		Type: kind, State: engine.TaskState(q.str("state")), Key: q.label("key", engine.MaxTaskName), Unique: q.label("unique", engine.MaxTaskName),
-		Limit: q.between("limit", 1, maxLimit, defaultLimit),
+		Limit: q.between("limit", 1, maxLimit, defaultLimit), MaxPayload: maxListedPayload,
 	}
 	if text := q.str("id"); text != "" {
+		f.MaxPayload = 0
 		id, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
 			q.fault("id", "want the number of a task, have %s", shown(text))

@@ -65,6 +65,8 @@ func (s *server) runOperations() []operation {
 		{
 			method: http.MethodGet, path: "/v1/runs", id: "list-runs", tag: "runs",
 			summary: "List runs, newest first",
+			about: "Items have neither the payloads of their events nor shared states, which `GET /v1/runs/{id}` gives. " +
+				"A page may have fewer items than `limit` when the runs are large; `next` is the cursor of the rest.",
 			params: []*huma.Param{
 				inQuery("pipeline", "Only runs of this pipeline.", nil), inQuery("flow", "Only runs of this flow.", nil),
 				inQuery("key", "Only runs of this key.", nil),

@@ -99,13 +99,14 @@ func (s *Store) List(ctx context.Context, f engine.RunFilter) ([]engine.RunRecor
 	var out []engine.RunRecord
 	listed := map[string]bool{}
 	for len(out) < limit {
-		best := -1
+		best, cut := -1, false
 		for i := range asked {
+			cut = cut || at[i] == len(all[i].runs) && all[i].more // what follows there may come first
 			if at[i] < len(all[i].runs) && (best < 0 || comesFirst(f, &all[i].runs[at[i]], &all[best].runs[at[best]])) {
 				best = i
 			}
 		}
-		if best < 0 {
+		if best < 0 || cut {
 			break
 		}
 		r := all[best].runs[at[best]]
@@ -195,7 +196,7 @@ func (s *Store) Entity(ctx context.Context, flow, key string) (engine.EntityReco
 		return e, p.heed(ctx, err)
 	}
 	// Runs that ended in another cell stay there.
-	if e.Runs, _, err = s.List(ctx, engine.RunFilter{Flow: flow, Key: key, Limit: latest}); err != nil {
+	if e.Runs, _, err = s.List(ctx, engine.RunFilter{Flow: flow, Key: key, Limit: latest, Brief: true}); err != nil {
 		return e, err
 	}
 	for i := range e.Runs {

@@ -48,6 +48,39 @@ var runCases = []storeCase{
 		p.equal("last cursor", last, "")
 		p.equal("runs", []string{first[0].ID, first[1].ID, rest[0].ID, rest[1].ID}, []string{ids[3], ids[2], ids[1], ids[0]})
 	}},
+	{"a page is bounded by bytes, and a brief one has no payloads", func(p *probe) {
+		node := p.join()
+		var want []string
+		for i, size := range []int{10, 40_000, 10, 10, 9_000, 10, 30_000} {
+			in := p.event(fmt.Sprintf("k%d", i))
+			in.Event.Payload = map[string]any{"text": long(size)}
+			want = append(want, p.accept(in)[0])
+		}
+		p.finish(node, p.claim(node, 3)...)
+		slices.Reverse(want)
+		var have []string
+		for f := (engine.RunFilter{Limit: 4, Brief: true, Bytes: 20_000}); ; {
+			runs, next, err := p.List(p.Context(), f)
+			p.must(err)
+			if len(runs) == 0 || len(runs) > 4 || len(runs) > 1 && slices.ContainsFunc(runs, func(r engine.RunRecord) bool { return r.ID == want[0] || r.ID == want[5] }) {
+				p.Errorf("have a page of %d runs after %v, want a large one to be alone", len(runs), have)
+			}
+			for _, r := range runs {
+				have = append(have, r.ID)
+				whole, err := p.Run(p.Context(), r.ID)
+				p.must(err)
+				if r.Event.Payload != nil || whole.Event.Payload == nil {
+					p.Errorf("have the payload %.50v in a brief list, and %.50v by itself", r.Event.Payload, whole.Event.Payload)
+				}
+				whole.Event.Payload = nil
+				p.equal("the rest of the run", r, whole)
+			}
+			if f.Cursor = next; next == "" {
+				break
+			}
+		}
+		p.equal("runs", have, want)
+	}},
 	{"a cursor that no listing gave is refused", func(p *probe) {
 		_, _, err := p.List(p.Context(), engine.RunFilter{Limit: 1, Cursor: "no cursor!"})
 		p.wantErr("list", err, engine.ErrCursor)

@@ -358,8 +358,15 @@ func (t *trial) change(ctx context.Context, c *Change) error {
 
 // list reads all runs, those accepted first, but the ones that made entities.
 func (t *trial) list(ctx context.Context) ([]engine.RunView, error) {
-	runs, _, err := t.v.Engine().List(ctx, engine.RunFilter{Limit: maxRuns, Oldest: true})
-	return slices.DeleteFunc(runs, func(r engine.RunView) bool { return r.Event.Source == seedFrom }), err
+	e := t.v.Engine()
+	runs, _, err := e.List(ctx, engine.RunFilter{Limit: maxRuns, Oldest: true})
+	runs = slices.DeleteFunc(runs, func(r engine.RunView) bool { return r.Event.Source == seedFrom })
+	for i := range runs { // a list has no payloads, and no states
+		if err == nil {
+			runs[i], err = e.RunByID(ctx, runs[i].ID)
+		}
+	}
+	return runs, err
 }
 
 // saved notes what a checkpoint leaves: events and states.

@@ -25,17 +25,21 @@ func (m *Store) List(ctx context.Context, f engine.RunFilter) ([]engine.RunRecor
 		}
 		rows = slices.DeleteFunc(rows, func(r *memoryRun) bool { return f.Oldest && r.seq <= seq || !f.Oldest && r.seq >= seq })
 	}
-	limit := min(max(f.Limit, 1), 1000) // as the filter says
+	rows = slices.DeleteFunc(rows, func(r *memoryRun) bool { return !r.isChosen(f) })
+	var sizes []int64
+	for _, r := range rows[:min(len(rows), 1001)] {
+		sizes = append(sizes, int64(len(r.row)+len(r.checkpoint)))
+	}
+	n, more := f.Page(sizes)
 	var out []engine.RunRecord
-	for _, r := range rows {
-		if !r.isChosen(f) {
-			continue
-		}
-		if len(out) == limit {
-			last := m.runs[out[len(out)-1].ID]
-			return out, strconv.Itoa(last.seq), ctx.Err()
-		}
+	for _, r := range rows[:n] {
 		out = append(out, m.record(r))
+		if f.Brief {
+			out[len(out)-1].Event.Payload = nil
+		}
+	}
+	if more {
+		return out, strconv.Itoa(rows[n-1].seq), ctx.Err()
 	}
 	return out, "", ctx.Err()
 }

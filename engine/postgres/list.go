@@ -67,20 +67,29 @@ func (s *Store) records(ctx context.Context, f engine.RunFilter, checkpoint stri
 			return nil, false, engine.ErrCursor
 		}
 	}
-	limit := min(max(f.Limit, 1), 1000)
-	query, args := s.listQuery(f, checkpoint, from, limit+1)
-	if err := s.freely(ctx, query, args, rows(&all, scanRecord)); err != nil {
+	// The sizes come first, for which no large value is read.
+	var sizes []int64
+	query, args := s.listQuery(f, from, min(max(f.Limit, 1), 1000)+1, func(chosen) string { return "seq, " + rowSize })
+	err = s.freely(ctx, query, args, rows(&sizes, func(r pgx.CollectableRow) (size int64, err error) { return size, r.Scan(nil, &size) }))
+	if err != nil || len(sizes) == 0 {
 		return nil, false, err
 	}
-	if len(all) > limit {
-		return all[:limit], true, nil
+	limit, more := f.Page(sizes)
+	query, args = s.listQuery(f, from, limit, func(t chosen) string { return fmt.Sprintf(t.columns, checkpoint) })
+	scan := scanRecord
+	if f.Brief {
+		scan = scanBrief
 	}
-	return all, false, nil
+	err = s.freely(ctx, query, args, rows(&all, scan))
+	return all, more && len(all) > 0, err
 }
+
+// rowSize is how large a run is in the store, in bytes.
+const rowSize = "octet_length(event) + coalesce(octet_length(checkpoint), 0)"
 
 // listQuery builds the query of a listing. Each table is read from one end, no
 // further than needed.
-func (s *Store) listQuery(f engine.RunFilter, checkpoint string, from int64, limit int) (string, []any) {
+func (s *Store) listQuery(f engine.RunFilter, from int64, limit int, columns func(chosen) string) (string, []any) {
 	page, order := "seq < $1", "desc"
 	if f.Oldest {
 		page, order = "seq > $1", "asc"
@@ -89,7 +98,7 @@ func (s *Store) listQuery(f engine.RunFilter, checkpoint string, from int64, lim
 	var parts []string
 	for _, t := range c.tables() {
 		parts = append(parts, fmt.Sprintf("(select %s from %s where %s and %s order by seq %s limit $2)",
-			fmt.Sprintf(t.columns, checkpoint), t.name, page, t.where, order))
+			columns(t), t.name, page, t.where, order))
 	}
 	return "select * from (" + strings.Join(parts, " union all ") + ") r order by 1 " + order + " limit $2", c.args
 }

@@ -25,7 +25,12 @@ type record struct {
 	seq int64
 }
 
-func scanRecord(row pgx.CollectableRow) (r record, err error) {
+func scanRecord(row pgx.CollectableRow) (record, error) { return scanEvent(row, engine.DecodeEvent) }
+
+// scanBrief is scanRecord without the payload of the event.
+func scanBrief(row pgx.CollectableRow) (record, error) { return scanEvent(row, engine.DecodeBrief) }
+
+func scanEvent(row pgx.CollectableRow, decode func([]byte) (engine.Event, error)) (r record, err error) {
 	var event []byte
 	var at place
 	var started, ended, due *time.Time
@@ -39,7 +44,7 @@ func scanRecord(row pgx.CollectableRow) (r record, err error) {
 	if at == parked || at == scheduled {
 		r.Due = fromNull(due)
 	}
-	r.Event, err = engine.DecodeEvent(event)
+	r.Event, err = decode(event)
 	return r, err
 }
 
@@ -77,7 +82,7 @@ func (s *Store) Entity(ctx context.Context, flow, key string) (e engine.EntityRe
 	if err != nil {
 		return e, err
 	}
-	e.Runs, _, err = s.list(ctx, engine.RunFilter{Flow: flow, Key: key, Limit: latest}, "null::bytea")
+	e.Runs, _, err = s.list(ctx, engine.RunFilter{Flow: flow, Key: key, Limit: latest, Brief: true}, "null::bytea")
 	return e, err
 }
 

@@ -23,20 +23,32 @@ func (s *Store) List(ctx context.Context, f engine.RunFilter) ([]engine.RunRecor
 			return nil, "", engine.ErrCursor
 		}
 	}
-	limit := min(max(f.Limit, 1), 1000)
-	query, args := listQuery(f, from, limit+1)
+	// The sizes come first: rows are sorted with all that is in them.
+	query, args := listQuery(f, from, min(max(f.Limit, 1), 1000)+1, func(choice) string { return "seq, " + rowSize })
 	r, err := s.read.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, "", err
 	}
-	all, err := collect(r, func(r *sql.Rows) (record, error) { return scanRecord(r) })
+	sizes, err := collect(r, func(r *sql.Rows) (size int64, err error) { return size, r.Scan(new(int64), &size) })
+	if err != nil || len(sizes) == 0 {
+		return nil, "", err
+	}
+	limit, more := f.Page(sizes)
+	query, args = listQuery(f, from, limit, func(c choice) string { return c.columns })
+	if r, err = s.read.QueryContext(ctx, query, args...); err != nil {
+		return nil, "", err
+	}
+	decode := engine.DecodeEvent
+	if f.Brief {
+		decode = engine.DecodeBrief
+	}
+	all, err := collect(r, func(r *sql.Rows) (record, error) { return scanRecord(r, decode) })
 	if err != nil {
 		return nil, "", err
 	}
 	next := ""
-	if len(all) > limit {
-		all = all[:limit]
-		next = strconv.FormatInt(all[limit-1].seq, 36)
+	if more && len(all) > 0 {
+		next = strconv.FormatInt(all[len(all)-1].seq, 36)
 	}
 	runs := make([]engine.RunRecord, len(all))
 	for i, r := range all {
@@ -45,9 +57,12 @@ func (s *Store) List(ctx context.Context, f engine.RunFilter) ([]engine.RunRecor
 	return runs, next, nil
 }
 
+// rowSize is how large a run is in the store, in bytes.
+const rowSize = "length(event) + coalesce(length(checkpoint), 0)"
+
 // listQuery builds the query of a listing. Each table is read from one end, no
 // further than needed.
-func listQuery(f engine.RunFilter, from int64, limit int) (string, []any) {
+func listQuery(f engine.RunFilter, from int64, limit int, columns func(choice) string) (string, []any) {
 	page, order := "seq < ?", "desc"
 	if f.Oldest {
 		page, order = "seq > ?", "asc"
@@ -55,7 +70,7 @@ func listQuery(f engine.RunFilter, from int64, limit int) (string, []any) {
 	var parts []string
 	var args []any
 	for _, c := range chosen(f) {
-		parts = append(parts, "select * from (select "+c.columns+" from "+c.table+" where "+page+c.where+" order by seq "+order+" limit ?)")
+		parts = append(parts, "select * from (select "+columns(c)+" from "+c.table+" where "+page+c.where+" order by seq "+order+" limit ?)")
 		args = append(append(append(args, from), c.args...), limit)
 	}
 	return strings.Join(parts, " union all ") + " order by 1 " + order + " limit ?", append(args, limit)

@@ -22,7 +22,7 @@ type record struct {
 	seq int64
 }
 
-func scanRecord(s interface{ Scan(...any) error }) (r record, err error) {
+func scanRecord(s interface{ Scan(...any) error }, decode func([]byte) (engine.Event, error)) (r record, err error) {
 	var event []byte
 	var at place
 	var accepted, started, ended, due sql.NullInt64
@@ -36,7 +36,7 @@ func scanRecord(s interface{ Scan(...any) error }) (r record, err error) {
 	if at == parked || at == scheduled {
 		r.Due = fromMicros(due)
 	}
-	r.Event, err = engine.DecodeEvent(event)
+	r.Event, err = decode(event)
 	return r, err
 }
 
@@ -44,7 +44,7 @@ const findRecord = "select " + hotColumns + " from runs where id = ?1 union all 
 
 // Run implements [engine.Runs].
 func (s *Store) Run(ctx context.Context, id string) (engine.RunRecord, error) {
-	r, err := scanRecord(s.read.QueryRowContext(ctx, findRecord, id))
+	r, err := scanRecord(s.read.QueryRowContext(ctx, findRecord, id), engine.DecodeEvent)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = engine.ErrNotFound
 	}
@@ -74,7 +74,7 @@ func (s *Store) Entity(ctx context.Context, flow, key string) (e engine.EntityRe
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return e, err
 	}
-	e.Runs, _, err = s.List(ctx, engine.RunFilter{Flow: flow, Key: key, Limit: latest})
+	e.Runs, _, err = s.List(ctx, engine.RunFilter{Flow: flow, Key: key, Limit: latest, Brief: true})
 	for i := range e.Runs {
 		e.Runs[i].Checkpoint = nil
 	}

@@ -451,20 +451,24 @@ func (s *Store) PeekTasks(ctx context.Context, f engine.TaskFilter) ([]engine.Qu
 		f.Unique = ""
 		where, args := taskWhere(&f)
 		args = append([]any{f.State == engine.TaskCancelled, unique}, args...)
-		return s.peek(ctx, endedTask+where+deadOrder, append(args, taskLimit(&f)))
+		return s.peek(ctx, &f, endedTask+where+deadOrder, append(args, taskLimit(&f)))
 	case engine.TaskFailed:
 		states, order = []string{placeDead}, deadOrder
 	case "":
 		states = []string{placeReady, placeWaiting, placeStarting, placeRunning, placeLater}
 	}
 	where, args := taskWhere(&f, states...)
-	return s.peek(ctx, "select "+taskColumns+" from tasks where "+where+order, append(args, taskLimit(&f)))
+	return s.peek(ctx, &f, "select "+taskColumns+" from tasks where "+where+order, append(args, taskLimit(&f)))
 }
 
-func (s *Store) peek(ctx context.Context, query string, args []any) ([]engine.QueuedTask, error) {
+func (s *Store) peek(ctx context.Context, f *engine.TaskFilter, query string, args []any) ([]engine.QueuedTask, error) {
 	r, err := s.read.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
-	return collect(r, scanTask)
+	return collect(r, func(r *sql.Rows) (engine.QueuedTask, error) {
+		t, err := scanTask(r)
+		f.Trim(&t)
+		return t, err
+	})
 }

@@ -283,21 +283,21 @@ func (s *Store) PeekTasks(ctx context.Context, f Filter) ([]Task, error) {
 		out = nil
 		switch f.State {
 		case engine.TaskScheduled:
-			out, err = peek(ctx, tx, out, peekScheduled, f.State, args)
+			out, err = peek(ctx, tx, &f, out, peekScheduled, f.State, args)
 		case engine.TaskFailed:
-			out, err = peek(ctx, tx, out, peekDead, f.State, args)
+			out, err = peek(ctx, tx, &f, out, peekDead, f.State, args)
 		case engine.TaskCompleted, engine.TaskCancelled:
-			out, err = peek(ctx, tx, out, peekEnded, f.State, append(args, f.State == engine.TaskCancelled))
+			out, err = peek(ctx, tx, &f, out, peekEnded, f.State, append(args, f.State == engine.TaskCancelled))
 		case "":
-			if out, err = peek(ctx, tx, out, peekLive, "", append(args, []int16{0, 1, 2, 3})); err == nil {
-				out, err = peek(ctx, tx, out, peekScheduled, engine.TaskScheduled, args)
+			if out, err = peek(ctx, tx, &f, out, peekLive, "", append(args, []int16{0, 1, 2, 3})); err == nil {
+				out, err = peek(ctx, tx, &f, out, peekScheduled, engine.TaskScheduled, args)
 			}
 		default:
 			state := slices.Index(states, f.State)
 			if state < 0 {
 				return fmt.Errorf("%w: there is no state %q", engine.ErrTask, f.State)
 			}
-			out, err = peek(ctx, tx, out, peekLive, "", append(args, []int16{int16(state)}))
+			out, err = peek(ctx, tx, &f, out, peekLive, "", append(args, []int16{int16(state)}))
 		}
 		return err
 	})
@@ -308,7 +308,7 @@ func (s *Store) PeekTasks(ctx context.Context, f Filter) ([]Task, error) {
 }
 
 // peek reads tasks; state is that of all of them, when the rows do not tell.
-func peek(ctx context.Context, tx pgx.Tx, out []Task, sql string, state engine.TaskState, args []any) ([]Task, error) {
+func peek(ctx context.Context, tx pgx.Tx, f *Filter, out []Task, sql string, state engine.TaskState, args []any) ([]Task, error) {
 	rows, err := tx.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, err
@@ -324,6 +324,7 @@ func peek(ctx context.Context, tx pgx.Tx, out []Task, sql string, state engine.T
 		if state != "" {
 			t.State, t.Ended = state, when.UTC()
 		}
+		f.Trim(&t)
 		return t, err
 	})
 }

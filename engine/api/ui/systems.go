@@ -105,7 +105,7 @@ func (c *Console) taskType(w http.ResponseWriter, r *http.Request) error {
 		state engine.TaskState
 		into  *[]engine.QueuedTask
 	}{{engine.TaskReady, &d.Next}, {engine.TaskRunning, &d.Taken}, {engine.TaskFailed, &d.Dead}} {
-		if *part.into, err = c.o.Tasks.PeekTasks(r.Context(), engine.TaskFilter{Type: name, State: part.state, Limit: 20}); err != nil {
+		if *part.into, err = c.o.Tasks.PeekTasks(r.Context(), engine.TaskFilter{Type: name, State: part.state, Limit: 20, MaxPayload: 64 << 10}); err != nil {
 			return err
 		}
 	}
