@@ -75,6 +75,8 @@ type ShardTransfer struct {
 	WindowMS float64   `json:"window_ms" doc:"For how long the key could not be written, in milliseconds."`
 	Next     int64     `json:"epoch" doc:"The epoch of the key after the switch; 0 before."`
 	Observe  time.Time `json:"observe_until,omitzero" doc:"Until when it may be rolled back."`
+	Hours    string    `json:"hours,omitempty" doc:"The hours of the day at which it may begin; any when empty."`
+	Waits    string    `json:"waits,omitempty" doc:"What it waits for before it begins: an hour, its turn, or another transfer; empty once it has begun."`
 	Error    string    `json:"error,omitempty" doc:"What went wrong last."`
 	Started  time.Time `json:"started" doc:"When it began."`
 	Changed  time.Time `json:"changed" doc:"When this was last written."`
@@ -133,24 +135,62 @@ func (e *Engine) ShardTransfers(ctx context.Context, shardMap string) ([]ShardTr
 	return ReadShardTransfers(ctx, e.o.Store, shardMap)
 }
 
+// ShardLock names the document that whoever lets a transfer of a map begin, or keeps one from
+// beginning, writes besides.
+func ShardLock(shardMap string) string { return shardMap + "/lock" }
+
 // OrderShardTransfer tells a transfer what an operator wants. Its step ends where it
-// is, which undoes a cutover that has not switched yet, and does as it is told.
+// is, which undoes a cutover that has not switched yet, and does as it is told. One
+// that waits has no step: it is cancelled at once.
 func (e *Engine) OrderShardTransfer(ctx context.Context, id, want string, by Actor) (ShardTransfer, error) {
-	t, err := ReadShardTransfer(ctx, e.o.Store, id)
+	for {
+		t, err := ReadShardTransfer(ctx, e.o.Store, id)
+		if err != nil {
+			return t, err
+		}
+		if err := t.may(want); err != nil {
+			return t, err
+		}
+		order, err := json.Marshal(ShardOrder{Transfer: id, Want: want})
+		if err != nil {
+			return t, err
+		}
+		writes := []DocumentWrite{{Kind: DocShardOrder, Name: t.Lane, Version: AnyVersion, Value: order}}
+		if t.Waits != "" {
+			if writes, err = e.endWaiting(ctx, t); err != nil {
+				return t, err
+			}
+		}
+		_, err = e.o.Store.WriteDocuments(ctx, 0, writes, []Audited{{Kind: AuditTransfer, Name: id, By: by, After: order}})
+		if !errors.Is(err, ErrConflict) {
+			return t, err
+		}
+	}
+}
+
+// endWaiting says what to write to cancel a transfer that waits; a conflict when it begins meanwhile.
+func (e *Engine) endWaiting(ctx context.Context, t ShardTransfer) ([]DocumentWrite, error) {
+	lock, err := e.o.Store.Document(ctx, DocShardTransfer, ShardLock(t.Map))
 	if err != nil {
-		return t, err
+		return nil, err
 	}
-	if err := t.may(want); err != nil {
-		return t, err
-	}
-	order, err := json.Marshal(ShardOrder{Transfer: id, Want: want})
+	lane, err := e.o.Store.Document(ctx, DocShardTransfer, t.Lane)
 	if err != nil {
-		return t, err
+		return nil, err
 	}
-	_, err = e.o.Store.WriteDocuments(ctx, 0,
-		[]DocumentWrite{{Kind: DocShardOrder, Name: t.Lane, Version: AnyVersion, Value: order}},
-		[]Audited{{Kind: AuditTransfer, Name: id, By: by, After: order}})
-	return t, err
+	var now ShardTransfer
+	if err := json.Unmarshal(lane.Value, &now); err != nil {
+		return nil, fmt.Errorf("transfer in lane %s: %w", t.Lane, err)
+	}
+	if now.ID != t.ID || now.Waits == "" {
+		return nil, ErrConflict // it has begun, and its place is another's
+	}
+	now.State = TransferCancelled
+	value, err := json.Marshal(now)
+	return []DocumentWrite{
+		{Kind: DocShardTransfer, Name: ShardLock(t.Map), Version: lock.Version, Value: []byte("{}")},
+		{Kind: DocShardTransfer, Name: t.Lane, Version: lane.Version, Value: value},
+	}, err
 }
 
 // ShardChanged makes the record of a change of a shard map: of a shard, or of a placement.
@@ -167,6 +207,8 @@ func (t ShardTransfer) may(want string) error {
 	switch {
 	case TransferEnded(t.State):
 		return no("it has ended")
+	case t.Waits != "" && want != OrderCancel:
+		return no("it has not begun: " + t.Waits + "; it can only be cancelled")
 	case want == OrderPause && t.Switched:
 		return no("the map names the target already; roll it back, or let it finish")
 	case want == OrderCancel && t.Switched:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -57,7 +58,7 @@ func printTransfers(out io.Writer, all []engine.ShardTransfer) error {
 		if t.WindowMS > 0 {
 			window = fmt.Sprintf("%.1f ms", t.WindowMS)
 		}
-		note := t.Error
+		note := cmp.Or(t.Error, t.Waits)
 		if note == "" && t.State == engine.TransferObserving {
 			note = "rollback until " + t.Observe.UTC().Format("15:04:05")
 		}

@@ -1,6 +1,7 @@
 package sharding
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,23 +12,43 @@ import (
 	"procaas/engine"
 )
 
-// lanes is how many transfers of a map may be under way at once, whatever its limits.
-const lanes = 64
+// Transfers are kept in lanes of their map, which are used again: at most so many begin before others have
+// ended, so many of those that wait are shown, and of those that have ended so many are remembered.
+const (
+	lanes        = 1024
+	waitingLanes = 256
+	endedLanes   = 64
+)
 
 // deadAfter is how long a transfer may be silent before it does not count any more. A step that
 // waits or works tells so each minute, but one that has failed is silent until it is tried again: up to an hour in
 // the shipped pipeline. What is dead for good, shard.orphans and shard.end free much sooner.
 const deadAfter = 2 * time.Hour
 
-// errFull says that a shard takes part in as many transfers as it may.
-var errFull = errors.New("no more transfers at once")
+// A waitError says what a transfer waits for before it begins.
+type waitError string
 
-// acquire puts a transfer into a free lane of its map, within the limits for its source
-// and target, when no other one has to do with the same rows. It finds again what it has put
-// there before. The lock document makes two acquisitions at once exclude each other.
-func acquire(ctx context.Context, store engine.Documents, node int64, t *engine.ShardTransfer, l layout, perSource, perTarget int, now time.Time) error {
+// Error implements error.
+func (e waitError) Error() string { return string(e) }
+
+func waitsFor(format string, args ...any) error { return waitError(fmt.Sprintf(format, args...)) }
+
+// errMoved says that a key has left the shard from which it was to move later.
+var errMoved = errors.New("the key has moved meanwhile")
+
+// A turn says which transfers may begin: as many as a shard bears, and none before its hour.
+type turn struct {
+	perSource, perTarget int
+	hours                error // what it waits for when it is not the hour; nil when it is
+}
+
+// acquire puts a transfer into a free lane of its map when it is its turn, and no other one has to do
+// with the same rows. It finds again what it has put there before. One that cannot begin yet waits
+// where operators see for what, and holds nobody else up. The lock document makes two acquisitions at
+// once exclude each other.
+func acquire(ctx context.Context, store engine.Documents, node int64, t *engine.ShardTransfer, l layout, by turn, now time.Time) error {
 	for {
-		lock, err := store.Document(ctx, engine.DocShardTransfer, t.Map+"/lock")
+		lock, err := store.Document(ctx, engine.DocShardTransfer, engine.ShardLock(t.Map))
 		if err != nil && !errors.Is(err, engine.ErrNotFound) {
 			return err
 		}
@@ -35,54 +56,91 @@ func acquire(ctx context.Context, store engine.Documents, node int64, t *engine.
 		if err != nil {
 			return err
 		}
+		var was engine.ShardTransfer
 		if i := slices.IndexFunc(all, func(o engine.ShardTransfer) bool { return o.ID == t.ID }); i >= 0 {
-			*t = all[i]
+			was = all[i]
+		}
+		if was.ID != "" && (was.Waits == "" || engine.TransferEnded(was.State)) {
+			*t = was
 			return nil
 		}
-		if err := apart(t, all, l, now); err != nil {
+		next := *t
+		writes, waits, err := enter(&next, was, all, l, by, now)
+		if err == nil && len(writes) > 0 {
+			writes = append(writes, engine.DocumentWrite{Kind: engine.DocShardTransfer, Name: engine.ShardLock(t.Map), Version: lock.Version, Value: []byte("{}")})
+			_, err = store.WriteDocuments(ctx, node, writes, nil)
+		}
+		switch {
+		case errors.Is(err, engine.ErrConflict):
+			continue
+		case err != nil:
 			return err
 		}
-		if err := roomFor(t, all, perSource, perTarget, now); err != nil {
-			return err
-		}
-		if t.Lane = freeLane(t.Map, all); t.Lane == "" {
-			return fmt.Errorf("map %s: %d transfers are under way: %w", t.Map, lanes, errFull)
-		}
-		value, err := json.Marshal(t)
-		if err != nil {
-			return err
-		}
-		_, err = store.WriteDocuments(ctx, node, []engine.DocumentWrite{
-			{Kind: engine.DocShardTransfer, Name: t.Map + "/lock", Version: lock.Version, Value: []byte("{}")},
-			{Kind: engine.DocShardTransfer, Name: t.Lane, Version: engine.AnyVersion, Value: value},
-		}, nil)
-		if !errors.Is(err, engine.ErrConflict) {
-			return err
-		}
+		*t = next
+		return waits
 	}
 }
 
-// underWay tells whether a transfer counts.
-func underWay(t engine.ShardTransfer, now time.Time) bool {
-	return !engine.TransferEnded(t.State) && now.Sub(t.Changed) < deadAfter
+// enter says what to write for a transfer that begins, or waits for the reason that it gives; was is what
+// is known of it. Nothing is written when nothing is new.
+func enter(t *engine.ShardTransfer, was engine.ShardTransfer, all []engine.ShardTransfer, l layout, by turn, now time.Time) (writes []engine.DocumentWrite, waits, err error) {
+	lane := freeLane(t.Map, lanes, all)
+	if waits = mayBegin(t, all, l, by, now); waits == nil && lane == "" {
+		waits = waitsFor("it waits for its turn: %d transfers of the map have not ended", lanes)
+	}
+	if was.ID != "" {
+		t.Started = was.Started
+	}
+	switch {
+	case was.Hours != "" && was.Source != t.Source: // somebody has decided otherwise since
+		waits = fmt.Errorf("map %s: key %q was to leave shard %s, and lives on %s now: %w", t.Map, t.Key, was.Source, t.Source, errMoved)
+		t.Lane, t.State, t.Error = was.Lane, engine.TransferFailed, waits.Error()
+	case waits == nil:
+		t.Lane, t.Waits = lane, ""
+		if was.Lane != "" {
+			writes = append(writes, engine.DocumentWrite{Kind: engine.DocShardTransfer, Name: was.Lane, Version: engine.AnyVersion, Value: []byte("{}")})
+		}
+	case was.Waits == waits.Error():
+		return nil, waits, nil
+	default:
+		if t.Lane = cmp.Or(was.Lane, freeLane(t.Map+"/wait", waitingLanes, all)); t.Lane == "" {
+			return nil, waits, nil // more wait than are shown
+		}
+		t.Waits = waits.Error()
+	}
+	value, err := json.Marshal(t)
+	return append(writes, engine.DocumentWrite{Kind: engine.DocShardTransfer, Name: t.Lane, Version: engine.AnyVersion, Value: value}), waits, err
+}
+
+// mayBegin tells why a transfer must wait; nil when it must not.
+func mayBegin(t *engine.ShardTransfer, all []engine.ShardTransfer, l layout, by turn, now time.Time) error {
+	if by.hours != nil {
+		return by.hours
+	}
+	if err := apart(t, all, l); err != nil {
+		return err
+	}
+	return roomFor(t, all, by, now)
 }
 
 // apart refuses a transfer while another one is not over that may have the same rows: while
 // that is observed, it brings what its target does with them back to its source, and in the
 // end it deletes them there, whoever has put them there meanwhile.
-func apart(t *engine.ShardTransfer, all []engine.ShardTransfer, l layout, now time.Time) error {
+func apart(t *engine.ShardTransfer, all []engine.ShardTransfer, l layout) error {
 	for _, o := range all {
-		if underWay(o, now) && l.overlap(o.Key, t.Key) {
-			return fmt.Errorf("map %s: transfer %s of %q is %s; it can be told to finish: %w", t.Map, o.ID, o.Key, o.State, errFull)
+		if o.Waits == "" && !engine.TransferEnded(o.State) && l.overlap(o.Key, t.Key) {
+			return waitsFor("it waits for transfer %s of %q, which is %s and can be told to finish or to cancel", o.ID, o.Key, o.State)
 		}
 	}
 	return nil
 }
 
-func roomFor(t *engine.ShardTransfer, all []engine.ShardTransfer, perSource, perTarget int, now time.Time) error {
+// roomFor refuses a transfer while its shards take part in as many as they may. One that is observed
+// costs them next to nothing, and one that has been silent for long is not at work.
+func roomFor(t *engine.ShardTransfer, all []engine.ShardTransfer, by turn, now time.Time) error {
 	from, to := 0, 0
 	for _, o := range all {
-		if !underWay(o, now) {
+		if o.Waits != "" || engine.TransferEnded(o.State) || o.State == engine.TransferObserving || now.Sub(o.Changed) >= deadAfter {
 			continue
 		}
 		if o.Source == t.Source {
@@ -92,32 +150,36 @@ func roomFor(t *engine.ShardTransfer, all []engine.ShardTransfer, perSource, per
 			to++
 		}
 	}
-	if from >= perSource {
-		return fmt.Errorf("map %s: %d transfers leave shard %s: %w", t.Map, from, t.Source, errFull)
+	if from >= by.perSource {
+		return waitsFor("it waits for its turn: %d transfers leave shard %s", from, t.Source)
 	}
-	if to >= perTarget {
-		return fmt.Errorf("map %s: %d transfers go to shard %s: %w", t.Map, to, t.Target, errFull)
+	if to >= by.perTarget {
+		return waitsFor("it waits for its turn: %d transfers go to shard %s", to, t.Target)
 	}
 	return nil
 }
 
-// freeLane gives the lane that was never used, or whose transfer ended the longest ago;
-// empty when all are in use.
-func freeLane(shardMap string, all []engine.ShardTransfer) string {
+// freeLane gives the lane of the transfer that ended the longest ago, when enough are remembered, or one
+// that was never used; empty when all are in use.
+func freeLane(prefix string, most int, all []engine.ShardTransfer) string {
 	used := map[string]engine.ShardTransfer{}
 	for _, o := range all {
 		used[o.Lane] = o
 	}
-	oldest := ""
-	for i := range lanes {
-		name := fmt.Sprintf("%s/%02d", shardMap, i)
-		o, ok := used[name]
-		if !ok {
-			return name
-		}
-		if engine.TransferEnded(o.State) && (oldest == "" || o.Changed.Before(used[oldest].Changed)) {
-			oldest = name
+	oldest, unused, ended := "", "", 0
+	for i := range most {
+		name := fmt.Sprintf("%s/%02d", prefix, i)
+		switch o, ok := used[name]; {
+		case !ok && unused == "":
+			unused = name
+		case ok && engine.TransferEnded(o.State):
+			if ended++; oldest == "" || o.Changed.Before(used[oldest].Changed) {
+				oldest = name
+			}
 		}
 	}
-	return oldest
+	if unused == "" || ended >= endedLanes {
+		return oldest
+	}
+	return unused
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,6 +22,12 @@ func waiting(i int, source, target string) *engine.ShardTransfer {
 		State: engine.TransferWaiting, Started: time.Now()}
 }
 
+// waits tells whether a transfer waits for something.
+func waits(err error) bool {
+	var w waitError
+	return errors.As(err, &w)
+}
+
 // However many ask at once, no shard takes part in more transfers than it may.
 func TestLanesBoundTransfers(t *testing.T) {
 	t.Parallel()
@@ -30,13 +37,13 @@ func TestLanesBoundTransfers(t *testing.T) {
 	got, full := 0, 0
 	for i := range 20 {
 		wait.Go(func() {
-			err := acquire(ctx, store, 0, waiting(i, "s1", "s2"), single, 4, 8, time.Now())
+			err := acquire(ctx, store, 0, waiting(i, "s1", "s2"), single, turn{perSource: 4, perTarget: 8}, time.Now())
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
 			case err == nil:
 				got++
-			case errors.Is(err, errFull):
+			case waits(err):
 				full++
 			default:
 				t.Error(err)
@@ -47,13 +54,13 @@ func TestLanesBoundTransfers(t *testing.T) {
 	if got != 4 || full != 16 {
 		t.Errorf("%d of 20 have got a lane and %d not, want 4 and 16", got, full)
 	}
-	if err := acquire(ctx, store, 0, waiting(100, "s3", "s2"), single, 4, 5, time.Now()); err != nil {
+	if err := acquire(ctx, store, 0, waiting(100, "s3", "s2"), single, turn{perSource: 4, perTarget: 5}, time.Now()); err != nil {
 		t.Errorf("a fifth one to s2: %v", err)
 	}
-	if err := acquire(ctx, store, 0, waiting(101, "s4", "s2"), single, 4, 5, time.Now()); !errors.Is(err, errFull) {
-		t.Errorf("a sixth one to s2: have %v, want %v", err, errFull)
+	if err := acquire(ctx, store, 0, waiting(101, "s4", "s2"), single, turn{perSource: 4, perTarget: 5}, time.Now()); !waits(err) {
+		t.Errorf("a sixth one to s2: have %v, want that it waits", err)
 	}
-	if err := acquire(ctx, store, 0, waiting(102, "s1", "s5"), single, 4, 5, time.Now().Add(deadAfter)); err != nil {
+	if err := acquire(ctx, store, 0, waiting(102, "s1", "s5"), single, turn{perSource: 4, perTarget: 5}, time.Now().Add(deadAfter)); err != nil {
 		t.Errorf("when the others have been silent for long: %v", err)
 	}
 }
@@ -62,21 +69,100 @@ func TestLanesBoundTransfers(t *testing.T) {
 func TestLaneIsFoundAgainAndReused(t *testing.T) {
 	t.Parallel()
 	store, ctx := enginetest.NewMemory(), t.Context()
-	for i := range 2 * lanes {
+	for i := range 3 * endedLanes {
 		one := waiting(i, "s1", "s2")
-		if err := acquire(ctx, store, 0, one, single, 1, 1, time.Now()); err != nil {
+		if err := acquire(ctx, store, 0, one, single, turn{perSource: 1, perTarget: 1}, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		again := waiting(i, "s1", "s2")
-		if err := acquire(ctx, store, 0, again, single, 1, 1, time.Now()); err != nil || again.Lane != one.Lane {
+		if err := acquire(ctx, store, 0, again, single, turn{perSource: 1, perTarget: 1}, time.Now()); err != nil || again.Lane != one.Lane {
 			t.Fatalf("asked again: lane %s, %v; want %s", again.Lane, err, one.Lane)
 		}
 		one.State = engine.TransferDone
 		write(ctx, t, store, one)
 	}
 	all, err := engine.ReadShardTransfers(ctx, store, "mail")
-	if err != nil || len(all) != lanes {
-		t.Errorf("%d transfers are kept, %v; want the last %d", len(all), err, lanes)
+	if err != nil || len(all) != endedLanes {
+		t.Errorf("%d transfers are kept, %v; want the last %d", len(all), err, endedLanes)
+	}
+}
+
+// A transfer that is only observed takes nobody's place, however many there are.
+func TestObservedTransfersHoldNoLane(t *testing.T) {
+	t.Parallel()
+	store, ctx := enginetest.NewMemory(), t.Context()
+	for i := range 3 * endedLanes {
+		one := waiting(i, "s1", "s2")
+		if err := acquire(ctx, store, 0, one, single, turn{perSource: 1, perTarget: 1}, time.Now()); err != nil {
+			t.Fatalf("transfer %d: %v", i, err)
+		}
+		one.State = engine.TransferObserving
+		write(ctx, t, store, one)
+	}
+}
+
+// What waits for its hours, or for another transfer, is there to see and holds nobody up; it begins when it
+// may, can be cancelled, and does not undo what somebody has decided meanwhile.
+func TestWaitingTransfersAreSeenAndHoldNobodyUp(t *testing.T) {
+	t.Parallel()
+	store, ctx := enginetest.NewMemory(), t.Context()
+	open, night := turn{perSource: 4, perTarget: 4}, turn{perSource: 4, perTarget: 4, hours: waitsFor("it waits for the hours 22-6")}
+	at := func(id int, key, source string) *engine.ShardTransfer {
+		t := waiting(id, source, "s2")
+		t.Key = key
+		return t
+	}
+	seen := func(id string) engine.ShardTransfer {
+		t.Helper()
+		one, err := engine.ReadShardTransfer(ctx, store, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return one
+	}
+	for _, id := range []int{1, 3} {
+		nightly := at(id, fmt.Sprint(40+id), "s1")
+		nightly.Hours = "22-6"
+		for range 2 {
+			if err := acquire(ctx, store, 0, nightly, single, night, time.Now()); !waits(err) {
+				t.Fatalf("by day: %v", err)
+			}
+		}
+		if have := seen(nightly.ID); have.State != engine.TransferWaiting || have.Waits != "it waits for the hours 22-6" {
+			t.Errorf("shown is %+v", have)
+		}
+	}
+	operators := at(2, "41", "s1")
+	if err := acquire(ctx, store, 0, operators, single, open, time.Now()); err != nil {
+		t.Fatalf("the operator's own: %v", err)
+	}
+	behind := at(4, "41/inbox", "s1")
+	if err := acquire(ctx, store, 0, behind, single, open, time.Now()); !waits(err) {
+		t.Fatalf("another one of its rows: %v", err)
+	}
+	if have := seen(behind.ID); !strings.Contains(have.Waits, `it waits for transfer t2 of "41", which is waiting`) {
+		t.Errorf("shown is %+v", have)
+	}
+	operators.State = engine.TransferDone
+	write(ctx, t, store, operators)
+	if err := acquire(ctx, store, 0, behind, single, open, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if have := seen(behind.ID); have.Waits != "" || strings.Contains(have.Lane, "wait") {
+		t.Errorf("it has begun, and is shown as %+v", have)
+	}
+	moved := at(1, "41", "s3")
+	moved.Hours = "22-6"
+	if err := acquire(ctx, store, 0, moved, single, open, time.Now()); !errors.Is(err, errMoved) {
+		t.Errorf("by night, when the key has moved: %v", err)
+	}
+	if have := seen("t1"); have.State != engine.TransferFailed {
+		t.Errorf("shown is %+v", have)
+	}
+	stays := at(3, "43", "s1")
+	stays.Hours = "22-6"
+	if err := acquire(ctx, store, 0, stays, single, open, time.Now()); err != nil {
+		t.Errorf("by night: %v", err)
 	}
 }
 
@@ -110,7 +196,7 @@ func TestTransfersOfTheSameRowsWaitForEachOther(t *testing.T) {
 	}
 	store, ctx := enginetest.NewMemory(), t.Context()
 	first := waiting(7, "s1", "s2")
-	if err := acquire(ctx, store, 0, first, single, 9, 9, time.Now()); err != nil {
+	if err := acquire(ctx, store, 0, first, single, turn{perSource: 9, perTarget: 9}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	back := waiting(8, "s2", "s1")
@@ -118,13 +204,13 @@ func TestTransfersOfTheSameRowsWaitForEachOther(t *testing.T) {
 	for _, state := range []string{engine.TransferRunning, engine.TransferObserving, engine.TransferCleaning} {
 		first.State = state
 		write(ctx, t, store, first)
-		if err := acquire(ctx, store, 0, back, single, 9, 9, time.Now()); !errors.Is(err, errFull) {
-			t.Errorf("while the first one is %s: have %v, want %v", state, err, errFull)
+		if err := acquire(ctx, store, 0, back, single, turn{perSource: 9, perTarget: 9}, time.Now()); !waits(err) {
+			t.Errorf("while the first one is %s: have %v, want that it waits", state, err)
 		}
 	}
 	first.State = engine.TransferDone
 	write(ctx, t, store, first)
-	if err := acquire(ctx, store, 0, back, single, 9, 9, time.Now()); err != nil {
+	if err := acquire(ctx, store, 0, back, single, turn{perSource: 9, perTarget: 9}, time.Now()); err != nil {
 		t.Errorf("when the first one is over: %v", err)
 	}
 }

@@ -65,6 +65,13 @@ func newRigOn(t testing.TB, text string, servers [2]*enginetest.Cluster) *rig {
 		t.Fatal(err)
 	}
 	r.shards["map"] = r.dsn
+	if strings.Contains(text, "ADMIN") {
+		text = strings.ReplaceAll(text, "ADMIN", "connect: {database: "+database+", user: postgres, admin: procaas, parameters: {sslmode: disable}}")
+		for _, c := range servers {
+			r.shards["server"] = c.URL
+			r.exec("server", "do $$ begin create role procaas superuser login; exception when duplicate_object or unique_violation then null; end $$")
+		}
+	}
 	text = strings.ReplaceAll(text, "CONNECT", "connect: {database: "+database+", user: postgres, parameters: {sslmode: disable}}")
 	for i, c := range servers {
 		shard := fmt.Sprintf("s%d", i+1)

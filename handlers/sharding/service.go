@@ -329,6 +329,11 @@ func (s *Service) connect(ctx context.Context, dsn string, conns int32) (*pgxpoo
 	}
 	config.MaxConns = conns
 	config.ConnConfig.RuntimeParams["application_name"] = "procaas"
+	// Not what the server has for the role: where that is called procaas, as the schema of the fences is, tables without a
+	// schema would be made there. Tables of a map are in public, unless it says otherwise.
+	if config.ConnConfig.RuntimeParams["search_path"] == "" {
+		config.ConnConfig.RuntimeParams["search_path"] = "public"
+	}
 	config.ConnConfig.ConnectTimeout = s.patience()
 	p, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {

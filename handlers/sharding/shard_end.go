@@ -30,6 +30,9 @@ func (h *ShardEnd) Handle(ctx context.Context, c *engine.Call) (engine.Result, e
 	if err != nil || engine.TransferEnded(t.t.State) {
 		return t.result(err)
 	}
+	if t.t.Waits != "" { // it has begun nothing
+		return t.result(t.set(ctx, func(s *engine.ShardTransfer) { s.State = engine.TransferCancelled }))
+	}
 	order, version, err := t.order(ctx)
 	if err != nil {
 		return engine.Result{}, err

@@ -19,6 +19,10 @@ var shardPlanSource string
 // ShardPlan begins the transfer of a key to another shard: it refuses what could not be
 // moved, with all reasons, and waits for its turn and for the night.
 //
+// While it waits it holds nothing: other transfers of the key begin before it, and
+// operators see what it waits for. A transfer that finds its key on another shard when
+// its hours have come is refused: somebody has decided otherwise meanwhile.
+//
 // A transfer that is refused fails for good, and has changed nothing. Its response has
 // the fields id, map, key, source, target, method, state, switched, epoch, window-ms,
 // rows and ended, as that of each handler of a transfer.
@@ -50,10 +54,12 @@ type ShardPlan struct {
 	// logical replication and no primary keys. auto takes stream where it can.
 	Method string `yaml:"method" default:"auto" enum:"auto,stream,lock-copy-switch"`
 
-	// PerSource bounds how many transfers may leave a shard at once.
+	// PerSource bounds how many transfers may leave a shard at once. Those that are only
+	// observed, and may be rolled back, do not count.
 	PerSource int `yaml:"per-source" default:"4" min:"1" max:"64"`
 
-	// PerTarget bounds how many transfers may go to a shard at once.
+	// PerTarget bounds how many transfers may go to a shard at once, without those that
+	// are only observed.
 	PerTarget int `yaml:"per-target" default:"8" min:"1" max:"64"`
 
 	// Hours are those of the day, in UTC, at which a transfer may begin, such as 22-6; at
@@ -75,6 +81,9 @@ type ShardPlan struct {
 	Rate int64 `yaml:"rate" default:"0" min:"0"`
 }
 
+// lookAgain is how often a transfer that waits for its hours looks whether it has been cancelled.
+const lookAgain = time.Minute
+
 // Handle implements [engine.Handler].
 func (h *ShardPlan) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
 	if h.service == nil {
@@ -88,11 +97,8 @@ func (h *ShardPlan) Handle(ctx context.Context, c *engine.Call) (engine.Result, 
 	if err != nil {
 		return engine.Result{}, engine.Permanent(err)
 	}
-	if wait > 0 {
-		return engine.Result{}, engine.After(wait, fmt.Errorf("it waits for the hours %s", h.Hours))
-	}
 	t := engine.ShardTransfer{
-		ID: transferID(c, h.Transfer), Map: h.Map, Key: h.Key, Target: h.Target, Method: h.Method, Run: c.Run,
+		ID: transferID(c, h.Transfer), Map: h.Map, Key: h.Key, Target: h.Target, Method: h.Method, Run: c.Run, Hours: h.Hours,
 		DeadlineMS: h.Deadline.Milliseconds(), PingMS: h.Ping.Milliseconds(), LockMS: h.Lock.Milliseconds(), Rate: h.Rate,
 		State: engine.TransferWaiting, Step: "plan", Started: c.Now,
 	}
@@ -107,10 +113,18 @@ func (h *ShardPlan) Handle(ctx context.Context, c *engine.Call) (engine.Result, 
 		return engine.Result{}, engine.Permanent(fmt.Errorf("map %s: %w %q", m.ID, ErrUnknownShard, h.Target))
 	}
 	t.Source = p.Shard
-	if err := acquire(ctx, c.Documents, c.Node, &t, m.layout, h.PerSource, h.PerTarget, c.Now); err != nil {
-		if errors.Is(err, errFull) {
-			return engine.Result{}, engine.After(busyDelay, err)
-		}
+	by, again := turn{perSource: h.PerSource, perTarget: h.PerTarget}, busyDelay
+	if wait > 0 {
+		by.hours, again = waitsFor("it waits for the hours %s", h.Hours), min(wait, lookAgain)
+	}
+	err = acquire(ctx, c.Documents, c.Node, &t, m.layout, by, c.Now)
+	var waits waitError
+	switch {
+	case errors.Is(err, errMoved):
+		return engine.Result{}, engine.Permanent(err)
+	case errors.As(err, &waits):
+		return engine.Result{}, engine.After(again, err)
+	case err != nil:
 		return engine.Result{}, err
 	}
 	return h.do(ctx, c, h.Transfer, "plan", h.plan)

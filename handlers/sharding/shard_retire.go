@@ -75,6 +75,9 @@ func (h *ShardRetire) observe(ctx context.Context, t *task) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
+	if err := m.Settle(ctx); err != nil {
+		return err
+	}
 	for time.Now().Before(until) {
 		err := m.Follow(ctx, min(followFor, time.Until(until)))
 		if transfer.MustRestart(err) {

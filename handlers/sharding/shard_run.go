@@ -20,6 +20,9 @@ var shardRunSource string
 // What has a name is done once on each shard: it is noted there in the same transaction. So
 // a list of shards that was cut short goes on with those that are left.
 //
+// Tables without a schema are those of public, or of the search_path among the parameters of
+// the map's connect.
+//
 // The response has the fields map, shard, done, which is false when it was done before, and
 // rows, the rows that the last statement has changed.
 //
@@ -68,8 +71,15 @@ func (h *ShardRun) Handle(ctx context.Context, _ *engine.Call) (engine.Result, e
 	if err != nil {
 		return engine.Result{}, err
 	}
+	pooled, err := pool.Acquire(ctx)
+	if err != nil {
+		return engine.Result{}, fmt.Errorf("map %s: shard %s: %w", h.Map, h.Shard, err)
+	}
+	// It does not go back to the pool: the SQL may have changed settings of its session, such as the search path.
+	conn := pooled.Hijack()
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	done, rows := true, int64(0)
-	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		if h.Name != "" {
 			tag, err := tx.Exec(ctx, markRun, "run/"+h.Map+"/"+h.Name)
 			if err != nil {

@@ -242,3 +242,19 @@ func TestSQLRunsOnceOnEachShard(t *testing.T) {
 		t.Errorf("an unknown map: %v", err)
 	}
 }
+
+// A role that is called like the schema of the fences would find it first: what the SQL of others makes
+// without a schema is made in public all the same, and what that sets ends with it.
+func TestSQLOfARoleCalledProcaasRunsInPublic(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, strings.Replace(mailMap, "CONNECT", "ADMIN", 1))
+	r.enroll("mail")
+	for _, sql := range []string{"create table notes (id int); set search_path = procaas", "create table more (id int)"} {
+		r.must("shard.run", map[string]any{"map": "mail", "shard": "s1", "sql": sql})
+	}
+	var schemas string
+	r.ask("s1", "select string_agg(schemaname || '.' || tablename, ' ' order by tablename) from pg_tables where tablename in ('notes', 'more')", &schemas)
+	if schemas != "public.more public.notes" {
+		t.Errorf("the tables are %s, want both in public", schemas)
+	}
+}

@@ -3,6 +3,7 @@ package sharding_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -166,7 +167,7 @@ func (r *mover) submit(event, payload string) (run string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	got, err := r.e.Submit(r.t.Context(), []engine.Submission{{Event: engine.Event{Type: event, Key: "test", Payload: v}}})
+	got, err := r.e.Submit(r.t.Context(), []engine.Submission{{Event: engine.Event{Type: event, Payload: v}}})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -338,6 +339,11 @@ func TestTransferIsRolledBackByOrder(t *testing.T) {
 		t.Errorf("cancel after the switch: have %v, want %v", err, engine.ErrShardOrder)
 	}
 	c.await(50)
+	const slots = "select count(*) from pg_replication_slots where database = current_database()"
+	eventually(t, "the slot on the source to be given back", func() bool { return r.number("s1", slots) == 0 })
+	if n := r.number("s2", slots); n != 1 {
+		t.Errorf("%d slots are kept for the way back, want one", n)
+	}
 	r.order(got.ID, engine.OrderRollback)
 	got = r.awaitState(engine.TransferRolledBack)
 	if got.Next < 3 {
@@ -392,4 +398,22 @@ func TestTransferThatIsRefusedSaysWhy(t *testing.T) {
 	r.start(`, "grace": "0s"`)
 	r.await("another one that is done", func(t engine.ShardTransfer) bool { return t.ID != got.ID && t.State == engine.TransferDone })
 	c.check("s2")
+}
+
+// A transfer that waits for the night is there to see, holds up no other one of its key, and can be cancelled.
+func TestTransferThatWaitsForItsHoursHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	r := newMover(t)
+	hour := time.Now().UTC().Hour()
+	r.start(fmt.Sprintf(`, "hours": "%d-%d"`, (hour+3)%24, (hour+4)%24))
+	nightly := r.await("one that waits", func(t engine.ShardTransfer) bool { return strings.HasPrefix(t.Waits, "it waits for the hours") })
+	if _, err := r.e.OrderShardTransfer(t.Context(), nightly.ID, engine.OrderPause, engine.Actor{}); !errors.Is(err, engine.ErrShardOrder) {
+		t.Errorf("pause: have %v, want %v", err, engine.ErrShardOrder)
+	}
+	r.ended(r.start(`, "grace": "0s"`), engine.Succeeded)
+	r.order(nightly.ID, engine.OrderCancel)
+	all, err := r.e.ShardTransfers(t.Context(), "mail")
+	if err != nil || len(all) != 2 || all[1].State != engine.TransferCancelled {
+		t.Errorf("have %+v, %v", all, err)
+	}
 }

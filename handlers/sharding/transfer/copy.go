@@ -336,19 +336,28 @@ func (m *Mover) dropStreams(ctx context.Context) error {
 	}
 	for _, c := range []*pgx.Conn{m.source, m.target} {
 		for _, name := range []string{m.spec.slot(), m.spec.backSlot()} {
-			if err := dropSlot(ctx, c, name); err != nil {
+			if err := m.dropStream(ctx, c, name); err != nil {
 				return err
-			}
-			if err := pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
-				if _, err := tx.Exec(ctx, lockTimeout(m.limits.DDL)); err != nil {
-					return err
-				}
-				_, err := tx.Exec(ctx, "drop publication if exists "+quote(name))
-				return err
-			}); err != nil {
-				return fmt.Errorf("drop publication %s: %w", name, err)
 			}
 		}
+	}
+	return nil
+}
+
+// dropStream removes a slot and the publication of the same name.
+func (m *Mover) dropStream(ctx context.Context, c *pgx.Conn, name string) error {
+	if err := dropSlot(ctx, c, name); err != nil {
+		return err
+	}
+	err := pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, lockTimeout(m.limits.DDL)); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, "drop publication if exists "+quote(name))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("drop publication %s: %w", name, err)
 	}
 	return nil
 }

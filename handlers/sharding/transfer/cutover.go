@@ -252,3 +252,10 @@ func (m *Mover) Retire(ctx context.Context) error {
 	// A later epoch there means that the key has come back since.
 	return m.at("retired")
 }
+
+// Settle gives back what only the way to the target needed, once the map has switched: a slot that nobody reads
+// keeps the source's log, and one of its few slots, for as long as the transfer may be rolled back. The
+// mover is one of [OpenBack].
+func (m *Mover) Settle(ctx context.Context) error {
+	return m.dropStream(ctx, m.target, m.spec.slot())
+}

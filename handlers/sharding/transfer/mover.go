@@ -235,6 +235,9 @@ func (m *Mover) Plan(ctx context.Context) error {
 	if reasons = append(reasons, more...); len(reasons) > 0 {
 		return &RefusedError{reasons}
 	}
+	if err := m.crowded(ctx); err != nil {
+		return err
+	}
 	if err := m.load(ctx); err != nil {
 		return err
 	}
@@ -261,8 +264,7 @@ func (m *Mover) enrolled(ctx context.Context) ([]string, error) {
 }
 
 const readServer = `select current_setting('server_version_num')::int / 10000, current_setting('wal_level'),
-	current_setting('max_replication_slots')::int - (select count(*) from pg_replication_slots)::int,
-	current_setting('server_encoding'),
+	current_setting('max_replication_slots')::int, current_setting('max_wal_senders')::int, current_setting('server_encoding'),
 	(select count(*) from pg_prepared_xacts where prepared < now() - interval '1 minute')::int,
 	(select rolreplication or rolsuper from pg_roles where rolname = current_user), pg_is_in_recovery()`
 
@@ -274,10 +276,10 @@ func (m *Mover) serverRefusals(ctx context.Context) ([]string, error) {
 	var encodings []string
 	for i, c := range []*pgx.Conn{m.source, m.target} {
 		shard := []string{m.spec.SourceShard, m.spec.TargetShard}[i]
-		var version, slots, prepared int
+		var version, slots, senders, prepared int
 		var level, encoding string
 		var replicates, recovers bool
-		if err := c.QueryRow(ctx, readServer).Scan(&version, &level, &slots, &encoding, &prepared, &replicates, &recovers); err != nil {
+		if err := c.QueryRow(ctx, readServer).Scan(&version, &level, &slots, &senders, &encoding, &prepared, &replicates, &recovers); err != nil {
 			return nil, fmt.Errorf("shard %s: %w", shard, err)
 		}
 		encodings = append(encodings, encoding)
@@ -289,7 +291,8 @@ func (m *Mover) serverRefusals(ctx context.Context) ([]string, error) {
 		refuse(recovers, "is reached at a replica, not at its master")
 		refuse(version < 15, "runs PostgreSQL %d, whose publications do not filter rows: want 15 or newer", version)
 		refuse(level != "logical", "has wal_level = %s: set it to logical and restart, or use the method lock-copy-switch", level)
-		refuse(slots < 2, "has %d free replication slots: raise max_replication_slots", slots)
+		refuse(slots < needsSlots, "has max_replication_slots = %d: want %d or more", slots, needsSlots)
+		refuse(senders < needsSlots, "has max_wal_senders = %d: want %d or more", senders, needsSlots)
 		refuse(!replicates, "lets its user not replicate: alter role … replication")
 		// Dangling ones only: a younger one may end while the slot waits for it.
 		refuse(prepared > 0, "has %d prepared transactions older than a minute, for which a slot would wait: commit them or roll them back", prepared)
@@ -298,6 +301,30 @@ func (m *Mover) serverRefusals(ctx context.Context) ([]string, error) {
 		out = append(out, fmt.Sprintf("the encodings differ: %s in the source and %s in the target", encodings[0], encodings[1]))
 	}
 	return out, nil
+}
+
+// A transfer reads a slot, and another one for a moment when it compares rows.
+const (
+	needsSlots = 2
+	readUse    = `select (select count(*) from pg_replication_slots)::int, current_setting('max_replication_slots')::int,
+	(select count(*) from pg_stat_replication)::int, current_setting('max_wal_senders')::int`
+)
+
+// crowded tells which shard has no room for a transfer at present. That is no refusal: others end, and
+// those that are observed give theirs back.
+func (m *Mover) crowded(ctx context.Context) error {
+	for i, c := range []*pgx.Conn{m.source, m.target} {
+		shard := []string{m.spec.SourceShard, m.spec.TargetShard}[i]
+		var slots, most, senders, mostSenders int
+		if err := c.QueryRow(ctx, readUse).Scan(&slots, &most, &senders, &mostSenders); err != nil {
+			return fmt.Errorf("shard %s: %w", shard, err)
+		}
+		if most-slots < needsSlots || mostSenders-senders < needsSlots {
+			return fmt.Errorf("it waits for room: shard %s has %d of %d replication slots in use, and %d of %d senders of its log; "+
+				"tell transfers that are observed to finish, or raise max_replication_slots and max_wal_senders", shard, slots, most, senders, mostSenders)
+		}
+	}
+	return nil
 }
 
 // load reads the tables, once.
