@@ -84,7 +84,7 @@ type Engine struct {
 	running   atomic.Bool
 	node      atomic.Pointer[node] // nil while the process is no member
 	joinError atomic.Pointer[error]
-	reloaded  chan struct{} // there is another definition
+	reloaded  Broadcast // there is another definition
 
 	explaining chan struct{} // held by who looks into a run
 	follower   follower
@@ -98,13 +98,13 @@ func New(o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		o: o, log: o.Log, metrics: o.Metrics,
-		library:  library{store: o.Store, types: o.Types, services: o.ServiceURLs, byName: map[string]HandlerType{}, maxConns: o.MaxInFlight, targets: o.Targets, runID: o.virtual.runID},
-		settings: settings{store: o.Store},
-		degrader: degrader{store: o.Store},
-		stats:    stats{metrics: o.Metrics},
-		clock:    clock{known: make(chan struct{}), source: o.virtual.now()},
-		reloaded: make(chan struct{}, 1), explaining: make(chan struct{}, maxExplained),
-		follower: follower{changed: make(chan struct{}, 1)},
+		library:    library{store: o.Store, types: o.Types, services: o.ServiceURLs, byName: map[string]HandlerType{}, maxConns: o.MaxInFlight, targets: o.Targets, runID: o.virtual.runID},
+		settings:   settings{store: o.Store},
+		degrader:   degrader{store: o.Store},
+		stats:      stats{metrics: o.Metrics},
+		clock:      clock{known: make(chan struct{}), source: o.virtual.now()},
+		explaining: make(chan struct{}, maxExplained),
+		follower:   follower{changed: make(chan struct{}, 1)},
 	}
 	for _, t := range o.Types {
 		e.library.byName[t.Name] = t
@@ -172,6 +172,10 @@ func (e *IntakeError) Error() string { return e.Message }
 
 // Bundle gives the definition that new events are served by.
 func (e *Engine) Bundle() *dsl.Bundle { return e.library.current.Load().bundle }
+
+// Reloaded gives a channel that is closed when the node takes another definition over. Ask for it
+// before the Bundle that is to be watched.
+func (e *Engine) Reloaded() <-chan struct{} { return e.reloaded.Next() }
 
 // Plans gives the plans of all pipelines of the present definition, in order.
 func (e *Engine) Plans() []*Plan { return slices.Clone(e.library.current.Load().plans) }

@@ -127,10 +127,7 @@ func (e *Engine) activate(ctx context.Context, b *dsl.Bundle, onlyNew bool, by A
 func (e *Engine) swap(d *definition) (before *definition) {
 	before = e.library.current.Swap(d)
 	e.follower.refused.Store(nil)
-	select {
-	case e.reloaded <- struct{}{}:
-	default:
-	}
+	e.reloaded.Send()
 	return before
 }
 

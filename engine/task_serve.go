@@ -63,6 +63,7 @@ func (e *Engine) ServeTasks(ctx context.Context, store TaskStore) {
 
 // look takes what there is, and waits until there may be more.
 func (s *taskServer) look(ctx context.Context) {
+	again := s.e.Reloaded() // others may have a queue then
 	wants := s.wants()
 	types := make([]string, len(wants))
 	for i, w := range wants {
@@ -92,6 +93,7 @@ func (s *taskServer) look(ctx context.Context) {
 	case <-ctx.Done():
 	case <-t.C:
 	case <-woken:
+	case <-again:
 	case <-s.free:
 	}
 }

@@ -174,6 +174,10 @@ func (e *Engine) windAll(ctx context.Context, d *definition, stands map[string]s
 // tick fires triggers until ctx ends or there is another definition.
 func (e *Engine) tick(ctx context.Context, d *definition, works []*clockwork) {
 	for {
+		again := e.Reloaded()
+		if e.library.current.Load() != d {
+			return
+		}
 		now := e.clock.now()
 		sleep := longestPoll // the store's clock may be set meanwhile, so that none sleeps longer
 		for _, c := range works {
@@ -192,11 +196,11 @@ func (e *Engine) tick(ctx context.Context, d *definition, works []*clockwork) {
 		t := time.NewTimer(sleep)
 		select {
 		case <-ctx.Done():
-		case <-e.reloaded:
+		case <-again:
 		case <-t.C:
 		}
 		t.Stop()
-		if ctx.Err() != nil || e.library.current.Load() != d {
+		if ctx.Err() != nil {
 			return
 		}
 	}

@@ -148,6 +148,7 @@ type node struct {
 	shards  *sharding.Service // nil when the store is not PostgreSQL
 	secrets secretStore
 	targets *engine.Targets
+	kept    keptMaps
 	log     *slog.Logger
 	streams streams
 	flags   nodeFlags
@@ -295,7 +296,6 @@ func (n *node) run(ctx context.Context) error {
 		debug.SetGCPercent(heapGrowth)
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	kept := n.engine.Bundle().Hash // read before the engine may take another definition over
 	// What happens while the node drains is told, too.
 	alerting, quiet := context.WithCancel(context.WithoutCancel(ctx))
 	defer quiet()
@@ -305,7 +305,7 @@ func (n *node) run(ctx context.Context) error {
 		return n.engine.Run(ctx)
 	})
 	n.front.start(n.api)
-	g.Go(func() error { n.followShards(ctx, kept); return nil })
+	g.Go(func() error { n.followShards(ctx); return nil })
 	g.Go(func() error { return n.console.Run(ctx) })
 	g.Go(func() error { n.engine.ServeTasks(ctx, n.tasks); return nil })
 	g.Go(func() error {
@@ -345,7 +345,15 @@ func (n *node) reload(ctx context.Context, by engine.Actor) (engine.Diff, error)
 	if bundle == nil {
 		return engine.Diff{}, &engine.DefinitionError{Found: found, Err: errFindings}
 	}
-	return n.engine.Load(ctx, bundle, by)
+	if err := n.checkMaps(ctx, bundle); err != nil {
+		return engine.Diff{}, err
+	}
+	diff, err := n.engine.Load(ctx, bundle, by)
+	if err != nil {
+		return diff, err
+	}
+	// Whoever is answered goes by the new maps from now on.
+	return diff, n.keepMaps(ctx)
 }
 
 func nodeName(name string) string {

@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"sync"
 	"time"
 
 	"procaas/dsl"
@@ -27,6 +30,7 @@ func (n *node) openShards(ctx context.Context, b *dsl.Bundle) (err error) {
 			return engine.ReadShardTransfers(ctx, n.store, shardMap)
 		},
 	})
+	n.kept.hash = b.Hash
 	return err
 }
 
@@ -47,35 +51,67 @@ func (n *node) closeShards() {
 	}
 }
 
-// lookForMaps is how often a node looks whether its pipelines, and with them its shard maps,
-// have been replaced.
-const lookForMaps = time.Second
+// keepAgain is how long it takes until new shard maps are tried again that could not be taken over.
+const keepAgain = time.Second
 
-// followShards takes new shard maps over, until ctx ends. have is the hash of the bundle
-// whose maps are kept so far.
-func (n *node) followShards(ctx context.Context, have string) {
+// keptMaps is which shard maps a node keeps.
+type keptMaps struct {
+	mu   sync.Mutex // guards hash, and makes one at a time take maps over
+	hash string     // of their bundle
+}
+
+// keepMaps takes the shard maps of the present bundle over, unless that has been done.
+func (n *node) keepMaps(ctx context.Context) error {
 	if n.shards == nil {
-		return
+		return nil
 	}
-	tick := time.NewTicker(lookForMaps)
-	defer tick.Stop()
-	for refused := ""; ; {
+	n.kept.mu.Lock()
+	defer n.kept.mu.Unlock()
+	b := n.engine.Bundle()
+	if b.Hash == n.kept.hash {
+		return nil
+	}
+	if err := n.shards.Apply(ctx, b.ShardMaps); err != nil {
+		return fmt.Errorf("the new shard maps are not taken over yet, those before stay; it is tried again each second: %w", err)
+	}
+	n.kept.hash = b.Hash
+	return nil
+}
+
+// checkMaps refuses shard maps that cannot be taken over, before anybody is told of them.
+func (n *node) checkMaps(ctx context.Context, b *dsl.Bundle) error {
+	if n.shards == nil {
+		return nil
+	}
+	err := n.shards.Check(ctx, b.ShardMaps)
+	var refused *sharding.MapError
+	if errors.As(err, &refused) {
+		return &engine.DefinitionError{Err: err}
+	}
+	return err
+}
+
+// followShards takes new shard maps over which other nodes have brought, until ctx ends.
+func (n *node) followShards(ctx context.Context) {
+	for told := ""; ; {
+		again := n.engine.Reloaded()
+		var later <-chan time.Time
+		err := n.keepMaps(ctx)
+		switch {
+		case err == nil:
+			told = ""
+		case ctx.Err() == nil:
+			later = time.After(keepAgain) // the store may be away for a moment, or the last key may leave a shard soon
+			if told != err.Error() {
+				n.log.Error("shard maps", "error", err)
+			}
+			told = err.Error()
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-again:
+		case <-later:
 		}
-		b := n.engine.Bundle()
-		if b.Hash == have {
-			continue
-		}
-		if err := n.shards.Apply(ctx, b.ShardMaps); err != nil {
-			if refused != b.Hash && ctx.Err() == nil {
-				n.log.Error("new shard maps are not taken over, those before stay; it is tried again each second", "error", err)
-			}
-			refused = b.Hash // the store may be away for a moment, or the last key may leave a shard soon
-			continue
-		}
-		have = b.Hash
 	}
 }

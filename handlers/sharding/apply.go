@@ -2,6 +2,7 @@ package sharding
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -29,24 +30,31 @@ const (
 		and not exists (select from shards s where s.map = p.map and s.id = p.shard and s.declared) limit 1`
 )
 
+// A MapError says why a declared map cannot take the place of the one that is kept.
+type MapError struct {
+	Map, Reason string
+}
+
+// Error implements error.
+func (e *MapError) Error() string { return "map " + e.Map + ": " + e.Reason }
+
+// errChecked rolls back what was only checked.
+var errChecked = errors.New("checked")
+
+// Check tells whether [Service.Apply] would take maps over; the error is a [*MapError] when it
+// would not. Nothing is changed.
+func (s *Service) Check(ctx context.Context, declared []*dsl.ShardMap) error {
+	_, err := s.write(ctx, declared, errChecked)
+	if errors.Is(err, errChecked) {
+		return nil
+	}
+	return err
+}
+
 // Apply makes these maps those of the service. What is new in them is written down; slots
 // and stretches get their shards the first time only.
 func (s *Service) Apply(ctx context.Context, declared []*dsl.ShardMap) error {
-	ready := map[string]*Map{}
-	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		// Nodes start at the same time with the same files: one after the other, so that the first seeds the slots.
-		if _, err := tx.Exec(ctx, lockMaps); err != nil {
-			return err
-		}
-		for _, d := range declared {
-			m := s.newMap(d)
-			if err := m.apply(ctx, tx); err != nil {
-				return fmt.Errorf("map %s: %w", d.ID, err)
-			}
-			ready[d.ID] = m
-		}
-		return nil
-	})
+	ready, err := s.write(ctx, declared, nil)
 	if err != nil {
 		return err
 	}
@@ -59,6 +67,30 @@ func (s *Service) Apply(ctx context.Context, declared []*dsl.ShardMap) error {
 	close(again)
 	s.changed()
 	return nil
+}
+
+// write writes down what is new in maps, and gives them; the end is the error by which the transaction ends.
+func (s *Service) write(ctx context.Context, declared []*dsl.ShardMap, end error) (map[string]*Map, error) {
+	ready := map[string]*Map{}
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		// Nodes start at the same time with the same files: one after the other, so that the first seeds the slots.
+		if _, err := tx.Exec(ctx, lockMaps); err != nil {
+			return err
+		}
+		for _, d := range declared {
+			m := s.newMap(d)
+			if err := m.apply(ctx, tx); err != nil {
+				var refused *MapError
+				if errors.As(err, &refused) {
+					return err
+				}
+				return fmt.Errorf("map %s: %w", d.ID, err)
+			}
+			ready[d.ID] = m
+		}
+		return end
+	})
+	return ready, err
 }
 
 func (s *Service) newMap(d *dsl.ShardMap) *Map {
@@ -79,7 +111,7 @@ func (m *Map) apply(ctx context.Context, tx pgx.Tx) error {
 		return err
 	}
 	if strategy != m.layout.strategy || strategy == "slots" && slots != m.layout.slots {
-		return fmt.Errorf("it is kept by %s with %d slots; neither can change: declare a new map", strategy, slots)
+		return &MapError{m.ID, fmt.Sprintf("it is kept by %s with %d slots; neither can change: declare a new map", strategy, slots)}
 	}
 	// What is not declared any more is marked, never deleted: placements may still name it, which the last question tells.
 	batch := &pgx.Batch{}
@@ -101,7 +133,7 @@ func (m *Map) apply(ctx context.Context, tx pgx.Tx) error {
 	var key, shard string
 	err := tx.QueryRow(ctx, homeless, m.ID).Scan(&key, &shard)
 	if err == nil {
-		return fmt.Errorf("shard %q is not declared any more, but keys such as %q live there; declare it with transfer: false and drain it first", shard, key)
+		return &MapError{m.ID, fmt.Sprintf("shard %q is not declared any more, but keys such as %q live there; declare it with transfer: false and drain it first", shard, key)}
 	}
 	if err != pgx.ErrNoRows {
 		return err
