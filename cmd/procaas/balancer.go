@@ -195,9 +195,9 @@ shown that they can do; cold caches after moves are not in it.`,
 
 // readScenario reads a scenario of the balancer, and shows what is wrong with it.
 func readScenario(s streams, name string) (*plant.Scenario, error) {
-	data, err := os.ReadFile(name)
+	data, err := readInput(s, name)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, err
 	}
 	file := dsl.File{Name: name, Data: data}
 	scenario, found := plant.Parse(file)

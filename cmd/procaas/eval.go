@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -53,7 +52,7 @@ func evalCommand(s streams) *cobra.Command {
 		}
 		source := args[0]
 		if source == "-" {
-			text, err := io.ReadAll(s.in)
+			text, err := readAtMost(s.in, maxFile)
 			if err != nil {
 				return fmt.Errorf("read standard input: %w", err)
 			}

@@ -34,25 +34,57 @@ func isYAML(name string) bool {
 // readFiles reads the files below paths that want chooses, in the order of their
 // names. A path that is a file is read whatever its name; "-" is stdin.
 func readFiles(paths []string, stdin io.Reader, want func(string) bool) ([]dsl.File, error) {
+	return readFilesIn(openGiven, paths, stdin, want)
+}
+
+// openGiven opens a directory, or that of a file, that a person has named: links of that name
+// are followed.
+func openGiven(path string) (dir *os.Root, base string, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, "", notReadable(path, err)
+	}
+	at := path
+	if !info.IsDir() {
+		at, base = filepath.Dir(path), filepath.Base(path)
+	}
+	dir, err = os.OpenRoot(at)
+	return dir, base, err
+}
+
+// readFilesIn is readFiles for paths that open leads to.
+func readFilesIn(open func(string) (*os.Root, string, error), paths []string, stdin io.Reader, want func(string) bool) ([]dsl.File, error) {
 	var files []dsl.File
-	seen := map[string]bool{}
-	add := func(name, id string, data []byte) {
+	seen, size := map[string]bool{}, 0
+	add := func(name, id string, data []byte) error {
 		name = filepath.ToSlash(filepath.Clean(name))
 		if !seen[name] {
 			seen[name] = true
 			files = append(files, dsl.File{Name: name, ID: filepath.ToSlash(id), Data: data})
+			size += len(data)
 		}
+		if size > maxTrees {
+			return fmt.Errorf("the files have more than %d MiB together", maxTrees>>20)
+		}
+		return nil
 	}
 	for _, path := range paths {
-		if path == "-" {
-			data, err := io.ReadAll(stdin)
+		if path == "-" || path == "/dev/stdin" || strings.HasPrefix(path, "/dev/fd/") {
+			name, data, err := readStream(path, stdin)
 			if err != nil {
-				return nil, fmt.Errorf("read standard input: %w", err)
+				return nil, err
 			}
-			add(stdinName, "", data)
+			if err := add(name, "", data); err != nil {
+				return nil, err
+			}
 			continue
 		}
-		if err := readTree(path, want, add); err != nil {
+		dir, base, err := open(path)
+		if err != nil {
+			return nil, err
+		}
+		err = readTree(dir, base, path, want, add)
+		if err = errors.Join(err, dir.Close()); err != nil {
 			return nil, err
 		}
 	}
@@ -60,53 +92,48 @@ func readFiles(paths []string, stdin io.Reader, want func(string) bool) ([]dsl.F
 	return files, nil
 }
 
-func readTree(root string, want func(string) bool, add func(name, id string, data []byte)) error {
-	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+// readStream reads standard input, or what a shell gives in place of a file.
+func readStream(path string, stdin io.Reader) (name string, data []byte, err error) {
+	name = stdinName
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return "", nil, err
+		}
+		defer f.Close()
+		name, stdin = path, f
+	}
+	if data, err = readAtMost(stdin, maxFile); err != nil {
+		return "", nil, fmt.Errorf("read %s: %w", map[bool]string{true: "standard input", false: path}[path == "-"], err)
+	}
+	return name, data, nil
+}
+
+// readTree reads the files below a directory, or the one of that name.
+func readTree(dir *os.Root, base, root string, want func(string) bool, add func(name, id string, data []byte) error) error {
+	if base != "" {
+		data, err := readRegular(dir, base)
+		if err != nil {
+			return notReadable(root, err)
+		}
+		return add(root, base, data)
+	}
+	return fs.WalkDir(dir.FS(), ".", func(path string, d fs.DirEntry, err error) error {
+		name := filepath.Join(root, filepath.FromSlash(path))
 		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return fmt.Errorf("%s does not exist", path)
 		case err != nil:
-			return err
-		case d.IsDir() && path != root && strings.HasPrefix(d.Name(), "."):
+			return notReadable(name, err)
+		case d.IsDir() && path != "." && strings.HasPrefix(d.Name(), "."):
 			return fs.SkipDir
-		case d.IsDir() || path != root && !want(d.Name()):
+		case d.IsDir() || !want(d.Name()):
 			return nil
 		}
-		data, err := os.ReadFile(path)
+		data, err := readRegular(dir, filepath.FromSlash(path))
 		if err != nil {
-			return err
+			return notReadable(name, err)
 		}
-		id, err := filepath.Rel(root, path)
-		if err != nil || path == root {
-			id = filepath.Base(path)
-		}
-		add(path, id, data)
-		return nil
+		return add(name, path, data)
 	})
-}
-
-// readReferred reads a file that pipelines name, such as the OpenAPI document of
-// a service, wherever it lies.
-func readReferred(name string) ([]byte, error) {
-	info, err := os.Stat(filepath.FromSlash(name))
-	if err != nil {
-		return nil, withoutPath(err)
-	}
-	const most = 1 << 20 // as for all files
-	if !info.Mode().IsRegular() || info.Size() > most {
-		return nil, fmt.Errorf("want a file of at most 1 MiB")
-	}
-	data, err := os.ReadFile(filepath.FromSlash(name))
-	return data, withoutPath(err)
-}
-
-// withoutPath gives the reason alone: the path is told beside it.
-func withoutPath(err error) error {
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		return path.Err
-	}
-	return err
 }
 
 // readFS reads what want chooses from an embedded directory.
@@ -142,14 +169,14 @@ func loadBundle(s streams, paths []string, o dsl.Options) (*dsl.Bundle, error) {
 	if len(files) == 0 {
 		return nil, usagef("no pipeline files (*.yaml, *.yml) in %s", strings.Join(paths, ", "))
 	}
+	if o.Read == nil {
+		o.Read = treesOf(paths).read
+	}
 	return checkBundle(s, files, o)
 }
 
 func checkBundle(s streams, files []dsl.File, o dsl.Options) (*dsl.Bundle, error) {
 	o.Types = languageTypes()
-	if o.Read == nil {
-		o.Read = readReferred
-	}
 	bundle, found := dsl.Load(files, o)
 	if len(found) > 0 {
 		if err := dsl.WriteDiagnostics(s.err, dsl.Text, files, found, colorful(s.err)); err != nil {

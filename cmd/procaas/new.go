@@ -139,7 +139,7 @@ func (n *novelty) load() error {
 		return usageError{err}
 	}
 	n.files = files
-	n.bundle, n.before = dsl.Load(files, dsl.Options{Types: languageTypes(), Read: readReferred})
+	n.bundle, n.before = dsl.Load(files, dsl.Options{Types: languageTypes(), Read: treesOf(n.dirs).read})
 	if n.bundle == nil {
 		if err := dsl.WriteDiagnostics(n.err, dsl.Text, files, n.before, colorful(n.err)); err != nil {
 			return err
@@ -307,7 +307,7 @@ func (n *novelty) file(text string) (dsl.File, int, error) {
 func (n *novelty) write(file dsl.File, line int) error {
 	files := slices.DeleteFunc(slices.Clone(n.files), func(f dsl.File) bool { return f.Name == file.Name })
 	files = append(files, file)
-	_, found := dsl.Load(files, dsl.Options{Types: languageTypes(), Read: readReferred})
+	_, found := dsl.Load(files, dsl.Options{Types: languageTypes(), Read: treesOf(n.dirs).read})
 	if dsl.HasErrors(found) {
 		fmt.Fprintf(n.err, "Nothing was written: with this %s the pipelines would not be in order.\n", n.kind)
 		return cmp.Or(n.advise(files, found), errFindings)

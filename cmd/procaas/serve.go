@@ -336,7 +336,7 @@ func (n *node) reload(ctx context.Context, by engine.Actor) (engine.Diff, error)
 	if err != nil {
 		return engine.Diff{}, &engine.DefinitionError{Err: err}
 	}
-	bundle, found := dsl.Load(files, dsl.Options{Types: languageTypes(), Read: readReferred, ServiceURLs: f.services})
+	bundle, found := dsl.Load(files, dsl.Options{Types: languageTypes(), Read: treesOf(f.pipelines).read, ServiceURLs: f.services})
 	if len(found) > 0 {
 		if err := dsl.WriteDiagnostics(s.err, dsl.Text, files, found, colorful(s.err)); err != nil {
 			n.log.Warn("findings cannot be shown", "error", err)

@@ -105,12 +105,18 @@ func eventJSON(kind, id, source, key, payload string) ([]byte, error) {
 
 // readInput reads a file, or standard input for "-".
 func readInput(s streams, name string) ([]byte, error) {
-	if name == "-" {
-		return io.ReadAll(s.in)
+	in := s.in
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		defer f.Close()
+		in = f
 	}
-	data, err := os.ReadFile(name)
+	data, err := readAtMost(in, maxInput)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, usagef("%s: %w", name, withoutPath(err))
 	}
 	return data, nil
 }

@@ -134,7 +134,7 @@ func (t tester) test(ctx context.Context) error {
 	if len(files) == 0 {
 		return usagef("no tests (*.test.yaml) in %s", strings.Join(t.paths, ", "))
 	}
-	l := testLoader{streams: t.streams, bundles: map[string]*dsl.Bundle{}}
+	l := testLoader{streams: t.streams, trees: treesOf(t.paths), bundles: map[string]*dsl.Bundle{}}
 	suites, err := l.load(files)
 	if err != nil {
 		return err
@@ -172,6 +172,7 @@ func (t tester) test(ctx context.Context) error {
 // A testLoader loads files of tests with their pipelines, each set of these once.
 type testLoader struct {
 	streams
+	trees   trees                  // that tests may name files of
 	bundles map[string]*dsl.Bundle // by their paths; nil for one with errors
 	order   []*dsl.Bundle
 	failed  bool
@@ -229,14 +230,14 @@ func (l *testLoader) bundle(paths []string) (*dsl.Bundle, error) {
 	if b, known := l.bundles[key]; known {
 		return b, nil
 	}
-	files, err := readFiles(paths, l.in, isPipelineFile)
+	files, err := readFilesIn(l.trees.enter, paths, l.in, isPipelineFile)
 	if err != nil {
 		return nil, usageError{err}
 	}
 	if len(files) == 0 {
 		return nil, usagef("no pipeline files (*.yaml, *.yml) in %s", strings.Join(paths, ", "))
 	}
-	b, found := dsl.Load(files, dsl.Options{Types: languageTypes(), Read: readReferred})
+	b, found := dsl.Load(files, dsl.Options{Types: languageTypes(), Read: l.trees.read})
 	l.bundles[key] = b
 	if b == nil {
 		return nil, l.show(files, found)
@@ -250,7 +251,7 @@ func (l *testLoader) stubs(paths []string) (func() (flowtest.Stubs, error), erro
 	if len(paths) == 0 {
 		return nil, nil
 	}
-	files, err := readFiles(paths, l.in, isStubFile)
+	files, err := readFilesIn(l.trees.enter, paths, l.in, isStubFile)
 	if err != nil {
 		return nil, usageError{err}
 	}

@@ -65,7 +65,7 @@ func validate(s streams, paths []string, format dsl.Format, level dsl.Severity, 
 	if len(files) == 0 {
 		return usagef("no pipeline files (*.yaml, *.yml) in %s", strings.Join(paths, ", "))
 	}
-	o := dsl.Options{Types: languageTypes(), Read: readReferred}
+	o := dsl.Options{Types: languageTypes(), Read: treesOf(paths).read}
 	var found []dsl.Diagnostic
 	if fix {
 		if files, found, err = fixFiles(s, files, o, slices.Contains(paths, "-")); err != nil {
