@@ -48,20 +48,38 @@ is overloaded answers later than its clients wait, and goes on working for those
 that have left; when they repeat too soon, it never gets up. The last line is events
 that wait in an inbox until an adaptive limit of the service lets them through.
 
+The service has recovered when 95 of 100 attempts find an answer in time and fewer than
+15 of 100 clients still repeat a request that has failed, until the end. With
+--seeds, each policy runs so often, each time with another chance; all numbers but
+recovered, recovered_runs and time_to_recover_s are those of the first run.
+
+--fault brownout makes each request take twenty times as long in place of stopping the
+service, refused lets it refuse connections at once, and spike brings twenty times as many
+clients. --abandon lets clients that leave close their socket: what waits in the backlog
+still reaches the service, but the network no longer tries to connect for them.
+Without it, it does in the background, as with the dials of Go.
+
 --policy adds policies to the comparison: the retry of a handler in your files,
-FILE#pipeline/stage/handler, or the fields themselves, {factor: 3, jitter: full}.`,
+FILE#pipeline/stage/handler, or the fields themselves, {factor: 3, jitter: full}.
+As in a file, fields without attempts give up after 3; attempts: 0 never does, as
+the policies that are compared in any case.`,
 		Example: "  procaas simulate backoff\n" +
 			"  procaas simulate backoff --policy flows/orders.yaml#new-order/notify/push --outage 20s\n" +
-			"  procaas simulate backoff --policy '{min-delay: 1s, jitter: full}' --svg backoff.svg",
+			"  procaas simulate backoff --policy '{min-delay: 1s, jitter: full, attempts: 0}' --svg backoff.svg\n" +
+			"  procaas simulate backoff --fault brownout --seeds 20",
 		Args: cobra.NoArgs,
 	}
 	scenario := scenarioFlags(c)
 	policies := c.Flags().StringArray("policy", nil, "one more policy: FILE#pipeline/stage/handler, or fields of retry in braces")
-	svg := c.Flags().String("svg", "", "also draw a picture into this file")
+	svg := c.Flags().String("svg", "", "also draw goodput, concurrency and the delays of each policy into this file")
+	seeds := seedsFlag(c)
 	format := formatFlag(c, "text", "json")
 	c.RunE = func(*cobra.Command, []string) error {
 		f, err := format()
 		if err != nil {
+			return err
+		}
+		if err := checkSeeds(*seeds); err != nil {
 			return err
 		}
 		if err := scenario.Check(); err != nil {
@@ -75,7 +93,7 @@ FILE#pipeline/stage/handler, or the fields themselves, {factor: 3, jitter: full}
 			}
 			all = append(all, p)
 		}
-		report := simulate.Compare(*scenario, all)
+		report := simulate.Compare(*scenario, all, *seeds)
 		if *svg != "" {
 			if err := writeFile(*svg, report.WriteSVG); err != nil {
 				return err
@@ -97,7 +115,9 @@ func degradationCommand(s streams) *cobra.Command {
 		Long: `degradation lets a handler with a fallback go through troubles: some in which it
 must go out of the flow, some in which it must not. It shows how long that takes,
 how many calls are made in vain, and how many are skipped that would have
-succeeded. The decisions are those of the engine.
+succeeded. The decisions are those of the engine. With --seeds, each trouble
+comes so often, each time with another chance, and it is told in how many of them
+the handler went out; the other numbers are those of the first one.
 
 --fallback is that of a handler in your files, FILE#pipeline/stage/handler, or the
 fields themselves, {window: 1m, min-success-ratio: 0.8}.`,
@@ -108,10 +128,14 @@ fields themselves, {window: 1m, min-success-ratio: 0.8}.`,
 	fallback := c.Flags().String("fallback", "{}", "FILE#pipeline/stage/handler, or fields of fallback in braces")
 	rate := c.Flags().Float64("rate", 5, "calls of the handler per second, on all nodes together")
 	seed := c.Flags().Uint64("seed", 1, "where chance begins")
+	seeds := seedsFlag(c)
 	format := formatFlag(c, "text", "json")
 	c.RunE = func(*cobra.Command, []string) error {
 		f, err := format()
 		if err != nil {
+			return err
+		}
+		if err := checkSeeds(*seeds); err != nil {
 			return err
 		}
 		if err := simulate.CheckRate(*rate); err != nil {
@@ -121,13 +145,27 @@ fields themselves, {window: 1m, min-success-ratio: 0.8}.`,
 		if err != nil {
 			return err
 		}
-		report := simulate.Degradation(*fallback, spec, *rate, *seed)
+		report := simulate.Degradation(*fallback, spec, *rate, *seed, *seeds)
 		if f == "json" {
 			return report.WriteJSON(s.out)
 		}
 		return report.WriteText(s.out)
 	}
 	return c
+}
+
+// mostSeeds bounds what a simulation may cost.
+const mostSeeds = 1000
+
+func seedsFlag(c *cobra.Command) *int {
+	return c.Flags().Int("seeds", 1, "how many runs of each, with another chance")
+}
+
+func checkSeeds(n int) error {
+	if n < 1 || n > mostSeeds {
+		return usagef("--seeds %d: want 1 to %d", n, mostSeeds)
+	}
+	return nil
 }
 
 // readFallback reads a fallback from the command line.
@@ -165,8 +203,10 @@ func scenarioFlags(c *cobra.Command) *simulate.Scenario {
 	f.Float64Var(&s.Factor, "factor", s.Factor, "how much longer it takes for each step of requests beyond that")
 	f.Float64Var(&s.Scale, "k", s.Scale, "how many requests are one such step")
 	f.IntVar(&s.Backlog, "backlog", s.Backlog, "how many connections wait for a service that has stopped; 128 was usual in 2014, 4096 is today")
-	f.DurationVar(&s.Before, "before", s.Before, "time until the service stops")
-	f.DurationVar(&s.Outage, "outage", s.Outage, "how long it is stopped")
+	f.BoolVar(&s.Abandon, "abandon", s.Abandon, "clients that leave close their socket, and the network no longer connects for them")
+	f.StringVar((*string)(&s.Fault), "fault", string(s.Fault), "what happens to the service: "+strings.Join(simulate.Faults(), ", "))
+	f.DurationVar(&s.Before, "before", s.Before, "time until the fault")
+	f.DurationVar(&s.Outage, "outage", s.Outage, "how long it lasts")
 	f.DurationVar(&s.After, "after", s.After, "how long it is watched then")
 	return &s
 }

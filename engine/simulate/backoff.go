@@ -13,6 +13,9 @@ type Sample struct {
 	Attempts    int `json:"attempts"`
 	Good        int `json:"good"` // answers that found their client waiting
 	Timeouts    int `json:"timeouts"`
+	Refused     int `json:"refused"`
+	Repeated    int `json:"repeated"` // requests that have failed and are not answered yet, at the end of the second
+	Late        int `json:"late"`     // attempts of the fault's time that reached the service after it
 	GivenUp     int `json:"given_up"` // requests whose client has used up its attempts
 }
 
@@ -22,6 +25,14 @@ func Backoff(s Scenario, policy dsl.Retry) []Sample {
 	c := crowd{world: newWorld(s), policy: policy, clients: make([]client, s.Clients)}
 	for i := range c.clients {
 		c.think(i)
+	}
+	if s.Fault == FaultSpike && s.Outage > 0 {
+		c.clients = append(c.clients, make([]client, (spike-1)*s.Clients)...)
+		c.agenda.add(s.Before, func() {
+			for i := s.Clients; i < len(c.clients); i++ {
+				c.think(i)
+			}
+		})
 	}
 	c.run()
 	return c.samples
@@ -42,8 +53,15 @@ type client struct {
 
 // think lets a client be idle before its next request.
 func (c *crowd) think(i int) {
+	if c.clients[i].failures > 0 {
+		c.repeated--
+	}
 	c.clients[i] = client{}
-	c.after(c.chance(c.Think), func() { c.request(i) })
+	c.after(c.chance(c.Think), func() {
+		if i < c.Clients || c.faulty { // those of a spike are gone with it
+			c.request(i)
+		}
+	})
 }
 
 // request sends a request. When nobody answers, the client pauses and sends it
@@ -52,7 +70,9 @@ func (c *crowd) request(i int) {
 	answered := func(time.Duration) { c.think(i) }
 	c.send(answered, func() {
 		cl := &c.clients[i]
-		cl.failures++
+		if cl.failures++; cl.failures == 1 {
+			c.repeated++
+		}
 		if c.policy.Attempts > 0 && cl.failures >= c.policy.Attempts {
 			c.count().GivenUp++
 			c.think(i)
@@ -87,7 +107,13 @@ type inbox struct {
 func (i *inbox) time() time.Time { return begin().Add(i.now) }
 
 // gap is the time between two events.
-func (i *inbox) gap() time.Duration { return i.chance(i.Think / time.Duration(i.Clients)) }
+func (i *inbox) gap() time.Duration {
+	clients := i.Clients
+	if i.faulty && i.Fault == FaultSpike {
+		clients *= spike
+	}
+	return i.chance(i.Think / time.Duration(clients))
+}
 
 // arrive takes in an event.
 func (i *inbox) arrive() {
@@ -101,8 +127,15 @@ func (i *inbox) start() {
 	for len(i.waiting) > 0 && i.limit.Start(i.time()) {
 		event := i.waiting[0]
 		i.waiting = i.waiting[1:]
-		i.send(func(took time.Duration) { i.end(true, took) }, func() {
-			event.failures++
+		i.send(func(took time.Duration) {
+			if event.failures > 0 {
+				i.repeated--
+			}
+			i.end(true, took)
+		}, func() {
+			if event.failures++; event.failures == 1 {
+				i.repeated++
+			}
 			event.delay = i.nextDelay(i.policy, event.failures, event.delay)
 			i.after(event.delay, func() {
 				i.waiting = append(i.waiting, event)

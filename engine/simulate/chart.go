@@ -32,6 +32,15 @@ type Panel struct {
 	Logarithmic bool
 
 	Lines [][]Dot
+
+	// Marks are what stands below the panel; the ticks and shades of the chart when there are none.
+	Marks []Mark
+}
+
+// A Mark is a word at a place that is given as a time.
+type Mark struct {
+	At   time.Duration
+	Text string
 }
 
 // A Dot is one number of a line.
@@ -67,7 +76,7 @@ func (c Chart) WriteSVG(w io.Writer) error {
 	colors := chartColors()
 	for i, panel := range c.Panels {
 		top := panelTop + i*panelStep
-		p.frame(top, &c, panel.Title)
+		p.frame(top, &c, &panel)
 		p.levels(top, &panel)
 		for k, line := range panel.Lines {
 			p.line(top, colors[k%len(colors)], line, panel.height)
@@ -107,15 +116,23 @@ func (p *picture) x(t time.Duration) float64 {
 }
 
 // frame draws the frame of a panel.
-func (p *picture) frame(top int, c *Chart, title string) {
-	p.printf(`<text x="%d" y="%d" font-weight="bold">%s</text>`, panelLeft, top-8, html.EscapeString(title))
-	for _, s := range c.Shaded {
+func (p *picture) frame(top int, c *Chart, panel *Panel) {
+	marks, shaded := panel.Marks, c.Shaded
+	if marks != nil {
+		shaded = nil
+	} else {
+		for _, t := range c.Ticks {
+			marks = append(marks, Mark{t, fmt.Sprint(t)})
+		}
+	}
+	p.printf(`<text x="%d" y="%d" font-weight="bold">%s</text>`, panelLeft, top-8, html.EscapeString(panel.Title))
+	for _, s := range shaded {
 		from, to := p.x(s.From), p.x(s.To)
 		p.printf(`<rect x="%.1f" y="%d" width="%.1f" height="%d" fill="#eeeeee"/>`, from, top, to-from, panelHeight)
 	}
 	p.printf(`<rect x="%d" y="%d" width="%d" height="%d" fill="none" stroke="#999999"/>`, panelLeft, top, panelWidth, panelHeight)
-	for _, t := range c.Ticks {
-		p.printf(`<text x="%.1f" y="%d" text-anchor="middle">%v</text>`, p.x(t), top+panelHeight+15, t)
+	for _, m := range marks {
+		p.printf(`<text x="%.1f" y="%d" text-anchor="middle">%s</text>`, p.x(m.At), top+panelHeight+15, html.EscapeString(m.Text))
 	}
 }
 

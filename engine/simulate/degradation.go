@@ -61,6 +61,9 @@ type Course struct {
 	OutAfter  *float64 `json:"out_after_s"`  // from the first failure to the first time out; nil for never
 	BackAfter *float64 `json:"back_after_s"` // from the end of the trouble until all calls are made again; nil when it was in the flow
 
+	Runs int `json:"runs"`     // each with a seed of its own; all other numbers are those of the first one
+	Outs int `json:"out_runs"` // those in which the handler went out
+
 	Changes  int `json:"changes"`  // times that the handler went out or came back
 	Failures int `json:"failures"` // calls that were made in vain
 	Spared   int `json:"spared"`   // calls that were skipped and would have failed

@@ -15,16 +15,24 @@ type DegradationReport struct {
 	Fallback string   `json:"fallback"`
 	Rate     float64  `json:"calls_per_s"`
 	Seed     uint64   `json:"seed"`
+	Seeds    int      `json:"seeds"`
 	Courses  []Course `json:"troubles"`
 
 	troubles []Trouble
 }
 
-// Degradation lets a fallback go through all troubles at a rate of calls.
-func Degradation(name string, f *dsl.Fallback, rate float64, seed uint64) DegradationReport {
-	r := DegradationReport{Fallback: name, Rate: rate, Seed: seed, troubles: Troubles(rate)}
+// Degradation lets a fallback go through all troubles at a rate of calls, with as many seeds.
+func Degradation(name string, f *dsl.Fallback, rate float64, seed uint64, seeds int) DegradationReport {
+	r := DegradationReport{Fallback: name, Rate: rate, Seed: seed, Seeds: seeds, troubles: Troubles(rate)}
 	for _, t := range r.troubles {
-		r.Courses = append(r.Courses, Degrade(t, f, seed))
+		c := Degrade(t, f, seed)
+		for i := range seeds {
+			c.Runs++
+			if i == 0 && c.OutAfter != nil || i > 0 && Degrade(t, f, seed+uint64(i)).OutAfter != nil {
+				c.Outs++
+			}
+		}
+		r.Courses = append(r.Courses, c)
 	}
 	return r
 }
@@ -49,6 +57,12 @@ func (r DegradationReport) WriteText(w io.Writer) error {
 		}
 		fmt.Fprintf(&b, "%-26s  %9s  %10s  %7d  %8d  %7d  %7d\n",
 			c.Trouble, inSeconds(c.OutAfter), back, c.Changes, c.Failures, c.Spared, c.Lost)
+	}
+	if r.Seeds > 1 {
+		fmt.Fprintf(&b, "\nThe handler went out in so many of %d runs, of which the first is shown:\n", r.Seeds)
+		for _, c := range r.Courses {
+			fmt.Fprintf(&b, "%-26s  %d\n", c.Trouble, c.Outs)
+		}
 	}
 	fmt.Fprintf(&b, "\nOver time: x trouble; █ out of the flow, ? probing, ▒ coming back\n")
 	for i, c := range r.Courses {

@@ -108,7 +108,7 @@ func TestFlappingHandlerIsMostlyOut(t *testing.T) {
 
 func TestDegradationReports(t *testing.T) {
 	t.Parallel()
-	r := simulate.Degradation("of a test", plainFallback(), 5, 1)
+	r := simulate.Degradation("of a test", plainFallback(), 5, 1, 1)
 	var text, data bytes.Buffer
 	if err := r.WriteText(&text); err != nil {
 		t.Fatal(err)

@@ -13,13 +13,16 @@ import (
 type Report struct {
 	Scenario Scenario  `json:"scenario"`
 	Policies []Verdict `json:"policies"`
+
+	delays [][]time.Duration // of each policy, before each repetition
 }
 
-// Compare runs each policy through the scenario.
-func Compare(s Scenario, policies []Policy) Report {
+// Compare runs each policy through the scenario, with as many seeds.
+func Compare(s Scenario, policies []Policy, seeds int) Report {
 	r := Report{Scenario: s}
 	for _, p := range policies {
-		r.Policies = append(r.Policies, Judge(s, p))
+		r.Policies = append(r.Policies, JudgeAll(s, p, seeds))
+		r.delays = append(r.delays, delaysOf(s, p.Retry))
 	}
 	return r
 }
@@ -37,20 +40,23 @@ func (r Report) WriteText(w io.Writer) error {
 	s := r.Scenario
 	fmt.Fprintf(&b, "%d clients ask every %v or so and leave after %v. The service takes %v, and with more than\n",
 		s.Clients, s.Think, s.Timeout, s.MinDelay)
-	fmt.Fprintf(&b, "%d requests under way %g times as long for each %g more. It stops for %v; %d connections\n",
-		s.Limit, s.Factor, s.Scale, s.Outage, s.Backlog)
-	fmt.Fprintf(&b, "wait for it. Seed %d.\n\n", s.Seed)
+	fmt.Fprintf(&b, "%d requests under way %g times as long for each %g more. %s\n", s.Limit, s.Factor, s.Scale, s.tellFault())
+	fmt.Fprintf(&b, "Seed %d.\n\n", s.Seed)
 
 	wide, top, peak := 0, 0.0, 0.0
 	for _, v := range r.Policies {
 		wide = max(wide, len(v.Policy))
 		top, peak = max(top, 1.5*v.GoodputBefore), max(peak, float64(v.PeakConcurrency))
 	}
-	fmt.Fprintf(&b, "%-*s   goodput per second     attempts/s  timeouts/s         peak\n", wide, "")
-	fmt.Fprintf(&b, "%-*s  before during  after   during  peak       after  concurrency\n", wide, "policy")
+	fmt.Fprintf(&b, "%-*s  gives   goodput per second     attempts/s  timeouts/s         peak\n", wide, "")
+	fmt.Fprintf(&b, "%-*s     up  before during  after   during  peak       after  concurrency\n", wide, "policy")
 	for _, v := range r.Policies {
-		fmt.Fprintf(&b, "%-*s  %6.0f %6.0f %6.0f   %6.0f %5d  %10.0f  %11d  %s\n", wide, v.Policy, v.GoodputBefore,
+		fmt.Fprintf(&b, "%-*s  %5s  %6.0f %6.0f %6.0f   %6.0f %5d  %10.0f  %11d  %s\n", wide, v.Policy, v.givesUp(), v.GoodputBefore,
 			v.GoodputDuring, v.Goodput, v.AttemptsDuring, v.PeakAttempts, v.TimeoutsAfter, v.PeakConcurrency, v.outcome())
+	}
+	fmt.Fprintf(&b, "\nOf the attempts made during the fault, these reached the service after it, most of them for nobody:\n")
+	for _, v := range r.Policies {
+		fmt.Fprintf(&b, "%-*s  %d of %d\n", wide, v.Policy, v.Late, v.Failed)
 	}
 	for _, v := range r.Policies {
 		fmt.Fprintf(&b, "\n%s: %s\n", v.Policy, v.outcome())
@@ -63,12 +69,56 @@ func (r Report) WriteText(w io.Writer) error {
 // outcome says in words whether the service recovered.
 func (v Verdict) outcome() string {
 	switch {
+	case v.Runs > 1 && !v.Recovered:
+		return fmt.Sprintf("recovered in %d of %d runs", v.Recovers, v.Runs)
+	case v.Runs > 1:
+		return fmt.Sprintf("recovered in %d of %d runs, after %gs at most", v.Recovers, v.Runs, *v.TimeToRecover)
 	case v.TimeToRecover == nil:
 		return "did not recover"
 	case *v.TimeToRecover == 0:
 		return "recovered at once"
 	}
 	return fmt.Sprintf("recovered after %gs", *v.TimeToRecover)
+}
+
+// tellFault says in words what happens to the service.
+func (s Scenario) tellFault() string {
+	switch s.Fault {
+	case FaultRefused:
+		return fmt.Sprintf("It refuses connections for %v.", s.Outage)
+	case FaultBrownout:
+		return fmt.Sprintf("For %v it takes %d times as long.", s.Outage, brownout)
+	case FaultSpike:
+		return fmt.Sprintf("For %v there are %d times as many clients.", s.Outage, spike)
+	}
+	then := "the network tries the others again, for clients that have left, too"
+	if s.Abandon {
+		then = "the network tries the others again, until their clients leave"
+	}
+	return fmt.Sprintf("It stops for %v; %d connections\nwait for it, and %s.", s.Outage, s.Backlog, then)
+}
+
+// begins and ends name the fault in charts.
+func (s Scenario) begins() string {
+	if s.Fault == FaultStopped {
+		return "stops"
+	}
+	return string(s.Fault)
+}
+
+func (s Scenario) ends() string {
+	if s.Fault == FaultStopped || s.Fault == FaultRefused {
+		return "is back"
+	}
+	return "is over"
+}
+
+// givesUp says after how many attempts clients do.
+func (v Verdict) givesUp() string {
+	if v.Attempts == 0 {
+		return "never"
+	}
+	return fmt.Sprint(v.Attempts)
 }
 
 // columns is how wide charts are.
@@ -85,8 +135,8 @@ func (v Verdict) chart(b *strings.Builder, s Scenario, top, peak float64) {
 	fmt.Fprintf(b, "  concurrency  %s  logarithmic\n", bars(concurrency, peak))
 	place := func(t time.Duration) int { return int(columns * t / (s.Before + s.Outage + s.After)) }
 	axis := []rune(strings.Repeat(" ", columns+10))
-	copy(axis[place(s.Before):], []rune("↑ stops"))
-	copy(axis[place(s.Before+s.Outage):], []rune("↑ is back"))
+	copy(axis[place(s.Before):], []rune("↑ "+s.begins()))
+	copy(axis[place(s.Before+s.Outage):], []rune("↑ "+s.ends()))
 	fmt.Fprintf(b, "               %s\n", strings.TrimRight(string(axis), " "))
 }
 

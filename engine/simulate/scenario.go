@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"procaas/dsl"
@@ -28,16 +30,47 @@ type Scenario struct {
 	// beyond it are tried again by the network, although their client has left.
 	Backlog int
 
-	Before time.Duration // the time until the service stops
-	Outage time.Duration // how long it is stopped
-	After  time.Duration // how long it is watched then
+	// Abandon lets clients that leave close their socket, so that the network no longer tries to
+	// connect for them. Without it, it goes on in the background, as the dials of Go do.
+	Abandon bool
+
+	Fault  Fault
+	Before time.Duration // the time until the fault
+	Outage time.Duration // how long it lasts
+	After  time.Duration // how long the service is watched then
 }
+
+// A Fault is what happens to the service.
+type Fault string
+
+// The faults. A stopped service is silent, as the article's is; a refusing one answers at once
+// that it is not there, as when its process has ended; in a brownout each request takes twenty times
+// as long; in a spike there are twenty times as many clients, and nothing is wrong with the service.
+const (
+	FaultStopped  Fault = "stopped"
+	FaultRefused  Fault = "refused"
+	FaultBrownout Fault = "brownout"
+	FaultSpike    Fault = "spike"
+)
+
+// Faults lists them.
+func Faults() []string {
+	return []string{string(FaultStopped), string(FaultRefused), string(FaultBrownout), string(FaultSpike)}
+}
+
+const (
+	brownout = 20 // times as long
+	spike    = 20 // times as many clients
+)
+
+// refusal is how long a client waits to be refused.
+func (s Scenario) refusal() time.Duration { return s.MinDelay / 10 }
 
 // DefaultScenario is that of the article, with the backlog of its time.
 func DefaultScenario() Scenario {
 	return Scenario{
 		Seed: 1, Clients: 1000, Think: 10 * time.Second, Timeout: 2 * time.Second,
-		MinDelay: 100 * time.Millisecond, Limit: 30, Factor: 1.05, Scale: 15, Backlog: 128,
+		MinDelay: 100 * time.Millisecond, Limit: 30, Factor: 1.05, Scale: 15, Backlog: 128, Fault: FaultStopped,
 		Before: 15 * time.Second, Outage: time.Minute, After: 2 * time.Minute,
 	}
 }
@@ -51,8 +84,16 @@ const (
 
 // Check says what makes no sense about the scenario.
 func (s Scenario) Check() error {
-	span := s.Before + s.Outage + s.After
+	span, clients, shortest := s.Before+s.Outage+s.After, s.Clients, min(s.Timeout, s.Think)
+	switch s.Fault {
+	case FaultSpike:
+		clients *= spike
+	case FaultRefused:
+		shortest = min(shortest, s.refusal())
+	}
 	switch {
+	case !slices.Contains(Faults(), string(s.Fault)):
+		return fmt.Errorf("want a fault of %s, have %q", strings.Join(Faults(), ", "), s.Fault)
 	case s.Clients < 1 || s.Clients > maxClients:
 		return fmt.Errorf("want 1 to %d clients, have %d", maxClients, s.Clients)
 	case s.Think <= 0 || s.Timeout < time.Millisecond || s.MinDelay < time.Millisecond:
@@ -65,7 +106,7 @@ func (s Scenario) Check() error {
 		return fmt.Errorf("want at least %v before and after the outage, to see a difference", window)
 	case s.Before > maxSpan || s.Outage > maxSpan || s.After > maxSpan:
 		return fmt.Errorf("want at most %v in each part", maxSpan)
-	case int64(s.Clients)*int64(span/min(s.Timeout, s.Think)) > maxLoad:
+	case int64(clients)*int64(span/shortest) > maxLoad:
 		return errors.New("too much to simulate: take fewer clients or less time")
 	}
 	return nil
@@ -83,12 +124,14 @@ func (s Scenario) MarshalJSON() ([]byte, error) {
 		Factor   float64 `json:"factor"`
 		Scale    float64 `json:"scale"`
 		Backlog  int     `json:"backlog"`
+		Abandon  bool    `json:"abandon"`
+		Fault    Fault   `json:"fault"`
 		Before   float64 `json:"before_s"`
 		Outage   float64 `json:"outage_s"`
 		After    float64 `json:"after_s"`
 	}{
 		s.Seed, s.Clients, s.Think.Seconds(), s.Timeout.Seconds(), s.MinDelay.Seconds(), s.Limit, s.Factor, s.Scale,
-		s.Backlog, s.Before.Seconds(), s.Outage.Seconds(), s.After.Seconds(),
+		s.Backlog, s.Abandon, s.Fault, s.Before.Seconds(), s.Outage.Seconds(), s.After.Seconds(),
 	})
 }
 

@@ -1,8 +1,11 @@
 package simulate
 
 import (
+	"fmt"
 	"io"
 	"time"
+
+	"procaas/dsl"
 )
 
 // WriteSVG draws goodput and concurrency of all policies over time.
@@ -23,6 +26,38 @@ func (r Report) WriteSVG(w io.Writer) error {
 		good.Lines, busy.Lines = append(good.Lines, answers), append(busy.Lines, requests)
 		c.Legend = append(c.Legend, v.Policy+": "+v.outcome())
 	}
-	c.Panels = []Panel{good, busy}
+	linear := Panel{Title: "delay before each repetition, seconds", Top: 1, Unit: "s"}
+	logarithmic := Panel{Title: "the same, milliseconds, logarithmic", Top: 10, Unit: "ms", Logarithmic: true}
+	for _, delays := range r.delays {
+		var seconds, millis []Dot
+		for i, d := range delays {
+			at := end * time.Duration(i+1) / repetitions
+			seconds, millis = append(seconds, Dot{at, d.Seconds()}), append(millis, Dot{at, 1000 * d.Seconds()})
+			linear.Top, logarithmic.Top = max(linear.Top, d.Seconds()), max(logarithmic.Top, 1000*d.Seconds())
+		}
+		linear.Lines, logarithmic.Lines = append(linear.Lines, seconds), append(logarithmic.Lines, millis)
+	}
+	for i := range repetitions {
+		linear.Marks = append(linear.Marks, Mark{end * time.Duration(i+1) / repetitions, fmt.Sprint(i + 1)})
+	}
+	logarithmic.Marks = linear.Marks
+	c.Panels = []Panel{good, busy, linear, logarithmic}
 	return c.WriteSVG(w)
+}
+
+// repetitions is how many delays are drawn.
+const repetitions = 20
+
+// delaysOf draws the delays of a request that nobody ever answers.
+func delaysOf(s Scenario, policy dsl.Retry) (delays []time.Duration) {
+	w, last := newWorld(s), time.Duration(0)
+	most := repetitions
+	if policy.Attempts > 0 {
+		most = min(most, policy.Attempts-1)
+	}
+	for i := range most {
+		last = w.nextDelay(policy, i+1, last)
+		delays = append(delays, last)
+	}
+	return delays
 }

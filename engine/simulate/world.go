@@ -17,7 +17,9 @@ type world struct {
 	now    time.Duration
 	agenda agenda
 
-	stopped  bool
+	faulty   bool    // the fault is on
+	stopped  bool    // and is that the service has stopped
+	repeated int     // requests that have failed and are not answered yet
 	backlog  []*call // for the service to take them up, while it is stopped
 	underway []*call // in the service, in the order in which it took them up
 
@@ -29,6 +31,7 @@ type call struct {
 	sent     time.Duration
 	taken    time.Duration // when the service took it up
 	resend   time.Duration // after which the network tries it again
+	during   bool          // it was sent during the fault
 	left     bool          // the client waits no more
 	done     bool
 	answered func(took time.Duration)
@@ -43,8 +46,10 @@ func newWorld(s Scenario) *world {
 
 // run lets time pass until the scenario is over.
 func (w *world) run() {
-	w.agenda.add(w.Before, func() { w.stopped = true })
-	w.agenda.add(w.Before+w.Outage, w.resume)
+	if w.Outage > 0 {
+		w.agenda.add(w.Before, func() { w.faulty, w.stopped = true, w.Fault == FaultStopped })
+		w.agenda.add(w.Before+w.Outage, w.resume)
+	}
 	end := time.Duration(len(w.samples)) * time.Second
 	for {
 		at, answers := w.nextAnswer()
@@ -62,13 +67,14 @@ func (w *world) run() {
 			w.agenda.take()()
 		}
 		w.count().Concurrency = max(w.count().Concurrency, len(w.underway))
+		w.count().Repeated = w.repeated
 	}
 }
 
 // fill notes the concurrency of the seconds that begin before the time to come.
 func (w *world) fill(until time.Duration) {
 	for s := w.now/time.Second + 1; s < time.Duration(len(w.samples)) && s*time.Second <= until; s++ {
-		w.samples[s].Concurrency = len(w.underway)
+		w.samples[s].Concurrency, w.samples[s].Repeated = len(w.underway), w.repeated
 	}
 }
 
@@ -93,8 +99,15 @@ func (w *world) nextDelay(policy dsl.Retry, failures int, before time.Duration) 
 // send sends a request. The client leaves when nobody answers in time; the service
 // does not notice and goes on with it.
 func (w *world) send(answered func(took time.Duration), left func()) {
-	c := &call{sent: w.now, resend: firstResend, answered: answered}
+	c := &call{sent: w.now, resend: firstResend, during: w.faulty, answered: answered}
 	w.count().Attempts++
+	if w.faulty && w.Fault == FaultRefused {
+		w.after(w.refusal(), func() {
+			w.count().Refused++
+			left()
+		})
+		return
+	}
 	w.after(w.Timeout, func() {
 		if !c.done {
 			c.left = true
@@ -116,7 +129,12 @@ const (
 // reach brings a call to the service, or to its backlog while it is stopped.
 func (w *world) reach(c *call) {
 	switch {
+	case c.left && w.Abandon && c.resend > firstResend:
+		// The client has closed its socket, and nobody connects for it any more.
 	case !w.stopped:
+		if c.during && !w.faulty {
+			w.count().Late++
+		}
 		c.taken = w.now
 		w.underway = append(w.underway, c)
 	case len(w.backlog) < w.Backlog:
@@ -129,7 +147,7 @@ func (w *world) reach(c *call) {
 
 // resume lets the service take up all that waits for it at once.
 func (w *world) resume() {
-	w.stopped = false
+	w.faulty, w.stopped = false, false
 	for _, c := range w.backlog {
 		w.reach(c)
 	}
@@ -140,7 +158,11 @@ func (w *world) resume() {
 // again all the time, so it is faster when others have ended.
 func (w *world) latency(concurrency int) time.Duration {
 	over := float64(max(0, concurrency-w.Limit)) / w.Scale
-	return time.Duration(min(float64(w.MinDelay)*math.Pow(w.Factor, over), float64(3*maxSpan)))
+	takes := float64(w.MinDelay) * math.Pow(w.Factor, over)
+	if w.faulty && w.Fault == FaultBrownout {
+		takes *= brownout
+	}
+	return time.Duration(min(takes, float64(3*maxSpan)))
 }
 
 // nextAnswer tells when the service answers next: it answers in order.
