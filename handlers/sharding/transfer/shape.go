@@ -89,7 +89,7 @@ func readShape(ctx context.Context, c *pgx.Conn, t Table) (*shape, error) {
 	}
 	for _, k := range s.keys {
 		if s.column(k) == nil {
-			s.odd = "has no column " + k + ", which holds a part of the key"
+			s.odd = "has no column " + k + " for a part of the key, or a generated one, which the stream does not carry"
 			return s, nil
 		}
 	}
@@ -183,6 +183,12 @@ func (s *shape) refusals() []string {
 	var out []string
 	if len(s.primary) == 0 {
 		return []string{fmt.Sprintf("table %s has no primary key: rows could not be told apart in the stream; add one, or use the method lock-copy-switch", s.title())}
+	}
+	for _, name := range s.identity {
+		if s.column(name) == nil { // updates and deletes would name no row
+			out = append(out, fmt.Sprintf("column %s of table %s, which names its rows, is generated: the stream does not carry it; leave it out of the primary key, or use the method lock-copy-switch",
+				name, s.title()))
+		}
 	}
 	if s.unlogged {
 		out = append(out, fmt.Sprintf("table %s is unlogged: its changes are not in the log that the stream reads; alter table %s set logged, or use the method lock-copy-switch",

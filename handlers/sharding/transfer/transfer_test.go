@@ -206,7 +206,14 @@ func TestPlanRefusesWithAllReasons(t *testing.T) {
 	spec := w.spec()
 	w.exec(0, "create unlogged table cache (uid bigint primary key); create table notes (uid bigint primary key)")
 	w.exec(1, "create table cache (uid bigint primary key); create unlogged table notes (uid bigint primary key)")
-	for _, name := range []string{"bare", "keyed", "absent", "parts", "cache", "notes"} {
+	for i := range 2 {
+		w.exec(i, "create table made (uid bigint, x int, double int generated always as (2 * x) stored, primary key (uid, double))")
+		w.exec(i, "create table kept (x bigint, uid bigint generated always as (x) stored, primary key (uid, x))")
+		w.exec(i, "create type mood as enum ('fine')")
+		w.exec(i, "create table moods (uid bigint, mood mood, primary key (uid, mood))")
+	}
+	spec.Tables = append(spec.Tables, transfer.Table{Name: "moods", Columns: []string{"uid", "mood"}, Key: []string{"42", "fine"}})
+	for _, name := range []string{"bare", "keyed", "absent", "parts", "cache", "notes", "made", "kept"} {
 		spec.Tables = append(spec.Tables, transfer.Table{Name: name, Columns: []string{"uid"}, Key: []string{"42"}})
 	}
 	c, _ := w.claim(spec.ID)
@@ -228,6 +235,8 @@ func TestPlanRefusesWithAllReasons(t *testing.T) {
 		"column uid of table public.keyed is not in its replica identity",
 		"shard s1 has no table absent",
 		"table public.cache is unlogged: its changes are not in the log",
+		"column double of table public.made, which names its rows, is generated",
+		"table public.kept of shard s1 has no column uid for a part of the key, or a generated one",
 		"table public.notes is unlogged in the target",
 		"table public.parts of shard s1 is partitioned: list its partitions (public.parts_0) under tables:",
 		"table public.parts of shard s2 has tables that inherit from it (public.parts_old)",
@@ -238,6 +247,23 @@ func TestPlanRefusesWithAllReasons(t *testing.T) {
 	}
 	if err := m.PlanLocked(t.Context()); !errors.As(err, &refused) || !strings.Contains(err.Error(), "table public.parts of shard s1 is partitioned") {
 		t.Errorf("by a copy: have %v, want a refusal of the partitioned table", err)
+	}
+	// What a server would not publish is found out by trying, when there is no other reason.
+	spec = w.spec()
+	spec.Tables = []transfer.Table{{Name: "moods", Columns: []string{"uid", "mood"}, Key: []string{"42", "fine"}}}
+	w.exec(1, "create table label (uid bigint, lid bigint, primary key (uid, lid))")
+	c, _ = w.claim("t2")
+	spec.ID = "t2"
+	odd, err := transfer.Open(t.Context(), spec, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer odd.Close()
+	if err := odd.Plan(t.Context()); !errors.As(err, &refused) || !strings.Contains(err.Error(), "shard s1 does not publish the rows: invalid publication WHERE expression") {
+		t.Errorf("a column of a type of its own: have %v, want a refusal", err)
+	}
+	if err := odd.PlanLocked(t.Context()); err != nil {
+		t.Errorf("by a copy: %v", err)
 	}
 	if n := w.count(0, "select (select count(*) from pg_publication) + (select count(*) from pg_replication_slots where database = current_database())"); n != 0 {
 		t.Errorf("a refused transfer has left %d things", n)
