@@ -84,7 +84,7 @@ func TestDecodeSaysWhatItWants(t *testing.T) {
 		{"inner", map[string]any{}, `field "inner.name": required, but it is not given or null`},
 		{"inner", map[string]any{"name": "a", "again": map[string]any{"name": "b", "x": 1}}, `field "inner.again.x": unknown; the fields are name, again`},
 		{"inners", []any{map[string]any{"name": "not ok"}}, `field "inners[0].name": want a name of up to 64 letters a-z, digits, - and _, beginning with a letter or digit, have "not ok"`},
-		{"text", Secret{"S"}, `field "text": want text, have a secret`},
+		{"text", Secret{Name: "S"}, `field "text": want text, have a secret`},
 		{"nope", 1, `field "nope": unknown; the fields are ` + strings.Join(everythingSpec().Names(), ", ")},
 	} {
 		err := everythingSpec().Decode(map[string]any{c.name: c.data}, &everything{})
@@ -100,12 +100,12 @@ func TestDecodeSaysWhatItWants(t *testing.T) {
 func TestDecodeReplacesSecretsWhereverTheyStand(t *testing.T) {
 	t.Parallel()
 	data := map[string]any{
-		"text":  Secret{"a"},
-		"any":   []any{Secret{"b"}, map[string]any{"c": Secret{"c"}}, 1},
-		"map":   map[string]any{"d": Secret{"d"}},
-		"texts": map[string]any{"e": Secret{"e"}},
-		"who":   Secret{"f"},
-		"list":  []any{Secret{"g"}},
+		"text":  Secret{Name: "a"},
+		"any":   []any{Secret{Name: "b"}, map[string]any{"c": Secret{Name: "c"}}, 1},
+		"map":   map[string]any{"d": Secret{Name: "d"}},
+		"texts": map[string]any{"e": Secret{Name: "e"}},
+		"who":   Secret{Name: "f"},
+		"list":  []any{Secret{Name: "g"}},
 	}
 	var have everything
 	resolve := func(s Secret) (string, error) { return "the " + s.Name, nil }
@@ -116,7 +116,7 @@ func TestDecodeReplacesSecretsWhereverTheyStand(t *testing.T) {
 	if diff := cmp.Diff(want, []any{have.Text, have.Any, have.Map, have.Texts, have.Who, have.List}); diff != "" {
 		t.Errorf("-want +have:\n%s", diff)
 	}
-	if data["map"].(map[string]any)["d"] != any(Secret{"d"}) {
+	if data["map"].(map[string]any)["d"] != any(Secret{Name: "d"}) {
 		t.Error("the data was changed")
 	}
 	unknown := errors.New("no such secret")
@@ -127,7 +127,7 @@ func TestDecodeReplacesSecretsWhereverTheyStand(t *testing.T) {
 		}
 	}
 	have = everything{}
-	if err := everythingSpec().Decode(map[string]any{"any": Secret{"b"}}, &have); err != nil || have.Any != any(Secret{"b"}) {
+	if err := everythingSpec().Decode(map[string]any{"any": Secret{Name: "b"}}, &have); err != nil || have.Any != any(Secret{Name: "b"}) {
 		t.Errorf("have %v, %v", have.Any, err)
 	}
 }

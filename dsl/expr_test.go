@@ -271,8 +271,8 @@ func TestEachEvaluationHasItsOwnBounds(t *testing.T) {
 func TestSecretsStayOpaque(t *testing.T) {
 	t.Parallel()
 	env := goldenEnv()
-	env["item"] = Secret{"TOKEN"}
-	if v, err := mustExpr(t, "item").Eval(env); err != nil || v != (Secret{"TOKEN"}) {
+	env["item"] = Secret{Name: "TOKEN"}
+	if v, err := mustExpr(t, "item").Eval(env); err != nil || v != (Secret{Name: "TOKEN"}) {
 		t.Errorf("want the secret itself, have %v, %v", v, err)
 	}
 	for _, source := range []string{

@@ -79,7 +79,7 @@ func TestFormatJSON(t *testing.T) {
 			t.Errorf("%v: want %s, have %s, %v", test.data, test.want, have, err)
 		}
 	}
-	for _, data := range []any{math.NaN(), math.Inf(1), Secret{"TOKEN"}, []any{int64(1)}} {
+	for _, data := range []any{math.NaN(), math.Inf(1), Secret{Name: "TOKEN"}, []any{int64(1)}} {
 		if have, err := FormatJSON(data); err == nil {
 			t.Errorf("%v: want an error, have %s", data, have)
 		}
