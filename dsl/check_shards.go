@@ -37,10 +37,14 @@ func (c *checker) checkShardKeys(m *ShardMap) {
 	tables := map[string]bool{}
 	for _, t := range m.Tables {
 		at := t.places.of("table", t.Span)
-		if tables[t.Table] {
+		full := t.Table
+		if !strings.Contains(full, ".") {
+			full = "public." + full
+		}
+		if tables[full] { // its rows would be copied twice
 			c.Errorf(at, codeShardKeys, "drop one of them", "shard map %q lists the table %q twice", m.ID, t.Table)
 		}
-		tables[t.Table] = true
+		tables[full] = true
 		if strings.Count(t.Table, ".") > 1 || strings.ContainsAny(t.Table, "\"' ;") {
 			c.Errorf(at, codeShardKeys, "want such as messages or mail.messages", "%q is not the name of a table", t.Table)
 		}
