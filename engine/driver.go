@@ -46,7 +46,9 @@ func (e *Engine) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return err
 		}
-		e.log.Warn("node is fenced, joining anew", "node", e.o.Name, "error", err)
+		if !errors.Is(err, ErrStoreLost) { // which is told already, and more of it
+			e.log.Warn("node is fenced, joining anew", "node", e.o.Name, "error", err)
+		}
 		if !pause(ctx, rejoinPause) {
 			return nil
 		}

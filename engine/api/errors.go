@@ -245,7 +245,8 @@ func problemOf(err error) *Problem {
 	}
 	switch {
 	case errors.Is(err, engine.ErrStoreLost):
-		return refuse(codeStoreUnavailable, "%s; nothing was changed", engine.ErrStoreLost).with("Retry-After", "5")
+		return refuse(codeStoreUnavailable, "%s, /readyz says what is missing; it is unknown whether the call took effect, so repeat it with the same ids",
+			engine.ErrStoreLost).with("Retry-After", "5")
 	case errors.Is(err, engine.ErrMoving):
 		return refuse(codeKeyMoving, "the key is on its way to another database of the inbox; nothing was changed, so send it again in a moment").
 			with("Retry-After", "1")

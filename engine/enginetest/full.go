@@ -58,23 +58,16 @@ func Full(t *testing.T, store engine.Store, fill func(full bool)) {
 		t.Fatalf("the definition does not load: %+v", found)
 	}
 	w := &witness{Store: store}
-	e, err := engine.New(engine.Options{Store: w, Types: []engine.HandlerType{step}, Bundle: b})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- e.Run(ctx) }()
-	defer func() { cancel(); <-ended }()
+	e := startEngine(t, engine.Options{Store: w, Types: []engine.HandlerType{step}, Bundle: b})
 	submit := func(id string) string {
-		out, err := e.Submit(ctx, []engine.Submission{{Event: engine.Event{ID: id, Source: "s", Type: "work"}}})
+		out, err := e.Submit(t.Context(), []engine.Submission{{Event: engine.Event{ID: id, Source: "s", Type: "work"}}})
 		if err != nil || out[0].Err != nil {
 			t.Fatal(err, out)
 		}
 		return out[0].Receipt.Run
 	}
 	ends := func(run string) {
-		p.eventually("the run ends", func() bool { r, err := store.Run(ctx, run); return err == nil && r.Status.Ended() })
+		p.eventually("the run ends", func() bool { r, err := store.Run(t.Context(), run); return err == nil && r.Status.Ended() })
 		p.wantStatus(run, engine.Succeeded)
 	}
 

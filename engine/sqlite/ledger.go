@@ -297,6 +297,9 @@ const lately = time.Hour
 
 // Nodes implements [engine.Ledger].
 func (s *Store) Nodes(ctx context.Context) ([]engine.NodeInfo, error) {
+	if err := s.writer.files.check(); err != nil {
+		return nil, err // who asks whether the store is fit asks this
+	}
 	now := time.Now()
 	r, err := s.read.QueryContext(ctx, listNodes, now.UnixMicro(), now.Add(-lately).UnixMicro())
 	if err != nil {

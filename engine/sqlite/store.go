@@ -97,6 +97,9 @@ func (s *Store) open(ctx context.Context, path string, o Options) (err error) {
 	if s.writer, err = newWriter(ctx, s.db, s.signal); err != nil {
 		return err
 	}
+	if s.writer.files, err = watch(path); err != nil {
+		return err
+	}
 	return s.writer.do(ctx, releaseAll)
 }
 

@@ -16,11 +16,12 @@ import (
 
 // A writer runs writes one after the other, as many as wait in one transaction.
 type writer struct {
-	conn *sql.Conn
-	tx   *tx
-	ops  chan *op
-	wake func()        // called after a commit that made runs ready
-	done chan struct{} // closed when the goroutine has ended
+	conn  *sql.Conn
+	tx    *tx
+	files presence
+	ops   chan *op
+	wake  func()        // called after a commit that made runs ready
+	done  chan struct{} // closed when the goroutine has ended
 
 	mu     sync.RWMutex // guards closed, and ops against being closed in use
 	closed bool
@@ -110,6 +111,9 @@ func (w *writer) commit(group []*op) {
 	}
 	if err == nil {
 		err = w.tx.exec("commit")
+	}
+	if err == nil {
+		err = w.files.check() // last of all: what is said to be durable can be found again
 	}
 	if err == nil {
 		if w.tx.ready {
