@@ -119,6 +119,8 @@ func New(o Options) (*Engine, error) {
 	e.metrics.handlers.read.Store(new(e.Handlers))
 	e.metrics.services.read.Store(new(e.Services))
 	e.metrics.parked.read.Store(new(e.parkedNow))
+	e.metrics.handled.read.Store(new(e.handlerTolerances))
+	e.metrics.piped.read.Store(new(e.pipelineTolerances))
 	return e, nil
 }
 

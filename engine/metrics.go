@@ -33,6 +33,8 @@ type Metrics struct {
 	handlers *liveGauges[HandlerInfo]
 	services *liveGauges[ServiceInfo]
 	parked   *liveGauges[ParkedRuns]
+	handled  *liveGauges[tolerance] // of handlers
+	piped    *liveGauges[tolerance] // of pipelines
 }
 
 // handlerLabels say to which handler something belongs.
@@ -43,6 +45,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	handler := handlerLabels()
 	m := &Metrics{
 		handlers: newHandlerGauges(), services: newServiceGauges(), parked: newParkedGauges(),
+		handled: newHandlerTolerance(), piped: newPipelineTolerance(),
 		HandlerCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "procaas_handler_calls_total",
 			Help: "Attempts of handlers that ended, and handlers that were skipped, by outcome.",
@@ -103,7 +106,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Help: "1 while this node refuses its store, which has lost what it acknowledged: it was set back, removed or replaced.",
 	})
 	r.MustRegister(m.StoreLost, m.HandlerCalls, m.HandlerGivenUp, m.HandlerSeconds, m.Accepted,
-		m.Runs, m.Quarantined, m.InboxWaiting, m.InboxOldest, m.Checkpoint, m.StoreErrors, m.handlers, m.services, m.parked)
+		m.Runs, m.Quarantined, m.InboxWaiting, m.InboxOldest, m.Checkpoint, m.StoreErrors, m.handlers, m.services, m.parked, m.handled, m.piped)
 	return m
 }
 

@@ -73,9 +73,11 @@ procaas_handler_given_up_total COUNTER handler pipeline stage
 procaas_handler_in_flight GAUGE handler pipeline stage
 procaas_handler_seconds HISTOGRAM handler pipeline stage
 procaas_handler_success_ratio GAUGE handler pipeline stage
+procaas_handler_tolerance GAUGE critical handler owner pipeline stage
 procaas_handler_waiting GAUGE handler pipeline stage
 procaas_inbox_oldest_seconds GAUGE
 procaas_inbox_waiting GAUGE
+procaas_pipeline_tolerance GAUGE owner pipeline
 procaas_runs_quarantined_total COUNTER
 procaas_runs_total COUNTER pipeline status
 procaas_store_errors_total COUNTER operation

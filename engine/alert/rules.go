@@ -7,19 +7,14 @@ import (
 	"io"
 	"strings"
 	"unicode"
-
-	"procaas/engine"
 )
 
 // What the rules take for too much.
 const (
-	failingCritical = 0.05 // of the calls of a critical handler
-	failingOther    = 0.1  // of those of another one, when its fallback says nothing
-	failingRuns     = 0.01
-	oldestDue       = 60      // seconds that a run which is due waits
-	slowCheckpoint  = 1       // second
-	lateTasks       = 60      // seconds that tasks wait beyond what they tolerate
-	unaskedTasks    = 10 * 60 // seconds that no worker asks for tasks that wait
+	oldestDue      = 60      // seconds that a run which is due waits
+	slowCheckpoint = 1       // second
+	lateTasks      = 60      // seconds that tasks wait beyond what they tolerate
+	unaskedTasks   = 10 * 60 // seconds that no worker asks for tasks that wait
 )
 
 // A rule is one alerting rule of Prometheus.
@@ -31,17 +26,16 @@ type rule struct {
 	annotations [][2]string
 }
 
-// WriteRules writes alerting rules for Prometheus: those of the nodes, and those
-// of each pipeline and each handler that makes calls, with their owners and with
-// the commands that an operator needs. Server is named in the commands; it may be
-// empty. The same pipelines give the same text.
-func WriteRules(w io.Writer, plans []*engine.Plan, server string) error {
+// WriteRules writes alerting rules for Prometheus: those of the nodes, and one of each kind
+// for all pipelines and all handlers that make calls. Which one it is about, and its owner,
+// are labels; the commands that an operator needs are made of them. Server is named in the
+// commands; it may be empty.
+func WriteRules(w io.Writer, server string) error {
 	var b bytes.Buffer
-	b.WriteString("# Alerting rules for Prometheus, written by procaas gen alerts. Write them anew when\n# the pipelines have changed.\ngroups:\n")
+	b.WriteString("# Alerting rules for Prometheus, written by procaas gen alerts. They hold for all pipelines,\n# and stay as they are when pipelines change.\ngroups:\n")
 	writeGroup(&b, "procaas", nodeRules(server))
-	for _, p := range plans {
-		writeGroup(&b, "procaas-"+p.Pipeline.ID, pipelineRules(p, server))
-	}
+	writeGroup(&b, "procaas-pipelines", pipelineRules(server))
+	writeGroup(&b, "procaas-handlers", handlerRules(server))
 	_, err := w.Write(b.Bytes())
 	return err
 }
@@ -97,88 +91,83 @@ func nodeRules(server string) []rule {
 	}
 }
 
-// pipelineRules are those of a pipeline and its handlers.
-func pipelineRules(p *engine.Plan, server string) []rule {
-	id := p.Pipeline.ID
-	runs := fmt.Sprintf("procaas_runs_total{pipeline=%q,status", id)
-	rules := []rule{{
-		name:   "ProcaasRunsFailing",
-		expr:   fmt.Sprintf(`sum(rate(%s="failed"}[5m])) / sum(rate(%s=~"succeeded|failed"}[5m])) > %g`, runs, runs, failingRuns),
-		after:  "5m",
-		labels: labelsOf("critical", p.Pipeline.Owner, id),
-		annotations: append(explain(
-			"{{ $value | humanizePercentage }} of the runs of "+id+" fail",
-			"Failed runs keep their state; they go on from the handler that failed when they are retried. Keys of flows that block wait for that.",
-			"procaas runs list --status failed --pipeline "+id+serverFlag(server),
-		), commands(&Alert{Kind: RunFailed, Path: id}, server)...),
-	}, {
-		name: "ProcaasSwitchForgotten", expr: fmt.Sprintf("max by (pipeline, stage, handler) (procaas_switch_off{pipeline=%q}) == 1", id), after: "4h",
-		labels: labelsOf("warning", p.Pipeline.Owner, id),
-		annotations: append(explain(
-			id+"/{{ $labels.stage }}/{{ $labels.handler }} has been switched off for hours", "Somebody has switched it off, or holds its runs, and may have forgotten it.", "procaas switch list"+serverFlag(server),
-		), [2]string{"switch_on", "procaas switch on " + id + "/{{ $labels.stage }}/{{ $labels.handler }}" + serverFlag(server)}),
-	}}
-	for _, stage := range p.Stages {
-		for _, s := range stage.Handlers() {
-			if s.Type.New != nil && !s.Type.SetsState {
-				rules = append(rules, handlerRules(s, server)...)
-			}
-		}
-	}
-	return rules
+// The paths of what an alert is about, as templates.
+const (
+	ofPipeline = "{{ $labels.pipeline }}"
+	ofHandler  = "{{ $labels.pipeline }}/{{ $labels.stage }}/{{ $labels.handler }}"
+)
+
+// The labels of pipelines and of handlers, and the owners: nodes that follow a reload may
+// differ for a moment, and the greatest of what they say counts.
+const (
+	byHandler         = "(pipeline, stage, handler)"
+	pipelineTolerance = "max by (pipeline, owner) (procaas_pipeline_tolerance)"
+)
+
+// handlerTolerance is that of the critical handlers, or of the others.
+func handlerTolerance(critical bool) string {
+	return fmt.Sprintf("max by (pipeline, stage, handler, owner) (procaas_handler_tolerance{critical=\"%t\"})", critical)
 }
 
-// handlerRules are those of a handler that makes calls.
-func handlerRules(s *engine.Step, server string) []rule {
-	parts := strings.SplitN(s.Path, "/", 3)
-	series := fmt.Sprintf("{pipeline=%q,stage=%q,handler=%q", parts[0], parts[1], parts[2])
-	most, level, after := failingOther, "warning", "5m"
-	switch f := s.Handler.Fallback; {
-	case s.Handler.IsCritical():
-		most, level, after = failingCritical, "critical", "2m"
-	case f != nil:
-		most = 1 - f.MinSuccessRatio // below that it goes out of the flow by itself
-	}
-	about := &Alert{Kind: HandlerFailing, Path: s.Path, Critical: s.Handler.IsCritical()}
-	consequence := "Its runs go on without it."
-	if about.Critical {
-		consequence = "Its runs cannot succeed without it: they fail when it gives up."
-	}
-	rules := []rule{{
-		name:  "ProcaasHandlerFailing",
-		expr:  fmt.Sprintf(`sum(rate(procaas_handler_calls_total%s,outcome="failed"}[5m])) / sum(rate(procaas_handler_calls_total%s,outcome=~"succeeded|failed"}[5m])) > %g`, series, series, most),
-		after: after, labels: labelsOf(level, s.Owner, s.Path),
+// failing is the share of what failed, where it is more than is tolerated.
+func failing(counter, label, by, tolerance string) string {
+	return fmt.Sprintf(`sum by %[3]s (rate(%[1]s{%[2]s="failed"}[5m])) / sum by %[3]s (rate(%[1]s{%[2]s=~"succeeded|failed"}[5m])) > on %[3]s group_left (owner) %[4]s`,
+		counter, label, by, tolerance)
+}
+
+// pipelineRules are those of all pipelines.
+func pipelineRules(server string) []rule {
+	return []rule{{
+		name:   "ProcaasRunsFailing",
+		expr:   failing("procaas_runs_total", "status", "(pipeline)", pipelineTolerance),
+		after:  "5m",
+		labels: labelsOf("critical", ofPipeline),
 		annotations: append(explain(
-			"{{ $value | humanizePercentage }} of the calls of "+s.Path+" fail", consequence, "procaas runs list --status failed --handler "+s.Path+serverFlag(server),
-		), commands(about, server)...),
+			"{{ $value | humanizePercentage }} of the runs of "+ofPipeline+" fail",
+			"Failed runs keep their state; they go on from the handler that failed when they are retried. Keys of flows that block wait for that.",
+			"procaas runs list --status failed --pipeline "+ofPipeline+serverFlag(server),
+		), commands(&Alert{Kind: RunFailed, Path: ofPipeline}, server)...),
+	}, {
+		name:  "ProcaasSwitchForgotten",
+		expr:  "max by " + byHandler + " (procaas_switch_off) + on (pipeline) group_left (owner) 0 * " + pipelineTolerance + " == 1",
+		after: "4h", labels: labelsOf("warning", ofHandler),
+		annotations: append(explain(
+			ofHandler+" has been switched off for hours", "Somebody has switched it off, or holds its runs, and may have forgotten it.", "procaas switch list"+serverFlag(server),
+		), [2]string{"switch_on", "procaas switch on " + ofHandler + serverFlag(server)}),
 	}}
-	if s.Handler.Fallback == nil || about.Critical {
-		return rules
+}
+
+// handlerRules are those of all handlers that make calls.
+func handlerRules(server string) []rule {
+	ruleOf := func(level, after string, critical bool, consequence string) rule {
+		about := &Alert{Kind: HandlerFailing, Path: ofHandler, Critical: critical}
+		return rule{
+			name: "ProcaasHandlerFailing", expr: failing("procaas_handler_calls_total", "outcome", byHandler, handlerTolerance(critical)),
+			after: after, labels: labelsOf(level, ofHandler),
+			annotations: append(explain(
+				"{{ $value | humanizePercentage }} of the calls of "+ofHandler+" fail", consequence, "procaas runs list --status failed --handler "+ofHandler+serverFlag(server),
+			), commands(about, server)...),
+		}
 	}
-	return append(rules, rule{
-		name: "ProcaasHandlerDegraded", expr: fmt.Sprintf("max(procaas_handler_fallback%s}) == 1", series), after: "1m",
-		labels: labelsOf("warning", s.Owner, s.Path),
-		annotations: append(explain(
-			s.Path+" is out of the flow by itself", "Too few of its calls succeed. Single calls find out when it works again; until then its fallback stands in.", "procaas top --once"+serverFlag(server),
-		), commands(about, server)...),
-	})
+	return []rule{
+		ruleOf("critical", "2m", true, "Its runs cannot succeed without it: they fail when it gives up."),
+		ruleOf("warning", "5m", false, "Its runs go on without it."),
+		{
+			name:  "ProcaasHandlerDegraded",
+			expr:  "max by " + byHandler + " (procaas_handler_fallback) + on " + byHandler + " group_left (owner) 0 * " + handlerTolerance(false) + " == 1",
+			after: "1m", labels: labelsOf("warning", ofHandler),
+			annotations: append(explain(
+				ofHandler+" is out of the flow by itself", "Too few of its calls succeed. Single calls find out when it works again; until then its fallback stands in.", "procaas top --once"+serverFlag(server),
+			), commands(&Alert{Kind: HandlerFailing, Path: ofHandler}, server)...),
+		},
+	}
 }
 
 func severity(level string) [][2]string { return [][2]string{{"severity", level}} }
 
-// labelsOf are the labels of what is at a path.
-func labelsOf(level, owner, path string) [][2]string {
-	labels := severity(level)
-	if owner != "" {
-		labels = append(labels, [2]string{"owner", plain(owner)})
-	}
-	labels = append(labels, [2]string{"path", path})
-	for i, name := range []string{"pipeline", "stage", "handler"} {
-		if parts := strings.SplitN(path, "/", 3); i < len(parts) {
-			labels = append(labels, [2]string{name, parts[i]})
-		}
-	}
-	return labels
+// labelsOf are the labels beside those of the series, which say what it is about.
+func labelsOf(level, path string) [][2]string {
+	return append(severity(level), [2]string{"path", path})
 }
 
 // explain says what is wrong, what that means and where to look first.
@@ -200,9 +189,6 @@ func commands(a *Alert, server string) [][2]string {
 	}
 	return out
 }
-
-// plain makes a text stand for itself in a template.
-func plain(s string) string { return strings.ReplaceAll(s, "{{", `{{ "{{" }}`) }
 
 // writeGroup writes a group of rules.
 func writeGroup(b *bytes.Buffer, name string, rules []rule) {

@@ -1,0 +1,74 @@
+package engine
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// This file says how many failures are too many, and whose they are: so that rules for alerts
+// are the same for all pipelines, and follow each reload.
+
+// What is too much, as a share.
+const (
+	failingCritical = 0.05 // of the calls of a critical handler
+	failingOther    = 0.1  // of those of another one, when its fallback says nothing
+	failingRuns     = 0.01 // of the runs of a pipeline
+)
+
+// A tolerance is the share of failures that nobody has to be told of.
+type tolerance struct {
+	path     string // of a handler, or a pipeline
+	owner    string
+	critical bool
+	most     float64
+}
+
+// handlerTolerances are those of the handlers that make calls.
+func (e *Engine) handlerTolerances() (out []tolerance) {
+	for _, p := range e.library.current.Load().plans {
+		for _, s := range p.all {
+			if s.Type.New == nil || s.Type.SetsState {
+				continue
+			}
+			t := tolerance{path: s.Path, owner: s.Owner, critical: s.Handler.IsCritical(), most: failingOther}
+			switch f := s.Handler.Fallback; {
+			case t.critical:
+				t.most = failingCritical
+			case f != nil: // below that it goes out of the flow by itself
+				t.most = 1 - f.MinSuccessRatio
+			}
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// pipelineTolerances are those of all pipelines.
+func (e *Engine) pipelineTolerances() (out []tolerance) {
+	for _, p := range e.library.current.Load().plans {
+		out = append(out, tolerance{path: p.Pipeline.ID, owner: p.Pipeline.Owner, most: failingRuns})
+	}
+	return out
+}
+
+func newHandlerTolerance() *liveGauges[tolerance] {
+	labels := append(handlerLabels(), "owner", "critical")
+	desc := prometheus.NewDesc("procaas_handler_tolerance", "Share of the calls of the handler that may fail before somebody is told: 0.05 of a critical one, "+
+		"what the fallback of another one allows, else 0.1.", labels, nil)
+	return &liveGauges[tolerance]{
+		labels: func(t *tolerance) []string {
+			path := splitPath(t.path)
+			return append(path[:], t.owner, strconv.FormatBool(t.critical))
+		},
+		gauges: []liveGauge[tolerance]{{desc, func(t *tolerance) (float64, bool) { return t.most, true }}},
+	}
+}
+
+func newPipelineTolerance() *liveGauges[tolerance] {
+	desc := prometheus.NewDesc("procaas_pipeline_tolerance", "Share of the runs of the pipeline that may fail before somebody is told.", []string{"pipeline", "owner"}, nil)
+	return &liveGauges[tolerance]{
+		labels: func(t *tolerance) []string { return []string{t.path, t.owner} },
+		gauges: []liveGauge[tolerance]{{desc, func(t *tolerance) (float64, bool) { return t.most, true }}},
+	}
+}
