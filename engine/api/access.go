@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"procaas/engine"
 )
@@ -138,7 +139,10 @@ var needs = map[string]need{
 // Access tells who callers are.
 type Access interface {
 	Guarded(ctx context.Context) (bool, error)
-	Grant(ctx context.Context, token string) (engine.Grant, error)
+	GrantOf(ctx context.Context, token [sha256.Size]byte) (engine.Grant, error)
+	OpenSession(ctx context.Context, name string, token [sha256.Size]byte) (string, error)
+	SessionToken(ctx context.Context, session string) ([sha256.Size]byte, error)
+	CloseSession(ctx context.Context, session string) error
 	Tokens(ctx context.Context) ([]engine.TokenView, error)
 	NewToken(ctx context.Context, spec engine.TokenSpec, by engine.Actor) (v engine.TokenView, secret string, err error)
 	RevokeToken(ctx context.Context, name string, by engine.Actor) (engine.TokenView, error)
@@ -193,6 +197,9 @@ func (s *server) grantFor(r *http.Request, n need) (engine.Grant, error) {
 // who is let in where that is allowed. A token that is sent counts even there: a wrong one
 // is refused, so that its bearer learns of it before a call that needs it.
 func (s *server) identify(r *http.Request, n need) (engine.Grant, error) {
+	if g, given, err := s.signedIn(r); given || err != nil {
+		return g, err
+	}
 	token, given, err := bearer(r)
 	if err != nil {
 		return engine.Grant{}, err
@@ -247,19 +254,9 @@ const adminName = "admin"
 // the same address, which may be a proxy's: neither those that were made nor the configured
 // one can be guessed. Who has sent many wrong ones learns only that this one is wrong, too.
 func (s *server) authenticate(r *http.Request, token string) (engine.Grant, error) {
-	g, err := s.engine.Grant(r.Context(), token)
-	if err == nil {
-		return g, nil
-	}
-	if !errors.Is(err, engine.ErrUnknownToken) && !errors.Is(err, engine.ErrTokenExpired) && s.token == nil {
-		return engine.Grant{}, err
-	}
-	sum := sha256.Sum256([]byte(token))
-	if s.token != nil && subtle.ConstantTimeCompare(sum[:], s.token[:]) == 1 {
-		return engine.Grant{Name: adminName, Role: engine.RoleAdmin}, nil
-	}
-	if !errors.Is(err, engine.ErrUnknownToken) && !errors.Is(err, engine.ErrTokenExpired) {
-		return engine.Grant{}, err
+	g, err := s.grantOf(r.Context(), sha256.Sum256([]byte(token)))
+	if err == nil || !isWrong(err) {
+		return g, err
 	}
 	from := addressOf(r)
 	if !s.failures.allows(from) {
@@ -269,6 +266,69 @@ func (s *server) authenticate(r *http.Request, token string) (engine.Grant, erro
 	s.log.Warn("wrong token", "from", from, "method", r.Method, "url_path", r.URL.Path, "error", err)
 	return engine.Grant{}, refuse(codeUnauthorized, "%s", err).
 		with("WWW-Authenticate", `Bearer realm="procaas", error="invalid_token"`)
+}
+
+// grantOf finds the grant of a token by its hash. The configured one counts also while the
+// store is away.
+func (s *server) grantOf(ctx context.Context, token [sha256.Size]byte) (engine.Grant, error) {
+	if s.token != nil && subtle.ConstantTimeCompare(token[:], s.token[:]) == 1 {
+		return engine.Grant{Name: adminName, Role: engine.RoleAdmin}, nil
+	}
+	return s.engine.GrantOf(ctx, token)
+}
+
+// isWrong reports whether an error says that a token is none, or none any more.
+func isWrong(err error) bool {
+	return errors.Is(err, engine.ErrUnknownToken) || errors.Is(err, engine.ErrTokenExpired)
+}
+
+// A sessionKey finds the session of a request in its context.
+type sessionKey struct{}
+
+// signedIn finds the grant of the session of a request; given is false for one without, or
+// whose session or token has ended.
+func (s *server) signedIn(r *http.Request) (g engine.Grant, given bool, err error) {
+	session, ok := r.Context().Value(sessionKey{}).(string)
+	if !ok {
+		return g, false, nil
+	}
+	token, err := s.engine.SessionToken(r.Context(), session)
+	if err == nil {
+		g, err = s.grantOf(r.Context(), token)
+	}
+	if err != nil && isWrong(err) {
+		return engine.Grant{}, false, nil
+	}
+	return g, err == nil, err
+}
+
+// admitEvery is how often it is looked whether the caller of a call that lasts may still
+// make it.
+const admitEvery = time.Second
+
+// whileAdmitted ends a call that lasts when its caller may not make it any more: the token
+// is revoked, or the session has ended. release must be called when the call is over.
+func (s *server) whileAdmitted(r *http.Request, n need) (lasting *http.Request, release func()) {
+	ctx, cancel := context.WithCancel(r.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(admitEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			_, err := s.admit(r, n)
+			if p := (*Problem)(nil); errors.As(err, &p) && (p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden) {
+				cancel()
+				return
+			}
+		}
+	}()
+	return r.WithContext(ctx), func() { cancel(); <-ended }
 }
 
 // addressOf is where a request comes from, without the port: a new connection is no new caller.

@@ -1,14 +1,16 @@
 package api
 
 import (
+	"context"
+	"crypto/sha256"
 	"errors"
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	dto "github.com/prometheus/client_model/go"
 
+	"procaas/engine"
 	"procaas/engine/api/ui"
 )
 
@@ -16,7 +18,7 @@ import (
 func (s *server) newConsole() *ui.Console {
 	o := ui.Options{
 		Engine: s.engine, Log: s.log, Version: s.version, Numbers: s.numbers, Play: s.play, Caller: granted,
-		SignIn: s.signIn, SignOut: func(w http.ResponseWriter, r *http.Request) { setToken(w, r, "") },
+		SignIn: s.signIn, SignOut: s.signOut,
 	}
 	if s.tasks != nil {
 		o.Tasks = s.tasks
@@ -42,9 +44,8 @@ func (s *server) serveConsole(w http.ResponseWriter, r *http.Request) error {
 		s.console.ServeHTTP(w, r)
 		return nil
 	}
-	if c, err := r.Cookie(tokenCookie); err == nil && r.Header.Get("Authorization") == "" {
-		r = r.Clone(r.Context())
-		r.Header.Set("Authorization", "Bearer "+c.Value)
+	if c, err := r.Cookie(sessionCookie); err == nil && r.Header.Get("Authorization") == "" {
+		r = r.WithContext(context.WithValue(r.Context(), sessionKey{}, c.Value))
 	}
 	admitted, err := s.admit(r, views)
 	var p *Problem
@@ -59,21 +60,27 @@ func (s *server) serveConsole(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if r.URL.Path == ui.LivePath {
+		var release func()
+		admitted, release = s.whileAdmitted(admitted, views)
+		defer release()
+	}
 	s.console.ServeHTTP(w, admitted)
 	return nil
 }
 
-// tokenCookie keeps the token of who has signed in. Scripts cannot read it, and
-// browsers send it to no other site, nor for pages of one.
-const tokenCookie = "procaas_token"
+// sessionCookie keeps the session of who has signed in, which is no token: it opens the
+// console alone, and ends. Scripts cannot read it, and browsers send it to no other site,
+// nor for pages of one.
+const sessionCookie = "procaas_session"
 
-// setToken keeps a token in the browser for 12 hours, or takes it away when it is empty.
-func setToken(w http.ResponseWriter, r *http.Request, token string) {
+// setSession keeps a session in the browser, or takes it away when it is empty.
+func setSession(w http.ResponseWriter, r *http.Request, session string) {
 	c := &http.Cookie{
-		Name: tokenCookie, Value: token, Path: "/", HttpOnly: true, Secure: encrypted(r), SameSite: http.SameSiteStrictMode,
-		MaxAge: int((12 * time.Hour).Seconds()),
+		Name: sessionCookie, Value: session, Path: "/", HttpOnly: true, Secure: encrypted(r), SameSite: http.SameSiteStrictMode,
+		MaxAge: int(engine.SessionTime.Seconds()),
 	}
-	if token == "" {
+	if session == "" {
 		c.MaxAge = -1
 	}
 	http.SetCookie(w, c)
@@ -88,14 +95,14 @@ func encrypted(r *http.Request) bool {
 // errToken refuses what cannot be a token.
 var errToken = errors.New("This is no token of this server, or it has expired.") //nolint:staticcheck // shown to people as it is
 
-// signIn checks a token and keeps it in a cookie.
+// signIn checks a token and opens a session for its bearer.
 func (s *server) signIn(w http.ResponseWriter, r *http.Request, token string) error {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+token)
-	if token == "" || (&http.Cookie{Name: tokenCookie, Value: token}).Valid() != nil {
+	if token == "" || strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }) {
 		return errToken
 	}
-	_, err := s.admit(r, views)
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+token)
+	admitted, err := s.admit(r, views)
 	var p *Problem
 	switch {
 	case errors.As(err, &p) && p.Status == http.StatusUnauthorized:
@@ -103,7 +110,21 @@ func (s *server) signIn(w http.ResponseWriter, r *http.Request, token string) er
 	case err != nil:
 		return err
 	}
-	setToken(w, r, token)
+	session, err := s.engine.OpenSession(r.Context(), granted(admitted).Name, sha256.Sum256([]byte(token)))
+	if err != nil {
+		return err
+	}
+	setSession(w, r, session)
+	return nil
+}
+
+// signOut ends the session, so that nobody can use it who has kept the cookie. The browser
+// forgets it in any case.
+func (s *server) signOut(w http.ResponseWriter, r *http.Request) error {
+	setSession(w, r, "")
+	if c, err := r.Cookie(sessionCookie); err == nil {
+		return s.engine.CloseSession(r.Context(), c.Value)
+	}
 	return nil
 }
 

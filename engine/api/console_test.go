@@ -180,11 +180,47 @@ func TestSignInKeepsPeopleIn(t *testing.T) {
 	if code, _, _ := do(t, c, http.MethodGet, at+"/admin/v1/handlers", nil); code != http.StatusUnauthorized {
 		t.Errorf("the cookie is for the console alone, have %d of the API", code)
 	}
+	home, err := url.Parse(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := c.Jar.Cookies(home) // by somebody who has looked over a shoulder
+	if len(kept) != 1 || kept[0].Name != "procaas_session" || strings.Contains(kept[0].Value, "battery") {
+		t.Errorf("want a session as the only cookie, and not the token, have %v", kept)
+	}
+	ask := func(path, authorization string) *http.Response {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.AddCookie(kept[0])
+		r.Header.Set("Authorization", authorization)
+		reply, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = reply.Body.Close() })
+		return reply
+	}
+	if reply := ask("/admin/v1/handlers", "Bearer "+kept[0].Value); reply.StatusCode != http.StatusUnauthorized {
+		t.Errorf("the session is no token, have %s", reply.Status)
+	}
+	live := ask("/console/live?page=overview", "")
+	if live.StatusCode != http.StatusOK {
+		t.Errorf("a page that is fed, have %s", live.Status)
+	}
 	if code, _, _ := do(t, c, http.MethodPost, at+"/console/sign-out", nil); code != http.StatusSeeOther {
 		t.Errorf("sign out: have %d", code)
 	}
 	if code, _, _ := do(t, c, http.MethodGet, at+"/", nil); code != http.StatusSeeOther {
 		t.Errorf("signed out, want the page to sign in, have %d", code)
+	}
+	if reply := ask("/console/audit", ""); reply.StatusCode != http.StatusSeeOther {
+		t.Errorf("want the session ended for whoever has kept the cookie, have %s", reply.Status)
+	}
+	if _, err := io.Copy(io.Discard, live.Body); err != nil { // it would last for ten minutes
+		t.Errorf("want the page that was fed to end, have %v", err)
 	}
 }
 

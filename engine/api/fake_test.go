@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -339,11 +340,25 @@ func (f *fakeEngine) EndFallbacks(ctx context.Context, path string, by engine.Ac
 
 func (f *fakeEngine) Guarded(ctx context.Context) (bool, error) { return f.controls.Guarded(ctx) }
 
-func (f *fakeEngine) Grant(ctx context.Context, token string) (engine.Grant, error) {
-	if role, known := f.known[token]; known {
-		return role, nil
+func (f *fakeEngine) GrantOf(ctx context.Context, token [sha256.Size]byte) (engine.Grant, error) {
+	for known, grant := range f.known {
+		if sha256.Sum256([]byte(known)) == token {
+			return grant, nil
+		}
 	}
-	return f.controls.Grant(ctx, token)
+	return f.controls.GrantOf(ctx, token)
+}
+
+func (f *fakeEngine) OpenSession(ctx context.Context, name string, token [sha256.Size]byte) (string, error) {
+	return f.controls.OpenSession(ctx, name, token)
+}
+
+func (f *fakeEngine) SessionToken(ctx context.Context, session string) ([sha256.Size]byte, error) {
+	return f.controls.SessionToken(ctx, session)
+}
+
+func (f *fakeEngine) CloseSession(ctx context.Context, session string) error {
+	return f.controls.CloseSession(ctx, session)
 }
 
 func (f *fakeEngine) Tokens(ctx context.Context) ([]engine.TokenView, error) {

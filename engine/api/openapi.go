@@ -55,6 +55,11 @@ func (s *server) add(o operation) {
 				return err
 			}
 		}
+		if lasting(r) && n.role != "" {
+			var release func()
+			r, release = s.whileAdmitted(r, n)
+			defer release()
+		}
 		return o.serve(w, r)
 	}))
 }

@@ -347,7 +347,9 @@ func ownPage(next string) string {
 }
 
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request) error {
-	c.o.SignOut(w, r)
+	if err := c.o.SignOut(w, r); err != nil {
+		return err
+	}
 	http.Redirect(w, r, SignInPage, http.StatusSeeOther)
 	return nil
 }

@@ -52,8 +52,8 @@ type Options struct {
 	// for people.
 	SignIn func(w http.ResponseWriter, r *http.Request, token string) error
 
-	// SignOut forgets who the caller is.
-	SignOut func(w http.ResponseWriter, r *http.Request)
+	// SignOut ends the session of the caller.
+	SignOut func(w http.ResponseWriter, r *http.Request) error
 }
 
 // Numbers are counters of the node since its start, and the inbox as it is.

@@ -1,0 +1,142 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// This file keeps who has signed in to the console. A browser gets a name for its session
+// instead of the token, and the store knows what it stands for: so all nodes know it, it
+// ends when its bearer signs out, and with its token.
+
+const (
+	// documentSession is the kind of the documents of sessions, by the name of the token
+	// and a number.
+	documentSession = "session"
+
+	// mostSessions bounds those of one token: documents are never removed, but used again.
+	mostSessions = 64
+
+	// SessionTime is how long a session lasts at most.
+	SessionTime = 12 * time.Hour
+
+	// sessionTries is how often a place for a session is looked for that another one takes.
+	sessionTries = 8
+)
+
+// A session is what a document keeps of one. One that has ended is empty.
+type session struct {
+	Secret  []byte    `json:"secret,omitempty"` // its SHA-256
+	Token   []byte    `json:"token,omitempty"`  // the SHA-256 of the token
+	Expires time.Time `json:"expires,omitzero"`
+}
+
+// OpenSession begins a session for the bearer of a token, whose name and hash are given, and
+// gives what the browser sends from then on. Of too many sessions the oldest ends.
+func (e *Engine) OpenSession(ctx context.Context, name string, token [sha256.Size]byte) (string, error) {
+	secret := newSecret()
+	hash := sha256.Sum256([]byte(secret))
+	value := encodePlain(session{Secret: hash[:], Token: token[:], Expires: e.clock.now().Add(SessionTime).UTC().Truncate(time.Second)})
+	for try := 1; ; try++ {
+		place, version, err := e.sessionPlace(ctx, name)
+		if err == nil {
+			_, err = e.o.Store.WriteDocuments(ctx, 0, []DocumentWrite{{Kind: documentSession, Name: place, Version: version, Value: value}}, nil)
+		}
+		if err == nil {
+			return place + "/" + secret, nil
+		}
+		if try == sessionTries || !errors.Is(err, ErrConflict) {
+			return "", fmt.Errorf("open session of %s: %w", name, err)
+		}
+	}
+}
+
+// sessionPlace finds a document for another session of a token: a new one, or that of a
+// session that has ended or is the oldest.
+func (e *Engine) sessionPlace(ctx context.Context, name string) (place string, version int64, err error) {
+	all, err := e.o.Store.Documents(ctx, documentSession, name+"/")
+	if err != nil {
+		return "", 0, err
+	}
+	taken := map[string]bool{}
+	var oldest *Document
+	for i, d := range all {
+		if e.sessionIn(d.Value) == nil {
+			return d.Name, d.Version, nil
+		}
+		taken[d.Name] = true
+		if oldest == nil || d.Changed.Before(oldest.Changed) {
+			oldest = &all[i]
+		}
+	}
+	for i := range mostSessions {
+		if place := name + "/" + strconv.Itoa(i); !taken[place] {
+			return place, 0, nil
+		}
+	}
+	return oldest.Name, oldest.Version, nil
+}
+
+// sessionIn reads a session; nil when it has ended.
+func (e *Engine) sessionIn(value []byte) *session {
+	var s session
+	if err := json.Unmarshal(value, &s); err != nil || len(s.Secret) == 0 || !e.clock.now().Before(s.Expires) {
+		return nil
+	}
+	return &s
+}
+
+// SessionToken gives the hash of the token with which a session was opened. The error is
+// [ErrUnknownToken] when there is no such session any more, or of the store.
+func (e *Engine) SessionToken(ctx context.Context, text string) (token [sha256.Size]byte, err error) {
+	s, _, err := e.findSession(ctx, text)
+	if err != nil {
+		return token, err
+	}
+	return [sha256.Size]byte(s.Token), nil
+}
+
+// CloseSession ends a session on all nodes. One that has ended already is no error.
+func (e *Engine) CloseSession(ctx context.Context, text string) error {
+	_, d, err := e.findSession(ctx, text)
+	if errors.Is(err, ErrUnknownToken) {
+		return nil
+	}
+	if err == nil {
+		_, err = e.o.Store.WriteDocuments(ctx, 0, []DocumentWrite{{Kind: documentSession, Name: d.Name, Version: d.Version, Value: []byte("{}")}}, nil)
+	}
+	if errors.Is(err, ErrConflict) {
+		return nil // it has ended, or another one is in its place
+	}
+	if err != nil {
+		return fmt.Errorf("close session: %w", err)
+	}
+	return nil
+}
+
+// findSession reads a session that has not ended.
+func (e *Engine) findSession(ctx context.Context, text string) (*session, Document, error) {
+	cut := strings.LastIndexByte(text, '/')
+	if cut < 0 || len(text) > 2*MaxTaskName || !tokenName.MatchString(text[:max(0, strings.IndexByte(text, '/'))]) {
+		return nil, Document{}, ErrUnknownToken
+	}
+	d, err := e.o.Store.Document(ctx, documentSession, text[:cut])
+	if errors.Is(err, ErrNotFound) {
+		return nil, d, ErrUnknownToken
+	}
+	if err != nil {
+		return nil, d, fmt.Errorf("find session: %w", err)
+	}
+	s, hash := e.sessionIn(d.Value), sha256.Sum256([]byte(text[cut+1:]))
+	if s == nil || len(s.Token) != sha256.Size || subtle.ConstantTimeCompare(hash[:], s.Secret) != 1 {
+		return nil, d, ErrUnknownToken
+	}
+	return s, d, nil
+}
