@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -26,6 +27,11 @@ func Migrate(ctx context.Context, dsn string) (from, to int64, err error) {
 	}
 	db := stdlib.OpenDB(*config.ConnConfig)
 	defer func() { err = errors.Join(err, db.Close()) }()
+	var elsewhere, first string
+	err = db.QueryRowContext(ctx, storeElsewhere).Scan(&elsewhere, &first)
+	if err = misplaced(err, sql.ErrNoRows, elsewhere, first); err != nil {
+		return 0, 0, fmt.Errorf("store: migrate: %w", err)
+	}
 	p, err := migrations(db)
 	if err != nil {
 		return 0, 0, fmt.Errorf("store: migrate: %w", err)
@@ -70,11 +76,33 @@ func latestSchema() (int64, error) {
 	return goose.NumericComponent(files[len(files)-1].Name())
 }
 
+// storeElsewhere tells of a store whose tables are not in the schema that new ones are made in.
+const storeElsewhere = `select n.nspname::text, current_schema()::text from pg_class c join pg_namespace n on n.oid = c.relnamespace
+	where c.oid = to_regclass('` + schemaTable + `') and n.nspname <> current_schema()`
+
+// misplaced refuses such a store: a role that is called like a schema finds that first, once somebody makes it,
+// as enrolling a shard does with procaas. A second, empty store would be made there, and the first be forgotten.
+func misplaced(err, none error, elsewhere, first string) error {
+	if errors.Is(err, none) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("the store's tables are in the schema %s, but new ones would be made in %s, which comes first on the search path of the role: "+
+		"add search_path=%s to the address of the store, such as postgres://host/database?search_path=%s", elsewhere, first, elsewhere, elsewhere)
+}
+
 const schemaVersion = "select coalesce(max(version_id), 0) from " + schemaTable + " where is_applied"
 
 func checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
 	want, err := latestSchema()
 	if err != nil {
+		return err
+	}
+	var elsewhere, first string
+	err = pool.QueryRow(ctx, storeElsewhere).Scan(&elsewhere, &first)
+	if err := misplaced(err, pgx.ErrNoRows, elsewhere, first); err != nil {
 		return err
 	}
 	var have int64
