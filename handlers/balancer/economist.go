@@ -345,7 +345,7 @@ func (e *economist) refuge(r *Report, p int, must bool) (best int, drops, back f
 			found = append(found, x)
 		}
 		if len(found) > 0 {
-			x := e.emptiest(found)
+			x := e.shelter(found, p)
 			return x.w, x.drops, x.back
 		}
 	}
@@ -358,17 +358,31 @@ type shelter struct {
 	drops, back float64
 }
 
-// emptiest chooses the cheapest shelter, of equal ones the one that is least full: where there
-// is room everywhere, nobody gets all.
-func (e *economist) emptiest(found []shelter) shelter {
+// shelter chooses the cheapest one for a partition, of equal ones the one that is least full.
+// What weighs nothing, or next to it, and what nobody knows how much it is of what a worker can
+// do, costs nothing anywhere: it is spread.
+func (e *economist) shelter(found []shelter, p int) shelter {
+	const nothing = 1e-4 // of a worker
+	q := &e.parts[p]
+	weighs := e.mean > 0 && q.now+q.due > nothing*e.mean
 	return slices.MinFunc(found, func(a, b shelter) int {
-		if c := cmp.Compare(a.drops+a.back, b.drops+b.back); c != 0 {
+		if c := cmp.Compare(a.drops+a.back, b.drops+b.back); c != 0 && weighs {
 			return c
 		}
-		x, y := &e.machines[a.w], &e.machines[b.w]
-		if c := cmp.Compare((x.now+x.due)/x.room(), (y.now+y.due)/y.room()); c != 0 {
+		if c := cmp.Compare(a.back, b.back); c != 0 {
 			return c
 		}
-		return cmp.Compare(len(e.aboard[a.w]), len(e.aboard[b.w]))
+		return cmp.Compare(e.fullness(a.w), e.fullness(b.w))
 	})
+}
+
+// fullness is how much of what a worker can do is asked of it, as far as that is known, and how
+// many of all partitions it has.
+func (e *economist) fullness(w int) float64 {
+	m := &e.machines[w]
+	share := float64(len(e.aboard[w])) / float64(len(e.parts))
+	if m.capacity <= 0 {
+		return share
+	}
+	return (m.now+m.due)/2/m.room() + share/4
 }
