@@ -187,6 +187,13 @@ type Service struct {
 	// repetitions; those over it wait. Ten a second may always be, on all nodes
 	// together. 1 is no bound.
 	RetryBudget float64 `yaml:"retry-budget" default:"0.2" min:"0" max:"1"`
+
+	// KeepAlive says whether connections to the service are used again. A service
+	// that sends two responses to one request has the second one taken for the
+	// response to the next request on the connection, which may be another run's;
+	// false makes a connection for each call.
+	KeepAlive bool `yaml:"keep-alive" default:"true"`
+
 	// OpenAPI is the file of the service's OpenAPI document, 3.0 or 3.1, relative to
 	// this one. Requests of handlers are then checked against it, and their
 	// responses are what it says.

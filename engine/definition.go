@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"sync"
@@ -46,9 +47,9 @@ type definition struct {
 var errDefinition = errors.New("definition cannot be used")
 
 // newDefinition plans all pipelines of a bundle.
-func newDefinition(b *dsl.Bundle, types map[string]HandlerType, maxConns int, targets *Targets) (*definition, error) {
+func newDefinition(b *dsl.Bundle, types map[string]HandlerType, maxConns int, targets *Targets, log *slog.Logger) (*definition, error) {
 	d := &definition{
-		bundle: b, byID: map[string]*Plan{}, client: newClient(b, maxConns, targets), workers: newWorkersClient(b, targets),
+		bundle: b, byID: map[string]*Plan{}, client: newClient(b, maxConns, targets, log), workers: newWorkersClient(b, targets),
 		declared: map[string]any{}, contracts: map[string]*dsl.Contract{}, from: map[string]map[string][]string{},
 		needed: map[string]bool{},
 	}
@@ -124,6 +125,7 @@ type library struct {
 	byName   map[string]HandlerType
 	maxConns int
 	targets  *Targets
+	log      *slog.Logger
 	runID    func(Event) string // makes the id of a new run
 
 	current atomic.Pointer[definition]
@@ -142,7 +144,7 @@ func (l *library) add(b *dsl.Bundle) (*definition, error) {
 	if d := l.cached(b.Hash); d != nil {
 		return d, nil
 	}
-	d, err := newDefinition(b, l.byName, l.maxConns, l.targets)
+	d, err := newDefinition(b, l.byName, l.maxConns, l.targets, l.log)
 	if err != nil {
 		return nil, err
 	}

@@ -68,7 +68,7 @@ func Compare(a, b *dsl.Bundle, types []HandlerType) (Diff, error) {
 	}
 	var definitions [2]*definition
 	for i, bundle := range []*dsl.Bundle{a, b} {
-		d, err := newDefinition(bundle, byName, 1, nil)
+		d, err := newDefinition(bundle, byName, 1, nil, nil)
 		if err != nil {
 			return Diff{}, fmt.Errorf("definition %s: %w", bundle.Hash, err)
 		}

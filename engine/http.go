@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -42,7 +43,11 @@ type Reach struct {
 	// MaxConns is how many connections to one host are kept for later; 2 when 0.
 	MaxConns int
 
-	lean bool // make small requests over plain HTTP with a leanTransport
+	// Fresh lists URLs whose hosts get a new connection for each request.
+	Fresh []string
+
+	lean bool         // make small requests over plain HTTP with a leanTransport
+	log  *slog.Logger // of the leanTransport; may be nil
 }
 
 // dialTime bounds making one connection.
@@ -61,7 +66,7 @@ func NewClient(r Reach) *http.Client {
 			f.networks = append(f.networks, network)
 		}
 	}
-	transport := &fencedTransport{check: f.checkHost, base: &http.Transport{
+	transport := &fencedTransport{check: f.checkHost, fresh: hostsOf(r.Fresh), base: &http.Transport{
 		// No proxy from the environment: it would hide where a call goes.
 		Proxy:                  nil,
 		DialContext:            f.dial,
@@ -74,7 +79,7 @@ func NewClient(r Reach) *http.Client {
 		MaxResponseHeaderBytes: leanMostHeader,
 	}}
 	if r.lean {
-		transport.lean = newLeanTransport(transport.base)
+		transport.lean = newLeanTransport(transport.base, r.log)
 	}
 	return &http.Client{
 		Transport:     transport,
@@ -83,10 +88,13 @@ func NewClient(r Reach) *http.Client {
 }
 
 // newClient makes the HTTP client of a definition.
-func newClient(b *dsl.Bundle, maxConns int, targets *Targets) *http.Client {
-	r := Reach{Written: writtenURLs(b), Targets: targets, MaxConns: maxConns, lean: true}
+func newClient(b *dsl.Bundle, maxConns int, targets *Targets, log *slog.Logger) *http.Client {
+	r := Reach{Written: writtenURLs(b), Targets: targets, MaxConns: maxConns, lean: true, log: log}
 	for _, s := range b.Services {
 		r.Declared = append(r.Declared, s.URL, s.Address())
+		if !s.KeepAlive {
+			r.Fresh = append(r.Fresh, s.URL, s.Address())
+		}
 	}
 	return NewClient(r)
 }
@@ -260,6 +268,7 @@ func hostPort(u *url.URL) string {
 // A fencedTransport refuses requests to hosts that are not declared.
 type fencedTransport struct {
 	check func(host string) error
+	fresh hostSet // hosts to which no connection is used twice
 	base  *http.Transport
 	lean  *leanTransport // makes the requests when there is one, with base
 }
@@ -273,6 +282,11 @@ func (t *fencedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	describeRequest(r)
+	if t.fresh[hostPort(r.URL)] {
+		closing := *r
+		closing.Close = true
+		return t.base.RoundTrip(&closing)
+	}
 	if t.lean != nil {
 		return t.lean.RoundTrip(r)
 	}

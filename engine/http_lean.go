@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -35,22 +36,27 @@ const (
 // base.
 type leanTransport struct {
 	base *http.Transport
+	log  *slog.Logger
 	dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	most int // idle connections to one host; twice that in all
 
 	mu      sync.Mutex             // guards the following
 	idle    map[string][]*leanConn // by host:port; the one that was used last is the last
 	idling  int
-	cleanup *time.Timer // nil while nothing is idle
+	cleanup *time.Timer     // nil while nothing is idle
+	loose   map[string]bool // hosts that have sent a response which nobody has asked for
 }
 
 // newLeanTransport makes a transport with the dialer and the bounds of base.
-func newLeanTransport(base *http.Transport) *leanTransport {
+func newLeanTransport(base *http.Transport, log *slog.Logger) *leanTransport {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
 	most := base.MaxIdleConnsPerHost
 	if most == 0 {
 		most = http.DefaultMaxIdleConnsPerHost
 	}
-	return &leanTransport{base: base, dial: base.DialContext, most: most, idle: map[string][]*leanConn{}}
+	return &leanTransport{base: base, log: log, dial: base.DialContext, most: most, idle: map[string][]*leanConn{}, loose: map[string]bool{}}
 }
 
 // RoundTrip implements [http.RoundTripper].
@@ -180,15 +186,36 @@ func (t *leanTransport) take(addr string) *leanConn {
 		if c.isQuiet() {
 			return c
 		}
+		if c.unasked {
+			t.distrust(addr)
+		}
 		c.conn.Close()
 	}
+}
+
+// distrust keeps no connection to a host any more. It has sent a response that nobody has
+// asked for, and the next one may come when a request is under way, whose response it would
+// be taken for: that cannot be told from the outside.
+func (t *leanTransport) distrust(addr string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.loose[addr] {
+		return
+	}
+	t.loose[addr] = true
+	for _, c := range t.idle[addr] {
+		c.conn.Close()
+	}
+	t.idling -= len(t.idle[addr])
+	delete(t.idle, addr)
+	t.log.Warn("a service sends responses that nobody has asked for; each call to it has a connection of its own from now on", "host", addr)
 }
 
 // put keeps a connection for later.
 func (t *leanTransport) put(c *leanConn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.idle[c.addr]) >= t.most {
+	if t.loose[c.addr] || len(t.idle[c.addr]) >= t.most {
 		c.conn.Close()
 		return
 	}
@@ -263,7 +290,8 @@ type leanConn struct {
 	got     int // of its answer, up to the end of the header
 	most    int // that got may be; 0 for any number
 	peek    func(fd uintptr) bool
-	pending bool
+	pending bool // there was something to read
+	unasked bool // and it was a response
 }
 
 func newLeanConn(t *leanTransport, addr string, conn net.Conn) *leanConn {
@@ -273,7 +301,7 @@ func newLeanConn(t *leanTransport, addr string, conn net.Conn) *leanConn {
 		c.raw, _ = s.SyscallConn()
 	}
 	c.peek = func(fd uintptr) bool {
-		c.pending = hasInput(fd)
+		c.pending, c.unasked = hasInput(fd)
 		return true
 	}
 	return c
@@ -448,11 +476,23 @@ func (b *leanBody) Close() error {
 // end gives the connection back, when all of the answer has been read, or closes it.
 func (b *leanBody) end(whole bool) {
 	undisturbed := b.stop()
-	if whole && b.keep && undisturbed && b.c.in.Buffered() == 0 {
+	surplus := whole && b.c.in.Buffered() > 0
+	if whole && b.keep && undisturbed && !surplus {
 		b.c.t.put(b.c)
 		return
 	}
 	b.c.conn.Close()
+	if surplus && !b.c.saysFarewell() {
+		b.c.t.distrust(b.c.addr)
+	}
+}
+
+// saysFarewell tells whether what is left in the buffer is a 408, with which some services
+// end a connection.
+func (c *leanConn) saysFarewell() bool {
+	const farewell = "HTTP/1.1 408"
+	rest, _ := c.in.Peek(min(c.in.Buffered(), len(farewell)))
+	return string(rest) == farewell
 }
 
 // An unzipped is a body that the service has compressed, as it was offered.

@@ -18,6 +18,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"procaas/dsl"
 )
 
 // A scriptedService speaks HTTP by hand. Its script is given each connection and the
@@ -87,7 +89,7 @@ func startScripted(t *testing.T, script func(e *exchange)) *scriptedService {
 func leanFor(t *testing.T) *leanTransport {
 	t.Helper()
 	base := &http.Transport{MaxIdleConnsPerHost: 4, DialContext: (&net.Dialer{}).DialContext, MaxResponseHeaderBytes: leanMostHeader}
-	lean := newLeanTransport(base)
+	lean := newLeanTransport(base, nil)
 	t.Cleanup(lean.CloseIdleConnections)
 	return lean
 }
@@ -268,6 +270,45 @@ func TestLeanTransportTakesNoAnswerThatNobodyAskedFor(t *testing.T) {
 				t.Errorf("want a new connection, have %d", n)
 			}
 		})
+	}
+}
+
+// TestLateResponsesReachOneRunAtMost has a service that sends a second response to a request only
+// when the next request has come, which no client can tell from its response.
+func TestLateResponsesReachOneRunAtMost(t *testing.T) {
+	t.Parallel()
+	s := startScripted(t, func(e *exchange) {
+		late := ""
+		for r := e.next(); r != nil; r = e.next() {
+			body, _ := io.ReadAll(r.Body)
+			e.say(late)
+			late = fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+			e.say(late)
+		}
+	})
+	call := func(rt http.RoundTripper, i int) (wrong int) {
+		body := fmt.Sprintf("run-%d", i)
+		if got, err := said(rt, post(t.Context(), t, s.url, body)); err != nil || got != "200 "+body {
+			return 1
+		}
+		return 0
+	}
+	lean, wrong := leanFor(t), 0
+	for i := range 20 {
+		wrong += call(lean, i)
+		eventually(t, func() bool { return i == 0 || noneIsQuiet(lean) }) // what comes late has come
+	}
+	if connections := s.connections.Load(); wrong > 1 || connections < 18 {
+		t.Errorf("have %d wrong responses on %d connections, want one at most, and then a connection for each call", wrong, connections)
+	}
+	fresh := newClient(&dsl.Bundle{Services: []*dsl.Service{{ID: "s", URL: s.url}}}, 4, nil, nil).Transport
+	for i := range 5 {
+		if call(fresh, i) > 0 {
+			t.Error("have a wrong response of a service with keep-alive: false")
+		}
+	}
+	if connections := s.connections.Load(); connections < 23 {
+		t.Errorf("have %d connections, want one for each call", connections)
 	}
 }
 

@@ -11,9 +11,10 @@ import (
 const canPeek = true
 
 // hasInput tells whether there is something to read at a connection, its end or an
-// error included, without taking it or waiting for it.
-func hasInput(fd uintptr) bool {
-	var b [1]byte
-	_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-	return !errors.Is(err, syscall.EAGAIN)
+// error included, without taking it or waiting for it; and whether it is a response. The
+// 408 with which some services end an idle connection is only its end.
+func hasInput(fd uintptr) (something, response bool) {
+	var b [len("HTTP/1.1 408")]byte
+	n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	return !errors.Is(err, syscall.EAGAIN), err == nil && n > 0 && string(b[max(0, n-3):n]) != "408"
 }

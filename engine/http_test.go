@@ -19,7 +19,7 @@ func TestClientReachesDeclaredHostsOnly(t *testing.T) {
 	other := httptest.NewServer(http.RedirectHandler(declared.URL, http.StatusFound))
 	defer other.Close()
 
-	client := newClient(&dsl.Bundle{Services: []*dsl.Service{{ID: "s", URL: declared.URL + "/base"}}}, 4, nil)
+	client := newClient(&dsl.Bundle{Services: []*dsl.Service{{ID: "s", URL: declared.URL + "/base"}}}, 4, nil, nil)
 	defer client.CloseIdleConnections()
 	resp, err := client.Post(declared.URL+"/anything", "text/plain", strings.NewReader("hello"))
 	if err != nil {
@@ -52,7 +52,7 @@ func TestClientReachesDeclaredHostsOnly(t *testing.T) {
 // counts.
 func TestDialChecksTheHostAgain(t *testing.T) {
 	t.Parallel()
-	client := newClient(&dsl.Bundle{Services: []*dsl.Service{{ID: "s", URL: "http://service.example"}}}, 4, nil)
+	client := newClient(&dsl.Bundle{Services: []*dsl.Service{{ID: "s", URL: "http://service.example"}}}, 4, nil, nil)
 	base := client.Transport.(*fencedTransport).base
 	_, err := base.DialContext(t.Context(), "tcp", "127.0.0.1:1")
 	if err == nil || !strings.Contains(err.Error(), "is not declared") {
