@@ -125,6 +125,10 @@ func (j *job) choose() (plan *Plan, ok bool) {
 		}
 	}
 	reason := fmt.Sprintf("no pipeline of flow %s serves %s", c.Flow, c.Event.Type)
+	if candidates == 0 && c.Pipeline != "" { // one of an event that runs await has none
+		j.await(reason)
+		return nil, false
+	}
 	if candidates > 0 {
 		reason = fmt.Sprintf("when is false in all pipelines that serve %s", c.Event.Type)
 	}

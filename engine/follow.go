@@ -59,8 +59,19 @@ func (e *DefinitionError) Unwrap() error { return e.Err }
 // Load makes b the definition for new events on all nodes, and tells what that
 // changes. Runs that have begun keep theirs. The error is a [*DefinitionError]
 // when the node cannot run it, or when it has no pipelines and the present one
-// has some; then nothing has changed.
+// has some, and a [*DropError] when accepted events wait for pipelines that it
+// takes away; then nothing has changed.
 func (e *Engine) Load(ctx context.Context, b *dsl.Bundle, by Actor) (Diff, error) {
+	return e.load(ctx, b, false, by)
+}
+
+// LoadAndDrop does so too, and cancels the runs of events that wait for pipelines that b
+// does not have.
+func (e *Engine) LoadAndDrop(ctx context.Context, b *dsl.Bundle, by Actor) (Diff, error) {
+	return e.load(ctx, b, true, by)
+}
+
+func (e *Engine) load(ctx context.Context, b *dsl.Bundle, drop bool, by Actor) (Diff, error) {
 	d, err := e.library.add(b)
 	if err != nil {
 		return Diff{}, &DefinitionError{Err: err}
@@ -70,11 +81,24 @@ func (e *Engine) Load(ctx context.Context, b *dsl.Bundle, by Actor) (Diff, error
 	if err := emptied(e.Bundle(), b); err != nil {
 		return Diff{}, &DefinitionError{Err: err}
 	}
+	if !drop {
+		waits, err := e.abandoned(ctx, e.library.current.Load(), d)
+		if err != nil {
+			return Diff{}, err
+		}
+		if len(waits) > 0 {
+			return Diff{}, &DropError{waits}
+		}
+	}
 	if _, err := e.activate(ctx, b, false, by); err != nil {
 		return Diff{}, err
 	}
 	e.follower.agreed = true
-	return compare(e.swap(d), d), nil
+	diff := compare(e.swap(d), d)
+	if drop {
+		return diff, e.drop(ctx, d, by)
+	}
+	return diff, nil
 }
 
 // emptied refuses a definition without pipelines in place of one that has some; nil

@@ -409,8 +409,9 @@ type Runs interface {
 	Entity(ctx context.Context, flow, key string) (EntityRecord, error)
 
 	// Retry makes a run ready again, with the next generation, that has failed
-	// or is parked without a due time, with its audit record; [ErrConflict] for
-	// any other. Its losses are forgotten.
+	// or is parked without a due time, or was ignored: then it waits for its turn anew, at
+	// its old place in its key. It writes the audit record; [ErrConflict] for any
+	// other. Its losses are forgotten.
 	Retry(ctx context.Context, id string, by Actor) error
 
 	// Undo is Cancel, but for a run that has begun and has neither ended nor failed: it
@@ -494,6 +495,7 @@ type RunFilter struct {
 
 	Live  bool   // only those that may still go on: not ended, or failed
 	Begun bool   // only those that have a definition
+	Fresh bool   // only those that have none, since they have not begun
 	Other string // only those that have another definition than this one
 
 	FailedPath string    // of the handler that failed the run, or a part of it: pipeline, pipeline/stage

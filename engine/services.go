@@ -138,6 +138,12 @@ func (e *Engine) caller(causes []string) *caller {
 func (c *caller) wakes(cause string) int {
 	most := 0
 	for part := range strings.SplitSeq(cause, ",") {
+		if hash, ok := strings.CutPrefix(part, causeUnserved); ok {
+			if hash != c.e.Bundle().Hash {
+				return releaseMost
+			}
+			continue
+		}
 		if path, ok := strings.CutSuffix(part, causeRetry); ok {
 			if s := c.step(path); s != nil && c.isOff(s) {
 				return releaseMost

@@ -94,8 +94,10 @@ func view(r RunRecord, whole bool) RunView {
 	if whole && r.Event.Payload == nil {
 		v.Event.Payload = json.RawMessage(nil)
 	}
-	if r.Status == Parked && r.ErrorClass == ClassQuarantined {
-		v.Reason, v.Error = r.Error, ""
+	if r.Status == Parked {
+		v.Reason, v.Error = r.Error, "" // it has not failed, and waits for this
+	} else if !r.Status.Ended() {
+		v.Error, v.ErrorClass = "", "" // it goes on
 	}
 	if reason, ok := UndoReason(r.Move); !ok {
 		v.Move = r.Move

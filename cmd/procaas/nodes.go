@@ -53,19 +53,22 @@ func reloadCommand(s streams) *cobra.Command {
 		Long: `reload makes a server read the pipelines that it was started with again. New
 events are served by them on all nodes of its store; runs that have begun keep
 their definition. Pipelines with errors are refused with all findings, and so are
-files that have none while the server has some; then nothing changes.`,
+files that have none while the server has some; then nothing changes. The same goes
+for pipelines that are gone while accepted events wait for them: put them back, wait
+until the events have run, or give the events up with --drop, which cancels them.`,
 		Args: cobra.NoArgs,
 	}
 	var f clientFlags
 	f.add(c)
 	reason := c.Flags().String("reason", "", "why, for the audit")
+	drop := c.Flags().Bool("drop", false, "cancel accepted events that wait for pipelines that are gone, instead of refusing")
 	format := formatFlag(c, "text", "json")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		out, err := format()
 		if err != nil {
 			return err
 		}
-		diff, err := f.client().Reload(c.Context(), *reason)
+		diff, err := f.client().Reload(c.Context(), api.Reload{Reason: *reason, Drop: *drop})
 		var refused *api.Problem
 		if errors.As(err, &refused) && refused.Code == "invalid_pipelines" {
 			return showFindings(s, refused, out)

@@ -326,8 +326,9 @@ func (n *node) url() string { return "http://" + n.front.listener.Addr().String(
 
 // reload reads the pipelines again and serves new events by them on all nodes.
 // What is wrong with them is shown; the error is an [*engine.DefinitionError]
-// when they are refused.
-func (n *node) reload(ctx context.Context, by engine.Actor) (engine.Diff, error) {
+// or an [*engine.DropError] when they are refused. With drop, events that wait for pipelines
+// that are gone are given up.
+func (n *node) reload(ctx context.Context, drop bool, by engine.Actor) (engine.Diff, error) {
 	s, f := n.streams, n.flags
 	files, err := readFiles(f.pipelines, s.in, isPipelineFile)
 	if err == nil && len(files) == 0 {
@@ -348,7 +349,11 @@ func (n *node) reload(ctx context.Context, by engine.Actor) (engine.Diff, error)
 	if err := n.checkMaps(ctx, bundle); err != nil {
 		return engine.Diff{}, err
 	}
-	diff, err := n.engine.Load(ctx, bundle, by)
+	load := n.engine.Load
+	if drop {
+		load = n.engine.LoadAndDrop
+	}
+	diff, err := load(ctx, bundle, by)
 	if err != nil {
 		return diff, err
 	}

@@ -22,7 +22,7 @@ func (n *node) reloadOnHangup(ctx context.Context) {
 			return
 		case <-hangup:
 			by := engine.Actor{Name: "node " + nodeName(n.flags.name), Reason: "SIGHUP"}
-			diff, err := n.reload(ctx, by)
+			diff, err := n.reload(ctx, false, by)
 			if err != nil {
 				n.log.Error("the new pipelines are refused, the old ones stay", "error", err)
 				continue

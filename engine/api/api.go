@@ -67,7 +67,7 @@ type Options struct {
 	// Reload reads the node's pipelines again, activates them on all nodes and
 	// tells what that changes. The error is an [*engine.DefinitionError] when they
 	// are refused. The call is refused when it is nil.
-	Reload func(ctx context.Context, by engine.Actor) (engine.Diff, error)
+	Reload func(ctx context.Context, drop bool, by engine.Actor) (engine.Diff, error)
 }
 
 // An Engine is what the API needs of [engine.Engine].
@@ -185,7 +185,7 @@ type server struct {
 	shards  engine.ShardMaps
 	warm    atomic.Bool       // a question for a shard was let in: the tokens are in memory
 	inbox   engine.InboxCells // nil when the inbox has one database
-	reload  func(context.Context, engine.Actor) (engine.Diff, error)
+	reload  func(context.Context, bool, engine.Actor) (engine.Diff, error)
 	play    ui.Player
 
 	router  *chi.Mux

@@ -83,9 +83,9 @@ func (c *Client) Nodes(ctx context.Context) ([]engine.NodeView, error) {
 }
 
 // Reload lets the server read its pipelines again.
-func (c *Client) Reload(ctx context.Context, reason string) (engine.Diff, error) {
+func (c *Client) Reload(ctx context.Context, how Reload) (engine.Diff, error) {
 	var diff engine.Diff
-	err := c.call(ctx, http.MethodPost, "/admin/v1/reload", Reason{reason}, nil, &diff)
+	err := c.call(ctx, http.MethodPost, "/admin/v1/reload", how, nil, &diff)
 	return diff, err
 }
 

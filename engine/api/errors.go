@@ -108,6 +108,7 @@ const (
 	codeNotReady         = "not_ready"
 	codeInvalidPipelines = "invalid_pipelines"
 	codeNotReloadable    = "not_reloadable"
+	codeEventsWait       = "events_wait"
 	codeControlPath      = "unknown_control_path"
 	codeControlNotFound  = "control_not_found"
 	codeInvalidControl   = "invalid_control"
@@ -189,6 +190,7 @@ var problems = map[string]struct {
 	codeOverloaded:       {http.StatusServiceUnavailable, "Events come too fast"},
 	codeTooLong:          {http.StatusServiceUnavailable, "The answer takes too long"},
 	codeInvalidPipelines: {http.StatusUnprocessableEntity, "The pipelines have errors"},
+	codeEventsWait:       {http.StatusConflict, "Accepted events wait for pipelines that are gone"},
 	codeNotReloadable:    {http.StatusConflict, "The server has no pipelines to read again"},
 	codeControlPath:      {http.StatusNotFound, "There is no such pipeline, stage or handler"},
 	codeControlNotFound:  {http.StatusNotFound, "There is no such control"},

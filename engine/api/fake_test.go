@@ -506,7 +506,7 @@ func (f *fakeEngine) Nodes(context.Context) ([]engine.NodeView, error) {
 }
 
 // reload tells a change, or that the pipelines are wrong.
-func (f *fakeEngine) reload(_ context.Context, by engine.Actor) (engine.Diff, error) {
+func (f *fakeEngine) reload(_ context.Context, _ bool, by engine.Actor) (engine.Diff, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.down {

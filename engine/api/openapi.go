@@ -228,7 +228,7 @@ func newDocument() *huma.OpenAPI {
 // CloudEvents, whose extensions are theirs. Schemas of replies stay open, so that a client
 // that checks them bears a field that comes later.
 var requests = []string{
-	"Event", "Task", "Reason", "Cancellation", "ConfigChange", "Redrive", "Migration", "ControlChange", "Undo", "FallbackEnd", "NewToken",
+	"Event", "Task", "Reason", "Reload", "Cancellation", "ConfigChange", "Redrive", "Migration", "ControlChange", "Undo", "FallbackEnd", "NewToken",
 	"ClaimTasks", "ClaimType", "TaskReceiptList", "TaskHeartbeat", "FailedTasks", "FailedTask", "SnoozedTasks", "SnoozedTask",
 	"QueueChange", "TaskChoice", "LeverChange", "InboxMoveRequest", "InboxRemovalRequest",
 	"ShardBatch", "ShardChangeRequest", "ShardRegroupRequest", "TransferOrderRequest",

@@ -115,15 +115,26 @@ func findings(found []dsl.Diagnostic) []Finding {
 	return out
 }
 
+// A Reload says how pipelines are read again.
+type Reload struct {
+	Reason string `json:"reason,omitempty" maxLength:"512" doc:"Why, for the audit."`
+	Drop   bool   `json:"drop,omitempty" doc:"Cancel accepted events that wait for pipelines that are gone. Otherwise such pipelines are refused."`
+}
+
 func (s *server) reloadPipelines(w http.ResponseWriter, r *http.Request) error {
-	reason, err := s.readReason(w, r)
+	drop := false
+	reason, err := s.readSteering(w, r, func(f *fields) { drop = f.boolean("drop") })
 	if err != nil {
 		return err
 	}
 	if s.reload == nil {
 		return refuse(codeNotReloadable, "this server was not started with pipelines that it could read again")
 	}
-	diff, err := s.reload(r.Context(), actor(r, reason))
+	diff, err := s.reload(r.Context(), drop, actor(r, reason))
+	var waits *engine.DropError
+	if errors.As(err, &waits) {
+		return refuse(codeEventsWait, "%s; the pipelines before stay", waits)
+	}
 	var refused *engine.DefinitionError
 	if errors.As(err, &refused) {
 		p := refuse(codeInvalidPipelines, "%s; the pipelines before stay", refused)
@@ -143,7 +154,7 @@ type Redrive struct {
 	Key        string `json:"key,omitempty" maxLength:"256" doc:"Only runs of this key."`
 	Status     string `json:"status,omitempty" enum:"waiting,running,parked,failed" doc:"Only runs with this status. Those that are retried are failed, unless it says parked: such that wait for an operator."`
 	Handler    string `json:"handler,omitempty" maxLength:"256" doc:"Only runs that failed in this handler, or below this pipeline or pipeline/stage."`
-	ErrorClass string `json:"error_class,omitempty" pattern:"^(timeout|connection|schema|other|quarantined|status|[1-5]xx|[1-5][0-9][0-9])$" doc:"Only runs that failed with an error of this class: timeout, connection, schema, a status such as 503, 4xx, 5xx, status or other; quarantined for runs that nodes have died of."`
+	ErrorClass string `json:"error_class,omitempty" pattern:"^(timeout|connection|schema|other|quarantined|unserved|status|[1-5]xx|[1-5][0-9][0-9])$" doc:"Only runs that failed with an error of this class: timeout, connection, schema, a status such as 503, 4xx, 5xx, status or other; quarantined for runs that nodes have died of."`
 	Error      string `json:"error,omitempty" maxLength:"512" doc:"Only runs whose error contains this text."`
 	Since      string `json:"since,omitempty" format:"date-time" doc:"Only runs accepted then or later."`
 	Until      string `json:"until,omitempty" format:"date-time" doc:"Only runs accepted before."`
@@ -288,7 +299,7 @@ func (f *fields) pageSize() int {
 	return limit
 }
 
-var errorClass = regexp.MustCompile(`^(timeout|connection|schema|other|quarantined|status|[1-5]xx|[1-5][0-9][0-9])$`)
+var errorClass = regexp.MustCompile(`^(timeout|connection|schema|other|quarantined|unserved|status|[1-5]xx|[1-5][0-9][0-9])$`)
 
 // runFilter reads which runs are wanted.
 func (f *fields) runFilter() engine.RunFilter {
@@ -307,7 +318,7 @@ func (f *fields) runFilter() engine.RunFilter {
 		f.fault("status", "unknown status %q; want one of %s", filter.Status, joined(statuses))
 	}
 	if filter.ErrorClass != "" && !errorClass.MatchString(filter.ErrorClass) {
-		f.fault("error_class", "want timeout, connection, schema, a status such as 503, 4xx, 5xx, status, other or quarantined, have %s", shown(filter.ErrorClass))
+		f.fault("error_class", "want timeout, connection, schema, a status such as 503, 4xx, 5xx, status, other, quarantined or unserved, have %s", shown(filter.ErrorClass))
 	}
 	return filter
 }

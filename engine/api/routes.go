@@ -166,10 +166,10 @@ func (s *server) adminOperations() []operation {
 		{
 			method: http.MethodPost, path: "/admin/v1/reload", id: "reload", tag: "admin",
 			summary:  "Read this node's pipelines again, and serve new events by them on all nodes",
-			about:    "Pipelines with errors are refused with all findings, and so are files that have none while the server has some; neither changes anything. Runs that have begun keep the definition that they began with.",
-			body:     s.reasonBody(),
+			about:    "Pipelines with errors are refused with all findings, and so are files that have none while the server has some; neither changes anything. Pipelines that are gone while accepted events wait for them are refused, too, with their number, unless `drop` gives the events up. Runs that have begun keep the definition that they began with.",
+			body:     s.reloadBody(),
 			replies:  []reply{{status: 200, about: "What it changes.", body: engine.Diff{}}},
-			refusals: []string{codeInvalidPipelines, codeNotReloadable, codeStoreUnavailable}, serve: s.reloadPipelines,
+			refusals: []string{codeInvalidPipelines, codeEventsWait, codeNotReloadable, codeStoreUnavailable}, serve: s.reloadPipelines,
 		},
 		{
 			method: http.MethodGet, path: "/admin/v1/configs", id: "list-configs", tag: "admin",
@@ -278,6 +278,12 @@ func (s *server) cloudEventSchema() *huma.Schema {
 
 func (s *server) reasonBody() *huma.RequestBody {
 	b := jsonBody(s.schema(Reason{}), Reason{Reason: "wrong city"})
+	b.Required = false
+	return b
+}
+
+func (s *server) reloadBody() *huma.RequestBody {
+	b := jsonBody(s.schema(Reload{}), Reload{Reason: "new tariffs"})
 	b.Required = false
 	return b
 }

@@ -38,6 +38,29 @@ var lossCases = []storeCase{
 		p.equal("losses", p.lose(1, id), "[2]")
 		p.equal("losses", p.lose(0, id), "[3]")
 	}},
+	{"a run that was ignored can be retried, at its old place", func(p *probe) {
+		ids := p.accept(p.event("k"), p.event("k"), p.event("k2"))
+		node := p.join()
+		held := p.wantClaims(node, ids[0], ids[2])
+		ignored := change(held[0], engine.Ignored)
+		ignored.Reason = "nobody serves it"
+		alone := change(held[1], engine.Ignored)
+		p.commit(node, ignored, alone)
+		next := p.claimOne(node, ids[1])
+		p.must(p.Retry(p.Context(), ids[0], engine.Actor{Name: "ann"}))
+		p.must(p.Retry(p.Context(), ids[2], engine.Actor{Name: "ann"}))
+		p.wantStatus(ids[0], engine.Waiting)
+		p.equal("pipeline", p.run(ids[0]).Pipeline, held[0].Pipeline)
+		p.wantClaims(node, ids[2])
+		p.finish(node, next)
+		back := p.claimOne(node, ids[0])
+		p.equal("generation", back.Generation, 1)
+		p.equal("checkpoint", string(back.Checkpoint), "")
+		p.equal("event", back.Event, held[0].Event)
+		p.commit(node, change(back, engine.Succeeded))
+		p.wantErr("retry of one that has succeeded", p.Retry(p.Context(), ids[0], engine.Actor{Name: "ann"}), engine.ErrConflict)
+		p.equal("fresh", p.oldest(engine.RunFilter{Fresh: true}), []string{ids[2]})
+	}},
 	{"a retry and a change of the mind forget the losses", func(p *probe) {
 		ids := p.accept(p.event("k"), p.event("k2"))
 		p.lose(0, ids...)

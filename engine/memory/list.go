@@ -69,7 +69,7 @@ func (m *Store) Count(ctx context.Context, f engine.RunFilter) ([]engine.RunCoun
 func (r *memoryRun) isChosen(f engine.RunFilter) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
 	return is(f.Pipeline, r.pipeline) && is(f.Flow, r.Flow) && is(f.Key, r.Key) && is(string(f.Status), string(r.status)) &&
-		(!f.Live || !r.status.Ended() || r.status == engine.Failed) && (!f.Begun || r.bundle != "") && (f.Other == "" || r.bundle != "" && r.bundle != f.Other) &&
+		(!f.Live || !r.status.Ended() || r.status == engine.Failed) && (!f.Begun || r.bundle != "") && (!f.Fresh || r.bundle == "") && (f.Other == "" || r.bundle != "" && r.bundle != f.Other) &&
 		(is(f.FailedPath, r.failedPath) || strings.HasPrefix(r.failedPath, f.FailedPath+"/")) &&
 		(f.ErrorClass == "" || engine.IsOfClass(r.class, f.ErrorClass)) && strings.Contains(r.failure, f.Error) &&
 		(f.Since.IsZero() || !r.accepted.Before(f.Since)) && (f.Until.IsZero() || r.accepted.Before(f.Until))

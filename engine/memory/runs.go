@@ -73,11 +73,14 @@ func (m *Store) Retry(ctx context.Context, id string, by engine.Actor) error {
 		return ctx.Err()
 	case r == nil:
 		return engine.ErrNotFound
-	case r.status != engine.Failed && !r.isHeld():
+	case r.status != engine.Failed && r.status != engine.Ignored && !r.isHeld():
 		return engine.ErrConflict
 	}
-	passed := r.status == engine.Failed && !r.Block // asked before the status changes
+	passed := r.status == engine.Ignored || r.status == engine.Failed && !r.Block // asked before the status changes
 	m.audit(r.audited().Retried(id, by))
+	if r.status == engine.Ignored {
+		r.bundle, r.checkpoint, r.started, r.reason, r.Block = "", nil, time.Time{}, "", false // it has not begun
+	}
 	r.status, r.ended, r.failedPath, r.failure, r.class = engine.Waiting, time.Time{}, "", "", ""
 	r.generation++
 	r.losses = 0

@@ -173,6 +173,9 @@ func choose(f engine.RunFilter, args ...any) *choice {
 	if f.Begun {
 		c.hot, c.past = append(c.hot, "bundle <> ''"), append(c.past, "bundle <> ''")
 	}
+	if f.Fresh {
+		c.hot, c.past = append(c.hot, "bundle = ''"), append(c.past, "bundle = ''")
+	}
 	if f.Other != "" {
 		c.and("bundle not in ('', %s)", f.Other)
 	}

@@ -102,9 +102,19 @@ const (
 	askCancel  = "update runs set cancel = coalesce(cancel, $2) where id = $1"
 )
 
+// unignore brings a run back that was ignored, as it was before it began: as one that has failed
+// and was passed by the later runs of its key.
+const unignore = `with back as (delete from history where id = $1 and status = 'ignored'
+		returning seq, id, flow, key, ordered, version, generation, pipeline, accepted, event),
+	made as (insert into keys (flow, key) select flow, key from back where ordered on conflict do nothing)
+	insert into runs (seq, id, flow, key, ordered, block, place, version, generation, pipeline, priority, accepted, due, deadline, event)
+	overriding system value
+	select seq, id, flow, key, ordered, false, 'failed', version, generation, pipeline,
+	coalesce((convert_from(event, 'UTF8')::json ->> 'priority')::bigint, 0), accepted, accepted, accepted, event from back`
+
 // Retry implements [engine.Runs].
 func (s *Store) Retry(ctx context.Context, id string, by engine.Actor) error {
-	err := s.steer(ctx, id, func(t *tx, r steered, keys *keySet) error {
+	err := s.steerAfter(ctx, id, unignore, func(t *tx, r steered, keys *keySet) error {
 		if r.Status != engine.Failed && r.at != held {
 			return engine.ErrConflict
 		}
@@ -215,8 +225,16 @@ func scanSteered(row pgx.CollectableRow) (r steered, err error) {
 
 // steer changes a run for an operator, with its key and itself locked.
 func (s *Store) steer(ctx context.Context, id string, do func(*tx, steered, *keySet) error) error {
+	return s.steerAfter(ctx, id, "", do)
+}
+
+// steerAfter does so after a statement about the run; empty for none.
+func (s *Store) steerAfter(ctx context.Context, id, first string, do func(*tx, steered, *keySet) error) error {
 	return s.tx(ctx, func(t *tx) error {
 		keys := &keySet{}
+		if first != "" {
+			t.queue(first, id)
+		}
 		t.queue(findOwn, id).Query(func(rows pgx.Rows) error {
 			var flow, key string
 			var ordered bool

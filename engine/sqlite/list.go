@@ -118,6 +118,9 @@ func chosen(f engine.RunFilter) []choice {
 	if f.Begun {
 		both.and("bundle <> ''")
 	}
+	if f.Fresh {
+		both.and("bundle = ''")
+	}
 	if f.Other != "" {
 		both.and("bundle not in ('', ?)", f.Other)
 	}

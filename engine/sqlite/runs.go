@@ -93,6 +93,9 @@ const (
 // Retry implements [engine.Runs].
 func (s *Store) Retry(ctx context.Context, id string, by engine.Actor) error {
 	return s.writer.do(ctx, func(t *tx) error {
+		if err := t.unignore(id); err != nil {
+			return err
+		}
 		r, err := t.steer(id)
 		if err != nil {
 			return err
@@ -113,6 +116,27 @@ func (s *Store) Retry(ctx context.Context, id string, by engine.Actor) error {
 		}
 		return t.promote(r.flow, r.key)
 	})
+}
+
+const (
+	// As one that has failed, and that the later runs of its key have passed, as they do again.
+	unignoreRun = `insert into runs (seq, id, flow, key, ordered, block, place, version, generation, pipeline, priority, accepted, due, deadline, event)
+	select seq, id, flow, key, ordered, 0, 'failed', version, generation, pipeline, coalesce(event ->> 'priority', 0), accepted, accepted, accepted, event
+	from history where id = ? and status = 'ignored'`
+	forgetIgnored = "delete from history where id = ? and status = 'ignored'"
+	unignoreKey   = "insert into keys (flow, key) select flow, key from runs where id = ? and ordered on conflict do nothing"
+)
+
+// unignore brings a run back that was ignored, as it was before it began, for a retry.
+func (t *tx) unignore(id string) error {
+	n, err := t.count(unignoreRun, id)
+	if err != nil || n == 0 {
+		return err
+	}
+	if err := t.exec(forgetIgnored, id); err != nil {
+		return err
+	}
+	return t.exec(unignoreKey, id)
 }
 
 const askCancel = "update runs set cancel = coalesce(cancel, ?) where seq = ?"

@@ -1,0 +1,117 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"procaas/engine"
+)
+
+const (
+	both = `
+flows: [{id: f}]
+pipelines:
+  - {id: a, flow: f, stages: [{id: s, handlers: [{id: h, step: {value: 1}}]}]}
+  - {id: b, flow: f, stages: [{id: s, handlers: [{id: h, step: {value: 1}}]}]}
+`
+	onlyA = `
+flows: [{id: f}]
+pipelines:
+  - {id: a, flow: f, stages: [{id: s, handlers: [{id: h, step: {value: 1}}]}]}
+`
+)
+
+// A reload that takes a pipeline away for which accepted events wait is refused, with their
+// number, unless the operator gives them up.
+func TestAReloadThatWouldDropEventsIsRefused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		e, _ := r.start(both)
+		var later []string
+		for _, key := range []string{"k1", "k2"} {
+			ev := event("b", key)
+			ev.At = time.Now().Add(time.Hour)
+			later = append(later, r.submit(e, ev))
+		}
+		done := r.submit(e, event("b", "k3"))
+		r.settle(e, done, engine.Succeeded)
+		by := engine.Actor{Name: "ann", Reason: "no b"}
+		before := e.Bundle().Hash
+
+		var waits *engine.DropError
+		if _, err := e.Load(context.Background(), r.bundle(onlyA), by); !errors.As(err, &waits) || len(waits.Waits) != 1 || waits.Waits[0] != (engine.Waits{Pipeline: "b", Events: 2}) {
+			t.Fatalf("want a refusal that counts 2 events of b, have %v", err)
+		}
+		if !strings.Contains(waits.Error(), "2 accepted events wait") || !strings.Contains(waits.Error(), "--drop") {
+			t.Errorf("want a message with the number and the remedy, have %s", waits)
+		}
+		if e.Bundle().Hash != before {
+			t.Error("want the definition before to stay")
+		}
+		if _, err := e.LoadAndDrop(context.Background(), r.bundle(onlyA), by); err != nil {
+			t.Fatal(err)
+		}
+		for _, run := range later {
+			if v := r.settle(e, run, engine.Stopped); !strings.Contains(v.Reason, "dropped by a reload, since no pipeline serves its event: no b") {
+				t.Errorf("want the reason, have %q", v.Reason)
+			}
+		}
+	})
+}
+
+// Files may lose a pipeline while no node runs. The events that wait for it stay where they
+// are, and run when a definition serves them again.
+func TestEventsWaitUntilAPipelineServesThem(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		e, stop := r.start(both)
+		ev := event("b", "k")
+		ev.At = time.Now().Add(time.Minute)
+		run := r.submit(e, ev)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		e = r.engine(r.store, onlyA, func(o *engine.Options) { o.Overrule = true })
+		r.run(e)
+		time.Sleep(2 * time.Minute)
+		v := r.view(e, run)
+		if v.Status != engine.Parked || v.Bundle != "" || !strings.Contains(v.Reason, "no pipeline of flow f serves b; it waits until a definition does") {
+			t.Fatalf("want the event to wait, and to say why, have %+v", v)
+		}
+		behind := r.submit(e, event("a", "k"))
+		time.Sleep(10 * time.Second)
+		if v := r.view(e, behind); v.Status != engine.Waiting {
+			t.Errorf("want the events of the key in order, have the second one %s", v.Status)
+		}
+		if _, err := e.Load(context.Background(), r.bundle(both), engine.Actor{Name: "ann"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		r.settle(e, run, engine.Succeeded)
+		r.settle(e, behind, engine.Succeeded)
+	})
+}
+
+// What was ignored may be retried, such as an event that no when was for.
+func TestIgnoredRunsCanBeRetried(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		e, _ := r.start(strings.Replace(onlyA, "{id: a, flow: f,", "{id: a, flow: f, when: !$ \"event.key == 'other'\",", 1))
+		run := r.submit(e, event("a", "k"))
+		r.settle(e, run, engine.Ignored)
+		if _, err := e.Load(context.Background(), r.bundle(onlyA), engine.Actor{Name: "ann"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Retry(context.Background(), run, engine.Actor{Name: "ann"}); err != nil {
+			t.Fatal(err)
+		}
+		r.settle(e, run, engine.Succeeded)
+	})
+}
