@@ -228,7 +228,9 @@ func TestRunsThatCannotBeMovedAreRefused(t *testing.T) {
 		if _, err := e.Move(context.Background(), done, ann); !errors.As(err, &pinned) || !strings.Contains(err.Error(), "work/a/one") {
 			t.Errorf("want it pinned by its handler, have %v", err)
 		}
-		r.activate(e, strings.Replace(three, "id: work", "id: other", 1))
+		if _, err := e.LoadAndDrop(context.Background(), r.bundle(strings.Replace(three, "id: work", "id: other", 1)), ann); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := e.Move(context.Background(), done, ann); !errors.Is(err, engine.ErrPipelineGone) {
 			t.Errorf("want it pinned by its pipeline, have %v", err)
 		}

@@ -41,7 +41,7 @@ func (e *DropError) Error() string {
 		total += w.Events
 		parts = append(parts, fmt.Sprintf("%s: %d", w.Pipeline, w.Events))
 	}
-	return fmt.Sprintf("%d accepted events wait for pipelines that would not serve them any more (%s); "+
+	return fmt.Sprintf("accepted events wait for pipelines that would not serve them any more, %d in all (%s); "+
 		"put the pipelines back, reload when the events have run, or give them up with procaas reload --drop", total, strings.Join(parts, ", "))
 }
 

@@ -47,7 +47,7 @@ func TestAReloadThatWouldDropEventsIsRefused(t *testing.T) {
 		if _, err := e.Load(context.Background(), r.bundle(onlyA), by); !errors.As(err, &waits) || len(waits.Waits) != 1 || waits.Waits[0] != (engine.Waits{Pipeline: "b", Events: 2}) {
 			t.Fatalf("want a refusal that counts 2 events of b, have %v", err)
 		}
-		if !strings.Contains(waits.Error(), "2 accepted events wait") || !strings.Contains(waits.Error(), "--drop") {
+		if !strings.Contains(waits.Error(), "2 in all (b: 2)") || !strings.Contains(waits.Error(), "--drop") {
 			t.Errorf("want a message with the number and the remedy, have %s", waits)
 		}
 		if e.Bundle().Hash != before {
