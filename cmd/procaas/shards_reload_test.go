@@ -62,7 +62,7 @@ func TestReloadAnswersWhenItsShardMapsAreKept(t *testing.T) {
 	for round := range 6 {
 		now := (round + 1) % 2
 		write(now, "")
-		if _, err := clients[0].Reload(t.Context(), "test"); err != nil {
+		if _, err := clients[0].Reload(t.Context(), api.Reload{Reason: "test"}); err != nil {
 			t.Fatal(err)
 		}
 		before := asked[now].Load()
@@ -77,7 +77,7 @@ func TestReloadAnswersWhenItsShardMapsAreKept(t *testing.T) {
 		})
 	}
 	write(0, "strategy: slots,")
-	if _, err := clients[0].Reload(t.Context(), "test"); err == nil || !strings.Contains(err.Error(), "declare a new map") {
+	if _, err := clients[0].Reload(t.Context(), api.Reload{Reason: "test"}); err == nil || !strings.Contains(err.Error(), "declare a new map") {
 		t.Errorf("another strategy: have %v, want that it is refused", err)
 	}
 	ask(0, "last")
