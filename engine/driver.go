@@ -334,7 +334,7 @@ const (
 
 // claim takes as many ready runs as there is room for.
 func (n *node) claim() claimResult {
-	asked := n.ask(n.e.o.MaxInFlight)
+	asked := n.ask(n.wanted())
 	if asked == 0 {
 		n.backlog.Store(true)
 		return claimedNoRoom

@@ -158,7 +158,7 @@ func (e *Engine) accept(runs []Intake) []accepted {
 	defer cancel()
 	n, asked, number := e.node.Load(), 0, int64(0)
 	if n != nil && !n.backlog.Load() {
-		if asked = n.ask(len(runs)); asked > 0 {
+		if asked = n.ask(min(len(runs), n.left())); asked > 0 {
 			number = n.number
 		}
 	}

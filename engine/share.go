@@ -1,0 +1,40 @@
+package engine
+
+import "time"
+
+// Nodes even out what waits: of many events that come to one node, it keeps what it would
+// have in hand if all nodes had as much as they can. Beyond that it takes a little at a time,
+// and lets the others look first.
+
+const (
+	shareLeast = 32                    // runs that a node takes whatever the others do
+	sharePart  = 16                    // that it takes at once beyond its share
+	shareGap   = 20 * time.Millisecond // before each of those, so that idle nodes are faster
+)
+
+// share is how many runs the node takes without looking at the others.
+func (n *node) share() int {
+	most, nodes := n.e.o.MaxInFlight, int(n.e.guard.nodes.Load())
+	if nodes < 2 {
+		return most
+	}
+	return min(most, max(most/nodes, shareLeast))
+}
+
+// left is how much of the share the node has not taken; 0 when it has more than that.
+func (n *node) left() int {
+	share := n.share()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return max(0, share-len(n.jobs)-n.asked+min(n.ending, share))
+}
+
+// wanted is how many runs to claim: what is left of the share, or a little more after the
+// others have had the time to be faster.
+func (n *node) wanted() int {
+	if left := n.left(); left > 0 {
+		return left
+	}
+	pause(n.ctx, shareGap)
+	return max(n.left(), sharePart)
+}
