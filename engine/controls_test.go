@@ -210,7 +210,7 @@ func TestHeldHandlerGoesOnWhileAnotherOneIsUnderWay(t *testing.T) {
 func TestControlsAreRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	e := r.engine(r.store, controlled)
+	e := r.engine(r.store, controlled+"  - {id: push, queue: {priority: 5}}\n")
 	low, high := -1.0, 5.0
 	for _, c := range []struct {
 		path   string
@@ -223,6 +223,8 @@ func TestControlsAreRefused(t *testing.T) {
 		{"work/a", engine.ControlChange{}, "critical_handler", "work/a/one is critical"},
 		{"work", engine.ControlChange{}, "critical_handler", "work/a/one is critical"},
 		{"work", engine.ControlChange{Mode: "stop"}, "invalid_control", "want mode skip or hold"},
+		{"push", engine.ControlChange{Enabled: true, RateLimit: "10/s"}, "invalid_control", "procaas queue pause push"},
+		{"push", engine.ControlChange{}, "invalid_control", "a queue without stages"},
 		{"wrok", engine.ControlChange{Enabled: true}, "unknown_control_path", "did you mean work?"},
 		{"work", engine.ControlChange{Enabled: true, Mode: engine.ModeHold}, "invalid_control", "mode hold is for"},
 		{"work", engine.ControlChange{Mode: engine.ModeKeep}, "invalid_control", "mode keep is for"},

@@ -199,6 +199,11 @@ func (e *Engine) under(path string) []*Step {
 // checkControl makes a control of what an operator wants.
 func (e *Engine) checkControl(path string, change ControlChange) (Control, error) {
 	steps := e.under(path)
+	if p := e.library.current.Load().byID[path]; len(steps) == 0 && p != nil {
+		return Control{}, invalidControl("%s is a queue without stages: programs claim its tasks, so there are no calls of handlers to switch or to limit. "+
+			"queue: {concurrency: {cluster: 10}} in its pipeline bounds how many are under way; procaas queue pause %s lets none be taken, procaas queue resume %s all",
+			path, path, path)
+	}
 	if len(steps) == 0 {
 		return Control{}, e.unknownPath(path)
 	}

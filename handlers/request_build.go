@@ -140,7 +140,24 @@ func parseTarget(text string) (*url.URL, error) {
 	case u.User != nil:
 		return nil, errors.New("url must not hold a user and password: send them as a header with !secret")
 	}
+	u.RawQuery = escapeQuery(u.RawQuery)
 	return u, nil
+}
+
+// escapeQuery escapes what may not stand in a query, such as a space of a user's text. What
+// separates and what is escaped already stays; net/url does the same for paths.
+func escapeQuery(raw string) string {
+	var b strings.Builder
+	for i := range len(raw) {
+		c := raw[i]
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("-._~!$&'()*+,;=:@/?%[]", c) >= 0:
+			b.WriteByte(c)
+		default:
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
 }
 
 // checkTarget tells whether a request may go to u: when services are declared,

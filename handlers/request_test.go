@@ -465,3 +465,23 @@ func TestRequestFollowsRedirectsOnDemand(t *testing.T) {
 		})
 	}
 }
+
+// What is put together from a user's text is sent as one URL, whatever stands in it.
+func TestComputedURLsAreEscaped(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"http://a.example/v1/a b?q=x y&r=1":      "/v1/a%20b?q=x%20y&r=1",
+		"http://a.example/v1?q=a%20b&r=\"<é>\"":  "/v1?q=a%20b&r=%22%3C%C3%A9%3E%22",
+		"http://a.example/?x[]=1&y=a+b|c{d}^`\\": "/?x[]=1&y=a+b%7Cc%7Bd%7D%5E%60%5C",
+	} {
+		have := ""
+		call := newCall(transport(func(r *http.Request) (*http.Response, error) {
+			have = r.URL.RequestURI()
+			return reply(r, 200, "", ""), nil
+		}))
+		r := handlers.Request{URL: text, Method: "GET"}
+		if _, err := r.Handle(t.Context(), call); err != nil || have != want {
+			t.Errorf("%s: want %s, have %s, %v", text, want, have, err)
+		}
+	}
+}
