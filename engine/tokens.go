@@ -218,3 +218,17 @@ func (e *Engine) checkToken(spec TokenSpec) (Token, error) {
 	t.Expires = &expires
 	return t, nil
 }
+
+// documentRefusal is the kind of the documents that say when the bearer of a token was
+// refused something last, by the token's name.
+const documentRefusal = "refusal"
+
+// AuditRefusal writes down that the bearer of a token has tried a call that it may not make.
+func (e *Engine) AuditRefusal(ctx context.Context, by Actor, call, detail string) error {
+	after := encodePlain(struct {
+		Detail string `json:"detail"`
+	}{detail})
+	last := []DocumentWrite{{Kind: documentRefusal, Name: by.Name, Version: AnyVersion, Value: after}}
+	_, err := e.o.Store.WriteDocuments(ctx, 0, last, []Audited{{Kind: AuditRefusal, Name: call, By: by, After: after}})
+	return err
+}

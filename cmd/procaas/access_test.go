@@ -49,7 +49,7 @@ func TestTokenCommands(t *testing.T) {
 		"config set NO 1 --token {on-call}",
 		"reload --token {on-call}",
 		"submit --type work --token {screen}",
-		"switch undo 6 --token {on-call}",
+		"switch undo 8 --token {on-call}",
 		"token revoke on-call --token {ann} --reason left",
 		"switch list --token {on-call}",
 		"token revoke on-call --token {ann}",

@@ -146,6 +146,7 @@ type Access interface {
 	Tokens(ctx context.Context) ([]engine.TokenView, error)
 	NewToken(ctx context.Context, spec engine.TokenSpec, by engine.Actor) (v engine.TokenView, secret string, err error)
 	RevokeToken(ctx context.Context, name string, by engine.Actor) (engine.TokenView, error)
+	AuditRefusal(ctx context.Context, by engine.Actor, call, detail string) error
 }
 
 // anonymous is who needs no token.
@@ -399,15 +400,21 @@ func mayAt(r *http.Request, paths ...string) error {
 	if len(paths) > 0 {
 		needed = "needs one that holds for " + strings.Join(paths, " or ")
 	}
-	return refuse(codeForbidden, "the token %s holds for %s; the call %s", g.Name, strings.Join(g.Paths, ", "), needed)
+	return refuse(codeForbidden, "the token %s holds for %s; the call %s", g.Name, strings.Join(g.Paths, ", "), needed).by(g)
 }
 
 // forbidden says that the role of a token does not allow a call.
 func forbidden(g engine.Grant, n need) *Problem {
 	if g.Has(n.role) {
-		return refuse(codeForbidden, "the token %s holds for %s; the call needs one that holds everywhere", g.Name, strings.Join(g.Paths, ", "))
+		return refuse(codeForbidden, "the token %s holds for %s; the call needs one that holds everywhere", g.Name, strings.Join(g.Paths, ", ")).by(g)
 	}
-	return refuse(codeForbidden, "the token %s is %s's; the call needs %s's", g.Name, article(g.Role), article(n.role))
+	return refuse(codeForbidden, "the token %s is %s's; the call needs %s's", g.Name, article(g.Role), article(n.role)).by(g)
+}
+
+// by says to whom something is refused.
+func (p *Problem) by(g engine.Grant) *Problem {
+	p.token = g.Name
+	return p
 }
 
 // article puts the indefinite article before a role.

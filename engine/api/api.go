@@ -193,6 +193,7 @@ type server struct {
 	console *ui.Console
 
 	failures failures
+	refusals refusals
 }
 
 // newDoor makes what it takes to tell who may call.

@@ -26,6 +26,7 @@ type Problem struct {
 	Diagnostics []Finding `json:"diagnostics,omitempty" doc:"What is wrong with pipelines that are refused."`
 
 	header http.Header // to reply with, such as Retry-After; nil for none
+	token  string      // whose bearer is refused what it may not; the audit is told. Empty for none
 }
 
 // A Fault is one thing that is wrong with a request.
@@ -299,6 +300,9 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 			"it is unknown whether the call took effect, so repeat it with the same ids").with("Connection", "close")
 	default:
 		s.log.Error("request failed", "method", r.Method, "url_path", r.URL.Path, "code", p.Code, "error", err)
+	}
+	if p.token != "" {
+		s.noteRefusal(r, p.token, p.Detail)
 	}
 	for name, values := range p.header {
 		w.Header()[name] = values

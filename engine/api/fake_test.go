@@ -28,6 +28,7 @@ var errDown = errors.New("dial store at secret-host: connection refused")
 // A fakeEngine keeps in memory what an engine must: which events it has
 // accepted, their runs and the live settings. It runs nothing.
 type fakeEngine struct {
+	refused    []string   // to bearers of tokens
 	mu         sync.Mutex // guards the rest
 	bundle     *dsl.Bundle
 	down       bool
@@ -347,6 +348,11 @@ func (f *fakeEngine) GrantOf(ctx context.Context, token [sha256.Size]byte) (engi
 		}
 	}
 	return f.controls.GrantOf(ctx, token)
+}
+
+func (f *fakeEngine) AuditRefusal(ctx context.Context, by engine.Actor, call, detail string) error {
+	f.refused = append(f.refused, by.Name+" "+call+": "+detail)
+	return nil
 }
 
 func (f *fakeEngine) OpenSession(ctx context.Context, name string, token [sha256.Size]byte) (string, error) {
