@@ -65,7 +65,7 @@ const (
 	AuditFallback   = "fallback"   // a handler, or a service, went out of the flow or came back
 	AuditInbox      = "inbox"      // slots move from one cluster of the inbox to another; the name is the move's
 	AuditQueue      = "queue"      // the mode of a type of tasks, whose name is the record's
-	AuditRefusal    = "refusal"  // a token tried what it may not; the name is the call, after says why
+	AuditRefusal    = "refusal"    // a token tried what it may not; the name is the call, after says why
 	AuditRun        = "run"        // before and after are an [AuditedRun]
 	AuditShard      = "shard"      // of a shard map: closed, opened, drained or enrolled; a placement was split or merged
 	AuditToken      = "token"      // before and after are without the hash
