@@ -168,7 +168,7 @@ func (r *Run) attempt(u unit, live Live) (Task, bool) {
 	}
 	return Task{
 		Step: u.Step, Item: u.item, within: r.within, Type: u.Type, Attempt: rec.attempts, Body: copyData(rec.body), Timeout: u.Handler.Timeout,
-		IdempotencyKey: idempotencyKey(r.start.ID, r.keyed(u.Path), u.item),
+		IdempotencyKey: idempotencyKey(r.start.identity(), r.keyed(u.Path), u.item),
 	}, true
 }
 

@@ -192,7 +192,7 @@ func (r *Run) undoCall(u unit, live Live) (Task, bool) {
 	}
 	return Task{
 		Step: u.Step, within: r.within, Type: u.Type, Attempt: rec.attempts, Body: copyData(body), Timeout: u.Handler.Timeout,
-		IdempotencyKey: idempotencyKey(r.start.ID, r.keyed(u.Path), 0),
+		IdempotencyKey: idempotencyKey(r.start.identity(), r.keyed(u.Path), 0),
 	}, true
 }
 

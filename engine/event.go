@@ -27,6 +27,11 @@ type Event struct {
 	// Priority orders events that are due; higher first, 0 by default.
 	Priority int
 
+	// Identity is what the keys of the calls of its run follow from, so that they are the same
+	// when the event is submitted again after a restore. The engine sets it; empty for an
+	// event without an id of its own, and for one that an older version accepted.
+	Identity string
+
 	// TraceParent and TraceState are the W3C trace context of the sender, as
 	// [TraceContext] gives it; may be empty.
 	TraceParent, TraceState string

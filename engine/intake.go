@@ -240,7 +240,9 @@ func (d *definition) intake(ctx context.Context, s Submission, now time.Time) (I
 			return Intake{}, invalid("payload", err.Error())
 		}
 	}
-	if !dedup {
+	if dedup {
+		ev.Identity = identityOf(ev)
+	} else {
 		ev.ID = newID()
 	}
 	if ev.Time.IsZero() {

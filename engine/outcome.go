@@ -88,6 +88,11 @@ func (r *Run) completeAll(u unit, emitted []Event, live Live) ([]Event, error) {
 // run, the handler and the event's number is found again when the handler had
 // to be repeated.
 func (r *Run) complete(u unit, i int, e Event, live Live) Event {
+	if e.ID != "" {
+		e.Identity = digest("emitted", e.Source, e.ID)
+	} else if r.start.Event.Identity != "" {
+		e.Identity = digest(r.start.Event.Identity, r.keyed(u.ref()), "emit", strconv.Itoa(i))
+	}
 	if e.ID == "" {
 		e.ID = digest(r.start.ID, r.keyed(u.ref()), "emit", strconv.Itoa(i))
 	}
@@ -357,6 +362,13 @@ func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
 func after(now time.Time, wait time.Duration) time.Time {
 	return stamp(now.Add(wait + time.Millisecond - 1))
 }
+
+// identityOf is what keys of calls follow from when the sender has chosen the event's id.
+func identityOf(e Event) string { return digest("event", e.Source, e.ID) }
+
+// identity is what the keys of the run's calls follow from: its event, when that had an id
+// of its own, so that a run that begins anew after a restore has the same.
+func (s *Start) identity() string { return cmp.Or(s.Event.Identity, s.ID) }
 
 // idempotencyKey is the same for all attempts of a call, wherever and whenever
 // they are made.

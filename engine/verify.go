@@ -27,7 +27,7 @@ func (r *Run) ask(u unit, live Live) (Task, bool) {
 	r.dirty = true
 	return Task{
 		Step: u.Step, Item: u.item, within: r.within, Type: u.verify, Verify: true, Attempt: rec.attempts, Body: copyData(body), Timeout: u.Handler.Timeout,
-		IdempotencyKey: digest(r.start.ID, r.within+u.ref(), "verify", strconv.Itoa(rec.attempts)),
+		IdempotencyKey: digest(r.start.identity(), r.within+u.ref(), "verify", strconv.Itoa(rec.attempts)),
 	}, true
 }
 
