@@ -39,6 +39,8 @@ type definition struct {
 
 	fallbacks *Fallbacks // what decides about those of its handlers; nil when none has one
 
+	aheads sync.Map // path → what runs that wait there may come to, a []*Step
+
 	live atomic.Pointer[liveConfigs] // the declared configs under the present settings
 }
 

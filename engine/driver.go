@@ -130,7 +130,7 @@ func (e *Engine) tryJoin(ctx context.Context) (*node, error) {
 // newNode makes a member of its number.
 func (e *Engine) newNode(ctx context.Context, number int64) *node {
 	n := &node{
-		e: e, number: number, log: e.log.With("node", number), jobs: map[string]*job{}, crew: newCrew(),
+		e: e, number: number, log: e.log.With("node", number), jobs: map[string]*job{}, lifted: map[string]time.Time{}, crew: newCrew(),
 		draining: make(chan struct{}), wake: make(chan struct{}, 1), called: make(chan struct{}, 1),
 		told: isWaker(e.o.Store),
 	}
@@ -265,7 +265,11 @@ func (n *node) heed(b Beat) (soon time.Duration, err error) {
 func (n *node) release(causes []string) (soon time.Duration) {
 	c := n.e.caller(causes)
 	for _, cause := range causes {
-		most := c.wakes(cause)
+		most, lifted := c.wakes(cause)
+		if lifted {
+			most = n.least(cause, most)
+			c.busy = true // there may be more
+		}
 		if most == 0 {
 			continue
 		}
@@ -284,6 +288,9 @@ func (n *node) release(causes []string) (soon time.Duration) {
 	}
 	if soon == 0 && c.busy {
 		soon = gateBeat
+	}
+	if left := max(c.ends.Sub(c.now), soonestBeat); !c.ends.IsZero() && (soon == 0 || left < soon) {
+		soon = left
 	}
 	return soon
 }

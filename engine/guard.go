@@ -120,7 +120,7 @@ func (r *rule) cause() string {
 func (g *guard) verdict(s *Step, ref string, since time.Time, p *pass, c *controls, now time.Time) Verdict {
 	if l := c.holds(s, now); l != nil {
 		p.leave(ref, now)
-		return Verdict{Hold: l.askAgain(now), Cause: l.holdCause, Reason: l.off}
+		return Verdict{Hold: askAgain(now), Cause: l.holdCause, Reason: l.off}
 	}
 	if v, ok := g.turn(s, ref, p, c, now); !ok {
 		return v
@@ -128,16 +128,10 @@ func (g *guard) verdict(s *Step, ref string, since time.Time, p *pass, c *contro
 	return g.enter(s, ref, since, p, now)
 }
 
-// askAgain is when a run that a switch holds looks again by itself. It is woken
-// when the control changes, so that this is for the end of the control, and for
+// askAgain is when a run that a switch holds looks again by itself. It is woken when the
+// switch is lifted or has ended, as fast as what lies ahead of it bears, so that this is for
 // runs that were forgotten.
-func (l *liveControl) askAgain(now time.Time) time.Time {
-	at := now.Add(24 * time.Hour)
-	if l.Until != nil && l.Until.Before(at) {
-		return *l.Until
-	}
-	return at
-}
+func askAgain(now time.Time) time.Time { return now.Add(24 * time.Hour) }
 
 // turn asks the rate limits; ok is false when the handler may not run now.
 func (g *guard) turn(s *Step, ref string, p *pass, c *controls, now time.Time) (v Verdict, ok bool) {

@@ -41,6 +41,8 @@ type node struct {
 	// lost says that the answer to a Claim or an Accept was lost.
 	lost atomic.Bool
 
+	lifted map[string]time.Time // when a run went on that had waited for a cause; of the goroutine that beats
+
 	mu     sync.Mutex // guards the following
 	jobs   map[string]*job
 	ending int  // jobs that have done all but the commit of their end, which need no room

@@ -118,6 +118,8 @@ type caller struct {
 	// busy tells that runs wait for a gate that lets calls through, so that there
 	// will be room for more of them soon.
 	busy bool
+
+	ends time.Time // when the first control ends for which runs wait; zero for none
 }
 
 // caller prepares to wake runs that wait for these causes.
@@ -133,10 +135,9 @@ func (e *Engine) caller(causes []string) *caller {
 	return c
 }
 
-// wakes tells how many of the runs that wait for a cause may go on: all of them
-// when what it names does not stand any more.
-func (c *caller) wakes(cause string) int {
-	most := 0
+// wakes tells how many of the runs that wait for a cause may go on. What it names is lifted
+// when it does not hold them back any more: then there may be many of them.
+func (c *caller) wakes(cause string) (most int, lifted bool) {
 	for part := range strings.SplitSeq(cause, ",") {
 		if hash, ok := strings.CutPrefix(part, causeUnserved); ok {
 			if hash != c.e.Bundle().Hash {
@@ -146,28 +147,55 @@ func (c *caller) wakes(cause string) int {
 		}
 		if path, ok := strings.CutSuffix(part, causeRetry); ok {
 			if s := c.step(path); s != nil && c.isOff(s) {
-				return releaseMost
+				return c.bears(path, ""), true
 			}
 			continue
 		}
 		name, path, ok := gateOf(part)
 		switch {
-		case !ok && !c.controls.stands(part, c.now), ok && !c.waits(name, path):
-			return releaseMost
+		case ok && !c.waits(name, path):
+			return c.bears(path, ""), true
 		case ok:
 			room, moves := c.e.guard.gate(name).appetite(c.now)
 			if c.busy = c.busy || moves; room > 0 {
-				most = max(most, room/c.rivals[name], 1)
+				most = max(most, min(room/c.rivals[name], c.bears(path, name)), 1)
 			}
+		case !c.controls.stands(part, c.now):
+			path, _, _ := strings.Cut(part, " ")
+			return c.bears(path, ""), true
+		default:
+			c.expect(part)
 		}
 	}
-	return most
+	return most, false
+}
+
+// expect notes when a control ends that holds runs back: nobody else tells of that.
+func (c *caller) expect(part string) {
+	path, _, _ := strings.Cut(part, " ")
+	l := c.controls.byPath[path]
+	if l == nil {
+		return
+	}
+	end := l.LimitUntil
+	if part == path+causeHold {
+		end = l.Until
+	}
+	if end != nil && (c.ends.IsZero() || end.Before(c.ends)) {
+		c.ends = *end
+	}
 }
 
 // isBusy tells whether a cause names a gate that lets calls through.
 func (c *caller) isBusy(cause string) bool {
-	c.wakes(cause)
-	return c.busy
+	for part := range strings.SplitSeq(cause, ",") {
+		if name, path, ok := gateOf(part); ok && c.waits(name, path) {
+			if _, moves := c.e.guard.gate(name).appetite(c.now); moves {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // waits tells whether a handler has to wait at a gate at all. Runs whose handler is

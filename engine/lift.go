@@ -1,0 +1,136 @@
+package engine
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// This file lets runs go on gently that something has held back. They are many, and come at
+// once: handlers that are not critical would be left out then, because their services have
+// more to do than they bear, in a queue that only the hold has made.
+
+// liftLeast is how often at least one run goes on, however busy its services are: new runs must
+// not keep old ones back for ever.
+const liftLeast = time.Second
+
+// ahead lists the handlers that runs may come to which wait at a path: a pipeline, a stage or
+// a handler. In calls of pipelines, that is all of the pipelines that call it, too.
+func (d *definition) ahead(path string) []*Step {
+	if known, ok := d.aheads.Load(path); ok {
+		return known.([]*Step)
+	}
+	var out []*Step
+	for _, p := range d.plans {
+		all := p.within(map[*Plan]bool{})
+		if !slices.ContainsFunc(all, func(s *Step) bool { return isBelow(s.Path, path) }) {
+			continue
+		}
+		own := p.Pipeline.ID == pipelineOf(path)
+		first := 0
+		if parts := strings.SplitN(path, "/", 3); own && len(parts) > 1 {
+			first = slices.IndexFunc(p.Stages, func(g *PlannedStage) bool { return g.ID == parts[1] })
+		}
+		for i, g := range p.Stages {
+			if i < first {
+				continue // they have been through it
+			}
+			for _, s := range g.Steps {
+				out = append(out, s)
+				if s.callee != nil {
+					out = append(out, s.callee.within(map[*Plan]bool{})...)
+				}
+			}
+		}
+	}
+	d.aheads.Store(path, out)
+	return out
+}
+
+// within lists the handlers of a plan with those of the pipelines that it calls.
+func (p *Plan) within(seen map[*Plan]bool) (out []*Step) {
+	if seen[p] {
+		return nil
+	}
+	seen[p] = true
+	for _, s := range p.order {
+		out = append(out, s)
+		if s.callee != nil {
+			out = append(out, s.callee.within(seen)...)
+		}
+	}
+	return out
+}
+
+// isBelow tells whether a handler is at a path or below it.
+func isBelow(handler, path string) bool {
+	return handler == path || strings.HasPrefix(handler, path+"/")
+}
+
+// bears tells how many more runs may go on from a path at once, by what lies ahead of them
+// besides one gate. It is half of what there is room for, since those on their way are not
+// seen yet.
+func (c *caller) bears(path, besides string) int {
+	room := math.MaxInt
+	for _, s := range c.e.library.current.Load().ahead(path) {
+		if c.isOff(s) {
+			continue
+		}
+		for level := range 2 {
+			name, terms, ok := c.e.guard.terms(s, level)
+			if ok && name != besides && !s.Type.computes() {
+				room = min(room, c.e.guard.gate(name).spare(terms, c.now))
+			}
+		}
+		var rules [3]rule
+		for _, r := range rules[:c.e.guard.rules(s, c.controls, c.now, &rules)] {
+			room = min(room, c.e.guard.bucket(r.path).left(c.now, r.rate, r.burst))
+		}
+	}
+	if room > releaseMost {
+		return releaseMost
+	}
+	return (room + 1) / 2
+}
+
+// spare is how many more calls the gate lets begin soon, without a line that does not go away.
+// A service that is down bounds nothing: what comes to it waits as all others do.
+func (g *gate) spare(terms gateTerms, now time.Time) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.terms != terms {
+		g.heed(terms)
+	}
+	limit := g.limit()
+	if limit == 0 || !g.moves(now) {
+		return math.MaxInt
+	}
+	rate, _ := g.calls.rate(now)
+	return max(0, limit+rate*int(gateBeat)/int(time.Second)-g.used-len(g.line))
+}
+
+// left is how many calls may begin at once.
+func (b *bucket) left(now time.Time, rate, burst float64) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	used := float64(max(b.due-now.UnixNano(), 0)) / float64(time.Second) * rate
+	return int(max(burst-used, 0))
+}
+
+// least is how many of the runs that wait for what is lifted go on: most, but one at least
+// once in a while.
+func (n *node) least(cause string, most int) int {
+	now := time.Now()
+	if most == 0 && now.Sub(n.lifted[cause]) < liftLeast {
+		return 0
+	}
+	if len(n.lifted) >= maxLifted {
+		clear(n.lifted) // nobody tells when one is over
+	}
+	n.lifted[cause] = now
+	return max(most, 1)
+}
+
+// maxLifted bounds the causes that are remembered.
+const maxLifted = 1000

@@ -1,0 +1,114 @@
+package engine_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"procaas/engine"
+)
+
+// crowded is a pipeline whose last handler may be left out, and calls a service that bears
+// forty calls a second.
+const crowded = `
+services:
+  - {id: orders, url: "http://127.0.0.1:1", timeout: 2s}
+  - {id: push, url: "http://127.0.0.1:2", timeout: 1s, max-in-flight: 2}
+pipelines:
+  - id: work
+    stages:
+      - {id: a, handlers: [{id: one, step: {service: orders}}]}
+      - {id: b, handlers: [{id: tell, critical: false, retry: {attempts: 2}, step: {service: push}}]}
+`
+
+// leftOut counts the runs that went on without a handler.
+func (r *rig) leftOut(e *engine.Engine, path string) (n int) {
+	r.t.Helper()
+	for cursor := ""; ; {
+		runs, next, err := e.List(context.Background(), engine.RunFilter{Status: engine.Succeeded, Limit: 1000, Cursor: cursor})
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for _, v := range runs {
+			for _, h := range v.Handlers {
+				if h.Path == path && h.Outcome != engine.OutcomeSucceeded {
+					n++
+				}
+			}
+		}
+		if cursor = next; cursor == "" {
+			return n
+		}
+	}
+}
+
+// A hold makes a queue. When it is lifted, under load, no run may lose a call in that queue,
+// however the hold ends and wherever it was.
+func TestALiftedHoldLeavesNoHandlerOut(t *testing.T) {
+	t.Parallel()
+	by := engine.Actor{Name: "ann"}
+	for name, lift := range map[string]func(*rig, *engine.Engine, string){
+		"by an operator": func(r *rig, e *engine.Engine, path string) {
+			if _, err := e.RemoveControl(context.Background(), path, -1, by); err != nil {
+				r.t.Error(err)
+			}
+		},
+		"by the time": func(*rig, *engine.Engine, string) {},
+	} {
+		for _, path := range []string{"work", "work/a/one", "work/b"} {
+			t.Run(name+" at "+strings.ReplaceAll(path, "/", "."), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					r := newRig(t)
+					orders, push := &target{latency: 2 * time.Millisecond}, &target{latency: 50 * time.Millisecond}
+					r.on("one", orders.do)
+					r.on("tell", push.do)
+					e, _ := r.start(crowded)
+					hold := engine.ControlChange{Mode: engine.ModeHold, Until: time.Now().Add(time.Minute)}
+					if _, err := e.SetControl(context.Background(), path, hold, -1, by); err != nil {
+						t.Fatal(err)
+					}
+					stop := r.load(50*time.Millisecond, e) // half of what push bears
+					time.Sleep(55 * time.Second)
+					lift(r, e, path)
+					time.Sleep(10 * time.Second)
+					if parked := e.Backlog().Parked; len(parked) != 1 || parked[0].Reason != engine.ParkedLifted {
+						t.Errorf("want to see runs that go on gently, have %+v", parked)
+					}
+					time.Sleep(2 * time.Minute)
+					stop()
+					r.succeeded(e, time.Minute)
+					if n := r.leftOut(e, "work/b/tell"); n != 0 {
+						t.Errorf("want no run to go on without its call, have %d of %d", n, r.count("work/b/tell")+n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A service that is down must not keep those back who can do without it.
+func TestALiftDoesNotWaitForAServiceThatIsDown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		push := &target{latency: 5 * time.Millisecond, failWith: refused}
+		r.on("tell", push.do)
+		e, _ := r.start(crowded)
+		push.down.Store(true)
+		stop := r.load(50*time.Millisecond, e)
+		time.Sleep(10 * time.Second)
+		by := engine.Actor{Name: "ann"}
+		if _, err := e.SetControl(context.Background(), "work", engine.ControlChange{Mode: engine.ModeHold, Forever: true}, -1, by); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Second)
+		if _, err := e.RemoveControl(context.Background(), "work", -1, by); err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		r.succeeded(e, 15*time.Second)
+	})
+}
