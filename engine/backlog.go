@@ -17,6 +17,7 @@ const (
 	ParkedLifted   = "lifted"   // what held them is lifted, and they go on as fast as services and limits let them
 	ParkedLimit    = "limit"    // a rate limit, or a bound of calls under way
 	ParkedRetry    = "retry"    // the time of the next attempt
+	ParkedUnserved = "unserved" // a definition that serves their events
 	ParkedTime     = "time"     // a wait
 	ParkedEvent    = "event"    // an event
 	ParkedState    = "state"    // another state of the key
@@ -76,7 +77,9 @@ func causeOf(cause string) (reason, of, path string) {
 	rank := []string{ParkedService, ParkedHold, ParkedLimit, ParkedRetry, ParkedTime}
 	for part := range strings.SplitSeq(cause, ",") {
 		var r, o, p string
-		if name, handler, ok := gateOf(part); ok {
+		if strings.HasPrefix(part, causeUnserved) {
+			return ParkedUnserved, "", ""
+		} else if name, handler, ok := gateOf(part); ok {
 			if r, o, p = ParkedService, name, handler; name == handler {
 				r = ParkedLimit
 			}

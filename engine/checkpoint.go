@@ -30,6 +30,7 @@ type checkpoint struct {
 	Class      string                     `json:"error_class,omitempty"`
 	Reason     string                     `json:"reason,omitempty"`
 	Stopping   string                     `json:"stopping,omitempty"`
+	MakesUp    string                     `json:"makes_up,omitempty"` // the handler that is done after the run had ended
 	Undoing    bool                       `json:"undoing,omitempty"`
 	Parts      int                        `json:"parts,omitempty"`  // how many handlers it has had, those of elements and calls counted; not inside of a call
 	Redone     []string                   `json:"redone,omitempty"` // refs of what was undone, to be done again, as often as it was; not inside of a call
@@ -53,7 +54,7 @@ func (r *Run) checkpoint() []byte {
 func (r *Run) snapshot(records []savedRecord) *checkpoint {
 	c := &checkpoint{
 		Format: checkpointFormat, Pipeline: r.plan.Pipeline.ID, Generation: r.start.Generation, State: r.start.State,
-		Began: r.began, Stage: r.stage, FailedPath: r.failedPath, Failure: r.failure, Class: r.class, Reason: r.reason, Stopping: r.stopping, Undoing: r.undoing,
+		Began: r.began, Stage: r.stage, FailedPath: r.failedPath, Failure: r.failure, Class: r.class, Reason: r.reason, Stopping: r.stopping, MakesUp: r.makesUp, Undoing: r.undoing,
 		Inputs: r.rawInputs, Shared: r.raw, Handlers: records,
 	}
 	if r.status.Ended() {
@@ -156,7 +157,7 @@ func (r *Run) restore(c checkpoint) error {
 	}
 	r.began, r.stage = c.Began, c.Stage
 	r.failedPath, r.failure, r.class, r.reason = c.FailedPath, c.Failure, c.Class, c.Reason
-	r.stopping, r.undoing = c.Stopping, c.Undoing
+	r.stopping, r.makesUp, r.undoing = c.Stopping, c.MakesUp, c.Undoing
 	if r.within == "" {
 		r.extent.parts = c.Parts
 	}
@@ -207,7 +208,7 @@ func (r *Run) restoreRecord(saved savedRecord) error {
 	if s == nil {
 		return fmt.Errorf("its checkpoint names the handler %s, which the pipeline does not have: the definition has changed", saved.Path)
 	}
-	if s.Stage > r.stage {
+	if s.Stage > r.stage && r.makesUp == "" {
 		return fmt.Errorf("its checkpoint has the handler %s of a stage that it has not reached: the definition has changed", saved.Path)
 	}
 	rec := &r.records[s.position]

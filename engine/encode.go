@@ -18,7 +18,7 @@ func (c *checkpoint) encode() []byte {
 	b = b.numberOr(`,"generation":`, c.Generation).textOr(`,"state":`, c.State).time(`,"began":`, c.Began).number(`,"stage":`, c.Stage)
 	b = b.textOr(`,"ended":`, string(c.Ended)).textOr(`,"failed_handler":`, c.FailedPath)
 	b = b.textOr(`,"error":`, c.Failure).textOr(`,"error_class":`, c.Class).textOr(`,"reason":`, c.Reason)
-	b = b.textOr(`,"stopping":`, c.Stopping)
+	b = b.textOr(`,"stopping":`, c.Stopping).textOr(`,"makes_up":`, c.MakesUp)
 	if c.Undoing {
 		b = append(b, `,"undoing":true`...)
 	}

@@ -17,6 +17,7 @@ type HandlerInfo struct {
 	LatencyP99   *float64   `json:"latency_p99_ms"`
 	InFlight     int64      `json:"in_flight"` // calls under way
 	Waiting      int64      `json:"waiting"`   // runs of this node that may not call it yet: a limit or a switch holds them
+	LeftOut      int64      `json:"left_out"`  // runs of the last ten seconds that went on without it, since it had to wait for too long
 	Parked       int        `json:"parked"`    // runs of all nodes that are parked before it, in no node's memory, as they were counted last
 	LastSuccess  *time.Time `json:"last_success"`
 	LastFailure  *time.Time `json:"last_failure"`

@@ -12,6 +12,7 @@ type Metrics struct {
 	// skipped is a call without a duration.
 	HandlerCalls   *prometheus.CounterVec
 	HandlerGivenUp *prometheus.CounterVec
+	HandlerLeftOut *prometheus.CounterVec // by reason, too
 	HandlerSeconds *prometheus.HistogramVec
 
 	// Of events: those that this node took in, and by reason those that it did not.
@@ -54,6 +55,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "procaas_handler_given_up_total",
 			Help: "Handlers that failed for good: their runs go on without them, or fail when they are critical.",
 		}, handler),
+		HandlerLeftOut: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "procaas_handler_left_out_total",
+			Help: "Runs that went on without the handler though its conditions did not say so, by reason: switch, fallback, limit, wait or failed. procaas runs list --left-out lists them, procaas runs make-up does the handler after all.",
+		}, append(handler[:3:3], "reason")),
 		HandlerSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "procaas_handler_seconds",
 			Help:    "Duration of one attempt of a handler.",
@@ -105,7 +110,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Name: "procaas_store_lost",
 		Help: "1 while this node refuses its store, which has lost what it acknowledged: it was set back, removed or replaced.",
 	})
-	r.MustRegister(m.StoreLost, m.HandlerCalls, m.HandlerGivenUp, m.HandlerSeconds, m.Accepted,
+	r.MustRegister(m.StoreLost, m.HandlerCalls, m.HandlerGivenUp, m.HandlerLeftOut, m.HandlerSeconds, m.Accepted,
 		m.Runs, m.Quarantined, m.InboxWaiting, m.InboxOldest, m.Checkpoint, m.StoreErrors, m.handlers, m.services, m.parked, m.handled, m.piped)
 	return m
 }
@@ -132,5 +137,6 @@ func (m *Metrics) failed(operation string) { m.StoreErrors.WithLabelValues(opera
 func (m *Metrics) forget(path [3]string) {
 	m.HandlerGivenUp.DeleteLabelValues(path[:]...)
 	m.HandlerSeconds.DeleteLabelValues(path[:]...)
+	m.HandlerLeftOut.DeletePartialMatch(prometheus.Labels{"pipeline": path[0], "stage": path[1], "handler": path[2]})
 	m.HandlerCalls.DeletePartialMatch(prometheus.Labels{"pipeline": path[0], "stage": path[1], "handler": path[2]})
 }

@@ -80,6 +80,17 @@ func (j *job) notify(kind NoticeKind, path, text string) {
 	tell(n)
 }
 
+// leftOut counts a handler that the run goes on without. One that had to wait for too long is
+// told of, as one that has failed is: nothing else would say so.
+func (j *job) leftOut(h HandlerView, step *Step, by string) {
+	parts := splitPath(h.Path)
+	j.n.e.metrics.HandlerLeftOut.WithLabelValues(parts[0], parts[1], parts[2], by).Inc()
+	if by == LeftByWait && step != nil {
+		j.n.e.stats.path(h.Path).waited(time.Now())
+		j.notify(NoticeGivenUp, h.Path, h.Reason)
+	}
+}
+
 // notice tells what a step that is saved may mean to people.
 func (j *job) notice(c Change) {
 	// A run that is parked until a time goes on by itself.

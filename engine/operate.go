@@ -129,6 +129,36 @@ func (e *Engine) AbandonAll(ctx context.Context, f RunFilter, by Actor) (RunsDon
 	return e.each(ctx, f, func(ctx context.Context, id string) error { return e.abandon(ctx, id, by) })
 }
 
+// MakeUpAll lets the runs of a page that left a handler out do it after all, the first accepted
+// first: with the key of the call that was not made. The filter names the handler.
+func (e *Engine) MakeUpAll(ctx context.Context, f RunFilter, by Actor) (RunsDone, error) {
+	path := f.LeftOut
+	return e.each(ctx, f, func(ctx context.Context, id string) error { return e.makeUp(ctx, id, path, by) })
+}
+
+// makeUp lets a run do a handler that it had left out.
+func (e *Engine) makeUp(ctx context.Context, id, path string, by Actor) error {
+	r, err := e.o.Store.Run(ctx, id)
+	if err != nil {
+		return err
+	}
+	if r.Status != Succeeded {
+		return ErrConflict
+	}
+	def, err := e.library.get(ctx, r.Bundle)
+	if errors.Is(err, errDefinition) || err == nil && def.byID[r.Pipeline] == nil {
+		return ErrConflict
+	}
+	if err != nil {
+		return err
+	}
+	m, err := def.byID[r.Pipeline].makeUp(r, path)
+	if err != nil {
+		return err
+	}
+	return e.o.Store.MakeUp(ctx, m, by)
+}
+
 // each does something to the runs of a page.
 func (e *Engine) each(ctx context.Context, f RunFilter, do func(context.Context, string) error) (RunsDone, error) {
 	f.Oldest = true
@@ -144,7 +174,7 @@ func (e *Engine) each(ctx context.Context, f RunFilter, do func(context.Context,
 		switch err := do(ctx, r.ID); {
 		case err == nil:
 			out.Done++
-		case errors.Is(err, ErrConflict), errors.Is(err, ErrNotFound), errors.Is(err, ErrUndoing):
+		case errors.Is(err, ErrConflict), errors.Is(err, ErrNotFound), errors.Is(err, ErrUndoing), errors.Is(err, ErrNoMakeUp):
 			out.MovedOn++
 		default:
 			return RunsDone{}, fmt.Errorf("run %s: %w", r.ID, err)

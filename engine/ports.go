@@ -377,6 +377,9 @@ type Change struct {
 	// not heeded.
 	Emit []Intake
 
+	// LeftOut are the handlers that a run which has succeeded went on without.
+	LeftOut []LeftOut
+
 	// State and Shared are written to the entity when Status is Succeeded:
 	// the automaton's new state (unchanged when empty) and the names of the
 	// flow's shared state that the run wrote, as a JSON object to merge.
@@ -413,6 +416,12 @@ type Runs interface {
 	// its old place in its key. It writes the audit record; [ErrConflict] for any
 	// other. Its losses are forgotten.
 	Retry(ctx context.Context, id string, by Actor) error
+
+	// MakeUp makes a run ready that has succeeded, with a checkpoint from which it does one
+	// handler more, and with its audit record. It has no place in the order of its key then, and
+	// its generation is the next one. [ErrConflict] when it has not succeeded, has another
+	// version, or has not left the handler out.
+	MakeUp(ctx context.Context, m MakeUp, by Actor) error
 
 	// Undo is Cancel, but for a run that has begun and has neither ended nor failed: it
 	// asks whoever owns it, or will, to undo what it has done first. It makes such a run
@@ -497,6 +506,8 @@ type RunFilter struct {
 	Begun bool   // only those that have a definition
 	Fresh bool   // only those that have none, since they have not begun
 	Other string // only those that have another definition than this one
+
+	LeftOut string // only those that succeeded and left this handler out, or one below this pipeline or pipeline/stage
 
 	FailedPath string    // of the handler that failed the run, or a part of it: pipeline, pipeline/stage
 	ErrorClass string    // as the language has it: timeout, 503, 5xx; status for all statuses

@@ -101,6 +101,7 @@ type AuditedRun struct {
 	ErrorClass string `json:"error_class,omitempty"`
 	Bundle     string `json:"bundle,omitempty"`      // of one that is moved
 	MigratesTo string `json:"migrates_to,omitempty"` // its node will move it
+	MakesUp    string `json:"makes_up,omitempty"`    // the handler that it does after it had ended
 }
 
 // Retried makes the record of a retry of the run by an operator; the revision is
@@ -108,6 +109,12 @@ type AuditedRun struct {
 func (r AuditedRun) Retried(id string, by Actor) Audited {
 	after := AuditedRun{Pipeline: r.Pipeline, Status: Waiting, Generation: r.Generation + 1}
 	return Audited{Kind: AuditRun, Name: id, By: by, Before: encodePlain(r), After: encodePlain(after)}
+}
+
+// MadeUp does so for a handler that the run makes up.
+func (r AuditedRun) MadeUp(m MakeUp, by Actor) Audited {
+	after := AuditedRun{Pipeline: r.Pipeline, Status: Waiting, Generation: r.Generation + 1, MakesUp: m.Path}
+	return Audited{Kind: AuditRun, Name: m.Run, By: by, Before: encodePlain(r), After: encodePlain(after)}
 }
 
 // Cancelled does so for a cancellation.

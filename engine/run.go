@@ -56,6 +56,7 @@ type Run struct {
 	failedPath string // of the critical handler that has given up; no new starts
 	failure    string
 	class      string // of the error
+	makesUp    string // the handler that it does after it had ended; it leaves nothing to its key then
 	stopping   string // why an operator wants it to end; no new starts
 	undoing    bool   // it undoes what it has done
 	undoable   int    // handlers that have succeeded and can be undone
@@ -502,6 +503,9 @@ func (r *Run) Change() Change {
 	case Failed, Stopped:
 		c.FailedPath, c.Error, c.ErrorClass = r.gaveUp()
 	case Succeeded:
+		if c.LeftOut = r.leftOut(); r.makesUp != "" {
+			break // the later events of the key have gone on from what it left
+		}
 		c.State, _ = Transition(r.plan.Flow, r.start.State, r.start.Event.Type)
 		c.Shared = r.keptState()
 	}

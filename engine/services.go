@@ -141,7 +141,7 @@ func (c *caller) wakes(cause string) (most int, lifted bool) {
 	for part := range strings.SplitSeq(cause, ",") {
 		if hash, ok := strings.CutPrefix(part, causeUnserved); ok {
 			if hash != c.e.Bundle().Hash {
-				return releaseMost
+				return releaseMost, true
 			}
 			continue
 		}

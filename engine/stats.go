@@ -112,6 +112,7 @@ type pathStats struct {
 	ring        [statSlots]statSlotCounts
 	recent      budget    // of the last seconds: a minute shows an outage late
 	asked       time.Time // when the definition had it last
+	gone        budget    // bad: runs that went on without the handler, since it had to wait for too long
 	lastError   string    // of the attempt of lastFailure; it stays when others succeed
 	lastSuccess time.Time // zero before the first
 	lastFailure time.Time // likewise
@@ -179,6 +180,13 @@ func (p *pathStats) ended(err error, took time.Duration, now time.Time) {
 	p.lastError, p.lastFailure = err.Error(), now
 }
 
+// waited counts a run that went on without the handler, since it had to wait for too long.
+func (p *pathStats) waited(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gone.end(false, now)
+}
+
 // fill completes a view with the last minute.
 func (p *pathStats) fill(h *HandlerInfo, now time.Time) {
 	p.mu.Lock()
@@ -189,6 +197,8 @@ func (p *pathStats) fill(h *HandlerInfo, now time.Time) {
 		ratio := float64(good) / float64(good+bad)
 		h.RecentCalls, h.RecentRatio = int64(good+bad), &ratio
 	}
+	_, gone := p.gone.outcomes(now)
+	h.LeftOut = int64(gone)
 	slot := now.UnixNano() / int64(statSlot)
 	var succeeded int64
 	var bins [statBins]uint32

@@ -454,6 +454,9 @@ func (j *job) count() {
 		j.trace.note(h)
 		seen := j.n.e.stats.path(h.Path)
 		step := j.run.plan.stepOf(h)
+		if by := leftBy(h.Outcome, h.Reason); by != "" && (step == nil || !step.Handler.IsCritical()) {
+			j.leftOut(h, step, by)
+		}
 		switch computes := step != nil && step.Type.computes(); {
 		case h.Outcome == OutcomeSkipped:
 			seen.skipped.Inc()

@@ -146,7 +146,8 @@ func (t *trouble) settle(h *engine.HandlerInfo, now time.Time) {
 	}
 	out := h != nil && h.Fallback.IsOut()
 	often := !t.recent[0].IsZero() && now.Sub(t.recent[0]) <= failuresWithin
-	mostly := h == nil || h.SuccessRatio == nil || *h.SuccessRatio < failuresRatio
+	mostly := h == nil || h.SuccessRatio == nil || *h.SuccessRatio < failuresRatio ||
+		float64(h.RecentCalls) < failuresRatio*float64(h.RecentCalls+h.LeftOut)
 	switch {
 	case out:
 		t.keeps = time.Time{} // that it is out says it all

@@ -305,6 +305,7 @@ var describedFields = map[string]map[string]string{
 		"success_ratio":    "Of the last minute; null without calls.",
 		"recent_calls":     "Attempts that ended in the last ten seconds, on this node.",
 		"recent_ratio":     "How many of them succeeded; null without one. A minute shows an outage late.",
+		"left_out":         "Runs of this node that went on without the handler in the last ten seconds, since it had to wait for its service for too long.",
 		"parked":           "Runs of all nodes that are parked before the handler, as they were counted last.",
 	},
 	"FallbackView": {

@@ -249,6 +249,11 @@ func (s *Store) Cancel(ctx context.Context, id string, by engine.Actor) error {
 	return s.steer(ctx, id, func(store engine.Cell) error { return store.Cancel(ctx, id, by) })
 }
 
+// MakeUp implements [engine.Runs]. A run goes on in the cell in which it has ended.
+func (s *Store) MakeUp(ctx context.Context, m engine.MakeUp, by engine.Actor) error {
+	return s.steer(ctx, m.Run, func(store engine.Cell) error { return store.MakeUp(ctx, m, by) })
+}
+
 // Undo implements [engine.Runs].
 func (s *Store) Undo(ctx context.Context, id string, by engine.Actor) error {
 	return s.steer(ctx, id, func(store engine.Cell) error { return store.Undo(ctx, id, by) })

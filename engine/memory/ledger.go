@@ -122,6 +122,7 @@ func (m *Store) apply(r *memoryRun, c engine.Change, emits [][]byte) {
 		// The order came while the run was saved: it goes on at once, to undo what it has done.
 		r.node, r.status, r.due, m.idle[r.ID] = 0, engine.Waiting, time.Time{}, r
 	case c.Status.Ended():
+		r.leftOut = engine.FormatLeftOut(c.LeftOut)
 		m.end(r, c.Status)
 	case c.Status != engine.Running:
 		r.node, r.status, r.aside, m.idle[r.ID] = 0, c.Status, c.Defer && !undo, r

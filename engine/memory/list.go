@@ -70,6 +70,7 @@ func (r *memoryRun) isChosen(f engine.RunFilter) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
 	return is(f.Pipeline, r.pipeline) && is(f.Flow, r.Flow) && is(f.Key, r.Key) && is(string(f.Status), string(r.status)) &&
 		(!f.Live || !r.status.Ended() || r.status == engine.Failed) && (!f.Begun || r.bundle != "") && (!f.Fresh || r.bundle == "") && (f.Other == "" || r.bundle != "" && r.bundle != f.Other) &&
+		(f.LeftOut == "" || r.status == engine.Succeeded && engine.HasLeftOut(r.leftOut, f.LeftOut)) &&
 		(is(f.FailedPath, r.failedPath) || strings.HasPrefix(r.failedPath, f.FailedPath+"/")) &&
 		(f.ErrorClass == "" || engine.IsOfClass(r.class, f.ErrorClass)) && strings.Contains(r.failure, f.Error) &&
 		(f.Since.IsZero() || !r.accepted.Before(f.Since)) && (f.Until.IsZero() || r.accepted.Before(f.Until))

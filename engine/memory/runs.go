@@ -120,6 +120,29 @@ func (m *Store) Cancel(ctx context.Context, id string, by engine.Actor) error {
 	return nil
 }
 
+// MakeUp implements [engine.Runs].
+func (m *Store) MakeUp(ctx context.Context, up engine.MakeUp, by engine.Actor) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.runs[up.Run]
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case r == nil:
+		return engine.ErrNotFound
+	case r.status != engine.Succeeded || r.version != up.Version || !engine.HasLeftOut(r.leftOut, up.Path):
+		return engine.ErrConflict
+	}
+	m.audit(r.audited().MadeUp(up, by))
+	r.status, r.ended, r.checkpoint, r.leftOut = engine.Waiting, time.Time{}, bytes.Clone(up.Checkpoint), ""
+	r.version++
+	r.generation++
+	r.Ordered = false
+	m.idle[r.ID] = r
+	m.hint()
+	return nil
+}
+
 // Undo implements [engine.Runs].
 func (m *Store) Undo(ctx context.Context, id string, by engine.Actor) error {
 	m.mu.Lock()

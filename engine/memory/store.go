@@ -71,6 +71,7 @@ type memoryRun struct {
 	accepted   time.Time
 	started    time.Time
 	ended      time.Time
+	leftOut    string
 	failedPath string
 	failure    string
 	class      string

@@ -38,33 +38,33 @@ const saveCheckpoints = `update runs r set version = r.version + 1, bundle = c.b
 // go. Its row is gone by the time that the update sees it, since it comes from
 // there.
 const endPlain = `with e as (
-		select * from unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::bytea[]) as
-		e (id, version, bundle, pipeline, checkpoint)),
+		select * from unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::bytea[], $7::text[]) as
+		e (id, version, bundle, pipeline, checkpoint, left_out)),
 	gone as (
 		delete from runs r using e where r.id = any (array[e.id]) and r.version = e.version and r.node = $1
 		and exists (select from nodes where node = $1 and gone is null)
 		returning r.seq, r.accepted, r.started, r.version + 1 as version, r.generation, r.ordered, r.id, r.flow, r.key,
-		e.pipeline, e.bundle, r.event, e.checkpoint),
+		e.pipeline, e.bundle, r.event, e.checkpoint, e.left_out),
 	next as (
 		update runs r set place = 'ready' from gone where gone.ordered and r.seq = any (array[(select q.seq from runs q
 			where q.flow = gone.flow and q.key = gone.key and q.place = 'queued' order by q.seq limit 1)])
 		returning r.priority, r.deadline),
 	kept as (
 		insert into history (seq, accepted, started, version, generation, ordered, id, flow, key, pipeline, bundle,
-			event, checkpoint, status, failed_path, error, error_class, reason, ended)
+			event, checkpoint, left_out, status, failed_path, error, error_class, reason, ended)
 		select gone.*, 'succeeded', '', '', '', '', clock_timestamp() from gone)
 	select id, (select min(- priority) from next), (select min(deadline) from next) from gone`
 
 // endAlone is endPlain for runs of which none has a place in the order of a key.
 const endAlone = `with gone as (
-		delete from runs r using unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::bytea[]) as
-			e (id, version, bundle, pipeline, checkpoint)
+		delete from runs r using unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::bytea[], $7::text[]) as
+			e (id, version, bundle, pipeline, checkpoint, left_out)
 		where r.id = any (array[e.id]) and r.version = e.version and r.node = $1 and not r.ordered
 		and exists (select from nodes where node = $1 and gone is null)
 		returning r.seq, r.accepted, r.started, r.version + 1, r.generation, r.ordered, r.id, r.flow, r.key,
-		e.pipeline, e.bundle, r.event, e.checkpoint)
+		e.pipeline, e.bundle, r.event, e.checkpoint, e.left_out)
 	insert into history (seq, accepted, started, version, generation, ordered, id, flow, key, pipeline, bundle,
-		event, checkpoint, status, failed_path, error, error_class, reason, ended)
+		event, checkpoint, left_out, status, failed_path, error, error_class, reason, ended)
 	select gone.*, 'succeeded', '', '', '', '', clock_timestamp() from gone returning id`
 
 // commitPlain writes changes of which each is right or wrong by itself, in one
@@ -95,24 +95,25 @@ func (w *work) queuePlainEnds(t *tx) {
 	var ids, bundles, pipelines []string
 	var versions []int64
 	var checkpoints [][]byte
+	var left []*string
 	alone := true
 	for i := range w.steps {
 		if c := &w.steps[i]; c.Status == engine.Succeeded {
 			alone = alone && c.Alone
 			ids, versions = append(ids, c.Run), append(versions, c.Version)
 			bundles, pipelines = append(bundles, c.Bundle), append(pipelines, c.Pipeline)
-			checkpoints = append(checkpoints, blob(c.Checkpoint))
+			checkpoints, left = append(checkpoints, blob(c.Checkpoint)), append(left, leftOut(c.Change))
 		}
 	}
 	if len(ids) == 0 {
 		return
 	}
 	if alone {
-		t.queue(endAlone, w.node, ids, versions, bundles, pipelines, checkpoints).Query(rows(&w.ended, pgx.RowTo[string]))
+		t.queue(endAlone, w.node, ids, versions, bundles, pipelines, checkpoints, left).Query(rows(&w.ended, pgx.RowTo[string]))
 		return
 	}
 	t.queue(lockKeysOf, ids, []string{}, []string{})
-	t.queue(endPlain, w.node, ids, versions, bundles, pipelines, checkpoints).Query(func(rows pgx.Rows) error {
+	t.queue(endPlain, w.node, ids, versions, bundles, pipelines, checkpoints, left).Query(func(rows pgx.Rows) error {
 		var id string
 		var rank *int64
 		var at *time.Time

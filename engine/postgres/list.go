@@ -170,6 +170,9 @@ func choose(f engine.RunFilter, args ...any) *choice {
 			c.and(e.condition, e.value)
 		}
 	}
+	if f.LeftOut != "" {
+		c.and("left_out is not null and (strpos(left_out, E'\\n' || %s || ' ') > 0 or strpos(left_out, E'\\n' || %s || '/') > 0)", f.LeftOut)
+	}
 	if f.Begun {
 		c.hot, c.past = append(c.hot, "bundle <> ''"), append(c.past, "bundle <> ''")
 	}
@@ -188,6 +191,9 @@ func choose(f engine.RunFilter, args ...any) *choice {
 		c.past = append(c.past, fmt.Sprintf("ended >= $%d", len(c.args)))
 	}
 	c.chooseStatus(f)
+	if f.LeftOut != "" {
+		c.hot = nil // a run that is not over may still make it up
+	}
 	if c.past != nil && f.OfErrors() {
 		c.past = append(c.past, "status <> 'succeeded'") // for which there is an index
 	}

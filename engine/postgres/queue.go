@@ -250,8 +250,8 @@ type ending struct {
 
 const moveRuns = `with e as (
 		select * from unnest($1::text[], $2::text[], $3::text[], $4::bool[], $5::text[], $6::text[], $7::bytea[],
-		$8::text[], $9::text[], $10::text[]) as
-		e (id, status, reason, own, bundle, pipeline, checkpoint, failed_path, error, error_class)),
+		$8::text[], $9::text[], $10::text[], $11::text[]) as
+		e (id, status, reason, own, bundle, pipeline, checkpoint, failed_path, error, error_class, left_out)),
 	gone as (
 		delete from runs r using e where r.id = any (array[e.id])
 		returning r.seq, r.accepted, r.started, r.version + e.own::int as version, r.generation, r.ordered,
@@ -260,9 +260,9 @@ const moveRuns = `with e as (
 		case when own then e.failed_path else r.failed_path end as failed_path,
 		case when own then e.error else r.error end as error,
 		case when own then e.error_class else r.error_class end as error_class,
-		e.reason, r.event, case when own then e.checkpoint else r.checkpoint end as checkpoint)
+		e.reason, r.event, case when own then e.checkpoint else r.checkpoint end as checkpoint, e.left_out)
 	insert into history (seq, accepted, started, version, generation, ordered, status, id, flow, key, pipeline,
-		bundle, failed_path, error, error_class, reason, event, checkpoint, ended)
+		bundle, failed_path, error, error_class, reason, event, checkpoint, left_out, ended)
 	select gone.*, clock_timestamp() from gone`
 
 // queueEnds moves locked runs to the history.
@@ -273,6 +273,7 @@ func (t *tx) queueEnds(ends []ending) {
 	var id, status, reason, bundle, pipeline, path, problem, class []string
 	var own []bool
 	var checkpoint [][]byte
+	var left []*string
 	for _, e := range ends {
 		c := e.last
 		if c == nil {
@@ -281,9 +282,9 @@ func (t *tx) queueEnds(ends []ending) {
 		id, status, reason = append(id, e.id), append(status, string(e.status)), append(reason, text(e.reason))
 		own, bundle, pipeline = append(own, e.last != nil), append(bundle, c.Bundle), append(pipeline, c.Pipeline)
 		path, problem, class = append(path, c.FailedPath), append(problem, text(c.Error)), append(class, c.ErrorClass)
-		checkpoint = append(checkpoint, blob(c.Checkpoint))
+		checkpoint, left = append(checkpoint, blob(c.Checkpoint)), append(left, leftOut(c))
 	}
-	t.queue(moveRuns, id, status, reason, own, bundle, pipeline, checkpoint, path, problem, class)
+	t.queue(moveRuns, id, status, reason, own, bundle, pipeline, checkpoint, path, problem, class, left)
 }
 
 // blob stores an empty value as null.

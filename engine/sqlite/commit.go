@@ -116,7 +116,7 @@ func (t *tx) finish(r row, c engine.Change) error {
 	if c.Status == engine.Stopped && r.cancel.Valid {
 		reason = r.cancel.String
 	}
-	return t.end(r, c.Status, reason)
+	return t.end(r, c.Status, reason, c.LeftOut...)
 }
 
 // leaveNode writes a change after which no node owns the run, though it has not

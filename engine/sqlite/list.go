@@ -164,6 +164,10 @@ func chosen(f engine.RunFilter) []choice {
 	if f.Live {
 		past.and("false")
 	}
+	if f.LeftOut != "" {
+		hot.and("false")
+		past.and("left_out is not null and (instr(left_out, ?) > 0 or instr(left_out, ?) > 0)", "\n"+f.LeftOut+" ", "\n"+f.LeftOut+"/")
+	}
 	if f.OfErrors() {
 		// Both say the same: the one is the condition of an index, the other its column.
 		past.and("status <> 'succeeded' and status in ('cancelled', 'ignored')")

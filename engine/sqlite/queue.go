@@ -132,15 +132,15 @@ func (t *tx) release(r row, died bool) error {
 
 const (
 	insertHistory = `insert into history (seq, id, flow, key, ordered, status, version, generation, pipeline, bundle,
-	accepted, started, ended, failed_path, error, error_class, reason, event, checkpoint)
+	accepted, started, ended, failed_path, error, error_class, reason, event, checkpoint, left_out)
 	select seq, id, flow, key, ordered, ?, version, generation, pipeline, bundle,
-	accepted, started, ?, failed_path, error, error_class, ?, event, checkpoint from runs where seq = ?`
+	accepted, started, ?, failed_path, error, error_class, ?, event, checkpoint, nullif(?, '') from runs where seq = ?`
 	deleteRun = "delete from runs where seq = ?"
 )
 
 // end moves a run to the history and lets the next one of its key go.
-func (t *tx) end(r row, status engine.Status, reason string) error {
-	if err := t.exec(insertHistory, status, t.now.UnixMicro(), reason, r.seq); err != nil {
+func (t *tx) end(r row, status engine.Status, reason string, leftOut ...engine.LeftOut) error {
+	if err := t.exec(insertHistory, status, t.now.UnixMicro(), reason, engine.FormatLeftOut(leftOut), r.seq); err != nil {
 		return err
 	}
 	if err := t.exec(deleteRun, r.seq); err != nil {

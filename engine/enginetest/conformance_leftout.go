@@ -1,0 +1,88 @@
+package enginetest
+
+import (
+	"slices"
+
+	"procaas/engine"
+)
+
+// left makes runs that have succeeded without handlers, each in another way of ending: with
+// nothing but the end, with something for the key, and alone.
+func (p *probe) left(node int64, path string) (ids []string) {
+	p.Helper()
+	for i, in := range []engine.Intake{p.event("plain"), p.event("kept"), p.event("alone", unordered)} {
+		p.accept(in)
+		c := change(p.claimOne(node, in.ID), engine.Succeeded)
+		c.Pipeline, c.Bundle, c.Alone = "p", "b", !in.Ordered
+		c.LeftOut = []engine.LeftOut{{Path: "p/s/other", Reason: engine.LeftByFailure}, {Path: path, Reason: engine.LeftByWait}}
+		if i == 1 {
+			c.State = "open"
+		}
+		p.commit(node, c)
+		ids = append(ids, in.ID)
+	}
+	return ids
+}
+
+var leftOutCases = []storeCase{
+	{"runs are found by what they left out", func(p *probe) {
+		node := p.join()
+		ids := p.left(node, "p/s/tell")
+		other := p.left(node, "p/s/tell-more")
+		p.finish(node, p.claimOne(node, p.accept(p.event("fine"))[0]))
+		for path, want := range map[string][]string{
+			"p/s/tell": ids, "p/s/tell-more": other, "p/s/other": slices.Concat(ids, other), "p/s": slices.Concat(ids, other),
+			"p": slices.Concat(ids, other), "p/s/te": {}, "s/tell": {}, "tell": {},
+		} {
+			p.equal("left out "+path, p.oldest(engine.RunFilter{LeftOut: path}), want)
+			n := 0
+			counts, err := p.Count(p.Context(), engine.RunFilter{LeftOut: path})
+			if err != nil {
+				p.Fatal(err)
+			}
+			for _, c := range counts {
+				n += c.Runs
+			}
+			p.equal("how many left out "+path, n, len(want))
+		}
+		p.equal("of a key", p.oldest(engine.RunFilter{LeftOut: "p", Key: "kept"}), []string{ids[1], other[1]})
+	}},
+	{"a run makes up what it left out, beside the order of its key", func(p *probe) {
+		node := p.join()
+		ids := p.left(node, "p/s/tell")
+		busy := p.accept(p.event("kept"))[0] // the key has gone on
+		p.claimOne(node, busy)
+		by := engine.Actor{Name: "ann", Reason: "push is back"}
+		for _, id := range ids {
+			r := p.run(id)
+			m := engine.MakeUp{Run: id, Path: "p/s/tell", Version: r.Version, Checkpoint: []byte(`{"made":"up"}`)}
+			for _, wrong := range []engine.MakeUp{
+				{Run: id, Path: "p/s/tell", Version: r.Version + 1}, {Run: id, Path: "p/s/not", Version: r.Version},
+			} {
+				p.wantErr("another version, or handler", p.MakeUp(p.Context(), wrong, by), engine.ErrConflict)
+			}
+			if err := p.MakeUp(p.Context(), m, by); err != nil {
+				p.Fatal(err)
+			}
+			p.wantErr("twice", p.MakeUp(p.Context(), m, by), engine.ErrConflict)
+			back := p.wantStatus(id, engine.Waiting)
+			if back.Generation != r.Generation+1 || back.Ordered || !back.Accepted.Equal(r.Accepted) || back.Pipeline != "p" || back.Bundle != "b" {
+				p.Errorf("want the run back with the next generation, have %+v", back)
+			}
+			c := p.claimOne(node, id)
+			p.equal("checkpoint", string(c.Checkpoint), `{"made":"up"}`)
+			end := change(c, engine.Succeeded)
+			end.Pipeline, end.Bundle, end.LeftOut = "p", "b", []engine.LeftOut{{Path: "p/s/other", Reason: engine.LeftByFailure}}
+			p.commit(node, end)
+		}
+		p.equal("what is still left out", p.oldest(engine.RunFilter{LeftOut: "p/s/tell"}), []string{})
+		p.equal("the other handler", p.oldest(engine.RunFilter{LeftOut: "p/s/other"}), ids)
+		p.equal("state", p.entity("kept").State, "open")
+		p.wantErr("no such run", p.MakeUp(p.Context(), engine.MakeUp{Run: "no-such", Path: "p/s/tell"}, by), engine.ErrNotFound)
+		p.wantErr("one that goes on", p.MakeUp(p.Context(), engine.MakeUp{Run: busy, Path: "p/s/tell"}, by), engine.ErrConflict)
+		audit, err := p.Audit(p.Context(), engine.AuditFilter{Kind: engine.AuditRun, Limit: 10})
+		if err != nil || len(audit) != len(ids) || audit[0].By != by {
+			p.Errorf("want %d changes by ann, have %+v, %v", len(ids), audit, err)
+		}
+	}},
+}

@@ -1,0 +1,75 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"procaas/engine"
+)
+
+const (
+	// The partition is found by when the run ended.
+	lockPast     = "select seq, ended, pipeline, status, version, generation, coalesce(left_out, '') from history where id = $1 for update"
+	isHot        = "select exists (select from runs where id = $1)"
+	bringBackRun = `with gone as (delete from history where seq = $1 and ended = $2 returning *)
+	insert into runs (seq, id, flow, key, ordered, block, place, version, generation, pipeline, bundle, priority,
+		accepted, started, due, deadline, event, checkpoint)
+	overriding system value
+	select seq, id, flow, key, false, false, 'ready', version + 1, generation + 1, pipeline, bundle, $3,
+		accepted, started, now(), now(), event, $4 from gone`
+)
+
+// MakeUp implements [engine.Runs].
+func (s *Store) MakeUp(ctx context.Context, m engine.MakeUp, by engine.Actor) error {
+	err := s.tx(ctx, func(t *tx) error {
+		var past []pastRun
+		hot := false
+		t.queue(lockPast, m.Run).Query(rows(&past, scanPast))
+		t.queue(isHot, m.Run).QueryRow(value(&hot))
+		if err := t.send(ctx); err != nil {
+			return err
+		}
+		switch {
+		case len(past) == 0 && hot:
+			return engine.ErrConflict
+		case len(past) == 0:
+			return engine.ErrNotFound
+		}
+		r := past[0]
+		if r.Status != engine.Succeeded || r.version != m.Version || !engine.HasLeftOut(r.left, m.Path) {
+			return engine.ErrConflict
+		}
+		t.queue(bringBackRun, r.seq, r.ended, m.Priority, m.Checkpoint)
+		t.readyAt(headOfQueue)
+		t.auditNext(r.MadeUp(m, by))
+		return t.commit(ctx)
+	})
+	if err != nil {
+		return fmt.Errorf("make up: %w", err)
+	}
+	return nil
+}
+
+// A pastRun is one that has ended, as far as it is needed to bring it back.
+type pastRun struct {
+	engine.AuditedRun
+	seq, version int64
+	ended        any
+	left         string
+}
+
+func scanPast(row pgx.CollectableRow) (r pastRun, err error) {
+	err = row.Scan(&r.seq, &r.ended, &r.Pipeline, &r.Status, &r.version, &r.Generation, &r.left)
+	return r, err
+}
+
+// leftOut is what a change leaves out as it is kept; nil for nothing.
+func leftOut(c *engine.Change) *string {
+	if len(c.LeftOut) == 0 {
+		return nil
+	}
+	text := engine.FormatLeftOut(c.LeftOut)
+	return &text
+}
