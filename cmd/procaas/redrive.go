@@ -42,6 +42,12 @@ func (f *redriveFlags) add(c *cobra.Command) {
 	flags.StringVar(&f.filter.FailedPath, "handler", "", "runs that failed in this handler, or below this pipeline or pipeline/stage")
 	flags.StringVar(&f.filter.ErrorClass, "error-class", "", "runs that failed by timeout, connection, schema, a status such as 503, 4xx, 5xx, status or other; quarantined: nodes have died of them")
 	flags.StringVar(&f.filter.Error, "error", "", "runs whose error contains this text")
+	f.addPace(c)
+}
+
+// addPace adds the flags that all have who do something to many runs.
+func (f *redriveFlags) addPace(c *cobra.Command) {
+	flags := c.Flags()
 	flags.StringVar(&f.since, "since", "", "runs accepted then or later: a time, or a duration before now such as 1h")
 	flags.StringVar(&f.until, "until", "", "runs accepted before: a time, or a duration before now")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "show which runs are chosen, and do nothing")
@@ -157,7 +163,7 @@ func pages(perSecond float64) (size int, limiter *rate.Limiter) {
 }
 
 func (w *redriveWalk) told() string {
-	what := map[api.Verb]string{api.RetryRuns: "retried", api.CancelRuns: "cancelled"}[w.verb]
+	what := map[api.Verb]string{api.RetryRuns: "retried", api.CancelRuns: "cancelled", api.MakeUpRuns: "made up"}[w.verb]
 	text := fmt.Sprintf("%s %d runs", what, w.done)
 	if w.movedOn > 0 {
 		text += fmt.Sprintf(", %d had moved on", w.movedOn)

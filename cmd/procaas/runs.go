@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -14,13 +15,13 @@ import (
 func runsCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "runs",
-		Short: "List, show, retry, cancel and migrate runs of a server",
+		Short: "List, show, retry, cancel, make up and migrate runs of a server",
 		Args:  onlySubcommands,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	var f clientFlags
 	f.add(c)
-	c.AddCommand(runsList(s, &f), runsShow(s, &f), runsRetry(s, &f), runsCancel(s, &f), runsMigrate(s, &f))
+	c.AddCommand(runsList(s, &f), runsShow(s, &f), runsRetry(s, &f), runsCancel(s, &f), runsMakeUp(s, &f), runsMigrate(s, &f))
 	return c
 }
 
@@ -37,6 +38,7 @@ func runsList(s streams, f *clientFlags) *cobra.Command {
 	c.Flags().StringVar(&filter.Key, "key", "", "only runs of this key")
 	c.Flags().StringVar((*string)(&filter.Status), "status", "", "only runs of this status: waiting, running, parked, succeeded, failed, cancelled, ignored")
 	c.Flags().StringVar(&filter.FailedPath, "handler", "", "only runs that failed in this handler, or below this pipeline or pipeline/stage")
+	c.Flags().StringVar(&filter.LeftOut, "left-out", "", "only runs that went on without this handler, or one below this pipeline or pipeline/stage, though its conditions did not say so")
 	c.Flags().StringVar(&filter.ErrorClass, "error-class", "", "only runs that failed by timeout, connection, schema, a status such as 503, 4xx, 5xx, status or other; quarantined: nodes have died of them")
 	c.Flags().IntVar(&filter.Limit, "limit", 20, "how many, at most 1000")
 	c.Flags().StringVar(&filter.Cursor, "cursor", "", "go on where the page before ended")
@@ -133,6 +135,38 @@ func runsRetry(s streams, f *clientFlags) *cobra.Command {
 			return many.redrive(c.Context(), s, f.client(), api.RetryRuns, *reason)
 		}
 		return forEachRun(s, args, func(id string) (engine.RunView, error) { return f.client().Retry(c.Context(), id, *reason) })
+	}
+	return c
+}
+
+func runsMakeUp(s streams, f *clientFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "make-up --handler PATH",
+		Short: "Let runs that went on without a handler do it after all",
+		Long: `make-up lets runs that have succeeded without a handler do it after all: it was
+switched off or out of the flow, over its limit, had waited for its service for too
+long, or had failed. procaas runs list --left-out PATH lists them.
+
+Each run makes that call alone, with the Idempotency-Key that it would have had, or
+had. The handler's conditions are asked again. What the call leaves goes to the run,
+and not to the key. A handler inside of a call or a repeated stage, one that is
+repeated for a list and one that awaits an event cannot be made up; such runs are
+counted as moved on, and so are runs that have made it up meanwhile.` + redriveHelp,
+		Example: "  procaas runs make-up --handler new-order-created/perform-notifications/notify-user --since 1h --dry-run",
+		Args:    cobra.NoArgs,
+	}
+	var many redriveFlags
+	flags := c.Flags()
+	flags.StringVar(&many.filter.LeftOut, "handler", "", "the handler that was left out: pipeline/stage/handler")
+	flags.StringVar(&many.filter.Flow, "flow", "", "runs of this flow")
+	flags.StringVar(&many.filter.Key, "key", "", "runs of this key")
+	many.addPace(c)
+	reason := flags.String("reason", "", "why, for the audit")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if strings.Count(many.filter.LeftOut, "/") != 2 {
+			return usagef("--handler %q: want the path of the handler that was left out, such as new-order/notify/user", many.filter.LeftOut)
+		}
+		return many.redrive(c.Context(), s, f.client(), api.MakeUpRuns, *reason)
 	}
 	return c
 }

@@ -75,6 +75,7 @@ var needs = map[string]need{
 	"retry-run":    steers,
 	"cancel-run":   steers,
 	"retry-runs":   steers,
+	"make-up-runs": steers,
 	"cancel-runs":  steers,
 	"migrate-run":  steers,
 	"migrate-runs": steers,

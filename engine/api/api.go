@@ -109,6 +109,9 @@ type Runs interface {
 	Abandon(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
 	Preview(ctx context.Context, f engine.RunFilter) (engine.RunsPreview, error)
 	RetryAll(ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
+
+	// MakeUpAll lets runs that left a handler out do it after all.
+	MakeUpAll(ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
 	Fit(ctx context.Context, id string) (engine.RunFit, error)
 	Move(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
 	MoveAll(ctx context.Context, f engine.RunFilter, preview bool, by engine.Actor) (engine.RunsMoved, error)

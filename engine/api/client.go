@@ -63,7 +63,7 @@ func (c *Client) Runs(ctx context.Context, f engine.RunFilter) (Page[engine.RunV
 	q := url.Values{}
 	for name, value := range map[string]string{
 		"pipeline": f.Pipeline, "flow": f.Flow, "key": f.Key, "status": string(f.Status), "cursor": f.Cursor,
-		"handler": f.FailedPath, "error_class": f.ErrorClass, "error": f.Error,
+		"handler": f.FailedPath, "left_out": f.LeftOut, "error_class": f.ErrorClass, "error": f.Error,
 		"since": timeText(f.Since), "until": timeText(f.Until),
 	} {
 		if value != "" {

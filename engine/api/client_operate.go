@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -14,7 +15,7 @@ import (
 // filter chooses.
 func NewRedrive(f engine.RunFilter) Redrive {
 	return Redrive{
-		Pipeline: f.Pipeline, Flow: f.Flow, Key: f.Key, Status: string(f.Status), Handler: f.FailedPath,
+		Pipeline: f.Pipeline, Flow: f.Flow, Key: f.Key, Status: string(f.Status), Handler: cmp.Or(f.FailedPath, f.LeftOut),
 		ErrorClass: f.ErrorClass, Error: f.Error, Since: timeText(f.Since), Until: timeText(f.Until),
 		Limit: f.Limit, Cursor: f.Cursor,
 	}
@@ -35,6 +36,7 @@ type Verb string
 const (
 	RetryRuns  Verb = "retry"
 	CancelRuns Verb = "cancel"
+	MakeUpRuns Verb = "make-up"
 
 	moveRuns Verb = "migrate"
 )

@@ -428,6 +428,10 @@ func (f *fakeEngine) Preview(ctx context.Context, filter engine.RunFilter) (engi
 	return engine.RunsPreview{Preview: true, Total: len(runs), Groups: groups, Runs: runs}, err
 }
 
+func (f *fakeEngine) MakeUpAll(ctx context.Context, filter engine.RunFilter, by engine.Actor) (engine.RunsDone, error) {
+	return f.RetryAll(ctx, filter, by)
+}
+
 func (f *fakeEngine) RetryAll(ctx context.Context, filter engine.RunFilter, by engine.Actor) (engine.RunsDone, error) {
 	filter.Status = engine.Failed
 	return f.each(ctx, filter, func(id string) error { _, err := f.Retry(ctx, id, by); return err })

@@ -183,6 +183,12 @@ func (s *server) cancelRuns(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
+func (s *server) makeUpRuns(w http.ResponseWriter, r *http.Request) error {
+	return s.redrive(w, r, MakeUpRuns, func(c choice) (engine.RunsDone, error) {
+		return s.engine.MakeUpAll(r.Context(), c.filter, actor(r, c.reason))
+	})
+}
+
 // A choice is a [Redrive] that has been read.
 type choice struct {
 	filter  engine.RunFilter
@@ -193,8 +199,11 @@ type choice struct {
 
 // of lists the statuses of the runs that a verb may choose.
 func (v Verb) of() []engine.Status {
-	if v == RetryRuns {
+	switch v {
+	case RetryRuns:
 		return []engine.Status{engine.Failed, engine.Parked}
+	case MakeUpRuns:
+		return []engine.Status{engine.Succeeded}
 	}
 	return live
 }
@@ -220,13 +229,19 @@ func (s *server) readRedrive(w http.ResponseWriter, r *http.Request, verb Verb) 
 		c.abandon = f.declines("compensate")
 	}
 	f.refuseUnknown()
+	path := c.filter.FailedPath
+	if verb == MakeUpRuns {
+		if c.filter.LeftOut, c.filter.FailedPath = path, ""; strings.Count(path, "/") != 2 {
+			f.fault("handler", "want the path of the handler that was left out, such as new-order/notify/user, have %s", shown(path))
+		}
+	}
 	if err := faulty(f.faults); err != nil {
 		return c, err
 	}
-	pipeline, _, _ := strings.Cut(c.filter.FailedPath, "/")
+	pipeline, _, _ := strings.Cut(path, "/")
 	paths := []string{c.filter.Pipeline, pipeline}
-	if verb == RetryRuns { // the rest of the pipeline is left alone
-		paths = append(paths, c.filter.FailedPath)
+	if verb != CancelRuns { // the rest of the pipeline is left alone
+		paths = append(paths, path)
 	}
 	return c, mayAt(r, paths...)
 }
@@ -238,7 +253,7 @@ func (s *server) redrive(w http.ResponseWriter, r *http.Request, verb Verb, do f
 		return err
 	}
 	if c.preview {
-		if c.filter.Live = true; verb == RetryRuns {
+		if c.filter.Live = verb != MakeUpRuns; verb == RetryRuns {
 			c.filter.Status = cmp.Or(c.filter.Status, engine.Failed)
 		}
 		p, err := s.engine.Preview(r.Context(), c.filter)

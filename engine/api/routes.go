@@ -72,6 +72,7 @@ func (s *server) runOperations() []operation {
 				inQuery("key", "Only runs of this key.", nil),
 				inQuery("status", "Only runs with this status.", &huma.Schema{Type: huma.TypeString, Enum: anys(statuses)}),
 				inQuery("handler", "Only runs that failed in this handler, or below this pipeline or pipeline/stage.", nil),
+				inQuery("left_out", "Only runs that succeeded and went on without this handler, or one below this pipeline or pipeline/stage, though its conditions did not say so.", nil),
 				inQuery("error_class", "Only runs that failed with an error of this class: timeout, connection, schema, a status such as 503, 4xx, 5xx, status or other; quarantined for runs that nodes have died of.", nil),
 				inQuery("error", "Only runs whose error contains this text.", nil),
 				inQuery("since", "Only runs accepted then or later.", &huma.Schema{Type: huma.TypeString, Format: "date-time"}),
@@ -110,6 +111,7 @@ func (s *server) runOperations() []operation {
 		},
 		s.redriveOperation("retry", "Retry the failed runs that a filter chooses", s.retryRuns),
 		s.redriveOperation("cancel", "Cancel the runs that a filter chooses", s.cancelRuns),
+		s.makeUpOperation(),
 		{
 			method: http.MethodGet, path: "/v1/flows/{flow}/keys/{key}", id: "get-key", tag: "runs",
 			summary:  "Read a key of a flow",
@@ -205,6 +207,15 @@ func (s *server) redriveOperation(verb, summary string, serve func(http.Response
 		}},
 		refusals: []string{codeStoreUnavailable}, serve: serve,
 	}
+}
+
+func (s *server) makeUpOperation() operation {
+	o := s.redriveOperation("make-up", "Let runs that left a handler out do it after all", s.makeUpRuns)
+	o.about = "The runs have succeeded and went on without `handler`: it was switched off or out of the flow, over its limit, had waited for too long, or had failed. " +
+		"Each makes that call alone, with the `Idempotency-Key` that it would have had, or had. Its conditions are asked again; what it leaves goes to the run, and not to the key. " +
+		"A run whose handler is inside of a call or a repeated stage, is repeated for a list, or awaits an event cannot; it counts as `moved_on`.\n\n" + o.about
+	o.body = jsonBody(s.schema(Redrive{}), Redrive{Handler: "new-order-created/notify/user", Since: "2026-11-21T12:00:00Z", Preview: true})
+	return o
 }
 
 func (s *server) statusOperations() []operation {

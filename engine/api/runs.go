@@ -95,6 +95,7 @@ func (s *server) listRuns(w http.ResponseWriter, r *http.Request) error {
 func runFilter(q url.Values) (engine.RunFilter, error) {
 	f := queryFields(q)
 	filter := f.runFilter()
+	filter.LeftOut = f.label("left_out", maxName)
 	filter.Limit, filter.Cursor = f.pageSize(), f.cursor(cursorRuns)
 	if f.boolean("in_flight") {
 		filter.Live, filter.Begun = true, true

@@ -268,6 +268,7 @@ func TestEverySteeringCallLooksAtPaths(t *testing.T) {
 		"cancel-run":              {"/v1/runs/run-1/cancel", ""},
 		"migrate-run":             {"/v1/runs/run-1/migrate", ""},
 		"retry-runs":              {"/v1/runs/retry", `{"pipeline": "new-order-created"}`},
+		"make-up-runs":            {"/v1/runs/make-up", `{"handler": "new-order-created/notify/note"}`},
 		"cancel-runs":             {"/v1/runs/cancel", `{"handler": "mail/send", "status": "failed"}`},
 		"migrate-runs":            {"/v1/runs/migrate", `{"key": "k"}`},
 		"set-pipeline-control":    {"/admin/v1/controls/mail", `{"rate_limit": "1/s"}`},
