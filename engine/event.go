@@ -85,6 +85,11 @@ type Receipt struct {
 	Run       string // the id of its run
 	Duplicate bool   // the event had been accepted before; Run is that run
 
+	// Undecided says that nobody knows yet whether the state of the key will allow the event:
+	// earlier events may change it, or the time until the event is due. If it does not, the
+	// run ends ignored.
+	Undecided bool
+
 	// Key is the entity that the event belongs to: its own key, or what the flow makes
 	// of the event; then the event's own orders nothing, which senders should know.
 	Key string

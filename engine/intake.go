@@ -139,7 +139,7 @@ func (a accepted) submitted(in *Intake) Submitted {
 	case a.Err != nil:
 		return Submitted{Err: a.Err}
 	}
-	return Submitted{Receipt: Receipt{Event: in.Event.ID, Run: a.Run, Duplicate: a.Duplicate, Key: in.Key}}
+	return Submitted{Receipt: Receipt{Event: in.Event.ID, Run: a.Run, Duplicate: a.Duplicate, Undecided: a.Undecided, Key: in.Key}}
 }
 
 // statesText lists states for people.

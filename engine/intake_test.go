@@ -365,3 +365,54 @@ func TestBacklogIsNotOvertaken(t *testing.T) {
 		}
 	})
 }
+
+// A reminder that comes in a day must not turn refusals into promises.
+func TestAReminderLetsNoForbiddenEventIn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		e, _ := r.start(`
+flows:
+  - id: order
+    key: !$ event.payload.id
+    states:
+      initial: created
+      transitions:
+        - {from: created, on: pay, to: paid}
+        - {from: paid, on: ship, to: shipped}
+        - {from: [created, paid], on: remind, to: created}
+      otherwise: reject
+pipelines:
+  - {id: pay, flow: order, stages: [{id: a, handlers: [{id: one, step: {}}]}]}
+  - {id: ship, flow: order, stages: [{id: a, handlers: [{id: one, step: {}}]}]}
+  - {id: remind, flow: order, stages: [{id: a, handlers: [{id: one, step: {}}]}]}
+`)
+		submit := func(kind string, at time.Time) engine.Submitted {
+			t.Helper()
+			ev := event(kind, "o-1")
+			ev.At = at
+			out, err := e.Submit(t.Context(), []engine.Submission{{Event: ev}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return out[0]
+		}
+		if s := submit("remind", time.Now().Add(24*time.Hour)); s.Err != nil || !s.Receipt.Undecided {
+			t.Errorf("want the reminder accepted, and undecided, have %+v", s)
+		}
+		if refused := r.refuse(e, event("ship", "o-1")); refused.Code != "event_rejected" {
+			t.Errorf("want the event refused that the present state forbids, have %+v", refused)
+		}
+		open := make(gate)
+		r.on("one", open.do)
+		if s := submit("pay", time.Time{}); s.Err != nil || s.Receipt.Undecided {
+			t.Errorf("want what the state allows accepted, and decided, have %+v", s)
+		}
+		shipped := submit("ship", time.Time{})
+		if shipped.Err != nil || !shipped.Receipt.Undecided {
+			t.Errorf("want what may be allowed soon accepted, and undecided, have %+v", shipped)
+		}
+		close(open)
+		r.settle(e, shipped.Receipt.Run, engine.Succeeded)
+	})
+}

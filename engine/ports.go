@@ -87,7 +87,10 @@ type Inbox interface {
 	// A new event of an entity that has no run waiting, running, parked or
 	// failed and blocking, the earlier events of the same batch included, is
 	// refused with [ErrRejected] in its result when Intake.From is set and does
-	// not hold the entity's state.
+	// not hold the entity's state. Runs that are scheduled and not due do not count:
+	// they come later. One that is itself to come later is refused only when
+	// Intake.From is empty. Where From is set, Accepted.Undecided tells of those that
+	// were not asked: runs before them, or the time until then, may change the state.
 	Accept(ctx context.Context, node int64, runs []Intake) ([]Accepted, error)
 
 	// Depth counts the runs that wait.
@@ -191,6 +194,7 @@ type Pending struct {
 type Accepted struct {
 	Run       string
 	Duplicate bool
+	Undecided bool     // accepted, though nobody knows yet whether the automaton will allow it
 	Err       error    // ErrConflict or ErrRejected; nil when accepted or duplicate
 	Claimed   *Claimed // set when the node now owns the run
 }

@@ -38,6 +38,7 @@ type Receipt struct {
 	Event     string `json:"event" doc:"The event's id."`
 	Run       string `json:"run" doc:"The id of its run."`
 	Duplicate bool   `json:"duplicate" doc:"The event had been accepted before; run is that run."`
+	Undecided bool   `json:"undecided,omitempty" doc:"Nobody knows yet whether the state of the key will allow the event, which a flow with states and otherwise: reject asks: events of the key that are due come before it, or it is due later itself. If the state then does not, its run ends ignored. Where it is absent, the state allows the event."`
 	Key       string `json:"key,omitempty" doc:"The entity by which the run is ordered. Only told when the event names another key, which the flow does not go by."`
 }
 
@@ -51,6 +52,7 @@ type ReceiptItem struct {
 	Event     string   `json:"event,omitempty" doc:"The event's id."`
 	Run       string   `json:"run,omitempty" doc:"The id of its run; absent when the event is refused."`
 	Duplicate *bool    `json:"duplicate,omitempty" doc:"The event had been accepted before; absent when the event is refused."`
+	Undecided bool     `json:"undecided,omitempty" doc:"As that of a single receipt."`
 	Key       string   `json:"key,omitempty" doc:"The entity by which the run is ordered. Only told when the event names another key, which the flow does not go by."`
 	Error     *Problem `json:"error,omitempty" doc:"Why the event is refused; absent when it is accepted."`
 }
@@ -239,7 +241,7 @@ func replyOne(w http.ResponseWriter, in intake, result engine.Submitted) error {
 	}
 	w.Header().Set("Location", "/v1/runs/"+result.Receipt.Run)
 	rc := result.Receipt
-	return writeJSON(w, status, Receipt{Event: rc.Event, Run: rc.Run, Duplicate: rc.Duplicate, Key: otherKey(in.events[0], rc)})
+	return writeJSON(w, status, Receipt{Event: rc.Event, Run: rc.Run, Duplicate: rc.Duplicate, Undecided: rc.Undecided, Key: otherKey(in.events[0], rc)})
 }
 
 // otherKey gives the key of a run when its event names another one; empty otherwise. The
@@ -258,7 +260,7 @@ func replyMany(w http.ResponseWriter, in intake, results []engine.Submitted) err
 	for i, result := range results {
 		if result.Err == nil {
 			rc := result.Receipt
-			reply.Items = append(reply.Items, ReceiptItem{Event: rc.Event, Run: rc.Run, Duplicate: &rc.Duplicate, Key: otherKey(in.events[i], rc)})
+			reply.Items = append(reply.Items, ReceiptItem{Event: rc.Event, Run: rc.Run, Duplicate: &rc.Duplicate, Undecided: rc.Undecided, Key: otherKey(in.events[i], rc)})
 			continue
 		}
 		at := fmt.Sprintf("/%d", i)

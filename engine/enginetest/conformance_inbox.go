@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -164,7 +165,7 @@ var inboxCases = []storeCase{
 		if have[0].Err != nil || have[1].Err != nil {
 			p.Fatalf("want both accepted, as the first may open the entity; have %+v", have)
 		}
-		p.equal("the refused one again", p.acceptFor(0, refused), []engine.Accepted{{Run: refused.ID}})
+		p.equal("the refused one again", p.acceptFor(0, refused), []engine.Accepted{{Run: refused.ID, Undecided: true}})
 		c := change(p.claimOne(node, opens.ID), engine.Succeeded)
 		c.State = "closed"
 		p.commit(node, c)
@@ -174,6 +175,59 @@ var inboxCases = []storeCase{
 		have = p.acceptFor(0, p.event("k", from("open", "")), p.event("k", from("closed", "open")), opens)
 		p.wantErr("event for another state", have[0].Err, engine.ErrRejected)
 		p.equal("the others", have[1:], []engine.Accepted{{Run: have[1].Run}, {Run: opens.ID, Duplicate: true}})
+	}},
+	{"the automaton is asked whatever is to come later", func(p *probe) {
+		with := func(states []string, when time.Time) engine.Intake {
+			in := p.event("k")
+			in.From, in.Event.At = states, when
+			return in
+		}
+		in := func(states ...string) engine.Intake { return with(states, time.Time{}) }
+		later := func(states ...string) engine.Intake { return with(states, time.Now().Add(24*time.Hour)) }
+		node := p.join()
+		first := in("")
+		p.accept(first)
+		c := change(p.claimOne(node, first.ID), engine.Succeeded)
+		c.State = "open"
+		p.commit(node, c)
+
+		// A reminder waits, and is judged by the state of then. One that no state allows is not taken in.
+		reminder := later("paid")
+		have := p.acceptFor(0, reminder, with([]string{}, time.Now().Add(time.Hour)))
+		p.equal("a reminder", have[0], engine.Accepted{Run: reminder.ID, Undecided: true})
+		p.wantErr("what no state allows", have[1].Err, engine.ErrRejected)
+		refused := in("paid")
+		have = p.acceptFor(0, refused, in("paid"))
+		p.wantErr("what the present state forbids", have[0].Err, engine.ErrRejected)
+		p.wantErr("the same again", have[1].Err, engine.ErrRejected)
+		p.wantRuns(2)
+		one, two := in("open"), in("paid")
+		have = p.acceptFor(0, later("open"), one, two)
+		p.equal("what the present state allows", have[1], engine.Accepted{Run: one.ID})
+		p.equal("what comes behind it", have[2], engine.Accepted{Run: two.ID, Undecided: true})
+
+		// It is judged while others submit, too: one of two opens the entity, the other waits behind it.
+		p.finish(node, p.claimOne(node, one.ID))
+		p.finish(node, p.claimOne(node, two.ID))
+		errs := make(chan error, 20)
+		for i := range cap(errs) {
+			event := in("open")
+			if i%2 == 1 {
+				event = in("paid")
+			}
+			go func() {
+				a, err := p.Accept(p.Context(), 0, []engine.Intake{event})
+				if err == nil && a[0].Err == nil && !a[0].Undecided && !slices.Contains(event.From, "open") {
+					err = errors.New("an event that the state forbids was accepted though nothing was ahead of it")
+				}
+				errs <- err
+			}()
+		}
+		for range cap(errs) {
+			if err := <-errs; err != nil {
+				p.Error(err)
+			}
+		}
 	}},
 	{"a failed run that blocks defers the automaton's answer, one that does not does not", func(p *probe) {
 		node := p.join()

@@ -203,12 +203,13 @@ func (m *Store) accept(in engine.Intake, row []byte) (*memoryRun, engine.Accepte
 		return nil, engine.Accepted{Run: old.ID, Duplicate: true}
 	}
 	e := m.entities[entityKey{in.Flow, in.Key}]
-	if in.Ordered {
-		state := ""
-		if e != nil {
-			state = e.State
+	undecided := false
+	if in.Ordered && in.From != nil {
+		state, now := "", m.now()
+		if undecided = in.Event.At.After(now); e != nil {
+			state, undecided = e.State, undecided || slices.ContainsFunc(e.live, func(r *memoryRun) bool { return !r.isScheduled(now) })
 		}
-		if (e == nil || len(e.live) == 0) && in.From != nil && !slices.Contains(in.From, state) {
+		if !undecided && !slices.Contains(in.From, state) || len(in.From) == 0 && in.Event.At.After(now) {
 			return nil, engine.Accepted{Err: engine.ErrRejected}
 		}
 	}
@@ -229,7 +230,12 @@ func (m *Store) accept(in engine.Intake, row []byte) (*memoryRun, engine.Accepte
 		}
 		e.runs, e.live = append(e.runs, r), append(e.live, r)
 	}
-	return r, engine.Accepted{Run: r.ID}
+	return r, engine.Accepted{Run: r.ID, Undecided: undecided}
+}
+
+// isScheduled tells whether the time of the run's event has not come.
+func (r *memoryRun) isScheduled(now time.Time) bool {
+	return r.status == engine.Waiting && r.node == 0 && r.Event.At.After(now)
 }
 
 // isDue tells whether the time of a run has come.

@@ -221,9 +221,13 @@ func (k *keyring) place(in []*intake, node int64, now time.Time) {
 			r.due = r.Event.At
 		}
 		e := k.of(r.Intake)
-		if r.Ordered && r.From != nil && !e.pending && !slices.Contains(r.From, e.State) {
-			r.left, r.result = true, engine.Accepted{Err: engine.ErrRejected}
-			continue
+		if r.Ordered && r.From != nil {
+			later := r.due.After(now)
+			r.result.Undecided = later || e.pending
+			if !r.result.Undecided && !slices.Contains(r.From, e.State) || later && len(r.From) == 0 {
+				r.left, r.result = true, engine.Accepted{Err: engine.ErrRejected}
+				continue
+			}
 		}
 		switch {
 		case r.due.After(now):
@@ -233,7 +237,7 @@ func (k *keyring) place(in []*intake, node int64, now time.Time) {
 		default:
 			r.place, e.busy = ready, r.Ordered
 		}
-		e.pending, e.used = r.Ordered, true
+		e.pending, e.used = e.pending || r.Ordered && r.place != scheduled, true
 		if r.place == ready && r.Own && node != 0 {
 			r.place, r.node = running, node
 			r.result.Claimed = &engine.Claimed{

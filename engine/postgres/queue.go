@@ -47,7 +47,7 @@ type keyEntry struct {
 	engine.EntityState
 	busy    bool // a run is under way
 	listens bool // and waits for events
-	pending bool // a run has not ended, or blocks
+	pending bool // a run that is due has not ended, or blocks
 	used    bool // by an event that is stored
 	written bool // the entity is to be saved
 	moved   bool // with another state
@@ -91,7 +91,8 @@ const (
 	readKeys = `select k.flow, k.key, k.state, k.shared,
 	exists (select from runs r where r.flow = k.flow and r.key = k.key
 		and ordered and place in ('ready', 'running', 'parked', 'held', 'blocked') offset 0) as busy,
-	exists (select from runs r where r.flow = k.flow and r.key = k.key and ordered and place <> 'failed' offset 0) as pending,
+	exists (select from runs r where r.flow = k.flow and r.key = k.key and ordered and place <> 'failed'
+		and not (place = 'scheduled' and due > clock_timestamp()) offset 0) as pending,
 	exists (select from runs r where r.flow = k.flow and r.key = k.key
 		and ordered and place = 'parked' and awaits is not null offset 0) as listens
 	from unnest($1::text[], $2::text[]) as u (flow, key), keys k where k.flow = any (array[u.flow]) and k.key = any (array[u.key])`

@@ -74,7 +74,7 @@ func (t *tx) canTake(r row, take []engine.Taken) (taken []row, ok bool, err erro
 // take ends the runs whose events another one has taken.
 func (t *tx) take(taken []row, take []engine.Taken) error {
 	for i, r := range taken {
-		if err := t.exec(insertHistory, engine.Succeeded, t.now.UnixMicro(), take[i].Reason, r.seq); err != nil {
+		if err := t.exec(insertHistory, engine.Succeeded, t.now.UnixMicro(), take[i].Reason, "", r.seq); err != nil {
 			return fmt.Errorf("take event of run %s: %w", r.id, err)
 		}
 		if err := t.exec(deleteRun, r.seq); err != nil {

@@ -62,7 +62,8 @@ func (t *tx) accept(node int64, r engine.Intake, event []byte) (engine.Accepted,
 	if a, known, err := t.repeated(r); err != nil || known {
 		return a, err
 	}
-	if allowed, err := t.allowed(r); err != nil {
+	allowed, undecided, err := t.allowed(r)
+	if err != nil {
 		return engine.Accepted{}, err
 	} else if !allowed {
 		return engine.Accepted{Err: engine.ErrRejected}, nil
@@ -103,14 +104,14 @@ func (t *tx) accept(node int64, r engine.Intake, event []byte) (engine.Accepted,
 		}
 	}
 	if owner == 0 {
-		return engine.Accepted{Run: r.ID}, nil
+		return engine.Accepted{Run: r.ID, Undecided: undecided}, nil
 	}
 	c := &engine.Claimed{
 		ID: r.ID, Event: r.Event, Flow: r.Flow, Key: r.Key, Ordered: r.Ordered, Block: r.Block,
 		Accepted: t.now.Truncate(time.Microsecond), Pipeline: r.Pipeline, Bundle: bundle,
 	}
 	c.Entity, err = t.entity(r.Ordered, r.Flow, r.Key)
-	return engine.Accepted{Run: r.ID, Claimed: c}, err
+	return engine.Accepted{Run: r.ID, Claimed: c, Undecided: undecided}, err
 }
 
 // repeated finds an event that was accepted before.
@@ -126,19 +127,24 @@ func (t *tx) repeated(r engine.Intake) (a engine.Accepted, known bool, err error
 	return a, known, err
 }
 
-const findUnended = `select 1 from runs where flow = ? and key = ? and ordered and place <> 'failed' limit 1`
+const findAhead = `select 1 from runs where flow = ? and key = ? and ordered and place <> 'failed'
+	and not (place = 'scheduled' and due > ?) limit 1`
 
-// allowed asks the automaton, when no earlier event can still change the state.
-func (t *tx) allowed(r engine.Intake) (bool, error) {
+// allowed asks the automaton, unless an earlier event can still change the state, or the time
+// until the event is due can: undecided.
+func (t *tx) allowed(r engine.Intake) (allowed, undecided bool, err error) {
 	if !r.Ordered || r.From == nil {
-		return true, nil
+		return true, false, nil
 	}
-	e, err := t.entity(r.Ordered, r.Flow, r.Key)
-	if err != nil || slices.Contains(r.From, e.State) {
-		return true, err
+	if r.Event.At.After(t.now) {
+		return len(r.From) > 0, true, nil
 	}
 	var one int
-	return t.row(findUnended, []any{r.Flow, r.Key}, &one)
+	if undecided, err = t.row(findAhead, []any{r.Flow, r.Key, t.now.UnixMicro()}, &one); err != nil || undecided {
+		return true, undecided, err
+	}
+	e, err := t.entity(r.Ordered, r.Flow, r.Key)
+	return slices.Contains(r.From, e.State), false, err
 }
 
 // firstPlace tells where a new run begins, and whether the run under way of its key
