@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"log/slog"
 	"net"
 	"net/http"
@@ -10,10 +9,6 @@ import (
 	"sync"
 	"time"
 )
-
-// MaxConnections bounds the connections that a listener of [Listen] holds at
-// once; further ones wait in its backlog.
-const MaxConnections = 4096
 
 // Server makes a server whose limits keep slow and silent clients from holding
 // it. Requests should come from a listener of [Listen]. Each has an answer: one to which
@@ -54,69 +49,15 @@ func closeUnused(s *http.Server) {
 		} else {
 			unused.Delete(c)
 		}
+		if c, ok := c.(*limitedConn); ok {
+			c.listener.note(c, now)
+		}
 	}
 	s.RegisterOnShutdown(func() {
 		for c := range unused.Range {
 			_ = c.(net.Conn).Close() // nobody waits for an answer on it
 		}
 	})
-}
-
-// Listen binds a TCP address for [Server].
-func Listen(ctx context.Context, addr string) (net.Listener, error) {
-	var c net.ListenConfig
-	l, err := c.Listen(ctx, "tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	return limitListener(l, MaxConnections), nil
-}
-
-// limitListener lets at most n connections be open at once.
-func limitListener(l net.Listener, n int) net.Listener {
-	return &limitedListener{Listener: l, slots: make(chan struct{}, n), done: make(chan struct{})}
-}
-
-// A limitedListener waits for a free slot before it accepts: what is not accepted costs the
-// process nothing.
-type limitedListener struct {
-	net.Listener
-	slots chan struct{} // as many as connections may be open; one is taken by each
-	done  chan struct{}
-	close sync.Once
-}
-
-// Accept implements [net.Listener].
-func (l *limitedListener) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.slots
-		return nil, err
-	}
-	return &limitedConn{Conn: c, release: sync.OnceFunc(func() { <-l.slots })}, nil
-}
-
-// Close implements [net.Listener].
-func (l *limitedListener) Close() error {
-	l.close.Do(func() { close(l.done) })
-	return l.Listener.Close()
-}
-
-// A limitedConn gives its slot back when it is closed, once however often that is.
-type limitedConn struct {
-	net.Conn
-	release func()
-}
-
-// Close implements [net.Conn].
-func (c *limitedConn) Close() error {
-	defer c.release()
-	return c.Conn.Close()
 }
 
 // Loopback tells whether an address to listen on, such as 127.0.0.1:8080, is
