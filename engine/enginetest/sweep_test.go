@@ -387,6 +387,11 @@ func pathOutcomes(v engine.RunView) map[string]string {
 	return out
 }
 
+func sweepDigest(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:16])
+}
+
 // checkHistory tells the story of a job from the calls that the services saw of the
 // process that died and of the one that went on, and from what was durable in between.
 func (s *sweeper) checkHistory(job sweepJob, end sweepReport, durable []engine.RunView) {
@@ -406,7 +411,12 @@ func (s *sweeper) checkHistory(job sweepJob, end sweepReport, durable []engine.R
 			for ; running < i; running++ {
 				h.Ended(end.Runs[running].ID)
 			}
-			if sum := sha256.Sum256([]byte(c.Run + "\x00" + sweepWays[c.Handler] + c.Handler + "\x000")); c.Key != hex.EncodeToString(sum[:16]) {
+			// Of the event that was submitted and not of the run, which a restore would make anew.
+			of := sweepDigest("event", end.Runs[0].Event.Source, end.Runs[0].Event.ID)
+			if i > 0 {
+				of = sweepDigest(of, "begin/second/tell", "emit", "0")
+			}
+			if c.Key != sweepDigest(of, sweepWays[c.Handler]+c.Handler, "0") {
 				s.t.Errorf("%s: %s was called with the key %s", job, c.Handler, c.Key)
 			}
 			h.Called(c.Run, c.Handler, sweepStages[c.Handler], c.Key)
