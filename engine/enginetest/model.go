@@ -189,7 +189,7 @@ func (m *model) retry(t *rapid.T) {
 	r := m.pick(t, "run", func(r *modelRun) bool { return true })
 	err := m.p.Retry(m.p.Context(), r.in.ID, steerer)
 	if r.status == engine.Ignored {
-		r.begun, r.deferred, r.in.Block = false, false, false
+		r.begun, r.deferred, r.in.Block, r.cancel = false, false, false, false
 	} else if r.status != engine.Failed {
 		m.p.wantErr("retry of a run that is "+string(r.status), err, engine.ErrConflict)
 		return
