@@ -91,7 +91,7 @@ func (s *Store) open(ctx context.Context, path string, o Options) (err error) {
 	if err := checkSchema(ctx, s.db); err != nil {
 		return err
 	}
-	if s.read, err = openDB(path, readers, "query_only(1)", "busy_timeout(5000)"); err != nil {
+	if s.read, err = openReaders(ctx, path); err != nil {
 		return err
 	}
 	if s.writer, err = newWriter(ctx, s.db, s.signal); err != nil {
@@ -106,6 +106,32 @@ func (s *Store) open(ctx context.Context, path string, o Options) (err error) {
 // readers bounds the connections that read. SQLite readers are in-process
 // computation, so more than a few only compete with each other.
 const readers = 4
+
+// openReaders opens all connections that read, and lets each read. One that was opened while
+// the file or its log is away would make another log, and know nothing of the real one even
+// when that is back.
+func openReaders(ctx context.Context, path string) (*sql.DB, error) {
+	db, err := openDB(path, readers, "query_only(1)", "busy_timeout(5000)")
+	if err != nil {
+		return nil, err
+	}
+	var open []*sql.Conn
+	for range readers {
+		c, failed := db.Conn(ctx)
+		if err = failed; err != nil {
+			break
+		}
+		open = append(open, c)
+		var tables int
+		if err = c.QueryRowContext(ctx, "select count(*) from sqlite_schema").Scan(&tables); err != nil {
+			break
+		}
+	}
+	for _, c := range open {
+		err = errors.Join(err, c.Close()) // back to the pool
+	}
+	return db, err
+}
 
 // Close waits for writes under way and closes the file.
 func (s *Store) Close() error {
@@ -237,7 +263,9 @@ func openDB(path string, connections int, pragmas ...string) (*sql.DB, error) {
 		return nil, err
 	}
 	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath()}
-	u.RawQuery = url.Values{"_pragma": pragmas}.Encode()
+	// The file is there by now. One that is away later is not made anew by a reader: SQLite would
+	// throw its log away, with all that is only there.
+	u.RawQuery = url.Values{"_pragma": pragmas, "mode": {"rw"}}.Encode()
 	db, err := sql.Open("sqlite", u.String())
 	if err != nil {
 		return nil, err
