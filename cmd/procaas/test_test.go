@@ -41,7 +41,7 @@ func TestTestWatchesPipelinesAndTests(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan int, 1)
 	go func() {
-		ended <- Main(ctx, []string{"test", "--watch", filepath.Join(dir, "tests")}, streams{in: strings.NewReader(""), out: &out, err: &log})
+		ended <- Main(ctx, []string{"test", "--watch", dir}, streams{in: strings.NewReader(""), out: &out, err: &log})
 	}()
 	// The files are watched after the first run, so changes are made until one is
 	// seen; not too often, since they must settle.

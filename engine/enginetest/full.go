@@ -59,12 +59,20 @@ func Full(t *testing.T, store engine.Store, fill func(full bool)) {
 	}
 	w := &witness{Store: store}
 	e := startEngine(t, engine.Options{Store: w, Types: []engine.HandlerType{step}, Bundle: b})
-	submit := func(id string) string {
-		out, err := e.Submit(t.Context(), []engine.Submission{{Event: engine.Event{ID: id, Source: "s", Type: "work"}}})
-		if err != nil || out[0].Err != nil {
-			t.Fatal(err, out)
-		}
-		return out[0].Receipt.Run
+	// An event that shares a transaction with the large change is refused with it; its sender tries again.
+	submit := func(id string) (run string) {
+		p.eventually("an event is taken in", func() bool {
+			out, err := e.Submit(t.Context(), []engine.Submission{{Event: engine.Event{ID: id, Source: "s", Type: "work"}}})
+			if err != nil {
+				return false
+			}
+			if out[0].Err != nil {
+				t.Fatal(out[0].Err)
+			}
+			run = out[0].Receipt.Run
+			return true
+		})
+		return run
 	}
 	ends := func(run string) {
 		p.eventually("the run ends", func() bool { r, err := store.Run(t.Context(), run); return err == nil && r.Status.Ended() })
