@@ -12,18 +12,14 @@ const (
 	shareGap   = 20 * time.Millisecond // before each of those, so that idle nodes are faster
 )
 
-// share is how many runs the node takes without looking at the others.
-func (n *node) share() int {
+// left is how many runs the node may take without looking at the others: what it has not taken
+// of its share, 0 when it has more than that. A node that is alone shares with nobody.
+func (n *node) left() int {
 	most, nodes := n.e.o.MaxInFlight, int(n.e.guard.nodes.Load())
 	if nodes < 2 {
 		return most
 	}
-	return min(most, max(most/nodes, shareLeast))
-}
-
-// left is how much of the share the node has not taken; 0 when it has more than that.
-func (n *node) left() int {
-	share := n.share()
+	share := min(most, max(most/nodes, shareLeast))
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return max(0, share-len(n.jobs)-n.asked+min(n.ending, share))
