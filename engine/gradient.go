@@ -84,10 +84,10 @@ func (g *Gradient) Failing() bool {
 // Down tells whether calls are made only to find out when the service is back.
 func (g *Gradient) Down() bool { return g.failing && g.Limit() == lowestLimit }
 
-// Next is when a call may start though no other one ends.
+// Next is when a call may start though no other one ends; zero unless the service is down.
 func (g *Gradient) Next() time.Time {
 	if !g.Down() {
-		return g.last
+		return time.Time{}
 	}
 	return g.last.Add(g.pause)
 }

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,5 +111,48 @@ func TestALiftDoesNotWaitForAServiceThatIsDown(t *testing.T) {
 		}
 		stop()
 		r.succeeded(e, 15*time.Second)
+	})
+}
+
+// farStore answers beats late, and counts the runs that are given back for later.
+type farStore struct {
+	engine.Store
+	parked atomic.Int64
+}
+
+func (s *farStore) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (engine.Beat, error) {
+	b, err := s.Store.Beat(ctx, node, lease, bundle)
+	time.Sleep(30 * time.Millisecond)
+	return b, err
+}
+
+func (s *farStore) Commit(ctx context.Context, node int64, changes []engine.Change) ([]error, error) {
+	for _, c := range changes {
+		if c.Status == engine.Parked {
+			s.parked.Add(1)
+		}
+	}
+	return s.Store.Commit(ctx, node, changes)
+}
+
+// A run that stands in a short line keeps its place in memory, however slow the beats are by
+// which its node knows the store's time.
+func TestARunInAShortLineIsNotGivenAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		s := &farStore{Store: r.store}
+		r.store = s
+		r.on("one", (&target{latency: 2 * time.Millisecond}).do)
+		r.on("tell", (&target{latency: 50 * time.Millisecond}).do)
+		e, _ := r.start(crowded)
+		time.Sleep(time.Minute) // many beats have been answered
+		for range 20 {
+			r.submit(e, event("work", ""))
+		}
+		r.succeeded(e, time.Minute)
+		if n := s.parked.Load(); n != 0 {
+			t.Errorf("want all runs to wait in memory for half a second, have %d given back", n)
+		}
 	})
 }

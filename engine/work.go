@@ -150,15 +150,25 @@ func (j *job) survive() {
 // live gives the core what may change while the run goes on.
 func (j *job) live() Live { return j.liveAt(j.n.e.clock.now()) }
 
+// now is the run's own time: the store's, or a later one that the run has seen already. What
+// the core tells to wait for is due by this time.
+func (j *job) now() time.Time { return j.since(j.n.e.clock.now()) }
+
+// since gives a time, or the latest that the run has seen: what people read of a run is in
+// order.
+func (j *job) since(now time.Time) time.Time {
+	if now.Before(j.last) && j.last.Sub(now) < clockSet {
+		return j.last
+	}
+	return now
+}
+
 // clockSet is more than the bounds of a clock are apart: then it was set.
 const clockSet = time.Minute
 
-// liveAt is live at a time, or at a later one that the run has seen already: what people read
-// of a run is in order.
+// liveAt is live at a time, or at a later one that the run has seen already.
 func (j *job) liveAt(now time.Time) Live {
-	if now.Before(j.last) && j.last.Sub(now) < clockSet {
-		now = j.last
-	}
+	now = j.since(now)
 	j.last = now
 	c := j.n.e.settings.controls()
 	j.seen = c
@@ -204,7 +214,7 @@ func (j *job) letGo() {
 // no more of this node: it has ended, is parked, or is lost.
 func (j *job) save() bool {
 	status, next := j.run.Status(), j.run.Next()
-	if status == Parked && !next.IsZero() && next.Sub(j.n.e.clock.now()) <= shortHold {
+	if status == Parked && !next.IsZero() && next.Sub(j.now()) <= shortHold {
 		status = Running // not worth giving the run away
 	}
 	if status == Running && !j.mustSave() {
