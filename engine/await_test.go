@@ -23,7 +23,7 @@ pipelines:
       - id: wait
         handlers:
           - id: approval
-            await: {event: approved, where: !$ awaited.payload.sum == 7, timeout: 24h}
+            await: {event: approved, where: !$ awaited.payload.sum == 7, timeout: 90m}
             result: {by: !$ sources.approval.response.payload.by}
             on-error: [{on: timeout, then: continue, result: {by: nobody}}]
       - id: tell
@@ -36,7 +36,7 @@ pipelines:
 // asking is awaiting with the handler inside of a pipeline that it calls.
 var asking = strings.Replace(awaiting, `
           - id: approval
-            await: {event: approved, where: !$ awaited.payload.sum == 7, timeout: 24h}
+            await: {event: approved, where: !$ awaited.payload.sum == 7, timeout: 90m}
             result: {by: !$ sources.approval.response.payload.by}
             on-error: [{on: timeout, then: continue, result: {by: nobody}}]`, `
           - {id: inside, call: {pipeline: asked, with: {sum: 7}}, result: {by: !$ sources.inside.response.by}}`, 1) + `
@@ -48,7 +48,7 @@ var asking = strings.Replace(awaiting, `
       - id: wait
         handlers:
           - id: approval
-            await: {event: approved, where: !$ awaited.payload.sum == inputs.sum, timeout: 24h}
+            await: {event: approved, where: !$ awaited.payload.sum == inputs.sum, timeout: 90m}
             result: {by: !$ sources.approval.response.payload.by}
             on-error: [{on: timeout, then: continue, result: {by: nobody}}]
 `
@@ -83,7 +83,7 @@ func TestAwaitedEventIsTakenByTheRun(t *testing.T) {
 				run := r.submit(e, event("place", "o1"))
 				if !tc.early {
 					close(asked)
-					time.Sleep(time.Hour)
+					time.Sleep(10 * time.Minute)
 				}
 				wrong := r.submit(e, approved(5, "ann"))
 				note := r.submit(e, event("note", "o1"))
@@ -119,7 +119,7 @@ func awaitBeyondANode(t *testing.T, yaml string) {
 	r := newRig(t)
 	e, stop := r.start(yaml)
 	run := r.submit(e, event("place", "o1"))
-	time.Sleep(time.Hour)
+	time.Sleep(10 * time.Minute)
 	if v := r.view(e, run); v.Status != engine.Parked || v.Due == nil {
 		t.Fatalf("want it parked until its timeout, have %s", v.Status)
 	}
@@ -128,11 +128,11 @@ func awaitBeyondANode(t *testing.T, yaml string) {
 	}
 	e, _ = r.start(yaml)
 	r.submit(e, approved(5, "ann"))
-	time.Sleep(22 * time.Hour)
+	time.Sleep(70 * time.Minute)
 	if v := r.view(e, run); v.Status != engine.Parked {
 		t.Fatalf("want it parked still, have %s", v.Status)
 	}
-	time.Sleep(time.Hour + time.Second)
+	time.Sleep(10*time.Minute + time.Second)
 	r.settle(e, run, engine.Succeeded)
 	if v := r.view(e, run); v.SharedState["by"] != "nobody" {
 		t.Errorf("have %v", v.SharedState)

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -11,8 +12,11 @@ import (
 	"procaas/engine/enginetest"
 )
 
-// schedules is how many random schedules are played.
-const schedules = 2000
+// schedules gives how many random schedules are played: five for each example of the other
+// properties, of which "make properties" takes thirty times as many.
+func schedules() int {
+	return 5 * flag.Lookup("rapid.checks").Value.(flag.Getter).Get().(int)
+}
 
 // schedulePipeline has parallel handlers, one that may wait, and one for each way
 // of dealing with a call whose end is not known.
@@ -44,7 +48,8 @@ func TestAnyScheduleKeepsThePromises(t *testing.T) {
 	t.Parallel()
 	p := plan(t, schedulePipeline)
 	faults, held := 0, 0
-	for seed := range uint64(schedules) {
+	n := schedules()
+	for seed := range uint64(n) {
 		s := &schedule{t: t, plan: p, rand: rand.New(rand.NewPCG(seed, 0)), now: noon}
 		s.play()
 		for _, problem := range s.history.Check() {
@@ -55,7 +60,7 @@ func TestAnyScheduleKeepsThePromises(t *testing.T) {
 		}
 		faults, held = faults+s.faults, held+s.held
 	}
-	if faults < schedules || held < schedules/20 {
+	if faults < n || held < n/20 {
 		t.Errorf("%d faults and %d runs that waited for an operator show little", faults, held)
 	}
 }
