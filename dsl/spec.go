@@ -120,6 +120,10 @@ type Type struct {
 	// state and its values their new values, without a result mapping.
 	SetsState bool
 
+	// Emits is true when handlers of the type hand in events. Those of one stage
+	// keep the order in which they are declared.
+	Emits bool
+
 	// Operation tells what of a service's API a body calls, so that what it sends
 	// and gets can be held against the service's OpenAPI document. It is false when
 	// nothing is known before the handler runs, and nil for types that call nobody.

@@ -135,7 +135,7 @@ func (r *Run) attempt(u unit, live Live) (Task, bool) {
 		r.await(u.Step, live)
 		return Task{}, false
 	}
-	if u.Type.computes() {
+	if u.computes() {
 		r.compute(u.Step, live)
 		return Task{}, false
 	}

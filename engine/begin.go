@@ -51,7 +51,7 @@ func (j *job) begin() bool {
 		j.fail("", fmt.Errorf("resume: %w", err))
 		return false
 	}
-	j.trace.resume(j.run.stage)
+	j.trace.resume(j.run.Stage())
 	return true
 }
 
@@ -180,12 +180,4 @@ func (j *job) close(c Change) bool {
 		_ = j.commit(c) // commit has logged what went wrong
 	}
 	return err == nil
-}
-
-// flowID names the flow of a pipeline; one without a flow is a flow of its own.
-func flowID(p *dsl.Pipeline) string {
-	if p.Flow == "" {
-		return p.ID
-	}
-	return p.Flow
 }

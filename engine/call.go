@@ -17,15 +17,6 @@ import (
 // does. What a handler calls is a run inside of its run: it has records of its own,
 // which are a part of the checkpoint, and its tasks are those of the run.
 
-// intoCall stands in a [Task.Ref] behind each call that the task is inside of.
-const intoCall = ">"
-
-// pathOf gives the path of the handler that a ref names.
-func pathOf(ref string) string {
-	path, _, _ := strings.Cut(ref[strings.LastIndex(ref, intoCall)+1:], "[")
-	return path
-}
-
 // goIn goes on inside of a call, and begins it when it has not been.
 func (r *Run) goIn(tasks []Task, u unit, live Live) []Task {
 	if u.rec.sub == nil && !r.enterCall(u, live) {
@@ -311,8 +302,8 @@ func (r *Run) reviveUnit(u unit, saved *checkpoint) error {
 	return nil
 }
 
-// stepOf finds the handler of a view, also one inside of a call; nil when there is none.
-func (p *Plan) stepOf(h HandlerView) *Step {
+// StepOf finds the handler of a view, also one inside of a call; nil when there is none.
+func StepOf(p *Plan, h HandlerView) *Step {
 	plan := p
 	for head := range strings.SplitSeq(h.Within, intoCall) {
 		if head == "" {
@@ -328,12 +319,4 @@ func (p *Plan) stepOf(h HandlerView) *Step {
 		return s.undo
 	}
 	return plan.steps[h.Path]
-}
-
-// ref names what a view is of among all of the run.
-func (h HandlerView) ref() string {
-	if h.Within == "" {
-		return h.Path
-	}
-	return h.Within + intoCall + h.Path
 }

@@ -83,17 +83,6 @@ func (r *Run) blame(stage *PlannedStage, err error, live Live) {
 	}
 }
 
-// LeftByAuthor tells by its reason whether a handler is left out by a condition of
-// the pipeline, and not by an operator or by itself.
-func LeftByAuthor(reason string) bool {
-	for _, begin := range []string{"enabled is false", "the stage is left out: ", "branch "} {
-		if strings.HasPrefix(reason, begin) {
-			return true
-		}
-	}
-	return false
-}
-
 // condition evaluates what must be true; why is for people when it is false. A
 // condition that is not given is true.
 func (r *Run) condition(v *dsl.Value, name string, live Live) (holds bool, why string, err error) {

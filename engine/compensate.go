@@ -13,9 +13,6 @@ import (
 // This file undoes what a run has done when it gives up for good. It belongs to the pure
 // core, as run.go does.
 
-// undoPath stands behind the path of a handler in that of its compensation.
-const undoPath = "/compensate"
-
 // Stop lets an operator end a run that has something to undo: it starts nothing more,
 // undoes what it has done as soon as nothing is under way, and is cancelled then. A run
 // that has ended, other than by failing, stays as it is.
@@ -279,7 +276,7 @@ func (r *Run) nextUndo() time.Time {
 // undoCause names what the next compensation waits for besides a time.
 func (r *Run) undoCause() string {
 	if sub := r.openCall(); sub != nil {
-		return sub.cause()
+		return sub.Cause()
 	}
 	if s := r.toUndo(); s != nil {
 		if rec := r.records[s.position].undo; rec != nil {

@@ -130,10 +130,6 @@ func newLiveControl(path string, setting Setting) (*liveControl, error) {
 // waits for several has all of them, with commas between.
 const causeHold = " hold"
 
-// causeRetry ends the cause of a run that waits to repeat the call of a handler,
-// whose path comes before. It goes on without the handler when that is taken out.
-const causeRetry = " retry"
-
 // causeRate ends the cause of a run that waits for the rate limit of a handler's
 // definition, whose path comes before. Nobody lifts that; it is for people.
 const causeRate = " rate"
@@ -248,7 +244,7 @@ func (c *controls) effects(s *Step, now time.Time) []string {
 			out = append(out, l.off)
 		case l.isOff(ModeSkip, now):
 			out = append(out, l.off+" (not in force: the handler is critical)")
-		case l.isKept(now) && s.fallback() != nil:
+		case l.isKept(now) && s.Fallback() != nil:
 			out = append(out, l.off)
 		}
 	}

@@ -35,7 +35,8 @@ type definition struct {
 	// each event type is accepted.
 	from map[string]map[string][]string
 
-	needed map[string]bool // services that critical handlers call
+	needed  map[string]bool // services that critical handlers call
+	counted map[*Step]bool  // what their calls come to decides about fallbacks
 
 	fallbacks *Fallbacks // what decides about those of its handlers; nil when none has one
 
@@ -49,15 +50,15 @@ type definition struct {
 var errDefinition = errors.New("definition cannot be used")
 
 // newDefinition plans all pipelines of a bundle.
-func newDefinition(b *dsl.Bundle, types map[string]HandlerType, maxConns int, targets *Targets, log *slog.Logger) (*definition, error) {
+func newDefinition(b *dsl.Bundle, types []dsl.Type, maxConns int, targets *Targets, log *slog.Logger) (*definition, error) {
 	d := &definition{
 		bundle: b, byID: map[string]*Plan{}, client: newClient(b, maxConns, targets, log), workers: newWorkersClient(b, targets),
 		declared: map[string]any{}, contracts: map[string]*dsl.Contract{}, from: map[string]map[string][]string{},
 		needed: map[string]bool{},
 	}
-	m := newPlanner(b, types)
+	m := NewPlanner(b, types)
 	for _, p := range b.Pipelines {
-		plan, err := m.plan(p)
+		plan, err := m.Plan(p)
 		if err != nil {
 			return nil, fmt.Errorf("plan pipeline %s: %w", p.ID, err)
 		}
@@ -89,7 +90,8 @@ func newDefinition(b *dsl.Bundle, types map[string]HandlerType, maxConns int, ta
 			return nil, err
 		}
 	}
-	if watched := watchedIn(d.plans); watched != nil {
+	var watched []Watched
+	if watched, d.counted = watchedIn(d.plans); watched != nil {
 		d.fallbacks = NewFallbacks(watched)
 	}
 	for _, f := range b.Flows {
@@ -146,7 +148,7 @@ func (l *library) add(b *dsl.Bundle) (*definition, error) {
 	if d := l.cached(b.Hash); d != nil {
 		return d, nil
 	}
-	d, err := newDefinition(b, l.byName, l.maxConns, l.targets, l.log)
+	d, err := newDefinition(b, Types(l.types), l.maxConns, l.targets, l.log)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +206,7 @@ func (l *library) load(ctx context.Context, hash string) (*definition, error) {
 	if err := json.Unmarshal(data, &files); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", errDefinition, hash, err)
 	}
-	b, found := dsl.Load(files, dsl.Options{Types: dslTypes(l.types), ServiceURLs: l.services})
+	b, found := dsl.Load(files, dsl.Options{Types: Types(l.types), ServiceURLs: l.services})
 	if b == nil {
 		return nil, fmt.Errorf("%w: %s: %s", errDefinition, hash, firstError(found))
 	}
@@ -223,15 +225,6 @@ func (l *library) close() {
 		d.client.CloseIdleConnections()
 		d.workers.CloseIdleConnections()
 	}
-}
-
-// dslTypes gives what the language knows of handler types.
-func dslTypes(types []HandlerType) []dsl.Type {
-	out := make([]dsl.Type, len(types))
-	for i, t := range types {
-		out[i] = t.Type
-	}
-	return out
 }
 
 // firstError tells the first error of a bundle that did not load.

@@ -62,13 +62,9 @@ const (
 // planned. Both are planned, since the order of handlers follows from all they read and
 // write, and that is what authors do not see in a diff of files.
 func Compare(a, b *dsl.Bundle, types []HandlerType) (Diff, error) {
-	byName := map[string]HandlerType{}
-	for _, t := range types {
-		byName[t.Name] = t
-	}
 	var definitions [2]*definition
 	for i, bundle := range []*dsl.Bundle{a, b} {
-		d, err := newDefinition(bundle, byName, 1, nil, nil)
+		d, err := newDefinition(bundle, Types(types), 1, nil, nil)
 		if err != nil {
 			return Diff{}, fmt.Errorf("definition %s: %w", bundle.Hash, err)
 		}

@@ -171,46 +171,6 @@ func fieldText(v reflect.Value, preset string) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// valueText shows a value in one line, with its expressions as they are written;
-// empty when it is not given.
-func valueText(v *dsl.Value) string {
-	if v == nil {
-		return ""
-	}
-	if e := v.Expr(); e != nil {
-		return "!$ " + strings.Join(strings.Fields(e.Source), " ")
-	}
-	if data, ok := v.Literal(); ok {
-		return dataText(data)
-	}
-	parts := make([]string, len(v.Items()))
-	for i, item := range v.Items() {
-		parts[i] = valueText(item)
-	}
-	switch keys := v.Keys(); {
-	case len(keys) > 0:
-		for i := range parts {
-			parts[i] = keys[i].Name + ": " + parts[i]
-		}
-		return "{" + strings.Join(parts, ", ") + "}"
-	case len(parts) > 0:
-		return "[" + strings.Join(parts, ", ") + "]"
-	}
-	// What has neither an expression nor a value nor parts is a secret: only its name shows.
-	secret, _ := v.Eval(nil)
-	name, _ := secret.(dsl.Secret)
-	return "!secret " + name.Name
-}
-
-// dataText shows data as JSON.
-func dataText(data any) string {
-	text, err := dsl.FormatJSON(data)
-	if err != nil {
-		return err.Error()
-	}
-	return string(text)
-}
-
 // bytesText shows a size in the largest unit that it is a multiple of.
 func bytesText(n dsl.Bytes) string {
 	units := []string{"", "KiB", "MiB", "GiB", "TiB"}

@@ -325,14 +325,3 @@ func (e *iteration) kept() int {
 	}
 	return n
 }
-
-// A keptError is the error of an item as its checkpoint kept it.
-type keptError struct {
-	text     string
-	class    string
-	status   int
-	failures int
-}
-
-// Error implements error.
-func (e *keptError) Error() string { return e.text }

@@ -1,27 +1,13 @@
 package engine
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"procaas/dsl"
 )
 
 // This file keeps items in checkpoints. It belongs to the pure core, as run.go does.
-
-// A savedEach is an iteration in a checkpoint. Items that were not reached have no
-// record.
-type savedEach struct {
-	Items     json.RawMessage `json:"items,omitempty"`
-	Total     int             `json:"total,omitempty"`
-	Succeeded int             `json:"succeeded,omitempty"`
-	Failed    int             `json:"failed,omitempty"`
-	Done      string          `json:"done,omitempty"` // those that succeeded at once and left nothing to keep: 1-7,9
-	Of        []savedRecord   `json:"of,omitempty"`
-}
 
 func (e *iteration) save() *savedEach {
 	if e == nil {
@@ -84,60 +70,4 @@ func (r *record) restoreEach(saved *savedEach) error {
 		}
 	}
 	return nil
-}
-
-// numbers gathers growing numbers as text: 1-7,9.
-type numbers struct {
-	b           []byte
-	first, last int
-}
-
-func (n *numbers) add(i int) {
-	if n.last > 0 && i == n.last+1 {
-		n.last = i
-		return
-	}
-	n.flush()
-	n.first, n.last = i, i
-}
-
-func (n *numbers) flush() {
-	if n.last == 0 {
-		return
-	}
-	if len(n.b) > 0 {
-		n.b = append(n.b, ',')
-	}
-	n.b = strconv.AppendInt(n.b, int64(n.first), 10)
-	if n.last > n.first {
-		n.b = strconv.AppendInt(append(n.b, '-'), int64(n.last), 10)
-	}
-}
-
-func (n *numbers) text() string {
-	n.flush()
-	return string(n.b)
-}
-
-// readNumbers reads what numbers wrote, up to the highest one that there is.
-func readNumbers(text string, highest int) ([]int, error) {
-	var out []int
-	if text == "" {
-		return nil, nil
-	}
-	for part := range strings.SplitSeq(text, ",") {
-		from, to, isRange := strings.Cut(part, "-")
-		first, err := strconv.Atoi(from)
-		last := first
-		if isRange && err == nil {
-			last, err = strconv.Atoi(to)
-		}
-		if err != nil || first < 1 || last < first || last > highest || len(out) > 0 && first <= out[len(out)-1] {
-			return nil, fmt.Errorf("items: there is no sense in %q", clean(text))
-		}
-		for i := first; i <= last; i++ {
-			out = append(out, i)
-		}
-	}
-	return out, nil
 }

@@ -131,7 +131,7 @@ func (e *Engine) explain(ctx context.Context, run, path string) (Explanation, er
 	if err != nil {
 		return Explanation{}, err
 	}
-	in, err := x.plan.named(path)
+	in, err := named(x.plan, path)
 	if err != nil {
 		return Explanation{}, err
 	}
@@ -176,7 +176,7 @@ func (e *Engine) explainer(ctx context.Context, run string) (explainer, error) {
 // named finds a handler by its path, or by the end of it: one, or one for each place at
 // which the pipeline that it is of is called. An end that fits handlers of different paths
 // is refused: which of them is meant must not be guessed.
-func (p *Plan) named(name string) ([]inner, error) {
+func named(p *Plan, name string) ([]inner, error) {
 	var known []string
 	var exact, fits []inner
 	where, last := "", name
@@ -184,7 +184,7 @@ func (p *Plan) named(name string) ([]inner, error) {
 		where, last = withoutItems(name[:i]), name[i+len(intoCall):]
 	}
 	last, item := cutItem(last)
-	all := p.explained(maxPlaces)
+	all := placesIn(p, maxPlaces)
 	for _, in := range all {
 		if where != "" && !strings.HasSuffix("/"+in.where(), "/"+where) || item > 0 && in.Handler.ForEach == nil {
 			continue

@@ -23,9 +23,9 @@ type inner struct {
 // make more places than any memory holds.
 const maxPlaces = 10_000
 
-// explained lists what can be explained of a run, those inside of others behind these, and
+// placesIn lists what can be explained of a run, those inside of others behind these, and
 // at most so many.
-func (p *Plan) explained(most int) []inner {
+func placesIn(p *Plan, most int) []inner {
 	var out []inner
 	for _, s := range p.order {
 		out = append(out, inner{Step: s})
@@ -37,7 +37,7 @@ func (p *Plan) explained(most int) []inner {
 		if s.callee == nil || len(out) >= most {
 			continue
 		}
-		for _, in := range s.callee.explained(most - len(out)) {
+		for _, in := range placesIn(s.callee, most-len(out)) {
 			// Calls may be inside of calls, but never of themselves, so this ends.
 			in.within = append([]*Step{s}, in.within...)
 			out = append(out, in)
@@ -245,7 +245,7 @@ func (x *explainer) inside(outer *Step, most int) (out []StoryStep) {
 		all = append(all, inner{Step: outer.undo})
 	}
 	if outer.callee != nil {
-		for _, in := range outer.callee.explained(most) {
+		for _, in := range placesIn(outer.callee, most) {
 			in.within = append([]*Step{outer}, in.within...)
 			all = append(all, in)
 		}

@@ -101,7 +101,7 @@ func (e *Engine) kept() []string {
 	}
 	for _, p := range e.library.current.Load().plans {
 		for _, s := range p.all {
-			if s.fallback() != nil && c.keeps(s, now) {
+			if s.Fallback() != nil && c.keeps(s, now) {
 				out = append(out, s.Path)
 			}
 		}

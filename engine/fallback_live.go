@@ -56,7 +56,7 @@ func (d *degrader) outages() *outages { return d.live.Load() }
 
 // of gives the outage of a handler; nil when it is in the flow.
 func (o *outages) of(s *Step) *Outage {
-	if o == nil || len(o.byPath) == 0 || s.fallback() == nil {
+	if o == nil || len(o.byPath) == 0 || s.Fallback() == nil {
 		return nil
 	}
 	return o.byPath[s.Path]

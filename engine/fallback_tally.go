@@ -1,72 +1,33 @@
 package engine
 
 import (
-	"net/url"
 	"slices"
 	"sync"
 	"time"
-
-	"procaas/dsl"
 )
 
 // This file counts what calls come to, for those who decide about fallbacks.
 
-// watchedIn lists what decides about the fallbacks of a definition, and marks the
-// steps whose calls count; nil when no handler has a fallback. Calls of handlers
-// without one tell whether their service is to blame.
-func watchedIn(plans []*Plan) []Watched {
-	var watched []Watched
+// watchedIn lists what decides about the fallbacks of a definition, and the steps whose calls
+// count; nil when no handler has a fallback. Calls of handlers without one tell whether their
+// service is to blame.
+func watchedIn(plans []*Plan) (watched []Watched, counted map[*Step]bool) {
 	wanted := false
+	counted = map[*Step]bool{}
 	for _, p := range plans {
 		for _, s := range p.all {
-			w := Watched{Path: s.Path, Service: s.calledService(), Critical: s.Handler.IsCritical(), Fallback: s.fallback()}
+			w := Watched{Path: s.Path, Service: s.Peer, Critical: s.Handler.IsCritical(), Fallback: s.Fallback()}
 			wanted = wanted || w.Fallback != nil
 			watched = append(watched, w)
+			if w.Fallback != nil || w.Service != "" {
+				counted[s] = true
+			}
 		}
 	}
 	if !wanted {
-		return nil
+		return nil, nil
 	}
-	for _, p := range plans {
-		for _, s := range p.all {
-			s.counted = s.fallback() != nil || s.calledService() != ""
-		}
-	}
-	return watched
-}
-
-// fallback gives the fallback by which a handler goes out of the flow; nil when
-// it never does.
-func (s *Step) fallback() *dsl.Fallback {
-	if s.Handler.IsCritical() {
-		return nil
-	}
-	return s.Handler.Fallback
-}
-
-// calledService names whom a handler calls, as far as that is known beforehand: a
-// declared service, or a host; empty for nobody.
-func (s *Step) calledService() string {
-	if s.service != "" {
-		return s.service
-	}
-	literal, _ := s.Handler.Body.Get("url").Literal()
-	text, _ := literal.(string)
-	u, err := url.Parse(text)
-	if err != nil || u.Host == "" {
-		return ""
-	}
-	return hostPort(u)
-}
-
-// fails tells whether a call that came to an error counts as a failure. Others
-// say nothing about the handler: that what it asked for is not there, or that it
-// asked wrongly.
-func (s *Step) fails(err error) bool {
-	if f := s.Handler.Fallback; f != nil && len(f.On) > 0 {
-		return InClass(err, f.On)
-	}
-	return InClass(err, DefaultRetry().On) || ClassOf(err) == "other" && !IsPermanent(err)
+	return watched, counted
 }
 
 // A tallyBook counts the calls of this node that have not been reported yet.
@@ -116,7 +77,7 @@ func (t *tallyBook) take(before int64) []Tally {
 // count takes in what one attempt came to. Those that began before the present
 // phase of the handler's outage tell of another time.
 func (d *degrader) count(s *Step, err error, took time.Duration, now time.Time) {
-	if !s.counted || err != nil && !s.fails(err) {
+	if err != nil && !s.Fails(err) {
 		return
 	}
 	if o := d.outages().of(s); o != nil && now.Add(-took).Before(o.began(now)) {

@@ -30,7 +30,7 @@ func TestFallbackCountsTheErrorsThatItSays(t *testing.T) {
 		s := &Step{Handler: &dsl.Handler{Fallback: &dsl.Fallback{On: tc.on}}}
 		var have []string
 		for name, err := range errs {
-			if s.fails(err) {
+			if s.Fails(err) {
 				have = append(have, name)
 			}
 		}
@@ -45,7 +45,7 @@ func TestCallsOfAnotherTimeDoNotCount(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
 	critical := false
-	s := &Step{Path: "p/s/h", counted: true, Handler: &dsl.Handler{Critical: &critical, Fallback: &dsl.Fallback{}}}
+	s := &Step{Path: "p/s/h", Handler: &dsl.Handler{Critical: &critical, Fallback: &dsl.Fallback{}}}
 	for _, tc := range []struct {
 		phase         string
 		turned, until time.Duration // from now

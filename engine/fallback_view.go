@@ -42,7 +42,7 @@ func (o *outages) effects(s *Step, switched string, effects []string, now time.T
 
 // view tells where a handler stands; nil for one without a fallback.
 func (o *outages) view(s *Step, now time.Time) *FallbackView {
-	if s.fallback() == nil {
+	if s.Fallback() == nil {
 		return nil
 	}
 	v := &FallbackView{State: FallbackIn}

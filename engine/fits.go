@@ -55,27 +55,6 @@ func Fits(before, after *Plan, v RunView) error {
 	return (&fitting{before: before, run: r, failed: v.Status == Failed}).check()
 }
 
-// insideOf finds a handler whose call of a pipeline goes on, or would when an operator
-// retries the run; empty for none.
-func (v *RunView) insideOf() string {
-	for _, h := range v.Handlers {
-		if h.Within == "" {
-			continue
-		}
-		head, _, _ := strings.Cut(h.Within, intoCall)
-		at := slices.IndexFunc(v.Handlers, func(o HandlerView) bool { return o.Within == "" && o.Path == pathOf(head) })
-		if at < 0 {
-			continue
-		}
-		switch o := v.Handlers[at].Outcome; {
-		case o == OutcomeSucceeded, o == OutcomeSkipped, o == OutcomeFailed && v.Status != Failed:
-		default:
-			return pathOf(head)
-		}
-	}
-	return ""
-}
-
 // A fitting compares what a run has done by one plan with what it would have done
 // by another.
 type fitting struct {
@@ -208,7 +187,7 @@ func (f *fitting) checkCritical(s, was *Step) error {
 // have left for the handlers to come.
 func (f *fitting) checkKept(s, was *Step) error {
 	rec := &f.run.records[s.position]
-	now, then := s.leaves(rec), was.leaves(rec)
+	now, then := leaves(s, rec), leaves(was, rec)
 	for _, name := range slices.Concat(now, then) {
 		if slices.Contains(now, name) && slices.Contains(then, name) {
 			continue
@@ -248,7 +227,7 @@ func (f *fitting) reader(path dsl.Path) *Step {
 
 // leaves lists the names of the shared state that a handler sets when it ends as a
 // record tells.
-func (s *Step) leaves(rec *record) (names []string) {
+func leaves(s *Step, rec *record) (names []string) {
 	var from []*dsl.Value
 	h := s.Handler
 	switch {

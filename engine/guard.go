@@ -214,7 +214,7 @@ func (g *guard) reserve(s *Step, ref string, p *pass, rules []rule, now time.Tim
 
 // enter asks for places among the calls under way.
 func (g *guard) enter(s *Step, ref string, since time.Time, p *pass, now time.Time) Verdict {
-	if s.Type.computes() || s.Handler.MaxInFlight == 0 && s.calls == nil {
+	if s.computes() || s.Handler.MaxInFlight == 0 && s.calls == nil {
 		return Verdict{}
 	}
 	pl := p.at(ref)
@@ -238,9 +238,9 @@ func (g *guard) enter(s *Step, ref string, since time.Time, p *pass, now time.Ti
 			continue
 		case spotOut:
 			p.leave(ref, now)
-			return Verdict{Hold: now.Add(longestOut), Cause: gateCause(name, s.Path), Reason: at.why(now), Patience: s.patience(i)}
+			return Verdict{Hold: now.Add(longestOut), Cause: gateCause(name, s.Path), Reason: at.why(now), Patience: patience(s, i)}
 		}
-		return Verdict{Hold: again, Reason: at.why(now), Patience: s.patience(i)}
+		return Verdict{Hold: again, Reason: at.why(now), Patience: patience(s, i)}
 	}
 	return Verdict{}
 }

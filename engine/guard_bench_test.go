@@ -14,12 +14,11 @@ import (
 // decides about fallbacks.
 func BenchmarkGuard(b *testing.B) {
 	free := &Step{Path: "work/a/one", stage: "work/a", Handler: &dsl.Handler{}}
-	free.Type.New = func() Handler { return nil }
+	free.Type.Name = "call"
 	limited := *free
 	limited.Handler = &dsl.Handler{RateLimit: &dsl.RateLimit{Rate: dsl.Rate{Count: 1e9, Per: time.Second}}, MaxInFlight: 10}
 	limited.Handler.Critical = new(bool)
 	limited.Handler.Fallback = &dsl.Fallback{}
-	limited.counted = true
 	ramping := limited
 	ramping.Path = "work/a/two"
 	protected := limited

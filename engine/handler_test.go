@@ -37,7 +37,7 @@ func TestClassesOfErrors(t *testing.T) {
 		{errors.New("no"), "other"},
 		{context.Canceled, "other"},
 	} {
-		if have := engine.ClassOf(c.err); have != c.want {
+		if have := engine.ClassOf(engine.Classify(c.err)); have != c.want {
 			t.Errorf("%v: have %s, want %s", c.err, have, c.want)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -211,38 +210,6 @@ func (f *fence) checkAddress(host, address string) error {
 // A hostSet holds host:port pairs in lower case. The empty set allows all.
 type hostSet map[string]bool
 
-// hostsOf gives the hosts of URLs.
-func hostsOf(addresses []string) hostSet {
-	hosts := hostSet{}
-	for _, address := range addresses {
-		if u, err := url.Parse(address); err == nil && u.Hostname() != "" {
-			hosts[hostPort(u)] = true
-		}
-	}
-	return hosts
-}
-
-// declaredService finds the declared service that a call of a handler reaches, which
-// names it or gives an address of it; nil when an expression decides that.
-func declaredService(b *dsl.Bundle, body *dsl.Value) *dsl.Service {
-	if id, ok := body.Get("service").Literal(); ok && id != nil {
-		name, _ := id.(string)
-		return b.Service(name)
-	}
-	address, _ := body.Get("url").Literal()
-	text, _ := address.(string)
-	u, err := url.Parse(text)
-	if err != nil || u.Host == "" {
-		return nil
-	}
-	for _, s := range b.Services {
-		if hostsOf([]string{s.URL, s.Address()})[hostPort(u)] {
-			return s
-		}
-	}
-	return nil
-}
-
 // check gives an error when addr, host:port, is no declared host. Repeating the
 // call cannot mend that.
 func (h hostSet) check(addr string) error {
@@ -251,18 +218,6 @@ func (h hostSet) check(addr string) error {
 	}
 	return Permanent(fmt.Errorf("host %s is not declared; want one of the services' hosts: %s",
 		addr, strings.Join(slices.Sorted(maps.Keys(h)), ", ")))
-}
-
-// hostPort gives the address that a URL is dialled at.
-func hostPort(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = "80"
-		if strings.EqualFold(u.Scheme, "https") {
-			port = "443"
-		}
-	}
-	return strings.ToLower(net.JoinHostPort(u.Hostname(), port))
 }
 
 // A fencedTransport refuses requests to hosts that are not declared.

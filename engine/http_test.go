@@ -62,7 +62,7 @@ func TestDialChecksTheHostAgain(t *testing.T) {
 
 func TestHostsHaveTheirPorts(t *testing.T) {
 	t.Parallel()
-	hosts := hostsOf([]string{"http://A.example/x", "https://b.example", "http://[::1]:8080", "not a url", "/path"})
+	hosts := hostSet(hostsOf([]string{"http://A.example/x", "https://b.example", "http://[::1]:8080", "not a url", "/path"}))
 	for addr, want := range map[string]bool{
 		"a.example:80": true, "a.example:443": false, "b.example:443": true, "B.EXAMPLE:443": true,
 		"[::1]:8080": true, "[::1]:80": false, "c.example:80": false,

@@ -23,7 +23,7 @@ func (d *definition) ahead(path string) []*Step {
 	}
 	var out []*Step
 	for _, p := range d.plans {
-		all := p.within(map[*Plan]bool{})
+		all := p.Within(map[*Plan]bool{})
 		if !slices.ContainsFunc(all, func(s *Step) bool { return isBelow(s.Path, path) }) {
 			continue
 		}
@@ -39,27 +39,12 @@ func (d *definition) ahead(path string) []*Step {
 			for _, s := range g.Steps {
 				out = append(out, s)
 				if s.callee != nil {
-					out = append(out, s.callee.within(map[*Plan]bool{})...)
+					out = append(out, s.callee.Within(map[*Plan]bool{})...)
 				}
 			}
 		}
 	}
 	d.aheads.Store(path, out)
-	return out
-}
-
-// within lists the handlers of a plan with those of the pipelines that it calls.
-func (p *Plan) within(seen map[*Plan]bool) (out []*Step) {
-	if seen[p] {
-		return nil
-	}
-	seen[p] = true
-	for _, s := range p.order {
-		out = append(out, s)
-		if s.callee != nil {
-			out = append(out, s.callee.within(seen)...)
-		}
-	}
 	return out
 }
 
@@ -79,7 +64,7 @@ func (c *caller) bears(path, besides string) int {
 		}
 		for level := range 2 {
 			name, terms, ok := c.e.guard.terms(s, level)
-			if ok && name != besides && !s.Type.computes() {
+			if ok && name != besides && !s.computes() {
 				room = min(room, c.e.guard.gate(name).spare(terms, c.now))
 			}
 		}

@@ -254,7 +254,7 @@ func (j *job) fits(bundle string, checkpoint []byte) (pinned, err error) {
 		return nil, err
 	}
 	return j.n.e.fits(ctx, d, RunRecord{
-		ID: c.ID, Event: c.Event, Flow: c.Flow, Key: c.Key, Ordered: c.Ordered, Status: Running, Pipeline: j.run.plan.Pipeline.ID,
+		ID: c.ID, Event: c.Event, Flow: c.Flow, Key: c.Key, Ordered: c.Ordered, Status: Running, Pipeline: j.run.Plan().Pipeline.ID,
 		Bundle: j.def.bundle.Hash, Checkpoint: checkpoint, Generation: c.Generation,
 	})
 }

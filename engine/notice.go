@@ -104,7 +104,7 @@ func (j *job) notice(c Change) {
 	case waits:
 		path, why := "", c.Error
 		if j.run != nil {
-			path, why = j.run.stuck()
+			path, why = j.run.Stuck()
 		}
 		j.notify(NoticeRunParked, path, why)
 		if j.claimed.Ordered {

@@ -152,11 +152,14 @@ func (e *Engine) makeUp(ctx context.Context, id, path string, by Actor) error {
 	if err != nil {
 		return err
 	}
-	m, err := def.byID[r.Pipeline].makeUp(r, path)
-	if err != nil {
+	checkpoint, err := MakeUpFrom(def.byID[r.Pipeline], r.Checkpoint, r.Generation, path)
+	switch {
+	case errors.Is(err, ErrNotLeftOut):
+		return fmt.Errorf("%w: %w", err, ErrConflict)
+	case err != nil:
 		return err
 	}
-	return e.o.Store.MakeUp(ctx, m, by)
+	return e.o.Store.MakeUp(ctx, MakeUp{Run: id, Path: path, Version: r.Version, Checkpoint: checkpoint, Priority: r.Event.Priority}, by)
 }
 
 // each does something to the runs of a page.

@@ -2,8 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"procaas/dsl"
 )
@@ -171,11 +168,6 @@ func (r *Run) standIn(s *Step, live Live) {
 	}
 }
 
-// standsIn tells whether something fills the state when the handler is out.
-func (s *Step) standsIn() bool {
-	return s.Handler.Fallback != nil && !s.Handler.Fallback.Result.IsNull()
-}
-
 // decide closes the record of a handler.
 func (r *Run) decide(s *Step, live Live) {
 	r.extent.further = true
@@ -333,38 +325,11 @@ func (r *Run) data() map[string]any {
 	return r.self
 }
 
-// eventData is the root event.
-func eventData(e Event) map[string]any {
-	data := map[string]any{
-		"id": e.ID, "type": e.Type, "source": e.Source, "time": timeData(e.Time),
-		"key": nil, "payload": e.Payload,
-	}
-	if e.Key != "" {
-		data["key"] = e.Key // so that event.key ?? … finds another one
-	}
-	return data
-}
-
-// timeData is a time as expressions see it.
-func timeData(t time.Time) any {
-	if t.IsZero() {
-		return nil
-	}
-	return t.UTC().Format(time.RFC3339Nano)
-}
-
-// stamp is a time as checkpoints keep it: what a store may lose of it is cut off
-// at once, so that a resumed run is the same.
-func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
-
 // after is the time of something that is due in a while, rounded up: stamped as it is, it
 // would come too early.
 func after(now time.Time, wait time.Duration) time.Time {
 	return stamp(now.Add(wait + time.Millisecond - 1))
 }
-
-// identityOf is what keys of calls follow from when the sender has chosen the event's id.
-func identityOf(e Event) string { return digest("event", e.Source, e.ID) }
 
 // identity is what the keys of the run's calls follow from: its event, when that had an id
 // of its own, so that a run that begins anew after a restore has the same.
@@ -374,23 +339,4 @@ func (s *Start) identity() string { return cmp.Or(s.Event.Identity, s.ID) }
 // they are made.
 func idempotencyKey(run, path string, iteration int) string {
 	return digest(run, path, strconv.Itoa(iteration))
-}
-
-func digest(parts ...string) string {
-	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
-	return hex.EncodeToString(sum[:16])
-}
-
-// clean makes a text fit for any store: short, valid and without U+0000.
-func clean(text string) string {
-	const longest = 2000
-	text = strings.ReplaceAll(text, "\x00", "")
-	if len(text) > longest {
-		cut := longest
-		for !utf8.RuneStart(text[cut]) {
-			cut--
-		}
-		text = text[:cut] + "…"
-	}
-	return strings.ToValidUTF8(text, "\uFFFD")
 }

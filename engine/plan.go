@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"procaas/dsl"
 )
@@ -61,24 +62,24 @@ func (g *PlannedStage) Loop() *Step {
 // A Step is a handler in a plan.
 type Step struct {
 	Handler *dsl.Handler
-	Type    HandlerType // zero for a placeholder
-	Path    string      // pipeline/stage/handler; of a compensation, with /compensate behind it
-	Owner   string      // who looks after it: the handler's owner, or else the pipeline's
-	Stage   int         // its index in Plan.Stages
-	Index   int         // in its stage
+	Type    dsl.Type // zero for a placeholder
+	Path    string   // pipeline/stage/handler; of a compensation, with /compensate behind it
+	Owner   string   // who looks after it: the handler's owner, or else the pipeline's
+	Stage   int      // its index in Plan.Stages
+	Index   int      // in its stage
 
 	Reads   []dsl.Read // of all expressions: enabled, body, result, verify, fallback, on-error
 	Writes  []Write    // whatever becomes of the handler: its result, the fallback's, and those of on-error
 	Touches []string   // effects outside the shared state
+	Peer    string     // whom its calls reach, as far as that is known beforehand: the id of a declared service, or a host; empty for nobody
 	After   []Edge     // what it waits for within its stage; empty: it may start at once
 
 	position int // in Plan.order
-	verify   HandlerType
+	verify   dsl.Type
 	retry    dsl.Retry // the policy, defaults included
 	keep     bool      // another handler may read the response
 	fleeting []string  // names of the shared state that its conditions read and later handlers write
 	stage    string    // the path of its stage
-	service  string    // that it calls; empty when it names none
 	volatile bool      // begun anew, it might be skipped, or send something else
 
 	parallel int  // items of its for-each that are worked on at once; 1 without one
@@ -90,8 +91,7 @@ type Step struct {
 	undo   *Step // its compensation; nil when it has none
 	undoes bool  // it is the compensation of another
 
-	calls   *dsl.Service // that is declared; nil when it is not known before the call
-	counted bool         // what its calls come to decides about fallbacks
+	calls *dsl.Service // that is declared; nil when it is not known before the call
 }
 
 // A Write is a path that a handler sets: a name of the shared state, or its own
@@ -131,23 +131,29 @@ const (
 // that lies below and above it. Any other pair keeps the order in which it is
 // declared. So whatever order independent handlers end in, the shared state is
 // that of running all of them one by one.
-func NewPlan(b *dsl.Bundle, p *dsl.Pipeline, types map[string]HandlerType) (*Plan, error) {
-	return newPlanner(b, types).plan(p)
+func NewPlan(b *dsl.Bundle, p *dsl.Pipeline, types []dsl.Type) (*Plan, error) {
+	return NewPlanner(b, types).Plan(p)
 }
 
-// A planner makes the plans of a bundle, each once: those that call a pipeline share
+// A Planner makes the plans of a bundle, each once: those that call a pipeline share
 // its plan.
-type planner struct {
+type Planner struct {
 	bundle *dsl.Bundle
-	types  map[string]HandlerType
+	types  map[string]dsl.Type
 	made   map[*dsl.Pipeline]*Plan
 }
 
-func newPlanner(b *dsl.Bundle, types map[string]HandlerType) *planner {
-	return &planner{b, types, map[*dsl.Pipeline]*Plan{}}
+// NewPlanner makes a planner that knows these types.
+func NewPlanner(b *dsl.Bundle, types []dsl.Type) *Planner {
+	m := &Planner{b, make(map[string]dsl.Type, len(types)), map[*dsl.Pipeline]*Plan{}}
+	for _, t := range types {
+		m.types[t.Name] = t
+	}
+	return m
 }
 
-func (m *planner) plan(p *dsl.Pipeline) (*Plan, error) {
+// Plan makes the plan of a pipeline, as [NewPlan] does.
+func (m *Planner) Plan(p *dsl.Pipeline) (*Plan, error) {
 	if plan := m.made[p]; plan != nil {
 		return plan, nil
 	}
@@ -221,7 +227,7 @@ func (p *Plan) declareNames(v *dsl.Value, kept bool) error {
 }
 
 // add makes the step of a handler.
-func (p *Plan) add(h *dsl.Handler, stage int, m *planner) (*Step, error) {
+func (p *Plan) add(h *dsl.Handler, stage int, m *Planner) (*Step, error) {
 	s := &Step{
 		Handler: h, Path: h.Path, Owner: cmp.Or(h.Owner, p.Pipeline.Owner),
 		Stage: stage, position: len(p.order), retry: DefaultRetry(),
@@ -234,7 +240,7 @@ func (p *Plan) add(h *dsl.Handler, stage int, m *planner) (*Step, error) {
 		s.Type = t
 	}
 	if v := h.Verification(); v != nil {
-		if s.verify = m.types[v.Type]; s.verify.New == nil {
+		if s.verify = m.types[v.Type]; s.verify.Name == "" {
 			return nil, fmt.Errorf("%s: verify: handler type %q is not known", h.Path, v.Type)
 		}
 	}
@@ -242,9 +248,7 @@ func (p *Plan) add(h *dsl.Handler, stage int, m *planner) (*Step, error) {
 		return nil, fmt.Errorf("%s: there are two handlers with this path", s.Path)
 	}
 	s.stage = p.Pipeline.ID + "/" + p.Pipeline.Stages[stage].ID
-	if s.calls = declaredService(p.Bundle, h.Body); s.calls != nil {
-		s.service = s.calls.ID
-	}
+	s.calls, s.Peer = peerOf(p.Bundle, h.Body)
 	if h.Retry != nil {
 		s.retry = *h.Retry
 	}
@@ -253,7 +257,7 @@ func (p *Plan) add(h *dsl.Handler, stage int, m *planner) (*Step, error) {
 	}
 	of := p.Pipeline.Stages[stage]
 	if h.Loops() {
-		element, err := m.plan(of.Once())
+		element, err := m.Plan(of.Once())
 		if err != nil {
 			return nil, err
 		}
@@ -276,7 +280,7 @@ func (p *Plan) add(h *dsl.Handler, stage int, m *planner) (*Step, error) {
 }
 
 // call plans the pipeline that the handler calls.
-func (s *Step) call(m *planner) (err error) {
+func (s *Step) call(m *Planner) (err error) {
 	c := s.Handler.Call
 	if c == nil {
 		return nil
@@ -285,12 +289,12 @@ func (s *Step) call(m *planner) (err error) {
 	if p == nil {
 		return fmt.Errorf("%s: there is no pipeline %s", s.Path, c.Pipeline)
 	}
-	s.callee, err = m.plan(p)
+	s.callee, err = m.Plan(p)
 	return err
 }
 
 // compensate plans the compensation of the handler.
-func (s *Step) compensate(p *Plan, m *planner) error {
+func (s *Step) compensate(p *Plan, m *Planner) error {
 	h := s.Handler.Compensation()
 	p.undoes = p.undoes || h != nil || s.callee != nil && s.callee.undoes
 	if h == nil {
@@ -302,11 +306,9 @@ func (s *Step) compensate(p *Plan, m *planner) error {
 	}
 	s.undo = &Step{
 		Handler: h, Type: t, Path: h.Path, Owner: s.Owner, Stage: s.Stage, Index: s.Index, position: s.position,
-		retry: DefaultRetry(), stage: s.stage, parallel: 1, undoes: true, calls: declaredService(p.Bundle, h.Body),
+		retry: DefaultRetry(), stage: s.stage, parallel: 1, undoes: true,
 	}
-	if s.undo.calls != nil {
-		s.undo.service = s.undo.calls.ID
-	}
+	s.undo.calls, s.undo.Peer = peerOf(p.Bundle, h.Body)
 	if h.Retry != nil {
 		s.undo.retry = *h.Retry
 	}
@@ -482,4 +484,39 @@ func isContested(b *dsl.Bundle, p *dsl.Pipeline) bool {
 		}
 	}
 	return false
+}
+
+// emitToken is what all handlers that emit events touch.
+const emitToken = "emitted events"
+
+// markFleeting finds what the conditions of a handler read of the shared state and
+// handlers after them write. Such values are kept for explanations: the rest can be
+// found in the checkpoint afterwards.
+func (p *Plan) markFleeting() {
+	for _, s := range p.order {
+		stage := p.Stages[s.Stage]
+		reads := slices.Concat(s.Handler.ConditionReads(), stage.of.ConditionReads())
+		for _, n := range p.shared {
+			path := dsl.Path{sharedRoot, n.name}
+			read := slices.ContainsFunc(reads, func(r dsl.Read) bool { return r.Path.Overlaps(path) })
+			written := slices.ContainsFunc(p.order[stage.Steps[0].position:], func(later *Step) bool {
+				return slices.ContainsFunc(later.Writes, func(w Write) bool { return w.Path.Overlaps(path) })
+			})
+			if read && written {
+				s.fleeting = append(s.fleeting, n.name)
+			}
+		}
+	}
+}
+
+// DefaultRetry is the policy of handlers that set none.
+func DefaultRetry() dsl.Retry {
+	return dsl.Retry{
+		Attempts: 3,
+		MinDelay: 100 * time.Millisecond,
+		MaxDelay: 15 * time.Minute,
+		Factor:   2,
+		Jitter:   dsl.Jitter{Share: 0.1},
+		On:       []string{"timeout", "connection", "5xx", "408", "425", "429"},
+	}
 }

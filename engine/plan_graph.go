@@ -23,7 +23,7 @@ func planDOT(v PlanView) *dot.Graph {
 	var lastBox string
 	for i, stage := range v.Stages {
 		box := g.Subgraph(strconv.Itoa(i), dot.ClusterOption{})
-		box.Label(stage.caption())
+		box.Label(stageCaption(stage))
 		first := dotStage(box, stage)
 		if i > 0 {
 			// Graphviz draws between nodes only; these attributes cut the line
@@ -43,7 +43,7 @@ func dotStage(box *dot.Graph, stage StageView) dot.Node {
 		return box.Node(box.GetID()).Label("no handlers").Attr("style", "dotted")
 	}
 	for _, h := range stage.Handlers {
-		n := box.Node(h.Path).Label(h.caption("\n"))
+		n := box.Node(h.Path).Label(stepCaption(h, "\n"))
 		if !h.Critical {
 			n.Attr("style", "dashed")
 		}
@@ -63,7 +63,7 @@ func planMermaid(v PlanView) string {
 	var b strings.Builder
 	b.WriteString("flowchart TD\n")
 	for i, stage := range v.Stages {
-		fmt.Fprintf(&b, "  subgraph s%d[%s]\n", i, mermaidText(stage.caption()))
+		fmt.Fprintf(&b, "  subgraph s%d[%s]\n", i, mermaidText(stageCaption(stage)))
 		number := map[string]int{}
 		for j, h := range stage.Handlers {
 			number[h.ID] = j
@@ -71,7 +71,7 @@ func planMermaid(v PlanView) string {
 			if !h.Critical {
 				open, end = "([", "])"
 			}
-			fmt.Fprintf(&b, "    s%dh%d%s%s%s\n", i, j, open, mermaidText(h.caption(" · ")), end)
+			fmt.Fprintf(&b, "    s%dh%d%s%s%s\n", i, j, open, mermaidText(stepCaption(h, " · ")), end)
 		}
 		for j, h := range stage.Handlers {
 			for _, e := range h.After {

@@ -23,7 +23,7 @@ func TestPlanRefusesWhatItCannotRun(t *testing.T) {
 		"plan p: p/s/a: handler type teleport is not known":    pipeline("", handler("a", "teleport")),
 		"plan p: p/s/a: there are two handlers with this path": pipeline("", handler("a", ""), handler("a", "")),
 	} {
-		if _, err := engine.NewPlan(&dsl.Bundle{}, p, typesByName()); err == nil || err.Error() != want {
+		if _, err := engine.NewPlan(&dsl.Bundle{}, p, facts()); err == nil || err.Error() != want {
 			t.Errorf("have %v, want %s", err, want)
 		}
 	}

@@ -55,16 +55,6 @@ type record struct {
 	ready    bool      // body is set
 }
 
-// What becomes of a handler.
-const (
-	OutcomeSucceeded = "succeeded"
-	OutcomeFailed    = "failed"
-	OutcomeSkipped   = "skipped"
-	OutcomeRunning   = "running" // an attempt is under way
-	OutcomeWaiting   = "waiting" // for a time: its own, or that of the next attempt
-	OutcomeUnknown   = "unknown" // an attempt was under way at the end of the run, or of its node
-)
-
 // unknownReason tells people what to do about a handler with OutcomeUnknown.
 const unknownReason = "attempt %d was under way when its node died, and nobody knows how it ended: " +
 	"find out, then retry the run to make the call again with the same Idempotency-Key, or cancel it"
@@ -82,38 +72,6 @@ func (r *record) decided() bool {
 // repeats tells whether the handler waits for the time of its next attempt.
 func (r *record) repeats() bool {
 	return r.outcome == "" && r.attempts > 0 && !r.due.IsZero() && !r.underway
-}
-
-// A savedRecord is a record in a checkpoint.
-type savedRecord struct {
-	Path     string                     `json:"path,omitempty"`
-	Item     int                        `json:"item,omitempty"` // of a for-each, from 1
-	Outcome  string                     `json:"outcome,omitempty"`
-	Attempts int                        `json:"attempts,omitempty"`
-	Failures int                        `json:"failures,omitempty"`
-	Unknown  bool                       `json:"unknown,omitempty"`
-	Asked    int                        `json:"asked,omitempty"`
-	Started  time.Time                  `json:"started,omitzero"`
-	Finished time.Time                  `json:"finished,omitzero"`
-	Due      time.Time                  `json:"due,omitzero"`
-	Delay    time.Duration              `json:"delay_ns,omitempty"`
-	Held     time.Time                  `json:"held,omitzero"`
-	Error    string                     `json:"error,omitempty"`
-	Class    string                     `json:"class,omitempty"`
-	Reason   string                     `json:"reason,omitempty"`
-	Response json.RawMessage            `json:"response,omitempty"`
-	Status   int                        `json:"status,omitempty"`
-	Emitted  []string                   `json:"emitted,omitempty"`
-	Heard    int                        `json:"heard,omitempty"`
-	Each     *savedEach                 `json:"each,omitempty"`
-	Saw      map[string]json.RawMessage `json:"saw,omitempty"`
-	Was      map[string]json.RawMessage `json:"was,omitempty"`
-	Wide     []string                   `json:"wide,omitempty"`
-	Tries    []savedTry                 `json:"tries,omitempty"`
-	Done     int                        `json:"done,omitempty"`
-	Undo     *savedRecord               `json:"undo,omitempty"`  // of its compensation
-	Call     *checkpoint                `json:"call,omitempty"`  // inside of the pipeline that it calls
-	Trail    []savedRecord              `json:"trail,omitempty"` // of a call that has ended
 }
 
 // reached tells whether anything has become of the handler.

@@ -9,18 +9,6 @@ import (
 	"procaas/dsl"
 )
 
-// DefaultRetry is the policy of handlers that set none.
-func DefaultRetry() dsl.Retry {
-	return dsl.Retry{
-		Attempts: 3,
-		MinDelay: 100 * time.Millisecond,
-		MaxDelay: 15 * time.Minute,
-		Factor:   2,
-		Jitter:   dsl.Jitter{Share: 0.1},
-		On:       []string{"timeout", "connection", "5xx", "408", "425", "429"},
-	}
-}
-
 // maxRetryAfter bounds the delay that a called service may ask for.
 const maxRetryAfter = time.Hour
 

@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/json"
 	"fmt"
+	"procaas/dsl"
 	"slices"
 	"strings"
 	"time"
@@ -125,7 +126,7 @@ type Task struct {
 	Step           *Step         // the handler, or its compensation
 	Item           int           // that it is for, from 1, when the handler has a for-each; otherwise 0
 	within         string        // the calls that it is inside of
-	Type           HandlerType   // of Body
+	Type           dsl.Type      // of Body
 	Verify         bool          // it asks what became of the attempt
 	Attempt        int           // from 1; of a verification, the attempt that it asks about
 	Body           any           // evaluated; may hold [dsl.Secret] values; the handler's to change
@@ -354,9 +355,9 @@ func (r *Run) Withdraw(ref string, now time.Time) {
 	r.touch()
 }
 
-// cause names what the run waits for besides a time. Without it, nobody calls the run
+// Cause names what the run waits for besides a time. Without it, nobody calls the run
 // up when that is over.
-func (r *Run) cause() string {
+func (r *Run) Cause() string {
 	if r.undoing {
 		return r.undoCause()
 	}
@@ -372,7 +373,7 @@ func (r *Run) cause() string {
 				causes = append(causes, c)
 			}
 			if u.rec.sub != nil && !u.rec.decided() {
-				for c := range strings.SplitSeq(u.rec.sub.cause(), ",") {
+				for c := range strings.SplitSeq(u.rec.sub.Cause(), ",") {
 					if c != "" && !slices.Contains(causes, c) {
 						causes = append(causes, c)
 					}
@@ -411,7 +412,7 @@ func (r *Run) Next() time.Time {
 		r.visit(s, func(u unit) {
 			unknown = unknown || u.rec.outcome == OutcomeUnknown
 			if sub := u.rec.sub; sub != nil && !u.rec.decided() && !r.cutOff(u) {
-				path, _ := sub.stuck()
+				path, _ := sub.Stuck()
 				unknown = unknown || path != ""
 				if due := sub.Next(); !due.IsZero() && (next.IsZero() || due.Before(next)) {
 					next = due
@@ -428,9 +429,9 @@ func (r *Run) Next() time.Time {
 	return next
 }
 
-// stageTimes tells when the first handler of a stage began and the last one was
+// StageTimes tells when the first handler of a stage began and the last one was
 // decided; false when none has been.
-func (r *Run) stageTimes(stage int) (from, to time.Time, ok bool) {
+func (r *Run) StageTimes(stage int) (from, to time.Time, ok bool) {
 	for _, s := range r.plan.Stages[stage].Steps {
 		rec := &r.records[s.position]
 		if !rec.decided() {
@@ -451,9 +452,9 @@ func (r *Run) stageTimes(stage int) (from, to time.Time, ok bool) {
 	return from, to, ok
 }
 
-// stuck tells at which handler the run stands still until an operator decides,
+// Stuck tells at which handler the run stands still until an operator decides,
 // and why.
-func (r *Run) stuck() (path, why string) {
+func (r *Run) Stuck() (path, why string) {
 	for i, s := range r.plan.order {
 		if !r.records[i].reached() {
 			continue
@@ -463,12 +464,25 @@ func (r *Run) stuck() (path, why string) {
 				path, why = u.ref(), u.rec.reason
 			}
 			if u.rec.sub != nil && path == "" {
-				path, why = u.rec.sub.stuck()
+				path, why = u.rec.sub.Stuck()
 			}
 		})
 	}
 	return path, why
 }
+
+// Plan gives the plan that the run goes by.
+func (r *Run) Plan() *Plan { return r.plan }
+
+// Began tells when the run began; zero before its first [Run.Ready].
+func (r *Run) Began() time.Time { return r.began }
+
+// Stage gives the index of the stage that is under way in [Plan.Stages], or their number when
+// all are complete.
+func (r *Run) Stage() int { return r.stage }
+
+// IsStopping tells whether an operator wants the run undone and ended.
+func (r *Run) IsStopping() bool { return r.stopping != "" }
 
 // Dirty tells whether anything has changed since the last Change.
 func (r *Run) Dirty() bool { return r.dirty }
@@ -499,7 +513,7 @@ func (r *Run) Change() Change {
 		if a, ok := r.Awaits(); ok {
 			c.Awaits, c.Heard = a.Types, a.Heard
 		}
-		c.Due, c.Cause = r.Next(), r.cause()
+		c.Due, c.Cause = r.Next(), r.Cause()
 	case Failed, Stopped:
 		c.FailedPath, c.Error, c.ErrorClass = r.gaveUp()
 	case Succeeded:
@@ -527,3 +541,7 @@ func (r *Run) TakeEnded() []HandlerView {
 	r.ended = nil
 	return out
 }
+
+// causeRetry ends the cause of a run that waits to repeat the call of a handler,
+// whose path comes before. It goes on without the handler when that is taken out.
+const causeRetry = " retry"

@@ -30,7 +30,7 @@ func BenchmarkRunThreeHandlers(b *testing.B) {
 
 func BenchmarkPlan(b *testing.B) {
 	plan := benchPlan(b, 100)
-	types := typesByName()
+	types := facts()
 	for b.Loop() {
 		if _, err := engine.NewPlan(plan.Bundle, plan.Pipeline, types); err != nil {
 			b.Fatal(err)

@@ -293,7 +293,7 @@ type driver struct {
 
 func newDriver(t *rapid.T, w world, serial bool) *driver {
 	p := w.plan(t, serial)
-	called, err := engine.NewPlan(p.Bundle, p.Bundle.Pipeline("q"), typesByName())
+	called, err := engine.NewPlan(p.Bundle, p.Bundle.Pipeline("q"), facts())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func part(most, nodes int) int {
 // its run goes on without it: no longer than its attempts would take. A handler
 // that is critical waits for as long as it takes, and so does one that would try
 // for ever.
-func (s *Step) patience(level int) time.Duration {
+func patience(s *Step, level int) time.Duration {
 	if level == 0 || s.Handler.IsCritical() || s.retry.Attempts == 0 {
 		return 0
 	}

@@ -152,7 +152,7 @@ func (x *explainer) called(ctx context.Context, step *StoryStep, s *Step, saved 
 		step.ResponseGone = "it is not kept, since nothing later reads it"
 	}
 	switch {
-	case s.Handler.Await != nil || s.Type.New == nil || s.Type.SetsState || saved.Attempts == 0:
+	case s.Handler.Await != nil || s.computes() || saved.Attempts == 0:
 		return nil
 	case s.Handler.ForEach != nil:
 		step.RequestGone = "there was one for each item"
@@ -252,12 +252,6 @@ func (x *explainer) kept(s *Step) (savedRecord, bool) {
 		return savedRecord{}, false
 	}
 	return x.saved.Handlers[i], true
-}
-
-// replaces tells whether a handler has changed a name of the shared state.
-func (r savedRecord) replaces(name string) bool {
-	_, was := r.Was[name]
-	return was || slices.Contains(r.Wide, name)
 }
 
 // valueAt gives a name of the shared state as it was before a position.

@@ -14,13 +14,6 @@ import (
 // written with each step, and a handler may be repeated for months.
 const maxTriesKept = 10
 
-// A savedTry is one attempt.
-type savedTry struct {
-	Began time.Time `json:"began"`
-	Ended time.Time `json:"ended,omitzero"` // absent for the last one, unless it failed
-	Error string    `json:"error,omitempty"`
-}
-
 // replaces keeps what a name was before the handler changed it.
 func (r *record) replaces(name string, was json.RawMessage) {
 	if _, known := r.was[name]; known || slices.Contains(r.wide, name) {

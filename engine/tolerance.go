@@ -28,7 +28,7 @@ type tolerance struct {
 func (e *Engine) handlerTolerances() (out []tolerance) {
 	for _, p := range e.library.current.Load().plans {
 		for _, s := range p.all {
-			if s.Type.New == nil || s.Type.SetsState {
+			if s.computes() {
 				continue
 			}
 			t := tolerance{path: s.Path, owner: s.Owner, critical: s.Handler.IsCritical(), most: failingOther}

@@ -132,8 +132,8 @@ func (t *runTrace) saved(r *Run, c Change, now time.Time) {
 		return
 	}
 	at := now
-	if r != nil && !r.began.IsZero() {
-		at = r.began
+	if r != nil && !r.Began().IsZero() {
+		at = r.Began()
 	}
 	t.begin(cmp.Or(c.Pipeline, t.claimed.Event.Type), at)
 	// What the sampler left out costs no more than this.
@@ -162,7 +162,7 @@ func (t *runTrace) saved(r *Run, c Change, now time.Time) {
 // handlers makes the spans of the handlers that were decided.
 func (t *runTrace) handlers(r *Run) {
 	for _, h := range t.decided {
-		s := r.plan.stepOf(h)
+		s := StepOf(r.Plan(), h)
 		if s == nil {
 			continue
 		}
@@ -175,8 +175,8 @@ func (t *runTrace) handlers(r *Run) {
 			from = *h.Started
 		}
 		_, span := t.start(parent, t.handlerID(h.ref()), s.Path, trace.WithTimestamp(from), trace.WithAttributes(t.with(
-			attribute.String("procaas.pipeline", s.pipeline()),
-			attribute.String("procaas.stage", s.stage[len(s.pipeline())+1:]),
+			attribute.String("procaas.pipeline", pipelineOf(s.Path)),
+			attribute.String("procaas.stage", s.stage[len(pipelineOf(s.Path))+1:]),
 			attribute.String("procaas.handler", s.Handler.ID),
 			attribute.String("procaas.path", s.Path),
 			attribute.String("procaas.outcome", h.Outcome),
@@ -200,15 +200,15 @@ func (t *runTrace) handlers(r *Run) {
 // stages makes the spans of the stages that the run has left, and of the one in
 // which it ended.
 func (t *runTrace) stages(r *Run, c Change) {
-	for ; t.stage < len(r.plan.Stages) && (t.stage < r.stage || c.Status.Ended()); t.stage++ {
-		from, to, ok := r.stageTimes(t.stage)
+	for ; t.stage < len(r.Plan().Stages) && (t.stage < r.Stage() || c.Status.Ended()); t.stage++ {
+		from, to, ok := r.StageTimes(t.stage)
 		if !ok {
 			continue
 		}
-		id := r.plan.Stages[t.stage].ID
-		path := r.plan.Pipeline.ID + "/" + id
+		id := r.Plan().Stages[t.stage].ID
+		path := r.Plan().Pipeline.ID + "/" + id
 		_, span := t.start(t.context.SpanID(), t.stageID(path), path, trace.WithTimestamp(from), trace.WithAttributes(t.with(
-			attribute.String("procaas.pipeline", r.plan.Pipeline.ID),
+			attribute.String("procaas.pipeline", r.Plan().Pipeline.ID),
 			attribute.String("procaas.stage", id),
 			attribute.String("procaas.path", path),
 		)...))
@@ -241,12 +241,6 @@ func withoutItem(ref string) string {
 		return ref[:at]
 	}
 	return ref
-}
-
-// pipeline gives the pipeline that the handler belongs to.
-func (s *Step) pipeline() string {
-	id, _, _ := strings.Cut(s.Path, "/")
-	return id
 }
 
 // An attemptTrace is the span of one attempt, and the trace context for those

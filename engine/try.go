@@ -5,13 +5,8 @@ import "procaas/dsl"
 // Try checks files as a definition and plans its pipelines, and keeps nothing. The
 // plans are nil exactly when one of the findings is an error.
 func (e *Engine) Try(files []dsl.File) ([]PlanView, []dsl.Diagnostic) {
-	var known []dsl.Type
-	types := map[string]HandlerType{}
-	for _, t := range e.o.Types {
-		known = append(known, t.Type)
-		types[t.Name] = t
-	}
-	b, found := dsl.Load(files, dsl.Options{Types: known})
+	types := Types(e.o.Types)
+	b, found := dsl.Load(files, dsl.Options{Types: types})
 	if b == nil {
 		return nil, found
 	}

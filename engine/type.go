@@ -13,14 +13,16 @@ type HandlerType struct {
 
 	// New makes an empty handler for one call.
 	New func() Handler
-
-	// Emits is true when handlers of the type hand in events. Those of one
-	// stage keep the order in which they are declared.
-	Emits bool
 }
 
-// emitToken is what all handlers that emit events touch.
-const emitToken = "emitted events"
+// Types gives what the language and plans know of handler types.
+func Types(types []HandlerType) []dsl.Type {
+	out := make([]dsl.Type, len(types))
+	for i, t := range types {
+		out[i] = t.Type
+	}
+	return out
+}
 
 // Type describes the handler type whose struct is T, declared in source. It
 // panics when a field of T is undocumented.
@@ -57,7 +59,3 @@ func Type[T any, P interface {
 	_, t.Emits = zero.(interface{ Emits() })
 	return t
 }
-
-// computes tells whether the core decides handlers of the type by itself, without
-// a call.
-func (t *HandlerType) computes() bool { return t.New == nil || t.SetsState }

@@ -56,18 +56,14 @@ func testTypes() []engine.HandlerType {
 
 // load reads one file and plans its pipelines, in order.
 func load(yaml string) ([]*engine.Plan, []dsl.Diagnostic, error) {
-	var known []dsl.Type
-	for _, t := range testTypes() {
-		known = append(known, t.Type)
-	}
 	files := []dsl.File{{Name: "p.yaml", Data: []byte(yaml)}}
-	bundle, found := dsl.Load(files, dsl.Options{Types: known})
+	bundle, found := dsl.Load(files, dsl.Options{Types: facts()})
 	if bundle == nil {
 		return nil, found, nil
 	}
 	var plans []*engine.Plan
 	for _, p := range bundle.Pipelines {
-		plan, err := engine.NewPlan(bundle, p, typesByName())
+		plan, err := engine.NewPlan(bundle, p, facts())
 		if err != nil {
 			return nil, found, err
 		}
@@ -76,13 +72,8 @@ func load(yaml string) ([]*engine.Plan, []dsl.Diagnostic, error) {
 	return plans, found, nil
 }
 
-func typesByName() map[string]engine.HandlerType {
-	byName := map[string]engine.HandlerType{}
-	for _, t := range testTypes() {
-		byName[t.Name] = t
-	}
-	return byName
-}
+// facts are what plans know of the types.
+func facts() []dsl.Type { return engine.Types(testTypes()) }
 
 // plan reads one file with one pipeline.
 func plan(t interface {

@@ -22,18 +22,6 @@ func (r *Run) unit(s *Step) unit { return unit{Step: s, rec: &r.records[s.positi
 // ref names the unit among all of the run, as [Task.Ref] does.
 func (u unit) ref() string { return refOf(u.Path, u.item) }
 
-func refOf(path string, item int) string {
-	if item == 0 {
-		return path
-	}
-	return path + "[" + strconv.Itoa(item-1) + "]"
-}
-
-// isRefOf tells whether a ref is of a handler, or of an item of its for-each.
-func isRefOf(ref, path string) bool {
-	return strings.HasPrefix(ref, path) && (len(ref) == len(path) || ref[len(path)] == '[')
-}
-
 // find gives the unit of a ref; ok is false when there is none.
 func (r *Run) find(ref string) (u unit, ok bool) {
 	path, index, isItem := strings.Cut(ref, "[")

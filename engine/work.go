@@ -53,9 +53,6 @@ type ended struct {
 	end     callEnd
 }
 
-// cancelReason is for runs whose operator's reason the store does not keep.
-const cancelReason = "cancelled by an operator"
-
 // saveAfter is how long a crash may make people miss that calls are under way.
 const saveAfter = 100 * time.Millisecond
 
@@ -225,7 +222,7 @@ func (j *job) save() bool {
 	if status == Parked {
 		change.Due = next
 	}
-	change.Undoing = j.run.stopping != ""
+	change.Undoing = j.run.IsStopping()
 	change.Emit = j.intakes(j.run.TakeEmits())
 	j.count()
 	j.unsaved = time.Time{}
@@ -314,9 +311,9 @@ func (j *job) start(tasks []Task) bool {
 		return false
 	}
 	if j.ended == nil {
-		j.ended = make(chan ended, min(j.run.plan.most, maxEnded))
+		j.ended = make(chan ended, min(j.run.Plan().most, maxEnded))
 	}
-	if j.trace.begin(j.run.plan.Pipeline.ID, j.run.began) {
+	if j.trace.begin(j.run.Plan().Pipeline.ID, j.run.Began()) {
 		j.log = j.log.With("trace_id", j.trace.context.TraceID())
 	}
 	// Saving may have taken its time: a control that has come meanwhile counts.
@@ -399,7 +396,7 @@ func (j *job) delay(next time.Time) (delay time.Duration, ok bool) {
 	if !next.IsZero() {
 		delay, ok = next.Sub(j.n.e.clock.now()), true
 	}
-	if ok && delay > shortHold && j.underway > 0 && strings.Contains(j.run.cause(), gateMark) {
+	if ok && delay > shortHold && j.underway > 0 && strings.Contains(j.run.Cause(), gateMark) {
 		delay = shortHold // nobody calls a run up that does not wait in the store
 	}
 	if _, listens := j.run.Awaits(); listens && (!ok || delay > listenEvery) {
@@ -463,11 +460,11 @@ func (j *job) count() {
 		j.pass.leaveAll(h.ref(), j.n.e.clock.now())
 		j.trace.note(h)
 		seen := j.n.e.stats.path(h.Path)
-		step := j.run.plan.stepOf(h)
+		step := StepOf(j.run.Plan(), h)
 		if by := leftBy(h.Outcome, h.Reason); by != "" && (step == nil || !step.Handler.IsCritical()) {
 			j.leftOut(h, step, by)
 		}
-		switch computes := step != nil && step.Type.computes(); {
+		switch computes := step != nil && step.computes(); {
 		case h.Outcome == OutcomeSkipped:
 			seen.skipped.Inc()
 		case h.Outcome == OutcomeSucceeded && computes:
@@ -544,7 +541,9 @@ func (j *job) call(ctx context.Context, t Task) ended {
 	}
 	if !t.Verify { // which says nothing about the handler's own calls
 		seen.ended(err, now.Sub(began), now)
-		j.n.e.degrader.count(t.Step, err, now.Sub(began), j.n.e.clock.now())
+		if j.def.counted[t.Step] {
+			j.n.e.degrader.count(t.Step, err, now.Sub(began), j.n.e.clock.now())
+		}
 	}
 	return ended{t.Ref(), Outcome{Result: result, Err: err}, endOf(t.Step, err, now.Sub(began))}
 }
@@ -562,7 +561,7 @@ func (j *job) handle(ctx context.Context, t Task, span *attemptTrace) (result Re
 			err = Permanent(fmt.Errorf("handler panicked: %s", what))
 		}
 	}()
-	h := t.Type.New()
+	h := e.library.byName[t.Type.Name].New()
 	if err := t.Type.Spec.Decode(t.Body, h); err != nil {
 		return Result{}, Permanent(err)
 	}
@@ -573,9 +572,10 @@ func (j *job) handle(ctx context.Context, t Task, span *attemptTrace) (result Re
 	}
 	result, err = secrets.result(e.o.virtual.call(ctx, t, h, call))
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
-		return Result{}, fmt.Errorf("no end within %s: %w", t.Timeout, err)
+		err = fmt.Errorf("no end within %s: %w", t.Timeout, err)
+		result = Result{}
 	}
-	return result, err
+	return result, Classify(err)
 }
 
 // checkResult holds what a handler gives against the schemas that are declared of

@@ -116,10 +116,7 @@ func TestTaxiPlans(t *testing.T) {
 	t.Parallel()
 	files, _ := read(t, "taxi")
 	bundle := load(t, files)
-	types := map[string]engine.HandlerType{}
-	for _, h := range handlers.All() {
-		types[h.Name] = h
-	}
+	types := engine.Types(handlers.All())
 	var have bytes.Buffer
 	for _, p := range bundle.Pipelines {
 		plan, err := engine.NewPlan(bundle, p, types)

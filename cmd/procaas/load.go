@@ -191,10 +191,7 @@ func checkBundle(s streams, files []dsl.File, o dsl.Options) (*dsl.Bundle, error
 
 // plansOf makes the plans of all pipelines of a bundle.
 func plansOf(b *dsl.Bundle) ([]*engine.Plan, error) {
-	types := map[string]engine.HandlerType{}
-	for _, t := range handlers.All() {
-		types[t.Name] = t
-	}
+	types := engine.Types(handlers.All())
 	var plans []*engine.Plan
 	for _, p := range b.Pipelines {
 		plan, err := engine.NewPlan(b, p, types)

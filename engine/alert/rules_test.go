@@ -43,18 +43,14 @@ pipelines:
 
 func plans(t *testing.T) []*engine.Plan {
 	t.Helper()
-	var known []dsl.Type
-	types := map[string]engine.HandlerType{}
-	for _, h := range handlers.All() {
-		known, types[h.Name] = append(known, h.Type), h
-	}
+	known := engine.Types(handlers.All())
 	b, found := dsl.Load([]dsl.File{{Name: "flows.yaml", Data: []byte(watched)}}, dsl.Options{Types: known})
 	if b == nil {
 		t.Fatal(found)
 	}
 	var out []*engine.Plan
 	for _, p := range b.Pipelines {
-		plan, err := engine.NewPlan(b, p, types)
+		plan, err := engine.NewPlan(b, p, known)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -545,10 +545,7 @@ func (f *fakeEngine) Degraded() error {
 func (f *fakeEngine) Bundle() *dsl.Bundle { return f.bundle }
 
 func (f *fakeEngine) Plans() (all []*engine.Plan) {
-	types := map[string]engine.HandlerType{}
-	for _, t := range handlers.All() {
-		types[t.Name] = t
-	}
+	types := engine.Types(handlers.All())
 	for _, p := range f.bundle.Pipelines {
 		plan, err := engine.NewPlan(f.bundle, p, types)
 		if err != nil {

@@ -102,10 +102,7 @@ func beside(name string, paths []string, otherwise ...string) []string {
 // is nil exactly when one of the findings is an error.
 func NewSuite(name string, f *File, b *dsl.Bundle, stubs func() (Stubs, error), env Env) (*Suite, []dsl.Diagnostic) {
 	s := &Suite{Name: name, File: f, Bundle: b, env: env, stubs: stubs, plans: map[string]*engine.Plan{}, names: newNames(b)}
-	types := map[string]engine.HandlerType{}
-	for _, t := range env.Types {
-		types[t.Name] = t
-	}
+	types := engine.Types(env.Types)
 	c := checker{suite: s}
 	for _, p := range b.Pipelines {
 		plan, err := engine.NewPlan(b, p, types)

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -9,36 +8,6 @@ import (
 
 	"procaas/dsl"
 )
-
-// checkpointFormat is the version of the checkpoint's form. A run whose
-// checkpoint has another one is not touched.
-const checkpointFormat = 1
-
-// A checkpoint is what is kept of a run: all that it cannot find out again from
-// its plan and its event. Only handlers that were reached have a record, in the
-// order of their declaration.
-type checkpoint struct {
-	Format     int                        `json:"v"`
-	Pipeline   string                     `json:"pipeline"`
-	Generation int                        `json:"generation,omitempty"`
-	State      string                     `json:"state,omitempty"` // of the entity, when the run began
-	Began      time.Time                  `json:"began"`
-	Stage      int                        `json:"stage"`
-	Ended      Status                     `json:"ended,omitempty"`
-	FailedPath string                     `json:"failed_handler,omitempty"`
-	Failure    string                     `json:"error,omitempty"`
-	Class      string                     `json:"error_class,omitempty"`
-	Reason     string                     `json:"reason,omitempty"`
-	Stopping   string                     `json:"stopping,omitempty"`
-	MakesUp    string                     `json:"makes_up,omitempty"` // the handler that is done after the run had ended
-	Undoing    bool                       `json:"undoing,omitempty"`
-	Parts      int                        `json:"parts,omitempty"`  // how many handlers it has had, those of elements and calls counted; not inside of a call
-	Redone     []string                   `json:"redone,omitempty"` // refs of what was undone, to be done again, as often as it was; not inside of a call
-	Inputs     json.RawMessage            `json:"inputs,omitempty"` // inside of a call
-	Shared     map[string]json.RawMessage `json:"shared_state"`
-	Wrote      []string                   `json:"wrote,omitempty"`
-	Handlers   []savedRecord              `json:"handlers"`
-}
 
 // checkpoint encodes the run.
 func (r *Run) checkpoint() []byte {
@@ -77,18 +46,6 @@ func (r *Run) snapshot(records []savedRecord) *checkpoint {
 	return c
 }
 
-// encodePlain encodes what cannot fail to encode: times were bounded and raw
-// values made by FormatJSON.
-func encodePlain(v any) []byte {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		panic(fmt.Sprintf("engine: encode %T: %v", v, err))
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
-}
-
 // keptState encodes the names of the flow's shared state that the run wrote;
 // nil when it wrote none.
 func (r *Run) keptState() []byte {
@@ -102,18 +59,6 @@ func (r *Run) keptState() []byte {
 		return nil
 	}
 	return encodePlain(kept)
-}
-
-// readCheckpoint decodes a checkpoint without a plan.
-func readCheckpoint(data []byte) (checkpoint, error) {
-	var c checkpoint
-	if err := json.Unmarshal(data, &c); err != nil {
-		return c, fmt.Errorf("read checkpoint: %w", err)
-	}
-	if c.Format != checkpointFormat {
-		return c, fmt.Errorf("read checkpoint: want format %d, have %d: it was written by another version of the engine", checkpointFormat, c.Format)
-	}
-	return c, nil
 }
 
 // Resume continues a run from its checkpoint; without one it begins the run.

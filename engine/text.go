@@ -1,0 +1,55 @@
+package engine
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// clean makes a text fit for any store: short, valid and without U+0000.
+func clean(text string) string {
+	const longest = 2000
+	text = strings.ReplaceAll(text, "\x00", "")
+	if len(text) > longest {
+		cut := longest
+		for !utf8.RuneStart(text[cut]) {
+			cut--
+		}
+		text = text[:cut] + "…"
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
+}
+
+func digest(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:16])
+}
+
+// stamp is a time as checkpoints keep it: what a store may lose of it is cut off
+// at once, so that a resumed run is the same.
+func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
+
+// timeData is a time as expressions see it.
+func timeData(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// eventData is the root event.
+func eventData(e Event) map[string]any {
+	data := map[string]any{
+		"id": e.ID, "type": e.Type, "source": e.Source, "time": timeData(e.Time),
+		"key": nil, "payload": e.Payload,
+	}
+	if e.Key != "" {
+		data["key"] = e.Key // so that event.key ?? … finds another one
+	}
+	return data
+}
+
+// identityOf is what keys of calls follow from when the sender has chosen the event's id.
+func identityOf(e Event) string { return digest("event", e.Source, e.ID) }

@@ -1,0 +1,49 @@
+package engine
+
+import (
+	"cmp"
+	"encoding/json"
+)
+
+// View makes a record readable. A checkpoint that cannot be read is told in the
+// view's Error, never lost.
+func View(r RunRecord) RunView { return view(r, true) }
+
+// view makes a record readable; not the whole of it for a list, which has neither the payloads
+// of events nor shared states: they can be large.
+func view(r RunRecord, whole bool) RunView {
+	v := RunView{
+		ID: r.ID, Pipeline: r.Pipeline, Flow: r.Flow, Key: r.Key, Status: r.Status,
+		Event:  EventView{ID: r.Event.ID, Source: r.Event.Source, Type: r.Event.Type, Time: r.Event.Time, Key: r.Event.Key},
+		Bundle: r.Bundle, Generation: r.Generation, Blocked: r.Blocked, Accepted: r.Accepted,
+		Started: known(r.Started), Finished: known(r.Ended), Due: known(r.Due),
+		FailedPath: r.FailedPath, Error: r.Error, ErrorClass: r.ErrorClass, Reason: r.Reason,
+		Handlers: []HandlerView{},
+	}
+	if whole {
+		v.SharedState, v.Event.Payload = map[string]any{}, r.Event.Payload
+	}
+	if whole && r.Event.Payload == nil {
+		v.Event.Payload = json.RawMessage(nil)
+	}
+	if r.Status == Parked {
+		v.Reason, v.Error = r.Error, "" // it has not failed, and waits for this
+	} else if !r.Status.Ended() {
+		v.Error, v.ErrorClass = "", "" // it goes on
+	}
+	if reason, ok := UndoReason(r.Move); !ok {
+		v.Move = r.Move
+	} else if !v.Status.Ended() {
+		v.Cancelling = cmp.Or(reason, cancelReason)
+	}
+	if len(r.Checkpoint) == 0 {
+		return v
+	}
+	if err := v.read(r.Checkpoint); err != nil {
+		if v.Error != "" {
+			v.Error += "; "
+		}
+		v.Error += err.Error()
+	}
+	return v
+}
