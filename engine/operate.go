@@ -3,8 +3,10 @@ package engine
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"procaas/dsl"
@@ -47,6 +49,7 @@ type AuditView struct {
 	Name     string    `json:"name"` // of the setting, service or token, the path of the control or handler, the id of the run; empty for a definition
 	Before   any       `json:"before"`
 	After    any       `json:"after"`
+	Hash     string    `json:"hash"`
 }
 
 // Audit reads who changed what, the last change first.
@@ -58,7 +61,7 @@ func (e *Engine) Audit(ctx context.Context, f AuditFilter) ([]AuditView, error) 
 	out := make([]AuditView, len(list))
 	for i, a := range list {
 		v := AuditView{
-			Revision: a.Revision, Changed: a.Changed, By: a.By.Name, Reason: a.By.Reason, Kind: a.Kind, Name: a.Name,
+			Revision: a.Revision, Changed: a.Changed, By: a.By.Name, Reason: a.By.Reason, Kind: a.Kind, Name: a.Name, Hash: hex.EncodeToString(a.Hash),
 		}
 		if len(a.Before) > 0 {
 			if v.Before, err = dsl.ParseJSON(a.Before); err != nil {
@@ -71,6 +74,30 @@ func (e *Engine) Audit(ctx context.Context, f AuditFilter) ([]AuditView, error) 
 		out[i] = v
 	}
 	return out, nil
+}
+
+// An AuditReport tells whether the audit is as it was written.
+type AuditReport struct {
+	Whole   bool         `json:"whole"`
+	Chains  []AuditChain `json:"chains"`
+	Missing []string     `json:"missing"`
+}
+
+// VerifyAudit looks whether the audit is as it was written, and holds hashes that were
+// kept elsewhere.
+func (e *Engine) VerifyAudit(ctx context.Context, kept []string) (AuditReport, error) {
+	chains, err := e.o.Store.VerifyAudit(ctx, kept)
+	if err != nil {
+		return AuditReport{}, fmt.Errorf("verify the audit: %w", err)
+	}
+	r := AuditReport{Chains: chains, Missing: append([]string{}, kept...)}
+	whole := true
+	for _, c := range chains {
+		whole = whole && c.Break == nil
+		r.Missing = slices.DeleteFunc(r.Missing, func(hash string) bool { return slices.Contains(c.Holds, hash) })
+	}
+	r.Whole = whole && len(r.Missing) == 0
+	return r, nil
 }
 
 // A RunsPreview tells which runs a filter chooses.

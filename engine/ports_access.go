@@ -22,14 +22,20 @@ type Tokens interface {
 }
 
 // Audits keeps who changed what. Records are written with what they tell of, in
-// one transaction, and are never changed.
+// one transaction, and are never changed. They are a chain, in the order of their
+// revisions, which have no gaps: see [Audited.ChainHash].
 type Audits interface {
 	// Audit reads the records that a filter chooses, the last one first.
 	Audit(ctx context.Context, f AuditFilter) ([]Audited, error)
 
-	// ForgetAudit removes a bounded part of the records that are older than keep,
-	// all but the last one; more tells that there may be more of them. Nothing
-	// else removes records: the databases refuse it.
+	// VerifyAudit follows the chain of each database from its oldest record to its
+	// last one. kept are hashes to look for.
+	VerifyAudit(ctx context.Context, kept []string) ([]AuditChain, error)
+
+	// ForgetAudit removes a bounded part of the records that are older than keep, the
+	// first revisions first, all but the last one; more tells that there may be more
+	// of them. The hash of the last one removed is kept, since the next one builds on
+	// it. Nothing else removes records: the databases refuse it.
 	ForgetAudit(ctx context.Context, keep time.Duration) (more bool, err error)
 }
 
@@ -54,6 +60,7 @@ type Audited struct {
 	Name     string // of the setting, service or token, the path of the control or handler, the id of the run; empty for a definition
 	Before   []byte // JSON; empty when there was nothing
 	After    []byte // JSON; null when there is nothing any more
+	Hash     []byte // of this record and the chain before it; empty for one from before there were chains
 }
 
 // The kinds of changes that are audited.

@@ -61,6 +61,11 @@ func TestTokenCommands(t *testing.T) {
 		"audit --token {screen} --limit 1",
 		"audit --token {screen} --kind tokens",
 		"audit --token {screen} --since yesterday",
+		"audit verify",
+		"audit verify --token {screen}",
+		"audit verify --token {screen} --expect 12",
+		"audit verify --token {screen} --expect " + strings.Repeat("0", 64),
+		"audit verify --token {screen} --format json",
 	} {
 		args := strings.Fields(line)
 		for name, secret := range made {
@@ -74,6 +79,7 @@ func TestTokenCommands(t *testing.T) {
 			made[args[indexAfter(args, "--name")]] = secret
 		}
 		text := someToken.ReplaceAllString(out.String()+errs.String(), "SECRET")
+		text = regexp.MustCompile("[0-9a-f]{64}").ReplaceAllString(text, "HASH64")
 		fmt.Fprintf(&have, "$ procaas %s\n%s", line, someTime.ReplaceAllString(text, "TIME"))
 		if code != exitFine {
 			fmt.Fprintf(&have, "[exit code %d]\n", code)

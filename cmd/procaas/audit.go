@@ -59,7 +59,77 @@ func auditCommand(s streams) *cobra.Command {
 		}
 		return showAudit(s, page)
 	}
+	c.AddCommand(auditVerify(s, &f))
 	return c
+}
+
+func auditVerify(s streams, f *clientFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "verify",
+		Short: "Tell whether the audit is as it was written",
+		Long: `verify reads the whole audit of a server. Each record has a hash of what it says
+and of the hash of the record before it, so one that was changed, removed or put in
+later does not fit: verify names the first of these, and exits with 1.
+
+Who can write to the database can make all hashes anew. Keep the head that verify
+prints where they cannot write, such as in a ticket or a log of another system, and
+give it later with --expect: then the records up to it are as they were.`,
+		Example: `  procaas audit verify
+  procaas audit verify --expect "$(cat kept-elsewhere)"`,
+		Args: cobra.NoArgs,
+	}
+	expect := c.Flags().StringSlice("expect", nil, "a head that verify printed before, which must still be there (repeatable)")
+	format := formatFlag(c, "text", "json")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		out, err := format()
+		if err != nil {
+			return err
+		}
+		report, err := f.client().VerifyAudit(c.Context(), *expect)
+		if err != nil {
+			return err
+		}
+		if out == "json" {
+			err = printJSON(s.out, report)
+		} else {
+			showChains(s, report)
+		}
+		if err == nil && !report.Whole {
+			return errFindings
+		}
+		return err
+	}
+	return c
+}
+
+func showChains(s streams, report engine.AuditReport) {
+	for _, c := range report.Chains {
+		cell := ""
+		if c.Cell != "" {
+			cell = c.Cell + ": "
+		}
+		fmt.Fprintf(s.out, "%s%d records fit", cell, c.Records)
+		if c.Trimmed > 0 {
+			fmt.Fprintf(s.out, ", those up to %d were removed for their age", c.Trimmed)
+		}
+		if c.Older > 0 {
+			fmt.Fprintf(s.out, ", %d are from before records were chained", c.Older)
+		}
+		fmt.Fprintln(s.out)
+		if c.Head != "" {
+			fmt.Fprintf(s.out, "%shead %s (record %d)\n", cell, c.Head, c.Last)
+		}
+		if b := c.Break; b != nil {
+			at := ""
+			if !b.Changed.IsZero() {
+				at = " of " + b.Changed.Format(time.RFC3339)
+			}
+			fmt.Fprintf(s.err, "procaas: %srecord %d%s does not fit: found %s; want %s\n", cell, b.Revision, at, b.Found, b.Want)
+		}
+	}
+	for _, hash := range report.Missing {
+		fmt.Fprintf(s.err, "procaas: %s is not in the audit: the records up to it were made anew, or removed for their age\n", hash)
+	}
 }
 
 func showAudit(s streams, page api.Page[engine.AuditView]) error {

@@ -96,6 +96,7 @@ var needs = map[string]need{
 	"get-backlog":   views,
 	"list-nodes":    views,
 	"list-audit":    views,
+	"verify-audit":  views,
 	"list-configs":  views,
 	"list-controls": views,
 

@@ -127,6 +127,9 @@ type Settings interface {
 	// that was never changed, and -1 any.
 	SetConfig(ctx context.Context, name string, value any, ifRevision int64, by engine.Actor) (engine.ConfigView, error)
 	Audit(ctx context.Context, f engine.AuditFilter) ([]engine.AuditView, error)
+
+	// VerifyAudit follows the chains of the audit, and looks for hashes that were kept.
+	VerifyAudit(ctx context.Context, kept []string) (engine.AuditReport, error)
 }
 
 // Status tells what the engine works with and whether it can work.
@@ -172,24 +175,25 @@ func NewWithConsole(o Options) (http.Handler, *ui.Console) {
 }
 
 type server struct {
-	engine  Engine
-	tasks   engine.TaskStore // may be nil
-	served  servedTypes
-	closing <-chan struct{}
-	log     *slog.Logger
-	metrics prometheus.Gatherer
-	token   *[sha256.Size]byte // nil for none
-	open    []string
-	local   bool
-	hosts   []string
-	maxBody int64
-	bodies  atomic.Int64 // bytes of requests under way
-	version string
-	shards  engine.ShardMaps
-	warm    atomic.Bool       // a question for a shard was let in: the tokens are in memory
-	inbox   engine.InboxCells // nil when the inbox has one database
-	reload  func(context.Context, bool, engine.Actor) (engine.Diff, error)
-	play    ui.Player
+	engine    Engine
+	tasks     engine.TaskStore // may be nil
+	served    servedTypes
+	closing   <-chan struct{}
+	log       *slog.Logger
+	metrics   prometheus.Gatherer
+	token     *[sha256.Size]byte // nil for none
+	open      []string
+	local     bool
+	hosts     []string
+	maxBody   int64
+	bodies    atomic.Int64  // bytes of requests under way
+	verifying chan struct{} // has room for one who reads the whole audit
+	version   string
+	shards    engine.ShardMaps
+	warm      atomic.Bool       // a question for a shard was let in: the tokens are in memory
+	inbox     engine.InboxCells // nil when the inbox has one database
+	reload    func(context.Context, bool, engine.Actor) (engine.Diff, error)
+	play      ui.Player
 
 	router  *chi.Mux
 	doc     *huma.OpenAPI
@@ -204,7 +208,7 @@ func newDoor(o Options) *server {
 	s := &server{
 		engine: o.Engine, log: o.Log, metrics: o.Registry, maxBody: o.MaxBody, version: o.Version, reload: o.Reload, play: o.Play, shards: o.Shards, inbox: o.Inbox,
 		open: o.Open, local: o.Local,
-		tasks: o.Tasks, served: servedTypes{strict: o.StrictTasks}, closing: o.Closing,
+		tasks: o.Tasks, served: servedTypes{strict: o.StrictTasks}, closing: o.Closing, verifying: make(chan struct{}, 1),
 	}
 	for _, h := range o.Hosts {
 		s.hosts = append(s.hosts, strings.ToLower(h))

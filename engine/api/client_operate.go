@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"procaas/engine"
@@ -89,6 +90,13 @@ func (c *Client) Reload(ctx context.Context, how Reload) (engine.Diff, error) {
 	var diff engine.Diff
 	err := c.call(ctx, http.MethodPost, "/admin/v1/reload", how, nil, &diff)
 	return diff, err
+}
+
+// VerifyAudit tells whether the audit is as it was written, and holds hashes that were kept.
+func (c *Client) VerifyAudit(ctx context.Context, kept []string) (engine.AuditReport, error) {
+	var report engine.AuditReport
+	err := c.call(ctx, http.MethodGet, "/admin/v1/audit/verify?"+url.Values{"expect": {strings.Join(kept, ",")}}.Encode(), nil, nil, &report)
+	return report, err
 }
 
 // Audit reads a page of who changed what, newest first; the cursor is next of the

@@ -402,6 +402,13 @@ func (f *fakeEngine) RevokeToken(ctx context.Context, name string, by engine.Act
 	return v, err
 }
 
+func (f *fakeEngine) VerifyAudit(_ context.Context, kept []string) (engine.AuditReport, error) {
+	if f.down {
+		return engine.AuditReport{}, errDown
+	}
+	return engine.AuditReport{Whole: len(kept) == 0, Missing: append([]string{}, kept...), Chains: []engine.AuditChain{{Records: 2, Last: 2, Head: "ab", Holds: []string{}}}}, nil
+}
+
 func (f *fakeEngine) Audit(_ context.Context, filter engine.AuditFilter) ([]engine.AuditView, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -390,6 +390,28 @@ var describedFields = map[string]map[string]string{
 			"fallback: a handler or service that went out of the flow or came back; run: one that was retried, cancelled or moved to another definition; token: one that was made or revoked.",
 		"name":   "The setting, service or token, the path of the control or handler, or the id of the run.",
 		"before": "null when there was nothing.",
+		"hash":   "SHA-256 of the record and of the hash of the one before it; empty for one from before records were chained.",
+	},
+	"AuditReport": {
+		"whole":   "No record of any chain was changed, removed or put in later, and all expected hashes are there.",
+		"chains":  "One for each database of the inbox.",
+		"missing": "Expected hashes that no chain holds: they were made anew, or are of records that were removed for their age.",
+	},
+	"AuditChain": {
+		"cell":    "The database of the inbox; absent when there is one.",
+		"records": "How many records fit, up to the first that does not.",
+		"older":   "How many records are from before they were chained. Nothing is known of these.",
+		"trimmed": "The revision of the last record that was removed for its age; 0 for none.",
+		"last":    "The revision of the last record that fits.",
+		"head":    "Its hash: keep it elsewhere. Empty before the first.",
+		"holds":   "Which of the expected hashes are there.",
+		"break":   "The first record that does not fit; absent when all do.",
+	},
+	"AuditBreak": {
+		"revision": "Of the record.",
+		"changed":  "When it says that it was made; absent when there is none.",
+		"found":    "What is there.",
+		"want":     "What should be.",
 	},
 	"Diff": {
 		"old":     "The hash of the definition before.",

@@ -56,6 +56,43 @@ func (s *server) listAudit(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, pageOf(changes, next))
 }
 
+var chainHash = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// maxExpected bounds the hashes that one call looks for.
+const maxExpected = 16
+
+// verifyAudit reads the whole audit, so one call after the other does.
+func (s *server) verifyAudit(w http.ResponseWriter, r *http.Request) error {
+	f := queryFields(r.URL.Query())
+	var kept []string
+	if text := f.str("expect"); text != "" {
+		kept = strings.Split(strings.ToLower(text), ",")
+	}
+	if len(kept) > maxExpected {
+		f.fault("expect", "want at most %d hashes, have %d", maxExpected, len(kept))
+	}
+	for _, hash := range kept {
+		if !chainHash.MatchString(hash) {
+			f.fault("expect", "want hashes of 64 hexadecimal digits, have %q", hash)
+			break
+		}
+	}
+	if err := badParameter(f.faults); err != nil {
+		return err
+	}
+	select {
+	case s.verifying <- struct{}{}:
+	case <-r.Context().Done():
+		return r.Context().Err()
+	}
+	defer func() { <-s.verifying }()
+	report, err := s.engine.VerifyAudit(r.Context(), kept)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, report)
+}
+
 const (
 	// auditStep is how many changes are read at once: one of a setting may hold a megabyte
 	// twice.

@@ -166,6 +166,16 @@ func (s *server) adminOperations() []operation {
 			refusals: []string{codeInvalidParameter, codeStoreUnavailable}, serve: s.listAudit,
 		},
 		{
+			method: http.MethodGet, path: "/admin/v1/audit/verify", id: "verify-audit", tag: "admin",
+			summary: "Tell whether the audit is as it was written",
+			about: "Reads all records, oldest first. Each has a hash of what it says and of the hash before it, so a record that was changed, removed " +
+				"or put in later does not fit. Who can write to the database can make the whole chain anew: keep `head` elsewhere, and ask with `expect` whether it is still there. " +
+				"A node does this once at a time.",
+			params:   []*huma.Param{inQuery("expect", "Hashes that the chain must hold, with commas between them: 64 hexadecimal digits each, such as an earlier head. At most 16.", nil)},
+			replies:  []reply{{status: 200, about: "What was found.", body: engine.AuditReport{}}},
+			refusals: []string{codeInvalidParameter, codeCellAway, codeStoreUnavailable}, serve: s.verifyAudit,
+		},
+		{
 			method: http.MethodPost, path: "/admin/v1/reload", id: "reload", tag: "admin",
 			summary:  "Read this node's pipelines again, and serve new events by them on all nodes",
 			about:    "Pipelines with errors are refused with all findings, and so are files that have none while the server has some; neither changes anything. Pipelines that are gone while accepted events wait for them are refused, too, with their number, unless `drop` gives the events up. Runs that have begun keep the definition that they began with.",

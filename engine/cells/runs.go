@@ -339,3 +339,28 @@ func (s *Store) Audit(ctx context.Context, f engine.AuditFilter) ([]engine.Audit
 	slices.SortStableFunc(out, func(a, b engine.Audited) int { return b.Changed.Compare(a.Changed) })
 	return out[:min(len(out), f.Limit)], nil
 }
+
+// VerifyAudit implements [engine.Audits]. Each cell has a chain of its own. All cells
+// must be there, but those that were removed from the inbox.
+func (s *Store) VerifyAudit(ctx context.Context, kept []string) ([]engine.AuditChain, error) {
+	parts := s.live()
+	all, errs := each(parts, func(p *part) ([]engine.AuditChain, error) {
+		store, err := p.cell()
+		if err != nil {
+			return nil, err
+		}
+		chains, err := store.VerifyAudit(ctx, kept)
+		return chains, p.heed(ctx, err)
+	})
+	var out []engine.AuditChain
+	for i, err := range errs {
+		if err != nil {
+			return nil, fmt.Errorf("audit of cell %s: %w", parts[i].name, err)
+		}
+		for _, c := range all[i] {
+			c.Cell = parts[i].name
+			out = append(out, c)
+		}
+	}
+	return out, nil
+}

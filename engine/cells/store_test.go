@@ -84,3 +84,29 @@ func TestConformance(t *testing.T) {
 	}
 	enginetest.Conformance(t, func(t *testing.T) engine.Store { return away(t) }, groups...)
 }
+
+// What is done to runs is audited where they are, so each cell has a chain.
+func TestEachCellHasAChainOfItsAudit(t *testing.T) {
+	t.Parallel()
+	s := away(t)
+	by := engine.Actor{Name: "ann"}
+	if _, err := s.SetConfig(t.Context(), "A", []byte("1"), -1, by); err != nil {
+		t.Fatal(err)
+	}
+	done, err := s.Accept(t.Context(), 0, []engine.Intake{{ID: "run", Event: engine.Event{ID: "e", Type: "t", Source: "s", Time: time.Now()}, Flow: "f", Key: "k"}})
+	if err != nil || done[0].Err != nil {
+		t.Fatal(done, err)
+	}
+	if err := s.Cancel(t.Context(), done[0].Run, by); err != nil {
+		t.Fatal(err)
+	}
+	chains, err := s.VerifyAudit(t.Context(), nil)
+	if err != nil || len(chains) != 2 {
+		t.Fatal(chains, err)
+	}
+	for i, name := range []string{cells.Home, "b"} {
+		if c := chains[i]; c.Cell != name || c.Records != 1 || c.Break != nil {
+			t.Errorf("want one record in %s, have %+v", name, c)
+		}
+	}
+}

@@ -1,6 +1,9 @@
 package enginetest
 
 import (
+	"encoding/hex"
+	"errors"
+	"fmt"
 	"time"
 
 	"procaas/engine"
@@ -23,7 +26,84 @@ func (p *probe) chosen(f engine.AuditFilter) []int64 {
 	return out
 }
 
+// chain gives the chain that settings are in, with the records of all, which must hold.
+func (p *probe) chain(kept ...string) engine.AuditChain {
+	p.Helper()
+	chains, err := p.VerifyAudit(p.Context(), kept)
+	p.must(err)
+	first := chains[0]
+	first.Cell, first.Records = "", 0
+	for _, c := range chains {
+		if c.Break != nil {
+			p.Fatalf("want chains that hold, have %+v", chains)
+		}
+		first.Records += c.Records
+	}
+	return first
+}
+
 var accessCases = []storeCase{
+	{"audit records are a chain, whatever writes them", func(p *probe) {
+		p.equal("before the first", p.chain(), engine.AuditChain{Holds: []string{}})
+		node := p.join()
+		by := engine.Actor{Name: "ann", Reason: "a\x00b"} // not all stores keep such a text
+		ids := p.accept(p.event("a"), p.event("b"))
+		failed := change(p.wantClaims(node, ids...)[0], engine.Failed)
+		p.commit(node, failed)
+		p.must(p.Retry(p.Context(), ids[0], by))
+		p.must(p.Cancel(p.Context(), ids[1], by))
+		p.activate("a", false)
+		p.control("p", `{"a": 1}`)
+		_, err := p.SetControl(p.Context(), "p", nil, -1, by)
+		p.must(err)
+		_, err = p.setToken("ci", "{}", "x", -1)
+		p.must(err)
+		p.write(0, engine.DocumentWrite{Kind: "k", Name: "n", Version: engine.AnyVersion, Value: []byte("{}")},
+			engine.Audited{Kind: engine.AuditCluster, Name: "one", By: by, After: []byte("{}")},
+			engine.Audited{Kind: engine.AuditCluster, Name: "two", By: by, After: []byte("{}")})
+		_, err = p.SetConfig(p.Context(), "A", []byte("1"), 99, by) // leaves no gap
+		p.wantErr("another revision", err, engine.ErrConflict)
+		last := p.audits(0, 1)[0]
+		c := p.chain()
+		p.equal("chain", c, engine.AuditChain{Records: 8, Last: last.Revision, Head: hex.EncodeToString(last.Hash), Holds: []string{}})
+		p.control("p", `{"a": 2}`)
+		later := p.chain("00", c.Head)
+		p.equal("the earlier head is held", later.Holds, []string{c.Head})
+	}},
+	{"writers at once make one chain", func(p *probe) {
+		done := make(chan error)
+		for i := range 4 {
+			go func() {
+				var err error
+				for n := range 5 {
+					_, next := p.SetConfig(p.Context(), fmt.Sprint(i), fmt.Append(nil, n), -1, engine.Actor{Name: "ann"})
+					err = errors.Join(err, next)
+				}
+				done <- err
+			}()
+		}
+		for range 4 {
+			p.must(<-done)
+		}
+		p.equal("records", p.chain().Records, 20)
+	}},
+	{"a chain goes on behind what was removed for its age", func(p *probe) {
+		for i := range 5 {
+			p.control("p", fmt.Sprintf(`{"a": %d}`, i))
+		}
+		first := p.audits(0, 5)[4]
+		p.eventually("all but the last are gone", func() bool {
+			_, err := p.ForgetAudit(p.Context(), 0)
+			p.must(err)
+			return len(p.audits(0, 9)) == 1
+		})
+		last := p.audits(0, 1)[0]
+		trimmed := p.chain()
+		p.equal("chain", trimmed, engine.AuditChain{Records: 1, Trimmed: last.Revision - 1, Last: last.Revision, Head: hex.EncodeToString(last.Hash), Holds: []string{}})
+		p.control("p", `{"a": 9}`)
+		c := p.chain(hex.EncodeToString(first.Hash), trimmed.Head)
+		p.equal("later", []any{c.Records, c.Holds}, []any{2, []string{trimmed.Head}})
+	}},
 	{"tokens have revisions, and their hashes stay out of the audit", func(p *probe) {
 		node := p.join()
 		first, err := p.setToken("ci", `{"role": "operator"}`, "\x00hash", 0)
@@ -52,7 +132,7 @@ var accessCases = []storeCase{
 		last := p.audits(0, 1)[0]
 		p.equal("audit", last, engine.Audited{
 			Revision: third, Changed: last.Changed, By: by, Kind: engine.AuditToken, Name: "ci",
-			Before: []byte(`{"role": "operator"}`), After: []byte(`{"revoked": true}`),
+			Before: []byte(`{"role": "operator"}`), After: []byte(`{"revoked": true}`), Hash: last.Hash,
 		})
 	}},
 	{"what operators do to runs is audited with it", func(p *probe) {
@@ -82,7 +162,7 @@ var accessCases = []storeCase{
 		have := p.audits(0, 10)
 		for i := range have {
 			if i < len(want) {
-				want[i].Revision, want[i].Changed = have[i].Revision, have[i].Changed
+				want[i].Revision, want[i].Changed, want[i].Hash = have[i].Revision, have[i].Changed, have[i].Hash
 			}
 		}
 		p.equal("audit", have, want)

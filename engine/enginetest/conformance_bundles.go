@@ -104,7 +104,7 @@ var bundleCases = []storeCase{
 			if i >= len(all) || all[i].Changed.IsZero() || i > 0 && all[i].Revision >= all[i-1].Revision {
 				p.Fatalf("audit %d: %+v", i, all)
 			}
-			want[i].Revision, want[i].Changed = all[i].Revision, all[i].Changed
+			want[i].Revision, want[i].Changed, want[i].Hash = all[i].Revision, all[i].Changed, all[i].Hash
 		}
 		p.equal("audit", all, want)
 		p.equal("first page", p.audits(0, 2), want[:2])

@@ -52,12 +52,25 @@ func (m *Store) Audit(ctx context.Context, f engine.AuditFilter) ([]engine.Audit
 	return out, ctx.Err()
 }
 
+// VerifyAudit implements [engine.Audits].
+func (m *Store) VerifyAudit(ctx context.Context, kept []string) ([]engine.AuditChain, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	check := engine.NewAuditCheck(kept)
+	check.From(m.auditBase, 0, m.settings)
+	for _, a := range m.audits {
+		check.Add(a)
+	}
+	return []engine.AuditChain{check.End()}, ctx.Err()
+}
+
 // ForgetAudit implements [engine.Audits].
 func (m *Store) ForgetAudit(ctx context.Context, keep time.Duration) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	horizon := m.now().Add(-keep)
 	for len(m.audits) > 1 && m.audits[0].Changed.Before(horizon) {
+		m.auditBase = engine.AuditLink{Revision: m.audits[0].Revision, Hash: m.audits[0].Hash}
 		m.audits = m.audits[1:]
 	}
 	return false, ctx.Err()

@@ -59,6 +59,11 @@ func (m *Store) revision() int64 { return m.settings }
 func (m *Store) audit(a engine.Audited) {
 	m.settings++
 	a.Revision, a.Changed = m.settings, m.now()
+	before := m.auditBase.Hash
+	if n := len(m.audits); n > 0 {
+		before = m.audits[n-1].Hash
+	}
+	a.Hash = a.ChainHash(before)
 	m.audits = append(m.audits, a)
 }
 

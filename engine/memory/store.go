@@ -32,9 +32,11 @@ type Store struct {
 	controls map[string]engine.Setting
 	tokens   map[string]engine.Setting
 	audits   []engine.Audited
-	settings int64 // their revision
-	fallback memoryFallback
-	wakes    []chan struct{}
+
+	auditBase engine.AuditLink // the last that was removed
+	settings  int64            // their revision
+	fallback  memoryFallback
+	wakes     []chan struct{}
 
 	documents map[documentKey]engine.Document
 	changed   engine.Broadcast

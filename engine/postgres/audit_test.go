@@ -38,3 +38,20 @@ func TestAuditIsAppendOnlyForWhoeverHasTheDatabase(t *testing.T) {
 		t.Errorf("want the records as they were, have %d, %v", n, err)
 	}
 }
+
+// Whoever owns the tables can take the triggers away. What is done then is found.
+func TestVerifyFindsWhatWasDoneToTheAuditByHand(t *testing.T) {
+	t.Parallel()
+	enginetest.SpoilAudit(t, func(t *testing.T) (engine.Store, func(...string)) {
+		dsn := enginetest.Postgres(t)
+		s := open(t, dsn)
+		return s, func(statements ...string) {
+			c := connect(t, dsn)
+			for _, statement := range append([]string{"alter table audit disable trigger all"}, statements...) {
+				if _, err := c.Exec(t.Context(), statement); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
+}

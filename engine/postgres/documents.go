@@ -82,8 +82,8 @@ func (s *Store) WriteDocuments(ctx context.Context, node int64, writes []engine.
 		if slices.Contains(versions, 0) {
 			return engine.ErrConflict
 		}
-		for _, a := range audits {
-			t.auditNext(a)
+		if err := t.audit(ctx, audits...); err != nil {
+			return err
 		}
 		return t.commit(ctx)
 	})

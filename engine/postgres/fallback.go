@@ -111,12 +111,8 @@ func (s *Store) Conclude(ctx context.Context, c engine.Conclusion) error {
 			t.queue(forgetTallies, c.Forget.Microseconds(), c.Taken)
 			t.queue(forgetProbes)
 		}
-		for _, a := range c.Audits {
-			t.queue(nextRevision).QueryRow(value(&a.Revision))
-			if err := t.send(ctx); err != nil {
-				return err
-			}
-			t.audit(a)
+		if err := t.audit(ctx, c.Audits...); err != nil {
+			return err
 		}
 		return t.commit(ctx)
 	})

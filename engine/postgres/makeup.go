@@ -43,8 +43,7 @@ func (s *Store) MakeUp(ctx context.Context, m engine.MakeUp, by engine.Actor) er
 		}
 		t.queue(bringBackRun, r.seq, r.ended, m.Priority, m.Checkpoint)
 		t.readyAt(headOfQueue)
-		t.auditNext(r.MadeUp(m, by))
-		return t.commit(ctx)
+		return t.audit(ctx, r.MadeUp(m, by))
 	})
 	if err != nil {
 		return fmt.Errorf("make up: %w", err)

@@ -127,8 +127,7 @@ func (s *Store) Retry(ctx context.Context, id string, by engine.Actor) error {
 		}
 		t.queue(revive, id, to)
 		t.queueReorder(keys)
-		t.auditNext(r.Retried(id, by))
-		return nil
+		return t.audit(ctx, r.Retried(id, by))
 	})
 	if err != nil {
 		return fmt.Errorf("retry: %w", err)
@@ -138,10 +137,7 @@ func (s *Store) Retry(ctx context.Context, id string, by engine.Actor) error {
 
 // Cancel implements [engine.Runs].
 func (s *Store) Cancel(ctx context.Context, id string, by engine.Actor) error {
-	err := s.steer(ctx, id, func(t *tx, r steered, keys *keySet) error {
-		t.queueCancel(id, r, keys, by)
-		return nil
-	})
+	err := s.steer(ctx, id, func(t *tx, r steered, keys *keySet) error { return t.cancel(ctx, id, r, keys, by) })
 	if err != nil {
 		return fmt.Errorf("cancel: %w", err)
 	}
@@ -152,16 +148,14 @@ func (s *Store) Cancel(ctx context.Context, id string, by engine.Actor) error {
 func (s *Store) Undo(ctx context.Context, id string, by engine.Actor) error {
 	err := s.steer(ctx, id, func(t *tx, r steered, keys *keySet) error {
 		if !r.begun || r.cancelled || r.at == failed || r.at == blocked {
-			t.queueCancel(id, r, keys, by)
-			return nil
+			return t.cancel(ctx, id, r, keys, by)
 		}
 		if r.at == parked || r.at == held {
 			t.readyAt(headOfQueue)
 			r.at = ready
 		}
 		t.queue(askUndo, id, engine.UndoOrder(text(by.Reason)), r.at)
-		t.auditNext(r.Undone(id, by))
-		return nil
+		return t.audit(ctx, r.Undone(id, by))
 	})
 	if err != nil {
 		return fmt.Errorf("undo: %w", err)
@@ -169,15 +163,15 @@ func (s *Store) Undo(ctx context.Context, id string, by engine.Actor) error {
 	return nil
 }
 
-// queueCancel ends a run, or asks its node to.
-func (t *tx) queueCancel(id string, r steered, keys *keySet, by engine.Actor) {
+// cancel ends a run, or asks its node to.
+func (t *tx) cancel(ctx context.Context, id string, r steered, keys *keySet, by engine.Actor) error {
 	if r.at == running {
 		t.queue(askCancel, id, text(by.Reason))
 	} else {
 		t.queueEnds([]ending{{id: id, status: engine.Stopped, reason: by.Reason}})
 		t.queuePromote(keys)
 	}
-	t.auditNext(r.Cancelled(id, by))
+	return t.audit(ctx, r.Cancelled(id, by))
 }
 
 // Move implements [engine.Runs].
@@ -200,8 +194,7 @@ func (s *Store) Move(ctx context.Context, m engine.Move, version int64, by engin
 		default:
 			t.queue(moveRun, m.Run, m.Bundle)
 		}
-		t.auditNext(r.Moved(m, bundle, by))
-		return nil
+		return t.audit(ctx, r.Moved(m, bundle, by))
 	})
 	if err != nil {
 		return false, fmt.Errorf("move: %w", err)

@@ -39,16 +39,12 @@ func (s *Store) Activate(ctx context.Context, hash string, files []byte, onlyNew
 		if before == hash {
 			return t.commit(ctx)
 		}
-		var revision int64
 		t.queue(writeCurrent, hash)
-		t.queue(nextRevision).QueryRow(value(&revision))
-		if err := t.send(ctx); err != nil {
+		if err := t.audit(ctx, engine.Audited{
+			Kind: engine.AuditDefinition, By: by, Before: engine.AuditText(before), After: engine.AuditText(hash),
+		}); err != nil {
 			return err
 		}
-		t.audit(engine.Audited{
-			Revision: revision, Kind: engine.AuditDefinition, By: by,
-			Before: engine.AuditText(before), After: engine.AuditText(hash),
-		})
 		return t.commit(ctx)
 	})
 	if err != nil {
@@ -118,8 +114,6 @@ func (s *Store) settings(ctx context.Context, query string) (map[string]engine.S
 	return found, revision, err
 }
 
-const nextRevision = "update settings set revision = revision + 1 returning revision"
-
 // A settingKind is where settings of a kind are kept.
 type settingKind struct {
 	audit               string
@@ -167,8 +161,7 @@ func (s *Store) set(ctx context.Context, kind settingKind, name string, value []
 	err = s.tx(ctx, func(t *tx) error {
 		var before []byte
 		var have int64
-		// The revision's row is the lock; what follows sees who came before.
-		t.queue(nextRevision).QueryRow(func(r pgx.Row) error { return r.Scan(&revision) })
+		end := lockAudit(&t.batch, 1) // what follows sees who came before
 		t.queue(kind.find, name).QueryRow(func(r pgx.Row) error {
 			if err := r.Scan(&before, &have); !errors.Is(err, pgx.ErrNoRows) {
 				return err
@@ -181,9 +174,10 @@ func (s *Store) set(ctx context.Context, kind settingKind, name string, value []
 		if ifRevision != -1 && ifRevision != have {
 			return engine.ErrConflict
 		}
-		a := engine.Audited{Revision: revision, Kind: kind.audit, Name: name, By: by, Before: before, After: value}
+		revision = end.revision
+		a := engine.Audited{Kind: kind.audit, Name: name, By: by, Before: before, After: value}
 		if value != nil {
-			t.audit(a)
+			end.write(&t.batch, a)
 			t.queue(kind.write, append([]any{name, value, revision, by.Name, text(by.Reason)}, more...)...)
 			return t.commit(ctx)
 		}
@@ -191,7 +185,7 @@ func (s *Store) set(ctx context.Context, kind settingKind, name string, value []
 			return engine.ErrNotFound
 		}
 		a.After = engine.AuditRemoved()
-		t.audit(a)
+		end.write(&t.batch, a)
 		t.queue(kind.remove, name)
 		return t.commit(ctx)
 	})

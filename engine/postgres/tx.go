@@ -24,6 +24,7 @@ type tx struct {
 	pooled     bool // the connection is another one after each transaction
 	cell       bool // the store has some slots only
 	batch      pgx.Batch
+	snapshot   bool // all statements see the same, and write nothing
 	begun      bool // by a statement
 	committing bool // commit was sent
 	committed  bool
@@ -179,7 +180,11 @@ func (t *tx) begin() {
 		return
 	}
 	var b pgx.Batch
-	b.Queue("begin")
+	if t.snapshot {
+		b.Queue("begin isolation level repeatable read, read only")
+	} else {
+		b.Queue("begin")
+	}
 	if t.pooled {
 		b.Queue(localSettings, timeouts()...)
 	}

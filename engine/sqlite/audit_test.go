@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/enginetest"
 )
 
 func TestAuditIsAppendOnlyForWhoeverHasTheFile(t *testing.T) {
@@ -42,4 +43,25 @@ func TestAuditIsAppendOnlyForWhoeverHasTheFile(t *testing.T) {
 	if err := db.QueryRow("select count(*) from audit where actor = 'ann' and reason = ''").Scan(&n); err != nil || n != 2 {
 		t.Errorf("want the records as they were, have %d, %v", n, err)
 	}
+}
+
+// Whoever has the file can take the triggers away. What is done then is found.
+func TestVerifyFindsWhatWasDoneToTheAuditByHand(t *testing.T) {
+	t.Parallel()
+	enginetest.SpoilAudit(t, func(t *testing.T) (engine.Store, func(...string)) {
+		path := filepath.Join(t.TempDir(), "audit.db")
+		s := open(t, path)
+		return s, func(statements ...string) {
+			db, err := sql.Open("sqlite", path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			for _, statement := range append([]string{"drop trigger audit_not_changed", "drop trigger audit_not_removed"}, statements...) {
+				if _, err := db.Exec(statement); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
 }
