@@ -1,22 +1,18 @@
 package dsl
 
 import (
-	"fmt"
 	"slices"
+
+	"procaas/dsl/diag"
 )
 
 // This file and its neighbours give advice: on what works, though another way
 // would be simpler, faster or safer. Advice is given only where the files tell
 // enough; it never keeps anything from loading.
 
-// Advisef adds advice. The hint says what to do instead.
-func (r *Reporter) Advisef(at Span, code Code, hint, format string, args ...any) {
-	r.Report(Diagnostic{Span: at, Severity: Advice, Code: code, Hint: hint, Message: fmt.Sprintf(format, args...)})
-}
-
 // advise looks at all pipelines that have no errors.
 func (c *checker) advise(pipelines []*pipelineCheck) {
-	inParallel(len(pipelines), c.Reporter, func(i int, r *Reporter) {
+	diag.InParallel(len(pipelines), c.Reporter, func(i int, r *diag.Reporter) {
 		pc := *pipelines[i]
 		if !pc.sound {
 			return
@@ -39,7 +35,7 @@ func (c *checker) advise(pipelines []*pipelineCheck) {
 }
 
 // idPlace is where a handler is named.
-func (h *Handler) idPlace() Span { return h.places.of("id", h.Span) }
+func (h *Handler) idPlace() diag.Span { return h.places.of("id", h.Span) }
 
 // calls tells whether a handler calls somebody.
 func (c *checker) calls(h *Handler) bool {

@@ -5,6 +5,9 @@ import (
 	"slices"
 
 	"github.com/expr-lang/expr/ast"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // adviseRouting finds handlers that compute nothing but conditions, which one
@@ -29,7 +32,7 @@ func (c *pipelineCheck) adviseRouting() {
 			asking = stage
 		}
 		if routes && asking != nil {
-			c.Advisef(s.idPlace(), codeRouting, fmt.Sprintf("write the condition into enabled of stage %q or of its handlers, and drop %q", asking.ID, s.ID),
+			c.Advisef(s.idPlace(), rules.Routing, fmt.Sprintf("write the condition into enabled of stage %q or of its handlers, and drop %q", asking.ID, s.ID),
 				"%q only decides which handlers run", s.ID)
 		}
 	}
@@ -76,8 +79,8 @@ func (c *pipelineCheck) adviseForwarding() {
 	if len(served) == 0 || flowID(served[0]) != flowID(c.pipeline) {
 		return // another flow may be in another order
 	}
-	c.Report(Diagnostic{
-		Span: c.pipeline.places.of("id", c.pipeline.Span), Severity: Advice, Code: codeRouting,
+	c.Report(diag.Diagnostic{
+		Span: c.pipeline.places.of("id", c.pipeline.Span), Severity: diag.Advice, Code: rules.Routing,
 		Message: fmt.Sprintf("pipeline %q only sends its event on as %q", c.pipeline.ID, name),
 		Hint:    fmt.Sprintf("let pipeline %q serve both: on: [%s, %s]", served[0].ID, name, c.pipeline.On[0]),
 		Related: servedBy(served[0], name),
@@ -97,7 +100,7 @@ func (c *pipelineCheck) adviseExpressions() {
 		for _, v := range s.values() {
 			v.walkExprs(func(e *Expr) {
 				if what := e.weight.tooMuch(); what != "" {
-					c.Advisef(e.Span, codeHeavyLogic, "let a service compute it and read its response; or split it into set handlers with names of their own",
+					c.Advisef(e.Span, rules.HeavyLogic, "let a service compute it and read its response; or split it into set handlers with names of their own",
 						"this expression has %s: such logic can be neither tested alone nor reused", what)
 				}
 			})
@@ -199,7 +202,7 @@ func (c *pipelineCheck) adviseTransition() {
 		}
 	}
 	name := c.steps[0].Body.Keys()[0].Name
-	c.Advisef(c.pipeline.places.of("id", c.pipeline.Span), codeHandmadeState,
+	c.Advisef(c.pipeline.places.of("id", c.pipeline.Span), rules.HandmadeState,
 		fmt.Sprintf("say states: of flow %q, with a transition on: %s, and leave the stages out", c.flow.ID, c.pipeline.On[0]),
 		"pipeline %q only notes a state in shared-state.%s", c.pipeline.ID, name)
 }
@@ -225,7 +228,7 @@ func (c *checker) adviseAutomata(pipelines []*pipelineCheck) {
 				}
 			}
 			if setBy >= 2 && askedBy >= 2 {
-				c.Advisef(k.Span, codeHandmadeState, "declare states: of the flow: the engine then keeps the state, refuses events out of turn, and proves that there is a way to the end",
+				c.Advisef(k.Span, rules.HandmadeState, "declare states: of the flow: the engine then keeps the state, refuses events out of turn, and proves that there is a way to the end",
 					"shared-state.%s of flow %q is a state by hand: %d pipelines set it, and %d ask for it", k.Name, f.ID, setBy, askedBy)
 			}
 		}

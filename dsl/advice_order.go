@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // adviseStages finds stages that wait for the one before and need nothing of it.
@@ -21,11 +24,11 @@ func (c *pipelineCheck) adviseStages() {
 		if !c.onlyAsks(before) || !c.onlyAsks(s) || c.related(begin-len(stepsOf(before)), begin, at) {
 			continue
 		}
-		c.Report(Diagnostic{
-			Span: s.places.of("id", s.Span), Severity: Advice, Code: codeNeedlessStage,
+		c.Report(diag.Diagnostic{
+			Span: s.places.of("id", s.Span), Severity: diag.Advice, Code: rules.NeedlessStage,
 			Message: fmt.Sprintf("stage %q waits for stage %q and needs nothing of it", s.ID, before.ID),
 			Hint:    fmt.Sprintf("move its handlers into %q: they would run at the same time", before.ID),
-			Related: []Related{{Span: before.places.of("id", before.Span), Message: "the stage before"}},
+			Related: []diag.Related{{Span: before.places.of("id", before.Span), Message: "the stage before"}},
 		})
 	}
 }
@@ -65,11 +68,11 @@ func (c *pipelineCheck) adviseWrites() {
 		for i := j - 1; i >= 0 && c.steps[i].stage == c.steps[j].stage; i-- {
 			if name, ok := c.accidental(i, j); ok {
 				a, b := c.steps[i], c.steps[j]
-				c.Report(Diagnostic{
-					Span: c.placeOfWrite(j, name), Severity: Advice, Code: codeAccidentalWrite,
+				c.Report(diag.Diagnostic{
+					Span: c.placeOfWrite(j, name), Severity: diag.Advice, Code: rules.AccidentalWrite,
 					Message: fmt.Sprintf("%q waits for %q only because both set shared-state.%s, and nobody reads what %q sets", b.ID, a.ID, name, a.ID),
 					Hint:    "set another name, or drop one of both: they would run at the same time",
-					Related: []Related{{Span: c.placeOfWrite(i, name), Message: "also set here"}},
+					Related: []diag.Related{{Span: c.placeOfWrite(i, name), Message: "also set here"}},
 				})
 			}
 		}
@@ -108,7 +111,7 @@ func (c *pipelineCheck) readBetween(name string, begin, end int) bool {
 	return false
 }
 
-func (c *pipelineCheck) placeOfWrite(i int, name string) Span {
+func (c *pipelineCheck) placeOfWrite(i int, name string) diag.Span {
 	for _, a := range c.assignments(i) {
 		if a.key.Name == name {
 			return a.key.Span
@@ -139,7 +142,7 @@ func (c *pipelineCheck) adviseCritical() {
 			continue
 		}
 		h := c.steps[odd]
-		c.Advisef(h.idPlace(), codeLoneCritical, "say critical: false, or critical: true when the run must not succeed without it",
+		c.Advisef(h.idPlace(), rules.LoneCritical, "say critical: false, or critical: true when the run must not succeed without it",
 			"%q is critical in the midst of handlers that are not: a failure of it fails the run", h.ID)
 	}
 }
@@ -172,11 +175,11 @@ func (c *pipelineCheck) adviseRequests() {
 			if !a.IsCritical() && b.IsCritical() || a.goesOn() != nil || !impliedBy(a.demands(c.parsed), b.demands(c.parsed)) {
 				continue // the second one may be needed because there is no answer to the first
 			}
-			c.Report(Diagnostic{
-				Span: b.idPlace(), Severity: Advice, Code: codeSameRequest,
+			c.Report(diag.Diagnostic{
+				Span: b.idPlace(), Severity: diag.Advice, Code: rules.SameRequest,
 				Message: fmt.Sprintf("%q makes the same request as %q", b.ID, a.ID),
 				Hint:    fmt.Sprintf("read sources.%s.response", a.ID),
-				Related: []Related{{Span: a.idPlace(), Message: "the first one"}},
+				Related: []diag.Related{{Span: a.idPlace(), Message: "the first one"}},
 			})
 			break
 		}

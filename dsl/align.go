@@ -1,6 +1,10 @@
 package dsl
 
-import "gopkg.in/yaml.v3"
+import (
+	"gopkg.in/yaml.v3"
+
+	"procaas/dsl/diag"
+)
 
 // align finds the place in the file of every rune of a scalar's value, and of
 // its end: it walks the value and the text side by side, because YAML folds
@@ -8,16 +12,16 @@ import "gopkg.in/yaml.v3"
 // other. White space that YAML made up stands for white space of the text.
 // Should the walk lose its way, all runes share the place where the scalar
 // begins.
-func (s *source) align(n *yaml.Node) []Pos {
+func (s *source) align(n *yaml.Node) []diag.Pos {
 	c := &cursor{lines: s.lines, line: n.Line - 1, column: n.Column - 1}
 	c.skipProperties()
 	value := []rune(n.Value)
 	start := c.pos()
-	var at []Pos
+	var at []diag.Pos
 	var ok bool
 	switch {
 	case n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 && len(value) == 0:
-		return []Pos{start}
+		return []diag.Pos{start}
 	case n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
 		c.line, c.column = c.line+1, 0 // past the header
 		at, ok = c.walk(value, false)
@@ -30,14 +34,14 @@ func (s *source) align(n *yaml.Node) []Pos {
 	case len(value) == 0:
 		// A missing value stands where its key ends, not where the next
 		// token begins.
-		return []Pos{{n.Line, n.Column}}
+		return []diag.Pos{{Line: n.Line, Column: n.Column}}
 	default:
 		at, ok = c.walk(value, false)
 	}
 	if ok {
 		return at
 	}
-	at = make([]Pos, len(value)+1)
+	at = make([]diag.Pos, len(value)+1)
 	for i := range at {
 		at[i] = start
 	}
@@ -53,7 +57,7 @@ type cursor struct {
 // eof is what a cursor sees behind the last line.
 const eof rune = -1
 
-func (c *cursor) pos() Pos { return Pos{c.line + 1, c.column + 1} }
+func (c *cursor) pos() diag.Pos { return diag.Pos{Line: c.line + 1, Column: c.column + 1} }
 
 func (c *cursor) rune() rune {
 	switch {
@@ -108,7 +112,7 @@ func (c *cursor) skipProperty() {
 
 // plainly finds where a scalar ends that stands in the text as it is, on one line,
 // as nearly all do.
-func (s *source) plainly(n *yaml.Node) (at Span, ok bool) {
+func (s *source) plainly(n *yaml.Node) (at diag.Span, ok bool) {
 	if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 || n.Value == "" {
 		return at, false
 	}
@@ -138,8 +142,8 @@ func (s *source) plainly(n *yaml.Node) (at Span, ok bool) {
 
 // walk aligns a value that holds the runes of the text in order, except for
 // white space. With single, the text doubles its single quotes.
-func (c *cursor) walk(value []rune, single bool) ([]Pos, bool) {
-	at := make([]Pos, 0, len(value)+1)
+func (c *cursor) walk(value []rune, single bool) ([]diag.Pos, bool) {
+	at := make([]diag.Pos, 0, len(value)+1)
 	for i := 0; i < len(value); {
 		if value[i] == ' ' && i+1 < len(value) && !isBlank(value[i+1]) && c.rune() == ' ' {
 			if pos := c.pos(); !c.blankBehind() {
@@ -179,7 +183,7 @@ func (c *cursor) walk(value []rune, single bool) ([]Pos, bool) {
 // A spot is a rune of the text with its place.
 type spot struct {
 	rune rune
-	pos  Pos
+	pos  diag.Pos
 }
 
 // gap moves past white space and gives it.
@@ -199,8 +203,8 @@ func (c *cursor) gap() []spot {
 // came from: what precedes the first line end from the left, what follows the
 // last one from the right, for indentation is dropped on the left; line ends,
 // and the blank that one became, over line ends.
-func spread(value []rune, gap []spot) []Pos {
-	at := make([]Pos, len(value))
+func spread(value []rune, gap []spot) []diag.Pos {
+	at := make([]diag.Pos, len(value))
 	g := 0
 	for i, r := range value {
 		if r == '\n' {
@@ -227,8 +231,8 @@ func spread(value []rune, gap []spot) []Pos {
 }
 
 // unquote aligns a double-quoted scalar of n runes.
-func (c *cursor) unquote(n int) ([]Pos, bool) {
-	at := make([]Pos, 0, n+1)
+func (c *cursor) unquote(n int) ([]diag.Pos, bool) {
+	at := make([]diag.Pos, 0, n+1)
 	for {
 		switch r := c.rune(); {
 		case r == eof:
@@ -248,13 +252,13 @@ func (c *cursor) unquote(n int) ([]Pos, bool) {
 
 // escape moves past an escape and gives the places of what it stands for: one
 // rune, or as many line ends as there are empty lines behind an escaped one.
-func (c *cursor) escape() []Pos {
+func (c *cursor) escape() []diag.Pos {
 	start := c.pos()
 	c.next()
 	if c.rune() == '\n' {
 		c.next()
 		gap := c.gap()
-		var at []Pos
+		var at []diag.Pos
 		for _, m := range gap {
 			if m.rune == '\n' {
 				at = append(at, m.pos)
@@ -266,13 +270,13 @@ func (c *cursor) escape() []Pos {
 	for range 1 + digits {
 		c.next()
 	}
-	return []Pos{start}
+	return []diag.Pos{start}
 }
 
 // fold gives what white space inside double quotes becomes: itself on one
 // line; otherwise a blank for one line end, and one line end less for more.
-func fold(gap []spot) []Pos {
-	var at, ends []Pos
+func fold(gap []spot) []diag.Pos {
+	var at, ends []diag.Pos
 	for _, m := range gap {
 		at = append(at, m.pos)
 		if m.rune == '\n' {

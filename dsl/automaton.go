@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // maxMoves bounds an automaton: from and on multiply, and a hundred of each in one line are
@@ -20,7 +23,7 @@ type graph struct {
 // A move leaves a state by one event type.
 type move struct {
 	on, to string
-	at     Span // of the event type in its transition
+	at     diag.Span // of the event type in its transition
 }
 
 // checkAutomaton checks the automaton of a flow: that it is deterministic, that
@@ -40,7 +43,7 @@ func (c *checker) checkAutomaton(f *Flow) {
 
 // newGraph builds the graph and reports moves that are said twice or lead to
 // two states. It is nil when there are too many to look at.
-func newGraph(a *Automaton, r *Reporter) *graph {
+func newGraph(a *Automaton, r *diag.Reporter) *graph {
 	g := &graph{Automaton: a, moves: make(map[string][]move)}
 	if a.Initial != "" {
 		g.names = append(g.names, a.Initial)
@@ -51,7 +54,7 @@ func newGraph(a *Automaton, r *Reporter) *graph {
 			continue // reported when it was read
 		}
 		if count += len(t.From) * len(t.On); count > maxMoves {
-			r.Errorf(t.Span, codeTooMany, "split the flow", "the automaton has over %d moves", maxMoves)
+			r.Errorf(t.Span, rules.TooMany, "split the flow", "the automaton has over %d moves", maxMoves)
 			return nil
 		}
 		if !slices.Contains(g.names, t.To) {
@@ -68,21 +71,21 @@ func newGraph(a *Automaton, r *Reporter) *graph {
 
 // add adds a move. One that leads elsewhere than another by the same event is an error, and one
 // that is there already a warning.
-func (g *graph) add(from string, m move, r *Reporter) {
+func (g *graph) add(from string, m move, r *diag.Reporter) {
 	i := slices.IndexFunc(g.moves[from], func(o move) bool { return o.on == m.on })
 	g.moves[from] = append(g.moves[from], m)
 	if i < 0 {
 		return
 	}
 	first := g.moves[from][i]
-	d := Diagnostic{
-		Span: m.at, Code: codeTwoWays,
+	d := diag.Diagnostic{
+		Span: m.at, Code: rules.TwoWays,
 		Message: fmt.Sprintf("%q leads from state %q to %q and to %q", m.on, from, first.to, m.to),
 		Hint:    "keep one: the state after an event must not depend on chance",
-		Related: []Related{{Span: first.at, Message: fmt.Sprintf("to %q here", first.to)}},
+		Related: []diag.Related{{Span: first.at, Message: fmt.Sprintf("to %q here", first.to)}},
 	}
 	if first.to == m.to {
-		d.Severity, d.Code, d.Hint = Warning, codeSaidTwice, "delete one of them"
+		d.Severity, d.Code, d.Hint = diag.Warning, rules.SaidTwice, "delete one of them"
 		d.Message = fmt.Sprintf("the transition from %q on %q to %q is said twice", from, m.on, m.to)
 	}
 	r.Report(d)
@@ -112,12 +115,12 @@ func (c *checker) checkReachable(g *graph) bool {
 	}
 	all := true
 	reached := g.reach(g.Initial)
-	report := func(state string, at Span) {
+	report := func(state string, at diag.Span) {
 		if reached[state] || state == "" {
 			return
 		}
 		reached[state], all = true, false // told: it is named in other lines, too
-		c.Errorf(at, codeUnreachable, c.suggestOr(state, without(g.names, state), "add a transition to it"), "no transition leads from the initial state %q to state %q", g.Initial, state)
+		c.Errorf(at, rules.Unreachable, c.SuggestOr(state, without(g.names, state), "add a transition to it"), "no transition leads from the initial state %q to state %q", g.Initial, state)
 	}
 	for _, t := range g.Transitions {
 		for i, from := range t.From {
@@ -131,7 +134,7 @@ func (c *checker) checkReachable(g *graph) bool {
 }
 
 // finalPlace is where the i-th final state is named.
-func (g *graph) finalPlace(i int) Span {
+func (g *graph) finalPlace(i int) diag.Span {
 	return g.places.of(fmt.Sprintf("final[%d]", i), g.places.of("final", g.Span))
 }
 
@@ -139,15 +142,15 @@ func (g *graph) finalPlace(i int) Span {
 func (c *checker) checkFinal(g *graph) {
 	for i, final := range g.Final {
 		if slices.Index(g.Final, final) < i {
-			c.Warnf(g.finalPlace(i), codeSaidTwice, "delete one of them", "final lists %q twice", final)
+			c.Warnf(g.finalPlace(i), rules.SaidTwice, "delete one of them", "final lists %q twice", final)
 			continue
 		}
 		for _, m := range g.moves[final] {
-			c.Report(Diagnostic{
-				Span: m.at, Code: codeLeavesFinal,
+			c.Report(diag.Diagnostic{
+				Span: m.at, Code: rules.LeavesFinal,
 				Message: fmt.Sprintf("%q leads out of the final state %q", m.on, final),
 				Hint:    "delete the transition, or take the state off final",
-				Related: []Related{{Span: g.finalPlace(i), Message: "final here"}},
+				Related: []diag.Related{{Span: g.finalPlace(i), Message: "final here"}},
 			})
 		}
 	}
@@ -162,7 +165,7 @@ func (c *checker) checkDeadEnds(g *graph) {
 	ends := g.endless()
 	for _, state := range g.names {
 		if at, stuck := ends[state]; stuck {
-			c.Warnf(at, codeDeadEnd, "add a transition, or name the state in final",
+			c.Warnf(at, rules.DeadEnd, "add a transition, or name the state in final",
 				"an entity in state %q never reaches a final state", state)
 		}
 	}
@@ -171,7 +174,7 @@ func (c *checker) checkDeadEnds(g *graph) {
 // endless finds the states from which no final state can be reached,
 // with the places where they are entered. Backwards from the final states, so
 // that its cost grows with the moves only.
-func (g *graph) endless() map[string]Span {
+func (g *graph) endless() map[string]diag.Span {
 	before := make(map[string][]string)
 	for from, moves := range g.moves {
 		for _, m := range moves {
@@ -187,7 +190,7 @@ func (g *graph) endless() map[string]Span {
 			todo = append(todo, before[state]...)
 		}
 	}
-	out := make(map[string]Span)
+	out := make(map[string]diag.Span)
 	if !ends[g.Initial] {
 		out[g.Initial] = g.places.of("initial", g.Span)
 	}
@@ -202,7 +205,7 @@ func (g *graph) endless() map[string]Span {
 // checkServed compares the event types of the automaton with those that the
 // pipelines of the flow serve.
 func (c *checker) checkServed(f *Flow, g *graph) {
-	served := make(map[string]Span)
+	served := make(map[string]diag.Span)
 	for _, p := range c.pipelinesOf(f.ID) {
 		for i, on := range p.On {
 			if _, known := served[on]; !known {
@@ -214,20 +217,20 @@ func (c *checker) checkServed(f *Flow, g *graph) {
 	for _, t := range g.Transitions {
 		for i, on := range t.On {
 			if _, ok := served[on]; !ok && !moving[on] && !c.partial {
-				c.Warnf(t.places.of(fmt.Sprintf("on[%d]", i), t.places.of("on", t.Span)), codeUnserved,
-					c.didYouMean(on, in(served)),
+				c.Warnf(t.places.of(fmt.Sprintf("on[%d]", i), t.places.of("on", t.Span)), rules.Unserved,
+					c.DidYouMean(on, diag.NamesIn(served)),
 					"no pipeline of flow %q serves event type %q", f.ID, on)
 			}
 			moving[on] = true
 		}
 	}
-	for _, on := range namesOf(served) {
+	for _, on := range diag.SortedKeys(served) {
 		if !moving[on] {
-			c.Report(Diagnostic{
-				Span: served[on], Severity: Warning, Code: codeNoTransition,
+			c.Report(diag.Diagnostic{
+				Span: served[on], Severity: diag.Warning, Code: rules.NoTransition,
 				Message: fmt.Sprintf("flow %q has no transition on %q: the event is %s in every state", f.ID, on, afterwards(g.Otherwise)),
-				Hint:    c.suggestOr(on, in(moving), "add a transition, or take it off the pipeline"),
-				Related: []Related{{Span: f.places.of("id", f.Span), Message: "the flow"}},
+				Hint:    c.SuggestOr(on, diag.NamesIn(moving), "add a transition, or take it off the pipeline"),
+				Related: []diag.Related{{Span: f.places.of("id", f.Span), Message: "the flow"}},
 			})
 		}
 	}

@@ -1,16 +1,15 @@
 package dsl
 
 import (
-	"cmp"
-	"maps"
 	"slices"
-	"strings"
+
+	"procaas/dsl/diag"
 )
 
 // A checker merges documents into a bundle and finds what is wrong with the
 // whole.
 type checker struct {
-	*Reporter
+	*diag.Reporter
 	bundle  *Bundle
 	types   map[string]Type
 	configs []string
@@ -26,25 +25,25 @@ type checker struct {
 
 	configSchemas []entry
 	configValues  map[string]*Value    // first values by name
-	first         map[string]Span      // where a name was declared first, under "kind name"
+	first         map[string]diag.Span // where a name was declared first, under "kind name"
 	stages        map[string][]*Stage  // by pipeline/stage
 	takers        map[string]*Pipeline // by event type: the first that serves every event
 
 	// unread holds what was found while reading: where it is, a part of the tree
 	// is missing.
-	unread []Diagnostic
+	unread []diag.Diagnostic
 
 	// partial says that a file could not be read: what is missing may be
 	// declared there, so nobody is blamed for naming it.
 	partial bool
 }
 
-func newChecker(files []File, types []Type, r *Reporter) *checker {
+func newChecker(files []diag.File, types []Type, r *diag.Reporter) *checker {
 	c := &checker{
 		Reporter: r,
-		unread:   slices.Clone(r.found),
+		unread:   slices.Clone(r.Found),
 		types:    make(map[string]Type, len(types)),
-		first:    make(map[string]Span),
+		first:    make(map[string]diag.Span),
 		stages:   make(map[string][]*Stage),
 		takers:   make(map[string]*Pipeline),
 		schemas:  make(map[string]*Value),
@@ -103,11 +102,11 @@ func (c *checker) check() {
 			}
 		}
 		left -= len(now)
-		inParallel(len(now), c.Reporter, func(i int, r *Reporter) {
+		diag.InParallel(len(now), c.Reporter, func(i int, r *diag.Reporter) {
 			pipelines[now[i]] = c.checkPipeline(c.bundle.Pipelines[now[i]], r)
 		})
 	}
-	inParallel(len(c.bundle.Detached), c.Reporter, func(i int, r *Reporter) {
+	diag.InParallel(len(c.bundle.Detached), c.Reporter, func(i int, r *diag.Reporter) {
 		c.checkDetached(c.bundle.Detached[i], r)
 	})
 	c.checkParts()
@@ -142,47 +141,17 @@ func (c *checker) pipelinesOf(flow string) []*Pipeline {
 }
 
 // unknown reports the name of something that is not declared.
-func (c *checker) unknown(at Span, code Code, kind, name string, known func() []string) {
+func (c *checker) unknown(at diag.Span, code diag.Code, kind, name string, known func() []string) {
 	if !c.partial {
-		c.Errorf(at, code, c.didYouMean(name, known), "unknown %s %q", kind, name)
+		c.Errorf(at, code, c.DidYouMean(name, known), "unknown %s %q", kind, name)
 	}
 }
 
 // blamed tells whether an error was found inside a span while it was read.
-func (c *checker) blamed(at Span) bool {
-	return slices.ContainsFunc(c.unread, func(d Diagnostic) bool {
-		return d.Severity == Error && d.File == at.File && !d.Start.before(at.Start) && d.Start.before(at.End)
+func (c *checker) blamed(at diag.Span) bool {
+	return slices.ContainsFunc(c.unread, func(d diag.Diagnostic) bool {
+		return d.Severity == diag.Error && d.File == at.File && !d.Start.Before(at.Start) && d.Start.Before(at.End)
 	})
-}
-
-// before tells whether p comes first in a file.
-func (p Pos) before(q Pos) bool {
-	return p.Line < q.Line || p.Line == q.Line && p.Column < q.Column
-}
-
-// maxHints bounds the suggestions among the findings of one reporter: each
-// costs a look at every known name.
-const maxHints = 100
-
-// didYouMean is a hint for a mistyped name: the nearest known one, or the whole
-// list when it is short.
-func (r *Reporter) didYouMean(name string, known func() []string) string {
-	list := ""
-	if r.hints < maxHints {
-		if names := known(); len(names) > 0 && len(names) <= 8 {
-			list = "known: " + strings.Join(names, ", ")
-		}
-	}
-	return r.suggestOr(name, known, list)
-}
-
-// suggestOr is a hint for a mistyped name, or another one when no known name is
-// near.
-func (r *Reporter) suggestOr(name string, known func() []string, other string) string {
-	if r.hints++; r.hints > maxHints {
-		return other
-	}
-	return cmp.Or(didYouMean(name, known(), `"`), other)
 }
 
 // firstValues gives the declared names of a shared state with their first
@@ -201,9 +170,3 @@ func hasKey(keys []Key, name string) (Key, bool) {
 	}
 	return keys[i], true
 }
-
-// in gives the keys of a map, when they are asked for.
-func in[V any](m map[string]V) func() []string { return func() []string { return namesOf(m) } }
-
-// namesOf lists the keys of a map in order.
-func namesOf[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

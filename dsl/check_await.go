@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // checkAwaits finds out which event types handlers wait for. It comes after the
@@ -47,11 +50,11 @@ func (c *checker) awaitsInside(p *Pipeline, h *Handler, seen map[*Pipeline]bool)
 					continue
 				}
 				if s.ForEach != nil || by.ForEach != nil {
-					c.Report(Diagnostic{
-						Span: h.places.of("await", h.Await.Span), Code: codeAwait,
+					c.Report(diag.Diagnostic{
+						Span: h.places.of("await", h.Await.Span), Code: rules.Await,
 						Message: fmt.Sprintf("handler %q cannot wait for an event: %q calls its pipeline %q for each element, and nobody could tell which the event is for", h.ID, by.ID, p.ID),
 						Hint:    "wait in a stage before or behind that call, or emit an event of another flow, whose key is the element, and wait there",
-						Related: []Related{{Span: by.Call.places.of("pipeline", by.Call.Span), Message: "the call"}},
+						Related: []diag.Related{{Span: by.Call.places.of("pipeline", by.Call.Span), Message: "the call"}},
 					})
 					return
 				}
@@ -74,7 +77,7 @@ func (c *checker) awaitsIn(p *Pipeline, h *Handler) {
 		whose, hint = ", whose runs it is a part of,", "let the pipelines that call this one wait, and hand in what has come by with:"
 	}
 	if p.Flow == "" {
-		c.Errorf(h.places.of("await", h.Await.Span), codeAwait, "name the flow of the pipeline: its key tells which events belong together",
+		c.Errorf(h.places.of("await", h.Await.Span), rules.Await, "name the flow of the pipeline: its key tells which events belong together",
 			"handler %q waits for events of the same key, but pipeline %q%s has no flow", h.ID, p.ID, whose)
 		return
 	}
@@ -82,11 +85,11 @@ func (c *checker) awaitsIn(p *Pipeline, h *Handler) {
 		at := h.Await.places.of(fmt.Sprintf("event[%d]", i), h.Await.places.of("event", h.Await.Span))
 		others := slices.Concat(c.bundle.byEvent[event], c.bundle.awaiting[event])
 		if len(others) > 0 && flowID(others[0]) != p.Flow {
-			c.Report(Diagnostic{
-				Span: at, Code: codeTwoFlows,
+			c.Report(diag.Diagnostic{
+				Span: at, Code: rules.TwoFlows,
 				Message: fmt.Sprintf("event type %q is of two flows, %q and %q", event, flowID(others[0]), p.Flow),
 				Hint:    hint,
-				Related: []Related{{Span: others[0].places.of("id", others[0].Span), Message: fmt.Sprintf("pipeline %q takes it, too", others[0].ID)}},
+				Related: []diag.Related{{Span: others[0].places.of("id", others[0].Span), Message: fmt.Sprintf("pipeline %q takes it, too", others[0].ID)}},
 			})
 			continue
 		}
@@ -97,31 +100,31 @@ func (c *checker) awaitsIn(p *Pipeline, h *Handler) {
 }
 
 // checkAwait reports fields that do not go with await.
-func checkAwait(h *Handler, r *Reporter) {
+func checkAwait(h *Handler, r *diag.Reporter) {
 	if h.Await == nil {
 		return
 	}
 	at := h.places.of("await", h.Await.Span)
 	if h.Type != "" {
-		r.Report(Diagnostic{
-			Span: at, Code: codeAwait, Hint: "make two handlers of it",
+		r.Report(diag.Diagnostic{
+			Span: at, Code: rules.Await, Hint: "make two handlers of it",
 			Message: fmt.Sprintf("handler %q waits for an event and makes a call, %s", h.ID, h.Type),
-			Related: []Related{{Span: h.places.of("type", h.Span), Message: "the call"}},
+			Related: []diag.Related{{Span: h.places.of("type", h.Span), Message: "the call"}},
 		})
 	}
 	for _, name := range []string{"for-each", "on-unknown", "retry", "timeout", "fallback", "response-schema"} {
-		if span := h.places.of(name, Span{}); span != (Span{}) {
+		if span := h.places.of(name, diag.Span{}); span != (diag.Span{}) {
 			hint := "drop it"
 			if name == "timeout" {
 				hint = "write it below await:"
 			}
-			r.Errorf(span, codeAwait, hint, "handler %q waits for an event; field %q is about calls", h.ID, name)
+			r.Errorf(span, rules.Await, hint, "handler %q waits for an event; field %q is about calls", h.ID, name)
 		}
 	}
 }
 
 // compileAwait compiles the condition of await.
-func (c *checker) compileAwait(h *Handler, sc *scope, r *Reporter) {
+func (c *checker) compileAwait(h *Handler, sc *scope, r *diag.Reporter) {
 	if h.Await == nil {
 		return
 	}

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // maxCallDepth bounds how deep calls of pipelines are nested: each level is a part of
@@ -57,12 +60,12 @@ func (c *checker) checkCallee(h *Handler) {
 			}
 			return out
 		}
-		c.unknown(at, codeCall, "pipeline", h.Call.Pipeline, known)
+		c.unknown(at, rules.Call, "pipeline", h.Call.Pipeline, known)
 	case !p.IsCalled():
-		c.Report(Diagnostic{
-			Span: at, Code: codeCall, Message: fmt.Sprintf("pipeline %q is run by events, not by calls", p.ID),
+		c.Report(diag.Diagnostic{
+			Span: at, Code: rules.Call, Message: fmt.Sprintf("pipeline %q is run by events, not by calls", p.ID),
 			Hint:    "let it declare inputs: or outputs:, or emit its event",
-			Related: []Related{{Span: p.places.of("id", p.Span), Message: "the pipeline"}},
+			Related: []diag.Related{{Span: p.places.of("id", p.Span), Message: "the pipeline"}},
 		})
 	default:
 		c.checkInputs(h, p)
@@ -75,18 +78,18 @@ func (c *checker) checkInputs(h *Handler, p *Pipeline) {
 	for _, k := range with.Keys() {
 		if p.Inputs.Get(k.Name) == nil {
 			known := func() []string { return keyNames(p.Inputs) }
-			c.Report(Diagnostic{
-				Span: k.Span, Code: codeCall, Message: fmt.Sprintf("pipeline %q has no input %q", p.ID, k.Name), Hint: c.didYouMean(k.Name, known),
-				Related: []Related{{Span: p.places.of("inputs", p.places.of("id", p.Span)), Message: "its inputs"}},
+			c.Report(diag.Diagnostic{
+				Span: k.Span, Code: rules.Call, Message: fmt.Sprintf("pipeline %q has no input %q", p.ID, k.Name), Hint: c.DidYouMean(k.Name, known),
+				Related: []diag.Related{{Span: p.places.of("inputs", p.places.of("id", p.Span)), Message: "its inputs"}},
 			})
 		}
 	}
 	for i, k := range p.Inputs.Keys() {
 		if _, ok := hasKey(with.Keys(), k.Name); !ok && p.Inputs.items[i].Get("default") == nil {
-			c.Report(Diagnostic{
-				Span: h.Call.places.of("pipeline", h.Call.Span), Code: codeCall, Message: fmt.Sprintf("pipeline %q needs the input %q", p.ID, k.Name),
+			c.Report(diag.Diagnostic{
+				Span: h.Call.places.of("pipeline", h.Call.Span), Code: rules.Call, Message: fmt.Sprintf("pipeline %q needs the input %q", p.ID, k.Name),
 				Hint:    "add with: {" + k.Name + ": …}, or give its schema a default",
-				Related: []Related{{Span: k.Span, Message: "declared here"}},
+				Related: []diag.Related{{Span: k.Span, Message: "declared here"}},
 			})
 		}
 	}
@@ -122,7 +125,7 @@ func (c *checker) level(p *Pipeline, known map[*Pipeline]int, way []*Pipeline) i
 				for _, q := range append(way[i:], next) {
 					ids = append(ids, q.ID)
 				}
-				c.Errorf(at, codeCall, "emit an event to begin anew, or repeat with for-each", "pipelines call themselves: %s", strings.Join(ids, " → "))
+				c.Errorf(at, rules.Call, "emit an event to begin anew, or repeat with for-each", "pipelines call themselves: %s", strings.Join(ids, " → "))
 				continue
 			}
 			if next == nil {
@@ -130,7 +133,7 @@ func (c *checker) level(p *Pipeline, known map[*Pipeline]int, way []*Pipeline) i
 			}
 			below := c.level(next, known, way) + 1
 			if below == maxCallDepth+1 { // and not above: the callers would repeat the message
-				c.Errorf(at, codeCall, "emit an event in place of one of the calls", "calls are nested more than %d deep", maxCallDepth)
+				c.Errorf(at, rules.Call, "emit an event in place of one of the calls", "calls are nested more than %d deep", maxCallDepth)
 			}
 			level = max(level, below)
 		}
@@ -142,12 +145,12 @@ func (c *checker) level(p *Pipeline, known map[*Pipeline]int, way []*Pipeline) i
 // checkCalled checks what a pipeline says that others call.
 func (c *checker) checkCalled(p *Pipeline, called bool) {
 	for _, name := range []string{"on", "when", "flow"} {
-		if at := p.places.of(name, Span{}); at != (Span{}) {
-			c.Errorf(at, codeCall, "delete it, or delete inputs: and outputs:", "pipeline %q is run by calls, so it has no %s", p.ID, name)
+		if at := p.places.of(name, diag.Span{}); at != (diag.Span{}) {
+			c.Errorf(at, rules.Call, "delete it, or delete inputs: and outputs:", "pipeline %q is run by calls, so it has no %s", p.ID, name)
 		}
 	}
 	if !called && !c.partial { // the caller may be in a file that could not be read
-		c.Warnf(p.places.of("id", p.Span), codeCall, "call it: call: {pipeline: "+p.ID+"}, or delete inputs: and outputs: to run it by events",
+		c.Warnf(p.places.of("id", p.Span), rules.Call, "call it: call: {pipeline: "+p.ID+"}, or delete inputs: and outputs: to run it by events",
 			"nobody calls pipeline %q", p.ID)
 	}
 	p.inputs, p.outputs = make(map[string]*Contract), make(map[string]*Contract)
@@ -166,7 +169,7 @@ func (c *checker) checkCalled(p *Pipeline, called bool) {
 	for i, k := range p.OutputSchemas.Keys() {
 		if p.Outputs.Get(k.Name) == nil {
 			known := func() []string { return keyNames(p.Outputs) }
-			c.Errorf(k.Span, codeSchemaOfNothing, c.didYouMean(k.Name, known), "there is no output %q beside output-schemas", k.Name)
+			c.Errorf(k.Span, rules.SchemaOfNothing, c.DidYouMean(k.Name, known), "there is no output %q beside output-schemas", k.Name)
 			continue
 		}
 		if c.isSchema(p.OutputSchemas.items[i], k.Name) {
@@ -211,16 +214,16 @@ func (c *pipelineCheck) checkOutputs() {
 
 // checkUseOfCall reports fields that do not go with call: they are about one attempt at a
 // service, and a call of a pipeline is as many attempts as its handlers make.
-func checkUseOfCall(h *Handler, r *Reporter) {
+func checkUseOfCall(h *Handler, r *diag.Reporter) {
 	if h.Call == nil {
 		return
 	}
 	at := h.places.of("call", h.Call.Span)
 	if h.Type != "" || h.Await != nil {
-		r.Errorf(at, codeCall, "make two handlers of it", "handler %q calls a pipeline, and has something else to do", h.ID)
+		r.Errorf(at, rules.Call, "make two handlers of it", "handler %q calls a pipeline, and has something else to do", h.ID)
 	}
 	for _, name := range []string{"on-unknown", "retry", "timeout", "fallback", "response-schema", "max-in-flight"} {
-		if span := h.places.of(name, Span{}); span != (Span{}) {
+		if span := h.places.of(name, diag.Span{}); span != (diag.Span{}) {
 			hint := "say it of the handlers of pipeline " + h.Call.Pipeline
 			switch name {
 			case "fallback":
@@ -228,7 +231,7 @@ func checkUseOfCall(h *Handler, r *Reporter) {
 			case "response-schema":
 				hint = "say output-schemas: of pipeline " + h.Call.Pipeline
 			}
-			r.Errorf(span, codeCall, hint, "handler %q calls a pipeline; field %q is about calls of services", h.ID, name)
+			r.Errorf(span, rules.Call, hint, "handler %q calls a pipeline; field %q is about calls of services", h.ID, name)
 		}
 	}
 }

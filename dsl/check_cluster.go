@@ -6,6 +6,9 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // checkCluster checks what belongs to a cluster, and what its partition map can bear.
@@ -13,10 +16,10 @@ func (c *checker) checkCluster(cluster *Cluster) {
 	at := cluster.places.of("id", cluster.Span)
 	switch {
 	case len(cluster.Workers) > 0 && cluster.Discover != nil:
-		c.Errorf(cluster.places.of("discover", at), codeCluster, "keep one of them", "cluster %q has both workers and discover", cluster.ID)
+		c.Errorf(cluster.places.of("discover", at), rules.Cluster, "keep one of them", "cluster %q has both workers and discover", cluster.ID)
 		return
 	case len(cluster.Workers) == 0 && cluster.Discover == nil:
-		c.Errorf(at, codeCluster, "list them below workers:, or say discover: {url: …}", "cluster %q has no workers", cluster.ID)
+		c.Errorf(at, rules.Cluster, "list them below workers:, or say discover: {url: …}", "cluster %q has no workers", cluster.ID)
 		return
 	}
 	sound := c.checkWorkers(cluster)
@@ -29,18 +32,18 @@ func (c *checker) checkCluster(cluster *Cluster) {
 	}
 	for _, f := range []struct{ name, path string }{{"path", cluster.Healthcheck.Path}, {"ping", cluster.Healthcheck.Ping}} {
 		if !strings.HasPrefix(f.path, "/") {
-			c.Errorf(cluster.Healthcheck.places.of(f.name, at), codeCluster, "write it as /healthcheck",
+			c.Errorf(cluster.Healthcheck.places.of(f.name, at), rules.Cluster, "write it as /healthcheck",
 				"%s of the healthcheck of cluster %q does not begin with /: %q", f.name, cluster.ID, f.path)
 		}
 	}
 	if _, err := ParseKeyPlace(cluster.Key); err != nil {
-		c.Errorf(cluster.places.of("key", at), codeCluster, "write it as header:X-User", "key of cluster %q: %v", cluster.ID, err)
+		c.Errorf(cluster.places.of("key", at), rules.Cluster, "write it as header:X-User", "key of cluster %q: %v", cluster.ID, err)
 	}
 	if cluster.Parameters == nil {
 		cluster.Parameters = &PolicyParameters{}
 		c.preset(cluster.Parameters)
 	} else if p := cluster.Parameters; p.GiniLow > p.GiniHigh {
-		c.Errorf(p.places.of("gini-low", p.Span), codeCluster, "make it the lower one",
+		c.Errorf(p.places.of("gini-low", p.Span), rules.Cluster, "make it the lower one",
 			"gini-low of cluster %q is %v, above gini-high, %v", cluster.ID, p.GiniLow, p.GiniHigh)
 	}
 	sound = c.checkMap(cluster) && sound
@@ -74,16 +77,16 @@ func (c *checker) checkWorkers(cluster *Cluster) bool {
 		}
 		at := w.places.of("id", w.Span)
 		if twin := first[w.ID]; twin != nil {
-			c.Report(Diagnostic{
-				Span: at, Code: codeDuplicate, Message: fmt.Sprintf("worker %q of cluster %q is declared twice", w.ID, cluster.ID),
+			c.Report(diag.Diagnostic{
+				Span: at, Code: rules.Duplicate, Message: fmt.Sprintf("worker %q of cluster %q is declared twice", w.ID, cluster.ID),
 				Hint:    "rename one of them",
-				Related: []Related{{Span: twin.places.of("id", twin.Span), Message: "declared here first"}},
+				Related: []diag.Related{{Span: twin.places.of("id", twin.Span), Message: "declared here first"}},
 			})
 			sound = false
 		}
 		first[w.ID] = w
 		if problem := addressProblem(w.URL); problem != "" {
-			c.Errorf(w.places.of("url", w.Span), codeCluster, "want such as http://127.0.0.1:9101", "url of worker %q %s: %q", w.ID, problem, w.URL)
+			c.Errorf(w.places.of("url", w.Span), rules.Cluster, "want such as http://127.0.0.1:9101", "url of worker %q %s: %q", w.ID, problem, w.URL)
 		}
 	}
 	return sound
@@ -109,12 +112,12 @@ func addressProblem(text string) string {
 func (c *checker) checkDiscovery(cluster *Cluster, d *Discovery) {
 	u, err := url.Parse(d.URL)
 	if d.URL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil) {
-		c.Errorf(d.places.of("url", d.Span), codeCluster, "want such as http://127.0.0.1:9100/workers",
+		c.Errorf(d.places.of("url", d.Span), rules.Cluster, "want such as http://127.0.0.1:9100/workers",
 			"discover of cluster %q has no absolute http or https URL without a password: %q", cluster.ID, d.URL)
 	}
 	for i, network := range d.Networks {
 		if _, err := netip.ParsePrefix(network); err != nil {
-			c.Errorf(d.places.of(fmt.Sprintf("networks[%d]", i), d.Span), codeCluster, "want such as 10.0.0.0/8",
+			c.Errorf(d.places.of(fmt.Sprintf("networks[%d]", i), d.Span), rules.Cluster, "want such as 10.0.0.0/8",
 				"%q is no range of addresses", network)
 		}
 	}
@@ -128,14 +131,14 @@ func (c *checker) checkMap(cluster *Cluster) bool {
 	}
 	if m.File == "" && m.Workers == nil {
 		if m.Rule == "all" && m.Replicas > 0 {
-			c.Errorf(m.places.of("replicas", m.Span), codeCluster, "drop it", "with rule: all, every worker may hold every partition")
+			c.Errorf(m.places.of("replicas", m.Span), rules.Cluster, "drop it", "with rule: all, every worker may hold every partition")
 			return false
 		}
 		return true
 	}
 	for _, name := range []string{"rule", "replicas", "seed", "file"} {
-		if span := m.places.of(name, Span{}); span != (Span{}) && (name != "file" || m.Workers != nil) {
-			c.Errorf(span, codeCluster, "keep one of them", "the map of cluster %q is given worker by worker, so that it takes no %s", cluster.ID, name)
+		if span := m.places.of(name, diag.Span{}); span != (diag.Span{}) && (name != "file" || m.Workers != nil) {
+			c.Errorf(span, rules.Cluster, "keep one of them", "the map of cluster %q is given worker by worker, so that it takes no %s", cluster.ID, name)
 			return false
 		}
 	}
@@ -158,15 +161,15 @@ func (c *checker) mapFile(m *PartitionMap) *Value {
 	}
 	name, _, ok := reference{from, at, m.File, true}.target()
 	if !ok {
-		c.Errorf(at, codeCluster, "give a path relative to this file, such as fanout.map.json", "%q is no file that a map may be in", m.File)
+		c.Errorf(at, rules.Cluster, "give a path relative to this file, such as fanout.map.json", "%q is no file that a map may be in", m.File)
 		return nil
 	}
 	r := c.files[name]
-	if r == nil || r.missing != nil || HasErrors(r.found) {
+	if r == nil || r.missing != nil || diag.HasErrors(r.found) {
 		return nil // reported with the file, or with who named it
 	}
 	if r.root == nil || r.root.kind != valueMap {
-		c.Errorf(at, codeCluster, `such as {"worker-1": ["0-99"]}`, "%s is no mapping from workers to partitions", m.File)
+		c.Errorf(at, rules.Cluster, `such as {"worker-1": ["0-99"]}`, "%s is no mapping from workers to partitions", m.File)
 		return nil
 	}
 	return r.root
@@ -178,15 +181,15 @@ func (c *checker) checkHeld(cluster *Cluster) bool {
 	sound := true
 	for i, k := range cluster.held.Keys() {
 		if cluster.Discover == nil && !slices.ContainsFunc(cluster.Workers, func(w *ClusterWorker) bool { return w.ID == k.Name }) {
-			c.Errorf(k.Span, codeMapOfNobody, c.didYouMean(k.Name, cluster.workerIDs), "the map gives partitions to %q, which is no worker of cluster %q", k.Name, cluster.ID)
+			c.Errorf(k.Span, rules.MapOfNobody, c.DidYouMean(k.Name, cluster.workerIDs), "the map gives partitions to %q, which is no worker of cluster %q", k.Name, cluster.ID)
 			sound = false
 		}
 		item := cluster.held.Items()[i]
 		if item.kind != valueList {
-			c.Errorf(head(item), codeCluster, `such as [0, 7, "10-19"]`, "worker %q: want a list of partitions, have %s", k.Name, describeValue(item))
+			c.Errorf(head(item), rules.Cluster, `such as [0, 7, "10-19"]`, "worker %q: want a list of partitions, have %s", k.Name, describeValue(item))
 			sound = false
 		} else if _, problem := partitionsOf(item, cluster.Partitions); problem != "" {
-			c.Errorf(head(item), codeCluster, "", "worker %q: %s", k.Name, problem)
+			c.Errorf(head(item), rules.Cluster, "", "worker %q: %s", k.Name, problem)
 			sound = false
 		}
 	}
@@ -210,7 +213,7 @@ const (
 
 // checkHolders finds partitions that nobody may hold, failures that the map does not
 // bear, and loads that no balancer can even out.
-func (c *checker) checkHolders(cluster *Cluster, at Span) {
+func (c *checker) checkHolders(cluster *Cluster, at diag.Span) {
 	if cluster.Map != nil {
 		at = cluster.places.of("map", at)
 	}
@@ -218,7 +221,7 @@ func (c *checker) checkHolders(cluster *Cluster, at Span) {
 	workers := cluster.Members()
 	holders := cluster.Holders(workers)
 	if orphans := partitionsWhere(holders, func(up []int) bool { return len(up) > 0 }); len(orphans) > 0 {
-		c.Errorf(at, codeUnheld, "let a worker hold them", "no worker of cluster %q may hold %s", cluster.ID, listPartitions(orphans))
+		c.Errorf(at, rules.Unheld, "let a worker hold them", "no worker of cluster %q may hold %s", cluster.ID, listPartitions(orphans))
 		return
 	}
 	if len(workers) == 1 {
@@ -228,13 +231,13 @@ func (c *checker) checkHolders(cluster *Cluster, at Span) {
 	capacity := Capacities(workers)
 	best := BestLoad(holders, capacity, none)
 	if best > unevenBy {
-		c.Warnf(at, codeUnevenMap, "give the workers that are in few lists more partitions, or raise replicas",
+		c.Warnf(at, rules.UnevenMap, "give the workers that are in few lists more partitions, or raise replicas",
 			"the map of cluster %q keeps some worker at %.2f times the mean load, however partitions are placed", cluster.ID, best)
 	}
 	for _, f := range outages(workers) {
 		lost := partitionsWhere(holders, func(up []int) bool { return slices.ContainsFunc(up, func(i int) bool { return !f.down(i) }) })
 		if len(lost) > 0 {
-			c.Warnf(at, codeFragileMap, "let workers of other zones hold them, too, as rule: zone does",
+			c.Warnf(at, rules.FragileMap, "let workers of other zones hold them, too, as rule: zone does",
 				"when %s of cluster %q fails, nobody may hold %s", f.what, cluster.ID, listPartitions(lost))
 			return // one is enough to mend the map
 		}
@@ -246,7 +249,7 @@ func (c *checker) checkHolders(cluster *Cluster, at Span) {
 		left := BestLoad(holders, capacity, f.down)
 		// A map that is uneven anyhow has been told of: only what the outage adds counts.
 		if left > unevenBy && left > best*1.1 {
-			c.Warnf(at, codeUnevenMap, "spread what it holds over more workers, or raise replicas",
+			c.Warnf(at, rules.UnevenMap, "spread what it holds over more workers, or raise replicas",
 				"when %s of cluster %q fails, the map keeps some worker at %.2f times the mean load of those left, however partitions are placed",
 				f.what, cluster.ID, left)
 			return

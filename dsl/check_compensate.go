@@ -1,9 +1,14 @@
 package dsl
 
+import (
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
+)
+
 // checkCompensate reports a compensation that makes no sense: one that calls nobody, and one
 // of a handler that has nothing to undo. Nothing would ever run it, and the author would
 // learn that when a run is cancelled.
-func (c *checker) checkCompensate(h *Handler, r *Reporter) {
+func (c *checker) checkCompensate(h *Handler, r *diag.Reporter) {
 	u := h.Compensate
 	if u == nil || c.blamed(u.Span) {
 		return
@@ -11,17 +16,17 @@ func (c *checker) checkCompensate(h *Handler, r *Reporter) {
 	at := h.places.of("compensate", u.Span)
 	switch {
 	case u.Type == "":
-		r.Errorf(at, codeCompensate, "add the call, such as request: {…}", "the compensation of handler %q calls nobody", h.ID)
+		r.Errorf(at, rules.Compensate, "add the call, such as request: {…}", "the compensation of handler %q calls nobody", h.ID)
 	case c.types[u.Type].SetsState:
-		r.Errorf(u.places.of("type", u.Span), codeCompensate, "call the service, such as with request: {…}",
+		r.Errorf(u.places.of("type", u.Span), rules.Compensate, "call the service, such as with request: {…}",
 			"the compensation of handler %q calls nobody: %s only sets the shared state", h.ID, u.Type)
 	}
 	// Both the compensation and its handler may be wrong; each is told.
 	switch {
 	case h.isPlaceholder() && !c.blamed(h.Span), h.Await != nil, c.types[h.Type].SetsState:
-		r.Errorf(at, codeCompensate, "delete it, or write it at the handler that makes the call", "handler %q makes no call that could be undone", h.ID)
+		r.Errorf(at, rules.Compensate, "delete it, or write it at the handler that makes the call", "handler %q makes no call that could be undone", h.ID)
 	case h.ForEach != nil:
-		r.Errorf(at, codeCompensate, "let one call make all of them",
+		r.Errorf(at, rules.Compensate, "let one call make all of them",
 			"handler %q makes a call for each element, and one compensation cannot undo some of them", h.ID)
 	}
 	if t := u.Retry; t != nil {

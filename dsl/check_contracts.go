@@ -3,6 +3,9 @@ package dsl
 import (
 	"fmt"
 	"slices"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // An entry is one entry of a mapping.
@@ -58,11 +61,11 @@ func (c *checker) checkContracts() {
 // checkNamed makes the schemas ready that have names, whether anybody uses them
 // or not.
 func (c *checker) checkNamed() {
-	for _, name := range namesOf(c.schemas) {
+	for _, name := range diag.SortedKeys(c.schemas) {
 		v := c.schemas[name]
 		if !isSchemaName(name) {
 			key := c.first["schema "+name]
-			c.Errorf(key, codeBadSchema, "", "the name of a schema: want %s, have %q", textForms["id"].want, name)
+			c.Errorf(key, rules.BadSchema, "", "the name of a schema: want %s, have %q", textForms["id"].want, name)
 		}
 		if c.isSchema(v, name) {
 			c.ready.contract(v, "schema "+name)
@@ -77,7 +80,7 @@ func (c *checker) isSchema(v *Value, name string) bool {
 	if mayBeSchema(v) || !v.fixed() {
 		return v.fixed() // what holds expressions was reported
 	}
-	c.Errorf(head(v), codeBadSchema, "", "schema %q: want %s, have %s", name, wants[SchemaKind], describeValue(v))
+	c.Errorf(head(v), rules.BadSchema, "", "schema %q: want %s, have %s", name, wants[SchemaKind], describeValue(v))
 	return false
 }
 
@@ -87,7 +90,7 @@ func (c *checker) checkEventType(e *EventType) {
 	c.checkKeywords(e.Payload)
 	e.contract = c.ready.contract(e.Payload, "the payload of "+e.Type)
 	if e.Type != "" && c.bundle.byEvent[e.Type] == nil && c.bundle.awaiting[e.Type] == nil && !c.partial {
-		c.Warnf(e.places.of("type", e.Span), codeSchemaOfNothing, c.didYouMean(e.Type, in(c.bundle.byEvent)),
+		c.Warnf(e.places.of("type", e.Span), rules.SchemaOfNothing, c.DidYouMean(e.Type, diag.NamesIn(c.bundle.byEvent)),
 			"no pipeline serves event type %q", e.Type)
 	}
 }
@@ -116,7 +119,7 @@ func (c *checker) checkConfigSchemas() {
 // unknownConfig reports a schema of a setting that nobody declares.
 func (c *checker) unknownConfig(k Key) {
 	if !c.partial {
-		c.Errorf(k.Span, codeSchemaOfNothing, c.didYouMean(k.Name, func() []string { return c.configs }),
+		c.Errorf(k.Span, rules.SchemaOfNothing, c.DidYouMean(k.Name, func() []string { return c.configs }),
 			"there is no config %q", k.Name)
 	}
 }
@@ -135,7 +138,7 @@ func (c *checker) stateContracts(schemas, state *Value) map[string]*Contract {
 				}
 				return names
 			}
-			c.Errorf(k.Span, codeSchemaOfNothing, c.didYouMean(k.Name, known),
+			c.Errorf(k.Span, rules.SchemaOfNothing, c.DidYouMean(k.Name, known),
 				"shared-state.%s is not declared beside state-schemas", k.Name)
 			continue
 		}
@@ -153,12 +156,12 @@ func (c *checker) stateContracts(schemas, state *Value) map[string]*Contract {
 
 // checkFixed holds a fixed value against a contract; a nil one takes anything. whole is the
 // place to name when the fault is in no part of v.
-func (c *checker) checkFixed(contract *Contract, v *Value, data any, whole Span) {
+func (c *checker) checkFixed(contract *Contract, v *Value, data any, whole diag.Span) {
 	reportFaults(contract, v, data, whole, c.Reporter)
 }
 
 // reportFaults reports where a fixed value does not fit a contract.
-func reportFaults(contract *Contract, v *Value, data any, whole Span, r *Reporter) {
+func reportFaults(contract *Contract, v *Value, data any, whole diag.Span, r *diag.Reporter) {
 	err := contract.Check(data)
 	if err == nil {
 		return
@@ -172,9 +175,9 @@ func reportFaults(contract *Contract, v *Value, data any, whole Span, r *Reporte
 				break
 			}
 		}
-		d := Diagnostic{Span: at, Code: codeMisfit, Message: fmt.Sprintf("%s: %s", contract.Name, f)}
-		if contract.at != (Span{}) {
-			d.Related = []Related{{Span: head(&Value{Span: contract.at}), Message: "its schema"}}
+		d := diag.Diagnostic{Span: at, Code: rules.Misfit, Message: fmt.Sprintf("%s: %s", contract.Name, f)}
+		if contract.at != (diag.Span{}) {
+			d.Related = []diag.Related{{Span: head(&Value{Span: contract.at}), Message: "its schema"}}
 		}
 		r.Report(d)
 	}
@@ -208,7 +211,7 @@ func (c *checker) checkKeywords(v *Value) {
 		what, known := keywords[k.Name]
 		switch {
 		case !known && !extension(k.Name):
-			c.Warnf(k.Span, codeKeyword, c.suggestOr(k.Name, in(keywords), "see https://json-schema.org/draft/2020-12/schema"),
+			c.Warnf(k.Span, rules.Keyword, c.SuggestOr(k.Name, diag.NamesIn(keywords), "see https://json-schema.org/draft/2020-12/schema"),
 				"JSON Schema has no word %q and passes over it", k.Name)
 		case what == "schema":
 			c.checkKeywords(item)

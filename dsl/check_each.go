@@ -3,6 +3,9 @@ package dsl
 import (
 	"maps"
 	"slices"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // itemScope is what the calls of a handler may read besides, when they are made for
@@ -44,7 +47,7 @@ func (f *ForEach) responses(o *outline) *outline {
 }
 
 // checkForEach reports a for-each that makes no sense.
-func (c *checker) checkForEach(h *Handler, r *Reporter) {
+func (c *checker) checkForEach(h *Handler, r *diag.Reporter) {
 	f := h.ForEach
 	if f == nil {
 		return
@@ -52,29 +55,29 @@ func (c *checker) checkForEach(h *Handler, r *Reporter) {
 	at := h.places.of("for-each", f.Span)
 	switch {
 	case h.isPlaceholder() && !c.blamed(h.Span):
-		r.Errorf(at, codeForEach, "add the call, such as request: {…}", "handler %q calls nobody, so there is nothing to repeat", h.ID)
+		r.Errorf(at, rules.ForEach, "add the call, such as request: {…}", "handler %q calls nobody, so there is nothing to repeat", h.ID)
 	case c.types[h.Type].SetsState:
-		r.Errorf(at, codeForEach, "compute the whole with map(), sum() or another function of lists",
+		r.Errorf(at, rules.ForEach, "compute the whole with map(), sum() or another function of lists",
 			"handler %q makes no call that could be repeated: %s only sets the shared state", h.ID, h.Type)
 	}
 	if f.MaxParallel > 1 && len(h.Touches) > 0 {
-		r.Report(Diagnostic{
-			Span: f.places.of("max-parallel", f.Span), Severity: Warning, Code: codeForEach,
+		r.Report(diag.Diagnostic{
+			Span: f.places.of("max-parallel", f.Span), Severity: diag.Warning, Code: rules.ForEach,
 			Message: "the elements are worked on one after the other, since the handler touches " + h.Touches[0],
 			Hint:    "drop touches: when calls for different elements are independent, or drop this",
-			Related: []Related{{Span: h.places.of("touches", h.Span), Message: "what it touches"}},
+			Related: []diag.Related{{Span: h.places.of("touches", h.Span), Message: "what it touches"}},
 		})
 	}
 }
 
 // compileItems compiles the list of a for-each, and warns of one that may be null.
-func compileItems(f *ForEach, sc *scope, r *Reporter) {
+func compileItems(f *ForEach, sc *scope, r *diag.Reporter) {
 	compileValue(f.Items, &Field{ExprKind: ListKind}, sc, r)
 	if f.Items == nil || f.Items.Expr() == nil {
 		return
 	}
 	// Without a reason, the null is one that the proof of degradation looks at.
 	if o := f.Items.outline(); o.nullable() && o.why != "" {
-		r.Warnf(f.Items.Span, CodeMaybeNull, "write ?? [] behind it when there may be none", "the list of for-each may be null, which fails it: %s", o.why)
+		r.Warnf(f.Items.Span, rules.ExprMaybeNull, "write ?? [] behind it when there may be none", "the list of for-each may be null, which fails it: %s", o.why)
 	}
 }

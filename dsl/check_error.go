@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // compileOnError compiles the rules of on-error. They may read what the handler
 // may, but not its own outcome, and the error.
-func compileOnError(h *Handler, sc *scope, r *Reporter) {
+func compileOnError(h *Handler, sc *scope, r *diag.Reporter) {
 	if len(h.OnError) == 0 {
 		return
 	}
@@ -23,12 +26,12 @@ func compileOnError(h *Handler, sc *scope, r *Reporter) {
 
 // checkOnError reports rules that make no sense, by themselves or after the ones
 // before them.
-func (c *checker) checkOnError(h *Handler, r *Reporter) {
+func (c *checker) checkOnError(h *Handler, r *diag.Reporter) {
 	if len(h.OnError) == 0 {
 		return
 	}
 	if h.isPlaceholder() && !c.blamed(h.Span) || c.types[h.Type].SetsState {
-		r.Errorf(h.places.of("on-error", h.OnError[0].Span), codeOnError, "delete it",
+		r.Errorf(h.places.of("on-error", h.OnError[0].Span), rules.OnError, "delete it",
 			"handler %q calls nobody, so no call of it fails", h.ID)
 	}
 	for i, rule := range h.OnError {
@@ -38,29 +41,29 @@ func (c *checker) checkOnError(h *Handler, r *Reporter) {
 }
 
 // checkFields reports fields that do not go with what the rule does.
-func (o *OnError) checkFields(h *Handler, r *Reporter) {
+func (o *OnError) checkFields(h *Handler, r *diag.Reporter) {
 	if o.Result != nil && o.Then != "continue" && o.Then != "" {
 		hint := "say then: continue, or drop it"
 		if o.Then == "skip" {
 			hint = "say then: continue, or give it to fallback.result, which stands in whenever the handler is out"
 		}
-		r.Errorf(o.places.of("result", o.Span), codeOnError, hint, "a rule of handler %q has a result, but then: %s sets none", h.ID, o.Then)
+		r.Errorf(o.places.of("result", o.Span), rules.OnError, hint, "a rule of handler %q has a result, but then: %s sets none", h.ID, o.Then)
 	}
 	if o.Message != nil && o.Then != "fail" && o.Then != "" {
-		r.Errorf(o.places.of("message", o.Span), codeOnError, "say then: fail, or drop it",
+		r.Errorf(o.places.of("message", o.Span), rules.OnError, "say then: fail, or drop it",
 			"a rule of handler %q has a message, but then: %s shows none", h.ID, o.Then)
 	}
 }
 
 // checkReached warns of a rule, or of one of its classes, that can never be the first that
 // fits: the rules before it take all such errors. A rule with a condition takes only some.
-func (o *OnError) checkReached(before []*OnError, r *Reporter) {
+func (o *OnError) checkReached(before []*OnError, r *diag.Reporter) {
 	for _, b := range before {
 		if b.catchesAll() {
-			r.Report(Diagnostic{
-				Span: o.places.of("on", o.Span), Severity: Warning, Code: codeNeverMatches,
+			r.Report(diag.Diagnostic{
+				Span: o.places.of("on", o.Span), Severity: diag.Warning, Code: rules.NeverMatches,
 				Message: "this rule is never reached", Hint: "move it up, or give the rule before it classes in on:",
-				Related: []Related{{Span: b.places.of("then", b.Span), Message: "this rule takes every error"}},
+				Related: []diag.Related{{Span: b.places.of("then", b.Span), Message: "this rule takes every error"}},
 			})
 			return
 		}
@@ -71,10 +74,10 @@ func (o *OnError) checkReached(before []*OnError, r *Reporter) {
 		})
 		if at >= 0 {
 			b := before[at]
-			r.Report(Diagnostic{
-				Span: o.places.of(fmt.Sprintf("on[%d]", i), o.places.of("on", o.Span)), Severity: Warning, Code: codeNeverMatches,
+			r.Report(diag.Diagnostic{
+				Span: o.places.of(fmt.Sprintf("on[%d]", i), o.places.of("on", o.Span)), Severity: diag.Warning, Code: rules.NeverMatches,
 				Message: fmt.Sprintf("class %s never comes here", class), Hint: "drop it, or move the rule up",
-				Related: []Related{{Span: b.places.of("on", b.Span), Message: "this rule takes it"}},
+				Related: []diag.Related{{Span: b.places.of("on", b.Span), Message: "this rule takes it"}},
 			})
 		}
 	}

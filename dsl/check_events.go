@@ -3,6 +3,9 @@ package dsl
 import (
 	"fmt"
 	"slices"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // checkEvents finds out which pipelines an event type may activate.
@@ -28,7 +31,7 @@ func (c *checker) checkEvents() {
 
 // onPlace is where the pipeline names its i-th event type; its id when it does
 // not name any.
-func onPlace(p *Pipeline, i int) Span {
+func onPlace(p *Pipeline, i int) diag.Span {
 	whole := p.places.of("on", p.places.of("id", p.Span))
 	return p.places.of(fmt.Sprintf("on[%d]", i), whole)
 }
@@ -39,23 +42,23 @@ func onPlace(p *Pipeline, i int) Span {
 func (c *checker) checkFlowOf(p *Pipeline) {
 	if p.Flow != "" {
 		if c.bundle.flows[p.Flow] == nil {
-			c.unknown(p.places.of("flow", p.Span), codeUnknownFlow, "flow", p.Flow, in(c.bundle.flows))
+			c.unknown(p.places.of("flow", p.Span), rules.UnknownFlow, "flow", p.Flow, diag.NamesIn(c.bundle.flows))
 		}
 		return
 	}
 	if f := c.bundle.flows[p.ID]; f != nil {
-		c.Report(Diagnostic{
-			Span: p.places.of("id", p.Span), Code: codeImplicitFlow,
+		c.Report(diag.Diagnostic{
+			Span: p.places.of("id", p.Span), Code: rules.ImplicitFlow,
 			Message: fmt.Sprintf("pipeline %q has the id of a flow but does not belong to it", p.ID),
 			Hint:    fmt.Sprintf("say flow: %s, or rename the pipeline", p.ID),
-			Related: []Related{{Span: f.places.of("id", f.Span), Message: "the flow"}},
+			Related: []diag.Related{{Span: f.places.of("id", f.Span), Message: "the flow"}},
 		})
 	}
 }
 
 // serve adds a pipeline to those of an event type. The first whose when is true
 // gets an event, so one without when hides all that follow.
-func (c *checker) serve(event string, p *Pipeline, at Span) {
+func (c *checker) serve(event string, p *Pipeline, at diag.Span) {
 	others := c.bundle.byEvent[event]
 	c.bundle.byEvent[event] = append(others, p)
 	taker := c.takers[event]
@@ -64,14 +67,14 @@ func (c *checker) serve(event string, p *Pipeline, at Span) {
 	}
 	switch {
 	case len(others) > 0 && flowID(others[0]) != flowID(p):
-		c.Report(Diagnostic{
-			Span: at, Code: codeTwoFlows, Related: servedBy(others[0], event),
+		c.Report(diag.Diagnostic{
+			Span: at, Code: rules.TwoFlows, Related: servedBy(others[0], event),
 			Message: fmt.Sprintf("event type %q is served by two flows, %q and %q", event, flowID(others[0]), flowID(p)),
 			Hint:    "let both pipelines name the same flow, or let one emit an event of another type",
 		})
 	case taker != nil:
-		c.Report(Diagnostic{
-			Span: at, Severity: Warning, Code: codeNeverReached, Related: servedBy(taker, event),
+		c.Report(diag.Diagnostic{
+			Span: at, Severity: diag.Warning, Code: rules.NeverReached, Related: servedBy(taker, event),
 			Message: fmt.Sprintf("pipeline %q never gets %q: %q takes every one before it", p.ID, event, taker.ID),
 			Hint:    fmt.Sprintf("give %q a when, or put it last", taker.ID),
 		})
@@ -79,8 +82,8 @@ func (c *checker) serve(event string, p *Pipeline, at Span) {
 }
 
 // servedBy is the place where a pipeline says that it serves an event.
-func servedBy(p *Pipeline, event string) []Related {
-	return []Related{{Span: onPlace(p, slices.Index(p.On, event)), Message: fmt.Sprintf("pipeline %q serves it", p.ID)}}
+func servedBy(p *Pipeline, event string) []diag.Related {
+	return []diag.Related{{Span: onPlace(p, slices.Index(p.On, event)), Message: fmt.Sprintf("pipeline %q serves it", p.ID)}}
 }
 
 // flowID is the flow that a pipeline belongs to: without one it is its own.

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // allRoots are the names that the expressions of a handler may begin with.
@@ -77,7 +80,7 @@ func (c *pipelineCheck) newScope() *scope {
 
 // compileValues compiles all expressions of a handler; its result may read its
 // own outcome too, and done that of the verification.
-func (c *checker) compileValues(h *Handler, sc, own *scope, r *Reporter) {
+func (c *checker) compileValues(h *Handler, sc, own *scope, r *diag.Reporter) {
 	compileValue(h.Enabled, &Field{ExprKind: BoolKind}, sc, r)
 	// What the condition has tested is so in all that follows.
 	facts := slices.Concat(sc.facts, h.Enabled.Expr().holds())
@@ -109,7 +112,7 @@ func (c *checker) compileValues(h *Handler, sc, own *scope, r *Reporter) {
 }
 
 // compileBody compiles the expressions of a body of some type.
-func (c *checker) compileBody(typ string, body *Value, sc *scope, r *Reporter) {
+func (c *checker) compileBody(typ string, body *Value, sc *scope, r *diag.Reporter) {
 	if t, ok := c.types[typ]; ok {
 		compileFields(body, t.Spec, sc, r)
 		return
@@ -119,7 +122,7 @@ func (c *checker) compileBody(typ string, body *Value, sc *scope, r *Reporter) {
 
 // compileFields compiles the expressions of a mapping that a Spec describes. It
 // passes over unknown fields, which are reported anyway.
-func compileFields(v *Value, s *Spec, sc *scope, r *Reporter) {
+func compileFields(v *Value, s *Spec, sc *scope, r *diag.Reporter) {
 	if v == nil || v.kind != valueMap || s == nil {
 		compileValue(v, nil, sc, r)
 		return
@@ -136,7 +139,7 @@ func compileFields(v *Value, s *Spec, sc *scope, r *Reporter) {
 // compileValue compiles the expressions of a value. An expression that is the
 // whole value must give what the field wants; a nil field wants nothing
 // particular.
-func compileValue(v *Value, f *Field, sc *scope, r *Reporter) {
+func compileValue(v *Value, f *Field, sc *scope, r *diag.Reporter) {
 	if v == nil {
 		return
 	}
@@ -205,11 +208,11 @@ func (c *pipelineCheck) checkAmbiguous(i int) {
 		if !ok {
 			continue
 		}
-		c.Report(Diagnostic{
-			Span: read.Span, Code: codeAmbiguous,
+		c.Report(diag.Diagnostic{
+			Span: read.Span, Code: rules.Ambiguous,
 			Message: fmt.Sprintf("sources.%s may mean two handlers", pair[0].ID),
 			Hint:    "rename one of them",
-			Related: []Related{
+			Related: []diag.Related{
 				{Span: pair[0].places.of("id", pair[0].Span), Message: "this is " + pair[0].Path},
 				{Span: pair[1].places.of("id", pair[1].Span), Message: "this is " + pair[1].Path},
 			},

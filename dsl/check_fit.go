@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // This file holds values that are sent or kept against the schema of their place.
@@ -87,16 +90,16 @@ func (c *pipelineCheck) fitsMembers(v *Value, want *outline, at portion) {
 		case !want.closed:
 			c.fitsOutline(v.items[i], want.rest, at.member(k.Name))
 		default:
-			c.Report(Diagnostic{
-				Span: k.Span, Code: CodeUnknownField, Hint: c.didYouMean(k.Name, want.memberNames),
+			c.Report(diag.Diagnostic{
+				Span: k.Span, Code: rules.ExprUnknownField, Hint: c.DidYouMean(k.Name, want.memberNames),
 				Message: fmt.Sprintf("%s has no member %s", at, k.Name), Related: schemaOf(want),
 			})
 		}
 	}
 	for _, name := range want.memberNames() {
 		if _, ok := hasKey(v.keys, name); !ok && want.members[name].required {
-			c.Report(Diagnostic{
-				Span: head(v), Code: codeMissingPart, Hint: "add " + name + ":",
+			c.Report(diag.Diagnostic{
+				Span: head(v), Code: rules.MissingPart, Hint: "add " + name + ":",
 				Message: fmt.Sprintf("%s is missing", at.member(name)), Related: schemaOf(want),
 			})
 		}
@@ -105,15 +108,15 @@ func (c *pipelineCheck) fitsMembers(v *Value, want *outline, at portion) {
 
 // misfit reports a value that cannot stand at its place.
 func (c *pipelineCheck) misfit(v *Value, want *outline, format string, args ...any) {
-	c.Report(Diagnostic{Span: head(v), Code: codeMisfit, Message: fmt.Sprintf(format, args...), Related: schemaOf(want)})
+	c.Report(diag.Diagnostic{Span: head(v), Code: rules.Misfit, Message: fmt.Sprintf(format, args...), Related: schemaOf(want)})
 }
 
 // schemaOf is the place of the schema that an outline is of; none for one that was inferred.
-func schemaOf(o *outline) []Related {
-	if o == nil || o.at == (Span{}) {
+func schemaOf(o *outline) []diag.Related {
+	if o == nil || o.at == (diag.Span{}) {
 		return nil
 	}
-	return []Related{{Span: o.at, Message: "its schema"}}
+	return []diag.Related{{Span: o.at, Message: "its schema"}}
 }
 
 // fitsKnown holds what is known of an expression against an outline.
@@ -123,18 +126,18 @@ func (c *pipelineCheck) fitsKnown(v *Value, have, want *outline, at portion) {
 	if problem == nil {
 		return
 	}
-	d := Diagnostic{Span: v.Span, Code: codeMisfit, Related: schemaOf(want)}
+	d := diag.Diagnostic{Span: v.Span, Code: rules.Misfit, Related: schemaOf(want)}
 	name := portion{at.what, slices.Concat(at.path, problem.path)}
 	switch problem.kind {
 	case maybeNull:
-		d.Code = CodeMaybeNull
+		d.Code = rules.ExprMaybeNull
 		d.Message = fmt.Sprintf("%s may be null here, and must not be", name)
 		if problem.have.why != "" {
 			d.Message += ": " + problem.have.why
 		}
 		d.Hint = "give a default with ??, or test it in enabled"
 	case lacks:
-		d.Code = codeMissingPart
+		d.Code = rules.MissingPart
 		d.Message = fmt.Sprintf("%s is missing", name)
 	default:
 		d.Message = fmt.Sprintf("%s: want %s, have %s", name, problem.want, problem.have)

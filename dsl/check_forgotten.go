@@ -6,12 +6,15 @@ import (
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // warnForgotten finds text that was meant as an expression: without quotes, it reads as
 // one whose names are all known here, and names a member of a root, or compares or joins
 // what is known. Text that only looks a little like that is left alone.
-func (s *scope) warnForgotten(v *Value, r *Reporter) {
+func (s *scope) warnForgotten(v *Value, r *diag.Reporter) {
 	text, ok := v.literal.(string)
 	if s.warnPlaceholder(v, r) || s.warnTag(v, r) || !ok || !v.plain || !s.mayMean(text) {
 		return
@@ -21,11 +24,11 @@ func (s *scope) warnForgotten(v *Value, r *Reporter) {
 		return
 	}
 	// One that would not compile is text, or was reported for another reason.
-	e, quiet := &Expr{Source: text, Span: v.Span}, new(Reporter)
-	if e.compile(s, AnyKind, quiet); HasErrors(quiet.found) {
+	e, quiet := &Expr{Source: text, Span: v.Span}, new(diag.Reporter)
+	if e.compile(s, AnyKind, quiet); diag.HasErrors(quiet.Found) {
 		return
 	}
-	r.Warnf(v.Span, codeForgotten, "write !$ "+text+", or put it in quotes if it is text", "this is text, not an expression: %s", text)
+	r.Warnf(v.Span, rules.Forgotten, "write !$ "+text+", or put it in quotes if it is text", "this is text, not an expression: %s", text)
 }
 
 // connectives are the words and symbols that tell an expression of names from text. They are
@@ -91,7 +94,7 @@ var placeholder = regexp.MustCompile(`\$\{\{([^{}]+)\}\}|\{\{([^{}]+)\}\}|\$\{([
 
 // warnPlaceholder finds text in which a value was to be put, as templates of other
 // tools do it: what stands between the braces reads a root that is known here.
-func (s *scope) warnPlaceholder(v *Value, r *Reporter) bool {
+func (s *scope) warnPlaceholder(v *Value, r *diag.Reporter) bool {
 	text, _ := v.literal.(string)
 	if len(text) > maxSource || !strings.Contains(text, "{") {
 		return false
@@ -141,7 +144,7 @@ func (s *scope) warnPlaceholder(v *Value, r *Reporter) bool {
 	default:
 		expr = "!$ " + expr
 	}
-	r.Warnf(v.Span, codeForgotten, "write "+expr, "this is text: nothing replaces %s", found)
+	r.Warnf(v.Span, rules.Forgotten, "write "+expr, "this is text: nothing replaces %s", found)
 	return true
 }
 
@@ -157,7 +160,7 @@ func literalText(text string) string {
 var almostTag = regexp.MustCompile(`^(\$!|\$|=|!)\s*([A-Za-z].*)$`)
 
 // warnTag finds an expression behind something that is not quite the tag.
-func (s *scope) warnTag(v *Value, r *Reporter) bool {
+func (s *scope) warnTag(v *Value, r *diag.Reporter) bool {
 	text, _ := v.literal.(string)
 	m := almostTag.FindStringSubmatch(text)
 	if m == nil || !v.plain || !s.mayMean(m[2]) {
@@ -167,6 +170,6 @@ func (s *scope) warnTag(v *Value, r *Reporter) bool {
 	if f != nil || !s.means(tree, tree.root) {
 		return false
 	}
-	r.Warnf(v.Span, codeForgotten, "write !$ "+m[2], "this is text: %s is not the tag of an expression", m[1])
+	r.Warnf(v.Span, rules.Forgotten, "write !$ "+m[2], "this is text: %s is not the tag of an expression", m[1])
 	return true
 }

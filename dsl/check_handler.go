@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // checkHandler checks the i-th handler of the pipeline.
@@ -31,7 +34,7 @@ func (c *pipelineCheck) checkHandler(i int) {
 
 // checkDetached checks a handler that belongs to no stage: what it may read is
 // not known, so names are taken on trust.
-func (c *checker) checkDetached(h *Handler, r *Reporter) {
+func (c *checker) checkDetached(h *Handler, r *diag.Reporter) {
 	checkPolicies(h, r)
 	sc := &scope{parsed: c.parsed, roots: allRoots, state: map[string]any{}, configs: c.configs, lenient: true}
 	own := *sc
@@ -41,7 +44,7 @@ func (c *checker) checkDetached(h *Handler, r *Reporter) {
 }
 
 // checkBodies checks the body of a handler, and that of its verification.
-func (c *checker) checkBodies(h *Handler, r *Reporter) {
+func (c *checker) checkBodies(h *Handler, r *diag.Reporter) {
 	c.checkBody(h, h.Type, h.Body, r)
 	c.checkOnUnknown(h, r)
 	c.checkOnError(h, r)
@@ -59,7 +62,7 @@ func (c *checker) checkBodies(h *Handler, r *Reporter) {
 
 // checkBody lets a type check what its Spec cannot say. It would see services and
 // pipelines missing that are in a file that could not be read.
-func (c *checker) checkBody(h *Handler, typ string, body *Value, r *Reporter) {
+func (c *checker) checkBody(h *Handler, typ string, body *Value, r *diag.Reporter) {
 	t := c.types[typ]
 	if t.Check == nil || body == nil || c.partial || len(body.keys) == 0 && c.blamed(body.Span) {
 		return // what is not even a mapping has been told as such
@@ -69,53 +72,53 @@ func (c *checker) checkBody(h *Handler, typ string, body *Value, r *Reporter) {
 
 // checkOnUnknown reports an on-unknown that makes no sense: of a handler that
 // calls nobody, or one that verifies without a call.
-func (c *checker) checkOnUnknown(h *Handler, r *Reporter) {
+func (c *checker) checkOnUnknown(h *Handler, r *diag.Reporter) {
 	u := h.OnUnknown
 	if u == nil {
 		return
 	}
 	if h.isPlaceholder() && !c.blamed(h.Span) || c.types[h.Type].SetsState {
-		r.Errorf(h.places.of("on-unknown", u.Span), codeOnUnknown, "delete it",
+		r.Errorf(h.places.of("on-unknown", u.Span), rules.OnUnknown, "delete it",
 			"handler %q calls nobody, so the end of a call is never unknown", h.ID)
 	}
 	v := u.Verify
 	switch {
 	case v == nil || c.blamed(v.Span):
 	case v.Type == "":
-		r.Errorf(u.places.of("verify", v.Span), codeOnUnknown, "add the call, such as request: {…}",
+		r.Errorf(u.places.of("verify", v.Span), rules.OnUnknown, "add the call, such as request: {…}",
 			"verify of handler %q calls nobody", h.ID)
 	case c.types[v.Type].SetsState:
-		r.Errorf(v.places.of("type", v.Span), codeOnUnknown, "call the service, such as with request: {…}",
+		r.Errorf(v.places.of("type", v.Span), rules.OnUnknown, "call the service, such as with request: {…}",
 			"verify of handler %q calls nobody: %s only sets the shared state", h.ID, v.Type)
 	}
 }
 
 // checkNeverSkipped reports what would let the engine skip a critical handler. That it is
 // never skipped is what those behind it, and the proof of degradation, build on.
-func checkNeverSkipped(h *Handler, r *Reporter) {
+func checkNeverSkipped(h *Handler, r *diag.Reporter) {
 	const hint = "say critical: false when the run can succeed without it"
 	if h.Fallback != nil {
-		r.Errorf(h.places.of("fallback", h.Fallback.Span), codeCriticalSkip, hint,
+		r.Errorf(h.places.of("fallback", h.Fallback.Span), rules.CriticalSkip, hint,
 			"critical handler %q cannot have a fallback: it is never skipped", h.ID)
 	}
 	if h.Rollout != nil {
-		r.Errorf(h.places.of("rollout", h.Rollout.Span), codeCriticalSkip, hint,
+		r.Errorf(h.places.of("rollout", h.Rollout.Span), rules.CriticalSkip, hint,
 			"critical handler %q cannot have a rollout: it is never skipped", h.ID)
 	}
 	if h.RateLimit != nil && h.RateLimit.Over == "skip" {
-		r.Errorf(h.RateLimit.places.of("over", h.RateLimit.Span), codeCriticalSkip, hint+", or over: wait",
+		r.Errorf(h.RateLimit.places.of("over", h.RateLimit.Span), rules.CriticalSkip, hint+", or over: wait",
 			"critical handler %q cannot be skipped over its rate limit", h.ID)
 	}
 	for _, rule := range h.OnError {
 		if rule.Then == "skip" {
-			r.Errorf(rule.places.of("then", rule.Span), codeCriticalSkip, hint+", or then: continue",
+			r.Errorf(rule.places.of("then", rule.Span), rules.CriticalSkip, hint+", or then: continue",
 				"critical handler %q cannot be skipped after an error", h.ID)
 		}
 	}
 }
 
 // checkPolicies checks what fields of retry and fallback say together.
-func checkPolicies(h *Handler, r *Reporter) {
+func checkPolicies(h *Handler, r *diag.Reporter) {
 	if t := h.Retry; t != nil {
 		checkOrder(r, t.places, t.Span, "min-delay", t.MinDelay, "max-delay", t.MaxDelay)
 	}
@@ -126,12 +129,12 @@ func checkPolicies(h *Handler, r *Reporter) {
 
 // checkOrder reports a lower bound above its upper bound. One of both may be
 // the default, so the message gives both.
-func checkOrder(r *Reporter, p places, whole Span, low string, l time.Duration, high string, h time.Duration) {
+func checkOrder(r *diag.Reporter, p places, whole diag.Span, low string, l time.Duration, high string, h time.Duration) {
 	if l <= h {
 		return
 	}
 	at := p.of(low, p.of(high, whole))
-	r.Errorf(at, codeDelays, fmt.Sprintf("raise %s or lower %s", high, low),
+	r.Errorf(at, rules.Delays, fmt.Sprintf("raise %s or lower %s", high, low),
 		"%s of %s is above %s of %s", low, shortDuration(l), high, shortDuration(h))
 }
 
@@ -148,4 +151,4 @@ func shortDuration(d time.Duration) string {
 }
 
 // typeNames lists the handler types for people.
-func (c *checker) typeNames() string { return strings.Join(namesOf(c.types), ", ") }
+func (c *checker) typeNames() string { return strings.Join(diag.SortedKeys(c.types), ", ") }

@@ -5,6 +5,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // This file checks stages that are repeated for each element of a list.
@@ -14,20 +17,20 @@ import (
 func (c *pipelineCheck) checkLoopFields(s *Stage) {
 	if s.ForEach == nil {
 		for _, name := range []string{"shared-state", "state-schemas", "result"} {
-			if at := s.places.of(name, Span{}); at != (Span{}) {
+			if at := s.places.of(name, diag.Span{}); at != (diag.Span{}) {
 				hint := map[string]string{
 					"shared-state":  "declare the names in shared-state of the pipeline, or add for-each: {items: …}",
 					"state-schemas": "write it into the pipeline, or add for-each: {items: …}",
 					"result":        "write it into the handler whose response it reads, or add for-each: {items: …}",
 				}[name]
-				c.Errorf(head(&Value{Span: at}), codeLoop, hint, "stage %q is not repeated; field %q is about the elements of for-each", s.ID, name)
+				c.Errorf(head(&Value{Span: at}), rules.Loop, hint, "stage %q is not repeated; field %q is about the elements of for-each", s.ID, name)
 			}
 		}
 		return
 	}
 	at := s.places.of("for-each", s.Span)
 	if len(s.Handlers) == 0 && !c.blamed(s.Span) {
-		c.Errorf(s.places.of("id", s.Span), codeLoop, "add handlers: […]", "stage %q has no handlers that could be repeated", s.ID)
+		c.Errorf(s.places.of("id", s.Span), rules.Loop, "add handlers: […]", "stage %q has no handlers that could be repeated", s.ID)
 	}
 	c.checkElementNames(s)
 	for _, h := range s.Handlers {
@@ -35,21 +38,21 @@ func (c *pipelineCheck) checkLoopFields(s *Stage) {
 	}
 	for _, other := range c.steps {
 		if other.ID == s.ID && !other.Loops() {
-			c.Report(Diagnostic{
-				Span: other.idPlace(), Code: codeLoop, Hint: "rename one of them",
+			c.Report(diag.Diagnostic{
+				Span: other.idPlace(), Code: rules.Loop, Hint: "rename one of them",
 				Message: fmt.Sprintf("sources.%s would mean this handler and the repeated stage %q", s.ID, s.ID),
-				Related: []Related{{Span: s.places.of("id", s.Span), Message: "the stage"}},
+				Related: []diag.Related{{Span: s.places.of("id", s.Span), Message: "the stage"}},
 			})
 		}
 	}
 	f := s.ForEach
 	for _, h := range s.Handlers {
 		if f.MaxParallel > 1 && len(h.Touches) > 0 {
-			c.Report(Diagnostic{
-				Span: f.places.of("max-parallel", at), Severity: Warning, Code: codeForEach,
+			c.Report(diag.Diagnostic{
+				Span: f.places.of("max-parallel", at), Severity: diag.Warning, Code: rules.ForEach,
 				Message: fmt.Sprintf("the elements are worked on one after the other, since handler %q touches %s", h.ID, h.Touches[0]),
 				Hint:    "drop touches: when calls for different elements are independent, or drop this",
-				Related: []Related{{Span: h.places.of("touches", h.Span), Message: "what it touches"}},
+				Related: []diag.Related{{Span: h.places.of("touches", h.Span), Message: "what it touches"}},
 			})
 			break // one of them makes the whole stage go one by one
 		}
@@ -68,11 +71,11 @@ func (c *pipelineCheck) checkElementNames(s *Stage) {
 			owner = "the flow"
 			other, _ = hasKey(c.flowState().Keys(), k.Name)
 		}
-		c.Report(Diagnostic{
-			Span: k.Span, Code: codeStateTwice,
+		c.Report(diag.Diagnostic{
+			Span: k.Span, Code: rules.StateTwice,
 			Message: fmt.Sprintf("shared-state.%s is declared by stage %q for each element, and by %s", k.Name, s.ID, owner),
 			Hint:    "rename one of them: inside of the stage both may be read",
-			Related: []Related{{Span: other.Span, Message: "declared by " + owner}},
+			Related: []diag.Related{{Span: other.Span, Message: "declared by " + owner}},
 		})
 	}
 }
@@ -81,22 +84,22 @@ func (c *pipelineCheck) checkElementNames(s *Stage) {
 func (c *pipelineCheck) checkInLoop(s *Stage, h *Handler) {
 	switch {
 	case h.ForEach != nil:
-		c.Report(Diagnostic{
-			Span: h.places.of("for-each", h.ForEach.Span), Code: codeLoop,
+		c.Report(diag.Diagnostic{
+			Span: h.places.of("for-each", h.ForEach.Span), Code: rules.Loop,
 			Message: fmt.Sprintf("handler %q is repeated for each element of stage %q already", h.ID, s.ID),
 			Hint:    "call a pipeline that repeats it: call: {pipeline: …, with: {…: !$ item}}; or make one list of all, with a stage before",
-			Related: []Related{{Span: s.places.of("for-each", s.Span), Message: "the list of the stage"}},
+			Related: []diag.Related{{Span: s.places.of("for-each", s.Span), Message: "the list of the stage"}},
 		})
 	case h.Await != nil:
-		c.Report(Diagnostic{
-			Span: h.places.of("await", h.Await.Span), Code: codeLoop,
+		c.Report(diag.Diagnostic{
+			Span: h.places.of("await", h.Await.Span), Code: rules.Loop,
 			Message: fmt.Sprintf("handler %q cannot wait for an event: stage %q is repeated, and nobody could tell which element the event is for", h.ID, s.ID),
 			Hint:    "wait in a stage of its own before or behind this one, or emit an event of another flow, whose key is the element, and wait there",
-			Related: []Related{{Span: s.places.of("for-each", s.Span), Message: "the list of the stage"}},
+			Related: []diag.Related{{Span: s.places.of("for-each", s.Span), Message: "the list of the stage"}},
 		})
 	}
 	if h.Compensate != nil {
-		c.Errorf(h.places.of("compensate", h.Compensate.Span), codeLoop,
+		c.Errorf(h.places.of("compensate", h.Compensate.Span), rules.Loop,
 			"let the handler itself undo what it must, with on-error of a later one; or undo all elements by one call in a stage behind this one",
 			"handler %q of the repeated stage %q cannot have a compensation", h.ID, s.ID)
 	}
@@ -246,14 +249,14 @@ func (c *pipelineCheck) undeclaredInLoop(k Key, what string) {
 		return
 	}
 	if _, ok := c.element.outer[k.Name]; ok {
-		c.Errorf(k.Span, codeLoop,
+		c.Errorf(k.Span, rules.Loop,
 			fmt.Sprintf("declare a name of one element in the stage: shared-state: {…: null}, and set %s in result: of the stage, from sources.%s.response", k.Name, s.ID),
 			"%s sets shared-state.%s of the run, but stage %q is repeated for each element, and they would overwrite each other", what, k.Name, s.ID)
 		return
 	}
 	known := func() []string { return keyNames(s.SharedState) }
 	hint := fmt.Sprintf("declare it in stage %q: shared-state: {%s: null}", s.ID, k.Name)
-	c.Errorf(k.Span, codeUndeclared, c.suggestOr(k.Name, known, hint), "%s sets shared-state.%s, which is not declared", what, k.Name)
+	c.Errorf(k.Span, rules.Undeclared, c.SuggestOr(k.Name, known, hint), "%s sets shared-state.%s, which is not declared", what, k.Name)
 }
 
 // localTo gives the repeated stage whose elements have a name of their own, seen from a

@@ -3,6 +3,9 @@ package dsl
 import (
 	"fmt"
 	"strings"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // maxHandlers bounds the handlers of one pipeline: what each of them may read
@@ -113,17 +116,17 @@ func (c *checker) mergeDocument(d *Document) {
 
 // declare notes a name and reports it when it is taken. It tells whether the
 // name is new. An empty name was reported when it was read.
-func (c *checker) declare(kind, name string, at Span) bool {
+func (c *checker) declare(kind, name string, at diag.Span) bool {
 	if name == "" {
 		return false
 	}
 	key := kind + " " + name
 	if first, taken := c.first[key]; taken {
-		c.Report(Diagnostic{
-			Span: at, Code: codeDuplicate,
+		c.Report(diag.Diagnostic{
+			Span: at, Code: rules.Duplicate,
 			Message: fmt.Sprintf("%s %q is declared twice", kind, name),
 			Hint:    "rename one of them",
-			Related: []Related{{Span: first, Message: "declared here first"}},
+			Related: []diag.Related{{Span: first, Message: "declared here first"}},
 		})
 		return false
 	}
@@ -143,11 +146,11 @@ func (c *checker) mergeStages(p *Pipeline) {
 		}
 		path := p.ID + "/" + s.ID
 		if twins := c.stages[path]; len(twins) > 0 {
-			c.Report(Diagnostic{
-				Span: s.places.of("id", s.Span), Severity: Warning, Code: codeDuplicateStage,
+			c.Report(diag.Diagnostic{
+				Span: s.places.of("id", s.Span), Severity: diag.Warning, Code: rules.DuplicateStage,
 				Message: fmt.Sprintf("pipeline %q has two stages %q", p.ID, s.ID),
 				Hint:    "rename one: switches, limits and metrics of " + path + " mean both",
-				Related: []Related{{Span: twins[0].places.of("id", twins[0].Span), Message: "the first one"}},
+				Related: []diag.Related{{Span: twins[0].places.of("id", twins[0].Span), Message: "the first one"}},
 			})
 		}
 		c.stages[path] = append(c.stages[path], s)
@@ -159,7 +162,7 @@ func (c *checker) checkPlaced(p *Pipeline) {
 	for _, s := range p.Stages {
 		for _, h := range s.Handlers {
 			if h.Into != "" {
-				c.Errorf(h.places.of("into", h.Span), codeInto, "delete it, or move the handler to handlers: at the top level",
+				c.Errorf(h.places.of("into", h.Span), rules.Into, "delete it, or move the handler to handlers: at the top level",
 					"handler %q is in a stage already", h.ID)
 			}
 		}
@@ -170,13 +173,13 @@ func (c *checker) checkPlaced(p *Pipeline) {
 func (c *checker) mergeHandler(h *Handler) {
 	if h.Into == "" {
 		c.bundle.Detached = append(c.bundle.Detached, h)
-		c.Warnf(h.places.of("id", h.Span), codeDetached, "say into: pipeline/stage",
+		c.Warnf(h.places.of("id", h.Span), rules.Detached, "say into: pipeline/stage",
 			"handler %q belongs to no stage and never runs", h.ID)
 		return
 	}
 	at := h.places.of("into", h.Span)
 	if h.Critical == nil {
-		c.Errorf(h.places.of("id", h.Span), codeCriticalUnsaid,
+		c.Errorf(h.places.of("id", h.Span), rules.CriticalUnsaid,
 			"say critical: false, so that the run goes on without it, or critical: true",
 			"contribution %q does not say whether it is critical", h.ID)
 	}
@@ -186,11 +189,11 @@ func (c *checker) mergeHandler(h *Handler) {
 	case 0:
 		c.reportInto(h, at)
 	default:
-		c.Report(Diagnostic{
-			Span: at, Code: codeInto,
+		c.Report(diag.Diagnostic{
+			Span: at, Code: rules.Into,
 			Message: fmt.Sprintf("%q names %d stages", h.Into, len(stages)),
 			Hint:    "give the stages ids of their own",
-			Related: []Related{
+			Related: []diag.Related{
 				{Span: stages[0].places.of("id", stages[0].Span), Message: "one of them"},
 				{Span: stages[1].places.of("id", stages[1].Span), Message: "another one"},
 			},
@@ -199,15 +202,15 @@ func (c *checker) mergeHandler(h *Handler) {
 }
 
 // reportInto says which part of a contribution's target does not exist.
-func (c *checker) reportInto(h *Handler, at Span) {
+func (c *checker) reportInto(h *Handler, at diag.Span) {
 	pipeline, stage, ok := strings.Cut(h.Into, "/")
 	if !ok || pipeline == "" || stage == "" || strings.Contains(stage, "/") {
-		c.Errorf(at, codeInto, "write into: pipeline/stage", "want the path of a stage, have %q", h.Into)
+		c.Errorf(at, rules.Into, "write into: pipeline/stage", "want the path of a stage, have %q", h.Into)
 		return
 	}
 	p := c.bundle.pipelines[pipeline]
 	if p == nil {
-		c.unknown(at, codeInto, "pipeline", pipeline, in(c.bundle.pipelines))
+		c.unknown(at, rules.Into, "pipeline", pipeline, diag.NamesIn(c.bundle.pipelines))
 		return
 	}
 	known := func() []string {
@@ -217,7 +220,7 @@ func (c *checker) reportInto(h *Handler, at Span) {
 		}
 		return ids
 	}
-	c.Errorf(at, codeInto, c.didYouMean(stage, known), "pipeline %q has no stage %q", pipeline, stage)
+	c.Errorf(at, rules.Into, c.DidYouMean(stage, known), "pipeline %q has no stage %q", pipeline, stage)
 }
 
 // setPaths gives the handlers of a pipeline their paths, which must differ.
@@ -235,11 +238,11 @@ func (c *checker) setPaths(p *Pipeline) {
 				h.undo = h.undoBy(h.Compensate)
 			}
 			if twin := first[h.Path]; twin != nil {
-				c.Report(Diagnostic{
-					Span: h.places.of("id", h.Span), Code: codeDuplicate,
+				c.Report(diag.Diagnostic{
+					Span: h.places.of("id", h.Span), Code: rules.Duplicate,
 					Message: fmt.Sprintf("handler %q is declared twice", h.Path),
 					Hint:    "rename one of them",
-					Related: []Related{{Span: twin.places.of("id", twin.Span), Message: "declared here first"}},
+					Related: []diag.Related{{Span: twin.places.of("id", twin.Span), Message: "declared here first"}},
 				})
 				continue
 			}
@@ -253,7 +256,7 @@ func (c *checker) setPaths(p *Pipeline) {
 		}
 	}
 	if count > maxHandlers {
-		c.Errorf(p.places.of("id", p.Span), codeTooMany, "split it: one pipeline can emit the event of the next",
+		c.Errorf(p.places.of("id", p.Span), rules.TooMany, "split it: one pipeline can emit the event of the next",
 			"pipeline %q has %d handlers, want at most %d", p.ID, count, maxHandlers)
 	}
 }

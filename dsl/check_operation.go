@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // A call is the operation of a service that a handler calls.
@@ -49,15 +52,15 @@ func (c *checker) checkOperation(h *Handler) {
 // reportNoOperation says that a service has no such call: another method when the path is
 // there, or else the nearest path.
 func (c *checker) reportNoOperation(api *openAPI, o Operation, path string) {
-	d := Diagnostic{Span: o.Path.Span, Code: codeNoOperation}
+	d := diag.Diagnostic{Span: o.Path.Span, Code: rules.NoOperation}
 	if methods := api.methodsOf(path); len(methods) > 0 {
 		d.Message = fmt.Sprintf("service %q has no %s %s, only %s", o.Service, o.Method, path, strings.Join(methods, ", "))
 		d.Hint = "say method: " + methods[0]
 	} else {
 		d.Message = fmt.Sprintf("service %q has no %s %s", o.Service, o.Method, path)
-		d.Hint = c.didYouMean(path, func() []string { return api.templates(o.Method) })
+		d.Hint = c.DidYouMean(path, func() []string { return api.templates(o.Method) })
 	}
-	d.Related = []Related{{Span: head(api.root.Get("paths")), Message: "its paths, by " + api.service.OpenAPI}}
+	d.Related = []diag.Related{{Span: head(api.root.Get("paths")), Message: "its paths, by " + api.service.OpenAPI}}
 	c.Report(d)
 }
 
@@ -74,9 +77,9 @@ func (c *pipelineCheck) checkCall(h *Handler) {
 	case call.Operation.Body != nil && call.operation.body != nil:
 		c.fits(call.Operation.Body, call.operation.body, call.operation.body.Name)
 	case call.NoBody && call.bodyMust:
-		c.Errorf(h.places.of("type", h.Span), codeMissingPart, "add body:", "%s needs a body", where)
+		c.Errorf(h.places.of("type", h.Span), rules.MissingPart, "add body:", "%s needs a body", where)
 	case call.Operation.Body != nil && !call.bodyKnown:
-		c.Warnf(head(call.Operation.Body), codeMissingPart, "drop it, or complete the document", "%s takes no body", where)
+		c.Warnf(head(call.Operation.Body), rules.MissingPart, "drop it, or complete the document", "%s takes no body", where)
 	}
 }
 
@@ -100,7 +103,7 @@ func (c *pipelineCheck) checkQuery(h *Handler, call *call) {
 				}
 				return names
 			}
-			c.Errorf(k.Span, codeParameter, c.didYouMean(k.Name, known), "%s %s has no parameter %q", call.method, call.template, k.Name)
+			c.Errorf(k.Span, rules.Parameter, c.DidYouMean(k.Name, known), "%s %s has no parameter %q", call.method, call.template, k.Name)
 			continue
 		}
 		c.checkParameter(call.query[at], given.items[i])
@@ -111,10 +114,10 @@ func (c *pipelineCheck) checkQuery(h *Handler, call *call) {
 			if given != nil {
 				at = head(given)
 			}
-			c.Report(Diagnostic{
-				Span: at, Code: codeMissingPart, Hint: "add it below query",
+			c.Report(diag.Diagnostic{
+				Span: at, Code: rules.MissingPart, Hint: "add it below query",
 				Message: fmt.Sprintf("%s %s needs the parameter %q", call.method, call.template, p.name),
-				Related: []Related{{Span: p.at, Message: "it is required here"}},
+				Related: []diag.Related{{Span: p.at, Message: "it is required here"}},
 			})
 		}
 	}

@@ -1,5 +1,10 @@
 package dsl
 
+import (
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
+)
+
 // MaxRunParts bounds the handlers that one run may have, each counted anew for each element
 // of a for-each and each call of its pipeline: lists inside of lists multiply, and a run
 // that is too large brings its node down.
@@ -45,14 +50,14 @@ func (c *checker) partsOf(p *Pipeline, known map[*Pipeline]float64) float64 {
 
 // times is how many handlers there are at least when each element of a list has some below
 // it. It reports a product that is too large, and not those around it.
-func (c *checker) times(f *ForEach, at Span, below float64) float64 {
+func (c *checker) times(f *ForEach, at diag.Span, below float64) float64 {
 	if f == nil {
 		return 1 + below
 	}
 	n := float64(f.knownLength())
 	all := n * (1 + below)
 	if all > MaxRunParts && below <= MaxRunParts {
-		c.Errorf(at, codeParts, "split the work over several runs: emit an event, or queue.put a task, for each element",
+		c.Errorf(at, rules.Parts, "split the work over several runs: emit an event, or queue.put a task, for each element",
 			"each of %.0f elements has at least %.0f handlers below it, which makes %.0f in one run; a run may have %d", n, below, all, MaxRunParts)
 	}
 	return all

@@ -3,15 +3,18 @@ package dsl
 import (
 	"fmt"
 	"slices"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // A pipelineCheck checks one pipeline and remembers what the proof of
 // degradation needs.
 type pipelineCheck struct {
 	*checker
-	*Reporter // of this pipeline; hides that of the checker
-	pipeline  *Pipeline
-	flow      *Flow // nil when the pipeline has none
+	*diag.Reporter // of this pipeline; hides that of the checker
+	pipeline       *Pipeline
+	flow           *Flow // nil when the pipeline has none
 
 	state map[string]any // declared names with their first values, those of the flow included
 
@@ -38,7 +41,7 @@ type step struct {
 }
 
 // checkPipeline checks a pipeline by itself. It only reads what is shared.
-func (c *checker) checkPipeline(p *Pipeline, r *Reporter) *pipelineCheck {
+func (c *checker) checkPipeline(p *Pipeline, r *diag.Reporter) *pipelineCheck {
 	pc := &pipelineCheck{checker: c, Reporter: r, pipeline: p, flow: c.bundle.flows[p.Flow], state: make(map[string]any)}
 	for _, s := range p.Stages {
 		pc.steps = append(pc.steps, stepsOf(s)...)
@@ -57,7 +60,7 @@ func (c *checker) checkPipeline(p *Pipeline, r *Reporter) *pipelineCheck {
 	pc.checkQueue()
 	pc.walk()
 	pc.checkOutputs()
-	pc.sound = !HasErrors(r.found)
+	pc.sound = !diag.HasErrors(r.Found)
 	return pc
 }
 
@@ -74,11 +77,11 @@ func (c *pipelineCheck) declareState() {
 		if !taken {
 			continue
 		}
-		c.Report(Diagnostic{
-			Span: k.Span, Code: codeStateTwice,
+		c.Report(diag.Diagnostic{
+			Span: k.Span, Code: rules.StateTwice,
 			Message: fmt.Sprintf("shared-state.%s is declared by the pipeline and by its flow %q", k.Name, c.flow.ID),
 			Hint:    "leave it out here to keep it between the events of one key, or rename it",
-			Related: []Related{{Span: other.Span, Message: "declared by the flow"}},
+			Related: []diag.Related{{Span: other.Span, Message: "declared by the flow"}},
 		})
 	}
 	firstValues(c.pipeline.SharedState, c.state)
@@ -91,7 +94,7 @@ func (c *pipelineCheck) checkMaxState() {
 		return // what cannot be encoded was reported
 	}
 	at := c.pipeline.places.of("max-state", c.pipeline.places.of("id", c.pipeline.Span))
-	c.Errorf(at, codeMaxState, "raise max-state, or begin with less",
+	c.Errorf(at, rules.MaxState, "raise max-state, or begin with less",
 		"the first values of the shared state are %d bytes as JSON, max-state is %d", len(data), c.pipeline.MaxState)
 }
 
@@ -99,16 +102,16 @@ func (c *pipelineCheck) checkMaxState() {
 func (c *pipelineCheck) checkPlaceholders() {
 	const hint = "nothing happens there yet"
 	if len(c.pipeline.Stages) == 0 && !c.blamed(c.pipeline.Span) && !c.moves() && c.pipeline.Queue == nil {
-		c.Warnf(c.pipeline.places.of("id", c.pipeline.Span), codePlaceholder, hint, "pipeline %q has no stages", c.pipeline.ID)
+		c.Warnf(c.pipeline.places.of("id", c.pipeline.Span), rules.Placeholder, hint, "pipeline %q has no stages", c.pipeline.ID)
 	}
 	for _, s := range c.pipeline.Stages {
 		if len(s.Handlers) == 0 && len(s.Choose) == 0 && s.ForEach == nil && !c.blamed(s.Span) {
-			c.Warnf(s.places.of("id", s.Span), codePlaceholder, hint, "stage %q has no handlers", s.ID)
+			c.Warnf(s.places.of("id", s.Span), rules.Placeholder, hint, "stage %q has no handlers", s.ID)
 		}
 	}
 	for _, h := range c.steps {
 		if h.isPlaceholder() && !c.blamed(h.Span) {
-			c.Warnf(h.places.of("id", h.Span), codePlaceholder,
+			c.Warnf(h.places.of("id", h.Span), rules.Placeholder,
 				"name its type, such as request: {…}; known: "+c.typeNames(), "handler %q does nothing", h.ID)
 		}
 	}
@@ -140,6 +143,6 @@ func (c *pipelineCheck) declared(keys []Key, what string) {
 			continue
 		}
 		hint := fmt.Sprintf("declare it in the pipeline: shared-state: {%s: null}", k.Name)
-		c.Errorf(k.Span, codeUndeclared, c.suggestOr(k.Name, in(c.state), hint), "%s sets shared-state.%s, which is not declared", what, k.Name)
+		c.Errorf(k.Span, rules.Undeclared, c.SuggestOr(k.Name, diag.NamesIn(c.state), hint), "%s sets shared-state.%s, which is not declared", what, k.Name)
 	}
 }

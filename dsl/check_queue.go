@@ -1,5 +1,7 @@
 package dsl
 
+import "procaas/dsl/rules"
+
 // checkQueue checks the queue section of a pipeline. Its expressions are computed when a task
 // is put or has failed, far from any run: so they read the event, two payloads or the
 // number of the attempt, and nothing else.
@@ -21,18 +23,18 @@ func (c *pipelineCheck) checkQueue() {
 			e.compile(&scope{roots: []string{"attempt"}}, AnyKind, c.Reporter)
 		}
 		if q.Retry.MaxDelay < q.Retry.MinDelay {
-			c.Errorf(q.Retry.places.of("max-delay", q.Retry.Span), codeQueue, "raise max-delay", "max-delay %v is less than min-delay %v", q.Retry.MaxDelay, q.Retry.MinDelay)
+			c.Errorf(q.Retry.places.of("max-delay", q.Retry.Span), rules.CodeQueue, "raise max-delay", "max-delay %v is less than min-delay %v", q.Retry.MaxDelay, q.Retry.MinDelay)
 		}
 		c.tryDelay(q.Retry)
 	}
 	switch merges := q.OnDuplicate == "merge"; {
 	// keep is the default, so that nobody has said it for sure.
 	case q.Unique.IsNull() && q.OnDuplicate != "keep":
-		c.Errorf(q.places.of("on-duplicate", q.Span), codeQueue, "say by unique what makes two tasks the same", "on-duplicate is %s, and no task of pipeline %q has a name", q.OnDuplicate, c.pipeline.ID)
+		c.Errorf(q.places.of("on-duplicate", q.Span), rules.CodeQueue, "say by unique what makes two tasks the same", "on-duplicate is %s, and no task of pipeline %q has a name", q.OnDuplicate, c.pipeline.ID)
 	case merges && q.Merge == nil:
-		c.Errorf(q.places.of("on-duplicate", q.Span), codeQueue, "give merge: an expression over first and second", "on-duplicate is merge, and nothing says how")
+		c.Errorf(q.places.of("on-duplicate", q.Span), rules.CodeQueue, "give merge: an expression over first and second", "on-duplicate is merge, and nothing says how")
 	case !merges && q.Merge != nil:
-		c.Errorf(q.places.of("merge", q.Span), codeQueue, "say on-duplicate: merge, or drop it", "merge has no effect while on-duplicate is %s", q.OnDuplicate)
+		c.Errorf(q.places.of("merge", q.Span), rules.CodeQueue, "say on-duplicate: merge, or drop it", "merge has no effect while on-duplicate is %s", q.OnDuplicate)
 	}
 }
 
@@ -45,7 +47,7 @@ func (c *pipelineCheck) tryDelay(r *QueueRetry) {
 	for attempt := range 3 {
 		d, said, err := r.DelayAfter(attempt + 1)
 		if said && (err != nil || d < 0) {
-			c.Errorf(r.places.of("delay", r.Span), codeQueue, "write such as !$ 30 * attempt, or !$ '10s' if attempt < 3 else '5m'",
+			c.Errorf(r.places.of("delay", r.Span), rules.CodeQueue, "write such as !$ 30 * attempt, or !$ '10s' if attempt < 3 else '5m'",
 				"after attempt %d, delay gives no duration", attempt+1)
 			return
 		}

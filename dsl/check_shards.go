@@ -7,6 +7,9 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // checkShardMap checks a shard map: its keys and tables, where the parts of its keyspace
@@ -29,7 +32,7 @@ func (c *checker) checkShardKeys(m *ShardMap) {
 	seen := map[string]bool{}
 	for i, part := range m.Key {
 		if seen[part] {
-			c.Errorf(m.places.of(fmt.Sprintf("key[%d]", i), m.Span), codeShardKeys, "name each part of the key once",
+			c.Errorf(m.places.of(fmt.Sprintf("key[%d]", i), m.Span), rules.ShardKeys, "name each part of the key once",
 				"shard map %q names the part %q twice", m.ID, part)
 		}
 		seen[part] = true
@@ -42,14 +45,14 @@ func (c *checker) checkShardKeys(m *ShardMap) {
 			full = "public." + full
 		}
 		if tables[full] { // its rows would be copied twice
-			c.Errorf(at, codeShardKeys, "drop one of them", "shard map %q lists the table %q twice", m.ID, t.Table)
+			c.Errorf(at, rules.ShardKeys, "drop one of them", "shard map %q lists the table %q twice", m.ID, t.Table)
 		}
 		tables[full] = true
 		if strings.Count(t.Table, ".") > 1 || strings.ContainsAny(t.Table, "\"' ;") {
-			c.Errorf(at, codeShardKeys, "want such as messages or mail.messages", "%q is not the name of a table", t.Table)
+			c.Errorf(at, rules.ShardKeys, "want such as messages or mail.messages", "%q is not the name of a table", t.Table)
 		}
 		if len(t.Key) > len(m.Key) {
-			c.Errorf(t.places.of("key", t.Span), codeShardKeys, "name a column for each part of the key, or for its first parts",
+			c.Errorf(t.places.of("key", t.Span), rules.ShardKeys, "name a column for each part of the key, or for its first parts",
 				"table %q has %d columns of the key, whose parts are %s", t.Table, len(t.Key), strings.Join(m.Key, ", "))
 		}
 	}
@@ -58,13 +61,13 @@ func (c *checker) checkShardKeys(m *ShardMap) {
 // checkShards checks the names of shards and the addresses of their hosts.
 func (c *checker) checkShards(m *ShardMap) {
 	if len(m.Shards) == 0 && !c.blamed(m.Span) {
-		c.Errorf(m.places.of("shards", m.Span), codeShardMap, "add a shard with its hosts", "shard map %q has no shards", m.ID)
+		c.Errorf(m.places.of("shards", m.Span), rules.ShardMap, "add a shard with its hosts", "shard map %q has no shards", m.ID)
 	}
 	owners := map[string]string{} // shards by the addresses of their hosts
 	for _, s := range m.Shards {
 		c.declare("shard "+m.ID, s.ID, s.places.of("id", s.Span))
 		if len(s.Hosts) == 0 && !c.blamed(s.Span) {
-			c.Errorf(s.places.of("hosts", s.Span), codeShardHosts, "add its master and its replicas", "shard %q has no hosts", s.ID)
+			c.Errorf(s.places.of("hosts", s.Span), rules.ShardHosts, "add its master and its replicas", "shard %q has no hosts", s.ID)
 		}
 		for _, h := range s.Hosts {
 			at := h.places.of("address", h.Span)
@@ -72,9 +75,9 @@ func (c *checker) checkShards(m *ShardMap) {
 			switch owner := owners[address]; {
 			case h.Address == "":
 			case problem != "":
-				c.Errorf(at, codeShardHosts, "want host:port, such as db1.example.com:5432", "address %q: %s", h.Address, problem)
+				c.Errorf(at, rules.ShardHosts, "want host:port, such as db1.example.com:5432", "address %q: %s", h.Address, problem)
 			case owner != "":
-				c.Errorf(at, codeShardHosts, "give each shard a cluster of its own", "the host %s belongs to shard %q already", address, owner)
+				c.Errorf(at, rules.ShardHosts, "give each shard a cluster of its own", "the host %s belongs to shard %q already", address, owner)
 			default:
 				owners[address] = s.ID
 			}
@@ -111,7 +114,7 @@ func (h *ShardHost) Full() string {
 // checkSlots checks that each slot begins on exactly one shard.
 func (c *checker) checkSlots(m *ShardMap) {
 	if bits.OnesCount(uint(m.Slots)) != 1 {
-		c.Errorf(m.places.of("slots", m.Span), codeShardMap, "take a power of two, such as 1024 or 4096", "%d slots are no power of two", m.Slots)
+		c.Errorf(m.places.of("slots", m.Span), rules.ShardMap, "take a power of two, such as 1024 or 4096", "%d slots are no power of two", m.Slots)
 		return
 	}
 	owner, said := make([]string, m.Slots), false // said: some shard names slots
@@ -121,12 +124,12 @@ func (c *checker) checkSlots(m *ShardMap) {
 			at := s.places.of(fmt.Sprintf("slots[%d]", i), s.places.of("slots", s.Span))
 			first, last, ok := SlotRange(text)
 			if !ok || first > last || last >= m.Slots {
-				c.Errorf(at, codeShardMap, fmt.Sprintf("want such as 0-%d", m.Slots-1), "%q is no stretch of slots from 0 to %d", text, m.Slots-1)
+				c.Errorf(at, rules.ShardMap, fmt.Sprintf("want such as 0-%d", m.Slots-1), "%q is no stretch of slots from 0 to %d", text, m.Slots-1)
 				return
 			}
 			for slot := first; slot <= last; slot++ {
 				if owner[slot] != "" {
-					c.Errorf(at, codeShardMap, "give each slot to one shard", "slot %d begins on shard %q already", slot, owner[slot])
+					c.Errorf(at, rules.ShardMap, "give each slot to one shard", "slot %d begins on shard %q already", slot, owner[slot])
 					return
 				}
 				owner[slot] = s.ID
@@ -135,7 +138,7 @@ func (c *checker) checkSlots(m *ShardMap) {
 	}
 	for slot, id := range owner {
 		if said && id == "" {
-			c.Errorf(m.places.of("shards", m.Span), codeShardMap, "give it to a shard, or drop slots from all of them for equal parts",
+			c.Errorf(m.places.of("shards", m.Span), rules.ShardMap, "give it to a shard, or drop slots from all of them for equal parts",
 				"slot %d begins nowhere", slot)
 			return
 		}
@@ -162,16 +165,16 @@ func (c *checker) checkRanges(m *ShardMap) {
 		for i, low := range s.From {
 			at := s.places.of(fmt.Sprintf("from[%d]", i), s.Span)
 			if _, err := strconv.ParseInt(low, 10, 64); low != "" && m.KeyType == "int" && err != nil {
-				c.Errorf(at, codeShardMap, "want a whole number, or the empty text for the bound below all", "%q is no bound of whole numbers", low)
+				c.Errorf(at, rules.ShardMap, "want a whole number, or the empty text for the bound below all", "%q is no bound of whole numbers", low)
 			}
 			if other, taken := owner[low]; taken {
-				c.Errorf(at, codeShardMap, "give each stretch to one shard", "the stretch from %q begins on shard %q already", low, other)
+				c.Errorf(at, rules.ShardMap, "give each stretch to one shard", "the stretch from %q begins on shard %q already", low, other)
 			}
 			owner[low] = s.ID
 		}
 	}
 	if _, below := owner[""]; !below && !c.blamed(m.Span) {
-		c.Errorf(m.places.of("shards", m.Span), codeShardMap, `add from: [""] to the shard of the lowest keys`,
+		c.Errorf(m.places.of("shards", m.Span), rules.ShardMap, `add from: [""] to the shard of the lowest keys`,
 			"no shard of map %q has the keys below all bounds", m.ID)
 	}
 }
@@ -183,7 +186,7 @@ func (c *checker) checkConnect(m *ShardMap) {
 	}
 	for _, name := range []string{"password", "sslpassword"} {
 		if _, found := m.Connect.Parameters[name]; found {
-			c.Errorf(m.Connect.places.of("parameters", m.Connect.Span), codeShardHosts, "name a secret as secret:, and let clients add theirs themselves",
+			c.Errorf(m.Connect.places.of("parameters", m.Connect.Span), rules.ShardHosts, "name a secret as secret:, and let clients add theirs themselves",
 				"the parameter %s of shard map %q would be shown to whoever asks where a key lives", name, m.ID)
 		}
 	}
@@ -196,11 +199,11 @@ func (c *checker) checkRegistration(m *ShardMap) {
 		return
 	}
 	if u, err := url.Parse(r.Check); r.Check != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil) {
-		c.Errorf(r.places.of("check", r.Span), codeShardRules, "want such as http://127.0.0.1:9081/v1/users, without a password",
+		c.Errorf(r.places.of("check", r.Span), rules.ShardRules, "want such as http://127.0.0.1:9081/v1/users, without a password",
 			"check is not an absolute http or https URL: %q", r.Check)
 	}
 	if m.Strategy != "directory" {
-		c.Errorf(m.places.of("registration", r.Span), codeShardRules, "drop it: hashes and ranges place all keys",
+		c.Errorf(m.places.of("registration", r.Span), rules.ShardRules, "drop it: hashes and ranges place all keys",
 			"keys of the strategy %s need no registration", m.Strategy)
 	}
 	for _, rule := range r.Rules {
@@ -215,7 +218,7 @@ func (c *checker) checkPlacementRule(m *ShardMap, rule *PlacementRule) {
 		e.compile(&scope{roots: []string{"event"}}, BoolKind, c.Reporter)
 	}
 	if (len(rule.Shards) > 0) == (rule.Class != "") {
-		c.Errorf(rule.Span, codeShardRules, "say either shards: or class:", "a rule of shard map %q does not say where its keys go, or says it twice", m.ID)
+		c.Errorf(rule.Span, rules.ShardRules, "say either shards: or class:", "a rule of shard map %q does not say where its keys go, or says it twice", m.ID)
 	}
 	classes, ids := map[string]bool{}, map[string]bool{}
 	for _, s := range m.Shards {
@@ -223,10 +226,10 @@ func (c *checker) checkPlacementRule(m *ShardMap, rule *PlacementRule) {
 	}
 	for i, id := range rule.Shards {
 		if !ids[id] {
-			c.unknown(rule.places.of(fmt.Sprintf("shards[%d]", i), rule.places.of("shards", rule.Span)), codeShardRules, "shard", id, in(ids))
+			c.unknown(rule.places.of(fmt.Sprintf("shards[%d]", i), rule.places.of("shards", rule.Span)), rules.ShardRules, "shard", id, diag.NamesIn(ids))
 		}
 	}
 	if rule.Class != "" && !classes[rule.Class] {
-		c.unknown(rule.places.of("class", rule.Span), codeShardRules, "class of shards", rule.Class, in(classes))
+		c.unknown(rule.places.of("class", rule.Span), rules.ShardRules, "class of shards", rule.Class, diag.NamesIn(classes))
 	}
 }

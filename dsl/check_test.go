@@ -11,6 +11,8 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/dsl/render"
 )
 
 // TestChecks loads the files of each case and compares what an author is told.
@@ -33,8 +35,8 @@ func TestChecks(t *testing.T) {
 				}
 				files := splitFiles(d.Input)
 				bundle, found := dsl.Load(files, dsl.Options{Types: testTypes()})
-				if (bundle == nil) != dsl.HasErrors(found) {
-					t.Errorf("%s: have bundle %v with errors %v", d.Pos, bundle != nil, dsl.HasErrors(found))
+				if (bundle == nil) != diag.HasErrors(found) {
+					t.Errorf("%s: have bundle %v with errors %v", d.Pos, bundle != nil, diag.HasErrors(found))
 				}
 				return brief(t, files, found)
 			})
@@ -43,13 +45,13 @@ func TestChecks(t *testing.T) {
 }
 
 // splitFiles reads "-- name --" lines; without any, there is one file.
-func splitFiles(input string) []dsl.File {
-	var files []dsl.File
+func splitFiles(input string) []diag.File {
+	var files []diag.File
 	name := "p.yaml"
 	var data strings.Builder
 	flush := func() {
 		if data.Len() > 0 {
-			files = append(files, dsl.File{Name: name, Data: []byte(data.String())})
+			files = append(files, diag.File{Name: name, Data: []byte(data.String())})
 		}
 		data.Reset()
 	}
@@ -66,13 +68,13 @@ func splitFiles(input string) []dsl.File {
 }
 
 // brief gives the text form without empty lines and without the summary.
-func brief(t *testing.T, files []dsl.File, found []dsl.Diagnostic) string {
+func brief(t *testing.T, files []diag.File, found []diag.Diagnostic) string {
 	t.Helper()
 	if len(found) == 0 {
 		return "ok"
 	}
 	var b bytes.Buffer
-	if err := dsl.WriteDiagnostics(&b, dsl.Text, files, found, false); err != nil {
+	if err := render.Write(&b, render.Text, files, found, false); err != nil {
 		t.Fatal(err)
 	}
 	text := strings.ReplaceAll(b.String(), "\n\n", "\n")
@@ -90,7 +92,7 @@ func TestOK(t *testing.T) {
 				t.Fatal(err)
 			}
 			bundle, found := load(t, string(data))
-			if dsl.HasErrors(found) || bundle == nil {
+			if diag.HasErrors(found) || bundle == nil {
 				t.Fatalf("want no errors, have %s", show(found))
 			}
 			if !strings.HasPrefix(filepath.Base(path), "seed003_") && len(found) > 0 {
@@ -113,13 +115,13 @@ func okFiles(t testing.TB) []string {
 // the built-in handler types.
 func TestShippedPipelinesAreSilent(t *testing.T) {
 	t.Parallel()
-	sets := make(map[string][]dsl.File)
+	sets := make(map[string][]diag.File)
 	for _, path := range shippedFiles(t) {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		sets[filepath.Dir(path)] = append(sets[filepath.Dir(path)], dsl.File{Name: filepath.ToSlash(path), Data: data})
+		sets[filepath.Dir(path)] = append(sets[filepath.Dir(path)], diag.File{Name: filepath.ToSlash(path), Data: data})
 	}
 	for dir, files := range sets {
 		if _, found := dsl.Load(files, dsl.Options{Types: builtinTypes()}); len(found) > 0 {

@@ -2,6 +2,8 @@ package dsl
 
 import (
 	"net/url"
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 	"time"
 
 	// Zones must not depend on the machine that validates.
@@ -19,11 +21,11 @@ func (c *checker) checkService(s *Service) {
 	u, err := url.Parse(s.URL)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		c.Errorf(at, codeServiceURL, want, "url of service %q is not an absolute http or https URL: %q", s.ID, s.URL)
+		c.Errorf(at, rules.ServiceURL, want, "url of service %q is not an absolute http or https URL: %q", s.ID, s.URL)
 	case u.User != nil:
-		c.Errorf(at, codeServiceURL, "send it in headers, from !secret NAME", "url of service %q holds a password", s.ID)
+		c.Errorf(at, rules.ServiceURL, "send it in headers, from !secret NAME", "url of service %q holds a password", s.ID)
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		c.Errorf(at, codeServiceURL, "give it in the query of the request", "url of service %q has a query or a fragment", s.ID)
+		c.Errorf(at, rules.ServiceURL, "give it in the query of the request", "url of service %q has a query or a fragment", s.ID)
 	}
 }
 
@@ -32,18 +34,18 @@ func (c *checker) checkTrigger(t *Trigger) {
 	at := t.places.of("id", t.Span)
 	switch {
 	case t.Every != 0 && t.Cron != "":
-		c.Errorf(t.places.of("cron", at), codeTriggerTime, "keep one of them", "trigger %q has both every and cron", t.ID)
+		c.Errorf(t.places.of("cron", at), rules.TriggerTime, "keep one of them", "trigger %q has both every and cron", t.ID)
 	case t.Every == 0 && t.Cron == "":
-		c.Errorf(at, codeTriggerTime, `say every: 1m or cron: "*/5 * * * *"`, "trigger %q does not say when it fires", t.ID)
+		c.Errorf(at, rules.TriggerTime, `say every: 1m or cron: "*/5 * * * *"`, "trigger %q does not say when it fires", t.ID)
 	}
 	if t.Cron != "" {
 		if problem := checkCron(t.Cron); problem != "" {
-			c.Errorf(t.places.of("cron", at), codeCron, "the fields are minute, hour, day, month, weekday", "%s", problem)
+			c.Errorf(t.places.of("cron", at), rules.Cron, "the fields are minute, hour, day, month, weekday", "%s", problem)
 		}
 	}
 	// Local would mean another zone on each node.
 	if _, err := time.LoadLocation(t.TimeZone); err != nil || t.TimeZone == "Local" {
-		c.Errorf(t.places.of("time-zone", at), codeTimeZone, "want an IANA name such as Europe/Berlin, or UTC",
+		c.Errorf(t.places.of("time-zone", at), rules.TimeZone, "want an IANA name such as Europe/Berlin, or UTC",
 			"unknown time zone %q", t.TimeZone)
 	}
 	if t.Event != "" && c.bundle.byEvent[t.Event] == nil && c.bundle.awaiting[t.Event] == nil {
@@ -56,6 +58,6 @@ func (c *checker) unknownEvent(t *Trigger) {
 	if c.partial {
 		return // the pipeline may be in the file that could not be read
 	}
-	c.Warnf(t.places.of("event", t.Span), codeTriggerEvent, c.didYouMean(t.Event, in(c.bundle.byEvent)),
+	c.Warnf(t.places.of("event", t.Span), rules.TriggerEvent, c.DidYouMean(t.Event, diag.NamesIn(c.bundle.byEvent)),
 		"no pipeline serves event type %q", t.Event)
 }

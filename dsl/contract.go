@@ -10,6 +10,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
+
+	"procaas/dsl/diag"
 )
 
 // A Contract is a JSON Schema made ready: what the payload of an event, a
@@ -21,7 +23,7 @@ type Contract struct {
 
 	schema  *jsonschema.Schema
 	outline *outline
-	at      Span
+	at      diag.Span
 }
 
 // A ContractError says what is wrong with data that does not fit a contract.
@@ -141,13 +143,13 @@ func faultOf(what jsonschema.ErrorKind, path Path, value any) []Fault {
 	case *kind.ExclusiveMaximum:
 		return one("want less than %s, have %s", rational(k.Want), have)
 	case *kind.MinLength:
-		return one("want at least %s, have %s", plural(k.Want, "character"), have)
+		return one("want at least %s, have %s", diag.Plural(k.Want, "character"), have)
 	case *kind.MaxLength:
-		return one("want at most %s, have %d", plural(k.Want, "character"), k.Got)
+		return one("want at most %s, have %d", diag.Plural(k.Want, "character"), k.Got)
 	case *kind.MinItems:
-		return one("want at least %s, have %d", plural(k.Want, "element"), k.Got)
+		return one("want at least %s, have %d", diag.Plural(k.Want, "element"), k.Got)
 	case *kind.MaxItems:
-		return one("want at most %s, have %d", plural(k.Want, "element"), k.Got)
+		return one("want at most %s, have %d", diag.Plural(k.Want, "element"), k.Got)
 	case *kind.Pattern:
 		return one("want text that matches %s, have %s", k.Want, have)
 	case *kind.UniqueItems:

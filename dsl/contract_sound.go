@@ -7,6 +7,9 @@ import (
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // This file finds schemas that no data could be held against in a bounded time.
@@ -51,7 +54,7 @@ func (k *contracts) ends(v *Value, root *jsonschema.Schema) bool {
 			return true // it was walked, or is: around another value
 		}
 		if k.ambiguous(s) {
-			k.Errorf(k.where(s, v), codeBadSchema, "name the schema by $ref",
+			k.Errorf(k.where(s, v), rules.BadSchema, "name the schema by $ref",
 				"a dynamic reference cannot be used here: its anchor must be declared once in these files")
 			return false
 		}
@@ -88,13 +91,13 @@ func (k *contracts) reportCircle(v *Value, circle []*jsonschema.Schema) {
 	if len(names) > 1 {
 		by = ": " + shorten(strings.Join(names, " → "), 200)
 	}
-	k.Errorf(k.where(circle[0], v), codeBadSchema, "put the $ref below properties or items, or take it out",
+	k.Errorf(k.where(circle[0], v), rules.BadSchema, "put the $ref below properties or items, or take it out",
 		"the schema refers to itself for the same value, so that checking would never end%s", by)
 }
 
 // where tells where a schema stands; v is where it is asked for.
-func (k *contracts) where(s *jsonschema.Schema, v *Value) Span {
-	if at := k.place(s.Location); at != (Span{}) {
+func (k *contracts) where(s *jsonschema.Schema, v *Value) diag.Span {
+	if at := k.place(s.Location); at != (diag.Span{}) {
 		return at
 	}
 	return head(v)
@@ -138,10 +141,10 @@ func ofSameValue(s *jsonschema.Schema) []*jsonschema.Schema {
 			out = append(out, one)
 		}
 	}
-	for _, name := range namesOf(s.DependentSchemas) {
+	for _, name := range diag.SortedKeys(s.DependentSchemas) {
 		out = append(out, s.DependentSchemas[name])
 	}
-	for _, name := range namesOf(s.Dependencies) {
+	for _, name := range diag.SortedKeys(s.Dependencies) {
 		if one, ok := s.Dependencies[name].(*jsonschema.Schema); ok {
 			out = append(out, one)
 		}
@@ -152,7 +155,7 @@ func ofSameValue(s *jsonschema.Schema) []*jsonschema.Schema {
 // ofParts lists the schemas that parts of a value are held against, and its names.
 func ofParts(s *jsonschema.Schema) []*jsonschema.Schema {
 	out := slices.Clone(s.PrefixItems)
-	for _, name := range namesOf(s.Properties) {
+	for _, name := range diag.SortedKeys(s.Properties) {
 		out = append(out, s.Properties[name])
 	}
 	for _, one := range s.PatternProperties {

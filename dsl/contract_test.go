@@ -7,12 +7,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"procaas/dsl/diag"
 )
 
 // contractOf makes the contract of an event from its schema.
 func contractOf(t *testing.T, schema string) *Contract {
 	t.Helper()
-	b, found := Load([]File{{Name: "p.yaml", Data: []byte("events: [{type: p, payload: " + schema + "}]\n")}}, Options{})
+	b, found := Load([]diag.File{{Name: "p.yaml", Data: []byte("events: [{type: p, payload: " + schema + "}]\n")}}, Options{})
 	if b == nil {
 		t.Fatal(found)
 	}

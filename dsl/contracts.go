@@ -11,6 +11,9 @@ import (
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // contracts makes the schemas of a bundle ready. Each file with schemas, and each
@@ -18,7 +21,7 @@ import (
 // its own; addresses are made so that relative references between files work as
 // the standard says. Nothing is ever read from the network.
 type contracts struct {
-	*Reporter
+	*diag.Reporter
 	files    map[string]*reading
 	named    map[string]*Value    // schemas by name, as they were written
 	trees    map[string]*Value    // by the address of the resource
@@ -33,7 +36,7 @@ type contracts struct {
 
 // newContracts prepares the files of a set. Only those that pipelines name as schemas or
 // documents are resources: a file of pipelines may hold expressions, which no schema does.
-func newContracts(files map[string]*reading, named map[string]*Value, r *Reporter) *contracts {
+func newContracts(files map[string]*reading, named map[string]*Value, r *diag.Reporter) *contracts {
 	k := &contracts{
 		Reporter: r, files: files, named: named,
 		trees: map[string]*Value{}, made: map[string]*Contract{}, ids: map[string]*Value{}, failed: map[string]bool{},
@@ -43,7 +46,7 @@ func newContracts(files map[string]*reading, named map[string]*Value, r *Reporte
 	k.compiler.UseLoader(k)
 	k.compiler.UseRegexpEngine(compilePattern)
 	k.outliner = newOutliner(k.place)
-	for _, name := range namesOf(files) {
+	for _, name := range diag.SortedKeys(files) {
 		if f := files[name]; f.contract && f.root != nil {
 			k.trees[addressOf(name)] = f.root
 			if id, ok := f.root.Get("$id").text(); ok {
@@ -159,7 +162,7 @@ func (k *contracts) resolve(v *Value, text string) (string, bool) {
 		}
 		named := k.named[text]
 		if named == nil {
-			k.Errorf(v.Span, codeUnknownSchema, k.didYouMean(text, in(k.named)), "there is no schema %q", text)
+			k.Errorf(v.Span, rules.UnknownSchema, k.DidYouMean(text, diag.NamesIn(k.named)), "there is no schema %q", text)
 			return "", false
 		}
 		next, isText := named.text()
@@ -168,7 +171,7 @@ func (k *contracts) resolve(v *Value, text string) (string, bool) {
 		}
 		v, text = named, next
 	}
-	k.Errorf(v.Span, codeUnknownSchema, "write the schema itself", "schemas stand for one another in a circle")
+	k.Errorf(v.Span, rules.UnknownSchema, "write the schema itself", "schemas stand for one another in a circle")
 	return "", false
 }
 
@@ -178,14 +181,14 @@ func (k *contracts) resolveFile(v *Value, text string) (string, bool) {
 	name, _, ok := (reference{from: k.files[v.Span.File], text: text}).target()
 	switch f := k.files[name]; {
 	case strings.HasPrefix(text, "#"):
-		k.Errorf(v.Span, codeUnknownSchema, "name one of schemas, or a file", "want the name of a schema or a file, have %q", text)
+		k.Errorf(v.Span, rules.UnknownSchema, "name one of schemas, or a file", "want the name of a schema or a file, have %q", text)
 	case !ok:
-		k.Errorf(v.Span, codeNoFile, "copy it beside the pipelines and name the file",
+		k.Errorf(v.Span, rules.NoFile, "copy it beside the pipelines and name the file",
 			"%q is not a relative path: schemas are read from files of the set only", text)
-	case f == nil || f.missing != nil || HasErrors(f.found):
+	case f == nil || f.missing != nil || diag.HasErrors(f.found):
 		// reported
 	case !f.contract:
-		k.Errorf(v.Span, codeUnknownSchema, "put the schema below schemas there, and write its name alone",
+		k.Errorf(v.Span, rules.UnknownSchema, "put the schema below schemas there, and write its name alone",
 			"%s is a file of pipelines, not of schemas", name)
 	default:
 		_, fragment, _ := strings.Cut(text, "#")
@@ -279,20 +282,20 @@ func (k *contracts) report(v *Value, address string, err error) {
 			if part == nil {
 				part = whole
 			}
-			k.Errorf(head(part), codeBadSchema, "see https://json-schema.org/draft/2020-12/schema", "this is no JSON Schema: %s", f)
+			k.Errorf(head(part), rules.BadSchema, "see https://json-schema.org/draft/2020-12/schema", "this is no JSON Schema: %s", f)
 		}
 		return
 	case errors.As(err, &missing):
-		k.Errorf(at, codeNoFile, "put the file beside the others", "the schema needs %s, which is not there", k.fileOf(missing.URL))
+		k.Errorf(at, rules.NoFile, "put the file beside the others", "the schema needs %s, which is not there", k.fileOf(missing.URL))
 		return
 	}
 	var lost *jsonschema.JSONPointerNotFoundError
 	if errors.As(err, &lost) {
 		_, fragment, _ := strings.Cut(lost.URL, "#")
-		k.Errorf(head(v), codeUnknownSchema, "", "there is no #%s to refer to", fragment)
+		k.Errorf(head(v), rules.UnknownSchema, "", "there is no #%s to refer to", fragment)
 		return
 	}
-	k.Errorf(head(v), codeBadSchema, "", "the schema cannot be used: %s", k.readable(err.Error()))
+	k.Errorf(head(v), rules.BadSchema, "", "the schema cannot be used: %s", k.readable(err.Error()))
 }
 
 // tree finds the value at an address; whole is that of the resource.
@@ -312,10 +315,10 @@ func (k *contracts) tree(address string) (part, whole *Value) {
 }
 
 // place tells where a compiled schema stands; the zero Span for one that no file holds.
-func (k *contracts) place(location string) Span {
+func (k *contracts) place(location string) diag.Span {
 	part, _ := k.tree(location)
 	if part == nil {
-		return Span{}
+		return diag.Span{}
 	}
 	return head(part)
 }

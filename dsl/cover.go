@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 
 	"github.com/expr-lang/expr/ast"
+
+	"procaas/dsl/diag"
 )
 
 // A Cover counts which ways the expressions of a bundle have gone. It may be used
@@ -20,7 +22,7 @@ type Cover struct {
 // expression that gives true or false where a handler or a pipeline asks for it.
 // It can go two ways: to true or false, or to a value or null.
 type Fork struct {
-	Span Span
+	Span diag.Span
 	Text string // as the author wrote it
 	Null bool   // the ways are a value and null
 

@@ -8,7 +8,7 @@ import (
 	"github.com/robfig/cron/v3"
 	"pgregory.net/rapid"
 
-	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 // loadCron tells whether a trigger with this line loads.
@@ -19,11 +19,11 @@ triggers:
   - {id: t, event: tick, cron: %q}
 `, line))
 	for _, d := range found {
-		if d.Severity == dsl.Error && d.Code != "PC0218" {
+		if d.Severity == diag.Error && d.Code != "PC0218" {
 			t.Fatalf("%q: %s", line, show(found))
 		}
 	}
-	return !dsl.HasErrors(found)
+	return !diag.HasErrors(found)
 }
 
 // TestCronIsWhatTheSchedulerReads makes lines out of good and bad parts: what

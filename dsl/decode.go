@@ -6,6 +6,9 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // A decoder turns the values of one file into the structs of the language. It
@@ -46,7 +49,7 @@ func (d *decoder) document(v *Value) {
 		return
 	}
 	if v.kind != valueMap {
-		d.errorf(head(v), codeKind, "begin with one of "+strings.Join(spec.Names(), ", "), "a file must be a mapping, this one is %s", describeValue(v))
+		d.errorf(head(v), rules.Kind, "begin with one of "+strings.Join(spec.Names(), ", "), "a file must be a mapping, this one is %s", describeValue(v))
 		return
 	}
 	d.object(v, spec, "file", allowance{})
@@ -71,7 +74,7 @@ func (d *decoder) check(v *Value, f *Field, name string, may allowance) {
 	switch v.kind {
 	case valueExpr:
 		if may.noExpr || !may.body && !f.value {
-			d.errorf(v.Span, codeNoExpr, cmp.Or(exprBelowHint(f, name), "write the value itself"), "field %q takes no expression: it is fixed before anything runs", name)
+			d.errorf(v.Span, rules.NoExpr, cmp.Or(exprBelowHint(f, name), "write the value itself"), "field %q takes no expression: it is fixed before anything runs", name)
 		}
 	case valueSecret:
 		d.secretAllowed(v, f, name, may)
@@ -147,7 +150,7 @@ func (d *decoder) object(v *Value, s *Spec, name string, may allowance) {
 		case inline != nil:
 			d.check(v.items[i], inline.Elem, k.Name, allowance{may.body, may.noExpr || inline.NoExpr, may.noSecret})
 		case s == d.stageSpec && (d.handlerSpec.Field(k.Name) != nil || d.ofBody(k.Name)):
-			d.errorf(k.Span, codeUnknownField, "write it below handlers:", "field %q belongs to a handler, not to a stage", k.Name)
+			d.errorf(k.Span, rules.UnknownField, "write it below handlers:", "field %q belongs to a handler, not to a stage", k.Name)
 		default:
 			d.unknownField(v, i, s, name)
 		}
@@ -164,12 +167,12 @@ func (d *decoder) required(v *Value, s *Spec, name string) {
 				return false
 			}
 			hint := foreignHint(k.Name, name, s)
-			return hint == "write "+f.Name+":" || hint == "" && Suggest(k.Name, s.Names()) == f.Name
+			return hint == "write "+f.Name+":" || hint == "" && diag.Suggest(k.Name, s.Names()) == f.Name
 		})
 	}
 	for _, f := range s.Fields {
 		if f.Required && v.Get(f.Name).IsNull() && (s.Inline || !misspelled(f)) {
-			d.errorf(head(v), codeMissing, "add "+f.Name+":", "the %s has no %q", name, f.Name)
+			d.errorf(head(v), rules.Missing, "add "+f.Name+":", "the %s has no %q", name, f.Name)
 		}
 	}
 }
@@ -178,7 +181,7 @@ func (d *decoder) required(v *Value, s *Spec, name string) {
 // first.
 func choice(word string, known []string, are string) string {
 	hint := are + " " + strings.Join(known, ", ")
-	if meant := didYouMean(word, known, ""); meant != "" {
+	if meant := diag.DidYouMean(word, known, ""); meant != "" {
 		hint = meant + " " + hint
 	}
 	return hint
@@ -193,16 +196,16 @@ func (d *decoder) wrongKind(v *Value, f *Field, name string) {
 	if f.Names {
 		want = "a name or a list of names"
 	}
-	d.errorf(head(v), codeKind, shapeHint(v, f, name), "field %q: want %s, have %s", name, want, describeValue(v))
+	d.errorf(head(v), rules.Kind, shapeHint(v, f, name), "field %q: want %s, have %s", name, want, describeValue(v))
 }
 
 // secretAllowed checks a !secret.
 func (d *decoder) secretAllowed(v *Value, f *Field, name string, may allowance) {
 	switch {
 	case !may.body, may.noSecret:
-		d.errorf(v.Span, codeSecret, "", "field %q: a secret may only stand in the body of a handler that calls a service, such as below request", name)
+		d.errorf(v.Span, rules.Secret, "", "field %q: a secret may only stand in the body of a handler that calls a service, such as below request", name)
 	case may.noExpr || f.Kind != AnyKind && f.Kind != StringKind && !f.Names:
-		d.errorf(v.Span, codeSecret, "", "field %q: want %s, a secret is text known only at run time", name, wants[f.Kind])
+		d.errorf(v.Span, rules.Secret, "", "field %q: want %s, a secret is text known only at run time", name, wants[f.Kind])
 	}
 }
 
@@ -231,7 +234,7 @@ func (d *decoder) literal(v *Value, f *Field, name string) {
 		_, err = f.scalar(v.literal)
 	}
 	if err != nil {
-		d.errorf(v.Span, codeValue, cmp.Or(literalHint(v.literal, f), exprHint(v, f)), "field %q: %s", name, err)
+		d.errorf(v.Span, rules.Value, cmp.Or(literalHint(v.literal, f), exprHint(v, f)), "field %q: %s", name, err)
 	}
 }
 
@@ -241,8 +244,8 @@ func (d *decoder) word(v *Value, f *Field, name string) {
 	if slices.Contains(f.Words, text) {
 		return
 	}
-	hint := didYouMean(text, slices.Concat(f.Words, f.Spec.Names()), "")
-	d.errorf(v.Span, codeValue, hint, "field %q: want %s or a mapping with %s, have %s",
+	hint := diag.DidYouMean(text, slices.Concat(f.Words, f.Spec.Names()), "")
+	d.errorf(v.Span, rules.Value, hint, "field %q: want %s or a mapping with %s, have %s",
 		name, strings.Join(f.Words, ", "), strings.Join(f.Spec.Names(), ", "), describeValue(v))
 }
 
@@ -281,7 +284,7 @@ func literalHint(data any, f *Field) string {
 		if kind == JitterKind {
 			words = []string{FullJitter, DecorrelatedJitter}
 		}
-		return cmp.Or(didYouMean(x, words, ""), scalarHint(x, f, kind))
+		return cmp.Or(diag.DidYouMean(x, words, ""), scalarHint(x, f, kind))
 	}
 	return ""
 }
@@ -301,14 +304,14 @@ func exprHint(v *Value, f *Field) string {
 }
 
 // head is the part of a value that a message about the whole points at.
-func head(v *Value) Span {
+func head(v *Value) diag.Span {
 	at := v.Span
 	switch {
 	case at.Start.Line == at.End.Line:
 	case len(v.keys) > 0 && v.keys[0].Span.Start == at.Start:
 		at.End = v.keys[0].Span.End
 	default:
-		at.End = Pos{at.Start.Line, at.Start.Column + 1}
+		at.End = diag.Pos{Line: at.Start.Line, Column: at.Start.Column + 1}
 	}
 	return at
 }

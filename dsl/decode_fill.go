@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+
+	"procaas/dsl/diag"
 )
 
 // fill sets the fields of the struct that into points to: defaults, then what
@@ -13,7 +15,7 @@ func (d *decoder) fill(into any, s *Spec, v *Value) {
 	if span := dst.FieldByName("Span"); span.IsValid() {
 		span.Set(reflect.ValueOf(v.Span))
 	}
-	keeper, _ := into.(interface{ keep(string, Span) })
+	keeper, _ := into.(interface{ keep(string, diag.Span) })
 	for _, f := range s.Fields {
 		f.setDefault(dst.Field(f.index))
 		item := v.Get(f.Name)

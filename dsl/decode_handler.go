@@ -3,6 +3,9 @@ package dsl
 import (
 	"slices"
 	"strings"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // requestType is the handler type of a handler that has the fields of the type
@@ -12,7 +15,7 @@ const requestType = "request"
 // A handlerBody is what a handler says in the words of its type.
 type handlerBody struct {
 	typ   *Type
-	key   Span // of what names the type
+	key   diag.Span // of what names the type
 	value *Value
 }
 
@@ -73,8 +76,8 @@ func (d *decoder) expandStage(v *Value) {
 	}
 	handler := &Value{kind: valueMap, Span: v.Span, keys: v.keys, items: v.items}
 	at := head(v)
-	d.report(Diagnostic{
-		Span: at, Severity: Warning, Code: codeStageHandler, Hint: "write the handler below handlers: of the stage",
+	d.report(diag.Diagnostic{
+		Span: at, Severity: diag.Warning, Code: rules.StageHandler, Hint: "write the handler below handlers: of the stage",
 		Message: "a handler stands in the place of a stage; it counts as a stage of this one handler",
 	})
 	v.keys = append(stage.keys, Key{"handlers", at})
@@ -106,10 +109,10 @@ func (d *decoder) body(v *Value, typed, bare []int) *handlerBody {
 	}
 	first := v.keys[typed[0]]
 	for _, i := range typed[1:] {
-		d.report(Diagnostic{
-			Span: v.keys[i].Span, Code: codeTwoTypes, Hint: "make two handlers of it",
+		d.report(diag.Diagnostic{
+			Span: v.keys[i].Span, Code: rules.TwoTypes, Hint: "make two handlers of it",
 			Message: "a handler has one type, this one is " + first.Name + " and " + v.keys[i].Name,
-			Related: []Related{{first.Span, "the first type"}},
+			Related: []diag.Related{{Span: first.Span, Message: "the first type"}},
 		})
 	}
 	for _, i := range bare {
@@ -117,7 +120,7 @@ func (d *decoder) body(v *Value, typed, bare []int) *handlerBody {
 		if first.Name != requestType {
 			hint = "drop it, or make it a handler of its own"
 		}
-		d.errorf(v.keys[i].Span, codeTwoTypes, hint, "field %q belongs to the handler type request, not to the handler itself", v.keys[i].Name)
+		d.errorf(v.keys[i].Span, rules.TwoTypes, hint, "field %q belongs to the handler type request, not to the handler itself", v.keys[i].Name)
 	}
 	value := v.items[typed[0]]
 	if value.IsNull() {
@@ -140,7 +143,7 @@ func (d *decoder) typeNamed(name string) *Type {
 func (d *decoder) unknownHandlerKey(h *Value, i int, s *Spec) {
 	k, v := h.keys[i], h.items[i]
 	if hint := d.strayHint(h, i, s, kebab(s.Name)); hint != "" {
-		d.errorf(k.Span, codeUnknownField, hint, "unknown field %s of the %s", describeData(k.Name), kebab(s.Name))
+		d.errorf(k.Span, rules.UnknownField, hint, "unknown field %s of the %s", describeData(k.Name), kebab(s.Name))
 		return
 	}
 	var types []string
@@ -152,14 +155,14 @@ func (d *decoder) unknownHandlerKey(h *Value, i int, s *Spec) {
 	if request := d.typeNamed(requestType); request != nil {
 		known = append(known, request.Spec.Names()...)
 	}
-	near := Suggest(k.Name, known)
+	near := diag.Suggest(k.Name, known)
 	if slices.Contains(types, near) || near == "" && (v.kind == valueMap || strings.Contains(k.Name, ".")) {
-		d.errorf(k.Span, codeUnknownType, choice(k.Name, types, "the types are"), "unknown handler type %s", describeData(k.Name))
+		d.errorf(k.Span, rules.UnknownType, choice(k.Name, types, "the types are"), "unknown handler type %s", describeData(k.Name))
 		return
 	}
 	hint := "the fields are " + strings.Join(fields, ", ") + ", and the name of a handler type"
-	if meant := didYouMean(k.Name, known, ""); meant != "" {
+	if meant := diag.DidYouMean(k.Name, known, ""); meant != "" {
 		hint = meant + " " + hint
 	}
-	d.errorf(k.Span, codeUnknownField, hint, "unknown field %s of the %s", describeData(k.Name), kebab(s.Name))
+	d.errorf(k.Span, rules.UnknownField, hint, "unknown field %s of the %s", describeData(k.Name), kebab(s.Name))
 }

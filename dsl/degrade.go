@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // A proof shows that the critical handlers of a pipeline do not need those that
@@ -36,7 +39,7 @@ type goal struct {
 type cause struct {
 	handler  *Handler
 	unchosen bool // the handler is fine, but its branch is not taken
-	Related
+	diag.Related
 }
 
 // proveDegradation checks all pipelines. It comes last: it needs to know what
@@ -60,7 +63,7 @@ func (c *checker) proveDegradation(pipelines []*pipelineCheck) {
 			kept[pc.flow.ID][name] = append(kept[pc.flow.ID][name], sets...)
 		}
 	}
-	inParallel(len(pipelines), c.Reporter, func(i int, r *Reporter) {
+	diag.InParallel(len(pipelines), c.Reporter, func(i int, r *diag.Reporter) {
 		pc := *pipelines[i] // a copy: each proof reports by itself, in parallel
 		if !pc.sound {
 			return // what it reads is not known
@@ -167,7 +170,7 @@ func (p *proof) checkRead(h *Handler, read Read, i int, conditions []Read, repor
 	}
 	if read.Path[0] == "shared-state" && p.neverSet(read.Path[1], i) {
 		reported[what] = true
-		p.Warnf(read.Span, codeNeverSet, fmt.Sprintf("set %s in the result of an earlier handler, or give it a first value", read.Path[1]),
+		p.Warnf(read.Span, rules.NeverSet, fmt.Sprintf("set %s in the result of an earlier handler, or give it a first value", read.Path[1]),
 			"%s is null here: no handler sets it before", what)
 	}
 }
@@ -357,8 +360,8 @@ func (a assignment) off() cause {
 	return newCause(h, a.key.Span, fmt.Sprintf("%q sets shared-state.%s; it is not critical, so it may be off", h.ID, a.key.Name))
 }
 
-func newCause(h *Handler, at Span, message string) cause {
-	return cause{handler: h, Related: Related{Span: at, Message: message}}
+func newCause(h *Handler, at diag.Span, message string) cause {
+	return cause{handler: h, Related: diag.Related{Span: at, Message: message}}
 }
 
 // passesNull tells whether a value is nothing but a chain of members read through

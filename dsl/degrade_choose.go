@@ -1,5 +1,7 @@
 package dsl
 
+import "procaas/dsl/diag"
+
 // This file tells what branches mean for the proof of degradation: what is set in a
 // branch is null when another one is taken.
 
@@ -36,7 +38,7 @@ func (p *proof) inEveryBranch(name string, stage *Stage) bool {
 }
 
 // unchosen is the cause of a step whose branch is not taken.
-func (p *proof) unchosen(step int, at Span, message string) cause {
+func (p *proof) unchosen(step int, at diag.Span, message string) cause {
 	c := newCause(p.steps[step].Handler, at, message)
 	c.unchosen = true
 	return c

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // checkEnabled warns of a critical handler that takes a member of what another one
@@ -70,25 +73,25 @@ func (p *proof) sourceUnder(id string, i int, demands []string) []step {
 }
 
 // warned tells whether a read was reported already, by what is known of its value.
-func (p *proof) warned(at Span) bool {
-	return slices.ContainsFunc(p.checker.found, func(d Diagnostic) bool {
-		return d.Code == CodeMaybeNull && d.File == at.File && d.Start == at.Start
+func (p *proof) warned(at diag.Span) bool {
+	return slices.ContainsFunc(p.checker.Found, func(d diag.Diagnostic) bool {
+		return d.Code == rules.ExprMaybeNull && d.File == at.File && d.Start == at.Start
 	})
 }
 
 func (p *proof) reportCondition(h *Handler, read Read, what string, chain []step) {
 	var names []string
-	related := []Related{{Span: h.places.of("id", h.Span), Message: fmt.Sprintf("%q is critical", h.ID)}}
+	related := []diag.Related{{Span: h.places.of("id", h.Span), Message: fmt.Sprintf("%q is critical", h.ID)}}
 	for _, s := range slices.Backward(chain) {
 		names = append(names, fmt.Sprintf("%q", s.ID))
 		at := s.Enabled
 		if at.IsNull() {
 			at = s.stage.Enabled
 		}
-		related = append(related, Related{Span: at.Span, Message: fmt.Sprintf("%q gives %s only under this condition", s.ID, what)})
+		related = append(related, diag.Related{Span: at.Span, Message: fmt.Sprintf("%q gives %s only under this condition", s.ID, what)})
 	}
-	p.Report(Diagnostic{
-		Span: read.Span, Severity: Warning, Code: codeConditional, Related: related,
+	p.Report(diag.Diagnostic{
+		Span: read.Span, Severity: diag.Warning, Code: rules.Conditional, Related: related,
 		Hint: fmt.Sprintf("read it with ?. or ??, test it in enabled, or give %q the same condition", h.ID),
 		Message: fmt.Sprintf("critical handler %q takes a member of %s, which is null when %s %s not enabled",
 			h.ID, what, strings.Join(names, " and "), map[bool]string{true: "are", false: "is"}[len(names) > 1]),

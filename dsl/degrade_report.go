@@ -4,13 +4,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // reportChain reports a critical handler that needs what may be off, with the way of the null
 // from its cause to the read.
 func (p *proof) reportChain(h *Handler, read Read, chain []cause) {
 	var off, fail, unchosen []string
-	related := []Related{{Span: h.places.of("id", h.Span), Message: fmt.Sprintf("%q is critical", h.ID)}}
+	related := []diag.Related{{Span: h.places.of("id", h.Span), Message: fmt.Sprintf("%q is critical", h.ID)}}
 	for _, l := range slices.Backward(chain) {
 		related = append(related, l.Related)
 		name := fmt.Sprintf("%q", l.handler.ID)
@@ -41,8 +44,8 @@ func (p *proof) reportChain(h *Handler, read Read, chain []cause) {
 	} else if read.Path[0] != "sources" {
 		means = append([]string{fmt.Sprintf("set %s in every branch, the last one without when", read.Path[1])}, means...)
 	}
-	p.Report(Diagnostic{
-		Span: read.Span, Code: codeDegradation, Related: related, Hint: strings.Join(means[:len(means)-1], ", ") + orLast(means),
+	p.Report(diag.Diagnostic{
+		Span: read.Span, Code: rules.Degradation, Related: related, Hint: strings.Join(means[:len(means)-1], ", ") + orLast(means),
 		Message: fmt.Sprintf("critical handler %q needs %s, which is null when %s", h.ID, what, when(off, fail, unchosen)),
 	})
 }

@@ -52,15 +52,15 @@
 //
 // # Diagnostics
 //
-// A [Diagnostic] is written for the author of the file: the exact place, what
+// A [diag.Diagnostic] is written for the author of the file: the exact place, what
 // was found, what was expected, how to mend it, and the other places that
-// belong to it. Only an [Error] keeps a bundle from loading. An error is
-// something that cannot work; a [Warning] is something that works, though
+// belong to it. Only an [diag.Error] keeps a bundle from loading. An error is
+// something that cannot work; a [diag.Warning] is something that works, though
 // hardly as it was meant. When a file cannot be read at all, nobody is blamed
 // for naming what may be declared there.
 //
-// Every code has a [Rule] with two example files. To add a rule: add a constant
-// to codes.go, report it from a check, and document it in rules_*.go. The tests
+// Every code has a [rules.Rule] with two example files. To add a rule: add a constant
+// to rules/codes.go, report it from a check, and document it in a file of rules. The tests
 // load both examples: the first must give that code alone, the second nothing.
 // Then add the cases that matter to testdata/dsl/check_*.txt.
 package dsl

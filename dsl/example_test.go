@@ -5,11 +5,14 @@ import (
 	"os"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/dsl/render"
+	"procaas/dsl/rules"
 )
 
 // A mistyped name is reported with its place and a suggestion.
 func ExampleLoad() {
-	files := []dsl.File{{Name: "taxi.yaml", Data: []byte(`pipelines:
+	files := []diag.File{{Name: "taxi.yaml", Data: []byte(`pipelines:
   - id: new-order
     shared-state: {order: null}
     stages:
@@ -21,7 +24,7 @@ func ExampleLoad() {
 `)}}
 	bundle, found := dsl.Load(files, dsl.Options{Types: testTypes()})
 	fmt.Println("loaded:", bundle != nil)
-	if err := dsl.WriteDiagnostics(os.Stdout, dsl.Text, files, found, false); err != nil {
+	if err := render.Write(os.Stdout, render.Text, files, found, false); err != nil {
 		fmt.Println(err)
 	}
 	// Output:
@@ -46,7 +49,7 @@ func ExampleBundle() {
         handlers:
           - {id: driver, request: {url: http://127.0.0.1:9083/v1/push, body: !$ "event.payload['driver-id']"}}
 `)
-	bundle, _ := dsl.Load([]dsl.File{{Name: "taxi.yaml", Data: data}}, dsl.Options{Types: testTypes()})
+	bundle, _ := dsl.Load([]diag.File{{Name: "taxi.yaml", Data: data}}, dsl.Options{Types: testTypes()})
 	for _, p := range bundle.On("order-repeated") {
 		fmt.Println("served by", p.ID)
 	}
@@ -60,7 +63,7 @@ func ExampleBundle() {
 
 // Every code is explained with a file that breaks the rule and a mended one.
 func ExampleExplain() {
-	rule, _ := dsl.Explain("PC0203")
+	rule, _ := rules.Explain("PC0203")
 	fmt.Println(rule.Title)
 	fmt.Println(rule.Why)
 	// Output:

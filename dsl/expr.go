@@ -1,5 +1,10 @@
 package dsl
 
+import (
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
+)
+
 // An Env holds the roots that an expression may read: event, shared-state,
 // sources, configs, flow, run, and item inside for-each. Values in it are nil,
 // bool, int, float64, string, []any, map[string]any and [Secret], nothing else.
@@ -41,10 +46,10 @@ type Expr struct {
 	Source string
 
 	// Span is where the expression stands, without its tag.
-	Span Span
+	Span diag.Span
 
 	// at gives the place in the file of each rune of Source, and of the end.
-	at []Pos
+	at []diag.Pos
 
 	// The following are set by compile.
 	program *program
@@ -58,8 +63,8 @@ type Expr struct {
 
 // An EvalError says why an expression has no value, and where.
 type EvalError struct {
-	Span    Span   // the part of the expression that failed
-	Source  string // the whole expression
+	Span    diag.Span // the part of the expression that failed
+	Source  string    // the whole expression
 	Message string
 }
 
@@ -79,7 +84,7 @@ type Secret struct {
 // compile checks the expression against the names of its scope and the kind of
 // value that its place wants, and makes it ready for Eval and Reads. It reports
 // what is wrong; then the expression must not be evaluated.
-func (e *Expr) compile(sc *scope, want Kind, r *Reporter) {
+func (e *Expr) compile(sc *scope, want Kind, r *diag.Reporter) {
 	s, f := sc.parsed.parse(e.Source)
 	if f != nil {
 		r.Errorf(e.span(f.from, f.to), f.code, f.hint, "%s", f.message)
@@ -98,14 +103,14 @@ func (e *Expr) compile(sc *scope, want Kind, r *Reporter) {
 		return
 	}
 	if fits := shapeOf(want); root.shape&fits == 0 {
-		b.fail(s.root, CodeUnfit, "", "want %s here, have %s", fits, root.shape)
+		b.fail(s.root, rules.ExprUnfit, "", "want %s here, have %s", fits, root.shape)
 		return
 	}
 	root = b.placed(root, want)
 	e.program, e.roots, e.result = &program{eval: root.eval, slots: b.slots, reads: readsOf(b)}, sc.roots, root.known()
 }
 
-func (e *Expr) builder(s *syntax, sc *scope, r *Reporter) *builder {
+func (e *Expr) builder(s *syntax, sc *scope, r *diag.Reporter) *builder {
 	return &builder{expr: e, syntax: s, scope: sc, reporter: r, told: map[string]bool{}}
 }
 
@@ -117,7 +122,7 @@ func (e *Expr) watched(w watcher) *program {
 		return e.program // unreachable: compile has parsed it
 	}
 	// Which names there are was checked by compile, and each means the same here.
-	b := e.builder(s, &scope{roots: e.roots, lenient: true}, new(Reporter))
+	b := e.builder(s, &scope{roots: e.roots, lenient: true}, new(diag.Reporter))
 	b.watch = w
 	root := b.build(s.root)
 	return &program{eval: root.eval, slots: b.slots, reads: e.Reads()}
@@ -137,7 +142,7 @@ func (e *Expr) Reads() []Read {
 }
 
 // span gives the place in the file of the runes from up to to of Source.
-func (e *Expr) span(from, to int) Span {
+func (e *Expr) span(from, to int) diag.Span {
 	if to >= len(e.at) { // the text has no known place of its own
 		return e.Span
 	}
@@ -146,5 +151,5 @@ func (e *Expr) span(from, to int) Span {
 		end = e.at[to-1]
 		end.Column++
 	}
-	return Span{File: e.Span.File, Start: start, End: end, via: e.Span.via}
+	return diag.Span{File: e.Span.File, Start: start, End: end, Via: e.Span.Via}
 }

@@ -3,6 +3,8 @@ package dsl
 import (
 	"maps"
 	"slices"
+
+	"procaas/dsl/diag"
 )
 
 // ParseExpr reads an expression that stands alone, such as one on a command line;
@@ -10,7 +12,7 @@ import (
 // given no other names than those that are there; with a null shared-state, names
 // are taken for its own. The expression is nil exactly when one of the findings
 // is an error.
-func ParseExpr(file, source string, env Env) (*Expr, []Diagnostic) {
+func ParseExpr(file, source string, env Env) (*Expr, []diag.Diagnostic) {
 	sc := &scope{roots: slices.Sorted(maps.Keys(env))}
 	state, known := env[stateRoot].(map[string]any)
 	sc.state, sc.lenient = state, !known
@@ -20,10 +22,10 @@ func ParseExpr(file, source string, env Env) (*Expr, []Diagnostic) {
 	if configs, ok := env["configs"].(map[string]any); ok {
 		sc.configs = slices.Sorted(maps.Keys(configs))
 	}
-	e, r := bareExpr(file, source), new(Reporter)
+	e, r := bareExpr(file, source), new(diag.Reporter)
 	e.compile(sc, AnyKind, r)
 	found := r.Diagnostics()
-	if HasErrors(found) {
+	if diag.HasErrors(found) {
 		return nil, found
 	}
 	return e, found
@@ -31,14 +33,14 @@ func ParseExpr(file, source string, env Env) (*Expr, []Diagnostic) {
 
 // bareExpr makes an expression of a plain text, as if it were a file.
 func bareExpr(file, source string) *Expr {
-	e := &Expr{Source: source, at: []Pos{{Line: 1, Column: 1}}}
+	e := &Expr{Source: source, at: []diag.Pos{{Line: 1, Column: 1}}}
 	at := e.at[0]
 	for _, r := range source {
 		if at.Column++; r == '\n' {
-			at = Pos{Line: at.Line + 1, Column: 1}
+			at = diag.Pos{Line: at.Line + 1, Column: 1}
 		}
 		e.at = append(e.at, at)
 	}
-	e.Span = Span{File: file, Start: e.at[0], End: at}
+	e.Span = diag.Span{File: file, Start: e.at[0], End: at}
 	return e
 }

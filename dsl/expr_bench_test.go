@@ -1,6 +1,10 @@
 package dsl
 
-import "testing"
+import (
+	"testing"
+
+	"procaas/dsl/diag"
+)
 
 // benchmarked are the expressions whose speed is watched.
 var benchmarked = []struct{ name, source string }{
@@ -16,7 +20,7 @@ func BenchmarkExprCompile(b *testing.B) {
 			sc := goldenScope()
 			b.ReportAllocs()
 			for b.Loop() {
-				var r Reporter
+				var r diag.Reporter
 				newExpr(bm.source).compile(sc, AnyKind, &r)
 			}
 		})

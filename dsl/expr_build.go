@@ -5,6 +5,9 @@ import (
 	"fmt"
 
 	"github.com/expr-lang/expr/ast"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // A part is what a node of the tree was made into.
@@ -35,7 +38,7 @@ type builder struct {
 	*syntax
 	expr     *Expr
 	scope    *scope
-	reporter *Reporter
+	reporter *diag.Reporter
 	failed   bool
 
 	lets  []local         // innermost last
@@ -85,20 +88,20 @@ func (b *builder) slot() int {
 }
 
 // span gives the place of a node in the file.
-func (b *builder) span(n ast.Node) Span {
+func (b *builder) span(n ast.Node) diag.Span {
 	first, last := b.extent(n)
 	return b.expr.span(b.tokens[first].from, b.tokens[last].to)
 }
 
 // fail reports an error about a node.
-func (b *builder) fail(n ast.Node, code Code, hint, format string, args ...any) part {
+func (b *builder) fail(n ast.Node, code diag.Code, hint, format string, args ...any) part {
 	b.failed = true
 	b.reporter.Errorf(b.span(n), code, hint, format, args...)
 	return broken
 }
 
 // failAt reports an error about one token.
-func (b *builder) failAt(token int, code Code, hint, format string, args ...any) part {
+func (b *builder) failAt(token int, code diag.Code, hint, format string, args ...any) part {
 	b.failed = true
 	t := b.tokens[token]
 	b.reporter.Errorf(b.expr.span(t.from, t.to), code, hint, format, args...)
@@ -119,7 +122,7 @@ func (b *builder) guard(n ast.Node, eval evalFunc) evalFunc {
 
 // A place is where in the expression an error arises.
 type place struct {
-	span   Span
+	span   diag.Span
 	source string
 }
 
@@ -181,9 +184,9 @@ func (b *builder) make(n ast.Node) part {
 	case *ast.CallNode:
 		return b.call(x)
 	case *ast.SequenceNode:
-		return b.fail(n, CodeSyntax, "", "only let may stand before ;")
+		return b.fail(n, rules.ExprSyntax, "", "only let may stand before ;")
 	}
-	return b.fail(n, CodeSyntax, "", "this has no meaning here")
+	return b.fail(n, rules.ExprSyntax, "", "this has no meaning here")
 }
 
 // want reports a part that can never have the shape that its place needs.
@@ -196,10 +199,10 @@ func (b *builder) want(n ast.Node, p part, s shape, what string) part {
 		hint += ", or write a ?? b for a default" // what other languages use or for
 	}
 	if p.shape&s == 0 {
-		return b.fail(n, CodeOperand, hint, "%s needs %s, have %s", what, s, p.shape)
+		return b.fail(n, rules.ExprOperand, hint, "%s needs %s, have %s", what, s, p.shape)
 	}
 	if o := p.outline; o != nil && o.shape&s == 0 {
-		b.doubt(n, o, CodeOperand, hintFor(s, o.shape), "%s needs %s, have %s", what, s, o.shape)
+		b.doubt(n, o, rules.ExprOperand, hintFor(s, o.shape), "%s needs %s, have %s", what, s, o.shape)
 	}
 	return p
 }
@@ -228,7 +231,7 @@ func hintFor(want, have shape) string {
 func (b *builder) condition(n ast.Node, what string) func(f *frame) (bool, error) {
 	p := b.want(n, b.build(n), boolShape, what)
 	if p.fixed {
-		b.reporter.Warnf(b.span(n), CodeConstant, "test something that can change", "this condition is always %v", p.value)
+		b.reporter.Warnf(b.span(n), rules.ExprConstant, "test something that can change", "this condition is always %v", p.value)
 	}
 	at := b.place(n)
 	return func(f *frame) (bool, error) {
@@ -268,7 +271,7 @@ func (b *builder) let(x *ast.VariableDeclaratorNode) part {
 	name := b.name(x)
 	value := b.build(x.Value)
 	if why := b.taken(name); why != "" {
-		b.failAt(b.at(x), CodeSyntax, "choose another name", "let cannot name a value %s: %s", name, why)
+		b.failAt(b.at(x), rules.ExprSyntax, "choose another name", "let cannot name a value %s: %s", name, why)
 	}
 	slot := b.slot()
 	l := local{name: name, slot: slot, shape: value.shape, outline: value.outline}
@@ -352,7 +355,7 @@ func (b *builder) mapping(x *ast.MapNode) part {
 		} else {
 			entries[i].key = constant(key)
 			if seen[key] {
-				b.fail(pair.Key, CodeDuplicateKey, "remove one of them", "the key %s is given twice", quoted(key))
+				b.fail(pair.Key, rules.ExprDuplicateKey, "remove one of them", "the key %s is given twice", quoted(key))
 			}
 			seen[key] = true
 		}

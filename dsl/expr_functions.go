@@ -6,6 +6,9 @@ import (
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // A Function documents a function of the expression language.
@@ -118,7 +121,7 @@ func (fn *function) arg(i int) shape { return fn.args[min(i, len(fn.args)-1)] }
 // arguments makes the arguments of a call and checks their number and shapes.
 func (b *builder) arguments(x *ast.CallNode, fn *function) ([]part, bool) {
 	if message := fn.wrongCount(len(x.Arguments)); message != "" {
-		b.fail(x, CodeArguments, "write "+fn.Signature, "%s", message)
+		b.fail(x, rules.ExprArguments, "write "+fn.Signature, "%s", message)
 		return nil, false
 	}
 	args := make([]part, len(x.Arguments))
@@ -194,19 +197,19 @@ func (b *builder) method(m *ast.MemberNode) part {
 	case "startswith", "endswith", "contains", "matches":
 		hint = "write it between its operands: text startsWith part"
 	}
-	return b.fail(m, CodeMethod, hint, "values have no methods such as %s()", name)
+	return b.fail(m, rules.ExprMethod, hint, "values have no methods such as %s()", name)
 }
 
 // noFunction reports an unknown function.
 func (b *builder) noFunction(x *ast.CallNode, name string) part {
 	if hint, ok := refused[name]; ok {
-		return b.fail(x, CodeRefused, hint, "%s cannot be called: a repeated run must compute the same again", name)
+		return b.fail(x, rules.ExprRefused, hint, "%s cannot be called: a repeated run must compute the same again", name)
 	}
 	if hint, ok := synonyms[name]; ok {
 		if fn := functionNamed(hint); fn != nil {
 			hint = fn.Signature
 		}
-		return b.fail(x, CodeUnknownFunction, "write "+hint, "there is no function %s", name)
+		return b.fail(x, rules.ExprUnknownFunction, "write "+hint, "there is no function %s", name)
 	}
 	names := make([]string, 0, len(functions))
 	for _, f := range functions {
@@ -214,11 +217,11 @@ func (b *builder) noFunction(x *ast.CallNode, name string) part {
 	}
 	slices.Sort(names)
 	hint := ""
-	switch near, second := suggest(name, names); {
+	switch near, second := diag.SuggestTwo(name, names); {
 	case second != "":
 		hint = "did you mean " + functionNamed(near).Signature + " or " + functionNamed(second).Signature + "?"
 	case near != "":
 		hint = "did you mean " + functionNamed(near).Signature + "?"
 	}
-	return b.fail(x, CodeUnknownFunction, hint, "there is no function %s", name)
+	return b.fail(x, rules.ExprUnknownFunction, hint, "there is no function %s", name)
 }

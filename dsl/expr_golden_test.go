@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
+
+	"procaas/dsl/diag"
 )
 
 // goldenScope is the scope of the golden expressions.
@@ -59,7 +61,7 @@ var kindNames = map[string]Kind{
 }
 
 // caret draws the place of a finding below its line.
-func caret(source string, at Span) string {
+func caret(source string, at diag.Span) string {
 	lines := strings.Split(source, "\n")
 	if at.Start.Line > len(lines) {
 		return fmt.Sprintf("(outside: %v)\n", at)
@@ -74,7 +76,7 @@ func caret(source string, at Span) string {
 
 func golden(e *Expr, want Kind, sc *scope) string {
 	var out strings.Builder
-	var r Reporter
+	var r diag.Reporter
 	e.compile(sc, want, &r)
 	for _, d := range r.Diagnostics() {
 		fmt.Fprintf(&out, "%s %s: %s\n%s", d.Severity, d.Code, d.Message, caret(e.Source, d.Span))
@@ -82,7 +84,7 @@ func golden(e *Expr, want Kind, sc *scope) string {
 			fmt.Fprintf(&out, "  hint: %s\n", d.Hint)
 		}
 	}
-	if HasErrors(r.Diagnostics()) {
+	if diag.HasErrors(r.Diagnostics()) {
 		return out.String()
 	}
 	v, err := e.Eval(goldenEnv())
@@ -106,9 +108,9 @@ func golden(e *Expr, want Kind, sc *scope) string {
 }
 
 func goldenTrace(e *Expr, sc *scope) string {
-	var r Reporter
+	var r diag.Reporter
 	e.compile(sc, AnyKind, &r)
-	if HasErrors(r.Diagnostics()) {
+	if diag.HasErrors(r.Diagnostics()) {
 		return fmt.Sprintln(r.Diagnostics())
 	}
 	var out strings.Builder
@@ -164,12 +166,12 @@ func TestExprGolden(t *testing.T) {
 
 func goldenReads(e *Expr, sc *scope) string {
 	var out strings.Builder
-	var r Reporter
+	var r diag.Reporter
 	e.compile(sc, AnyKind, &r)
 	for _, d := range r.Diagnostics() {
 		fmt.Fprintf(&out, "%s: %s\n", d.Severity, d.Message)
 	}
-	if HasErrors(r.Diagnostics()) {
+	if diag.HasErrors(r.Diagnostics()) {
 		return out.String()
 	}
 	for _, read := range e.Reads() {

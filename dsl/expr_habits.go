@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
+
+	"procaas/dsl/rules"
 )
 
 // nameHabits are names that other tools have for what is written differently here, in
@@ -59,7 +61,7 @@ func (b *builder) notReplaced(x *ast.StringNode) {
 	if from := strings.Index(t.text, "${"); from < 0 || !strings.Contains(t.text[from:], "}") {
 		return
 	}
-	b.reporter.Warnf(b.span(x), CodeForeign, "join the parts with +: 'order ' + string(number)", "nothing replaces ${…} in a string")
+	b.reporter.Warnf(b.span(x), rules.ExprForeign, "join the parts with +: 'order ' + string(number)", "nothing replaces ${…} in a string")
 }
 
 // comprehension translates Python's [f(x) for x in xs if g(x)], whose for is token i.

@@ -5,6 +5,9 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // The bounds of an expression's text. They hold before anything is parsed: the
@@ -37,7 +40,7 @@ type token struct {
 // A flaw is what is wrong with a part of an expression's text.
 type flaw struct {
 	from, to      int
-	code          Code
+	code          diag.Code
 	message, hint string
 }
 
@@ -70,7 +73,7 @@ type lexer struct {
 func scan(source string) ([]token, *flaw) {
 	src := []rune(source)
 	if len(source) > maxSource {
-		return nil, &flaw{0, len(src), CodeTooLarge,
+		return nil, &flaw{0, len(src), rules.ExprTooLarge,
 			"the expression is longer than 4 KiB", "compute parts of it in a set handler before"}
 	}
 	l := &lexer{src: src, tokens: make([]token, 0, len(src)/4+2)}
@@ -84,7 +87,7 @@ func scan(source string) ([]token, *flaw) {
 	}
 	if len(l.open) > 0 {
 		t := l.tokens[l.open[len(l.open)-1]]
-		return nil, &flaw{t.from, t.to, CodeSyntax, "this " + quoted(t.text) + " is never closed", ""}
+		return nil, &flaw{t.from, t.to, rules.ExprSyntax, "this " + quoted(t.text) + " is never closed", ""}
 	}
 	return l.tokens, nil
 }
@@ -155,7 +158,7 @@ func (l *lexer) add(kind tokenKind, end int) {
 }
 
 // flaw is about the text from here on.
-func (l *lexer) flaw(end int, code Code, message, hint string) *flaw {
+func (l *lexer) flaw(end int, code diag.Code, message, hint string) *flaw {
 	return &flaw{l.at, min(end, len(l.src)), code, message, hint}
 }
 
@@ -191,7 +194,7 @@ func (l *lexer) name() *flaw {
 	}
 	if end < len(l.src) && (l.src[end] == '"' || l.src[end] == '\'') && end-l.at <= 2 &&
 		strings.ContainsAny(strings.ToLower(string(l.src[l.at:end])), "bfru") {
-		return l.flaw(end, CodeForeign, "strings have no prefix", "write the string without it, and join parts with +")
+		return l.flaw(end, rules.ExprForeign, "strings have no prefix", "write the string without it, and join parts with +")
 	}
 	l.add(nameToken, end)
 	return nil
@@ -231,13 +234,13 @@ func (l *lexer) number() *flaw {
 		for end < len(l.src) && inName(l.src[end]) {
 			end++
 		}
-		return l.flaw(end, CodeSyntax, quoted(string(l.src[l.at:end]))+" is neither a number nor a name",
+		return l.flaw(end, rules.ExprSyntax, quoted(string(l.src[l.at:end]))+" is neither a number nor a name",
 			"names begin with a letter; write other keys as ['"+string(l.src[l.at:end])+"']")
 	}
 	text := strings.ReplaceAll(string(l.src[l.at:end]), "_", "")
 	if _, err := strconv.ParseInt(text, 0, 64); err != nil {
 		if _, err := strconv.ParseFloat(text, 64); err != nil || !strings.ContainsAny(text, ".eE") {
-			return l.flaw(end, CodeSyntax, quoted(text)+" is no number of at most 64 bits", "write longer ones as strings")
+			return l.flaw(end, rules.ExprSyntax, quoted(text)+" is no number of at most 64 bits", "write longer ones as strings")
 		}
 	}
 	l.add(numberToken, end)
@@ -252,7 +255,7 @@ func (l *lexer) quote(q rune) *flaw {
 		case r == '\\' && q != '`':
 			end++
 		case r == '\n' && q != '`':
-			return l.flaw(end, CodeSyntax, "the string does not end on its line", `write a line break as \n`)
+			return l.flaw(end, rules.ExprSyntax, "the string does not end on its line", `write a line break as \n`)
 		case r == q && q == '`' && end+1 < len(l.src) && l.src[end+1] == q:
 			end++ // a doubled back quote stands for one
 		case r == q:
@@ -260,13 +263,13 @@ func (l *lexer) quote(q rune) *flaw {
 			return nil
 		}
 	}
-	return l.flaw(len(l.src), CodeSyntax, "the string never ends", "close it with "+string(q))
+	return l.flaw(len(l.src), rules.ExprSyntax, "the string never ends", "close it with "+string(q))
 }
 
 // symbol reads an operator or a bracket, the longest that fits.
 func (l *lexer) symbol() *flaw {
 	if l.has("/*") {
-		return l.flaw(len(l.src), CodeSyntax, "the comment never ends", "close it with */")
+		return l.flaw(len(l.src), rules.ExprSyntax, "the comment never ends", "close it with */")
 	}
 	i := slices.IndexFunc(symbols, l.has)
 	if i < 0 {
@@ -285,7 +288,7 @@ func (l *lexer) strange() *flaw {
 	if strings.ContainsRune("“”„«»‘’", l.src[l.at]) {
 		hint = `write strings between straight quotes, ' or "`
 	}
-	return l.flaw(l.at+1, CodeSyntax, "the character "+quoted(string(l.src[l.at]))+" means nothing here", hint)
+	return l.flaw(l.at+1, rules.ExprSyntax, "the character "+quoted(string(l.src[l.at]))+" means nothing here", hint)
 }
 
 // foreign explains operators that only other languages have.
@@ -293,31 +296,31 @@ func (l *lexer) foreign(symbol string) *flaw {
 	end := l.at + len(symbol)
 	switch symbol {
 	case "//":
-		return l.flaw(end, CodeSlashes, "// is no operator",
+		return l.flaw(end, rules.ExprSlashes, "// is no operator",
 			"write floor(a / b) to divide without remainder, and comments between /* and */")
 	case "===", "!==", "<>":
 		want := "!="
 		if symbol == "===" {
 			want = "=="
 		}
-		return l.flaw(end, CodeForeign, symbol+" is no operator", "write "+want)
+		return l.flaw(end, rules.ExprForeign, symbol+" is no operator", "write "+want)
 	case "++", "--", "+=", "-=", "*=", "/=", "%=", "**=", "//=", ":=":
-		return l.flaw(end, CodeForeign, symbol+" is no operator: an expression changes nothing",
+		return l.flaw(end, rules.ExprForeign, symbol+" is no operator: an expression changes nothing",
 			"name a value with let x = …;")
 	case "|":
-		return l.flaw(end, CodeForeign, "| is no operator", "write or, or call the function on the value: f(x)")
+		return l.flaw(end, rules.ExprForeign, "| is no operator", "write or, or call the function on the value: f(x)")
 	case "&":
-		return l.flaw(end, CodeForeign, "& is no operator", "write and")
+		return l.flaw(end, rules.ExprForeign, "& is no operator", "write and")
 	case "^":
-		return l.flaw(end, CodeForeign, "^ is no operator", "write ** for a power")
+		return l.flaw(end, rules.ExprForeign, "^ is no operator", "write ** for a power")
 	case "::":
 		hint := ""
 		if n := len(l.open); n > 0 && l.tokens[l.open[n-1]].is("[") {
 			hint = "a slice has no step: write text[from:to], or filter(list, #index % 2 == 0)"
 		}
-		return l.flaw(end, CodeForeign, ":: is no operator", hint)
+		return l.flaw(end, rules.ExprForeign, ":: is no operator", hint)
 	case "~", "@", "<<", ">>", "...":
-		return l.flaw(end, CodeForeign, symbol+" is no operator", "")
+		return l.flaw(end, rules.ExprForeign, symbol+" is no operator", "")
 	case "=>", "->":
 		return l.arrow(symbol)
 	}
@@ -329,13 +332,13 @@ func (l *lexer) foreign(symbol string) *flaw {
 func (l *lexer) arrow(symbol string) *flaw {
 	end, n := l.at+len(symbol), len(l.tokens)
 	if symbol == "->" && n > 0 && l.tokens[n-1].to == l.at && end < len(l.src) && startsName(l.src[end]) {
-		return l.flaw(end, CodeForeign, "-> is no operator", "write a dot before a member")
+		return l.flaw(end, rules.ExprForeign, "-> is no operator", "write a dot before a member")
 	}
 	hint := "write # for the element: filter(xs, # > 1)"
 	if n > 0 && l.tokens[n-1].kind == nameToken {
 		hint = "write # in place of " + l.tokens[n-1].text + ", without the arrow: filter(xs, # > 1)"
 	}
-	return l.flaw(end, CodeForeign, "there are no lambda functions", hint)
+	return l.flaw(end, rules.ExprForeign, "there are no lambda functions", hint)
 }
 
 // bracket pairs the bracket at index i of the tokens and bounds the depth.
@@ -344,18 +347,18 @@ func (l *lexer) bracket(i int) *flaw {
 	switch t.text {
 	case "(", "[", "{":
 		if len(l.open) == maxDepth {
-			return &flaw{t.from, t.to, CodeTooLarge, "brackets are nested more than 32 deep",
+			return &flaw{t.from, t.to, rules.ExprTooLarge, "brackets are nested more than 32 deep",
 				"name parts of the expression with let x = …;"}
 		}
 		l.open = append(l.open, i)
 	case ")", "]", "}":
 		if len(l.open) == 0 {
-			return &flaw{t.from, t.to, CodeSyntax, "this " + quoted(t.text) + " closes nothing", ""}
+			return &flaw{t.from, t.to, rules.ExprSyntax, "this " + quoted(t.text) + " closes nothing", ""}
 		}
 		first := l.open[len(l.open)-1]
 		opener := &l.tokens[first]
 		if want := map[string]string{"(": ")", "[": "]", "{": "}"}[opener.text]; want != t.text {
-			return &flaw{t.from, t.to, CodeSyntax,
+			return &flaw{t.from, t.to, rules.ExprSyntax,
 				"want " + quoted(want) + " to close the " + quoted(opener.text) + ", have " + quoted(t.text), ""}
 		}
 		l.open = l.open[:len(l.open)-1]

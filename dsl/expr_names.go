@@ -7,6 +7,9 @@ import (
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // roots are all roots that any place of a pipeline may read. Files of other kinds
@@ -76,15 +79,15 @@ func (b *builder) members(x *ast.IdentifierNode, root string, links []link) shap
 	switch root {
 	case stateRoot:
 		if spaced, ok := b.glued(name); ok && !b.scope.declared(name) {
-			b.fail(at, CodeHyphen, "write "+spaced+" to subtract", "%s is one name, and the shared state does not have it", name)
+			b.fail(at, rules.ExprHyphen, "write "+spaced+" to subtract", "%s is one name, and the shared state does not have it", name)
 		} else if !b.scope.lenient && !b.scope.declared(name) {
-			b.suggest(at, CodeUndeclared, name, slices.Sorted(maps.Keys(b.scope.state)),
+			b.suggest(at, rules.ExprUndeclared, name, slices.Sorted(maps.Keys(b.scope.state)),
 				"declare it under shared-state", "the shared state has no %s", name)
 		}
 		return anyShape
 	case "configs":
 		if b.scope.configs != nil && !slices.Contains(b.scope.configs, name) {
-			b.suggest(at, CodeUnknownConfig, name, b.scope.configs,
+			b.suggest(at, rules.ExprUnknownConfig, name, b.scope.configs,
 				"declare it under configs", "there is no config %s", name)
 		}
 		return anyShape
@@ -100,10 +103,10 @@ func (b *builder) source(at ast.Node, name string, links []link) shape {
 	switch {
 	case slices.Contains(b.scope.sources, name), b.scope.lenient:
 	case late:
-		b.fail(at, CodeLateSource, cmp.Or(b.scope.hints[name], "read it from a handler that runs after it"),
+		b.fail(at, rules.ExprLateSource, cmp.Or(b.scope.hints[name], "read it from a handler that runs after it"),
 			"the outcome of %s is not known here: it %s", name, reason)
 	default:
-		b.suggest(at, CodeUnknownSource, name, b.scope.sources, "", "there is no handler %s before this one", name)
+		b.suggest(at, rules.ExprUnknownSource, name, b.scope.sources, "", "there is no handler %s before this one", name)
 	}
 	if len(links) == 1 {
 		return mapShape
@@ -124,46 +127,46 @@ func (b *builder) member(at ast.Node, of string, known map[string]shape, name st
 		return anyShape
 	case !ok:
 		members := slices.Sorted(maps.Keys(known))
-		b.suggest(at, CodeUnknownMember, name, members, memberHint(of, name, members), "%s has no %s", of, name)
+		b.suggest(at, rules.ExprUnknownMember, name, members, memberHint(of, name, members), "%s has no %s", of, name)
 		return anyShape
 	case !more:
 		return s
 	case s&(mapShape|listShape) == 0:
-		b.fail(at, CodeOperand, "", "%s.%s is %s and has no members", of, name, s)
+		b.fail(at, rules.ExprOperand, "", "%s.%s is %s and has no members", of, name, s)
 	}
 	return anyShape
 }
 
 // suggest reports an unknown name with the nearest known one, or else a hint.
-func (b *builder) suggest(at ast.Node, code Code, name string, known []string, hint, format string, args ...any) {
-	b.fail(at, code, cmp.Or(didYouMean(name, known, ""), hint), format, args...)
+func (b *builder) suggest(at ast.Node, code diag.Code, name string, known []string, hint, format string, args ...any) {
+	b.fail(at, code, cmp.Or(diag.DidYouMean(name, known, ""), hint), format, args...)
 }
 
 // unknown reports a name that nothing has.
 func (b *builder) unknown(x *ast.IdentifierNode, name string) {
 	if spaced, ok := b.subtraction(name); ok {
-		b.fail(x, CodeHyphen, "write "+spaced+" to subtract", "%s is one name, and nothing has it", name)
+		b.fail(x, rules.ExprHyphen, "write "+spaced+" to subtract", "%s is one name, and nothing has it", name)
 		return
 	}
 	switch {
 	case name == "$env":
-		b.fail(x, CodeRefused, "name the root that you need", "$env cannot be read")
+		b.fail(x, rules.ExprRefused, "name the root that you need", "$env cannot be read")
 	case isRoot(name), slices.Contains(localRoots, name):
-		b.fail(x, CodeRootHere, "known here: "+strings.Join(b.scope.roots, ", "), "%s cannot be read here", name)
+		b.fail(x, rules.ExprRootHere, "known here: "+strings.Join(b.scope.roots, ", "), "%s cannot be read here", name)
 	case slices.Contains(b.scope.sources, name):
-		b.fail(x, CodeUnknownName, "write sources."+name, "there is no name %s, but a handler", name)
+		b.fail(x, rules.ExprUnknownName, "write sources."+name, "there is no name %s, but a handler", name)
 	case slices.Contains(b.scope.configs, name):
-		b.fail(x, CodeUnknownName, "write configs."+name, "there is no name %s, but a config", name)
+		b.fail(x, rules.ExprUnknownName, "write configs."+name, "there is no name %s, but a config", name)
 	case functionNamed(name) != nil:
-		b.fail(x, CodeUnknownName, "call it: "+functionNamed(name).Signature, "there is no name %s, but a function", name)
+		b.fail(x, rules.ExprUnknownName, "call it: "+functionNamed(name).Signature, "there is no name %s, but a function", name)
 	case b.habitOf(name) != "":
-		b.fail(x, CodeUnknownName, b.habitOf(name), "there is no name %s", name)
+		b.fail(x, rules.ExprUnknownName, b.habitOf(name), "there is no name %s", name)
 	default:
 		hint := "known here: " + strings.Join(b.scope.roots, ", ")
 		if b.expr.Source == name {
 			hint += "; text stands in quotes: '" + name + "'"
 		}
-		b.suggest(x, CodeUnknownName, name, b.names(), hint, "there is no name %s", name)
+		b.suggest(x, rules.ExprUnknownName, name, b.names(), hint, "there is no name %s", name)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
+
+	"procaas/dsl/rules"
 )
 
 // A binary is an operator between two values.
@@ -117,7 +119,7 @@ func (b *builder) binary(x *ast.BinaryNode) part {
 	}
 	op, ok := operators[x.Operator]
 	if !ok {
-		return b.fail(x, CodeSyntax, "", "there is no operator %s", x.Operator)
+		return b.fail(x, rules.ExprSyntax, "", "there is no operator %s", x.Operator)
 	}
 	l, r := b.build(x.Left), b.build(x.Right)
 	if l.shape == 0 || r.shape == 0 {
@@ -133,7 +135,7 @@ func (b *builder) binary(x *ast.BinaryNode) part {
 	}
 	result := op.result(l.shape, r.shape)
 	if result == 0 {
-		return b.fail(x, CodeOperand, mixHint(x.Operator, l.shape, r.shape),
+		return b.fail(x, rules.ExprOperand, mixHint(x.Operator, l.shape, r.shape),
 			"%s needs %s, have %s and %s", x.Operator, op.needs, l.shape, r.shape)
 	}
 	known := b.checkOperands(x, op, l, r)
@@ -171,7 +173,7 @@ func (b *builder) checkOperands(x *ast.BinaryNode, op binary, l, r part) *outlin
 		if of == nil || ro != nil && ro.inferred {
 			of = ro
 		}
-		b.doubt(x, of, CodeOperand, mixHint(x.Operator, lo.types(), ro.types()),
+		b.doubt(x, of, rules.ExprOperand, mixHint(x.Operator, lo.types(), ro.types()),
 			"%s needs %s, have %s and %s", x.Operator, op.needs, lo.types(), ro.types())
 	}
 	if x.Operator == "+" && lo.types() == listShape && ro.types() == listShape {
@@ -235,7 +237,7 @@ func (b *builder) logic(x *ast.BinaryNode) part {
 func (b *builder) otherwise(x *ast.BinaryNode) part {
 	l := b.optional(x.Left)
 	if o := l.outline; o != nil && !o.inferred && o.shape&nullShape == 0 {
-		b.reporter.Warnf(b.span(x.Right), CodeConstant, "drop ?? and what follows", "%s is never null: the default is never used", b.text(x.Left))
+		b.reporter.Warnf(b.span(x.Right), rules.ExprConstant, "drop ?? and what follows", "%s is never null: the default is never used", b.text(x.Left))
 	}
 	r := b.build(x.Right)
 	s := l.shape&^nullShape | r.shape
@@ -286,14 +288,14 @@ func (b *builder) matches(x *ast.BinaryNode) part {
 	text := b.want(x.Left, b.build(x.Left), stringShape, "matches")
 	literal, ok := x.Right.(*ast.StringNode)
 	if !ok {
-		return b.fail(x.Right, CodePattern, "write it as a string literal", "the pattern of matches must be fixed")
+		return b.fail(x.Right, rules.ExprPattern, "write it as a string literal", "the pattern of matches must be fixed")
 	}
 	size, err := patternSize(literal.Value)
 	if err != nil {
-		return b.fail(x.Right, CodePattern, "", "the pattern is not valid: %s", err)
+		return b.fail(x.Right, rules.ExprPattern, "", "the pattern is not valid: %s", err)
 	}
 	if size > maxInstructions {
-		return b.fail(x.Right, CodePattern, "make its repetitions smaller", "the pattern is too large")
+		return b.fail(x.Right, rules.ExprPattern, "make its repetitions smaller", "the pattern is too large")
 	}
 	re := regexp.MustCompile(literal.Value)
 	return part{shape: boolShape, eval: b.guard(x, func(f *frame) (any, error) {

@@ -6,6 +6,9 @@ import (
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // This file checks expressions against what is known of the values that they
@@ -13,15 +16,15 @@ import (
 // expressions give is a warning.
 
 // doubt reports what contradicts an outline.
-func (b *builder) doubt(n ast.Node, o *outline, code Code, hint, format string, args ...any) {
-	d := Diagnostic{Span: b.span(n), Code: code, Hint: hint, Message: fmt.Sprintf(format, args...)}
-	if o.at != (Span{}) {
-		d.Related = []Related{{Span: o.at, Message: "its schema"}}
+func (b *builder) doubt(n ast.Node, o *outline, code diag.Code, hint, format string, args ...any) {
+	d := diag.Diagnostic{Span: b.span(n), Code: code, Hint: hint, Message: fmt.Sprintf(format, args...)}
+	if o.at != (diag.Span{}) {
+		d.Related = []diag.Related{{Span: o.at, Message: "its schema"}}
 	}
-	if d.Severity = Error; o.inferred {
-		d.Severity = Warning
+	if d.Severity = diag.Error; o.inferred {
+		d.Severity = diag.Warning
 	}
-	b.failed = b.failed || d.Severity == Error
+	b.failed = b.failed || d.Severity == diag.Error
 	b.reporter.Report(d)
 }
 
@@ -66,7 +69,7 @@ func (b *builder) reportNull(n ast.Node, o *outline, at track) {
 		b.told[at.key] = true
 	}
 	text := b.text(n)
-	b.doubt(n, o, CodeMaybeNull, fmt.Sprintf("give a default: %s ?? …, or test it before: %s != null and …", text, text),
+	b.doubt(n, o, rules.ExprMaybeNull, fmt.Sprintf("give a default: %s ?? …, or test it before: %s != null and …", text, text),
 		"%s may be null: %s", text, o.why)
 }
 
@@ -76,7 +79,7 @@ func (b *builder) reportNullBase(n ast.Node, o *outline, at track, member string
 		b.told[at.key] = true
 	}
 	text := b.baseText(n)
-	b.doubt(n, o, CodeMaybeNull, fmt.Sprintf("write %s?.%s, give a default with ??, or test it before: %s != null and …", text, member, text),
+	b.doubt(n, o, rules.ExprMaybeNull, fmt.Sprintf("write %s?.%s, give a default with ??, or test it before: %s != null and …", text, member, text),
 		"%s may be null, and null has no member %s: %s", text, member, o.why)
 }
 
@@ -137,7 +140,7 @@ func (b *builder) take(o *outline, l link) *outline {
 		if o.shape&listShape != 0 {
 			hint = cmp.Or(lengthHint(key, b.text(l.base)), "take an element first: [0], or map("+b.text(l.base)+", #."+key+")")
 		}
-		b.doubt(l.node, o, CodeOperand, hint, "%s is %s; it has no member %s", b.baseText(l.base), o.shape, key)
+		b.doubt(l.node, o, rules.ExprOperand, hint, "%s is %s; it has no member %s", b.baseText(l.base), o.shape, key)
 		return nil
 	}
 	m := o.members[key]
@@ -150,12 +153,12 @@ func (b *builder) take(o *outline, l link) *outline {
 		return o.rest.lacked("not every mapping has the key " + key)
 	}
 	hint := "it has " + strings.Join(o.memberNames(), ", ")
-	if meant := didYouMean(key, o.memberNames(), ""); meant != "" {
+	if meant := diag.DidYouMean(key, o.memberNames(), ""); meant != "" {
 		hint = meant
 	} else if len(o.members) == 0 {
 		hint = "it is empty"
 	}
-	b.doubt(l.prop, o, CodeUnknownField, hint, "%s has no member %s", b.baseText(l.base), key)
+	b.doubt(l.prop, o, rules.ExprUnknownField, hint, "%s has no member %s", b.baseText(l.base), key)
 	return nil
 }
 
@@ -168,7 +171,7 @@ func (b *builder) element(o *outline, l link) *outline {
 	case o.shape == mapShape && len(o.members) == 0 && !o.closed:
 		return o.rest.lacked("not every mapping has such a key")
 	case o.shape&(listShape|mapShape|stringShape) == 0:
-		b.doubt(l.node, o, CodeOperand, "", "%s is %s; it has no members", b.baseText(l.base), o.shape)
+		b.doubt(l.node, o, rules.ExprOperand, "", "%s is %s; it has no members", b.baseText(l.base), o.shape)
 	}
 	return nil
 }
@@ -221,13 +224,13 @@ func (b *builder) outlineOfChain(base ast.Node, from part, links []link) *outlin
 // checkEquality warns of a comparison that always has the same result.
 func (b *builder) checkEquality(x *ast.BinaryNode, l, r part) {
 	if !mayEqual(l.shape, r.shape) && l.outline == nil && r.outline == nil {
-		b.reporter.Warnf(b.span(x), CodeNeverEqual, "", "%s never equals %s", l.shape, r.shape)
+		b.reporter.Warnf(b.span(x), rules.ExprNeverEqual, "", "%s never equals %s", l.shape, r.shape)
 		return
 	}
 	always := map[bool]string{true: "always true", false: "always false"}
 	equal := x.Operator == "=="
 	if l.fixed && r.fixed {
-		b.reporter.Warnf(b.span(x), CodeConstant, "compare something that can change", "both sides are fixed: this never changes")
+		b.reporter.Warnf(b.span(x), rules.ExprConstant, "compare something that can change", "both sides are fixed: this never changes")
 		return
 	}
 	lo, ro := l.known(), r.known()
@@ -239,16 +242,16 @@ func (b *builder) checkEquality(x *ast.BinaryNode, l, r part) {
 		side, other, o = x.Right, lo, ro
 	}
 	if other.shape == nullShape {
-		b.reporter.Warnf(b.span(x), CodeConstant, "drop the test", "%s is never null: this is %s", b.text(side), always[!equal])
+		b.reporter.Warnf(b.span(x), rules.ExprConstant, "drop the test", "%s is never null: this is %s", b.text(side), always[!equal])
 		return
 	}
-	b.reporter.Warnf(b.span(x), CodeNeverEqual, b.nearWord(o, other), "%s is %s, never %s: this is %s", b.text(side), o, other, always[!equal])
+	b.reporter.Warnf(b.span(x), rules.ExprNeverEqual, b.nearWord(o, other), "%s is %s, never %s: this is %s", b.text(side), o, other, always[!equal])
 }
 
 // nearWord suggests the value that was probably meant.
 func (b *builder) nearWord(of, other *outline) string {
 	if words := other.textWords(); len(words) == 1 {
-		return didYouMean(words[0], of.textWords(), "'")
+		return diag.DidYouMean(words[0], of.textWords(), "'")
 	}
 	return ""
 }
@@ -259,11 +262,11 @@ func (b *builder) checkIn(x *ast.BinaryNode, l, r part) {
 	switch {
 	case ro == nil:
 	case l.fixed && r.fixed:
-		b.reporter.Warnf(b.span(x), CodeConstant, "compare something that can change", "both sides are fixed: this never changes")
+		b.reporter.Warnf(b.span(x), rules.ExprConstant, "compare something that can change", "both sides are fixed: this never changes")
 	case ro.shape == listShape && ro.elem == nil && r.fixed:
-		b.reporter.Warnf(b.span(x), CodeImpossibleIn, "", "nothing is in an empty list: this is always false")
+		b.reporter.Warnf(b.span(x), rules.ExprImpossibleIn, "", "nothing is in an empty list: this is always false")
 	case ro.shape == listShape && !lo.mayBe(ro.elem):
-		b.reporter.Warnf(b.span(x), CodeImpossibleIn, b.nearWord(lo, ro.elem), "%s is %s, and the list holds only %s: this is always false",
+		b.reporter.Warnf(b.span(x), rules.ExprImpossibleIn, b.nearWord(lo, ro.elem), "%s is %s, and the list holds only %s: this is always false",
 			b.text(x.Left), lo, ro.elem)
 	case ro.shape == listShape:
 		b.checkInWords(x, l, ro)
@@ -284,7 +287,7 @@ func (b *builder) checkInWords(x *ast.BinaryNode, l part, r *outline) {
 		if !ok || containsWord(o.words, w) {
 			continue
 		}
-		b.reporter.Warnf(b.span(n), CodeImpossibleIn, b.nearWord(o, outlineOf(w)), "%s is %s, never %s", b.text(x.Left), o, describeData(w))
+		b.reporter.Warnf(b.span(n), rules.ExprImpossibleIn, b.nearWord(o, outlineOf(w)), "%s is %s, never %s", b.text(x.Left), o, describeData(w))
 	}
 }
 
@@ -298,10 +301,10 @@ func (b *builder) checkInMap(x *ast.BinaryNode, l part, r *outline) {
 	switch {
 	case m == nil && r.closed:
 		hint := "it has " + strings.Join(r.memberNames(), ", ")
-		hint = cmp.Or(didYouMean(key, r.memberNames(), "'"), hint)
-		b.reporter.Warnf(b.span(x), CodeImpossibleIn, hint, "the schema of %s has no key %s", b.text(x.Right), key)
+		hint = cmp.Or(diag.DidYouMean(key, r.memberNames(), "'"), hint)
+		b.reporter.Warnf(b.span(x), rules.ExprImpossibleIn, hint, "the schema of %s has no key %s", b.text(x.Right), key)
 	case m != nil && m.required && !r.inferred:
-		b.reporter.Warnf(b.span(x), CodeConstant, "drop the test", "%s always has the key %s", b.text(x.Right), key)
+		b.reporter.Warnf(b.span(x), rules.ExprConstant, "drop the test", "%s always has the key %s", b.text(x.Right), key)
 	}
 }
 
@@ -320,7 +323,7 @@ func (b *builder) placed(root part, want Kind) part {
 	}
 	fits := shapeOf(want)
 	if o := root.outline; o != nil && o.shape&^nullShape != 0 && o.shape&fits == 0 {
-		b.doubt(b.root, o, CodeUnfit, "", "want %s here, have %s", fits, o.shape)
+		b.doubt(b.root, o, rules.ExprUnfit, "", "want %s here, have %s", fits, o.shape)
 	}
 	return root
 }
@@ -342,7 +345,7 @@ func (b *builder) lasting(facts []fact) []fact {
 func (b *builder) checkLoop(x *ast.BuiltinNode, body ast.Node) {
 	first, last := b.outer(body)
 	if _, isMap := body.(*ast.MapNode); !isMap && first > 0 && b.tokens[first-1].is("{") && b.tokens[first-1].pair == last+1 {
-		b.reporter.Warnf(b.span(body), CodeLoopBody, "write {name: …} for a mapping, or drop the braces",
+		b.reporter.Warnf(b.span(body), rules.ExprLoopBody, "write {name: …} for a mapping, or drop the braces",
 			"the braces only stand around the body of %s: they make no mapping", x.Name)
 		return
 	}
@@ -353,7 +356,7 @@ func (b *builder) checkLoop(x *ast.BuiltinNode, body ast.Node) {
 	if id, ok := body.(*ast.IdentifierNode); ok {
 		hint = "write #." + b.name(id) + " for the member of the element"
 	}
-	b.reporter.Warnf(b.span(body), CodeLoopBody, hint, "the body of %s does not look at the element: it is the same for each", x.Name)
+	b.reporter.Warnf(b.span(body), rules.ExprLoopBody, hint, "the body of %s does not look at the element: it is the same for each", x.Name)
 }
 
 // touchesItem tells whether an expression reads the element of the innermost

@@ -1,6 +1,10 @@
 package dsl
 
-import "github.com/expr-lang/expr/ast"
+import (
+	"github.com/expr-lang/expr/ast"
+
+	"procaas/dsl/rules"
+)
 
 // This file tells what functions give that take lists and mappings apart, and what
 // they need of the parts.
@@ -25,7 +29,7 @@ func (b *builder) checkKeys(x *ast.BuiltinNode, body part) {
 	}
 	n := x.Arguments[1].(*ast.PredicateNode).Node
 	if body = b.solid(n, body); body.outline != nil && body.outline.shape&s == 0 {
-		b.doubt(n, body.outline, CodeOperand, "", "the key of %s needs %s, have %s", x.Name, s, body.outline.shape)
+		b.doubt(n, body.outline, rules.ExprOperand, "", "the key of %s needs %s, have %s", x.Name, s, body.outline.shape)
 	}
 }
 
@@ -35,9 +39,9 @@ func (b *builder) checkElements(n ast.Node, name string, p part) {
 	switch {
 	case s == 0 || o == nil:
 	case o.shape&s == 0:
-		b.doubt(n, o, CodeOperand, hintFor(s, o.shape), "%s needs a list of which each element is %s, have %s", name, s, o.shape)
+		b.doubt(n, o, rules.ExprOperand, hintFor(s, o.shape), "%s needs a list of which each element is %s, have %s", name, s, o.shape)
 	case o.nullable() && o.why != "":
-		b.doubt(n, o, CodeMaybeNull, "drop them first: filter(xs, # != null)", "elements of %s may be null: %s", b.text(n), o.why)
+		b.doubt(n, o, rules.ExprMaybeNull, "drop them first: filter(xs, # != null)", "elements of %s may be null: %s", b.text(n), o.why)
 	}
 }
 

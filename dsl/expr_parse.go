@@ -12,6 +12,8 @@ import (
 	"github.com/expr-lang/expr/conf"
 	"github.com/expr-lang/expr/file"
 	"github.com/expr-lang/expr/parser"
+
+	"procaas/dsl/rules"
 )
 
 // A syntax is a parsed expression: the tree of expr-lang and the way from its
@@ -54,7 +56,7 @@ func parse(source string) (*syntax, *flaw) {
 		return nil, f
 	}
 	if len(tokens) == 0 {
-		return nil, &flaw{0, utf8.RuneCountInString(source), CodeSyntax, "the expression is empty", ""}
+		return nil, &flaw{0, utf8.RuneCountInString(source), rules.ExprSyntax, "the expression is empty", ""}
 	}
 	w := &rewriter{tokens: tokens}
 	w.block(0, len(tokens))
@@ -83,14 +85,14 @@ var parserConfig = sync.OnceValue(func() *conf.Config {
 
 // explain puts an error of the parser into the author's terms.
 func (s *syntax) explain(err error) *flaw {
-	f := &flaw{0, s.tokens[len(s.tokens)-1].to, CodeSyntax, err.Error(), ""}
+	f := &flaw{0, s.tokens[len(s.tokens)-1].to, rules.ExprSyntax, err.Error(), ""}
 	var e *file.Error
 	if !errors.As(err, &e) {
 		return f
 	}
 	f.message = strings.ToLower(e.Message[:1]) + e.Message[1:]
 	if strings.Contains(e.Message, "exceeds maximum allowed nodes") {
-		f.code, f.message = CodeTooLarge, "the expression has more than 300 parts"
+		f.code, f.message = rules.ExprTooLarge, "the expression has more than 300 parts"
 		f.hint = "compute parts of it in a set handler before"
 		return f
 	}

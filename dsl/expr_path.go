@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/expr-lang/expr/ast"
+
+	"procaas/dsl/rules"
 )
 
 // stateRoot is the root of the shared state, and of bare names.
@@ -62,7 +64,7 @@ func (b *builder) chain(n ast.Node, safe bool) part {
 		return from.with(about)
 	}
 	if from.shape&(listShape|mapShape|stringShape) == 0 && !from.fixed {
-		return b.fail(links[0].node, CodeOperand, "", "%s has no members", from.shape)
+		return b.fail(links[0].node, rules.ExprOperand, "", "%s has no members", from.shape)
 	}
 	strides := make([]stride, len(links))
 	for i, l := range links {
@@ -204,7 +206,7 @@ func (b *builder) pointer(x *ast.PointerNode) part {
 	case "acc":
 		slot, s = it.acc, it.accShape
 		if slot < 0 {
-			return b.fail(x, CodeUnknownName, "", "#acc is known inside of reduce only")
+			return b.fail(x, rules.ExprUnknownName, "", "#acc is known inside of reduce only")
 		}
 	}
 	made := part{shape: s, eval: func(f *frame) (any, error) { return f.slots[slot], nil }}

@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // grammar makes random expressions that mostly have a value: N stands for a
@@ -81,12 +84,12 @@ func anExpression(t *rapid.T, of rune, depth int) string {
 // the same result, and results are data.
 func checkExpr(t fataler, source string) *Expr {
 	e := newExpr(source)
-	var r Reporter
+	var r diag.Reporter
 	e.compile(goldenScope(), AnyKind, &r)
 	for _, d := range r.Diagnostics() {
 		checkInside(t, e, d.Span)
 	}
-	if HasErrors(r.Diagnostics()) {
+	if diag.HasErrors(r.Diagnostics()) {
 		return nil
 	}
 	for _, read := range e.Reads() {
@@ -116,10 +119,10 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-func checkInside(t fataler, e *Expr, at Span) {
+func checkInside(t fataler, e *Expr, at diag.Span) {
 	last := e.at[len(e.at)-1]
-	before := func(a, b Pos) bool { return a.Line < b.Line || a.Line == b.Line && a.Column <= b.Column }
-	if !before(at.Start, at.End) || !before(Pos{1, 1}, at.Start) || at.End.Line > last.Line ||
+	before := func(a, b diag.Pos) bool { return a.Line < b.Line || a.Line == b.Line && a.Column <= b.Column }
+	if !before(at.Start, at.End) || !before(diag.Pos{Line: 1, Column: 1}, at.Start) || at.End.Line > last.Line ||
 		at.End.Line == last.Line && at.End.Column > last.Column {
 		t.Fatalf("%q: place %v to %v is outside", e.Source, at, at.End)
 	}
@@ -208,7 +211,7 @@ func FuzzExpr(f *testing.F) {
 			f.Add(form)
 		}
 	}
-	for _, rule := range exprRules() {
+	for _, rule := range rules.ExprRules() {
 		f.Add(rule.Before)
 		f.Add(rule.After)
 	}

@@ -3,6 +3,9 @@ package dsl
 import (
 	"slices"
 	"strings"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // The parser is that of expr-lang. It knows neither names with hyphens nor
@@ -44,7 +47,7 @@ func (w *rewriter) put(text string, i int) {
 }
 
 // fail keeps the first flaw, about the tokens from lo up to hi.
-func (w *rewriter) fail(lo, hi int, code Code, message, hint string) {
+func (w *rewriter) fail(lo, hi int, code diag.Code, message, hint string) {
 	if w.flaw == nil {
 		w.flaw = &flaw{w.tokens[lo].from, w.tokens[hi-1].to, code, message, hint}
 	}
@@ -53,10 +56,10 @@ func (w *rewriter) fail(lo, hi int, code Code, message, hint string) {
 // missing reports that an operand is missing at token i.
 func (w *rewriter) missing(i int) {
 	if i < len(w.tokens) {
-		w.fail(i, i+1, CodeSyntax, "want a value before "+quoted(w.tokens[i].text), "")
+		w.fail(i, i+1, rules.ExprSyntax, "want a value before "+quoted(w.tokens[i].text), "")
 		return
 	}
-	w.fail(i-1, i, CodeSyntax, "want a value after "+quoted(w.tokens[i-1].text), "")
+	w.fail(i-1, i, rules.ExprSyntax, "want a value after "+quoted(w.tokens[i-1].text), "")
 }
 
 // find gives the first token of these texts in [lo, hi) that is in no bracket;
@@ -118,12 +121,12 @@ func (w *rewriter) piece(lo, hi int) {
 				w.missing(hi)
 			}
 		} else {
-			w.fail(lo, lo+1, CodeSyntax, "want let NAME = VALUE; and an expression after it", "")
+			w.fail(lo, lo+1, rules.ExprSyntax, "want let NAME = VALUE; and an expression after it", "")
 			return
 		}
 	}
 	if eq := w.find(lo, hi, "="); eq < hi {
-		w.fail(eq, eq+1, CodeAssign, "= assigns, and an expression changes nothing", "write == to compare")
+		w.fail(eq, eq+1, rules.ExprAssign, "= assigns, and an expression changes nothing", "write == to compare")
 		return
 	}
 	w.conditional(lo, hi)
@@ -137,7 +140,7 @@ func (w *rewriter) conditional(lo, hi int) {
 	cond := w.find(lo, hi, "if")
 	if cond == hi {
 		if e := w.find(lo, hi, "else", "elif"); e < hi {
-			w.fail(e, e+1, CodeSyntax, quoted(w.tokens[e].text)+" without if", "write VALUE if CONDITION else OTHER")
+			w.fail(e, e+1, rules.ExprSyntax, quoted(w.tokens[e].text)+" without if", "write VALUE if CONDITION else OTHER")
 			return
 		}
 		w.or(lo, hi)
@@ -146,13 +149,13 @@ func (w *rewriter) conditional(lo, hi int) {
 	other := w.find(cond+1, hi, "if", "else")
 	switch {
 	case cond == lo:
-		w.fail(cond, cond+1, CodeForeign, "if cannot begin an expression", "write VALUE if CONDITION else OTHER")
+		w.fail(cond, cond+1, rules.ExprForeign, "if cannot begin an expression", "write VALUE if CONDITION else OTHER")
 		return
 	case other == hi:
-		w.fail(cond, hi, CodeSyntax, "this if has no else", "write VALUE if CONDITION else OTHER")
+		w.fail(cond, hi, rules.ExprSyntax, "this if has no else", "write VALUE if CONDITION else OTHER")
 		return
 	case w.tokens[other].is("if"):
-		w.fail(other, other+1, CodeSyntax, "a condition inside a condition needs parentheses", "")
+		w.fail(other, other+1, rules.ExprSyntax, "a condition inside a condition needs parentheses", "")
 		return
 	case cond+1 == other:
 		w.missing(other)
@@ -210,7 +213,7 @@ func (w *rewriter) comparison(lo, hi int) {
 	for i, seen := lo, -1; i < hi; i++ {
 		if w.word(i) && w.tokens[i].is(comparisons...) {
 			if seen >= 0 {
-				w.fail(lo, hi, CodeChain, "comparisons do not chain", "write a < b and b < c")
+				w.fail(lo, hi, rules.ExprChain, "comparisons do not chain", "write a < b and b < c")
 				return
 			}
 			seen = i
@@ -231,7 +234,7 @@ func (w *rewriter) token(i, hi int) int {
 		w.bracket(i)
 		return t.pair + 1
 	case t.kind == itemToken && !slices.Contains([]string{"#", "#index", "#acc"}, t.text):
-		w.fail(i, i+1, CodeUnknownName, "there is no "+t.text, "write #, #index, or #acc inside reduce")
+		w.fail(i, i+1, rules.ExprUnknownName, "there is no "+t.text, "write #, #index, or #acc inside reduce")
 	case t.kind != nameToken:
 		w.put(t.text, i)
 	case !w.word(i):
@@ -278,7 +281,7 @@ func (w *rewriter) loop(i int) {
 	}
 	fn := functionNamed(w.tokens[i].text)
 	if message := fn.wrongCount(n); message != "" {
-		w.fail(i, last+1, CodeArguments, message, "write "+fn.Signature)
+		w.fail(i, last+1, rules.ExprArguments, message, "write "+fn.Signature)
 	}
 }
 
@@ -299,7 +302,7 @@ func (w *rewriter) foreign(i, hi int) bool {
 	if w.tokens[i].text != "lambda" && (i+1 == hi || w.tokens[i+1].kind == symbolToken) {
 		return false
 	}
-	w.fail(i, i+1, CodeForeign, message, hint)
+	w.fail(i, i+1, rules.ExprForeign, message, hint)
 	return true
 }
 
@@ -310,7 +313,7 @@ func (w *rewriter) is(i, hi int) int {
 		op, next = "!=", next+1
 	}
 	if next >= hi || !w.tokens[next].is("None", "null", "nil", "True", "true", "False", "false") {
-		w.fail(i, next, CodeForeign, "is compares with None only", "write "+op)
+		w.fail(i, next, rules.ExprForeign, "is compares with None only", "write "+op)
 		return next
 	}
 	w.put(op, i)
@@ -323,11 +326,11 @@ func (w *rewriter) bracket(i int) {
 	t := w.tokens[i]
 	if t.text == "(" && !w.called(i) {
 		if i > 0 && w.tokens[i-1].is("contains", "startsWith", "endsWith", "matches") && (i == 1 || w.tokens[i-2].kind == symbolToken) {
-			w.fail(i-1, i, CodeForeign, w.tokens[i-1].text+" is an operator, not a function", "write it between its operands: text "+w.tokens[i-1].text+" part")
+			w.fail(i-1, i, rules.ExprForeign, w.tokens[i-1].text+" is an operator, not a function", "write it between its operands: text "+w.tokens[i-1].text+" part")
 			return
 		}
 		if comma := w.find(i+1, t.pair, ","); comma < t.pair {
-			w.fail(comma, comma+1, CodeForeign, "there are no tuples", "write a list: [a, b]")
+			w.fail(comma, comma+1, rules.ExprForeign, "there are no tuples", "write a list: [a, b]")
 			return
 		}
 		if t.pair == i+1 {

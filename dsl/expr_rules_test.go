@@ -3,20 +3,23 @@ package dsl
 import (
 	"slices"
 	"testing"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // Every rule's first example must be found by just that rule, and its second
 // one by none.
 func TestExprRulesHoldForTheirExamples(t *testing.T) {
 	t.Parallel()
-	for _, rule := range exprRules() {
+	for _, rule := range rules.ExprRules() {
 		sc := goldenScope()
 		sc.roots = slices.DeleteFunc(sc.roots, func(root string) bool { return root == "item" })
 		want := AnyKind
-		if rule.Code == CodeUnfit {
+		if rule.Code == rules.ExprUnfit {
 			want = BoolKind
 		}
-		var before, after Reporter
+		var before, after diag.Reporter
 		newExpr(rule.Before).compile(sc, want, &before)
 		newExpr(rule.After).compile(sc, want, &after)
 		if ds := before.Diagnostics(); len(ds) != 1 || ds[0].Code != rule.Code {

@@ -14,15 +14,18 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // mustExpr compiles an expression in the scope of the goldens.
 func mustExpr(t testing.TB, source string) *Expr {
 	t.Helper()
-	var r Reporter
+	var r diag.Reporter
 	e := newExpr(source)
 	e.compile(goldenScope(), AnyKind, &r)
-	if ds := r.Diagnostics(); HasErrors(ds) {
+	if ds := r.Diagnostics(); diag.HasErrors(ds) {
 		t.Fatalf("%s: %v", source, ds)
 	}
 	return e
@@ -197,10 +200,10 @@ func TestHugeTextsAreRefusedBeforeParsing(t *testing.T) {
 		"nots":        strings.Repeat("not ", 1000) + "true",
 		"signs":       strings.Repeat("-", 1) + strings.Repeat(" -", 1500) + "1",
 	} {
-		var r Reporter
+		var r diag.Reporter
 		newExpr(source).compile(goldenScope(), AnyKind, &r)
-		if ds := r.Diagnostics(); len(ds) != 1 || ds[0].Code != CodeTooLarge {
-			t.Errorf("%s: want one %s, have %.300v", name, CodeTooLarge, ds)
+		if ds := r.Diagnostics(); len(ds) != 1 || ds[0].Code != rules.ExprTooLarge {
+			t.Errorf("%s: want one %s, have %.300v", name, rules.ExprTooLarge, ds)
 		}
 	}
 }
@@ -348,7 +351,7 @@ func TestSuggest(t *testing.T) {
 		"shared_state": "shared-state", "sharedState": "shared-state", "ordr": "order", "oredr": "order", "odrer": "order",
 		"source": "sources", "driverid": "driver-id", "notify-switch": "NOTIFY_SWITCH", "x": "", "": "", "bananas": "",
 	} {
-		if have := Suggest(word, known); have != want {
+		if have := diag.Suggest(word, known); have != want {
 			t.Errorf("%q: want %q, have %q", word, want, have)
 		}
 	}

@@ -9,14 +9,17 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // A reading is what became of one file when it was read.
 type reading struct {
-	file  File
+	file  diag.File
 	doc   *Document // nil for a contract
 	root  *Value    // nil when it is empty or no YAML
-	found []Diagnostic
+	found []diag.Diagnostic
 
 	// contract says that the file is a JSON Schema or an OpenAPI document: what
 	// stands in it is not held against the language.
@@ -29,7 +32,7 @@ type reading struct {
 // A fileset is all files of a bundle: those that were given, and those that they
 // name.
 type fileset struct {
-	*Reporter
+	*diag.Reporter
 	read   func(name string) ([]byte, error)
 	byName map[string]*reading
 }
@@ -39,19 +42,19 @@ const maxReferred = 1000
 
 // readFile reads the values of one file. Those of pipelines are decoded when the
 // templates of all files are known.
-func readFile(f File) *reading {
-	var r Reporter
+func readFile(f diag.File) *reading {
+	var r diag.Reporter
 	out := &reading{file: f, doc: &Document{}}
 	s, ok := newSource(f, &r)
 	if ok {
 		out.parse(s)
 	}
-	out.found = r.found
+	out.found = r.Found
 	return out
 }
 
 // broken tells whether nothing at all was understood of a file of pipelines.
-func (r *reading) broken() bool { return !r.contract && HasErrors(r.found) && r.doc.empty() }
+func (r *reading) broken() bool { return !r.contract && diag.HasErrors(r.found) && r.doc.empty() }
 
 func (r *reading) parse(s *source) {
 	root := s.read()
@@ -74,17 +77,17 @@ func (r *reading) decode(types []Type, templates map[string]*mould, partial bool
 	if r.source == nil {
 		return
 	}
-	found := &Reporter{found: r.found}
+	found := &diag.Reporter{Found: r.found}
 	r.source.reporter = found
 	d := &decoder{source: r.source, types: types, doc: r.doc, templates: templates, partial: partial}
 	d.document(r.root)
-	r.found, r.source = found.found, nil
+	r.found, r.source = found.Found, nil
 }
 
 // readContract reads a file as a JSON Schema or an OpenAPI document, whatever it
 // says.
-func readContract(f File) *reading {
-	var r Reporter
+func readContract(f diag.File) *reading {
+	var r diag.Reporter
 	out := &reading{file: f, contract: true}
 	if s, ok := newSource(f, &r); ok {
 		if root := s.read(); root != nil && s.measure(root) {
@@ -92,20 +95,20 @@ func readContract(f File) *reading {
 			out.root = s.value(root)
 		}
 	}
-	out.found = r.found
-	if !HasErrors(r.found) {
+	out.found = r.Found
+	if !diag.HasErrors(r.Found) {
 		return out
 	}
 	// JSON that YAML cannot read, such as that of tabs, has no places.
 	if data, err := ParseJSON(f.Data); err == nil {
-		at := Span{File: f.Name, Start: Pos{1, 1}, End: Pos{1, 2}}
+		at := diag.Span{File: f.Name, Start: diag.Pos{Line: 1, Column: 1}, End: diag.Pos{Line: 1, Column: 2}}
 		out.root, out.found = valueOf(data, at), nil
 	}
 	return out
 }
 
 // valueOf makes a value of data whose parts have no places of their own.
-func valueOf(data any, at Span) *Value {
+func valueOf(data any, at diag.Span) *Value {
 	switch x := data.(type) {
 	case []any:
 		v := &Value{Span: at, kind: valueList}
@@ -115,7 +118,7 @@ func valueOf(data any, at Span) *Value {
 		return v
 	case map[string]any:
 		v := &Value{Span: at, kind: valueMap}
-		for _, name := range namesOf(x) {
+		for _, name := range diag.SortedKeys(x) {
 			v.keys, v.items = append(v.keys, Key{name, at}), append(v.items, valueOf(x[name], at))
 		}
 		return v
@@ -126,7 +129,7 @@ func valueOf(data any, at Span) *Value {
 // A reference is a place that names a file.
 type reference struct {
 	from *reading
-	at   Span
+	at   diag.Span
 	text string
 	file bool // it can be nothing but a file
 }
@@ -169,13 +172,13 @@ func (s *fileset) gather(given []*reading) {
 		switch {
 		case r == nil:
 			n++
-			r = s.fetch(File{Name: name, ID: id})
+			r = s.fetch(diag.File{Name: name, ID: id})
 		case r.contract || !r.doc.empty():
 		default:
 			r = readContract(r.file)
 		}
 		if r.missing != nil && !ref.from.contract {
-			s.Errorf(ref.at, codeNoFile, "paths are relative to the file that names them; give the directory that holds both",
+			s.Errorf(ref.at, rules.NoFile, "paths are relative to the file that names them; give the directory that holds both",
 				"there is no file %s: %v", name, r.missing)
 		}
 		if s.byName[name] != r {
@@ -188,7 +191,7 @@ func (s *fileset) gather(given []*reading) {
 var errNotGiven = errors.New("it is not among the files")
 
 // fetch reads a file that was not given.
-func (s *fileset) fetch(f File) *reading {
+func (s *fileset) fetch(f diag.File) *reading {
 	err := errNotGiven
 	if s.read != nil {
 		f.Data, err = s.read(f.Name)
@@ -288,17 +291,17 @@ func (d *Document) eachSchema(visit func(*Value)) {
 }
 
 // withReferred adds the files that were read because others name them.
-func (s *fileset) withReferred(files []File) []File {
+func (s *fileset) withReferred(files []diag.File) []diag.File {
 	given := make(map[string]bool, len(files))
 	for _, f := range files {
 		given[f.Name] = true
 	}
-	for _, name := range namesOf(s.byName) {
+	for _, name := range diag.SortedKeys(s.byName) {
 		if r := s.byName[name]; !given[name] && r.missing == nil {
 			files = append(files, r.file)
 		}
 	}
-	slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(files, func(a, b diag.File) int { return cmp.Compare(a.Name, b.Name) })
 	return files
 }
 

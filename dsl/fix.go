@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // maxFixRounds bounds how often what a fix has laid bare is fixed in its turn.
@@ -18,7 +21,7 @@ const maxFixRounds = 10
 //
 // It gives all files, with their new texts, what was fixed, by the places in the
 // old texts of each round, and what is still found.
-func Fix(files []File, o Options) (out []File, fixed, left []Diagnostic) {
+func Fix(files []diag.File, o Options) (out []diag.File, fixed, left []diag.Diagnostic) {
 	out = slices.Clone(files)
 	_, left = Load(out, o)
 	vain := map[[3]string]bool{}
@@ -44,11 +47,11 @@ func Fix(files []File, o Options) (out []File, fixed, left []Diagnostic) {
 }
 
 // fixKey names a finding, wherever it has moved to.
-func fixKey(d Diagnostic) [3]string { return [3]string{d.File, string(d.Code), d.Message} }
+func fixKey(d diag.Diagnostic) [3]string { return [3]string{d.File, string(d.Code), d.Message} }
 
 // stays tells whether a finding is still there after it was fixed: there are no
 // fewer of its kind, and one stands where it would have moved to.
-func stays(d Diagnostic, before, after []Diagnostic, added int) bool {
+func stays(d diag.Diagnostic, before, after []diag.Diagnostic, added int) bool {
 	was, is, here := 0, 0, false
 	for _, other := range before {
 		if fixKey(other) == fixKey(d) {
@@ -65,28 +68,28 @@ func stays(d Diagnostic, before, after []Diagnostic, added int) bool {
 }
 
 // added counts the lines that a file has more than before.
-func added(before, after []File, name string) int {
-	at := slices.IndexFunc(before, func(f File) bool { return f.Name == name })
+func added(before, after []diag.File, name string) int {
+	at := slices.IndexFunc(before, func(f diag.File) bool { return f.Name == name })
 	return bytes.Count(after[at].Data, []byte("\n")) - bytes.Count(before[at].Data, []byte("\n"))
 }
 
 // breaks tells whether a file that was YAML is none any more.
-func breaks(before, after []Diagnostic, file string) bool {
-	broken := func(d Diagnostic) bool { return d.File == file && d.Code == codeSyntax }
+func breaks(before, after []diag.Diagnostic, file string) bool {
+	broken := func(d diag.Diagnostic) bool { return d.File == file && d.Code == rules.Syntax }
 	return !slices.ContainsFunc(before, broken) && slices.ContainsFunc(after, broken)
 }
 
 // fixOnce mends what does not overlap.
-func fixOnce(files []File, found []Diagnostic, vain map[[3]string]bool) (out []File, done []Diagnostic) {
+func fixOnce(files []diag.File, found []diag.Diagnostic, vain map[[3]string]bool) (out []diag.File, done []diag.Diagnostic) {
 	out = slices.Clone(files)
 	for i, f := range out {
-		var quiet Reporter
+		var quiet diag.Reporter
 		s, ok := newSource(f, &quiet)
 		if !ok {
 			continue
 		}
 		u := &upgrader{source: s}
-		var last Pos
+		var last diag.Pos
 		for _, d := range found {
 			if d.File != f.Name || vain[fixKey(d)] || before(d.Start, last) {
 				continue
@@ -125,15 +128,15 @@ var (
 )
 
 // fixOf gives the edit that mends a finding.
-func (s *source) fixOf(d Diagnostic) (edit, bool) {
+func (s *source) fixOf(d diag.Diagnostic) (edit, bool) {
 	if d.Start.Line < 1 || d.End.Line > len(s.lines) || d.Start.Column > len(s.lines[d.Start.Line-1])+1 || d.End.Column > len(s.lines[d.End.Line-1])+1 {
 		return edit{}, false
 	}
 	e := edit{from: d.Start, to: d.End}
-	if d.Code == codeExprTrap {
+	if d.Code == rules.ExprTrap {
 		return s.fixTrap(d)
 	}
-	if d.Code == codeForgotten && strings.HasPrefix(d.Message, "this is text: ") {
+	if d.Code == rules.Forgotten && strings.HasPrefix(d.Message, "this is text: ") {
 		m := hintExpr.FindStringSubmatch(d.Hint)
 		if m == nil || d.Start.Line != d.End.Line {
 			return e, false
@@ -141,10 +144,10 @@ func (s *source) fixOf(d Diagnostic) (edit, bool) {
 		e.text = m[1]
 		return e, true
 	}
-	if d.Code == codeForgotten || d.Code == codeValue && strings.HasPrefix(d.Hint, "write !$ ") {
+	if d.Code == rules.Forgotten || d.Code == rules.Value && strings.HasPrefix(d.Hint, "write !$ ") {
 		return edit{from: d.Start, to: d.Start, text: "!$ "}, true
 	}
-	if d.Code == codeV1 && d.Start == d.End {
+	if d.Code == rules.V1 && d.Start == d.End {
 		return edit{from: d.Start, to: d.End, text: ":", upgrade: true}, true
 	}
 	if d.Start.Line != d.End.Line {
@@ -154,11 +157,11 @@ func (s *source) fixOf(d Diagnostic) (edit, bool) {
 	if m := hintMeant.FindStringSubmatch(d.Hint); m != nil {
 		return e.instead(text, m[1])
 	}
-	if m := hintField.FindStringSubmatch(d.Hint); m != nil && d.Code == codeUnknownField {
+	if m := hintField.FindStringSubmatch(d.Hint); m != nil && d.Code == rules.UnknownField {
 		e.text = m[1]
 		return e, true
 	}
-	if m := hintValue.FindStringSubmatch(d.Hint); m != nil && d.Code == codeValue {
+	if m := hintValue.FindStringSubmatch(d.Hint); m != nil && d.Code == rules.Value {
 		e.text = strings.TrimSuffix(m[1], ", without quotes")
 		return e, true
 	}
@@ -177,7 +180,7 @@ func (s *source) fixOf(d Diagnostic) (edit, bool) {
 }
 
 // spaced gives a word with blanks where it would run into another one.
-func (s *source) spaced(d Diagnostic, word string) string {
+func (s *source) spaced(d diag.Diagnostic, word string) string {
 	line := s.lines[d.Start.Line-1]
 	if d.Start.Column > 1 && inName(line[d.Start.Column-2]) {
 		word = " " + word
@@ -192,13 +195,13 @@ func (s *source) spaced(d Diagnostic, word string) string {
 // only word that is near.
 func (e edit) instead(text, name string) (edit, bool) {
 	plain := strings.Trim(text, `'"`)
-	if Suggest(plain, []string{name}) == name {
+	if diag.Suggest(plain, []string{name}) == name {
 		e.text = strings.Replace(text, plain, name, 1)
 		return e, true
 	}
 	var at []int
 	for _, m := range words.FindAllStringIndex(text, -1) {
-		if Suggest(text[m[0]:m[1]], []string{name}) == name {
+		if diag.Suggest(text[m[0]:m[1]], []string{name}) == name {
 			if at != nil {
 				return e, false
 			}
@@ -213,7 +216,7 @@ func (e edit) instead(text, name string) (edit, bool) {
 }
 
 // fixTrap makes a block of an expression that YAML cuts or cannot read.
-func (s *source) fixTrap(d Diagnostic) (edit, bool) {
+func (s *source) fixTrap(d diag.Diagnostic) (edit, bool) {
 	line := s.lines[d.Start.Line-1]
 	if strings.HasPrefix(d.Hint, "put the tag before the quote") && d.Start.Line == d.End.Line {
 		text := string(line[d.Start.Column-1 : d.End.Column-1])
@@ -222,7 +225,7 @@ func (s *source) fixTrap(d Diagnostic) (edit, bool) {
 		return edit{from: d.Start, to: d.End, text: "!$ " + quote + strings.TrimLeft(rest, " ")}, ok
 	}
 	if strings.HasPrefix(d.Hint, "put a space after !$") {
-		at := Pos{d.Start.Line, d.Start.Column + len("!$")}
+		at := diag.Pos{Line: d.Start.Line, Column: d.Start.Column + len("!$")}
 		return edit{from: at, to: at, text: " "}, true
 	}
 	if s.inBrackets(d.Start) {
@@ -232,7 +235,7 @@ func (s *source) fixTrap(d Diagnostic) (edit, bool) {
 	if from == nil {
 		return edit{}, false
 	}
-	begin := Pos{d.Start.Line, utf8.RuneCountInString(string(line)[:from[2]]) + 1}
+	begin := diag.Pos{Line: d.Start.Line, Column: utf8.RuneCountInString(string(line)[:from[2]]) + 1}
 	e := edit{from: begin}
 	own := entryIndent(string(line))
 	var lines []string
@@ -251,7 +254,7 @@ func (s *source) fixTrap(d Diagnostic) (edit, bool) {
 			break
 		}
 	}
-	e.to = Pos{last, len(s.lines[last-1]) + 1}
+	e.to = diag.Pos{Line: last, Column: len(s.lines[last-1]) + 1}
 	e.text = "!$ |\n" + strings.Repeat(" ", own+2) + strings.Join(lines, "\n"+strings.Repeat(" ", own+2))
 	return e, true
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 // TestAFixNeverHarms fixes all YAML of the repository, good and bad: what has no
@@ -15,7 +16,7 @@ func TestAFixNeverHarms(t *testing.T) {
 	o := dsl.Options{Types: builtinTypes()}
 	mended := 0
 	for _, f := range yamlFiles(t) {
-		in := []dsl.File{f}
+		in := []diag.File{f}
 		out, fixed, left := dsl.Fix(in, o)
 		if (len(fixed) == 0) != bytes.Equal(out[0].Data, f.Data) {
 			t.Errorf("%s: %d fixes, but the text is now\n%s", f.Name, len(fixed), out[0].Data)
@@ -38,10 +39,10 @@ func TestAFixNeverHarms(t *testing.T) {
 	t.Logf("%d files mended", mended)
 }
 
-func errorsIn(found []dsl.Diagnostic) int {
+func errorsIn(found []diag.Diagnostic) int {
 	n := 0
 	for _, d := range found {
-		if d.Severity == dsl.Error {
+		if d.Severity == diag.Error {
 			n++
 		}
 	}
@@ -50,7 +51,7 @@ func errorsIn(found []dsl.Diagnostic) int {
 
 // unread tells whether the text of a file could not be read: what is wrong with it
 // is only found once it can.
-func unread(found []dsl.Diagnostic) bool {
+func unread(found []diag.Diagnostic) bool {
 	for _, d := range found {
 		if d.Code == "PC0103" || d.Code == "PC0104" || d.Code == "PC0112" {
 			return true

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"procaas/dsl/diag"
 )
 
 // formatWidth is how wide a line with an expression may be before the
@@ -24,9 +26,9 @@ var ErrUnformatted = errors.New("the layout cannot be changed without changing w
 // What it gives is read again and held against the original: it is the same
 // values, expressions and comments. If it is not, the file is left alone and the
 // error is [ErrUnformatted]. A file that is no YAML has findings instead.
-func Reformat(f File) ([]byte, []Diagnostic, error) {
+func Reformat(f diag.File) ([]byte, []diag.Diagnostic, error) {
 	s, root, found := readForm(f)
-	if HasErrors(found) {
+	if diag.HasErrors(found) {
 		return nil, found, nil
 	}
 	if root == nil {
@@ -47,8 +49,8 @@ func (s *source) settled(root *yaml.Node) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		again, next, found := readForm(File{Name: s.name, Data: text})
-		if next == nil || HasErrors(found) || !s.same(again, root, next) {
+		again, next, found := readForm(diag.File{Name: s.name, Data: text})
+		if next == nil || diag.HasErrors(found) || !s.same(again, root, next) {
 			return nil, ErrUnformatted
 		}
 		var settled []byte
@@ -62,22 +64,22 @@ func (s *source) settled(root *yaml.Node) ([]byte, error) {
 
 // readForm reads the nodes of a file; nil when it is empty. What it finds is only
 // what keeps it from being YAML.
-func readForm(f File) (*source, *yaml.Node, []Diagnostic) {
-	var r Reporter
+func readForm(f diag.File) (*source, *yaml.Node, []diag.Diagnostic) {
+	var r diag.Reporter
 	s, ok := newSource(f, &r)
 	if !ok {
-		return s, nil, r.found
+		return s, nil, r.Found
 	}
 	root := s.read()
 	if root == nil || !s.measure(root) {
-		return s, nil, r.found
+		return s, nil, r.Found
 	}
 	s.foreign = marksContract(root)
 	if s.colons {
 		s.lines = nil
 		s.split()
 	}
-	return s, root, r.found
+	return s, root, r.Found
 }
 
 // tidy is the layout of a file that holds nothing but comments.
@@ -91,11 +93,11 @@ func tidy(s *source) []byte {
 
 // same tells whether two texts mean the same: values, expressions and comments.
 func (s *source) same(other *source, a, b *yaml.Node) bool {
-	var first, second Reporter
+	var first, second diag.Reporter
 	s.reporter, other.reporter = &first, &second
 	s.findings, other.findings = 0, 0
 	equal := sameMeaning(s.value(a), other.value(b))
-	return equal && len(first.found) == len(second.found) && slices.Equal(s.comments, other.commentsOf(b))
+	return equal && len(first.Found) == len(second.Found) && slices.Equal(s.comments, other.commentsOf(b))
 }
 
 // commentsOf collects the comments of a text that has a layout.

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"procaas/dsl/diag"
 )
 
 // flowWidth is how wide a line with a list or mapping in brackets may be before it
@@ -197,16 +199,16 @@ func isLeftOut(n *yaml.Node) bool {
 // change what the file means, the text before it stays.
 func (s *source) broken(text []byte, root *yaml.Node) []byte {
 	for range maxFlowRounds {
-		now, at, found := readForm(File{Name: s.name, Data: text})
-		if at == nil || HasErrors(found) {
+		now, at, found := readForm(diag.File{Name: s.name, Data: text})
+		if at == nil || diag.HasErrors(found) {
 			return text
 		}
 		wide, ok := now.breakFlows(at)
 		if !ok {
 			return text
 		}
-		next, below, found := readForm(File{Name: s.name, Data: wide})
-		if below == nil || HasErrors(found) {
+		next, below, found := readForm(diag.File{Name: s.name, Data: wide})
+		if below == nil || diag.HasErrors(found) {
 			return text
 		}
 		settled, err := next.settled(below)

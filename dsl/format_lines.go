@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"procaas/dsl/diag"
 )
 
 // A level is a list or a mapping that is open where a line begins: the column of
@@ -20,9 +22,9 @@ type formatter struct {
 	cursor
 	out     layout
 	levels  []level
-	scalars map[Pos]*yaml.Node // by where they begin, behind tag and anchor
-	waiting []remark           // comments that wait for the line below them
-	block   int                // the column that ends the block above, or -1
+	scalars map[diag.Pos]*yaml.Node // by where they begin, behind tag and anchor
+	waiting []remark                // comments that wait for the line below them
+	block   int                     // the column that ends the block above, or -1
 	failed  bool
 }
 
@@ -35,7 +37,7 @@ type remark struct {
 // format gives the text its layout, and remembers its comments.
 func (s *source) format(root *yaml.Node) ([]byte, error) {
 	s.comments = nil
-	f := &formatter{source: s, cursor: cursor{lines: s.lines}, scalars: map[Pos]*yaml.Node{}, block: -1}
+	f := &formatter{source: s, cursor: cursor{lines: s.lines}, scalars: map[diag.Pos]*yaml.Node{}, block: -1}
 	gather(s, root, f.scalars)
 	for f.line < len(f.cursor.lines) && !f.failed {
 		f.entry()

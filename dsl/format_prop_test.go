@@ -11,12 +11,15 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // meaning is all that a file means, however it is laid out: what was read, and
 // what was found to be wrong.
 func meaning(data []byte) string {
-	r := readFile(File{Name: "a.yaml", Data: data})
+	r := readFile(diag.File{Name: "a.yaml", Data: data})
 	r.decode(testTypes(), mouldsOf([]*reading{r}), false)
 	var found []string
 	for _, d := range r.found {
@@ -40,14 +43,14 @@ func checkLayout(t interface {
 	Fatalf(format string, args ...any)
 }, text []byte,
 ) {
-	have, found, err := Reformat(File{Name: "a.yaml", Data: text})
+	have, found, err := Reformat(diag.File{Name: "a.yaml", Data: text})
 	if err != nil || len(found) > 0 {
 		return
 	}
 	if want, have := meaning(text), meaning(have); want != have {
 		t.Fatalf("the meaning changes from\n%s\nto\n%s\nof\n%s", want, have, text)
 	}
-	again, _, err := Reformat(File{Name: "a.yaml", Data: have})
+	again, _, err := Reformat(diag.File{Name: "a.yaml", Data: have})
 	if err != nil || !bytes.Equal(have, again) {
 		t.Fatalf("%v: laid out again\n%s\nbecomes\n%s", err, have, again)
 	}
@@ -70,7 +73,7 @@ func corpus(t testing.TB) []string {
 			texts = append(texts, string(data))
 		}
 	}
-	for _, rule := range Rules() {
+	for _, rule := range rules.All() {
 		texts = append(texts, rule.Before, rule.After)
 	}
 	return texts
@@ -151,7 +154,7 @@ func TestWideBracketsBecomeBlocks(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"a: " + wide[0], "- " + wide[0], wide[0], "- - " + wide[2] + " # why", "a: &b " + wide[2], "a:\n- " + wide[2]} {
 		checkLayout(t, []byte(text))
-		have, _, err := Reformat(File{Name: "a.yaml", Data: []byte(text)})
+		have, _, err := Reformat(diag.File{Name: "a.yaml", Data: []byte(text)})
 		if err != nil {
 			t.Errorf("%v for\n%s", err, text)
 		}
@@ -168,7 +171,7 @@ func TestWideBracketsBecomeBlocks(t *testing.T) {
 func TestEveryShapeOfALineIsLaidOut(t *testing.T) {
 	t.Parallel()
 	for _, text := range slices.Concat(corpus(t), odd) {
-		_, _, err := Reformat(File{Name: "a.yaml", Data: []byte(text)})
+		_, _, err := Reformat(diag.File{Name: "a.yaml", Data: []byte(text)})
 		if want := strings.HasPrefix(text, "? "); errors.Is(err, ErrUnformatted) != want {
 			t.Errorf("have %v for\n%s", err, text)
 		}

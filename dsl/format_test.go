@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 // TestReformat runs testdata/dsl/format: files, and what becomes of them.
@@ -28,18 +29,18 @@ func rewriteCommand(t *testing.T, d *datadriven.TestData) string {
 	if d.Cmd == "fix" {
 		return fixCommand(d.Input)
 	}
-	rewrite := map[string]func(dsl.File) ([]byte, []dsl.Diagnostic, error){"format": dsl.Reformat, "upgrade": dsl.Upgrade}[d.Cmd]
+	rewrite := map[string]func(diag.File) ([]byte, []diag.Diagnostic, error){"format": dsl.Reformat, "upgrade": dsl.Upgrade}[d.Cmd]
 	if rewrite == nil {
 		d.Fatalf(t, "unknown command %s", d.Cmd)
 	}
-	text, found, err := rewrite(dsl.File{Name: "a.yaml", Data: []byte(d.Input)})
+	text, found, err := rewrite(diag.File{Name: "a.yaml", Data: []byte(d.Input)})
 	switch {
 	case err != nil:
 		return err.Error() + "\n"
 	case len(found) > 0:
 		return fmt.Sprintf("%s %s\n", found[0].Span, found[0].Message)
 	}
-	again, _, err := rewrite(dsl.File{Name: "a.yaml", Data: text})
+	again, _, err := rewrite(diag.File{Name: "a.yaml", Data: text})
 	if err != nil || !bytes.Equal(again, text) {
 		t.Errorf("%s: done again it becomes\n%s", d.Pos, again)
 	}
@@ -48,7 +49,7 @@ func rewriteCommand(t *testing.T, d *datadriven.TestData) string {
 
 // fixCommand shows what was fixed, the new text, and what is left.
 func fixCommand(text string) string {
-	out, fixed, left := dsl.Fix([]dsl.File{{Name: "a.yaml", Data: []byte(text)}}, dsl.Options{Types: builtinTypes()})
+	out, fixed, left := dsl.Fix([]diag.File{{Name: "a.yaml", Data: []byte(text)}}, dsl.Options{Types: builtinTypes()})
 	var b strings.Builder
 	for _, d := range fixed {
 		fmt.Fprintf(&b, "fixed %d:%d %s %s\n", d.Start.Line, d.Start.Column, d.Code, d.Message)
@@ -64,16 +65,16 @@ func fixCommand(text string) string {
 }
 
 // yamlFiles gives all YAML that we have: files, blocks of pages, and the inputs of goldens.
-func yamlFiles(t testing.TB) []dsl.File {
+func yamlFiles(t testing.TB) []diag.File {
 	t.Helper()
-	var files []dsl.File
+	var files []diag.File
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		data, err := os.ReadFile(path)
 		add := func(n int, text string) {
-			files = append(files, dsl.File{Name: fmt.Sprintf("%s#%d", path, n), Data: []byte(text)})
+			files = append(files, diag.File{Name: fmt.Sprintf("%s#%d", path, n), Data: []byte(text)})
 		}
 		switch filepath.Ext(path) {
 		case ".yaml", ".yml":
@@ -102,7 +103,7 @@ func TestReformatTakesAllThatIsRead(t *testing.T) {
 	n := 0
 	for _, f := range yamlFiles(t) {
 		for _, text := range []string{string(f.Data), strings.ReplaceAll(string(f.Data), "\n", "\r\n"), wider(string(f.Data))} {
-			have, found, err := dsl.Reformat(dsl.File{Name: f.Name, Data: []byte(text)})
+			have, found, err := dsl.Reformat(diag.File{Name: f.Name, Data: []byte(text)})
 			if err != nil {
 				if !strings.Contains(text, "? ") {
 					t.Errorf("%s: %v\n%s", f.Name, err, text)
@@ -113,7 +114,7 @@ func TestReformatTakesAllThatIsRead(t *testing.T) {
 				continue
 			}
 			n++
-			again, _, err := dsl.Reformat(dsl.File{Name: f.Name, Data: have})
+			again, _, err := dsl.Reformat(diag.File{Name: f.Name, Data: have})
 			if err != nil || !bytes.Equal(have, again) {
 				t.Errorf("%s: %v: laid out again it becomes\n%s", f.Name, err, again)
 			}

@@ -7,7 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // finding matches a diagnostic in a golden file, whatever its form: with its
@@ -24,7 +25,7 @@ func TestGoldensShowEveryRule(t *testing.T) {
 	}
 	paths = append(paths, "../testdata/cli/test_checks.txtar") // of the rules about tests
 	different := make(map[string]bool)
-	byCode := make(map[dsl.Code]int)
+	byCode := make(map[diag.Code]int)
 	for _, path := range paths {
 		if filepath.Base(path) == "render.txt" {
 			continue // its findings are made up
@@ -35,11 +36,11 @@ func TestGoldensShowEveryRule(t *testing.T) {
 		}
 		for _, m := range finding.FindAllStringSubmatch(string(data), -1) {
 			different[m[1]+strings.TrimSpace(m[2])] = true
-			byCode[dsl.Code(m[1])]++
+			byCode[diag.Code(m[1])]++
 		}
 	}
 	tooLong := "PC0101 PC0106 PC0107 PC0119 PC0224 PC0301" // for a golden; other tests make such files
-	for _, rule := range dsl.Rules() {
+	for _, rule := range rules.All() {
 		if byCode[rule.Code] == 0 && !strings.Contains(tooLong, string(rule.Code)) {
 			t.Errorf("no golden shows %s, %s", rule.Code, rule.Title)
 		}
@@ -47,5 +48,5 @@ func TestGoldensShowEveryRule(t *testing.T) {
 	if len(different) < 300 {
 		t.Errorf("have %d different diagnostics in the goldens, want 300", len(different))
 	}
-	t.Logf("%d different diagnostics of %d rules", len(different), len(dsl.Rules()))
+	t.Logf("%d different diagnostics of %d rules", len(different), len(rules.All()))
 }

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // An around is a mapping that the decoder stands in, with what its fields are. The
@@ -30,7 +33,7 @@ func (d *decoder) unknownField(v *Value, i int, s *Spec, of string) {
 	if hint == "" {
 		hint = choice(k.Name, known, "the fields are")
 	}
-	d.errorf(k.Span, codeUnknownField, hint, "unknown field %s of the %s", describeData(k.Name), of)
+	d.errorf(k.Span, rules.UnknownField, hint, "unknown field %s of the %s", describeData(k.Name), of)
 }
 
 // strayHint tells how a key may have come to where it stands; empty when nothing
@@ -350,7 +353,7 @@ func scalarHint(text string, f *Field, kind Kind) string {
 	case f.Pattern == "id":
 		return nameHint(text)
 	case f.Pattern == "class":
-		return didYouMean(text, []string{"timeout", "connection", "schema", "5xx", "4xx", "other", "any"}, "")
+		return diag.DidYouMean(text, []string{"timeout", "connection", "schema", "5xx", "4xx", "other", "any"}, "")
 	}
 	return ""
 }

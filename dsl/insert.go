@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"procaas/dsl/diag"
 )
 
 // Insert adds an entry to a list of a file, and gives the new text and the line on
@@ -14,9 +16,9 @@ import (
 //
 // The entry is a mapping, its lines without indentation. It stands behind the one
 // with the id after, or else at the end. All else in the file stays as it is.
-func Insert(f File, path []string, after, entry string) (text []byte, line int, err error) {
+func Insert(f diag.File, path []string, after, entry string) (text []byte, line int, err error) {
 	s, root, found := readForm(f)
-	if HasErrors(found) {
+	if diag.HasErrors(found) {
 		return nil, 0, fmt.Errorf("%s: %s", found[0].Span, found[0].Message)
 	}
 	if root == nil {
@@ -167,7 +169,7 @@ func (i *inserter) airy(list *yaml.Node) bool {
 
 // insert puts text behind a line.
 func (i *inserter) insert(line int, text string, airy bool) {
-	end := Pos{line, len(i.lines[line-1]) + 1}
+	end := diag.Pos{Line: line, Column: len(i.lines[line-1]) + 1}
 	i.line = line + 1
 	if airy {
 		text = "\n" + text

@@ -5,10 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
+
+	"procaas/dsl/diag"
 )
 
 // Options says what Load may take for granted.
@@ -28,31 +27,31 @@ type Options struct {
 }
 
 // Load reads, merges and checks files. It gives every finding in one pass. The
-// bundle is nil exactly when one of the findings is an [Error].
+// bundle is nil exactly when one of the findings is an [diag.Error].
 //
 // The order of the files does not matter: they are read in the order of their
 // names, and a file that comes twice counts once.
-func Load(files []File, o Options) (*Bundle, []Diagnostic) {
+func Load(files []diag.File, o Options) (*Bundle, []diag.Diagnostic) {
 	files = slices.Clone(files)
-	slices.SortStableFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
-	files = slices.CompactFunc(files, func(a, b File) bool { return a.Name == b.Name })
+	slices.SortStableFunc(files, func(a, b diag.File) int { return cmp.Compare(a.Name, b.Name) })
+	files = slices.CompactFunc(files, func(a, b diag.File) bool { return a.Name == b.Name })
 
 	given := make([]*reading, len(files))
-	inParallel(len(files), new(Reporter), func(i int, _ *Reporter) {
+	diag.InParallel(len(files), new(diag.Reporter), func(i int, _ *diag.Reporter) {
 		given[i] = readFile(files[i])
 	})
 	templates := mouldsOf(given)
-	partial := slices.ContainsFunc(given, func(r *reading) bool { return HasErrors(r.found) && r.root == nil })
-	inParallel(len(files), new(Reporter), func(i int, _ *Reporter) {
+	partial := slices.ContainsFunc(given, func(r *reading) bool { return diag.HasErrors(r.found) && r.root == nil })
+	diag.InParallel(len(files), new(diag.Reporter), func(i int, _ *diag.Reporter) {
 		given[i].decode(o.Types, templates, partial)
 	})
-	set := &fileset{Reporter: new(Reporter), read: o.Read}
+	set := &fileset{Reporter: new(diag.Reporter), read: o.Read}
 	set.gather(given)
-	r := new(Reporter)
+	r := new(diag.Reporter)
 	docs := make([]*Document, 0, len(given))
 	for _, was := range given {
 		file := set.byName[was.file.Name]
-		r.found = append(r.found, file.found...)
+		r.Found = append(r.Found, file.found...)
 		switch {
 		case file.broken():
 			docs = append(docs, nil)
@@ -60,7 +59,7 @@ func Load(files []File, o Options) (*Bundle, []Diagnostic) {
 			docs = append(docs, file.doc)
 		}
 	}
-	r.found = append(r.found, set.found...)
+	r.Found = append(r.Found, set.Found...)
 	files = set.withReferred(files)
 
 	c := newChecker(files, o.Types, r)
@@ -71,7 +70,7 @@ func Load(files []File, o Options) (*Bundle, []Diagnostic) {
 		s.address = o.ServiceURLs[s.ID]
 	}
 	found := suppress(given, r.Diagnostics())
-	if HasErrors(found) {
+	if diag.HasErrors(found) {
 		return nil, found
 	}
 	c.bundle.Hash = hashFiles(files)
@@ -86,31 +85,11 @@ func (d *Document) empty() bool {
 
 // hashFiles gives the hash of names and contents, each preceded by its length
 // so that no two sets of files can run together.
-func hashFiles(files []File) string {
+func hashFiles(files []diag.File) string {
 	h := sha256.New()
 	for _, f := range files {
 		id := cmp.Or(f.ID, f.Name)
 		fmt.Fprintf(h, "%d:%s%d:%s", len(id), id, len(f.Data), f.Data)
 	}
 	return hex.EncodeToString(h.Sum(nil))
-}
-
-// inParallel does the work of 0 to n-1 on all processors. Each piece reports
-// to a reporter of its own; what they found goes to r in the order of the
-// pieces, so the result does not depend on chance.
-func inParallel(n int, r *Reporter, work func(i int, r *Reporter)) {
-	found := make([]Reporter, n)
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range min(n, runtime.GOMAXPROCS(0)) {
-		wg.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				work(i, &found[i])
-			}
-		})
-	}
-	wg.Wait()
-	for i := range found {
-		r.found = append(r.found, found[i].found...)
-	}
 }

@@ -6,19 +6,20 @@ import (
 	"testing"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 // thousand makes files of 1,000 pipelines with 3 stages of 3 handlers each, as
 // a large company has them: 50 files of 20 pipelines.
-func thousand() []dsl.File {
-	var files []dsl.File
+func thousand() []diag.File {
+	var files []diag.File
 	for f := range 50 {
 		var b strings.Builder
 		b.WriteString("pipelines:\n")
 		for p := range 20 {
 			writePipeline(&b, fmt.Sprintf("pipeline-%d-%d", f, p))
 		}
-		files = append(files, dsl.File{Name: fmt.Sprintf("team-%02d.yaml", f), Data: []byte(b.String())})
+		files = append(files, diag.File{Name: fmt.Sprintf("team-%02d.yaml", f), Data: []byte(b.String())})
 	}
 	return files
 }

@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/dsl/render"
+	"procaas/dsl/rules"
 )
 
 // FuzzLoad loads anything, as two files, so that merging is fuzzed too. Loading
@@ -35,7 +38,7 @@ func FuzzLoad(f *testing.F) {
 			f.Add([]byte(input), []byte(nil))
 		}
 	}
-	for _, rule := range dsl.Rules() {
+	for _, rule := range rules.All() {
 		if files := splitFiles(rule.Before); len(files) == 2 { // a service and its OpenAPI document
 			flow := bytes.ReplaceAll(files[0].Data, []byte(files[1].Name), []byte("two.yaml"))
 			f.Add(flow, files[1].Data)
@@ -46,9 +49,9 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte("schemas: {a: {allOf: [{$ref: b}, {type: object}]}, b: {oneOf: [{$ref: a}, {const: 1}], properties: {x: {enum: [1, null]}}}}"), []byte("$defs: {}"))
 	types, builtin := testTypes(), builtinTypes()
 	f.Fuzz(func(t *testing.T, one, two []byte) {
-		files := []dsl.File{{Name: "one.yaml", Data: one}, {Name: "two.yaml", Data: two}}
+		files := []diag.File{{Name: "one.yaml", Data: one}, {Name: "two.yaml", Data: two}}
 		bundle, found := dsl.Load(files, dsl.Options{Types: types})
-		if (bundle == nil) != dsl.HasErrors(found) {
+		if (bundle == nil) != diag.HasErrors(found) {
 			t.Fatalf("have bundle %v with %s", bundle != nil, show(found))
 		}
 		for _, d := range found {
@@ -56,17 +59,17 @@ func FuzzLoad(f *testing.F) {
 			for _, r := range d.Related {
 				checkInside(t, files, r.Span)
 			}
-			if _, ok := dsl.Explain(d.Code); !ok {
+			if _, ok := rules.Explain(d.Code); !ok {
 				t.Errorf("%s is not explained", d.Code)
 			}
 		}
 		var first, second bytes.Buffer
-		if err := dsl.WriteDiagnostics(&first, dsl.Text, files, found, true); err != nil {
+		if err := render.Write(&first, render.Text, files, found, true); err != nil {
 			t.Fatal(err)
 		}
 		dsl.Load(files, dsl.Options{Types: builtin})
 		_, again := dsl.Load(files, dsl.Options{Types: types})
-		if err := dsl.WriteDiagnostics(&second, dsl.Text, files, again, true); err != nil {
+		if err := render.Write(&second, render.Text, files, again, true); err != nil {
 			t.Fatal(err)
 		}
 		if first.String() != second.String() {
@@ -76,14 +79,14 @@ func FuzzLoad(f *testing.F) {
 }
 
 // checkInside wants a span inside its file, its end not before its start.
-func checkInside(t *testing.T, files []dsl.File, at dsl.Span) {
+func checkInside(t *testing.T, files []diag.File, at diag.Span) {
 	t.Helper()
 	for _, f := range files {
 		if f.Name != at.File {
 			continue
 		}
 		lines := bytes.Split(f.Data, []byte("\n"))
-		for _, p := range []dsl.Pos{at.Start, at.End} {
+		for _, p := range []diag.Pos{at.Start, at.End} {
 			if p.Line < 1 || p.Line > len(lines)+1 || p.Column < 1 {
 				t.Errorf("%v is outside of its file of %d lines", at, len(lines))
 				continue

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // An Operation is what a handler calls, in the words of OpenAPI. What is not
@@ -36,7 +39,7 @@ type operation struct {
 	template  string // such as /v1/orders/{id}
 	value     node   // of the document
 	query     []parameter
-	at        Span
+	at        diag.Span
 	body      *Contract
 	bodyKnown bool // it says what the body is
 	bodyMust  bool // there must be one
@@ -50,7 +53,7 @@ type parameter struct {
 	name     string
 	required bool
 	outline  *outline
-	at       Span
+	at       diag.Span
 }
 
 // A node is a part of a document that knows its address.
@@ -121,20 +124,20 @@ func (k *contracts) openAPI(s *Service) *openAPI {
 	f := k.files[name]
 	switch {
 	case !ok:
-		k.Errorf(at, codeNoFile, "copy it beside the pipelines and name the file",
+		k.Errorf(at, rules.NoFile, "copy it beside the pipelines and name the file",
 			"%q is not a relative path: documents are read from files of the set only", s.OpenAPI)
 		return nil
-	case f == nil || f.missing != nil || HasErrors(f.found):
+	case f == nil || f.missing != nil || diag.HasErrors(f.found):
 		return nil // reported
 	}
 	root := node{f.root, addressOf(name), nil}
 	version, _ := root.Get("openapi").text()
 	if !strings.HasPrefix(version, "3.") || root.Get("paths") == nil {
-		k.Errorf(at, codeOpenAPI, "want a file that begins with openapi: 3.1.0, or 3.0.x, and has paths", "%s is no OpenAPI document", name)
+		k.Errorf(at, rules.OpenAPI, "want a file that begins with openapi: 3.1.0, or 3.0.x, and has paths", "%s is no OpenAPI document", name)
 		return nil
 	}
 	if data, ok := root.Literal(); !ok || data == nil {
-		k.Errorf(at, codeOpenAPI, "", "%s holds expressions", name)
+		k.Errorf(at, rules.OpenAPI, "", "%s holds expressions", name)
 		return nil
 	}
 	api := &openAPI{contracts: k, service: s, root: root, base: basePath(root)}
@@ -390,7 +393,7 @@ func (op *operation) outline(expect []string) *outline {
 			continue
 		}
 		found := false
-		for _, key := range slices.Concat(namesOf(op.replies), namesOf(op.bare)) {
+		for _, key := range slices.Concat(diag.SortedKeys(op.replies), diag.SortedKeys(op.bare)) {
 			if strings.HasPrefix(key, class) {
 				statuses, found = append(statuses, key), true
 			}

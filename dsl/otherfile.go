@@ -3,6 +3,9 @@ package dsl
 import (
 	"reflect"
 	"strings"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // FileSpec derives the Spec of a kind of file, as SpecOf does: only the fields of
@@ -35,9 +38,9 @@ func forbidExprs(s *Spec, seen map[*Spec]bool) {
 // stub services, into the struct that into points to; s is that struct's [FileSpec].
 // The expressions in its fields of type Value may read the given roots. What is
 // reported is as in [Load]; into holds everything that is sound, and must not be
-// used when one of the findings is an [Error].
-func DecodeFile(f File, s *Spec, into any, roots []string) []Diagnostic {
-	r := new(Reporter)
+// used when one of the findings is an [diag.Error].
+func DecodeFile(f diag.File, s *Spec, into any, roots []string) []diag.Diagnostic {
+	r := new(diag.Reporter)
 	src, ok := newSource(f, r)
 	if !ok {
 		return r.Diagnostics()
@@ -49,7 +52,7 @@ func DecodeFile(f File, s *Spec, into any, roots []string) []Diagnostic {
 	d := &decoder{source: src}
 	v := src.value(root)
 	if v.kind != valueMap {
-		d.errorf(head(v), codeKind, "begin with one of "+strings.Join(s.Names(), ", "),
+		d.errorf(head(v), rules.Kind, "begin with one of "+strings.Join(s.Names(), ", "),
 			"a file must be a mapping, this one is %s", describeValue(v))
 		return r.Diagnostics()
 	}

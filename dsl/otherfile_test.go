@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"procaas/dsl/diag"
 )
 
 //go:embed otherfile_test.go
@@ -27,8 +29,8 @@ type otherFile struct {
 
 // An otherAnswer is what comes.
 type otherAnswer struct {
-	Span Span `yaml:"-"`
-	Key  Key  `yaml:"-"`
+	Span diag.Span `yaml:"-"`
+	Key  Key       `yaml:"-"`
 
 	// Latency is how long it takes.
 	Latency time.Duration `yaml:"latency" default:"1s"`
@@ -55,7 +57,7 @@ func decodeOther(t *testing.T, text string) (otherFile, string) {
 	t.Helper()
 	var out otherFile
 	spec := FileSpec(reflect.TypeFor[otherFile](), otherSource)
-	found := DecodeFile(File{Name: "x.yaml", Data: []byte(text)}, spec, &out, []string{"request"})
+	found := DecodeFile(diag.File{Name: "x.yaml", Data: []byte(text)}, spec, &out, []string{"request"})
 	var lines []string
 	for _, d := range found {
 		lines = append(lines, fmt.Sprintf("%s: %s", d.Span, d.Message))

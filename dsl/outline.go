@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"procaas/dsl/diag"
 )
 
 // An outline is what is known of a value before it is there: the types that it
@@ -36,7 +38,7 @@ type outline struct {
 	// give. What contradicts it is a warning.
 	inferred bool
 
-	at Span // where a schema says it; zero for none
+	at diag.Span // where a schema says it; zero for none
 }
 
 // A member is what is known of one member of a mapping.

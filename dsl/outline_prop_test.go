@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // promisedSchema is that of the payload of the expressions below.
@@ -137,7 +140,7 @@ func promisedPayload(t *rapid.T) map[string]any {
 // schema of one. What the check has let pass fails for no null and no wrong type.
 func TestWhatIsCheckedDoesNotFailForNull(t *testing.T) {
 	t.Parallel()
-	bundle, found := Load([]File{{Name: "p.yaml", Data: []byte(promisedSchema)}}, Options{})
+	bundle, found := Load([]diag.File{{Name: "p.yaml", Data: []byte(promisedSchema)}}, Options{})
 	if bundle == nil {
 		t.Fatal(found)
 	}
@@ -146,10 +149,10 @@ func TestWhatIsCheckedDoesNotFailForNull(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		source := promisedExpression(t, rapid.SampledFrom([]rune("NTBIV")).Draw(t, "type"), rapid.IntRange(1, 3).Draw(t, "depth"))
 		e := newExpr("let o = event.payload; " + source)
-		var r Reporter
+		var r diag.Reporter
 		e.compile(&scope{roots: allRoots, payload: contract.outline}, AnyKind, &r)
-		if HasErrors(r.found) || slices.ContainsFunc(r.found, func(d Diagnostic) bool {
-			return d.Code == CodeMaybeNull || d.Code == CodeOperand || d.Code == CodeUnknownField
+		if diag.HasErrors(r.Found) || slices.ContainsFunc(r.Found, func(d diag.Diagnostic) bool {
+			return d.Code == rules.ExprMaybeNull || d.Code == rules.ExprOperand || d.Code == rules.ExprUnknownField
 		}) {
 			refused++
 			return
@@ -161,7 +164,7 @@ func TestWhatIsCheckedDoesNotFailForNull(t *testing.T) {
 		}
 		_, err := e.Eval(Env{"event": map[string]any{"payload": payload}})
 		if err != nil && !foreseen(err.Error()) {
-			t.Errorf("%s\nwas found right, and fails with %v\nfor %v\nwith warnings %v", source, err, payload, r.found)
+			t.Errorf("%s\nwas found right, and fails with %v\nfor %v\nwith warnings %v", source, err, payload, r.Found)
 		}
 		if err == nil {
 			checkOutline(t, source, e, payload)

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"procaas/dsl/diag"
 )
 
 // An outliner derives outlines from compiled JSON Schemas. A schema is a set of
@@ -15,7 +17,7 @@ import (
 type outliner struct {
 	known map[string]*outline
 	queue []pending
-	place func(location string) Span
+	place func(location string) diag.Span
 }
 
 // A pending outline is known to be needed; its parts are still to be found. So
@@ -39,7 +41,7 @@ const (
 	maxOutlines     = 20_000
 )
 
-func newOutliner(place func(string) Span) *outliner {
+func newOutliner(place func(string) diag.Span) *outliner {
 	return &outliner{known: map[string]*outline{}, place: place}
 }
 

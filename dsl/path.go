@@ -3,6 +3,8 @@ package dsl
 import (
 	"slices"
 	"strings"
+
+	"procaas/dsl/diag"
 )
 
 // Wildcard is the path element that stands for an index known only at run
@@ -33,7 +35,7 @@ func (p Path) Equal(q Path) bool { return slices.Equal(p, q) }
 // A Read is a path that an expression reads, with the place where it does.
 type Read struct {
 	Path Path
-	Span Span
+	Span diag.Span
 
 	// Guarded is true when a null there cannot fail the expression or
 	// escape from it: it is read through ?. or ??, or behind a test of the

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"procaas/dsl/diag"
 )
 
 // The expression language looks like Python's, and where both know a text they
@@ -154,11 +156,11 @@ func askPython(t *testing.T, sources []string) []string {
 // none.
 func ours(source string) (any, error) {
 	sc := &scope{roots: allRoots, state: pythonNames}
-	var r Reporter
+	var r diag.Reporter
 	e := newExpr(source)
 	e.compile(sc, AnyKind, &r)
 	for _, d := range r.Diagnostics() {
-		if d.Severity == Error {
+		if d.Severity == diag.Error {
 			return nil, fmt.Errorf("%s: %s", d.Code, d.Message)
 		}
 	}

@@ -5,21 +5,23 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // codesInSource finds every constant of the package that is a code.
-func codesInSource(t *testing.T) map[dsl.Code]string {
+func codesInSource(t *testing.T) map[diag.Code]string {
 	t.Helper()
 	code := regexp.MustCompile(`^PC\d{4}$`)
-	codes := make(map[dsl.Code]string)
-	files, err := os.ReadDir(".")
+	codes := make(map[diag.Code]string)
+	files, err := os.ReadDir("rules")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +29,7 @@ func codesInSource(t *testing.T) map[dsl.Code]string {
 		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") {
 			continue
 		}
-		tree, err := parser.ParseFile(token.NewFileSet(), f.Name(), nil, 0)
+		tree, err := parser.ParseFile(token.NewFileSet(), filepath.Join("rules", f.Name()), nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,10 +44,10 @@ func codesInSource(t *testing.T) map[dsl.Code]string {
 					continue
 				}
 				if s, _ := strconv.Unquote(lit.Value); code.MatchString(s) {
-					if other, twice := codes[dsl.Code(s)]; twice {
+					if other, twice := codes[diag.Code(s)]; twice {
 						t.Errorf("%s and %s are both %s", other, spec.Names[i], s)
 					}
-					codes[dsl.Code(s)] = spec.Names[i].Name
+					codes[diag.Code(s)] = spec.Names[i].Name
 				}
 			}
 			return true
@@ -61,7 +63,7 @@ func TestEveryCodeHasARule(t *testing.T) {
 		t.Fatalf("found %d codes in the source, want many", len(codes))
 	}
 	for code, name := range codes {
-		rule, ok := dsl.Explain(code)
+		rule, ok := rules.Explain(code)
 		if !ok {
 			t.Errorf("%s (%s) has no rule", code, name)
 			continue
@@ -70,8 +72,8 @@ func TestEveryCodeHasARule(t *testing.T) {
 			t.Errorf("the rule of %s is incomplete: %+v", code, rule)
 		}
 	}
-	seen := make(map[dsl.Code]bool)
-	for _, rule := range dsl.Rules() {
+	seen := make(map[diag.Code]bool)
+	for _, rule := range rules.All() {
 		if codes[rule.Code] == "" {
 			t.Errorf("rule %s belongs to no constant", rule.Code)
 		}
@@ -80,7 +82,7 @@ func TestEveryCodeHasARule(t *testing.T) {
 		}
 		seen[rule.Code] = true
 	}
-	if _, ok := dsl.Explain("PC9999"); ok {
+	if _, ok := rules.Explain("PC9999"); ok {
 		t.Error("PC9999 is explained, want nothing")
 	}
 }
@@ -89,21 +91,21 @@ func TestEveryCodeHasARule(t *testing.T) {
 // it gets that code and no other, the mended one gets nothing at all.
 func TestRulesKeepTheirWord(t *testing.T) {
 	t.Parallel()
-	tooLong := map[dsl.Code]string{
+	tooLong := map[diag.Code]string{
 		"PC0101": "the file would have a mebibyte",
 		"PC0119": "the file would have 200 other findings",
 	}
-	for _, rule := range dsl.Rules() {
+	for _, rule := range rules.All() {
 		if tooLong[rule.Code] != "" || rule.AboutTests() {
 			continue
 		}
 		t.Run(string(rule.Code), func(t *testing.T) {
 			t.Parallel()
 			_, before := load(t, rule.Before)
-			if !slices.ContainsFunc(before, func(d dsl.Diagnostic) bool { return d.Code == rule.Code }) {
+			if !slices.ContainsFunc(before, func(d diag.Diagnostic) bool { return d.Code == rule.Code }) {
 				t.Errorf("before: the code is not found in\n%s\nhave %v", rule.Before, show(before))
 			}
-			others := slices.DeleteFunc(slices.Clone(before), func(d dsl.Diagnostic) bool { return d.Code == rule.Code })
+			others := slices.DeleteFunc(slices.Clone(before), func(d diag.Diagnostic) bool { return d.Code == rule.Code })
 			if len(others) > 0 {
 				t.Errorf("before: want only %s, have also %v in\n%s", rule.Code, show(others), rule.Before)
 			}
@@ -115,7 +117,7 @@ func TestRulesKeepTheirWord(t *testing.T) {
 }
 
 // show writes findings in short.
-func show(ds []dsl.Diagnostic) string {
+func show(ds []diag.Diagnostic) string {
 	var b strings.Builder
 	for _, d := range ds {
 		b.WriteString("\n  " + d.String() + " " + string(d.Code) + " " + d.Message)

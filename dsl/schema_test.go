@@ -14,6 +14,8 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 	"procaas/handlers"
 )
 
@@ -125,7 +127,7 @@ func TestSchemaAcceptsWhatLoads(t *testing.T) {
 	for _, path := range shippedFiles(t) {
 		check(path, builtin)
 	}
-	for _, rule := range dsl.Rules() {
+	for _, rule := range rules.All() {
 		if rule.Code <= "PC0120" || rule.AboutTests() || strings.Contains(rule.After, "\x00") {
 			continue
 		}
@@ -165,7 +167,7 @@ func TestSchemaRefusesWhatCannotLoad(t *testing.T) {
 			if err := s.Validate(asJSON(t, []byte(c.text))); err == nil {
 				t.Errorf("the schema accepts %s", c.text)
 			}
-			if _, found := load(t, c.text); !dsl.HasErrors(found) {
+			if _, found := load(t, c.text); !diag.HasErrors(found) {
 				t.Errorf("Load accepts %s", c.text)
 			}
 		})

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 // seedHandler loads one of the two listings of the same handler.
@@ -67,7 +68,7 @@ func TestBothVersionsOfTheLanguageAgree(t *testing.T) {
 // TestSeedListingsWarnOfPlaceholdersOnly says what the listings are told.
 func TestSeedListingsWarnOfPlaceholdersOnly(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]map[dsl.Code]int{
+	for name, want := range map[string]map[diag.Code]int{
 		"seed003_flow.yaml":    {"PC0212": 8},
 		"seed003_first.yaml":   {"PC0118": 1, "PC0213": 1},
 		"seed003_second.yaml":  {"PC0213": 1},
@@ -78,7 +79,7 @@ func TestSeedListingsWarnOfPlaceholdersOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		bundle, found := load(t, string(data))
-		have := make(map[dsl.Code]int)
+		have := make(map[diag.Code]int)
 		for _, d := range found {
 			have[d.Code]++
 		}
@@ -123,12 +124,12 @@ func TestBundle(t *testing.T) {
 // them twice.
 func TestOrderOfFilesDoesNotMatter(t *testing.T) {
 	t.Parallel()
-	core := dsl.File{Name: "core.yaml", Data: []byte("pipelines: [{id: p, stages: [{id: s}]}]")}
-	a := dsl.File{Name: "a.yaml", Data: []byte("handlers: [{id: one, into: p/s, critical: false, wait: {for: 1s}}]")}
-	z := dsl.File{Name: "z.yaml", Data: []byte("handlers: [{id: two, into: p/s, critical: false, wait: {for: 1s}}]")}
+	core := diag.File{Name: "core.yaml", Data: []byte("pipelines: [{id: p, stages: [{id: s}]}]")}
+	a := diag.File{Name: "a.yaml", Data: []byte("handlers: [{id: one, into: p/s, critical: false, wait: {for: 1s}}]")}
+	z := diag.File{Name: "z.yaml", Data: []byte("handlers: [{id: two, into: p/s, critical: false, wait: {for: 1s}}]")}
 	o := dsl.Options{Types: testTypes()}
-	one, found := dsl.Load([]dsl.File{z, core, a}, o)
-	two, _ := dsl.Load([]dsl.File{a, a, core, z}, o)
+	one, found := dsl.Load([]diag.File{z, core, a}, o)
+	two, _ := dsl.Load([]diag.File{a, a, core, z}, o)
 	if one == nil || two == nil {
 		t.Fatal(show(found))
 	}
@@ -142,7 +143,7 @@ func TestOrderOfFilesDoesNotMatter(t *testing.T) {
 		}
 	}
 	z.Data = append(z.Data, '\n')
-	if other, _ := dsl.Load([]dsl.File{a, core, z}, o); other.Hash == one.Hash {
+	if other, _ := dsl.Load([]diag.File{a, core, z}, o); other.Hash == one.Hash {
 		t.Error("another file has the same hash")
 	}
 }

@@ -1,6 +1,10 @@
 package dsl
 
-import "reflect"
+import (
+	"reflect"
+
+	"procaas/dsl/diag"
+)
 
 // A Spec describes the fields of a mapping: of the language itself, or of a
 // handler type. It is derived from a Go struct by [SpecOf].
@@ -138,9 +142,9 @@ type Type struct {
 
 // A Body is the body of one handler, as its type's Check sees it.
 type Body struct {
-	*Reporter
+	*diag.Reporter
 
-	Span    Span
+	Span    diag.Span
 	Handler *Handler
 	Value   *Value // a mapping; its fields were checked against the Spec
 	Bundle  *Bundle

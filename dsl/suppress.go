@@ -4,19 +4,16 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-)
 
-// The rules about comments that suppress findings.
-const (
-	codeNoReason Code = "PC0801"
-	codeIdle     Code = "PC0802"
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // A suppression is a comment that takes back the findings of one code, on its
 // own line or, where nothing else stands, on the next line of the file.
 type suppression struct {
-	Span
-	code     Code
+	diag.Span
+	code     diag.Code
 	from, to int // the lines whose findings it means
 	used     bool
 	refused  bool // an error stands there
@@ -31,8 +28,8 @@ var (
 // suppress drops what comments in the files take back, and reports comments
 // without a reason or without an effect. Errors stay: nothing may run that
 // cannot work.
-func suppress(files []*reading, found []Diagnostic) []Diagnostic {
-	var r Reporter
+func suppress(files []*reading, found []diag.Diagnostic) []diag.Diagnostic {
+	var r diag.Reporter
 	byFile := map[string][]*suppression{}
 	for _, f := range files {
 		if !f.contract && f.root != nil && strings.Contains(string(f.file.Data), "procaas:ignore") {
@@ -51,9 +48,9 @@ func suppress(files []*reading, found []Diagnostic) []Diagnostic {
 		for _, s := range all {
 			switch {
 			case s.refused:
-				r.Warnf(s.Span, codeIdle, "mend the error", "%s is an error there, and errors cannot be suppressed", s.code)
+				r.Warnf(s.Span, rules.Idle, "mend the error", "%s is an error there, and errors cannot be suppressed", s.code)
 			case !s.used:
-				r.Warnf(s.Span, codeIdle, "remove the comment", "the comment suppresses nothing: %s is not found there", s.code)
+				r.Warnf(s.Span, rules.Idle, "remove the comment", "the comment suppresses nothing: %s is not found there", s.code)
 			}
 		}
 	}
@@ -61,12 +58,12 @@ func suppress(files []*reading, found []Diagnostic) []Diagnostic {
 }
 
 // takenBack tells whether a comment suppresses d.
-func takenBack(all []*suppression, d Diagnostic) bool {
+func takenBack(all []*suppression, d diag.Diagnostic) bool {
 	for _, s := range all {
 		if s.code != d.Code || d.Start.Line < s.from || d.Start.Line > s.to {
 			continue
 		}
-		if d.Severity == Error {
+		if d.Severity == diag.Error {
 			s.refused = true
 			continue
 		}
@@ -77,7 +74,7 @@ func takenBack(all []*suppression, d Diagnostic) bool {
 }
 
 // suppressions finds the comments of a file that suppress something.
-func (r *reading) suppressions(report *Reporter) []*suppression {
+func (r *reading) suppressions(report *diag.Reporter) []*suppression {
 	scalars := r.root.scalars(nil)
 	lines := strings.Split(string(r.file.Data), "\n")
 	var out []*suppression
@@ -87,17 +84,17 @@ func (r *reading) suppressions(report *Reporter) []*suppression {
 		if m == nil {
 			continue
 		}
-		start := Pos{i + 1, len([]rune(line[:m[2]])) + 1}
-		at := Span{File: r.file.Name, Start: start, End: Pos{i + 1, len([]rune(line)) + 1}}
-		if slices.ContainsFunc(scalars, func(s Span) bool { return s.covers(start) }) {
+		start := diag.Pos{Line: i + 1, Column: len([]rune(line[:m[2]])) + 1}
+		at := diag.Span{File: r.file.Name, Start: start, End: diag.Pos{Line: i + 1, Column: len([]rune(line)) + 1}}
+		if slices.ContainsFunc(scalars, func(s diag.Span) bool { return s.Covers(start) }) {
 			continue // text, not a comment
 		}
 		form := ignoreForm.FindStringSubmatch(line[m[2]:])
 		if form == nil {
-			report.Warnf(at, codeNoReason, "write it as # procaas:ignore PC0602 because …, with the reason", "the comment says no code, or no reason")
+			report.Warnf(at, rules.NoReason, "write it as # procaas:ignore PC0602 because …, with the reason", "the comment says no code, or no reason")
 			continue
 		}
-		s := &suppression{Span: at, code: Code(form[1]), from: i + 1}
+		s := &suppression{Span: at, code: diag.Code(form[1]), from: i + 1}
 		if strings.TrimSpace(line[:m[2]]) == "" {
 			s.from = nextLine(lines, i+1)
 		}
@@ -126,7 +123,7 @@ func nextLine(lines []string, i int) int {
 }
 
 // scalars appends where the texts, numbers and expressions of a value stand.
-func (v *Value) scalars(to []Span) []Span {
+func (v *Value) scalars(to []diag.Span) []diag.Span {
 	if v == nil {
 		return to
 	}
@@ -140,10 +137,4 @@ func (v *Value) scalars(to []Span) []Span {
 		to = append(to, v.Span)
 	}
 	return to
-}
-
-// covers tells whether p stands in s.
-func (s Span) covers(p Pos) bool {
-	after := func(a, b Pos) bool { return a.Line > b.Line || a.Line == b.Line && a.Column >= b.Column }
-	return after(p, s.Start) && !after(p, s.End)
 }

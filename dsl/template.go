@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // This file puts the handlers of templates where they are used, before anything is
@@ -17,8 +20,8 @@ const paramsRoot = "params"
 // A mould is a template as it was written.
 type mould struct {
 	id         string
-	at         Span   // of the id
-	parameters *Value // schemas by name
+	at         diag.Span // of the id
+	parameters *Value    // schemas by name
 	handler    *Value
 }
 
@@ -45,23 +48,23 @@ func mouldsOf(given []*reading) map[string]*mould {
 func (d *decoder) template(v *Value) {
 	parameters, handler := v.Get("parameters"), v.Get("handler")
 	if use := handler.Get("use"); use != nil {
-		d.errorf(head(use), codeTemplate, "write out what it says", "a template uses no other template")
+		d.errorf(head(use), rules.Template, "write out what it says", "a template uses no other template")
 	}
 	if id := handler.Get("id"); id != nil {
-		d.errorf(head(id), codeTemplate, "delete it: each use has an id of its own", "the handler of a template has no id")
+		d.errorf(head(id), rules.Template, "delete it: each use has an id of its own", "the handler of a template has no id")
 	}
 	read := make(map[string]bool)
 	handler.walkExprs(func(e *Expr) {
 		for _, p := range paramsIn(e) {
 			switch {
 			case p.name == "":
-				d.errorf(e.span(p.from, p.to), codeTemplate, "write params.NAME", "a template reads its parameters one by one")
+				d.errorf(e.span(p.from, p.to), rules.Template, "write params.NAME", "a template reads its parameters one by one")
 			case parameters.Get(p.name) == nil:
 				known := make([]string, 0, len(parameters.Keys()))
 				for _, k := range parameters.Keys() {
 					known = append(known, k.Name)
 				}
-				d.errorf(e.span(p.from, p.to), codeTemplate, choice(p.name, known, "the parameters are"), "the template has no parameter %s", describeData(p.name))
+				d.errorf(e.span(p.from, p.to), rules.Template, choice(p.name, known, "the parameters are"), "the template has no parameter %s", describeData(p.name))
 			default:
 				read[p.name] = true
 			}
@@ -69,8 +72,8 @@ func (d *decoder) template(v *Value) {
 	})
 	for _, k := range parameters.Keys() {
 		if !read[k.Name] && handler != nil {
-			d.report(Diagnostic{
-				Span: k.Span, Severity: Warning, Code: codeTemplate, Hint: "delete it, or write params." + k.Name + " in an expression",
+			d.report(diag.Diagnostic{
+				Span: k.Span, Severity: diag.Warning, Code: rules.Template, Hint: "delete it, or write params." + k.Name + " in an expression",
 				Message: fmt.Sprintf("the template never reads its parameter %q", k.Name),
 			})
 		}
@@ -119,14 +122,14 @@ func (d *decoder) expand(v *Value) {
 	p := d.templates[name]
 	if p == nil {
 		if !d.partial {
-			d.errorf(at, codeTemplate, choice(name, namesOf(d.templates), "the templates are"), "there is no template %s", describeData(name))
+			d.errorf(at, rules.Template, choice(name, diag.SortedKeys(d.templates), "the templates are"), "there is no template %s", describeData(name))
 		}
 		return
 	}
 	if p.handler == nil || p.handler.kind != valueMap {
 		return // reported where it is declared
 	}
-	x := &expansion{decoder: d, mould: p, given: make(map[string]*Value), via: &Related{at, "template " + name + " is used here"}}
+	x := &expansion{decoder: d, mould: p, given: make(map[string]*Value), via: &diag.Related{Span: at, Message: "template " + name + " is used here"}}
 	x.gather(use)
 	for i, k := range p.handler.keys {
 		if k.Name == "id" || k.Name == "use" || v.Get(k.Name) != nil {
@@ -142,7 +145,7 @@ type expansion struct {
 	*decoder
 	*mould
 	given map[string]*Value
-	via   *Related
+	via   *diag.Related
 }
 
 // gather finds what the parameters are.
@@ -156,10 +159,10 @@ func (x *expansion) gather(use *Value) {
 			value = x.parameters.items[i].Get("default")
 		}
 		if value == nil {
-			x.report(Diagnostic{
-				Span: head(use.Get("template")), Code: codeTemplate, Hint: "add with: {" + k.Name + ": …}, or give its schema a default",
+			x.report(diag.Diagnostic{
+				Span: head(use.Get("template")), Code: rules.Template, Hint: "add with: {" + k.Name + ": …}, or give its schema a default",
 				Message: fmt.Sprintf("template %q needs the parameter %q", x.id, k.Name),
-				Related: []Related{{k.Span, "declared here"}},
+				Related: []diag.Related{{Span: k.Span, Message: "declared here"}},
 			})
 			value = &Value{Span: use.Span}
 		}
@@ -167,17 +170,17 @@ func (x *expansion) gather(use *Value) {
 	}
 	for _, k := range with.Keys() {
 		if !slices.Contains(known, k.Name) {
-			x.report(Diagnostic{
-				Span: k.Span, Code: codeTemplate, Hint: choice(k.Name, known, "the parameters are"),
+			x.report(diag.Diagnostic{
+				Span: k.Span, Code: rules.Template, Hint: choice(k.Name, known, "the parameters are"),
 				Message: fmt.Sprintf("template %q has no parameter %s", x.id, describeData(k.Name)),
-				Related: []Related{{x.at, "the template"}},
+				Related: []diag.Related{{Span: x.at, Message: "the template"}},
 			})
 		}
 	}
 }
 
-func (x *expansion) span(at Span) Span {
-	at.via = x.via
+func (x *expansion) span(at diag.Span) diag.Span {
+	at.Via = x.via
 	return at
 }
 
@@ -187,7 +190,7 @@ func (x *expansion) key(k Key) Key { return Key{k.Name, x.span(k.Span)} }
 func (x *expansion) value(v *Value) *Value {
 	if x.expanded++; x.expanded > maxValues {
 		if x.expanded == maxValues+1 {
-			x.errorf(x.via.Span, codeTooLarge, "split the file, or use smaller templates", "more than %d values once templates are expanded", maxValues)
+			x.errorf(x.via.Span, rules.TooLarge, "split the file, or use smaller templates", "more than %d values once templates are expanded", maxValues)
 		}
 		return &Value{Span: v.Span}
 	}
@@ -212,7 +215,7 @@ func (x *expansion) expr(v, out *Value) *Value {
 	src := []rune(e.Source)
 	if len(reads) == 1 && reads[0].from == 0 && reads[0].to == len(src) {
 		if arg := x.given[reads[0].name]; arg != nil {
-			return (&expansion{decoder: x.decoder, mould: x.mould, via: &Related{v.Span, "template " + x.id + " puts it here"}}).value(arg)
+			return (&expansion{decoder: x.decoder, mould: x.mould, via: &diag.Related{Span: v.Span, Message: "template " + x.id + " puts it here"}}).value(arg)
 		}
 	}
 	made := &Expr{Span: out.Span}
@@ -242,7 +245,7 @@ func (x *expansion) expr(v, out *Value) *Value {
 }
 
 // inline writes a value as a part of an expression.
-func (x *expansion) inline(v *Value, at Span) string {
+func (x *expansion) inline(v *Value, at diag.Span) string {
 	switch v.kind {
 	case valueExpr:
 		if exprName.MatchString(strings.ReplaceAll(v.expr.Source, ".", "")) {
@@ -250,9 +253,9 @@ func (x *expansion) inline(v *Value, at Span) string {
 		}
 		return "(" + v.expr.Source + ")"
 	case valueSecret:
-		x.report(Diagnostic{
-			Span: v.Span, Code: codeTemplate, Hint: "let the template say nothing but !$ params.NAME there",
-			Message: "a secret cannot be a part of an expression", Related: []Related{{at, "template " + x.id + " puts it here"}},
+		x.report(diag.Diagnostic{
+			Span: v.Span, Code: rules.Template, Hint: "let the template say nothing but !$ params.NAME there",
+			Message: "a secret cannot be a part of an expression", Related: []diag.Related{{Span: at, Message: "template " + x.id + " puts it here"}},
 		})
 		return "null"
 	case valueList:
@@ -302,7 +305,7 @@ func (c *checker) checkTemplates() {
 			}
 		}
 		if t.ID != "" && !used[t.ID] && !c.partial {
-			c.Warnf(t.places.of("id", t.Span), codeTemplate, "delete it, or use it: nothing of its handler is checked until then", "nobody uses template %q", t.ID)
+			c.Warnf(t.places.of("id", t.Span), rules.Template, "delete it, or use it: nothing of its handler is checked until then", "nobody uses template %q", t.ID)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 // A use of a template means what its author would have written out.
@@ -62,7 +63,7 @@ templates:
 
 func loadText(t *testing.T, text string) *dsl.Bundle {
 	t.Helper()
-	bundle, found := dsl.Load([]dsl.File{{Name: "p.yaml", Data: []byte(text)}}, dsl.Options{Types: testTypes()})
+	bundle, found := dsl.Load([]diag.File{{Name: "p.yaml", Data: []byte(text)}}, dsl.Options{Types: testTypes()})
 	if bundle == nil {
 		t.Fatalf("%s\n%v", text, found)
 	}

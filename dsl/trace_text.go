@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"procaas/dsl/render"
 )
 
 const (
@@ -19,7 +21,7 @@ const (
 // part, and what it came to, in one column. Of an expression that is too wide for
 // that, each line shows the text of its part.
 func WriteTrace(w io.Writer, t *Trace, color bool) error {
-	p := tracePage{textWriter: textWriter{color: color}}
+	p := tracePage{TextWriter: render.TextWriter{Color: color}}
 	p.flatten(t.Text)
 	p.wide = p.cells[len(p.cells)-1] > maxWide
 	p.measure(t, 0)
@@ -33,7 +35,7 @@ func WriteTrace(w io.Writer, t *Trace, color bool) error {
 
 // A tracePage is a trace on its way to the terminal.
 type tracePage struct {
-	textWriter
+	render.TextWriter
 	text  string // the expression on one line
 	cells []int  // the column of each rune of the source, and of the end
 	width int    // of the left column
@@ -57,19 +59,19 @@ func (p *tracePage) flatten(source string) {
 			continue
 		}
 		p.cells = append(p.cells, column)
-		size := cellsOf(runes[i], column)
-		writeRune(&out, runes[i], size)
+		size := render.CellsOf(runes[i], column)
+		render.WriteRune(&out, runes[i], size)
 		column, i = column+size, i+1
 	}
 	p.cells = append(p.cells, column)
-	p.text = printable(out.String())
+	p.text = render.Printable(out.String())
 }
 
 // left gives the left column of a part: where it begins, and its text or carets.
 func (p *tracePage) left(t *Trace, depth int) (indent int, text string) {
 	if p.wide {
 		line := strings.Join(strings.Fields(t.Text), " ")
-		return 2 * depth, printable(shorten(line, maxPart))
+		return 2 * depth, render.Printable(shorten(line, maxPart))
 	}
 	from, to := p.cells[t.From], p.cells[t.To]
 	return from, strings.Repeat("^", max(1, to-from))
@@ -89,7 +91,7 @@ func (p *tracePage) write(t *Trace, depth int) {
 	indent, text := p.left(t, depth)
 	value, color := traceValue(t)
 	gap := p.width - indent - utf8.RuneCountInString(text) + 2
-	line := fmt.Sprintf("%*s%s%*s%s\n", indent, "", p.paint(blue, text), gap, "", p.paint(color, value))
+	line := fmt.Sprintf("%*s%s%*s%s\n", indent, "", p.Paint(render.Blue, text), gap, "", p.Paint(color, value))
 	if p.wide {
 		p.WriteString(line)
 	}
@@ -113,17 +115,17 @@ func (t *Trace) shown() []*Trace {
 func traceValue(t *Trace) (text, color string) {
 	switch {
 	case t.Error != "" && t.Outcome == TraceUnknown:
-		return "not known: " + printable(t.Error), yellow
+		return "not known: " + render.Printable(t.Error), render.Yellow
 	case t.Error != "":
-		return "error: " + printable(t.Error), red
+		return "error: " + render.Printable(t.Error), render.Red
 	case t.Outcome == TraceError, t.Outcome == TraceUnknown:
-		return "no value", plain
+		return "no value", render.Plain
 	case t.Times == 0:
-		return "not needed", plain
+		return "not needed", render.Plain
 	case len(t.Values) == 0:
-		return ellipsis, plain
+		return ellipsis, render.Plain
 	case t.Times == 1:
-		return ShowValue(t.Values[0]), bold
+		return ShowValue(t.Values[0]), render.Bold
 	}
 	const most = 5
 	var all []string
@@ -133,7 +135,7 @@ func traceValue(t *Trace) (text, color string) {
 	if t.Times > most {
 		all = append(all, fmt.Sprintf("… %d times", t.Times))
 	}
-	return shorten(strings.Join(all, ", "), maxShown), bold
+	return shorten(strings.Join(all, ", "), maxShown), render.Bold
 }
 
 // ShowValue writes a value as JSON on one line, short enough for people. A secret
@@ -148,7 +150,7 @@ func ShowValue(v any) string {
 	if err != nil {
 		return describe(v)
 	}
-	return printable(shorten(string(data), maxShown))
+	return render.Printable(shorten(string(data), maxShown))
 }
 
 func shorten(s string, most int) string {

@@ -3,6 +3,8 @@ package dsl
 import (
 	"slices"
 	"time"
+
+	"procaas/dsl/diag"
 )
 
 // The structs of this file are the language: their comments are its
@@ -15,22 +17,11 @@ import (
 // expr:"no" forbids expressions in it. One of the words may stand in place of a
 // mapping; it fills the struct's Word.
 
-// A File is one source file of a bundle.
-type File struct {
-	Name string // as diagnostics show it, with forward slashes
-	Data []byte
-
-	// ID names the file within its set, wherever the set lies on a machine: the
-	// path below the directory that was given. Name when it is empty. The hash
-	// of the bundle goes by it.
-	ID string
-}
-
 // A Bundle is everything that a set of files says, merged and checked. It is
 // immutable.
 type Bundle struct {
-	Hash  string // hex SHA-256 of the names and contents of Files
-	Files []File // in the order of their names
+	Hash  string      // hex SHA-256 of the names and contents of Files
+	Files []diag.File // in the order of their names
 
 	Flows     []*Flow
 	Pipelines []*Pipeline // contributions are already in their stages
@@ -129,10 +120,10 @@ type Document struct {
 type places []Key
 
 // keep notes the place of a field.
-func (p *places) keep(name string, at Span) { *p = append(*p, Key{name, at}) }
+func (p *places) keep(name string, at diag.Span) { *p = append(*p, Key{name, at}) }
 
 // of finds the place of a field; whole when the field is not given.
-func (p places) of(name string, whole Span) Span {
+func (p places) of(name string, whole diag.Span) diag.Span {
 	for _, k := range p {
 		if k.Name == name {
 			return k.Span
@@ -147,7 +138,7 @@ type Places struct{ places }
 
 // Of finds the place of a field's value, or of an element of a list of names, such
 // as order[0]; whole when it is not given.
-func (p *Places) Of(field string, whole Span) Span { return p.of(field, whole) }
+func (p *Places) Of(field string, whole diag.Span) diag.Span { return p.of(field, whole) }
 
 // Before gives the places of p, and those of others that p does not have.
 func (p Places) Before(others Places) Places { return Places{slices.Concat(p.places, others.places)} }
@@ -156,7 +147,7 @@ func (p Places) Before(others Places) Places { return Places{slices.Concat(p.pla
 // a Retry-After gets no calls of any handler for that time, up to a minute; then
 // one finds out whether it has changed its mind.
 type Service struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 
@@ -221,7 +212,7 @@ func (s *Service) Address() string {
 
 // A Config is a live setting with its first value.
 type Config struct {
-	Span  Span
+	Span  diag.Span
 	Name  string
 	Value any
 
@@ -234,7 +225,7 @@ func (c *Config) Contract() *Contract { return c.contract }
 // A Flow is a kind of entity, such as an order. The events of one entity, told
 // by its key, run one at a time, in the order in which they were accepted.
 type Flow struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 
@@ -270,7 +261,7 @@ type Flow struct {
 
 // An Automaton says which events an entity accepts in which state.
 type Automaton struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 
@@ -291,7 +282,7 @@ type Automaton struct {
 
 // A Transition is one move of an automaton. It commits with the run.
 type Transition struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 
@@ -310,7 +301,7 @@ type Names []string
 
 // A Pipeline is what happens when an event comes: its stages, in order.
 type Pipeline struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 
@@ -391,7 +382,7 @@ func (p *Pipeline) StateContract(name string) *Contract { return p.contracts[nam
 // A Stage is a group of handlers that run in parallel wherever the engine can
 // prove that this is safe.
 type Stage struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 
@@ -436,7 +427,7 @@ type Stage struct {
 // A Handler is one step: a call of a service or a computation. The key that
 // names its type, such as request, holds the type's own fields.
 type Handler struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 
@@ -562,7 +553,7 @@ func (h *Handler) IsCritical() bool { return h.Critical == nil || *h.Critical }
 // A service that asks for a time to wait, by Retry-After, gets at least that:
 // the deviation is added to it.
 type Retry struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 
@@ -595,7 +586,7 @@ type Retry struct {
 
 // An OnUnknown says how to find out what became of a call.
 type OnUnknown struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 
@@ -622,7 +613,7 @@ func (h *Handler) Verification() *Verify {
 // one handler type, such as request, with its fields. It is repeated as the
 // handler's retry says, and has the handler's timeout.
 type Verify struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 
@@ -641,7 +632,7 @@ type Verify struct {
 
 // A Trigger sends an event by the clock, once for all nodes.
 type Trigger struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 

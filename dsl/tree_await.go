@@ -1,6 +1,10 @@
 package dsl
 
-import "time"
+import (
+	"time"
+
+	"procaas/dsl/diag"
+)
 
 // An Await lets the run wait until an event of the same key comes: of the same flow,
 // accepted after the event of the run, before or while the handler waits. The first
@@ -9,7 +13,7 @@ import "time"
 // that are not taken keep their places behind the run. In a pipeline that others call the
 // key is that of the run that it is a part of.
 type Await struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 

@@ -1,13 +1,17 @@
 package dsl
 
-import "time"
+import (
+	"time"
+
+	"procaas/dsl/diag"
+)
 
 // The structs of this file bound in which runs, how often and for how long a handler is called.
 
 // A Rollout lets a handler run in a share of the runs: always the same share,
 // told by the hash of a value.
 type Rollout struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 
@@ -23,7 +27,7 @@ type Rollout struct {
 // A RateLimit bounds how often a handler is called on all nodes together. Each
 // node that is alive has an equal part of it.
 type RateLimit struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 
@@ -42,7 +46,7 @@ type RateLimit struct {
 // A Fallback takes a handler out of the flow while too few of its calls
 // succeed.
 type Fallback struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 

@@ -1,5 +1,7 @@
 package dsl
 
+import "procaas/dsl/diag"
+
 // A Call runs another pipeline in the place of a call of a service. The response of the
 // handler is what that pipeline gives as its outputs; it has a shared state of its own.
 // It belongs to the run: its handlers are checkpointed with it, after a crash only those
@@ -9,7 +11,7 @@ package dsl
 // When a critical handler of it fails, so does this handler, with that error. An
 // operator's retry of the run goes on inside of it.
 type Call struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 

@@ -1,11 +1,15 @@
 package dsl
 
-import "slices"
+import (
+	"slices"
+
+	"procaas/dsl/diag"
+)
 
 // A Branch is one of the ways that a stage may go. The first whose when is true is
 // taken, and the handlers of the others are skipped.
 type Branch struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 

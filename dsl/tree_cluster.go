@@ -1,12 +1,16 @@
 package dsl
 
-import "time"
+import (
+	"time"
+
+	"procaas/dsl/diag"
+)
 
 // A Cluster is a set of workers that share partitions: each partition is on one of
 // them at a time. A pipeline on a trigger, with handlers balancer.observe,
 // balancer.decide and balancer.apply, says on which.
 type Cluster struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 
@@ -58,7 +62,7 @@ type Cluster struct {
 
 // A ClusterWorker is one worker of a cluster.
 type ClusterWorker struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 
@@ -81,7 +85,7 @@ type ClusterWorker struct {
 // is not listed any more is treated as one that does not answer; when the request
 // fails, the workers of the last reply count.
 type Discovery struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 
@@ -99,7 +103,7 @@ type Discovery struct {
 // A PartitionMap says which workers may hold a partition: by a rule, as a mapping or in a
 // file. By a rule, a worker that comes or goes changes little of it.
 type PartitionMap struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 
@@ -128,7 +132,7 @@ type PartitionMap struct {
 // working; age_s, seconds since the process began; draining, whether it is about to
 // stop. What is left out is not known.
 type Healthcheck struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 
@@ -146,7 +150,7 @@ type Healthcheck struct {
 
 // PolicyParameters tune the policies of the balancer.
 type PolicyParameters struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 

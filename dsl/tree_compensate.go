@@ -3,6 +3,8 @@ package dsl
 import (
 	"slices"
 	"time"
+
+	"procaas/dsl/diag"
 )
 
 // A Compensation is a call that undoes what a handler has done, when the run gives up
@@ -16,7 +18,7 @@ import (
 // When a compensation fails for good, the run fails there, and a retry goes on with it.
 // Its path is that of the handler with /compensate behind it.
 type Compensation struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 

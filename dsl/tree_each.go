@@ -1,6 +1,10 @@
 package dsl
 
-import "slices"
+import (
+	"slices"
+
+	"procaas/dsl/diag"
+)
 
 // A ForEach repeats the call of a handler, or a whole stage, for each element of a
 // list. What a call says may read item, the element, and index, its place from 0. The
@@ -13,7 +17,7 @@ import "slices"
 // own, with their own Idempotency-Key, repetitions and verification, and after a crash
 // only those that are not finished are worked on.
 type ForEach struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 

@@ -1,13 +1,17 @@
 package dsl
 
-import "slices"
+import (
+	"slices"
+
+	"procaas/dsl/diag"
+)
 
 // An OnError is one rule about a handler whose call has failed for good: it was
 // repeated as retry says, or is not worth it. The first rule that fits counts;
 // without one the handler fails. Rules are about calls: an expression that cannot
 // be computed always fails the handler.
 type OnError struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 

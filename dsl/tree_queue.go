@@ -1,13 +1,17 @@
 package dsl
 
-import "time"
+import (
+	"time"
+
+	"procaas/dsl/diag"
+)
 
 // A Queue makes the pipeline a type of tasks: what is put into its queue waits there by
 // priority and tolerance, and each task that is taken becomes an event of the first type
 // that the pipeline serves. A task is done when its run has succeeded. The tasks of a
 // pipeline without stages are left to workers of other programs.
 type Queue struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 
@@ -54,7 +58,7 @@ type Queue struct {
 
 // A Concurrency bounds how many tasks of a type are under way at once.
 type Concurrency struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 
@@ -73,7 +77,7 @@ type Concurrency struct {
 // without a step is a constant delay, with a step it grows linearly. delay, an
 // expression, may say anything else.
 type QueueRetry struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 

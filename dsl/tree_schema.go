@@ -1,8 +1,10 @@
 package dsl
 
+import "procaas/dsl/diag"
+
 // An EventType says what events of one type carry.
 type EventType struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 

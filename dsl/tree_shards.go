@@ -1,12 +1,16 @@
 package dsl
 
-import "time"
+import (
+	"time"
+
+	"procaas/dsl/diag"
+)
 
 // A ShardMap says which shard, a PostgreSQL cluster of several hosts, keeps the data
 // of a key, such as a user. Services ask for it over HTTP; keys move from shard to
 // shard while they are written to.
 type ShardMap struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 
@@ -50,7 +54,7 @@ type ShardMap struct {
 
 // A ShardTable is a table of which each shard has the rows of its keys.
 type ShardTable struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 
@@ -64,7 +68,7 @@ type ShardTable struct {
 
 // A Shard is one PostgreSQL cluster: a master and its replicas.
 type Shard struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 
@@ -97,7 +101,7 @@ type Shard struct {
 
 // A ShardHost is one PostgreSQL server of a shard.
 type ShardHost struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 
@@ -110,7 +114,7 @@ type ShardHost struct {
 
 // A ShardConnect says how the hosts of a map are connected to.
 type ShardConnect struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 
@@ -134,7 +138,7 @@ type ShardConnect struct {
 
 // A ShardRegistration says how keys get their first placement.
 type ShardRegistration struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 
@@ -162,7 +166,7 @@ type ShardRegistration struct {
 
 // A PlacementRule says which shards a new key may be placed on.
 type PlacementRule struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 

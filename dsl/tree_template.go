@@ -1,12 +1,14 @@
 package dsl
 
+import "procaas/dsl/diag"
+
 // A Template is a handler that is written once and used in several places, in any
 // file. Where its handler says params.NAME in an expression, a use puts what it gives
 // for that parameter. This happens before anything is checked, so a template may hold
 // whatever a handler may, and a parameter may stand for a whole field: service: !$
 // params.service.
 type Template struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 
@@ -26,7 +28,7 @@ type Template struct {
 // A Use puts the handler of a template in the place of this one. What the handler says
 // itself counts before what the template says.
 type Use struct {
-	Span Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	places
 

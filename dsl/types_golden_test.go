@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 // typedFlow is the file around the expressions of check_types.txt.
@@ -51,7 +52,7 @@ func aboutEach(t *testing.T, input string) string {
 	var out strings.Builder
 	for line := range strings.Lines(input) {
 		line = strings.TrimSuffix(line, "\n")
-		_, found := dsl.Load([]dsl.File{{Name: "p.yaml", Data: []byte(typedFlow + line + "\n")}}, dsl.Options{Types: testTypes()})
+		_, found := dsl.Load([]diag.File{{Name: "p.yaml", Data: []byte(typedFlow + line + "\n")}}, dsl.Options{Types: testTypes()})
 		fmt.Fprintf(&out, "%s\n", line)
 		if len(found) == 0 {
 			out.WriteString("    ok\n")

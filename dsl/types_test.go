@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 //go:embed types_test.go
@@ -80,16 +82,16 @@ func testTypes() []dsl.Type {
 func checkRequest(b *dsl.Body) {
 	service, address := b.Field("service"), b.Field("url")
 	if service != nil && address != nil {
-		b.Errorf(address.Span, dsl.CodeBody, "keep one of them", "have both service and url")
+		b.Errorf(address.Span, rules.Body, "keep one of them", "have both service and url")
 	}
 	if name, ok := service.Literal(); ok && service != nil && b.Bundle.Service(name.(string)) == nil {
-		b.Errorf(service.Span, dsl.CodeUnknownService, "", "unknown service %q", name)
+		b.Errorf(service.Span, rules.UnknownService, "", "unknown service %q", name)
 	}
 	if text, ok := address.Literal(); ok && address != nil && service == nil {
 		u, err := url.Parse(fmt.Sprint(text))
 		known := slices.ContainsFunc(b.Bundle.Services, func(s *dsl.Service) bool { return err == nil && s.URL == u.Scheme+"://"+u.Host })
 		if len(b.Bundle.Services) > 0 && !known {
-			b.Errorf(address.Span, dsl.CodeUnknownHost, "", "no service has the host of %q", text)
+			b.Errorf(address.Span, rules.UnknownHost, "", "no service has the host of %q", text)
 		}
 	}
 }
@@ -121,7 +123,7 @@ func callOf(body *dsl.Value) (dsl.Operation, bool) {
 
 // load loads one file, or several that are told apart as in the goldens, and
 // gives the findings.
-func load(t testing.TB, text string) (*dsl.Bundle, []dsl.Diagnostic) {
+func load(t testing.TB, text string) (*dsl.Bundle, []diag.Diagnostic) {
 	t.Helper()
 	files := splitFiles(text)
 	if len(files) == 1 {

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
+
+	"procaas/dsl/diag"
 )
 
 // ErrNotUpgraded says that a file is left as it is, because its second version
@@ -21,21 +23,21 @@ var ErrNotUpgraded = errors.New("what is of the first version cannot be rewritte
 // What it gives is read again: its expressions have the same trees as those that
 // the first version is compiled to. If they have not, the file is left alone and
 // the error is [ErrNotUpgraded]. A file with mistakes has findings instead.
-func Upgrade(f File) ([]byte, []Diagnostic, error) {
+func Upgrade(f diag.File) ([]byte, []diag.Diagnostic, error) {
 	s, root, found := readForm(f)
-	if root == nil || HasErrors(found) || s.foreign {
+	if root == nil || diag.HasErrors(found) || s.foreign {
 		return f.Data, found, nil
 	}
-	var r Reporter
+	var r diag.Reporter
 	s.reporter = &r
 	was := s.value(root)
 	switch {
 	case !s.hasV1(root):
 		return f.Data, nil, nil
-	case HasErrors(r.found):
-		return nil, r.found, nil
+	case diag.HasErrors(r.Found):
+		return nil, r.Found, nil
 	}
-	u := &upgrader{source: s, scalars: map[Pos]*yaml.Node{}}
+	u := &upgrader{source: s, scalars: map[diag.Pos]*yaml.Node{}}
 	gather(s, root, u.scalars)
 	u.node(root, false)
 	if u.failed {
@@ -45,13 +47,13 @@ func Upgrade(f File) ([]byte, []Diagnostic, error) {
 	if u.failed {
 		return nil, nil, ErrNotUpgraded
 	}
-	again, next, found := readForm(File{Name: f.Name, Data: text})
-	if next == nil || HasErrors(found) {
+	again, next, found := readForm(diag.File{Name: f.Name, Data: text})
+	if next == nil || diag.HasErrors(found) {
 		return nil, nil, ErrNotUpgraded
 	}
-	var after Reporter
+	var after diag.Reporter
 	again.reporter = &after
-	if now := again.value(next); HasErrors(after.found) || !sameTrees(was, now) || !slices.Equal(s.remarksOf(root), again.remarksOf(next)) {
+	if now := again.value(next); diag.HasErrors(after.Found) || !sameTrees(was, now) || !slices.Equal(s.remarksOf(root), again.remarksOf(next)) {
 		return nil, nil, ErrNotUpgraded
 	}
 	return text, nil, nil
@@ -73,7 +75,7 @@ func (s *source) hasV1(n *yaml.Node) bool {
 }
 
 // gather remembers where each scalar begins.
-func gather(s *source, n *yaml.Node, scalars map[Pos]*yaml.Node) {
+func gather(s *source, n *yaml.Node, scalars map[diag.Pos]*yaml.Node) {
 	if n.Kind == yaml.ScalarNode && (n.Value != "" || isQuoted(n)) {
 		c := &cursor{lines: s.lines, line: n.Line - 1, column: n.Column - 1}
 		c.skipProperties()
@@ -86,15 +88,15 @@ func gather(s *source, n *yaml.Node, scalars map[Pos]*yaml.Node) {
 
 // remarksOf gives all comments of a text, sorted: some of them move.
 func (s *source) remarksOf(root *yaml.Node) []string {
-	scalars := map[Pos]*yaml.Node{}
+	scalars := map[diag.Pos]*yaml.Node{}
 	gather(s, root, scalars)
-	found := s.commentsIn(scalars, Pos{1, 1}, Pos{len(s.lines) + 1, 1})
+	found := s.commentsIn(scalars, diag.Pos{Line: 1, Column: 1}, diag.Pos{Line: len(s.lines) + 1, Column: 1})
 	slices.Sort(found)
 	return found
 }
 
 // commentsIn gives the comments that begin between two places.
-func (s *source) commentsIn(scalars map[Pos]*yaml.Node, from, to Pos) []string {
+func (s *source) commentsIn(scalars map[diag.Pos]*yaml.Node, from, to diag.Pos) []string {
 	var found []string
 	c := &cursor{lines: s.lines, line: from.Line - 1, column: from.Column - 1}
 	blank := true
@@ -130,18 +132,18 @@ func (s *source) commentsIn(scalars map[Pos]*yaml.Node, from, to Pos) []string {
 }
 
 // blockAt gives the block whose header stands at a place.
-func blockAt(scalars map[Pos]*yaml.Node, at Pos) *yaml.Node {
+func blockAt(scalars map[diag.Pos]*yaml.Node, at diag.Pos) *yaml.Node {
 	if n := scalars[at]; n != nil && n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
 		return n
 	}
 	return nil
 }
 
-func before(a, b Pos) bool { return a.Line < b.Line || a.Line == b.Line && a.Column < b.Column }
+func before(a, b diag.Pos) bool { return a.Line < b.Line || a.Line == b.Line && a.Column < b.Column }
 
 // An edit replaces a stretch of a text.
 type edit struct {
-	from, to Pos
+	from, to diag.Pos
 	text     string
 	above    []string // comments to put above the line
 	upgrade  bool     // what follows is of the first version
@@ -150,7 +152,7 @@ type edit struct {
 // An upgrader finds what is of the first version.
 type upgrader struct {
 	*source
-	scalars map[Pos]*yaml.Node
+	scalars map[diag.Pos]*yaml.Node
 	edits   []edit
 	failed  bool
 }
@@ -162,7 +164,7 @@ func (u *upgrader) node(n *yaml.Node, flow bool) {
 	case yaml.SequenceNode:
 		for _, item := range n.Content {
 			if op, arg := u.whole(item); op != nil {
-				at := Pos{item.Line, item.Column}
+				at := diag.Pos{Line: item.Line, Column: item.Column}
 				u.replace(at, item, "", at.Column-1, flow, op, arg)
 				continue
 			}
@@ -196,7 +198,7 @@ func (u *upgrader) whole(n *yaml.Node) (*v1Op, *yaml.Node) {
 }
 
 // replace writes an expression in the place of an operator and its arguments.
-func (u *upgrader) replace(from Pos, n *yaml.Node, head string, indent int, flow bool, op *v1Op, arg *yaml.Node) {
+func (u *upgrader) replace(from diag.Pos, n *yaml.Node, head string, indent int, flow bool, op *v1Op, arg *yaml.Node) {
 	w := &v1Text{source: u.source}
 	text, _ := w.operator(op, arg)
 	if op.name != "and" && op.name != "or" {
@@ -204,7 +206,7 @@ func (u *upgrader) replace(from Pos, n *yaml.Node, head string, indent int, flow
 	}
 	to := u.endOf(n)
 	if !before(from, to) {
-		to = Pos{from.Line, from.Column}
+		to = diag.Pos{Line: from.Line, Column: from.Column}
 		u.failed = true
 	}
 	e := edit{from: from, to: to, above: u.commentsIn(u.scalars, from, to)}
@@ -228,14 +230,14 @@ func (u *upgrader) replace(from Pos, n *yaml.Node, head string, indent int, flow
 }
 
 // endOf tells where a value ends, with its closing bracket.
-func (u *upgrader) endOf(n *yaml.Node) Pos {
-	var r Reporter
+func (u *upgrader) endOf(n *yaml.Node) diag.Pos {
+	var r diag.Reporter
 	quiet := *u.source
 	quiet.reporter, quiet.findings = &r, 0
 	if n.Kind == yaml.ScalarNode || n.Kind == yaml.AliasNode {
 		return u.nodeSpan(n).End
 	}
-	var last Pos
+	var last diag.Pos
 	if len(n.Content) > 0 {
 		last = u.endOf(n.Content[len(n.Content)-1])
 	}
@@ -251,11 +253,11 @@ func plainSafe(text string) bool {
 // apply makes the new text. The edits stand in the order of the file.
 func (u *upgrader) apply() []byte {
 	var out strings.Builder
-	at := Pos{1, 1}
-	copyTo := func(to Pos) {
+	at := diag.Pos{Line: 1, Column: 1}
+	copyTo := func(to diag.Pos) {
 		for at.Line < to.Line {
 			out.WriteString(string(u.lines[at.Line-1][at.Column-1:]) + "\n")
-			at = Pos{at.Line + 1, 1}
+			at = diag.Pos{Line: at.Line + 1, Column: 1}
 		}
 		out.WriteString(string(u.lines[at.Line-1][at.Column-1 : to.Column-1]))
 		at = to
@@ -263,7 +265,7 @@ func (u *upgrader) apply() []byte {
 	for i := 0; i < len(u.edits); {
 		line := u.edits[i].from.Line
 		if at.Line < line {
-			copyTo(Pos{line, 1})
+			copyTo(diag.Pos{Line: line, Column: 1})
 		}
 		first := string(u.lines[line-1])
 		indent := first[:len(first)-len(strings.TrimLeft(first, " "))]
@@ -282,7 +284,7 @@ func (u *upgrader) apply() []byte {
 			at = u.edits[i].to
 		}
 	}
-	copyTo(Pos{len(u.lines), len(u.lines[len(u.lines)-1]) + 1})
+	copyTo(diag.Pos{Line: len(u.lines), Column: len(u.lines[len(u.lines)-1]) + 1})
 	text := []byte(out.String())
 	if bytes.Count(u.data, []byte("\r\n")) == bytes.Count(u.data, []byte("\n")) {
 		text = bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n"))

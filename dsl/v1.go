@@ -9,6 +9,9 @@ import (
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // The first version of the language had no syntax of its own: an operator
@@ -21,7 +24,7 @@ var v1Operators = []string{"and", "contains", "not", "or", "xget"}
 // A v1Op is an operator of the first version with the place of its name.
 type v1Op struct {
 	name string
-	span Span
+	span diag.Span
 }
 
 // v1Name matches keys such as enabled#and and #not.
@@ -68,8 +71,8 @@ func (s *source) addV1Colons() bool {
 	}
 	for i, line := range s.lines {
 		if text := strings.TrimRight(string(line), " \t"); v1Bare.MatchString(text) {
-			at := Pos{i + 1, utf8.RuneCountInString(text) + 1}
-			s.report(Diagnostic{Span: s.at(at, at), Severity: Warning, Code: codeV1, Hint: "write " + strings.TrimLeft(text, " -") + ":", Message: "the colon behind the operator is missing"})
+			at := diag.Pos{Line: i + 1, Column: utf8.RuneCountInString(text) + 1}
+			s.report(diag.Diagnostic{Span: s.at(at, at), Severity: diag.Warning, Code: rules.V1, Hint: "write " + strings.TrimLeft(text, " -") + ":", Message: "the colon behind the operator is missing"})
 		}
 	}
 	s.data, s.colons = mended, true
@@ -90,7 +93,7 @@ func (s *source) v1Value(op *v1Op, arg *yaml.Node) *Value {
 }
 
 // v1Span tells where an argument stands.
-func (s *source) v1Span(n *yaml.Node) Span {
+func (s *source) v1Span(n *yaml.Node) diag.Span {
 	span := s.nodeSpan(n)
 	for n.Kind != yaml.AliasNode && len(n.Content) > 0 {
 		n = n.Content[len(n.Content)-1]
@@ -103,8 +106,8 @@ func (s *source) v1Span(n *yaml.Node) Span {
 type v1Writer struct {
 	*source
 	text   []rune
-	at     []Pos
-	place  Pos // of the node that is being written
+	at     []diag.Pos
+	place  diag.Pos // of the node that is being written
 	failed bool
 }
 
@@ -115,9 +118,9 @@ func (w *v1Writer) write(text string) {
 	}
 }
 
-func (w *v1Writer) fail(at Span, hint, format string, args ...any) {
+func (w *v1Writer) fail(at diag.Span, hint, format string, args ...any) {
 	w.failed = true
-	w.errorf(at, codeV1, hint, format, args...)
+	w.errorf(at, rules.V1, hint, format, args...)
 }
 
 func (w *v1Writer) operator(op *v1Op, arg *yaml.Node) {
@@ -196,7 +199,7 @@ func (w *v1Writer) argument(op *v1Op, value *yaml.Node) {
 		return
 	}
 	before := w.place
-	w.place = Pos{value.Line, value.Column}
+	w.place = diag.Pos{Line: value.Line, Column: value.Column}
 	w.write("(")
 	w.operator(op, value)
 	w.write(")")
@@ -210,7 +213,7 @@ func (w *v1Writer) parenthesised(n *yaml.Node) {
 		n = n.Alias
 	}
 	before := w.place
-	w.place = Pos{n.Line, n.Column}
+	w.place = diag.Pos{Line: n.Line, Column: n.Column}
 	defer func() { w.place = before }()
 	switch n.Kind {
 	case yaml.SequenceNode:

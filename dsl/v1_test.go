@@ -1,6 +1,10 @@
 package dsl
 
-import "testing"
+import (
+	"testing"
+
+	"procaas/dsl/diag"
+)
 
 // The same handler in both versions of the language, as the source of the
 // language has it.
@@ -39,8 +43,8 @@ configs: {SOME_IMPORTANT_SWITCH: {enabled: false}}
 
 func TestBothVersionsOfTheLanguageMeanTheSame(t *testing.T) {
 	t.Parallel()
-	bundle, found := Load([]File{{Name: "a.yaml", Data: []byte(twoVersions)}}, Options{Types: testTypes()})
-	if HasErrors(found) {
+	bundle, found := Load([]diag.File{{Name: "a.yaml", Data: []byte(twoVersions)}}, Options{Types: testTypes()})
+	if diag.HasErrors(found) {
 		t.Fatal(found)
 	}
 	first, second := bundle.Handler("example/fetch/first"), bundle.Handler("example/fetch/second")

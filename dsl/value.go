@@ -1,10 +1,12 @@
 package dsl
 
+import "procaas/dsl/diag"
+
 // A Value is a YAML value that may hold expressions at any depth. It is
 // immutable and safe for concurrent use. A nil Value is null.
 type Value struct {
 	// Span is where the value stands.
-	Span Span
+	Span diag.Span
 
 	// Exactly one of the following is meaningful, told by kind.
 	kind    valueKind
@@ -19,7 +21,7 @@ type Value struct {
 // A Key is the key of one entry of a mapping.
 type Key struct {
 	Name string
-	Span Span
+	Span diag.Span
 }
 
 type valueKind int

@@ -9,6 +9,9 @@ import (
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // Bounds of one file. They keep a hostile file from costing more time or
@@ -27,7 +30,7 @@ type source struct {
 	name     string
 	data     []byte
 	lines    [][]rune // without line ends
-	reporter *Reporter
+	reporter *diag.Reporter
 	findings int
 	hidden   bool     // brackets of indexes are hidden from the parser
 	foreign  bool     // it is a contract, which may have numbers for keys
@@ -37,11 +40,11 @@ type source struct {
 
 // newSource checks the bytes of a file. When it reports something, the file is
 // not worth reading.
-func newSource(f File, r *Reporter) (*source, bool) {
+func newSource(f diag.File, r *diag.Reporter) (*source, bool) {
 	s := &source{name: f.Name, data: f.Data, reporter: r}
-	top := s.at(Pos{1, 1}, Pos{1, 1})
+	top := s.at(diag.Pos{Line: 1, Column: 1}, diag.Pos{Line: 1, Column: 1})
 	if len(f.Data) > maxFileBytes {
-		s.errorf(top, codeTooLarge, "split it into several files", "the file has %d bytes, more than 1 MiB", len(f.Data))
+		s.errorf(top, rules.TooLarge, "split it into several files", "the file has %d bytes, more than 1 MiB", len(f.Data))
 		return s, false
 	}
 	s.data = bytes.TrimPrefix(s.data, []byte("\ufeff"))
@@ -61,11 +64,11 @@ func (s *source) split() bool {
 			continue
 		}
 		r, size := utf8.DecodeRune(s.data[i:])
-		from := Pos{len(s.lines) + 1, len(line) + 1}
-		at := s.at(from, Pos{from.Line, from.Column + 1})
+		from := diag.Pos{Line: len(s.lines) + 1, Column: len(line) + 1}
+		at := s.at(from, diag.Pos{Line: from.Line, Column: from.Column + 1})
 		switch {
 		case r == utf8.RuneError && size == 1:
-			s.errorf(at, codeEncoding, "save the file as UTF-8", "the byte 0x%02x is not UTF-8", s.data[i])
+			s.errorf(at, rules.Encoding, "save the file as UTF-8", "the byte 0x%02x is not UTF-8", s.data[i])
 			return false
 		case r == '\n':
 			if n := len(line); n > 0 && line[n-1] == '\r' {
@@ -80,7 +83,7 @@ func (s *source) split() bool {
 			if r == 0 {
 				hint = "remove it"
 			}
-			s.errorf(at, codeEncoding, hint, "the character %U is not allowed here", r)
+			s.errorf(at, rules.Encoding, hint, "the character %U is not allowed here", r)
 			return false
 		default:
 			line = append(line, r)
@@ -118,8 +121,8 @@ func (s *source) read() *yaml.Node {
 		s.syntaxError(dec, err)
 		return nil
 	default:
-		at := Pos{second.Line, second.Column}
-		s.errorf(s.at(at, Pos{at.Line, at.Column + len("---")}), codeSecondDocument,
+		at := diag.Pos{Line: second.Line, Column: second.Column}
+		s.errorf(s.at(at, diag.Pos{Line: at.Line, Column: at.Column + len("---")}), rules.SecondDocument,
 			"put it into a file of its own, or drop the line ---", "a second document begins here")
 	}
 	if len(root.Content) == 0 {
@@ -159,19 +162,19 @@ type gauge struct {
 }
 
 func (m *gauge) count(n *yaml.Node, depth int) bool {
-	at := Pos{n.Line, n.Column}
-	span := m.at(at, Pos{at.Line, at.Column + 1})
+	at := diag.Pos{Line: n.Line, Column: n.Column}
+	span := m.at(at, diag.Pos{Line: at.Line, Column: at.Column + 1})
 	m.nodes++
 	m.bytes += len(n.Value)
 	switch {
 	case depth > maxNesting:
-		m.errorf(span, codeTooDeep, "", "more than %d levels of nesting", maxNesting)
+		m.errorf(span, rules.TooDeep, "", "more than %d levels of nesting", maxNesting)
 		return false
 	case m.nodes > maxValues:
-		m.errorf(span, codeTooLarge, "split the file", "more than %d values", maxValues)
+		m.errorf(span, rules.TooLarge, "split the file", "more than %d values", maxValues)
 		return false
 	case m.bytes > maxExpandedBytes:
-		m.errorf(span, codeTooLarge, "repeat less with aliases", "more than 4 MiB of text once the aliases are expanded")
+		m.errorf(span, rules.TooLarge, "repeat less with aliases", "more than 4 MiB of text once the aliases are expanded")
 		return false
 	}
 	if n.Kind == yaml.AliasNode {
@@ -185,15 +188,15 @@ func (m *gauge) count(n *yaml.Node, depth int) bool {
 	return true
 }
 
-func (m *gauge) alias(n *yaml.Node, span Span, depth int) bool {
+func (m *gauge) alias(n *yaml.Node, span diag.Span, depth int) bool {
 	span.End.Column += len([]rune(n.Value))
 	m.aliases[n] = true
 	if len(m.aliases) > maxAliases {
-		m.errorf(span, codeTooManyAliases, "", "more than %d aliases", maxAliases)
+		m.errorf(span, rules.TooManyAliases, "", "more than %d aliases", maxAliases)
 		return false
 	}
 	if m.open[n.Alias] {
-		m.errorf(span, codeSelfAlias, "", "the alias *%s stands inside the value that it names", n.Value)
+		m.errorf(span, rules.SelfAlias, "", "the alias *%s stands inside the value that it names", n.Value)
 		return false
 	}
 	m.open[n.Alias] = true
@@ -202,27 +205,29 @@ func (m *gauge) alias(n *yaml.Node, span Span, depth int) bool {
 }
 
 // at makes a span of this file.
-func (s *source) at(start, end Pos) Span { return Span{File: s.name, Start: start, End: end} }
+func (s *source) at(start, end diag.Pos) diag.Span {
+	return diag.Span{File: s.name, Start: start, End: end}
+}
 
 // errorf reports an error, up to a bound per file.
-func (s *source) errorf(at Span, code Code, hint, format string, args ...any) {
+func (s *source) errorf(at diag.Span, code diag.Code, hint, format string, args ...any) {
 	if s.more(at) {
 		s.reporter.Errorf(at, code, hint, format, args...)
 	}
 }
 
 // report adds a finding, up to a bound per file.
-func (s *source) report(d Diagnostic) {
+func (s *source) report(d diag.Diagnostic) {
 	if s.more(d.Span) {
 		s.reporter.Report(d)
 	}
 }
 
 // more counts a finding and tells whether it is to be shown.
-func (s *source) more(at Span) bool {
+func (s *source) more(at diag.Span) bool {
 	s.findings++
 	if s.findings == maxFindings+1 {
-		s.reporter.Errorf(at, codeTooManyFindings, "mend the first ones", "more than %d findings in this file; the rest is not shown", maxFindings)
+		s.reporter.Errorf(at, rules.TooManyFindings, "mend the first ones", "more than %d findings in this file; the rest is not shown", maxFindings)
 	}
 	return s.findings <= maxFindings
 }

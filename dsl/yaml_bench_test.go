@@ -3,6 +3,8 @@ package dsl
 import (
 	"strings"
 	"testing"
+
+	"procaas/dsl/diag"
 )
 
 // BenchmarkParse reads a file of 100 pipelines with three handlers each.
@@ -35,7 +37,7 @@ func BenchmarkParse(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if read := readAlone(File{Name: "a.yaml", Data: []byte(text)}, types); len(read.found) > 0 {
+		if read := readAlone(diag.File{Name: "a.yaml", Data: []byte(text)}, types); len(read.found) > 0 {
 			b.Fatal(read.found)
 		}
 	}

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // honestTime is what an ordinary file of a quarter of the largest size takes here
@@ -40,41 +43,41 @@ func TestHostileFilesAreBounded(t *testing.T) {
 	fill := func(unit string) string { return strings.Repeat(unit, maxFileBytes/len(unit)) }
 	for name, c := range map[string]struct {
 		text string
-		code Code // the first one; empty for none
+		code diag.Code // the first one; empty for none
 	}{
-		"one byte too many":       {strings.Repeat("#", maxFileBytes+1), codeTooLarge},
+		"one byte too many":       {strings.Repeat("#", maxFileBytes+1), rules.TooLarge},
 		"just large enough":       {strings.Repeat("#", maxFileBytes), ""},
 		"many keys":               {keys.String(), ""},
-		"100,000 keys":            {wide.String(), codeTooLarge},
-		"50,000 equal keys":       {strings.Repeat("k: \n", 50_000), codeDuplicateKey},
-		"one long unknown key":    {strings.Repeat("a", 1000) + ": 1", codeUnknownField},
-		"a billion laughs":        {laughs, codeTooLarge},
-		"many aliases":            {"configs:\n  a: &a 1\n  b: [" + strings.Repeat("*a, ", 101) + "]", codeTooManyAliases},
+		"100,000 keys":            {wide.String(), rules.TooLarge},
+		"50,000 equal keys":       {strings.Repeat("k: \n", 50_000), rules.DuplicateKey},
+		"one long unknown key":    {strings.Repeat("a", 1000) + ": 1", rules.UnknownField},
+		"a billion laughs":        {laughs, rules.TooLarge},
+		"many aliases":            {"configs:\n  a: &a 1\n  b: [" + strings.Repeat("*a, ", 101) + "]", rules.TooManyAliases},
 		"enough aliases":          {"configs:\n  a: &a 1\n  b: [" + strings.Repeat("*a, ", 100) + "]", ""},
-		"large text, 100 aliases": {"configs:\n  a: &a " + strings.Repeat("x", 100_000) + "\n  b: [" + strings.Repeat("*a, ", 100) + "]", codeTooLarge},
+		"large text, 100 aliases": {"configs:\n  a: &a " + strings.Repeat("x", 100_000) + "\n  b: [" + strings.Repeat("*a, ", 100) + "]", rules.TooLarge},
 		"deep":                    {"configs: {a: " + strings.Repeat("[", 61) + strings.Repeat("]", 61) + "}", ""},
-		"too deep":                {"configs: {a: " + strings.Repeat("[", 63) + strings.Repeat("]", 63) + "}", codeTooDeep},
-		"much too deep":           {strings.Repeat("[", 20_000), codeSyntax},
-		"brackets":                {fill("["), codeSyntax},
-		"braces":                  {fill("{a: "), codeSyntax},
-		"dashes":                  {fill("- "), codeSyntax},
-		"question marks":          {fill("? "), codeSyntax},
-		"commas":                  {"a: [" + strings.Repeat("a,", 500_000) + "]", codeTooLarge},
-		"colons":                  {fill(": "), codeSyntax},
+		"too deep":                {"configs: {a: " + strings.Repeat("[", 63) + strings.Repeat("]", 63) + "}", rules.TooDeep},
+		"much too deep":           {strings.Repeat("[", 20_000), rules.Syntax},
+		"brackets":                {fill("["), rules.Syntax},
+		"braces":                  {fill("{a: "), rules.Syntax},
+		"dashes":                  {fill("- "), rules.Syntax},
+		"question marks":          {fill("? "), rules.Syntax},
+		"commas":                  {"a: [" + strings.Repeat("a,", 500_000) + "]", rules.TooLarge},
+		"colons":                  {fill(": "), rules.Syntax},
 		"newlines":                {fill("\n"), ""},
 		"comments":                {fill("#\n"), ""},
-		"comments behind keys":    {fill("a: #\n"), codeTooLarge},
-		"anchors":                 {fill("&a "), codeSyntax},
-		"tags":                    {fill("!a "), codeSyntax},
-		"one quote":               {"a: '" + fill("x")[5:], codeSyntax},
-		"quotes":                  {fill("'' "), codeSyntax},
-		"escapes":                 {`a: "` + strings.Repeat(`\x41`, 200_000) + `"`, codeUnknownField},
-		"folded lines":            {"a: !$ >\n" + strings.Repeat(" x\n\n", 200_000), codeUnknownField},
-		"blanks":                  {"a: |\n" + strings.Repeat(" ", maxFileBytes-10), codeUnknownField},
-		"unclosed expressions":    {fill("a: !$ (\n")[:600_000], codeDuplicateKey},
-		"nested first version":    {"handlers:\n- id: a\n  enabled#and: " + strings.Repeat("[value#and: ", 80), codeSyntax},
+		"comments behind keys":    {fill("a: #\n"), rules.TooLarge},
+		"anchors":                 {fill("&a "), rules.Syntax},
+		"tags":                    {fill("!a "), rules.Syntax},
+		"one quote":               {"a: '" + fill("x")[5:], rules.Syntax},
+		"quotes":                  {fill("'' "), rules.Syntax},
+		"escapes":                 {`a: "` + strings.Repeat(`\x41`, 200_000) + `"`, rules.UnknownField},
+		"folded lines":            {"a: !$ >\n" + strings.Repeat(" x\n\n", 200_000), rules.UnknownField},
+		"blanks":                  {"a: |\n" + strings.Repeat(" ", maxFileBytes-10), rules.UnknownField},
+		"unclosed expressions":    {fill("a: !$ (\n")[:600_000], rules.DuplicateKey},
+		"nested first version":    {"handlers:\n- id: a\n  enabled#and: " + strings.Repeat("[value#and: ", 80), rules.Syntax},
 		"operators":               {"handlers:\n- id: a\n  enabled#and: [" + strings.Repeat("true,", 150_000) + "]", ""},
-		"many small aliases":      {"x: &a []\n" + strings.Repeat("- *a\n", 200), codeSyntax},
+		"many small aliases":      {"x: &a []\n" + strings.Repeat("- *a\n", 200), rules.Syntax},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -88,7 +91,7 @@ func TestHostileFilesAreBounded(t *testing.T) {
 			if len(found) > maxFindings+1 {
 				t.Errorf("have %d findings, want at most %d", len(found), maxFindings+1)
 			}
-			have := Code("")
+			have := diag.Code("")
 			if len(found) > 0 {
 				have = found[0].Code
 			}

@@ -8,14 +8,17 @@ import (
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // A failure is what the YAML library knows about a syntax error.
 type failure struct {
 	problem   string
-	at        Pos
+	at        diag.Pos
 	context   string
-	contextAt Pos
+	contextAt diag.Pos
 }
 
 // failureOf finds out where the parser gave up. The library's message names a
@@ -23,7 +26,7 @@ type failure struct {
 // place stands in fields that it does not export. They are only read, and
 // should they be gone one day, the beginning of the file stands in.
 func failureOf(dec *yaml.Decoder, err error) failure {
-	f := failure{at: Pos{1, 1}, contextAt: Pos{1, 1}}
+	f := failure{at: diag.Pos{Line: 1, Column: 1}, contextAt: diag.Pos{Line: 1, Column: 1}}
 	_, f.problem, _ = strings.Cut(err.Error(), "yaml: ")
 	f.problem = linePrefix.ReplaceAllString(f.problem, "")
 	reader := reflect.ValueOf(dec).Elem().FieldByName("parser")
@@ -51,19 +54,19 @@ func failureOf(dec *yaml.Decoder, err error) failure {
 var linePrefix = regexp.MustCompile(`^line \d+: `)
 
 // markAt reads a position out of a struct of the YAML library.
-func markAt(v reflect.Value, field string) Pos {
+func markAt(v reflect.Value, field string) diag.Pos {
 	if !v.IsValid() || v.Kind() != reflect.Struct {
-		return Pos{1, 1}
+		return diag.Pos{Line: 1, Column: 1}
 	}
 	m := v.FieldByName(field)
 	if !m.IsValid() || m.Kind() != reflect.Struct {
-		return Pos{1, 1}
+		return diag.Pos{Line: 1, Column: 1}
 	}
 	line, column := m.FieldByName("line"), m.FieldByName("column")
 	if !line.IsValid() || !line.CanInt() || !column.IsValid() || !column.CanInt() {
-		return Pos{1, 1}
+		return diag.Pos{Line: 1, Column: 1}
 	}
-	return Pos{int(line.Int()) + 1, int(column.Int()) + 1}
+	return diag.Pos{Line: int(line.Int()) + 1, Column: int(column.Int()) + 1}
 }
 
 // syntaxError reports that the text is no YAML. Where an expression is the
@@ -81,36 +84,36 @@ func (s *source) syntaxError(dec *yaml.Decoder, err error) {
 	if at, ok := s.expressionNear(f.at); ok {
 		line := s.lines[at.Start.Line-1]
 		why := cmp.Or(misread(string(line[min(len(line), at.Start.Column+1):])), f.wording(s))
-		s.errorf(at, codeExprTrap, s.trapHint(at.Start), "YAML cannot read this expression: %s", why)
+		s.errorf(at, rules.ExprTrap, s.trapHint(at.Start), "YAML cannot read this expression: %s", why)
 		return
 	}
 	if slip, ok := s.slipOf(f); ok {
-		s.errorf(s.toLineEnd(slip.at), codeSyntax, slip.hint, "this is not YAML: %s", slip.message)
+		s.errorf(s.toLineEnd(slip.at), rules.Syntax, slip.hint, "this is not YAML: %s", slip.message)
 		return
 	}
-	d := Diagnostic{Span: s.toLineEnd(f.at), Code: codeSyntax, Message: "this is not YAML: " + f.wording(s), Hint: f.hint(s)}
+	d := diag.Diagnostic{Span: s.toLineEnd(f.at), Code: rules.Syntax, Message: "this is not YAML: " + f.wording(s), Hint: f.hint(s)}
 	if f.context != "" && f.contextAt.Line < f.at.Line {
-		d.Related = []Related{{s.toLineEnd(s.inside(f.contextAt)), f.context}}
+		d.Related = []diag.Related{{Span: s.toLineEnd(s.inside(f.contextAt)), Message: f.context}}
 	}
 	s.report(d)
 }
 
 // inside moves a place behind the end of the text to the end of the last line
 // that holds something.
-func (s *source) inside(p Pos) Pos {
+func (s *source) inside(p diag.Pos) diag.Pos {
 	if p.Line <= len(s.lines) && (p.Line < len(s.lines) || len(s.lines[p.Line-1]) > 0) {
 		return p
 	}
 	for l := min(p.Line, len(s.lines)); l > 0; l-- {
 		if n := len(strings.TrimSpace(string(s.lines[l-1]))); n > 0 {
-			return Pos{l, len(s.lines[l-1]) + 1}
+			return diag.Pos{Line: l, Column: len(s.lines[l-1]) + 1}
 		}
 	}
-	return Pos{1, 1}
+	return diag.Pos{Line: 1, Column: 1}
 }
 
-func (s *source) toLineEnd(p Pos) Span {
-	end := Pos{p.Line, p.Column + 1}
+func (s *source) toLineEnd(p diag.Pos) diag.Span {
+	end := diag.Pos{Line: p.Line, Column: p.Column + 1}
 	if p.Line <= len(s.lines) {
 		end.Column = max(end.Column, len(s.lines[p.Line-1])+1)
 	}
@@ -125,7 +128,7 @@ var (
 
 // expressionNear finds an expression without a block on the line of a syntax
 // error, or one above whose further lines reach down to it.
-func (s *source) expressionNear(p Pos) (Span, bool) {
+func (s *source) expressionNear(p diag.Pos) (diag.Span, bool) {
 	indent := len(s.lines[p.Line-1]) + 1
 	for l := p.Line; l > 0 && l > p.Line-20; l-- {
 		line := string(s.lines[l-1])
@@ -143,9 +146,9 @@ func (s *source) expressionNear(p Pos) (Span, bool) {
 			continue
 		}
 		column = utf8.RuneCountInString(line[:from]) + 1
-		return s.at(Pos{l, column}, Pos{l, len(s.lines[l-1]) + 1}), true
+		return s.at(diag.Pos{Line: l, Column: column}, diag.Pos{Line: l, Column: len(s.lines[l-1]) + 1}), true
 	}
-	return Span{}, false
+	return diag.Span{}, false
 }
 
 // wording puts the parser's problem in the words of an author.

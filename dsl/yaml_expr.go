@@ -4,11 +4,14 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // expression reads the text after a !$ tag, whose runes stand at these places, and
 // reports what YAML has made of it behind the author's back.
-func (s *source) expression(n *yaml.Node, v *Value, at []Pos) {
+func (s *source) expression(n *yaml.Node, v *Value, at []diag.Pos) {
 	text := []rune(n.Value)
 	from, to := 0, len(text)
 	for from < to && isBlank(text[from]) {
@@ -18,7 +21,7 @@ func (s *source) expression(n *yaml.Node, v *Value, at []Pos) {
 		to--
 	}
 	if from == to {
-		s.errorf(s.tagSpan(n), codeEmptyExpr, blockHint, "the expression is empty")
+		s.errorf(s.tagSpan(n), rules.EmptyExpr, blockHint, "the expression is empty")
 		return
 	}
 	v.Span = s.at(at[from], endOf(at, from, to))
@@ -32,30 +35,30 @@ func (s *source) expression(n *yaml.Node, v *Value, at []Pos) {
 
 // endOf gives the place behind the last of the runes from..to. When white space
 // follows, the next rune may stand lines below.
-func endOf(at []Pos, from, to int) Pos {
+func endOf(at []diag.Pos, from, to int) diag.Pos {
 	if to == len(at)-1 && to > from {
 		return at[to]
 	}
 	last := at[to-1]
-	return Pos{last.Line, last.Column + 1}
+	return diag.Pos{Line: last.Line, Column: last.Column + 1}
 }
 
 // cut tells whether YAML ended a plain expression at a comment, or at a comma
 // or bracket of a surrounding list or mapping, and reports it.
-func (s *source) cut(end Pos, text string) bool {
+func (s *source) cut(end diag.Pos, text string) bool {
 	c := &cursor{lines: s.lines, line: end.Line - 1, column: end.Column - 1}
 	line := c.line
 	for c.rune() == ' ' || c.rune() == '\t' {
 		c.next()
 	}
 	if c.rune() == '#' && c.line == line {
-		rest := s.at(c.pos(), Pos{line + 1, len(s.lines[line]) + 1})
-		s.errorf(rest, codeExprTrap, s.trapHint(rest.Start), "YAML cuts the expression off here: a # after a blank begins a comment")
+		rest := s.at(c.pos(), diag.Pos{Line: line + 1, Column: len(s.lines[line]) + 1})
+		s.errorf(rest, rules.ExprTrap, s.trapHint(rest.Start), "YAML cuts the expression off here: a # after a blank begins a comment")
 		return true
 	}
 	if r := c.rune(); (r == ',' || r == ']' || r == '}') && !balanced(text) {
-		at := s.at(c.pos(), Pos{c.line + 1, c.column + 2})
-		s.errorf(at, codeExprTrap, s.trapHint(at.Start), "YAML cuts the expression off at %q: it ends an entry of the surrounding list or mapping", r)
+		at := s.at(c.pos(), diag.Pos{Line: c.line + 1, Column: c.column + 2})
+		s.errorf(at, rules.ExprTrap, s.trapHint(at.Start), "YAML cuts the expression off at %q: it ends an entry of the surrounding list or mapping", r)
 		return true
 	}
 	return false

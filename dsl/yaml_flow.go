@@ -3,12 +3,14 @@ package dsl
 import (
 	"strings"
 	"unicode/utf8"
+
+	"procaas/dsl/diag"
 )
 
 // inBrackets tells whether a place is within a flow list or mapping, where no block can
 // stand. It reads the text itself, since it is asked about files that no parser reads:
 // brackets in quotes, comments, blocks and plain expressions do not count.
-func (s *source) inBrackets(p Pos) bool {
+func (s *source) inBrackets(p diag.Pos) bool {
 	depth, block := 0, -1
 	var quote rune
 	for l := 1; l <= p.Line && l <= len(s.lines); l++ {
@@ -75,7 +77,7 @@ func tagBefore(line string, column int) (from, to int, ok bool) {
 }
 
 // trapHint says how an expression that YAML cannot read is written where it stands.
-func (s *source) trapHint(p Pos) string {
+func (s *source) trapHint(p diag.Pos) string {
 	if !s.inBrackets(p) {
 		return blockHint
 	}
@@ -129,7 +131,7 @@ func quotedExpr(text string) string {
 }
 
 // fixInBrackets puts an expression within a flow list or mapping into quotes.
-func (s *source) fixInBrackets(d Diagnostic) (edit, bool) {
+func (s *source) fixInBrackets(d diag.Diagnostic) (edit, bool) {
 	line := string(s.lines[d.Start.Line-1])
 	_, to, ok := tagBefore(line, d.Start.Column)
 	if !ok {
@@ -141,7 +143,7 @@ func (s *source) fixInBrackets(d Diagnostic) (edit, bool) {
 	}
 	column := utf8.RuneCountInString(line[:to]) + 1
 	return edit{
-		from: Pos{d.Start.Line, column}, to: Pos{d.Start.Line, column + utf8.RuneCountInString(line[to:to+length])},
+		from: diag.Pos{Line: d.Start.Line, Column: column}, to: diag.Pos{Line: d.Start.Line, Column: column + utf8.RuneCountInString(line[to:to+length])},
 		text: " " + quotedExpr(expr),
 	}, true
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"procaas/dsl/diag"
 )
 
 // styles write a text of several lines as a YAML scalar in every way that
@@ -117,8 +119,8 @@ func TestScalarsEndWhereTheirLastRuneStands(t *testing.T) {
 			lines = append(lines, strings.Join(rapid.SliceOfN(words, 1, 4).Draw(t, "words"), " "))
 		}
 		scalar, _ := styles[name](t, lines)
-		var r Reporter
-		s, _ := newSource(File{Name: "f.yaml", Data: []byte("&x ключ:  " + scalar)}, &r)
+		var r diag.Reporter
+		s, _ := newSource(diag.File{Name: "f.yaml", Data: []byte("&x ключ:  " + scalar)}, &r)
 		root := s.read()
 		if root == nil {
 			t.Fatalf("%v\n%s", r.Diagnostics(), s.data)
@@ -143,7 +145,7 @@ func checkPlaces(t *rapid.T, text string, e *Expr, value string) {
 		t.Fatalf("have %d places for %d runes", len(e.at), len(source))
 	}
 	lines := strings.Split(text, "\n")
-	before := Pos{}
+	before := diag.Pos{}
 	for i, want := range source {
 		p := e.at[i]
 		if p.Line < before.Line || p.Line == before.Line && p.Column <= before.Column {
@@ -186,7 +188,7 @@ func FuzzParse(f *testing.F) {
 					t.Errorf("have %d places for %q", len(e.at), e.Source)
 				}
 				for _, p := range e.at {
-					checkSpan(t, lines, Span{Start: p, End: p}, e.Source)
+					checkSpan(t, lines, diag.Span{Start: p, End: p}, e.Source)
 				}
 			})
 		}
@@ -216,8 +218,8 @@ func goldenInputs(f *testing.F) []string {
 }
 
 // checkSpan fails when a span does not lie in the file.
-func checkSpan(t *testing.T, lines []string, s Span, about string) {
-	for _, p := range []Pos{s.Start, s.End} {
+func checkSpan(t *testing.T, lines []string, s diag.Span, about string) {
+	for _, p := range []diag.Pos{s.Start, s.End} {
 		if p.Line < 1 || p.Line > len(lines) || p.Column < 1 || p.Column > len([]rune(lines[p.Line-1]))+2 {
 			t.Errorf("%s lies outside of the file: %s", showSpan(s), about)
 			return

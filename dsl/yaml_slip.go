@@ -6,13 +6,15 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"procaas/dsl/diag"
 )
 
 // A slip is a usual mistake behind a syntax error, told in the author's terms: where
 // it is, which may be another line than the one where the parser gave up, what is
 // wrong, and what to do.
 type slip struct {
-	at            Pos
+	at            diag.Pos
 	message, hint string
 }
 
@@ -33,7 +35,7 @@ func (s *source) slipOf(f failure) (slip, bool) {
 		line, i := s.lines[f.at.Line-1], f.at.Column-1
 		if i > 0 && i < len(line) && line[i] == '{' && line[i-1] == '$' {
 			inner, _, _ := strings.Cut(string(line[i+1:]), "}")
-			return slip{Pos{f.at.Line, i}, "nothing replaces ${…}", "write !$ " + inner + ", or put it in quotes if it is text"}, true
+			return slip{diag.Pos{Line: f.at.Line, Column: i}, "nothing replaces ${…}", "write !$ " + inner + ", or put it in quotes if it is text"}, true
 		}
 	}
 	return slip{}, false
@@ -49,7 +51,7 @@ func (s *source) gluedColon(line int) (slip, bool) {
 		}
 		key := text[m[4]:m[5]]
 		return slip{
-			Pos{l, len([]rune(text[:m[4]])) + 1}, "the colon of " + key + ": has no blank behind it, so this is text",
+			diag.Pos{Line: l, Column: len([]rune(text[:m[4]])) + 1}, "the colon of " + key + ": has no blank behind it, so this is text",
 			fmt.Sprintf("write %s: %s", key, text[m[6]:m[7]]),
 		}, true
 	}
@@ -58,7 +60,7 @@ func (s *source) gluedColon(line int) (slip, bool) {
 
 // behindQuote finds text behind a closing quote, as an apostrophe within single quotes
 // makes it. The parser names the place where that text begins.
-func (s *source) behindQuote(p Pos) (slip, bool) {
+func (s *source) behindQuote(p diag.Pos) (slip, bool) {
 	line := s.lines[p.Line-1]
 	i := min(p.Column-1, len(line))
 	for i > 0 && isBlank(line[i-1]) {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
+
+	"procaas/dsl/diag"
 )
 
 //go:embed yaml_test.go
@@ -85,19 +87,19 @@ var testTypes = sync.OnceValue(func() []Type {
 })
 
 // readAlone reads and decodes a file as if there were no others.
-func readAlone(f File, types []Type) *reading {
+func readAlone(f diag.File, types []Type) *reading {
 	read := readFile(f)
 	read.decode(types, mouldsOf([]*reading{read}), false)
 	return read
 }
 
 // parseText parses one file and gives the document and the findings.
-func parseText(text string) (*Document, []Diagnostic) {
-	read := readAlone(File{Name: "a.yaml", Data: []byte(text)}, testTypes())
-	return read.doc, (&Reporter{found: read.found}).Diagnostics()
+func parseText(text string) (*Document, []diag.Diagnostic) {
+	read := readAlone(diag.File{Name: "a.yaml", Data: []byte(text)}, testTypes())
+	return read.doc, (&diag.Reporter{Found: read.found}).Diagnostics()
 }
 
-func showSpan(s Span) string {
+func showSpan(s diag.Span) string {
 	return fmt.Sprintf("%d:%d-%d:%d", s.Start.Line, s.Start.Column, s.End.Line, s.End.Column)
 }
 
@@ -159,7 +161,7 @@ func show(b *strings.Builder, path string, v reflect.Value) {
 			fmt.Fprintf(b, "%s: %s\n", path, showValue(x))
 		}
 		return
-	case Span:
+	case diag.Span:
 		return
 	}
 	switch {

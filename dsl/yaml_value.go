@@ -6,6 +6,9 @@ import (
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 const blockHint = "write the expression as a block: !$ | and the expression on the next line, indented"
@@ -31,7 +34,7 @@ func (s *source) list(n *yaml.Node) *Value {
 	if !s.collectionTag(n, "!!seq") {
 		return &Value{Span: s.nodeSpan(n)}
 	}
-	var last Pos
+	var last diag.Pos
 	for _, child := range n.Content {
 		item := s.value(child)
 		last = s.end(child, item.Span)
@@ -49,8 +52,8 @@ func (s *source) mapping(n *yaml.Node) *Value {
 		return s.v1Value(op, arg)
 	}
 	v := &Value{kind: valueMap}
-	var last Pos
-	first := make(map[string]Span, len(n.Content)/2)
+	var last diag.Pos
+	first := make(map[string]diag.Span, len(n.Content)/2)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, op, ok := s.key(n.Content[i])
 		var item *Value
@@ -64,10 +67,10 @@ func (s *source) mapping(n *yaml.Node) *Value {
 			continue
 		}
 		if at, again := first[key.Name]; again {
-			s.report(Diagnostic{
-				Span: key.Span, Code: codeDuplicateKey, Hint: "keep one of them",
+			s.report(diag.Diagnostic{
+				Span: key.Span, Code: rules.DuplicateKey, Hint: "keep one of them",
 				Message: "the key " + strconv.Quote(key.Name) + " is given twice",
-				Related: []Related{{at, "first given here"}},
+				Related: []diag.Related{{Span: at, Message: "first given here"}},
 			})
 			continue
 		}
@@ -85,16 +88,16 @@ func (s *source) key(n *yaml.Node) (k Key, op *v1Op, ok bool) {
 	at := s.nodeSpan(n)
 	switch {
 	case n.Kind == yaml.AliasNode:
-		s.errorf(at, codeKey, "write the key itself", "an alias cannot be a key")
+		s.errorf(at, rules.Key, "write the key itself", "an alias cannot be a key")
 		return k, nil, false
 	case n.Kind != yaml.ScalarNode:
-		s.errorf(at, codeKey, s.braces(n), "a key must be text, this one is a %s", map[yaml.Kind]string{yaml.SequenceNode: "list", yaml.MappingNode: "mapping"}[n.Kind])
+		s.errorf(at, rules.Key, s.braces(n), "a key must be text, this one is a %s", map[yaml.Kind]string{yaml.SequenceNode: "list", yaml.MappingNode: "mapping"}[n.Kind])
 		return k, nil, false
 	case n.Tag == "!!merge":
-		s.errorf(at, codeMergeKey, "repeat the entries, or name the whole mapping with an anchor", "merge keys are not supported")
+		s.errorf(at, rules.MergeKey, "repeat the entries, or name the whole mapping with an anchor", "merge keys are not supported")
 		return k, nil, false
 	case n.Style&yaml.TaggedStyle != 0 && n.Tag != "!!str":
-		s.errorf(at, codeKey, "", "a key must be text without a tag, this one has %s", n.Tag)
+		s.errorf(at, rules.Key, "", "a key must be text without a tag, this one has %s", n.Tag)
 		return k, nil, false
 	}
 	if isQuoted(n) || n.Style&yaml.TaggedStyle != 0 {
@@ -105,20 +108,20 @@ func (s *source) key(n *yaml.Node) (k Key, op *v1Op, ok bool) {
 		return Key{n.Value, at}, nil, s.text(n, at)
 	}
 	if _, isText := data.(string); !isText {
-		s.errorf(at, codeKey, "put it in quotes: "+strconv.Quote(n.Value), "a key must be text, this one is %s", describeData(data))
+		s.errorf(at, rules.Key, "put it in quotes: "+strconv.Quote(n.Value), "a key must be text, this one is %s", describeData(data))
 		return k, nil, false
 	}
 	name, op := v1Key(s, n)
 	if op != nil {
-		at.End = Pos{at.Start.Line, at.Start.Column + utf8.RuneCountInString(name)}
+		at.End = diag.Pos{Line: at.Start.Line, Column: at.Start.Column + utf8.RuneCountInString(name)}
 	}
 	return Key{name, at}, op, s.text(n, at)
 }
 
 // text refuses U+0000, which no store keeps.
-func (s *source) text(n *yaml.Node, at Span) bool {
+func (s *source) text(n *yaml.Node, at diag.Span) bool {
 	if strings.ContainsRune(n.Value, 0) {
-		s.errorf(at, codeEncoding, "", "text cannot hold the character U+0000")
+		s.errorf(at, rules.Encoding, "", "text cannot hold the character U+0000")
 		return false
 	}
 	return true
@@ -130,7 +133,7 @@ func isQuoted(n *yaml.Node) bool {
 
 func (s *source) scalar(n *yaml.Node) *Value {
 	v := &Value{}
-	var at []Pos // of an expression's runes
+	var at []diag.Pos // of an expression's runes
 	isExpr := n.Tag == "!$" && n.Style&yaml.TaggedStyle != 0
 	if isExpr {
 		at = s.align(n)
@@ -154,20 +157,20 @@ func (s *source) scalar(n *yaml.Node) *Value {
 	case isQuoted(n) || s.startsWith(n, '!'):
 		v.literal = n.Value
 		if strings.HasPrefix(n.Value, "!$ ") {
-			s.report(Diagnostic{Span: v.Span, Severity: Warning, Code: codeExprTrap, Hint: "put the tag before the quote, or " + blockHint,
+			s.report(diag.Diagnostic{Span: v.Span, Severity: diag.Warning, Code: rules.ExprTrap, Hint: "put the tag before the quote, or " + blockHint,
 				Message: "this is text, not an expression: the tag stands inside it"})
 		}
 	default:
 		v.literal, problem = plainScalar(n.Value)
 		_, v.plain = v.literal.(string)
 		if _, isInt := v.literal.(int); isInt && leadingZero(n.Value) {
-			s.report(Diagnostic{Span: v.Span, Severity: Warning, Code: codeLeadingZero,
+			s.report(diag.Diagnostic{Span: v.Span, Severity: diag.Warning, Code: rules.LeadingZero,
 				Hint:    "write " + strconv.Quote(n.Value) + " for text, or 0o… for an octal number",
 				Message: n.Value + " is read as the decimal number " + describeData(v.literal)})
 		}
 	}
 	if problem != "" {
-		s.errorf(v.Span, codeNumber, "write it in quotes if it is text", "%s", problem)
+		s.errorf(v.Span, rules.Number, "write it in quotes if it is text", "%s", problem)
 	}
 	return v
 }
@@ -191,7 +194,7 @@ func (s *source) secret(n *yaml.Node, v *Value) {
 		v.Span.End = tag.End
 	}
 	if !textForms["secret"].expr.MatchString(n.Value) {
-		s.errorf(v.Span, codeSecret, "write !secret NAME", "want the name of a secret: %s", textForms["secret"].want)
+		s.errorf(v.Span, rules.Secret, "write !secret NAME", "want the name of a secret: %s", textForms["secret"].want)
 		return
 	}
 	v.kind, v.secret = valueSecret, n.Value
@@ -212,31 +215,31 @@ func (s *source) unknownTag(n *yaml.Node) {
 	at := s.tagSpan(n)
 	switch {
 	case n.Tag == "!$" && n.Kind == yaml.SequenceNode:
-		s.errorf(at, codeExprTrap, s.trapHint(at.Start), "YAML reads this as a list, not as an expression")
+		s.errorf(at, rules.ExprTrap, s.trapHint(at.Start), "YAML reads this as a list, not as an expression")
 	case n.Tag == "!$" && n.Kind == yaml.MappingNode:
-		s.errorf(at, codeExprTrap, s.trapHint(at.Start), "YAML reads this as a mapping, not as an expression")
+		s.errorf(at, rules.ExprTrap, s.trapHint(at.Start), "YAML reads this as a mapping, not as an expression")
 	case strings.HasPrefix(n.Tag, "!$"):
-		s.errorf(at, codeExprTrap, "put a space after !$", "YAML reads %s as the name of a tag", n.Tag)
+		s.errorf(at, rules.ExprTrap, "put a space after !$", "YAML reads %s as the name of a tag", n.Tag)
 	default:
-		s.errorf(at, codeUnknownTag, "the tags are !$ for expressions and !secret for the names of secrets", "unknown tag %s", n.Tag)
+		s.errorf(at, rules.UnknownTag, "the tags are !$ for expressions and !secret for the names of secrets", "unknown tag %s", n.Tag)
 	}
 }
 
 // nodeSpan tells where a node stands: a scalar without its tag and anchor, with
 // its quotes; a list or mapping only up to the end of its first line.
-func (s *source) nodeSpan(n *yaml.Node) Span {
+func (s *source) nodeSpan(n *yaml.Node) diag.Span {
 	switch n.Kind {
 	case yaml.AliasNode:
-		start := Pos{n.Line, n.Column}
-		return s.at(start, Pos{n.Line, n.Column + 1 + utf8.RuneCountInString(n.Value)})
+		start := diag.Pos{Line: n.Line, Column: n.Column}
+		return s.at(start, diag.Pos{Line: n.Line, Column: n.Column + 1 + utf8.RuneCountInString(n.Value)})
 	case yaml.ScalarNode:
 		if at, ok := s.plainly(n); ok {
 			return at
 		}
 		return s.scalarSpan(n, s.align(n))
 	}
-	start := Pos{n.Line, n.Column}
-	end := Pos{n.Line, n.Column + 1}
+	start := diag.Pos{Line: n.Line, Column: n.Column}
+	end := diag.Pos{Line: n.Line, Column: n.Column + 1}
 	if n.Line <= len(s.lines) {
 		end.Column = max(end.Column, len(s.lines[n.Line-1])+1)
 	}
@@ -244,7 +247,7 @@ func (s *source) nodeSpan(n *yaml.Node) Span {
 }
 
 // scalarSpan tells where a scalar stands, whose runes stand at these places.
-func (s *source) scalarSpan(n *yaml.Node, at []Pos) Span {
+func (s *source) scalarSpan(n *yaml.Node, at []diag.Pos) diag.Span {
 	start, end := at[0], at[len(at)-1]
 	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
 		c := &cursor{lines: s.lines, line: n.Line - 1, column: n.Column - 1}
@@ -256,7 +259,7 @@ func (s *source) scalarSpan(n *yaml.Node, at []Pos) Span {
 }
 
 // tagSpan tells where the tag of a node stands.
-func (s *source) tagSpan(n *yaml.Node) Span {
+func (s *source) tagSpan(n *yaml.Node) diag.Span {
 	c := &cursor{lines: s.lines, line: n.Line - 1, column: n.Column - 1}
 	if c.rune() == '&' {
 		c.skipProperty()
@@ -270,7 +273,7 @@ func (s *source) tagSpan(n *yaml.Node) Span {
 
 // closed tells where a list or mapping stands: up to its last item, or to its
 // closing bracket.
-func (s *source) closed(n *yaml.Node, last Pos) Span {
+func (s *source) closed(n *yaml.Node, last diag.Pos) diag.Span {
 	c := &cursor{lines: s.lines, line: n.Line - 1, column: n.Column - 1}
 	c.skipProperties()
 	span := s.at(c.pos(), last)
@@ -298,7 +301,7 @@ func (s *source) closed(n *yaml.Node, last Pos) Span {
 
 // end tells where the last item of a collection ends; at is where the item's
 // value stands, which is elsewhere for an alias.
-func (s *source) end(n *yaml.Node, at Span) Pos {
+func (s *source) end(n *yaml.Node, at diag.Span) diag.Pos {
 	if n.Kind == yaml.AliasNode {
 		return s.nodeSpan(n).End
 	}

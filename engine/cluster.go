@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 // The kinds of the documents that the balancer keeps of clusters, by their ids, besides
@@ -296,7 +297,7 @@ func (s *ClusterStatus) checkPull(p LeverPull) (name string, err error) {
 		return "", nil
 	default:
 		message := fmt.Sprintf("want a lever of %s, have %q", strings.Join(LeverNames(), ", "), p.Lever)
-		if near := dsl.Suggest(p.Lever, LeverNames()); near != "" {
+		if near := diag.Suggest(p.Lever, LeverNames()); near != "" {
 			message += fmt.Sprintf("; did you mean %q?", near)
 		}
 		return "", leverError("%s", message)

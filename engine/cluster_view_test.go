@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 // Who is told why a partition is where it is hears what its worker does, and which of the
@@ -14,7 +15,7 @@ func TestExplainTellsWhomLeversHold(t *testing.T) {
 	t.Parallel()
 	yaml := "clusters:\n  - id: c\n    partitions: 2\n    map: {replicas: 3}\n    workers:\n" +
 		"      - {id: w1, url: 'http://127.0.0.1:1'}\n      - {id: w2, url: 'http://127.0.0.1:2'}\n      - {id: w3, url: 'http://127.0.0.1:3'}\n"
-	b, found := dsl.Load([]dsl.File{{Name: "c.yaml", Data: []byte(yaml)}}, dsl.Options{})
+	b, found := dsl.Load([]diag.File{{Name: "c.yaml", Data: []byte(yaml)}}, dsl.Options{})
 	if b == nil {
 		t.Fatal(found)
 	}
@@ -52,7 +53,7 @@ func TestLeversThatContradictEachOtherAreTold(t *testing.T) {
 	t.Parallel()
 	yaml := "clusters:\n  - id: c\n    partitions: 4\n    workers:\n" +
 		"      - {id: w1, url: 'http://127.0.0.1:1', zone: a}\n      - {id: w2, url: 'http://127.0.0.1:2', zone: b}\n      - {id: w3, url: 'http://127.0.0.1:3'}\n"
-	b, found := dsl.Load([]dsl.File{{Name: "c.yaml", Data: []byte(yaml)}}, dsl.Options{})
+	b, found := dsl.Load([]diag.File{{Name: "c.yaml", Data: []byte(yaml)}}, dsl.Options{})
 	if b == nil {
 		t.Fatal(found)
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 // A ConfigError says why a live setting is refused.
@@ -226,7 +227,7 @@ func (e *Engine) SetConfig(ctx context.Context, name string, value any, ifRevisi
 	d := e.library.current.Load()
 	if _, ok := d.declared[name]; !ok {
 		message := fmt.Sprintf("config %s is not declared", name)
-		if near := dsl.Suggest(name, slices.Collect(maps.Keys(d.declared))); near != "" {
+		if near := diag.Suggest(name, slices.Collect(maps.Keys(d.declared))); near != "" {
 			message += fmt.Sprintf("; did you mean %s?", near)
 		}
 		return ConfigView{}, &ConfigError{"unknown_config", message}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 // A definition is a bundle made ready to run: with its plans, the HTTP client
@@ -202,7 +203,7 @@ func (l *library) load(ctx context.Context, hash string) (*definition, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read definition %s: %w", hash, err)
 	}
-	var files []dsl.File
+	var files []diag.File
 	if err := json.Unmarshal(data, &files); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", errDefinition, hash, err)
 	}
@@ -228,9 +229,9 @@ func (l *library) close() {
 }
 
 // firstError tells the first error of a bundle that did not load.
-func firstError(found []dsl.Diagnostic) string {
+func firstError(found []diag.Diagnostic) string {
 	for _, d := range found {
-		if d.Severity == dsl.Error {
+		if d.Severity == diag.Error {
 			return d.String() + ": " + d.Message
 		}
 	}

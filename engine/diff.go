@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 // A Diff is what a new definition changes.
@@ -164,7 +165,7 @@ func (c *comparison) states(owner string, a, b *dsl.Value, lost string) {
 			continue
 		}
 		why := lost
-		if near := dsl.Suggest(k.Name, added); near != "" {
+		if near := diag.Suggest(k.Name, added); near != "" {
 			why += "; renamed to " + near + "? Its value does not follow"
 		}
 		c.add(DiffState, owner+"/"+k.Name, DiffRemoved, why)

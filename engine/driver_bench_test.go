@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/memory"
@@ -32,7 +33,7 @@ func benchmarkFlow(b *testing.B, tracer trace.Tracer) {
 	noop := enginetest.Scripted("step", func(context.Context, *engine.Call, any) (engine.Result, error) {
 		return engine.Result{}, nil
 	})
-	bundle, found := dsl.Load([]dsl.File{{Name: "flows.yaml", Data: []byte(three)}}, dsl.Options{Types: []dsl.Type{noop.Type}})
+	bundle, found := dsl.Load([]diag.File{{Name: "flows.yaml", Data: []byte(three)}}, dsl.Options{Types: []dsl.Type{noop.Type}})
 	if bundle == nil {
 		b.Fatal(found)
 	}

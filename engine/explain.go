@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 // This file says why a handler ran in a run, or did not, from what is kept of the
@@ -212,7 +213,7 @@ func named(p *Plan, name string) ([]inner, error) {
 	}
 	if len(paths) > 1 {
 		message = fmt.Sprintf("pipeline %s has %d handlers %s; say %s", p.Pipeline.ID, len(paths), name, fits[0].Path)
-	} else if near := dsl.Suggest(last, known); near != "" && near != last {
+	} else if near := diag.Suggest(last, known); near != "" && near != last {
 		message += fmt.Sprintf("; did you mean %s?", near)
 	}
 	return nil, fmt.Errorf("%w: %s", ErrNoHandler, message)

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 // This file keeps all nodes at one definition for new events: the newest. Load
@@ -41,13 +42,13 @@ func (f *follower) revised(revision int64) {
 
 // A DefinitionError says why a set of pipelines is refused.
 type DefinitionError struct {
-	Found []dsl.Diagnostic // what is wrong, by place; may be empty
-	Err   error            // why it cannot be planned; may be nil when Found has errors
+	Found []diag.Diagnostic // what is wrong, by place; may be empty
+	Err   error             // why it cannot be planned; may be nil when Found has errors
 }
 
 // Error implements error.
 func (e *DefinitionError) Error() string {
-	if dsl.HasErrors(e.Found) {
+	if diag.HasErrors(e.Found) {
 		return firstError(e.Found)
 	}
 	return e.Err.Error()

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 // The bounds of what an event may carry besides its payload.
@@ -284,7 +285,7 @@ func (d *definition) route(ev Event) (Intake, error) {
 	}
 	if len(served) == 0 {
 		message := fmt.Sprintf("no pipeline serves the event type %s", ev.Type)
-		if near := dsl.Suggest(ev.Type, d.events); near != "" {
+		if near := diag.Suggest(ev.Type, d.events); near != "" {
 			message += fmt.Sprintf("; did you mean %s?", near)
 		}
 		return Intake{}, &IntakeError{Code: "unknown_event_type", Field: "type", Message: message}

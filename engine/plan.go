@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 // A Plan is a pipeline with its proof: which handlers of a stage must wait for
@@ -97,17 +98,17 @@ type Step struct {
 // A Write is a path that a handler sets: a name of the shared state, or its own
 // sources entry.
 type Write struct {
-	Path dsl.Path // from the root
-	Span dsl.Span // where the author says so
+	Path dsl.Path  // from the root
+	Span diag.Span // where the author says so
 }
 
 // An Edge says that To waits for From, and proves it. A plan has the edge of
 // every dependent pair, also where others imply it: when a handler in between
 // is off, the pair still has to keep its order.
 type Edge struct {
-	From, To         *Step    // of one stage; From is declared first
-	Why              string   // "notify-driver reads shared-state.order, which get-order writes"
-	FromSpan, ToSpan dsl.Span // what they share, or else the handlers themselves
+	From, To         *Step     // of one stage; From is declared first
+	Why              string    // "notify-driver reads shared-state.order, which get-order writes"
+	FromSpan, ToSpan diag.Span // what they share, or else the handlers themselves
 }
 
 // A sharedName is a declared name of the shared state.

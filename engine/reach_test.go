@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 // A canary counts the connections that reach this machine.
@@ -226,7 +227,7 @@ func TestURLsThatAuthorsWrite(t *testing.T) {
           - {id: c, request: {url: !$ "event.payload.test ? 'http://127.0.0.1:3/x' : \"http://127.0.0.1:4?q\""}}
           - {id: d, request: {url: !$ event.payload.url, body: {url: "http://127.0.0.1:5"}}}
 `
-	b, found := dsl.Load([]dsl.File{{Name: "a.yaml", Data: []byte(yaml)}}, dsl.Options{Types: []dsl.Type{{
+	b, found := dsl.Load([]diag.File{{Name: "a.yaml", Data: []byte(yaml)}}, dsl.Options{Types: []dsl.Type{{
 		Name: "request", Spec: &dsl.Spec{Fields: []*dsl.Field{{Name: "url", Kind: dsl.StringKind}, {Name: "body"}}},
 	}}})
 	if b == nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 )
 
@@ -24,7 +25,7 @@ pipelines:
     handlers: [{id: a, request: {}, retry: {}}]
 `)
 	written := *p.Step("p/s/a").Handler.Retry
-	if d := cmp.Diff(engine.DefaultRetry(), written, cmpopts.IgnoreUnexported(dsl.Retry{}), cmpopts.IgnoreTypes(dsl.Span{})); d != "" {
+	if d := cmp.Diff(engine.DefaultRetry(), written, cmpopts.IgnoreUnexported(dsl.Retry{}), cmpopts.IgnoreTypes(diag.Span{})); d != "" {
 		t.Errorf("(- engine, + language):\n%s", d)
 	}
 }

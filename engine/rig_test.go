@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/enginetest"
 )
@@ -61,7 +62,7 @@ func (r *rig) bundle(yaml string) *dsl.Bundle {
 	for _, h := range r.types {
 		known = append(known, h.Type)
 	}
-	b, found := dsl.Load([]dsl.File{{Name: "flows.yaml", Data: []byte(yaml)}}, dsl.Options{Types: known})
+	b, found := dsl.Load([]diag.File{{Name: "flows.yaml", Data: []byte(yaml)}}, dsl.Options{Types: known})
 	if b == nil {
 		r.t.Fatalf("the definition does not load: %+v", found)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 )
 
@@ -166,7 +167,7 @@ func (s *script) printf(format string, args ...any) { fmt.Fprintf(&s.out, format
 func (s *script) pipeline(yaml string) error {
 	plans, found, err := load(yaml)
 	for _, d := range found {
-		if d.Severity == dsl.Error {
+		if d.Severity == diag.Error {
 			err = errors.Join(err, fmt.Errorf("%s: %s", d.Span, d.Message))
 		}
 	}

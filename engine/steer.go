@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 // This file lets operators set controls: it checks what they want, tells what
@@ -251,7 +252,7 @@ func (e *Engine) unknownPath(path string) *ControlError {
 		}
 	}
 	message := fmt.Sprintf("there is no pipeline, stage or handler %s", path)
-	if near := dsl.Suggest(path, slices.Compact(known)); near != "" {
+	if near := diag.Suggest(path, slices.Compact(known)); near != "" {
 		message += fmt.Sprintf("; did you mean %s?", near)
 	}
 	return &ControlError{codeControlPath, message}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 // This file makes and revokes tokens; access.go says what they allow.
@@ -159,7 +159,7 @@ func (all tokens) unknown(name string) *AccessError {
 		}
 	}
 	message := fmt.Sprintf("there is no token %s", name)
-	if near := dsl.Suggest(name, known); near != "" {
+	if near := diag.Suggest(name, known); near != "" {
 		message += fmt.Sprintf("; did you mean %s?", near)
 	}
 	return &AccessError{codeTokenNotFound, message}

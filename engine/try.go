@@ -1,10 +1,13 @@
 package engine
 
-import "procaas/dsl"
+import (
+	"procaas/dsl"
+	"procaas/dsl/diag"
+)
 
 // Try checks files as a definition and plans its pipelines, and keeps nothing. The
 // plans are nil exactly when one of the findings is an error.
-func (e *Engine) Try(files []dsl.File) ([]PlanView, []dsl.Diagnostic) {
+func (e *Engine) Try(files []diag.File) ([]PlanView, []diag.Diagnostic) {
 	types := Types(e.o.Types)
 	b, found := dsl.Load(files, dsl.Options{Types: types})
 	if b == nil {

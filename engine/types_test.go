@@ -5,6 +5,7 @@ import (
 	_ "embed"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 )
 
@@ -55,8 +56,8 @@ func testTypes() []engine.HandlerType {
 }
 
 // load reads one file and plans its pipelines, in order.
-func load(yaml string) ([]*engine.Plan, []dsl.Diagnostic, error) {
-	files := []dsl.File{{Name: "p.yaml", Data: []byte(yaml)}}
+func load(yaml string) ([]*engine.Plan, []diag.Diagnostic, error) {
+	files := []diag.File{{Name: "p.yaml", Data: []byte(yaml)}}
 	bundle, found := dsl.Load(files, dsl.Options{Types: facts()})
 	if bundle == nil {
 		return nil, found, nil

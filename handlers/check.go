@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"procaas/dsl"
+	"procaas/dsl/rules"
 )
 
 // literal gives the text of a field that is known before any run.
@@ -23,7 +24,7 @@ func literal(v *dsl.Value) (string, bool) {
 // in the shared state, or in an error.
 func checkNoSecrets(b *dsl.Body) {
 	eachSecret(b.Value, func(v *dsl.Value) {
-		b.Errorf(v.Span, dsl.CodeBody, "send it with a request", "%s keeps what it is given, so it takes no secret", b.Handler.Type)
+		b.Errorf(v.Span, rules.Body, "send it with a request", "%s keeps what it is given, so it takes no secret", b.Handler.Type)
 	})
 }
 
@@ -51,9 +52,9 @@ func checkOneOf(b *dsl.Body, names ...string) {
 	}
 	switch len(given) {
 	case 0:
-		b.Errorf(b.Span, dsl.CodeBody, "", "one of %s is needed", strings.Join(names, ", "))
+		b.Errorf(b.Span, rules.Body, "", "one of %s is needed", strings.Join(names, ", "))
 	case 1:
 	default:
-		b.Errorf(b.Field(given[1]).Span, dsl.CodeBody, "keep one of them", "%s exclude each other", strings.Join(given, " and "))
+		b.Errorf(b.Field(given[1]).Span, rules.Body, "keep one of them", "%s exclude each other", strings.Join(given, " and "))
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 	"procaas/engine"
 )
 
@@ -94,10 +96,10 @@ func (e *Emit) Handle(_ context.Context, c *engine.Call) (engine.Result, error) 
 func (*Emit) CheckBody(b *dsl.Body) {
 	checkNoSecrets(b)
 	if b.Field("at") != nil && b.Field("delay") != nil {
-		b.Errorf(b.Field("delay").Span, dsl.CodeBody, "keep one of them", "at and delay exclude each other")
+		b.Errorf(b.Field("delay").Span, rules.Body, "keep one of them", "at and delay exclude each other")
 	}
 	if source, ok := literal(b.Field("source")); ok && engine.IsReservedSource(source) {
-		b.Errorf(b.Field("source").Span, dsl.CodeBody, "leave source out, or name the program that the event is about",
+		b.Errorf(b.Field("source").Span, rules.Body, "leave source out, or name the program that the event is about",
 			"the source %q is reserved for the engine's own events", source)
 	}
 	eventType, ok := literal(b.Field("type"))
@@ -111,12 +113,12 @@ func (*Emit) CheckBody(b *dsl.Body) {
 		served = b.Bundle.Awaiting(eventType)
 	}
 	if len(served) == 0 {
-		b.Errorf(at, dsl.CodeBody, suggestEvent(b.Bundle, eventType), "no pipeline serves the event %q", eventType)
+		b.Errorf(at, rules.Body, suggestEvent(b.Bundle, eventType), "no pipeline serves the event %q", eventType)
 		return
 	}
 	flow := b.Bundle.Flow(served[0].Flow)
 	if flow != nil && flow.Key == nil && b.Field("key") == nil {
-		b.Errorf(at, dsl.CodeBody, "add key: …", "flow %s finds no key in its events, so the event needs one", flow.ID)
+		b.Errorf(at, rules.Body, "add key: …", "flow %s finds no key in its events, so the event needs one", flow.ID)
 	}
 }
 
@@ -130,7 +132,7 @@ func suggestEvent(bundle *dsl.Bundle, eventType string) string {
 		}
 		known = append(known, p.On...)
 	}
-	if near := dsl.Suggest(eventType, known); near != "" {
+	if near := diag.Suggest(eventType, known); near != "" {
 		return "did you mean " + near + "?"
 	}
 	return "declare a pipeline with on: " + eventType

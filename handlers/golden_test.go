@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/handlers"
 )
@@ -76,16 +77,16 @@ func TestScripts(t *testing.T) {
 }
 
 // load puts handlers into a pipeline, alone or among its neighbours.
-func load(text string, alone bool) (*dsl.Bundle, []dsl.Diagnostic) {
+func load(text string, alone bool) (*dsl.Bundle, []diag.Diagnostic) {
 	indented := before + margin + strings.ReplaceAll(text, "\n", "\n"+margin) + "\n"
-	files := []dsl.File{{Name: "p.yaml", Data: []byte(indented)}}
+	files := []diag.File{{Name: "p.yaml", Data: []byte(indented)}}
 	if !alone {
-		files = append(files, dsl.File{Name: "neighbours.yaml", Data: []byte(neighbours)})
+		files = append(files, diag.File{Name: "neighbours.yaml", Data: []byte(neighbours)})
 	}
 	return loadFiles(files...)
 }
 
-func loadFiles(files ...dsl.File) (*dsl.Bundle, []dsl.Diagnostic) {
+func loadFiles(files ...diag.File) (*dsl.Bundle, []diag.Diagnostic) {
 	var types []dsl.Type
 	for _, h := range handlers.All() {
 		types = append(types, h.Type)
@@ -94,7 +95,7 @@ func loadFiles(files ...dsl.File) (*dsl.Bundle, []dsl.Diagnostic) {
 }
 
 // describe writes findings with their places in the text of the script.
-func describe(found []dsl.Diagnostic) string {
+func describe(found []diag.Diagnostic) string {
 	var b strings.Builder
 	for _, d := range found {
 		line, column := d.Start.Line-strings.Count(before, "\n"), d.Start.Column-len(margin)

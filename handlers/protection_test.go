@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/memory"
 	"procaas/engine/stub"
@@ -54,7 +55,7 @@ func newCaller(t *testing.T, server *stub.Server, service, protection string) *c
 	}
 	text := strings.NewReplacer("SERVICE", service, "PROTECTION", protection).Replace(stubborn)
 	urls := map[string]string{service: server.URLs()[service]}
-	b, found := dsl.Load([]dsl.File{{Name: "work.yaml", Data: []byte(text)}}, dsl.Options{Types: types, ServiceURLs: urls})
+	b, found := dsl.Load([]diag.File{{Name: "work.yaml", Data: []byte(text)}}, dsl.Options{Types: types, ServiceURLs: urls})
 	if b == nil {
 		t.Fatalf("have %+v", found)
 	}
@@ -99,7 +100,7 @@ func (c *caller) succeeded(t *testing.T) int {
 // keeps it down by the calls with which it asks whether it is up.
 func TestProtectionGetsAServiceUpAgain(t *testing.T) {
 	t.Parallel()
-	spec, found := stub.Parse([]dsl.File{{Name: "work.stub.yaml", Data: []byte(collapsing)}})
+	spec, found := stub.Parse([]diag.File{{Name: "work.stub.yaml", Data: []byte(collapsing)}})
 	if spec == nil {
 		t.Fatalf("have %+v", found)
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 	"procaas/engine"
 )
 
@@ -17,7 +19,7 @@ func (*Request) CheckBody(b *dsl.Body) {
 	checkSecrets(b)
 	for _, k := range b.Field("headers").Keys() {
 		if err := checkHeaderName(k.Name); err != nil {
-			b.Errorf(k.Span, dsl.CodeBody, "", "%v", err)
+			b.Errorf(k.Span, rules.Body, "", "%v", err)
 		}
 	}
 }
@@ -28,10 +30,10 @@ func checkAddress(b *dsl.Body) {
 	if path, service := b.Field("path"), b.Field("service"); path != nil {
 		checkServicePath(b, path)
 		if service == nil {
-			b.Errorf(path.Span, dsl.CodeBody, "name the service, or put the path into url", "path needs a service")
+			b.Errorf(path.Span, rules.Body, "name the service, or put the path into url", "path needs a service")
 		}
 	} else if service != nil {
-		b.Errorf(service.Span, dsl.CodeBody, "add path: /…", "service needs a path")
+		b.Errorf(service.Span, rules.Body, "add path: /…", "service needs a path")
 	}
 	if id, ok := literal(b.Field("service")); ok && b.Bundle.Service(id) == nil {
 		unknownService(b, id)
@@ -49,9 +51,9 @@ func checkServicePath(b *dsl.Body, path *dsl.Value) {
 		return
 	}
 	if err := checkPath(text); err != nil {
-		b.Errorf(path.Span, dsl.CodeBody, "", "%v", err)
+		b.Errorf(path.Span, rules.Body, "", "%v", err)
 	} else if strings.ContainsAny(text, "?#") {
-		b.Errorf(path.Span, dsl.CodeBody, "write what follows the question mark as query: {name: value}",
+		b.Errorf(path.Span, rules.Body, "write what follows the question mark as query: {name: value}",
 			"path must not hold ? and #, have %q", text)
 	}
 }
@@ -63,10 +65,10 @@ func unknownService(b *dsl.Body, id string) {
 		known[i] = s.ID
 	}
 	hint := "declare it below services, with its url"
-	if near := dsl.Suggest(id, known); near != "" {
+	if near := diag.Suggest(id, known); near != "" {
 		hint = "did you mean " + near + "?"
 	}
-	b.Errorf(b.Field("service").Span, dsl.CodeUnknownService, hint, "service %q is not declared", id)
+	b.Errorf(b.Field("service").Span, rules.UnknownService, hint, "service %q is not declared", id)
 }
 
 // checkURL says before a deployment what a request would be refused for at run time.
@@ -74,11 +76,11 @@ func checkURL(b *dsl.Body, text string) {
 	at := b.Field("url").Span
 	u, err := parseTarget(text)
 	if err != nil {
-		b.Errorf(at, dsl.CodeBody, "", "%v", err)
+		b.Errorf(at, rules.Body, "", "%v", err)
 		return
 	}
 	if err := checkTarget(b.Bundle, u); err != nil {
-		b.Errorf(at, dsl.CodeUnknownHost, "declare the host below services, and write service and path instead of url", "%v", err)
+		b.Errorf(at, rules.UnknownHost, "declare the host below services, and write service and path instead of url", "%v", err)
 		return
 	}
 	// With services the host belongs to one of them here, and has any address.
@@ -87,7 +89,7 @@ func checkURL(b *dsl.Body, text string) {
 		return
 	}
 	if kind := engine.NotPublic(a); kind != "" {
-		b.Errorf(at, dsl.CodeUnknownHost, "declare the host below services, and write service and path instead of url",
+		b.Errorf(at, rules.UnknownHost, "declare the host below services, and write service and path instead of url",
 			"%s belongs to no declared service, and its address is %s: no request goes there", origin(u), kind)
 	}
 }
@@ -101,7 +103,7 @@ func checkPayload(b *dsl.Body) {
 			continue
 		}
 		if given != nil {
-			b.Errorf(value.Span, dsl.CodeBody, "keep one of body, form and raw", "a request has one body, and %s is a second one", name)
+			b.Errorf(value.Span, rules.Body, "keep one of body, form and raw", "a request has one body, and %s is a second one", name)
 		}
 		given = value
 	}
@@ -109,12 +111,12 @@ func checkPayload(b *dsl.Body) {
 	switch {
 	// A null body counts as none: see [Request.method].
 	case b.Field("body").Expr() != nil && b.Field("method") == nil:
-		b.Warnf(given.Span, dsl.CodeBody, "add method: POST",
+		b.Warnf(given.Span, rules.Body, "add method: POST",
 			"say the method: when the body turns out to be null, this would be a GET")
 	case given != nil && (method == http.MethodGet || method == http.MethodHead):
-		b.Warnf(given.Span, dsl.CodeBody, "send it as query, or change the method", "most services ignore the body of a %s", method)
+		b.Warnf(given.Span, rules.Body, "send it as query, or change the method", "most services ignore the body of a %s", method)
 	case given == nil && b.Field("content-type") != nil:
-		b.Warnf(b.Field("content-type").Span, dsl.CodeBody, "add body, form or raw, or drop content-type",
+		b.Warnf(b.Field("content-type").Span, rules.Body, "add body, form or raw, or drop content-type",
 			"content-type says nothing: the request has no body")
 	}
 }
@@ -124,7 +126,7 @@ func checkPayload(b *dsl.Body) {
 func checkSecrets(b *dsl.Body) {
 	if len(b.Bundle.Services) == 0 {
 		eachSecret(b.Value, func(v *dsl.Value) {
-			b.Errorf(v.Span, dsl.CodeUnknownHost, "declare the host below services, and write service and path instead of url",
+			b.Errorf(v.Span, rules.UnknownHost, "declare the host below services, and write service and path instead of url",
 				"a secret is sent to a declared service only, and there is none")
 		})
 	}
@@ -134,7 +136,7 @@ func checkSecrets(b *dsl.Body) {
 			continue
 		}
 		if _, ok := v.Literal(); !ok {
-			b.Errorf(v.Span, dsl.CodeBody, "send it in headers, query, body or form", "%s cannot be a secret", name)
+			b.Errorf(v.Span, rules.Body, "send it in headers, query, body or form", "%s cannot be a secret", name)
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/handlers"
 )
 
@@ -18,7 +18,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add("http://a.example@evil.example/", "", "", "a=b&c", "\x00", "X-A\r\nB")
 	f.Add("http://①②⑦.0.0.1/", "", "", "", "", "")
 	f.Add("http://a.example\\@evil.example", "a", "/%2e%2e/", "é", "é", "é")
-	bundle, found := loadFiles(dsl.File{Name: "f.yaml", Data: []byte(`services: [{id: a, url: "http://a.example/base/"}]`)})
+	bundle, found := loadFiles(diag.File{Name: "f.yaml", Data: []byte(`services: [{id: a, url: "http://a.example/base/"}]`)})
 	if bundle == nil {
 		f.Fatal(found)
 	}

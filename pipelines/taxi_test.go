@@ -17,6 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/dsl/render"
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/stub"
@@ -26,7 +28,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the goldens")
 
 // read gives the pipelines of a folder and its stub services.
-func read(t *testing.T, dir string) (files, stubs []dsl.File) {
+func read(t *testing.T, dir string) (files, stubs []diag.File) {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil || len(names) == 0 {
@@ -37,7 +39,7 @@ func read(t *testing.T, dir string) (files, stubs []dsl.File) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := dsl.File{Name: filepath.ToSlash(name), Data: data}
+		f := diag.File{Name: filepath.ToSlash(name), Data: data}
 		switch {
 		case strings.HasSuffix(name, ".stub.yaml"):
 			stubs = append(stubs, f)
@@ -49,7 +51,7 @@ func read(t *testing.T, dir string) (files, stubs []dsl.File) {
 }
 
 // load checks files, which must be without findings.
-func load(t *testing.T, files []dsl.File) *dsl.Bundle {
+func load(t *testing.T, files []diag.File) *dsl.Bundle {
 	t.Helper()
 	var types []dsl.Type
 	for _, h := range handlers.All() {
@@ -60,20 +62,20 @@ func load(t *testing.T, files []dsl.File) *dsl.Bundle {
 	return bundle
 }
 
-func loadStubs(t *testing.T, files []dsl.File) *stub.Spec {
+func loadStubs(t *testing.T, files []diag.File) *stub.Spec {
 	t.Helper()
 	spec, found := stub.Parse(files)
 	noFindings(t, files, found)
 	return spec
 }
 
-func noFindings(t *testing.T, files []dsl.File, found []dsl.Diagnostic) {
+func noFindings(t *testing.T, files []diag.File, found []diag.Diagnostic) {
 	t.Helper()
 	if len(found) == 0 {
 		return
 	}
 	var text bytes.Buffer
-	if err := dsl.WriteDiagnostics(&text, dsl.Text, files, found, false); err != nil {
+	if err := render.Write(&text, render.Text, files, found, false); err != nil {
 		t.Fatal(err)
 	}
 	t.Fatal(text.String())

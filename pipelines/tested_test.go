@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/flowtest"
 	"procaas/engine/memory"
@@ -76,11 +77,11 @@ func suitesOf(t *testing.T, dir string, bundle *dsl.Bundle) []*flowtest.Suite {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := dsl.File{Name: filepath.ToSlash(name), Data: data}
+		f := diag.File{Name: filepath.ToSlash(name), Data: data}
 		file, found := flowtest.Parse(f)
-		noFindings(t, []dsl.File{f}, found)
+		noFindings(t, []diag.File{f}, found)
 		s, found := flowtest.NewSuite(f.Name, file, bundle, nil, env)
-		noFindings(t, []dsl.File{f}, found)
+		noFindings(t, []diag.File{f}, found)
 		suites = append(suites, s)
 	}
 	return suites

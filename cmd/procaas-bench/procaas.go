@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/postgres"
@@ -64,7 +65,7 @@ func openSystem(ctx context.Context, b *bench, schema string) (*system, error) {
 	for _, t := range types {
 		o.Types = append(o.Types, t.Type)
 	}
-	files := []dsl.File{{Name: "bench.yaml", Data: fmt.Appendf(nil, pipelines, b.service.url, lastPath)}}
+	files := []diag.File{{Name: "bench.yaml", Data: fmt.Appendf(nil, pipelines, b.service.url, lastPath)}}
 	bundle, found := dsl.Load(files, o)
 	if bundle == nil {
 		return nil, fmt.Errorf("pipelines: %v", found)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/api"
 )
@@ -65,7 +65,7 @@ func (f *accessFlags) options(listen string) (api.Options, error) {
 			o.Open = append(o.Open, group)
 		default:
 			hint := "want " + strings.Join(api.OpenGroups(), ", ") + ", or none alone"
-			if near := dsl.Suggest(group, api.OpenGroups()); near != "" {
+			if near := diag.Suggest(group, api.OpenGroups()); near != "" {
 				hint = "did you mean " + near + "?"
 			}
 			return o, usagef("--open %q: %s", group, hint)

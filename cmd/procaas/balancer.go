@@ -10,7 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/dsl/render"
 	"procaas/handlers/balancer"
 	"procaas/handlers/balancer/plant"
 )
@@ -96,7 +97,7 @@ func checkPolicies(names []string) error {
 		if slices.Contains(known, name) {
 			continue
 		}
-		if near := dsl.Suggest(name, known); near != "" {
+		if near := diag.Suggest(name, known); near != "" {
 			return usagef("no policy %q; did you mean %q?", name, near)
 		}
 		return usagef("no policy %q; there are %s", name, strings.Join(known, ", "))
@@ -199,10 +200,10 @@ func readScenario(s streams, name string) (*plant.Scenario, error) {
 	if err != nil {
 		return nil, err
 	}
-	file := dsl.File{Name: name, Data: data}
+	file := diag.File{Name: name, Data: data}
 	scenario, found := plant.Parse(file)
 	if len(found) > 0 {
-		if err := dsl.WriteDiagnostics(s.err, dsl.Text, []dsl.File{file}, found, colorful(s.err)); err != nil {
+		if err := render.Write(s.err, render.Text, []diag.File{file}, found, colorful(s.err)); err != nil {
 			return nil, fmt.Errorf("findings cannot be shown: %w", err)
 		}
 	}

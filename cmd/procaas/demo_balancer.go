@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/pipelines"
@@ -228,7 +229,7 @@ func openDemoNode(ctx context.Context, s streams, o clusterDemoOptions, workers 
 	for i, w := range workers {
 		fmt.Fprintf(&cluster, "      - {id: %s, url: %q, zone: %c}\n", w.name, w.url, 'a'+i%3)
 	}
-	files = append(files, dsl.File{Name: "cluster.yaml", Data: []byte(cluster.String())})
+	files = append(files, diag.File{Name: "cluster.yaml", Data: []byte(cluster.String())})
 	bundle, err := checkBundle(s, files, dsl.Options{})
 	if err != nil {
 		return nil, err

@@ -13,6 +13,12 @@ import (
 // layers is the order of the house: a folder imports only folders to its left.
 var layers = []string{"schemas", "dsl", "engine", "handlers", "pipelines", "cmd"}
 
+// rooms are the parts of a folder in their order: a room imports only rooms to its
+// left, and the folder itself, which is the front door, imports any of them.
+var rooms = map[string][]string{
+	"dsl": {"diag", "rules", "render"},
+}
+
 // homes says which packages may import a library directly, and why it lives
 // there. A library that is not listed may be used anywhere.
 var homes = []struct {
@@ -82,10 +88,30 @@ func TestFoldersImportOnlyToTheirLeft(t *testing.T) {
 			if from == "engine" && target == "engine" {
 				t.Errorf("engine imports its own part %s; parts import the whole, never the reverse", to)
 			}
+			if known := rooms[folder]; known != nil && target == folder {
+				checkRooms(t, known, from, to)
+				continue
+			}
 			if from != folder && target == folder && to != folder && folder != "cmd" && !harness(from) && !within(from, to) && !within(to, from) {
 				t.Errorf("%s imports its sibling %s; parts of %s never import each other", from, to, folder)
 			}
 		}
+	}
+}
+
+// checkRooms holds an import inside of a folder of rooms against their order.
+func checkRooms(t *testing.T, known []string, from, to string) {
+	t.Helper()
+	_, in, isRoom := strings.Cut(from, "/")
+	_, target, ok := strings.Cut(to, "/")
+	switch {
+	case !isRoom:
+	case !slices.Contains(known, in):
+		t.Errorf("%s is no room of %s; write it into the order of rooms: %s", from, to, strings.Join(known, " ← "))
+	case !ok:
+		t.Errorf("%s imports the front door %s; rooms import only rooms to their left: %s", from, to, strings.Join(known, " ← "))
+	case slices.Index(known, target) > slices.Index(known, in):
+		t.Errorf("%s imports %s, which is to its right in %s", from, to, strings.Join(known, " ← "))
 	}
 }
 

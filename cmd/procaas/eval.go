@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/dsl/render"
 	"procaas/engine"
 )
 
@@ -151,8 +153,8 @@ func setValue(env dsl.Env, text string) error {
 func eval(ctx context.Context, s streams, source string, env dsl.Env, format string) error {
 	e, found := dsl.ParseExpr("expression", source, env)
 	if e == nil {
-		files := []dsl.File{{Name: "expression", Data: []byte(source)}}
-		if err := dsl.WriteDiagnostics(s.err, dsl.Text, files, found, colorful(s.err)); err != nil {
+		files := []diag.File{{Name: "expression", Data: []byte(source)}}
+		if err := render.Write(s.err, render.Text, files, found, colorful(s.err)); err != nil {
 			return err
 		}
 		return errFindings

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 	"procaas/engine/flowtest"
 	"procaas/handlers"
 )
@@ -56,7 +58,7 @@ logs name it.`,
 }
 
 func explain(s streams, name string) error {
-	if rule, ok := dsl.Explain(dsl.Code(strings.ToUpper(name))); ok {
+	if rule, ok := rules.Explain(diag.Code(strings.ToUpper(name))); ok {
 		explainRule(s, rule)
 		return nil
 	}
@@ -81,7 +83,7 @@ func explain(s streams, name string) error {
 			return nil
 		}
 	}
-	if near := dsl.Suggest(name, explainable()); near != "" {
+	if near := diag.Suggest(name, explainable()); near != "" {
 		return usagef("nothing is called %q; did you mean %q?", name, near)
 	}
 	return usagef("nothing is called %q; procaas explain lists what there is", name)
@@ -99,7 +101,7 @@ func explainPart(s streams, p dsl.Part) error {
 	return err
 }
 
-func explainRule(s streams, r dsl.Rule) {
+func explainRule(s streams, r rules.Rule) {
 	fmt.Fprintf(s.out, "%s: %s\n\n%s\n", r.Code, r.Title, r.Why)
 	if r.Before != "" {
 		fmt.Fprintf(s.out, "\nInstead of\n\n%s\n", indent(r.Before))
@@ -117,7 +119,7 @@ func indent(text string) string {
 // explainable lists every name that explain knows.
 func explainable() []string {
 	names := []string{"tests"}
-	for _, r := range dsl.Rules() {
+	for _, r := range rules.All() {
 		names = append(names, string(r.Code))
 	}
 	for _, t := range handlers.All() {
@@ -151,7 +153,7 @@ func explainAll(s streams) error {
 	section("\nTests")
 	fmt.Fprintf(w, "  tests\tHow *.test.yaml are written.\n")
 	section("\nDiagnostics")
-	for _, r := range dsl.Rules() {
+	for _, r := range rules.All() {
 		fmt.Fprintf(w, "  %s\t%s\n", r.Code, r.Title)
 	}
 	return w.Flush()

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 const fmtHelp = `fmt gives every *.yaml and *.yml file below the given paths, tests and stubs
@@ -46,7 +47,7 @@ func fmtCommand(s streams) *cobra.Command {
 }
 
 // reformat leaves a file as it is when the new text would mean something else.
-func reformat(f dsl.File) ([]byte, []dsl.Diagnostic, error) {
+func reformat(f diag.File) ([]byte, []diag.Diagnostic, error) {
 	text, found, err := dsl.Reformat(f)
 	if err != nil {
 		err = fmt.Errorf("left alone: %w", err)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine/flowtest"
 )
 
@@ -83,7 +84,7 @@ func initialise(s streams, dir, format string) error {
 }
 
 // text tells what was written and what comes next.
-func (r initReport) text(s streams, files []dsl.File, dir string) error {
+func (r initReport) text(s streams, files []diag.File, dir string) error {
 	for _, name := range r.Written {
 		fmt.Fprintln(s.out, "wrote", name)
 	}
@@ -115,10 +116,10 @@ Next, in %s:
 const settingsFile = ".vscode/settings.json"
 
 // starterFiles gives all that init writes, by path.
-func starterFiles() ([]dsl.File, error) {
-	var files []dsl.File
+func starterFiles() ([]diag.File, error) {
+	var files []diag.File
 	add := func(name string, data []byte, err error) error {
-		files = append(files, dsl.File{Name: name, Data: data})
+		files = append(files, diag.File{Name: name, Data: data})
 		return err
 	}
 	for _, name := range []string{"order-placed.yaml", "order-placed.test.yaml", "order-placed.stub.yaml"} {

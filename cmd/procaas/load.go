@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/dsl/render"
 	"procaas/engine"
 	"procaas/handlers"
 )
@@ -33,7 +35,7 @@ func isYAML(name string) bool {
 
 // readFiles reads the files below paths that want chooses, in the order of their
 // names. A path that is a file is read whatever its name; "-" is stdin.
-func readFiles(paths []string, stdin io.Reader, want func(string) bool) ([]dsl.File, error) {
+func readFiles(paths []string, stdin io.Reader, want func(string) bool) ([]diag.File, error) {
 	return readFilesIn(openGiven, paths, stdin, want)
 }
 
@@ -53,14 +55,14 @@ func openGiven(path string) (dir *os.Root, base string, err error) {
 }
 
 // readFilesIn is readFiles for paths that open leads to.
-func readFilesIn(open func(string) (*os.Root, string, error), paths []string, stdin io.Reader, want func(string) bool) ([]dsl.File, error) {
-	var files []dsl.File
+func readFilesIn(open func(string) (*os.Root, string, error), paths []string, stdin io.Reader, want func(string) bool) ([]diag.File, error) {
+	var files []diag.File
 	seen, size := map[string]bool{}, 0
 	add := func(name, id string, data []byte) error {
 		name = filepath.ToSlash(filepath.Clean(name))
 		if !seen[name] {
 			seen[name] = true
-			files = append(files, dsl.File{Name: name, ID: filepath.ToSlash(id), Data: data})
+			files = append(files, diag.File{Name: name, ID: filepath.ToSlash(id), Data: data})
 			size += len(data)
 		}
 		if size > maxTrees {
@@ -88,7 +90,7 @@ func readFilesIn(open func(string) (*os.Root, string, error), paths []string, st
 			return nil, err
 		}
 	}
-	slices.SortFunc(files, func(a, b dsl.File) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(files, func(a, b diag.File) int { return strings.Compare(a.Name, b.Name) })
 	return files, nil
 }
 
@@ -137,14 +139,14 @@ func readTree(dir *os.Root, base, root string, want func(string) bool, add func(
 }
 
 // readFS reads what want chooses from an embedded directory.
-func readFS(fsys fs.FS, want func(string) bool) ([]dsl.File, error) {
-	var files []dsl.File
+func readFS(fsys fs.FS, want func(string) bool) ([]diag.File, error) {
+	var files []diag.File
 	err := fs.WalkDir(fsys, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !want(d.Name()) {
 			return err
 		}
 		data, err := fs.ReadFile(fsys, path)
-		files = append(files, dsl.File{Name: path, Data: data})
+		files = append(files, diag.File{Name: path, Data: data})
 		return err
 	})
 	return files, err
@@ -175,11 +177,11 @@ func loadBundle(s streams, paths []string, o dsl.Options) (*dsl.Bundle, error) {
 	return checkBundle(s, files, o)
 }
 
-func checkBundle(s streams, files []dsl.File, o dsl.Options) (*dsl.Bundle, error) {
+func checkBundle(s streams, files []diag.File, o dsl.Options) (*dsl.Bundle, error) {
 	o.Types = languageTypes()
 	bundle, found := dsl.Load(files, o)
 	if len(found) > 0 {
-		if err := dsl.WriteDiagnostics(s.err, dsl.Text, files, found, colorful(s.err)); err != nil {
+		if err := render.Write(s.err, render.Text, files, found, colorful(s.err)); err != nil {
 			return nil, err
 		}
 	}

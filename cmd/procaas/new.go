@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/dsl/render"
 )
 
 const newHelp = `new writes a handler, a stage, a pipeline or a flow into the right place of the
@@ -56,8 +58,8 @@ type novelty struct {
 	set                       []string
 	critical, criticalIsGiven bool
 	bundle                    *dsl.Bundle
-	files                     []dsl.File
-	before                    []dsl.Diagnostic
+	files                     []diag.File
+	before                    []diag.Diagnostic
 }
 
 func newCommand(s streams) *cobra.Command {
@@ -124,7 +126,7 @@ func (n *novelty) run() error {
 	if n.kind == "" {
 		n.kind = n.findKind()
 	}
-	write := map[string]func() (dsl.File, int, error){"handler": n.handler, "stage": n.stage, "pipeline": n.newPipeline, "flow": n.newFlow}[n.kind]
+	write := map[string]func() (diag.File, int, error){"handler": n.handler, "stage": n.stage, "pipeline": n.newPipeline, "flow": n.newFlow}[n.kind]
 	file, line, err := write()
 	if err != nil {
 		return err
@@ -141,7 +143,7 @@ func (n *novelty) load() error {
 	n.files = files
 	n.bundle, n.before = dsl.Load(files, dsl.Options{Types: languageTypes(), Read: treesOf(n.dirs).read})
 	if n.bundle == nil {
-		if err := dsl.WriteDiagnostics(n.err, dsl.Text, files, n.before, colorful(n.err)); err != nil {
+		if err := render.Write(n.err, render.Text, files, n.before, colorful(n.err)); err != nil {
 			return err
 		}
 		return errFindings
@@ -198,7 +200,7 @@ func (n *novelty) need(value *string, question, flag string) error {
 }
 
 // pipelineOf finds a pipeline and its file.
-func (n *novelty) pipelineOf(id string) (*dsl.Pipeline, dsl.File, error) {
+func (n *novelty) pipelineOf(id string) (*dsl.Pipeline, diag.File, error) {
 	p := n.bundle.Pipeline(id)
 	if p == nil {
 		var ids []string
@@ -206,21 +208,21 @@ func (n *novelty) pipelineOf(id string) (*dsl.Pipeline, dsl.File, error) {
 			ids = append(ids, p.ID)
 		}
 		hint := ""
-		if near := dsl.Suggest(id, ids); near != "" {
+		if near := diag.Suggest(id, ids); near != "" {
 			hint = fmt.Sprintf("; did you mean %s?", near)
 		}
-		return nil, dsl.File{}, usagef("there is no pipeline %s%s", id, hint)
+		return nil, diag.File{}, usagef("there is no pipeline %s%s", id, hint)
 	}
-	at := slices.IndexFunc(n.files, func(f dsl.File) bool { return f.Name == p.Span.File })
+	at := slices.IndexFunc(n.files, func(f diag.File) bool { return f.Name == p.Span.File })
 	return p, n.files[at], nil
 }
 
-func (n *novelty) stage() (dsl.File, int, error) {
+func (n *novelty) stage() (diag.File, int, error) {
 	if err := n.needID(); err != nil {
-		return dsl.File{}, 0, err
+		return diag.File{}, 0, err
 	}
 	if err := n.need(&n.pipeline, "Of which pipeline", "--pipeline"); err != nil {
-		return dsl.File{}, 0, err
+		return diag.File{}, 0, err
 	}
 	p, file, err := n.pipelineOf(n.pipeline)
 	if err != nil {
@@ -240,7 +242,7 @@ func stageIDs(p *dsl.Pipeline) []string {
 	return ids
 }
 
-func (n *novelty) insert(file dsl.File, path []string, entry string) (dsl.File, int, error) {
+func (n *novelty) insert(file diag.File, path []string, entry string) (diag.File, int, error) {
 	text, line, err := dsl.Insert(file, path, n.after, entry)
 	if err != nil {
 		return file, 0, usageError{err}
@@ -249,9 +251,9 @@ func (n *novelty) insert(file dsl.File, path []string, entry string) (dsl.File, 
 	return file, line, nil
 }
 
-func (n *novelty) newPipeline() (dsl.File, int, error) {
+func (n *novelty) newPipeline() (diag.File, int, error) {
 	if err := n.needID(); err != nil {
-		return dsl.File{}, 0, err
+		return diag.File{}, 0, err
 	}
 	if n.flow == "" && n.answers && len(n.bundle.Flows) > 0 {
 		n.flow = n.ask("Of which flow: " + strings.Join(flowIDs(n.bundle), ", ") + " (none if left empty)")
@@ -270,12 +272,12 @@ func (n *novelty) newPipeline() (dsl.File, int, error) {
 	return n.file(b.String())
 }
 
-func (n *novelty) newFlow() (dsl.File, int, error) {
+func (n *novelty) newFlow() (diag.File, int, error) {
 	if err := n.needID(); err != nil {
-		return dsl.File{}, 0, err
+		return diag.File{}, 0, err
 	}
 	if err := n.need(&n.key, "Which field of an event's payload tells one "+n.id+" from another", "--key"); err != nil {
-		return dsl.File{}, 0, err
+		return diag.File{}, 0, err
 	}
 	owner := ""
 	if n.owner != "" {
@@ -286,7 +288,7 @@ func (n *novelty) newFlow() (dsl.File, int, error) {
 }
 
 // file is a new file, named after what is in it.
-func (n *novelty) file(text string) (dsl.File, int, error) {
+func (n *novelty) file(text string) (diag.File, int, error) {
 	dir := n.dirs[0]
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		dir = filepath.Dir(dir)
@@ -298,17 +300,17 @@ func (n *novelty) file(text string) (dsl.File, int, error) {
 	}
 	name := filepath.Join(dir, n.id+".yaml")
 	if _, err := os.Lstat(name); err == nil {
-		return dsl.File{}, 0, usagef("%s is there already", name)
+		return diag.File{}, 0, usagef("%s is there already", name)
 	}
-	return dsl.File{Name: filepath.ToSlash(name), Data: []byte(text)}, 3, nil
+	return diag.File{Name: filepath.ToSlash(name), Data: []byte(text)}, 3, nil
 }
 
 // write checks the whole with the new text, writes it and says what it is.
-func (n *novelty) write(file dsl.File, line int) error {
-	files := slices.DeleteFunc(slices.Clone(n.files), func(f dsl.File) bool { return f.Name == file.Name })
+func (n *novelty) write(file diag.File, line int) error {
+	files := slices.DeleteFunc(slices.Clone(n.files), func(f diag.File) bool { return f.Name == file.Name })
 	files = append(files, file)
 	_, found := dsl.Load(files, dsl.Options{Types: languageTypes(), Read: treesOf(n.dirs).read})
-	if dsl.HasErrors(found) {
+	if diag.HasErrors(found) {
 		fmt.Fprintf(n.err, "Nothing was written: with this %s the pipelines would not be in order.\n", n.kind)
 		return cmp.Or(n.advise(files, found), errFindings)
 	}
@@ -317,7 +319,7 @@ func (n *novelty) write(file dsl.File, line int) error {
 	switch {
 	case err == nil && bytes.Equal(old, file.Data):
 		return fmt.Errorf("%s did not change", file.Name)
-	case err == nil && !slices.ContainsFunc(n.files, func(f dsl.File) bool { return f.Name == file.Name }):
+	case err == nil && !slices.ContainsFunc(n.files, func(f diag.File) bool { return f.Name == file.Name }):
 		return usagef("%s is there already, and not among the files that -p names: name its directory", file.Name)
 	case err == nil:
 		err = replaceFile(path, file.Data)
@@ -334,12 +336,12 @@ func (n *novelty) write(file dsl.File, line int) error {
 }
 
 // advise shows what is found now and was not before.
-func (n *novelty) advise(files []dsl.File, found []dsl.Diagnostic) error {
-	found = slices.DeleteFunc(found, func(d dsl.Diagnostic) bool {
-		return slices.ContainsFunc(n.before, func(b dsl.Diagnostic) bool { return b.Code == d.Code && b.Message == d.Message })
+func (n *novelty) advise(files []diag.File, found []diag.Diagnostic) error {
+	found = slices.DeleteFunc(found, func(d diag.Diagnostic) bool {
+		return slices.ContainsFunc(n.before, func(b diag.Diagnostic) bool { return b.Code == d.Code && b.Message == d.Message })
 	})
 	if len(found) == 0 {
 		return nil
 	}
-	return dsl.WriteDiagnostics(n.err, dsl.Text, files, found, colorful(n.err))
+	return render.Write(n.err, render.Text, files, found, colorful(n.err))
 }

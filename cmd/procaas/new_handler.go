@@ -6,13 +6,13 @@ import (
 	"slices"
 	"strings"
 
-	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 // handler writes a handler into its stage, or as a contribution of another owner
 // into a file of that owner.
-func (n *novelty) handler() (dsl.File, int, error) {
-	none := dsl.File{}
+func (n *novelty) handler() (diag.File, int, error) {
+	none := diag.File{}
 	if err := n.needID(); err != nil {
 		return none, 0, err
 	}
@@ -29,7 +29,7 @@ func (n *novelty) handler() (dsl.File, int, error) {
 	}
 	if !slices.Contains(stageIDs(p), stage) {
 		hint := ""
-		if near := dsl.Suggest(stage, stageIDs(p)); near != "" {
+		if near := diag.Suggest(stage, stageIDs(p)); near != "" {
 			hint = "; did you mean " + near + "?"
 		}
 		return none, 0, usagef("pipeline %s has no stage %s%s; it has %s", p.ID, stage, hint, strings.Join(stageIDs(p), ", "))
@@ -53,7 +53,7 @@ func (n *novelty) handler() (dsl.File, int, error) {
 }
 
 // contribution writes a handler of another owner.
-func (n *novelty) contribution(beside dsl.File, body string) (dsl.File, int, error) {
+func (n *novelty) contribution(beside diag.File, body string) (diag.File, int, error) {
 	if !n.criticalIsGiven {
 		n.critical = false // who contributes seldom means to stop the runs of others
 	}
@@ -64,7 +64,7 @@ func (n *novelty) contribution(beside dsl.File, body string) (dsl.File, int, err
 			return n.insert(f, []string{"handlers"}, entry)
 		}
 	}
-	return n.insert(dsl.File{Name: name, Data: []byte("# What " + n.owner + " adds to the pipelines of others.\n")}, []string{"handlers"}, entry)
+	return n.insert(diag.File{Name: name, Data: []byte("# What " + n.owner + " adds to the pipelines of others.\n")}, []string{"handlers"}, entry)
 }
 
 // body writes what the handler does.

@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 )
 
@@ -49,7 +50,7 @@ func planOf(b *dsl.Bundle, id string) (*engine.Plan, error) {
 		ids = append(ids, p.ID)
 	}
 	if b.Pipeline(id) == nil {
-		if near := dsl.Suggest(id, ids); near != "" {
+		if near := diag.Suggest(id, ids); near != "" {
 			return nil, usagef("no pipeline %q; did you mean %q?", id, near)
 		}
 		return nil, usagef("no pipeline %q in these files", id)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/api/ui"
 	"procaas/engine/flowtest"
@@ -23,7 +24,7 @@ var playAlone = []string{"request", "set", "emit", "wait", "fail"}
 
 // play runs what the playground of the console tries: on a store in memory, in virtual
 // time, without a network.
-func play(ctx context.Context, pipelines, tests dsl.File) (out ui.Played) {
+func play(ctx context.Context, pipelines, tests diag.File) (out ui.Played) {
 	file, found := flowtest.Parse(tests)
 	out.Findings = found
 	if file == nil {
@@ -33,7 +34,7 @@ func play(ctx context.Context, pipelines, tests dsl.File) (out ui.Played) {
 		out.Err = "In the playground a test has no files: leave out pipelines and stubs."
 		return out
 	}
-	bundle, found := dsl.Load([]dsl.File{pipelines}, dsl.Options{Types: languageTypes()})
+	bundle, found := dsl.Load([]diag.File{pipelines}, dsl.Options{Types: languageTypes()})
 	if bundle == nil {
 		out.Findings = append(out.Findings, found...)
 		return out

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/api/ui"
 )
@@ -27,7 +27,7 @@ pipelines:
 
 func playOf(t *testing.T, pipelines, tests string) ui.Played {
 	t.Helper()
-	return play(t.Context(), dsl.File{Name: "playground.yaml", Data: []byte(pipelines)}, dsl.File{Name: "playground.test.yaml", Data: []byte(tests)})
+	return play(t.Context(), diag.File{Name: "playground.yaml", Data: []byte(pipelines)}, diag.File{Name: "playground.test.yaml", Data: []byte(tests)})
 }
 
 func TestPlaygroundRunsWithStubs(t *testing.T) {
@@ -66,7 +66,7 @@ func TestPlaygroundSaysWhatIsWrong(t *testing.T) {
 	if out := playOf(t, tried, event+"    expect: {shared-state: {greeting: bye}}\n    mocks: {user: {status: 202}}\n"); len(out.Tests) != 1 || len(out.Tests[0].Wrong) != 1 {
 		t.Errorf("want one difference, have %+v", out)
 	}
-	if out := playOf(t, tried, "tests:\n  - nam: a\n"); !dsl.HasErrors(out.Findings) || out.Findings[0].Span.Start.Line != 2 {
+	if out := playOf(t, tried, "tests:\n  - nam: a\n"); !diag.HasErrors(out.Findings) || out.Findings[0].Span.Start.Line != 2 {
 		t.Errorf("want a finding in the test, have %+v", out)
 	}
 	if out := playOf(t, tried, "stubs: ../etc\n"+event); !strings.Contains(out.Err, "no files") {
@@ -77,7 +77,7 @@ func TestPlaygroundSaysWhatIsWrong(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if out := play(ended, dsl.File{Name: "a.yaml", Data: []byte(tried)}, dsl.File{Name: "a.test.yaml", Data: []byte(event)}); !strings.Contains(out.Err, "too long") {
+	if out := play(ended, diag.File{Name: "a.yaml", Data: []byte(tried)}, diag.File{Name: "a.test.yaml", Data: []byte(event)}); !strings.Contains(out.Err, "too long") {
 		t.Errorf("want it to end in time, have %+v", out)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/handlers/balancer/route"
@@ -83,7 +84,7 @@ func (f *proxyFlags) find(id string, b *dsl.Bundle) (*proxied, error) {
 			known = append(known, c.ID)
 		}
 		hint := "declare it below clusters:"
-		if near := dsl.Suggest(id, known); near != "" {
+		if near := diag.Suggest(id, known); near != "" {
 			hint = "did you mean " + near + "?"
 		}
 		return nil, usagef("--proxy %s=%s: no cluster %q is declared; %s", id, f.addresses[id], id, hint)

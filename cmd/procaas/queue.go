@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine/api"
 )
 
@@ -87,7 +87,7 @@ func unheardType(name string, all []api.QueueStats) string {
 		known = append(known, all[i].Type)
 	}
 	text := fmt.Sprintf("there is no task of type %q", name)
-	if near := dsl.Suggest(name, known); near != "" {
+	if near := diag.Suggest(name, known); near != "" {
 		text += fmt.Sprintf("; did you mean %q?", near)
 	}
 	return text

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/dsl/render"
 )
 
 var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
@@ -27,9 +29,9 @@ func checkExamples(t *testing.T, page string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var files []dsl.File
+	var files []diag.File
 	for i, block := range yamlBlock.FindAllSubmatch(text, -1) {
-		files = append(files, dsl.File{Name: string(rune('a'+i)) + ".yaml", Data: block[1]})
+		files = append(files, diag.File{Name: string(rune('a'+i)) + ".yaml", Data: block[1]})
 	}
 	if len(files) < 2 {
 		t.Fatalf("%s: want examples, have %d blocks of YAML", page, len(files))
@@ -37,7 +39,7 @@ func checkExamples(t *testing.T, page string) {
 	_, found := dsl.Load(files, dsl.Options{Types: languageTypes()})
 	var out strings.Builder
 	if len(found) > 0 {
-		if err := dsl.WriteDiagnostics(&out, dsl.Text, files, found, false); err != nil {
+		if err := render.Write(&out, render.Text, files, found, false); err != nil {
 			t.Fatal(err)
 		}
 		t.Errorf("%s: the examples have findings:\n%s", page, out.String())
@@ -103,7 +105,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What the tests install is other people's.
-	pages = slices.DeleteFunc(pages, func(p dsl.File) bool { return strings.Contains(p.Name, "node_modules/") })
+	pages = slices.DeleteFunc(pages, func(p diag.File) bool { return strings.Contains(p.Name, "node_modules/") })
 	anchors := map[string][]string{} // by page
 	for _, p := range pages {
 		for _, h := range heading.FindAllStringSubmatch(string(p.Data), -1) {

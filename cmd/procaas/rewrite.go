@@ -10,7 +10,8 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 
-	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/dsl/render"
 )
 
 // A rewriter is a command that gives files a new text: fmt and upgrade.
@@ -21,7 +22,7 @@ type rewriter struct {
 	verb             string // what becomes of a file, for people
 
 	// rewrite gives the new text of a file, or what keeps it from having one.
-	rewrite func(f dsl.File) ([]byte, []dsl.Diagnostic, error)
+	rewrite func(f diag.File) ([]byte, []diag.Diagnostic, error)
 }
 
 // flags adds what all rewriters take.
@@ -58,7 +59,7 @@ func (w *rewriter) run(paths []string) error {
 	}
 	stdin := len(paths) == 1 && paths[0] == "-"
 	report := rewriteReport{Files: len(files), Changed: []string{}, Written: !w.dryRun() && !stdin}
-	var found []dsl.Diagnostic
+	var found []diag.Diagnostic
 	broken := false
 	for _, f := range files {
 		text, problems, err := w.rewrite(f)
@@ -68,7 +69,7 @@ func (w *rewriter) run(paths []string) error {
 			broken = true
 			fmt.Fprintf(w.err, "procaas: %s: %v\n", f.Name, err)
 			continue
-		case dsl.HasErrors(problems):
+		case diag.HasErrors(problems):
 			continue
 		case stdin && !w.dryRun():
 			if _, err := w.out.Write(text); err != nil {
@@ -100,7 +101,7 @@ func (w *rewriter) run(paths []string) error {
 func (w *rewriter) dryRun() bool { return w.check || w.diff || w.dry }
 
 // tell names a file that changes, or shows how.
-func (w *rewriter) tell(f dsl.File, text []byte) {
+func (w *rewriter) tell(f diag.File, text []byte) {
 	if w.diff {
 		_, _ = w.out.Write(diff.Diff(f.Name, f.Data, f.Name, text))
 		return
@@ -109,13 +110,13 @@ func (w *rewriter) tell(f dsl.File, text []byte) {
 }
 
 // end shows what was found and gives the exit code.
-func (w *rewriter) end(report rewriteReport, files []dsl.File, found []dsl.Diagnostic, broken bool) error {
+func (w *rewriter) end(report rewriteReport, files []diag.File, found []diag.Diagnostic, broken bool) error {
 	if len(found) > 0 {
-		if err := dsl.WriteDiagnostics(w.err, dsl.Text, files, found, colorful(w.err)); err != nil {
+		if err := render.Write(w.err, render.Text, files, found, colorful(w.err)); err != nil {
 			return err
 		}
 	}
-	if broken || dsl.HasErrors(found) {
+	if broken || diag.HasErrors(found) {
 		return errFindings
 	}
 	if n := len(report.Changed); w.check && n > 0 {

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine/api"
 )
 
@@ -232,7 +232,7 @@ func flagError(c *cobra.Command, err error) error {
 				known = append(known, f.Name)
 			}
 		})
-		if near := dsl.Suggest(found[1], known); near != "" {
+		if near := diag.Suggest(found[1], known); near != "" {
 			return usagef("%w; did you mean --%s?", err, near)
 		}
 		return usagef("%w, which %s does not take", err, c.CommandPath())

@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/dsl/render"
 	"procaas/engine"
 	"procaas/engine/sqlite"
 	"procaas/engine/stub"
@@ -115,10 +117,10 @@ func (r oneRun) startStubs(ctx context.Context) (services map[string]string, sto
 }
 
 // startStubs checks stub files and serves them on free ports.
-func startStubs(ctx context.Context, s streams, files []dsl.File) (*stub.Server, error) {
+func startStubs(ctx context.Context, s streams, files []diag.File) (*stub.Server, error) {
 	set, found := stub.Parse(files)
 	if len(found) > 0 {
-		if err := dsl.WriteDiagnostics(s.err, dsl.Text, files, found, colorful(s.err)); err != nil {
+		if err := render.Write(s.err, render.Text, files, found, colorful(s.err)); err != nil {
 			return nil, err
 		}
 	}

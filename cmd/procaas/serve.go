@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"procaas/dsl"
+	"procaas/dsl/render"
 	"procaas/engine"
 	"procaas/engine/alert"
 	"procaas/engine/api"
@@ -339,7 +340,7 @@ func (n *node) reload(ctx context.Context, drop bool, by engine.Actor) (engine.D
 	}
 	bundle, found := dsl.Load(files, dsl.Options{Types: languageTypes(), Read: treesOf(f.pipelines).read, ServiceURLs: f.services})
 	if len(found) > 0 {
-		if err := dsl.WriteDiagnostics(s.err, dsl.Text, files, found, colorful(s.err)); err != nil {
+		if err := render.Write(s.err, render.Text, files, found, colorful(s.err)); err != nil {
 			n.log.Warn("findings cannot be shown", "error", err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/api"
 )
@@ -327,7 +327,7 @@ func checkTarget(ctx context.Context, client *api.Client, shardMap, target strin
 		return nil
 	}
 	hint := "procaas shard list " + shardMap + " lists them"
-	if near := dsl.Suggest(target, known); near != "" {
+	if near := diag.Suggest(target, known); near != "" {
 		hint = "did you mean " + near + "?"
 	}
 	return usagef("map %s has no shard %q; %s", shardMap, target, hint)

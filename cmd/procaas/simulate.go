@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/simulate"
 )
@@ -234,7 +235,7 @@ func readPolicy(s streams, text string) (simulate.Policy, error) {
 // inlineHandler checks fields from the command line as those of a handler, so that they have
 // the same defaults, bounds and messages as in a file.
 func inlineHandler(s streams, fields string) (*dsl.Handler, error) {
-	file := dsl.File{Name: "command line", Data: []byte(`pipelines:
+	file := diag.File{Name: "command line", Data: []byte(`pipelines:
 - id: try
   stages:
   - id: it
@@ -243,7 +244,7 @@ func inlineHandler(s streams, fields string) (*dsl.Handler, error) {
       critical: false
       request: {url: http://127.0.0.1}
       ` + fields + "\n")}
-	b, err := checkBundle(s, []dsl.File{file}, dsl.Options{})
+	b, err := checkBundle(s, []diag.File{file}, dsl.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -273,7 +274,7 @@ func handlerIn(s streams, flag, text string) (*dsl.Handler, error) {
 			}
 		}
 	}
-	if near := dsl.Suggest(id, paths); near != "" {
+	if near := diag.Suggest(id, paths); near != "" {
 		return nil, usagef("no handler %q in %s; did you mean %q?", id, file, near)
 	}
 	slices.Sort(paths)

@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/dsl/render"
 	"procaas/engine"
 	"procaas/engine/flowtest"
 	"procaas/engine/memory"
@@ -180,7 +182,7 @@ type testLoader struct {
 
 // load gives the suites of files of tests. All findings are shown; errors among
 // them end the command.
-func (l *testLoader) load(files []dsl.File) ([]*flowtest.Suite, error) {
+func (l *testLoader) load(files []diag.File) ([]*flowtest.Suite, error) {
 	var suites []*flowtest.Suite
 	for _, f := range files {
 		suite, err := l.suite(f)
@@ -199,10 +201,10 @@ func (l *testLoader) load(files []dsl.File) ([]*flowtest.Suite, error) {
 	return suites, nil
 }
 
-func (l *testLoader) suite(f dsl.File) (*flowtest.Suite, error) {
+func (l *testLoader) suite(f diag.File) (*flowtest.Suite, error) {
 	file, found := flowtest.Parse(f)
 	if file == nil {
-		return nil, l.show([]dsl.File{f}, found)
+		return nil, l.show([]diag.File{f}, found)
 	}
 	bundle, err := l.bundle(file.Paths(f.Name))
 	if err != nil || bundle == nil {
@@ -214,14 +216,14 @@ func (l *testLoader) suite(f dsl.File) (*flowtest.Suite, error) {
 	}
 	env := flowtest.Env{Types: handlers.All(), Store: func(now func() time.Time) engine.Store { return memory.New(now) }}
 	suite, found := flowtest.NewSuite(f.Name, file, bundle, stubs, env)
-	return suite, l.show([]dsl.File{f}, found)
+	return suite, l.show([]diag.File{f}, found)
 }
 
-func (l *testLoader) show(files []dsl.File, found []dsl.Diagnostic) error {
+func (l *testLoader) show(files []diag.File, found []diag.Diagnostic) error {
 	if len(found) == 0 {
 		return nil
 	}
-	return dsl.WriteDiagnostics(l.err, dsl.Text, files, found, colorful(l.err))
+	return render.Write(l.err, render.Text, files, found, colorful(l.err))
 }
 
 // bundle loads pipelines; nil when they have errors.

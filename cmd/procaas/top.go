@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/api"
 )
@@ -85,7 +85,7 @@ func (f *topFlags) run(ctx context.Context, s streams, below, format string) err
 		return err
 	}
 	if len(now.handlers) == 0 && below != "" {
-		if near := dsl.Suggest(below, now.known); near != "" {
+		if near := diag.Suggest(below, now.known); near != "" {
 			return usagef("there is no handler below %s; did you mean %s?", below, near)
 		}
 		return usagef("there is no handler below %s", below)

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 const upgradeHelp = `upgrade turns the first version of the language into the second one:
@@ -42,7 +43,7 @@ func upgradeCommand(s streams) *cobra.Command {
 }
 
 // upgrade leaves a file as it is when the new text would compute something else.
-func upgrade(f dsl.File) ([]byte, []dsl.Diagnostic, error) {
+func upgrade(f diag.File) ([]byte, []diag.Diagnostic, error) {
 	text, found, err := dsl.Upgrade(f)
 	if err != nil {
 		err = fmt.Errorf("left alone: %w", err)

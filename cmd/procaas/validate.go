@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/dsl/render"
 )
 
 const validateHelp = `validate reads every *.yaml and *.yml file below the given paths as one set and
@@ -38,7 +40,7 @@ func validateCommand(s streams) *cobra.Command {
 		Example: "  procaas validate pipelines/\n  procaas validate --fix pipelines/\n  procaas validate --format github .\n  procaas validate --format sarif . > procaas.sarif",
 		Args:    cobra.ArbitraryArgs,
 	}
-	format := formatFlag(c, string(dsl.Text), string(dsl.JSON), string(dsl.GitHub), string(dsl.SARIF), string(dsl.JUnit))
+	format := formatFlag(c, string(render.Text), string(render.JSON), string(render.GitHub), string(render.SARIF), string(render.JUnit))
 	level := c.Flags().String("fail-level", "error", "the least severity that makes the exit code 1: error, warning or advice")
 	fix := c.Flags().Bool("fix", false, "mend what has only one remedy")
 	c.RunE = func(_ *cobra.Command, args []string) error {
@@ -49,15 +51,15 @@ func validateCommand(s streams) *cobra.Command {
 		if len(args) == 0 {
 			args = []string{"."}
 		}
-		if !dsl.Severity(*level).Known() {
+		if !diag.Severity(*level).Known() {
 			return usagef("--fail-level %q: want error, warning or advice", *level)
 		}
-		return validate(s, args, dsl.Format(f), dsl.Severity(*level), *fix)
+		return validate(s, args, render.Format(f), diag.Severity(*level), *fix)
 	}
 	return c
 }
 
-func validate(s streams, paths []string, format dsl.Format, level dsl.Severity, fix bool) error {
+func validate(s streams, paths []string, format render.Format, level diag.Severity, fix bool) error {
 	files, err := readFiles(paths, s.in, isPipelineFile)
 	if err != nil {
 		return usageError{err}
@@ -66,7 +68,7 @@ func validate(s streams, paths []string, format dsl.Format, level dsl.Severity, 
 		return usagef("no pipeline files (*.yaml, *.yml) in %s", strings.Join(paths, ", "))
 	}
 	o := dsl.Options{Types: languageTypes(), Read: treesOf(paths).read}
-	var found []dsl.Diagnostic
+	var found []diag.Diagnostic
 	if fix {
 		if files, found, err = fixFiles(s, files, o, slices.Contains(paths, "-")); err != nil {
 			return err
@@ -77,10 +79,10 @@ func validate(s streams, paths []string, format dsl.Format, level dsl.Severity, 
 	} else {
 		_, found = dsl.Load(files, o)
 	}
-	if format == dsl.JUnit {
-		err = dsl.WriteJUnit(s.out, files, found, level) // what fails there fails here
+	if format == render.JUnit {
+		err = render.WriteJUnit(s.out, files, found, level) // what fails there fails here
 	} else {
-		err = dsl.WriteDiagnostics(s.out, format, files, found, colorful(s.out))
+		err = render.Write(s.out, format, files, found, colorful(s.out))
 	}
 	if err != nil {
 		return err
@@ -95,7 +97,7 @@ func validate(s streams, paths []string, format dsl.Format, level dsl.Severity, 
 
 // fixFiles mends files and tells what was mended. What came from standard input
 // goes to standard output.
-func fixFiles(s streams, files []dsl.File, o dsl.Options, stdin bool) (now []dsl.File, left []dsl.Diagnostic, err error) {
+func fixFiles(s streams, files []diag.File, o dsl.Options, stdin bool) (now []diag.File, left []diag.Diagnostic, err error) {
 	now, fixed, left := dsl.Fix(files, o)
 	for i, f := range now {
 		switch {

@@ -16,6 +16,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/alert"
 	"procaas/handlers"
@@ -44,7 +45,7 @@ pipelines:
 func plans(t *testing.T) []*engine.Plan {
 	t.Helper()
 	known := engine.Types(handlers.All())
-	b, found := dsl.Load([]dsl.File{{Name: "flows.yaml", Data: []byte(watched)}}, dsl.Options{Types: known})
+	b, found := dsl.Load([]diag.File{{Name: "flows.yaml", Data: []byte(watched)}}, dsl.Options{Types: known})
 	if b == nil {
 		t.Fatal(found)
 	}

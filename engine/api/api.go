@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/api/ui"
 )
@@ -140,7 +141,7 @@ type Status interface {
 	Plans() []*engine.Plan
 
 	// Try checks files and plans their pipelines, and keeps nothing of it.
-	Try(files []dsl.File) ([]engine.PlanView, []dsl.Diagnostic)
+	Try(files []diag.File) ([]engine.PlanView, []diag.Diagnostic)
 
 	// Handlers and Services tell what this node has seen of them; others see other things.
 	Handlers() []engine.HandlerInfo

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/enginetest"
@@ -45,7 +46,7 @@ func newFanout(t *testing.T) *fanout {
 	for _, h := range handlers.All() {
 		types = append(types, h.Type)
 	}
-	bundle, found := dsl.Load([]dsl.File{{Name: "a.yaml", Data: []byte(clustersFile)}}, dsl.Options{Types: types})
+	bundle, found := dsl.Load([]diag.File{{Name: "a.yaml", Data: []byte(clustersFile)}}, dsl.Options{Types: types})
 	if bundle == nil {
 		t.Fatal(found)
 	}

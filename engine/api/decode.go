@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 // readBody reads a body that may be as large as the server allows.
@@ -329,7 +330,7 @@ func (f *fields) refuseUnknown() {
 
 // suggest names the known member that was probably meant, or else all of them.
 func (f *fields) suggest(name string) string {
-	if near := dsl.Suggest(name, f.known); near != "" {
+	if near := diag.Suggest(name, f.known); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
 	if len(f.known) == 0 {

@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 )
 
@@ -228,7 +228,7 @@ func refuse(code, format string, args ...any) *Problem {
 // meant suggests what a caller may have meant by a name that is not known, as the end of
 // a sentence; empty when nothing is near.
 func meant(name string, known []string) string {
-	near := dsl.Suggest(name, known)
+	near := diag.Suggest(name, known)
 	if near == "" {
 		return ""
 	}

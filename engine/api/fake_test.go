@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/handlers"
@@ -530,9 +531,9 @@ func (f *fakeEngine) reload(_ context.Context, _ bool, by engine.Actor) (engine.
 		return engine.Diff{}, errDown
 	}
 	if f.wrong {
-		at := dsl.Span{File: "taxi.yaml", Start: dsl.Pos{Line: 7, Column: 9}, End: dsl.Pos{Line: 7, Column: 14}}
-		return engine.Diff{}, &engine.DefinitionError{Found: []dsl.Diagnostic{{
-			Span: at, Severity: dsl.Error, Code: "PC0103", Message: "unknown field \"stges\"", Hint: "did you mean stages?",
+		at := diag.Span{File: "taxi.yaml", Start: diag.Pos{Line: 7, Column: 9}, End: diag.Pos{Line: 7, Column: 14}}
+		return engine.Diff{}, &engine.DefinitionError{Found: []diag.Diagnostic{{
+			Span: at, Severity: diag.Error, Code: "PC0103", Message: "unknown field \"stges\"", Hint: "did you mean stages?",
 		}}}
 	}
 	f.audit = append(f.audit, engine.AuditView{Changed: began, By: by.Name, Reason: by.Reason, Kind: engine.AuditDefinition, Before: "old", After: "new"})
@@ -563,7 +564,7 @@ func (f *fakeEngine) Plans() (all []*engine.Plan) {
 	return all
 }
 
-func (f *fakeEngine) Try(files []dsl.File) ([]engine.PlanView, []dsl.Diagnostic) {
+func (f *fakeEngine) Try(files []diag.File) ([]engine.PlanView, []diag.Diagnostic) {
 	_, found := dsl.Load(files, dsl.Options{})
 	return nil, found
 }

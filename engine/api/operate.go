@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 )
 
@@ -141,7 +141,7 @@ type Finding struct {
 }
 
 // findings writes diagnostics as replies have them.
-func findings(found []dsl.Diagnostic) []Finding {
+func findings(found []diag.Diagnostic) []Finding {
 	var out []Finding
 	for _, d := range found {
 		out = append(out, Finding{

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 )
 
@@ -162,7 +163,7 @@ func (s *server) nearType(kind string, types map[string]bool) string {
 		all = append(all, t)
 	}
 	slices.Sort(all)
-	return dsl.Suggest(kind, all)
+	return diag.Suggest(kind, all)
 }
 
 // warnOf logs once of each type that tasks of it wait for nobody.

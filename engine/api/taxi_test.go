@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/handlers"
 )
 
@@ -79,7 +80,7 @@ func load(t testing.TB, service string) *dsl.Bundle {
 	for _, h := range handlers.All() {
 		types = append(types, h.Type)
 	}
-	b, found := dsl.Load([]dsl.File{{Name: "taxi.yaml", Data: []byte(text)}}, dsl.Options{Types: types})
+	b, found := dsl.Load([]diag.File{{Name: "taxi.yaml", Data: []byte(text)}}, dsl.Options{Types: types})
 	if b == nil {
 		for _, d := range found {
 			t.Errorf("%s: %s: %s", d.Span, d.Code, d.Message)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/cells"
 	"procaas/engine/enginetest"
@@ -85,7 +86,7 @@ func (l *ledger) check(t *testing.T, keys []string, events int) {
 func nodes(t *testing.T, l *ledger, stores ...engine.Store) []*engine.Engine {
 	t.Helper()
 	counted := enginetest.Scripted("counted", l.handle)
-	b, found := dsl.Load([]dsl.File{{Name: "counting.yaml", Data: []byte(counting)}}, dsl.Options{Types: []dsl.Type{counted.Type}})
+	b, found := dsl.Load([]diag.File{{Name: "counting.yaml", Data: []byte(counting)}}, dsl.Options{Types: []dsl.Type{counted.Type}})
 	if b == nil {
 		t.Fatalf("the definition does not load: %+v", found)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 )
 
@@ -53,7 +54,7 @@ func Full(t *testing.T, store engine.Store, fill func(full bool)) {
 		<-goOn
 		return engine.Result{Response: long(200_000)}, nil
 	})
-	b, found := dsl.Load([]dsl.File{{Name: "full.yaml", Data: []byte(full)}}, dsl.Options{Types: []dsl.Type{step.Type}})
+	b, found := dsl.Load([]diag.File{{Name: "full.yaml", Data: []byte(full)}}, dsl.Options{Types: []dsl.Type{step.Type}})
 	if b == nil {
 		t.Fatalf("the definition does not load: %+v", found)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 )
 
@@ -17,7 +18,7 @@ type Node struct {
 // StartNode runs an engine, which has nothing to do, on a store.
 func StartNode(t testing.TB, store engine.Store) *Node {
 	t.Helper()
-	b, found := dsl.Load([]dsl.File{{Name: "none.yaml", Data: []byte("pipelines: []")}}, dsl.Options{})
+	b, found := dsl.Load([]diag.File{{Name: "none.yaml", Data: []byte("pipelines: []")}}, dsl.Options{})
 	if b == nil {
 		t.Fatalf("the definition does not load: %+v", found)
 	}

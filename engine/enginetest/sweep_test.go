@@ -24,6 +24,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/postgres"
@@ -213,7 +214,7 @@ func sweepAll(t *testing.T, newStore func(t *testing.T) string) {
 
 func startSweepStub(t *testing.T) *stub.Server {
 	t.Helper()
-	spec, found := stub.Parse([]dsl.File{{Name: "sweep.stub.yaml", Data: []byte(sweepStub)}})
+	spec, found := stub.Parse([]diag.File{{Name: "sweep.stub.yaml", Data: []byte(sweepStub)}})
 	if spec == nil {
 		t.Fatalf("%+v", found)
 	}
@@ -479,7 +480,7 @@ func sweepUntilKilled(t *testing.T, text string) {
 		types = append(types, h.Type)
 	}
 	services := map[string]string{"svc": proxy.URL}
-	bundle, found := dsl.Load([]dsl.File{{Name: "sweep.yaml", Data: []byte(sweepFlow)}}, dsl.Options{Types: types, ServiceURLs: services})
+	bundle, found := dsl.Load([]diag.File{{Name: "sweep.yaml", Data: []byte(sweepFlow)}}, dsl.Options{Types: types, ServiceURLs: services})
 	if bundle == nil {
 		t.Fatalf("%+v", found)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 )
 
@@ -50,7 +51,7 @@ func Timers(t *testing.T, store engine.Store) {
 		}
 		return engine.Result{}, nil
 	})
-	b, found := dsl.Load([]dsl.File{{Name: "timers.yaml", Data: []byte(timers)}}, dsl.Options{Types: []dsl.Type{timed.Type}})
+	b, found := dsl.Load([]diag.File{{Name: "timers.yaml", Data: []byte(timers)}}, dsl.Options{Types: []dsl.Type{timed.Type}})
 	if b == nil {
 		t.Fatalf("the definition does not load: %+v", found)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 )
 
@@ -27,7 +28,7 @@ type trial struct {
 // startTrial submits the event.
 func startTrial(t *testing.T, tr trial) trial {
 	t.Helper()
-	bundle, found := dsl.Load([]dsl.File{{Name: "trial.yaml", Data: []byte(tr.flow)}}, dsl.Options{Types: []dsl.Type{tr.types[0].Type}})
+	bundle, found := dsl.Load([]diag.File{{Name: "trial.yaml", Data: []byte(tr.flow)}}, dsl.Options{Types: []dsl.Type{tr.types[0].Type}})
 	if bundle == nil {
 		t.Fatal(found)
 	}

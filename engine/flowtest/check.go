@@ -8,24 +8,26 @@ import (
 	"strings"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // A checker reports what the tags of the structs cannot say, and what does not fit
 // the pipelines.
 type checker struct {
-	dsl.Reporter
+	diag.Reporter
 	suite *Suite
 }
 
 func (c *checker) file(f *File) {
 	c.configs(f.Configs)
 	c.mocks(f.Mocks)
-	seen := map[string]dsl.Span{}
+	seen := map[string]diag.Span{}
 	for _, t := range f.Tests {
 		if first, twice := seen[t.Name]; twice {
-			c.Report(dsl.Diagnostic{
-				Span: head(t.Span), Code: dsl.CodeTestPlace, Hint: "say what is different", Message: "a second test is called " + t.Name,
-				Related: []dsl.Related{{Span: head(first), Message: "the first one"}},
+			c.Report(diag.Diagnostic{
+				Span: head(t.Span), Code: rules.TestPlace, Hint: "say what is different", Message: "a second test is called " + t.Name,
+				Related: []diag.Related{{Span: head(first), Message: "the first one"}},
 			})
 		}
 		seen[t.Name] = t.Span
@@ -60,7 +62,7 @@ func (c *checker) about(t *Test) {
 	one := e.Status != "" || e.Pipeline != "" || e.Failed != "" || e.Error != "" || e.Reason != "" || e.SharedState != nil ||
 		e.State != "" || e.Transitions != nil || e.Handlers != nil || e.Refused != ""
 	if one && len(t.Events) > 1 {
-		c.Errorf(head(e.Span), dsl.CodeTestPlace, "say it in expect of an event, below runs, or below entities",
+		c.Errorf(head(e.Span), rules.TestPlace, "say it in expect of an event, below runs, or below entities",
 			"the expect of a test with %d events cannot speak of the run", len(t.Events))
 	}
 	for _, pipeline := range sorted(e.Runs) {
@@ -82,23 +84,23 @@ func (c *checker) about(t *Test) {
 // inner reports what only the expect of a test may say.
 func (c *checker) inner(e *Expect) {
 	if e.Runs != nil || e.Entities != nil {
-		c.Errorf(head(e.Span), dsl.CodeTestPlace, "say it in the expect of the test", "runs and entities are of a test, not of a run")
+		c.Errorf(head(e.Span), rules.TestPlace, "say it in the expect of the test", "runs and entities are of a test, not of a run")
 	}
 }
 
 // unknown reports a name that nothing has.
-func (c *checker) unknown(at dsl.Span, what, name string, known []string) {
+func (c *checker) unknown(at diag.Span, what, name string, known []string) {
 	hint := ""
-	if near := dsl.Suggest(name, known); near != "" {
+	if near := diag.Suggest(name, known); near != "" {
 		hint = "did you mean " + near + "?"
 	} else if len(known) > 0 && len(known) <= 12 {
 		hint = "there are " + strings.Join(known, ", ")
 	}
-	c.Errorf(at, dsl.CodeTestName, hint, "there is no %s %s", what, name)
+	c.Errorf(at, rules.TestName, hint, "there is no %s %s", what, name)
 }
 
 // handler reports the name of a handler that none of the pipelines has.
-func (c *checker) handler(at dsl.Span, name string, pipelines ...string) (paths []string) {
+func (c *checker) handler(at diag.Span, name string, pipelines ...string) (paths []string) {
 	paths = c.suite.names.find(name, pipelines...)
 	if len(paths) > 0 {
 		return paths
@@ -111,7 +113,7 @@ func (c *checker) handler(at dsl.Span, name string, pipelines ...string) (paths 
 	if len(pipelines) == 1 {
 		where = " in " + pipelines[0]
 	}
-	c.Errorf(at, dsl.CodeTestName, hint, "there is no handler %s%s", name, where)
+	c.Errorf(at, rules.TestName, hint, "there is no handler %s%s", name, where)
 	return nil
 }
 
@@ -158,13 +160,13 @@ func (c *checker) mocks(mocks map[string][]*Answer) {
 				continue
 			}
 			if h.Type == "" || h.Type == "set" {
-				c.Errorf(at, dsl.CodeTestPlace, "leave it out", "%s makes no call that could be answered", path)
+				c.Errorf(at, rules.TestPlace, "leave it out", "%s makes no call that could be answered", path)
 				break
 			}
 		}
 		for _, a := range answers {
 			if a.Error != "" && (a.Reply != nil || a.Headers != nil || a.Status != 200) {
-				c.Errorf(head(a.Span), dsl.CodeTestPlace, "leave out one of them", "an answer is a reply or an error, this one is both")
+				c.Errorf(head(a.Span), rules.TestPlace, "leave out one of them", "an answer is a reply or an error, this one is both")
 			}
 			for _, v := range []*dsl.Value{a.When, a.Reply, a.Headers} {
 				c.roots(v, "the answer of a mock", "request", "calls")
@@ -177,7 +179,7 @@ func (c *checker) mocks(mocks map[string][]*Answer) {
 func (c *checker) roots(v *dsl.Value, place string, known ...string) {
 	for _, r := range v.Reads() {
 		if !slices.Contains(known, r.Path[0]) {
-			c.Errorf(r.Span, dsl.CodeTestPlace, "known here: "+strings.Join(known, ", "), "%s cannot read %s", place, r.Path[0])
+			c.Errorf(r.Span, rules.TestPlace, "known here: "+strings.Join(known, ", "), "%s cannot read %s", place, r.Path[0])
 		}
 	}
 }
@@ -215,7 +217,7 @@ func (c *checker) event(e *Event) {
 func (c *checker) entity(e *Entity) { c.entityOf(e.Span, e.Flow, []string{e.State}, e.SharedState) }
 
 // entityOf checks what is said about an entity.
-func (c *checker) entityOf(at dsl.Span, id string, states []string, shared *dsl.Value) {
+func (c *checker) entityOf(at diag.Span, id string, states []string, shared *dsl.Value) {
 	f := c.suite.flow(id)
 	if f == nil {
 		var known []string
@@ -223,13 +225,13 @@ func (c *checker) entityOf(at dsl.Span, id string, states []string, shared *dsl.
 			known = append(known, f.ID)
 		}
 		if id == "" {
-			c.Errorf(head(at), dsl.CodeTestPlace, "add flow:, one of "+strings.Join(known, ", "), "the entity must say its flow: there are %d", len(known))
+			c.Errorf(head(at), rules.TestPlace, "add flow:, one of "+strings.Join(known, ", "), "the entity must say its flow: there are %d", len(known))
 			return
 		}
 		c.unknown(head(at), "flow", id, known)
 		return
 	}
-	c.states(f, states, func(int) dsl.Span { return head(at) })
+	c.states(f, states, func(int) diag.Span { return head(at) })
 	var known []string
 	for _, k := range f.SharedState.Keys() {
 		known = append(known, k.Name)
@@ -242,7 +244,7 @@ func (c *checker) entityOf(at dsl.Span, id string, states []string, shared *dsl.
 }
 
 // states checks the names of states of a flow.
-func (c *checker) states(f *dsl.Flow, states []string, at func(i int) dsl.Span) {
+func (c *checker) states(f *dsl.Flow, states []string, at func(i int) diag.Span) {
 	var known []string
 	if f.States != nil {
 		known = append(known, f.States.Initial)
@@ -272,7 +274,7 @@ func (c *checker) expect(e *Expect, pipelines []string) {
 	for _, name := range sorted(e.Handlers) {
 		h := e.Handlers[name]
 		if paths := c.handler(h.Key.Span, name, pipelines...); len(paths) > 1 && len(pipelines) == 1 {
-			c.Errorf(h.Key.Span, dsl.CodeTestName, "write one of "+strings.Join(paths, ", "), "%d handlers are called %s", len(paths), name)
+			c.Errorf(h.Key.Span, rules.TestName, "write one of "+strings.Join(paths, ", "), "%d handlers are called %s", len(paths), name)
 		}
 	}
 	for _, call := range e.Calls {
@@ -291,10 +293,10 @@ func (c *checker) expect(e *Expect, pipelines []string) {
 	for _, pipeline := range pipelines {
 		p := c.suite.Bundle.Pipeline(pipeline)
 		if f := c.suite.Bundle.Flow(p.Flow); f != nil {
-			c.states(f, []string{e.State}, func(int) dsl.Span { return e.at("state") })
-			c.states(f, e.Transitions, func(i int) dsl.Span { return e.Of(fmt.Sprintf("transitions[%d]", i), head(e.Span)) })
+			c.states(f, []string{e.State}, func(int) diag.Span { return e.at("state") })
+			c.states(f, e.Transitions, func(i int) diag.Span { return e.Of(fmt.Sprintf("transitions[%d]", i), head(e.Span)) })
 		} else if e.State != "" || e.Transitions != nil {
-			c.Errorf(head(e.Span), dsl.CodeTestPlace, "", "pipeline %s has no flow, and so its runs no state", pipeline)
+			c.Errorf(head(e.Span), rules.TestPlace, "", "pipeline %s has no flow, and so its runs no state", pipeline)
 		}
 	}
 	for _, name := range sorted(e.WhenOff) {
@@ -307,10 +309,10 @@ func (c *checker) whenOff(name string, e *Expect, pipelines []string) {
 	paths := c.handler(e.Key.Span, name)
 	critical := slices.ContainsFunc(paths, func(path string) bool { return !c.suite.Bundle.Handler(path).IsCritical() })
 	if len(paths) > 0 && !critical {
-		c.Errorf(e.Key.Span, dsl.CodeTestPlace, "leave it out", "%s is critical, so it is never left out", cmp.Or(paths[0], name))
+		c.Errorf(e.Key.Span, rules.TestPlace, "leave it out", "%s is critical, so it is never left out", cmp.Or(paths[0], name))
 	}
 	if e.WhenOff != nil {
-		c.Errorf(head(e.Span), dsl.CodeTestPlace, "", "when-off cannot stand inside of when-off")
+		c.Errorf(head(e.Span), rules.TestPlace, "", "when-off cannot stand inside of when-off")
 		return
 	}
 	c.expect(e, pipelines)

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 )
 
@@ -82,7 +83,7 @@ func (c *Coverage) note(t *trial) {
 // A Goal is something that tests should reach.
 type Goal struct {
 	Kind    string // handler, branch, error or degraded
-	Span    dsl.Span
+	Span    diag.Span
 	Text    string // what was to be reached, for people
 	Covered bool
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 )
 
@@ -43,7 +43,7 @@ type judge struct {
 	found   []Difference
 }
 
-func (j *judge) add(at dsl.Span, path, want, have string) {
+func (j *judge) add(at diag.Span, path, want, have string) {
 	j.found = append(j.found, Difference{Path: path, Span: head(at), Want: want, Have: have})
 }
 
@@ -258,7 +258,7 @@ func (j *judge) time(path string, e, own *Expect, took time.Duration) {
 }
 
 // at is the place of a field.
-func (e *Expect) at(field string) dsl.Span { return e.Of(field, head(e.Span)) }
+func (e *Expect) at(field string) diag.Span { return e.Of(field, head(e.Span)) }
 
 func orNothing(text string) string {
 	if text == "" {

@@ -10,12 +10,12 @@ import (
 	"strings"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 )
 
 // entity compares an entity as it is at the end.
-func (j *judge) entity(path string, at dsl.Span, flow, key string, want *EntityExpect, own bool) {
+func (j *judge) entity(path string, at diag.Span, flow, key string, want *EntityExpect, own bool) {
 	have, err := j.v.Engine().Entity(context.Background(), flow, key)
 	if errors.Is(err, engine.ErrNotFound) {
 		j.add(at, path, "the entity "+key+" of "+flow, "none")

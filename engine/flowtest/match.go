@@ -8,12 +8,13 @@ import (
 	"strings"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 // A Difference is a place where something is not as it should be.
 type Difference struct {
 	Path string // from the top of what is compared, such as body.items[2].id
-	Span dsl.Span
+	Span diag.Span
 	Want string
 	Have string
 	Note string // for people, such as what the parts of an expression came to
@@ -73,7 +74,7 @@ func matchNames(path string, want *dsl.Value, have any) []Difference {
 		item := want.Items()[i]
 		if !ok && !item.IsNull() {
 			d := differ(join(path, k.Name), item, showWant(item), absent{})[0]
-			if near := dsl.Suggest(k.Name, slices.Sorted(maps.Keys(m))); near != "" {
+			if near := diag.Suggest(k.Name, slices.Sorted(maps.Keys(m))); near != "" {
 				d.Note = "there is " + near
 			}
 			d.Span = k.Span

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 // names finds handlers by paths that may be shortened from the left.
@@ -81,12 +82,12 @@ func (n names) near(name string, pipelines ...string) string {
 			return strings.Count(k, "/") != slashes || len(n.find(k, pipelines...)) == 0
 		})
 	}
-	if near := dsl.Suggest(name, known(strings.Count(name, "/"))); near != "" {
+	if near := diag.Suggest(name, known(strings.Count(name, "/"))); near != "" {
 		return near
 	}
 	// The stage may be wrong, and the handler right, or nearly.
 	last := name[strings.LastIndex(name, "/")+1:]
-	if near := dsl.Suggest(last, known(0)); near != "" {
+	if near := diag.Suggest(last, known(0)); near != "" {
 		last = near
 	}
 	if fits := n.find(last, pipelines...); len(fits) > 0 && last != name {

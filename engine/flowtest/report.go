@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 // A Format is a way to write a report.
@@ -219,4 +219,4 @@ type place struct {
 	Column int    `json:"column"`
 }
 
-func placeOf(at dsl.Span) place { return place{at.File, at.Start.Line, at.Start.Column} }
+func placeOf(at diag.Span) place { return place{at.File, at.Start.Line, at.Start.Column} }

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 // Options says which tests to run, and how.
@@ -57,7 +57,7 @@ func (r *Report) Variants() int {
 type Result struct {
 	File     string
 	Name     string
-	Span     dsl.Span
+	Span     diag.Span
 	Variants int           // ways in which it was run
 	Virtual  time.Duration // that it took by its clock
 	Took     time.Duration // for all its variants

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 // The structs of these files are the format of *.test.yaml: as with the language,
@@ -70,7 +71,7 @@ type File struct {
 
 // A Test hands events in and says what must come of them.
 type Test struct {
-	Span dsl.Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	// Name says what holds, such as: an order is offered to a driver.
 	Name string `yaml:"name" required:"true"`
@@ -119,7 +120,7 @@ type Test struct {
 
 // An Event is handed in as POST /v1/events does.
 type Event struct {
-	Span       dsl.Span `yaml:"-"`
+	Span       diag.Span `yaml:"-"`
 	dsl.Places `yaml:"-"`
 
 	// At is when it is handed in, since the test began. An event without it comes
@@ -153,7 +154,7 @@ type Event struct {
 
 // A Change is what happens while runs go on.
 type Change struct {
-	Span dsl.Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	// At is when, since the test began.
 	At time.Duration `yaml:"at" required:"true" min:"0s"`
@@ -176,7 +177,7 @@ type Change struct {
 
 // An Entity is what is known of a key.
 type Entity struct {
-	Span       dsl.Span `yaml:"-"`
+	Span       diag.Span `yaml:"-"`
 	dsl.Places `yaml:"-"`
 
 	// Flow is the flow; it may be left out when there is only one.
@@ -196,8 +197,8 @@ type Entity struct {
 // A Control is what an operator has set on a path. Off leaves out what is below,
 // hold parks runs before it.
 type Control struct {
-	Span dsl.Span `yaml:"-"`
-	Key  dsl.Key  `yaml:"-"`
+	Span diag.Span `yaml:"-"`
+	Key  dsl.Key   `yaml:"-"`
 
 	// Word is one word; empty when there is a mapping.
 	Word string `yaml:"-"`
@@ -224,7 +225,7 @@ type Control struct {
 // other handlers its fields) and calls, the number of calls of the handler, this
 // one included.
 type Answer struct {
-	Span       dsl.Span `yaml:"-"`
+	Span       diag.Span `yaml:"-"`
 	dsl.Places `yaml:"-"`
 	Key        dsl.Key `yaml:"-"`
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 // An Expect says what must hold at the end. Below an event it is about the run of
@@ -13,8 +14,8 @@ import (
 // Mappings are compared by the names that are given, lists element by element,
 // and an expression must be true for what is there, which it reads as value.
 type Expect struct {
-	Span       dsl.Span `yaml:"-"`
-	Key        dsl.Key  `yaml:"-"`
+	Span       diag.Span `yaml:"-"`
+	Key        dsl.Key   `yaml:"-"`
 	dsl.Places `yaml:"-"`
 
 	// Refused says that the event is not taken in: a code such as event_rejected,
@@ -87,7 +88,7 @@ type Expect struct {
 
 // A HandlerExpect is what must have become of a handler.
 type HandlerExpect struct {
-	Span       dsl.Span `yaml:"-"`
+	Span       diag.Span `yaml:"-"`
 	dsl.Places `yaml:"-"`
 	Key        dsl.Key `yaml:"-"`
 
@@ -109,7 +110,7 @@ type HandlerExpect struct {
 
 // A CallExpect is a call that must have been made.
 type CallExpect struct {
-	Span       dsl.Span `yaml:"-"`
+	Span       diag.Span `yaml:"-"`
 	dsl.Places `yaml:"-"`
 
 	// Handler is the path of the handler, which may be shortened as in mocks.
@@ -143,7 +144,7 @@ type CallExpect struct {
 
 // An EmitExpect is an event that must have been emitted.
 type EmitExpect struct {
-	Span       dsl.Span `yaml:"-"`
+	Span       diag.Span `yaml:"-"`
 	dsl.Places `yaml:"-"`
 
 	// Type is the type of the event.
@@ -164,7 +165,7 @@ type EmitExpect struct {
 
 // An EntityExpect is how an entity must be at the end.
 type EntityExpect struct {
-	Span       dsl.Span `yaml:"-"`
+	Span       diag.Span `yaml:"-"`
 	dsl.Places `yaml:"-"`
 
 	// Flow is the flow; it may be left out when there is only one.

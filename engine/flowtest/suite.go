@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 	"procaas/engine"
 )
 
@@ -46,10 +48,10 @@ type Stubs interface {
 
 // Parse reads a file of tests. The file is nil exactly when one of the findings is
 // an error.
-func Parse(f dsl.File) (*File, []dsl.Diagnostic) {
+func Parse(f diag.File) (*File, []diag.Diagnostic) {
 	var file File
 	found := dsl.DecodeFile(f, Spec(), &file, []string{"request", "calls", "value"})
-	if dsl.HasErrors(found) {
+	if diag.HasErrors(found) {
 		return nil, found
 	}
 	return &file, found
@@ -100,21 +102,21 @@ func beside(name string, paths []string, otherwise ...string) []string {
 
 // NewSuite holds a file of tests against its pipelines. Stubs may be nil. The suite
 // is nil exactly when one of the findings is an error.
-func NewSuite(name string, f *File, b *dsl.Bundle, stubs func() (Stubs, error), env Env) (*Suite, []dsl.Diagnostic) {
+func NewSuite(name string, f *File, b *dsl.Bundle, stubs func() (Stubs, error), env Env) (*Suite, []diag.Diagnostic) {
 	s := &Suite{Name: name, File: f, Bundle: b, env: env, stubs: stubs, plans: map[string]*engine.Plan{}, names: newNames(b)}
 	types := engine.Types(env.Types)
 	c := checker{suite: s}
 	for _, p := range b.Pipelines {
 		plan, err := engine.NewPlan(b, p, types)
 		if err != nil {
-			c.Errorf(dsl.Span{File: name}, dsl.CodeTestName, "", "%s", err)
+			c.Errorf(diag.Span{File: name}, rules.TestName, "", "%s", err)
 			continue
 		}
 		s.plans[p.ID] = plan
 	}
 	c.file(f)
 	found := c.Diagnostics()
-	if dsl.HasErrors(found) {
+	if diag.HasErrors(found) {
 		return nil, found
 	}
 	return s, found

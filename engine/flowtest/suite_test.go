@@ -12,6 +12,9 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/dsl/render"
+	"procaas/dsl/rules"
 	"procaas/engine"
 	"procaas/engine/flowtest"
 	"procaas/engine/memory"
@@ -22,15 +25,15 @@ import (
 // this package cannot be those of package handlers, so only the checks are run here.
 func TestRulesAboutTestsKeepTheirWord(t *testing.T) {
 	t.Parallel()
-	bundle := load(t, dsl.TestedPipelines)
+	bundle := load(t, rules.TestedPipelines)
 	n := 0
-	for _, rule := range dsl.Rules() {
+	for _, rule := range rules.All() {
 		if !rule.AboutTests() {
 			continue
 		}
 		n++
 		before := check(t, bundle, rule.Before)
-		if len(before) == 0 || slices.ContainsFunc(before, func(d dsl.Diagnostic) bool { return d.Code != rule.Code }) {
+		if len(before) == 0 || slices.ContainsFunc(before, func(d diag.Diagnostic) bool { return d.Code != rule.Code }) {
 			t.Errorf("%s: want findings of this code alone, have %s", rule.Code, show(t, rule.Before, before))
 		}
 		if after := check(t, bundle, rule.After); len(after) > 0 {
@@ -96,7 +99,7 @@ func TestSchemaOfTestsAgreesWithTheExamples(t *testing.T) {
 		if err := schema.Validate(value); (err == nil) != ok {
 			t.Errorf("%s: want it right: %v, have %v", text, ok, err)
 		}
-		if file, _ := flowtest.Parse(dsl.File{Name: "a.test.yaml", Data: []byte(text)}); (file != nil) != ok {
+		if file, _ := flowtest.Parse(diag.File{Name: "a.test.yaml", Data: []byte(text)}); (file != nil) != ok {
 			t.Errorf("%s: want it to be read: %v", text, ok)
 		}
 	}
@@ -116,7 +119,7 @@ func TestReferenceOfTests(t *testing.T) {
 		}
 	}
 	text := strings.Join(example, "")
-	if file, found := flowtest.Parse(dsl.File{Name: "example.test.yaml", Data: []byte(text)}); file == nil || len(found) > 0 {
+	if file, found := flowtest.Parse(diag.File{Name: "example.test.yaml", Data: []byte(text)}); file == nil || len(found) > 0 {
 		t.Errorf("the example has findings:\n%s", show(t, text, found))
 	}
 }
@@ -126,7 +129,7 @@ var request = engine.HandlerType{Type: dsl.Type{Name: "request", Spec: &dsl.Spec
 
 func load(t *testing.T, text string) *dsl.Bundle {
 	t.Helper()
-	files := []dsl.File{{Name: "flow.yaml", Data: []byte(text)}}
+	files := []diag.File{{Name: "flow.yaml", Data: []byte(text)}}
 	b, found := dsl.Load(files, dsl.Options{Types: []dsl.Type{request.Type}})
 	if b == nil {
 		t.Fatal(show(t, text, found))
@@ -134,9 +137,9 @@ func load(t *testing.T, text string) *dsl.Bundle {
 	return b
 }
 
-func check(t *testing.T, b *dsl.Bundle, text string) []dsl.Diagnostic {
+func check(t *testing.T, b *dsl.Bundle, text string) []diag.Diagnostic {
 	t.Helper()
-	file, found := flowtest.Parse(dsl.File{Name: "flow.test.yaml", Data: []byte(text)})
+	file, found := flowtest.Parse(diag.File{Name: "flow.test.yaml", Data: []byte(text)})
 	if file == nil {
 		return found
 	}
@@ -147,10 +150,10 @@ func check(t *testing.T, b *dsl.Bundle, text string) []dsl.Diagnostic {
 	return found
 }
 
-func show(t *testing.T, text string, found []dsl.Diagnostic) string {
+func show(t *testing.T, text string, found []diag.Diagnostic) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := dsl.WriteDiagnostics(&b, dsl.Text, []dsl.File{{Name: "flow.test.yaml", Data: []byte(text)}}, found, false); err != nil {
+	if err := render.Write(&b, render.Text, []diag.File{{Name: "flow.test.yaml", Data: []byte(text)}}, found, false); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()

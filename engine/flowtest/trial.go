@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 )
 
@@ -288,7 +289,7 @@ func (t *trial) endless(err error) error {
 	return nil
 }
 
-func (t *trial) problem(at dsl.Span, d Difference) {
+func (t *trial) problem(at diag.Span, d Difference) {
 	if d.Span.File == "" {
 		d.Span = head(at)
 	}
@@ -421,9 +422,9 @@ func (s *Suite) flow(id string) *dsl.Flow {
 }
 
 // head is the beginning of a span, for findings about the whole.
-func head(at dsl.Span) dsl.Span {
+func head(at diag.Span) diag.Span {
 	if at.End.Line > at.Start.Line {
-		at.End = dsl.Pos{Line: at.Start.Line, Column: at.Start.Column + 1}
+		at.End = diag.Pos{Line: at.Start.Line, Column: at.Start.Column + 1}
 	}
 	return at
 }

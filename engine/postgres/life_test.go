@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/postgres"
@@ -99,7 +100,7 @@ func (c *crew) join(name, dsn string, lease time.Duration) *member {
 	for _, h := range o.Types {
 		known = append(known, h.Type)
 	}
-	bundle, found := dsl.Load([]dsl.File{{Name: "flow.yaml", Data: []byte(twoStages)}}, dsl.Options{Types: known})
+	bundle, found := dsl.Load([]diag.File{{Name: "flow.yaml", Data: []byte(twoStages)}}, dsl.Options{Types: known})
 	if bundle == nil {
 		c.t.Fatalf("the flow does not load: %+v", found)
 	}

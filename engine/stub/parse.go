@@ -8,12 +8,14 @@ import (
 	"strings"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 // Parse reads stub files and makes one spec of them; the seed is that of the
 // first file. The spec is nil exactly when one of the findings is an error.
-func Parse(files []dsl.File) (*Spec, []dsl.Diagnostic) {
-	c := checker{whole: &Spec{}, services: map[string]dsl.Span{}, incidents: map[string]dsl.Span{}}
+func Parse(files []diag.File) (*Spec, []diag.Diagnostic) {
+	c := checker{whole: &Spec{}, services: map[string]diag.Span{}, incidents: map[string]diag.Span{}}
 	spec := dsl.FileSpec(reflect.TypeFor[Spec](), specSource)
 	for i, f := range files {
 		var one Spec
@@ -29,7 +31,7 @@ func Parse(files []dsl.File) (*Spec, []dsl.Diagnostic) {
 		}
 	}
 	found := c.Diagnostics()
-	if dsl.HasErrors(found) {
+	if diag.HasErrors(found) {
 		return nil, found
 	}
 	return c.whole, found
@@ -37,10 +39,10 @@ func Parse(files []dsl.File) (*Spec, []dsl.Diagnostic) {
 
 // A checker reports what the tags of the structs cannot say.
 type checker struct {
-	dsl.Reporter
+	diag.Reporter
 	whole     *Spec
-	services  map[string]dsl.Span
-	incidents map[string]dsl.Span
+	services  map[string]diag.Span
+	incidents map[string]diag.Span
 }
 
 func (c *checker) service(s *Service) {
@@ -56,25 +58,25 @@ func (c *checker) service(s *Service) {
 		c.once(c.incidents, in.ID, in.Span, "incident")
 		if in.Route != "" && !slices.Contains(paths, in.Route) {
 			hint := "the routes are " + strings.Join(paths, ", ")
-			if near := dsl.Suggest(in.Route, paths); near != "" {
+			if near := diag.Suggest(in.Route, paths); near != "" {
 				hint = "did you mean " + near + "?"
 			}
-			c.Errorf(in.Span, dsl.CodeBody, hint, "incident %s: service %s has no route %s", in.ID, s.ID, in.Route)
+			c.Errorf(in.Span, rules.Body, hint, "incident %s: service %s has no route %s", in.ID, s.ID, in.Route)
 		}
 	}
 }
 
 // once reports an id that was given before.
-func (c *checker) once(seen map[string]dsl.Span, id string, at dsl.Span, what string) {
+func (c *checker) once(seen map[string]diag.Span, id string, at diag.Span, what string) {
 	first, again := seen[id]
 	if !again {
 		seen[id] = at
 		return
 	}
-	c.Report(dsl.Diagnostic{
-		Span: at, Code: dsl.CodeBody, Hint: "choose another id",
+	c.Report(diag.Diagnostic{
+		Span: at, Code: rules.Body, Hint: "choose another id",
 		Message: "a second stub " + what + " is called " + id,
-		Related: []dsl.Related{{Span: first, Message: "the first one"}},
+		Related: []diag.Related{{Span: first, Message: "the first one"}},
 	})
 }
 
@@ -86,12 +88,12 @@ func (c *checker) listen(s *Service) {
 			return
 		}
 	}
-	c.Errorf(s.Span, dsl.CodeBody, "", "stub service %s: want a loopback address and a port to listen on, such as 127.0.0.1:9081, have %q", s.ID, s.Listen)
+	c.Errorf(s.Span, rules.Body, "", "stub service %s: want a loopback address and a port to listen on, such as 127.0.0.1:9081, have %q", s.ID, s.Listen)
 }
 
 func (c *checker) route(r *Route) {
 	if !strings.HasPrefix(r.Path, "/") {
-		c.Errorf(r.Span, dsl.CodeBody, "", "the path of a route must begin with /, have %q", r.Path)
+		c.Errorf(r.Span, rules.Body, "", "the path of a route must begin with /, have %q", r.Path)
 	}
 	var names []string
 	for segment := range strings.SplitSeq(r.Path, "/") {
@@ -100,13 +102,13 @@ func (c *checker) route(r *Route) {
 		case ok && name != "" && !slices.Contains(names, name):
 			names = append(names, name)
 		case ok:
-			c.Errorf(r.Span, dsl.CodeBody, "", "each segment in braces needs a name of its own, have %q", r.Path)
+			c.Errorf(r.Span, rules.Body, "", "each segment in braces needs a name of its own, have %q", r.Path)
 		case strings.ContainsAny(segment, "{}?#"):
-			c.Errorf(r.Span, dsl.CodeBody, "braces stand for a whole segment, such as /orders/{id}; test the query with when",
+			c.Errorf(r.Span, rules.Body, "braces stand for a whole segment, such as /orders/{id}; test the query with when",
 				"the path of a route cannot hold %q", segment)
 		}
 	}
 	if _, err := parseLatency(r.Latency); err != nil {
-		c.Errorf(r.Latency.Span, dsl.CodeBody, "", "%s", err)
+		c.Errorf(r.Latency.Span, rules.Body, "", "%s", err)
 	}
 }

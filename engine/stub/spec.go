@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 //go:embed spec.go
@@ -22,7 +23,7 @@ type Spec struct {
 
 // A Service is one stub service: an HTTP server of its own.
 type Service struct {
-	Span dsl.Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	// ID names the service.
 	ID string `yaml:"id" required:"true" pattern:"id"`
@@ -39,7 +40,7 @@ type Service struct {
 
 // A Route answers the requests that it fits.
 type Route struct {
-	Span dsl.Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	// Method is the method to fit; any when it is left out.
 	Method string `yaml:"method" enum:"GET,HEAD,POST,PUT,PATCH,DELETE,OPTIONS"`
@@ -70,7 +71,7 @@ type Route struct {
 // count until then: a service that does not notice collapses, and does not
 // recover while callers repeat their calls.
 type Overload struct {
-	Span dsl.Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	// Above is how many requests at once the route bears.
 	Above int `yaml:"above" required:"true" min:"0" max:"1000000"`
@@ -84,7 +85,7 @@ type Overload struct {
 
 // A Failure is how calls fail, and how many of them.
 type Failure struct {
-	Span dsl.Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	// Ratio is the share of calls that fail.
 	Ratio float64 `yaml:"ratio" default:"1" min:"0" max:"1"`
@@ -102,7 +103,7 @@ type Failure struct {
 
 // A Reply is an answer.
 type Reply struct {
-	Span dsl.Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	// Status is the status of the reply.
 	Status int `yaml:"status" default:"200" min:"200" max:"599"`
@@ -117,7 +118,7 @@ type Reply struct {
 
 // An Incident is a failure that is switched on and off at run time.
 type Incident struct {
-	Span dsl.Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	// ID names the incident.
 	ID string `yaml:"id" required:"true" pattern:"id"`

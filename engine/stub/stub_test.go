@@ -18,7 +18,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"go.uber.org/goleak"
 
-	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine/stub"
 )
 
@@ -67,11 +67,11 @@ func (s *script) close() {
 func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	switch d.Cmd {
 	case "parse":
-		_, found := stub.Parse([]dsl.File{{Name: "a.stub.yaml", Data: []byte(d.Input)}})
+		_, found := stub.Parse([]diag.File{{Name: "a.stub.yaml", Data: []byte(d.Input)}})
 		return describe(found)
 	case "serve":
 		s.close()
-		spec, found := stub.Parse([]dsl.File{{Name: "a.stub.yaml", Data: []byte(d.Input)}})
+		spec, found := stub.Parse([]diag.File{{Name: "a.stub.yaml", Data: []byte(d.Input)}})
 		if spec == nil {
 			return describe(found)
 		}
@@ -158,7 +158,7 @@ func record(r stub.Record) string {
 	return b.String() + strings.Join(keys, "")
 }
 
-func describe(found []dsl.Diagnostic) string {
+func describe(found []diag.Diagnostic) string {
 	var b strings.Builder
 	for _, d := range found {
 		fmt.Fprintf(&b, "%d:%d: %s %s: %s\n", d.Start.Line, d.Start.Column, d.Severity, d.Code, d.Message)
@@ -175,7 +175,7 @@ func describe(found []dsl.Diagnostic) string {
 // start serves one file for a test.
 func start(tb testing.TB, text string) (*stub.Server, *http.Client) {
 	tb.Helper()
-	spec, found := stub.Parse([]dsl.File{{Name: "a.stub.yaml", Data: []byte(text)}})
+	spec, found := stub.Parse([]diag.File{{Name: "a.stub.yaml", Data: []byte(text)}})
 	if spec == nil {
 		tb.Fatal(describe(found))
 	}
@@ -293,7 +293,7 @@ func TestStartNamesTheServiceThatCannotListen(t *testing.T) {
 	}
 	defer busy.Close()
 	text := fmt.Sprintf("services: [{id: a, routes: [{path: /}]}, {id: b, listen: %q, routes: [{path: /}]}]", busy.Addr())
-	spec, found := stub.Parse([]dsl.File{{Name: "a.stub.yaml", Data: []byte(text)}})
+	spec, found := stub.Parse([]diag.File{{Name: "a.stub.yaml", Data: []byte(text)}})
 	if spec == nil {
 		t.Fatal(describe(found))
 	}
@@ -305,7 +305,7 @@ func TestStartNamesTheServiceThatCannotListen(t *testing.T) {
 
 func TestServerEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	spec, _ := stub.Parse([]dsl.File{{Name: "a.stub.yaml", Data: []byte("services: [{id: a, routes: [{path: /}]}]")}})
+	spec, _ := stub.Parse([]diag.File{{Name: "a.stub.yaml", Data: []byte("services: [{id: a, routes: [{path: /}]}]")}})
 	ctx, cancel := context.WithCancel(t.Context())
 	server, err := stub.Start(ctx, spec, stub.Options{})
 	if err != nil {
@@ -337,8 +337,8 @@ func FuzzParse(f *testing.F) {
 	f.Add("services: [{id: a, routes: [{path: /, when: !$ calls, reply: {headers: {a: !$ request}}}], incidents: [{id: b}]}]")
 	f.Add("services: [null, {id: a, routes: [null]}]")
 	f.Fuzz(func(t *testing.T, text string) {
-		spec, found := stub.Parse([]dsl.File{{Name: "f.stub.yaml", Data: []byte(text)}})
-		if (spec == nil) != dsl.HasErrors(found) {
+		spec, found := stub.Parse([]diag.File{{Name: "f.stub.yaml", Data: []byte(text)}})
+		if (spec == nil) != diag.HasErrors(found) {
 			t.Errorf("have spec %v and findings\n%s", spec, describe(found))
 		}
 	})

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/memory"
 	"procaas/handlers/balancer"
@@ -94,8 +95,8 @@ func newRig(t *testing.T, n int, more string) *rig {
 
 func (r *rig) load(yaml string) {
 	r.t.Helper()
-	var found []dsl.Diagnostic
-	r.bundle, found = dsl.Load([]dsl.File{{Name: "c.yaml", Data: []byte(yaml)}}, dsl.Options{Types: types()})
+	var found []diag.Diagnostic
+	r.bundle, found = dsl.Load([]diag.File{{Name: "c.yaml", Data: []byte(yaml)}}, dsl.Options{Types: types()})
 	if r.bundle == nil {
 		r.t.Fatal(found)
 	}

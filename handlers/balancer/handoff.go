@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"procaas/dsl"
+	"procaas/dsl/rules"
 	"procaas/engine"
 	"procaas/handlers/balancer/handoff"
 )
@@ -62,9 +63,9 @@ func (*Handoff) CheckBody(b *dsl.Body) {
 	switch {
 	case !fixed:
 	case phase == "prepare" && decision == nil:
-		b.Errorf(b.Field("phase").Span, dsl.CodeBody, "add decision: !$ sources.decide.response", "prepare needs a decision")
+		b.Errorf(b.Field("phase").Span, rules.Body, "add decision: !$ sources.decide.response", "prepare needs a decision")
 	case phase == "settle" && decision != nil:
-		b.Errorf(decision.Span, dsl.CodeBody, "leave it out", "settle goes by the assignment that is stored, and takes no decision")
+		b.Errorf(decision.Span, rules.Body, "leave it out", "settle goes by the assignment that is stored, and takes no decision")
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 )
 
@@ -20,7 +21,7 @@ func drawLive(t *rapid.T) *dsl.Cluster {
 	for i := range n {
 		yaml += fmt.Sprintf("      - {id: w%d, url: 'http://127.0.0.1:%d', zone: z%d}\n", i, 9100+i, i%3)
 	}
-	b, found := dsl.Load([]dsl.File{{Name: "c.yaml", Data: []byte(yaml)}}, dsl.Options{})
+	b, found := dsl.Load([]diag.File{{Name: "c.yaml", Data: []byte(yaml)}}, dsl.Options{})
 	if b == nil {
 		t.Fatal(found)
 	}
@@ -234,7 +235,7 @@ func liveOf(t *testing.T, policy string, workers, partitions int) *state {
 	for i := range workers {
 		yaml += fmt.Sprintf("      - {id: w%d, url: 'http://127.0.0.1:%d'}\n", i, 9100+i)
 	}
-	b, found := dsl.Load([]dsl.File{{Name: "c.yaml", Data: []byte(yaml)}}, dsl.Options{})
+	b, found := dsl.Load([]diag.File{{Name: "c.yaml", Data: []byte(yaml)}}, dsl.Options{})
 	if b == nil {
 		t.Fatal(found)
 	}

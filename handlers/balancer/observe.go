@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 	"procaas/engine"
 )
 
@@ -71,10 +73,10 @@ func checkCluster(b *dsl.Body) {
 		known = append(known, c.ID)
 	}
 	hint := "declare it below clusters:"
-	if near := dsl.Suggest(id, known); near != "" {
+	if near := diag.Suggest(id, known); near != "" {
 		hint = "did you mean " + near + "?"
 	}
-	b.Errorf(v.Span, dsl.CodeBody, hint, "no cluster %q is declared", id)
+	b.Errorf(v.Span, rules.Body, hint, "no cluster %q is declared", id)
 }
 
 // CheckBody reports what the tags of [Observe] cannot say.

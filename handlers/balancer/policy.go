@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 // A Policy decides which partitions move. Decide is asked for each report, in the
@@ -32,7 +32,7 @@ func New(name string, c Cluster, p Params) (Policy, error) {
 	switch {
 	case version == 0:
 		message := fmt.Sprintf("want a policy of %s, have %q", strings.Join(Names(), ", "), name)
-		if near := dsl.Suggest(name, Names()); near != "" {
+		if near := diag.Suggest(name, Names()); near != "" {
 			message += fmt.Sprintf("; did you mean %q?", near)
 		}
 		return nil, fmt.Errorf("%s", message)

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"procaas/dsl"
+	"procaas/dsl/rules"
 	"procaas/engine"
 )
 
@@ -47,6 +48,6 @@ func (h *CancelTasks) Handle(ctx context.Context, _ *engine.Call) (engine.Result
 // CheckBody reports what the tags of [CancelTasks] cannot say.
 func (*CancelTasks) CheckBody(b *dsl.Body) {
 	if b.Field("key") == nil && b.Field("unique") == nil {
-		b.Errorf(b.Span, dsl.CodeBody, "add key: or unique:", "queue.cancel does not say which tasks")
+		b.Errorf(b.Span, rules.Body, "add key: or unique:", "queue.cancel does not say which tasks")
 	}
 }

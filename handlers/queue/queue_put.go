@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/rules"
 	"procaas/engine"
 )
 
@@ -108,6 +109,6 @@ func pipelineOf(c *engine.Call, id string) *dsl.Pipeline {
 // CheckBody reports what the tags of [PutTask] cannot say.
 func (*PutTask) CheckBody(b *dsl.Body) {
 	if b.Field("at") != nil && b.Field("delay") != nil {
-		b.Errorf(b.Field("delay").Span, dsl.CodeBody, "keep one of them", "at and delay exclude each other")
+		b.Errorf(b.Field("delay").Span, rules.Body, "keep one of them", "at and delay exclude each other")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/postgres"
@@ -162,7 +163,7 @@ func logicalCluster() (*enginetest.Cluster, error) {
 
 func parseMaps(t testing.TB, text string) []*dsl.ShardMap {
 	t.Helper()
-	b, found := dsl.Load([]dsl.File{{Name: "maps.yaml", Data: []byte(text)}}, dsl.Options{})
+	b, found := dsl.Load([]diag.File{{Name: "maps.yaml", Data: []byte(text)}}, dsl.Options{})
 	if b == nil {
 		t.Fatalf("%v", found)
 	}

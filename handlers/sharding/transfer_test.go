@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/postgres"
 	"procaas/handlers/sharding"
@@ -94,7 +95,7 @@ func moverOn(t *testing.T, on *rig, freeze time.Duration) *mover {
 	for _, h := range types {
 		known = append(known, h.Type)
 	}
-	bundle, found := dsl.Load([]dsl.File{{Name: "transfer.yaml", Data: text}, {Name: "care.yaml", Data: []byte(careText)}}, dsl.Options{Types: known})
+	bundle, found := dsl.Load([]diag.File{{Name: "transfer.yaml", Data: text}, {Name: "care.yaml", Data: []byte(careText)}}, dsl.Options{Types: known})
 	if bundle == nil {
 		t.Fatal(found)
 	}

@@ -6,17 +6,17 @@ import (
 	"strings"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 )
 
 // A Player runs pipelines that are only tried, with an event and answers of services
 // written as a file of tests. Nothing is stored, and nobody is called.
-type Player func(ctx context.Context, pipelines, tests dsl.File) Played
+type Player func(ctx context.Context, pipelines, tests diag.File) Played
 
 // A Played is what came of it.
 type Played struct {
-	Findings []dsl.Diagnostic // in either file; nothing was run when there are errors
+	Findings []diag.Diagnostic // in either file; nothing was run when there are errors
 	Tests    []PlayedTest
 	Err      string // why it ended early
 }
@@ -41,7 +41,7 @@ type PlayedCall struct {
 
 type playData struct {
 	YAML, Tests string
-	Findings    []dsl.Diagnostic
+	Findings    []diag.Diagnostic
 	Graphs      []playGraph
 	Played      *Played
 	Lines       [][]runData // of each test, its runs
@@ -63,8 +63,8 @@ func (c *Console) playground(w http.ResponseWriter, r *http.Request) error {
 	d := playData{YAML: example, Tests: exampleTests, CanRun: c.o.Play != nil}
 	if r.Method == http.MethodPost {
 		d.YAML, d.Tests, d.Checked = r.PostFormValue("yaml"), r.PostFormValue("tests"), true
-		file := dsl.File{Name: "playground.yaml", Data: []byte(d.YAML)}
-		plans, found := c.o.Engine.Try([]dsl.File{file})
+		file := diag.File{Name: "playground.yaml", Data: []byte(d.YAML)}
+		plans, found := c.o.Engine.Try([]diag.File{file})
 		d.Findings = found
 		for _, p := range plans {
 			d.Graphs = append(d.Graphs, playGraph{p.Pipeline, newGraph(p, map[string]engine.HandlerInfo{})})
@@ -81,7 +81,7 @@ func (c *Console) playground(w http.ResponseWriter, r *http.Request) error {
 
 // play runs what is typed. One at a time is enough for people, and keeps the node free
 // for its work.
-func (c *Console) play(ctx context.Context, d *playData, file dsl.File) error {
+func (c *Console) play(ctx context.Context, d *playData, file diag.File) error {
 	ctx, cancel := context.WithTimeout(ctx, playTime)
 	defer cancel()
 	select {
@@ -90,7 +90,7 @@ func (c *Console) play(ctx context.Context, d *playData, file dsl.File) error {
 	case <-ctx.Done():
 		return &Refused{http.StatusServiceUnavailable, "Somebody else tries something here. Send it once more."}
 	}
-	played := c.o.Play(ctx, file, dsl.File{Name: "playground.test.yaml", Data: []byte(d.Tests)})
+	played := c.o.Play(ctx, file, diag.File{Name: "playground.test.yaml", Data: []byte(d.Tests)})
 	d.Played = &played
 	for _, t := range played.Tests {
 		var lines []runData

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 )
 
@@ -80,7 +81,7 @@ type Engine interface {
 type Definition interface {
 	Bundle() *dsl.Bundle
 	Plans() []*engine.Plan
-	Try(files []dsl.File) ([]engine.PlanView, []dsl.Diagnostic)
+	Try(files []diag.File) ([]engine.PlanView, []diag.Diagnostic)
 }
 
 // A Node tells what it has seen, and how it and the others are.

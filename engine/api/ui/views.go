@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 )
 
@@ -59,7 +60,7 @@ func (c *Console) pipelineData(id string) (pipelineData, error) {
 // unknown says that there is no such thing, and what may have been meant.
 func (c *Console) unknown(what, name string, known []string) error {
 	text := "There is no " + what + " " + strconv.Quote(name) + "."
-	if near := dsl.Suggest(name, known); near != "" {
+	if near := diag.Suggest(name, known); near != "" {
 		text += " Did you mean " + near + "?"
 	}
 	return notFound(text)

@@ -7,14 +7,14 @@ import (
 	"strings"
 	"testing"
 
-	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/handlers/balancer"
 	"procaas/handlers/balancer/plant"
 )
 
 func scenario(t *testing.T, yaml string) *plant.Scenario {
 	t.Helper()
-	s, found := plant.Parse(dsl.File{Name: "test.yaml", Data: []byte(yaml)})
+	s, found := plant.Parse(diag.File{Name: "test.yaml", Data: []byte(yaml)})
 	if s == nil {
 		t.Fatalf("the scenario is refused: %+v", found)
 	}
@@ -144,7 +144,7 @@ func TestBadScenariosAreRefused(t *testing.T) {
 		"version: 1\nname: a\nduration_s: 9\ncluster: {workers: 1}\npartitions: {count: 1, replicas: 1}\nevents: [{at_s: 1, kind: spike, rank: 1}]\n":     "want a rank below 1",
 		"version: 1\nname: a\nduration_s: 9\ncluster: {workers: 3}\npartitions: {count: 1, replicas: 1}\nevents: [{at_s: 1, kind: zone_down, zone: 3}]\n": "want a zone below 3",
 	} {
-		s, found := plant.Parse(dsl.File{Name: "test.yaml", Data: []byte(yaml)})
+		s, found := plant.Parse(diag.File{Name: "test.yaml", Data: []byte(yaml)})
 		var all strings.Builder
 		for _, d := range found {
 			all.WriteString(d.Message + "\n")

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"procaas/dsl"
+	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/handlers/balancer"
 )
@@ -19,7 +19,7 @@ import (
 // down what its balancer would keep.
 func record(t *testing.T, yaml, policy string) (engine.Recording, Result) {
 	t.Helper()
-	s, found := Parse(dsl.File{Name: "scenario.yaml", Data: []byte(yaml)})
+	s, found := Parse(diag.File{Name: "scenario.yaml", Data: []byte(yaml)})
 	if s == nil {
 		t.Fatal(found)
 	}

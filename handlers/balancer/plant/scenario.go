@@ -13,6 +13,8 @@ import (
 	"reflect"
 
 	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
 )
 
 //go:embed scenario.go
@@ -192,7 +194,7 @@ type Physics struct {
 
 // An Event is something that happens to the cluster.
 type Event struct {
-	Span dsl.Span `yaml:"-"`
+	Span diag.Span `yaml:"-"`
 
 	// At is when.
 	At float64 `yaml:"at_s" required:"true" min:"0"`
@@ -248,10 +250,10 @@ type Event struct {
 const mostSteps = 5e9
 
 // Parse reads a scenario. It is nil exactly when one of the findings is an error.
-func Parse(f dsl.File) (*Scenario, []dsl.Diagnostic) {
+func Parse(f diag.File) (*Scenario, []diag.Diagnostic) {
 	var s Scenario
 	found := dsl.DecodeFile(f, dsl.SpecOf(reflect.TypeFor[Scenario](), source), &s, nil)
-	if dsl.HasErrors(found) {
+	if diag.HasErrors(found) {
 		return nil, found
 	}
 	if s.Load == nil {
@@ -260,15 +262,15 @@ func Parse(f dsl.File) (*Scenario, []dsl.Diagnostic) {
 	if s.Plant == nil {
 		s.Plant = defaults[Physics]()
 	}
-	r := new(dsl.Reporter)
+	r := new(diag.Reporter)
 	for _, d := range found {
 		r.Report(d)
 	}
-	at := dsl.Span{File: f.Name, Start: dsl.Pos{Line: 1, Column: 1}, End: dsl.Pos{Line: 1, Column: 1}}
+	at := diag.Span{File: f.Name, Start: diag.Pos{Line: 1, Column: 1}, End: diag.Pos{Line: 1, Column: 1}}
 	if err := s.check(); err != nil {
-		r.Errorf(at, dsl.CodeBody, "", "scenario %s: %v", s.Name, err)
+		r.Errorf(at, rules.Body, "", "scenario %s: %v", s.Name, err)
 	}
-	if found = r.Diagnostics(); dsl.HasErrors(found) {
+	if found = r.Diagnostics(); diag.HasErrors(found) {
 		return nil, found
 	}
 	return &s, found
@@ -277,7 +279,7 @@ func Parse(f dsl.File) (*Scenario, []dsl.Diagnostic) {
 // defaults gives what a mapping is that nobody wrote.
 func defaults[T any]() *T {
 	into := new(T)
-	dsl.DecodeFile(dsl.File{Data: []byte("{}")}, dsl.SpecOf(reflect.TypeFor[T](), source), into, nil)
+	dsl.DecodeFile(diag.File{Data: []byte("{}")}, dsl.SpecOf(reflect.TypeFor[T](), source), into, nil)
 	return into
 }
 

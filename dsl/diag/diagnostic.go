@@ -1,0 +1,182 @@
+package diag
+
+import (
+	"cmp"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// A Pos is a place in a file. Lines and columns count from 1; columns count
+// runes. The zero Pos means that the place is not known.
+type Pos struct {
+	Line   int
+	Column int
+}
+
+// A Span is a stretch of one file, from Start up to but not including End.
+type Span struct {
+	File  string
+	Start Pos
+	End   Pos
+
+	Via *Related // the other place, of what comes from a template or is given to one
+}
+
+// Equal tells whether two spans are the same stretch.
+func (s Span) Equal(other Span) bool {
+	return s.File == other.File && s.Start == other.Start && s.End == other.End
+}
+
+// String gives file:line:column.
+func (s Span) String() string {
+	return fmt.Sprintf("%s:%d:%d", s.File, s.Start.Line, s.Start.Column)
+}
+
+// A Severity says how much a diagnostic matters.
+type Severity string
+
+// The severities, worst first. Only an Error keeps a bundle from loading.
+const (
+	Error   Severity = "error"
+	Warning Severity = "warning"
+	Advice  Severity = "advice"
+)
+
+// AtLeast tells whether s is as bad as least, or worse.
+func (s Severity) AtLeast(least Severity) bool { return s.rank() >= least.rank() }
+
+// Known tells whether s is one of the severities.
+func (s Severity) Known() bool { return s.rank() > 0 }
+
+func (s Severity) rank() int {
+	switch s {
+	case Error:
+		return 3
+	case Warning:
+		return 2
+	case Advice:
+		return 1
+	}
+	return 0
+}
+
+// A Code names a rule, such as PC0103. Codes are stable: they are never
+// reused for another rule. Each is explained by [rules.Explain].
+type Code string
+
+// A Diagnostic is one finding, written for the author of the file: what was
+// found, where, what was expected and how to mend it.
+type Diagnostic struct {
+	Span
+	Severity Severity
+	Code     Code
+	Message  string
+	Hint     string    // how to mend it; may be empty
+	Related  []Related // other places that belong to the finding
+}
+
+// A Related place explains a diagnostic, such as the first of two duplicates.
+type Related struct {
+	Span
+	Message string
+}
+
+// A Reporter collects diagnostics. Its zero value is ready for use.
+type Reporter struct {
+	Found []Diagnostic
+	hints int // suggestions looked for
+}
+
+// Report adds d. An empty severity counts as [Error].
+func (r *Reporter) Report(d Diagnostic) {
+	if d.Severity == "" {
+		d.Severity = Error
+	}
+	if d.Via != nil {
+		d.Related = append(slices.Clip(d.Related), *d.Via)
+		d.Via = nil
+	}
+	r.Found = append(r.Found, d)
+}
+
+// Errorf adds an error. The hint may be empty.
+func (r *Reporter) Errorf(at Span, code Code, hint, format string, args ...any) {
+	r.Report(Diagnostic{Span: at, Code: code, Hint: hint, Message: fmt.Sprintf(format, args...)})
+}
+
+// Warnf adds a warning. The hint may be empty.
+func (r *Reporter) Warnf(at Span, code Code, hint, format string, args ...any) {
+	r.Report(Diagnostic{Span: at, Severity: Warning, Code: code, Hint: hint, Message: fmt.Sprintf(format, args...)})
+}
+
+// Diagnostics gives all findings in the order of files, lines and columns,
+// each once.
+func (r *Reporter) Diagnostics() []Diagnostic {
+	out := slices.Clone(r.Found)
+	slices.SortStableFunc(out, func(a, b Diagnostic) int {
+		return cmp.Or(
+			cmp.Compare(a.File, b.File),
+			cmp.Compare(a.Start.Line, b.Start.Line),
+			cmp.Compare(a.Start.Column, b.Start.Column),
+			cmp.Compare(a.Code, b.Code),
+			cmp.Compare(a.Message, b.Message),
+		)
+	})
+	return slices.CompactFunc(out, func(a, b Diagnostic) bool {
+		return a.Span == b.Span && a.Code == b.Code && a.Message == b.Message
+	})
+}
+
+// HasErrors tells whether any finding is an [Error].
+func HasErrors(ds []Diagnostic) bool {
+	return slices.ContainsFunc(ds, func(d Diagnostic) bool { return d.Severity == Error })
+}
+
+// Advisef adds advice. The hint says what to do instead.
+func (r *Reporter) Advisef(at Span, code Code, hint, format string, args ...any) {
+	r.Report(Diagnostic{Span: at, Severity: Advice, Code: code, Hint: hint, Message: fmt.Sprintf(format, args...)})
+}
+
+// Before tells whether p comes first in a file.
+func (p Pos) Before(q Pos) bool {
+	return p.Line < q.Line || p.Line == q.Line && p.Column < q.Column
+}
+
+// InParallel does the work of 0 to n-1 on all processors. Each piece reports
+// to a reporter of its own; what they found goes to r in the order of the
+// pieces, so the result does not depend on chance.
+func InParallel(n int, r *Reporter, work func(i int, r *Reporter)) {
+	found := make([]Reporter, n)
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				work(i, &found[i])
+			}
+		})
+	}
+	wg.Wait()
+	for i := range found {
+		r.Found = append(r.Found, found[i].Found...)
+	}
+}
+
+// Covers tells whether p stands in s.
+func (s Span) Covers(p Pos) bool {
+	return !p.Before(s.Start) && p.Before(s.End)
+}
+
+// A File is one source file of a bundle.
+type File struct {
+	Name string // as diagnostics show it, with forward slashes
+	Data []byte
+
+	// ID names the file within its set, wherever the set lies on a machine: the
+	// path below the directory that was given. Name when it is empty. The hash
+	// of the bundle goes by it.
+	ID string
+}

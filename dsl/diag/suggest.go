@@ -1,0 +1,127 @@
+package diag
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// The bounds of Suggest keep many findings about many names quick: what is
+// longer is no name, and of more names only the first are looked at.
+const (
+	maxWord  = 100
+	maxKnown = 2000
+)
+
+// Suggest finds the word nearest to a mistyped one; empty when none is near.
+// Of equally near words the first wins. Case and the choice between hyphen and
+// underscore hardly count as a difference.
+func Suggest(word string, known []string) string {
+	best, _ := SuggestTwo(word, known)
+	return best
+}
+
+// SuggestTwo is Suggest, with a word that is as near as the best one, if there is any.
+func SuggestTwo(word string, known []string) (best, second string) {
+	if len(word) > maxWord {
+		return "", ""
+	}
+	least := 1 + max(1, len([]rune(word))/3)
+	same := strings.NewReplacer("-", "", "_", "") // what people mix up
+	plain := []rune(same.Replace(strings.ToLower(word)))
+	for _, k := range known[:min(len(known), maxKnown)] {
+		if k == word || len(k) > maxWord {
+			continue
+		}
+		other := []rune(same.Replace(strings.ToLower(k)))
+		if len(plain)-len(other) >= least || len(other)-len(plain) >= least {
+			continue
+		}
+		switch d := distance(plain, other); {
+		case d < least:
+			best, second, least = k, "", d
+		case d == least && best != "" && k != best && second == "":
+			second = k
+		}
+	}
+	return best, second
+}
+
+// DidYouMean is a hint for a mistyped word that names the nearest known one, or
+// two when it may be either; empty when none is near. Quote stands around each.
+func DidYouMean(word string, known []string, quote string) string {
+	best, second := SuggestTwo(word, known)
+	switch {
+	case best == "":
+		return ""
+	case second != "":
+		return "did you mean " + quote + best + quote + " or " + quote + second + quote + "?"
+	}
+	return "did you mean " + quote + best + quote + "?"
+}
+
+// distance counts the characters to insert, remove, change, or swap with the
+// next one, to make b of a.
+func distance(a, b []rune) int {
+	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
+	for j := range rows[1] {
+		rows[1][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		before, last, row := rows[0], rows[1], rows[2]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			change := last[j-1]
+			if a[i-1] != b[j-1] {
+				change++
+			}
+			row[j] = min(change, last[j]+1, row[j-1]+1)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		rows[0], rows[1], rows[2] = last, row, before
+	}
+	return rows[1][len(b)]
+}
+
+// maxHints bounds the suggestions among the findings of one reporter: each
+// costs a look at every known name.
+const maxHints = 100
+
+// DidYouMean is a hint for a mistyped name: the nearest known one, or the whole
+// list when it is short.
+func (r *Reporter) DidYouMean(name string, known func() []string) string {
+	list := ""
+	if r.hints < maxHints {
+		if names := known(); len(names) > 0 && len(names) <= 8 {
+			list = "known: " + strings.Join(names, ", ")
+		}
+	}
+	return r.SuggestOr(name, known, list)
+}
+
+// SuggestOr is a hint for a mistyped name, or another one when no known name is
+// near.
+func (r *Reporter) SuggestOr(name string, known func() []string, other string) string {
+	if r.hints++; r.hints > maxHints {
+		return other
+	}
+	return cmp.Or(DidYouMean(name, known(), `"`), other)
+}
+
+// NamesIn gives the keys of a map, when they are asked for.
+func NamesIn[V any](m map[string]V) func() []string { return func() []string { return SortedKeys(m) } }
+
+// SortedKeys lists the keys of a map in order.
+func SortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// Plural writes a number with its noun, such as 2 errors.
+func Plural(n int, noun string) string {
+	if n == 1 || noun == "advice" {
+		return fmt.Sprintf("%d %s", n, noun)
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,148 @@
+package render
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+
+	"procaas/dsl/diag"
+)
+
+// A Format is a way to write diagnostics.
+type Format string
+
+// The formats of diagnostics.
+const (
+	Text   Format = "text"   // for people: source line, caret, hint
+	JSON   Format = "json"   // one object, see the contract in the README
+	GitHub Format = "github" // workflow commands, shown beside the changed lines
+	SARIF  Format = "sarif"  // SARIF 2.1.0, for code scanning
+	JUnit  Format = "junit"  // XML, as CI servers read it; see [WriteJUnit]
+)
+
+// Write writes findings about files in a format. Color is for Text
+// only. The error is that of w, or says that the format is unknown.
+func Write(w io.Writer, format Format, files []diag.File, ds []diag.Diagnostic, color bool) error {
+	switch format {
+	case Text:
+		return writeText(w, files, ds, color)
+	case JSON:
+		return writeJSON(w, files, ds)
+	case GitHub:
+		return writeGitHub(w, ds)
+	case SARIF:
+		return writeSARIF(w, files, ds)
+	case JUnit:
+		return WriteJUnit(w, files, ds, diag.Error)
+	}
+	return fmt.Errorf("unknown format %q, want text, json, github, sarif or junit", format)
+}
+
+// countSeverities counts the findings of each severity.
+func countSeverities(ds []diag.Diagnostic) (errors, warnings, advice int) {
+	for _, d := range ds {
+		switch d.Severity {
+		case diag.Error:
+			errors++
+		case diag.Warning:
+			warnings++
+		default:
+			advice++
+		}
+	}
+	return errors, warnings, advice
+}
+
+// The JSON form is a contract with other programs: names are never changed.
+type (
+	jsonReport struct {
+		Files       int              `json:"files"`
+		Errors      int              `json:"errors"`
+		Warnings    int              `json:"warnings"`
+		Advice      int              `json:"advice"`
+		Diagnostics []jsonDiagnostic `json:"diagnostics"`
+	}
+	jsonDiagnostic struct {
+		File      string        `json:"file"`
+		Line      int           `json:"line"`
+		Column    int           `json:"column"`
+		EndLine   int           `json:"end_line"`
+		EndColumn int           `json:"end_column"`
+		Severity  diag.Severity `json:"severity"`
+		Code      diag.Code     `json:"code"`
+		Message   string        `json:"message"`
+		Hint      string        `json:"hint"`
+	}
+)
+
+func writeJSON(w io.Writer, files []diag.File, ds []diag.Diagnostic) error {
+	out := jsonReport{Files: len(files), Diagnostics: make([]jsonDiagnostic, 0, len(ds))}
+	out.Errors, out.Warnings, out.Advice = countSeverities(ds)
+	for _, d := range ds {
+		out.Diagnostics = append(out.Diagnostics, jsonDiagnostic{
+			File: d.File, Line: d.Start.Line, Column: d.Start.Column, EndLine: d.End.Line, EndColumn: d.End.Column,
+			Severity: d.Severity, Code: d.Code, Message: d.Message, Hint: d.Hint,
+		})
+	}
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(out)
+}
+
+// writeGitHub writes one workflow command per finding. Columns are given only
+// within one line: the reader ignores them otherwise.
+func writeGitHub(w io.Writer, ds []diag.Diagnostic) error {
+	var b strings.Builder
+	for _, d := range ds {
+		command := string(d.Severity)
+		if d.Severity == diag.Advice {
+			command = "notice"
+		}
+		fmt.Fprintf(&b, "::%s file=%s", command, escapeProperty(d.File))
+		if d.Start.Line > 0 {
+			fmt.Fprintf(&b, ",line=%d,endLine=%d", d.Start.Line, max(d.Start.Line, d.End.Line))
+			if d.Start.Line == d.End.Line {
+				fmt.Fprintf(&b, ",col=%d,endColumn=%d", d.Start.Column, d.End.Column)
+			}
+		}
+		message := d.Message
+		if d.Hint != "" {
+			message += "\nhelp: " + d.Hint
+		}
+		fmt.Fprintf(&b, ",title=%s::%s\n", escapeProperty(string(d.Code)), escapeData(message))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// escapeData and escapeProperty write text into a workflow command so that it
+// can neither end the command nor begin another.
+func escapeData(s string) string {
+	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(s)
+}
+
+func escapeProperty(s string) string {
+	return strings.NewReplacer(":", "%3A", ",", "%2C").Replace(escapeData(s))
+}
+
+// Printable replaces what would move the cursor or hide text on a terminal.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\t' || unicode.Is(unicode.Bidi_Control, r) {
+			return '\uFFFD'
+		}
+		return r
+	}, s)
+}
+
+// printableLines does the same for text of several lines.
+func printableLines(s string) string {
+	lines := strings.Split(s, "\n")
+	for i, line := range lines {
+		lines[i] = Printable(line)
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,151 @@
+package rules
+
+// adviceRules documents what advice is given about. Nothing of it keeps files from
+// loading; "validate --fail-level advice" makes it count.
+func adviceRules() []Rule {
+	return []Rule{{
+		Code:  Routing,
+		Title: "handler that only re-routes",
+		Why: "A handler that computes nothing but whether others run is a detour: the condition stands far from what it decides, and takes a name of " +
+			"the shared state. Write it into enabled of the handlers, or of their stage, or choose between branches.",
+		Before: `pipelines:
+  - id: new-order
+    shared-state: {wants-push: false}
+    stages:
+      - id: decide
+        handlers:
+          - {id: decide, set: {wants-push: !$ event.payload.app == 'mobile' and event.payload.quiet == false}}
+      - id: notify
+        handlers:
+          - {id: push, critical: false, enabled: !$ shared-state.wants-push, request: {url: http://127.0.0.1:9083/v1/push}}
+`,
+		After: `pipelines:
+  - id: new-order
+    stages:
+      - id: notify
+        handlers:
+          - id: push
+            critical: false
+            enabled: !$ event.payload.app == 'mobile' and event.payload.quiet == false
+            request: {url: http://127.0.0.1:9083/v1/push}
+`,
+	}, {
+		Code:  NeedlessStage,
+		Title: "stage that needs nothing of the one before",
+		Why: "Stages run one after the other, whether they need to or not. Two that only ask for something, of which neither needs the other's answer, " +
+			"take twice the time. Within one stage, what must wait for something else still does.",
+		Before: `pipelines:
+  - id: new-order
+    shared-state: {order: null, user: null}
+    stages:
+      - id: fetch-order
+        handlers:
+          - {id: get-order, request: {url: http://127.0.0.1:9081/v1/orders}, result: {order: !$ sources.get-order.response}}
+      - id: fetch-user
+        handlers:
+          - {id: get-user, request: {url: http://127.0.0.1:9082/v1/users}, result: {user: !$ sources.get-user.response}}
+`,
+		After: `pipelines:
+  - id: new-order
+    shared-state: {order: null, user: null}
+    stages:
+      - id: fetch
+        handlers:
+          - {id: get-order, request: {url: http://127.0.0.1:9081/v1/orders}, result: {order: !$ sources.get-order.response}}
+          - {id: get-user, request: {url: http://127.0.0.1:9082/v1/users}, result: {user: !$ sources.get-user.response}}
+`,
+	}, {
+		Code:  AccidentalWrite,
+		Title: "handlers in a row because of a name",
+		Why: "Two handlers of a stage that set the same name run one after the other, so that the later one wins. When nobody reads the first value, " +
+			"that is mostly a name that was copied along, and the wait is for nothing.",
+		Before: accidental("reply"),
+		After:  accidental("user-reply"),
+	}, {
+		Code:  LoneCritical,
+		Title: "critical handler among secondary ones",
+		Why: "A handler of a pipeline is critical unless it says otherwise. In the midst of handlers that are not, and with nobody who needs what it " +
+			"gives, that is mostly forgotten, and its failure fails the run.",
+		Before: amongSecondary(""),
+		After:  amongSecondary("critical: false, "),
+	}, {
+		Code:  SameRequest,
+		Title: "the same request twice",
+		Why: "The same question gets the same answer when nothing has happened in between. The first answer is kept: read it from sources, or from the " +
+			"shared state.",
+		Before: `pipelines:
+  - id: new-order
+    shared-state: {order: null, price: 0}
+    stages:
+      - id: fetch
+        handlers:
+          - {id: get-order, request: {url: http://127.0.0.1:9081/v1/orders, query: {id: !$ event.id}}, result: {order: !$ sources.get-order.response}}
+      - id: price
+        handlers:
+          - {id: name, set: {price: !$ shared-state.order.price}}
+          - {id: get-price, request: {url: http://127.0.0.1:9081/v1/orders, query: {id: !$ event.id}}, result: {price: !$ sources.get-price.response.price}}
+`,
+		After: `pipelines:
+  - id: new-order
+    shared-state: {order: null, price: 0}
+    stages:
+      - id: fetch
+        handlers:
+          - {id: get-order, request: {url: http://127.0.0.1:9081/v1/orders, query: {id: !$ event.id}}, result: {order: !$ sources.get-order.response}}
+      - id: price
+        handlers:
+          - {id: name, set: {price: !$ sources.get-order.response.price}}
+`,
+	}, {
+		Code:  HeavyLogic,
+		Title: "logic that belongs into a service",
+		Why: "A pipeline says who is called when, with what of which answer. Rules of the business in its expressions have no tests, no types and no " +
+			"version of their own, and nobody else can use them. Small ones are fine; long ones belong into a service, or into steps with names.",
+		Before: inExample("set", "event.payload.a if event.payload.k == 'a' else event.payload.b if event.payload.k == 'b' else "+
+			"event.payload.c if event.payload.k == 'c' else event.payload.d if event.payload.k == 'd' else "+
+			"event.payload.e if event.payload.k == 'e' else event.payload.f if event.payload.k == 'f' else 0"),
+		After: inExample("set", "sources.get-order.response.price"),
+	}, {
+		Code:  HandmadeState,
+		Title: "pipeline that should be a transition",
+		Why: "A state that pipelines keep by hand is checked by nobody: an event out of turn is served, and a mistyped word is a state of its own. " +
+			"states of a flow declares the states and the events that lead from one to the next. Only the engine changes it, when a run has " +
+			"succeeded, and validate proves that there is a way to the end.",
+		Before: `flows:
+  - {id: order, key: !$ event.payload.id, shared-state: {status: new}}
+pipelines:
+  - {id: order-paid, flow: order, stages: [{id: note, handlers: [{id: note, set: {status: paid}}]}]}
+`,
+		After: `flows:
+  - id: order
+    key: !$ event.payload.id
+    states: {initial: new, final: [paid], transitions: [{from: new, on: order-paid, to: paid}]}
+pipelines:
+  - {id: order-paid, flow: order}
+`,
+	}}
+}
+
+func accidental(name string) string {
+	return `pipelines:
+  - id: new-order
+    shared-state: {reply: null, user-reply: null}
+    stages:
+      - id: notify
+        handlers:
+          - {id: driver, request: {url: http://127.0.0.1:9083/v1/push, query: {to: driver}}, result: {` + name + `: !$ sources.driver.response}}
+          - {id: user, request: {url: http://127.0.0.1:9083/v1/push, query: {to: user}}, result: {reply: !$ sources.user.response}}
+`
+}
+
+func amongSecondary(critical string) string {
+	return `pipelines:
+  - id: new-order
+    stages:
+      - id: miscellaneous
+        handlers:
+          - {id: statistics, critical: false, request: {url: http://127.0.0.1:9085/v1/facts}}
+          - {id: bonus, ` + critical + `request: {url: http://127.0.0.1:9086/v1/bonus}}
+          - {id: receipt, critical: false, request: {url: http://127.0.0.1:9083/v1/push}}
+`
+}

@@ -1,0 +1,313 @@
+package rules
+
+import "slices"
+
+// bundleRules documents the rules about the whole of a bundle.
+func bundleRules() []Rule {
+	return slices.Concat(nameRules(), eventRules(), handlerRules(), boundRules())
+}
+
+// nameRules is about what is declared, and who names it.
+func nameRules() []Rule {
+	return []Rule{{
+		Code:  Duplicate,
+		Title: "declared twice",
+		Why:   "An id is an address: runs, switches, metrics and other files find a thing by it. With two of the same id, one of them would silently get what was meant for the other.",
+		Before: `services:
+  - {id: orders, url: http://127.0.0.1:9081}
+  - {id: orders, url: http://127.0.0.1:9082}
+`,
+		After: `services:
+  - {id: orders, url: http://127.0.0.1:9081}
+  - {id: orders-archive, url: http://127.0.0.1:9082}
+`,
+	}, {
+		Code:  DuplicateStage,
+		Title: "two stages of one id",
+		Why:   "Switches, limits and metrics of a stage hang on pipeline/stage. They mean both stages then, and nobody can contribute a handler to either.",
+		Before: `pipelines:
+  - id: new-order
+    stages:
+      - id: save
+        handlers: [{id: save-order, request: {url: http://127.0.0.1:9081/v1/orders, method: POST}}]
+      - id: save
+        handlers: [{id: save-payment, request: {url: http://127.0.0.1:9081/v1/payments, method: POST}}]
+`,
+		After: `pipelines:
+  - id: new-order
+    stages:
+      - id: save
+        handlers: [{id: save-order, request: {url: http://127.0.0.1:9081/v1/orders, method: POST}}]
+      - id: save-payment
+        handlers: [{id: save-payment, request: {url: http://127.0.0.1:9081/v1/payments, method: POST}}]
+`,
+	}, {
+		Code:  UnknownFlow,
+		Title: "unknown flow",
+		Why:   "The flow gives a pipeline its key, its kept state and its order of events. A flow that nobody declares has none of them.",
+		Before: `flows:
+  - {id: taxi-order, key: !$ "event.payload['order-id']"}
+pipelines:
+  - id: new-order
+    flow: taxi-ordr
+    stages: [{id: notify, handlers: [{id: push, request: {url: http://127.0.0.1:9083/v1/push}}]}]
+`,
+		After: `flows:
+  - {id: taxi-order, key: !$ "event.payload['order-id']"}
+pipelines:
+  - id: new-order
+    flow: taxi-order
+    stages: [{id: notify, handlers: [{id: push, request: {url: http://127.0.0.1:9083/v1/push}}]}]
+`,
+	}, {
+		Code:  UnknownService,
+		Title: "unknown service",
+		Why:   "A request finds its host through the service that it names. Without that service it could only fail, and only when the first event comes.",
+		Before: `services:
+  - {id: push, url: http://127.0.0.1:9083}
+pipelines:
+  - id: new-order
+    stages: [{id: notify, handlers: [{id: driver, request: {service: pusch, path: /v1/push}}]}]
+`,
+		After: `services:
+  - {id: push, url: http://127.0.0.1:9083}
+pipelines:
+  - id: new-order
+    stages: [{id: notify, handlers: [{id: driver, request: {service: push, path: /v1/push}}]}]
+`,
+	}, {
+		Code:  UnknownHost,
+		Title: "host of no service",
+		Why: "Once services are declared, requests reach their hosts only, so that an event cannot make the engine call an address of an attacker's choice. " +
+			"Without services they reach public addresses only, and hosts of this machine that a url names as they are.",
+		Before: `services:
+  - {id: push, url: http://127.0.0.1:9083}
+pipelines:
+  - id: new-order
+    stages: [{id: notify, handlers: [{id: driver, request: {url: http://127.0.0.1:9999/v1/push}}]}]
+`,
+		After: `services:
+  - {id: push, url: http://127.0.0.1:9083}
+pipelines:
+  - id: new-order
+    stages: [{id: notify, handlers: [{id: driver, request: {url: http://127.0.0.1:9083/v1/push}}]}]
+`,
+	}, {
+		Code:  Body,
+		Title: "fields that do not go together",
+		Why:   "Some fields of a handler type exclude or need each other. The engine would have to guess which one was meant.",
+		Before: `services:
+  - {id: push, url: http://127.0.0.1:9083}
+pipelines:
+  - id: new-order
+    stages:
+      - id: notify
+        handlers:
+          - id: driver
+            request: {service: push, path: /v1/push, url: http://127.0.0.1:9083/v1/push}
+`,
+		After: `services:
+  - {id: push, url: http://127.0.0.1:9083}
+pipelines:
+  - id: new-order
+    stages:
+      - id: notify
+        handlers:
+          - id: driver
+            request: {service: push, path: /v1/push}
+`,
+	}, {
+		Code:  ServiceURL,
+		Title: "address of a service",
+		Why:   "Paths of requests are appended to the address, so it must be complete and end before any query. A password in it would show in logs and in the console.",
+		Before: `services:
+  - {id: orders, url: 127.0.0.1:9081}
+`,
+		After: `services:
+  - {id: orders, url: http://127.0.0.1:9081}
+`,
+	}, {
+		Code:  Into,
+		Title: "contribution to a stage that does not exist",
+		Why:   "A contributed handler names the stage that it joins. When the owner of the pipeline renames the stage, the contribution must not vanish in silence.",
+		Before: `pipelines:
+  - id: new-order
+    stages: [{id: notify, handlers: [{id: driver, request: {url: http://127.0.0.1:9083/v1/push}}]}]
+handlers:
+  - {id: bonus, into: new-order/notfy, critical: false, request: {url: http://127.0.0.1:9085/v1/bonus}}
+`,
+		After: `pipelines:
+  - id: new-order
+    stages: [{id: notify, handlers: [{id: driver, request: {url: http://127.0.0.1:9083/v1/push}}]}]
+handlers:
+  - {id: bonus, into: new-order/notify, critical: false, request: {url: http://127.0.0.1:9085/v1/bonus}}
+`,
+	}, {
+		Code:  Detached,
+		Title: "handler without a stage",
+		Why:   "A handler of the top level runs only when it says which stage it joins.",
+		Before: `handlers:
+  - {id: bonus, critical: false, request: {url: http://127.0.0.1:9085/v1/bonus}}
+`,
+		After: `pipelines:
+  - id: new-order
+    stages: [{id: notify, handlers: []}]
+handlers:
+  - {id: bonus, into: new-order/notify, critical: false, request: {url: http://127.0.0.1:9085/v1/bonus}}
+`,
+	}, {
+		Code:  Placeholder,
+		Title: "nothing to do",
+		Why:   "A pipeline without stages, a stage without handlers and a handler without a type are fine while a flow is being drawn. In production they usually are a mistake of indentation.",
+		Before: `pipelines:
+  - id: new-order
+    stages: [{id: notify, handlers: [{id: driver}]}]
+`,
+		After: `pipelines:
+  - id: new-order
+    stages: [{id: notify, handlers: [{id: driver, request: {url: http://127.0.0.1:9083/v1/push}}]}]
+`,
+	}, {
+		Code:  TooMany,
+		Title: "too many parts",
+		Why:   "What one handler may read depends on all before it, and each state may be left by each event. The bounds keep checking quick whatever a file says.",
+		Before: `flows:
+  - id: grid
+    states:
+      initial: s0
+      transitions:
+        - {from: [` + numbered("s", 101) + `], on: [` + numbered("e", 101) + `], to: s0}
+`,
+		After: `flows:
+  - id: grid
+    states:
+      initial: s0
+      transitions:
+        - {from: s0, on: e0, to: s0}
+pipelines:
+  - {id: e0, flow: grid, stages: [{id: notify, handlers: [{id: driver, request: {url: http://127.0.0.1:9083/v1/push}}]}]}
+`,
+	}}
+}
+
+// eventRules is about events: who serves them and who sends them.
+func eventRules() []Rule {
+	return []Rule{{
+		Code:  TwoFlows,
+		Title: "one event type, two flows",
+		Why:   "The flow gives an event its key. Two flows would give it two, and the order of events would be kept for neither.",
+		Before: `pipelines:
+  - id: new-order
+    on: order-created
+    stages: [{id: notify, handlers: [{id: driver, request: {url: http://127.0.0.1:9083/v1/push}}]}]
+  - id: bonus
+    on: order-created
+    stages: [{id: count, handlers: [{id: add, request: {url: http://127.0.0.1:9085/v1/bonus}}]}]
+`,
+		After: `flows:
+  - {id: order, key: !$ "event.payload['order-id']"}
+pipelines:
+  - id: new-order
+    flow: order
+    on: order-created
+    when: !$ event.payload.city == 'moscow'
+    stages: [{id: notify, handlers: [{id: driver, request: {url: http://127.0.0.1:9083/v1/push}}]}]
+  - id: bonus
+    flow: order
+    on: order-created
+    stages: [{id: count, handlers: [{id: add, request: {url: http://127.0.0.1:9085/v1/bonus}}]}]
+`,
+	}, {
+		Code:  NeverReached,
+		Title: "pipeline that never gets an event",
+		Why:   "The first pipeline whose when is true serves an event. One without when takes every event, so those after it never run.",
+		Before: `flows:
+  - {id: order, key: !$ "event.payload['order-id']"}
+pipelines:
+  - id: any-city
+    flow: order
+    on: order-created
+    stages: [{id: notify, handlers: [{id: driver, request: {url: http://127.0.0.1:9083/v1/push}}]}]
+  - id: moscow
+    flow: order
+    on: order-created
+    when: !$ event.payload.city == 'moscow'
+    stages: [{id: notify, handlers: [{id: driver, request: {url: http://127.0.0.1:9083/v2/push}}]}]
+`,
+		After: `flows:
+  - {id: order, key: !$ "event.payload['order-id']"}
+pipelines:
+  - id: moscow
+    flow: order
+    on: order-created
+    when: !$ event.payload.city == 'moscow'
+    stages: [{id: notify, handlers: [{id: driver, request: {url: http://127.0.0.1:9083/v2/push}}]}]
+  - id: any-city
+    flow: order
+    on: order-created
+    stages: [{id: notify, handlers: [{id: driver, request: {url: http://127.0.0.1:9083/v1/push}}]}]
+`,
+	}, {
+		Code:  ImplicitFlow,
+		Title: "pipeline with the id of a flow",
+		Why:   "A pipeline without a flow is a flow of its own, with its id. Should a declared flow have the same id, the events of both would be taken for one entity's.",
+		Before: `flows:
+  - {id: order, key: !$ "event.payload['order-id']"}
+pipelines:
+  - id: order
+    stages: [{id: notify, handlers: [{id: driver, request: {url: http://127.0.0.1:9083/v1/push}}]}]
+`,
+		After: `flows:
+  - {id: order, key: !$ "event.payload['order-id']"}
+pipelines:
+  - id: order
+    flow: order
+    stages: [{id: notify, handlers: [{id: driver, request: {url: http://127.0.0.1:9083/v1/push}}]}]
+`,
+	}, {
+		Code:  TriggerTime,
+		Title: "when a trigger fires",
+		Why:   "A trigger fires either with a period or by the calendar. Both at once leave open which of them counts.",
+		Before: `triggers:
+  - {id: tick, every: 1m, cron: "* * * * *", event: balance}
+` + balancePipeline,
+		After: `triggers:
+  - {id: tick, every: 1m, event: balance}
+` + balancePipeline,
+	}, {
+		Code:  Cron,
+		Title: "fields of cron",
+		Why:   "A cron line has five fields: minute, hour, day, month, weekday, where Sunday is 0. A value that never comes would be a trigger that never fires.",
+		Before: `triggers:
+  - {id: nightly, cron: "0 24 * * *", event: balance}
+` + balancePipeline,
+		After: `triggers:
+  - {id: nightly, cron: "0 0 * * *", event: balance}
+` + balancePipeline,
+	}, {
+		Code:  TimeZone,
+		Title: "time zone",
+		Why:   "A name outside the IANA list means another time on each machine, or none.",
+		Before: `triggers:
+  - {id: nightly, cron: "0 3 * * *", time-zone: Moscow, event: balance}
+` + balancePipeline,
+		After: `triggers:
+  - {id: nightly, cron: "0 3 * * *", time-zone: Europe/Moscow, event: balance}
+` + balancePipeline,
+	}, {
+		Code:  TriggerEvent,
+		Title: "trigger without a pipeline",
+		Why:   "The event of a trigger that no pipeline serves would be refused at every firing.",
+		Before: `triggers:
+  - {id: tick, every: 1m, event: balanse}
+` + balancePipeline,
+		After: `triggers:
+  - {id: tick, every: 1m, event: balance}
+` + balancePipeline,
+	}}
+}
+
+const balancePipeline = `pipelines:
+  - id: balance
+    stages: [{id: move, handlers: [{id: decide, request: {url: http://127.0.0.1:9086/v1/decide}}]}]
+`

@@ -1,0 +1,20 @@
+package rules
+
+// chooseRules documents the rules about ways that a stage may go.
+func chooseRules() []Rule {
+	const head = `pipelines:
+  - id: new-order
+    stages:
+      - id: pay
+        choose:
+`
+	const card = "- when: !$ event.payload.method == 'card'\n  handlers: [{id: charge, request: {url: http://127.0.0.1:9084/v1/charge}}]\n"
+	const other = "- handlers: [{id: bill, request: {url: http://127.0.0.1:9084/v1/bill}}]\n"
+	return []Rule{{
+		Code:   Choose,
+		Title:  "choice that is none",
+		Why:    "The first branch whose when is true is taken. One without when is always taken, so it stands last, for when no other one is.",
+		Before: head + indented(10, other+card),
+		After:  head + indented(10, card+other),
+	}}
+}

@@ -1,0 +1,200 @@
+package rules
+
+import "procaas/dsl/diag"
+
+// The codes of findings about a single file: its bytes, its YAML, and the
+// structure of what it says.
+const (
+	TooLarge        diag.Code = "PC0101" // the file exceeds a bound
+	Encoding        diag.Code = "PC0102" // a character that cannot be read
+	Syntax          diag.Code = "PC0103" // no YAML
+	ExprTrap        diag.Code = "PC0104" // YAML cuts or changes an expression
+	SecondDocument  diag.Code = "PC0105"
+	TooDeep         diag.Code = "PC0106"
+	TooManyAliases  diag.Code = "PC0107"
+	SelfAlias       diag.Code = "PC0108"
+	UnknownTag      diag.Code = "PC0109"
+	MergeKey        diag.Code = "PC0110"
+	DuplicateKey    diag.Code = "PC0111"
+	Key             diag.Code = "PC0112" // a key that is no text
+	Number          diag.Code = "PC0113" // a number that data cannot hold
+	LeadingZero     diag.Code = "PC0114"
+	EmptyExpr       diag.Code = "PC0115"
+	NoExpr          diag.Code = "PC0116" // an expression where none is allowed
+	Secret          diag.Code = "PC0117" // a secret where none is allowed
+	V1              diag.Code = "PC0118" // the first version of the language
+	TooManyFindings diag.Code = "PC0119"
+	UnknownField    diag.Code = "PC0120"
+	Missing         diag.Code = "PC0121"
+	Kind            diag.Code = "PC0122" // a value of the wrong kind
+	Value           diag.Code = "PC0123" // a scalar that the field does not allow
+	UnknownType     diag.Code = "PC0124"
+	TwoTypes        diag.Code = "PC0125"
+	StageHandler    diag.Code = "PC0126" // a handler in the place of a stage
+	Forgotten       diag.Code = "PC0127" // text that was meant as an expression
+)
+
+// The codes of findings in expressions.
+const (
+	ExprSyntax          diag.Code = "PC0300" // the text is no expression
+	ExprTooLarge        diag.Code = "PC0301" // too long, too deep or too many parts
+	ExprForeign         diag.Code = "PC0302" // something that only other languages have
+	ExprAssign          diag.Code = "PC0303" // = instead of ==
+	ExprSlashes         diag.Code = "PC0304" // a Python division, or a comment
+	ExprChain           diag.Code = "PC0305" // a < b < c
+	ExprUnknownName     diag.Code = "PC0310" // nothing has the name
+	ExprHyphen          diag.Code = "PC0311" // a-b where a - b is meant
+	ExprUndeclared      diag.Code = "PC0312" // the shared state has no such name
+	ExprUnknownSource   diag.Code = "PC0313" // no handler has the name
+	ExprLateSource      diag.Code = "PC0314" // the handler has not run yet
+	ExprUnknownConfig   diag.Code = "PC0315" // no config has the name
+	ExprUnknownMember   diag.Code = "PC0316" // event, flow, run or a source has no such member
+	ExprRootHere        diag.Code = "PC0317" // the root is not known at this place
+	ExprUnknownField    diag.Code = "PC0318" // the schema has no such member
+	ExprOperand         diag.Code = "PC0320" // a value of the wrong type
+	ExprUnfit           diag.Code = "PC0321" // the result cannot stand here
+	ExprNeverEqual      diag.Code = "PC0322" // a comparison that always has the same result
+	ExprDuplicateKey    diag.Code = "PC0323" // a key given twice
+	ExprMaybeNull       diag.Code = "PC0324" // what may be null, where null fails
+	ExprConstant        diag.Code = "PC0325" // a condition that never changes
+	ExprImpossibleIn    diag.Code = "PC0326" // an in that never holds
+	ExprLoopBody        diag.Code = "PC0327" // a loop whose body does not look at the element
+	ExprUnknownFunction diag.Code = "PC0330" // there is no such function
+	ExprArguments       diag.Code = "PC0331" // too few or too many arguments
+	ExprRefused         diag.Code = "PC0332" // something that would differ when a run is repeated
+	ExprMethod          diag.Code = "PC0333" // the call of a method
+	ExprPattern         diag.Code = "PC0334" // a pattern that cannot be used
+)
+
+// The codes that a handler type's own check may report. It reports no others,
+// so that every finding is explained.
+const (
+	// UnknownService is for the name of a service that is not declared.
+	UnknownService diag.Code = "PC0204"
+
+	// UnknownHost is for a URL whose host belongs to no declared service.
+	UnknownHost diag.Code = "PC0205"
+
+	// Body is for fields of a handler type that do not go together, or
+	// whose values its tags cannot describe.
+	Body diag.Code = "PC0206"
+)
+
+// The rules about the whole of a bundle.
+const (
+	Duplicate      diag.Code = "PC0201"
+	DuplicateStage diag.Code = "PC0202"
+	UnknownFlow    diag.Code = "PC0203"
+	Into           diag.Code = "PC0207"
+	CriticalUnsaid diag.Code = "PC0208"
+	CriticalSkip   diag.Code = "PC0209"
+	TwoFlows       diag.Code = "PC0210"
+	NeverReached   diag.Code = "PC0211"
+	Placeholder    diag.Code = "PC0212"
+	Detached       diag.Code = "PC0213"
+	Undeclared     diag.Code = "PC0214"
+	StateTwice     diag.Code = "PC0215"
+	Delays         diag.Code = "PC0216"
+	TriggerTime    diag.Code = "PC0217"
+	Cron           diag.Code = "PC0218"
+	TimeZone       diag.Code = "PC0219"
+	TriggerEvent   diag.Code = "PC0220"
+	ServiceURL     diag.Code = "PC0221"
+	Ambiguous      diag.Code = "PC0222"
+	ImplicitFlow   diag.Code = "PC0223"
+	TooMany        diag.Code = "PC0224"
+	OnUnknown      diag.Code = "PC0225"
+	MaxState       diag.Code = "PC0226"
+)
+
+// The rules about schemas.
+const (
+	NoFile          diag.Code = "PC0240"
+	UnknownSchema   diag.Code = "PC0241"
+	BadSchema       diag.Code = "PC0242"
+	Keyword         diag.Code = "PC0243"
+	SchemaOfNothing diag.Code = "PC0244"
+	Misfit          diag.Code = "PC0245"
+	MissingPart     diag.Code = "PC0246"
+	OpenAPI         diag.Code = "PC0247"
+	NoOperation     diag.Code = "PC0248"
+	Parameter       diag.Code = "PC0249"
+)
+
+// The rules about the automata of flows.
+const (
+	Unreachable  diag.Code = "PC0401"
+	TwoWays      diag.Code = "PC0402"
+	LeavesFinal  diag.Code = "PC0403"
+	DeadEnd      diag.Code = "PC0404"
+	Unserved     diag.Code = "PC0405"
+	NoTransition diag.Code = "PC0406"
+	SaidTwice    diag.Code = "PC0407"
+)
+
+// The rules about handlers that are taken out of the flow.
+const (
+	Degradation diag.Code = "PC0501"
+	NeverSet    diag.Code = "PC0502"
+	Conditional diag.Code = "PC0503"
+)
+
+// The rules about what becomes of errors, and about ways that a run may go.
+const (
+	OnError      diag.Code = "PC0701"
+	NeverMatches diag.Code = "PC0702"
+	Choose       diag.Code = "PC0703"
+	ForEach      diag.Code = "PC0704"
+	Await        diag.Code = "PC0705"
+	Template     diag.Code = "PC0706"
+	Call         diag.Code = "PC0707"
+	Compensate   diag.Code = "PC0708"
+	Loop         diag.Code = "PC0709"
+	Parts        diag.Code = "PC0710"
+)
+
+// The rules about queues of tasks.
+const CodeQueue diag.Code = "PC1001"
+
+// The rules about shard maps.
+const (
+	ShardMap   diag.Code = "PC1101"
+	ShardKeys  diag.Code = "PC1102"
+	ShardHosts diag.Code = "PC1103"
+	ShardRules diag.Code = "PC1104"
+)
+
+// The rules about clusters and their partition maps.
+const (
+	Cluster     diag.Code = "PC0811"
+	Unheld      diag.Code = "PC0812"
+	FragileMap  diag.Code = "PC0813"
+	UnevenMap   diag.Code = "PC0814"
+	MapOfNobody diag.Code = "PC0815"
+)
+
+// What advice is about.
+const (
+	Routing         diag.Code = "PC0601"
+	NeedlessStage   diag.Code = "PC0602"
+	AccidentalWrite diag.Code = "PC0603"
+	LoneCritical    diag.Code = "PC0604"
+	SameRequest     diag.Code = "PC0605"
+	HeavyLogic      diag.Code = "PC0606"
+	HandmadeState   diag.Code = "PC0607"
+)
+
+// The rules about files of tests, which package flowtest reports.
+const (
+	// TestName is for a name that nothing in the pipelines has.
+	TestName diag.Code = "PC0901"
+
+	// TestPlace is for what a test cannot say at its place.
+	TestPlace diag.Code = "PC0902"
+)
+
+// The rules about comments that suppress findings.
+const (
+	NoReason diag.Code = "PC0801"
+	Idle     diag.Code = "PC0802"
+)

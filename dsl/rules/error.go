@@ -1,0 +1,38 @@
+package rules
+
+// errorRules documents the rules about what becomes of errors.
+func errorRules() []Rule {
+	return []Rule{{
+		Code:  OnError,
+		Title: "rule of on-error that cannot be meant",
+		Why: "A rule says how the run goes on after a call has failed: continue takes a result, fail takes a message, and skip neither. " +
+			"A handler that calls nobody has no such errors.",
+		Before: inOnError("- {on: 404, then: fail, result: {driver: null}}"),
+		After:  inOnError("- {on: 404, then: continue, result: {driver: none}}"),
+	}, {
+		Code:   NeverMatches,
+		Title:  "rule of on-error that no error reaches",
+		Why:    "The first rule that fits counts. A rule behind one that takes the same errors never does anything, which its author does not know.",
+		Before: inOnError("- {then: continue, result: {driver: none}}", "- {on: 404, then: fail, message: no such driver}"),
+		After:  inOnError("- {on: 404, then: fail, message: no such driver}", "- {then: continue, result: {driver: none}}"),
+	}}
+}
+
+// inOnError makes a file of rules of a handler.
+func inOnError(rules ...string) string {
+	s := `pipelines:
+  - id: new-order
+    shared-state: {driver: null}
+    stages:
+      - id: search
+        handlers:
+          - id: find
+            request: {url: http://127.0.0.1:9082/v1/drivers}
+            result: {driver: !$ sources.find.response.id}
+            on-error:
+`
+	for _, rule := range rules {
+		s += indented(14, rule)
+	}
+	return s
+}

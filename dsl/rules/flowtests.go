@@ -1,0 +1,57 @@
+package rules
+
+// TestedPipelines is what the examples of the rules about tests are about.
+const TestedPipelines = `services:
+  - {id: push, url: "http://127.0.0.1:9083"}
+pipelines:
+  - id: new-order
+    stages:
+      - id: notify
+        handlers:
+          - id: driver
+            request: {service: push, path: /v1/push, body: {to: !$ event.payload.driver}}
+`
+
+// testRules documents the codes of files of tests.
+func testRules() []Rule {
+	return []Rule{{
+		Code:  TestName,
+		Title: "a test names something that is not there",
+		Why: "Mocks and expectations name handlers by their path, which may be shortened from the left: pipeline/stage/handler, " +
+			"stage/handler or handler. A name that fits nothing would never be looked at.",
+		Before: `tests:
+  - name: the driver is told
+    events: {type: new-order, payload: {driver: d-1}}
+    mocks:
+      notify/drivr: {reply: {}}
+`,
+		After: `tests:
+  - name: the driver is told
+    events: {type: new-order, payload: {driver: d-1}}
+    mocks:
+      notify/driver: {reply: {}}
+`,
+	}, {
+		Code:  TestPlace,
+		Title: "a test says something where it has no meaning",
+		Why: "The expect of a test speaks of its one run. With several events it could be any of them; then each event has an " +
+			"expect of its own. What is said twice, or contradicts itself, is refused likewise.",
+		Before: `tests:
+  - name: the driver is told
+    events:
+      - {type: new-order, payload: {driver: d-1}}
+      - {type: new-order, payload: {driver: d-2}}
+    mocks:
+      driver: {reply: {}}
+    expect: {status: succeeded}
+`,
+		After: `tests:
+  - name: the driver is told
+    events:
+      - {type: new-order, payload: {driver: d-1}, expect: {status: succeeded}}
+      - {type: new-order, payload: {driver: d-2}, expect: {status: succeeded}}
+    mocks:
+      driver: {reply: {}}
+`,
+	}}
+}

@@ -1,0 +1,157 @@
+package rules
+
+// automatonRules documents the rules about the states of a flow.
+func automatonRules() []Rule {
+	return []Rule{{
+		Code:   Unreachable,
+		Title:  "state that nothing leads to",
+		Why:    "A state that no event can lead to is usually a typing error in the name of another one, whose events are then refused.",
+		Before: states("{from: created, on: assigned, to: driving}", "{from: drivin, on: arrived, to: finished}"),
+		After:  states("{from: created, on: assigned, to: driving}", "{from: driving, on: arrived, to: finished}"),
+	}, {
+		Code:   TwoWays,
+		Title:  "ambiguous transition",
+		Why:    "From one state, one event must lead to one state. Otherwise what becomes of the entity would depend on the order of the lines.",
+		Before: states("{from: created, on: assigned, to: finished}", "{from: created, on: assigned, to: driving}", "{from: driving, on: arrived, to: finished}"),
+		After:  states("{from: created, on: assigned, to: driving}", "{from: driving, on: arrived, to: finished}"),
+	}, {
+		Code:   LeavesFinal,
+		Title:  "transition out of a final state",
+		Why:    "A final state is a promise that nothing happens any more: the engine may forget the entity.",
+		Before: states("{from: created, on: assigned, to: finished}", "{from: finished, on: arrived, to: created}"),
+		After:  states("{from: created, on: assigned, to: driving}", "{from: driving, on: arrived, to: finished}"),
+	}, {
+		Code:   DeadEnd,
+		Title:  "state without a way to the end",
+		Why:    "An entity that can no longer reach a final state stays for ever. Either a transition is missing, or the state is final.",
+		Before: states("{from: created, on: assigned, to: finished}", "{from: created, on: arrived, to: lost}"),
+		After:  states("{from: created, on: assigned, to: lost}", "{from: lost, on: arrived, to: finished}"),
+	}, {
+		Code:   Unserved,
+		Title:  "transition on an event that nobody serves",
+		Why:    "A transition commits with a run, and a run needs a pipeline of the flow. Without one, the event is refused and the transition never happens.",
+		Before: states("{from: created, on: [assigned, asigned], to: driving}", "{from: driving, on: arrived, to: finished}"),
+		After:  states("{from: created, on: assigned, to: driving}", "{from: driving, on: arrived, to: finished}"),
+	}, {
+		Code:   NoTransition,
+		Title:  "event without any transition",
+		Why:    "The flow has states, but this event is accepted in none of them, so its pipeline never runs.",
+		Before: states("{from: created, on: assigned, to: finished}"),
+		After:  states("{from: created, on: assigned, to: driving}", "{from: driving, on: arrived, to: finished}"),
+	}, {
+		Code:   SaidTwice,
+		Title:  "said twice",
+		Why:    "The second saying changes nothing. Often it was meant to be something else.",
+		Before: states("{from: created, on: assigned, to: finished}", "{from: created, on: [arrived, assigned], to: finished}"),
+		After:  states("{from: created, on: assigned, to: finished}", "{from: created, on: arrived, to: finished}"),
+	}}
+}
+
+// states makes an example of a flow with these transitions, whose pipelines
+// serve two events.
+func states(transitions ...string) string {
+	s := `flows:
+  - id: order
+    key: !$ "event.payload['order-id']"
+    states:
+      initial: created
+      final: [finished]
+      transitions:
+`
+	for _, t := range transitions {
+		s += "        - " + t + "\n"
+	}
+	return s + `pipelines:
+  - id: assigned
+    flow: order
+    stages: [{id: notify, handlers: [{id: driver, request: {url: http://127.0.0.1:9083/v1/push}}]}]
+  - id: arrived
+    flow: order
+    stages: [{id: notify, handlers: [{id: user, request: {url: http://127.0.0.1:9083/v1/push}}]}]
+`
+}
+
+// degradationRules documents the rules about handlers that are off.
+func degradationRules() []Rule {
+	return []Rule{{
+		Code:  Degradation,
+		Title: "critical handler that needs one that may be off",
+		Why: "A handler that is not critical may fail, be switched off or be taken out of the flow by itself, and the run goes on. " +
+			"When a critical handler then reads what nobody has set, the run fails after all, and the handler was critical without saying so.",
+		Before: `pipelines:
+  - id: new-order
+    shared-state: {tariff: null}
+    stages:
+      - id: price
+        handlers:
+          - id: get-tariff
+            critical: false
+            request: {url: http://127.0.0.1:9084/v1/tariff}
+            result: {tariff: !$ sources.get-tariff.response.name}
+      - id: pay
+        handlers: [{id: hold, request: {url: http://127.0.0.1:9084/v1/hold, body: {tariff: !$ shared-state.tariff}}}]
+`,
+		After: `pipelines:
+  - id: new-order
+    shared-state: {tariff: null}
+    stages:
+      - id: price
+        handlers:
+          - id: get-tariff
+            critical: false
+            request: {url: http://127.0.0.1:9084/v1/tariff}
+            result: {tariff: !$ sources.get-tariff.response.name}
+            fallback: {result: {tariff: econom}}
+      - id: pay
+        handlers: [{id: hold, request: {url: http://127.0.0.1:9084/v1/hold, body: {tariff: !$ shared-state.tariff}}}]
+`,
+	}, {
+		Code:  Conditional,
+		Title: "critical handler that needs what is given under a condition",
+		Why: "A handler that is not enabled gives nothing. A critical one that then takes a member of the null fails, and the run with it. " +
+			"When both have the same condition, or the second one tests the value, all is well.",
+		Before: underCondition(""),
+		After:  underCondition("enabled: !$ event.payload.card, "),
+	}, {
+		Code:  NeverSet,
+		Title: "name that nobody sets before it is read",
+		Why:   "The first value of the name is null, and no handler before this one sets it. Handlers run in the order of their stages; perhaps one of them is in the wrong stage.",
+		Before: `pipelines:
+  - id: new-order
+    shared-state: {order: null}
+    stages:
+      - id: pay
+        handlers: [{id: hold, request: {url: http://127.0.0.1:9084/v1/hold, body: {sum: !$ shared-state.order.price}}}]
+      - id: fetch
+        handlers: [{id: get, request: {url: http://127.0.0.1:9081/v1/orders}, result: {order: !$ sources.get.response}}]
+`,
+		After: `pipelines:
+  - id: new-order
+    shared-state: {order: null}
+    stages:
+      - id: fetch
+        handlers: [{id: get, request: {url: http://127.0.0.1:9081/v1/orders}, result: {order: !$ sources.get.response}}]
+      - id: pay
+        handlers: [{id: hold, request: {url: http://127.0.0.1:9084/v1/hold, body: {sum: !$ shared-state.order.price}}}]
+`,
+	}}
+}
+
+// underCondition makes an example of a handler that gives something under a
+// condition, and one that needs it.
+func underCondition(condition string) string {
+	return `pipelines:
+  - id: new-order
+    shared-state: {hold: null}
+    stages:
+      - id: pay
+        handlers:
+          - id: hold-payment
+            enabled: !$ event.payload.card
+            request: {url: http://127.0.0.1:9084/v1/holds}
+            result: {hold: !$ sources.hold-payment.response}
+      - id: save
+        handlers:
+          - {id: save-hold, ` + condition + `request: {url: http://127.0.0.1:9081/v1/orders, body: {hold: !$ shared-state.hold.id}}}
+`
+}
