@@ -15,6 +15,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/engine/outbound"
 )
 
 // A definition is a bundle made ready to run: with its plans, the HTTP client
@@ -51,9 +52,9 @@ type definition struct {
 var errDefinition = errors.New("definition cannot be used")
 
 // newDefinition plans all pipelines of a bundle.
-func newDefinition(b *dsl.Bundle, types []dsl.Type, maxConns int, targets *Targets, log *slog.Logger) (*definition, error) {
+func newDefinition(b *dsl.Bundle, types []dsl.Type, maxConns int, targets *outbound.Targets, log *slog.Logger) (*definition, error) {
 	d := &definition{
-		bundle: b, byID: map[string]*Plan{}, client: newClient(b, maxConns, targets, log), workers: newWorkersClient(b, targets),
+		bundle: b, byID: map[string]*Plan{}, client: outbound.ForServices(b, maxConns, targets, log), workers: outbound.ForWorkers(b, targets),
 		declared: map[string]any{}, contracts: map[string]*dsl.Contract{}, from: map[string]map[string][]string{},
 		needed: map[string]bool{},
 	}
@@ -129,7 +130,7 @@ type library struct {
 	services map[string]string // see Options.ServiceURLs
 	byName   map[string]HandlerType
 	maxConns int
-	targets  *Targets
+	targets  *outbound.Targets
 	log      *slog.Logger
 	runID    func(Event) string // makes the id of a new run
 

@@ -131,7 +131,7 @@ func (e *Engine) tryJoin(ctx context.Context) (*node, error) {
 // newNode makes a member of its number.
 func (e *Engine) newNode(ctx context.Context, number int64) *node {
 	n := &node{
-		e: e, number: number, log: e.log.With("node", number), jobs: map[string]*job{}, lifted: map[string]time.Time{}, crew: newCrew(),
+		e: e, number: number, log: e.log.With("node", number), jobs: map[string]*job{}, lifted: map[string]time.Time{}, pool: newWorkerPool(),
 		draining: make(chan struct{}), wake: make(chan struct{}, 1), called: make(chan struct{}, 1),
 		told: isWaker(e.o.Store),
 	}
@@ -403,7 +403,7 @@ func (n *node) startCall(j *job, t Task) {
 // do lets a goroutine do a part of the node's work.
 func (n *node) do(work func()) {
 	n.work.Add(1)
-	n.crew.do(n.ctx, func() {
+	n.pool.do(n.ctx, func() {
 		defer n.work.Done()
 		work()
 	})

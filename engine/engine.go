@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"procaas/dsl"
+	"procaas/engine/outbound"
 )
 
 // Options says what an Engine works with. Store, Types and Bundle are needed;
@@ -33,7 +35,7 @@ type Options struct {
 	Lease       time.Duration                   // after which other nodes take a silent node's runs over
 	Drain       time.Duration                   // how long a stopping node waits for calls under way
 	Secrets     func(SecretUse) (string, error) // looks secrets up when calls use them; nil refuses such calls
-	Targets     *Targets                        // where connections of flows may lead, whatever authors declare; nil for anywhere
+	Targets     *outbound.Targets               // where connections of flows may lead, whatever authors declare; nil for anywhere
 
 	// Retention is how long ended runs and the ids of events are kept; for ever
 	// when it is 0.
@@ -178,6 +180,10 @@ func (e *Engine) Bundle() *dsl.Bundle { return e.library.current.Load().bundle }
 // Reloaded gives a channel that is closed when the node takes another definition over. Ask for it
 // before the Bundle that is to be watched.
 func (e *Engine) Reloaded() <-chan struct{} { return e.reloaded.Next() }
+
+// WorkersClient gives an HTTP client that reaches the workers of the present
+// definition's clusters and nobody else.
+func (e *Engine) WorkersClient() *http.Client { return e.library.current.Load().workers }
 
 // Plans gives the plans of all pipelines of the present definition, in order.
 func (e *Engine) Plans() []*Plan { return slices.Clone(e.library.current.Load().plans) }

@@ -54,7 +54,7 @@ type Call struct {
 	// Memory holds what may be forgotten at any time.
 	Memory *Memory
 
-	HTTP     *http.Client                     // shared; its transport dials only what [Reach] allows
+	HTTP     *http.Client                     // shared; its transport dials only what [outbound.Reach] allows
 	Log      *slog.Logger                     // with the keys path, run, key and attempt
 	Resolve  func(dsl.Secret) (string, error) // looks a secret up at the time of the call; what it gives is kept out of the result and the error
 	Hide     func(text string) string         // takes out what Resolve has given; the result and the error need it only before they are cut short

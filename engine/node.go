@@ -28,7 +28,7 @@ type node struct {
 	told     bool          // the store tells when there is
 	virtual  *Virtual      // makes the calls; nil but in virtual time
 	work     sync.WaitGroup
-	crew     *crew // that does it
+	pool     *workerPool // that does it
 
 	lease lease
 

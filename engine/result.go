@@ -35,10 +35,13 @@ type permanentError struct{ error }
 
 func (e *permanentError) Unwrap() error { return e.error }
 
-// IsPermanent tells whether err, or an error that it wraps, is [Permanent].
+func (e *permanentError) Permanent() bool { return true }
+
+// IsPermanent tells whether err, or an error that it wraps, is [Permanent] or says so by a
+// method of that name.
 func IsPermanent(err error) bool {
-	var p *permanentError
-	return errors.As(err, &p)
+	var p interface{ Permanent() bool }
+	return errors.As(err, &p) && p.Permanent()
 }
 
 // After wraps an error with the time to wait before the next attempt, as a

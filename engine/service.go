@@ -2,7 +2,6 @@ package engine
 
 import (
 	"net/url"
-	"strings"
 
 	"procaas/dsl"
 )
@@ -12,7 +11,7 @@ func hostsOf(addresses []string) map[string]bool {
 	hosts := map[string]bool{}
 	for _, address := range addresses {
 		if u, err := url.Parse(address); err == nil && u.Hostname() != "" {
-			hosts[hostPort(u)] = true
+			hosts[dsl.HostPort(u)] = true
 		}
 	}
 	return hosts
@@ -35,27 +34,11 @@ func peerOf(b *dsl.Bundle, body *dsl.Value) (service *dsl.Service, name string) 
 	if err != nil || u.Host == "" {
 		return nil, ""
 	}
-	host := hostPort(u)
+	host := dsl.HostPort(u)
 	for _, s := range b.Services {
 		if !isNamed && hostsOf([]string{s.URL, s.Address()})[host] {
 			return s, s.ID
 		}
 	}
 	return nil, host
-}
-
-// hostPort gives the address that a URL is dialled at.
-func hostPort(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = "80"
-		if strings.EqualFold(u.Scheme, "https") {
-			port = "443"
-		}
-	}
-	host := u.Hostname()
-	if strings.Contains(host, ":") { // an address of IPv6
-		host = "[" + host + "]"
-	}
-	return strings.ToLower(host + ":" + port)
 }

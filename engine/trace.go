@@ -6,8 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"errors"
-	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -294,21 +292,6 @@ func (a attemptTrace) end(result Result, err error, brokenOff bool) {
 		a.span.SetStatus(codes.Error, clean(err.Error()))
 	}
 	a.span.End()
-}
-
-// describeRequest tells the span of an attempt, if there is one, which request it
-// makes. The query is left out: secrets and personal data may be in it.
-func describeRequest(r *http.Request) {
-	span := trace.SpanFromContext(r.Context())
-	if !span.IsRecording() {
-		return
-	}
-	public := url.URL{Scheme: r.URL.Scheme, Host: r.URL.Host, Path: r.URL.Path}
-	span.SetAttributes(
-		attribute.String("http.request.method", r.Method),
-		attribute.String("url.full", public.String()),
-		attribute.String("server.address", r.URL.Hostname()),
-	)
 }
 
 // start makes a span of the run's trace.

@@ -167,7 +167,7 @@ func checkTarget(b *dsl.Bundle, u *url.URL) error {
 	if u.Scheme != "http" && u.Scheme != "https" {
 		return fmt.Errorf("%s is neither http nor https", publicURL(u))
 	}
-	// Then the transport decides by the address: see [engine.Reach].
+	// Then the transport decides by the address: see [outbound.Reach].
 	if len(b.Services) == 0 {
 		return nil
 	}

@@ -8,7 +8,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
-	"procaas/engine"
+	"procaas/engine/outbound"
 )
 
 // CheckBody reports what the tags of [Request] cannot say.
@@ -88,7 +88,7 @@ func checkURL(b *dsl.Body, text string) {
 	if err != nil || len(b.Bundle.Services) > 0 || a.Unmap().IsLoopback() {
 		return
 	}
-	if kind := engine.NotPublic(a); kind != "" {
+	if kind := outbound.NotPublic(a); kind != "" {
 		b.Errorf(at, rules.UnknownHost, "declare the host below services, and write service and path instead of url",
 			"%s belongs to no declared service, and its address is %s: no request goes there", origin(u), kind)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/api"
+	"procaas/engine/outbound"
 )
 
 const strongToken = "procaas_3kYw0Qm8sVxJ5tPz7RbLc2DnFh6GaUeT4iOoWqXy1Zs"
@@ -191,7 +192,7 @@ func TestOperatorsBoundWhatFlowsSendAndWhere(t *testing.T) {
 func TestWrongTargetsAreRefusedAtStart(t *testing.T) {
 	t.Parallel()
 	for _, target := range []string{"", "http://a.example", "a.example/x", "a.example:0x50", "a.example:70000", "*.example", "a b"} {
-		if _, err := engine.ParseTargets([]string{target}); err == nil {
+		if _, err := outbound.ParseTargets([]string{target}); err == nil {
 			t.Errorf("want %q refused", target)
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"procaas/engine/alert"
 	"procaas/engine/api"
 	"procaas/engine/api/ui"
+	"procaas/engine/outbound"
 	"procaas/handlers/sharding"
 )
 
@@ -148,7 +149,7 @@ type node struct {
 	alerts  *alert.Alerter
 	shards  *sharding.Service // nil when the store is not PostgreSQL
 	secrets secretStore
-	targets *engine.Targets
+	targets *outbound.Targets
 	kept    keptMaps
 	log     *slog.Logger
 	streams streams
@@ -186,7 +187,7 @@ func openNode(ctx context.Context, s streams, f nodeFlags, b *dsl.Bundle) (*node
 	if n.secrets, err = newSecretStore(f.secretsDir, f.access.file, access.Token); err != nil {
 		return nil, err
 	}
-	if n.targets, err = engine.ParseTargets(f.targets); err != nil {
+	if n.targets, err = outbound.ParseTargets(f.targets); err != nil {
 		return nil, usagef("--allow-target %w", err)
 	}
 	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -19,7 +19,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"procaas/engine"
+	"procaas/engine/outbound"
 )
 
 // The kinds of receivers.
@@ -97,7 +97,7 @@ func newSender(kind string, u *url.URL, o *Options, c *counts) *sender {
 	if kind == kindAlertmanager && !strings.HasSuffix(u.Path, "/api/v2/alerts") {
 		u = u.JoinPath("api/v2/alerts")
 	}
-	client := engine.NewClient(engine.Reach{Declared: []string{(&url.URL{Scheme: u.Scheme, Host: u.Host}).String()}})
+	client := outbound.NewClient(outbound.Reach{Declared: []string{(&url.URL{Scheme: u.Scheme, Host: u.Host}).String()}})
 	return &sender{
 		kind: kind, url: u, o: o, counts: c, client: client, wake: make(chan struct{}, 1), items: map[string]*item{},
 		// Not the URL: that of a webhook is a secret.

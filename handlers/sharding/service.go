@@ -18,6 +18,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/outbound"
 )
 
 // Options says what a [Service] works on.
@@ -32,7 +33,7 @@ type Options struct {
 	Secret func(engine.SecretUse) (string, error)
 
 	// Targets bounds which hosts of shards are connected to; nil bounds nothing.
-	Targets *engine.Targets
+	Targets *outbound.Targets
 
 	// HTTP asks whether a key may be registered; [http.DefaultClient] when nil.
 	HTTP *http.Client

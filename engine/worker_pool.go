@@ -5,21 +5,21 @@ import (
 	"sync/atomic"
 )
 
-// A crew lets goroutines that have done their work do more of it: their stacks have
+// A workerPool lets goroutines that have done their work do more of it: their stacks have
 // grown to what it takes, which a new goroutine's has to do step by step, copying it
 // each time.
-type crew struct {
+type workerPool struct {
 	more chan func()
 	idle atomic.Int64
 }
 
-// crewMost is how many goroutines wait for work at most.
-const crewMost = 256
+// poolMost is how many goroutines wait for work at most.
+const poolMost = 256
 
-func newCrew() *crew { return &crew{more: make(chan func())} }
+func newWorkerPool() *workerPool { return &workerPool{more: make(chan func())} }
 
 // do runs work on a goroutine of its own. Goroutines wait for more until ctx ends.
-func (c *crew) do(ctx context.Context, work func()) {
+func (c *workerPool) do(ctx context.Context, work func()) {
 	select {
 	case c.more <- work:
 	default:
@@ -27,11 +27,11 @@ func (c *crew) do(ctx context.Context, work func()) {
 	}
 }
 
-func (c *crew) member(ctx context.Context, work func()) {
+func (c *workerPool) member(ctx context.Context, work func()) {
 	for {
 		work()
 		work = nil // what it held may go
-		if c.idle.Add(1) > crewMost {
+		if c.idle.Add(1) > poolMost {
 			c.idle.Add(-1)
 			return
 		}

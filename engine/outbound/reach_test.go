@@ -1,4 +1,4 @@
-package engine
+package outbound
 
 import (
 	"context"
@@ -110,8 +110,7 @@ func TestBadTargetsAreNotReached(t *testing.T) {
 		"inside.test": {"127.0.0.1"}, "inside6.test": {"::1"}, "metadata.test": {"169.254.169.254"},
 		"rebinding.test": {"127.0.0.1", "127.0.0.1"}, "mapped.test": {"::ffff:127.0.0.1"},
 	})
-	client := NewClient(Reach{})
-	client.Transport.(*fencedTransport).base.DialContext = f.dial
+	client := clientOf(newTransport(f, Reach{}))
 	t.Cleanup(client.CloseIdleConnections)
 	for _, scheme := range []string{"http", "https"} {
 		for _, target := range targets {
@@ -141,7 +140,7 @@ func TestNameThatMovesIsCheckedWhenItIsDialled(t *testing.T) {
 		t.Fatalf("want a public address at first, have %v, %v", ips, err)
 	}
 	_, err := f.dial(t.Context(), "tcp", "moves.test:"+port)
-	if !IsPermanent(err) || !strings.Contains(err.Error(), "has the address 127.0.0.1, which is loopback") {
+	if !isRefused(err) || !strings.Contains(err.Error(), "has the address 127.0.0.1, which is loopback") {
 		t.Errorf("want the address of the moment refused for good, have %v", err)
 	}
 	if n := reached.Load(); n != 0 {
@@ -161,7 +160,7 @@ func TestRedirectIsCheckedAsAnyRequest(t *testing.T) {
 		if err == nil {
 			resp.Body.Close()
 		}
-		if !IsPermanent(err) || reached.Load() != 0 {
+		if !isRefused(err) || reached.Load() != 0 {
 			t.Errorf("%s: want the redirect refused, have %v and %d connections", name, err, reached.Load())
 		}
 		client.CloseIdleConnections()

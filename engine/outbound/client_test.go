@@ -1,6 +1,7 @@
-package engine
+package outbound
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -19,7 +20,7 @@ func TestClientReachesDeclaredHostsOnly(t *testing.T) {
 	other := httptest.NewServer(http.RedirectHandler(declared.URL, http.StatusFound))
 	defer other.Close()
 
-	client := newClient(&dsl.Bundle{Services: []*dsl.Service{{ID: "s", URL: declared.URL + "/base"}}}, 4, nil, nil)
+	client := ForServices(&dsl.Bundle{Services: []*dsl.Service{{ID: "s", URL: declared.URL + "/base"}}}, 4, nil, nil)
 	defer client.CloseIdleConnections()
 	resp, err := client.Post(declared.URL+"/anything", "text/plain", strings.NewReader("hello"))
 	if err != nil {
@@ -30,7 +31,7 @@ func TestClientReachesDeclaredHostsOnly(t *testing.T) {
 		resp.Body.Close()
 		t.Fatal("another host was reached")
 	}
-	if !IsPermanent(err) || !strings.Contains(err.Error(), "is not declared") {
+	if !isRefused(err) || !strings.Contains(err.Error(), "is not declared") {
 		t.Errorf("want an error that repeating cannot mend, have %v", err)
 	}
 	if reached != 1 {
@@ -48,13 +49,18 @@ func TestClientReachesDeclaredHostsOnly(t *testing.T) {
 	}
 }
 
+// isRefused tells whether repeating a call cannot mend its error.
+func isRefused(err error) bool {
+	var r refusal
+	return errors.As(err, &r) && r.Permanent()
+}
+
 // The transport below the check of requests checks again: what is dialled is what
 // counts.
 func TestDialChecksTheHostAgain(t *testing.T) {
 	t.Parallel()
-	client := newClient(&dsl.Bundle{Services: []*dsl.Service{{ID: "s", URL: "http://service.example"}}}, 4, nil, nil)
-	base := client.Transport.(*fencedTransport).base
-	_, err := base.DialContext(t.Context(), "tcp", "127.0.0.1:1")
+	client := ForServices(&dsl.Bundle{Services: []*dsl.Service{{ID: "s", URL: "http://service.example"}}}, 4, nil, nil)
+	_, err := client.Transport.(*transport).plain.DialContext(t.Context(), "tcp", "127.0.0.1:1")
 	if err == nil || !strings.Contains(err.Error(), "is not declared") {
 		t.Errorf("want the address refused, have %v", err)
 	}

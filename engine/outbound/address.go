@@ -1,4 +1,4 @@
-package engine
+package outbound
 
 import "net/netip"
 

@@ -1,4 +1,4 @@
-package engine
+package outbound
 
 import (
 	"context"
@@ -73,8 +73,8 @@ func (t *Targets) check(host, address string) error {
 	if err == nil && (t.hosts[a.String()] || slices.ContainsFunc(t.networks, func(n netip.Prefix) bool { return n.Contains(a.Addr().Unmap().WithZone("")) })) {
 		return nil
 	}
-	return Permanent(fmt.Errorf("the operator of this server does not let flows connect to %s (%s): --allow-target has %s",
-		host, address, strings.Join(t.texts, ", ")))
+	return refuse("the operator of this server does not let flows connect to %s (%s): --allow-target has %s",
+		host, address, strings.Join(t.texts, ", "))
 }
 
 // Allow refuses host:port when it, or an address that it has at present, is no target. It

@@ -1,0 +1,106 @@
+package outbound
+
+import (
+	"context"
+	"maps"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"procaas/dsl"
+)
+
+// A fence makes connections to where it is allowed.
+type fence struct {
+	declared, written hostSet
+	public            bool
+	networks          []netip.Prefix
+	targets           *Targets
+	dialer            net.Dialer
+}
+
+func newFence(r Reach) *fence {
+	f := &fence{
+		declared: hostsOf(r.Declared), written: hostsOf(r.Written), public: r.Public, targets: r.Targets,
+		dialer: net.Dialer{Timeout: dialTime, KeepAlive: 30 * time.Second},
+	}
+	for _, text := range r.Networks {
+		if network, err := netip.ParsePrefix(text); err == nil {
+			f.networks = append(f.networks, network)
+		}
+	}
+	return f
+}
+
+// checkHost gives an error when host:port is out of reach, whatever its address.
+func (f *fence) checkHost(addr string) error {
+	if f.public {
+		return nil // the address decides
+	}
+	return f.declared.check(addr)
+}
+
+func (f *fence) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if err := f.checkHost(addr); err != nil {
+		return nil, err
+	}
+	d := f.dialer
+	d.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		if err := f.targets.check(addr, address); err != nil || f.declared[strings.ToLower(addr)] {
+			return err
+		}
+		return f.checkAddress(addr, address)
+	}
+	return d.DialContext(ctx, network, addr)
+}
+
+// checkAddress tells whether a connection to host, host:port, may be made to the
+// address that it has been resolved to. Repeating the call cannot mend it.
+func (f *fence) checkAddress(host, address string) error {
+	a, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return refuse("address %s of %s is not understood", address, host)
+	}
+	if ip := a.Addr().Unmap(); slices.ContainsFunc(f.networks, func(n netip.Prefix) bool { return n.Contains(ip) }) {
+		return nil
+	}
+	kind, written := NotPublic(a.Addr()), f.written[strings.ToLower(host)]
+	switch {
+	case kind == loopbackKind && written:
+		return nil
+	case kind != "":
+		return refuse("%s has the address %s, which is %s: no request goes there unless the host is declared below services",
+			host, a.Addr(), kind)
+	case !written && a.Port() < 1024 && a.Port() != 80 && a.Port() != 443:
+		return refuse("%s is at a port of another protocol than HTTP: no request goes there unless the host is declared below services", host)
+	}
+	return nil
+}
+
+// A hostSet holds host:port pairs in lower case. The empty set allows all.
+type hostSet map[string]bool
+
+// hostsOf gives the hosts of URLs.
+func hostsOf(addresses []string) hostSet {
+	hosts := hostSet{}
+	for _, address := range addresses {
+		if u, err := url.Parse(address); err == nil && u.Hostname() != "" {
+			hosts[dsl.HostPort(u)] = true
+		}
+	}
+	return hosts
+}
+
+// check gives an error when addr, host:port, is no declared host. Repeating the
+// call cannot mend that.
+func (h hostSet) check(addr string) error {
+	if len(h) == 0 || h[strings.ToLower(addr)] {
+		return nil
+	}
+	return refuse("host %s is not declared; want one of the services' hosts: %s",
+		addr, strings.Join(slices.Sorted(maps.Keys(h)), ", "))
+}
