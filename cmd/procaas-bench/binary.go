@@ -18,9 +18,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
+	"procaas/engine/api/transport"
+	"procaas/engine/api/wire"
 
-	"procaas/engine/api"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // A binary is procaas as its users run it: a process of its own with the defaults of serve,
@@ -77,7 +78,7 @@ func openBinary(ctx context.Context, b *bench) (_ contestant, err error) {
 
 // freeAddress returns an address that was free a moment ago.
 func freeAddress(ctx context.Context) (string, error) {
-	l, err := api.Listen(ctx, "127.0.0.1:0")
+	l, err := transport.Listen(ctx, "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
@@ -109,7 +110,7 @@ func (p *binary) ready(ctx context.Context) error {
 // flow posts an event, and returns when the service has got the last call.
 func (p *binary) flow(ctx context.Context, id string) error {
 	last := p.service.expect(id)
-	body, err := json.Marshal(api.Event{Type: "call", Payload: map[string]any{"order": id}})
+	body, err := json.Marshal(wire.Event{Type: "call", Payload: map[string]any{"order": id}})
 	if err != nil {
 		return err
 	}
@@ -122,7 +123,7 @@ func (p *binary) flow(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	var receipt api.Receipt
+	var receipt wire.Receipt
 	if err := json.Unmarshal(data, &receipt); err != nil || resp.StatusCode != http.StatusAccepted {
 		return fmt.Errorf("want status 202 and a receipt, have %d: %s", resp.StatusCode, data)
 	}

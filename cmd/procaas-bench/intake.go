@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/wire"
 )
 
 // measureAccept measures how fast events get in, while none is worked on.
@@ -30,10 +30,10 @@ func measureAccept(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 	posted := func(ctx context.Context) error {
-		events := make([]api.Event, batch)
+		events := make([]wire.Event, batch)
 		for i := range events {
 			name := id()
-			events[i] = api.Event{Type: "entity", ID: name, Source: "bench", Key: "key-" + name, Payload: map[string]any{"order": name}}
+			events[i] = wire.Event{Type: "entity", ID: name, Source: "bench", Key: "key-" + name, Payload: map[string]any{"order": name}}
 		}
 		return s.send(ctx, events)
 	}

@@ -16,6 +16,8 @@ import (
 	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/api"
+	"procaas/engine/api/transport"
+	"procaas/engine/api/wire"
 	"procaas/engine/postgres"
 	"procaas/handlers"
 )
@@ -79,11 +81,11 @@ func openSystem(ctx context.Context, b *bench, schema string) (*system, error) {
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	l, err := api.Listen(ctx, "127.0.0.1:0")
+	l, err := transport.Listen(ctx, "127.0.0.1:0")
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	s.api = &http.Server{Handler: api.New(api.Options{Engine: s.engine}), ReadHeaderTimeout: time.Second}
+	s.api = &http.Server{Handler: api.New(api.Options{Engine: api.Of(s.engine)}), ReadHeaderTimeout: time.Second}
 	s.url = "http://" + l.Addr().String() + "/v1/events"
 	s.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}}
 	s.working.Go(func() { _ = s.api.Serve(l) })
@@ -218,7 +220,7 @@ func (s *system) submit(ctx context.Context, ev engine.Event) (string, error) {
 }
 
 // send posts a list of events.
-func (s *system) send(ctx context.Context, events []api.Event) error {
+func (s *system) send(ctx context.Context, events []wire.Event) error {
 	body, err := json.Marshal(events)
 	if err != nil {
 		return err

@@ -11,6 +11,8 @@ import (
 	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/api"
+	"procaas/engine/api/access"
+	"procaas/engine/api/transport"
 )
 
 // accessFlags say who may call a node.
@@ -23,7 +25,7 @@ func (f *accessFlags) add(c *cobra.Command, open []string) {
 	flags := c.Flags()
 	flags.StringVar(&f.token, "admin-token", "", "bearer token of an admin, or sha256: and its hash; procaas token makes others. Needed, or a made one, when listening beyond loopback")
 	flags.StringVar(&f.file, "admin-token-file", "", "file with the admin token, or its hash")
-	flags.StringSliceVar(&f.open, "open", open, "calls that need no token although there are some: "+strings.Join(api.OpenGroups(), ", ")+", or none")
+	flags.StringSliceVar(&f.open, "open", open, "calls that need no token although there are some: "+strings.Join(access.OpenGroups(), ", ")+", or none")
 	flags.StringSliceVar(&f.hosts, "host", nil, "name by which callers without a token may call a server that listens on loopback, besides localhost (repeatable)")
 }
 
@@ -37,7 +39,7 @@ func (f *accessFlags) plain() string {
 
 // options tells the API who may call it on an address.
 func (f *accessFlags) options(listen string) (api.Options, error) {
-	o := api.Options{Token: f.token, Local: api.Loopback(listen), Hosts: f.hosts}
+	o := api.Options{Token: f.token, Local: transport.Loopback(listen), Hosts: f.hosts}
 	if host, _, err := net.SplitHostPort(listen); err == nil {
 		o.Hosts = append(slices.Clone(o.Hosts), host)
 	}
@@ -61,11 +63,11 @@ func (f *accessFlags) options(listen string) (api.Options, error) {
 	for _, group := range f.open {
 		switch {
 		case group == "none" && len(f.open) == 1:
-		case slices.Contains(api.OpenGroups(), group):
+		case slices.Contains(access.OpenGroups(), group):
 			o.Open = append(o.Open, group)
 		default:
-			hint := "want " + strings.Join(api.OpenGroups(), ", ") + ", or none alone"
-			if near := diag.Suggest(group, api.OpenGroups()); near != "" {
+			hint := "want " + strings.Join(access.OpenGroups(), ", ") + ", or none alone"
+			if near := diag.Suggest(group, access.OpenGroups()); near != "" {
 				hint = "did you mean " + near + "?"
 			}
 			return o, usagef("--open %q: %s", group, hint)

@@ -12,7 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/client"
+	"procaas/engine/api/wire"
 )
 
 var someToken = regexp.MustCompile(`procaas_[A-Za-z0-9_-]{43}`)
@@ -170,15 +171,15 @@ func TestAbsurdCommands(t *testing.T) {
 func TestRetriesAreAuditedWithTheirActor(t *testing.T) {
 	t.Parallel()
 	o := operate(t, failing)
-	if _, err := o.client.SubmitEvent(t.Context(), api.Event{Type: "work"}); err != nil {
+	if _, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: "work"}); err != nil {
 		t.Fatal(err)
 	}
 	o.wait(engine.Failed, 1)
-	made, err := o.client.NewToken(t.Context(), api.NewToken{Name: "ann", Role: "admin"})
+	made, err := o.client.NewToken(t.Context(), wire.NewToken{Name: "ann", Role: "admin"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.client = api.NewClient(o.server, made.Secret)
+	o.client = client.New(o.server, made.Secret)
 	page, err := o.client.Runs(t.Context(), engine.RunFilter{Status: engine.Failed})
 	if err != nil || len(page.Items) != 1 {
 		t.Fatal(page, err)

@@ -17,7 +17,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/client"
+	"procaas/engine/api/wire"
 )
 
 // postableAlerts is what version 2 of Alertmanager's API takes.
@@ -187,9 +188,9 @@ func TestAlertsReachAlertmanagerAndWebhooks(t *testing.T) { // not parallel: it 
 			alertmanagers: []string{url + "/"}, webhooks: []string{hooks.URL + "/T0/canary-hook"}, labels: map[string]string{"cluster": "test"},
 		}
 	})
-	o.client = api.NewClient(o.server, "")
+	o.client = client.New(o.server, "")
 	for range 5 {
-		if _, err := o.client.SubmitEvent(t.Context(), api.Event{Type: "work", Payload: map[string]any{"id": "o-1"}}); err != nil {
+		if _, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: "work", Payload: map[string]any{"id": "o-1"}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -263,8 +264,8 @@ pipelines:
 	}
 	o := &operated{t: t, dir: dir}
 	t.Run("before", func(t *testing.T) {
-		o.client = api.NewClient(startNode(t, store, dir), "")
-		if _, err := o.client.SubmitEvent(t.Context(), api.Event{Type: "work", Payload: map[string]any{"id": "o-1"}}); err != nil {
+		o.client = client.New(startNode(t, store, dir), "")
+		if _, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: "work", Payload: map[string]any{"id": "o-1"}}); err != nil {
 			t.Fatal(err)
 		}
 		o.wait(engine.Failed, 1)

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/wire"
 )
 
 func auditCommand(s streams) *cobra.Command {
@@ -132,7 +132,7 @@ func showChains(s streams, report engine.AuditReport) {
 	}
 }
 
-func showAudit(s streams, page api.Page[engine.AuditView]) error {
+func showAudit(s streams, page wire.Page[engine.AuditView]) error {
 	w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "REVISION\tCHANGED\tBY\tKIND\tNAME\tCHANGE\tREASON")
 	for _, a := range page.Items {

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/client"
 	"procaas/engine/enginetest"
 	"procaas/handlers/balancer/handoff"
 	"procaas/handlers/balancer/handoff/reference"
@@ -68,7 +68,7 @@ type balanced struct {
 	store   engine.Store
 	workers []*reference.Worker
 	nodes   []*child
-	clients []*api.Client
+	clients []*client.Client
 
 	shut  atomic.Bool   // workers hold preparations until open is closed, so that nothing is applied
 	held  chan struct{} // has an element when they do
@@ -109,7 +109,7 @@ func newBalanced(t *testing.T) *balanced {
 	for i := range 2 {
 		c := &crashing{t: t, store: dsn, listen: freeAddress(t), pipelines: dir, name: fmt.Sprint("node-", i)}
 		b.nodes = append(b.nodes, c.start(t.Context()))
-		b.clients = append(b.clients, api.NewClient("http://"+c.listen, ""))
+		b.clients = append(b.clients, client.New("http://"+c.listen, ""))
 	}
 	if b.store, err = openStore(t.Context(), dsn, false, nil); err != nil {
 		t.Fatal(err)

@@ -19,7 +19,8 @@ import (
 	"time"
 
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/client"
+	"procaas/engine/api/wire"
 )
 
 // canaries are what must never come out again, by the names of the secrets.
@@ -176,13 +177,13 @@ func TestSecretsAndTokensNeverComeOut(t *testing.T) { // not parallel: it sets t
 		alerts: alertFlags{webhooks: []string{pager.URL + "/" + hook}},
 	}, streams{strings.NewReader(""), &out, &logs})
 
-	o := &operated{t: t, dir: dir, server: server, client: api.NewClient(server, admin)}
-	made, err := o.client.NewToken(t.Context(), api.NewToken{Name: "screen", Role: "viewer", Reason: marker})
+	o := &operated{t: t, dir: dir, server: server, client: client.New(server, admin)}
+	made, err := o.client.NewToken(t.Context(), wire.NewToken{Name: "screen", Role: "viewer", Reason: marker})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, mode := range echoModes {
-		if _, err := o.client.SubmitEvent(t.Context(), api.Event{Type: mode, Key: mode, Payload: map[string]any{"marker": marker}}); err != nil {
+		if _, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: mode, Key: mode, Payload: map[string]any{"marker": marker}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"text/tabwriter"
 
-	"github.com/spf13/cobra"
+	"procaas/engine/api/wire"
 
-	"procaas/engine/api"
+	"github.com/spf13/cobra"
 )
 
 func configCommand(s streams) *cobra.Command {
@@ -68,7 +68,7 @@ func configSet(s streams, f *clientFlags) *cobra.Command {
 		if !json.Valid([]byte(args[1])) {
 			return usagef("the value is not JSON: %s", args[1])
 		}
-		view, err := f.client().SetConfig(c.Context(), args[0], api.ConfigChange{Value: json.RawMessage(args[1]), Reason: *reason}, -1)
+		view, err := f.client().SetConfig(c.Context(), args[0], wire.ConfigChange{Value: json.RawMessage(args[1]), Reason: *reason}, -1)
 		if err != nil {
 			return err
 		}

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/client"
 	"procaas/engine/enginetest"
 	"procaas/engine/stub"
 )
@@ -46,7 +46,7 @@ func surviveKill9(t *testing.T, store string) {
 	defer cancel()
 	stubs := taxiStubs(ctx, t)
 	c := &crashing{t: t, store: store, listen: freeAddress(t), stubs: stubs}
-	c.client = api.NewClient("http://"+c.listen, "")
+	c.client = client.New("http://"+c.listen, "")
 
 	server := c.start(ctx)
 	receipts := c.submit(ctx, orders)
@@ -72,7 +72,7 @@ type crashing struct {
 	store  string
 	listen string
 	stubs  *stub.Server // nil for none
-	client *api.Client
+	client *client.Client
 
 	pipelines string   // the taxi flow when empty
 	cells     []string // more databases of the inbox, as flags name them

@@ -16,7 +16,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"procaas/dsl"
-	"procaas/engine/api"
+	"procaas/engine/api/access"
+	"procaas/engine/api/client"
 	"procaas/engine/stub"
 	"procaas/pipelines"
 )
@@ -64,7 +65,7 @@ func demoCommand(s streams) *cobra.Command {
 		Args:    cobra.NoArgs,
 	}
 	var o demoOptions
-	o.node.add(c, "", api.OpenGroups()...)
+	o.node.add(c, "", access.OpenGroups()...)
 	flags := c.Flags()
 	flags.IntVar(&o.orders, "orders", 0, "end the traffic after this many orders; 0 goes on until Ctrl-C")
 	flags.BoolVar(&o.exit, "exit", false, "exit when all orders are done, with a summary")
@@ -179,7 +180,7 @@ func openDemo(ctx context.Context, s streams, o demoOptions) (*taxiDemo, error) 
 	if err != nil {
 		return nil, errors.Join(err, d.stubs.Close())
 	}
-	d.traffic = newTraffic(api.NewClient(d.node.url(), o.node.access.plain()), o.orders, d.pace())
+	d.traffic = newTraffic(client.New(d.node.url(), o.node.access.plain()), o.orders, d.pace())
 	return d, nil
 }
 

@@ -18,7 +18,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/access"
 	"procaas/pipelines"
 )
 
@@ -59,7 +59,7 @@ func demoBalancerCommand(s streams) *cobra.Command {
 		Args:    cobra.NoArgs,
 	}
 	var o clusterDemoOptions
-	o.node.add(c, "", api.OpenGroups()...)
+	o.node.add(c, "", access.OpenGroups()...)
 	flags := c.Flags()
 	flags.IntVar(&o.workers, "workers", 8, "how many workers there are")
 	flags.Float64Var(&o.capacity, "capacity", 140, "requests that a worker serves in a second")

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/engine/api"
+	"procaas/engine/api/transport"
 	"procaas/handlers/balancer/handoff/reference"
 )
 
@@ -49,7 +49,7 @@ healthchecks need none, and so it serves this machine only.`,
 	tokenFile := flags.String("token-file", "", "file with the bearer token that orders must have")
 	drain := flags.Duration("drain", 10*time.Second, "time that the balancer gets to move the partitions when the worker stops")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		if !api.Loopback(*listen) {
+		if !transport.Loopback(*listen) {
 			return usagef("--listen %s can be reached from outside, and a demo-worker serves whoever calls it; listen on 127.0.0.1", *listen)
 		}
 		if err := o.Check(); err != nil {
@@ -74,7 +74,7 @@ func serveDemoWorker(ctx context.Context, s streams, o reference.Options, listen
 	if err != nil {
 		return err
 	}
-	f, err := openFront(ctx, listen, log, api.Server)
+	f, err := openFront(ctx, listen, log, transport.Server)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/access"
 )
 
 func devCommand(s streams) *cobra.Command {
@@ -31,7 +31,7 @@ wrong with it. A set with errors, or without pipelines, never replaces a good on
 		Args:    cobra.ArbitraryArgs,
 	}
 	var f nodeFlags
-	f.add(c, "sqlite:.procaas/procaas.db", api.OpenGroups()...)
+	f.add(c, "sqlite:.procaas/procaas.db", access.OpenGroups()...)
 	f.overrule = true // what is edited here is what runs here
 	stubs := c.Flags().Bool("stubs", true, "serve the stub services found beside the pipelines")
 	ephemeral := c.Flags().Bool("ephemeral", false, "forget everything at the end")

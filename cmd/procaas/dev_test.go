@@ -12,7 +12,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/client"
 )
 
 // A devServer is procaas dev at work in this process.
@@ -137,7 +137,7 @@ func TestDevReadsAgainWhatHasChanged(t *testing.T) {
 		if code := Main(t.Context(), []string{"submit", "--type", "greet", "--server", d.url}, in); code != exitFine {
 			t.Fatalf("submit: exit code %d\n%s", code, out.text())
 		}
-		client := api.NewClient(d.url, "")
+		client := client.New(d.url, "")
 		runs, err := client.Runs(t.Context(), engine.RunFilter{Limit: 1})
 		if err != nil || len(runs.Items) != 1 {
 			return false

@@ -8,7 +8,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/client"
 	"procaas/handlers"
 )
 
@@ -69,7 +69,7 @@ type diffReport struct {
 }
 
 // inFlight looks at all runs in flight of a server.
-func inFlight(ctx context.Context, client *api.Client, old, now *dsl.Bundle) ([]engine.RunFit, error) {
+func inFlight(ctx context.Context, client *client.Client, old, now *dsl.Bundle) ([]engine.RunFit, error) {
 	before, err := plansByID(old)
 	if err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func plansByID(b *dsl.Bundle) (map[string]*engine.Plan, error) {
 }
 
 // pinned tells why a run cannot go on by another plan; nil when it can.
-func pinned(ctx context.Context, client *api.Client, before, after *engine.Plan, v engine.RunView) (why, err error) {
+func pinned(ctx context.Context, client *client.Client, before, after *engine.Plan, v engine.RunView) (why, err error) {
 	if after == nil {
 		return engine.ErrPipelineGone, nil
 	}

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/wire"
 )
 
 const questioned = `configs:
@@ -27,7 +27,7 @@ func TestOperatorLearnsWhyAHandlerRanOrNot(t *testing.T) {
 	o := operate(t, questioned)
 	submit := func(total int) string {
 		t.Helper()
-		r, err := o.client.SubmitEvent(t.Context(), api.Event{Type: "work", Payload: map[string]any{"total": total}})
+		r, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: "work", Payload: map[string]any{"total": total}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,8 @@ import (
 	"time"
 
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/client"
+	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
 )
 
@@ -67,7 +68,7 @@ type incident struct {
 	t           *testing.T
 	dsn, dir    string
 	core, bonus sickService
-	nodes       []*api.Client
+	nodes       []*client.Client
 	stops       []func()
 	proxies     []*enginetest.Proxy
 	calm        atomic.Bool // the API need not answer
@@ -108,7 +109,7 @@ func (i *incident) start() {
 			i.t.Fatal(err)
 		}
 		address, stop := startNodeUntil(i.t, through, i.dir)
-		i.nodes, i.stops, i.proxies = append(i.nodes, api.NewClient(address, "")), append(i.stops, stop), append(i.proxies, proxy)
+		i.nodes, i.stops, i.proxies = append(i.nodes, client.New(address, "")), append(i.stops, stop), append(i.proxies, proxy)
 	}
 }
 
@@ -119,7 +120,7 @@ func (i *incident) load() (stop func()) {
 	for n, node := range i.nodes {
 		load.Go(func() {
 			for k := n; ctx.Err() == nil; k++ {
-				r, err := node.SubmitEvent(ctx, api.Event{Type: []string{"order", "visit"}[k%2]})
+				r, err := node.SubmitEvent(ctx, wire.Event{Type: []string{"order", "visit"}[k%2]})
 				switch {
 				case err == nil:
 					i.mu.Lock()

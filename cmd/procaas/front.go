@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"procaas/engine/api"
+	"procaas/engine/api/transport"
 )
 
 // A front is the address of a node with what answers there, which may change.
@@ -22,9 +22,9 @@ type front struct {
 	ended    chan error // what Serve gave; nil before start
 }
 
-// openFront binds an address, for a server such as [api.Server]. Connections wait until start.
+// openFront binds an address, for a server such as [transport.Server]. Connections wait until start.
 func openFront(ctx context.Context, address string, log *slog.Logger, server func(http.Handler, *slog.Logger) *http.Server) (*front, error) {
-	l, err := api.Listen(ctx, address)
+	l, err := transport.Listen(ctx, address)
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}

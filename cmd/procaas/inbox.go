@@ -14,7 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/client"
+	"procaas/engine/api/wire"
 )
 
 func inboxCommand(s streams) *cobra.Command {
@@ -251,7 +252,7 @@ more. All nodes leave it within a second; start them anew without its --cell whe
 time. Its name does not come again.`,
 		Example: "  procaas inbox remove b\n  procaas inbox remove b --forget --reason 'server is sold'",
 	}
-	var r api.InboxRemovalRequest
+	var r wire.InboxRemovalRequest
 	c.Flags().BoolVar(&r.Forget, "forget", false, "also with runs that have ended, or when the database cannot be reached")
 	c.Flags().StringVar(&r.Reason, "reason", "", "why, for the audit")
 	format := formatFlag(c, "text", "json")
@@ -325,7 +326,7 @@ func (m *moveFlags) move(ctx context.Context, s streams, f *clientFlags, plan fu
 }
 
 // orders makes a request for each source, target and part of the slots.
-func (m *moveFlags) orders(v engine.InboxView, targets map[string][]int) (all []api.InboxMoveRequest) {
+func (m *moveFlags) orders(v engine.InboxView, targets map[string][]int) (all []wire.InboxMoveRequest) {
 	owners := map[int]string{}
 	for _, cell := range v.Cells {
 		for _, slot := range slotsIn(cell) {
@@ -341,8 +342,8 @@ func (m *moveFlags) orders(v engine.InboxView, targets map[string][]int) (all []
 				}
 			}
 			for part := range slices.Chunk(slices.Compact(slots), m.atOnce) {
-				all = append(all, api.InboxMoveRequest{
-					Slots: engine.FormatSlots(part), To: to, Wait: m.wait.String(), DryRun: m.dry, Reason: m.reason,
+				all = append(all, wire.InboxMoveRequest{
+					Slots: engine.FormatSlots(part), To: to, Wait: wire.Duration(m.wait), DryRun: m.dry, Reason: m.reason,
 				})
 			}
 		}
@@ -351,7 +352,7 @@ func (m *moveFlags) orders(v engine.InboxView, targets map[string][]int) (all []
 }
 
 // awaitMove waits for the end of a move.
-func awaitMove(ctx context.Context, client *api.Client, begun engine.InboxMove) (engine.InboxMove, error) {
+func awaitMove(ctx context.Context, client *client.Client, begun engine.InboxMove) (engine.InboxMove, error) {
 	for {
 		v, err := client.Inbox(ctx)
 		if err != nil {

@@ -15,7 +15,8 @@ import (
 	"time"
 
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/client"
+	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
 )
 
@@ -44,7 +45,7 @@ func TestInboxMoveSurvivesKill9(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &crashing{t: t, store: enginetest.Postgres(t), listen: freeAddress(t), pipelines: dir, cells: []string{"b=" + enginetest.Postgres(t)}}
-	c.client = api.NewClient("http://"+c.listen, "")
+	c.client = client.New("http://"+c.listen, "")
 	server := c.start(ctx)
 	const keys, events = 6, 60
 	var sending sync.WaitGroup
@@ -52,7 +53,7 @@ func TestInboxMoveSurvivesKill9(t *testing.T) {
 		sending.Go(func() {
 			for n := range events {
 				for ctx.Err() == nil {
-					_, err := c.client.SubmitEvent(ctx, api.Event{Type: "step", ID: fmt.Sprint(k, "-", n), Source: "test", Key: fmt.Sprint("key-", k), Payload: map[string]any{"n": n}})
+					_, err := c.client.SubmitEvent(ctx, wire.Event{Type: "step", ID: fmt.Sprint(k, "-", n), Source: "test", Key: fmt.Sprint("key-", k), Payload: map[string]any{"n": n}})
 					if err == nil {
 						break
 					}
@@ -61,7 +62,7 @@ func TestInboxMoveSurvivesKill9(t *testing.T) {
 			}
 		})
 	}
-	order := api.InboxMoveRequest{Slots: "0-4095", To: "b", Wait: "1m"}
+	order := wire.InboxMoveRequest{Slots: "0-4095", To: "b", Wait: wire.Duration(time.Minute)}
 	eventually(t, "a move to begin", func() bool { _, err := c.client.MoveSlots(ctx, order); return err == nil })
 	server.kill()
 	server = c.start(ctx)

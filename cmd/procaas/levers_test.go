@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/client"
 	"procaas/engine/enginetest"
 	"procaas/handlers/balancer"
 	"procaas/handlers/balancer/plant"
@@ -110,7 +110,7 @@ func TestBalancerGoesOnOnAnotherNode(t *testing.T) {
 	}
 	first, stop := startNodeUntil(t, dsn, dir)
 	second, _ := startNodeUntil(t, dsn, dir)
-	until := func(client *api.Client, what string, ok func(engine.ClusterView) bool) (v engine.ClusterView) {
+	until := func(client *client.Client, what string, ok func(engine.ClusterView) bool) (v engine.ClusterView) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
@@ -125,9 +125,9 @@ func TestBalancerGoesOnOnAnotherNode(t *testing.T) {
 			pauseFor(ctx, 20*time.Millisecond)
 		}
 	}
-	one, other := api.NewClient(first, ""), api.NewClient(second, "")
+	one, other := client.New(first, ""), client.New(second, "")
 	placed := until(one, "all partitions placed", func(v engine.ClusterView) bool { return v.Version > 0 && v.Unassigned == 0 })
-	ban := func(client *api.Client, worker string) {
+	ban := func(client *client.Client, worker string) {
 		t.Helper()
 		eventually(t, "a ban of "+worker, func() bool {
 			_, err := client.PullLever(t.Context(), "fanout", engine.LeverPull{Lever: engine.LeverBan, Worker: worker, Partition: -1}, "test")

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/wire"
 )
 
 // TestMetricsOfANode runs events, and reads what Prometheus would: all that is
@@ -18,7 +18,7 @@ func TestMetricsOfANode(t *testing.T) {
 	t.Parallel()
 	o := operate(t, failing)
 	for range 3 {
-		if _, err := o.client.SubmitEvent(t.Context(), api.Event{Type: "work"}); err != nil {
+		if _, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: "work"}); err != nil {
 			t.Fatal(err)
 		}
 	}

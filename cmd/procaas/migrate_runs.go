@@ -11,7 +11,8 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/client"
+	"procaas/engine/api/wire"
 )
 
 func runsMigrate(s streams, f *clientFlags) *cobra.Command {
@@ -46,7 +47,7 @@ Exit codes: 0 when all fit, 1 when some do not.`,
 }
 
 // fitRuns tells whether runs fit the present pipelines.
-func fitRuns(ctx context.Context, s streams, client *api.Client, ids []string) error {
+func fitRuns(ctx context.Context, s streams, client *client.Client, ids []string) error {
 	report := fitReport{streams: s}
 	var worst error
 	for _, id := range ids {
@@ -69,7 +70,7 @@ func fitRuns(ctx context.Context, s streams, client *api.Client, ids []string) e
 }
 
 // migrate moves all runs that the flags choose, page by page.
-func (f *redriveFlags) migrate(ctx context.Context, s streams, client *api.Client, reason string) error {
+func (f *redriveFlags) migrate(ctx context.Context, s streams, client *client.Client, reason string) error {
 	filter, err := f.choose(time.Now())
 	if err != nil {
 		return err
@@ -85,7 +86,7 @@ func (f *redriveFlags) migrate(ctx context.Context, s streams, client *api.Clien
 	if f.dryRun {
 		page, limiter = 1000, rate.NewLimiter(rate.Inf, 1000)
 	}
-	body := api.NewRedrive(filter)
+	body := wire.NewRedrive(filter)
 	body.Reason, body.Preview = reason, f.dryRun
 	report := fitReport{streams: s, done: !f.dryRun}
 	left := f.limit

@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/wire"
 )
 
 func nodesCommand(s streams) *cobra.Command {
@@ -68,8 +69,8 @@ until the events have run, or give the events up with --drop, which cancels them
 		if err != nil {
 			return err
 		}
-		diff, err := f.client().Reload(c.Context(), api.Reload{Reason: *reason, Drop: *drop})
-		var refused *api.Problem
+		diff, err := f.client().Reload(c.Context(), wire.Reload{Reason: *reason, Drop: *drop})
+		var refused *problem.Problem
 		if errors.As(err, &refused) && refused.Code == "invalid_pipelines" {
 			return showFindings(s, refused, out)
 		}
@@ -90,7 +91,7 @@ until the events have run, or give the events up with --drop, which cancels them
 }
 
 // showFindings tells why a server refuses pipelines.
-func showFindings(s streams, refused *api.Problem, format string) error {
+func showFindings(s streams, refused *problem.Problem, format string) error {
 	if format == "json" {
 		if err := printJSON(s.out, refused); err != nil {
 			return err

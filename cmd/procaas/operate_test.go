@@ -14,7 +14,8 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/client"
+	"procaas/engine/api/wire"
 )
 
 const failing = `pipelines:
@@ -31,7 +32,7 @@ type operated struct {
 	t      *testing.T
 	dir    string
 	server string
-	client *api.Client
+	client *client.Client
 }
 
 // operate serves the pipelines of a directory in this process.
@@ -40,7 +41,7 @@ func operate(t *testing.T, yaml string) *operated {
 	o := &operated{t: t, dir: t.TempDir()}
 	o.write(yaml)
 	o.server = startNode(t, "sqlite:"+filepath.Join(t.TempDir(), "o.db"), o.dir)
-	o.client = api.NewClient(o.server, "")
+	o.client = client.New(o.server, "")
 	return o
 }
 
@@ -150,7 +151,7 @@ func TestOperatorRedrivesRunsByWhatTheyHaveInCommon(t *testing.T) {
 	t.Parallel()
 	o := operate(t, failing)
 	for range 5 {
-		if _, err := o.client.SubmitEvent(t.Context(), api.Event{Type: "work"}); err != nil {
+		if _, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: "work"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -174,7 +175,7 @@ func TestOperatorRedrivesRunsByWhatTheyHaveInCommon(t *testing.T) {
 func TestOperatorReloadsPipelines(t *testing.T) {
 	t.Parallel()
 	o := operate(t, failing)
-	if _, err := o.client.SubmitEvent(t.Context(), api.Event{Type: "work"}); err != nil {
+	if _, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: "work"}); err != nil {
 		t.Fatal(err)
 	}
 	o.wait(engine.Failed, 1)
@@ -204,7 +205,7 @@ func TestOperatorMigratesRuns(t *testing.T) {
 	t.Parallel()
 	o := operate(t, failing)
 	for range 3 {
-		if _, err := o.client.SubmitEvent(t.Context(), api.Event{Type: "work"}); err != nil {
+		if _, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: "work"}); err != nil {
 			t.Fatal(err)
 		}
 	}

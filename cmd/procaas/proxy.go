@@ -20,6 +20,8 @@ import (
 	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/api"
+	"procaas/engine/api/access"
+	"procaas/engine/api/transport"
 	"procaas/handlers/balancer/route"
 )
 
@@ -107,7 +109,7 @@ func (f *proxyFlags) find(id string, b *dsl.Bundle) (*proxied, error) {
 // listen binds the addresses. What it has bound when one cannot be is for close.
 func (p *proxies) listen(ctx context.Context, log *slog.Logger) (err error) {
 	for _, x := range p.all {
-		if x.front, err = openFront(ctx, x.address, log, api.PassingServer); err != nil {
+		if x.front, err = openFront(ctx, x.address, log, transport.PassingServer); err != nil {
 			return err
 		}
 	}
@@ -132,7 +134,7 @@ func proxyAddress(text string) (string, error) {
 // beyond gives an address that others than this machine reach; empty when there is none.
 func (f *proxyFlags) beyond() string {
 	for _, id := range slices.Sorted(maps.Keys(f.addresses)) {
-		if address, err := proxyAddress(f.addresses[id]); err == nil && !api.Loopback(address) {
+		if address, err := proxyAddress(f.addresses[id]); err == nil && !transport.Loopback(address) {
 			return address
 		}
 	}
@@ -140,7 +142,7 @@ func (f *proxyFlags) beyond() string {
 }
 
 // start lets them answer, by the rules of access of the API.
-func (p *proxies) start(ctx context.Context, g *errgroup.Group, n *node, access api.Options) {
+func (p *proxies) start(ctx context.Context, g *errgroup.Group, n *node, served api.Options) {
 	if len(p.all) == 0 {
 		return
 	}
@@ -164,10 +166,9 @@ func (p *proxies) start(ctx context.Context, g *errgroup.Group, n *node, access 
 				repeated.Add(float64(max(0, attempts-1)))
 			},
 		})
-		// Of the API only the rules of access count: see [api.Guard].
-		o := access
-		o.Engine, o.Log, o.Local = n.engine, n.log, api.Loopback(x.front.listener.Addr().String())
-		x.front.start(api.Guard(o, proxy))
+		x.front.start(access.Guard(access.Options{
+			Access: n.engine, Log: n.log, Token: served.Token, Hosts: served.Hosts, Local: transport.Loopback(x.front.listener.Addr().String()),
+		}, proxy))
 		n.log.Info("passing requests on", "cluster", x.cluster, "address", "http://"+x.front.listener.Addr().String(), "key", x.key.String())
 		g.Go(func() error { return x.front.run(ctx) })
 	}

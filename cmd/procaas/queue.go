@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/dsl/diag"
-	"procaas/engine/api"
+	"procaas/engine/api/wire"
 )
 
 // queueCommand makes the three modes and the three changes from one function each: they
@@ -81,7 +81,7 @@ such tasks last: never in a month means that the type may be mistyped.`,
 }
 
 // unheardType says that there are no tasks of a type, and which one was likely meant.
-func unheardType(name string, all []api.QueueStats) string {
+func unheardType(name string, all []wire.QueueStats) string {
 	var known []string
 	for i := range all {
 		known = append(known, all[i].Type)
@@ -94,7 +94,7 @@ func unheardType(name string, all []api.QueueStats) string {
 }
 
 // counted shows a number of tasks; one that is an estimate has a ~.
-func counted(q *api.QueueStats, state string, n int64) string {
+func counted(q *wire.QueueStats, state string, n int64) string {
 	if slices.Contains(q.Estimated, state) {
 		return fmt.Sprint("~", n)
 	}
@@ -156,7 +156,7 @@ func queuePeekCommand(s streams) *cobra.Command {
 			return err
 		}
 		all, err := f.client().Queues(c.Context())
-		if err == nil && !slices.ContainsFunc(all, func(q api.QueueStats) bool { return q.Type == args[0] }) {
+		if err == nil && !slices.ContainsFunc(all, func(q wire.QueueStats) bool { return q.Type == args[0] }) {
 			warn(s, unheardType(args[0], all))
 		}
 		return err
@@ -173,7 +173,7 @@ func queueModeCommand(s streams, use, mode, short string) *cobra.Command {
 	f.add(c)
 	reason := c.Flags().String("reason", "", "why, for people")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		done, err := f.client().SetQueue(c.Context(), args[0], api.QueueChange{Mode: mode, Reason: *reason})
+		done, err := f.client().SetQueue(c.Context(), args[0], wire.QueueChange{Mode: mode, Reason: *reason})
 		if err != nil {
 			return err
 		}
@@ -190,7 +190,7 @@ func queueChangeCommand(s streams, verb, short string) *cobra.Command {
 	c := &cobra.Command{Use: verb + " TYPE", Short: short, Args: cobra.ExactArgs(1), Example: "  procaas queue " + verb + " thumbnails --key user-1"}
 	var f clientFlags
 	f.add(c)
-	var choice api.TaskChoice
+	var choice wire.TaskChoice
 	flags := c.Flags()
 	flags.StringSliceVar(&choice.IDs, "id", nil, "only this task (repeatable)")
 	flags.StringVar(&choice.Key, "key", "", "only tasks of this key")

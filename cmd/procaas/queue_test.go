@@ -15,7 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine/api"
+	"procaas/engine/api/client"
+	"procaas/engine/api/wire"
 )
 
 // A flakyService refuses each number a few times.
@@ -102,14 +103,14 @@ func TestTasksOfPipelinesRun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var put api.TaskReceipts
+	var put wire.TaskReceipts
 	call(http.MethodPost, "/v1/queues/thumbs/tasks", `[{"payload": {"file": "a"}, "delay": "1h"}, {"payload": {"file": "a"}},
 		{"payload": {"file": "b"}, "key": "k"}, {"payload": {"file": "c"}, "key": "k"}, {"payload": {"file": "dead"}}]`, &put)
 	if len(put.Tasks) != 5 || put.Tasks[1].Outcome != "merged" || put.Tasks[1].ID != put.Tasks[0].ID {
 		t.Fatalf("have %+v, want the second merged into the first", put)
 	}
-	client := api.NewClient(server, "")
-	state := func(state string) (tasks []api.QueuedTask) {
+	client := client.New(server, "")
+	state := func(state string) (tasks []wire.QueuedTask) {
 		eventually(t, "a list of tasks", func() (ok bool) { // a request may take too long on a busy machine
 			var err error
 			tasks, err = client.PeekTasks(t.Context(), "thumbs", url.Values{"state": {state}})
@@ -180,7 +181,7 @@ func TestTasksOfPipelinesRun(t *testing.T) {
 
 func TestCountsShowWhatIsEstimated(t *testing.T) {
 	t.Parallel()
-	q := &api.QueueStats{Estimated: []string{"ready"}}
+	q := &wire.QueueStats{Estimated: []string{"ready"}}
 	if have := counted(q, "ready", 4096) + " " + counted(q, "failed", 2); have != "~4096 2" {
 		t.Errorf("have %s, want ~4096 2", have)
 	}

@@ -13,7 +13,8 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/client"
+	"procaas/engine/api/wire"
 )
 
 const redriveHelp = `
@@ -84,7 +85,7 @@ func instant(flag, text string, now time.Time) (time.Time, error) {
 }
 
 // redrive does something to all runs that the flags choose.
-func (f *redriveFlags) redrive(ctx context.Context, s streams, client *api.Client, verb api.Verb, reason string) error {
+func (f *redriveFlags) redrive(ctx context.Context, s streams, client *client.Client, verb client.Verb, reason string) error {
 	filter, err := f.choose(time.Now())
 	if err != nil {
 		return err
@@ -96,7 +97,7 @@ func (f *redriveFlags) redrive(ctx context.Context, s streams, client *api.Clien
 	if err != nil {
 		return usagef("--rate %q: %w", f.rate, err)
 	}
-	body := api.NewRedrive(filter)
+	body := wire.NewRedrive(filter)
 	preview, err := client.Preview(ctx, verb, body)
 	if err != nil {
 		return err
@@ -119,9 +120,9 @@ func (f *redriveFlags) redrive(ctx context.Context, s streams, client *api.Clien
 // A redriveWalk goes through the chosen runs, page by page.
 type redriveWalk struct {
 	streams
-	client *api.Client
-	verb   api.Verb
-	body   api.Redrive
+	client *client.Client
+	verb   client.Verb
+	body   wire.Redrive
 
 	total, left   int
 	done, movedOn int
@@ -163,7 +164,7 @@ func pages(perSecond float64) (size int, limiter *rate.Limiter) {
 }
 
 func (w *redriveWalk) told() string {
-	what := map[api.Verb]string{api.RetryRuns: "retried", api.CancelRuns: "cancelled", api.MakeUpRuns: "made up"}[w.verb]
+	what := map[client.Verb]string{client.RetryRuns: "retried", client.CancelRuns: "cancelled", client.MakeUpRuns: "made up"}[w.verb]
 	text := fmt.Sprintf("%s %d runs", what, w.done)
 	if w.movedOn > 0 {
 		text += fmt.Sprintf(", %d had moved on", w.movedOn)

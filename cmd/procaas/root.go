@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"procaas/dsl/diag"
-	"procaas/engine/api"
+	"procaas/engine/api/problem"
 )
 
 // The exit codes, as --help shows them.
@@ -72,7 +72,7 @@ var (
 // is said elsewhere.
 func exitCode(err error) int {
 	var ended endError
-	var refused *api.Problem
+	var refused *problem.Problem
 	switch {
 	case err == nil:
 		return exitFine
@@ -133,7 +133,7 @@ func advise(w io.Writer, err error) {
 	if errors.Is(err, syscall.ECONNREFUSED) && errors.As(err, new(*url.Error)) {
 		fmt.Fprintln(w, "Is a server running there? Start one with procaas serve, or name another with --server.")
 	}
-	var refused *api.Problem
+	var refused *problem.Problem
 	if errors.As(err, &refused) && refused.Status == http.StatusUnauthorized {
 		fmt.Fprintln(w, "Give a token with --token or PROCAAS_TOKEN; an admin makes one by procaas token new.")
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/client"
 )
 
 func runsCommand(s streams) *cobra.Command {
@@ -132,7 +132,7 @@ func runsRetry(s streams, f *clientFlags) *cobra.Command {
 	reason := c.Flags().String("reason", "", "why, for the audit")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return many.redrive(c.Context(), s, f.client(), api.RetryRuns, *reason)
+			return many.redrive(c.Context(), s, f.client(), client.RetryRuns, *reason)
 		}
 		return forEachRun(s, args, func(id string) (engine.RunView, error) { return f.client().Retry(c.Context(), id, *reason) })
 	}
@@ -166,7 +166,7 @@ counted as moved on, and so are runs that have made it up meanwhile.` + redriveH
 		if strings.Count(many.filter.LeftOut, "/") != 2 {
 			return usagef("--handler %q: want the path of the handler that was left out, such as new-order/notify/user", many.filter.LeftOut)
 		}
-		return many.redrive(c.Context(), s, f.client(), api.MakeUpRuns, *reason)
+		return many.redrive(c.Context(), s, f.client(), client.MakeUpRuns, *reason)
 	}
 	return c
 }
@@ -190,7 +190,7 @@ one that undoes already.` + redriveHelp,
 	c.Flags().BoolVar(&many.abandon, "no-compensate", false, "do not undo what the runs have done")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return many.redrive(c.Context(), s, f.client(), api.CancelRuns, *reason)
+			return many.redrive(c.Context(), s, f.client(), client.CancelRuns, *reason)
 		}
 		end := f.client().Cancel
 		if many.abandon {

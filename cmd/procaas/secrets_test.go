@@ -14,7 +14,8 @@ import (
 	"time"
 
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/client"
+	"procaas/engine/api/wire"
 	"procaas/engine/outbound"
 )
 
@@ -165,8 +166,8 @@ func TestOperatorsBoundWhatFlowsSendAndWhere(t *testing.T) {
 		{"greedy", "not kept for push", nil},
 	} {
 		server := startNode(t, "sqlite:"+filepath.Join(t.TempDir(), "s.db"), flows, func(f *nodeFlags) { f.secretsDir, f.targets = secrets, c.targets })
-		client := api.NewClient(server, "")
-		receipt, err := client.SubmitEvent(t.Context(), api.Event{Type: c.pipeline})
+		client := client.New(server, "")
+		receipt, err := client.SubmitEvent(t.Context(), wire.Event{Type: c.pipeline})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,6 +22,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/alert"
 	"procaas/engine/api"
+	"procaas/engine/api/transport"
 	"procaas/engine/api/ui"
 	"procaas/engine/outbound"
 	"procaas/handlers/sharding"
@@ -58,7 +59,7 @@ func (f *nodeFlags) add(c *cobra.Command, store string, open ...string) {
 	flags.StringVar(&f.name, "name", "", "name of this node for people (default: host and process number)")
 	flags.BoolVar(&f.migrate, "migrate", true, "bring the schema of the store up to date at start")
 	flags.IntVar(&f.maxInFlight, "max-in-flight", o.MaxInFlight, "runs that the node works on at once")
-	flags.DurationVar(&f.lease, "lease", o.Lease, "silence after which other nodes take this node's runs over, when they cannot see that it has ended")
+	flags.DurationVar(&f.lease, "lease", o.Lease, "silence after which other nodes take this node's runs over")
 	flags.DurationVar(&f.drain, "drain", o.Drain, "time that calls under way get when the node stops")
 	flags.DurationVar(&f.retention, "retention", o.Retention, "how long ended runs and tasks, and the ids by which repeated events are known, are kept; 0 keeps them for ever")
 	flags.DurationVar(&f.audit, "audit-retention", o.AuditRetention, "how long it is kept who changed what; 0 keeps it for ever")
@@ -191,7 +192,7 @@ func openNode(ctx context.Context, s streams, f nodeFlags, b *dsl.Bundle) (*node
 		return nil, usagef("--allow-target %w", err)
 	}
 	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if n.front, err = openFront(ctx, f.listen, log, api.Server); err != nil {
+	if n.front, err = openFront(ctx, f.listen, log, transport.Server); err != nil {
 		return nil, err
 	}
 	if err := n.proxies.listen(ctx, log); err != nil {
@@ -269,7 +270,7 @@ func (n *node) build(ctx context.Context, f nodeFlags, b *dsl.Bundle, served api
 		return err
 	}
 	served.Tasks, served.StrictTasks, served.Closing = n.tasks, f.strictQueues, n.closing
-	served.Engine, served.Log, served.Registry, served.Version, served.Play = e, n.log, n.metrics, version(), play
+	served.Engine, served.Log, served.Registry, served.Version, served.Play = api.Of(e), n.log, n.metrics, version(), play
 	if !served.Local && len(served.Open) > 0 {
 		n.log.Warn("some calls need no token, though others may reach this server; --open none closes them", "open", served.Open)
 	}

@@ -14,7 +14,9 @@ import (
 
 	"procaas/dsl/diag"
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/client"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/wire"
 )
 
 func shardCommand(s streams) *cobra.Command {
@@ -31,8 +33,8 @@ keys, drains them, and moves keys.`,
 	f.add(c)
 	c.AddCommand(
 		shardList(s, &f), shardShow(s, &f), shardResolve(s, &f), shardEnroll(s, &f), shardMove(s, &f),
-		shardSet(s, &f, "close MAP SHARD", "Take no new keys on a shard", func(why string) api.ShardChangeRequest { return api.ShardChangeRequest{Closed: &why} }),
-		shardSet(s, &f, "drain MAP SHARD", "Let all keys leave a shard", func(why string) api.ShardChangeRequest { return api.ShardChangeRequest{Draining: &why} }),
+		shardSet(s, &f, "close MAP SHARD", "Take no new keys on a shard", func(why string) wire.ShardChangeRequest { return wire.ShardChangeRequest{Closed: &why} }),
+		shardSet(s, &f, "drain MAP SHARD", "Let all keys leave a shard", func(why string) wire.ShardChangeRequest { return wire.ShardChangeRequest{Draining: &why} }),
 		shardOpen(s, &f),
 		shardRegroup(s, &f, "split MAP KEY", "Give a part of a placement one of its own", `split gives a part of a placement one of its own on the same shard, which shard move
 moves then. In a map by range, the stretch of keys that KEY lies in is divided there;
@@ -289,7 +291,7 @@ func shardMove(s streams, f *clientFlags) *cobra.Command {
 			if method != "" {
 				payload["method"] = method
 			}
-			receipt, err := f.client().SubmitEvent(c.Context(), api.Event{Type: transferEvent, Payload: payload})
+			receipt, err := f.client().SubmitEvent(c.Context(), wire.Event{Type: transferEvent, Payload: payload})
 			if err != nil {
 				return err
 			}
@@ -310,9 +312,9 @@ func shardMove(s streams, f *clientFlags) *cobra.Command {
 
 // checkTarget refuses a shard that the map does not have, before a run of its own fails
 // for that. Submitters may move keys and not list shards: theirs is left to the run.
-func checkTarget(ctx context.Context, client *api.Client, shardMap, target string) error {
+func checkTarget(ctx context.Context, client *client.Client, shardMap, target string) error {
 	shards, err := client.Shards(ctx, shardMap)
-	var refused *api.Problem
+	var refused *problem.Problem
 	if errors.As(err, &refused) && refused.Status == http.StatusForbidden {
 		return nil
 	}
@@ -334,7 +336,7 @@ func checkTarget(ctx context.Context, client *api.Client, shardMap, target strin
 }
 
 // shardSet wants a reason, for all who meet a closed shard read it.
-func shardSet(s streams, f *clientFlags, use, short string, change func(why string) api.ShardChangeRequest) *cobra.Command {
+func shardSet(s streams, f *clientFlags, use, short string, change func(why string) wire.ShardChangeRequest) *cobra.Command {
 	word, _, _ := strings.Cut(use, " ")
 	c := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(2), Example: "  procaas shard " + word + ` mail s1 --reason "new disks"`}
 	reason := c.Flags().String("reason", "", "why, for all who look (required)")
@@ -359,7 +361,7 @@ func shardOpen(s streams, f *clientFlags) *cobra.Command {
 	format := formatFlag(c, "text", "json")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		none := ""
-		return setShard(c, s, f, args, api.ShardChangeRequest{Closed: &none, Draining: &none}, *dryRun, format)
+		return setShard(c, s, f, args, wire.ShardChangeRequest{Closed: &none, Draining: &none}, *dryRun, format)
 	}
 	return c
 }
@@ -368,7 +370,7 @@ func shardOpen(s streams, f *clientFlags) *cobra.Command {
 func shardRegroup(s streams, f *clientFlags, use, short, long, example string) *cobra.Command {
 	verb, _, _ := strings.Cut(use, " ")
 	c := &cobra.Command{Use: use, Short: short, Long: long, Args: cobra.ExactArgs(2), Example: "  procaas shard " + verb + " mail " + example + " --dry-run"}
-	ask := api.ShardRegroupRequest{}
+	ask := wire.ShardRegroupRequest{}
 	c.Flags().StringVar(&ask.Reason, "reason", "", "why, for all who look")
 	c.Flags().BoolVar(&ask.DryRun, "dry-run", false, "change nothing, tell what would be")
 	format := formatFlag(c, "text", "json")
@@ -404,7 +406,7 @@ func regroupedText(verb string, d engine.ShardRegroup) string {
 }
 
 // setShard changes a shard and prints it, or prints what it would be.
-func setShard(c *cobra.Command, s streams, f *clientFlags, args []string, change api.ShardChangeRequest, dryRun bool, format func() (string, error)) error {
+func setShard(c *cobra.Command, s streams, f *clientFlags, args []string, change wire.ShardChangeRequest, dryRun bool, format func() (string, error)) error {
 	out, err := format()
 	if err != nil {
 		return err

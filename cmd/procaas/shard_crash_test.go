@@ -14,7 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/client"
+	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
 )
 
@@ -46,7 +47,7 @@ func TestTransferSurvivesKill9(t *testing.T) {
 		}
 	}
 	c := &crashing{t: t, store: enginetest.Postgres(t), listen: freeAddress(t), pipelines: dir}
-	c.client = api.NewClient("http://"+c.listen, "")
+	c.client = client.New("http://"+c.listen, "")
 	server := c.start(ctx)
 	for _, s := range []string{"s1", "s2"} {
 		eventually(t, s+" to be enrolled", func() bool {
@@ -74,7 +75,7 @@ func TestTransferSurvivesKill9(t *testing.T) {
 			}
 		}
 	}()
-	if _, err := c.client.SubmitEvent(ctx, api.Event{Type: transferEvent, ID: "move", Source: "test",
+	if _, err := c.client.SubmitEvent(ctx, wire.Event{Type: transferEvent, ID: "move", Source: "test",
 		Payload: map[string]any{"map": "mail", "key": home.Placement, "target": "s2", "grace": "0s"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +160,7 @@ func twoShards(t *testing.T) (out [2]*enginetest.Cluster) {
 }
 
 // writeMail writes one mail of user u42 as a service does: asks where, and calls the guard.
-func writeMail(ctx context.Context, client *api.Client, id int64) error {
+func writeMail(ctx context.Context, client *client.Client, id int64) error {
 	a, err := client.ResolveShard(ctx, "mail", engine.ShardQuestion{Key: "u42", Mode: engine.ShardMaster})
 	if err != nil {
 		return err

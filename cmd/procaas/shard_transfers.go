@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/wire"
 )
 
 // shardTransferCommands look after the transfers that shard move begins.
@@ -79,7 +79,7 @@ func shardOrder(s streams, f *clientFlags, want, short, long string) *cobra.Comm
 		if err != nil {
 			return err
 		}
-		t, err := f.client().OrderShardTransfer(c.Context(), args[0], api.TransferOrderRequest{Want: want, Reason: *reason})
+		t, err := f.client().OrderShardTransfer(c.Context(), args[0], wire.TransferOrderRequest{Want: want, Reason: *reason})
 		if err != nil {
 			return err
 		}

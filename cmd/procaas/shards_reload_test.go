@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/client"
+	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
 )
 
@@ -43,14 +44,14 @@ func TestReloadAnswersWhenItsShardMapsAreKept(t *testing.T) {
 		}
 	}
 	write(0, "")
-	var clients [2]*api.Client
+	var clients [2]*client.Client
 	for i := range clients {
 		var quiet lockedBuffer
 		url, _ := runNode(t, nodeFlags{
 			store: store, listen: "127.0.0.1:0", name: fmt.Sprint("node-", i), migrate: true, maxInFlight: 4, lease: time.Minute, drain: time.Second,
 			maxBody: "1MiB", logFormat: "json", logLevel: "error", pipelines: []string{dir},
 		}, streams{strings.NewReader(""), &quiet, &quiet})
-		clients[i] = api.NewClient(url, "")
+		clients[i] = client.New(url, "")
 		eventually(t, "the node to work", func() bool { _, err := clients[i].Nodes(t.Context()); return err == nil })
 	}
 	ask := func(node int, key string) {
@@ -62,7 +63,7 @@ func TestReloadAnswersWhenItsShardMapsAreKept(t *testing.T) {
 	for round := range 6 {
 		now := (round + 1) % 2
 		write(now, "")
-		if _, err := clients[0].Reload(t.Context(), api.Reload{Reason: "test"}); err != nil {
+		if _, err := clients[0].Reload(t.Context(), wire.Reload{Reason: "test"}); err != nil {
 			t.Fatal(err)
 		}
 		before := asked[now].Load()
@@ -77,7 +78,7 @@ func TestReloadAnswersWhenItsShardMapsAreKept(t *testing.T) {
 		})
 	}
 	write(0, "strategy: slots,")
-	if _, err := clients[0].Reload(t.Context(), api.Reload{Reason: "test"}); err == nil || !strings.Contains(err.Error(), "declare a new map") {
+	if _, err := clients[0].Reload(t.Context(), wire.Reload{Reason: "test"}); err == nil || !strings.Contains(err.Error(), "declare a new map") {
 		t.Errorf("another strategy: have %v, want that it is refused", err)
 	}
 	ask(0, "last")

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/transport"
 	"procaas/engine/postgres"
 	"procaas/engine/sqlite"
 )
@@ -92,7 +92,7 @@ func (n *node) openStore(ctx context.Context) (engine.Store, error) {
 			n.log.Warn("store cannot be reached, trying again", "store", redact(f.store), "error", err)
 			told = time.Now()
 		}
-		n.front.start(api.Lobby(version()))
+		n.front.start(transport.Unready(version()))
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()

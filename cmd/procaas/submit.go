@@ -10,9 +10,10 @@ import (
 	"os"
 	"slices"
 
-	"github.com/spf13/cobra"
+	"procaas/engine/api/client"
+	"procaas/engine/api/wire"
 
-	"procaas/engine/api"
+	"github.com/spf13/cobra"
 )
 
 // clientFlags say which server a command talks to.
@@ -27,8 +28,8 @@ func (f *clientFlags) add(c *cobra.Command) {
 	_ = c.PersistentFlags().MarkHidden("admin-token") // PROCAAS_ADMIN_TOKEN serves a server and those who call it
 }
 
-func (f *clientFlags) client() *api.Client {
-	return api.NewClient(f.server, cmp.Or(f.token, f.adminToken))
+func (f *clientFlags) client() *client.Client {
+	return client.New(f.server, cmp.Or(f.token, f.adminToken))
 }
 
 func submitCommand(s streams) *cobra.Command {
@@ -129,11 +130,11 @@ func readEvents(s streams, name string) (bodies []json.RawMessage, err error) {
 
 // refusedEvents is errFindings when an array of events was taken in part only.
 func refusedEvents(reply json.RawMessage) error {
-	var receipts api.Receipts
+	var receipts wire.Receipts
 	if err := json.Unmarshal(reply, &receipts); err != nil {
 		return fmt.Errorf("read the reply: %w", err)
 	}
-	if slices.ContainsFunc(receipts.Items, func(i api.ReceiptItem) bool { return i.Error != nil }) {
+	if slices.ContainsFunc(receipts.Items, func(i wire.ReceiptItem) bool { return i.Error != nil }) {
 		return errFindings
 	}
 	return nil

@@ -13,7 +13,8 @@ import (
 	"time"
 
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/client"
+	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
 )
 
@@ -65,7 +66,7 @@ func quarantine(t *testing.T, store string) {
 		t.Fatal(err)
 	}
 	c := &crashing{t: t, store: store, listen: freeAddress(t), pipelines: pipelines}
-	c.client = api.NewClient("http://"+c.listen, "")
+	c.client = client.New("http://"+c.listen, "")
 	server := c.start(ctx)
 	poison, bystander := c.handIn(ctx, "poison"), c.handIn(ctx, "bystander")
 	for range 5 {
@@ -106,7 +107,7 @@ func quarantine(t *testing.T, store string) {
 // handIn hands in one event, and gives its run.
 func (c *crashing) handIn(ctx context.Context, eventType string) string {
 	c.t.Helper()
-	receipt, err := c.client.SubmitEvent(ctx, api.Event{Type: eventType, ID: eventType, Source: "test"})
+	receipt, err := c.client.SubmitEvent(ctx, wire.Event{Type: eventType, ID: eventType, Source: "test"})
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -17,7 +17,8 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/wire"
 )
 
 func switchCommand(s streams) *cobra.Command {
@@ -302,7 +303,7 @@ func (f *controlFlags) change(ctx context.Context, s streams, path string, edit 
 	const tries = 5
 	for try := 1; ; try++ {
 		err := f.changeOnce(ctx, s, path, edit, format)
-		var refused *api.Problem
+		var refused *problem.Problem
 		if try < tries && errors.As(err, &refused) && refused.Status == http.StatusPreconditionFailed {
 			continue
 		}
@@ -335,7 +336,7 @@ func (f *controlFlags) changeOnce(ctx context.Context, s streams, path string, e
 	if c.Enabled && c.Mode == "" && c.RateLimit == "" && c.RolloutPercent == nil {
 		return f.remove(ctx, s, path, revision, format)
 	}
-	change := api.NewControlChange(c, reason)
+	change := wire.NewControlChange(c, reason)
 	if f.dryRun {
 		effect, err := f.client().ControlEffect(ctx, path, change)
 		if err != nil {
@@ -359,7 +360,7 @@ func (f *controlFlags) changeOnce(ctx context.Context, s streams, path string, e
 func (f *controlFlags) remove(ctx context.Context, s streams, path string, revision int64, format string) error {
 	switch {
 	case revision == 0 && len(f.ended) > 0 && format == "json":
-		return printJSON(s.out, api.FallbacksEnded{Path: path, Handlers: f.ended})
+		return printJSON(s.out, wire.FallbacksEnded{Path: path, Handlers: f.ended})
 	case revision == 0 && len(f.ended) > 0:
 		fmt.Fprintf(s.out, "%s: on%s\n", path, f.endedText())
 		return nil

@@ -12,7 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine/api"
+	"procaas/engine/api/client"
+	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
 )
 
@@ -135,13 +136,13 @@ pipelines:
 	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(yaml), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	nodes := []*api.Client{api.NewClient(startNode(t, dsn, dir), ""), api.NewClient(startNode(t, dsn, dir), "")}
+	nodes := []*client.Client{client.New(startNode(t, dsn, dir), ""), client.New(startNode(t, dsn, dir), "")}
 	ctx, stop := context.WithCancel(t.Context())
 	var load sync.WaitGroup
 	for _, n := range nodes {
 		load.Go(func() {
 			for ctx.Err() == nil {
-				_, err := n.SubmitEvent(ctx, api.Event{Type: "work"})
+				_, err := n.SubmitEvent(ctx, wire.Event{Type: "work"})
 				if err != nil && ctx.Err() == nil {
 					t.Error(err)
 				}
@@ -154,7 +155,7 @@ pipelines:
 	off := false
 	pauseFor(ctx, time.Second)
 	for i := range 3 {
-		if _, err := nodes[i%2].SetControl(ctx, "work/only/tell", api.ControlChange{Enabled: &off, Reason: "test"}, -1); err != nil {
+		if _, err := nodes[i%2].SetControl(ctx, "work/only/tell", wire.ControlChange{Enabled: &off, Reason: "test"}, -1); err != nil {
 			t.Fatal(err)
 		}
 		acknowledged := time.Now()

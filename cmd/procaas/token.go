@@ -10,7 +10,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/wire"
 )
 
 func tokenCommand(s streams) *cobra.Command {
@@ -49,7 +49,7 @@ func tokenNew(s streams, f *clientFlags) *cobra.Command {
   procaas token new --name resizer --role worker --path thumbnails`,
 		Args: cobra.NoArgs,
 	}
-	var t api.NewToken
+	var t wire.NewToken
 	flags := c.Flags()
 	flags.StringVar(&t.Name, "name", "", "what the audit calls its bearer (required)")
 	flags.StringVar(&t.Role, "role", "", "viewer, submitter, worker, operator or admin (required)")
@@ -84,17 +84,17 @@ func tokenNew(s streams, f *clientFlags) *cobra.Command {
 
 // expiry reads when a token is good no more. A duration is counted from the clock of this
 // machine; the server refuses a time that has passed.
-func expiry(text string, now time.Time) (at string, forever bool, err error) {
+func expiry(text string, now time.Time) (at time.Time, forever bool, err error) {
 	if text == "never" {
-		return "", true, nil
+		return at, true, nil
 	}
 	if d, err := dsl.ParseDuration(text); err == nil {
-		return now.Add(d).UTC().Format(time.RFC3339), false, nil
+		return now.Add(d).UTC().Truncate(time.Second), false, nil
 	}
-	if _, err := time.Parse(time.RFC3339, text); err != nil {
-		return "", false, usagef("--expires %q: want a duration such as 30d, a time such as 2006-01-02T15:04:05Z, or never", text)
+	if at, err = time.Parse(time.RFC3339, text); err != nil {
+		return at, false, usagef("--expires %q: want a duration such as 30d, a time such as 2006-01-02T15:04:05Z, or never", text)
 	}
-	return text, false, nil
+	return at, false, nil
 }
 
 // tokenList shows tokens that are good no more, too: the audit still names their bearers.

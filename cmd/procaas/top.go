@@ -19,7 +19,7 @@ import (
 
 	"procaas/dsl/diag"
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/client"
 )
 
 // topFlags are the flags of top.
@@ -179,7 +179,7 @@ func (f *topFlags) stream(ctx context.Context, s streams, now topView, below str
 func (f *topFlags) look(ctx context.Context, below string) (topView, error) {
 	v := topView{server: f.server, order: f.sort, at: time.Now()}
 	for i, server := range append([]string{f.server}, f.others...) {
-		client := api.NewClient(server, cmp.Or(f.token, f.adminToken))
+		client := client.New(server, cmp.Or(f.token, f.adminToken))
 		handlers, err := client.Handlers(ctx)
 		if err != nil {
 			return v, fmt.Errorf("%s: %w", server, err)

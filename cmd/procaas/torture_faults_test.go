@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine/api"
+	"procaas/engine/api/client"
 	"procaas/engine/enginetest"
 )
 
@@ -36,7 +36,7 @@ type victim struct {
 	listen string
 	lease  time.Duration
 	drain  time.Duration
-	client *api.Client
+	client *client.Client
 	random *rand.Rand
 	log    *os.File
 	stderr sync.WaitGroup
@@ -68,7 +68,7 @@ func newVictim(t *testing.T, number int, seed uint64, w *world, db *enginetest.C
 		lease: tortureLease, drain: 5 * time.Second,
 		random: rand.New(rand.NewPCG(seed, uint64(number)+10)), faults: map[string]int{},
 	}
-	v.client = api.NewClient("http://"+v.listen, "")
+	v.client = client.New("http://"+v.listen, "")
 	if v.log, err = os.Create(filepath.Join(t.ArtifactDir(), fmt.Sprintf("node-%d.log", number))); err != nil {
 		t.Fatal(err)
 	}

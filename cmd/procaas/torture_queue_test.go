@@ -20,7 +20,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
 	"procaas/handlers/queue"
 )
@@ -240,7 +240,7 @@ func (p *taskPutter) put(r *rand.Rand, kind string, last bool, tasks ...map[stri
 		}
 	}
 	p.mu.Unlock()
-	var reply api.TaskReceipts
+	var reply wire.TaskReceipts
 	var refused *net.OpError
 	status, err := p.post(r, "/v1/queues/"+kind+"/tasks", tasks, &reply)
 	if err != nil && status >= 400 && status < 500 {

@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/client"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
 )
 
@@ -136,7 +138,7 @@ func (s *sender) note(e sentEvent) {
 // nodes at once, and sometimes with another body afterwards. It gives the run, or
 // nothing when the event is rejected.
 func (s *sender) submit(ctx context.Context, r *rand.Rand, e sentEvent, id string) (run string) {
-	ev := api.Event{Type: e.kind, ID: id, Source: "torture", Key: e.key, Payload: map[string]any{"n": e.n}}
+	ev := wire.Event{Type: e.kind, ID: id, Source: "torture", Key: e.key, Payload: map[string]any{"n": e.n}}
 	var twin sync.WaitGroup
 	other := ""
 	if r.IntN(10) == 0 {
@@ -151,7 +153,7 @@ func (s *sender) submit(ctx context.Context, r *rand.Rand, e sentEvent, id strin
 	if r.IntN(10) == 0 && !e.late {
 		ev.Payload = map[string]any{"n": e.n, "forged": true}
 		receipt, err := s.nodes[r.IntN(len(s.nodes))].client.SubmitEvent(ctx, ev)
-		var p *api.Problem
+		var p *problem.Problem
 		if err == nil || errors.As(err, &p) && p.Status < 500 && p.Code != "id_conflict" {
 			s.t.Errorf("event %s again with another body: want id_conflict, have %+v, %v", id, receipt, err)
 		}
@@ -160,10 +162,10 @@ func (s *sender) submit(ctx context.Context, r *rand.Rand, e sentEvent, id strin
 }
 
 // insist submits until there is an answer.
-func (s *sender) insist(ctx context.Context, r *rand.Rand, ev api.Event, late bool) (run string) {
+func (s *sender) insist(ctx context.Context, r *rand.Rand, ev wire.Event, late bool) (run string) {
 	for ctx.Err() == nil {
 		receipt, err := s.nodes[r.IntN(len(s.nodes))].client.SubmitEvent(ctx, ev)
-		var p *api.Problem
+		var p *problem.Problem
 		switch {
 		case err == nil:
 			return receipt.Run
@@ -179,7 +181,7 @@ func (s *sender) insist(ctx context.Context, r *rand.Rand, ev api.Event, late bo
 }
 
 // settledRuns waits until all runs have ended, and lists them.
-func settledRuns(t *testing.T, c *api.Client) []endedRun {
+func settledRuns(t *testing.T, c *client.Client) []endedRun {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -196,7 +198,7 @@ func settledRuns(t *testing.T, c *api.Client) []endedRun {
 }
 
 // listRuns lists all runs, and names one that has not ended.
-func listRuns(ctx context.Context, t *testing.T, c *api.Client) (runs []endedRun, open string) {
+func listRuns(ctx context.Context, t *testing.T, c *client.Client) (runs []endedRun, open string) {
 	for f := (engine.RunFilter{Limit: 500}); ; {
 		page, err := c.Runs(ctx, f)
 		if err != nil {

@@ -15,13 +15,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"procaas/engine"
-	"procaas/engine/api"
+	"procaas/engine/api/client"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/wire"
 )
 
 // A traffic sends orders to the API as an application would, and counts what
 // became of them.
 type traffic struct {
-	client *api.Client
+	client *client.Client
 	orders int     // 0: without end
 	rate   float64 // per second; 0: as fast as they are taken
 
@@ -31,7 +33,7 @@ type traffic struct {
 	incident string     // that is on; empty for none
 }
 
-func newTraffic(c *api.Client, orders int, rate float64) *traffic {
+func newTraffic(c *client.Client, orders int, rate float64) *traffic {
 	return &traffic{client: c, orders: orders, rate: rate}
 }
 
@@ -64,10 +66,10 @@ func (t *traffic) run(ctx context.Context) error {
 
 // send submits one order. It keeps trying, with the same event id, until it has
 // an answer: that is what the id is for.
-func (t *traffic) send(ctx context.Context, order api.Event) error {
+func (t *traffic) send(ctx context.Context, order wire.Event) error {
 	for attempt := 1; ; attempt++ {
 		_, err := t.client.SubmitEvent(ctx, order)
-		var problem *api.Problem
+		var problem *problem.Problem
 		switch {
 		case err == nil:
 			t.count(&t.accepted)
@@ -106,11 +108,11 @@ func (t *traffic) setIncident(name string, on bool) {
 
 // newOrder makes the event of the n-th order, the same one each time: a demo can be repeated,
 // and so can an event whose answer was lost.
-func newOrder(n int) api.Event {
+func newOrder(n int) wire.Event {
 	// Econom three times as often as each of the others.
 	r := rand.New(rand.NewPCG(uint64(n), 17))
 	tariffs := []string{"econom", "econom", "econom", "business", "comfort"}
-	return api.Event{
+	return wire.Event{
 		Type:   "new-order-created",
 		ID:     fmt.Sprintf("order-%06d", n),
 		Source: "demo",
@@ -214,7 +216,7 @@ func (s *summary) add(v engine.RunView) {
 }
 
 // countFallbacks reads from the audit how often handlers went out of the flow.
-func (s *summary) countFallbacks(ctx context.Context, c *api.Client) error {
+func (s *summary) countFallbacks(ctx context.Context, c *client.Client) error {
 	for cursor := ""; ; {
 		page, err := c.Audit(ctx, engine.AuditFilter{Kind: engine.AuditFallback, Limit: 500}, cursor)
 		if err != nil {

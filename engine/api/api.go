@@ -1,27 +1,33 @@
 // Package api serves the engine over HTTP: events in, runs and keys out, live
 // settings, health, metrics, the description of itself and a page for people.
 //
-// Every route is one [operation]: what serves it and what describes it stand
-// together, so that the description cannot drift from the router.
+// Each group of calls is a package of its own below this one, with the ports that it needs.
+// Every route is one [rest.Operation]: what serves it and what describes it are made of the
+// same declarations, so that the description cannot drift from the router.
 package api
 
 import (
 	"context"
-	"crypto/sha256"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync/atomic"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"procaas/dsl"
-	"procaas/dsl/diag"
 	"procaas/engine"
+	"procaas/engine/api/access"
+	"procaas/engine/api/admin"
+	"procaas/engine/api/clusters"
+	"procaas/engine/api/controls"
+	"procaas/engine/api/intake"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/queues"
+	"procaas/engine/api/rest"
+	"procaas/engine/api/runs"
+	"procaas/engine/api/shards"
+	"procaas/engine/api/transport"
 	"procaas/engine/api/ui"
 )
 
@@ -30,11 +36,11 @@ const DefaultMaxBody = 1 << 20
 
 // Options says what the API serves. Only Engine is needed.
 type Options struct {
-	Engine   Engine
+	Engine   Ports
 	Log      *slog.Logger        // nothing is logged when nil
 	Registry prometheus.Gatherer // what /metrics shows; nothing when nil
 	Token    string              // of an admin, as [engine.HashToken] reads it; may be empty
-	Open     []string            // groups of calls that never need a token; see [OpenGroups]
+	Open     []string            // groups of calls that never need a token; see [access.OpenGroups]
 
 	// Local says that the server is reached from this machine only. Callers without a
 	// token must then call it localhost, by a loopback address or by one of Hosts: a page
@@ -71,94 +77,31 @@ type Options struct {
 	Reload func(ctx context.Context, drop bool, by engine.Actor) (engine.Diff, error)
 }
 
-// An Engine is what the API needs of [engine.Engine].
-type Engine interface {
-	Intake
-	Runs
-	Settings
-	Controls
-	Fallbacks
-	Transfers
-	Status
-	Access
-	Clusters
-	Levers
+// Ports is what the API needs of the engine, by what each group of calls does with it.
+type Ports struct {
+	Intake    intake.Intake
+	Runs      runs.Reader
+	Steer     runs.Steerer
+	Mover     runs.Mover
+	Controls  controls.Controls
+	Settings  controls.Settings
+	Clusters  clusters.Clusters
+	Transfers shards.Transfers
+	Queues    queues.Engine
+	Status    admin.Status
+	Tokens    admin.Tokens
+	Access    access.Access
+	Health    Health
+	Console   ui.Engine
 }
 
-// An Intake accepts events.
-type Intake interface {
-	// Submit gives a receipt or an error for each event, in their order. Its own error is
-	// for all of them: then it may be unknown whether they are stored.
-	Submit(ctx context.Context, events []engine.Submission) ([]engine.Submitted, error)
-
-	// Overload tells why even one event more would have to wait for too long; nil when it
-	// would not. It is asked before a body is read, so it takes nothing from the store.
-	Overload() *engine.OverloadError
+// Of takes all ports from an engine.
+func Of(e *engine.Engine) Ports {
+	return Ports{
+		Intake: e, Runs: e, Steer: e, Mover: e, Controls: e, Settings: e, Clusters: e, Transfers: e, Queues: e,
+		Status: e, Tokens: e, Access: e, Health: e, Console: e,
+	}
 }
-
-// Runs reads runs and lets operators steer them. Where one run is named, the error is
-// [engine.ErrNotFound] when there is none. What is done to many is done to a page of
-// them, the first accepted first, and gives the cursor of the rest.
-type Runs interface {
-	RunByID(ctx context.Context, id string) (engine.RunView, error)
-	Explain(ctx context.Context, run, path string) (engine.Explanation, error)
-	Story(ctx context.Context, run string) (engine.Story, error)
-	List(ctx context.Context, f engine.RunFilter) ([]engine.RunView, string, error)
-	Entity(ctx context.Context, flow, key string) (engine.EntityView, error)
-	Retry(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
-	Cancel(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
-	Abandon(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
-	Preview(ctx context.Context, f engine.RunFilter) (engine.RunsPreview, error)
-	RetryAll(ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
-
-	// MakeUpAll lets runs that left a handler out do it after all.
-	MakeUpAll(ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
-	Fit(ctx context.Context, id string) (engine.RunFit, error)
-	Move(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
-	MoveAll(ctx context.Context, f engine.RunFilter, preview bool, by engine.Actor) (engine.RunsMoved, error)
-	CancelAll(ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
-	AbandonAll(ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
-}
-
-// Settings reads and changes what holds at run time.
-type Settings interface {
-	Configs(ctx context.Context) ([]engine.ConfigView, error)
-
-	// SetConfig replaces the value when the setting has the revision, 0 being that of one
-	// that was never changed, and -1 any.
-	SetConfig(ctx context.Context, name string, value any, ifRevision int64, by engine.Actor) (engine.ConfigView, error)
-	Audit(ctx context.Context, f engine.AuditFilter) ([]engine.AuditView, error)
-
-	// VerifyAudit follows the chains of the audit, and looks for hashes that were kept.
-	VerifyAudit(ctx context.Context, kept []string) (engine.AuditReport, error)
-}
-
-// Status tells what the engine works with and whether it can work.
-type Status interface {
-	// Bundle is what new events are served by now. It changes when pipelines are loaded
-	// again, so it is asked for anew in each request, and never kept.
-	Bundle() *dsl.Bundle
-	Plans() []*engine.Plan
-
-	// Try checks files and plans their pipelines, and keeps nothing of it.
-	Try(files []diag.File) ([]engine.PlanView, []diag.Diagnostic)
-
-	// Handlers and Services tell what this node has seen of them; others see other things.
-	Handlers() []engine.HandlerInfo
-	Services() []engine.ServiceInfo
-
-	// Backlog tells what waits on all nodes.
-	Backlog() engine.BacklogView
-
-	// Healthy tells why the node cannot work, and must get no requests; Degraded what does
-	// not work although it can.
-	Healthy(ctx context.Context) error
-	Degraded() error
-
-	Nodes(ctx context.Context) ([]engine.NodeView, error)
-}
-
-var _ Engine = (*engine.Engine)(nil)
 
 // New makes the handler of all routes. It panics when its own page does not
 // parse, which the first test meets, and when [engine.HashToken] refuses
@@ -175,109 +118,123 @@ func NewWithConsole(o Options) (http.Handler, *ui.Console) {
 	return s.handler(), s.console
 }
 
+// A server holds the routes together.
 type server struct {
-	engine    Engine
-	tasks     engine.TaskStore // may be nil
-	served    servedTypes
-	closing   <-chan struct{}
-	log       *slog.Logger
-	metrics   prometheus.Gatherer
-	token     *[sha256.Size]byte // nil for none
-	open      []string
-	local     bool
-	hosts     []string
-	maxBody   int64
-	bodies    atomic.Int64  // bytes of requests under way
-	verifying chan struct{} // has room for one who reads the whole audit
-	version   string
-	shards    engine.ShardMaps
-	warm      atomic.Bool       // a question for a shard was let in: the tokens are in memory
-	inbox     engine.InboxCells // nil when the inbox has one database
-	reload    func(context.Context, bool, engine.Actor) (engine.Diff, error)
-	play      ui.Player
-
+	Options
+	access  *access.Checker
+	shards  *shards.Group
+	streams *rest.Streams
 	router  *chi.Mux
-	doc     *huma.OpenAPI
+	doc     *rest.Document
 	console *ui.Console
-
-	failures failures
-	refusals refusals
-}
-
-// newDoor makes what it takes to tell who may call.
-func newDoor(o Options) *server {
-	s := &server{
-		engine: o.Engine, log: o.Log, metrics: o.Registry, maxBody: o.MaxBody, version: o.Version, reload: o.Reload, play: o.Play, shards: o.Shards, inbox: o.Inbox,
-		open: o.Open, local: o.Local,
-		tasks: o.Tasks, served: servedTypes{strict: o.StrictTasks}, closing: o.Closing, verifying: make(chan struct{}, 1),
-	}
-	for _, h := range o.Hosts {
-		s.hosts = append(s.hosts, strings.ToLower(h))
-	}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
-	if s.metrics == nil {
-		s.metrics = prometheus.NewRegistry()
-	}
-	if s.maxBody <= 0 {
-		s.maxBody = DefaultMaxBody
-	}
-	if o.Token != "" {
-		hash, err := engine.HashToken(o.Token)
-		if err != nil {
-			panic(fmt.Errorf("the token of an admin: %w", err))
-		}
-		s.token = &hash
-	}
-	return s
 }
 
 func newServer(o Options) *server {
-	s := newDoor(o)
-	s.router = chi.NewMux()
-	s.doc = newDocument()
-	s.router.Use(middleware.GetHead)
-	s.router.NotFound(s.serve(s.unknownPath))
-	s.router.MethodNotAllowed(s.serve(s.unknownMethod))
-	for _, o := range s.operations() {
-		s.add(o)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Registry == nil {
+		o.Registry = prometheus.NewRegistry()
+	}
+	if o.MaxBody <= 0 {
+		o.MaxBody = DefaultMaxBody
+	}
+	s := &server{Options: o, router: chi.NewMux(), doc: newDocument()}
+	s.access = access.New(access.Options{Access: o.Engine.Access, Log: o.Log, Token: o.Token, Open: o.Open, Local: o.Local, Hosts: o.Hosts})
 	s.console = s.newConsole()
-	s.router.Handle(ui.Root+"*", s.serve(s.serveConsole))
-	s.refine()
+	s.streams = &rest.Streams{Ended: s.console.Ended(), Closing: o.Closing, MayGoOn: s.access.MayGoOn}
+	s.shards = &shards.Group{Maps: o.Shards, Transfers: o.Engine.Transfers, Streams: s.streams}
+	s.router.Use(middleware.GetHead)
+	s.router.NotFound(s.access.Serve(s.unknownPath))
+	s.router.MethodNotAllowed(s.access.Serve(s.unknownMethod))
+	for _, o := range s.operations() {
+		s.add(&o)
+	}
+	s.router.Handle(ui.Root+"*", s.access.Serve(s.serveConsole))
+	s.doc.Refine()
+	describeFields(s.doc)
 	return s
 }
 
-// operations lists all routes, in the order of the description.
-func (s *server) operations() []operation {
-	var all []operation
-	all = append(all, s.intakeOperations()...)
-	all = append(all, s.queueOperations()...)
-	all = append(all, s.queueOfficeOperations()...)
-	all = append(all, s.runOperations()...)
-	all = append(all, s.migrateOperations()...)
-	all = append(all, s.clusterOperations()...)
-	all = append(all, s.leverOperations()...)
-	all = append(all, s.adminOperations()...)
-	all = append(all, s.inboxOperations()...)
-	all = append(all, s.fallbackOperations()...)
-	all = append(all, s.controlOperations()...)
-	all = append(all, s.shardOperations()...)
-	all = append(all, s.transferOperations()...)
-	all = append(all, s.tokenOperations()...)
+// operations lists all routes.
+func (s *server) operations() []rest.Operation {
+	p := &s.Engine
+	events := &intake.Group{Intake: p.Intake}
+	var all []rest.Operation
+	for _, group := range []interface{ Operations() []rest.Operation }{
+		events,
+		&queues.Group{Engine: p.Queues, Tasks: s.Tasks, Events: events, Log: s.Log, Closing: s.Closing, Strict: s.StrictTasks},
+		&runs.Group{Runs: p.Runs, Steer: p.Steer, Mover: p.Mover},
+		&clusters.Group{Clusters: p.Clusters, Streams: s.streams},
+		&admin.Group{Status: p.Status, Tokens: p.Tokens, Inbox: s.Inbox, Configured: s.Token != "", Reload: s.Reload},
+		&controls.Group{Controls: p.Controls, Settings: p.Settings},
+		s.shards,
+	} {
+		all = append(all, group.Operations()...)
+	}
 	return append(all, s.statusOperations()...)
 }
 
-// handler wraps the router. Each of the list wraps those before it, so a request meets the
-// last one first: the log sees every reply, also those to panics, and a body is counted
-// only when nothing else has refused the request.
-func (s *server) handler() http.Handler {
-	var h http.Handler = s.router
-	for _, wrap := range []func(http.Handler) http.Handler{
-		s.boundBodies, s.refuseLost, s.withDeadline, s.refuseCrossOrigin, s.refuseChunked, s.quickly, s.withHeaders, s.recovered, s.logged,
-	} {
-		h = wrap(h)
+// add serves and describes an operation.
+func (s *server) add(o *rest.Operation) {
+	n, known := access.Needs[o.ID]
+	if !known {
+		panic("api: operation " + o.ID + " has no place in the table of needs")
 	}
-	return h
+	s.doc.Add(o, string(n.Role))
+	s.router.Method(o.Method, o.Path, s.access.Serve(func(w http.ResponseWriter, r *http.Request) error {
+		r, err := s.access.Admit(r, n)
+		if err != nil {
+			return err
+		}
+		if err := o.CheckQuery(r); err != nil {
+			return err
+		}
+		if rest.Lasts(r) && n.Role != "" {
+			var release func()
+			r, release = s.access.WhileAdmitted(r, n)
+			defer release()
+		}
+		return o.Serve(&rest.Call{W: w, R: r, MaxBody: s.MaxBody})
+	}))
+}
+
+// handler puts the middleware before the router.
+func (s *server) handler() http.Handler {
+	f := &transport.Middleware{Access: s.access, Log: s.Log, Healthy: s.healthy, MaxBody: s.MaxBody, Quickly: func(next http.Handler) http.Handler {
+		return s.shards.Quickly(next, s.access.May, s.access.Refuse)
+	}}
+	return f.Wrap(s.router)
+}
+
+// healthy tells why the node cannot work.
+func (s *server) healthy(ctx context.Context) error { return s.Engine.Health.Healthy(ctx) }
+
+// unknownPath is served where no route is.
+func (s *server) unknownPath(_ http.ResponseWriter, r *http.Request) error {
+	return problem.New(problem.UnknownPath, "there is nothing at %s; /openapi.json lists all calls", r.URL.Path)
+}
+
+// unknownMethod is served where there are routes, but none of that method. The router knows
+// them by the path as it was sent, in which keys may hold escaped slashes.
+func (s *server) unknownMethod(_ http.ResponseWriter, r *http.Request) error {
+	path := r.URL.RawPath
+	if path == "" {
+		path = r.URL.Path
+	}
+	var allowed []string
+	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		if !s.router.Match(chi.NewRouteContext(), m, path) {
+			continue
+		}
+		allowed = append(allowed, m)
+		if m == http.MethodGet {
+			allowed = append(allowed, http.MethodHead)
+		}
+	}
+	if len(allowed) == 0 {
+		return s.unknownPath(nil, r)
+	}
+	list := strings.Join(allowed, ", ")
+	return problem.New(problem.UnknownMethod, "%s takes %s, not %s", r.URL.Path, list, r.Method).With("Allow", list)
 }

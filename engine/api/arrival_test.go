@@ -21,6 +21,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/api"
+	"procaas/engine/api/transport"
 )
 
 // A halfPipe is a connection in memory of which either side may close its half.
@@ -62,7 +63,7 @@ type doorway struct {
 
 func newDoorway(t *testing.T, h http.Handler) *doorway {
 	d := &doorway{T: t, l: &piped{conns: make(chan net.Conn), done: make(chan struct{})}, served: make(chan error, 1)}
-	d.server = api.Server(h, slog.New(slog.NewTextHandler(&d.log, nil)))
+	d.server = transport.Server(h, slog.New(slog.NewTextHandler(&d.log, nil)))
 	go func() { d.served <- d.server.Serve(d.l) }()
 	return d
 }
@@ -189,7 +190,7 @@ func everything(t *testing.T, f *fakeEngine) http.Handler {
 	t.Helper()
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "one"}))
-	return api.New(api.Options{Engine: f, Registry: metrics, Reload: f.reload, Tasks: struct{ engine.TaskStore }{}, Shards: newWatched(), Closing: make(chan struct{})})
+	return api.New(api.Options{Engine: portsOf(f), Registry: metrics, Reload: f.reload, Tasks: struct{ engine.TaskStore }{}, Shards: newWatched(), Closing: make(chan struct{})})
 }
 
 // TestBodyThatDoesNotArriveIsNeverASuccess walks every route with bodies that do not arrive
@@ -270,7 +271,7 @@ func TestCallerThatLeavesAStoreThatHangsGetsNoSuccess(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := newDoorway(t, api.New(api.Options{Engine: hungEngine{newFake(b)}}))
+				d := newDoorway(t, api.New(api.Options{Engine: portsOf(hungEngine{newFake(b)})}))
 				defer d.close()
 				body := `{"type": "new-order-created"}`
 				have := d.send(fmt.Sprintf("POST /v1/events HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body), c.then)
@@ -305,7 +306,7 @@ func TestHonestUploadMayBeSlow(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake(b)
-				d := newDoorway(t, api.New(api.Options{Engine: f}))
+				d := newDoorway(t, api.New(api.Options{Engine: portsOf(f)}))
 				defer d.close()
 				body := `{"type": "new-order-created", "payload": "` + strings.Repeat("x", c.size) + `"}`
 				head := fmt.Sprintf("POST /v1/events HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", len(body))
@@ -336,7 +337,7 @@ func TestHonestUploadMayBeSlow(t *testing.T) {
 func TestWhoWritesBeforeItReadsGetsItsRefusal(t *testing.T) {
 	t.Parallel()
 	f := newFake(taxi(t))
-	addr := serve(t, api.New(api.Options{Engine: f, Tasks: struct{ engine.TaskStore }{}, Token: "t"}))
+	addr := serve(t, api.New(api.Options{Engine: portsOf(f), Tasks: struct{ engine.TaskStore }{}, Token: "t"}))
 	for name, c := range map[string]struct {
 		head string // but for the length
 		want int

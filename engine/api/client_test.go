@@ -11,21 +11,25 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/api"
+	"procaas/engine/api/access"
+	"procaas/engine/api/client"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/wire"
 )
 
-func newClient(t *testing.T, token, serverToken string) (*api.Client, *fakeEngine) {
+func newClient(t *testing.T, token, serverToken string) (*client.Client, *fakeEngine) {
 	t.Helper()
 	f := newFake(taxi(t))
-	srv := httptest.NewServer(api.New(api.Options{Engine: f, Token: serverToken, Open: api.OpenGroups()}))
+	srv := httptest.NewServer(api.New(api.Options{Engine: portsOf(f), Token: serverToken, Open: access.OpenGroups()}))
 	t.Cleanup(srv.Close)
-	return api.NewClient(srv.URL+"/", token), f
+	return client.New(srv.URL+"/", token), f
 }
 
 func TestClientFollowsARun(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	c, f := newClient(t, "", "")
-	e := api.Event{Type: "new-order-created", ID: "e-1", Key: "a/b c%", Payload: map[string]any{"n": 9007199254740993}}
+	e := wire.Event{Type: "new-order-created", ID: "e-1", Key: "a/b c%", Payload: map[string]any{"n": 9007199254740993}}
 	first, err := c.SubmitEvent(ctx, e)
 	if err != nil || first.Run != "run-1" || first.Duplicate {
 		t.Fatalf("have %+v, %v", first, err)
@@ -34,7 +38,7 @@ func TestClientFollowsARun(t *testing.T) {
 		t.Errorf("have %+v, %v, want a duplicate of %s", again, err, first.Run)
 	}
 	raw, err := c.Submit(ctx, []byte(`[{"type": "new-order-created", "id": "e-2"}]`))
-	var receipts api.Receipts
+	var receipts wire.Receipts
 	if err != nil || json.Unmarshal(raw, &receipts) != nil || len(receipts.Items) != 1 || receipts.Items[0].Run != "run-2" {
 		t.Errorf("have %s, %v", raw, err)
 	}
@@ -70,17 +74,17 @@ func TestClientGivesProblems(t *testing.T) {
 		code   string
 	}{
 		"run":      {func() error { _, err := c.Run(ctx, "run-9"); return err }, 404, "run_not_found"},
-		"event":    {func() error { _, err := c.SubmitEvent(ctx, api.Event{Type: "nobody"}); return err }, 422, "unknown_event_type"},
+		"event":    {func() error { _, err := c.SubmitEvent(ctx, wire.Event{Type: "nobody"}); return err }, 422, "unknown_event_type"},
 		"retry":    {func() error { _, err := c.Retry(ctx, "run-9", ""); return err }, 401, "unauthorized"},
 		"handlers": {func() error { _, err := c.Handlers(ctx); return err }, 401, "unauthorized"},
 	} {
-		var p *api.Problem
+		var p *problem.Problem
 		if err := test.call(); !errors.As(err, &p) || p.Status != test.status || p.Code != test.code {
 			t.Errorf("%s: have %v, want %d %s", name, err, test.status, test.code)
 		}
 	}
 	f.down = true
-	var p *api.Problem
+	var p *problem.Problem
 	if _, err := c.Run(ctx, "run-1"); !errors.As(err, &p) || p.RetryAfter() != time.Second {
 		t.Errorf("have %v, want a problem that says when to repeat", err)
 	}
@@ -93,15 +97,15 @@ func TestClientBearsTheToken(t *testing.T) {
 	if handlers, err := c.Handlers(ctx); err != nil || len(handlers) != 2 {
 		t.Errorf("have %v, %v", handlers, err)
 	}
-	set, err := c.SetConfig(ctx, "CITIES", api.ConfigChange{Value: []string{"north"}, Reason: "start"}, 0)
+	set, err := c.SetConfig(ctx, "CITIES", wire.ConfigChange{Value: []string{"north"}, Reason: "start"}, 0)
 	if err != nil || set.Revision != 1 || f.actors[0] != (engine.Actor{Name: "admin", Reason: "start"}) {
 		t.Errorf("have %+v, %v by %v", set, err, f.actors)
 	}
-	var p *api.Problem
-	if _, err := c.SetConfig(ctx, "CITIES", api.ConfigChange{Value: []string{}}, 0); !errors.As(err, &p) || p.Code != "config_changed" {
+	var p *problem.Problem
+	if _, err := c.SetConfig(ctx, "CITIES", wire.ConfigChange{Value: []string{}}, 0); !errors.As(err, &p) || p.Code != "config_changed" {
 		t.Errorf("have %v, want config_changed", err)
 	}
-	if _, err := c.SetConfig(ctx, "CITIES", api.ConfigChange{Value: []string{}}, -1); err != nil {
+	if _, err := c.SetConfig(ctx, "CITIES", wire.ConfigChange{Value: []string{}}, -1); err != nil {
 		t.Error(err)
 	}
 	if configs, err := c.Configs(ctx); err != nil || len(configs) != 2 {
@@ -119,8 +123,8 @@ func TestClientOfAnotherServer(t *testing.T) {
 		_, _ = w.Write([]byte("<html>hello</html>"))
 	}))
 	t.Cleanup(srv.Close)
-	c := api.NewClient(srv.URL, "")
-	var p *api.Problem
+	c := client.New(srv.URL, "")
+	var p *problem.Problem
 	if _, err := c.Run(context.Background(), "gone"); !errors.As(err, &p) || p.Status != http.StatusBadGateway || p.Error() == "" {
 		t.Errorf("have %v, want a problem without a code", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/api"
+	"procaas/engine/api/client"
 	"procaas/engine/enginetest"
 	"procaas/handlers"
 	"procaas/handlers/balancer/route"
@@ -55,7 +56,7 @@ func newFanout(t *testing.T) *fanout {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, console := api.NewWithConsole(api.Options{Engine: e})
+	h, console := api.NewWithConsole(api.Options{Engine: portsOf(e)})
 	f.Server = httptest.NewServer(h)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
@@ -155,7 +156,7 @@ func TestRecordingHoldsWhatIsKept(t *testing.T) {
 	if _, err := f.store.WriteDocuments(t.Context(), 0, writes, nil); err != nil {
 		t.Fatal(err)
 	}
-	recording, err := api.NewClient(f.URL, "").Recording(t.Context(), "fanout")
+	recording, err := client.New(f.URL, "").Recording(t.Context(), "fanout")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/api"
+	"procaas/engine/api/access"
+	"procaas/engine/api/wire"
 )
 
 // Who switches off at night does not lift the limit that somebody has set by day.
@@ -17,7 +19,7 @@ func TestConsoleChangesOneThingOfAControl(t *testing.T) {
 	t.Parallel()
 	n, c := newNode(t), browser(t)
 	const notify = "new-order-created/notify"
-	if _, err := n.SetControl(t.Context(), notify, api.ControlChange{RateLimit: "7/s", Over: "skip", Reason: "by day"}, -1); err != nil {
+	if _, err := n.SetControl(t.Context(), notify, wire.ControlChange{RateLimit: "7/s", Over: "skip", Reason: "by day"}, -1); err != nil {
 		t.Fatal(err)
 	}
 	act := func(want int, form url.Values) string {
@@ -52,7 +54,7 @@ func TestConsoleChangesOneThingOfAControl(t *testing.T) {
 // Lifting puts handlers back that have gone out by themselves, also where nothing is set.
 func TestConsoleLiftEndsFallbacks(t *testing.T) {
 	t.Parallel()
-	at := "http://" + serve(t, api.New(api.Options{Engine: newFake(taxi(t))}))
+	at := "http://" + serve(t, api.New(api.Options{Engine: portsOf(newFake(taxi(t)))}))
 	if code, _, body := do(t, browser(t), http.MethodPost, at+"/console/controls/new-order-created/notify", url.Values{"do": {"on"}}); code != http.StatusSeeOther {
 		t.Errorf("have %d\n%s", code, body)
 	}
@@ -63,7 +65,7 @@ func TestConsoleRetriesForAnOperatorOfTheHandler(t *testing.T) {
 	t.Parallel()
 	f := newFake(taxi(t))
 	f.known = map[string]engine.Grant{"on-call-of-orders": {Name: "ann", Role: engine.RoleOperator, Paths: []string{getOrder}}}
-	h := api.New(api.Options{Engine: f, Token: "correct-horse-battery-staple", Open: []string{api.OpenEvents}})
+	h := api.New(api.Options{Engine: portsOf(f), Token: "correct-horse-battery-staple", Open: []string{access.OpenEvents}})
 	post(h, `{"type": "new-order-created", "id": "e-1", "key": "k"}`)
 	f.end("run-1", engine.Failed)
 	for act, want := range map[string]int{"cancel": http.StatusForbidden, "retry": http.StatusSeeOther} {
@@ -80,7 +82,7 @@ func TestConsoleRetriesForAnOperatorOfTheHandler(t *testing.T) {
 func TestConsoleRetriesManyInParts(t *testing.T) {
 	t.Parallel()
 	f := newFake(taxi(t))
-	h := api.New(api.Options{Engine: f})
+	h := api.New(api.Options{Engine: portsOf(f)})
 	const runs = 501
 	for i := range runs {
 		post(h, fmt.Sprintf(`{"type": "new-order-created", "id": "e-%d", "key": "k"}`, i))
@@ -102,7 +104,7 @@ func TestConsoleRetriesManyInParts(t *testing.T) {
 
 func TestConsoleSaysWhatThereIsNot(t *testing.T) {
 	t.Parallel()
-	h := api.New(api.Options{Engine: newFake(taxi(t))})
+	h := api.New(api.Options{Engine: portsOf(newFake(taxi(t)))})
 	for path, want := range map[string]string{
 		"/console/keys/taxi-ordr/k":    "There is no flow &#34;taxi-ordr&#34;. Did you mean taxi-order?",
 		"/console/runs/nobody":         "There is no such run",

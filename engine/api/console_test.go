@@ -14,6 +14,8 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/api"
+	"procaas/engine/api/access"
+	"procaas/engine/api/wire"
 )
 
 const getOrder = "new-order-created/fetch-order/get-order"
@@ -29,7 +31,7 @@ var pages = []string{
 func TestPagesAreSafe(t *testing.T) {
 	t.Parallel()
 	f := newFake(taxi(t))
-	h := api.New(api.Options{Engine: f, Version: "v1"})
+	h := api.New(api.Options{Engine: portsOf(f), Version: "v1"})
 	post(h, `{"type": "new-order-created", "id": "e-1", "key": "<script>alert(1)</script>"}`)
 	f.end("run-1", engine.Failed)
 	outside := regexp.MustCompile(`(src|href|action)="(https?:)?//`)
@@ -57,7 +59,7 @@ func TestPagesAreSafe(t *testing.T) {
 func TestOverviewTellsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	f := newFake(taxi(t))
-	h := api.New(api.Options{Engine: f, Version: "v1"})
+	h := api.New(api.Options{Engine: portsOf(f), Version: "v1"})
 	post(h, `{"type": "new-order-created", "id": "e-1", "key": "k"}`)
 	f.end("run-1", engine.Failed)
 	page := get(h, "/").Body.String()
@@ -78,7 +80,7 @@ func TestOverviewTellsWhatIsWrong(t *testing.T) {
 func TestRunPageTellsItsStory(t *testing.T) {
 	t.Parallel()
 	f := newFake(taxi(t))
-	h := api.New(api.Options{Engine: f})
+	h := api.New(api.Options{Engine: portsOf(f)})
 	post(h, `{"type": "new-order-created", "id": "e-1", "key": "k"}`)
 	f.end("run-1", engine.Failed)
 	page := get(h, "/console/runs/run-1").Body.String()
@@ -104,7 +106,7 @@ func TestRunPageTellsItsStory(t *testing.T) {
 // first paint is the page with all that it loads before it shows, as it is sent.
 func TestFirstPaintIsSmall(t *testing.T) {
 	t.Parallel()
-	h := api.New(api.Options{Engine: newFake(taxi(t))})
+	h := api.New(api.Options{Engine: portsOf(newFake(taxi(t)))})
 	page := get(h, "/").Body.String()
 	total := len(page)
 	for _, m := range regexp.MustCompile(`(?:src|href)="(/console/static/[^"]+\.(?:js|css))"`).FindAllStringSubmatch(page, -1) {
@@ -157,7 +159,7 @@ func do(t *testing.T, c *http.Client, method, address string, form url.Values) (
 
 func TestSignInKeepsPeopleIn(t *testing.T) {
 	t.Parallel()
-	at := "http://" + serve(t, api.New(api.Options{Engine: newFake(taxi(t)), Token: "correct-horse-battery-staple", Open: []string{api.OpenRuns}}))
+	at := "http://" + serve(t, api.New(api.Options{Engine: portsOf(newFake(taxi(t))), Token: "correct-horse-battery-staple", Open: []string{access.OpenRuns}}))
 	c := browser(t)
 	if code, to, _ := do(t, c, http.MethodGet, at+"/console/audit?kind=run", nil); code != http.StatusSeeOther || to != "/console/sign-in?next=%2Fconsole%2Faudit%3Fkind%3Drun" {
 		t.Fatalf("without a token, want the page to sign in, have %d %s", code, to)
@@ -227,7 +229,7 @@ func TestSignInKeepsPeopleIn(t *testing.T) {
 // Another site cannot make a visitor's browser switch anything.
 func TestConsoleRefusesFormsOfOtherSites(t *testing.T) {
 	t.Parallel()
-	h := api.New(api.Options{Engine: newFake(taxi(t))})
+	h := api.New(api.Options{Engine: portsOf(newFake(taxi(t)))})
 	r := httptest.NewRequest(http.MethodPost, "/console/controls/new-order-created", strings.NewReader("do=off&confirm=yes"))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.Header.Set("Sec-Fetch-Site", "cross-site")
@@ -244,7 +246,7 @@ func TestConsoleSwitchesWithoutScripts(t *testing.T) {
 	n := newNode(t)
 	c := browser(t)
 	n.orders.Store(http.StatusBadRequest)
-	receipt, err := n.SubmitEvent(t.Context(), api.Event{Type: "new-order-created", ID: "e-1", Source: "test", Payload: map[string]any{"order-id": "o/1"}})
+	receipt, err := n.SubmitEvent(t.Context(), wire.Event{Type: "new-order-created", ID: "e-1", Source: "test", Payload: map[string]any{"order-id": "o/1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -361,7 +363,7 @@ func TestLivePagesAreFed(t *testing.T) {
 // A token that came to a proxy over TLS must not be sent in the clear later.
 func TestTokenOfAnEncryptedPageStaysThere(t *testing.T) {
 	t.Parallel()
-	h := api.New(api.Options{Engine: newFake(taxi(t)), Token: "correct-horse-battery-staple"})
+	h := api.New(api.Options{Engine: portsOf(newFake(taxi(t))), Token: "correct-horse-battery-staple"})
 	for proto, want := range map[string]bool{"": false, "http": false, "https": true, "HTTPS": true} {
 		r := httptest.NewRequest(http.MethodPost, "/console/sign-in", strings.NewReader("token=correct-horse-battery-staple"))
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")

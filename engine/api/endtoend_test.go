@@ -18,13 +18,16 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/api"
+	"procaas/engine/api/client"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/wire"
 	"procaas/engine/sqlite"
 	"procaas/handlers"
 )
 
 // A node is a real engine on a real store behind the API.
 type node struct {
-	*api.Client
+	*client.Client
 	url    string
 	orders *atomic.Int32 // status that the service of orders replies with
 	calls  *atomic.Int32 // of that service
@@ -59,8 +62,8 @@ func newNode(t *testing.T, change ...func(*engine.Options)) node {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- e.Run(ctx) }()
-	srv := httptest.NewServer(api.New(api.Options{Engine: e, Registry: metrics, Version: "v1"}))
-	n.url, n.Client = srv.URL, api.NewClient(srv.URL, "")
+	srv := httptest.NewServer(api.New(api.Options{Engine: portsOf(e), Registry: metrics, Version: "v1"}))
+	n.url, n.Client = srv.URL, client.New(srv.URL, "")
 	t.Cleanup(func() {
 		srv.Close()
 		cancel()
@@ -112,7 +115,7 @@ func (n node) ended(t *testing.T, id string) engine.RunView {
 }
 
 func code(err error) string {
-	var p *api.Problem
+	var p *problem.Problem
 	if !errors.As(err, &p) {
 		return ""
 	}
@@ -122,7 +125,7 @@ func code(err error) string {
 func TestOrderFromEventToEntity(t *testing.T) {
 	t.Parallel()
 	n, ctx := newNode(t), t.Context()
-	order := api.Event{Type: "new-order-created", ID: "e-1", Source: "orders", Payload: map[string]any{"order-id": "o/42"}}
+	order := wire.Event{Type: "new-order-created", ID: "e-1", Source: "orders", Payload: map[string]any{"order-id": "o/42"}}
 	receipt, err := n.SubmitEvent(ctx, order)
 	if err != nil || receipt.Duplicate {
 		t.Fatalf("have %+v, %v", receipt, err)
@@ -178,7 +181,7 @@ func TestSenderLearnsThatTheFlowGoesByAnotherKey(t *testing.T) {
 	for order, c := range map[string]struct{ own, told string }{
 		"o-1": {"", ""}, "o-2": {"o-2", ""}, "o-3": {"user-1", "o-3"},
 	} {
-		receipt, err := n.SubmitEvent(ctx, api.Event{Type: "new-order-created", Key: c.own, Payload: map[string]any{"order-id": order}})
+		receipt, err := n.SubmitEvent(ctx, wire.Event{Type: "new-order-created", Key: c.own, Payload: map[string]any{"order-id": order}})
 		if err != nil || receipt.Key != c.told {
 			t.Errorf("of an event with the key %q: have %+v, %v, want the key %q told", c.own, receipt, err, c.told)
 		}
@@ -193,7 +196,7 @@ func TestFailedRunIsRetriedAndCancelled(t *testing.T) {
 	t.Parallel()
 	n, ctx := newNode(t), t.Context()
 	n.orders.Store(http.StatusInternalServerError)
-	receipt, err := n.SubmitEvent(ctx, api.Event{Type: "new-order-created", Payload: map[string]any{"order-id": "o-1"}})
+	receipt, err := n.SubmitEvent(ctx, wire.Event{Type: "new-order-created", Payload: map[string]any{"order-id": "o-1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +226,7 @@ func TestFailedRunIsRetriedAndCancelled(t *testing.T) {
 func TestEngineRefusesWithCodes(t *testing.T) {
 	t.Parallel()
 	n, ctx := newNode(t), t.Context()
-	for want, e := range map[string]api.Event{
+	for want, e := range map[string]wire.Event{
 		"unknown_event_type": {Type: "new-order-craeted"},
 		"missing_key":        {Type: "new-order-created"},
 		"event_rejected":     {Type: "order-finished", Payload: map[string]any{"order-id": "o-1"}},
@@ -233,8 +236,8 @@ func TestEngineRefusesWithCodes(t *testing.T) {
 			t.Errorf("%+v: have %v (%s), want %s", e, err, code(err), want)
 		}
 	}
-	var p *api.Problem
-	_, err := n.SubmitEvent(ctx, api.Event{Type: "mail-bounced", Payload: map[string]any{"mail/id": 5}})
+	var p *problem.Problem
+	_, err := n.SubmitEvent(ctx, wire.Event{Type: "mail-bounced", Payload: map[string]any{"mail/id": 5}})
 	if !errors.As(err, &p) || p.Code != "invalid_payload" || p.Status != http.StatusUnprocessableEntity || len(p.Errors) != 1 ||
 		p.Errors[0].Location != "/payload/mail~1id" || p.Errors[0].Message != "want a string, have 5" {
 		t.Errorf("have %+v, want an invalid_payload that names the place", p)
@@ -257,17 +260,17 @@ func TestEngineRefusesWithCodes(t *testing.T) {
 func TestConfigsAreLive(t *testing.T) {
 	t.Parallel()
 	n, ctx := newNode(t), t.Context()
-	set, err := n.SetConfig(ctx, "CITIES", api.ConfigChange{Value: []string{"north"}, Reason: "start"}, 0)
+	set, err := n.SetConfig(ctx, "CITIES", wire.ConfigChange{Value: []string{"north"}, Reason: "start"}, 0)
 	if err != nil || set.Revision == 0 || set.By != "anonymous" || set.Reason != "start" {
 		t.Fatalf("have %+v, %v", set, err)
 	}
-	if _, err := n.SetConfig(ctx, "CITIES", api.ConfigChange{Value: []string{}}, 0); code(err) != "config_changed" {
+	if _, err := n.SetConfig(ctx, "CITIES", wire.ConfigChange{Value: []string{}}, 0); code(err) != "config_changed" {
 		t.Errorf("have %v, want config_changed", err)
 	}
-	if _, err := n.SetConfig(ctx, "CITIES", api.ConfigChange{Value: []string{"north", "south"}}, set.Revision); err != nil {
+	if _, err := n.SetConfig(ctx, "CITIES", wire.ConfigChange{Value: []string{"north", "south"}}, set.Revision); err != nil {
 		t.Error(err)
 	}
-	if _, err := n.SetConfig(ctx, "CITEIS", api.ConfigChange{Value: 1}, -1); code(err) != "unknown_config" {
+	if _, err := n.SetConfig(ctx, "CITEIS", wire.ConfigChange{Value: 1}, -1); code(err) != "unknown_config" {
 		t.Errorf("have %v, want unknown_config", err)
 	}
 	configs, err := n.Configs(ctx)
@@ -287,7 +290,7 @@ func TestTasksRun(t *testing.T) {
 	if reply.StatusCode != http.StatusAccepted {
 		t.Fatalf("have %s", reply.Status)
 	}
-	var page api.Page[engine.RunView]
+	var page wire.Page[engine.RunView]
 	n.until(t, "the task that is due has run", func() bool {
 		page, err = n.Runs(ctx, engine.RunFilter{Pipeline: "mail", Status: engine.Succeeded})
 		return err == nil && len(page.Items) == 1

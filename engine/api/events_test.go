@@ -45,7 +45,7 @@ func TestEventsOfTheReferenceSender(t *testing.T) {
 		},
 	} {
 		f := newFake(taxi(t))
-		srv := httptest.NewServer(api.New(api.Options{Engine: f}))
+		srv := httptest.NewServer(api.New(api.Options{Engine: portsOf(f)}))
 		r, err := request(t.Context(), srv.URL+"/v1/events")
 		if err != nil {
 			t.Fatal(err)
@@ -83,7 +83,7 @@ func FuzzEvents(f *testing.F) {
 	f.Add("text/plain; charset=\xff", "type", "new-order-created", []byte{0xff})
 	f.Add("", "specversion", "\"1.0\\\"", []byte("\x00"))
 	e := newFake(taxi(f))
-	h := api.New(api.Options{Engine: e})
+	h := api.New(api.Options{Engine: portsOf(e)})
 	f.Fuzz(func(t *testing.T, contentType, attribute, value string, body []byte) {
 		e.seen, e.runs = nil, nil
 		r := httptest.NewRequest(http.MethodPost, "/v1/events", bytes.NewReader(body))
@@ -128,7 +128,7 @@ func (idleEngine) Submit(_ context.Context, in []engine.Submission) ([]engine.Su
 func BenchmarkAccept(b *testing.B) {
 	order := `{"order-id": "o-42", "city": "north", "is-authorized": true, "tariff": "econom", "from": [55.75, 37.61], "to": [55.76, 37.64]}`
 	one := `{"specversion": "1.0", "type": "new-order-created", "id": "e-1", "source": "/orders", "data": ` + order + `}`
-	h := api.New(api.Options{Engine: idleEngine{newFake(taxi(b))}})
+	h := api.New(api.Options{Engine: portsOf(idleEngine{newFake(taxi(b))})})
 	for name, request := range map[string]struct{ contentType, body string }{
 		"plain":      {"application/json", `{"type": "new-order-created", "id": "e-1", "source": "orders", "payload": ` + order + `}`},
 		"structured": {"application/cloudevents+json", one},
@@ -153,7 +153,7 @@ func BenchmarkAccept(b *testing.B) {
 func TestTooManyEventsInOneArray(t *testing.T) {
 	t.Parallel()
 	f := newFake(taxi(t))
-	h := api.New(api.Options{Engine: f})
+	h := api.New(api.Options{Engine: portsOf(f)})
 	many := func(n int) string {
 		return "[" + strings.TrimSuffix(strings.Repeat(`{"type": "new-order-created"},`, n), ",") + "]"
 	}

@@ -17,6 +17,16 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/engine"
+	"procaas/engine/api"
+	"procaas/engine/api/access"
+	"procaas/engine/api/admin"
+	"procaas/engine/api/clusters"
+	"procaas/engine/api/controls"
+	"procaas/engine/api/intake"
+	"procaas/engine/api/queues"
+	"procaas/engine/api/runs"
+	"procaas/engine/api/shards"
+	"procaas/engine/api/ui"
 	"procaas/engine/enginetest"
 	"procaas/handlers"
 )
@@ -25,6 +35,31 @@ import (
 var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 var errDown = errors.New("dial store at secret-host: connection refused")
+
+// whole is all that the API needs, of one fake that has it.
+type whole interface {
+	intake.Intake
+	runs.Reader
+	runs.Steerer
+	runs.Mover
+	controls.Controls
+	controls.Settings
+	clusters.Clusters
+	shards.Transfers
+	queues.Engine
+	admin.Status
+	admin.Tokens
+	access.Access
+	api.Health
+	ui.Engine
+}
+
+func portsOf(e whole) api.Ports {
+	return api.Ports{
+		Intake: e, Runs: e, Steer: e, Mover: e, Controls: e, Settings: e, Clusters: e, Transfers: e, Queues: e,
+		Status: e, Tokens: e, Access: e, Health: e, Console: e,
+	}
+}
 
 // A fakeEngine keeps in memory what an engine must: which events it has
 // accepted, their runs and the live settings. It runs nothing.

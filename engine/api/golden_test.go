@@ -85,7 +85,7 @@ type recorder struct {
 func (r *recorder) serve(t *testing.T, o api.Options) {
 	t.Helper()
 	r.engine, r.told = newFake(taxi(t)), 0
-	o.Engine, o.Version, o.Reload = r.engine, "v1", r.engine.reload
+	o.Engine, o.Version, o.Reload = portsOf(r.engine), "v1", r.engine.reload
 	r.handler = api.New(o)
 }
 

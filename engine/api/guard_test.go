@@ -5,7 +5,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"procaas/engine/api"
+	"procaas/engine/api/access"
 )
 
 // TestGuardLetsThroughByTheRulesOfTheAPI sends the token in a header of its own: that of
@@ -27,14 +27,14 @@ func TestGuardLetsThroughByTheRulesOfTheAPI(t *testing.T) {
 		h.ServeHTTP(w, r)
 		return w.Code, w.Body.String(), w.Header()
 	}
-	open := api.Guard(api.Options{Engine: newFake(taxi(t)), Local: true}, next)
+	open := access.Guard(access.Options{Access: newFake(taxi(t)), Local: true}, next)
 	if status, body, _ := send(open, "127.0.0.1", "", "Bearer theirs"); status != 200 || body != "Bearer theirs" {
 		t.Errorf("without tokens: have %d %s", status, body)
 	}
 	if status, _, _ := send(open, "other.example", "", ""); status != http.StatusMisdirectedRequest {
 		t.Errorf("by another name: have %d", status)
 	}
-	guarded := api.Guard(api.Options{Engine: newFake(taxi(t)), Token: "t0", Open: api.OpenGroups()}, next)
+	guarded := access.Guard(access.Options{Access: newFake(taxi(t)), Token: "t0", Open: access.OpenGroups()}, next)
 	for _, c := range []struct {
 		proxy, own string
 		status     int

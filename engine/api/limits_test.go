@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"procaas/engine/api"
+	"procaas/engine/api/transport"
 )
 
 // piped serves connections in memory, so that a synctest bubble can hold both
@@ -74,7 +75,7 @@ func TestSlowAndSilentClientsAreCut(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake(b)
 				l := &piped{conns: make(chan net.Conn), done: make(chan struct{})}
-				srv := api.Server(api.New(api.Options{Engine: f}), slog.New(slog.DiscardHandler))
+				srv := transport.Server(api.New(api.Options{Engine: portsOf(f)}), slog.New(slog.DiscardHandler))
 				served := make(chan error, 1)
 				go func() { served <- srv.Serve(l) }()
 				start := time.Now()
@@ -133,7 +134,7 @@ func drip(w io.Writer, pieces []string, every time.Duration, then string) error 
 func TestManySlowClientsHoldNobodyUp(t *testing.T) {
 	t.Parallel()
 	f := newFake(taxi(t))
-	addr := serve(t, api.New(api.Options{Engine: f}))
+	addr := serve(t, api.New(api.Options{Engine: portsOf(f)}))
 	var slow sync.WaitGroup
 	defer slow.Wait()
 	for range 300 {
@@ -167,7 +168,7 @@ func TestManySlowClientsHoldNobodyUp(t *testing.T) {
 func TestOddRequestsGetPlainAnswers(t *testing.T) {
 	t.Parallel()
 	f := newFake(taxi(t))
-	addr := serve(t, api.New(api.Options{Engine: f, MaxBody: 1 << 10, Local: true}))
+	addr := serve(t, api.New(api.Options{Engine: portsOf(f), MaxBody: 1 << 10, Local: true}))
 	const end = "Host: localhost\r\nConnection: close\r\n"
 	event := `{"type": "new-order-created", "key": "k"}`
 	post := func(contentType, body string) string {

@@ -9,6 +9,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/api"
+	"procaas/engine/api/wire"
 )
 
 // TestPagesOfTheAuditAreBoundedByBytes asks for more than a page may hold, and goes on to the
@@ -19,11 +20,11 @@ func TestPagesOfTheAuditAreBoundedByBytes(t *testing.T) {
 	for i := range 40 {
 		f.audit = append(f.audit, engine.AuditView{Kind: engine.AuditConfig, Name: fmt.Sprint(i), After: strings.Repeat("x", 1<<(i%20+1))})
 	}
-	h := api.New(api.Options{Engine: f})
+	h := api.New(api.Options{Engine: portsOf(f)})
 	var names []string
 	for path := "/admin/v1/audit?limit=33"; ; {
 		w := get(h, path)
-		var page api.Page[engine.AuditView]
+		var page wire.Page[engine.AuditView]
 		if err := json.Unmarshal(w.Body.Bytes(), &page); err != nil || len(page.Items) == 0 || len(page.Items) > 33 || w.Body.Len() > 10<<20 {
 			t.Fatalf("have %d with %d items in %d bytes: %v", w.Code, len(page.Items), w.Body.Len(), err)
 		}
@@ -50,9 +51,9 @@ func TestPagesOfTheAuditAreBoundedByBytes(t *testing.T) {
 func TestListOfTasksLeavesLargePayloadsOut(t *testing.T) {
 	t.Parallel()
 	s := newTaskServer(t, api.Options{})
-	var put api.TaskReceipts
+	var put wire.TaskReceipts
 	s.call("POST", "/v1/queues/thumbs/tasks", `[{"payload": "small"}, {"payload": "`+strings.Repeat("x", 100_000)+`"}]`, 202, &put)
-	var list, one api.Page[api.QueuedTask]
+	var list, one wire.Page[wire.QueuedTask]
 	s.call("GET", "/v1/queues/thumbs/tasks", "", 200, &list)
 	if len(list.Items) != 2 || string(list.Items[0].Payload) != `"small"` || list.Items[1].Payload != nil {
 		t.Errorf("have %.300v", list.Items)

@@ -1,200 +1,16 @@
 package api
 
 import (
-	"maps"
-	"net/http"
-	"net/url"
-	"reflect"
-	"slices"
-	"strconv"
-	"strings"
-
 	"github.com/danielgtaylor/huma/v2"
+
+	"procaas/engine/api/intake"
+	"procaas/engine/api/rest"
 )
-
-// An operation is one route: how it is served, and how it is described.
-type operation struct {
-	method, path, id string
-	tag              string
-	summary          string // one line
-	about            string // the rest; may be empty
-	params           []*huma.Param
-	body             *huma.RequestBody
-	replies          []reply
-	refusals         []string // codes of problems that are its own
-	serve            func(http.ResponseWriter, *http.Request) error
-}
-
-// A reply is one way in which an operation succeeds.
-type reply struct {
-	status      int
-	about       string
-	body        any    // a value of the type that is sent as JSON; nil for other content
-	or          any    // the same for a second form; may be nil
-	more        []any  // and for further ones
-	contentType string // of other content, or of a stream beside the body
-	example     any
-	headers     []string // such as "Location: the run"
-}
-
-// add serves and describes an operation.
-func (s *server) add(o operation) {
-	n, known := needs[o.id]
-	if !known {
-		panic("api: operation " + o.id + " has no place in the table of needs")
-	}
-	s.doc.AddOperation(s.describe(o, n))
-	takes := o.queryNames()
-	s.router.Method(o.method, o.path, s.serve(func(w http.ResponseWriter, r *http.Request) error {
-		r, err := s.admit(r, n)
-		if err != nil {
-			return err
-		}
-		if r.URL.RawQuery != "" && o.strict() {
-			if err := knownQuery(r, takes); err != nil {
-				return err
-			}
-		}
-		if lasting(r) && n.role != "" {
-			var release func()
-			r, release = s.whileAdmitted(r, n)
-			defer release()
-		}
-		return o.serve(w, r)
-	}))
-}
-
-// strict tells whether the operation refuses parameters of the query that it does not
-// know: who writes ?dry_run=true where a body says so would change what he wanted to
-// look at. Senders of events and those who ask for health or metrics are often programs
-// that add parameters of their own, and nothing that they say there changes anything.
-func (o operation) strict() bool { return o.tag != "events" && o.tag != "status" }
-
-// queryNames lists the parameters of the query, in the order of the description.
-func (o operation) queryNames() []string {
-	var names []string
-	for _, p := range o.params {
-		if p.In == "query" {
-			names = append(names, p.Name)
-		}
-	}
-	return names
-}
-
-// knownQuery refuses a query with other parameters than the known ones.
-func knownQuery(r *http.Request, known []string) error {
-	values, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return badParameter([]Fault{{Location: "query", Message: "want name=value pairs with & between them and percent signs that encode bytes: " + err.Error()}})
-	}
-	f := &fields{prefix: "query/", known: known}
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if !slices.Contains(known, name) {
-			f.fault(name, "unknown parameter %q; %s", name, f.suggest(name))
-		}
-	}
-	return badParameter(f.faults)
-}
-
-// serve makes a handler of a function that may refuse.
-func (s *server) serve(f func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if err := f(w, r); err != nil {
-			s.refuse(w, r, err)
-		}
-	}
-}
-
-// describe makes the description of an operation. Problems that any call of its kind may meet
-// are added here, so that each operation lists only its own.
-func (s *server) describe(o operation, n need) *huma.Operation {
-	op := &huma.Operation{
-		Security: []map[string][]string{}, // said to be none: left out, it could have been forgotten
-		Method:   o.method, Path: o.path, OperationID: o.id, Tags: []string{o.tag},
-		Summary: o.summary, Description: o.about,
-		Parameters: o.params, RequestBody: o.body, Responses: map[string]*huma.Response{},
-	}
-	codes := append([]string{codeInternal}, o.refusals...)
-	if n.role != "" {
-		// The roles of a token stand where scopes do. Without any token
-		// configured or made, none is needed.
-		op.Security = []map[string][]string{{"token": {string(n.role)}}, {}}
-		codes = append(codes, codeUnauthorized, codeForbidden, codeTooManyFailures, codeUnknownHost, codeStoreUnavailable)
-	}
-	if o.method != http.MethodGet {
-		codes = append(codes, codeCrossOrigin, codeLengthRequired)
-	}
-	if o.body != nil {
-		codes = append(codes, codeMalformedJSON, codeInvalidBody, codeBodyTooSlow, codeBodyTooLarge, codeUnsupportedMedia, codeOverloaded, codeClientLeft)
-	}
-	if o.strict() {
-		codes = append(codes, codeInvalidParameter)
-	}
-	s.describeProblems(op, codes)
-	for _, r := range o.replies {
-		op.Responses[strconv.Itoa(r.status)] = s.describeReply(r)
-	}
-	return op
-}
-
-// describeReply makes the description of one way to succeed.
-func (s *server) describeReply(r reply) *huma.Response {
-	response := &huma.Response{Description: r.about, Content: map[string]*huma.MediaType{}}
-	if r.contentType != "" {
-		response.Content[r.contentType] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
-	}
-	if r.body != nil {
-		schema := s.schema(r.body)
-		if r.or != nil {
-			schema = &huma.Schema{OneOf: []*huma.Schema{schema, s.schema(r.or)}}
-		}
-		for _, one := range r.more {
-			schema.OneOf = append(schema.OneOf, s.schema(one))
-		}
-		response.Content[mediaJSON] = &huma.MediaType{Schema: schema, Example: r.example}
-	}
-	if len(response.Content) == 0 {
-		response.Content = nil
-	}
-	for _, h := range r.headers {
-		name, about, _ := strings.Cut(h, ": ")
-		if response.Headers == nil {
-			response.Headers = map[string]*huma.Param{}
-		}
-		response.Headers[name] = &huma.Param{Description: about, Schema: &huma.Schema{Type: huma.TypeString}}
-	}
-	return response
-}
-
-// describeProblems lists the codes of each status.
-func (s *server) describeProblems(op *huma.Operation, codes []string) {
-	slices.Sort(codes)
-	for _, code := range slices.Compact(codes) {
-		p := problems[code]
-		status := strconv.Itoa(p.status)
-		line := "`" + code + "`: " + p.title + "."
-		if known := op.Responses[status]; known != nil {
-			known.Description += "\n" + line
-			continue
-		}
-		op.Responses[status] = &huma.Response{
-			Description: line,
-			Content:     map[string]*huma.MediaType{mediaProblem: {Schema: s.schema(Problem{})}},
-		}
-	}
-}
-
-// schema gives a reference to the schema of a value's type.
-func (s *server) schema(v any) *huma.Schema {
-	t := reflect.TypeOf(v)
-	return s.doc.Components.Schemas.Schema(t, true, t.Name())
-}
 
 // newDocument makes a description without operations. Its version is that of
 // the API, not that of the program.
-func newDocument() *huma.OpenAPI {
-	schemas := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
-	return &huma.OpenAPI{
+func newDocument() *rest.Document {
+	return rest.NewDocument(&huma.OpenAPI{
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{
 			Title:   "procaas",
@@ -214,49 +30,20 @@ func newDocument() *huma.OpenAPI {
 			{Name: "status", Description: "Health, metrics, this description and a page for people."},
 		},
 		Components: &huma.Components{
-			Schemas: schemas,
 			SecuritySchemes: map[string]*huma.SecurityScheme{
 				"token": {Type: "http", Scheme: "bearer", Description: "A token that was made by `POST /admin/v1/tokens`, or the one that the server was configured with, which is an admin's. " +
 					"Until there is any, no call needs one. The role that a call needs is named with it: viewer, submitter, worker, operator or admin. " +
 					"An operator has the roles of viewers, submitters and workers, too, an admin has all. A token may be bound to paths: `pipeline`, `pipeline/stage`, `pipeline/stage/handler`."},
 			},
 		},
-	}
+	})
 }
 
-// requests lists the schemas of bodies in which an unknown field is refused: all but those of
-// CloudEvents, whose extensions are theirs. Schemas of replies stay open, so that a client
-// that checks them bears a field that comes later.
-var requests = []string{
-	"Event", "Task", "Reason", "Reload", "Cancellation", "ConfigChange", "Redrive", "Migration", "ControlChange", "Undo", "FallbackEnd", "NewToken",
-	"ClaimTasks", "ClaimType", "TaskReceiptList", "TaskHeartbeat", "FailedTasks", "FailedTask", "SnoozedTasks", "SnoozedTask",
-	"QueueChange", "TaskChoice", "LeverChange", "InboxMoveRequest", "InboxRemovalRequest",
-	"ShardBatch", "ShardChangeRequest", "ShardRegroupRequest", "TransferOrderRequest",
-}
-
-// durations are the members of requests that are read by [fields.duration], which takes
-// text and numbers. In Go they are of any type, of which a schema would say nothing.
-var durations = []string{"delay_tolerance", "delay", "lease", "wait", "timeout", "max-lag"}
-
-// refine says of the schemas what Go types cannot.
-func (s *server) refine() {
-	schemas := s.doc.Components.Schemas.Map()
-	for name, schema := range schemas {
-		if !slices.Contains(requests, name) {
-			schema.AdditionalProperties = nil // replies may grow
-		}
-		for _, p := range schema.Properties {
-			if p.Type == huma.TypeArray {
-				p.Nullable = false // an empty list is a list
-			}
-		}
-		for _, member := range durations {
-			if p := schema.Properties[member]; p != nil && p.Type == "" { // one with a type is of a reply, in seconds
-				schema.Properties[member] = durationSchema(p.Description)
-			}
-		}
-	}
-	schemas["RunView"].Properties["status"].Enum = anys(statuses)
+// describeFields says of the schemas what the engine's own types do not.
+func describeFields(doc *rest.Document) {
+	schemas := doc.Components.Schemas.Map()
+	schemas["CloudEvent"] = intake.CloudEvent()
+	schemas["RunView"].Properties["status"].Enum = []any{"waiting", "running", "parked", "succeeded", "failed", "cancelled", "ignored"}
 	schemas["HandlerView"].Properties["outcome"].Enum = []any{"succeeded", "failed", "skipped", "running", "waiting", "unknown"}
 	for name, fields := range describedFields {
 		for field, about := range fields {
@@ -455,20 +242,4 @@ var describedFields = map[string]map[string]string{
 		"default":  "The value in the files; null when the setting is not declared there.",
 		"revision": "Grows with every change; 0 when the setting was never changed at run time.",
 	},
-}
-
-// durationSchema is what [fields.duration] takes: text such as 90s, or a number of seconds.
-func durationSchema(about string) *huma.Schema {
-	return &huma.Schema{Description: about, OneOf: []*huma.Schema{
-		{Type: huma.TypeString, Examples: []any{"90s", "1h30m"}}, {Type: huma.TypeNumber, Minimum: new(float64)},
-	}}
-}
-
-// anys makes the values of an enumeration.
-func anys[T ~string](list []T) []any {
-	out := make([]any, len(list))
-	for i, v := range list {
-		out[i] = string(v)
-	}
-	return out
 }

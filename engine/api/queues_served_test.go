@@ -11,6 +11,8 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/api"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/wire"
 )
 
 // A task of a mistyped type is taken in, and its sender told; once somebody asks for the
@@ -19,31 +21,31 @@ func TestTasksThatNobodyAsksForAreWarnedOf(t *testing.T) {
 	t.Parallel()
 	s := newTaskServer(t, api.Options{})
 	s.claim(`{"worker": "w1", "types": [{"type": "thumbnails"}]}`)
-	var one api.TaskReceipt
+	var one wire.TaskReceipt
 	s.call(http.MethodPost, "/v1/queues/thumbnials/tasks", `{}`, 202, &one)
 	for _, want := range []string{`"thumbnials"`, "nobody has asked", `did you mean "thumbnails"?`} {
 		if !strings.Contains(one.Warning, want) || one.ID == "" {
 			t.Errorf("have %+v, want it taken in with a warning of %s", one, want)
 		}
 	}
-	var many api.TaskReceipts
+	var many wire.TaskReceipts
 	s.call(http.MethodPost, "/v1/queues/thumbnials/tasks", `[{}, {}]`, 202, &many)
 	if many.Warning == "" || len(many.Tasks) != 2 || many.Tasks[0].Warning != "" {
 		t.Errorf("have %+v, want one warning of all", many)
 	}
-	one = api.TaskReceipt{}
+	one = wire.TaskReceipt{}
 	s.call(http.MethodPost, "/v1/queues/thumbnails/tasks", `{}`, 202, &one)
 	if one.Warning != "" {
 		t.Errorf("have %q of a type that is asked for", one.Warning)
 	}
-	var stats api.Page[api.QueueStats]
+	var stats wire.Page[wire.QueueStats]
 	s.call(http.MethodGet, "/v1/queues", "", 200, &stats)
 	if len(stats.Items) != 2 || stats.Items[0].Asked == nil || stats.Items[0].AskedBy != "w1" || stats.Items[1].Asked != nil {
 		t.Errorf("have %+v, want to see that only the first was asked for", stats.Items)
 	}
 	s.claim(`{"worker": "w1", "types": [{"type": "thumbnials"}]}`)
 	s.eventually(func() error { // what is not known is taken for false for a moment
-		one = api.TaskReceipt{}
+		one = wire.TaskReceipt{}
 		s.call(http.MethodPost, "/v1/queues/thumbnials/tasks", `{}`, 202, &one)
 		if one.Warning != "" {
 			return errors.New(one.Warning)
@@ -74,7 +76,7 @@ func TestStrictQueuesRefuseTypesThatNobodyAsksFor(t *testing.T) {
 	}
 	s.claim(`{"worker": "w1", "types": [{"type": "asked"}]}`)
 	for kind, status := range map[string]int{"asked": 202, "opened": 202, "askde": 404} {
-		var p api.Problem
+		var p problem.Problem
 		s.call(http.MethodPost, "/v1/queues/"+kind+"/tasks", `{}`, status, &p)
 		if status == 404 && (p.Code != "unknown_task_type" || !strings.Contains(p.Detail, `did you mean "asked"?`)) {
 			t.Errorf("have %+v, want it to name what there is", p)
@@ -92,13 +94,13 @@ func TestOperatorsAreWarnedOfUnheardTypes(t *testing.T) {
 	s.call(http.MethodPost, "/v1/queues/letters/tasks", `{}`, 202, nil)
 	for _, kind := range []string{"letters", "lettres"} {
 		for _, verb := range []string{"retry", "cancel"} {
-			var done api.TasksChanged
+			var done wire.TasksChanged
 			s.call(http.MethodPost, "/admin/v1/queues/"+kind+"/"+verb, `{"key": "none"}`, 200, &done)
 			if warned := strings.Contains(done.Warning, `did you mean "letters"?`); warned != (kind == "lettres") {
 				t.Errorf("%s %s: have %+v", verb, kind, done)
 			}
 		}
-		var done api.QueueChanged
+		var done wire.QueueChanged
 		s.call(http.MethodPut, "/admin/v1/queues/"+kind, `{"mode": "paused"}`, 200, &done)
 		if warned := done.Warning != ""; warned != (kind == "lettres") || done.Mode != "paused" {
 			t.Errorf("pause %s: have %+v", kind, done)
@@ -114,7 +116,7 @@ func TestTasksArePutThoughItIsNotKnownWhoAsks(t *testing.T) {
 		t.Run(fmt.Sprint("strict ", strict), func(t *testing.T) {
 			t.Parallel()
 			s := newTaskServer(t, api.Options{StrictTasks: strict})
-			s.handler = api.New(api.Options{Engine: newFake(taxi(t)), Tasks: unknowing{s.tasks}, StrictTasks: strict})
+			s.handler = api.New(api.Options{Engine: portsOf(newFake(taxi(t))), Tasks: unknowing{s.tasks}, StrictTasks: strict})
 			s.call(http.MethodPost, "/v1/queues/any/tasks", `{}`, status, nil)
 		})
 	}
@@ -140,7 +142,7 @@ func TestTypesThatNobodyDoesAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for kind, status := range map[string]int{"invented-7": 202, "one-more": 404, "asked": 202} {
-		var p api.Problem
+		var p problem.Problem
 		s.call(http.MethodPost, "/v1/queues/"+kind+"/tasks", `{}`, status, &p)
 		if status == 404 && !strings.Contains(p.Detail, "there are tasks of 1000 such types already") {
 			t.Errorf("have %+v, want it to say why", p)

@@ -12,6 +12,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/api"
+	"procaas/engine/api/wire"
 	"procaas/engine/sqlite"
 )
 
@@ -33,7 +34,7 @@ func newTaskServer(t *testing.T, o api.Options) *taskServer {
 			t.Error(err)
 		}
 	})
-	o.Engine, o.Tasks = newFake(taxi(t)), store
+	o.Engine, o.Tasks = portsOf(newFake(taxi(t))), store
 	return &taskServer{t, store, api.New(o)}
 }
 
@@ -58,9 +59,9 @@ func (s *taskServer) call(method, path, body string, status int, out any) {
 	}
 }
 
-func (s *taskServer) claim(body string) api.Claimed {
+func (s *taskServer) claim(body string) wire.Claimed {
 	s.Helper()
-	var out api.Claimed
+	var out wire.Claimed
 	s.call(http.MethodPost, "/v1/queues/claim", body, 200, &out)
 	return out
 }
@@ -68,7 +69,7 @@ func (s *taskServer) claim(body string) api.Claimed {
 func TestWorkersTakeTasksOverHTTP(t *testing.T) {
 	t.Parallel()
 	s := newTaskServer(t, api.Options{})
-	var put api.TaskReceipts
+	var put wire.TaskReceipts
 	s.call(http.MethodPost, "/v1/queues/thumbs/tasks", `[{"payload": {"n": 1}}, {"payload": {"n": 2}, "priority": 5, "key": "k"},
 		{"payload": 3, "delay": "1h"}, {"unique": "u", "timeout": "5s"}, {"unique": "u"}]`, 202, &put)
 	if len(put.Tasks) != 5 || put.Tasks[4].Outcome != "kept" || put.Tasks[4].ID != put.Tasks[3].ID {
@@ -79,7 +80,7 @@ func TestWorkersTakeTasksOverHTTP(t *testing.T) {
 		t.Fatalf("have %+v, want the one of the greater priority first", got)
 	}
 	first, second := got.Items[0].Receipt, got.Items[1].Receipt
-	var done api.TasksDone
+	var done wire.TasksDone
 	s.call(http.MethodPost, "/v1/queues/heartbeat", fmt.Sprintf(`{"receipts": [%q], "lease": 60}`, first), 200, &done)
 	s.call(http.MethodPost, "/v1/queues/complete", fmt.Sprintf(`{"receipts": [%q, %q]}`, first, first), 200, &done)
 	if done.Done != 2 || len(done.Lost) != 0 {
@@ -93,7 +94,7 @@ func TestWorkersTakeTasksOverHTTP(t *testing.T) {
 	if done.Done != 1 {
 		t.Errorf("have %+v", done)
 	}
-	var page api.Page[api.QueuedTask]
+	var page wire.Page[wire.QueuedTask]
 	s.call(http.MethodGet, "/v1/queues/thumbs/tasks?state=scheduled", "", 200, &page)
 	if len(page.Items) != 2 || page.Items[0].Error != "no space" || page.Items[0].Attempt != 2 {
 		t.Errorf("have %+v, want the failed one before the one in an hour", page.Items)
@@ -105,7 +106,7 @@ func TestWorkersTakeTasksOverHTTP(t *testing.T) {
 	s.call(http.MethodPost, "/v1/queues/snooze", fmt.Sprintf(`{"tasks": [{"receipt": %q, "delay": "0s"}]}`, last.Items[0].Receipt), 200, &done)
 	last = s.claim(`{"worker": "w2", "types": [{"type": "thumbs"}]}`)
 	s.call(http.MethodPost, "/v1/queues/fail", fmt.Sprintf(`{"tasks": [{"receipt": %q, "error": "bad", "final": true}]}`, last.Items[0].Receipt), 200, &done)
-	var stats api.Page[api.QueueStats]
+	var stats wire.Page[wire.QueueStats]
 	s.call(http.MethodGet, "/v1/queues", "", 200, &stats)
 	if len(stats.Items) != 1 || stats.Items[0].Failed != 1 || stats.Items[0].Scheduled != 2 || stats.Items[0].Running != 0 {
 		t.Errorf("have %+v", stats)
@@ -115,7 +116,7 @@ func TestWorkersTakeTasksOverHTTP(t *testing.T) {
 func TestAClaimWaitsForATask(t *testing.T) {
 	t.Parallel()
 	s := newTaskServer(t, api.Options{})
-	got := make(chan api.Claimed, 1)
+	got := make(chan wire.Claimed, 1)
 	go func() { got <- s.claim(`{"worker": "w1", "types": [{"type": "thumbs"}], "wait": "20s"}`) }()
 	deadline := time.After(time.Minute)
 	for {

@@ -20,6 +20,8 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/api"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/transport"
 )
 
 func post(h http.Handler, body string) *httptest.ResponseRecorder {
@@ -45,7 +47,7 @@ func TestClientThatHasGoneSubmitsNothing(t *testing.T) {
 	f := newFake(taxi(t))
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	w := postCtx(ctx, api.New(api.Options{Engine: f}), `{"type": "new-order-created"}`)
+	w := postCtx(ctx, api.New(api.Options{Engine: portsOf(f)}), `{"type": "new-order-created"}`)
 	if len(f.seen) != 0 || w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "client_left") {
 		t.Errorf("have %d events and reply %d %q, want none, and 503 for one that closed its half only", len(f.seen), w.Code, w.Body)
 	}
@@ -64,8 +66,8 @@ func TestStoreThatHangsIsAReply(t *testing.T) {
 	b := taxi(t)
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		w := post(api.New(api.Options{Engine: hungEngine{newFake(b)}}), `{"type": "new-order-created"}`)
-		limit := api.Server(nil, slog.New(slog.DiscardHandler)).WriteTimeout
+		w := post(api.New(api.Options{Engine: portsOf(hungEngine{newFake(b)})}), `{"type": "new-order-created"}`)
+		limit := transport.Server(nil, slog.New(slog.DiscardHandler)).WriteTimeout
 		if w.Code != http.StatusServiceUnavailable || time.Since(start) >= limit {
 			t.Errorf("have %d after %s, want 503 before the connection is cut at %s", w.Code, time.Since(start), limit)
 		}
@@ -79,7 +81,7 @@ func TestDelayIsFromNow(t *testing.T) {
 		r := httptest.NewRequest(http.MethodPost, "/v1/queues/mail/tasks", strings.NewReader(`[{"delay": "1h30m"}, {"delay": 0.5}]`))
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
-		api.New(api.Options{Engine: f}).ServeHTTP(w, r)
+		api.New(api.Options{Engine: portsOf(f)}).ServeHTTP(w, r)
 		if w.Code != http.StatusAccepted {
 			t.Fatalf("have %d %s", w.Code, w.Body)
 		}
@@ -95,7 +97,7 @@ func TestDefectIsLoggedAndTheStoreIsNotNamed(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	f := newFake(taxi(t))
-	h := api.New(api.Options{Engine: f, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	h := api.New(api.Options{Engine: portsOf(f), Log: slog.New(slog.NewTextHandler(&log, nil))})
 	f.panics = true
 	if w := post(h, `{"type": "new-order-created"}`); strings.Contains(w.Body.String(), "secret-row") || w.Code != http.StatusInternalServerError {
 		t.Errorf("have %d %s, want 500 without the cause", w.Code, w.Body)
@@ -115,7 +117,7 @@ func TestNoTokenAndNoQueryInTheLog(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	h := api.New(api.Options{
-		Engine: newFake(taxi(t)), Token: "s3cret",
+		Engine: portsOf(newFake(taxi(t))), Token: "s3cret",
 		Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	for _, token := range []string{"s3cret", "wr0ng"} {
@@ -135,7 +137,7 @@ func TestNoTokenAndNoQueryInTheLog(t *testing.T) {
 
 func TestAllRepliesForbidGuessing(t *testing.T) {
 	t.Parallel()
-	h := api.New(api.Options{Engine: newFake(taxi(t))})
+	h := api.New(api.Options{Engine: portsOf(newFake(taxi(t)))})
 	for _, path := range []string{"/", "/v1/runs", "/nothing", "/metrics", "/openapi.json"} {
 		w := get(h, path)
 		if w.Header().Get("X-Content-Type-Options") != "nosniff" || w.Header().Get("Cache-Control") != "no-store" {
@@ -150,7 +152,7 @@ func TestMetricsAreShown(t *testing.T) {
 	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "procaas_events_accepted_total", Help: "Events."})
 	r.MustRegister(c)
 	c.Inc()
-	w := get(api.New(api.Options{Engine: newFake(taxi(t)), Registry: r}), "/metrics")
+	w := get(api.New(api.Options{Engine: portsOf(newFake(taxi(t))), Registry: r}), "/metrics")
 	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "procaas_events_accepted_total 1") {
 		t.Errorf("have %d %s", w.Code, w.Body)
 	}
@@ -163,7 +165,7 @@ func TestLoopback(t *testing.T) {
 		":8080": false, "0.0.0.0:8080": false, "[::]:80": false, "10.0.0.1:80": false, "example.org:80": false, "127.0.0.1": false, "127.1:80": false, "": false,
 		"localhost.example.org:80": false,
 	} {
-		if have := api.Loopback(addr); have != want {
+		if have := transport.Loopback(addr); have != want {
 			t.Errorf("Loopback(%q): have %v, want %v", addr, have, want)
 		}
 	}
@@ -172,11 +174,11 @@ func TestLoopback(t *testing.T) {
 // serve runs the API on a real connection.
 func serve(t *testing.T, h http.Handler) string {
 	t.Helper()
-	l, err := api.Listen(t.Context(), "127.0.0.1:0")
+	l, err := transport.Listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := api.Server(h, slog.New(slog.DiscardHandler))
+	srv := transport.Server(h, slog.New(slog.DiscardHandler))
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()
 	t.Cleanup(func() {
@@ -193,7 +195,7 @@ func serve(t *testing.T, h http.Handler) string {
 func TestSmugglingIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newFake(taxi(t))
-	addr := serve(t, api.New(api.Options{Engine: f}))
+	addr := serve(t, api.New(api.Options{Engine: portsOf(f)}))
 	const start = "POST /v1/events HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 	const body = `{"type": "new-order-created"}`
 	for name, request := range map[string]string{
@@ -230,7 +232,7 @@ func TestSmugglingIsRefused(t *testing.T) {
 
 func TestSilentClientIsCut(t *testing.T) {
 	t.Parallel()
-	addr := serve(t, api.New(api.Options{Engine: newFake(taxi(t))}))
+	addr := serve(t, api.New(api.Options{Engine: portsOf(newFake(taxi(t)))}))
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
@@ -249,10 +251,10 @@ func TestSilentClientIsCut(t *testing.T) {
 
 func TestProblemIsAlwaysJSON(t *testing.T) {
 	t.Parallel()
-	h := api.New(api.Options{Engine: newFake(taxi(t))})
+	h := api.New(api.Options{Engine: portsOf(newFake(taxi(t)))})
 	for _, body := range []string{"{", `{"type": 1}`, `{"type": "nobody"}`} {
 		w := post(h, body)
-		var p api.Problem
+		var p problem.Problem
 		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Status != w.Code || p.Code == "" || p.Type == "" || p.Title == "" || p.Detail == "" {
 			t.Errorf("%s: have %d %s", body, w.Code, w.Body)
 		}
@@ -298,7 +300,7 @@ func TestEverySteeringCallLooksAtPaths(t *testing.T) {
 	}
 	f := newFake(taxi(t))
 	f.known["t"] = engine.Grant{Name: "other", Role: engine.RoleOperator, Paths: []string{"mail/send"}}
-	h := api.New(api.Options{Engine: f, Token: "admin", Tasks: newTaskServer(t, api.Options{}).tasks})
+	h := api.New(api.Options{Engine: portsOf(f), Token: "admin", Tasks: newTaskServer(t, api.Options{}).tasks})
 	send := func(token, method, path, body string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(method, path, strings.NewReader(body))
 		r.Header.Set("Authorization", "Bearer "+token)

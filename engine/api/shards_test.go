@@ -16,6 +16,7 @@ import (
 	"procaas/dsl"
 	"procaas/engine"
 	"procaas/engine/api"
+	"procaas/engine/api/problem"
 )
 
 // watched is a shard map whose placements change when the test says so.
@@ -96,7 +97,7 @@ func nextEvent(t *testing.T, lines *bufio.Scanner) (e told, ok bool) {
 func TestShardMapIsStreamed(t *testing.T) {
 	t.Parallel()
 	maps, closing := newWatched(), make(chan struct{})
-	server := httptest.NewServer(api.New(api.Options{Engine: newFake(&dsl.Bundle{}), Shards: maps, Local: true, Closing: closing}))
+	server := httptest.NewServer(api.New(api.Options{Engine: portsOf(newFake(&dsl.Bundle{})), Shards: maps, Local: true, Closing: closing}))
 	defer server.Close()
 	open := func(path, last string) *http.Response {
 		t.Helper()
@@ -139,7 +140,7 @@ func TestShardMapIsStreamed(t *testing.T) {
 	}
 	for what, at := range map[string][2]string{"unknown_shard_map": {"/v1/shard-maps/male/watch", ""}, "invalid_parameter": {path, strings.Repeat("x", 600)}} {
 		reply := open(at[0], at[1])
-		var p api.Problem
+		var p problem.Problem
 		if err := json.NewDecoder(reply.Body).Decode(&p); err != nil || p.Code != what {
 			t.Errorf("want the code %s, have %+v, %v", what, p, err)
 		}
@@ -158,7 +159,7 @@ func TestStreamsBeatAndEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		maps := newWatched()
-		h := api.New(api.Options{Engine: newFake(&dsl.Bundle{}), Shards: maps, Local: true})
+		h := api.New(api.Options{Engine: portsOf(newFake(&dsl.Bundle{})), Shards: maps, Local: true})
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/v1/shard-maps/mail/watch?after=x-0", nil)
 		r.Header.Set("Accept", "text/event-stream")
 		changed := time.AfterFunc(50*time.Second, func() { maps.move("42", "s2") })

@@ -12,6 +12,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/api"
+	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
 )
 
@@ -146,7 +147,7 @@ func TestOverloadIsRefusedBeforeItIsLatency(t *testing.T) {
 			t.Errorf("event %s was refused, and has a run that is %s", id, s)
 		}
 	}
-	if _, err := n.SubmitEvent(t.Context(), api.Event{Type: "new-order-created", Payload: map[string]any{"order-id": "o/last"}}); err != nil {
+	if _, err := n.SubmitEvent(t.Context(), wire.Event{Type: "new-order-created", Payload: map[string]any{"order-id": "o/last"}}); err != nil {
 		t.Errorf("want events accepted again, have %v", err)
 	}
 }
@@ -167,7 +168,7 @@ func (n node) text(t *testing.T, path string) string {
 
 func TestBodiesOfAllRequestsAreBounded(t *testing.T) {
 	t.Parallel()
-	h := api.New(api.Options{Engine: newFake(taxi(t)), MaxBody: 32 << 20})
+	h := api.New(api.Options{Engine: portsOf(newFake(taxi(t))), MaxBody: 32 << 20})
 	// send announces a large body, of which the first byte comes.
 	send := func() (w *httptest.ResponseRecorder, rest *io.PipeWriter, done chan struct{}) {
 		body, rest := io.Pipe()

@@ -1,55 +1,86 @@
 package api
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"procaas/engine/api/problem"
+	"procaas/engine/api/rest"
+	"procaas/engine/api/transport"
+	"procaas/engine/api/wire"
 )
 
-// A Health says that a process is alive or ready.
-type Health struct {
-	Status  string `json:"status" enum:"ok,ready" doc:"ok: the process is alive; ready: it takes events and runs them."`
-	Version string `json:"version" doc:"The version of the program."`
+// Health tells whether the node can work.
+type Health interface {
+	// Healthy tells why the node cannot work, and must get no requests; Degraded what does
+	// not work although it can.
+	Healthy(ctx context.Context) error
+	Degraded() error
+}
 
-	Degraded string `json:"degraded,omitempty" doc:"What does not work although the node does, for people."`
+func (s *server) statusOperations() []rest.Operation {
+	health := func(about string) []rest.Reply { return []rest.Reply{{About: about, Body: wire.Health{}}} }
+	return []rest.Operation{
+		{
+			Method: http.MethodGet, Path: "/healthz", ID: "health", Tag: "status", Summary: "Whether the process is alive",
+			Replies: health("It is."), Serve: s.getHealth,
+		},
+		{
+			Method: http.MethodGet, Path: "/readyz", ID: "ready", Tag: "status", Summary: "Whether the node takes events and runs them",
+			Replies: health("It does."), Refusals: []string{problem.NotReady}, Serve: s.getReady,
+		},
+		{
+			Method: http.MethodGet, Path: "/metrics", ID: "metrics", Tag: "status", Summary: "Metrics in the text format of Prometheus",
+			Replies: []rest.Reply{{About: "The metrics.", ContentType: "text/plain"}}, Serve: s.metricsHandler(),
+		},
+		{
+			Method: http.MethodGet, Path: "/openapi.json", ID: "describe", Tag: "status", Summary: "This description",
+			Replies: []rest.Reply{{About: "An OpenAPI 3.1 document.", Body: map[string]any{}}}, Serve: s.getDescription,
+		},
+		{
+			Method: http.MethodGet, Path: "/", ID: "page", Tag: "status", Summary: "The console, for people",
+			Replies: []rest.Reply{{About: "The overview. Who has not signed in and needs to is sent to the page for that.", ContentType: "text/html"}}, Serve: func(c *rest.Call) error { return s.serveConsole(c.W, c.R) },
+		},
+	}
 }
 
 // getHealth asks nothing of the engine: a node whose store is away is alive, and starting it
 // anew would not help.
-func (s *server) getHealth(w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, http.StatusOK, Health{Status: "ok", Version: s.version})
+func (s *server) getHealth(c *rest.Call) error {
+	return c.Reply(http.StatusOK, wire.Health{Status: "ok", Version: s.Version})
 }
 
 // getReady tells whether requests should come here. What only degrades the node is told, and
 // keeps none away: it would be the same on the others.
-func (s *server) getReady(w http.ResponseWriter, r *http.Request) error {
-	if err := s.engine.Healthy(r.Context()); err != nil {
-		return refuse(codeNotReady, "%s", err).with("Retry-After", "1")
+func (s *server) getReady(c *rest.Call) error {
+	if err := s.healthy(c.Context()); err != nil {
+		return problem.New(problem.NotReady, "%s", err).With("Retry-After", "1")
 	}
-	h := Health{Status: "ready", Version: s.version}
-	if err := s.engine.Degraded(); err != nil {
+	h := wire.Health{Status: "ready", Version: s.Version}
+	if err := s.Engine.Health.Degraded(); err != nil {
 		h.Degraded = err.Error()
 	}
-	return writeJSON(w, http.StatusOK, h)
+	return c.Reply(http.StatusOK, h)
 }
 
 // metricsHandler shows the metrics. An error of one collector does not hide the
 // others.
-func (s *server) metricsHandler() func(http.ResponseWriter, *http.Request) error {
-	h := promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{
+func (s *server) metricsHandler() func(*rest.Call) error {
+	h := promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4,
 	})
-	return func(w http.ResponseWriter, r *http.Request) error {
-		seen := &statusWriter{ResponseWriter: w}
-		if h.ServeHTTP(seen, r); !seen.wrote {
-			w.WriteHeader(http.StatusOK) // there are no metrics
+	return func(c *rest.Call) error {
+		seen := &transport.StatusWriter{ResponseWriter: c.W}
+		if h.ServeHTTP(seen, c.R); !seen.Wrote {
+			c.W.WriteHeader(http.StatusOK) // there are no metrics
 		}
 		return nil
 	}
 }
 
-func (s *server) getDescription(w http.ResponseWriter, _ *http.Request) error {
-	w.Header().Set("Access-Control-Allow-Origin", "*") // it is the same for everyone, and no secret
-	writeAs(w, http.StatusOK, "application/json", s.doc)
-	return nil
+func (s *server) getDescription(c *rest.Call) error {
+	c.W.Header().Set("Access-Control-Allow-Origin", "*") // it is the same for everyone, and no secret
+	return c.Reply(http.StatusOK, s.doc.OpenAPI)
 }

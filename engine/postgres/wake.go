@@ -97,8 +97,7 @@ func (s *Store) listen(ctx context.Context) {
 	}
 }
 
-// hear holds one connection, which it takes out of the pool. Its session is open for as long
-// as the process lives.
+// hear holds one connection, which it takes out of the pool.
 func (s *Store) hear(ctx context.Context) error {
 	pooled, err := s.pool.Acquire(ctx)
 	if err != nil {
@@ -115,11 +114,6 @@ func (s *Store) hear(ctx context.Context) error {
 			return err
 		}
 	}
-	open, err := s.presence.open(ctx, conn)
-	if err != nil {
-		return err
-	}
-	defer s.presence.close(open)
 	s.horizon.listens(true)
 	defer s.horizon.listens(false)
 	signal(s.wake) // hints may have been lost before

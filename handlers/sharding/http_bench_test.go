@@ -20,6 +20,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/api"
+	"procaas/engine/api/transport"
 )
 
 var askers = flag.Int("askers", 16, "connections of BenchmarkHTTP")
@@ -52,7 +53,7 @@ func BenchmarkHTTP(b *testing.B) {
 	})
 	sides := []*side{{name: "bare"}, {name: "api"}}
 	sides[0].start(b, &http.Server{Handler: bare}, keys)
-	sides[1].start(b, api.Server(api.New(api.Options{Engine: unguarded{}, Shards: only{m: m}, Local: true}), slog.New(slog.DiscardHandler)), keys)
+	sides[1].start(b, transport.Server(api.New(api.Options{Engine: api.Ports{Access: unguarded{}, Health: unguarded{}}, Shards: only{m: m}, Local: true}), slog.New(slog.DiscardHandler)), keys)
 	turns := 0
 	for b.Loop() {
 		for i := range sides {
@@ -83,7 +84,7 @@ type side struct {
 func (s *side) rate() float64 { return float64(len(s.waits)) / s.spent.Seconds() }
 
 func (s *side) start(b *testing.B, server *http.Server, keys []string) {
-	l, err := api.Listen(b.Context(), "127.0.0.1:0")
+	l, err := transport.Listen(b.Context(), "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/api"
+	"procaas/engine/api/access"
 )
 
 // fresh looks at all hosts of a map again, as its poller does each second, and does so ahead
@@ -46,12 +47,18 @@ func (o only) AppendAnswer(to []byte, id, key, mode, dc string) ([]byte, bool) {
 }
 
 // unguarded is an engine that wants no tokens.
-type unguarded struct{ api.Engine }
+type unguarded struct {
+	access.Access
+	api.Health
+}
 
 func (unguarded) Guarded(context.Context) (bool, error) { return false, nil }
 
 // oneToken is an engine that has made a token.
-type oneToken struct{ api.Engine }
+type oneToken struct {
+	access.Access
+	api.Health
+}
 
 func (oneToken) Guarded(context.Context) (bool, error) { return true, nil }
 
@@ -151,7 +158,7 @@ func ask(t *testing.T, server *httptest.Server, query url.Values, token string) 
 func TestQuickRepliesAreThoseOfTheRouter(t *testing.T) {
 	t.Parallel()
 	m := manyShards(20)
-	server := httptest.NewServer(api.New(api.Options{Engine: unguarded{}, Shards: only{m: m}, Local: true}))
+	server := httptest.NewServer(api.New(api.Options{Engine: api.Ports{Access: unguarded{}, Health: unguarded{}}, Shards: only{m: m}, Local: true}))
 	t.Cleanup(server.Close)
 	for _, query := range []url.Values{
 		{"key": {"x"}}, {"key": {"x"}, "mode": {"any"}, "dc": {"b"}}, {"key": {"x"}, "mode": {"replica"}, "dc": {"c"}},
@@ -179,7 +186,7 @@ func merged(a, b url.Values) url.Values {
 func TestQuickRepliesWantTokens(t *testing.T) {
 	t.Parallel()
 	m := manyShards(20)
-	server := httptest.NewServer(api.New(api.Options{Engine: oneToken{}, Shards: only{m: m}}))
+	server := httptest.NewServer(api.New(api.Options{Engine: api.Ports{Access: oneToken{}, Health: oneToken{}}, Shards: only{m: m}}))
 	t.Cleanup(server.Close)
 	query := url.Values{"key": {"x"}}
 	for range 2 { // the first time through the router

@@ -12,6 +12,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/api"
+	"procaas/engine/api/access"
 	"procaas/handlers/sharding/client"
 )
 
@@ -44,14 +45,17 @@ func (w *world) Watch(ctx context.Context, _, after string) (engine.ShardChanges
 	}
 }
 
-type open struct{ api.Engine }
+type open struct {
+	access.Access
+	api.Health
+}
 
 func (open) Guarded(context.Context) (bool, error) { return false, nil }
 
 func newWorld(t *testing.T) (*world, *client.Client) {
 	w := &world{moved: make(chan struct{})}
 	w.epoch.Store(1)
-	server := httptest.NewServer(api.New(api.Options{Engine: open{}, Shards: w, Local: true}))
+	server := httptest.NewServer(api.New(api.Options{Engine: api.Ports{Access: open{}, Health: open{}}, Shards: w, Local: true}))
 	t.Cleanup(server.Close)
 	c := client.New(server.URL, "", "mail")
 	c.TTL = time.Hour

@@ -1,0 +1,458 @@
+// Package access says who may make which call. Until a token is configured or made, everybody
+// may make all of them.
+package access
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"procaas/engine"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/rest"
+)
+
+// A Need is what a call needs of its caller. The zero need is nothing.
+type Need struct {
+	Role       engine.Role
+	everywhere bool   // a grant that is bound to paths does not do
+	open       string // one of the groups of [Options].Open that free the call; empty for none
+}
+
+// The needs of calls. Those that name a path, a pipeline or a run look at the
+// paths of the grant besides; see mayAt.
+var (
+	free    = Need{}
+	submits = Need{Role: engine.RoleSubmitter, open: OpenEvents}
+	reads   = Need{Role: engine.RoleViewer, open: OpenRuns}
+	scrapes = Need{Role: engine.RoleViewer, open: OpenMetrics}
+	Views   = Need{Role: engine.RoleViewer}
+	asks    = Need{Role: engine.RoleSubmitter} // services, whose questions may register keys
+	works   = Need{Role: engine.RoleWorker}    // see mayWork
+	steers  = Need{Role: engine.RoleOperator}
+	tunes   = Need{Role: engine.RoleOperator, everywhere: true}
+	rules   = Need{Role: engine.RoleAdmin}
+)
+
+// The groups of calls that need no token when [Options].Open has them.
+const (
+	OpenEvents  = "events"  // submitting events and tasks
+	OpenRuns    = "runs"    // reading runs and keys
+	OpenMetrics = "metrics" // /metrics
+)
+
+// OpenGroups lists them.
+func OpenGroups() []string { return []string{OpenEvents, OpenRuns, OpenMetrics} }
+
+// Needs is the one table of what the operations need, by their ids.
+var Needs = map[string]Need{
+	"submit-events": submits,
+	"put-tasks":     submits,
+
+	"set-queue":       steers,
+	"cancel-queued":   steers,
+	"retry-queued":    steers,
+	"move-queued":     steers,
+	"claim-tasks":     works,
+	"heartbeat-tasks": works,
+	"complete-tasks":  works,
+	"fail-tasks":      works,
+	"snooze-tasks":    works,
+	"list-queues":     Views,
+	"list-tasks":      Views,
+
+	"list-runs":    reads,
+	"get-run":      reads,
+	"explain-run":  reads,
+	"get-key":      reads,
+	"page":         free, // serveConsole lets people in
+	"retry-run":    steers,
+	"cancel-run":   steers,
+	"retry-runs":   steers,
+	"make-up-runs": steers,
+	"cancel-runs":  steers,
+	"migrate-run":  steers,
+	"migrate-runs": steers,
+
+	"route-key":      Views,
+	"get-assignment": Views,
+
+	"list-clusters":     Views,
+	"get-cluster":       Views,
+	"list-moves":        Views,
+	"explain-partition": Views,
+	"record-cluster":    Views,
+	"pull-lever":        tunes,
+	"release-lever":     tunes,
+
+	"list-handlers": Views,
+	"list-services": Views,
+	"get-backlog":   Views,
+	"list-nodes":    Views,
+	"list-audit":    Views,
+	"verify-audit":  Views,
+	"list-configs":  Views,
+	"list-controls": Views,
+
+	"get-inbox":   Views,
+	"move-slots":  rules,
+	"remove-cell": rules,
+
+	"list-shard-maps": Views,
+	"resolve-shard":   asks,
+	"resolve-shards":  asks,
+	"watch-shard-map": asks,
+	"list-shards":     Views,
+	"set-shard":       tunes,
+	"enroll-shard":    rules,
+	"split-placement": tunes,
+	"merge-placement": tunes,
+
+	"list-shard-transfers": Views,
+	"order-shard-transfer": tunes,
+
+	"set-pipeline-control":    steers,
+	"set-stage-control":       steers,
+	"set-handler-control":     steers,
+	"remove-pipeline-control": steers,
+	"remove-stage-control":    steers,
+	"remove-handler-control":  steers,
+	"undo-control":            steers,
+	"end-fallbacks":           steers,
+	"set-config":              tunes,
+
+	"reload":       rules,
+	"list-tokens":  rules,
+	"new-token":    rules,
+	"revoke-token": rules,
+
+	"metrics":  scrapes,
+	"health":   free,
+	"ready":    free,
+	"describe": free,
+}
+
+// Access tells who callers are.
+type Access interface {
+	Guarded(ctx context.Context) (bool, error)
+	GrantOf(ctx context.Context, token [sha256.Size]byte) (engine.Grant, error)
+	OpenSession(ctx context.Context, name string, token [sha256.Size]byte) (string, error)
+	SessionToken(ctx context.Context, session string) ([sha256.Size]byte, error)
+	CloseSession(ctx context.Context, session string) error
+	AuditRefusal(ctx context.Context, by engine.Actor, call, detail string) error
+}
+
+// A Checker tells callers apart, and lets in those who may come in.
+type Checker struct {
+	access Access
+	log    *slog.Logger
+	token  *[sha256.Size]byte // of an admin; nil for none
+	open   []string
+	local  bool
+	hosts  []string
+
+	failures failures
+	refusals refusals
+}
+
+// Options says who may come in.
+type Options struct {
+	Access Access
+	Log    *slog.Logger
+
+	// Token is that of an admin, as [engine.HashToken] reads it; empty for none.
+	Token string
+	Open  []string // groups of calls that never need a token; see [OpenGroups]
+
+	// Local says that the server is reached from this machine only. Callers without a
+	// token must then call it localhost, by a loopback address or by one of Hosts: a page
+	// of another site, whose name was made to lead here, calls it by that name.
+	Local bool
+	Hosts []string
+}
+
+// New makes a checker of callers. It panics when [engine.HashToken] refuses Options.Token.
+func New(o Options) *Checker {
+	d := &Checker{access: o.Access, log: o.Log, open: o.Open, local: o.Local}
+	for _, h := range o.Hosts {
+		d.hosts = append(d.hosts, strings.ToLower(h))
+	}
+	if d.log == nil {
+		d.log = slog.New(slog.DiscardHandler)
+	}
+	if o.Token != "" {
+		hash, err := engine.HashToken(o.Token)
+		if err != nil {
+			panic(fmt.Errorf("the token of an admin: %w", err))
+		}
+		d.token = &hash
+	}
+	return d
+}
+
+// anonymous is who needs no token.
+const anonymous = "anonymous"
+
+// Admit lets a request in, with the grant of its caller, or refuses it.
+func (d *Checker) Admit(r *http.Request, n Need) (*http.Request, error) {
+	if n.Role == "" {
+		return r, nil
+	}
+	g, err := d.grantFor(r, n)
+	if err != nil {
+		return r, err
+	}
+	return rest.WithGrant(r, g), nil
+}
+
+// grantFor finds the grant of the caller of a request, and refuses one that does not do.
+func (d *Checker) grantFor(r *http.Request, n Need) (engine.Grant, error) {
+	g, err := d.identify(r, n)
+	if err != nil {
+		return g, err
+	}
+	switch {
+	case d.isOpen(n):
+		g.Paths = nil // they keep nobody from what everybody may do
+	case !g.Has(n.Role), n.everywhere && !g.Covers(""):
+		return g, forbidden(g, n)
+	}
+	return g, nil
+}
+
+// identify tells who sends a request. Without a token it is nobody in particular,
+// who is let in where that is allowed. A token that is sent counts even there: a wrong one
+// is refused, so that its bearer learns of it before a call that needs it.
+func (d *Checker) identify(r *http.Request, n Need) (engine.Grant, error) {
+	if g, given, err := d.signedIn(r); given || err != nil {
+		return g, err
+	}
+	token, given, err := bearer(r)
+	if err != nil {
+		return engine.Grant{}, err
+	}
+	if !given && d.isOpen(n) {
+		return engine.Grant{Name: anonymous}, d.checkHost(r)
+	}
+	guarded, err := d.guarded(r.Context())
+	switch {
+	case err != nil:
+		return engine.Grant{}, err
+	case !guarded:
+		return engine.Grant{Name: anonymous, Role: engine.RoleAdmin}, d.checkHost(r)
+	case !given:
+		return engine.Grant{}, problem.New(problem.Unauthorized, "the call needs the header Authorization: Bearer TOKEN, with the token of %s", article(n.Role)).
+			With("WWW-Authenticate", `Bearer realm="procaas"`)
+	}
+	return d.authenticate(r, token)
+}
+
+// isOpen tells whether a call is of a group that needs no token. A call of no group never
+// is: an empty name among the open groups must not open all of them.
+func (d *Checker) isOpen(n Need) bool { return n.open != "" && slices.Contains(d.open, n.open) }
+
+// bearer gives the token of a request; given is false for one without, which is no error.
+func bearer(r *http.Request) (token string, given bool, err error) {
+	header := r.Header.Get("Authorization")
+	if header == "" {
+		return "", false, nil
+	}
+	scheme, token, _ := strings.Cut(header, " ")
+	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return "", false, problem.New(problem.Unauthorized, "the header Authorization is not Bearer TOKEN").
+			With("WWW-Authenticate", `Bearer realm="procaas", error="invalid_request"`)
+	}
+	return token, true, nil
+}
+
+// guarded tells whether any token is configured or was ever made.
+func (d *Checker) guarded(ctx context.Context) (bool, error) {
+	if d.token != nil {
+		return true, nil
+	}
+	return d.access.Guarded(ctx)
+}
+
+// adminName is what the audit calls the bearer of the configured token, which has no name of
+// its own.
+const adminName = "admin"
+
+// authenticate finds the grant of a token. A good one counts whatever others have sent from
+// the same address, which may be a proxy's: neither those that were made nor the configured
+// one can be guessed. Who has sent many wrong ones learns only that this one is wrong, too.
+func (d *Checker) authenticate(r *http.Request, token string) (engine.Grant, error) {
+	g, err := d.grantOf(r.Context(), sha256.Sum256([]byte(token)))
+	if err == nil || !isWrong(err) {
+		return g, err
+	}
+	from := addressOf(r)
+	if !d.failures.allows(from) {
+		return engine.Grant{}, problem.New(problem.TooManyFailures, "%s; many wrong tokens came from %s", err, from).With("Retry-After", "10")
+	}
+	d.failures.note(from)
+	d.log.Warn("wrong token", "from", from, "method", r.Method, "url_path", r.URL.Path, "error", err)
+	return engine.Grant{}, problem.New(problem.Unauthorized, "%s", err).
+		With("WWW-Authenticate", `Bearer realm="procaas", error="invalid_token"`)
+}
+
+// grantOf finds the grant of a token by its hash. The configured one counts also while the
+// store is away.
+func (d *Checker) grantOf(ctx context.Context, token [sha256.Size]byte) (engine.Grant, error) {
+	if d.token != nil && subtle.ConstantTimeCompare(token[:], d.token[:]) == 1 {
+		return engine.Grant{Name: adminName, Role: engine.RoleAdmin}, nil
+	}
+	return d.access.GrantOf(ctx, token)
+}
+
+// isWrong reports whether an error says that a token is none, or none any more.
+func isWrong(err error) bool {
+	return errors.Is(err, engine.ErrUnknownToken) || errors.Is(err, engine.ErrTokenExpired)
+}
+
+// A sessionKey finds the session of a request in its context.
+type sessionKey struct{}
+
+// signedIn finds the grant of the session of a request; given is false for one without, or
+// whose session or token has ended.
+func (d *Checker) signedIn(r *http.Request) (g engine.Grant, given bool, err error) {
+	session, ok := r.Context().Value(sessionKey{}).(string)
+	if !ok {
+		return g, false, nil
+	}
+	token, err := d.access.SessionToken(r.Context(), session)
+	if err == nil {
+		g, err = d.grantOf(r.Context(), token)
+	}
+	if err != nil && isWrong(err) {
+		return engine.Grant{}, false, nil
+	}
+	return g, err == nil, err
+}
+
+// admitEvery is how often it is looked whether the caller of a call that lasts may still
+// make it.
+const admitEvery = time.Second
+
+// May refuses a caller who may not make the call of an operation.
+func (d *Checker) May(r *http.Request, operation string) error {
+	_, err := d.grantFor(r, Needs[operation])
+	return err
+}
+
+// MayGoOn tells whether a caller may go on with a call of an operation that lasts: not when the
+// token is withdrawn, but a store that is away keeps nobody from what is in memory.
+func (d *Checker) MayGoOn(r *http.Request, operation string) bool {
+	err := d.May(r, operation)
+	return err == nil || problem.Of(err).Status >= http.StatusInternalServerError
+}
+
+// WhileAdmitted ends a call that lasts when its caller may not make it any more: the token
+// is revoked, or the session has ended. release must be called when the call is over.
+func (d *Checker) WhileAdmitted(r *http.Request, n Need) (lasting *http.Request, release func()) {
+	ctx, cancel := context.WithCancel(r.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(admitEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			_, err := d.Admit(r, n)
+			if p := (*problem.Problem)(nil); errors.As(err, &p) && (p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden) {
+				cancel()
+				return
+			}
+		}
+	}()
+	return r.WithContext(ctx), func() { cancel(); <-ended }
+}
+
+// addressOf is where a request comes from, without the port: a new connection is no new caller.
+func addressOf(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
+// checkHost refuses a caller without a token on a server of this machine that
+// calls it by a foreign name. A browser does when a page of another site has let
+// its own name resolve to this machine: to it, both are the same site.
+func (d *Checker) checkHost(r *http.Request) error {
+	if !d.local {
+		return nil
+	}
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+	if err := refuseForwarded(r, host, d.hosts); err != nil {
+		return err
+	}
+	if isLoopback(host) || slices.Contains(d.hosts, host) {
+		return nil
+	}
+	return problem.New(problem.UnknownHost, "this server is localhost, and the request is for the host %q; allow it with --host, or make tokens and send one", host)
+}
+
+// forwardings are what proxies add to the requests that they pass on.
+var forwardings = []string{
+	"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Server", "X-Forwarded-Proto", "X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip",
+	"X-Original-Forwarded-For", "X-Envoy-External-Address", "True-Client-Ip", "Cf-Connecting-Ip", "Fastly-Client-Ip", "Via",
+}
+
+// refuseForwarded refuses a caller without a token that a proxy of this machine has passed
+// on: it may be anybody. A proxy that calls the server by a name of --host is meant.
+func refuseForwarded(r *http.Request, host string, hosts []string) error {
+	i := slices.IndexFunc(forwardings, func(name string) bool { return r.Header.Get(name) != "" })
+	if i < 0 || slices.Contains(hosts, host) && !isLoopback(host) {
+		return nil
+	}
+	return problem.New(problem.UnknownHost, "a proxy has passed the request on (%s), and this server lets callers of its own machine in without a token: "+
+		"make tokens, procaas token new --role admin, and send one, or let the proxy send a Host that --host names", forwardings[i])
+}
+
+// isLoopback reports whether a host, without a port, is this machine by its own names.
+func isLoopback(host string) bool {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Unmap().IsLoopback()
+	}
+	return host == "localhost" || strings.HasSuffix(host, ".localhost")
+}
+
+// forbidden says that the role of a token does not allow a call.
+func forbidden(g engine.Grant, n Need) *problem.Problem {
+	if g.Has(n.Role) {
+		return by(g, problem.New(problem.Forbidden, "the token %s holds for %s; the call needs one that holds everywhere", g.Name, strings.Join(g.Paths, ", ")))
+	}
+	return by(g, problem.New(problem.Forbidden, "the token %s is %s's; the call needs %s's", g.Name, article(g.Role), article(n.Role)))
+}
+
+// by says to whom something is refused.
+func by(g engine.Grant, p *problem.Problem) *problem.Problem {
+	p.Token = g.Name
+	return p
+}
+
+// article puts the indefinite article before a role.
+func article(r engine.Role) string {
+	if strings.HasPrefix(string(r), "o") || strings.HasPrefix(string(r), "a") {
+		return "an " + string(r)
+	}
+	return "a " + string(r)
+}

@@ -1,0 +1,46 @@
+package access
+
+import (
+	"sync"
+	"time"
+)
+
+// failures counts the wrong tokens of each address, so that nobody can try many.
+// The zero value is ready.
+type failures struct {
+	mu    sync.Mutex // guards the rest
+	began time.Time
+	count map[string]int
+}
+
+const (
+	failureWindow  = 10 * time.Second
+	mostFailures   = 20   // of one address in a window
+	mostAddresses  = 4096 // that are counted apart
+	manyOthersName = "others"
+)
+
+// allows tells whether an address may try once more.
+func (f *failures) allows(address string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.count[f.key(address)] < mostFailures
+}
+
+// note counts a wrong token.
+func (f *failures) note(address string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.count[f.key(address)]++
+}
+
+// key gives the name by which an address is counted, in the present window.
+func (f *failures) key(address string) string {
+	if now := time.Now(); f.count == nil || now.Sub(f.began) >= failureWindow {
+		f.began, f.count = now, map[string]int{}
+	}
+	if _, known := f.count[address]; !known && len(f.count) >= mostAddresses {
+		return manyOthersName
+	}
+	return address
+}

@@ -1,0 +1,44 @@
+package access
+
+import (
+	"errors"
+	"net/http"
+
+	"procaas/engine"
+	"procaas/engine/api/problem"
+)
+
+// proxyAuthorization carries the token of a [Guard]: the header Authorization belongs to
+// whom the request is for.
+const proxyAuthorization = "Proxy-Authorization"
+
+// Guard lets requests through to a handler that is not a part of the API, by its rules: as
+// soon as there is a token, each needs one of a submitter that holds everywhere, in the
+// header Proxy-Authorization.
+func Guard(o Options, next http.Handler) http.Handler {
+	d := New(o)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := d.letThrough(r); err != nil {
+			d.Refuse(w, r, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (d *Checker) letThrough(r *http.Request) error {
+	asked := r.WithContext(r.Context())
+	asked.Header = http.Header{}
+	if token := r.Header.Get(proxyAuthorization); token != "" {
+		asked.Header.Set("Authorization", token)
+	}
+	_, err := d.Admit(asked, Need{Role: engine.RoleSubmitter, everywhere: true})
+	var p *problem.Problem
+	if errors.As(err, &p) && p.Status == http.StatusUnauthorized {
+		p = problem.New(problem.Unauthorized, "the proxy needs the header %s: Bearer TOKEN, with the token of a submitter", proxyAuthorization).
+			With("Proxy-Authenticate", `Bearer realm="procaas"`)
+		p.Status = http.StatusProxyAuthRequired
+		return p
+	}
+	return err
+}

@@ -1,0 +1,42 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"procaas/engine"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/rest"
+)
+
+// Refuse writes a problem. An error that nobody expected is logged, with what
+// the caller must not see. It is written also when the caller seems to have gone: one that
+// has closed only its own half still reads, and net/http says 200 for who says nothing.
+func (d *Checker) Refuse(w http.ResponseWriter, r *http.Request, err error) {
+	p := problem.Of(err)
+	switch {
+	case errors.As(err, new(*problem.Problem)), errors.Is(err, engine.ErrTooLong), p.Code == problem.Overloaded: // which metrics count
+	case errors.Is(r.Context().Err(), context.Canceled):
+		p = problem.New(problem.ClientLeft, "the caller closed the connection, or its half of it, before the answer; "+
+			"it is unknown whether the call took effect, so repeat it with the same ids").With("Connection", "close")
+	default:
+		d.log.Error("request failed", "method", r.Method, "url_path", r.URL.Path, "code", p.Code, "error", err)
+	}
+	if p.Token != "" {
+		d.noteRefusal(r, p.Token, p.Detail)
+	}
+	for name, values := range p.Header {
+		w.Header()[name] = values
+	}
+	rest.WriteAs(w, p.Status, rest.MediaProblem, p)
+}
+
+// Serve makes a handler of a function that may refuse.
+func (d *Checker) Serve(f func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := f(w, r); err != nil {
+			d.Refuse(w, r, err)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package access
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"net/http"
+	"strings"
+
+	"procaas/engine"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/rest"
+)
+
+// sessionCookie keeps the session of who has signed in, which is no token: it opens the
+// console alone, and ends. Scripts cannot read it, and browsers send it to no other site,
+// nor for pages of one.
+const sessionCookie = "procaas_session"
+
+// setSession keeps a session in the browser, or takes it away when it is empty.
+func setSession(w http.ResponseWriter, r *http.Request, session string) {
+	c := &http.Cookie{
+		Name: sessionCookie, Value: session, Path: "/", HttpOnly: true, Secure: encrypted(r), SameSite: http.SameSiteStrictMode,
+		MaxAge: int(engine.SessionTime.Seconds()),
+	}
+	if session == "" {
+		c.MaxAge = -1
+	}
+	http.SetCookie(w, c)
+}
+
+// encrypted tells whether the browser came over TLS, also by a proxy that ends it. Whoever
+// claims that falsely gets a cookie which its browser sends less often, and nothing else.
+func encrypted(r *http.Request) bool {
+	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
+}
+
+// errToken refuses what cannot be a token.
+var errToken = errors.New("This is no token of this server, or it has expired.") //nolint:staticcheck // shown to people as it is
+
+// SignIn checks a token and opens a session for its bearer.
+func (d *Checker) SignIn(w http.ResponseWriter, r *http.Request, token string) error {
+	if token == "" || strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		return errToken
+	}
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+token)
+	admitted, err := d.Admit(r, Views)
+	var p *problem.Problem
+	switch {
+	case errors.As(err, &p) && p.Status == http.StatusUnauthorized:
+		return errToken
+	case err != nil:
+		return err
+	}
+	session, err := d.access.OpenSession(r.Context(), rest.Granted(admitted).Name, sha256.Sum256([]byte(token)))
+	if err != nil {
+		return err
+	}
+	setSession(w, r, session)
+	return nil
+}
+
+// SignOut ends the session, so that nobody can use it who has kept the cookie. The browser
+// forgets it in any case.
+func (d *Checker) SignOut(w http.ResponseWriter, r *http.Request) error {
+	setSession(w, r, "")
+	if c, err := r.Cookie(sessionCookie); err == nil {
+		return d.access.CloseSession(r.Context(), c.Value)
+	}
+	return nil
+}
+
+// WithSession gives a request the session of its cookie, which counts where there is no token.
+func WithSession(r *http.Request) *http.Request {
+	c, err := r.Cookie(sessionCookie)
+	if err != nil || r.Header.Get("Authorization") != "" {
+		return r
+	}
+	return r.WithContext(context.WithValue(r.Context(), sessionKey{}, c.Value))
+}

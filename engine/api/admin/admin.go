@@ -1,0 +1,114 @@
+// Package admin serves the calls of operators about a node and its store: what it has seen,
+// who changed what, the definition that it serves, tokens, and the databases of the inbox.
+package admin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+
+	"procaas/engine"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/rest"
+	"procaas/engine/api/wire"
+)
+
+// Status tells what a node works with.
+type Status interface {
+	// Handlers and Services tell what this node has seen of them; others see other things.
+	Handlers() []engine.HandlerInfo
+	Services() []engine.ServiceInfo
+
+	// Backlog tells what waits on all nodes.
+	Backlog() engine.BacklogView
+	Nodes(ctx context.Context) ([]engine.NodeView, error)
+	Audit(ctx context.Context, f engine.AuditFilter) ([]engine.AuditView, error)
+
+	// VerifyAudit follows the chains of the audit, and looks for hashes that were kept.
+	VerifyAudit(ctx context.Context, kept []string) (engine.AuditReport, error)
+}
+
+// Tokens lists, makes and revokes them.
+type Tokens interface {
+	Guarded(ctx context.Context) (bool, error)
+	Tokens(ctx context.Context) ([]engine.TokenView, error)
+	NewToken(ctx context.Context, spec engine.TokenSpec, by engine.Actor) (v engine.TokenView, secret string, err error)
+	RevokeToken(ctx context.Context, name string, by engine.Actor) (engine.TokenView, error)
+}
+
+// A Group serves the calls of operators.
+type Group struct {
+	Status Status
+	Tokens Tokens
+	Inbox  engine.InboxCells // nil when the inbox has one database
+
+	// Configured says that a token of an admin was configured, which cannot be revoked.
+	Configured bool
+
+	// Reload reads the node's pipelines again; nil when it has none that it could.
+	Reload func(ctx context.Context, drop bool, by engine.Actor) (engine.Diff, error)
+
+	verifying chan struct{} // has room for one who reads the whole audit
+}
+
+// Operations lists the calls.
+func (g *Group) Operations() []rest.Operation {
+	g.verifying = make(chan struct{}, 1)
+	return append([]rest.Operation{
+		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/admin/v1/handlers", ID: "list-handlers", Tag: "admin",
+			Summary: "List handlers with what this node has seen of them", Replies: rest.OK("All handlers, in order."),
+		}, func(*rest.Call, *rest.Nothing) (wire.Page[engine.HandlerInfo], error) {
+			return rest.Listed(g.Status.Handlers(), nil)
+		}),
+		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/admin/v1/services", ID: "list-services", Tag: "admin",
+			Summary: "List the services that handlers call, and what this node lets through to them", Replies: rest.OK("All services, in order."),
+		}, func(*rest.Call, *rest.Nothing) (wire.Page[engine.ServiceInfo], error) {
+			return rest.Listed(g.Status.Services(), nil)
+		}),
+		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/admin/v1/backlog", ID: "get-backlog", Tag: "admin",
+			Summary: "Tell how many runs wait on all nodes, and for what",
+			About:   "Counts are exact when they are made, and some seconds old: the more there is to count, the more seldom it is done.",
+			Replies: rest.OK("What waits."),
+		}, func(*rest.Call, *rest.Nothing) (engine.BacklogView, error) { return g.Status.Backlog(), nil }),
+		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/admin/v1/nodes", ID: "list-nodes", Tag: "admin",
+			Summary: "List the nodes that are alive, and those that died lately",
+			Replies: rest.OK("The nodes."), Refusals: []string{problem.StoreUnavailable},
+		}, func(c *rest.Call, _ *rest.Nothing) (wire.Page[engine.NodeView], error) {
+			return rest.Listed(g.Status.Nodes(c.Context()))
+		}),
+		rest.Typed(rest.Operation{
+			Method: http.MethodPost, Path: "/admin/v1/reload", ID: "reload", Tag: "admin",
+			Summary: "Read this node's pipelines again, and serve new events by them on all nodes",
+			About:   "Pipelines with errors are refused with all findings, and so are files that have none while the server has some; neither changes anything. Pipelines that are gone while accepted events wait for them are refused, too, with their number, unless `drop` gives the events up. Runs that have begun keep the definition that they began with.",
+			Example: wire.Reload{Reason: "new tariffs"}, Replies: rest.OK("What it changes."),
+			Refusals: []string{problem.InvalidPipelines, problem.EventsWait, problem.NotReloadable, problem.StoreUnavailable},
+		}, g.reload),
+	}, slices.Concat(g.auditOperations(), g.inboxOperations(), g.tokenOperations())...)
+}
+
+type reload struct {
+	Body wire.Reload `required:"false"`
+}
+
+func (g *Group) reload(c *rest.Call, in *reload) (diff engine.Diff, err error) {
+	if g.Reload == nil {
+		return diff, problem.New(problem.NotReloadable, "this server was not started with pipelines that it could read again")
+	}
+	diff, err = g.Reload(c.Context(), in.Body.Drop, c.Actor(in.Body.Reason))
+	var waits *engine.DropError
+	if errors.As(err, &waits) {
+		return diff, problem.New(problem.EventsWait, "%s; the pipelines before stay", waits)
+	}
+	var refused *engine.DefinitionError
+	if errors.As(err, &refused) {
+		p := problem.New(problem.InvalidPipelines, "%s; the pipelines before stay", refused)
+		p.Diagnostics = problem.Findings(refused.Found)
+		return diff, p
+	}
+	return diff, err
+}

@@ -1,0 +1,139 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"procaas/engine"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/rest"
+	"procaas/engine/api/wire"
+)
+
+// This file is who changed what.
+
+func (g *Group) auditOperations() []rest.Operation {
+	return []rest.Operation{
+		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/admin/v1/audit", ID: "list-audit", Tag: "admin",
+			Summary: "List who changed what, newest first",
+			Replies: rest.OK("A page of changes."), Refusals: []string{problem.InvalidParameter, problem.StoreUnavailable},
+		}, g.audit),
+		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/admin/v1/audit/verify", ID: "verify-audit", Tag: "admin",
+			Summary: "Tell whether the audit is as it was written",
+			About: "Reads all records, oldest first. Each has a hash of what it says and of the hash before it, so a record that was changed, removed " +
+				"or put in later does not fit. Who can write to the database can make the whole chain anew: keep `head` elsewhere, and ask with `expect` whether it is still there. " +
+				"A node does this once at a time.",
+			Replies: rest.OK("What was found."), Refusals: []string{problem.InvalidParameter, problem.CellAway, problem.StoreUnavailable},
+		}, g.verify),
+	}
+}
+
+type auditQuery struct {
+	Kind  string    `query:"kind" enum:"cluster,config,control,definition,fallback,inbox,queue,refusal,run,shard,token,transfer" doc:"Only changes of this kind."`
+	Name  string    `query:"name" doc:"Only changes of this setting, token, run or service, or at or below this path."`
+	By    string    `query:"by" doc:"Only changes by this actor: the name of a token."`
+	Since time.Time `query:"since" doc:"Only changes made then or later."`
+	Until time.Time `query:"until" doc:"Only changes made before."`
+	Limit int       `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"The most changes of one page."`
+	rest.PageQuery
+}
+
+// audit asks for one change more than a page holds: so it knows whether another page follows.
+func (g *Group) audit(c *rest.Call, in *auditQuery) (page wire.Page[engine.AuditView], err error) {
+	filter := engine.AuditFilter{Kind: in.Kind, Name: in.Name, By: in.By, Since: in.Since, Until: in.Until}
+	position, err := in.Position(rest.CursorAudit)
+	if err != nil {
+		return page, err
+	}
+	if position != "" {
+		if filter.Before, err = strconv.ParseInt(position, 36, 64); err != nil || filter.Before < 1 {
+			return page, rest.NoCursor(rest.CursorAudit)
+		}
+	}
+	changes, more, err := g.changes(c.Context(), filter, in.Limit)
+	if err != nil {
+		return page, err
+	}
+	next := ""
+	if more {
+		next = rest.SealCursor(rest.CursorAudit, strconv.FormatInt(changes[len(changes)-1].Revision, 36))
+	}
+	return wire.PageOf(changes, next), nil
+}
+
+const (
+	// auditStep is how many changes are read at once: one of a setting may hold a megabyte
+	// twice.
+	auditStep = 20
+
+	// mostAudited bounds a page of changes, in bytes of JSON. One change is always on it.
+	mostAudited = 8 << 20
+)
+
+// changes reads a page of at most limit changes, and tells whether there are more.
+func (g *Group) changes(ctx context.Context, filter engine.AuditFilter, limit int) (page []engine.AuditView, more bool, err error) {
+	size := 0
+	for {
+		filter.Limit = min(limit-len(page), auditStep) + 1
+		step, err := g.Status.Audit(ctx, filter)
+		if err != nil {
+			return nil, false, err
+		}
+		for i, v := range step[:min(len(step), filter.Limit-1)] {
+			data, err := json.Marshal(v)
+			if err != nil {
+				return nil, false, fmt.Errorf("audit %d: %w", v.Revision, err)
+			}
+			if size += len(data); size > mostAudited && len(page) > 0 {
+				return page, true, nil
+			}
+			page, filter.Before = append(page, v), step[i].Revision
+		}
+		if len(step) < filter.Limit || len(page) >= limit {
+			return page, len(step) == filter.Limit, nil
+		}
+	}
+}
+
+type verifyQuery struct {
+	Expect string `query:"expect" bytes:"any" doc:"Hashes that the chain must hold, with commas between them: 64 hexadecimal digits each, such as an earlier head. At most 16."`
+}
+
+var chainHash = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// maxExpected bounds the hashes that one call looks for.
+const maxExpected = 16
+
+// verify reads the whole audit, so one call after the other does.
+func (g *Group) verify(c *rest.Call, in *verifyQuery) (report engine.AuditReport, err error) {
+	var kept []string
+	if in.Expect != "" {
+		kept = strings.Split(strings.ToLower(in.Expect), ",")
+	}
+	var faults []problem.Fault
+	if len(kept) > maxExpected {
+		faults = append(faults, problem.Fault{Location: "query/expect", Message: fmt.Sprintf("want at most %d hashes, have %d", maxExpected, len(kept))})
+	}
+	if i := slices.IndexFunc(kept, func(hash string) bool { return !chainHash.MatchString(hash) }); i >= 0 {
+		faults = append(faults, problem.Fault{Location: "query/expect", Message: fmt.Sprintf("want hashes of 64 hexadecimal digits, have %q", kept[i])})
+	}
+	if err := problem.Parameter(faults); err != nil {
+		return report, err
+	}
+	select {
+	case g.verifying <- struct{}{}:
+	case <-c.Context().Done():
+		return report, c.Context().Err()
+	}
+	defer func() { <-g.verifying }()
+	return g.Status.VerifyAudit(c.Context(), kept)
+}

@@ -1,0 +1,107 @@
+package admin
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"procaas/engine"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/rest"
+	"procaas/engine/api/wire"
+)
+
+func (g *Group) inboxOperations() []rest.Operation {
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	move := engine.InboxMove{ID: "0c5b2d2e-6c0f-4be1-9d0a-2b1c6c8f7e11", From: "home", To: "b", Slots: 2048, Step: "copying", By: "ann", Begun: now}
+	view := engine.InboxView{
+		Inbox: "4a1f9b0e-52a3-4c68-8f0e-0d3c1f1f2a77", Slots: engine.InboxSlots,
+		Cells: []engine.InboxCell{{Name: "home", Slots: 4096, Spans: "0-4095", Waiting: 12}, {Name: "b"}}, Moves: []engine.InboxMove{move},
+	}
+	return []rest.Operation{
+		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/admin/v1/inbox", ID: "get-inbox", Tag: "admin",
+			Summary:  "Read which database of the inbox has which keys, and what moves",
+			About:    "A key is in the slot that SHA-256 gives it: the first two bytes modulo 4096.",
+			Replies:  []rest.Reply{{About: "The cells and the moves.", Example: view}},
+			Refusals: []string{problem.NoCells, problem.StoreUnavailable},
+		}, func(c *rest.Call, _ *rest.Nothing) (engine.InboxView, error) { return g.inboxView(c) }),
+		rest.Typed(rest.Operation{
+			Method: http.MethodPost, Path: "/admin/v1/inbox/moves", ID: "move-slots", Tag: "admin",
+			Summary: "Move slots of keys from one database of the inbox to another",
+			About: "It goes on in the background: read the inbox to see how far it is. While the slots are frozen, usually for milliseconds, events of their keys " +
+				"wait at the intake, up to five seconds. A move that cannot be made is undone.",
+			Example: wire.InboxMoveRequest{Slots: "0-2047", To: "b"},
+			Replies: []rest.Reply{
+				{Status: http.StatusAccepted, About: "The move, which has begun.", Example: move},
+				{About: "What would be done.", Body: engine.InboxMove{}},
+			},
+			Refusals: []string{problem.InvalidMove, problem.NoCells, problem.StoreUnavailable},
+		}, g.moveSlots),
+		rest.Typed(rest.Operation{
+			Method: http.MethodPost, Path: "/admin/v1/inbox/removals", ID: "remove-cell", Tag: "admin",
+			Summary: "Remove a database from the inbox for good",
+			About: "It is refused while the database has slots, events for others, or runs; all nodes leave it within a second. Its name and its number do not come again. " +
+				"Afterwards nodes are started anew without it, and the database may be dropped.",
+			Example:  wire.InboxRemovalRequest{Cell: "b"},
+			Replies:  []rest.Reply{{About: "The inbox without it.", Example: view}},
+			Refusals: []string{problem.CellInUse, problem.NoCells, problem.StoreUnavailable},
+		}, g.removeCell),
+	}
+}
+
+// divided refuses calls where the inbox has one database.
+func (g *Group) divided() error {
+	if g.Inbox == nil {
+		return problem.New(problem.NoCells, "the inbox has one database; serve --cell NAME=postgres://… adds others")
+	}
+	return nil
+}
+
+func (g *Group) inboxView(c *rest.Call) (v engine.InboxView, err error) {
+	if err := g.divided(); err != nil {
+		return v, err
+	}
+	return g.Inbox.Inbox(c.Context())
+}
+
+type moveSlots struct{ Body wire.InboxMoveRequest }
+
+// moveSlots replies 202 to a move that has begun, and 200 to what one would be.
+func (g *Group) moveSlots(c *rest.Call, in *moveSlots) (m engine.InboxMove, err error) {
+	if err := g.divided(); err != nil {
+		return m, err
+	}
+	b := &in.Body
+	o := engine.InboxOrder{To: b.To, Wait: time.Duration(b.Wait)}
+	if o.Slots, err = engine.ParseSlots(b.Slots); err != nil {
+		return m, problem.Body([]problem.Fault{{Location: "/slots", Message: err.Error()}})
+	}
+	if b.DryRun {
+		c.Status(http.StatusOK)
+	}
+	m, err = g.Inbox.MoveSlots(c.Context(), o, c.Actor(b.Reason), b.DryRun)
+	var refused *engine.InboxOrderError
+	if errors.As(err, &refused) {
+		err = problem.New(problem.InvalidMove, "%s", refused.Message)
+	}
+	return m, err
+}
+
+type removeCell struct{ Body wire.InboxRemovalRequest }
+
+// removeCell replies with the inbox as it is now, which shows that the database is gone.
+func (g *Group) removeCell(c *rest.Call, in *removeCell) (v engine.InboxView, err error) {
+	if err := g.divided(); err != nil {
+		return v, err
+	}
+	err = g.Inbox.RemoveCell(c.Context(), in.Body.Cell, in.Body.Forget, c.Actor(in.Body.Reason))
+	var refused *engine.InboxOrderError
+	switch {
+	case errors.As(err, &refused):
+		return v, problem.New(problem.CellInUse, "%s", refused.Message)
+	case err != nil:
+		return v, err
+	}
+	return g.inboxView(c)
+}

@@ -1,0 +1,106 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"procaas/engine"
+	"procaas/engine/api/controls"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/rest"
+	"procaas/engine/api/wire"
+)
+
+func (g *Group) tokenOperations() []rest.Operation {
+	return []rest.Operation{
+		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/admin/v1/tokens", ID: "list-tokens", Tag: "admin",
+			Summary: "List tokens, without what is secret about them",
+			Replies: rest.OK("All tokens, by name."), Refusals: []string{problem.StoreUnavailable},
+		}, func(c *rest.Call, _ *rest.Nothing) (wire.Page[engine.TokenView], error) {
+			return rest.Listed(g.Tokens.Tokens(c.Context()))
+		}),
+		rest.Typed(rest.Operation{
+			Method: http.MethodPost, Path: "/admin/v1/tokens", ID: "new-token", Tag: "admin", Summary: "Make a token",
+			About: "The first token must be one of an admin, unless the server was configured with one: from then on calls need tokens. " +
+				"The name of a token that is revoked or has expired may be used again.",
+			Example:  wire.NewToken{Name: "on-call", Role: "operator", Paths: []string{"new-order-created/notify"}},
+			Replies:  []rest.Reply{{Status: http.StatusCreated, About: "The token."}},
+			Refusals: []string{problem.InvalidToken, problem.TokenExists, problem.FirstToken, problem.ControlPath, problem.StoreUnavailable},
+		}, g.newToken),
+		rest.Typed(rest.Operation{
+			Method: http.MethodDelete, Path: "/admin/v1/tokens/{name}", ID: "revoke-token", Tag: "admin", Summary: "Revoke a token on all nodes",
+			About:   "Within a second it is good nowhere. The last token of an admin stays, unless the server was configured with one.",
+			Replies: rest.OK("It is revoked."),
+			Refusals: []string{
+				problem.InvalidParameter, problem.TokenNotFound, problem.TokenExists, problem.LastAdmin, problem.StoreUnavailable,
+			},
+		}, g.revokeToken),
+	}
+}
+
+type newToken struct{ Body wire.NewToken }
+
+// newToken makes a token. The secret is in this reply only: the store has a hash of it.
+func (g *Group) newToken(c *rest.Call, in *newToken) (made wire.MadeToken, err error) {
+	b := &in.Body
+	spec := engine.TokenSpec{Name: b.Name, Role: engine.Role(b.Role), Paths: b.Paths, Expires: b.Expires, Forever: b.Forever}
+	guarded := g.Configured
+	if !guarded {
+		if guarded, err = g.Tokens.Guarded(c.Context()); err != nil {
+			return made, err
+		}
+	}
+	if !guarded && spec.Role != engine.RoleAdmin {
+		return made, problem.New(problem.FirstToken,
+			"calls will need tokens from now on, and nobody could make another one: make a token with the role admin first")
+	}
+	made.TokenView, made.Secret, err = g.Tokens.NewToken(c.Context(), spec, c.Actor(b.Reason))
+	return made, tokenProblem(err)
+}
+
+type revokeToken struct {
+	Name   string `path:"name" doc:"The token."`
+	Reason string `query:"reason" bytes:"512" doc:"Why, for people and the audit."`
+}
+
+func (g *Group) revokeToken(c *rest.Call, in *revokeToken) (view engine.TokenView, err error) {
+	if err := g.keepAnAdmin(c.Context(), in.Name); err != nil {
+		return view, err
+	}
+	view, err = g.Tokens.RevokeToken(c.Context(), in.Name, c.Actor(in.Reason))
+	return view, tokenProblem(err)
+}
+
+// keepAnAdmin refuses to revoke the last token of an admin: nobody could make
+// another one.
+func (g *Group) keepAnAdmin(ctx context.Context, name string) error {
+	if g.Configured {
+		return nil
+	}
+	all, err := g.Tokens.Tokens(ctx)
+	if err != nil {
+		return err
+	}
+	admin, others := false, false
+	for _, t := range all {
+		if t.Role == engine.RoleAdmin && t.State == engine.TokenActive {
+			admin, others = admin || t.Name == name, others || t.Name != name
+		}
+	}
+	if admin && !others {
+		return problem.New(problem.LastAdmin,
+			"%s is the last token of an admin, and nobody could make another one: make that first, or start a server with --admin-token-file", name)
+	}
+	return nil
+}
+
+// tokenProblem says over HTTP why a token is not made or revoked.
+func tokenProblem(err error) error {
+	var wrong *engine.AccessError
+	if errors.As(err, &wrong) {
+		return problem.New(problem.KnownCode(wrong.Code, problem.InvalidToken), "%s", wrong.Message)
+	}
+	return controls.Problem(err, "")
+}

@@ -1,0 +1,84 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"procaas/engine"
+	"procaas/engine/api/wire"
+)
+
+// adminCalls are the calls that are about a node and its store.
+type adminCalls struct{ *caller }
+
+// Handlers lists the handlers with what the server's node has seen of them.
+func (c adminCalls) Handlers(ctx context.Context) ([]engine.HandlerInfo, error) {
+	return list[engine.HandlerInfo](ctx, c.caller, "/admin/v1/handlers")
+}
+
+// Backlog tells what waits on all nodes.
+func (c adminCalls) Backlog(ctx context.Context) (engine.BacklogView, error) {
+	return send[engine.BacklogView](ctx, c.caller, http.MethodGet, "/admin/v1/backlog", nil, nil)
+}
+
+// Nodes lists the nodes of the server's store.
+func (c adminCalls) Nodes(ctx context.Context) ([]engine.NodeView, error) {
+	return list[engine.NodeView](ctx, c.caller, "/admin/v1/nodes")
+}
+
+// Reload lets the server read its pipelines again.
+func (c adminCalls) Reload(ctx context.Context, how wire.Reload) (engine.Diff, error) {
+	return send[engine.Diff](ctx, c.caller, http.MethodPost, "/admin/v1/reload", how, nil)
+}
+
+// VerifyAudit tells whether the audit is as it was written, and holds hashes that were kept.
+func (c adminCalls) VerifyAudit(ctx context.Context, kept []string) (engine.AuditReport, error) {
+	q := queryOf(map[string]string{"expect": strings.Join(kept, ",")})
+	return send[engine.AuditReport](ctx, c.caller, http.MethodGet, "/admin/v1/audit/verify?"+q.Encode(), nil, nil)
+}
+
+// Audit reads a page of who changed what, newest first; the cursor is next of the
+// page before, or empty.
+func (c adminCalls) Audit(ctx context.Context, f engine.AuditFilter, cursor string) (wire.Page[engine.AuditView], error) {
+	q := queryOf(map[string]string{
+		"kind": f.Kind, "name": f.Name, "by": f.By, "since": timeText(f.Since), "until": timeText(f.Until), "cursor": cursor,
+		"limit": limitText(f.Limit),
+	})
+	return send[wire.Page[engine.AuditView]](ctx, c.caller, http.MethodGet, "/admin/v1/audit?"+q.Encode(), nil, nil)
+}
+
+// Inbox reads which database has what.
+func (c adminCalls) Inbox(ctx context.Context) (engine.InboxView, error) {
+	return send[engine.InboxView](ctx, c.caller, http.MethodGet, "/admin/v1/inbox", nil, nil)
+}
+
+// MoveSlots begins a move of slots.
+func (c adminCalls) MoveSlots(ctx context.Context, order wire.InboxMoveRequest) (engine.InboxMove, error) {
+	return send[engine.InboxMove](ctx, c.caller, http.MethodPost, "/admin/v1/inbox/moves", order, nil)
+}
+
+// RemoveCell takes a database out of the inbox for good, and gives the inbox without it.
+func (c adminCalls) RemoveCell(ctx context.Context, request wire.InboxRemovalRequest) (engine.InboxView, error) {
+	return send[engine.InboxView](ctx, c.caller, http.MethodPost, "/admin/v1/inbox/removals", request, nil)
+}
+
+// Tokens lists the tokens.
+func (c adminCalls) Tokens(ctx context.Context) ([]engine.TokenView, error) {
+	return list[engine.TokenView](ctx, c.caller, "/admin/v1/tokens")
+}
+
+// NewToken makes a token.
+func (c adminCalls) NewToken(ctx context.Context, t wire.NewToken) (wire.MadeToken, error) {
+	return send[wire.MadeToken](ctx, c.caller, http.MethodPost, "/admin/v1/tokens", t, nil)
+}
+
+// RevokeToken revokes a token. The reason may be empty.
+func (c adminCalls) RevokeToken(ctx context.Context, name, reason string) (engine.TokenView, error) {
+	q := ""
+	if reason != "" {
+		q = "?" + url.Values{"reason": {reason}}.Encode()
+	}
+	return send[engine.TokenView](ctx, c.caller, http.MethodDelete, "/admin/v1/tokens/"+url.PathEscape(name)+q, nil, nil)
+}

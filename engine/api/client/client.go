@@ -1,0 +1,149 @@
+// Package client calls the API of a server.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"procaas/engine/api/problem"
+
+	"strings"
+	"time"
+
+	"procaas/engine/api/wire"
+)
+
+// A Client calls the API of a server. Errors that the server tells are
+// [*problem.Problem]; any other error means that the call may or may not have taken
+// effect. It is safe for concurrent use.
+type Client struct {
+	eventsCalls
+	runsCalls
+	controlsCalls
+	clustersCalls
+	shardsCalls
+	queuesCalls
+	adminCalls
+}
+
+// callTime bounds one call; the server gives up earlier.
+const callTime = 15 * time.Second
+
+// maxReply bounds what is read of a reply, in bytes.
+const maxReply = 64 << 20
+
+// New makes a client of the server at base, such as
+// http://127.0.0.1:8080. The token may be empty.
+func New(base, token string) *Client {
+	c := &caller{base: strings.TrimRight(base, "/"), token: token, http: &http.Client{Timeout: callTime}}
+	return &Client{eventsCalls{c}, runsCalls{c}, controlsCalls{c}, clustersCalls{c}, shardsCalls{c}, queuesCalls{c}, adminCalls{c}}
+}
+
+// A caller sends requests to a server.
+type caller struct {
+	base  string // without a slash at its end
+	token string // empty for none
+	http  *http.Client
+}
+
+// send sends one request, and gives the reply.
+func send[T any](ctx context.Context, c *caller, method, path string, body any, h http.Header) (reply T, err error) {
+	err = c.call(ctx, method, path, body, h, &reply)
+	return reply, err
+}
+
+// queryOf makes a query of what is said; what is empty is not.
+func queryOf(said map[string]string) url.Values {
+	q := url.Values{}
+	for name, value := range said {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	return q
+}
+
+// timeText is a time as the API takes it; empty for the zero time.
+func timeText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// limitText is a bound of a page; empty for the usual one.
+func limitText(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+// list reads all of a list that has one page.
+func list[T any](ctx context.Context, c *caller, path string) ([]T, error) {
+	page, err := send[wire.Page[T]](ctx, c, http.MethodGet, path, nil, nil)
+	return page.Items, err
+}
+
+// call sends one request and decodes the reply into out. Numbers in data stay
+// as they were sent.
+func (c *caller) call(ctx context.Context, method, path string, body any, h http.Header, out any) error {
+	var content io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return fmt.Errorf("encode the request: %w", err)
+		}
+		content = bytes.NewReader(data)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, content)
+	if err != nil {
+		return err
+	}
+	for name, values := range h {
+		req.Header[name] = values
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	reply, err := c.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer reply.Body.Close()
+	// What is cut off there does not decode: a server of something else was called.
+	data, err := io.ReadAll(io.LimitReader(reply.Body, maxReply))
+	if err != nil {
+		return fmt.Errorf("read the reply of %s: %w", req.URL, err)
+	}
+	if reply.StatusCode >= http.StatusBadRequest {
+		return replyProblem(reply, data)
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if err := d.Decode(out); err != nil {
+		return fmt.Errorf("%s does not answer as procaas does: %w", req.URL, err)
+	}
+	return nil
+}
+
+// replyProblem reads an error. One that is not of procaas, such as of a proxy,
+// has no code.
+func replyProblem(reply *http.Response, data []byte) error {
+	p := &problem.Problem{}
+	if json.Unmarshal(data, p) != nil || p.Code == "" {
+		p = &problem.Problem{Title: reply.Status}
+	}
+	p.Status = reply.StatusCode
+	p.Header = http.Header{"Retry-After": reply.Header["Retry-After"]}
+	return p
+}

@@ -1,0 +1,90 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"procaas/engine"
+
+	"strings"
+
+	"procaas/engine/api/wire"
+)
+
+// controlsCalls are the calls that are about controls and settings.
+type controlsCalls struct{ *caller }
+
+// Controls lists the controls.
+func (c controlsCalls) Controls(ctx context.Context) ([]engine.ControlView, error) {
+	return list[engine.ControlView](ctx, c.caller, "/admin/v1/controls")
+}
+
+// SetControl sets the control of a path. ifRevision guards against lost updates:
+// the revision that may be replaced, 0 for none, -1 for any.
+func (c controlsCalls) SetControl(ctx context.Context, path string, change wire.ControlChange, ifRevision int64) (engine.ControlView, error) {
+	return send[engine.ControlView](ctx, c.caller, http.MethodPut, controlURL(path), change, ifHeader(ifRevision))
+}
+
+// ControlEffect tells what a control would do.
+func (c controlsCalls) ControlEffect(ctx context.Context, path string, change wire.ControlChange) (engine.ControlEffect, error) {
+	return send[engine.ControlEffect](ctx, c.caller, http.MethodPut, controlURL(path)+"?dry_run=true", change, nil)
+}
+
+// RemoveControl removes the control of a path; ifRevision is as in SetControl.
+func (c controlsCalls) RemoveControl(ctx context.Context, path, reason string, ifRevision int64) (wire.ControlRemoved, error) {
+	var removed wire.ControlRemoved
+	q := ""
+	if reason != "" {
+		q = "?" + url.Values{"reason": {reason}}.Encode()
+	}
+	err := c.call(ctx, http.MethodDelete, controlURL(path)+q, nil, ifHeader(ifRevision), &removed)
+	return removed, err
+}
+
+// UndoControl takes the change of a control back.
+func (c controlsCalls) UndoControl(ctx context.Context, revision int64, reason string) (wire.Undone, error) {
+	return send[wire.Undone](ctx, c.caller, http.MethodPost, "/admin/v1/controls/undo", wire.Undo{Revision: revision, Reason: reason}, nil)
+}
+
+// EndFallbacks puts the handlers below a path back into the flow that are out of
+// it by themselves, and lists them.
+func (c controlsCalls) EndFallbacks(ctx context.Context, path, reason string) ([]string, error) {
+	ended, err := send[wire.FallbacksEnded](ctx, c.caller, http.MethodPost, "/admin/v1/fallbacks/end", wire.FallbackEnd{Path: path, Reason: reason}, nil)
+	return ended.Handlers, err
+}
+
+// Configs lists the live settings.
+func (c controlsCalls) Configs(ctx context.Context) ([]engine.ConfigView, error) {
+	return list[engine.ConfigView](ctx, c.caller, "/admin/v1/configs")
+}
+
+// SetConfig changes a live setting. ifRevision guards against lost updates: the
+// revision that may be replaced, -1 for any.
+func (c controlsCalls) SetConfig(ctx context.Context, name string, change wire.ConfigChange, ifRevision int64) (engine.ConfigView, error) {
+	h := http.Header{}
+	if ifRevision >= 0 {
+		h.Set("If-Match", wire.ETag(ifRevision))
+	}
+	return send[engine.ConfigView](ctx, c.caller, http.MethodPut, "/admin/v1/configs/"+url.PathEscape(name), change, h)
+}
+
+// controlURL is the address of the control of a path.
+func controlURL(path string) string {
+	parts := strings.Split(path, "/")
+	for i := range parts {
+		parts[i] = url.PathEscape(parts[i])
+	}
+	return "/admin/v1/controls/" + strings.Join(parts, "/")
+}
+
+// ifHeader makes the precondition of a change; see [Client.SetControl].
+func ifHeader(revision int64) http.Header {
+	switch {
+	case revision > 0:
+		return http.Header{"If-Match": {wire.ETag(revision)}}
+	case revision == 0:
+		return http.Header{"If-None-Match": {"*"}}
+	}
+	return nil
+}

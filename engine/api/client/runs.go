@@ -1,0 +1,108 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"procaas/engine"
+	"procaas/engine/api/wire"
+)
+
+// runsCalls are the calls that are about runs and keys.
+type runsCalls struct{ *caller }
+
+// A Verb is what is done to many runs.
+type Verb string
+
+// The verbs.
+const (
+	RetryRuns  Verb = "retry"
+	CancelRuns Verb = "cancel"
+	MakeUpRuns Verb = "make-up"
+
+	moveRuns Verb = "migrate"
+)
+
+// Run reads a run. The error is a [*problem.Problem] with the code run_not_found when there is none.
+func (c runsCalls) Run(ctx context.Context, id string) (engine.RunView, error) {
+	return send[engine.RunView](ctx, c.caller, http.MethodGet, "/v1/runs/"+url.PathEscape(id), nil, nil)
+}
+
+// Runs reads a page of runs, newest first.
+func (c runsCalls) Runs(ctx context.Context, f engine.RunFilter) (wire.Page[engine.RunView], error) {
+	q := queryOf(map[string]string{
+		"pipeline": f.Pipeline, "flow": f.Flow, "key": f.Key, "status": string(f.Status), "cursor": f.Cursor,
+		"handler": f.FailedPath, "left_out": f.LeftOut, "error_class": f.ErrorClass, "error": f.Error,
+		"since": timeText(f.Since), "until": timeText(f.Until), "limit": limitText(f.Limit),
+	})
+	if f.Live && f.Begun {
+		q.Set("in_flight", "true")
+	}
+	return send[wire.Page[engine.RunView]](ctx, c.caller, http.MethodGet, "/v1/runs?"+q.Encode(), nil, nil)
+}
+
+// Explain tells why a handler ran in a run, or did not. The path may be shortened from
+// the left.
+func (c runsCalls) Explain(ctx context.Context, run, path string) (engine.Explanation, error) {
+	return send[engine.Explanation](ctx, c.caller, http.MethodGet, "/v1/runs/"+url.PathEscape(run)+"/explain?"+url.Values{"path": {path}}.Encode(), nil, nil)
+}
+
+// Entity reads a key of a flow.
+func (c runsCalls) Entity(ctx context.Context, flow, key string) (engine.EntityView, error) {
+	return send[engine.EntityView](ctx, c.caller, http.MethodGet, "/v1/flows/"+url.PathEscape(flow)+"/keys/"+url.PathEscape(key), nil, nil)
+}
+
+// Retry goes on with a run that has failed, or waits for an operator. The reason
+// may be empty.
+func (c runsCalls) Retry(ctx context.Context, id, reason string) (engine.RunView, error) {
+	return send[engine.RunView](ctx, c.caller, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/retry", wire.Reason{Reason: reason}, nil)
+}
+
+// Cancel ends a run, after it has undone what it has done when its pipeline has compensations.
+// The reason may be empty.
+func (c runsCalls) Cancel(ctx context.Context, id, reason string) (engine.RunView, error) {
+	return send[engine.RunView](ctx, c.caller, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/cancel", wire.Cancellation{Reason: reason}, nil)
+}
+
+// Abandon ends a run as it is, without undoing what it has done. The reason may be
+// empty.
+func (c runsCalls) Abandon(ctx context.Context, id, reason string) (engine.RunView, error) {
+	how := wire.Cancellation{Reason: reason, Compensate: new(bool)}
+	return send[engine.RunView](ctx, c.caller, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/cancel", how, nil)
+}
+
+// Preview tells which runs would be retried or cancelled.
+func (c runsCalls) Preview(ctx context.Context, verb Verb, r wire.Redrive) (engine.RunsPreview, error) {
+	r.Preview = true
+	return send[engine.RunsPreview](ctx, c.caller, http.MethodPost, "/v1/runs/"+string(verb), r, nil)
+}
+
+// Redrive retries or cancels a page of runs.
+func (c runsCalls) Redrive(ctx context.Context, verb Verb, r wire.Redrive) (engine.RunsDone, error) {
+	return send[engine.RunsDone](ctx, c.caller, http.MethodPost, "/v1/runs/"+string(verb), r, nil)
+}
+
+// Fit tells whether a run fits the present definition.
+func (c runsCalls) Fit(ctx context.Context, id string) (engine.RunFit, error) {
+	return send[engine.RunFit](ctx, c.caller, http.MethodPost, migratePath(id), wire.Migration{Preview: true}, nil)
+}
+
+// Migrate lets a run go on by the present definition.
+func (c runsCalls) Migrate(ctx context.Context, id, reason string) (engine.RunView, error) {
+	return send[engine.RunView](ctx, c.caller, http.MethodPost, migratePath(id), wire.Migration{Reason: reason}, nil)
+}
+
+// MigrateRuns moves a page of runs, or with Preview tells which fit.
+func (c runsCalls) MigrateRuns(ctx context.Context, r wire.Redrive) (engine.RunsMoved, error) {
+	return send[engine.RunsMoved](ctx, c.caller, http.MethodPost, migratePath(""), r, nil)
+}
+
+// migratePath is where runs are moved: one, or all that a filter chooses when id
+// is empty.
+func migratePath(id string) string {
+	if id == "" {
+		return "/v1/runs/migrate"
+	}
+	return "/v1/runs/" + url.PathEscape(id) + "/migrate"
+}

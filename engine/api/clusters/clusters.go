@@ -1,0 +1,196 @@
+// Package clusters serves the calls about clusters: which worker serves what, and the levers
+// of balancers.
+package clusters
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/rest"
+	"procaas/engine/api/wire"
+)
+
+// Clusters tells which worker of a cluster serves what, and why, and steers the balancers.
+type Clusters interface {
+	Bundle() *dsl.Bundle
+	Assignment(ctx context.Context, cluster string) (engine.Assignment, error)
+	AwaitAssignment(ctx context.Context, cluster string, after int64) (engine.Assignment, error)
+	ClusterStatus(ctx context.Context, cluster string) (engine.ClusterStatus, error)
+	ClusterMoves(ctx context.Context, cluster string) ([]engine.MoveLog, error)
+	ClusterRecording(ctx context.Context, cluster string) (engine.Recording, error)
+	ExplainPartition(ctx context.Context, cluster string, partition int) (engine.PartitionView, error)
+	PullLever(ctx context.Context, cluster string, pull engine.LeverPull, by engine.Actor) (engine.Levers, error)
+}
+
+// A Group serves the calls about clusters.
+type Group struct {
+	Clusters Clusters
+	Streams  *rest.Streams
+}
+
+// longestWait bounds what a caller may wait for news.
+const longestWait = time.Minute
+
+// Operations lists the calls.
+func (g *Group) Operations() []rest.Operation {
+	refusals := []string{problem.ClusterNotFound, problem.InvalidParameter, problem.StoreUnavailable}
+	return append([]rest.Operation{
+		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/v1/clusters/{cluster}/route", ID: "route-key", Tag: "clusters",
+			Summary:  "Find the worker that serves a key",
+			About:    "Callers with many keys follow the assignment instead, and compute the partition themselves.",
+			Replies:  rest.OK("The worker."),
+			Refusals: append(refusals, problem.NoWorker),
+		}, g.routeKey),
+		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/v1/clusters/{cluster}/assignment", ID: getAssignment, Tag: "clusters",
+			Summary: "Read which worker serves which partition, or wait for that to change",
+			About: "With `Accept: text/event-stream` each newer assignment comes as an event, whose id is its version, until the stream ends; " +
+				"whoever comes back with `Last-Event-ID` goes on from there.\n\n" +
+				"A version is never there twice, and the versions that one client sees never go back as long as it names the last in `after`.",
+			Replies: []rest.Reply{
+				{About: "The assignment.", Body: engine.Assignment{}, ContentType: rest.MediaStream},
+				{Status: http.StatusNoContent, About: "There is none, or none that is later."},
+			},
+			Refusals: refusals,
+		}, g.assignment),
+	}, g.leverOperations(refusals)...)
+}
+
+const getAssignment = "get-assignment"
+
+// A clusterPath names a cluster.
+type clusterPath struct {
+	Cluster string `path:"cluster" doc:"The cluster's id."`
+}
+
+// check refuses what is no cluster.
+func (g *Group) check(in *clusterPath) error {
+	b := g.Clusters.Bundle()
+	if b.Cluster(in.Cluster) != nil {
+		return nil
+	}
+	var known []string
+	for _, c := range b.Clusters {
+		known = append(known, c.ID)
+	}
+	return problem.New(problem.ClusterNotFound, "there is no cluster %q%s", in.Cluster, problem.Meant(in.Cluster, known))
+}
+
+type routeKey struct {
+	clusterPath
+	Key string `query:"key" bytes:"any" required:"true" want:"want the key that is looked for" doc:"What the request is about."`
+}
+
+func (g *Group) routeKey(c *rest.Call, in *routeKey) (route wire.Route, err error) {
+	if err := g.check(&in.clusterPath); err != nil {
+		return route, err
+	}
+	a, err := g.Clusters.Assignment(c.Context(), in.Cluster)
+	if errors.Is(err, engine.ErrNotFound) || err == nil && len(a.Owners) == 0 {
+		return route, problem.New(problem.NoWorker, "nothing has been assigned in the cluster %s yet", in.Cluster).With("Retry-After", "1")
+	}
+	if err != nil {
+		return route, err
+	}
+	p := engine.PartitionOf(in.Key, len(a.Owners))
+	owner, ok := a.Owner(p)
+	if !ok {
+		return route, problem.New(problem.NoWorker, "partition %d of the cluster %s is on no worker at present", p, in.Cluster).With("Retry-After", "1")
+	}
+	return wire.Route{Cluster: in.Cluster, Version: a.Version, Partition: p, Worker: owner}, nil
+}
+
+// A newsQuery says which news a caller wants, and how long it waits for them.
+type newsQuery struct {
+	clusterPath
+	After string `query:"after" type:"integer" format:"int64" minimum:"0" doc:"Only a version later than this one."`
+	Wait  string `query:"wait" doc:"How long to wait for it, such as 20s; at most 1m. Without it nobody waits."`
+	Last  string `header:"Last-Event-ID" doc:"Of a stream: in place of after."`
+}
+
+// read gives the version after which there is news, and the time.
+func (q *newsQuery) read() (after int64, wait time.Duration, err error) {
+	text, location := q.After, "query/after"
+	if q.Last != "" {
+		text, location = q.Last, "header/last-event-id"
+	}
+	if text != "" {
+		if after, err = strconv.ParseInt(text, 10, 64); err != nil || after < 0 {
+			return 0, 0, problem.Parameter([]problem.Fault{{Location: location, Message: "want the version of an assignment, such as 17, or 0"}})
+		}
+	}
+	if q.Wait != "" {
+		if wait, err = time.ParseDuration(q.Wait); err != nil || wait < 0 || wait > longestWait {
+			return 0, 0, problem.Parameter([]problem.Fault{{Location: "query/wait", Message: "want a duration such as 20s, at most 1m"}})
+		}
+	}
+	return after, wait, nil
+}
+
+// assignment answers in three ways: at once, when there is a later assignment or time, or as
+// a stream. No news is 204, so that a caller need not compare versions.
+func (g *Group) assignment(c *rest.Call, in *newsQuery) (*engine.Assignment, error) {
+	if err := g.check(&in.clusterPath); err != nil {
+		return nil, err
+	}
+	after, wait, err := in.read()
+	if err != nil {
+		return nil, err
+	}
+	if rest.WantsStream(c.R) {
+		return nil, g.stream(c, in.Cluster, after)
+	}
+	a, err := g.assignmentAfter(c, in.Cluster, after, wait)
+	if a == nil && err == nil {
+		c.Answered()
+		c.W.WriteHeader(http.StatusNoContent)
+	}
+	return a, err
+}
+
+// assignmentAfter waits for a later assignment; nil when none comes.
+func (g *Group) assignmentAfter(c *rest.Call, cluster string, after int64, wait time.Duration) (*engine.Assignment, error) {
+	a, err := g.Clusters.Assignment(c.Context(), cluster)
+	switch {
+	case err == nil && a.Version > after:
+		return &a, nil
+	case err != nil && !errors.Is(err, engine.ErrNotFound):
+		return nil, err
+	case wait == 0:
+		return nil, nil
+	}
+	ctx, cancel := g.Streams.UntilEnd(c.Context(), wait)
+	defer cancel()
+	if err := rest.LetLast(c.W, wait+rest.WriteTime); err != nil {
+		return nil, err
+	}
+	a, err = g.Clusters.AwaitAssignment(ctx, cluster, after)
+	if ctx.Err() != nil {
+		return nil, nil
+	}
+	return &a, err
+}
+
+// stream sends each later assignment.
+func (g *Group) stream(c *rest.Call, cluster string, after int64) error {
+	return g.Streams.Stream(c, getAssignment, func(ctx context.Context) (rest.Event, error) {
+		a, err := g.Clusters.AwaitAssignment(ctx, cluster, after)
+		if ctx.Err() != nil {
+			return rest.Event{}, nil
+		}
+		if err != nil {
+			return rest.Event{}, err
+		}
+		after = a.Version
+		data, err := json.Marshal(a)
+		return rest.Event{ID: strconv.FormatInt(a.Version, 10), Name: "assignment", Data: data}, err
+	})
+}

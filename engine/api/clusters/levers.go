@@ -1,0 +1,191 @@
+package clusters
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+
+	"procaas/engine"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/rest"
+	"procaas/engine/api/wire"
+)
+
+// This file is how operators look at the balancers of clusters, and steer them.
+
+func (g *Group) leverOperations(refusals []string) []rest.Operation {
+	steered := []string{problem.ClusterNotFound, problem.InvalidParameter, problem.InvalidLever, problem.StoreUnavailable}
+	return []rest.Operation{
+		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/admin/v1/clusters", ID: "list-clusters", Tag: "admin",
+			Summary: "List clusters with what their balancers have seen last",
+			Replies: rest.OK("All clusters, in the order of the definition."), Refusals: []string{problem.StoreUnavailable},
+		}, g.list),
+		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/admin/v1/clusters/{cluster}", ID: "get-cluster", Tag: "admin",
+			Summary: "Read a cluster: its workers, how even it is, and its levers", Replies: rest.OK("The cluster."), Refusals: refusals,
+		}, g.get),
+		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/admin/v1/clusters/{cluster}/moves", ID: "list-moves", Tag: "admin",
+			Summary: "List the last moves of partitions with their reasons, the newest first", Replies: rest.OK("The moves."), Refusals: refusals,
+		}, g.moves),
+		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/admin/v1/clusters/{cluster}/recording", ID: "record-cluster", Tag: "admin",
+			Summary: "Read what the balancer has seen lately, to replay it through other policies",
+			About:   "It holds the observations that are kept, of a quarter of an hour, and what a policy knows beforehand.",
+			Replies: rest.OK("The recording."), Refusals: refusals,
+		}, g.recording),
+		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/admin/v1/clusters/{cluster}/partitions/{partition}", ID: "explain-partition", Tag: "admin",
+			Summary: "Tell why a partition is where it is", Replies: rest.OK("The partition."), Refusals: refusals,
+		}, g.explain),
+		rest.Typed(rest.Operation{
+			Method: http.MethodPut, Path: "/admin/v1/clusters/{cluster}/levers/{lever}", ID: "pull-lever", Tag: "admin",
+			Summary: "Ban a worker, drain a worker or a zone, pin a partition, freeze, or let moves be decided and not made",
+			About: "ban takes all partitions off a worker at once, drain in good order; pin keeps a partition on a worker while that is up; " +
+				"under freeze nothing moves at all, and dry-run tells what would. It counts from the next observation on, and is audited.",
+			Example: wire.LeverChange{Worker: "worker-3", Reason: "its disk is full"},
+			Replies: rest.OK("All levers that hold."), Refusals: steered,
+		}, g.pull),
+		rest.Typed(rest.Operation{
+			Method: http.MethodDelete, Path: "/admin/v1/clusters/{cluster}/levers/{lever}", ID: "release-lever", Tag: "admin",
+			Summary: "Let a lever go", Replies: rest.OK("All levers that still hold."), Refusals: append(steered, problem.LeverNotFound),
+		}, g.release),
+	}
+}
+
+func (g *Group) list(c *rest.Call, _ *rest.Nothing) (page wire.Page[engine.ClusterView], err error) {
+	views := []engine.ClusterView{}
+	for _, cluster := range g.Clusters.Bundle().Clusters {
+		status, err := g.Clusters.ClusterStatus(c.Context(), cluster.ID)
+		if err != nil {
+			return page, err
+		}
+		views = append(views, status.View())
+	}
+	return wire.PageOf(views, ""), nil
+}
+
+func (g *Group) get(c *rest.Call, in *clusterPath) (v engine.ClusterView, err error) {
+	if err := g.check(in); err != nil {
+		return v, err
+	}
+	status, err := g.Clusters.ClusterStatus(c.Context(), in.Cluster)
+	if err != nil {
+		return v, leverProblem(err, in.Cluster)
+	}
+	return status.View(), nil
+}
+
+type movesQuery struct {
+	clusterPath
+	Limit int `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"The most moves."`
+}
+
+// moves turns the log around: the store keeps it in the order in which moves were made.
+func (g *Group) moves(c *rest.Call, in *movesQuery) (page wire.Page[engine.MoveLog], err error) {
+	if err := g.check(&in.clusterPath); err != nil {
+		return page, err
+	}
+	moves, err := g.Clusters.ClusterMoves(c.Context(), in.Cluster)
+	newest := []engine.MoveLog{}
+	for i := len(moves) - 1; i >= 0 && len(newest) < in.Limit; i-- {
+		newest = append(newest, moves[i])
+	}
+	return wire.PageOf(newest, ""), leverProblem(err, in.Cluster)
+}
+
+func (g *Group) recording(c *rest.Call, in *clusterPath) (recording engine.Recording, err error) {
+	if err := g.check(in); err != nil {
+		return recording, err
+	}
+	recording, err = g.Clusters.ClusterRecording(c.Context(), in.Cluster)
+	return recording, leverProblem(err, in.Cluster)
+}
+
+type partitionPath struct {
+	clusterPath
+	Partition string `path:"partition" doc:"Its number, from 0."`
+}
+
+func (g *Group) explain(c *rest.Call, in *partitionPath) (v engine.PartitionView, err error) {
+	if err := g.check(&in.clusterPath); err != nil {
+		return v, err
+	}
+	cluster := g.Clusters.Bundle().Cluster(in.Cluster)
+	if cluster == nil { // a reload has taken it away since
+		return v, leverProblem(engine.ErrNoCluster, in.Cluster)
+	}
+	n, err := strconv.Atoi(in.Partition)
+	last := cluster.Partitions - 1
+	if err != nil || n < 0 || n > last {
+		return v, problem.Parameter([]problem.Fault{
+			{Location: "path/partition", Message: "want a number from 0 to " + strconv.Itoa(last) + ", have " + rest.Shown(in.Partition)},
+		})
+	}
+	v, err = g.Clusters.ExplainPartition(c.Context(), in.Cluster, n)
+	return v, leverProblem(err, in.Cluster)
+}
+
+// A leverPath names a lever of a cluster.
+type leverPath struct {
+	clusterPath
+	Lever string `path:"lever" doc:"ban, drain, pin, freeze or dry-run."`
+}
+
+type pullLever struct {
+	leverPath
+	Body wire.LeverChange
+}
+
+func (g *Group) pull(c *rest.Call, in *pullLever) (engine.Levers, error) {
+	b := &in.Body
+	pull := engine.LeverPull{Lever: in.Lever, Worker: b.Worker, Zone: b.Zone, Partition: -1, Until: b.Until}
+	if b.Partition != nil {
+		pull.Partition = *b.Partition
+	}
+	return g.steer(c, &in.leverPath, pull, b.Reason)
+}
+
+type releaseLever struct {
+	leverPath
+	Worker    string `query:"worker" doc:"Of ban and drain."`
+	Zone      string `query:"zone" doc:"Of drain, in place of a worker."`
+	Partition *int   `query:"partition" doc:"Of pin."`
+	Reason    string `query:"reason" bytes:"512" doc:"Why, for people and the audit."`
+}
+
+func (g *Group) release(c *rest.Call, in *releaseLever) (engine.Levers, error) {
+	pull := engine.LeverPull{Lever: in.Lever, Worker: in.Worker, Zone: in.Zone, Partition: -1, Release: true}
+	if n := in.Partition; n != nil && *n < 0 {
+		return engine.Levers{}, problem.Parameter([]problem.Fault{
+			{Location: "query/partition", Message: "want the number of a partition, have " + rest.Shown(*n)},
+		})
+	} else if n != nil {
+		pull.Partition = *n
+	}
+	return g.steer(c, &in.leverPath, pull, in.Reason)
+}
+
+// steer pulls a lever or lets it go, and gives all that hold then.
+func (g *Group) steer(c *rest.Call, in *leverPath, pull engine.LeverPull, reason string) (levers engine.Levers, err error) {
+	if err := g.check(&in.clusterPath); err != nil {
+		return levers, err
+	}
+	levers, err = g.Clusters.PullLever(c.Context(), in.Cluster, pull, c.Actor(reason))
+	return levers, leverProblem(err, in.Cluster)
+}
+
+// leverProblem says what an error of the engine means to a caller.
+func leverProblem(err error, cluster string) error {
+	var refused *engine.LeverError
+	switch {
+	case errors.Is(err, engine.ErrNoCluster):
+		return problem.New(problem.ClusterNotFound, "there is no cluster %q", cluster)
+	case errors.Is(err, engine.ErrNotFound):
+		return problem.New(problem.LeverNotFound, "nobody has pulled this lever of cluster %s", cluster)
+	case errors.As(err, &refused):
+		return problem.New(problem.InvalidLever, "%s", refused.Error())
+	}
+	return err
+}

@@ -1,0 +1,276 @@
+// Package controls serves the calls that change what holds at run time: switches, limits and
+// rollouts by path, handlers that are out of the flow, and live settings.
+package controls
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"procaas/engine"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/rest"
+	"procaas/engine/api/wire"
+)
+
+// Controls switches, holds, limits and rolls out by path.
+type Controls interface {
+	Controls(ctx context.Context) ([]engine.ControlView, error)
+	ControlEffect(ctx context.Context, path string, change engine.ControlChange) (engine.ControlEffect, error)
+	SetControl(ctx context.Context, path string, change engine.ControlChange, ifRevision int64, by engine.Actor) (engine.ControlView, error)
+	RemoveControl(ctx context.Context, path string, ifRevision int64, by engine.Actor) (int64, error)
+	UndoControl(ctx context.Context, revision int64, by engine.Actor) (string, *engine.ControlView, error)
+
+	// EndFallbacks puts handlers back into the flow that have gone out of it by
+	// themselves.
+	EndFallbacks(ctx context.Context, path string, by engine.Actor) ([]string, error)
+}
+
+// Settings reads and changes live settings.
+type Settings interface {
+	Configs(ctx context.Context) ([]engine.ConfigView, error)
+
+	// SetConfig replaces the value when the setting has the revision, 0 being that of one
+	// that was never changed, and -1 any.
+	SetConfig(ctx context.Context, name string, value any, ifRevision int64, by engine.Actor) (engine.ConfigView, error)
+	Audit(ctx context.Context, f engine.AuditFilter) ([]engine.AuditView, error)
+}
+
+// A Group serves the calls about controls and settings.
+type Group struct {
+	Controls Controls
+	Settings Settings
+}
+
+// Operations lists the calls.
+func (g *Group) Operations() []rest.Operation {
+	ops := []rest.Operation{
+		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/admin/v1/controls", ID: "list-controls", Tag: "admin",
+			Summary: "List switches, limits and rollouts that are set at run time",
+			Replies: rest.OK("All controls, by path."), Refusals: []string{problem.StoreUnavailable},
+		}, func(c *rest.Call, _ *rest.Nothing) (wire.Page[engine.ControlView], error) {
+			return rest.Listed(g.Controls.Controls(c.Context()))
+		}),
+		rest.Typed(rest.Operation{
+			Method: http.MethodPost, Path: "/admin/v1/controls/undo", ID: "undo-control", Tag: "admin",
+			Summary: "Take the change of a control back",
+			About: "Puts back what was before the change that made a revision, which the reply to the change and the audit tell. " +
+				"It is refused when the control has changed since.",
+			Example: wire.Undo{Revision: 17}, Replies: rest.OK("What was put back."),
+			Refusals: []string{problem.ControlNotFound, problem.ControlChanged, problem.StoreUnavailable},
+		}, g.undo),
+		rest.Typed(rest.Operation{
+			Method: http.MethodPost, Path: "/admin/v1/fallbacks/end", ID: "end-fallbacks", Tag: "admin",
+			Summary: "Put handlers back into the flow that have gone out of it by themselves",
+			About: "All calls of the handlers below the path are made again, on all nodes within a second. They go out again when " +
+				"their calls fail from now on; a control with the mode keep forbids that.",
+			Example: wire.FallbackEnd{Path: "new-order-created/notify", Reason: "push is back"},
+			Replies: rest.OK("They are back."), Refusals: []string{problem.ControlPath, problem.StoreUnavailable},
+		}, g.endFallbacks),
+		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/admin/v1/configs", ID: "list-configs", Tag: "admin", Summary: "List live settings",
+			Replies: rest.OK("All settings, by name."), Refusals: []string{problem.StoreUnavailable},
+		}, func(c *rest.Call, _ *rest.Nothing) (wire.Page[engine.ConfigView], error) {
+			return rest.Listed(g.Settings.Configs(c.Context()))
+		}),
+		rest.Typed(rest.Operation{
+			Method: http.MethodPut, Path: "/admin/v1/configs/{name}", ID: "set-config", Tag: "admin", Summary: "Change a live setting on all nodes",
+			About:    "`If-Match` with the revision of the setting guards against lost updates; `If-None-Match: *` changes only a setting that was never changed.",
+			Example:  wire.ConfigChange{Value: map[string]any{"enabled": false}, Reason: "push service is down"},
+			Replies:  []rest.Reply{{About: "The setting.", Headers: []string{"ETag: the revision, in quotes"}}},
+			Refusals: []string{problem.InvalidParameter, problem.UnknownConfig, problem.InvalidConfig, problem.ConfigChanged, problem.StoreUnavailable},
+		}, g.setConfig),
+	}
+	path := "/admin/v1/controls"
+	for _, level := range []string{"pipeline", "stage", "handler"} {
+		path += "/{" + level + "}"
+		ops = append(ops, g.setOperation(level, path), g.removeOperation(level, path))
+	}
+	return ops
+}
+
+// setOperation is the call that sets a control of a level.
+func (g *Group) setOperation(level, path string) rest.Operation {
+	return rest.Typed(rest.Operation{
+		Method: http.MethodPut, Path: path, ID: "set-" + level + "-control", Tag: "admin",
+		Summary: "Switch off, hold or limit a " + level + " on all nodes",
+		About: "Replaces the control of the path. It counts on every node within a second: then no call starts that it forbids; calls under way end. " +
+			"`If-Match` with the revision of the control guards against lost updates; `If-None-Match: *` sets only where there is none.",
+		Example: wire.ControlChange{Enabled: new(bool), Mode: engine.ModeHold, Forever: true, Reason: "push service is down"},
+		Replies: []rest.Reply{{
+			About: "The control, or with `dry_run` what it would do.", Body: engine.ControlView{}, Or: []any{engine.ControlEffect{}},
+			Headers: []string{"ETag: the revision, in quotes"},
+		}},
+		Refusals: []string{problem.InvalidParameter, problem.ControlPath, problem.InvalidControl, problem.CriticalHandler, problem.ControlChanged, problem.StoreUnavailable},
+	}, g.set)
+}
+
+// removeOperation is the call that removes a control of a level.
+func (g *Group) removeOperation(level, path string) rest.Operation {
+	return rest.Typed(rest.Operation{
+		Method: http.MethodDelete, Path: path, ID: "remove-" + level + "-control", Tag: "admin",
+		Summary: "Remove the control of a " + level + " on all nodes", Replies: rest.OK("It is removed."),
+		Refusals: []string{problem.InvalidParameter, problem.ControlNotFound, problem.ControlChanged, problem.StoreUnavailable},
+	}, g.remove)
+}
+
+// A controlPath names what a control is of. A call of a pipeline has no stage, and one of a
+// stage no handler.
+type controlPath struct {
+	Pipeline string `path:"pipeline" doc:"Its id."`
+	Stage    string `path:"stage" doc:"Its id."`
+	Handler  string `path:"handler" doc:"Its id."`
+}
+
+// joined gives the path, when the caller may steer there. A part with an escaped slash would be
+// another path once the parts are joined, perhaps one that the caller may not steer.
+func (p *controlPath) joined(c *rest.Call) (string, error) {
+	parts := []string{p.Pipeline}
+	for _, part := range []string{p.Stage, p.Handler} {
+		if part != "" {
+			parts = append(parts, part)
+		}
+	}
+	for i, part := range parts {
+		if strings.Contains(part, "/") {
+			level := []string{"pipeline", "stage", "handler"}[i]
+			return "", problem.New(problem.ControlPath, "there is no %s %q: the parts of a path are separated by plain slashes", level, part)
+		}
+	}
+	path := strings.Join(parts, "/")
+	return path, c.MayAt(path)
+}
+
+type setControl struct {
+	controlPath
+	DryRun  bool   `query:"dry_run" doc:"true: change nothing, tell what would be affected."`
+	IfMatch string `header:"If-Match" doc:"The revision that may be replaced, in quotes."`
+	IfNone  string `header:"If-None-Match" doc:"* to set only where there is no control."`
+	Body    wire.ControlChange
+}
+
+// set sets a control, or with dry_run tells what that would do. The grant is looked at
+// in both cases: an effect names handlers and counts runs.
+func (g *Group) set(c *rest.Call, in *setControl) (any, error) {
+	path, err := in.joined(c)
+	if err != nil {
+		return nil, err
+	}
+	revision, err := rest.Revision(in.IfMatch, in.IfNone)
+	if err != nil {
+		return nil, err
+	}
+	b := &in.Body
+	change := engine.ControlChange{
+		Enabled: b.Enabled == nil || *b.Enabled, Mode: b.Mode, Force: b.Force, Until: b.Until, Forever: b.Forever,
+		RateLimit: b.RateLimit, Over: b.Over, LimitUntil: b.LimitUntil, RolloutPercent: b.RolloutPercent,
+	}
+	if b.Enabled == nil && change == (engine.ControlChange{Enabled: true, Force: b.Force}) {
+		return nil, problem.New(problem.InvalidControl, `it says nothing: want "enabled", a rate_limit or a rollout_percent; "enabled": true alone removes a control`)
+	}
+	if in.DryRun {
+		effect, err := g.Controls.ControlEffect(c.Context(), path, change)
+		return effect, Problem(err, path)
+	}
+	control, err := g.Controls.SetControl(c.Context(), path, change, revision, c.Actor(b.Reason))
+	if err == nil {
+		c.ETag(control.Revision)
+	}
+	return control, Problem(err, path)
+}
+
+type removeControl struct {
+	controlPath
+	Reason  string `query:"reason" bytes:"512" doc:"Why, for people and the audit."`
+	IfMatch string `header:"If-Match" doc:"The revision that may be removed, in quotes."`
+}
+
+func (g *Group) remove(c *rest.Call, in *removeControl) (removed wire.ControlRemoved, err error) {
+	path, err := in.joined(c)
+	if err != nil {
+		return removed, err
+	}
+	revision, err := rest.Revision(in.IfMatch, c.R.Header.Get("If-None-Match"))
+	if err != nil {
+		return removed, err
+	}
+	removed.Path = path
+	removed.Revision, err = g.Controls.RemoveControl(c.Context(), path, revision, c.Actor(in.Reason))
+	return removed, Problem(err, path)
+}
+
+type undoControl struct{ Body wire.Undo }
+
+func (g *Group) undo(c *rest.Call, in *undoControl) (undone wire.Undone, err error) {
+	if err := g.mayUndo(c, in.Body.Revision); err != nil {
+		return undone, err
+	}
+	undone.Path, undone.Control, err = g.Controls.UndoControl(c.Context(), in.Body.Revision, c.Actor(in.Body.Reason))
+	return undone, Problem(err, undone.Path)
+}
+
+// mayUndo refuses a caller whose grant does not cover the path of a change.
+func (g *Group) mayUndo(c *rest.Call, revision int64) error {
+	if !c.Bound() {
+		return nil
+	}
+	list, err := g.Settings.Audit(c.Context(), engine.AuditFilter{Before: revision + 1, Limit: 1})
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 || list[0].Revision != revision || list[0].Kind != engine.AuditControl {
+		return nil // there is nothing to undo, and that will be said
+	}
+	return c.MayAt(list[0].Name)
+}
+
+type fallbackEnd struct{ Body wire.FallbackEnd }
+
+func (g *Group) endFallbacks(c *rest.Call, in *fallbackEnd) (ended wire.FallbacksEnded, err error) {
+	path := in.Body.Path
+	if err := c.MayAt(path); err != nil {
+		return ended, err
+	}
+	handlers, err := g.Controls.EndFallbacks(c.Context(), path, c.Actor(in.Body.Reason))
+	return wire.FallbacksEnded{Path: path, Handlers: handlers}, Problem(err, path)
+}
+
+// Problem says over HTTP why a control is refused.
+func Problem(err error, path string) error {
+	var wrong *engine.ControlError
+	switch {
+	case errors.As(err, &wrong):
+		return problem.New(problem.KnownCode(wrong.Code, problem.InvalidControl), "%s", wrong.Message)
+	case errors.Is(err, engine.ErrConflict):
+		return problem.New(problem.ControlChanged, "the control at %s has another revision; list the controls again", path)
+	}
+	return err
+}
+
+type setConfig struct {
+	Name    string            `path:"name" doc:"The setting."`
+	IfMatch string            `header:"If-Match" doc:"The revision that may be replaced, in quotes."`
+	IfNone  string            `header:"If-None-Match" doc:"* to change only a setting that was never changed."`
+	Body    wire.ConfigChange `hint:"; wrap the setting: {\"value\": …, \"reason\": …}"`
+}
+
+func (g *Group) setConfig(c *rest.Call, in *setConfig) (config engine.ConfigView, err error) {
+	revision, err := rest.Revision(in.IfMatch, in.IfNone)
+	if err != nil {
+		return config, err
+	}
+	config, err = g.Settings.SetConfig(c.Context(), in.Name, in.Body.Value, revision, c.Actor(in.Body.Reason))
+	var wrong *engine.ConfigError
+	switch {
+	case errors.Is(err, engine.ErrConflict):
+		return config, problem.New(problem.ConfigChanged, "the setting %q has another revision than the one in If-Match; read it again", in.Name)
+	case errors.As(err, &wrong):
+		return config, problem.New(problem.KnownCode(wrong.Code, problem.InvalidConfig), "%s", wrong.Message)
+	case err != nil:
+		return config, err
+	}
+	c.ETag(config.Revision)
+	return config, nil
+}

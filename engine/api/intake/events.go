@@ -1,0 +1,236 @@
+package intake
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"procaas/engine"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/rest"
+	"procaas/engine/api/wire"
+)
+
+// The forms in which CloudEvents come.
+const (
+	mediaCloudEvent = "application/cloudevents+json"
+	mediaCloudBatch = "application/cloudevents-batch+json"
+)
+
+// maxEvents bounds the events of one request: they are stored in one
+// transaction, which must be short.
+const maxEvents = 1000
+
+// An intake is the events of one request.
+type intake struct {
+	events []engine.Event
+	queue  string              // the pipeline that they are tasks of; empty for none
+	many   bool                // the sender sent an array, and wants one
+	field  func(string) string // where a field of the engine's event stands in what was sent
+}
+
+// postEvents takes events in. What cannot be read is refused as a whole, before
+// anything is stored; what can be read is accepted or refused event by event.
+func (g *Group) postEvents(c *rest.Call) error {
+	if err := g.mayTakeIn(); err != nil {
+		return err
+	}
+	decode, err := eventDecoder(c)
+	if err != nil {
+		return err
+	}
+	body, err := c.Body()
+	if err != nil {
+		return err
+	}
+	in, err := decode(body)
+	if err != nil {
+		return err
+	}
+	in.trace(c.R.Header)
+	return g.submit(c, in)
+}
+
+// mayTakeIn refuses events before they are read when even one would have to wait
+// for too long.
+func (g *Group) mayTakeIn() error {
+	if over := g.Intake.Overload(); over != nil {
+		return over
+	}
+	return nil
+}
+
+// trace gives events that have no trace context the one of their request.
+func (in *intake) trace(h http.Header) {
+	parent, state := engine.TraceContext(h.Get("Traceparent"), strings.Join(h.Values("Tracestate"), ","))
+	for i := range in.events {
+		if e := &in.events[i]; e.TraceParent == "" {
+			e.TraceParent, e.TraceState = parent, state
+		}
+	}
+}
+
+// eventDecoder chooses how to read a request by its headers.
+func eventDecoder(c *rest.Call) (func([]byte) (intake, error), error) {
+	if isBinary(c.R.Header) {
+		return func(body []byte) (intake, error) { return decodeBinary(c.R.Header, body) }, nil
+	}
+	media, err := c.Media(rest.MediaJSON, mediaCloudEvent, mediaCloudBatch)
+	switch {
+	case err != nil:
+		return nil, err
+	case media == mediaCloudEvent:
+		return func(body []byte) (intake, error) { return decodeCloudEvents(body, false) }, nil
+	case media == mediaCloudBatch:
+		return func(body []byte) (intake, error) { return decodeCloudEvents(body, true) }, nil
+	}
+	return decodePlain, nil
+}
+
+// decodePlain reads one event of the plain form, or an array of them. CloudEvents
+// are known by their specversion: many clients send all JSON as application/json.
+func decodePlain(body []byte) (intake, error) {
+	v, err := rest.Parse(body)
+	if err != nil {
+		return intake{}, err
+	}
+	first := v
+	if list, ok := v.([]any); ok && len(list) > 0 {
+		first = list[0]
+	}
+	if f, fault := rest.Object("", first); fault == nil && f.Get("specversion") != nil {
+		return decodeList(v, structuredEvent, dataPointerOf)
+	}
+	return decodeList(v, plainEvent, pointerOf)
+}
+
+// decodeList reads one object, or an array of them.
+func decodeList(v any, one func(*rest.Fields) engine.Event, field func(string) string) (in intake, err error) {
+	in.field = field
+	in.many, err = rest.Each(v, maxEvents, func(f *rest.Fields) { in.events = append(in.events, one(f)) })
+	return in, err
+}
+
+// plainEvent reads an event of the plain form. An absent member is the zero value of its field.
+func plainEvent(f *rest.Fields) engine.Event {
+	e := engine.Event{
+		Type:           f.Required("type"),
+		ID:             f.Text("id"),
+		Source:         f.Text("source"),
+		Key:            f.Text("key"),
+		Payload:        f.Get("payload"),
+		At:             f.Instant("at"),
+		DelayTolerance: f.Duration("delay_tolerance"),
+		Priority:       f.Integer("priority"),
+	}
+	f.RefuseUnknown()
+	return e
+}
+
+// pointerOf makes a JSON pointer of a name such as payload.order-id.
+func pointerOf(field string) string {
+	return "/" + strings.ReplaceAll(rest.Escape(field), ".", "/")
+}
+
+// pointerTo makes a JSON pointer of the names on the way to a part.
+func pointerTo(path []string) string {
+	var b strings.Builder
+	for _, name := range path {
+		b.WriteString("/" + rest.Escape(name))
+	}
+	return b.String()
+}
+
+// submit hands events over and replies. A client that has gone is not served:
+// it will send again.
+func (g *Group) submit(c *rest.Call, in intake) error {
+	if err := c.Context().Err(); err != nil {
+		return err
+	}
+	if len(in.events) == 0 {
+		return c.Reply(http.StatusAccepted, wire.Receipts{Items: []wire.ReceiptItem{}})
+	}
+	if err := g.maySubmit(c, in.events); err != nil {
+		return err
+	}
+	submissions := make([]engine.Submission, len(in.events))
+	for i, e := range in.events {
+		submissions[i] = engine.Submission{Event: e, Queue: in.queue}
+	}
+	// One call for all of them: they are stored in one transaction.
+	results, err := g.Intake.Submit(c.Context(), submissions)
+	if err != nil {
+		return err
+	}
+	if in.many {
+		return replyMany(c, in, results)
+	}
+	return replyOne(c, in, results[0])
+}
+
+// maySubmit refuses events for pipelines that the caller's grant does not cover.
+func (g *Group) maySubmit(c *rest.Call, events []engine.Event) error {
+	if !c.Bound() {
+		return nil
+	}
+	for _, e := range events {
+		b := g.Intake.Bundle()
+		for _, p := range slices.Concat(b.On(e.Type), b.Awaiting(e.Type)) {
+			if err := c.MayAt(p.ID); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// replyOne replies 202 to an event that is stored now, and 200 to one that was before.
+func replyOne(c *rest.Call, in intake, result engine.Submitted) error {
+	if result.Err != nil {
+		return eventProblem(result.Err, in.field)
+	}
+	status := http.StatusAccepted
+	if result.Receipt.Duplicate {
+		status = http.StatusOK
+	}
+	c.W.Header().Set("Location", "/v1/runs/"+result.Receipt.Run)
+	rc := result.Receipt
+	return c.Reply(status, wire.Receipt{Event: rc.Event, Run: rc.Run, Duplicate: rc.Duplicate, Undecided: rc.Undecided, Key: otherKey(in.events[0], rc)})
+}
+
+// otherKey gives the key of a run when its event names another one; empty otherwise. The
+// sender of such an event may believe in an order that there is not.
+func otherKey(e engine.Event, rc engine.Receipt) string {
+	if e.Key == "" || e.Key == rc.Key {
+		return ""
+	}
+	return rc.Key
+}
+
+// replyMany replies 202 when no event was refused, 207 when some were, and
+// with a problem when all were.
+func replyMany(c *rest.Call, in intake, results []engine.Submitted) error {
+	reply, refused := wire.Receipts{}, []problem.Fault(nil)
+	for i, result := range results {
+		if result.Err == nil {
+			rc := result.Receipt
+			reply.Items = append(reply.Items, wire.ReceiptItem{Event: rc.Event, Run: rc.Run, Duplicate: &rc.Duplicate, Undecided: rc.Undecided, Key: otherKey(in.events[i], rc)})
+			continue
+		}
+		at := fmt.Sprintf("/%d", i)
+		p := eventProblem(result.Err, func(field string) string { return at + in.field(field) })
+		reply.Items = append(reply.Items, wire.ReceiptItem{Event: in.events[i].ID, Error: p})
+		refused = append(refused, problem.Fault{Location: at, Message: p.Detail, Code: p.Code})
+	}
+	switch len(refused) {
+	case 0:
+		return c.Reply(http.StatusAccepted, reply)
+	case len(results):
+		if p := reply.Items[0].Error; p.Status >= http.StatusInternalServerError {
+			return p
+		}
+		return problem.New(problem.BatchRefused, "none of the %d events was accepted; the first: %s", len(results), refused[0].Message).At(refused...)
+	}
+	return c.Reply(http.StatusMultiStatus, reply)
+}

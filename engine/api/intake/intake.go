@@ -1,0 +1,185 @@
+// Package intake takes events in. They are read by hand: a request may hold a thousand of
+// them, in three forms, and each is accepted or refused for itself.
+package intake
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"procaas/dsl"
+	"procaas/engine"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/rest"
+	"procaas/engine/api/wire"
+)
+
+// An Intake accepts events.
+type Intake interface {
+	// Submit gives a receipt or an error for each event, in their order. Its own error is
+	// for all of them: then it may be unknown whether they are stored.
+	Submit(ctx context.Context, events []engine.Submission) ([]engine.Submitted, error)
+
+	// Overload tells why even one event more would have to wait for too long; nil when it
+	// would not. It is asked before a body is read, so it takes nothing from the store.
+	Overload() *engine.OverloadError
+	Bundle() *dsl.Bundle
+}
+
+// A Group serves the calls that bring events in.
+type Group struct{ Intake Intake }
+
+// Refusals are the codes that any call which brings events in may give.
+func Refusals(more ...string) []string {
+	return append(more,
+		problem.IDConflict, problem.EventRejected, problem.UnknownEventType, problem.MissingKey, problem.InvalidEvent, problem.InvalidPayload,
+		problem.BatchRefused, problem.Overloaded, problem.KeyMoving, problem.CellAway, problem.StoreUnavailable)
+}
+
+// exampleRun is the id of a run in examples: a UUID of version 7, as those of runs are.
+const exampleRun = "0199d3f0-6f6e-7c7b-9d0a-6a3c1c2f4e11"
+
+// Receipts are the replies to events. A call that takes tasks, too, has other forms of those
+// that tell of all, and of those where some are refused.
+func Receipts(all []any, some ...any) []rest.Reply {
+	return []rest.Reply{
+		{
+			Status: http.StatusAccepted, About: "Accepted and durable. An array, or a batch, gives items in its order.",
+			Body: wire.Receipt{}, Or: append([]any{wire.Receipts{}}, all...), Example: wire.Receipt{Event: "e-1", Run: exampleRun},
+			Headers: []string{"Location: the run of a single event"},
+		},
+		{
+			About: "The event had been accepted before; nothing has changed.",
+			Body:  wire.Receipt{}, Example: wire.Receipt{Event: "e-1", Run: exampleRun, Duplicate: true},
+		},
+		{Status: http.StatusMultiStatus, About: "Of an array, or a batch, some were accepted and some refused: each item tells.", Body: wire.Receipts{}, Or: some},
+	}
+}
+
+// Operations lists the calls.
+func (g *Group) Operations() []rest.Operation {
+	return []rest.Operation{{
+		Method: http.MethodPost, Path: "/v1/events", ID: "submit-events", Tag: "events", Summary: "Submit events",
+		About: "Takes the plain form, one or an array, and CloudEvents 1.0: structured, batched, or binary with the attributes in `ce-` headers. " +
+			"Extensions of CloudEvents: `partitionkey` (or `subject`) is the key; `priority`, `delaytolerance` and `at` are as in the plain form; `traceparent` and `tracestate`, or the headers of these names, say which trace the event belongs to. " +
+			"Data must be JSON.\n\n" +
+			"A request that cannot be read is refused as a whole. Events that can be read are accepted or refused each for itself: " +
+			"202 when none is refused, 207 when some are, 422 `batch_refused` when all are. " +
+			"A repetition of `source` and `id` gives the first run again.",
+		Body: eventBody, Replies: Receipts(nil), Refusals: Refusals(), Serve: g.postEvents,
+	}}
+}
+
+// eventBody describes all forms in which events come but the binary one, whose attributes are
+// headers.
+func eventBody(schema func(any) *huma.Schema) *huma.RequestBody {
+	cloud := &huma.Schema{Ref: "#/components/schemas/CloudEvent"}
+	plain := wire.Event{Type: "new-order-created", ID: "e-1", Source: "orders", Payload: map[string]any{"order-id": "o-42"}}
+	structured := map[string]any{
+		"specversion": "1.0", "type": "new-order-created", "id": "e-1", "source": "/orders", "partitionkey": "o-42",
+		"datacontenttype": rest.MediaJSON, "data": map[string]any{"order-id": "o-42"},
+	}
+	return &huma.RequestBody{
+		Required: true,
+		Content: map[string]*huma.MediaType{
+			rest.MediaJSON:  {Schema: OneOrMany(schema(wire.Event{})), Example: plain},
+			mediaCloudEvent: {Schema: cloud, Example: structured},
+			mediaCloudBatch: {Schema: &huma.Schema{Type: huma.TypeArray, Items: cloud}, Example: []any{structured}},
+		},
+	}
+}
+
+// OneOrMany describes a body that is one object, or an array of at most [maxEvents].
+func OneOrMany(one *huma.Schema) *huma.Schema {
+	many := maxEvents
+	return &huma.Schema{OneOf: []*huma.Schema{one, {Type: huma.TypeArray, Items: one, MaxItems: &many}}}
+}
+
+// CloudEvent describes a CloudEvent by hand: no Go type of ours has its shape.
+func CloudEvent() *huma.Schema {
+	text := func(about string) *huma.Schema { return &huma.Schema{Type: huma.TypeString, Description: about} }
+	moment := func(about string) *huma.Schema {
+		return &huma.Schema{Type: huma.TypeString, Format: "date-time", Description: about}
+	}
+	return &huma.Schema{
+		Type: huma.TypeObject, Description: "A CloudEvent of version 1.0. Further extensions are allowed and ignored.",
+		Required: []string{"specversion", "id", "source", "type"},
+		Properties: map[string]*huma.Schema{
+			"specversion": {Type: huma.TypeString, Enum: []any{"1.0"}},
+			"id":          text("Unique within source."), "source": text("Who sends it."), "type": text("Which pipelines it may activate."),
+			"time": moment("When it happened."), "subject": text("The key, when partitionkey is left out."),
+			"datacontenttype": text("A type of JSON."), "dataschema": text("Ignored."),
+			"data": {Description: "The payload: any JSON value."}, "data_base64": text("The payload: JSON in base64."),
+			"partitionkey": text("The key of the entity."), "traceparent": text("W3C trace context."), "tracestate": text("W3C trace context."),
+			"priority":       {Type: huma.TypeInteger, Format: "int32", Description: "Higher goes first."},
+			"delaytolerance": rest.DurationSchema("How long the event may wait beyond its time."), "at": moment("When the event is due."),
+		},
+	}
+}
+
+// PutTasks takes tasks in as events of the first type that a pipeline serves.
+func (g *Group) PutTasks(c *rest.Call, pipeline *dsl.Pipeline) error {
+	eventType := pipeline.ID
+	if len(pipeline.On) > 0 {
+		eventType = pipeline.On[0]
+	}
+	if err := g.mayTakeIn(); err != nil {
+		return err
+	}
+	v, err := c.JSON()
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	in, err := decodeList(v, func(f *rest.Fields) engine.Event {
+		e := taskEvent(f, now)
+		e.Type = eventType
+		return e
+	}, pointerOf)
+	if err != nil {
+		return err
+	}
+	in.trace(c.R.Header)
+	in.queue = pipeline.ID
+	return g.submit(c, in)
+}
+
+// taskEvent reads a task that becomes an event. now is what its delay counts from.
+func taskEvent(f *rest.Fields, now time.Time) engine.Event {
+	e := engine.Event{
+		Payload:        f.Get("payload"),
+		Priority:       f.Integer("priority"),
+		DelayTolerance: f.Duration("delay_tolerance"),
+		At:             f.Instant("at"),
+		Key:            f.Text("key"),
+	}
+	delay := f.Duration("delay")
+	switch {
+	case f.Has("delay") && f.Has("at"):
+		f.Fault("delay", "want either delay or at, have both")
+	case delay > 0:
+		e.At = now.Add(delay).UTC()
+	}
+	f.RefuseUnknown()
+	return e
+}
+
+// eventProblem says why one event was refused. field translates a name of the
+// event to the place where its sender wrote it.
+func eventProblem(err error, field func(string) string) *problem.Problem {
+	var refused *engine.IntakeError
+	if !errors.As(err, &refused) {
+		return problem.Of(err)
+	}
+	p := problem.New(problem.KnownCode(refused.Code, problem.InvalidEvent), "%s", refused.Message)
+	for _, f := range refused.Faults {
+		p.At(problem.Fault{Location: field(f.Path[0]) + pointerTo(f.Path[1:]), Message: f.Message})
+	}
+	if refused.Field != "" {
+		p.At(problem.Fault{Location: field(refused.Field), Message: refused.Message})
+	}
+	return p
+}

@@ -1,0 +1,28 @@
+package problem
+
+import "procaas/dsl/diag"
+
+// A Finding is what is wrong with a pipeline file.
+type Finding struct {
+	File      string `json:"file" doc:"The file, as the server was given it."`
+	Line      int    `json:"line" doc:"Where it begins, from 1."`
+	Column    int    `json:"column" doc:"The column of its first character, from 1."`
+	EndLine   int    `json:"end_line" doc:"The line in which it ends."`
+	EndColumn int    `json:"end_column" doc:"The column behind its last character, which it does not include."`
+	Severity  string `json:"severity" enum:"error,warning,advice" doc:"error refuses the pipelines; warning and advice do not."`
+	Code      string `json:"code" doc:"The rule, such as PC0103; procaas explain tells about it."`
+	Message   string `json:"message" doc:"What is wrong, for people."`
+	Hint      string `json:"hint" doc:"How to mend it; may be empty."`
+}
+
+// Findings writes diagnostics as replies have them.
+func Findings(found []diag.Diagnostic) []Finding {
+	var out []Finding
+	for _, d := range found {
+		out = append(out, Finding{
+			File: d.File, Line: d.Start.Line, Column: d.Start.Column, EndLine: d.End.Line, EndColumn: d.End.Column,
+			Severity: string(d.Severity), Code: string(d.Code), Message: d.Message, Hint: d.Hint,
+		})
+	}
+	return out
+}

@@ -1,0 +1,315 @@
+// Package problem is what the API says when it refuses a call: problems in the form of RFC 9457,
+// the one table of their codes, and what errors of the engine are over HTTP.
+package problem
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"procaas/dsl/diag"
+	"procaas/engine"
+)
+
+// A Problem is an error of the API, in the form of RFC 9457. Programs test its
+// Code; codes are stable.
+type Problem struct {
+	Type   string  `json:"type" doc:"A name of the kind of problem, made from the code." example:"urn:procaas:problem:unknown_event_type"`
+	Title  string  `json:"title" doc:"The kind of problem, for people."`
+	Status int     `json:"status" doc:"The HTTP status."`
+	Detail string  `json:"detail" doc:"What was found, what was expected and what to do, for people."`
+	Code   string  `json:"code" doc:"The kind of problem, for programs. Codes are stable." example:"unknown_event_type"`
+	Errors []Fault `json:"errors,omitempty" doc:"What is wrong where, when places are known."`
+
+	Diagnostics []Finding `json:"diagnostics,omitempty" doc:"What is wrong with pipelines that are refused."`
+
+	Header http.Header `json:"-"` // to reply with, such as Retry-After; nil for none
+	Token  string      `json:"-"` // whose bearer is refused what it may not; the audit is told. Empty for none
+}
+
+// A Fault is one thing that is wrong with a request.
+type Fault struct {
+	Location string `json:"location" doc:"Where it is: a JSON pointer into the body, or query/NAME, path/NAME, header/NAME." example:"/payload/order-id"`
+	Message  string `json:"message" doc:"What is wrong, for people."`
+	Code     string `json:"code,omitempty" doc:"In a refused array of events: why the event at this place is refused."`
+}
+
+// Error implements error.
+func (p *Problem) Error() string {
+	if p.Detail == "" {
+		return p.Title
+	}
+	return p.Detail
+}
+
+// With adds a header to the reply.
+func (p *Problem) With(name, value string) *Problem {
+	if p.Header == nil {
+		p.Header = http.Header{}
+	}
+	p.Header.Set(name, value)
+	return p
+}
+
+// At adds the places of what is wrong.
+func (p *Problem) At(faults ...Fault) *Problem {
+	p.Errors = append(p.Errors, faults...)
+	return p
+}
+
+// The codes of problems.
+const (
+	MalformedJSON    = "malformed_json"
+	InvalidBody      = "invalid_body"
+	InvalidParameter = "invalid_parameter"
+	Unauthorized     = "unauthorized"
+	Forbidden        = "forbidden"
+	TooManyFailures  = "too_many_failures"
+	UnknownHost      = "unknown_host"
+	InvalidToken     = "invalid_token"
+	TokenExists      = "token_exists"
+	TokenNotFound    = "token_not_found"
+	FirstToken       = "first_token"
+	LastAdmin        = "last_admin"
+	CrossOrigin      = "cross_origin"
+	UnknownPath      = "unknown_path"
+	RunNotFound      = "run_not_found"
+	HandlerNotFound  = "handler_not_found"
+	FlowNotFound     = "flow_not_found"
+	ClusterNotFound  = "cluster_not_found"
+	NoWorker         = "no_worker"
+	InvalidLever     = "invalid_lever"
+	LeverNotFound    = "lever_not_found"
+	PipelineNotFound = "pipeline_not_found"
+	UnknownConfig    = "unknown_config"
+	InvalidConfig    = "invalid_config"
+	UnknownMethod    = "method_not_allowed"
+	IDConflict       = "id_conflict"
+	EventRejected    = "event_rejected"
+	RunNotFailed     = "run_not_failed"
+	RunFinished      = "run_already_finished"
+	RunUndoing       = "run_undoing"
+	LengthRequired   = "length_required"
+	ConfigChanged    = "config_changed"
+	BodyTooLarge     = "body_too_large"
+	UnsupportedMedia = "unsupported_media_type"
+	UnknownEventType = "unknown_event_type"
+	MissingKey       = "missing_key"
+	InvalidEvent     = "invalid_event"
+	InvalidPayload   = "invalid_payload"
+	BatchRefused     = "batch_refused"
+	BodyTooSlow      = "body_too_slow"
+	ClientLeft       = "client_left"
+	Internal         = "internal_error"
+	StoreUnavailable = "store_unavailable"
+	Overloaded       = "overloaded"
+	TooLong          = "too_long"
+	NotReady         = "not_ready"
+	InvalidPipelines = "invalid_pipelines"
+	NotReloadable    = "not_reloadable"
+	EventsWait       = "events_wait"
+	ControlPath      = "unknown_control_path"
+	ControlNotFound  = "control_not_found"
+	InvalidControl   = "invalid_control"
+	CriticalHandler  = "critical_handler"
+	ControlChanged   = "control_changed"
+	RunPinned        = "run_pinned"
+	RunNotMovable    = "run_not_movable"
+	UnknownShardMap  = "unknown_shard_map"
+	UnknownShard     = "unknown_shard"
+	InvalidShardKey  = "invalid_shard_key"
+	KeyNotPlaced     = "key_not_placed"
+	NoFitHost        = "no_fit_host"
+	ShardBusy        = "shard_busy"
+	UnknownTransfer  = "unknown_transfer"
+	TransferState    = "transfer_state"
+	NoTasks          = "no_task_queue"
+	InvalidTask      = "invalid_task"
+	QueueDraining    = "queue_draining"
+	UnknownTaskType  = "unknown_task_type"
+	KeyMoving        = "key_moving"
+	CellAway         = "cell_away"
+	NoCells          = "no_cells"
+	InvalidMove      = "invalid_move"
+	CellInUse        = "cell_in_use"
+)
+
+// A Meaning is what a code is over HTTP.
+type Meaning struct {
+	Status int
+	Title  string // one line, for people
+}
+
+// Table is the one table of what codes mean.
+var Table = map[string]Meaning{
+	MalformedJSON:    {http.StatusBadRequest, "The body is not acceptable JSON"},
+	InvalidBody:      {http.StatusBadRequest, "The body is not what the call takes"},
+	InvalidParameter: {http.StatusBadRequest, "A parameter is not what the call takes"},
+	Unauthorized:     {http.StatusUnauthorized, "The call needs a token"},
+	Forbidden:        {http.StatusForbidden, "The token does not allow the call"},
+	TooManyFailures:  {http.StatusTooManyRequests, "Too many wrong tokens"},
+	UnknownHost:      {http.StatusMisdirectedRequest, "The server has another name"},
+	InvalidToken:     {http.StatusUnprocessableEntity, "The token makes no sense"},
+	TokenExists:      {http.StatusConflict, "There is such a token already"},
+	TokenNotFound:    {http.StatusNotFound, "There is no such token"},
+	FirstToken:       {http.StatusConflict, "The first token must be one of an admin"},
+	LastAdmin:        {http.StatusConflict, "The last token of an admin stays"},
+	CrossOrigin:      {http.StatusForbidden, "Another site may not write here"},
+	UnknownPath:      {http.StatusNotFound, "There is no such call"},
+	RunNotFound:      {http.StatusNotFound, "There is no such run"},
+	HandlerNotFound:  {http.StatusNotFound, "The run has no such handler"},
+	FlowNotFound:     {http.StatusNotFound, "There is no such flow"},
+	ClusterNotFound:  {http.StatusNotFound, "There is no such cluster"},
+	InvalidLever:     {http.StatusUnprocessableEntity, "The lever cannot be pulled like this"},
+	LeverNotFound:    {http.StatusNotFound, "Nobody has pulled this lever"},
+	NoWorker:         {http.StatusServiceUnavailable, "No worker serves the partition"},
+	PipelineNotFound: {http.StatusNotFound, "There is no such pipeline"},
+	UnknownConfig:    {http.StatusNotFound, "There is no such setting"},
+	UnknownMethod:    {http.StatusMethodNotAllowed, "The call does not take this method"},
+	NoTasks:          {http.StatusNotImplemented, "The server keeps no tasks"},
+	InvalidTask:      {http.StatusUnprocessableEntity, "The task makes no sense"},
+	QueueDraining:    {http.StatusConflict, "The queue takes no new tasks"},
+	UnknownTaskType:  {http.StatusNotFound, "Nobody does tasks of this type"},
+	IDConflict:       {http.StatusConflict, "The event's id was used before for another event"},
+	EventRejected:    {http.StatusConflict, "The entity's state does not allow the event"},
+	RunNotFailed:     {http.StatusConflict, "Only a run that has failed or waits for an operator can be retried"},
+	RunFinished:      {http.StatusConflict, "The run has already finished"},
+	RunUndoing:       {http.StatusConflict, "The run is cancelled already, and undoes what it has done"},
+	LengthRequired:   {http.StatusLengthRequired, "The length of the body must be announced"},
+	ConfigChanged:    {http.StatusPreconditionFailed, "The setting has changed meanwhile"},
+	BodyTooLarge:     {http.StatusRequestEntityTooLarge, "The body is too large"},
+	UnsupportedMedia: {http.StatusUnsupportedMediaType, "The form of the body is not understood"},
+	UnknownEventType: {http.StatusUnprocessableEntity, "No pipeline serves this type of event"},
+	MissingKey:       {http.StatusUnprocessableEntity, "The event has no key"},
+	InvalidPayload:   {http.StatusUnprocessableEntity, "The payload is not what the schema of its event type says"},
+	InvalidEvent:     {http.StatusUnprocessableEntity, "The event cannot be accepted"},
+	InvalidConfig:    {http.StatusUnprocessableEntity, "The setting cannot have this value"},
+	BatchRefused:     {http.StatusUnprocessableEntity, "None of the events was accepted"},
+	BodyTooSlow:      {http.StatusRequestTimeout, "The body came too slowly"},
+	ClientLeft:       {http.StatusServiceUnavailable, "The caller hung up before the answer"},
+	Internal:         {http.StatusInternalServerError, "The program has a defect"},
+	StoreUnavailable: {http.StatusServiceUnavailable, "The store cannot be reached"},
+	Overloaded:       {http.StatusServiceUnavailable, "Events come too fast"},
+	TooLong:          {http.StatusServiceUnavailable, "The answer takes too long"},
+	InvalidPipelines: {http.StatusUnprocessableEntity, "The pipelines have errors"},
+	EventsWait:       {http.StatusConflict, "Accepted events wait for pipelines that are gone"},
+	NotReloadable:    {http.StatusConflict, "The server has no pipelines to read again"},
+	ControlPath:      {http.StatusNotFound, "There is no such pipeline, stage or handler"},
+	ControlNotFound:  {http.StatusNotFound, "There is no such control"},
+	CriticalHandler:  {http.StatusConflict, "A critical handler is left out by force only"},
+	ControlChanged:   {http.StatusPreconditionFailed, "The control has changed meanwhile"},
+	InvalidControl:   {http.StatusUnprocessableEntity, "The control makes no sense"},
+	RunPinned:        {http.StatusConflict, "The run does not fit the present definition"},
+	RunNotMovable:    {http.StatusConflict, "Only a run that has begun and not ended can be moved"},
+	UnknownShardMap:  {http.StatusNotFound, "There is no such shard map"},
+	UnknownShard:     {http.StatusNotFound, "The map has no such shard"},
+	InvalidShardKey:  {http.StatusUnprocessableEntity, "The text is no key of the map"},
+	KeyNotPlaced:     {http.StatusNotFound, "The key lives nowhere"},
+	NoFitHost:        {http.StatusServiceUnavailable, "No host of the shard is fit"},
+	ShardBusy:        {http.StatusConflict, "The key or the shard is busy"},
+	UnknownTransfer:  {http.StatusNotFound, "There is no such transfer"},
+	TransferState:    {http.StatusConflict, "The transfer cannot do that now"},
+	KeyMoving:        {http.StatusServiceUnavailable, "The key moves to another database"},
+	CellAway:         {http.StatusServiceUnavailable, "The database of the key cannot be reached"},
+	NoCells:          {http.StatusConflict, "The inbox has one database"},
+	InvalidMove:      {http.StatusConflict, "The slots cannot move so"},
+	CellInUse:        {http.StatusConflict, "The database cannot leave the inbox"},
+	NotReady:         {http.StatusServiceUnavailable, "The node cannot work at present"},
+}
+
+// New makes the problem of a code.
+func New(code, format string, args ...any) *Problem {
+	p := Table[code]
+	return &Problem{
+		Type: "urn:procaas:problem:" + code, Title: p.Title, Status: p.Status,
+		Detail: fmt.Sprintf(format, args...), Code: code,
+	}
+}
+
+// Meant suggests what a caller may have meant by a name that is not known, as the end of
+// a sentence; empty when nothing is near.
+func Meant(name string, known []string) string {
+	near := diag.Suggest(name, known)
+	if near == "" {
+		return ""
+	}
+	return "; did you mean " + near + "?"
+}
+
+// Of says over HTTP what an error of the engine means. What is known
+// to be the caller's fault is told by the handlers; what is left is the store.
+func Of(err error) *Problem {
+	var p *Problem
+	if errors.As(err, &p) {
+		return p
+	}
+	var over *engine.OverloadError
+	if errors.As(err, &over) {
+		return overloaded(over)
+	}
+	switch {
+	case errors.Is(err, engine.ErrStoreLost):
+		return New(StoreUnavailable, "%s, /readyz says what is missing; it is unknown whether the call took effect, so repeat it with the same ids",
+			engine.ErrStoreLost).With("Retry-After", "5")
+	case errors.Is(err, engine.ErrMoving):
+		return New(KeyMoving, "the key is on its way to another database of the inbox; nothing was changed, so send it again in a moment").
+			With("Retry-After", "1")
+	case errors.Is(err, engine.ErrTooLong):
+		return New(TooLong, "%s; nothing was changed, so ask again in a moment", err).With("Retry-After", "2")
+	case errors.Is(err, engine.ErrAway):
+		return New(CellAway, "the database of the inbox that has the key cannot be reached; it is unknown whether the call took effect, so repeat it with the same ids").
+			With("Retry-After", "2")
+	}
+	return New(StoreUnavailable, "the store could not be reached in time; it is unknown whether the call took effect, so repeat it with the same ids").
+		With("Retry-After", "1")
+}
+
+// KnownCode gives a code of the engine when the table has it.
+func KnownCode(code, otherwise string) string {
+	if _, known := Table[code]; known {
+		return code
+	}
+	return otherwise
+}
+
+// Parameter tells all faults of a query, a path or headers in one problem; nil when there
+// are none.
+func Parameter(faults []Fault) error {
+	if len(faults) == 0 {
+		return nil
+	}
+	return New(InvalidParameter, "%s: %s", faults[0].Location, faults[0].Message).At(faults...)
+}
+
+// Body tells all faults in one problem; nil when there are none.
+func Body(faults []Fault) error {
+	if len(faults) == 0 {
+		return nil
+	}
+	first := faults[0]
+	detail := first.Message
+	if first.Location != "" {
+		detail = first.Location + ": " + detail
+	}
+	if more := len(faults) - 1; more > 0 {
+		detail += fmt.Sprintf(" (and %d more)", more)
+	}
+	const shownFaults = 20 // more would not be read; the detail tells how many there are
+	return New(InvalidBody, "%s", detail).At(faults[:min(len(faults), shownFaults)]...)
+}
+
+// RetryAfter tells how long to wait before the call is repeated; 0 when the
+// server does not say.
+func (p *Problem) RetryAfter() time.Duration {
+	s, _ := strconv.Atoi(p.Header.Get("Retry-After"))
+	return time.Duration(max(s, 0)) * time.Second
+}
+
+// overloaded says that events cannot be taken in at present.
+func overloaded(over *engine.OverloadError) *Problem {
+	return New(Overloaded, "%s; nothing of this request was accepted, so send it again later", over).
+		With("Retry-After", strconv.Itoa(max(1, int(math.Ceil(float64(over.After)/float64(time.Second))))))
+}

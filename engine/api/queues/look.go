@@ -1,0 +1,86 @@
+package queues
+
+import (
+	"strconv"
+	"time"
+
+	"procaas/engine"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/rest"
+	"procaas/engine/api/wire"
+)
+
+// This file is what everybody may look at.
+
+// viewOfTask writes a task as replies have it, without a receipt: whoever only looks gets none.
+func viewOfTask(t *engine.QueuedTask) wire.QueuedTask {
+	return wire.QueuedTask{
+		ID: strconv.FormatInt(t.ID, 10), Type: t.Type, State: string(t.State), Payload: t.Payload, Key: t.Key, Unique: t.Unique,
+		Priority: t.Priority, Attempt: t.Attempt(), Due: t.Due, Deadline: t.Deadline, Worker: t.Worker, Error: t.Error,
+		Timeout: t.Timeout.Seconds(), Until: given(t.Until), Ended: given(t.Ended),
+	}
+}
+
+// given is a time that replies leave out when it is zero.
+func given(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+func (g *Group) list(c *rest.Call, _ *rest.Nothing) (wire.Page[wire.QueueStats], error) {
+	all, err := g.Tasks.TaskStats(c.Context())
+	items := []wire.QueueStats{}
+	for i := range all {
+		items = append(items, viewOfStats(&all[i]))
+	}
+	return rest.Listed(items, err)
+}
+
+// viewOfStats writes the counts of a type as replies have them.
+func viewOfStats(t *engine.TaskTypeStats) wire.QueueStats {
+	q := wire.QueueStats{
+		Type: t.Type, Mode: string(t.Mode), Reason: t.Reason, Ready: t.Ready, Waiting: t.Waiting, Starting: t.Starting,
+		Running: t.Running, Scheduled: t.Scheduled, Failed: t.Failed, Oldest: given(t.Oldest), Lag: t.Lag.Seconds(),
+		Raised: t.Raised, RaisedAt: given(t.RaisedLast), Asked: given(t.Asked), AskedBy: t.AskedBy,
+	}
+	for _, state := range t.Estimated {
+		q.Estimated = append(q.Estimated, string(state))
+	}
+	return q
+}
+
+// maxListedPayload bounds the payloads of a list of tasks, each in bytes: a page may have a
+// thousand of them.
+const maxListedPayload = 16 << 10
+
+// A kindPath names a type of tasks.
+type kindPath struct {
+	Kind string `path:"pipeline" doc:"The type: a pipeline's id, or any other."`
+}
+
+type peekQuery struct {
+	kindPath
+	State  string `query:"state" enum:"scheduled,ready,waiting,starting,running,completed,failed,cancelled" doc:"Only tasks in this state."`
+	Key    string `query:"key" bytes:"512" doc:"Only tasks of this key."`
+	Unique string `query:"unique" bytes:"512" doc:"Only the task with this unique key."`
+	ID     string `query:"id" doc:"Only this task."`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"The most tasks."`
+}
+
+func (g *Group) peek(c *rest.Call, in *peekQuery) (page wire.Page[wire.QueuedTask], err error) {
+	f := engine.TaskFilter{Type: in.Kind, State: engine.TaskState(in.State), Key: in.Key, Unique: in.Unique, Limit: in.Limit, MaxPayload: maxListedPayload}
+	if in.ID != "" {
+		f.MaxPayload, f.IDs = 0, make([]int64, 1)
+		if f.IDs[0], err = strconv.ParseInt(in.ID, 10, 64); err != nil {
+			return page, problem.Parameter([]problem.Fault{{Location: "query/id", Message: "want the number of a task, have " + rest.Shown(in.ID)}})
+		}
+	}
+	tasks, err := g.Tasks.PeekTasks(c.Context(), f)
+	items := []wire.QueuedTask{}
+	for i := range tasks {
+		items = append(items, viewOfTask(&tasks[i]))
+	}
+	return rest.Listed(items, err)
+}

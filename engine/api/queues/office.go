@@ -1,0 +1,126 @@
+package queues
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"procaas/engine"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/rest"
+	"procaas/engine/api/wire"
+)
+
+// This file is what operators do to tasks.
+
+// defaultChoice bounds what one call of an operator changes when nobody says.
+const defaultChoice = 1000
+
+func (g *Group) officeOperations() []rest.Operation {
+	refusals := []string{problem.InvalidParameter, problem.InvalidTask, problem.QueueDraining, problem.NoTasks, problem.StoreUnavailable}
+	choose := func(verb, summary, about string, change func(context.Context, engine.TaskFilter, string) (int, error)) rest.Operation {
+		return typed(g, rest.Operation{
+			Method: http.MethodPost, Path: "/admin/v1/queues/{pipeline}/" + verb, ID: verb + "-queued", Tag: "queues", Summary: summary, About: about,
+			Example: wire.TaskChoice{Key: "user-1", Limit: 100}, Replies: rest.OK("How many."), Refusals: refusals,
+		}, func(c *rest.Call, in *chooseTasks) (wire.TasksChanged, error) { return g.change(c, in, verb, change) })
+	}
+	return []rest.Operation{
+		typed(g, rest.Operation{
+			Method: http.MethodPut, Path: "/admin/v1/queues/{pipeline}", ID: "set-queue", Tag: "queues",
+			Summary: "Pause, drain or open a type of tasks", Example: wire.QueueChange{Mode: "paused", Reason: "the service is down"},
+			Replies: rest.OK("It is so on all nodes."), Refusals: refusals,
+		}, g.set),
+		choose("cancel", "Cancel tasks that no worker holds", "", func(ctx context.Context, f engine.TaskFilter, _ string) (int, error) {
+			return g.Tasks.CancelTasks(ctx, f)
+		}),
+		choose("retry", "Put dead letters into the queue again", "A task whose unique name another one has by now is done by that one.",
+			func(ctx context.Context, f engine.TaskFilter, _ string) (int, error) {
+				return g.Tasks.RetryTasks(ctx, f)
+			}),
+		choose("move", "Give tasks that no worker holds another type", "Those with a unique name stay: they are unique in their type.",
+			func(ctx context.Context, f engine.TaskFilter, to string) (int, error) {
+				return g.Tasks.MoveTasks(ctx, f, to)
+			}),
+	}
+}
+
+// maySteer refuses a caller whose grant does not cover a type.
+func maySteer(c *rest.Call, kind string) error {
+	if !c.Bound() || kind == "" {
+		return nil
+	}
+	return c.MayAt(kind)
+}
+
+type setQueue struct {
+	kindPath
+	Body wire.QueueChange
+}
+
+func (g *Group) set(c *rest.Call, in *setQueue) (done wire.QueueChanged, err error) {
+	if err := maySteer(c, in.Kind); err != nil {
+		return done, err
+	}
+	if err := (&engine.TaskSpec{Type: in.Kind}).Check(); err != nil { // before it is written down
+		return done, taskProblem(err)
+	}
+	mode, by := engine.TaskMode(in.Body.Mode), c.Actor(in.Body.Reason)
+	done = wire.QueueChanged{QueueChange: in.Body, Warning: g.unheard(c.Context(), in.Kind)}
+	err = g.Engine.SetQueueMode(c.Context(), in.Kind, mode, by, func() error {
+		return g.Tasks.SetTaskMode(c.Context(), in.Kind, mode, by.Reason)
+	})
+	if err == nil {
+		g.Log.Info("queue changed", "type", in.Kind, "mode", in.Body.Mode, "by", by.Name, "reason", by.Reason)
+	}
+	return done, taskProblem(err)
+}
+
+type chooseTasks struct {
+	kindPath
+	Body wire.TaskChoice
+}
+
+func (g *Group) change(c *rest.Call, in *chooseTasks, verb string, change func(context.Context, engine.TaskFilter, string) (int, error)) (done wire.TasksChanged, err error) {
+	b := &in.Body
+	if err := errors.Join(maySteer(c, in.Kind), maySteer(c, b.To)); err != nil {
+		return done, err
+	}
+	f := engine.TaskFilter{Type: in.Kind, Key: b.Key, Unique: b.Unique, State: engine.TaskState(b.State), Limit: b.Limit}
+	if f.Limit == 0 {
+		f.Limit = defaultChoice
+	}
+	var r reading
+	for _, text := range b.IDs {
+		id, err := strconv.ParseInt(text, 10, 64)
+		if f.IDs = append(f.IDs, id); err != nil {
+			r.fault("/ids", "want numbers of tasks as text, have %s", rest.Shown(text))
+		}
+	}
+	if (verb == "move") != (b.To != "") {
+		r.fault("/to", "want the other type for a move, and for nothing else")
+	}
+	if err := problem.Body(r.faults); err != nil {
+		return done, err
+	}
+	by := c.Actor(b.Reason)
+	if done.Changed, err = change(c.Context(), f, b.To); err != nil {
+		return done, taskProblem(err)
+	}
+	g.Log.Info("tasks changed", "verb", verb, "type", in.Kind, "tasks", done.Changed, "by", by.Name, "reason", by.Reason)
+	if done.Changed == 0 {
+		done.Warning = g.unheard(c.Context(), in.Kind)
+	}
+	return done, nil
+}
+
+// taskProblem says what is wrong with what an operator asks for.
+func taskProblem(err error) error {
+	if errors.Is(err, engine.ErrDraining) {
+		return problem.New(problem.QueueDraining, "%s", err)
+	}
+	if errors.Is(err, engine.ErrTask) || errors.Is(err, engine.ErrConflict) {
+		return problem.New(problem.InvalidTask, "%s", err)
+	}
+	return err
+}

@@ -1,0 +1,150 @@
+package queues
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"procaas/dsl"
+	"procaas/engine"
+	"procaas/engine/api/intake"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/rest"
+	"procaas/engine/api/wire"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// This file puts tasks into the queue. They are read by hand: each of an array is refused or
+// taken in for itself, and what it leaves out its pipeline says.
+
+func (g *Group) putOperation() rest.Operation {
+	o := rest.Typed(rest.Operation{
+		Method: http.MethodPost, Path: "/v1/queues/{pipeline}/tasks", ID: "put-tasks", Tag: "events", Summary: "Put tasks into a queue",
+		About: "Tasks of a pipeline with a `queue` section, and of a type that is no pipeline, go into the queue of tasks, for workers. " +
+			"Of any other pipeline, each task becomes an event of the first type that it serves, and replies are those of events. " +
+			"A task of a type that no pipeline declares, and that no worker has asked for in a month, is taken in with a `warning`; " +
+			"a server with `--strict-queues` refuses it.",
+		Body: func(schema func(any) *huma.Schema) *huma.RequestBody {
+			return rest.JSONBody(intake.OneOrMany(schema(wire.Task{})), map[string]any{"payload": map[string]any{"to": "u-7"}, "delay": "90s"})
+		},
+		Replies: intake.Receipts([]any{wire.TaskReceipt{}, wire.TaskReceipts{}}, wire.TaskReceipts{}),
+		Refusals: intake.Refusals(problem.PipelineNotFound, problem.InvalidParameter, problem.InvalidTask, problem.QueueDraining,
+			problem.UnknownTaskType),
+	}, func(c *rest.Call, in *kindPath) (any, error) {
+		c.Answered()
+		return nil, g.put(c, in.Kind)
+	})
+	return o
+}
+
+// put puts tasks into the queue that a pipeline is: each becomes an event
+// of the first type that the pipeline serves. Tasks of a pipeline that has a queue
+// section, and of types that are no pipeline, go into the queue of tasks.
+func (g *Group) put(c *rest.Call, kind string) error {
+	pipeline := g.Engine.Bundle().Pipeline(kind)
+	if g.Tasks != nil && (pipeline == nil || pipeline.Queue != nil) {
+		return g.putTasks(c, kind, pipeline)
+	}
+	if pipeline == nil {
+		return problem.New(problem.PipelineNotFound, "there is no pipeline %q", kind)
+	}
+	return g.Events.PutTasks(c, pipeline)
+}
+
+// putTasks puts tasks into the queue of tasks; pipeline is nil for a type that is none.
+func (g *Group) putTasks(c *rest.Call, kind string, pipeline *dsl.Pipeline) error {
+	if err := maySteer(c, kind); err != nil {
+		return err
+	}
+	v, err := c.JSON()
+	if err != nil {
+		return err
+	}
+	var specs []engine.TaskSpec
+	many, err := rest.Each(v, maxTasks, func(f *rest.Fields) { specs = append(specs, specOf(f, kind, pipeline)) })
+	if err != nil {
+		return err
+	}
+	warning, err := g.mayServe(c.Context(), kind, pipeline)
+	if err != nil {
+		return err
+	}
+	out, err := g.Tasks.PutTasks(c.Context(), specs)
+	if err != nil {
+		return err
+	}
+	return replyPut(c, kind, out, many, warning)
+}
+
+// replyPut replies 202 when every task was taken in, 207 when some were, and with a problem
+// when none was.
+func replyPut(c *rest.Call, kind string, out []engine.TaskPut, many bool, warning string) error {
+	receipts, refused := wire.TaskReceipts{Tasks: []wire.TaskReceipt{}, Warning: warning}, 0
+	for _, one := range out {
+		item := wire.TaskReceipt{Outcome: string(one.Outcome)}
+		if one.Err != nil {
+			item.Error = one.Err.Error()
+			refused++
+		} else {
+			item.ID = strconv.FormatInt(one.ID, 10)
+		}
+		receipts.Tasks = append(receipts.Tasks, item)
+	}
+	switch {
+	case len(out) > 0 && refused == len(out):
+		if errors.Is(out[0].Err, engine.ErrDraining) {
+			return problem.New(problem.QueueDraining, "%q: %s; procaas queue resume %s opens it again", kind, out[0].Err, kind)
+		}
+		return problem.New(problem.InvalidTask, "%s", out[0].Err)
+	case !many:
+		receipts.Tasks[0].Warning = warning
+		return c.Reply(http.StatusAccepted, receipts.Tasks[0])
+	case refused > 0:
+		return c.Reply(http.StatusMultiStatus, receipts)
+	}
+	return c.Reply(http.StatusAccepted, receipts)
+}
+
+// specOf reads a task. The queue section of its pipeline fills in what the caller does not say;
+// a priority of 0 that is said is not the same as none.
+func specOf(f *rest.Fields, kind string, pipeline *dsl.Pipeline) engine.TaskSpec {
+	spec := engine.TaskSpec{
+		Type: kind, Key: f.Label("key", engine.MaxTaskName), Priority: f.Integer("priority"), Tolerance: f.Duration("delay_tolerance"),
+		Delay: f.Duration("delay"), At: f.Instant("at"), Timeout: f.Duration("timeout"), Unique: f.Label("unique", engine.MaxTaskName),
+		OnDuplicate: engine.Duplicate(f.Text("on_duplicate")),
+	}
+	if most := 1 << 30; spec.Priority < -most || spec.Priority > most {
+		f.Fault("priority", "want a number from %d to %d, have %d", -most, most, spec.Priority)
+	}
+	if spec.Delay > 0 && !spec.At.IsZero() {
+		f.Fault("delay", "want either delay or at, have both")
+	}
+	payload, err := json.Marshal(f.Get("payload"))
+	if err != nil {
+		f.Fault("payload", "%v", err)
+	}
+	spec.Payload = payload
+	f.RefuseUnknown()
+	if pipeline != nil && len(f.Faults) == 0 {
+		var said []engine.TaskOption
+		if f.Has("priority") {
+			said = append(said, engine.SaidPriority)
+		}
+		if f.Has("delay_tolerance") {
+			said = append(said, engine.SaidTolerance)
+		}
+		if err := engine.FillTask(pipeline, &spec, said...); err != nil {
+			f.Fault("payload", "%v", err)
+		}
+	}
+	if spec.OnDuplicate != "" && !slices.Contains(engine.Duplicates(), spec.OnDuplicate) {
+		f.Fault("on_duplicate", "want one of %s, have %s", rest.Joined(engine.Duplicates()), rest.Shown(string(spec.OnDuplicate)))
+	}
+	if spec.OnDuplicate == engine.DuplicateMerge && spec.Merge == nil {
+		f.Fault("on_duplicate", "want keep, replace or rerun; merge is for pipelines whose queue section says how")
+	}
+	return spec
+}

@@ -1,0 +1,105 @@
+// Package queues serves the queue of tasks to workers that are other programs, to those who
+// put tasks into it, and to operators.
+package queues
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"slices"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine"
+	"procaas/engine/api/intake"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/rest"
+	"procaas/engine/api/wire"
+)
+
+// An Engine knows the types of tasks, and writes down what operators do to them.
+type Engine interface {
+	Bundle() *dsl.Bundle
+	SetQueueMode(ctx context.Context, taskType string, mode engine.TaskMode, by engine.Actor, set func() error) error
+}
+
+// A Group serves the calls about tasks.
+type Group struct {
+	Engine  Engine
+	Tasks   engine.TaskStore // nil where there are none
+	Events  *intake.Group    // takes in tasks that become events
+	Log     *slog.Logger
+	Closing <-chan struct{} // who waits for tasks waits no more
+
+	// Strict refuses tasks of types that no pipeline declares and nobody asks for.
+	Strict bool
+
+	served servedTypes
+}
+
+// The bounds of what workers ask for.
+const (
+	defaultLease = 30 * time.Second
+	maxTaskLease = 24 * time.Hour
+	maxTasks     = 1000 // in one call
+	pollAtLeast  = 50 * time.Millisecond
+	pollAtMost   = time.Second
+
+	// ClaimPath is where tasks are taken, which may wait for up to MaxClaimWait.
+	ClaimPath    = "/v1/queues/claim"
+	MaxClaimWait = 20 * time.Second
+)
+
+// Operations lists the calls.
+func (g *Group) Operations() []rest.Operation {
+	return append([]rest.Operation{g.putOperation()}, append(g.workerOperations(), g.officeOperations()...)...)
+}
+
+// typed is [rest.Typed] for calls that a server without tasks refuses.
+func typed[In, Out any](g *Group, o rest.Operation, serve func(*rest.Call, *In) (Out, error)) rest.Operation {
+	o = rest.Typed(o, serve)
+	next := o.Serve
+	o.Serve = func(c *rest.Call) error {
+		if g.Tasks == nil {
+			return problem.New(problem.NoTasks, "this server keeps no tasks: its store has no tables for them")
+		}
+		return next(c)
+	}
+	return o
+}
+
+func (g *Group) workerOperations() []rest.Operation {
+	const example = "1001.1.1.thumbnails"
+	refusals := []string{problem.NoTasks, problem.StoreUnavailable}
+	done := []rest.Reply{{About: "What holds no more.", Example: wire.TasksDone{Done: 1, Lost: []string{}}}}
+	receipts := []string{example}
+	post := func(verb, summary, about string, example any, replies []rest.Reply) rest.Operation {
+		return rest.Operation{
+			Method: http.MethodPost, Path: "/v1/queues/" + verb, ID: verb + "-tasks", Tag: "queues", Summary: summary, About: about,
+			Example: example, Replies: slices.Clone(replies), Refusals: refusals,
+		}
+	}
+	return []rest.Operation{
+		typed(g, post("claim", "Take tasks", "Takes the most urgent ready tasks of several types in one go, and waits for one when there is none. "+
+			"A task belongs to the caller until its lease is over; whoever is longer at it sends heartbeats.",
+			wire.ClaimTasks{
+				Worker: "worker-1", Types: []wire.ClaimType{{Type: "thumbnails", Limit: 10}}, Lease: wire.Duration(30 * time.Second), Wait: wire.Duration(20 * time.Second),
+			}, rest.OK("The tasks, the most urgent first; none when there is none.")), g.claim),
+		typed(g, post("heartbeat", "Keep tasks for longer", "", wire.TaskHeartbeat{Receipts: receipts, Lease: wire.Duration(30 * time.Second)}, done), g.heartbeat),
+		typed(g, post("complete", "Say that tasks are done", "", wire.TaskReceiptList{Receipts: receipts}, done), g.complete),
+		typed(g, post("fail", "Say that attempts have failed", "The task is tried again by the retry policy of its type, and becomes a dead letter when that is exhausted.",
+			wire.FailedTasks{Tasks: []wire.FailedTask{{Receipt: example, Error: "no space left"}}}, done), g.fail),
+		typed(g, post("snooze", "Give tasks back as if nobody had taken them", "",
+			wire.SnoozedTasks{Tasks: []wire.SnoozedTask{{Receipt: example, Delay: wire.Duration(time.Minute)}}}, done), g.snooze),
+		typed(g, rest.Operation{
+			Method: http.MethodGet, Path: "/v1/queues", ID: "list-queues", Tag: "queues", Summary: "Count the tasks of each type",
+			Replies: rest.OK("All types that have tasks or were paused or drained."), Refusals: refusals,
+		}, g.list),
+		typed(g, rest.Operation{
+			Method: http.MethodGet, Path: "/v1/queues/{pipeline}/tasks", ID: "list-tasks", Tag: "queues",
+			Summary: "Look at the tasks of a type, without taking them",
+			About:   "In the order in which they would be taken; those that have ended, the last first. Without a state, all that have not ended.",
+			Replies: rest.OK("The tasks."), Refusals: append([]string{problem.InvalidParameter}, refusals...),
+		}, g.peek),
+	}
+}

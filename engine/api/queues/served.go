@@ -1,0 +1,183 @@
+package queues
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/engine"
+	"procaas/engine/api/problem"
+)
+
+// Any name is a type of tasks, so that programs need not be declared before they work.
+// A mistyped name is such a type, too, and its tasks would wait for ever without anybody
+// knowing. This file tells the two apart: a type is served when a pipeline declares it,
+// when somebody has asked for its tasks, or when an operator has opened it.
+
+// servedTypes remembers what the store knows of that. Who puts tasks of a served type
+// asks the store once a minute; who puts others, once a second.
+type servedTypes struct {
+	mu     sync.Mutex // guards the following
+	looked time.Time
+	types  map[string]bool
+	warned map[string]bool // types that the log has told of
+
+	unserved map[string]bool // types of which there are tasks, and that nobody is known to do
+	counted  time.Time       // when these were read
+}
+
+const (
+	servedFor   = time.Minute     // what is known is taken for true
+	unservedFor = time.Second     // and what is not known, for false
+	servedTime  = 2 * time.Second // to ask the store
+	warnedMost  = 1000
+)
+
+// errUnlooked says that it is not known who serves what.
+var errUnlooked = errors.New("it is not known which types of tasks are served")
+
+// known tells whether somebody has asked for tasks of a type, or opened it, and all
+// types of which that holds.
+func (g *Group) known(ctx context.Context, kind string) (bool, map[string]bool, error) {
+	k := &g.served
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	age := time.Since(k.looked)
+	if k.types != nil && (age < unservedFor || age < servedFor && k.types[kind]) {
+		return k.types[kind], k.types, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, servedTime)
+	defer cancel()
+	list, err := g.Tasks.KnownTaskTypes(ctx)
+	if err != nil {
+		return false, nil, fmt.Errorf("%w: %w", errUnlooked, err)
+	}
+	types := make(map[string]bool, len(list)) // a new one: others may still read the old one
+	for _, t := range list {
+		types[t] = true
+	}
+	k.types, k.looked = types, time.Now()
+	return types[kind], types, nil
+}
+
+// mayServe looks whether anybody does tasks of a type. It gives a warning when nobody
+// is known to, or a refusal when the server is strict.
+func (g *Group) mayServe(ctx context.Context, kind string, pipeline *dsl.Pipeline) (warning string, err error) {
+	if pipeline != nil {
+		return "", nil
+	}
+	known, types, err := g.known(ctx, kind)
+	if known || err != nil && !g.Strict {
+		return "", nil // the store that cannot be asked says so when it is given the tasks
+	}
+	if err != nil {
+		return "", err
+	}
+	text := fmt.Sprintf("no pipeline with a queue section is named %q, and nobody has asked for such tasks in the last %d days",
+		kind, int(engine.TaskFactsKept.Hours()/24))
+	if near := g.nearType(kind, types); near != "" {
+		text += fmt.Sprintf("; did you mean %q?", near)
+	}
+	if g.Strict {
+		return "", problem.New(problem.UnknownTaskType, "%s; start its workers first, declare it, or open it: procaas queue resume %s", text, kind)
+	}
+	if err := g.mayAddType(ctx, kind, text); err != nil {
+		return "", err
+	}
+	g.warnOf(kind, text)
+	return text, nil
+}
+
+// mostUndeclared bounds the types of which there are tasks and that nobody is known to do:
+// each has its row of figures, and lines of metrics.
+const mostUndeclared = 1000
+
+// mayAddType refuses tasks of yet another type that nobody does when there are too many.
+func (g *Group) mayAddType(ctx context.Context, kind, text string) error {
+	k := &g.served
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.unserved == nil || time.Since(k.counted) >= servedFor || len(k.unserved) >= mostUndeclared && time.Since(k.counted) >= unservedFor {
+		ctx, cancel := context.WithTimeout(ctx, servedTime)
+		defer cancel()
+		stats, err := g.Tasks.TaskStats(ctx)
+		if err != nil {
+			return nil // the store that cannot be asked says so when it is given the tasks
+		}
+		k.unserved, k.counted = map[string]bool{}, time.Now()
+		for _, t := range stats {
+			if g.Engine.Bundle().Pipeline(t.Type) == nil && !k.types[t.Type] {
+				k.unserved[t.Type] = true
+			}
+		}
+	}
+	if !k.unserved[kind] && len(k.unserved) >= mostUndeclared {
+		return problem.New(problem.UnknownTaskType, "%s; there are tasks of %d such types already, which is the most: start workers of this type first, declare it, or open it: procaas queue resume %s",
+			text, len(k.unserved), kind)
+	}
+	k.unserved[kind] = true
+	return nil
+}
+
+// unheard warns an operator of a type that nothing is known of: no pipeline, no worker, no
+// task. It is empty when there is such a type, or when that cannot be found out.
+func (g *Group) unheard(ctx context.Context, kind string) string {
+	if p := g.Engine.Bundle().Pipeline(kind); p != nil {
+		return ""
+	}
+	known, types, err := g.known(ctx, kind)
+	if known || err != nil {
+		return ""
+	}
+	stats, err := g.Tasks.TaskStats(ctx)
+	if err != nil || slices.ContainsFunc(stats, func(t engine.TaskTypeStats) bool { return t.Type == kind }) {
+		return ""
+	}
+	all := maps.Clone(types)
+	for _, t := range stats {
+		all[t.Type] = true
+	}
+	text := fmt.Sprintf("nothing is known of type %q: no pipeline, no worker and no task", kind)
+	if near := g.nearType(kind, all); near != "" {
+		text += fmt.Sprintf("; did you mean %q?", near)
+	}
+	return text
+}
+
+// nearType finds the served type whose name is nearest to another one.
+func (g *Group) nearType(kind string, types map[string]bool) string {
+	var all []string
+	for _, p := range g.Engine.Bundle().Pipelines {
+		if p.Queue != nil {
+			all = append(all, p.ID)
+		}
+	}
+	for t := range types {
+		all = append(all, t)
+	}
+	slices.Sort(all)
+	return diag.Suggest(kind, all)
+}
+
+// warnOf logs once of each type that tasks of it wait for nobody.
+func (g *Group) warnOf(kind, text string) {
+	k := &g.served
+	k.mu.Lock()
+	told := k.warned[kind] || len(k.warned) >= warnedMost
+	if !told {
+		if k.warned == nil {
+			k.warned = map[string]bool{}
+		}
+		k.warned[kind] = true
+	}
+	k.mu.Unlock()
+	if !told {
+		g.Log.Warn("tasks were put that may wait for ever", "type", kind, "why", text)
+	}
+}

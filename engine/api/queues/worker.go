@@ -1,0 +1,333 @@
+package queues
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"procaas/engine"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/rest"
+	"procaas/engine/api/wire"
+)
+
+// This file is what workers say and ask.
+
+// A receipt names an attempt to its worker. What is in it besides the ref saves a
+// look at the task.
+type receipt struct {
+	engine.TaskRef
+	attempt  int
+	taskType string
+}
+
+// receiptOf makes the receipt of an attempt. The type comes last: it may hold dots.
+func receiptOf(t *engine.QueuedTask) string {
+	return fmt.Sprintf("%d.%d.%d.%s", t.ID, t.Epoch, t.Attempt(), t.Type)
+}
+
+// parseReceipt is the reverse of receiptOf. It shows only that the text is well-formed: whether
+// the attempt still holds is for the store to say.
+func parseReceipt(text string) (r receipt, ok bool) {
+	parts := strings.SplitN(text, ".", 4)
+	if len(parts) != 4 || parts[3] == "" {
+		return r, false
+	}
+	var err error
+	if r.ID, err = strconv.ParseInt(parts[0], 10, 64); err != nil || r.ID <= 0 {
+		return r, false
+	}
+	for i, into := range []*int{&r.Epoch, &r.attempt} {
+		n, err := strconv.ParseInt(parts[i+1], 10, 32)
+		if err != nil || n <= 0 {
+			return r, false
+		}
+		*into = int(n)
+	}
+	r.taskType = parts[3]
+	return r, true
+}
+
+// A reading checks the parts of a body that tags say nothing of.
+type reading struct{ faults []problem.Fault }
+
+func (r *reading) fault(at, format string, args ...any) {
+	r.faults = append(r.faults, problem.Fault{Location: at, Message: fmt.Sprintf(format, args...)})
+}
+
+// receipt reads the receipt of a task that the caller may work at.
+func (r *reading) receipt(at, text string) receipt {
+	one, ok := parseReceipt(text)
+	if !ok {
+		r.fault(at, "want a receipt that a claim gave, have %s", rest.Shown(text))
+	}
+	return one
+}
+
+// receipts reads a list of receipts, which may be empty.
+func (r *reading) receipts(at string, list []string) []receipt {
+	var out []receipt
+	for _, text := range list {
+		out = append(out, r.receipt(at, text))
+	}
+	return out
+}
+
+// lease reads for how long a task is held.
+func (r *reading) lease(d wire.Duration) time.Duration {
+	lease := time.Duration(d)
+	if lease == 0 {
+		return defaultLease
+	}
+	if lease < time.Second || lease > maxTaskLease {
+		r.fault("/lease", "want a lease between 1s and %v, have %v", maxTaskLease, lease)
+	}
+	return lease
+}
+
+// mayWork refuses a caller whose grant does not cover the types. A receipt is what
+// the caller says, so the tasks themselves are asked when the grant is bound to paths.
+func (g *Group) mayWork(c *rest.Call, receipts []receipt) error {
+	if !c.Bound() {
+		return nil
+	}
+	f := engine.TaskFilter{Limit: maxTasks, MaxPayload: 1} // none is looked at
+	for _, one := range receipts {
+		if err := c.MayAt(one.taskType); err != nil {
+			return err
+		}
+		f.IDs = append(f.IDs, one.ID)
+	}
+	if len(f.IDs) == 0 {
+		return nil
+	}
+	tasks, err := g.Tasks.PeekTasks(c.Context(), f)
+	for _, t := range tasks {
+		if err := c.MayAt(t.Type); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+type claim struct{ Body wire.ClaimTasks }
+
+func (g *Group) claim(c *rest.Call, in *claim) (out wire.Claimed, err error) {
+	var r reading
+	b := &in.Body
+	ask := engine.TaskClaim{Worker: b.Worker, Limit: b.Limit, Lease: r.lease(b.Lease)}
+	if ask.Limit == 0 {
+		ask.Limit = maxTasks
+	}
+	wait := time.Duration(b.Wait)
+	if wait > MaxClaimWait {
+		r.fault("/wait", "want at most %v, have %v", MaxClaimWait, wait)
+	}
+	done := r.receipts("/complete", b.Complete)
+	if err := problem.Body(r.faults); err != nil {
+		return out, err
+	}
+	for _, t := range b.Types {
+		want := engine.TaskWant{Type: t.Type, Limit: max(t.Limit, 1), MaxTaken: t.MaxRunning, MaxPerKey: t.MaxPerKey}
+		ask.Types = append(ask.Types, engine.TaskWantOf(g.Engine.Bundle().Pipeline(t.Type), want))
+		if err := c.MayAt(t.Type); c.Bound() && err != nil {
+			return out, err
+		}
+	}
+	if err := g.mayWork(c, done); err != nil {
+		return out, err
+	}
+	tasks, lost, err := g.claimUntil(c, engine.TaskReport{Completed: refsOf(done)}, ask, wait)
+	if err != nil {
+		return out, err
+	}
+	out = wire.Claimed{Items: []wire.QueuedTask{}, Lost: lostReceipts(done, lost)}
+	for i := range tasks {
+		v := viewOfTask(&tasks[i])
+		v.Receipt = receiptOf(&tasks[i])
+		out.Items = append(out.Items, v)
+	}
+	return out, nil
+}
+
+// claimUntil takes tasks, and waits for some until a time. Nobody polls for whom
+// somebody would be woken.
+func (g *Group) claimUntil(c *rest.Call, report engine.TaskReport, ask engine.TaskClaim, wait time.Duration) ([]engine.QueuedTask, []engine.TaskRef, error) {
+	types := make([]string, len(ask.Types))
+	for i, want := range ask.Types {
+		types[i] = want.Type
+	}
+	woken, stop := g.Tasks.WatchTasks(types)
+	defer stop()
+	if wait > 0 {
+		extend(c.W, wait+rest.RequestTime)
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), wait)
+	defer cancel()
+	var lost []engine.TaskRef
+	for pause := pollAtLeast; ; pause = min(2*pause, pollAtMost) {
+		tasks, gone, err := g.Tasks.ExchangeTasks(c.Context(), report, ask)
+		lost = append(lost, gone...)
+		if err != nil || len(tasks) > 0 || wait == 0 {
+			return tasks, lost, err
+		}
+		report = engine.TaskReport{} // said once; what follows only asks for tasks
+		t := time.NewTimer(pause)
+		select {
+		case <-woken:
+			pause = pollAtLeast
+		case <-t.C:
+		case <-g.Closing:
+			wait = 0
+		case <-ctx.Done():
+			wait = 0
+		}
+		t.Stop()
+		if wait == 0 {
+			return nil, lost, c.Context().Err()
+		}
+	}
+}
+
+// extend lets a reply come later than the server's limits allow others.
+func extend(w http.ResponseWriter, d time.Duration) {
+	c := http.NewResponseController(w)
+	// A recorder of tests has no deadlines to move.
+	_ = c.SetReadDeadline(time.Now().Add(d))
+	_ = c.SetWriteDeadline(time.Now().Add(d))
+}
+
+// refsOf names the attempts of receipts, each once.
+func refsOf(receipts []receipt) []engine.TaskRef {
+	var refs []engine.TaskRef
+	seen := map[int64]bool{}
+	for _, r := range receipts {
+		if !seen[r.ID] {
+			refs = append(refs, r.TaskRef)
+		}
+		seen[r.ID] = true
+	}
+	return refs
+}
+
+// lostReceipts gives those of the receipts whose attempts hold no more, in their order and as
+// they were sent.
+func lostReceipts(receipts []receipt, lost []engine.TaskRef) []string {
+	out := []string{}
+	for _, r := range receipts {
+		if slices.Contains(lost, r.TaskRef) {
+			out = append(out, fmt.Sprintf("%d.%d.%d.%s", r.ID, r.Epoch, r.attempt, r.taskType))
+		}
+	}
+	return out
+}
+
+type heartbeat struct{ Body wire.TaskHeartbeat }
+
+func (g *Group) heartbeat(c *rest.Call, in *heartbeat) (done wire.TasksDone, err error) {
+	var r reading
+	receipts, lease := r.receipts("/receipts", in.Body.Receipts), r.lease(in.Body.Lease)
+	if err := g.mayReport(c, &r, receipts); err != nil {
+		return done, err
+	}
+	var beats []engine.TaskBeat
+	for _, ref := range refsOf(receipts) {
+		beats = append(beats, engine.TaskBeat{TaskRef: ref, Running: true, Lease: lease})
+	}
+	lost, err := g.Tasks.BeatTasks(c.Context(), beats)
+	return doneOf(receipts, lost), err
+}
+
+type complete struct{ Body wire.TaskReceiptList }
+
+func (g *Group) complete(c *rest.Call, in *complete) (wire.TasksDone, error) {
+	var r reading
+	receipts := r.receipts("/receipts", in.Body.Receipts)
+	return g.report(c, &r, receipts, engine.TaskReport{Completed: refsOf(receipts)})
+}
+
+type failed struct{ Body wire.FailedTasks }
+
+// fail reports attempts that have failed. Of one that is given twice the first counts.
+func (g *Group) fail(c *rest.Call, in *failed) (wire.TasksDone, error) {
+	var r reading
+	var report engine.TaskReport
+	receipts := readEach(&r, in.Body.Tasks, func(t *wire.FailedTask) (string, wire.Duration) { return t.Receipt, t.Delay },
+		func(t *wire.FailedTask, one receipt) { report.Failed = append(report.Failed, g.failureOf(t, one)) })
+	return g.report(c, &r, receipts, report)
+}
+
+// failureOf tells what becomes of a task whose attempt has failed, by the policy of its type.
+func (g *Group) failureOf(t *wire.FailedTask, one receipt) engine.TaskFailure {
+	failure := engine.TaskFailure{TaskRef: one.TaskRef, Error: t.Error}
+	if !t.Final && one.attempt > 0 {
+		var unsaid error
+		policy := engine.TaskPolicyOf(g.Engine.Bundle().Pipeline(one.taskType))
+		if failure.Delay, failure.Retry, unsaid = policy.Next(one.ID, one.attempt); unsaid != nil {
+			failure.Error = strings.TrimPrefix(fmt.Sprintf("%s; %s", failure.Error, unsaid), "; ")
+			g.Log.Warn("the policy of retries does not say when to try a task again", "type", one.taskType, "task", one.ID, "error", unsaid)
+		}
+	}
+	if failure.Retry && t.Delay > 0 {
+		failure.Delay = time.Duration(t.Delay)
+	}
+	return failure
+}
+
+type snoozed struct{ Body wire.SnoozedTasks }
+
+// snooze gives tasks back. Of one that is given twice the first counts.
+func (g *Group) snooze(c *rest.Call, in *snoozed) (wire.TasksDone, error) {
+	var r reading
+	var report engine.TaskReport
+	receipts := readEach(&r, in.Body.Tasks, func(t *wire.SnoozedTask) (string, wire.Duration) { return t.Receipt, t.Delay },
+		func(t *wire.SnoozedTask, one receipt) {
+			report.Snoozed = append(report.Snoozed, engine.TaskSnooze{TaskRef: one.TaskRef, Delay: time.Duration(t.Delay)})
+		})
+	return g.report(c, &r, receipts, report)
+}
+
+// readEach reads the receipts of a list of tasks, and adds each task once.
+func readEach[T any](r *reading, tasks []T, said func(*T) (string, wire.Duration), add func(*T, receipt)) []receipt {
+	var receipts []receipt
+	seen := map[int64]bool{}
+	for i := range tasks {
+		at := "/tasks/" + strconv.Itoa(i)
+		text, delay := said(&tasks[i])
+		one := r.receipt(at+"/receipt", text)
+		if time.Duration(delay) > engine.MaxTaskAhead {
+			r.fault(at+"/delay", "want at most ten years")
+		}
+		if receipts = append(receipts, one); !seen[one.ID] {
+			add(&tasks[i], one)
+		}
+		seen[one.ID] = true
+	}
+	return receipts
+}
+
+// mayReport refuses what cannot be read, and callers who may not work at the tasks.
+func (g *Group) mayReport(c *rest.Call, r *reading, receipts []receipt) error {
+	if err := problem.Body(r.faults); err != nil {
+		return err
+	}
+	return g.mayWork(c, receipts)
+}
+
+func (g *Group) report(c *rest.Call, r *reading, receipts []receipt, report engine.TaskReport) (done wire.TasksDone, err error) {
+	if err := g.mayReport(c, r, receipts); err != nil {
+		return done, err
+	}
+	lost, err := g.Tasks.ReportTasks(c.Context(), report)
+	return doneOf(receipts, lost), err
+}
+
+// doneOf tells which receipts were good. One that was given twice counts twice.
+func doneOf(receipts []receipt, lost []engine.TaskRef) wire.TasksDone {
+	gone := lostReceipts(receipts, lost)
+	return wire.TasksDone{Done: len(receipts) - len(gone), Lost: gone}
+}

@@ -1,0 +1,125 @@
+package rest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine/api/problem"
+)
+
+const (
+	// ReadTime is what a request may take to come, if its body is small.
+	ReadTime = 5 * time.Second
+
+	// BodyRate is how fast a larger body must come, in bytes a second: each of them adds to
+	// ReadTime, when it has come and not before. So an honest sender on a bad line has the
+	// time it needs, and who sends nothing is cut off as early as ever.
+	BodyRate = 16 << 10
+)
+
+// Body reads a body that may be as large as the server allows.
+func (c *Call) Body() ([]byte, error) {
+	tooLarge := problem.New(problem.BodyTooLarge, "the body is larger than %d bytes", c.MaxBody).With("Connection", "close")
+	if c.R.ContentLength > c.MaxBody {
+		return nil, tooLarge
+	}
+	if e := c.R.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		return nil, problem.New(problem.UnsupportedMedia, "the body is compressed with %s; send it as it is", e).With("Accept-Encoding", "identity")
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(c.W, c.R.Body, c.MaxBody))
+	if err == nil {
+		return body, nil
+	}
+	if errors.As(err, new(*http.MaxBytesError)) {
+		return nil, tooLarge
+	}
+	return nil, incomplete(err, len(body), c.R.ContentLength)
+}
+
+// incomplete says that a body has not come as announced.
+func incomplete(err error, have int, announced int64) *problem.Problem {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return problem.New(problem.BodyTooSlow, "the body came too slowly: %d of %d bytes came in time, of which %d a second are wanted behind the first %s; nothing was taken in, so send it again",
+			have, announced, BodyRate, ReadTime).With("Connection", "close")
+	}
+	return problem.New(problem.InvalidBody, "the body is shorter than announced: %d of %d bytes came; nothing was taken in, so send it again", have, announced).
+		With("Connection", "close")
+}
+
+// Media gives the media type of the body, in lower case. Other charsets
+// than UTF-8 are refused.
+func (c *Call) Media(accepted ...string) (string, error) {
+	header := c.R.Header.Get("Content-Type")
+	media, params, err := mime.ParseMediaType(header)
+	charset := params["charset"]
+	switch {
+	case header == "":
+		return "", unsupported("the request has no Content-Type", accepted)
+	case err != nil:
+		return "", unsupported(fmt.Sprintf("the Content-Type %q is not a media type", header), accepted)
+	case charset != "" && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "us-ascii"):
+		return "", unsupported(fmt.Sprintf("the charset %q is not UTF-8", charset), accepted)
+	case !slices.Contains(accepted, media):
+		return media, unsupported(fmt.Sprintf("%s is not understood", media), accepted)
+	}
+	return media, nil
+}
+
+// unsupported refuses a body, and tells which types are taken.
+func unsupported(why string, accepted []string) *problem.Problem {
+	list := strings.Join(accepted, ", ")
+	return problem.New(problem.UnsupportedMedia, "%s; send %s", why, list).With("Accept-Post", list)
+}
+
+// IsJSON tells whether a media type says that its content is JSON.
+func IsJSON(contentType string) bool {
+	media, _, err := mime.ParseMediaType(contentType)
+	return err == nil && (media == "application/json" || media == "text/json" || strings.HasSuffix(media, "+json"))
+}
+
+// Parse decodes a body strictly.
+func Parse(body []byte) (any, error) {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return nil, problem.New(problem.MalformedJSON, "the body is empty")
+	}
+	v, err := dsl.ParseJSON(body)
+	var wrong *dsl.JSONError
+	if errors.As(err, &wrong) {
+		return nil, problem.New(problem.MalformedJSON, "%s", wrong).At(problem.Fault{Location: wrong.Pointer, Message: wrong.Message})
+	}
+	return v, err
+}
+
+// JSON reads a body that must be application/json.
+func (c *Call) JSON() (any, error) {
+	if _, err := c.Media(MediaJSON); err != nil {
+		return nil, err
+	}
+	body, err := c.Body()
+	if err != nil {
+		return nil, err
+	}
+	return Parse(body)
+}
+
+// optional is JSON for a body that may be left out. An empty one of another
+// type is what a form of a page sends, and is refused.
+func (c *Call) optional() (v any, given bool, err error) {
+	if c.R.ContentLength != 0 {
+		v, err = c.JSON()
+		return v, true, err
+	}
+	if c.R.Header.Get("Content-Type") != "" {
+		_, err = c.Media(MediaJSON)
+	}
+	return nil, false, err
+}

@@ -1,0 +1,141 @@
+// Package rest is how calls of the API are read, answered and described. What a call takes is
+// a struct whose tags say all of it: where a value comes from, what it may be, and what it
+// means. [Typed] reads requests by them, and the description is made of the same ones.
+package rest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"procaas/engine"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/wire"
+)
+
+// The forms in which requests and answers come.
+const (
+	MediaJSON    = "application/json"
+	MediaProblem = "application/problem+json"
+)
+
+// RequestTime bounds the work for one request, from when its body has come. It is shorter
+// than the server's write timeout, so that a store that hangs is a reply and not a cut
+// connection.
+const RequestTime = 8 * time.Second
+
+// A Call is one request with its answer.
+type Call struct {
+	W       http.ResponseWriter
+	R       *http.Request
+	MaxBody int64 // of the request, in bytes
+
+	status   int // to answer with; 0 for the first of the operation's replies
+	answered bool
+}
+
+// Context is that of the request.
+func (c *Call) Context() context.Context { return c.R.Context() }
+
+// Status sets the status of the answer, where it is not that of the first reply.
+func (c *Call) Status(code int) { c.status = code }
+
+// Answered says that the answer is on its way already.
+func (c *Call) Answered() { c.answered = true }
+
+// ETag tells the revision of what is answered.
+func (c *Call) ETag(revision int64) { c.W.Header().Set("ETag", wire.ETag(revision)) }
+
+// Revision reads the preconditions of a change: the revision that may be
+// replaced, 0 for none, -1 for any.
+func Revision(match, none string) (int64, error) {
+	switch {
+	case match == "" && none == "":
+		return -1, nil
+	case match == "" && none == "*":
+		return 0, nil
+	case match == "":
+		return 0, problem.Parameter([]problem.Fault{{Location: "header/if-none-match", Message: "want *, which changes only a setting that was never changed"}})
+	case match == "*":
+		return -1, nil
+	}
+	digits := strings.TrimSuffix(strings.TrimPrefix(match, `"`), `"`)
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n < 0 || match != wire.ETag(n) {
+		return 0, problem.Parameter([]problem.Fault{{Location: "header/if-match", Message: `want one revision such as "3", the revision of the setting in quotes`}})
+	}
+	return n, nil
+}
+
+// A grantKey finds the grant of a request in its context.
+type grantKey struct{}
+
+// WithGrant gives a request the grant that it was let in with.
+func WithGrant(r *http.Request, g engine.Grant) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), grantKey{}, g))
+}
+
+// Granted gives the grant that a request was let in with; the zero one, which holds for
+// nothing, when the call needs none.
+func Granted(r *http.Request) engine.Grant {
+	g, _ := r.Context().Value(grantKey{}).(engine.Grant)
+	return g
+}
+
+// Actor says who changes something.
+func (c *Call) Actor(reason string) engine.Actor {
+	return engine.Actor{Name: Granted(c.R).Name, Reason: reason}
+}
+
+// Bound tells whether the caller's grant holds for some paths only.
+func (c *Call) Bound() bool { return len(Granted(c.R).Paths) > 0 }
+
+// MayAt refuses a caller whose grant covers none of the paths. An empty path is covered by
+// grants that hold everywhere only.
+func (c *Call) MayAt(paths ...string) error {
+	g := Granted(c.R)
+	if slices.ContainsFunc(paths, g.Covers) {
+		return nil
+	}
+	slices.Sort(paths)
+	paths = slices.DeleteFunc(slices.Compact(paths), func(p string) bool { return p == "" })
+	needed := "names neither a pipeline nor a handler below these"
+	if len(paths) > 0 {
+		needed = "needs one that holds for " + strings.Join(paths, " or ")
+	}
+	p := problem.New(problem.Forbidden, "the token %s holds for %s; the call %s", g.Name, strings.Join(g.Paths, ", "), needed)
+	p.Token = g.Name
+	return p
+}
+
+// Listed makes a page of a whole list, or passes its error on.
+func Listed[T any](items []T, err error) (wire.Page[T], error) {
+	return wire.PageOf(items, ""), err
+}
+
+// Reply answers with a value. Its error is always nil: who serves a call returns it.
+func (c *Call) Reply(status int, v any) error {
+	WriteAs(c.W, status, MediaJSON, v)
+	return nil
+}
+
+// WriteAs replies. A failure to write is the client's: it has gone. The reply is encoded before
+// the status is sent, so that a value which cannot be encoded becomes an error of its own.
+func WriteAs(w http.ResponseWriter, status int, contentType string, v any) {
+	var body bytes.Buffer
+	enc := json.NewEncoder(&body)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		panic(fmt.Errorf("encode a reply: %w", err))
+	}
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Content-Length", strconv.Itoa(body.Len())) // so that its end shows, also before what was sent is drained
+	w.WriteHeader(status)
+	_, _ = w.Write(body.Bytes())
+}

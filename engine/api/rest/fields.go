@@ -1,0 +1,351 @@
+package rest
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"procaas/dsl"
+	"procaas/dsl/diag"
+	"procaas/engine/api/problem"
+)
+
+// The bounds of text that is not part of an event, in bytes. Those of events
+// are the engine's.
+const (
+	MaxName   = 256 // an id, a key, a name
+	MaxCursor = 512
+	MaxReason = 512
+)
+
+// Fields reads the members of an object and remembers what is wrong with them.
+// A member that is null is absent. Every member that is asked for is known; the
+// others are faults.
+type Fields struct {
+	prefix string // of locations: a JSON pointer and a slash, or header/ce-
+	text   bool   // all values are text, as in headers
+	values map[string]any
+	known  []string
+	Faults []problem.Fault // what is wrong so far
+}
+
+// Object makes the fields of the object v, which stands at a JSON pointer.
+func Object(pointer string, v any) (*Fields, *problem.Fault) {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return nil, &problem.Fault{Location: pointer, Message: "want an object, have " + KindOf(v)}
+	}
+	return &Fields{prefix: pointer + "/", values: m}, nil
+}
+
+// TextFields makes the fields of values that are all text, as in headers and queries. The
+// prefix is that of their locations.
+func TextFields(prefix string, values map[string]any) *Fields {
+	return &Fields{prefix: prefix, text: true, values: values}
+}
+
+// Has tells whether a member is there, and not null.
+func (f *Fields) Has(name string) bool { return f.values[name] != nil }
+
+// Given tells whether a member is there; it may be null.
+func (f *Fields) Given(name string) bool {
+	_, there := f.values[name]
+	return there
+}
+
+// Value gives a member that is read by nobody else; nil when it is absent.
+func (f *Fields) Value(name string) any { return f.values[name] }
+
+// Forget takes back which members are known.
+func (f *Fields) Forget() { f.known = nil }
+
+// Fault notes what is wrong with a member.
+func (f *Fields) Fault(name, format string, args ...any) {
+	f.Faults = append(f.Faults, problem.Fault{Location: f.prefix + Escape(name), Message: fmt.Sprintf(format, args...)})
+}
+
+// Get gives a member; nil when it is absent.
+func (f *Fields) Get(name string) any {
+	f.known = append(f.known, name)
+	return f.values[name]
+}
+
+// Text gives text.
+func (f *Fields) Text(name string) string {
+	v := f.Get(name)
+	t, ok := v.(string)
+	if v != nil && !ok {
+		f.Fault(name, "want a string, have %s", KindOf(v))
+	}
+	return t
+}
+
+// Required is str for a member that must be there.
+func (f *Fields) Required(name string) string {
+	before := len(f.Faults)
+	t := f.Text(name)
+	if strings.TrimSpace(t) == "" && len(f.Faults) == before {
+		f.Fault(name, "want a string that is not empty")
+	}
+	return t
+}
+
+// Label is str for text of at most limit bytes without control characters.
+func (f *Fields) Label(name string, limit int) string {
+	t := f.Text(name)
+	switch {
+	case len(t) > limit:
+		f.Fault(name, "want at most %d bytes, have %d", limit, len(t))
+	case !utf8.ValidString(t) || strings.ContainsFunc(t, unicode.IsControl):
+		f.Fault(name, "want text in UTF-8 without control characters")
+	}
+	return t
+}
+
+// Labels is label for a list.
+func (f *Fields) Labels(name string, limit int) []string {
+	v := f.Get(name)
+	list, ok := v.([]any)
+	if v != nil && !ok {
+		f.Fault(name, "want a list of strings, have %s", KindOf(v))
+	}
+	item := &Fields{prefix: f.prefix + Escape(name) + "/", values: map[string]any{}}
+	var out []string
+	for i, v := range list {
+		at := strconv.Itoa(i)
+		if item.values[at] = v; v == nil {
+			item.Fault(at, "want a string, have null")
+		}
+		out = append(out, item.Label(at, limit))
+	}
+	f.Faults = append(f.Faults, item.Faults...)
+	return out
+}
+
+// Instant gives a time in UTC; zero when it is absent.
+func (f *Fields) Instant(name string) time.Time {
+	v := f.Get(name)
+	if v == nil {
+		return time.Time{}
+	}
+	text, _ := v.(string)
+	t, err := time.Parse(time.RFC3339, text)
+	t = t.UTC() // may be of another year, which has to fit as well: JSON holds four digits
+	if err != nil || t.Year() < 1 || t.Year() > 9999 {
+		f.Fault(name, "want a time such as 2006-01-02T15:04:05Z, have %s", Shown(v))
+		return time.Time{}
+	}
+	return t
+}
+
+// maxDuration bounds what can be added to a time without harm.
+const maxDuration = 100 * 365 * 24 * time.Hour
+
+// Duration gives a span of time: text such as 90s, or a number of seconds.
+func (f *Fields) Duration(name string) time.Duration {
+	v := f.Get(name)
+	var d time.Duration
+	var err error
+	switch v := v.(type) {
+	case nil:
+		return 0
+	case int:
+		d = seconds(float64(v))
+	case float64:
+		d = seconds(v)
+	case string:
+		d, err = dsl.ParseDuration(v)
+	default:
+		err = errors.New("not a duration")
+	}
+	if err != nil || d < 0 || d > maxDuration {
+		f.Fault(name, "want a duration such as 90s or 1h30m, or a number of seconds, have %s", Shown(v))
+		return 0
+	}
+	return d
+}
+
+// seconds gives a number of seconds; -1 for one that a duration cannot hold, which is refused.
+func seconds(n float64) time.Duration {
+	if n < 0 || n > maxDuration.Seconds() {
+		return -1
+	}
+	return time.Duration(n * float64(time.Second))
+}
+
+// Integer gives a whole number of 32 bits, which every store can keep.
+func (f *Fields) Integer(name string) int { return f.whole(name, 32) }
+
+// whole gives a whole number of so many bits.
+func (f *Fields) whole(name string, bits int) int {
+	v := f.Get(name)
+	if v == nil {
+		return 0
+	}
+	n, ok := v.(int)
+	if text, isText := v.(string); isText && f.text {
+		parsed, err := strconv.Atoi(text)
+		n, ok = parsed, err == nil
+	}
+	if !ok || bits == 32 && (n < math.MinInt32 || n > math.MaxInt32) {
+		f.Fault(name, "want a whole number of %d bits, have %s", bits, Shown(v))
+		return 0
+	}
+	return n
+}
+
+// Number gives a number.
+func (f *Fields) Number(name string) float64 {
+	switch v := f.Get(name).(type) {
+	case nil:
+	case int:
+		return float64(v)
+	case float64:
+		return v
+	default:
+		f.Fault(name, "want a number, have %s", KindOf(v))
+	}
+	return 0
+}
+
+// Objects gives the members of a list of objects.
+func (f *Fields) Objects(name string, most int) []*Fields {
+	v := f.Get(name)
+	list, ok := v.([]any)
+	if !ok || len(list) == 0 || len(list) > most {
+		f.Fault(name, "want an array of 1 to %d objects, have %s", most, KindOf(v))
+		return nil
+	}
+	var out []*Fields
+	for i, item := range list {
+		one, fault := Object(f.prefix+Escape(name)+"/"+strconv.Itoa(i), item)
+		if fault != nil {
+			f.Faults = append(f.Faults, *fault)
+			continue
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// Boolean gives true or false; false when it is absent.
+func (f *Fields) Boolean(name string) bool {
+	v := f.Get(name)
+	b, ok := v.(bool)
+	if text, isText := v.(string); isText && f.text {
+		b, ok = text == "true", text == "true" || text == "false"
+	}
+	if v != nil && !ok {
+		f.Fault(name, "want true or false, have %s", Shown(v))
+	}
+	return b
+}
+
+// Unknown gives the members that were not asked for, in order.
+func (f *Fields) Unknown() []string {
+	var names []string
+	for name := range f.values {
+		if !slices.Contains(f.known, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// RefuseUnknown makes a fault of every member that was not asked for.
+func (f *Fields) RefuseUnknown() {
+	for _, name := range f.Unknown() {
+		f.Fault(name, "unknown field %q; %s", name, f.Suggest(name))
+	}
+}
+
+// Suggest names the known member that was probably meant, or else all of them.
+func (f *Fields) Suggest(name string) string {
+	if near := diag.Suggest(name, f.known); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	if len(f.known) == 0 {
+		return "the call takes none"
+	}
+	return "known are " + strings.Join(f.known, ", ")
+}
+
+// Escape writes a name as a part of a JSON pointer (RFC 6901).
+func Escape(name string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+}
+
+// KindOf names the type of a JSON value, with its article.
+func KindOf(v any) string {
+	switch v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "a boolean"
+	case int, float64:
+		return "a number"
+	case string:
+		return "a string"
+	case []any:
+		return "an array"
+	}
+	return "an object"
+}
+
+// Shown gives a short value as its sender wrote it.
+func Shown(v any) string {
+	switch v := v.(type) {
+	case string:
+		const limit = 40
+		if len(v) > limit {
+			return strconv.Quote(v[:limit]) + "…"
+		}
+		return strconv.Quote(v)
+	case bool, int, float64:
+		return fmt.Sprint(v)
+	}
+	return KindOf(v)
+}
+
+// Joined lists values for people.
+func Joined[T ~string](list []T) string {
+	out := make([]string, len(list))
+	for i, v := range list {
+		out[i] = string(v)
+	}
+	return strings.Join(out, ", ")
+}
+
+// Each reads an object, or an array of at most so many of them, and tells which it was.
+func Each(v any, most int, read func(*Fields)) (many bool, err error) {
+	items := []any{v}
+	list, many := v.([]any)
+	if many {
+		items = list
+	}
+	if len(items) > most {
+		return many, problem.New(problem.InvalidBody, "want at most %d in one array, have %d", most, len(items))
+	}
+	var faults []problem.Fault
+	for i, item := range items {
+		pointer := ""
+		if many {
+			pointer = "/" + strconv.Itoa(i)
+		}
+		one, fault := Object(pointer, item)
+		if fault != nil {
+			faults = append(faults, *fault)
+			continue
+		}
+		read(one)
+		faults = append(faults, one.Faults...)
+	}
+	return many, problem.Body(faults)
+}

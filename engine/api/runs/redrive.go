@@ -1,0 +1,199 @@
+package runs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"procaas/engine"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/rest"
+	"procaas/engine/api/wire"
+)
+
+// This file is what operators do to the runs that a filter chooses.
+
+// A verb is what is done to many runs.
+type verb struct {
+	name string
+	of   []engine.Status // of the runs that it may choose
+
+	// whole says that it concerns pipelines as a whole: a grant for a handler does not do.
+	whole bool
+	do    func(s Steerer, ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
+}
+
+// live lists the statuses of runs that may go on.
+var live = []engine.Status{engine.Waiting, engine.Running, engine.Parked, engine.Failed}
+
+func (g *Group) redriveOperations() []rest.Operation {
+	const about = "Takes the runs in the order of acceptance, `limit` in one call; `cursor` goes on where the call before ended. " +
+		"A walk by cursor meets each run once, and may be repeated from the beginning. At least one condition must be given."
+	operation := func(v *verb, summary, about string, example wire.RunChoice) rest.Operation {
+		return rest.Typed(rest.Operation{
+			Method: http.MethodPost, Path: "/v1/runs/" + v.name, ID: v.name + "-runs", Tag: "runs", Summary: summary, About: about,
+			Example:  wire.Redrive{RunChoice: example, Preview: true},
+			Replies:  []rest.Reply{{About: "What was done, or with `preview` what would be.", Body: engine.RunsDone{}, Or: []any{engine.RunsPreview{}}}},
+			Refusals: []string{problem.StoreUnavailable},
+		}, func(c *rest.Call, in *redrive) (any, error) { return g.redrive(c, v, &in.Body) })
+	}
+	below := wire.RunChoice{Handler: "new-order-created/notify", ErrorClass: "5xx"}
+	return []rest.Operation{
+		operation(&verb{name: "retry", of: []engine.Status{engine.Failed, engine.Parked}, do: Steerer.RetryAll},
+			"Retry the failed runs that a filter chooses", about, below),
+		operation(&verb{name: "cancel", of: live, whole: true, do: Steerer.CancelAll}, "Cancel the runs that a filter chooses", about, below),
+		operation(&verb{name: makeUp, of: []engine.Status{engine.Succeeded}, do: Steerer.MakeUpAll},
+			"Let runs that left a handler out do it after all",
+			"The runs have succeeded and went on without `handler`: it was switched off or out of the flow, over its limit, had waited for too long, or had failed. "+
+				"Each makes that call alone, with the `Idempotency-Key` that it would have had, or had. Its conditions are asked again; what it leaves goes to the run, and not to the key. "+
+				"A run whose handler is inside of a call or a repeated stage, is repeated for a list, or awaits an event cannot; it counts as `moved_on`.\n\n"+about,
+			wire.RunChoice{Handler: "new-order-created/notify/user", Since: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}),
+	}
+}
+
+// makeUp is the verb that chooses runs by what they left out.
+const makeUp = "make-up"
+
+type redrive struct{ Body wire.Redrive }
+
+// redrive does something to a page of runs, or tells to which it would.
+func (g *Group) redrive(c *rest.Call, v *verb, r *wire.Redrive) (any, error) {
+	filter, err := chosen(c, v, r)
+	if err != nil {
+		return nil, err
+	}
+	if r.Preview {
+		if filter.Live = v.name != makeUp; v.name == "retry" {
+			filter.Status = cmp.Or(filter.Status, engine.Failed)
+		}
+		return g.Steer.Preview(c.Context(), filter)
+	}
+	do := v.do
+	if v.whole && declined(r.Compensate) {
+		do = Steerer.AbandonAll
+	}
+	done, err := do(g.Steer, c.Context(), filter, c.Actor(r.Reason))
+	done.Next = sealNext(done.Next)
+	return done, redriveProblem(err)
+}
+
+// chosen reads which runs are wanted. It refuses callers who may not change them.
+func chosen(c *rest.Call, v *verb, r *wire.Redrive) (filter engine.RunFilter, err error) {
+	filter = filterOf(&r.RunChoice)
+	filter.Status = engine.Status(r.Status)
+	var faults []problem.Fault
+	fault := func(at, message string) { faults = append(faults, problem.Fault{Location: at, Message: message}) }
+	if filter == (engine.RunFilter{}) {
+		fault("", "want at least one of pipeline, flow, key, status, handler, error_class, error, since, until: all runs are not chosen by saying nothing")
+	}
+	if r.Status != "" && !slices.Contains(v.of, filter.Status) {
+		fault("/status", "want one of "+rest.Joined(v.of)+", have "+rest.Shown(r.Status))
+	}
+	if v.name == makeUp {
+		if filter.LeftOut, filter.FailedPath = r.Handler, ""; strings.Count(r.Handler, "/") != 2 {
+			fault("/handler", "want the path of the handler that was left out, such as new-order/notify/user, have "+rest.Shown(r.Handler))
+		}
+	}
+	if !v.whole && r.Compensate != nil {
+		fault("/compensate", "want it only where runs are cancelled: nothing else undoes what they have done")
+	}
+	position, ok := rest.OpenCursor(rest.CursorWalk, r.Cursor)
+	if filter.Limit, filter.Cursor = r.Limit, position; !ok {
+		fault("/cursor", rest.WrongCursor(rest.CursorWalk))
+	}
+	if err := problem.Body(faults); err != nil {
+		return filter, err
+	}
+	pipeline, _, _ := strings.Cut(r.Handler, "/")
+	paths := []string{r.Pipeline, pipeline}
+	if !v.whole { // the rest of the pipeline is left alone
+		paths = append(paths, r.Handler)
+	}
+	return filter, c.MayAt(paths...)
+}
+
+// sealNext is [rest.SealCursor] for where a walk goes on; nil stays nil.
+func sealNext(next *string) *string {
+	if next == nil {
+		return nil
+	}
+	sealed := rest.SealCursor(rest.CursorWalk, *next)
+	return &sealed
+}
+
+// redriveProblem tells a cursor that cannot be gone on from; other errors pass as they are.
+func redriveProblem(err error) error {
+	if errors.Is(err, engine.ErrCursor) {
+		return problem.Body([]problem.Fault{{Location: "/cursor", Message: rest.WrongCursor(rest.CursorWalk)}})
+	}
+	return err
+}
+
+// The rest moves runs to the present definition.
+
+func (g *Group) migrateOperations() []rest.Operation {
+	return []rest.Operation{
+		rest.Typed(rest.Operation{
+			Method: http.MethodPost, Path: "/v1/runs/{id}/migrate", ID: "migrate-run", Tag: "runs",
+			Summary: "Let a run go on by the present definition",
+			About: "A run keeps the definition that it began with, until it is moved. It must have begun, not have ended (a failed one may be moved), " +
+				"and fit: its checkpoint must be one that the present definition could have written, and hold all that handlers to come read. " +
+				"A node that works on the run moves it when the calls under way have ended; until then `migrates_to` says so. " +
+				"With `preview` nothing is done, and the reply tells whether the run fits.",
+			Example:  wire.Migration{Reason: "the fix of get-order"},
+			Replies:  []rest.Reply{{About: "The run, or with `preview` whether it fits.", Body: engine.RunView{}, Or: []any{engine.RunFit{}}}},
+			Refusals: []string{problem.RunNotFound, problem.InvalidParameter, problem.RunNotMovable, problem.RunPinned, problem.StoreUnavailable},
+		}, g.migrate),
+		rest.Typed(rest.Operation{
+			Method: http.MethodPost, Path: "/v1/runs/migrate", ID: "migrate-runs", Tag: "runs",
+			Summary: "Let the runs that a filter chooses go on by the present definition",
+			About: "Takes the runs in flight, and the failed ones, of other definitions than the present one, in the order of acceptance, `limit` in one call; " +
+				"`cursor` goes on where the call before ended. Those that do not fit stay, and are told. At least one condition must be given.",
+			Example: wire.Redrive{RunChoice: wire.RunChoice{Pipeline: "new-order-created"}, Preview: true},
+			Replies: rest.OK("What was done, or with `preview` what would be."), Refusals: []string{problem.StoreUnavailable},
+		}, g.migrateAll),
+	}
+}
+
+type migrateRun struct {
+	runPath
+	Body wire.Migration `required:"false"`
+}
+
+func (g *Group) migrate(c *rest.Call, in *migrateRun) (any, error) {
+	if err := g.maySteer(c, in.ID, pipelineOf); err != nil {
+		return nil, err
+	}
+	if in.Body.Preview {
+		fit, err := g.Mover.Fit(c.Context(), in.ID)
+		return fit, moveProblem(err, in.ID)
+	}
+	run, err := g.Mover.Move(c.Context(), in.ID, c.Actor(in.Body.Reason))
+	return run, moveProblem(err, in.ID)
+}
+
+// moveProblem says over HTTP why a run is not moved.
+func moveProblem(err error, id string) error {
+	var pinned *engine.PinnedError
+	switch {
+	case errors.As(err, &pinned):
+		return problem.New(problem.RunPinned, "run %s does not fit the present definition: %s", id, pinned.Err)
+	case errors.Is(err, engine.ErrConflict):
+		return problem.New(problem.RunNotMovable, "run %s has not begun, or has ended: there is nothing to move", id)
+	}
+	return runProblem(err, id)
+}
+
+func (g *Group) migrateAll(c *rest.Call, in *redrive) (moved engine.RunsMoved, err error) {
+	filter, err := chosen(c, &verb{name: "migrate", of: live}, &in.Body)
+	if err != nil {
+		return moved, err
+	}
+	moved, err = g.Mover.MoveAll(c.Context(), filter, in.Body.Preview, c.Actor(in.Body.Reason))
+	moved.Next = sealNext(moved.Next)
+	return moved, redriveProblem(err)
+}

@@ -1,0 +1,233 @@
+// Package runs serves the calls about runs and keys: reading them, explaining them, and what
+// operators do to one run or to many.
+package runs
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"procaas/dsl"
+	"procaas/engine"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/rest"
+	"procaas/engine/api/wire"
+)
+
+// A Reader reads runs. Where one run is named, the error is [engine.ErrNotFound] when there
+// is none.
+type Reader interface {
+	RunByID(ctx context.Context, id string) (engine.RunView, error)
+	Explain(ctx context.Context, run, path string) (engine.Explanation, error)
+	List(ctx context.Context, f engine.RunFilter) ([]engine.RunView, string, error)
+	Entity(ctx context.Context, flow, key string) (engine.EntityView, error)
+	Bundle() *dsl.Bundle
+}
+
+// A Steerer changes runs. What is done to many is done to a page of them, the first accepted
+// first, and gives the cursor of the rest.
+type Steerer interface {
+	Retry(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
+	Cancel(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
+	Abandon(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
+	Preview(ctx context.Context, f engine.RunFilter) (engine.RunsPreview, error)
+	RetryAll(ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
+	CancelAll(ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
+	AbandonAll(ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
+
+	// MakeUpAll lets runs that left a handler out do it after all.
+	MakeUpAll(ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
+}
+
+// A Mover moves runs to the present definition.
+type Mover interface {
+	Fit(ctx context.Context, id string) (engine.RunFit, error)
+	Move(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
+	MoveAll(ctx context.Context, f engine.RunFilter, preview bool, by engine.Actor) (engine.RunsMoved, error)
+}
+
+// A Group serves the calls about runs.
+type Group struct {
+	Runs  Reader
+	Steer Steerer
+	Mover Mover
+}
+
+// Operations lists the calls.
+func (g *Group) Operations() []rest.Operation {
+	steered := []string{problem.RunNotFound, problem.InvalidParameter, problem.KeyMoving, problem.CellAway, problem.StoreUnavailable}
+	and := func(more ...string) []string { return append(more, steered...) }
+	return append([]rest.Operation{
+		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/v1/runs", ID: "list-runs", Tag: "runs", Summary: "List runs, newest first",
+			About: "Items have neither the payloads of their events nor shared states, which `GET /v1/runs/{id}` gives. " +
+				"A page may have fewer items than `limit` when the runs are large; `next` is the cursor of the rest.",
+			Replies: rest.OK("A page of runs."), Refusals: []string{problem.InvalidParameter, problem.StoreUnavailable},
+		}, g.list),
+		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/v1/runs/{id}", ID: "get-run", Tag: "runs", Summary: "Read a run",
+			Replies: rest.OK("The run."), Refusals: steered,
+		}, g.get),
+		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/v1/runs/{id}/explain", ID: "explain-run", Tag: "runs",
+			Summary: "Tell why a handler ran in a run, or did not",
+			About: "What decided, and what every part of its conditions came to, from what is kept of the run. " +
+				"What is not known any more is said, and never guessed.",
+			Replies: rest.OK("Why."), Refusals: and(problem.HandlerNotFound),
+		}, g.explain),
+		rest.Typed(rest.Operation{
+			Method: http.MethodPost, Path: "/v1/runs/{id}/retry", ID: "retry-run", Tag: "runs",
+			Summary: "Go on with a run that has failed, or waits for an operator, from the handler that did",
+			Example: wire.Reason{Reason: "wrong city"}, Replies: rest.OK("The run."), Refusals: and(problem.RunNotFailed),
+		}, g.retry),
+		rest.Typed(rest.Operation{
+			Method: http.MethodPost, Path: "/v1/runs/{id}/cancel", ID: "cancel-run", Tag: "runs", Summary: "End a run",
+			About: "A run of a pipeline with compensations first lets its calls under way end, and undoes what it has done, the last first; " +
+				"until then, cancelling tells why. Another one ends at once, or when its node has broken its calls off.",
+			Example: wire.Cancellation{Reason: "wrong city"}, Replies: rest.OK("The run."), Refusals: and(problem.RunFinished, problem.RunUndoing),
+		}, g.cancel),
+		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/v1/flows/{flow}/keys/{key}", ID: "get-key", Tag: "runs", Summary: "Read a key of a flow",
+			About:    "A key that no event has reached is in its initial state. A slash in a key is sent as %2F.",
+			Replies:  rest.OK("The entity."),
+			Refusals: []string{problem.FlowNotFound, problem.InvalidParameter, problem.CellAway, problem.StoreUnavailable},
+		}, g.key),
+	}, append(g.redriveOperations(), g.migrateOperations()...)...)
+}
+
+// A runPath names a run.
+type runPath struct {
+	ID string `path:"id" doc:"The run's id."`
+}
+
+func (g *Group) get(c *rest.Call, in *runPath) (engine.RunView, error) {
+	run, err := g.Runs.RunByID(c.Context(), in.ID)
+	return run, runProblem(err, in.ID)
+}
+
+type explainQuery struct {
+	runPath
+	Path string `query:"path" required:"true" want:"want the path of a handler, such as new-order/notify/driver" doc:"The handler: pipeline/stage/handler, or the end of it. Inside of a call, caller>handler asks for that call; p/s[2]>p/s/h is one element of a repeated stage, from 0."`
+}
+
+func (g *Group) explain(c *rest.Call, in *explainQuery) (engine.Explanation, error) {
+	why, err := g.Runs.Explain(c.Context(), in.ID, in.Path)
+	if errors.Is(err, engine.ErrNoHandler) {
+		return why, problem.New(problem.HandlerNotFound, "%s", err)
+	}
+	return why, runProblem(err, in.ID)
+}
+
+// A listQuery says which runs to list. Its statuses are those of [engine.Status].
+type listQuery struct {
+	wire.RunChoice
+	Status   string `query:"status" enum:"waiting,running,parked,succeeded,failed,cancelled,ignored" doc:"Only runs with this status."`
+	LeftOut  string `query:"left_out" doc:"Only runs that succeeded and went on without this handler, or one below this pipeline or pipeline/stage, though its conditions did not say so."`
+	InFlight bool   `query:"in_flight" doc:"true: only runs that have begun and may still go on."`
+	Limit    int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"The most runs of one page."`
+	rest.PageQuery
+}
+
+func (g *Group) list(c *rest.Call, in *listQuery) (page wire.Page[engine.RunView], err error) {
+	filter := filterOf(&in.RunChoice)
+	filter.Status, filter.LeftOut, filter.Limit, filter.Live, filter.Begun = engine.Status(in.Status), in.LeftOut, in.Limit, in.InFlight, in.InFlight
+	if filter.Cursor, err = in.Position(rest.CursorRuns); err != nil {
+		return page, err
+	}
+	runs, next, err := g.Runs.List(c.Context(), filter)
+	if errors.Is(err, engine.ErrCursor) {
+		err = rest.NoCursor(rest.CursorRuns)
+	}
+	return wire.PageOf(runs, rest.SealCursor(rest.CursorRuns, next)), err
+}
+
+// filterOf is what a choice asks the engine for.
+func filterOf(c *wire.RunChoice) engine.RunFilter {
+	return engine.RunFilter{
+		Pipeline: c.Pipeline, Flow: c.Flow, Key: c.Key, FailedPath: c.Handler, ErrorClass: c.ErrorClass, Error: c.Error,
+		Since: c.Since, Until: c.Until,
+	}
+}
+
+type retryRun struct {
+	runPath
+	Body wire.Reason `required:"false"`
+}
+
+func (g *Group) retry(c *rest.Call, in *retryRun) (engine.RunView, error) {
+	err := g.maySteer(c, in.ID, func(v *engine.RunView) []string { return []string{v.Pipeline, v.FailedPath} })
+	if err != nil {
+		return engine.RunView{}, err
+	}
+	run, err := g.Steer.Retry(c.Context(), in.ID, c.Actor(in.Body.Reason))
+	if errors.Is(err, engine.ErrConflict) {
+		return run, problem.New(problem.RunNotFailed, "run %s has not failed, nor does it wait for an operator: there is nothing to retry", in.ID)
+	}
+	return run, runProblem(err, in.ID)
+}
+
+type cancelRun struct {
+	runPath
+	Body wire.Cancellation `required:"false"`
+}
+
+func (g *Group) cancel(c *rest.Call, in *cancelRun) (run engine.RunView, err error) {
+	if err := g.maySteer(c, in.ID, pipelineOf); err != nil {
+		return run, err
+	}
+	end := g.Steer.Cancel
+	if declined(in.Body.Compensate) {
+		end = g.Steer.Abandon
+	}
+	run, err = end(c.Context(), in.ID, c.Actor(in.Body.Reason))
+	switch {
+	case errors.Is(err, engine.ErrConflict):
+		return run, problem.New(problem.RunFinished, "run %s has finished; there is nothing to cancel", in.ID)
+	case errors.Is(err, engine.ErrUndoing):
+		return run, problem.New(problem.RunUndoing,
+			"run %s is cancelled already, and undoes what it has done; \"compensate\": false (--no-compensate) ends it as it is", in.ID)
+	}
+	return run, runProblem(err, in.ID)
+}
+
+// declined tells whether what is true by default was said to be false.
+func declined(said *bool) bool { return said != nil && !*said }
+
+func pipelineOf(v *engine.RunView) []string { return []string{v.Pipeline} }
+
+// maySteer refuses a caller whose grant covers none of the paths of a run.
+func (g *Group) maySteer(c *rest.Call, id string, paths func(*engine.RunView) []string) error {
+	if !c.Bound() {
+		return nil
+	}
+	run, err := g.Runs.RunByID(c.Context(), id)
+	if err != nil {
+		return runProblem(err, id)
+	}
+	return c.MayAt(paths(&run)...)
+}
+
+type keyPath struct {
+	Flow string `path:"flow" doc:"The flow's id."`
+	Key  string `path:"key" doc:"The entity."`
+}
+
+func (g *Group) key(c *rest.Call, in *keyPath) (engine.EntityView, error) {
+	entity, err := g.Runs.Entity(c.Context(), in.Flow, in.Key)
+	if errors.Is(err, engine.ErrNotFound) {
+		var known []string
+		for _, f := range g.Runs.Bundle().Flows {
+			known = append(known, f.ID)
+		}
+		err = problem.New(problem.FlowNotFound, "there is no flow %q%s", in.Flow, problem.Meant(in.Flow, known))
+	}
+	return entity, err
+}
+
+// runProblem says that there is no such run; other errors pass as they are.
+func runProblem(err error, id string) error {
+	if errors.Is(err, engine.ErrNotFound) {
+		return problem.New(problem.RunNotFound, "there is no run %q", id)
+	}
+	return err
+}

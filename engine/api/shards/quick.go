@@ -1,0 +1,111 @@
+package shards
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+
+	"procaas/engine"
+	"procaas/engine/api/rest"
+)
+
+// This file answers most questions for shards without the router: services may ask before
+// each of their own requests. What is not plain goes on to resolve, which answers the same.
+
+const (
+	mapsPrefix    = "/v1/shard-maps/"
+	resolveSuffix = "/resolve"
+)
+
+// answers are buffers for replies.
+var answers = sync.Pool{New: func() any { return new([]byte) }}
+
+// Quickly answers questions for shards that memory can answer, when the caller may ask.
+func (g *Group) Quickly(next http.Handler, may func(r *http.Request, operation string) error, refuse func(http.ResponseWriter, *http.Request, error)) http.Handler {
+	maps, ok := g.Maps.(engine.QuickShardMaps)
+	if !ok {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		shardMap, q, ok := g.plain(r)
+		if !ok {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if err := may(r, resolveShard); err != nil {
+			refuse(w, r, err)
+			return
+		}
+		buffer := answers.Get().(*[]byte)
+		defer answers.Put(buffer)
+		answer, ok := maps.AppendAnswer((*buffer)[:0], shardMap, q.Key, q.Mode, q.DC)
+		if *buffer = answer; !ok {
+			next.ServeHTTP(w, r)
+			return
+		}
+		w.Header()["Content-Type"] = typeJSON
+		_, _ = w.Write(answer)
+	})
+}
+
+// typeJSON is a header that answers share: nobody may change it in place.
+var typeJSON = []string{rest.MediaJSON}
+
+// plain reads a question that memory may answer.
+func (g *Group) plain(r *http.Request) (shardMap string, q engine.ShardQuestion, ok bool) {
+	if r.Method != http.MethodGet || r.URL.RawPath != "" || r.ContentLength != 0 || len(r.TransferEncoding) > 0 || !g.warm.Load() {
+		return "", q, false
+	}
+	path, ok := strings.CutPrefix(r.URL.Path, mapsPrefix)
+	if !ok {
+		return "", q, false
+	}
+	if shardMap, ok = strings.CutSuffix(path, resolveSuffix); !ok || strings.Contains(shardMap, "/") {
+		return "", q, false
+	}
+	q, ok = plainQuestion(r.URL.RawQuery)
+	return shardMap, q, ok
+}
+
+// plainQuestion reads a query that has no more than a key, a mode and a data centre, each once
+// and without escapes.
+func plainQuestion(query string) (q engine.ShardQuestion, ok bool) {
+	for query != "" {
+		var field string
+		field, query, _ = strings.Cut(query, "&")
+		name, value, _ := strings.Cut(field, "=")
+		var at *string
+		switch name {
+		case "key":
+			at = &q.Key
+		case "mode":
+			at = &q.Mode
+		case "dc":
+			at = &q.DC
+		default:
+			return q, false
+		}
+		if *at != "" || value == "" || len(value) > rest.MaxName || !plainValue(value) {
+			return q, false
+		}
+		*at = value
+	}
+	switch q.Mode {
+	case "":
+		q.Mode = engine.ShardMaster
+	case engine.ShardMaster, engine.ShardReplica, engine.ShardAny:
+	default:
+		return q, false
+	}
+	return q, q.Key != ""
+}
+
+// plainValue tells whether a value of a query stands for itself.
+func plainValue(value string) bool {
+	for i := range len(value) {
+		if c := value[i]; c <= ' ' || c > '~' || c == '%' || c == '+' || c == ';' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,267 @@
+// Package shards serves the calls about shard maps: where the data of keys lives, the shards
+// and their hosts, and the transfers of keys between them.
+package shards
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine"
+	"procaas/engine/api/problem"
+	"procaas/engine/api/rest"
+	"procaas/engine/api/wire"
+)
+
+// Transfers are moves of keys between shards, as operators see them.
+type Transfers interface {
+	ShardTransfers(ctx context.Context, shardMap string) ([]engine.ShardTransfer, error)
+	OrderShardTransfer(ctx context.Context, id, want string, by engine.Actor) (engine.ShardTransfer, error)
+	Bundle() *dsl.Bundle
+}
+
+// A Group serves the calls about shard maps.
+type Group struct {
+	Maps      engine.ShardMaps // nil where there are none
+	Transfers Transfers
+	Streams   *rest.Streams
+
+	warm atomic.Bool // a question for a shard was let in: the tokens are in memory
+}
+
+// watchTime is how long who watches a map waits for a change.
+const watchTime = 5 * time.Second
+
+// refusals are the codes that any call about a shard map may give.
+func refusals(more ...string) []string {
+	return append(more, problem.UnknownShardMap, problem.InvalidParameter, problem.StoreUnavailable)
+}
+
+// Operations lists the calls.
+func (g *Group) Operations() []rest.Operation {
+	return append([]rest.Operation{
+		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/v1/shard-maps", ID: "list-shard-maps", Tag: "shards", Summary: "List the shard maps",
+			Replies: rest.OK("The maps."), Refusals: []string{problem.StoreUnavailable},
+		}, g.list),
+		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/v1/shard-maps/{map}/resolve", ID: resolveShard, Tag: "shards", Summary: "Tell where a key lives",
+			About: "The answer names the shard, its hosts in the order in which to try them, and what `procaas.guard` takes: the placement and its epoch. " +
+				"Call the guard first in each transaction that writes; when it fails with PC001 or PC002, ask again with `after-epoch`. " +
+				"A key without a placement is registered when the map says so.",
+			Replies: []rest.Reply{{About: "Where the key lives.", Example: engine.ShardAnswer{
+				Map: "mail", Key: "42/inbox", Placement: "42", Shard: "s1", Class: "hot", Epoch: 3,
+				Hosts: []engine.ShardHostBrief{{Address: "db1.example.com:5432", DC: "a", Role: "master"}},
+				DSN:   "postgres://app@db1.example.com:5432/mail?target_session_attrs=read-write",
+			}}},
+			Refusals: refusals(problem.InvalidShardKey, problem.KeyNotPlaced, problem.NoFitHost, problem.ShardBusy),
+		}, g.resolve),
+		rest.Typed(rest.Operation{
+			Method: http.MethodPost, Path: "/v1/shard-maps/{map}/resolve", ID: "resolve-shards", Tag: "shards", Summary: "Tell where many keys live",
+			Example: wire.ShardBatch{Keys: []string{"42", "43"}, Mode: engine.ShardReplica, DC: "a"},
+			Replies: rest.OK("An answer, or why there is none, for each key in its order."), Refusals: refusals(),
+		}, g.resolveMany),
+		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/v1/shard-maps/{map}/watch", ID: watchMap, Tag: "shards", Summary: "Wait for placements to change",
+			About: "Gives the placements that have changed since a position, as soon as there are any, or none after five seconds. " +
+				"With `reset` everything that the asker keeps may be old; so it is without a position, and with one of another node.\n\n" +
+				"With `Accept: text/event-stream` the same comes as events named `changes` for as long as the stream lasts, each with its " +
+				"position as its id: the first one at once, the others as placements change, and a comment every 15 seconds in between. " +
+				"The stream ends when the node does, or after an hour; whoever comes back with `Last-Event-ID` goes on from there.",
+			Replies: []rest.Reply{{About: "The changes.", ContentType: rest.MediaStream}}, Refusals: refusals(),
+		}, g.watch),
+		rest.Typed(rest.Operation{
+			Method: http.MethodGet, Path: "/v1/shard-maps/{map}/shards", ID: "list-shards", Tag: "shards",
+			Summary: "List the shards of a map with their hosts", Replies: rest.OK("The shards."), Refusals: refusals(),
+		}, g.shards),
+	}, append(g.adminOperations(), g.transferOperations()...)...)
+}
+
+const (
+	resolveShard = "resolve-shard"
+	watchMap     = "watch-shard-map"
+)
+
+// A mapPath names a shard map.
+type mapPath struct {
+	Map string `path:"map" doc:"The shard map's id."`
+}
+
+// check refuses calls of a server without shard maps.
+func (g *Group) check() error {
+	if g.Maps == nil {
+		return problem.New(problem.UnknownShardMap, "this server keeps no shard maps: they need a store in PostgreSQL, and shard-maps: in the pipelines")
+	}
+	return nil
+}
+
+// shardProblem says over HTTP what an error about shards means.
+func shardProblem(err error) error {
+	for known, code := range map[error]string{
+		engine.ErrShardMap: problem.UnknownShardMap, engine.ErrShard: problem.UnknownShard, engine.ErrShardKey: problem.InvalidShardKey,
+		engine.ErrUnplaced: problem.KeyNotPlaced, engine.ErrShardBusy: problem.ShardBusy,
+	} {
+		if errors.Is(err, known) {
+			return problem.New(code, "%s", err)
+		}
+	}
+	if errors.Is(err, engine.ErrNoHost) {
+		return problem.New(problem.NoFitHost, "%s", err).With("Retry-After", "1")
+	}
+	return err
+}
+
+func (g *Group) list(c *rest.Call, _ *rest.Nothing) (wire.Page[engine.ShardMapView], error) {
+	if g.Maps == nil {
+		return rest.Listed([]engine.ShardMapView{}, nil)
+	}
+	return rest.Listed(g.Maps.MapViews(c.Context()))
+}
+
+type resolveQuery struct {
+	mapPath
+	Key        string        `query:"key" bytes:"any" required:"true" doc:"The key: its parts joined by slashes, with % / # [ within a part as %25 %2F %23 %5B, before the encoding of the query."`
+	Mode       string        `query:"mode" enum:"master,replica,any" default:"master" doc:"What the hosts are for: master to write, replica to read, any to read where it is nearest."`
+	MaxLag     wire.Duration `query:"max-lag" doc:"How far a replica may be behind, such as 2s; any when it is left out."`
+	MinLSN     string        `query:"min-lsn" doc:"The position of the log that a replica must have replayed, such as 16/B374D848: that of the asker's last write."`
+	DC         string        `query:"dc" doc:"The data centre of the asker: its hosts are preferred while enough of them are fit."`
+	AfterEpoch int64         `query:"after-epoch" doc:"Wait, for two seconds at most, until the placement has a later epoch."`
+	Register   *bool         `query:"register" default:"true" doc:"false: do not register a key that has no placement."`
+}
+
+// resolve says where one key lives. It may wait for a later epoch, or register the key.
+func (g *Group) resolve(c *rest.Call, in *resolveQuery) (answer engine.ShardAnswer, err error) {
+	if err := g.check(); err != nil {
+		return answer, err
+	}
+	g.warm.Store(true)
+	q := engine.ShardQuestion{
+		Key: in.Key, Mode: in.Mode, MaxLag: time.Duration(in.MaxLag), DC: in.DC, AfterEpoch: in.AfterEpoch, Known: in.Register != nil && !*in.Register,
+	}
+	var faults []problem.Fault
+	if in.AfterEpoch < 0 {
+		faults = append(faults, problem.Fault{Location: "query/after-epoch", Message: "want a whole number, have " + rest.Shown(int(in.AfterEpoch))})
+	}
+	if q.MinLSN, err = parseLSN(in.MinLSN); err != nil {
+		faults = append(faults, problem.Fault{Location: "query/min-lsn", Message: err.Error()})
+	}
+	if err := problem.Parameter(faults); err != nil {
+		return answer, err
+	}
+	answer, err = g.Maps.Resolve(c.Context(), in.Map, q)
+	return answer, shardProblem(err)
+}
+
+// parseLSN reads a position of the log; empty text is none.
+func parseLSN(text string) (uint64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	high, low, _ := strings.Cut(text, "/")
+	a, err := strconv.ParseUint(high, 16, 32)
+	b, err2 := strconv.ParseUint(low, 16, 32)
+	if err != nil || err2 != nil {
+		return 0, errors.New("want a position such as 16/B374D848, have " + rest.Shown(text))
+	}
+	return a<<32 | b, nil
+}
+
+type resolveBatch struct {
+	mapPath
+	Body wire.ShardBatch
+}
+
+// resolveMany answers for each key by itself: one that cannot be placed does not spoil the others.
+func (g *Group) resolveMany(c *rest.Call, in *resolveBatch) (page wire.Page[wire.ShardBatchItem], err error) {
+	if err := g.check(); err != nil {
+		return page, err
+	}
+	b := &in.Body
+	q := engine.ShardQuestion{Mode: b.Mode, MaxLag: time.Duration(b.MaxLag), DC: b.DC}
+	if q.Mode == "" {
+		q.Mode = engine.ShardMaster
+	}
+	if q.MinLSN, err = parseLSN(b.MinLSN); err != nil {
+		return page, problem.Body([]problem.Fault{{Location: "/min-lsn", Message: err.Error()}})
+	}
+	items := make([]wire.ShardBatchItem, len(b.Keys))
+	for i, key := range b.Keys {
+		q.Key, items[i].Key = key, key
+		answer, err := g.Maps.Resolve(c.Context(), in.Map, q)
+		if errors.Is(err, engine.ErrShardMap) {
+			return page, shardProblem(err)
+		}
+		if err != nil {
+			p := problem.Of(shardProblem(err))
+			items[i].Code, items[i].Detail = p.Code, p.Detail
+			continue
+		}
+		items[i].Answer = &answer
+	}
+	return wire.PageOf(items, ""), nil
+}
+
+type watchQuery struct {
+	mapPath
+	After string `query:"after" bytes:"512" doc:"The position: next of the call before."`
+	Last  string `header:"Last-Event-ID" bytes:"512" doc:"Of a stream: in place of after."`
+}
+
+// watch waits for changes once, or sends them as a stream.
+func (g *Group) watch(c *rest.Call, in *watchQuery) (changes engine.ShardChanges, err error) {
+	if err := g.check(); err != nil {
+		return changes, err
+	}
+	after := in.After
+	if in.Last != "" {
+		after = in.Last
+	}
+	if rest.WantsStream(c.R) {
+		return changes, g.stream(c, in.Map, after)
+	}
+	ctx, cancel := g.Streams.UntilEnd(c.Context(), watchTime)
+	defer cancel()
+	changes, err = g.Maps.Watch(ctx, in.Map, after)
+	return changes, shardProblem(err)
+}
+
+// stream sends the changes of a map. The first event says at once from where the
+// caller goes on, and that it has to forget everything when its position is not known here.
+func (g *Group) stream(c *rest.Call, id, after string) error {
+	atOnce, cancel := context.WithCancel(c.Context())
+	cancel()
+	first, err := g.Maps.Watch(atOnce, id, after)
+	if err != nil {
+		return shardProblem(err)
+	}
+	begun := false
+	return g.Streams.Stream(c, watchMap, func(ctx context.Context) (rest.Event, error) {
+		changes := first
+		if begun {
+			var err error
+			if changes, err = g.Maps.Watch(ctx, id, after); err != nil {
+				return rest.Event{}, err
+			}
+			if !changes.Reset && len(changes.Items) == 0 {
+				return rest.Event{}, nil
+			}
+		}
+		begun, after = true, changes.Next
+		data, err := json.Marshal(changes)
+		return rest.Event{ID: changes.Next, Name: "changes", Data: data}, err
+	})
+}
+
+func (g *Group) shards(c *rest.Call, in *mapPath) (page wire.Page[engine.ShardView], err error) {
+	if err := g.check(); err != nil {
+		return page, err
+	}
+	views, err := g.Maps.Shards(c.Context(), in.Map)
+	return wire.PageOf(views, ""), shardProblem(err)
+}

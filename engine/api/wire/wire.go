@@ -1,0 +1,45 @@
+// Package wire is what callers and the API send to each other, as JSON has it. The tags of a
+// field are its one declaration: requests are read and checked by them, and described by them.
+package wire
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Page is a part of a list.
+type Page[T any] struct {
+	Items []T     `json:"items" doc:"The elements of this page."`
+	Next  *string `json:"next" doc:"The cursor of the next page; null at the end."`
+}
+
+// PageOf makes a page. Items is an array even when it is empty: programs loop over it.
+func PageOf[T any](items []T, next string) Page[T] {
+	p := Page[T]{Items: items}
+	if items == nil {
+		p.Items = []T{}
+	}
+	if next != "" {
+		p.Next = &next
+	}
+	return p
+}
+
+// A Duration is a span of time that a request names: text such as 90s, or a number of seconds.
+type Duration time.Duration
+
+// MarshalJSON implements [json.Marshaler].
+func (d Duration) MarshalJSON() ([]byte, error) {
+	text := time.Duration(d).String()
+	for _, none := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, none) {
+			text = text[:len(text)-2]
+		}
+	}
+	return json.Marshal(text)
+}
+
+// ETag is a revision as an entity tag.
+func ETag(revision int64) string { return strconv.Quote(strconv.FormatInt(revision, 10)) }
