@@ -96,8 +96,20 @@ func (c *pipelineCheck) orderly(i, j int) bool {
 	return slices.ContainsFunc(c.steps[i].Touches, func(t string) bool { return slices.Contains(c.steps[j].Touches, t) }) || c.emits(i) && c.emits(j)
 }
 
+// emission tells what event a handler hands in, or what task it puts.
+func (c *checker) emission(h *Handler) (e Emission, ok bool) {
+	t := c.types[h.Type]
+	if t.Emission == nil || h.Body == nil {
+		return e, false
+	}
+	return t.Emission(h.Body), true
+}
+
 // emits tells whether a handler hands in events.
-func (c *pipelineCheck) emits(i int) bool { return c.types[c.steps[i].Type].Emission != nil }
+func (c *pipelineCheck) emits(i int) bool {
+	e, ok := c.emission(c.steps[i].Handler)
+	return ok && !e.Task
+}
 
 // keeps tells whether the flow keeps a name from event to event.
 func (c *pipelineCheck) keeps(name string) bool {

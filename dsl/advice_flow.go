@@ -66,13 +66,12 @@ func (c *pipelineCheck) adviseForwarding() {
 		return
 	}
 	h := c.steps[0].Handler
-	t := c.types[h.Type]
-	if t.Emission == nil || !h.Enabled.IsNull() || h.Body == nil {
+	sent, ok := c.emission(h)
+	if !ok || sent.Task || !h.Enabled.IsNull() {
 		return
 	}
-	event, payload := t.Emission(h.Body)
-	name, fixed := event.text()
-	if e := payload.Expr(); !fixed || e == nil || !slices.Equal(e.tokens(), []string{"event", ".", "payload"}) || len(h.Body.Keys()) > 2 {
+	name, fixed := sent.Type.text()
+	if e := sent.Payload.Expr(); !fixed || e == nil || !slices.Equal(e.tokens(), []string{"event", ".", "payload"}) || len(h.Body.Keys()) > 2 {
 		return
 	}
 	served := c.bundle.On(name)

@@ -110,6 +110,7 @@ func (c *checker) check() {
 		c.checkDetached(c.bundle.Detached[i], r)
 	})
 	c.checkParts()
+	c.checkEndless()
 	c.proveDegradation(pipelines)
 	c.advise(pipelines)
 }

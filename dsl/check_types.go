@@ -232,11 +232,9 @@ func (c *pipelineCheck) checkFits(i int) {
 	c.checkCall(h)
 	c.checkUse(h)
 	c.checkWith(h)
-	if t := c.types[h.Type]; t.Emission != nil && h.Body != nil {
-		if event, payload := t.Emission(h.Body); event != nil {
-			if name, ok := event.text(); ok {
-				c.checkEmission(h, name, payload)
-			}
+	if e, ok := c.emission(h); ok && !e.Task {
+		if name, ok := e.Type.text(); ok {
+			c.checkEmission(h, name, e.Payload)
 		}
 	}
 	for _, a := range c.assignments(i) {

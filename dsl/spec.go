@@ -133,11 +133,20 @@ type Type struct {
 	// nothing is known before the handler runs, and nil for types that call nobody.
 	Operation func(body *Value) (Operation, bool)
 
-	// Emission tells what event a body hands in; nil for types that hand in none.
-	Emission func(body *Value) (eventType, payload *Value)
+	// Emission tells what event a body hands in, or what task it puts; nil for types that
+	// do neither.
+	Emission func(body *Value) Emission
 
 	// Check reports what the tags of Spec cannot say. It may be nil.
 	Check func(*Body)
+}
+
+// An Emission is an event that a handler hands in, or a task that it puts.
+type Emission struct {
+	Type, Payload *Value // of the event or the task; nil when the body has none
+
+	Task  bool // it is a task
+	Named bool // it has a name of its own, so that it may be known already
 }
 
 // A Body is the body of one handler, as its type's Check sees it.

@@ -528,11 +528,17 @@ type Handler struct {
 	calls    *call     // of a service with an OpenAPI document; nil when that is not known
 	expected *outline  // what the responses of calls are
 	undo     *Handler  // that Compensate is
-	loop     *Stage    // that is repeated, which the handler is from outside
+
+	leadsBack bool   // the runs that it starts may start its pipeline again
+	loop      *Stage // that is repeated, which the handler is from outside
 }
 
 // ResponseContract is what the response of the handler must be; nil for anything.
 func (h *Handler) ResponseContract() *Contract { return h.response }
+
+// LeadsBack reports whether the handler emits an event, or puts a task, that may lead back
+// to its pipeline, by way of others or not.
+func (h *Handler) LeadsBack() bool { return h.leadsBack }
 
 // ConditionReads lists what decides whether the handler runs: the reads of
 // enabled and of rollout.

@@ -72,8 +72,8 @@ func testTypes() []dsl.Type {
 	return []dsl.Type{
 		{Name: "request", Spec: dsl.SpecOf(reflect.TypeFor[Request](), typesSource), Check: checkRequest, Operation: callOf},
 		{Name: "set", Spec: dsl.SpecOf(reflect.TypeFor[Set](), typesSource), SetsState: true},
-		{Name: "emit", Spec: dsl.SpecOf(reflect.TypeFor[Emit](), typesSource), Emission: func(body *dsl.Value) (event, payload *dsl.Value) {
-			return body.Get("type"), body.Get("payload")
+		{Name: "emit", Spec: dsl.SpecOf(reflect.TypeFor[Emit](), typesSource), Emission: func(body *dsl.Value) dsl.Emission {
+			return dsl.Emission{Type: body.Get("type"), Payload: body.Get("payload"), Named: body.Get("id") != nil}
 		}},
 		{Name: "wait", Spec: dsl.SpecOf(reflect.TypeFor[Wait](), typesSource)},
 	}

@@ -152,6 +152,7 @@ func (r *Run) attempt(u unit, live Live) (Task, bool) {
 	}
 	rec.blind = rec.inFlight()
 	rec.attempts++
+	r.starts(u)
 	rec.due = time.Time{}
 	rec.underway = true
 	r.underway++

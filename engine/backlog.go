@@ -15,6 +15,7 @@ const (
 	ParkedService  = "service"  // calls of a service fail, or it has as many under way as it bears
 	ParkedHold     = "hold"     // an operator holds them
 	ParkedLifted   = "lifted"   // what held them is lifted, and they go on as fast as services and limits let them
+	ParkedLoop     = "loop"     // the budget of a pipeline that starts itself more than once in each run
 	ParkedLimit    = "limit"    // a rate limit, or a bound of calls under way
 	ParkedRetry    = "retry"    // the time of the next attempt
 	ParkedUnserved = "unserved" // a definition that serves their events
@@ -29,7 +30,7 @@ const (
 // ParkedRuns are runs of a pipeline that stand still for one reason, on all nodes.
 type ParkedRuns struct {
 	Pipeline string    `json:"pipeline"`
-	Reason   string    `json:"reason"`        // service, hold, lifted, limit, retry, time, event, state, operator, blocking or failed
+	Reason   string    `json:"reason"`        // service, hold, lifted, loop, limit, retry, unserved, time, event, state, operator, blocking or failed
 	For      string    `json:"for,omitempty"` // the service, the path of the control, or that of the handler
 	Runs     int       `json:"runs"`
 	Since    time.Time `json:"since"` // since when the first of them does
@@ -74,7 +75,7 @@ func newBacklog(d Depth, now time.Time) *backlog {
 // operator has done.
 func causeOf(cause string) (reason, of, path string) {
 	reason = ParkedTime
-	rank := []string{ParkedService, ParkedHold, ParkedLimit, ParkedRetry, ParkedTime}
+	rank := []string{ParkedService, ParkedHold, ParkedLoop, ParkedLimit, ParkedRetry, ParkedTime}
 	for part := range strings.SplitSeq(cause, ",") {
 		var r, o, p string
 		if strings.HasPrefix(part, causeUnserved) {
@@ -85,6 +86,8 @@ func causeOf(cause string) (reason, of, path string) {
 			}
 		} else if at, ok := strings.CutSuffix(part, causeHold); ok {
 			r, o, p = ParkedHold, at, at
+		} else if at, ok := strings.CutSuffix(part, causeLoop); ok {
+			r, o, p = ParkedLoop, at, at
 		} else if at, ok := strings.CutSuffix(part, causeRetry); ok {
 			r, o, p = ParkedRetry, at, at
 		} else if at, _, ok := strings.Cut(part, " "); ok {

@@ -180,6 +180,7 @@ func (r *Run) undoCall(u unit, live Live) (Task, bool) {
 		return Task{}, false
 	}
 	rec.attempts++
+	r.starts(u)
 	rec.due, rec.underway = time.Time{}, true
 	r.underway++
 	r.extent.flying++

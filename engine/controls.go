@@ -219,7 +219,7 @@ func (c *controls) stands(cause string, now time.Time) bool {
 		path, _, _ := strings.Cut(part, " ")
 		l := c.byPath[path]
 		switch part {
-		case path + causeRate:
+		case path + causeRate, path + causeLoop:
 			continue
 		case path + causeHold:
 			if !l.isOff(ModeHold, now) {

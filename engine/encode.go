@@ -22,7 +22,7 @@ func (c *checkpoint) encode() []byte {
 	if c.Undoing {
 		b = append(b, `,"undoing":true`...)
 	}
-	b = b.numberOr(`,"parts":`, c.Parts)
+	b = b.numberOr(`,"parts":`, c.Parts).numberOr(`,"looped":`, c.Looped)
 	b = b.listOr(`,"redone":`, c.Redone)
 	if len(c.Inputs) > 0 {
 		b = append(append(b, `,"inputs":`...), c.Inputs...)

@@ -32,6 +32,11 @@ type Event struct {
 	// event without an id of its own, and for one that an older version accepted.
 	Identity string
 
+	// Hops is how many events led to this one, each emitted by the run of the one before, and
+	// ChainSince is when the first of those runs began. The engine sets them; zero for an event that no run emitted.
+	Hops       int
+	ChainSince time.Time
+
 	// TraceParent and TraceState are the W3C trace context of the sender, as
 	// [TraceContext] gives it; may be empty.
 	TraceParent, TraceState string

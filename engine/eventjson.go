@@ -24,6 +24,8 @@ type storedEvent struct {
 	Tolerance   time.Duration   `json:"tolerance,omitempty"`
 	Priority    int             `json:"priority,omitempty"`
 	Identity    string          `json:"identity,omitempty"`
+	Hops        int             `json:"hops,omitempty"`
+	ChainSince  time.Time       `json:"chain_since,omitzero"`
 	TraceParent string          `json:"traceparent,omitempty"`
 	TraceState  string          `json:"tracestate,omitempty"`
 	Inner       bool            `json:"inner,omitempty"`
@@ -39,7 +41,8 @@ func EncodeEvent(e Event) ([]byte, error) {
 	}
 	return json.Marshal(storedEvent{
 		ID: e.ID, Source: e.Source, Type: e.Type, Time: e.Time, Key: e.Key, Payload: payload,
-		At: e.At, Tolerance: e.DelayTolerance, Priority: e.Priority, Identity: e.Identity, TraceParent: e.TraceParent, TraceState: e.TraceState, Inner: e.Inner,
+		At: e.At, Tolerance: e.DelayTolerance, Priority: e.Priority, Identity: e.Identity, Inner: e.Inner,
+		Hops: e.Hops, ChainSince: e.ChainSince, TraceParent: e.TraceParent, TraceState: e.TraceState,
 	})
 }
 
@@ -47,7 +50,8 @@ func EncodeEvent(e Event) ([]byte, error) {
 func (s *storedEvent) event() Event {
 	return Event{
 		ID: s.ID, Source: s.Source, Type: s.Type, Time: s.Time, Key: s.Key,
-		At: s.At, DelayTolerance: s.Tolerance, Priority: s.Priority, Identity: s.Identity, TraceParent: s.TraceParent, TraceState: s.TraceState, Inner: s.Inner,
+		At: s.At, DelayTolerance: s.Tolerance, Priority: s.Priority, Identity: s.Identity, Inner: s.Inner,
+		Hops: s.Hops, ChainSince: s.ChainSince, TraceParent: s.TraceParent, TraceState: s.TraceState,
 	}
 }
 

@@ -17,6 +17,8 @@ type extent struct {
 	flying int // tasks under way
 	grown  int // bytes that came since the run was weighed
 
+	looped int // runs that it has started in the loop that its pipeline is part of
+
 	further bool // a handler or an element was decided, or a call ended, since the last Change
 }
 

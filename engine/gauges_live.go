@@ -120,7 +120,7 @@ func newParkedGauges() *liveGauges[ParkedRuns] {
 		labels: func(p *ParkedRuns) []string { return []string{p.Pipeline, p.Reason} },
 		gauges: []liveGauge[ParkedRuns]{
 			gauge("procaas_runs_parked", "Runs of all nodes that have begun and stand still, or have failed and nobody has decided about, by what they wait for: "+
-				"service, hold, lifted, limit, retry, time, event, state, operator, blocking or failed. All nodes count the same.",
+				"service, hold, lifted, loop, limit, retry, unserved, time, event, state, operator, blocking or failed. All nodes count the same.",
 				func(p *ParkedRuns) (float64, bool) { return float64(p.Runs), true }),
 			gauge("procaas_runs_parked_oldest_seconds", "For how long the first of these runs has waited for that.",
 				func(p *ParkedRuns) (float64, bool) { return p.AgeS, true }),

@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,9 +32,10 @@ const shortHold = time.Second
 // so that asking again does not take another one. It belongs to the goroutine of
 // the run.
 type pass struct {
-	wake   func()            // told when a gate lets the run in
-	age    time.Time         // since when the run is due
-	places map[string]*place // by [Task.Ref]
+	wake       func()            // told when a gate lets the run in
+	age        time.Time         // since when the run is due
+	multiplies bool              // it has started a run in its loop: each further one is one more
+	places     map[string]*place // by [Task.Ref]
 }
 
 // A place is what a handler of a run waits with, or is under way with.
@@ -99,17 +102,29 @@ type rule struct {
 	skip  bool
 	live  *liveControl // nil: of the definition
 	spec  *dsl.RateLimit
+
+	loop string // of the budget of a loop: its name; empty for others
+	free bool   // it takes nothing when there is something left
 }
 
+// name is that of the bucket.
+func (r *rule) name() string { return cmp.Or(r.loop, r.path) }
+
 func (r *rule) reason() string {
-	if r.live != nil {
+	switch {
+	case r.loop != "":
+		return loopReason()
+	case r.live != nil:
 		return r.live.over
 	}
 	return rateReason(r.spec)
 }
 
 func (r *rule) cause() string {
-	if r.live != nil {
+	switch {
+	case r.loop != "":
+		return r.path + causeLoop
+	case r.live != nil:
 		return r.live.limitCause
 	}
 	return r.path + causeRate
@@ -149,6 +164,9 @@ func (g *guard) turn(s *Step, ref string, p *pass, c *controls, now time.Time) (
 	}
 	var rules [3]rule
 	n := g.rules(s, c, now, &rules)
+	if n == 0 && s.Handler.LeadsBack() { // whoever sets a limit says how fast it may go
+		rules[0], n = g.loopRule(s, p), 1
+	}
 	if n == 0 {
 		return Verdict{}, true
 	}
@@ -185,7 +203,7 @@ func (g *guard) reserve(s *Step, ref string, p *pass, rules []rule, now time.Tim
 	skip := false
 	for i := range rules {
 		r := &rules[i]
-		if d := g.bucket(r.path).reserve(now, r.rate, r.burst); d > 0 {
+		if d := g.bucket(r.name()).reserve(now, r.rate, r.burst); d > 0 {
 			skip = skip || r.skip
 			if d > delay {
 				delay, worst = d, r
@@ -193,12 +211,15 @@ func (g *guard) reserve(s *Step, ref string, p *pass, rules []rule, now time.Tim
 		}
 	}
 	if worst == nil {
+		if rules[0].free {
+			g.bucket(rules[0].name()).giveBack()
+		}
 		return Verdict{}, true
 	}
 	skip = skip && !s.Handler.IsCritical()
 	if skip || delay > shortHold {
 		for i := range rules {
-			g.bucket(rules[i].path).giveBack()
+			g.bucket(rules[i].name()).giveBack()
 		}
 	}
 	if skip {
@@ -207,7 +228,7 @@ func (g *guard) reserve(s *Step, ref string, p *pass, rules []rule, now time.Tim
 	pl := p.at(ref)
 	pl.until, pl.mine, pl.cause, pl.reason = now.Add(delay), true, worst.cause(), worst.reason()
 	if delay > shortHold {
-		pl.until, pl.mine = g.bucket(worst.path).sendAway(now, delay), false
+		pl.until, pl.mine = g.bucket(worst.name()).sendAway(now, delay), false
 	}
 	return Verdict{Hold: pl.until, Cause: pl.cause, Reason: pl.reason}, false
 }
@@ -259,7 +280,10 @@ func (g *guard) bucket(path string) *bucket {
 		g.buckets = map[string]*bucket{}
 	}
 	if g.buckets[path] == nil {
-		g.buckets[path] = &bucket{from: g.since.Load()}
+		g.buckets[path] = &bucket{}
+		if !strings.HasSuffix(path, causeLoop) { // a deploy must not take the budgets of loops
+			g.buckets[path].from = g.since.Load()
+		}
 	}
 	return g.buckets[path]
 }

@@ -69,7 +69,7 @@ func (r *Run) emit(rec *record, events []Event) {
 }
 
 // completeAll makes the events complete that a call has emitted. It refuses those whose
-// payload no store could keep.
+// payload no store could keep, and those that make a chain too long.
 func (r *Run) completeAll(u unit, emitted []Event, live Live) ([]Event, error) {
 	events := make([]Event, len(emitted))
 	for i, e := range emitted {
@@ -77,6 +77,9 @@ func (r *Run) completeAll(u unit, emitted []Event, live Live) ([]Event, error) {
 			return nil, Permanent(fmt.Errorf("payload of event %d: %w", i+1, err))
 		}
 		events[i] = r.complete(u, i, e, live)
+		if err := r.hop(&events[i], live.Now); err != nil {
+			return nil, Permanent(err)
+		}
 	}
 	return events, nil
 }

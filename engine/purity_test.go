@@ -16,7 +16,7 @@ func TestCoreIsPure(t *testing.T) {
 		"math/rand/v2", "net/url", "procaas/dsl", "regexp", "slices", "strconv", "strings", "time", "unicode", "unicode/utf8",
 	}
 	for _, name := range []string{
-		"attempt.go", "automaton.go", "await.go", "call.go", "change.go", "choose.go", "compensate.go", "data.go", "each.go",
+		"attempt.go", "automaton.go", "await.go", "call.go", "chain.go", "change.go", "choose.go", "compensate.go", "data.go", "each.go",
 		"each_saved.go", "each_view.go", "encode.go", "event.go", "extent.go", "fallback.go", "fallback_count.go",
 		"fallback_service.go", "fallback_state.go", "fits.go", "gradient.go", "left.go", "leftout.go", "loop.go", "onerror.go",
 		"outcome.go", "plan.go", "plan_view.go", "record.go", "ref.go", "result.go", "resume.go", "retry.go", "run.go", "saved.go",

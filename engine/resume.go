@@ -34,7 +34,7 @@ func (r *Run) snapshot(records []savedRecord) *checkpoint {
 	}
 	slices.Sort(c.Wrote)
 	if r.within == "" {
-		c.Redone, c.Parts = r.undoneBefore(), r.extent.parts
+		c.Redone, c.Parts, c.Looped = r.undoneBefore(), r.extent.parts, r.extent.looped
 	}
 	for i, s := range r.plan.order {
 		if rec := &r.records[i]; rec.reached() {
@@ -104,7 +104,7 @@ func (r *Run) restore(c checkpoint) error {
 	r.failedPath, r.failure, r.class, r.reason = c.FailedPath, c.Failure, c.Class, c.Reason
 	r.stopping, r.makesUp, r.undoing = c.Stopping, c.MakesUp, c.Undoing
 	if r.within == "" {
-		r.extent.parts = c.Parts
+		r.extent.parts, r.extent.looped = c.Parts, c.Looped
 	}
 	for _, ref := range c.Redone {
 		r.redone[ref]++

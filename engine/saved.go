@@ -145,6 +145,7 @@ type checkpoint struct {
 	MakesUp    string                     `json:"makes_up,omitempty"` // the handler that is done after the run had ended
 	Undoing    bool                       `json:"undoing,omitempty"`
 	Parts      int                        `json:"parts,omitempty"`  // how many handlers it has had, those of elements and calls counted; not inside of a call
+	Looped     int                        `json:"looped,omitempty"` // how many runs it has started in its loop; not inside of a call
 	Redone     []string                   `json:"redone,omitempty"` // refs of what was undone, to be done again, as often as it was; not inside of a call
 	Inputs     json.RawMessage            `json:"inputs,omitempty"` // inside of a call
 	Shared     map[string]json.RawMessage `json:"shared_state"`

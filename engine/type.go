@@ -30,7 +30,8 @@ func Types(types []HandlerType) []dsl.Type {
 // A *T that has a method CheckBody(*dsl.Body) checks what tags cannot say. A *T
 // that has a method SetsState() sets the shared state with the keys of its
 // body: the core computes it by itself, and Handle is not called. A *T that has
-// a method Emits() hands in events, and one with Emission(*dsl.Value) tells which.
+// a method Emits() hands in events, and one with Emission(*dsl.Value) tells which, or
+// what task it puts.
 // A *T that has a method Operation(*dsl.Value) tells what of a service's API it
 // calls.
 func Type[T any, P interface {
@@ -50,9 +51,7 @@ func Type[T any, P interface {
 	}); ok {
 		t.Operation = o.Operation
 	}
-	if e, ok := zero.(interface {
-		Emission(*dsl.Value) (eventType, payload *dsl.Value)
-	}); ok {
+	if e, ok := zero.(interface{ Emission(*dsl.Value) dsl.Emission }); ok {
 		t.Emission = e.Emission
 	}
 	_, t.SetsState = zero.(interface{ SetsState() })

@@ -175,6 +175,7 @@ func (j *job) liveAt(now time.Time) Live {
 		Off:     func(s *Step) (string, bool) { return j.off(s, c, now) },
 		Share:   c.share,
 		Guard: func(s *Step, ref string, due time.Time) Verdict {
+			j.pass.multiplies = j.run.extent.looped > 0
 			v := j.verdict(s, ref, due, c, now)
 			if held := !v.Hold.IsZero(); held || len(j.held) > 0 {
 				j.hold(ref, held)

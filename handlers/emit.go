@@ -66,8 +66,8 @@ type Emit struct {
 func (*Emit) Emits() {}
 
 // Emission tells what event a body hands in.
-func (*Emit) Emission(body *dsl.Value) (eventType, payload *dsl.Value) {
-	return body.Get("type"), body.Get("payload")
+func (*Emit) Emission(body *dsl.Value) dsl.Emission {
+	return dsl.Emission{Type: body.Get("type"), Payload: body.Get("payload"), Named: body.Get("id") != nil}
 }
 
 // Handle implements [engine.Handler].

@@ -151,6 +151,7 @@ const (
 	Compensate   diag.Code = "PC0708"
 	Loop         diag.Code = "PC0709"
 	Parts        diag.Code = "PC0710"
+	Endless      diag.Code = "PC0711"
 )
 
 // The rules about queues of tasks.

@@ -106,5 +106,36 @@ func eachRules() []Rule {
             for-each: {items: !$ "1..1000"}
             request: {url: http://127.0.0.1:9084/v1/send, body: {region: !$ event.payload.region, shop: !$ item}}
 `,
+	}, {
+		Code:  Endless,
+		Title: "pipelines that start themselves without end",
+		Why: "A run that emits the event of its own pipeline, or of one that leads back to it, starts another run, which does the same. When " +
+			"no condition is asked on the way, that never ends, and when a run emits it twice, the runs multiply. The engine bounds both: a chain may " +
+			"have 1000 events and 10 more a second, and the runs of a pipeline may start 10000 runs in its loop besides one each, and 10 more a second.",
+		Before: `pipelines:
+  - id: fetch-pages
+    stages:
+      - id: page
+        handlers:
+          - id: get
+            request: {url: http://127.0.0.1:9084/v1/pages, query: {page: !$ event.payload.page}}
+      - id: next
+        handlers:
+          - id: next-page
+            emit: {type: fetch-pages, payload: {page: !$ event.payload.page + 1}}
+`,
+		After: `pipelines:
+  - id: fetch-pages
+    stages:
+      - id: page
+        handlers:
+          - id: get
+            request: {url: http://127.0.0.1:9084/v1/pages, query: {page: !$ event.payload.page}}
+      - id: next
+        handlers:
+          - id: next-page
+            enabled: !$ sources.get.response.more
+            emit: {type: fetch-pages, payload: {page: !$ event.payload.page + 1}}
+`,
 	}}
 }

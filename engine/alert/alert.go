@@ -34,6 +34,7 @@ const (
 	HandlerDegraded    Kind = "HandlerDegraded"    // a handler is out of the flow by itself
 	HandlerFailing     Kind = "HandlerFailing"     // a handler that is not critical keeps failing
 	ServiceDown        Kind = "ServiceDown"        // runs cannot go on without a service that answers hardly any call
+	PipelineMultiplies Kind = "PipelineMultiplies" // runs of a pipeline start more and more of its runs
 	ServiceDegraded    Kind = "ServiceDegraded"    // the handlers of a service are out of the flow by themselves
 	FallbacksFrozen    Kind = "FallbacksFrozen"    // half of all services fail at once
 	NodeUnhealthy      Kind = "NodeUnhealthy"      // a node cannot work
@@ -65,7 +66,7 @@ type Alert struct {
 	Ratio    *float64 // of the path's calls, how many succeed; nil when nobody knows
 	Error    string   // the last one
 	Run      string   // the last one that it happened to
-	Runs     int      // to how many runs it has happened, on this node; of a ServiceDown, how many wait on all nodes
+	Runs     int      // to how many runs it has happened, on this node; of a ServiceDown or a PipelineMultiplies, how many wait on all nodes
 	Parked   bool     // they stand still and have not failed
 	Keys     []string // flow/key that are blocked; the last ones
 	KeyCount int      // of all
@@ -93,6 +94,8 @@ func (a *Alert) Summary() string {
 		return fmt.Sprintf("%s keeps failing; %s gone on without it", a.Path, count(a.Runs, "run has", "runs have"))
 	case ServiceDown:
 		return fmt.Sprintf("service %s is down: hardly any call of it succeeds, and %s for it", a.Service, count(a.Runs, "run waits", "runs wait"))
+	case PipelineMultiplies:
+		return fmt.Sprintf("%s: the runs of the pipeline start more and more of its runs; %s for the budget of that", a.Path, count(a.Runs, "run waits", "runs wait"))
 	case ServiceDegraded:
 		return fmt.Sprintf("service %s: its handlers are out of the flow by themselves, too few of their calls succeed", a.Service)
 	case FallbacksFrozen:
@@ -156,6 +159,9 @@ func (a *Alert) Look(server string) string {
 	switch {
 	case a.Kind == ServiceDown:
 		return "procaas top --sort failures" + serverFlag(server) + "; procaas runs list --status parked" + serverFlag(server)
+	case a.Kind == PipelineMultiplies:
+		pipeline, _, _ := strings.Cut(a.Path, "/")
+		return "procaas runs list --status parked --pipeline " + pipeline + serverFlag(server)
 	case a.Kind == NodeUnhealthy, a.Kind == DefinitionOutdated:
 		return "procaas nodes" + serverFlag(server)
 	case a.Run != "":

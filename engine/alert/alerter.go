@@ -41,6 +41,7 @@ type Engine interface {
 	Handler(path string) (engine.HandlerInfo, bool)
 	Handlers() []engine.HandlerInfo
 	Services() []engine.ServiceInfo
+	Backlog() engine.BacklogView
 	Healthy(ctx context.Context) error
 	Degraded() error
 	RunByID(ctx context.Context, id string) (engine.RunView, error)

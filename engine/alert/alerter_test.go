@@ -28,6 +28,7 @@ type fakeEngine struct {
 func (*fakeEngine) Handler(string) (engine.HandlerInfo, bool) { return engine.HandlerInfo{}, false }
 func (*fakeEngine) Handlers() []engine.HandlerInfo            { return nil }
 func (*fakeEngine) Services() []engine.ServiceInfo            { return nil }
+func (*fakeEngine) Backlog() engine.BacklogView               { return engine.BacklogView{} }
 func (*fakeEngine) Degraded() error                           { return nil }
 
 func (e *fakeEngine) Healthy(context.Context) error {

@@ -130,6 +130,7 @@ type world interface {
 	Handler(path string) (engine.HandlerInfo, bool)
 	Handlers() []engine.HandlerInfo
 	Services() []engine.ServiceInfo
+	Backlog() engine.BacklogView
 }
 
 // sweep ends what is over, and gives all alerts that fire, with those that have
@@ -157,6 +158,12 @@ func (b *book) sweep(node string, w world, now time.Time) []Alert {
 	}
 	for _, a := range b.downServices(w.Services(), now) {
 		put(a)
+	}
+	for _, p := range w.Backlog().Parked {
+		if p.Reason == engine.ParkedLoop {
+			h, _ := w.Handler(p.For)
+			put(&Alert{Kind: PipelineMultiplies, Path: p.For, Owner: h.Owner, Critical: h.Critical, Since: p.Since, Runs: p.Runs})
+		}
 	}
 	if o := b.frozen; o != nil && now.Sub(o.since) > outageGrace && !slices.ContainsFunc(w.Handlers(), isFrozen) {
 		b.frozen = nil // another node has seen it end

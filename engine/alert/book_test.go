@@ -18,6 +18,7 @@ type stage struct {
 	now      time.Time
 	handlers map[string]engine.HandlerInfo
 	services []engine.ServiceInfo
+	parked   []engine.ParkedRuns
 	firing   map[string]bool
 }
 
@@ -46,6 +47,7 @@ func (s *stage) Handlers() []engine.HandlerInfo {
 }
 
 func (s *stage) Services() []engine.ServiceInfo { return s.services }
+func (s *stage) Backlog() engine.BacklogView    { return engine.BacklogView{Parked: s.parked} }
 
 // set changes a handler.
 func (s *stage) set(path string, change func(*engine.HandlerInfo)) {
@@ -350,4 +352,23 @@ func TestServiceIsDownBeforeARunFails(t *testing.T) {
 	}
 	s.services[0].FailingSince = nil
 	s.want("- ServiceDown orders")
+}
+
+func TestPipelineThatMultipliesIsTold(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	since := s.now
+	s.parked = []engine.ParkedRuns{{Pipeline: "work", Reason: engine.ParkedService, For: "orders", Runs: 3, Since: since}}
+	s.want()
+	s.parked = append(s.parked, engine.ParkedRuns{Pipeline: "work", Reason: engine.ParkedLoop, For: "work/a/fetch", Runs: 9123, Since: since})
+	s.want("+ PipelineMultiplies work/a/fetch")
+	a := *s.book.firing[(&Alert{Kind: PipelineMultiplies, Path: "work/a/fetch"}).ID()]
+	if want := "work/a/fetch: the runs of the pipeline start more and more of its runs; 9123 runs wait for the budget of that"; a.Summary() != want {
+		t.Errorf("want %q, have %q", want, a.Summary())
+	}
+	if want := "procaas runs list --status parked --pipeline work --server http://s"; a.Look("http://s") != want {
+		t.Errorf("want the command to look, have %q", a.Look("http://s"))
+	}
+	s.parked = s.parked[:1]
+	s.want("- PipelineMultiplies work/a/fetch")
 }

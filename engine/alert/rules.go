@@ -69,6 +69,11 @@ func nodeRules(server string) []rule {
 				"It stands still until somebody has found out what it does there: its memory, or a fault of ProcaaS.",
 				"procaas runs list --status parked --error-class quarantined"+serverFlag(server)),
 		}, {
+			name: "ProcaasPipelineMultiplies", expr: `max by (pipeline) (procaas_runs_parked{reason="loop"}) > 0`, after: "0m", labels: severity("critical"),
+			annotations: explain("the runs of {{ $labels.pipeline }} start more and more of its runs",
+				"They emit its event, or put its task, more than once each, without end so far. {{ $value }} wait for the budget of that.",
+				"procaas runs list --status parked --pipeline "+ofPipeline+serverFlag(server)),
+		}, {
 			name: "ProcaasServiceDown", expr: "max by (service) (procaas_service_down) == 1", after: "1m", labels: severity("warning"),
 			annotations: explain("service {{ $labels.service }} is down", "Hardly any call of it succeeds. It is called once at a time until it is back; runs wait.", ""),
 		}, {

@@ -106,6 +106,11 @@ func pipelineOf(c *engine.Call, id string) *dsl.Pipeline {
 	return c.Bundle.Pipeline(id)
 }
 
+// Emission tells what task a body puts.
+func (*PutTask) Emission(body *dsl.Value) dsl.Emission {
+	return dsl.Emission{Type: body.Get("type"), Payload: body.Get("payload"), Task: true, Named: body.Get("unique") != nil}
+}
+
 // CheckBody reports what the tags of [PutTask] cannot say.
 func (*PutTask) CheckBody(b *dsl.Body) {
 	if b.Field("at") != nil && b.Field("delay") != nil {

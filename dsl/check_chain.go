@@ -1,0 +1,198 @@
+package dsl
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
+)
+
+// This file finds pipelines that start themselves: their runs send events, or put tasks,
+// that come back to them, by way of other pipelines or not.
+
+// A sending is a handler that starts runs of other pipelines, or one that calls a pipeline
+// which may.
+type sending struct {
+	from *Pipeline
+	by   *Handler
+	at   diag.Span
+	to   []*Pipeline
+	sure bool // each run does it: no condition is asked
+}
+
+// checkEndless marks the handlers whose runs may lead back to their pipelines, and reports
+// loops in which no condition is asked: those never end.
+func (c *checker) checkEndless() {
+	sends := c.sendings()
+	round := loopsOf(sends)
+	for _, s := range sends {
+		s.by.leadsBack = s.by.Call == nil && slices.ContainsFunc(s.to, func(p *Pipeline) bool { return round[p] == round[s.from] })
+	}
+	sends = slices.DeleteFunc(sends, func(s sending) bool { return !s.sure })
+	round = loopsOf(sends)
+	reported := map[int]bool{}
+	for _, s := range sends {
+		if s.by.Call != nil || reported[round[s.from]] { // calls that go round are errors of their own
+			continue
+		}
+		way := wayBack(s, sends, round)
+		if way == nil {
+			continue
+		}
+		reported[round[s.from]] = true
+		c.reportEndless(way, sends, round)
+	}
+}
+
+// reportEndless reports the sendings that lead from a pipeline back to it.
+func (c *checker) reportEndless(way, sends []sending, round map[*Pipeline]int) {
+	first := way[0].from
+	message := fmt.Sprintf("pipeline %q starts itself again and again: no condition on the way can end it", first.ID)
+	d := diag.Diagnostic{
+		Span: way[0].at, Severity: diag.Warning, Code: rules.Endless,
+		Hint: "say when it goes on: by enabled on the handler, by when on a pipeline, or by states of the flow; " +
+			"for work that is due again and again, use a trigger",
+	}
+	if len(way) > 1 {
+		ids := []string{first.ID}
+		for _, s := range way[1:] {
+			ids = append(ids, s.from.ID)
+			d.Related = append(d.Related, diag.Related{Span: s.at, Message: fmt.Sprintf("pipeline %q goes on here", s.from.ID)})
+		}
+		message = "pipelines start each other again and again, and no condition on the way can end it: " + strings.Join(append(ids, first.ID), " → ")
+	}
+	times := 0
+	for _, s := range sends {
+		if s.from == first && slices.ContainsFunc(s.to, func(p *Pipeline) bool { return round[p] == round[first] }) {
+			times += s.times()
+		}
+	}
+	if d.Message = message; times > 1 {
+		d.Message += fmt.Sprintf("; each run of %q starts %d, so they multiply", first.ID, times)
+	}
+	c.Report(d)
+}
+
+// sendings lists the handlers that start runs, in the order of the pipelines.
+func (c *checker) sendings() []sending {
+	var out []sending
+	for _, p := range c.bundle.Pipelines {
+		if c.bundle.pipelines[p.ID] != p {
+			continue
+		}
+		f := c.bundle.flows[p.Flow]
+		sure := unconditional(p.When) && (f == nil || f.States == nil)
+		for _, s := range p.Stages {
+			for _, h := range s.Handlers {
+				// An awaited event comes from outside, and fail is how a pipeline says that it ends.
+				sure = sure && h.Await == nil && h.Type != "fail"
+				asked := !sure || !unconditional(s.Enabled) || !unconditional(h.Enabled) || h.Branch != nil || h.Rollout != nil ||
+					!s.ForEach.isSure() || !h.ForEach.isSure()
+				out = c.addSending(out, p, h, !asked)
+				if h.undo != nil {
+					out = c.addSending(out, p, h.undo, false)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// addSending adds a handler to those that start runs, when it is one.
+func (c *checker) addSending(list []sending, p *Pipeline, h *Handler, sure bool) []sending {
+	if h.Call != nil {
+		if callee := c.bundle.pipelines[h.Call.Pipeline]; callee != nil {
+			list = append(list, sending{p, h, h.Span, []*Pipeline{callee}, sure})
+		}
+		return list
+	}
+	e, ok := c.emission(h)
+	if !ok || e.Type == nil {
+		return list
+	}
+	to, name := []*Pipeline(nil), ""
+	if name, ok = e.Type.text(); ok && !e.Task {
+		to = c.bundle.byEvent[name]
+	} else if p := c.bundle.pipelines[name]; ok && p != nil && p.Queue != nil {
+		to, sure = []*Pipeline{p}, sure && p.Queue.Unique.IsNull()
+	} else if !ok { // whatever data say
+		to, sure = c.bundle.Pipelines, false
+	}
+	return append(list, sending{p, h, e.Type.Span, to, sure && !e.Named})
+}
+
+// isSure tells whether there is an element for certain; of what is not repeated, there is.
+func (f *ForEach) isSure() bool { return f == nil || f.knownLength() > 1 }
+
+// times is how many runs a sending starts at least.
+func (s sending) times() int {
+	if s.by.ForEach == nil {
+		return 1
+	}
+	return s.by.ForEach.knownLength()
+}
+
+// wayBack finds the shortest way from a sending back to the pipeline that it is of; nil when
+// there is none.
+func wayBack(start sending, sends []sending, round map[*Pipeline]int) []sending {
+	ways := [][]sending{{start}}
+	seen := map[*Pipeline]bool{}
+	for len(ways) > 0 {
+		way := ways[0]
+		ways = ways[1:]
+		for _, p := range way[len(way)-1].to {
+			if p == start.from {
+				return way
+			}
+			if seen[p] || round[p] != round[start.from] {
+				continue
+			}
+			seen[p] = true
+			for _, s := range sends {
+				if s.from == p {
+					ways = append(ways, append(slices.Clip(way), s))
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// loopsOf numbers pipelines: two have the same number when each leads to the other. It is
+// Tarjan's algorithm.
+func loopsOf(sends []sending) map[*Pipeline]int {
+	next := map[*Pipeline][]*Pipeline{}
+	for _, s := range sends {
+		next[s.from] = append(next[s.from], s.to...)
+	}
+	number, round, low := map[*Pipeline]int{}, map[*Pipeline]int{}, map[*Pipeline]int{}
+	var open []*Pipeline
+	var visit func(p *Pipeline)
+	visit = func(p *Pipeline) {
+		number[p] = len(number) + 1
+		low[p] = number[p]
+		open = append(open, p)
+		for _, q := range next[p] {
+			if number[q] == 0 {
+				visit(q)
+			}
+			if round[q] == 0 {
+				low[p] = min(low[p], low[q])
+			}
+		}
+		if low[p] != number[p] {
+			return
+		}
+		for i := slices.Index(open, p); len(open) > i; open = open[:len(open)-1] {
+			round[open[len(open)-1]] = number[p]
+		}
+	}
+	for _, s := range sends {
+		if number[s.from] == 0 {
+			visit(s.from)
+		}
+	}
+	return round
+}

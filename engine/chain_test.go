@@ -1,0 +1,138 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"procaas/dsl"
+	"procaas/engine"
+	"procaas/engine/enginetest"
+)
+
+// sends adds a handler type to the rig that hands in an event of the type that its body names.
+func (r *rig) sends() {
+	t := enginetest.Scripted("send", r.calls.Record(func(_ context.Context, _ *engine.Call, value any) (engine.Result, error) {
+		return engine.Result{Emit: []engine.Event{{Type: value.(string)}}}, nil
+	}))
+	t.Emission = func(body *dsl.Value) dsl.Emission { return dsl.Emission{Type: body.Get("value")} }
+	t.Emits = true
+	r.types = append(r.types, t)
+}
+
+// The pipeline of the attack: one event, and each run makes two of it.
+const doubling = `
+pipelines:
+  - {id: tick, stages: [{id: s, handlers: [{id: one, send: {value: tick}}, {id: two, send: {value: tick}}]}]}
+  - {id: honest, stages: [{id: s, handlers: [{id: h, step: {}}]}]}
+`
+
+func TestAPipelineThatEmitsItselfTwiceIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.sends()
+		registry := prometheus.NewRegistry()
+		e := r.engine(r.store, doubling, func(o *engine.Options) { o.Metrics = engine.NewMetrics(registry) })
+		r.run(e)
+		synctest.Wait()
+		const left, seconds = 50, 20
+		engine.SpendLoop(e, "tick", engine.LoopBurst-left)
+		r.submit(e, engine.Event{Type: "tick"})
+		time.Sleep(seconds * time.Second)
+		// What takes the place of its run costs nothing, and each further one does.
+		const most = 3 * seconds * engine.LoopRate
+		first := len(r.paths())
+		if first < left || first > 2*left+most {
+			t.Errorf("want some hundreds of events after %d seconds, have %d", seconds, first)
+		}
+		time.Sleep(seconds * time.Second)
+		if second := len(r.paths()); second == first || second-first > most {
+			t.Errorf("want the pipeline to go on slowly, have %d events and then %d", first, second)
+		}
+		parked := e.Backlog().Parked
+		if len(parked) == 0 || parked[0].Reason != engine.ParkedLoop || parked[0].Pipeline != "tick" || !strings.HasPrefix(parked[0].For, "tick/s/") {
+			t.Fatalf("want runs that wait for the budget of the loop, have %+v", parked)
+		}
+		if have, ok := gauged(t, registry, "procaas_runs_parked", "tick", "loop"); !ok || have < left/2 {
+			t.Errorf("want them in procaas_runs_parked, have %g", have)
+		}
+		runs, _, err := e.List(context.Background(), engine.RunFilter{Status: engine.Parked, Limit: 1})
+		if err != nil || len(runs) != 1 || !strings.Contains(fmt.Sprint(runs[0].Handlers), "the pipeline starts itself more than once in each run") {
+			t.Errorf("want the cause told, have %+v %v", runs, err)
+		}
+		r.settle(e, r.submit(e, engine.Event{Type: "honest"}), engine.Succeeded)
+		if err := e.Healthy(context.Background()); err != nil {
+			t.Errorf("want a healthy node, have %v", err)
+		}
+	})
+}
+
+func TestAChainOfEventsEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.sends()
+		e, _ := r.start(`
+pipelines:
+  - {id: ping, stages: [{id: s, handlers: [{id: h, send: {value: pong}}]}]}
+  - {id: pong, stages: [{id: s, handlers: [{id: h, send: {value: ping}}]}]}
+`)
+		r.submit(e, engine.Event{Type: "ping"})
+		time.Sleep(time.Hour)
+		if calls := len(r.paths()); calls < engine.MaxHops || calls > 2*engine.MaxHops {
+			t.Errorf("want about %d runs, have %d", engine.MaxHops, calls)
+		}
+		failed, _, err := e.List(context.Background(), engine.RunFilter{Status: engine.Failed})
+		if err != nil || len(failed) != 1 {
+			t.Fatalf("want one run that has failed, have %+v %v", failed, err)
+		}
+		const want = "th of a chain in which each was emitted by the run of the one before"
+		if !strings.Contains(failed[0].Error, want) || !strings.Contains(failed[0].Error, "let a condition end the chain") {
+			t.Errorf("want it told what is wrong and how to mend it, have %q", failed[0].Error)
+		}
+	})
+}
+
+// A chain may be as long as it likes when it takes its time, and a run may start another one
+// of its pipeline as often as it likes when it starts one only.
+func TestHonestChainsAreUnharmed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.sends()
+		var b strings.Builder
+		b.WriteString("pipelines:\n")
+		for i := range 10 {
+			fmt.Fprintf(&b, "  - {id: p%d, stages: [{id: s, handlers: [{id: h, send: {value: p%d}}]}]}\n", i, i+1)
+		}
+		b.WriteString("  - {id: p10, stages: [{id: s, handlers: [{id: last, step: {}}]}]}\n")
+		b.WriteString("  - {id: poll, stages: [{id: a, handlers: [{id: slow, step: {}}]}, {id: b, handlers: [{id: again, send: {value: poll}}]}]}\n")
+		r.on("slow", func(ctx context.Context, _ *engine.Call, _ any) (engine.Result, error) {
+			time.Sleep(engine.HopEvery)
+			return engine.Result{}, ctx.Err()
+		})
+		e, _ := r.start(b.String())
+		r.submit(e, engine.Event{Type: "p0"})
+		r.submit(e, engine.Event{Type: "poll"})
+		time.Sleep(5 * time.Minute)
+		counts := map[string]int{}
+		for _, path := range r.paths() {
+			counts[path]++
+		}
+		if counts["p10/s/last"] != 1 {
+			t.Errorf("want a chain of ten events at its end, have %v", counts)
+		}
+		if have := counts["poll/b/again"]; have < 2*engine.MaxHops {
+			t.Errorf("want a loop with pauses to go on, have %d runs of it", have)
+		}
+		if failed, _, err := e.List(context.Background(), engine.RunFilter{Status: engine.Failed}); err != nil || len(failed) > 0 {
+			t.Errorf("have %+v %v", failed, err)
+		}
+	})
+}

@@ -1,0 +1,19 @@
+package engine
+
+import "time"
+
+// SpendLoop takes some of the budget of a pipeline's loop, as if its runs had.
+func SpendLoop(e *Engine, pipeline string, n int) {
+	b := e.guard.bucket(pipeline + causeLoop)
+	for range n {
+		b.reserve(e.clock.now(), loopRate, loopBurst)
+	}
+}
+
+// The bounds of loops.
+const (
+	MaxHops   = maxHops
+	HopEvery  = time.Duration(hopEvery)
+	LoopBurst = loopBurst
+	LoopRate  = loopRate
+)
