@@ -13,6 +13,7 @@ import (
 
 const (
 	beatEvery    = 800 * time.Millisecond // at most; what is changed elsewhere is known within a second
+	beatsOfLease = 3                      // at least
 	provenFor    = 5 * time.Second        // the settings that a beat has found current; then no call starts
 	releaseMost  = 2000                   // runs in one transaction
 	soonestBeat  = 10 * time.Millisecond  // when a run is due before the next beat
@@ -122,7 +123,7 @@ func (e *Engine) tryJoin(ctx context.Context) (*node, error) {
 	e.known.Joined(number)
 	n := e.newNode(ctx, number)
 	n.backlog.Store(true)
-	n.lease.renew(began.Add(min(e.o.Lease, provenFor)))
+	n.renew(began, nil)
 	n.nudge()
 	return n, nil
 }
@@ -157,7 +158,7 @@ func (n *node) beats() {
 		ctx, cancel := context.WithTimeout(n.ctx, n.e.o.Lease/2)
 		b, err := n.e.o.Store.Beat(ctx, n.number, n.e.o.Lease, n.e.Bundle().Hash)
 		cancel()
-		next = min(beatEvery, n.e.o.Lease/3)
+		next = min(beatEvery, n.e.o.Lease/beatsOfLease)
 		switch err = n.e.known.Check(n.number, b, err); {
 		case errors.Is(err, ErrStoreLost):
 			n.e.lose(err)
@@ -168,6 +169,7 @@ func (n *node) beats() {
 			return
 		case err != nil:
 			n.e.metrics.failed("beat")
+			n.lease.watch(b.Watched)
 			if n.lease.failed(err) && n.ctx.Err() == nil {
 				n.log.Warn("lease cannot be renewed", "error", err)
 			}
@@ -185,7 +187,7 @@ func (n *node) beats() {
 		}
 		// What lets calls start is that the node is alive for the others AND knows
 		// the settings of the time of this beat.
-		n.lease.renew(began.Add(min(n.e.o.Lease, provenFor)))
+		n.renew(began, b.Watched)
 		if soon > 0 {
 			next = min(next, soon)
 		}

@@ -316,6 +316,58 @@ func TestNoCallStartsAfterTheLeaseIsOver(t *testing.T) {
 	})
 }
 
+// A watchedStore says that it sees the node's process, until the channel is closed.
+type watchedStore struct {
+	engine.Store
+	watched chan struct{}
+}
+
+func (s watchedStore) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (engine.Beat, error) {
+	b, err := s.Store.Beat(ctx, node, lease, bundle)
+	b.Watched = s.watched
+	return b, err
+}
+
+// A node of which the store has lost sight may be taken over when it has been silent for two
+// beats, although its lease is longer: then it starts no call after them.
+func TestNoCallStartsWhenTheStoreHasLostSightOfASilentNode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var beatless atomic.Bool
+		store := watchedStore{&enginetest.Faulty{Store: r.store, Before: func(op string) error {
+			if op == "beat" && beatless.Load() {
+				return enginetest.ErrInjected
+			}
+			return nil
+		}}, make(chan struct{})}
+		first, second := make(gate), make(gate)
+		r.on("one", first.do)
+		r.on("two", second.do)
+		e := r.engine(store, three)
+		r.run(e)
+		synctest.Wait()
+		run := r.submit(e, event("work", "k"))
+		synctest.Wait()
+		beatless.Store(true)
+		time.Sleep(2 * time.Second) // longer than two beats, shorter than the lease
+		close(first)
+		synctest.Wait()
+		r.want("work/a/one", "work/b/two") // it is seen, so its lease counts
+		close(store.watched)
+		close(second)
+		time.Sleep(time.Second)
+		r.want("work/a/one", "work/b/two")
+		if err := e.Healthy(context.Background()); !errors.Is(err, enginetest.ErrInjected) {
+			t.Errorf("want the node to say why its lease is over, have %v", err)
+		}
+		beatless.Store(false)
+		time.Sleep(time.Second)
+		r.want("work/a/one", "work/b/two", "work/c/three") // nobody has taken over
+		r.settle(e, run, engine.Succeeded)
+	})
+}
+
 // A full disk may let leases be renewed, which need no new page, and refuse all else.
 func TestNodeIsNotReadyWhileNothingIsWritten(t *testing.T) {
 	t.Parallel()

@@ -208,19 +208,46 @@ func (n *node) isDraining() bool {
 type lease struct {
 	mu      sync.Mutex // guards the following
 	until   time.Time
-	renewed chan struct{} // closed and replaced by each renewal
-	err     error         // why the last renewal failed
+	unseen  time.Time       // until then only, when the store has lost sight of the process
+	watched <-chan struct{} // closed: it has; nil when it does not look
+	renewed chan struct{}   // closed and replaced by each renewal
+	err     error           // why the last renewal failed
+}
+
+// renew prolongs the lease of a node from a beat that began then.
+func (n *node) renew(began time.Time, watched <-chan struct{}) {
+	lease := n.e.o.Lease
+	n.lease.renew(began.Add(min(lease, provenFor)), began.Add(Silence(lease)), watched)
 }
 
 // renew prolongs the lease.
-func (l *lease) renew(until time.Time) {
+func (l *lease) renew(until, unseen time.Time, watched <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.until, l.err = until, nil
+	l.until, l.unseen, l.watched, l.err = until, unseen, watched, nil
 	if l.renewed != nil {
 		close(l.renewed)
 	}
 	l.renewed = make(chan struct{})
+}
+
+// watch notes that the store may look at the process from now on, without a renewal.
+func (l *lease) watch(watched <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if watched != nil {
+		l.watched = watched
+	}
+}
+
+// end is when the lease is over. The caller holds the lock.
+func (l *lease) end() time.Time {
+	select {
+	case <-l.watched:
+		return l.unseen
+	default:
+		return l.until
+	}
 }
 
 // failed notes why the lease could not be renewed; first is false when it failed
@@ -238,7 +265,7 @@ func (l *lease) failed(err error) (first bool) {
 func (l *lease) valid(ctx context.Context) bool {
 	for {
 		l.mu.Lock()
-		until, renewed := l.until, l.renewed
+		until, renewed := l.end(), l.renewed
 		l.mu.Unlock()
 		if time.Now().Before(until) {
 			return ctx.Err() == nil
@@ -255,5 +282,5 @@ func (l *lease) valid(ctx context.Context) bool {
 func (l *lease) state() (valid bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return time.Now().Before(l.until), l.err
+	return time.Now().Before(l.end()), l.err
 }

@@ -231,7 +231,16 @@ type Beat struct {
 	Causes    []string      // what parked runs wait for, each once, in order; see [Change]; nil when nobody has looked
 	Outages   int64         // the revision of the state that [Degradation] keeps
 	Decided   time.Time     // when a node decided last about it; zero for never
+
+	// Watched is closed when the store sees the node's process no more: others may find it dead
+	// [Silence] after this beat then, and not only when its lease is over. It is nil when
+	// only the lease counts, and told with an error too, for the beat may have been written.
+	Watched <-chan struct{}
 }
+
+// Silence is for how long at least a node with this lease must be silent to be dead: for two
+// beats. It must be seen to have ended as well, or else its lease counts.
+func Silence(lease time.Duration) time.Duration { return min(2*beatEvery, 2*lease/beatsOfLease) }
 
 // A Waker is a store that can tell its node at once that runs may have become
 // ready, instead of waiting to be asked. It is a hint: it may come too often, and

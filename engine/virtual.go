@@ -127,7 +127,7 @@ func (v *Virtual) join(ctx context.Context) error {
 		return fmt.Errorf("join: %w", err)
 	}
 	n := e.newNode(ctx, number)
-	n.lease.renew(time.Now().Add(virtualLease))
+	n.lease.renew(time.Now().Add(virtualLease), time.Time{}, nil)
 	n.virtual = v
 	v.e, v.n = e, n
 	return nil

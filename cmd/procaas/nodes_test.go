@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/enginetest"
 )
 
@@ -79,27 +78,17 @@ func TestRollingRestartHandsRunsOver(t *testing.T) {
 	}
 }
 
-// TestDeadNodeIsTakenOverWithin5s kills a node with the lease that is the default,
-// while it works on runs. All of them go on elsewhere.
+// TestDeadNodeIsTakenOverWithin5s kills a node while it works on runs. All of them go on
+// elsewhere, although its lease is long: the others see that it is dead.
 func TestDeadNodeIsTakenOverWithin5s(t *testing.T) {
 	t.Parallel()
 	lag := enginetest.MeasureLag(t)
-	w, nodes := threeNodes(t, 2, engine.DefaultOptions().Lease)
+	w, nodes := threeNodes(t, 2, 5*time.Minute)
 	dead := nodes[0]
 	w.calmDown()
 	w.ignore(dead.id())
 	sent := loadNodes(expired(t), t, nodes)
-	for waiting := 0; waiting < 5; sleep(t.Context(), 10*time.Millisecond) {
-		waiting = 0
-		for _, c := range w.heard() {
-			if c.node == dead.id() {
-				waiting++
-			}
-		}
-		if t.Context().Err() != nil {
-			t.Fatal("the node has not been given runs")
-		}
-	}
+	waitForRuns(t, w, dead)
 	killed := time.Now()
 	dead.end(syscall.SIGKILL)
 	events := sent()
@@ -124,6 +113,44 @@ func TestDeadNodeIsTakenOverWithin5s(t *testing.T) {
 	t.Logf("%d events, %d calls were lost, the last was made again after %s", len(events), len(again), longest)
 	if len(again) == 0 {
 		t.Error("no call was lost: the test shows nothing")
+	}
+}
+
+// TestRestartedNodeGoesOnWithItsRuns kills the only node there is, and starts it again. It
+// takes the runs of its former self over, although the lease of that one is far from over.
+func TestRestartedNodeGoesOnWithItsRuns(t *testing.T) {
+	t.Parallel()
+	w, nodes := threeNodes(t, 3, time.Hour)
+	w.calmDown()
+	only := nodes[0]
+	for _, other := range nodes[1:] {
+		other.end(syscall.SIGTERM)
+	}
+	w.ignore(only.id())
+	sent := loadNodes(expired(t), t, nodes[:1])
+	waitForRuns(t, w, only)
+	only.end(syscall.SIGKILL)
+	only.start(t.Context())
+	events := sent()
+	h := &history{sent: events, runs: settledRuns(t, only.client), lapses: only.lapses, calls: w.heard()}
+	for _, wrong := range h.violations() {
+		t.Error(wrong)
+	}
+}
+
+// waitForRuns waits until a node has made calls that get no answer.
+func waitForRuns(t *testing.T, w *world, v *victim) {
+	t.Helper()
+	for waiting := 0; waiting < 5; sleep(t.Context(), 10*time.Millisecond) {
+		waiting = 0
+		for _, c := range w.heard() {
+			if c.node == v.id() {
+				waiting++
+			}
+		}
+		if t.Context().Err() != nil {
+			t.Fatal("the node has not been given runs")
+		}
 	}
 }
 

@@ -59,7 +59,7 @@ func (f *nodeFlags) add(c *cobra.Command, store string, open ...string) {
 	flags.StringVar(&f.name, "name", "", "name of this node for people (default: host and process number)")
 	flags.BoolVar(&f.migrate, "migrate", true, "bring the schema of the store up to date at start")
 	flags.IntVar(&f.maxInFlight, "max-in-flight", o.MaxInFlight, "runs that the node works on at once")
-	flags.DurationVar(&f.lease, "lease", o.Lease, "silence after which other nodes take this node's runs over")
+	flags.DurationVar(&f.lease, "lease", o.Lease, "silence after which other nodes take this node's runs over, when they cannot see that it has ended")
 	flags.DurationVar(&f.drain, "drain", o.Drain, "time that calls under way get when the node stops")
 	flags.DurationVar(&f.retention, "retention", o.Retention, "how long ended runs and tasks, and the ids by which repeated events are known, are kept; 0 keeps them for ever")
 	flags.DurationVar(&f.audit, "audit-retention", o.AuditRetention, "how long it is kept who changed what; 0 keeps it for ever")

@@ -139,7 +139,7 @@ func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundl
 		return s.beatAt(limited, p, node, lease, bundle)
 	})
 	if errs[0] != nil {
-		return engine.Beat{}, errs[0]
+		return engine.Beat{Watched: beats[0].Watched}, errs[0]
 	}
 	b := beats[0]
 	b.Causes = slices.Clone(b.Causes)

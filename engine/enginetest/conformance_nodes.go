@@ -41,9 +41,9 @@ var nodeCases = []storeCase{
 	}},
 	{"beats are counted", func(p *probe) {
 		node, other := p.join(), p.join()
-		first := p.beat(node).Beats
-		p.beat(other)
-		p.equal("beats", []int64{p.beat(node).Beats, p.node(node).Beats}, []int64{first + 1, first + 1})
+		first := p.beatOnce(node).Beats
+		p.beatOnce(other)
+		p.equal("beats", []int64{p.beatOnce(node).Beats, p.node(node).Beats}, []int64{first + 1, first + 1})
 	}},
 	{"a dead node's runs are taken over, and it can write no more", func(p *probe) {
 		ids := p.accept(p.event("k"), p.event("k2"), p.event("k3"))

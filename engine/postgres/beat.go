@@ -25,8 +25,12 @@ const (
 	(select revision from settings),
 	(select count(*) from nodes join leases using (node) where gone is null and lease_until >= clock_timestamp()),
 	exists (select from nodes join leases using (node) where gone is null and lease_until < clock_timestamp()),
-	(select min(lease_until) from nodes join leases using (node) where gone is null and node <> $1
-		and lease_until between clock_timestamp() and clock_timestamp() + interval '1 second'),
+	(select min(at) from (select lease_until, seen, least((lease_until - seen) * 2 / 3, interval '1.6 s') as silence
+		from nodes join leases using (node) where gone is null and node <> $1) l,
+		lateral (select case when seen + silence < clock_timestamp() then lease_until else seen + silence end as at) a
+		where seen + silence / 2 < clock_timestamp() and at between clock_timestamp() and clock_timestamp() + interval '1 second'),
+	exists (select from nodes join leases using (node) where gone is null and node <> $1 and lease_until >= clock_timestamp()
+		and seen + least((lease_until - seen) * 2 / 3, interval '1.6 s') < clock_timestamp()),
 	(select revision from fallback), (select decided from fallback)`
 )
 
@@ -44,7 +48,8 @@ type pulse struct {
 	live *bool      // whether the node may write; nil when the store does not know it
 	next *time.Time // when the next run is due
 	dead bool       // the lease of some node has ended
-	ends *time.Time // when that of a silent node does
+	ends *time.Time // when that of a silent node does, or when it may be judged
+	late bool       // a node is so silent that it may be dead
 
 	decided *time.Time
 	moves   []string // runs and definitions
@@ -54,11 +59,18 @@ type pulse struct {
 func (s *Store) Beat(ctx context.Context, node int64, lease time.Duration, bundle string) (engine.Beat, error) {
 	p, err := s.pulse(ctx, node, lease, bundle)
 	if err != nil {
-		return engine.Beat{}, fmt.Errorf("beat: %w", err)
+		return engine.Beat{Watched: p.Watched}, fmt.Errorf("beat: %w", err)
+	}
+	if p.late {
+		dead, err := s.judge(ctx)
+		if err != nil {
+			s.log.Warn("it cannot be found out whether a silent node is dead, waiting for the end of its lease", "error", err)
+		}
+		p.dead = p.dead || dead
 	}
 	if overdue := p.next != nil && !p.next.After(p.Now); p.dead || overdue {
 		if p, err = s.sweepAndPulse(ctx, p, node, lease, bundle); err != nil {
-			return engine.Beat{}, fmt.Errorf("beat: %w", err)
+			return engine.Beat{Watched: p.Watched}, fmt.Errorf("beat: %w", err)
 		}
 	}
 	if p.ends != nil && (p.next == nil || p.ends.Before(*p.next)) {
@@ -126,11 +138,15 @@ func (s *Store) sweepAndPulse(ctx context.Context, p pulse, node int64, lease ti
 func (s *Store) pulse(ctx context.Context, node int64, lease time.Duration, bundle string) (p pulse, err error) {
 	began, ready := time.Now(), s.horizon.start()
 	due := s.timers.look(began)
+	var told *session
 	err = s.tx(ctx, func(t *tx) error {
 		p = pulse{}
+		if s.presence.tell(t, node, s.process, &told); told != nil {
+			p.Watched = told.lost
+		}
 		t.queue(renewNode, node, lease.Microseconds(), bundle)
 		t.queue(readBeat, node, ready.rank, ready.at, due).QueryRow(value(&p.Now, &p.live, &p.Beats, &p.Cancelled, &p.moves, &p.Ready, &p.next, &p.Revision,
-			&p.Nodes, &p.dead, &p.ends, &p.Outages, &p.decided))
+			&p.Nodes, &p.dead, &p.ends, &p.late, &p.Outages, &p.decided))
 		if err := t.commit(ctx); err != nil {
 			return err
 		}
@@ -143,6 +159,7 @@ func (s *Store) pulse(ctx context.Context, node int64, lease time.Duration, bund
 		return nil
 	})
 	if err == nil {
+		s.presence.heard(node, told)
 		s.timers.found(due, p.next, p.Now, began)
 	}
 	return p, err

@@ -1,6 +1,23 @@
 package postgres
 
-import "github.com/jackc/pgx/v5/pgxpool"
+import (
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// What names processes.
+var (
+	NameProcess = nameProcess
+	HasEnded    = hasEnded
+)
+
+// Age lets the session that a store has now be an hour old.
+func (s *Store) Age() {
+	s.presence.mu.Lock()
+	defer s.presence.mu.Unlock()
+	s.presence.session.since = s.presence.session.since.Add(-time.Hour)
+}
 
 // Pool gives the connections of a store.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }

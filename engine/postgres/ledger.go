@@ -24,6 +24,7 @@ const (
 func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (node int64, err error) {
 	err = s.tx(ctx, func(t *tx) error {
 		t.queue(forgetNodes, engine.NodesRemembered.Microseconds())
+		t.queue(forgetPresences)
 		var drawn int64
 		t.queue(drawNode).QueryRow(value(&drawn))
 		if err := t.send(ctx); err != nil {
@@ -35,6 +36,9 @@ func (s *Store) Join(ctx context.Context, name string, lease time.Duration) (nod
 	})
 	if err != nil {
 		return 0, fmt.Errorf("join: %w", err)
+	}
+	if _, err := s.judge(ctx); err != nil { // who was here before may just have been killed
+		s.log.Warn("it cannot be found out whether a node of this machine is dead, waiting for the end of its lease", "error", err)
 	}
 	return node, nil
 }

@@ -30,6 +30,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -67,6 +68,9 @@ type Store struct {
 	wake    chan struct{} // hints for this process's node
 	tell    chan struct{} // hints that go to all nodes
 	untold  untold
+
+	process  string // of this machine, see nameProcess
+	presence presence
 
 	changed     engine.Broadcast // of documents, by any process
 	tellChanged chan struct{}
@@ -106,6 +110,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	s := &Store{
 		pool: pool, pooled: pooled, log: o.Log,
 		wake: make(chan struct{}, 1), tell: make(chan struct{}, 1), tellChanged: make(chan struct{}, 1),
+		process: nameProcess(os.Getpid()), presence: presence{told: map[int64]*session{}},
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)

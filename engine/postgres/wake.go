@@ -97,7 +97,8 @@ func (s *Store) listen(ctx context.Context) {
 	}
 }
 
-// hear holds one connection, which it takes out of the pool.
+// hear holds one connection, which it takes out of the pool. Its session is open for as long
+// as the process lives.
 func (s *Store) hear(ctx context.Context) error {
 	pooled, err := s.pool.Acquire(ctx)
 	if err != nil {
@@ -114,6 +115,11 @@ func (s *Store) hear(ctx context.Context) error {
 			return err
 		}
 	}
+	open, err := s.presence.open(ctx, conn)
+	if err != nil {
+		return err
+	}
+	defer s.presence.close(open)
 	s.horizon.listens(true)
 	defer s.horizon.listens(false)
 	signal(s.wake) // hints may have been lost before
