@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -69,7 +70,7 @@ func yamlFiles(t testing.TB) []diag.File {
 	t.Helper()
 	var files []diag.File
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		if err != nil || d.IsDir() || !slices.Contains([]string{".yaml", ".yml", ".md", ".txt"}, filepath.Ext(path)) {
 			return err
 		}
 		data, err := os.ReadFile(path)

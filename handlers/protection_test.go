@@ -9,6 +9,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/engine"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/memory"
 	"procaas/engine/stub"
 	"procaas/handlers"
@@ -124,10 +125,8 @@ func TestProtectionGetsAServiceUpAgain(t *testing.T) {
 		t.Helper()
 		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
-		for end := time.After(2 * time.Minute); !holds(); {
-			select {
-			case <-tick.C:
-			case <-end:
+		for over := patience.Over(2 * time.Minute); !holds(); <-tick.C {
+			if over() {
 				t.Fatalf("waited in vain until %s; protected: %d of %d runs and %+v, not protected: %d of %d", what,
 					guarded.succeeded(t), guarded.accepted, guarded.Services()[0], bare.succeeded(t), bare.accepted)
 			}

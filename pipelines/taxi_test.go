@@ -21,6 +21,7 @@ import (
 	"procaas/dsl/render"
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/stub"
 	"procaas/handlers"
 )
@@ -197,7 +198,7 @@ func (c company) send(eventType, order string, more ...any) engine.RunView {
 	if err != nil || submitted[0].Err != nil {
 		c.Fatalf("submit %s: %v, %v", eventType, err, submitted)
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for over := patience.Over(time.Minute); ; {
 		view, err := c.engine.RunByID(c.Context(), submitted[0].Receipt.Run)
 		if err != nil {
 			c.Fatal(err)
@@ -205,10 +206,10 @@ func (c company) send(eventType, order string, more ...any) engine.RunView {
 		if view.Status.Ended() {
 			return view
 		}
-		if time.Now().After(deadline) {
+		if over() {
 			c.Fatalf("the run of %s has not ended: %+v", eventType, view)
 		}
-		<-time.After(time.Millisecond)
+		<-time.After(20 * time.Millisecond)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 	"procaas/handlers/balancer/handoff"
 	"procaas/handlers/balancer/handoff/reference"
 )
@@ -292,9 +293,9 @@ func (b *balanced) pull(at int, worker string, release bool) {
 
 func (b *balanced) eventually(what string, done func() bool) {
 	b.t.Helper()
-	for end := time.Now().Add(time.Minute); !done(); {
-		if !sleep(b.t.Context(), 10*time.Millisecond) || time.Now().After(end) {
-			b.t.Fatalf("%s: not within a minute; have %+v", what, b.assignment())
+	for over := patience.Over(time.Minute); !done(); {
+		if !sleep(b.t.Context(), 10*time.Millisecond) || over() {
+			b.t.Fatalf("%s: not in time; have %+v", what, b.assignment())
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/stub"
 )
 
@@ -42,7 +43,7 @@ func TestOrdersSurviveKill9(t *testing.T) {
 
 func surviveKill9(t *testing.T, store string) {
 	const orders, kills = 500, 2
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := patience.Context(t.Context(), 3*time.Minute)
 	defer cancel()
 	stubs := taxiStubs(ctx, t)
 	c := &crashing{t: t, store: store, listen: freeAddress(t), stubs: stubs}

@@ -18,6 +18,7 @@ import (
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 )
 
 // incidentFlows are two pipelines that call the same service for something that
@@ -157,7 +158,7 @@ func (i *incident) fallbacks(node int) []engine.FallbackView {
 // wait waits until both handlers are in a state on both nodes.
 func (i *incident) wait(state string) []engine.FallbackView {
 	i.t.Helper()
-	deadline := time.Now().Add(2 * time.Minute)
+	over := patience.Over(2 * time.Minute)
 	for {
 		seen := append(i.fallbacks(0), i.fallbacks(1)...)
 		all := len(seen) == 4
@@ -167,7 +168,7 @@ func (i *incident) wait(state string) []engine.FallbackView {
 		switch {
 		case all:
 			return seen
-		case time.Now().After(deadline):
+		case over():
 			i.t.Fatalf("want all handlers %s, have %+v", state, seen)
 		}
 		pauseFor(i.t.Context(), 20*time.Millisecond)
@@ -271,13 +272,13 @@ func (i *incident) check() {
 // settled waits for the end of a run.
 func (i *incident) settled(run string) engine.RunView {
 	i.t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	over := patience.Over(time.Minute)
 	for {
 		v, err := i.nodes[0].Run(i.t.Context(), run)
 		if err != nil {
 			i.t.Fatal(err)
 		}
-		if v.Status.Ended() || time.Now().After(deadline) {
+		if v.Status.Ended() || over() {
 			return v
 		}
 		pauseFor(i.t.Context(), 20*time.Millisecond)

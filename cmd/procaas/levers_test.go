@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,6 +19,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 	"procaas/handlers/balancer"
 	"procaas/handlers/balancer/plant"
 )
@@ -112,7 +112,7 @@ func TestBalancerGoesOnOnAnotherNode(t *testing.T) {
 	second, _ := startNodeUntil(t, dsn, dir)
 	until := func(client *client.Client, what string, ok func(engine.ClusterView) bool) (v engine.ClusterView) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		ctx, cancel := patience.Context(t.Context(), 2*time.Minute)
 		defer cancel()
 		for {
 			v, err := client.Cluster(ctx, "fanout")

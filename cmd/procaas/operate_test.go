@@ -16,6 +16,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
+	"procaas/engine/enginetest/patience"
 )
 
 const failing = `pipelines:
@@ -127,7 +128,7 @@ func (o *operated) command(code int, want string, args ...string) string {
 // wait waits until a number of runs have a status.
 func (o *operated) wait(status engine.Status, runs int) {
 	o.t.Helper()
-	ctx, cancel := context.WithTimeout(o.t.Context(), time.Minute)
+	ctx, cancel := patience.Context(o.t.Context(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +15,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/outbound"
 )
 
@@ -68,7 +68,7 @@ func TestServeRefusesAnAdminTokenAmongTheSecrets(t *testing.T) { // not parallel
 			t.Setenv("PROCAAS_SECRET_TOKEN", strongToken)
 		}
 		var errs bytes.Buffer
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // a server that starts
+		ctx, cancel := patience.Context(t.Context(), 20*time.Second) // a server that starts
 		args := append([]string{"serve", "--store", "sqlite:" + filepath.Join(dir, "p.db"), "--listen", "127.0.0.1:0", "--pipelines", flows}, flags...)
 		code := Main(ctx, args, streams{strings.NewReader(""), &errs, &errs})
 		cancel()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 )
 
 // A served command is procaas serve in this process.
@@ -72,8 +73,8 @@ func (s *served) status(path string) int {
 
 func (s *served) becomes(path string, status int) {
 	s.t.Helper()
-	for deadline := time.Now().Add(time.Minute); s.status(path) != status; sleep(s.t.Context(), 10*time.Millisecond) {
-		if time.Now().After(deadline) {
+	for over := patience.Over(time.Minute); s.status(path) != status; sleep(s.t.Context(), 10*time.Millisecond) {
+		if over() {
 			s.t.Fatalf("%s is %d, want %d\n%s", path, s.status(path), status, s.said())
 		}
 	}
@@ -87,7 +88,7 @@ func (s *served) end(want int, words ...string) {
 		if code != want {
 			s.t.Errorf("want exit code %d, have %d\n%s", want, code, s.said())
 		}
-	case <-time.After(time.Minute):
+	case <-patience.After(s.t, time.Minute):
 		s.t.Fatalf("it does not end\n%s", s.said())
 	}
 	for _, w := range words {

@@ -17,6 +17,7 @@ import (
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 )
 
 // TestTransferSurvivesKill9 kills a serving node in the middle of the transfer of a
@@ -24,7 +25,7 @@ import (
 // acknowledged write is where the map says.
 func TestTransferSurvivesKill9(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := patience.Context(t.Context(), 5*time.Minute)
 	defer cancel()
 	shards, dir := twoShards(t), t.TempDir()
 	flow, err := os.ReadFile("../../pipelines/sharding/transfer.yaml")

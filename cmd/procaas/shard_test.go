@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 )
 
 // TestShardCommandsTellOfMapsAndShards keeps what the command shard prints, and its exit
@@ -72,7 +73,7 @@ pipelines:
 		t.Fatal(err)
 	}
 	have := transcript()
-	for end := time.Now().Add(time.Minute); have != string(want) && !*update && time.Now().Before(end); have = transcript() {
+	for over := patience.Over(time.Minute); have != string(want) && !*update && !over(); have = transcript() {
 	}
 	golden(t, "shard.golden", have)
 	for _, line := range []string{"shard drain mail s1 --reason moved --format json", "shard open mail s1 --format json", "shard show mail s1 --format json", "shard list --format json", "shard list mail --format json", "shard resolve mail 42 --format json"} {

@@ -16,6 +16,7 @@ import (
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 )
 
 // poisonous are a run that kills its node as soon as it calls, and one that is under way
@@ -42,7 +43,7 @@ func TestARunThatKillsItsNodesIsQuarantined(t *testing.T) {
 }
 
 func quarantine(t *testing.T, store string) {
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := patience.Context(t.Context(), 3*time.Minute)
 	defer cancel()
 	var kills atomic.Int32
 	var harmless atomic.Bool

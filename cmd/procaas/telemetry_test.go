@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -12,12 +11,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
 
 	"procaas/engine"
+	"procaas/engine/enginetest/patience"
 )
 
 // A collectorStub takes spans in over OTLP/HTTP.
@@ -178,11 +177,5 @@ func TestTracesAreOffUnlessTheEnvironmentAsks(t *testing.T) {
 // eventually waits until something has come true.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	for !done() {
-		if !sleep(ctx, 5*time.Millisecond) {
-			t.Fatalf("%s: not within two minutes", what)
-		}
-	}
+	patience.Until(t, what, done)
 }

@@ -25,6 +25,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 	"procaas/handlers/queue"
 )
 
@@ -108,7 +109,7 @@ func (h *hand) supervise(ctx context.Context) {
 			h.send(syscall.SIGTERM)
 			select {
 			case <-ended:
-			case <-time.After(time.Minute):
+			case <-patience.After(h.t, time.Minute):
 				h.t.Errorf("hand %d does not end; its log ends with\n%s", h.number, lastOf(h.log.Name()))
 				h.send(syscall.SIGKILL)
 				<-ended

@@ -22,6 +22,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 	"procaas/handlers/queue"
 )
 
@@ -417,7 +418,7 @@ func (p *taskPutter) claimOrderly(ctx context.Context) (out []orderedTask) {
 // settle waits until no task is left but those that have ended, and lists these.
 func (h *queueHistory) settle(t *testing.T, store *queue.Store, p *taskPutter) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := patience.Context(t.Context(), 4*time.Minute)
 	defer cancel()
 	for {
 		rest, err := store.PeekTasks(ctx, queue.Filter{Limit: 5})

@@ -17,6 +17,7 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 )
 
 var (
@@ -183,7 +184,7 @@ func (s *sender) insist(ctx context.Context, r *rand.Rand, ev wire.Event, late b
 // settledRuns waits until all runs have ended, and lists them.
 func settledRuns(t *testing.T, c *client.Client) []endedRun {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := patience.Context(t.Context(), 3*time.Minute)
 	defer cancel()
 	for {
 		runs, open := listRuns(ctx, t, c)

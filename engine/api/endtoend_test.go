@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -21,6 +20,7 @@ import (
 	"procaas/engine/api/client"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/sqlite"
 	"procaas/handlers"
 )
@@ -78,16 +78,7 @@ func newNode(t *testing.T, change ...func(*engine.Options)) node {
 // until waits for something that happens soon.
 func (n node) until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	timeout := time.After(time.Minute)
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-timeout:
-			t.Fatalf("waited in vain until %s", what)
-		}
-	}
+	patience.Until(t, what, holds)
 }
 
 func (n node) status(t *testing.T, path string) int {

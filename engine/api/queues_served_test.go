@@ -13,6 +13,7 @@ import (
 	"procaas/engine/api"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
+	"procaas/engine/enginetest/patience"
 )
 
 // A task of a mistyped type is taken in, and its sender told; once somebody asks for the
@@ -57,12 +58,12 @@ func TestTasksThatNobodyAsksForAreWarnedOf(t *testing.T) {
 // eventually tries something until it works.
 func (s *taskServer) eventually(try func() error) {
 	s.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	for over := patience.Over(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		err := try()
 		if err == nil {
 			return
 		}
-		if time.Now().After(deadline) {
+		if over() {
 			s.Fatal(err)
 		}
 	}

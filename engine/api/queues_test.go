@@ -13,6 +13,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/api/wire"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/sqlite"
 )
 
@@ -118,7 +119,7 @@ func TestAClaimWaitsForATask(t *testing.T) {
 	s := newTaskServer(t, api.Options{})
 	got := make(chan wire.Claimed, 1)
 	go func() { got <- s.claim(`{"worker": "w1", "types": [{"type": "thumbs"}], "wait": "20s"}`) }()
-	deadline := time.After(time.Minute)
+	deadline := patience.After(t, time.Minute)
 	for {
 		s.call(http.MethodPost, "/v1/queues/thumbs/tasks", `{"payload": 1}`, 202, nil)
 		select {

@@ -13,13 +13,14 @@ import (
 	"procaas/engine"
 	"procaas/engine/cells"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 )
 
 // While a database of the inbox is away, the keys of the others work; its own wait, and
 // go on when it comes back.
 func TestKeysOfOthersWorkWhileACellIsAway(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := patience.Context(t.Context(), 2*time.Minute)
 	defer cancel()
 	cluster, err := enginetest.StartPostgres(ctx)
 	if err != nil {
@@ -94,7 +95,7 @@ func TestKeysOfOthersWorkWhileACellIsAway(t *testing.T) {
 // A cell that shows less than it has answered is refused: its keys wait, and people are told.
 func TestCellThatWasSetBackIsRefused(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := patience.Context(t.Context(), 2*time.Minute)
 	defer cancel()
 	dsn := enginetest.MigratedPostgres(t)
 	s := open(t, enginetest.MigratedPostgres(t), map[string]string{"b": dsn})

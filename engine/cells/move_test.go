@@ -13,6 +13,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/cells"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 )
 
 // counting is a flow whose entities count their events, and tell a neighbour, whose key
@@ -138,15 +139,7 @@ func names(n int) (keys []string) {
 // waitFor asks until the answer is yes.
 func waitFor(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for !done() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("waited a minute for: %s", what)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
+	patience.Until(t, what, done)
 }
 
 func TestMoveUnderSubmitters(t *testing.T) {
@@ -158,7 +151,7 @@ func TestMoveUnderSubmitters(t *testing.T) {
 	l := &ledger{steps: map[string][]int{}, told: map[string][]int{}}
 	engines := nodes(t, l, first, second)
 
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := patience.Context(t.Context(), 2*time.Minute)
 	defer cancel()
 	const events = 25
 	keys := names(12)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"procaas/engine"
+	"procaas/engine/enginetest/patience"
 )
 
 // Conformance checks that a store keeps every promise of the engine's ports.
@@ -70,11 +71,8 @@ func newProbe(t testing.TB, s engine.Store) *probe { return &probe{TB: t, Store:
 // steerer is who retries and cancels runs.
 var steerer = engine.Actor{Name: "ann", Reason: "why"}
 
-// patience bounds every wait for a store; lease is one that no test outlives.
-const (
-	patience = time.Minute
-	lease    = time.Hour
-)
+// lease is one that no test outlives.
+const lease = time.Hour
 
 // event makes the intake of an ordered event of flow "orders".
 func (p *probe) event(key string, with ...func(*engine.Intake)) engine.Intake {
@@ -292,16 +290,7 @@ func (p *probe) wantJSON(what string, have []byte, want map[string]any) {
 // eventually asks until the answer is yes.
 func (p *probe) eventually(what string, done func() bool) {
 	p.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(patience)
-	for !done() {
-		select {
-		case <-tick.C:
-		case <-late:
-			p.Fatalf("waited %s for: %s", patience, what)
-		}
-	}
+	patience.Until(p, what, done)
 }
 
 // long is a text that no row of a database holds inline.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/enginetest/patience"
 )
 
 // write writes one document that must be taken.
@@ -24,7 +25,7 @@ func told(c <-chan struct{}) bool {
 	select {
 	case <-c:
 		return true
-	case <-time.After(patience):
+	case <-time.After(patience.For(time.Minute)):
 		return false
 	}
 }

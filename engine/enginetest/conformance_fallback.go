@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/enginetest/patience"
 )
 
 func (p *probe) report(node, number int64, tallies ...engine.Tally) {
@@ -89,7 +90,7 @@ var fallbackCases = []storeCase{
 		}
 		b := p.beat(node)
 		p.equal("revision told by beats", b.Outages, now)
-		if age := b.Now.Sub(b.Decided); age < 0 || age > patience {
+		if age := b.Now.Sub(b.Decided); age < 0 || age > patience.For(time.Minute) {
 			p.Fatalf("want the time of the decision by beats, have %v at %v", b.Decided, b.Now)
 		}
 		audits := p.audits(0, 100)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/enginetest/patience"
 )
 
 var nodeCases = []storeCase{
@@ -136,13 +137,13 @@ var nodeCases = []storeCase{
 		}
 		p.accept(p.event("k", at(b.Now.Add(time.Hour))), p.event("k"))
 		b = p.beat(node)
-		if b.Next > time.Hour || b.Next < time.Hour-patience || b.Ready < 1 {
+		if b.Next > time.Hour || b.Next < time.Hour-patience.For(time.Minute) || b.Ready < 1 {
 			p.Fatalf("want one ready and one in an hour, have %+v", b)
 		}
 		c := change(p.claim(node, 1)[0], engine.Parked)
 		c.Due = b.Now.Add(time.Minute)
 		p.commit(node, c)
-		if b = p.beat(node); b.Next > time.Minute || b.Next < time.Minute-patience || b.Ready != 0 {
+		if b = p.beat(node); b.Next > time.Minute || b.Next < time.Minute-patience.For(time.Minute) || b.Ready != 0 {
 			p.Fatalf("want the next in a minute, have %+v", b)
 		}
 	}},
@@ -173,7 +174,7 @@ var nodeCases = []storeCase{
 		p.accept(p.event("k"))
 		select {
 		case <-w.Wake():
-		case <-time.After(patience):
+		case <-patience.After(p, time.Minute):
 			p.Fatal("no hint")
 		}
 	}},

@@ -11,10 +11,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine/enginetest/cluster"
+	"procaas/engine/enginetest/patience"
 	"procaas/schemas"
 )
 
@@ -103,7 +105,7 @@ func ScratchPostgres(ctx context.Context) (dsn string, drop func() error, err er
 	}
 	schema := "test_" + strings.ToLower(rand.Text())
 	query := func(ctx context.Context, sql string) error {
-		ctx, cancel := context.WithTimeout(ctx, patience)
+		ctx, cancel := patience.Context(ctx, time.Minute)
 		defer cancel()
 		conn, err := pgx.Connect(ctx, server.URL)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 )
 
 // proxied gives a connection to a test schema through a proxy, and one past it.
@@ -78,15 +79,7 @@ func insertStated(ctx context.Context, c *pgx.Conn) error {
 // eventually waits for something that comes soon.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	deadline, tick := time.After(time.Minute), time.NewTicker(5*time.Millisecond)
-	defer tick.Stop()
-	for !is() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("%s: not in time", what)
-		}
-	}
+	patience.Until(t, what, is)
 }
 
 func TestProxyLosesTheAnswerButNotTheCommit(t *testing.T) {

@@ -27,6 +27,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/postgres"
 	"procaas/engine/sqlite"
 	"procaas/engine/stub"
@@ -250,7 +251,7 @@ func (s *sweeper) child(job sweepJob, services *stub.Server) (l lifetime, err er
 	if err != nil {
 		return l, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*sweepPatience)
+	ctx, cancel := patience.Context(context.Background(), 4*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestCrashAtEveryIO$")
 	cmd.Env = append(os.Environ(), sweepEnv+"="+string(env))
@@ -507,14 +508,10 @@ func sweepUntilKilled(t *testing.T, text string) {
 	}
 }
 
-// sweepPatience is how long a process waits for the end of its event, however busy the
-// machine is.
-const sweepPatience = 2 * time.Minute
-
 // sweepToTheEnd hands the event in and waits for both runs.
 func sweepToTheEnd(ctx context.Context, t *testing.T, e *engine.Engine, job sweepJob) sweepReport {
-	deadline := time.Now().Add(sweepPatience)
-	for e.Healthy(ctx) != nil && time.Now().Before(deadline) {
+	over := patience.Over(2 * time.Minute)
+	for e.Healthy(ctx) != nil && !over() {
 		time.Sleep(time.Millisecond)
 	}
 	ev := engine.Event{ID: job.Event, Source: "sweep", Type: "begin", Payload: map[string]any{"id": job.Event}}
@@ -522,7 +519,7 @@ func sweepToTheEnd(ctx context.Context, t *testing.T, e *engine.Engine, job swee
 	if err != nil || out[0].Err != nil {
 		t.Fatal(err, out)
 	}
-	for time.Now().Before(deadline) {
+	for !over() {
 		entity, err := e.Entity(ctx, "order", job.Event)
 		if err != nil {
 			t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/enginetest/patience"
 )
 
 // TaskConformance tells whether a store of tasks keeps its promises. open gives an
@@ -119,7 +120,7 @@ func checkEachTaskOnce(t *testing.T, s engine.TaskStore) {
 		wg   sync.WaitGroup
 	)
 	done := func() bool { mu.Lock(); defer mu.Unlock(); return len(seen) == tasks }
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := patience.Context(t.Context(), time.Minute)
 	defer cancel()
 	for i := range workers {
 		wg.Go(func() {
@@ -251,7 +252,7 @@ func checkPromotesDue(t *testing.T, s engine.TaskStore) {
 	if got := claimTasks(t, s, 1, "later"); len(got) != 1 {
 		t.Fatalf("a task whose time is past: have %v, want it taken", got)
 	}
-	for deadline := time.Now().Add(patience); ; {
+	for over := patience.Over(time.Minute); ; {
 		_, next, err := s.PromoteTasks(ctx, 10)
 		if err != nil {
 			t.Fatal(err)
@@ -263,7 +264,7 @@ func checkPromotesDue(t *testing.T, s engine.TaskStore) {
 			}
 			return
 		}
-		if len(got) > 1 || time.Now().After(deadline) {
+		if len(got) > 1 || over() {
 			t.Fatalf("have %v, want one", got)
 		}
 	}
@@ -275,7 +276,7 @@ func checkGivesUpPoisonous(t *testing.T, s engine.TaskStore) {
 	var last engine.TaskRef
 	for i := range 3 {
 		var got []engine.QueuedTask
-		for deadline := time.Now().Add(patience); len(got) == 0 && time.Now().Before(deadline); { // the second loss makes it wait
+		for over := patience.Over(time.Minute); len(got) == 0 && !over(); { // the second loss makes it wait
 			_, _, err := s.PromoteTasks(ctx, 10)
 			if err == nil {
 				got, err = s.ClaimTasks(ctx, engine.TaskClaim{Worker: "w", Types: []engine.TaskWant{{Type: "poison", Limit: 1}}})
@@ -305,12 +306,12 @@ func checkGivesUpPoisonous(t *testing.T, s engine.TaskStore) {
 		t.Fatalf("have %+v, want it again", got)
 	}
 	reportTasks(t, s, engine.TaskReport{Failed: []engine.TaskFailure{{TaskRef: got[0].Ref(), Error: "bad"}}})
-	for deadline := time.Now().Add(patience); ; { // until it is older than a millisecond
+	for over := patience.Over(time.Minute); ; { // until it is older than a millisecond
 		n, err := s.ExpireTasks(ctx, time.Hour, time.Millisecond)
 		if n == 1 && err == nil {
 			break
 		}
-		if err != nil || time.Now().After(deadline) {
+		if err != nil || over() {
 			t.Fatalf("expire: %d, %v", n, err)
 		}
 	}
@@ -426,7 +427,7 @@ func checkWakesWatchers(t *testing.T, s engine.TaskStore) {
 	putTask(t, s, engine.TaskSpec{Type: "w"})
 	select {
 	case <-woken:
-	case <-time.After(patience):
+	case <-patience.After(t, time.Minute):
 		t.Error("nobody is woken by a task")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/enginetest/patience"
 )
 
 // statsOf gives what is counted of a type.
@@ -77,7 +78,7 @@ func checkTellsWhoAsks(t *testing.T, s engine.TaskStore) {
 		t.Fatal(err)
 	}
 	var known []string
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for over := patience.Over(time.Minute); ; time.Sleep(time.Millisecond) {
 		var err error
 		if known, err = s.KnownTaskTypes(t.Context()); err != nil {
 			t.Fatal(err)
@@ -86,7 +87,7 @@ func checkTellsWhoAsks(t *testing.T, s engine.TaskStore) {
 		if slices.Equal(known, []string{"asked", "idle", "steered"}) {
 			break
 		}
-		if time.Now().After(deadline) {
+		if over() {
 			t.Fatalf("have %q, want the types that were asked for, and those that were steered", known)
 		}
 	}

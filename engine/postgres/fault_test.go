@@ -13,6 +13,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/postgres"
 )
 
@@ -118,9 +119,9 @@ func dead(t *testing.T, s *postgres.Store, run string) int64 {
 // beatUntilReady beats until runs are ready.
 func beatUntilReady(t *testing.T, s *postgres.Store, node int64) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; {
+	for over := patience.Over(time.Minute); ; {
 		b, err := s.Beat(t.Context(), node, time.Hour, "")
-		if err != nil || time.Now().After(deadline) {
+		if err != nil || over() {
 			t.Fatalf("want the takeover, have %+v, %v", b, err)
 		}
 		if b.Ready > 0 {

@@ -9,6 +9,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/postgres"
 )
 
@@ -18,7 +19,7 @@ func entriesRead(t *testing.T, c *pgx.Conn, index string) (n int64) {
 	t.Helper()
 	const read = `select idx_tup_read, (select count(*) from pg_stat_activity where application_name = $2)
 	from pg_stat_user_indexes where indexrelid = $1::regclass`
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); wait(10 * time.Millisecond) {
+	for over := patience.Over(time.Minute); !over(); wait(10 * time.Millisecond) {
 		var sessions int
 		if err := c.QueryRow(t.Context(), read, index, t.Name()).Scan(&n, &sessions); err != nil {
 			t.Fatal(err)
@@ -97,7 +98,7 @@ func TestWhatComesBeforeTheHeadIsClaimed(t *testing.T) {
 	slow.Ordered = false
 	claim := func() string {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		for over := patience.Over(time.Minute); !over(); {
 			runs, err := a.Claim(t.Context(), node, 1, "b")
 			if err != nil {
 				t.Fatal(err)

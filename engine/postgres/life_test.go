@@ -20,6 +20,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/postgres"
 	"procaas/handlers"
 )
@@ -186,11 +187,7 @@ func (c *crew) settle(e *member, runs map[string][]string) {
 // eventually waits for something that comes soon, on a busy machine within minutes.
 func (c *crew) eventually(what string, is func() bool) {
 	c.t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !is(); wait(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			c.t.Fatalf("%s: not in time", what)
-		}
-	}
+	patience.Until(c.t, what, is)
 }
 
 // checkCalls looks at the order of the calls of each key, and that none was made

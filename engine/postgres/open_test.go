@@ -11,6 +11,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/postgres"
 	"procaas/schemas"
 )
@@ -153,7 +154,7 @@ func TestHintsReachOtherProcesses(t *testing.T) {
 	accept(t, a, intake("a"))
 	select {
 	case <-b.Wake():
-	case <-time.After(time.Minute):
+	case <-patience.After(t, time.Minute):
 		t.Fatal("no hint reached the other store")
 	}
 }
@@ -228,7 +229,7 @@ func TestCheckpointsStayOnTheirPages(t *testing.T) {
 	}
 	c := connect(t, dsn)
 	var updates, hot int
-	for deadline := time.Now().Add(time.Minute); updates < steps && time.Now().Before(deadline); {
+	for over := patience.Over(time.Minute); updates < steps && !over(); {
 		// Backends tell their statistics within a second after they become idle.
 		if err := c.QueryRow(t.Context(), `select n_tup_upd, n_tup_hot_upd from pg_stat_user_tables
 			where relid = 'runs'::regclass and pg_sleep(0.05) is not null`).Scan(&updates, &hot); err != nil {

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"procaas/dsl/diag"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/stub"
 )
 
@@ -254,11 +255,7 @@ func TestCallerWhoGivesUpIsCounted(t *testing.T) {
 	if _, err := client.Do(r); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("have %v, want deadline exceeded", err)
 	}
-	for deadline := time.Now().Add(5 * time.Second); server.Record().Keys["k"] != (stub.Tally{Calls: 1, Effects: 1}); {
-		if time.Now().After(deadline) {
-			t.Fatalf("have %+v, want one call and one effect", server.Record())
-		}
-	}
+	patience.Until(t, "one call and one effect", func() bool { return server.Record().Keys["k"] == stub.Tally{Calls: 1, Effects: 1} })
 }
 
 func TestRecordIsReadableFromOutside(t *testing.T) {
@@ -313,16 +310,14 @@ func TestServerEndsWithItsContext(t *testing.T) {
 	}
 	address := strings.TrimPrefix(server.URLs()["a"], "http://")
 	cancel()
-	for deadline := time.Now().Add(5 * time.Second); ; {
+	patience.Until(t, "the service listens no more", func() bool {
 		conn, err := net.Dial("tcp", address)
 		if err != nil {
-			break
+			return true
 		}
 		conn.Close()
-		if time.Now().After(deadline) {
-			t.Fatal("the service still listens")
-		}
-	}
+		return false
+	})
 	server.Close()
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/postgres"
 	"procaas/handlers/queue"
 )
@@ -89,7 +90,7 @@ func TestPutInATransactionNeedsOneConnection(t *testing.T) {
 			t.Errorf("close: %v", err)
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := patience.Context(t.Context(), time.Minute)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		_, err := s.Enqueue(ctx, tx, queue.Spec{Type: "t"}, queue.Spec{Type: "t", Unique: "u"})

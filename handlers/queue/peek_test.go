@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 	"procaas/handlers/queue"
 )
 
@@ -41,7 +42,7 @@ insert into tasks (id, type, payload) select id, type, payload from moved`
 		}
 		listed <- len(tasks)
 	}()
-	eventually(t, "the listing waits for what is scheduled", func() (waits bool) {
+	patience.Until(t, "the listing waits for what is scheduled", func() (waits bool) {
 		err := tx.QueryRow(t.Context(), "select exists (select from pg_locks where relation = 'task_schedule'::regclass and not granted)").Scan(&waits)
 		return err == nil && waits
 	})

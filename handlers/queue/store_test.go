@@ -12,6 +12,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/postgres"
 	"procaas/handlers/queue"
 )
@@ -100,7 +101,7 @@ func TestWorkWithoutSessions(t *testing.T) {
 			}
 			for _, from := range []*queue.Store{s, other} { // those of the second are heard of, or found
 				put(t, from, tasks...)
-				eventually(t, "all tasks done", func() bool { return left(t, s) == 0 })
+				patience.Until(t, "all tasks done", func() bool { return left(t, s) == 0 })
 			}
 			if _, err := s.ReclaimTasks(t.Context(), 10, 1); err != nil {
 				t.Error(err)
@@ -140,7 +141,7 @@ func TestPutThatMeetsADrainLosesNothing(t *testing.T) {
 		out, err := s.PutTasks(context.WithoutCancel(t.Context()), []queue.Spec{{Type: "t", Unique: "u", OnDuplicate: engine.DuplicateReplace, Payload: []byte("2")}})
 		replied <- reply{out, err}
 	}()
-	eventually(t, "the new task to wait for the old one", func() bool {
+	patience.Until(t, "the new task to wait for the old one", func() bool {
 		var waiting bool
 		if err := tx.QueryRow(t.Context(), "select exists (select from pg_locks where not granted and pg_backend_pid() = any(pg_blocking_pids(pid)))").Scan(&waiting); err != nil {
 			t.Fatal(err)
@@ -158,7 +159,7 @@ func TestPutThatMeetsADrainLosesNothing(t *testing.T) {
 		if r.err != nil || len(r.out) != 1 || !errors.Is(r.out[0].Err, engine.ErrDraining) {
 			t.Errorf("have %+v, %v, want it refused", r.out, r.err)
 		}
-	case <-time.After(patience):
+	case <-patience.After(t, time.Minute):
 		t.Fatal("no reply")
 	}
 	rest, err := s.PeekTasks(t.Context(), queue.Filter{Type: "t"})
@@ -195,7 +196,7 @@ func TestStoresThatOpenTogetherMakeEachPartitionOnce(t *testing.T) {
 			opened <- err
 		}()
 	}
-	eventually(t, "all wait for the first", func() bool {
+	patience.Until(t, "all wait for the first", func() bool {
 		var waiting int
 		err := first.QueryRow(t.Context(), `select count(*) from pg_locks where locktype = 'advisory' and not granted
 			and classid::bigint = ('task_history'::regclass::oid::bigint - 2147483648) & 4294967295`).Scan(&waiting)

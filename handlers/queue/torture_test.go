@@ -2,7 +2,6 @@ package queue_test
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 	"procaas/handlers/queue"
 )
 
@@ -22,7 +22,7 @@ func TestNoTaskIsLostOrDoneTwice(t *testing.T) {
 	t.Parallel()
 	s := open(t, enginetest.Postgres(t))
 	const tasks, workers = 150, 4
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := patience.Context(t.Context(), 5*time.Minute)
 	defer cancel()
 	var (
 		mu       sync.Mutex

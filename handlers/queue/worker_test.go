@@ -15,20 +15,9 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 	"procaas/handlers/queue"
 )
-
-// patience is how long a test waits for what must come: the machine may be busy.
-const patience = 3 * time.Minute
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("want %s", what)
-		}
-	}
-}
 
 // run runs a worker until the test, or stop, ends it.
 func run(t *testing.T, w *queue.Worker) (stop func()) {
@@ -106,7 +95,7 @@ func TestWorkersDoEachTaskOnce(t *testing.T) {
 		some[i].Key = fmt.Sprint("user-", i%5)
 	}
 	put(t, s, some...)
-	eventually(t, "all tasks done", func() bool { return left(t, s) == 0 })
+	patience.Until(t, "all tasks done", func() bool { return left(t, s) == 0 })
 	mu.Lock()
 	defer mu.Unlock()
 	for task, n := range times {
@@ -160,7 +149,7 @@ func TestEndsOfAttempts(t *testing.T) {
 	}
 	put(t, s, queue.Spec{Type: "work", Payload: []byte("7")})
 	run(t, w)
-	eventually(t, "all tasks ended", func() bool { return left(t, s) == 0 })
+	patience.Until(t, "all tasks ended", func() bool { return left(t, s) == 0 })
 
 	dead, err := s.PeekTasks(t.Context(), queue.Filter{State: engine.TaskFailed, Limit: 100})
 	if err != nil {
@@ -245,7 +234,7 @@ func TestWorkerThatIsNotHeardOfLosesItsTask(t *testing.T) {
 		return nil
 	})
 	run(t, second)
-	eventually(t, "the second worker to take over", func() bool { return by.Load() != nil && left(t, s) == 0 })
+	patience.Until(t, "the second worker to take over", func() bool { return by.Load() != nil && left(t, s) == 0 })
 	silent.off.Store(false)
 	if err := <-cause; !errors.Is(err, queue.ErrLost) {
 		t.Errorf("want the first worker to hear that it has lost the task, have %v", err)
@@ -326,7 +315,7 @@ func TestEnqueueBelongsToTheTransaction(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "both tasks done", func() bool { return done.Load() == 2 && left(t, s) == 0 })
+	patience.Until(t, "both tasks done", func() bool { return done.Load() == 2 && left(t, s) == 0 })
 
 	bad := task
 	bad.Payload = []byte("{")
@@ -345,7 +334,7 @@ func TestPolicyThatSaysNothingIsTold(t *testing.T) {
 	queue.Register(w, k, func(context.Context, queue.Job[int]) error { return errors.New("it does not work") })
 	put(t, s, numbers(t, k, 1)...)
 	run(t, w)
-	eventually(t, "the task to wait and to tell of both errors", func() bool {
+	patience.Until(t, "the task to wait and to tell of both errors", func() bool {
 		later, err := s.PeekTasks(t.Context(), queue.Filter{State: engine.TaskScheduled})
 		return err == nil && len(later) == 1 && strings.HasPrefix(later[0].Error, "it does not work; ") && strings.Contains(later[0].Error, "it is no duration")
 	})
@@ -375,5 +364,5 @@ func TestWorkerRaisesWhatWaitsForTooLong(t *testing.T) {
 	}
 	put(t, s, append(numbers(t, important, 5), last)...)
 	run(t, w)
-	eventually(t, "the patient task to be done", done.Load)
+	patience.Until(t, "the patient task to be done", done.Load)
 }

@@ -12,6 +12,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 )
 
 // A pair is a master and the standby that replaces it.
@@ -59,7 +60,7 @@ func (p pair) failOver(r *mover, c *client, shard string, lossy bool) (l loss) {
 			t.Fatal(err)
 		}
 		_ = master.Close(ctx)
-		eventually(t, "the standby to have what is acknowledged", func() (has bool) {
+		patience.Until(t, "the standby to have what is acknowledged", func() (has bool) {
 			return follower.QueryRow(ctx, "select pg_last_wal_replay_lsn() >= $1::text::pg_lsn", lsn).Scan(&has) == nil && has
 		})
 		for _, sql := range []string{"alter system set primary_conninfo = ''", "select pg_reload_conf()"} {
@@ -67,7 +68,7 @@ func (p pair) failOver(r *mover, c *client, shard string, lossy bool) (l loss) {
 				t.Fatal(err)
 			}
 		}
-		eventually(t, "the standby to follow nobody", func() bool {
+		patience.Until(t, "the standby to follow nobody", func() bool {
 			var receivers int
 			return follower.QueryRow(ctx, "select count(*) from pg_stat_wal_receiver").Scan(&receivers) == nil && receivers == 0
 		})
@@ -76,7 +77,7 @@ func (p pair) failOver(r *mover, c *client, shard string, lossy bool) (l loss) {
 	if err := p.master.Halt(enginetest.StopImmediate); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the master to be gone", func() bool {
+	patience.Until(t, "the master to be gone", func() bool {
 		conn, err := pgx.Connect(ctx, p.master.URL)
 		if err == nil {
 			_ = conn.Close(ctx)

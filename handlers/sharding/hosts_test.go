@@ -13,6 +13,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/enginetest/patience"
 )
 
 var (
@@ -231,11 +232,7 @@ func TestAllHostsAreLookedAt(t *testing.T) {
 		}
 		return p.looks.Load() > 200
 	}
-	for end := time.Now().Add(time.Minute); !settled(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("not all hosts are known")
-		}
-	}
+	patience.Until(t, "all hosts are known", settled)
 	cancel()
 	<-done
 	if p.twice.Load() {

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/enginetest/patience"
 )
 
 // ended waits until a run has ended, as wanted.
 func (r *mover) ended(run string, want engine.Status) engine.RunView {
 	r.t.Helper()
-	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for over := patience.Over(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		v, err := r.e.RunByID(r.t.Context(), run)
 		if err != nil {
 			r.t.Fatal(err)
@@ -19,7 +20,7 @@ func (r *mover) ended(run string, want engine.Status) engine.RunView {
 		if v.Status == want {
 			return v
 		}
-		if v.Status.Ended() || time.Now().After(deadline) {
+		if v.Status.Ended() || over() {
 			r.t.Fatalf("run %s is %s, want %s: %s", run, v.Status, want, v.Error)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/enginetest/patience"
 	"procaas/handlers/sharding"
 )
 
@@ -64,7 +65,7 @@ func TestQuestionForALaterEpochThawsAnOverdueKey(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		eventually(t, c.name+": the fence to tell what the map does", func() bool {
+		patience.Until(t, c.name+": the fence to tell what the map does", func() bool {
 			_, _ = r.Resolve(t.Context(), "mail", engine.ShardQuestion{Key: "42", AfterEpoch: 1})
 			var state string
 			r.ask("s1", "select state from procaas.fences where key = '42'", &state)

@@ -10,6 +10,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/postgres"
 	"procaas/handlers/sharding"
 )
@@ -70,8 +71,8 @@ func TestPromotedMasterTakesNoWritesBeforeItsFencesWereCompared(t *testing.T) {
 		}
 		return n
 	}
-	eventually(t, "the standby to have the fences", func() bool { return fences() == 3 })
-	eventually(t, "a replica to be known", func() bool {
+	patience.Until(t, "the standby to have the fences", func() bool { return fences() == 3 })
+	patience.Until(t, "a replica to be known", func() bool {
 		a, err := s.Resolve(ctx, "mail", engine.ShardQuestion{Key: "stays", Mode: engine.ShardReplica, DC: "b"})
 		return err == nil && a.Hosts[0].Address == standby.Addr() && a.Hosts[0].Role == "replica"
 	})
@@ -80,7 +81,7 @@ func TestPromotedMasterTakesNoWritesBeforeItsFencesWereCompared(t *testing.T) {
 	// that is frozen for a switch, and of a new one.
 	execute(t, follower, "alter system set primary_conninfo = ''")
 	execute(t, follower, "select pg_reload_conf()")
-	eventually(t, "the standby to follow nobody", func() bool {
+	patience.Until(t, "the standby to follow nobody", func() bool {
 		var receivers int
 		return follower.QueryRow(ctx, "select count(*) from pg_stat_wal_receiver").Scan(&receivers) == nil && receivers == 0
 	})
@@ -123,7 +124,7 @@ func TestPromotedMasterTakesNoWritesBeforeItsFencesWereCompared(t *testing.T) {
 	if have := guard("moves", 1); have == "" {
 		t.Error("the promoted master takes a write of a key that has moved")
 	}
-	eventually(t, "the promoted master to take writes", func() bool { return guard("stays", 1) == "" })
+	patience.Until(t, "the promoted master to take writes", func() bool { return guard("stays", 1) == "" })
 	for _, c := range []struct {
 		key   string
 		epoch int64
@@ -136,7 +137,7 @@ func TestPromotedMasterTakesNoWritesBeforeItsFencesWereCompared(t *testing.T) {
 	if err := m.Switch(ctx, moving); err == nil {
 		t.Error("a transfer switched whose freeze was lost")
 	}
-	eventually(t, "the promoted host to be the master", func() bool {
+	patience.Until(t, "the promoted host to be the master", func() bool {
 		a, err := s.Resolve(ctx, "mail", engine.ShardQuestion{Key: "stays"})
 		return err == nil && a.Hosts[0].Address == standby.Addr()
 	})

@@ -12,23 +12,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine"
+	"procaas/engine/enginetest/patience"
 	"procaas/handlers/sharding"
 )
-
-// eventually polls until ok, for a minute.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
 
 // resolve asks until hosts are known to answer: on a busy machine looks may time out.
 func resolve(t testing.TB, s *sharding.Service, q engine.ShardQuestion) (a engine.ShardAnswer, err error) {
 	t.Helper()
-	eventually(t, "a host of the shard of "+q.Key, func() bool {
+	patience.Until(t, "a host of the shard of "+q.Key, func() bool {
 		a, err = s.Resolve(t.Context(), "mail", q)
 		return !errors.Is(err, engine.ErrNoHost)
 	})
@@ -43,7 +34,7 @@ func TestResolveGivesWhatAWriterNeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	var a engine.ShardAnswer
-	eventually(t, "a look at the hosts", func() bool {
+	patience.Until(t, "a look at the hosts", func() bool {
 		var err error
 		if a, err = resolve(t, r.Service, engine.ShardQuestion{Key: "42/inbox", Mode: engine.ShardMaster}); err != nil {
 			t.Fatal(err)
@@ -113,7 +104,7 @@ func TestChangesReachOtherProcesses(t *testing.T) {
 	if a := <-answers; a.Shard != "s2" || a.Epoch != tr.Next {
 		t.Errorf("who waited for the switch was told %+v", a)
 	}
-	eventually(t, "the switch in the feed", func() bool {
+	patience.Until(t, "the switch in the feed", func() bool {
 		changes, err := other.Watch(ctx, "mail", start.Next)
 		if err != nil {
 			t.Fatal(err)
@@ -184,7 +175,7 @@ func TestSlotsAndStretches(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "memory to know "+key, func() bool { p, ok := m.Cached(key); return ok && p == found })
+			patience.Until(t, "memory to know "+key, func() bool { p, ok := m.Cached(key); return ok && p == found })
 			rows[found.Key] = append(rows[found.Key], key)
 			if found.Key == single != (key == single) {
 				t.Errorf("%s is in %s", key, found.Key)

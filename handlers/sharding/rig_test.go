@@ -17,6 +17,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/postgres"
 	"procaas/handlers/sharding"
 	"procaas/handlers/sharding/transfer"
@@ -123,7 +124,7 @@ var logicalClusters = []func() (*enginetest.Cluster, error){
 }
 
 func logicalCluster() (*enginetest.Cluster, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := patience.Context(context.Background(), time.Minute)
 	defer cancel()
 	c, err := enginetest.StartPostgres(context.Background())
 	if err != nil {
@@ -178,7 +179,7 @@ func (r *rig) exec(shard, sql string, args ...any) {
 }
 
 func (r *rig) try(shard, sql string, args ...any) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.t.Context()), time.Minute)
+	ctx, cancel := patience.Context(context.WithoutCancel(r.t.Context()), time.Minute)
 	defer cancel()
 	c, err := pgx.Connect(ctx, r.shards[shard])
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"procaas/engine"
+	"procaas/engine/enginetest/patience"
 	"procaas/handlers/sharding"
 )
 
@@ -81,11 +82,7 @@ func (k *keeper) write(ctx context.Context, home sharding.Placement) error {
 func (k *keeper) await(n int64) {
 	k.r.t.Helper()
 	until := k.acked.Load() + n
-	for deadline := time.Now().Add(3 * time.Minute); k.acked.Load() < until; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			k.r.t.Fatalf("key %s: %d of %d writes are acknowledged after three minutes", k.key, k.acked.Load(), until)
-		}
-	}
+	patience.Until(k.r.t, fmt.Sprintf("key %s: %d writes are acknowledged", k.key, until), func() bool { return k.acked.Load() >= until })
 }
 
 // A stretch of keys is divided, a part of it moves away and comes back, and both become one again,
@@ -185,7 +182,7 @@ func TestSplitThatWasCutOffIsEnded(t *testing.T) {
 	}
 	// As it was before the last step.
 	r.exec("s1", "update procaas.fences set epoch = epoch - 1, state = 'frozen', until = null, hold = 10 where key = '['")
-	eventually(t, "the stretch to be writable", func() bool { return r.guard("s1", p) == "" })
+	patience.Until(t, "the stretch to be writable", func() bool { return r.guard("s1", p) == "" })
 	q, err := m.Find(ctx, "500")
 	if err != nil || q.Key != "[500" {
 		t.Fatalf("%+v, %v", q, err)
@@ -274,7 +271,7 @@ func TestPartsOfKeysAreMergedAgain(t *testing.T) {
 		if err != nil || part.Key != "42/7" {
 			t.Fatalf("split: %+v, %v", part, err)
 		}
-		eventually(t, "memory to know the part", func() bool { p, ok := m.Cached("42/7"); return ok && p == part })
+		patience.Until(t, "memory to know the part", func() bool { p, ok := m.Cached("42/7"); return ok && p == part })
 		done, err := r.MergeShard(ctx, "mail", "42/7", false, engine.Actor{})
 		if err != nil || !done.Changed || done.Wide != "42" || done.Narrow != "42/7" {
 			t.Fatalf("merge: %+v, %v", done, err)

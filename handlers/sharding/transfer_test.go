@@ -19,6 +19,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/engine"
+	"procaas/engine/enginetest/patience"
 	"procaas/engine/postgres"
 	"procaas/handlers/sharding"
 	"procaas/handlers/sharding/transfer"
@@ -182,7 +183,7 @@ func (r *mover) submit(event, payload string) (run string) {
 func (r *mover) await(want string, is func(engine.ShardTransfer) bool) engine.ShardTransfer {
 	r.t.Helper()
 	var last engine.ShardTransfer
-	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for over := patience.Over(time.Minute); !over(); time.Sleep(20 * time.Millisecond) {
 		all, err := r.e.ShardTransfers(r.t.Context(), "mail")
 		if err != nil {
 			r.t.Fatal(err)
@@ -193,7 +194,7 @@ func (r *mover) await(want string, is func(engine.ShardTransfer) bool) engine.Sh
 			}
 		}
 	}
-	r.t.Fatalf("want %s, have after three minutes %+v", want, last)
+	r.t.Fatalf("want %s, have %+v", want, last)
 	return last
 }
 
@@ -257,11 +258,7 @@ func (c *client) try(ctx context.Context, id int64) error {
 func (c *client) await(n int64) {
 	c.r.t.Helper()
 	until := c.acked.Load() + n
-	for deadline := time.Now().Add(3 * time.Minute); c.acked.Load() < until; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			c.r.t.Fatalf("%d of %d writes are acknowledged after three minutes", c.acked.Load(), until)
-		}
-	}
+	patience.Until(c.r.t, fmt.Sprintf("%d writes are acknowledged", until), func() bool { return c.acked.Load() >= until })
 }
 
 // check ends the client, and looks whether the shard that should have all has it, and
@@ -341,7 +338,7 @@ func TestTransferIsRolledBackByOrder(t *testing.T) {
 	}
 	c.await(50)
 	const slots = "select count(*) from pg_replication_slots where database = current_database()"
-	eventually(t, "the slot on the source to be given back", func() bool { return r.number("s1", slots) == 0 })
+	patience.Until(t, "the slot on the source to be given back", func() bool { return r.number("s1", slots) == 0 })
 	if n := r.number("s2", slots); n != 1 {
 		t.Errorf("%d slots are kept for the way back, want one", n)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/enginetest/patience"
 	"procaas/handlers/balancer/handoff"
 	"procaas/handlers/balancer/route"
 )
@@ -215,7 +216,7 @@ func TestProxyGivesUpWithoutAWorker(t *testing.T) {
 		{assignmentTo(2, 0, w), "the worker does not serve it"},
 	} {
 		b.put(c.a)
-		for end := time.Now().Add(time.Minute); ; { // the proxy hears of the assignment a while later
+		for over := patience.Over(time.Minute); ; { // the proxy hears of the assignment a while later
 			status, have := send(t, "GET", p.URL+"/?key=user-1", nil)
 			if seen := <-observed; status != 503 || seen != 503 || !strings.Contains(have, "no_worker") {
 				t.Fatalf("%s: have %d %s, observed %d", c.want, status, have, seen)
@@ -223,7 +224,7 @@ func TestProxyGivesUpWithoutAWorker(t *testing.T) {
 			if strings.Contains(have, c.want) {
 				break
 			}
-			if time.Now().After(end) {
+			if over() {
 				t.Fatalf("want %s, have %s", c.want, have)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/api/access"
+	"procaas/engine/enginetest/patience"
 	"procaas/handlers/sharding/client"
 )
 
@@ -115,11 +116,7 @@ func TestAnswersAreKeptUntilTheyChange(t *testing.T) {
 	go func() { c.Watch(ctx); close(done) }()
 	w.epoch.Store(2)
 	w.moved <- struct{}{}
-	for end := time.Now().Add(time.Minute); resolve() != 2; {
-		if time.Now().After(end) {
-			t.Fatal("the change was not heard of")
-		}
-	}
+	patience.Until(t, "the change is heard of", func() bool { return resolve() == 2 })
 	cancel()
 	<-done
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"procaas/engine/enginetest"
+	"procaas/engine/enginetest/patience"
 	"procaas/handlers/sharding/transfer"
 	"procaas/schemas"
 )
@@ -258,9 +259,9 @@ func (w *world) transfer(ctx context.Context, spec transfer.Spec) (transfer.Wind
 
 // open waits for the server to notice that connections of an earlier coordinator are gone.
 func (w *world) open(ctx context.Context, how func(context.Context, transfer.Spec, transfer.Claim) (*transfer.Mover, error), spec transfer.Spec, c transfer.Claim) (*transfer.Mover, error) {
-	for deadline := time.Now().Add(time.Minute); ; {
+	for over := patience.Over(time.Minute); ; {
 		m, err := how(ctx, spec, c)
-		if !errors.Is(err, transfer.ErrBusy) || time.Now().After(deadline) || pgxPause(ctx, 5*time.Millisecond) != nil {
+		if !errors.Is(err, transfer.ErrBusy) || over() || pgxPause(ctx, 5*time.Millisecond) != nil {
 			return m, err
 		}
 	}
@@ -342,12 +343,7 @@ func (l *load) await(n int64) {
 		return sum
 	}
 	until := sum() + n
-	for deadline := time.Now().Add(3 * time.Minute); sum() < until; {
-		if time.Now().After(deadline) {
-			l.w.t.Fatalf("%d writes of %d are acknowledged after three minutes", sum(), until)
-		}
-		_ = pgxPause(l.w.t.Context(), 5*time.Millisecond)
-	}
+	patience.Until(l.w.t, fmt.Sprintf("%d writes are acknowledged", until), func() bool { return sum() >= until })
 }
 
 // total tells how many writes were acknowledged so far by all: read it after stop.
