@@ -8,15 +8,23 @@ SOURCES := $(shell find . -name '*.go' -o -name '*.sql' -o -name '*.yaml' -o -na
 FLAGS   := -trimpath -buildvcs=false
 # SQLite is C that was made Go: no races of ours are in it, and the detector makes it several times slower.
 RACE    := -race -gcflags='modernc.org/sqlite/lib=-race=false' -gcflags='modernc.org/libc=-race=false'
-# A test that fails is run again alone, twice at most, and said to have been; more than five failures are no accident.
-GOTESTS := $(GO) run gotest.tools/gotestsum@v1.13.0 --format pkgname-and-test-fails --format-hide-empty-pkg --rerun-fails=2 --rerun-fails-max-failures=5
+# Tests that wait let others work meanwhile: twice as many at once as there are processors on a small machine.
+TOGETHER := -parallel 4 -timeout 20m
+GOTESTS := $(GO) run gotest.tools/gotestsum@v1.13.0 --format pkgname-and-test-fails --format-hide-empty-pkg
+# A test that fails is run again alone, twice at most; more than five failures are no accident. One that passes then is a
+# fault all the same: it is printed last, and bin/flaky.txt keeps why it failed.
+AGAIN   := --rerun-fails=2 --rerun-fails-max-failures=5 --rerun-fails-report bin/again.txt --jsonfile bin/test.json
+# Where nothing is started beside anything else, there is nothing for the race detector, which makes all several times slower.
+CALM    := for p in $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...); do \
+	  grep -qE '^[[:space:]]*go |[.]Go[(]' $$(echo $$p | sed 's/^procaas/./')/*.go || echo $$p; done
 
 # Property tests draw the same in each run, so that a change is judged by itself; make properties draws anew.
 RAPID_SEED ?= 1
 
 export CGO_ENABLED ?= 0
 
-.PHONY: help demo demo-balancer balance torture torture-transfers bench-shards bench-pauses bench-resolve demo-shards build test quick properties pooler fmt vet bench bench-flows python editors fuzz golden tools-postgres tools-console bench-queue cells clean judge
+.PHONY: help demo demo-balancer balance torture torture-transfers bench-shards bench-pauses bench-resolve demo-shards build test test-long quick \
+	properties pooler fmt vet bench bench-flows python editors fuzz golden tools-postgres tools-console bench-queue cells clean judge
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -42,13 +50,20 @@ $(BIN): $(SOURCES) go.mod go.sum
 	$(GO) build $(FLAGS) -ldflags '-X main.stamp=$(VERSION)' -o $@ ./cmd/procaas
 
 test: tools-postgres tools-console fmt vet $(BIN) ## everything, with a private PostgreSQL, a browser and the race detector
-	$(GO) run $(FLAGS) ./engine/enginetest/testdb -- env CGO_ENABLED=1 RAPID_SEED=$(RAPID_SEED) $(GOTESTS) --packages ./... -- $(RACE) -timeout 12m
 	$(BIN) validate pipelines
 	$(BIN) fmt --check pipelines
 	$(BIN) test pipelines --chaos --min-coverage 90
+	@mkdir -p bin && rm -f bin/again.txt
+	@$(CALM) >bin/calm.txt; $(GO) list ./... | grep -vxFf bin/calm.txt >bin/raced.txt
+	RAPID_SEED=$(RAPID_SEED) $(GO) test $(FLAGS) $(TOGETHER) $$(cat bin/calm.txt)
+	$(GO) run $(FLAGS) ./engine/enginetest/testdb -- env CGO_ENABLED=1 RAPID_SEED=$(RAPID_SEED) $(GOTESTS) $(AGAIN) --packages "$$(cat bin/raced.txt | tr '\n' ' ')" -- $(RACE) $(TOGETHER); \
+	  code=$$?; sh engine/enginetest/flaky.sh bin/again.txt bin/test.json bin/flaky.txt; exit $$code
 
-quick: ## the tests without the race detector
-	$(GO) run $(FLAGS) ./engine/enginetest/testdb -- $(GO) test -timeout 10m ./...
+test-long: properties cells torture torture-transfers judge fuzz ## what takes too long for each change: other random data, faults for minutes, fuzzing; CI runs it each night
+
+quick: ## what a change of the language may break, in under a minute: dsl and the commands that show it
+	$(GO) test $(FLAGS) ./dsl/... ./engine/flowtest
+	$(GO) test $(FLAGS) ./cmd/procaas -run '^(TestScripts|TestReadmeExamplesLoad|TestPagesSayWhoseTheirFilesAre|TestFoldersImportOnlyToTheirLeft)$$'
 
 properties: tools-postgres ## the property tests, with other random data each time and thirty times as much of it
 	RAPID_CHECKS=3000 $(GO) run $(FLAGS) ./engine/enginetest/testdb -- $(GO) test -count 1 -timeout 60m $$(grep -rl pgregory.net/rapid --include='*_test.go' . | xargs -n1 dirname | sort -u)
