@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"procaas/dsl"
+	"procaas/dsl/diag"
 )
 
 const decisions = "../../docs/decisions"
@@ -110,7 +110,7 @@ func TestDecisionsThatAreNamedAreThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files = slices.DeleteFunc(files, func(f dsl.File) bool { return strings.Contains(f.Name, "node_modules/") })
+	files = slices.DeleteFunc(files, func(f diag.File) bool { return strings.Contains(f.Name, "node_modules/") })
 	for _, f := range files {
 		for _, m := range decisionSection.FindAllSubmatch(f.Data, -1) { // those of engine/DESIGN.md are to be moved
 			there[string(m[1])] = there[string(m[1])] || filepath.Base(f.Name) == "DESIGN.md"
