@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,16 +33,12 @@ func auditCommand(s streams) *cobra.Command {
 	since := flags.String("since", "", "only changes made then or later: a time, or a duration before now such as 1h")
 	until := flags.String("until", "", "only changes made before: a time, or a duration before now")
 	cursor := flags.String("cursor", "", "go on where the page before ended")
-	format := formatFlag(c, "text", "json")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		out, err := format()
-		if err != nil {
-			return err
-		}
+	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, _ []string, out string) error {
 		if err := pageSize(filter.Limit); err != nil {
 			return err
 		}
 		now := time.Now()
+		var err error
 		if filter.Since, err = instant("--since", *since, now); err != nil {
 			return err
 		}
@@ -58,7 +53,7 @@ func auditCommand(s streams) *cobra.Command {
 			return printJSON(s.out, page)
 		}
 		return showAudit(s, page)
-	}
+	})
 	c.AddCommand(auditVerify(s, &f))
 	return c
 }
@@ -79,12 +74,7 @@ give it later with --expect: then the records up to it are as they were.`,
 		Args: cobra.NoArgs,
 	}
 	expect := c.Flags().StringSlice("expect", nil, "a head that verify printed before, which must still be there (repeatable)")
-	format := formatFlag(c, "text", "json")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		out, err := format()
-		if err != nil {
-			return err
-		}
+	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, _ []string, out string) error {
 		report, err := f.client().VerifyAudit(c.Context(), *expect)
 		if err != nil {
 			return err
@@ -98,7 +88,7 @@ give it later with --expect: then the records up to it are as they were.`,
 			return errFindings
 		}
 		return err
-	}
+	})
 	return c
 }
 
@@ -133,8 +123,7 @@ func showChains(s streams, report engine.AuditReport) {
 }
 
 func showAudit(s streams, page wire.Page[engine.AuditView]) error {
-	w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "REVISION\tCHANGED\tBY\tKIND\tNAME\tCHANGE\tREASON")
+	w := newTable(s.out, "REVISION\tCHANGED\tBY\tKIND\tNAME\tCHANGE\tREASON")
 	for _, a := range page.Items {
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", a.Revision, a.Changed.Local().Format(time.DateTime),
 			a.By, a.Kind, dash(a.Name), changeText(a.Before, a.After), a.Reason)

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"text/tabwriter"
 
 	"procaas/engine/api/wire"
 
@@ -25,12 +24,7 @@ func configCommand(s streams) *cobra.Command {
 
 func configList(s streams, f *clientFlags) *cobra.Command {
 	c := &cobra.Command{Use: "list", Short: "List live settings", Args: cobra.NoArgs}
-	format := formatFlag(c, "text", "json")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		out, err := format()
-		if err != nil {
-			return err
-		}
+	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, _ []string, out string) error {
 		configs, err := f.client().Configs(c.Context())
 		if err != nil {
 			return err
@@ -38,8 +32,7 @@ func configList(s streams, f *clientFlags) *cobra.Command {
 		if out == "json" {
 			return printJSON(s.out, map[string]any{"items": configs, "next": nil})
 		}
-		w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
-		fmt.Fprintln(w, "NAME\tVALUE\tFROM\tREASON")
+		w := newTable(s.out, "NAME\tVALUE\tFROM\tREASON")
 		for _, v := range configs {
 			value, err := json.Marshal(v.Value)
 			if err != nil {
@@ -52,7 +45,7 @@ func configList(s streams, f *clientFlags) *cobra.Command {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", v.Name, value, from, v.Reason)
 		}
 		return w.Flush()
-	}
+	})
 	return c
 }
 

@@ -33,12 +33,7 @@ Exit codes: 0 when nothing differs, 1 when something does.`,
 	c.Flags().StringVar(&f.token, "token", "", "bearer token to call it with; see procaas token")
 	c.Flags().StringVar(&f.adminToken, "admin-token", "", "the same")
 	_ = c.Flags().MarkHidden("admin-token") // as in clientFlags.add, whose --server has a default
-	format := formatFlag(c, "text", "json")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		out, err := format()
-		if err != nil {
-			return err
-		}
+	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, args []string, out string) error {
 		old, err := loadBundle(s, args[:1], dsl.Options{})
 		if err != nil {
 			return err
@@ -58,7 +53,7 @@ Exit codes: 0 when nothing differs, 1 when something does.`,
 			}
 		}
 		return report.show(s, out)
-	}
+	})
 	return c
 }
 

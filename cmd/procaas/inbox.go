@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,12 +38,7 @@ func inboxStatus(s streams, f *clientFlags) *cobra.Command {
 		Use: "status", Short: "Show the databases of the inbox, and what moves", Args: cobra.NoArgs,
 		Example: "  procaas inbox status\n  procaas inbox status --format json",
 	}
-	format := formatFlag(c, "text", "json")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		out, err := format()
-		if err != nil {
-			return err
-		}
+	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, _ []string, out string) error {
 		v, err := f.client().Inbox(c.Context())
 		if err != nil {
 			return err
@@ -53,13 +47,12 @@ func inboxStatus(s streams, f *clientFlags) *cobra.Command {
 			return printJSON(s.out, v)
 		}
 		return printInbox(s.out, v)
-	}
+	})
 	return c
 }
 
 func printInbox(out io.Writer, v engine.InboxView) error {
-	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "CELL\tSLOTS\tSHARE\tWAITING\tOUTBOX\tNOTE")
+	w := newTable(out, "CELL\tSLOTS\tSHARE\tWAITING\tOUTBOX\tNOTE")
 	for _, cell := range v.Cells {
 		fmt.Fprintf(w, "%s\t%d\t%.0f %%\t%d\t%d\t%s\n", cell.Name, cell.Slots, 100*float64(cell.Slots)/float64(v.Slots), cell.Waiting, cell.Outbox, dash(cell.Away))
 	}
@@ -93,12 +86,7 @@ func inboxSlots(s streams, f *clientFlags) *cobra.Command {
 		Use: "slots [KEY…]", Short: "Show which database has which slots, or which keys",
 		Example: "  procaas inbox slots\n  procaas inbox slots order-1 order-2",
 	}
-	format := formatFlag(c, "text", "json")
-	c.RunE = func(c *cobra.Command, keys []string) error {
-		out, err := format()
-		if err != nil {
-			return err
-		}
+	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, keys []string, out string) error {
 		v, err := f.client().Inbox(c.Context())
 		if err != nil {
 			return err
@@ -108,7 +96,7 @@ func inboxSlots(s streams, f *clientFlags) *cobra.Command {
 			slot := engine.InboxSlot(key)
 			answers = append(answers, slotAnswer{key, slot, ownerIn(v, slot)})
 		}
-		w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
+		w := newTable(s.out, "")
 		switch {
 		case out == "json" && len(keys) > 0:
 			return printJSON(s.out, map[string]any{"items": answers, "next": nil})
@@ -126,7 +114,7 @@ func inboxSlots(s streams, f *clientFlags) *cobra.Command {
 			}
 		}
 		return w.Flush()
-	}
+	})
 	return c
 }
 
@@ -255,12 +243,7 @@ time. Its name does not come again.`,
 	var r wire.InboxRemovalRequest
 	c.Flags().BoolVar(&r.Forget, "forget", false, "also with runs that have ended, or when the database cannot be reached")
 	c.Flags().StringVar(&r.Reason, "reason", "", "why, for the audit")
-	format := formatFlag(c, "text", "json")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		out, err := format()
-		if err != nil {
-			return err
-		}
+	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, args []string, out string) error {
 		r.Cell = args[0]
 		v, err := f.client().RemoveCell(c.Context(), r)
 		if err != nil {
@@ -270,7 +253,7 @@ time. Its name does not come again.`,
 			return printJSON(s.out, v)
 		}
 		return printInbox(s.out, v)
-	}
+	})
 	return c
 }
 

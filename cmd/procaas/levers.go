@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -142,7 +141,7 @@ func leverCommand(s streams, use, short, lever string, release bool) *cobra.Comm
 
 // writeLevers lists the levers that hold.
 func writeLevers(s streams, l engine.Levers, none string) error {
-	w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
+	w := newTable(s.out, "")
 	n := 0
 	line := func(what string, l engine.Lever) {
 		if n++; n == 1 {
@@ -252,7 +251,7 @@ func writeCluster(s streams, v engine.ClusterView) error {
 	if v.Unassigned > 0 && v.Version > 0 {
 		fmt.Fprintf(s.out, "%d partitions are on no worker\n", v.Unassigned)
 	}
-	w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
+	w := newTable(s.out, "")
 	if len(v.Workers) > 0 {
 		fmt.Fprintln(w, "WORKER\tZONE\tSTATE\tPARTITIONS\tWEIGHT\tREQUESTS\tDROPS\tBUSY\tPROBLEM")
 	}
@@ -305,8 +304,7 @@ func balancerMovesCommand(s streams) *cobra.Command {
 		if out == "json" {
 			return printJSON(s.out, map[string]any{"items": moves, "next": nil})
 		}
-		w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
-		fmt.Fprintln(w, "AT\tVERSION\tPARTITION\tFROM\tTO\tREASON")
+		w := newTable(s.out, "AT\tVERSION\tPARTITION\tFROM\tTO\tREASON")
 		for _, m := range moves {
 			fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\n", m.At.Local().Format(time.DateTime), m.Version, m.Partition, dash(m.From), m.To, m.Reason)
 		}
@@ -343,8 +341,7 @@ func balancerExplainCommand(s streams) *cobra.Command {
 		for _, n := range v.Notes {
 			fmt.Fprintln(s.out, "- "+n)
 		}
-		w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
-		fmt.Fprintln(w, "MAY BE ON\tZONE\tSTATE\tWEIGHT")
+		w := newTable(s.out, "MAY BE ON\tZONE\tSTATE\tWEIGHT")
 		for _, h := range v.Holders {
 			state := workerState(engine.Seen{Up: h.Up, Draining: h.Draining, Banned: h.Banned})
 			if h.Holds {

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,12 +16,7 @@ func nodesCommand(s streams) *cobra.Command {
 	c := &cobra.Command{Use: "nodes", Short: "List the nodes of a server's store", Args: cobra.NoArgs}
 	var f clientFlags
 	f.add(c)
-	format := formatFlag(c, "text", "json")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		out, err := format()
-		if err != nil {
-			return err
-		}
+	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, _ []string, out string) error {
 		nodes, err := f.client().Nodes(c.Context())
 		if err != nil {
 			return err
@@ -30,14 +24,13 @@ func nodesCommand(s streams) *cobra.Command {
 		if out == "json" {
 			return printJSON(s.out, map[string]any{"items": nodes, "next": nil})
 		}
-		w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
-		fmt.Fprintln(w, "NODE\tNAME\tALIVE\tRUNS\tPIPELINES\tSTARTED\tSEEN")
+		w := newTable(s.out, "NODE\tNAME\tALIVE\tRUNS\tPIPELINES\tSTARTED\tSEEN")
 		for _, n := range nodes {
 			fmt.Fprintf(w, "%d\t%s\t%v\t%d\t%s\t%s\t%s\n", n.Node, n.Name, n.Alive, n.Runs, dash(short(n.Bundle)),
 				n.Started.Local().Format(time.DateTime), n.Seen.Local().Format(time.DateTime))
 		}
 		return w.Flush()
-	}
+	})
 	return c
 }
 
@@ -63,12 +56,7 @@ until the events have run, or give the events up with --drop, which cancels them
 	f.add(c)
 	reason := c.Flags().String("reason", "", "why, for the audit")
 	drop := c.Flags().Bool("drop", false, "cancel accepted events that wait for pipelines that are gone, instead of refusing")
-	format := formatFlag(c, "text", "json")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		out, err := format()
-		if err != nil {
-			return err
-		}
+	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, _ []string, out string) error {
 		diff, err := f.client().Reload(c.Context(), wire.Reload{Reason: *reason, Drop: *drop})
 		var refused *problem.Problem
 		if errors.As(err, &refused) && refused.Code == "invalid_pipelines" {
@@ -86,7 +74,7 @@ until the events have run, or give the events up with --drop, which cancels them
 		}
 		fmt.Fprintf(s.out, "before %s\nnow    %s\n", diff.Old, diff.New)
 		return engine.WriteDiff(s.out, diff)
-	}
+	})
 	return c
 }
 

@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,12 +52,7 @@ such tasks last: never in a month means that the type may be mistyped.`,
 	}
 	var f clientFlags
 	f.add(c)
-	format := formatFlag(c, "text", "json")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		out, err := format()
-		if err != nil {
-			return err
-		}
+	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, _ []string, out string) error {
 		all, err := f.client().Queues(c.Context())
 		if err != nil {
 			return err
@@ -66,8 +60,7 @@ such tasks last: never in a month means that the type may be mistyped.`,
 		if out == "json" {
 			return printJSON(s.out, map[string]any{"items": all, "next": nil})
 		}
-		w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
-		fmt.Fprintln(w, "TYPE\tMODE\tLAG\tREADY\tWAITING\tTAKEN\tSCHEDULED\tFAILED\tRAISED\tASKED")
+		w := newTable(s.out, "TYPE\tMODE\tLAG\tREADY\tWAITING\tTAKEN\tSCHEDULED\tFAILED\tRAISED\tASKED")
 		for i := range all {
 			q := &all[i]
 			lag := time.Duration(q.Lag * float64(time.Second)).Round(time.Second)
@@ -76,7 +69,7 @@ such tasks last: never in a month means that the type may be mistyped.`,
 				q.Raised, askedAgo(q.Asked, time.Now()))
 		}
 		return w.Flush()
-	}
+	})
 	return c
 }
 
@@ -132,12 +125,7 @@ func queuePeekCommand(s streams) *cobra.Command {
 	key := c.Flags().String("key", "", "only tasks of this key")
 	unique := c.Flags().String("unique", "", "only the task with this unique name")
 	limit := c.Flags().Int("limit", 20, "the most tasks")
-	format := formatFlag(c, "text", "json")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		out, err := format()
-		if err != nil {
-			return err
-		}
+	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, args []string, out string) error {
 		query := url.Values{"state": {*state}, "key": {*key}, "unique": {*unique}, "limit": {strconv.Itoa(*limit)}}
 		tasks, err := f.client().PeekTasks(c.Context(), args[0], query)
 		if err != nil {
@@ -146,8 +134,7 @@ func queuePeekCommand(s streams) *cobra.Command {
 		if out == "json" {
 			return printJSON(s.out, map[string]any{"items": tasks, "next": nil})
 		}
-		w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
-		fmt.Fprintln(w, "TASK\tSTATE\tPRIORITY\tDUE\tDEADLINE\tATTEMPT\tKEY\tWORKER\tERROR")
+		w := newTable(s.out, "TASK\tSTATE\tPRIORITY\tDUE\tDEADLINE\tATTEMPT\tKEY\tWORKER\tERROR")
 		for _, t := range tasks {
 			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%d\t%s\t%s\t%s\n", t.ID, t.State, t.Priority, t.Due.Local().Format(time.DateTime),
 				t.Deadline.Local().Format(time.DateTime), t.Attempt, dash(t.Key), dash(t.Worker), dash(t.Error))
@@ -160,7 +147,7 @@ func queuePeekCommand(s streams) *cobra.Command {
 			warn(s, unheardType(args[0], all))
 		}
 		return err
-	}
+	})
 	return c
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -178,8 +177,7 @@ func (w *redriveWalk) brokenOff(err error) error {
 
 // showPreview tells which runs are chosen.
 func showPreview(s streams, p engine.RunsPreview) error {
-	w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "RUNS\tPIPELINE\tHANDLER\tCLASS")
+	w := newTable(s.out, "RUNS\tPIPELINE\tHANDLER\tCLASS")
 	for _, g := range p.Groups {
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", g.Runs, g.Pipeline, dash(g.FailedPath), dash(g.ErrorClass))
 	}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"text/tabwriter"
 
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
@@ -339,6 +340,29 @@ func formatFlag(c *cobra.Command, formats ...string) func() (string, error) {
 		}
 		return "", usagef("--format %q: want one of %s", *value, strings.Join(formats, ", "))
 	}
+}
+
+// formatted adds --format to a command, as formatFlag does, and runs it with the format that
+// was chosen.
+func formatted(c *cobra.Command, formats []string, run func(c *cobra.Command, args []string, out string) error) func(*cobra.Command, []string) error {
+	format := formatFlag(c, formats...)
+	return func(c *cobra.Command, args []string) error {
+		out, err := format()
+		if err != nil {
+			return err
+		}
+		return run(c, args, out)
+	}
+}
+
+// newTable begins a table whose columns are separated by tabs; the header may be empty. It is
+// shown when it is flushed.
+func newTable(out io.Writer, header string) *tabwriter.Writer {
+	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	if header != "" {
+		fmt.Fprintln(w, header)
+	}
+	return w
 }
 
 // pageSize refuses a --limit that no page has.

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,12 +41,7 @@ func runsList(s streams, f *clientFlags) *cobra.Command {
 	c.Flags().StringVar(&filter.ErrorClass, "error-class", "", "only runs that failed by timeout, connection, schema, a status such as 503, 4xx, 5xx, status or other; quarantined: nodes have died of them")
 	c.Flags().IntVar(&filter.Limit, "limit", 20, "how many, at most 1000")
 	c.Flags().StringVar(&filter.Cursor, "cursor", "", "go on where the page before ended")
-	format := formatFlag(c, "text", "json")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		out, err := format()
-		if err != nil {
-			return err
-		}
+	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, _ []string, out string) error {
 		if err := pageSize(filter.Limit); err != nil {
 			return err
 		}
@@ -58,8 +52,7 @@ func runsList(s streams, f *clientFlags) *cobra.Command {
 		if out == "json" {
 			return printJSON(s.out, page)
 		}
-		w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
-		fmt.Fprintln(w, "RUN\tPIPELINE\tKEY\tSTATUS\tACCEPTED\tNOTE")
+		w := newTable(s.out, "RUN\tPIPELINE\tKEY\tSTATUS\tACCEPTED\tNOTE")
 		for _, v := range page.Items {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", v.ID, v.Pipeline, v.Key, v.Status, v.Accepted.Local().Format(time.DateTime), runNote(v))
 		}
@@ -70,7 +63,7 @@ func runsList(s streams, f *clientFlags) *cobra.Command {
 			fmt.Fprintf(s.err, "more: --cursor %s\n", *page.Next)
 		}
 		return nil
-	}
+	})
 	return c
 }
 
@@ -93,18 +86,13 @@ func runsShow(s streams, f *clientFlags) *cobra.Command {
 		Use: "show RUN", Short: "Show one run with its handlers and shared state", Args: cobra.ExactArgs(1),
 		Example: "  procaas runs show 0199d3f0-6f6e-7c7b-9d0a-6a3c1c2f4e11",
 	}
-	format := formatFlag(c, "text", "json")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		out, err := format()
-		if err != nil {
-			return err
-		}
+	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, args []string, out string) error {
 		view, err := f.client().Run(c.Context(), args[0])
 		if err != nil {
 			return err
 		}
 		return showRun(s, view, out)
-	}
+	})
 	return c
 }
 

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -55,12 +54,7 @@ func shardList(s streams, f *clientFlags) *cobra.Command {
 		Use: "list [MAP]", Short: "List the shard maps, or the shards of one", Args: cobra.MaximumNArgs(1),
 		Example: "  procaas shard list\n  procaas shard list mail --format json",
 	}
-	format := formatFlag(c, "text", "json")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		out, err := format()
-		if err != nil {
-			return err
-		}
+	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, args []string, out string) error {
 		if len(args) == 0 {
 			return listShardMaps(c, s, f, out)
 		}
@@ -71,14 +65,13 @@ func shardList(s streams, f *clientFlags) *cobra.Command {
 		if out == "json" {
 			return printJSON(s.out, map[string]any{"items": shards, "next": nil})
 		}
-		w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
-		fmt.Fprintln(w, "SHARD\tCLASS\tMASTER\tKEYS\tUSAGE\tREGISTRATION\tTRANSFER\tNOTE")
+		w := newTable(s.out, "SHARD\tCLASS\tMASTER\tKEYS\tUSAGE\tREGISTRATION\tTRANSFER\tNOTE")
 		for _, x := range shards {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%.0f %%\t%s\t%s\t%s\n", x.ID, x.Class, dash(x.Master), x.Placements, 100*x.Usage,
 				openOr(x.Registration), openOr(x.Transfer), dash(shardNote(x)))
 		}
 		return w.Flush()
-	}
+	})
 	return c
 }
 
@@ -90,8 +83,7 @@ func listShardMaps(c *cobra.Command, s streams, f *clientFlags, out string) erro
 	if out == "json" {
 		return printJSON(s.out, map[string]any{"items": maps, "next": nil})
 	}
-	w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "MAP\tKEY\tSTRATEGY\tSHARDS\tKNOWN\tOWNER")
+	w := newTable(s.out, "MAP\tKEY\tSTRATEGY\tSHARDS\tKNOWN\tOWNER")
 	for _, m := range maps {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\n", m.ID, strings.Join(m.Key, "/"), m.Strategy, m.Shards, m.Loaded, dash(m.Owner))
 	}
@@ -120,12 +112,7 @@ func shardNote(x engine.ShardView) string {
 // shardShow prints one shard. The API has the shards of a map only, so it is looked for among them.
 func shardShow(s streams, f *clientFlags) *cobra.Command {
 	c := &cobra.Command{Use: "show MAP SHARD", Short: "Show a shard and its hosts", Args: cobra.ExactArgs(2), Example: "  procaas shard show mail s1"}
-	format := formatFlag(c, "text", "json")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		out, err := format()
-		if err != nil {
-			return err
-		}
+	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, args []string, out string) error {
 		shards, err := f.client().Shards(c.Context(), args[0])
 		if err != nil {
 			return err
@@ -136,7 +123,7 @@ func shardShow(s streams, f *clientFlags) *cobra.Command {
 			}
 		}
 		return usagef("map %s has no shard %q; procaas shard list %s lists them", args[0], args[1], args[0])
-	}
+	})
 	return c
 }
 
@@ -150,8 +137,7 @@ func printShard(s streams, x engine.ShardView, format string) error {
 	if note := shardNote(x); note != "" {
 		fmt.Fprintln(s.out, note)
 	}
-	w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "HOST\tDC\tROLE\tALIVE\tTIMELINE\tLAG\tBUSY\tCONNECTIONS\tERROR")
+	w := newTable(s.out, "HOST\tDC\tROLE\tALIVE\tTIMELINE\tLAG\tBUSY\tCONNECTIONS\tERROR")
 	for _, h := range x.Hosts {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%v\t%d\t%s\t%d\t%s\t%s\n", h.Address, dash(h.DC), h.Role, h.Alive, h.Timeline,
 			time.Duration(h.LagMS)*time.Millisecond, h.Load, connectionsText(h), dash(h.Error))
@@ -179,12 +165,7 @@ func shardResolve(s streams, f *clientFlags) *cobra.Command {
 	flags.StringVar(&q.Mode, "mode", engine.ShardMaster, "master, replica or any")
 	flags.DurationVar(&q.MaxLag, "max-lag", 0, "how far a replica may be behind; 0 is any")
 	flags.StringVar(&q.DC, "dc", "", "the data centre of the asker")
-	format := formatFlag(c, "text", "json")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		out, err := format()
-		if err != nil {
-			return err
-		}
+	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, args []string, out string) error {
 		q.Key, q.Known = args[1], true
 		a, err := f.client().ResolveShard(c.Context(), args[0], q)
 		if err != nil {
@@ -199,7 +180,7 @@ func shardResolve(s streams, f *clientFlags) *cobra.Command {
 		}
 		fmt.Fprintf(s.out, "%s lives on %s (%s), by the placement %s at epoch %d%s\n%s\n", a.Key, a.Shard, a.Class, a.Placement, a.Epoch, moving, a.DSN)
 		return nil
-	}
+	})
 	return c
 }
 
@@ -214,12 +195,7 @@ move. It may be repeated, and must be after a change of the map's tables.
 A shard that cannot be used is left as it is, with all reasons; the exit code is 1.`,
 		Example: "  procaas shard enroll mail s1",
 	}
-	format := formatFlag(c, "text", "json")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		out, err := format()
-		if err != nil {
-			return err
-		}
+	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, args []string, out string) error {
 		e, err := f.client().EnrollShard(c.Context(), args[0], args[1])
 		if err != nil {
 			return err
@@ -233,7 +209,7 @@ A shard that cannot be used is left as it is, with all reasons; the exit code is
 			return errFindings
 		}
 		return err
-	}
+	})
 	return c
 }
 
@@ -267,12 +243,7 @@ func shardMove(s streams, f *clientFlags) *cobra.Command {
 	var dryRun bool
 	c.Flags().StringVar(&method, "method", "", "stream or lock-copy-switch; the better one that can be used when empty")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, tell what would be moved")
-	format := formatFlag(c, "text", "json")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		out, err := format()
-		if err != nil {
-			return err
-		}
+	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, args []string, out string) error {
 		a, err := f.client().ResolveShard(c.Context(), args[0], engine.ShardQuestion{Key: args[1], Mode: engine.ShardAny, Known: true})
 		if err != nil {
 			return err
@@ -306,7 +277,7 @@ func shardMove(s streams, f *clientFlags) *cobra.Command {
 		}
 		fmt.Fprintf(s.out, "%s moves from %s to %s: run %s\n", a.Placement, a.Shard, args[2], plan["run"])
 		return nil
-	}
+	})
 	return c
 }
 
@@ -373,12 +344,7 @@ func shardRegroup(s streams, f *clientFlags, use, short, long, example string) *
 	ask := wire.ShardRegroupRequest{}
 	c.Flags().StringVar(&ask.Reason, "reason", "", "why, for all who look")
 	c.Flags().BoolVar(&ask.DryRun, "dry-run", false, "change nothing, tell what would be")
-	format := formatFlag(c, "text", "json")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		out, err := format()
-		if err != nil {
-			return err
-		}
+	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, args []string, out string) error {
 		ask.At = args[1]
 		done, err := f.client().RegroupShard(c.Context(), args[0], verb, ask)
 		if err != nil {
@@ -389,7 +355,7 @@ func shardRegroup(s streams, f *clientFlags, use, short, long, example string) *
 		}
 		fmt.Fprintln(s.out, regroupedText(verb, done))
 		return nil
-	}
+	})
 	return c
 }
 

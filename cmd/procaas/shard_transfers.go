@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -31,12 +30,7 @@ func shardTransfers(s streams, f *clientFlags) *cobra.Command {
 		Long:    "transfers lists the keys that move, how far they are, and the latest that have moved.\nruns list --pipeline shard-transfer lists all that ever did.",
 		Example: "  procaas shard transfers mail",
 	}
-	format := formatFlag(c, "text", "json")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		out, err := format()
-		if err != nil {
-			return err
-		}
+	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, args []string, out string) error {
 		all, err := f.client().ShardTransfers(c.Context(), args[0])
 		if err != nil {
 			return err
@@ -45,14 +39,13 @@ func shardTransfers(s streams, f *clientFlags) *cobra.Command {
 			return printJSON(s.out, map[string]any{"items": all, "next": nil})
 		}
 		return printTransfers(s.out, all)
-	}
+	})
 	return c
 }
 
 // printTransfers shows the error of a transfer before anything else: a step that is tried again says there why.
 func printTransfers(out io.Writer, all []engine.ShardTransfer) error {
-	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "TRANSFER\tKEY\tFROM\tTO\tSTATE\tSTEP\tDONE\tROWS\tLAG\tWINDOW\tNOTE")
+	w := newTable(out, "TRANSFER\tKEY\tFROM\tTO\tSTATE\tSTEP\tDONE\tROWS\tLAG\tWINDOW\tNOTE")
 	for _, t := range all {
 		window := "-"
 		if t.WindowMS > 0 {
@@ -73,12 +66,7 @@ func printTransfers(out io.Writer, all []engine.ShardTransfer) error {
 func shardOrder(s streams, f *clientFlags, want, short, long string) *cobra.Command {
 	c := &cobra.Command{Use: want + " TRANSFER", Short: short, Long: long, Args: cobra.ExactArgs(1), Example: "  procaas shard " + want + " 01a200cf_7dd7_72c4_9871_ee0be87febda"}
 	reason := c.Flags().String("reason", "", "why, for all who look")
-	format := formatFlag(c, "text", "json")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		out, err := format()
-		if err != nil {
-			return err
-		}
+	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, args []string, out string) error {
 		t, err := f.client().OrderShardTransfer(c.Context(), args[0], wire.TransferOrderRequest{Want: want, Reason: *reason})
 		if err != nil {
 			return err
@@ -88,6 +76,6 @@ func shardOrder(s streams, f *clientFlags, want, short, long string) *cobra.Comm
 		}
 		fmt.Fprintf(s.out, "transfer of key %s from %s to %s, which was %s, is told to %s\n", t.Key, t.Source, t.Target, t.State, want)
 		return nil
-	}
+	})
 	return c
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -167,12 +166,7 @@ forbids that.`,
 
 func switchList(s streams, f *clientFlags) *cobra.Command {
 	c := &cobra.Command{Use: "list", Short: "List switches, limits and rollouts that are set", Args: cobra.NoArgs}
-	format := formatFlag(c, "text", "json")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		out, err := format()
-		if err != nil {
-			return err
-		}
+	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, _ []string, out string) error {
 		controls, err := f.client().Controls(c.Context())
 		if err != nil {
 			return err
@@ -180,13 +174,12 @@ func switchList(s streams, f *clientFlags) *cobra.Command {
 		if out == "json" {
 			return printJSON(s.out, map[string]any{"items": controls, "next": nil})
 		}
-		w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
-		fmt.Fprintln(w, "PATH\tSTATE\tBY\tREASON")
+		w := newTable(s.out, "PATH\tSTATE\tBY\tREASON")
 		for _, v := range controls {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", v.Path, stateText(v), v.By, v.Reason)
 		}
 		return w.Flush()
-	}
+	})
 	return c
 }
 
@@ -430,8 +423,7 @@ func showEffect(s streams, e engine.ControlEffect, format string) error {
 	fmt.Fprintf(s.out, "%s: would be %s\n", e.Path, stateText(engine.ControlView{Control: e.Control}))
 	fmt.Fprintf(s.out, "%.1f calls/s now (on that node); runs of the pipeline: %d running, %d waiting, %d parked\n",
 		e.CallsPerS, e.Running, e.Waiting, e.Parked)
-	w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "HANDLER\tCRITICAL\tCALLS/S\tREAD BY")
+	w := newTable(s.out, "HANDLER\tCRITICAL\tCALLS/S\tREAD BY")
 	for _, h := range e.Handlers {
 		fmt.Fprintf(w, "%s\t%v\t%.1f\t%s\n", h.Path, h.Critical, h.CallsPerS, strings.Join(h.ReadBy, ", "))
 	}

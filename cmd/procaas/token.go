@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -56,15 +55,11 @@ func tokenNew(s streams, f *clientFlags) *cobra.Command {
 	flags.StringSliceVar(&t.Paths, "path", nil, "what an operator, submitter or worker is bound to (repeatable); everything when it is left out")
 	flags.StringVar(&t.Reason, "reason", "", "why, for the audit")
 	expires := flags.String("expires", "90d", "when it is good no more: in a time such as 30d, at one such as 2006-01-02T15:04:05Z, or never")
-	format := formatFlag(c, "text", "json")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		out, err := format()
-		if err != nil {
-			return err
-		}
+	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, _ []string, out string) error {
 		if t.Name == "" || t.Role == "" {
 			return usagef("token new needs --name and --role")
 		}
+		var err error
 		if t.Expires, t.Forever, err = expiry(*expires, time.Now()); err != nil {
 			return err
 		}
@@ -78,7 +73,7 @@ func tokenNew(s streams, f *clientFlags) *cobra.Command {
 		fmt.Fprintln(s.out, made.Secret)
 		fmt.Fprintf(s.err, "%s, %s, %s. Keep the token: it is shown this once.\n", made.Name, holdsFor(made.TokenView), endText(made.TokenView))
 		return nil
-	}
+	})
 	return c
 }
 
@@ -100,12 +95,7 @@ func expiry(text string, now time.Time) (at time.Time, forever bool, err error) 
 // tokenList shows tokens that are good no more, too: the audit still names their bearers.
 func tokenList(s streams, f *clientFlags) *cobra.Command {
 	c := &cobra.Command{Use: "list", Short: "List tokens, those that are good no more included", Args: cobra.NoArgs}
-	format := formatFlag(c, "text", "json")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		out, err := format()
-		if err != nil {
-			return err
-		}
+	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, _ []string, out string) error {
 		tokens, err := f.client().Tokens(c.Context())
 		if err != nil {
 			return err
@@ -113,13 +103,12 @@ func tokenList(s streams, f *clientFlags) *cobra.Command {
 		if out == "json" {
 			return printJSON(s.out, map[string]any{"items": tokens, "next": nil})
 		}
-		w := tabwriter.NewWriter(s.out, 0, 4, 2, ' ', 0)
-		fmt.Fprintln(w, "NAME\tROLE\tSTATE\tBY\tREASON")
+		w := newTable(s.out, "NAME\tROLE\tSTATE\tBY\tREASON")
 		for _, t := range tokens {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", t.Name, holdsFor(t), endText(t), t.By, t.Reason)
 		}
 		return w.Flush()
-	}
+	})
 	return c
 }
 

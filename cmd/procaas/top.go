@@ -55,12 +55,7 @@ ends it.`,
 	c.Flags().BoolVar(&f.once, "once", false, "show them once, and exit")
 	c.Flags().StringVar(&f.sort, "sort", topOrders()[0], "order: "+strings.Join(topOrders(), ", "))
 	c.Flags().DurationVar(&f.every, "every", time.Second, "time between two views")
-	format := formatFlag(c, "text", "json")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		out, err := format()
-		if err != nil {
-			return err
-		}
+	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, args []string, out string) error {
 		if !slices.Contains(topOrders(), f.sort) {
 			return usagef("--sort %q: want one of %s", f.sort, strings.Join(topOrders(), ", "))
 		}
@@ -72,7 +67,7 @@ ends it.`,
 			below = strings.Trim(args[0], "/")
 		}
 		return f.run(c.Context(), s, below, out)
-	}
+	})
 	return c
 }
 
