@@ -46,7 +46,7 @@ func (n *node) newAlerts(f nodeFlags, name string) (*alert.Alerter, error) {
 	}
 	a, err := alert.New(alert.Options{
 		Alertmanagers: f.alerts.alertmanagers, Webhooks: f.alerts.webhooks, Labels: f.alerts.labels,
-		Server: server, Node: name, Log: n.log, Metrics: n.metrics,
+		Server: server, Node: name, Log: n.log, Metrics: n.metrics, Breakers: &n.breakers,
 	})
 	if err != nil {
 		return nil, usagef("--alertmanager, --alert-webhook: %w", err)

@@ -30,7 +30,7 @@ var homes = []struct {
 }{
 	{"gopkg.in/yaml.v3", []string{"dsl"}, "only the language knows YAML"},
 	{"github.com/expr-lang/expr", []string{"dsl"}, "only the language knows expressions"},
-	{"github.com/sony/gobreaker", []string{"engine"}, "the guard decides who may run"},
+	{"github.com/sony/gobreaker", []string{"engine/outbound"}, "it guards the engine's own requests; services of flows have gates"},
 	{"github.com/go-chi/chi", []string{"engine/api", "engine/api/rest"}, "only the API routes"},
 	{"github.com/danielgtaylor/huma", []string{"engine/api", "engine/api/rest", "engine/api/intake", "engine/api/queues"}, "only the API describes itself"},
 	{"github.com/cloudevents/sdk-go", []string{"engine/api"}, "events are decoded at the border"},
@@ -38,7 +38,7 @@ var homes = []struct {
 	{"github.com/jackc/pglogrepl", []string{"handlers/sharding/transfer"}, "only transfers read a server's log"},
 	{"modernc.org/sqlite", []string{"engine/sqlite"}, "SQL stays in the stores"},
 	{"github.com/pressly/goose", []string{"engine/postgres", "engine/sqlite"}, "stores migrate themselves"},
-	{"github.com/prometheus/client_golang", []string{"engine", "engine/alert", "engine/api", "cmd/procaas"}, "counted in the engine, served by the API, wired in serve.go"},
+	{"github.com/prometheus/client_golang", []string{"engine", "engine/alert", "engine/api", "engine/outbound", "cmd/procaas"}, "counted in the engine, served by the API, wired in serve.go"},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/procaas"}, "who sends traces where is wired once"},
 	{"go.opentelemetry.io/otel", []string{"engine", "engine/outbound", "cmd/procaas"}, "spans are made by the engine"},
 	{"github.com/spf13/cobra", []string{"cmd/procaas"}, "only the command line parses flags"},

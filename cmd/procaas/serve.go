@@ -151,10 +151,12 @@ type node struct {
 	shards  *sharding.Service // nil when the store is not PostgreSQL
 	secrets secretStore
 	targets *outbound.Targets
-	kept    keptMaps
-	log     *slog.Logger
-	streams streams
-	flags   nodeFlags
+
+	breakers outbound.Breakers
+	kept     keptMaps
+	log      *slog.Logger
+	streams  streams
+	flags    nodeFlags
 }
 
 // openNode checks the flags, binds the addresses, opens the store and makes the engine.
@@ -191,7 +193,7 @@ func openNode(ctx context.Context, s streams, f nodeFlags, b *dsl.Bundle) (*node
 	if n.targets, err = outbound.ParseTargets(f.targets); err != nil {
 		return nil, usagef("--allow-target %w", err)
 	}
-	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	n.metrics.MustRegister(&n.breakers, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if n.front, err = openFront(ctx, f.listen, log, transport.Server); err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"procaas/engine"
+	"procaas/engine/outbound"
 )
 
 const (
@@ -34,6 +35,9 @@ type Options struct {
 	Node    string                // the name of this node
 	Log     *slog.Logger          // nothing is logged when nil
 	Metrics prometheus.Registerer // nothing is counted when nil
+
+	// Breakers keep requests from receivers that do not answer; the alerter has its own when nil.
+	Breakers *outbound.Breakers
 }
 
 // An Engine is what an [Alerter] asks.
@@ -69,6 +73,9 @@ func New(o Options) (*Alerter, error) {
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Breakers == nil {
+		o.Breakers = new(outbound.Breakers)
 	}
 	a := &Alerter{o: o, wake: make(chan struct{}, 1)}
 	counts := newCounts(o.Metrics)

@@ -33,8 +33,8 @@ const (
 	maxBatch   = 64               // of one request
 	postTime   = 10 * time.Second // of one request
 	lastTry    = 3 * time.Second  // of the one at the end
-	firstDelay = time.Second      // before a request is repeated
-	maxDelay   = time.Minute      // which grows up to this
+	againPause = time.Second      // before a request is repeated
+	awayPause  = time.Minute      // between requests to a receiver that does not answer
 	resend     = time.Minute      // Alertmanager is told of what fires …
 	lapseAfter = 4 * resend       // … and takes for over what it is not told of
 )
@@ -98,6 +98,7 @@ func newSender(kind string, u *url.URL, o *Options, c *counts) *sender {
 		u = u.JoinPath("api/v2/alerts")
 	}
 	client := outbound.NewClient(outbound.Reach{Declared: []string{(&url.URL{Scheme: u.Scheme, Host: u.Host}).String()}})
+	client = o.Breakers.Guard("alerts", client, awayPause)
 	return &sender{
 		kind: kind, url: u, o: o, counts: c, client: client, wake: make(chan struct{}, 1), items: map[string]*item{},
 		// Not the URL: that of a webhook is a secret.
@@ -184,7 +185,6 @@ func (s *sender) done(batch []dispatch, now time.Time) {
 // run tells the receiver until ctx ends.
 func (s *sender) run(ctx context.Context) {
 	defer s.client.CloseIdleConnections()
-	delay := firstDelay
 	for ctx.Err() == nil {
 		now := time.Now()
 		batch, next := s.due(now)
@@ -196,13 +196,11 @@ func (s *sender) run(ctx context.Context) {
 			if ctx.Err() != nil {
 				break
 			}
-			wait := max(delay/2+rand.N(delay), err.after)
-			s.log.Warn("alerts cannot be sent, trying again", "alerts", len(batch), "error", err, "again", wait.Round(time.Second))
-			pause(ctx, wait)
-			delay = min(2*delay, maxDelay)
-			continue
+			if !outbound.IsOpen(err.error) {
+				s.log.Warn("alerts cannot be sent, trying again", "alerts", len(batch), "error", err)
+			}
+			pause(ctx, max(againPause/2+rand.N(againPause), err.after))
 		}
-		delay = firstDelay
 	}
 	if batch, _ := s.due(time.Time{}); len(batch) > 0 {
 		if err := s.send(context.WithoutCancel(ctx), batch, lastTry); err != nil {
@@ -241,6 +239,8 @@ func (s *sender) send(ctx context.Context, batch []dispatch, most time.Duration)
 	switch half := len(batch) / 2; {
 	case err == nil:
 		s.counts.sent.WithLabelValues(s.kind).Add(float64(len(batch)))
+	case outbound.IsOpen(err.error):
+		return err // no request was made
 	case !err.refused:
 		s.counts.failed.WithLabelValues(s.kind).Inc()
 		return err

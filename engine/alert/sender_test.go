@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"procaas/engine"
+	"procaas/engine/outbound"
 )
 
 // A fakeReceiver answers requests and keeps what it took.
@@ -110,9 +111,9 @@ func (f *fakeReceiver) sender(t *testing.T, kind string) (s *sender, registry *p
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &Options{Server: "http://here", Node: "n1", Log: slog.New(slog.NewTextHandler(f, nil))}
+	o := &Options{Breakers: new(outbound.Breakers), Server: "http://here", Node: "n1", Log: slog.New(slog.NewTextHandler(f, nil))}
 	s = newSender(kind, u, o, newCounts(registry))
-	s.client = &http.Client{Transport: f}
+	s.client = o.Breakers.Guard("alerts", &http.Client{Transport: f}, awayPause)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); s.run(ctx) }()
@@ -192,14 +193,14 @@ func TestReceiverThatIsAwayIsToldTheNewest(t *testing.T) {
 		f.mu.Lock()
 		n := len(f.posts)
 		f.mu.Unlock()
-		if n < 10 || n > 20 {
-			t.Errorf("want pauses that grow up to a minute, have %d requests in ten", n)
+		if n < 12 || n > 16 {
+			t.Errorf("want five requests at first, then one a minute, have %d in ten", n)
 		}
 		s.put(over(a))
 		f.mu.Lock()
 		away = false
 		f.mu.Unlock()
-		time.Sleep(2 * maxDelay)
+		time.Sleep(2 * awayPause)
 		wantTaken(t, &f, "-a", "+c")
 		if strings.Contains(f.logged(), "canary") {
 			t.Errorf("want no secret of the URL logged, have %s", f.logged())

@@ -1,0 +1,108 @@
+package outbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sony/gobreaker/v2"
+)
+
+// trips is how many requests to a host must fail in a row before no more are made.
+const trips = 5
+
+// Breakers keep the engine's own requests from hosts that do not answer them: receivers of alerts, and
+// the checks of registrations. Services of flows have gates of their own, and workers are asked for their
+// health at every step: a balancer must see at once that one is back. The zero value is ready
+// for use, and is a [prometheus.Collector].
+type Breakers struct {
+	mu sync.Mutex // guards of
+	of map[[2]string]*gobreaker.TwoStepCircuitBreaker[any]
+}
+
+// IsOpen reports whether a request was not made, since those before it to the same host have failed.
+func IsOpen(err error) bool {
+	return errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests)
+}
+
+// Guard puts the requests of a client behind breakers, one for each host. When five in a row have
+// failed, by an error or a status from 500 on, none is made for a while; then one finds out whether
+// the host is back. Who asks is named in the metrics by caller.
+func (b *Breakers) Guard(caller string, c *http.Client, pause time.Duration) *http.Client {
+	guarded := *c
+	next := c.Transport
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	guarded.Transport = &breaking{b, caller, pause, next}
+	return &guarded
+}
+
+// A breaking transport makes no requests to hosts that do not answer.
+type breaking struct {
+	all    *Breakers
+	caller string
+	pause  time.Duration
+	next   http.RoundTripper
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (t *breaking) RoundTrip(r *http.Request) (*http.Response, error) {
+	done, err := t.all.breaker(t.caller, r.URL.Host, t.pause).Allow()
+	if err != nil {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		return nil, fmt.Errorf("%s is not asked, since %d requests in a row have failed: %w", r.URL.Host, trips, err)
+	}
+	reply, err := t.next.RoundTrip(r)
+	failure := err
+	if err == nil && reply.StatusCode >= http.StatusInternalServerError {
+		failure = errors.New(reply.Status)
+	}
+	done(failure)
+	return reply, err
+}
+
+// CloseIdleConnections is for [http.Client].
+func (t *breaking) CloseIdleConnections() { (&http.Client{Transport: t.next}).CloseIdleConnections() }
+
+func (b *Breakers) breaker(caller, host string, pause time.Duration) *gobreaker.TwoStepCircuitBreaker[any] {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key := [2]string{caller, host}
+	if b.of[key] == nil {
+		if b.of == nil {
+			b.of = map[[2]string]*gobreaker.TwoStepCircuitBreaker[any]{}
+		}
+		b.of[key] = gobreaker.NewTwoStepCircuitBreaker[any](gobreaker.Settings{
+			Name: host, Timeout: pause,
+			ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= trips },
+			IsExcluded:  func(err error) bool { return errors.Is(err, context.Canceled) }, // nobody knows how it would have ended
+		})
+	}
+	return b.of[key]
+}
+
+var breakerOpen = prometheus.NewDesc("procaas_breaker_open",
+	"Whether a host does not answer what the engine itself asks of it, so that single requests find out when it does: 1 or 0.", []string{"caller", "host"}, nil)
+
+// Describe implements [prometheus.Collector].
+func (*Breakers) Describe(out chan<- *prometheus.Desc) { out <- breakerOpen }
+
+// Collect implements [prometheus.Collector].
+func (b *Breakers) Collect(out chan<- prometheus.Metric) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for key, breaker := range b.of {
+		open := 0.0
+		if breaker.State() != gobreaker.StateClosed {
+			open = 1
+		}
+		out <- prometheus.MustNewConstMetric(breakerOpen, prometheus.GaugeValue, open, key[0], key[1])
+	}
+}
