@@ -93,7 +93,7 @@ func TestDecisionsAreIndexed(t *testing.T) {
 var (
 	decisionLink = regexp.MustCompile(`\[\d+\]\([^)]+\)`)
 	// decisionNamed finds decisions where code and pages name them.
-	decisionNamed   = regexp.MustCompile(`(?i)\bdecisions? (\d+)\b(?:(?:,| and| or) (\d+)\b)?|DESIGN\.md (\d+)\b`)
+	decisionNamed   = regexp.MustCompile(`(?i)\bdecisions? (\d+)\b(?:(?: and| or) (\d+)\b)?|DESIGN\.md (\d+)\b`)
 	decisionSection = regexp.MustCompile(`(?m)^## (\d+)\. `)
 )
 
