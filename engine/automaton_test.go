@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"procaas/dsl"
-	"procaas/engine"
+	"procaas/engine/planner"
 )
 
 func TestAutomaton(t *testing.T) {
@@ -28,14 +28,14 @@ func TestAutomaton(t *testing.T) {
 		{"finished", "done", "", false},
 		{"a-state-of-an-older-definition", "done", "", false},
 	} {
-		if to, ok := engine.Transition(f, c.stored, c.event); to != c.to || ok != c.ok {
+		if to, ok := planner.Transition(f, c.stored, c.event); to != c.to || ok != c.ok {
 			t.Errorf("%s on %s: have %s %v, want %s %v", c.stored, c.event, to, ok, c.to, c.ok)
 		}
 	}
-	if !engine.IsFinal(f, "finished") || engine.IsFinal(f, "") {
+	if !planner.IsFinal(f, "finished") || planner.IsFinal(f, "") {
 		t.Error("want finished to be final, and the initial state not")
 	}
-	if have := engine.StateOf(f, ""); have != "created" {
+	if have := planner.StateOf(f, ""); have != "created" {
 		t.Errorf("new entity: have %s, want created", have)
 	}
 }
@@ -43,10 +43,10 @@ func TestAutomaton(t *testing.T) {
 func TestFlowWithoutAutomatonTakesEveryEvent(t *testing.T) {
 	t.Parallel()
 	for _, f := range []*dsl.Flow{nil, {ID: "order"}} {
-		if to, ok := engine.Transition(f, "", "x"); to != "" || !ok {
+		if to, ok := planner.Transition(f, "", "x"); to != "" || !ok {
 			t.Errorf("have %q %v, want an empty state and true", to, ok)
 		}
-		if engine.IsFinal(f, "x") || engine.StateOf(f, "x") != "" {
+		if planner.IsFinal(f, "x") || planner.StateOf(f, "x") != "" {
 			t.Error("want no states")
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/core"
+	"procaas/engine/model"
 )
 
 const awaiting = `
@@ -53,7 +55,7 @@ var asking = strings.Replace(awaiting, `
             on-error: [{on: timeout, then: continue, result: {by: nobody}}]
 `
 
-func approved(sum int, by string) engine.Event {
+func approved(sum int, by string) model.Event {
 	e := event("approved", "o1")
 	e.Payload = map[string]any{"sum": sum, "by": by}
 	return e
@@ -75,9 +77,9 @@ func TestAwaitedEventIsTakenByTheRun(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
 				asked := make(chan struct{})
-				r.on("ask", func(context.Context, *engine.Call, any) (engine.Result, error) {
+				r.on("ask", func(context.Context, *engine.Call, any) (model.Result, error) {
 					<-asked
-					return engine.Result{}, nil
+					return model.Result{}, nil
 				})
 				e, _ := r.start(tc.yaml)
 				run := r.submit(e, event("place", "o1"))
@@ -92,16 +94,16 @@ func TestAwaitedEventIsTakenByTheRun(t *testing.T) {
 					close(asked)
 				}
 				time.Sleep(10 * time.Second)
-				r.settle(e, run, engine.Succeeded)
+				r.settle(e, run, model.Succeeded)
 				if v := r.view(e, run); v.SharedState["by"] != "bob" {
 					t.Errorf("have %v", v.SharedState)
 				}
-				r.settle(e, right, engine.Succeeded)
+				r.settle(e, right, model.Succeeded)
 				if v := r.view(e, right); v.Reason != "taken by run "+run+" at "+tc.at || len(v.Handlers) > 0 {
 					t.Errorf("the event that was taken: %+v", v)
 				}
-				r.settle(e, note, engine.Succeeded)
-				r.settle(e, wrong, engine.Ignored)
+				r.settle(e, note, model.Succeeded)
+				r.settle(e, wrong, model.Ignored)
 			})
 		})
 	}
@@ -120,7 +122,7 @@ func awaitBeyondANode(t *testing.T, yaml string) {
 	e, stop := r.start(yaml)
 	run := r.submit(e, event("place", "o1"))
 	time.Sleep(10 * time.Minute)
-	if v := r.view(e, run); v.Status != engine.Parked || v.Due == nil {
+	if v := r.view(e, run); v.Status != model.Parked || v.Due == nil {
 		t.Fatalf("want it parked until its timeout, have %s", v.Status)
 	}
 	if err := stop(); err != nil {
@@ -129,11 +131,11 @@ func awaitBeyondANode(t *testing.T, yaml string) {
 	e, _ = r.start(yaml)
 	r.submit(e, approved(5, "ann"))
 	time.Sleep(70 * time.Minute)
-	if v := r.view(e, run); v.Status != engine.Parked {
+	if v := r.view(e, run); v.Status != model.Parked {
 		t.Fatalf("want it parked still, have %s", v.Status)
 	}
 	time.Sleep(10*time.Minute + time.Second)
-	r.settle(e, run, engine.Succeeded)
+	r.settle(e, run, model.Succeeded)
 	if v := r.view(e, run); v.SharedState["by"] != "nobody" {
 		t.Errorf("have %v", v.SharedState)
 	}
@@ -143,8 +145,8 @@ func awaitBeyondANode(t *testing.T, yaml string) {
 // behind them that another handler waits for.
 func TestEventsOfOneHandlerHideNoneOfAnother(t *testing.T) {
 	t.Parallel()
-	live := engine.Live{Now: noon}
-	run := engine.Begin(plan(t, `
+	live := core.Live{Now: noon}
+	run := core.Begin(plan(t, `
 flows:
   - {id: order}
 pipelines:
@@ -155,10 +157,10 @@ pipelines:
     handlers:
     - {id: a, await: {event: paid, timeout: 1h}}
     - {id: b, await: {event: noted, where: !$ awaited.payload == 1, timeout: 1h}}
-`), engine.Start{ID: "r1", Event: engine.Event{Type: "p"}})
+`), core.Start{ID: "r1", Event: model.Event{Type: "p"}})
 	run.Ready(live)
 	for position := range int64(100) {
-		run.Offer([]engine.Pending{{Run: "n", Position: position + 1, Event: engine.Event{Type: "noted", Payload: 0}}}, live)
+		run.Offer([]model.Pending{{Run: "n", Position: position + 1, Event: model.Event{Type: "noted", Payload: 0}}}, live)
 	}
 	if a, ok := run.Awaits(); !ok || a.Heard != 100 {
 		t.Errorf("want it to go on behind position 100, have %d", a.Heard)

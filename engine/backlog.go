@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"procaas/engine/core"
 )
 
 // This file tells people what stands still, and for what: runs that are parked wait in no
@@ -88,7 +90,7 @@ func causeOf(cause string) (reason, of, path string) {
 			r, o, p = ParkedHold, at, at
 		} else if at, ok := strings.CutSuffix(part, causeLoop); ok {
 			r, o, p = ParkedLoop, at, at
-		} else if at, ok := strings.CutSuffix(part, causeRetry); ok {
+		} else if at, ok := strings.CutSuffix(part, core.CauseRetry); ok {
 			r, o, p = ParkedRetry, at, at
 		} else if at, _, ok := strings.Cut(part, " "); ok {
 			r, o, p = ParkedLimit, at, at

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // gauged reads a gauge by the values of its labels, in the order of their names.
@@ -139,8 +140,8 @@ func TestWhatRunsWaitForIsNamed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.on("fails", func(context.Context, *engine.Call, any) (engine.Result, error) {
-			return engine.Result{}, engine.Permanent(errors.New("no"))
+		r.on("fails", func(context.Context, *engine.Call, any) (model.Result, error) {
+			return model.Result{}, model.Permanent(errors.New("no"))
 		})
 		e, _ := r.start(`
 flows:

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/engine/core"
+	"procaas/engine/model"
+	"procaas/engine/planner"
 )
 
 // begin makes the run ready to go on: with the definition it began with, or the
@@ -32,13 +35,13 @@ func (j *job) begin() bool {
 	}
 	if reason := j.stopping.Load(); reason != nil && len(c.Checkpoint) == 0 {
 		// There is nothing to undo: what can be is saved before it is called.
-		j.close(Change{Status: Stopped, Reason: *reason})
+		j.close(model.Change{Status: model.Cancelled, Reason: *reason})
 		return false
 	}
 	if len(c.Checkpoint) == 0 {
 		plan, ok := j.choose()
 		if ok {
-			j.run = Begin(plan, start)
+			j.run = core.Begin(plan, start)
 		}
 		return ok
 	}
@@ -47,7 +50,7 @@ func (j *job) begin() bool {
 		j.fail("", fmt.Errorf("pipeline %s is not in definition %s", c.Pipeline, c.Bundle))
 		return false
 	}
-	if j.run, err = Resume(plan, start, c.Checkpoint); err != nil {
+	if j.run, err = core.Resume(plan, start, c.Checkpoint); err != nil {
 		j.fail("", fmt.Errorf("resume: %w", err))
 		return false
 	}
@@ -56,8 +59,8 @@ func (j *job) begin() bool {
 }
 
 // start gives the core what the run begins with.
-func (c *Claimed) start() (Start, error) {
-	s := Start{
+func (c *Claimed) start() (core.Start, error) {
+	s := core.Start{
 		ID: c.ID, Event: c.Event, Flow: c.Flow, Key: c.Key,
 		State: c.Entity.State, Generation: c.Generation,
 	}
@@ -70,7 +73,7 @@ func (c *Claimed) start() (Start, error) {
 	}
 	shared, ok := data.(map[string]any)
 	if !ok {
-		return s, fmt.Errorf("shared state of %s %s: want an object, have %s", c.Flow, c.Key, kindOf(data))
+		return s, fmt.Errorf("shared state of %s %s: want an object, have %s", c.Flow, c.Key, model.KindOf(data))
 	}
 	s.Shared = shared
 	return s, nil
@@ -101,16 +104,16 @@ func (j *job) definition() (*definition, error) {
 
 // choose finds the pipeline that serves the event. Without one it ends the run,
 // or sets it aside, and ok is false.
-func (j *job) choose() (plan *Plan, ok bool) {
+func (j *job) choose() (plan *planner.Plan, ok bool) {
 	c := j.claimed
 	flow := j.def.bundle.Flow(c.Flow)
-	if _, ok := Transition(flow, c.Entity.State, c.Event.Type); !ok {
+	if _, ok := planner.Transition(flow, c.Entity.State, c.Event.Type); !ok {
 		j.refuse(flow)
 		return nil, false
 	}
 	candidates := 0
 	for _, p := range j.def.bundle.On(c.Event.Type) {
-		if flowID(p) != c.Flow {
+		if planner.FlowID(p) != c.Flow {
 			continue
 		}
 		candidates++
@@ -132,7 +135,7 @@ func (j *job) choose() (plan *Plan, ok bool) {
 	if candidates > 0 {
 		reason = fmt.Sprintf("when is false in all pipelines that serve %s", c.Event.Type)
 	}
-	j.close(Change{Status: Ignored, Reason: reason})
+	j.close(model.Change{Status: model.Ignored, Reason: reason})
 	return nil, false
 }
 
@@ -143,40 +146,40 @@ func (j *job) serves(p *dsl.Pipeline, flow *dsl.Flow) (bool, error) {
 	}
 	c := j.claimed
 	v, err := p.When.Eval(dsl.Env{
-		"event":   eventData(c.Event),
+		"event":   model.EventData(c.Event),
 		"configs": j.n.e.settings.configs(j.def),
-		"flow":    map[string]any{"id": c.Flow, "key": c.Key, "state": StateOf(flow, c.Entity.State)},
+		"flow":    map[string]any{"id": c.Flow, "key": c.Key, "state": planner.StateOf(flow, c.Entity.State)},
 	})
 	if err != nil {
 		return false, fmt.Errorf("when: %w", err)
 	}
 	serves, ok := v.(bool)
 	if !ok {
-		return false, fmt.Errorf("%s: when: want true or false, have %s", p.When.Span, kindOf(v))
+		return false, fmt.Errorf("%s: when: want true or false, have %s", p.When.Span, model.KindOf(v))
 	}
 	return serves, nil
 }
 
 // refuse does with an event that has no transition what the automaton says.
 func (j *job) refuse(flow *dsl.Flow) {
-	reason := fmt.Sprintf("state %s has no transition on %s", StateOf(flow, j.claimed.Entity.State), j.claimed.Event.Type)
+	reason := fmt.Sprintf("state %s has no transition on %s", planner.StateOf(flow, j.claimed.Entity.State), j.claimed.Event.Type)
 	switch {
-	case flow.States.Otherwise == "defer" && !IsFinal(flow, j.claimed.Entity.State):
-		j.close(Change{Status: Waiting, Defer: true})
+	case flow.States.Otherwise == "defer" && !planner.IsFinal(flow, j.claimed.Entity.State):
+		j.close(model.Change{Status: model.Waiting, Defer: true})
 	case flow.States.Otherwise == "ignore":
-		j.close(Change{Status: Ignored, Reason: reason})
+		j.close(model.Change{Status: model.Ignored, Reason: reason})
 	default:
-		j.close(Change{Status: Ignored, Reason: "rejected: " + reason})
+		j.close(model.Change{Status: model.Ignored, Reason: "rejected: " + reason})
 	}
 }
 
 // close commits a change of a run that has not begun here, most often one that takes it out
 // of this node's hands. It is false when that did not happen.
-func (j *job) close(c Change) bool {
+func (j *job) close(c model.Change) bool {
 	c.Run, c.Version, c.Pipeline = j.claimed.ID, j.version, j.claimed.Pipeline
 	err := j.commit(c)
 	if errors.Is(err, ErrCancelled) {
-		c.Status, c.Reason, c.Defer = Stopped, cancelReason, false
+		c.Status, c.Reason, c.Defer = model.Cancelled, model.CancelReason, false
 		_ = j.commit(c) // commit has logged what went wrong
 	}
 	return err == nil

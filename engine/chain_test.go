@@ -13,12 +13,13 @@ import (
 	"procaas/dsl"
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/model"
 )
 
 // sends adds a handler type to the rig that hands in an event of the type that its body names.
 func (r *rig) sends() {
-	t := enginetest.Scripted("send", r.calls.Record(func(_ context.Context, _ *engine.Call, value any) (engine.Result, error) {
-		return engine.Result{Emit: []engine.Event{{Type: value.(string)}}}, nil
+	t := enginetest.Scripted("send", r.calls.Record(func(_ context.Context, _ *engine.Call, value any) (model.Result, error) {
+		return model.Result{Emit: []model.Event{{Type: value.(string)}}}, nil
 	}))
 	t.Emission = func(body *dsl.Value) dsl.Emission { return dsl.Emission{Type: body.Get("value")} }
 	t.Emits = true
@@ -43,7 +44,7 @@ func TestAPipelineThatEmitsItselfTwiceIsBounded(t *testing.T) {
 		synctest.Wait()
 		const left, seconds = 50, 20
 		engine.SpendLoop(e, "tick", engine.LoopBurst-left)
-		r.submit(e, engine.Event{Type: "tick"})
+		r.submit(e, model.Event{Type: "tick"})
 		time.Sleep(seconds * time.Second)
 		// What takes the place of its run costs nothing, and each further one does.
 		const most = 3 * seconds * engine.LoopRate
@@ -62,11 +63,11 @@ func TestAPipelineThatEmitsItselfTwiceIsBounded(t *testing.T) {
 		if have, ok := gauged(t, registry, "procaas_runs_parked", "tick", "loop"); !ok || have < left/2 {
 			t.Errorf("want them in procaas_runs_parked, have %g", have)
 		}
-		runs, _, err := e.List(context.Background(), engine.RunFilter{Status: engine.Parked, Limit: 1})
+		runs, _, err := e.List(context.Background(), engine.RunFilter{Status: model.Parked, Limit: 1})
 		if err != nil || len(runs) != 1 || !strings.Contains(fmt.Sprint(runs[0].Handlers), "the pipeline starts itself more than once in each run") {
 			t.Errorf("want the cause told, have %+v %v", runs, err)
 		}
-		r.settle(e, r.submit(e, engine.Event{Type: "honest"}), engine.Succeeded)
+		r.settle(e, r.submit(e, model.Event{Type: "honest"}), model.Succeeded)
 		if err := e.Healthy(context.Background()); err != nil {
 			t.Errorf("want a healthy node, have %v", err)
 		}
@@ -83,12 +84,12 @@ pipelines:
   - {id: ping, stages: [{id: s, handlers: [{id: h, send: {value: pong}}]}]}
   - {id: pong, stages: [{id: s, handlers: [{id: h, send: {value: ping}}]}]}
 `)
-		r.submit(e, engine.Event{Type: "ping"})
+		r.submit(e, model.Event{Type: "ping"})
 		time.Sleep(time.Hour)
 		if calls := len(r.paths()); calls < engine.MaxHops || calls > 2*engine.MaxHops {
 			t.Errorf("want about %d runs, have %d", engine.MaxHops, calls)
 		}
-		failed, _, err := e.List(context.Background(), engine.RunFilter{Status: engine.Failed})
+		failed, _, err := e.List(context.Background(), engine.RunFilter{Status: model.Failed})
 		if err != nil || len(failed) != 1 {
 			t.Fatalf("want one run that has failed, have %+v %v", failed, err)
 		}
@@ -113,13 +114,13 @@ func TestHonestChainsAreUnharmed(t *testing.T) {
 		}
 		b.WriteString("  - {id: p10, stages: [{id: s, handlers: [{id: last, step: {}}]}]}\n")
 		b.WriteString("  - {id: poll, stages: [{id: a, handlers: [{id: slow, step: {}}]}, {id: b, handlers: [{id: again, send: {value: poll}}]}]}\n")
-		r.on("slow", func(ctx context.Context, _ *engine.Call, _ any) (engine.Result, error) {
+		r.on("slow", func(ctx context.Context, _ *engine.Call, _ any) (model.Result, error) {
 			time.Sleep(engine.HopEvery)
-			return engine.Result{}, ctx.Err()
+			return model.Result{}, ctx.Err()
 		})
 		e, _ := r.start(b.String())
-		r.submit(e, engine.Event{Type: "p0"})
-		r.submit(e, engine.Event{Type: "poll"})
+		r.submit(e, model.Event{Type: "p0"})
+		r.submit(e, model.Event{Type: "poll"})
 		time.Sleep(5 * time.Minute)
 		counts := map[string]int{}
 		for _, path := range r.paths() {
@@ -131,7 +132,7 @@ func TestHonestChainsAreUnharmed(t *testing.T) {
 		if have := counts["poll/b/again"]; have < 2*engine.MaxHops {
 			t.Errorf("want a loop with pauses to go on, have %d runs of it", have)
 		}
-		if failed, _, err := e.List(context.Background(), engine.RunFilter{Status: engine.Failed}); err != nil || len(failed) > 0 {
+		if failed, _, err := e.List(context.Background(), engine.RunFilter{Status: model.Failed}); err != nil || len(failed) > 0 {
 			t.Errorf("have %+v %v", failed, err)
 		}
 	})

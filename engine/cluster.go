@@ -12,6 +12,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/engine/model"
 )
 
 // The kinds of the documents that the balancer keeps of clusters, by their ids, besides
@@ -256,7 +257,7 @@ func (e *Engine) PullLever(ctx context.Context, cluster string, pull LeverPull, 
 		audit := Audited{Kind: AuditCluster, Name: strings.Join([]string{cluster, pull.Lever, name}, "/"), By: by, After: AuditRemoved()}
 		audit.Name = strings.TrimSuffix(audit.Name, "/")
 		if before != nil {
-			audit.Before = encodePlain(before)
+			audit.Before = model.EncodeJSON(before)
 		}
 		lever := Lever{By: by.Name, Reason: by.Reason, Since: now.UTC(), Until: pull.Until.UTC()}
 		if pull.Until.IsZero() {
@@ -266,11 +267,11 @@ func (e *Engine) PullLever(ctx context.Context, cluster string, pull LeverPull, 
 			lever.Worker = pull.Worker
 		}
 		if !pull.Release {
-			audit.After = encodePlain(lever)
+			audit.After = model.EncodeJSON(lever)
 		}
 		levers.set(pull, lever)
 		_, err = e.o.Store.WriteDocuments(ctx, 0, []DocumentWrite{{
-			Kind: DocumentLevers, Name: cluster, Version: version, Value: encodePlain(levers),
+			Kind: DocumentLevers, Name: cluster, Version: version, Value: model.EncodeJSON(levers),
 		}}, []Audited{audit})
 		if !errors.Is(err, ErrConflict) || try == leverTries {
 			levers.Warnings = status.warnings(levers)

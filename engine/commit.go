@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"procaas/engine/model"
 )
 
 const (
@@ -32,21 +34,21 @@ type committer struct {
 	fenced  func()          // told when the node may write no more
 	ctx     context.Context // of the node's membership; its end drops what is not written
 
-	shared  batcher[Change, error]
+	shared  batcher[model.Change, error]
 	written atomic.Int64 // transactions, to tell a bad change from a bad store
 }
 
 // start makes the zero committer, with its fields set, ready for use.
 func (c *committer) start() {
-	c.shared.do = func(changes []Change) []error { return c.write(changes, false) }
+	c.shared.do = func(changes []model.Change) []error { return c.write(changes, false) }
 	c.shared.most, c.shared.lanes = maxBatch, 2
 }
 
 // commit writes one step; when it returns nil, the step is durable. Other errors
 // are ErrStale, ErrCancelled, ErrFenced, and a store's refusal of this change.
-func (c *committer) commit(change Change) error {
+func (c *committer) commit(change model.Change) error {
 	began := time.Now()
-	errs, err := c.shared.call(c.ctx, []Change{change})
+	errs, err := c.shared.call(c.ctx, []model.Change{change})
 	if err != nil {
 		return err
 	}
@@ -69,7 +71,7 @@ func mayPass(err error) bool { return errors.Is(err, ErrAway) || errors.Is(err, 
 
 // commitAgain hands a change in until the store takes it, such as when the cell can be
 // reached that has the run, or there is room for the change. Others do not wait for it.
-func (c *committer) commitAgain(change Change) (errs []error, err error) {
+func (c *committer) commitAgain(change model.Change) (errs []error, err error) {
 	backoff := 10 * time.Millisecond
 	for {
 		c.metrics.failed("commit")
@@ -77,11 +79,11 @@ func (c *committer) commitAgain(change Change) (errs []error, err error) {
 			return nil, context.Cause(c.ctx)
 		}
 		backoff = min(2*backoff, maxBackoff)
-		if errs, err = c.shared.call(c.ctx, []Change{change}); err != nil {
+		if errs, err = c.shared.call(c.ctx, []model.Change{change}); err != nil {
 			return nil, err
 		}
 		if !mayPass(errs[0]) {
-			c.settle([]Change{change}, errs)
+			c.settle([]model.Change{change}, errs)
 			return errs, nil
 		}
 	}
@@ -89,7 +91,7 @@ func (c *committer) commitAgain(change Change) (errs []error, err error) {
 
 // write writes changes until it is known what became of them. In doubt says that
 // an earlier try may have written them already.
-func (c *committer) write(changes []Change, inDoubt bool) []error {
+func (c *committer) write(changes []model.Change, inDoubt bool) []error {
 	backoff := 10 * time.Millisecond
 	before := c.written.Load()
 	for try := 1; ; try++ {
@@ -134,14 +136,14 @@ func (c *committer) write(changes []Change, inDoubt bool) []error {
 }
 
 // try makes one attempt to write changes.
-func (c *committer) try(changes []Change) ([]error, error) {
+func (c *committer) try(changes []model.Change) ([]error, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, storeTimeout)
 	defer cancel()
 	return c.store.Commit(ctx, c.node, changes)
 }
 
 // refuse gives up a change that the store refuses while it writes others.
-func (c *committer) refuse(change Change, err error) []error {
+func (c *committer) refuse(change model.Change, err error) []error {
 	if c.isWritten(change) {
 		return []error{nil}
 	}
@@ -150,7 +152,7 @@ func (c *committer) refuse(change Change, err error) []error {
 
 // settle corrects the errors of changes that an earlier try may have written
 // already, its answer having been lost.
-func (c *committer) settle(changes []Change, errs []error) {
+func (c *committer) settle(changes []model.Change, errs []error) {
 	for i, err := range errs {
 		if (errors.Is(err, ErrStale) || errors.Is(err, ErrCancelled)) && c.isWritten(changes[i]) {
 			errs[i] = nil
@@ -162,7 +164,7 @@ func (c *committer) settle(changes []Change, errs []error) {
 // whether a change was written. Nobody else moves a run that the node owns. So
 // when the run has moved on further than by this change, then because the change
 // gave it back.
-func (c *committer) isWritten(change Change) bool {
+func (c *committer) isWritten(change model.Change) bool {
 	backoff := 10 * time.Millisecond
 	for {
 		ctx, cancel := context.WithTimeout(c.ctx, storeTimeout)
@@ -172,7 +174,7 @@ func (c *committer) isWritten(change Change) bool {
 		case err == nil && r.Version == change.Version+1:
 			return bytes.Equal(r.Checkpoint, change.Checkpoint)
 		case err == nil:
-			return r.Version > change.Version+1 && change.Status != Running
+			return r.Version > change.Version+1 && change.Status != model.Running
 		case errors.Is(err, ErrNotFound):
 			return false
 		}

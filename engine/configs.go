@@ -10,6 +10,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/engine/model"
 )
 
 // A ConfigError says why a live setting is refused.
@@ -147,7 +148,7 @@ func (s *settings) names(d *definition) []string {
 // without a schema one of another kind than the declared one. One that is declared
 // as null takes any.
 func (d *definition) checkConfig(name string, value any) error {
-	if err := checkData(value); err != nil {
+	if err := model.CheckData(value); err != nil {
 		return &ConfigError{"invalid_config", fmt.Sprintf("config %s: %v", name, err)}
 	}
 	if contract := d.contracts[name]; contract != nil {

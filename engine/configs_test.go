@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 const switched = `
@@ -27,7 +28,7 @@ func TestConfigHoldsOnAllNodesWithinASecond(t *testing.T) {
 		first, _ := r.start(switched)
 		second, stop := r.start(switched)
 		run := r.submit(second, event("work", ""))
-		r.settle(second, run, engine.Succeeded)
+		r.settle(second, run, model.Succeeded)
 		r.want("work/a/one")
 
 		off := map[string]any{"on": false}
@@ -37,12 +38,12 @@ func TestConfigHoldsOnAllNodesWithinASecond(t *testing.T) {
 		}
 		time.Sleep(1100 * time.Millisecond)
 		for range 4 {
-			r.settle(second, r.submit(second, event("work", "")), engine.Succeeded)
+			r.settle(second, r.submit(second, event("work", "")), model.Succeeded)
 		}
 		r.want("work/a/one")
 		stop()
 		third, _ := r.start(switched)
-		r.settle(third, r.submit(third, event("work", "")), engine.Succeeded)
+		r.settle(third, r.submit(third, event("work", "")), model.Succeeded)
 		r.want("work/a/one")
 
 		if _, err := first.SetConfig(context.Background(), "SWITCH", off, 0, engine.Actor{}); !errors.Is(err, engine.ErrConflict) {

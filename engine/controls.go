@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/engine/planner"
 )
 
 // This file says what controls mean: the switches, limits and rollouts that
@@ -158,17 +159,17 @@ func (l *liveControl) limits(now time.Time) bool {
 
 // above gives the controls that hold for a handler: its own, the stage's and the
 // pipeline's; nil for none.
-func (c *controls) above(s *Step) [3]*liveControl {
+func (c *controls) above(s *planner.Step) [3]*liveControl {
 	if c == nil || len(c.byPath) == 0 {
 		return [3]*liveControl{}
 	}
-	pipeline, _, _ := strings.Cut(s.stage, "/")
-	return [3]*liveControl{c.byPath[s.Path], c.byPath[s.stage], c.byPath[pipeline]}
+	pipeline, _, _ := strings.Cut(s.StagePath, "/")
+	return [3]*liveControl{c.byPath[s.Path], c.byPath[s.StagePath], c.byPath[pipeline]}
 }
 
 // skips tells whether a handler is left out, and by which control. A critical
 // one is only when the operator insists.
-func (c *controls) skips(s *Step, now time.Time) *liveControl {
+func (c *controls) skips(s *planner.Step, now time.Time) *liveControl {
 	for _, l := range c.above(s) {
 		if l.isOff(ModeSkip, now) && (l.Force || !s.Handler.IsCritical()) {
 			return l
@@ -178,7 +179,7 @@ func (c *controls) skips(s *Step, now time.Time) *liveControl {
 }
 
 // holds tells whether runs wait before a handler, and for which control.
-func (c *controls) holds(s *Step, now time.Time) *liveControl {
+func (c *controls) holds(s *planner.Step, now time.Time) *liveControl {
 	for _, l := range c.above(s) {
 		if l.isOff(ModeHold, now) {
 			return l
@@ -188,21 +189,21 @@ func (c *controls) holds(s *Step, now time.Time) *liveControl {
 }
 
 // keeps tells whether a handler stays in the flow though its calls fail.
-func (c *controls) keeps(s *Step, now time.Time) bool {
+func (c *controls) keeps(s *planner.Step, now time.Time) bool {
 	above := c.above(s)
 	return above[0].isKept(now) || above[1].isKept(now) || above[2].isKept(now)
 }
 
-// off is [Live].Off.
-func (c *controls) off(s *Step, now time.Time) (reason string, off bool) {
+// off is [core.Live].Off.
+func (c *controls) off(s *planner.Step, now time.Time) (reason string, off bool) {
 	if l := c.skips(s, now); l != nil {
 		return l.off, true
 	}
 	return "", false
 }
 
-// share is [Live].Share.
-func (c *controls) share(s *Step) (percent float64, ok bool) {
+// share is [core.Live].Share.
+func (c *controls) share(s *planner.Step) (percent float64, ok bool) {
 	l := c.above(s)[0]
 	if l != nil && l.RolloutPercent != nil && (l.Force || !s.Handler.IsCritical()) {
 		return *l.RolloutPercent, true
@@ -236,7 +237,7 @@ func (c *controls) stands(cause string, now time.Time) bool {
 
 // effects lists what keeps a handler from running freely, in the order in which
 // it counts.
-func (c *controls) effects(s *Step, now time.Time) []string {
+func (c *controls) effects(s *planner.Step, now time.Time) []string {
 	var out []string
 	for _, l := range c.above(s) {
 		switch {
@@ -266,7 +267,7 @@ func (c *controls) effects(s *Step, now time.Time) []string {
 }
 
 // state tells how a handler is switched: on, off or hold.
-func (c *controls) state(s *Step, now time.Time) string {
+func (c *controls) state(s *planner.Step, now time.Time) string {
 	switch {
 	case c.skips(s, now) != nil:
 		return "off"
@@ -277,7 +278,7 @@ func (c *controls) state(s *Step, now time.Time) string {
 }
 
 // limit tells the lowest rate that bounds a handler; empty for none.
-func (c *controls) limit(s *Step, now time.Time) string {
+func (c *controls) limit(s *planner.Step, now time.Time) string {
 	var rates []dsl.Rate
 	if r := s.Handler.RateLimit; r != nil {
 		rates = append(rates, r.Rate)

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 const controlled = `
@@ -114,11 +115,11 @@ func TestSwitchHoldsOnAllNodesWithinASecondAndAfterARestart(t *testing.T) {
 		third, _ := r.start(controlled)
 		before := r.count("work/b/two")
 		run := r.submit(third, event("work", ""))
-		v := r.settle(third, run, engine.Succeeded)
+		v := r.settle(third, run, model.Succeeded)
 		if r.count("work/b/two") != before {
 			t.Error("want the switch to survive a restart")
 		}
-		if h := v.Handlers[1]; h.Outcome != engine.OutcomeSkipped || h.Reason != "switched off at work/b/two by ann: incident 7" {
+		if h := v.Handlers[1]; h.Outcome != model.OutcomeSkipped || h.Reason != "switched off at work/b/two by ann: incident 7" {
 			t.Errorf("want the reason with who and why, have %+v", h)
 		}
 	})
@@ -130,10 +131,10 @@ func TestSwitchEndsByItself(t *testing.T) {
 		r := newRig(t)
 		e, _ := r.start(controlled)
 		r.set(e, "work/b", engine.ControlChange{Until: time.Now().Add(time.Minute), RateLimit: "100/s"})
-		r.settle(e, r.submit(e, event("work", "")), engine.Succeeded)
+		r.settle(e, r.submit(e, event("work", "")), model.Succeeded)
 		r.want("work/a/one")
 		time.Sleep(time.Minute)
-		r.settle(e, r.submit(e, event("work", "")), engine.Succeeded)
+		r.settle(e, r.submit(e, event("work", "")), model.Succeeded)
 		if r.count("work/b/two") != 1 || r.count("work/b/three") != 1 {
 			t.Errorf("want both handlers again, have %v", r.paths())
 		}
@@ -157,7 +158,7 @@ func TestHoldParksRunsAndLiftingItWakesThemInOrder(t *testing.T) {
 			runs = append(runs, r.submit([]*engine.Engine{first, second}[i%2], event("work", fmt.Sprint("k", i%4))))
 		}
 		for _, run := range runs[:4] {
-			v := r.settle(first, run, engine.Parked)
+			v := r.settle(first, run, model.Parked)
 			if h := v.Handlers[len(v.Handlers)-1]; h.Reason != "held at work/b by ann: incident 7" {
 				t.Fatalf("want the reason of the hold, have %+v", h)
 			}
@@ -172,7 +173,7 @@ func TestHoldParksRunsAndLiftingItWakesThemInOrder(t *testing.T) {
 			t.Errorf("want all parked runs to go on within a second, have %d", n)
 		}
 		for _, run := range runs {
-			r.settle(first, run, engine.Succeeded)
+			r.settle(first, run, model.Succeeded)
 		}
 		last := map[string]int{}
 		for _, c := range r.calls.Calls() {
@@ -203,7 +204,7 @@ func TestHeldHandlerGoesOnWhileAnotherOneIsUnderWay(t *testing.T) {
 		time.Sleep(time.Second)
 		r.want("work/a/one", "work/b/two", "work/b/three")
 		close(open)
-		r.settle(e, run, engine.Succeeded)
+		r.settle(e, run, model.Succeeded)
 	})
 }
 
@@ -306,8 +307,8 @@ func TestCriticalHandlersAreSkippedByForceOnly(t *testing.T) {
 			}
 			e, stop := r.start(controlled)
 			for range 3 {
-				v := r.settle(e, r.submit(e, event("work", "")), engine.Succeeded)
-				if o := v.Handlers[0].Outcome; o != engine.OutcomeSucceeded && !forced {
+				v := r.settle(e, r.submit(e, event("work", "")), model.Succeeded)
+				if o := v.Handlers[0].Outcome; o != model.OutcomeSucceeded && !forced {
 					t.Errorf("critical handler is %s: %s", o, v.Handlers[0].Reason)
 				}
 			}
@@ -376,7 +377,7 @@ func TestCallsUnderWayAreBounded(t *testing.T) {
 		r := newRig(t)
 		var mu sync.Mutex
 		now, most := 0, 0
-		r.on("one", func(context.Context, *engine.Call, any) (engine.Result, error) {
+		r.on("one", func(context.Context, *engine.Call, any) (model.Result, error) {
 			mu.Lock()
 			now++
 			most = max(most, now)
@@ -385,7 +386,7 @@ func TestCallsUnderWayAreBounded(t *testing.T) {
 			mu.Lock()
 			now--
 			mu.Unlock()
-			return engine.Result{}, nil
+			return model.Result{}, nil
 		})
 		e, _ := r.start(strings.ReplaceAll(controlled, "{id: one,", "{id: one, max-in-flight: 3,"))
 		began := time.Now()
@@ -394,7 +395,7 @@ func TestCallsUnderWayAreBounded(t *testing.T) {
 			runs = append(runs, r.submit(e, event("work", "")))
 		}
 		for _, run := range runs {
-			r.settle(e, run, engine.Succeeded)
+			r.settle(e, run, model.Succeeded)
 		}
 		if took := time.Since(began); most != 3 || took > 5*time.Second {
 			t.Errorf("want 3 calls at once and little waste, have %d in %s", most, took)
@@ -411,8 +412,8 @@ func TestRolloutIsStickyAndGrows(t *testing.T) {
 			for i := range 100 {
 				ev := event("work", "")
 				ev.Payload = map[string]any{"id": fmt.Sprint("user-", i)}
-				v := r.settle(e, r.submit(e, ev), engine.Succeeded)
-				in = append(in, v.Handlers[1].Outcome == engine.OutcomeSucceeded)
+				v := r.settle(e, r.submit(e, ev), model.Succeeded)
+				in = append(in, v.Handlers[1].Outcome == model.OutcomeSucceeded)
 			}
 			return in
 		}
@@ -488,7 +489,7 @@ func TestDryRunTellsWhatWouldBe(t *testing.T) {
 		e, _ := r.start(three)
 		time.Sleep(time.Minute) // or it is the rate of the time since the start
 		for range 6 {
-			r.settle(e, r.submit(e, event("work", "k")), engine.Succeeded)
+			r.settle(e, r.submit(e, event("work", "k")), model.Succeeded)
 		}
 		effect, err := e.ControlEffect(context.Background(), "work/a", engine.ControlChange{Mode: engine.ModeHold})
 		if err != nil || !effect.DryRun || len(effect.Handlers) != 1 || effect.CallsPerS < 0.1 || effect.CallsPerS > 0.11 || !effect.Handlers[0].Critical {
@@ -556,7 +557,7 @@ type slowStore struct {
 	delay atomic.Int64
 }
 
-func (s *slowStore) Commit(ctx context.Context, node int64, changes []engine.Change) ([]error, error) {
+func (s *slowStore) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	time.Sleep(time.Duration(s.delay.Load()))
 	return s.Store.Commit(ctx, node, changes)
 }
@@ -579,8 +580,8 @@ func TestSwitchCountsForCallsThatAreBeingSaved(t *testing.T) {
 			if mode == engine.ModeHold {
 				r.remove(e, "work/b")
 			}
-			v := r.settle(e, run, engine.Succeeded)
-			want := map[string]string{engine.ModeSkip: engine.OutcomeSkipped, engine.ModeHold: engine.OutcomeSucceeded}[mode]
+			v := r.settle(e, run, model.Succeeded)
+			want := map[string]string{engine.ModeSkip: model.OutcomeSkipped, engine.ModeHold: model.OutcomeSucceeded}[mode]
 			if h := v.Handlers[1]; h.Outcome != want || mode == engine.ModeHold && h.Attempts != 1 {
 				t.Errorf("%s: want %s, have %+v", mode, want, h)
 			}
@@ -609,19 +610,19 @@ pipelines:
         handlers: [{id: two, step: {}}]
 `)
 		open := make(gate)
-		r.on("two", func(ctx context.Context, c *engine.Call, value any) (engine.Result, error) {
+		r.on("two", func(ctx context.Context, c *engine.Call, value any) (model.Result, error) {
 			_, _ = open.do(ctx, c, value)
-			return engine.Result{}, engine.Permanent(errors.New("no"))
+			return model.Result{}, model.Permanent(errors.New("no"))
 		})
 		run := r.submit(e, event("work", ""))
 		synctest.Wait()
 		r.set(e, "pay", engine.ControlChange{Mode: engine.ModeHold, Forever: true})
 		close(open)
-		r.settle(e, run, engine.Parked)
+		r.settle(e, run, model.Parked)
 		time.Sleep(time.Hour)
 		r.want("pay/a/one", "pay/b/two")
 		r.remove(e, "pay")
-		r.settle(e, run, engine.Failed)
+		r.settle(e, run, model.Failed)
 		r.want("pay/a/one", "pay/b/two", "pay/a/one/compensate")
 	})
 }

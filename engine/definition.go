@@ -15,7 +15,9 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/engine/model"
 	"procaas/engine/outbound"
+	"procaas/engine/planner"
 )
 
 // A definition is a bundle made ready to run: with its plans, the HTTP client
@@ -23,11 +25,11 @@ import (
 // immutable.
 type definition struct {
 	bundle   *dsl.Bundle
-	plans    []*Plan
-	byID     map[string]*Plan
+	plans    []*planner.Plan
+	byID     map[string]*planner.Plan
 	client   *http.Client
 	workers  *http.Client // reaches the workers of clusters
-	runID    func(Event) string
+	runID    func(model.Event) string
 	events   []string       // types that activate a pipeline, for suggestions
 	declared map[string]any // configs, with their first values
 
@@ -37,8 +39,8 @@ type definition struct {
 	// each event type is accepted.
 	from map[string]map[string][]string
 
-	needed  map[string]bool // services that critical handlers call
-	counted map[*Step]bool  // what their calls come to decides about fallbacks
+	needed  map[string]bool        // services that critical handlers call
+	counted map[*planner.Step]bool // what their calls come to decides about fallbacks
 
 	fallbacks *Fallbacks // what decides about those of its handlers; nil when none has one
 
@@ -54,11 +56,11 @@ var errDefinition = errors.New("definition cannot be used")
 // newDefinition plans all pipelines of a bundle.
 func newDefinition(b *dsl.Bundle, types []dsl.Type, maxConns int, targets *outbound.Targets, log *slog.Logger) (*definition, error) {
 	d := &definition{
-		bundle: b, byID: map[string]*Plan{}, client: outbound.ForServices(b, maxConns, targets, log), workers: outbound.ForWorkers(b, targets),
+		bundle: b, byID: map[string]*planner.Plan{}, client: outbound.ForServices(b, maxConns, targets, log), workers: outbound.ForWorkers(b, targets),
 		declared: map[string]any{}, contracts: map[string]*dsl.Contract{}, from: map[string]map[string][]string{},
 		needed: map[string]bool{},
 	}
-	m := NewPlanner(b, types)
+	m := planner.NewPlanner(b, types)
 	for _, p := range b.Pipelines {
 		plan, err := m.Plan(p)
 		if err != nil {
@@ -70,9 +72,9 @@ func newDefinition(b *dsl.Bundle, types []dsl.Type, maxConns int, targets *outbo
 			d.events = append(d.events, p.ID)
 		}
 		d.events = append(d.events, p.On...)
-		for _, s := range plan.all {
-			if s.calls != nil && s.Handler.IsCritical() {
-				d.needed[s.calls.ID] = true
+		for _, s := range plan.Written {
+			if s.Service != nil && s.Handler.IsCritical() {
+				d.needed[s.Service.ID] = true
 			}
 			if s.Handler.Await != nil {
 				d.events = append(d.events, s.Handler.Await.Event...)
@@ -132,7 +134,7 @@ type library struct {
 	maxConns int
 	targets  *outbound.Targets
 	log      *slog.Logger
-	runID    func(Event) string // makes the id of a new run
+	runID    func(model.Event) string // makes the id of a new run
 
 	current atomic.Pointer[definition]
 	loads   singleflight.Group

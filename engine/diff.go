@@ -6,6 +6,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/engine/planner"
 )
 
 // A Diff is what a new definition changes.
@@ -92,12 +93,12 @@ func (c *comparison) changed(what, name string, fields []FieldChange) {
 func compare(a, b *definition) Diff {
 	c := &comparison{found: []Difference{}}
 	pairs(c, DiffFlow, a.bundle.Flows, b.bundle.Flows, func(f *dsl.Flow) string { return f.ID }, c.flows)
-	pairs(c, DiffPipeline, a.plans, b.plans, func(p *Plan) string { return p.Pipeline.ID }, c.plans)
+	pairs(c, DiffPipeline, a.plans, b.plans, func(p *planner.Plan) string { return p.Pipeline.ID }, c.plans)
 	pairs(c, DiffService, a.bundle.Services, b.bundle.Services, func(s *dsl.Service) string { return s.ID }, func(a, b *dsl.Service) {
 		c.changed(DiffService, b.ID, fieldChanges(a, b))
 	})
 	pairs(c, DiffConfig, a.bundle.Configs, b.bundle.Configs, func(v *dsl.Config) string { return v.Name }, func(a, b *dsl.Config) {
-		if old, now := dataText(a.Value), dataText(b.Value); old != now {
+		if old, now := planner.DataText(a.Value), planner.DataText(b.Value); old != now {
 			c.add(DiffConfig, b.Name, DiffChanged, "", FieldChange{"value", old, now})
 		}
 	})
@@ -139,7 +140,7 @@ func (c *comparison) flows(a, b *dsl.Flow) {
 }
 
 // plans compares two versions of a pipeline, from the outside to the inside.
-func (c *comparison) plans(a, b *Plan) {
+func (c *comparison) plans(a, b *planner.Plan) {
 	id := b.Pipeline.ID
 	c.changed(DiffPipeline, id, fieldChanges(a.Pipeline, b.Pipeline, "shared-state", "stages"))
 	c.states(id, a.Pipeline.SharedState, b.Pipeline.SharedState, "runs in flight may hold it")
@@ -152,11 +153,11 @@ func (c *comparison) plans(a, b *Plan) {
 func (c *comparison) states(owner string, a, b *dsl.Value, lost string) {
 	var added []string
 	for i, k := range b.Keys() {
-		name, now := owner+"/"+k.Name, valueText(b.Items()[i])
+		name, now := owner+"/"+k.Name, planner.ValueText(b.Items()[i])
 		if a.Get(k.Name) == nil {
 			added = append(added, k.Name)
 			c.add(DiffState, name, DiffAdded, "")
-		} else if old := valueText(a.Get(k.Name)); old != now {
+		} else if old := planner.ValueText(a.Get(k.Name)); old != now {
 			c.add(DiffState, name, DiffChanged, "", FieldChange{"first value", old, now})
 		}
 	}
@@ -173,9 +174,9 @@ func (c *comparison) states(owner string, a, b *dsl.Value, lost string) {
 }
 
 // stages finds stages that are new, gone, or have changed places.
-func (c *comparison) stages(a, b *Plan) {
+func (c *comparison) stages(a, b *planner.Plan) {
 	id := b.Pipeline.ID
-	ids := func(p *Plan) (out []string) {
+	ids := func(p *planner.Plan) (out []string) {
 		for _, s := range p.Stages {
 			out = append(out, s.ID)
 		}
@@ -198,10 +199,10 @@ func (c *comparison) stages(a, b *Plan) {
 	}
 	for _, s := range b.Stages {
 		if at := slices.Index(old, s.ID); at >= 0 {
-			was := a.Stages[at].of
-			changes := slices.Concat(conditionChanges(was, s.of), fieldChanges(was, s.of, "enabled", "choose", "handlers", "shared-state"))
+			was := a.Stages[at].Declared
+			changes := slices.Concat(conditionChanges(was, s.Declared), fieldChanges(was, s.Declared, "enabled", "choose", "handlers", "shared-state"))
 			c.changed(DiffStage, id+"/"+s.ID, changes)
-			c.states(id+"/"+s.ID, was.SharedState, s.of.SharedState, "elements in flight may hold it")
+			c.states(id+"/"+s.ID, was.SharedState, s.Declared.SharedState, "elements in flight may hold it")
 		}
 	}
 }
@@ -230,15 +231,15 @@ func longestCommon(a, b []string) []string {
 
 // handlers matches handlers by their paths; one that is gone and has come in
 // another stage has moved.
-func (c *comparison) handlers(a, b *Plan) {
-	gone := map[string][]*Step{} // by id
-	for _, s := range a.all {
+func (c *comparison) handlers(a, b *planner.Plan) {
+	gone := map[string][]*planner.Step{} // by id
+	for _, s := range a.Written {
 		if b.Step(s.Path) == nil {
 			gone[s.Handler.ID] = append(gone[s.Handler.ID], s)
 		}
 	}
-	moved := map[*Step]bool{}
-	for _, s := range b.all {
+	moved := map[*planner.Step]bool{}
+	for _, s := range b.Written {
 		was := a.Step(s.Path)
 		// Two that are gone and share an id leave open which one has moved; then none has.
 		if old := gone[s.Handler.ID]; was == nil && len(old) == 1 && !moved[old[0]] {
@@ -251,7 +252,7 @@ func (c *comparison) handlers(a, b *Plan) {
 			c.add(DiffHandler, s.Path, DiffAdded, criticality(s.Handler))
 		}
 	}
-	for _, s := range a.all {
+	for _, s := range a.Written {
 		if b.Step(s.Path) == nil && !moved[s] {
 			c.add(DiffHandler, s.Path, DiffRemoved, criticality(s.Handler))
 		}
@@ -267,12 +268,12 @@ func criticality(h *dsl.Handler) string {
 }
 
 // orders finds handlers of both plans that must wait for each other in one only.
-func (c *comparison) orders(a, b *Plan) {
-	list := func(in, other *Plan, change string) {
-		for _, s := range in.all {
+func (c *comparison) orders(a, b *planner.Plan) {
+	list := func(in, other *planner.Plan, change string) {
+		for _, s := range in.Written {
 			for _, e := range s.After {
 				from, to := other.Step(e.From.Path), other.Step(s.Path)
-				if s.implied(e) || from == nil || to == nil || to.waitsFor(from) {
+				if s.Implied(e) || from == nil || to == nil || to.WaitsFor(from) {
 					continue
 				}
 				c.add(DiffOrder, s.Path, change, e.Why, FieldChange{

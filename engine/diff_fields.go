@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/engine/planner"
 )
 
 // This file compares what authors write, field by field. It follows the structs
@@ -46,7 +47,7 @@ func conditionChanges(a, b *dsl.Stage) []FieldChange {
 			case s.Choose[i].When == nil:
 				return "otherwise"
 			}
-			return valueText(s.Choose[i].When)
+			return planner.ValueText(s.Choose[i].When)
 		}
 		if old, now := when(a), when(b); old != now {
 			changes = append(changes, FieldChange{fmt.Sprintf("branch %d", i+1), old, now})
@@ -94,7 +95,7 @@ func fieldChange(name string, a, b reflect.Value, preset string) []FieldChange {
 // valueChanges compares two values; of mappings, name by name.
 func valueChanges(name string, a, b *dsl.Value) []FieldChange {
 	if len(a.Keys()) == 0 || len(b.Keys()) == 0 {
-		if old, now := valueText(a), valueText(b); old != now {
+		if old, now := planner.ValueText(a), planner.ValueText(b); old != now {
 			return []FieldChange{{name, old, now}}
 		}
 		return nil
@@ -115,7 +116,7 @@ func entryText(v *dsl.Value, name string) string {
 	if v.Get(name) == nil {
 		return ""
 	}
-	return valueText(v.Get(name))
+	return planner.ValueText(v.Get(name))
 }
 
 // fieldText shows a field in one line; empty when it is not given. A pointer that is nil
@@ -123,7 +124,7 @@ func entryText(v *dsl.Value, name string) string {
 func fieldText(v reflect.Value, preset string) string {
 	switch x := v.Interface().(type) {
 	case *dsl.Value:
-		return valueText(x)
+		return planner.ValueText(x)
 	case time.Duration:
 		if x == 0 {
 			return ""

@@ -3,16 +3,16 @@
 //
 // # The core
 //
-// A [Plan] is a pipeline with its proof. For each handler it knows what the
+// A [planner.Plan] is a pipeline with its proof. For each handler it knows what the
 // expressions read, what the handler writes and what it touches outside; from
 // that follows which handlers of a stage may run in parallel and which must keep
 // the order of their declaration. [WritePlan] shows it, with the places in the
 // files that prove every wait.
 //
-// A [Run] is one event's way through a plan. It is a value that reacts: it reads
+// A [core.Run] is one event's way through a plan. It is a value that reacts: it reads
 // no clock, starts no goroutine and talks to nobody.
 //
-//	run := engine.Begin(plan, start)
+//	run := core.Begin(plan, start)
 //	for {
 //		tasks := run.Ready(live)          // what may start now
 //		save(run.Change(), run.TakeEmits()) // BEFORE the tasks start
@@ -28,7 +28,7 @@
 //
 // Since every change is saved before the calls that it allows, a crash may
 // repeat a call but never skip one, and the repeated call carries the same
-// idempotency key. [Resume] continues from the last checkpoint: handlers whose
+// idempotency key. [core.Resume] continues from the last checkpoint: handlers whose
 // outcome is in it are never called again, those that were under way are.
 //
 // # What holds
@@ -51,7 +51,7 @@
 //
 // A handler type is a struct that implements [Handler]; [Type] derives the rest
 // from it. The struct is filled for one call, so it needs no locks, and it never
-// sees an expression. The error says whether to repeat ([Permanent], [After]),
+// sees an expression. The error says whether to repeat ([model.Permanent], [model.After]),
 // the policy of the handler says how.
 //
 // # The driver

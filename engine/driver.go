@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"procaas/engine/core"
 )
 
 // This file holds all goroutines of the engine, and with them its time: who is
@@ -386,7 +388,7 @@ func (n *node) startJob(j *job) {
 
 // startCall lets a goroutine make one call of a handler. Its end comes on
 // j.ended, which has room for it.
-func (n *node) startCall(j *job, t Task) {
+func (n *node) startCall(j *job, t core.Attempt) {
 	if n.virtual != nil {
 		n.virtual.call(j, t)
 		return

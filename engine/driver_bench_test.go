@@ -15,6 +15,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/memory"
+	"procaas/engine/model"
 )
 
 // BenchmarkFlow is one run of three handlers that do nothing, each checkpointed,
@@ -30,8 +31,8 @@ func BenchmarkFlowTraced(b *testing.B) {
 
 func benchmarkFlow(b *testing.B, tracer trace.Tracer) {
 	const inFlight = 64
-	noop := enginetest.Scripted("step", func(context.Context, *engine.Call, any) (engine.Result, error) {
-		return engine.Result{}, nil
+	noop := enginetest.Scripted("step", func(context.Context, *engine.Call, any) (model.Result, error) {
+		return model.Result{}, nil
 	})
 	bundle, found := dsl.Load([]diag.File{{Name: "flows.yaml", Data: []byte(three)}}, dsl.Options{Types: []dsl.Type{noop.Type}})
 	if bundle == nil {
@@ -73,7 +74,7 @@ type ends struct {
 	ended chan struct{}
 }
 
-func (s *ends) Commit(ctx context.Context, node int64, changes []engine.Change) ([]error, error) {
+func (s *ends) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	errs, err := s.Store.Commit(ctx, node, changes)
 	for i, c := range changes {
 		if err == nil && errs[i] == nil && c.Status.Ended() {

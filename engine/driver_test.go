@@ -15,6 +15,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/model"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,7 +25,7 @@ func TestRunGoesThroughItsStages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		e, stop := r.start(three)
-		v := r.settle(e, r.submit(e, event("work", "k")), engine.Succeeded)
+		v := r.settle(e, r.submit(e, event("work", "k")), model.Succeeded)
 		r.want("work/a/one", "work/b/two", "work/c/three")
 		if v.SharedState["seen"] != 1 || len(v.Handlers) != 3 {
 			t.Errorf("want seen 1 and 3 handlers, have %v and %d", v.SharedState, len(v.Handlers))
@@ -41,12 +42,12 @@ func TestEventsOfAKeyRunOneAtATimeInOrder(t *testing.T) {
 		r := newRig(t)
 		var order []string
 		var active, most atomic.Int32
-		r.on("two", func(_ context.Context, c *engine.Call, _ any) (engine.Result, error) {
+		r.on("two", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
 			most.Store(max(most.Load(), active.Add(1)))
 			time.Sleep(10 * time.Millisecond)
 			order = append(order, c.Event.ID)
 			active.Add(-1)
-			return engine.Result{}, nil
+			return model.Result{}, nil
 		})
 		e, _ := r.start(three)
 		var want []string
@@ -56,7 +57,7 @@ func TestEventsOfAKeyRunOneAtATimeInOrder(t *testing.T) {
 			ev.ID = fmt.Sprintf("e%02d", i)
 			want, last = append(want, ev.ID), r.submit(e, ev)
 		}
-		v := r.settle(e, last, engine.Succeeded)
+		v := r.settle(e, last, model.Succeeded)
 		if !slices.Equal(order, want) || most.Load() != 1 {
 			t.Errorf("want %v one at a time, have %v with %d at once", want, order, most.Load())
 		}
@@ -83,7 +84,7 @@ func TestKeysRunInParallel(t *testing.T) {
 		}
 		close(open)
 		for _, run := range runs {
-			r.settle(e, run, engine.Succeeded)
+			r.settle(e, run, model.Succeeded)
 		}
 	})
 }
@@ -115,7 +116,7 @@ pipelines:
 		runs = append(runs, r.submit(e, event("work", "")))
 		close(blocked)
 		for _, run := range runs {
-			r.settle(e, run, engine.Succeeded)
+			r.settle(e, run, model.Succeeded)
 		}
 	})
 }
@@ -139,7 +140,7 @@ func TestMaxInFlightBoundsTheRunsOfANode(t *testing.T) {
 		}
 		close(open)
 		for _, run := range runs {
-			r.settle(e, run, engine.Succeeded)
+			r.settle(e, run, model.Succeeded)
 		}
 	})
 }
@@ -159,7 +160,7 @@ func TestIndependentHandlersRunAtOnce(t *testing.T) {
 			t.Errorf("want 5 calls at once, have %d", n)
 		}
 		close(open)
-		r.settle(e, run, engine.Succeeded)
+		r.settle(e, run, model.Succeeded)
 	})
 }
 
@@ -183,7 +184,7 @@ func TestCrashRepeatsOnlyWhatWasNotSavedWithTheSameKey(t *testing.T) {
 
 		close(stuck)
 		second, _ := r.start(three)
-		r.settle(second, run, engine.Succeeded)
+		r.settle(second, run, model.Succeeded)
 		r.want("work/a/one", "work/b/two", "work/b/two", "work/c/three")
 		calls := r.calls.Of("work/b/two")
 		if calls[0].IdempotencyKey != calls[1].IdempotencyKey || calls[0].IdempotencyKey == "" {
@@ -208,7 +209,7 @@ func TestParallelStageRepeatsOnlyItsUnfinishedHandlers(t *testing.T) {
 		stop()
 		close(stuck)
 		second, _ := r.start(parallel(3))
-		r.settle(second, run, engine.Succeeded)
+		r.settle(second, run, model.Succeeded)
 		for path, want := range map[string]int{"work/a/h0": 1, "work/a/h1": 2, "work/a/h2": 1} {
 			if have := len(r.calls.Of(path)); have != want {
 				t.Errorf("%s: want %d calls, have %d", path, want, have)
@@ -232,7 +233,7 @@ func TestAnotherNodeTakesOverWhatADeadOneHeld(t *testing.T) {
 		store.Cut()
 		began := time.Now()
 		close(stuck)
-		r.settle(second, run, engine.Succeeded)
+		r.settle(second, run, model.Succeeded)
 		if took := time.Since(began); took > 6*time.Second {
 			t.Errorf("want the run taken over within the lease and a beat, it took %s", took)
 		}
@@ -253,11 +254,11 @@ func TestPausedNodeWritesNothingAndStartsNothing(t *testing.T) {
 		}}
 		hold := make(chan struct{})
 		var calls atomic.Int32
-		r.on("one", func(ctx context.Context, c *engine.Call, _ any) (engine.Result, error) {
+		r.on("one", func(ctx context.Context, c *engine.Call, _ any) (model.Result, error) {
 			if calls.Add(1) == 1 {
 				<-hold
 			}
-			return engine.Result{}, nil
+			return model.Result{}, nil
 		})
 		first := r.engine(store, three)
 		r.run(first)
@@ -266,7 +267,7 @@ func TestPausedNodeWritesNothingAndStartsNothing(t *testing.T) {
 		synctest.Wait()
 		paused.Store(true)
 		second, _ := r.start(three)
-		r.settle(second, run, engine.Succeeded)
+		r.settle(second, run, model.Succeeded)
 		done := len(r.calls.Calls())
 
 		paused.Store(false)
@@ -311,7 +312,7 @@ func TestNoCallStartsAfterTheLeaseIsOver(t *testing.T) {
 			t.Errorf("want the node to say why its lease is over, have %v", err)
 		}
 		beatless.Store(false) // nobody has taken over, so it goes on
-		r.settle(e, run, engine.Succeeded)
+		r.settle(e, run, model.Succeeded)
 		r.want("work/a/one", "work/b/two", "work/c/three")
 	})
 }
@@ -364,7 +365,7 @@ func TestNoCallStartsWhenTheStoreHasLostSightOfASilentNode(t *testing.T) {
 		beatless.Store(false)
 		time.Sleep(time.Second)
 		r.want("work/a/one", "work/b/two", "work/c/three") // nobody has taken over
-		r.settle(e, run, engine.Succeeded)
+		r.settle(e, run, model.Succeeded)
 	})
 }
 
@@ -382,7 +383,7 @@ func TestNodeIsNotReadyWhileNothingIsWritten(t *testing.T) {
 		}}
 		e := r.engine(store, three)
 		r.run(e)
-		r.settle(e, r.submit(e, event("work", "k")), engine.Succeeded)
+		r.settle(e, r.submit(e, event("work", "k")), model.Succeeded)
 		full.Store(true)
 		for range 5 {
 			results, err := e.Submit(t.Context(), []engine.Submission{{Event: event("work", "k")}})
@@ -399,7 +400,7 @@ func TestNodeIsNotReadyWhileNothingIsWritten(t *testing.T) {
 			t.Errorf("want the node tried again after a while without writes, have %v", err)
 		}
 		full.Store(false)
-		r.settle(e, r.submit(e, event("work", "k")), engine.Succeeded)
+		r.settle(e, r.submit(e, event("work", "k")), model.Succeeded)
 		if err := e.Healthy(t.Context()); err != nil {
 			t.Errorf("want the node ready when the store writes again, have %v", err)
 		}
@@ -413,9 +414,9 @@ func TestDrainSavesTheEndsOfCallsUnderWayAndGivesTheRestBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.on("one", func(ctx context.Context, _ *engine.Call, _ any) (engine.Result, error) {
+		r.on("one", func(ctx context.Context, _ *engine.Call, _ any) (model.Result, error) {
 			time.Sleep(3 * time.Second)
-			return engine.Result{}, ctx.Err()
+			return model.Result{}, ctx.Err()
 		})
 		first, stop := r.start(three)
 		run := r.submit(first, event("work", "k"))
@@ -424,12 +425,12 @@ func TestDrainSavesTheEndsOfCallsUnderWayAndGivesTheRestBack(t *testing.T) {
 			t.Error(err)
 		}
 		r.want("work/a/one")
-		if v := r.view(first, run); v.Status != engine.Waiting || v.Handlers[0].Outcome != engine.OutcomeSucceeded {
+		if v := r.view(first, run); v.Status != model.Waiting || v.Handlers[0].Outcome != model.OutcomeSucceeded {
 			t.Errorf("want the run to wait with its first handler done, have %s %s", v.Status, v.Handlers[0].Outcome)
 		}
 		began := time.Now()
 		second, _ := r.start(three)
-		r.settle(second, run, engine.Succeeded)
+		r.settle(second, run, model.Succeeded)
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("want no waiting for a lease, it took %s", took)
 		}
@@ -455,7 +456,7 @@ func TestDrainBreaksOffCallsThatTakeTooLong(t *testing.T) {
 		if took := time.Since(began); took > 3*time.Second {
 			t.Errorf("want the drain to end in time, it took %s", took)
 		}
-		if v := r.view(e, run); v.Status != engine.Waiting || v.Handlers[0].Error != "" {
+		if v := r.view(e, run); v.Status != model.Waiting || v.Handlers[0].Error != "" {
 			t.Errorf("want the run given back without an error, have %s %q", v.Status, v.Handlers[0].Error)
 		}
 	})
@@ -479,8 +480,8 @@ func TestRunKeepsTheDefinitionItBeganWith(t *testing.T) {
 
 		changed := strings.ReplaceAll(three, "{id: three, step: {}}", "{id: four, step: {}}")
 		second, _ := r.start(changed)
-		r.settle(second, begun, engine.Succeeded)
-		r.settle(second, r.submit(second, event("work", "new")), engine.Succeeded)
+		r.settle(second, begun, model.Succeeded)
+		r.settle(second, r.submit(second, event("work", "new")), model.Succeeded)
 		r.want("work/a/one", "work/a/one", "work/b/two", "work/c/three", "work/a/one", "work/b/two", "work/c/four")
 	})
 }
@@ -499,8 +500,8 @@ func TestLoadServesNewEventsOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		close(open)
-		r.settle(e, begun, engine.Succeeded)
-		if r.settle(e, r.submit(e, event("work", "new")), engine.Succeeded); len(r.calls.Of("work/c/three")) != 1 || len(r.calls.Of("work/c/four")) != 1 {
+		r.settle(e, begun, model.Succeeded)
+		if r.settle(e, r.submit(e, event("work", "new")), model.Succeeded); len(r.calls.Of("work/c/three")) != 1 || len(r.calls.Of("work/c/four")) != 1 {
 			t.Errorf("want one call of each definition's last handler, have %v", r.paths())
 		}
 	})
@@ -522,7 +523,7 @@ func TestUnknownDefinitionFailsTheRun(t *testing.T) {
 		stop()
 		r.types = []engine.HandlerType{enginetest.Scripted("other", r.calls.Record(r.handle))}
 		second, _ := r.start(strings.ReplaceAll(three, "step:", "other:"))
-		v := r.settle(second, run, engine.Failed)
+		v := r.settle(second, run, model.Failed)
 		if !strings.Contains(v.Error, "definition cannot be used") || !strings.Contains(v.Error, "step") {
 			t.Errorf("want the error to name the missing type, have %q", v.Error)
 		}

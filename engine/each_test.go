@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 const eachOf = `
@@ -35,23 +36,23 @@ func TestItemsAreWorkedOnInParallel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		var underway, most atomic.Int32
-		r.on("one", func(_ context.Context, c *engine.Call, value any) (engine.Result, error) {
+		r.on("one", func(_ context.Context, c *engine.Call, value any) (model.Result, error) {
 			most.Store(max(most.Load(), underway.Add(1)))
 			defer underway.Add(-1)
 			time.Sleep(time.Second)
 			if value.(int)%10 == 3 && c.Attempt == 1 {
-				return engine.Result{}, errors.New("not yet")
+				return model.Result{}, errors.New("not yet")
 			}
-			return engine.Result{Response: value.(int) * 2}, nil
+			return model.Result{Response: value.(int) * 2}, nil
 		})
 		e, _ := r.start(strings.ReplaceAll(eachOf, "ITEMS", "100"))
 		run := r.submit(e, event("work", ""))
 		time.Sleep(4 * time.Second)
-		if v := r.view(e, run); len(v.Handlers) != 1 || v.Handlers[0].Items == nil || v.Handlers[0].Items.Succeeded == 0 || v.Handlers[0].Outcome != engine.OutcomeRunning {
+		if v := r.view(e, run); len(v.Handlers) != 1 || v.Handlers[0].Items == nil || v.Handlers[0].Items.Succeeded == 0 || v.Handlers[0].Outcome != model.OutcomeRunning {
 			t.Errorf("want a handler that is running, and some items done, have %+v", v.Handlers)
 		}
 		time.Sleep(5 * time.Minute)
-		r.settle(e, run, engine.Succeeded)
+		r.settle(e, run, model.Succeeded)
 		if most.Load() != 20 {
 			t.Errorf("want 20 calls at once, have %d", most.Load())
 		}
@@ -82,15 +83,15 @@ func TestItemsThatAreDoneAreNotRepeatedByAnotherNode(t *testing.T) {
 		r := newRig(t)
 		hang := make(chan struct{})
 		var second atomic.Bool
-		r.on("one", func(ctx context.Context, _ *engine.Call, value any) (engine.Result, error) {
+		r.on("one", func(ctx context.Context, _ *engine.Call, value any) (model.Result, error) {
 			if value == 5 && !second.Load() {
 				select {
 				case <-hang:
 				case <-ctx.Done():
 				}
-				return engine.Result{}, ctx.Err()
+				return model.Result{}, ctx.Err()
 			}
-			return engine.Result{Response: value}, nil
+			return model.Result{Response: value}, nil
 		})
 		yaml := strings.ReplaceAll(eachOf, "ITEMS", "9")
 		e, stop := r.start(yaml)
@@ -101,7 +102,7 @@ func TestItemsThatAreDoneAreNotRepeatedByAnotherNode(t *testing.T) {
 		}
 		second.Store(true)
 		e, _ = r.start(yaml)
-		r.settle(e, run, engine.Succeeded)
+		r.settle(e, run, model.Succeeded)
 		calls := map[string]int{}
 		for _, c := range r.calls.Calls() {
 			calls[c.IdempotencyKey]++

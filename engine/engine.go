@@ -16,7 +16,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"procaas/dsl"
+	"procaas/engine/checkpoint"
+	"procaas/engine/model"
 	"procaas/engine/outbound"
+	"procaas/engine/planner"
 )
 
 // Options says what an Engine works with. Store, Types and Bundle are needed;
@@ -79,7 +82,7 @@ type Engine struct {
 	writes   writeHealth
 	known    Membership
 	loss     storeLoss
-	accepts  batcher[Intake, accepted]
+	accepts  batcher[model.Intake, accepted]
 	backlog  atomic.Pointer[backlog] // nil before anything was counted
 	shedLast atomic.Int64            // when events were refused for overload; Unix nanoseconds, 0 for never
 
@@ -150,16 +153,16 @@ func (o Options) complete() (Options, error) {
 
 // A Submission is an event on its way in.
 type Submission struct {
-	Event Event  // without an id, each time it is handed in it is another event
-	Hash  string // of what the sender sent; made from the event when empty
-	Queue string // the pipeline for which the event is a task, whose source the engine sets; empty for none
+	Event model.Event // without an id, each time it is handed in it is another event
+	Hash  string      // of what the sender sent; made from the event when empty
+	Queue string      // the pipeline for which the event is a task, whose source the engine sets; empty for none
 }
 
 // A Submitted is what became of one submission: a receipt, or an error that is
 // an [*IntakeError] when the sender is to blame.
 type Submitted struct {
-	Receipt Receipt // when Err is nil
-	Err     error   // the event is not stored
+	Receipt model.Receipt // when Err is nil
+	Err     error         // the event is not stored
 }
 
 // An IntakeError says why an event is refused.
@@ -186,7 +189,7 @@ func (e *Engine) Reloaded() <-chan struct{} { return e.reloaded.Next() }
 func (e *Engine) WorkersClient() *http.Client { return e.library.current.Load().workers }
 
 // Plans gives the plans of all pipelines of the present definition, in order.
-func (e *Engine) Plans() []*Plan { return slices.Clone(e.library.current.Load().plans) }
+func (e *Engine) Plans() []*planner.Plan { return slices.Clone(e.library.current.Load().plans) }
 
 // Healthy tells why the node cannot work at present; nil when it can.
 //
@@ -215,22 +218,22 @@ func (e *Engine) Healthy(context.Context) error {
 // RunByID, List, Entity, Retry and Cancel are the store's, with the views made.
 
 // RunByID reads one run; [ErrNotFound] when there is none.
-func (e *Engine) RunByID(ctx context.Context, id string) (RunView, error) {
+func (e *Engine) RunByID(ctx context.Context, id string) (checkpoint.RunView, error) {
 	r, err := e.o.Store.Run(ctx, id)
 	if err != nil {
-		return RunView{}, fmt.Errorf("run %s: %w", id, err)
+		return checkpoint.RunView{}, fmt.Errorf("run %s: %w", id, err)
 	}
 	return View(r), nil
 }
 
 // runStatus tells how far a run is.
-func (e *Engine) runStatus(ctx context.Context, id string) (Status, error) {
+func (e *Engine) runStatus(ctx context.Context, id string) (model.Status, error) {
 	r, err := e.o.Store.Run(ctx, id)
 	return r.Status, err
 }
 
 // List reads runs, newest first, and the cursor of the next page.
-func (e *Engine) List(ctx context.Context, f RunFilter) ([]RunView, string, error) {
+func (e *Engine) List(ctx context.Context, f RunFilter) ([]checkpoint.RunView, string, error) {
 	records, next, err := e.list(ctx, f)
 	if err != nil {
 		return nil, "", err
@@ -253,8 +256,8 @@ func (e *Engine) list(ctx context.Context, f RunFilter) ([]RunRecord, string, er
 }
 
 // views makes records readable for a list.
-func views(records []RunRecord) []RunView {
-	out := make([]RunView, len(records))
+func views(records []RunRecord) []checkpoint.RunView {
+	out := make([]checkpoint.RunView, len(records))
 	for i, r := range records {
 		out[i] = view(r, false)
 	}
@@ -263,11 +266,11 @@ func views(records []RunRecord) []RunView {
 
 // Entity reads a key of a flow; a key of a known flow that no event has reached
 // is in its initial state. [ErrNotFound] for an unknown flow.
-func (e *Engine) Entity(ctx context.Context, flow, key string) (EntityView, error) {
+func (e *Engine) Entity(ctx context.Context, flow, key string) (checkpoint.EntityView, error) {
 	b := e.Bundle()
 	known := b.Flow(flow)
 	if p := b.Pipeline(flow); known == nil && (p == nil || p.Flow != "") {
-		return EntityView{}, fmt.Errorf("flow %s: %w", flow, ErrNotFound)
+		return checkpoint.EntityView{}, fmt.Errorf("flow %s: %w", flow, ErrNotFound)
 	}
 	r, err := e.o.Store.Entity(ctx, flow, key)
 	if err == nil && len(r.Runs) > 0 {
@@ -276,10 +279,10 @@ func (e *Engine) Entity(ctx context.Context, flow, key string) (EntityView, erro
 		r.Runs, _, err = e.list(ctx, RunFilter{Flow: flow, Key: key, Limit: len(r.Runs)})
 	}
 	if err != nil && !errors.Is(err, ErrNotFound) {
-		return EntityView{}, fmt.Errorf("key %s of flow %s: %w", key, flow, err)
+		return checkpoint.EntityView{}, fmt.Errorf("key %s of flow %s: %w", key, flow, err)
 	}
-	v := EntityView{
-		Flow: flow, Key: key, State: StateOf(known, r.State), SharedState: map[string]any{},
+	v := checkpoint.EntityView{
+		Flow: flow, Key: key, State: planner.StateOf(known, r.State), SharedState: map[string]any{},
 		Blocked: r.Blocked != "", BlockedBy: r.Blocked, Waiting: r.Waiting, Runs: views(r.Runs),
 	}
 	if known != nil {
@@ -294,7 +297,7 @@ func (e *Engine) Entity(ctx context.Context, flow, key string) (EntityView, erro
 	}
 	data, err := dsl.ParseJSON(r.Shared)
 	if err != nil {
-		return EntityView{}, fmt.Errorf("key %s of flow %s: shared state: %w", key, flow, err)
+		return checkpoint.EntityView{}, fmt.Errorf("key %s of flow %s: shared state: %w", key, flow, err)
 	}
 	if names, ok := data.(map[string]any); ok {
 		maps.Copy(v.SharedState, names)
@@ -304,9 +307,9 @@ func (e *Engine) Entity(ctx context.Context, flow, key string) (EntityView, erro
 
 // Retry goes on with a run that has failed, or waits for an operator, from the
 // handler that did.
-func (e *Engine) Retry(ctx context.Context, id string, by Actor) (RunView, error) {
+func (e *Engine) Retry(ctx context.Context, id string, by Actor) (checkpoint.RunView, error) {
 	if err := e.o.Store.Retry(ctx, id, by); err != nil {
-		return RunView{}, fmt.Errorf("retry run %s: %w", id, err)
+		return checkpoint.RunView{}, fmt.Errorf("retry run %s: %w", id, err)
 	}
 	if n := e.node.Load(); n != nil {
 		n.nudge()
@@ -317,18 +320,18 @@ func (e *Engine) Retry(ctx context.Context, id string, by Actor) (RunView, error
 // Cancel ends a run. One of a pipeline with compensations lets its calls under way end,
 // undoes what it has done, the last first, and ends then; [ErrUndoing] when it does so
 // already. Any other ends at once, or when its calls under way have been broken off.
-func (e *Engine) Cancel(ctx context.Context, id string, by Actor) (RunView, error) {
+func (e *Engine) Cancel(ctx context.Context, id string, by Actor) (checkpoint.RunView, error) {
 	return e.cancelled(ctx, id, e.cancel(ctx, id, by))
 }
 
 // Abandon ends a run as it is: nothing is undone, nor anything more of what is.
-func (e *Engine) Abandon(ctx context.Context, id string, by Actor) (RunView, error) {
+func (e *Engine) Abandon(ctx context.Context, id string, by Actor) (checkpoint.RunView, error) {
 	return e.cancelled(ctx, id, e.abandon(ctx, id, by))
 }
 
-func (e *Engine) cancelled(ctx context.Context, id string, err error) (RunView, error) {
+func (e *Engine) cancelled(ctx context.Context, id string, err error) (checkpoint.RunView, error) {
 	if err != nil {
-		return RunView{}, fmt.Errorf("cancel run %s: %w", id, err)
+		return checkpoint.RunView{}, fmt.Errorf("cancel run %s: %w", id, err)
 	}
 	if n := e.node.Load(); n != nil {
 		n.nudge() // the next event of the key may be ready now
@@ -361,13 +364,13 @@ func (e *Engine) cancel(ctx context.Context, id string, by Actor) error {
 	if err != nil && !errors.Is(err, errDefinition) {
 		return err
 	}
-	if err != nil || def.byID[r.Pipeline] == nil || !def.byID[r.Pipeline].undoes {
+	if err != nil || def.byID[r.Pipeline] == nil || !def.byID[r.Pipeline].Undoes {
 		return e.abandon(ctx, id, by) // there is nothing to undo, or nobody can
 	}
 	err = e.o.Store.Undo(ctx, id, by)
 	if n := e.node.Load(); err == nil && n != nil {
 		if j := n.job(id); j != nil {
-			j.move(UndoOrder(by.Reason))
+			j.move(model.UndoOrder(by.Reason))
 		}
 	}
 	return err

@@ -10,9 +10,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"procaas/engine/model"
 )
 
-// storedEvent is how stores keep an [Event]: short names, nothing that is zero.
+// storedEvent is how stores keep an [model.Event]: short names, nothing that is zero.
 type storedEvent struct {
 	ID          string          `json:"id"`
 	Source      string          `json:"source,omitempty"`
@@ -34,7 +36,7 @@ type storedEvent struct {
 // EncodeEvent writes an event as stores keep it. A number comes back from
 // [DecodeEvent] as the kind that it was: 100.0 is not 100. The error says what
 // in the payload is not data.
-func EncodeEvent(e Event) ([]byte, error) {
+func EncodeEvent(e model.Event) ([]byte, error) {
 	payload, err := appendData(nil, e.Payload)
 	if err != nil {
 		return nil, fmt.Errorf("%w: payload of event %q: %w", ErrRefused, e.ID, err)
@@ -47,8 +49,8 @@ func EncodeEvent(e Event) ([]byte, error) {
 }
 
 // event gives all of a stored event but its payload.
-func (s *storedEvent) event() Event {
-	return Event{
+func (s *storedEvent) event() model.Event {
+	return model.Event{
 		ID: s.ID, Source: s.Source, Type: s.Type, Time: s.Time, Key: s.Key,
 		At: s.At, DelayTolerance: s.Tolerance, Priority: s.Priority, Identity: s.Identity, Inner: s.Inner,
 		Hops: s.Hops, ChainSince: s.ChainSince, TraceParent: s.TraceParent, TraceState: s.TraceState,
@@ -62,33 +64,33 @@ type skipped struct{}
 func (*skipped) UnmarshalJSON([]byte) error { return nil }
 
 // DecodeBrief is [DecodeEvent] without the payload, of which nothing is kept.
-func DecodeBrief(data []byte) (Event, error) {
+func DecodeBrief(data []byte) (model.Event, error) {
 	var s struct {
 		storedEvent
 
 		Payload skipped `json:"payload"`
 	}
 	if err := json.Unmarshal(data, &s); err != nil {
-		return Event{}, fmt.Errorf("stored event: %w", err)
+		return model.Event{}, fmt.Errorf("stored event: %w", err)
 	}
 	return s.event(), nil
 }
 
 // DecodeEvent reads what [EncodeEvent] wrote.
-func DecodeEvent(data []byte) (Event, error) {
+func DecodeEvent(data []byte) (model.Event, error) {
 	var s storedEvent
 	if err := json.Unmarshal(data, &s); err != nil {
-		return Event{}, fmt.Errorf("stored event: %w", err)
+		return model.Event{}, fmt.Errorf("stored event: %w", err)
 	}
 	e := s.event()
 	d := json.NewDecoder(bytes.NewReader(s.Payload))
 	d.UseNumber()
 	if err := d.Decode(&e.Payload); err != nil {
-		return Event{}, fmt.Errorf("stored event %q: %w", s.ID, err)
+		return model.Event{}, fmt.Errorf("stored event %q: %w", s.ID, err)
 	}
 	var err error
 	if e.Payload, err = exactNumbers(e.Payload); err != nil {
-		return Event{}, fmt.Errorf("stored event %q: %w", s.ID, err)
+		return model.Event{}, fmt.Errorf("stored event %q: %w", s.ID, err)
 	}
 	return e, nil
 }
@@ -180,7 +182,7 @@ func exactNumbers(data any) (_ any, err error) {
 	return data, nil
 }
 
-// MergeShared sets names of an entity's shared state, as [Change.Shared] says.
+// MergeShared sets names of an entity's shared state, as [model.Change.Shared] says.
 // Both are JSON objects; either may be empty.
 func MergeShared(object, names []byte) ([]byte, error) {
 	if len(names) == 0 {

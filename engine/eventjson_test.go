@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // data draws what an event may carry.
@@ -30,7 +31,7 @@ func data(depth int) *rapid.Generator[any] {
 func TestStoredEventComesBackAsItWas(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		want := engine.Event{
+		want := model.Event{
 			ID: rapid.String().Draw(t, "id"), Source: "s", Type: "t", Key: rapid.String().Draw(t, "key"),
 			Time: time.UnixMicro(rapid.Int64Range(0, 1<<50).Draw(t, "time")).UTC(), Payload: data(3).Draw(t, "payload"),
 			DelayTolerance: time.Minute, Priority: -3, TraceParent: "00-1-2-00",
@@ -52,7 +53,7 @@ func TestStoredEventComesBackAsItWas(t *testing.T) {
 func TestStoredEventRefusesWhatIsNoData(t *testing.T) {
 	t.Parallel()
 	for _, payload := range []any{struct{}{}, math.NaN(), []any{int64(1)}, map[string]any{"a": math.Inf(1)}} {
-		if _, err := engine.EncodeEvent(engine.Event{ID: "e1", Payload: payload}); err == nil ||
+		if _, err := engine.EncodeEvent(model.Event{ID: "e1", Payload: payload}); err == nil ||
 			!strings.Contains(err.Error(), `payload of event "e1"`) {
 			t.Errorf("payload %#v: want an error that names the event, have %v", payload, err)
 		}

@@ -11,6 +11,9 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/engine/checkpoint"
+	"procaas/engine/model"
+	"procaas/engine/planner"
 )
 
 // This file says why a handler ran in a run, or did not, from what is kept of the
@@ -20,19 +23,19 @@ import (
 
 // An Explanation says why a handler ran in a run, or did not.
 type Explanation struct {
-	Run       string       `json:"run"`        // its id
-	Pipeline  string       `json:"pipeline"`   // of the run; of a called one, see Path
-	Status    Status       `json:"status"`     // of the run
-	Path      string       `json:"path"`       // of the handler: pipeline/stage/handler
-	Outcome   string       `json:"outcome"`    // of the handler; absent when the run has not reached it
-	DecidedBy string       `json:"decided_by"` // see [Deciders]
-	Summary   string       `json:"summary"`    // for people
-	At        *time.Time   `json:"at"`         // when it was decided; null before
-	Handler   *HandlerView `json:"handler"`    // null when the run has not reached it
-	WaitedFor []WaitedFor  `json:"waited_for"` // handlers of its stage
-	Decisions []Decision   `json:"decisions"`  // conditions, in the order in which they are asked
-	Missing   []string     `json:"missing"`    // what is not known any more
-	Now       []string     `json:"now"`        // what keeps the handler from running freely at present
+	Run       string                  `json:"run"`        // its id
+	Pipeline  string                  `json:"pipeline"`   // of the run; of a called one, see Path
+	Status    model.Status            `json:"status"`     // of the run
+	Path      string                  `json:"path"`       // of the handler: pipeline/stage/handler
+	Outcome   string                  `json:"outcome"`    // of the handler; absent when the run has not reached it
+	DecidedBy string                  `json:"decided_by"` // see [Deciders]
+	Summary   string                  `json:"summary"`    // for people
+	At        *time.Time              `json:"at"`         // when it was decided; null before
+	Handler   *checkpoint.HandlerView `json:"handler"`    // null when the run has not reached it
+	WaitedFor []WaitedFor             `json:"waited_for"` // handlers of its stage
+	Decisions []Decision              `json:"decisions"`  // conditions, in the order in which they are asked
+	Missing   []string                `json:"missing"`    // what is not known any more
+	Now       []string                `json:"now"`        // what keeps the handler from running freely at present
 }
 
 // A WaitedFor is a handler that must be decided before.
@@ -136,7 +139,7 @@ func (e *Engine) explain(ctx context.Context, run, path string) (Explanation, er
 	if err != nil {
 		return Explanation{}, err
 	}
-	if x.s = in[0].Step; len(in[0].within) > 0 || x.s.undoes || in[0].item > 0 {
+	if x.s = in[0].Step; len(in[0].within) > 0 || x.s.Undoes || in[0].item > 0 {
 		return x.explainInside(in, path), nil
 	}
 	for _, saved := range x.saved.Handlers {
@@ -167,7 +170,7 @@ func (e *Engine) explainer(ctx context.Context, run string) (explainer, error) {
 	}
 	x := explainer{e: e, d: d, plan: plan, record: record, view: View(record)}
 	if len(record.Checkpoint) > 0 {
-		if x.saved, err = readCheckpoint(record.Checkpoint); err != nil {
+		if x.saved, err = checkpoint.Read(record.Checkpoint); err != nil {
 			return explainer{}, err
 		}
 	}
@@ -177,12 +180,12 @@ func (e *Engine) explainer(ctx context.Context, run string) (explainer, error) {
 // named finds a handler by its path, or by the end of it: one, or one for each place at
 // which the pipeline that it is of is called. An end that fits handlers of different paths
 // is refused: which of them is meant must not be guessed.
-func named(p *Plan, name string) ([]inner, error) {
+func named(p *planner.Plan, name string) ([]inner, error) {
 	var known []string
 	var exact, fits []inner
 	where, last := "", name
-	if i := strings.LastIndex(name, intoCall); i >= 0 {
-		where, last = withoutItems(name[:i]), name[i+len(intoCall):]
+	if i := strings.LastIndex(name, model.IntoCall); i >= 0 {
+		where, last = withoutItems(name[:i]), name[i+len(model.IntoCall):]
 	}
 	last, item := cutItem(last)
 	all := placesIn(p, maxPlaces)
@@ -223,14 +226,14 @@ func named(p *Plan, name string) ([]inner, error) {
 type explainer struct {
 	e      *Engine
 	d      *definition // that the run began with
-	plan   *Plan
-	s      *Step // that is explained
+	plan   *planner.Plan
+	s      *planner.Step // that is explained
 	record RunRecord
-	saved  checkpoint                 // zero before the first one
-	view   RunView                    // of the record
-	inner  map[string][]HandlerView   // of the view, by where they are; made when it is needed
-	saw    map[string]json.RawMessage // of the shared state, when the handler was decided about
-	shown  int                        // bytes of requests in a story so far
+	saved  checkpoint.Run                      // zero before the first one
+	view   checkpoint.RunView                  // of the record
+	inner  map[string][]checkpoint.HandlerView // of the view, by where they are; made when it is needed
+	saw    map[string]json.RawMessage          // of the shared state, when the handler was decided about
+	shown  int                                 // bytes of requests in a story so far
 	out    Explanation
 }
 
@@ -259,19 +262,19 @@ func (x *explainer) explain(ctx context.Context) (Explanation, error) {
 
 // present tells what holds for the handler now.
 func (x *explainer) present() {
-	if x.s.loops {
+	if x.s.Loops {
 		return // its handlers have switches and limits, it has none
 	}
 	if info, ok := x.e.Handler(x.s.Path); ok {
 		x.out.Now = append(x.out.Now, info.Effective...)
-	} else if !x.s.undoes {
+	} else if !x.s.Undoes {
 		x.out.Now = append(x.out.Now, "the present definition does not have it")
 	}
 }
 
 // find gives what became of a handler; nil when it was not reached.
-func (x *explainer) find(path string) *HandlerView {
-	i := slices.IndexFunc(x.view.Handlers, func(h HandlerView) bool { return h.Path == path })
+func (x *explainer) find(path string) *checkpoint.HandlerView {
+	i := slices.IndexFunc(x.view.Handlers, func(h checkpoint.HandlerView) bool { return h.Path == path })
 	if i < 0 {
 		return nil
 	}
@@ -290,7 +293,7 @@ func (x *explainer) waits() {
 }
 
 // judge says in one sentence what has decided.
-func (x *explainer) judge(h *HandlerView) {
+func (x *explainer) judge(h *checkpoint.HandlerView) {
 	say := func(by, format string, args ...any) {
 		x.out.DecidedBy, x.out.Summary = by, fmt.Sprintf(format, args...)
 	}
@@ -311,12 +314,12 @@ func (x *explainer) judge(h *HandlerView) {
 		x.missing("the errors of the attempts before the last one are not kept; logs and traces have them")
 	}
 	switch {
-	case h.RepeatsStage() && h.Outcome != OutcomeSkipped:
+	case h.RepeatsStage() && h.Outcome != model.OutcomeSkipped:
 		items := "its list was not known"
 		if h.Items != nil {
 			items = h.Items.String()
 		}
-		x.out.DecidedBy, x.out.Summary = map[string]string{OutcomeSucceeded: "ran", OutcomeFailed: "error"}[h.Outcome], "it is repeated for each element: "+items
+		x.out.DecidedBy, x.out.Summary = map[string]string{model.OutcomeSucceeded: "ran", model.OutcomeFailed: "error"}[h.Outcome], "it is repeated for each element: "+items
 		if h.Error != "" {
 			x.out.Summary += "; " + h.Error
 		}
@@ -324,19 +327,19 @@ func (x *explainer) judge(h *HandlerView) {
 			x.out.DecidedBy = "waiting"
 		}
 	// The reason says which of the skippers it was: see reasonsBy.
-	case h.Outcome == OutcomeSkipped:
+	case h.Outcome == model.OutcomeSkipped:
 		say(by, "it was left out: %s", h.Reason)
-	case h.Outcome == OutcomeSucceeded && by == "on_error":
+	case h.Outcome == model.OutcomeSucceeded && by == "on_error":
 		say(by, "it failed, and its rules let the run go on: %s: %s", h.Reason, h.Error)
-	case h.Outcome == OutcomeSucceeded:
+	case h.Outcome == model.OutcomeSucceeded:
 		say("ran", "it ran, and %s succeeded", tries)
-	case h.Outcome == OutcomeFailed && h.Attempts == 0:
+	case h.Outcome == model.OutcomeFailed && h.Attempts == 0:
 		say("error", "it failed before its first attempt: %s", h.Error)
-	case h.Outcome == OutcomeFailed:
+	case h.Outcome == model.OutcomeFailed:
 		say("error", "it ran, and gave up after %s: %s", tries, h.Error)
-	case h.Outcome == OutcomeRunning:
+	case h.Outcome == model.OutcomeRunning:
 		say("attempt", "%s is under way", tries)
-	case h.Outcome == OutcomeUnknown:
+	case h.Outcome == model.OutcomeUnknown:
 		say("attempt", "nobody knows how %s ended", tries)
 	case h.Reason != "":
 		say(by, "it waits: %s", h.Reason)
@@ -351,13 +354,13 @@ func (x *explainer) judge(h *HandlerView) {
 func (x *explainer) whyAbsent() string {
 	stage := x.plan.Stages[x.s.Stage].ID
 	switch {
-	case x.record.Status == Ignored:
+	case x.record.Status == model.Ignored:
 		return "the run was ignored: " + x.record.Reason
 	case len(x.record.Checkpoint) == 0:
 		return "the run has not begun, or has not been saved yet"
 	case x.record.FailedPath != "":
 		return fmt.Sprintf("the run failed in %s before: %s", x.record.FailedPath, x.record.Error)
-	case x.record.Status == Stopped:
+	case x.record.Status == model.Cancelled:
 		return "the run was cancelled before: " + x.record.Reason
 	case x.saved.Stage < x.s.Stage:
 		return fmt.Sprintf("the run is in stage %s, and it is of stage %s", x.plan.Stages[x.saved.Stage].ID, stage)

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // A condition that is cheap to ask may have parts which, written out, are larger than any
@@ -28,7 +29,7 @@ pipelines:
               1 in reduce(1..event.payload.n, [#acc, #acc], 1)
             step: {}
 `)
-	run := r.submit(r.v.Engine(), engine.Event{Type: "work", Payload: map[string]any{"n": 60}})
+	run := r.submit(r.v.Engine(), model.Event{Type: "work", Payload: map[string]any{"n": 60}})
 	r.drain()
 	x := r.wantExplained(run, "one", "enabled", "enabled is false", "enabled false")
 	text, err := json.Marshal(x)
@@ -69,7 +70,7 @@ func TestExplainOfHandlersWithCountlessPlaces(t *testing.T) {
 		}
 	}
 	r := newVirtualRig(t, b.String())
-	run := r.submit(r.v.Engine(), engine.Event{Type: "p0", Payload: map[string]any{"go": false}})
+	run := r.submit(r.v.Engine(), model.Event{Type: "p0", Payload: map[string]any{"go": false}})
 	r.drain()
 	r.wantExplained(run, "leaf", "not_reached", "it never ran: p0/s/h0, which calls its pipeline, was left out")
 	story, err := r.v.Engine().Story(t.Context(), run)
@@ -109,7 +110,7 @@ func TestFewRunsAreLookedIntoAtOnce(t *testing.T) {
 		r := newRig(t)
 		slow := &heldStore{r.store, make(chan struct{}, 10), make(chan struct{})}
 		e := r.engine(slow, "pipelines: [{id: work, stages: [{id: a, handlers: [{id: one, step: {}}]}]}]")
-		run := r.submit(e, engine.Event{Type: "work", Payload: map[string]any{}})
+		run := r.submit(e, model.Event{Type: "work", Payload: map[string]any{}})
 		ended := make(chan error, 10)
 		ctx, cancel := context.WithCancel(t.Context())
 		for i := range 6 {

@@ -5,6 +5,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"procaas/engine/checkpoint"
+	"procaas/engine/model"
+	"procaas/engine/planner"
 )
 
 // This file explains what became of handlers inside of the run: of pipelines that it
@@ -13,9 +17,9 @@ import (
 
 // An inner is a handler, with the calls and the repeated stages that it is inside of.
 type inner struct {
-	*Step
-	within []*Step // from the outside to the inside
-	item   int     // of its own for-each that is asked for, from 1; 0 for all
+	*planner.Step
+	within []*planner.Step // from the outside to the inside
+	item   int             // of its own for-each that is asked for, from 1; 0 for all
 }
 
 // maxPlaces bounds the handlers that are looked at of a run, each at all places at which its
@@ -25,21 +29,21 @@ const maxPlaces = 10_000
 
 // placesIn lists what can be explained of a run, those inside of others behind these, and
 // at most so many.
-func placesIn(p *Plan, most int) []inner {
+func placesIn(p *planner.Plan, most int) []inner {
 	var out []inner
-	for _, s := range p.order {
+	for _, s := range p.Steps {
 		out = append(out, inner{Step: s})
 	}
-	for _, s := range p.order {
-		if s.undo != nil {
-			out = append(out, inner{Step: s.undo})
+	for _, s := range p.Steps {
+		if s.Undo != nil {
+			out = append(out, inner{Step: s.Undo})
 		}
-		if s.callee == nil || len(out) >= most {
+		if s.Callee == nil || len(out) >= most {
 			continue
 		}
-		for _, in := range placesIn(s.callee, most-len(out)) {
+		for _, in := range placesIn(s.Callee, most-len(out)) {
 			// Calls may be inside of calls, but never of themselves, so this ends.
-			in.within = append([]*Step{s}, in.within...)
+			in.within = append([]*planner.Step{s}, in.within...)
 			out = append(out, in)
 		}
 	}
@@ -52,16 +56,16 @@ func (in inner) where() string {
 	for _, s := range in.within {
 		paths = append(paths, s.Path)
 	}
-	return strings.Join(paths, intoCall)
+	return strings.Join(paths, model.IntoCall)
 }
 
 // withoutItems takes the indexes of items out of a ref.
 func withoutItems(ref string) string {
-	parts := strings.Split(ref, intoCall)
+	parts := strings.Split(ref, model.IntoCall)
 	for i, part := range parts {
 		parts[i], _, _ = strings.Cut(part, "[")
 	}
-	return strings.Join(parts, intoCall)
+	return strings.Join(parts, model.IntoCall)
 }
 
 // cutItem takes the item, from 1, off what names it; 0 when there is none.
@@ -81,10 +85,10 @@ func (x *explainer) explainInside(all []inner, asked string) Explanation {
 		WaitedFor: []WaitedFor{}, Decisions: []Decision{}, Missing: []string{}, Now: []string{},
 	}
 	x.present()
-	views, placed := []HandlerView{}, []string{}
+	views, placed := []checkpoint.HandlerView{}, []string{}
 	lists := false
 	for _, in := range all {
-		lists = lists || slices.ContainsFunc(in.within, func(s *Step) bool { return s.Handler.ForEach != nil })
+		lists = lists || slices.ContainsFunc(in.within, func(s *planner.Step) bool { return s.Handler.ForEach != nil })
 		of := x.viewsOf(in)
 		if in.item > 0 {
 			of = x.itemViews(in)
@@ -93,8 +97,8 @@ func (x *explainer) explainInside(all []inner, asked string) Explanation {
 			views, placed = append(views, v), append(placed, in.place(v))
 		}
 	}
-	if i := strings.LastIndex(asked, intoCall); i >= 0 && strings.Contains(asked[:i], "[") {
-		one := slices.IndexFunc(views, func(v HandlerView) bool { return strings.HasSuffix("/"+v.Within, "/"+asked[:i]) })
+	if i := strings.LastIndex(asked, model.IntoCall); i >= 0 && strings.Contains(asked[:i], "[") {
+		one := slices.IndexFunc(views, func(v checkpoint.HandlerView) bool { return strings.HasSuffix("/"+v.Within, "/"+asked[:i]) })
 		if one >= 0 {
 			views, placed = views[one:one+1], placed[one:one+1]
 		} else if len(views) > 0 {
@@ -128,7 +132,7 @@ func (x *explainer) explainInside(all []inner, asked string) Explanation {
 	}
 	if lists {
 		x.missing("what its expressions read in each element is not kept once the element is done")
-	} else if !x.s.undoes && all[0].item == 0 {
+	} else if !x.s.Undoes && all[0].item == 0 {
 		x.missing("what its expressions read is not kept once the call is done")
 	}
 	return x.out
@@ -154,17 +158,17 @@ func (x *explainer) absentInside(in inner) {
 		x.s = outer
 		x.out.Summary = x.whyAbsent()
 		x.s = in.Step
-	case h.Items != nil && h.Items.Total == 0 && outer.loops:
+	case h.Items != nil && h.Items.Total == 0 && outer.Loops:
 		x.out.DecidedBy, x.out.Summary = "stage", fmt.Sprintf("it never ran: the list of stage %s was empty", outer.Handler.ID)
 	case h.Items != nil && h.Items.Total == 0:
 		x.out.Summary = fmt.Sprintf("it never ran: the list of %s was empty", outer.Path)
-	case h.Outcome == OutcomeSkipped && outer.loops:
+	case h.Outcome == model.OutcomeSkipped && outer.Loops:
 		x.out.DecidedBy, x.out.Summary = "stage", h.Reason
-	case h.Outcome == OutcomeSkipped:
+	case h.Outcome == model.OutcomeSkipped:
 		x.out.Summary = fmt.Sprintf("it never ran: %s, which calls its pipeline, was left out: %s", outer.Path, h.Reason)
-	case x.s.undoes:
+	case x.s.Undoes:
 		x.out.Summary = "there was nothing of it to undo, or it has not begun to"
-	case outer.loops:
+	case outer.Loops:
 		x.out.Summary = fmt.Sprintf("no element of stage %s has got to it yet", outer.Handler.ID)
 	case h.Finished != nil:
 		x.out.Summary = fmt.Sprintf("the call by %s, which is %s, has not got to it", outer.Path, h.Outcome)
@@ -175,19 +179,19 @@ func (x *explainer) absentInside(in inner) {
 
 // viewsOf lists what is known of a handler inside of the run: in each call, and of repeated
 // stages in each element that goes on or has failed, and in those that are done.
-func (x *explainer) viewsOf(in inner) []HandlerView {
+func (x *explainer) viewsOf(in inner) []checkpoint.HandlerView {
 	if x.inner == nil {
-		x.inner = map[string][]HandlerView{}
+		x.inner = map[string][]checkpoint.HandlerView{}
 		for _, h := range x.view.Handlers {
-			at := withoutItems(h.Within) + intoCall + h.Path
+			at := withoutItems(h.Within) + model.IntoCall + h.Path
 			x.inner[at] = append(x.inner[at], h)
 		}
 	}
-	return x.inner[in.where()+intoCall+in.Path]
+	return x.inner[in.where()+model.IntoCall+in.Path]
 }
 
 // itemViews gives what is known of one item of a for-each of the run's own handler.
-func (x *explainer) itemViews(in inner) []HandlerView {
+func (x *explainer) itemViews(in inner) []checkpoint.HandlerView {
 	saved, ok := x.kept(in.Step)
 	if !ok || len(in.within) > 0 || saved.Each == nil {
 		return nil
@@ -197,24 +201,24 @@ func (x *explainer) itemViews(in inner) []HandlerView {
 			continue
 		}
 		if item.Outcome == "" {
-			item.Outcome = undecided(x.record.Status, item)
+			item.Outcome = checkpoint.OutcomeOf(x.record.Status, item)
 		}
-		v := item.view()
+		v := item.View()
 		v.Path = in.Path
-		return []HandlerView{v}
+		return []checkpoint.HandlerView{v}
 	}
 	// Items that are done are kept as numbers only, or large lists would not fit into a
 	// checkpoint.
-	if done, err := readNumbers(saved.Each.Done, saved.Each.Total); err == nil && slices.Contains(done, in.item) {
-		return []HandlerView{{Path: in.Path, Outcome: OutcomeSucceeded, Attempts: 1}}
+	if done, err := checkpoint.ReadNumbers(saved.Each.Done, saved.Each.Total); err == nil && slices.Contains(done, in.item) {
+		return []checkpoint.HandlerView{{Path: in.Path, Outcome: model.OutcomeSucceeded, Attempts: 1}}
 	}
 	return nil
 }
 
 // place names the calls and elements that a view is inside of, for a sentence.
-func (in inner) place(h HandlerView) string {
+func (in inner) place(h checkpoint.HandlerView) string {
 	var out []string
-	parts := strings.Split(h.Within, intoCall)
+	parts := strings.Split(h.Within, model.IntoCall)
 	for i, s := range in.within {
 		if i >= len(parts) {
 			break
@@ -239,26 +243,26 @@ func (in inner) place(h HandlerView) string {
 
 // inside tells the story of the handlers inside of one of the run's own, and of its
 // compensation, with at most so many steps that it has not reached.
-func (x *explainer) inside(outer *Step, most int) (out []StoryStep) {
+func (x *explainer) inside(outer *planner.Step, most int) (out []StoryStep) {
 	var all []inner
-	if outer.undo != nil {
-		all = append(all, inner{Step: outer.undo})
+	if outer.Undo != nil {
+		all = append(all, inner{Step: outer.Undo})
 	}
-	if outer.callee != nil {
-		for _, in := range placesIn(outer.callee, most) {
-			in.within = append([]*Step{outer}, in.within...)
+	if outer.Callee != nil {
+		for _, in := range placesIn(outer.Callee, most) {
+			in.within = append([]*planner.Step{outer}, in.within...)
 			all = append(all, in)
 		}
 	}
 	for _, in := range all {
 		x.s, x.out = in.Step, Explanation{}
 		views := x.viewsOf(in)
-		if len(views) == 0 && !in.undoes {
+		if len(views) == 0 && !in.Undoes {
 			x.absentInside(in)
 			out = append(out, StoryStep{Path: in.Path, Critical: in.Handler.IsCritical(), Outcome: "absent", Summary: x.out.Summary})
 		}
 		gone := "it is not kept inside of calls"
-		if slices.ContainsFunc(in.within, func(s *Step) bool { return s.Handler.ForEach != nil }) {
+		if slices.ContainsFunc(in.within, func(s *planner.Step) bool { return s.Handler.ForEach != nil }) {
 			gone = "there was one for each item"
 		}
 		for i := range views {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/core"
+	"procaas/engine/model"
 )
 
 const explainedInside = `
@@ -47,21 +49,21 @@ func TestExplainLooksInsideOfCallsAndElements(t *testing.T) {
 	r := newVirtualRig(t, explainedInside)
 	e := r.v.Engine()
 	bad := "1"
-	r.on("three", func(_ context.Context, _ *engine.Call, value any) (engine.Result, error) {
+	r.on("three", func(_ context.Context, _ *engine.Call, value any) (model.Result, error) {
 		if n := fmt.Sprint(value); n == "7" || n == bad {
-			return engine.Result{}, engine.Permanent(errors.New("no"))
+			return model.Result{}, model.Permanent(errors.New("no"))
 		}
-		return engine.Result{}, nil
+		return model.Result{}, nil
 	})
-	r.on("many", func(_ context.Context, _ *engine.Call, value any) (engine.Result, error) {
+	r.on("many", func(_ context.Context, _ *engine.Call, value any) (model.Result, error) {
 		if fmt.Sprint(value) == "2" {
-			return engine.Result{}, engine.Permanent(errors.New("not two"))
+			return model.Result{}, model.Permanent(errors.New("not two"))
 		}
-		return engine.Result{}, nil
+		return model.Result{}, nil
 	})
-	run := r.submit(e, engine.Event{Type: "work", Payload: map[string]any{}})
+	run := r.submit(e, model.Event{Type: "work", Payload: map[string]any{}})
 	r.drain()
-	if v := r.view(e, run); v.Status != engine.Failed {
+	if v := r.view(e, run); v.Status != model.Failed {
 		t.Fatalf("want the run failed, have %+v", v)
 	}
 	r.wantExplained(run, "work/a/ask>part/r/three", "error", "in the call by work/a/ask: it ran, and gave up after its first attempt: no")
@@ -118,23 +120,23 @@ func TestRunMovesOnAfterACallThatUndidItself(t *testing.T) {
 	t.Parallel()
 	r := newVirtualRig(t, explainedInside)
 	e := r.v.Engine()
-	r.on("three", func(_ context.Context, _ *engine.Call, value any) (engine.Result, error) {
+	r.on("three", func(_ context.Context, _ *engine.Call, value any) (model.Result, error) {
 		if fmt.Sprint(value) == "7" {
-			return engine.Result{}, engine.Permanent(errors.New("no"))
+			return model.Result{}, model.Permanent(errors.New("no"))
 		}
-		return engine.Result{}, nil
+		return model.Result{}, nil
 	})
 	hold := engine.ControlChange{Mode: engine.ModeHold, Forever: true}
 	if _, err := e.SetControl(t.Context(), "work/d/last", hold, -1, engine.Actor{Name: "Ann", Reason: "later"}); err != nil {
 		t.Fatal(err)
 	}
-	run := r.submit(e, engine.Event{Type: "work", Payload: map[string]any{}})
+	run := r.submit(e, model.Event{Type: "work", Payload: map[string]any{}})
 	if err := r.v.Until(t.Context(), r.began.Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	r.wantExplained(run, "ask>one/compensate", "ran", "its first attempt succeeded")
 	r.wantExplained(run, "last", "switch", "it waits: held at")
-	if err := engine.Fits(nil, e.Plans()[0], r.view(e, run)); err != nil {
+	if err := core.Fits(nil, e.Plans()[0], r.view(e, run)); err != nil {
 		t.Errorf("want the run free to move, have %v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 const explained = `
@@ -84,10 +85,10 @@ func TestExplainSaysWhatDecided(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.on("last", func(context.Context, *engine.Call, any) (engine.Result, error) {
-		return engine.Result{}, errors.New("no")
+	r.on("last", func(context.Context, *engine.Call, any) (model.Result, error) {
+		return model.Result{}, errors.New("no")
 	})
-	first := r.submit(e, engine.Event{Type: "work", Payload: map[string]any{"id": "k", "kind": "small"}})
+	first := r.submit(e, model.Event{Type: "work", Payload: map[string]any{"id": "k", "kind": "small"}})
 	r.drain()
 	if err := r.v.Until(t.Context(), r.began.Add(time.Hour)); err != nil {
 		t.Fatal(err)
@@ -96,7 +97,7 @@ func TestExplainSaysWhatDecided(t *testing.T) {
 	if err := r.v.Until(t.Context(), r.began.Add(2*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	second := r.submit(e, engine.Event{Type: "work", Payload: map[string]any{"id": "k", "kind": "big"}})
+	second := r.submit(e, model.Event{Type: "work", Payload: map[string]any{"id": "k", "kind": "big"}})
 	r.drain()
 	if err := r.v.Until(t.Context(), r.began.Add(3*time.Hour)); err != nil {
 		t.Fatal(err)
@@ -134,7 +135,7 @@ func TestExplainSaysWhatDecided(t *testing.T) {
 func TestExplainSaysWhatIsNotKnownAnyMore(t *testing.T) {
 	t.Parallel()
 	r := newVirtualRig(t, explained)
-	run := r.submit(r.v.Engine(), engine.Event{Type: "work", Payload: map[string]any{
+	run := r.submit(r.v.Engine(), model.Event{Type: "work", Payload: map[string]any{
 		"id": "k", "kind": "big", "text": strings.Repeat("long ", 300),
 	}})
 	r.drain()
@@ -149,13 +150,13 @@ func TestExplainSaysWhatIsAwaited(t *testing.T) {
 	r := newVirtualRig(t, explained)
 	e := r.v.Engine()
 	fails := true
-	r.on("fetch", func(_ context.Context, _ *engine.Call, value any) (engine.Result, error) {
+	r.on("fetch", func(_ context.Context, _ *engine.Call, value any) (model.Result, error) {
 		if fails {
-			return engine.Result{}, errors.New("no stock")
+			return model.Result{}, errors.New("no stock")
 		}
-		return engine.Result{Response: value}, nil
+		return model.Result{Response: value}, nil
 	})
-	run := r.submit(e, engine.Event{Type: "work", Payload: map[string]any{"id": "k"}})
+	run := r.submit(e, model.Event{Type: "work", Payload: map[string]any{"id": "k"}})
 	if err := r.v.Until(t.Context(), r.began.Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +185,7 @@ func TestExplainSaysWhatIsAwaited(t *testing.T) {
 func TestExplainRefusesWhatIsNotThere(t *testing.T) {
 	t.Parallel()
 	r := newVirtualRig(t, explained)
-	run := r.submit(r.v.Engine(), engine.Event{Type: "work", Payload: map[string]any{"id": "k", "kind": "big"}})
+	run := r.submit(r.v.Engine(), model.Event{Type: "work", Payload: map[string]any{"id": "k", "kind": "big"}})
 	r.drain()
 	if _, err := r.v.Engine().Explain(t.Context(), "none", "fetch"); !errors.Is(err, engine.ErrNotFound) {
 		t.Errorf("want ErrNotFound, have %v", err)

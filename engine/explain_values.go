@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/engine/model"
+	"procaas/engine/planner"
 )
 
 // This file finds out what conditions were asked about, after the fact.
@@ -36,7 +38,7 @@ func (x *explainer) decisions(ctx context.Context) error {
 // asked: by a switch or a fallback, with nothing to stand in for it at its place.
 func (x *explainer) leftUnasked() bool {
 	h := x.out.Handler
-	return h != nil && h.Outcome == OutcomeSkipped && !x.s.standsIn() &&
+	return h != nil && h.Outcome == model.OutcomeSkipped && !x.s.StandsIn() &&
 		(strings.HasPrefix(h.Reason, "switched off at ") || strings.HasPrefix(h.Reason, "fallback"))
 }
 
@@ -52,10 +54,10 @@ type question struct {
 // its branches up to the handler's own, of the handler.
 func (x *explainer) questions() []question {
 	stage := x.plan.Stages[x.s.Stage]
-	first := stage.Steps[0].position
-	out := []question{{"enabled of the stage", stage.of.Enabled, first, "false"}}
+	first := stage.Steps[0].Position
+	out := []question{{"enabled of the stage", stage.Declared.Enabled, first, "false"}}
 	if own := x.s.Handler.Branch; own != nil {
-		for _, b := range stage.of.Choose[:own.Number()] {
+		for _, b := range stage.Declared.Choose[:own.Number()] {
 			q := question{fmt.Sprintf("when of branch %d", b.Number()), b.When, first, "true"} // another branch is taken
 			if b == own {
 				q.ends = "false"
@@ -63,7 +65,7 @@ func (x *explainer) questions() []question {
 			out = append(out, q)
 		}
 	}
-	return append(out, question{"enabled", x.s.Handler.Enabled, x.s.position, ""})
+	return append(out, question{"enabled", x.s.Handler.Enabled, x.s.Position, ""})
 }
 
 // decisionOf describes a condition that has not been asked.
@@ -104,13 +106,13 @@ func (x *explainer) env(ctx context.Context, reads []dsl.Read, before int) (dsl.
 		return nil, err
 	}
 	return dsl.Env{
-		"event":     eventData(x.record.Event),
-		sharedRoot:  x.shared(reads, before),
-		sourcesRoot: x.sources(before),
-		"configs":   configs,
-		"flow":      x.flow(),
-		"run":       map[string]any{"id": x.record.ID, "pipeline": x.record.Pipeline, "started": timeData(x.saved.Began)},
-		"item":      dsl.Unknown{Why: "items are not kept"},
+		"event":             model.EventData(x.record.Event),
+		planner.SharedRoot:  x.shared(reads, before),
+		planner.SourcesRoot: x.sources(before),
+		"configs":           configs,
+		"flow":              x.flow(),
+		"run":               map[string]any{"id": x.record.ID, "pipeline": x.record.Pipeline, "started": model.TimeData(x.saved.Began)},
+		"item":              dsl.Unknown{Why: "items are not kept"},
 	}, nil
 }
 
@@ -118,7 +120,7 @@ func (x *explainer) env(ctx context.Context, reads []dsl.Read, before int) (dsl.
 func (x *explainer) flow() map[string]any {
 	flow := map[string]any{"id": x.record.Flow, "key": x.record.Key, "state": any(nil)}
 	if x.plan.Flow != nil && x.plan.Flow.States != nil {
-		flow["state"] = StateOf(x.plan.Flow, x.saved.State)
+		flow["state"] = planner.StateOf(x.plan.Flow, x.saved.State)
 	}
 	return flow
 }
@@ -127,31 +129,31 @@ func (x *explainer) flow() map[string]any {
 // later is not known when its former value was too large to be kept.
 func (x *explainer) shared(reads []dsl.Read, before int) map[string]any {
 	out := map[string]any{}
-	for _, n := range x.plan.shared {
-		out[n.name] = n.value
-		if raw, ok := x.saved.Shared[n.name]; ok {
+	for _, n := range x.plan.Shared {
+		out[n.Name] = n.Value
+		if raw, ok := x.saved.Shared[n.Name]; ok {
 			if value, err := dsl.ParseJSON(raw); err == nil {
-				out[n.name] = value
+				out[n.Name] = value
 			}
 		}
 		// What the handler itself saw comes first, then what a later one found and replaced; what
 		// the run has now counts only when nobody has written the name since.
-		if raw, ok := x.saw[n.name]; ok {
+		if raw, ok := x.saw[n.Name]; ok {
 			if value, err := dsl.ParseJSON(raw); err == nil {
-				out[n.name] = value
+				out[n.Name] = value
 				continue
 			}
 		}
-		if raw, known := x.replaced(n.name, before); known {
+		if raw, known := x.replaced(n.Name, before); known {
 			if value, err := dsl.ParseJSON(raw); err == nil {
-				out[n.name] = value
+				out[n.Name] = value
 				continue
 			}
 		}
-		if by := x.laterWriter(n.name, before); by != "" {
-			out[n.name] = dsl.Unknown{Why: by + " has changed it since"}
-			if path := (dsl.Path{sharedRoot, n.name}); slices.ContainsFunc(reads, func(r dsl.Read) bool { return r.Path.Overlaps(path) }) {
-				x.missing("shared-state.%s as it was then: %s has changed it since", n.name, by)
+		if by := x.laterWriter(n.Name, before); by != "" {
+			out[n.Name] = dsl.Unknown{Why: by + " has changed it since"}
+			if path := (dsl.Path{planner.SharedRoot, n.Name}); slices.ContainsFunc(reads, func(r dsl.Read) bool { return r.Path.Overlaps(path) }) {
+				x.missing("shared-state.%s as it was then: %s has changed it since", n.Name, by)
 			}
 		}
 	}
@@ -164,13 +166,13 @@ func (x *explainer) laterWriter(name string, before int) string {
 	if !slices.Contains(x.saved.Wrote, name) {
 		return ""
 	}
-	for _, s := range x.plan.order[min(before, len(x.plan.order)):] {
+	for _, s := range x.plan.Steps[min(before, len(x.plan.Steps)):] {
 		h := x.find(s.Path)
-		if h == nil || h.Outcome != OutcomeSucceeded && !s.standsIn() {
+		if h == nil || h.Outcome != model.OutcomeSucceeded && !s.StandsIn() {
 			continue
 		}
 		for _, w := range s.Writes {
-			if len(w.Path) > 1 && w.Path[0] == sharedRoot && w.Path[1] == name && h.Finished != nil {
+			if len(w.Path) > 1 && w.Path[0] == planner.SharedRoot && w.Path[1] == name && h.Finished != nil {
 				return s.Path
 			}
 		}
@@ -183,8 +185,8 @@ func (x *explainer) laterWriter(name string, before int) string {
 func (x *explainer) sources(before int) map[string]any {
 	out := map[string]any{}
 	for _, saved := range x.saved.Handlers {
-		s := x.plan.steps[saved.Path]
-		if s == nil || s.position >= before || saved.Outcome == "" {
+		s := x.plan.ByPath[saved.Path]
+		if s == nil || s.Position >= before || saved.Outcome == "" {
 			continue
 		}
 		source := map[string]any{"response": nil, "status": nil, "outcome": saved.Outcome}
@@ -193,7 +195,7 @@ func (x *explainer) sources(before int) map[string]any {
 		}
 		if value, err := dsl.ParseJSON(saved.Response); err == nil {
 			source["response"] = value
-		} else if !s.keep {
+		} else if !s.Keeps {
 			source["response"] = dsl.Unknown{Why: "the response of " + s.Path + " was not kept"}
 		}
 		out[s.Handler.ID] = source

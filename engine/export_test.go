@@ -1,6 +1,10 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"procaas/engine/core"
+)
 
 // SpendLoop takes some of the budget of a pipeline's loop, as if its runs had.
 func SpendLoop(e *Engine, pipeline string, n int) {
@@ -12,8 +16,8 @@ func SpendLoop(e *Engine, pipeline string, n int) {
 
 // The bounds of loops.
 const (
-	MaxHops   = maxHops
-	HopEvery  = time.Duration(hopEvery)
+	MaxHops   = core.MaxHops
+	HopEvery  = time.Duration(core.HopEvery)
 	LoopBurst = loopBurst
 	LoopRate  = loopRate
 )

@@ -6,7 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
+	"procaas/engine/core"
+	"procaas/engine/model"
 )
 
 // nested is a pipeline whose lists multiply, though none is long.
@@ -29,9 +30,9 @@ func nested(levels, elements int) string {
 
 // settleRun goes through a run with calls that succeed at once, and tells the most of them
 // that were under way at once.
-func settleRun(t *testing.T, run *engine.Run, live engine.Live) (most int) {
+func settleRun(t *testing.T, run *core.Run, live core.Live) (most int) {
 	t.Helper()
-	var underway []engine.Task
+	var underway []core.Attempt
 	for range 2_000_000 {
 		underway = run.Ready(live)
 		most = max(most, len(underway))
@@ -42,7 +43,7 @@ func settleRun(t *testing.T, run *engine.Run, live engine.Live) (most int) {
 			t.Fatalf("the run waits for nothing, and is %s", run.Status())
 		}
 		for _, task := range underway {
-			run.Finish(task.Ref(), engine.Outcome{Result: engine.Result{Response: 1}}, live)
+			run.Finish(task.Ref(), core.Outcome{Result: model.Result{Response: 1}}, live)
 		}
 	}
 	t.Fatal("the run does not end")
@@ -54,13 +55,13 @@ func settleRun(t *testing.T, run *engine.Run, live engine.Live) (most int) {
 func TestListsInsideOfListsAreBoundedAsAProduct(t *testing.T) {
 	t.Parallel()
 	p := plan(t, nested(4, 1000))
-	live := engine.Live{Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
-	run := engine.Begin(p, engine.Start{ID: "r1", Flow: "p0", Event: engine.Event{ID: "e1", Type: "p0"}})
+	live := core.Live{Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	run := core.Begin(p, core.Start{ID: "r1", Flow: "p0", Event: model.Event{ID: "e1", Type: "p0"}})
 	if most := settleRun(t, run, live); most > 1000 {
 		t.Errorf("want at most 1000 calls of a run at once, have %d", most)
 	}
 	c := run.Change()
-	if c.Status != engine.Failed || c.FailedPath != "p0/s/go" {
+	if c.Status != model.Failed || c.FailedPath != "p0/s/go" {
 		t.Fatalf("want the run failed at p0/s/go, have %s at %q", c.Status, c.FailedPath)
 	}
 	for _, want := range []string{"p1/s/go: item", "p3/s/go: the run has had", "1000 elements more", "want at most 100000 in one run", "queue.put"} {
@@ -78,24 +79,24 @@ func TestListsInsideOfListsAreBoundedAsAProduct(t *testing.T) {
 func TestWhatARunHasSpreadIsKept(t *testing.T) {
 	t.Parallel()
 	p := plan(t, nested(3, 100))
-	live := engine.Live{Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
-	start := engine.Start{ID: "r1", Flow: "p0", Event: engine.Event{ID: "e1", Type: "p0"}}
-	run := engine.Begin(p, start)
+	live := core.Live{Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	start := core.Start{ID: "r1", Flow: "p0", Event: model.Event{ID: "e1", Type: "p0"}}
+	run := core.Begin(p, start)
 	for range 3000 {
 		for _, task := range run.Ready(live) {
-			run.Finish(task.Ref(), engine.Outcome{Result: engine.Result{Response: 1}}, live)
+			run.Finish(task.Ref(), core.Outcome{Result: model.Result{Response: 1}}, live)
 		}
 		if run.Status().Ended() {
 			break
 		}
 		change := run.Change()
-		resumed, err := engine.Resume(p, start, change.Checkpoint)
+		resumed, err := core.Resume(p, start, change.Checkpoint)
 		if err != nil {
 			t.Fatal(err)
 		}
 		run = resumed
 	}
-	if c := run.Change(); c.Status != engine.Failed || !strings.Contains(c.Error, "want at most 100000 in one run") {
+	if c := run.Change(); c.Status != model.Failed || !strings.Contains(c.Error, "want at most 100000 in one run") {
 		t.Errorf("want a run of 100 × 100 × 100 elements failed, though its node dies again and again, have %s: %.300s", c.Status, c.Error)
 	}
 }
@@ -105,13 +106,13 @@ func TestWhatARunHasSpreadIsKept(t *testing.T) {
 func TestWhatARunKeepsIsBoundedAsAWhole(t *testing.T) {
 	t.Parallel()
 	p := plan(t, nested(4, 10))
-	live := engine.Live{Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
-	run := engine.Begin(p, engine.Start{ID: "r1", Flow: "p0", Event: engine.Event{
+	live := core.Live{Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	run := core.Begin(p, core.Start{ID: "r1", Flow: "p0", Event: model.Event{
 		ID: "e1", Type: "p0", Payload: map[string]any{"text": strings.Repeat("x", 200_000)},
 	}})
 	settleRun(t, run, live)
 	c := run.Change()
-	if c.Status != engine.Failed || !strings.Contains(c.Error, "and may keep 135266304; keep less") {
+	if c.Status != model.Failed || !strings.Contains(c.Error, "and may keep 135266304; keep less") {
 		t.Errorf("want a run failed that would keep 10 × 10 × 10 × 200 kB, have %s: %.300s", c.Status, c.Error)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"procaas/engine/model"
 )
 
 // This file lets nodes decide about fallbacks. Each reports, once a second, what
@@ -100,7 +102,7 @@ func (e *Engine) kept() []string {
 		return nil
 	}
 	for _, p := range e.library.current.Load().plans {
-		for _, s := range p.all {
+		for _, s := range p.Written {
 			if s.Fallback() != nil && c.keeps(s, now) {
 				out = append(out, s.Path)
 			}
@@ -179,7 +181,7 @@ func (d *decider) decide(f *Fallbacks) error {
 	if d.counts == nil {
 		d.counts = f.Recount(&s, q.Now, q.Past)
 	}
-	changes := f.Decide(&s, d.counts, stamp(q.Now), q.Fresh)
+	changes := f.Decide(&s, d.counts, model.Stamp(q.Now), q.Fresh)
 	c := Conclusion{
 		Turn: q.Turn, Node: d.n.number, Taken: q.Reported, Forget: keep + time.Minute, Audits: auditsOf(changes), State: stateAfter(q.State, &s),
 	}
@@ -202,7 +204,7 @@ func (d *decider) decide(f *Fallbacks) error {
 
 // stateAfter gives what is to be stored of a state; nil when nothing has changed.
 func stateAfter(before []byte, s *FallbackState) []byte {
-	after := encodePlain(s)
+	after := model.EncodeJSON(s)
 	if bytes.Equal(before, after) || len(before) == 0 && string(after) == "{}" {
 		return nil
 	}
@@ -220,9 +222,9 @@ func auditsOf(changes []FallbackChange) []Audited {
 		a := Audited{Kind: AuditFallback, Name: c.Name, By: Actor{Name: engineActor, Reason: c.Why}}
 		switch c.Kind {
 		case FallbackOut:
-			a.After = encodePlain(c)
+			a.After = model.EncodeJSON(c)
 		case FallbackBack:
-			a.Before, a.After, a.By.Reason = encodePlain(c), AuditRemoved(), "its calls succeed again"
+			a.Before, a.After, a.By.Reason = model.EncodeJSON(c), AuditRemoved(), "its calls succeed again"
 		default:
 			continue
 		}

@@ -8,6 +8,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"procaas/engine/core"
+	"procaas/engine/planner"
 )
 
 // This file is what a node knows of handlers that are out of the flow, and what
@@ -55,7 +58,7 @@ func newOutages(state []byte, revision int64) (*outages, error) {
 func (d *degrader) outages() *outages { return d.live.Load() }
 
 // of gives the outage of a handler; nil when it is in the flow.
-func (o *outages) of(s *Step) *Outage {
+func (o *outages) of(s *planner.Step) *Outage {
 	if o == nil || len(o.byPath) == 0 || s.Fallback() == nil {
 		return nil
 	}
@@ -64,7 +67,7 @@ func (o *outages) of(s *Step) *Outage {
 
 // off tells whether a handler is out of the flow until a time. One that is coming
 // back is for the guard, since only some of its calls are made.
-func (o *outages) off(s *Step, now time.Time) (reason string, off bool) {
+func (o *outages) off(s *planner.Step, now time.Time) (reason string, off bool) {
 	out := o.of(s)
 	if out == nil || out.phase(now) != FallbackOut {
 		return "", false
@@ -104,7 +107,7 @@ func (d *degrader) heed(ctx context.Context, b Beat) error {
 
 // off tells whether a handler of the run is left out at present, and why. What
 // operators say comes first: a handler that they hold waits.
-func (j *job) off(s *Step, c *controls, now time.Time) (reason string, off bool) {
+func (j *job) off(s *planner.Step, c *controls, now time.Time) (reason string, off bool) {
 	if reason, off = c.off(s, now); !off {
 		if reason, off = j.n.e.degrader.outages().off(s, now); !off || c.overrides(s, now) {
 			return "", false
@@ -116,14 +119,14 @@ func (j *job) off(s *Step, c *controls, now time.Time) (reason string, off bool)
 
 // overrides tells whether it does not count that a handler is out of the flow: runs
 // are held before it, or operators keep it.
-func (c *controls) overrides(s *Step, now time.Time) bool {
+func (c *controls) overrides(s *planner.Step, now time.Time) bool {
 	return c.holds(s, now) != nil || c.keeps(s, now)
 }
 
 // verdict asks the guard about a handler, and whether its outage lets this call
 // through. While the handler is coming back, the run does not wait for it. Ref and
-// due are those of [Live].Guard.
-func (j *job) verdict(s *Step, ref string, due time.Time, c *controls, now time.Time) Verdict {
+// due are those of [core.Live].Guard.
+func (j *job) verdict(s *planner.Step, ref string, due time.Time, c *controls, now time.Time) core.Verdict {
 	e := j.n.e
 	o := e.degrader.outages().of(s)
 	if o == nil || c.overrides(s, now) {
@@ -133,11 +136,11 @@ func (j *job) verdict(s *Step, ref string, due time.Time, c *controls, now time.
 	if admitted == AdmitCall {
 		return e.guard.verdict(s, ref, due, &j.pass, c, now)
 	}
-	if admitted == AdmitProbe && e.guard.verdict(s, ref, due, &j.pass, c, now) == (Verdict{}) && j.n.takeProbe(o.Name) {
-		return Verdict{}
+	if admitted == AdmitProbe && e.guard.verdict(s, ref, due, &j.pass, c, now) == (core.Verdict{}) && j.n.takeProbe(o.Name) {
+		return core.Verdict{}
 	}
 	j.pass.leave(ref, now)
-	return Verdict{Skip: true, Reason: o.reason(now)}
+	return core.Verdict{Skip: true, Reason: o.reason(now)}
 }
 
 // takeProbe takes the turn to try whether an outage is over. It asks the store,

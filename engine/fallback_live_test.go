@@ -17,6 +17,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/model"
 )
 
 // degradable has a handler that goes out of the flow, and leaves a value behind.
@@ -46,13 +47,13 @@ pipelines:
 // A sick handler fails as long as it is down.
 type sick struct{ down atomic.Bool }
 
-var errSick = &engine.StatusError{Status: 503, Method: "POST", URL: "http://bonus/"}
+var errSick = &model.StatusError{Status: 503, Method: "POST", URL: "http://bonus/"}
 
-func (s *sick) do(_ context.Context, _ *engine.Call, value any) (engine.Result, error) {
+func (s *sick) do(_ context.Context, _ *engine.Call, value any) (model.Result, error) {
 	if s.down.Load() {
-		return engine.Result{}, errSick
+		return model.Result{}, errSick
 	}
-	return engine.Result{Response: value}, nil
+	return model.Result{Response: value}, nil
 }
 
 // fallbackOf gives what an engine tells of a handler's fallback.
@@ -134,9 +135,9 @@ func TestFailingHandlerGoesOutOnAllNodesAndComesBackByItself(t *testing.T) {
 		if n := r.count("work/b/bonus"); n != calls {
 			t.Errorf("want no call while it is out, have %d", n-calls)
 		}
-		view := r.settle(first, run, engine.Succeeded)
+		view := r.settle(first, run, model.Succeeded)
 		h := view.Handlers[1]
-		if h.Outcome != engine.OutcomeSkipped || !strings.HasPrefix(h.Reason, "fallback since 2000-01-01T00:01:0") || !strings.Contains(h.Reason, ", success ratio 0.") {
+		if h.Outcome != model.OutcomeSkipped || !strings.HasPrefix(h.Reason, "fallback since 2000-01-01T00:01:0") || !strings.Contains(h.Reason, ", success ratio 0.") {
 			t.Errorf("want it skipped with the reason, have %+v", h)
 		}
 		if view.SharedState["bonus"] != 0 {
@@ -166,7 +167,7 @@ func TestFailingHandlerGoesOutOnAllNodesAndComesBackByItself(t *testing.T) {
 			t.Errorf("want all of 50 calls when it is back, have %d", n)
 		}
 		for _, run := range stop() {
-			r.settle(first, run, engine.Succeeded)
+			r.settle(first, run, model.Succeeded)
 		}
 
 		if on, known := samples(t, registry)["procaas_handler_fallback bonus work b"]; on != 0 || !known {
@@ -208,13 +209,13 @@ func TestCriticalHandlerIsNeverTakenOut(t *testing.T) {
 		runs := stop()
 		for _, run := range runs {
 			time.Sleep(time.Second)
-			if r.view(e, run).Status == engine.Failed {
+			if r.view(e, run).Status == model.Failed {
 				if _, err := e.Retry(t.Context(), run, operator); err != nil {
 					t.Fatal(err)
 				}
 			}
-			v := r.settle(e, run, engine.Succeeded)
-			if h := v.Handlers[0]; h.Outcome != engine.OutcomeSucceeded {
+			v := r.settle(e, run, model.Succeeded)
+			if h := v.Handlers[0]; h.Outcome != model.OutcomeSucceeded {
 				t.Fatalf("critical handler is %s: %s", h.Outcome, h.Reason)
 			}
 		}
@@ -233,11 +234,11 @@ func TestRareAndShortFailuresTakeNothingOut(t *testing.T) {
 				r := newRig(t)
 				began := time.Now()
 				var n atomic.Int32
-				r.on("bonus", func(context.Context, *engine.Call, any) (engine.Result, error) {
+				r.on("bonus", func(context.Context, *engine.Call, any) (model.Result, error) {
 					if fails(time.Since(began), int(n.Add(1))) {
-						return engine.Result{}, errSick
+						return model.Result{}, errSick
 					}
-					return engine.Result{}, nil
+					return model.Result{}, nil
 				})
 				e, _ := r.start(degradable)
 				stop := r.orders(50*time.Millisecond, e)
@@ -274,7 +275,7 @@ func TestFallbackSurvivesARestartOfAllNodes(t *testing.T) {
 		first, _ = r.start(yaml)
 		second, _ = r.start(yaml)
 		calls := r.count("work/b/bonus")
-		r.settle(first, r.submit(first, event("work", "at once")), engine.Succeeded)
+		r.settle(first, r.submit(first, event("work", "at once")), model.Succeeded)
 		stop = r.orders(100*time.Millisecond, first, second)
 		time.Sleep(time.Until(until) - time.Millisecond)
 		if n := r.count("work/b/bonus"); n != calls {
@@ -282,7 +283,7 @@ func TestFallbackSurvivesARestartOfAllNodes(t *testing.T) {
 		}
 		waitFor(t, second, "work/b/bonus", engine.FallbackIn, 30*time.Second)
 		for _, run := range stop() {
-			r.settle(first, run, engine.Succeeded)
+			r.settle(first, run, model.Succeeded)
 		}
 	})
 }
@@ -294,7 +295,7 @@ func TestNodesTakeTurnsToProbe(t *testing.T) {
 		var bonus sick
 		var mu sync.Mutex // guards made
 		var made []time.Time
-		r.on("bonus", func(ctx context.Context, c *engine.Call, v any) (engine.Result, error) {
+		r.on("bonus", func(ctx context.Context, c *engine.Call, v any) (model.Result, error) {
 			mu.Lock()
 			made = append(made, time.Now())
 			mu.Unlock()
@@ -378,7 +379,7 @@ func TestFallbackWhileTheStoreIsAway(t *testing.T) {
 			t.Errorf("want probes and a ramp before it is back, have it back after %v", took)
 		}
 		for _, run := range stop() {
-			r.settle(e, run, engine.Succeeded)
+			r.settle(e, run, model.Succeeded)
 		}
 		if log := r.log.String(); !strings.Contains(log, "do not go out of the flow, nor come back, until the store answers") {
 			t.Error("want it logged that nothing is decided")
@@ -407,7 +408,7 @@ func TestAnotherNodeDecidesWhenTheOneThatDidDies(t *testing.T) {
 		bonus.down.Store(false)
 		waitFor(t, e, "work/b/bonus", engine.FallbackIn, 40*time.Second)
 		for _, run := range stop() {
-			r.settle(e, run, engine.Succeeded)
+			r.settle(e, run, model.Succeeded)
 		}
 	})
 }
@@ -428,11 +429,11 @@ func TestLostAnswersChangeNoFallback(t *testing.T) {
 			}
 			return nil
 		}}
-		r.on("bonus", func(context.Context, *engine.Call, any) (engine.Result, error) {
+		r.on("bonus", func(context.Context, *engine.Call, any) (model.Result, error) {
 			if calls.Add(1)%5 < 2 { // 40 %: reports that count twice would not change the ratio, those that are lost might
-				return engine.Result{}, errSick
+				return model.Result{}, errSick
 			}
-			return engine.Result{}, nil
+			return model.Result{}, nil
 		})
 		e := r.engine(store, degradable)
 		r.run(e)
@@ -442,10 +443,10 @@ func TestLostAnswersChangeNoFallback(t *testing.T) {
 		if v := fallbackOf(t, e, "work/b/bonus"); v.State != engine.FallbackIn {
 			t.Errorf("want it in the flow with 40 %% failing, have %+v", v)
 		}
-		r.on("bonus", func(context.Context, *engine.Call, any) (engine.Result, error) { return engine.Result{}, errSick })
+		r.on("bonus", func(context.Context, *engine.Call, any) (model.Result, error) { return model.Result{}, errSick })
 		waitFor(t, e, "work/b/bonus", engine.FallbackOut, 15*time.Second)
 		for _, run := range stop() {
-			r.settle(e, run, engine.Succeeded)
+			r.settle(e, run, model.Succeeded)
 		}
 	})
 }

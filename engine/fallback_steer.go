@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"procaas/engine/model"
+	"procaas/engine/planner"
 )
 
 // endTries is how often the end of an outage is tried while decisions are made at
@@ -22,7 +25,7 @@ func (e *Engine) EndFallbacks(ctx context.Context, path string, by Actor) ([]str
 		return nil, e.unknownPath(path)
 	}
 	in := func(path string) bool {
-		return slices.ContainsFunc(below, func(s *Step) bool { return s.Path == path })
+		return slices.ContainsFunc(below, func(s *planner.Step) bool { return s.Path == path })
 	}
 	for range endTries {
 		changes, err := e.endFallbacks(ctx, in, by)
@@ -50,7 +53,7 @@ func (e *Engine) endFallbacks(ctx context.Context, in func(path string) bool, by
 	if err := json.Unmarshal(q.State, &s); err != nil {
 		return nil, fmt.Errorf("read outages: %w", err)
 	}
-	changes := s.end(in, stamp(q.Now))
+	changes := s.end(in, model.Stamp(q.Now))
 	if len(changes) == 0 {
 		return nil, nil
 	}
@@ -58,7 +61,7 @@ func (e *Engine) endFallbacks(ctx context.Context, in func(path string) bool, by
 	for i := range changes {
 		changes[i].Why = "ended by " + by.Name
 		c.Audits = append(c.Audits, Audited{
-			Kind: AuditFallback, Name: changes[i].Name, By: by, Before: encodePlain(changes[i]), After: AuditRemoved(),
+			Kind: AuditFallback, Name: changes[i].Name, By: by, Before: model.EncodeJSON(changes[i]), After: AuditRemoved(),
 		})
 	}
 	if err := e.o.Store.Conclude(ctx, c); err != nil {

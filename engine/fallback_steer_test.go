@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 func TestOperatorEndsAFallback(t *testing.T) {
@@ -48,7 +49,7 @@ func TestOperatorEndsAFallback(t *testing.T) {
 			t.Errorf("want the operator in the audit, have %+v, %v", audits, err)
 		}
 		for _, run := range stop() {
-			r.settle(first, run, engine.Succeeded)
+			r.settle(first, run, model.Succeeded)
 		}
 	})
 }
@@ -80,7 +81,7 @@ func TestKeptHandlerStaysInTheFlow(t *testing.T) {
 			waitFor(t, e, "work/b/bonus", engine.FallbackOut, 6*time.Second)
 		}
 		for _, run := range stop() {
-			r.settle(first, run, engine.Succeeded)
+			r.settle(first, run, model.Succeeded)
 		}
 	})
 }
@@ -102,7 +103,7 @@ func TestRunsDoNotWaitToRepeatWhatIsLeftOut(t *testing.T) {
 		runs := stop()
 		began := time.Now()
 		for _, run := range runs {
-			r.settle(second, run, engine.Succeeded)
+			r.settle(second, run, model.Succeeded)
 		}
 		if took := time.Since(began); took > 3*time.Second {
 			t.Errorf("want the runs to go on when the handler is out, and not %v later", took)
@@ -114,10 +115,10 @@ func TestRunsDoNotWaitToRepeatWhatIsLeftOut(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		run := r.submit(first, event("work", "one more"))
-		r.settle(first, run, engine.Parked)
+		r.settle(first, run, model.Parked)
 		r.set(second, "work/b/bonus", engine.ControlChange{})
 		began = time.Now()
-		r.settle(first, run, engine.Succeeded)
+		r.settle(first, run, model.Succeeded)
 		if took := time.Since(began); took > 2*time.Second {
 			t.Errorf("want the run to go on when the handler is off, and not %v later", took)
 		}

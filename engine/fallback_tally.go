@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"procaas/engine/planner"
 )
 
 // This file counts what calls come to, for those who decide about fallbacks.
@@ -11,11 +13,11 @@ import (
 // watchedIn lists what decides about the fallbacks of a definition, and the steps whose calls
 // count; nil when no handler has a fallback. Calls of handlers without one tell whether their
 // service is to blame.
-func watchedIn(plans []*Plan) (watched []Watched, counted map[*Step]bool) {
+func watchedIn(plans []*planner.Plan) (watched []Watched, counted map[*planner.Step]bool) {
 	wanted := false
-	counted = map[*Step]bool{}
+	counted = map[*planner.Step]bool{}
 	for _, p := range plans {
-		for _, s := range p.all {
+		for _, s := range p.Written {
 			w := Watched{Path: s.Path, Service: s.Peer, Critical: s.Handler.IsCritical(), Fallback: s.Fallback()}
 			wanted = wanted || w.Fallback != nil
 			watched = append(watched, w)
@@ -76,7 +78,7 @@ func (t *tallyBook) take(before int64) []Tally {
 
 // count takes in what one attempt came to. Those that began before the present
 // phase of the handler's outage tell of another time.
-func (d *degrader) count(s *Step, err error, took time.Duration, now time.Time) {
+func (d *degrader) count(s *planner.Step, err error, took time.Duration, now time.Time) {
 	if err != nil && !s.Fails(err) {
 		return
 	}

@@ -9,14 +9,16 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/engine/model"
+	"procaas/engine/planner"
 )
 
 func TestFallbackCountsTheErrorsThatItSays(t *testing.T) {
 	t.Parallel()
-	status := func(n int) error { return fmt.Errorf("call: %w", &StatusError{Status: n}) }
+	status := func(n int) error { return fmt.Errorf("call: %w", &model.StatusError{Status: n}) }
 	errs := map[string]error{
 		"500": status(500), "429": status(429), "404": status(404), "timeout": context.DeadlineExceeded,
-		"after": After(time.Second, status(503)), "other": errors.New("no"), "permanent": Permanent(errors.New("no")),
+		"after": model.After(time.Second, status(503)), "other": errors.New("no"), "permanent": model.Permanent(errors.New("no")),
 	}
 	for _, tc := range []struct {
 		on   []string
@@ -27,7 +29,7 @@ func TestFallbackCountsTheErrorsThatItSays(t *testing.T) {
 		{[]string{"4xx", "timeout"}, []string{"404", "429", "timeout"}},
 		{[]string{"any"}, []string{"404", "429", "500", "after", "other", "permanent", "timeout"}},
 	} {
-		s := &Step{Handler: &dsl.Handler{Fallback: &dsl.Fallback{On: tc.on}}}
+		s := &planner.Step{Handler: &dsl.Handler{Fallback: &dsl.Fallback{On: tc.on}}}
 		var have []string
 		for name, err := range errs {
 			if s.Fails(err) {
@@ -45,7 +47,7 @@ func TestCallsOfAnotherTimeDoNotCount(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
 	critical := false
-	s := &Step{Path: "p/s/h", Handler: &dsl.Handler{Critical: &critical, Fallback: &dsl.Fallback{}}}
+	s := &planner.Step{Path: "p/s/h", Handler: &dsl.Handler{Critical: &critical, Fallback: &dsl.Fallback{}}}
 	for _, tc := range []struct {
 		phase         string
 		turned, until time.Duration // from now
@@ -65,12 +67,12 @@ func TestCallsOfAnotherTimeDoNotCount(t *testing.T) {
 		if tc.phase != "" {
 			state.Outages = []*Outage{{Name: s.Path, Members: []string{s.Path}, Phase: tc.phase, Turned: now.Add(tc.turned), Until: now.Add(tc.until)}}
 		}
-		live, err := newOutages(encodePlain(state), 1)
+		live, err := newOutages(model.EncodeJSON(state), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		d.live.Store(live)
-		d.count(s, &StatusError{Status: 500}, tc.took, now)
+		d.count(s, &model.StatusError{Status: 500}, tc.took, now)
 		if n := len(d.tallies.take(now.Unix() + 1)); (n == 1) != tc.counts {
 			t.Errorf("%+v: counted %d times", tc, n)
 		}

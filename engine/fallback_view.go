@@ -1,6 +1,10 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"procaas/engine/planner"
+)
 
 // FallbackIn is the state of a handler that is in the flow. The others are those
 // of a [FallbackChange].
@@ -29,7 +33,7 @@ func (v *FallbackView) IsOut() bool {
 
 // effects adds what an outage does to what controls and limits do; those that
 // switch the handler off count first.
-func (o *outages) effects(s *Step, switched string, effects []string, now time.Time) []string {
+func (o *outages) effects(s *planner.Step, switched string, effects []string, now time.Time) []string {
 	out := o.of(s)
 	switch {
 	case out == nil || out.phase(now) == FallbackBack:
@@ -41,7 +45,7 @@ func (o *outages) effects(s *Step, switched string, effects []string, now time.T
 }
 
 // view tells where a handler stands; nil for one without a fallback.
-func (o *outages) view(s *Step, now time.Time) *FallbackView {
+func (o *outages) view(s *planner.Step, now time.Time) *FallbackView {
 	if s.Fallback() == nil {
 		return nil
 	}

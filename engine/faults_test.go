@@ -13,6 +13,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/model"
 )
 
 // Whatever the store fails at, before or after it has done what it was asked,
@@ -65,7 +66,7 @@ func failAtAnything(t *testing.T, seed uint64) {
 	senders.Wait()
 	count := 0
 	for run := range runs.Range {
-		r.settle(e, run.(string), engine.Succeeded)
+		r.settle(e, run.(string), model.Succeeded)
 		count++
 	}
 	if count != keys*events {
@@ -118,7 +119,7 @@ func TestRunsWhoseAnswerWasLostAreFound(t *testing.T) {
 					t.Error("want the lost answer told")
 				}
 				began := time.Now()
-				r.settle(e, r.submit(e, ev), engine.Succeeded)
+				r.settle(e, r.submit(e, ev), model.Succeeded)
 				if took := time.Since(began); took > 3*time.Second {
 					t.Errorf("want the run found within a few beats, it took %s", took)
 				}
@@ -143,12 +144,12 @@ func TestRunsThatTheNodeOwnsUnknowinglyAreFound(t *testing.T) {
 		}
 		ev := event("work", "k")
 		ev.ID = "e"
-		in := engine.Intake{ID: "late", Event: ev, Flow: "order", Key: "k", Ordered: true, Pipeline: "work", Own: true}
-		if _, err := r.store.Accept(context.Background(), nodes[0].Node, []engine.Intake{in}); err != nil {
+		in := model.Intake{ID: "late", Event: ev, Flow: "order", Key: "k", Ordered: true, Pipeline: "work", Own: true}
+		if _, err := r.store.Accept(context.Background(), nodes[0].Node, []model.Intake{in}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(4 * time.Second)
-		r.settle(e, "late", engine.Succeeded)
+		r.settle(e, "late", model.Succeeded)
 	})
 }
 
@@ -171,7 +172,7 @@ func TestLostAnswerOfACommitIsNoSetback(t *testing.T) {
 			r.run(e)
 			synctest.Wait()
 			began := time.Now()
-			r.settle(e, r.submit(e, event("work", "k")), engine.Succeeded)
+			r.settle(e, r.submit(e, event("work", "k")), model.Succeeded)
 			if took := time.Since(began); took > 100*time.Millisecond {
 				t.Errorf("commit %d: want the run to go on at once, it took %s", nth, took)
 			}
@@ -203,9 +204,9 @@ func TestChangeThatTheStoreRefusesFailsItsOwnRunOnly(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		for _, run := range good {
-			r.settle(e, run, engine.Succeeded)
+			r.settle(e, run, model.Succeeded)
 		}
-		if v := r.settle(e, bad, engine.Failed); !strings.Contains(v.Error, "too much") {
+		if v := r.settle(e, bad, model.Failed); !strings.Contains(v.Error, "too much") {
 			t.Errorf("want the store's reason, have %q", v.Error)
 		}
 	})
@@ -214,11 +215,11 @@ func TestChangeThatTheStoreRefusesFailsItsOwnRunOnly(t *testing.T) {
 // A picky store refuses the checkpoints of one run that has begun its last stage.
 type picky struct{ engine.Store }
 
-func (p *picky) Commit(ctx context.Context, node int64, changes []engine.Change) ([]error, error) {
+func (p *picky) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	time.Sleep(5 * time.Millisecond) // so that changes gather
 	for _, c := range changes {
 		r, err := p.Run(ctx, c.Run)
-		if err == nil && r.Key == "poison" && c.Status != engine.Failed && r.Version > 1 {
+		if err == nil && r.Key == "poison" && c.Status != model.Failed && r.Version > 1 {
 			return nil, fmt.Errorf("%w: too much", engine.ErrRefused)
 		}
 	}

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/core"
 	"procaas/engine/enginetest"
+	"procaas/engine/model"
 )
 
 // onePipeline is a definition that differs by the id of its handler.
@@ -84,7 +86,7 @@ func TestFilesWithoutPipelinesReplaceNone(t *testing.T) {
 			r.wantBundle(e, onePipeline("one"))
 		}
 		id := r.submit(e, event("work", "k"))
-		r.settle(e, id, engine.Succeeded)
+		r.settle(e, id, model.Succeeded)
 	})
 }
 
@@ -144,7 +146,7 @@ func TestNodeThatStartsWithAnOldDefinitionYields(t *testing.T) {
 			t.Error("want the log to say that the node's own pipelines are not used")
 		}
 		id := r.submit(old, event("work", "k"))
-		r.settle(old, id, engine.Succeeded)
+		r.settle(old, id, model.Succeeded)
 		r.want("work/a/two")
 	})
 }
@@ -183,7 +185,7 @@ func TestNodeKeepsItsDefinitionWhenItCannotRunTheCurrentOne(t *testing.T) {
 			t.Errorf("want the node to go on, have %v", err)
 		}
 		id := r.submit(old, event("work", "k"))
-		if v := r.settle(old, id, engine.Succeeded); v.Bundle == newer.Bundle().Hash {
+		if v := r.settle(old, id, model.Succeeded); v.Bundle == newer.Bundle().Hash {
 			t.Error("want a run of the definition that the node has")
 		}
 		// It recovers with a definition that it can run.
@@ -214,11 +216,11 @@ func TestRunsKeepTheDefinitionAcrossAReloadElsewhere(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		close(open)
-		v := r.settle(e, id, engine.Succeeded)
+		v := r.settle(e, id, model.Succeeded)
 		if v.Bundle != r.bundle(onePipeline("one")).Hash {
 			t.Errorf("the run has changed its definition: %+v", v)
 		}
-		if err := engine.Fits(nil, e.Plans()[0], v); err == nil || !strings.Contains(err.Error(), "work/a/one") {
+		if err := core.Fits(nil, e.Plans()[0], v); err == nil || !strings.Contains(err.Error(), "work/a/one") {
 			t.Errorf("want the run pinned for its handler, have %v", err)
 		}
 	})

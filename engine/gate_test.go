@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 const guarded = `
@@ -40,7 +41,7 @@ type target struct {
 	calls    []time.Time // when they began
 }
 
-func (s *target) do(ctx context.Context, c *engine.Call, value any) (engine.Result, error) {
+func (s *target) do(ctx context.Context, c *engine.Call, value any) (model.Result, error) {
 	s.mu.Lock()
 	s.underway++
 	s.peak = max(s.peak, s.underway)
@@ -53,10 +54,10 @@ func (s *target) do(ctx context.Context, c *engine.Call, value any) (engine.Resu
 	}()
 	if s.down.Load() {
 		time.Sleep(s.hang)
-		return engine.Result{}, s.failWith
+		return model.Result{}, s.failWith
 	}
 	time.Sleep(s.latency)
-	return engine.Result{Response: value}, nil
+	return model.Result{Response: value}, nil
 }
 
 // since counts the calls that began after a time.
@@ -73,8 +74,8 @@ func (s *target) since(t time.Time) int {
 }
 
 var (
-	refused     = &engine.StatusError{Status: 500, Method: "POST", URL: "http://orders"}
-	unavailable = &engine.StatusError{Status: 503, Method: "POST", URL: "http://orders"}
+	refused     = &model.StatusError{Status: 500, Method: "POST", URL: "http://orders"}
+	unavailable = &model.StatusError{Status: 503, Method: "POST", URL: "http://orders"}
 )
 
 // succeeded waits until all runs that were submitted have succeeded.
@@ -82,7 +83,7 @@ func (r *rig) succeeded(e *engine.Engine, most time.Duration) {
 	r.t.Helper()
 	for end := time.Now().Add(most); ; time.Sleep(time.Second) {
 		n := 0
-		for _, status := range []engine.Status{engine.Waiting, engine.Running, engine.Parked} {
+		for _, status := range []model.Status{model.Waiting, model.Running, model.Parked} {
 			p, err := e.Preview(context.Background(), engine.RunFilter{Status: status})
 			if err != nil {
 				r.t.Fatal(err)
@@ -96,7 +97,7 @@ func (r *rig) succeeded(e *engine.Engine, most time.Duration) {
 			r.t.Fatalf("%d runs have not ended\n%+v", n, e.Services())
 		}
 	}
-	failed, _, err := e.List(context.Background(), engine.RunFilter{Status: engine.Failed, Limit: 10})
+	failed, _, err := e.List(context.Background(), engine.RunFilter{Status: model.Failed, Limit: 10})
 	if err != nil || len(failed) > 0 {
 		r.t.Fatalf("want no failed run, have %+v, %v", failed, err)
 	}
@@ -193,7 +194,7 @@ func TestPauseThatAServiceAsksForIsForAllItsCalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		s := &target{latency: 10 * time.Millisecond, failWith: engine.After(20*time.Second, unavailable)}
+		s := &target{latency: 10 * time.Millisecond, failWith: model.After(20*time.Second, unavailable)}
 		r.on("one", s.do)
 		e, _ := r.start(guarded)
 		s.down.Store(true)
@@ -214,8 +215,8 @@ func TestPauseThatAServiceAsksForIsForAllItsCalls(t *testing.T) {
 			t.Error("want to see until when the service wants no calls")
 		}
 		time.Sleep(2 * time.Second)
-		r.settle(e, second, engine.Succeeded)
-		r.settle(e, first, engine.Succeeded)
+		r.settle(e, second, model.Succeeded)
+		r.settle(e, first, model.Succeeded)
 	})
 }
 
@@ -224,14 +225,14 @@ func TestRepetitionsAreAShareOfTheCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		var n, repeated atomic.Int64
-		r.on("one", func(_ context.Context, c *engine.Call, value any) (engine.Result, error) {
+		r.on("one", func(_ context.Context, c *engine.Call, value any) (model.Result, error) {
 			if c.Attempt > 1 {
 				repeated.Add(1)
 			}
 			if n.Add(1)%2 == 0 { // half of all calls fail
-				return engine.Result{}, refused
+				return model.Result{}, refused
 			}
-			return engine.Result{Response: value}, nil
+			return model.Result{Response: value}, nil
 		})
 		e, _ := r.start(strings.ReplaceAll(guarded, "{service: orders}}", "{service: orders}, retry: {attempts: 0, max-delay: 1s}}"))
 		stop := r.load(10*time.Millisecond, e) // 100 a second
@@ -263,8 +264,8 @@ func TestHandlerThatIsNotCriticalWaitsNoLongerThanItsAttempts(t *testing.T) {
 		time.Sleep(8 * time.Second) // 3 attempts of 2s, and what holds are rounded to
 		left := 0
 		for _, run := range runs {
-			v := r.settle(e, run, engine.Succeeded)
-			if h := v.Handlers[0]; h.Outcome == engine.OutcomeSkipped {
+			v := r.settle(e, run, model.Succeeded)
+			if h := v.Handlers[0]; h.Outcome == model.OutcomeSkipped {
 				left++
 				if want := "left out after 6s: calls of orders fail; one at a time finds out when it is back"; h.Reason != want {
 					t.Errorf("want the reason %q, have %q", want, h.Reason)
@@ -302,10 +303,10 @@ func TestOneBadRunDoesNotKeepAServiceDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		s := &target{latency: 10 * time.Millisecond, failWith: refused}
-		r.on("one", func(ctx context.Context, c *engine.Call, value any) (engine.Result, error) {
+		r.on("one", func(ctx context.Context, c *engine.Call, value any) (model.Result, error) {
 			result, err := s.do(ctx, c, value)
 			if c.Event.Key == "poison" {
-				return engine.Result{}, refused
+				return model.Result{}, refused
 			}
 			return result, err
 		})
@@ -320,7 +321,7 @@ func TestOneBadRunDoesNotKeepAServiceDown(t *testing.T) {
 		if have := e.Services()[0]; have.Down {
 			t.Errorf("want the service up, have %+v", have)
 		}
-		r.settle(e, poison, engine.Failed)
+		r.settle(e, poison, model.Failed)
 	})
 }
 
@@ -344,7 +345,7 @@ func TestWaitingRunsLeaveRoomForOthers(t *testing.T) {
 			t.Errorf("want few runs in memory, have %+v", have)
 		}
 		began := time.Now()
-		r.settle(e, r.submit(e, event("other", "")), engine.Succeeded)
+		r.settle(e, r.submit(e, event("other", "")), model.Succeeded)
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("want another run to end at once, have %s", took)
 		}

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/engine/core"
+	"procaas/engine/model"
+	"procaas/engine/planner"
 )
 
 // A guard decides whether a handler may run now: whether a control holds it, and
@@ -35,7 +38,7 @@ type pass struct {
 	wake       func()            // told when a gate lets the run in
 	age        time.Time         // since when the run is due
 	multiplies bool              // it has started a run in its loop: each further one is one more
-	places     map[string]*place // by [Task.Ref]
+	places     map[string]*place // by [core.Attempt.Ref]
 }
 
 // A place is what a handler of a run waits with, or is under way with.
@@ -67,7 +70,7 @@ func (p *pass) leave(ref string, now time.Time) { p.end(ref, callEnd{}, now) }
 // leaveAll gives up what a handler holds, with all items of its for-each.
 func (p *pass) leaveAll(path string, now time.Time) {
 	for ref := range p.places {
-		if isRefOf(ref, path) {
+		if model.IsRefOf(ref, path) {
 			p.leave(ref, now)
 		}
 	}
@@ -132,10 +135,10 @@ func (r *rule) cause() string {
 
 // verdict decides about one call of a run, which ref tells from the others. Since
 // is when a repetition became due.
-func (g *guard) verdict(s *Step, ref string, since time.Time, p *pass, c *controls, now time.Time) Verdict {
+func (g *guard) verdict(s *planner.Step, ref string, since time.Time, p *pass, c *controls, now time.Time) core.Verdict {
 	if l := c.holds(s, now); l != nil {
 		p.leave(ref, now)
-		return Verdict{Hold: askAgain(now), Cause: l.holdCause, Reason: l.off}
+		return core.Verdict{Hold: askAgain(now), Cause: l.holdCause, Reason: l.off}
 	}
 	if v, ok := g.turn(s, ref, p, c, now); !ok {
 		return v
@@ -149,16 +152,16 @@ func (g *guard) verdict(s *Step, ref string, since time.Time, p *pass, c *contro
 func askAgain(now time.Time) time.Time { return now.Add(24 * time.Hour) }
 
 // turn asks the rate limits; ok is false when the handler may not run now.
-func (g *guard) turn(s *Step, ref string, p *pass, c *controls, now time.Time) (v Verdict, ok bool) {
+func (g *guard) turn(s *planner.Step, ref string, p *pass, c *controls, now time.Time) (v core.Verdict, ok bool) {
 	if pl := p.places[ref]; pl != nil {
 		if pl.passed {
-			return Verdict{}, true
+			return core.Verdict{}, true
 		}
 		switch stale := pl.cause != "" && !c.stands(pl.cause, now); {
 		case !stale && pl.until.After(now):
-			return Verdict{Hold: pl.until, Cause: pl.cause, Reason: pl.reason}, false
+			return core.Verdict{Hold: pl.until, Cause: pl.cause, Reason: pl.reason}, false
 		case !stale && pl.mine:
-			return Verdict{}, true // spots are still to be asked for
+			return core.Verdict{}, true // spots are still to be asked for
 		}
 		p.leave(ref, now)
 	}
@@ -168,13 +171,13 @@ func (g *guard) turn(s *Step, ref string, p *pass, c *controls, now time.Time) (
 		rules[0], n = g.loopRule(s, p), 1
 	}
 	if n == 0 {
-		return Verdict{}, true
+		return core.Verdict{}, true
 	}
 	return g.reserve(s, ref, p, rules[:n], now)
 }
 
 // rules finds the rate limits that apply to a handler: at each level one.
-func (g *guard) rules(s *Step, c *controls, now time.Time, out *[3]rule) int {
+func (g *guard) rules(s *planner.Step, c *controls, now time.Time, out *[3]rule) int {
 	n, nodes := 0, float64(max(1, g.nodes.Load()))
 	own := s.Handler.RateLimit
 	for i, l := range c.above(s) {
@@ -197,7 +200,7 @@ func (g *guard) rules(s *Step, c *controls, now time.Time, out *[3]rule) int {
 }
 
 // reserve takes a place in all limits, or tells until when to wait.
-func (g *guard) reserve(s *Step, ref string, p *pass, rules []rule, now time.Time) (v Verdict, ok bool) {
+func (g *guard) reserve(s *planner.Step, ref string, p *pass, rules []rule, now time.Time) (v core.Verdict, ok bool) {
 	var delay time.Duration
 	var worst *rule
 	skip := false
@@ -214,7 +217,7 @@ func (g *guard) reserve(s *Step, ref string, p *pass, rules []rule, now time.Tim
 		if rules[0].free {
 			g.bucket(rules[0].name()).giveBack()
 		}
-		return Verdict{}, true
+		return core.Verdict{}, true
 	}
 	skip = skip && !s.Handler.IsCritical()
 	if skip || delay > shortHold {
@@ -223,20 +226,20 @@ func (g *guard) reserve(s *Step, ref string, p *pass, rules []rule, now time.Tim
 		}
 	}
 	if skip {
-		return Verdict{Skip: true, Reason: worst.reason()}, false
+		return core.Verdict{Skip: true, Reason: worst.reason()}, false
 	}
 	pl := p.at(ref)
 	pl.until, pl.mine, pl.cause, pl.reason = now.Add(delay), true, worst.cause(), worst.reason()
 	if delay > shortHold {
 		pl.until, pl.mine = g.bucket(worst.name()).sendAway(now, delay), false
 	}
-	return Verdict{Hold: pl.until, Cause: pl.cause, Reason: pl.reason}, false
+	return core.Verdict{Hold: pl.until, Cause: pl.cause, Reason: pl.reason}, false
 }
 
 // enter asks for places among the calls under way.
-func (g *guard) enter(s *Step, ref string, since time.Time, p *pass, now time.Time) Verdict {
-	if s.computes() || s.Handler.MaxInFlight == 0 && s.calls == nil {
-		return Verdict{}
+func (g *guard) enter(s *planner.Step, ref string, since time.Time, p *pass, now time.Time) core.Verdict {
+	if s.Computes() || s.Handler.MaxInFlight == 0 && s.Service == nil {
+		return core.Verdict{}
 	}
 	pl := p.at(ref)
 	pl.passed = true
@@ -259,11 +262,11 @@ func (g *guard) enter(s *Step, ref string, since time.Time, p *pass, now time.Ti
 			continue
 		case spotOut:
 			p.leave(ref, now)
-			return Verdict{Hold: now.Add(longestOut), Cause: gateCause(name, s.Path), Reason: at.why(now), Patience: patience(s, i)}
+			return core.Verdict{Hold: now.Add(longestOut), Cause: gateCause(name, s.Path), Reason: at.why(now), Patience: patience(s, i)}
 		}
-		return Verdict{Hold: again, Reason: at.why(now), Patience: patience(s, i)}
+		return core.Verdict{Hold: again, Reason: at.why(now), Patience: patience(s, i)}
 	}
-	return Verdict{}
+	return core.Verdict{}
 }
 
 // bucket gives the bucket of a path.

@@ -7,13 +7,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"procaas/dsl"
+	"procaas/engine/core"
+	"procaas/engine/planner"
 )
 
 // BenchmarkGuard is what each call costs beside the call itself: the switch, the
 // share, the outages, the limits, the bound of calls at once, the metrics, and what
 // decides about fallbacks.
 func BenchmarkGuard(b *testing.B) {
-	free := &Step{Path: "work/a/one", stage: "work/a", Handler: &dsl.Handler{}}
+	free := &planner.Step{Path: "work/a/one", StagePath: "work/a", Handler: &dsl.Handler{}}
 	free.Type.Name = "call"
 	limited := *free
 	limited.Handler = &dsl.Handler{RateLimit: &dsl.RateLimit{Rate: dsl.Rate{Count: 1e9, Per: time.Second}}, MaxInFlight: 10}
@@ -22,7 +24,7 @@ func BenchmarkGuard(b *testing.B) {
 	ramping := limited
 	ramping.Path = "work/a/two"
 	protected := limited
-	protected.calls = &dsl.Service{ID: "orders", Timeout: time.Second, Concurrency: "adaptive", RetryBudget: 0.2}
+	protected.Service = &dsl.Service{ID: "orders", Timeout: time.Second, Concurrency: "adaptive", RetryBudget: 0.2}
 	none, err := newControls(nil)
 	if err != nil {
 		b.Fatal(err)
@@ -42,7 +44,7 @@ func BenchmarkGuard(b *testing.B) {
 	}
 	for _, c := range []struct {
 		name     string
-		step     *Step
+		step     *planner.Step
 		controls *controls
 	}{{"free", free, none}, {"limited", &limited, none}, {"protected", &protected, none}, {"controlled", &limited, three}, {"ramping", &ramping, three}} {
 		b.Run(c.name, func(b *testing.B) {
@@ -57,7 +59,7 @@ func BenchmarkGuard(b *testing.B) {
 					b.Fatal("off")
 				}
 				c.controls.share(c.step)
-				if v := j.verdict(c.step, c.step.Path, time.Time{}, c.controls, now); v != (Verdict{}) {
+				if v := j.verdict(c.step, c.step.Path, time.Time{}, c.controls, now); v != (core.Verdict{}) {
 					b.Fatal(v)
 				}
 				j.pass.end(c.step.Path, callEnd{verdict: callGood, kind: c.step.Path, took: time.Millisecond}, now)

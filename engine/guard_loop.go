@@ -1,6 +1,10 @@
 package engine
 
-import "fmt"
+import (
+	"fmt"
+
+	"procaas/engine/planner"
+)
 
 // What the runs of a pipeline may start in its own loop besides one each: so many at once, and
 // then so many a second, on all nodes together.
@@ -15,7 +19,7 @@ const causeLoop = " loop"
 
 // loopRule is the budget of a loop. What takes the place of the run itself costs nothing, as
 // long as there is something left: otherwise each run would leave one behind that waits.
-func (g *guard) loopRule(s *Step, p *pass) rule {
+func (g *guard) loopRule(s *planner.Step, p *pass) rule {
 	nodes := float64(max(1, g.nodes.Load()))
 	return rule{path: s.Path, loop: pipelineOf(s.Path) + causeLoop, rate: loopRate / nodes, burst: max(1, loopBurst/nodes), free: !p.multiplies}
 }

@@ -11,24 +11,25 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/engine/model"
 )
 
 // A Handler is one handler type, filled with the values of one call. It is
 // made anew for each call, so it needs no locks and never sees expressions.
 type Handler interface {
-	// Handle does the work. A nil error is success; [Permanent] says that
-	// repeating is useless, [After] when to repeat, and any other error is
+	// Handle does the work. A nil error is success; [model.Permanent] says that
+	// repeating is useless, [model.After] when to repeat, and any other error is
 	// repeated by the handler's policy.
-	Handle(ctx context.Context, c *Call) (Result, error)
+	Handle(ctx context.Context, c *Call) (model.Result, error)
 }
 
 // A Call is what a handler may use besides its own fields.
 type Call struct {
-	Path      string // pipeline/stage/handler
-	Run       string // its id, the same for all attempts
-	Flow, Key string // the entity; a pipeline without a flow is a flow of its own
-	Event     Event  // that began the run, also inside of a called pipeline
-	Attempt   int    // 1 for the first
+	Path      string      // pipeline/stage/handler
+	Run       string      // its id, the same for all attempts
+	Flow, Key string      // the entity; a pipeline without a flow is a flow of its own
+	Event     model.Event // that began the run, also inside of a called pipeline
+	Attempt   int         // 1 for the first
 
 	// IdempotencyKey is the same for all attempts of this call, on any node
 	// and after any restart.
@@ -36,7 +37,7 @@ type Call struct {
 
 	// TraceParent and TraceState are the W3C trace context to send to those whom
 	// the handler calls: that of this attempt, or of the event while nothing is
-	// traced here; may be empty. Events of [Result].Emit get it by themselves.
+	// traced here; may be empty. Events of [model.Result].Emit get it by themselves.
 	TraceParent, TraceState string
 
 	Now     time.Time    // by the store's clock, which all nodes share; the latest that it may be, so that what waits from now on never waits too short
@@ -49,7 +50,7 @@ type Call struct {
 
 	// RunStatus tells how far a run is, of any pipeline; [ErrNotFound] when the history has
 	// it no more. It is nil in tests of pipelines.
-	RunStatus func(ctx context.Context, run string) (Status, error)
+	RunStatus func(ctx context.Context, run string) (model.Status, error)
 
 	// Memory holds what may be forgotten at any time.
 	Memory *Memory
@@ -62,13 +63,13 @@ type Call struct {
 }
 
 // Classify gives what a handler has returned the class that only the network tells; see
-// [ClassOf].
+// [model.ClassOf].
 func Classify(err error) error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return WithClass("timeout", err)
+		return model.WithClass("timeout", err)
 	case isConnection(err):
-		return WithClass("connection", err)
+		return model.WithClass("connection", err)
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 func TestClassesOfErrors(t *testing.T) {
@@ -32,12 +33,12 @@ func TestClassesOfErrors(t *testing.T) {
 		{&url.Error{Op: "Get", URL: "http://x", Err: io.EOF}, "connection"},
 		{syscall.ECONNRESET, "connection"},
 		{&url.Error{Op: "Get", URL: "gopher://x", Err: errors.New("unsupported protocol scheme")}, "other"},
-		{&engine.StatusError{Status: 503}, "503"},
-		{engine.After(time.Second, &engine.StatusError{Status: 429}), "429"},
+		{&model.StatusError{Status: 503}, "503"},
+		{model.After(time.Second, &model.StatusError{Status: 429}), "429"},
 		{errors.New("no"), "other"},
 		{context.Canceled, "other"},
 	} {
-		if have := engine.ClassOf(engine.Classify(c.err)); have != c.want {
+		if have := model.ClassOf(engine.Classify(c.err)); have != c.want {
 			t.Errorf("%v: have %s, want %s", c.err, have, c.want)
 		}
 	}
@@ -45,7 +46,7 @@ func TestClassesOfErrors(t *testing.T) {
 
 func TestInClass(t *testing.T) {
 	t.Parallel()
-	status := func(n int) error { return &engine.StatusError{Status: n} }
+	status := func(n int) error { return &model.StatusError{Status: n} }
 	for _, c := range []struct {
 		err     error
 		classes []string
@@ -61,7 +62,7 @@ func TestInClass(t *testing.T) {
 		{errors.New("no"), []string{"other"}, true},
 		{errors.New("no"), nil, false},
 	} {
-		if have := engine.InClass(c.err, c.classes); have != c.want {
+		if have := model.InClass(c.err, c.classes); have != c.want {
 			t.Errorf("%v in %v: have %v, want %v", c.err, c.classes, have, c.want)
 		}
 	}
@@ -69,7 +70,7 @@ func TestInClass(t *testing.T) {
 
 func TestStatusErrorReadsAsASentence(t *testing.T) {
 	t.Parallel()
-	err := &engine.StatusError{Status: 503, Method: "POST", URL: "http://db/x", Excerpt: "busy"}
+	err := &model.StatusError{Status: 503, Method: "POST", URL: "http://db/x", Excerpt: "busy"}
 	if have, want := err.Error(), "503 from POST http://db/x: busy"; have != want {
 		t.Errorf("have %q, want %q", have, want)
 	}
@@ -78,14 +79,14 @@ func TestStatusErrorReadsAsASentence(t *testing.T) {
 func TestPermanentAndAfterKeepTheirError(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("no")
-	if err := fmt.Errorf("x: %w", engine.Permanent(cause)); !engine.IsPermanent(err) || !errors.Is(err, cause) {
+	if err := fmt.Errorf("x: %w", model.Permanent(cause)); !model.IsPermanent(err) || !errors.Is(err, cause) {
 		t.Errorf("have %v, want a permanent error that is its cause", err)
 	}
-	err := fmt.Errorf("x: %w", engine.After(time.Minute, cause))
-	if d, ok := engine.RetryDelay(err); !ok || d != time.Minute || !errors.Is(err, cause) {
+	err := fmt.Errorf("x: %w", model.After(time.Minute, cause))
+	if d, ok := model.RetryDelay(err); !ok || d != time.Minute || !errors.Is(err, cause) {
 		t.Errorf("have %v %v, want 1m of an error that is its cause", d, ok)
 	}
-	if _, ok := engine.RetryDelay(cause); ok || engine.IsPermanent(cause) {
+	if _, ok := model.RetryDelay(cause); ok || model.IsPermanent(cause) {
 		t.Error("a plain error is neither permanent nor delayed")
 	}
 }

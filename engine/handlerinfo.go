@@ -1,6 +1,10 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"procaas/engine/planner"
+)
 
 // A HandlerInfo is a handler with what this node has seen of it.
 type HandlerInfo struct {
@@ -48,7 +52,7 @@ func (e *Engine) Handlers() []HandlerInfo {
 	out := []HandlerInfo{}
 	now := time.Now()
 	for _, p := range e.library.current.Load().plans {
-		for _, s := range p.all {
+		for _, s := range p.Written {
 			out = append(out, e.info(s, now))
 		}
 	}
@@ -66,7 +70,7 @@ func (e *Engine) Handler(path string) (HandlerInfo, bool) {
 	return HandlerInfo{}, false
 }
 
-func (e *Engine) info(s *Step, now time.Time) HandlerInfo {
+func (e *Engine) info(s *planner.Step, now time.Time) HandlerInfo {
 	c, o, at := e.settings.controls(), e.degrader.outages(), e.clock.now()
 	h := s.Handler
 	info := HandlerInfo{
@@ -75,11 +79,11 @@ func (e *Engine) info(s *Step, now time.Time) HandlerInfo {
 		Fallback: o.view(s, at),
 		File:     h.Span.File, Line: h.Span.Start.Line,
 	}
-	if s.callee != nil && !s.loops {
+	if s.Callee != nil && !s.Loops {
 		info.Type = "call"
 	}
-	if s.calls != nil {
-		info.Effective = append(info.Effective, e.guard.gate(s.calls.ID).effects(at)...)
+	if s.Service != nil {
+		info.Effective = append(info.Effective, e.guard.gate(s.Service.ID).effects(at)...)
 	}
 	info.Parked = e.backlog.Load().parkedAt(s.Path)
 	e.stats.path(s.Path).fill(&info, now)

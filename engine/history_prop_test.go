@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/core"
 	"procaas/engine/enginetest"
+	"procaas/engine/model"
+	"procaas/engine/planner"
 )
 
 // schedules gives how many random schedules are played: five for each example of the other
@@ -68,7 +71,7 @@ func TestAnyScheduleKeepsThePromises(t *testing.T) {
 // A schedule is a store as simple as can be, and nodes on it, in one thread.
 type schedule struct {
 	t       *testing.T
-	plan    *engine.Plan
+	plan    *planner.Plan
 	rand    *rand.Rand
 	now     time.Time
 	history enginetest.History
@@ -84,7 +87,7 @@ type scheduledRun struct {
 	owner      *scheduledNode
 	version    int
 	generation int
-	status     engine.Status
+	status     model.Status
 	due        time.Time
 	checkpoint []byte
 	decided    map[string]bool
@@ -101,8 +104,8 @@ type scheduledNode struct {
 type scheduledJob struct {
 	row     *scheduledRun
 	version int
-	run     *engine.Run
-	calls   []engine.Task
+	run     *core.Run
+	calls   []core.Attempt
 }
 
 func (s *schedule) play() {
@@ -129,7 +132,7 @@ func (s *schedule) play() {
 
 func (s *schedule) accept() {
 	r := &scheduledRun{
-		id: fmt.Sprintf("r%d", len(s.runs)), key: fmt.Sprintf("k%d", s.rand.IntN(3)), status: engine.Waiting,
+		id: fmt.Sprintf("r%d", len(s.runs)), key: fmt.Sprintf("k%d", s.rand.IntN(3)), status: model.Waiting,
 		decided: map[string]bool{}, sure: map[string]bool{},
 	}
 	s.runs = append(s.runs, r)
@@ -143,7 +146,7 @@ func (s *schedule) release(node *scheduledNode) {
 	node.fenced = true
 	for _, r := range s.runs {
 		if r.owner == node {
-			r.owner, r.status = nil, engine.Waiting
+			r.owner, r.status = nil, model.Waiting
 		}
 	}
 }
@@ -173,15 +176,15 @@ func (s *schedule) claim(node *scheduledNode) {
 		if r.owner != nil || s.rand.IntN(2) == 0 {
 			continue
 		}
-		if r.status == engine.Parked && r.due.IsZero() {
+		if r.status == model.Parked && r.due.IsZero() {
 			s.held++
 			r.generation++ // the operator has looked, and retries
 			r.sure["b"] = true
 		} else if r.due.After(s.now) {
 			s.now = r.due
 		}
-		r.owner, r.status, r.due = node, engine.Running, time.Time{}
-		run, err := engine.Resume(s.plan, engine.Start{ID: r.id, Event: engine.Event{Type: "p"}, Generation: r.generation}, r.checkpoint)
+		r.owner, r.status, r.due = node, model.Running, time.Time{}
+		run, err := core.Resume(s.plan, core.Start{ID: r.id, Event: model.Event{Type: "p"}, Generation: r.generation}, r.checkpoint)
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -193,7 +196,7 @@ func (s *schedule) claim(node *scheduledNode) {
 }
 
 // start notes a call. Handlers with an on-unknown are never called blindly.
-func (s *schedule) start(r *scheduledRun, task engine.Task) {
+func (s *schedule) start(r *scheduledRun, task core.Attempt) {
 	if task.Verify {
 		r.sure[task.Step.Handler.ID] = true
 		return
@@ -209,13 +212,13 @@ func (s *schedule) start(r *scheduledRun, task engine.Task) {
 // step asks a run what may start, saves and starts it, as the driver does: a save
 // that is not needed may be left out.
 func (s *schedule) step(node *scheduledNode, job *scheduledJob) {
-	tasks := job.run.Ready(engine.Live{Now: s.now})
+	tasks := job.run.Ready(core.Live{Now: s.now})
 	status := job.run.Status()
-	if (status != engine.Running || job.run.MustSave() || s.rand.IntN(2) == 0) && !s.commit(node, job) {
+	if (status != model.Running || job.run.MustSave() || s.rand.IntN(2) == 0) && !s.commit(node, job) {
 		node.jobs = nil // fenced: all that the node holds is stale
 		return
 	}
-	if status != engine.Running {
+	if status != model.Running {
 		node.jobs = slices.DeleteFunc(node.jobs, func(other *scheduledJob) bool { return other == job })
 		return
 	}
@@ -244,7 +247,7 @@ func (s *schedule) commit(node *scheduledNode, job *scheduledJob) bool {
 			s.history.Decided(r.id, h.Path)
 		}
 	}
-	if change.Status != engine.Running {
+	if change.Status != model.Running {
 		r.owner = nil
 	}
 	if change.Status.Ended() {
@@ -257,7 +260,7 @@ func (s *schedule) commit(node *scheduledNode, job *scheduledJob) bool {
 // checkEnd holds the end of a run against the only one that there is.
 func (s *schedule) checkEnd(r *scheduledRun) {
 	v := engine.View(engine.RunRecord{Status: r.status, Checkpoint: r.checkpoint})
-	if r.status != engine.Succeeded || v.SharedState["sum"] != 2+2+3 {
+	if r.status != model.Succeeded || v.SharedState["sum"] != 2+2+3 {
 		s.t.Errorf("run %s is %s with %v", r.id, r.status, v.SharedState)
 	}
 }
@@ -270,13 +273,13 @@ func (s *schedule) end(node *scheduledNode, job *scheduledJob) {
 	i := s.rand.IntN(len(job.calls))
 	task := job.calls[i]
 	job.calls = slices.Delete(job.calls, i, i+1)
-	result := engine.Result{Status: 200, Response: map[string]any{"a": 1, "b": 2, "c": 3}[task.Step.Handler.ID]}
+	result := model.Result{Status: 200, Response: map[string]any{"a": 1, "b": 2, "c": 3}[task.Step.Handler.ID]}
 	switch {
 	case task.Verify && s.rand.IntN(2) == 0:
-		result = engine.Result{Status: 404}
+		result = model.Result{Status: 404}
 	case task.Step.Handler.ID == "slow" && s.rand.IntN(2) == 0:
 		result.Until = s.now.Add(time.Minute)
 	}
-	job.run.Finish(task.Ref(), engine.Outcome{Result: result}, engine.Live{Now: s.now})
+	job.run.Finish(task.Ref(), core.Outcome{Result: result}, core.Live{Now: s.now})
 	s.step(node, job)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 const keyed = `
@@ -28,13 +29,13 @@ func TestKeysAreTheSameAfterARestore(t *testing.T) {
 		var out []string
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)
-			r.on("send", func(context.Context, *engine.Call, any) (engine.Result, error) {
-				return engine.Result{Emit: []engine.Event{{Type: "more"}}}, nil
+			r.on("send", func(context.Context, *engine.Call, any) (model.Result, error) {
+				return model.Result{Emit: []model.Event{{Type: "more"}}}, nil
 			})
 			e, _ := r.start(keyed)
 			ev := event("work", "k")
 			ev.ID = id
-			r.settle(e, r.submit(e, ev), engine.Succeeded)
+			r.settle(e, r.submit(e, ev), model.Succeeded)
 			time.Sleep(2 * time.Second) // for the emitted event
 			seen := map[string]bool{}
 			for _, c := range r.calls.Calls() {

@@ -17,6 +17,8 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/engine/model"
+	"procaas/engine/planner"
 )
 
 // The bounds of what an event may carry besides its payload.
@@ -48,7 +50,7 @@ func (e *Engine) Submit(ctx context.Context, events []Submission) ([]Submitted, 
 func (e *Engine) submit(ctx context.Context, events []Submission) ([]Submitted, error) {
 	d, now := e.library.current.Load(), e.clock.now()
 	out := make([]Submitted, len(events))
-	runs := make([]Intake, 0, len(events))
+	runs := make([]model.Intake, 0, len(events))
 	places := make([]int, 0, len(events))
 	for i, s := range events {
 		in, err := d.intake(ctx, s, now)
@@ -93,10 +95,10 @@ const (
 // awaitMoving hands events in again whose keys are on their way, until they have arrived
 // or it takes too long. Other senders do not wait for that. The events of a sender keep
 // their order, since all of a key are refused together.
-func (e *Engine) awaitMoving(ctx context.Context, runs []Intake, results []accepted) error {
+func (e *Engine) awaitMoving(ctx context.Context, runs []model.Intake, results []accepted) error {
 	wait := movingPause
 	for began := time.Now(); ; wait = min(2*wait, 10*movingPause) {
-		var left []Intake
+		var left []model.Intake
 		var places []int
 		for i, r := range results {
 			if errors.Is(r.Err, ErrMoving) {
@@ -123,7 +125,7 @@ type accepted struct {
 }
 
 // submitted makes it readable for the sender.
-func (a accepted) submitted(in *Intake) Submitted {
+func (a accepted) submitted(in *model.Intake) Submitted {
 	switch {
 	case errors.Is(a.Err, ErrConflict):
 		return Submitted{Err: &IntakeError{
@@ -140,7 +142,7 @@ func (a accepted) submitted(in *Intake) Submitted {
 	case a.Err != nil:
 		return Submitted{Err: a.Err}
 	}
-	return Submitted{Receipt: Receipt{Event: in.Event.ID, Run: a.Run, Duplicate: a.Duplicate, Undecided: a.Undecided, Key: in.Key}}
+	return Submitted{Receipt: model.Receipt{Event: in.Event.ID, Run: a.Run, Duplicate: a.Duplicate, Undecided: a.Undecided, Key: in.Key}}
 }
 
 // statesText lists states for people.
@@ -154,7 +156,7 @@ func statesText(from []string) string {
 
 // accept stores a batch of events. Those that may start at once become runs of
 // this node in the same transaction, as far as it has room and no others wait.
-func (e *Engine) accept(runs []Intake) []accepted {
+func (e *Engine) accept(runs []model.Intake) []accepted {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
 	n, asked, number := e.node.Load(), 0, int64(0)
@@ -229,20 +231,20 @@ func (e *Engine) start(n *node, asked int, results []Accepted, err error) {
 }
 
 // intake checks an event and finds out where it belongs.
-func (d *definition) intake(ctx context.Context, s Submission, now time.Time) (Intake, error) {
+func (d *definition) intake(ctx context.Context, s Submission, now time.Time) (model.Intake, error) {
 	ev := s.Event
 	if err := checkEvent(ev); err != nil {
-		return Intake{}, err
+		return model.Intake{}, err
 	}
 	dedup, hash := ev.ID != "", s.Hash
 	if hash == "" && dedup {
 		var err error
 		if hash, err = hashEvent(ev); err != nil {
-			return Intake{}, invalid("payload", err.Error())
+			return model.Intake{}, invalid("payload", err.Error())
 		}
 	}
 	if dedup {
-		ev.Identity = identityOf(ev)
+		ev.Identity = model.IdentityOf(ev)
 	} else {
 		ev.ID = newID()
 	}
@@ -258,7 +260,7 @@ func (d *definition) intake(ctx context.Context, s Submission, now time.Time) (I
 }
 
 // checkPayload refuses an event whose payload is not what its type promises.
-func (d *definition) checkPayload(ctx context.Context, ev Event) error {
+func (d *definition) checkPayload(ctx context.Context, ev model.Event) error {
 	err := d.bundle.Event(ev.Type).Contract().CheckContext(ctx, ev.Payload)
 	var misfit *dsl.ContractError
 	if err != nil && !errors.As(err, &misfit) {
@@ -275,7 +277,7 @@ func (d *definition) checkPayload(ctx context.Context, ev Event) error {
 }
 
 // route finds the flow, the key and the pipeline of an event.
-func (d *definition) route(ev Event) (Intake, error) {
+func (d *definition) route(ev model.Event) (model.Intake, error) {
 	served := d.bundle.On(ev.Type)
 	serves := ""
 	if len(served) > 0 {
@@ -288,9 +290,9 @@ func (d *definition) route(ev Event) (Intake, error) {
 		if near := diag.Suggest(ev.Type, d.events); near != "" {
 			message += fmt.Sprintf("; did you mean %s?", near)
 		}
-		return Intake{}, &IntakeError{Code: "unknown_event_type", Field: "type", Message: message}
+		return model.Intake{}, &IntakeError{Code: "unknown_event_type", Field: "type", Message: message}
 	}
-	in := Intake{ID: d.runID(ev), Event: ev, Flow: flowID(served[0]), Pipeline: serves, Key: ev.Key, Ordered: true}
+	in := model.Intake{ID: d.runID(ev), Event: ev, Flow: planner.FlowID(served[0]), Pipeline: serves, Key: ev.Key, Ordered: true}
 	flow := d.bundle.Flow(served[0].Flow)
 	if flow == nil {
 		// Nothing is kept between such events, so a failed one need not block
@@ -310,7 +312,7 @@ func (d *definition) route(ev Event) (Intake, error) {
 }
 
 // flowKey finds the entity of an event.
-func flowKey(f *dsl.Flow, ev Event) (string, error) {
+func flowKey(f *dsl.Flow, ev model.Event) (string, error) {
 	if f.Key.IsNull() {
 		if ev.Key == "" {
 			return "", &IntakeError{
@@ -324,7 +326,7 @@ func flowKey(f *dsl.Flow, ev Event) (string, error) {
 	if reads := f.Key.Reads(); len(reads) > 0 && len(reads[0].Path) > 1 {
 		field = dsl.Path(reads[0].Path[1:]).String()
 	}
-	v, err := f.Key.Eval(dsl.Env{"event": eventData(ev)})
+	v, err := f.Key.Eval(dsl.Env{"event": model.EventData(ev)})
 	if err != nil {
 		return "", &IntakeError{
 			Code: "missing_key", Field: field,
@@ -342,7 +344,7 @@ func flowKey(f *dsl.Flow, ev Event) (string, error) {
 			Message: fmt.Sprintf("event %s has no key: flow %s takes it from %s, which is missing or empty", ev.Type, f.ID, field),
 		}
 	case !ok:
-		return "", invalid(field, fmt.Sprintf("the key of flow %s: want a string or an integer, have %s", f.ID, kindOf(v)))
+		return "", invalid(field, fmt.Sprintf("the key of flow %s: want a string or an integer, have %s", f.ID, model.KindOf(v)))
 	}
 	if why := checkLabel(key, maxKey); why != "" {
 		return "", invalid(field, fmt.Sprintf("the key of flow %s: %s", f.ID, why))
@@ -351,7 +353,7 @@ func flowKey(f *dsl.Flow, ev Event) (string, error) {
 }
 
 // checkEvent refuses what could not be stored or would not be understood.
-func checkEvent(ev Event) error {
+func checkEvent(ev model.Event) error {
 	for _, label := range []struct {
 		field, value string
 		longest      int
@@ -368,9 +370,9 @@ func checkEvent(ev Event) error {
 		}
 	}
 	switch {
-	case !ev.Inner && IsReservedSource(ev.Source):
+	case !ev.Inner && model.IsReservedSource(ev.Source):
 		return invalid("source", fmt.Sprintf("source: %q is reserved: sources under %s are those of the engine's own events; "+
-			"name the program that sends the event, such as orders, or leave source out", ev.Source, reservedSource))
+			"name the program that sends the event, such as orders, or leave source out", ev.Source, model.ReservedSource))
 	case ev.Type == "":
 		return invalid("type", "type: want the type of the event, have none")
 	case ev.Priority < -maxPriority || ev.Priority > maxPriority:
@@ -382,7 +384,7 @@ func checkEvent(ev Event) error {
 	case !ev.Time.IsZero() && (ev.Time.Year() < 1 || ev.Time.Year() > 9999):
 		return invalid("time", fmt.Sprintf("time: want a time up to 9999, have %s", ev.Time.Format(time.RFC3339)))
 	}
-	if err := checkData(ev.Payload); err != nil {
+	if err := model.CheckData(ev.Payload); err != nil {
 		return invalid("payload", "payload: "+err.Error())
 	}
 	return nil
@@ -408,10 +410,10 @@ func invalid(field, message string) error {
 }
 
 // hashEvent tells events of one id apart by what their sender said.
-func hashEvent(ev Event) (string, error) {
+func hashEvent(ev model.Event) (string, error) {
 	data, err := dsl.FormatJSON(map[string]any{
-		"type": ev.Type, "key": ev.Key, "payload": ev.Payload, "time": timeData(ev.Time),
-		"at": timeData(ev.At), "delay_tolerance": int(ev.DelayTolerance), "priority": ev.Priority,
+		"type": ev.Type, "key": ev.Key, "payload": ev.Payload, "time": model.TimeData(ev.Time),
+		"at": model.TimeData(ev.At), "delay_tolerance": int(ev.DelayTolerance), "priority": ev.Priority,
 	})
 	if err != nil {
 		return "", err

@@ -14,6 +14,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/model"
 )
 
 const door = `
@@ -34,8 +35,8 @@ pipelines:
   - {id: remove-it, flow: door, stages: [{id: a, handlers: [{id: three, step: {}}]}]}
 `
 
-func doorEvent(eventType string) engine.Event {
-	return engine.Event{Type: eventType, Payload: map[string]any{"door": map[string]any{"number": 7}}}
+func doorEvent(eventType string) model.Event {
+	return model.Event{Type: eventType, Payload: map[string]any{"door": map[string]any{"number": 7}}}
 }
 
 func TestSubmitRefusesWhatNobodyCouldServe(t *testing.T) {
@@ -46,29 +47,29 @@ func TestSubmitRefusesWhatNobodyCouldServe(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name        string
-		event       engine.Event
+		event       model.Event
 		code, field string
 		says        string
 	}{
-		{"unknown type", engine.Event{Type: "opn-it"}, "unknown_event_type", "type", "did you mean open-it?"},
-		{"no type", engine.Event{}, "invalid_event", "type", "want the type"},
-		{"no key", engine.Event{Type: "open-it", Payload: map[string]any{"door": map[string]any{}}}, "missing_key", "payload.door.number", "missing"},
-		{"no payload", engine.Event{Type: "open-it"}, "missing_key", "payload.door.number", "door"},
-		{"empty key", engine.Event{Type: "open-it", Payload: map[string]any{"door": map[string]any{"number": ""}}}, "missing_key", "payload.door.number", "empty"},
-		{"key of another kind", engine.Event{Type: "open-it", Payload: map[string]any{"door": map[string]any{"number": 1.5}}}, "invalid_event", "payload.door.number", "want a string or an integer, have a number"},
-		{"long key", engine.Event{Type: "open-it", Payload: map[string]any{"door": map[string]any{"number": strings.Repeat("k", 201)}}}, "invalid_event", "payload.door.number", "200"},
-		{"unprintable id", engine.Event{Type: "open-it", ID: "a\nb"}, "invalid_event", "id", "printable"},
-		{"long id", engine.Event{Type: "open-it", ID: strings.Repeat("i", 201)}, "invalid_event", "id", "at most 200 bytes"},
-		{"long source", engine.Event{Type: "open-it", Source: strings.Repeat("s", 201)}, "invalid_event", "source", "at most 200 bytes"},
-		{"source of the engine", engine.Event{Type: "open-it", Source: "procaas/trigger/clock"}, "invalid_event", "source", "reserved"},
-		{"source of the engine in disguise", engine.Event{Type: "open-it", Source: `/PROCAAS%252Fqueue\x`}, "invalid_event", "source", "reserved"},
-		{"deep payload", engine.Event{Type: "open-it", Payload: deep}, "invalid_event", "payload", "levels"},
-		{"payload that is no data", engine.Event{Type: "open-it", Payload: int64(1)}, "invalid_event", "payload", "int64"},
-		{"not a number", engine.Event{Type: "open-it", Payload: math.NaN()}, "invalid_event", "payload", "finite"},
-		{"zero byte", engine.Event{Type: "open-it", Payload: "a\x00b"}, "invalid_event", "payload", "U+0000"},
-		{"negative tolerance", engine.Event{Type: "open-it", DelayTolerance: -1}, "invalid_event", "delay_tolerance", "0s"},
-		{"huge priority", engine.Event{Type: "open-it", Priority: 1 << 40}, "invalid_event", "priority", "1000000"},
-		{"absurd time", engine.Event{Type: "open-it", At: time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)}, "invalid_event", "at", "9999"},
+		{"unknown type", model.Event{Type: "opn-it"}, "unknown_event_type", "type", "did you mean open-it?"},
+		{"no type", model.Event{}, "invalid_event", "type", "want the type"},
+		{"no key", model.Event{Type: "open-it", Payload: map[string]any{"door": map[string]any{}}}, "missing_key", "payload.door.number", "missing"},
+		{"no payload", model.Event{Type: "open-it"}, "missing_key", "payload.door.number", "door"},
+		{"empty key", model.Event{Type: "open-it", Payload: map[string]any{"door": map[string]any{"number": ""}}}, "missing_key", "payload.door.number", "empty"},
+		{"key of another kind", model.Event{Type: "open-it", Payload: map[string]any{"door": map[string]any{"number": 1.5}}}, "invalid_event", "payload.door.number", "want a string or an integer, have a number"},
+		{"long key", model.Event{Type: "open-it", Payload: map[string]any{"door": map[string]any{"number": strings.Repeat("k", 201)}}}, "invalid_event", "payload.door.number", "200"},
+		{"unprintable id", model.Event{Type: "open-it", ID: "a\nb"}, "invalid_event", "id", "printable"},
+		{"long id", model.Event{Type: "open-it", ID: strings.Repeat("i", 201)}, "invalid_event", "id", "at most 200 bytes"},
+		{"long source", model.Event{Type: "open-it", Source: strings.Repeat("s", 201)}, "invalid_event", "source", "at most 200 bytes"},
+		{"source of the engine", model.Event{Type: "open-it", Source: "procaas/trigger/clock"}, "invalid_event", "source", "reserved"},
+		{"source of the engine in disguise", model.Event{Type: "open-it", Source: `/PROCAAS%252Fqueue\x`}, "invalid_event", "source", "reserved"},
+		{"deep payload", model.Event{Type: "open-it", Payload: deep}, "invalid_event", "payload", "levels"},
+		{"payload that is no data", model.Event{Type: "open-it", Payload: int64(1)}, "invalid_event", "payload", "int64"},
+		{"not a number", model.Event{Type: "open-it", Payload: math.NaN()}, "invalid_event", "payload", "finite"},
+		{"zero byte", model.Event{Type: "open-it", Payload: "a\x00b"}, "invalid_event", "payload", "U+0000"},
+		{"negative tolerance", model.Event{Type: "open-it", DelayTolerance: -1}, "invalid_event", "delay_tolerance", "0s"},
+		{"huge priority", model.Event{Type: "open-it", Priority: 1 << 40}, "invalid_event", "priority", "1000000"},
+		{"absurd time", model.Event{Type: "open-it", At: time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)}, "invalid_event", "at", "9999"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t)
@@ -113,7 +114,7 @@ func TestReservedSourcesAreKnownInAnyForm(t *testing.T) {
 		"%70rocaas/x": true, "procaas%252fx": true, "%2fprocaas%5cx": true, "procaas%20/x": true, "%70rocaas/%zz": true,
 		"procaas": false, "procaas-shop/x": false, "shop/procaas/x": false, "https://procaas/x": false, "orders": false, "": false, "%": false,
 	} {
-		if have := engine.IsReservedSource(source); have != want {
+		if have := model.IsReservedSource(source); have != want {
 			t.Errorf("%q: want %v, have %v", source, want, have)
 		}
 	}
@@ -124,18 +125,18 @@ func TestSubmitterCannotPreemptWhatARunEmits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.on("one", func(context.Context, *engine.Call, any) (engine.Result, error) {
-			return engine.Result{Emit: []engine.Event{{Type: "second", Source: "bank", ID: "d-1"}}}, nil
+		r.on("one", func(context.Context, *engine.Call, any) (model.Result, error) {
+			return model.Result{Emit: []model.Event{{Type: "second", Source: "bank", ID: "d-1"}}}, nil
 		})
 		e, _ := r.start(`
 pipelines:
   - {id: first, stages: [{id: a, handlers: [{id: one, step: {}}]}]}
   - {id: second, stages: [{id: a, handlers: [{id: two, step: {}}]}]}
 `)
-		early := engine.Event{Type: "second", Source: "bank", ID: "d-1", Inner: true}
+		early := model.Event{Type: "second", Source: "bank", ID: "d-1", Inner: true}
 		r.submit(e, early)
-		r.submit(e, engine.Event{Type: "first"})
-		r.submit(e, engine.Event{Type: "first"})
+		r.submit(e, model.Event{Type: "first"})
+		r.submit(e, model.Event{Type: "first"})
 		time.Sleep(time.Minute)
 		emitted := 0
 		for _, c := range r.calls.Calls() {
@@ -216,8 +217,8 @@ func TestAutomatonRejectsAtIntake(t *testing.T) {
 		open := doorEvent("open-it")
 		open.ID = "open"
 		run := r.submit(e, open)
-		r.settle(e, run, engine.Succeeded)
-		r.settle(e, r.submit(e, doorEvent("remove-it")), engine.Succeeded)
+		r.settle(e, run, model.Succeeded)
+		r.settle(e, r.submit(e, doorEvent("remove-it")), model.Succeeded)
 		if again, err := e.Submit(context.Background(), []engine.Submission{{Event: open}}); err != nil || !again[0].Receipt.Duplicate {
 			t.Errorf("want a repetition found also in a final state, have %+v and %v", again, err)
 		}
@@ -235,11 +236,11 @@ func TestAutomatonRejectsAtIntake(t *testing.T) {
 func TestAutomatonJudgesLateWhenOthersAreBefore(t *testing.T) {
 	t.Parallel()
 	for otherwise, want := range map[string]struct {
-		status engine.Status
+		status model.Status
 		reason string
 	}{
-		"reject": {engine.Ignored, "rejected: state open has no transition on open-it"},
-		"ignore": {engine.Ignored, "state open has no transition on open-it"},
+		"reject": {model.Ignored, "rejected: state open has no transition on open-it"},
+		"ignore": {model.Ignored, "state open has no transition on open-it"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)
@@ -264,13 +265,13 @@ func TestDeferredEventRunsWhenTheStateAllowsIt(t *testing.T) {
 		e, _ := r.start(strings.ReplaceAll(door, "OTHERWISE", "defer"))
 		early := r.submit(e, doorEvent("close-it"))
 		time.Sleep(2 * time.Second)
-		if v := r.view(e, early); v.Status != engine.Waiting {
+		if v := r.view(e, early); v.Status != model.Waiting {
 			t.Errorf("want the early event set aside, have %s", v.Status)
 		}
-		r.settle(e, r.submit(e, doorEvent("open-it")), engine.Succeeded)
-		r.settle(e, early, engine.Succeeded)
-		r.settle(e, r.submit(e, doorEvent("remove-it")), engine.Succeeded)
-		if v := r.settle(e, r.submit(e, doorEvent("open-it")), engine.Ignored); !strings.HasPrefix(v.Reason, "rejected:") {
+		r.settle(e, r.submit(e, doorEvent("open-it")), model.Succeeded)
+		r.settle(e, early, model.Succeeded)
+		r.settle(e, r.submit(e, doorEvent("remove-it")), model.Succeeded)
+		if v := r.settle(e, r.submit(e, doorEvent("open-it")), model.Ignored); !strings.HasPrefix(v.Reason, "rejected:") {
 			t.Errorf("want an event refused that can never run, have %q", v.Reason)
 		}
 		r.want("open-it/a/one", "close-it/a/two", "remove-it/a/three")
@@ -296,18 +297,18 @@ pipelines:
     when: !$ event.payload.sum == 9
     stages: [{id: a, handlers: [{id: two, step: {}}]}]
 `)
-		pay := func(sum any) engine.Event {
-			return engine.Event{Type: "paid", Key: "k", Payload: map[string]any{"sum": sum}}
+		pay := func(sum any) model.Event {
+			return model.Event{Type: "paid", Key: "k", Payload: map[string]any{"sum": sum}}
 		}
 		for sum, want := range map[int]string{11: "big", 9: "odd"} {
-			if v := r.settle(e, r.submit(e, pay(sum)), engine.Succeeded); v.Pipeline != want {
+			if v := r.settle(e, r.submit(e, pay(sum)), model.Succeeded); v.Pipeline != want {
 				t.Errorf("sum %d: want %s, have %s", sum, want, v.Pipeline)
 			}
 		}
-		if v := r.settle(e, r.submit(e, pay(2)), engine.Ignored); !strings.Contains(v.Reason, "when is false") {
+		if v := r.settle(e, r.submit(e, pay(2)), model.Ignored); !strings.Contains(v.Reason, "when is false") {
 			t.Errorf("want the reason told, have %q", v.Reason)
 		}
-		if v := r.settle(e, r.submit(e, pay("much")), engine.Failed); !strings.Contains(v.Error, "when") {
+		if v := r.settle(e, r.submit(e, pay("much")), model.Failed); !strings.Contains(v.Error, "when") {
 			t.Errorf("want the error of when told, have %q", v.Error)
 		}
 	})
@@ -321,12 +322,12 @@ func TestScheduledEventWaitsForItsTime(t *testing.T) {
 		ev := event("work", "k")
 		ev.At = time.Now().Add(time.Minute)
 		later := r.submit(e, ev)
-		r.settle(e, r.submit(e, event("work", "k")), engine.Succeeded)
+		r.settle(e, r.submit(e, event("work", "k")), model.Succeeded)
 		time.Sleep(59 * time.Second)
-		if v := r.view(e, later); v.Status != engine.Waiting || v.Due == nil {
+		if v := r.view(e, later); v.Status != model.Waiting || v.Due == nil {
 			t.Errorf("want the event to wait, have %s due %v", v.Status, v.Due)
 		}
-		r.settle(e, later, engine.Succeeded)
+		r.settle(e, later, model.Succeeded)
 		if late := time.Since(ev.At); late > 200*time.Millisecond {
 			t.Errorf("want the event at its time, it was %s late", late)
 		}
@@ -337,9 +338,9 @@ func TestBacklogIsNotOvertaken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.on("one", func(context.Context, *engine.Call, any) (engine.Result, error) {
+		r.on("one", func(context.Context, *engine.Call, any) (model.Result, error) {
 			time.Sleep(100 * time.Millisecond)
-			return engine.Result{}, nil
+			return model.Result{}, nil
 		})
 		e := r.engine(r.store, three, func(o *engine.Options) { o.MaxInFlight = 2 })
 		var runs, want []string
@@ -350,7 +351,7 @@ func TestBacklogIsNotOvertaken(t *testing.T) {
 		time.Sleep(250 * time.Millisecond)
 		runs, want = append(runs, r.submit(e, event("work", "new"))), append(want, "new")
 		for _, run := range runs {
-			r.settle(e, run, engine.Succeeded)
+			r.settle(e, run, model.Succeeded)
 		}
 		var have []string
 		for _, c := range r.calls.Of("work/a/one") {
@@ -413,6 +414,6 @@ pipelines:
 			t.Errorf("want what may be allowed soon accepted, and undecided, have %+v", shipped)
 		}
 		close(open)
-		r.settle(e, shipped.Receipt.Run, engine.Succeeded)
+		r.settle(e, shipped.Receipt.Run, model.Succeeded)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // A commits store counts the changes that are written.
@@ -16,7 +17,7 @@ type commits struct {
 	written atomic.Int64
 }
 
-func (s *commits) Commit(ctx context.Context, node int64, changes []engine.Change) ([]error, error) {
+func (s *commits) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	s.written.Add(int64(len(changes)))
 	return s.Store.Commit(ctx, node, changes)
 }
@@ -29,7 +30,7 @@ func TestFirstCallsWaitForNoCommit(t *testing.T) {
 		e := r.engine(store, three)
 		r.run(e)
 		synctest.Wait()
-		r.settle(e, r.submit(e, event("work", "k")), engine.Succeeded)
+		r.settle(e, r.submit(e, event("work", "k")), model.Succeeded)
 		if n := store.written.Load(); n != 3 {
 			t.Errorf("want one commit after each of three handlers, have %d", n)
 		}
@@ -49,14 +50,14 @@ func TestCallsThatTakeTheirTimeAreSeen(t *testing.T) {
 		run := r.submit(e, event("work", "k"))
 		time.Sleep(time.Second)
 		v := r.view(e, run)
-		if len(v.Handlers) != 1 || v.Handlers[0].Outcome != engine.OutcomeRunning || v.Handlers[0].Attempts != 1 {
+		if len(v.Handlers) != 1 || v.Handlers[0].Outcome != model.OutcomeRunning || v.Handlers[0].Attempts != 1 {
 			t.Errorf("want the first attempt of the handler under way, have %+v", v.Handlers)
 		}
 		if n := store.written.Load(); n != 1 {
 			t.Errorf("want one commit, have %d", n)
 		}
 		close(slow)
-		r.settle(e, run, engine.Succeeded)
+		r.settle(e, run, model.Succeeded)
 	})
 }
 
@@ -86,7 +87,7 @@ pipelines:
 				t.Errorf("%s: want the attempt saved before the call, have %+v", pipeline, v.Handlers)
 			}
 			close(stuck)
-			r.settle(e, run, engine.Succeeded)
+			r.settle(e, run, model.Succeeded)
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // telling is a flow whose last handler may be left out.
@@ -38,9 +39,9 @@ func TestWhatIsLeftOutCanBeMadeUp(t *testing.T) {
 		var down atomic.Bool
 		down.Store(true)
 		open := make(gate)
-		r.on("tell", func(ctx context.Context, c *engine.Call, v any) (engine.Result, error) {
+		r.on("tell", func(ctx context.Context, c *engine.Call, v any) (model.Result, error) {
 			if down.Load() {
-				return engine.Result{}, engine.Permanent(errors.New("away"))
+				return model.Result{}, model.Permanent(errors.New("away"))
 			}
 			return open.do(ctx, c, v)
 		})
@@ -48,14 +49,14 @@ func TestWhatIsLeftOutCanBeMadeUp(t *testing.T) {
 		e := r.engine(r.store, telling, func(o *engine.Options) { o.Metrics = engine.NewMetrics(registry) })
 		stop := r.run(e)
 		failed := r.submit(e, event("work", "k"))
-		r.settle(e, failed, engine.Succeeded)
+		r.settle(e, failed, model.Succeeded)
 		by := engine.Actor{Name: "ann", Reason: "push is back"}
 		if _, err := e.SetControl(t.Context(), "work/b/tell", engine.ControlChange{Forever: true}, -1, by); err != nil {
 			t.Fatal(err)
 		}
 		skipped := r.submit(e, event("work", "k"))
-		r.settle(e, skipped, engine.Succeeded)
-		for reason, want := range map[string]float64{engine.LeftByFailure: 1, engine.LeftBySwitch: 1} {
+		r.settle(e, skipped, model.Succeeded)
+		for reason, want := range map[string]float64{model.LeftByFailure: 1, model.LeftBySwitch: 1} {
 			if have, _ := gauged(t, registry, "procaas_handler_left_out_total", "tell", "work", reason, "b"); have != want {
 				t.Errorf("want %g left out by %s, have %g", want, reason, have)
 			}
@@ -73,7 +74,7 @@ func TestWhatIsLeftOutCanBeMadeUp(t *testing.T) {
 			t.Fatalf("want both to make it up, have %+v, %v", done, err)
 		}
 		time.Sleep(time.Second)
-		if v := r.view(e, failed); v.Status != engine.Running {
+		if v := r.view(e, failed); v.Status != model.Running {
 			t.Errorf("want the call under way, have %+v", v)
 		}
 		// The node stops meanwhile, and another one goes on.
@@ -84,12 +85,12 @@ func TestWhatIsLeftOutCanBeMadeUp(t *testing.T) {
 		synctest.Wait()
 		close(open)
 		for _, run := range []string{failed, skipped} {
-			v := r.settle(next, run, engine.Succeeded)
+			v := r.settle(next, run, model.Succeeded)
 			if len(v.Handlers) != 4 || v.Generation != 1 {
 				t.Errorf("want all four handlers, and the next generation, have %+v", v)
 			}
 			for _, h := range v.Handlers {
-				if h.Outcome != engine.OutcomeSucceeded {
+				if h.Outcome != model.OutcomeSucceeded {
 					t.Errorf("want all to have succeeded, have %+v", h)
 				}
 			}
@@ -140,7 +141,7 @@ func TestHandlersThatWaitTooLongAreToldOf(t *testing.T) {
 		stop()
 		r.succeeded(e, time.Minute)
 		left := r.leftOut(e, "work/b/tell")
-		if have, _ := gauged(t, registry, "procaas_handler_left_out_total", "tell", "work", engine.LeftByWait, "b"); int(have) != left || left == 0 {
+		if have, _ := gauged(t, registry, "procaas_handler_left_out_total", "tell", "work", model.LeftByWait, "b"); int(have) != left || left == 0 {
 			t.Errorf("want %d counted, have %g", left, have)
 		}
 		told := 0
@@ -160,8 +161,8 @@ func TestWhatCannotBeMadeUpIsLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.on("tell", func(context.Context, *engine.Call, any) (engine.Result, error) {
-			return engine.Result{}, engine.Permanent(errors.New("away"))
+		r.on("tell", func(context.Context, *engine.Call, any) (model.Result, error) {
+			return model.Result{}, model.Permanent(errors.New("away"))
 		})
 		e, _ := r.start(`
 pipelines:
@@ -170,11 +171,11 @@ pipelines:
       - {id: a, handlers: [{id: tell, critical: false, for-each: {items: [1, 2]}, step: {}}]}
 `)
 		run := r.submit(e, event("work", ""))
-		r.settle(e, run, engine.Succeeded)
+		r.settle(e, run, model.Succeeded)
 		done, err := e.MakeUpAll(t.Context(), engine.RunFilter{LeftOut: "work/a/tell"}, engine.Actor{Name: "ann"})
 		if err != nil || done.Done != 0 || done.MovedOn != 1 {
 			t.Errorf("want one that cannot, have %+v, %v", done, err)
 		}
-		r.settle(e, run, engine.Succeeded)
+		r.settle(e, run, model.Succeeded)
 	})
 }

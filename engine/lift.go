@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"procaas/engine/planner"
 )
 
 // This file lets runs go on gently that something has held back. They are many, and come at
@@ -17,20 +19,20 @@ const liftLeast = time.Second
 
 // ahead lists the handlers that runs may come to which wait at a path: a pipeline, a stage or
 // a handler. In calls of pipelines, that is all of the pipelines that call it, too.
-func (d *definition) ahead(path string) []*Step {
+func (d *definition) ahead(path string) []*planner.Step {
 	if known, ok := d.aheads.Load(path); ok {
-		return known.([]*Step)
+		return known.([]*planner.Step)
 	}
-	var out []*Step
+	var out []*planner.Step
 	for _, p := range d.plans {
-		all := p.Within(map[*Plan]bool{})
-		if !slices.ContainsFunc(all, func(s *Step) bool { return isBelow(s.Path, path) }) {
+		all := p.Within(map[*planner.Plan]bool{})
+		if !slices.ContainsFunc(all, func(s *planner.Step) bool { return isBelow(s.Path, path) }) {
 			continue
 		}
 		own := p.Pipeline.ID == pipelineOf(path)
 		first := 0
 		if parts := strings.SplitN(path, "/", 3); own && len(parts) > 1 {
-			first = slices.IndexFunc(p.Stages, func(g *PlannedStage) bool { return g.ID == parts[1] })
+			first = slices.IndexFunc(p.Stages, func(g *planner.Stage) bool { return g.ID == parts[1] })
 		}
 		for i, g := range p.Stages {
 			if i < first {
@@ -38,8 +40,8 @@ func (d *definition) ahead(path string) []*Step {
 			}
 			for _, s := range g.Steps {
 				out = append(out, s)
-				if s.callee != nil {
-					out = append(out, s.callee.Within(map[*Plan]bool{})...)
+				if s.Callee != nil {
+					out = append(out, s.Callee.Within(map[*planner.Plan]bool{})...)
 				}
 			}
 		}
@@ -64,7 +66,7 @@ func (c *caller) bears(path, besides string) int {
 		}
 		for level := range 2 {
 			name, terms, ok := c.e.guard.terms(s, level)
-			if ok && name != besides && !s.computes() {
+			if ok && name != besides && !s.Computes() {
 				room = min(room, c.e.guard.gate(name).spare(terms, c.now))
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // crowded is a pipeline whose last handler may be left out, and calls a service that bears
@@ -28,13 +29,13 @@ pipelines:
 func (r *rig) leftOut(e *engine.Engine, path string) (n int) {
 	r.t.Helper()
 	for cursor := ""; ; {
-		runs, next, err := e.List(context.Background(), engine.RunFilter{Status: engine.Succeeded, Limit: 1000, Cursor: cursor})
+		runs, next, err := e.List(context.Background(), engine.RunFilter{Status: model.Succeeded, Limit: 1000, Cursor: cursor})
 		if err != nil {
 			r.t.Fatal(err)
 		}
 		for _, v := range runs {
 			for _, h := range v.Handlers {
-				if h.Path == path && h.Outcome != engine.OutcomeSucceeded {
+				if h.Path == path && h.Outcome != model.OutcomeSucceeded {
 					n++
 				}
 			}
@@ -126,9 +127,9 @@ func (s *farStore) Beat(ctx context.Context, node int64, lease time.Duration, bu
 	return b, err
 }
 
-func (s *farStore) Commit(ctx context.Context, node int64, changes []engine.Change) ([]error, error) {
+func (s *farStore) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	for _, c := range changes {
-		if c.Status == engine.Parked {
+		if c.Status == model.Parked {
 			s.parked.Add(1)
 		}
 	}

@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"time"
+
+	"procaas/engine/core"
 )
 
 // listenEvery is how often a run that waits for an event looks for it while calls of
@@ -14,7 +16,7 @@ const offeredMost = 100
 
 // ready asks the core what may start, with the events that it waits for. An event that
 // has come in time counts before a timeout.
-func (j *job) ready() []Task {
+func (j *job) ready() []core.Attempt {
 	if reason := j.stopping.Load(); reason != nil {
 		j.run.Stop(*reason, j.n.e.clock.now())
 	}

@@ -13,6 +13,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/model"
 )
 
 // TestLogsTellPathRunAndKey lets much go wrong, and looks at the keys of all that
@@ -38,16 +39,16 @@ pipelines:
 `, tr.on, func(o *engine.Options) {
 			o.Log = slog.New(slog.NewJSONHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		})
-		r.on("speaks", func(_ context.Context, c *engine.Call, _ any) (engine.Result, error) {
+		r.on("speaks", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
 			c.Log.Info("handler speaks")
-			return engine.Result{}, nil
+			return model.Result{}, nil
 		})
-		bad := func(context.Context, *engine.Call, any) (engine.Result, error) {
-			return engine.Result{}, errors.New("no luck")
+		bad := func(context.Context, *engine.Call, any) (model.Result, error) {
+			return model.Result{}, errors.New("no luck")
 		}
 		r.on("weak", bad)
 		r.on("fails", bad)
-		r.on("panics", func(context.Context, *engine.Call, any) (engine.Result, error) { panic("on purpose") })
+		r.on("panics", func(context.Context, *engine.Call, any) (model.Result, error) { panic("on purpose") })
 		failures := 0
 		store.After = func(op string) error {
 			if op == "commit" && failures < 2 {
@@ -58,7 +59,7 @@ pipelines:
 		}
 		r.run(e)
 		for _, key := range []string{"o-1", "o-2", "o-3"} {
-			r.settle(e, r.submit(e, event("work", key)), engine.Failed)
+			r.settle(e, r.submit(e, event("work", key)), model.Failed)
 		}
 		time.Sleep(time.Minute)
 

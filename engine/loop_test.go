@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/checkpoint"
+	"procaas/engine/core"
+	"procaas/engine/model"
 )
 
 // A run among the elements of a repeated stage goes on by the definition that the stage
@@ -31,13 +34,13 @@ pipelines:
 	plain := strings.NewReplacer("        for-each: {items: [1, 2]}\n        shared-state: {one: null}\n", "", "n: !$ item}, result: {one: !$ sources.b.response}", "n: 1}, result: {all: !$ sources.b.response}",
 		"        result: {all: !$ sources.lines.response}\n", "").Replace(whole)
 	before := plan(t, whole)
-	live := engine.Live{Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
-	run := engine.Begin(before, engine.Start{ID: "r1", Flow: "p", Event: engine.Event{ID: "e1", Type: "p"}})
-	step := func() engine.RunView {
+	live := core.Live{Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	run := core.Begin(before, core.Start{ID: "r1", Flow: "p", Event: model.Event{ID: "e1", Type: "p"}})
+	step := func() checkpoint.RunView {
 		tasks := run.Ready(live)
 		change := run.Change()
 		for _, task := range tasks {
-			run.Finish(task.Ref(), engine.Outcome{Result: engine.Result{Response: 1}}, live)
+			run.Finish(task.Ref(), core.Outcome{Result: model.Result{Response: 1}}, live)
 		}
 		return engine.View(engine.RunRecord{Flow: "p", Pipeline: "p", Status: change.Status, Checkpoint: change.Checkpoint})
 	}
@@ -48,7 +51,7 @@ pipelines:
 	} {
 		v := step()
 		for name, want := range map[string]string{more: c.more, plain: c.plain} {
-			err := engine.Fits(before, plan(t, name), v)
+			err := core.Fits(before, plan(t, name), v)
 			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 				t.Errorf("in stage %s: want %q, have %v, going on by\n%s", c.where, want, err, name)
 			}

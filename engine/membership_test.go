@@ -10,6 +10,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/memory"
+	"procaas/engine/model"
 )
 
 // A turncoat is a store that becomes another one.
@@ -41,7 +42,7 @@ func (s *turncoat) Claim(ctx context.Context, node int64, limit int, bundle stri
 	return s.now().Claim(ctx, node, limit, bundle)
 }
 
-func (s *turncoat) Accept(ctx context.Context, node int64, runs []engine.Intake) ([]engine.Accepted, error) {
+func (s *turncoat) Accept(ctx context.Context, node int64, runs []model.Intake) ([]engine.Accepted, error) {
 	return s.now().Accept(ctx, node, runs)
 }
 
@@ -85,7 +86,7 @@ func setBack(t *testing.T, turn func(*turncoat, bool)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.settle(e, first.Receipt.Run, engine.Succeeded)
+	r.settle(e, first.Receipt.Run, model.Succeeded)
 
 	turn(store, true)
 	time.Sleep(10 * time.Second)
@@ -108,5 +109,5 @@ func setBack(t *testing.T, turn func(*turncoat, bool)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.settle(e, again.Receipt.Run, engine.Succeeded)
+	r.settle(e, again.Receipt.Run, model.Succeeded)
 }

@@ -15,14 +15,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 func TestMetricsCountWhatHappens(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.on("bad", func(context.Context, *engine.Call, any) (engine.Result, error) {
-			return engine.Result{}, engine.Permanent(errors.New("no"))
+		r.on("bad", func(context.Context, *engine.Call, any) (model.Result, error) {
+			return model.Result{}, model.Permanent(errors.New("no"))
 		})
 		registry := prometheus.NewRegistry()
 		e := r.engine(r.store, `
@@ -36,7 +37,7 @@ pipelines:
           - {id: off, critical: false, enabled: false, step: {}}
 `, func(o *engine.Options) { o.Metrics = engine.NewMetrics(registry) })
 		r.run(e)
-		r.settle(e, r.submit(e, event("work", "")), engine.Succeeded)
+		r.settle(e, r.submit(e, event("work", "")), model.Succeeded)
 		later := event("work", "")
 		later.At = time.Now().Add(time.Hour)
 		r.submit(e, later)
@@ -94,7 +95,7 @@ func TestMetricsKeepTheirContract(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		e := r.engine(r.store, three, func(o *engine.Options) { o.Metrics = engine.NewMetrics(registry) })
 		r.run(e)
-		r.settle(e, r.submit(e, event("work", "o-1")), engine.Succeeded)
+		r.settle(e, r.submit(e, event("work", "o-1")), model.Succeeded)
 		families, err := registry.Gather()
 		if err != nil {
 			t.Fatal(err)
@@ -131,7 +132,7 @@ func TestMetricsForgetHandlersThatAreGone(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		e := r.engine(r.store, three, func(o *engine.Options) { o.Metrics = engine.NewMetrics(registry) })
 		r.run(e)
-		r.settle(e, r.submit(e, event("work", "o-1")), engine.Succeeded)
+		r.settle(e, r.submit(e, event("work", "o-1")), model.Succeeded)
 		if _, err := e.Load(t.Context(), r.bundle(parallel(1)), operator); err != nil {
 			t.Fatal(err)
 		}
@@ -172,8 +173,8 @@ pipelines:
 			t.Errorf("want one call under way, one run that waits, and the pipeline's owner, have %+v", h)
 		}
 		close(open)
-		r.settle(e, first, engine.Succeeded)
-		r.settle(e, second, engine.Succeeded)
+		r.settle(e, first, model.Succeeded)
+		r.settle(e, second, model.Succeeded)
 		h, _ = e.Handler("work/a/one")
 		if h.InFlight != 0 || h.Waiting != 0 || h.LastSuccess == nil || h.LastFailure != nil || h.CallsPerS == 0 {
 			t.Errorf("want nothing left of it but the calls, have %+v", h)

@@ -5,6 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"procaas/engine/checkpoint"
+	"procaas/engine/core"
+	"procaas/engine/model"
+	"procaas/engine/planner"
 )
 
 // This file moves runs to the present definition, when operators want it. A run
@@ -14,17 +19,17 @@ import (
 
 // A RunFit tells whether a run could go on by another definition.
 type RunFit struct {
-	ID         string `json:"id"`
-	Pipeline   string `json:"pipeline"`
-	Status     Status `json:"status"`
-	Bundle     string `json:"bundle"`
-	Compatible bool   `json:"compatible"`
-	Why        string `json:"why,omitempty"` // it is pinned to its bundle
+	ID         string       `json:"id"`
+	Pipeline   string       `json:"pipeline"`
+	Status     model.Status `json:"status"`
+	Bundle     string       `json:"bundle"`
+	Compatible bool         `json:"compatible"`
+	Why        string       `json:"why,omitempty"` // it is pinned to its bundle
 }
 
 // NewRunFit tells of a run that fits when err is nil, and why it is pinned
 // otherwise.
-func NewRunFit(v RunView, err error) RunFit {
+func NewRunFit(v checkpoint.RunView, err error) RunFit {
 	f := RunFit{ID: v.ID, Pipeline: v.Pipeline, Status: v.Status, Bundle: v.Bundle, Compatible: err == nil}
 	if err != nil {
 		f.Why = err.Error()
@@ -45,9 +50,9 @@ var ErrPipelineGone = errors.New("the pipeline is gone")
 
 // FitsState tells why a run must not end by a plan: its automaton has no
 // transition on the event from the state that the run found its entity in.
-func FitsState(p *Plan, state, eventType string) error {
-	if _, ok := Transition(p.Flow, state, eventType); !ok {
-		return fmt.Errorf("its entity is in state %s, which has no transition on %s any more", StateOf(p.Flow, state), eventType)
+func FitsState(p *planner.Plan, state, eventType string) error {
+	if _, ok := planner.Transition(p.Flow, state, eventType); !ok {
+		return fmt.Errorf("its entity is in state %s, which has no transition on %s any more", planner.StateOf(p.Flow, state), eventType)
 	}
 	return nil
 }
@@ -59,7 +64,7 @@ func (e *Engine) fits(ctx context.Context, d *definition, r RunRecord) (pinned, 
 	if after == nil {
 		return ErrPipelineGone, nil
 	}
-	var before *Plan
+	var before *planner.Plan
 	old, err := e.library.get(ctx, r.Bundle)
 	switch {
 	case err == nil:
@@ -67,7 +72,7 @@ func (e *Engine) fits(ctx context.Context, d *definition, r RunRecord) (pinned, 
 	case !errors.Is(err, errDefinition): // one that cannot run here is a reason to move
 		return nil, err
 	}
-	if pinned := Fits(before, after, View(r)); pinned != nil {
+	if pinned := core.Fits(before, after, View(r)); pinned != nil {
 		return pinned, nil
 	}
 	if !r.Ordered || after.Flow == nil {
@@ -98,18 +103,18 @@ func (e *Engine) Fit(ctx context.Context, id string) (RunFit, error) {
 
 // isMovable tells whether the run has begun, and may still go on.
 func (r *RunRecord) isMovable() bool {
-	return r.Bundle != "" && (!r.Status.Ended() || r.Status == Failed)
+	return r.Bundle != "" && (!r.Status.Ended() || r.Status == model.Failed)
 }
 
 // moveTries is how often a run that goes on meanwhile is looked at anew.
 const moveTries = 5
 
 // Move lets a run go on by the present definition. When a node works on it, that
-// is asked to, as [RunView].Move tells. The error is [ErrConflict] for a run that
+// is asked to, as [checkpoint.RunView].Move tells. The error is [ErrConflict] for a run that
 // has not begun or has ended, a [*PinnedError] when it does not fit.
-func (e *Engine) Move(ctx context.Context, id string, by Actor) (RunView, error) {
+func (e *Engine) Move(ctx context.Context, id string, by Actor) (checkpoint.RunView, error) {
 	if err := e.move(ctx, id, by); err != nil {
-		return RunView{}, fmt.Errorf("move run %s: %w", id, err)
+		return checkpoint.RunView{}, fmt.Errorf("move run %s: %w", id, err)
 	}
 	return e.RunByID(ctx, id)
 }
@@ -197,7 +202,7 @@ func (e *Engine) MoveAll(ctx context.Context, f RunFilter, preview bool, by Acto
 // move asks for the run's way to another definition. It may be called more than
 // once.
 func (j *job) move(bundle string) {
-	if reason, ok := UndoReason(bundle); ok {
+	if reason, ok := model.UndoReason(bundle); ok {
 		if j.stopping.Swap(&reason) == nil {
 			j.pass.wake()
 		}
@@ -219,14 +224,14 @@ func (j *job) moves() bool {
 // when nobody can tell now; the next beat asks again.
 func (j *job) putBack() bool {
 	to := *j.moving.Load()
-	pinned, err := j.fits(to, j.run.checkpoint())
+	pinned, err := j.fits(to, j.run.Checkpoint())
 	if err != nil {
 		j.at("").Warn("definition cannot be read, so the run is not moved yet", "bundle", to, "error", err)
 		j.moving.Store(nil)
 		return false
 	}
 	change := j.run.Change()
-	change.Version, change.Status, change.Due, change.Cause = j.version, Waiting, time.Time{}, ""
+	change.Version, change.Status, change.Due, change.Cause = j.version, model.Waiting, time.Time{}, ""
 	change.Emit, change.Moved = j.intakes(j.run.TakeEmits()), true
 	j.count()
 	if pinned != nil {
@@ -254,7 +259,7 @@ func (j *job) fits(bundle string, checkpoint []byte) (pinned, err error) {
 		return nil, err
 	}
 	return j.n.e.fits(ctx, d, RunRecord{
-		ID: c.ID, Event: c.Event, Flow: c.Flow, Key: c.Key, Ordered: c.Ordered, Status: Running, Pipeline: j.run.Plan().Pipeline.ID,
+		ID: c.ID, Event: c.Event, Flow: c.Flow, Key: c.Key, Ordered: c.Ordered, Status: model.Running, Pipeline: j.run.Plan().Pipeline.ID,
 		Bundle: j.def.bundle.Hash, Checkpoint: checkpoint, Generation: c.Generation,
 	})
 }

@@ -13,6 +13,10 @@ import (
 	"pgregory.net/rapid"
 
 	"procaas/engine"
+	"procaas/engine/checkpoint"
+	"procaas/engine/core"
+	"procaas/engine/model"
+	"procaas/engine/planner"
 )
 
 // A sketch is a handler of a random definition.
@@ -139,43 +143,43 @@ func yamlOf(stages [][]sketch) string {
 // A mover drives one run, and may move it to another plan at any save.
 type mover struct {
 	t     *rapid.T
-	plan  *engine.Plan
-	to    *engine.Plan // nil: it stays
+	plan  *planner.Plan
+	to    *planner.Plan // nil: it stays
 	fails map[string]bool
 	heals bool // what is critical fails only before the move
 
-	start   engine.Start
-	run     *engine.Run
-	saved   engine.Change
+	start   core.Start
+	run     *core.Run
+	saved   model.Change
 	decided map[string]bool
 	bodies  map[string]string // of calls, by path; since the move
 	moved   bool
 	refused bool // it did not fit
 }
 
-func newMover(t *rapid.T, plan, to *engine.Plan, fails map[string]bool) *mover {
+func newMover(t *rapid.T, plan, to *planner.Plan, fails map[string]bool) *mover {
 	return &mover{
 		t: t, plan: plan, to: to, fails: fails, decided: map[string]bool{}, bodies: map[string]string{},
-		start: engine.Start{ID: "r1", Flow: "p", Event: engine.Event{ID: "e1", Type: "p"}},
+		start: core.Start{ID: "r1", Flow: "p", Event: model.Event{ID: "e1", Type: "p"}},
 	}
 }
 
-func (m *mover) live() engine.Live { return engine.Live{Now: noon} }
+func (m *mover) live() core.Live { return core.Live{Now: noon} }
 
 // drive goes to the end, or to the move that does not fit.
-func (m *mover) drive() engine.RunView {
-	m.run = engine.Begin(m.plan, m.start)
-	var calls []engine.Task
+func (m *mover) drive() checkpoint.RunView {
+	m.run = core.Begin(m.plan, m.start)
+	var calls []core.Attempt
 	for range 1000 {
 		calls = append(calls, m.run.Ready(m.live())...)
 		m.save()
 		switch {
 		case m.to != nil && !m.moved && (m.saved.Status.Ended() || rapid.IntRange(0, 4).Draw(m.t, "move") == 0):
 			if !m.move() {
-				return engine.RunView{}
+				return checkpoint.RunView{}
 			}
 			calls = nil // a crash, or those calls have ended
-		case m.saved.Status == engine.Failed && m.moved: // it was about to, when it was moved
+		case m.saved.Status == model.Failed && m.moved: // it was about to, when it was moved
 			m.redrive(m.view())
 		case m.saved.Status.Ended():
 			return m.view()
@@ -189,7 +193,7 @@ func (m *mover) drive() engine.RunView {
 	panic("unreachable")
 }
 
-func (m *mover) view() engine.RunView {
+func (m *mover) view() checkpoint.RunView {
 	return engine.View(engine.RunRecord{
 		ID: "r1", Flow: "p", Pipeline: "p", Status: m.saved.Status, Checkpoint: m.saved.Checkpoint,
 		Generation: m.start.Generation, FailedPath: m.saved.FailedPath, Error: m.saved.Error,
@@ -210,17 +214,17 @@ func (m *mover) save() {
 // move goes on by the other plan, as after a retry when the run has failed.
 func (m *mover) move() bool {
 	v := m.view()
-	if v.Status == engine.Succeeded {
+	if v.Status == model.Succeeded {
 		m.refused = true
 		return false
 	}
-	if err := engine.Fits(m.plan, m.to, v); err != nil {
+	if err := core.Fits(m.plan, m.to, v); err != nil {
 		m.refused = true
 		return false
 	}
 	m.moved = true
 	clear(m.bodies)
-	if v.Status == engine.Failed {
+	if v.Status == model.Failed {
 		m.redrive(v)
 	} else {
 		m.resume()
@@ -229,10 +233,10 @@ func (m *mover) move() bool {
 }
 
 // redrive is an operator's retry of the run that has been moved.
-func (m *mover) redrive(v engine.RunView) {
+func (m *mover) redrive(v checkpoint.RunView) {
 	m.start.Generation++
 	for _, h := range v.Handlers {
-		if s := m.to.Step(h.Path); h.Outcome == engine.OutcomeFailed && s != nil && s.Handler.IsCritical() {
+		if s := m.to.Step(h.Path); h.Outcome == model.OutcomeFailed && s != nil && s.Handler.IsCritical() {
 			delete(m.decided, h.Path) // it is what the retry is for
 		}
 	}
@@ -240,7 +244,7 @@ func (m *mover) redrive(v engine.RunView) {
 }
 
 func (m *mover) resume() {
-	run, err := engine.Resume(m.to, m.start, m.saved.Checkpoint)
+	run, err := core.Resume(m.to, m.start, m.saved.Checkpoint)
 	if err != nil {
 		m.t.Fatalf("it fits, but does not resume: %v", err)
 	}
@@ -248,7 +252,7 @@ func (m *mover) resume() {
 }
 
 // end lets a call end: with a value of its path alone, or with an error.
-func (m *mover) end(task engine.Task) {
+func (m *mover) end(task core.Attempt) {
 	path := task.Step.Path
 	if m.decided[path] {
 		m.t.Errorf("%s was called again, though its outcome was saved", path)
@@ -260,9 +264,9 @@ func (m *mover) end(task engine.Task) {
 	m.bodies[path] = string(body)
 	h := fnv.New32a()
 	fmt.Fprint(h, path)
-	o := engine.Outcome{Result: engine.Result{Response: int(h.Sum32() % 1000)}}
+	o := core.Outcome{Result: model.Result{Response: int(h.Sum32() % 1000)}}
 	if m.fails[path] && !(task.Step.Handler.IsCritical() && (m.moved || m.heals)) {
-		o = engine.Outcome{Err: engine.Permanent(context.DeadlineExceeded)}
+		o = core.Outcome{Err: model.Permanent(context.DeadlineExceeded)}
 	}
 	m.run.Finish(path, o, m.live())
 }
@@ -292,7 +296,7 @@ func TestRunThatFitsEndsAsIfItHadBegunByTheOtherDefinition(t *testing.T) {
 		fresh := newMover(t, m.to, nil, fails)
 		fresh.heals = true
 		want := fresh.drive()
-		if have.Status != engine.Succeeded || want.Status != engine.Succeeded {
+		if have.Status != model.Succeeded || want.Status != model.Succeeded {
 			t.Fatalf("want both runs to succeed, have %s: %s and %s: %s", have.Status, have.Error, want.Status, want.Error)
 		}
 		for _, path := range slices.Sorted(maps.Keys(m.bodies)) {

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/checkpoint"
 	"procaas/engine/enginetest"
+	"procaas/engine/model"
 )
 
 // longer is three with a stage more at its end.
@@ -25,7 +27,7 @@ func (r *rig) activate(e *engine.Engine, yaml string) {
 	}
 }
 
-func (r *rig) move(e *engine.Engine, run string) engine.RunView {
+func (r *rig) move(e *engine.Engine, run string) checkpoint.RunView {
 	r.t.Helper()
 	v, err := e.Move(context.Background(), run, ann)
 	if err != nil {
@@ -38,25 +40,25 @@ func TestFailedRunGoesOnByTheDefinitionItWasMovedTo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.on("two", func(context.Context, *engine.Call, any) (engine.Result, error) {
-			return engine.Result{}, engine.Permanent(errors.New("no"))
+		r.on("two", func(context.Context, *engine.Call, any) (model.Result, error) {
+			return model.Result{}, model.Permanent(errors.New("no"))
 		})
 		e, _ := r.start(three)
 		id := r.submit(e, event("work", "k"))
-		before := r.settle(e, id, engine.Failed)
+		before := r.settle(e, id, model.Failed)
 		r.activate(e, longer)
 		fit, err := e.Fit(context.Background(), id)
 		if err != nil || !fit.Compatible || fit.Bundle != before.Bundle {
 			t.Fatalf("want it to fit, have %+v, %v", fit, err)
 		}
-		if v := r.move(e, id); v.Bundle != r.bundle(longer).Hash || v.Status != engine.Failed || v.Move != "" {
+		if v := r.move(e, id); v.Bundle != r.bundle(longer).Hash || v.Status != model.Failed || v.Move != "" {
 			t.Errorf("want the failed run moved, have %+v", v)
 		}
 		r.on("two", nil)
 		if _, err := e.Retry(context.Background(), id, ann); err != nil {
 			t.Fatal(err)
 		}
-		v := r.settle(e, id, engine.Succeeded)
+		v := r.settle(e, id, model.Succeeded)
 		if v.SharedState["seen"] != 1 {
 			t.Errorf("have %v", v.SharedState)
 		}
@@ -92,7 +94,7 @@ func TestRunningRunIsMovedBetweenItsCalls(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		r.want("work/a/one")
 		close(open)
-		if v := r.settle(e, id, engine.Succeeded); v.Bundle != r.bundle(longer).Hash || v.Move != "" {
+		if v := r.settle(e, id, model.Succeeded); v.Bundle != r.bundle(longer).Hash || v.Move != "" {
 			t.Errorf("want the run moved, have %+v", v)
 		}
 		r.want("work/a/one", "work/b/two", "work/c/three", "work/d/four")
@@ -128,7 +130,7 @@ func TestRunningRunThatDoesNotFitAnyMoreKeepsItsDefinition(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		close(second)
-		after := r.settle(e, id, engine.Succeeded)
+		after := r.settle(e, id, model.Succeeded)
 		if after.Bundle != v.Bundle || !strings.Contains(r.log.String(), "run is not moved") {
 			t.Errorf("want the run to keep its definition, and a log that says so, have %+v\n%s", after, r.log.String())
 		}
@@ -155,7 +157,7 @@ func TestRunWhoseOwnerDiesIsMovedByTheNextOne(t *testing.T) {
 			t.Fatalf("want the owner asked, have %+v", v)
 		}
 		r.on("one", nil)
-		if v := r.settle(e, id, engine.Succeeded); v.Bundle != r.bundle(longer).Hash {
+		if v := r.settle(e, id, model.Succeeded); v.Bundle != r.bundle(longer).Hash {
 			t.Errorf("want the run moved, have %+v", v)
 		}
 		r.want("work/a/one", "work/a/one", "work/b/two", "work/c/three", "work/d/four")
@@ -166,8 +168,8 @@ func TestParkedRunsAreMovedByFilter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.on("two", func(_ context.Context, c *engine.Call, _ any) (engine.Result, error) {
-			return engine.Result{Until: c.Now.Add(time.Hour)}, nil
+		r.on("two", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
+			return model.Result{Until: c.Now.Add(time.Hour)}, nil
 		})
 		e, _ := r.start(three)
 		var ids []string
@@ -175,11 +177,11 @@ func TestParkedRunsAreMovedByFilter(t *testing.T) {
 			ids = append(ids, r.submit(e, event("work", fmt.Sprint("k", i))))
 		}
 		for _, id := range ids {
-			r.settle(e, id, engine.Parked)
+			r.settle(e, id, model.Parked)
 		}
 		r.activate(e, strings.Replace(three, "id: three", "id: last", 1))
 		newer := r.submit(e, event("work", "k9"))
-		r.settle(e, newer, engine.Parked)
+		r.settle(e, newer, model.Parked)
 		filter := engine.RunFilter{Pipeline: "work", Limit: 2}
 		moved := 0
 		for {
@@ -202,7 +204,7 @@ func TestParkedRunsAreMovedByFilter(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		for _, id := range append(ids, newer) {
-			if v := r.settle(e, id, engine.Succeeded); v.Bundle != e.Bundle().Hash {
+			if v := r.settle(e, id, model.Succeeded); v.Bundle != e.Bundle().Hash {
 				t.Errorf("have %+v", v)
 			}
 		}
@@ -246,7 +248,7 @@ func TestRunsThatCannotBeMovedAreRefused(t *testing.T) {
 		}
 		r.activate(e, three)
 		close(open)
-		r.settle(e, done, engine.Succeeded)
+		r.settle(e, done, model.Succeeded)
 		r.activate(e, longer)
 		if _, err := e.Move(context.Background(), done, ann); !errors.Is(err, engine.ErrConflict) {
 			t.Errorf("want a run refused that has ended, have %v", err)
@@ -285,6 +287,6 @@ pipelines:
 			t.Errorf("want it moved, have %v", err)
 		}
 		close(open)
-		r.settle(e, run, engine.Succeeded)
+		r.settle(e, run, model.Succeeded)
 	})
 }

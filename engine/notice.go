@@ -1,6 +1,12 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"procaas/engine/checkpoint"
+	"procaas/engine/model"
+	"procaas/engine/planner"
+)
 
 // A Notice tells that something has become of a path that its owner may have to
 // know of. Each is told once, by the node on which it happened; but for
@@ -82,21 +88,21 @@ func (j *job) notify(kind NoticeKind, path, text string) {
 
 // leftOut counts a handler that the run goes on without. One that had to wait for too long is
 // told of, as one that has failed is: nothing else would say so.
-func (j *job) leftOut(h HandlerView, step *Step, by string) {
+func (j *job) leftOut(h checkpoint.HandlerView, step *planner.Step, by string) {
 	parts := splitPath(h.Path)
 	j.n.e.metrics.HandlerLeftOut.WithLabelValues(parts[0], parts[1], parts[2], by).Inc()
-	if by == LeftByWait && step != nil {
+	if by == model.LeftByWait && step != nil {
 		j.n.e.stats.path(h.Path).waited(time.Now())
 		j.notify(NoticeGivenUp, h.Path, h.Reason)
 	}
 }
 
 // notice tells what a step that is saved may mean to people.
-func (j *job) notice(c Change) {
+func (j *job) notice(c model.Change) {
 	// A run that is parked until a time goes on by itself.
-	waits := c.Status == Parked && c.Due.IsZero()
+	waits := c.Status == model.Parked && c.Due.IsZero()
 	switch {
-	case c.Status == Failed:
+	case c.Status == model.Failed:
 		j.notify(NoticeRunFailed, c.FailedPath, c.Error)
 		if j.claimed.Ordered && j.claimed.Block {
 			j.notify(NoticeKeyBlocked, c.FailedPath, c.Error)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // A noticeBoard keeps notices.
@@ -61,13 +62,13 @@ func TestNoticesTellWhatOwnersMustKnow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		broken := func(context.Context, *engine.Call, any) (engine.Result, error) {
-			return engine.Result{}, errors.New("no luck")
+		broken := func(context.Context, *engine.Call, any) (model.Result, error) {
+			return model.Result{}, errors.New("no luck")
 		}
 		r.on("bonus", broken)
 		e, _ := r.start(noticed)
 
-		r.settle(e, r.submit(e, event("work", "o-1")), engine.Succeeded)
+		r.settle(e, r.submit(e, event("work", "o-1")), model.Succeeded)
 		want := []string{"handler-given-up work/a/bonus owner=team-bonus critical=false key=o-1: no luck"}
 		if have := r.notices.lines(); !slices.Equal(have, want) {
 			t.Errorf("a handler that is not critical gives up: want %q, have %q", want, have)
@@ -76,7 +77,7 @@ func TestNoticesTellWhatOwnersMustKnow(t *testing.T) {
 		r.on("bonus", nil)
 		r.on("charge", broken)
 		failed := r.submit(e, event("work", "o-2"))
-		r.settle(e, failed, engine.Failed)
+		r.settle(e, failed, model.Failed)
 		want = []string{
 			"run-failed work/a/charge owner=team-orders critical=true key=o-2: work/a/charge: attempt 1: no luck",
 			"key-blocked work/a/charge owner=team-orders critical=true key=o-2: work/a/charge: attempt 1: no luck",
@@ -85,7 +86,7 @@ func TestNoticesTellWhatOwnersMustKnow(t *testing.T) {
 			t.Errorf("a critical handler gives up: want %q, have %q", want, have)
 		}
 
-		r.settle(e, r.submit(e, event("loose", "text")), engine.Failed)
+		r.settle(e, r.submit(e, event("loose", "text")), model.Failed)
 		have := r.notices.lines()
 		if len(have) != 1 || !strings.HasPrefix(have[0], "run-failed loose owner= ") {
 			t.Errorf("a condition fails before a pipeline begins: want a notice of the pipeline, have %q", have)
@@ -94,7 +95,7 @@ func TestNoticesTellWhatOwnersMustKnow(t *testing.T) {
 		if _, err := e.Retry(t.Context(), failed, engine.Actor{Name: "ann"}); err != nil {
 			t.Fatal(err)
 		}
-		r.settle(e, failed, engine.Succeeded)
+		r.settle(e, failed, model.Succeeded)
 		if have := r.notices.lines(); len(have) != 0 {
 			t.Errorf("nothing goes wrong: want no notice, have %q", have)
 		}
@@ -106,7 +107,7 @@ func TestNoticeOfARunThatWaitsForAnOperator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		e, run := diesInACall(r, "park", nil)
-		r.settle(e, run, engine.Parked)
+		r.settle(e, run, model.Parked)
 		have := r.notices.lines()
 		if len(have) != 2 || !strings.HasPrefix(have[0], "run-parked work/a/pay") || !strings.HasPrefix(have[1], "key-blocked work/a/pay") {
 			t.Errorf("want that the run is parked and its key blocked, have %q", have)

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/engine/checkpoint"
+	"procaas/engine/core"
+	"procaas/engine/model"
 )
 
 // This file is what operators see of all nodes, and what they do to many runs at
@@ -102,10 +105,10 @@ func (e *Engine) VerifyAudit(ctx context.Context, kept []string) (AuditReport, e
 
 // A RunsPreview tells which runs a filter chooses.
 type RunsPreview struct {
-	Preview bool       `json:"preview"` // true
-	Total   int        `json:"total"`
-	Groups  []RunCount `json:"groups"` // of all of them
-	Runs    []RunView  `json:"runs"`   // the first ten accepted
+	Preview bool                 `json:"preview"` // true
+	Total   int                  `json:"total"`
+	Groups  []RunCount           `json:"groups"` // of all of them
+	Runs    []checkpoint.RunView `json:"runs"`   // the first ten accepted
 }
 
 // previewed is how many runs a preview shows.
@@ -140,7 +143,7 @@ type RunsDone struct {
 // again, and may be repeated from the beginning: a run that goes on already is
 // left alone.
 func (e *Engine) RetryAll(ctx context.Context, f RunFilter, by Actor) (RunsDone, error) {
-	f.Status = cmp.Or(f.Status, Failed)
+	f.Status = cmp.Or(f.Status, model.Failed)
 	return e.each(ctx, f, func(ctx context.Context, id string) error { return e.o.Store.Retry(ctx, id, by) })
 }
 
@@ -169,7 +172,7 @@ func (e *Engine) makeUp(ctx context.Context, id, path string, by Actor) error {
 	if err != nil {
 		return err
 	}
-	if r.Status != Succeeded {
+	if r.Status != model.Succeeded {
 		return ErrConflict
 	}
 	def, err := e.library.get(ctx, r.Bundle)
@@ -179,9 +182,9 @@ func (e *Engine) makeUp(ctx context.Context, id, path string, by Actor) error {
 	if err != nil {
 		return err
 	}
-	checkpoint, err := MakeUpFrom(def.byID[r.Pipeline], r.Checkpoint, r.Generation, path)
+	checkpoint, err := core.MakeUp(def.byID[r.Pipeline], r.Checkpoint, r.Generation, path)
 	switch {
-	case errors.Is(err, ErrNotLeftOut):
+	case errors.Is(err, core.ErrNotLeftOut):
 		return fmt.Errorf("%w: %w", err, ErrConflict)
 	case err != nil:
 		return err
@@ -204,7 +207,7 @@ func (e *Engine) each(ctx context.Context, f RunFilter, do func(context.Context,
 		switch err := do(ctx, r.ID); {
 		case err == nil:
 			out.Done++
-		case errors.Is(err, ErrConflict), errors.Is(err, ErrNotFound), errors.Is(err, ErrUndoing), errors.Is(err, ErrNoMakeUp):
+		case errors.Is(err, ErrConflict), errors.Is(err, ErrNotFound), errors.Is(err, ErrUndoing), errors.Is(err, core.ErrNoMakeUp):
 			out.MovedOn++
 		default:
 			return RunsDone{}, fmt.Errorf("run %s: %w", r.ID, err)

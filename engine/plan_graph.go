@@ -7,11 +7,13 @@ import (
 	"strings"
 
 	"github.com/emicklei/dot"
+
+	"procaas/engine/planner"
 )
 
 // planDOT draws a plan for Graphviz: a box for each stage, and in it the waits
 // with their reasons.
-func planDOT(v PlanView) *dot.Graph {
+func planDOT(v planner.PlanView) *dot.Graph {
 	g := dot.NewGraph(dot.Directed)
 	g.Attr("label", v.Pipeline)
 	g.Attr("labelloc", "t")
@@ -37,7 +39,7 @@ func planDOT(v PlanView) *dot.Graph {
 
 // dotStage fills the box of a stage and gives a node of it, for edges to the box. An edge
 // leads to an earlier handler only, so its node is there already.
-func dotStage(box *dot.Graph, stage StageView) dot.Node {
+func dotStage(box *dot.Graph, stage planner.StageView) dot.Node {
 	nodes := map[string]dot.Node{}
 	if len(stage.Handlers) == 0 {
 		return box.Node(box.GetID()).Label("no handlers").Attr("style", "dotted")
@@ -59,7 +61,7 @@ func dotStage(box *dot.Graph, stage StageView) dot.Node {
 
 // planMermaid draws a plan as a Mermaid flowchart. Nodes have numbers for names: ids may hold
 // what Mermaid takes for syntax.
-func planMermaid(v PlanView) string {
+func planMermaid(v planner.PlanView) string {
 	var b strings.Builder
 	b.WriteString("flowchart TD\n")
 	for i, stage := range v.Stages {

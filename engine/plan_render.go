@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"procaas/engine/planner"
 )
 
 // A PlanFormat is a way to show a plan.
@@ -13,14 +15,14 @@ type PlanFormat string
 // The formats of plans.
 const (
 	PlanText    PlanFormat = "text"    // for a terminal: every wait with its proof
-	PlanJSON    PlanFormat = "json"    // one [PlanView]
+	PlanJSON    PlanFormat = "json"    // one [planner.PlanView]
 	PlanMermaid PlanFormat = "mermaid" // a flowchart, as Markdown viewers draw it
 	PlanDOT     PlanFormat = "dot"     // a graph for Graphviz
 )
 
 // WritePlan shows a plan. Text, Mermaid and DOT leave out edges that others
 // imply.
-func WritePlan(w io.Writer, p *Plan, format PlanFormat) error {
+func WritePlan(w io.Writer, p *planner.Plan, format PlanFormat) error {
 	var err error
 	switch format {
 	case PlanText:
@@ -41,7 +43,7 @@ func WritePlan(w io.Writer, p *Plan, format PlanFormat) error {
 }
 
 // planText shows a plan to a terminal.
-func planText(v PlanView) string {
+func planText(v planner.PlanView) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "pipeline %s, ", v.Pipeline)
 	if len(v.On) > 0 {
@@ -71,7 +73,7 @@ func planText(v PlanView) string {
 }
 
 // writeStage shows the handlers of one branch, or those of none.
-func writeStage(b *strings.Builder, v StageView, branch int) {
+func writeStage(b *strings.Builder, v planner.StageView, branch int) {
 	for _, h := range v.Handlers {
 		if h.Branch == branch {
 			writeStep(b, h)
@@ -79,7 +81,7 @@ func writeStage(b *strings.Builder, v StageView, branch int) {
 	}
 }
 
-func branchLine(v BranchView) string {
+func branchLine(v planner.BranchView) string {
 	switch {
 	case v.When == "":
 		return fmt.Sprintf("branch %d otherwise", v.Number)
@@ -89,7 +91,7 @@ func branchLine(v BranchView) string {
 	return fmt.Sprintf("branch %d else if %s", v.Number, v.When)
 }
 
-func writeStep(b *strings.Builder, v StepView) {
+func writeStep(b *strings.Builder, v planner.StepView) {
 	fmt.Fprintf(b, "  %s  %s\n", v.ID, strings.Join(traitsOf(v), ", "))
 	if v.Parallel > 0 {
 		b.WriteString("    " + repeated(v.ForEach, v.Parallel) + "\n")
@@ -120,7 +122,7 @@ func repeated(list string, parallel int) string {
 }
 
 // traitsOf lists what to know of a handler at a glance.
-func traitsOf(v StepView) []string {
+func traitsOf(v planner.StepView) []string {
 	out := []string{callOf(v)}
 	if v.Critical {
 		out = append(out, "critical")
@@ -136,7 +138,7 @@ func traitsOf(v StepView) []string {
 	return out
 }
 
-func callOf(v StepView) string {
+func callOf(v planner.StepView) string {
 	if len(v.Awaits) > 0 {
 		return "await " + strings.Join(v.Awaits, ", ")
 	}
@@ -150,7 +152,7 @@ func callOf(v StepView) string {
 }
 
 // stepCaption is what pictures say of a handler.
-func stepCaption(v StepView, separator string) string {
+func stepCaption(v planner.StepView, separator string) string {
 	out := v.ID + separator + callOf(v)
 	if v.Parallel > 0 {
 		out += separator + "for each"
@@ -162,7 +164,7 @@ func stepCaption(v StepView, separator string) string {
 }
 
 // stageCaption is what pictures say of a stage.
-func stageCaption(v StageView) string {
+func stageCaption(v planner.StageView) string {
 	out := v.ID
 	if v.Enabled != "" {
 		out += " if " + v.Enabled

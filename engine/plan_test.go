@@ -8,6 +8,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/planner"
 )
 
 func TestPlanRefusesWhatItCannotRun(t *testing.T) {
@@ -23,7 +24,7 @@ func TestPlanRefusesWhatItCannotRun(t *testing.T) {
 		"plan p: p/s/a: handler type teleport is not known":    pipeline("", handler("a", "teleport")),
 		"plan p: p/s/a: there are two handlers with this path": pipeline("", handler("a", ""), handler("a", "")),
 	} {
-		if _, err := engine.NewPlan(&dsl.Bundle{}, p, facts()); err == nil || err.Error() != want {
+		if _, err := planner.New(&dsl.Bundle{}, p, facts()); err == nil || err.Error() != want {
 			t.Errorf("have %v, want %s", err, want)
 		}
 	}
@@ -58,7 +59,7 @@ pipelines:
 // A full disk must not look like a plan that was written.
 func TestPlansTellWhenTheyCannotBeWritten(t *testing.T) {
 	t.Parallel()
-	p, err := engine.NewPlan(&dsl.Bundle{}, &dsl.Pipeline{ID: "p"}, nil)
+	p, err := planner.New(&dsl.Bundle{}, &dsl.Pipeline{ID: "p"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func TestPlansTellWhenTheyCannotBeWritten(t *testing.T) {
 // A name in a diagram must not be taken for syntax.
 func TestDiagramsQuoteText(t *testing.T) {
 	t.Parallel()
-	p, err := engine.NewPlan(&dsl.Bundle{}, &dsl.Pipeline{ID: "p", Stages: []*dsl.Stage{
+	p, err := planner.New(&dsl.Bundle{}, &dsl.Pipeline{ID: "p", Stages: []*dsl.Stage{
 		{ID: `a"]`, Handlers: []*dsl.Handler{{ID: `x"]-->y`, Path: "p/a/x"}}}, {ID: "empty"}, {ID: "empty"},
 	}}, nil)
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"procaas/engine/model"
 )
 
 // The interfaces of this file are what the engine needs of a store. They speak
@@ -90,7 +92,7 @@ type Inbox interface {
 	// they come later. One that is itself to come later is refused only when
 	// Intake.From is empty. Where From is set, Accepted.Undecided tells of those that
 	// were not asked: runs before them, or the time until then, may change the state.
-	Accept(ctx context.Context, node int64, runs []Intake) ([]Accepted, error)
+	Accept(ctx context.Context, node int64, runs []model.Intake) ([]Accepted, error)
 
 	// Depth counts the runs that wait.
 	Depth(ctx context.Context) (Depth, error)
@@ -98,7 +100,7 @@ type Inbox interface {
 	// Pending lists the events of a key that are due and wait for their turn, and are
 	// of one of these types, in the order of acceptance: up to limit of those behind a
 	// position.
-	Pending(ctx context.Context, flow, key string, types []string, after int64, limit int) ([]Pending, error)
+	Pending(ctx context.Context, flow, key string, types []string, after int64, limit int) ([]model.Pending, error)
 
 	// LastEvent gives the greatest id of the events marked Dedup accepted from a
 	// source, in the order of bytes; empty when there is none. Triggers make ids
@@ -128,7 +130,7 @@ type Depth struct {
 type AsideRuns struct {
 	Pipeline string     `json:"pipeline"`
 	Place    AsidePlace `json:"place"`
-	Cause    string     `json:"cause,omitempty"` // as in [Change]; only of [AsideParked]
+	Cause    string     `json:"cause,omitempty"` // as in [model.Change]; only of [AsideParked]
 	Runs     int        `json:"runs"`
 	Since    time.Time  `json:"since"` // since when the first of them does: one that is parked again for the same cause has waited since the first time
 }
@@ -204,7 +206,7 @@ type Ledger interface {
 	// err is for all of them: ErrFenced, after which none is written, or a
 	// failure of the store, after which that is unknown; [ErrRefused] when one of them
 	// can never be written.
-	Commit(ctx context.Context, node int64, changes []Change) (errs []error, err error)
+	Commit(ctx context.Context, node int64, changes []model.Change) (errs []error, err error)
 
 	// Leave gives back all runs of the node but those in keep, at once, so that
 	// nobody waits for its lease to end. With a nil keep the node stops: its
@@ -228,7 +230,7 @@ type Beat struct {
 	Next      time.Duration // until the next parked or scheduled run is due, or a silent node's lease ends; 0 when none, small when more are due now
 	Revision  int64         // of the settings; changes when any of them does
 	Nodes     int           // that are alive, this one included
-	Causes    []string      // what parked runs wait for, each once, in order; see [Change]; nil when nobody has looked
+	Causes    []string      // what parked runs wait for, each once, in order; see [model.Change]; nil when nobody has looked
 	Outages   int64         // the revision of the state that [Degradation] keeps
 	Decided   time.Time     // when a node decided last about it; zero for never
 
@@ -266,14 +268,14 @@ type NodeInfo struct {
 type Claimed struct {
 	ID         string // of the run
 	Version    int64  // of the checkpoint; each Commit of the run names it and adds one
-	Event      Event
+	Event      model.Event
 	Flow       string // as in Intake
 	Key        string
 	Ordered    bool
 	Block      bool
 	Accepted   time.Time
 	Bundle     string // hash of the definition it began with; empty when it has not begun
-	Move       string // the definition that an operator wants it to go on by, or an [UndoOrder]; empty for none
+	Move       string // the definition that an operator wants it to go on by, or an [model.UndoOrder]; empty for none
 	Pipeline   string // that serves it; until it has begun, the one expected at its acceptance
 	Generation int    // how often an operator has retried it
 	Checkpoint []byte // empty before the first one
@@ -319,7 +321,7 @@ type Runs interface {
 
 	// Undo is Cancel, but for a run that has begun and has neither ended nor failed: it
 	// asks whoever owns it, or will, to undo what it has done first. It makes such a run
-	// ready that no node owns, and forgets its losses. Until a change is [Change].Undoing, no other change may
+	// ready that no node owns, and forgets its losses. Until a change is [model.Change].Undoing, no other change may
 	// park or fail the run: it is ready again then.
 	Undo(ctx context.Context, id string, by Actor) error
 
@@ -337,7 +339,7 @@ type Runs interface {
 	Move(ctx context.Context, m Move, version int64, by Actor) (asked bool, err error)
 }
 
-// A Move is a run's way to another definition, or an [UndoOrder].
+// A Move is a run's way to another definition, or an [model.UndoOrder].
 type Move struct {
 	Run    string
 	Bundle string // hash of the other definition
@@ -346,11 +348,11 @@ type Move struct {
 // A RunRecord is a run as the store knows it.
 type RunRecord struct {
 	ID         string
-	Event      Event
+	Event      model.Event
 	Flow       string
 	Key        string
 	Ordered    bool
-	Status     Status
+	Status     model.Status
 	Pipeline   string
 	Bundle     string
 	Move       string // as in Claimed
@@ -372,7 +374,7 @@ type RunRecord struct {
 // A RunFilter chooses runs. Empty fields choose all.
 type RunFilter struct {
 	Pipeline, Flow, Key string
-	Status              Status
+	Status              model.Status
 
 	Live  bool   // only those that may still go on: not ended, or failed
 	Begun bool   // only those that have a definition

@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"time"
+
+	"procaas/engine/model"
 )
 
 // This file is the part of the ports that speaks of who may change what, and of
@@ -90,7 +92,7 @@ func AuditText(text string) []byte {
 	if text == "" {
 		return nil
 	}
-	return encodePlain(text)
+	return model.EncodeJSON(text)
 }
 
 // AuditRemoved is what an [Audited] keeps as After of what was removed.
@@ -99,55 +101,55 @@ func AuditRemoved() []byte { return []byte("null") }
 // An AuditedRun is what an [Audited] keeps of a run that an operator retried,
 // cancelled or moved.
 type AuditedRun struct {
-	Pipeline   string `json:"pipeline"`
-	Status     Status `json:"status"`
-	Cancelling bool   `json:"cancelling,omitempty"` // its node will end it
-	Undoing    bool   `json:"undoing,omitempty"`    // it will undo what it has done, and end
-	Generation int    `json:"generation"`
-	FailedPath string `json:"failed_handler,omitempty"`
-	ErrorClass string `json:"error_class,omitempty"`
-	Bundle     string `json:"bundle,omitempty"`      // of one that is moved
-	MigratesTo string `json:"migrates_to,omitempty"` // its node will move it
-	MakesUp    string `json:"makes_up,omitempty"`    // the handler that it does after it had ended
+	Pipeline   string       `json:"pipeline"`
+	Status     model.Status `json:"status"`
+	Cancelling bool         `json:"cancelling,omitempty"` // its node will end it
+	Undoing    bool         `json:"undoing,omitempty"`    // it will undo what it has done, and end
+	Generation int          `json:"generation"`
+	FailedPath string       `json:"failed_handler,omitempty"`
+	ErrorClass string       `json:"error_class,omitempty"`
+	Bundle     string       `json:"bundle,omitempty"`      // of one that is moved
+	MigratesTo string       `json:"migrates_to,omitempty"` // its node will move it
+	MakesUp    string       `json:"makes_up,omitempty"`    // the handler that it does after it had ended
 }
 
 // Retried makes the record of a retry of the run by an operator; the revision is
 // the store's.
 func (r AuditedRun) Retried(id string, by Actor) Audited {
-	after := AuditedRun{Pipeline: r.Pipeline, Status: Waiting, Generation: r.Generation + 1}
-	return Audited{Kind: AuditRun, Name: id, By: by, Before: encodePlain(r), After: encodePlain(after)}
+	after := AuditedRun{Pipeline: r.Pipeline, Status: model.Waiting, Generation: r.Generation + 1}
+	return Audited{Kind: AuditRun, Name: id, By: by, Before: model.EncodeJSON(r), After: model.EncodeJSON(after)}
 }
 
 // MadeUp does so for a handler that the run makes up.
 func (r AuditedRun) MadeUp(m MakeUp, by Actor) Audited {
-	after := AuditedRun{Pipeline: r.Pipeline, Status: Waiting, Generation: r.Generation + 1, MakesUp: m.Path}
-	return Audited{Kind: AuditRun, Name: m.Run, By: by, Before: encodePlain(r), After: encodePlain(after)}
+	after := AuditedRun{Pipeline: r.Pipeline, Status: model.Waiting, Generation: r.Generation + 1, MakesUp: m.Path}
+	return Audited{Kind: AuditRun, Name: m.Run, By: by, Before: model.EncodeJSON(r), After: model.EncodeJSON(after)}
 }
 
 // Cancelled does so for a cancellation.
 func (r AuditedRun) Cancelled(id string, by Actor) Audited {
 	after := r
-	if after.Cancelling = r.Status == Running; !after.Cancelling {
-		after.Status = Stopped
+	if after.Cancelling = r.Status == model.Running; !after.Cancelling {
+		after.Status = model.Cancelled
 	}
-	return Audited{Kind: AuditRun, Name: id, By: by, Before: encodePlain(r), After: encodePlain(after)}
+	return Audited{Kind: AuditRun, Name: id, By: by, Before: model.EncodeJSON(r), After: model.EncodeJSON(after)}
 }
 
 // Undone does so for a cancellation by which the run undoes what it has done first.
 func (r AuditedRun) Undone(id string, by Actor) Audited {
 	after := r
 	after.Undoing = true
-	return Audited{Kind: AuditRun, Name: id, By: by, Before: encodePlain(r), After: encodePlain(after)}
+	return Audited{Kind: AuditRun, Name: id, By: by, Before: model.EncodeJSON(r), After: model.EncodeJSON(after)}
 }
 
 // Moved does so for a move from one definition to another.
 func (r AuditedRun) Moved(m Move, from string, by Actor) Audited {
 	r.Bundle = from
 	after := r
-	if r.Status == Running {
+	if r.Status == model.Running {
 		after.MigratesTo = m.Bundle
 	} else {
 		after.Bundle = m.Bundle
 	}
-	return Audited{Kind: AuditRun, Name: m.Run, By: by, Before: encodePlain(r), After: encodePlain(after)}
+	return Audited{Kind: AuditRun, Name: m.Run, By: by, Before: model.EncodeJSON(r), After: model.EncodeJSON(after)}
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"time"
+
+	"procaas/engine/model"
 )
 
 // This file is the part of the ports that speaks of an inbox that is spread over
@@ -166,7 +168,7 @@ type CellLoad struct {
 // A Parcel is an event on its way to another cell.
 type Parcel struct {
 	Number int64
-	Intake Intake
+	Intake model.Intake
 }
 
 // A Scattered is a store of which parts may be away while others work.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"procaas/engine/model"
 )
 
 // This file is the part of the ports that speaks of handlers that go out of the
@@ -71,7 +73,7 @@ func EncodeTallies(tallies []Tally) []byte {
 	for _, t := range tallies {
 		byPath[t.Path] = append(byPath[t.Path], [3]int64{t.Second, int64(t.Good), int64(t.Bad)})
 	}
-	return encodePlain(byPath)
+	return model.EncodeJSON(byPath)
 }
 
 // DecodeTallies reads what [EncodeTallies] wrote, and adds it to some.

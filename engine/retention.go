@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"procaas/engine/model"
 )
 
 // A Trimmer is a store that can forget what is old.
@@ -104,7 +106,7 @@ func (e *Engine) giveUpFailed(ctx context.Context, _ time.Duration) (more bool, 
 func (e *Engine) giveUp(ctx context.Context, pipeline string, keep int) (more bool, err error) {
 	const page = 1000
 	by := Actor{Name: "procaas", Reason: fmt.Sprintf("keep-failed: %d of pipeline %s wait already", keep, pipeline)}
-	f := RunFilter{Pipeline: pipeline, Status: Failed, Limit: page}
+	f := RunFilter{Pipeline: pipeline, Status: model.Failed, Limit: page}
 	for kept := 0; ; {
 		records, next, err := e.list(ctx, f)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // Audit records go when they are old, one by one with the time that passes; the
@@ -54,8 +55,8 @@ func TestAllButTheLastFailedRunsAreGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.do["one"] = func(context.Context, *engine.Call, any) (engine.Result, error) {
-			return engine.Result{}, engine.Permanent(errors.New("broken"))
+		r.do["one"] = func(context.Context, *engine.Call, any) (model.Result, error) {
+			return model.Result{}, model.Permanent(errors.New("broken"))
 		}
 		bundle := `
 flows:
@@ -72,7 +73,7 @@ pipelines:
 			r.submit(e, event("other", fmt.Sprint("k", i)))
 			synctest.Wait()
 		}
-		status := func(s engine.Status, pipeline string) (ids []string) {
+		status := func(s model.Status, pipeline string) (ids []string) {
 			records, _, err := r.store.List(context.Background(), engine.RunFilter{Pipeline: pipeline, Status: s, Limit: 10, Oldest: true})
 			if err != nil {
 				t.Fatal(err)
@@ -82,18 +83,18 @@ pipelines:
 			}
 			return ids
 		}
-		if have := status(engine.Failed, "tick"); len(have) != 5 {
+		if have := status(model.Failed, "tick"); len(have) != 5 {
 			t.Fatalf("want 5 failed runs to begin with, have %v", have)
 		}
 		time.Sleep(3 * time.Minute)
 		synctest.Wait()
-		if have := status(engine.Failed, "tick"); !slices.Equal(have, ticks[3:]) {
+		if have := status(model.Failed, "tick"); !slices.Equal(have, ticks[3:]) {
 			t.Errorf("want the last two of %v to wait, have %v", ticks, have)
 		}
-		if have := status(engine.Stopped, "tick"); !slices.Equal(have, ticks[:3]) {
+		if have := status(model.Cancelled, "tick"); !slices.Equal(have, ticks[:3]) {
 			t.Errorf("want the others to be cancelled, have %v", have)
 		}
-		if have := status(engine.Failed, "other"); len(have) != 5 {
+		if have := status(model.Failed, "other"); len(have) != 5 {
 			t.Errorf("want all of another pipeline to wait, have %v", have)
 		}
 		if err := stop(); err != nil {

@@ -11,7 +11,8 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
-	"procaas/engine"
+	"procaas/engine/core"
+	"procaas/engine/planner"
 )
 
 // A handler without a policy and one with an empty policy are repeated alike.
@@ -25,7 +26,7 @@ pipelines:
     handlers: [{id: a, request: {}, retry: {}}]
 `)
 	written := *p.Step("p/s/a").Handler.Retry
-	if d := cmp.Diff(engine.DefaultRetry(), written, cmpopts.IgnoreUnexported(dsl.Retry{}), cmpopts.IgnoreTypes(diag.Span{})); d != "" {
+	if d := cmp.Diff(planner.DefaultRetry(), written, cmpopts.IgnoreUnexported(dsl.Retry{}), cmpopts.IgnoreTypes(diag.Span{})); d != "" {
 		t.Errorf("(- engine, + language):\n%s", d)
 	}
 }
@@ -35,7 +36,7 @@ func delays(p dsl.Retry, n int, noise float64) []time.Duration {
 	var out []time.Duration
 	var prev time.Duration
 	for i := range n {
-		prev = engine.NextDelay(p, engine.Repetition{Number: i + 1, Before: prev, Noise: noise})
+		prev = core.NextDelay(p, core.Repetition{Number: i + 1, Before: prev, Noise: noise})
 		out = append(out, prev)
 	}
 	return out
@@ -65,17 +66,17 @@ func TestDeviationFeedsTheNextDelayAndIsNotCapped(t *testing.T) {
 func TestDelayIsNeverNegativeAndGrowsAgain(t *testing.T) {
 	t.Parallel()
 	p := dsl.Retry{MinDelay: 100 * time.Millisecond, MaxDelay: time.Minute, Factor: 2, Jitter: dsl.Jitter{Share: 1}}
-	low := engine.NextDelay(p, engine.Repetition{Number: 2, Before: p.MinDelay, Noise: -5})
+	low := core.NextDelay(p, core.Repetition{Number: 2, Before: p.MinDelay, Noise: -5})
 	if low <= 0 || low > time.Millisecond {
 		t.Errorf("have %v, want nearly nothing", low)
 	}
-	if next := engine.NextDelay(p, engine.Repetition{Number: 3, Before: low}); next != 2*p.MinDelay {
+	if next := core.NextDelay(p, core.Repetition{Number: 3, Before: low}); next != 2*p.MinDelay {
 		t.Errorf("after %v: have %v, want %v", low, next, 2*p.MinDelay)
 	}
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var prev time.Duration
 	for i := range 10_000 {
-		if prev = engine.NextDelay(p, engine.Repetition{Number: i + 1, Before: prev, Noise: rnd.NormFloat64()}); prev <= 0 {
+		if prev = core.NextDelay(p, core.Repetition{Number: i + 1, Before: prev, Noise: rnd.NormFloat64()}); prev <= 0 {
 			t.Fatalf("have %v, want more than 0", prev)
 		}
 	}
@@ -87,7 +88,7 @@ func TestDelayBoundsThatFillAnInteger(t *testing.T) {
 	for _, word := range []string{"", dsl.FullJitter, dsl.DecorrelatedJitter} {
 		p.Jitter.Word = word
 		for _, noise := range []float64{-9, 0, 9} {
-			if d := engine.NextDelay(p, engine.Repetition{Number: 1_000_000, Before: 1 << 62, Noise: noise}); d <= 0 {
+			if d := core.NextDelay(p, core.Repetition{Number: 1_000_000, Before: 1 << 62, Noise: noise}); d <= 0 {
 				t.Errorf("%q, noise %v: have %v, want more than 0", word, noise, d)
 			}
 		}
@@ -116,7 +117,7 @@ func TestWordsTakeDelaysEvenlyFromARange(t *testing.T) {
 		const n, parts = 20_000, 10
 		var in [parts]int
 		for range n {
-			d := engine.NextDelay(p, engine.Repetition{Number: tc.number, Before: tc.before, Noise: rnd.NormFloat64()})
+			d := core.NextDelay(p, core.Repetition{Number: tc.number, Before: tc.before, Noise: rnd.NormFloat64()})
 			if d < tc.low || d > tc.high {
 				t.Fatalf("%+v: have %v", tc, d)
 			}

@@ -14,7 +14,9 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/engine"
+	"procaas/engine/checkpoint"
 	"procaas/engine/enginetest"
+	"procaas/engine/model"
 )
 
 // A rig is a store with engines on it, for tests in a synctest bubble.
@@ -39,12 +41,12 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-func (r *rig) handle(ctx context.Context, c *engine.Call, value any) (engine.Result, error) {
+func (r *rig) handle(ctx context.Context, c *engine.Call, value any) (model.Result, error) {
 	r.mu.Lock()
 	do := r.do[c.Path[strings.LastIndex(c.Path, "/")+1:]]
 	r.mu.Unlock()
 	if do == nil {
-		return engine.Result{Response: value}, nil
+		return model.Result{Response: value}, nil
 	}
 	return do(ctx, c, value)
 }
@@ -109,7 +111,7 @@ func (r *rig) start(yaml string) (*engine.Engine, func() error) {
 }
 
 // submit hands in one event and gives its run.
-func (r *rig) submit(e *engine.Engine, ev engine.Event) string {
+func (r *rig) submit(e *engine.Engine, ev model.Event) string {
 	r.t.Helper()
 	out, err := e.Submit(context.Background(), []engine.Submission{{Event: ev}})
 	if err != nil {
@@ -122,7 +124,7 @@ func (r *rig) submit(e *engine.Engine, ev engine.Event) string {
 }
 
 // refuse hands in one event that must be refused.
-func (r *rig) refuse(e *engine.Engine, ev engine.Event) *engine.IntakeError {
+func (r *rig) refuse(e *engine.Engine, ev model.Event) *engine.IntakeError {
 	r.t.Helper()
 	out, err := e.Submit(context.Background(), []engine.Submission{{Event: ev}})
 	if err != nil {
@@ -136,7 +138,7 @@ func (r *rig) refuse(e *engine.Engine, ev engine.Event) *engine.IntakeError {
 }
 
 // view reads a run.
-func (r *rig) view(e *engine.Engine, run string) engine.RunView {
+func (r *rig) view(e *engine.Engine, run string) checkpoint.RunView {
 	r.t.Helper()
 	v, err := e.RunByID(context.Background(), run)
 	if err != nil {
@@ -146,7 +148,7 @@ func (r *rig) view(e *engine.Engine, run string) engine.RunView {
 }
 
 // settle lets fake time pass until a run has a status.
-func (r *rig) settle(e *engine.Engine, run string, want engine.Status) engine.RunView {
+func (r *rig) settle(e *engine.Engine, run string, want model.Status) checkpoint.RunView {
 	r.t.Helper()
 	for range 2000 {
 		synctest.Wait()
@@ -180,12 +182,12 @@ func (r *rig) want(paths ...string) {
 // A gate holds calls until the test opens it.
 type gate chan struct{}
 
-func (g gate) do(ctx context.Context, _ *engine.Call, value any) (engine.Result, error) {
+func (g gate) do(ctx context.Context, _ *engine.Call, value any) (model.Result, error) {
 	select {
 	case <-g:
-		return engine.Result{Response: value}, nil
+		return model.Result{Response: value}, nil
 	case <-ctx.Done():
-		return engine.Result{}, ctx.Err()
+		return model.Result{}, ctx.Err()
 	}
 }
 
@@ -208,8 +210,8 @@ func (b *logBuffer) String() string {
 }
 
 // event makes an event of a type for a key.
-func event(eventType, key string) engine.Event {
-	return engine.Event{Type: eventType, Key: key, Payload: map[string]any{"id": key}}
+func event(eventType, key string) model.Event {
+	return model.Event{Type: eventType, Key: key, Payload: map[string]any{"id": key}}
 }
 
 // three is a pipeline of three stages with one handler each.

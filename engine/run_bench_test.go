@@ -6,23 +6,25 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
+	"procaas/engine/core"
+	"procaas/engine/model"
+	"procaas/engine/planner"
 )
 
 func BenchmarkRunThreeHandlers(b *testing.B) {
 	plan := benchPlan(b, 3)
-	live := engine.Live{Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	live := core.Live{Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	response := map[string]any{"order": map[string]any{"id": "o1", "tariff": "econom", "price": 199}}
 	for b.Loop() {
-		run := engine.Begin(plan, engine.Start{ID: "r1", Event: engine.Event{ID: "e1", Type: "p", Payload: response}})
+		run := core.Begin(plan, core.Start{ID: "r1", Event: model.Event{ID: "e1", Type: "p", Payload: response}})
 		for !run.Status().Ended() {
 			tasks := run.Ready(live)
 			run.Change()
 			for _, task := range tasks {
-				run.Finish(task.Ref(), engine.Outcome{Result: engine.Result{Response: response}}, live)
+				run.Finish(task.Ref(), core.Outcome{Result: model.Result{Response: response}}, live)
 			}
 		}
-		if run.Change().Status != engine.Succeeded {
+		if run.Change().Status != model.Succeeded {
 			b.Fatal(run.Change().Error)
 		}
 	}
@@ -32,7 +34,7 @@ func BenchmarkPlan(b *testing.B) {
 	plan := benchPlan(b, 100)
 	types := facts()
 	for b.Loop() {
-		if _, err := engine.NewPlan(plan.Bundle, plan.Pipeline, types); err != nil {
+		if _, err := planner.New(plan.Bundle, plan.Pipeline, types); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -40,7 +42,7 @@ func BenchmarkPlan(b *testing.B) {
 
 // benchPlan is a pipeline of one stage with n handlers, each of which depends on
 // the one before.
-func benchPlan(b *testing.B, n int) *engine.Plan {
+func benchPlan(b *testing.B, n int) *planner.Plan {
 	var yaml strings.Builder
 	yaml.WriteString("pipelines:\n- id: p\n  shared-state: {s0: {id: x}")
 	for i := range n {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/core"
+	"procaas/engine/model"
 )
 
 // fuzzPipeline has something of everything that a checkpoint keeps.
@@ -31,12 +33,12 @@ pipelines:
 func FuzzResume(f *testing.F) {
 	plan := plan(f, fuzzPipeline)
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	start := engine.Start{ID: "r", Flow: "f", Key: "k", Event: engine.Event{ID: "e", Type: "p"}}
-	run := engine.Begin(plan, start)
-	live := engine.Live{Now: now}
+	start := core.Start{ID: "r", Flow: "f", Key: "k", Event: model.Event{ID: "e", Type: "p"}}
+	run := core.Begin(plan, start)
+	live := core.Live{Now: now}
 	for range 4 {
 		for i, task := range run.Ready(live) {
-			o := engine.Outcome{Result: engine.Result{Response: map[string]any{"n": 1}}}
+			o := core.Outcome{Result: model.Result{Response: map[string]any{"n": 1}}}
 			if i == 0 {
 				o.Err = context.DeadlineExceeded
 			}
@@ -50,18 +52,18 @@ func FuzzResume(f *testing.F) {
 	f.Fuzz(func(t *testing.T, checkpoint []byte, generation int) {
 		start := start
 		start.Generation = generation
-		engine.View(engine.RunRecord{Status: engine.Running, Checkpoint: checkpoint})
-		run, err := engine.Resume(plan, start, checkpoint)
+		engine.View(engine.RunRecord{Status: model.Running, Checkpoint: checkpoint})
+		run, err := core.Resume(plan, start, checkpoint)
 		if err != nil {
 			return
 		}
-		live := engine.Live{Now: now}
+		live := core.Live{Now: now}
 		for range 10 {
 			for _, task := range run.Ready(live) {
-				run.Finish(task.Ref(), engine.Outcome{}, live)
+				run.Finish(task.Ref(), core.Outcome{}, live)
 			}
 			c := run.Change()
-			if _, err := engine.Resume(plan, start, c.Checkpoint); err != nil {
+			if _, err := core.Resume(plan, start, c.Checkpoint); err != nil {
 				t.Fatalf("have %v of the run's own checkpoint %s", err, c.Checkpoint)
 			}
 			if next := run.Next(); !next.IsZero() {

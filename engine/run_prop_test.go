@@ -15,6 +15,10 @@ import (
 	"pgregory.net/rapid"
 
 	"procaas/engine"
+	"procaas/engine/checkpoint"
+	"procaas/engine/core"
+	"procaas/engine/model"
+	"procaas/engine/planner"
 )
 
 // A world is a random pipeline and how the services that it calls behave.
@@ -253,7 +257,7 @@ func drawOnError(t *rapid.T, b *strings.Builder, critical bool, name *rapid.Gene
 
 // plan reads the world's pipeline; serial makes every handler wait for all that
 // are declared before it.
-func (w world) plan(t *rapid.T, serial bool) *engine.Plan {
+func (w world) plan(t *rapid.T, serial bool) *planner.Plan {
 	p := plan(t, w.yaml)
 	for _, stage := range p.Stages {
 		handlers := stage.Handlers()
@@ -263,7 +267,7 @@ func (w world) plan(t *rapid.T, serial bool) *engine.Plan {
 			}
 			s.After = nil
 			for _, earlier := range handlers[:i] {
-				s.After = append(s.After, engine.Edge{From: earlier, To: s})
+				s.After = append(s.After, planner.Edge{From: earlier, To: s})
 			}
 		}
 	}
@@ -274,18 +278,18 @@ func (w world) plan(t *rapid.T, serial bool) *engine.Plan {
 type driver struct {
 	t      *rapid.T
 	world  world
-	plan   *engine.Plan
-	called *engine.Plan // of the pipeline that handlers call
-	start  engine.Start
+	plan   *planner.Plan
+	called *planner.Plan // of the pipeline that handlers call
+	start  core.Start
 	pick   func(n int) int      // which of n calls ends next
 	crash  func(at string) bool // now?
 	now    time.Time
-	run    *engine.Run
-	calls  []engine.Task
+	run    *core.Run
+	calls  []core.Attempt
 	failed map[string]int  // ended with an error, by Task.Ref
 	ended  map[string]bool // with success, by Task.Ref
 
-	saved       engine.Change
+	saved       model.Change
 	savedFailed map[string]int
 	savedEnded  map[string]bool
 	decided     map[string]bool // outcome is saved
@@ -293,25 +297,25 @@ type driver struct {
 
 func newDriver(t *rapid.T, w world, serial bool) *driver {
 	p := w.plan(t, serial)
-	called, err := engine.NewPlan(p.Bundle, p.Bundle.Pipeline("q"), facts())
+	called, err := planner.New(p.Bundle, p.Bundle.Pipeline("q"), facts())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &driver{
 		t: t, world: w, plan: p, called: called,
-		start: engine.Start{ID: "r1", Event: engine.Event{ID: "e1", Type: "p"}},
+		start: core.Start{ID: "r1", Event: model.Event{ID: "e1", Type: "p"}},
 		pick:  func(int) int { return 0 }, crash: func(string) bool { return false },
 		now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), failed: map[string]int{}, ended: map[string]bool{}, decided: map[string]bool{},
 	}
 }
 
-func (d *driver) live() engine.Live {
-	return engine.Live{Now: d.now, Off: func(s *engine.Step) (string, bool) { return "off", d.world.off[s.Path] }}
+func (d *driver) live() core.Live {
+	return core.Live{Now: d.now, Off: func(s *planner.Step) (string, bool) { return "off", d.world.off[s.Path] }}
 }
 
 // drive goes to the end.
-func (d *driver) drive() engine.RunView {
-	d.run = engine.Begin(d.plan, d.start)
+func (d *driver) drive() checkpoint.RunView {
+	d.run = core.Begin(d.plan, d.start)
 	for range 10_000 {
 		tasks := d.run.Ready(d.live())
 		if d.crash("before the save") {
@@ -332,7 +336,7 @@ func (d *driver) drive() engine.RunView {
 			return engine.View(engine.RunRecord{Status: d.saved.Status, Checkpoint: d.saved.Checkpoint})
 		case len(d.calls) > 0:
 			d.end(d.pick(len(d.calls)))
-		case d.saved.Status != engine.Parked || !d.saved.Due.After(d.now):
+		case d.saved.Status != model.Parked || !d.saved.Due.After(d.now):
 			d.t.Fatalf("nothing to do, but the run is %s until %s", d.saved.Status, d.saved.Due)
 		default:
 			d.now = d.saved.Due
@@ -350,7 +354,7 @@ func (d *driver) save() {
 			d.decided[strings.TrimPrefix(h.Within+">"+h.Path, ">")] = true
 		}
 		handler := d.plan.Bundle.Handler(h.Path) // nil for a repeated stage
-		if handler != nil && handler.IsCritical() && h.Outcome == engine.OutcomeSkipped && !byItsAuthor(h.Reason) {
+		if handler != nil && handler.IsCritical() && h.Outcome == model.OutcomeSkipped && !byItsAuthor(h.Reason) {
 			d.t.Errorf("%s is critical, but skipped: %s", h.Path, h.Reason)
 		}
 	}
@@ -367,7 +371,7 @@ func byItsAuthor(reason string) bool {
 }
 
 // check holds a task against the promises.
-func (d *driver) check(task engine.Task) {
+func (d *driver) check(task core.Attempt) {
 	within, plan := task.Ref()[:strings.LastIndex(task.Ref(), ">")+1], d.plan
 	if strings.HasPrefix(task.Step.Path, "q/") {
 		plan = d.called
@@ -400,7 +404,7 @@ func (d *driver) end(i int) {
 	task := d.calls[i]
 	d.calls = slices.Delete(d.calls, i, i+1)
 	path := task.Ref()
-	var o engine.Outcome
+	var o core.Outcome
 	if d.failed[path] < d.world.fails[path] {
 		d.failed[path]++
 		o.Err = context.DeadlineExceeded
@@ -426,7 +430,7 @@ func (d *driver) resume() {
 	if d.ended = maps.Clone(d.savedEnded); d.ended == nil {
 		d.ended = map[string]bool{}
 	}
-	run, err := engine.Resume(d.plan, d.start, d.saved.Checkpoint)
+	run, err := core.Resume(d.plan, d.start, d.saved.Checkpoint)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -435,15 +439,15 @@ func (d *driver) resume() {
 
 // same compares two ends of the same run. A failed run keeps what ended before
 // the failure, and that depends on the order in which calls end.
-func same(t *rapid.T, w world, want, have engine.RunView) {
-	for _, v := range []engine.RunView{want, have} {
+func same(t *rapid.T, w world, want, have checkpoint.RunView) {
+	for _, v := range []checkpoint.RunView{want, have} {
 		undoneIfGivenUp(t, w, v)
 	}
 	// Whether anything was done that had to be undone depends on the order of ends, too.
-	if (want.Status == engine.Succeeded) != (have.Status == engine.Succeeded) {
+	if (want.Status == model.Succeeded) != (have.Status == model.Succeeded) {
 		t.Fatalf("want the run %s, have it %s: %s\n%s", want.Status, have.Status, have.Error, w.yaml)
 	}
-	if want.Status != engine.Succeeded {
+	if want.Status != model.Succeeded {
 		return
 	}
 	if d := cmp.Diff(want.SharedState, have.SharedState); d != "" {
@@ -456,20 +460,20 @@ func same(t *rapid.T, w world, want, have engine.RunView) {
 
 // undoneIfGivenUp makes sure that a run which has given up has undone all that has
 // succeeded, and another nothing.
-func undoneIfGivenUp(t *rapid.T, w world, v engine.RunView) {
+func undoneIfGivenUp(t *rapid.T, w world, v checkpoint.RunView) {
 	undone := map[string]bool{}
 	for _, h := range v.Handlers {
 		if path, ok := strings.CutSuffix(h.Path, "/compensate"); ok {
-			undone[path] = h.Outcome == engine.OutcomeSucceeded
+			undone[path] = h.Outcome == model.OutcomeSucceeded
 		}
 	}
 	for _, h := range v.Handlers {
 		_, can := w.fails[h.Path+"/compensate"]
-		want := can && h.Within == "" && v.Status != engine.Succeeded && h.Outcome == engine.OutcomeSucceeded && !strings.HasPrefix(h.Reason, "on-error ")
+		want := can && h.Within == "" && v.Status != model.Succeeded && h.Outcome == model.OutcomeSucceeded && !strings.HasPrefix(h.Reason, "on-error ")
 		if undone[h.Path] != want {
 			t.Errorf("%s is %s in a run that is %s: want it undone %v, have %v\n%s", h.Path, h.Outcome, v.Status, want, undone[h.Path], w.yaml)
 		}
-		if want && v.Status != engine.Stopped {
+		if want && v.Status != model.Cancelled {
 			t.Errorf("the run has undone %s, and is %s\n%s", h.Path, v.Status, w.yaml)
 		}
 	}
@@ -477,7 +481,7 @@ func undoneIfGivenUp(t *rapid.T, w world, v engine.RunView) {
 
 // outcomes gives what became of each handler. What was done inside of the elements of a
 // list of which one has failed depends on the order of ends.
-func outcomes(v engine.RunView) map[string]string {
+func outcomes(v checkpoint.RunView) map[string]string {
 	out := map[string]string{}
 	failed := map[string]bool{}
 	for _, h := range v.Handlers {
@@ -541,7 +545,7 @@ func TestCheckpointHoldsAllOfARun(t *testing.T) {
 			if at != "after the save" {
 				return false
 			}
-			run, err := engine.Resume(d.plan, d.start, d.saved.Checkpoint)
+			run, err := core.Resume(d.plan, d.start, d.saved.Checkpoint)
 			if err != nil {
 				t.Fatal(err)
 			}

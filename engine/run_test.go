@@ -11,6 +11,8 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/core"
+	"procaas/engine/model"
 )
 
 // callPipeline makes one call and keeps its response.
@@ -27,10 +29,10 @@ pipelines:
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
 // call begins a run of callPipeline and gives its one task.
-func call(t *testing.T, e engine.Event) (*engine.Run, engine.Task, engine.Live) {
+func call(t *testing.T, e model.Event) (*core.Run, core.Attempt, core.Live) {
 	t.Helper()
-	live := engine.Live{Now: noon}
-	run := engine.Begin(plan(t, callPipeline), engine.Start{ID: "r1", Event: e})
+	live := core.Live{Now: noon}
+	run := core.Begin(plan(t, callPipeline), core.Start{ID: "r1", Event: e})
 	tasks := run.Ready(live)
 	if len(tasks) != 1 {
 		t.Fatalf("have %d tasks, want 1", len(tasks))
@@ -53,10 +55,10 @@ func TestResponseMustBeData(t *testing.T) {
 		`want at most 60 levels of lists and mappings, have more`:                                          deep,
 		`have the secret TOKEN, which is only for calls`:                                                   dsl.Secret{Name: "TOKEN"},
 	} {
-		run, task, live := call(t, engine.Event{Type: "p"})
-		run.Finish(task.Ref(), engine.Outcome{Result: engine.Result{Response: response}}, live)
+		run, task, live := call(t, model.Event{Type: "p"})
+		run.Finish(task.Ref(), core.Outcome{Result: model.Result{Response: response}}, live)
 		c := run.Change()
-		if c.Status != engine.Failed || !strings.HasSuffix(c.Error, want) {
+		if c.Status != model.Failed || !strings.HasSuffix(c.Error, want) {
 			t.Errorf("have %s %q, want failed with %q", c.Status, c.Error, want)
 		}
 	}
@@ -64,9 +66,9 @@ func TestResponseMustBeData(t *testing.T) {
 
 func TestErrorCarriesThePathOnceAndFitsAnyStore(t *testing.T) {
 	t.Parallel()
-	run, task, live := call(t, engine.Event{Type: "p"})
+	run, task, live := call(t, model.Event{Type: "p"})
 	err := errors.New("bad\x00 \xff" + strings.Repeat("я", 2000))
-	run.Finish(task.Ref(), engine.Outcome{Err: engine.Permanent(err)}, live)
+	run.Finish(task.Ref(), core.Outcome{Err: model.Permanent(err)}, live)
 	c := run.Change()
 	if !strings.HasPrefix(c.Error, "p/s/call: attempt 1: bad \uFFFDя") || !strings.HasSuffix(c.Error, "я…") || len(c.Error) > 2100 {
 		t.Errorf("have %q", c.Error)
@@ -78,7 +80,7 @@ func TestErrorCarriesThePathOnceAndFitsAnyStore(t *testing.T) {
 
 func TestIdempotencyKeyIsOfRunAndPath(t *testing.T) {
 	t.Parallel()
-	_, task, _ := call(t, engine.Event{Type: "p"})
+	_, task, _ := call(t, model.Event{Type: "p"})
 	sum := sha256.Sum256([]byte("r1\x00p/s/call\x000"))
 	if want := hex.EncodeToString(sum[:])[:32]; task.IdempotencyKey != want {
 		t.Errorf("have %s, want %s", task.IdempotencyKey, want)
@@ -88,11 +90,11 @@ func TestIdempotencyKeyIsOfRunAndPath(t *testing.T) {
 // A handler may change its body; neither the run nor the next attempt sees that.
 func TestBodyBelongsToTheHandler(t *testing.T) {
 	t.Parallel()
-	run, task, live := call(t, engine.Event{Type: "p"})
+	run, task, live := call(t, model.Event{Type: "p"})
 	body := task.Body.(map[string]any)["a"].(map[string]any)
 	body["list"].([]any)[0] = "spoilt"
 	clear(body)
-	run.Finish(task.Ref(), engine.Outcome{Err: engine.After(0, errors.New("again"))}, live)
+	run.Finish(task.Ref(), core.Outcome{Err: model.After(0, errors.New("again"))}, live)
 	again := run.Ready(live)
 	if len(again) != 1 {
 		t.Fatalf("have %d tasks, want 1", len(again))
@@ -100,7 +102,7 @@ func TestBodyBelongsToTheHandler(t *testing.T) {
 	if text, _ := dsl.FormatJSON(again[0].Body); string(text) != `{"a":{"list":[1]}}` {
 		t.Errorf("have the body %s at the second attempt", text)
 	}
-	run.Finish(task.Ref(), engine.Outcome{}, live)
+	run.Finish(task.Ref(), core.Outcome{}, live)
 	v := engine.View(engine.RunRecord{Checkpoint: run.Change().Checkpoint})
 	if text, _ := dsl.FormatJSON(v.SharedState); string(text) != `{"a":{"list":[1]},"got":null}` {
 		t.Errorf("have the state %s", text)
@@ -109,10 +111,10 @@ func TestBodyBelongsToTheHandler(t *testing.T) {
 
 func TestEmittedEventsAreMadeComplete(t *testing.T) {
 	t.Parallel()
-	given := engine.Event{ID: "own", Source: "s", Type: "q", Time: noon.Add(time.Hour), TraceParent: "00-own"}
-	emitted := func() []engine.Event {
-		run, task, live := call(t, engine.Event{Type: "p", TraceParent: "00-run"})
-		o := engine.Outcome{Result: engine.Result{Emit: []engine.Event{{Type: "q"}, {Type: "q"}, given}}}
+	given := model.Event{ID: "own", Source: "s", Type: "q", Time: noon.Add(time.Hour), TraceParent: "00-own"}
+	emitted := func() []model.Event {
+		run, task, live := call(t, model.Event{Type: "p", TraceParent: "00-run"})
+		o := core.Outcome{Result: model.Result{Emit: []model.Event{{Type: "q"}, {Type: "q"}, given}}}
 		run.Finish(task.Ref(), o, live)
 		if !run.Dirty() {
 			t.Error("want something to save after an end")
@@ -139,8 +141,8 @@ func TestEmittedEventsAreMadeComplete(t *testing.T) {
 // or they would go out again when it is retried.
 func TestFailedHandlerEmitsNothing(t *testing.T) {
 	t.Parallel()
-	live := engine.Live{Now: noon}
-	run := engine.Begin(plan(t, `
+	live := core.Live{Now: noon}
+	run := core.Begin(plan(t, `
 pipelines:
 - id: p
   shared-state: {got: 0}
@@ -148,40 +150,40 @@ pipelines:
   - id: s
     handlers:
     - {id: call, request: {}, result: {got: !$ sources.call.response.x.y}}
-`), engine.Start{ID: "r1", Event: engine.Event{Type: "p"}})
+`), core.Start{ID: "r1", Event: model.Event{Type: "p"}})
 	run.Ready(live)
-	run.Finish("p/s/call", engine.Outcome{Result: engine.Result{Emit: []engine.Event{{Type: "q"}}}}, live)
+	run.Finish("p/s/call", core.Outcome{Result: model.Result{Emit: []model.Event{{Type: "q"}}}}, live)
 	if have := run.TakeEmits(); len(have) != 0 {
 		t.Errorf("have %+v", have)
 	}
-	if have := run.Status(); have != engine.Failed {
+	if have := run.Status(); have != model.Failed {
 		t.Errorf("have %s, want failed", have)
 	}
 }
 
 func TestWaitBeyondAllCalendarsIsRefused(t *testing.T) {
 	t.Parallel()
-	run, task, live := call(t, engine.Event{Type: "p"})
-	run.Finish(task.Ref(), engine.Outcome{Result: engine.Result{Until: noon.AddDate(9000, 0, 0)}}, live)
-	if c := run.Change(); c.Status != engine.Failed {
+	run, task, live := call(t, model.Event{Type: "p"})
+	run.Finish(task.Ref(), core.Outcome{Result: model.Result{Until: noon.AddDate(9000, 0, 0)}}, live)
+	if c := run.Change(); c.Status != model.Failed {
 		t.Errorf("have %s", c.Status)
 	}
 }
 
 func TestCancelBeforeTheFirstStepAndAfterTheEnd(t *testing.T) {
 	t.Parallel()
-	run := engine.Begin(plan(t, callPipeline), engine.Start{ID: "r1", Event: engine.Event{Type: "p"}})
+	run := core.Begin(plan(t, callPipeline), core.Start{ID: "r1", Event: model.Event{Type: "p"}})
 	run.Cancel("no", noon)
-	if c := run.Change(); c.Status != engine.Stopped || c.Reason != "no" {
+	if c := run.Change(); c.Status != model.Cancelled || c.Reason != "no" {
 		t.Errorf("have %s %q", c.Status, c.Reason)
 	}
-	if tasks := run.Ready(engine.Live{Now: noon}); len(tasks) != 0 || run.Dirty() {
+	if tasks := run.Ready(core.Live{Now: noon}); len(tasks) != 0 || run.Dirty() {
 		t.Errorf("have %d tasks of a cancelled run", len(tasks))
 	}
-	run, task, live := call(t, engine.Event{Type: "p"})
-	run.Finish(task.Ref(), engine.Outcome{}, live)
+	run, task, live := call(t, model.Event{Type: "p"})
+	run.Finish(task.Ref(), core.Outcome{}, live)
 	run.Cancel("late", noon)
-	if have := run.Status(); have != engine.Succeeded {
+	if have := run.Status(); have != model.Succeeded {
 		t.Errorf("have %s after the end", have)
 	}
 }
@@ -190,8 +192,8 @@ func TestCancelBeforeTheFirstStepAndAfterTheEnd(t *testing.T) {
 // time, but it tells when to ask again.
 func TestNextIsTheEarliestTime(t *testing.T) {
 	t.Parallel()
-	live := engine.Live{Now: noon}
-	run := engine.Begin(plan(t, `
+	live := core.Live{Now: noon}
+	run := core.Begin(plan(t, `
 pipelines:
 - id: p
   stages:
@@ -200,23 +202,23 @@ pipelines:
     - {id: a, request: {}, retry: {min-delay: 5s}}
     - {id: b, request: {}}
     - {id: c, request: {}}
-`), engine.Start{ID: "r1", Event: engine.Event{Type: "p"}})
-	if have := run.Status(); have != engine.Running {
+`), core.Start{ID: "r1", Event: model.Event{Type: "p"}})
+	if have := run.Status(); have != model.Running {
 		t.Errorf("have %s before the first Ready", have)
 	}
 	run.Ready(live)
 	if next := run.Next(); !next.IsZero() {
 		t.Errorf("have %s while only calls are under way", next)
 	}
-	run.Finish("p/s/a", engine.Outcome{Err: &engine.StatusError{Status: 503}}, live)
-	run.Finish("p/s/b", engine.Outcome{Result: engine.Result{Until: noon.Add(2 * time.Second)}}, live)
+	run.Finish("p/s/a", core.Outcome{Err: &model.StatusError{Status: 503}}, live)
+	run.Finish("p/s/b", core.Outcome{Result: model.Result{Until: noon.Add(2 * time.Second)}}, live)
 	run.Ready(live)
-	if next, want := run.Next(), noon.Add(2*time.Second); !next.Equal(want) || run.Status() != engine.Running {
+	if next, want := run.Next(), noon.Add(2*time.Second); !next.Equal(want) || run.Status() != model.Running {
 		t.Errorf("have %s %s, want running until %s", run.Status(), next, want)
 	}
-	run.Finish("p/s/c", engine.Outcome{}, live)
+	run.Finish("p/s/c", core.Outcome{}, live)
 	run.Ready(live)
-	if c := run.Change(); c.Status != engine.Parked || !c.Due.Equal(noon.Add(2*time.Second)) {
+	if c := run.Change(); c.Status != model.Parked || !c.Due.Equal(noon.Add(2*time.Second)) {
 		t.Errorf("have %s until %s", c.Status, c.Due)
 	}
 }
@@ -225,8 +227,8 @@ pipelines:
 // next calls.
 func TestMustSaveWhatACrashMayNotForget(t *testing.T) {
 	t.Parallel()
-	begin := func() *engine.Run {
-		return engine.Begin(plan(t, `
+	begin := func() *core.Run {
+		return core.Begin(plan(t, `
 pipelines:
 - id: p
   shared-state: {n: 0}
@@ -238,17 +240,17 @@ pipelines:
   - id: t
     handlers:
     - {id: c, request: {n: !$ shared-state.n}}
-`), engine.Start{ID: "r1", Event: engine.Event{Type: "p"}})
+`), core.Start{ID: "r1", Event: model.Event{Type: "p"}})
 	}
-	live := engine.Live{Now: noon}
-	for what, do := range map[string]func(*engine.Run){
-		"a success": func(r *engine.Run) { r.Finish("p/s/b", engine.Outcome{}, live) },
-		"a failure": func(r *engine.Run) { r.Finish("p/s/a", engine.Outcome{Err: &engine.StatusError{Status: 503}}, live) },
-		"a wait": func(r *engine.Run) {
-			r.Finish("p/s/a", engine.Outcome{Result: engine.Result{Until: noon.Add(time.Hour)}}, live)
+	live := core.Live{Now: noon}
+	for what, do := range map[string]func(*core.Run){
+		"a success": func(r *core.Run) { r.Finish("p/s/b", core.Outcome{}, live) },
+		"a failure": func(r *core.Run) { r.Finish("p/s/a", core.Outcome{Err: &model.StatusError{Status: 503}}, live) },
+		"a wait": func(r *core.Run) {
+			r.Finish("p/s/a", core.Outcome{Result: model.Result{Until: noon.Add(time.Hour)}}, live)
 		},
-		"a cancellation": func(r *engine.Run) { r.Cancel("no", noon) },
-		"an end":         func(r *engine.Run) { r.Finish("p/s/b", engine.Outcome{Err: engine.Permanent(errors.New("no"))}, live) },
+		"a cancellation": func(r *core.Run) { r.Cancel("no", noon) },
+		"an end":         func(r *core.Run) { r.Finish("p/s/b", core.Outcome{Err: model.Permanent(errors.New("no"))}, live) },
 	} {
 		run := begin()
 		if tasks := run.Ready(live); len(tasks) != 2 || !run.Dirty() || run.MustSave() {
@@ -267,8 +269,8 @@ pipelines:
 // A second attempt that starts is nothing new, the delay before it was saved.
 func TestRepetitionNeedNotBeSavedBeforeItStarts(t *testing.T) {
 	t.Parallel()
-	run, task, live := call(t, engine.Event{Type: "p"})
-	run.Finish(task.Ref(), engine.Outcome{Err: &engine.StatusError{Status: 503}}, live)
+	run, task, live := call(t, model.Event{Type: "p"})
+	run.Finish(task.Ref(), core.Outcome{Err: &model.StatusError{Status: 503}}, live)
 	run.Ready(live)
 	live.Now = run.Change().Due
 	if tasks := run.Ready(live); len(tasks) != 1 || run.MustSave() {
@@ -283,35 +285,35 @@ func TestMustSaveBeforeACallWithOnUnknown(t *testing.T) {
 		"retry": false, "park": true,
 		`{verify: {request: {}, done: !$ "sources.call.status == 200"}}`: true,
 	} {
-		run := engine.Begin(plan(t, `
+		run := core.Begin(plan(t, `
 pipelines:
 - id: p
   stages:
   - id: s
     handlers:
     - {id: call, request: {}, on-unknown: `+onUnknown+`}
-`), engine.Start{ID: "r1", Event: engine.Event{Type: "p"}})
-		if run.Ready(engine.Live{Now: noon}); run.MustSave() != want {
+`), core.Start{ID: "r1", Event: model.Event{Type: "p"}})
+		if run.Ready(core.Live{Now: noon}); run.MustSave() != want {
 			t.Errorf("%s: have must save %v, want %v", onUnknown, run.MustSave(), want)
 		}
 	}
 }
 
 // undoing begins a run, fails it, and gives it with its compensation under way.
-func undoing(t *testing.T) (*engine.Run, engine.Live) {
+func undoing(t *testing.T) (*core.Run, core.Live) {
 	t.Helper()
-	live := engine.Live{Now: noon}
-	run := engine.Begin(plan(t, `
+	live := core.Live{Now: noon}
+	run := core.Begin(plan(t, `
 pipelines:
 - id: p
   stages:
   - {id: s, handlers: [{id: a, request: {x: 1}, compensate: {request: {undo: 1}, retry: {attempts: 2, jitter: 0}}}]}
   - {id: t, handlers: [{id: b, request: {x: 2}}]}
-`), engine.Start{ID: "r1", Event: engine.Event{Type: "p"}})
+`), core.Start{ID: "r1", Event: model.Event{Type: "p"}})
 	run.Ready(live)
-	run.Finish("p/s/a", engine.Outcome{}, live)
+	run.Finish("p/s/a", core.Outcome{}, live)
 	run.Ready(live)
-	run.Finish("p/t/b", engine.Outcome{Err: engine.Permanent(errors.New("no"))}, live)
+	run.Finish("p/t/b", core.Outcome{Err: model.Permanent(errors.New("no"))}, live)
 	if tasks := run.Ready(live); len(tasks) != 1 || tasks[0].Ref() != "p/s/a/compensate" {
 		t.Fatalf("want the compensation, have %+v", tasks)
 	}
@@ -321,11 +323,11 @@ pipelines:
 func TestCompensationEmitsOnlyData(t *testing.T) {
 	t.Parallel()
 	run, live := undoing(t)
-	run.Finish("p/s/a/compensate", engine.Outcome{Result: engine.Result{Emit: []engine.Event{{Type: "q", Payload: math.NaN()}}}}, live)
+	run.Finish("p/s/a/compensate", core.Outcome{Result: model.Result{Emit: []model.Event{{Type: "q", Payload: math.NaN()}}}}, live)
 	if have := run.TakeEmits(); len(have) != 0 {
 		t.Errorf("have %+v", have)
 	}
-	if c := run.Change(); c.Status != engine.Failed || !strings.Contains(c.Error, "payload of event 1: want a finite number, have NaN") {
+	if c := run.Change(); c.Status != model.Failed || !strings.Contains(c.Error, "payload of event 1: want a finite number, have NaN") {
 		t.Errorf("have %s %q", c.Status, c.Error)
 	}
 }
@@ -336,15 +338,15 @@ func TestProbesUseUpNoAttemptsOfACompensation(t *testing.T) {
 	t.Parallel()
 	run, live := undoing(t)
 	for range 5 {
-		run.Finish("p/s/a/compensate", engine.Outcome{Err: failure("503"), Probe: true}, live)
+		run.Finish("p/s/a/compensate", core.Outcome{Err: failure("503"), Probe: true}, live)
 		live.Now = run.Next()
 		if tasks := run.Ready(live); len(tasks) != 1 {
 			t.Fatalf("want another attempt, have %+v with the run %s", tasks, run.Status())
 		}
 	}
-	run.Finish("p/s/a/compensate", engine.Outcome{}, live)
+	run.Finish("p/s/a/compensate", core.Outcome{}, live)
 	run.Ready(live)
-	if have := run.Status(); have != engine.Stopped {
+	if have := run.Status(); have != model.Cancelled {
 		t.Errorf("have %s, want it undone", have)
 	}
 }
@@ -353,19 +355,19 @@ func TestProbesUseUpNoAttemptsOfACompensation(t *testing.T) {
 // run meanwhile: then it is not made again by itself.
 func TestMustSaveBeforeACallThatCanBeUndone(t *testing.T) {
 	t.Parallel()
-	live := engine.Live{Now: noon}
-	run := engine.Begin(plan(t, `
+	live := core.Live{Now: noon}
+	run := core.Begin(plan(t, `
 pipelines:
 - id: p
   stages:
   - {id: s, handlers: [{id: a, request: {x: 1}, compensate: {request: {undo: 1}}}]}
-`), engine.Start{ID: "r1", Event: engine.Event{Type: "p"}})
+`), core.Start{ID: "r1", Event: model.Event{Type: "p"}})
 	for range 2 {
 		if tasks := run.Ready(live); len(tasks) != 1 || !run.MustSave() {
 			t.Fatalf("%d tasks have started: must save %v", len(tasks), run.MustSave())
 		}
 		run.Change()
-		run.Finish("p/s/a", engine.Outcome{Err: failure("503")}, live)
+		run.Finish("p/s/a", core.Outcome{Err: failure("503")}, live)
 		run.Change()
 		live.Now = run.Next()
 	}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 const promised = `
@@ -37,9 +38,9 @@ pipelines:
     stages: [{id: a, handlers: [{id: end, step: {}}]}]
 `
 
-func answer(v any) func(context.Context, *engine.Call, any) (engine.Result, error) {
-	return func(context.Context, *engine.Call, any) (engine.Result, error) {
-		return engine.Result{Response: v}, nil
+func answer(v any) func(context.Context, *engine.Call, any) (model.Result, error) {
+	return func(context.Context, *engine.Call, any) (model.Result, error) {
+		return model.Result{Response: v}, nil
 	}
 }
 
@@ -47,7 +48,7 @@ func TestPayloadThatDoesNotFitItsSchemaIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	e := r.engine(r.store, promised)
-	have := r.refuse(e, engine.Event{Type: "order", Payload: map[string]any{
+	have := r.refuse(e, model.Event{Type: "order", Payload: map[string]any{
 		"id": 5, "lines": []any{map[string]any{"sku": "a"}, map[string]any{}},
 	}})
 	if have.Code != "invalid_payload" || len(have.Faults) != 2 {
@@ -73,8 +74,8 @@ func TestResponseThatDoesNotFitItsSchemaIsAnError(t *testing.T) {
 		r := newRig(t)
 		r.on("ask", answer(map[string]any{"price": "12"}))
 		e, _ := r.start(promised)
-		run := r.submit(e, engine.Event{Type: "order", Payload: map[string]any{"id": "o-1"}})
-		view := r.settle(e, run, engine.Failed)
+		run := r.submit(e, model.Event{Type: "order", Payload: map[string]any{"id": "o-1"}})
+		view := r.settle(e, run, model.Failed)
 		if view.ErrorClass != "schema" || !strings.Contains(view.Error, `the response of ask: price: want a number, have "12"`) {
 			t.Errorf("want an error of the class schema that names the place, have %s: %s", view.ErrorClass, view.Error)
 		}
@@ -91,8 +92,8 @@ func TestStandInCountsAfterAResponseThatDoesNotFit(t *testing.T) {
 		r.on("ask", answer(map[string]any{"price": 12.5}))
 		r.on("hint", answer(nil))
 		e, _ := r.start(promised)
-		run := r.submit(e, engine.Event{Type: "order", Payload: map[string]any{"id": "o-1"}})
-		view := r.settle(e, run, engine.Succeeded)
+		run := r.submit(e, model.Event{Type: "order", Payload: map[string]any{"id": "o-1"}})
+		view := r.settle(e, run, model.Succeeded)
 		if view.SharedState["note"] != "no hint" || view.SharedState["price"] != 12.5 {
 			t.Errorf("want the price, and what stands in for the hint, have %v", view.SharedState)
 		}
@@ -107,8 +108,8 @@ func TestStateThatDoesNotFitItsSchemaIsAnError(t *testing.T) {
 		r.on("hint", answer("soon"))
 		untold := strings.Replace(promised, "response-schema: {type: object, required: [price], properties: {price: {type: number}, tip: {type: number}}}", "timeout: 1m", 1)
 		e, _ := r.start(untold)
-		run := r.submit(e, engine.Event{Type: "order", Payload: map[string]any{"id": "o-1"}})
-		view := r.settle(e, run, engine.Failed)
+		run := r.submit(e, model.Event{Type: "order", Payload: map[string]any{"id": "o-1"}})
+		view := r.settle(e, run, model.Failed)
 		if view.ErrorClass != "schema" || !strings.Contains(view.Error, `shared-state.price: want a number, have "12"`) {
 			t.Errorf("want an error of the class schema that names the name, have %s: %s", view.ErrorClass, view.Error)
 		}
@@ -121,11 +122,11 @@ func TestEmittedPayloadThatDoesNotFitFailsTheHandler(t *testing.T) {
 		r := newRig(t)
 		r.on("hint", answer("soon"))
 		e, _ := r.start(promised)
-		r.on("ask", func(context.Context, *engine.Call, any) (engine.Result, error) {
-			return engine.Result{Response: map[string]any{"price": 1}, Emit: []engine.Event{{Type: "done", Payload: map[string]any{"id": nil}}}}, nil
+		r.on("ask", func(context.Context, *engine.Call, any) (model.Result, error) {
+			return model.Result{Response: map[string]any{"price": 1}, Emit: []model.Event{{Type: "done", Payload: map[string]any{"id": nil}}}}, nil
 		})
-		run := r.submit(e, engine.Event{Type: "order", Payload: map[string]any{"id": "o-1"}})
-		view := r.settle(e, run, engine.Failed)
+		run := r.submit(e, model.Event{Type: "order", Payload: map[string]any{"id": "o-1"}})
+		view := r.settle(e, run, model.Failed)
 		if view.ErrorClass != "schema" || !strings.Contains(view.Error, "emitted event done: the payload of done: id: want a string, have null") {
 			t.Errorf("want the event and the place, have %s: %s", view.ErrorClass, view.Error)
 		}

@@ -18,6 +18,10 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/engine"
+	"procaas/engine/checkpoint"
+	"procaas/engine/core"
+	"procaas/engine/model"
+	"procaas/engine/planner"
 )
 
 // The stories of testdata/engine are told with these commands. Each that moves
@@ -58,15 +62,15 @@ func TestStories(t *testing.T) {
 }
 
 type script struct {
-	plans   []*engine.Plan
-	plan    *engine.Plan // of the run
-	run     *engine.Run
-	start   engine.Start
+	plans   []*planner.Plan
+	plan    *planner.Plan // of the run
+	run     *core.Run
+	start   core.Start
 	saved   engine.RunRecord
 	now     time.Time
 	configs map[string]any
 	off     map[string]bool
-	verdict map[string]engine.Verdict
+	verdict map[string]core.Verdict
 	events  int64
 	stopped bool // an operator wants that the resumed run undoes what it has done
 	out     strings.Builder
@@ -75,7 +79,7 @@ type script struct {
 func newScript() *script {
 	return &script{
 		now:     time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
-		configs: map[string]any{}, off: map[string]bool{}, verdict: map[string]engine.Verdict{},
+		configs: map[string]any{}, off: map[string]bool{}, verdict: map[string]core.Verdict{},
 	}
 }
 
@@ -184,8 +188,8 @@ func (s *script) pipeline(yaml string) error {
 }
 
 // steps lists the handlers of all pipelines.
-func (s *script) steps() []*engine.Step {
-	var out []*engine.Step
+func (s *script) steps() []*planner.Step {
+	var out []*planner.Step
 	for _, plan := range s.plans {
 		for _, stage := range plan.Stages {
 			out = append(out, stage.Steps...)
@@ -203,7 +207,7 @@ func (s *script) entity(text string) error {
 func (s *script) event(d *datadriven.TestData) error {
 	payload, err := parse(d.Input)
 	s.start.ID, s.start.Flow, s.start.Key = "r1", "order", "o1"
-	s.start.Event = engine.Event{
+	s.start.Event = model.Event{
 		ID: "e1", Source: "test", Type: option(d, "type"), Time: s.now, Payload: payload,
 	}
 	for _, p := range s.plans {
@@ -211,19 +215,19 @@ func (s *script) event(d *datadriven.TestData) error {
 			s.plan = p
 		}
 	}
-	s.run = engine.Begin(s.plan, s.start)
+	s.run = core.Begin(s.plan, s.start)
 	s.step()
 	return err
 }
 
 // live is what the run is told at every step.
-func (s *script) live() engine.Live {
-	return engine.Live{
+func (s *script) live() core.Live {
+	return core.Live{
 		Now: s.now, Configs: s.configs,
-		Off: func(step *engine.Step) (string, bool) {
+		Off: func(step *planner.Step) (string, bool) {
 			return "switched off", s.off[step.Path]
 		},
-		Guard: func(_ *engine.Step, ref string, _ time.Time) engine.Verdict { return s.verdict[ref] },
+		Guard: func(_ *planner.Step, ref string, _ time.Time) core.Verdict { return s.verdict[ref] },
 	}
 }
 
@@ -288,7 +292,7 @@ func (s *script) save() {
 	s.printf("%s", line)
 }
 
-func describe(h engine.HandlerView) string {
+func describe(h checkpoint.HandlerView) string {
 	line := h.Outcome + " " + h.Path
 	if h.Within != "" {
 		line += " in " + h.Within
@@ -313,15 +317,15 @@ func (s *script) finish(d *datadriven.TestData) error {
 	if err != nil {
 		return err
 	}
-	o := engine.Outcome{Result: engine.Result{Response: response}, Err: failure(option(d, "error"))}
-	if status, ok := errors.AsType[*engine.StatusError](o.Err); ok {
+	o := core.Outcome{Result: model.Result{Response: response}, Err: failure(option(d, "error"))}
+	if status, ok := errors.AsType[*model.StatusError](o.Err); ok {
 		status.Body = response
 	}
 	unsaved := false
 	for _, a := range d.CmdArgs[1:] {
 		switch a.Key {
 		case "permanent":
-			o.Err = engine.Permanent(o.Err)
+			o.Err = model.Permanent(o.Err)
 		case "unsaved":
 			unsaved = true
 		case "status":
@@ -331,7 +335,7 @@ func (s *script) finish(d *datadriven.TestData) error {
 			}
 		case "emit":
 			for _, typ := range a.Vals {
-				o.Result.Emit = append(o.Result.Emit, engine.Event{Type: typ})
+				o.Result.Emit = append(o.Result.Emit, model.Event{Type: typ})
 			}
 		case "after", "until":
 			wait, err := time.ParseDuration(a.Vals[0])
@@ -341,7 +345,7 @@ func (s *script) finish(d *datadriven.TestData) error {
 			if a.Key == "until" {
 				o.Result.Until = s.now.Add(wait)
 			} else {
-				o.Err = engine.After(wait, o.Err)
+				o.Err = model.After(wait, o.Err)
 			}
 		}
 	}
@@ -363,7 +367,7 @@ func failure(word string) error {
 	case word == "connection":
 		return syscall.ECONNREFUSED
 	case err == nil:
-		return &engine.StatusError{Status: status, Method: "POST", URL: "http://svc/"}
+		return &model.StatusError{Status: status, Method: "POST", URL: "http://svc/"}
 	}
 	return errors.New(word)
 }
@@ -371,9 +375,9 @@ func failure(word string) error {
 func (s *script) pending(d *datadriven.TestData) error {
 	payload, err := parse(d.Input)
 	s.events++
-	s.run.Offer([]engine.Pending{{
+	s.run.Offer([]model.Pending{{
 		Run: fmt.Sprintf("w%d", s.events), Position: s.events,
-		Event: engine.Event{ID: fmt.Sprintf("x%d", s.events), Source: "test", Type: arg(d, 0), Time: s.now, Payload: payload},
+		Event: model.Event{ID: fmt.Sprintf("x%d", s.events), Source: "test", Type: arg(d, 0), Time: s.now, Payload: payload},
 	}}, s.live())
 	s.step()
 	return err
@@ -392,19 +396,19 @@ func (s *script) control(d *datadriven.TestData) error {
 	case "off", "on":
 		s.off[path] = d.Cmd == "off"
 	case "skip":
-		s.verdict[path] = engine.Verdict{Skip: true, Reason: "over the rate limit"}
+		s.verdict[path] = core.Verdict{Skip: true, Reason: "over the rate limit"}
 	case "pass":
 		delete(s.verdict, path)
 	case "hold":
 		wait, err := time.ParseDuration(arg(d, 1))
-		s.verdict[path] = engine.Verdict{Hold: s.now.Add(wait), Reason: "rate limit"}
+		s.verdict[path] = core.Verdict{Hold: s.now.Add(wait), Reason: "rate limit"}
 		return err
 	}
 	return nil
 }
 
 func (s *script) resume() error {
-	run, err := engine.Resume(s.plan, s.start, s.saved.Checkpoint)
+	run, err := core.Resume(s.plan, s.start, s.saved.Checkpoint)
 	if err != nil {
 		s.printf("error: %v", err)
 		return nil

@@ -15,6 +15,8 @@ import (
 	"sync"
 
 	"procaas/dsl"
+	"procaas/engine/model"
+	"procaas/engine/planner"
 )
 
 // A SecretUse is a secret and who is about to get it.
@@ -25,13 +27,13 @@ type SecretUse struct {
 }
 
 // resolve looks a secret up for a call of a step.
-func (e *Engine) resolve(b *dsl.Bundle, step *Step, s dsl.Secret) (string, error) {
+func (e *Engine) resolve(b *dsl.Bundle, step *planner.Step, s dsl.Secret) (string, error) {
 	if e.o.Secrets == nil {
 		return "", fmt.Errorf("secret %s: no source of secrets is set", s.Name)
 	}
 	use := SecretUse{Name: s.Name, To: s.To}
-	if use.To == "" && step.calls != nil {
-		use.To = step.calls.ID
+	if use.To == "" && step.Service != nil {
+		use.To = step.Service.ID
 	}
 	if service := b.Service(use.To); service != nil {
 		use.Owner = service.Owner
@@ -105,7 +107,7 @@ func (s *Secrets) any() bool {
 }
 
 // result takes the secrets out of what a call gave.
-func (s *Secrets) result(r Result, err error) (Result, error) {
+func (s *Secrets) result(r model.Result, err error) (model.Result, error) {
 	if !s.any() {
 		return r, err
 	}
@@ -150,7 +152,7 @@ func (s *Secrets) error(err error) error {
 	if err == nil {
 		return nil
 	}
-	var status *StatusError
+	var status *model.StatusError
 	if errors.As(err, &status) {
 		status.Excerpt, status.Body = s.Hide(status.Excerpt), s.data(status.Body)
 	}

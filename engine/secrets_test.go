@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"procaas/dsl"
+	"procaas/engine/model"
 )
 
 // knowing gives secrets that were given out.
@@ -129,16 +130,16 @@ func TestSecretsLeaveNothingInResults(t *testing.T) {
 	t.Parallel()
 	s := knowing(t, "c4nary-token", "7654321", "ab")
 	cause := errors.New("GET http://x/?t=c4nary-token: ab")
-	status := &StatusError{Status: 403, Method: "GET", URL: "http://x", Excerpt: "c4nary-token is wrong", Body: map[string]any{"token": "c4nary-token"}}
-	r, err := s.result(Result{
+	status := &model.StatusError{Status: 403, Method: "GET", URL: "http://x", Excerpt: "c4nary-token is wrong", Body: map[string]any{"token": "c4nary-token"}}
+	r, err := s.result(model.Result{
 		Response: map[string]any{
 			"c4nary-token": []any{"x c4nary-token y", 7654321, 7.0, nil, true, map[string]any{"a": "ab"}}, "kept": "about",
 		},
-		Emit: []Event{{Payload: []any{"c4nary-token"}}},
-	}, Permanent(errors.Join(cause, status)))
-	want := Result{
+		Emit: []model.Event{{Payload: []any{"c4nary-token"}}},
+	}, model.Permanent(errors.Join(cause, status)))
+	want := model.Result{
 		Response: map[string]any{"***": []any{"x *** y", "***", 7.0, nil, true, map[string]any{"a": "ab"}}, "kept": "about"},
-		Emit:     []Event{{Payload: []any{"***"}}},
+		Emit:     []model.Event{{Payload: []any{"***"}}},
 	}
 	if d := cmp.Diff(want, r); d != "" {
 		t.Errorf("-want +have\n%s", d)
@@ -146,12 +147,12 @@ func TestSecretsLeaveNothingInResults(t *testing.T) {
 	if have := err.Error(); have != "GET http://x/?t=***: ***\n403 from GET http://x: *** is wrong" {
 		t.Errorf("have %q", have)
 	}
-	if !IsPermanent(err) || !errors.Is(err, cause) || ClassOf(err) != "403" || fmt.Sprint(status.Body) != "map[token:***]" {
+	if !model.IsPermanent(err) || !errors.Is(err, cause) || model.ClassOf(err) != "403" || fmt.Sprint(status.Body) != "map[token:***]" {
 		t.Errorf("want what callers test kept, have %v, %v", err, status)
 	}
 	nothing := knowing(t)
 	same := errors.New("c4nary-token")
-	if _, err := nothing.result(Result{}, same); err != same {
+	if _, err := nothing.result(model.Result{}, same); err != same {
 		t.Errorf("want errors of calls without secrets as they are, have %v", err)
 	}
 }

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/engine/core"
+	"procaas/engine/model"
+	"procaas/engine/planner"
 )
 
 // This file says how the services that handlers call are protected: what their
@@ -30,16 +33,16 @@ const (
 
 // terms gives what bounds the calls of a handler: of its own, for 0, or of the
 // service that it calls, for 1. ok is false when nothing does.
-func (g *guard) terms(s *Step, level int) (name string, terms gateTerms, ok bool) {
+func (g *guard) terms(s *planner.Step, level int) (name string, terms gateTerms, ok bool) {
 	nodes := int(max(1, g.nodes.Load()))
 	if level == 0 {
 		most := s.Handler.MaxInFlight
 		return s.Path, gateTerms{most: part(most, nodes), repeats: 1, nodes: nodes}, most > 0
 	}
-	if s.calls == nil {
+	if s.Service == nil {
 		return "", gateTerms{}, false
 	}
-	return s.calls.ID, serviceTerms(s.calls, nodes), true
+	return s.Service.ID, serviceTerms(s.Service, nodes), true
 }
 
 func serviceTerms(s *dsl.Service, nodes int) gateTerms {
@@ -61,21 +64,21 @@ func part(most, nodes int) int {
 // its run goes on without it: no longer than its attempts would take. A handler
 // that is critical waits for as long as it takes, and so does one that would try
 // for ever.
-func patience(s *Step, level int) time.Duration {
-	if level == 0 || s.Handler.IsCritical() || s.retry.Attempts == 0 {
+func patience(s *planner.Step, level int) time.Duration {
+	if level == 0 || s.Handler.IsCritical() || s.Retry.Attempts == 0 {
 		return 0
 	}
-	timeout := cmp.Or(s.Handler.Timeout, s.calls.Timeout, time.Second)
-	return min(max(time.Duration(min(s.retry.Attempts, 60))*timeout, time.Second), time.Minute)
+	timeout := cmp.Or(s.Handler.Timeout, s.Service.Timeout, time.Second)
+	return min(max(time.Duration(min(s.Retry.Attempts, 60))*timeout, time.Second), time.Minute)
 }
 
 // endOf tells what the end of a call says about its service.
-func endOf(s *Step, err error, took time.Duration) callEnd {
+func endOf(s *planner.Step, err error, took time.Duration) callEnd {
 	end := callEnd{verdict: callGood, kind: s.Path}
 	if err != nil {
 		end.err = err.Error()
 	}
-	var status *StatusError
+	var status *model.StatusError
 	switch {
 	case err == nil:
 		end.took = took
@@ -85,9 +88,9 @@ func endOf(s *Step, err error, took time.Duration) callEnd {
 			end.verdict = callBad
 		}
 		if status.Status == http.StatusServiceUnavailable || status.Status == http.StatusTooManyRequests {
-			end.pause, _ = RetryDelay(err)
+			end.pause, _ = model.RetryDelay(err)
 		}
-	case errors.Is(err, context.Canceled), IsPermanent(err):
+	case errors.Is(err, context.Canceled), model.IsPermanent(err):
 		end.verdict = callMute
 	default:
 		end.verdict = callBad
@@ -145,7 +148,7 @@ func (c *caller) wakes(cause string) (most int, lifted bool) {
 			}
 			continue
 		}
-		if path, ok := strings.CutSuffix(part, causeRetry); ok {
+		if path, ok := strings.CutSuffix(part, core.CauseRetry); ok {
 			if s := c.step(path); s != nil && c.isOff(s) {
 				return c.bears(path, ""), true
 			}
@@ -205,12 +208,12 @@ func (c *caller) waits(name, path string) bool {
 	if s == nil || c.isOff(s) {
 		return false
 	}
-	return name == path && s.Handler.MaxInFlight > 0 || s.calls != nil && name == s.calls.ID
+	return name == path && s.Handler.MaxInFlight > 0 || s.Service != nil && name == s.Service.ID
 }
 
 // step finds a handler of the present definition, or its compensation; nil when there
 // is none.
-func (c *caller) step(path string) *Step {
+func (c *caller) step(path string) *planner.Step {
 	plan := c.e.library.current.Load().byID[pipelineOf(path)]
 	if plan == nil {
 		return nil
@@ -218,17 +221,17 @@ func (c *caller) step(path string) *Step {
 	if s := plan.Step(path); s != nil {
 		return s
 	}
-	handler, undoes := strings.CutSuffix(path, undoPath)
+	handler, undoes := strings.CutSuffix(path, model.UndoPath)
 	if s := plan.Step(handler); undoes && s != nil {
-		return s.undo
+		return s.Undo
 	}
 	return nil
 }
 
 // isOff tells whether a handler is left out at present. A compensation never is: what
 // has been done has to be undone, whoever has switched the handler off since.
-func (c *caller) isOff(s *Step) bool {
-	if s.undoes {
+func (c *caller) isOff(s *planner.Step) bool {
+	if s.Undoes {
 		return false
 	}
 	if _, off := c.controls.off(s, c.now); off {
@@ -305,7 +308,7 @@ func (g *gate) fill(info *ServiceInfo, terms gateTerms, now time.Time) {
 	info.InFlight, info.Waiting = g.used, len(g.line)
 	info.Down = g.adaptive != nil && g.adaptive.Down()
 	if g.closed.After(now) {
-		info.ClosedUntil = known(g.closed.UTC().Truncate(time.Millisecond))
+		info.ClosedUntil = model.TimeOrNil(g.closed.UTC().Truncate(time.Millisecond))
 	}
 	info.Calls, info.Repeats = g.calls.sum(now)
 	if good, bad := g.calls.outcomes(now); good+bad > 0 {

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"procaas/engine/model"
 )
 
 // This file keeps who has signed in to the console. A browser gets a name for its session
@@ -43,7 +45,7 @@ type session struct {
 func (e *Engine) OpenSession(ctx context.Context, name string, token [sha256.Size]byte) (string, error) {
 	secret := newSecret()
 	hash := sha256.Sum256([]byte(secret))
-	value := encodePlain(session{Secret: hash[:], Token: token[:], Expires: e.clock.now().Add(SessionTime).UTC().Truncate(time.Second)})
+	value := model.EncodeJSON(session{Secret: hash[:], Token: token[:], Expires: e.clock.now().Add(SessionTime).UTC().Truncate(time.Second)})
 	for try := 1; ; try++ {
 		place, version, err := e.sessionPlace(ctx, name)
 		if err == nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // What comes to one node is shared by all, before the first of it has ended.
@@ -19,12 +20,12 @@ func TestNodesEvenOutWhatComesToOneOfThem(t *testing.T) {
 		r := newRig(t)
 		var mu sync.Mutex
 		begun := map[int64]int{}
-		r.on("one", func(_ context.Context, c *engine.Call, _ any) (engine.Result, error) {
+		r.on("one", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
 			mu.Lock()
 			begun[c.Node]++
 			mu.Unlock()
 			time.Sleep(30 * time.Second)
-			return engine.Result{}, nil
+			return model.Result{}, nil
 		})
 		var all []*engine.Engine
 		for range nodes {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"procaas/engine/model"
 )
 
 // Statistics look back one minute, in slots of five seconds. Latencies fall into
@@ -71,14 +73,14 @@ func (s *stats) follow(d *definition, now time.Time) {
 	}
 	for _, p := range d.plans {
 		s.pipelines[p.Pipeline.ID] = now
-		for _, step := range p.all {
+		for _, step := range p.Written {
 			seen := s.path(step.Path)
 			seen.mu.Lock()
 			seen.asked = now
 			seen.mu.Unlock()
 		}
 		if d != s.followed {
-			for _, status := range []Status{Succeeded, Failed, Stopped, Ignored} {
+			for _, status := range []model.Status{model.Succeeded, model.Failed, model.Cancelled, model.Ignored} {
 				s.metrics.Runs.WithLabelValues(p.Pipeline.ID, string(status))
 			}
 		}
@@ -226,7 +228,7 @@ func (p *pathStats) fill(h *HandlerInfo, now time.Time) {
 }
 
 // moment is a time as people and programs see it; nil for none.
-func moment(t time.Time) *time.Time { return known(t.UTC().Truncate(time.Millisecond)) }
+func moment(t time.Time) *time.Time { return model.TimeOrNil(t.UTC().Truncate(time.Millisecond)) }
 
 // latencyBin finds the bin of a duration. The last one takes all that is longer.
 func latencyBin(d time.Duration) int {

@@ -13,6 +13,8 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/engine/model"
+	"procaas/engine/planner"
 )
 
 // This file lets operators set controls: it checks what they want, tells what
@@ -106,7 +108,7 @@ func (e *Engine) SetControl(ctx context.Context, path string, change ControlChan
 }
 
 func (e *Engine) storeControl(ctx context.Context, path string, c Control, ifRevision int64, by Actor) (ControlView, error) {
-	revision, err := e.o.Store.SetControl(ctx, path, encodePlain(c), ifRevision, by)
+	revision, err := e.o.Store.SetControl(ctx, path, model.EncodeJSON(c), ifRevision, by)
 	if err != nil {
 		return ControlView{}, fmt.Errorf("set control %s: %w", path, err)
 	}
@@ -185,11 +187,11 @@ func (e *Engine) UndoControl(ctx context.Context, revision int64, by Actor) (pat
 
 // under lists the handlers of the present definition below a path, itself
 // included, in order.
-func (e *Engine) under(path string) []*Step {
-	var out []*Step
+func (e *Engine) under(path string) []*planner.Step {
+	var out []*planner.Step
 	for _, p := range e.library.current.Load().plans {
-		for _, s := range p.all {
-			if p.Pipeline.ID == path || s.stage == path || s.Path == path {
+		for _, s := range p.Written {
+			if p.Pipeline.ID == path || s.StagePath == path || s.Path == path {
 				out = append(out, s)
 			}
 		}
@@ -247,8 +249,8 @@ func (e *Engine) unknownPath(path string) *ControlError {
 	var known []string
 	for _, p := range e.library.current.Load().plans {
 		known = append(known, p.Pipeline.ID)
-		for _, s := range p.all {
-			known = append(known, s.stage, s.Path)
+		for _, s := range p.Written {
+			known = append(known, s.StagePath, s.Path)
 		}
 	}
 	message := fmt.Sprintf("there is no pipeline, stage or handler %s", path)
@@ -335,7 +337,7 @@ func (c *Control) checkLimit(change ControlChange, now time.Time) error {
 }
 
 // checkRollout checks the share of a control.
-func (c *Control) checkRollout(steps []*Step, path string) error {
+func (c *Control) checkRollout(steps []*planner.Step, path string) error {
 	if c.RolloutPercent == nil {
 		return nil
 	}
@@ -391,7 +393,7 @@ func (e *Engine) ControlEffect(ctx context.Context, path string, change ControlC
 		out.Handlers = append(out.Handlers, h)
 	}
 	pipeline, _, _ := strings.Cut(path, "/")
-	for status, n := range map[Status]*int{Waiting: &out.Waiting, Running: &out.Running, Parked: &out.Parked} {
+	for status, n := range map[model.Status]*int{model.Waiting: &out.Waiting, model.Running: &out.Running, model.Parked: &out.Parked} {
 		groups, err := e.o.Store.Count(ctx, RunFilter{Pipeline: pipeline, Status: status})
 		if err != nil {
 			return ControlEffect{}, fmt.Errorf("count runs: %w", err)
@@ -404,14 +406,14 @@ func (e *Engine) ControlEffect(ctx context.Context, path string, change ControlC
 }
 
 // readers lists the handlers of the pipeline that read what a handler writes.
-func (e *Engine) readers(s *Step) []string {
+func (e *Engine) readers(s *planner.Step) []string {
 	out := []string{}
 	pipeline, _, _ := strings.Cut(s.Path, "/")
-	for _, other := range e.library.current.Load().byID[pipeline].all {
+	for _, other := range e.library.current.Load().byID[pipeline].Written {
 		if other == s {
 			continue
 		}
-		if _, _, ok := overlap(s, other); ok {
+		if _, _, ok := planner.Overlap(s, other); ok {
 			out = append(out, other.Path)
 		}
 	}

@@ -9,12 +9,15 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/engine/checkpoint"
+	"procaas/engine/model"
+	"procaas/engine/planner"
 )
 
 // A Story is a run with all that is known of its way: what each handler did and why,
 // and what that changed. What is not kept is said, and never guessed.
 type Story struct {
-	Run     RunView
+	Run     checkpoint.RunView
 	Stages  []StoryStage // all of the pipeline, also those that the run has not reached
 	Missing []string     // what is not known any more
 }
@@ -30,12 +33,12 @@ type StoryStage struct {
 type StoryStep struct {
 	Path      string
 	Critical  bool
-	Outcome   string        // absent when the run has not reached it
-	Summary   string        // why it ran or not, for people
-	Handler   *HandlerView  // nil when the run has not reached it
-	WaitedFor []WaitedFor   // handlers of its stage
-	Tries     []TryView     // the last ones, when an attempt has failed
-	Changes   []StateChange // by this handler
+	Outcome   string                  // absent when the run has not reached it
+	Summary   string                  // why it ran or not, for people
+	Handler   *checkpoint.HandlerView // nil when the run has not reached it
+	WaitedFor []WaitedFor             // handlers of its stage
+	Tries     []TryView               // the last ones, when an attempt has failed
+	Changes   []StateChange           // by this handler
 
 	Request      any    // made anew from its definition; secrets are hidden
 	RequestGone  string // why it cannot be; empty for a handler that makes none
@@ -97,13 +100,13 @@ func (e *Engine) story(ctx context.Context, run string) (Story, error) {
 			}
 		}
 		if len(stage.Steps) > 0 {
-			first := stage.Steps[0].position
+			first := stage.Steps[0].Position
 			st.Changes = x.changes(first, first+len(stage.Steps))
 		}
 		story.Stages = append(story.Stages, st)
 	}
 	for _, name := range x.saved.Wrote {
-		if !slices.ContainsFunc(x.saved.Handlers, func(h savedRecord) bool { return h.replaces(name) }) {
+		if !slices.ContainsFunc(x.saved.Handlers, func(h checkpoint.Record) bool { return h.Replaces(name) }) {
 			story.Missing = append(story.Missing, fmt.Sprintf("which handler set %s: the run is of a version that did not keep it, or was retried since", name))
 		}
 	}
@@ -111,7 +114,7 @@ func (e *Engine) story(ctx context.Context, run string) (Story, error) {
 }
 
 // step tells what became of a handler.
-func (x *explainer) step(ctx context.Context, s *Step) (StoryStep, error) {
+func (x *explainer) step(ctx context.Context, s *planner.Step) (StoryStep, error) {
 	x.s, x.saw, x.out = s, nil, Explanation{}
 	h := x.find(s.Path)
 	step := StoryStep{Path: s.Path, Critical: s.Handler.IsCritical(), Outcome: "absent", Handler: h}
@@ -126,17 +129,17 @@ func (x *explainer) step(ctx context.Context, s *Step) (StoryStep, error) {
 		x.out.At = h.Started
 	}
 	step.Outcome = h.Outcome
-	i := slices.IndexFunc(x.saved.Handlers, func(r savedRecord) bool { return r.Path == s.Path })
+	i := slices.IndexFunc(x.saved.Handlers, func(r checkpoint.Record) bool { return r.Path == s.Path })
 	saved := x.saved.Handlers[i]
 	for k, t := range saved.Tries {
-		view := TryView{Number: saved.Attempts - len(saved.Tries) + 1 + k, Began: t.Began, Ended: known(t.Ended), Error: t.Error}
+		view := TryView{Number: saved.Attempts - len(saved.Tries) + 1 + k, Began: t.Began, Ended: model.TimeOrNil(t.Ended), Error: t.Error}
 		if view.Ended == nil && k == len(saved.Tries)-1 {
 			view.Ended = h.Finished
 		}
 		step.Tries = append(step.Tries, view)
 	}
-	for _, c := range x.changes(s.position, s.position+1) {
-		if saved.replaces(c.Name) {
+	for _, c := range x.changes(s.Position, s.Position+1) {
+		if saved.Replaces(c.Name) {
 			step.Changes = append(step.Changes, c)
 		}
 	}
@@ -144,21 +147,21 @@ func (x *explainer) step(ctx context.Context, s *Step) (StoryStep, error) {
 }
 
 // called tells what a handler asked for and was given.
-func (x *explainer) called(ctx context.Context, step *StoryStep, s *Step, saved savedRecord) error {
+func (x *explainer) called(ctx context.Context, step *StoryStep, s *planner.Step, saved checkpoint.Record) error {
 	step.Status = saved.Status
 	if value, err := dsl.ParseJSON(saved.Response); err == nil {
 		step.Response = value
-	} else if saved.Outcome == OutcomeSucceeded {
+	} else if saved.Outcome == model.OutcomeSucceeded {
 		step.ResponseGone = "it is not kept, since nothing later reads it"
 	}
 	switch {
-	case s.Handler.Await != nil || s.computes() || saved.Attempts == 0:
+	case s.Handler.Await != nil || s.Computes() || saved.Attempts == 0:
 		return nil
 	case s.Handler.ForEach != nil:
 		step.RequestGone = "there was one for each item"
 		return nil
 	}
-	env, err := x.env(ctx, s.Handler.Body.Reads(), s.position)
+	env, err := x.env(ctx, s.Handler.Body.Reads(), s.Position)
 	if err != nil {
 		return err
 	}
@@ -236,20 +239,20 @@ func withoutSecrets(v any) any {
 
 // changes tells what handlers from one position to another changed of the shared state.
 func (x *explainer) changes(from, to int) (out []StateChange) {
-	for _, n := range x.plan.shared {
-		changed := slices.ContainsFunc(x.plan.order[from:to], func(s *Step) bool { r, ok := x.kept(s); return ok && r.replaces(n.name) })
+	for _, n := range x.plan.Shared {
+		changed := slices.ContainsFunc(x.plan.Steps[from:to], func(s *planner.Step) bool { r, ok := x.kept(s); return ok && r.Replaces(n.Name) })
 		if changed {
-			out = append(out, StateChange{Name: n.name, Before: x.valueAt(n.name, from), After: x.valueAt(n.name, to)})
+			out = append(out, StateChange{Name: n.Name, Before: x.valueAt(n.Name, from), After: x.valueAt(n.Name, to)})
 		}
 	}
 	return out
 }
 
 // kept finds the record of a handler.
-func (x *explainer) kept(s *Step) (savedRecord, bool) {
-	i := slices.IndexFunc(x.saved.Handlers, func(r savedRecord) bool { return r.Path == s.Path })
+func (x *explainer) kept(s *planner.Step) (checkpoint.Record, bool) {
+	i := slices.IndexFunc(x.saved.Handlers, func(r checkpoint.Record) bool { return r.Path == s.Path })
 	if i < 0 {
-		return savedRecord{}, false
+		return checkpoint.Record{}, false
 	}
 	return x.saved.Handlers[i], true
 }
@@ -258,8 +261,8 @@ func (x *explainer) kept(s *Step) (savedRecord, bool) {
 func (x *explainer) valueAt(name string, position int) StateValue {
 	raw, known := x.replaced(name, position)
 	if !known {
-		for _, s := range x.plan.order[position:] {
-			if r, ok := x.kept(s); ok && r.replaces(name) {
+		for _, s := range x.plan.Steps[position:] {
+			if r, ok := x.kept(s); ok && r.Replaces(name) {
 				return StateValue{Gone: fmt.Sprintf("%s replaced it, and it was too large to be kept", s.Path)}
 			}
 		}
@@ -276,8 +279,8 @@ func (x *explainer) valueAt(name string, position int) StateValue {
 // from there on has replaced it. Handlers that write one name never run at the same
 // time, so that the first of them found the value of that time.
 func (x *explainer) replaced(name string, position int) (json.RawMessage, bool) {
-	for _, s := range x.plan.order[min(position, len(x.plan.order)):] {
-		if r, ok := x.kept(s); ok && r.replaces(name) {
+	for _, s := range x.plan.Steps[min(position, len(x.plan.Steps)):] {
+		if r, ok := x.kept(s); ok && r.Replaces(name) {
 			raw, was := r.Was[name]
 			return raw, was
 		}

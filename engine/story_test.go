@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 const told = `
@@ -36,21 +37,21 @@ func TestStoryTellsStateAndAttempts(t *testing.T) {
 	r := newVirtualRig(t, told)
 	e := r.v.Engine()
 	calls := 0
-	r.on("fetch", func(_ context.Context, _ *engine.Call, value any) (engine.Result, error) {
+	r.on("fetch", func(_ context.Context, _ *engine.Call, value any) (model.Result, error) {
 		if calls++; calls < 3 {
-			return engine.Result{}, fmt.Errorf("no stock at call %d", calls)
+			return model.Result{}, fmt.Errorf("no stock at call %d", calls)
 		}
-		return engine.Result{Response: value, Status: 200}, nil
+		return model.Result{Response: value, Status: 200}, nil
 	})
-	r.on("check", func(context.Context, *engine.Call, any) (engine.Result, error) { return engine.Result{}, nil })
+	r.on("check", func(context.Context, *engine.Call, any) (model.Result, error) { return model.Result{}, nil })
 	wide := strings.Repeat("wide ", 1000)
-	run := r.submit(e, engine.Event{Type: "work", Payload: map[string]any{"price": 7, "text": wide}})
+	run := r.submit(e, model.Event{Type: "work", Payload: map[string]any{"price": 7, "text": wide}})
 	r.drain()
 	if err := r.v.Until(t.Context(), r.began.Add(3*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	story, err := e.Story(t.Context(), run)
-	if err != nil || story.Run.Status != engine.Succeeded || len(story.Stages) != 2 || len(story.Missing) > 0 {
+	if err != nil || story.Run.Status != model.Succeeded || len(story.Stages) != 2 || len(story.Missing) > 0 {
 		t.Fatalf("have %+v, %v", story, err)
 	}
 	fetch, check := story.Stages[0].Steps[0], story.Stages[0].Steps[1]

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"procaas/engine/model"
 )
 
 // This file tells what brings its node down from what only happened to be there. Whatever
@@ -85,12 +87,12 @@ func (s *suspects) clear(run string) {
 // not, or when it may be tried now. Otherwise it waits, or is quarantined.
 func (j *job) admit() bool {
 	c := j.claimed
-	change := Change{Run: c.ID, Version: j.version, Bundle: c.Bundle, Pipeline: c.Pipeline, Checkpoint: c.Checkpoint}
+	change := model.Change{Run: c.ID, Version: j.version, Bundle: c.Bundle, Pipeline: c.Pipeline, Checkpoint: c.Checkpoint}
 	switch {
 	case !Suspected(c.Losses):
 		return true
 	case c.Losses >= maxLosses:
-		change.Status, change.Undoing, change.ErrorClass = Parked, true, ClassQuarantined
+		change.Status, change.Undoing, change.ErrorClass = model.Parked, true, ClassQuarantined
 		change.Error = fmt.Sprintf("quarantined: %d nodes in a row died while they had this run, before it got any further, "+
 			"and at the last two it was the only one that was suspected; find out what it does there, then retry or cancel it", c.Losses)
 		if j.close(change) {
@@ -99,11 +101,11 @@ func (j *job) admit() bool {
 		}
 		return false
 	case !j.n.suspects.try(c.ID, c.Losses):
-		change.Status, change.Due = Parked, j.n.e.clock.now().Add(time.Second+SuspectDelay(c.Losses, maxLosses))
+		change.Status, change.Due = model.Parked, j.n.e.clock.now().Add(time.Second+SuspectDelay(c.Losses, maxLosses))
 		j.close(change)
 		return false
 	}
 	j.at("").Warn("run is tried by itself: nodes have died while they had it", "losses", c.Losses)
-	change.Status, change.Trial = Running, true
+	change.Status, change.Trial = model.Running, true
 	return j.close(change)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/engine/model"
 )
 
 // This file runs the tasks of pipelines that have a queue section. A task that is
@@ -242,11 +243,11 @@ func (s *taskServer) run(ctx context.Context, t *QueuedTask) TaskReport {
 		case errors.Is(err, ErrNotFound):
 			return completed(t) // it has ended so long ago that it is forgotten
 		case err != nil: // the store may be back
-		case view.Status == Succeeded, view.Status == Ignored:
+		case view.Status == model.Succeeded, view.Status == model.Ignored:
 			return completed(t)
-		case view.Status == Failed:
+		case view.Status == model.Failed:
 			return s.failed(t, p, errors.New(view.Error), false)
-		case view.Status == Stopped:
+		case view.Status == model.Cancelled:
 			return s.failed(t, p, fmt.Errorf("run %s was cancelled", id), true)
 		}
 		timer := time.NewTimer(pause)
@@ -287,7 +288,7 @@ func (s *taskServer) attempt(ctx context.Context, p *dsl.Pipeline, t *QueuedTask
 	if err != nil {
 		return "", err
 	}
-	event := Event{
+	event := model.Event{
 		Source: taskSource(p.ID), Type: taskEventType(p), Key: t.Key, Payload: payload, Time: t.Created, Inner: true,
 		Priority: min(max(t.Priority, -maxPriority), maxPriority), DelayTolerance: max(0, time.Until(t.Deadline)),
 	}
@@ -315,10 +316,10 @@ func (s *taskServer) attempt(ctx context.Context, p *dsl.Pipeline, t *QueuedTask
 		switch {
 		case used > t.Failures: // this attempt is it
 			return run, nil
-		case view.Status == Failed:
+		case view.Status == model.Failed:
 			_, err := s.e.Retry(ctx, run, Actor{Name: taskSource(p.ID), Reason: fmt.Sprintf("attempt %d of the task", t.Attempt())})
 			return run, err
-		case view.Status != Stopped:
+		case view.Status != model.Cancelled:
 			return run, nil
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/engine/model"
 )
 
 // A taskSaid is what the sender of a task has said.
@@ -46,7 +47,7 @@ func FillTask(p *dsl.Pipeline, t *TaskSpec, options ...TaskOption) error {
 		if err != nil {
 			return err
 		}
-		event := eventData(Event{Type: taskEventType(p), Source: taskSource(p.ID), Key: t.Key, Payload: payload})
+		event := model.EventData(model.Event{Type: taskEventType(p), Source: taskSource(p.ID), Key: t.Key, Payload: payload})
 		if t.Unique, err = q.UniqueOf(event); err != nil {
 			return fmt.Errorf("%w: unique: %w", ErrTask, err)
 		}
@@ -96,7 +97,7 @@ func taskEventType(p *dsl.Pipeline) string {
 }
 
 // taskSource is the source of these events.
-func taskSource(pipeline string) string { return reservedSource + "queue/" + pipeline }
+func taskSource(pipeline string) string { return model.ReservedSource + "queue/" + pipeline }
 
 // TaskPolicyOf gives how failed tasks of a pipeline are tried again; p may be nil, for
 // a type that is no pipeline.

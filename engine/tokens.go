@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"procaas/dsl/diag"
+	"procaas/engine/model"
 )
 
 // This file makes and revokes tokens; access.go says what they allow.
@@ -115,7 +116,7 @@ func (e *Engine) RevokeToken(ctx context.Context, name string, by Actor) (TokenV
 // revoke the same one at once must not both be told that they did. Without a hash nobody can
 // be its bearer any more.
 func (e *Engine) storeToken(ctx context.Context, name string, t Token, hash []byte, before int64, by Actor) (TokenView, error) {
-	_, err := e.o.Store.SetToken(ctx, name, encodePlain(t), hash, before, by)
+	_, err := e.o.Store.SetToken(ctx, name, model.EncodeJSON(t), hash, before, by)
 	if errors.Is(err, ErrConflict) {
 		return TokenView{}, &AccessError{codeTokenExists, fmt.Sprintf("somebody else has just changed the token %s; list the tokens again", name)}
 	}
@@ -225,7 +226,7 @@ const documentRefusal = "refusal"
 
 // AuditRefusal writes down that the bearer of a token has tried a call that it may not make.
 func (e *Engine) AuditRefusal(ctx context.Context, by Actor, call, detail string) error {
-	after := encodePlain(struct {
+	after := model.EncodeJSON(struct {
 		Detail string `json:"detail"`
 	}{detail})
 	last := []DocumentWrite{{Kind: documentRefusal, Name: by.Name, Version: AnyVersion, Value: after}}

@@ -27,8 +27,8 @@ type tolerance struct {
 // handlerTolerances are those of the handlers that make calls.
 func (e *Engine) handlerTolerances() (out []tolerance) {
 	for _, p := range e.library.current.Load().plans {
-		for _, s := range p.all {
-			if s.computes() {
+		for _, s := range p.Written {
+			if s.Computes() {
 				continue
 			}
 			t := tolerance{path: s.Path, owner: s.Owner, critical: s.Handler.IsCritical(), most: failingOther}

@@ -13,6 +13,10 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
+
+	"procaas/engine/checkpoint"
+	"procaas/engine/core"
+	"procaas/engine/model"
 )
 
 // A run may go on for days, on one node after the other. So its spans are not
@@ -59,10 +63,10 @@ type runTrace struct {
 	tracer  trace.Tracer
 	claimed *Claimed
 
-	span    trace.Span        // of the run; nil before it has begun
-	context trace.SpanContext // of the span
-	stage   int               // whose span is the next one to make
-	decided []HandlerView     // that are not saved yet
+	span    trace.Span               // of the run; nil before it has begun
+	context trace.SpanContext        // of the span
+	stage   int                      // whose span is the next one to make
+	decided []checkpoint.HandlerView // that are not saved yet
 }
 
 // newTrace gives the trace of a run, nil when nobody traces.
@@ -114,7 +118,7 @@ func (t *runTrace) begin(pipeline string, at time.Time) bool {
 }
 
 // note keeps a handler that was decided until that is saved.
-func (t *runTrace) note(h HandlerView) {
+func (t *runTrace) note(h checkpoint.HandlerView) {
 	if t != nil {
 		t.decided = append(t.decided, h)
 	}
@@ -122,7 +126,7 @@ func (t *runTrace) note(h HandlerView) {
 
 // saved hands out the spans of what a step that is durable now has ended. The
 // run is nil when it ended before it began.
-func (t *runTrace) saved(r *Run, c Change, now time.Time) {
+func (t *runTrace) saved(r *core.Run, c model.Change, now time.Time) {
 	if t == nil {
 		return
 	}
@@ -150,7 +154,7 @@ func (t *runTrace) saved(r *Run, c Change, now time.Time) {
 	if c.Reason != "" {
 		t.span.SetAttributes(attribute.String("procaas.reason", c.Reason))
 	}
-	if c.Status == Failed {
+	if c.Status == model.Failed {
 		t.span.SetAttributes(attribute.String("error.type", c.ErrorClass))
 		t.span.SetStatus(codes.Error, c.Error)
 	}
@@ -158,13 +162,13 @@ func (t *runTrace) saved(r *Run, c Change, now time.Time) {
 }
 
 // handlers makes the spans of the handlers that were decided.
-func (t *runTrace) handlers(r *Run) {
+func (t *runTrace) handlers(r *core.Run) {
 	for _, h := range t.decided {
-		s := StepOf(r.Plan(), h)
+		s := core.StepOf(r.Plan(), h)
 		if s == nil {
 			continue
 		}
-		parent := t.stageID(s.stage)
+		parent := t.stageID(s.StagePath)
 		if h.Within != "" {
 			parent = t.above(h.Within)
 		}
@@ -172,9 +176,9 @@ func (t *runTrace) handlers(r *Run) {
 		if h.Started != nil {
 			from = *h.Started
 		}
-		_, span := t.start(parent, t.handlerID(h.ref()), s.Path, trace.WithTimestamp(from), trace.WithAttributes(t.with(
+		_, span := t.start(parent, t.handlerID(h.Ref()), s.Path, trace.WithTimestamp(from), trace.WithAttributes(t.with(
 			attribute.String("procaas.pipeline", pipelineOf(s.Path)),
-			attribute.String("procaas.stage", s.stage[len(pipelineOf(s.Path))+1:]),
+			attribute.String("procaas.stage", s.StagePath[len(pipelineOf(s.Path))+1:]),
 			attribute.String("procaas.handler", s.Handler.ID),
 			attribute.String("procaas.path", s.Path),
 			attribute.String("procaas.outcome", h.Outcome),
@@ -185,7 +189,7 @@ func (t *runTrace) handlers(r *Run) {
 			span.SetAttributes(attribute.String("procaas.reason", h.Reason))
 		}
 		switch {
-		case h.Outcome == OutcomeFailed:
+		case h.Outcome == model.OutcomeFailed:
 			span.SetStatus(codes.Error, h.Error)
 		case h.Error != "": // excused by a rule
 			span.SetAttributes(attribute.String("procaas.error", h.Error))
@@ -197,7 +201,7 @@ func (t *runTrace) handlers(r *Run) {
 
 // stages makes the spans of the stages that the run has left, and of the one in
 // which it ended.
-func (t *runTrace) stages(r *Run, c Change) {
+func (t *runTrace) stages(r *core.Run, c model.Change) {
 	for ; t.stage < len(r.Plan().Stages) && (t.stage < r.Stage() || c.Status.Ended()); t.stage++ {
 		from, to, ok := r.StageTimes(t.stage)
 		if !ok {
@@ -221,8 +225,8 @@ func (t *runTrace) stages(r *Run, c Change) {
 // has none but its own as a stage of the run.
 func (t *runTrace) above(within string) trace.SpanID {
 	for {
-		at := strings.LastIndex(within, intoCall)
-		path := pathOf(within)
+		at := strings.LastIndex(within, model.IntoCall)
+		path := model.PathOf(within)
 		switch {
 		case strings.Count(path, "/") > 1:
 			return t.handlerID(withoutItem(within))
@@ -235,7 +239,7 @@ func (t *runTrace) above(within string) trace.SpanID {
 
 // withoutItem cuts the index of an item off a ref.
 func withoutItem(ref string) string {
-	if at := strings.LastIndex(ref, "["); at > strings.LastIndex(ref, intoCall) {
+	if at := strings.LastIndex(ref, "["); at > strings.LastIndex(ref, model.IntoCall) {
 		return ref[:at]
 	}
 	return ref
@@ -249,7 +253,7 @@ type attemptTrace struct {
 }
 
 // attempt makes the span of an attempt; the context is that of the call.
-func (t *runTrace) attempt(ctx context.Context, task *Task) (context.Context, attemptTrace) {
+func (t *runTrace) attempt(ctx context.Context, task *core.Attempt) (context.Context, attemptTrace) {
 	var a attemptTrace
 	if !t.context.IsSampled() {
 		a.parent, a.state = wireContext(t.context)
@@ -272,12 +276,12 @@ func (t *runTrace) attempt(ctx context.Context, task *Task) (context.Context, at
 }
 
 // end ends the span. Of an attempt that was broken off nobody knows how it ended.
-func (a attemptTrace) end(result Result, err error, brokenOff bool) {
+func (a attemptTrace) end(result model.Result, err error, brokenOff bool) {
 	if a.span == nil {
 		return
 	}
 	status := result.Status
-	var unexpected *StatusError
+	var unexpected *model.StatusError
 	if errors.As(err, &unexpected) {
 		status = unexpected.Status
 	}
@@ -288,8 +292,8 @@ func (a attemptTrace) end(result Result, err error, brokenOff bool) {
 	case brokenOff:
 		a.span.SetAttributes(attribute.Bool("procaas.broken_off", true))
 	case err != nil:
-		a.span.SetAttributes(attribute.String("error.type", ClassOf(err)))
-		a.span.SetStatus(codes.Error, clean(err.Error()))
+		a.span.SetAttributes(attribute.String("error.type", model.ClassOf(err)))
+		a.span.SetStatus(codes.Error, model.CleanText(err.Error()))
 	}
 	a.span.End()
 }

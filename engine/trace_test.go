@@ -15,6 +15,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/model"
 )
 
 const (
@@ -97,7 +98,7 @@ func (tr *tracing) want(trace, want string) {
 	}
 }
 
-func traced(key string) engine.Event {
+func traced(key string) model.Event {
 	ev := event("work", key)
 	ev.TraceParent, ev.TraceState = senderParent, "congo=t61rcWkgMzE"
 	return ev
@@ -120,16 +121,16 @@ func TestTraceHasASpanForEventStageHandlerAndAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, tr := newRig(t), newTracing(t)
 		var told []string
-		r.on("one", func(_ context.Context, c *engine.Call, _ any) (engine.Result, error) {
+		r.on("one", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
 			told = append(told, c.TraceParent+" "+c.TraceState)
 			if c.Attempt == 1 {
-				return engine.Result{}, &engine.StatusError{Status: 503, Method: "POST", URL: "http://push/"}
+				return model.Result{}, &model.StatusError{Status: 503, Method: "POST", URL: "http://push/"}
 			}
-			return engine.Result{Status: 200}, nil
+			return model.Result{Status: 200}, nil
 		})
 		e := r.engine(r.store, tracedYAML, tr.on)
 		r.run(e)
-		r.settle(e, r.submit(e, traced("k")), engine.Succeeded)
+		r.settle(e, r.submit(e, traced("k")), model.Succeeded)
 		tr.want(senderTrace, senderSpan+`
   work status=succeeded
     work/a
@@ -173,7 +174,7 @@ func TestTraceGoesOnAfterACrash(t *testing.T) {
 		r.on("two", nil)
 		second := r.engine(r.store, tracedYAML, tr.on)
 		r.run(second)
-		r.settle(second, run, engine.Succeeded)
+		r.settle(second, run, model.Succeeded)
 		tr.want(senderTrace, senderSpan+`
   work status=succeeded
     work/a
@@ -192,22 +193,22 @@ func TestTraceOfARunThatIsRetriedAndOfOneThatIsParked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r, tr := newRig(t), newTracing(t)
-		r.on("one", func(_ context.Context, c *engine.Call, _ any) (engine.Result, error) {
-			return engine.Result{Until: c.Now.Add(time.Hour)}, nil
+		r.on("one", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
+			return model.Result{Until: c.Now.Add(time.Hour)}, nil
 		})
-		r.on("two", func(context.Context, *engine.Call, any) (engine.Result, error) {
-			return engine.Result{}, engine.Permanent(errors.New("no stock"))
+		r.on("two", func(context.Context, *engine.Call, any) (model.Result, error) {
+			return model.Result{}, model.Permanent(errors.New("no stock"))
 		})
 		e := r.engine(r.store, tracedYAML, tr.on)
 		r.run(e)
 		run := r.submit(e, traced("k"))
 		time.Sleep(2 * time.Hour)
-		r.settle(e, run, engine.Failed)
+		r.settle(e, run, model.Failed)
 		r.on("two", nil)
 		if _, err := e.Retry(t.Context(), run, operator); err != nil {
 			t.Fatal(err)
 		}
-		r.settle(e, run, engine.Succeeded)
+		r.settle(e, run, model.Succeeded)
 		tr.want(senderTrace, senderSpan+`
   work status=failed error.type=other
     work/a
@@ -243,7 +244,7 @@ pipelines:
     stages: [{id: a, handlers: [{id: each, for-each: {items: !$ "[1, 2]"}, step: {}}]}]
 `, tr.on)
 		r.run(e)
-		r.settle(e, r.submit(e, traced("k")), engine.Succeeded)
+		r.settle(e, r.submit(e, traced("k")), model.Succeeded)
 		tr.want(senderTrace, senderSpan+`
   work status=succeeded
     work/a
@@ -258,8 +259,8 @@ func TestTraceGoesOnInEmittedEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r, tr := newRig(t), newTracing(t)
-		r.on("send", func(context.Context, *engine.Call, any) (engine.Result, error) {
-			return engine.Result{Emit: []engine.Event{{Type: "next", ID: "n-1"}}}, nil
+		r.on("send", func(context.Context, *engine.Call, any) (model.Result, error) {
+			return model.Result{Emit: []model.Event{{Type: "next", ID: "n-1"}}}, nil
 		})
 		e := r.engine(r.store, `
 pipelines:
@@ -289,14 +290,14 @@ func TestTraceWithoutASender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, tr, none := newRig(t), newTracing(t), newTracing(t, sdktrace.WithSampler(sdktrace.NeverSample()))
 		var told string
-		r.on("one", func(_ context.Context, c *engine.Call, _ any) (engine.Result, error) {
+		r.on("one", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
 			told = c.TraceParent
-			return engine.Result{}, nil
+			return model.Result{}, nil
 		})
 		const never = tracedYAML + "  - {id: never, when: false, stages: [{id: a, handlers: [{id: one, step: {}}]}]}\n"
 		e := r.engine(r.store, never, tr.on)
 		stop := r.run(e)
-		r.settle(e, r.submit(e, event("work", "")), engine.Succeeded)
+		r.settle(e, r.submit(e, event("work", "")), model.Succeeded)
 		traces := map[string]bool{}
 		for _, s := range tr.exporter.GetSpans() {
 			traces[s.SpanContext.TraceID().String()] = true
@@ -305,7 +306,7 @@ func TestTraceWithoutASender(t *testing.T) {
 			t.Errorf("want one trace, and services told of it, have %v and %q", traces, told)
 		}
 		tr.exporter.Reset()
-		r.settle(e, r.submit(e, event("never", "")), engine.Ignored)
+		r.settle(e, r.submit(e, event("never", "")), model.Ignored)
 		if spans := tr.exporter.GetSpans(); len(spans) != 1 || spans[0].Name != "never" {
 			t.Errorf("want a span of a run that was ignored, have %+v", spans)
 		}
@@ -313,7 +314,7 @@ func TestTraceWithoutASender(t *testing.T) {
 
 		e = r.engine(r.store, tracedYAML, none.on)
 		r.run(e)
-		r.settle(e, r.submit(e, traced("k")), engine.Succeeded)
+		r.settle(e, r.submit(e, traced("k")), model.Succeeded)
 		if spans := none.exporter.GetSpans(); len(spans) != 0 {
 			t.Errorf("want no spans of what is in no sample, have %d", len(spans))
 		}
@@ -328,12 +329,12 @@ func TestNothingIsTracedUnlessWanted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		var told string
-		r.on("one", func(_ context.Context, c *engine.Call, _ any) (engine.Result, error) {
+		r.on("one", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
 			told = c.TraceParent + " " + c.TraceState
-			return engine.Result{}, nil
+			return model.Result{}, nil
 		})
 		e, _ := r.start(tracedYAML)
-		r.settle(e, r.submit(e, traced("k")), engine.Succeeded)
+		r.settle(e, r.submit(e, traced("k")), model.Succeeded)
 		if told != senderParent+" congo=t61rcWkgMzE" {
 			t.Errorf("want the sender's trace passed on as it is, have %q", told)
 		}

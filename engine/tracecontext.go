@@ -17,7 +17,7 @@ const (
 // maxTraceState is what the W3C wants everybody to pass on.
 const maxTraceState = 512
 
-// TraceContext gives the trace context of a sender as an [Event] takes it: both
+// TraceContext gives the trace context of a sender as an [model.Event] takes it: both
 // texts are empty when parent is not well-formed, and state is when it is not. A
 // broken trace is no reason to refuse an event.
 func TraceContext(parent, state string) (goodParent, goodState string) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/engine/model"
 )
 
 // tickID is the form of a firing's event id: the due time, in digits of a fixed
@@ -59,7 +60,7 @@ func (c *clockwork) schedule() string {
 }
 
 // TriggerSource begins the sources of the events of triggers.
-const TriggerSource = reservedSource + "trigger/"
+const TriggerSource = model.ReservedSource + "trigger/"
 
 // source is the source of the trigger's events.
 func (c *clockwork) source() string { return TriggerSource + c.trigger.ID }
@@ -97,7 +98,7 @@ func (c *clockwork) due(now time.Time) []time.Time {
 
 // event is one firing.
 func (c *clockwork) event(due time.Time) Submission {
-	return Submission{Event: Event{
+	return Submission{Event: model.Event{
 		ID: due.Format(tickID), Source: c.source(), Type: c.trigger.Event, Time: due,
 		Key: c.trigger.Key, Payload: c.payload, Inner: true,
 	}}

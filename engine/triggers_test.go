@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 const ticking = `
@@ -118,7 +119,7 @@ type outage struct {
 	down atomic.Bool
 }
 
-func (o *outage) Accept(ctx context.Context, node int64, runs []engine.Intake) ([]engine.Accepted, error) {
+func (o *outage) Accept(ctx context.Context, node int64, runs []model.Intake) ([]engine.Accepted, error) {
 	if o.down.Load() {
 		return nil, context.DeadlineExceeded
 	}
@@ -146,7 +147,7 @@ type awayStore struct {
 	away atomic.Bool
 }
 
-func (o *awayStore) Accept(ctx context.Context, node int64, runs []engine.Intake) ([]engine.Accepted, error) {
+func (o *awayStore) Accept(ctx context.Context, node int64, runs []model.Intake) ([]engine.Accepted, error) {
 	if !o.away.Load() {
 		return o.Store.Accept(ctx, node, runs)
 	}

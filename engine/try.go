@@ -3,19 +3,20 @@ package engine
 import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/engine/planner"
 )
 
 // Try checks files as a definition and plans its pipelines, and keeps nothing. The
 // plans are nil exactly when one of the findings is an error.
-func (e *Engine) Try(files []diag.File) ([]PlanView, []diag.Diagnostic) {
+func (e *Engine) Try(files []diag.File) ([]planner.PlanView, []diag.Diagnostic) {
 	types := Types(e.o.Types)
 	b, found := dsl.Load(files, dsl.Options{Types: types})
 	if b == nil {
 		return nil, found
 	}
-	out := make([]PlanView, 0, len(b.Pipelines))
+	out := make([]planner.PlanView, 0, len(b.Pipelines))
 	for _, p := range b.Pipelines {
-		plan, err := NewPlan(b, p, types)
+		plan, err := planner.New(b, p, types)
 		if err != nil {
 			panic(err) // what loads can be planned
 		}

@@ -7,6 +7,8 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/engine"
+	"procaas/engine/model"
+	"procaas/engine/planner"
 )
 
 //go:embed types_test.go
@@ -18,8 +20,8 @@ type request struct {
 	Fields map[string]any `yaml:",inline"`
 }
 
-func (*request) Handle(context.Context, *engine.Call) (engine.Result, error) {
-	return engine.Result{}, nil
+func (*request) Handle(context.Context, *engine.Call) (model.Result, error) {
+	return model.Result{}, nil
 }
 
 // An emit stands for a handler that hands in events.
@@ -28,8 +30,8 @@ type emit struct {
 	Type string `yaml:"type"`
 }
 
-func (*emit) Handle(context.Context, *engine.Call) (engine.Result, error) {
-	return engine.Result{}, nil
+func (*emit) Handle(context.Context, *engine.Call) (model.Result, error) {
+	return model.Result{}, nil
 }
 
 func (*emit) Emits() {}
@@ -40,7 +42,7 @@ type set struct {
 	Values map[string]any `yaml:",inline"`
 }
 
-func (*set) Handle(context.Context, *engine.Call) (engine.Result, error) {
+func (*set) Handle(context.Context, *engine.Call) (model.Result, error) {
 	panic("the core computes it")
 }
 
@@ -56,15 +58,15 @@ func testTypes() []engine.HandlerType {
 }
 
 // load reads one file and plans its pipelines, in order.
-func load(yaml string) ([]*engine.Plan, []diag.Diagnostic, error) {
+func load(yaml string) ([]*planner.Plan, []diag.Diagnostic, error) {
 	files := []diag.File{{Name: "p.yaml", Data: []byte(yaml)}}
 	bundle, found := dsl.Load(files, dsl.Options{Types: facts()})
 	if bundle == nil {
 		return nil, found, nil
 	}
-	var plans []*engine.Plan
+	var plans []*planner.Plan
 	for _, p := range bundle.Pipelines {
-		plan, err := engine.NewPlan(bundle, p, facts())
+		plan, err := planner.New(bundle, p, facts())
 		if err != nil {
 			return nil, found, err
 		}
@@ -80,7 +82,7 @@ func facts() []dsl.Type { return engine.Types(testTypes()) }
 func plan(t interface {
 	Helper()
 	Fatal(args ...any)
-}, yaml string) *engine.Plan {
+}, yaml string) *planner.Plan {
 	t.Helper()
 	plans, found, err := load(yaml)
 	if len(plans) == 0 || err != nil {

@@ -10,7 +10,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"procaas/engine"
+	"procaas/engine/core"
+	"procaas/engine/model"
 )
 
 // What is called in a world that undoes: each has a step that can be undone, and ends with
@@ -85,13 +86,13 @@ func (l *ledger) undo(ref string) {
 
 // isLeft tells whether what was done at a ref should have been undone: it was done inside
 // of a call that has not succeeded, or in the run itself, which was undone.
-func (l *ledger) isLeft(ref string, status engine.Status) bool {
+func (l *ledger) isLeft(ref string, status model.Status) bool {
 	if strings.HasSuffix(ref, "/last") || strings.HasSuffix(ref, "/g") {
 		return false // nothing undoes it
 	}
 	at := strings.LastIndex(ref, ">")
 	if at < 0 {
-		return status == engine.Stopped && !strings.Contains(ref, "[")
+		return status == model.Cancelled && !strings.Contains(ref, "[")
 	}
 	within, path := ref[:at+1], ref[at+1:]
 	pipeline := path[:strings.Index(path, "/")]
@@ -115,16 +116,16 @@ func TestWhatIsNotFinishedIsUndone(t *testing.T) {
 		t.Log(yaml)
 		p := plan(t, yaml)
 		l := ledger{refs: map[string]string{}, done: map[string]bool{}, undone: map[string]bool{}, ended: map[string]bool{}, saved: map[string]bool{}}
-		start := engine.Start{ID: "r1", Event: engine.Event{ID: "e1", Type: "p"}}
-		live := engine.Live{Now: noon}
-		run := engine.Begin(p, start)
+		start := core.Start{ID: "r1", Event: model.Event{ID: "e1", Type: "p"}}
+		live := core.Live{Now: noon}
+		run := core.Begin(p, start)
 		var saved []byte
-		var calls []engine.Task
+		var calls []core.Attempt
 		stopped := false
 		one := func(of int, what string) bool { return rapid.IntRange(0, of-1).Draw(t, what) == of-1 }
 		resume := func() {
 			var err error
-			if run, err = engine.Resume(p, start, saved); err != nil {
+			if run, err = core.Resume(p, start, saved); err != nil {
 				t.Fatal(err)
 			}
 			calls, l.ended = nil, maps.Clone(l.saved)
@@ -147,7 +148,7 @@ func TestWhatIsNotFinishedIsUndone(t *testing.T) {
 				crash()
 				continue
 			}
-			if run.MustSave() || run.Status() != engine.Running || one(3, "save") {
+			if run.MustSave() || run.Status() != model.Running || one(3, "save") {
 				saved, l.saved = run.Change().Checkpoint, maps.Clone(l.ended)
 			}
 			for _, task := range tasks {
@@ -172,7 +173,7 @@ func TestWhatIsNotFinishedIsUndone(t *testing.T) {
 				continue
 			}
 			switch status := run.Status(); {
-			case status == engine.Failed && retries < 3 && one(2, "retry"):
+			case status == model.Failed && retries < 3 && one(2, "retry"):
 				retries++
 				t.Log("retry")
 				start.Generation++
@@ -186,9 +187,9 @@ func TestWhatIsNotFinishedIsUndone(t *testing.T) {
 				return
 			case len(calls) > 0:
 				l.end(t, run, &calls, live)
-			case status == engine.Parked && run.Next().After(live.Now):
+			case status == model.Parked && run.Next().After(live.Now):
 				live.Now = run.Next()
-			case status == engine.Parked:
+			case status == model.Parked:
 				t.Fatalf("the run is parked until %s, and it is %s", run.Next(), live.Now)
 			}
 			live.Now = live.Now.Add(time.Millisecond)
@@ -197,7 +198,7 @@ func TestWhatIsNotFinishedIsUndone(t *testing.T) {
 }
 
 // end lets one of the calls under way end.
-func (l *ledger) end(t *rapid.T, run *engine.Run, calls *[]engine.Task, live engine.Live) {
+func (l *ledger) end(t *rapid.T, run *core.Run, calls *[]core.Attempt, live core.Live) {
 	i := rapid.IntRange(0, len(*calls)-1).Draw(t, "call")
 	task := (*calls)[i]
 	*calls = append((*calls)[:i:i], (*calls)[i+1:]...)
@@ -206,16 +207,16 @@ func (l *ledger) end(t *rapid.T, run *engine.Run, calls *[]engine.Task, live eng
 	t.Logf("end %s: %d", ref, comes)
 	switch of, undoes := strings.CutSuffix(ref, "/compensate"); {
 	case undoes && comes < 3:
-		run.Finish(ref, engine.Outcome{Err: failure("503")}, live)
+		run.Finish(ref, core.Outcome{Err: failure("503")}, live)
 	case undoes:
 		l.undo(of)
-		run.Finish(ref, engine.Outcome{}, live)
+		run.Finish(ref, core.Outcome{}, live)
 	case comes < 2 && !l.done[key]:
-		run.Finish(ref, engine.Outcome{Err: failure("503")}, live)
+		run.Finish(ref, core.Outcome{Err: failure("503")}, live)
 	case comes < 4 && !l.done[key]:
-		run.Finish(ref, engine.Outcome{Err: engine.Permanent(errors.New("no"))}, live)
+		run.Finish(ref, core.Outcome{Err: model.Permanent(errors.New("no"))}, live)
 	default:
 		l.refs[key], l.done[key], l.ended[ref] = ref, true, true
-		run.Finish(ref, engine.Outcome{}, live)
+		run.Finish(ref, core.Outcome{}, live)
 	}
 }

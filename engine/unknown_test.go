@@ -10,6 +10,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/model"
 )
 
 // paying is a pipeline whose one call must not be repeated blindly.
@@ -55,14 +56,14 @@ func TestCallOfADeadNodeWaitsForAnOperator(t *testing.T) {
 		r := newRig(t)
 		e, run := diesInACall(r, "park", nil)
 		later := r.submit(e, event("work", "k"))
-		v := r.settle(e, run, engine.Parked)
-		if v.Due != nil || v.Handlers[0].Outcome != engine.OutcomeUnknown || !strings.Contains(v.Reason, "retry the run") {
+		v := r.settle(e, run, model.Parked)
+		if v.Due != nil || v.Handlers[0].Outcome != model.OutcomeUnknown || !strings.Contains(v.Reason, "retry the run") {
 			t.Errorf("want the run to wait for an operator who is told so, have it due %v, %+v: %s", v.Due, v.Handlers, v.Reason)
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		r.want("work/a/pay")
-		if v := r.view(e, later); v.Status != engine.Waiting || !v.Blocked {
+		if v := r.view(e, later); v.Status != model.Waiting || !v.Blocked {
 			t.Errorf("want the later event of the key to wait, have it %s", v.Status)
 		}
 		if v, err := e.Entity(context.Background(), "order", "k"); err != nil || v.BlockedBy != run {
@@ -71,8 +72,8 @@ func TestCallOfADeadNodeWaitsForAnOperator(t *testing.T) {
 		if _, err := e.Retry(context.Background(), run, engine.Actor{Name: "ann"}); err != nil {
 			t.Fatal(err)
 		}
-		r.settle(e, run, engine.Succeeded)
-		r.settle(e, later, engine.Succeeded)
+		r.settle(e, run, model.Succeeded)
+		r.settle(e, later, model.Succeeded)
 		r.want("work/a/pay", "work/a/pay", "work/a/pay")
 		if calls := r.calls.Of("work/a/pay"); calls[0].IdempotencyKey != calls[1].IdempotencyKey || calls[1].Attempt != 2 {
 			t.Errorf("want the same call again, have %+v", calls[1])
@@ -86,12 +87,12 @@ func TestCallOfADeadNodeMayBeCancelled(t *testing.T) {
 		r := newRig(t)
 		e, run := diesInACall(r, "park", nil)
 		later := r.submit(e, event("work", "k"))
-		r.settle(e, run, engine.Parked)
+		r.settle(e, run, model.Parked)
 		if _, err := e.Cancel(context.Background(), run, engine.Actor{Name: "ann", Reason: "paid by hand"}); err != nil {
 			t.Fatal(err)
 		}
-		r.settle(e, later, engine.Succeeded)
-		if v := r.view(e, run); v.Status != engine.Stopped || v.Handlers[0].Outcome != engine.OutcomeUnknown {
+		r.settle(e, later, model.Succeeded)
+		if v := r.view(e, run); v.Status != model.Cancelled || v.Handlers[0].Outcome != model.OutcomeUnknown {
 			t.Errorf("want the run cancelled with a call of unknown end, have it %s, %+v", v.Status, v.Handlers)
 		}
 	})
@@ -99,15 +100,15 @@ func TestCallOfADeadNodeMayBeCancelled(t *testing.T) {
 
 // answering gives answers, one for each call, and then that of the handler's own
 // call; one with a status of 5xx is a failure.
-func answering(answers ...engine.Result) enginetest.Do {
-	return func(context.Context, *engine.Call, any) (engine.Result, error) {
+func answering(answers ...model.Result) enginetest.Do {
+	return func(context.Context, *engine.Call, any) (model.Result, error) {
 		if len(answers) == 0 {
-			return engine.Result{Response: "called"}, nil
+			return model.Result{Response: "called"}, nil
 		}
 		a := answers[0]
 		answers = answers[1:]
 		if a.Status >= 500 {
-			return engine.Result{}, &engine.StatusError{Status: a.Status}
+			return model.Result{}, &model.StatusError{Status: a.Status}
 		}
 		return a, nil
 	}
@@ -117,20 +118,20 @@ func TestCallOfADeadNodeIsVerified(t *testing.T) {
 	t.Parallel()
 	const verify = `{verify: {step: {value: !$ run.id}, done: !$ "sources.pay.status == 200"}}`
 	for name, c := range map[string]struct {
-		answers []engine.Result
+		answers []model.Result
 		calls   int
 		bill    string
 	}{
-		"it was made":                       {[]engine.Result{{Status: 200, Response: "verified"}}, 2, "verified"},
-		"it was not made":                   {[]engine.Result{{Status: 404}}, 3, "called"},
-		"it was not made, at second asking": {[]engine.Result{{Status: 503}, {Status: 404}}, 4, "called"},
+		"it was made":                       {[]model.Result{{Status: 200, Response: "verified"}}, 2, "verified"},
+		"it was not made":                   {[]model.Result{{Status: 404}}, 3, "called"},
+		"it was not made, at second asking": {[]model.Result{{Status: 503}, {Status: 404}}, 4, "called"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
 				e, run := diesInACall(r, verify, answering(c.answers...))
-				v := r.settle(e, run, engine.Succeeded)
+				v := r.settle(e, run, model.Succeeded)
 				if v.SharedState["bill"] != c.bill {
 					t.Errorf("want the bill %s, have %v", c.bill, v.SharedState["bill"])
 				}
@@ -153,12 +154,12 @@ func TestRetryIsForFailedRunsAndThoseThatWaitForIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.on("pay", func(_ context.Context, c *engine.Call, _ any) (engine.Result, error) {
-			return engine.Result{Until: c.Now.Add(time.Hour)}, nil
+		r.on("pay", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
+			return model.Result{Until: c.Now.Add(time.Hour)}, nil
 		})
 		e, _ := r.start(strings.Replace(paying, "ON-UNKNOWN", "park", 1))
 		run := r.submit(e, event("work", "k"))
-		r.settle(e, run, engine.Parked)
+		r.settle(e, run, model.Parked)
 		if _, err := e.Retry(context.Background(), run, engine.Actor{Name: "ann"}); !errors.Is(err, engine.ErrConflict) {
 			t.Errorf("want ErrConflict for a run that waits for its time, have %v", err)
 		}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/engine/model"
+	"procaas/engine/planner"
 )
 
 // This file sees to it that no accepted event is lost with the pipeline that was to serve it.
@@ -48,7 +50,7 @@ func (e *DropError) Error() string {
 // serves tells whether a pipeline of the definition takes events of a type in a flow.
 func (d *definition) serves(flow, eventType string) bool {
 	for _, p := range d.bundle.On(eventType) {
-		if flowID(p) == flow {
+		if planner.FlowID(p) == flow {
 			return true
 		}
 	}
@@ -66,8 +68,8 @@ func typesOf(p *dsl.Pipeline) []string {
 // await keeps a run whose event no pipeline serves at present, until one does.
 func (j *job) await(reason string) {
 	j.at("").Warn("event waits for a pipeline that serves it", "type", j.claimed.Event.Type, "flow", j.claimed.Flow)
-	j.close(Change{
-		Status: Parked, Due: j.n.e.clock.now().Add(unservedAgain), Cause: causeUnserved + j.def.bundle.Hash,
+	j.close(model.Change{
+		Status: model.Parked, Due: j.n.e.clock.now().Add(unservedAgain), Cause: causeUnserved + j.def.bundle.Hash,
 		Error: reason + "; it waits until a definition does", ErrorClass: ClassUnserved,
 	})
 }
@@ -77,7 +79,7 @@ func (e *Engine) abandoned(ctx context.Context, before, after *definition) ([]Wa
 	var out []Waits
 	for _, plan := range before.plans {
 		p := plan.Pipeline
-		if p.IsCalled() || !slices.ContainsFunc(typesOf(p), func(t string) bool { return !after.serves(flowID(p), t) }) {
+		if p.IsCalled() || !slices.ContainsFunc(typesOf(p), func(t string) bool { return !after.serves(planner.FlowID(p), t) }) {
 			continue
 		}
 		n := 0
@@ -95,7 +97,7 @@ func (e *Engine) abandoned(ctx context.Context, before, after *definition) ([]Wa
 // eachUnserved calls f for the runs that have not begun and that a definition does not serve:
 // those that were accepted for a pipeline, or for any when it is empty.
 func (e *Engine) eachUnserved(ctx context.Context, pipeline string, d *definition, f func(run string) error) error {
-	for _, status := range []Status{Waiting, Parked} {
+	for _, status := range []model.Status{model.Waiting, model.Parked} {
 		filter := RunFilter{Pipeline: pipeline, Status: status, Fresh: true, Limit: 100}
 		for {
 			runs, next, err := e.o.Store.List(ctx, filter)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 const (
@@ -39,7 +40,7 @@ func TestAReloadThatWouldDropEventsIsRefused(t *testing.T) {
 			later = append(later, r.submit(e, ev))
 		}
 		done := r.submit(e, event("b", "k3"))
-		r.settle(e, done, engine.Succeeded)
+		r.settle(e, done, model.Succeeded)
 		by := engine.Actor{Name: "ann", Reason: "no b"}
 		before := e.Bundle().Hash
 
@@ -57,7 +58,7 @@ func TestAReloadThatWouldDropEventsIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, run := range later {
-			if v := r.settle(e, run, engine.Stopped); !strings.Contains(v.Reason, "dropped by a reload, since no pipeline serves its event: no b") {
+			if v := r.settle(e, run, model.Cancelled); !strings.Contains(v.Reason, "dropped by a reload, since no pipeline serves its event: no b") {
 				t.Errorf("want the reason, have %q", v.Reason)
 			}
 		}
@@ -81,20 +82,20 @@ func TestEventsWaitUntilAPipelineServesThem(t *testing.T) {
 		r.run(e)
 		time.Sleep(2 * time.Minute)
 		v := r.view(e, run)
-		if v.Status != engine.Parked || v.Bundle != "" || !strings.Contains(v.Reason, "no pipeline of flow f serves b; it waits until a definition does") {
+		if v.Status != model.Parked || v.Bundle != "" || !strings.Contains(v.Reason, "no pipeline of flow f serves b; it waits until a definition does") {
 			t.Fatalf("want the event to wait, and to say why, have %+v", v)
 		}
 		behind := r.submit(e, event("a", "k"))
 		time.Sleep(10 * time.Second)
-		if v := r.view(e, behind); v.Status != engine.Waiting {
+		if v := r.view(e, behind); v.Status != model.Waiting {
 			t.Errorf("want the events of the key in order, have the second one %s", v.Status)
 		}
 		if _, err := e.Load(context.Background(), r.bundle(both), engine.Actor{Name: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Second)
-		r.settle(e, run, engine.Succeeded)
-		r.settle(e, behind, engine.Succeeded)
+		r.settle(e, run, model.Succeeded)
+		r.settle(e, behind, model.Succeeded)
 	})
 }
 
@@ -105,13 +106,13 @@ func TestIgnoredRunsCanBeRetried(t *testing.T) {
 		r := newRig(t)
 		e, _ := r.start(strings.Replace(onlyA, "{id: a, flow: f,", "{id: a, flow: f, when: !$ \"event.key == 'other'\",", 1))
 		run := r.submit(e, event("a", "k"))
-		r.settle(e, run, engine.Ignored)
+		r.settle(e, run, model.Ignored)
 		if _, err := e.Load(context.Background(), r.bundle(onlyA), engine.Actor{Name: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := e.Retry(context.Background(), run, engine.Actor{Name: "ann"}); err != nil {
 			t.Fatal(err)
 		}
-		r.settle(e, run, engine.Succeeded)
+		r.settle(e, run, model.Succeeded)
 	})
 }

@@ -3,22 +3,25 @@ package engine
 import (
 	"cmp"
 	"encoding/json"
+
+	"procaas/engine/checkpoint"
+	"procaas/engine/model"
 )
 
 // View makes a record readable. A checkpoint that cannot be read is told in the
 // view's Error, never lost.
-func View(r RunRecord) RunView { return view(r, true) }
+func View(r RunRecord) checkpoint.RunView { return view(r, true) }
 
 // view makes a record readable; not the whole of it for a list, which has neither the payloads
 // of events nor shared states: they can be large.
-func view(r RunRecord, whole bool) RunView {
-	v := RunView{
+func view(r RunRecord, whole bool) checkpoint.RunView {
+	v := checkpoint.RunView{
 		ID: r.ID, Pipeline: r.Pipeline, Flow: r.Flow, Key: r.Key, Status: r.Status,
-		Event:  EventView{ID: r.Event.ID, Source: r.Event.Source, Type: r.Event.Type, Time: r.Event.Time, Key: r.Event.Key},
+		Event:  checkpoint.EventView{ID: r.Event.ID, Source: r.Event.Source, Type: r.Event.Type, Time: r.Event.Time, Key: r.Event.Key},
 		Bundle: r.Bundle, Generation: r.Generation, Blocked: r.Blocked, Accepted: r.Accepted,
-		Started: known(r.Started), Finished: known(r.Ended), Due: known(r.Due),
+		Started: model.TimeOrNil(r.Started), Finished: model.TimeOrNil(r.Ended), Due: model.TimeOrNil(r.Due),
 		FailedPath: r.FailedPath, Error: r.Error, ErrorClass: r.ErrorClass, Reason: r.Reason,
-		Handlers: []HandlerView{},
+		Handlers: []checkpoint.HandlerView{},
 	}
 	if whole {
 		v.SharedState, v.Event.Payload = map[string]any{}, r.Event.Payload
@@ -26,20 +29,20 @@ func view(r RunRecord, whole bool) RunView {
 	if whole && r.Event.Payload == nil {
 		v.Event.Payload = json.RawMessage(nil)
 	}
-	if r.Status == Parked {
+	if r.Status == model.Parked {
 		v.Reason, v.Error = r.Error, "" // it has not failed, and waits for this
 	} else if !r.Status.Ended() {
 		v.Error, v.ErrorClass = "", "" // it goes on
 	}
-	if reason, ok := UndoReason(r.Move); !ok {
+	if reason, ok := model.UndoReason(r.Move); !ok {
 		v.Move = r.Move
 	} else if !v.Status.Ended() {
-		v.Cancelling = cmp.Or(reason, cancelReason)
+		v.Cancelling = cmp.Or(reason, model.CancelReason)
 	}
 	if len(r.Checkpoint) == 0 {
 		return v
 	}
-	if err := v.read(r.Checkpoint); err != nil {
+	if err := v.ReadCheckpoint(r.Checkpoint); err != nil {
 		if v.Error != "" {
 			v.Error += "; "
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 const viewCheckpoint = `{"v":1,"pipeline":"p","began":"2026-01-02T03:04:05Z","stage":1,
@@ -21,11 +22,11 @@ const viewCheckpoint = `{"v":1,"pipeline":"p","began":"2026-01-02T03:04:05Z","st
 
 func TestViewTellsWhatBecameOfEachHandler(t *testing.T) {
 	t.Parallel()
-	for status, want := range map[engine.Status]string{
-		engine.Running: "succeeded running waiting waiting skipped",
-		engine.Parked:  "succeeded waiting waiting waiting skipped",
-		engine.Failed:  "succeeded unknown unknown unknown skipped",
-		engine.Stopped: "succeeded unknown unknown unknown skipped",
+	for status, want := range map[model.Status]string{
+		model.Running:   "succeeded running waiting waiting skipped",
+		model.Parked:    "succeeded waiting waiting waiting skipped",
+		model.Failed:    "succeeded unknown unknown unknown skipped",
+		model.Cancelled: "succeeded unknown unknown unknown skipped",
 	} {
 		v := engine.View(engine.RunRecord{Status: status, Checkpoint: []byte(viewCheckpoint)})
 		var have []string
@@ -46,7 +47,7 @@ func TestViewTellsWhatBecameOfEachHandler(t *testing.T) {
 
 func TestViewOfARunWithoutCheckpoint(t *testing.T) {
 	t.Parallel()
-	v := engine.View(engine.RunRecord{ID: "r1", Status: engine.Waiting, Flow: "f", Key: "k", Due: time.Unix(1, 0)})
+	v := engine.View(engine.RunRecord{ID: "r1", Status: model.Waiting, Flow: "f", Key: "k", Due: time.Unix(1, 0)})
 	text, err := json.Marshal(v)
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +62,7 @@ func TestViewOfARunWithoutCheckpoint(t *testing.T) {
 func TestViewNeverLosesAnUnreadableCheckpoint(t *testing.T) {
 	t.Parallel()
 	for _, checkpoint := range []string{"{", `{"v":2}`, `{"v":1,"shared_state":{"n":1e999}}`} {
-		v := engine.View(engine.RunRecord{Status: engine.Failed, Error: "p/s/a: no", Checkpoint: []byte(checkpoint)})
+		v := engine.View(engine.RunRecord{Status: model.Failed, Error: "p/s/a: no", Checkpoint: []byte(checkpoint)})
 		if !strings.HasPrefix(v.Error, "p/s/a: no; read checkpoint: ") || v.SharedState == nil || v.Handlers == nil {
 			t.Errorf("%s: have %q, want the run's error and what is wrong with the checkpoint", checkpoint, v.Error)
 		}

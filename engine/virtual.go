@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"procaas/engine/core"
+	"procaas/engine/model"
 )
 
 // A Virtual is an engine in virtual time, for tests of pipelines: one node that
@@ -38,10 +41,10 @@ type VirtualOptions struct {
 
 	// Call makes the calls of handlers, in place of h.Handle, which it may call.
 	// Time passes in it by [Sleep] alone. Nil calls the handler.
-	Call func(ctx context.Context, t Task, h Handler, c *Call) (Result, error)
+	Call func(ctx context.Context, t core.Attempt, h Handler, c *Call) (model.Result, error)
 
 	// Saved is told what the store has taken. It may be nil.
-	Saved func(c Change)
+	Saved func(c model.Change)
 
 	// CrashAt is the number of a checkpoint, from 1, at which the node dies; 0 for
 	// none. It dies before the checkpoint is written, or with CrashAfter when it is.
@@ -273,7 +276,7 @@ func (v *Virtual) advance(j *job) (more bool) {
 }
 
 // call makes a call, and notes when it ends.
-func (v *Virtual) call(j *job, t Task) {
+func (v *Virtual) call(j *job, t core.Attempt) {
 	if v.dying {
 		return
 	}
@@ -344,15 +347,15 @@ func (o *VirtualOptions) now() func() time.Time {
 
 // runID makes the id of a new run. In virtual time it follows from the event, and
 // so do the delays of repetitions.
-func (o *VirtualOptions) runID(ev Event) string {
+func (o *VirtualOptions) runID(ev model.Event) string {
 	if o == nil {
 		return newID()
 	}
-	return digest("run", ev.Source, ev.ID)
+	return model.Digest("run", ev.Source, ev.ID)
 }
 
 // call makes a call of a handler.
-func (o *VirtualOptions) call(ctx context.Context, t Task, h Handler, c *Call) (Result, error) {
+func (o *VirtualOptions) call(ctx context.Context, t core.Attempt, h Handler, c *Call) (model.Result, error) {
 	if o == nil || o.Call == nil {
 		return h.Handle(ctx, c)
 	}
@@ -366,7 +369,7 @@ type virtualStore struct {
 }
 
 // Commit implements [Ledger].
-func (s virtualStore) Commit(ctx context.Context, node int64, changes []Change) ([]error, error) {
+func (s virtualStore) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	v := s.v
 	crash := v.saved+1 == v.o.CrashAt
 	if crash && !v.o.CrashAfter {

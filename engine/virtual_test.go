@@ -10,8 +10,11 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/checkpoint"
+	"procaas/engine/core"
 	"procaas/engine/enginetest"
 	"procaas/engine/memory"
+	"procaas/engine/model"
 )
 
 // A virtualRig is a rig in virtual time. It writes down what happens and when.
@@ -30,11 +33,11 @@ func newVirtualRig(t *testing.T, yaml string, change ...func(*engine.VirtualOpti
 	r.store = memory.New(r.clock.Now)
 	o := engine.VirtualOptions{
 		Clock: r.clock,
-		Call: func(ctx context.Context, task engine.Task, h engine.Handler, c *engine.Call) (engine.Result, error) {
+		Call: func(ctx context.Context, task core.Attempt, h engine.Handler, c *engine.Call) (model.Result, error) {
 			r.note("%s %d", c.Path, c.Attempt)
 			return h.Handle(ctx, c)
 		},
-		Saved: func(c engine.Change) {
+		Saved: func(c model.Change) {
 			if c.Status.Ended() {
 				r.note("%s %s", c.Status, c.Error)
 			}
@@ -58,7 +61,7 @@ func (r *virtualRig) note(format string, args ...any) {
 }
 
 // send hands an event in and works until nothing is left to do.
-func (r *virtualRig) send(ev engine.Event) engine.RunView {
+func (r *virtualRig) send(ev model.Event) checkpoint.RunView {
 	r.t.Helper()
 	id := r.submit(r.v.Engine(), ev)
 	r.drain()
@@ -80,8 +83,8 @@ func (r *virtualRig) wantHistory(want ...string) {
 }
 
 func pauses(d time.Duration) enginetest.Do {
-	return func(ctx context.Context, _ *engine.Call, value any) (engine.Result, error) {
-		return engine.Result{Response: value}, engine.Sleep(ctx, d)
+	return func(ctx context.Context, _ *engine.Call, value any) (model.Result, error) {
+		return model.Result{Response: value}, engine.Sleep(ctx, d)
 	}
 }
 
@@ -90,14 +93,14 @@ func TestVirtualTimePassesOnlyWhereSomethingWaits(t *testing.T) {
 	r := newVirtualRig(t, three)
 	r.on("one", pauses(2*time.Second))
 	waits := true
-	r.on("two", func(_ context.Context, c *engine.Call, value any) (engine.Result, error) {
+	r.on("two", func(_ context.Context, c *engine.Call, value any) (model.Result, error) {
 		if !waits {
 			t.Error("want the wait to be over without another call")
 		}
 		waits = false
-		return engine.Result{Until: c.Now.Add(30 * 24 * time.Hour)}, nil
+		return model.Result{Until: c.Now.Add(30 * 24 * time.Hour)}, nil
 	})
-	if v := r.send(event("work", "k")); v.Status != engine.Succeeded {
+	if v := r.send(event("work", "k")); v.Status != model.Succeeded {
 		t.Errorf("want success, have %s: %s", v.Status, v.Error)
 	}
 	r.wantHistory("0s work/a/one 1", "2s work/b/two 1", "720h0m2s work/c/three 1", "720h0m2s succeeded")
@@ -139,7 +142,7 @@ func TestVirtualKeepsTheOrderOfAKey(t *testing.T) {
 	second := r.submit(r.v.Engine(), event("work", "k"))
 	r.drain()
 	for _, id := range []string{first, second} {
-		if v := r.view(r.v.Engine(), id); v.Status != engine.Succeeded {
+		if v := r.view(r.v.Engine(), id); v.Status != model.Succeeded {
 			t.Errorf("want success, have %s", v.Status)
 		}
 	}
@@ -159,7 +162,7 @@ func TestVirtualHeedsControlsAndCancellations(t *testing.T) {
 	if err := r.v.Until(t.Context(), r.began.Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	if v := r.view(e, id); v.Status != engine.Parked {
+	if v := r.view(e, id); v.Status != model.Parked {
 		t.Errorf("want the run to be held, have %s", v.Status)
 	}
 	if _, err := e.RemoveControl(t.Context(), "work/b", -1, engine.Actor{Name: "test"}); err != nil {
@@ -173,7 +176,7 @@ func TestVirtualHeedsControlsAndCancellations(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.drain()
-	if v := r.view(e, id); v.Status != engine.Stopped || v.Reason != "enough" {
+	if v := r.view(e, id); v.Status != model.Cancelled || v.Reason != "enough" {
 		t.Errorf("want the run cancelled, have %s: %s", v.Status, v.Reason)
 	}
 	r.wantHistory("0s work/a/one 1", "1h0m0s work/b/two 1", "1h30m0s cancelled")
@@ -201,14 +204,14 @@ func TestVirtualCrashAtEachCheckpointGivesTheSameEnd(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		for at := 1; ; at++ {
 			r := newVirtualRig(t, three, func(o *engine.VirtualOptions) { o.CrashAt, o.CrashAfter = at, after })
-			r.on("two", func(_ context.Context, c *engine.Call, value any) (engine.Result, error) {
+			r.on("two", func(_ context.Context, c *engine.Call, value any) (model.Result, error) {
 				if c.Attempt == 1 {
-					return engine.Result{}, context.DeadlineExceeded
+					return model.Result{}, context.DeadlineExceeded
 				}
-				return engine.Result{Response: value}, nil
+				return model.Result{Response: value}, nil
 			})
 			v := r.send(event("work", "k"))
-			if v.Status != engine.Succeeded || v.SharedState["seen"] != 1 {
+			if v.Status != model.Succeeded || v.SharedState["seen"] != 1 {
 				t.Fatalf("crash at %d: want success and the state of one run, have %s and %v", at, v.Status, v.SharedState)
 			}
 			for _, path := range []string{"work/a/one", "work/b/two", "work/c/three"} {
@@ -232,13 +235,13 @@ func TestVirtualCrashInACallLosesItsEnd(t *testing.T) {
 	t.Parallel()
 	r := newVirtualRig(t, three)
 	crashes := 2
-	r.on("two", func(_ context.Context, c *engine.Call, value any) (engine.Result, error) {
+	r.on("two", func(_ context.Context, c *engine.Call, value any) (model.Result, error) {
 		if crashes--; crashes >= 0 {
 			r.v.Crash()
 		}
-		return engine.Result{Response: value}, nil
+		return model.Result{Response: value}, nil
 	})
-	if v := r.send(event("work", "k")); v.Status != engine.Succeeded {
+	if v := r.send(event("work", "k")); v.Status != model.Succeeded {
 		t.Errorf("want success, have %s: %s", v.Status, v.Error)
 	}
 	if want := []string{"work/a/one", "work/b/two", "work/b/two", "work/b/two", "work/c/three"}; !slices.Equal(r.paths(), want) {
@@ -254,8 +257,8 @@ pipelines:
     stages:
       - {id: a, handlers: [{id: one, step: {}, retry: {attempts: 0, min-delay: 1ms, max-delay: 1s, on: any}}]}
 `, func(o *engine.VirtualOptions) { o.MaxCalls = 50 })
-	r.on("one", func(context.Context, *engine.Call, any) (engine.Result, error) {
-		return engine.Result{}, errors.New("no")
+	r.on("one", func(context.Context, *engine.Call, any) (model.Result, error) {
+		return model.Result{}, errors.New("no")
 	})
 	r.submit(r.v.Engine(), event("work", "k"))
 	if _, err := r.v.Drain(t.Context(), r.began.Add(time.Hour)); err == nil || err.Error() != "no end after 50 calls" {
@@ -267,7 +270,7 @@ pipelines:
 func TestSleepAndDeadlines(t *testing.T) {
 	t.Parallel()
 	r := newVirtualRig(t, three)
-	r.on("one", func(ctx context.Context, _ *engine.Call, _ any) (engine.Result, error) {
+	r.on("one", func(ctx context.Context, _ *engine.Call, _ any) (model.Result, error) {
 		outer, cancel := engine.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		inner, cancelInner := engine.WithTimeout(outer, time.Hour)
@@ -284,7 +287,7 @@ func TestSleepAndDeadlines(t *testing.T) {
 		if err := ctx.Err(); err != nil {
 			t.Errorf("want the call itself to go on, have %v", err)
 		}
-		return engine.Result{}, nil
+		return model.Result{}, nil
 	})
 	r.send(event("work", "k"))
 	r.wantHistory("0s work/a/one 1", "2s work/b/two 1", "2s work/c/three 1", "2s succeeded")
@@ -311,15 +314,15 @@ func TestACancelledRunThatWaitsUndoes(t *testing.T) {
 		t.Run(end, func(t *testing.T) {
 			t.Parallel()
 			r := newVirtualRig(t, saga)
-			r.on("two", func(_ context.Context, c *engine.Call, _ any) (engine.Result, error) {
-				return engine.Result{Until: c.Now.Add(24 * time.Hour)}, nil
+			r.on("two", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
+				return model.Result{Until: c.Now.Add(24 * time.Hour)}, nil
 			})
 			fails := end != "undone"
-			r.on("compensate", func(context.Context, *engine.Call, any) (engine.Result, error) {
+			r.on("compensate", func(context.Context, *engine.Call, any) (model.Result, error) {
 				if fails {
-					return engine.Result{}, errors.New("not now")
+					return model.Result{}, errors.New("not now")
 				}
-				return engine.Result{}, nil
+				return model.Result{}, nil
 			})
 			id := r.submit(r.v.Engine(), event("work", "k"))
 			until := func(d time.Duration) {
@@ -331,7 +334,7 @@ func TestACancelledRunThatWaitsUndoes(t *testing.T) {
 			until(time.Hour)
 			ann := engine.Actor{Name: "ann", Reason: "enough"}
 			if end == "abandoned" {
-				if v, err := r.v.Engine().Abandon(t.Context(), id, ann); err != nil || v.Status != engine.Stopped || v.Reason != "enough" {
+				if v, err := r.v.Engine().Abandon(t.Context(), id, ann); err != nil || v.Status != model.Cancelled || v.Reason != "enough" {
 					t.Fatalf("want it ended at once, have %s %q, %v", v.Status, v.Reason, err)
 				}
 				return
@@ -344,12 +347,12 @@ func TestACancelledRunThatWaitsUndoes(t *testing.T) {
 				if _, err := r.v.Engine().Cancel(t.Context(), id, ann); !errors.Is(err, engine.ErrUndoing) {
 					t.Fatalf("want a second cancellation refused, have %v", err)
 				}
-				if v := r.view(r.v.Engine(), id); v.Status != engine.Parked || v.Cancelling != "enough" {
+				if v := r.view(r.v.Engine(), id); v.Status != model.Parked || v.Cancelling != "enough" {
 					t.Fatalf("want it wait for the next attempt, have %s %q", v.Status, v.Cancelling)
 				}
 			}
 			if end == "abandoned while it undoes" {
-				if v, err := r.v.Engine().Abandon(t.Context(), id, engine.Actor{Name: "ann", Reason: "now"}); err != nil || v.Status != engine.Stopped || v.Reason != "now" {
+				if v, err := r.v.Engine().Abandon(t.Context(), id, engine.Actor{Name: "ann", Reason: "now"}); err != nil || v.Status != model.Cancelled || v.Reason != "now" {
 					t.Fatalf("want it ended at once, have %s %q, %v", v.Status, v.Reason, err)
 				}
 				return
@@ -357,7 +360,7 @@ func TestACancelledRunThatWaitsUndoes(t *testing.T) {
 			fails = false
 			r.drain()
 			v := r.view(r.v.Engine(), id)
-			if v.Status != engine.Stopped || v.Reason != "enough" || v.Cancelling != "" {
+			if v.Status != model.Cancelled || v.Reason != "enough" || v.Cancelling != "" {
 				t.Fatalf("want it cancelled, have %s %q %q", v.Status, v.Reason, v.Cancelling)
 			}
 			if n := len(r.calls.Of("work/a/one/compensate")); n != 1 && end == "undone" || len(r.calls.Of("work/c/three")) > 0 {
@@ -370,14 +373,14 @@ func TestACancelledRunThatWaitsUndoes(t *testing.T) {
 func TestARunWithNothingToUndoIsCancelledAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newVirtualRig(t, three)
-	r.on("two", func(_ context.Context, c *engine.Call, _ any) (engine.Result, error) {
-		return engine.Result{Until: c.Now.Add(24 * time.Hour)}, nil
+	r.on("two", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
+		return model.Result{Until: c.Now.Add(24 * time.Hour)}, nil
 	})
 	id := r.submit(r.v.Engine(), event("work", "k"))
 	if err := r.v.Until(t.Context(), r.began.Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	if v, err := r.v.Engine().Cancel(t.Context(), id, engine.Actor{Name: "ann", Reason: "enough"}); err != nil || v.Status != engine.Stopped {
+	if v, err := r.v.Engine().Cancel(t.Context(), id, engine.Actor{Name: "ann", Reason: "enough"}); err != nil || v.Status != model.Cancelled {
 		t.Fatalf("want it ended at once, have %s, %v", v.Status, err)
 	}
 }

@@ -12,6 +12,10 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/engine/checkpoint"
+	"procaas/engine/core"
+	"procaas/engine/model"
+	"procaas/engine/planner"
 )
 
 // A job is one run in this node's hands: it drives the pure core with time,
@@ -21,7 +25,7 @@ type job struct {
 	claimed *Claimed
 	version int64
 	def     *definition
-	run     *Run
+	run     *core.Run
 	pass    pass
 	trace   *runTrace       // nil when nobody traces
 	held    map[string]bool // calls that the guard lets wait, by Task.Ref
@@ -49,7 +53,7 @@ type job struct {
 // An ended is a call that is over.
 type ended struct {
 	ref     string // of the task
-	outcome Outcome
+	outcome core.Outcome
 	end     callEnd
 }
 
@@ -72,7 +76,7 @@ func newJob(n *node, c *Claimed) *job {
 	if c.Event.At.After(j.pass.age) {
 		j.pass.age = c.Event.At
 	}
-	if reason, ok := UndoReason(c.Move); ok {
+	if reason, ok := model.UndoReason(c.Move); ok {
 		j.stopping.Store(&reason)
 	} else if c.Move != "" {
 		j.moving.Store(&c.Move)
@@ -96,7 +100,7 @@ func (j *job) at(path string) *slog.Logger {
 }
 
 // ofCall gives the log for what happens in a call.
-func (j *job) ofCall(t *Task) *slog.Logger {
+func (j *job) ofCall(t *core.Attempt) *slog.Logger {
 	if t.Item > 0 {
 		return j.log.With("path", t.Step.Path, "item", t.Item-1, "attempt", t.Attempt)
 	}
@@ -118,7 +122,7 @@ func (j *job) work() {
 		return
 	}
 	for {
-		var tasks []Task
+		var tasks []core.Attempt
 		moves := j.moves()
 		if moves && j.underway == 0 && !j.n.isDraining() {
 			if j.putBack() {
@@ -145,7 +149,7 @@ func (j *job) survive() {
 }
 
 // live gives the core what may change while the run goes on.
-func (j *job) live() Live { return j.liveAt(j.n.e.clock.now()) }
+func (j *job) live() core.Live { return j.liveAt(j.n.e.clock.now()) }
 
 // now is the run's own time: the store's, or a later one that the run has seen already. What
 // the core tells to wait for is due by this time.
@@ -164,18 +168,18 @@ func (j *job) since(now time.Time) time.Time {
 const clockSet = time.Minute
 
 // liveAt is live at a time, or at a later one that the run has seen already.
-func (j *job) liveAt(now time.Time) Live {
+func (j *job) liveAt(now time.Time) core.Live {
 	now = j.since(now)
 	j.last = now
 	c := j.n.e.settings.controls()
 	j.seen = c
-	return Live{
+	return core.Live{
 		Now:     now,
 		Configs: j.n.e.settings.configs(j.def),
-		Off:     func(s *Step) (string, bool) { return j.off(s, c, now) },
+		Off:     func(s *planner.Step) (string, bool) { return j.off(s, c, now) },
 		Share:   c.share,
-		Guard: func(s *Step, ref string, due time.Time) Verdict {
-			j.pass.multiplies = j.run.extent.looped > 0
+		Guard: func(s *planner.Step, ref string, due time.Time) core.Verdict {
+			j.pass.multiplies = j.run.Extent.Looped > 0
 			v := j.verdict(s, ref, due, c, now)
 			if held := !v.Hold.IsZero(); held || len(j.held) > 0 {
 				j.hold(ref, held)
@@ -187,7 +191,7 @@ func (j *job) liveAt(now time.Time) Live {
 
 // hold counts a call that the run waits for, or does not any more.
 func (j *job) hold(ref string, held bool) {
-	path := pathOf(ref)
+	path := model.PathOf(ref)
 	switch {
 	case held && !j.held[ref]:
 		if j.held == nil {
@@ -212,15 +216,15 @@ func (j *job) letGo() {
 // no more of this node: it has ended, is parked, or is lost.
 func (j *job) save() bool {
 	status, next := j.run.Status(), j.run.Next()
-	if status == Parked && !next.IsZero() && next.Sub(j.now()) <= shortHold {
-		status = Running // not worth giving the run away
+	if status == model.Parked && !next.IsZero() && next.Sub(j.now()) <= shortHold {
+		status = model.Running // not worth giving the run away
 	}
-	if status == Running && !j.mustSave() {
+	if status == model.Running && !j.mustSave() {
 		return true
 	}
 	change := j.run.Change()
 	change.Version, change.Status, change.Due = j.version, status, time.Time{}
-	if status == Parked {
+	if status == model.Parked {
 		change.Due = next
 	}
 	change.Undoing = j.run.IsStopping()
@@ -242,7 +246,7 @@ func (j *job) save() bool {
 		default:
 		}
 	}
-	return status == Running
+	return status == model.Running
 }
 
 // mustSave tells whether there is something to save now. What a crash may forget
@@ -261,7 +265,7 @@ func (j *job) mustSave() bool {
 
 // commit writes one step of the run, and fails the run when the store refuses
 // the step for itself.
-func (j *job) commit(c Change) error {
+func (j *job) commit(c model.Change) error {
 	c.Alone = !j.claimed.Ordered
 	err := j.n.steps.commit(c)
 	switch {
@@ -278,7 +282,7 @@ func (j *job) commit(c Change) error {
 		if c.Status.Ended() {
 			j.n.e.metrics.Runs.WithLabelValues(c.Pipeline, string(c.Status)).Inc()
 		}
-		if c.Status == Failed {
+		if c.Status == model.Failed {
 			j.at(c.FailedPath).Warn("run failed", "error", c.Error)
 		}
 		j.notice(c)
@@ -286,7 +290,7 @@ func (j *job) commit(c Change) error {
 	case errors.Is(err, ErrStale):
 		j.at("").Warn("run has moved on without this node, its progress here is dropped")
 	case errors.Is(err, ErrCancelled), errors.Is(err, ErrFenced), j.n.ctx.Err() != nil:
-	case c.Status == Failed:
+	case c.Status == model.Failed:
 		j.at("").Error("run cannot be saved as failed", "error", err)
 	default:
 		j.fail("", fmt.Errorf("save: %w", err))
@@ -296,15 +300,15 @@ func (j *job) commit(c Change) error {
 
 // fail ends the run with the checkpoint that was saved last.
 func (j *job) fail(path string, err error) {
-	_ = j.commit(Change{ // commit has logged what went wrong
-		Run: j.claimed.ID, Version: j.version, Status: Failed, Bundle: j.claimed.Bundle, Undoing: true,
+	_ = j.commit(model.Change{ // commit has logged what went wrong
+		Run: j.claimed.ID, Version: j.version, Status: model.Failed, Bundle: j.claimed.Bundle, Undoing: true,
 		Pipeline: j.claimed.Pipeline, Checkpoint: j.claimed.Checkpoint,
-		FailedPath: path, Error: clean(err.Error()), ErrorClass: ClassOf(err),
+		FailedPath: path, Error: model.CleanText(err.Error()), ErrorClass: model.ClassOf(err),
 	})
 }
 
 // start begins calls. It is false when the node may not start any more.
-func (j *job) start(tasks []Task) bool {
+func (j *job) start(tasks []core.Attempt) bool {
 	if len(tasks) == 0 {
 		return true
 	}
@@ -312,7 +316,7 @@ func (j *job) start(tasks []Task) bool {
 		return false
 	}
 	if j.ended == nil {
-		j.ended = make(chan ended, min(j.run.Plan().most, maxEnded))
+		j.ended = make(chan ended, min(j.run.Plan().MostCalls, maxEnded))
 	}
 	if j.trace.begin(j.run.Plan().Pipeline.ID, j.run.Began()) {
 		j.log = j.log.With("trace_id", j.trace.context.TraceID())
@@ -441,9 +445,9 @@ func (j *job) stop() bool {
 			return false
 		}
 	}
-	j.run.Cancel(cancelReason, j.n.e.clock.now())
+	j.run.Cancel(model.CancelReason, j.n.e.clock.now())
 	change := j.run.Change()
-	change.Version, change.Status, change.Reason = j.version, Stopped, cancelReason
+	change.Version, change.Status, change.Reason = j.version, model.Cancelled, model.CancelReason
 	j.count()
 	_ = j.commit(change) // commit has logged what went wrong
 	return false
@@ -454,23 +458,23 @@ func (j *job) stop() bool {
 func (j *job) count() {
 	for _, h := range j.run.TakeEnded() {
 		for ref := range j.held {
-			if isRefOf(ref, h.ref()) {
+			if model.IsRefOf(ref, h.Ref()) {
 				j.hold(ref, false)
 			}
 		}
-		j.pass.leaveAll(h.ref(), j.n.e.clock.now())
+		j.pass.leaveAll(h.Ref(), j.n.e.clock.now())
 		j.trace.note(h)
 		seen := j.n.e.stats.path(h.Path)
-		step := StepOf(j.run.Plan(), h)
-		if by := leftBy(h.Outcome, h.Reason); by != "" && (step == nil || !step.Handler.IsCritical()) {
+		step := core.StepOf(j.run.Plan(), h)
+		if by := model.LeftBy(h.Outcome, h.Reason); by != "" && (step == nil || !step.Handler.IsCritical()) {
 			j.leftOut(h, step, by)
 		}
-		switch computes := step != nil && step.computes(); {
-		case h.Outcome == OutcomeSkipped:
+		switch computes := step != nil && step.Computes(); {
+		case h.Outcome == model.OutcomeSkipped:
 			seen.skipped.Inc()
-		case h.Outcome == OutcomeSucceeded && computes:
+		case h.Outcome == model.OutcomeSucceeded && computes:
 			seen.ended(nil, 0, time.Now())
-		case h.Outcome == OutcomeFailed:
+		case h.Outcome == model.OutcomeFailed:
 			if computes {
 				seen.ended(errors.New(h.Error), 0, time.Now())
 			}
@@ -481,7 +485,7 @@ func (j *job) count() {
 
 // gaveUp counts a handler that has failed for good. One that is critical fails the
 // run, which is told then; of others it is logged as often as people can read.
-func (j *job) gaveUp(h HandlerView, step *Step) {
+func (j *job) gaveUp(h checkpoint.HandlerView, step *planner.Step) {
 	seen := j.n.e.stats.path(h.Path)
 	seen.givenUp.Inc()
 	if step == nil || step.Handler.IsCritical() {
@@ -496,8 +500,8 @@ func (j *job) gaveUp(h HandlerView, step *Step) {
 // intakes routes events that handlers emitted. They were routed once when they
 // came; should a new definition have dropped their type since, the run's own
 // one still knows it.
-func (j *job) intakes(events []Event) []Intake {
-	var out []Intake
+func (j *job) intakes(events []model.Event) []model.Intake {
+	var out []model.Intake
 	for _, ev := range events {
 		in, err := j.n.e.library.current.Load().route(ev)
 		if err != nil {
@@ -514,7 +518,7 @@ func (j *job) intakes(events []Event) []Intake {
 }
 
 // call makes one attempt of a handler, or asks what became of one.
-func (j *job) call(ctx context.Context, t Task) ended {
+func (j *job) call(ctx context.Context, t core.Attempt) ended {
 	if t.Timeout > 0 {
 		limited, cancel := WithTimeout(ctx, t.Timeout)
 		defer cancel()
@@ -536,7 +540,7 @@ func (j *job) call(ctx context.Context, t Task) ended {
 	span.end(result, err, err != nil && j.calls.Err() != nil)
 	if err != nil {
 		if j.calls.Err() != nil {
-			return ended{t.Ref(), Outcome{Err: err}, callEnd{verdict: callMute}} // broken off
+			return ended{t.Ref(), core.Outcome{Err: err}, callEnd{verdict: callMute}} // broken off
 		}
 		j.ofCall(&t).Debug("attempt failed", "error", err)
 	}
@@ -546,12 +550,12 @@ func (j *job) call(ctx context.Context, t Task) ended {
 			j.n.e.degrader.count(t.Step, err, now.Sub(began), j.n.e.clock.now())
 		}
 	}
-	return ended{t.Ref(), Outcome{Result: result, Err: err}, endOf(t.Step, err, now.Sub(began))}
+	return ended{t.Ref(), core.Outcome{Result: result, Err: err}, endOf(t.Step, err, now.Sub(began))}
 }
 
 // handle fills the handler and calls it. A panic is the handler's permanent
 // failure.
-func (j *job) handle(ctx context.Context, t Task, span *attemptTrace) (result Result, err error) {
+func (j *job) handle(ctx context.Context, t core.Attempt, span *attemptTrace) (result model.Result, err error) {
 	e, c := j.n.e, j.claimed
 	log := j.ofCall(&t)
 	secrets := NewSecrets(func(s dsl.Secret) (string, error) { return e.resolve(j.def.bundle, t.Step, s) })
@@ -559,12 +563,12 @@ func (j *job) handle(ctx context.Context, t Task, span *attemptTrace) (result Re
 		if p := recover(); p != nil {
 			what := secrets.Hide(fmt.Sprint(p))
 			log.Error("handler panicked", "panic", what, "stack", string(debug.Stack()))
-			err = Permanent(fmt.Errorf("handler panicked: %s", what))
+			err = model.Permanent(fmt.Errorf("handler panicked: %s", what))
 		}
 	}()
 	h := e.library.byName[t.Type.Name].New()
 	if err := t.Type.Spec.Decode(t.Body, h); err != nil {
-		return Result{}, Permanent(err)
+		return model.Result{}, model.Permanent(err)
 	}
 	call := &Call{
 		Path: t.Step.Path, Run: c.ID, Flow: c.Flow, Key: c.Key, Event: c.Event,
@@ -574,7 +578,7 @@ func (j *job) handle(ctx context.Context, t Task, span *attemptTrace) (result Re
 	result, err = secrets.result(e.o.virtual.call(ctx, t, h, call))
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
 		err = fmt.Errorf("no end within %s: %w", t.Timeout, err)
-		result = Result{}
+		result = model.Result{}
 	}
 	return result, Classify(err)
 }
@@ -582,7 +586,7 @@ func (j *job) handle(ctx context.Context, t Task, span *attemptTrace) (result Re
 // checkResult holds what a handler gives against the schemas that are declared of
 // it: a response that is not what expressions have been checked against would
 // fail somewhere else, or nowhere.
-func (j *job) checkResult(ctx context.Context, t Task, result Result, span *attemptTrace) error {
+func (j *job) checkResult(ctx context.Context, t core.Attempt, result model.Result, span *attemptTrace) error {
 	if !t.Verify {
 		if err := t.Step.Handler.CheckResponse(ctx, result.Status, result.Response); err != nil {
 			return err
@@ -593,17 +597,17 @@ func (j *job) checkResult(ctx context.Context, t Task, result Result, span *atte
 
 // checkEmits refuses events that nothing would serve, and those whose payload is
 // not what their type promises; it lets the others say which attempt has sent them.
-func (j *job) checkEmits(ctx context.Context, events []Event, span *attemptTrace) error {
+func (j *job) checkEmits(ctx context.Context, events []model.Event, span *attemptTrace) error {
 	d := j.n.e.library.current.Load()
 	for i, ev := range events {
 		if ev.TraceParent == "" {
 			events[i].TraceParent, events[i].TraceState = span.parent, span.state
 		}
 		if _, err := d.route(ev); err != nil {
-			return Permanent(fmt.Errorf("emitted event %s: %w", ev.Type, err))
+			return model.Permanent(fmt.Errorf("emitted event %s: %w", ev.Type, err))
 		}
 		if err := d.bundle.Event(ev.Type).Contract().CheckContext(ctx, ev.Payload); err != nil {
-			return Permanent(fmt.Errorf("emitted event %s: %w", ev.Type, err))
+			return model.Permanent(fmt.Errorf("emitted event %s: %w", ev.Type, err))
 		}
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/model"
 )
 
 const retried = `
@@ -30,21 +31,21 @@ func TestFailedAttemptsAreRepeated(t *testing.T) {
 	for _, delay := range []time.Duration{100 * time.Millisecond, 30 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)
-			r.on("one", func(_ context.Context, c *engine.Call, _ any) (engine.Result, error) {
+			r.on("one", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
 				if c.Attempt < 3 {
-					return engine.Result{}, errors.New("not yet")
+					return model.Result{}, errors.New("not yet")
 				}
-				return engine.Result{}, nil
+				return model.Result{}, nil
 			})
 			e, _ := r.start(strings.ReplaceAll(retried, "MIN", delay.String()))
 			began := time.Now()
 			run := r.submit(e, event("work", ""))
 			synctest.Wait()
-			if v := r.view(e, run); delay > time.Second && (v.Status != engine.Parked || v.Due == nil) {
+			if v := r.view(e, run); delay > time.Second && (v.Status != model.Parked || v.Due == nil) {
 				t.Errorf("want a long delay to park the run, have %s", v.Status)
 			}
 			time.Sleep(3*delay - time.Second)
-			r.settle(e, run, engine.Succeeded)
+			r.settle(e, run, model.Succeeded)
 			if took := time.Since(began); took < 3*delay || took > 3*delay+time.Second {
 				t.Errorf("want delays of %s and %s, it took %s", delay, 2*delay, took)
 			}
@@ -65,7 +66,7 @@ func TestTimeoutEndsAnAttempt(t *testing.T) {
 		e, _ := r.start(strings.ReplaceAll(retried, "MIN", "100ms"))
 		run := r.submit(e, event("work", ""))
 		time.Sleep(9 * time.Second)
-		v := r.settle(e, run, engine.Failed)
+		v := r.settle(e, run, model.Failed)
 		if len(r.calls.Calls()) != 4 || !strings.Contains(v.Error, "no end within 2s") || v.FailedPath != "work/a/one" {
 			t.Errorf("want 4 attempts of 2s, have %d and %q at %s", len(r.calls.Calls()), v.Error, v.FailedPath)
 		}
@@ -76,9 +77,9 @@ func TestPanicFailsTheHandlerForGood(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.on("one", func(context.Context, *engine.Call, any) (engine.Result, error) { panic("oops") })
+		r.on("one", func(context.Context, *engine.Call, any) (model.Result, error) { panic("oops") })
 		e, _ := r.start(strings.ReplaceAll(retried, "MIN", "100ms"))
-		v := r.settle(e, r.submit(e, event("work", "")), engine.Failed)
+		v := r.settle(e, r.submit(e, event("work", "")), model.Failed)
 		if !strings.Contains(v.Error, "oops") || len(r.calls.Calls()) != 1 {
 			t.Errorf("want one call and its panic told, have %d and %q", len(r.calls.Calls()), v.Error)
 		}
@@ -92,13 +93,13 @@ func TestWaitParksTheRunAndDoesNotCallAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.on("one", func(_ context.Context, c *engine.Call, _ any) (engine.Result, error) {
-			return engine.Result{Until: c.Now.Add(time.Hour)}, nil
+		r.on("one", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
+			return model.Result{Until: c.Now.Add(time.Hour)}, nil
 		})
 		first, stop := r.start(three)
 		began := time.Now()
 		run := r.submit(first, event("work", "k"))
-		v := r.settle(first, run, engine.Parked)
+		v := r.settle(first, run, model.Parked)
 		if v.Due == nil || v.Due.Sub(began) < time.Hour {
 			t.Errorf("want the run due in an hour, have %v", v.Due)
 		}
@@ -106,7 +107,7 @@ func TestWaitParksTheRunAndDoesNotCallAgain(t *testing.T) {
 		second, _ := r.start(three)
 		time.Sleep(time.Hour - time.Second)
 		r.want("work/a/one")
-		r.settle(second, run, engine.Succeeded)
+		r.settle(second, run, model.Succeeded)
 		r.want("work/a/one", "work/b/two", "work/c/three")
 		if took := time.Since(began); took > time.Hour+time.Second {
 			t.Errorf("want the run to go on within a second, it took %s", took)
@@ -119,7 +120,7 @@ func TestCancelRunningRunBreaksOffItsCallsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		var active atomic.Int32
-		r.on("one", func(ctx context.Context, c *engine.Call, _ any) (engine.Result, error) {
+		r.on("one", func(ctx context.Context, c *engine.Call, _ any) (model.Result, error) {
 			if c.Event.ID == "second" && active.Load() != 0 {
 				t.Error("the next event of the key starts while a call of the cancelled run goes on")
 			}
@@ -129,7 +130,7 @@ func TestCancelRunningRunBreaksOffItsCallsFirst(t *testing.T) {
 				time.Sleep(time.Second)
 				active.Add(-1)
 			}
-			return engine.Result{}, ctx.Err()
+			return model.Result{}, ctx.Err()
 		})
 		e, _ := r.start(three)
 		ev := event("work", "k")
@@ -141,10 +142,10 @@ func TestCancelRunningRunBreaksOffItsCallsFirst(t *testing.T) {
 		if _, err := e.Cancel(context.Background(), first, engine.Actor{Name: "ann", Reason: "not wanted"}); err != nil {
 			t.Fatal(err)
 		}
-		if v := r.settle(e, first, engine.Stopped); v.Reason != "not wanted" {
+		if v := r.settle(e, first, model.Cancelled); v.Reason != "not wanted" {
 			t.Errorf("want the operator's reason, have %q", v.Reason)
 		}
-		r.settle(e, second, engine.Succeeded)
+		r.settle(e, second, model.Succeeded)
 	})
 }
 
@@ -161,7 +162,7 @@ func TestCancelByAnotherNodeIsHeardWithinASecond(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(1100 * time.Millisecond)
-		if v := r.settle(e, run, engine.Stopped); v.Reason != "elsewhere" {
+		if v := r.settle(e, run, model.Cancelled); v.Reason != "elsewhere" {
 			t.Errorf("want the operator's reason, have %q", v.Reason)
 		}
 	})
@@ -171,13 +172,13 @@ func TestCancelParkedRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.on("one", func(_ context.Context, c *engine.Call, _ any) (engine.Result, error) {
-			return engine.Result{Until: c.Now.Add(time.Hour)}, nil
+		r.on("one", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
+			return model.Result{Until: c.Now.Add(time.Hour)}, nil
 		})
 		e, _ := r.start(three)
 		run := r.submit(e, event("work", "k"))
-		r.settle(e, run, engine.Parked)
-		if v, err := e.Cancel(context.Background(), run, engine.Actor{Name: "ann", Reason: "late"}); err != nil || v.Status != engine.Stopped {
+		r.settle(e, run, model.Parked)
+		if v, err := e.Cancel(context.Background(), run, engine.Actor{Name: "ann", Reason: "late"}); err != nil || v.Status != model.Cancelled {
 			t.Errorf("want the run cancelled at once, have %s and %v", v.Status, err)
 		}
 		if _, err := e.Cancel(context.Background(), run, engine.Actor{Name: "ann", Reason: "again"}); !errors.Is(err, engine.ErrConflict) {
@@ -192,18 +193,18 @@ func TestFailedRunBlocksItsKeyUntilItIsRetried(t *testing.T) {
 		r := newRig(t)
 		var broken atomic.Bool
 		broken.Store(true)
-		r.on("two", func(context.Context, *engine.Call, any) (engine.Result, error) {
+		r.on("two", func(context.Context, *engine.Call, any) (model.Result, error) {
 			if broken.Load() {
-				return engine.Result{}, engine.Permanent(errors.New("broken"))
+				return model.Result{}, model.Permanent(errors.New("broken"))
 			}
-			return engine.Result{}, nil
+			return model.Result{}, nil
 		})
 		e, _ := r.start(three)
 		first := r.submit(e, event("work", "k"))
-		r.settle(e, first, engine.Failed)
+		r.settle(e, first, model.Failed)
 		second := r.submit(e, event("work", "k"))
 		time.Sleep(time.Minute)
-		if v := r.view(e, second); v.Status != engine.Waiting || !v.Blocked {
+		if v := r.view(e, second); v.Status != model.Waiting || !v.Blocked {
 			t.Errorf("want the second event blocked, have %s, blocked %v", v.Status, v.Blocked)
 		}
 		if v, err := e.Entity(context.Background(), "order", "k"); err != nil || v.BlockedBy != first {
@@ -213,8 +214,8 @@ func TestFailedRunBlocksItsKeyUntilItIsRetried(t *testing.T) {
 		if _, err := e.Retry(context.Background(), first, engine.Actor{Name: "ann"}); err != nil {
 			t.Fatal(err)
 		}
-		r.settle(e, first, engine.Succeeded)
-		r.settle(e, second, engine.Succeeded)
+		r.settle(e, first, model.Succeeded)
+		r.settle(e, second, model.Succeeded)
 		if n := len(r.calls.Of("work/a/one")); n != 2 {
 			t.Errorf("want what was done before the failure not repeated, have %d calls", n)
 		}
@@ -227,9 +228,9 @@ func TestRateLimitPacesCalls(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)
 			var at []time.Time
-			r.on("one", func(context.Context, *engine.Call, any) (engine.Result, error) {
+			r.on("one", func(context.Context, *engine.Call, any) (model.Result, error) {
 				at = append(at, time.Now())
-				return engine.Result{}, nil
+				return model.Result{}, nil
 			})
 			e, _ := r.start(`
 pipelines:
@@ -242,7 +243,7 @@ pipelines:
 			}
 			time.Sleep(20 * want)
 			for _, run := range runs {
-				r.settle(e, run, engine.Succeeded)
+				r.settle(e, run, model.Succeeded)
 			}
 			for i := 1; i < len(at); i++ {
 				if gap := at[i].Sub(at[i-1]); gap < want*9/10 {
@@ -260,8 +261,8 @@ func TestEmittedEventIsAcceptedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.on("one", func(context.Context, *engine.Call, any) (engine.Result, error) {
-			return engine.Result{Emit: []engine.Event{{Type: "later", Payload: map[string]any{"n": 1}}}}, nil
+		r.on("one", func(context.Context, *engine.Call, any) (model.Result, error) {
+			return model.Result{Emit: []model.Event{{Type: "later", Payload: map[string]any{"n": 1}}}}, nil
 		})
 		lost := atomic.Bool{}
 		store := &enginetest.Faulty{Store: r.store, After: func(op string) error {
@@ -279,7 +280,7 @@ pipelines:
 `)
 		r.run(e)
 		synctest.Wait()
-		r.settle(e, r.submit(e, event("work", "")), engine.Succeeded)
+		r.settle(e, r.submit(e, event("work", "")), model.Succeeded)
 		time.Sleep(time.Second)
 		r.want("work/a/one", "later/a/two")
 	})
@@ -289,11 +290,11 @@ func TestEmitOfUnknownTypeFailsTheHandler(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.on("one", func(context.Context, *engine.Call, any) (engine.Result, error) {
-			return engine.Result{Emit: []engine.Event{{Type: "wrok"}}}, nil
+		r.on("one", func(context.Context, *engine.Call, any) (model.Result, error) {
+			return model.Result{Emit: []model.Event{{Type: "wrok"}}}, nil
 		})
 		e, _ := r.start(strings.ReplaceAll(retried, "MIN", "100ms"))
-		v := r.settle(e, r.submit(e, event("work", "")), engine.Failed)
+		v := r.settle(e, r.submit(e, event("work", "")), model.Failed)
 		if !strings.Contains(v.Error, "wrok") || !strings.Contains(v.Error, "did you mean work?") || len(r.calls.Calls()) != 1 {
 			t.Errorf("want one call and an error that suggests work, have %d and %q", len(r.calls.Calls()), v.Error)
 		}
@@ -305,16 +306,16 @@ func TestHandlersShowTheLastMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		var n atomic.Int32
-		r.on("one", func(context.Context, *engine.Call, any) (engine.Result, error) {
+		r.on("one", func(context.Context, *engine.Call, any) (model.Result, error) {
 			time.Sleep(100 * time.Millisecond)
 			if n.Add(1)%4 == 0 {
-				return engine.Result{}, engine.Permanent(errors.New("every fourth"))
+				return model.Result{}, model.Permanent(errors.New("every fourth"))
 			}
-			return engine.Result{}, nil
+			return model.Result{}, nil
 		})
 		e, _ := r.start(parallel(0) + "          - {id: one, step: {}, critical: false, owner: me}\n")
 		for range 8 {
-			r.settle(e, r.submit(e, event("work", "")), engine.Succeeded)
+			r.settle(e, r.submit(e, event("work", "")), model.Succeeded)
 		}
 		h := e.Handlers()[0]
 		if h.Calls != 8 || *h.SuccessRatio != 0.75 || h.LastError != "every fourth" || h.Owner != "me" {

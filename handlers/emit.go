@@ -11,6 +11,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 //go:embed emit.go
@@ -71,13 +72,13 @@ func (*Emit) Emission(body *dsl.Value) dsl.Emission {
 }
 
 // Handle implements [engine.Handler].
-func (e *Emit) Handle(_ context.Context, c *engine.Call) (engine.Result, error) {
-	event := engine.Event{
+func (e *Emit) Handle(_ context.Context, c *engine.Call) (model.Result, error) {
+	event := model.Event{
 		ID: e.ID, Source: e.Source, Type: e.Type, Time: c.Now, Key: e.Key, Payload: e.Payload,
 		At: e.At, DelayTolerance: e.DelayTolerance, Priority: e.Priority,
 	}
-	if engine.IsReservedSource(e.Source) {
-		return engine.Result{}, engine.Permanent(fmt.Errorf(
+	if model.IsReservedSource(e.Source) {
+		return model.Result{}, model.Permanent(fmt.Errorf(
 			"source: %q is reserved for the engine's own events; leave source out, or name the program that the event is about", e.Source))
 	}
 	if event.Source == "" {
@@ -89,7 +90,7 @@ func (e *Emit) Handle(_ context.Context, c *engine.Call) (engine.Result, error) 
 	if e.Delay > 0 {
 		event.At = c.Now.Add(e.Delay)
 	}
-	return engine.Result{Emit: []engine.Event{event}}, nil
+	return model.Result{Emit: []model.Event{event}}, nil
 }
 
 // CheckBody reports what the tags of [Emit] cannot say.
@@ -98,7 +99,7 @@ func (*Emit) CheckBody(b *dsl.Body) {
 	if b.Field("at") != nil && b.Field("delay") != nil {
 		b.Errorf(b.Field("delay").Span, rules.Body, "keep one of them", "at and delay exclude each other")
 	}
-	if source, ok := literal(b.Field("source")); ok && engine.IsReservedSource(source) {
+	if source, ok := literal(b.Field("source")); ok && model.IsReservedSource(source) {
 		b.Errorf(b.Field("source").Span, rules.Body, "leave source out, or name the program that the event is about",
 			"the source %q is reserved for the engine's own events", source)
 	}

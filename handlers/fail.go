@@ -7,6 +7,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 //go:embed fail.go
@@ -31,12 +32,12 @@ type Fail struct {
 }
 
 // Handle implements [engine.Handler].
-func (f *Fail) Handle(context.Context, *engine.Call) (engine.Result, error) {
+func (f *Fail) Handle(context.Context, *engine.Call) (model.Result, error) {
 	err := errors.New(f.Message)
 	if f.Permanent {
-		err = engine.Permanent(err)
+		err = model.Permanent(err)
 	}
-	return engine.Result{}, err
+	return model.Result{}, err
 }
 
 // CheckBody reports what the tags of [Fail] cannot say.

@@ -15,6 +15,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/engine"
+	"procaas/engine/model"
 	"procaas/handlers"
 )
 
@@ -132,9 +133,9 @@ func call(t *testing.T, b *dsl.Bundle, d *datadriven.TestData) string {
 	result, err := handler.Handle(t.Context(), c)
 	if err != nil {
 		fmt.Fprintf(&out, "error: %v\n", err)
-		if delay, ok := engine.RetryDelay(err); ok {
+		if delay, ok := model.RetryDelay(err); ok {
 			fmt.Fprintf(&out, "again after %v\n", delay)
-		} else if engine.IsPermanent(err) {
+		} else if model.IsPermanent(err) {
 			fmt.Fprintln(&out, "never again")
 		}
 		return out.String()
@@ -143,7 +144,7 @@ func call(t *testing.T, b *dsl.Bundle, d *datadriven.TestData) string {
 	return out.String()
 }
 
-func describeResult(w io.Writer, r engine.Result) {
+func describeResult(w io.Writer, r model.Result) {
 	response, _ := dsl.FormatJSON(r.Response)
 	fmt.Fprintf(w, "response: %s\n", response)
 	if !r.Until.IsZero() {

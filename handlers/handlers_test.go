@@ -11,6 +11,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/model"
 	"procaas/handlers"
 )
 
@@ -65,8 +66,8 @@ type forgetful struct {
 	Untold string `yaml:"untold"`
 }
 
-func (*forgetful) Handle(context.Context, *engine.Call) (engine.Result, error) {
-	return engine.Result{}, nil
+func (*forgetful) Handle(context.Context, *engine.Call) (model.Result, error) {
+	return model.Result{}, nil
 }
 
 //go:embed handlers_test.go

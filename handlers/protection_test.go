@@ -11,6 +11,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/enginetest/patience"
 	"procaas/engine/memory"
+	"procaas/engine/model"
 	"procaas/engine/stub"
 	"procaas/handlers"
 )
@@ -80,7 +81,7 @@ func newCaller(t *testing.T, server *stub.Server, service, protection string) *c
 
 func (c *caller) submit(t *testing.T) {
 	t.Helper()
-	if _, err := c.Submit(t.Context(), []engine.Submission{{Event: engine.Event{Type: "work"}}}); err != nil {
+	if _, err := c.Submit(t.Context(), []engine.Submission{{Event: model.Event{Type: "work"}}}); err != nil {
 		t.Fatal(err)
 	}
 	c.accepted++
@@ -89,7 +90,7 @@ func (c *caller) submit(t *testing.T) {
 // succeeded counts the runs that have.
 func (c *caller) succeeded(t *testing.T) int {
 	t.Helper()
-	p, err := c.Preview(t.Context(), engine.RunFilter{Status: engine.Succeeded})
+	p, err := c.Preview(t.Context(), engine.RunFilter{Status: model.Succeeded})
 	if err != nil {
 		t.Fatal(err)
 	}

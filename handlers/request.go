@@ -11,6 +11,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 //go:embed request.go
@@ -109,17 +110,17 @@ const (
 )
 
 // Handle implements [engine.Handler].
-func (r *Request) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+func (r *Request) Handle(ctx context.Context, c *engine.Call) (model.Result, error) {
 	ctx, cancel := r.bound(ctx, c)
 	defer cancel()
 	s := secrets{resolve: c.Resolve, hide: c.Hide}
 	req, err := r.build(ctx, c, &s)
 	if err != nil {
-		return engine.Result{}, engine.Permanent(err)
+		return model.Result{}, model.Permanent(err)
 	}
 	resp, err := r.send(c, req, &s)
 	if err != nil {
-		return engine.Result{}, networkError(req, err)
+		return model.Result{}, networkError(req, err)
 	}
 	defer resp.Body.Close()
 	return r.read(c, resp, &s)
@@ -163,11 +164,11 @@ func (r *Request) client(c *engine.Call, s *secrets) *http.Client {
 		}
 		// A service must not send us where the pipeline itself may not go.
 		if err := checkTarget(c.Bundle, req.URL); err != nil {
-			return engine.Permanent(err)
+			return model.Permanent(err)
 		}
 		if leftOrigin(req, via) {
 			if s.inBody && req.Body != nil {
-				return engine.Permanent(fmt.Errorf("service %s redirects to %s, which would get the body with its secrets; "+
+				return model.Permanent(fmt.Errorf("service %s redirects to %s, which would get the body with its secrets; "+
 					"send them in headers, which are not sent on, or call that service itself", s.to, origin(req.URL)))
 			}
 			r.dropHeaders(req.Header)

@@ -14,6 +14,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 const (
@@ -24,22 +25,22 @@ const (
 )
 
 // read makes a result, or an error, of a reply.
-func (r *Request) read(c *engine.Call, resp *http.Response, s *secrets) (engine.Result, error) {
+func (r *Request) read(c *engine.Call, resp *http.Response, s *secrets) (model.Result, error) {
 	if !r.expected(resp.StatusCode) {
-		return engine.Result{}, r.unexpected(c, resp, s)
+		return model.Result{}, r.unexpected(c, resp, s)
 	}
 	data, err := r.readBody(c, resp)
 	if err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	value, err := r.decode(resp, data)
 	if err != nil {
 		// Permanent: the service has done its work, and would answer the same once more.
 		err = fmt.Errorf("%s %s: reply %d %w, have %q",
 			resp.Request.Method, publicURL(resp.Request.URL), resp.StatusCode, err, excerpt(data, s))
-		return engine.Result{}, engine.Permanent(err)
+		return model.Result{}, model.Permanent(err)
 	}
-	return engine.Result{Response: value, Status: resp.StatusCode}, nil
+	return model.Result{Response: value, Status: resp.StatusCode}, nil
 }
 
 // expected tells whether a status is a success: any 2xx unless expect says otherwise.
@@ -60,7 +61,7 @@ func (r *Request) expected(status int) bool {
 func (r *Request) unexpected(c *engine.Call, resp *http.Response, s *secrets) error {
 	// A reply that breaks off is unexpected all the same; what came is shown.
 	data, _ := io.ReadAll(io.LimitReader(resp.Body, excerptRead))
-	err := &engine.StatusError{
+	err := &model.StatusError{
 		Status:  resp.StatusCode,
 		Method:  resp.Request.Method,
 		URL:     publicURL(resp.Request.URL),
@@ -68,7 +69,7 @@ func (r *Request) unexpected(c *engine.Call, resp *http.Response, s *secrets) er
 		Body:    errorBody(data),
 	}
 	if delay, ok := retryAfter(resp, c.Now); ok {
-		return engine.After(delay, err)
+		return model.After(delay, err)
 	}
 	return err
 }
@@ -108,7 +109,7 @@ func (r *Request) readBody(c *engine.Call, resp *http.Response) ([]byte, error) 
 		return nil, networkError(resp.Request, err)
 	}
 	if int64(len(data)) > limit {
-		return nil, engine.Permanent(fmt.Errorf("%s %s: reply is larger than max-response, %d bytes",
+		return nil, model.Permanent(fmt.Errorf("%s %s: reply is larger than max-response, %d bytes",
 			resp.Request.Method, publicURL(resp.Request.URL), limit))
 	}
 	return data, nil

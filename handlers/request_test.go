@@ -17,6 +17,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/model"
 	"procaas/handlers"
 )
 
@@ -34,7 +35,7 @@ func newCall(t http.RoundTripper, services ...*dsl.Service) *engine.Call {
 		Path: "taxi/fetch/get-order", Run: "run-1", Flow: "order", Key: "o-1", Attempt: 2,
 		IdempotencyKey: "5e1f", Now: now, Bundle: &dsl.Bundle{Services: services},
 		HTTP:        &http.Client{Transport: t},
-		Event:       engine.Event{Type: "taxi"},
+		Event:       model.Event{Type: "taxi"},
 		TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", TraceState: "congo=t61rcWkgMzE",
 		Resolve: secrets.Resolve, Hide: secrets.Hide,
 	}
@@ -169,7 +170,7 @@ func TestRequestReadsReplies(t *testing.T) {
 			}
 			have, err := tc.request.Handle(t.Context(), newCall(replies(tc.status, tc.contentType, tc.body)))
 			if tc.err != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.err) || !engine.IsPermanent(err) {
+				if err == nil || !strings.Contains(err.Error(), tc.err) || !model.IsPermanent(err) {
 					t.Fatalf("have error %v, want a permanent one with %q", err, tc.err)
 				}
 				return
@@ -177,7 +178,7 @@ func TestRequestReadsReplies(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(engine.Result{Response: tc.want, Status: tc.status}, have); diff != "" {
+			if diff := cmp.Diff(model.Result{Response: tc.want, Status: tc.status}, have); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -202,7 +203,7 @@ func TestRequestReportsUnexpectedStatus(t *testing.T) {
 	}
 	body := "bad token s3cr3t\r\n\x1b[31m" + strings.Repeat("x", 1000)
 	_, err := r.Handle(t.Context(), newCall(replies(403, "text/plain", body), ordersService))
-	status, ok := errors.AsType[*engine.StatusError](err)
+	status, ok := errors.AsType[*model.StatusError](err)
 	if !ok {
 		t.Fatalf("have %v, want a StatusError", err)
 	}
@@ -212,7 +213,7 @@ func TestRequestReportsUnexpectedStatus(t *testing.T) {
 	if !strings.HasPrefix(status.Excerpt, "bad token *** [31mxxx") || !strings.HasSuffix(status.Excerpt, "x…") {
 		t.Errorf("excerpt: have %q", status.Excerpt)
 	}
-	if engine.IsPermanent(err) {
+	if model.IsPermanent(err) {
 		t.Error("the engine decides by the status whether it is repeated")
 	}
 }
@@ -230,7 +231,7 @@ func TestRequestKeepsTheBodyOfAnUnexpectedReply(t *testing.T) {
 	} {
 		r := handlers.Request{URL: "http://orders.example/v1"}
 		_, err := r.Handle(t.Context(), newCall(replies(402, "application/json", tc.body)))
-		status, ok := errors.AsType[*engine.StatusError](err)
+		status, ok := errors.AsType[*model.StatusError](err)
 		if !ok {
 			t.Fatalf("have %v, want a StatusError", err)
 		}
@@ -264,11 +265,11 @@ func TestRequestBelievesRetryAfter(t *testing.T) {
 			return resp, nil
 		}))
 		_, err := (&handlers.Request{URL: "http://orders.example/"}).Handle(t.Context(), call)
-		have, ok := engine.RetryDelay(err)
+		have, ok := model.RetryDelay(err)
 		if have != tc.want || ok != tc.ok {
 			t.Errorf("%d with Retry-After %q: have %v %v, want %v %v", tc.status, tc.header, have, ok, tc.want, tc.ok)
 		}
-		if status, ok := errors.AsType[*engine.StatusError](err); !ok || status.Status != tc.status {
+		if status, ok := errors.AsType[*model.StatusError](err); !ok || status.Status != tc.status {
 			t.Errorf("%d with Retry-After %q: have %v, want a StatusError", tc.status, tc.header, err)
 		}
 	}
@@ -312,7 +313,7 @@ func TestRequestRefusesWhatCannotBeSent(t *testing.T) {
 				return nil, io.EOF
 			}), tc.services...)
 			_, err := tc.request.Handle(t.Context(), call)
-			if err == nil || !strings.Contains(err.Error(), tc.want) || !engine.IsPermanent(err) {
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !model.IsPermanent(err) {
 				t.Errorf("have %v, want a permanent error with %q", err, tc.want)
 			}
 		})
@@ -345,7 +346,7 @@ func TestRequestTellsNetworkErrors(t *testing.T) {
 			_, err := tc.request.Handle(t.Context(), newCall(http.DefaultTransport))
 			err = fmt.Errorf("attempt 1: %w", err)
 			network, ok := errors.AsType[net.Error](err)
-			if !ok || network.Timeout() != tc.timeout || engine.IsPermanent(err) {
+			if !ok || network.Timeout() != tc.timeout || model.IsPermanent(err) {
 				t.Errorf("have %v, want a network error, timeout %v", err, tc.timeout)
 			}
 			if !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "4111") {
@@ -413,7 +414,7 @@ func TestRedirectsDoNotCarrySecretsToOtherServices(t *testing.T) {
 	answer, seen := hops("/2", "http://b.example/")
 	r := handlers.Request{URL: "http://a.example/1", Redirects: 5, Body: map[string]any{"key": dsl.Secret{Name: "TOKEN"}}}
 	_, err := r.Handle(t.Context(), newCall(answer, &dsl.Service{ID: "a", URL: "http://a.example"}, &dsl.Service{ID: "b", URL: "http://b.example"}))
-	if err == nil || !engine.IsPermanent(err) || !strings.Contains(err.Error(), "service a redirects to http://b.example:80") || len(*seen) != 2 {
+	if err == nil || !model.IsPermanent(err) || !strings.Contains(err.Error(), "service a redirects to http://b.example:80") || len(*seen) != 2 {
 		t.Errorf("want two requests and a permanent error, have %d and %v", len(*seen), err)
 	}
 }
@@ -448,7 +449,7 @@ func TestRequestFollowsRedirectsOnDemand(t *testing.T) {
 			if tc.err == "" && (err != nil || have.Response != "arrived") {
 				t.Fatalf("have %v, %v, want the last reply", have.Response, err)
 			}
-			if tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err) || engine.IsPermanent(err) != tc.permanent) {
+			if tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err) || model.IsPermanent(err) != tc.permanent) {
 				t.Fatalf("have %v, want an error with %q, permanent %v", err, tc.err, tc.permanent)
 			}
 			for i, r := range *seen {

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 //go:embed set.go
@@ -30,6 +31,6 @@ func (*Set) SetsState() {}
 
 // Handle implements [engine.Handler]. The engine has computed everything, and sets the
 // shared state by itself: nothing is called.
-func (s *Set) Handle(context.Context, *engine.Call) (engine.Result, error) {
-	return engine.Result{Response: s.Values}, nil
+func (s *Set) Handle(context.Context, *engine.Call) (model.Result, error) {
+	return model.Result{Response: s.Values}, nil
 }

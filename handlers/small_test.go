@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"procaas/engine"
+	"procaas/engine/model"
 	"procaas/handlers"
 )
 
@@ -15,7 +15,7 @@ func TestSetGivesItsValues(t *testing.T) {
 	t.Parallel()
 	values := map[string]any{"price": 111, "currency": "RUB"}
 	have, err := (&handlers.Set{Values: values}).Handle(t.Context(), newCall(nil))
-	if diff := cmp.Diff(engine.Result{Response: values}, have); err != nil || diff != "" {
+	if diff := cmp.Diff(model.Result{Response: values}, have); err != nil || diff != "" {
 		t.Errorf("have error %v and a difference: %s", err, diff)
 	}
 }
@@ -26,19 +26,19 @@ func TestEmitMakesAnEvent(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		emit handlers.Emit
-		want engine.Event
+		want model.Event
 	}{
 		{"with its type only", handlers.Emit{Type: "paid"},
-			engine.Event{Type: "paid", Source: "procaas/pipeline/taxi", Time: now}},
+			model.Event{Type: "paid", Source: "procaas/pipeline/taxi", Time: now}},
 		{"with everything", handlers.Emit{Type: "paid", Key: "o-2", Payload: []any{1}, Source: "billing", ID: "p-1",
 			At: later, DelayTolerance: time.Minute, Priority: -3},
-			engine.Event{Type: "paid", Key: "o-2", Payload: []any{1}, Source: "billing", ID: "p-1", Time: now,
+			model.Event{Type: "paid", Key: "o-2", Payload: []any{1}, Source: "billing", ID: "p-1", Time: now,
 				At: later, DelayTolerance: time.Minute, Priority: -3}},
 		{"with a delay", handlers.Emit{Type: "paid", Delay: time.Hour},
-			engine.Event{Type: "paid", Source: "procaas/pipeline/taxi", Time: now, At: later}},
+			model.Event{Type: "paid", Source: "procaas/pipeline/taxi", Time: now, At: later}},
 	} {
 		have, err := tc.emit.Handle(t.Context(), newCall(nil))
-		if diff := cmp.Diff(engine.Result{Emit: []engine.Event{tc.want}}, have); err != nil || diff != "" {
+		if diff := cmp.Diff(model.Result{Emit: []model.Event{tc.want}}, have); err != nil || diff != "" {
 			t.Errorf("%s: have error %v and a difference: %s", tc.name, err, diff)
 		}
 	}
@@ -65,7 +65,7 @@ func TestFailFails(t *testing.T) {
 	t.Parallel()
 	for _, permanent := range []bool{true, false} {
 		_, err := (&handlers.Fail{Message: "no such tariff", Permanent: permanent}).Handle(t.Context(), newCall(nil))
-		if err == nil || !strings.Contains(err.Error(), "no such tariff") || engine.IsPermanent(err) != permanent {
+		if err == nil || !strings.Contains(err.Error(), "no such tariff") || model.IsPermanent(err) != permanent {
 			t.Errorf("have %v, want an error, permanent %v", err, permanent)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 //go:embed wait.go
@@ -30,11 +31,11 @@ type Wait struct {
 
 // Handle implements [engine.Handler]. It only says until when: what waits is a row in the
 // store, and no goroutine.
-func (w *Wait) Handle(_ context.Context, c *engine.Call) (engine.Result, error) {
+func (w *Wait) Handle(_ context.Context, c *engine.Call) (model.Result, error) {
 	if !w.Until.IsZero() {
-		return engine.Result{Until: w.Until}, nil
+		return model.Result{Until: w.Until}, nil
 	}
-	return engine.Result{Until: c.Now.Add(w.For)}, nil
+	return model.Result{Until: c.Now.Add(w.For)}, nil
 }
 
 // CheckBody reports what the tags of [Wait] cannot say.

@@ -20,8 +20,11 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/render"
 	"procaas/engine"
+	"procaas/engine/checkpoint"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/model"
+	"procaas/engine/planner"
 	"procaas/engine/stub"
 	"procaas/handlers"
 )
@@ -122,7 +125,7 @@ func TestTaxiPlans(t *testing.T) {
 	types := engine.Types(handlers.All())
 	var have bytes.Buffer
 	for _, p := range bundle.Pipelines {
-		plan, err := engine.NewPlan(bundle, p, types)
+		plan, err := planner.New(bundle, p, types)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,13 +190,13 @@ func open(t *testing.T) company {
 }
 
 // send submits an event about an order and gives its run when it has ended.
-func (c company) send(eventType, order string, more ...any) engine.RunView {
+func (c company) send(eventType, order string, more ...any) checkpoint.RunView {
 	c.Helper()
 	payload := map[string]any{"order-id": order}
 	for i := 0; i < len(more); i += 2 {
 		payload[more[i].(string)] = more[i+1]
 	}
-	event := engine.Event{ID: eventType + "/" + order, Source: "test", Type: eventType, Payload: payload}
+	event := model.Event{ID: eventType + "/" + order, Source: "test", Type: eventType, Payload: payload}
 	submitted, err := c.engine.Submit(c.Context(), []engine.Submission{{Event: event}})
 	if err != nil || submitted[0].Err != nil {
 		c.Fatalf("submit %s: %v, %v", eventType, err, submitted)
@@ -214,10 +217,10 @@ func (c company) send(eventType, order string, more ...any) engine.RunView {
 }
 
 // succeeded sends an event, of which the run must succeed and lead to a state.
-func (c company) succeeded(state, eventType, order string, more ...any) engine.RunView {
+func (c company) succeeded(state, eventType, order string, more ...any) checkpoint.RunView {
 	c.Helper()
 	view := c.send(eventType, order, more...)
-	if view.Status != engine.Succeeded {
+	if view.Status != model.Succeeded {
 		c.Fatalf("%s: %s: %s", eventType, view.Status, view.Error)
 	}
 	entity, err := c.engine.Entity(c.Context(), "taxi-order", order)
@@ -228,7 +231,7 @@ func (c company) succeeded(state, eventType, order string, more ...any) engine.R
 }
 
 // outcomes tells what became of the handlers of a run.
-func outcomes(v engine.RunView) map[string]string {
+func outcomes(v checkpoint.RunView) map[string]string {
 	out := map[string]string{}
 	for _, h := range v.Handlers {
 		out[strings.TrimPrefix(h.Path, v.Pipeline+"/")] = h.Outcome
@@ -259,10 +262,10 @@ func TestTaxiOrderLives(t *testing.T) {
 		t.Errorf("total: have %v, want %v", finished.SharedState["total"], want)
 	}
 	runs, _, err := c.engine.List(t.Context(), engine.RunFilter{Pipeline: "rating-wanted", Limit: 10})
-	if err != nil || len(runs) != 1 || runs[0].Status != engine.Waiting {
+	if err != nil || len(runs) != 1 || runs[0].Status != model.Waiting {
 		t.Errorf("the question about the ride: %+v, %v", runs, err)
 	}
-	event := engine.Event{ID: "late", Type: "order-cancelled", Payload: map[string]any{"order-id": "o-1"}}
+	event := model.Event{ID: "late", Type: "order-cancelled", Payload: map[string]any{"order-id": "o-1"}}
 	late, err := c.engine.Submit(t.Context(), []engine.Submission{{Event: event}})
 	if err != nil || late[0].Err == nil {
 		t.Errorf("a finished order was cancelled: %v, %v", late, err)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // An entry is a contestant by name.
@@ -288,7 +289,7 @@ func (b *bench) judge(what string, have, target float64, atLeast bool) {
 }
 
 // submissions makes a batch of events that nothing serves before long.
-func submissions(n int, event func(i int) engine.Event) []engine.Submission {
+func submissions(n int, event func(i int) model.Event) []engine.Submission {
 	out := make([]engine.Submission, n)
 	for i := range out {
 		out[i].Event = event(i)

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // measureIdle measures what a transaction costs that somebody leaves open elsewhere
@@ -80,7 +81,7 @@ func (i *idler) end() error {
 
 // idleFlows runs flows, all of the same system, so that what cannot be cleaned up
 // gathers.
-func idleFlows(event func(id string) engine.Event) func(context.Context, *bench, *idler) (sample, error) {
+func idleFlows(event func(id string) model.Event) func(context.Context, *bench, *idler) (sample, error) {
 	return func(ctx context.Context, b *bench, _ *idler) (s sample, err error) {
 		c, err := openProcaas("idle", event)(ctx, b)
 		if err != nil {

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"procaas/engine"
 	"procaas/engine/api/wire"
+	"procaas/engine/model"
 )
 
 // measureAccept measures how fast events get in, while none is worked on.
@@ -26,7 +26,7 @@ func measureAccept(ctx context.Context, b *bench) (err error) {
 	id := func() string { return fmt.Sprint("e-", serial.Add(1)) }
 	single := func(ctx context.Context) error { _, err := s.submit(ctx, keyed(id())); return err }
 	many := func(ctx context.Context) error {
-		_, err := s.engine.Submit(ctx, submissions(batch, func(int) engine.Event { return keyed(id()) }))
+		_, err := s.engine.Submit(ctx, submissions(batch, func(int) model.Event { return keyed(id()) }))
 		return err
 	}
 	posted := func(ctx context.Context) error {
@@ -140,7 +140,7 @@ func (b *bench) drain(ctx context.Context, events int) (_ sample, err error) {
 	for left := events; left > 0; left -= 256 {
 		n := min(left, 256)
 		g.Go(func() error {
-			_, err := s.engine.Submit(ctx, submissions(n, func(int) engine.Event { return engine.Event{Type: "nothing"} }))
+			_, err := s.engine.Submit(ctx, submissions(n, func(int) model.Event { return model.Event{Type: "nothing"} }))
 			return err
 		})
 	}

@@ -18,6 +18,7 @@ import (
 	"procaas/engine/api"
 	"procaas/engine/api/transport"
 	"procaas/engine/api/wire"
+	"procaas/engine/model"
 	"procaas/engine/postgres"
 	"procaas/handlers"
 )
@@ -136,7 +137,7 @@ func (s *endings) of(run string) chan struct{} {
 }
 
 // Commit implements [engine.Ledger].
-func (s *endings) Commit(ctx context.Context, node int64, changes []engine.Change) ([]error, error) {
+func (s *endings) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	errs, err := s.Store.Commit(ctx, node, changes)
 	for i, c := range changes {
 		if err == nil && errs[i] == nil && c.Status.Ended() {
@@ -169,7 +170,7 @@ func (s *endings) wait(ctx context.Context, run string) error {
 // An entrant makes flows of events, which submit hands in.
 type entrant struct {
 	*system
-	event func(id string) engine.Event
+	event func(id string) model.Event
 }
 
 func (e *entrant) flow(ctx context.Context, id string) error {
@@ -182,14 +183,14 @@ func (e *entrant) flow(ctx context.Context, id string) error {
 
 // plain is an event without an id and a key: nothing is asked but what the
 // hand-written programs do too.
-func plain(id string) engine.Event {
-	return engine.Event{Type: "call", Payload: map[string]any{"order": id}}
+func plain(id string) model.Event {
+	return model.Event{Type: "call", Payload: map[string]any{"order": id}}
 }
 
 // keyed is an event whose repetition would be found, and which keeps its place
 // among those of its key.
-func keyed(id string) engine.Event {
-	return engine.Event{Type: "entity", ID: id, Source: "bench", Key: "key-" + id, Payload: map[string]any{"order": id}}
+func keyed(id string) model.Event {
+	return model.Event{Type: "entity", ID: id, Source: "bench", Key: "key-" + id, Payload: map[string]any{"order": id}}
 }
 
 // durable implements contestant: flow has seen the commit.
@@ -198,7 +199,7 @@ func (e *entrant) durable(context.Context, []string) error { return nil }
 func (e *entrant) cpu() time.Duration { return ownCPU() }
 
 // openProcaas opens the engine with events handed in within the process.
-func openProcaas(schema string, event func(string) engine.Event) func(context.Context, *bench) (contestant, error) {
+func openProcaas(schema string, event func(string) model.Event) func(context.Context, *bench) (contestant, error) {
 	return func(ctx context.Context, b *bench) (contestant, error) {
 		s, err := openSystem(ctx, b, schema)
 		if err != nil {
@@ -208,7 +209,7 @@ func openProcaas(schema string, event func(string) engine.Event) func(context.Co
 	}
 }
 
-func (s *system) submit(ctx context.Context, ev engine.Event) (string, error) {
+func (s *system) submit(ctx context.Context, ev model.Event) (string, error) {
 	out, err := s.engine.Submit(ctx, []engine.Submission{{Event: ev}})
 	if err == nil {
 		err = out[0].Err

@@ -14,6 +14,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
+	"procaas/engine/model"
 )
 
 var someToken = regexp.MustCompile(`procaas_[A-Za-z0-9_-]{43}`)
@@ -174,20 +175,20 @@ func TestRetriesAreAuditedWithTheirActor(t *testing.T) {
 	if _, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: "work"}); err != nil {
 		t.Fatal(err)
 	}
-	o.wait(engine.Failed, 1)
+	o.wait(model.Failed, 1)
 	made, err := o.client.NewToken(t.Context(), wire.NewToken{Name: "ann", Role: "admin"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	o.client = client.New(o.server, made.Secret)
-	page, err := o.client.Runs(t.Context(), engine.RunFilter{Status: engine.Failed})
+	page, err := o.client.Runs(t.Context(), engine.RunFilter{Status: model.Failed})
 	if err != nil || len(page.Items) != 1 {
 		t.Fatal(page, err)
 	}
 	run := page.Items[0].ID
 	o.command(exitFindings, "401|needs the header", "runs", "retry", run)
 	o.command(exitFine, run, "runs", "retry", run, "--reason", "stock is back", "--token", made.Secret)
-	o.wait(engine.Failed, 1)
+	o.wait(model.Failed, 1)
 	o.command(exitFine, `cancelled 1 runs`, "runs", "cancel", "--handler", "work/last", "--reason", "too late", "--token", made.Secret)
 	o.command(exitFine, `(?s)ann +run +`+run+`.*status: "failed" -> "cancelled".* too late.*ann +run +`+run+`.*stock is back`, "audit", "--kind", "run", "--token", made.Secret)
 }

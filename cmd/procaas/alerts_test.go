@@ -16,9 +16,9 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
+	"procaas/engine/model"
 )
 
 // postableAlerts is what version 2 of Alertmanager's API takes.
@@ -194,7 +194,7 @@ func TestAlertsReachAlertmanagerAndWebhooks(t *testing.T) { // not parallel: it 
 			t.Fatal(err)
 		}
 	}
-	o.wait(engine.Failed, 1)
+	o.wait(model.Failed, 1)
 	eventually(t, "an alert", func() bool { _, fires := manager.find("ProcaasKeyBlocked"); return fires })
 	eventually(t, "the webhook after it has failed", func() bool { return hook.has("firing KeyBlocked work/pay/charge") })
 
@@ -235,7 +235,7 @@ func TestAlertsReachAlertmanagerAndWebhooks(t *testing.T) { // not parallel: it 
 			t.Errorf("%s: want it to work, have exit code %d: %s%s", a.Annotations[command], code, out.String(), errs.String())
 		}
 	}
-	o.wait(engine.Succeeded, 5)
+	o.wait(model.Succeeded, 5)
 	eventually(t, "the end of the alert", func() bool { found, fires := manager.find("ProcaasKeyBlocked"); return len(found) == 1 && !fires })
 	eventually(t, "its end at the webhook", func() bool { return hook.has("resolved KeyBlocked work/pay/charge") })
 	if found, _ := manager.find("ProcaasRunFailed"); len(found) != 0 {
@@ -268,7 +268,7 @@ pipelines:
 		if _, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: "work", Payload: map[string]any{"id": "o-1"}}); err != nil {
 			t.Fatal(err)
 		}
-		o.wait(engine.Failed, 1)
+		o.wait(model.Failed, 1)
 	})
 	o.server = startNode(t, store, dir, func(f *nodeFlags) { f.alerts.alertmanagers = []string{url} })
 	eventually(t, "an alert of the key", func() bool { _, fires := manager.find("ProcaasKeyBlocked"); return fires })

@@ -21,6 +21,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
+	"procaas/engine/checkpoint"
 )
 
 // canaries are what must never come out again, by the names of the secrets.
@@ -193,7 +194,7 @@ func TestSecretsAndTokensNeverComeOut(t *testing.T) { // not parallel: it sets t
 		if err != nil {
 			t.Fatal(err)
 		}
-		return !slices.ContainsFunc(page.Items, func(r engine.RunView) bool { return !r.Status.Ended() })
+		return !slices.ContainsFunc(page.Items, func(r checkpoint.RunView) bool { return !r.Status.Ended() })
 	})
 	page, err := o.client.Runs(t.Context(), engine.RunFilter{Limit: 100})
 	if err != nil {
@@ -269,7 +270,7 @@ func formsOfCanary(secret string) map[string]string {
 }
 
 // everyReply calls all that can be read, with a token.
-func everyReply(t *testing.T, server, token string, runs []engine.RunView) map[string]string {
+func everyReply(t *testing.T, server, token string, runs []checkpoint.RunView) map[string]string {
 	t.Helper()
 	get := func(method, path string) string {
 		r, err := http.NewRequestWithContext(t.Context(), method, server+path, nil)

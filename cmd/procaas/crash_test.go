@@ -20,6 +20,7 @@ import (
 	"procaas/engine/api/client"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/model"
 	"procaas/engine/stub"
 )
 
@@ -246,7 +247,7 @@ func (c *crashing) checkpointed(ctx context.Context) map[call]bool {
 		}
 		for _, r := range records {
 			for _, h := range engine.View(r).Handlers {
-				if h.Outcome == engine.OutcomeSucceeded {
+				if h.Outcome == model.OutcomeSucceeded {
 					done[call{r.ID, h.Path}] = true
 				}
 			}
@@ -277,7 +278,7 @@ func (c *crashing) checkAllSucceeded(ctx context.Context, receipts map[string]st
 			if err != nil {
 				c.t.Fatalf("order %s: run %s: %v", id, run, err)
 			}
-			if view.Status == engine.Succeeded {
+			if view.Status == model.Succeeded {
 				break
 			}
 			if view.Status.Ended() {

@@ -18,7 +18,7 @@ var layers = []string{"schemas", "dsl", "engine", "handlers", "pipelines", "cmd"
 // other parts too: they know the whole, and any room.
 var rooms = map[string][]string{
 	"dsl":    {"diag", "rules", "render"},
-	"engine": {"outbound"},
+	"engine": {"model", "planner", "checkpoint", "core", "outbound"},
 }
 
 // homes says which packages may import a library directly, and why it lives

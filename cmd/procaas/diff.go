@@ -9,6 +9,9 @@ import (
 	"procaas/dsl"
 	"procaas/engine"
 	"procaas/engine/api/client"
+	"procaas/engine/checkpoint"
+	"procaas/engine/core"
+	"procaas/engine/planner"
 	"procaas/handlers"
 )
 
@@ -80,7 +83,7 @@ func inFlight(ctx context.Context, client *client.Client, old, now *dsl.Bundle) 
 			return nil, err
 		}
 		for _, v := range page.Items {
-			var was *engine.Plan // not known when the run has begun by yet another definition
+			var was *planner.Plan // not known when the run has begun by yet another definition
 			if v.Bundle == old.Hash {
 				was = before[v.Pipeline]
 			}
@@ -97,9 +100,9 @@ func inFlight(ctx context.Context, client *client.Client, old, now *dsl.Bundle) 
 	}
 }
 
-func plansByID(b *dsl.Bundle) (map[string]*engine.Plan, error) {
+func plansByID(b *dsl.Bundle) (map[string]*planner.Plan, error) {
 	plans, err := plansOf(b)
-	byID := map[string]*engine.Plan{}
+	byID := map[string]*planner.Plan{}
 	for _, p := range plans {
 		byID[p.Pipeline.ID] = p
 	}
@@ -107,11 +110,11 @@ func plansByID(b *dsl.Bundle) (map[string]*engine.Plan, error) {
 }
 
 // pinned tells why a run cannot go on by another plan; nil when it can.
-func pinned(ctx context.Context, client *client.Client, before, after *engine.Plan, v engine.RunView) (why, err error) {
+func pinned(ctx context.Context, client *client.Client, before, after *planner.Plan, v checkpoint.RunView) (why, err error) {
 	if after == nil {
 		return engine.ErrPipelineGone, nil
 	}
-	if why := engine.Fits(before, after, v); why != nil {
+	if why := core.Fits(before, after, v); why != nil {
 		return why, nil
 	}
 	if after.Flow == nil || after.Flow.States == nil || v.Key == "" {

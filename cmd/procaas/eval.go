@@ -10,7 +10,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/dsl/render"
-	"procaas/engine"
+	"procaas/engine/model"
 )
 
 const evalHelp = `eval computes an expression of the language and shows what every part of it
@@ -116,7 +116,7 @@ func evalRoot(root string, data []byte) (any, error) {
 }
 
 // eventRoot is an event as expressions see it.
-func eventRoot(e engine.Event) map[string]any {
+func eventRoot(e model.Event) map[string]any {
 	root := map[string]any{"id": e.ID, "type": e.Type, "source": e.Source, "time": nil, "key": nil, "payload": e.Payload}
 	if e.Key != "" {
 		root["key"] = e.Key

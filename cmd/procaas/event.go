@@ -7,13 +7,13 @@ import (
 	"strings"
 
 	"procaas/dsl"
-	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // parseEvent reads a plain JSON event: {"type", "id", "source", "key",
 // "payload"}, all of them optional.
-func parseEvent(data []byte) (engine.Event, error) {
-	var e engine.Event
+func parseEvent(data []byte) (model.Event, error) {
+	var e model.Event
 	value, err := dsl.ParseJSON(data)
 	if err != nil {
 		return e, err

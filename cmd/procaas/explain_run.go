@@ -8,6 +8,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/checkpoint"
 )
 
 // explainRun tells why a handler ran in a run of a server, or did not.
@@ -45,7 +46,7 @@ func writeExplanation(s streams, x engine.Explanation) error {
 }
 
 // when tells the times of a handler.
-func when(h engine.HandlerView) []string {
+func when(h checkpoint.HandlerView) []string {
 	var out []string
 	if h.Attempts > 0 {
 		out = append(out, fmt.Sprintf("attempts: %d", h.Attempts))

@@ -3,8 +3,8 @@ package main
 import (
 	"testing"
 
-	"procaas/engine"
 	"procaas/engine/api/wire"
+	"procaas/engine/model"
 )
 
 const questioned = `configs:
@@ -34,9 +34,9 @@ func TestOperatorLearnsWhyAHandlerRanOrNot(t *testing.T) {
 		return r.Run
 	}
 	small := submit(7)
-	o.wait(engine.Succeeded, 1)
+	o.wait(model.Succeeded, 1)
 	large := submit(12)
-	o.wait(engine.Succeeded, 2)
+	o.wait(model.Succeeded, 2)
 	o.command(exitFine, `LOUD`, "config", "set", "LOUD", `{"enabled": false}`)
 	o.command(exitFine, `(?s)^work/last/tell in run `+small+` \(succeeded\): skipped\n\n`+
 		`it was left out: enabled is false: shared-state.total > 10 and configs.LOUD.enabled\ndecided by enabled, finished .*`+

@@ -17,8 +17,10 @@ import (
 	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
+	"procaas/engine/checkpoint"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/model"
 )
 
 // incidentFlows are two pipelines that call the same service for something that
@@ -248,18 +250,18 @@ func (i *incident) check() {
 	skipped := 0
 	for _, run := range i.runs {
 		v := i.settled(run)
-		if v.Status != engine.Succeeded {
+		if v.Status != model.Succeeded {
 			i.t.Errorf("run %s is %s: %s", run, v.Status, v.Error)
 			continue
 		}
 		for _, h := range v.Handlers {
 			switch {
-			case h.Outcome == engine.OutcomeSkipped && strings.HasPrefix(h.Reason, "fallback "):
+			case h.Outcome == model.OutcomeSkipped && strings.HasPrefix(h.Reason, "fallback "):
 				skipped++
 				if h.Path == "order/last/bonus" && fmt.Sprint(v.SharedState["bonus"]) != "0" {
 					i.t.Errorf("run %s: want the fallback's result, have %v", run, v.SharedState)
 				}
-			case h.Outcome != engine.OutcomeSucceeded && !strings.Contains(h.Error, "500 from GET"):
+			case h.Outcome != model.OutcomeSucceeded && !strings.Contains(h.Error, "500 from GET"):
 				i.t.Errorf("run %s: handler %s is %s: %s %s", run, h.Path, h.Outcome, h.Error, h.Reason)
 			}
 		}
@@ -270,7 +272,7 @@ func (i *incident) check() {
 }
 
 // settled waits for the end of a run.
-func (i *incident) settled(run string) engine.RunView {
+func (i *incident) settled(run string) checkpoint.RunView {
 	i.t.Helper()
 	over := patience.Over(time.Minute)
 	for {

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"procaas/dsl"
-	"procaas/engine"
 	"procaas/engine/alert"
+	"procaas/engine/planner"
 )
 
 func genCommand(s streams) *cobra.Command {
@@ -24,18 +24,18 @@ handlers that make calls. There is one rule of each kind for all of them: its
 alerts carry the owner, the path and the command that switches it off, and
 follow when pipelines change. Pipelines that are named are checked.`,
 		"  procaas gen alerts flows/ --server https://procaas.example --output procaas.rules.yaml",
-		func(b *bytes.Buffer, _ []*engine.Plan) error { return alert.WriteRules(b, server) })
+		func(b *bytes.Buffer, _ []*planner.Plan) error { return alert.WriteRules(b, server) })
 	alerts.Flags().StringVar(&server, "server", "", "address of the server that the commands in the rules name")
 	c.AddCommand(alerts, genOf(s, "dashboard [PATH…]", "Write a dashboard for Grafana", `dashboard writes a dashboard for Grafana, to be imported or provisioned: a row for
 all nodes, and a row for each pipeline, whose panels show its handlers. The same
 pipelines give the same dashboard.`,
 		"  procaas gen dashboard flows/ --output procaas.json",
-		func(b *bytes.Buffer, plans []*engine.Plan) error { return alert.WriteDashboard(b, plans) }))
+		func(b *bytes.Buffer, plans []*planner.Plan) error { return alert.WriteDashboard(b, plans) }))
 	return c
 }
 
 // genOf is a command that writes something about pipelines.
-func genOf(s streams, use, short, long, example string, write func(*bytes.Buffer, []*engine.Plan) error) *cobra.Command {
+func genOf(s streams, use, short, long, example string, write func(*bytes.Buffer, []*planner.Plan) error) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, Long: long, Example: example, Args: cobra.ArbitraryArgs}
 	output := c.Flags().StringP("output", "o", "", "file to write; standard output when it is left out")
 	c.RunE = func(_ *cobra.Command, paths []string) error {

@@ -14,6 +14,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/render"
 	"procaas/engine"
+	"procaas/engine/planner"
 	"procaas/handlers"
 )
 
@@ -192,11 +193,11 @@ func checkBundle(s streams, files []diag.File, o dsl.Options) (*dsl.Bundle, erro
 }
 
 // plansOf makes the plans of all pipelines of a bundle.
-func plansOf(b *dsl.Bundle) ([]*engine.Plan, error) {
+func plansOf(b *dsl.Bundle) ([]*planner.Plan, error) {
 	types := engine.Types(handlers.All())
-	var plans []*engine.Plan
+	var plans []*planner.Plan
 	for _, p := range b.Pipelines {
-		plan, err := engine.NewPlan(b, p, types)
+		plan, err := planner.New(b, p, types)
 		if err != nil {
 			return nil, err
 		}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
-	"procaas/engine"
 	"procaas/engine/api/wire"
+	"procaas/engine/model"
 )
 
 // TestMetricsOfANode runs events, and reads what Prometheus would: all that is
@@ -22,7 +22,7 @@ func TestMetricsOfANode(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o.wait(engine.Failed, 3)
+	o.wait(model.Failed, 3)
 	reply, err := http.Get(o.server + "/metrics")
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
+	"procaas/engine/checkpoint"
 )
 
 func runsMigrate(s streams, f *clientFlags) *cobra.Command {
@@ -41,7 +42,7 @@ Exit codes: 0 when all fit, 1 when some do not.`,
 		if many.dryRun {
 			return fitRuns(c.Context(), s, f.client(), args)
 		}
-		return forEachRun(s, args, func(id string) (engine.RunView, error) { return f.client().Migrate(c.Context(), id, *reason) })
+		return forEachRun(s, args, func(id string) (checkpoint.RunView, error) { return f.client().Migrate(c.Context(), id, *reason) })
 	}
 	return c
 }

@@ -17,6 +17,7 @@ import (
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/model"
 )
 
 const failing = `pipelines:
@@ -126,7 +127,7 @@ func (o *operated) command(code int, want string, args ...string) string {
 }
 
 // wait waits until a number of runs have a status.
-func (o *operated) wait(status engine.Status, runs int) {
+func (o *operated) wait(status model.Status, runs int) {
 	o.t.Helper()
 	ctx, cancel := patience.Context(o.t.Context(), time.Minute)
 	defer cancel()
@@ -156,18 +157,18 @@ func TestOperatorRedrivesRunsByWhatTheyHaveInCommon(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o.wait(engine.Failed, 5)
+	o.wait(model.Failed, 5)
 	o.command(exitFine, `(?s)NODE.*here +true +0`, "nodes")
 	o.command(exitFine, `(?s)5 +work +work/last/broken +other.*5 runs in all.*no stock`, "runs", "retry", "--handler", "work/last", "--dry-run")
 	o.command(exitFine, `0 runs in all`, "runs", "retry", "--error-class", "5xx", "--dry-run")
 	o.command(exitFine, `0 runs in all`, "runs", "retry", "--until", "1h", "--dry-run")
-	o.wait(engine.Failed, 5)
+	o.wait(model.Failed, 5)
 	o.command(exitFine, `^retried 2 runs\n$`, "runs", "retry", "--pipeline", "work", "--limit", "2", "--rate", "100/s")
 	o.command(exitFine, `^retried \d runs`, "runs", "retry", "--error", "no stock", "--since", "1h", "--rate", "1000/s")
-	o.wait(engine.Failed, 5)
+	o.wait(model.Failed, 5)
 	o.command(exitFine, `(?s)RUN.*work/last/broken`, "runs", "list", "--error-class", "other")
 	o.command(exitFine, `^cancelled 5 runs\n$`, "runs", "cancel", "--handler", "work", "--reason", "no use")
-	o.wait(engine.Stopped, 5)
+	o.wait(model.Cancelled, 5)
 	o.command(exitUsage, `needs ids of runs, or a condition`, "runs", "retry")
 	o.command(exitUsage, `--since "soon": want a time`, "runs", "retry", "--since", "soon")
 	o.command(exitUsage, `--rate "fast"`, "runs", "retry", "--key", "k", "--rate", "fast")
@@ -179,7 +180,7 @@ func TestOperatorReloadsPipelines(t *testing.T) {
 	if _, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: "work"}); err != nil {
 		t.Fatal(err)
 	}
-	o.wait(engine.Failed, 1)
+	o.wait(model.Failed, 1)
 	o.command(exitFine, `nothing has changed`, "reload")
 	o.write(strings.Replace(failing, "stages:", "stges:", 1))
 	o.command(exitFindings, `a.yaml:3:\d+: error\[PC\d+\].*stges`, "reload")
@@ -210,7 +211,7 @@ func TestOperatorMigratesRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o.wait(engine.Failed, 3)
+	o.wait(model.Failed, 3)
 	page, err := o.client.Runs(t.Context(), engine.RunFilter{Limit: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -235,7 +236,7 @@ func TestOperatorMigratesRuns(t *testing.T) {
 	}
 	o.command(exitFine, `^migrated 3 runs, 0 are pinned\n$`, "runs", "migrate", "--handler", "work/last", "--reason", "stock is no matter")
 	o.command(exitFine, `^retried 3 runs\n$`, "runs", "retry", "--pipeline", "work")
-	o.wait(engine.Succeeded, 3)
+	o.wait(model.Succeeded, 3)
 	o.command(exitFindings, `has not begun, or has ended`, "runs", "migrate", id)
 	o.command(exitUsage, `migrate needs ids of runs, or a condition`, "runs", "migrate")
 }

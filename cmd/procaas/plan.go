@@ -6,6 +6,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/engine"
+	"procaas/engine/planner"
 )
 
 func planCommand(s streams) *cobra.Command {
@@ -44,7 +45,7 @@ func pipelinesFlag(c *cobra.Command) *[]string {
 }
 
 // planOf plans the pipeline with this id.
-func planOf(b *dsl.Bundle, id string) (*engine.Plan, error) {
+func planOf(b *dsl.Bundle, id string) (*planner.Plan, error) {
 	var ids []string
 	for _, p := range b.Pipelines {
 		ids = append(ids, p.ID)

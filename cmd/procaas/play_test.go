@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"procaas/dsl/diag"
-	"procaas/engine"
 	"procaas/engine/api/ui"
+	"procaas/engine/model"
 )
 
 const tried = `
@@ -43,7 +43,7 @@ tests:
 		t.Fatalf("have %+v", out)
 	}
 	one := out.Tests[0]
-	if story := one.Stories[0]; story.Run.Status != engine.Succeeded || len(story.Stages) != 3 || len(story.Stages[2].Steps[0].Tries) != 2 {
+	if story := one.Stories[0]; story.Run.Status != model.Succeeded || len(story.Stages) != 3 || len(story.Stages[2].Steps[0].Tries) != 2 {
 		t.Errorf("have %+v", story)
 	}
 	var calls []string

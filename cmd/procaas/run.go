@@ -16,6 +16,9 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/render"
 	"procaas/engine"
+	"procaas/engine/checkpoint"
+	"procaas/engine/model"
+	"procaas/engine/planner"
 	"procaas/engine/sqlite"
 	"procaas/engine/stub"
 	"procaas/handlers"
@@ -90,7 +93,7 @@ func (r oneRun) do(ctx context.Context, eventFile string) error {
 	if err := r.print(view); err != nil {
 		return err
 	}
-	if view.Status != engine.Succeeded {
+	if view.Status != model.Succeeded {
 		return errFindings
 	}
 	return nil
@@ -131,14 +134,14 @@ func startStubs(ctx context.Context, s streams, files []diag.File) (*stub.Server
 }
 
 // readEvent takes the type of the event from the pipeline when the file does not say it.
-func (r oneRun) readEvent(file string, plan *engine.Plan) (engine.Event, error) {
+func (r oneRun) readEvent(file string, plan *planner.Plan) (model.Event, error) {
 	data, err := readInput(r.streams, file)
 	if err != nil {
-		return engine.Event{}, err
+		return model.Event{}, err
 	}
 	event, err := parseEvent(data)
 	if err != nil {
-		return engine.Event{}, usagef("the event in %s: %w", file, err)
+		return model.Event{}, usagef("the event in %s: %w", file, err)
 	}
 	if event.Type == "" {
 		event.Type = plan.Pipeline.On[0]
@@ -147,22 +150,22 @@ func (r oneRun) readEvent(file string, plan *engine.Plan) (engine.Event, error) 
 }
 
 // execute runs the event on a store that lives as long as the command.
-func (r oneRun) execute(ctx context.Context, b *dsl.Bundle, services map[string]string, event engine.Event) (engine.RunView, error) {
+func (r oneRun) execute(ctx context.Context, b *dsl.Bundle, services map[string]string, event model.Event) (checkpoint.RunView, error) {
 	dir, err := os.MkdirTemp("", "procaas-run-")
 	if err != nil {
-		return engine.RunView{}, err
+		return checkpoint.RunView{}, err
 	}
 	defer os.RemoveAll(dir)
 	store, err := sqlite.Open(ctx, filepath.Join(dir, "run.db"), sqlite.Options{Migrate: true})
 	if err != nil {
-		return engine.RunView{}, err
+		return checkpoint.RunView{}, err
 	}
 	o := engine.DefaultOptions()
 	o.Store, o.Types, o.Bundle, o.Name = store, handlers.All(), b, "run"
 	o.Secrets, o.ServiceURLs = secretStore{}.value, services
 	e, err := engine.New(o)
 	if err != nil {
-		return engine.RunView{}, errors.Join(err, store.Close())
+		return checkpoint.RunView{}, errors.Join(err, store.Close())
 	}
 	// The engine drains and closes whatever became of the run.
 	working, stop := context.WithCancel(ctx)
@@ -174,13 +177,13 @@ func (r oneRun) execute(ctx context.Context, b *dsl.Bundle, services map[string]
 }
 
 // follow submits the event and shows each handler as it ends.
-func (r oneRun) follow(ctx context.Context, e *engine.Engine, event engine.Event) (engine.RunView, error) {
+func (r oneRun) follow(ctx context.Context, e *engine.Engine, event model.Event) (checkpoint.RunView, error) {
 	submitted, err := e.Submit(ctx, []engine.Submission{{Event: event}})
 	if err != nil {
-		return engine.RunView{}, err
+		return checkpoint.RunView{}, err
 	}
 	if err := submitted[0].Err; err != nil {
-		return engine.RunView{}, usagef("the event is refused: %w", err)
+		return checkpoint.RunView{}, usagef("the event is refused: %w", err)
 	}
 	tree := progressTree{w: r.err, quiet: r.format == "json", color: colorful(r.err)}
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -204,7 +207,7 @@ func (r oneRun) follow(ctx context.Context, e *engine.Engine, event engine.Event
 
 // print shows the run on standard output; its progress was on standard error, so that the
 // state can be piped on.
-func (r oneRun) print(v engine.RunView) error {
+func (r oneRun) print(v checkpoint.RunView) error {
 	if r.format == "json" {
 		return printJSON(r.out, v)
 	}
@@ -233,7 +236,7 @@ type progressTree struct {
 
 // show shows what has ended since the last view. Handlers of a repeated stage are shown when
 // all of its elements are done: before, what they tell changes with each element.
-func (p *progressTree) show(v engine.RunView) {
+func (p *progressTree) show(v checkpoint.RunView) {
 	if p.quiet {
 		return
 	}
@@ -258,7 +261,7 @@ func (p *progressTree) show(v engine.RunView) {
 }
 
 // line shows one handler, below the title of its stage.
-func (p *progressTree) line(h engine.HandlerView) {
+func (p *progressTree) line(h checkpoint.HandlerView) {
 	parts := strings.SplitN(h.Path, "/", 3)
 	if stage := parts[0] + "/" + parts[1]; stage != p.stage {
 		p.stage = stage
@@ -291,7 +294,7 @@ func (p *progressTree) line(h engine.HandlerView) {
 }
 
 // handlerNote says what to know of a handler besides its name: how long, how often, and why.
-func handlerNote(h engine.HandlerView) string {
+func handlerNote(h checkpoint.HandlerView) string {
 	var notes []string
 	if h.Started != nil && h.Finished != nil {
 		notes = append(notes, roundDuration(h.Finished.Sub(*h.Started)).String())

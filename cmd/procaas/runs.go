@@ -9,6 +9,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/api/client"
+	"procaas/engine/checkpoint"
 )
 
 func runsCommand(s streams) *cobra.Command {
@@ -68,7 +69,7 @@ func runsList(s streams, f *clientFlags) *cobra.Command {
 }
 
 // runNote is the one thing that is worth telling about a run in a list.
-func runNote(v engine.RunView) string {
+func runNote(v checkpoint.RunView) string {
 	switch {
 	case v.FailedPath != "":
 		return v.FailedPath
@@ -96,7 +97,7 @@ func runsShow(s streams, f *clientFlags) *cobra.Command {
 	return c
 }
 
-func showRun(s streams, v engine.RunView, format string) error {
+func showRun(s streams, v checkpoint.RunView, format string) error {
 	if format == "json" {
 		return printJSON(s.out, v)
 	}
@@ -122,7 +123,7 @@ func runsRetry(s streams, f *clientFlags) *cobra.Command {
 		if len(args) == 0 {
 			return many.redrive(c.Context(), s, f.client(), client.RetryRuns, *reason)
 		}
-		return forEachRun(s, args, func(id string) (engine.RunView, error) { return f.client().Retry(c.Context(), id, *reason) })
+		return forEachRun(s, args, func(id string) (checkpoint.RunView, error) { return f.client().Retry(c.Context(), id, *reason) })
 	}
 	return c
 }
@@ -184,13 +185,13 @@ one that undoes already.` + redriveHelp,
 		if many.abandon {
 			end = f.client().Abandon
 		}
-		return forEachRun(s, args, func(id string) (engine.RunView, error) { return end(c.Context(), id, *reason) })
+		return forEachRun(s, args, func(id string) (checkpoint.RunView, error) { return end(c.Context(), id, *reason) })
 	}
 	return c
 }
 
 // statusOf says what a run is at, in a word or two.
-func statusOf(v engine.RunView) string {
+func statusOf(v checkpoint.RunView) string {
 	if v.Cancelling != "" {
 		return "undoing"
 	}
@@ -200,7 +201,7 @@ func statusOf(v engine.RunView) string {
 // forEachRun does something to each run and says what became of it; one that
 // does not work does not keep the others from being tried. The gravest error
 // decides how the command ends.
-func forEachRun(s streams, ids []string, do func(string) (engine.RunView, error)) error {
+func forEachRun(s streams, ids []string, do func(string) (checkpoint.RunView, error)) error {
 	var worst error
 	for _, id := range ids {
 		view, err := do(id)

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // A secretStore resolves !secret NAME: from files of a directory, or from the
@@ -108,7 +109,7 @@ func (s secretStore) value(use engine.SecretUse) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("secret %s: %w", use.Name, err)
 	case s.isAdmin(text):
-		return "", engine.Permanent(fmt.Errorf("secret %s is the admin token of this server, which no flow may send", use.Name))
+		return "", model.Permanent(fmt.Errorf("secret %s is the admin token of this server, which no flow may send", use.Name))
 	}
 	return text, nil
 }
@@ -136,7 +137,7 @@ func (s secretStore) read(use engine.SecretUse) (string, error) {
 		return "", err
 	}
 	if slices.ContainsFunc(files, func(path string) bool { return filepath.Base(path) == name }) {
-		return "", engine.Permanent(fmt.Errorf("it is not kept for %s: want it as %s of the directory of secrets, or as %s for all services",
+		return "", model.Permanent(fmt.Errorf("it is not kept for %s: want it as %s of the directory of secrets, or as %s for all services",
 			use.To, filepath.Join(use.To, name), name))
 	}
 	return "", fmt.Errorf("there is no file %s in %s", name, s.dir)

@@ -15,7 +15,9 @@ import (
 	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
+	"procaas/engine/checkpoint"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/model"
 	"procaas/engine/outbound"
 )
 
@@ -171,7 +173,7 @@ func TestOperatorsBoundWhatFlowsSendAndWhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var run engine.RunView
+		var run checkpoint.RunView
 		eventually(t, "the run to end", func() bool {
 			if run, err = client.Run(t.Context(), receipt.Run); err != nil {
 				t.Fatal(err)
@@ -179,7 +181,7 @@ func TestOperatorsBoundWhatFlowsSendAndWhere(t *testing.T) {
 			return run.Status.Ended()
 		})
 		text := fmt.Sprintf("%+v", run)
-		if (run.Status == engine.Succeeded) != (c.fails == "") || !strings.Contains(text, c.fails) {
+		if (run.Status == model.Succeeded) != (c.fails == "") || !strings.Contains(text, c.fails) {
 			t.Errorf("%s with %v: want %q, have %s", c.pipeline, c.targets, c.fails, text)
 		}
 	}

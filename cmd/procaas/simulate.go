@@ -13,7 +13,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
-	"procaas/engine"
+	"procaas/engine/planner"
 	"procaas/engine/simulate"
 )
 
@@ -227,7 +227,7 @@ func readPolicy(s streams, text string) (simulate.Policy, error) {
 	}
 	if h.Retry == nil {
 		// A handler that says nothing is repeated all the same.
-		return simulate.Policy{Name: h.Path + " (default)", Retry: engine.DefaultRetry()}, nil
+		return simulate.Policy{Name: h.Path + " (default)", Retry: planner.DefaultRetry()}, nil
 	}
 	return simulate.Policy{Name: h.Path, Retry: *h.Retry}, nil
 }

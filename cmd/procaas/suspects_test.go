@@ -15,8 +15,10 @@ import (
 	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
+	"procaas/engine/checkpoint"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/model"
 )
 
 // poisonous are a run that kills its node as soon as it calls, and one that is under way
@@ -80,12 +82,12 @@ func quarantine(t *testing.T, store string) {
 		kills.Add(1)
 		server = c.start(ctx)
 	}
-	v := c.await(ctx, poison, engine.Parked, engine.ClassQuarantined)
+	v := c.await(ctx, poison, model.Parked, engine.ClassQuarantined)
 	if v.Due != nil || !strings.Contains(v.Reason, "quarantined: 5 nodes in a row died") {
 		t.Errorf("want a run that stands still and says why, have %+v", v)
 	}
-	c.await(ctx, bystander, engine.Succeeded, "")
-	list, err := c.client.Runs(ctx, engine.RunFilter{Status: engine.Parked, ErrorClass: engine.ClassQuarantined})
+	c.await(ctx, bystander, model.Succeeded, "")
+	list, err := c.client.Runs(ctx, engine.RunFilter{Status: model.Parked, ErrorClass: engine.ClassQuarantined})
 	if err != nil || len(list.Items) != 1 || list.Items[0].ID != poison {
 		t.Errorf("want the run listed, have %+v, %v", list.Items, err)
 	}
@@ -101,7 +103,7 @@ func quarantine(t *testing.T, store string) {
 	if _, err := c.client.Retry(ctx, poison, "mended"); err != nil {
 		t.Fatal(err)
 	}
-	c.await(ctx, poison, engine.Succeeded, "")
+	c.await(ctx, poison, model.Succeeded, "")
 	server.terminate()
 }
 
@@ -116,7 +118,7 @@ func (c *crashing) handIn(ctx context.Context, eventType string) string {
 }
 
 // await waits until a run has a status, and a class of error.
-func (c *crashing) await(ctx context.Context, run string, status engine.Status, class string) engine.RunView {
+func (c *crashing) await(ctx context.Context, run string, status model.Status, class string) checkpoint.RunView {
 	c.t.Helper()
 	for {
 		v, err := c.client.Run(ctx, run)

@@ -15,8 +15,8 @@ import (
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"procaas/engine"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/model"
 )
 
 // A collectorStub takes spans in over OTLP/HTTP.
@@ -111,7 +111,7 @@ pipelines:
 		t.Fatal(reply, err)
 	}
 	reply.Body.Close()
-	o.wait(engine.Succeeded, 1)
+	o.wait(model.Succeeded, 1)
 
 	told := <-asked
 	eventually(t, "the spans of the run", func() bool {

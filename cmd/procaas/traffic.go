@@ -18,6 +18,8 @@ import (
 	"procaas/engine/api/client"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
+	"procaas/engine/checkpoint"
+	"procaas/engine/model"
 )
 
 // A traffic sends orders to the API as an application would, and counts what
@@ -194,8 +196,8 @@ type summary struct {
 }
 
 // add counts a run that has ended, and what became of its handlers.
-func (s *summary) add(v engine.RunView) {
-	if v.Status == engine.Succeeded {
+func (s *summary) add(v checkpoint.RunView) {
+	if v.Status == model.Succeeded {
 		s.Runs.Succeeded++
 	} else {
 		s.Runs.Failed++

@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"procaas/engine"
+	"procaas/engine/checkpoint"
+	"procaas/engine/model"
 	"procaas/engine/outbound"
 )
 
@@ -48,9 +50,9 @@ type Engine interface {
 	Backlog() engine.BacklogView
 	Healthy(ctx context.Context) error
 	Degraded() error
-	RunByID(ctx context.Context, id string) (engine.RunView, error)
-	List(ctx context.Context, f engine.RunFilter) ([]engine.RunView, string, error)
-	Entity(ctx context.Context, flow, key string) (engine.EntityView, error)
+	RunByID(ctx context.Context, id string) (checkpoint.RunView, error)
+	List(ctx context.Context, f engine.RunFilter) ([]checkpoint.RunView, string, error)
+	Entity(ctx context.Context, flow, key string) (checkpoint.EntityView, error)
 }
 
 var _ Engine = (*engine.Engine)(nil)
@@ -193,7 +195,7 @@ func (a *Alerter) check(ctx context.Context, b *book, e Engine) {
 		if err != nil && !away && !errors.Is(err, engine.ErrNotFound) {
 			return // the store is away; next time
 		}
-		waits := away || err == nil && (v.Status == engine.Failed || v.Status == engine.Parked && v.Due == nil)
+		waits := away || err == nil && (v.Status == model.Failed || v.Status == model.Parked && v.Due == nil)
 		b.found(run, waits, now)
 	}
 }
@@ -204,17 +206,17 @@ func (a *Alerter) check(ctx context.Context, b *book, e Engine) {
 func (a *Alerter) adopt(ctx context.Context, e Engine) bool {
 	ctx, cancel := context.WithTimeout(ctx, 4*askTime)
 	defer cancel()
-	for _, status := range []engine.Status{engine.Failed, engine.Parked} {
+	for _, status := range []model.Status{model.Failed, model.Parked} {
 		runs, _, err := e.List(ctx, engine.RunFilter{Status: status, Limit: adoptMost})
 		if err != nil {
 			return false
 		}
 		for _, v := range runs {
-			if status == engine.Parked && v.Due != nil {
+			if status == model.Parked && v.Due != nil {
 				continue
 			}
 			n := engine.Notice{Kind: engine.NoticeRunParked, Path: stuckAt(v), Error: v.Error, Run: v.ID, Flow: v.Flow, Key: v.Key}
-			if status == engine.Parked {
+			if status == model.Parked {
 				n.Error = v.Reason
 				a.Notice(n)
 			}
@@ -232,12 +234,12 @@ func (a *Alerter) adopt(ctx context.Context, e Engine) bool {
 }
 
 // stuckAt is the path of the handler at which a run has failed or stands still.
-func stuckAt(v engine.RunView) string {
+func stuckAt(v checkpoint.RunView) string {
 	if v.FailedPath != "" {
 		return v.FailedPath
 	}
 	for _, h := range v.Handlers {
-		if h.Outcome == engine.OutcomeUnknown {
+		if h.Outcome == model.OutcomeUnknown {
 			return h.Path
 		}
 	}

@@ -13,13 +13,15 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/checkpoint"
+	"procaas/engine/model"
 )
 
 // A fakeEngine is what an alerter sees of an engine.
 type fakeEngine struct {
 	mu       sync.Mutex // guards the following
 	sick     error
-	runs     map[string]engine.RunView
+	runs     map[string]checkpoint.RunView
 	asked    int
 	storeOff bool
 	away     string // the run whose cell of the inbox cannot be reached
@@ -37,20 +39,20 @@ func (e *fakeEngine) Healthy(context.Context) error {
 	return e.sick
 }
 
-func (e *fakeEngine) RunByID(_ context.Context, id string) (engine.RunView, error) {
+func (e *fakeEngine) RunByID(_ context.Context, id string) (checkpoint.RunView, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.asked++
 	if id == e.away {
-		return engine.RunView{}, fmt.Errorf("run %s: %w", id, engine.ErrAway)
+		return checkpoint.RunView{}, fmt.Errorf("run %s: %w", id, engine.ErrAway)
 	}
 	if v, ok := e.runs[id]; ok {
 		return v, nil
 	}
-	return engine.RunView{}, engine.ErrNotFound
+	return checkpoint.RunView{}, engine.ErrNotFound
 }
 
-func (e *fakeEngine) List(_ context.Context, f engine.RunFilter) (out []engine.RunView, _ string, err error) {
+func (e *fakeEngine) List(_ context.Context, f engine.RunFilter) (out []checkpoint.RunView, _ string, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.storeOff {
@@ -64,15 +66,15 @@ func (e *fakeEngine) List(_ context.Context, f engine.RunFilter) (out []engine.R
 	return out, "", nil
 }
 
-func (e *fakeEngine) Entity(_ context.Context, flow, key string) (engine.EntityView, error) {
+func (e *fakeEngine) Entity(_ context.Context, flow, key string) (checkpoint.EntityView, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for id, v := range e.runs {
 		if v.Flow == flow && v.Key == key {
-			return engine.EntityView{BlockedBy: id}, nil
+			return checkpoint.EntityView{BlockedBy: id}, nil
 		}
 	}
-	return engine.EntityView{}, engine.ErrNotFound
+	return checkpoint.EntityView{}, engine.ErrNotFound
 }
 
 func (e *fakeEngine) set(change func(*fakeEngine)) {
@@ -149,10 +151,10 @@ func TestAlerterFindsWhatIsStuckAlready(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		due := time.Now().Add(time.Hour)
-		e := &fakeEngine{storeOff: true, runs: map[string]engine.RunView{
-			"r-1": {ID: "r-1", Status: engine.Failed, Flow: "order", Key: "o-1", FailedPath: "p/a/one"},
-			"r-2": {ID: "r-2", Status: engine.Parked, Flow: "work", Pipeline: "p", Handlers: []engine.HandlerView{{Path: "p/a/two", Outcome: engine.OutcomeUnknown}}},
-			"r-3": {ID: "r-3", Status: engine.Parked, Flow: "order", Key: "o-3", Due: &due, Pipeline: "p"},
+		e := &fakeEngine{storeOff: true, runs: map[string]checkpoint.RunView{
+			"r-1": {ID: "r-1", Status: model.Failed, Flow: "order", Key: "o-1", FailedPath: "p/a/one"},
+			"r-2": {ID: "r-2", Status: model.Parked, Flow: "work", Pipeline: "p", Handlers: []checkpoint.HandlerView{{Path: "p/a/two", Outcome: model.OutcomeUnknown}}},
+			"r-3": {ID: "r-3", Status: model.Parked, Flow: "order", Key: "o-3", Due: &due, Pipeline: "p"},
 		}}
 		_, told, _ := alerting(t, e)
 		time.Sleep(5 * time.Second)
@@ -167,7 +169,7 @@ func TestAlerterFindsWhatIsStuckAlready(t *testing.T) {
 		e.set(func(e *fakeEngine) {
 			delete(e.runs, "r-1") // it has been cancelled, and forgotten
 			v := e.runs["r-2"]
-			v.Status = engine.Running
+			v.Status = model.Running
 			e.runs["r-2"] = v
 		})
 		time.Sleep(checkEvery + 3*time.Second)
@@ -188,9 +190,9 @@ func TestAlerterFindsWhatIsStuckAlready(t *testing.T) {
 func TestRunThatCannotBeReachedHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e := &fakeEngine{away: "r-1", runs: map[string]engine.RunView{
-			"r-1": {ID: "r-1", Status: engine.Failed, Flow: "order", Key: "o-1", FailedPath: "p/a/one"},
-			"r-2": {ID: "r-2", Status: engine.Failed, Flow: "order", Key: "o-2", FailedPath: "p/a/two"},
+		e := &fakeEngine{away: "r-1", runs: map[string]checkpoint.RunView{
+			"r-1": {ID: "r-1", Status: model.Failed, Flow: "order", Key: "o-1", FailedPath: "p/a/one"},
+			"r-2": {ID: "r-2", Status: model.Failed, Flow: "order", Key: "o-2", FailedPath: "p/a/two"},
 		}}
 		_, told, _ := alerting(t, e)
 		time.Sleep(3 * time.Second)

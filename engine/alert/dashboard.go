@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"procaas/engine"
+	"procaas/engine/planner"
 )
 
 // A dashboard is one of Grafana, as far as it is needed.
@@ -90,7 +90,7 @@ const (
 // WriteDashboard writes a dashboard for Grafana: a row for all nodes, and one for
 // each pipeline, whose panels show its handlers by path. The same pipelines give
 // the same text.
-func WriteDashboard(w io.Writer, plans []*engine.Plan) error {
+func WriteDashboard(w io.Writer, plans []*planner.Plan) error {
 	d := &dashboard{
 		UID: "procaas", Title: "ProcaaS", Tags: []string{"procaas"}, Timezone: "browser", Editable: true, SchemaVersion: 39,
 		Refresh: "10s", Time: timeRange{"now-1h", "now"},

@@ -19,6 +19,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/alert"
+	"procaas/engine/planner"
 	"procaas/handlers"
 )
 
@@ -42,16 +43,16 @@ pipelines:
     stages: [{id: only, handlers: [{id: later, set: {}}]}]
 `
 
-func plans(t *testing.T) []*engine.Plan {
+func plans(t *testing.T) []*planner.Plan {
 	t.Helper()
 	known := engine.Types(handlers.All())
 	b, found := dsl.Load([]diag.File{{Name: "flows.yaml", Data: []byte(watched)}}, dsl.Options{Types: known})
 	if b == nil {
 		t.Fatal(found)
 	}
-	var out []*engine.Plan
+	var out []*planner.Plan
 	for _, p := range b.Pipelines {
-		plan, err := engine.NewPlan(b, p, known)
+		plan, err := planner.New(b, p, known)
 		if err != nil {
 			t.Fatal(err)
 		}

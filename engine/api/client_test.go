@@ -15,6 +15,7 @@ import (
 	"procaas/engine/api/client"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
+	"procaas/engine/model"
 )
 
 func newClient(t *testing.T, token, serverToken string) (*client.Client, *fakeEngine) {
@@ -47,7 +48,7 @@ func TestClientFollowsARun(t *testing.T) {
 	if err != nil || run.Event.Payload.(map[string]any)["n"].(json.Number) != "9007199254740993" {
 		t.Errorf("have %+v, %v, want the exact number", run.Event, err)
 	}
-	page, err := c.Runs(ctx, engine.RunFilter{Limit: 1, Pipeline: "new-order-created", Status: engine.Waiting})
+	page, err := c.Runs(ctx, engine.RunFilter{Limit: 1, Pipeline: "new-order-created", Status: model.Waiting})
 	if err != nil || len(page.Items) != 1 || page.Next == nil || page.Items[0].ID != "run-2" {
 		t.Errorf("have %+v, %v", page, err)
 	}
@@ -55,11 +56,11 @@ func TestClientFollowsARun(t *testing.T) {
 	if err != nil || entity.Key != "a/b c%" || len(entity.Runs) != 1 {
 		t.Errorf("have %+v, %v", entity, err)
 	}
-	f.end("run-1", engine.Failed)
+	f.end("run-1", model.Failed)
 	if run, err := c.Retry(ctx, "run-1", ""); err != nil || run.Generation != 1 {
 		t.Errorf("have %+v, %v", run, err)
 	}
-	if run, err := c.Cancel(ctx, "run-1", "wrong city"); err != nil || run.Status != engine.Stopped || run.Reason != "wrong city" {
+	if run, err := c.Cancel(ctx, "run-1", "wrong city"); err != nil || run.Status != model.Cancelled || run.Reason != "wrong city" {
 		t.Errorf("have %+v, %v", run, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"procaas/engine/api"
 	"procaas/engine/api/access"
 	"procaas/engine/api/wire"
+	"procaas/engine/model"
 )
 
 // Who switches off at night does not lift the limit that somebody has set by day.
@@ -67,7 +68,7 @@ func TestConsoleRetriesForAnOperatorOfTheHandler(t *testing.T) {
 	f.known = map[string]engine.Grant{"on-call-of-orders": {Name: "ann", Role: engine.RoleOperator, Paths: []string{getOrder}}}
 	h := api.New(api.Options{Engine: portsOf(f), Token: "correct-horse-battery-staple", Open: []string{access.OpenEvents}})
 	post(h, `{"type": "new-order-created", "id": "e-1", "key": "k"}`)
-	f.end("run-1", engine.Failed)
+	f.end("run-1", model.Failed)
 	for act, want := range map[string]int{"cancel": http.StatusForbidden, "retry": http.StatusSeeOther} {
 		r := httptest.NewRequest(http.MethodPost, "/console/runs/run-1", strings.NewReader("do="+act))
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -86,7 +87,7 @@ func TestConsoleRetriesManyInParts(t *testing.T) {
 	const runs = 501
 	for i := range runs {
 		post(h, fmt.Sprintf(`{"type": "new-order-created", "id": "e-%d", "key": "k"}`, i))
-		f.end(fmt.Sprintf("run-%d", i+1), engine.Failed)
+		f.end(fmt.Sprintf("run-%d", i+1), model.Failed)
 	}
 	at := "http://" + serve(t, h)
 	form := url.Values{"pipeline": {"new-order-created"}, "reason": {"push <is> back"}, "confirm": {"yes"}}

@@ -16,6 +16,7 @@ import (
 	"procaas/engine/api"
 	"procaas/engine/api/access"
 	"procaas/engine/api/wire"
+	"procaas/engine/model"
 )
 
 const getOrder = "new-order-created/fetch-order/get-order"
@@ -33,7 +34,7 @@ func TestPagesAreSafe(t *testing.T) {
 	f := newFake(taxi(t))
 	h := api.New(api.Options{Engine: portsOf(f), Version: "v1"})
 	post(h, `{"type": "new-order-created", "id": "e-1", "key": "<script>alert(1)</script>"}`)
-	f.end("run-1", engine.Failed)
+	f.end("run-1", model.Failed)
 	outside := regexp.MustCompile(`(src|href|action)="(https?:)?//`)
 	for _, path := range pages {
 		w := get(h, path)
@@ -61,7 +62,7 @@ func TestOverviewTellsWhatIsWrong(t *testing.T) {
 	f := newFake(taxi(t))
 	h := api.New(api.Options{Engine: portsOf(f), Version: "v1"})
 	post(h, `{"type": "new-order-created", "id": "e-1", "key": "k"}`)
-	f.end("run-1", engine.Failed)
+	f.end("run-1", model.Failed)
 	page := get(h, "/").Body.String()
 	for _, want := range []string{getOrder, "87.5 %", "run-1", "attempt 3: 503", "ready", "switched off", "orders", "down"} {
 		if !strings.Contains(page, want) {
@@ -82,7 +83,7 @@ func TestRunPageTellsItsStory(t *testing.T) {
 	f := newFake(taxi(t))
 	h := api.New(api.Options{Engine: portsOf(f)})
 	post(h, `{"type": "new-order-created", "id": "e-1", "key": "k"}`)
-	f.end("run-1", engine.Failed)
+	f.end("run-1", model.Failed)
 	page := get(h, "/console/runs/run-1").Body.String()
 	for _, want := range []string{
 		"attempt 1: 500 &lt;b&gt;", "waits between attempts", "At most 1 at the same time", "it ran, and gave up after attempt 2: 503", `&#34;token&#34;: &#34;***&#34;`,
@@ -252,7 +253,7 @@ func TestConsoleSwitchesWithoutScripts(t *testing.T) {
 	}
 	n.until(t, "the run has failed", func() bool {
 		run, err := n.Run(t.Context(), receipt.Run)
-		return err == nil && run.Status == engine.Failed
+		return err == nil && run.Status == model.Failed
 	})
 	page := func(path string, want ...string) string {
 		t.Helper()
@@ -313,7 +314,7 @@ func TestConsoleSwitchesWithoutScripts(t *testing.T) {
 	}
 	n.until(t, "the run succeeds", func() bool {
 		run, err := n.Run(t.Context(), receipt.Run)
-		return err == nil && run.Status == engine.Succeeded
+		return err == nil && run.Status == model.Succeeded
 	})
 }
 

@@ -20,7 +20,9 @@ import (
 	"procaas/engine/api/client"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
+	"procaas/engine/checkpoint"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/model"
 	"procaas/engine/sqlite"
 	"procaas/handlers"
 )
@@ -92,9 +94,9 @@ func (n node) status(t *testing.T, path string) int {
 }
 
 // ended waits for a run to end.
-func (n node) ended(t *testing.T, id string) engine.RunView {
+func (n node) ended(t *testing.T, id string) checkpoint.RunView {
 	t.Helper()
-	var run engine.RunView
+	var run checkpoint.RunView
 	n.until(t, "run "+id+" ends", func() bool {
 		var err error
 		if run, err = n.Run(t.Context(), id); err != nil {
@@ -122,7 +124,7 @@ func TestOrderFromEventToEntity(t *testing.T) {
 		t.Fatalf("have %+v, %v", receipt, err)
 	}
 	run := n.ended(t, receipt.Run)
-	if run.Status != engine.Succeeded || run.Key != "o/42" || len(run.Handlers) != 2 {
+	if run.Status != model.Succeeded || run.Key != "o/42" || len(run.Handlers) != 2 {
 		t.Fatalf("have %+v", run)
 	}
 	for _, h := range run.Handlers {
@@ -151,7 +153,7 @@ func TestOrderFromEventToEntity(t *testing.T) {
 	if len(entity.Runs) == 1 && !reflect.DeepEqual(entity.Runs[0], run) {
 		t.Errorf("below its key the run is\n%+v, want it as it is by itself:\n%+v", entity.Runs[0], run)
 	}
-	page, err := n.Runs(ctx, engine.RunFilter{Flow: "taxi-order", Status: engine.Succeeded})
+	page, err := n.Runs(ctx, engine.RunFilter{Flow: "taxi-order", Status: model.Succeeded})
 	if err != nil || len(page.Items) != 1 || page.Next != nil {
 		t.Errorf("have %+v, %v", page, err)
 	}
@@ -192,7 +194,7 @@ func TestFailedRunIsRetriedAndCancelled(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := n.ended(t, receipt.Run)
-	if run.Status != engine.Failed || run.FailedPath != "new-order-created/fetch-order/get-order" {
+	if run.Status != model.Failed || run.FailedPath != "new-order-created/fetch-order/get-order" {
 		t.Fatalf("have %+v", run)
 	}
 	if _, err := n.Cancel(ctx, "00000000-0000-0000-0000-000000000000", ""); code(err) != "run_not_found" {
@@ -204,7 +206,7 @@ func TestFailedRunIsRetriedAndCancelled(t *testing.T) {
 	}
 	n.until(t, "the retried run succeeds", func() bool {
 		run, err := n.Run(ctx, receipt.Run)
-		return err == nil && run.Status == engine.Succeeded
+		return err == nil && run.Status == model.Succeeded
 	})
 	if _, err := n.Retry(ctx, receipt.Run, ""); code(err) != "run_not_failed" {
 		t.Errorf("have %v, want run_not_failed", err)
@@ -281,12 +283,12 @@ func TestTasksRun(t *testing.T) {
 	if reply.StatusCode != http.StatusAccepted {
 		t.Fatalf("have %s", reply.Status)
 	}
-	var page wire.Page[engine.RunView]
+	var page wire.Page[checkpoint.RunView]
 	n.until(t, "the task that is due has run", func() bool {
-		page, err = n.Runs(ctx, engine.RunFilter{Pipeline: "mail", Status: engine.Succeeded})
+		page, err = n.Runs(ctx, engine.RunFilter{Pipeline: "mail", Status: model.Succeeded})
 		return err == nil && len(page.Items) == 1
 	})
-	later, err := n.Runs(ctx, engine.RunFilter{Pipeline: "mail", Status: engine.Waiting})
+	later, err := n.Runs(ctx, engine.RunFilter{Pipeline: "mail", Status: model.Waiting})
 	if err != nil || len(later.Items) != 1 || later.Items[0].Due == nil || page.Items[0].Event.Type != "mail-wanted" {
 		t.Errorf("have %+v, %v, want one task that waits for its time", later, err)
 	}

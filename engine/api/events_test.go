@@ -16,6 +16,7 @@ import (
 	"procaas/dsl"
 	"procaas/engine"
 	"procaas/engine/api"
+	"procaas/engine/model"
 )
 
 // TestEventsOfTheReferenceSender sends with the library that services use, in
@@ -120,7 +121,7 @@ type idleEngine struct{ *fakeEngine }
 func (idleEngine) Submit(_ context.Context, in []engine.Submission) ([]engine.Submitted, error) {
 	out := make([]engine.Submitted, len(in))
 	for i, s := range in {
-		out[i].Receipt = engine.Receipt{Event: s.Event.ID, Run: "0199d3f0-6f6e-7c7b-9d0a-6a3c1c2f4e11"}
+		out[i].Receipt = model.Receipt{Event: s.Event.ID, Run: "0199d3f0-6f6e-7c7b-9d0a-6a3c1c2f4e11"}
 	}
 	return out, nil
 }

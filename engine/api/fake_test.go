@@ -27,7 +27,10 @@ import (
 	"procaas/engine/api/runs"
 	"procaas/engine/api/shards"
 	"procaas/engine/api/ui"
+	"procaas/engine/checkpoint"
 	"procaas/engine/enginetest"
+	"procaas/engine/model"
+	"procaas/engine/planner"
 	"procaas/handlers"
 )
 
@@ -70,8 +73,8 @@ type fakeEngine struct {
 	down       bool
 	overloaded bool
 	panics     bool
-	seen       []engine.Event // accepted, in order
-	runs       []engine.RunView
+	seen       []model.Event // accepted, in order
+	runs       []checkpoint.RunView
 	configs    map[string]engine.ConfigView
 	actors     []engine.Actor
 	audit      []engine.AuditView
@@ -121,33 +124,33 @@ func (f *fakeEngine) Overload() *engine.OverloadError {
 	return &engine.OverloadError{Wait: 1260 * time.Millisecond, After: 2100 * time.Millisecond}
 }
 
-func (f *fakeEngine) accept(e engine.Event) (engine.Receipt, error) {
+func (f *fakeEngine) accept(e model.Event) (model.Receipt, error) {
 	switch {
 	case len(f.bundle.On(e.Type)) == 0:
-		return engine.Receipt{}, &engine.IntakeError{Code: "unknown_event_type", Message: fmt.Sprintf("no pipeline serves events of type %q", e.Type), Field: "type"}
+		return model.Receipt{}, &engine.IntakeError{Code: "unknown_event_type", Message: fmt.Sprintf("no pipeline serves events of type %q", e.Type), Field: "type"}
 	case e.Type == "driver-found" && e.Key == "":
-		return engine.Receipt{}, &engine.IntakeError{Code: "missing_key", Message: "the flow taxi-order needs a key", Field: "key"}
+		return model.Receipt{}, &engine.IntakeError{Code: "missing_key", Message: "the flow taxi-order needs a key", Field: "key"}
 	case e.Type == "order-finished":
-		return engine.Receipt{}, &engine.IntakeError{Code: "event_rejected", Message: "an order that is finished takes no order-finished"}
+		return model.Receipt{}, &engine.IntakeError{Code: "event_rejected", Message: "an order that is finished takes no order-finished"}
 	case strings.ContainsFunc(e.Type+e.ID+e.Source+e.Key, unicode.IsControl) || !utf8.ValidString(e.ID) || len(e.Key) > 200:
-		return engine.Receipt{}, &engine.IntakeError{Code: "invalid_event", Message: "want short printable text", Field: "key"}
+		return model.Receipt{}, &engine.IntakeError{Code: "invalid_event", Message: "want short printable text", Field: "key"}
 	case e.Payload == "odd":
-		return engine.Receipt{}, &engine.IntakeError{Code: "odd_payload", Message: "want an even payload", Field: "payload.order-id"}
+		return model.Receipt{}, &engine.IntakeError{Code: "odd_payload", Message: "want an even payload", Field: "payload.order-id"}
 	}
 	for i, old := range f.seen {
 		if e.ID == "" || old.ID != e.ID || old.Source != e.Source {
 			continue
 		}
 		if !reflect.DeepEqual(old, e) {
-			return engine.Receipt{}, &engine.IntakeError{Code: "id_conflict", Message: "event " + e.ID + " was accepted before with another content", Field: "id"}
+			return model.Receipt{}, &engine.IntakeError{Code: "id_conflict", Message: "event " + e.ID + " was accepted before with another content", Field: "id"}
 		}
-		return engine.Receipt{Event: e.ID, Run: f.runs[i].ID, Duplicate: true}, nil
+		return model.Receipt{Event: e.ID, Run: f.runs[i].ID, Duplicate: true}, nil
 	}
 	f.seen = append(f.seen, e)
-	run := engine.RunView{
+	run := checkpoint.RunView{
 		ID: fmt.Sprintf("run-%d", len(f.seen)), Pipeline: f.bundle.On(e.Type)[0].ID, Flow: "taxi-order", Key: e.Key,
-		Status: engine.Waiting, Accepted: began, SharedState: map[string]any{}, Handlers: []engine.HandlerView{},
-		Event: engine.EventView{ID: e.ID, Source: e.Source, Type: e.Type, Time: began, Key: e.Key, Payload: e.Payload},
+		Status: model.Waiting, Accepted: began, SharedState: map[string]any{}, Handlers: []checkpoint.HandlerView{},
+		Event: checkpoint.EventView{ID: e.ID, Source: e.Source, Type: e.Type, Time: began, Key: e.Key, Payload: e.Payload},
 	}
 	if e.Payload == nil {
 		run.Event.Payload = json.RawMessage(nil)
@@ -156,48 +159,48 @@ func (f *fakeEngine) accept(e engine.Event) (engine.Receipt, error) {
 		run.Event.ID = fmt.Sprintf("made-%d", len(f.seen))
 	}
 	f.runs = append(f.runs, run)
-	return engine.Receipt{Event: run.Event.ID, Run: run.ID}, nil
+	return model.Receipt{Event: run.Event.ID, Run: run.ID}, nil
 }
 
 // end sets how a run ended.
-func (f *fakeEngine) end(id string, s engine.Status) {
+func (f *fakeEngine) end(id string, s model.Status) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r := f.find(id)
 	r.Status, r.Finished = s, &began
-	if s == engine.Failed {
+	if s == model.Failed {
 		r.FailedPath, r.Error, r.ErrorClass = "new-order-created/fetch-order/get-order", "attempt 3: 503", "503"
-		r.Handlers = []engine.HandlerView{{Path: r.FailedPath, Outcome: "failed", Attempts: 3, Started: &began, Finished: &began, Error: "503"}}
+		r.Handlers = []checkpoint.HandlerView{{Path: r.FailedPath, Outcome: "failed", Attempts: 3, Started: &began, Finished: &began, Error: "503"}}
 	}
 }
 
-func (f *fakeEngine) find(id string) *engine.RunView {
-	i := slices.IndexFunc(f.runs, func(r engine.RunView) bool { return r.ID == id })
+func (f *fakeEngine) find(id string) *checkpoint.RunView {
+	i := slices.IndexFunc(f.runs, func(r checkpoint.RunView) bool { return r.ID == id })
 	if i < 0 {
 		return nil
 	}
 	return &f.runs[i]
 }
 
-func (f *fakeEngine) steer(id string, may func(engine.Status) bool, change func(*engine.RunView)) (engine.RunView, error) {
+func (f *fakeEngine) steer(id string, may func(model.Status) bool, change func(*checkpoint.RunView)) (checkpoint.RunView, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.down {
-		return engine.RunView{}, errDown
+		return checkpoint.RunView{}, errDown
 	}
 	r := f.find(id)
 	if r == nil {
-		return engine.RunView{}, fmt.Errorf("run %s: %w", id, engine.ErrNotFound)
+		return checkpoint.RunView{}, fmt.Errorf("run %s: %w", id, engine.ErrNotFound)
 	}
 	if !may(r.Status) {
-		return engine.RunView{}, fmt.Errorf("run %s is %s: %w", id, r.Status, engine.ErrConflict)
+		return checkpoint.RunView{}, fmt.Errorf("run %s is %s: %w", id, r.Status, engine.ErrConflict)
 	}
 	change(r)
 	return *r, nil
 }
 
-func (f *fakeEngine) RunByID(_ context.Context, id string) (engine.RunView, error) {
-	return f.steer(id, func(engine.Status) bool { return true }, func(*engine.RunView) {})
+func (f *fakeEngine) RunByID(_ context.Context, id string) (checkpoint.RunView, error) {
+	return f.steer(id, func(model.Status) bool { return true }, func(*checkpoint.RunView) {})
 }
 
 func (f *fakeEngine) Explain(ctx context.Context, run, path string) (engine.Explanation, error) {
@@ -212,9 +215,9 @@ func (f *fakeEngine) Explain(ctx context.Context, run, path string) (engine.Expl
 		{Text: "b", From: 6, To: 7, Outcome: dsl.TraceNotNeeded, Values: []any{}, Parts: []*dsl.Trace{}},
 	}}
 	return engine.Explanation{
-		Run: run, Pipeline: "new-order-created", Status: engine.Succeeded, Path: "new-order-created/fetch-order/get-order",
-		Outcome: engine.OutcomeSkipped, DecidedBy: "enabled", Summary: "it was left out: enabled is false: a and b", At: &began,
-		Handler:   &engine.HandlerView{Path: "new-order-created/fetch-order/get-order", Outcome: engine.OutcomeSkipped, Finished: &began},
+		Run: run, Pipeline: "new-order-created", Status: model.Succeeded, Path: "new-order-created/fetch-order/get-order",
+		Outcome: model.OutcomeSkipped, DecidedBy: "enabled", Summary: "it was left out: enabled is false: a and b", At: &began,
+		Handler:   &checkpoint.HandlerView{Path: "new-order-created/fetch-order/get-order", Outcome: model.OutcomeSkipped, Finished: &began},
 		WaitedFor: []engine.WaitedFor{}, Missing: []string{}, Now: []string{"rolled out to 25 %"},
 		Decisions: []engine.Decision{{What: "enabled", Source: "a and b", File: "flow.yaml", Line: 7, Column: 3, Result: "false", Trace: trace}},
 	}, nil
@@ -227,8 +230,8 @@ func (f *fakeEngine) Story(ctx context.Context, run string) (engine.Story, error
 	}
 	later := began.Add(2 * time.Second)
 	return engine.Story{Run: view, Missing: []string{"which handler set <b>"}, Stages: []engine.StoryStage{{ID: "fetch-order", Steps: []engine.StoryStep{{
-		Path: "new-order-created/fetch-order/get-order", Critical: true, Outcome: engine.OutcomeFailed, Summary: "it ran, and gave up after attempt 2: 503",
-		Handler: &engine.HandlerView{Path: "new-order-created/fetch-order/get-order", Outcome: engine.OutcomeFailed, Attempts: 2, Started: &began, Finished: &later},
+		Path: "new-order-created/fetch-order/get-order", Critical: true, Outcome: model.OutcomeFailed, Summary: "it ran, and gave up after attempt 2: 503",
+		Handler: &checkpoint.HandlerView{Path: "new-order-created/fetch-order/get-order", Outcome: model.OutcomeFailed, Attempts: 2, Started: &began, Finished: &later},
 		Tries:   []engine.TryView{{Number: 1, Began: began, Ended: &began, Error: "500 <b>"}, {Number: 2, Began: later, Ended: &later, Error: "503"}},
 		Request: map[string]any{"token": "***"}, ResponseGone: "it is not kept",
 	}}, Changes: []engine.StateChange{
@@ -237,25 +240,25 @@ func (f *fakeEngine) Story(ctx context.Context, run string) (engine.Story, error
 	}}}}, nil
 }
 
-func (f *fakeEngine) Retry(_ context.Context, id string, by engine.Actor) (engine.RunView, error) {
-	return f.steer(id, func(s engine.Status) bool { return s == engine.Failed }, func(r *engine.RunView) {
-		r.Status, r.Generation, r.Finished, r.Error, r.FailedPath = engine.Waiting, r.Generation+1, nil, "", ""
+func (f *fakeEngine) Retry(_ context.Context, id string, by engine.Actor) (checkpoint.RunView, error) {
+	return f.steer(id, func(s model.Status) bool { return s == model.Failed }, func(r *checkpoint.RunView) {
+		r.Status, r.Generation, r.Finished, r.Error, r.FailedPath = model.Waiting, r.Generation+1, nil, "", ""
 		r.ErrorClass = ""
 	})
 }
 
-func (f *fakeEngine) Cancel(_ context.Context, id string, by engine.Actor) (engine.RunView, error) {
-	return f.steer(id, func(s engine.Status) bool { return !s.Ended() }, func(r *engine.RunView) {
-		r.Status, r.Reason, r.Finished = engine.Stopped, by.Reason, &began
+func (f *fakeEngine) Cancel(_ context.Context, id string, by engine.Actor) (checkpoint.RunView, error) {
+	return f.steer(id, func(s model.Status) bool { return !s.Ended() }, func(r *checkpoint.RunView) {
+		r.Status, r.Reason, r.Finished = model.Cancelled, by.Reason, &began
 	})
 }
 
-func (f *fakeEngine) Abandon(ctx context.Context, id string, by engine.Actor) (engine.RunView, error) {
+func (f *fakeEngine) Abandon(ctx context.Context, id string, by engine.Actor) (checkpoint.RunView, error) {
 	by.Reason += " (abandoned)"
 	return f.Cancel(ctx, id, by)
 }
 
-func (f *fakeEngine) List(_ context.Context, filter engine.RunFilter) ([]engine.RunView, string, error) {
+func (f *fakeEngine) List(_ context.Context, filter engine.RunFilter) ([]checkpoint.RunView, string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.down {
@@ -264,7 +267,7 @@ func (f *fakeEngine) List(_ context.Context, filter engine.RunFilter) ([]engine.
 	if filter.Cursor != "" && f.find(filter.Cursor) == nil {
 		return nil, "", engine.ErrCursor
 	}
-	page := []engine.RunView{}
+	page := []checkpoint.RunView{}
 	runs := slices.Clone(f.runs)
 	if !filter.Oldest {
 		slices.Reverse(runs)
@@ -272,10 +275,10 @@ func (f *fakeEngine) List(_ context.Context, filter engine.RunFilter) ([]engine.
 	for _, r := range runs {
 		switch {
 		case filter.Cursor != "" && (r.ID > filter.Cursor) != filter.Oldest, filter.Cursor == r.ID,
-			filter.ErrorClass != "" && !engine.IsOfClass(r.ErrorClass, filter.ErrorClass),
+			filter.ErrorClass != "" && !model.IsOfClass(r.ErrorClass, filter.ErrorClass),
 			filter.FailedPath != "" && !strings.HasPrefix(r.FailedPath, filter.FailedPath), !strings.Contains(r.Error, filter.Error),
 			!filter.Since.IsZero() && r.Accepted.Before(filter.Since), !filter.Until.IsZero() && !r.Accepted.Before(filter.Until),
-			filter.Live && r.Status.Ended() && r.Status != engine.Failed, filter.Begun && r.Stage == 0,
+			filter.Live && r.Status.Ended() && r.Status != model.Failed, filter.Begun && r.Stage == 0,
 			filter.Status != "" && r.Status != filter.Status, filter.Pipeline != "" && r.Pipeline != filter.Pipeline,
 			filter.Flow != "" && r.Flow != filter.Flow, filter.Key != "" && r.Key != filter.Key:
 		case len(page) == filter.Limit:
@@ -288,12 +291,12 @@ func (f *fakeEngine) List(_ context.Context, filter engine.RunFilter) ([]engine.
 	return page, "", nil
 }
 
-func (f *fakeEngine) Entity(_ context.Context, flow, key string) (engine.EntityView, error) {
+func (f *fakeEngine) Entity(_ context.Context, flow, key string) (checkpoint.EntityView, error) {
 	if flow != "taxi-order" {
-		return engine.EntityView{}, fmt.Errorf("flow %s: %w", flow, engine.ErrNotFound)
+		return checkpoint.EntityView{}, fmt.Errorf("flow %s: %w", flow, engine.ErrNotFound)
 	}
 	runs, _, err := f.List(context.Background(), engine.RunFilter{Key: key, Limit: 50})
-	return engine.EntityView{Flow: flow, Key: key, State: "created", SharedState: map[string]any{}, Waiting: len(runs), Runs: runs}, err
+	return checkpoint.EntityView{Flow: flow, Key: key, State: "created", SharedState: map[string]any{}, Waiting: len(runs), Runs: runs}, err
 }
 
 func (f *fakeEngine) Configs(context.Context) ([]engine.ConfigView, error) {
@@ -476,7 +479,7 @@ func (f *fakeEngine) MakeUpAll(ctx context.Context, filter engine.RunFilter, by 
 }
 
 func (f *fakeEngine) RetryAll(ctx context.Context, filter engine.RunFilter, by engine.Actor) (engine.RunsDone, error) {
-	filter.Status = engine.Failed
+	filter.Status = model.Failed
 	return f.each(ctx, filter, func(id string) error { _, err := f.Retry(ctx, id, by); return err })
 }
 
@@ -492,7 +495,7 @@ func (f *fakeEngine) AbandonAll(ctx context.Context, filter engine.RunFilter, by
 
 // Fit and Move know a run as pinned when its event says so.
 func (f *fakeEngine) Fit(_ context.Context, id string) (engine.RunFit, error) {
-	v, err := f.steer(id, func(s engine.Status) bool { return !s.Ended() || s == engine.Failed }, func(*engine.RunView) {})
+	v, err := f.steer(id, func(s model.Status) bool { return !s.Ended() || s == model.Failed }, func(*checkpoint.RunView) {})
 	if err != nil {
 		return engine.RunFit{}, err
 	}
@@ -503,18 +506,18 @@ func (f *fakeEngine) Fit(_ context.Context, id string) (engine.RunFit, error) {
 	return engine.NewRunFit(v, nil), nil
 }
 
-func (f *fakeEngine) Move(ctx context.Context, id string, by engine.Actor) (engine.RunView, error) {
+func (f *fakeEngine) Move(ctx context.Context, id string, by engine.Actor) (checkpoint.RunView, error) {
 	fit, err := f.Fit(ctx, id)
 	if err != nil {
-		return engine.RunView{}, err
+		return checkpoint.RunView{}, err
 	}
 	if !fit.Compatible {
-		return engine.RunView{}, fmt.Errorf("run %s: %w", id, &engine.PinnedError{Err: engine.ErrPipelineGone})
+		return checkpoint.RunView{}, fmt.Errorf("run %s: %w", id, &engine.PinnedError{Err: engine.ErrPipelineGone})
 	}
 	f.mu.Lock()
 	f.actors = append(f.actors, by)
 	f.mu.Unlock()
-	return f.steer(id, func(engine.Status) bool { return true }, func(r *engine.RunView) { r.Bundle, r.Move = "old", "new" })
+	return f.steer(id, func(model.Status) bool { return true }, func(r *checkpoint.RunView) { r.Bundle, r.Move = "old", "new" })
 }
 
 func (f *fakeEngine) MoveAll(ctx context.Context, filter engine.RunFilter, preview bool, by engine.Actor) (engine.RunsMoved, error) {
@@ -587,10 +590,10 @@ func (f *fakeEngine) Degraded() error {
 
 func (f *fakeEngine) Bundle() *dsl.Bundle { return f.bundle }
 
-func (f *fakeEngine) Plans() (all []*engine.Plan) {
+func (f *fakeEngine) Plans() (all []*planner.Plan) {
 	types := engine.Types(handlers.All())
 	for _, p := range f.bundle.Pipelines {
-		plan, err := engine.NewPlan(f.bundle, p, types)
+		plan, err := planner.New(f.bundle, p, types)
 		if err != nil {
 			panic(err)
 		}
@@ -599,7 +602,7 @@ func (f *fakeEngine) Plans() (all []*engine.Plan) {
 	return all
 }
 
-func (f *fakeEngine) Try(files []diag.File) ([]engine.PlanView, []diag.Diagnostic) {
+func (f *fakeEngine) Try(files []diag.File) ([]planner.PlanView, []diag.Diagnostic) {
 	_, found := dsl.Load(files, dsl.Options{})
 	return nil, found
 }

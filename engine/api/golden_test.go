@@ -20,8 +20,8 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"procaas/engine"
 	"procaas/engine/api"
+	"procaas/engine/model"
 )
 
 // TestRecordedRequests replays testdata/api: requests in, replies out. The
@@ -55,7 +55,7 @@ func TestRecordedRequests(t *testing.T) {
 				var run, status string
 				d.ScanArgs(t, "run", &run)
 				d.ScanArgs(t, "status", &status)
-				r.engine.end(run, engine.Status(status))
+				r.engine.end(run, model.Status(status))
 				return "ok\n"
 			case "engine":
 				r.engine.down, r.engine.panics, r.engine.wrong = d.HasArg("down"), d.HasArg("panics"), d.HasArg("wrong")

@@ -21,6 +21,7 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/ui"
+	"procaas/engine/model"
 )
 
 var update = flag.Bool("update", false, "rewrite schemas/openapi.json")
@@ -204,8 +205,8 @@ func TestEnumerationsAreComplete(t *testing.T) {
 	}{
 		{"/admin/v1/audit", "kind", engine.AuditKinds()},
 		{"/v1/runs", "status", []string{
-			string(engine.Waiting), string(engine.Running), string(engine.Parked), string(engine.Succeeded), string(engine.Failed),
-			string(engine.Stopped), string(engine.Ignored),
+			string(model.Waiting), string(model.Running), string(model.Parked), string(model.Succeeded), string(model.Failed),
+			string(model.Cancelled), string(model.Ignored),
 		}},
 	} {
 		for _, p := range s.doc.Paths[c.path].Get.Parameters {

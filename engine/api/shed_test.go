@@ -14,6 +14,7 @@ import (
 	"procaas/engine/api"
 	"procaas/engine/api/wire"
 	"procaas/engine/enginetest"
+	"procaas/engine/model"
 )
 
 // A flood is many clients that submit events at once.
@@ -114,7 +115,7 @@ func TestOverloadIsRefusedBeforeItIsLatency(t *testing.T) {
 			t.Errorf("event %s is both accepted and refused", id)
 		}
 	}
-	stored := map[string]engine.Status{}
+	stored := map[string]model.Status{}
 	n.until(t, "all runs have ended", func() bool {
 		ended := true
 		for cursor := ""; ; {
@@ -138,7 +139,7 @@ func TestOverloadIsRefusedBeforeItIsLatency(t *testing.T) {
 		}
 	}
 	for id := range f.accepted {
-		if stored[id] != engine.Succeeded {
+		if stored[id] != model.Succeeded {
 			t.Errorf("event %s was accepted; want its run succeeded, have %q", id, stored[id])
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"procaas/engine/cells"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/model"
 )
 
 // While a database of the inbox is away, the keys of the others work; its own wait, and
@@ -50,7 +51,7 @@ func TestKeysOfOthersWorkWhileACellIsAway(t *testing.T) {
 	}
 	ended := func(key string, n int) func() bool {
 		return func() bool {
-			counts, err := s.Count(ctx, engine.RunFilter{Key: key, Status: engine.Succeeded})
+			counts, err := s.Count(ctx, engine.RunFilter{Key: key, Status: model.Succeeded})
 			n := n
 			for _, c := range counts {
 				n -= c.Runs
@@ -63,7 +64,7 @@ func TestKeysOfOthersWorkWhileACellIsAway(t *testing.T) {
 	if err := cluster.Halt(enginetest.StopImmediate); err != nil {
 		t.Fatal(err)
 	}
-	event := engine.Submission{Event: engine.Event{ID: there + "-1", Source: "test", Type: "step", Key: there, Payload: map[string]any{"n": 1}}}
+	event := engine.Submission{Event: model.Event{ID: there + "-1", Source: "test", Type: "step", Key: there, Payload: map[string]any{"n": 1}}}
 	if out, err := e.Submit(ctx, []engine.Submission{event}); err == nil && !errors.Is(out[0].Err, engine.ErrAway) || err != nil && !errors.Is(err, engine.ErrAway) {
 		t.Errorf("want the cell away, have %+v, %v", out, err)
 	}

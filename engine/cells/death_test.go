@@ -12,6 +12,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/cells"
 	"procaas/engine/enginetest"
+	"procaas/engine/model"
 )
 
 // A mortal cell kills the process that makes a move, before a step or after it.
@@ -81,17 +82,17 @@ func takeOver(t *testing.T, at, want string) {
 	var die atomic.Pointer[func()]
 	dying := openAs(t, home, others, time.Second, func(_ string, store engine.Cell) engine.Cell { return &mortal{Cell: store, at: at, die: &die} })
 	works := dying
-	in := func(key string, n int) engine.Intake {
-		return engine.Intake{
+	in := func(key string, n int) model.Intake {
+		return model.Intake{
 			ID: fmt.Sprintf("%s-%d", key, n), Hash: "h", Flow: "f", Key: key, Ordered: true, Dedup: true, Pipeline: "p",
-			Event: engine.Event{ID: fmt.Sprintf("%s-%d", key, n), Source: "test", Type: "made", Key: key, Time: time.UnixMicro(1).UTC()},
+			Event: model.Event{ID: fmt.Sprintf("%s-%d", key, n), Source: "test", Type: "made", Key: key, Time: time.UnixMicro(1).UTC()},
 		}
 	}
 	accept := func(n int) {
 		t.Helper()
 		for _, key := range names(5) {
 			waitFor(t, "the slots to work again", func() bool {
-				out, err := works.Accept(ctx, 0, []engine.Intake{in(key, n)})
+				out, err := works.Accept(ctx, 0, []model.Intake{in(key, n)})
 				return err == nil && out[0].Err == nil
 			})
 		}
@@ -122,10 +123,10 @@ func takeOver(t *testing.T, at, want string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var changes []engine.Change
+		var changes []model.Change
 		for _, r := range runs {
 			have[r.Key] = append(have[r.Key], r.ID)
-			changes = append(changes, engine.Change{Run: r.ID, Version: r.Version, Status: engine.Succeeded, Pipeline: "p", Bundle: "bundle"})
+			changes = append(changes, model.Change{Run: r.ID, Version: r.Version, Status: model.Succeeded, Pipeline: "p", Bundle: "bundle"})
 		}
 		errs, err := other.Commit(ctx, node, changes)
 		if err != nil || slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
@@ -136,7 +137,7 @@ func takeOver(t *testing.T, at, want string) {
 		if got := strings.Join(have[key], " "); got != fmt.Sprintf("%s-0 %s-1 %s-2", key, key, key) {
 			t.Errorf("key %s: want its three runs in order, have %s", key, got)
 		}
-		if out, err := other.Accept(ctx, 0, []engine.Intake{in(key, 0)}); err != nil || !out[0].Duplicate {
+		if out, err := other.Accept(ctx, 0, []model.Intake{in(key, 0)}); err != nil || !out[0].Duplicate {
 			t.Errorf("key %s: want a repetition known, have %+v, %v", key, out, err)
 		}
 	}
@@ -194,16 +195,16 @@ func dieInSecondPart(t *testing.T, at, wantSecond string) {
 	if moved := slices.Index(want, cells.Home); err != nil || v.Moves[0].Moved != moved || v.Moves[0].Error == "" {
 		t.Errorf("want %d slots moved and the reason for it, have %+v, %v", moved, v.Moves[0], err)
 	}
-	accepted := func(in engine.Intake) {
+	accepted := func(in model.Intake) {
 		t.Helper()
 		waitFor(t, "the slot to work", func() bool {
-			out, err := other.Accept(ctx, 0, []engine.Intake{in})
+			out, err := other.Accept(ctx, 0, []model.Intake{in})
 			return err == nil && out[0].Err == nil
 		})
 	}
 	for _, key := range keys {
 		accepted(order(key, key+"-2"))
-		if out, err := other.Accept(ctx, 0, []engine.Intake{order(key, key+"-0")}); err != nil || !out[0].Duplicate {
+		if out, err := other.Accept(ctx, 0, []model.Intake{order(key, key+"-0")}); err != nil || !out[0].Duplicate {
 			t.Errorf("key %s: want a repetition known, have %+v, %v", key, out, err)
 		}
 	}
@@ -217,7 +218,7 @@ func dieInSecondPart(t *testing.T, at, wantSecond string) {
 			if r.ID != fmt.Sprintf("%s-%d", r.Key, n) {
 				t.Errorf("key %s: run %s came at place %d", r.Key, r.ID, n)
 			}
-			commit(t, other, node, r, engine.Succeeded)
+			commit(t, other, node, r, model.Succeeded)
 		}
 	}
 	if runs, err := other.Claim(ctx, node, 100, "bundle"); err != nil || len(runs) > 0 {
@@ -276,11 +277,11 @@ func TestMoveGivesUpForLongRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := engine.Intake{
+	in := model.Intake{
 		ID: "run", Hash: "h", Flow: "f", Key: "k", Ordered: true, Dedup: true, Pipeline: "p", Own: true,
-		Event: engine.Event{ID: "event", Source: "test", Type: "made", Key: "k", Time: time.UnixMicro(1).UTC()},
+		Event: model.Event{ID: "event", Source: "test", Type: "made", Key: "k", Time: time.UnixMicro(1).UTC()},
 	}
-	out, err := s.Accept(ctx, node, []engine.Intake{in})
+	out, err := s.Accept(ctx, node, []model.Intake{in})
 	if err != nil || out[0].Claimed == nil {
 		t.Fatalf("want the run owned, have %+v, %v", out, err)
 	}
@@ -291,7 +292,7 @@ func TestMoveGivesUpForLongRuns(t *testing.T) {
 		t.Fatalf("want the move undone for the run, have %+v", done)
 	}
 	c := out[0].Claimed
-	errs, err := s.Commit(ctx, node, []engine.Change{{Run: c.ID, Version: c.Version, Status: engine.Succeeded, Pipeline: "p", Bundle: "bundle"}})
+	errs, err := s.Commit(ctx, node, []model.Change{{Run: c.ID, Version: c.Version, Status: model.Succeeded, Pipeline: "p", Bundle: "bundle"}})
 	if err != nil || errs[0] != nil {
 		t.Fatalf("commit: %v, %v", errs, err)
 	}

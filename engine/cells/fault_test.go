@@ -13,6 +13,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/cells"
 	"procaas/engine/enginetest"
+	"procaas/engine/model"
 )
 
 // A faulty cell lets something happen in the midst of what a store asks of it.
@@ -24,7 +25,7 @@ type faulty struct {
 	once   [2]sync.Once
 }
 
-func (f *faulty) Accept(ctx context.Context, node int64, runs []engine.Intake) ([]engine.Accepted, error) {
+func (f *faulty) Accept(ctx context.Context, node int64, runs []model.Intake) ([]engine.Accepted, error) {
 	if f.away.Load() {
 		return nil, context.DeadlineExceeded
 	}
@@ -54,15 +55,15 @@ func (f *faulty) Cancel(ctx context.Context, run string, by engine.Actor) error 
 }
 
 // order makes an event of a key that is like no other.
-func order(key, id string) engine.Intake {
-	return engine.Intake{
+func order(key, id string) model.Intake {
+	return model.Intake{
 		ID: id, Hash: "h", Flow: "f", Key: key, Ordered: true, Dedup: true, Pipeline: "p",
-		Event: engine.Event{ID: id, Source: "test", Type: "made", Key: key, Time: time.UnixMicro(1).UTC()},
+		Event: model.Event{ID: id, Source: "test", Type: "made", Key: key, Time: time.UnixMicro(1).UTC()},
 	}
 }
 
 // accept hands events in, all of which must be taken.
-func accept(t *testing.T, s engine.Store, in ...engine.Intake) {
+func accept(t *testing.T, s engine.Store, in ...model.Intake) {
 	t.Helper()
 	out, err := s.Accept(t.Context(), 0, in)
 	if err != nil {
@@ -86,13 +87,13 @@ func claim(t *testing.T, s engine.Store, node int64, id string) engine.Claimed {
 }
 
 // commit writes a change, and must be able to.
-func commit(t *testing.T, s engine.Store, node int64, c engine.Claimed, status engine.Status, with ...func(*engine.Change)) {
+func commit(t *testing.T, s engine.Store, node int64, c engine.Claimed, status model.Status, with ...func(*model.Change)) {
 	t.Helper()
-	change := engine.Change{Run: c.ID, Version: c.Version, Status: status, Pipeline: "p", Bundle: "bundle"}
+	change := model.Change{Run: c.ID, Version: c.Version, Status: status, Pipeline: "p", Bundle: "bundle"}
 	for _, f := range with {
 		f(&change)
 	}
-	if errs, err := s.Commit(t.Context(), node, []engine.Change{change}); err != nil || errs[0] != nil {
+	if errs, err := s.Commit(t.Context(), node, []model.Change{change}); err != nil || errs[0] != nil {
 		t.Fatalf("commit: %v, %v", errs, err)
 	}
 }
@@ -141,7 +142,7 @@ func TestRunsAreSteeredWhereTheyAre(t *testing.T) {
 		t.Errorf("a run of cell b was not undone: %v", err)
 	}
 	for _, run := range []string{"first", "second"} {
-		if r, err := s.Run(t.Context(), run); err != nil || r.Status != engine.Stopped {
+		if r, err := s.Run(t.Context(), run); err != nil || r.Status != model.Cancelled {
 			t.Errorf("run %s: want it stopped, have %s, %v", run, r.Status, err)
 		}
 	}
@@ -158,14 +159,14 @@ func TestMoveBringsDeferredRunsBack(t *testing.T) {
 		f := &faulty{Cell: store}
 		if name == cells.Home {
 			f.freeze = func() {
-				commit(t, s, node, last, engine.Succeeded, func(c *engine.Change) { c.State = "open" })
+				commit(t, s, node, last, model.Succeeded, func(c *model.Change) { c.State = "open" })
 			}
 		}
 		return f
 	})
 	node = join(t, s)
 	accept(t, s, order("k", "early"))
-	commit(t, s, node, claim(t, s, node, "early"), engine.Waiting, func(c *engine.Change) { c.Defer, c.Bundle = true, "" })
+	commit(t, s, node, claim(t, s, node, "early"), model.Waiting, func(c *model.Change) { c.Defer, c.Bundle = true, "" })
 	accept(t, s, order("k", "opens"))
 	last = claim(t, s, node, "opens")
 	moved(t, s, "b", "k")
@@ -193,7 +194,7 @@ func TestOutboxPassesByWhatCannotGo(t *testing.T) {
 	c := claim(t, s, node, "emits")
 	b.away.Store(true)
 	const many = 300
-	commit(t, s, node, c, engine.Succeeded, func(c *engine.Change) {
+	commit(t, s, node, c, model.Succeeded, func(c *model.Change) {
 		for i := range many {
 			c.Emit = append(c.Emit, order("to-b", fmt.Sprintf("b-%03d", i)))
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // each asks all cells at once that are named, and waits for all.
@@ -30,7 +31,7 @@ const rereads = 3
 
 // Accept implements [engine.Inbox]. Of a batch for several cells each part is stored for
 // itself: the result of an event whose cell is away is [engine.ErrAway].
-func (s *Store) Accept(ctx context.Context, node int64, runs []engine.Intake) ([]engine.Accepted, error) {
+func (s *Store) Accept(ctx context.Context, node int64, runs []model.Intake) ([]engine.Accepted, error) {
 	out := make([]engine.Accepted, len(runs))
 	left := make([]int, len(runs))
 	for i := range left {
@@ -62,7 +63,7 @@ func moving(asked []int, out []engine.Accepted) (left []int) {
 }
 
 // acceptOnce hands the events in that are left, each to the cell that the map names.
-func (s *Store) acceptOnce(ctx context.Context, node int64, runs []engine.Intake, left []int, out []engine.Accepted) error {
+func (s *Store) acceptOnce(ctx context.Context, node int64, runs []model.Intake, left []int, out []engine.Accepted) error {
 	byPart := map[*part][]int{}
 	var parts []*part
 	for _, i := range left {
@@ -84,7 +85,7 @@ func (s *Store) acceptOnce(ctx context.Context, node int64, runs []engine.Intake
 		return fmt.Errorf("accept: %w", engine.ErrFenced)
 	}
 	_, errs := each(parts, func(p *part) (struct{}, error) {
-		batch := make([]engine.Intake, len(byPart[p]))
+		batch := make([]model.Intake, len(byPart[p]))
 		for n, i := range byPart[p] {
 			batch[n] = runs[i]
 		}
@@ -109,7 +110,7 @@ func (s *Store) acceptOnce(ctx context.Context, node int64, runs []engine.Intake
 }
 
 // acceptAt hands events in at a cell.
-func (s *Store) acceptAt(ctx context.Context, p *part, node int64, batch []engine.Intake) ([]engine.Accepted, error) {
+func (s *Store) acceptAt(ctx context.Context, p *part, node int64, batch []model.Intake) ([]engine.Accepted, error) {
 	store, err := p.cell()
 	if err != nil {
 		return nil, err
@@ -180,7 +181,7 @@ func (s *Store) ask(ctx context.Context, do func(engine.Cell) (any, error)) (fou
 }
 
 // Pending implements [engine.Inbox].
-func (s *Store) Pending(ctx context.Context, flow, key string, types []string, after int64, limit int) ([]engine.Pending, error) {
+func (s *Store) Pending(ctx context.Context, flow, key string, types []string, after int64, limit int) ([]model.Pending, error) {
 	p := s.partOf(key)
 	store, err := p.cell()
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // A node has a number in each cell, and is known by that of the home. In the other
@@ -286,7 +287,7 @@ func deadline(c engine.Claimed) time.Time {
 
 // Commit implements [engine.Ledger]. The changes of each cell are a transaction; those
 // of a cell that is away get [engine.ErrAway].
-func (s *Store) Commit(ctx context.Context, node int64, changes []engine.Change) ([]error, error) {
+func (s *Store) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	if len(changes) == 0 {
 		return []error{}, nil
 	}
@@ -312,7 +313,7 @@ func (s *Store) Commit(ctx context.Context, node int64, changes []engine.Change)
 	parts := slices.Collect(maps.Keys(byPart))
 	emits := false
 	_, errs := each(parts, func(p *part) (struct{}, error) {
-		batch := make([]engine.Change, len(byPart[p]))
+		batch := make([]model.Change, len(byPart[p]))
 		for n, i := range byPart[p] {
 			batch[n] = changes[i]
 			batch[n].Calls = s.callsAt(ctx, p, changes[i].Calls)
@@ -322,7 +323,7 @@ func (s *Store) Commit(ctx context.Context, node int64, changes []engine.Change)
 			if out[i] = err; err == nil {
 				out[i] = results[n]
 			}
-			if out[i] == nil && changes[i].Status != engine.Running || errors.Is(out[i], engine.ErrStale) {
+			if out[i] == nil && changes[i].Status != model.Running || errors.Is(out[i], engine.ErrStale) {
 				s.owned.Delete(changes[i].Run)
 			}
 		}
@@ -346,7 +347,7 @@ func (s *Store) Commit(ctx context.Context, node int64, changes []engine.Change)
 }
 
 // commitAt writes changes in a cell.
-func (s *Store) commitAt(ctx context.Context, p *part, node int64, batch []engine.Change) ([]error, error) {
+func (s *Store) commitAt(ctx context.Context, p *part, node int64, batch []model.Change) ([]error, error) {
 	store, err := p.cell()
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"procaas/engine/cells"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/model"
 )
 
 // counting is a flow whose entities count their events, and tell a neighbour, whose key
@@ -42,20 +43,20 @@ type ledger struct {
 	wrong []string
 }
 
-func (l *ledger) handle(_ context.Context, c *engine.Call, value any) (engine.Result, error) {
+func (l *ledger) handle(_ context.Context, c *engine.Call, value any) (model.Result, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := c.Event.Payload.(map[string]any)["n"].(int)
 	if c.Path == "told/a/hear" {
 		l.told[c.Event.Key] = append(l.told[c.Event.Key], n)
-		return engine.Result{}, nil
+		return model.Result{}, nil
 	}
 	key := c.Event.Key
 	if value != n {
 		l.wrong = append(l.wrong, fmt.Sprintf("event %d of key %s found %v in the shared state", n, key, value))
 	}
 	l.steps[key] = append(l.steps[key], n)
-	return engine.Result{Response: n + 1, Emit: []engine.Event{{
+	return model.Result{Response: n + 1, Emit: []model.Event{{
 		ID: fmt.Sprintf("%s-%d", key, n), Source: "ledger", Type: "told", Key: "to-" + key, Time: time.Now().UTC(), Payload: map[string]any{"n": n},
 	}}}, nil
 }
@@ -113,7 +114,7 @@ func nodes(t *testing.T, l *ledger, stores ...engine.Store) []*engine.Engine {
 // submit sends the events of a key in order, each until it is accepted.
 func submit(ctx context.Context, t *testing.T, e *engine.Engine, key string, events int) {
 	for n := range events {
-		s := engine.Submission{Event: engine.Event{ID: fmt.Sprintf("%s-%d", key, n), Source: "test", Type: "step", Key: key, Payload: map[string]any{"n": n}}}
+		s := engine.Submission{Event: model.Event{ID: fmt.Sprintf("%s-%d", key, n), Source: "test", Type: "step", Key: key, Payload: map[string]any{"n": n}}}
 		for {
 			out, err := e.Submit(ctx, []engine.Submission{s})
 			if err == nil && out[0].Err == nil {
@@ -177,7 +178,7 @@ func TestMoveUnderSubmitters(t *testing.T) {
 	}
 	sending.Wait()
 	waitFor(t, "the end of all runs", func() bool {
-		counts, err := first.Count(ctx, engine.RunFilter{Status: engine.Succeeded})
+		counts, err := first.Count(ctx, engine.RunFilter{Status: model.Succeeded})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -190,7 +191,7 @@ func TestMoveUnderSubmitters(t *testing.T) {
 	l.check(t, keys, events)
 	// What was accepted before the moves is known after them.
 	for _, key := range keys {
-		out, err := engines[0].Submit(ctx, []engine.Submission{{Event: engine.Event{ID: key + "-0", Source: "test", Type: "step", Key: key, Payload: map[string]any{"n": 0}}}})
+		out, err := engines[0].Submit(ctx, []engine.Submission{{Event: model.Event{ID: key + "-0", Source: "test", Type: "step", Key: key, Payload: map[string]any{"n": 0}}}})
 		if err != nil || out[0].Err != nil || !out[0].Receipt.Duplicate {
 			t.Errorf("key %s: want a repetition known, have %+v, %v", key, out, err)
 		}
@@ -207,7 +208,7 @@ func TestMoveOfAHeavySlot(t *testing.T) {
 	ctx := t.Context()
 	s := open(t, enginetest.MigratedPostgres(t), map[string]string{"b": enginetest.MigratedPostgres(t)})
 	const many = 5200
-	var in []engine.Intake
+	var in []model.Intake
 	for i := range many {
 		in = append(in, order("k", fmt.Sprintf("run-%04d", i)))
 	}
@@ -221,7 +222,7 @@ func TestMoveOfAHeavySlot(t *testing.T) {
 	}
 	node := join(t, s)
 	for i := range 3 {
-		commit(t, s, node, claim(t, s, node, fmt.Sprintf("run-%04d", i)), engine.Succeeded)
+		commit(t, s, node, claim(t, s, node, fmt.Sprintf("run-%04d", i)), model.Succeeded)
 	}
 }
 
@@ -262,7 +263,7 @@ func BenchmarkFreeze(b *testing.B) {
 			w := &windows{began: map[string]time.Time{}}
 			s := openAs(b, enginetest.MigratedPostgres(b), map[string]string{"b": enginetest.MigratedPostgres(b)}, time.Minute,
 				func(_ string, store engine.Cell) engine.Cell { return &timed{store, w} })
-			var in []engine.Intake
+			var in []model.Intake
 			for i := range waiting {
 				in = append(in, order(fmt.Sprint("key-", i), fmt.Sprint("run-", i)))
 			}

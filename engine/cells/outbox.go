@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // What runs emit to keys of other cells is in the outbox of their own cell, in the
@@ -81,7 +82,7 @@ func (s *Store) relayOnce(p *part, store engine.Cell, stuck map[int]bool) (n int
 	if err != nil || len(parcels) == 0 {
 		return 0, p.heed(ctx, err)
 	}
-	batch := make([]engine.Intake, len(parcels))
+	batch := make([]model.Intake, len(parcels))
 	for i, parcel := range parcels {
 		batch[i] = parcel.Intake
 	}

@@ -9,6 +9,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/cells"
 	"procaas/engine/enginetest"
+	"procaas/engine/model"
 )
 
 // A cell is removed only when nothing is left in it, on all nodes, and for good: those
@@ -32,7 +33,7 @@ func TestCellIsRemoved(t *testing.T) {
 	refused("b", true, "has 1 slots of keys")
 	node := join(t, s)
 	accept(t, s, order("k", "over"))
-	commit(t, s, node, claim(t, s, node, "over"), engine.Succeeded)
+	commit(t, s, node, claim(t, s, node, "over"), model.Succeeded)
 	moved(t, s, cells.Home, "k")
 	refused("b", false, "such as over, that have ended")
 	if err := s.RemoveCell(ctx, "b", true, by); err != nil {

@@ -9,6 +9,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/cells"
 	"procaas/engine/enginetest"
+	"procaas/engine/model"
 	"procaas/engine/postgres"
 )
 
@@ -93,7 +94,7 @@ func TestEachCellHasAChainOfItsAudit(t *testing.T) {
 	if _, err := s.SetConfig(t.Context(), "A", []byte("1"), -1, by); err != nil {
 		t.Fatal(err)
 	}
-	done, err := s.Accept(t.Context(), 0, []engine.Intake{{ID: "run", Event: engine.Event{ID: "e", Type: "t", Source: "s", Time: time.Now()}, Flow: "f", Key: "k"}})
+	done, err := s.Accept(t.Context(), 0, []model.Intake{{ID: "run", Event: model.Event{ID: "e", Type: "t", Source: "s", Time: time.Now()}, Flow: "f", Key: "k"}})
 	if err != nil || done[0].Err != nil {
 		t.Fatal(done, err)
 	}

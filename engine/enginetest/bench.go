@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // Benchmark measures the calls of a store that every run makes, as the engine
@@ -27,9 +28,9 @@ func Benchmark(b *testing.B, open func(b *testing.B) engine.Store) {
 func BenchmarkBacklog(b *testing.B, open func(b *testing.B) engine.Store, waiting int) {
 	p := newBench(b, open(b), 64)
 	for n := 0; n < waiting; n += 2000 {
-		batch := make([]engine.Intake, min(2000, waiting-n))
+		batch := make([]model.Intake, min(2000, waiting-n))
 		for i := range batch {
-			batch[i] = p.event("key", unordered, func(in *engine.Intake) { in.Dedup = false })
+			batch[i] = p.event("key", unordered, func(in *model.Intake) { in.Dedup = false })
 		}
 		p.accept(batch...)
 	}
@@ -41,7 +42,7 @@ func BenchmarkBacklog(b *testing.B, open func(b *testing.B) engine.Store, waitin
 		if runs[0].ID != batch[0].ID {
 			b.Fatalf("want the urgent run %s claimed, have %s", batch[0].ID, runs[0].ID)
 		}
-		if err := p.checkpoint(runs, engine.Succeeded); err != nil {
+		if err := p.checkpoint(runs, model.Succeeded); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -88,8 +89,8 @@ func (p *bench) measure(do func(lane int) error) {
 }
 
 // events makes a batch of events, each with a key of its own.
-func (p *bench) events(with ...func(*engine.Intake)) []engine.Intake {
-	batch := make([]engine.Intake, p.size)
+func (p *bench) events(with ...func(*model.Intake)) []model.Intake {
+	batch := make([]model.Intake, p.size)
 	for i := range batch {
 		batch[i] = p.event("", with...)
 		batch[i].Key = batch[i].ID
@@ -108,8 +109,8 @@ func benchAccept(p *bench) {
 // checkpointSize is what a run of a few handlers keeps.
 const checkpointSize = 800
 
-func (p *bench) checkpoint(runs []engine.Claimed, s engine.Status) error {
-	changes := make([]engine.Change, len(runs))
+func (p *bench) checkpoint(runs []engine.Claimed, s model.Status) error {
+	changes := make([]model.Change, len(runs))
 	for i := range runs {
 		changes[i] = change(runs[i], s)
 		changes[i].Checkpoint = []byte(long(checkpointSize))
@@ -140,7 +141,7 @@ func benchCommit(p *bench) {
 		}
 		from := next[lane]
 		next[lane] += p.size
-		return p.checkpoint(runs[lane][from:from+p.size], engine.Running)
+		return p.checkpoint(runs[lane][from:from+p.size], model.Running)
 	})
 }
 
@@ -155,7 +156,7 @@ func (p *bench) own() []engine.Claimed {
 
 func benchClaim(p *bench) {
 	for n := 0; n < p.b.N+lanes*p.size; n += 1000 {
-		batch := make([]engine.Intake, 1000)
+		batch := make([]model.Intake, 1000)
 		for i := range batch {
 			batch[i] = p.event("key", unordered)
 		}
@@ -176,10 +177,10 @@ func benchLife(p *bench) {
 	p.measure(func(int) error {
 		runs := p.own()
 		for range 3 {
-			if err := p.checkpoint(runs, engine.Running); err != nil {
+			if err := p.checkpoint(runs, model.Running); err != nil {
 				return err
 			}
 		}
-		return p.checkpoint(runs, engine.Succeeded)
+		return p.checkpoint(runs, model.Succeeded)
 	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/model"
 )
 
 // Conformance checks that a store keeps every promise of the engine's ports.
@@ -75,11 +76,11 @@ var steerer = engine.Actor{Name: "ann", Reason: "why"}
 const lease = time.Hour
 
 // event makes the intake of an ordered event of flow "orders".
-func (p *probe) event(key string, with ...func(*engine.Intake)) engine.Intake {
+func (p *probe) event(key string, with ...func(*model.Intake)) model.Intake {
 	n := p.ids.Add(1)
-	in := engine.Intake{
+	in := model.Intake{
 		ID: fmt.Sprintf("run-%06d", n), Hash: fmt.Sprintf("hash-%d", n),
-		Event: engine.Event{
+		Event: model.Event{
 			ID: fmt.Sprintf("event-%d", n), Source: "test", Type: "made", Key: key,
 			Time: time.UnixMicro(1_700_000_000_000_000 + n).UTC(), Payload: map[string]any{"n": int(n)},
 		},
@@ -92,20 +93,20 @@ func (p *probe) event(key string, with ...func(*engine.Intake)) engine.Intake {
 }
 
 // The ways in which an event may differ.
-func unordered(in *engine.Intake) { in.Ordered, in.Block = false, false }
-func skipping(in *engine.Intake)  { in.Block = false }
-func owned(in *engine.Intake)     { in.Own = true }
+func unordered(in *model.Intake) { in.Ordered, in.Block = false, false }
+func skipping(in *model.Intake)  { in.Block = false }
+func owned(in *model.Intake)     { in.Own = true }
 
-func at(when time.Time) func(*engine.Intake) {
-	return func(in *engine.Intake) { in.Event.At = when.UTC().Truncate(time.Microsecond) }
+func at(when time.Time) func(*model.Intake) {
+	return func(in *model.Intake) { in.Event.At = when.UTC().Truncate(time.Microsecond) }
 }
 
-func priority(n int) func(*engine.Intake) {
-	return func(in *engine.Intake) { in.Event.Priority = n }
+func priority(n int) func(*model.Intake) {
+	return func(in *model.Intake) { in.Event.Priority = n }
 }
 
 // accept accepts events that must all be new, and gives the ids of their runs.
-func (p *probe) accept(runs ...engine.Intake) []string {
+func (p *probe) accept(runs ...model.Intake) []string {
 	p.Helper()
 	ids := make([]string, len(runs))
 	for i, a := range p.acceptFor(0, runs...) {
@@ -117,7 +118,7 @@ func (p *probe) accept(runs ...engine.Intake) []string {
 	return ids
 }
 
-func (p *probe) acceptFor(node int64, runs ...engine.Intake) []engine.Accepted {
+func (p *probe) acceptFor(node int64, runs ...model.Intake) []engine.Accepted {
 	p.Helper()
 	results, err := p.Accept(p.Context(), node, runs)
 	if err != nil {
@@ -195,15 +196,15 @@ func idsOf(runs []engine.Claimed) []string {
 }
 
 // change makes the next change of a claimed run.
-func change(c engine.Claimed, s engine.Status) engine.Change {
-	return engine.Change{
+func change(c engine.Claimed, s model.Status) model.Change {
+	return model.Change{
 		Run: c.ID, Version: c.Version, Status: s, Bundle: "bundle", Pipeline: c.Pipeline,
 		Checkpoint: fmt.Appendf(nil, `{"version":%d}`, c.Version),
 	}
 }
 
 // commit writes changes that must all be taken.
-func (p *probe) commit(node int64, changes ...engine.Change) {
+func (p *probe) commit(node int64, changes ...model.Change) {
 	p.Helper()
 	for i, err := range p.commitErrs(node, changes...) {
 		if err != nil {
@@ -212,7 +213,7 @@ func (p *probe) commit(node int64, changes ...engine.Change) {
 	}
 }
 
-func (p *probe) commitErrs(node int64, changes ...engine.Change) []error {
+func (p *probe) commitErrs(node int64, changes ...model.Change) []error {
 	p.Helper()
 	errs, err := p.Commit(p.Context(), node, changes)
 	if err != nil {
@@ -227,9 +228,9 @@ func (p *probe) commitErrs(node int64, changes ...engine.Change) []error {
 // finish ends claimed runs well.
 func (p *probe) finish(node int64, runs ...engine.Claimed) {
 	p.Helper()
-	var changes []engine.Change
+	var changes []model.Change
 	for _, c := range runs {
-		changes = append(changes, change(c, engine.Succeeded))
+		changes = append(changes, change(c, model.Succeeded))
 	}
 	p.commit(node, changes...)
 }
@@ -243,7 +244,7 @@ func (p *probe) run(id string) engine.RunRecord {
 	return r
 }
 
-func (p *probe) wantStatus(id string, want engine.Status) engine.RunRecord {
+func (p *probe) wantStatus(id string, want model.Status) engine.RunRecord {
 	p.Helper()
 	r := p.run(id)
 	if r.Status != want {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 func (p *probe) setToken(name, value, hash string, ifRevision int64) (int64, error) {
@@ -48,7 +49,7 @@ var accessCases = []storeCase{
 		node := p.join()
 		by := engine.Actor{Name: "ann", Reason: "a\x00b"} // not all stores keep such a text
 		ids := p.accept(p.event("a"), p.event("b"))
-		failed := change(p.wantClaims(node, ids...)[0], engine.Failed)
+		failed := change(p.wantClaims(node, ids...)[0], model.Failed)
 		p.commit(node, failed)
 		p.must(p.Retry(p.Context(), ids[0], by))
 		p.must(p.Cancel(p.Context(), ids[1], by))
@@ -139,7 +140,7 @@ var accessCases = []storeCase{
 		node := p.join()
 		ids := p.accept(p.event("a"), p.event("b"), p.event("c"))
 		runs := p.wantClaims(node, ids...)
-		failed := change(runs[0], engine.Failed)
+		failed := change(runs[0], model.Failed)
 		failed.FailedPath, failed.ErrorClass = "made/s/h", "503"
 		p.commit(node, failed)
 		p.finish(node, runs[1])
@@ -153,10 +154,10 @@ var accessCases = []storeCase{
 		p.must(p.Retry(p.Context(), ids[0], bob))
 		p.must(p.Cancel(p.Context(), ids[0], bob))
 		p.must(p.Cancel(p.Context(), ids[2], bob))
-		before := engine.AuditedRun{Pipeline: "made", Status: engine.Failed, FailedPath: "made/s/h", ErrorClass: "503"}
+		before := engine.AuditedRun{Pipeline: "made", Status: model.Failed, FailedPath: "made/s/h", ErrorClass: "503"}
 		want := []engine.Audited{
-			engine.AuditedRun{Pipeline: "made", Status: engine.Running}.Cancelled(ids[2], bob),
-			engine.AuditedRun{Pipeline: "made", Status: engine.Waiting, Generation: 1}.Cancelled(ids[0], bob),
+			engine.AuditedRun{Pipeline: "made", Status: model.Running}.Cancelled(ids[2], bob),
+			engine.AuditedRun{Pipeline: "made", Status: model.Waiting, Generation: 1}.Cancelled(ids[0], bob),
 			before.Retried(ids[0], bob),
 		}
 		have := p.audits(0, 10)

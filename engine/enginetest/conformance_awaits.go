@@ -5,29 +5,30 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // ofType makes an event of another type.
-func ofType(t string) func(*engine.Intake) {
-	return func(in *engine.Intake) { in.Event.Type = t }
+func ofType(t string) func(*model.Intake) {
+	return func(in *model.Intake) { in.Event.Type = t }
 }
 
 // listen makes the change that parks a run until it hears of events.
-func (p *probe) listen(c engine.Claimed, heard int64, types ...string) engine.Change {
-	ch := change(c, engine.Parked)
+func (p *probe) listen(c engine.Claimed, heard int64, types ...string) model.Change {
+	ch := change(c, model.Parked)
 	ch.Due, ch.Awaits, ch.Heard = time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond), types, heard
 	return ch
 }
 
 // pending lists what is pending of a key.
-func (p *probe) pending(key string, after int64, types ...string) []engine.Pending {
+func (p *probe) pending(key string, after int64, types ...string) []model.Pending {
 	p.Helper()
 	out, err := p.Pending(p.Context(), "orders", key, types, after, 100)
 	p.must(err)
 	return out
 }
 
-func runsOf(pending []engine.Pending) []string {
+func runsOf(pending []model.Pending) []string {
 	ids := []string{}
 	for _, e := range pending {
 		ids = append(ids, e.Run)
@@ -53,7 +54,7 @@ var awaitCases = []storeCase{
 			p.Fatalf("pending: have %+v", have)
 		}
 		p.equal("event", have[0].Event, paid.Event)
-		p.wantStatus(ids[1], engine.Parked)
+		p.wantStatus(ids[1], model.Parked)
 	}},
 	{"an event that was there before the run was parked wakes it at once", func(p *probe) {
 		node := p.join()
@@ -79,8 +80,8 @@ var awaitCases = []storeCase{
 		ids := p.accept(p.event("k"), p.event("k2"), p.event("k3"))
 		runs := p.wantClaims(node, ids...)
 		p.commit(node, p.listen(runs[0], 0, "paid"), p.listen(runs[1], 0, "paid"))
-		emits := change(runs[2], engine.Running)
-		emits.Emit = []engine.Intake{p.event("k", ofType("paid"))}
+		emits := change(runs[2], model.Running)
+		emits.Emit = []model.Intake{p.event("k", ofType("paid"))}
 		p.commit(node, emits)
 		p.claimOne(node, ids[0])
 		p.accept(p.event("k2", ofType("paid"), at(time.Now().Add(300*time.Millisecond))))
@@ -100,18 +101,18 @@ var awaitCases = []storeCase{
 		some, err := p.Pending(p.Context(), "orders", "k", []string{"paid", "sent"}, 0, 2)
 		p.must(err)
 		p.equal("some", len(some), 2)
-		take := change(c, engine.Running)
-		take.Take = []engine.Taken{{Run: paid.ID, Reason: "taken by " + c.ID}}
+		take := change(c, model.Running)
+		take.Take = []model.Taken{{Run: paid.ID, Reason: "taken by " + c.ID}}
 		p.commit(node, take)
 		c.Version++
-		r := p.wantStatus(paid.ID, engine.Succeeded)
+		r := p.wantStatus(paid.ID, model.Succeeded)
 		p.equal("reason", r.Reason, "taken by "+c.ID)
 		p.equal("pending", runsOf(p.pending("k", 0, "paid", "sent")), []string{sent.ID, later.ID})
-		p.wantStatus(c.ID, engine.Running)
-		end := change(c, engine.Succeeded)
-		end.Take = []engine.Taken{{Run: later.ID, Reason: "too"}}
+		p.wantStatus(c.ID, model.Running)
+		end := change(c, model.Succeeded)
+		end.Take = []model.Taken{{Run: later.ID, Reason: "too"}}
 		p.commit(node, end)
-		p.wantStatus(later.ID, engine.Succeeded)
+		p.wantStatus(later.ID, model.Succeeded)
 		p.claimOne(node, sent.ID)
 		p.equal("one that comes again", p.acceptFor(0, paid)[0], engine.Accepted{Run: paid.ID, Duplicate: true})
 	}},
@@ -120,10 +121,10 @@ var awaitCases = []storeCase{
 		ids := p.accept(p.event("k"), p.event("k", ofType("paid")), p.event("k2"))
 		runs := p.wantClaims(node, ids[0], ids[2])
 		p.must(p.Cancel(p.Context(), ids[1], steerer))
-		take := change(runs[0], engine.Running)
-		take.Take = []engine.Taken{{Run: ids[1], Reason: "too late"}}
+		take := change(runs[0], model.Running)
+		take.Take = []model.Taken{{Run: ids[1], Reason: "too late"}}
 		p.wantErr("cancelled", p.commitErrs(node, take)[0], engine.ErrStale)
-		p.wantStatus(ids[1], engine.Stopped)
+		p.wantStatus(ids[1], model.Cancelled)
 		take.Take[0].Run = ids[2]
 		p.wantErr("of another key", p.commitErrs(node, take)[0], engine.ErrStale)
 		take.Take[0].Run = ids[0]
@@ -136,11 +137,11 @@ var awaitCases = []storeCase{
 		caller, called := p.event("k"), p.event("c", unordered)
 		ids := p.accept(caller, called)
 		runs := p.wantClaims(node, ids...)
-		waits := change(runs[0], engine.Parked)
+		waits := change(runs[0], model.Parked)
 		waits.Due, waits.Calls = time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond), []string{called.ID}
 		p.commit(node, waits)
 		p.wantClaims(node)
-		over := change(runs[1], engine.Succeeded)
+		over := change(runs[1], model.Succeeded)
 		over.Wakes = caller.ID
 		p.commit(node, over)
 		c := p.claimOne(node, caller.ID)
@@ -153,10 +154,10 @@ var awaitCases = []storeCase{
 		caller, called := p.event("k"), p.event("c", unordered)
 		ids := p.accept(caller, called)
 		runs := p.wantClaims(node, ids...)
-		over := change(runs[1], engine.Failed)
+		over := change(runs[1], model.Failed)
 		over.Wakes = caller.ID
 		p.commit(node, over) // the caller is not parked yet
-		waits := change(runs[0], engine.Parked)
+		waits := change(runs[0], model.Parked)
 		waits.Due, waits.Calls = time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond), []string{called.ID}
 		p.commit(node, waits)
 		p.claimOne(node, caller.ID)
@@ -169,19 +170,19 @@ var awaitCases = []storeCase{
 			paid := p.event(key, ofType("paid"))
 			p.together(2, func(i int) error {
 				if i == 0 {
-					_, err := p.Accept(p.Context(), 0, []engine.Intake{paid})
+					_, err := p.Accept(p.Context(), 0, []model.Intake{paid})
 					return err
 				}
-				errs, err := p.Commit(p.Context(), node, []engine.Change{p.listen(c, 0, "paid")})
+				errs, err := p.Commit(p.Context(), node, []model.Change{p.listen(c, 0, "paid")})
 				if err == nil {
 					err = errs[0]
 				}
 				return err
 			})
 			p.claimOne(node, c.ID)
-			p.commit(node, func() engine.Change {
-				ch := change(c, engine.Succeeded)
-				ch.Version, ch.Take = c.Version+1, []engine.Taken{{Run: paid.ID}}
+			p.commit(node, func() model.Change {
+				ch := change(c, model.Succeeded)
+				ch.Version, ch.Take = c.Version+1, []model.Taken{{Run: paid.ID}}
 				return ch
 			}())
 		}
@@ -192,21 +193,21 @@ var awaitCases = []storeCase{
 			key := fmt.Sprintf("k%d", round)
 			ids := p.accept(p.event(key), p.event(key, ofType("paid")))
 			c := p.claimOne(node, ids[0])
-			take := change(c, engine.Running)
-			take.Take = []engine.Taken{{Run: ids[1]}}
+			take := change(c, model.Running)
+			take.Take = []model.Taken{{Run: ids[1]}}
 			var errs []error
 			p.together(2, func(i int) (err error) {
 				if i == 0 {
-					errs, err = p.Commit(p.Context(), node, []engine.Change{take})
+					errs, err = p.Commit(p.Context(), node, []model.Change{take})
 					return err
 				}
 				_ = p.Cancel(p.Context(), ids[1], steerer) // too late, perhaps
 				return nil
 			})
-			want := engine.Succeeded
+			want := model.Succeeded
 			if errs[0] != nil {
 				p.wantErr("taken late", errs[0], engine.ErrStale)
-				want = engine.Stopped
+				want = model.Cancelled
 			}
 			p.wantStatus(ids[1], want)
 		}

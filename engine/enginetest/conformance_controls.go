@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // control sets a control that must be taken, or removes it with an empty value.
@@ -26,7 +27,7 @@ func (p *probe) setControl(path, value string, ifRevision int64) (int64, error) 
 // park claims the next run and parks it with a cause until a time.
 func (p *probe) park(node int64, id, cause string, due time.Time) {
 	p.Helper()
-	c := change(p.claimOne(node, id), engine.Parked)
+	c := change(p.claimOne(node, id), model.Parked)
 	c.Cause, c.Due = cause, due
 	p.commit(node, c)
 }
@@ -95,12 +96,12 @@ var controlCases = []storeCase{
 		runs := p.wantClaims(node, ids[0], ids[1])
 
 		// A run that parks again has the cause of then.
-		again := change(runs[0], engine.Parked)
+		again := change(runs[0], model.Parked)
 		again.Due = late
 		p.commit(node, again)
 		p.finish(node, runs[1])
 		p.equal("causes", p.beat(node).Causes, []string{"q hold"})
-		p.wantStatus(ids[4], engine.Waiting)
+		p.wantStatus(ids[4], model.Waiting)
 	}},
 	{"a parked run with a cause goes on at its time, too", func(p *probe) {
 		node := p.join()

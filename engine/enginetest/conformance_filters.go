@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // A failure is how a run of a filter's test has failed.
@@ -16,7 +17,7 @@ func (p *probe) failed(node int64, failures ...failure) []string {
 	var ids []string
 	for _, f := range failures {
 		id := p.accept(p.event("k-"+f.path, unordered))[0]
-		c := change(p.claimOne(node, id), engine.Failed)
+		c := change(p.claimOne(node, id), model.Failed)
 		c.FailedPath, c.ErrorClass, c.Error = f.path, f.class, f.text
 		p.commit(node, c)
 		ids = append(ids, id)
@@ -71,8 +72,8 @@ var filterCases = []storeCase{
 			{engine.RunFilter{Error: "%"}, []int{0}},
 			{engine.RunFilter{Error: "_"}, []int{3}},
 			{engine.RunFilter{Error: "Ünwahr 'quo"}, []int{4}},
-			{engine.RunFilter{FailedPath: "made/pay", ErrorClass: "status", Error: "404", Status: engine.Failed}, []int{2}},
-			{engine.RunFilter{ErrorClass: "status", Status: engine.Succeeded}, nil},
+			{engine.RunFilter{FailedPath: "made/pay", ErrorClass: "status", Error: "404", Status: model.Failed}, []int{2}},
+			{engine.RunFilter{ErrorClass: "status", Status: model.Succeeded}, nil},
 		} {
 			if have, want := p.oldest(c.filter), pick(ids, c.want...); !slices.Equal(have, want) {
 				p.Fatalf("%+v: want runs %v, have %v", c.filter, want, have)
@@ -111,8 +112,8 @@ var filterCases = []storeCase{
 	}},
 	{"live runs are those that may go on, begun ones have a definition", func(p *probe) {
 		node := p.join()
-		byStatus := map[engine.Status]string{}
-		for _, s := range []engine.Status{engine.Succeeded, engine.Stopped, engine.Ignored, engine.Failed, engine.Parked, engine.Running} {
+		byStatus := map[model.Status]string{}
+		for _, s := range []model.Status{model.Succeeded, model.Cancelled, model.Ignored, model.Failed, model.Parked, model.Running} {
 			id := p.accept(p.event("k-" + string(s)))[0]
 			c := change(p.claimOne(node, id), s)
 			c.Due = time.Now().Add(time.Hour)
@@ -120,18 +121,18 @@ var filterCases = []storeCase{
 			byStatus[s] = id
 		}
 		waiting := p.accept(p.event("k"))[0]
-		live := []string{byStatus[engine.Failed], byStatus[engine.Parked], byStatus[engine.Running], waiting}
+		live := []string{byStatus[model.Failed], byStatus[model.Parked], byStatus[model.Running], waiting}
 		p.equal("live", p.oldest(engine.RunFilter{Live: true}), live)
 		p.equal("live and begun", p.oldest(engine.RunFilter{Live: true, Begun: true}), live[:3])
-		p.equal("live and waiting", p.oldest(engine.RunFilter{Live: true, Status: engine.Waiting}), live[3:])
-		p.equal("live and succeeded", p.oldest(engine.RunFilter{Live: true, Status: engine.Succeeded}), []string{})
-		p.equal("begun and succeeded", p.oldest(engine.RunFilter{Begun: true, Status: engine.Succeeded}), []string{byStatus[engine.Succeeded]})
-		p.equal("begun and waiting", p.oldest(engine.RunFilter{Begun: true, Status: engine.Waiting}), []string{})
+		p.equal("live and waiting", p.oldest(engine.RunFilter{Live: true, Status: model.Waiting}), live[3:])
+		p.equal("live and succeeded", p.oldest(engine.RunFilter{Live: true, Status: model.Succeeded}), []string{})
+		p.equal("begun and succeeded", p.oldest(engine.RunFilter{Begun: true, Status: model.Succeeded}), []string{byStatus[model.Succeeded]})
+		p.equal("begun and waiting", p.oldest(engine.RunFilter{Begun: true, Status: model.Waiting}), []string{})
 	}},
 	{"a walk from the oldest meets each run once, though they change", func(p *probe) {
 		node := p.join()
 		ids := p.failed(node, make([]failure, 5)...)
-		f := engine.RunFilter{Status: engine.Failed, Oldest: true, Limit: 2}
+		f := engine.RunFilter{Status: model.Failed, Oldest: true, Limit: 2}
 		var met []string
 		for {
 			runs, next, err := p.List(p.Context(), f)
@@ -139,7 +140,7 @@ var filterCases = []storeCase{
 			for _, r := range runs {
 				met = append(met, r.ID)
 				p.must(p.Retry(p.Context(), r.ID, steerer))
-				p.commit(node, change(p.claimOne(node, r.ID), engine.Failed)) // fails again
+				p.commit(node, change(p.claimOne(node, r.ID), model.Failed)) // fails again
 			}
 			if f.Cursor = next; next == "" {
 				break
@@ -178,9 +179,9 @@ var filterCases = []storeCase{
 		}
 		all := append([]engine.RunCount{{Pipeline: "made", Runs: 3}}, failures...)
 		p.equal("all", count(engine.RunFilter{}), all)
-		p.equal("failed", count(engine.RunFilter{Status: engine.Failed, Limit: 1}), failures)
+		p.equal("failed", count(engine.RunFilter{Status: model.Failed, Limit: 1}), failures)
 		p.equal("by handler", count(engine.RunFilter{FailedPath: "made/a"}), failures[:2])
-		p.equal("succeeded", count(engine.RunFilter{Status: engine.Succeeded}), []engine.RunCount{{Pipeline: "made", Runs: 1}})
+		p.equal("succeeded", count(engine.RunFilter{Status: model.Succeeded}), []engine.RunCount{{Pipeline: "made", Runs: 1}})
 		p.equal("none", count(engine.RunFilter{Pipeline: "other"}), []engine.RunCount{})
 	}},
 }

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 var inboxCases = []storeCase{
 	{"an accepted event is a waiting run", func(p *probe) {
 		in := p.event("k")
-		in.Event = engine.Event{
+		in.Event = model.Event{
 			ID: "e", Source: "shop", Type: "made", Key: "k", Time: time.UnixMicro(1).UTC(),
 			Payload: map[string]any{
 				"big": math.MaxInt64, "small": math.MinInt64, "whole": 100.0, "huge": 1e300, "pi": 3.5,
@@ -22,13 +23,13 @@ var inboxCases = []storeCase{
 		}
 		before := p.beat(p.join()).Now
 		p.accept(in)
-		r := p.wantStatus(in.ID, engine.Waiting)
+		r := p.wantStatus(in.ID, model.Waiting)
 		if r.Accepted.Before(before.Truncate(time.Microsecond)) || r.Accepted.Location() != time.UTC {
 			p.Fatalf("accepted at %s, want a time after %s in UTC", r.Accepted, before)
 		}
 		p.equal("run", r, engine.RunRecord{
 			ID: in.ID, Event: in.Event, Flow: "orders", Key: "k", Ordered: true,
-			Status: engine.Waiting, Pipeline: "made", Accepted: r.Accepted,
+			Status: model.Waiting, Pipeline: "made", Accepted: r.Accepted,
 		})
 	}},
 	{"a repetition gives the first run", func(p *probe) {
@@ -80,7 +81,7 @@ var inboxCases = []storeCase{
 		p.accept(outside, inner)
 		p.equal("repetition", p.acceptFor(0, again), []engine.Accepted{{Run: inner.ID, Duplicate: true}})
 		p.wantRuns(2)
-		if !p.wantStatus(inner.ID, engine.Waiting).Event.Inner {
+		if !p.wantStatus(inner.ID, model.Waiting).Event.Inner {
 			p.Fatal("want it kept that the event is the engine's own")
 		}
 	}},
@@ -92,7 +93,7 @@ var inboxCases = []storeCase{
 		p.wantRuns(2)
 	}},
 	{"an event that is not marked is not looked for", func(p *probe) {
-		a := p.event("k", func(in *engine.Intake) { in.Dedup = false })
+		a := p.event("k", func(in *model.Intake) { in.Dedup = false })
 		b := a
 		b.ID = "other"
 		p.accept(a, b)
@@ -101,7 +102,7 @@ var inboxCases = []storeCase{
 	{"data that cannot be stored changes nothing", func(p *probe) {
 		bad := p.event("k")
 		bad.Event.Payload = func() {}
-		if _, err := p.Accept(p.Context(), 0, []engine.Intake{p.event("k"), bad}); err == nil {
+		if _, err := p.Accept(p.Context(), 0, []model.Intake{p.event("k"), bad}); err == nil {
 			p.Fatal("a function as payload was accepted")
 		}
 		p.wantRuns(0)
@@ -120,15 +121,15 @@ var inboxCases = []storeCase{
 				p.Errorf("event %d: owned is %v, want %v", i, a.Claimed != nil, owns)
 			}
 		}
-		p.equal("owner", p.wantStatus(first.ID, engine.Running).Node, node)
+		p.equal("owner", p.wantStatus(first.ID, model.Running).Node, node)
 		p.wantClaims(node, plain.ID)
-		p.commit(node, change(*have[0].Claimed, engine.Succeeded))
+		p.commit(node, change(*have[0].Claimed, model.Succeeded))
 		p.wantClaims(node, second.ID)
 	}},
 	{"an owned run knows its entity", func(p *probe) {
 		node := p.join()
 		p.accept(p.event("k"))
-		c := change(p.claim(node, 1)[0], engine.Succeeded)
+		c := change(p.claim(node, 1)[0], model.Succeeded)
 		c.State, c.Shared = "open", []byte(`{"n":1}`)
 		p.commit(node, c)
 		have := p.acceptFor(node, p.event("k", owned))
@@ -145,13 +146,13 @@ var inboxCases = []storeCase{
 		if err := p.Leave(p.Context(), node, nil); err != nil {
 			p.Fatal(err)
 		}
-		_, err := p.Accept(p.Context(), node, []engine.Intake{p.event("k", owned)})
+		_, err := p.Accept(p.Context(), node, []model.Intake{p.event("k", owned)})
 		p.wantErr("accept", err, engine.ErrFenced)
 		p.wantRuns(0)
 	}},
 	{"the automaton refuses an event of an idle entity", func(p *probe) {
-		from := func(states ...string) func(*engine.Intake) {
-			return func(in *engine.Intake) { in.From = states }
+		from := func(states ...string) func(*model.Intake) {
+			return func(in *model.Intake) { in.From = states }
 		}
 		node := p.join()
 		refused := p.event("k", from("open"))
@@ -166,7 +167,7 @@ var inboxCases = []storeCase{
 			p.Fatalf("want both accepted, as the first may open the entity; have %+v", have)
 		}
 		p.equal("the refused one again", p.acceptFor(0, refused), []engine.Accepted{{Run: refused.ID, Undecided: true}})
-		c := change(p.claimOne(node, opens.ID), engine.Succeeded)
+		c := change(p.claimOne(node, opens.ID), model.Succeeded)
 		c.State = "closed"
 		p.commit(node, c)
 		for p.entity("k").Waiting > 0 {
@@ -177,17 +178,17 @@ var inboxCases = []storeCase{
 		p.equal("the others", have[1:], []engine.Accepted{{Run: have[1].Run}, {Run: opens.ID, Duplicate: true}})
 	}},
 	{"the automaton is asked whatever is to come later", func(p *probe) {
-		with := func(states []string, when time.Time) engine.Intake {
+		with := func(states []string, when time.Time) model.Intake {
 			in := p.event("k")
 			in.From, in.Event.At = states, when
 			return in
 		}
-		in := func(states ...string) engine.Intake { return with(states, time.Time{}) }
-		later := func(states ...string) engine.Intake { return with(states, time.Now().Add(24*time.Hour)) }
+		in := func(states ...string) model.Intake { return with(states, time.Time{}) }
+		later := func(states ...string) model.Intake { return with(states, time.Now().Add(24*time.Hour)) }
 		node := p.join()
 		first := in("")
 		p.accept(first)
-		c := change(p.claimOne(node, first.ID), engine.Succeeded)
+		c := change(p.claimOne(node, first.ID), model.Succeeded)
 		c.State = "open"
 		p.commit(node, c)
 
@@ -216,7 +217,7 @@ var inboxCases = []storeCase{
 				event = in("paid")
 			}
 			go func() {
-				a, err := p.Accept(p.Context(), 0, []engine.Intake{event})
+				a, err := p.Accept(p.Context(), 0, []model.Intake{event})
 				if err == nil && a[0].Err == nil && !a[0].Undecided && !slices.Contains(event.From, "open") {
 					err = errors.New("an event that the state forbids was accepted though nothing was ahead of it")
 				}
@@ -235,7 +236,7 @@ var inboxCases = []storeCase{
 			in := p.event(key)
 			in.Block = want == nil
 			p.accept(in)
-			p.commit(node, change(p.claimOne(node, in.ID), engine.Failed))
+			p.commit(node, change(p.claimOne(node, in.ID), model.Failed))
 			next := p.event(key)
 			next.From = []string{"open"}
 			if a := p.acceptFor(0, next); a[0].Err != want {
@@ -269,25 +270,25 @@ var inboxCases = []storeCase{
 	}},
 	{"depth counts what is set aside, by what it waits for", func(p *probe) {
 		node := p.join()
-		put := func(key string, end func(*engine.Change)) string {
+		put := func(key string, end func(*model.Change)) string {
 			in := p.event(key)
 			in.Block = key == "blocks"
 			p.accept(in)
-			c := change(p.claimOne(node, in.ID), engine.Parked)
+			c := change(p.claimOne(node, in.ID), model.Parked)
 			c.Pipeline, c.Due = "p", time.Now().Add(time.Hour)
 			end(&c)
 			p.commit(node, c)
 			return in.ID
 		}
-		gate := func(c *engine.Change) { c.Cause = "@orders p/s/h" }
+		gate := func(c *model.Change) { c.Cause = "@orders p/s/h" }
 		first := put("a", gate)
 		put("b", gate)
-		put("c", func(c *engine.Change) { c.Pipeline, c.Cause = "q", "q hold" })
-		put("d", func(c *engine.Change) { c.Awaits = []string{"paid"} })
-		put("e", func(c *engine.Change) { c.Due = time.Time{} })
-		put("f", func(c *engine.Change) { c.Status, c.Due, c.Defer = engine.Waiting, time.Time{}, true })
-		put("blocks", func(c *engine.Change) { c.Status, c.Due = engine.Failed, time.Time{} })
-		put("skips", func(c *engine.Change) { c.Status, c.Due = engine.Failed, time.Time{} })
+		put("c", func(c *model.Change) { c.Pipeline, c.Cause = "q", "q hold" })
+		put("d", func(c *model.Change) { c.Awaits = []string{"paid"} })
+		put("e", func(c *model.Change) { c.Due = time.Time{} })
+		put("f", func(c *model.Change) { c.Status, c.Due, c.Defer = model.Waiting, time.Time{}, true })
+		put("blocks", func(c *model.Change) { c.Status, c.Due = model.Failed, time.Time{} })
+		put("skips", func(c *model.Change) { c.Status, c.Due = model.Failed, time.Time{} })
 		wantAside := func(want ...engine.AsideRuns) []engine.AsideRuns {
 			p.Helper()
 			d, err := p.Depth(p.Context())
@@ -318,7 +319,7 @@ var inboxCases = []storeCase{
 		if n, err := p.Release(p.Context(), "@orders p/s/h", 1); n != 1 || err != nil {
 			p.Fatalf("release: want 1, have %d, %v", n, err)
 		}
-		again := change(p.claimOne(node, first), engine.Parked)
+		again := change(p.claimOne(node, first), model.Parked)
 		again.Pipeline, again.Due, again.Cause = "p", time.Now().Add(time.Hour), "@orders p/s/h"
 		p.commit(node, again)
 		after := wantAside(slices.Concat(rest, []engine.AsideRuns{parked}, last)...)
@@ -328,7 +329,7 @@ var inboxCases = []storeCase{
 		if n, err := p.Release(p.Context(), "@orders p/s/h", 1); n != 1 || err != nil {
 			p.Fatalf("release: want 1, have %d, %v", n, err)
 		}
-		other := change(p.claimOne(node, first), engine.Parked)
+		other := change(p.claimOne(node, first), model.Parked)
 		other.Pipeline, other.Due, other.Cause = "p", time.Now().Add(time.Hour), "p/s/h hold"
 		p.commit(node, other)
 		one, held := parked, parked

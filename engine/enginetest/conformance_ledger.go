@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 var ledgerCases = []storeCase{
@@ -18,7 +19,7 @@ var ledgerCases = []storeCase{
 			ID: in.ID, Event: in.Event, Flow: "orders", Key: "k", Ordered: true, Block: true,
 			Accepted: p.run(in.ID).Accepted, Pipeline: "made",
 		})
-		r := p.wantStatus(in.ID, engine.Running)
+		r := p.wantStatus(in.ID, model.Running)
 		if r.Started.Before(r.Accepted) || r.Node != node {
 			p.Fatalf("accepted %s, started %s by node %d, want node %d", r.Accepted, r.Started, r.Node, node)
 		}
@@ -39,11 +40,11 @@ var ledgerCases = []storeCase{
 		node := p.join()
 		c := p.claimOne(node, p.accept(p.event("k"))[0])
 		for i, size := range []int{10, 900, 20_000, 3, 0} {
-			ch := change(c, engine.Running)
+			ch := change(c, model.Running)
 			ch.Checkpoint, ch.Bundle, ch.Pipeline = []byte(long(size)), fmt.Sprintf("bundle-%d", i), fmt.Sprintf("p-%d", i)
 			p.commit(node, ch)
 			c.Version++
-			r := p.wantStatus(c.ID, engine.Running)
+			r := p.wantStatus(c.ID, model.Running)
 			p.equal("checkpoint", string(r.Checkpoint), long(size))
 			p.equal("rest", []any{r.Bundle, r.Pipeline, r.Version, r.Node}, []any{ch.Bundle, ch.Pipeline, c.Version, node})
 		}
@@ -52,29 +53,29 @@ var ledgerCases = []storeCase{
 		node, other := p.join(), p.join()
 		ids := p.accept(p.event("k"), p.event("k2"), p.event("k3"))
 		runs := p.wantClaims(node, ids...)
-		p.commit(node, change(runs[0], engine.Running))
-		again, ghost := change(runs[0], engine.Succeeded), change(runs[1], engine.Running)
-		again.Emit = []engine.Intake{p.event("emitted")}
+		p.commit(node, change(runs[0], model.Running))
+		again, ghost := change(runs[0], model.Succeeded), change(runs[1], model.Running)
+		again.Emit = []model.Intake{p.event("emitted")}
 		ghost.Run = "nobody"
-		errs := p.commitErrs(node, again, ghost, change(runs[1], engine.Running))
+		errs := p.commitErrs(node, again, ghost, change(runs[1], model.Running))
 		p.wantErr("old version", errs[0], engine.ErrStale)
 		p.wantErr("unknown run", errs[1], engine.ErrStale)
 		p.must(errs[2])
-		p.wantErr("not the owner", p.commitErrs(other, change(runs[2], engine.Succeeded))[0], engine.ErrStale)
-		p.wantStatus(ids[0], engine.Running)
+		p.wantErr("not the owner", p.commitErrs(other, change(runs[2], model.Succeeded))[0], engine.ErrStale)
+		p.wantStatus(ids[0], model.Running)
 		_, err := p.Entity(p.Context(), "orders", "emitted")
 		p.wantErr("event of a stale change", err, engine.ErrNotFound)
-		p.commit(node, change(runs[2], engine.Succeeded))
-		p.wantErr("after the end", p.commitErrs(node, change(runs[2], engine.Succeeded))[0], engine.ErrStale)
+		p.commit(node, change(runs[2], model.Succeeded))
+		p.wantErr("after the end", p.commitErrs(node, change(runs[2], model.Succeeded))[0], engine.ErrStale)
 	}},
 	{"every end is kept with its story", func(p *probe) {
 		node := p.join()
-		for _, s := range []engine.Status{engine.Succeeded, engine.Stopped, engine.Ignored, engine.Failed} {
+		for _, s := range []model.Status{model.Succeeded, model.Cancelled, model.Ignored, model.Failed} {
 			in := p.event(string(s))
 			p.accept(in)
 			c := change(p.claimOne(node, in.ID), s)
 			c.FailedPath, c.Error = "a/b/c", "bad"
-			if s != engine.Failed {
+			if s != model.Failed {
 				c.Reason = "because"
 			}
 			p.commit(node, c)
@@ -91,7 +92,7 @@ var ledgerCases = []storeCase{
 	}},
 	{"the entity changes with success, by name", func(p *probe) {
 		node := p.join()
-		step := func(s engine.Status, state, shared string) {
+		step := func(s model.Status, state, shared string) {
 			p.Helper()
 			p.accept(p.event("k", skipping))
 			c := change(p.claim(node, 1)[0], s)
@@ -104,17 +105,17 @@ var ledgerCases = []storeCase{
 			p.equal("state", e.State, state)
 			p.wantJSON("shared", e.Shared, shared)
 		}
-		step(engine.Succeeded, "open", `{"a":{"x":1},"b":[1],"big":9223372036854775807,"f":100.0,"e":1e300,"tiny":1e-7}`)
+		step(model.Succeeded, "open", `{"a":{"x":1},"b":[1],"big":9223372036854775807,"f":100.0,"e":1e300,"tiny":1e-7}`)
 		all := map[string]any{
 			"a": map[string]any{"x": 1}, "b": []any{1}, "big": 9223372036854775807, "f": 100.0, "e": 1e300, "tiny": 1e-7,
 		}
 		want("open", all)
-		step(engine.Succeeded, "", `{"a":{"y":2},"c":null}`)
+		step(model.Succeeded, "", `{"a":{"y":2},"c":null}`)
 		all["a"], all["c"] = map[string]any{"y": 2}, nil
 		want("open", all)
-		step(engine.Succeeded, "closed", "")
+		step(model.Succeeded, "closed", "")
 		want("closed", all)
-		for _, s := range []engine.Status{engine.Failed, engine.Stopped, engine.Ignored} {
+		for _, s := range []model.Status{model.Failed, model.Cancelled, model.Ignored} {
 			step(s, "lost", `{"a":0}`)
 		}
 		want("closed", all)
@@ -130,14 +131,14 @@ var ledgerCases = []storeCase{
 		same, other, again := p.event("k"), p.event("k3", owned), known
 		again.ID, again.Key = "again", "k9"
 		other.From = []string{"open"}
-		ch := change(c, engine.Running)
-		ch.Emit = []engine.Intake{same, other, again}
+		ch := change(c, model.Running)
+		ch.Emit = []model.Intake{same, other, again}
 		p.commit(node, ch)
 		p.wantRuns(4)
 		p.wantClaims(node, known.ID, other.ID)
 		c.Version++
-		end := change(c, engine.Succeeded)
-		end.Emit = []engine.Intake{same, p.event("k"), p.event("k3", unordered)}
+		end := change(c, model.Succeeded)
+		end.Emit = []model.Intake{same, p.event("k"), p.event("k3", unordered)}
 		p.commit(node, end)
 		p.wantRuns(6)
 		p.wantClaims(node, same.ID, end.Emit[2].ID)
@@ -146,23 +147,23 @@ var ledgerCases = []storeCase{
 	}},
 	{"an event emitted to its own key after the end is next", func(p *probe) {
 		node := p.join()
-		end := change(p.claimOne(node, p.accept(p.event("k"))[0]), engine.Succeeded)
+		end := change(p.claimOne(node, p.accept(p.event("k"))[0]), model.Succeeded)
 		next := p.event("k")
-		end.Emit = []engine.Intake{next}
+		end.Emit = []model.Intake{next}
 		p.commit(node, end)
 		p.claimOne(node, next.ID)
 	}},
 	{"one commit holds many changes of all kinds", func(p *probe) {
 		node := p.join()
-		var changes []engine.Change
-		kinds := []engine.Status{engine.Running, engine.Succeeded, engine.Parked, engine.Failed, engine.Waiting}
+		var changes []model.Change
+		kinds := []model.Status{model.Running, model.Succeeded, model.Parked, model.Failed, model.Waiting}
 		for i := range 100 {
 			p.accept(p.event(fmt.Sprintf("k%d", i)), p.event(fmt.Sprintf("k%d", i)))
 		}
 		for i, c := range p.claim(node, 100) {
 			ch := change(c, kinds[i%len(kinds)])
 			ch.Due = time.Now().Add(time.Hour)
-			ch.Emit = []engine.Intake{p.event(fmt.Sprintf("emitted-%d", i%7))}
+			ch.Emit = []model.Intake{p.event(fmt.Sprintf("emitted-%d", i%7))}
 			changes = append(changes, ch)
 		}
 		p.commit(node, changes...)
@@ -177,7 +178,7 @@ var ledgerCases = []storeCase{
 	{"a run may occur once in a commit", func(p *probe) {
 		node := p.join()
 		c := p.claimOne(node, p.accept(p.event("k"))[0])
-		if _, err := p.Commit(p.Context(), node, []engine.Change{change(c, engine.Running), change(c, engine.Running)}); err == nil {
+		if _, err := p.Commit(p.Context(), node, []model.Change{change(c, model.Running), change(c, model.Running)}); err == nil {
 			p.Fatal("two changes of one run were taken")
 		}
 		p.equal("version", p.run(c.ID).Version, int64(0))

@@ -4,17 +4,18 @@ import (
 	"slices"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // left makes runs that have succeeded without handlers, each in another way of ending: with
 // nothing but the end, with something for the key, and alone.
 func (p *probe) left(node int64, path string) (ids []string) {
 	p.Helper()
-	for i, in := range []engine.Intake{p.event("plain"), p.event("kept"), p.event("alone", unordered)} {
+	for i, in := range []model.Intake{p.event("plain"), p.event("kept"), p.event("alone", unordered)} {
 		p.accept(in)
-		c := change(p.claimOne(node, in.ID), engine.Succeeded)
+		c := change(p.claimOne(node, in.ID), model.Succeeded)
 		c.Pipeline, c.Bundle, c.Alone = "p", "b", !in.Ordered
-		c.LeftOut = []engine.LeftOut{{Path: "p/s/other", Reason: engine.LeftByFailure}, {Path: path, Reason: engine.LeftByWait}}
+		c.LeftOut = []model.LeftOut{{Path: "p/s/other", Reason: model.LeftByFailure}, {Path: path, Reason: model.LeftByWait}}
 		if i == 1 {
 			c.State = "open"
 		}
@@ -65,14 +66,14 @@ var leftOutCases = []storeCase{
 				p.Fatal(err)
 			}
 			p.wantErr("twice", p.MakeUp(p.Context(), m, by), engine.ErrConflict)
-			back := p.wantStatus(id, engine.Waiting)
+			back := p.wantStatus(id, model.Waiting)
 			if back.Generation != r.Generation+1 || back.Ordered || !back.Accepted.Equal(r.Accepted) || back.Pipeline != "p" || back.Bundle != "b" {
 				p.Errorf("want the run back with the next generation, have %+v", back)
 			}
 			c := p.claimOne(node, id)
 			p.equal("checkpoint", string(c.Checkpoint), `{"made":"up"}`)
-			end := change(c, engine.Succeeded)
-			end.Pipeline, end.Bundle, end.LeftOut = "p", "b", []engine.LeftOut{{Path: "p/s/other", Reason: engine.LeftByFailure}}
+			end := change(c, model.Succeeded)
+			end.Pipeline, end.Bundle, end.LeftOut = "p", "b", []model.LeftOut{{Path: "p/s/other", Reason: model.LeftByFailure}}
 			p.commit(node, end)
 		}
 		p.equal("what is still left out", p.oldest(engine.RunFilter{LeftOut: "p/s/tell"}), []string{})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // lossCases are about runs whose nodes die.
@@ -13,9 +14,9 @@ var lossCases = []storeCase{
 		p.equal("losses", p.lose(0, ids...), "[0 0]")
 		node := p.join()
 		held := p.wantClaims(node, ids...)
-		further := change(held[0], engine.Running)
+		further := change(held[0], model.Running)
 		further.Progress = true
-		p.commit(node, further, change(held[1], engine.Running))
+		p.commit(node, further, change(held[1], model.Running))
 		p.must(p.Leave(p.Context(), node, nil))
 		p.equal("losses", p.lose(0, ids...), "[0 1]")
 		p.equal("losses", p.lose(0, ids...), "[1 2]")
@@ -29,11 +30,11 @@ var lossCases = []storeCase{
 		}
 		node := p.join()
 		held := p.claimOne(node, id)
-		trial := change(held, engine.Running)
+		trial := change(held, model.Running)
 		trial.Trial = true
 		p.commit(node, trial)
 		held.Version++
-		p.commit(node, change(held, engine.Running))
+		p.commit(node, change(held, model.Running))
 		p.must(p.Leave(p.Context(), node, nil))
 		p.equal("losses", p.lose(1, id), "[2]")
 		p.equal("losses", p.lose(0, id), "[3]")
@@ -42,14 +43,14 @@ var lossCases = []storeCase{
 		ids := p.accept(p.event("k"), p.event("k"), p.event("k2"))
 		node := p.join()
 		held := p.wantClaims(node, ids[0], ids[2])
-		ignored := change(held[0], engine.Ignored)
+		ignored := change(held[0], model.Ignored)
 		ignored.Reason = "nobody serves it"
-		alone := change(held[1], engine.Ignored)
+		alone := change(held[1], model.Ignored)
 		p.commit(node, ignored, alone)
 		next := p.claimOne(node, ids[1])
 		p.must(p.Retry(p.Context(), ids[0], engine.Actor{Name: "ann"}))
 		p.must(p.Retry(p.Context(), ids[2], engine.Actor{Name: "ann"}))
-		p.wantStatus(ids[0], engine.Waiting)
+		p.wantStatus(ids[0], model.Waiting)
 		p.equal("pipeline", p.run(ids[0]).Pipeline, held[0].Pipeline)
 		p.wantClaims(node, ids[2])
 		p.finish(node, next)
@@ -57,7 +58,7 @@ var lossCases = []storeCase{
 		p.equal("generation", back.Generation, 1)
 		p.equal("checkpoint", string(back.Checkpoint), "")
 		p.equal("event", back.Event, held[0].Event)
-		p.commit(node, change(back, engine.Succeeded))
+		p.commit(node, change(back, model.Succeeded))
 		p.wantErr("retry of one that has succeeded", p.Retry(p.Context(), ids[0], engine.Actor{Name: "ann"}), engine.ErrConflict)
 		p.equal("fresh", p.oldest(engine.RunFilter{Fresh: true}), []string{ids[2]})
 	}},
@@ -66,9 +67,9 @@ var lossCases = []storeCase{
 		p.lose(0, ids...)
 		node := p.join()
 		held := p.wantClaims(node, ids...)
-		stuck := change(held[0], engine.Parked)
+		stuck := change(held[0], model.Parked)
 		stuck.Error, stuck.ErrorClass = "nodes die of it", engine.ClassQuarantined
-		p.commit(node, stuck, change(held[1], engine.Running))
+		p.commit(node, stuck, change(held[1], model.Running))
 		p.equal("error", p.run(ids[0]).Error, "nodes die of it")
 		p.equal("class", p.run(ids[0]).ErrorClass, engine.ClassQuarantined)
 		p.must(p.Retry(p.Context(), ids[0], engine.Actor{Name: "ann"}))
@@ -94,7 +95,7 @@ func (p *probe) lose(trials int, ids ...string) string {
 		if i >= trials {
 			continue
 		}
-		trial := change(c, engine.Running)
+		trial := change(c, model.Running)
 		trial.Trial = true
 		p.commit(node, trial)
 	}

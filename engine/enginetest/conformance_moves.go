@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // bob moves runs.
@@ -32,10 +33,10 @@ var moveCases = []storeCase{
 		node := p.join()
 		ids := p.accept(p.event("k"), p.event("k2"), p.event("k3", unordered))
 		held := p.wantClaims(node, ids...)
-		park := change(held[0], engine.Parked)
+		park := change(held[0], model.Parked)
 		park.Due = time.Now().Add(time.Hour)
-		wait := change(held[2], engine.Parked) // for an operator
-		p.commit(node, park, change(held[1], engine.Failed), wait)
+		wait := change(held[2], model.Parked) // for an operator
+		p.commit(node, park, change(held[1], model.Failed), wait)
 		last := int64(0)
 		for i, id := range ids {
 			p.equal("asked", p.moveTo(id, 1, "other"), false)
@@ -60,16 +61,16 @@ var moveCases = []storeCase{
 		node := p.join()
 		ids := p.accept(p.event("k"), p.event("k2"))
 		c := p.wantClaims(node, ids...)[0]
-		p.commit(node, change(c, engine.Running)) // by its definition
+		p.commit(node, change(c, model.Running)) // by its definition
 		p.equal("nothing wanted", len(p.beat(node).Moves), 0)
 		p.equal("asked", p.moveTo(ids[0], 99, "other"), true)
 		p.equal("asked again", p.moveTo(ids[0], 0, "third"), true)
 		p.equal("wanted", p.beat(node).Moves, []engine.Move{{Run: ids[0], Bundle: "third"}})
 		c.Version++
-		p.commit(node, change(c, engine.Running)) // goes on meanwhile
+		p.commit(node, change(c, model.Running)) // goes on meanwhile
 		p.equal("still wanted", p.run(ids[0]).Move, "third")
 		c.Version++
-		back := change(c, engine.Waiting)
+		back := change(c, model.Waiting)
 		back.Bundle, back.Moved = "third", true
 		p.commit(node, back)
 		have := p.run(ids[0])
@@ -81,13 +82,13 @@ var moveCases = []storeCase{
 	{"whoever owns a run next is told when its owner dies or parks it", func(p *probe) {
 		ids := p.accept(p.event("k"))
 		node, held := p.dying(ids...)
-		p.commit(node, change(held[0], engine.Running))
+		p.commit(node, change(held[0], model.Running))
 		p.equal("asked", p.moveTo(ids[0], 0, "other"), true)
 		live := p.join()
 		p.takeOver(live, 1)
 		c := p.claimOne(live, ids[0])
 		p.equal("told", []string{c.Bundle, c.Move}, []string{"bundle", "other"})
-		park := change(c, engine.Parked)
+		park := change(c, model.Parked)
 		park.Due = time.Now().Add(20 * time.Millisecond)
 		p.commit(live, park)
 		p.waitReady(live)
@@ -98,8 +99,8 @@ var moveCases = []storeCase{
 		ids := p.accept(p.event("k"), p.event("k2"), p.event("k3"))
 		held := p.wantClaims(node, ids...)
 		p.finish(node, held[0])
-		p.commit(node, change(held[1], engine.Failed))
-		back := change(held[2], engine.Waiting)
+		p.commit(node, change(held[1], model.Failed))
+		back := change(held[2], model.Waiting)
 		back.Bundle, back.Checkpoint = "", nil // not begun after all
 		p.commit(node, back)
 		before := p.audits(0, 10)
@@ -118,9 +119,9 @@ var moveCases = []storeCase{
 		ids := p.accept(p.event("k"), p.event("k2"), p.event("k3"), p.event("k4"))
 		held := p.wantClaims(node, ids...)
 		for i, bundle := range []string{"old", "new", "old", ""} {
-			c := change(held[i], engine.Failed)
+			c := change(held[i], model.Failed)
 			if c.Bundle = bundle; i == 2 {
-				c.Status = engine.Succeeded
+				c.Status = model.Succeeded
 			}
 			p.commit(node, c)
 		}

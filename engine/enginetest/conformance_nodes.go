@@ -5,6 +5,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/model"
 )
 
 var nodeCases = []storeCase{
@@ -27,15 +28,15 @@ var nodeCases = []storeCase{
 		p.beat(node)
 		ids := p.accept(p.event("k"))
 		held := p.wantClaims(node, ids...)
-		other.accept(p.event("k", func(in *engine.Intake) { in.ID = ids[0] }))
+		other.accept(p.event("k", func(in *model.Intake) { in.ID = ids[0] }))
 
 		_, err := other.Beat(p.Context(), node, lease, "served")
 		p.wantErr("beat of a node of another store", err, engine.ErrForgotten)
 		_, err = other.Claim(p.Context(), node, 10, "")
 		p.wantErr("claim of a node of another store", err, engine.ErrFenced)
-		_, err = other.Commit(p.Context(), node, []engine.Change{change(held[0], engine.Succeeded)})
+		_, err = other.Commit(p.Context(), node, []model.Change{change(held[0], model.Succeeded)})
 		p.wantErr("commit of a node of another store", err, engine.ErrFenced)
-		_, err = other.Accept(p.Context(), node, []engine.Intake{p.event("k2", owned)})
+		_, err = other.Accept(p.Context(), node, []model.Intake{p.event("k2", owned)})
 		p.wantErr("accept of a node of another store", err, engine.ErrFenced)
 		_, err = other.WriteDocuments(p.Context(), node, []engine.DocumentWrite{{Kind: "kind", Name: "name", Value: []byte("{}")}}, nil)
 		p.wantErr("document of a node of another store", err, engine.ErrFenced)
@@ -49,11 +50,11 @@ var nodeCases = []storeCase{
 	{"a dead node's runs are taken over, and it can write no more", func(p *probe) {
 		ids := p.accept(p.event("k"), p.event("k2"), p.event("k3"))
 		zombie, held := p.dying(ids...)
-		zombieWrites := change(held[1], engine.Running)
+		zombieWrites := change(held[1], model.Running)
 		live := p.join()
 		p.takeOver(live, len(ids))
 
-		_, err := p.Commit(p.Context(), zombie, []engine.Change{zombieWrites})
+		_, err := p.Commit(p.Context(), zombie, []model.Change{zombieWrites})
 		p.wantErr("commit of a dead node", err, engine.ErrFenced)
 		_, err = p.Beat(p.Context(), zombie, lease, "served")
 		p.wantErr("beat of a dead node", err, engine.ErrFenced)
@@ -63,13 +64,13 @@ var nodeCases = []storeCase{
 		runs := p.wantClaims(live, ids...)
 		p.equal("version", runs[0].Version, int64(0))
 		p.finish(live, runs...)
-		_, err = p.Commit(p.Context(), zombie, []engine.Change{zombieWrites})
+		_, err = p.Commit(p.Context(), zombie, []model.Change{zombieWrites})
 		p.wantErr("commit of a dead node", err, engine.ErrFenced)
 	}},
 	{"a takeover keeps the checkpoint and the place in the key", func(p *probe) {
 		ids := p.accept(p.event("k"), p.event("k"))
 		zombie, held := p.dying(ids[0])
-		if _, err := p.Commit(p.Context(), zombie, []engine.Change{change(held[0], engine.Running)}); err != nil {
+		if _, err := p.Commit(p.Context(), zombie, []model.Change{change(held[0], model.Running)}); err != nil {
 			p.Fatalf("commit within the lease, or before it is taken: %v", err)
 		}
 		live := p.join()
@@ -92,11 +93,11 @@ var nodeCases = []storeCase{
 		ids := p.accept(p.event("k"), p.event("k"), p.event("k2"))
 		held := p.wantClaims(node, ids[0], ids[2])
 		p.must(p.Leave(p.Context(), node, nil))
-		_, err := p.Commit(p.Context(), node, []engine.Change{change(held[0], engine.Succeeded)})
+		_, err := p.Commit(p.Context(), node, []model.Change{change(held[0], model.Succeeded)})
 		p.wantErr("commit after leaving", err, engine.ErrFenced)
 		p.wantClaims(other, ids[0], ids[2])
 		p.must(p.Leave(p.Context(), node, nil))
-		p.wantStatus(ids[0], engine.Running)
+		p.wantStatus(ids[0], model.Running)
 	}},
 	{"a node that goes on gives back what it does not know", func(p *probe) {
 		node := p.join()
@@ -106,7 +107,7 @@ var nodeCases = []storeCase{
 		p.must(p.Leave(p.Context(), node, ids[1:2]))
 		p.equal("owned", p.beat(node).Owned, 1)
 		p.finish(node, held[1])
-		p.wantErr("commit of a run given back", p.commitErrs(node, change(held[0], engine.Succeeded))[0], engine.ErrStale)
+		p.wantErr("commit of a run given back", p.commitErrs(node, change(held[0], model.Succeeded))[0], engine.ErrStale)
 		p.wantClaims(node, ids[0], ids[2])
 		p.must(p.Leave(p.Context(), node, []string{}))
 		p.equal("owned", p.beat(node).Owned, 0)
@@ -120,12 +121,12 @@ var nodeCases = []storeCase{
 		p.claimOne(node, ids[1])
 		for _, id := range ids[:2] {
 			p.must(p.Cancel(p.Context(), id, engine.Actor{Name: "ann", Reason: "enough"}))
-			p.wantStatus(id, engine.Running)
+			p.wantStatus(id, model.Running)
 		}
 		p.must(p.Leave(p.Context(), node, nil))
 		p.takeOver(p.join(), 1)
 		for _, id := range ids[:2] {
-			p.equal("reason", p.wantStatus(id, engine.Stopped).Reason, "enough")
+			p.equal("reason", p.wantStatus(id, model.Cancelled).Reason, "enough")
 		}
 		p.claimOne(p.join(), ids[2])
 	}},
@@ -140,7 +141,7 @@ var nodeCases = []storeCase{
 		if b.Next > time.Hour || b.Next < time.Hour-patience.For(time.Minute) || b.Ready < 1 {
 			p.Fatalf("want one ready and one in an hour, have %+v", b)
 		}
-		c := change(p.claim(node, 1)[0], engine.Parked)
+		c := change(p.claim(node, 1)[0], model.Parked)
 		c.Due = b.Now.Add(time.Minute)
 		p.commit(node, c)
 		if b = p.beat(node); b.Next > time.Minute || b.Next < time.Minute-patience.For(time.Minute) || b.Ready != 0 {

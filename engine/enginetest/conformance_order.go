@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // soon is far enough ahead that a few calls come before, on a busy machine too.
@@ -31,10 +32,10 @@ var orderCases = []storeCase{
 		for i, id := range ids {
 			c := p.claimOne(node, id)
 			p.wantClaims(other)
-			p.commit(node, change(c, engine.Running))
+			p.commit(node, change(c, model.Running))
 			p.wantClaims(other)
 			for j := i + 1; j < len(ids); j++ {
-				if r := p.wantStatus(ids[j], engine.Waiting); !r.Blocked {
+				if r := p.wantStatus(ids[j], model.Waiting); !r.Blocked {
 					p.Errorf("run %s waits for run %s, but is not blocked", ids[j], id)
 				}
 			}
@@ -52,10 +53,10 @@ var orderCases = []storeCase{
 	{"a parked run keeps its place", func(p *probe) {
 		node := p.join()
 		ids := p.accept(p.event("k"), p.event("k"))
-		c := change(p.claimOne(node, ids[0]), engine.Parked)
+		c := change(p.claimOne(node, ids[0]), model.Parked)
 		c.Due = p.beat(node).Now.Add(soon)
 		p.commit(node, c)
-		r := p.wantStatus(ids[0], engine.Parked)
+		r := p.wantStatus(ids[0], model.Parked)
 		p.equal("parked until", r.Due, c.Due.UTC().Truncate(time.Microsecond))
 		p.equal("owner", r.Node, int64(0))
 		p.wantClaims(node)
@@ -69,7 +70,7 @@ var orderCases = []storeCase{
 	{"a run parked until now is ready", func(p *probe) {
 		node := p.join()
 		id := p.accept(p.event("k"))[0]
-		c := change(p.claimOne(node, id), engine.Parked)
+		c := change(p.claimOne(node, id), model.Parked)
 		c.Due = p.beat(node).Now.Add(-time.Second)
 		p.commit(node, c)
 		p.waitReady(node)
@@ -79,7 +80,7 @@ var orderCases = []storeCase{
 		node := p.join()
 		later := p.event("k", at(p.beat(node).Now.Add(soon)))
 		ids := p.accept(later, p.event("k"))
-		r := p.wantStatus(later.ID, engine.Waiting)
+		r := p.wantStatus(later.ID, model.Waiting)
 		p.equal("due", r.Due, later.Event.At)
 		p.equal("blocked", r.Blocked, false)
 		now := p.claimOne(node, ids[1])
@@ -107,7 +108,7 @@ var orderCases = []storeCase{
 		node := p.join()
 		later := p.event("k", at(p.beat(node).Now.Add(soon)))
 		ids := p.accept(later, p.event("k"))
-		p.commit(node, change(p.claimOne(node, ids[1]), engine.Waiting))
+		p.commit(node, change(p.claimOne(node, ids[1]), model.Waiting))
 		p.eventually("the time of the scheduled run", func() bool {
 			p.beat(node)
 			return p.run(later.ID).Due.IsZero()
@@ -121,7 +122,7 @@ var orderCases = []storeCase{
 		node := p.join()
 		later := p.event("k", at(p.beat(node).Now.Add(soon)))
 		ids := p.accept(later, p.event("k"))
-		p.commit(node, change(p.claimOne(node, ids[1]), engine.Failed))
+		p.commit(node, change(p.claimOne(node, ids[1]), model.Failed))
 		p.eventually("the time of the scheduled run", func() bool {
 			p.beat(node)
 			return p.run(later.ID).Due.IsZero()
@@ -153,12 +154,12 @@ var orderCases = []storeCase{
 		if c.ID != in.ID || c.Bundle != "first" || c.Version != 0 {
 			p.Fatalf("want the run that has begun, with the bundle first, have %+v", c)
 		}
-		d := change(c, engine.Succeeded)
+		d := change(c, model.Succeeded)
 		d.Bundle = "first"
 		p.commit(node, d)
 		c = claim("second")
 		p.equal("bundle", c.Bundle, "second")
-		aside := change(c, engine.Waiting)
+		aside := change(c, model.Waiting)
 		aside.Checkpoint, aside.Bundle = nil, ""
 		p.commit(node, aside)
 		p.equal("bundle of a run that has not begun", claim("third").Bundle, "third")
@@ -168,11 +169,11 @@ var orderCases = []storeCase{
 		for _, decide := range []string{"retry", "cancel"} {
 			key := "key-" + decide
 			ids := p.accept(p.event(key), p.event(key))
-			c := change(p.claimOne(node, ids[0]), engine.Failed)
+			c := change(p.claimOne(node, ids[0]), model.Failed)
 			c.FailedPath, c.Error = "made/stage/handler", "it broke"
 			p.commit(node, c)
 			p.wantClaims(node)
-			r := p.wantStatus(ids[0], engine.Failed)
+			r := p.wantStatus(ids[0], model.Failed)
 			p.equal("failed path", r.FailedPath+": "+r.Error, "made/stage/handler: it broke")
 			p.equal("checkpoint", string(r.Checkpoint), string(c.Checkpoint))
 			if r.Ended.IsZero() || p.entity(key).Blocked != ids[0] {
@@ -186,7 +187,7 @@ var orderCases = []storeCase{
 				p.finish(node, again)
 			} else {
 				p.must(p.Cancel(p.Context(), ids[0], engine.Actor{Name: "ann", Reason: "hopeless"}))
-				p.equal("reason", p.wantStatus(ids[0], engine.Stopped).Reason, "hopeless")
+				p.equal("reason", p.wantStatus(ids[0], model.Cancelled).Reason, "hopeless")
 			}
 			p.equal("blocked", p.entity(key).Blocked, "")
 			p.finish(node, p.claimOne(node, ids[1]))
@@ -195,12 +196,12 @@ var orderCases = []storeCase{
 	{"a failed run that does not block lets the key go on, and returns to it", func(p *probe) {
 		node := p.join()
 		ids := p.accept(p.event("k", skipping), p.event("k", skipping), p.event("k", skipping))
-		p.commit(node, change(p.claimOne(node, ids[0]), engine.Failed))
+		p.commit(node, change(p.claimOne(node, ids[0]), model.Failed))
 		p.equal("blocked", p.entity("k").Blocked, "")
 		second := p.claimOne(node, ids[1])
 		p.must(p.Retry(p.Context(), ids[0], steerer))
 		p.wantClaims(node)
-		if r := p.wantStatus(ids[0], engine.Waiting); !r.Blocked || !r.Ended.IsZero() || r.Error != "" {
+		if r := p.wantStatus(ids[0], model.Waiting); !r.Blocked || !r.Ended.IsZero() || r.Error != "" {
 			p.Fatalf("retried run: %+v", r)
 		}
 		p.finish(node, second)
@@ -211,16 +212,16 @@ var orderCases = []storeCase{
 		node := p.join()
 		ids := p.accept(p.event("k"), p.event("k"), p.event("k"), p.event("k"))
 		aside := func(c engine.Claimed) {
-			d := change(c, engine.Waiting)
+			d := change(c, model.Waiting)
 			d.Defer, d.Checkpoint, d.Bundle = true, nil, ""
 			p.commit(node, d)
 		}
 		aside(p.claimOne(node, ids[0]))
-		if r := p.wantStatus(ids[0], engine.Waiting); r.Blocked || r.Node != 0 || !r.Started.IsZero() {
+		if r := p.wantStatus(ids[0], model.Waiting); r.Blocked || r.Node != 0 || !r.Started.IsZero() {
 			p.Fatalf("deferred run: %+v", r)
 		}
 		aside(p.claimOne(node, ids[1]))
-		second := change(p.claimOne(node, ids[2]), engine.Succeeded)
+		second := change(p.claimOne(node, ids[2]), model.Succeeded)
 		second.State, second.Shared = "open", []byte(`{"n":1}`)
 		p.commit(node, second)
 		// Both are back, the one accepted first before all others.
@@ -228,7 +229,7 @@ var orderCases = []storeCase{
 		p.equal("state", first.Entity.State, "open")
 		p.equal("version", first.Version, int64(1))
 		aside(first)
-		same := change(p.claimOne(node, ids[1]), engine.Succeeded)
+		same := change(p.claimOne(node, ids[1]), model.Succeeded)
 		same.State, same.Shared = "open", []byte(`{"n":2}`)
 		p.commit(node, same)
 		// The state is the same, so the first stays aside.
@@ -242,14 +243,14 @@ var orderCases = []storeCase{
 		node, other := p.join(), p.join()
 		ids := p.accept(p.event("k"), p.event("k"))
 		c := p.claimOne(node, ids[0])
-		p.commit(node, change(c, engine.Waiting))
-		p.wantStatus(ids[0], engine.Waiting)
+		p.commit(node, change(c, model.Waiting))
+		p.wantStatus(ids[0], model.Waiting)
 		if r := p.run(ids[0]); r.Started.IsZero() {
 			p.Fatal("the run has a checkpoint, and no start")
 		}
 		back := p.claimOne(other, ids[0])
 		p.equal("version", back.Version, c.Version+1)
-		p.wantErr("commit of the former owner", p.commitErrs(node, change(back, engine.Running))[0], engine.ErrStale)
+		p.wantErr("commit of the former owner", p.commitErrs(node, change(back, model.Running))[0], engine.ErrStale)
 		p.finish(other, back)
 	}},
 }

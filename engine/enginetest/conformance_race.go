@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 var raceCases = []storeCase{
@@ -18,7 +19,7 @@ var raceCases = []storeCase{
 			p.together(len(results), func(i int) error {
 				mine := in
 				mine.ID = fmt.Sprintf("%s-%d", in.ID, i)
-				r, err := p.Accept(p.Context(), 0, []engine.Intake{p.event("k", unordered), mine})
+				r, err := p.Accept(p.Context(), 0, []model.Intake{p.event("k", unordered), mine})
 				if err == nil {
 					results[i] = r[1]
 				}
@@ -39,7 +40,7 @@ var raceCases = []storeCase{
 	{"batches over the same keys and ids do not stand in each other's way", func(p *probe) {
 		p.together(16, func(i int) error {
 			for round := range 4 {
-				var batch []engine.Intake
+				var batch []model.Intake
 				for k := range 12 {
 					key := (k*7 + i*5) % 12 // another order in each
 					in := p.event(fmt.Sprintf("k%d", key))
@@ -66,13 +67,13 @@ var raceCases = []storeCase{
 			p.together(3, func(i int) error {
 				switch i {
 				case 0:
-					_, err := p.Commit(p.Context(), node, []engine.Change{change(held, engine.Succeeded)})
+					_, err := p.Commit(p.Context(), node, []model.Change{change(held, model.Succeeded)})
 					return err
 				case 1: // takes the locks of the key, too
-					_, err := p.Accept(p.Context(), 0, []engine.Intake{p.event("k2"), p.event("k3")})
+					_, err := p.Accept(p.Context(), 0, []model.Intake{p.event("k2"), p.event("k3")})
 					return err
 				}
-				out, err := p.Accept(p.Context(), node, []engine.Intake{in})
+				out, err := p.Accept(p.Context(), node, []model.Intake{in})
 				if err == nil {
 					given = out[0].Claimed
 				}
@@ -133,10 +134,10 @@ var raceCases = []storeCase{
 			next := p.event(key)
 			p.together(2, func(i int) error {
 				if i == 0 {
-					_, err := p.Accept(p.Context(), 0, []engine.Intake{next})
+					_, err := p.Accept(p.Context(), 0, []model.Intake{next})
 					return err
 				}
-				errs, err := p.Commit(p.Context(), node, []engine.Change{change(c, engine.Succeeded)})
+				errs, err := p.Commit(p.Context(), node, []model.Change{change(c, model.Succeeded)})
 				return errors.Join(append(errs, err)...)
 			})
 			p.finish(node, p.claimOne(node, next.ID))
@@ -155,10 +156,10 @@ var raceCases = []storeCase{
 					}
 					return nil
 				}
-				errs, err := p.Commit(p.Context(), node, []engine.Change{change(c, engine.Succeeded)})
+				errs, err := p.Commit(p.Context(), node, []model.Change{change(c, model.Succeeded)})
 				return errors.Join(append(errs, err)...)
 			})
-			p.wantStatus(ids[0], engine.Succeeded)
+			p.wantStatus(ids[0], model.Succeeded)
 			p.finish(node, p.claimOne(node, ids[1]))
 		}
 	}},
@@ -192,7 +193,7 @@ func (p *probe) load(keys, perKey int) {
 	for k := range keys {
 		g.Go(func() error {
 			for len(want[k]) < perKey {
-				var batch []engine.Intake
+				var batch []model.Intake
 				for range 1 + len(want[k])%3 {
 					in := p.event(fmt.Sprintf("k%d", k))
 					batch = append(batch, in)
@@ -259,14 +260,14 @@ func (p *probe) work(w *watch, stop <-chan struct{}) error {
 
 // pass takes claimed runs through a checkpoint to their end.
 func (p *probe) pass(w *watch, node int64, runs []engine.Claimed) error {
-	var steps, ends []engine.Change
+	var steps, ends []model.Change
 	for _, c := range runs {
 		if err := w.begin(c); err != nil {
 			return err
 		}
-		steps = append(steps, change(c, engine.Running))
+		steps = append(steps, change(c, model.Running))
 		c.Version++
-		ends = append(ends, change(c, engine.Succeeded))
+		ends = append(ends, change(c, model.Succeeded))
 	}
 	errs, err := p.Commit(p.Context(), node, steps)
 	if err = errors.Join(append(errs, err)...); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 var runCases = []storeCase{
@@ -87,24 +88,24 @@ var runCases = []storeCase{
 	}},
 	{"a listing heeds every filter", func(p *probe) {
 		node := p.join()
-		byStatus := map[engine.Status][]string{}
+		byStatus := map[model.Status][]string{}
 		var rides []string
-		for _, s := range []engine.Status{engine.Succeeded, engine.Stopped, engine.Ignored, engine.Failed, engine.Parked, engine.Running, engine.Waiting} {
+		for _, s := range []model.Status{model.Succeeded, model.Cancelled, model.Ignored, model.Failed, model.Parked, model.Running, model.Waiting} {
 			for range 3 {
 				in := p.event("k-" + string(s))
 				in.Block, in.Flow, in.Pipeline = false, "rides", "ride-"+string(s)
 				p.accept(in)
 				rides = append(rides, in.ID)
-				if s == engine.Waiting {
+				if s == model.Waiting {
 					byStatus[s] = append(byStatus[s], in.ID)
 					continue
 				}
-				if s == engine.Running || s == engine.Parked {
+				if s == model.Running || s == model.Parked {
 					in.Key += in.ID
 				}
 				runs := p.claim(node, 1)
 				if len(runs) == 0 { // waits behind the parked or running one
-					byStatus[engine.Waiting] = append(byStatus[engine.Waiting], in.ID)
+					byStatus[model.Waiting] = append(byStatus[model.Waiting], in.ID)
 					continue
 				}
 				c := change(runs[0], s)
@@ -120,12 +121,12 @@ var runCases = []storeCase{
 			slices.Reverse(want)
 			p.equal(string(s), p.pages(engine.RunFilter{Flow: "rides", Status: s, Limit: 2}), want)
 		}
-		p.equal("key", p.pages(engine.RunFilter{Flow: "rides", Key: "k-ignored", Limit: 100}), byStatus[engine.Ignored])
-		p.equal("pipeline", p.pages(engine.RunFilter{Pipeline: "ride-failed", Limit: 100}), byStatus[engine.Failed])
+		p.equal("key", p.pages(engine.RunFilter{Flow: "rides", Key: "k-ignored", Limit: 100}), byStatus[model.Ignored])
+		p.equal("pipeline", p.pages(engine.RunFilter{Pipeline: "ride-failed", Limit: 100}), byStatus[model.Failed])
 		p.equal("all at once", p.pages(engine.RunFilter{
-			Pipeline: "ride-succeeded", Flow: "rides", Key: "k-succeeded", Status: engine.Succeeded, Limit: 1,
-		}), byStatus[engine.Succeeded])
-		p.equal("nothing", p.pages(engine.RunFilter{Key: "k-succeeded", Status: engine.Failed, Limit: 1}), []string{})
+			Pipeline: "ride-succeeded", Flow: "rides", Key: "k-succeeded", Status: model.Succeeded, Limit: 1,
+		}), byStatus[model.Succeeded])
+		p.equal("nothing", p.pages(engine.RunFilter{Key: "k-succeeded", Status: model.Failed, Limit: 1}), []string{})
 	}},
 	{"an entity shows its latest runs without checkpoints", func(p *probe) {
 		node := p.join()
@@ -153,10 +154,10 @@ var runCases = []storeCase{
 		node := p.join()
 		ids := p.accept(p.event("k"), p.event("k"), p.event("k2"), p.event("u", unordered))
 		for i, c := range p.wantClaims(node, ids[0], ids[2], ids[3]) {
-			p.commit(node, change(c, engine.Parked))
-			r := p.wantStatus(c.ID, engine.Parked)
+			p.commit(node, change(c, model.Parked))
+			r := p.wantStatus(c.ID, model.Parked)
 			p.equal("due, owner", []any{r.Due, r.Node}, []any{time.Time{}, int64(0)})
-			p.equal("parked", len(p.pages(engine.RunFilter{Status: engine.Parked, Limit: 10})), i+1)
+			p.equal("parked", len(p.pages(engine.RunFilter{Status: model.Parked, Limit: 10})), i+1)
 		}
 		b := p.beat(node)
 		p.equal("ready, next", []any{b.Ready, b.Next}, []any{0, time.Duration(0)})
@@ -175,15 +176,15 @@ var runCases = []storeCase{
 		p.finish(node, p.claimOne(node, ids[1]))
 
 		p.must(p.Cancel(p.Context(), ids[2], engine.Actor{Name: "ann", Reason: "not needed"}))
-		p.wantStatus(ids[2], engine.Stopped)
+		p.wantStatus(ids[2], model.Cancelled)
 		p.must(p.Retry(p.Context(), ids[3], steerer))
 		p.finish(node, p.claimOne(node, ids[3]))
 	}},
 	{"a run parked without a due time outlives its node", func(p *probe) {
 		first := p.join()
-		in := p.event("k", func(in *engine.Intake) { in.Block = false })
+		in := p.event("k", func(in *model.Intake) { in.Block = false })
 		p.accept(in, p.event("k"))
-		p.commit(first, change(p.claimOne(first, in.ID), engine.Parked))
+		p.commit(first, change(p.claimOne(first, in.ID), model.Parked))
 		p.must(p.Leave(p.Context(), first, nil))
 		second := p.join()
 		p.equal("ready", p.beat(second).Ready, 0)
@@ -202,13 +203,13 @@ var runCases = []storeCase{
 		c := p.claimOne(node, in.ID)
 		refused("running")
 		c = p.parkAndBack(node, c, func() { refused("parked") })
-		p.commit(node, change(c, engine.Failed))
+		p.commit(node, change(c, model.Failed))
 		for generation := 1; generation < 3; generation++ {
 			p.must(p.Retry(p.Context(), in.ID, steerer))
 			refused("retried")
 			c = p.claimOne(node, in.ID)
 			p.equal("generation", c.Generation, generation)
-			p.commit(node, change(c, engine.Failed))
+			p.commit(node, change(c, model.Failed))
 		}
 		p.must(p.Retry(p.Context(), in.ID, steerer))
 		p.finish(node, p.claimOne(node, in.ID))
@@ -217,7 +218,7 @@ var runCases = []storeCase{
 	{"an unordered failed run is retried too", func(p *probe) {
 		node := p.join()
 		id := p.accept(p.event("k", unordered))[0]
-		p.commit(node, change(p.claimOne(node, id), engine.Failed))
+		p.commit(node, change(p.claimOne(node, id), model.Failed))
 		p.must(p.Retry(p.Context(), id, steerer))
 		p.finish(node, p.claimOne(node, id))
 	}},
@@ -226,12 +227,12 @@ var runCases = []storeCase{
 		ids := p.accept(p.event("k"), p.event("k"), p.event("k"), p.event("s", at(time.Now().Add(time.Hour))),
 			p.event("p"), p.event("f", unordered))
 		c := p.wantClaims(node, ids[0], ids[4], ids[5])
-		park := change(c[1], engine.Parked)
+		park := change(c[1], model.Parked)
 		park.Due = time.Now().Add(time.Hour)
-		p.commit(node, change(c[0], engine.Waiting), park, change(c[2], engine.Failed))
+		p.commit(node, change(c[0], model.Waiting), park, change(c[2], model.Failed))
 		for _, i := range []int{1, 0, 3, 4, 5} { // queued, ready, scheduled, parked, failed
 			p.must(p.Cancel(p.Context(), ids[i], engine.Actor{Name: "ann", Reason: "not needed"}))
-			r := p.wantStatus(ids[i], engine.Stopped)
+			r := p.wantStatus(ids[i], model.Cancelled)
 			p.equal("reason", r.Reason, "not needed")
 			if r.Ended.IsZero() {
 				p.Fatalf("run %s has no end", ids[i])
@@ -253,17 +254,17 @@ var runCases = []storeCase{
 		have := p.beat(node).Cancelled
 		slices.Sort(have)
 		p.equal("cancelled", have, ids[:2])
-		for _, s := range []engine.Status{engine.Running, engine.Parked, engine.Waiting, engine.Failed} {
+		for _, s := range []model.Status{model.Running, model.Parked, model.Waiting, model.Failed} {
 			c := change(runs[0], s)
-			c.Emit = []engine.Intake{p.event("emitted")}
+			c.Emit = []model.Intake{p.event("emitted")}
 			p.wantErr(string(s), p.commitErrs(node, c)[0], engine.ErrCancelled)
 		}
 		p.wantRuns(3)
-		stopped := change(runs[0], engine.Stopped)
+		stopped := change(runs[0], model.Cancelled)
 		stopped.Reason = "of the engine"
-		p.commit(node, stopped, change(runs[1], engine.Succeeded), change(runs[2], engine.Running))
-		p.equal("reason", p.wantStatus(ids[0], engine.Stopped).Reason, "stop it")
-		p.equal("reason of one that was faster", p.wantStatus(ids[1], engine.Succeeded).Reason, "")
+		p.commit(node, stopped, change(runs[1], model.Succeeded), change(runs[2], model.Running))
+		p.equal("reason", p.wantStatus(ids[0], model.Cancelled).Reason, "stop it")
+		p.equal("reason of one that was faster", p.wantStatus(ids[1], model.Succeeded).Reason, "")
 		p.equal("cancelled", p.beat(node).Cancelled, []string{})
 	}},
 }
@@ -271,7 +272,7 @@ var runCases = []storeCase{
 // parkAndBack parks a run, looks, and claims it again.
 func (p *probe) parkAndBack(node int64, c engine.Claimed, look func()) engine.Claimed {
 	p.Helper()
-	parked := change(c, engine.Parked)
+	parked := change(c, model.Parked)
 	parked.Due = p.beat(node).Now.Add(soon)
 	p.commit(node, parked)
 	look()
@@ -359,7 +360,7 @@ var settingCases = []storeCase{
 	{"a context that has ended changes nothing", func(p *probe) {
 		ctx, cancel := context.WithCancel(p.Context())
 		cancel()
-		if _, err := p.Accept(ctx, 0, []engine.Intake{p.event("k")}); err == nil {
+		if _, err := p.Accept(ctx, 0, []model.Intake{p.event("k")}); err == nil {
 			p.Fatal("accepted after the end of the context")
 		}
 		p.wantRuns(0)
@@ -374,17 +375,17 @@ var thinCases = []storeCase{
 			return // it keeps all
 		}
 		node := p.join()
-		of := func(pipeline string) func(*engine.Intake) {
-			return func(in *engine.Intake) { in.Pipeline, in.Flow = pipeline, pipeline }
+		of := func(pipeline string) func(*model.Intake) {
+			return func(in *model.Intake) { in.Pipeline, in.Flow = pipeline, pipeline }
 		}
-		var ticks []engine.Intake
+		var ticks []model.Intake
 		for range 7 {
 			ticks = append(ticks, p.event("k", unordered, of("tick")))
 		}
 		other := p.event("k", unordered, of("other"))
 		for _, in := range append(ticks[:6:6], other) {
 			p.accept(in)
-			p.commit(node, change(p.claimOne(node, in.ID), engine.Succeeded))
+			p.commit(node, change(p.claimOne(node, in.ID), model.Succeeded))
 		}
 		p.accept(ticks[6]) // which does not end
 		left := func(pipeline string) (ids []string) {

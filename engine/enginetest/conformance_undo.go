@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // begin claims runs and lets them begin.
@@ -12,7 +13,7 @@ func (p *probe) begin(node int64, ids ...string) []engine.Claimed {
 	p.Helper()
 	claimed := p.wantClaims(node, ids...)
 	for i := range claimed {
-		p.commit(node, change(claimed[i], engine.Running))
+		p.commit(node, change(claimed[i], model.Running))
 		claimed[i].Version++
 	}
 	return claimed
@@ -27,7 +28,7 @@ var undoCases = []storeCase{
 		for _, id := range ids {
 			p.must(p.Undo(p.Context(), id, engine.Actor{Name: "ann", Reason: "enough"}))
 		}
-		order := engine.UndoOrder("enough")
+		order := model.UndoOrder("enough")
 		p.equal("asked", len(p.beat(node).Moves), 3)
 		p.equal("kept", p.run(ids[0]).Move, order)
 		a := p.audits(0, 1)[0]
@@ -35,42 +36,42 @@ var undoCases = []storeCase{
 		p.equal("audited as undoing", strings.Contains(string(a.After), `"undoing":true`), true)
 
 		// Who has not seen the order cannot park or fail the run.
-		park := change(c[0], engine.Parked)
+		park := change(c[0], model.Parked)
 		park.Due = time.Now().Add(time.Hour)
-		held := change(c[1], engine.Parked)
-		p.commit(node, park, held, change(c[2], engine.Failed))
+		held := change(c[1], model.Parked)
+		p.commit(node, park, held, change(c[2], model.Failed))
 		for i, again := range p.wantClaims(node, ids...) {
 			p.equal("order", again.Move, order)
 			c[i] = again
 		}
 
 		// Who does as it says can, and the order is done with.
-		park, held = change(c[0], engine.Parked), change(c[1], engine.Failed)
+		park, held = change(c[0], model.Parked), change(c[1], model.Failed)
 		park.Due, park.Undoing, held.Undoing = time.Now().Add(time.Hour), true, true
 		p.commit(node, park, held)
-		p.equal("parked", p.wantStatus(ids[0], engine.Parked).Move, "")
-		p.equal("failed", p.wantStatus(ids[1], engine.Failed).Move, "")
+		p.equal("parked", p.wantStatus(ids[0], model.Parked).Move, "")
+		p.equal("failed", p.wantStatus(ids[1], model.Failed).Move, "")
 
-		end := change(c[2], engine.Stopped)
+		end := change(c[2], model.Cancelled)
 		end.Reason, end.Undoing = "enough", true
 		p.commit(node, end)
-		p.equal("reason", p.wantStatus(ids[2], engine.Stopped).Reason, "enough")
+		p.equal("reason", p.wantStatus(ids[2], model.Cancelled).Reason, "enough")
 	}},
 	{"undo makes a run ready that no node owns, and ends one that has not begun or has failed", func(p *probe) {
 		node := p.join()
 		ids := p.accept(p.event("k"), p.event("k2"), p.event("k3"), p.event("k"), p.event("s", at(time.Now().Add(time.Hour))))
 		c := p.begin(node, ids[:3]...)
-		park := change(c[0], engine.Parked)
+		park := change(c[0], model.Parked)
 		park.Due, park.Cause = time.Now().Add(time.Hour), "something"
-		p.commit(node, park, change(c[1], engine.Parked), change(c[2], engine.Failed))
+		p.commit(node, park, change(c[1], model.Parked), change(c[2], model.Failed))
 		for _, id := range ids {
 			p.must(p.Undo(p.Context(), id, engine.Actor{Name: "ann", Reason: "enough"}))
 		}
 		for _, i := range []int{2, 3, 4} { // failed, queued, scheduled
-			p.equal("reason", p.wantStatus(ids[i], engine.Stopped).Reason, "enough")
+			p.equal("reason", p.wantStatus(ids[i], model.Cancelled).Reason, "enough")
 		}
 		for _, again := range p.wantClaims(node, ids[0], ids[1]) {
-			p.equal("order", again.Move, engine.UndoOrder("enough"))
+			p.equal("order", again.Move, model.UndoOrder("enough"))
 		}
 		p.wantErr("an ended one", p.Undo(p.Context(), ids[2], steerer), engine.ErrConflict)
 		p.wantErr("an unknown one", p.Undo(p.Context(), "nobody", steerer), engine.ErrNotFound)
@@ -84,10 +85,10 @@ var undoCases = []storeCase{
 		p.wantErr("move", err, engine.ErrConflict)
 		p.must(p.Leave(p.Context(), node, []string{}))
 		c := p.claimOne(node, id)
-		p.equal("order", c.Move, engine.UndoOrder("enough"))
+		p.equal("order", c.Move, model.UndoOrder("enough"))
 		p.must(p.Cancel(p.Context(), id, engine.Actor{Name: "ann", Reason: "now"}))
-		p.wantErr("going on", p.commitErrs(node, change(c, engine.Running))[0], engine.ErrCancelled)
-		p.commit(node, change(c, engine.Stopped))
-		p.equal("reason", p.wantStatus(id, engine.Stopped).Reason, "now")
+		p.wantErr("going on", p.commitErrs(node, change(c, model.Running))[0], engine.ErrCancelled)
+		p.commit(node, change(c, model.Cancelled))
+		p.equal("reason", p.wantStatus(id, model.Cancelled).Reason, "now")
 	}},
 }

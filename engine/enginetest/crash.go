@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // crashEnv tells the test binary that it is the process to be killed.
@@ -96,7 +97,7 @@ const crashMark = "crash-test: "
 // crashRound accepts a batch and takes its runs over a checkpoint to the end,
 // which emits an event.
 func (p *probe) crashRound(node int64, name string, say func(verb string, ids ...string)) error {
-	var batch []engine.Intake
+	var batch []model.Intake
 	var ids []string
 	for i := range 3 {
 		in := p.event(fmt.Sprintf("k-%s-%d", name, i), owned)
@@ -109,19 +110,19 @@ func (p *probe) crashRound(node int64, name string, say func(verb string, ids ..
 		return err
 	}
 	say("accepted", ids...)
-	var steps, ends []engine.Change
+	var steps, ends []model.Change
 	for _, r := range results {
-		steps = append(steps, change(*r.Claimed, engine.Running))
+		steps = append(steps, change(*r.Claimed, model.Running))
 		r.Claimed.Version++
-		end := change(*r.Claimed, engine.Succeeded)
+		end := change(*r.Claimed, model.Succeeded)
 		next := p.event(r.Claimed.Key)
 		next.ID, next.Event.ID = emittedBy(r.Run), emittedBy(r.Run)
-		end.Emit = []engine.Intake{next}
+		end.Emit = []model.Intake{next}
 		ends = append(ends, end)
 	}
 	for _, c := range []struct {
 		verb    string
-		changes []engine.Change
+		changes []model.Change
 	}{{"saved", steps}, {"ended", ends}} {
 		errs, err := p.Commit(p.Context(), node, c.changes)
 		if err = errors.Join(append(errs, err)...); err != nil {
@@ -205,7 +206,7 @@ func (l *crashLog) check(p *probe) {
 			p.Fatalf("run %s was acknowledged as %s, and is not there", id, verb)
 		}
 		least := map[string]int64{"accepted": 0, "saved": 1, "ended": 2}[verb]
-		if r.Version < least || verb == "ended" && r.Status != engine.Succeeded {
+		if r.Version < least || verb == "ended" && r.Status != model.Succeeded {
 			p.Fatalf("run %s was acknowledged as %s, and is %s in version %d", id, verb, r.Status, r.Version)
 		}
 	}
@@ -217,7 +218,7 @@ func (l *crashLog) check(p *probe) {
 				p.Fatalf("of the batch %v only a part is there", batch)
 			}
 			_, emitted := found[emittedBy(id)]
-			if ok && emitted != (r.Status == engine.Succeeded) {
+			if ok && emitted != (r.Status == model.Succeeded) {
 				p.Fatalf("run %s is %s, its event emitted: %v", id, r.Status, emitted)
 			}
 			if e, err := p.Entity(p.Context(), "orders", "k-"+strings.TrimPrefix(id, "r-")); ok != (err == nil) {
@@ -238,13 +239,13 @@ func (p *probe) finishAll() {
 			if len(runs) == 0 {
 				break
 			}
-			var ends []engine.Change
+			var ends []model.Change
 			for _, c := range runs {
-				ends = append(ends, change(c, engine.Succeeded))
+				ends = append(ends, change(c, model.Succeeded))
 			}
 			p.commit(node, ends...)
 		}
-		left, _, err := p.List(p.Context(), engine.RunFilter{Status: engine.Running, Limit: 1})
+		left, _, err := p.List(p.Context(), engine.RunFilter{Status: model.Running, Limit: 1})
 		p.must(err)
 		return len(left) == 0
 	})
@@ -254,7 +255,7 @@ func (p *probe) finishAll() {
 func (l *crashLog) checkEnd(p *probe) {
 	p.Helper()
 	for id := range l.acked {
-		p.wantStatus(id, engine.Succeeded)
+		p.wantStatus(id, model.Succeeded)
 	}
 	if d, err := p.Depth(p.Context()); err != nil || d.Waiting != 0 {
 		p.Fatalf("want nothing to wait, have %d, %v", d.Waiting, err)

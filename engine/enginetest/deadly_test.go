@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // A deadly store counts the I/Os of the engine that works with it, and ends the
@@ -75,7 +76,7 @@ func (d *deadly) Wake() <-chan struct{} {
 }
 
 // Accept implements [engine.Inbox].
-func (d *deadly) Accept(ctx context.Context, node int64, runs []engine.Intake) (out []engine.Accepted, err error) {
+func (d *deadly) Accept(ctx context.Context, node int64, runs []model.Intake) (out []engine.Accepted, err error) {
 	d.io("accept", func() { out, err = d.Store.Accept(ctx, node, runs) })
 	return out, err
 }
@@ -106,7 +107,7 @@ func (d *deadly) Claim(ctx context.Context, node int64, limit int, bundle string
 }
 
 // Commit implements [engine.Ledger].
-func (d *deadly) Commit(ctx context.Context, node int64, changes []engine.Change) (errs []error, err error) {
+func (d *deadly) Commit(ctx context.Context, node int64, changes []model.Change) (errs []error, err error) {
 	d.io("commit", func() { errs, err = d.Store.Commit(ctx, node, changes) })
 	return errs, err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // ErrInjected is the failure that a Faulty store makes up.
@@ -56,7 +57,7 @@ func (f *Faulty) after(op string, err error) error {
 }
 
 // Accept implements [engine.Inbox].
-func (f *Faulty) Accept(ctx context.Context, node int64, runs []engine.Intake) ([]engine.Accepted, error) {
+func (f *Faulty) Accept(ctx context.Context, node int64, runs []model.Intake) ([]engine.Accepted, error) {
 	if err := f.before("accept"); err != nil {
 		return nil, err
 	}
@@ -104,7 +105,7 @@ func (f *Faulty) Claim(ctx context.Context, node int64, limit int, bundle string
 }
 
 // Commit implements [engine.Ledger].
-func (f *Faulty) Commit(ctx context.Context, node int64, changes []engine.Change) ([]error, error) {
+func (f *Faulty) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	if err := f.before("commit"); err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // full is a pipeline whose result may be large.
@@ -28,7 +29,7 @@ type witness struct {
 }
 
 // Commit implements [engine.Ledger].
-func (w *witness) Commit(ctx context.Context, node int64, changes []engine.Change) ([]error, error) {
+func (w *witness) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	errs, err := w.Store.Commit(ctx, node, changes)
 	if run := w.run.Load(); err != nil && run != nil {
 		for _, c := range changes {
@@ -46,13 +47,13 @@ func (w *witness) Commit(ctx context.Context, node int64, changes []engine.Chang
 func Full(t *testing.T, store engine.Store, fill func(full bool)) {
 	p := newProbe(t, store)
 	begun, goOn := make(chan struct{}), make(chan struct{})
-	step := Scripted("step", func(_ context.Context, c *engine.Call, _ any) (engine.Result, error) {
+	step := Scripted("step", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
 		if c.Event.ID != "large" || c.Path != "work/a/make" {
-			return engine.Result{Response: "small"}, nil
+			return model.Result{Response: "small"}, nil
 		}
 		close(begun)
 		<-goOn
-		return engine.Result{Response: long(200_000)}, nil
+		return model.Result{Response: long(200_000)}, nil
 	})
 	b, found := dsl.Load([]diag.File{{Name: "full.yaml", Data: []byte(full)}}, dsl.Options{Types: []dsl.Type{step.Type}})
 	if b == nil {
@@ -63,7 +64,7 @@ func Full(t *testing.T, store engine.Store, fill func(full bool)) {
 	// An event that shares a transaction with the large change is refused with it; its sender tries again.
 	submit := func(id string) (run string) {
 		p.eventually("an event is taken in", func() bool {
-			out, err := e.Submit(t.Context(), []engine.Submission{{Event: engine.Event{ID: id, Source: "s", Type: "work"}}})
+			out, err := e.Submit(t.Context(), []engine.Submission{{Event: model.Event{ID: id, Source: "s", Type: "work"}}})
 			if err != nil {
 				return false
 			}
@@ -77,7 +78,7 @@ func Full(t *testing.T, store engine.Store, fill func(full bool)) {
 	}
 	ends := func(run string) {
 		p.eventually("the run ends", func() bool { r, err := store.Run(t.Context(), run); return err == nil && r.Status.Ended() })
-		p.wantStatus(run, engine.Succeeded)
+		p.wantStatus(run, model.Succeeded)
 	}
 
 	large := submit("large")

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 //go:embed handlers.go
@@ -25,7 +26,7 @@ type Script struct {
 }
 
 // Do is what a scripted handler does when it is called.
-type Do func(ctx context.Context, c *engine.Call, value any) (engine.Result, error)
+type Do func(ctx context.Context, c *engine.Call, value any) (model.Result, error)
 
 // Scripted makes a handler type of a function.
 func Scripted(name string, do Do) engine.HandlerType {
@@ -35,9 +36,9 @@ func Scripted(name string, do Do) engine.HandlerType {
 }
 
 // Handle implements [engine.Handler].
-func (s *Script) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+func (s *Script) Handle(ctx context.Context, c *engine.Call) (model.Result, error) {
 	if s.do == nil {
-		return engine.Result{}, engine.Permanent(errors.New("the script has no function; make it by Scripted"))
+		return model.Result{}, model.Permanent(errors.New("the script has no function; make it by Scripted"))
 	}
 	return s.do(ctx, c, s.Value)
 }
@@ -51,7 +52,7 @@ type Recorder struct {
 
 // Record wraps a function so that its calls are noted before they are made.
 func (r *Recorder) Record(do Do) Do {
-	return func(ctx context.Context, c *engine.Call, value any) (engine.Result, error) {
+	return func(ctx context.Context, c *engine.Call, value any) (model.Result, error) {
 		r.mu.Lock()
 		r.calls = append(r.calls, *c)
 		r.mu.Unlock()

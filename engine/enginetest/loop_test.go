@@ -14,6 +14,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/memory"
+	"procaas/engine/model"
 )
 
 const loopFlow = `
@@ -66,15 +67,15 @@ func throughLoop(t *testing.T, store engine.Store, crashAt int, after bool) int 
 	t.Helper()
 	what := fmt.Sprintf("crash at checkpoint %d, after it: %t", crashAt, after)
 	var calls enginetest.Recorder
-	types := []engine.HandlerType{enginetest.Scripted("step", calls.Record(func(_ context.Context, c *engine.Call, body any) (engine.Result, error) {
+	types := []engine.HandlerType{enginetest.Scripted("step", calls.Record(func(_ context.Context, c *engine.Call, body any) (model.Result, error) {
 		n, _ := body.(int)
 		switch {
 		case strings.HasSuffix(c.Path, "/b") && n == 5:
-			return engine.Result{}, engine.Permanent(errors.New("there is no five"))
+			return model.Result{}, model.Permanent(errors.New("there is no five"))
 		case strings.HasSuffix(c.Path, "/c") && n > 20:
-			return engine.Result{}, errors.New("too much")
+			return model.Result{}, errors.New("too much")
 		}
-		return engine.Result{Response: n}, nil
+		return model.Result{Response: n}, nil
 	}))}
 	tr := startTrial(t, trial{store: store, types: types, flow: loopFlow, what: what, payload: []any{1, 2, 3}, crashAt: crashAt, after: after})
 	tr.drain(t)
@@ -84,7 +85,7 @@ func throughLoop(t *testing.T, store engine.Store, crashAt int, after bool) int 
 	}
 	view := engine.View(record)
 	want := []any{[]any{10, 1, 11}, []any{20, 3, "out"}, "other"}
-	if view.Status != engine.Succeeded || !cmp.Equal(view.SharedState["all"], want) {
+	if view.Status != model.Succeeded || !cmp.Equal(view.SharedState["all"], want) {
 		t.Errorf("%s: want %v, have the run %s with %v: %s", what, want, view.Status, view.SharedState["all"], view.Error)
 	}
 	keys := map[string]int{}

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 func checkModel(t *testing.T, open func(t *testing.T) engine.Store) {
@@ -19,7 +20,7 @@ func checkModel(t *testing.T, open func(t *testing.T) engine.Store) {
 		// All rounds share a store, so each has keys of its own and ends clean,
 		// even one that rapid breaks off.
 		rounds++
-		m := &model{T: t, p: p, round: rounds, runs: map[string]*modelRun{}, state: map[string]string{}, node: p.join()}
+		m := &storeModel{T: t, p: p, round: rounds, runs: map[string]*modelRun{}, state: map[string]string{}, node: p.join()}
 		t.Cleanup(m.clean)
 		t.Repeat(map[string]func(*rapid.T){
 			"accept": m.accept, "again": m.again, "claim": m.claim, "commit": m.commit, "retry": m.retry,
@@ -28,9 +29,9 @@ func checkModel(t *testing.T, open func(t *testing.T) engine.Store) {
 	})
 }
 
-// A model is what a store must be, as simply as it can be said: a list of runs
+// A storeModel is what a store must be, as simply as it can be said: a list of runs
 // in the order of acceptance.
-type model struct {
+type storeModel struct {
 	*rapid.T
 	p     *probe
 	round int
@@ -41,8 +42,8 @@ type model struct {
 }
 
 type modelRun struct {
-	in         engine.Intake
-	status     engine.Status
+	in         model.Intake
+	status     model.Status
 	place      int  // by acceptance
 	turn       bool // of its key
 	deferred   bool
@@ -54,7 +55,7 @@ type modelRun struct {
 
 // settle gives each key's turn to the first run that may have it. A run keeps
 // its turn, except that one which has not begun gives way to an earlier one.
-func (m *model) settle() {
+func (m *storeModel) settle() {
 	holder := map[string]*modelRun{}
 	for _, r := range m.list {
 		if r.turn = r.turn && r.mayHold(); r.turn {
@@ -62,11 +63,11 @@ func (m *model) settle() {
 		}
 	}
 	for _, r := range m.list {
-		if r.turn || !r.in.Ordered || r.status != engine.Waiting || r.deferred {
+		if r.turn || !r.in.Ordered || r.status != model.Waiting || r.deferred {
 			continue
 		}
 		have := holder[r.in.Key]
-		if have == nil || have.status == engine.Waiting && !have.begun && have.place > r.place {
+		if have == nil || have.status == model.Waiting && !have.begun && have.place > r.place {
 			if have != nil {
 				have.turn = false
 			}
@@ -78,9 +79,9 @@ func (m *model) settle() {
 // mayHold tells whether a run that has its key's turn keeps it.
 func (r *modelRun) mayHold() bool {
 	switch r.status {
-	case engine.Waiting:
+	case model.Waiting:
 		return !r.deferred
-	case engine.Failed:
+	case model.Failed:
 		return r.in.Block
 	default:
 		return !r.status.Ended()
@@ -88,11 +89,11 @@ func (r *modelRun) mayHold() bool {
 }
 
 // ready lists what a claim of everything must give, in order.
-func (m *model) ready() []string {
+func (m *storeModel) ready() []string {
 	m.settle()
 	var heads []*modelRun
 	for _, r := range m.list {
-		if r.status == engine.Waiting && (r.turn || !r.in.Ordered) {
+		if r.status == model.Waiting && (r.turn || !r.in.Ordered) {
 			heads = append(heads, r)
 		}
 	}
@@ -106,8 +107,8 @@ func (m *model) ready() []string {
 	return ids
 }
 
-func (m *model) accept(t *rapid.T) {
-	var batch []engine.Intake
+func (m *storeModel) accept(t *rapid.T) {
+	var batch []model.Intake
 	for range rapid.IntRange(1, 4).Draw(t, "batch") {
 		in := m.p.event(fmt.Sprintf("%d-%c", m.round, 'a'+rapid.IntRange(0, 2).Draw(t, "key")))
 		in.Pipeline = m.pipeline()
@@ -115,21 +116,21 @@ func (m *model) accept(t *rapid.T) {
 		in.Ordered = rapid.IntRange(0, 4).Draw(t, "ordered") > 0
 		in.Event.Priority = rapid.IntRange(0, 1).Draw(t, "priority")
 		batch = append(batch, in)
-		r := &modelRun{in: in, status: engine.Waiting, place: len(m.list)}
+		r := &modelRun{in: in, status: model.Waiting, place: len(m.list)}
 		m.runs[in.ID] = r
 		m.list = append(m.list, r)
 	}
 	m.p.accept(batch...)
 }
 
-func (m *model) again(t *rapid.T) {
+func (m *storeModel) again(t *rapid.T) {
 	r := m.pick(t, "again", func(*modelRun) bool { return true })
 	if a := m.p.acceptFor(0, r.in)[0]; !a.Duplicate || a.Run != r.in.ID {
 		t.Fatalf("repetition of %s: %+v", r.in.ID, a)
 	}
 }
 
-func (m *model) claim(t *rapid.T) {
+func (m *storeModel) claim(t *rapid.T) {
 	want := m.ready()
 	want = want[:min(len(want), rapid.IntRange(1, 5).Draw(t, "limit"))]
 	if len(want) == 0 {
@@ -141,24 +142,24 @@ func (m *model) claim(t *rapid.T) {
 	}
 	for _, c := range have {
 		r := m.runs[c.ID]
-		r.status, r.deferred = engine.Running, false
+		r.status, r.deferred = model.Running, false
 		if c.Version != r.version || c.Generation != r.generation || c.Ordered && c.Entity.State != m.state[c.Key] {
 			t.Fatalf("claimed %+v, want %+v in state %q", c, r, m.state[c.Key])
 		}
 	}
 }
 
-func (m *model) commit(t *rapid.T) {
-	r := m.pick(t, "run", func(r *modelRun) bool { return r.status == engine.Running })
-	c := engine.Change{Run: r.in.ID, Version: r.version, Pipeline: m.pipeline()}
-	c.Status = rapid.SampledFrom([]engine.Status{engine.Running, engine.Waiting, engine.Failed, engine.Succeeded,
-		engine.Succeeded, engine.Stopped, engine.Ignored}).Draw(t, "status")
-	c.Defer = c.Status == engine.Waiting && r.in.Ordered && rapid.Bool().Draw(t, "defer")
+func (m *storeModel) commit(t *rapid.T) {
+	r := m.pick(t, "run", func(r *modelRun) bool { return r.status == model.Running })
+	c := model.Change{Run: r.in.ID, Version: r.version, Pipeline: m.pipeline()}
+	c.Status = rapid.SampledFrom([]model.Status{model.Running, model.Waiting, model.Failed, model.Succeeded,
+		model.Succeeded, model.Cancelled, model.Ignored}).Draw(t, "status")
+	c.Defer = c.Status == model.Waiting && r.in.Ordered && rapid.Bool().Draw(t, "defer")
 	if !c.Defer && rapid.Bool().Draw(t, "checkpoint") {
 		c.Checkpoint, c.Bundle = []byte("{}"), "bundle"
 	}
 	c.State = rapid.SampledFrom([]string{"", "open", "closed"}).Draw(t, "state")
-	final := c.Status == engine.Succeeded || c.Status == engine.Stopped || c.Status == engine.Ignored
+	final := c.Status == model.Succeeded || c.Status == model.Cancelled || c.Status == model.Ignored
 	err := m.p.commitErrs(m.node, c)[0]
 	if r.cancel && !final {
 		m.p.wantErr("commit of a cancelled run", err, engine.ErrCancelled)
@@ -169,7 +170,7 @@ func (m *model) commit(t *rapid.T) {
 	}
 	r.status, r.deferred, r.begun = c.Status, c.Defer, c.Bundle != ""
 	r.version++
-	if c.Status == engine.Succeeded && r.in.Ordered && c.State != "" && c.State != m.state[r.in.Key] {
+	if c.Status == model.Succeeded && r.in.Ordered && c.State != "" && c.State != m.state[r.in.Key] {
 		m.state[r.in.Key] = c.State
 		for _, other := range m.list {
 			if other.in.Key == r.in.Key && other.in.Ordered {
@@ -179,59 +180,59 @@ func (m *model) commit(t *rapid.T) {
 	}
 }
 
-func (m *model) stale(t *rapid.T) {
+func (m *storeModel) stale(t *rapid.T) {
 	r := m.pick(t, "run", func(r *modelRun) bool { return r.version > 0 })
-	c := engine.Change{Run: r.in.ID, Version: r.version - 1, Status: engine.Succeeded}
+	c := model.Change{Run: r.in.ID, Version: r.version - 1, Status: model.Succeeded}
 	m.p.wantErr("old version", m.p.commitErrs(m.node, c)[0], engine.ErrStale)
 }
 
-func (m *model) retry(t *rapid.T) {
+func (m *storeModel) retry(t *rapid.T) {
 	r := m.pick(t, "run", func(r *modelRun) bool { return true })
 	err := m.p.Retry(m.p.Context(), r.in.ID, steerer)
-	if r.status == engine.Ignored {
+	if r.status == model.Ignored {
 		r.begun, r.deferred, r.in.Block, r.cancel = false, false, false, false
-	} else if r.status != engine.Failed {
+	} else if r.status != model.Failed {
 		m.p.wantErr("retry of a run that is "+string(r.status), err, engine.ErrConflict)
 		return
 	}
 	m.p.must(err)
-	r.status = engine.Waiting
+	r.status = model.Waiting
 	r.generation++
 }
 
-func (m *model) cancel(t *rapid.T) {
+func (m *storeModel) cancel(t *rapid.T) {
 	r := m.pick(t, "run", func(r *modelRun) bool { return true })
 	err := m.p.Cancel(m.p.Context(), r.in.ID, engine.Actor{Name: "ann", Reason: "model"})
 	switch {
-	case r.status.Ended() && r.status != engine.Failed:
+	case r.status.Ended() && r.status != model.Failed:
 		m.p.wantErr("cancel of a run that is "+string(r.status), err, engine.ErrConflict)
 		return
-	case r.status == engine.Running:
+	case r.status == model.Running:
 		r.cancel = true
 	default:
-		r.status = engine.Stopped
+		r.status = model.Cancelled
 	}
 	m.p.must(err)
 }
 
-func (m *model) leave(t *rapid.T) {
+func (m *storeModel) leave(t *rapid.T) {
 	m.p.must(m.p.Leave(m.p.Context(), m.node, nil))
 	m.node = m.p.join()
 	for _, r := range m.list {
-		if r.status == engine.Running {
-			r.status = engine.Waiting
+		if r.status == model.Running {
+			r.status = model.Waiting
 			if r.cancel {
-				r.status = engine.Stopped
+				r.status = model.Cancelled
 			}
 		}
 	}
 }
 
 // pipeline names what the runs of this round have in common.
-func (m *model) pipeline() string { return fmt.Sprintf("round-%d", m.round) }
+func (m *storeModel) pipeline() string { return fmt.Sprintf("round-%d", m.round) }
 
 // check runs after every step and compares all runs.
-func (m *model) check(t *rapid.T) {
+func (m *storeModel) check(t *rapid.T) {
 	m.settle()
 	runs, next, err := m.p.List(m.p.Context(), engine.RunFilter{Pipeline: m.pipeline(), Limit: 1000})
 	if err != nil || next != "" || len(runs) != len(m.list) {
@@ -248,7 +249,7 @@ func (m *model) check(t *rapid.T) {
 }
 
 // clean ends all runs, so that the next round finds nothing ready.
-func (m *model) clean() {
+func (m *storeModel) clean() {
 	m.p.must(m.p.Leave(m.p.Context(), m.node, nil))
 	for _, r := range m.list {
 		// Whether that is allowed is not the point here.
@@ -258,7 +259,7 @@ func (m *model) clean() {
 	}
 }
 
-func (m *model) pick(t *rapid.T, label string, fits func(*modelRun) bool) *modelRun {
+func (m *storeModel) pick(t *rapid.T, label string, fits func(*modelRun) bool) *modelRun {
 	var some []*modelRun
 	for _, r := range m.list {
 		if fits(r) {

@@ -26,8 +26,10 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/engine"
+	"procaas/engine/checkpoint"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/model"
 	"procaas/engine/postgres"
 	"procaas/engine/sqlite"
 	"procaas/engine/stub"
@@ -126,8 +128,8 @@ const (
 // A sweepReport is what the process has found at the end.
 type sweepReport struct {
 	IOs    int
-	Entity engine.EntityView
-	Runs   []engine.RunView // in the order of acceptance
+	Entity checkpoint.EntityView
+	Runs   []checkpoint.RunView // in the order of acceptance
 }
 
 // TestCrashAtEveryIO takes one event to its end, once for each I/O of the engine:
@@ -295,7 +297,7 @@ func (s *sweeper) sweep(job sweepJob, want sweepReport) (died string, err error)
 
 // durable reads what is durable of a job's runs after the death, and which nodes are dead
 // then. One whose Join was still on its way is not among them; but it can have no runs.
-func (s *sweeper) durable(job sweepJob) (views []engine.RunView, dead []int64, err error) {
+func (s *sweeper) durable(job sweepJob) (views []checkpoint.RunView, dead []int64, err error) {
 	ctx := context.Background()
 	store, err := openSweepStore(ctx, s.store)
 	if err != nil {
@@ -381,7 +383,7 @@ func (s *sweeper) compare(job sweepJob, want, have sweepReport) {
 	}
 }
 
-func pathOutcomes(v engine.RunView) map[string]string {
+func pathOutcomes(v checkpoint.RunView) map[string]string {
 	out := map[string]string{}
 	for _, h := range v.Handlers {
 		out[h.Path] = h.Outcome
@@ -396,7 +398,7 @@ func sweepDigest(parts ...string) string {
 
 // checkHistory tells the story of a job from the calls that the services saw of the
 // process that died and of the one that went on, and from what was durable in between.
-func (s *sweeper) checkHistory(job sweepJob, end sweepReport, durable []engine.RunView) {
+func (s *sweeper) checkHistory(job sweepJob, end sweepReport, durable []checkpoint.RunView) {
 	s.t.Helper()
 	var h enginetest.History
 	for _, r := range end.Runs {
@@ -406,7 +408,7 @@ func (s *sweeper) checkHistory(job sweepJob, end sweepReport, durable []engine.R
 	running := 0 // the first run that has not ended
 	tell := func(calls []stub.Call) {
 		for _, c := range calls {
-			i := slices.IndexFunc(end.Runs, func(r engine.RunView) bool { return r.ID == c.Run })
+			i := slices.IndexFunc(end.Runs, func(r checkpoint.RunView) bool { return r.ID == c.Run })
 			if i < 0 {
 				continue // another job's
 			}
@@ -442,7 +444,7 @@ func (s *sweeper) checkHistory(job sweepJob, end sweepReport, durable []engine.R
 	}
 	for path := range sweepStages {
 		if !slices.ContainsFunc(slices.Concat(before, after), func(c stub.Call) bool {
-			return c.Handler == path && slices.ContainsFunc(end.Runs, func(r engine.RunView) bool { return r.ID == c.Run })
+			return c.Handler == path && slices.ContainsFunc(end.Runs, func(r checkpoint.RunView) bool { return r.ID == c.Run })
 		}) {
 			s.t.Errorf("%s: %s was never called", job, path)
 		}
@@ -514,7 +516,7 @@ func sweepToTheEnd(ctx context.Context, t *testing.T, e *engine.Engine, job swee
 	for e.Healthy(ctx) != nil && !over() {
 		time.Sleep(time.Millisecond)
 	}
-	ev := engine.Event{ID: job.Event, Source: "sweep", Type: "begin", Payload: map[string]any{"id": job.Event}}
+	ev := model.Event{ID: job.Event, Source: "sweep", Type: "begin", Payload: map[string]any{"id": job.Event}}
 	out, err := e.Submit(ctx, []engine.Submission{{Event: ev}})
 	if err != nil || out[0].Err != nil {
 		t.Fatal(err, out)

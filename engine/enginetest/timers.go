@@ -9,6 +9,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // timers is a pipeline that waits in its middle, and a trigger.
@@ -35,13 +36,13 @@ func Timers(t *testing.T, store engine.Store) {
 	var mu sync.Mutex
 	starts := map[string][]start{}
 	var parkedUntil time.Time
-	timed := Scripted("timed", func(_ context.Context, c *engine.Call, _ any) (engine.Result, error) {
+	timed := Scripted("timed", func(_ context.Context, c *engine.Call, _ any) (model.Result, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		switch c.Path {
 		case "waits/a/wait":
 			parkedUntil = time.Now().Add(wait)
-			return engine.Result{Until: parkedUntil}, nil
+			return model.Result{Until: parkedUntil}, nil
 		case "waits/b/after":
 			starts[c.Path] = append(starts[c.Path], start{parkedUntil, time.Now()})
 		case "plain/a/now":
@@ -49,7 +50,7 @@ func Timers(t *testing.T, store engine.Store) {
 		case "ticks/a/tick":
 			starts[c.Path] = append(starts[c.Path], start{c.Event.Time, time.Now()})
 		}
-		return engine.Result{}, nil
+		return model.Result{}, nil
 	})
 	b, found := dsl.Load([]diag.File{{Name: "timers.yaml", Data: []byte(timers)}}, dsl.Options{Types: []dsl.Type{timed.Type}})
 	if b == nil {
@@ -74,7 +75,7 @@ func Timers(t *testing.T, store engine.Store) {
 	}
 	at := time.Now().Add(wait).UTC()
 	results, err := engines[0].Submit(ctx, []engine.Submission{
-		{Event: engine.Event{Type: "waits"}}, {Event: engine.Event{Type: "plain", At: at}},
+		{Event: model.Event{Type: "waits"}}, {Event: model.Event{Type: "plain", At: at}},
 	})
 	if err != nil || results[0].Err != nil || results[1].Err != nil {
 		t.Fatalf("submit: %v, %+v", err, results)

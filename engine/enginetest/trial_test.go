@@ -7,6 +7,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // A trial is one event that goes through a flow in virtual time, with a crash at a
@@ -41,7 +42,7 @@ func startTrial(t *testing.T, tr trial) trial {
 	if err != nil {
 		t.Fatal(err)
 	}
-	submitted, err := tr.engine.Engine().Submit(t.Context(), []engine.Submission{{Event: engine.Event{
+	submitted, err := tr.engine.Engine().Submit(t.Context(), []engine.Submission{{Event: model.Event{
 		Type: "work", ID: tr.what, Source: t.Name(), Payload: tr.payload, Time: clock.Now(),
 	}}})
 	if err != nil || submitted[0].Err != nil {

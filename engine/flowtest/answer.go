@@ -16,6 +16,8 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/core"
+	"procaas/engine/model"
 )
 
 // A Call is a call of a handler that was made in a test.
@@ -51,7 +53,7 @@ type remembered struct {
 var errNoAnswer = errors.New("the test has no answer to this call")
 
 // call makes one call of a handler, as [engine.VirtualOptions] wants it.
-func (t *trial) call(ctx context.Context, task engine.Task, h engine.Handler, c *engine.Call) (engine.Result, error) {
+func (t *trial) call(ctx context.Context, task core.Attempt, h engine.Handler, c *engine.Call) (model.Result, error) {
 	fields, _ := task.Body.(map[string]any)
 	call := &Call{
 		Path: c.Path, Run: c.Run, Attempt: c.Attempt, Key: c.IdempotencyKey, Verify: task.Verify,
@@ -71,14 +73,14 @@ func (t *trial) call(ctx context.Context, task engine.Task, h engine.Handler, c 
 }
 
 // handle asks the mock of a handler that makes no requests, or the handler itself.
-func (t *trial) handle(ctx context.Context, task engine.Task, h engine.Handler, c *engine.Call, w *wire) (engine.Result, error) {
+func (t *trial) handle(ctx context.Context, task core.Attempt, h engine.Handler, c *engine.Call, w *wire) (model.Result, error) {
 	switch alone := t.suite.env.Alone; {
 	case task.Type.Name == "request":
 		return h.Handle(ctx, c)
 	case t.mocks(c.Path) != nil:
 	case len(alone) > 0 && !slices.Contains(alone, task.Type.Name):
 		t.unanswered(w.call, nil)
-		return engine.Result{}, engine.Permanent(errNoAnswer)
+		return model.Result{}, model.Permanent(errNoAnswer)
 	default:
 		return h.Handle(ctx, c)
 	}
@@ -89,33 +91,33 @@ func (t *trial) handle(ctx context.Context, task engine.Task, h engine.Handler, 
 	env := dsl.Env{"request": map[string]any(w.call.Fields)}
 	a, err := t.pick(w.call, env)
 	if err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	if a == nil {
 		t.unanswered(w.call, nil)
-		return engine.Result{}, engine.Permanent(errNoAnswer)
+		return model.Result{}, model.Permanent(errNoAnswer)
 	}
 	if err := t.suffer(ctx, a); err != nil {
 		if whole {
-			err = engine.Permanent(err) // a call repeats within, and has failed for good
+			err = model.Permanent(err) // a call repeats within, and has failed for good
 		}
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	reply, err := a.Reply.Eval(env)
 	if err != nil {
-		return engine.Result{}, engine.Permanent(err)
+		return model.Result{}, model.Permanent(err)
 	}
 	if a.Status >= 400 {
-		err := a.fail(&engine.StatusError{Status: a.Status, Method: "CALL", URL: c.Path})
+		err := a.fail(&model.StatusError{Status: a.Status, Method: "CALL", URL: c.Path})
 		if whole {
-			err = engine.Permanent(err)
+			err = model.Permanent(err)
 		}
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	if whole {
 		t.checkOutputs(c.Path, a, reply)
 	}
-	return engine.Result{Response: reply, Status: a.Status}, nil
+	return model.Result{Response: reply, Status: a.Status}, nil
 }
 
 // mocks gives the answers for a handler: those of the test, or else of the file.
@@ -149,7 +151,7 @@ func (t *trial) pick(call *Call, env dsl.Env) (*Answer, error) {
 		fits, err := a.fits(env)
 		if err != nil {
 			t.problem(a.Span, Difference{Path: "mocks." + a.Key.Name, Want: "an answer", Have: err.Error()})
-			return nil, engine.Permanent(errNoAnswer)
+			return nil, model.Permanent(errNoAnswer)
 		}
 		if !fits {
 			continue
@@ -198,7 +200,7 @@ func (t *trial) suffer(ctx context.Context, a *Answer) error {
 
 func (a *Answer) fail(err error) error {
 	if a.Permanent {
-		return engine.Permanent(err)
+		return model.Permanent(err)
 	}
 	return err
 }
@@ -262,7 +264,7 @@ func (w *wire) ask(ctx context.Context, r *http.Request) (*http.Response, error)
 		}
 	}
 	w.trial.unanswered(w.call, r)
-	return nil, engine.Permanent(errNoAnswer)
+	return nil, model.Permanent(errNoAnswer)
 }
 
 // service finds the id of the declared service that a request goes to.
@@ -301,7 +303,7 @@ func (t *trial) unanswered(call *Call, r *http.Request) {
 func (a *Answer) response(r *http.Request, env dsl.Env) (*http.Response, error) {
 	headers, err := a.Headers.Eval(env)
 	if err != nil {
-		return nil, engine.Permanent(err)
+		return nil, model.Permanent(err)
 	}
 	header := http.Header{}
 	names, _ := headers.(map[string]any)
@@ -310,7 +312,7 @@ func (a *Answer) response(r *http.Request, env dsl.Env) (*http.Response, error) 
 	}
 	reply, err := a.Reply.Eval(env)
 	if err != nil {
-		return nil, engine.Permanent(err)
+		return nil, model.Permanent(err)
 	}
 	var body []byte
 	switch text, isText := reply.(string); {
@@ -320,7 +322,7 @@ func (a *Answer) response(r *http.Request, env dsl.Env) (*http.Response, error) 
 	default:
 		header.Set("Content-Type", "application/json")
 		if body, err = dsl.FormatJSON(reply); err != nil {
-			return nil, engine.Permanent(err)
+			return nil, model.Permanent(err)
 		}
 	}
 	return &http.Response{

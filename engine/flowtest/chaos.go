@@ -6,7 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"procaas/engine"
+	"procaas/engine/model"
+	"procaas/engine/planner"
 )
 
 // A relaxation says what a test cannot expect when a handler is left out.
@@ -52,7 +53,7 @@ func (s *Suite) relax(off string, base *trial) relaxation {
 
 // spreadCalls adds the handlers that call a pipeline of which a handler may differ, and
 // all handlers of a pipeline that is called by one.
-func (s *Suite) spreadCalls(r *relaxation, plan *engine.Plan) {
+func (s *Suite) spreadCalls(r *relaxation, plan *planner.Plan) {
 	for _, stage := range plan.Stages {
 		for _, step := range stage.Handlers() {
 			if undo := step.Handler.Compensation(); undo != nil && r.handlers[step.Path] {
@@ -77,7 +78,7 @@ func (s *Suite) spreadCalls(r *relaxation, plan *engine.Plan) {
 
 // spread adds the handlers of a pipeline that read what others of it fill, or what
 // is kept of a name that may differ.
-func (r *relaxation) spread(plan *engine.Plan) {
+func (r *relaxation) spread(plan *planner.Plan) {
 	var sources []string
 	for _, stage := range plan.Stages {
 		steps := stage.Handlers()
@@ -101,7 +102,7 @@ func (r *relaxation) spread(plan *engine.Plan) {
 					}
 				}
 			}
-			if step == stage.Loop() && slices.ContainsFunc(stage.Handlers(), func(s *engine.Step) bool { return r.handlers[s.Path] }) {
+			if step == stage.Loop() && slices.ContainsFunc(stage.Handlers(), func(s *planner.Step) bool { return r.handlers[s.Path] }) {
 				r.handlers[step.Path] = true
 			}
 			if !r.handlers[step.Path] {
@@ -143,7 +144,7 @@ func (t *trial) variants() []Variant {
 		for _, h := range r.Handlers {
 			pipeline, _, _ := strings.Cut(h.Path, "/") // which the run may have called
 			plan := t.suite.plans[pipeline]
-			took := h.Outcome == engine.OutcomeSucceeded || h.Outcome == engine.OutcomeFailed
+			took := h.Outcome == model.OutcomeSucceeded || h.Outcome == model.OutcomeFailed
 			if plan == nil || !took || slices.Contains(seen, h.Path) {
 				continue
 			}

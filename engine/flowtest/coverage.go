@@ -7,7 +7,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
-	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // A Coverage counts what tests cover of bundles.
@@ -72,10 +72,10 @@ func (c *Coverage) note(t *trial) {
 			if one == nil {
 				continue
 			}
-			failed := h.Outcome == engine.OutcomeFailed
-			one.ran = one.ran || h.Outcome == engine.OutcomeSucceeded || failed && one.handler.Type == "fail"
-			out := h.Outcome == engine.OutcomeSkipped && !engine.LeftByAuthor(h.Reason)
-			one.leftBehind = one.leftBehind || r.Status == engine.Succeeded && (failed || out)
+			failed := h.Outcome == model.OutcomeFailed
+			one.ran = one.ran || h.Outcome == model.OutcomeSucceeded || failed && one.handler.Type == "fail"
+			out := h.Outcome == model.OutcomeSkipped && !model.LeftByAuthor(h.Reason)
+			one.leftBehind = one.leftBehind || r.Status == model.Succeeded && (failed || out)
 		}
 	}
 }

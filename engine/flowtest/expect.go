@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"procaas/dsl/diag"
-	"procaas/engine"
+	"procaas/engine/checkpoint"
 )
 
 // judge compares what was seen with what the test expects. Base is the test as it
@@ -70,8 +70,8 @@ func (j *judge) handed(path string, h *handed, e *Expect) {
 }
 
 // view finds a run.
-func (j *judge) view(id string) *engine.RunView {
-	i := slices.IndexFunc(j.runs, func(r engine.RunView) bool { return r.ID == id })
+func (j *judge) view(id string) *checkpoint.RunView {
+	i := slices.IndexFunc(j.runs, func(r checkpoint.RunView) bool { return r.ID == id })
 	if i < 0 {
 		return nil
 	}
@@ -118,7 +118,7 @@ func (j *judge) runsOf(pipeline string, want []*Expect) {
 	if j.relaxed.pipelines[pipeline] {
 		return
 	}
-	var have []*engine.RunView
+	var have []*checkpoint.RunView
 	for i := range j.runs {
 		if j.runs[i].Pipeline == pipeline {
 			have = append(have, &j.runs[i])
@@ -138,7 +138,7 @@ func (j *judge) runsOf(pipeline string, want []*Expect) {
 }
 
 // run compares one run. What own says is not relaxed.
-func (j *judge) run(path string, e, own *Expect, r *engine.RunView) {
+func (j *judge) run(path string, e, own *Expect, r *checkpoint.RunView) {
 	if r == nil {
 		j.add(e.Span, path, "a run", "none")
 		return
@@ -174,7 +174,7 @@ func (j *judge) run(path string, e, own *Expect, r *engine.RunView) {
 }
 
 // status compares the status of a run, and says why it is another one.
-func (j *judge) status(path string, e *Expect, r *engine.RunView) {
+func (j *judge) status(path string, e *Expect, r *checkpoint.RunView) {
 	if e.Status == "" || e.Status == string(r.Status) {
 		return
 	}
@@ -188,7 +188,7 @@ func (j *judge) status(path string, e *Expect, r *engine.RunView) {
 }
 
 // state compares the shared state, but for the names that may differ.
-func (j *judge) state(path string, e, own *Expect, r *engine.RunView) {
+func (j *judge) state(path string, e, own *Expect, r *checkpoint.RunView) {
 	items := e.SharedState.Items()
 	for i, k := range e.SharedState.Keys() {
 		if own.SharedState.Get(k.Name) == nil && j.relaxed.names[k.Name] {
@@ -204,7 +204,7 @@ func (j *judge) state(path string, e, own *Expect, r *engine.RunView) {
 }
 
 // handler compares what became of a handler.
-func (j *judge) handler(path, name string, e *HandlerExpect, own bool, r *engine.RunView) {
+func (j *judge) handler(path, name string, e *HandlerExpect, own bool, r *checkpoint.RunView) {
 	fits := j.suite.names.find(name, r.Pipeline)
 	if len(fits) != 1 {
 		j.add(e.Key.Span, path, "the name of one handler of "+r.Pipeline, fmt.Sprint(len(fits))+" that have it")
@@ -213,7 +213,7 @@ func (j *judge) handler(path, name string, e *HandlerExpect, own bool, r *engine
 	if j.relaxed.handlers[fits[0]] && !own {
 		return
 	}
-	h := engine.HandlerView{Outcome: "absent"}
+	h := checkpoint.HandlerView{Outcome: "absent"}
 	for _, view := range r.Handlers {
 		if view.Path == fits[0] {
 			h = view

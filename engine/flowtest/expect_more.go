@@ -12,6 +12,7 @@ import (
 
 	"procaas/dsl/diag"
 	"procaas/engine"
+	"procaas/engine/planner"
 )
 
 // entity compares an entity as it is at the end.
@@ -45,7 +46,7 @@ func (j *judge) entity(path string, at diag.Span, flow, key string, want *Entity
 
 // transitions lists the states that an entity was in.
 func (j *judge) transitions(flow, key string) []string {
-	state := engine.StateOf(j.suite.flow(flow), "")
+	state := planner.StateOf(j.suite.flow(flow), "")
 	for _, e := range j.test.Entities {
 		if f := j.suite.flow(e.Flow); f.ID == flow && e.Key == key && e.State != "" {
 			state = e.State

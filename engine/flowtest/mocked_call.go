@@ -6,6 +6,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 //go:embed mocked_call.go
@@ -22,8 +23,8 @@ type mockedCall struct {
 const mockedCallName = "call of a pipeline"
 
 // Handle implements [engine.Handler].
-func (*mockedCall) Handle(context.Context, *engine.Call) (engine.Result, error) {
-	return engine.Result{}, engine.Permanent(errNoAnswer)
+func (*mockedCall) Handle(context.Context, *engine.Call) (model.Result, error) {
+	return model.Result{}, model.Permanent(errNoAnswer)
 }
 
 // withMockedCalls gives the bundle and the handler types of a test: handlers that call a

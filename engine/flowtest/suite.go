@@ -11,6 +11,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
 	"procaas/engine"
+	"procaas/engine/planner"
 )
 
 // A Suite is a file of tests with the pipelines that they are about.
@@ -21,7 +22,7 @@ type Suite struct {
 
 	env   Env
 	stubs func() (Stubs, error)
-	plans map[string]*engine.Plan
+	plans map[string]*planner.Plan
 	names names
 }
 
@@ -103,11 +104,11 @@ func beside(name string, paths []string, otherwise ...string) []string {
 // NewSuite holds a file of tests against its pipelines. Stubs may be nil. The suite
 // is nil exactly when one of the findings is an error.
 func NewSuite(name string, f *File, b *dsl.Bundle, stubs func() (Stubs, error), env Env) (*Suite, []diag.Diagnostic) {
-	s := &Suite{Name: name, File: f, Bundle: b, env: env, stubs: stubs, plans: map[string]*engine.Plan{}, names: newNames(b)}
+	s := &Suite{Name: name, File: f, Bundle: b, env: env, stubs: stubs, plans: map[string]*planner.Plan{}, names: newNames(b)}
 	types := engine.Types(env.Types)
 	c := checker{suite: s}
 	for _, p := range b.Pipelines {
-		plan, err := engine.NewPlan(b, p, types)
+		plan, err := planner.New(b, p, types)
 		if err != nil {
 			c.Errorf(diag.Span{File: name}, rules.TestName, "", "%s", err)
 			continue

@@ -11,6 +11,8 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/engine"
+	"procaas/engine/checkpoint"
+	"procaas/engine/model"
 )
 
 const (
@@ -57,7 +59,7 @@ type trial struct {
 	emits     []Emit
 	moves     []move
 	handed    []*handed // the events of the test
-	runs      []engine.RunView
+	runs      []checkpoint.RunView
 	answers   map[string]*answering // by path
 	used      map[*Answer]bool
 	emitters  map[string]string // paths of handlers, by run and type of event
@@ -77,7 +79,7 @@ type handed struct {
 
 // An Emit is an event that a handler has emitted.
 type Emit struct {
-	engine.Event
+	model.Event
 	Run  string
 	Path string // of the handler
 	At   time.Duration
@@ -266,8 +268,8 @@ func (t *trial) drain(ctx context.Context, limit time.Time) (next time.Time, err
 		}
 		retried := false
 		for _, r := range runs {
-			unknown := slices.ContainsFunc(r.Handlers, func(h engine.HandlerView) bool { return h.Outcome == engine.OutcomeUnknown })
-			if r.Status == engine.Parked && r.Due == nil && unknown {
+			unknown := slices.ContainsFunc(r.Handlers, func(h checkpoint.HandlerView) bool { return h.Outcome == model.OutcomeUnknown })
+			if r.Status == model.Parked && r.Due == nil && unknown {
 				if _, err := t.v.Engine().Retry(ctx, r.ID, by); err != nil {
 					return next, err
 				}
@@ -301,7 +303,7 @@ func (t *trial) hand(ctx context.Context, e *Event) error {
 	h := &handed{event: e, at: t.clock.Now().Sub(t.began)}
 	t.handed = append(t.handed, h)
 	payload, _ := e.Payload.Literal()
-	ev := engine.Event{
+	ev := model.Event{
 		ID: e.ID, Source: e.Source, Type: e.Type, Key: e.Key, Payload: payload, Priority: e.Priority, Time: t.clock.Now(),
 	}
 	if ev.ID == "" {
@@ -343,12 +345,12 @@ func (t *trial) change(ctx context.Context, c *Change) error {
 		return err
 	}
 	for _, r := range runs {
-		if c.Cancel != "" && (!r.Status.Ended() || r.Status == engine.Failed) {
+		if c.Cancel != "" && (!r.Status.Ended() || r.Status == model.Failed) {
 			if _, err := t.v.Engine().Cancel(ctx, r.ID, engine.Actor{Name: "test", Reason: c.Cancel}); err != nil {
 				return err
 			}
 		}
-		if held := r.Status == engine.Parked && r.Due == nil; c.Retry && (held || r.Status == engine.Failed) {
+		if held := r.Status == model.Parked && r.Due == nil; c.Retry && (held || r.Status == model.Failed) {
 			if _, err := t.v.Engine().Retry(ctx, r.ID, by); err != nil {
 				return err
 			}
@@ -358,10 +360,10 @@ func (t *trial) change(ctx context.Context, c *Change) error {
 }
 
 // list reads all runs, those accepted first, but the ones that made entities.
-func (t *trial) list(ctx context.Context) ([]engine.RunView, error) {
+func (t *trial) list(ctx context.Context) ([]checkpoint.RunView, error) {
 	e := t.v.Engine()
 	runs, _, err := e.List(ctx, engine.RunFilter{Limit: maxRuns, Oldest: true})
-	runs = slices.DeleteFunc(runs, func(r engine.RunView) bool { return r.Event.Source == seedFrom })
+	runs = slices.DeleteFunc(runs, func(r checkpoint.RunView) bool { return r.Event.Source == seedFrom })
 	for i := range runs { // a list has no payloads, and no states
 		if err == nil {
 			runs[i], err = e.RunByID(ctx, runs[i].ID)
@@ -371,7 +373,7 @@ func (t *trial) list(ctx context.Context) ([]engine.RunView, error) {
 }
 
 // saved notes what a checkpoint leaves: events and states.
-func (t *trial) saved(c engine.Change) {
+func (t *trial) saved(c model.Change) {
 	for _, in := range c.Emit {
 		t.emits = append(t.emits, Emit{
 			Event: in.Event, Run: c.Run, Path: t.emitters[c.Run+" "+in.Event.Type], At: t.clock.Now().Sub(t.began),
@@ -390,9 +392,9 @@ func (t *trial) seed(ctx context.Context, store engine.Store, i int, e *Entity) 
 	}
 	id := fmt.Sprintf("entity-%d", i+1)
 	flow := t.suite.flow(e.Flow)
-	out, err := store.Accept(ctx, node, []engine.Intake{{
+	out, err := store.Accept(ctx, node, []model.Intake{{
 		ID: id, Flow: flow.ID, Key: e.Key, Ordered: true, Own: true,
-		Event: engine.Event{ID: id, Source: seedFrom, Type: "entity", Time: t.clock.Now()},
+		Event: model.Event{ID: id, Source: seedFrom, Type: "entity", Time: t.clock.Now()},
 	}})
 	if err != nil {
 		return err
@@ -400,13 +402,13 @@ func (t *trial) seed(ctx context.Context, store engine.Store, i int, e *Entity) 
 	if out[0].Err != nil || out[0].Claimed == nil {
 		return errors.Join(errors.New("the entity cannot be made"), out[0].Err)
 	}
-	change := engine.Change{Run: id, Version: out[0].Claimed.Version, Status: engine.Succeeded, State: e.State}
+	change := model.Change{Run: id, Version: out[0].Claimed.Version, Status: model.Succeeded, State: e.State}
 	if data, ok := e.SharedState.Literal(); ok && data != nil {
 		if change.Shared, err = dsl.FormatJSON(data); err != nil {
 			return err
 		}
 	}
-	errs, err := store.Commit(ctx, node, []engine.Change{change})
+	errs, err := store.Commit(ctx, node, []model.Change{change})
 	if err != nil {
 		return err
 	}

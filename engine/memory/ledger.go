@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // Claim implements [engine.Ledger].
@@ -52,7 +53,7 @@ func (r *memoryRun) deadline() time.Time {
 }
 
 // Commit implements [engine.Ledger].
-func (m *Store) Commit(ctx context.Context, node int64, changes []engine.Change) ([]error, error) {
+func (m *Store) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -81,7 +82,7 @@ func (m *Store) Commit(ctx context.Context, node int64, changes []engine.Change)
 		switch {
 		case r == nil || r.node != node || r.version != c.Version:
 			errs[i] = engine.ErrStale
-		case r.cancel != nil && c.Status != engine.Succeeded && c.Status != engine.Stopped && c.Status != engine.Ignored:
+		case r.cancel != nil && c.Status != model.Succeeded && c.Status != model.Cancelled && c.Status != model.Ignored:
 			errs[i] = engine.ErrCancelled // one that has come to another end than a failure keeps that
 		case !m.canTake(r, c.Take):
 			errs[i] = engine.ErrStale
@@ -93,43 +94,43 @@ func (m *Store) Commit(ctx context.Context, node int64, changes []engine.Change)
 }
 
 // apply writes one change.
-func (m *Store) apply(r *memoryRun, c engine.Change, emits [][]byte) {
+func (m *Store) apply(r *memoryRun, c model.Change, emits [][]byte) {
 	r.version++
 	if c.Progress {
 		r.losses = 0
 	}
-	r.tried = c.Status == engine.Running && (c.Trial || r.tried && !c.Progress)
+	r.tried = c.Status == model.Running && (c.Trial || r.tried && !c.Progress)
 	r.checkpoint, r.bundle, r.pipeline = bytes.Clone(c.Checkpoint), c.Bundle, c.Pipeline
 	r.failedPath, r.failure, r.class, r.reason = c.FailedPath, c.Error, c.ErrorClass, c.Reason
 	r.awaits, r.heard = nil, 0
 	for _, t := range c.Take {
 		taken := m.runs[t.Run]
 		taken.reason = t.Reason
-		m.end(taken, engine.Succeeded)
+		m.end(taken, model.Succeeded)
 	}
-	if c.Status == engine.Stopped && r.cancel != nil {
+	if c.Status == model.Cancelled && r.cancel != nil {
 		r.reason = *r.cancel
 	}
 	order, undo := c.Next(r.move)
-	if c.Status != engine.Running {
+	if c.Status != model.Running {
 		r.move = order
 		if r.since.IsZero() || c.Cause == "" || c.Cause != r.waits {
 			r.waits, r.since = c.Cause, m.now()
 		}
 	}
 	switch {
-	case undo && c.Status == engine.Failed, undo && c.Status == engine.Parked:
+	case undo && c.Status == model.Failed, undo && c.Status == model.Parked:
 		// The order came while the run was saved: it goes on at once, to undo what it has done.
-		r.node, r.status, r.due, m.idle[r.ID] = 0, engine.Waiting, time.Time{}, r
+		r.node, r.status, r.due, m.idle[r.ID] = 0, model.Waiting, time.Time{}, r
 	case c.Status.Ended():
-		r.leftOut = engine.FormatLeftOut(c.LeftOut)
+		r.leftOut = model.FormatLeftOut(c.LeftOut)
 		m.end(r, c.Status)
-	case c.Status != engine.Running:
+	case c.Status != model.Running:
 		r.node, r.status, r.aside, m.idle[r.ID] = 0, c.Status, c.Defer && !undo, r
-		if c.Status == engine.Waiting && len(c.Checkpoint) == 0 {
+		if c.Status == model.Waiting && len(c.Checkpoint) == 0 {
 			r.started = time.Time{}
 		}
-		if c.Status == engine.Parked {
+		if c.Status == model.Parked {
 			r.due, r.cause = c.Due.UTC().Truncate(time.Microsecond), c.Cause // zero stays zero
 			r.awaits, r.heard = c.Awaits, c.Heard
 			if slices.ContainsFunc(c.Calls, m.isOver) {
@@ -137,10 +138,10 @@ func (m *Store) apply(r *memoryRun, c engine.Change, emits [][]byte) {
 			}
 		}
 	}
-	if c.Status == engine.Succeeded && r.Ordered {
+	if c.Status == model.Succeeded && r.Ordered {
 		m.moveEntity(r, c)
 	}
-	if caller := m.runs[c.Wakes]; caller != nil && caller.status == engine.Parked && !caller.isHeld() {
+	if caller := m.runs[c.Wakes]; caller != nil && caller.status == model.Parked && !caller.isHeld() {
 		caller.due = m.now()
 		m.hint()
 	}
@@ -148,16 +149,16 @@ func (m *Store) apply(r *memoryRun, c engine.Change, emits [][]byte) {
 		in.From = nil
 		m.accept(in, emits[i])
 	}
-	if c.Status != engine.Running || len(c.Emit) > 0 {
+	if c.Status != model.Running || len(c.Emit) > 0 {
 		m.hint()
 	}
 }
 
 // canTake tells whether the events that a run has taken are still pending.
-func (m *Store) canTake(r *memoryRun, take []engine.Taken) bool {
+func (m *Store) canTake(r *memoryRun, take []model.Taken) bool {
 	for _, t := range take {
 		other := m.runs[t.Run]
-		if other == nil || other == r || other.Flow != r.Flow || other.Key != r.Key || other.status != engine.Waiting || other.bundle != "" {
+		if other == nil || other == r || other.Flow != r.Flow || other.Key != r.Key || other.status != model.Waiting || other.bundle != "" {
 			return false
 		}
 	}
@@ -171,7 +172,7 @@ func (m *Store) isOver(id string) bool {
 }
 
 // moveEntity writes what a run leaves to the later events of its key.
-func (m *Store) moveEntity(r *memoryRun, c engine.Change) {
+func (m *Store) moveEntity(r *memoryRun, c model.Change) {
 	e := m.entities[entityKey{r.Flow, r.Key}]
 	if c.State != "" && c.State != e.State {
 		e.State = c.State

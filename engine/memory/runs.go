@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // Run implements [engine.Runs].
@@ -25,7 +26,7 @@ func (m *Store) Run(ctx context.Context, id string) (engine.RunRecord, error) {
 func (m *Store) record(r *memoryRun) engine.RunRecord {
 	now := m.now()
 	due := r.due
-	if r.status == engine.Waiting && r.isDue(now) {
+	if r.status == model.Waiting && r.isDue(now) {
 		due = time.Time{}
 	}
 	return engine.RunRecord{
@@ -34,7 +35,7 @@ func (m *Store) record(r *memoryRun) engine.RunRecord {
 		Version: r.version, Generation: r.generation, Node: r.node, Accepted: r.accepted,
 		Started: r.started, Ended: r.ended, Due: due, FailedPath: r.failedPath,
 		Error: r.failure, ErrorClass: r.class, Reason: r.reason,
-		Blocked: r.Ordered && r.status == engine.Waiting && r.isDue(now) && !r.aside && m.head(r, now) != r,
+		Blocked: r.Ordered && r.status == model.Waiting && r.isDue(now) && !r.aside && m.head(r, now) != r,
 	}
 }
 
@@ -48,10 +49,10 @@ func (m *Store) Entity(ctx context.Context, flow, key string) (engine.EntityReco
 	}
 	out := engine.EntityRecord{Flow: flow, Key: key, EntityState: e.EntityState}
 	for _, r := range e.live {
-		if r.status == engine.Failed || r.isHeld() {
+		if r.status == model.Failed || r.isHeld() {
 			out.Blocked = r.ID
 		}
-		if r.status != engine.Failed {
+		if r.status != model.Failed {
 			out.Waiting++
 		}
 	}
@@ -73,15 +74,15 @@ func (m *Store) Retry(ctx context.Context, id string, by engine.Actor) error {
 		return ctx.Err()
 	case r == nil:
 		return engine.ErrNotFound
-	case r.status != engine.Failed && r.status != engine.Ignored && !r.isHeld():
+	case r.status != model.Failed && r.status != model.Ignored && !r.isHeld():
 		return engine.ErrConflict
 	}
-	passed := r.status == engine.Ignored || r.status == engine.Failed && !r.Block // asked before the status changes
+	passed := r.status == model.Ignored || r.status == model.Failed && !r.Block // asked before the status changes
 	m.audit(r.audited().Retried(id, by))
-	if r.status == engine.Ignored {
+	if r.status == model.Ignored {
 		r.bundle, r.checkpoint, r.started, r.reason, r.Block = "", nil, time.Time{}, "", false // it has not begun
 	}
-	r.status, r.ended, r.failedPath, r.failure, r.class = engine.Waiting, time.Time{}, "", "", ""
+	r.status, r.ended, r.failedPath, r.failure, r.class = model.Waiting, time.Time{}, "", "", ""
 	r.generation++
 	r.losses = 0
 	m.idle[r.ID] = r
@@ -104,7 +105,7 @@ func (m *Store) Cancel(ctx context.Context, id string, by engine.Actor) error {
 		return ctx.Err()
 	case r == nil:
 		return engine.ErrNotFound
-	case r.status.Ended() && r.status != engine.Failed:
+	case r.status.Ended() && r.status != model.Failed:
 		return engine.ErrConflict
 	}
 	m.audit(r.audited().Cancelled(id, by))
@@ -115,7 +116,7 @@ func (m *Store) Cancel(ctx context.Context, id string, by engine.Actor) error {
 		return nil
 	}
 	r.reason = by.Reason
-	m.end(r, engine.Stopped)
+	m.end(r, model.Cancelled)
 	m.hint()
 	return nil
 }
@@ -130,11 +131,11 @@ func (m *Store) MakeUp(ctx context.Context, up engine.MakeUp, by engine.Actor) e
 		return ctx.Err()
 	case r == nil:
 		return engine.ErrNotFound
-	case r.status != engine.Succeeded || r.version != up.Version || !engine.HasLeftOut(r.leftOut, up.Path):
+	case r.status != model.Succeeded || r.version != up.Version || !model.HasLeftOut(r.leftOut, up.Path):
 		return engine.ErrConflict
 	}
 	m.audit(r.audited().MadeUp(up, by))
-	r.status, r.ended, r.checkpoint, r.leftOut = engine.Waiting, time.Time{}, bytes.Clone(up.Checkpoint), ""
+	r.status, r.ended, r.checkpoint, r.leftOut = model.Waiting, time.Time{}, bytes.Clone(up.Checkpoint), ""
 	r.version++
 	r.generation++
 	r.Ordered = false
@@ -153,9 +154,9 @@ func (m *Store) Undo(ctx context.Context, id string, by engine.Actor) error {
 	}
 	defer m.mu.Unlock()
 	m.audit(r.audited().Undone(id, by))
-	r.move, r.losses = engine.UndoOrder(by.Reason), 0
-	if r.status == engine.Parked {
-		r.status, r.due, r.awaits, r.cause = engine.Waiting, time.Time{}, nil, ""
+	r.move, r.losses = model.UndoOrder(by.Reason), 0
+	if r.status == model.Parked {
+		r.status, r.due, r.awaits, r.cause = model.Waiting, time.Time{}, nil, ""
 	}
 	m.hint()
 	return nil
@@ -171,12 +172,12 @@ func (m *Store) Move(ctx context.Context, move engine.Move, version int64, by en
 		return false, ctx.Err()
 	case r == nil:
 		return false, engine.ErrNotFound
-	case r.bundle == "", r.status.Ended() && r.status != engine.Failed:
+	case r.bundle == "", r.status.Ended() && r.status != model.Failed:
 		return false, engine.ErrConflict
 	case r.node == 0 && r.version != version:
 		return false, engine.ErrStale
 	}
-	if _, undo := engine.UndoReason(r.move); undo {
+	if _, undo := model.UndoReason(r.move); undo {
 		return false, engine.ErrConflict
 	}
 	m.audit(r.audited().Moved(move, r.bundle, by))

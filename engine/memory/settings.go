@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // Activate implements [engine.Bundles].
@@ -141,7 +142,7 @@ func (m *Store) Release(ctx context.Context, cause string, limit int) (int, erro
 
 // isParkedFor tells whether a run waits for a cause.
 func (r *memoryRun) isParkedFor(cause string) bool {
-	return r.status == engine.Parked && r.node == 0 && r.cause == cause && !r.isHeld()
+	return r.status == model.Parked && r.node == 0 && r.cause == cause && !r.isHeld()
 }
 
 // causes lists what parked runs wait for.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // A Store forgets everything at the end of the process. It keeps the contract of
@@ -50,9 +51,9 @@ type (
 // A memoryRun is one row.
 type memoryRun struct {
 	seq int
-	engine.Intake
+	model.Intake
 	row        []byte // the event, encoded
-	status     engine.Status
+	status     model.Status
 	node       int64
 	version    int64
 	generation int
@@ -138,7 +139,7 @@ func (m *Store) hint() {
 }
 
 // Accept implements [engine.Inbox].
-func (m *Store) Accept(ctx context.Context, node int64, runs []engine.Intake) ([]engine.Accepted, error) {
+func (m *Store) Accept(ctx context.Context, node int64, runs []model.Intake) ([]engine.Accepted, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -172,7 +173,7 @@ func (m *Store) Accept(ctx context.Context, node int64, runs []engine.Intake) ([
 }
 
 // encode makes rows of events, so that no memory is shared with the engine.
-func encode(runs []engine.Intake) ([][]byte, error) {
+func encode(runs []model.Intake) ([][]byte, error) {
 	rows := make([][]byte, len(runs))
 	for i, in := range runs {
 		var err error
@@ -184,7 +185,7 @@ func encode(runs []engine.Intake) ([][]byte, error) {
 }
 
 // event reads the event of a row.
-func (r *memoryRun) event() engine.Event {
+func (r *memoryRun) event() model.Event {
 	ev, err := engine.DecodeEvent(r.row)
 	if err != nil {
 		panic("memory: a stored event cannot be read: " + err.Error())
@@ -196,7 +197,7 @@ func (r *memoryRun) event() engine.Event {
 func (m *Store) now() time.Time { return m.clock().UTC().Truncate(time.Microsecond) }
 
 // accept stores one event; the run is nil when nothing new was stored.
-func (m *Store) accept(in engine.Intake, row []byte) (*memoryRun, engine.Accepted) {
+func (m *Store) accept(in model.Intake, row []byte) (*memoryRun, engine.Accepted) {
 	event := eventKey{in.Event.Namespace(), in.Event.ID}
 	if old := m.events[event]; in.Dedup && old != nil {
 		if old.Hash != in.Hash {
@@ -216,7 +217,7 @@ func (m *Store) accept(in engine.Intake, row []byte) (*memoryRun, engine.Accepte
 		}
 	}
 	r := &memoryRun{
-		seq: len(m.order) + 1, Intake: in, row: row, status: engine.Waiting, pipeline: in.Pipeline,
+		seq: len(m.order) + 1, Intake: in, row: row, status: model.Waiting, pipeline: in.Pipeline,
 		accepted: m.now(), due: in.Event.At,
 	}
 	r.Event.Payload = nil
@@ -237,18 +238,18 @@ func (m *Store) accept(in engine.Intake, row []byte) (*memoryRun, engine.Accepte
 
 // isScheduled tells whether the time of the run's event has not come.
 func (r *memoryRun) isScheduled(now time.Time) bool {
-	return r.status == engine.Waiting && r.node == 0 && r.Event.At.After(now)
+	return r.status == model.Waiting && r.node == 0 && r.Event.At.After(now)
 }
 
 // isDue tells whether the time of a run has come.
 func (r *memoryRun) isDue(now time.Time) bool { return !r.due.After(now) }
 
 // isHeld tells whether a run waits in a handler until an operator decides.
-func (r *memoryRun) isHeld() bool { return r.status == engine.Parked && r.due.IsZero() }
+func (r *memoryRun) isHeld() bool { return r.status == model.Parked && r.due.IsZero() }
 
 // isReady tells whether a run may be claimed.
 func (m *Store) isReady(r *memoryRun, now time.Time) bool {
-	if r.node != 0 || r.status != engine.Waiting && r.status != engine.Parked || r.aside {
+	if r.node != 0 || r.status != model.Waiting && r.status != model.Parked || r.aside {
 		return false
 	}
 	if (!r.isDue(now) || r.isHeld()) && !m.hears(r, now) {
@@ -259,7 +260,7 @@ func (m *Store) isReady(r *memoryRun, now time.Time) bool {
 
 // hears tells whether an event is pending that a parked run waits for.
 func (m *Store) hears(r *memoryRun, now time.Time) bool {
-	return r.status == engine.Parked && len(r.awaits) > 0 && len(m.pending(r.Flow, r.Key, r.awaits, r.heard, now)) > 0
+	return r.status == model.Parked && len(r.awaits) > 0 && len(m.pending(r.Flow, r.Key, r.awaits, r.heard, now)) > 0
 }
 
 // pending lists the runs of a key that wait for their turn, and are of some types.
@@ -269,7 +270,7 @@ func (m *Store) pending(flow, key string, types []string, after int64, now time.
 		return nil
 	}
 	for _, r := range e.live {
-		if r.status == engine.Waiting && r.bundle == "" && !r.aside && r.isDue(now) && int64(r.seq) > after &&
+		if r.status == model.Waiting && r.bundle == "" && !r.aside && r.isDue(now) && int64(r.seq) > after &&
 			slices.Contains(types, r.Event.Type) && m.head(r, now) != r {
 			out = append(out, r)
 		}
@@ -278,13 +279,13 @@ func (m *Store) pending(flow, key string, types []string, after int64, now time.
 }
 
 // Pending implements [engine.Inbox].
-func (m *Store) Pending(ctx context.Context, flow, key string, types []string, after int64, limit int) ([]engine.Pending, error) {
+func (m *Store) Pending(ctx context.Context, flow, key string, types []string, after int64, limit int) ([]model.Pending, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var out []engine.Pending
+	var out []model.Pending
 	for _, r := range m.pending(flow, key, types, after, m.now()) {
 		if len(out) < limit {
-			out = append(out, engine.Pending{Run: r.ID, Position: int64(r.seq), Event: r.event()})
+			out = append(out, model.Pending{Run: r.ID, Position: int64(r.seq), Event: r.event()})
 		}
 	}
 	return out, ctx.Err()
@@ -295,7 +296,7 @@ func (m *Store) head(r *memoryRun, now time.Time) *memoryRun {
 	var begun, first *memoryRun
 	for _, other := range m.entities[entityKey{r.Flow, r.Key}].live {
 		switch {
-		case other.status != engine.Waiting:
+		case other.status != model.Waiting:
 			return other
 		case begun == nil && other.bundle != "":
 			begun = other // is not overtaken
@@ -309,7 +310,7 @@ func (m *Store) head(r *memoryRun, now time.Time) *memoryRun {
 // give makes a node the owner of a run.
 func (m *Store) give(r *memoryRun, node int64, bundle string) engine.Claimed {
 	delete(m.idle, r.ID)
-	r.node, r.status, r.due = node, engine.Running, time.Time{}
+	r.node, r.status, r.due = node, model.Running, time.Time{}
 	if r.started.IsZero() {
 		r.started = m.now()
 	}
@@ -332,18 +333,18 @@ func (m *Store) takeBack(r *memoryRun, died bool) {
 		r.losses++
 	}
 	r.tried = false
-	r.node, r.status, m.idle[r.ID] = 0, engine.Waiting, r
+	r.node, r.status, m.idle[r.ID] = 0, model.Waiting, r
 	if r.cancel != nil {
 		r.reason = *r.cancel
-		m.end(r, engine.Stopped)
+		m.end(r, model.Cancelled)
 	}
 }
 
 // end closes a run.
-func (m *Store) end(r *memoryRun, s engine.Status) {
+func (m *Store) end(r *memoryRun, s model.Status) {
 	delete(m.idle, r.ID)
 	r.status, r.node, r.due, r.aside, r.cancel, r.ended = s, 0, time.Time{}, false, nil, m.now()
-	if r.Ordered && (s != engine.Failed || !r.Block) {
+	if r.Ordered && (s != model.Failed || !r.Block) {
 		e := m.entities[entityKey{r.Flow, r.Key}]
 		e.live = slices.DeleteFunc(e.live, func(other *memoryRun) bool { return other == r })
 	}
@@ -363,7 +364,7 @@ func (m *Store) Depth(ctx context.Context) (d engine.Depth, err error) {
 	}
 	d.Aside = engine.SortAside(d.Aside)
 	for _, r := range m.idle {
-		if r.status != engine.Waiting {
+		if r.status != model.Waiting {
 			continue
 		}
 		d.Waiting++
@@ -383,17 +384,17 @@ func (r *memoryRun) asideAt(now time.Time) engine.AsidePlace {
 	switch {
 	case r.node != 0:
 		return ""
-	case r.status == engine.Waiting && r.aside:
+	case r.status == model.Waiting && r.aside:
 		return engine.AsideState
-	case r.status == engine.Failed && r.Block && r.Ordered:
+	case r.status == model.Failed && r.Block && r.Ordered:
 		return engine.AsideBlocking
-	case r.status == engine.Failed:
+	case r.status == model.Failed:
 		return engine.AsideFailed
-	case r.status == engine.Parked && r.isHeld():
+	case r.status == model.Parked && r.isHeld():
 		return engine.AsideOperator
-	case r.status == engine.Parked && len(r.awaits) > 0:
+	case r.status == model.Parked && len(r.awaits) > 0:
 		return engine.AsideAwaits
-	case r.status == engine.Parked && !r.isDue(now):
+	case r.status == model.Parked && !r.isDue(now):
 		return engine.AsideParked
 	}
 	return ""

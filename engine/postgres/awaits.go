@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // This file lets parked runs hear of events of their keys, and of the ends of other
@@ -17,12 +18,12 @@ const findPending = `select id, seq, event from runs where flow = $1 and key = $
 	and convert_from(event, 'UTF8')::json ->> 'type' = any ($4::text[]) order by seq limit $5`
 
 // Pending implements [engine.Inbox].
-func (s *Store) Pending(ctx context.Context, flow, key string, types []string, after int64, limit int) ([]engine.Pending, error) {
+func (s *Store) Pending(ctx context.Context, flow, key string, types []string, after int64, limit int) ([]model.Pending, error) {
 	r, err := s.pool.Query(ctx, findPending, flow, key, after, types, limit)
 	if err != nil {
 		return nil, fmt.Errorf("pending events: %w", err)
 	}
-	return pgx.CollectRows(r, func(r pgx.CollectableRow) (p engine.Pending, err error) {
+	return pgx.CollectRows(r, func(r pgx.CollectableRow) (p model.Pending, err error) {
 		var event []byte
 		if err := r.Scan(&p.Run, &p.Position, &event); err != nil {
 			return p, err
@@ -105,7 +106,7 @@ func (w *work) queueWakes(t *tx, news bool, touched *keySet) {
 		if c.Wakes != "" && c.Status.Ended() {
 			wakes = append(wakes, c.Wakes)
 		}
-		if c.Status != engine.Parked {
+		if c.Status != model.Parked {
 			continue
 		}
 		news = news || len(c.Awaits) > 0
@@ -125,8 +126,8 @@ func (w *work) queueWakes(t *tx, news bool, touched *keySet) {
 }
 
 // awaitsOf gives the types of events that a run waits for as they are stored.
-func awaitsOf(c *engine.Change) *string {
-	if len(c.Awaits) == 0 || c.Status != engine.Parked {
+func awaitsOf(c *model.Change) *string {
+	if len(c.Awaits) == 0 || c.Status != model.Parked {
 		return nil
 	}
 	names, err := json.Marshal(c.Awaits)

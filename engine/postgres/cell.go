@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // This file makes the store one of several that share an inbox: it has some of the
@@ -248,7 +249,7 @@ func (s *Store) Outbox(ctx context.Context, without []int, limit int) ([]engine.
 			return out, fmt.Errorf("parcel %d: %w", out.Number, err)
 		}
 		event, err := engine.DecodeEvent(p.Event)
-		out.Intake = engine.Intake{
+		out.Intake = model.Intake{
 			ID: p.ID, Event: event, Hash: p.Hash, Flow: p.Flow, Key: p.Key,
 			Ordered: p.Ordered, Block: p.Block, Pipeline: p.Pipeline, Dedup: true,
 		}

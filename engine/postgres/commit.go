@@ -8,12 +8,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 var errTwice = fmt.Errorf("%w: a run occurs twice in one commit", engine.ErrRefused)
 
 // Commit implements [engine.Ledger].
-func (s *Store) Commit(ctx context.Context, node int64, changes []engine.Change) ([]error, error) {
+func (s *Store) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	if len(changes) == 0 {
 		return []error{}, nil
 	}
@@ -52,7 +53,7 @@ func (s *Store) Commit(ctx context.Context, node int64, changes []engine.Change)
 
 // A step is a change with what the store finds out.
 type step struct {
-	*engine.Change
+	*model.Change
 	flow, key string
 	ordered   bool
 	block     bool
@@ -189,10 +190,10 @@ func (w *work) queueLocks(t *tx, emits []*intake) *keyring {
 		}
 		c.refused = engine.ErrStale // until the run is found
 		all = append(all, c.Run)
-		if c.Status != engine.Running || len(c.Take) > 0 {
+		if c.Status != model.Running || len(c.Take) > 0 {
 			moving = append(moving, c.Run)
 		}
-		if c.Status == engine.Succeeded && (c.State != "" || len(c.Shared) > 0) {
+		if c.Status == model.Succeeded && (c.State != "" || len(c.Shared) > 0) {
 			ending = append(ending, c.Run)
 		}
 	}
@@ -244,7 +245,7 @@ func (w *work) refuse() {
 }
 
 // isFinal tells whether the run ends for good.
-func (c *step) isFinal() bool { return c.Status.Ended() && c.Status != engine.Failed }
+func (c *step) isFinal() bool { return c.Status.Ended() && c.Status != model.Failed }
 
 // queueWrites writes all changes that are not refused, and notes the keys whose
 // next run may go.
@@ -255,20 +256,20 @@ func (w *work) queueWrites(t *tx, ring *keyring, touched *keySet) error {
 		c := &w.steps[i]
 		if c.refused == nil {
 			for _, taken := range c.Take {
-				ends = append(ends, ending{id: taken.Run, status: engine.Succeeded, reason: taken.Reason})
+				ends = append(ends, ending{id: taken.Run, status: model.Succeeded, reason: taken.Reason})
 			}
 		}
 		switch {
 		case c.refused != nil:
 			continue
-		case c.Status == engine.Running:
+		case c.Status == model.Running:
 			continue
 		case !c.isFinal():
 			leaves = append(leaves, c)
 			w.back = w.back || c.place(w.now) == ready
 		default:
 			reason := c.Reason
-			if c.Status == engine.Stopped && c.cancel != nil {
+			if c.Status == model.Cancelled && c.cancel != nil {
 				reason = *c.cancel
 			}
 			ends = append(ends, ending{id: c.Run, status: c.Status, reason: reason, last: c.Change})
@@ -288,7 +289,7 @@ func (w *work) queueWrites(t *tx, ring *keyring, touched *keySet) error {
 // advance notes what a run has made of its entity.
 func (k *keyring) advance(c *step) error {
 	e := k.entries[keyName{c.flow, c.key}]
-	if !c.ordered || c.Status != engine.Succeeded || e == nil {
+	if !c.ordered || c.Status != model.Succeeded || e == nil {
 		return nil
 	}
 	shared, err := engine.MergeShared(e.Shared, c.Shared)

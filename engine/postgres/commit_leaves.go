@@ -3,7 +3,7 @@ package postgres
 import (
 	"time"
 
-	"procaas/engine"
+	"procaas/engine/model"
 )
 
 var saveLeaves = readying(`update runs r set version = r.version + 1, bundle = c.bundle, pipeline = c.pipeline,
@@ -37,7 +37,7 @@ func (w *work) queueLeaves(t *tx, leaves []*step) {
 		checkpoint, due = append(checkpoint, blob(c.Checkpoint)), append(due, toNull(c.Due))
 		awaits, heard, progress = append(awaits, awaitsOf(c.Change)), append(heard, c.Heard), append(progress, c.Progress)
 		order, _ := c.Next(c.move)
-		begun, moves = append(begun, c.Status != engine.Waiting || c.Bundle != ""), append(moves, order)
+		begun, moves = append(begun, c.Status != model.Waiting || c.Bundle != ""), append(moves, order)
 	}
 	t.queue(saveLeaves, id, bundle, pipeline, checkpoint, path, problem, at, due, begun, class, cause, moves, awaits, heard, progress).QueryRow(t.noteReady)
 }
@@ -48,15 +48,15 @@ func (c *step) place(now time.Time) place {
 	switch {
 	case undo:
 		return ready // whoever has it next undoes it
-	case c.Status == engine.Failed && c.block && c.ordered:
+	case c.Status == model.Failed && c.block && c.ordered:
 		return blocked
-	case c.Status == engine.Failed:
+	case c.Status == model.Failed:
 		return failed
-	case c.Status == engine.Parked && c.Due.IsZero():
+	case c.Status == model.Parked && c.Due.IsZero():
 		return held
-	case c.Status == engine.Parked && c.Due.After(now):
+	case c.Status == model.Parked && c.Due.After(now):
 		return parked
-	case c.Status == engine.Waiting && c.Defer && c.ordered:
+	case c.Status == model.Waiting && c.Defer && c.ordered:
 		return deferred
 	default:
 		return ready

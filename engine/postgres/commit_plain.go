@@ -9,20 +9,21 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // This file writes the changes that need no decision: most of them.
 
 // isCheckpoint tells whether a change only moves its run forward: it stays with
 // its node, and nothing else changes.
-func isCheckpoint(c *engine.Change) bool {
-	return c.Status == engine.Running && len(c.Emit) == 0 && len(c.Take) == 0
+func isCheckpoint(c *model.Change) bool {
+	return c.Status == model.Running && len(c.Emit) == 0 && len(c.Take) == 0
 }
 
 // isPlainEnd tells whether a run ends and leaves nothing behind: nothing has to be
 // read to write it.
-func isPlainEnd(c *engine.Change) bool {
-	return c.Status == engine.Succeeded && len(c.Emit) == 0 && len(c.Take) == 0 && c.Wakes == "" && c.State == "" && len(c.Shared) == 0 &&
+func isPlainEnd(c *model.Change) bool {
+	return c.Status == model.Succeeded && len(c.Emit) == 0 && len(c.Take) == 0 && c.Wakes == "" && c.State == "" && len(c.Shared) == 0 &&
 		c.FailedPath == "" && c.Error == "" && c.ErrorClass == "" && c.Reason == ""
 }
 
@@ -98,7 +99,7 @@ func (w *work) queuePlainEnds(t *tx) {
 	var left []*string
 	alone := true
 	for i := range w.steps {
-		if c := &w.steps[i]; c.Status == engine.Succeeded {
+		if c := &w.steps[i]; c.Status == model.Succeeded {
 			alone = alone && c.Alone
 			ids, versions = append(ids, c.Run), append(versions, c.Version)
 			bundles, pipelines = append(bundles, c.Bundle), append(pipelines, c.Pipeline)
@@ -150,7 +151,7 @@ func (w *work) queueCheckpoints(t *tx) {
 	var checkpoints [][]byte
 	var progress, trial []bool
 	for i := range w.steps {
-		if c := &w.steps[i]; c.refused == nil && c.Status == engine.Running {
+		if c := &w.steps[i]; c.refused == nil && c.Status == model.Running {
 			progress, trial = append(progress, c.Progress), append(trial, c.Trial)
 			ids, versions = append(ids, c.Run), append(versions, c.Version)
 			bundles, pipelines = append(bundles, c.Bundle), append(pipelines, c.Pipeline)

@@ -14,6 +14,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/model"
 	"procaas/engine/postgres"
 )
 
@@ -41,7 +42,7 @@ func proxied(t *testing.T, dsn string) (*enginetest.Proxy, string) {
 }
 
 // owned gives an intake whose run begins at once.
-func owned(id string) engine.Intake {
+func owned(id string) model.Intake {
 	in := intake(id)
 	in.Own = true
 	return in
@@ -60,22 +61,22 @@ func TestAnAmbiguousCommitIsTheCallersToFindOut(t *testing.T) {
 	for i := range int64(4) {
 		id := fmt.Sprint("run-", i)
 		p.LoseCommits(1, uint64(i))
-		if _, err := s.Accept(t.Context(), node, []engine.Intake{owned(id)}); err == nil {
+		if _, err := s.Accept(t.Context(), node, []model.Intake{owned(id)}); err == nil {
 			t.Fatal("want an error when the answer to the commit is lost")
 		}
 		p.LoseCommits(0, 0)
-		results, err := s.Accept(t.Context(), node, []engine.Intake{owned(id)})
+		results, err := s.Accept(t.Context(), node, []model.Intake{owned(id)})
 		if err != nil || results[0].Run != id || results[0].Err != nil {
 			t.Fatalf("want the run found or made, have %+v, %v", results, err)
 		}
 
-		step := engine.Change{Run: id, Status: engine.Running, Checkpoint: []byte("{}")}
+		step := model.Change{Run: id, Status: model.Running, Checkpoint: []byte("{}")}
 		p.LoseCommits(1, uint64(i))
-		if _, err := s.Commit(t.Context(), node, []engine.Change{step}); err == nil {
+		if _, err := s.Commit(t.Context(), node, []model.Change{step}); err == nil {
 			t.Fatal("want an error when the answer to the commit is lost")
 		}
 		p.LoseCommits(0, 0)
-		errs, err := s.Commit(t.Context(), node, []engine.Change{step})
+		errs, err := s.Commit(t.Context(), node, []model.Change{step})
 		if err != nil || errs[0] != nil && !errors.Is(errs[0], engine.ErrStale) {
 			t.Fatalf("want the change written or stale, have %v, %v", errs, err)
 		}
@@ -110,7 +111,7 @@ func dead(t *testing.T, s *postgres.Store, run string) int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Accept(t.Context(), node, []engine.Intake{owned(run)}); err != nil {
+	if _, err := s.Accept(t.Context(), node, []model.Intake{owned(run)}); err != nil {
 		t.Fatal(err)
 	}
 	return node
@@ -159,7 +160,7 @@ func TestATakeoverWaitsForACommitUnderWay(t *testing.T) {
 	}
 	_, _ = c.Exec(t.Context(), "commit") // on a busy machine it may have been ended already
 	beatUntilReady(t, s, live)
-	_, err := s.Commit(t.Context(), zombie, []engine.Change{{Run: "a", Status: engine.Succeeded}})
+	_, err := s.Commit(t.Context(), zombie, []model.Change{{Run: "a", Status: model.Succeeded}})
 	if !errors.Is(err, engine.ErrFenced) {
 		t.Fatalf("want the zombie fenced, have %v", err)
 	}

@@ -7,9 +7,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/model"
 	"procaas/engine/postgres"
 )
 
@@ -89,7 +89,7 @@ func TestWhatComesBeforeTheHeadIsClaimed(t *testing.T) {
 	node := join(t, a)
 	<-a.Wake() // it hears hints
 	<-b.Wake()
-	urgent := func(id string) engine.Intake {
+	urgent := func(id string) model.Intake {
 		in := intake(id)
 		in.Ordered, in.Event.Priority = false, 9
 		return in

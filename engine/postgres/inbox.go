@@ -9,11 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // An intake is an event on its way in, with what the store finds out.
 type intake struct {
-	engine.Intake
+	model.Intake
 	event  []byte
 	due    time.Time
 	place  place
@@ -23,7 +24,7 @@ type intake struct {
 	from   *step // that emits it; nil for an event from outside
 }
 
-func intakes(runs []engine.Intake) ([]*intake, error) {
+func intakes(runs []model.Intake) ([]*intake, error) {
 	all := make([]*intake, len(runs))
 	for i, r := range runs {
 		text, err := engine.EncodeEvent(r.Event)
@@ -36,7 +37,7 @@ func intakes(runs []engine.Intake) ([]*intake, error) {
 }
 
 // Accept implements [engine.Inbox].
-func (s *Store) Accept(ctx context.Context, node int64, runs []engine.Intake) ([]engine.Accepted, error) {
+func (s *Store) Accept(ctx context.Context, node int64, runs []model.Intake) ([]engine.Accepted, error) {
 	if len(runs) == 0 {
 		return []engine.Accepted{}, nil
 	}

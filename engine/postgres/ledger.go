@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 const (
@@ -203,7 +204,7 @@ func (t *tx) release(ctx context.Context, node int64, keep []string, died bool) 
 	for _, r := range held {
 		if r.cancel {
 			// Nobody else would end it.
-			ends = append(ends, ending{id: r.id, status: engine.Stopped, reason: r.reason})
+			ends = append(ends, ending{id: r.id, status: model.Cancelled, reason: r.reason})
 			continue
 		}
 		back = append(back, r.id)

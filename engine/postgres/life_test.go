@@ -21,6 +21,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/model"
 	"procaas/engine/postgres"
 	"procaas/handlers"
 )
@@ -86,13 +87,13 @@ func (c *crew) join(name, dsn string, lease time.Duration) *member {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	step := enginetest.Scripted("step", c.calls.Record(func(ctx context.Context, call *engine.Call, _ any) (engine.Result, error) {
+	step := enginetest.Scripted("step", c.calls.Record(func(ctx context.Context, call *engine.Call, _ any) (model.Result, error) {
 		if c.do != nil {
 			if err := c.do(ctx, name, call); err != nil {
-				return engine.Result{}, err
+				return model.Result{}, err
 			}
 		}
-		return engine.Result{Response: name}, nil
+		return model.Result{Response: name}, nil
 	}))
 	o := engine.DefaultOptions()
 	o.Store, o.Types, o.Name, o.Lease, o.Log = store, append(handlers.All(), step), name, lease, log
@@ -138,7 +139,7 @@ func (c *crew) load(keys int, stop <-chan struct{}, nodes ...*member) map[string
 					return
 				default:
 				}
-				run := c.submit(nodes, k+i, engine.Event{ID: fmt.Sprint(key, "-", i), Source: "load", Type: "work", Key: key})
+				run := c.submit(nodes, k+i, model.Event{ID: fmt.Sprint(key, "-", i), Source: "load", Type: "work", Key: key})
 				mu.Lock()
 				runs[key] = append(runs[key], run)
 				mu.Unlock()
@@ -149,7 +150,7 @@ func (c *crew) load(keys int, stop <-chan struct{}, nodes ...*member) map[string
 	return runs
 }
 
-func (c *crew) submit(nodes []*member, first int, ev engine.Event) (run string) {
+func (c *crew) submit(nodes []*member, first int, ev model.Event) (run string) {
 	for i := first; ; i++ {
 		out, err := nodes[i%len(nodes)].Submit(c.t.Context(), []engine.Submission{{Event: ev}})
 		if err == nil {
@@ -172,13 +173,13 @@ func (c *crew) settle(e *member, runs map[string][]string) {
 		for i, run := range of {
 			c.eventually("run "+run+" of "+key+" succeeds", func() bool {
 				v, err := e.RunByID(c.t.Context(), run)
-				if err == nil && v.Status.Ended() && v.Status != engine.Succeeded {
+				if err == nil && v.Status.Ended() && v.Status != model.Succeeded {
 					c.t.Fatalf("run %s is %s: %s", run, v.Status, v.Error)
 				}
-				if err == nil && v.Status == engine.Succeeded && v.SharedState["count"] != i+1 {
+				if err == nil && v.Status == model.Succeeded && v.SharedState["count"] != i+1 {
 					c.t.Fatalf("run %d of %s has counted %v", i+1, key, v.SharedState["count"])
 				}
-				return err == nil && v.Status == engine.Succeeded
+				return err == nil && v.Status == model.Succeeded
 			})
 		}
 	}
@@ -464,7 +465,7 @@ func TestFailoverToALaggingReplicaIsRefused(t *testing.T) {
 
 	for _, m := range []*member{old, late} {
 		c.eventually("the node refuses the store", func() bool { return errors.Is(m.Healthy(t.Context()), engine.ErrStoreLost) })
-		if _, err := m.Submit(t.Context(), []engine.Submission{{Event: engine.Event{Source: "s", Type: "work", Key: "k"}}}); !errors.Is(err, engine.ErrStoreLost) {
+		if _, err := m.Submit(t.Context(), []engine.Submission{{Event: model.Event{Source: "s", Type: "work", Key: "k"}}}); !errors.Is(err, engine.ErrStoreLost) {
 			t.Errorf("want no event taken in, have %v", err)
 		}
 		if !m.log.says("store is refused") || m.sum(t, "procaas_store_lost", "") != 1 {
@@ -503,7 +504,7 @@ func TestCommitOnItsWayBeyondTheLeaseIsRefused(t *testing.T) {
 	}
 	slow := c.join("slow", through, lease)
 	c.eventually("the first node is ready", func() bool { return slow.Healthy(t.Context()) == nil })
-	id := c.submit([]*member{slow}, 0, engine.Event{ID: "e", Source: "s", Type: "work", Key: "k"})
+	id := c.submit([]*member{slow}, 0, model.Event{ID: "e", Source: "s", Type: "work", Key: "k"})
 	<-reached
 	p.Hold(4 * lease)
 	close(release) // its outcome is written, but does not arrive
@@ -512,7 +513,7 @@ func TestCommitOnItsWayBeyondTheLeaseIsRefused(t *testing.T) {
 	c.eventually("the slow node finds out", func() bool { return slow.log.says("node is fenced") })
 	c.eventually("the slow node is back", func() bool { return slow.Healthy(t.Context()) == nil })
 	v, err := quick.RunByID(t.Context(), id)
-	if err != nil || v.SharedState["by"] != "quick" || v.Status != engine.Succeeded {
+	if err != nil || v.SharedState["by"] != "quick" || v.Status != model.Succeeded {
 		t.Errorf("want the run as quick has left it, have %+v, %v", v, err)
 	}
 	keys := map[string]bool{}

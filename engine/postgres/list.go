@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // List implements [engine.Runs].
@@ -201,11 +202,11 @@ func choose(f engine.RunFilter, args ...any) *choice {
 }
 
 func (c *choice) chooseStatus(f engine.RunFilter) {
-	places := map[engine.Status]string{
-		engine.Waiting: "place in ('ready', 'queued', 'scheduled', 'deferred')",
-		engine.Failed:  "place in ('blocked', 'failed')",
-		engine.Running: "place = 'running'",
-		engine.Parked:  "place in ('parked', 'held')",
+	places := map[model.Status]string{
+		model.Waiting: "place in ('ready', 'queued', 'scheduled', 'deferred')",
+		model.Failed:  "place in ('blocked', 'failed')",
+		model.Running: "place = 'running'",
+		model.Parked:  "place in ('parked', 'held')",
 	}
 	switch at := places[f.Status]; {
 	case f.Status == "":

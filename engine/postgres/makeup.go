@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 const (
@@ -38,7 +39,7 @@ func (s *Store) MakeUp(ctx context.Context, m engine.MakeUp, by engine.Actor) er
 			return engine.ErrNotFound
 		}
 		r := past[0]
-		if r.Status != engine.Succeeded || r.version != m.Version || !engine.HasLeftOut(r.left, m.Path) {
+		if r.Status != model.Succeeded || r.version != m.Version || !model.HasLeftOut(r.left, m.Path) {
 			return engine.ErrConflict
 		}
 		t.queue(bringBackRun, r.seq, r.ended, m.Priority, m.Checkpoint)
@@ -65,10 +66,10 @@ func scanPast(row pgx.CollectableRow) (r pastRun, err error) {
 }
 
 // leftOut is what a change leaves out as it is kept; nil for nothing.
-func leftOut(c *engine.Change) *string {
+func leftOut(c *model.Change) *string {
 	if len(c.LeftOut) == 0 {
 		return nil
 	}
-	text := engine.FormatLeftOut(c.LeftOut)
+	text := model.FormatLeftOut(c.LeftOut)
 	return &text
 }

@@ -12,17 +12,18 @@ import (
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/model"
 	"procaas/engine/postgres"
 	"procaas/schemas"
 )
 
-func intake(id string) engine.Intake {
-	return engine.Intake{
-		ID: id, Event: engine.Event{ID: id, Type: "made"}, Flow: "orders", Key: id, Ordered: true, Dedup: true, Pipeline: "made",
+func intake(id string) model.Intake {
+	return model.Intake{
+		ID: id, Event: model.Event{ID: id, Type: "made"}, Flow: "orders", Key: id, Ordered: true, Dedup: true, Pipeline: "made",
 	}
 }
 
-func accept(t *testing.T, s *postgres.Store, runs ...engine.Intake) []engine.Accepted {
+func accept(t *testing.T, s *postgres.Store, runs ...model.Intake) []engine.Accepted {
 	t.Helper()
 	results, err := s.Accept(t.Context(), 0, runs)
 	if err != nil {
@@ -184,7 +185,7 @@ func TestTextThatCannotBeStored(t *testing.T) {
 	s := open(t, enginetest.Postgres(t))
 	bad := intake("a")
 	bad.Key = "nul \x00"
-	if _, err := s.Accept(t.Context(), 0, []engine.Intake{bad}); err == nil || !strings.Contains(err.Error(), "U+0000") {
+	if _, err := s.Accept(t.Context(), 0, []model.Intake{bad}); err == nil || !strings.Contains(err.Error(), "U+0000") {
 		t.Errorf("want an error that explains, have %v", err)
 	}
 	accept(t, s, intake("b"))
@@ -195,7 +196,7 @@ func TestTextThatCannotBeStored(t *testing.T) {
 	if _, err := s.Claim(t.Context(), node, 1, ""); err != nil {
 		t.Fatal(err)
 	}
-	errs, err := s.Commit(t.Context(), node, []engine.Change{{Run: "b", Status: engine.Failed, Error: "it said \x00 and \xff"}})
+	errs, err := s.Commit(t.Context(), node, []model.Change{{Run: "b", Status: model.Failed, Error: "it said \x00 and \xff"}})
 	if err != nil || errs[0] != nil {
 		t.Fatal(err, errs)
 	}
@@ -215,13 +216,13 @@ func TestCheckpointsStayOnTheirPages(t *testing.T) {
 	}
 	in := intake("a")
 	in.Own = true
-	if _, err := s.Accept(t.Context(), node, []engine.Intake{in}); err != nil {
+	if _, err := s.Accept(t.Context(), node, []model.Intake{in}); err != nil {
 		t.Fatal(err)
 	}
 	const steps = 60
 	for v := range int64(steps) {
-		errs, err := s.Commit(t.Context(), node, []engine.Change{{
-			Run: "a", Version: v, Status: engine.Running, Checkpoint: []byte(strings.Repeat("x", 800)),
+		errs, err := s.Commit(t.Context(), node, []model.Change{{
+			Run: "a", Version: v, Status: model.Running, Checkpoint: []byte(strings.Repeat("x", 800)),
 		}})
 		if err != nil || errs[0] != nil {
 			t.Fatal(err, errs)
@@ -259,18 +260,18 @@ func TestWorksWithoutPreparedStatements(t *testing.T) {
 		if err != nil || len(runs) != 2 {
 			t.Fatal(mode, runs, err)
 		}
-		for v, c := range []engine.Change{
-			{Status: engine.Running, Checkpoint: []byte("{}"), Emit: []engine.Intake{intake("emitted")}},
-			{Status: engine.Running, Checkpoint: []byte("{}")},
-			{Status: engine.Succeeded, State: "open", Shared: []byte(`{"n":1}`), Error: "é", Reason: "x"},
+		for v, c := range []model.Change{
+			{Status: model.Running, Checkpoint: []byte("{}"), Emit: []model.Intake{intake("emitted")}},
+			{Status: model.Running, Checkpoint: []byte("{}")},
+			{Status: model.Succeeded, State: "open", Shared: []byte(`{"n":1}`), Error: "é", Reason: "x"},
 		} {
 			c.Run, c.Version = "a", int64(v)
-			if errs, err := s.Commit(t.Context(), node, []engine.Change{c}); err != nil || errs[0] != nil {
+			if errs, err := s.Commit(t.Context(), node, []model.Change{c}); err != nil || errs[0] != nil {
 				t.Fatal(mode, v, err, errs)
 			}
 		}
-		park := engine.Change{Run: "b", Status: engine.Parked, Due: time.Now().Add(time.Hour)}
-		if errs, err := s.Commit(t.Context(), node, []engine.Change{park}); err != nil || errs[0] != nil {
+		park := model.Change{Run: "b", Status: model.Parked, Due: time.Now().Add(time.Hour)}
+		if errs, err := s.Commit(t.Context(), node, []model.Change{park}); err != nil || errs[0] != nil {
 			t.Fatal(mode, err, errs)
 		}
 		b, err := s.Beat(t.Context(), node, time.Hour, "")

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/model"
 	"procaas/engine/postgres"
 )
 
@@ -34,7 +34,7 @@ func enlist(t *testing.T, s *postgres.Store, run string) (node int64, watched <-
 		t.Fatal(err)
 	}
 	watched = seen(t, s, node)
-	if _, err := s.Accept(t.Context(), node, []engine.Intake{owned(run)}); err != nil {
+	if _, err := s.Accept(t.Context(), node, []model.Intake{owned(run)}); err != nil {
 		t.Fatal(err)
 	}
 	return node, watched

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // A place says where a run is, finer than its status; the migration explains
@@ -26,16 +27,16 @@ const (
 	away      place = "away"
 )
 
-func (p place) status() engine.Status {
+func (p place) status() model.Status {
 	switch p {
 	case ready, queued, scheduled, deferred:
-		return engine.Waiting
+		return model.Waiting
 	case held:
-		return engine.Parked
+		return model.Parked
 	case blocked:
-		return engine.Failed
+		return model.Failed
 	default:
-		return engine.Status(p)
+		return model.Status(p)
 	}
 }
 
@@ -61,7 +62,7 @@ type keyring struct {
 
 // of gives the entry of an event's entity. An event that stands for itself has
 // one that nobody else sees.
-func (k *keyring) of(r engine.Intake) *keyEntry {
+func (k *keyring) of(r model.Intake) *keyEntry {
 	if e := k.entries[keyName{r.Flow, r.Key}]; e != nil && r.Ordered {
 		return e
 	}
@@ -244,9 +245,9 @@ func (t *tx) queueReorder(k *keySet) {
 // An ending is the last change of a run.
 type ending struct {
 	id     string
-	status engine.Status
+	status model.Status
 	reason string
-	last   *engine.Change // what the owner wrote with it; nil when nobody owns the run
+	last   *model.Change // what the owner wrote with it; nil when nobody owns the run
 }
 
 const moveRuns = `with e as (
@@ -278,7 +279,7 @@ func (t *tx) queueEnds(ends []ending) {
 	for _, e := range ends {
 		c := e.last
 		if c == nil {
-			c = &engine.Change{}
+			c = &model.Change{}
 		}
 		id, status, reason = append(id, e.id), append(status, string(e.status)), append(reason, text(e.reason))
 		own, bundle, pipeline = append(own, e.last != nil), append(bundle, c.Bundle), append(pipeline, c.Pipeline)

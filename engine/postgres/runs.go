@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // The columns of a record, in the order of scanRecord. The history's come in
@@ -30,7 +31,7 @@ func scanRecord(row pgx.CollectableRow) (record, error) { return scanEvent(row, 
 // scanBrief is scanRecord without the payload of the event.
 func scanBrief(row pgx.CollectableRow) (record, error) { return scanEvent(row, engine.DecodeBrief) }
 
-func scanEvent(row pgx.CollectableRow, decode func([]byte) (engine.Event, error)) (r record, err error) {
+func scanEvent(row pgx.CollectableRow, decode func([]byte) (model.Event, error)) (r record, err error) {
 	var event []byte
 	var at place
 	var started, ended, due *time.Time
@@ -115,7 +116,7 @@ const unignore = `with back as (delete from history where id = $1 and status = '
 // Retry implements [engine.Runs].
 func (s *Store) Retry(ctx context.Context, id string, by engine.Actor) error {
 	err := s.steerAfter(ctx, id, unignore, func(t *tx, r steered, keys *keySet) error {
-		if r.Status != engine.Failed && r.at != held {
+		if r.Status != model.Failed && r.at != held {
 			return engine.ErrConflict
 		}
 		to := ready
@@ -154,7 +155,7 @@ func (s *Store) Undo(ctx context.Context, id string, by engine.Actor) error {
 			t.readyAt(headOfQueue)
 			r.at = ready
 		}
-		t.queue(askUndo, id, engine.UndoOrder(text(by.Reason)), r.at)
+		t.queue(askUndo, id, model.UndoOrder(text(by.Reason)), r.at)
 		return t.audit(ctx, r.Undone(id, by))
 	})
 	if err != nil {
@@ -168,7 +169,7 @@ func (t *tx) cancel(ctx context.Context, id string, r steered, keys *keySet, by 
 	if r.at == running {
 		t.queue(askCancel, id, text(by.Reason))
 	} else {
-		t.queueEnds([]ending{{id: id, status: engine.Stopped, reason: by.Reason}})
+		t.queueEnds([]ending{{id: id, status: model.Cancelled, reason: by.Reason}})
 		t.queuePromote(keys)
 	}
 	return t.audit(ctx, r.Cancelled(id, by))
@@ -183,7 +184,7 @@ func (s *Store) Move(ctx context.Context, m engine.Move, version int64, by engin
 		if err := t.send(ctx); err != nil {
 			return err
 		}
-		_, undo := engine.UndoReason(order)
+		_, undo := model.UndoReason(order)
 		switch asked = r.at == running; {
 		case bundle == "", undo:
 			return engine.ErrConflict

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/model"
 	"procaas/engine/postgres"
 )
 
@@ -15,11 +15,11 @@ const week = 7 * 24 * time.Hour
 // finish lets a run of an event end.
 func finish(t *testing.T, s *postgres.Store, node int64, id string) {
 	t.Helper()
-	results, err := s.Accept(t.Context(), node, []engine.Intake{owned(id)})
+	results, err := s.Accept(t.Context(), node, []model.Intake{owned(id)})
 	if err != nil || results[0].Claimed == nil {
 		t.Fatalf("want the run owned, have %+v, %v", results, err)
 	}
-	errs, err := s.Commit(t.Context(), node, []engine.Change{{Run: id, Status: engine.Succeeded, Pipeline: "made"}})
+	errs, err := s.Commit(t.Context(), node, []model.Change{{Run: id, Status: model.Succeeded, Pipeline: "made"}})
 	if err != nil || errs[0] != nil {
 		t.Fatal(errs, err)
 	}
@@ -145,7 +145,7 @@ func TestPartitionsTakeTheirRunsFromTheRest(t *testing.T) {
 	if in != today {
 		t.Errorf("want the run in %s, have it in %s", today, in)
 	}
-	if r, err := again.Run(t.Context(), "a"); err != nil || r.Status != engine.Succeeded {
+	if r, err := again.Run(t.Context(), "a"); err != nil || r.Status != model.Succeeded {
 		t.Errorf("have %+v, %v", r, err)
 	}
 }

@@ -3,7 +3,7 @@
 //
 // [Backoff] is the experiment of the article on exponential backoff: a crowd of
 // clients repeats calls to a service that has stopped, and the question is
-// whether the service gets up again. The delays come from [engine.NextDelay], so
+// whether the service gets up again. The delays come from [core.NextDelay], so
 // what is tried here is what runs.
 //
 // [Degradation] lets a fallback go through the troubles that it has to tell apart,

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"procaas/dsl"
-	"procaas/engine"
+	"procaas/engine/core"
 )
 
 // A world is a service, and the time in which it is called.
@@ -93,7 +93,7 @@ func (w *world) chance(mean time.Duration) time.Duration {
 
 // nextDelay is the delay before a repetition.
 func (w *world) nextDelay(policy dsl.Retry, failures int, before time.Duration) time.Duration {
-	return engine.NextDelay(policy, engine.Repetition{Number: failures, Before: before, Noise: w.rnd.NormFloat64()})
+	return core.NextDelay(policy, core.Repetition{Number: failures, Before: before, Noise: w.rnd.NormFloat64()})
 }
 
 // send sends a request. The client leaves when nobody answers in time; the service

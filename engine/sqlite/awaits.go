@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // This file lets parked runs hear of events of their keys, and of the ends of other
@@ -20,7 +21,7 @@ const (
 )
 
 // Pending implements [engine.Inbox].
-func (s *Store) Pending(ctx context.Context, flow, key string, types []string, after int64, limit int) ([]engine.Pending, error) {
+func (s *Store) Pending(ctx context.Context, flow, key string, types []string, after int64, limit int) ([]model.Pending, error) {
 	names, err := json.Marshal(types)
 	if err != nil {
 		return nil, err
@@ -29,7 +30,7 @@ func (s *Store) Pending(ctx context.Context, flow, key string, types []string, a
 	if err != nil {
 		return nil, err
 	}
-	return collect(r, func(r *sql.Rows) (p engine.Pending, err error) {
+	return collect(r, func(r *sql.Rows) (p model.Pending, err error) {
 		var event []byte
 		if err := r.Scan(&p.Run, &p.Position, &event); err != nil {
 			return p, err
@@ -60,7 +61,7 @@ func (t *tx) stir(flow, key string) error {
 
 // canTake tells whether the events that a run has taken are still pending; it gives
 // their runs.
-func (t *tx) canTake(r row, take []engine.Taken) (taken []row, ok bool, err error) {
+func (t *tx) canTake(r row, take []model.Taken) (taken []row, ok bool, err error) {
 	for _, taking := range take {
 		other, found, err := t.find(taking.Run)
 		if err != nil || !found || other.place != queued || other.checkpoint || other.flow != r.flow || other.key != r.key {
@@ -72,9 +73,9 @@ func (t *tx) canTake(r row, take []engine.Taken) (taken []row, ok bool, err erro
 }
 
 // take ends the runs whose events another one has taken.
-func (t *tx) take(taken []row, take []engine.Taken) error {
+func (t *tx) take(taken []row, take []model.Taken) error {
 	for i, r := range taken {
-		if err := t.exec(insertHistory, engine.Succeeded, t.now.UnixMicro(), take[i].Reason, "", r.seq); err != nil {
+		if err := t.exec(insertHistory, model.Succeeded, t.now.UnixMicro(), take[i].Reason, "", r.seq); err != nil {
 			return fmt.Errorf("take event of run %s: %w", r.id, err)
 		}
 		if err := t.exec(deleteRun, r.seq); err != nil {
@@ -101,7 +102,7 @@ func (t *tx) wake(id string) error {
 
 // parkFor looks once more whether there is something already for which a run has just
 // been parked.
-func (t *tx) parkFor(r row, c engine.Change) error {
+func (t *tx) parkFor(r row, c model.Change) error {
 	for _, id := range c.Calls {
 		var one int
 		if live, err := t.row(isLive, []any{id}, &one); err != nil || !live {
@@ -118,8 +119,8 @@ func (t *tx) parkFor(r row, c engine.Change) error {
 }
 
 // awaitsOf gives the types of events that a run waits for as they are stored.
-func awaitsOf(c engine.Change) any {
-	if len(c.Awaits) == 0 || c.Status != engine.Parked {
+func awaitsOf(c model.Change) any {
+	if len(c.Awaits) == 0 || c.Status != model.Parked {
 		return nil
 	}
 	names, err := json.Marshal(c.Awaits)

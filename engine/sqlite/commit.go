@@ -6,10 +6,11 @@ import (
 	"fmt"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // Commit implements [engine.Ledger].
-func (s *Store) Commit(ctx context.Context, node int64, changes []engine.Change) ([]error, error) {
+func (s *Store) Commit(ctx context.Context, node int64, changes []model.Change) ([]error, error) {
 	emits := make([][][]byte, len(changes))
 	seen := make(map[string]bool, len(changes))
 	for i, c := range changes {
@@ -56,8 +57,8 @@ const (
 
 // change applies one change. refused is [engine.ErrStale] or
 // [engine.ErrCancelled], and nothing is written then.
-func (t *tx) change(node int64, c engine.Change, emits [][]byte) (refused, err error) {
-	if c.Status == engine.Running && len(c.Take) == 0 {
+func (t *tx) change(node int64, c model.Change, emits [][]byte) (refused, err error) {
+	if c.Status == model.Running && len(c.Take) == 0 {
 		// Most changes are of this kind: one statement.
 		n, err := t.count(saveRunning, c.Bundle, c.Pipeline, blob(c.Checkpoint), c.Progress, c.Trial, c.Progress, c.Run, c.Version, node)
 		if err != nil {
@@ -74,7 +75,7 @@ func (t *tx) change(node int64, c engine.Change, emits [][]byte) (refused, err e
 	if !found || r.node != node || r.version != c.Version {
 		return engine.ErrStale, nil
 	}
-	final := c.Status.Ended() && c.Status != engine.Failed
+	final := c.Status.Ended() && c.Status != model.Failed
 	if r.cancel.Valid && !final {
 		return engine.ErrCancelled, nil
 	}
@@ -88,7 +89,7 @@ func (t *tx) change(node int64, c engine.Change, emits [][]byte) (refused, err e
 	switch {
 	case final:
 		err = t.finish(r, c)
-	case c.Status == engine.Running:
+	case c.Status == model.Running:
 		err = t.exec(saveLast, c.Bundle, c.Pipeline, blob(c.Checkpoint), "", "", "", r.seq)
 	default:
 		err = t.leaveNode(r, c)
@@ -103,17 +104,17 @@ func (t *tx) change(node int64, c engine.Change, emits [][]byte) (refused, err e
 }
 
 // finish writes the last change of a run.
-func (t *tx) finish(r row, c engine.Change) error {
+func (t *tx) finish(r row, c model.Change) error {
 	if err := t.exec(saveLast, c.Bundle, c.Pipeline, blob(c.Checkpoint), c.FailedPath, c.Error, c.ErrorClass, r.seq); err != nil {
 		return err
 	}
-	if r.ordered && c.Status == engine.Succeeded {
+	if r.ordered && c.Status == model.Succeeded {
 		if err := t.advance(r, c.State, c.Shared); err != nil {
 			return err
 		}
 	}
 	reason := c.Reason
-	if c.Status == engine.Stopped && r.cancel.Valid {
+	if c.Status == model.Cancelled && r.cancel.Valid {
 		reason = r.cancel.String
 	}
 	return t.end(r, c.Status, reason, c.LeftOut...)
@@ -121,18 +122,18 @@ func (t *tx) finish(r row, c engine.Change) error {
 
 // leaveNode writes a change after which no node owns the run, though it has not
 // ended for good.
-func (t *tx) leaveNode(r row, c engine.Change) error {
+func (t *tx) leaveNode(r row, c model.Change) error {
 	to := ready
 	switch {
-	case c.Status == engine.Failed && r.block && r.ordered:
+	case c.Status == model.Failed && r.block && r.ordered:
 		to = blocked
-	case c.Status == engine.Failed:
+	case c.Status == model.Failed:
 		to = failed
-	case c.Status == engine.Parked && c.Due.IsZero():
+	case c.Status == model.Parked && c.Due.IsZero():
 		to = held
-	case c.Status == engine.Parked && c.Due.After(t.now):
+	case c.Status == model.Parked && c.Due.After(t.now):
 		to = parked
-	case c.Status == engine.Waiting && c.Defer && r.ordered:
+	case c.Status == model.Waiting && c.Defer && r.ordered:
 		to = deferred
 	}
 	order, undo := c.Next(r.move)
@@ -141,7 +142,7 @@ func (t *tx) leaveNode(r row, c engine.Change) error {
 	}
 	due, ended := micros(c.Due), micros(t.now)
 	ended.Valid = to == failed || to == blocked
-	begun := c.Status != engine.Waiting || c.Bundle != ""
+	begun := c.Status != model.Waiting || c.Bundle != ""
 	if err := t.exec(save, c.Bundle, c.Pipeline, blob(c.Checkpoint), c.FailedPath, c.Error, c.ErrorClass, to, sql.NullString{String: order, Valid: order != ""},
 		c.Progress, due, c.Cause, awaitsOf(c), c.Heard, ended, begun, t.waits(r, c), r.seq); err != nil {
 		return err
@@ -157,14 +158,14 @@ func (t *tx) leaveNode(r row, c engine.Change) error {
 }
 
 // waits tells since when a run waits that leaves its node.
-func (t *tx) waits(r row, c engine.Change) int64 {
+func (t *tx) waits(r row, c model.Change) int64 {
 	if c.Cause != "" && c.Cause == r.cause && r.since.Valid {
 		return r.since.Int64
 	}
 	return t.now.UnixMicro()
 }
 
-func (t *tx) emit(runs []engine.Intake, events [][]byte) error {
+func (t *tx) emit(runs []model.Intake, events [][]byte) error {
 	for i, r := range runs {
 		r.From = nil
 		if _, err := t.accept(0, r, events[i]); err != nil {

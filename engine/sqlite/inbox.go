@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // Accept implements [engine.Inbox].
-func (s *Store) Accept(ctx context.Context, node int64, runs []engine.Intake) ([]engine.Accepted, error) {
+func (s *Store) Accept(ctx context.Context, node int64, runs []model.Intake) ([]engine.Accepted, error) {
 	events, err := encodeEvents(runs)
 	if err != nil {
 		return nil, err
@@ -37,7 +38,7 @@ func (s *Store) Accept(ctx context.Context, node int64, runs []engine.Intake) ([
 }
 
 // encodeEvents is done before a write, which holds all others up.
-func encodeEvents(runs []engine.Intake) ([][]byte, error) {
+func encodeEvents(runs []model.Intake) ([][]byte, error) {
 	events := make([][]byte, len(runs))
 	for i, r := range runs {
 		text, err := engine.EncodeEvent(r.Event)
@@ -58,7 +59,7 @@ const (
 	values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 )
 
-func (t *tx) accept(node int64, r engine.Intake, event []byte) (engine.Accepted, error) {
+func (t *tx) accept(node int64, r model.Intake, event []byte) (engine.Accepted, error) {
 	if a, known, err := t.repeated(r); err != nil || known {
 		return a, err
 	}
@@ -115,7 +116,7 @@ func (t *tx) accept(node int64, r engine.Intake, event []byte) (engine.Accepted,
 }
 
 // repeated finds an event that was accepted before.
-func (t *tx) repeated(r engine.Intake) (a engine.Accepted, known bool, err error) {
+func (t *tx) repeated(r model.Intake) (a engine.Accepted, known bool, err error) {
 	if !r.Dedup {
 		return a, false, nil
 	}
@@ -132,7 +133,7 @@ const findAhead = `select 1 from runs where flow = ? and key = ? and ordered and
 
 // allowed asks the automaton, unless an earlier event can still change the state, or the time
 // until the event is due can: undecided.
-func (t *tx) allowed(r engine.Intake) (allowed, undecided bool, err error) {
+func (t *tx) allowed(r model.Intake) (allowed, undecided bool, err error) {
 	if !r.Ordered || r.From == nil {
 		return true, false, nil
 	}
@@ -149,7 +150,7 @@ func (t *tx) allowed(r engine.Intake) (allowed, undecided bool, err error) {
 
 // firstPlace tells where a new run begins, and whether the run under way of its key
 // waits for events.
-func (t *tx) firstPlace(r engine.Intake) (at place, listens bool, err error) {
+func (t *tx) firstPlace(r model.Intake) (at place, listens bool, err error) {
 	if r.Event.At.After(t.now) {
 		return scheduled, false, nil
 	}

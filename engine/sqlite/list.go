@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // List implements [engine.Runs].
@@ -145,16 +146,16 @@ func chosen(f engine.RunFilter) []choice {
 	past.table, past.columns = "history", pastColumns
 	switch f.Status {
 	case "":
-	case engine.Waiting:
+	case model.Waiting:
 		hot.and("place in ('ready', 'queued', 'scheduled', 'deferred')")
 		past.and("false")
-	case engine.Failed:
+	case model.Failed:
 		hot.and("place in ('blocked', 'failed')")
 		past.and("false")
-	case engine.Running:
+	case model.Running:
 		hot.and("place = 'running'")
 		past.and("false")
-	case engine.Parked:
+	case model.Parked:
 		hot.and("place in ('parked', 'held')")
 		past.and("false")
 	default:

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 const (
@@ -30,7 +31,7 @@ func (s *Store) MakeUp(ctx context.Context, m engine.MakeUp, by engine.Actor) er
 			}
 			return engine.ErrNotFound
 		}
-		if r.Status != engine.Succeeded || version != m.Version || !engine.HasLeftOut(left, m.Path) {
+		if r.Status != model.Succeeded || version != m.Version || !model.HasLeftOut(left, m.Path) {
 			return engine.ErrConflict
 		}
 		if err := t.exec(bringBackRun, seq, m.Priority, t.now.UnixMicro(), m.Checkpoint); err != nil {

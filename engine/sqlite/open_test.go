@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 	"procaas/engine/sqlite"
 	"procaas/schemas"
 )
 
-func intake(id string) engine.Intake {
-	return engine.Intake{
-		ID: id, Event: engine.Event{ID: id, Type: "made"}, Flow: "orders", Key: id, Ordered: true, Dedup: true, Pipeline: "made",
+func intake(id string) model.Intake {
+	return model.Intake{
+		ID: id, Event: model.Event{ID: id, Type: "made"}, Flow: "orders", Key: id, Ordered: true, Dedup: true, Pipeline: "made",
 	}
 }
 
@@ -108,7 +109,7 @@ func TestOpenTakesTheRunsOfTheProcessBeforeOver(t *testing.T) {
 	}
 	in := intake("a")
 	in.Own = true
-	if _, err := s.Accept(t.Context(), before, []engine.Intake{in}); err != nil {
+	if _, err := s.Accept(t.Context(), before, []model.Intake{in}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -133,7 +134,7 @@ func TestCallsAfterCloseFail(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.Accept(t.Context(), 0, []engine.Intake{intake("a")}); err == nil {
+	if _, err := s.Accept(t.Context(), 0, []model.Intake{intake("a")}); err == nil {
 		t.Error("accepted after Close")
 	}
 	if _, err := s.Run(t.Context(), "a"); err == nil || err == engine.ErrNotFound {
@@ -145,7 +146,7 @@ func TestCallsAfterCloseFail(t *testing.T) {
 func TestWritesOfOneTransactionDoNotSpoilEachOther(t *testing.T) {
 	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "store.db"))
-	if _, err := s.Accept(t.Context(), 0, []engine.Intake{intake("taken")}); err != nil {
+	if _, err := s.Accept(t.Context(), 0, []model.Intake{intake("taken")}); err != nil {
 		t.Fatal(err)
 	}
 	bad := intake("new")
@@ -161,7 +162,7 @@ func TestWritesOfOneTransactionDoNotSpoilEachOther(t *testing.T) {
 			in = bad
 		}
 		go func() {
-			_, err := s.Accept(t.Context(), 0, []engine.Intake{intake(in.Event.ID + "-first"), in})
+			_, err := s.Accept(t.Context(), 0, []model.Intake{intake(in.Event.ID + "-first"), in})
 			results <- result{i%2 == 1, err}
 		}()
 	}

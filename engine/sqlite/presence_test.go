@@ -9,6 +9,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest"
+	"procaas/engine/model"
 	"procaas/engine/sqlite"
 )
 
@@ -30,7 +31,7 @@ func TestStoreWhoseFileIsGoneAcknowledgesNothing(t *testing.T) {
 			s := open(t, path)
 			node := enginetest.StartNode(t, s)
 			submit := func() error {
-				_, err := s.Accept(t.Context(), 0, []engine.Intake{{ID: time.Now().String(), Event: engine.Event{Type: "t"}}})
+				_, err := s.Accept(t.Context(), 0, []model.Intake{{ID: time.Now().String(), Event: model.Event{Type: "t"}}})
 				return err
 			}
 			if err := submit(); err != nil {

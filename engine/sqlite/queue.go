@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // A place says where a run is, finer than its status; the migration explains
@@ -23,16 +24,16 @@ const (
 	failed    place = "failed"
 )
 
-func (p place) status() engine.Status {
+func (p place) status() model.Status {
 	switch p {
 	case ready, queued, scheduled, deferred:
-		return engine.Waiting
+		return model.Waiting
 	case held:
-		return engine.Parked
+		return model.Parked
 	case blocked:
-		return engine.Failed
+		return model.Failed
 	default:
-		return engine.Status(p)
+		return model.Status(p)
 	}
 }
 
@@ -121,7 +122,7 @@ const giveBack = `update runs set place = 'ready', node = 0, losses = losses + (
 // ends here, because nobody else would do it.
 func (t *tx) release(r row, died bool) error {
 	if r.cancel.Valid {
-		return t.end(r, engine.Stopped, r.cancel.String)
+		return t.end(r, model.Cancelled, r.cancel.String)
 	}
 	t.ready = true
 	if err := t.exec(giveBack, died, engine.SuspectedFrom, r.seq); err != nil || !r.ordered {
@@ -139,8 +140,8 @@ const (
 )
 
 // end moves a run to the history and lets the next one of its key go.
-func (t *tx) end(r row, status engine.Status, reason string, leftOut ...engine.LeftOut) error {
-	if err := t.exec(insertHistory, status, t.now.UnixMicro(), reason, engine.FormatLeftOut(leftOut), r.seq); err != nil {
+func (t *tx) end(r row, status model.Status, reason string, leftOut ...model.LeftOut) error {
+	if err := t.exec(insertHistory, status, t.now.UnixMicro(), reason, model.FormatLeftOut(leftOut), r.seq); err != nil {
 		return err
 	}
 	if err := t.exec(deleteRun, r.seq); err != nil {

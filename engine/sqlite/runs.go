@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // The columns of a record, in the order of scanRecord. The history's come in
@@ -22,7 +23,7 @@ type record struct {
 	seq int64
 }
 
-func scanRecord(s interface{ Scan(...any) error }, decode func([]byte) (engine.Event, error)) (r record, err error) {
+func scanRecord(s interface{ Scan(...any) error }, decode func([]byte) (model.Event, error)) (r record, err error) {
 	var event []byte
 	var at place
 	var accepted, started, ended, due sql.NullInt64
@@ -100,7 +101,7 @@ func (s *Store) Retry(ctx context.Context, id string, by engine.Actor) error {
 		if err != nil {
 			return err
 		}
-		if r.place.status() != engine.Failed && r.place != held {
+		if r.place.status() != model.Failed && r.place != held {
 			return engine.ErrConflict
 		}
 		if err := t.auditRun(r, by, engine.AuditedRun.Retried); err != nil {
@@ -159,7 +160,7 @@ func (t *tx) cancel(r row, by engine.Actor) error {
 	if r.place == running {
 		return t.exec(askCancel, by.Reason, r.seq)
 	}
-	return t.end(r, engine.Stopped, by.Reason)
+	return t.end(r, model.Cancelled, by.Reason)
 }
 
 const askUndo = "update runs set move = ?, losses = 0 where seq = ?"
@@ -183,13 +184,13 @@ func (s *Store) Undo(ctx context.Context, id string, by engine.Actor) error {
 				return err
 			}
 		}
-		return t.exec(askUndo, engine.UndoOrder(by.Reason), r.seq)
+		return t.exec(askUndo, model.UndoOrder(by.Reason), r.seq)
 	})
 }
 
 // isUndone tells whether an operator wants that the run undoes what it has done.
 func (r *row) isUndone() bool {
-	_, undo := engine.UndoReason(r.move)
+	_, undo := model.UndoReason(r.move)
 	return undo
 }
 

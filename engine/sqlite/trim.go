@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 var _ engine.Trimmer = (*Store)(nil)
@@ -115,7 +116,7 @@ func (s *Store) Thin(ctx context.Context, pipeline string, keep int) (more bool,
 
 // emitted gives where a migration has noted the id of an event besides, that was accepted
 // before ids of emitted events were kept apart.
-func emitted(ev engine.Event) string {
+func emitted(ev model.Event) string {
 	ev.Inner = true
 	return ev.Namespace()
 }

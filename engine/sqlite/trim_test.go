@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 func TestTrimForgetsEndedRunsInParts(t *testing.T) {
@@ -19,19 +20,19 @@ func TestTrimForgetsEndedRunsInParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	const runs = 450
-	var in []engine.Intake
-	var ends []engine.Change
+	var in []model.Intake
+	var ends []model.Change
 	for i := range runs + 1 { // the last one does not end
 		id := fmt.Sprintf("r%03d", i)
 		source := "shop"
 		if i < 3 {
 			source = "procaas/trigger/yearly"
 		}
-		in = append(in, engine.Intake{
-			ID: id, Event: engine.Event{ID: id, Source: source, Type: "made"}, Flow: "made", Key: id,
+		in = append(in, model.Intake{
+			ID: id, Event: model.Event{ID: id, Source: source, Type: "made"}, Flow: "made", Key: id,
 			Pipeline: "made", Dedup: true, Own: true,
 		})
-		ends = append(ends, engine.Change{Run: id, Status: engine.Succeeded, Pipeline: "made"})
+		ends = append(ends, model.Change{Run: id, Status: model.Succeeded, Pipeline: "made"})
 	}
 	if _, err := s.Accept(t.Context(), node, in); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 //go:embed apply.go
@@ -53,21 +54,21 @@ const mostMoves = 500
 const balancerName = "procaas/balancer"
 
 // Handle implements [engine.Handler].
-func (h *Apply) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+func (h *Apply) Handle(ctx context.Context, c *engine.Call) (model.Result, error) {
 	cluster, err := clusterOf(c, h.Cluster)
 	if err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	var o Observation
 	var d Decision
 	if err := errors.Join(structOf(h.Observation, &o), structOf(h.Decision, &d)); err != nil {
-		return engine.Result{}, engine.Permanent(err)
+		return model.Result{}, model.Permanent(err)
 	}
 	if err := o.check(cluster); err != nil {
-		return engine.Result{}, engine.Permanent(err)
+		return model.Result{}, model.Permanent(err)
 	}
 	if d.Cluster != o.Cluster || d.At != o.At {
-		return engine.Result{}, engine.Permanent(errors.New("the decision is about another observation"))
+		return model.Result{}, model.Permanent(errors.New("the decision is about another observation"))
 	}
 	if d.Skipped != "" {
 		return outcome(o.Version, 0, d.Skipped)
@@ -77,12 +78,12 @@ func (h *Apply) Handle(ctx context.Context, c *engine.Call) (engine.Result, erro
 }
 
 // outcome is the response of the handler.
-func outcome(version int64, moved int, reason string) (engine.Result, error) {
+func outcome(version int64, moved int, reason string) (model.Result, error) {
 	response := map[string]any{"version": int(version), "moved": moved, "reason": nil}
 	if reason != "" {
 		response["reason"] = reason
 	}
-	return engine.Result{Response: response}, nil
+	return model.Result{Response: response}, nil
 }
 
 // A writing is what one Apply writes.
@@ -98,15 +99,15 @@ type writing struct {
 	stateVersion int64
 }
 
-func (w *writing) run(ctx context.Context) (engine.Result, error) {
+func (w *writing) run(ctx context.Context) (model.Result, error) {
 	var err error
 	store := w.c.Documents
 	if w.old, err = engine.ReadAssignment(ctx, store, w.cluster.ID); err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	state, version, err := engine.ReadClusterState(ctx, store, w.cluster.ID)
 	if err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	switch {
 	case state.At == w.d.At:
@@ -121,7 +122,7 @@ func (w *writing) run(ctx context.Context) (engine.Result, error) {
 	w.next = w.old
 	if len(w.d.Moves) > 0 || w.old.Version == 0 && len(w.d.Workers) > 0 || !w.sameWorkers() {
 		if err := w.assign(ctx); err != nil {
-			return engine.Result{}, err
+			return model.Result{}, err
 		}
 	}
 	known := state.Alerts
@@ -132,7 +133,7 @@ func (w *writing) run(ctx context.Context) (engine.Result, error) {
 	case errors.Is(err, engine.ErrConflict):
 		return outcome(w.old.Version, 0, "somebody else was faster")
 	case err != nil:
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	for _, alert := range w.d.Alerts {
 		if !slices.Contains(known, alert) {
@@ -154,14 +155,14 @@ func (w *writing) assign(ctx context.Context) error {
 	}
 	for i, worker := range w.old.Workers {
 		if at, known := places[worker.ID]; !known || at != i {
-			return engine.Permanent(fmt.Errorf("the decision has no worker %s in place %d", worker.ID, i))
+			return model.Permanent(fmt.Errorf("the decision has no worker %s in place %d", worker.ID, i))
 		}
 	}
 	moves := make([]engine.Moved, len(w.d.Moves))
 	for i, m := range w.d.Moves {
 		to, known := places[m.To]
 		if !known || m.Partition < 0 || m.Partition >= w.cluster.Partitions {
-			return engine.Permanent(fmt.Errorf("partition %d cannot move to worker %q", m.Partition, m.To))
+			return model.Permanent(fmt.Errorf("partition %d cannot move to worker %q", m.Partition, m.To))
 		}
 		moves[i] = engine.Moved{Partition: m.Partition, To: to}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 //go:embed decide.go
@@ -48,25 +49,25 @@ type kept struct {
 }
 
 // Handle implements [engine.Handler].
-func (h *Decide) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+func (h *Decide) Handle(ctx context.Context, c *engine.Call) (model.Result, error) {
 	cluster, err := clusterOf(c, h.Cluster)
 	if err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	var o Observation
 	if err := structOf(h.Observation, &o); err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	if err := o.check(cluster); err != nil {
-		return engine.Result{}, engine.Permanent(err)
+		return model.Result{}, model.Permanent(err)
 	}
 	state, _, err := engine.ReadClusterState(ctx, c.Documents, cluster.ID)
 	if err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	levers, err := engine.ReadLevers(ctx, c.Documents, cluster.ID, c.Now)
 	if err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	o.Tell(levers)
 	// Two calls never share what is kept: the other one learns it anew.
@@ -75,14 +76,14 @@ func (h *Decide) Handle(ctx context.Context, c *engine.Call) (engine.Result, err
 	if k == nil || k.bundle != c.Bundle.Hash || k.live.at != state.At || !k.live.knows(&o) {
 		live, err := relearn(ctx, c, cluster, &o)
 		if err != nil {
-			return engine.Result{}, err
+			return model.Result{}, err
 		}
 		k = &kept{c.Bundle.Hash, live}
 	}
 	decision := k.live.Decide(&o, levers)
 	c.Memory.Put(name, k)
 	data, err := dataOf(decision)
-	return engine.Result{Response: data}, err
+	return model.Result{Response: data}, err
 }
 
 // relearn makes a policy that has seen what was observed lately, and knows the workers

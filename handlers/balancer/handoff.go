@@ -11,6 +11,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/rules"
 	"procaas/engine"
+	"procaas/engine/model"
 	"procaas/handlers/balancer/handoff"
 )
 
@@ -70,18 +71,18 @@ func (*Handoff) CheckBody(b *dsl.Body) {
 }
 
 // Handle implements [engine.Handler].
-func (h *Handoff) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+func (h *Handoff) Handle(ctx context.Context, c *engine.Call) (model.Result, error) {
 	cluster, err := clusterOf(c, h.Cluster)
 	if err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	a, err := engine.ReadAssignment(ctx, c.Documents, cluster.ID)
 	if err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	token, err := orderToken(c, cluster)
 	if err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	s := handoff.Settler{Caller: handoff.Caller{HTTP: c.Workers, Token: token}, Timeout: h.Timeout, Grace: h.Grace}
 	if h.Phase == "prepare" {
@@ -102,9 +103,9 @@ func orderToken(c *engine.Call, cluster *dsl.Cluster) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("secret of cluster %s: %w", cluster.ID, err)
 	case token == "":
-		return "", engine.Permanent(fmt.Errorf("secret %s of cluster %s is empty", cluster.Secret, cluster.ID))
+		return "", model.Permanent(fmt.Errorf("secret %s of cluster %s is empty", cluster.Secret, cluster.ID))
 	case strings.ContainsFunc(token, unicode.IsControl):
-		return "", engine.Permanent(fmt.Errorf("secret %s of cluster %s holds more than one line: want one token", cluster.Secret, cluster.ID))
+		return "", model.Permanent(fmt.Errorf("secret %s of cluster %s holds more than one line: want one token", cluster.Secret, cluster.ID))
 	}
 	return token, nil
 }
@@ -124,10 +125,10 @@ func handoffMap(a *engine.Assignment, workers []engine.AssignedWorker, now time.
 }
 
 // prepare lets workers load what was decided to move to them.
-func (h *Handoff) prepare(ctx context.Context, c *engine.Call, s handoff.Settler, a *engine.Assignment) (engine.Result, error) {
+func (h *Handoff) prepare(ctx context.Context, c *engine.Call, s handoff.Settler, a *engine.Assignment) (model.Result, error) {
 	var d Decision
 	if err := structOf(h.Decision, &d); err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	if len(d.Moves) == 0 || d.Version != a.Version || a.Version == 0 {
 		return prepared(handoff.Preparation{Version: a.Version})
@@ -140,19 +141,19 @@ func (h *Handoff) prepare(ctx context.Context, c *engine.Call, s handoff.Settler
 	for _, m := range d.Moves {
 		to, known := places[m.To]
 		if !known || m.Partition < 0 || m.Partition >= len(a.Owners) {
-			return engine.Result{}, engine.Permanent(fmt.Errorf("partition %d cannot move to worker %q", m.Partition, m.To))
+			return model.Result{}, model.Permanent(fmt.Errorf("partition %d cannot move to worker %q", m.Partition, m.To))
 		}
 		moves = append(moves, handoff.Move{Partition: m.Partition, To: to})
 	}
 	done, err := s.Prepare(ctx, handoffMap(a, d.Workers, c.Now), moves, h.Patience)
 	if err != nil {
-		return engine.Result{}, fmt.Errorf("prepare moves of cluster %s: %w", h.Cluster, err)
+		return model.Result{}, fmt.Errorf("prepare moves of cluster %s: %w", h.Cluster, err)
 	}
 	return prepared(done)
 }
 
-func prepared(p handoff.Preparation) (engine.Result, error) {
-	return engine.Result{Response: map[string]any{
+func prepared(p handoff.Preparation) (model.Result, error) {
+	return model.Result{Response: map[string]any{
 		"version": int(p.Version), "warm": p.Warm, "cold": len(p.Cold), "silent": texts(p.Silent),
 	}}, nil
 }
@@ -161,7 +162,7 @@ func prepared(p handoff.Preparation) (engine.Result, error) {
 const settlePause = 50 * time.Millisecond
 
 // settle brings the workers to the stored assignment.
-func (h *Handoff) settle(ctx context.Context, c *engine.Call, s handoff.Settler, a *engine.Assignment) (engine.Result, error) {
+func (h *Handoff) settle(ctx context.Context, c *engine.Call, s handoff.Settler, a *engine.Assignment) (model.Result, error) {
 	if a.Version == 0 {
 		return settled(handoff.Settled{})
 	}
@@ -171,7 +172,7 @@ func (h *Handoff) settle(ctx context.Context, c *engine.Call, s handoff.Settler,
 		passed := time.Since(start)
 		round, err := s.Settle(ctx, handoffMap(a, a.Workers, began.Add(passed)))
 		if err != nil {
-			return engine.Result{}, fmt.Errorf("hand over partitions of cluster %s: %w", h.Cluster, err)
+			return model.Result{}, fmt.Errorf("hand over partitions of cluster %s: %w", h.Cluster, err)
 		}
 		round.Released += all.Released
 		round.Taken += all.Taken
@@ -182,13 +183,13 @@ func (h *Handoff) settle(ctx context.Context, c *engine.Call, s handoff.Settler,
 		select {
 		case <-time.After(settlePause):
 		case <-ctx.Done():
-			return engine.Result{}, ctx.Err()
+			return model.Result{}, ctx.Err()
 		}
 	}
 }
 
-func settled(s handoff.Settled) (engine.Result, error) {
-	return engine.Result{Response: map[string]any{
+func settled(s handoff.Settled) (model.Result, error) {
+	return model.Result{Response: map[string]any{
 		"version": int(s.Version), "held": s.Held, "released": s.Released, "taken": s.Taken,
 		"waiting": len(s.Waiting), "absent": len(s.Absent), "silent": texts(s.Silent),
 	}}, nil

@@ -21,6 +21,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 //go:embed observe.go
@@ -55,7 +56,7 @@ func ObserveType() engine.HandlerType { return engine.Type[Observe]("balancer.ob
 func clusterOf(c *engine.Call, id string) (*dsl.Cluster, error) {
 	cluster := c.Bundle.Cluster(id)
 	if cluster == nil {
-		return nil, engine.Permanent(fmt.Errorf("no cluster %q is declared", id))
+		return nil, model.Permanent(fmt.Errorf("no cluster %q is declared", id))
 	}
 	return cluster, nil
 }
@@ -83,22 +84,22 @@ func checkCluster(b *dsl.Body) {
 func (*Observe) CheckBody(b *dsl.Body) { checkCluster(b) }
 
 // Handle implements [engine.Handler].
-func (h *Observe) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+func (h *Observe) Handle(ctx context.Context, c *engine.Call) (model.Result, error) {
 	cluster, err := clusterOf(c, h.Cluster)
 	if err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	assignment, err := engine.ReadAssignment(ctx, c.Documents, cluster.ID)
 	if err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	o, err := begin(ctx, c, cluster, &assignment)
 	if err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	ask(ctx, c, cluster, o)
 	data, err := dataOf(o)
-	return engine.Result{Response: data}, err
+	return model.Result{Response: data}, err
 }
 
 // begin makes an observation of all workers that are known, before they are asked.
@@ -199,7 +200,7 @@ func get(ctx context.Context, client *http.Client, address string) ([]byte, erro
 	case err != nil:
 		return nil, err
 	case reply.StatusCode != http.StatusOK:
-		return nil, &engine.StatusError{Status: reply.StatusCode, Method: http.MethodGet, URL: address}
+		return nil, &model.StatusError{Status: reply.StatusCode, Method: http.MethodGet, URL: address}
 	case len(body) > maxReport:
 		return nil, fmt.Errorf("reply of %s is longer than %d bytes", address, maxReport)
 	}
@@ -301,7 +302,7 @@ func examine(ctx context.Context, c *engine.Call, cluster *dsl.Cluster, w *Obser
 		return get(ctx, c.Workers, address(path))
 	}
 	body, err := once(cluster.Healthcheck.Path)
-	var status *engine.StatusError
+	var status *model.StatusError
 	if err == nil {
 		counts, problem := w.believe(body, cluster.Partitions)
 		if problem == "" {
@@ -410,7 +411,7 @@ func structOf(data any, into any) error {
 		err = json.Unmarshal(text, into)
 	}
 	if err != nil {
-		return engine.Permanent(err)
+		return model.Permanent(err)
 	}
 	return nil
 }

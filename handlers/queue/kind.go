@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // A Kind is a type of tasks with payloads of a Go type: what is said of all its tasks,
@@ -84,7 +85,7 @@ type Job[T any] struct {
 // Register says how a worker does tasks of a kind. It must be called before
 // [Worker.Run], and panics when the worker knows the kind already.
 //
-// A nil error completes the task. [engine.Permanent] fails it for good, [engine.After]
+// A nil error completes the task. [model.Permanent] fails it for good, [model.After]
 // says when to try again, [PutOff] gives it back as if nobody had tried; any other
 // error is repeated as Retry says. A panic is an error. The context ends when the
 // attempt takes longer than its time-out, when the task is lost to another worker, or
@@ -100,7 +101,7 @@ func Register[T any](w *Worker, k Kind[T], do func(context.Context, Job[T]) erro
 		do: func(ctx context.Context, t *Task) error {
 			job := Job[T]{Task: *t}
 			if err := json.Unmarshal(t.Payload, &job.Payload); err != nil {
-				return engine.Permanent(fmt.Errorf("payload is no %T: %w", job.Payload, err))
+				return model.Permanent(fmt.Errorf("payload is no %T: %w", job.Payload, err))
 			}
 			return do(ctx, job)
 		},

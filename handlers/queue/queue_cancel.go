@@ -8,6 +8,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/rules"
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 //go:embed queue_cancel.go
@@ -33,16 +34,16 @@ type CancelTasks struct {
 }
 
 // Handle implements [engine.Handler].
-func (h *CancelTasks) Handle(ctx context.Context, _ *engine.Call) (engine.Result, error) {
+func (h *CancelTasks) Handle(ctx context.Context, _ *engine.Call) (model.Result, error) {
 	store, err := h.tasks()
 	if err != nil {
-		return engine.Result{}, engine.Permanent(err)
+		return model.Result{}, model.Permanent(err)
 	}
 	if h.Key == "" && h.Unique == "" {
-		return engine.Result{}, engine.Permanent(errors.New("want a key or a unique name that is not empty: all tasks of a type are cancelled by operators only"))
+		return model.Result{}, model.Permanent(errors.New("want a key or a unique name that is not empty: all tasks of a type are cancelled by operators only"))
 	}
 	n, err := store.CancelTasks(ctx, Filter{Type: h.Type, Key: h.Key, Unique: h.Unique})
-	return engine.Result{Response: map[string]any{"cancelled": n}}, err
+	return model.Result{Response: map[string]any{"cancelled": n}}, err
 }
 
 // CheckBody reports what the tags of [CancelTasks] cannot say.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 //go:embed queue_expire.go
@@ -29,11 +30,11 @@ type ExpireTasks struct {
 }
 
 // Handle implements [engine.Handler].
-func (h *ExpireTasks) Handle(ctx context.Context, _ *engine.Call) (engine.Result, error) {
+func (h *ExpireTasks) Handle(ctx context.Context, _ *engine.Call) (model.Result, error) {
 	store, err := h.tasks()
 	if err != nil {
-		return engine.Result{}, engine.Permanent(err)
+		return model.Result{}, model.Permanent(err)
 	}
 	n, err := store.ExpireTasks(ctx, h.Ended, h.Failed)
-	return engine.Result{Response: map[string]any{"forgotten": n}}, err
+	return model.Result{Response: map[string]any{"forgotten": n}}, err
 }

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 //go:embed queue_promote.go
@@ -28,20 +29,20 @@ type PromoteTasks struct {
 }
 
 // Handle implements [engine.Handler].
-func (h *PromoteTasks) Handle(ctx context.Context, _ *engine.Call) (engine.Result, error) {
+func (h *PromoteTasks) Handle(ctx context.Context, _ *engine.Call) (model.Result, error) {
 	store, err := h.tasks()
 	if err != nil {
-		return engine.Result{}, engine.Permanent(err)
+		return model.Result{}, model.Permanent(err)
 	}
 	all := 0
 	for range h.Rounds {
 		n, _, err := store.PromoteTasks(ctx, h.Limit)
 		if all += n; err != nil {
-			return engine.Result{}, err
+			return model.Result{}, err
 		}
 		if n < h.Limit {
 			break
 		}
 	}
-	return engine.Result{Response: map[string]any{"promoted": all}}, nil
+	return model.Result{Response: map[string]any{"promoted": all}}, nil
 }

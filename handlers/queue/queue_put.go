@@ -10,6 +10,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/rules"
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 //go:embed queue_put.go
@@ -65,14 +66,14 @@ type PutTask struct {
 }
 
 // Handle implements [engine.Handler].
-func (h *PutTask) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+func (h *PutTask) Handle(ctx context.Context, c *engine.Call) (model.Result, error) {
 	store, err := h.tasks()
 	if err != nil {
-		return engine.Result{}, engine.Permanent(err)
+		return model.Result{}, model.Permanent(err)
 	}
 	payload, err := dsl.FormatJSON(h.Payload)
 	if err != nil {
-		return engine.Result{}, engine.Permanent(err)
+		return model.Result{}, model.Permanent(err)
 	}
 	spec := Spec{
 		Type: h.Type, Payload: payload, Key: h.Key, Priority: h.Priority, Delay: h.Delay, At: h.At, Tolerance: h.DelayTolerance,
@@ -80,7 +81,7 @@ func (h *PutTask) Handle(ctx context.Context, c *engine.Call) (engine.Result, er
 	}
 	if p := pipelineOf(c, h.Type); p != nil {
 		if err := engine.FillTask(p, &spec); err != nil {
-			return engine.Result{}, engine.Permanent(err)
+			return model.Result{}, model.Permanent(err)
 		}
 	}
 	if spec.Unique == "" {
@@ -91,12 +92,12 @@ func (h *PutTask) Handle(ctx context.Context, c *engine.Call) (engine.Result, er
 		err = out[0].Err
 	}
 	if errors.Is(err, engine.ErrTask) {
-		err = engine.Permanent(err)
+		err = model.Permanent(err)
 	}
 	if err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
-	return engine.Result{Response: map[string]any{"id": fmt.Sprint(out[0].ID), "outcome": string(out[0].Outcome)}}, nil
+	return model.Result{Response: map[string]any{"id": fmt.Sprint(out[0].ID), "outcome": string(out[0].Outcome)}}, nil
 }
 
 func pipelineOf(c *engine.Call, id string) *dsl.Pipeline {

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 //go:embed queue_reclaim.go
@@ -28,11 +29,11 @@ type ReclaimTasks struct {
 }
 
 // Handle implements [engine.Handler].
-func (h *ReclaimTasks) Handle(ctx context.Context, _ *engine.Call) (engine.Result, error) {
+func (h *ReclaimTasks) Handle(ctx context.Context, _ *engine.Call) (model.Result, error) {
 	store, err := h.tasks()
 	if err != nil {
-		return engine.Result{}, engine.Permanent(err)
+		return model.Result{}, model.Permanent(err)
 	}
 	n, err := store.ReclaimTasks(ctx, h.Limit, h.MaxLost)
-	return engine.Result{Response: map[string]any{"reclaimed": n}}, err
+	return model.Result{Response: map[string]any{"reclaimed": n}}, err
 }

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 //go:embed queue_stats.go
@@ -29,14 +30,14 @@ type StatsOfTasks struct {
 }
 
 // Handle implements [engine.Handler].
-func (h *StatsOfTasks) Handle(ctx context.Context, _ *engine.Call) (engine.Result, error) {
+func (h *StatsOfTasks) Handle(ctx context.Context, _ *engine.Call) (model.Result, error) {
 	store, err := h.tasks()
 	if err != nil {
-		return engine.Result{}, engine.Permanent(err)
+		return model.Result{}, model.Permanent(err)
 	}
 	stats, err := store.TaskStats(ctx)
 	if err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	types, late, dead := []any{}, []any{}, 0
 	for i := range stats {
@@ -55,5 +56,5 @@ func (h *StatsOfTasks) Handle(ctx context.Context, _ *engine.Call) (engine.Resul
 			late = append(late, t.Type)
 		}
 	}
-	return engine.Result{Response: map[string]any{"types": types, "late": late, "dead": dead}}, nil
+	return model.Result{Response: map[string]any{"types": types, "late": late, "dead": dead}}, nil
 }

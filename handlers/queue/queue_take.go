@@ -8,6 +8,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 //go:embed queue_take.go
@@ -41,32 +42,32 @@ type TakeTasks struct {
 }
 
 // Handle implements [engine.Handler].
-func (h *TakeTasks) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+func (h *TakeTasks) Handle(ctx context.Context, c *engine.Call) (model.Result, error) {
 	store, err := h.tasks()
 	if err != nil {
-		return engine.Result{}, engine.Permanent(err)
+		return model.Result{}, model.Permanent(err)
 	}
 	done, err := refsOf(h.Done)
 	if err != nil {
-		return engine.Result{}, engine.Permanent(err)
+		return model.Result{}, model.Permanent(err)
 	}
 	claim := Claim{Worker: "run " + c.Run, Lease: h.Lease, Types: []Want{engine.TaskWantOf(pipelineOf(c, h.Type), Want{Type: h.Type, Limit: h.Limit})}}
 	tasks, lost, err := store.ExchangeTasks(ctx, Report{Completed: done}, claim)
 	if err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	list := []any{}
 	for _, t := range tasks {
 		payload, err := dsl.ParseJSON(t.Payload)
 		if err != nil {
-			return engine.Result{}, err
+			return model.Result{}, err
 		}
 		list = append(list, map[string]any{
 			"id": fmt.Sprint(t.ID), "type": t.Type, "key": t.Key, "payload": payload, "attempt": t.Attempt(),
 			"receipt": fmt.Sprintf("%d.%d", t.ID, t.Epoch),
 		})
 	}
-	return engine.Result{Response: map[string]any{"tasks": list, "done": len(done) - len(lost), "lost": len(lost)}}, nil
+	return model.Result{Response: map[string]any{"tasks": list, "done": len(done) - len(lost), "lost": len(lost)}}, nil
 }
 
 // refsOf reads a list of tasks as a response has them.

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 //go:embed queue_vacuum.go
@@ -22,10 +23,10 @@ var vacuumTasksSource string
 type VacuumTasks struct{ bound }
 
 // Handle implements [engine.Handler].
-func (h *VacuumTasks) Handle(ctx context.Context, _ *engine.Call) (engine.Result, error) {
+func (h *VacuumTasks) Handle(ctx context.Context, _ *engine.Call) (model.Result, error) {
 	store, err := h.tasks()
 	if err != nil {
-		return engine.Result{}, engine.Permanent(err)
+		return model.Result{}, model.Permanent(err)
 	}
-	return engine.Result{}, store.VacuumTasks(ctx)
+	return model.Result{}, store.VacuumTasks(ctx)
 }

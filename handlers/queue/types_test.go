@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 	"procaas/engine/sqlite"
 	"procaas/handlers/queue"
 )
@@ -61,10 +62,10 @@ func TestHandlersPutTakeAndCancel(t *testing.T) {
 	if done["done"] != 1 || done["lost"] != 0 {
 		t.Errorf("have %v, want it done", done)
 	}
-	if _, err := handle(t, store, "queue.take", func(h *queue.TakeTasks) { h.Type, h.Done = "mail", []any{"x"} }); !engine.IsPermanent(err) {
+	if _, err := handle(t, store, "queue.take", func(h *queue.TakeTasks) { h.Type, h.Done = "mail", []any{"x"} }); !model.IsPermanent(err) {
 		t.Errorf("have %v, want what is no task refused", err)
 	}
-	if _, err := handle(t, store, "queue.cancel", func(h *queue.CancelTasks) { h.Type = "mail" }); !engine.IsPermanent(err) {
+	if _, err := handle(t, store, "queue.cancel", func(h *queue.CancelTasks) { h.Type = "mail" }); !model.IsPermanent(err) {
 		t.Errorf("have %v, want a key or a name asked for", err)
 	}
 	if out := must(handle(t, store, "queue.cancel", func(h *queue.CancelTasks) { h.Type, h.Unique = "mail", "u" })); out["cancelled"] != 1 {
@@ -101,7 +102,7 @@ func TestHandlersCareForTasks(t *testing.T) {
 	check("expire", "forgotten", 0, response, err)
 	response, err = handle(t, store, "queue.vacuum", func(*queue.VacuumTasks) {})
 	check("vacuum", "", nil, response, err)
-	if _, err := handle(t, nil, "queue.vacuum", func(*queue.VacuumTasks) {}); !engine.IsPermanent(err) {
+	if _, err := handle(t, nil, "queue.vacuum", func(*queue.VacuumTasks) {}); !model.IsPermanent(err) {
 		t.Errorf("without a store: have %v", err)
 	}
 }

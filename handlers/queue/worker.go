@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // WorkerOptions says how a worker works. The zero value is fine; what is below zero counts
@@ -238,10 +239,10 @@ func (w *Worker) end(ctx context.Context, h *held, err error, took time.Duration
 			failure.Error = fmt.Sprintf("%s; %s", failure.Error, unsaid)
 			w.o.Log.Warn("the policy of retries does not say when to try a task again", "type", h.Type, "task", h.ID, "error", unsaid)
 		}
-		if d, ok := engine.RetryDelay(err); ok {
+		if d, ok := model.RetryDelay(err); ok {
 			failure.Delay = d
 		}
-		if engine.IsPermanent(err) {
+		if model.IsPermanent(err) {
 			failure.Retry = false
 		}
 		if !failure.Retry {

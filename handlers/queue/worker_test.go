@@ -16,6 +16,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/model"
 	"procaas/handlers/queue"
 )
 
@@ -124,7 +125,7 @@ func TestEndsOfAttempts(t *testing.T) {
 		case j.Payload == "never":
 			return errors.New("it does not work")
 		case j.Payload == "permanent":
-			return engine.Permanent(errors.New("it cannot work"))
+			return model.Permanent(errors.New("it cannot work"))
 		case j.Payload == "panic":
 			panic("it breaks")
 		case j.Payload == "slow":
@@ -133,7 +134,7 @@ func TestEndsOfAttempts(t *testing.T) {
 		case j.Payload == "later" && n < 3:
 			return queue.PutOff(time.Millisecond)
 		case j.Payload == "again" && n < 2:
-			return engine.After(time.Millisecond, errors.New("not yet"))
+			return model.After(time.Millisecond, errors.New("not yet"))
 		}
 		return nil
 	})

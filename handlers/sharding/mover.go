@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 	"procaas/handlers/sharding/transfer"
 )
 
@@ -98,20 +99,20 @@ func transferID(c *engine.Call, id string) string {
 }
 
 // do works on a transfer as its operators want it, and says how far it is.
-func (s *step) do(ctx context.Context, c *engine.Call, id, name string, work func(context.Context, *task) error) (engine.Result, error) {
+func (s *step) do(ctx context.Context, c *engine.Call, id, name string, work func(context.Context, *task) error) (model.Result, error) {
 	t, err := s.task(ctx, c, id)
 	if err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	// An order ends the step where it is, and is read here: the step is begun again unless the order says otherwise.
 	for !engine.TransferEnded(t.t.State) {
 		order, version, err := t.order(ctx)
 		if err != nil {
-			return engine.Result{}, err
+			return model.Result{}, err
 		}
 		if order == engine.OrderPause && !t.t.Switched {
 			if err := t.pause(ctx, version); err != nil {
-				return engine.Result{}, err
+				return model.Result{}, err
 			}
 			continue
 		}
@@ -131,35 +132,35 @@ func (s *step) do(ctx context.Context, c *engine.Call, id, name string, work fun
 func (s *step) task(ctx context.Context, c *engine.Call, id string) (*task, error) {
 	t := &task{step: *s, call: c}
 	if s.service == nil {
-		return t, engine.Permanent(errNoService)
+		return t, model.Permanent(errNoService)
 	}
 	found, err := engine.ReadShardTransfer(ctx, c.Documents, transferID(c, id))
 	if errors.Is(err, engine.ErrNotFound) {
-		return t, engine.Permanent(fmt.Errorf("%w: shard.plan begins it", err))
+		return t, model.Permanent(fmt.Errorf("%w: shard.plan begins it", err))
 	}
 	if err != nil {
 		return t, err
 	}
 	t.t = found
 	if t.m, err = s.service.Map(found.Map); err != nil {
-		return t, engine.Permanent(err)
+		return t, model.Permanent(err)
 	}
 	return t, nil
 }
 
 // result gives what expressions read of a transfer, and sorts errors.
-func (t *task) result(err error) (engine.Result, error) {
+func (t *task) result(err error) (model.Result, error) {
 	var refused *transfer.RefusedError
 	switch {
 	case errors.As(err, &refused):
-		return engine.Result{}, engine.Permanent(err)
+		return model.Result{}, model.Permanent(err)
 	case errors.Is(err, transfer.ErrBusy):
-		return engine.Result{}, engine.After(busyDelay, err)
+		return model.Result{}, model.After(busyDelay, err)
 	case err != nil:
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	now := t.view()
-	return engine.Result{Response: map[string]any{
+	return model.Result{Response: map[string]any{
 		"id": now.ID, "map": now.Map, "key": now.Key, "source": now.Source, "target": now.Target, "method": now.Method,
 		"state": now.State, "switched": now.Switched, "epoch": int(now.Next), "window-ms": now.WindowMS, "rows": int(now.Rows),
 		"ended": engine.TransferEnded(now.State),

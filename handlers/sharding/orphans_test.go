@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/checkpoint"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/model"
 )
 
 // ended waits until a run has ended, as wanted.
-func (r *mover) ended(run string, want engine.Status) engine.RunView {
+func (r *mover) ended(run string, want model.Status) checkpoint.RunView {
 	r.t.Helper()
 	for over := patience.Over(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		v, err := r.e.RunByID(r.t.Context(), run)
@@ -48,14 +50,14 @@ func TestTransferWhoseRunWasCancelledIsEnded(t *testing.T) {
 	})
 	run := r.start("")
 	<-reached
-	r.ended(r.submit("shard-orphans", "{}"), engine.Succeeded)
+	r.ended(r.submit("shard-orphans", "{}"), model.Succeeded)
 	if got := r.awaitState(engine.TransferRunning); got.Run != run {
 		t.Errorf("run %s was taken for dead, and ended by %s", run, got.Run)
 	}
 	r.cancel(run)
 	close(release)
-	r.ended(run, engine.Stopped)
-	r.ended(r.submit("shard-orphans", "{}"), engine.Succeeded)
+	r.ended(run, model.Cancelled)
+	r.ended(r.submit("shard-orphans", "{}"), model.Succeeded)
 	r.awaitState(engine.TransferCancelled)
 	c.await(10)
 	if n := r.number("s1", "select count(*) from pg_replication_slots where database = current_database()"); n != 0 {
@@ -65,8 +67,8 @@ func TestTransferWhoseRunWasCancelledIsEnded(t *testing.T) {
 	run = r.start(`, "grace": "24h"`) // the key is free again
 	r.await("another one that is observed", func(t engine.ShardTransfer) bool { return t.Run == run && t.State == engine.TransferObserving })
 	r.cancel(run)
-	r.ended(run, engine.Stopped)
-	r.ended(r.submit("shard-orphans", "{}"), engine.Succeeded)
+	r.ended(run, model.Cancelled)
+	r.ended(r.submit("shard-orphans", "{}"), model.Succeeded)
 	r.awaitState(engine.TransferDone)
 	c.await(10)
 	c.check("s2")
@@ -86,15 +88,15 @@ func TestTransfersThatCannotBe(t *testing.T) {
 		{`{"map": "mail", "key": "42", "target": "s2", "hours": "late"}`, `want hours such as 22-6`},
 		{`{"map": "mail", "key": "42", "target": "s2", "hours": "5-5"}`, `none of the day`},
 	} {
-		if v := r.ended(r.submit("shard-transfer", c.payload), engine.Failed); !strings.Contains(v.Error, c.want) {
+		if v := r.ended(r.submit("shard-transfer", c.payload), model.Failed); !strings.Contains(v.Error, c.want) {
 			t.Errorf("%s: have the error %q, want %q in it", c.payload, v.Error, c.want)
 		}
 	}
 	c := r.write()
 	c.await(10)
 	first, second := r.start(`, "grace": "0s"`), r.start(`, "grace": "0s"`)
-	r.ended(first, engine.Succeeded)
-	if v := r.ended(second, engine.Failed); !strings.Contains(v.Error, "lives on s2 already") {
+	r.ended(first, model.Succeeded)
+	if v := r.ended(second, model.Failed); !strings.Contains(v.Error, "lives on s2 already") {
 		t.Errorf("have the error %q", v.Error)
 	}
 	c.await(10)
@@ -116,7 +118,7 @@ func TestTransferToAFullShardWaits(t *testing.T) {
 	r.await("the reason", func(t engine.ShardTransfer) bool { return strings.Contains(t.Error, "No space left on device") })
 	c.await(20)
 	r.exec("s2", "drop trigger full_disk on messages")
-	r.ended(run, engine.Succeeded)
+	r.ended(run, model.Succeeded)
 	c.await(10)
 	c.check("s2")
 }

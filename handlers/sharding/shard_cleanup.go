@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"procaas/engine"
+	"procaas/engine/model"
 	"procaas/handlers/sharding/transfer"
 )
 
@@ -30,7 +31,7 @@ type ShardCleanup struct {
 }
 
 // Handle implements [engine.Handler].
-func (h *ShardCleanup) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+func (h *ShardCleanup) Handle(ctx context.Context, c *engine.Call) (model.Result, error) {
 	return h.do(ctx, c, h.Transfer, "cleanup", cleanUp)
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 //go:embed shard_close.go
@@ -40,13 +41,13 @@ type ShardClose struct {
 const closedByUsage = "usage "
 
 // Handle implements [engine.Handler].
-func (h *ShardClose) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+func (h *ShardClose) Handle(ctx context.Context, c *engine.Call) (model.Result, error) {
 	if h.OpenAt > h.CloseAt {
-		return engine.Result{}, engine.Permanent(fmt.Errorf("open-at %v is above close-at %v", h.OpenAt, h.CloseAt))
+		return model.Result{}, model.Permanent(fmt.Errorf("open-at %v is above close-at %v", h.OpenAt, h.CloseAt))
 	}
 	views, err := h.shardsOf(ctx, h.Map, "")
 	if err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	closed, opened := []any{}, []any{}
 	for _, v := range views {
@@ -66,8 +67,8 @@ func (h *ShardClose) Handle(ctx context.Context, c *engine.Call) (engine.Result,
 			continue
 		}
 		if _, err := h.service.SetShard(ctx, v.Map, v.ID, engine.ShardChange{Closed: &reason}, engine.Actor{Name: c.Path}); err != nil {
-			return engine.Result{}, err
+			return model.Result{}, err
 		}
 	}
-	return engine.Result{Response: map[string]any{"closed": closed, "opened": opened}}, nil
+	return model.Result{Response: map[string]any{"closed": closed, "opened": opened}}, nil
 }

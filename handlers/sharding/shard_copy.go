@@ -5,6 +5,7 @@ import (
 	_ "embed"
 
 	"procaas/engine"
+	"procaas/engine/model"
 	"procaas/handlers/sharding/transfer"
 )
 
@@ -27,7 +28,7 @@ type ShardCopy struct {
 }
 
 // Handle implements [engine.Handler].
-func (h *ShardCopy) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+func (h *ShardCopy) Handle(ctx context.Context, c *engine.Call) (model.Result, error) {
 	return h.do(ctx, c, h.Transfer, "copy", func(ctx context.Context, t *task) error {
 		if t.view().Method == methodLock {
 			return nil

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 //go:embed shard_end.go
@@ -25,7 +26,7 @@ type ShardEnd struct {
 }
 
 // Handle implements [engine.Handler].
-func (h *ShardEnd) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+func (h *ShardEnd) Handle(ctx context.Context, c *engine.Call) (model.Result, error) {
 	t, err := h.task(ctx, c, h.Transfer)
 	if err != nil || engine.TransferEnded(t.t.State) {
 		return t.result(err)
@@ -35,7 +36,7 @@ func (h *ShardEnd) Handle(ctx context.Context, c *engine.Call) (engine.Result, e
 	}
 	order, version, err := t.order(ctx)
 	if err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	t.change(func(s *engine.ShardTransfer) { s.Run = c.Run })
 	return t.result(t.work(ctx, "end", version, func(ctx context.Context, t *task) error {

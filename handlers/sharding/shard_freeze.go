@@ -5,6 +5,7 @@ import (
 	_ "embed"
 
 	"procaas/engine"
+	"procaas/engine/model"
 	"procaas/handlers/sharding/transfer"
 )
 
@@ -31,7 +32,7 @@ type ShardFreeze struct {
 }
 
 // Handle implements [engine.Handler].
-func (h *ShardFreeze) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+func (h *ShardFreeze) Handle(ctx context.Context, c *engine.Call) (model.Result, error) {
 	return h.do(ctx, c, h.Transfer, "freeze", cutover)
 }
 

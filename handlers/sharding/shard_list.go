@@ -5,6 +5,7 @@ import (
 	_ "embed"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 //go:embed shard_list.go
@@ -28,10 +29,10 @@ type ShardList struct {
 }
 
 // Handle implements [engine.Handler].
-func (h *ShardList) Handle(ctx context.Context, _ *engine.Call) (engine.Result, error) {
+func (h *ShardList) Handle(ctx context.Context, _ *engine.Call) (model.Result, error) {
 	views, err := h.shardsOf(ctx, h.Map, "")
 	if err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	kept := []engine.ShardView{}
 	for _, v := range views {
@@ -39,5 +40,5 @@ func (h *ShardList) Handle(ctx context.Context, _ *engine.Call) (engine.Result, 
 			kept = append(kept, v)
 		}
 	}
-	return engine.Result{Response: describe(kept)}, nil
+	return model.Result{Response: describe(kept)}, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 //go:embed shard_moves.go
@@ -93,19 +94,19 @@ func (h *ShardMoves) filled(t *moveTarget) float64 {
 }
 
 // Handle implements [engine.Handler].
-func (h *ShardMoves) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+func (h *ShardMoves) Handle(ctx context.Context, c *engine.Call) (model.Result, error) {
 	if (h.Reason == "idle" || h.Reason == "busy") && (h.From == "" || h.To == "") {
-		return engine.Result{}, engine.Permanent(fmt.Errorf("the reason %s needs from and to, classes of shards", h.Reason))
+		return model.Result{}, model.Permanent(fmt.Errorf("the reason %s needs from and to, classes of shards", h.Reason))
 	}
 	maps, err := h.maps(h.Map)
 	if err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	moves, homeless := []any{}, []any{}
 	for _, m := range maps {
 		views, err := m.shardViews(ctx, "")
 		if err != nil {
-			return engine.Result{}, err
+			return model.Result{}, err
 		}
 		targets := make([]*moveTarget, len(views))
 		for i, v := range views {
@@ -117,7 +118,7 @@ func (h *ShardMoves) Handle(ctx context.Context, c *engine.Call) (engine.Result,
 			}
 			from, err := h.fromShard(ctx, c, m, v, targets)
 			if err != nil {
-				return engine.Result{}, err
+				return model.Result{}, err
 			}
 			moves = append(moves, from...)
 			if len(from) == 0 && v.Placements > 0 && h.target(v, targets) == nil {
@@ -125,7 +126,7 @@ func (h *ShardMoves) Handle(ctx context.Context, c *engine.Call) (engine.Result,
 			}
 		}
 	}
-	return engine.Result{Response: map[string]any{"moves": moves, "homeless": homeless}}, nil
+	return model.Result{Response: map[string]any{"moves": moves, "homeless": homeless}}, nil
 }
 
 // leaves tells whether keys should leave a shard.

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 //go:embed shard_orphans.go
@@ -27,16 +28,16 @@ type ShardOrphans struct {
 }
 
 // Handle implements [engine.Handler].
-func (h *ShardOrphans) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+func (h *ShardOrphans) Handle(ctx context.Context, c *engine.Call) (model.Result, error) {
 	if _, err := h.maps(h.Map); err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	if c.RunStatus == nil {
-		return engine.Result{}, engine.Permanent(errors.New("nothing is known of runs here"))
+		return model.Result{}, model.Permanent(errors.New("nothing is known of runs here"))
 	}
 	all, err := engine.ReadShardTransfers(ctx, c.Documents, h.Map)
 	if err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	out := []any{}
 	for _, t := range all {
@@ -45,12 +46,12 @@ func (h *ShardOrphans) Handle(ctx context.Context, c *engine.Call) (engine.Resul
 		}
 		status, err := c.RunStatus(ctx, t.Run)
 		if err != nil && !errors.Is(err, engine.ErrNotFound) { // it may be too long ago for the history
-			return engine.Result{}, err
+			return model.Result{}, err
 		}
 		if err == nil && !status.Ended() {
 			continue
 		}
 		out = append(out, map[string]any{"map": t.Map, "key": t.Key, "transfer": t.ID, "run": t.Run, "state": t.State, "switched": t.Switched})
 	}
-	return engine.Result{Response: out}, nil
+	return model.Result{Response: out}, nil
 }

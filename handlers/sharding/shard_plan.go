@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 	"procaas/handlers/sharding/transfer"
 )
 
@@ -85,17 +86,17 @@ type ShardPlan struct {
 const lookAgain = time.Minute
 
 // Handle implements [engine.Handler].
-func (h *ShardPlan) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+func (h *ShardPlan) Handle(ctx context.Context, c *engine.Call) (model.Result, error) {
 	if h.service == nil {
-		return engine.Result{}, engine.Permanent(errNoService)
+		return model.Result{}, model.Permanent(errNoService)
 	}
 	m, err := h.service.Map(h.Map)
 	if err != nil {
-		return engine.Result{}, engine.Permanent(err)
+		return model.Result{}, model.Permanent(err)
 	}
 	wait, err := untilHour(h.Hours, c.Now)
 	if err != nil {
-		return engine.Result{}, engine.Permanent(err)
+		return model.Result{}, model.Permanent(err)
 	}
 	t := engine.ShardTransfer{
 		ID: transferID(c, h.Transfer), Map: h.Map, Key: h.Key, Target: h.Target, Method: h.Method, Run: c.Run, Hours: h.Hours,
@@ -104,13 +105,13 @@ func (h *ShardPlan) Handle(ctx context.Context, c *engine.Call) (engine.Result, 
 	}
 	p, err := m.Read(ctx, h.Key)
 	if errors.Is(err, ErrUnknownKey) {
-		return engine.Result{}, engine.Permanent(err)
+		return model.Result{}, model.Permanent(err)
 	}
 	if err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	if m.Declared.Shard(h.Target) == nil {
-		return engine.Result{}, engine.Permanent(fmt.Errorf("map %s: %w %q", m.ID, ErrUnknownShard, h.Target))
+		return model.Result{}, model.Permanent(fmt.Errorf("map %s: %w %q", m.ID, ErrUnknownShard, h.Target))
 	}
 	t.Source = p.Shard
 	by, again := turn{perSource: h.PerSource, perTarget: h.PerTarget}, busyDelay
@@ -121,11 +122,11 @@ func (h *ShardPlan) Handle(ctx context.Context, c *engine.Call) (engine.Result, 
 	var waits waitError
 	switch {
 	case errors.Is(err, errMoved):
-		return engine.Result{}, engine.Permanent(err)
+		return model.Result{}, model.Permanent(err)
 	case errors.As(err, &waits):
-		return engine.Result{}, engine.After(again, err)
+		return model.Result{}, model.After(again, err)
 	case err != nil:
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	return h.do(ctx, c, h.Transfer, "plan", h.plan)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 	"procaas/handlers/sharding/transfer"
 )
 
@@ -37,7 +38,7 @@ type ShardRetire struct {
 const followFor = 500 * time.Millisecond
 
 // Handle implements [engine.Handler].
-func (h *ShardRetire) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+func (h *ShardRetire) Handle(ctx context.Context, c *engine.Call) (model.Result, error) {
 	var rollback bool
 	r, err := h.do(ctx, c, h.Transfer, "retire", func(ctx context.Context, t *task) error {
 		order, _, err := t.order(ctx)

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"procaas/engine"
+	"procaas/engine/model"
 	"procaas/handlers/sharding/transfer"
 )
 
@@ -26,7 +27,7 @@ type ShardRollback struct {
 }
 
 // Handle implements [engine.Handler].
-func (h *ShardRollback) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+func (h *ShardRollback) Handle(ctx context.Context, c *engine.Call) (model.Result, error) {
 	return h.do(ctx, c, h.Transfer, "rollback", rollBack)
 }
 

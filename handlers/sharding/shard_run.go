@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 //go:embed shard_run.go
@@ -59,21 +60,21 @@ const markRun = `insert into procaas.migrations (name) values ($1) on conflict d
 var errDry = fmt.Errorf("dry run")
 
 // Handle implements [engine.Handler].
-func (h *ShardRun) Handle(ctx context.Context, _ *engine.Call) (engine.Result, error) {
+func (h *ShardRun) Handle(ctx context.Context, _ *engine.Call) (model.Result, error) {
 	maps, err := h.maps(h.Map)
 	if err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	pool, err := h.service.Connect(ctx, maps[0], h.Shard)
 	if errors.Is(err, ErrUnknownShard) {
-		return engine.Result{}, engine.Permanent(err)
+		return model.Result{}, model.Permanent(err)
 	}
 	if err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	pooled, err := pool.Acquire(ctx)
 	if err != nil {
-		return engine.Result{}, fmt.Errorf("map %s: shard %s: %w", h.Map, h.Shard, err)
+		return model.Result{}, fmt.Errorf("map %s: shard %s: %w", h.Map, h.Shard, err)
 	}
 	// It does not go back to the pool: the SQL may have changed settings of its session, such as the search path.
 	conn := pooled.Hijack()
@@ -94,7 +95,7 @@ func (h *ShardRun) Handle(ctx context.Context, _ *engine.Call) (engine.Result, e
 			return err
 		}
 		if tx.Conn().PgConn().TxStatus() != 'T' {
-			return engine.Permanent(errors.New("the SQL has ended its transaction: leave out commit and rollback"))
+			return model.Permanent(errors.New("the SQL has ended its transaction: leave out commit and rollback"))
 		}
 		if len(results) > 0 {
 			rows = results[len(results)-1].CommandTag.RowsAffected()
@@ -105,7 +106,7 @@ func (h *ShardRun) Handle(ctx context.Context, _ *engine.Call) (engine.Result, e
 		return nil
 	})
 	if err != nil && err != errDry {
-		return engine.Result{}, fmt.Errorf("map %s: shard %s: %w", h.Map, h.Shard, err)
+		return model.Result{}, fmt.Errorf("map %s: shard %s: %w", h.Map, h.Shard, err)
 	}
-	return engine.Result{Response: map[string]any{"map": h.Map, "shard": h.Shard, "done": done, "rows": int(rows)}}, nil
+	return model.Result{Response: map[string]any{"map": h.Map, "shard": h.Shard, "done": done, "rows": int(rows)}}, nil
 }

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 
 	"procaas/engine"
+	"procaas/engine/model"
 	"procaas/handlers/sharding/transfer"
 )
 
@@ -29,7 +30,7 @@ type ShardStream struct {
 }
 
 // Handle implements [engine.Handler].
-func (h *ShardStream) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+func (h *ShardStream) Handle(ctx context.Context, c *engine.Call) (model.Result, error) {
 	return h.do(ctx, c, h.Transfer, "stream", func(ctx context.Context, t *task) error {
 		if t.view().Method == methodLock {
 			return nil

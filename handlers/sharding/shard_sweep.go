@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 //go:embed shard_sweep.go
@@ -34,10 +35,10 @@ type ShardSweep struct {
 }
 
 // Handle implements [engine.Handler].
-func (h *ShardSweep) Handle(ctx context.Context, _ *engine.Call) (engine.Result, error) {
+func (h *ShardSweep) Handle(ctx context.Context, _ *engine.Call) (model.Result, error) {
 	maps, err := h.maps(h.Map)
 	if err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	out := []any{}
 	for _, m := range maps {
@@ -46,11 +47,11 @@ func (h *ShardSweep) Handle(ctx context.Context, _ *engine.Call) (engine.Result,
 		}
 		swept, err := m.Sweep(ctx, h.OlderThan, h.DryRun)
 		if err != nil {
-			return engine.Result{}, err
+			return model.Result{}, err
 		}
 		for _, s := range swept {
 			out = append(out, map[string]any{"map": s.Map, "key": s.Key, "side": s.Side, "committed": s.Committed})
 		}
 	}
-	return engine.Result{Response: out}, nil
+	return model.Result{Response: out}, nil
 }

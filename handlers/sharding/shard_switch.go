@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"procaas/engine"
+	"procaas/engine/model"
 	"procaas/handlers/sharding/transfer"
 )
 
@@ -28,7 +29,7 @@ type ShardSwitch struct {
 }
 
 // Handle implements [engine.Handler].
-func (h *ShardSwitch) Handle(ctx context.Context, c *engine.Call) (engine.Result, error) {
+func (h *ShardSwitch) Handle(ctx context.Context, c *engine.Call) (model.Result, error) {
 	return h.do(ctx, c, h.Transfer, "switch", func(ctx context.Context, t *task) (err error) {
 		if err := cutover(ctx, t); err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 //go:embed shard_usage.go
@@ -38,10 +39,10 @@ const (
 )
 
 // Handle implements [engine.Handler].
-func (h *ShardUsage) Handle(ctx context.Context, _ *engine.Call) (engine.Result, error) {
+func (h *ShardUsage) Handle(ctx context.Context, _ *engine.Call) (model.Result, error) {
 	maps, err := h.maps(h.Map)
 	if err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
 	failed, errs := []any{}, measureAll(ctx, maps)
 	var last error
@@ -56,13 +57,13 @@ func (h *ShardUsage) Handle(ctx context.Context, _ *engine.Call) (engine.Result,
 		}
 	}
 	if total > 0 && len(failed) == total {
-		return engine.Result{}, fmt.Errorf("no shard answers: %w", last)
+		return model.Result{}, fmt.Errorf("no shard answers: %w", last)
 	}
 	views, err := h.shardsOf(ctx, h.Map, "")
 	if err != nil {
-		return engine.Result{}, err
+		return model.Result{}, err
 	}
-	return engine.Result{Response: map[string]any{"shards": describe(views), "failed": failed}}, nil
+	return model.Result{Response: map[string]any{"shards": describe(views), "failed": failed}}, nil
 }
 
 // measureAtOnce is how many shards are measured at the same time. Those that do not answer take seconds

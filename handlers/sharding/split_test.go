@@ -16,6 +16,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/model"
 	"procaas/handlers/sharding"
 )
 
@@ -117,7 +118,7 @@ func TestStretchesAreSplitAndMergedUnderWrites(t *testing.T) {
 	}
 	move := func(target string) {
 		t.Helper()
-		r.ended(r.submit("shard-transfer", fmt.Sprintf(`{"map": "mail", "key": "[500", "target": %q, "grace": "0s"}`, target)), engine.Succeeded)
+		r.ended(r.submit("shard-transfer", fmt.Sprintf(`{"map": "mail", "key": "[500", "target": %q, "grace": "0s"}`, target)), model.Succeeded)
 	}
 	all()
 	homes("[ on s1", "[ on s1", "[ on s1")
@@ -234,7 +235,7 @@ func TestNothingIsRegroupedWhileATransferIsObserved(t *testing.T) {
 		}
 	}
 	r.order(observed.ID, engine.OrderRollback)
-	r.ended(run, engine.Succeeded)
+	r.ended(run, model.Succeeded)
 	if n := r.number("s1", "select count(*) from messages where user_id = 700") + r.number("s2", "select count(*) from messages where user_id = 1500"); n != 2 {
 		t.Errorf("%d of 2 rows are where they were", n)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"procaas/engine"
+	"procaas/engine/model"
 )
 
 // A tool is what handler types that look after shards have in common.
@@ -15,14 +16,14 @@ func (t *tool) bind(service *Service, _ BindOptions) { t.service = service }
 // maps gives the map of a name, or all maps for an empty one.
 func (t *tool) maps(id string) ([]*Map, error) {
 	if t.service == nil {
-		return nil, engine.Permanent(errNoService)
+		return nil, model.Permanent(errNoService)
 	}
 	if id == "" {
 		return t.service.Maps(), nil
 	}
 	m, err := t.service.Map(id)
 	if err != nil {
-		return nil, engine.Permanent(err)
+		return nil, model.Permanent(err)
 	}
 	return []*Map{m}, nil
 }
@@ -40,7 +41,7 @@ func (t *tool) shardsOf(ctx context.Context, id, shard string) ([]engine.ShardVi
 			return nil, err
 		}
 		if shard != "" && len(views) == 0 && id != "" {
-			return nil, engine.Permanent(fmt.Errorf("map %s: %w %q", m.ID, ErrUnknownShard, shard))
+			return nil, model.Permanent(fmt.Errorf("map %s: %w %q", m.ID, ErrUnknownShard, shard))
 		}
 		out = append(out, views...)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/model"
 	"procaas/handlers/sharding"
 )
 
@@ -203,7 +204,7 @@ func TestIdleKeysAreToldFromBusyOnes(t *testing.T) {
 	if have := r.list(busy, "moves", "key"); have != "2" {
 		t.Errorf("busy keys: %q, want 2", have)
 	}
-	if _, err := r.handle("shard.moves", map[string]any{"reason": "idle"}); !engine.IsPermanent(err) {
+	if _, err := r.handle("shard.moves", map[string]any{"reason": "idle"}); !model.IsPermanent(err) {
 		t.Errorf("idle keys of no class: %v", err)
 	}
 }
@@ -238,7 +239,7 @@ func TestSQLRunsOnceOnEachShard(t *testing.T) {
 	if have := r.must("shard.run", map[string]any{"map": "mail", "shard": "s2", "name": "0002", "sql": "select 1"}).(map[string]any); have["done"] != true {
 		t.Errorf("what has failed was noted as done: %v", have)
 	}
-	if _, err := r.handle("shard.list", map[string]any{"map": "male"}); !engine.IsPermanent(err) {
+	if _, err := r.handle("shard.list", map[string]any{"map": "male"}); !model.IsPermanent(err) {
 		t.Errorf("an unknown map: %v", err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/enginetest/patience"
+	"procaas/engine/model"
 	"procaas/engine/postgres"
 	"procaas/handlers/sharding"
 	"procaas/handlers/sharding/transfer"
@@ -169,7 +170,7 @@ func (r *mover) submit(event, payload string) (run string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	got, err := r.e.Submit(r.t.Context(), []engine.Submission{{Event: engine.Event{Type: event, Payload: v}}})
+	got, err := r.e.Submit(r.t.Context(), []engine.Submission{{Event: model.Event{Type: event, Payload: v}}})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -390,7 +391,7 @@ func TestTransferThatIsRefusedSaysWhy(t *testing.T) {
 	if !strings.Contains(got.Error, "shard s2 has no table labels") {
 		t.Errorf("have the error %q", got.Error)
 	}
-	r.ended(run, engine.Failed)
+	r.ended(run, model.Failed)
 	c.await(10)
 	r.exec("s2", "create table labels (user_id bigint, id bigint, primary key (user_id, id))")
 	r.start(`, "grace": "0s"`)
@@ -408,7 +409,7 @@ func TestTransferThatWaitsForItsHoursHoldsNobodyUp(t *testing.T) {
 	if _, err := r.e.OrderShardTransfer(t.Context(), nightly.ID, engine.OrderPause, engine.Actor{}); !errors.Is(err, engine.ErrShardOrder) {
 		t.Errorf("pause: have %v, want %v", err, engine.ErrShardOrder)
 	}
-	r.ended(r.start(`, "grace": "0s"`), engine.Succeeded)
+	r.ended(r.start(`, "grace": "0s"`), model.Succeeded)
 	r.order(nightly.ID, engine.OrderCancel)
 	all, err := r.e.ShardTransfers(t.Context(), "mail")
 	if err != nil || len(all) != 2 || all[1].State != engine.TransferCancelled {

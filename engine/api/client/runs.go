@@ -7,6 +7,7 @@ import (
 
 	"procaas/engine"
 	"procaas/engine/api/wire"
+	"procaas/engine/checkpoint"
 )
 
 // runsCalls are the calls that are about runs and keys.
@@ -25,12 +26,12 @@ const (
 )
 
 // Run reads a run. The error is a [*problem.Problem] with the code run_not_found when there is none.
-func (c runsCalls) Run(ctx context.Context, id string) (engine.RunView, error) {
-	return send[engine.RunView](ctx, c.caller, http.MethodGet, "/v1/runs/"+url.PathEscape(id), nil, nil)
+func (c runsCalls) Run(ctx context.Context, id string) (checkpoint.RunView, error) {
+	return send[checkpoint.RunView](ctx, c.caller, http.MethodGet, "/v1/runs/"+url.PathEscape(id), nil, nil)
 }
 
 // Runs reads a page of runs, newest first.
-func (c runsCalls) Runs(ctx context.Context, f engine.RunFilter) (wire.Page[engine.RunView], error) {
+func (c runsCalls) Runs(ctx context.Context, f engine.RunFilter) (wire.Page[checkpoint.RunView], error) {
 	q := queryOf(map[string]string{
 		"pipeline": f.Pipeline, "flow": f.Flow, "key": f.Key, "status": string(f.Status), "cursor": f.Cursor,
 		"handler": f.FailedPath, "left_out": f.LeftOut, "error_class": f.ErrorClass, "error": f.Error,
@@ -39,7 +40,7 @@ func (c runsCalls) Runs(ctx context.Context, f engine.RunFilter) (wire.Page[engi
 	if f.Live && f.Begun {
 		q.Set("in_flight", "true")
 	}
-	return send[wire.Page[engine.RunView]](ctx, c.caller, http.MethodGet, "/v1/runs?"+q.Encode(), nil, nil)
+	return send[wire.Page[checkpoint.RunView]](ctx, c.caller, http.MethodGet, "/v1/runs?"+q.Encode(), nil, nil)
 }
 
 // Explain tells why a handler ran in a run, or did not. The path may be shortened from
@@ -49,27 +50,27 @@ func (c runsCalls) Explain(ctx context.Context, run, path string) (engine.Explan
 }
 
 // Entity reads a key of a flow.
-func (c runsCalls) Entity(ctx context.Context, flow, key string) (engine.EntityView, error) {
-	return send[engine.EntityView](ctx, c.caller, http.MethodGet, "/v1/flows/"+url.PathEscape(flow)+"/keys/"+url.PathEscape(key), nil, nil)
+func (c runsCalls) Entity(ctx context.Context, flow, key string) (checkpoint.EntityView, error) {
+	return send[checkpoint.EntityView](ctx, c.caller, http.MethodGet, "/v1/flows/"+url.PathEscape(flow)+"/keys/"+url.PathEscape(key), nil, nil)
 }
 
 // Retry goes on with a run that has failed, or waits for an operator. The reason
 // may be empty.
-func (c runsCalls) Retry(ctx context.Context, id, reason string) (engine.RunView, error) {
-	return send[engine.RunView](ctx, c.caller, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/retry", wire.Reason{Reason: reason}, nil)
+func (c runsCalls) Retry(ctx context.Context, id, reason string) (checkpoint.RunView, error) {
+	return send[checkpoint.RunView](ctx, c.caller, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/retry", wire.Reason{Reason: reason}, nil)
 }
 
 // Cancel ends a run, after it has undone what it has done when its pipeline has compensations.
 // The reason may be empty.
-func (c runsCalls) Cancel(ctx context.Context, id, reason string) (engine.RunView, error) {
-	return send[engine.RunView](ctx, c.caller, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/cancel", wire.Cancellation{Reason: reason}, nil)
+func (c runsCalls) Cancel(ctx context.Context, id, reason string) (checkpoint.RunView, error) {
+	return send[checkpoint.RunView](ctx, c.caller, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/cancel", wire.Cancellation{Reason: reason}, nil)
 }
 
 // Abandon ends a run as it is, without undoing what it has done. The reason may be
 // empty.
-func (c runsCalls) Abandon(ctx context.Context, id, reason string) (engine.RunView, error) {
+func (c runsCalls) Abandon(ctx context.Context, id, reason string) (checkpoint.RunView, error) {
 	how := wire.Cancellation{Reason: reason, Compensate: new(bool)}
-	return send[engine.RunView](ctx, c.caller, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/cancel", how, nil)
+	return send[checkpoint.RunView](ctx, c.caller, http.MethodPost, "/v1/runs/"+url.PathEscape(id)+"/cancel", how, nil)
 }
 
 // Preview tells which runs would be retried or cancelled.
@@ -89,8 +90,8 @@ func (c runsCalls) Fit(ctx context.Context, id string) (engine.RunFit, error) {
 }
 
 // Migrate lets a run go on by the present definition.
-func (c runsCalls) Migrate(ctx context.Context, id, reason string) (engine.RunView, error) {
-	return send[engine.RunView](ctx, c.caller, http.MethodPost, migratePath(id), wire.Migration{Reason: reason}, nil)
+func (c runsCalls) Migrate(ctx context.Context, id, reason string) (checkpoint.RunView, error) {
+	return send[checkpoint.RunView](ctx, c.caller, http.MethodPost, migratePath(id), wire.Migration{Reason: reason}, nil)
 }
 
 // MigrateRuns moves a page of runs, or with Preview tells which fit.

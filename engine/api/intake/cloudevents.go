@@ -11,6 +11,7 @@ import (
 	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
+	"procaas/engine/model"
 )
 
 // CloudEvents 1.0 over HTTP are read by hand, from the same strict JSON as all
@@ -72,7 +73,7 @@ func attributeOf(field string) string {
 }
 
 // structuredEvent reads an event whose attributes and data are members of one object.
-func structuredEvent(f *rest.Fields) engine.Event {
+func structuredEvent(f *rest.Fields) model.Event {
 	contentType := f.Text("datacontenttype")
 	if contentType != "" && !rest.IsJSON(contentType) {
 		f.Fault("datacontenttype", "want a type of JSON, such as application/json, have %q: the data is what expressions read", contentType)
@@ -106,11 +107,11 @@ func decoded(f *rest.Fields, text string) any {
 }
 
 // cloudEvent reads the attributes, which are the same in all modes.
-func cloudEvent(f *rest.Fields, data any) engine.Event {
+func cloudEvent(f *rest.Fields, data any) model.Event {
 	if v := f.Required("specversion"); v != "" && v != "1.0" {
 		f.Fault("specversion", "want 1.0, have %q", v)
 	}
-	e := engine.Event{
+	e := model.Event{
 		ID:             f.Required("id"),
 		Source:         f.Required("source"),
 		Type:           f.Required("type"),
@@ -173,7 +174,7 @@ func decodeBinary(h http.Header, body []byte) (intake, error) {
 	}
 	f.Forget() // the three above are no attributes to suggest
 	e := cloudEvent(f, data)
-	in := intake{events: []engine.Event{e}, field: binaryPlaceOf}
+	in := intake{events: []model.Event{e}, field: binaryPlaceOf}
 	return in, problem.Body(f.Faults)
 }
 

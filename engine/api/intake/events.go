@@ -10,6 +10,7 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/model"
 )
 
 // The forms in which CloudEvents come.
@@ -24,7 +25,7 @@ const maxEvents = 1000
 
 // An intake is the events of one request.
 type intake struct {
-	events []engine.Event
+	events []model.Event
 	queue  string              // the pipeline that they are tasks of; empty for none
 	many   bool                // the sender sent an array, and wants one
 	field  func(string) string // where a field of the engine's event stands in what was sent
@@ -106,15 +107,15 @@ func decodePlain(body []byte) (intake, error) {
 }
 
 // decodeList reads one object, or an array of them.
-func decodeList(v any, one func(*rest.Fields) engine.Event, field func(string) string) (in intake, err error) {
+func decodeList(v any, one func(*rest.Fields) model.Event, field func(string) string) (in intake, err error) {
 	in.field = field
 	in.many, err = rest.Each(v, maxEvents, func(f *rest.Fields) { in.events = append(in.events, one(f)) })
 	return in, err
 }
 
 // plainEvent reads an event of the plain form. An absent member is the zero value of its field.
-func plainEvent(f *rest.Fields) engine.Event {
-	e := engine.Event{
+func plainEvent(f *rest.Fields) model.Event {
+	e := model.Event{
 		Type:           f.Required("type"),
 		ID:             f.Text("id"),
 		Source:         f.Text("source"),
@@ -170,7 +171,7 @@ func (g *Group) submit(c *rest.Call, in intake) error {
 }
 
 // maySubmit refuses events for pipelines that the caller's grant does not cover.
-func (g *Group) maySubmit(c *rest.Call, events []engine.Event) error {
+func (g *Group) maySubmit(c *rest.Call, events []model.Event) error {
 	if !c.Bound() {
 		return nil
 	}
@@ -201,7 +202,7 @@ func replyOne(c *rest.Call, in intake, result engine.Submitted) error {
 
 // otherKey gives the key of a run when its event names another one; empty otherwise. The
 // sender of such an event may believe in an order that there is not.
-func otherKey(e engine.Event, rc engine.Receipt) string {
+func otherKey(e model.Event, rc model.Receipt) string {
 	if e.Key == "" || e.Key == rc.Key {
 		return ""
 	}

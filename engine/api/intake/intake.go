@@ -15,6 +15,7 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/model"
 )
 
 // An Intake accepts events.
@@ -134,7 +135,7 @@ func (g *Group) PutTasks(c *rest.Call, pipeline *dsl.Pipeline) error {
 		return err
 	}
 	now := time.Now()
-	in, err := decodeList(v, func(f *rest.Fields) engine.Event {
+	in, err := decodeList(v, func(f *rest.Fields) model.Event {
 		e := taskEvent(f, now)
 		e.Type = eventType
 		return e
@@ -148,8 +149,8 @@ func (g *Group) PutTasks(c *rest.Call, pipeline *dsl.Pipeline) error {
 }
 
 // taskEvent reads a task that becomes an event. now is what its delay counts from.
-func taskEvent(f *rest.Fields, now time.Time) engine.Event {
-	e := engine.Event{
+func taskEvent(f *rest.Fields, now time.Time) model.Event {
+	e := model.Event{
 		Payload:        f.Get("payload"),
 		Priority:       f.Integer("priority"),
 		DelayTolerance: f.Duration("delay_tolerance"),

@@ -13,6 +13,8 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/checkpoint"
+	"procaas/engine/model"
 )
 
 // This file is what operators do to the runs that a filter chooses.
@@ -20,7 +22,7 @@ import (
 // A verb is what is done to many runs.
 type verb struct {
 	name string
-	of   []engine.Status // of the runs that it may choose
+	of   []model.Status // of the runs that it may choose
 
 	// whole says that it concerns pipelines as a whole: a grant for a handler does not do.
 	whole bool
@@ -28,7 +30,7 @@ type verb struct {
 }
 
 // live lists the statuses of runs that may go on.
-var live = []engine.Status{engine.Waiting, engine.Running, engine.Parked, engine.Failed}
+var live = []model.Status{model.Waiting, model.Running, model.Parked, model.Failed}
 
 func (g *Group) redriveOperations() []rest.Operation {
 	const about = "Takes the runs in the order of acceptance, `limit` in one call; `cursor` goes on where the call before ended. " +
@@ -43,10 +45,10 @@ func (g *Group) redriveOperations() []rest.Operation {
 	}
 	below := wire.RunChoice{Handler: "new-order-created/notify", ErrorClass: "5xx"}
 	return []rest.Operation{
-		operation(&verb{name: "retry", of: []engine.Status{engine.Failed, engine.Parked}, do: Steerer.RetryAll},
+		operation(&verb{name: "retry", of: []model.Status{model.Failed, model.Parked}, do: Steerer.RetryAll},
 			"Retry the failed runs that a filter chooses", about, below),
 		operation(&verb{name: "cancel", of: live, whole: true, do: Steerer.CancelAll}, "Cancel the runs that a filter chooses", about, below),
-		operation(&verb{name: makeUp, of: []engine.Status{engine.Succeeded}, do: Steerer.MakeUpAll},
+		operation(&verb{name: makeUp, of: []model.Status{model.Succeeded}, do: Steerer.MakeUpAll},
 			"Let runs that left a handler out do it after all",
 			"The runs have succeeded and went on without `handler`: it was switched off or out of the flow, over its limit, had waited for too long, or had failed. "+
 				"Each makes that call alone, with the `Idempotency-Key` that it would have had, or had. Its conditions are asked again; what it leaves goes to the run, and not to the key. "+
@@ -68,7 +70,7 @@ func (g *Group) redrive(c *rest.Call, v *verb, r *wire.Redrive) (any, error) {
 	}
 	if r.Preview {
 		if filter.Live = v.name != makeUp; v.name == "retry" {
-			filter.Status = cmp.Or(filter.Status, engine.Failed)
+			filter.Status = cmp.Or(filter.Status, model.Failed)
 		}
 		return g.Steer.Preview(c.Context(), filter)
 	}
@@ -84,7 +86,7 @@ func (g *Group) redrive(c *rest.Call, v *verb, r *wire.Redrive) (any, error) {
 // chosen reads which runs are wanted. It refuses callers who may not change them.
 func chosen(c *rest.Call, v *verb, r *wire.Redrive) (filter engine.RunFilter, err error) {
 	filter = filterOf(&r.RunChoice)
-	filter.Status = engine.Status(r.Status)
+	filter.Status = model.Status(r.Status)
 	var faults []problem.Fault
 	fault := func(at, message string) { faults = append(faults, problem.Fault{Location: at, Message: message}) }
 	if filter == (engine.RunFilter{}) {
@@ -145,7 +147,7 @@ func (g *Group) migrateOperations() []rest.Operation {
 				"A node that works on the run moves it when the calls under way have ended; until then `migrates_to` says so. " +
 				"With `preview` nothing is done, and the reply tells whether the run fits.",
 			Example:  wire.Migration{Reason: "the fix of get-order"},
-			Replies:  []rest.Reply{{About: "The run, or with `preview` whether it fits.", Body: engine.RunView{}, Or: []any{engine.RunFit{}}}},
+			Replies:  []rest.Reply{{About: "The run, or with `preview` whether it fits.", Body: checkpoint.RunView{}, Or: []any{engine.RunFit{}}}},
 			Refusals: []string{problem.RunNotFound, problem.InvalidParameter, problem.RunNotMovable, problem.RunPinned, problem.StoreUnavailable},
 		}, g.migrate),
 		rest.Typed(rest.Operation{

@@ -12,24 +12,26 @@ import (
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 	"procaas/engine/api/wire"
+	"procaas/engine/checkpoint"
+	"procaas/engine/model"
 )
 
 // A Reader reads runs. Where one run is named, the error is [engine.ErrNotFound] when there
 // is none.
 type Reader interface {
-	RunByID(ctx context.Context, id string) (engine.RunView, error)
+	RunByID(ctx context.Context, id string) (checkpoint.RunView, error)
 	Explain(ctx context.Context, run, path string) (engine.Explanation, error)
-	List(ctx context.Context, f engine.RunFilter) ([]engine.RunView, string, error)
-	Entity(ctx context.Context, flow, key string) (engine.EntityView, error)
+	List(ctx context.Context, f engine.RunFilter) ([]checkpoint.RunView, string, error)
+	Entity(ctx context.Context, flow, key string) (checkpoint.EntityView, error)
 	Bundle() *dsl.Bundle
 }
 
 // A Steerer changes runs. What is done to many is done to a page of them, the first accepted
 // first, and gives the cursor of the rest.
 type Steerer interface {
-	Retry(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
-	Cancel(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
-	Abandon(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
+	Retry(ctx context.Context, id string, by engine.Actor) (checkpoint.RunView, error)
+	Cancel(ctx context.Context, id string, by engine.Actor) (checkpoint.RunView, error)
+	Abandon(ctx context.Context, id string, by engine.Actor) (checkpoint.RunView, error)
 	Preview(ctx context.Context, f engine.RunFilter) (engine.RunsPreview, error)
 	RetryAll(ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
 	CancelAll(ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
@@ -42,7 +44,7 @@ type Steerer interface {
 // A Mover moves runs to the present definition.
 type Mover interface {
 	Fit(ctx context.Context, id string) (engine.RunFit, error)
-	Move(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
+	Move(ctx context.Context, id string, by engine.Actor) (checkpoint.RunView, error)
 	MoveAll(ctx context.Context, f engine.RunFilter, preview bool, by engine.Actor) (engine.RunsMoved, error)
 }
 
@@ -100,7 +102,7 @@ type runPath struct {
 	ID string `path:"id" doc:"The run's id."`
 }
 
-func (g *Group) get(c *rest.Call, in *runPath) (engine.RunView, error) {
+func (g *Group) get(c *rest.Call, in *runPath) (checkpoint.RunView, error) {
 	run, err := g.Runs.RunByID(c.Context(), in.ID)
 	return run, runProblem(err, in.ID)
 }
@@ -118,7 +120,7 @@ func (g *Group) explain(c *rest.Call, in *explainQuery) (engine.Explanation, err
 	return why, runProblem(err, in.ID)
 }
 
-// A listQuery says which runs to list. Its statuses are those of [engine.Status].
+// A listQuery says which runs to list. Its statuses are those of [model.Status].
 type listQuery struct {
 	wire.RunChoice
 	Status   string `query:"status" enum:"waiting,running,parked,succeeded,failed,cancelled,ignored" doc:"Only runs with this status."`
@@ -128,9 +130,9 @@ type listQuery struct {
 	rest.PageQuery
 }
 
-func (g *Group) list(c *rest.Call, in *listQuery) (page wire.Page[engine.RunView], err error) {
+func (g *Group) list(c *rest.Call, in *listQuery) (page wire.Page[checkpoint.RunView], err error) {
 	filter := filterOf(&in.RunChoice)
-	filter.Status, filter.LeftOut, filter.Limit, filter.Live, filter.Begun = engine.Status(in.Status), in.LeftOut, in.Limit, in.InFlight, in.InFlight
+	filter.Status, filter.LeftOut, filter.Limit, filter.Live, filter.Begun = model.Status(in.Status), in.LeftOut, in.Limit, in.InFlight, in.InFlight
 	if filter.Cursor, err = in.Position(rest.CursorRuns); err != nil {
 		return page, err
 	}
@@ -154,10 +156,10 @@ type retryRun struct {
 	Body wire.Reason `required:"false"`
 }
 
-func (g *Group) retry(c *rest.Call, in *retryRun) (engine.RunView, error) {
-	err := g.maySteer(c, in.ID, func(v *engine.RunView) []string { return []string{v.Pipeline, v.FailedPath} })
+func (g *Group) retry(c *rest.Call, in *retryRun) (checkpoint.RunView, error) {
+	err := g.maySteer(c, in.ID, func(v *checkpoint.RunView) []string { return []string{v.Pipeline, v.FailedPath} })
 	if err != nil {
-		return engine.RunView{}, err
+		return checkpoint.RunView{}, err
 	}
 	run, err := g.Steer.Retry(c.Context(), in.ID, c.Actor(in.Body.Reason))
 	if errors.Is(err, engine.ErrConflict) {
@@ -171,7 +173,7 @@ type cancelRun struct {
 	Body wire.Cancellation `required:"false"`
 }
 
-func (g *Group) cancel(c *rest.Call, in *cancelRun) (run engine.RunView, err error) {
+func (g *Group) cancel(c *rest.Call, in *cancelRun) (run checkpoint.RunView, err error) {
 	if err := g.maySteer(c, in.ID, pipelineOf); err != nil {
 		return run, err
 	}
@@ -193,10 +195,10 @@ func (g *Group) cancel(c *rest.Call, in *cancelRun) (run engine.RunView, err err
 // declined tells whether what is true by default was said to be false.
 func declined(said *bool) bool { return said != nil && !*said }
 
-func pipelineOf(v *engine.RunView) []string { return []string{v.Pipeline} }
+func pipelineOf(v *checkpoint.RunView) []string { return []string{v.Pipeline} }
 
 // maySteer refuses a caller whose grant covers none of the paths of a run.
-func (g *Group) maySteer(c *rest.Call, id string, paths func(*engine.RunView) []string) error {
+func (g *Group) maySteer(c *rest.Call, id string, paths func(*checkpoint.RunView) []string) error {
 	if !c.Bound() {
 		return nil
 	}
@@ -212,7 +214,7 @@ type keyPath struct {
 	Key  string `path:"key" doc:"The entity."`
 }
 
-func (g *Group) key(c *rest.Call, in *keyPath) (engine.EntityView, error) {
+func (g *Group) key(c *rest.Call, in *keyPath) (checkpoint.EntityView, error) {
 	entity, err := g.Runs.Entity(c.Context(), in.Flow, in.Key)
 	if errors.Is(err, engine.ErrNotFound) {
 		var known []string

@@ -13,13 +13,15 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/checkpoint"
+	"procaas/engine/model"
 )
 
 // Steering goes on with runs, or ends them.
 type Steering interface {
-	Retry(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
-	Cancel(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
-	Abandon(ctx context.Context, id string, by engine.Actor) (engine.RunView, error)
+	Retry(ctx context.Context, id string, by engine.Actor) (checkpoint.RunView, error)
+	Cancel(ctx context.Context, id string, by engine.Actor) (checkpoint.RunView, error)
+	Abandon(ctx context.Context, id string, by engine.Actor) (checkpoint.RunView, error)
 	RetryAll(ctx context.Context, f engine.RunFilter, by engine.Actor) (engine.RunsDone, error)
 }
 
@@ -293,8 +295,8 @@ func (c *Console) redrive(w http.ResponseWriter, r *http.Request) error {
 	if err := c.may(r, cmp.Or(f.FailedPath, f.Pipeline)); err != nil {
 		return err
 	}
-	f.Status = engine.Failed
-	given["status"] = string(engine.Failed)
+	f.Status = model.Failed
+	given["status"] = string(model.Failed)
 	d := runsData{Filter: given, Reason: r.FormValue("reason")}
 	if r.FormValue("confirm") != "yes" {
 		preview, err := c.o.Engine.Preview(r.Context(), f)

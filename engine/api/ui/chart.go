@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"procaas/engine"
+	"procaas/engine/planner"
 )
 
 // A sparkline shows where a number goes; it has no axes.
@@ -77,7 +78,7 @@ type graphStage struct {
 
 type box struct {
 	X, Y   int
-	Step   engine.StepView
+	Step   planner.StepView
 	Info   engine.HandlerInfo
 	Branch string
 	Badges string
@@ -90,7 +91,7 @@ type edge struct {
 }
 
 // newGraph lays a pipeline out.
-func newGraph(v engine.PlanView, infos map[string]engine.HandlerInfo) graph {
+func newGraph(v planner.PlanView, infos map[string]engine.HandlerInfo) graph {
 	g := graph{Height: graphTop + boxHeight + graphMargin}
 	x := graphMargin + columnGap/2
 	for i, stage := range v.Stages {
@@ -116,7 +117,7 @@ func newGraph(v engine.PlanView, infos map[string]engine.HandlerInfo) graph {
 }
 
 // newBox lays out a handler, with what keeps it from running freely and how its calls do.
-func newBox(x, y int, step engine.StepView, stage engine.StageView, info engine.HandlerInfo) box {
+func newBox(x, y int, step planner.StepView, stage planner.StageView, info engine.HandlerInfo) box {
 	b := box{X: x, Y: y, Step: step, Info: info}
 	if step.Branch > 0 {
 		when := "otherwise"
@@ -152,7 +153,7 @@ func newBox(x, y int, step engine.StepView, stage engine.StageView, info engine.
 }
 
 // newEdge draws a bow at the left of the boxes, from the earlier to the later one.
-func newEdge(x, from, to int, e engine.EdgeView, step engine.StepView) edge {
+func newEdge(x, from, to int, e planner.EdgeView, step planner.StepView) edge {
 	y1, y2 := from+boxHeight/2, to+boxHeight/2
 	// A straight line where nothing is between the two.
 	if to-from == boxHeight+boxGap {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/checkpoint"
+	"procaas/engine/model"
 )
 
 // longestStream is how long a live page is fed on one connection; then the browser
@@ -209,7 +211,7 @@ type overviewData struct {
 	Down        []engine.ServiceInfo
 
 	Controls  []engine.ControlView
-	Failed    []engine.RunView
+	Failed    []checkpoint.RunView
 	Nodes     []engine.NodeView
 	Services  []engine.ServiceInfo
 	StoreDown bool
@@ -321,10 +323,10 @@ func worst(trouble []engine.HandlerInfo) (shown []engine.HandlerInfo, more int) 
 
 // fromStore adds what only the store knows.
 func (c *Console) fromStore(ctx context.Context, d *overviewData) {
-	runs, _, err := c.o.Engine.List(ctx, engine.RunFilter{Limit: recent, Status: engine.Succeeded})
+	runs, _, err := c.o.Engine.List(ctx, engine.RunFilter{Limit: recent, Status: model.Succeeded})
 	d.P50, d.P99 = durations(runs)
 	if err == nil {
-		d.Failed, _, err = c.o.Engine.List(ctx, engine.RunFilter{Limit: 8, Status: engine.Failed})
+		d.Failed, _, err = c.o.Engine.List(ctx, engine.RunFilter{Limit: 8, Status: model.Failed})
 	}
 	if err == nil {
 		d.Nodes, err = c.o.Engine.Nodes(ctx)
@@ -337,7 +339,7 @@ func (c *Console) fromStore(ctx context.Context, d *overviewData) {
 }
 
 // durations gives the median and the 99th percentile of runs, in ms.
-func durations(runs []engine.RunView) (p50, p99 *float64) {
+func durations(runs []checkpoint.RunView) (p50, p99 *float64) {
 	var ms []float64
 	for _, r := range runs {
 		if r.Finished != nil {

@@ -10,21 +10,22 @@ import (
 
 	"procaas/dsl"
 	"procaas/engine"
+	"procaas/engine/checkpoint"
 )
 
 // Runs reads runs and the keys that they are of.
 type Runs interface {
-	RunByID(ctx context.Context, id string) (engine.RunView, error)
+	RunByID(ctx context.Context, id string) (checkpoint.RunView, error)
 	Story(ctx context.Context, run string) (engine.Story, error)
 	Explain(ctx context.Context, run, path string) (engine.Explanation, error)
-	List(ctx context.Context, f engine.RunFilter) ([]engine.RunView, string, error)
+	List(ctx context.Context, f engine.RunFilter) ([]checkpoint.RunView, string, error)
 	Preview(ctx context.Context, f engine.RunFilter) (engine.RunsPreview, error)
-	Entity(ctx context.Context, flow, key string) (engine.EntityView, error)
+	Entity(ctx context.Context, flow, key string) (checkpoint.EntityView, error)
 }
 
 type runData struct {
 	Story    engine.Story
-	Run      engine.RunView // of the story
+	Run      checkpoint.RunView // of the story
 	Rows     []timeRow
 	Ticks    []string // below the rows, at even distances
 	Parallel int      // calls at the same time, at most
@@ -59,7 +60,7 @@ func (c *Console) runData(ctx context.Context, id string) (d runData, err error)
 	d.Story, err = c.o.Engine.Story(ctx, id)
 	if errors.Is(err, engine.ErrNoHandler) {
 		// Its definition has lost its pipeline: what became of handlers is known still.
-		var run engine.RunView
+		var run checkpoint.RunView
 		if run, err = c.o.Engine.RunByID(ctx, id); err == nil {
 			d.Story = plainStory(run)
 		}
@@ -74,7 +75,7 @@ func (c *Console) runData(ctx context.Context, id string) (d runData, err error)
 }
 
 // plainStory tells what the run alone says.
-func plainStory(run engine.RunView) engine.Story {
+func plainStory(run checkpoint.RunView) engine.Story {
 	s := engine.Story{Run: run, Missing: []string{"why handlers ran or not: its definition does not have the pipeline"}}
 	for i, h := range run.Handlers {
 		_, rest, _ := strings.Cut(h.Path, "/")

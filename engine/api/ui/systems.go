@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"procaas/engine"
+	"procaas/engine/checkpoint"
+	"procaas/engine/model"
 )
 
 // Tasks is what the console needs of the queue of tasks.
@@ -47,7 +49,7 @@ var (
 type queueData struct {
 	Waiting float64 // events of the inbox
 	Oldest  float64 // seconds
-	Runs    []engine.RunView
+	Runs    []checkpoint.RunView
 	Types   []engine.TaskTypeStats
 	Tasks   bool // there is a queue of tasks
 	Cells   bool // the inbox is over several databases
@@ -67,7 +69,7 @@ func (c *Console) queue(w http.ResponseWriter, r *http.Request) error {
 func (c *Console) queueData(ctx context.Context) (d queueData, err error) {
 	n := c.o.Numbers()
 	d = queueData{Waiting: n.Waiting, Oldest: n.Oldest, Tasks: c.o.Tasks != nil, Cells: c.o.Inbox != nil, Now: time.Now()}
-	if d.Runs, _, err = c.o.Engine.List(ctx, engine.RunFilter{Status: engine.Waiting, Oldest: true, Limit: 10}); err != nil || c.o.Tasks == nil {
+	if d.Runs, _, err = c.o.Engine.List(ctx, engine.RunFilter{Status: model.Waiting, Oldest: true, Limit: 10}); err != nil || c.o.Tasks == nil {
 		return d, err
 	}
 	d.Types, err = c.o.Tasks.TaskStats(ctx)

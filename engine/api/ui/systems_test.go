@@ -14,6 +14,8 @@ import (
 	"procaas/dsl"
 	"procaas/engine"
 	"procaas/engine/api/ui"
+	"procaas/engine/checkpoint"
+	"procaas/engine/planner"
 )
 
 // plain is an engine of which only what all pages need is there.
@@ -22,7 +24,7 @@ type plain struct{ ui.Engine }
 func (plain) Bundle() *dsl.Bundle           { return &dsl.Bundle{Clusters: []*dsl.Cluster{{ID: "fanout"}}} }
 func (plain) Healthy(context.Context) error { return nil }
 func (plain) Degraded() error               { return nil }
-func (plain) List(context.Context, engine.RunFilter) ([]engine.RunView, string, error) {
+func (plain) List(context.Context, engine.RunFilter) ([]checkpoint.RunView, string, error) {
 	return nil, "", nil
 }
 
@@ -153,7 +155,7 @@ func (troubled) Handlers() []engine.HandlerInfo {
 }
 func (troubled) Services() []engine.ServiceInfo                         { return nil }
 func (troubled) Backlog() engine.BacklogView                            { return engine.BacklogView{} }
-func (troubled) Plans() []*engine.Plan                                  { return nil }
+func (troubled) Plans() []*planner.Plan                                 { return nil }
 func (troubled) Nodes(context.Context) ([]engine.NodeView, error)       { return nil, nil }
 func (troubled) Controls(context.Context) ([]engine.ControlView, error) { return nil, nil }
 

@@ -16,6 +16,7 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/engine"
+	"procaas/engine/planner"
 )
 
 // Options says what the console shows. Version may be empty, and what is said
@@ -80,8 +81,8 @@ type Engine interface {
 // A Definition is what new events are served by.
 type Definition interface {
 	Bundle() *dsl.Bundle
-	Plans() []*engine.Plan
-	Try(files []diag.File) ([]engine.PlanView, []diag.Diagnostic)
+	Plans() []*planner.Plan
+	Try(files []diag.File) ([]planner.PlanView, []diag.Diagnostic)
 }
 
 // A Node tells what it has seen, and how it and the others are.

@@ -12,12 +12,15 @@ import (
 	"procaas/dsl"
 	"procaas/dsl/diag"
 	"procaas/engine"
+	"procaas/engine/checkpoint"
+	"procaas/engine/model"
+	"procaas/engine/planner"
 )
 
 // plans shows how the pipelines run, in their order.
-func (c *Console) plans() []engine.PlanView {
+func (c *Console) plans() []planner.PlanView {
 	plans := c.o.Engine.Plans()
-	out := make([]engine.PlanView, len(plans))
+	out := make([]planner.PlanView, len(plans))
 	for i, p := range plans {
 		out[i] = p.View()
 	}
@@ -25,7 +28,7 @@ func (c *Console) plans() []engine.PlanView {
 }
 
 type pipelineData struct {
-	Plan  engine.PlanView
+	Plan  planner.PlanView
 	Graph graph
 	Path  string
 }
@@ -41,7 +44,7 @@ func (c *Console) pipeline(w http.ResponseWriter, r *http.Request) error {
 
 func (c *Console) pipelineData(id string) (pipelineData, error) {
 	plans := c.plans()
-	i := slices.IndexFunc(plans, func(v engine.PlanView) bool { return v.Pipeline == id })
+	i := slices.IndexFunc(plans, func(v planner.PlanView) bool { return v.Pipeline == id })
 	if i < 0 {
 		return pipelineData{}, c.unknown("pipeline", id, func() (all []string) {
 			for _, p := range plans {
@@ -68,11 +71,11 @@ func (c *Console) unknown(what, name string, known []string) error {
 
 type handlerData struct {
 	Info     engine.HandlerInfo
-	Step     engine.StepView
+	Step     planner.StepView
 	Source   []sourceLine
 	Controls []engine.ControlView // of it and what is above it
 	Audit    []engine.AuditView
-	Failed   []engine.RunView
+	Failed   []checkpoint.RunView
 	Rate     []float64
 	Ratio    []float64
 	P99      []float64
@@ -166,7 +169,7 @@ func (c *Console) source(h engine.HandlerInfo) (lines []sourceLine) {
 
 type runsData struct {
 	Filter  map[string]string
-	Runs    []engine.RunView
+	Runs    []checkpoint.RunView
 	Next    string // the address of the next page; empty at the end
 	Preview *engine.RunsPreview
 	Done    *engine.RunsDone
@@ -185,7 +188,7 @@ func filter(r *http.Request) (f engine.RunFilter, given map[string]string, err e
 		given[name] = strings.TrimSpace(r.FormValue(name))
 	}
 	f = engine.RunFilter{
-		Pipeline: given["pipeline"], Flow: given["flow"], Key: given["key"], Status: engine.Status(given["status"]),
+		Pipeline: given["pipeline"], Flow: given["flow"], Key: given["key"], Status: model.Status(given["status"]),
 		FailedPath: given["handler"], Error: given["error"], Limit: 50, Cursor: r.FormValue("cursor"),
 	}
 	for name, at := range map[string]*time.Time{"since": &f.Since, "until": &f.Until} {
@@ -234,7 +237,7 @@ func (c *Console) runs(w http.ResponseWriter, r *http.Request) error {
 }
 
 type keyData struct {
-	Entity engine.EntityView
+	Entity checkpoint.EntityView
 	States []stateNode
 	Links  []stateLink
 	Width  int
@@ -336,7 +339,7 @@ func (c *Console) incidents(w http.ResponseWriter, r *http.Request) error {
 	if d.Changes, err = c.o.Engine.Audit(r.Context(), engine.AuditFilter{Since: since, Limit: 100}); err != nil {
 		return err
 	}
-	preview, err := c.o.Engine.Preview(r.Context(), engine.RunFilter{Status: engine.Failed, Since: since})
+	preview, err := c.o.Engine.Preview(r.Context(), engine.RunFilter{Status: model.Failed, Since: since})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,236 @@
+package checkpoint
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine/model"
+)
+
+// A RunView is a run as people and programs see it through the API.
+type RunView struct {
+	ID          string         `json:"id"`
+	Pipeline    string         `json:"pipeline"`
+	Flow        string         `json:"flow"`
+	Key         string         `json:"key"`
+	Status      model.Status   `json:"status"`
+	Event       EventView      `json:"event"`
+	SharedState map[string]any `json:"shared_state,omitzero"` // nil in lists
+	Stage       int            `json:"stage"`                 // that it is in, from 1; 0 before it begins
+	Handlers    []HandlerView  `json:"handlers"`
+	Bundle      string         `json:"bundle,omitempty"`
+	Move        string         `json:"migrates_to,omitempty"` // the definition that it will go on by, when its calls under way have ended
+	Cancelling  string         `json:"cancelling,omitempty"`  // why an operator has cancelled it: it undoes what it has done, and ends then
+	Generation  int            `json:"generation"`
+	Blocked     bool           `json:"blocked"`
+	Accepted    time.Time      `json:"accepted"`
+	Started     *time.Time     `json:"started"`
+	Finished    *time.Time     `json:"finished"`
+	Due         *time.Time     `json:"due,omitempty"`
+	FailedPath  string         `json:"failed_handler"`
+	Error       string         `json:"error"`
+	ErrorClass  string         `json:"error_class"`
+	Reason      string         `json:"reason"`
+}
+
+// An EventView is the event of a run.
+type EventView struct {
+	ID      string    `json:"id"`
+	Source  string    `json:"source"`
+	Type    string    `json:"type"`
+	Time    time.Time `json:"time"`
+	Key     string    `json:"key,omitempty"`
+	Payload any       `json:"payload,omitzero"` // nil in lists; elsewhere, a null is a value that JSON has as null
+}
+
+// A HandlerView is what became of one handler in a run.
+type HandlerView struct {
+	Path     string     `json:"path"`
+	Within   string     `json:"within,omitempty"` // the handler that called its pipeline, with the index of the item in brackets
+	Items    *ItemsView `json:"items,omitempty"`  // of a for-each
+	Outcome  string     `json:"outcome"`          // succeeded failed skipped running waiting unknown
+	Attempts int        `json:"attempts"`
+	Started  *time.Time `json:"started"`
+	Finished *time.Time `json:"finished"`
+	Error    string     `json:"error"`
+	Reason   string     `json:"reason"`
+}
+
+// RepeatsStage tells whether the view is of a stage that is repeated for each element of
+// a list: its path is that of the stage, and those of its handlers follow, within it.
+func (h HandlerView) RepeatsStage() bool {
+	return strings.Count(h.Path, "/") == 1
+}
+
+// Stage gives the path of the stage of the run in which the handler is, whatever calls it
+// is inside of.
+func (h HandlerView) Stage() string {
+	outer, _, _ := strings.Cut(h.Ref(), model.IntoCall)
+	parts := strings.SplitN(model.PathOf(outer), "/", 3)
+	return strings.Join(parts[:min(2, len(parts))], "/")
+}
+
+// ReadCheckpoint adds what a checkpoint says.
+func (v *RunView) ReadCheckpoint(data []byte) error {
+	c, err := Read(data)
+	if err != nil {
+		return err
+	}
+	v.Stage = c.Stage + 1
+	if c.Stopping != "" && !v.Status.Ended() {
+		v.Cancelling = c.Stopping
+	}
+	for name, raw := range c.Shared {
+		if v.SharedState == nil {
+			break // it is left out
+		}
+		value, err := dsl.ParseJSON(raw)
+		if err != nil {
+			return fmt.Errorf("read checkpoint: shared state %s: %w", name, err)
+		}
+		v.SharedState[name] = value
+	}
+	for _, h := range c.Handlers {
+		v.add(h, "")
+	}
+	v.order()
+	return nil
+}
+
+// order brings times into the order of what happened. Those of the run are the store's, those
+// of handlers are as exact as a node knows the store's clock.
+func (v *RunView) order() {
+	within := func(t, from, to *time.Time) *time.Time {
+		switch {
+		case t == nil:
+			return nil
+		case from != nil && t.Before(*from):
+			return from
+		case to != nil && t.After(*to):
+			return to
+		}
+		return t
+	}
+	for i := range v.Handlers {
+		h := &v.Handlers[i]
+		h.Started = within(h.Started, v.Started, v.Finished)
+		h.Finished = within(h.Finished, v.Started, v.Finished)
+		h.Finished = within(h.Finished, h.Started, nil)
+	}
+}
+
+// add adds a handler, and below it those of the pipeline that it calls.
+func (v *RunView) add(h Record, within string) {
+	if h.Outcome == "" {
+		h.Outcome = OutcomeOf(v.Status, h)
+	}
+	if v.Status == model.Parked && v.Reason == "" {
+		v.Reason = h.standstill()
+	}
+	one := h.View()
+	one.Within = within
+	v.Handlers = append(v.Handlers, one)
+	if h.Undo != nil {
+		undo := *h.Undo
+		if undo.Outcome == "" {
+			undo.Outcome = OutcomeOf(v.Status, undo)
+		}
+		view := undo.View()
+		view.Within = within
+		v.Handlers = append(v.Handlers, view)
+	}
+	v.inside(h, one.Ref())
+	if h.Each != nil {
+		for _, item := range h.Each.Of {
+			v.inside(item, model.RefOf(one.Ref(), item.Item))
+		}
+	}
+}
+
+// inside adds the handlers of a call.
+func (v *RunView) inside(h Record, ref string) {
+	handlers := h.Trail
+	if h.Call != nil {
+		handlers = h.Call.Handlers
+	}
+	for _, inner := range handlers {
+		v.add(inner, ref)
+	}
+}
+
+// standstill tells what an operator has to decide about a handler; empty for nothing.
+func (h Record) standstill() string {
+	if h.Outcome == model.OutcomeUnknown {
+		return h.Path + ": " + h.Reason
+	}
+	if h.Each != nil {
+		for _, item := range h.Each.Of {
+			if item.Outcome == model.OutcomeUnknown {
+				return model.RefOf(h.Path, item.Item) + ": " + item.Reason
+			}
+		}
+	}
+	return ""
+}
+
+// OutcomeOf is the outcome of a handler that has none yet.
+func OutcomeOf(run model.Status, h Record) string {
+	switch {
+	case run.Ended():
+		return model.OutcomeUnknown
+	case run == model.Running && (h.Attempts > 0 && h.Due.IsZero() || h.Each.running()):
+		return model.OutcomeRunning
+	}
+	return model.OutcomeWaiting
+}
+
+func (h Record) View() HandlerView {
+	return HandlerView{
+		Items: h.Each.counts(), Path: h.Path, Outcome: h.Outcome, Attempts: h.Attempts,
+		Started: model.TimeOrNil(h.Started), Finished: model.TimeOrNil(h.Finished), Error: h.Error, Reason: h.Reason,
+	}
+}
+
+// An EntityView is a key of a flow as people and programs see it.
+type EntityView struct {
+	Flow        string         `json:"flow"`
+	Key         string         `json:"key"`
+	State       string         `json:"state"`
+	SharedState map[string]any `json:"shared_state"`
+	Blocked     bool           `json:"blocked"`
+	BlockedBy   string         `json:"blocked_by,omitempty"`
+	Waiting     int            `json:"waiting"`
+	Runs        []RunView      `json:"runs"`
+}
+
+// Ref names what a view is of among all of the run.
+func (h HandlerView) Ref() string {
+	if h.Within == "" {
+		return h.Path
+	}
+	return h.Within + model.IntoCall + h.Path
+}
+
+// InsideOf finds a handler whose call of a pipeline goes on, or would when an operator
+// retries the run; empty for none.
+func (v *RunView) InsideOf() string {
+	for _, h := range v.Handlers {
+		if h.Within == "" {
+			continue
+		}
+		head, _, _ := strings.Cut(h.Within, model.IntoCall)
+		at := slices.IndexFunc(v.Handlers, func(o HandlerView) bool { return o.Within == "" && o.Path == model.PathOf(head) })
+		if at < 0 {
+			continue
+		}
+		switch o := v.Handlers[at].Outcome; {
+		case o == model.OutcomeSucceeded, o == model.OutcomeSkipped, o == model.OutcomeFailed && v.Status != model.Failed:
+		default:
+			return model.PathOf(head)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,304 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"procaas/engine/model"
+	"procaas/engine/planner"
+)
+
+// This file decides whether a handler may start, and what follows from an
+// attempt that failed.
+
+// begin starts attempts of a handler, or decides without one.
+func (r *Run) begin(tasks []Attempt, s *planner.Step, live Live) []Attempt {
+	rec := &r.records[s.Position]
+	switch {
+	case rec.decided(), rec.underway, rec.outcome == model.OutcomeUnknown:
+		return tasks
+	case rec.outcome == model.OutcomeWaiting:
+		switch {
+		case rec.due.After(live.Now):
+		case s.Handler.Await != nil:
+			r.expire(s, live)
+		default:
+			r.succeed(s, live)
+		}
+		return tasks
+	}
+	if s.Callee != nil && (rec.sub != nil || rec.each != nil) {
+		return r.goOnCalling(tasks, s, live) // a call that has begun comes to an end
+	}
+	if s.Loops {
+		if r.expand(s, live) {
+			tasks = r.beginItems(tasks, s, live)
+		}
+		return tasks
+	}
+	// A handler that is off and leaves nothing behind is out at once, so that those behind it
+	// need not wait for what it would have waited for. With a fallback result it keeps its
+	// place: others may write the same names before it.
+	reason, off := live.off(s)
+	if off && rec.each.busy() {
+		return tasks // what is under way ends first
+	}
+	if off && !s.StandsIn() {
+		r.skip(s, reason, live)
+		return tasks
+	}
+	if !r.free(s) || !off && rec.due.After(live.Now) {
+		return tasks
+	}
+	// Asked once: what has begun goes on, whatever configs have become.
+	if rec.attempts == 0 && rec.each == nil && !r.wanted(s, live) {
+		return tasks
+	}
+	if off {
+		r.skip(s, reason, live)
+		r.standIn(s, live)
+		return tasks
+	}
+	if s.Handler.ForEach != nil {
+		if rec.each != nil || r.expand(s, live) {
+			tasks = r.beginItems(tasks, s, live)
+		}
+		return tasks
+	}
+	if s.Callee != nil {
+		return r.goIn(tasks, r.unit(s), live)
+	}
+	if t, ok := r.attempt(r.unit(s), live); ok {
+		tasks = append(tasks, t)
+	}
+	return tasks
+}
+
+// goOnCalling goes on with a handler whose calls of a pipeline have begun.
+func (r *Run) goOnCalling(tasks []Attempt, s *planner.Step, live Live) []Attempt {
+	if s.Handler.ForEach != nil {
+		return r.beginItems(tasks, s, live)
+	}
+	return r.goIn(tasks, r.unit(s), live)
+}
+
+// wanted asks the conditions of a handler. When it is false, they have decided about it.
+func (r *Run) wanted(s *planner.Step, live Live) bool {
+	r.see(s)
+	enabled, why, err := r.condition(s.Handler.Enabled, "enabled", live)
+	if err != nil {
+		r.giveUp(s, err, live)
+		return false
+	}
+	if !enabled {
+		r.skip(s, why, live)
+		return false
+	}
+	if enabled, why, err = r.rolledOut(s, live); err != nil {
+		r.giveUp(s, err, live)
+		return false
+	}
+	if !enabled {
+		r.skip(s, why, live)
+		r.standIn(s, live)
+	}
+	return enabled
+}
+
+// off asks whether a handler is switched off.
+func (l Live) off(s *planner.Step) (string, bool) {
+	if l.Off == nil {
+		return "", false
+	}
+	return l.Off(s)
+}
+
+// free tells whether all that the handler must wait for is decided.
+func (r *Run) free(s *planner.Step) bool {
+	for _, e := range s.After {
+		if !r.records[e.From.Position].decided() {
+			return false
+		}
+	}
+	return true
+}
+
+// attempt asks the guard and makes the task. Handlers that need no call are
+// done at once.
+func (r *Run) attempt(u unit, live Live) (Attempt, bool) {
+	rec := u.rec
+	if r.Extent.flying >= maxFlying {
+		return Attempt{}, false // asked again when one of them ends
+	}
+	if !r.admitted(u, live) {
+		return Attempt{}, false
+	}
+	if u.Handler.Await != nil {
+		r.await(u.Step, live)
+		return Attempt{}, false
+	}
+	if u.Computes() {
+		r.compute(u.Step, live)
+		return Attempt{}, false
+	}
+	if rec.unknown {
+		return r.ask(u, live) // before anything is done a second time
+	}
+	if !rec.ready {
+		body, err := u.Handler.Body.Eval(r.envOf(u, live))
+		if err != nil {
+			r.giveUpUnit(u, err, live)
+			return Attempt{}, false
+		}
+		rec.body, rec.ready = body, true
+	}
+	rec.blind = rec.inFlight()
+	rec.attempts++
+	r.starts(u)
+	rec.due = time.Time{}
+	rec.underway = true
+	r.underway++
+	r.Extent.flying++
+	r.dirty = true
+	if u.Handler.Parks() || u.Handler.Verification() != nil || u.Undo != nil || u.Volatile && rec.attempts == 1 {
+		r.touch() // or a crash would leave no trace of the attempt, which may have to be asked about or undone
+	}
+	if rec.started.IsZero() {
+		rec.started = model.Stamp(live.Now)
+	}
+	if rec.attempts > 1 && u.item == 0 {
+		rec.tryBegins(model.Stamp(live.Now))
+	}
+	return Attempt{
+		Step: u.Step, Item: u.item, within: r.within, Type: u.Type, Attempt: rec.attempts, Body: model.CopyData(rec.body), Timeout: u.Handler.Timeout,
+		IdempotencyKey: idempotencyKey(r.start.identity(), r.keyed(u.Path), u.item),
+	}, true
+}
+
+// admitted asks the guard, and does what it says.
+func (r *Run) admitted(u unit, live Live) bool {
+	if live.Guard == nil {
+		return true
+	}
+	v := live.Guard(u.Step, r.within+u.ref(), u.rec.due)
+	switch {
+	case v.Skip:
+		r.leaveOut(u, v.Reason, live)
+		return false
+	case !v.Hold.IsZero():
+		r.hold(u, v, live)
+		return false
+	}
+	u.rec.reason, u.rec.hold, u.rec.cause, u.rec.held = "", time.Time{}, "", time.Time{}
+	return true
+}
+
+// hold keeps a call from starting, or leaves it out when it has waited for too
+// long.
+func (r *Run) hold(u unit, v Verdict, live Live) {
+	rec := u.rec
+	switch {
+	case v.Patience == 0 || u.Handler.IsCritical():
+		rec.held = time.Time{}
+	case rec.held.IsZero(): // it is kept over crashes, so that these do not prolong it
+		rec.held = model.Stamp(live.Now)
+	}
+	if !rec.held.IsZero() {
+		end := rec.held.Add(v.Patience)
+		if !end.After(live.Now) {
+			r.leaveOut(u, fmt.Sprintf("left out after %s: %s", v.Patience, v.Reason), live)
+			return
+		}
+		if end.Before(v.Hold) {
+			v.Hold = end
+		}
+	}
+	r.dirty = r.dirty || v.Reason != rec.reason // people see why it waits; a crash may forget it
+	rec.reason, rec.hold, rec.cause = v.Reason, v.Hold, v.Cause
+}
+
+// leaveOut does what the guard says about a handler that is over its limits. Of an
+// iteration that has begun, only the item is left out.
+func (r *Run) leaveOut(u unit, reason string, live Live) {
+	if u.item > 0 && r.records[u.Position].each.reached() {
+		r.itemFailed(u, errors.New(reason), live)
+		return
+	}
+	r.skip(u.Step, reason, live)
+	r.standIn(u.Step, live)
+}
+
+// giveUpUnit decides that a handler, or an item, has failed for good, whatever the
+// rules of on-error say.
+func (r *Run) giveUpUnit(u unit, err error, live Live) {
+	if u.item > 0 {
+		r.itemFailed(u, err, live)
+		return
+	}
+	r.giveUp(u.Step, err, live)
+}
+
+// compute does a handler that needs no call: one that sets the state, or a
+// placeholder.
+func (r *Run) compute(s *planner.Step, live Live) {
+	rec := &r.records[s.Position]
+	rec.started = model.Stamp(live.Now)
+	if s.Type.SetsState {
+		rec.attempts = 1
+		values, err := r.assign(rec, s.Handler.Body, live)
+		if err != nil {
+			r.giveUp(s, err, live)
+			return
+		}
+		if rec.raw, err = model.EncodeData(values); err != nil {
+			r.giveUp(s, err, live)
+			return
+		}
+		rec.response = values
+	}
+	r.succeed(s, live)
+}
+
+// failed is the end of an attempt without success.
+func (r *Run) failed(u unit, err error, probe bool, live Live) {
+	switch {
+	case r.repeats(u, err, probe, live):
+	case u.item > 0:
+		r.itemFailed(u, err, live)
+	default:
+		r.settle(u.Step, err, live)
+	}
+}
+
+// repeats counts an attempt that has failed and tells whether there is to be another,
+// whose time it notes then. A probe of a service that is down does not count for a
+// handler that the run cannot do without: its attempts are for its own failures.
+func (r *Run) repeats(u unit, err error, probe bool, live Live) bool {
+	rec := u.rec
+	rec.err = model.CleanText(err.Error())
+	if probe && u.Handler.IsCritical() {
+		if delay, ok := rec.again(u, r.start.ID+r.within, err); ok {
+			rec.due = after(live.Now, delay)
+			return true
+		}
+	}
+	rec.failures++
+	if u.item == 0 && !u.Undoes {
+		rec.tryFails(model.Stamp(live.Now))
+	}
+	delay, ok := rec.repeat(u, r.start.ID+r.within, rec.failures, err)
+	if ok {
+		rec.due = after(live.Now, delay)
+	}
+	return ok
+}
+
+// succeeded is the end of an attempt, or of a wait, with success.
+func (r *Run) succeeded(u unit, live Live) {
+	if u.item > 0 {
+		r.itemSucceeded(u, live)
+		return
+	}
+	r.succeed(u.Step, live)
+}

@@ -1,0 +1,324 @@
+package core
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine/checkpoint"
+	"procaas/engine/model"
+	"procaas/engine/planner"
+)
+
+// This file runs pipelines that handlers call. What a handler calls is a run inside of its run: it has records of its own,
+// which are a part of the checkpoint, and its tasks are those of the run.
+
+// goIn goes on inside of a call, and begins it when it has not been.
+func (r *Run) goIn(tasks []Attempt, u unit, live Live) []Attempt {
+	if u.rec.sub == nil && !r.enterCall(u, live) {
+		return tasks
+	}
+	sub := u.rec.sub
+	ready := sub.Ready(live)
+	r.underway += len(ready)
+	r.collect(sub)
+	if sub.status.Ended() {
+		r.leaveCall(u, live)
+	}
+	return append(tasks, ready...)
+}
+
+// enterCall begins a call; false when it may not begin now, or is decided by that.
+func (r *Run) enterCall(u unit, live Live) bool {
+	rec := u.rec
+	if u.Loops {
+		rec.sub = r.element(u)
+		r.dirty = true
+	} else {
+		if !r.admitted(u, live) {
+			return false
+		}
+		inputs, raw, err := r.inputsOf(u, live)
+		if err == nil && u.item == 0 {
+			err = r.spread(1, u.Callee)
+		}
+		if err == nil {
+			err = r.grow(runWeight + dataWeight*len(raw))
+		}
+		if err != nil {
+			r.giveUpUnit(u, err, live)
+			return false
+		}
+		rec.sub = r.inside(u, inputs, raw)
+		r.touch() // or, begun anew, it might have other inputs
+	}
+	rec.attempts = 1 // a call is not repeated; what is inside of it is
+	if rec.started.IsZero() {
+		rec.started = model.Stamp(live.Now)
+	}
+	rec.sub.began = model.Stamp(live.Now)
+	return true
+}
+
+// inside makes the run inside of a call.
+func (r *Run) inside(u unit, inputs map[string]any, raw json.RawMessage) *Run {
+	sub := newRun(u.Callee, Start{ID: r.start.ID, Event: r.start.Event, Flow: r.start.Flow, Key: r.start.Key})
+	sub.redone, sub.Extent = r.redone, r.Extent
+	sub.within, sub.flow, sub.inputs, sub.rawInputs = r.within+u.ref()+model.IntoCall, r.flow, inputs, raw
+	return sub
+}
+
+// inputsOf evaluates what a call gives to its pipeline. It is kept as long as the call
+// goes on, so it is bounded as the shared state is.
+func (r *Run) inputsOf(u unit, live Live) (map[string]any, json.RawMessage, error) {
+	p := u.Callee.Pipeline
+	inputs := p.InputDefaults()
+	given, err := u.Handler.Call.With.Eval(r.envOf(u, live))
+	if err != nil {
+		return nil, nil, err
+	}
+	if given, ok := given.(map[string]any); ok {
+		maps.Copy(inputs, given)
+	}
+	for _, name := range slices.Sorted(maps.Keys(inputs)) {
+		if err := p.InputContract(name).Check(inputs[name]); err != nil {
+			return nil, nil, err
+		}
+	}
+	raw, err := model.EncodeData(inputs)
+	if err != nil {
+		return nil, nil, fmt.Errorf("call: with: %w", err)
+	}
+	if limit := int(p.MaxState); len(raw) > limit {
+		return nil, nil, fmt.Errorf("call: the inputs are %d bytes, which have to be kept, and max-state of %s is %d", len(raw), p.ID, limit)
+	}
+	return inputs, raw, nil
+}
+
+// collect takes over what has become of a run inside of a call.
+func (r *Run) collect(sub *Run) {
+	r.emits = append(r.emits, sub.TakeEmits()...)
+	r.ended = append(r.ended, sub.TakeEnded()...)
+	r.taken, sub.taken = append(r.taken, sub.taken...), nil
+	r.dirty, r.must = r.dirty || sub.dirty, r.must || sub.must
+	sub.dirty, sub.must = false, false
+}
+
+// leaveCall decides a unit by the end of its call. Its error has the class of that which
+// the pipeline failed with.
+func (r *Run) leaveCall(u unit, live Live) {
+	rec, sub := u.rec, u.rec.sub
+	if rec.trail = sub.trail(); u.Loops && sub.status == model.Succeeded {
+		r.foldTrail(u)
+	}
+	if sub.status != model.Succeeded {
+		rec.failures = 1
+		_, failure, class := sub.gaveUp()
+		err := model.Permanent(&model.KeptError{Text: failure, Class: class, Failures: 1})
+		rec.err = model.CleanText(err.Error())
+		if u.item > 0 {
+			r.itemFailed(u, err, live)
+			return
+		}
+		r.settle(u.Step, err, live)
+		return
+	}
+	outputs, err := sub.outputs(live)
+	if err == nil {
+		rec.raw, err = r.encode(u.Step, outputs, false)
+	}
+	if err != nil {
+		r.giveUpUnit(u, err, live)
+		return
+	}
+	rec.response = outputs
+	r.succeeded(u, live)
+}
+
+// outputs evaluates what the pipeline of a run inside of a call gives.
+func (r *Run) outputs(live Live) (any, error) {
+	p := r.plan.Pipeline
+	if r.outer != nil {
+		return r.shared, nil
+	}
+	data, err := p.Outputs.Eval(r.env(live))
+	if err != nil {
+		return nil, err
+	}
+	outputs, _ := data.(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(outputs)) {
+		if err := p.OutputContract(name).Check(outputs[name]); err != nil {
+			return nil, err
+		}
+	}
+	if outputs == nil {
+		return map[string]any{}, nil
+	}
+	return outputs, nil
+}
+
+// finishIn tells how a task inside of a call ended.
+func (r *Run) finishIn(u unit, ref string, o Outcome, live Live) {
+	sub := u.rec.sub
+	before := sub.underway
+	sub.Finish(ref, o, live)
+	if sub.underway == before {
+		return // it was not under way there, so nothing has changed
+	}
+	r.underway--
+	r.settled = false
+	r.touch()
+	r.collect(sub)
+	if r.undoing {
+		return // the call has been given up
+	}
+	if sub.status.Ended() {
+		r.leaveCall(u, live)
+	}
+	if u.item > 0 {
+		r.finishItems(u.Step, live)
+	}
+	r.advance()
+}
+
+// withdrawIn tells that a task inside of a call does not start after all.
+func (r *Run) withdrawIn(u unit, ref string, now time.Time) {
+	sub := u.rec.sub
+	before := sub.underway
+	sub.Withdraw(ref, now)
+	if sub.underway == before {
+		return
+	}
+	r.underway--
+	r.settled = false
+	r.touch()
+}
+
+// called finds the call that a ref leads into, and the rest of the ref; ok is false when
+// the call does not go on.
+func (r *Run) called(ref string) (u unit, rest string, inside, ok bool) {
+	head, rest, inside := strings.Cut(ref, model.IntoCall)
+	u, ok = r.find(head)
+	return u, rest, inside, ok && (!inside || u.rec.sub != nil)
+}
+
+// calls gives the runs inside of the calls that a record keeps, of the handler itself or
+// of its items: those that go on, and those that do when an operator retries the run.
+func (r *record) calls() iter.Seq[*Run] {
+	return func(yield func(*Run) bool) {
+		if r.sub != nil && !yield(r.sub) || r.each == nil {
+			return
+		}
+		for i := range r.each.of {
+			if sub := r.each.of[i].sub; sub != nil && !yield(sub) {
+				return
+			}
+		}
+	}
+}
+
+// trail is what people are told of a call that has ended: what became of its handlers.
+func (r *Run) trail() []checkpoint.Record {
+	var out []checkpoint.Record
+	for i, s := range r.plan.Steps {
+		if rec := &r.records[i]; rec.reached() {
+			out = append(out, checkpoint.Record{
+				Path: s.Path, Outcome: rec.outcome, Attempts: rec.attempts, Started: rec.started, Finished: rec.finished,
+				Error: rec.err, Reason: rec.reason, Trail: rec.trail, Undo: rec.saveUndo(s),
+			})
+		}
+	}
+	return out
+}
+
+// joinTrails makes one trail of those of many items: of each handler, what became of it
+// in the last item in which it was not skipped, or failed.
+func joinTrails(items []record) []checkpoint.Record {
+	var out []checkpoint.Record
+	for i := range items {
+		trail := items[i].trail
+		if items[i].sub != nil {
+			trail = items[i].sub.trail()
+		}
+		for _, saved := range trail {
+			at := slices.IndexFunc(out, func(s checkpoint.Record) bool { return s.Path == saved.Path })
+			switch {
+			case at < 0:
+				out = append(out, saved)
+			case out[at].Outcome != model.OutcomeFailed && (saved.Outcome != model.OutcomeSkipped || out[at].Outcome == model.OutcomeSkipped):
+				out[at] = saved
+			}
+		}
+	}
+	return out
+}
+
+// revive takes over the calls of a handler, or of its items, that a checkpoint has.
+func (r *Run) revive(s *planner.Step, saved checkpoint.Record) error {
+	if err := r.reviveUnit(r.unit(s), saved.Call); err != nil || saved.Each == nil {
+		return err
+	}
+	for _, item := range saved.Each.Of {
+		if err := r.reviveUnit(r.itemOf(s, item.Item-1), item.Call); err != nil {
+			return fmt.Errorf("item %d: %w", item.Item-1, err)
+		}
+	}
+	return nil
+}
+
+func (r *Run) reviveUnit(u unit, saved *checkpoint.Run) error {
+	if saved == nil {
+		return nil
+	}
+	if u.Loops && u.item == 0 {
+		return errors.New("it is a stage that is repeated, and has an element that is not of its list")
+	}
+	if u.Callee == nil {
+		return fmt.Errorf("it is inside of a call of pipeline %s, which the handler does not make: the definition has changed", saved.Pipeline)
+	}
+	if u.Loops {
+		u.rec.sub = r.element(u)
+		if err := u.rec.sub.restore(*saved); err != nil {
+			return fmt.Errorf("element %d: %w", u.item-1, err)
+		}
+		return nil
+	}
+	data, err := dsl.ParseJSON(saved.Inputs)
+	if err != nil {
+		return fmt.Errorf("inputs: %w", err)
+	}
+	inputs, ok := data.(map[string]any)
+	if !ok {
+		return fmt.Errorf("inputs: want a mapping, have %s", model.KindOf(data))
+	}
+	u.rec.sub = r.inside(u, inputs, saved.Inputs)
+	if err := u.rec.sub.restore(*saved); err != nil {
+		return fmt.Errorf("call of %s: %w", saved.Pipeline, err)
+	}
+	return nil
+}
+
+// StepOf finds the handler of a view, also one inside of a call; nil when there is none.
+func StepOf(p *planner.Plan, h checkpoint.HandlerView) *planner.Step {
+	plan := p
+	for head := range strings.SplitSeq(h.Within, model.IntoCall) {
+		if head == "" {
+			continue
+		}
+		s := plan.ByPath[model.PathOf(head)]
+		if s == nil || s.Callee == nil {
+			return nil
+		}
+		plan = s.Callee
+	}
+	if s := plan.ByPath[strings.TrimSuffix(h.Path, model.UndoPath)]; s != nil && s.Undo != nil && s.Undo.Path == h.Path {
+		return s.Undo
+	}
+	return plan.ByPath[h.Path]
+}

@@ -1,0 +1,106 @@
+package core
+
+import (
+	"fmt"
+	"strings"
+
+	"procaas/dsl"
+	"procaas/engine/model"
+	"procaas/engine/planner"
+)
+
+// This file decides which way a stage goes.
+
+// enter decides about the conditions of the present stage before anything of it has
+// begun: handlers that they leave out are skipped at once, all others run as if there
+// were none. What has been decided is told by the records, so it is never decided
+// again, whatever live settings become.
+func (r *Run) enter(live Live) {
+	stage := r.plan.Stages[r.stage]
+	if r.givesUp() || stage.Declared.Enabled == nil && len(stage.Declared.Choose) == 0 {
+		return
+	}
+	for _, s := range stage.Steps {
+		if rec := &r.records[s.Position]; rec.reached() || rec.underway {
+			return
+		}
+	}
+	enabled, why, err := r.condition(stage.Declared.Enabled, "enabled", live)
+	if err != nil {
+		r.blame(stage, fmt.Errorf("enabled of stage %s: %w", stage.ID, err), live)
+		return
+	}
+	if !enabled {
+		for _, s := range stage.Steps {
+			r.see(s)
+			r.skip(s, "the stage is left out: "+why, live)
+		}
+		return
+	}
+	if len(stage.Declared.Choose) > 0 && stage.Loop() == nil {
+		r.choose(stage, live)
+	}
+}
+
+// choose takes the first branch that fits, and skips the handlers of the others.
+func (r *Run) choose(stage *planner.Stage, live Live) {
+	var taken *dsl.Branch
+	reasons := map[*dsl.Branch]string{}
+	for _, b := range stage.Declared.Choose {
+		if taken != nil {
+			reasons[b] = fmt.Sprintf("branch %d is taken", taken.Number())
+			continue
+		}
+		fits, why, err := r.condition(b.When, "when", live)
+		if err != nil {
+			r.blame(stage, fmt.Errorf("when of branch %d of stage %s: %w", b.Number(), stage.ID, err), live)
+			return
+		}
+		if fits {
+			taken = b
+		}
+		reasons[b] = why
+	}
+	for _, s := range stage.Steps {
+		if b := s.Handler.Branch; b != nil && b != taken {
+			r.see(s)
+			r.skip(s, fmt.Sprintf("branch %d is not taken: %s", b.Number(), reasons[b]), live)
+		}
+	}
+}
+
+// blame gives up the handlers of a stage whose conditions cannot be computed: the
+// first critical one, which fails the run, or all of them. An operator's retry
+// computes them again.
+func (r *Run) blame(stage *planner.Stage, err error, live Live) {
+	for _, s := range stage.Steps {
+		if s.Handler.IsCritical() {
+			r.giveUp(s, err, live)
+			return
+		}
+	}
+	for _, s := range stage.Steps {
+		r.giveUp(s, err, live)
+	}
+}
+
+// condition evaluates what must be true; why is for people when it is false. A
+// condition that is not given is true.
+func (r *Run) condition(v *dsl.Value, name string, live Live) (holds bool, why string, err error) {
+	if v.IsNull() {
+		return true, "", nil
+	}
+	got, err := v.Eval(r.env(live))
+	if err != nil {
+		return false, "", err
+	}
+	holds, ok := got.(bool)
+	if !ok {
+		return false, "", fmt.Errorf("%s: %s: want true or false, have %s", v.Span, name, model.KindOf(got))
+	}
+	why = name + " is false"
+	if e := v.Expr(); e != nil {
+		why += ": " + model.CleanText(strings.Join(strings.Fields(e.Source), " "))
+	}
+	return holds, why, nil
+}

@@ -1,0 +1,328 @@
+package core
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine/model"
+	"procaas/engine/planner"
+)
+
+// This file repeats the call of a handler for each element of a list.
+
+// An iteration is what became of the items of a for-each.
+type iteration struct {
+	items []any           // as they were when the first one began; nil once the handler is decided
+	raw   json.RawMessage // of items
+	of    []record        // as many
+
+	total             int
+	succeeded, failed int // once the handler is decided
+}
+
+// redriveItems lets the items start afresh that have failed; those that have
+// succeeded stay.
+func (r *record) redriveItems() {
+	each := r.each
+	*r = record{each: each, started: r.started, trail: r.trail}
+	each.succeeded, each.failed = 0, 0
+	for i := range each.of {
+		each.of[i].redrive(each.of[i].outcome == model.OutcomeFailed)
+	}
+}
+
+// expand computes the items of a handler. It is false when the handler is decided by
+// that.
+func (r *Run) expand(s *planner.Step, live Live) bool {
+	f, rec := s.Handler.ForEach, &r.records[s.Position]
+	items, raw, err := r.listOf(f, live)
+	if err == nil {
+		err = r.spread(len(items), s.Callee)
+	}
+	if err == nil {
+		err = r.grow(dataWeight * len(raw))
+	}
+	if err != nil {
+		r.giveUp(s, err, live)
+		return false
+	}
+	rec.started = model.Stamp(live.Now)
+	rec.each = &iteration{items: items, raw: raw, of: make([]record, len(items)), total: len(items)}
+	r.dirty = true
+	if s.Volatile || planner.AnyLive(f.Items.Reads()) {
+		r.touch() // begun anew, it might be another list
+	}
+	if len(items) == 0 {
+		r.gathered(s, live)
+		return false
+	}
+	return true
+}
+
+// listOf evaluates the list of a for-each. It is kept until the handler is decided, so
+// it is bounded as the shared state is.
+func (r *Run) listOf(f *dsl.ForEach, live Live) ([]any, json.RawMessage, error) {
+	v, err := f.Items.Eval(r.env(live))
+	if err != nil {
+		return nil, nil, err
+	}
+	items, ok := v.([]any)
+	if !ok {
+		if v == nil {
+			return nil, nil, fmt.Errorf("%s: for-each: items: want a list, have null; write ?? [] behind it where there may be none", f.Items.Span)
+		}
+		return nil, nil, fmt.Errorf("%s: for-each: items: want a list, have %s", f.Items.Span, model.KindOf(v))
+	}
+	if len(items) > f.MaxItems {
+		return nil, nil, fmt.Errorf("%s: for-each: items: have %d, and max-items is %d", f.Items.Span, len(items), f.MaxItems)
+	}
+	raw, err := model.EncodeData(v)
+	if err != nil {
+		return nil, nil, fmt.Errorf("for-each: items: %w", err)
+	}
+	if limit := int(r.plan.Pipeline.MaxState); len(raw) > limit {
+		return nil, nil, fmt.Errorf("for-each: the items are %d bytes, which have to be kept, and max-state is %d", len(raw), limit)
+	}
+	return items, raw, nil
+}
+
+// beginItems starts attempts of as many items as may be worked on at once, the first
+// ones first. After an item has failed for good that fails the handler, none behind it
+// goes on, but to undo what its call has done.
+func (r *Run) beginItems(tasks []Attempt, s *planner.Step, live Live) []Attempt {
+	each := r.records[s.Position].each
+	busy, stop := 0, each.stop(s)
+	for i := 0; i < stop && busy < s.Parallel; i++ {
+		u := r.itemOf(s, i)
+		if u.rec.decided() {
+			continue
+		}
+		busy++
+		tasks = r.beginItem(tasks, u, live)
+		if r.records[s.Position].decided() {
+			return tasks
+		}
+		if u.rec.decided() {
+			busy--
+			stop = each.stop(s)
+		}
+	}
+	for i := stop + 1; i < len(each.of); i++ {
+		if u := r.itemOf(s, i); u.rec.sub != nil && !u.rec.decided() {
+			tasks = r.giveUpItem(tasks, u, live)
+		}
+	}
+	r.finishItems(s, live)
+	return tasks
+}
+
+// beginItem starts the next attempt of an item when its time has come, or decides about
+// the item.
+func (r *Run) beginItem(tasks []Attempt, u unit, live Live) []Attempt {
+	switch {
+	case u.rec.underway, u.rec.outcome == model.OutcomeUnknown:
+	case u.rec.due.After(live.Now):
+	case u.rec.outcome == model.OutcomeWaiting:
+		r.itemSucceeded(u, live)
+	case u.Callee != nil:
+		return r.goIn(tasks, u, live)
+	default:
+		if t, ok := r.attempt(u, live); ok {
+			return append(tasks, t)
+		}
+	}
+	return tasks
+}
+
+// giveUpItem lets the call for an item undo what it has done, since an item before it has
+// failed the handler. One that has nothing to undo is left as it is: it goes on when an
+// operator retries the run.
+func (r *Run) giveUpItem(tasks []Attempt, u unit, live Live) []Attempt {
+	sub := u.rec.sub
+	if !sub.hasToUndo() {
+		return tasks
+	}
+	if !sub.givesUp() {
+		err := r.cutOffBy(u.Step)
+		sub.failedPath, sub.failure, sub.class = u.Path, model.CleanText(err.Error()), model.ClassOf(err)
+		r.touch()
+	}
+	return r.goIn(tasks, u, live)
+}
+
+// cutOffBy gives the error of the first item that has failed the handler.
+func (r *Run) cutOffBy(s *planner.Step) error {
+	each := r.records[s.Position].each
+	stop := each.stop(s)
+	item := &each.of[stop]
+	return r.itemOf(s, stop).within(&model.KeptError{Text: item.err, Class: item.class, Status: item.status, Failures: item.failures})
+}
+
+// busy tells whether a call of an item is under way, or nobody knows how it ended.
+func (e *iteration) busy() bool {
+	return e != nil && slices.ContainsFunc(e.of, func(r record) bool { return r.isBusy() })
+}
+
+// isBusy tells whether a call is under way, or nobody knows how it ended.
+func (r *record) isBusy() bool {
+	return r.underway || r.outcome == model.OutcomeUnknown || r.sub != nil && r.sub.underway > 0
+}
+
+// reached tells whether anything has become of any item.
+func (e *iteration) reached() bool {
+	return slices.ContainsFunc(e.of, func(r record) bool { return r.outcome != "" || r.attempts > 0 })
+}
+
+// cutOff tells whether a unit is an item that does not go on, since one before it has
+// failed. One whose call undoes what it has done goes on with that.
+func (r *Run) cutOff(u unit) bool {
+	return u.item > 0 && u.item > r.records[u.Position].each.stop(u.Step) && (u.rec.sub == nil || !u.rec.sub.givesUp())
+}
+
+// stop gives the number of items that are worked on: all of them, or those up to the
+// first one whose failure fails the handler.
+func (e *iteration) stop(s *planner.Step) int {
+	if s.Handler.ForEach.OnFailure != "fail" {
+		return len(e.of)
+	}
+	for i := range e.of {
+		if e.of[i].outcome == model.OutcomeFailed {
+			return i
+		}
+	}
+	return len(e.of)
+}
+
+// finishItems decides about the handler once nothing of it is left to do.
+func (r *Run) finishItems(s *planner.Step, live Live) {
+	rec := &r.records[s.Position]
+	if rec.each == nil || rec.decided() {
+		return
+	}
+	stop := rec.each.stop(s)
+	for i := range rec.each.of {
+		item := &rec.each.of[i]
+		if item.isBusy() || i < stop && !item.decided() {
+			return
+		}
+		if i > stop && item.sub != nil && !item.decided() && item.sub.hasToUndo() {
+			return
+		}
+	}
+	if stop == len(rec.each.of) {
+		r.gathered(s, live)
+		return
+	}
+	err := r.cutOffBy(s)
+	rec.sum()
+	rec.err = model.CleanText(err.Error())
+	r.settle(s, err, live)
+}
+
+// gathered makes the response of a handler of those of its items.
+func (r *Run) gathered(s *planner.Step, live Live) {
+	rec := &r.records[s.Position]
+	list := make([]any, len(rec.each.of))
+	for i := range rec.each.of {
+		list[i] = rec.each.of[i].result(s.Handler.ForEach.OnFailure == "collect")
+	}
+	if s.Gathers {
+		raw, err := r.encode(s, list, false)
+		if err != nil {
+			r.giveUp(s, err, live)
+			return
+		}
+		rec.response, rec.raw = list, raw
+	}
+	r.succeed(s, live)
+}
+
+// result is what the response of a for-each holds for an item.
+func (r *record) result(collect bool) any {
+	if !collect {
+		return r.response
+	}
+	out := map[string]any{"response": r.response, "status": nil, "error": nil}
+	if r.status != 0 {
+		out["status"] = r.status
+	}
+	if r.outcome == model.OutcomeFailed {
+		out["error"] = map[string]any{"class": r.class, "status": out["status"], "message": r.err}
+	}
+	return out
+}
+
+// sum adds up the attempts of the items.
+func (r *record) sum() {
+	if r.each.items == nil {
+		return // they are forgotten, and what they came to is known
+	}
+	r.attempts, r.failures, r.each.succeeded, r.each.failed = 0, 0, 0, 0
+	for i := range r.each.of {
+		item := &r.each.of[i]
+		r.attempts += item.attempts
+		r.failures += item.failures
+		switch item.outcome {
+		case model.OutcomeSucceeded:
+			r.each.succeeded++
+		case model.OutcomeFailed:
+			r.each.failed++
+		}
+	}
+}
+
+// forgetItems drops the items of a handler that is decided, unless an operator's retry
+// goes on with those that are not done.
+func (r *record) forgetItems(goesOn bool) {
+	if goesOn {
+		return
+	}
+	r.trail = joinTrails(append([]record{{trail: r.trail}}, r.each.of...))
+	r.each.items, r.each.raw, r.each.of = nil, nil, nil
+}
+
+// itemSucceeded decides about an item.
+func (r *Run) itemSucceeded(u unit, live Live) {
+	rec := u.rec
+	rec.outcome, rec.err, rec.reason, rec.sub = model.OutcomeSucceeded, "", "", nil
+	rec.emitted = nil // the ids follow from the run
+	if !u.Gathers {
+		rec.response, rec.raw = nil, nil
+	}
+	if u.Handler.ForEach.OnFailure != "collect" || !u.Gathers {
+		rec.status = 0
+	}
+	if total := r.records[u.Position].each.kept(); total > int(r.plan.Pipeline.MaxState) {
+		r.itemFailed(u, model.Permanent(fmt.Errorf("responses of %d bytes have to be kept, and max-state is %d", total, r.plan.Pipeline.MaxState)), live)
+		return
+	}
+	r.decideItem(u)
+}
+
+// itemFailed decides that an item has failed for good.
+func (r *Run) itemFailed(u unit, err error, live Live) {
+	rec := u.rec
+	rec.outcome, rec.err, rec.reason = model.OutcomeFailed, model.CleanText(err.Error()), ""
+	rec.response, rec.raw, rec.status = nil, nil, statusOf(err)
+	rec.class = model.ClassOf(err)
+	r.decideItem(u)
+}
+
+func (r *Run) decideItem(u unit) {
+	u.rec.due, u.rec.started = time.Time{}, time.Time{}
+	u.rec.body, u.rec.ready = nil, false
+	r.Extent.further = true
+	r.touch()
+}
+
+// kept is the size of the responses of the items.
+func (e *iteration) kept() int {
+	n := 0
+	for i := range e.of {
+		n += len(e.of[i].raw)
+	}
+	return n
+}

@@ -1,0 +1,112 @@
+package core
+
+import (
+	"fmt"
+
+	"procaas/dsl"
+	"procaas/engine/planner"
+)
+
+// This file bounds what one run may become. The bounds of a list, of a call's depth and of
+// a value are not enough: lists inside of lists multiply, and so does what each keeps. It
+// belongs to the pure core, as run.go does.
+
+// An extent is how far a run has spread. The runs inside of its calls share it.
+type extent struct {
+	root   *Run
+	parts  int // handlers so far, each counted anew for each element and each call
+	flying int // tasks under way
+	grown  int // bytes that came since the run was weighed
+
+	Looped int // runs that it has started in the loop that its pipeline is part of
+
+	further bool // a handler or an element was decided, or a call ended, since the last Change
+}
+
+const (
+	// maxFlying bounds the tasks of one run that are under way at once: the bounds of
+	// several for-each inside of each other multiply.
+	maxFlying = 1000
+
+	// holdMost bounds what one run keeps in memory, besides four times the max-state of its
+	// pipeline, in bytes.
+	holdMost = 128 << 20
+
+	// weighEvery is how much comes before the run is weighed again, in bytes.
+	weighEvery = holdMost / 16
+
+	recordWeight = 1 << 10 // of a handler or an element, in bytes of memory
+	runWeight    = 2 << 10 // of a call
+	dataWeight   = 3       // of each byte of JSON, which is there decoded, too
+)
+
+// spread counts the handlers of n elements or calls, before they are made. It refuses those
+// that would be too many for one run.
+func (r *Run) spread(n int, callee *planner.Plan) error {
+	each := 1
+	if callee != nil {
+		each += len(callee.Steps)
+	}
+	x := r.Extent
+	if n > (dsl.MaxRunParts-x.parts)/each {
+		what := fmt.Sprintf("%d elements", n)
+		if callee != nil {
+			what = fmt.Sprintf("%d calls of %d handlers", n, each-1)
+		}
+		return fmt.Errorf("the run has had %d handlers, those of each element and each call counted, and %s more would make %d; "+
+			"want at most %d in one run: split the work over several runs, with emit or queue.put for each part of it",
+			x.parts, what, x.parts+n*each, dsl.MaxRunParts)
+	}
+	x.parts += n * each
+	return r.grow(n * (recordWeight + (each-1)*recordWeight))
+}
+
+// grow notes bytes that the run is about to keep, and refuses them when it keeps too much.
+// It weighs the run now and then only: what has been dropped since is not counted that way.
+func (r *Run) grow(bytes int) error {
+	x := r.Extent
+	if x.grown += bytes; x.grown < weighEvery {
+		return nil
+	}
+	most := holdMost + 4*int(x.root.plan.Pipeline.MaxState)
+	if held := x.root.weight() + bytes; held > most {
+		return fmt.Errorf("the run would keep %d bytes of state, lists, inputs, responses and records in memory, and may keep %d; "+
+			"keep less: give services references in place of whole documents, lower max-parallel, "+
+			"or split the work over several runs, with emit or queue.put for each part of it", held, most)
+	}
+	x.grown = 0
+	return nil
+}
+
+// weight is about how much memory the run keeps.
+func (r *Run) weight() int {
+	n := runWeight + dataWeight*len(r.rawInputs)
+	for _, raw := range r.raw {
+		n += dataWeight * len(raw)
+	}
+	for i := range r.records {
+		n += r.records[i].weight()
+	}
+	return n
+}
+
+func (r *record) weight() int {
+	n := recordWeight + dataWeight*len(r.raw) + len(r.err) + len(r.trail)*recordWeight
+	for _, raw := range r.saw {
+		n += dataWeight * len(raw)
+	}
+	for _, raw := range r.was {
+		n += dataWeight * len(raw)
+	}
+	if r.sub != nil {
+		n += r.sub.weight()
+	}
+	if r.each == nil {
+		return n
+	}
+	n += dataWeight * len(r.each.raw)
+	for i := range r.each.of {
+		n += r.each.of[i].weight()
+	}
+	return n
+}

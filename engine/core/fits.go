@@ -1,0 +1,256 @@
+package core
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"procaas/dsl"
+	"procaas/engine/checkpoint"
+	"procaas/engine/model"
+	"procaas/engine/planner"
+)
+
+// Fits tells why a run that has begun by one plan cannot go on by another: nil
+// when it can. Then the checkpoint is one that the other plan could have written,
+// and holds all that the handlers which are still to come read. before is nil when
+// nobody knows the first plan any more; then less is found out.
+func Fits(before, after *planner.Plan, v checkpoint.RunView) error {
+	if now := planner.FlowID(after.Pipeline); now != v.Flow {
+		return fmt.Errorf("it is of flow %s, and the pipeline of %s: the definition has changed", v.Flow, now)
+	}
+	if v.Stage == 0 {
+		return nil // no handler has been decided
+	}
+	c := checkpoint.Run{Format: checkpoint.Format, Pipeline: v.Pipeline, Generation: v.Generation, Stage: v.Stage - 1}
+	if v.Cancelling != "" {
+		return errors.New("it is cancelled, and ends by the definition that it began with")
+	}
+	for _, h := range v.Handlers {
+		if h.Within == "" && strings.HasSuffix(h.Path, model.UndoPath) && strings.Count(h.Path, "/") > 2 {
+			return errors.New("it undoes what it has done, by the definition that it began with")
+		}
+	}
+	if path := v.InsideOf(); strings.Count(path, "/") == 1 {
+		return fmt.Errorf("it is among the elements of stage %s, and goes on by the definition that the stage began with", path)
+	} else if path != "" {
+		return fmt.Errorf("it is inside of the pipeline that %s calls, and goes on by the definition that the call began with", path)
+	}
+	for _, h := range v.Handlers {
+		if h.Within != "" {
+			continue // of a call that has ended
+		}
+		saved := checkpoint.Record{Path: h.Path, Outcome: h.Outcome, Attempts: h.Attempts, Reason: h.Reason}
+		if h.Outcome == model.OutcomeRunning || h.Outcome == model.OutcomeUnknown || h.Outcome == model.OutcomeWaiting {
+			saved.Outcome = "" // not decided, which is all that matters here
+		}
+		if saved.Outcome == "" {
+			saved.Attempts = cmp.Or(saved.Attempts, 1) // it was reached
+		}
+		c.Handlers = append(c.Handlers, saved)
+	}
+	r := newRun(after, Start{ID: v.ID, Flow: v.Flow, Key: v.Key, Generation: v.Generation})
+	if err := r.restore(c); err != nil {
+		return err
+	}
+	return (&fitting{before: before, run: r, failed: v.Status == model.Failed}).check()
+}
+
+// A fitting compares what a run has done by one plan with what it would have done
+// by another.
+type fitting struct {
+	before *planner.Plan // may be nil
+	run    *Run          // restored by the other plan
+	failed bool          // the run has failed
+}
+
+func (f *fitting) check() error {
+	if err := f.checkWay(); err != nil {
+		return err
+	}
+	for _, s := range f.run.plan.Steps {
+		rec, was := &f.run.records[s.Position], f.was(s)
+		switch {
+		case !rec.reached():
+			continue
+		case f.early(s) != nil:
+			e := f.early(s)
+			return fmt.Errorf("it has begun the handler %s, which now waits for %s: %s", s.Path, e.From.Path, e.Why)
+		case f.goesOn(s):
+			if was != nil && !rec.decided() && was.Handler.Type != s.Handler.Type {
+				return fmt.Errorf("it has begun the handler %s as %s, which is %s now", s.Path, was.Handler.Type, s.Handler.Type)
+			}
+			continue
+		}
+		if err := f.checkCritical(s, was); err != nil {
+			return err
+		}
+		if was == nil {
+			continue
+		}
+		if err := f.checkKept(s, was); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkWay makes sure that the way which the present stage goes, once it has begun,
+// is decided for all handlers of it that are to come.
+func (f *fitting) checkWay() error {
+	if f.run.stage == len(f.run.plan.Stages) {
+		return nil
+	}
+	stage := f.run.plan.Stages[f.run.stage]
+	reached := func(s *planner.Step) bool { return f.run.records[s.Position].reached() }
+	if !slices.ContainsFunc(stage.Steps, reached) {
+		return nil
+	}
+	for _, s := range stage.Steps {
+		if reached(s) {
+			continue
+		}
+		was := f.was(s)
+		now, then := stage.Declared, (*dsl.Stage)(nil)
+		if was != nil {
+			then = f.before.Stages[was.Stage].Declared
+		}
+		if ways(now) == "" && ways(then) == "" {
+			continue
+		}
+		if then == nil || ways(now) != ways(then) || branchOf(s) != branchOf(was) {
+			return fmt.Errorf("it has chosen its way through stage %s, and the handler %s was not a part of that", stage.ID, s.Path)
+		}
+	}
+	return nil
+}
+
+// ways writes the conditions of a stage, to compare them; empty when it has none.
+func ways(stage *dsl.Stage) string {
+	if stage == nil || stage.Enabled == nil && len(stage.Choose) == 0 {
+		return ""
+	}
+	text := "enabled " + planner.ValueText(stage.Enabled)
+	for _, b := range stage.Choose {
+		text += " when " + planner.ValueText(b.When)
+	}
+	return text
+}
+
+// branchOf numbers the branch of a handler; 0 for none.
+func branchOf(s *planner.Step) int {
+	if s.Handler.Branch == nil {
+		return 0
+	}
+	return s.Handler.Branch.Number()
+}
+
+// early finds a handler that one which was reached should have waited for.
+func (f *fitting) early(s *planner.Step) *planner.Edge {
+	for i, e := range s.After {
+		if f.goesOn(e.From) {
+			return &s.After[i]
+		}
+	}
+	return nil
+}
+
+// goesOn tells whether a handler is still to be decided, or will be again when an
+// operator retries the run: one that fails has such a critical handler, though
+// calls may still be under way.
+func (f *fitting) goesOn(s *planner.Step) bool {
+	rec, was := &f.run.records[s.Position], f.was(s)
+	if !rec.decided() || rec.outcome != model.OutcomeFailed || s.Stage != f.run.stage || !s.Handler.IsCritical() {
+		return !rec.decided()
+	}
+	return was == nil && f.failed || was != nil && was.Handler.IsCritical()
+}
+
+// was gives the handler as it was before; nil when that is not known.
+func (f *fitting) was(s *planner.Step) *planner.Step {
+	if f.before == nil {
+		return nil
+	}
+	return f.before.ByPath[s.Path]
+}
+
+// checkCritical refuses that a run succeeds without a critical handler.
+func (f *fitting) checkCritical(s, was *planner.Step) error {
+	rec := &f.run.records[s.Position]
+	if !s.Handler.IsCritical() || rec.outcome == model.OutcomeSucceeded || was != nil && was.Handler.IsCritical() ||
+		rec.outcome == model.OutcomeSkipped && model.LeftByAuthor(rec.reason) {
+		return nil
+	}
+	return fmt.Errorf("it has gone on without the handler %s, which is critical now", s.Path)
+}
+
+// checkKept makes sure that what a decided handler has left is all that it would
+// have left for the handlers to come.
+func (f *fitting) checkKept(s, was *planner.Step) error {
+	rec := &f.run.records[s.Position]
+	now, then := leaves(s, rec), leaves(was, rec)
+	for _, name := range slices.Concat(now, then) {
+		if slices.Contains(now, name) && slices.Contains(then, name) {
+			continue
+		}
+		reader := f.reader(dsl.Path{planner.SharedRoot, name})
+		switch {
+		case reader == nil:
+		case slices.Contains(now, name):
+			return fmt.Errorf("%s reads shared-state.%s, which %s writes now, and did not when it ran", reader.Path, name, s.Path)
+		default:
+			return fmt.Errorf("%s reads shared-state.%s, which %s wrote when it ran, and does not now", reader.Path, name, s.Path)
+		}
+	}
+	if was.Keeps || rec.outcome != model.OutcomeSucceeded || strings.HasPrefix(rec.reason, goneOn) {
+		return nil // kept, or there was none
+	}
+	if reader := f.reader(dsl.Path{planner.SourcesRoot, s.Handler.ID, "response"}); reader != nil {
+		return fmt.Errorf("%s reads the response of %s, which nobody read when it came, so that it was not kept", reader.Path, s.Path)
+	}
+	return nil
+}
+
+// reader finds a handler to come that reads a path, or a compensation that may be to come.
+func (f *fitting) reader(path dsl.Path) *planner.Step {
+	reads := func(r dsl.Read) bool { return r.Path.Overlaps(path) }
+	for _, s := range f.run.plan.Steps {
+		rec := &f.run.records[s.Position]
+		switch {
+		case s.Stage >= f.run.stage && f.goesOn(s) && slices.ContainsFunc(s.Reads, reads):
+			return s
+		case s.Undo != nil && (rec.outcome == model.OutcomeSucceeded || !rec.decided()) && slices.ContainsFunc(s.Handler.CompensateReads(), reads):
+			return s.Undo
+		}
+	}
+	return nil
+}
+
+// leaves lists the names of the shared state that a handler sets when it ends as a
+// record tells.
+func leaves(s *planner.Step, rec *record) (names []string) {
+	var from []*dsl.Value
+	h := s.Handler
+	switch {
+	case rec.outcome != model.OutcomeSucceeded:
+		if h.Fallback != nil && !h.IsCritical() {
+			from = append(from, h.Fallback.Result)
+		}
+	case strings.HasPrefix(rec.reason, goneOn):
+		for _, rule := range h.OnError {
+			from = append(from, rule.Result)
+		}
+	case s.Type.SetsState:
+		from = append(from, h.Result, h.Body)
+	default:
+		from = append(from, h.Result)
+	}
+	for _, v := range from {
+		for _, k := range v.Keys() {
+			names = append(names, k.Name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,130 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+
+	"procaas/dsl"
+	"procaas/engine/model"
+	"procaas/engine/planner"
+)
+
+// This file decides what becomes of a handler whose call has failed for good, by
+// the rules of its on-error.
+
+// settle gives a handler up, unless a rule lets the run go on.
+func (r *Run) settle(s *planner.Step, err error, live Live) {
+	if len(s.Handler.OnError) == 0 {
+		r.giveUp(s, err, live)
+		return
+	}
+	env := r.env(live)
+	env["error"] = r.errorData(s, err)
+	rule, broken := ruleFor(s.Handler.OnError, err, env)
+	switch {
+	case broken != nil:
+		// A rule that cannot be judged must not hide the error that it is about.
+		r.giveUp(s, fmt.Errorf("%w; on-error: %s", err, broken.Error()), live)
+	case rule == nil:
+		r.giveUp(s, err, live)
+	case rule.Then == "continue":
+		r.goOn(s, rule, err, env, live)
+	case rule.Then == "skip" && !s.Handler.IsCritical():
+		rec := &r.records[s.Position]
+		rec.status = statusOf(err)
+		r.skip(s, "on-error skips after "+model.ClassOf(err), live)
+		r.standIn(s, live)
+	default:
+		r.giveUp(s, explained(rule, err, env), live)
+	}
+}
+
+// ruleFor finds the first rule that fits an error; nil when none does.
+func ruleFor(rules []*dsl.OnError, err error, env dsl.Env) (*dsl.OnError, error) {
+	for _, rule := range rules {
+		if len(rule.On) > 0 && !model.InClass(err, rule.On) {
+			continue
+		}
+		if rule.When == nil {
+			return rule, nil
+		}
+		v, broken := rule.When.Eval(env)
+		if broken != nil {
+			return nil, broken
+		}
+		fits, ok := v.(bool)
+		if !ok {
+			return nil, fmt.Errorf("%s: when: want true or false, have %s", rule.When.Span, model.KindOf(v))
+		}
+		if fits {
+			return rule, nil
+		}
+	}
+	return nil, nil
+}
+
+// goneOn begins the reason of a handler that has succeeded by a rule.
+const goneOn = "on-error goes on after "
+
+// goOn decides that a handler counts as succeeded after an error, with what the
+// rule sets in place of its own result.
+func (r *Run) goOn(s *planner.Step, rule *dsl.OnError, err error, env dsl.Env, live Live) {
+	rec := &r.records[s.Position]
+	if _, broken := r.assignIn(rec, rule.Result, env); broken != nil {
+		r.giveUp(s, fmt.Errorf("%w; on-error: %s", err, broken.Error()), live)
+		return
+	}
+	rec.outcome, rec.reason = model.OutcomeSucceeded, goneOn+model.ClassOf(err)
+	rec.response, rec.raw, rec.status = nil, nil, statusOf(err)
+	r.decide(s, live)
+}
+
+// explained puts the message of a rule before an error.
+func explained(rule *dsl.OnError, err error, env dsl.Env) error {
+	if rule.Message == nil {
+		return err
+	}
+	v, broken := rule.Message.Eval(env)
+	if broken != nil {
+		return fmt.Errorf("%w; on-error: %s", err, broken.Error())
+	}
+	text, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("%w; on-error: %s: message: want text, have %s", err, rule.Message.Span, model.KindOf(v))
+	}
+	return fmt.Errorf("%s: %w", text, err)
+}
+
+// errorData is the root error. Attempts that a crash cut off do not count: the
+// rules must not depend on crashes.
+func (r *Run) errorData(s *planner.Step, err error) map[string]any {
+	data := map[string]any{
+		"class": model.ClassOf(err), "message": model.CleanText(err.Error()), "attempts": r.records[s.Position].failures,
+		"status": nil, "body": nil,
+	}
+	var status *model.StatusError
+	var kept *model.KeptError
+	switch {
+	case errors.As(err, &status):
+		data["status"], data["body"] = status.Status, status.Body
+	case errors.As(err, &kept):
+		data["attempts"] = kept.Failures
+		if kept.Status != 0 {
+			data["status"] = kept.Status
+		}
+	}
+	return data
+}
+
+// statusOf gives the status of a reply that was not expected; 0 for other errors.
+func statusOf(err error) int {
+	var status *model.StatusError
+	var kept *model.KeptError
+	switch {
+	case errors.As(err, &status):
+		return status.Status
+	case errors.As(err, &kept):
+		return kept.Status
+	}
+	return 0
+}

@@ -1,0 +1,347 @@
+package core
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine/model"
+	"procaas/engine/planner"
+)
+
+// This file decides about handlers: it takes their results, fills the shared
+// state and evaluates expressions.
+
+// take accepts how a call ended: the response, the time at which the handler
+// counts as done, and the events, made complete.
+func (r *Run) take(u unit, o Outcome, live Live) ([]model.Event, error) {
+	if o.Err != nil {
+		return nil, o.Err
+	}
+	until := o.Result.Until
+	raw, err := r.encode(u.Step, o.Result.Response, until.After(live.Now))
+	if err != nil {
+		return nil, err
+	}
+	if until.Year() > 9999 {
+		return nil, model.Permanent(errors.New("wait: want a time before the year 10000, have a later one"))
+	}
+	events, err := r.completeAll(u, o.Result.Emit, live)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.grow(dataWeight * len(raw)); err != nil {
+		return nil, model.Permanent(err)
+	}
+	rec := u.rec
+	rec.response, rec.raw, rec.status = o.Result.Response, raw, o.Result.Status
+	if until.After(live.Now) {
+		rec.outcome, rec.err = model.OutcomeWaiting, ""
+		rec.due = after(until, 0)
+	}
+	return events, nil
+}
+
+// encode makes JSON of a response. One that checkpoints keep, because others
+// read it or because it stays until a wait is over, is bounded as the shared
+// state is.
+func (r *Run) encode(s *planner.Step, response any, waits bool) (json.RawMessage, error) {
+	raw, err := model.EncodeData(response)
+	if err != nil {
+		return nil, model.Permanent(fmt.Errorf("response: %w", err))
+	}
+	if limit := int(r.plan.Pipeline.MaxState); (s.Keeps || waits) && len(raw) > limit {
+		return nil, model.Permanent(fmt.Errorf("response of %d bytes has to be kept, and max-state is %d", len(raw), limit))
+	}
+	return raw, nil
+}
+
+// emit hands events out with the next change.
+func (r *Run) emit(rec *record, events []model.Event) {
+	for _, e := range events {
+		rec.emitted = append(rec.emitted, e.ID)
+	}
+	r.emits = append(r.emits, events...)
+}
+
+// completeAll makes the events complete that a call has emitted. It refuses those whose
+// payload no store could keep, and those that make a chain too long.
+func (r *Run) completeAll(u unit, emitted []model.Event, live Live) ([]model.Event, error) {
+	events := make([]model.Event, len(emitted))
+	for i, e := range emitted {
+		if _, err := model.EncodeData(e.Payload); err != nil {
+			return nil, model.Permanent(fmt.Errorf("payload of event %d: %w", i+1, err))
+		}
+		events[i] = r.complete(u, i, e, live)
+		if err := r.hop(&events[i], live.Now); err != nil {
+			return nil, model.Permanent(err)
+		}
+	}
+	return events, nil
+}
+
+// complete fills what an emitted event leaves open. An id that follows from the
+// run, the handler and the event's number is found again when the handler had
+// to be repeated.
+func (r *Run) complete(u unit, i int, e model.Event, live Live) model.Event {
+	if e.ID != "" {
+		e.Identity = model.Digest("emitted", e.Source, e.ID)
+	} else if r.start.Event.Identity != "" {
+		e.Identity = model.Digest(r.start.Event.Identity, r.keyed(u.ref()), "emit", strconv.Itoa(i))
+	}
+	if e.ID == "" {
+		e.ID = model.Digest(r.start.ID, r.keyed(u.ref()), "emit", strconv.Itoa(i))
+	}
+	if e.Source == "" {
+		e.Source = model.ReservedSource + "run/" + r.start.ID
+	}
+	e.Inner = true
+	if e.Time.IsZero() {
+		e.Time = model.Stamp(live.Now)
+	}
+	if e.TraceParent == "" {
+		e.TraceParent, e.TraceState = r.start.Event.TraceParent, r.start.Event.TraceState
+	}
+	return e
+}
+
+// succeed applies the result of a handler whose call was successful, and so
+// decides it.
+func (r *Run) succeed(s *planner.Step, live Live) {
+	rec := &r.records[s.Position]
+	rec.outcome = model.OutcomeSucceeded
+	r.publish(s) // its own result reads it
+	if _, err := r.assign(rec, s.Handler.Result, live); err != nil {
+		r.giveUp(s, err, live)
+		return
+	}
+	rec.err, rec.reason = "", ""
+	r.decide(s, live)
+}
+
+// giveUp decides that a handler has failed for good. When it is critical, the
+// run fails as soon as nothing is under way any more.
+func (r *Run) giveUp(s *planner.Step, err error, live Live) {
+	rec := &r.records[s.Position]
+	rec.outcome, rec.err, rec.reason = model.OutcomeFailed, model.CleanText(err.Error()), ""
+	rec.response, rec.raw, rec.status = nil, nil, statusOf(err)
+	r.decide(s, live)
+	if !s.Handler.IsCritical() {
+		r.standIn(s, live)
+		return
+	}
+	if r.failedPath == "" {
+		r.failedPath, r.class = s.Path, model.ClassOf(err)
+		if s.Loops {
+			r.failedPath = cmp.Or(rec.failedElement(), s.Path)
+		}
+		r.failure = s.Path + ": " + rec.err
+		if rec.attempts > 0 && rec.each == nil && s.Callee == nil {
+			r.failure = fmt.Sprintf("%s: attempt %d: %s", s.Path, rec.attempts, rec.err)
+		}
+	}
+}
+
+// skip decides that a handler is left out.
+func (r *Run) skip(s *planner.Step, reason string, live Live) {
+	rec := &r.records[s.Position]
+	rec.outcome, rec.reason = model.OutcomeSkipped, reason
+	r.decide(s, live)
+}
+
+// standIn fills the shared state for a handler that is out or has failed. A
+// fallback that cannot be computed fills nothing: the run goes on as if there
+// were none, and the error is kept for people.
+func (r *Run) standIn(s *planner.Step, live Live) {
+	if !s.StandsIn() {
+		return
+	}
+	if _, err := r.assign(&r.records[s.Position], s.Handler.Fallback.Result, live); err != nil {
+		rec := &r.records[s.Position]
+		text := "fallback: " + err.Error()
+		if rec.err != "" {
+			text = rec.err + "; " + text
+		}
+		rec.err = model.CleanText(text)
+		r.ended[len(r.ended)-1].Error = rec.err
+	}
+}
+
+// decide closes the record of a handler.
+func (r *Run) decide(s *planner.Step, live Live) {
+	r.Extent.further = true
+	rec := &r.records[s.Position]
+	rec.finished = model.Stamp(live.Now)
+	rec.due = time.Time{}
+	rec.body, rec.ready = nil, false
+	// One that has failed the run goes on when an operator retries it.
+	goesOn := rec.outcome == model.OutcomeFailed && s.Handler.IsCritical()
+	if r.within != "" && !goesOn {
+		// What a call in here has undone would be forgotten with it, and is done again
+		// when the call that this run is inside of begins anew.
+		for sub := range rec.calls() {
+			sub.forgetUndone()
+		}
+	}
+	if rec.each != nil {
+		rec.sum()
+		rec.forgetItems(goesOn)
+	}
+	if !s.Keeps {
+		rec.response, rec.raw = nil, nil
+	}
+	r.touch()
+	r.publish(s)
+	if s.Undo != nil && rec.outcome == model.OutcomeSucceeded {
+		r.undoable++
+		rec.done = r.undoable
+	}
+	if !goesOn {
+		rec.sub = nil
+	}
+	if s.Loops {
+		return // its handlers are told of, one by one
+	}
+	ended := rec.save(s.Path).View()
+	ended.Within = strings.TrimSuffix(r.within, model.IntoCall)
+	r.ended = append(r.ended, ended)
+}
+
+// publish shows the outcome of a handler to the expressions that follow. Of two
+// handlers with one id, the later stage's is seen.
+func (r *Run) publish(s *planner.Step) {
+	rec := &r.records[s.Position]
+	source := map[string]any{"response": rec.response, "status": nil, "outcome": rec.outcome}
+	if rec.status != 0 {
+		source["status"] = rec.status
+	}
+	r.sources[s.Handler.ID] = source
+}
+
+// rolledOut tells whether the run is in the handler's share; why is for people.
+// The same value is always in the same place of a hundred, so that a share that
+// grows keeps those that were in it.
+func (r *Run) rolledOut(s *planner.Step, live Live) (in bool, why string, err error) {
+	if live.Share == nil {
+		return true, "", nil
+	}
+	percent, ok := live.Share(s)
+	if !ok || percent >= 100 {
+		return true, "", nil
+	}
+	var by any = r.start.Key
+	if o := s.Handler.Rollout; o != nil && !o.By.IsNull() {
+		if by, err = o.By.Eval(r.env(live)); err != nil {
+			return false, "", err
+		}
+	}
+	raw, err := model.EncodeData(by)
+	if err != nil {
+		return false, "", fmt.Errorf("rollout: by: %w", err)
+	}
+	const digits = 13 // hexadecimal ones, as many as a float64 holds exactly
+	n, err := strconv.ParseUint(model.Digest(s.Path, "rollout", string(raw))[:digits], 16, 64)
+	if err != nil {
+		return false, "", err
+	}
+	if at := float64(n) / (1 << (4 * digits)) * 100; at < percent {
+		return true, "", nil
+	}
+	return false, fmt.Sprintf("rolled out to %g %%, and this run is not among them", percent), nil
+}
+
+// assign sets names of the shared state to the values of a mapping, for a handler. A mapping
+// has no order: all its expressions see the state before it. All names are set
+// or none.
+func (r *Run) assign(rec *record, mapping *dsl.Value, live Live) (map[string]any, error) {
+	if len(mapping.Keys()) == 0 {
+		return map[string]any{}, nil
+	}
+	return r.assignIn(rec, mapping, r.env(live))
+}
+
+// assignIn is assign with the roots that the expressions may read.
+func (r *Run) assignIn(rec *record, mapping *dsl.Value, env dsl.Env) (map[string]any, error) {
+	keys, items := mapping.Keys(), mapping.Items()
+	values := make(map[string]any, len(keys))
+	// Copies: bodies that are evaluated and calls under way may still see the old ones, and an
+	// error in the last name must leave the first as it was.
+	shared, raws, added := maps.Clone(r.shared), maps.Clone(r.raw), 0
+	for i, k := range keys {
+		value, err := items[i].Eval(env)
+		if err != nil {
+			return nil, err
+		}
+		raw, err := model.EncodeData(value)
+		if err == nil {
+			err = r.plan.Pipeline.StateContract(k.Name).Check(value)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", k.Span, k.Name, err)
+		}
+		shared[k.Name], raws[k.Name], values[k.Name] = value, raw, value
+		added += len(raw)
+	}
+	if err := model.CheckState(raws, int(r.plan.Pipeline.MaxState)); err != nil {
+		return nil, err
+	}
+	if err := r.grow(dataWeight * added); err != nil {
+		return nil, err
+	}
+	r.touch()
+	for name := range values {
+		rec.replaces(name, r.raw[name])
+		r.wrote[name] = true
+	}
+	r.shared, r.raw = shared, raws
+	return values, nil
+}
+
+// env gives the roots that expressions may read.
+func (r *Run) env(live Live) dsl.Env {
+	if r.outer != nil {
+		return r.elementEnv(live)
+	}
+	root, origin := "event", r.event
+	if r.within != "" {
+		root, origin = "inputs", r.inputs
+	}
+	return dsl.Env{
+		root:                origin,
+		planner.SharedRoot:  r.shared,
+		planner.SourcesRoot: r.sources,
+		"configs":           live.Configs,
+		"flow":              r.flow,
+		"run":               r.data(),
+	}
+}
+
+// data is the root run.
+func (r *Run) data() map[string]any {
+	if r.self == nil {
+		r.self = map[string]any{"id": r.start.ID, "pipeline": r.plan.Pipeline.ID, "started": model.TimeData(r.began)}
+	}
+	return r.self
+}
+
+// after is the time of something that is due in a while, rounded up: stamped as it is, it
+// would come too early.
+func after(now time.Time, wait time.Duration) time.Time {
+	return model.Stamp(now.Add(wait + time.Millisecond - 1))
+}
+
+// identity is what the keys of the run's calls follow from: its event, when that had an id
+// of its own, so that a run that begins anew after a restore has the same.
+func (s *Start) identity() string { return cmp.Or(s.Event.Identity, s.ID) }
+
+// idempotencyKey is the same for all attempts of a call, wherever and whenever
+// they are made.
+func idempotencyKey(run, path string, iteration int) string {
+	return model.Digest(run, path, strconv.Itoa(iteration))
+}

@@ -1,0 +1,150 @@
+package core
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine/checkpoint"
+	"procaas/engine/model"
+	"procaas/engine/planner"
+)
+
+// A record is what became of one handler.
+type record struct {
+	outcome  string // empty while undecided
+	attempts int    // that were started
+	failures int    // attempts that ended with an error
+	unknown  bool   // how the last attempt ended must be asked of the service
+	asked    int    // verifications that ended with an error
+
+	started  time.Time // of the first attempt
+	finished time.Time
+	due      time.Time     // of the next attempt, or of the end of a wait
+	delay    time.Duration // before the last repetition
+	held     time.Time     // since when the guard holds it who shall not do so for ever
+
+	err      string
+	class    string // of err; of an item that has failed
+	reason   string
+	response any
+	raw      json.RawMessage // of response
+	status   int
+	emitted  []string                   // ids
+	saw      map[string]json.RawMessage // what its conditions read of the shared state and others change later
+	was      map[string]json.RawMessage // of the shared state, before the handler changed it
+	wide     []string                   // what it changed of the shared state, too, and was too large to be kept
+	tries    []checkpoint.Try           // its last attempts, when one has failed
+
+	heard int64 // position of the last event that an await has looked at
+
+	each *iteration // what became of the items of a for-each; nil before they are known
+
+	done int     // its place among the handlers that have succeeded and can be undone, from 1
+	undo *record // of its compensation; nil before that begins
+
+	sub   *Run                // inside of the pipeline that it calls; nil before, and when it is decided
+	trail []checkpoint.Record // what became of the handlers in there, for people, when it is
+
+	// The following is of this process only.
+	underway bool
+	asking   bool      // what is under way is a verification
+	blind    bool      // nothing says how the attempt before the last one ended
+	hold     time.Time // ask the guard again
+	cause    string    // what it holds for, besides the time
+	body     any       // evaluated, the same for all attempts
+	ready    bool      // body is set
+}
+
+// unknownReason tells people what to do about a handler with OutcomeUnknown.
+const unknownReason = "attempt %d was under way when its node died, and nobody knows how it ended: " +
+	"find out, then retry the run to make the call again with the same Idempotency-Key, or cancel it"
+
+// inFlight tells whether nothing says how the last attempt ended.
+func (r *record) inFlight() bool {
+	return r.outcome == "" && (r.unknown || r.attempts > 0 && r.due.IsZero())
+}
+
+// decided tells whether the handler is over and done with.
+func (r *record) decided() bool {
+	return r.outcome == model.OutcomeSucceeded || r.outcome == model.OutcomeFailed || r.outcome == model.OutcomeSkipped
+}
+
+// repeats tells whether the handler waits for the time of its next attempt.
+func (r *record) repeats() bool {
+	return r.outcome == "" && r.attempts > 0 && !r.due.IsZero() && !r.underway
+}
+
+// reached tells whether anything has become of the handler.
+func (r *record) reached() bool {
+	return r.outcome != "" || r.attempts > 0 || r.reason != "" || r.each != nil
+}
+
+func (r *record) save(path string) checkpoint.Record {
+	call, trail := (*checkpoint.Run)(nil), r.trail
+	if r.sub != nil {
+		call, trail = r.sub.snapshot(nil), nil
+	}
+	return checkpoint.Record{
+		Call: call, Trail: trail,
+		Path: path, Outcome: r.outcome, Attempts: r.attempts, Failures: r.failures, Unknown: r.unknown, Asked: r.asked,
+		Started: r.started, Finished: r.finished, Due: r.due, Delay: r.delay, Held: r.held,
+		Error: r.err, Class: r.class, Reason: r.reason, Response: r.raw, Status: r.status, Emitted: r.emitted, Heard: int(r.heard), Each: r.each.save(), Saw: r.saw, Done: r.done,
+		Was: r.was, Wide: r.wide, Tries: r.tries,
+	}
+}
+
+// saveUndo keeps what became of the compensation of a handler; nil before that begins.
+func (r *record) saveUndo(s *planner.Step) *checkpoint.Record {
+	if r.undo == nil {
+		return nil
+	}
+	saved := r.undo.save(s.Undo.Path)
+	return &saved
+}
+
+// restore takes over what was saved.
+func (r *record) restore(saved checkpoint.Record) error {
+	*r = record{
+		outcome: saved.Outcome, attempts: saved.Attempts, failures: saved.Failures, delay: saved.Delay,
+		unknown: saved.Unknown, asked: saved.Asked, held: saved.Held,
+		started: saved.Started, finished: saved.Finished, due: saved.Due,
+		err: saved.Error, class: saved.Class, reason: saved.Reason, raw: saved.Response, status: saved.Status, emitted: saved.Emitted, heard: int64(saved.Heard), saw: saved.Saw, trail: saved.Trail, done: saved.Done,
+		was: saved.Was, wide: saved.Wide, tries: saved.Tries,
+	}
+	if err := r.check(); err != nil {
+		return err
+	}
+	if r.raw != nil {
+		value, err := dsl.ParseJSON(r.raw)
+		if err != nil {
+			return fmt.Errorf("response: %w", err)
+		}
+		r.response = value
+	}
+	return r.restoreEach(saved.Each)
+}
+
+// check refuses what no run could have written.
+func (r *record) check() error {
+	if r.outcome != "" && r.outcome != model.OutcomeWaiting && r.outcome != model.OutcomeUnknown && !r.decided() {
+		return fmt.Errorf("there is no outcome %q", r.outcome)
+	}
+	if r.attempts < 0 || r.failures < 0 || r.failures > r.attempts || r.asked < 0 || r.delay < 0 {
+		return errors.New("its numbers of attempts do not fit together")
+	}
+	return nil
+}
+
+// next tells when there is something to do without the end of a task; zero for never.
+func (r *record) next() time.Time {
+	switch {
+	case r.decided(), r.underway:
+		return time.Time{}
+	case r.hold.After(r.due):
+		return r.hold
+	}
+	return r.due
+}

@@ -1,0 +1,270 @@
+package core
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine/checkpoint"
+	"procaas/engine/model"
+	"procaas/engine/planner"
+)
+
+// Checkpoint encodes the run.
+func (r *Run) Checkpoint() []byte {
+	if r.saved == nil {
+		r.saved = make([]checkpoint.Record, 0, min(len(r.plan.Steps), 16))
+	}
+	c := r.snapshot(r.saved[:0])
+	r.saved = c.Handlers
+	return c.Encode()
+}
+
+// snapshot gives what is kept of the run. It appends the records to a list.
+func (r *Run) snapshot(records []checkpoint.Record) *checkpoint.Run {
+	c := &checkpoint.Run{
+		Format: checkpoint.Format, Pipeline: r.plan.Pipeline.ID, Generation: r.start.Generation, State: r.start.State,
+		Began: r.began, Stage: r.stage, FailedPath: r.failedPath, Failure: r.failure, Class: r.class, Reason: r.reason, Stopping: r.stopping, MakesUp: r.makesUp, Undoing: r.undoing,
+		Inputs: r.rawInputs, Shared: r.raw, Handlers: records,
+	}
+	if r.status.Ended() {
+		c.Ended = r.status
+	}
+	for name := range r.wrote {
+		c.Wrote = append(c.Wrote, name)
+	}
+	slices.Sort(c.Wrote)
+	if r.within == "" {
+		c.Redone, c.Parts, c.Looped = r.undoneBefore(), r.Extent.parts, r.Extent.Looped
+	}
+	for i, s := range r.plan.Steps {
+		if rec := &r.records[i]; rec.reached() {
+			saved := rec.save(s.Path)
+			saved.Undo = rec.saveUndo(s)
+			c.Handlers = append(c.Handlers, saved)
+		}
+	}
+	return c
+}
+
+// keptState encodes the names of the flow's shared state that the run wrote;
+// nil when it wrote none.
+func (r *Run) keptState() []byte {
+	kept := map[string]json.RawMessage{}
+	for _, n := range r.plan.Shared {
+		if n.Kept && r.wrote[n.Name] {
+			kept[n.Name] = r.raw[n.Name]
+		}
+	}
+	if len(kept) == 0 {
+		return nil
+	}
+	return model.EncodeJSON(kept)
+}
+
+// Resume continues a run from its checkpoint; without one it begins the run.
+// Handlers that were under way are given by Ready again, with the same key and
+// the next attempt's number, unless their on-unknown says otherwise. When
+// s.Generation is higher than the checkpoint's,
+// an operator has retried the run: the critical handlers that failed start
+// afresh, those that wait for a decision about a call make it again, all other
+// outcomes stay, and names of the flow that the run has not written are read
+// from s.Shared. The error says why the checkpoint does not fit
+// the plan; a plan may differ from the run's first one in stages that the run
+// has not reached.
+func Resume(p *planner.Plan, s Start, data []byte) (*Run, error) {
+	if len(data) == 0 {
+		return Begin(p, s), nil
+	}
+	c, err := checkpoint.Read(data)
+	if err != nil {
+		return nil, err
+	}
+	r := newRun(p, s)
+	if r.status.Ended() {
+		return nil, fmt.Errorf("resume run %s: %s", s.ID, r.failure)
+	}
+	if err := r.restore(c); err != nil {
+		return nil, fmt.Errorf("resume run %s: %w", s.ID, err)
+	}
+	if s.Generation > c.Generation {
+		r.redrive()
+	}
+	return r, nil
+}
+
+// restore takes over what the checkpoint says.
+func (r *Run) restore(c checkpoint.Run) error {
+	if c.Pipeline != r.plan.Pipeline.ID {
+		return fmt.Errorf("its checkpoint is of pipeline %s, not of %s", c.Pipeline, r.plan.Pipeline.ID)
+	}
+	if c.Stage < 0 || c.Stage > len(r.plan.Stages) {
+		return fmt.Errorf("it is in stage %d, but pipeline %s has only %d: the definition has changed", c.Stage+1, c.Pipeline, len(r.plan.Stages))
+	}
+	r.began, r.stage = c.Began, c.Stage
+	r.failedPath, r.failure, r.class, r.reason = c.FailedPath, c.Failure, c.Class, c.Reason
+	r.stopping, r.makesUp, r.undoing = c.Stopping, c.MakesUp, c.Undoing
+	if r.within == "" {
+		r.Extent.parts, r.Extent.Looped = c.Parts, c.Looped
+	}
+	for _, ref := range c.Redone {
+		r.redone[ref]++
+	}
+	if c.Ended != "" {
+		if !c.Ended.Ended() {
+			return fmt.Errorf("its checkpoint has no such end as %q", c.Ended)
+		}
+		r.status = c.Ended
+	}
+	if err := r.restoreShared(c); err != nil {
+		return err
+	}
+	for _, saved := range c.Handlers {
+		if err := r.restoreRecord(saved); err != nil {
+			return err
+		}
+	}
+	return r.checkPassed()
+}
+
+// restoreShared takes the shared state over. Names that the run has not written
+// are as it found them, which matters to it only until an operator retries it.
+func (r *Run) restoreShared(c checkpoint.Run) error {
+	fresh := r.start.Generation > c.Generation
+	for _, n := range r.plan.Shared {
+		wrote := slices.Contains(c.Wrote, n.Name)
+		raw, ok := c.Shared[n.Name]
+		if !ok || fresh && n.Kept && !wrote {
+			continue
+		}
+		value, err := dsl.ParseJSON(raw)
+		if err != nil {
+			return fmt.Errorf("shared state %s: %w", n.Name, err)
+		}
+		r.shared[n.Name], r.raw[n.Name] = value, raw
+		if wrote {
+			r.wrote[n.Name] = true
+		}
+	}
+	return nil
+}
+
+func (r *Run) restoreRecord(saved checkpoint.Record) error {
+	s := r.plan.ByPath[saved.Path]
+	if s == nil {
+		return fmt.Errorf("its checkpoint names the handler %s, which the pipeline does not have: the definition has changed", saved.Path)
+	}
+	if s.Stage > r.stage && r.makesUp == "" {
+		return fmt.Errorf("its checkpoint has the handler %s of a stage that it has not reached: the definition has changed", saved.Path)
+	}
+	rec := &r.records[s.Position]
+	if rec.reached() {
+		return fmt.Errorf("its checkpoint names the handler %s twice", saved.Path)
+	}
+	if err := rec.restore(saved); err != nil {
+		return fmt.Errorf("its checkpoint of the handler %s: %w", saved.Path, err)
+	}
+	r.undoable = max(r.undoable, rec.done)
+	if saved.Undo != nil {
+		if s.Undo == nil {
+			return fmt.Errorf("its checkpoint has a compensation of the handler %s, which has none: the definition has changed", saved.Path)
+		}
+		rec.undo = &record{}
+		if err := rec.undo.restore(*saved.Undo); err != nil {
+			return fmt.Errorf("its checkpoint of the compensation of %s: %w", saved.Path, err)
+		}
+	}
+	if err := r.revive(s, saved); err != nil {
+		return fmt.Errorf("its checkpoint of the handler %s: %w", saved.Path, err)
+	}
+	if rec.each != nil && s.Handler.ForEach == nil && !rec.decided() {
+		return fmt.Errorf("its checkpoint has items of the handler %s, which has no for-each: the definition has changed", saved.Path)
+	}
+	if rec.decided() {
+		r.publish(s)
+		return nil
+	}
+	r.visit(s, func(u unit) {
+		if u.rec.inFlight() {
+			r.lose(u)
+		}
+	})
+	return nil
+}
+
+// lose says what becomes of an attempt whose end is not known.
+func (r *Run) lose(u unit) {
+	rec := u.rec
+	rec.unknown = u.Handler.Verification() != nil
+	if u.Handler.Parks() {
+		rec.outcome, rec.reason = model.OutcomeUnknown, fmt.Sprintf(unknownReason, rec.attempts)
+		rec.due = time.Time{}
+		r.touch()
+	}
+}
+
+// checkPassed makes sure that the run goes never back: all handlers of the
+// stages that it has left are decided.
+func (r *Run) checkPassed() error {
+	for _, s := range r.plan.Steps {
+		if s.Stage < r.stage && !r.records[s.Position].decided() {
+			return fmt.Errorf("it has left the stage of the handler %s, which its checkpoint does not know: the definition has changed", s.Path)
+		}
+	}
+	return nil
+}
+
+// redrive makes a run go on that has failed, or waits for an operator. Only
+// critical handlers fail a run; one that is not critical has been decided, and
+// what came after it builds on that. One that has failed because nobody could
+// tell how its last attempt ended asks again before it makes another.
+func (r *Run) redrive() {
+	if r.status.Ended() && r.status != model.Failed {
+		return
+	}
+	if r.undoing {
+		r.redriveUndo()
+		return
+	}
+	r.status, r.failedPath, r.failure, r.class = model.Running, "", "", ""
+	r.Extent.parts = 0 // what is done stays, and what is left may take as much again
+	r.touch()
+	for _, s := range r.plan.Steps {
+		rec := &r.records[s.Position]
+		failed := rec.outcome == model.OutcomeFailed && s.Handler.IsCritical()
+		if rec.each != nil && (failed || !rec.decided()) {
+			rec.redriveItems()
+			continue
+		}
+		rec.redrive(failed)
+	}
+	clear(r.sources)
+	for i, s := range r.plan.Steps {
+		if r.records[i].decided() {
+			r.publish(s)
+		}
+	}
+}
+
+// redrive lets a handler, or an item, start afresh when it has failed, and make a
+// decision about a call again.
+func (r *record) redrive(failed bool) {
+	switch {
+	case r.outcome == model.OutcomeUnknown, failed && r.unknown:
+		*r = record{attempts: r.attempts, started: r.started, unknown: r.unknown}
+	case failed:
+		if r.sub != nil && r.sub.status == model.Cancelled {
+			r.sub.forgetUndone() // the call begins anew
+			r.sub = nil
+		}
+		*r = record{sub: r.sub}
+		if r.sub != nil {
+			r.attempts, r.started = 1, r.sub.began
+			r.sub.redrive()
+		}
+	case r.sub != nil:
+		r.sub.redrive()
+	}
+}

@@ -1,0 +1,100 @@
+package core
+
+import (
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"procaas/dsl"
+	"procaas/engine/model"
+)
+
+// maxRetryAfter bounds the delay that a called service may ask for.
+const maxRetryAfter = time.Hour
+
+// A Repetition is what the delay before it depends on, besides the policy.
+type Repetition struct {
+	Number int           // 1 for the first
+	Before time.Duration // the delay before the last repetition; 0 when there was none
+	Noise  float64       // a sample of the standard normal distribution
+}
+
+// NextDelay gives the delay before a repetition.
+//
+// By a share, the first delay is the policy's min-delay. Each further one is the
+// delay before, deviation included, times factor, up to max-delay; then a
+// deviation of jitter times that is added. So max-delay bounds the mean, not the
+// sample. The words of [dsl.Jitter] take the delay evenly from a range, which
+// max-delay bounds.
+func NextDelay(policy dsl.Retry, r Repetition) time.Duration {
+	low, most := float64(policy.MinDelay), float64(policy.MaxDelay)
+	var delay float64
+	switch policy.Jitter.Word {
+	case dsl.FullJitter:
+		delay = min(low*math.Pow(policy.Factor, float64(r.Number-1)), most) * evenly(r.Noise)
+	case dsl.DecorrelatedJitter:
+		high := min(3*max(float64(r.Before), low), most)
+		delay = low + (high-low)*evenly(r.Noise)
+	default:
+		if r.Before == 0 {
+			return policy.MinDelay
+		}
+		// A deviation may have brought the delay down to nearly nothing; growing
+		// from there would keep it there.
+		base := min(max(float64(r.Before), low)*policy.Factor, most)
+		delay = base + r.Noise*base*policy.Jitter.Share
+	}
+	// 0 would mean that there was no delay before; the other bound keeps the
+	// conversion defined.
+	return time.Duration(min(max(delay, 1), 1<<62))
+}
+
+// askedDelay gives the delay after a service has asked for one. It is never less:
+// what the policy deviates by comes on top, so that not all come back at once.
+func askedDelay(policy dsl.Retry, asked time.Duration, r Repetition) time.Duration {
+	asked = min(max(asked, 0), maxRetryAfter)
+	if policy.Jitter.Word != "" {
+		return asked + min(NextDelay(policy, r), asked)
+	}
+	return asked + time.Duration(float64(asked)*policy.Jitter.Share*math.Abs(r.Noise))
+}
+
+// evenly turns a sample of the standard normal distribution into one of the even
+// distribution between 0 and 1.
+func evenly(noise float64) float64 { return math.Erfc(-noise/math.Sqrt2) / 2 }
+
+// noise gives the deviation of one delay. It depends on nothing but where it is
+// used, so a run can be repeated exactly.
+func noise(run, path string, attempt int) float64 {
+	h := fnv.New64a()
+	h.Write([]byte(run))
+	h.Write([]byte{0})
+	h.Write([]byte(path))
+	return rand.New(rand.NewPCG(h.Sum64(), uint64(attempt))).NormFloat64()
+}
+
+// repeat tells whether what has failed so many times is to be repeated, and after
+// what delay. Attempts that a crash cut off do not count: nobody knows their end.
+func (r *record) repeat(s unit, run string, failures int, err error) (time.Duration, bool) {
+	if model.IsPermanent(err) || s.Retry.Attempts > 0 && failures >= s.Retry.Attempts {
+		return 0, false
+	}
+	next := Repetition{Number: failures, Before: r.delay, Noise: noise(run, s.ref(), failures)}
+	if d, ok := model.RetryDelay(err); ok {
+		return askedDelay(s.Retry, d, next), true
+	}
+	if !model.InClass(err, s.Retry.On) {
+		return 0, false
+	}
+	r.delay = NextDelay(s.Retry, next)
+	return r.delay, true
+}
+
+// again tells whether an attempt that does not count is to be repeated, and after
+// what delay: the first one that there is. The guard holds it for as long as its
+// service is down.
+func (r *record) again(s unit, run string, err error) (time.Duration, bool) {
+	fresh := record{}
+	return fresh.repeat(s, run, 1, err)
+}

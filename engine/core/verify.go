@@ -1,0 +1,100 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+
+	"procaas/engine/model"
+	"procaas/engine/planner"
+)
+
+// This file asks what became of an attempt that was under way when its node
+// died.
+
+// ask makes the task of a verification. Its key is not that of the handler's own
+// call: a service that remembers answers by key would give that call's.
+func (r *Run) ask(u unit, live Live) (Attempt, bool) {
+	rec := u.rec
+	body, err := u.Handler.Verification().Body.Eval(r.envOf(u, live))
+	if err != nil {
+		r.giveUpUnit(u, fmt.Errorf("verify: %w", err), live)
+		return Attempt{}, false
+	}
+	rec.due, rec.underway, rec.asking = time.Time{}, true, true
+	rec.reason = fmt.Sprintf("attempt %d was under way when its node died; asking how it ended", rec.attempts)
+	r.underway++
+	r.Extent.flying++
+	r.dirty = true
+	return Attempt{
+		Step: u.Step, Item: u.item, within: r.within, Type: u.Verify, Verify: true, Attempt: rec.attempts, Body: model.CopyData(body), Timeout: u.Handler.Timeout,
+		IdempotencyKey: model.Digest(r.start.identity(), r.within+u.ref(), "verify", strconv.Itoa(rec.attempts)),
+	}, true
+}
+
+// answered takes the answer to a verification: the handler has succeeded with it,
+// or makes its call again, or the verification itself has failed.
+func (r *Run) answered(u unit, o Outcome, live Live) {
+	rec := u.rec
+	rec.asking = false
+	done, err := r.done(u, o, live)
+	switch {
+	case err != nil:
+		r.unanswered(u, fmt.Errorf("verify: %w", err), live)
+	case done:
+		rec.unknown = false
+		r.succeeded(u, live)
+	default:
+		rec.unknown, rec.asked, rec.delay, rec.err, rec.reason = false, 0, 0, "", ""
+	}
+}
+
+// unanswered repeats a verification that has failed, or gives the handler up.
+// That stays known, so that an operator's retry asks first.
+func (r *Run) unanswered(u unit, err error, live Live) {
+	rec := u.rec
+	rec.asked++
+	rec.err = model.CleanText(err.Error())
+	if delay, ok := rec.repeat(u, r.start.ID+r.within, rec.asked, err); ok {
+		rec.due = after(live.Now, delay)
+		return
+	}
+	r.giveUpUnit(u, err, live)
+}
+
+// done tells what a verification says. When it is true, its answer is taken as
+// the handler's own.
+func (r *Run) done(u unit, o Outcome, live Live) (bool, error) {
+	if o.Err != nil {
+		return false, o.Err
+	}
+	if len(o.Result.Emit) > 0 || !o.Result.Until.IsZero() {
+		return false, model.Permanent(errors.New("want an answer, have events or a wait"))
+	}
+	raw, err := r.encode(u.Step, o.Result.Response, false)
+	if err != nil {
+		return false, err
+	}
+	answer := map[string]any{"response": o.Result.Response, "status": nil, "outcome": model.OutcomeUnknown}
+	if o.Result.Status != 0 {
+		answer["status"] = o.Result.Status
+	}
+	env, sources := r.envOf(u, live), maps.Clone(r.sources)
+	sources[u.Handler.ID] = answer
+	env[planner.SourcesRoot] = sources
+	v, err := u.Handler.Verification().Done.Eval(env)
+	if err != nil {
+		return false, model.Permanent(err)
+	}
+	done, ok := v.(bool)
+	if !ok {
+		return false, model.Permanent(fmt.Errorf("done: want true or false, have %s", model.KindOf(v)))
+	}
+	if done {
+		rec := u.rec
+		rec.response, rec.raw, rec.status = o.Result.Response, raw, o.Result.Status
+	}
+	return done, nil
+}

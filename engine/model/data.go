@@ -1,0 +1,176 @@
+package model
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"procaas/dsl"
+)
+
+// maxDepth bounds the levels of a value that a checkpoint keeps, so that the
+// checkpoint can be read again: JSON of more than 64 levels is refused.
+const maxDepth = 60
+
+// EncodeData makes JSON of a value that a run keeps, and refuses what could not
+// be read back as it was.
+func EncodeData(v any) (json.RawMessage, error) {
+	if err := CheckData(v); err != nil {
+		return nil, err
+	}
+	return dsl.FormatJSON(v)
+}
+
+// CheckData tells what is wrong with a value, always the same of several faults.
+func CheckData(v any) error {
+	if isData(v, 0) {
+		return nil
+	}
+	return faultOf(v, 0)
+}
+
+// isData tells quickly whether a value can be kept.
+func isData(v any, depth int) bool {
+	if depth > maxDepth {
+		return false
+	}
+	switch v := v.(type) {
+	case []any:
+		return !slices.ContainsFunc(v, func(item any) bool { return !isData(item, depth+1) })
+	case map[string]any:
+		for k, item := range v {
+			if checkText(k) != nil || !isData(item, depth+1) {
+				return false
+			}
+		}
+		return true
+	}
+	return faultOf(v, depth) == nil
+}
+
+func faultOf(v any, depth int) error {
+	if depth > maxDepth {
+		return fmt.Errorf("want at most %d levels of lists and mappings, have more", maxDepth)
+	}
+	switch v := v.(type) {
+	case nil, bool, int:
+		return nil
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("want a finite number, have %v", v)
+		}
+		return nil
+	case string:
+		return checkText(v)
+	case []any:
+		for i, item := range v {
+			if err := faultOf(item, depth+1); err != nil {
+				return fmt.Errorf("[%d]: %w", i, err)
+			}
+		}
+		return nil
+	case map[string]any:
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			err := checkText(k)
+			if err == nil {
+				err = faultOf(v[k], depth+1)
+			}
+			if err != nil {
+				return fmt.Errorf("[%q]: %w", k, err)
+			}
+		}
+		return nil
+	}
+	return fmt.Errorf("want null, a boolean, a number, a string, a list or a mapping, have %s", KindOf(v))
+}
+
+// CheckState bounds the shared state as JSON; the error names what takes most.
+func CheckState(state map[string]json.RawMessage, limit int) error {
+	size := len("{}")
+	for name, raw := range state {
+		size += len(`"":,`) + len(name) + len(raw)
+	}
+	if size <= limit {
+		return nil
+	}
+	names := slices.SortedFunc(maps.Keys(state), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(state[b]), len(state[a])), cmp.Compare(a, b))
+	})
+	var largest []string
+	for _, name := range names[:min(3, len(names))] {
+		largest = append(largest, fmt.Sprintf("%s with %d", name, len(state[name])))
+	}
+	return fmt.Errorf("shared state of %d bytes is over max-state, %d; the largest names are %s",
+		size, limit, strings.Join(largest, ", "))
+}
+
+func checkText(s string) error {
+	switch {
+	case strings.ContainsRune(s, 0):
+		return errors.New("want a text without U+0000, have one with it")
+	case !utf8.ValidString(s):
+		return errors.New("want a text in UTF-8, have other bytes")
+	}
+	return nil
+}
+
+// KindOf names the kind of a value to people.
+func KindOf(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "a boolean"
+	case int:
+		return "an integer"
+	case float64:
+		return "a number"
+	case string:
+		return "a string"
+	case []any:
+		return "a list"
+	case map[string]any:
+		return "a mapping"
+	case dsl.Secret:
+		return "the secret " + v.Name + ", which is only for calls"
+	}
+	return fmt.Sprintf("a value of the Go type %T", v)
+}
+
+// CopyData copies a value, so that its receiver may change it.
+func CopyData(v any) any {
+	switch v := v.(type) {
+	case []any:
+		out := make([]any, len(v))
+		for i, item := range v {
+			out[i] = CopyData(item)
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, item := range v {
+			out[k] = CopyData(item)
+		}
+		return out
+	}
+	return v
+}
+
+// EncodeJSON encodes what cannot fail to encode: times were bounded and raw
+// values made by FormatJSON.
+func EncodeJSON(v any) []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		panic(fmt.Sprintf("engine: encode %T: %v", v, err))
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}

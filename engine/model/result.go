@@ -1,0 +1,154 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"procaas/dsl"
+)
+
+// A Result is what a successful call gave.
+type Result struct {
+	// Response is what expressions read as sources.HANDLER.response: data as
+	// in [Event.Payload].
+	Response any
+
+	// Status is what expressions read as sources.HANDLER.status; 0 for none,
+	// which they read as null.
+	Status int
+
+	// Emit lists events to accept in the same transaction as this outcome.
+	Emit []Event
+
+	// Until parks the run: the handler counts as done at this time, and the
+	// call is not repeated. At once when zero.
+	Until time.Time
+}
+
+// Permanent wraps an error that repeating cannot mend.
+func Permanent(err error) error { return &permanentError{err} }
+
+type permanentError struct{ error }
+
+func (e *permanentError) Unwrap() error { return e.error }
+
+func (e *permanentError) Permanent() bool { return true }
+
+// IsPermanent tells whether err, or an error that it wraps, is [Permanent] or says so by a
+// method of that name.
+func IsPermanent(err error) bool {
+	var p interface{ Permanent() bool }
+	return errors.As(err, &p) && p.Permanent()
+}
+
+// After wraps an error with the time to wait before the next attempt, as a
+// Retry-After header tells it. It counts as an attempt.
+func After(d time.Duration, err error) error { return &afterError{err, d} }
+
+type afterError struct {
+	error
+	delay time.Duration
+}
+
+// RetryDelay gives the delay of an [After] error; ok is false for others.
+func RetryDelay(err error) (d time.Duration, ok bool) {
+	var a *afterError
+	if errors.As(err, &a) {
+		return a.delay, true
+	}
+	return 0, false
+}
+
+// A StatusError is an HTTP reply that was not expected. Its class for retry is
+// the status itself and 4xx or 5xx.
+type StatusError struct {
+	Status  int    // of HTTP
+	Method  string // of the request
+	URL     string // of the request
+	Excerpt string // the beginning of the body, for people; secrets removed
+	Body    any    // data as in [Event.Payload] of a body in JSON that is not too long; null otherwise
+}
+
+// Error implements error: 503 from POST http://host/path: excerpt.
+func (e *StatusError) Error() string {
+	text := fmt.Sprintf("%d from %s %s", e.Status, e.Method, e.URL)
+	if e.Excerpt != "" {
+		text += ": " + e.Excerpt
+	}
+	return text
+}
+
+// WithClass gives an error a class that only the caller of the handler can tell, such as
+// connection: the text and what err wraps stay. [ClassOf] finds it.
+func WithClass(class string, err error) error { return &classError{err, class} }
+
+type classError struct {
+	error
+	class string
+}
+
+func (e *classError) Unwrap() error { return e.error }
+
+// ClassOf gives the class of an error for retry and fallback: timeout, the status of a
+// [StatusError] such as 503, schema for data that does not fit its schema, what
+// [WithClass] has said, or other.
+func ClassOf(err error) string {
+	var status *StatusError
+	var timeout interface{ Timeout() bool }
+	var told *classError
+	var schema *dsl.ContractError
+	var kept *KeptError
+	switch {
+	case errors.As(err, &kept):
+		return kept.Class
+	case errors.As(err, &status):
+		return strconv.Itoa(status.Status)
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return "timeout"
+	case errors.As(err, &told):
+		return told.class
+	case errors.As(err, &schema):
+		return "schema"
+	}
+	return "other"
+}
+
+// InClass tells whether an error belongs to one of the classes, which may be
+// groups of statuses, such as 5xx, and any.
+func InClass(err error, classes []string) bool {
+	class := ClassOf(err)
+	return slices.ContainsFunc(classes, func(c string) bool { return c == "any" || IsOfClass(class, c) })
+}
+
+// IsOfClass tells whether a class of [ClassOf] is wanted, or belongs to a group
+// that is: 4xx, 5xx, or status for all statuses.
+func IsOfClass(class, wanted string) bool {
+	isStatus := class != "" && '0' <= class[0] && class[0] <= '9'
+	return class == wanted || isStatus && (wanted == "status" || wanted == class[:1]+"xx")
+}
+
+// A KeptError is the error of an item as its checkpoint kept it.
+type KeptError struct {
+	Text     string
+	Class    string
+	Status   int
+	Failures int
+}
+
+// Error implements error.
+func (e *KeptError) Error() string { return e.Text }
+
+func (e *afterError) Unwrap() error { return e.error }
+
+// What becomes of a handler.
+const (
+	OutcomeSucceeded = "succeeded"
+	OutcomeFailed    = "failed"
+	OutcomeSkipped   = "skipped"
+	OutcomeRunning   = "running" // an attempt is under way
+	OutcomeWaiting   = "waiting" // for a time: its own, or that of the next attempt
+	OutcomeUnknown   = "unknown" // an attempt was under way at the end of the run, or of its node
+)

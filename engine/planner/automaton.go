@@ -1,0 +1,41 @@
+package planner
+
+import (
+	"slices"
+
+	"procaas/dsl"
+)
+
+// StateOf gives the state of an entity from what is stored of it: an entity
+// that no event has reached is in the initial state. It is empty for flows
+// without an automaton. The flow may be nil.
+func StateOf(f *dsl.Flow, stored string) string {
+	if f == nil || f.States == nil {
+		return ""
+	}
+	if stored == "" {
+		return f.States.Initial
+	}
+	return stored
+}
+
+// Transition finds the state that an event type leads to from a stored state;
+// ok is false when the automaton has no such move. A flow without an automaton
+// takes every event. The flow may be nil.
+func Transition(f *dsl.Flow, stored, eventType string) (to string, ok bool) {
+	if f == nil || f.States == nil {
+		return "", true
+	}
+	state := StateOf(f, stored)
+	for _, t := range f.States.Transitions {
+		if slices.Contains(t.From, state) && slices.Contains(t.On, eventType) {
+			return t.To, true
+		}
+	}
+	return "", false
+}
+
+// IsFinal tells whether no event leaves a stored state. The flow may be nil.
+func IsFinal(f *dsl.Flow, stored string) bool {
+	return f != nil && f.States != nil && slices.Contains(f.States.Final, StateOf(f, stored))
+}

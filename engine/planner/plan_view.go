@@ -1,0 +1,168 @@
+package planner
+
+import (
+	"strings"
+
+	"procaas/dsl"
+)
+
+// A PlanView is a plan as programs see it.
+type PlanView struct {
+	Pipeline string      `json:"pipeline"`       // its id
+	Flow     string      `json:"flow,omitempty"` // empty when the pipeline is a flow of its own
+	On       []string    `json:"on"`             // types of events; empty for one that is only called
+	Stages   []StageView `json:"stages"`         // in the order in which they run
+}
+
+// A StageView is a stage of a [PlanView].
+type StageView struct {
+	ID       string       `json:"id"`
+	Enabled  string       `json:"enabled,omitempty"`  // the condition, as it is written
+	ForEach  string       `json:"for_each,omitempty"` // the list whose elements repeat the stage, as it is written
+	Parallel int          `json:"parallel,omitempty"` // elements of it that are worked on at once
+	State    []string     `json:"state,omitempty"`    // names of the shared state of one element
+	Writes   []string     `json:"writes,omitempty"`   // paths that are set when all elements are done
+	Branches []BranchView `json:"branches,omitempty"`
+	Handlers []StepView   `json:"handlers"` // those of the branches included
+}
+
+// A BranchView is a way that a stage may go.
+type BranchView struct {
+	Number int    `json:"number"` // from 1
+	When   string `json:"when"`   // as it is written; empty for the branch that is taken when no other one is
+}
+
+// A StepView is a handler of a [PlanView].
+type StepView struct {
+	ID       string     `json:"id"`
+	Path     string     `json:"path"`
+	Branch   int        `json:"branch,omitempty"` // that it belongs to; 0 for none
+	Type     string     `json:"type"`
+	Awaits   []string   `json:"awaits,omitempty"`     // types of events, of which one is waited for
+	Undo     string     `json:"compensate,omitempty"` // the type of the call that undoes it
+	Calls    string     `json:"calls,omitempty"`      // the pipeline that it calls
+	ForEach  string     `json:"for_each,omitempty"`   // the list, as it is written
+	Parallel int        `json:"parallel,omitempty"`   // items of it that are worked on at once
+	Critical bool       `json:"critical"`
+	Owner    string     `json:"owner,omitempty"`
+	At       string     `json:"at"`                 // file:line:column
+	Reads    []string   `json:"reads"`              // paths, each once
+	Writes   []string   `json:"writes"`             // paths, each once
+	Touches  []string   `json:"touches"`            // each once
+	OnError  []string   `json:"on_error,omitempty"` // the rules in order, such as "404: continue"
+	After    []EdgeView `json:"after"`              // empty: it starts at once
+}
+
+// An EdgeView is what a handler of a [PlanView] waits for.
+type EdgeView struct {
+	Handler string `json:"handler"` // the id of the earlier handler
+	Why     string `json:"why"`
+	From    string `json:"from"`    // the place in the earlier handler, file:line:column
+	To      string `json:"to"`      // the place in the later one
+	Implied bool   `json:"implied"` // other edges of the stage lead there too
+}
+
+// View makes the plan readable.
+func (p *Plan) View() PlanView {
+	v := PlanView{Pipeline: p.Pipeline.ID, Flow: p.Pipeline.Flow, On: p.Pipeline.On, Stages: []StageView{}}
+	switch {
+	case p.Pipeline.IsCalled():
+		v.On = []string{}
+	case len(v.On) == 0:
+		v.On = []string{p.Pipeline.ID}
+	}
+	for _, stage := range p.Stages {
+		sv := StageView{ID: stage.ID, Enabled: sourceText(stage.Declared.Enabled), Handlers: []StepView{}}
+		for _, b := range stage.Declared.Choose {
+			sv.Branches = append(sv.Branches, BranchView{Number: b.Number(), When: sourceText(b.When)})
+		}
+		if s := stage.Loop(); s != nil {
+			sv.ForEach, sv.Parallel = sourceText(s.Handler.ForEach.Items), s.Parallel
+			for _, k := range stage.Declared.SharedState.Keys() {
+				sv.State = append(sv.State, k.Name)
+			}
+			for _, w := range s.Writes {
+				sv.Writes = append(sv.Writes, w.Path.String())
+			}
+		}
+		for _, s := range stage.Handlers() {
+			sv.Handlers = append(sv.Handlers, s.view())
+		}
+		v.Stages = append(v.Stages, sv)
+	}
+	return v
+}
+
+func (s *Step) view() StepView {
+	h := s.Handler
+	v := StepView{
+		ID: h.ID, Path: s.Path, Type: h.Type, Critical: h.IsCritical(), Owner: h.Owner, At: h.Span.String(),
+		Reads: []string{}, Writes: []string{}, Touches: unique(s.Touches), After: []EdgeView{},
+	}
+	for _, r := range s.Reads {
+		v.Reads = append(v.Reads, r.Path.String())
+	}
+	for _, w := range s.Writes {
+		v.Writes = append(v.Writes, w.Path.String())
+	}
+	v.Reads, v.Writes = unique(v.Reads), unique(v.Writes)
+	if h.Await != nil {
+		v.Awaits = h.Await.Event
+	}
+	if h.Compensate != nil {
+		v.Undo = h.Compensate.Type
+	}
+	if h.Call != nil {
+		v.Calls = h.Call.Pipeline
+	}
+	if h.ForEach != nil {
+		v.ForEach, v.Parallel = sourceText(h.ForEach.Items), s.Parallel
+	}
+	if h.Branch != nil {
+		v.Branch = h.Branch.Number()
+	}
+	for _, rule := range h.OnError {
+		v.OnError = append(v.OnError, ruleText(rule))
+	}
+	for _, e := range s.After {
+		v.After = append(v.After, EdgeView{
+			Handler: e.From.Handler.ID, Why: e.Why, From: e.FromSpan.String(), To: e.ToSpan.String(), Implied: s.Implied(e),
+		})
+	}
+	return v
+}
+
+// ruleText shows a rule of on-error in short.
+func ruleText(rule *dsl.OnError) string {
+	on := "any"
+	if len(rule.On) > 0 {
+		on = strings.Join(rule.On, " ")
+	}
+	if when := sourceText(rule.When); when != "" {
+		on += " if " + when
+	}
+	return on + ": " + rule.Then
+}
+
+// Implied tells whether another edge of s leads to a handler that waits for the
+// same one, so that a picture needs no line for e. Edges are transitive only
+// through the handlers between them, so a direct predecessor suffices to look
+// further.
+func (s *Step) Implied(e Edge) bool {
+	for _, other := range s.After {
+		if other.From != e.From && other.From.WaitsFor(e.From) {
+			return true
+		}
+	}
+	return false
+}
+
+// WaitsFor tells whether s comes after earlier by any chain of edges.
+func (s *Step) WaitsFor(earlier *Step) bool {
+	for _, e := range s.After {
+		if e.From == earlier || e.From.Index > earlier.Index && e.From.WaitsFor(earlier) {
+			return true
+		}
+	}
+	return false
+}

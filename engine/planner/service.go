@@ -1,0 +1,44 @@
+package planner
+
+import (
+	"net/url"
+
+	"procaas/dsl"
+)
+
+// hostsOf gives the hosts of URLs: host:port pairs in lower case.
+func hostsOf(addresses []string) map[string]bool {
+	hosts := map[string]bool{}
+	for _, address := range addresses {
+		if u, err := url.Parse(address); err == nil && u.Hostname() != "" {
+			hosts[dsl.HostPort(u)] = true
+		}
+	}
+	return hosts
+}
+
+// peerOf finds the declared service that a call of a handler reaches, which names it or gives an
+// address of it, and the name of that service; of another address, the host. Nothing is known
+// when an expression decides it.
+func peerOf(b *dsl.Bundle, body *dsl.Value) (service *dsl.Service, name string) {
+	id, isNamed := body.Get("service").Literal()
+	if isNamed = isNamed && id != nil; isNamed {
+		name, _ := id.(string)
+		if s := b.Service(name); s != nil {
+			return s, s.ID
+		}
+	}
+	address, _ := body.Get("url").Literal()
+	text, _ := address.(string)
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return nil, ""
+	}
+	host := dsl.HostPort(u)
+	for _, s := range b.Services {
+		if !isNamed && hostsOf([]string{s.URL, s.Address()})[host] {
+			return s, s.ID
+		}
+	}
+	return nil, host
+}
