@@ -99,7 +99,8 @@ type Ports struct {
 func Of(e *engine.Engine) Ports {
 	return Ports{
 		Intake: e, Runs: e, Steer: e, Mover: e, Controls: e, Settings: e, Clusters: e, Transfers: e, Queues: e,
-		Status: e, Tokens: e, Access: e, Health: e, Console: e,
+		Status: e, Tokens: e, Access: e, Health: e,
+		Console: ui.Engine{Definition: e, Node: e, Runs: e, Steering: e, Switches: e, Changes: e},
 	}
 }
 

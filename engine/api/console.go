@@ -28,10 +28,10 @@ func (s *server) newConsole() *ui.Console {
 	if s.Inbox != nil {
 		o.Inbox = s.Inbox
 	}
-	if clusters, ok := s.Engine.Console.(ui.Clusters); ok {
+	if clusters, ok := s.Engine.Clusters.(ui.Clusters); ok {
 		o.Clusters = clusters
 	}
-	if transfers, ok := s.Engine.Console.(ui.Transfers); ok {
+	if transfers, ok := s.Engine.Transfers.(ui.Transfers); ok {
 		o.Transfers = transfers
 	}
 	return ui.New(o)

@@ -54,13 +54,19 @@ type whole interface {
 	admin.Tokens
 	access.Access
 	api.Health
-	ui.Engine
+	ui.Definition
+	ui.Node
+	ui.Runs
+	ui.Steering
+	ui.Switches
+	ui.Changes
 }
 
 func portsOf(e whole) api.Ports {
 	return api.Ports{
 		Intake: e, Runs: e, Steer: e, Mover: e, Controls: e, Settings: e, Clusters: e, Transfers: e, Queues: e,
-		Status: e, Tokens: e, Access: e, Health: e, Console: e,
+		Status: e, Tokens: e, Access: e, Health: e,
+		Console: ui.Engine{Definition: e, Node: e, Runs: e, Steering: e, Switches: e, Changes: e},
 	}
 }
 

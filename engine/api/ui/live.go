@@ -40,28 +40,28 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request) error {
 			return c.part("handler", data), nil
 		},
 		"queue": func(ctx context.Context, _ string) ([]byte, error) {
-			data, err := c.queueData(ctx)
+			data, err := systems{c}.queueData(ctx)
 			if err != nil {
 				return nil, err
 			}
 			return c.part("queue", data), nil
 		},
 		"inbox": func(ctx context.Context, _ string) ([]byte, error) {
-			data, err := c.cellsData(ctx)
+			data, err := systems{c}.cellsData(ctx)
 			if err != nil {
 				return nil, err
 			}
 			return c.part("cells", data), nil
 		},
 		"clusters": func(ctx context.Context, _ string) ([]byte, error) {
-			data, err := c.clustersData(ctx)
+			data, err := systems{c}.clustersData(ctx)
 			if err != nil {
 				return nil, err
 			}
 			return c.part("clusters", data), nil
 		},
 		"shards": func(ctx context.Context, _ string) ([]byte, error) {
-			data, err := c.shardsData(ctx)
+			data, err := systems{c}.shardsData(ctx)
 			if err != nil {
 				return nil, err
 			}

@@ -56,8 +56,11 @@ type queueData struct {
 	Now     time.Time
 }
 
+// systems are the pages of what stands beside the runs: tasks, shards, databases, clusters.
+type systems struct{ *Console }
+
 // queue shows what waits: events, and tasks by their types.
-func (c *Console) queue(w http.ResponseWriter, r *http.Request) error {
+func (c systems) queue(w http.ResponseWriter, r *http.Request) error {
 	d, err := c.queueData(r.Context())
 	if err != nil {
 		return err
@@ -66,7 +69,7 @@ func (c *Console) queue(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (c *Console) queueData(ctx context.Context) (d queueData, err error) {
+func (c systems) queueData(ctx context.Context) (d queueData, err error) {
 	n := c.o.Numbers()
 	d = queueData{Waiting: n.Waiting, Oldest: n.Oldest, Tasks: c.o.Tasks != nil, Cells: c.o.Inbox != nil, Now: time.Now()}
 	if d.Runs, _, err = c.o.Engine.List(ctx, engine.RunFilter{Status: model.Waiting, Oldest: true, Limit: 10}); err != nil || c.o.Tasks == nil {
@@ -85,7 +88,7 @@ type taskTypeData struct {
 }
 
 // taskType shows the tasks of a type: who is next, who has them, and the dead letters.
-func (c *Console) taskType(w http.ResponseWriter, r *http.Request) error {
+func (c systems) taskType(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("type")
 	if c.o.Tasks == nil {
 		return notFound("This node keeps no tasks.")
@@ -127,7 +130,7 @@ type shardMapData struct {
 }
 
 // shards shows the maps with their shards and hosts.
-func (c *Console) shards(w http.ResponseWriter, r *http.Request) error {
+func (c systems) shards(w http.ResponseWriter, r *http.Request) error {
 	d, err := c.shardsData(r.Context())
 	if err != nil {
 		return err
@@ -136,7 +139,7 @@ func (c *Console) shards(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (c *Console) shardsData(ctx context.Context) (d shardsData, err error) {
+func (c systems) shardsData(ctx context.Context) (d shardsData, err error) {
 	if c.o.Shards == nil {
 		return d, nil
 	}
@@ -182,7 +185,7 @@ type slotMoveRow struct {
 }
 
 // cells shows the databases of the inbox, and the slots that move between them.
-func (c *Console) cells(w http.ResponseWriter, r *http.Request) error {
+func (c systems) cells(w http.ResponseWriter, r *http.Request) error {
 	d, err := c.cellsData(r.Context())
 	if err != nil {
 		return err
@@ -194,7 +197,7 @@ func (c *Console) cells(w http.ResponseWriter, r *http.Request) error {
 // countedOutbox is how many events of an outbox are counted.
 const countedOutbox = 1000
 
-func (c *Console) cellsData(ctx context.Context) (d cellsData, err error) {
+func (c systems) cellsData(ctx context.Context) (d cellsData, err error) {
 	if c.o.Inbox == nil {
 		return d, nil
 	}
@@ -242,7 +245,7 @@ type leverRow struct {
 const shownMoves = 30
 
 // clusters shows the workers of clusters, and what the balancer makes of them.
-func (c *Console) clusters(w http.ResponseWriter, r *http.Request) error {
+func (c systems) clusters(w http.ResponseWriter, r *http.Request) error {
 	d, err := c.clustersData(r.Context())
 	if err != nil {
 		return err
@@ -251,7 +254,7 @@ func (c *Console) clusters(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (c *Console) clustersData(ctx context.Context) (d clustersData, err error) {
+func (c systems) clustersData(ctx context.Context) (d clustersData, err error) {
 	if c.o.Clusters == nil {
 		return d, nil
 	}
@@ -297,7 +300,7 @@ func leversOf(l engine.Levers) (rows []leverRow) {
 }
 
 // sampleClusters reads how even clusters are. What cannot be read is left out.
-func (c *Console) sampleClusters(ctx context.Context) map[string]clusterPoint {
+func (c systems) sampleClusters(ctx context.Context) map[string]clusterPoint {
 	out := map[string]clusterPoint{}
 	if c.o.Clusters == nil {
 		return out

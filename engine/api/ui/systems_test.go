@@ -95,7 +95,7 @@ func (inbox) Inbox(context.Context) (engine.InboxView, error) {
 
 func options() ui.Options {
 	return ui.Options{
-		Engine: plain{}, Log: slog.New(slog.DiscardHandler), Numbers: func() ui.Numbers { return ui.Numbers{} },
+		Engine: ui.Engine{Definition: plain{}, Node: plain{}, Runs: plain{}}, Log: slog.New(slog.DiscardHandler), Numbers: func() ui.Numbers { return ui.Numbers{} },
 		Caller: func(*http.Request) engine.Grant { return engine.Grant{} },
 	}
 }
@@ -162,7 +162,7 @@ func (troubled) Controls(context.Context) ([]engine.ControlView, error) { return
 func TestOverviewNamesWhatStopsRunsFirst(t *testing.T) {
 	t.Parallel()
 	o := options()
-	o.Engine = troubled{}
+	o.Engine = ui.Engine{Definition: troubled{}, Node: troubled{}, Runs: troubled{}, Steering: troubled{}, Switches: troubled{}, Changes: troubled{}}
 	w := httptest.NewRecorder()
 	ui.New(o).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
 	body := w.Body.String()

@@ -69,7 +69,7 @@ type Numbers struct {
 // An Engine is what the console needs of [engine.Engine]: what each group of pages needs
 // stands beside them. All of it is asked for anew with each request, so that pages follow
 // a definition that is loaded meanwhile.
-type Engine interface {
+type Engine struct {
 	Definition // pipelines, the playground, and the foot of each page
 	Node       // the overview, and the head of each page
 	Runs       // runs, keys, why
@@ -94,8 +94,6 @@ type Node interface {
 	Degraded() error
 	Nodes(ctx context.Context) ([]engine.NodeView, error)
 }
-
-var _ Engine = (*engine.Engine)(nil)
 
 // A Console serves the pages.
 type Console struct {
@@ -133,11 +131,11 @@ func New(o Options) *Console {
 		"GET " + Root + "runs/{id}":               c.run,
 		"GET " + Root + "runs/{id}/why/{path...}": c.why,
 		"GET " + Root + "keys/{flow}/{key...}":    c.key,
-		"GET " + Root + "queue":                   c.queue,
-		"GET " + Root + "queue/{type...}":         c.taskType,
-		"GET " + Root + "inbox":                   c.cells,
-		"GET " + Root + "clusters":                c.clusters,
-		"GET " + Root + "shards":                  c.shards,
+		"GET " + Root + "queue":                   systems{c}.queue,
+		"GET " + Root + "queue/{type...}":         systems{c}.taskType,
+		"GET " + Root + "inbox":                   systems{c}.cells,
+		"GET " + Root + "clusters":                systems{c}.clusters,
+		"GET " + Root + "shards":                  systems{c}.shards,
 		"GET " + Root + "incidents":               c.incidents,
 		"GET " + Root + "audit":                   c.audit,
 		"GET " + Root + "playground":              c.playground,
@@ -212,7 +210,7 @@ func (c *Console) Run(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		c.history.sample(time.Now(), c.o.Engine.Handlers(), c.o.Numbers())
-		c.history.sampleClusters(c.sampleClusters(ctx))
+		c.history.sampleClusters(systems{c}.sampleClusters(ctx))
 		select {
 		case <-ctx.Done():
 			return nil
