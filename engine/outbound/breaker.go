@@ -31,8 +31,11 @@ func IsOpen(err error) bool {
 
 // Guard puts the requests of a client behind breakers, one for each host. When five in a row have
 // failed, by an error or a status from 500 on, none is made for a while; then one finds out whether
-// the host is back. Who asks is named in the metrics by caller.
+// the host is back. A nil client is [http.DefaultClient]. Who asks is named in the metrics by caller.
 func (b *Breakers) Guard(caller string, c *http.Client, pause time.Duration) *http.Client {
+	if c == nil {
+		c = http.DefaultClient
+	}
 	guarded := *c
 	next := c.Transport
 	if next == nil {

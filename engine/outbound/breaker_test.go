@@ -70,6 +70,7 @@ func TestDeadHostIsNotAskedAgainAndAgain(t *testing.T) {
 			t.Errorf("want a host that is back asked, have %v", err)
 		}
 		wantOpen(0, 0)
+		b.Guard("other", nil, time.Minute).CloseIdleConnections()
 		status = http.StatusNotFound // is an answer
 		for range 20 {
 			if err := get("live.example"); err != nil {
