@@ -8,7 +8,8 @@ import "time"
 //
 // It lets one call at a time through while hardly any succeeds, with pauses, which
 // is how it learns that the service is back; and it holds still while many fail
-// for reasons of their own, for then fewer calls would help nobody.
+// for reasons of their own, for then fewer calls would help nobody. It begins low, since it
+// knows nothing, and doubles with each round of calls until one of them is too much.
 type Gradient struct {
 	limit    float64
 	most     int
@@ -23,6 +24,7 @@ type Gradient struct {
 	bad   int
 	full  bool // as many as the limit allows were under way
 
+	probing bool // it has not met what the service bears: the limit doubles with each round of calls
 	failing bool // hardly any call of the last window has succeeded
 	kinds   map[string]*callKind
 }
@@ -48,13 +50,14 @@ const (
 	growAbove = 0.8
 	tooSlow   = 2.5 // times the normal time: the limit is halved
 	growth    = 1.25
+	doubling  = 2 // while nothing says that it is too much
 
 	probePause = 500 * time.Millisecond // between calls of a service that is down
 )
 
 // NewGradient gives a limit that has seen no calls.
 func NewGradient() *Gradient {
-	return &Gradient{limit: firstLimit, most: highestLimit, pause: probePause, kinds: map[string]*callKind{}}
+	return &Gradient{limit: firstLimit, most: highestLimit, pause: probePause, kinds: map[string]*callKind{}, probing: true}
 }
 
 // Bound says what holds whatever calls come to: no more than most are under way,
@@ -129,12 +132,24 @@ func (g *Gradient) End(kind string, good bool, took time.Duration, now time.Time
 		k.good++
 		k.took += took
 	}
-	enough := max(1, min(gradientCalls, g.Limit()/2))
-	if now.Sub(g.began) >= gradientWindow && g.good+g.bad >= enough || g.good+g.bad >= highestLimit {
+	if g.isOver(now) {
 		g.adapt()
 		g.began, g.good, g.bad, g.full = now, 0, 0, false
 	}
 }
+
+// isOver tells whether the window says enough: it is long enough, or a round of calls when
+// each shows whether the service bears more.
+func (g *Gradient) isOver(now time.Time) bool {
+	ended := g.good + g.bad
+	if g.isPressed() && ended >= g.Limit() {
+		return true
+	}
+	return now.Sub(g.began) >= gradientWindow && ended >= max(1, min(gradientCalls, g.Limit()/2)) || ended >= highestLimit
+}
+
+// isPressed tells whether the limit is what holds calls back while it probes, one having just ended.
+func (g *Gradient) isPressed() bool { return g.probing && g.full && g.underway+1 >= g.Limit() }
 
 func (g *Gradient) ratio() float64 { return float64(g.good) / float64(g.good+g.bad) }
 
@@ -153,9 +168,12 @@ func (g *Gradient) adapt() {
 		k.good, k.took = 0, 0
 	}
 	g.failing = ratio < cutBelow
+	g.probing = g.probing && ratio >= growAbove && !slow
 	switch {
 	case g.failing || slow:
 		g.limit = max(lowestLimit, g.limit/2)
+	case g.isPressed() && g.bad == 0:
+		g.limit = min(float64(g.most), g.limit*doubling)
 	case ratio >= growAbove && g.full:
 		g.limit = min(float64(g.most), g.limit*growth+1)
 	}

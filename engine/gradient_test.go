@@ -41,6 +41,50 @@ func TestGradientFallsToOneCallAndRises(t *testing.T) {
 	}
 }
 
+// pressOn makes calls that take a time, each as soon as another one ends.
+func pressOn(g *engine.Gradient, now *time.Time, calls int, took time.Duration, good func(call int) bool) {
+	var ends []time.Time
+	for call := range calls {
+		for g.Start(*now) {
+			ends = append(ends, now.Add(took))
+		}
+		*now, ends = ends[0], ends[1:]
+		g.End("", good(call), took, *now)
+	}
+	for range ends {
+		g.Drop()
+	}
+}
+
+// A process that starts anew meets all that it had in hand, and all that has come since.
+func TestGradientDoublesUntilItMeetsWhatTheServiceBears(t *testing.T) {
+	t.Parallel()
+	all := func(int) bool { return true }
+	g, now := engine.NewGradient(), time.Unix(1_800_000_000, 0)
+	began := now
+	pressOn(g, &now, 20+40+80+160, 50*time.Millisecond, all)
+	if g.Limit() != 200 || now.Sub(began) > 8*50*time.Millisecond {
+		t.Errorf("four rounds of calls that are as fast as before: have a limit of %d after %s, want 200", g.Limit(), now.Sub(began))
+	}
+
+	g = engine.NewGradient()
+	pressOn(g, &now, 20+40, 50*time.Millisecond, func(call int) bool { return call < 20 || call%3 > 0 })
+	if g.Limit() != 40 {
+		t.Errorf("every third call fails in the second round: have a limit of %d, want 40", g.Limit())
+	}
+	pressOn(g, &now, 400, 50*time.Millisecond, all)
+	if g.Limit() > 80 {
+		t.Errorf("half a second after that: have a limit of %d, want slow growth", g.Limit())
+	}
+
+	g = engine.NewGradient()
+	pressOn(g, &now, 20, 50*time.Millisecond, all)
+	pressOn(g, &now, 40, 500*time.Millisecond, all)
+	if g.Limit() != 20 {
+		t.Errorf("ten times slower with twice as many calls: have a limit of %d, want 20", g.Limit())
+	}
+}
+
 // Fewer calls do not help a service that refuses every third of them.
 func TestGradientHoldsWhileSomeFail(t *testing.T) {
 	t.Parallel()

@@ -93,6 +93,10 @@ func TestHistoryChecksAllowWhatFaultsExplain(t *testing.T) {
 		"a call heard after its process's end": func(h *history, c *heardCall) {
 			h.lapses = []lapse{{c.node, c.start.Add(-time.Millisecond)}}
 		},
+		"a call whose outcome could not be saved for long": func(h *history, c *heardCall) {
+			h.calls[len(h.calls)-1].start = c.start.Add(settling)
+			h.lapses = []lapse{{c.node, c.start.Add(settling + time.Second)}}
+		},
 	} {
 		h := goodHistory()
 		last := len(h.calls) - 1

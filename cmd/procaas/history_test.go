@@ -226,8 +226,9 @@ func (h *history) wrongOrder() (wrong []string) {
 	return wrong
 }
 
-// settling is how long after a call that was answered its outcome may not be
-// durable yet, because the store was not there; lagging, how long after the end of
+// settling is how long after a call was made again the process that had its answer may find out
+// that it has lost the run: it stood still, or the store was not there. It had lost it
+// before, however long it could not save the answer. Lagging is how long after the end of
 // its process a call may be heard.
 const (
 	settling = 20 * time.Second
@@ -241,7 +242,7 @@ func (h *history) wrongRepeats() (wrong []string) {
 	for _, c := range h.calls {
 		who := handlerRun{c.run, c.path}
 		before, again := last[who]
-		if again && before.answered && !h.lapsed(before) {
+		if again && before.answered && !h.lapsed(before, c.start) {
 			wrong = append(wrong, fmt.Sprintf("%v was called again by node %d after %s, though node %d had had its answer",
 				who, c.node, c.start.Sub(before.start), before.node))
 		}
@@ -250,9 +251,9 @@ func (h *history) wrongRepeats() (wrong []string) {
 	return wrong
 }
 
-// lapsed tells whether the process of a call may have lost its outcome.
-func (h *history) lapsed(c heardCall) bool {
+// lapsed tells whether the process of a call may have lost its outcome before it was made again.
+func (h *history) lapsed(c heardCall, again time.Time) bool {
 	return slices.ContainsFunc(h.lapses, func(l lapse) bool {
-		return l.node == c.node && l.at.Add(lagging).After(c.start) && l.at.Before(c.start.Add(settling))
+		return l.node == c.node && l.at.Add(lagging).After(c.start) && l.at.Before(again.Add(settling))
 	})
 }
