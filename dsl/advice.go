@@ -3,7 +3,9 @@ package dsl
 import (
 	"slices"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 )
 
 // This file and its neighbours give advice: on what works, though another way
@@ -71,15 +73,15 @@ func (c *pipelineCheck) names(i int) []string {
 func (c *pipelineCheck) needs(j, i int) bool {
 	names := c.writes(i)
 	of := c.steps[i].ID
-	return slices.ContainsFunc(c.read[j], func(r Read) bool {
+	return slices.ContainsFunc(c.read[j], func(r datum.Read) bool {
 		if len(r.Path) < 2 {
-			return r.Path[0] == stateRoot && len(names) > 0 || r.Path[0] == "sources"
+			return r.Path[0] == expr.StateRoot && len(names) > 0 || r.Path[0] == "sources"
 		}
 		switch r.Path[0] {
-		case stateRoot:
-			return r.Path[1] == Wildcard && len(names) > 0 || slices.Contains(names, r.Path[1])
+		case expr.StateRoot:
+			return r.Path[1] == datum.Wildcard && len(names) > 0 || slices.Contains(names, r.Path[1])
 		case "sources":
-			return r.Path[1] == Wildcard || r.Path[1] == of
+			return r.Path[1] == datum.Wildcard || r.Path[1] == of
 		}
 		return false
 	})

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/expr-lang/expr/ast"
-
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 )
 
@@ -20,8 +20,8 @@ func (c *pipelineCheck) adviseRouting() {
 		var asking *Stage
 		routes := true
 		for k, key := range s.Body.Keys() {
-			e := s.Body.items[k].Expr()
-			if e == nil || e.result.types() != boolShape || c.keeps(key.Name) {
+			e := s.Body.Elems[k].Expr()
+			if e == nil || e.Result.Types() != datum.BoolShape || c.keeps(key.Name) {
 				routes = false
 				break
 			}
@@ -41,8 +41,8 @@ func (c *pipelineCheck) adviseRouting() {
 // onlyAskedBy gives the stage whose conditions alone read a name, as a whole, that
 // the i-th handler sets.
 func (c *pipelineCheck) onlyAskedBy(name string, i int) (asking *Stage, ok bool) {
-	path := Path{stateRoot, name}
-	overlaps := func(r Read) bool { return r.Path.Overlaps(path) }
+	path := datum.Path{expr.StateRoot, name}
+	overlaps := func(r datum.Read) bool { return r.Path.Overlaps(path) }
 	for j, s := range c.steps {
 		conditions := slices.ContainsFunc(s.conditionReads(), overlaps)
 		all := handlerReads(s.Handler)
@@ -70,8 +70,8 @@ func (c *pipelineCheck) adviseForwarding() {
 	if !ok || sent.Task || !h.Enabled.IsNull() {
 		return
 	}
-	name, fixed := sent.Type.text()
-	if e := sent.Payload.Expr(); !fixed || e == nil || !slices.Equal(e.tokens(), []string{"event", ".", "payload"}) || len(h.Body.Keys()) > 2 {
+	name, fixed := sent.Type.Text()
+	if e := sent.Payload.Expr(); !fixed || e == nil || !slices.Equal(e.Tokens(), []string{"event", ".", "payload"}) || len(h.Body.Keys()) > 2 {
 		return
 	}
 	served := c.bundle.On(name)
@@ -86,19 +86,12 @@ func (c *pipelineCheck) adviseForwarding() {
 	})
 }
 
-// The bounds of what an expression may do before it is too much for a pipeline.
-const (
-	manyParts   = 100
-	manyChoices = 5
-	manyLoops   = 3 // inside one another
-)
-
 // adviseExpressions finds expressions that hold business rules.
 func (c *pipelineCheck) adviseExpressions() {
 	for _, s := range c.steps {
 		for _, v := range s.values() {
-			v.walkExprs(func(e *Expr) {
-				if what := e.weight.tooMuch(); what != "" {
+			v.WalkExprs(func(e *expr.Expr) {
+				if what := e.Weight.TooMuch(); what != "" {
 					c.Advisef(e.Span, rules.HeavyLogic, "let a service compute it and read its response; or split it into set handlers with names of their own",
 						"this expression has %s: such logic can be neither tested alone nor reused", what)
 				}
@@ -108,8 +101,8 @@ func (c *pipelineCheck) adviseExpressions() {
 }
 
 // values lists all values of a handler that may hold expressions.
-func (h *Handler) values() []*Value {
-	out := []*Value{h.Enabled, h.Body, h.Result}
+func (h *Handler) values() []*expr.Value {
+	out := []*expr.Value{h.Enabled, h.Body, h.Result}
 	if h.Fallback != nil {
 		out = append(out, h.Fallback.Result)
 	}
@@ -117,72 +110,6 @@ func (h *Handler) values() []*Value {
 		out = append(out, rule.When, rule.Result)
 	}
 	return out
-}
-
-// tooMuch says what of an expression is too much; empty when nothing is.
-func (w weigher) tooMuch() string {
-	switch {
-	case w.loops >= manyLoops:
-		return fmt.Sprintf("%d loops inside one another", w.loops)
-	case w.choices > manyChoices:
-		return fmt.Sprintf("%d choices", w.choices)
-	case w.parts > manyParts:
-		return fmt.Sprintf("%d parts", w.parts)
-	}
-	return ""
-}
-
-// A weigher counts what an expression does.
-type weigher struct{ parts, choices, loops int }
-
-// visit counts a node, with so many loops around it, and all below it.
-func (w *weigher) visit(n ast.Node, depth int) {
-	w.parts++
-	switch x := n.(type) {
-	case *ast.ConditionalNode:
-		w.choices++
-	case *ast.BuiltinNode:
-		depth++
-		w.loops = max(w.loops, depth)
-		for _, a := range x.Arguments {
-			w.visit(a, depth)
-		}
-		return
-	}
-	for _, child := range childrenOf(n) {
-		w.visit(child, depth)
-	}
-}
-
-// childrenOf lists the parts of a node.
-func childrenOf(n ast.Node) []ast.Node {
-	switch x := n.(type) {
-	case *ast.UnaryNode:
-		return []ast.Node{x.Node}
-	case *ast.BinaryNode:
-		return []ast.Node{x.Left, x.Right}
-	case *ast.ConditionalNode:
-		return []ast.Node{x.Cond, x.Exp1, x.Exp2}
-	case *ast.ChainNode:
-		return []ast.Node{x.Node}
-	case *ast.MemberNode:
-		return []ast.Node{x.Node} // the name is no part of its own
-	case *ast.SliceNode:
-		return []ast.Node{x.Node}
-	case *ast.CallNode:
-		return x.Arguments
-	case *ast.PredicateNode:
-		return []ast.Node{x.Node}
-	case *ast.VariableDeclaratorNode:
-		return []ast.Node{x.Value, x.Expr}
-	case *ast.ArrayNode:
-		return x.Nodes
-	case *ast.MapNode:
-		return x.Pairs
-	case *ast.PairNode:
-		return []ast.Node{x.Value}
-	}
-	return nil
 }
 
 // adviseTransition finds pipelines that do nothing but note a state.
@@ -195,7 +122,7 @@ func (c *pipelineCheck) adviseTransition() {
 			return
 		}
 		for k, key := range s.Body.Keys() {
-			if _, isText := s.Body.items[k].text(); !isText || !c.keeps(key.Name) {
+			if _, isText := s.Body.Elems[k].Text(); !isText || !c.keeps(key.Name) {
 				return
 			}
 		}
@@ -237,7 +164,7 @@ func (c *checker) adviseAutomata(pipelines []*pipelineCheck) {
 // setsToWord tells whether a pipeline sets a name to a fixed text.
 func (c *pipelineCheck) setsToWord(name string) bool {
 	return slices.ContainsFunc(c.sets[name], func(a assignment) bool {
-		_, ok := a.value.text()
+		_, ok := a.value.Text()
 		return ok
 	})
 }
@@ -245,19 +172,19 @@ func (c *pipelineCheck) setsToWord(name string) bool {
 // asksForWord tells whether a condition of the pipeline compares a name with a
 // fixed text.
 func (c *pipelineCheck) asksForWord(name string) bool {
-	key := stateRoot + between + name
-	words := func(facts []fact) bool {
-		return slices.ContainsFunc(facts, func(f fact) bool {
-			return f.key == key && slices.ContainsFunc(slices.Concat(f.words, f.not), func(w any) bool { return shapeOfValue(w) == stringShape })
+	key := expr.StateRoot + expr.Between + name
+	words := func(facts []expr.Fact) bool {
+		return slices.ContainsFunc(facts, func(f expr.Fact) bool {
+			return f.Key == key && slices.ContainsFunc(slices.Concat(f.Words, f.Not), func(w any) bool { return datum.ShapeOfValue(w) == datum.StringShape })
 		})
 	}
 	for _, s := range c.steps {
-		for _, v := range []*Value{s.Enabled, s.stage.Enabled} {
-			if words(v.Expr().holds()) {
+		for _, v := range []*expr.Value{s.Enabled, s.stage.Enabled} {
+			if words(v.Expr().Holds()) {
 				return true
 			}
 		}
-		if s.Branch != nil && words(s.Branch.When.Expr().holds()) {
+		if s.Branch != nil && words(s.Branch.When.Expr().Holds()) {
 			return true
 		}
 	}

@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 )
 
@@ -102,8 +104,8 @@ func (c *pipelineCheck) accidental(i, j int) (string, bool) {
 // the first one's own writing aside.
 func (c *pipelineCheck) readBetween(name string, begin, end int) bool {
 	for k := begin; k < end; k++ {
-		if slices.ContainsFunc(c.read[k], func(r Read) bool {
-			return r.Path.Overlaps(Path{stateRoot, name})
+		if slices.ContainsFunc(c.read[k], func(r datum.Read) bool {
+			return r.Path.Overlaps(datum.Path{expr.StateRoot, name})
 		}) {
 			return true
 		}
@@ -172,7 +174,7 @@ func (c *pipelineCheck) adviseRequests() {
 			if a.Type != b.Type || a.Branch != nil || !sameValue(a.Body, b.Body) || c.changed(i, j) {
 				continue
 			}
-			if !a.IsCritical() && b.IsCritical() || a.goesOn() != nil || !impliedBy(a.demands(c.parsed), b.demands(c.parsed)) {
+			if !a.IsCritical() && b.IsCritical() || a.goesOn() != nil || !expr.ImpliedBy(a.demands(c.parsed), b.demands(c.parsed)) {
 				continue // the second one may be needed because there is no answer to the first
 			}
 			c.Report(diag.Diagnostic{
@@ -189,13 +191,13 @@ func (c *pipelineCheck) adviseRequests() {
 // changed tells whether what the j-th handler sends may have changed since the
 // i-th has sent it.
 func (c *pipelineCheck) changed(i, j int) bool {
-	var reads []Read
+	var reads []datum.Read
 	for k := i; k < j; k++ {
 		if len(c.writes(k)) > 0 && reads == nil {
 			reads = c.steps[j].Body.Reads()
 		}
 		for _, name := range c.writes(k) {
-			if slices.ContainsFunc(reads, func(r Read) bool { return r.Path.Overlaps(Path{stateRoot, name}) }) {
+			if slices.ContainsFunc(reads, func(r datum.Read) bool { return r.Path.Overlaps(datum.Path{expr.StateRoot, name}) }) {
 				return true
 			}
 		}
@@ -204,22 +206,22 @@ func (c *pipelineCheck) changed(i, j int) bool {
 }
 
 // sameValue tells whether two values are written the same way.
-func sameValue(a, b *Value) bool {
+func sameValue(a, b *expr.Value) bool {
 	if a == nil || b == nil {
 		return a.IsNull() && b.IsNull()
 	}
-	if a.kind != b.kind || a.literal != b.literal || a.secret != b.secret || len(a.items) != len(b.items) {
+	if a.Kind != b.Kind || a.Scalar != b.Scalar || a.Secret != b.Secret || len(a.Elems) != len(b.Elems) {
 		return false
 	}
-	if a.expr != nil && a.expr.Source != b.expr.Source && (!sameLetters(a.expr.Source, b.expr.Source) || !slices.Equal(a.expr.tokens(), b.expr.tokens())) {
+	if a.Computed != nil && a.Computed.Source != b.Computed.Source && (!sameLetters(a.Computed.Source, b.Computed.Source) || !slices.Equal(a.Computed.Tokens(), b.Computed.Tokens())) {
 		return false
 	}
-	for i := range a.items {
-		other := b.items[i]
-		if a.kind == valueMap {
-			other = b.Get(a.keys[i].Name)
+	for i := range a.Elems {
+		other := b.Elems[i]
+		if a.Kind == expr.ValueMap {
+			other = b.Get(a.Names[i].Name)
 		}
-		if other == nil || !sameValue(a.items[i], other) {
+		if other == nil || !sameValue(a.Elems[i], other) {
 			return false
 		}
 	}
@@ -235,14 +237,4 @@ func sameLetters(a, b string) bool {
 		}
 		a, b = a[1:], b[1:]
 	}
-}
-
-// tokens gives the text of an expression without its spaces.
-func (e *Expr) tokens() []string {
-	tokens, _ := scan(e.Source)
-	out := make([]string, len(tokens))
-	for i, t := range tokens {
-		out[i] = t.text
-	}
-	return out
 }

@@ -3,7 +3,11 @@ package dsl
 import (
 	"slices"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
+	"procaas/dsl/syntax"
+	"procaas/dsl/typing"
 )
 
 // A checker merges documents into a bundle and finds what is wrong with the
@@ -13,21 +17,21 @@ type checker struct {
 	bundle  *Bundle
 	types   map[string]Type
 	configs []string
-	files   map[string]*reading // by name
-	schemas map[string]*Value   // by name
+	files   map[string]*reading    // by name
+	schemas map[string]*expr.Value // by name
 
 	templates map[string]*Template
 	ready     *contracts
 
-	parsed *parses // expressions, by their text
+	parsed *syntax.Cache // expressions, by their text
 
-	configKnown map[string]*outline // what is known of configs
+	configKnown map[string]*typing.Outline // what is known of configs
 
 	configSchemas []entry
-	configValues  map[string]*Value    // first values by name
-	first         map[string]diag.Span // where a name was declared first, under "kind name"
-	stages        map[string][]*Stage  // by pipeline/stage
-	takers        map[string]*Pipeline // by event type: the first that serves every event
+	configValues  map[string]*expr.Value // first values by name
+	first         map[string]diag.Span   // where a name was declared first, under "kind name"
+	stages        map[string][]*Stage    // by pipeline/stage
+	takers        map[string]*Pipeline   // by event type: the first that serves every event
 
 	// unread holds what was found while reading: where it is, a part of the tree
 	// is missing.
@@ -46,12 +50,12 @@ func newChecker(files []diag.File, types []Type, r *diag.Reporter) *checker {
 		first:    make(map[string]diag.Span),
 		stages:   make(map[string][]*Stage),
 		takers:   make(map[string]*Pipeline),
-		schemas:  make(map[string]*Value),
+		schemas:  make(map[string]*expr.Value),
 
 		templates: make(map[string]*Template),
-		parsed:    new(parses),
+		parsed:    new(syntax.Cache),
 
-		configValues: make(map[string]*Value),
+		configValues: make(map[string]*expr.Value),
 		bundle: &Bundle{
 			Files:     files,
 			flows:     make(map[string]*Flow),
@@ -123,7 +127,7 @@ func (c *checker) checkFlow(f *Flow) {
 		for _, p := range c.pipelinesOf(f.ID) {
 			events = append(events, p.On...)
 		}
-		compileValue(f.Key, &Field{Kind: StringKind}, &scope{parsed: c.parsed, roots: []string{"event"}, payload: c.payloadOf(events)}, c.Reporter)
+		compileValue(f.Key, &Field{Kind: datum.StringKind}, &expr.Scope{Parsed: c.parsed, Roots: []string{"event"}, Payload: c.payloadOf(events)}, c.Reporter)
 	}
 	if f.States != nil {
 		c.checkAutomaton(f)
@@ -157,17 +161,17 @@ func (c *checker) blamed(at diag.Span) bool {
 
 // firstValues gives the declared names of a shared state with their first
 // values.
-func firstValues(v *Value, into map[string]any) {
+func firstValues(v *expr.Value, into map[string]any) {
 	for i, k := range v.Keys() {
-		into[k.Name], _ = v.items[i].Literal()
+		into[k.Name], _ = v.Elems[i].Literal()
 	}
 }
 
 // hasKey finds the key of a mapping.
-func hasKey(keys []Key, name string) (Key, bool) {
-	i := slices.IndexFunc(keys, func(k Key) bool { return k.Name == name })
+func hasKey(keys []expr.Key, name string) (expr.Key, bool) {
+	i := slices.IndexFunc(keys, func(k expr.Key) bool { return k.Name == name })
 	if i < 0 {
-		return Key{}, false
+		return expr.Key{}, false
 	}
 	return keys[i], true
 }

@@ -5,8 +5,11 @@ import (
 	"slices"
 	"strings"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/typing"
 )
 
 // checkAwaits finds out which event types handlers wait for. It comes after the
@@ -124,25 +127,25 @@ func checkAwait(h *Handler, r *diag.Reporter) {
 }
 
 // compileAwait compiles the condition of await.
-func (c *checker) compileAwait(h *Handler, sc *scope, r *diag.Reporter) {
+func (c *checker) compileAwait(h *Handler, sc *expr.Scope, r *diag.Reporter) {
 	if h.Await == nil {
 		return
 	}
 	in := *sc // the name is known in this one condition only
-	in.roots = append(slices.Clone(sc.roots), awaitedRoot)
-	compileValue(h.Await.Where, &Field{ExprKind: BoolKind}, &in, r)
+	in.Roots = append(slices.Clone(sc.Roots), expr.AwaitedRoot)
+	compileValue(h.Await.Where, &Field{ExprKind: datum.BoolKind}, &in, r)
 }
 
 // awaitedOutline is what the response of await is: the event, with the payload that is given;
 // nil for one of which nothing is known.
-func (h *Handler) awaitedOutline(payload *outline) *outline {
-	text, maybe := &outline{shape: stringShape}, &outline{shape: stringShape | nullShape, why: "an event need not carry a key"}
-	members := map[string]*member{
-		"id": {text, true}, "type": {text, true}, "source": {text, true}, "time": {text, true}, "key": {maybe, true}, "payload": {payload, true},
+func (h *Handler) awaitedOutline(payload *typing.Outline) *typing.Outline {
+	text, maybe := &typing.Outline{Shape: datum.StringShape}, &typing.Outline{Shape: datum.StringShape | datum.NullShape, Why: "an event need not carry a key"}
+	members := map[string]*typing.Member{
+		"id": {Outline: text, Required: true}, "type": {Outline: text, Required: true}, "source": {Outline: text, Required: true}, "time": {Outline: text, Required: true}, "key": {Outline: maybe, Required: true}, "payload": {Outline: payload, Required: true},
 	}
 	if payload == nil {
 		delete(members, "payload") // which is then anything
-		return &outline{shape: mapShape, members: members}
+		return &typing.Outline{Shape: datum.MapShape, Members: members}
 	}
-	return &outline{shape: mapShape, closed: true, members: members}
+	return &typing.Outline{Shape: datum.MapShape, Closed: true, Members: members}
 }

@@ -5,20 +5,19 @@ import (
 	"slices"
 	"strings"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/typing"
 )
 
 // maxCallDepth bounds how deep calls of pipelines are nested: each level is a part of
 // the checkpoint of the one above.
 const maxCallDepth = 8
 
-// inputsRoot is what the expressions of a pipeline that others call read in place of
-// event.
-const inputsRoot = "inputs"
-
 // calledRoots are the names that the expressions of such a pipeline may begin with.
-var calledRoots = []string{inputsRoot, "shared-state", "sources", "configs", "flow", "run"}
+var calledRoots = []string{expr.InputsRoot, "shared-state", "sources", "configs", "flow", "run"}
 
 // checkCalls finds out which pipelines call which, and reports what cannot be called.
 func (c *checker) checkCalls() {
@@ -85,7 +84,7 @@ func (c *checker) checkInputs(h *Handler, p *Pipeline) {
 		}
 	}
 	for i, k := range p.Inputs.Keys() {
-		if _, ok := hasKey(with.Keys(), k.Name); !ok && p.Inputs.items[i].Get("default") == nil {
+		if _, ok := hasKey(with.Keys(), k.Name); !ok && p.Inputs.Elems[i].Get("default") == nil {
 			c.Report(diag.Diagnostic{
 				Span: h.Call.places.of("pipeline", h.Call.Span), Code: rules.Call, Message: fmt.Sprintf("pipeline %q needs the input %q", p.ID, k.Name),
 				Hint:    "add with: {" + k.Name + ": …}, or give its schema a default",
@@ -96,7 +95,7 @@ func (c *checker) checkInputs(h *Handler, p *Pipeline) {
 }
 
 // keyNames lists the keys of a mapping, in its order; none of anything else.
-func keyNames(v *Value) []string {
+func keyNames(v *expr.Value) []string {
 	var out []string
 	for _, k := range v.Keys() {
 		out = append(out, k.Name)
@@ -155,7 +154,7 @@ func (c *checker) checkCalled(p *Pipeline, called bool) {
 	}
 	p.inputs, p.outputs = make(map[string]*Contract), make(map[string]*Contract)
 	for i, k := range p.Inputs.Keys() {
-		schema := p.Inputs.items[i]
+		schema := p.Inputs.Elems[i]
 		if !c.isSchema(schema, k.Name) {
 			continue
 		}
@@ -172,23 +171,23 @@ func (c *checker) checkCalled(p *Pipeline, called bool) {
 			c.Errorf(k.Span, rules.SchemaOfNothing, c.DidYouMean(k.Name, known), "there is no output %q beside output-schemas", k.Name)
 			continue
 		}
-		if c.isSchema(p.OutputSchemas.items[i], k.Name) {
-			p.outputs[k.Name] = c.ready.contract(p.OutputSchemas.items[i], fmt.Sprintf("output %s of %s", k.Name, p.ID))
+		if c.isSchema(p.OutputSchemas.Elems[i], k.Name) {
+			p.outputs[k.Name] = c.ready.contract(p.OutputSchemas.Elems[i], fmt.Sprintf("output %s of %s", k.Name, p.ID))
 		}
 	}
 }
 
 // inputOutline is what is known of the inputs of a pipeline.
-func (p *Pipeline) inputOutline() *outline {
-	members := make(map[string]*member)
+func (p *Pipeline) inputOutline() *typing.Outline {
+	members := make(map[string]*typing.Member)
 	for _, k := range p.Inputs.Keys() {
-		var o *outline
+		var o *typing.Outline
 		if contract := p.inputs[k.Name]; contract != nil {
 			o = contract.outline
 		}
-		members[k.Name] = &member{o, true}
+		members[k.Name] = &typing.Member{Outline: o, Required: true}
 	}
-	return &outline{shape: mapShape, closed: true, members: members}
+	return &typing.Outline{Shape: datum.MapShape, Closed: true, Members: members}
 }
 
 // checkOutputs compiles the outputs of a pipeline, which read what is known behind its
@@ -200,16 +199,16 @@ func (c *pipelineCheck) checkOutputs() {
 	}
 	sc := c.scopeBefore(nil, len(c.steps))
 	compileValue(p.Outputs, nil, sc, c.Reporter)
-	members := make(map[string]*member)
+	members := make(map[string]*typing.Member)
 	for i, k := range p.Outputs.Keys() {
-		v, o := p.Outputs.items[i], p.Outputs.items[i].outline()
+		v, o := p.Outputs.Elems[i], p.Outputs.Elems[i].Outline()
 		if contract := p.outputs[k.Name]; contract != nil {
 			c.fits(v, contract, contract.Name)
 			o = contract.outline // the promise, which the engine holds the value against
 		}
-		members[k.Name] = &member{o, true}
+		members[k.Name] = &typing.Member{Outline: o, Required: true}
 	}
-	p.response = &outline{shape: mapShape, closed: true, members: members}
+	p.response = &typing.Outline{Shape: datum.MapShape, Closed: true, Members: members}
 }
 
 // checkUseOfCall reports fields that do not go with call: they are about one attempt at a
@@ -247,7 +246,7 @@ func (c *pipelineCheck) checkWith(h *Handler) {
 	}
 	for i, k := range h.Call.With.Keys() {
 		if contract := p.inputs[k.Name]; contract != nil {
-			c.fits(h.Call.With.items[i], contract, contract.Name)
+			c.fits(h.Call.With.Elems[i], contract, contract.Name)
 		}
 	}
 }

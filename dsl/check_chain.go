@@ -113,7 +113,7 @@ func (c *checker) addSending(list []sending, p *Pipeline, h *Handler, sure bool)
 		return list
 	}
 	to, name := []*Pipeline(nil), ""
-	if name, ok = e.Type.text(); ok && !e.Task {
+	if name, ok = e.Type.Text(); ok && !e.Task {
 		to = c.bundle.byEvent[name]
 	} else if p := c.bundle.pipelines[name]; ok && p != nil && p.Queue != nil {
 		to, sure = []*Pipeline{p}, sure && p.Queue.Unique.IsNull()

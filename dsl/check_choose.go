@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 )
 
@@ -12,7 +14,7 @@ import (
 // the pipeline. They are computed before any handler of the stage starts, so they
 // may read what is known then.
 func (c *pipelineCheck) checkStage(s *Stage, at int) {
-	compileValue(s.Enabled, &Field{ExprKind: BoolKind}, c.scopeBefore(s, at), c.Reporter)
+	compileValue(s.Enabled, &Field{ExprKind: datum.BoolKind}, c.scopeBefore(s, at), c.Reporter)
 	if s.loop == nil {
 		c.checkBranches(s, at)
 	}
@@ -27,34 +29,34 @@ func (c *pipelineCheck) checkBranches(s *Stage, at int) {
 	}
 	// A branch is asked only when the stage is enabled and those before it were not taken.
 	sc := c.scopeBefore(s, at)
-	sc.facts = slices.Concat(sc.facts, s.Enabled.Expr().holds())
+	sc.Facts = slices.Concat(sc.Facts, s.Enabled.Expr().Holds())
 	for _, b := range s.Choose {
-		compileValue(b.When, &Field{ExprKind: BoolKind}, sc, c.Reporter)
-		sc.facts = append(slices.Clip(sc.facts), b.When.Expr().fails()...)
+		compileValue(b.When, &Field{ExprKind: datum.BoolKind}, sc, c.Reporter)
+		sc.Facts = append(slices.Clip(sc.Facts), b.When.Expr().Fails()...)
 	}
 }
 
 // scopeBefore says what may be read before a stage whose first handler is the i-th
 // of the pipeline.
-func (c *pipelineCheck) scopeBefore(stage *Stage, i int) *scope {
+func (c *pipelineCheck) scopeBefore(stage *Stage, i int) *expr.Scope {
 	sc := c.newScope()
 	for j, s := range c.steps {
 		switch {
 		case j < i && s.inside():
-			sc.hide(s)
+			hide(sc, s)
 		case j < i:
-			sc.sources = append(sc.sources, s.ID)
+			sc.Sources = append(sc.Sources, s.ID)
 		case s.stage == stage && s.Loops():
-			sc.late[s.ID] = "is this stage, which gives its response when all elements are done"
+			sc.Late[s.ID] = "is this stage, which gives its response when all elements are done"
 		case s.stage == stage:
-			sc.late[s.ID] = "runs in this stage, whose conditions come first"
+			sc.Late[s.ID] = "runs in this stage, whose conditions come first"
 		default:
-			sc.late[s.ID] = fmt.Sprintf("runs in a later stage, %q", s.stage.ID)
+			sc.Late[s.ID] = fmt.Sprintf("runs in a later stage, %q", s.stage.ID)
 		}
 	}
 	// Two handlers may have one id: when either has run, the name can be read.
-	for _, id := range sc.sources {
-		delete(sc.late, id)
+	for _, id := range sc.Sources {
+		delete(sc.Late, id)
 	}
 	return sc
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 )
 
@@ -153,7 +154,7 @@ func (c *checker) checkMap(cluster *Cluster) bool {
 }
 
 // mapFile reads the file of a map; nil after something was reported.
-func (c *checker) mapFile(m *PartitionMap) *Value {
+func (c *checker) mapFile(m *PartitionMap) *expr.Value {
 	at := m.places.of("file", m.Span)
 	from := c.files[m.Span.File]
 	if from == nil {
@@ -168,7 +169,7 @@ func (c *checker) mapFile(m *PartitionMap) *Value {
 	if r == nil || r.missing != nil || diag.HasErrors(r.found) {
 		return nil // reported with the file, or with who named it
 	}
-	if r.root == nil || r.root.kind != valueMap {
+	if r.root == nil || r.root.Kind != expr.ValueMap {
 		c.Errorf(at, rules.Cluster, `such as {"worker-1": ["0-99"]}`, "%s is no mapping from workers to partitions", m.File)
 		return nil
 	}
@@ -185,7 +186,7 @@ func (c *checker) checkHeld(cluster *Cluster) bool {
 			sound = false
 		}
 		item := cluster.held.Items()[i]
-		if item.kind != valueList {
+		if item.Kind != expr.ValueList {
 			c.Errorf(head(item), rules.Cluster, `such as [0, 7, "10-19"]`, "worker %q: want a list of partitions, have %s", k.Name, describeValue(item))
 			sound = false
 		} else if _, problem := partitionsOf(item, cluster.Partitions); problem != "" {

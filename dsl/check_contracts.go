@@ -4,14 +4,16 @@ import (
 	"fmt"
 	"slices"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 )
 
 // An entry is one entry of a mapping.
 type entry struct {
-	key   Key
-	value *Value
+	key   expr.Key
+	value *expr.Value
 }
 
 // checkContracts makes all schemas ready, and holds against them what is fixed
@@ -65,7 +67,7 @@ func (c *checker) checkNamed() {
 		v := c.schemas[name]
 		if !isSchemaName(name) {
 			key := c.first["schema "+name]
-			c.Errorf(key, rules.BadSchema, "", "the name of a schema: want %s, have %q", textForms["id"].want, name)
+			c.Errorf(key, rules.BadSchema, "", "the name of a schema: want %s, have %q", datum.TextForms["id"].Want, name)
 		}
 		if c.isSchema(v, name) {
 			c.ready.contract(v, "schema "+name)
@@ -75,12 +77,12 @@ func (c *checker) checkNamed() {
 
 // isSchema reports what cannot be a schema, where the language itself takes any
 // value.
-func (c *checker) isSchema(v *Value, name string) bool {
+func (c *checker) isSchema(v *expr.Value, name string) bool {
 	c.checkKeywords(v)
-	if mayBeSchema(v) || !v.fixed() {
-		return v.fixed() // what holds expressions was reported
+	if mayBeSchema(v) || !v.Fixed() {
+		return v.Fixed() // what holds expressions was reported
 	}
-	c.Errorf(head(v), rules.BadSchema, "", "schema %q: want %s, have %s", name, wants[SchemaKind], describeValue(v))
+	c.Errorf(head(v), rules.BadSchema, "", "schema %q: want %s, have %s", name, datum.Wants[datum.SchemaKind], describeValue(v))
 	return false
 }
 
@@ -117,7 +119,7 @@ func (c *checker) checkConfigSchemas() {
 }
 
 // unknownConfig reports a schema of a setting that nobody declares.
-func (c *checker) unknownConfig(k Key) {
+func (c *checker) unknownConfig(k expr.Key) {
 	if !c.partial {
 		c.Errorf(k.Span, rules.SchemaOfNothing, c.DidYouMean(k.Name, func() []string { return c.configs }),
 			"there is no config %q", k.Name)
@@ -126,7 +128,7 @@ func (c *checker) unknownConfig(k Key) {
 
 // stateContracts makes the schemas of a shared state ready and holds its first
 // values against them. One of null has not been set yet.
-func (c *checker) stateContracts(schemas, state *Value) map[string]*Contract {
+func (c *checker) stateContracts(schemas, state *expr.Value) map[string]*Contract {
 	out := make(map[string]*Contract)
 	for i, k := range schemas.Keys() {
 		first := state.Get(k.Name)
@@ -142,10 +144,10 @@ func (c *checker) stateContracts(schemas, state *Value) map[string]*Contract {
 				"shared-state.%s is not declared beside state-schemas", k.Name)
 			continue
 		}
-		if !c.isSchema(schemas.items[i], k.Name) {
+		if !c.isSchema(schemas.Elems[i], k.Name) {
 			continue
 		}
-		contract := c.ready.contract(schemas.items[i], "shared-state."+k.Name)
+		contract := c.ready.contract(schemas.Elems[i], "shared-state."+k.Name)
 		out[k.Name] = contract
 		if value, ok := first.Literal(); ok && value != nil {
 			c.checkFixed(contract, first, value, first.Span)
@@ -156,12 +158,12 @@ func (c *checker) stateContracts(schemas, state *Value) map[string]*Contract {
 
 // checkFixed holds a fixed value against a contract; a nil one takes anything. whole is the
 // place to name when the fault is in no part of v.
-func (c *checker) checkFixed(contract *Contract, v *Value, data any, whole diag.Span) {
+func (c *checker) checkFixed(contract *Contract, v *expr.Value, data any, whole diag.Span) {
 	reportFaults(contract, v, data, whole, c.Reporter)
 }
 
 // reportFaults reports where a fixed value does not fit a contract.
-func reportFaults(contract *Contract, v *Value, data any, whole diag.Span, r *diag.Reporter) {
+func reportFaults(contract *Contract, v *expr.Value, data any, whole diag.Span, r *diag.Reporter) {
 	err := contract.Check(data)
 	if err == nil {
 		return
@@ -170,14 +172,14 @@ func reportFaults(contract *Contract, v *Value, data any, whole diag.Span, r *di
 		at, path := whole, f.Path
 		// What is missing has no place: the nearest part around it that was written has.
 		for n := len(path); n >= 0; n-- {
-			if part := v.at(path[:n]); part != nil {
+			if part := v.At(path[:n]); part != nil {
 				at = head(part)
 				break
 			}
 		}
 		d := diag.Diagnostic{Span: at, Code: rules.Misfit, Message: fmt.Sprintf("%s: %s", contract.Name, f)}
 		if contract.at != (diag.Span{}) {
-			d.Related = []diag.Related{{Span: head(&Value{Span: contract.at}), Message: "its schema"}}
+			d.Related = []diag.Related{{Span: head(&expr.Value{Span: contract.at}), Message: "its schema"}}
 		}
 		r.Report(d)
 	}
@@ -202,12 +204,12 @@ var keywords = map[string]string{
 
 // checkKeywords warns of words that JSON Schema does not know: it would pass over
 // them, and so check nothing.
-func (c *checker) checkKeywords(v *Value) {
-	if v == nil || v.kind != valueMap {
+func (c *checker) checkKeywords(v *expr.Value) {
+	if v == nil || v.Kind != expr.ValueMap {
 		return
 	}
-	for i, k := range v.keys {
-		item := v.items[i]
+	for i, k := range v.Names {
+		item := v.Elems[i]
 		what, known := keywords[k.Name]
 		switch {
 		case !known && !extension(k.Name):

@@ -4,24 +4,27 @@ import (
 	"maps"
 	"slices"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/typing"
 )
 
 // itemScope is what the calls of a handler may read besides, when they are made for
 // each item: the item and its place. Without for-each it is the scope as it is.
-func (h *Handler) itemScope(sc *scope) *scope {
+func (h *Handler) itemScope(sc *expr.Scope) *expr.Scope {
 	if h.ForEach == nil {
 		return sc
 	}
 	in := *sc
-	in.roots = append(slices.Clone(sc.roots), "item", indexRoot)
-	if o := h.ForEach.Items.outline(); o != nil {
-		in.item = o.elem
+	in.Roots = append(slices.Clone(sc.Roots), "item", expr.IndexRoot)
+	if o := h.ForEach.Items.Outline(); o != nil {
+		in.Item = o.Elem
 	}
-	if _, list := in.responses[h.ID]; list {
-		in.responses = maps.Clone(sc.responses)
-		delete(in.responses, h.ID) // a verification has an answer of its own
+	if _, list := in.Responses[h.ID]; list {
+		in.Responses = maps.Clone(sc.Responses)
+		delete(in.Responses, h.ID) // a verification has an answer of its own
 	}
 	return &in
 }
@@ -29,21 +32,23 @@ func (h *Handler) itemScope(sc *scope) *scope {
 // responses is what the response of a for-each is, when each call gives o: a list with an
 // element for each item, in the order of the items. What on-failure says decides what
 // stands in the place of a call that failed.
-func (f *ForEach) responses(o *outline) *outline {
+func (f *ForEach) responses(o *typing.Outline) *typing.Outline {
 	switch f.OnFailure {
 	case "continue":
-		o = o.absent("calls of items may fail, which on-failure: continue allows")
+		o = o.Absent("calls of items may fail, which on-failure: continue allows")
 	case "collect":
 		const why = "calls of items may fail, which on-failure: collect allows"
-		text := func(s shape) *member { return &member{&outline{shape: s}, true} }
-		failure := &outline{shape: mapShape | nullShape, closed: true, why: "the calls of most items succeed", members: map[string]*member{
-			"class": text(stringShape), "message": text(stringShape), "status": text(intShape | nullShape),
+		text := func(s datum.Shape) *typing.Member {
+			return &typing.Member{Outline: &typing.Outline{Shape: s}, Required: true}
+		}
+		failure := &typing.Outline{Shape: datum.MapShape | datum.NullShape, Closed: true, Why: "the calls of most items succeed", Members: map[string]*typing.Member{
+			"class": text(datum.StringShape), "message": text(datum.StringShape), "status": text(datum.IntShape | datum.NullShape),
 		}}
-		o = &outline{shape: mapShape, closed: true, members: map[string]*member{
-			"response": {o.absent(why), true}, "status": text(intShape | nullShape), "error": {failure, true},
+		o = &typing.Outline{Shape: datum.MapShape, Closed: true, Members: map[string]*typing.Member{
+			"response": {Outline: o.Absent(why), Required: true}, "status": text(datum.IntShape | datum.NullShape), "error": {Outline: failure, Required: true},
 		}}
 	}
-	return &outline{shape: listShape, elem: o}
+	return &typing.Outline{Shape: datum.ListShape, Elem: o}
 }
 
 // checkForEach reports a for-each that makes no sense.
@@ -71,13 +76,13 @@ func (c *checker) checkForEach(h *Handler, r *diag.Reporter) {
 }
 
 // compileItems compiles the list of a for-each, and warns of one that may be null.
-func compileItems(f *ForEach, sc *scope, r *diag.Reporter) {
-	compileValue(f.Items, &Field{ExprKind: ListKind}, sc, r)
+func compileItems(f *ForEach, sc *expr.Scope, r *diag.Reporter) {
+	compileValue(f.Items, &Field{ExprKind: datum.ListKind}, sc, r)
 	if f.Items == nil || f.Items.Expr() == nil {
 		return
 	}
 	// Without a reason, the null is one that the proof of degradation looks at.
-	if o := f.Items.outline(); o.nullable() && o.why != "" {
-		r.Warnf(f.Items.Span, rules.ExprMaybeNull, "write ?? [] behind it when there may be none", "the list of for-each may be null, which fails it: %s", o.why)
+	if o := f.Items.Outline(); o.Nullable() && o.Why != "" {
+		r.Warnf(f.Items.Span, rules.ExprMaybeNull, "write ?? [] behind it when there may be none", "the list of for-each may be null, which fails it: %s", o.Why)
 	}
 }

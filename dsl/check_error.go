@@ -5,22 +5,24 @@ import (
 	"slices"
 	"strings"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 )
 
 // compileOnError compiles the rules of on-error. They may read what the handler
 // may, but not its own outcome, and the error.
-func compileOnError(h *Handler, sc *scope, r *diag.Reporter) {
+func compileOnError(h *Handler, sc *expr.Scope, r *diag.Reporter) {
 	if len(h.OnError) == 0 {
 		return
 	}
 	in := *sc // the name is known in these rules only
-	in.roots = append(slices.Clone(sc.roots), errorRoot)
+	in.Roots = append(slices.Clone(sc.Roots), expr.ErrorRoot)
 	for _, rule := range h.OnError {
-		compileValue(rule.When, &Field{ExprKind: BoolKind}, &in, r)
+		compileValue(rule.When, &Field{ExprKind: datum.BoolKind}, &in, r)
 		compileValue(rule.Result, nil, &in, r)
-		compileValue(rule.Message, &Field{ExprKind: StringKind}, &in, r)
+		compileValue(rule.Message, &Field{ExprKind: datum.StringKind}, &in, r)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 )
 
@@ -95,6 +96,6 @@ func flowID(p *Pipeline) string {
 }
 
 // unconditional tells whether a condition is true whatever the event.
-func unconditional(when *Value) bool {
-	return when == nil || when.kind == valueLiteral && when.literal == true
+func unconditional(when *expr.Value) bool {
+	return when == nil || when.Kind == expr.ValueLiteral && when.Scalar == true
 }

@@ -5,12 +5,12 @@ import (
 	"maps"
 	"slices"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/typing"
 )
-
-// allRoots are the names that the expressions of a handler may begin with.
-var allRoots = []string{"event", "shared-state", "sources", "configs", "flow", "run"}
 
 // compileHandler compiles the expressions of the i-th handler in their scopes.
 func (c *pipelineCheck) compileHandler(i int) {
@@ -25,10 +25,10 @@ func (c *pipelineCheck) compileHandler(i int) {
 	sc := c.scopeOf(i)
 	c.surely(c.steps[i], sc)
 	own := *sc
-	own.sources = append(sc.sources[:len(sc.sources):len(sc.sources)], c.steps[i].ID)
+	own.Sources = append(sc.Sources[:len(sc.Sources):len(sc.Sources)], c.steps[i].ID)
 	if o := c.steps[i].responseOutline(); o != nil {
-		own.responses = maps.Clone(sc.responses)
-		own.responses[c.steps[i].ID] = o
+		own.Responses = maps.Clone(sc.Responses)
+		own.Responses[c.steps[i].ID] = o
 	}
 	c.compileValues(c.steps[i].Handler, sc, &own, c.Reporter)
 	c.checkAmbiguous(i)
@@ -36,55 +36,55 @@ func (c *pipelineCheck) compileHandler(i int) {
 
 // scopeOf says what the i-th handler may read: the outcomes of all handlers
 // before it, whether of an earlier stage or of its own.
-func (c *pipelineCheck) scopeOf(i int) *scope {
+func (c *pipelineCheck) scopeOf(i int) *expr.Scope {
 	sc := c.newScope()
 	for j, s := range c.steps {
 		switch {
 		case j < i && c.steps[i].hides(s):
-			sc.hide(s)
+			hide(sc, s)
 		case j > i && s.stage == c.steps[i].stage && s.Loops():
-			sc.late[s.ID] = "is the stage itself, which gives its response when all elements are done"
+			sc.Late[s.ID] = "is the stage itself, which gives its response when all elements are done"
 		case j < i && s.stage == c.steps[i].stage && apart(s.Handler, c.steps[i].Handler):
-			sc.late[s.ID] = "is in another branch of the stage, and only one of them runs"
+			sc.Late[s.ID] = "is in another branch of the stage, and only one of them runs"
 		case j < i:
-			sc.sources = append(sc.sources, s.ID)
+			sc.Sources = append(sc.Sources, s.ID)
 		case j == i:
-			sc.late[s.ID] = "is still to run, and only its own result may read it"
+			sc.Late[s.ID] = "is still to run, and only its own result may read it"
 		case s.stage == c.steps[i].stage:
-			sc.late[s.ID] = "comes later in the same stage"
+			sc.Late[s.ID] = "comes later in the same stage"
 		default:
-			sc.late[s.ID] = fmt.Sprintf("runs in a later stage, %q", s.stage.ID)
+			sc.Late[s.ID] = fmt.Sprintf("runs in a later stage, %q", s.stage.ID)
 		}
 	}
-	for _, id := range sc.sources {
-		delete(sc.late, id)
+	for _, id := range sc.Sources {
+		delete(sc.Late, id)
 	}
 	return sc
 }
 
 // newScope makes a scope with what is known where the check has got to.
-func (c *pipelineCheck) newScope() *scope {
-	roots, inputs := allRoots, (*outline)(nil)
+func (c *pipelineCheck) newScope() *expr.Scope {
+	roots, inputs := expr.AllRoots, (*typing.Outline)(nil)
 	if c.pipeline.IsCalled() {
 		roots, inputs = calledRoots, c.pipeline.inputOutline()
 	}
-	sc := &scope{
-		parsed: c.parsed, roots: roots, inputs: inputs, state: c.state, configs: c.configs, late: make(map[string]string),
-		payload: c.payload, known: c.known, responses: c.responses, configOutlines: c.configKnown, facts: c.facts,
+	sc := &expr.Scope{
+		Parsed: c.parsed, Roots: roots, Inputs: inputs, State: c.state, Configs: c.configs, Late: make(map[string]string),
+		Payload: c.payload, Known: c.known, Responses: c.responses, ConfigOutlines: c.configKnown, Facts: c.facts,
 	}
 	if c.element != nil {
-		sc.roots, sc.item = append(slices.Clone(roots), "item", indexRoot), c.element.item
+		sc.Roots, sc.Item = append(slices.Clone(roots), "item", expr.IndexRoot), c.element.item
 	}
 	return sc
 }
 
 // compileValues compiles all expressions of a handler; its result may read its
 // own outcome too, and done that of the verification.
-func (c *checker) compileValues(h *Handler, sc, own *scope, r *diag.Reporter) {
-	compileValue(h.Enabled, &Field{ExprKind: BoolKind}, sc, r)
+func (c *checker) compileValues(h *Handler, sc, own *expr.Scope, r *diag.Reporter) {
+	compileValue(h.Enabled, &Field{ExprKind: datum.BoolKind}, sc, r)
 	// What the condition has tested is so in all that follows.
-	facts := slices.Concat(sc.facts, h.Enabled.Expr().holds())
-	sc.facts, own.facts = facts, facts
+	facts := slices.Concat(sc.Facts, h.Enabled.Expr().Holds())
+	sc.Facts, own.Facts = facts, facts
 	if h.Rollout != nil {
 		compileValue(h.Rollout.By, nil, sc, r)
 	}
@@ -103,7 +103,7 @@ func (c *checker) compileValues(h *Handler, sc, own *scope, r *diag.Reporter) {
 	}
 	if v := h.Verification(); v != nil {
 		c.compileBody(v.Type, v.Body, h.itemScope(sc), r)
-		compileValue(v.Done, &Field{ExprKind: BoolKind}, h.itemScope(own), r)
+		compileValue(v.Done, &Field{ExprKind: datum.BoolKind}, h.itemScope(own), r)
 	}
 	if h.Fallback != nil {
 		compileValue(h.Fallback.Result, nil, sc, r)
@@ -112,7 +112,7 @@ func (c *checker) compileValues(h *Handler, sc, own *scope, r *diag.Reporter) {
 }
 
 // compileBody compiles the expressions of a body of some type.
-func (c *checker) compileBody(typ string, body *Value, sc *scope, r *diag.Reporter) {
+func (c *checker) compileBody(typ string, body *expr.Value, sc *expr.Scope, r *diag.Reporter) {
 	if t, ok := c.types[typ]; ok {
 		compileFields(body, t.Spec, sc, r)
 		return
@@ -122,16 +122,16 @@ func (c *checker) compileBody(typ string, body *Value, sc *scope, r *diag.Report
 
 // compileFields compiles the expressions of a mapping that a Spec describes. It
 // passes over unknown fields, which are reported anyway.
-func compileFields(v *Value, s *Spec, sc *scope, r *diag.Reporter) {
-	if v == nil || v.kind != valueMap || s == nil {
+func compileFields(v *expr.Value, s *Spec, sc *expr.Scope, r *diag.Reporter) {
+	if v == nil || v.Kind != expr.ValueMap || s == nil {
 		compileValue(v, nil, sc, r)
 		return
 	}
-	for i, k := range v.keys {
+	for i, k := range v.Names {
 		if f := s.Field(k.Name); f != nil {
-			compileValue(v.items[i], f, sc, r)
+			compileValue(v.Elems[i], f, sc, r)
 		} else if inline := s.inline(); inline != nil {
-			compileValue(v.items[i], inline.Elem, sc, r)
+			compileValue(v.Elems[i], inline.Elem, sc, r)
 		}
 	}
 }
@@ -139,38 +139,38 @@ func compileFields(v *Value, s *Spec, sc *scope, r *diag.Reporter) {
 // compileValue compiles the expressions of a value. An expression that is the
 // whole value must give what the field wants; a nil field wants nothing
 // particular.
-func compileValue(v *Value, f *Field, sc *scope, r *diag.Reporter) {
+func compileValue(v *expr.Value, f *Field, sc *expr.Scope, r *diag.Reporter) {
 	if v == nil {
 		return
 	}
 	f = f.of(v)
-	switch v.kind {
-	case valueLiteral:
+	switch v.Kind {
+	case expr.ValueLiteral:
 		// Where text makes no sense, the literal itself is an error already.
-		if want := wantOf(f); want == AnyKind || want == StringKind {
-			sc.warnForgotten(v, r)
+		if want := wantOf(f); want == datum.AnyKind || want == datum.StringKind {
+			sc.WarnForgotten(v, r)
 		}
-	case valueExpr:
-		v.expr.compile(sc, wantOf(f), r)
-	case valueList:
-		for _, item := range v.items {
+	case expr.ValueExpr:
+		v.Computed.Compile(sc, wantOf(f), r)
+	case expr.ValueList:
+		for _, item := range v.Elems {
 			compileValue(item, elemOf(f), sc, r)
 		}
-	case valueMap:
-		if f != nil && f.Kind == ObjectKind {
+	case expr.ValueMap:
+		if f != nil && f.Kind == datum.ObjectKind {
 			compileFields(v, f.Spec, sc, r)
 			return
 		}
-		for _, item := range v.items {
+		for _, item := range v.Elems {
 			compileValue(item, elemOf(f), sc, r)
 		}
 	}
 }
 
 // wantOf is the kind that an expression in the place of a field must give.
-func wantOf(f *Field) Kind {
+func wantOf(f *Field) datum.Kind {
 	if f == nil {
-		return AnyKind
+		return datum.AnyKind
 	}
 	return f.want()
 }
@@ -221,15 +221,15 @@ func (c *pipelineCheck) checkAmbiguous(i int) {
 }
 
 // sourceOf gives the handler that a path reads; empty when it reads none.
-func sourceOf(p Path) string {
-	if len(p) < 2 || p[0] != "sources" || p[1] == Wildcard {
+func sourceOf(p datum.Path) string {
+	if len(p) < 2 || p[0] != "sources" || p[1] == datum.Wildcard {
 		return ""
 	}
 	return p[1]
 }
 
 // verifyReads lists what the verification of a handler reads.
-func verifyReads(h *Handler) []Read {
+func verifyReads(h *Handler) []datum.Read {
 	v := h.Verification()
 	if v == nil {
 		return nil
@@ -239,7 +239,7 @@ func verifyReads(h *Handler) []Read {
 
 // handlerReads lists all that a handler reads, its verification, its fallback and
 // the rules of its on-error included.
-func handlerReads(h *Handler) []Read {
+func handlerReads(h *Handler) []datum.Read {
 	out := slices.Concat(h.ConditionReads(), h.ItemReads(), h.AwaitReads(), h.BodyReads(), h.Result.Reads(), h.VerifyReads(), h.ErrorReads(), h.CompensateReads())
 	if h.Fallback != nil {
 		out = append(out, h.Fallback.Result.Reads()...)

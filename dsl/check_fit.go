@@ -5,8 +5,11 @@ import (
 	"slices"
 	"strconv"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/typing"
 )
 
 // This file holds values that are sent or kept against the schema of their place.
@@ -14,7 +17,7 @@ import (
 
 // fits reports where a value does not fit a contract. What of it is fixed is held
 // against the schema itself, the rest against what is known of it.
-func (c *pipelineCheck) fits(v *Value, contract *Contract, what string) {
+func (c *pipelineCheck) fits(v *expr.Value, contract *Contract, what string) {
 	if contract == nil || v == nil || c.blamed(v.Span) {
 		return
 	}
@@ -29,7 +32,7 @@ func (c *pipelineCheck) fits(v *Value, contract *Contract, what string) {
 // A portion is where in a value that is sent or kept something stands.
 type portion struct {
 	what string // the whole, for people
-	path Path
+	path datum.Path
 }
 
 // member is the part of that name.
@@ -46,58 +49,58 @@ func (p portion) String() string {
 }
 
 // fitsOutline reports where a value contradicts an outline.
-func (c *pipelineCheck) fitsOutline(v *Value, want *outline, at portion) {
+func (c *pipelineCheck) fitsOutline(v *expr.Value, want *typing.Outline, at portion) {
 	if want == nil {
 		return
 	}
-	switch v.kind {
-	case valueExpr:
-		c.fitsKnown(v, v.expr.result, want, at)
-	case valueSecret:
-		if want.shape&stringShape == 0 {
+	switch v.Kind {
+	case expr.ValueExpr:
+		c.fitsKnown(v, v.Computed.Result, want, at)
+	case expr.ValueSecret:
+		if want.Shape&datum.StringShape == 0 {
 			c.misfit(v, want, "%s: want %s, have a secret", at, want)
 		}
-	case valueLiteral:
-		have := outlineOf(v.literal)
-		if !want.mayBe(have) || have.shape == nullShape && want.shape&nullShape == 0 {
-			c.misfit(v, want, "%s: want %s, have %s", at, want, describeData(v.literal))
+	case expr.ValueLiteral:
+		have := typing.Of(v.Scalar)
+		if !want.MayBe(have) || have.Shape == datum.NullShape && want.Shape&datum.NullShape == 0 {
+			c.misfit(v, want, "%s: want %s, have %s", at, want, datum.DescribeData(v.Scalar))
 		}
-	case valueList:
-		if want.shape&listShape == 0 {
+	case expr.ValueList:
+		if want.Shape&datum.ListShape == 0 {
 			c.misfit(v, want, "%s: want %s, have a list", at, want)
 			return
 		}
-		for i, item := range v.items {
-			c.fitsOutline(item, want.elem, at.member(strconv.Itoa(i)))
+		for i, item := range v.Elems {
+			c.fitsOutline(item, want.Elem, at.member(strconv.Itoa(i)))
 		}
-	case valueMap:
+	case expr.ValueMap:
 		c.fitsMembers(v, want, at)
 	}
 }
 
 // fitsMembers reports members that the outline of a mapping does not know, that contradict it,
 // and that it misses.
-func (c *pipelineCheck) fitsMembers(v *Value, want *outline, at portion) {
-	if want.shape&mapShape == 0 {
+func (c *pipelineCheck) fitsMembers(v *expr.Value, want *typing.Outline, at portion) {
+	if want.Shape&datum.MapShape == 0 {
 		c.misfit(v, want, "%s: want %s, have a mapping", at, want)
 		return
 	}
-	for i, k := range v.keys {
-		m := want.members[k.Name]
+	for i, k := range v.Names {
+		m := want.Members[k.Name]
 		switch {
 		case m != nil:
-			c.fitsOutline(v.items[i], m.outline, at.member(k.Name))
-		case !want.closed:
-			c.fitsOutline(v.items[i], want.rest, at.member(k.Name))
+			c.fitsOutline(v.Elems[i], m.Outline, at.member(k.Name))
+		case !want.Closed:
+			c.fitsOutline(v.Elems[i], want.Rest, at.member(k.Name))
 		default:
 			c.Report(diag.Diagnostic{
-				Span: k.Span, Code: rules.ExprUnknownField, Hint: c.DidYouMean(k.Name, want.memberNames),
+				Span: k.Span, Code: rules.ExprUnknownField, Hint: c.DidYouMean(k.Name, want.MemberNames),
 				Message: fmt.Sprintf("%s has no member %s", at, k.Name), Related: schemaOf(want),
 			})
 		}
 	}
-	for _, name := range want.memberNames() {
-		if _, ok := hasKey(v.keys, name); !ok && want.members[name].required {
+	for _, name := range want.MemberNames() {
+		if _, ok := hasKey(v.Names, name); !ok && want.Members[name].Required {
 			c.Report(diag.Diagnostic{
 				Span: head(v), Code: rules.MissingPart, Hint: "add " + name + ":",
 				Message: fmt.Sprintf("%s is missing", at.member(name)), Related: schemaOf(want),
@@ -107,20 +110,20 @@ func (c *pipelineCheck) fitsMembers(v *Value, want *outline, at portion) {
 }
 
 // misfit reports a value that cannot stand at its place.
-func (c *pipelineCheck) misfit(v *Value, want *outline, format string, args ...any) {
+func (c *pipelineCheck) misfit(v *expr.Value, want *typing.Outline, format string, args ...any) {
 	c.Report(diag.Diagnostic{Span: head(v), Code: rules.Misfit, Message: fmt.Sprintf(format, args...), Related: schemaOf(want)})
 }
 
 // schemaOf is the place of the schema that an outline is of; none for one that was inferred.
-func schemaOf(o *outline) []diag.Related {
-	if o == nil || o.at == (diag.Span{}) {
+func schemaOf(o *typing.Outline) []diag.Related {
+	if o == nil || o.At == (diag.Span{}) {
 		return nil
 	}
-	return []diag.Related{{Span: o.at, Message: "its schema"}}
+	return []diag.Related{{Span: o.At, Message: "its schema"}}
 }
 
 // fitsKnown holds what is known of an expression against an outline.
-func (c *pipelineCheck) fitsKnown(v *Value, have, want *outline, at portion) {
+func (c *pipelineCheck) fitsKnown(v *expr.Value, have, want *typing.Outline, at portion) {
 	// What is beyond a thousand comparisons is taken to fit.
 	problem := (&comparison{left: 1000}).contradiction(have, want, nil)
 	if problem == nil {
@@ -132,8 +135,8 @@ func (c *pipelineCheck) fitsKnown(v *Value, have, want *outline, at portion) {
 	case maybeNull:
 		d.Code = rules.ExprMaybeNull
 		d.Message = fmt.Sprintf("%s may be null here, and must not be", name)
-		if problem.have.why != "" {
-			d.Message += ": " + problem.have.why
+		if problem.have.Why != "" {
+			d.Message += ": " + problem.have.Why
 		}
 		d.Hint = "give a default with ??, or test it in enabled"
 	case lacks:
@@ -149,8 +152,8 @@ func (c *pipelineCheck) fitsKnown(v *Value, have, want *outline, at portion) {
 // is wanted.
 type conflict struct {
 	kind       conflictKind
-	path       Path
-	have, want *outline
+	path       datum.Path
+	have, want *typing.Outline
 }
 
 // A conflictKind tells in which way a value does not fit, which decides its code and hint.
@@ -167,45 +170,37 @@ type comparison struct{ left int }
 
 // contradiction compares what is known with what is wanted; nil when nothing is
 // sure to be wrong.
-func (c *comparison) contradiction(have, want *outline, path Path) *conflict {
+func (c *comparison) contradiction(have, want *typing.Outline, path datum.Path) *conflict {
 	if c.left--; have == nil || want == nil || have == want || c.left < 0 {
 		return nil
 	}
 	// A null without a reason is one that the proof of degradation looks at.
-	if have.shape&nullShape != 0 && want.shape&nullShape == 0 && (have.why != "" || have.shape == nullShape) {
+	if have.Shape&datum.NullShape != 0 && want.Shape&datum.NullShape == 0 && (have.Why != "" || have.Shape == datum.NullShape) {
 		return &conflict{maybeNull, path, have, want}
 	}
-	if !want.mayBe(have) && !want.mayBe(have.present()) {
+	if !want.MayBe(have) && !want.MayBe(have.Present()) {
 		return &conflict{wrongType, path, have, want}
 	}
-	if have.shape&^nullShape == listShape && want.shape&listShape != 0 {
-		return c.contradiction(have.elem, want.elem, append(slices.Clip(path), "[]"))
+	if have.Shape&^datum.NullShape == datum.ListShape && want.Shape&datum.ListShape != 0 {
+		return c.contradiction(have.Elem, want.Elem, append(slices.Clip(path), "[]"))
 	}
-	if have.shape&^nullShape != mapShape || want.shape&mapShape == 0 {
+	if have.Shape&^datum.NullShape != datum.MapShape || want.Shape&datum.MapShape == 0 {
 		return nil
 	}
-	for _, name := range want.memberNames() {
-		m, w := have.members[name], want.members[name]
+	for _, name := range want.MemberNames() {
+		m, w := have.Members[name], want.Members[name]
 		at := append(slices.Clip(path), name)
 		switch {
-		case m == nil && have.closed && w.required:
-			return &conflict{lacks, at, have, w.outline}
+		case m == nil && have.Closed && w.Required:
+			return &conflict{lacks, at, have, w.Outline}
 		case m == nil:
-		case !m.required && w.required && !have.inferred:
-			return &conflict{maybeNull, at, m.lacked("its schema does not require it").orAny(), w.outline}
+		case !m.Required && w.Required && !have.Inferred:
+			return &conflict{maybeNull, at, m.Lacked("its schema does not require it").OrAny(), w.Outline}
 		default:
-			if found := c.contradiction(m.outline, w.outline, at); found != nil {
+			if found := c.contradiction(m.Outline, w.Outline, at); found != nil {
 				return found
 			}
 		}
 	}
 	return nil
-}
-
-// orAny gives an outline to talk about even when nothing is known.
-func (o *outline) orAny() *outline {
-	if o == nil {
-		return &outline{shape: anyShape, why: "its schema does not require it"}
-	}
-	return o
 }

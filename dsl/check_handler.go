@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 )
 
@@ -36,9 +37,9 @@ func (c *pipelineCheck) checkHandler(i int) {
 // not known, so names are taken on trust.
 func (c *checker) checkDetached(h *Handler, r *diag.Reporter) {
 	checkPolicies(h, r)
-	sc := &scope{parsed: c.parsed, roots: allRoots, state: map[string]any{}, configs: c.configs, lenient: true}
+	sc := &expr.Scope{Parsed: c.parsed, Roots: expr.AllRoots, State: map[string]any{}, Configs: c.configs, Lenient: true}
 	own := *sc
-	own.sources = []string{h.ID}
+	own.Sources = []string{h.ID}
 	c.compileValues(h, sc, &own, r)
 	c.checkBodies(h, r)
 }
@@ -62,9 +63,9 @@ func (c *checker) checkBodies(h *Handler, r *diag.Reporter) {
 
 // checkBody lets a type check what its Spec cannot say. It would see services and
 // pipelines missing that are in a file that could not be read.
-func (c *checker) checkBody(h *Handler, typ string, body *Value, r *diag.Reporter) {
+func (c *checker) checkBody(h *Handler, typ string, body *expr.Value, r *diag.Reporter) {
 	t := c.types[typ]
-	if t.Check == nil || body == nil || c.partial || len(body.keys) == 0 && c.blamed(body.Span) {
+	if t.Check == nil || body == nil || c.partial || len(body.Names) == 0 && c.blamed(body.Span) {
 		return // what is not even a mapping has been told as such
 	}
 	t.Check(&Body{Reporter: r, Span: body.Span, Handler: h, Value: body, Bundle: c.bundle})

@@ -6,8 +6,11 @@ import (
 	"slices"
 	"strings"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/typing"
 )
 
 // This file checks stages that are repeated for each element of a list.
@@ -23,7 +26,7 @@ func (c *pipelineCheck) checkLoopFields(s *Stage) {
 					"state-schemas": "write it into the pipeline, or add for-each: {items: …}",
 					"result":        "write it into the handler whose response it reads, or add for-each: {items: …}",
 				}[name]
-				c.Errorf(head(&Value{Span: at}), rules.Loop, hint, "stage %q is not repeated; field %q is about the elements of for-each", s.ID, name)
+				c.Errorf(head(&expr.Value{Span: at}), rules.Loop, hint, "stage %q is not repeated; field %q is about the elements of for-each", s.ID, name)
 			}
 		}
 		return
@@ -134,19 +137,19 @@ func (s step) whyHidden() string {
 }
 
 // hide keeps a scope from reading the outcome of a handler of a repeated stage.
-func (sc *scope) hide(s step) {
-	sc.late[s.ID] = s.whyHidden()
-	if sc.hints == nil {
-		sc.hints = make(map[string]string)
+func hide(sc *expr.Scope, s step) {
+	sc.Late[s.ID] = s.whyHidden()
+	if sc.Hints == nil {
+		sc.Hints = make(map[string]string)
 	}
-	sc.hints[s.ID] = fmt.Sprintf("let it set a name of shared-state of stage %q, and read that from sources.%s.response, the list of what all elements have left", s.stage.ID, s.stage.ID)
+	sc.Hints[s.ID] = fmt.Sprintf("let it set a name of shared-state of stage %q, and read that from sources.%s.response, the list of what all elements have left", s.stage.ID, s.stage.ID)
 }
 
 // An element is what is known of one element while the check is inside of a stage that
 // is repeated.
 type element struct {
 	stage *Stage
-	item  *outline
+	item  *typing.Outline
 	outer map[string]any // the shared state of the run
 }
 
@@ -157,8 +160,8 @@ func (c *pipelineCheck) enterLoop(s *Stage, at int) (leave func()) {
 	// What handlers do to the view inside is about one element: it is undone on leaving.
 	around, view, state := c.element, c.view.clone(), c.state
 	c.element = &element{stage: s, outer: state}
-	if o := s.ForEach.Items.outline(); o != nil {
-		c.element.item = o.elem
+	if o := s.ForEach.Items.Outline(); o != nil {
+		c.element.item = o.Elem
 	}
 	own := make(map[string]any)
 	firstValues(s.SharedState, own)
@@ -168,11 +171,11 @@ func (c *pipelineCheck) enterLoop(s *Stage, at int) (leave func()) {
 	for name, first := range own {
 		switch contract := s.once.contracts[name]; {
 		case contract != nil && first == nil:
-			c.known[name] = contract.outline.absent("")
+			c.known[name] = contract.outline.Absent("")
 		case contract != nil:
 			c.known[name] = contract.outline
 		case first == nil:
-			c.known[name] = &outline{shape: nullShape}
+			c.known[name] = &typing.Outline{Shape: datum.NullShape}
 		default:
 			c.known[name] = firstOutline(first)
 		}
@@ -184,22 +187,22 @@ func (c *pipelineCheck) enterLoop(s *Stage, at int) (leave func()) {
 }
 
 // leftBy is what is known of the state that an element leaves behind.
-func (c *pipelineCheck) leftBy(s *Stage, at int) *outline {
-	out := &outline{shape: mapShape, closed: true, inferred: true, members: make(map[string]*member)}
+func (c *pipelineCheck) leftBy(s *Stage, at int) *typing.Outline {
+	out := &typing.Outline{Shape: datum.MapShape, Closed: true, Inferred: true, Members: make(map[string]*typing.Member)}
 	first := make(map[string]any)
 	firstValues(s.SharedState, first)
 	for _, k := range s.SharedState.Keys() {
 		o := c.known[k.Name]
 		if why := c.mayLeaveNull(s, k.Name, at); why != "" && first[k.Name] == nil {
-			if o == nil || o.shape == nullShape {
-				o = &outline{shape: anyShape &^ secretShape, inferred: true}
+			if o == nil || o.Shape == datum.NullShape {
+				o = &typing.Outline{Shape: datum.AnyShape &^ datum.SecretShape, Inferred: true}
 			}
 			copied := *o
-			copied.shape |= nullShape
-			copied.why = why
+			copied.Shape |= datum.NullShape
+			copied.Why = why
 			o = &copied
 		}
-		out.members[k.Name] = &member{o, true}
+		out.Members[k.Name] = &typing.Member{Outline: o, Required: true}
 	}
 	return out
 }
@@ -243,7 +246,7 @@ func (c *pipelineCheck) contract(name string) *Contract {
 
 // undeclaredInLoop reports a name that a handler of a repeated stage sets and that is
 // not of its element.
-func (c *pipelineCheck) undeclaredInLoop(k Key, what string) {
+func (c *pipelineCheck) undeclaredInLoop(k expr.Key, what string) {
 	s := c.element.stage
 	if _, ok := hasKey(s.SharedState.Keys(), k.Name); ok {
 		return

@@ -56,19 +56,19 @@ func (c *checker) mergeDocument(d *Document) {
 	for i, k := range d.Configs.Keys() {
 		if c.declare("config", k.Name, k.Span) {
 			c.configs = append(c.configs, k.Name)
-			c.configValues[k.Name] = d.Configs.items[i]
+			c.configValues[k.Name] = d.Configs.Elems[i]
 		}
-		value, _ := d.Configs.items[i].Literal()
+		value, _ := d.Configs.Elems[i].Literal()
 		b.Configs = append(b.Configs, &Config{Span: k.Span, Name: k.Name, Value: value})
 	}
 	for i, k := range d.Schemas.Keys() {
 		if c.declare("schema", k.Name, k.Span) {
-			c.schemas[k.Name] = d.Schemas.items[i]
+			c.schemas[k.Name] = d.Schemas.Elems[i]
 		}
 	}
 	for i, k := range d.ConfigSchemas.Keys() {
 		if c.declare("schema of config", k.Name, k.Span) {
-			c.configSchemas = append(c.configSchemas, entry{k, d.ConfigSchemas.items[i]})
+			c.configSchemas = append(c.configSchemas, entry{k, d.ConfigSchemas.Elems[i]})
 		}
 	}
 	for _, e := range d.Events {

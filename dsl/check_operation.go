@@ -7,8 +7,11 @@ import (
 	"strconv"
 	"strings"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/typing"
 )
 
 // A call is the operation of a service that a handler calls.
@@ -106,7 +109,7 @@ func (c *pipelineCheck) checkQuery(h *Handler, call *call) {
 			c.Errorf(k.Span, rules.Parameter, c.DidYouMean(k.Name, known), "%s %s has no parameter %q", call.method, call.template, k.Name)
 			continue
 		}
-		c.checkParameter(call.query[at], given.items[i])
+		c.checkParameter(call.query[at], given.Elems[i])
 	}
 	for _, p := range call.query {
 		if _, ok := hasKey(given.Keys(), p.name); !ok && p.required {
@@ -125,26 +128,26 @@ func (c *pipelineCheck) checkQuery(h *Handler, call *call) {
 
 // checkParameter looks at the value of one parameter. It is sent as text, so
 // that a number and its text are the same; one that is not required may be null.
-func (c *pipelineCheck) checkParameter(p parameter, v *Value) {
+func (c *pipelineCheck) checkParameter(p parameter, v *expr.Value) {
 	want := p.outline
-	if want != nil && want.shape&(numberShape|boolShape|stringShape) != 0 {
+	if want != nil && want.Shape&(datum.NumberShape|datum.BoolShape|datum.StringShape) != 0 {
 		loose := *want
-		loose.shape |= numberShape | boolShape | stringShape
-		loose.words = nil
-		if want.words != nil {
-			for _, w := range want.words {
-				loose.words = append(loose.words, w)
+		loose.Shape |= datum.NumberShape | datum.BoolShape | datum.StringShape
+		loose.Words = nil
+		if want.Words != nil {
+			for _, w := range want.Words {
+				loose.Words = append(loose.Words, w)
 				if _, isText := w.(string); !isText {
-					loose.words = append(loose.words, describeData(w))
+					loose.Words = append(loose.Words, datum.DescribeData(w))
 				}
 			}
 		}
 		want = &loose
 	}
 	if !p.required {
-		want = want.absent("")
+		want = want.Absent("")
 	} else if want == nil {
-		want = &outline{shape: anyShape &^ nullShape}
+		want = &typing.Outline{Shape: datum.AnyShape &^ datum.NullShape}
 	}
 	c.fitsOutline(v, want, portion{what: "query " + p.name})
 }
@@ -165,7 +168,7 @@ func (h *Handler) CheckResponse(ctx context.Context, status int, data any) error
 	case !said:
 		return &ContractError{where, []Fault{{Message: fmt.Sprintf("the document of %s says nothing of a reply %d", h.calls.Service, status)}}}
 	case bare && data != nil:
-		return &ContractError{where, []Fault{{Message: fmt.Sprintf("want no content in a reply %d, have %s", status, describeData(data))}}}
+		return &ContractError{where, []Fault{{Message: fmt.Sprintf("want no content in a reply %d, have %s", status, datum.DescribeData(data))}}}
 	}
 	return c.CheckContext(ctx, data)
 }

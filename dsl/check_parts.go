@@ -2,6 +2,7 @@ package dsl
 
 import (
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 )
 
@@ -67,9 +68,9 @@ func (c *checker) times(f *ForEach, at diag.Span, below float64) float64 {
 func (f *ForEach) knownLength() int {
 	switch v := f.Items; {
 	case v == nil:
-	case v.kind == valueList:
-		return max(1, len(v.items))
-	case v.kind == valueExpr && v.expr != nil && len(v.Reads()) == 0:
+	case v.Kind == expr.ValueList:
+		return max(1, len(v.Elems))
+	case v.Kind == expr.ValueExpr && v.Computed != nil && len(v.Reads()) == 0:
 		if data, err := v.Eval(nil); err == nil {
 			if list, ok := data.([]any); ok {
 				return max(1, min(len(list), f.MaxItems))

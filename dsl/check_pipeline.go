@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"slices"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/typing"
 )
 
 // A pipelineCheck checks one pipeline and remembers what the proof of
@@ -19,9 +22,9 @@ type pipelineCheck struct {
 	state map[string]any // declared names with their first values, those of the flow included
 
 	// What is known where the check has got to.
-	payload *outline
+	payload *typing.Outline
 	view
-	facts   []fact
+	facts   []expr.Fact
 	element *element // of the repeated stage that the check is inside of; nil elsewhere
 
 	steps []step // all handlers in the order of declaration
@@ -30,7 +33,7 @@ type pipelineCheck struct {
 	sets map[string][]assignment // by name, in the order of declaration
 
 	// What each step may read and set in all, for advice, which asks often.
-	read  [][]Read
+	read  [][]datum.Read
 	wrote [][]string
 }
 
@@ -54,7 +57,7 @@ func (c *checker) checkPipeline(p *Pipeline, r *diag.Reporter) *pipelineCheck {
 	pc.checkPlaceholders()
 	pc.payload = c.payloadOf(p.On)
 	if e := p.When.Expr(); e != nil {
-		e.compile(&scope{parsed: c.parsed, roots: []string{"event", "configs", "flow"}, configs: c.configs, payload: pc.payload, configOutlines: c.configKnown}, BoolKind, r)
+		e.Compile(&expr.Scope{Parsed: c.parsed, Roots: []string{"event", "configs", "flow"}, Configs: c.configs, Payload: pc.payload, ConfigOutlines: c.configKnown}, datum.BoolKind, r)
 		pc.facts = whenFacts(e)
 	}
 	pc.checkQueue()
@@ -67,7 +70,7 @@ func (c *checker) checkPipeline(p *Pipeline, r *diag.Reporter) *pipelineCheck {
 // declareState merges the names that live with the flow and those that live
 // with the run into one namespace.
 func (c *pipelineCheck) declareState() {
-	var kept []Key
+	var kept []expr.Key
 	if c.flow != nil {
 		kept = c.flow.SharedState.Keys()
 		firstValues(c.flow.SharedState, c.state)
@@ -89,7 +92,7 @@ func (c *pipelineCheck) declareState() {
 
 // checkMaxState reports a shared state that exceeds its bound from the start.
 func (c *pipelineCheck) checkMaxState() {
-	data, err := FormatJSON(c.state)
+	data, err := datum.FormatJSON(c.state)
 	if err != nil || int64(len(data)) <= int64(c.pipeline.MaxState) {
 		return // what cannot be encoded was reported
 	}
@@ -133,7 +136,7 @@ func (c *pipelineCheck) moves() bool {
 
 // declared reports names that are set but not declared, with the nearest
 // declared one.
-func (c *pipelineCheck) declared(keys []Key, what string) {
+func (c *pipelineCheck) declared(keys []expr.Key, what string) {
 	for _, k := range keys {
 		if c.element != nil {
 			c.undeclaredInLoop(k, what)

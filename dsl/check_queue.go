@@ -1,6 +1,10 @@
 package dsl
 
-import "procaas/dsl/rules"
+import (
+	"procaas/dsl/datum"
+	"procaas/dsl/expr"
+	"procaas/dsl/rules"
+)
 
 // checkQueue checks the queue section of a pipeline. Its expressions are computed when a task
 // is put or has failed, far from any run: so they read the event, two payloads or the
@@ -11,16 +15,16 @@ func (c *pipelineCheck) checkQueue() {
 		return
 	}
 	if e := q.Unique.Expr(); e != nil {
-		e.compile(&scope{roots: []string{"event"}, payload: c.payload}, AnyKind, c.Reporter)
+		e.Compile(&expr.Scope{Roots: []string{"event"}, Payload: c.payload}, datum.AnyKind, c.Reporter)
 	}
 	if e := q.Merge.Expr(); e != nil {
-		e.compile(&scope{roots: []string{"first", "second"}}, AnyKind, c.Reporter)
+		e.Compile(&expr.Scope{Roots: []string{"first", "second"}}, datum.AnyKind, c.Reporter)
 	} else {
-		compileValue(q.Merge, nil, &scope{roots: []string{"first", "second"}}, c.Reporter)
+		compileValue(q.Merge, nil, &expr.Scope{Roots: []string{"first", "second"}}, c.Reporter)
 	}
 	if q.Retry != nil {
 		if e := q.Retry.Delay.Expr(); e != nil {
-			e.compile(&scope{roots: []string{"attempt"}}, AnyKind, c.Reporter)
+			e.Compile(&expr.Scope{Roots: []string{"attempt"}}, datum.AnyKind, c.Reporter)
 		}
 		if q.Retry.MaxDelay < q.Retry.MinDelay {
 			c.Errorf(q.Retry.places.of("max-delay", q.Retry.Span), rules.CodeQueue, "raise max-delay", "max-delay %v is less than min-delay %v", q.Retry.MaxDelay, q.Retry.MinDelay)
@@ -41,7 +45,7 @@ func (c *pipelineCheck) checkQueue() {
 // tryDelay reports a delay that is none for the first attempts. It reads nothing but the
 // number of the attempt, so it can be computed here instead of at the first failure.
 func (c *pipelineCheck) tryDelay(r *QueueRetry) {
-	if e := r.Delay.Expr(); e != nil && e.program == nil {
+	if e := r.Delay.Expr(); e != nil && e.Program == nil {
 		return // it was reported
 	}
 	for attempt := range 3 {

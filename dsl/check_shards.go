@@ -8,7 +8,9 @@ import (
 	"strconv"
 	"strings"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 )
 
@@ -215,7 +217,7 @@ func (c *checker) checkRegistration(m *ShardMap) {
 // that the map has such shards.
 func (c *checker) checkPlacementRule(m *ShardMap, rule *PlacementRule) {
 	if e := rule.When.Expr(); e != nil {
-		e.compile(&scope{roots: []string{"event"}}, BoolKind, c.Reporter)
+		e.Compile(&expr.Scope{Roots: []string{"event"}}, datum.BoolKind, c.Reporter)
 	}
 	if (len(rule.Shards) > 0) == (rule.Class != "") {
 		c.Errorf(rule.Span, rules.ShardRules, "say either shards: or class:", "a rule of shard map %q does not say where its keys go, or says it twice", m.ID)

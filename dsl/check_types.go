@@ -5,6 +5,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"procaas/dsl/datum"
+	"procaas/dsl/expr"
+	"procaas/dsl/typing"
 )
 
 // This file follows what is known of values through a pipeline: from the payload
@@ -14,8 +18,8 @@ import (
 
 // payloadOf is what the payload of an event may be of one of these types; nil
 // when one of them has no schema.
-func (c *checker) payloadOf(events []string) *outline {
-	var out *outline
+func (c *checker) payloadOf(events []string) *typing.Outline {
+	var out *typing.Outline
 	for i, event := range events {
 		contract := c.bundle.Event(event).Contract()
 		if contract == nil {
@@ -25,14 +29,14 @@ func (c *checker) payloadOf(events []string) *outline {
 			out = contract.outline
 			continue
 		}
-		out = either(out, contract.outline)
+		out = typing.Either(out, contract.outline)
 	}
 	return out
 }
 
 // configOutlines is what is known of the live settings.
-func (c *checker) configOutlines() map[string]*outline {
-	out := make(map[string]*outline)
+func (c *checker) configOutlines() map[string]*typing.Outline {
+	out := make(map[string]*typing.Outline)
 	for _, config := range c.bundle.Configs {
 		if config.contract != nil {
 			out[config.Name] = config.contract.outline
@@ -45,18 +49,18 @@ func (c *checker) configOutlines() map[string]*outline {
 // the flow keeps may be what any of its pipelines has left; without a schema
 // nothing is known of it.
 func (c *pipelineCheck) beginState() {
-	c.view = view{make(map[string]*outline), make(map[string]*outline), make(map[string]given)}
+	c.view = view{make(map[string]*typing.Outline), make(map[string]*typing.Outline), make(map[string]given)}
 	kept := c.flowState().Keys()
 	for name, first := range c.state {
 		_, isKept := hasKey(kept, name)
 		switch contract := c.pipeline.contracts[name]; {
 		case contract != nil && first == nil:
-			c.known[name] = contract.outline.absent("")
+			c.known[name] = contract.outline.Absent("")
 		case contract != nil:
 			c.known[name] = contract.outline
 		case isKept: // an earlier event may have left anything in it
 		case first == nil:
-			c.known[name] = &outline{shape: nullShape}
+			c.known[name] = &typing.Outline{Shape: datum.NullShape}
 		default:
 			c.known[name] = firstOutline(first)
 		}
@@ -64,7 +68,7 @@ func (c *pipelineCheck) beginState() {
 }
 
 // flowState is what the flow keeps between the events of a key; nil without a flow.
-func (c *pipelineCheck) flowState() *Value {
+func (c *pipelineCheck) flowState() *expr.Value {
 	if c.flow == nil {
 		return nil
 	}
@@ -73,12 +77,12 @@ func (c *pipelineCheck) flowState() *Value {
 
 // firstOutline is what a name may be that begins with a value: of its type, with
 // any parts.
-func firstOutline(v any) *outline {
-	s := shapeOfValue(v)
-	if s&numberShape != 0 {
-		s = numberShape // a price that begins as 0 may become 9.5
+func firstOutline(v any) *typing.Outline {
+	s := datum.ShapeOfValue(v)
+	if s&datum.NumberShape != 0 {
+		s = datum.NumberShape // a price that begins as 0 may become 9.5
 	}
-	return ofShape(s).supposed()
+	return typing.OfShape(s).Supposed()
 }
 
 // settle notes what the i-th handler leaves for those that follow. Its
@@ -91,7 +95,7 @@ func (c *pipelineCheck) settle(i int) {
 	} else if o := h.responseOutline(); o != nil && sure {
 		c.responses[h.ID] = o
 	} else {
-		c.responses[h.ID] = o.absent(c.steps[i].whyLeftOut())
+		c.responses[h.ID] = o.Absent(c.steps[i].whyLeftOut())
 		c.note(i, "sources."+h.ID, o)
 	}
 	for _, a := range c.assignments(i) {
@@ -100,7 +104,7 @@ func (c *pipelineCheck) settle(i int) {
 	}
 	for _, rule := range h.OnError {
 		for j, k := range rule.Result.Keys() {
-			c.known[k.Name] = either(c.known[k.Name], c.become(k.Name, rule.Result.items[j]))
+			c.known[k.Name] = typing.Either(c.known[k.Name], c.become(k.Name, rule.Result.Elems[j]))
 		}
 	}
 }
@@ -113,7 +117,7 @@ func (h *Handler) alwaysSucceeds() bool {
 }
 
 // responseOutline is what the response of the handler is once it has succeeded.
-func (h *Handler) responseOutline() *outline {
+func (h *Handler) responseOutline() *typing.Outline {
 	o := h.expected
 	if h.response != nil {
 		o = h.response.outline
@@ -128,24 +132,24 @@ func (h *Handler) responseOutline() *outline {
 // the moment it is set; one whose handler may be left out may be as it was.
 func (c *pipelineCheck) assign(a assignment, sure bool) {
 	name := a.key.Name
-	delete(c.maybe, stateRoot+"."+name)
+	delete(c.maybe, expr.StateRoot+"."+name)
 	if a.value != nil && sure {
 		c.known[name] = c.become(name, a.value)
 		return
 	}
 	was := c.known[name]
-	for _, v := range []*Value{a.value, a.standIn} {
+	for _, v := range []*expr.Value{a.value, a.standIn} {
 		if v != nil {
-			c.known[name] = either(c.known[name], c.become(name, v))
+			c.known[name] = typing.Either(c.known[name], c.become(name, v))
 		}
 	}
-	if why := c.steps[a.step].whyLeftOut(); why != "" && was != nil && was.shape&nullShape != 0 && c.known[name] != nil && c.known[name].why == "" {
+	if why := c.steps[a.step].whyLeftOut(); why != "" && was != nil && was.Shape&datum.NullShape != 0 && c.known[name] != nil && c.known[name].Why == "" {
 		o := *c.known[name]
-		o.why = why
+		o.Why = why
 		c.known[name] = &o
 	}
 	if a.value != nil {
-		c.note(a.step, stateRoot+"."+name, c.become(name, a.value))
+		c.note(a.step, expr.StateRoot+"."+name, c.become(name, a.value))
 	}
 }
 
@@ -160,7 +164,7 @@ func (s step) whyLeftOut() string {
 
 // note keeps what is known of a value wherever the i-th handler is sure to have
 // run: in those whose condition implies its own.
-func (c *pipelineCheck) note(i int, key string, o *outline) {
+func (c *pipelineCheck) note(i int, key string, o *typing.Outline) {
 	if s := c.steps[i]; s.whyLeftOut() != "" {
 		c.maybe[key] = given{s.demands(c.parsed), o}
 	}
@@ -168,61 +172,31 @@ func (c *pipelineCheck) note(i int, key string, o *outline) {
 
 // surely puts into a scope what is known for a step whose condition implies that
 // of the handlers that give it.
-func (c *pipelineCheck) surely(s step, sc *scope) {
+func (c *pipelineCheck) surely(s step, sc *expr.Scope) {
 	if len(c.maybe) == 0 || !s.underCondition() {
 		return
 	}
 	demands := s.demands(c.parsed)
-	known, responses := maps.Clone(sc.known), maps.Clone(sc.responses)
+	known, responses := maps.Clone(sc.Known), maps.Clone(sc.Responses)
 	for key, g := range c.maybe {
-		if !impliedBy(g.demands, demands) {
+		if !expr.ImpliedBy(g.demands, demands) {
 			continue
 		}
-		if name, ok := strings.CutPrefix(key, stateRoot+"."); ok {
+		if name, ok := strings.CutPrefix(key, expr.StateRoot+"."); ok {
 			known[name] = g.outline
 		} else {
 			responses[strings.TrimPrefix(key, "sources.")] = g.outline
 		}
 	}
-	sc.known, sc.responses = known, responses
+	sc.Known, sc.Responses = known, responses
 }
 
 // become is what a name is once it is set to a value.
-func (c *pipelineCheck) become(name string, v *Value) *outline {
+func (c *pipelineCheck) become(name string, v *expr.Value) *typing.Outline {
 	if contract := c.contract(name); contract != nil {
 		return contract.outline
 	}
-	return v.outline()
-}
-
-// outline is what is known of a value whose expressions are compiled.
-func (v *Value) outline() *outline {
-	if v == nil {
-		return &outline{shape: nullShape}
-	}
-	switch v.kind {
-	case valueExpr:
-		return v.expr.result
-	case valueSecret:
-		return ofShape(secretShape)
-	case valueList:
-		out := &outline{shape: listShape}
-		for i, item := range v.items {
-			if i == 0 {
-				out.elem = item.outline()
-				continue
-			}
-			out.elem = either(out.elem, item.outline())
-		}
-		return out
-	case valueMap:
-		out := &outline{shape: mapShape, closed: true, inferred: true, members: make(map[string]*member, len(v.keys))}
-		for i, k := range v.keys {
-			out.members[k.Name] = &member{v.items[i].outline(), true}
-		}
-		return out
-	}
-	return outlineOf(v.literal)
+	return v.Outline()
 }
 
 // checkFits holds what the i-th handler sends and sets against the schemas of
@@ -233,7 +207,7 @@ func (c *pipelineCheck) checkFits(i int) {
 	c.checkUse(h)
 	c.checkWith(h)
 	if e, ok := c.emission(h); ok && !e.Task {
-		if name, ok := e.Type.text(); ok {
+		if name, ok := e.Type.Text(); ok {
 			c.checkEmission(h, name, e.Payload)
 		}
 	}
@@ -242,14 +216,14 @@ func (c *pipelineCheck) checkFits(i int) {
 		if contract == nil {
 			continue
 		}
-		for _, v := range []*Value{a.value, a.standIn} {
+		for _, v := range []*expr.Value{a.value, a.standIn} {
 			c.fits(v, contract, contract.Name)
 		}
 	}
 	for _, rule := range h.OnError {
 		for j, k := range rule.Result.Keys() {
 			if contract := c.contract(k.Name); contract != nil {
-				c.fits(rule.Result.items[j], contract, contract.Name)
+				c.fits(rule.Result.Elems[j], contract, contract.Name)
 			}
 		}
 	}
@@ -257,38 +231,24 @@ func (c *pipelineCheck) checkFits(i int) {
 
 // checkEmission holds the payload of an event that a handler emits against the
 // schema of its type.
-func (c *pipelineCheck) checkEmission(h *Handler, event string, payload *Value) {
+func (c *pipelineCheck) checkEmission(h *Handler, event string, payload *expr.Value) {
 	contract := c.bundle.Event(event).Contract()
 	if contract == nil {
 		return
 	}
 	if payload == nil {
-		payload = &Value{Span: h.places.of("type", h.Span)} // null, which most schemas refuse
+		payload = &expr.Value{Span: h.places.of("type", h.Span)} // null, which most schemas refuse
 	}
 	c.fits(payload, contract, contract.Name)
 }
 
 // whenFacts are the facts that hold in all handlers because the pipeline serves
 // no other events. Configs may have changed since.
-func whenFacts(e *Expr) []fact {
-	return slices.DeleteFunc(e.holds(), func(f fact) bool { return !isUnder(f.key, "event") })
+func whenFacts(e *expr.Expr) []expr.Fact {
+	return slices.DeleteFunc(e.Holds(), func(f expr.Fact) bool { return !isUnder(f.Key, "event") })
 }
 
 // isUnder tells whether the key of a fact is about a part of a root.
-func isUnder(key, root string) bool { return len(key) > len(root) && key[:len(root)+1] == root+between }
-
-// holds lists the facts that hold when a condition is true.
-func (e *Expr) holds() []fact {
-	if e == nil {
-		return nil
-	}
-	return slices.Clone(e.facts)
-}
-
-// fails lists the facts that hold when a condition is false.
-func (e *Expr) fails() []fact {
-	if e == nil {
-		return nil
-	}
-	return slices.Clone(e.denied)
+func isUnder(key, root string) bool {
+	return len(key) > len(root) && key[:len(root)+1] == root+expr.Between
 }

@@ -3,13 +3,17 @@ package dsl
 import (
 	"maps"
 	"slices"
+
+	"procaas/dsl/datum"
+	"procaas/dsl/expr"
+	"procaas/dsl/typing"
 )
 
 // A view is what is known of the shared state and of responses at one place of a
 // pipeline.
 type view struct {
-	known     map[string]*outline // of names of the shared state
-	responses map[string]*outline // by handler
+	known     map[string]*typing.Outline // of names of the shared state
+	responses map[string]*typing.Outline // by handler
 
 	// maybe holds what only handlers under a condition give, by what reads it.
 	maybe map[string]given
@@ -18,7 +22,7 @@ type view struct {
 // A given is what is known of a value wherever certain conditions are true.
 type given struct {
 	demands []string
-	outline *outline
+	outline *typing.Outline
 }
 
 // clone copies the maps, so that one way through the pipeline does not change the other. The
@@ -30,13 +34,13 @@ func (v view) clone() view {
 // or is what is known where one may have come two ways. What is known of a name on one way
 // only is not known at all, and what only a condition gives is given up.
 func (v view) or(w view) view {
-	out := view{make(map[string]*outline, len(v.known)), make(map[string]*outline, len(v.responses)), make(map[string]given)}
+	out := view{make(map[string]*typing.Outline, len(v.known)), make(map[string]*typing.Outline, len(v.responses)), make(map[string]given)}
 	for name, o := range v.known {
-		out.known[name] = either(o, w.known[name])
+		out.known[name] = typing.Either(o, w.known[name])
 	}
-	for _, responses := range []map[string]*outline{v.responses, w.responses} {
+	for _, responses := range []map[string]*typing.Outline{v.responses, w.responses} {
 		for id := range responses {
-			out.responses[id] = either(v.response(id), w.response(id))
+			out.responses[id] = typing.Either(v.response(id), w.response(id))
 		}
 	}
 	return out
@@ -44,11 +48,11 @@ func (v view) or(w view) view {
 
 // response is what is known of the response of a handler; one that has not run on
 // this way has none.
-func (v view) response(id string) *outline {
+func (v view) response(id string) *typing.Outline {
 	if o, ok := v.responses[id]; ok {
 		return o
 	}
-	return &outline{shape: nullShape}
+	return &typing.Outline{Shape: datum.NullShape}
 }
 
 // walk checks the stages and handlers of the pipeline in order, with what is known
@@ -61,7 +65,7 @@ func (c *pipelineCheck) walk() {
 		before := c.view.clone()
 		c.checkLoopFields(s)
 		c.checkStage(s, at)
-		inStage := slices.Concat(always, s.Enabled.Expr().holds())
+		inStage := slices.Concat(always, s.Enabled.Expr().Holds())
 		if s.loop != nil {
 			c.facts = inStage
 			leave := c.enterLoop(s, at)
@@ -86,7 +90,7 @@ func (c *pipelineCheck) walk() {
 // walkStage checks the handlers of a stage, the first of which is the at-th. Each
 // branch begins with what is known before all of them; behind them is known what
 // is so whichever was taken.
-func (c *pipelineCheck) walkStage(s *Stage, at int, facts []fact) {
+func (c *pipelineCheck) walkStage(s *Stage, at int, facts []expr.Fact) {
 	var branch *Branch
 	var base view
 	var ends []view
@@ -140,17 +144,17 @@ func (s *Stage) mayTakeNone(withHandlers int) bool {
 
 // factsOf are the facts that hold in a branch: its own condition, and none of
 // those before it.
-func (s *Stage) factsOf(b *Branch) []fact {
-	var out []fact
+func (s *Stage) factsOf(b *Branch) []expr.Fact {
+	var out []expr.Fact
 	for _, other := range s.Choose[:b.number-1] {
-		out = append(out, other.When.Expr().fails()...)
+		out = append(out, other.When.Expr().Fails()...)
 	}
-	return append(out, b.When.Expr().holds()...)
+	return append(out, b.When.Expr().Holds()...)
 }
 
 // forget drops what tests have shown of a name of the shared state that is set
 // anew.
 func (c *pipelineCheck) forget(name string) {
-	key := stateRoot + between + name
-	c.facts = slices.DeleteFunc(slices.Clone(c.facts), func(f fact) bool { return f.key == key || isUnder(f.key, key) })
+	key := expr.StateRoot + expr.Between + name
+	c.facts = slices.DeleteFunc(slices.Clone(c.facts), func(f expr.Fact) bool { return f.Key == key || isUnder(f.Key, key) })
 }

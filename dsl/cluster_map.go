@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"procaas/dsl/expr"
 )
 
 // defaultReplicas is how many workers may hold a partition when nobody says.
@@ -145,7 +147,7 @@ func (c *Cluster) heldBy(workers []ClusterWorker) [][]int {
 
 // partitionsOf reads a list of numbers and ranges of partitions; problem says what is
 // wrong with it.
-func partitionsOf(v *Value, partitions int) (held []int, problem string) {
+func partitionsOf(v *expr.Value, partitions int) (held []int, problem string) {
 	seen := make([]bool, partitions)
 	for _, item := range v.Items() {
 		first, last, ok := partitionRange(item)
@@ -162,7 +164,7 @@ func partitionsOf(v *Value, partitions int) (held []int, problem string) {
 	return held, ""
 }
 
-func partitionRange(v *Value) (first, last int, ok bool) {
+func partitionRange(v *expr.Value) (first, last int, ok bool) {
 	data, _ := v.Literal()
 	switch x := data.(type) {
 	case int:
@@ -376,4 +378,4 @@ func sortedGroups(on map[int]float64) []int {
 
 // MapEntries gives the mapping from workers to partitions, from the file too that it may be
 // in; nil when a rule makes the map.
-func (c *Cluster) MapEntries() *Value { return c.held }
+func (c *Cluster) MapEntries() *expr.Value { return c.held }

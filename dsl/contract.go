@@ -4,14 +4,15 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
-	"strconv"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/typing"
 )
 
 // A Contract is a JSON Schema made ready: what the payload of an event, a
@@ -22,7 +23,7 @@ type Contract struct {
 	Name string
 
 	schema  *jsonschema.Schema
-	outline *outline
+	outline *typing.Outline
 	at      diag.Span
 }
 
@@ -34,7 +35,7 @@ type ContractError struct {
 
 // A Fault is one thing that is wrong with data.
 type Fault struct {
-	Path    Path // to the part; empty for the whole
+	Path    datum.Path // to the part; empty for the whole
 	Message string
 }
 
@@ -71,7 +72,7 @@ func faultsOf(e *jsonschema.ValidationError, data any) []Fault {
 	switch e.ErrorKind.(type) {
 	case *kind.AnyOf, *kind.OneOf:
 		if len(e.Causes) == 0 {
-			return []Fault{{Path: Path(e.InstanceLocation), Message: "fits more than one of the alternatives, want exactly one"}}
+			return []Fault{{Path: datum.Path(e.InstanceLocation), Message: "fits more than one of the alternatives, want exactly one"}}
 		}
 		var nearest []Fault
 		for _, cause := range e.Causes {
@@ -82,7 +83,7 @@ func faultsOf(e *jsonschema.ValidationError, data any) []Fault {
 		return nearest
 	}
 	if len(e.Causes) == 0 {
-		path := Path(e.InstanceLocation)
+		path := datum.Path(e.InstanceLocation)
 		return faultOf(e.ErrorKind, path, dataAt(data, path))
 	}
 	var out []Fault
@@ -105,8 +106,8 @@ func nearness(faults []Fault) int {
 var english = message.NewPrinter(language.English)
 
 // faultOf words one thing that is wrong with a value.
-func faultOf(what jsonschema.ErrorKind, path Path, value any) []Fault {
-	have := describeData(value)
+func faultOf(what jsonschema.ErrorKind, path datum.Path, value any) []Fault {
+	have := datum.DescribeData(value)
 	one := func(format string, args ...any) []Fault {
 		return []Fault{{Path: path, Message: fmt.Sprintf(format, args...)}}
 	}
@@ -114,24 +115,24 @@ func faultOf(what jsonschema.ErrorKind, path Path, value any) []Fault {
 	case *kind.Type:
 		return one("want %s, have %s", typeWords(k.Want), have)
 	case *kind.Enum:
-		return one("want %s, have %s", oneOf(k.Want), have)
+		return one("want %s, have %s", datum.OneOf(k.Want), have)
 	case *kind.Const:
-		return one("want %s, have %s", describeData(k.Want), have)
+		return one("want %s, have %s", datum.DescribeData(k.Want), have)
 	case *kind.Required:
 		var out []Fault
 		for _, name := range k.Missing {
-			out = append(out, Fault{Path: slices.Concat(path, Path{name}), Message: "is missing"})
+			out = append(out, Fault{Path: slices.Concat(path, datum.Path{name}), Message: "is missing"})
 		}
 		return out
 	case *kind.AdditionalProperties:
 		var out []Fault
 		for _, name := range k.Properties {
-			out = append(out, Fault{Path: slices.Concat(path, Path{name}), Message: "is not allowed there"})
+			out = append(out, Fault{Path: slices.Concat(path, datum.Path{name}), Message: "is not allowed there"})
 		}
 		return out
 	case *kind.Format:
 		if k.Want == "regex" {
-			return one("the pattern %s cannot be used: %s", describeData(k.Got), k.Err)
+			return one("the pattern %s cannot be used: %s", datum.DescribeData(k.Got), k.Err)
 		}
 		return one("%s", what.LocalizedString(english))
 	case *kind.Minimum:
@@ -165,7 +166,7 @@ func faultOf(what jsonschema.ErrorKind, path Path, value any) []Fault {
 // rational writes a bound as its author did.
 func rational(n *big.Rat) string {
 	f, _ := n.Float64()
-	return formatFloat(f)
+	return datum.FormatFloat(f)
 }
 
 // typeWords names types of JSON Schema for people.
@@ -178,26 +179,17 @@ func typeWords(names []string) string {
 	for i, name := range names {
 		out[i] = words[name]
 	}
-	return orList(out)
-}
-
-// oneOf lists values for people.
-func oneOf(values []any) string {
-	out := make([]string, len(values))
-	for i, v := range values {
-		out[i] = describeData(v)
-	}
-	return orList(out)
+	return datum.OrList(out)
 }
 
 // dataAt finds a part of data; nil when there is none.
-func dataAt(data any, path Path) any {
+func dataAt(data any, path datum.Path) any {
 	for _, name := range path {
 		switch v := data.(type) {
 		case map[string]any:
 			data = v[name]
 		case []any:
-			i, ok := elementIndex(name)
+			i, ok := datum.ElementIndex(name)
 			if !ok || i >= len(v) {
 				return nil
 			}
@@ -207,10 +199,4 @@ func dataAt(data any, path Path) any {
 		}
 	}
 	return data
-}
-
-// elementIndex reads the position of an element.
-func elementIndex(name string) (int, bool) {
-	i, err := strconv.Atoi(name)
-	return i, err == nil && i >= 0
 }

@@ -13,6 +13,9 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+
+	"procaas/dsl/datum"
+	"procaas/dsl/ops"
 )
 
 // This file holds data against compiled schemas. It is not the library that does so: that
@@ -38,13 +41,13 @@ var misfit = []Fault{{}}
 // A fitting holds one piece of data against a schema.
 type fitting struct {
 	ctx    context.Context
-	data   any  // the whole
-	left   int  // steps
-	raised bool // the steps for the size of the data were added
-	since  int  // steps since the context was asked
-	tell   bool // what is wrong is asked for; otherwise only whether anything is
-	path   Path // of the value that is looked at
-	level  int  // schemas around the one that is looked at
+	data   any        // the whole
+	left   int        // steps
+	raised bool       // the steps for the size of the data were added
+	since  int        // steps since the context was asked
+	tell   bool       // what is wrong is asked for; otherwise only whether anything is
+	path   datum.Path // of the value that is looked at
+	level  int        // schemas around the one that is looked at
 	err    error
 }
 
@@ -231,9 +234,9 @@ func typesOfData(v any) (out jsonschema.Types) {
 
 // same tells whether two values are the same data.
 func (j *fitting) same(a, b any) bool {
-	var m meter
-	same, err := equal(&m, a, b)
-	return j.step(1+m.steps) && err == nil && same
+	var m ops.Meter
+	same, err := ops.Equal(&m, a, b)
+	return j.step(1+m.Steps) && err == nil && same
 }
 
 // refs follows what a schema refers to. The anchors of dynamic references are known to lead
@@ -411,7 +414,7 @@ func (j *fitting) text(s *jsonschema.Schema, text string) (out []Fault) {
 
 // matches takes time in proportion to the text and to the pattern.
 func (j *fitting) matches(re jsonschema.Regexp, text string) bool {
-	size := maxInstructions
+	size := ops.MaxInstructions
 	if p, ok := re.(*schemaPattern); ok {
 		size = p.size
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+
+	"procaas/dsl/datum"
 )
 
 // This file holds the members of mappings and the elements of lists against schemas.
@@ -213,7 +215,7 @@ func (j *fitting) list(s *jsonschema.Schema, list []any, done *evaluated) (out [
 func (j *fitting) unique(list []any) []Fault {
 	seen := make(map[string]int, len(list))
 	for i, x := range list {
-		text, err := FormatJSON(x)
+		text, err := datum.FormatJSON(x)
 		if !j.step(1+len(text)/16) || err != nil {
 			return misfit
 		}

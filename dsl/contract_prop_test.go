@@ -8,6 +8,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"pgregory.net/rapid"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 )
 
@@ -142,7 +143,7 @@ func TestContractsSayWhatTheLibrarySays(t *testing.T) {
 			data := schemaData(t, 3)
 			want, have := compiled.Validate(data), contract.Check(data)
 			if (want == nil) != (have == nil) {
-				text, _ := FormatJSON(schema)
+				text, _ := datum.FormatJSON(schema)
 				t.Fatalf("schema %s\ndata %v\nthe library says %v\nhave %v", text, data, want, have)
 			}
 			if have == nil {

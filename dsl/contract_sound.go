@@ -9,6 +9,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
+	"procaas/dsl/ops"
 	"procaas/dsl/rules"
 )
 
@@ -22,15 +24,15 @@ type schemaPattern struct {
 
 // errPatternSize refuses a pattern like those of expressions, by its repetitions.
 var errPatternSize = fmt.Errorf("its repetitions make more than %d instructions of it; bound the length by minLength and maxLength, "+
-	"and let the pattern say which characters: ^[a-z]+$", maxInstructions)
+	"and let the pattern say which characters: ^[a-z]+$", ops.MaxInstructions)
 
 // compilePattern is the [jsonschema.RegexpEngine] of contracts.
 func compilePattern(text string) (jsonschema.Regexp, error) {
-	size, err := instructions(text)
+	size, err := ops.Instructions(text)
 	if err != nil {
 		return nil, err
 	}
-	if size > maxInstructions {
+	if size > ops.MaxInstructions {
 		return nil, errPatternSize
 	}
 	re, err := regexp.Compile(text)
@@ -42,7 +44,7 @@ func compilePattern(text string) (jsonschema.Regexp, error) {
 
 // ends tells whether holding a value against a schema comes to an end, and reports it when
 // not: of one that refers to itself without going into the value, it would not.
-func (k *contracts) ends(v *Value, root *jsonschema.Schema) bool {
+func (k *contracts) ends(v *expr.Value, root *jsonschema.Schema) bool {
 	var around []*jsonschema.Schema // of the same value, outermost first
 	var walk func(s *jsonschema.Schema) bool
 	walk = func(s *jsonschema.Schema) bool {
@@ -80,7 +82,7 @@ func (k *contracts) ends(v *Value, root *jsonschema.Schema) bool {
 }
 
 // reportCircle tells of schemas that refer to one another.
-func (k *contracts) reportCircle(v *Value, circle []*jsonschema.Schema) {
+func (k *contracts) reportCircle(v *expr.Value, circle []*jsonschema.Schema) {
 	var names []string
 	for _, s := range append(circle, circle[0]) {
 		if name := k.where(s, v).String(); len(names) == 0 || names[len(names)-1] != name {
@@ -89,14 +91,14 @@ func (k *contracts) reportCircle(v *Value, circle []*jsonschema.Schema) {
 	}
 	by := ""
 	if len(names) > 1 {
-		by = ": " + shorten(strings.Join(names, " → "), 200)
+		by = ": " + expr.Shorten(strings.Join(names, " → "), 200)
 	}
 	k.Errorf(k.where(circle[0], v), rules.BadSchema, "put the $ref below properties or items, or take it out",
 		"the schema refers to itself for the same value, so that checking would never end%s", by)
 }
 
 // where tells where a schema stands; v is where it is asked for.
-func (k *contracts) where(s *jsonschema.Schema, v *Value) diag.Span {
+func (k *contracts) where(s *jsonschema.Schema, v *expr.Value) diag.Span {
 	if at := k.place(s.Location); at != (diag.Span{}) {
 		return at
 	}
@@ -110,27 +112,16 @@ func (k *contracts) ambiguous(s *jsonschema.Schema) bool {
 	switch {
 	case s.DynamicRef != nil && s.DynamicRef.Anchor != "":
 		for _, tree := range k.trees {
-			declared += tree.count("$dynamicAnchor", s.DynamicRef.Anchor)
+			declared += tree.Count("$dynamicAnchor", s.DynamicRef.Anchor)
 		}
 	case s.RecursiveRef != nil && s.RecursiveRef.RecursiveAnchor:
 		for _, tree := range k.trees {
-			declared += tree.count("$recursiveAnchor", true)
+			declared += tree.Count("$recursiveAnchor", true)
 		}
 	default:
 		return false
 	}
 	return declared != 1
-}
-
-// count finds how often a name has a value, at any depth.
-func (v *Value) count(name string, want any) (n int) {
-	if data, ok := v.Get(name).Literal(); ok && data == want {
-		n++
-	}
-	for _, item := range v.Items() {
-		n += item.count(name, want)
-	}
-	return n
 }
 
 // ofSameValue lists the schemas that a value is held against beside one.

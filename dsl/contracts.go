@@ -12,7 +12,9 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 )
 
@@ -23,10 +25,10 @@ import (
 type contracts struct {
 	*diag.Reporter
 	files    map[string]*reading
-	named    map[string]*Value    // schemas by name, as they were written
-	trees    map[string]*Value    // by the address of the resource
-	made     map[string]*Contract // by address and name; nil for one that was reported
-	ids      map[string]*Value    // documents by the $id that they give themselves
+	named    map[string]*expr.Value // schemas by name, as they were written
+	trees    map[string]*expr.Value // by the address of the resource
+	made     map[string]*Contract   // by address and name; nil for one that was reported
+	ids      map[string]*expr.Value // documents by the $id that they give themselves
 	compiler *jsonschema.Compiler
 	outliner *outliner
 	failed   map[string]bool // addresses of what was reported
@@ -36,10 +38,10 @@ type contracts struct {
 
 // newContracts prepares the files of a set. Only those that pipelines name as schemas or
 // documents are resources: a file of pipelines may hold expressions, which no schema does.
-func newContracts(files map[string]*reading, named map[string]*Value, r *diag.Reporter) *contracts {
+func newContracts(files map[string]*reading, named map[string]*expr.Value, r *diag.Reporter) *contracts {
 	k := &contracts{
 		Reporter: r, files: files, named: named,
-		trees: map[string]*Value{}, made: map[string]*Contract{}, ids: map[string]*Value{}, failed: map[string]bool{},
+		trees: map[string]*expr.Value{}, made: map[string]*Contract{}, ids: map[string]*expr.Value{}, failed: map[string]bool{},
 		finite:   map[*jsonschema.Schema]bool{},
 		compiler: jsonschema.NewCompiler(),
 	}
@@ -49,7 +51,7 @@ func newContracts(files map[string]*reading, named map[string]*Value, r *diag.Re
 	for _, name := range diag.SortedKeys(files) {
 		if f := files[name]; f.contract && f.root != nil {
 			k.trees[addressOf(name)] = f.root
-			if id, ok := f.root.Get("$id").text(); ok {
+			if id, ok := f.root.Get("$id").Text(); ok {
 				k.ids[strings.TrimSuffix(id, "#")] = f.root
 			}
 		}
@@ -83,7 +85,7 @@ func (k *contracts) Load(address string) (any, error) {
 	if !ok {
 		return nil, errors.New("it holds expressions")
 	}
-	if version, ok := tree.Get("openapi").text(); ok && strings.HasPrefix(version, "3.0") {
+	if version, ok := tree.Get("openapi").Text(); ok && strings.HasPrefix(version, "3.0") {
 		data = upgradeNullable(data)
 	}
 	return data, nil
@@ -126,11 +128,11 @@ func upgradeNullable(data any) any {
 
 // contract makes the schema of a field ready; nil when there is none, or when
 // something is wrong with it, which is reported.
-func (k *contracts) contract(v *Value, name string) *Contract {
+func (k *contracts) contract(v *expr.Value, name string) *Contract {
 	if !mayBeSchema(v) {
 		return nil // reported when it was read
 	}
-	text, isText := v.text()
+	text, isText := v.Text()
 	if !isText {
 		return k.compile(k.inline(v), v, name)
 	}
@@ -142,20 +144,20 @@ func (k *contracts) contract(v *Value, name string) *Contract {
 }
 
 // mayBeSchema tells what a schema can be written as.
-func mayBeSchema(v *Value) bool {
-	if v == nil || !v.fixed() {
+func mayBeSchema(v *expr.Value) bool {
+	if v == nil || !v.Fixed() {
 		return false
 	}
-	switch v.literal.(type) {
+	switch v.Scalar.(type) {
 	case string, bool:
 		return true
 	}
-	return v.kind == valueMap
+	return v.Kind == expr.ValueMap
 }
 
 // resolve gives the address that a reference leads to: the name of a schema,
 // which may stand for another one, or a file.
-func (k *contracts) resolve(v *Value, text string) (string, bool) {
+func (k *contracts) resolve(v *expr.Value, text string) (string, bool) {
 	for range maxNesting { // names may stand for one another in a circle
 		if !isSchemaName(text) {
 			return k.resolveFile(v, text)
@@ -165,7 +167,7 @@ func (k *contracts) resolve(v *Value, text string) (string, bool) {
 			k.Errorf(v.Span, rules.UnknownSchema, k.DidYouMean(text, diag.NamesIn(k.named)), "there is no schema %q", text)
 			return "", false
 		}
-		next, isText := named.text()
+		next, isText := named.Text()
 		if !isText {
 			return k.inline(named), true
 		}
@@ -177,7 +179,7 @@ func (k *contracts) resolve(v *Value, text string) (string, bool) {
 
 // resolveFile gives the address that the name of a file leads to, with what it names behind
 // #. false means that there is none, which was reported, here or where the file was read.
-func (k *contracts) resolveFile(v *Value, text string) (string, bool) {
+func (k *contracts) resolveFile(v *expr.Value, text string) (string, bool) {
 	name, _, ok := (reference{from: k.files[v.Span.File], text: text}).target()
 	switch f := k.files[name]; {
 	case strings.HasPrefix(text, "#"):
@@ -199,7 +201,7 @@ func (k *contracts) resolveFile(v *Value, text string) (string, bool) {
 
 // inline gives the address of a schema that stands in a file of pipelines: its place, which
 // no two schemas share.
-func (k *contracts) inline(v *Value) string {
+func (k *contracts) inline(v *expr.Value) string {
 	at := v.Span.Start
 	address := addressOf(v.Span.File) + "!" + strconv.Itoa(at.Line) + "-" + strconv.Itoa(at.Column)
 	if k.trees[address] == nil {
@@ -211,29 +213,29 @@ func (k *contracts) inline(v *Value) string {
 
 // linked copies a schema with the names of others in its $ref replaced by their
 // addresses.
-func (k *contracts) linked(v *Value) *Value {
-	if v == nil || v.kind != valueMap && v.kind != valueList {
+func (k *contracts) linked(v *expr.Value) *expr.Value {
+	if v == nil || v.Kind != expr.ValueMap && v.Kind != expr.ValueList {
 		return v
 	}
 	out := *v
-	out.items = make([]*Value, len(v.items))
-	for i, item := range v.items {
-		text, ok := item.text()
-		if ok && v.kind == valueMap && v.keys[i].Name == "$ref" && isSchemaName(text) {
+	out.Elems = make([]*expr.Value, len(v.Elems))
+	for i, item := range v.Elems {
+		text, ok := item.Text()
+		if ok && v.Kind == expr.ValueMap && v.Names[i].Name == "$ref" && isSchemaName(text) {
 			address, ok := k.resolve(item, text)
 			if !ok {
-				return &Value{Span: v.Span, literal: true} // reported; nothing is known of it
+				return &expr.Value{Span: v.Span, Scalar: true} // reported; nothing is known of it
 			}
-			out.items[i] = &Value{Span: item.Span, literal: address}
+			out.Elems[i] = &expr.Value{Span: item.Span, Scalar: address}
 			continue
 		}
-		out.items[i] = k.linked(item)
+		out.Elems[i] = k.linked(item)
 	}
 	return &out
 }
 
 // compile makes the contract at an address; v is where it is asked for.
-func (k *contracts) compile(address string, v *Value, name string) *Contract {
+func (k *contracts) compile(address string, v *expr.Value, name string) *Contract {
 	key := address + " " + name
 	if c, ok := k.made[key]; ok {
 		return c
@@ -264,7 +266,7 @@ func (k *contracts) try(address string) (s *jsonschema.Schema, err error) {
 }
 
 // report says what is wrong with a schema, where it is wrong when that is known.
-func (k *contracts) report(v *Value, address string, err error) {
+func (k *contracts) report(v *expr.Value, address string, err error) {
 	if k.failed[address] {
 		return
 	}
@@ -278,7 +280,7 @@ func (k *contracts) report(v *Value, address string, err error) {
 		tree, whole := k.tree(invalid.URL)
 		data, _ := tree.Literal()
 		for _, f := range faultsOf(cause, data) {
-			part := tree.at(f.Path)
+			part := tree.At(f.Path)
 			if part == nil {
 				part = whole
 			}
@@ -299,16 +301,16 @@ func (k *contracts) report(v *Value, address string, err error) {
 }
 
 // tree finds the value at an address; whole is that of the resource.
-func (k *contracts) tree(address string) (part, whole *Value) {
+func (k *contracts) tree(address string) (part, whole *expr.Value) {
 	resource, fragment, _ := strings.Cut(address, "#")
 	whole = k.trees[resource]
 	if whole == nil {
-		return nil, &Value{}
+		return nil, &expr.Value{}
 	}
 	if plain, err := url.PathUnescape(fragment); err == nil {
 		fragment = plain
 	}
-	if part = whole.at(pointer(fragment)); part == nil {
+	if part = whole.At(pointer(fragment)); part == nil {
 		part = whole
 	}
 	return part, whole
@@ -341,8 +343,8 @@ func (k *contracts) readable(text string) string {
 
 // pointer reads a JSON pointer (RFC 6901). Both escapes are undone in one pass, so that ~01
 // is the name ~1. What stands before the first slash is no part of it.
-func pointer(text string) Path {
-	var out Path
+func pointer(text string) datum.Path {
+	var out datum.Path
 	unescape := strings.NewReplacer("~1", "/", "~0", "~")
 	for i, part := range strings.Split(text, "/") {
 		if i > 0 {
@@ -350,26 +352,4 @@ func pointer(text string) Path {
 		}
 	}
 	return out
-}
-
-// at finds a part of a value; nil when there is none.
-func (v *Value) at(p Path) *Value {
-	for _, name := range p {
-		if v == nil {
-			return nil
-		}
-		switch v.kind {
-		case valueMap:
-			v = v.Get(name)
-		case valueList:
-			i, ok := elementIndex(name)
-			if !ok || i >= len(v.items) {
-				return nil
-			}
-			v = v.items[i]
-		default:
-			return nil
-		}
-	}
-	return v
 }

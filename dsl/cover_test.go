@@ -5,7 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
+	"procaas/dsl/expr"
 )
 
 const covered = `
@@ -29,7 +30,7 @@ pipelines:
                 total: !$ event.payload.total ?? 0
 `
 
-func showForks(c *dsl.Cover) string {
+func showForks(c *expr.Cover) string {
 	var out []string
 	for _, b := range c.Forks {
 		ways, counts := b.Ways(), b.Counts()
@@ -48,9 +49,9 @@ func TestCoverCountsTheWaysOfExpressions(t *testing.T) {
 	c := bundle.Cover()
 	p := bundle.Pipelines[0]
 	h := p.Stages[0].Handlers[0]
-	eval := func(v *dsl.Value, total int, payload map[string]any) any {
+	eval := func(v *expr.Value, total int, payload map[string]any) any {
 		t.Helper()
-		got, err := v.Eval(dsl.Env{
+		got, err := v.Eval(datum.Env{
 			"event": map[string]any{"payload": payload}, "shared-state": map[string]any{"total": total, "note": nil},
 		})
 		if err != nil {

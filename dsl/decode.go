@@ -7,8 +7,11 @@ import (
 	"strings"
 	"unicode"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/syntax"
 )
 
 // A decoder turns the values of one file into the structs of the language. It
@@ -27,7 +30,7 @@ type decoder struct {
 	templateSpec *Spec
 	useSpec      *Spec
 
-	bodies map[*Value]*handlerBody // of the handlers that were checked
+	bodies map[*expr.Value]*handlerBody // of the handlers that were checked
 
 	templates map[string]*mould
 	partial   bool // there may be others
@@ -36,7 +39,7 @@ type decoder struct {
 	levels []around // of mappings that are being checked, the outermost first
 }
 
-func (d *decoder) document(v *Value) {
+func (d *decoder) document(v *expr.Value) {
 	spec := languageSpec()
 	d.handlerSpec = spec.Field("handlers").Elem.Spec
 	d.stageSpec = spec.Field("pipelines").Elem.Spec.Field("stages").Elem.Spec
@@ -44,11 +47,11 @@ func (d *decoder) document(v *Value) {
 	d.undoSpec = d.handlerSpec.Field("compensate").Spec
 	d.templateSpec = spec.Field("templates").Elem.Spec
 	d.useSpec = d.handlerSpec.Field("use").Spec
-	d.bodies = map[*Value]*handlerBody{}
+	d.bodies = map[*expr.Value]*handlerBody{}
 	if v.IsNull() {
 		return
 	}
-	if v.kind != valueMap {
+	if v.Kind != expr.ValueMap {
 		d.errorf(head(v), rules.Kind, "begin with one of "+strings.Join(spec.Names(), ", "), "a file must be a mapping, this one is %s", describeValue(v))
 		return
 	}
@@ -68,37 +71,37 @@ var anything = &Field{value: true}
 
 // check holds a value against its field. The name is that of the nearest field
 // that has one.
-func (d *decoder) check(v *Value, f *Field, name string, may allowance) {
+func (d *decoder) check(v *expr.Value, f *Field, name string, may allowance) {
 	may.noExpr = may.noExpr || f.NoExpr
 	f = f.of(v)
-	switch v.kind {
-	case valueExpr:
+	switch v.Kind {
+	case expr.ValueExpr:
 		if may.noExpr || !may.body && !f.value {
 			d.errorf(v.Span, rules.NoExpr, cmp.Or(exprBelowHint(f, name), "write the value itself"), "field %q takes no expression: it is fixed before anything runs", name)
 		}
-	case valueSecret:
+	case expr.ValueSecret:
 		d.secretAllowed(v, f, name, may)
-	case valueLiteral:
+	case expr.ValueLiteral:
 		d.literal(v, f, name)
-	case valueList:
+	case expr.ValueList:
 		elem := f.Elem
-		if f.Kind == AnyKind && (f.ExprKind == AnyKind || f.ExprKind == ListKind) {
+		if f.Kind == datum.AnyKind && (f.ExprKind == datum.AnyKind || f.ExprKind == datum.ListKind) {
 			elem = anything
-		} else if f.Kind != ListKind {
+		} else if f.Kind != datum.ListKind {
 			d.wrongKind(v, f, name)
 			return
 		}
-		for _, item := range v.items {
+		for _, item := range v.Elems {
 			d.element(item, elem, name, may)
 		}
-	case valueMap:
+	case expr.ValueMap:
 		switch {
-		case f.Kind == ObjectKind:
+		case f.Kind == datum.ObjectKind:
 			// The fields below say themselves whether they take expressions.
 			d.object(v, f.Spec, name, allowance{body: may.body, noSecret: may.noSecret})
-		case f.Kind == MapKind:
+		case f.Kind == datum.MapKind:
 			d.entries(v, f.Elem, may)
-		case f.Kind == AnyKind && (f.ExprKind == AnyKind || f.ExprKind == MapKind || f.ExprKind == SchemaKind):
+		case f.Kind == datum.AnyKind && (f.ExprKind == datum.AnyKind || f.ExprKind == datum.MapKind || f.ExprKind == datum.SchemaKind):
 			d.entries(v, anything, may)
 		default:
 			d.wrongKind(v, f, name)
@@ -108,8 +111,8 @@ func (d *decoder) check(v *Value, f *Field, name string, may allowance) {
 
 // element checks one element of a list. Nothing is an element only where
 // anything is.
-func (d *decoder) element(v *Value, f *Field, name string, may allowance) {
-	if v.IsNull() && f.Kind != AnyKind {
+func (d *decoder) element(v *expr.Value, f *Field, name string, may allowance) {
+	if v.IsNull() && f.Kind != datum.AnyKind {
 		d.wrongKind(v, f, name)
 		return
 	}
@@ -117,15 +120,15 @@ func (d *decoder) element(v *Value, f *Field, name string, may allowance) {
 }
 
 // entries checks the values of a mapping that takes any names.
-func (d *decoder) entries(v *Value, f *Field, may allowance) {
-	for i, item := range v.items {
-		d.check(item, f, v.keys[i].Name, may)
+func (d *decoder) entries(v *expr.Value, f *Field, may allowance) {
+	for i, item := range v.Elems {
+		d.check(item, f, v.Names[i].Name, may)
 	}
 }
 
 // object checks a mapping whose fields a Spec describes. The name is what the
 // author calls it; the parts of the language are called after their structs.
-func (d *decoder) object(v *Value, s *Spec, name string, may allowance) {
+func (d *decoder) object(v *expr.Value, s *Spec, name string, may allowance) {
 	switch s {
 	case d.handlerSpec, d.verifySpec, d.undoSpec:
 		d.handler(v, s)
@@ -141,14 +144,14 @@ func (d *decoder) object(v *Value, s *Spec, name string, may allowance) {
 	}
 	defer d.enter(s, name, key)()
 	inline := s.inline()
-	for i, k := range v.keys {
+	for i, k := range v.Names {
 		switch f := s.Field(k.Name); {
 		case f != nil:
 			in := may
 			in.body = in.body || s == d.templateSpec && f.Name == "handler" || s == d.useSpec && f.Name == "with"
-			d.check(v.items[i], f, k.Name, in)
+			d.check(v.Elems[i], f, k.Name, in)
 		case inline != nil:
-			d.check(v.items[i], inline.Elem, k.Name, allowance{may.body, may.noExpr || inline.NoExpr, may.noSecret})
+			d.check(v.Elems[i], inline.Elem, k.Name, allowance{may.body, may.noExpr || inline.NoExpr, may.noSecret})
 		case s == d.stageSpec && (d.handlerSpec.Field(k.Name) != nil || d.ofBody(k.Name)):
 			d.errorf(k.Span, rules.UnknownField, "write it below handlers:", "field %q belongs to a handler, not to a stage", k.Name)
 		default:
@@ -160,9 +163,9 @@ func (d *decoder) object(v *Value, s *Spec, name string, may allowance) {
 
 // required reports the fields that are missing. One that stands there misspelled is
 // told by its wrong name already.
-func (d *decoder) required(v *Value, s *Spec, name string) {
+func (d *decoder) required(v *expr.Value, s *Spec, name string) {
 	misspelled := func(f *Field) bool {
-		return slices.ContainsFunc(v.keys, func(k Key) bool {
+		return slices.ContainsFunc(v.Names, func(k expr.Key) bool {
 			if s.Field(k.Name) != nil {
 				return false
 			}
@@ -187,12 +190,12 @@ func choice(word string, known []string, are string) string {
 	return hint
 }
 
-func (d *decoder) wrongKind(v *Value, f *Field, name string) {
+func (d *decoder) wrongKind(v *expr.Value, f *Field, name string) {
 	kind := f.Kind
-	if kind == AnyKind {
+	if kind == datum.AnyKind {
 		kind = f.ExprKind
 	}
-	want := wants[kind]
+	want := datum.Wants[kind]
 	if f.Names {
 		want = "a name or a list of names"
 	}
@@ -200,47 +203,47 @@ func (d *decoder) wrongKind(v *Value, f *Field, name string) {
 }
 
 // secretAllowed checks a !secret.
-func (d *decoder) secretAllowed(v *Value, f *Field, name string, may allowance) {
+func (d *decoder) secretAllowed(v *expr.Value, f *Field, name string, may allowance) {
 	switch {
 	case !may.body, may.noSecret:
 		d.errorf(v.Span, rules.Secret, "", "field %q: a secret may only stand in the body of a handler that calls a service, such as below request", name)
-	case may.noExpr || f.Kind != AnyKind && f.Kind != StringKind && !f.Names:
-		d.errorf(v.Span, rules.Secret, "", "field %q: want %s, a secret is text known only at run time", name, wants[f.Kind])
+	case may.noExpr || f.Kind != datum.AnyKind && f.Kind != datum.StringKind && !f.Names:
+		d.errorf(v.Span, rules.Secret, "", "field %q: want %s, a secret is text known only at run time", name, datum.Wants[f.Kind])
 	}
 }
 
 // literal checks a scalar. A null counts as not given.
-func (d *decoder) literal(v *Value, f *Field, name string) {
-	if v.literal == nil {
+func (d *decoder) literal(v *expr.Value, f *Field, name string) {
+	if v.Scalar == nil {
 		return
 	}
 	var err error
 	switch {
 	case f.Names:
-		if !f.isName(v.literal) {
+		if !f.isName(v.Scalar) {
 			d.wrongKind(v, f, name)
 			return
 		}
-		_, err = f.Elem.scalar(v.literal)
+		_, err = f.Elem.scalar(v.Scalar)
 	case len(f.Words) > 0:
 		d.word(v, f, name)
 		return
-	case f.Kind == AnyKind && f.ExprKind == AnyKind:
-	case f.Kind == AnyKind && f.ExprKind < ListKind:
-		_, err = convert(f.ExprKind, v.literal)
-	case f.Kind >= ListKind || f.Kind == AnyKind:
+	case f.Kind == datum.AnyKind && f.ExprKind == datum.AnyKind:
+	case f.Kind == datum.AnyKind && f.ExprKind < datum.ListKind:
+		_, err = datum.Convert(f.ExprKind, v.Scalar)
+	case f.Kind >= datum.ListKind || f.Kind == datum.AnyKind:
 		d.wrongKind(v, f, name)
 	default:
-		_, err = f.scalar(v.literal)
+		_, err = f.scalar(v.Scalar)
 	}
 	if err != nil {
-		d.errorf(v.Span, rules.Value, cmp.Or(literalHint(v.literal, f), exprHint(v, f)), "field %q: %s", name, err)
+		d.errorf(v.Span, rules.Value, cmp.Or(literalHint(v.Scalar, f), exprHint(v, f)), "field %q: %s", name, err)
 	}
 }
 
 // word checks a literal in the place of a mapping.
-func (d *decoder) word(v *Value, f *Field, name string) {
-	text, _ := v.literal.(string)
+func (d *decoder) word(v *expr.Value, f *Field, name string) {
+	text, _ := v.Scalar.(string)
 	if slices.Contains(f.Words, text) {
 		return
 	}
@@ -252,37 +255,37 @@ func (d *decoder) word(v *Value, f *Field, name string) {
 // literalHint says how the author may have meant a literal of the wrong kind.
 func literalHint(data any, f *Field) string {
 	kind := f.Kind
-	if kind == AnyKind {
+	if kind == datum.AnyKind {
 		kind = f.ExprKind
 	}
 	switch x := data.(type) {
 	case int, float64, bool:
-		if kind == StringKind && !textForms[f.Pattern].numbers {
-			return "put it in quotes: " + strconv.Quote(describeData(x))
+		if kind == datum.StringKind && !datum.TextForms[f.Pattern].Numbers {
+			return "put it in quotes: " + strconv.Quote(datum.DescribeData(x))
 		}
-		if kind == DurationKind {
+		if kind == datum.DurationKind {
 			if n, ok := x.(int); ok && n >= 100 {
-				return "add a unit, such as " + describeData(x) + "ms" // nobody counts so many seconds
+				return "add a unit, such as " + datum.DescribeData(x) + "ms" // nobody counts so many seconds
 			}
-			return "add a unit, such as " + describeData(x) + "s"
+			return "add a unit, such as " + datum.DescribeData(x) + "s"
 		}
-		if kind == RateKind {
-			return "say per what, such as " + describeData(x) + "/s"
+		if kind == datum.RateKind {
+			return "say per what, such as " + datum.DescribeData(x) + "/s"
 		}
 	case string:
 		switch strings.ToLower(x) {
 		case "yes", "on", "y":
-			if kind == BoolKind {
+			if kind == datum.BoolKind {
 				return "write true"
 			}
 		case "no", "off", "n":
-			if kind == BoolKind {
+			if kind == datum.BoolKind {
 				return "write false"
 			}
 		}
 		words := f.Enum
-		if kind == JitterKind {
-			words = []string{FullJitter, DecorrelatedJitter}
+		if kind == datum.JitterKind {
+			words = []string{datum.FullJitter, datum.DecorrelatedJitter}
 		}
 		return cmp.Or(diag.DidYouMean(x, words, ""), scalarHint(x, f, kind))
 	}
@@ -291,25 +294,25 @@ func literalHint(data any, f *Field) string {
 
 // exprHint says how to make an expression of text where it can only be meant as one: it
 // names a member of a root, and can be parsed.
-func exprHint(v *Value, f *Field) string {
-	text, _ := v.literal.(string)
-	s := &scope{roots: append(slices.Clone(roots), inputsRoot)}
-	if !v.plain || f.NoExpr || !s.mayMean(text) {
+func exprHint(v *expr.Value, f *Field) string {
+	text, _ := v.Scalar.(string)
+	s := &expr.Scope{Roots: append(slices.Clone(expr.Roots), expr.InputsRoot)}
+	if !v.Plain || f.NoExpr || !s.MayMean(text) {
 		return ""
 	}
-	if tree, flaw := parse(text); flaw != nil || !s.means(tree, tree.root) {
+	if tree, flaw := syntax.Parse(text); flaw != nil || !s.Means(tree, tree.Root) {
 		return ""
 	}
 	return "write !$ " + text
 }
 
 // head is the part of a value that a message about the whole points at.
-func head(v *Value) diag.Span {
+func head(v *expr.Value) diag.Span {
 	at := v.Span
 	switch {
 	case at.Start.Line == at.End.Line:
-	case len(v.keys) > 0 && v.keys[0].Span.Start == at.Start:
-		at.End = v.keys[0].Span.End
+	case len(v.Names) > 0 && v.Names[0].Span.Start == at.Start:
+		at.End = v.Names[0].Span.End
 	default:
 		at.End = diag.Pos{Line: at.Start.Line, Column: at.Start.Column + 1}
 	}
@@ -317,18 +320,18 @@ func head(v *Value) diag.Span {
 }
 
 // describeValue says what a value is, for people.
-func describeValue(v *Value) string {
-	switch v.kind {
-	case valueExpr:
+func describeValue(v *expr.Value) string {
+	switch v.Kind {
+	case expr.ValueExpr:
 		return "an expression"
-	case valueSecret:
+	case expr.ValueSecret:
 		return "a secret"
-	case valueList:
+	case expr.ValueList:
 		return "a list"
-	case valueMap:
+	case expr.ValueMap:
 		return "a mapping"
 	}
-	return describeData(v.literal)
+	return datum.DescribeData(v.Scalar)
 }
 
 // kebab writes the name of a struct as the language would.

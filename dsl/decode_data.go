@@ -7,32 +7,34 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"procaas/dsl/datum"
 )
 
 // Decode fills the struct that into points to, of the type that s was derived
-// from, with defaults and then with data, a map[string]any as [Value.Eval]
-// gives it. The error names the field and says what was expected. A [Secret]
+// from, with defaults and then with data, a map[string]any as [expr.Value.Eval]
+// gives it. The error names the field and says what was expected. A [datum.Secret]
 // may only stand where a field takes any value; it stays as it is.
 func (s *Spec) Decode(data any, into any) error {
 	return (&assigner{}).object(reflect.ValueOf(into).Elem(), s, data, "")
 }
 
-// DecodeWith is Decode with every [Secret] in data, however deep, replaced by
+// DecodeWith is Decode with every [datum.Secret] in data, however deep, replaced by
 // the text that resolve gives for it.
-func (s *Spec) DecodeWith(data any, into any, resolve func(Secret) (string, error)) error {
+func (s *Spec) DecodeWith(data any, into any, resolve func(datum.Secret) (string, error)) error {
 	return (&assigner{resolve}).object(reflect.ValueOf(into).Elem(), s, data, "")
 }
 
 // An assigner sets Go values from data.
 type assigner struct {
-	resolve func(Secret) (string, error) // nil leaves secrets alone
+	resolve func(datum.Secret) (string, error) // nil leaves secrets alone
 }
 
 // object sets the fields of a struct from a mapping.
 func (a *assigner) object(dst reflect.Value, s *Spec, data any, path string) error {
 	m, ok := data.(map[string]any)
 	if !ok && data != nil {
-		return fieldError(path, "want a mapping, have %s", describeData(data))
+		return fieldError(path, "want a mapping, have %s", datum.DescribeData(data))
 	}
 	inline := s.inline()
 	var rest map[string]any
@@ -61,7 +63,7 @@ func (a *assigner) object(dst reflect.Value, s *Spec, data any, path string) err
 				value = map[string]any{}
 			}
 		}
-		if value == nil || f.Kind == ObjectKind {
+		if value == nil || f.Kind == datum.ObjectKind {
 			f.setDefault(field)
 		} else {
 			field.SetZero()
@@ -85,7 +87,7 @@ func (f *Field) setDefault(dst reflect.Value) {
 	switch {
 	case !f.initial.IsValid():
 		dst.SetZero()
-	case f.Kind == ListKind: // which is the owner's to change
+	case f.Kind == datum.ListKind: // which is the owner's to change
 		dst.Set(reflect.AppendSlice(reflect.MakeSlice(dst.Type(), 0, f.initial.Len()), f.initial))
 	default:
 		dst.Set(f.initial)
@@ -94,7 +96,7 @@ func (f *Field) setDefault(dst reflect.Value) {
 
 // assign sets a Go value from data that is not null.
 func (a *assigner) assign(dst reflect.Value, f *Field, data any, path string) error {
-	if secret, ok := data.(Secret); ok && a.resolve != nil {
+	if secret, ok := data.(datum.Secret); ok && a.resolve != nil {
 		text, err := a.resolve(secret)
 		if err != nil {
 			return fmt.Errorf("field %q: secret %s: %w", path, secret.Name, err)
@@ -107,17 +109,17 @@ func (a *assigner) assign(dst reflect.Value, f *Field, data any, path string) er
 		dst = elem.Elem()
 	}
 	switch f.Kind {
-	case AnyKind:
+	case datum.AnyKind:
 		data, err := a.reveal(data, path)
 		if err == nil && data != nil {
 			dst.Set(reflect.ValueOf(data))
 		}
 		return err
-	case ObjectKind:
+	case datum.ObjectKind:
 		return a.object(dst, f.Spec, data, path)
-	case ListKind:
+	case datum.ListKind:
 		return a.list(dst, f, data, path)
-	case MapKind:
+	case datum.MapKind:
 		return a.mapping(dst, f, data, path)
 	}
 	v, err := f.scalar(data)
@@ -134,11 +136,11 @@ func (a *assigner) list(dst reflect.Value, f *Field, data any, path string) erro
 		items, ok = []any{data}, true
 	}
 	if !ok {
-		want := wants[ListKind]
+		want := datum.Wants[datum.ListKind]
 		if f.Names {
 			want = "a name or a list of names"
 		}
-		return fieldError(path, "want %s, have %s", want, describeData(data))
+		return fieldError(path, "want %s, have %s", want, datum.DescribeData(data))
 	}
 	out := reflect.MakeSlice(dst.Type(), len(items), len(items))
 	for i, item := range items {
@@ -153,7 +155,7 @@ func (a *assigner) list(dst reflect.Value, f *Field, data any, path string) erro
 func (a *assigner) mapping(dst reflect.Value, f *Field, data any, path string) error {
 	m, ok := data.(map[string]any)
 	if !ok {
-		return fieldError(path, "want a mapping, have %s", describeData(data))
+		return fieldError(path, "want a mapping, have %s", datum.DescribeData(data))
 	}
 	out := reflect.MakeMapWithSize(dst.Type(), len(m))
 	for _, name := range slices.Sorted(maps.Keys(m)) {
@@ -170,8 +172,8 @@ func (a *assigner) mapping(dst reflect.Value, f *Field, data any, path string) e
 // element sets an element of a list or a mapping. Nothing is an element only
 // where anything is.
 func (a *assigner) element(dst reflect.Value, f *Field, data any, path string) error {
-	if data == nil && f.Kind != AnyKind {
-		return fieldError(path, "want %s, have null", wants[f.Kind])
+	if data == nil && f.Kind != datum.AnyKind {
+		return fieldError(path, "want %s, have null", datum.Wants[f.Kind])
 	}
 	return a.assign(dst, f, data, path)
 }
@@ -182,7 +184,7 @@ func (a *assigner) reveal(data any, path string) (any, error) {
 		return data, nil
 	}
 	switch x := data.(type) {
-	case Secret:
+	case datum.Secret:
 		text, err := a.resolve(x)
 		if err != nil {
 			return nil, fmt.Errorf("field %q: secret %s: %w", path, x.Name, err)

@@ -5,12 +5,14 @@ import (
 	"reflect"
 	"slices"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 )
 
 // fill sets the fields of the struct that into points to: defaults, then what
 // the mapping gives. It passes over what check has reported.
-func (d *decoder) fill(into any, s *Spec, v *Value) {
+func (d *decoder) fill(into any, s *Spec, v *expr.Value) {
 	dst := reflect.ValueOf(into).Elem()
 	if span := dst.FieldByName("Span"); span.IsValid() {
 		span.Set(reflect.ValueOf(v.Span))
@@ -27,8 +29,8 @@ func (d *decoder) fill(into any, s *Spec, v *Value) {
 			continue
 		}
 		keeper.keep(f.Name, item.Span)
-		if f.Kind == ListKind && f.Elem.Kind == StringKind {
-			for i, name := range item.items {
+		if f.Kind == datum.ListKind && f.Elem.Kind == datum.StringKind {
+			for i, name := range item.Elems {
 				keeper.keep(fmt.Sprintf("%s[%d]", f.Name, i), name.Span)
 			}
 		}
@@ -50,26 +52,26 @@ func (d *decoder) fill(into any, s *Spec, v *Value) {
 	}
 }
 
-func (d *decoder) fillField(dst reflect.Value, f *Field, v *Value) {
+func (d *decoder) fillField(dst reflect.Value, f *Field, v *expr.Value) {
 	switch {
 	case f.value:
-		if f.ExprKind != MapKind || v.kind == valueMap || v.kind == valueExpr {
+		if f.ExprKind != datum.MapKind || v.Kind == expr.ValueMap || v.Kind == expr.ValueExpr {
 			dst.Set(reflect.ValueOf(v))
 		}
-	case f.Kind == ObjectKind:
+	case f.Kind == datum.ObjectKind:
 		d.fillObject(dst, f, v)
-	case f.Kind == ListKind && f.Elem.Kind == ObjectKind:
-		items := v.items
+	case f.Kind == datum.ListKind && f.Elem.Kind == datum.ObjectKind:
+		items := v.Elems
 		if f.of(v) != f {
-			items = []*Value{v}
+			items = []*expr.Value{v}
 		}
 		for _, item := range items {
 			elem := reflect.New(dst.Type().Elem()).Elem()
-			if (v.kind == valueList || f.of(v) != f) && d.fillObject(elem, f.Elem, item) {
+			if (v.Kind == expr.ValueList || f.of(v) != f) && d.fillObject(elem, f.Elem, item) {
 				dst.Set(reflect.Append(dst, elem))
 			}
 		}
-	case f.Kind == MapKind && f.innermost().Kind == ObjectKind:
+	case f.Kind == datum.MapKind && f.innermost().Kind == datum.ObjectKind:
 		d.fillEntries(dst, f, v)
 	default:
 		if data, ok := v.Literal(); ok && data != nil {
@@ -80,14 +82,14 @@ func (d *decoder) fillField(dst reflect.Value, f *Field, v *Value) {
 
 // fillObject makes a struct of a mapping, or of a word in its place; false when
 // the value is neither.
-func (d *decoder) fillObject(dst reflect.Value, f *Field, v *Value) bool {
-	word, _ := v.literal.(string)
-	if v.kind != valueMap && !slices.Contains(f.Words, word) {
+func (d *decoder) fillObject(dst reflect.Value, f *Field, v *expr.Value) bool {
+	word, _ := v.Scalar.(string)
+	if v.Kind != expr.ValueMap && !slices.Contains(f.Words, word) {
 		return false
 	}
 	dst.Set(reflect.New(dst.Type().Elem()))
 	d.fill(dst.Interface(), f.Spec, v)
-	if v.kind != valueMap {
+	if v.Kind != expr.ValueMap {
 		dst.Elem().FieldByName("Word").SetString(word)
 	}
 	return true
@@ -95,27 +97,27 @@ func (d *decoder) fillObject(dst reflect.Value, f *Field, v *Value) bool {
 
 // fillEntries makes a map of structs, or of lists of them. A struct with a field
 // Key gets the key that it stands below.
-func (d *decoder) fillEntries(dst reflect.Value, f *Field, v *Value) {
-	if v.kind != valueMap {
+func (d *decoder) fillEntries(dst reflect.Value, f *Field, v *expr.Value) {
+	if v.Kind != expr.ValueMap {
 		return
 	}
-	dst.Set(reflect.MakeMapWithSize(dst.Type(), len(v.keys)))
-	for i, key := range v.keys {
+	dst.Set(reflect.MakeMapWithSize(dst.Type(), len(v.Names)))
+	for i, key := range v.Names {
 		entry := reflect.New(dst.Type().Elem()).Elem()
-		d.fillField(entry, f.Elem, v.items[i])
+		d.fillField(entry, f.Elem, v.Elems[i])
 		if entry.IsZero() {
 			continue
 		}
 		dst.SetMapIndex(reflect.ValueOf(key.Name), entry)
 		structs := []reflect.Value{entry}
-		if f.Elem.Kind == ListKind {
+		if f.Elem.Kind == datum.ListKind {
 			structs = structs[:0]
 			for j := range entry.Len() {
 				structs = append(structs, entry.Index(j))
 			}
 		}
 		for _, s := range structs {
-			if at := s.Elem().FieldByName("Key"); at.IsValid() && at.Type() == reflect.TypeFor[Key]() {
+			if at := s.Elem().FieldByName("Key"); at.IsValid() && at.Type() == reflect.TypeFor[expr.Key]() {
 				at.Set(reflect.ValueOf(key))
 			}
 		}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"procaas/dsl/datum"
 )
 
 func TestDecodeFillsEveryKind(t *testing.T) {
@@ -23,7 +25,7 @@ func TestDecodeFillsEveryKind(t *testing.T) {
 		{map[string]any{"wait": "1d12h", "at": "2026-11-21T01:02:03Z"}, func(e *everything) {
 			e.Wait, e.At = 36*time.Hour, time.Date(2026, 11, 21, 1, 2, 3, 0, time.UTC)
 		}},
-		{map[string]any{"size": 5, "limit": "5/m"}, func(e *everything) { e.Size, e.Limit = 5, Rate{5, time.Minute} }},
+		{map[string]any{"size": 5, "limit": "5/m"}, func(e *everything) { e.Size, e.Limit = 5, datum.Rate{Count: 5, Per: time.Minute} }},
 		{map[string]any{"who": "a", "list": []any{}}, func(e *everything) { e.Who, e.List = Names{"a"}, []string{} }},
 		{map[string]any{"who": []any{"a", "b"}, "counts": []any{1, 2.0}}, func(e *everything) { e.Who, e.Counts = Names{"a", "b"}, []int{1, 2} }},
 		{map[string]any{"any": []any{nil, 1}, "map": map[string]any{"x": nil}}, func(e *everything) {
@@ -36,7 +38,7 @@ func TestDecodeFillsEveryKind(t *testing.T) {
 			e.Inner, e.Inners, e.Maybe = &inner{"a", &inner{"b", nil}}, []inner{{Name: "c"}}, &seven
 		}},
 	} {
-		want := everything{Text: "none", Flag: true, Share: 0.5, Wait: 5 * time.Second, Size: 1 << 20, Limit: Rate{10, time.Second}, List: []string{"x", "y"}}
+		want := everything{Text: "none", Flag: true, Share: 0.5, Wait: 5 * time.Second, Size: 1 << 20, Limit: datum.Rate{Count: 10, Per: time.Second}, List: []string{"x", "y"}}
 		c.want(&want)
 		have := everything{Text: "left over", Maybe: &seven}
 		if err := everythingSpec().Decode(any(c.data), &have); err != nil {
@@ -84,7 +86,7 @@ func TestDecodeSaysWhatItWants(t *testing.T) {
 		{"inner", map[string]any{}, `field "inner.name": required, but it is not given or null`},
 		{"inner", map[string]any{"name": "a", "again": map[string]any{"name": "b", "x": 1}}, `field "inner.again.x": unknown; the fields are name, again`},
 		{"inners", []any{map[string]any{"name": "not ok"}}, `field "inners[0].name": want a name of up to 64 letters a-z, digits, - and _, beginning with a letter or digit, have "not ok"`},
-		{"text", Secret{Name: "S"}, `field "text": want text, have a secret`},
+		{"text", datum.Secret{Name: "S"}, `field "text": want text, have a secret`},
 		{"nope", 1, `field "nope": unknown; the fields are ` + strings.Join(everythingSpec().Names(), ", ")},
 	} {
 		err := everythingSpec().Decode(map[string]any{c.name: c.data}, &everything{})
@@ -100,15 +102,15 @@ func TestDecodeSaysWhatItWants(t *testing.T) {
 func TestDecodeReplacesSecretsWhereverTheyStand(t *testing.T) {
 	t.Parallel()
 	data := map[string]any{
-		"text":  Secret{Name: "a"},
-		"any":   []any{Secret{Name: "b"}, map[string]any{"c": Secret{Name: "c"}}, 1},
-		"map":   map[string]any{"d": Secret{Name: "d"}},
-		"texts": map[string]any{"e": Secret{Name: "e"}},
-		"who":   Secret{Name: "f"},
-		"list":  []any{Secret{Name: "g"}},
+		"text":  datum.Secret{Name: "a"},
+		"any":   []any{datum.Secret{Name: "b"}, map[string]any{"c": datum.Secret{Name: "c"}}, 1},
+		"map":   map[string]any{"d": datum.Secret{Name: "d"}},
+		"texts": map[string]any{"e": datum.Secret{Name: "e"}},
+		"who":   datum.Secret{Name: "f"},
+		"list":  []any{datum.Secret{Name: "g"}},
 	}
 	var have everything
-	resolve := func(s Secret) (string, error) { return "the " + s.Name, nil }
+	resolve := func(s datum.Secret) (string, error) { return "the " + s.Name, nil }
 	if err := everythingSpec().DecodeWith(data, &have, resolve); err != nil {
 		t.Fatal(err)
 	}
@@ -116,18 +118,18 @@ func TestDecodeReplacesSecretsWhereverTheyStand(t *testing.T) {
 	if diff := cmp.Diff(want, []any{have.Text, have.Any, have.Map, have.Texts, have.Who, have.List}); diff != "" {
 		t.Errorf("-want +have:\n%s", diff)
 	}
-	if data["map"].(map[string]any)["d"] != any(Secret{Name: "d"}) {
+	if data["map"].(map[string]any)["d"] != any(datum.Secret{Name: "d"}) {
 		t.Error("the data was changed")
 	}
 	unknown := errors.New("no such secret")
 	for _, field := range []string{"text", "any", "map", "texts"} {
-		err := everythingSpec().DecodeWith(map[string]any{field: data[field]}, &have, func(Secret) (string, error) { return "", unknown })
+		err := everythingSpec().DecodeWith(map[string]any{field: data[field]}, &have, func(datum.Secret) (string, error) { return "", unknown })
 		if !errors.Is(err, unknown) || !strings.HasPrefix(err.Error(), `field "`+field) {
 			t.Errorf("%s: have error %v", field, err)
 		}
 	}
 	have = everything{}
-	if err := everythingSpec().Decode(map[string]any{"any": Secret{Name: "b"}}, &have); err != nil || have.Any != any(Secret{Name: "b"}) {
+	if err := everythingSpec().Decode(map[string]any{"any": datum.Secret{Name: "b"}}, &have); err != nil || have.Any != any(datum.Secret{Name: "b"}) {
 		t.Errorf("have %v, %v", have.Any, err)
 	}
 }

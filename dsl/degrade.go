@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 )
 
@@ -24,9 +26,9 @@ type proof struct {
 type assignment struct {
 	*pipelineCheck
 	step    int
-	key     Key
-	value   *Value // what the handler sets when it succeeds; nil when only a rule of on-error sets it
-	standIn *Value // what its fallback sets while it is off; nil for nothing
+	key     expr.Key
+	value   *expr.Value // what the handler sets when it succeeds; nil when only a rule of on-error sets it
+	standIn *expr.Value // what its fallback sets while it is off; nil for nothing
 }
 
 // A goal is the question whether a name is null when a step begins.
@@ -85,9 +87,9 @@ func (c *checker) proveDegradation(pipelines []*pipelineCheck) {
 func (c *pipelineCheck) assignments(i int) []assignment {
 	h := c.steps[i].Handler
 	var out []assignment
-	add := func(v *Value) {
+	add := func(v *expr.Value) {
 		for j, k := range v.Keys() {
-			out = append(out, assignment{pipelineCheck: c, step: i, key: k, value: v.items[j]})
+			out = append(out, assignment{pipelineCheck: c, step: i, key: k, value: v.Elems[j]})
 		}
 	}
 	if c.types[h.Type].SetsState {
@@ -105,7 +107,7 @@ func (c *pipelineCheck) assignments(i int) []assignment {
 		return out
 	}
 	for j, k := range h.Fallback.Result.Keys() {
-		v := h.Fallback.Result.items[j]
+		v := h.Fallback.Result.Elems[j]
 		at := slices.IndexFunc(out, func(a assignment) bool { return a.key.Name == k.Name })
 		if at < 0 {
 			out = append(out, assignment{pipelineCheck: c, step: i, key: k, standIn: v})
@@ -153,7 +155,7 @@ func (p *proof) checkConditions(i int, reported map[string]bool) {
 }
 
 // checkRead reports a read of what nobody has set before a step.
-func (p *proof) checkRead(h *Handler, read Read, i int, conditions []Read, reported map[string]bool) {
+func (p *proof) checkRead(h *Handler, read datum.Read, i int, conditions []datum.Read, reported map[string]bool) {
 	if read.Guarded || len(read.Path) < 2 {
 		return
 	}
@@ -177,17 +179,17 @@ func (p *proof) checkRead(h *Handler, read Read, i int, conditions []Read, repor
 
 // looksAt tells whether the condition of a handler looks at what a path reads:
 // its author has thought of the case that it is null.
-func looksAt(conditions []Read, path Path) bool {
-	return len(path) >= 2 && slices.ContainsFunc(conditions, func(c Read) bool {
+func looksAt(conditions []datum.Read, path datum.Path) bool {
+	return len(path) >= 2 && slices.ContainsFunc(conditions, func(c datum.Read) bool {
 		return len(c.Path) >= 2 && c.Path[:2].Equal(path[:2])
 	})
 }
 
 // looksAtAll tells whether the condition looks at the outcome of each handler of
 // a chain.
-func (p *proof) looksAtAll(conditions []Read, chain []cause) bool {
+func (p *proof) looksAtAll(conditions []datum.Read, chain []cause) bool {
 	for _, l := range chain {
-		if !looksAt(conditions, Path{"sources", l.handler.ID}) {
+		if !looksAt(conditions, datum.Path{"sources", l.handler.ID}) {
 			return false
 		}
 	}
@@ -196,7 +198,7 @@ func (p *proof) looksAtAll(conditions []Read, chain []cause) bool {
 
 // whyNull gives the chain of handlers that leaves a path null for a step when
 // all that are not critical are off; nil when it is not null.
-func (p *proof) whyNull(path Path, step int) []cause {
+func (p *proof) whyNull(path datum.Path, step int) []cause {
 	if path[0] == "shared-state" {
 		return p.whyUnset(path[1], step)
 	}
@@ -366,7 +368,7 @@ func newCause(h *Handler, at diag.Span, message string) cause {
 
 // passesNull tells whether a value is nothing but a chain of members read through
 // ?., which passes a null on.
-func passesNull(v *Value) bool {
+func passesNull(v *expr.Value) bool {
 	e := v.Expr()
 	return e != nil && strings.Contains(e.Source, "?.") && !strings.Contains(e.Source, "??") &&
 		!strings.ContainsAny(strings.TrimSpace(e.Source), " \t\n()")

@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 )
 
@@ -22,17 +24,17 @@ func (p *proof) checkEnabled(i int) {
 	// One message for each value: the others of it would have the same remedy.
 	told := make(map[string]bool)
 	for _, read := range slices.Concat(s.ConditionReads(), s.Body.Reads(), s.Result.Reads()) {
-		if read.Guarded || len(read.Path) <= settled(read.Path)+1 || looksAt(conditions, read.Path) || p.warned(read.Span) {
+		if read.Guarded || len(read.Path) <= expr.Settled(read.Path)+1 || looksAt(conditions, read.Path) || p.warned(read.Span) {
 			continue
 		}
 		var chain []step
 		switch {
-		case read.Path[0] == stateRoot:
+		case read.Path[0] == expr.StateRoot:
 			chain = p.onlyUnder(read.Path[1], i, demands)
 		case sourceOf(read.Path) != "" && read.Path[2] == "response":
 			chain = p.sourceUnder(sourceOf(read.Path), i, demands)
 		}
-		if what := Path(read.Path[:settled(read.Path)+1]).String(); len(chain) > 0 && !told[what] {
+		if what := datum.Path(read.Path[:expr.Settled(read.Path)+1]).String(); len(chain) > 0 && !told[what] {
 			told[what] = true
 			p.reportCondition(s.Handler, read, what, chain)
 		}
@@ -53,7 +55,7 @@ func (p *proof) onlyUnder(name string, i int, demands []string) []step {
 			continue
 		}
 		s := p.steps[a.step]
-		if !s.IsCritical() || s.goesOn() != nil || p.conditional(a.step, i) || !s.underCondition() || impliedBy(s.demands(p.parsed), demands) {
+		if !s.IsCritical() || s.goesOn() != nil || p.conditional(a.step, i) || !s.underCondition() || expr.ImpliedBy(s.demands(p.parsed), demands) {
 			return nil // it is sure, or the proof itself has looked at it
 		}
 		chain = append(chain, s)
@@ -65,7 +67,7 @@ func (p *proof) onlyUnder(name string, i int, demands []string) []step {
 // a condition.
 func (p *proof) sourceUnder(id string, i int, demands []string) []step {
 	for j, s := range p.steps[:i] {
-		if !p.steps[i].hides(s) && s.ID == id && s.IsCritical() && s.goesOn() == nil && !p.conditional(j, i) && s.underCondition() && !impliedBy(s.demands(p.parsed), demands) {
+		if !p.steps[i].hides(s) && s.ID == id && s.IsCritical() && s.goesOn() == nil && !p.conditional(j, i) && s.underCondition() && !expr.ImpliedBy(s.demands(p.parsed), demands) {
 			return []step{s}
 		}
 	}
@@ -79,7 +81,7 @@ func (p *proof) warned(at diag.Span) bool {
 	})
 }
 
-func (p *proof) reportCondition(h *Handler, read Read, what string, chain []step) {
+func (p *proof) reportCondition(h *Handler, read datum.Read, what string, chain []step) {
 	var names []string
 	related := []diag.Related{{Span: h.places.of("id", h.Span), Message: fmt.Sprintf("%q is critical", h.ID)}}
 	for _, s := range slices.Backward(chain) {

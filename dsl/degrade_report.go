@@ -5,13 +5,14 @@ import (
 	"slices"
 	"strings"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
 )
 
 // reportChain reports a critical handler that needs what may be off, with the way of the null
 // from its cause to the read.
-func (p *proof) reportChain(h *Handler, read Read, chain []cause) {
+func (p *proof) reportChain(h *Handler, read datum.Read, chain []cause) {
 	var off, fail, unchosen []string
 	related := []diag.Related{{Span: h.places.of("id", h.Span), Message: fmt.Sprintf("%q is critical", h.ID)}}
 	for _, l := range slices.Backward(chain) {

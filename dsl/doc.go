@@ -16,7 +16,7 @@
 // Four steps follow one another, and each reports all that it finds:
 //
 //   - Reading. A file becomes YAML nodes, then values with exact places
-//     ([Value]), then the structs of tree.go. Files are read in parallel.
+//     ([expr.Value]), then the structs of tree.go. Files are read in parallel.
 //   - Merging. Declarations of all files become one bundle; handlers that other
 //     teams contribute (into: pipeline/stage) join their stages, in the order
 //     of the names of the files and of the lines in them.
@@ -24,6 +24,21 @@
 //     stand, and the automata of flows must be deterministic and must end.
 //   - Proving. Every critical handler must get along without those that are
 //     not: a fallback, a switch or a failure may take them out at any time.
+//
+// # Rooms
+//
+// Each room imports only rooms above it; callers use the rooms' own names.
+//
+//	diag      places in files, findings, suggestions
+//	rules     the codes of findings, and the texts that explain them
+//	render    findings as text, JSON, JUnit, SARIF, GitHub annotations
+//	datum     kinds of values, JSON, paths, sizes, rates, secrets
+//	ops       operators on data, under a meter
+//	typing    what is known of a value before it exists
+//	library   the functions of expressions
+//	syntax    the text of an expression as a tree
+//	expr      compiling, evaluating and tracing; values with expressions in them
+//	dsl       the front door: reading YAML, the tree, checks, advice, formatting
 //
 // # Structs are the language
 //
@@ -35,7 +50,7 @@
 //
 // # Expressions
 //
-// A value tagged !$ is an expression ([Expr]). What it may read depends on its
+// A value tagged !$ is an expression ([expr.Expr]). What it may read depends on its
 // place:
 //
 //	flow.key                event
@@ -45,7 +60,7 @@
 //	result of a handler     the same, and its own source
 //
 // Earlier are the handlers of earlier stages and those that are declared before
-// it in the same stage. Reading is a fact about the text: [Value.Reads] lists
+// it in the same stage. Reading is a fact about the text: [expr.Value.Reads] lists
 // the paths without running anything, which is how the engine proves that
 // handlers may run in parallel, and how the proof here finds what would be
 // null.

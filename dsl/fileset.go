@@ -10,15 +10,17 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 )
 
 // A reading is what became of one file when it was read.
 type reading struct {
 	file  diag.File
-	doc   *Document // nil for a contract
-	root  *Value    // nil when it is empty or no YAML
+	doc   *Document   // nil for a contract
+	root  *expr.Value // nil when it is empty or no YAML
 	found []diag.Diagnostic
 
 	// contract says that the file is a JSON Schema or an OpenAPI document: what
@@ -100,7 +102,7 @@ func readContract(f diag.File) *reading {
 		return out
 	}
 	// JSON that YAML cannot read, such as that of tabs, has no places.
-	if data, err := ParseJSON(f.Data); err == nil {
+	if data, err := datum.ParseJSON(f.Data); err == nil {
 		at := diag.Span{File: f.Name, Start: diag.Pos{Line: 1, Column: 1}, End: diag.Pos{Line: 1, Column: 2}}
 		out.root, out.found = valueOf(data, at), nil
 	}
@@ -108,22 +110,22 @@ func readContract(f diag.File) *reading {
 }
 
 // valueOf makes a value of data whose parts have no places of their own.
-func valueOf(data any, at diag.Span) *Value {
+func valueOf(data any, at diag.Span) *expr.Value {
 	switch x := data.(type) {
 	case []any:
-		v := &Value{Span: at, kind: valueList}
+		v := &expr.Value{Span: at, Kind: expr.ValueList}
 		for _, item := range x {
-			v.items = append(v.items, valueOf(item, at))
+			v.Elems = append(v.Elems, valueOf(item, at))
 		}
 		return v
 	case map[string]any:
-		v := &Value{Span: at, kind: valueMap}
+		v := &expr.Value{Span: at, Kind: expr.ValueMap}
 		for _, name := range diag.SortedKeys(x) {
-			v.keys, v.items = append(v.keys, Key{name, at}), append(v.items, valueOf(x[name], at))
+			v.Names, v.Elems = append(v.Names, expr.Key{Name: name, Span: at}), append(v.Elems, valueOf(x[name], at))
 		}
 		return v
 	}
-	return &Value{Span: at, literal: data}
+	return &expr.Value{Span: at, Scalar: data}
 }
 
 // A reference is a place that names a file.
@@ -150,7 +152,7 @@ func (r reference) target() (name, id string, ok bool) {
 
 // isSchemaName tells the names of schemas from files, which have a dot or a
 // slash.
-func isSchemaName(text string) bool { return textForms["id"].expr.MatchString(text) }
+func isSchemaName(text string) bool { return datum.TextForms["id"].Expr.MatchString(text) }
 
 // gather finds the files that others name, and reads those that were not given.
 // What cannot be read is reported where an author has named it.
@@ -206,7 +208,7 @@ func (s *fileset) fetch(f diag.File) *reading {
 func (r *reading) references() []reference {
 	var out []reference
 	if r.contract {
-		r.root.walkRefs(func(v *Value, text string) { out = append(out, reference{r, v.Span, text, true}) })
+		r.root.WalkRefs(func(v *expr.Value, text string) { out = append(out, reference{r, v.Span, text, true}) })
 		return out
 	}
 	for _, s := range r.doc.Services {
@@ -219,46 +221,24 @@ func (r *reading) references() []reference {
 			out = append(out, reference{r, c.Map.places.of("file", c.Map.Span), c.Map.File, true})
 		}
 	}
-	r.doc.eachSchema(func(v *Value) {
-		if text, ok := v.text(); ok {
+	r.doc.eachSchema(func(v *expr.Value) {
+		if text, ok := v.Text(); ok {
 			out = append(out, reference{r, v.Span, text, false})
 			return
 		}
-		v.walkRefs(func(v *Value, text string) { out = append(out, reference{r, v.Span, text, false}) })
+		v.WalkRefs(func(v *expr.Value, text string) { out = append(out, reference{r, v.Span, text, false}) })
 	})
 	return out
 }
 
-// walkRefs visits the $ref of a schema and of all that is in it.
-func (v *Value) walkRefs(visit func(v *Value, text string)) {
-	if v == nil {
-		return
-	}
-	if text, ok := v.Get("$ref").text(); ok {
-		visit(v.Get("$ref"), text)
-	}
-	for _, item := range v.items {
-		item.walkRefs(visit)
-	}
-}
-
-// text gives a value that is a string.
-func (v *Value) text() (string, bool) {
-	if v == nil || v.kind != valueLiteral {
-		return "", false
-	}
-	text, ok := v.literal.(string)
-	return text, ok
-}
-
 // eachSchema visits the schemas of a document.
-func (d *Document) eachSchema(visit func(*Value)) {
-	all := func(m *Value) {
+func (d *Document) eachSchema(visit func(*expr.Value)) {
+	all := func(m *expr.Value) {
 		for _, v := range m.Items() {
 			visit(v)
 		}
 	}
-	one := func(v *Value) {
+	one := func(v *expr.Value) {
 		if v != nil {
 			visit(v)
 		}

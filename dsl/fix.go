@@ -9,6 +9,7 @@ import (
 
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
+	"procaas/dsl/syntax"
 )
 
 // maxFixRounds bounds how often what a fix has laid bare is fixed in its turn.
@@ -182,10 +183,10 @@ func (s *source) fixOf(d diag.Diagnostic) (edit, bool) {
 // spaced gives a word with blanks where it would run into another one.
 func (s *source) spaced(d diag.Diagnostic, word string) string {
 	line := s.lines[d.Start.Line-1]
-	if d.Start.Column > 1 && inName(line[d.Start.Column-2]) {
+	if d.Start.Column > 1 && syntax.InName(line[d.Start.Column-2]) {
 		word = " " + word
 	}
-	if d.End.Column <= len(line) && inName(line[d.End.Column-1]) {
+	if d.End.Column <= len(line) && syntax.InName(line[d.End.Column-1]) {
 		word += " "
 	}
 	return word

@@ -8,6 +8,8 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
+	"procaas/dsl/syntax"
 )
 
 // formatWidth is how wide a line with an expression may be before the
@@ -109,20 +111,20 @@ func (s *source) commentsOf(root *yaml.Node) []string {
 }
 
 // sameMeaning tells whether two values are the same, wherever they stand.
-func sameMeaning(a, b *Value) bool {
-	if a.kind != b.kind || a.literal != b.literal || a.secret != b.secret || len(a.items) != len(b.items) || len(a.keys) != len(b.keys) {
+func sameMeaning(a, b *expr.Value) bool {
+	if a.Kind != b.Kind || a.Scalar != b.Scalar || a.Secret != b.Secret || len(a.Elems) != len(b.Elems) || len(a.Names) != len(b.Names) {
 		return false
 	}
-	if a.kind == valueExpr && !sameExpr(a.expr.Source, b.expr.Source) {
+	if a.Kind == expr.ValueExpr && !sameExpr(a.Computed.Source, b.Computed.Source) {
 		return false
 	}
-	for i := range a.keys {
-		if a.keys[i].Name != b.keys[i].Name {
+	for i := range a.Names {
+		if a.Names[i].Name != b.Names[i].Name {
 			return false
 		}
 	}
-	for i := range a.items {
-		if !sameMeaning(a.items[i], b.items[i]) {
+	for i := range a.Elems {
+		if !sameMeaning(a.Elems[i], b.Elems[i]) {
 			return false
 		}
 	}
@@ -134,10 +136,10 @@ func sameExpr(a, b string) bool {
 	if a == b {
 		return true
 	}
-	first, flaw1 := scan(a)
-	second, flaw2 := scan(b)
-	return flaw1 == nil && flaw2 == nil && slices.EqualFunc(first, second, func(x, y token) bool {
-		return x.kind == y.kind && x.text == y.text
+	first, flaw1 := syntax.Scan(a)
+	second, flaw2 := syntax.Scan(b)
+	return flaw1 == nil && flaw2 == nil && slices.EqualFunc(first, second, func(x, y syntax.Token) bool {
+		return x.Kind == y.Kind && x.Text == y.Text
 	})
 }
 

@@ -3,6 +3,8 @@ package dsl
 import (
 	"strings"
 	"unicode/utf8"
+
+	"procaas/dsl/syntax"
 )
 
 // layExpr breaks an expression into lines of at most width runes, if it can: where
@@ -10,7 +12,7 @@ import (
 // It is not ok when the text is no expression, or one that knows where its lines
 // end.
 func layExpr(text string, width int) (lines []string, ok bool) {
-	tokens, f := scan(text)
+	tokens, f := syntax.Scan(text)
 	if f != nil || len(tokens) == 0 || strings.ContainsAny(text, "`\n") {
 		return nil, false
 	}
@@ -22,7 +24,7 @@ func layExpr(text string, width int) (lines []string, ok bool) {
 // A breaker breaks an expression into lines.
 type breaker struct {
 	src    []rune
-	tokens []token
+	tokens []syntax.Token
 	width  int
 	lines  []string
 }
@@ -37,10 +39,10 @@ var weakest = [][]string{
 func (b *breaker) text(from, to int) string {
 	first, last := 0, len(b.src)
 	if from > 0 {
-		first = b.tokens[from-1].to
+		first = b.tokens[from-1].To
 	}
 	if to < len(b.tokens) {
-		last = b.tokens[to-1].to
+		last = b.tokens[to-1].To
 	}
 	return strings.TrimSpace(string(b.src[first:last]))
 }
@@ -75,17 +77,17 @@ func (b *breaker) cuts(from, to int, operators []string) []int {
 	var cuts []int
 	for i := from; i < to; i++ {
 		t := b.tokens[i]
-		if t.pair > i {
-			i = t.pair
+		if t.Pair > i {
+			i = t.Pair
 			continue
 		}
-		if !t.is(operators...) || i == from || i == to-1 {
+		if !t.Is(operators...) || i == from || i == to-1 {
 			continue
 		}
-		if before := b.tokens[i-1]; t.is("+", "-") && (before.kind == symbolToken && !before.is(")", "]", "}") || before.is("and", "or", "not", "in")) {
+		if before := b.tokens[i-1]; t.Is("+", "-") && (before.Kind == syntax.SymbolToken && !before.Is(")", "]", "}") || before.Is("and", "or", "not", "in")) {
 			continue // a sign
 		}
-		if t.is("if", "else", "?", ":") {
+		if t.Is("if", "else", "?", ":") {
 			cuts = append(cuts, i)
 		} else {
 			cuts = append(cuts, i+1)
@@ -98,12 +100,12 @@ func (b *breaker) cuts(from, to int, operators []string) []int {
 func (b *breaker) inside(from, to int, indent string) {
 	for i := from; i < to; i++ {
 		t := b.tokens[i]
-		if t.pair <= i || t.pair >= to || t.pair-i < 3 || b.tokens[t.pair].to-t.from < b.width/4 {
+		if t.Pair <= i || t.Pair >= to || t.Pair-i < 3 || b.tokens[t.Pair].To-t.From < b.width/4 {
 			continue
 		}
 		b.add(indent, from, i+1)
-		b.lay(i+1, t.pair, indent+"  ")
-		b.lay(t.pair, to, indent)
+		b.lay(i+1, t.Pair, indent+"  ")
+		b.lay(t.Pair, to, indent)
 		return
 	}
 	b.add(indent, from, to)

@@ -7,7 +7,9 @@ import (
 	"strings"
 	"unicode"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 )
 
@@ -27,19 +29,19 @@ func (d *decoder) enter(s *Spec, name, key string) func() {
 
 // unknownField reports a key that the mapping does not have. What is known beats what
 // is near: a word of another tool, or a field of a neighbouring mapping, is told as such.
-func (d *decoder) unknownField(v *Value, i int, s *Spec, of string) {
-	k, known := v.keys[i], s.Names()
+func (d *decoder) unknownField(v *expr.Value, i int, s *Spec, of string) {
+	k, known := v.Names[i], s.Names()
 	hint := d.strayHint(v, i, s, of)
 	if hint == "" {
 		hint = choice(k.Name, known, "the fields are")
 	}
-	d.errorf(k.Span, rules.UnknownField, hint, "unknown field %s of the %s", describeData(k.Name), of)
+	d.errorf(k.Span, rules.UnknownField, hint, "unknown field %s of the %s", datum.DescribeData(k.Name), of)
 }
 
 // strayHint tells how a key may have come to where it stands; empty when nothing
 // special is known about it.
-func (d *decoder) strayHint(v *Value, i int, s *Spec, of string) string {
-	name := v.keys[i].Name
+func (d *decoder) strayHint(v *expr.Value, i int, s *Spec, of string) string {
+	name := v.Names[i].Name
 	switch r := []rune(name); {
 	case len(r) > 1 && r[0] == '-' && r[1] != '-':
 		return "put a space after the hyphen: - " + string(r[1:])
@@ -59,19 +61,19 @@ func (d *decoder) strayHint(v *Value, i int, s *Spec, of string) string {
 
 // emptyAbove gives the key right above an unknown one when nothing is given for
 // it, and the unknown one may stand below it: the usual slip of indentation.
-func (d *decoder) emptyAbove(v *Value, i int, s *Spec) string {
+func (d *decoder) emptyAbove(v *expr.Value, i int, s *Spec) string {
 	if i == 0 {
 		return ""
 	}
-	key, item, unknown := v.keys[i-1], v.items[i-1], v.keys[i]
-	if !item.IsNull() || item.Span.Start != item.Span.End && !item.plain || key.Span.Start.Column != unknown.Span.Start.Column {
+	key, item, unknown := v.Names[i-1], v.Elems[i-1], v.Names[i]
+	if !item.IsNull() || item.Span.Start != item.Span.End && !item.Plain || key.Span.Start.Column != unknown.Span.Start.Column {
 		return ""
 	}
 	var below *Spec
 	if t := d.typeNamed(key.Name); t != nil && s == d.handlerSpec {
 		below = t.Spec
 	} else if f := s.Field(key.Name); f != nil {
-		if f.Kind == MapKind || f.Kind == AnyKind && f.ExprKind == MapKind {
+		if f.Kind == datum.MapKind || f.Kind == datum.AnyKind && f.ExprKind == datum.MapKind {
 			return key.Name
 		}
 		below = f.Spec
@@ -84,23 +86,23 @@ func (d *decoder) emptyAbove(v *Value, i int, s *Spec) string {
 
 // neighbourHint finds the mapping that an unknown field belongs to: an element of a
 // list above it, a mapping beside it, or one around it.
-func (d *decoder) neighbourHint(v *Value, i int, s *Spec) string {
-	name := v.keys[i].Name
+func (d *decoder) neighbourHint(v *expr.Value, i int, s *Spec) string {
+	name := v.Names[i].Name
 	for j := i - 1; j >= 0; j-- {
-		f, item := s.Field(v.keys[j].Name), v.items[j]
-		if f == nil || f.Kind != ListKind || f.Elem.Kind != ObjectKind || f.Elem.Spec.Field(name) == nil || len(item.items) == 0 {
+		f, item := s.Field(v.Names[j].Name), v.Elems[j]
+		if f == nil || f.Kind != datum.ListKind || f.Elem.Kind != datum.ObjectKind || f.Elem.Spec.Field(name) == nil || len(item.Elems) == 0 {
 			continue
 		}
-		if last := item.items[len(item.items)-1]; last.kind == valueMap && len(last.keys) > 0 {
-			at := last.keys[0].Span.Start
+		if last := item.Elems[len(item.Elems)-1]; last.Kind == expr.ValueMap && len(last.Names) > 0 {
+			at := last.Names[0].Span.Start
 			return fmt.Sprintf("it is a field of the %s above: indent it by %d spaces, as %s: of line %d is",
-				kebab(f.Elem.Spec.Name), at.Column-1, last.keys[0].Name, at.Line)
+				kebab(f.Elem.Spec.Name), at.Column-1, last.Names[0].Name, at.Line)
 		}
 	}
 	if s != languageSpec() {
 		var below []string
 		for _, f := range s.Fields {
-			if f.Kind == ObjectKind && f.Spec.Field(name) != nil && len(f.Words) == 0 {
+			if f.Kind == datum.ObjectKind && f.Spec.Field(name) != nil && len(f.Words) == 0 {
 				below = append(below, f.Name)
 			}
 		}
@@ -234,24 +236,24 @@ func foreignHint(name, of string, s *Spec) string {
 
 // shapeHint says how a value of another shape is written: entries of a list that have
 // lost their hyphens, one word where a mapping is wanted.
-func shapeHint(v *Value, f *Field, name string) string {
+func shapeHint(v *expr.Value, f *Field, name string) string {
 	switch {
-	case f.Kind == ListKind && v.kind == valueMap && f.Elem.Kind == ObjectKind && len(v.keys) > 0:
-		first := v.keys[0].Name
-		if v.items[0].kind == valueMap && f.Elem.Spec.Field("id") != nil && f.Elem.Spec.Field(first) == nil {
+	case f.Kind == datum.ListKind && v.Kind == expr.ValueMap && f.Elem.Kind == datum.ObjectKind && len(v.Names) > 0:
+		first := v.Names[0].Name
+		if v.Elems[0].Kind == expr.ValueMap && f.Elem.Spec.Field("id") != nil && f.Elem.Spec.Field(first) == nil {
 			return fmt.Sprintf("make it an entry of a list: - id: %s, and its fields below id", first)
 		}
 		return fmt.Sprintf("begin each entry with a hyphen: - %s: …", first)
-	case f.Kind == ListKind && v.kind == valueLiteral && v.literal != nil:
-		if _, err := f.Elem.scalarOrNil(v.literal); err == nil {
-			return "write " + name + ": [" + plainly(v.literal) + "]"
+	case f.Kind == datum.ListKind && v.Kind == expr.ValueLiteral && v.Scalar != nil:
+		if _, err := f.Elem.scalarOrNil(v.Scalar); err == nil {
+			return "write " + name + ": [" + datum.Plainly(v.Scalar) + "]"
 		}
-	case f.Kind == ObjectKind && v.kind == valueLiteral && v.literal != nil && f.Name != "": // no element of a list
-		return shorthandHint(v.literal, f.Spec, name)
-	case f.Kind == ObjectKind && v.kind == valueList && f.Spec != nil && len(f.Spec.Names()) > 0:
+	case f.Kind == datum.ObjectKind && v.Kind == expr.ValueLiteral && v.Scalar != nil && f.Name != "": // no element of a list
+		return shorthandHint(v.Scalar, f.Spec, name)
+	case f.Kind == datum.ObjectKind && v.Kind == expr.ValueList && f.Spec != nil && len(f.Spec.Names()) > 0:
 		return "write a mapping: {" + f.Spec.Names()[0] + ": …}"
-	case (f.Kind == MapKind || f.Kind == AnyKind && f.ExprKind == MapKind) && v.kind == valueList && len(v.items) > 0:
-		if name, ok := v.items[0].literal.(string); ok && v.items[0].kind == valueLiteral {
+	case (f.Kind == datum.MapKind || f.Kind == datum.AnyKind && f.ExprKind == datum.MapKind) && v.Kind == expr.ValueList && len(v.Elems) > 0:
+		if name, ok := v.Elems[0].Scalar.(string); ok && v.Elems[0].Kind == expr.ValueLiteral {
 			return "write a mapping: {" + name + ": null}"
 		}
 	}
@@ -273,13 +275,13 @@ func shorthandHint(data any, s *Spec, name string) string {
 	for _, f := range s.Fields {
 		written := ""
 		switch _, number := data.(int); {
-		case number && f.Kind == RateKind:
-			written = plainly(data) + "/s"
-		case number && f.Kind == DurationKind:
-			written = plainly(data) + "s"
+		case number && f.Kind == datum.RateKind:
+			written = datum.Plainly(data) + "/s"
+		case number && f.Kind == datum.DurationKind:
+			written = datum.Plainly(data) + "s"
 		default:
 			if _, err := f.scalarOrNil(data); err == nil {
-				written = plainly(data)
+				written = datum.Plainly(data)
 			}
 		}
 		if written != "" {
@@ -292,11 +294,11 @@ func shorthandHint(data any, s *Spec, name string) string {
 // scalarOrNil is scalar for fields of any kind: those that are no scalars take none.
 func (f *Field) scalarOrNil(data any) (any, error) {
 	kind := f.Kind
-	if kind == AnyKind {
+	if kind == datum.AnyKind {
 		kind = f.ExprKind
 	}
-	if kind == AnyKind || kind >= ListKind || kind == SchemaKind || f.Name == "" && f.value {
-		return nil, unfit(kind, data)
+	if kind == datum.AnyKind || kind >= datum.ListKind || kind == datum.SchemaKind || f.Name == "" && f.value {
+		return nil, datum.Unfit(kind, data)
 	}
 	as := *f
 	as.Kind = kind
@@ -305,7 +307,7 @@ func (f *Field) scalarOrNil(data any) (any, error) {
 
 // exprBelowHint says where an expression goes that stands in the place of a mapping.
 func exprBelowHint(f *Field, name string) string {
-	if f.Kind != ObjectKind {
+	if f.Kind != datum.ObjectKind {
 		return ""
 	}
 	for _, below := range f.Spec.Fields {
@@ -325,16 +327,16 @@ var (
 )
 
 // scalarHint says how a text of the wrong form is written here.
-func scalarHint(text string, f *Field, kind Kind) string {
+func scalarHint(text string, f *Field, kind datum.Kind) string {
 	switch {
-	case kind == BoolKind && (strings.EqualFold(text, "true") || strings.EqualFold(text, "false")):
+	case kind == datum.BoolKind && (strings.EqualFold(text, "true") || strings.EqualFold(text, "false")):
 		return "write " + strings.ToLower(text) + ", without quotes"
-	case kind == IntKind || kind == FloatKind:
+	case kind == datum.IntKind || kind == datum.FloatKind:
 		if data, _ := plainScalar(text); !isText(data) && data != nil {
 			return "write " + text + ", without quotes"
 		}
-	case kind == DurationKind:
-		if _, err := ParseDuration(text); err == nil {
+	case kind == datum.DurationKind:
+		if _, err := datum.ParseDuration(text); err == nil {
 			return "" // it is too short or too long
 		}
 		if period := spokenPeriods[strings.ToLower(text)]; period != "" {
@@ -343,8 +345,8 @@ func scalarHint(text string, f *Field, kind Kind) string {
 		if m := looseDuration.FindStringSubmatch(text); m != nil {
 			return "write " + m[1] + shortUnit(m[2])
 		}
-	case kind == RateKind:
-		if _, err := ParseRate(text); err == nil {
+	case kind == datum.RateKind:
+		if _, err := datum.ParseRate(text); err == nil {
 			return ""
 		}
 		if m := looseRate.FindStringSubmatch(text); m != nil {
@@ -372,7 +374,7 @@ func shortUnit(unit string) string {
 // nameHint makes a name of a text that is none.
 func nameHint(text string) string {
 	name := strings.Trim(looseName.ReplaceAllString(text, "-"), "-_")
-	if !textForms["id"].expr.MatchString(name) || slices.ContainsFunc([]rune(text), func(r rune) bool { return r > 0x7f && unicode.IsLetter(r) }) {
+	if !datum.TextForms["id"].Expr.MatchString(name) || slices.ContainsFunc([]rune(text), func(r rune) bool { return r > 0x7f && unicode.IsLetter(r) }) {
 		return ""
 	}
 	return "write " + name

@@ -7,21 +7,25 @@ import (
 	"strconv"
 	"strings"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/syntax"
+	"procaas/dsl/typing"
 )
 
 // An Operation is what a handler calls, in the words of OpenAPI. What is not
 // known before the handler runs is left empty.
 type Operation struct {
-	Service string // the id of a declared service; empty for an address of its own
-	Method  string // such as GET
-	Path    *Value // below the URL of the service
-	Query   *Value
-	Body    *Value   // sent as JSON; nil for none
-	NoBody  bool     // nothing at all is sent
-	Expect  []string // the statuses of success: 200, 2xx
-	JSON    bool     // the response is read as JSON, at least where it is some
+	Service string      // the id of a declared service; empty for an address of its own
+	Method  string      // such as GET
+	Path    *expr.Value // below the URL of the service
+	Query   *expr.Value
+	Body    *expr.Value // sent as JSON; nil for none
+	NoBody  bool        // nothing at all is sent
+	Expect  []string    // the statuses of success: 200, 2xx
+	JSON    bool        // the response is read as JSON, at least where it is some
 }
 
 // An openAPI is the OpenAPI document of a service, as far as requests need it.
@@ -52,20 +56,20 @@ type operation struct {
 type parameter struct {
 	name     string
 	required bool
-	outline  *outline
+	outline  *typing.Outline
 	at       diag.Span
 }
 
 // A node is a part of a document that knows its address.
 type node struct {
-	*Value
+	*expr.Value
 	resource string
-	path     Path
+	path     datum.Path
 }
 
 // get goes to a member; the node of one that is not there has no value.
 func (n node) get(name string) node {
-	return node{n.Value.Get(name), n.resource, slices.Concat(n.path, Path{name})}
+	return node{n.Value.Get(name), n.resource, slices.Concat(n.path, datum.Path{name})}
 }
 
 // address is what the schema compiler knows the node by.
@@ -83,7 +87,7 @@ func (n node) address() string {
 // leads nowhere, or in a circle.
 func (k *contracts) follow(n node) node {
 	for range maxNesting {
-		text, ok := n.Get("$ref").text()
+		text, ok := n.Get("$ref").Text()
 		if !ok {
 			return n
 		}
@@ -104,7 +108,7 @@ func (k *contracts) follow(n node) node {
 			fragment = plain
 		}
 		to.path = pointer(fragment)
-		to.Value = k.trees[to.resource].at(to.path)
+		to.Value = k.trees[to.resource].At(to.path)
 		n = to
 	}
 	return node{}
@@ -131,7 +135,7 @@ func (k *contracts) openAPI(s *Service) *openAPI {
 		return nil // reported
 	}
 	root := node{f.root, addressOf(name), nil}
-	version, _ := root.Get("openapi").text()
+	version, _ := root.Get("openapi").Text()
 	if !strings.HasPrefix(version, "3.") || root.Get("paths") == nil {
 		k.Errorf(at, rules.OpenAPI, "want a file that begins with openapi: 3.1.0, or 3.0.x, and has paths", "%s is no OpenAPI document", name)
 		return nil
@@ -162,7 +166,7 @@ func basePath(root node) string {
 	if len(servers) == 0 {
 		return ""
 	}
-	text, _ := servers[0].Get("url").text()
+	text, _ := servers[0].Get("url").Text()
 	u, err := url.Parse(text)
 	if err != nil {
 		return ""
@@ -170,31 +174,28 @@ func basePath(root node) string {
 	return strings.TrimSuffix(u.Path, "/")
 }
 
-// A hole is a part of a path that is computed. No path that an author writes holds it.
-const hole = "\x00"
-
 // pathPattern gives the text of a path, with a hole for each computed part; false
 // when nothing of it is known.
-func pathPattern(v *Value) (text string, ok bool) {
-	if text, ok := v.text(); ok {
+func pathPattern(v *expr.Value) (text string, ok bool) {
+	if text, ok := v.Text(); ok {
 		return text, true
 	}
 	e := v.Expr()
 	if e == nil {
 		return "", false
 	}
-	s, f := parse(e.Source)
+	s, f := syntax.Parse(e.Source)
 	if f != nil {
 		return "", false
 	}
-	text = s.pattern(s.root)
+	text = s.Pattern(s.Root)
 	return text, strings.HasPrefix(text, "/")
 }
 
 // find gives the operation that a method and a path mean. When there is none,
 // known tells whether that is sure.
 func (api *openAPI) find(method, path string) (found *operation, known bool) {
-	computed := strings.Contains(path, hole)
+	computed := strings.Contains(path, syntax.Hole)
 	for _, p := range []string{path, strings.TrimPrefix(path, api.base)} {
 		var matches []*operation
 		for _, op := range api.operations {
@@ -229,7 +230,7 @@ func only(path string, matches []*operation) *operation {
 		have, want := segments(path), segments(op.template)
 		ok := true
 		for i := range have {
-			ok = ok && (have[i] != hole || strings.HasPrefix(want[i], "{"))
+			ok = ok && (have[i] != syntax.Hole || strings.HasPrefix(want[i], "{"))
 		}
 		if ok {
 			found = append(found, op)
@@ -254,7 +255,7 @@ func fitsTemplate(path, template string) bool {
 	for i := range have {
 		before, rest, isParam := strings.Cut(want[i], "{")
 		_, after, _ := strings.Cut(rest, "}")
-		lead, _, holed := strings.Cut(have[i], hole)
+		lead, _, holed := strings.Cut(have[i], syntax.Hole)
 		switch {
 		case isParam && holed:
 		case isParam:
@@ -307,9 +308,9 @@ func (api *openAPI) finish(op *operation) {
 	// Those of the operation come first: by the standard, they replace those of the path.
 	for _, list := range []node{op.value.get("parameters"), item.get("parameters")} {
 		for i := range list.Items() {
-			p := api.follow(node{list.Items()[i], list.resource, slices.Concat(list.path, Path{strconv.Itoa(i)})})
-			name, _ := p.Get("name").text()
-			if in, _ := p.Get("in").text(); in != "query" || seen[name] {
+			p := api.follow(node{list.Items()[i], list.resource, slices.Concat(list.path, datum.Path{strconv.Itoa(i)})})
+			name, _ := p.Get("name").Text()
+			if in, _ := p.Get("in").Text(); in != "query" || seen[name] {
 				continue
 			}
 			seen[name] = true
@@ -384,7 +385,7 @@ func (op *operation) reply(status string) (c *Contract, bare, said bool) {
 
 // outline is what a response may be that has one of the expected statuses; nil
 // when that is not known.
-func (op *operation) outline(expect []string) *outline {
+func (op *operation) outline(expect []string) *typing.Outline {
 	var statuses []string
 	for _, want := range expect {
 		class := want[:1]
@@ -402,15 +403,15 @@ func (op *operation) outline(expect []string) *outline {
 			statuses = append(statuses, want)
 		}
 	}
-	var out *outline
+	var out *typing.Outline
 	for i, status := range statuses {
 		c, bare, said := op.reply(status)
-		var one *outline
+		var one *typing.Outline
 		switch {
 		case !said:
 			return nil
 		case bare:
-			one = &outline{shape: nullShape, why: "a reply " + status + " has no content"}
+			one = &typing.Outline{Shape: datum.NullShape, Why: "a reply " + status + " has no content"}
 		case c == nil:
 			return nil
 		default:
@@ -420,7 +421,7 @@ func (op *operation) outline(expect []string) *outline {
 			out = one
 			continue
 		}
-		out = either(out, one)
+		out = typing.Either(out, one)
 	}
 	return out
 }

@@ -4,7 +4,9 @@ import (
 	"reflect"
 	"strings"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 )
 
@@ -51,14 +53,14 @@ func DecodeFile(f diag.File, s *Spec, into any, roots []string) []diag.Diagnosti
 	}
 	d := &decoder{source: src}
 	v := src.value(root)
-	if v.kind != valueMap {
+	if v.Kind != expr.ValueMap {
 		d.errorf(head(v), rules.Kind, "begin with one of "+strings.Join(s.Names(), ", "),
 			"a file must be a mapping, this one is %s", describeValue(v))
 		return r.Diagnostics()
 	}
-	whole := &Field{Kind: ObjectKind, Spec: s}
+	whole := &Field{Kind: datum.ObjectKind, Spec: s}
 	d.check(v, whole, "", allowance{})
 	d.fill(into, s, v)
-	compileValue(v, whole, &scope{roots: roots}, r)
+	compileValue(v, whole, &expr.Scope{Roots: roots}, r)
 	return r.Diagnostics()
 }

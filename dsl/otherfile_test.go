@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 )
 
 //go:embed otherfile_test.go
@@ -30,18 +32,18 @@ type otherFile struct {
 // An otherAnswer is what comes.
 type otherAnswer struct {
 	Span diag.Span `yaml:"-"`
-	Key  Key       `yaml:"-"`
+	Key  expr.Key  `yaml:"-"`
 
 	// Latency is how long it takes.
 	Latency time.Duration `yaml:"latency" default:"1s"`
 
 	// Reply is what it is.
-	Reply *Value `yaml:"reply"`
+	Reply *expr.Value `yaml:"reply"`
 }
 
 // An otherEnd is how it ends.
 type otherEnd struct {
-	Key Key `yaml:"-"`
+	Key expr.Key `yaml:"-"`
 
 	// Word is one word.
 	Word string `yaml:"-"`
@@ -88,7 +90,7 @@ steps: {latency: 3s}
 	if k := two[1].Key; k.Name != "two" || k.Span.String() != "x.yaml:4:3" {
 		t.Errorf("want the key of the answers, have %+v", k)
 	}
-	if v, err := one[0].Reply.Eval(Env{"request": map[string]any{"id": 7}}); err != nil || !reflect.DeepEqual(v, map[string]any{"id": 7}) {
+	if v, err := one[0].Reply.Eval(datum.Env{"request": map[string]any{"id": 7}}); err != nil || !reflect.DeepEqual(v, map[string]any{"id": 7}) {
 		t.Errorf("want the reply, have %v, %v", v, err)
 	}
 	if e := have.Ends["a"]; e.Word != "good" || e.Key.Name != "a" {

@@ -8,8 +8,12 @@ import (
 
 	"pgregory.net/rapid"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/syntax"
+	"procaas/dsl/typing"
 )
 
 // promisedSchema is that of the payload of the expressions below.
@@ -67,7 +71,7 @@ func promisedExpression(t *rapid.T, of rune, depth int) string {
 	var b strings.Builder
 	letters := []rune(form)
 	for i, r := range letters {
-		word := i > 0 && inName(letters[i-1]) || i+1 < len(letters) && inName(letters[i+1])
+		word := i > 0 && syntax.InName(letters[i-1]) || i+1 < len(letters) && syntax.InName(letters[i+1])
 		if _, ok := promisedGrammar[r]; ok && !word {
 			b.WriteString("(" + promisedExpression(t, r, depth-1) + ")")
 			continue
@@ -148,9 +152,9 @@ func TestWhatIsCheckedDoesNotFailForNull(t *testing.T) {
 	passed, refused := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		source := promisedExpression(t, rapid.SampledFrom([]rune("NTBIV")).Draw(t, "type"), rapid.IntRange(1, 3).Draw(t, "depth"))
-		e := newExpr("let o = event.payload; " + source)
+		e := expr.Bare("expr", "let o = event.payload; "+source)
 		var r diag.Reporter
-		e.compile(&scope{roots: allRoots, payload: contract.outline}, AnyKind, &r)
+		e.Compile(&expr.Scope{Roots: expr.AllRoots, Payload: contract.outline}, datum.AnyKind, &r)
 		if diag.HasErrors(r.Found) || slices.ContainsFunc(r.Found, func(d diag.Diagnostic) bool {
 			return d.Code == rules.ExprMaybeNull || d.Code == rules.ExprOperand || d.Code == rules.ExprUnknownField
 		}) {
@@ -162,7 +166,7 @@ func TestWhatIsCheckedDoesNotFailForNull(t *testing.T) {
 		if err := contract.Check(payload); err != nil {
 			t.Fatalf("the payload does not fit: %v", err)
 		}
-		_, err := e.Eval(Env{"event": map[string]any{"payload": payload}})
+		_, err := e.Eval(datum.Env{"event": map[string]any{"payload": payload}})
 		if err != nil && !foreseen(err.Error()) {
 			t.Errorf("%s\nwas found right, and fails with %v\nfor %v\nwith warnings %v", source, err, payload, r.Found)
 		}
@@ -186,47 +190,47 @@ func foreseen(message string) bool {
 }
 
 // checkOutline holds a value against what was said of it.
-func checkOutline(t *rapid.T, source string, e *Expr, payload any) {
-	v, err := e.Eval(Env{"event": map[string]any{"payload": payload}})
+func checkOutline(t *rapid.T, source string, e *expr.Expr, payload any) {
+	v, err := e.Eval(datum.Env{"event": map[string]any{"payload": payload}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if why := outside(v, e.result); why != "" {
-		t.Errorf("%s\nis said to be %s, and is %v: %s\nfor %v", source, e.result.dump(4), v, why, payload)
+	if why := outside(v, e.Result); why != "" {
+		t.Errorf("%s\nis said to be %s, and is %v: %s\nfor %v", source, e.Result.Dump(4), v, why, payload)
 	}
 }
 
 // outside says how a value is none that an outline allows; empty when it is one.
-func outside(v any, o *outline) string {
+func outside(v any, o *typing.Outline) string {
 	if o == nil {
 		return ""
 	}
-	s := shapeOfValue(v)
-	if s&o.shape == 0 && !(s&numberShape != 0 && o.shape&numberShape != 0) {
-		return fmt.Sprintf("want %s, have %s", o.shape, s)
+	s := datum.ShapeOfValue(v)
+	if s&o.Shape == 0 && !(s&datum.NumberShape != 0 && o.Shape&datum.NumberShape != 0) {
+		return fmt.Sprintf("want %s, have %s", o.Shape, s)
 	}
 	switch v := v.(type) {
 	case []any:
 		for _, x := range v {
-			if why := outside(x, o.elem); why != "" {
+			if why := outside(x, o.Elem); why != "" {
 				return "element: " + why
 			}
 		}
 	case map[string]any:
-		for name, m := range o.members {
+		for name, m := range o.Members {
 			x, there := v[name]
-			if !there && m.required {
+			if !there && m.Required {
 				return name + " is missing"
 			}
 			if there {
-				if why := outside(x, m.outline); why != "" {
+				if why := outside(x, m.Outline); why != "" {
 					return name + ": " + why
 				}
 			}
 		}
 	case nil:
 	default:
-		if o.words != nil && s != listShape && s != mapShape && !containsWord(o.words, v) {
+		if o.Words != nil && s != datum.ListShape && s != datum.MapShape && !typing.ContainsWord(o.Words, v) {
 			return "not among its values"
 		}
 	}

@@ -7,7 +7,9 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/typing"
 )
 
 // An outliner derives outlines from compiled JSON Schemas. A schema is a set of
@@ -15,7 +17,7 @@ import (
 // alternatives, allOf and $ref lengthen the lists. What it does not understand
 // makes an outline know less, never more than is so.
 type outliner struct {
-	known map[string]*outline
+	known map[string]*typing.Outline
 	queue []pending
 	place func(location string) diag.Span
 }
@@ -23,7 +25,7 @@ type outliner struct {
 // A pending outline is known to be needed; its parts are still to be found. So
 // schemas that hold themselves come to an end.
 type pending struct {
-	*outline
+	*typing.Outline
 	from alternatives
 }
 
@@ -42,11 +44,11 @@ const (
 )
 
 func newOutliner(place func(string) diag.Span) *outliner {
-	return &outliner{known: map[string]*outline{}, place: place}
+	return &outliner{known: map[string]*typing.Outline{}, place: place}
 }
 
 // outline gives the outline of a schema.
-func (b *outliner) outline(s *jsonschema.Schema) *outline {
+func (b *outliner) outline(s *jsonschema.Schema) *typing.Outline {
 	out := b.need(alternatives{{s}})
 	for len(b.queue) > 0 {
 		p := b.queue[0]
@@ -58,7 +60,7 @@ func (b *outliner) outline(s *jsonschema.Schema) *outline {
 
 // need gives the outline of alternatives: its types at once, its parts later. It
 // is nil when nothing is known.
-func (b *outliner) need(from alternatives) *outline {
+func (b *outliner) need(from alternatives) *typing.Outline {
 	key := from.key()
 	if out, ok := b.known[key]; ok || len(b.known) > maxOutlines {
 		return out
@@ -68,7 +70,7 @@ func (b *outliner) need(from alternatives) *outline {
 	if !ok {
 		return nil
 	}
-	out := &outline{}
+	out := &typing.Outline{}
 	var words []any
 	var possible alternatives
 	bounded := true
@@ -78,22 +80,22 @@ func (b *outliner) need(from alternatives) *outline {
 			continue
 		}
 		possible = append(possible, a)
-		out.shape |= s
-		words = unionWords(words, w)
-		bounded = bounded && (w != nil || s&^(nullShape|mapShape|listShape) == 0)
+		out.Shape |= s
+		words = typing.UnionWords(words, w)
+		bounded = bounded && (w != nil || s&^(datum.NullShape|datum.MapShape|datum.ListShape) == 0)
 	}
-	if out.shape == 0 || out.shape|secretShape == anyShape {
+	if out.Shape == 0 || out.Shape|datum.SecretShape == datum.AnyShape {
 		return nil
 	}
 	if bounded {
-		out.words = words
+		out.Words = words
 	}
-	if out.shape&nullShape != 0 {
-		out.why = "its schema allows null"
+	if out.Shape&datum.NullShape != 0 {
+		out.Why = "its schema allows null"
 	}
-	out.at = b.place(referred(from[0][0]).Location)
+	out.At = b.place(referred(from[0][0]).Location)
 	b.known[key] = out
-	if out.shape&(mapShape|listShape) != 0 {
+	if out.Shape&(datum.MapShape|datum.ListShape) != 0 {
 		b.queue = append(b.queue, pending{out, possible})
 	}
 	return out
@@ -117,44 +119,44 @@ func (b *outliner) complete(p pending) {
 	var maps alternatives
 	for _, a := range p.from {
 		s, _ := a.bounds()
-		if s&listShape != 0 {
+		if s&datum.ListShape != 0 {
 			elem := a.elements()
 			elems, anyElem = append(elems, elem), anyElem || elem == nil
 		}
-		if s&mapShape != 0 {
+		if s&datum.MapShape != 0 {
 			maps = append(maps, a)
 		}
 	}
 	if len(elems) > 0 && !anyElem {
-		p.elem = b.need(elems)
+		p.Elem = b.need(elems)
 	}
 	if len(maps) > 0 {
-		b.members(p.outline, maps)
+		b.members(p.Outline, maps)
 	}
 }
 
 // members finds the members of a mapping that fits one of several alternatives.
-func (b *outliner) members(out *outline, maps alternatives) {
-	out.members, out.closed = map[string]*member{}, true
+func (b *outliner) members(out *typing.Outline, maps alternatives) {
+	out.Members, out.Closed = map[string]*typing.Member{}, true
 	var rest alternatives
 	restKnown := true
 	for _, a := range maps {
 		others, open := a.others()
-		out.closed = out.closed && !open
+		out.Closed = out.Closed && !open
 		if open {
 			rest, restKnown = append(rest, others), restKnown && others != nil
 		}
 	}
-	if !out.closed && restKnown {
-		out.rest = b.need(rest)
+	if !out.Closed && restKnown {
+		out.Rest = b.need(rest)
 	}
 	for _, name := range maps.names() {
-		m := &member{required: true}
+		m := &typing.Member{Required: true}
 		var fits alternatives
 		known := true
 		for _, a := range maps {
 			property, required := a.property(name)
-			m.required = m.required && required
+			m.Required = m.Required && required
 			others, open := a.others()
 			switch {
 			case property != nil:
@@ -166,9 +168,9 @@ func (b *outliner) members(out *outline, maps alternatives) {
 			}
 		}
 		if known && len(fits) > 0 {
-			m.outline = b.need(fits)
+			m.Outline = b.need(fits)
 		}
-		out.members[name] = m
+		out.Members[name] = m
 	}
 }
 
@@ -259,8 +261,8 @@ func (a all) expand(depth int) (alternatives, bool) {
 
 // bounds gives the types that a value may have which fits all schemas, 0 when
 // there is no such value; and its scalars, nil when they are not listed.
-func (a all) bounds() (shape, []any) {
-	out := shape(anyShape)
+func (a all) bounds() (datum.Shape, []any) {
+	out := datum.Shape(datum.AnyShape)
 	var words []any
 	listed := false
 	for _, s := range a {
@@ -270,39 +272,39 @@ func (a all) bounds() (shape, []any) {
 			continue
 		}
 		if listed {
-			values = slices.DeleteFunc(values, func(v any) bool { return !containsWord(words, v) })
+			values = slices.DeleteFunc(values, func(v any) bool { return !typing.ContainsWord(words, v) })
 		}
 		words, listed = values, true
 	}
 	if !listed {
 		return out, nil
 	}
-	var held shape
+	var held datum.Shape
 	for _, w := range words {
-		held |= shapeOfValue(w)
+		held |= datum.ShapeOfValue(w)
 	}
-	if held&numberShape != 0 {
-		held |= numberShape
+	if held&datum.NumberShape != 0 {
+		held |= datum.NumberShape
 	}
 	out &= held
 	words = slices.DeleteFunc(slices.Clone(words), func(w any) bool {
-		return shapeOfValue(w)&(boolShape|numberShape|stringShape) == 0 || shapeOfValue(w)&out == 0
+		return datum.ShapeOfValue(w)&(datum.BoolShape|datum.NumberShape|datum.StringShape) == 0 || datum.ShapeOfValue(w)&out == 0
 	})
 	return out, words
 }
 
 // typesOf gives the types that one schema allows by itself.
-func typesOf(s *jsonschema.Schema) shape {
+func typesOf(s *jsonschema.Schema) datum.Shape {
 	if s.Bool != nil {
 		if *s.Bool {
-			return anyShape
+			return datum.AnyShape
 		}
 		return 0
 	}
 	if s.Types == nil || s.Types.IsEmpty() {
-		return anyShape
+		return datum.AnyShape
 	}
-	var out shape
+	var out datum.Shape
 	for _, name := range s.Types.ToStrings() {
 		out |= typeShapes[name]
 	}
@@ -310,9 +312,9 @@ func typesOf(s *jsonschema.Schema) shape {
 }
 
 // typeShapes are the types of JSON Schema. 5.0 is an integer there.
-var typeShapes = map[string]shape{
-	"null": nullShape, "boolean": boolShape, "integer": numberShape, "number": numberShape,
-	"string": stringShape, "array": listShape, "object": mapShape,
+var typeShapes = map[string]datum.Shape{
+	"null": datum.NullShape, "boolean": datum.BoolShape, "integer": datum.NumberShape, "number": datum.NumberShape,
+	"string": datum.StringShape, "array": datum.ListShape, "object": datum.MapShape,
 }
 
 // wordsOf lists the values of enum and const; nil when there is neither.

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"procaas/dsl"
+	"procaas/dsl/library"
 )
 
 // TestPartsHaveNamesOfTheirOwn: what people ask for must be one thing, also beside the
@@ -11,7 +12,7 @@ import (
 func TestPartsHaveNamesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	at := map[string]string{}
-	for _, f := range dsl.Functions() {
+	for _, f := range library.Functions() {
 		at[f.Name] = "functions"
 	}
 	for _, p := range dsl.Parts() {

@@ -3,6 +3,8 @@ package dsl
 import (
 	"maps"
 	"slices"
+
+	"procaas/dsl/expr"
 )
 
 // ReplaceCalls gives a bundle in which handlers, by path, are of a handler type in place
@@ -55,7 +57,7 @@ func (p *Pipeline) replaceCalls(typ string, paths map[string]bool, handlers map[
 			mock.Type, mock.Body, mock.Call = typ, h.Call.With, nil
 			mock.expected = nil // it tells what the outputs are, not what a service may reply
 			if mock.Body == nil {
-				mock.Body = &Value{Span: h.Call.Span, kind: valueMap}
+				mock.Body = &expr.Value{Span: h.Call.Span, Kind: expr.ValueMap}
 			}
 			stage.Handlers[j], handlers[h.Path], here = &mock, &mock, true
 		}

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"procaas/dsl/datum"
 )
 
 // JSONSchema gives the JSON Schema (draft 2020-12) of pipeline files with these
@@ -132,7 +134,7 @@ func (b *schemaBuilder) field(f *Field) schema {
 // words for.
 func described(f *Field) string {
 	doc := f.Doc
-	if f.Kind == IntKind || f.Kind == FloatKind {
+	if f.Kind == datum.IntKind || f.Kind == datum.FloatKind {
 		return doc
 	}
 	if f.Min != "" {
@@ -145,7 +147,7 @@ func described(f *Field) string {
 }
 
 func defaultOf(f *Field) any {
-	if data, err := f.defaultData(); err == nil && f.Kind != DurationKind {
+	if data, err := f.defaultData(); err == nil && f.Kind != datum.DurationKind {
 		return data
 	}
 	return f.Default
@@ -163,21 +165,21 @@ func (b *schemaBuilder) value(f *Field) schema {
 // literal describes a value without expressions.
 func (b *schemaBuilder) literal(f *Field) schema {
 	switch f.Kind {
-	case AnyKind:
+	case datum.AnyKind:
 		return kindSchema(f.ExprKind)
-	case IntKind, FloatKind:
+	case datum.IntKind, datum.FloatKind:
 		return bounded(kindSchema(f.Kind), f)
-	case StringKind:
+	case datum.StringKind:
 		return text(f)
-	case ListKind:
+	case datum.ListKind:
 		list := schema{"type": "array", "items": b.value(f.Elem)}
 		if f.Names || f.One {
 			return schema{"anyOf": []any{b.value(f.Elem), list}}
 		}
 		return list
-	case MapKind:
+	case datum.MapKind:
 		return schema{"type": "object", "additionalProperties": b.value(f.Elem)}
-	case ObjectKind:
+	case datum.ObjectKind:
 		name := kebab(f.Spec.Name)
 		if _, known := b.defs[name]; !known {
 			b.defs[name] = nil // a struct may hold itself
@@ -193,34 +195,34 @@ func (b *schemaBuilder) literal(f *Field) schema {
 }
 
 // kindSchema describes the values of a kind that need no field.
-func kindSchema(kind Kind) schema {
+func kindSchema(kind datum.Kind) schema {
 	switch kind {
-	case BoolKind:
+	case datum.BoolKind:
 		return schema{"type": "boolean"}
-	case IntKind:
+	case datum.IntKind:
 		return schema{"type": "integer"}
-	case FloatKind:
+	case datum.FloatKind:
 		return schema{"type": "number"}
-	case StringKind:
+	case datum.StringKind:
 		return schema{"type": "string"}
-	case DurationKind:
-		return schema{"type": "string", "pattern": durationText.String()}
-	case TimeKind:
+	case datum.DurationKind:
+		return schema{"type": "string", "pattern": datum.DurationText.String()}
+	case datum.TimeKind:
 		return schema{"type": "string", "format": "date-time"}
-	case BytesKind:
-		return schema{"anyOf": []any{schema{"type": "string", "pattern": bytesText.String()}, schema{"type": "integer", "minimum": 0}}}
-	case RateKind:
-		return schema{"type": "string", "pattern": rateText.String()}
-	case JitterKind:
+	case datum.BytesKind:
+		return schema{"anyOf": []any{schema{"type": "string", "pattern": datum.BytesText.String()}, schema{"type": "integer", "minimum": 0}}}
+	case datum.RateKind:
+		return schema{"type": "string", "pattern": datum.RateText.String()}
+	case datum.JitterKind:
 		return schema{"anyOf": []any{
 			schema{"type": "number", "minimum": 0, "maximum": 1},
-			schema{"type": "string", "enum": []string{FullJitter, DecorrelatedJitter}},
+			schema{"type": "string", "enum": []string{datum.FullJitter, datum.DecorrelatedJitter}},
 		}}
-	case SchemaKind:
+	case datum.SchemaKind:
 		return schema{"type": []string{"object", "string", "boolean"}}
-	case ListKind:
+	case datum.ListKind:
 		return schema{"type": "array"}
-	case MapKind, ObjectKind:
+	case datum.MapKind, datum.ObjectKind:
 		return schema{"type": "object"}
 	}
 	return schema{}
@@ -241,11 +243,11 @@ func text(f *Field) schema {
 	if len(f.Enum) > 0 {
 		s["enum"] = f.Enum
 	}
-	form := textForms[f.Pattern]
-	if form.expr != nil {
-		s["pattern"] = form.expr.String()
+	form := datum.TextForms[f.Pattern]
+	if form.Expr != nil {
+		s["pattern"] = form.Expr.String()
 	}
-	if form.numbers {
+	if form.Numbers {
 		return schema{"anyOf": []any{s, schema{"type": "integer", "minimum": 100, "maximum": 599}}}
 	}
 	return s

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 )
 
@@ -33,8 +34,8 @@ func TestBothVersionsOfTheLanguageAgree(t *testing.T) {
 	for _, authorized := range []bool{true, false} {
 		for _, tariff := range []string{"econom", "business", "comfort"} {
 			for _, on := range []bool{true, false} {
-				env := func(on bool) dsl.Env {
-					return dsl.Env{
+				env := func(on bool) datum.Env {
+					return datum.Env{
 						"event":        map[string]any{"payload": map[string]any{"is-authorized": authorized}},
 						"configs":      map[string]any{"SOME_IMPORTANT_SWITCH": map[string]any{"enabled": on}},
 						"shared-state": map[string]any{"order": map[string]any{"user_id": 7, "info": map[string]any{"tariff": tariff}}},

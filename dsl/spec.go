@@ -3,7 +3,9 @@ package dsl
 import (
 	"reflect"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 )
 
 // A Spec describes the fields of a mapping: of the language itself, or of a
@@ -23,7 +25,7 @@ type Field struct {
 	Name     string // the YAML key; empty for the inline field
 	GoName   string
 	Doc      string // the field's comment, in paragraphs separated by empty lines
-	Kind     Kind
+	Kind     datum.Kind
 	Elem     *Field // of a list, or of the values of a map
 	Spec     *Spec  // of an ObjectKind
 	Names    bool   // one string or a list of strings; Kind is ListKind
@@ -33,9 +35,9 @@ type Field struct {
 	Enum     []string
 	Words    []string // that may stand in place of the mapping; of an ObjectKind
 	Min, Max string
-	Pattern  string // id: a name; class: a class of errors, as in retry; status: a status or a class of them
-	NoExpr   bool   // expressions are not allowed
-	ExprKind Kind   // for an AnyKind field: what it must be, or an expression in it give
+	Pattern  string     // id: a name; class: a class of errors, as in retry; status: a status or a class of them
+	NoExpr   bool       // expressions are not allowed
+	ExprKind datum.Kind // for an AnyKind field: what it must be, or an expression in it give
 
 	index     int           // in the Go struct
 	value     bool          // the Go type is *Value
@@ -76,13 +78,13 @@ func (s *Spec) inline() *Field {
 }
 
 // want is the kind that an expression must give in place of the field's value.
-func (f *Field) want() Kind {
+func (f *Field) want() datum.Kind {
 	switch {
 	case f.Names:
-		return AnyKind // one name or a list of them
-	case f.Kind == ObjectKind:
-		return MapKind
-	case f.Kind == AnyKind:
+		return datum.AnyKind // one name or a list of them
+	case f.Kind == datum.ObjectKind:
+		return datum.MapKind
+	case f.Kind == datum.AnyKind:
 		return f.ExprKind
 	}
 	return f.Kind
@@ -90,8 +92,8 @@ func (f *Field) want() Kind {
 
 // of gives the field that a value is held against: that of the element when one
 // stands in place of a list.
-func (f *Field) of(v *Value) *Field {
-	if f != nil && f.One && v.kind != valueList && !v.IsNull() {
+func (f *Field) of(v *expr.Value) *Field {
+	if f != nil && f.One && v.Kind != expr.ValueList && !v.IsNull() {
 		return f.Elem
 	}
 	return f
@@ -107,7 +109,7 @@ func (f *Field) isName(data any) bool {
 	case string:
 		return true
 	case int:
-		return textForms[f.Elem.Pattern].numbers
+		return datum.TextForms[f.Elem.Pattern].Numbers
 	}
 	return false
 }
@@ -131,11 +133,11 @@ type Type struct {
 	// Operation tells what of a service's API a body calls, so that what it sends
 	// and gets can be held against the service's OpenAPI document. It is false when
 	// nothing is known before the handler runs, and nil for types that call nobody.
-	Operation func(body *Value) (Operation, bool)
+	Operation func(body *expr.Value) (Operation, bool)
 
 	// Emission tells what event a body hands in, or what task it puts; nil for types that
 	// do neither.
-	Emission func(body *Value) Emission
+	Emission func(body *expr.Value) Emission
 
 	// Check reports what the tags of Spec cannot say. It may be nil.
 	Check func(*Body)
@@ -143,7 +145,7 @@ type Type struct {
 
 // An Emission is an event that a handler hands in, or a task that it puts.
 type Emission struct {
-	Type, Payload *Value // of the event or the task; nil when the body has none
+	Type, Payload *expr.Value // of the event or the task; nil when the body has none
 
 	Task  bool // it is a task
 	Named bool // it has a name of its own, so that it may be known already
@@ -155,9 +157,9 @@ type Body struct {
 
 	Span    diag.Span
 	Handler *Handler
-	Value   *Value // a mapping; its fields were checked against the Spec
+	Value   *expr.Value // a mapping; its fields were checked against the Spec
 	Bundle  *Bundle
 }
 
 // Field finds a field of the body; nil when it is not given.
-func (b *Body) Field(name string) *Value { return b.Value.Get(name) }
+func (b *Body) Field(name string) *expr.Value { return b.Value.Get(name) }

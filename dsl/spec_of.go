@@ -12,6 +12,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"procaas/dsl/datum"
+	"procaas/dsl/expr"
 )
 
 // SpecOf derives the Spec of a struct from its type and the source files that
@@ -101,7 +104,7 @@ func (b *specBuilder) field(t reflect.Type, sf reflect.StructField) *Field {
 		bug("undocumented, or its source is not given")
 	case f.Name == ",inline":
 		f.Name = ""
-		if f.Kind != MapKind {
+		if f.Kind != datum.MapKind {
 			bug("only a map can be inline")
 		}
 	case !fieldName.MatchString(f.Name):
@@ -121,7 +124,7 @@ func (b *specBuilder) field(t reflect.Type, sf reflect.StructField) *Field {
 // list.
 func (f *Field) constrain(tags map[string]string, bug func(string, ...any)) {
 	target := f
-	if f.Kind == ListKind {
+	if f.Kind == datum.ListKind {
 		target = f.Elem
 	}
 	if enum, ok := tags["enum"]; ok {
@@ -130,32 +133,32 @@ func (f *Field) constrain(tags map[string]string, bug func(string, ...any)) {
 	if words, ok := tags["words"]; ok {
 		object := f.innermost()
 		object.Words = strings.Split(words, ",")
-		if object.Kind != ObjectKind {
+		if object.Kind != datum.ObjectKind {
 			bug("words stand only in place of a mapping")
 		}
 	}
 	if tags["one"] != "" {
 		list := f
-		if f.Kind == MapKind {
+		if f.Kind == datum.MapKind {
 			list = f.Elem
 		}
 		list.One = true
-		if list.Kind != ListKind || list.Elem.Kind != ObjectKind {
+		if list.Kind != datum.ListKind || list.Elem.Kind != datum.ObjectKind {
 			bug("one stands in place of a list of mappings")
 		}
 	}
 	target.Min, target.Max, target.Pattern = tags["min"], tags["max"], tags["pattern"]
 	f.Default = tags["default"]
 	if kind, ok := tags["kind"]; ok {
-		f.ExprKind, ok = map[string]Kind{"bool": BoolKind, "map": MapKind, "list": ListKind, "string": StringKind, "int": IntKind, "float": FloatKind, "schema": SchemaKind}[kind]
-		if !ok || f.Kind != AnyKind {
+		f.ExprKind, ok = map[string]datum.Kind{"bool": datum.BoolKind, "map": datum.MapKind, "list": datum.ListKind, "string": datum.StringKind, "int": datum.IntKind, "float": datum.FloatKind, "schema": datum.SchemaKind}[kind]
+		if !ok || f.Kind != datum.AnyKind {
 			bug("the tag kind cannot be %q here", kind)
 		}
 	}
-	if _, ok := textForms[target.Pattern]; target.Pattern != "" && !ok {
+	if _, ok := datum.TextForms[target.Pattern]; target.Pattern != "" && !ok {
 		bug("unknown pattern %q", target.Pattern)
 	}
-	if (len(target.Enum) > 0 || target.Pattern != "") && target.Kind != StringKind {
+	if (len(target.Enum) > 0 || target.Pattern != "") && target.Kind != datum.StringKind {
 		bug("enum and pattern are for text")
 	}
 	target.low, target.high = target.bound(target.Min, bug), target.bound(target.Max, bug)
@@ -181,7 +184,7 @@ func (f *Field) bound(text string, bug func(string, ...any)) any {
 		return nil
 	}
 	v, err := f.parse(text)
-	if err != nil || !slices.Contains([]Kind{IntKind, FloatKind, DurationKind, BytesKind, RateKind}, f.Kind) {
+	if err != nil || !slices.Contains([]datum.Kind{datum.IntKind, datum.FloatKind, datum.DurationKind, datum.BytesKind, datum.RateKind}, f.Kind) {
 		bug("the bound %q makes no sense", text)
 	}
 	return v
@@ -189,7 +192,7 @@ func (f *Field) bound(text string, bug func(string, ...any)) any {
 
 // defaultData gives the default as data that the field accepts.
 func (f *Field) defaultData() (any, error) {
-	if f.Kind == ListKind {
+	if f.Kind == datum.ListKind {
 		list := []any{}
 		for _, text := range strings.Split(f.Default, ",") {
 			if _, err := f.Elem.scalar(text); err != nil {
@@ -199,12 +202,12 @@ func (f *Field) defaultData() (any, error) {
 		}
 		return list, nil
 	}
-	if f.Kind == AnyKind || f.Kind == MapKind || f.Kind == ObjectKind {
-		return nil, fmt.Errorf("%s cannot have one", wants[f.Kind])
+	if f.Kind == datum.AnyKind || f.Kind == datum.MapKind || f.Kind == datum.ObjectKind {
+		return nil, fmt.Errorf("%s cannot have one", datum.Wants[f.Kind])
 	}
 	var data any = f.Default
 	switch f.Kind {
-	case BoolKind, IntKind, FloatKind, JitterKind:
+	case datum.BoolKind, datum.IntKind, datum.FloatKind, datum.JitterKind:
 		data, _ = plainScalar(f.Default)
 	}
 	_, err := f.scalar(data)
@@ -215,33 +218,33 @@ func (f *Field) defaultData() (any, error) {
 var (
 	durationType = reflect.TypeFor[time.Duration]()
 	timeType     = reflect.TypeFor[time.Time]()
-	bytesType    = reflect.TypeFor[Bytes]()
-	rateType     = reflect.TypeFor[Rate]()
-	jitterType   = reflect.TypeFor[Jitter]()
+	bytesType    = reflect.TypeFor[datum.Bytes]()
+	rateType     = reflect.TypeFor[datum.Rate]()
+	jitterType   = reflect.TypeFor[datum.Jitter]()
 	namesType    = reflect.TypeFor[Names]()
-	valueType    = reflect.TypeFor[*Value]()
+	valueType    = reflect.TypeFor[*expr.Value]()
 )
 
 // kind tells what the Go type of a field means.
 func (b *specBuilder) kind(f *Field, t reflect.Type, bug func(string, ...any)) {
 	switch t {
 	case durationType:
-		f.Kind = DurationKind
+		f.Kind = datum.DurationKind
 		return
 	case timeType:
-		f.Kind = TimeKind
+		f.Kind = datum.TimeKind
 		return
 	case bytesType:
-		f.Kind = BytesKind
+		f.Kind = datum.BytesKind
 		return
 	case rateType:
-		f.Kind = RateKind
+		f.Kind = datum.RateKind
 		return
 	case jitterType:
-		f.Kind = JitterKind
+		f.Kind = datum.JitterKind
 		return
 	case namesType:
-		f.Kind, f.Names, f.Elem = ListKind, true, &Field{Kind: StringKind}
+		f.Kind, f.Names, f.Elem = datum.ListKind, true, &Field{Kind: datum.StringKind}
 		return
 	case valueType:
 		f.value = true
@@ -249,25 +252,25 @@ func (b *specBuilder) kind(f *Field, t reflect.Type, bug func(string, ...any)) {
 	}
 	switch t.Kind() {
 	case reflect.Bool:
-		f.Kind = BoolKind
+		f.Kind = datum.BoolKind
 	case reflect.Int, reflect.Int64:
-		f.Kind = IntKind
+		f.Kind = datum.IntKind
 	case reflect.Float64:
-		f.Kind = FloatKind
+		f.Kind = datum.FloatKind
 	case reflect.String:
-		f.Kind = StringKind
+		f.Kind = datum.StringKind
 	case reflect.Pointer:
 		b.kind(f, t.Elem(), bug)
 	case reflect.Struct:
-		f.Kind, f.Spec = ObjectKind, b.spec(t)
+		f.Kind, f.Spec = datum.ObjectKind, b.spec(t)
 	case reflect.Slice:
-		f.Kind, f.Elem = ListKind, &Field{}
+		f.Kind, f.Elem = datum.ListKind, &Field{}
 		b.kind(f.Elem, t.Elem(), bug)
 	case reflect.Map:
 		if t.Key().Kind() != reflect.String {
 			bug("a map needs text for keys")
 		}
-		f.Kind, f.Elem = MapKind, &Field{}
+		f.Kind, f.Elem = datum.MapKind, &Field{}
 		b.kind(f.Elem, t.Elem(), bug)
 	case reflect.Interface:
 		if t.NumMethod() > 0 {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"procaas/dsl/datum"
 )
 
 // everything has a field of each kind.
@@ -40,10 +42,10 @@ type everything struct {
 	At time.Time `yaml:"at"`
 
 	// Size is a size.
-	Size Bytes `yaml:"size" default:"1MiB" max:"1GiB"`
+	Size datum.Bytes `yaml:"size" default:"1MiB" max:"1GiB"`
 
 	// Limit is a rate.
-	Limit Rate `yaml:"limit" default:"10/s"`
+	Limit datum.Rate `yaml:"limit" default:"10/s"`
 
 	// Who are names.
 	Who Names `yaml:"who"`
@@ -133,7 +135,7 @@ func TestSpecTakesItsProseFromComments(t *testing.T) {
 	if have := s.Field("inner").Spec.Field("again").Spec; have != s.Field("inner").Spec {
 		t.Error("a recursive struct has more than one spec")
 	}
-	if f := s.Field("who"); !f.Names || f.Kind != ListKind {
+	if f := s.Field("who"); !f.Names || f.Kind != datum.ListKind {
 		t.Errorf("have %+v for names", f)
 	}
 }
@@ -312,25 +314,25 @@ func TestDurationsRatesAndSizes(t *testing.T) {
 		"300ms": "300ms", "1h30m": "1h30m0s", "7d": "168h0m0s", "1w1d": "192h0m0s", "1.5d": "36h0m0s", "0s": "0s", "5µs": "5µs", "106751d": "2562024h0m0s",
 		"5": "", "": "", "s": "", "-5s": "", "+5s": "", "5 s": "", "5S": "", "5y": "", "106752d": "", "9999999999h": "", "99999w9999999999h": "", ".5s": "", "1e3s": "",
 	} {
-		have, err := ParseDuration(text)
+		have, err := datum.ParseDuration(text)
 		if err == nil && have.String() != want || err != nil && want != "" {
 			t.Errorf("duration %q: have %v, %v, want %q", text, have, err, want)
 		}
 	}
-	for text, want := range map[string]Rate{
-		"100/s": {100, time.Second}, "5/m": {5, time.Minute}, "0.5/h": {0.5, time.Hour}, "3/10s": {3, 10 * time.Second}, "7/d": {7, 24 * time.Hour},
+	for text, want := range map[string]datum.Rate{
+		"100/s": {Count: 100, Per: time.Second}, "5/m": {Count: 5, Per: time.Minute}, "0.5/h": {Count: 0.5, Per: time.Hour}, "3/10s": {Count: 3, Per: 10 * time.Second}, "7/d": {Count: 7, Per: 24 * time.Hour},
 		"5": {}, "0/s": {}, "-1/s": {}, "5/0s": {}, "5/x": {}, "/s": {}, "5/": {}, "5/s/s": {}, "x/s": {},
 	} {
-		have, err := ParseRate(text)
-		if have != want || (err == nil) != (want != Rate{}) {
+		have, err := datum.ParseRate(text)
+		if have != want || (err == nil) != (want != datum.Rate{}) {
 			t.Errorf("rate %q: have %v, %v, want %v", text, have, err, want)
 		}
 	}
-	for text, want := range map[string]Bytes{
+	for text, want := range map[string]datum.Bytes{
 		"500": 500, "500B": 500, "64KiB": 64 << 10, "1MiB": 1 << 20, "2 GiB": 2 << 30, "1kB": 1000, "1MB": 1e6, "7TiB": 7 << 40,
 		"": -1, "KiB": -1, "-1": -1, "1.5MiB": -1, "1Kib": -1, "9999999999TiB": -1, "99999999999999999999": -1,
 	} {
-		have, err := ParseBytes(text)
+		have, err := datum.ParseBytes(text)
 		if err != nil {
 			have = -1
 		}
@@ -346,7 +348,7 @@ func TestTheLanguageDocumentsItself(t *testing.T) {
 	if have := handler.Field("timeout"); !have.NoExpr || have.Doc != "Timeout bounds one attempt." {
 		t.Errorf("have %+v", have)
 	}
-	if have := handler.Field("enabled"); have.NoExpr || have.want() != BoolKind {
+	if have := handler.Field("enabled"); have.NoExpr || have.want() != datum.BoolKind {
 		t.Errorf("have %+v", have)
 	}
 }

@@ -75,7 +75,7 @@ func takenBack(all []*suppression, d diag.Diagnostic) bool {
 
 // suppressions finds the comments of a file that suppress something.
 func (r *reading) suppressions(report *diag.Reporter) []*suppression {
-	scalars := r.root.scalars(nil)
+	scalars := r.root.Scalars(nil)
 	lines := strings.Split(string(r.file.Data), "\n")
 	var out []*suppression
 	for i, line := range lines {
@@ -120,21 +120,4 @@ func nextLine(lines []string, i int) int {
 		i++
 	}
 	return i + 1
-}
-
-// scalars appends where the texts, numbers and expressions of a value stand.
-func (v *Value) scalars(to []diag.Span) []diag.Span {
-	if v == nil {
-		return to
-	}
-	for _, key := range v.keys {
-		to = append(to, key.Span)
-	}
-	for _, item := range v.items {
-		to = item.scalars(to)
-	}
-	if v.kind != valueList && v.kind != valueMap {
-		to = append(to, v.Span)
-	}
-	return to
 }

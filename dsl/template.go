@@ -5,8 +5,11 @@ import (
 	"slices"
 	"strings"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/syntax"
 )
 
 // This file puts the handlers of templates where they are used, before anything is
@@ -20,9 +23,9 @@ const paramsRoot = "params"
 // A mould is a template as it was written.
 type mould struct {
 	id         string
-	at         diag.Span // of the id
-	parameters *Value    // schemas by name
-	handler    *Value
+	at         diag.Span   // of the id
+	parameters *expr.Value // schemas by name
+	handler    *expr.Value
 }
 
 // mouldsOf finds the templates of all files; the first one of an id counts.
@@ -33,7 +36,7 @@ func mouldsOf(given []*reading) map[string]*mould {
 			continue
 		}
 		for _, v := range r.root.Get("templates").Items() {
-			id, ok := v.Get("id").text()
+			id, ok := v.Get("id").Text()
 			if !ok || out[id] != nil {
 				continue
 			}
@@ -45,7 +48,7 @@ func mouldsOf(given []*reading) map[string]*mould {
 
 // template checks what a template says about itself. What its handler says is checked
 // where it is used.
-func (d *decoder) template(v *Value) {
+func (d *decoder) template(v *expr.Value) {
 	parameters, handler := v.Get("parameters"), v.Get("handler")
 	if use := handler.Get("use"); use != nil {
 		d.errorf(head(use), rules.Template, "write out what it says", "a template uses no other template")
@@ -54,17 +57,17 @@ func (d *decoder) template(v *Value) {
 		d.errorf(head(id), rules.Template, "delete it: each use has an id of its own", "the handler of a template has no id")
 	}
 	read := make(map[string]bool)
-	handler.walkExprs(func(e *Expr) {
+	handler.WalkExprs(func(e *expr.Expr) {
 		for _, p := range paramsIn(e) {
 			switch {
 			case p.name == "":
-				d.errorf(e.span(p.from, p.to), rules.Template, "write params.NAME", "a template reads its parameters one by one")
+				d.errorf(e.Stretch(p.from, p.to), rules.Template, "write params.NAME", "a template reads its parameters one by one")
 			case parameters.Get(p.name) == nil:
 				known := make([]string, 0, len(parameters.Keys()))
 				for _, k := range parameters.Keys() {
 					known = append(known, k.Name)
 				}
-				d.errorf(e.span(p.from, p.to), rules.Template, choice(p.name, known, "the parameters are"), "the template has no parameter %s", describeData(p.name))
+				d.errorf(e.Stretch(p.from, p.to), rules.Template, choice(p.name, known, "the parameters are"), "the template has no parameter %s", datum.DescribeData(p.name))
 			default:
 				read[p.name] = true
 			}
@@ -89,22 +92,22 @@ type param struct {
 
 // paramsIn finds the parameters that the text of an expression reads. One that is no
 // expression is left to compile.
-func paramsIn(e *Expr) []param {
-	tokens, f := scan(e.Source)
+func paramsIn(e *expr.Expr) []param {
+	tokens, f := syntax.Scan(e.Source)
 	if f != nil {
 		return nil
 	}
 	var out []param
 	for i, t := range tokens {
-		if t.kind != nameToken || t.text != paramsRoot || i > 0 && tokens[i-1].is(".", "?.") {
+		if t.Kind != syntax.NameToken || t.Text != paramsRoot || i > 0 && tokens[i-1].Is(".", "?.") {
 			continue
 		}
-		if i+1 < len(tokens) && tokens[i+1].is(":") && i > 0 && tokens[i-1].is("{", ",") {
+		if i+1 < len(tokens) && tokens[i+1].Is(":") && i > 0 && tokens[i-1].Is("{", ",") {
 			continue // the key of a mapping
 		}
-		p := param{from: t.from, to: t.to}
-		if i+2 < len(tokens) && tokens[i+1].is(".") && tokens[i+2].kind == nameToken {
-			p.name, p.to = tokens[i+2].text, tokens[i+2].to
+		p := param{from: t.From, to: t.To}
+		if i+2 < len(tokens) && tokens[i+1].Is(".") && tokens[i+2].Kind == syntax.NameToken {
+			p.name, p.to = tokens[i+2].Text, tokens[i+2].To
 		}
 		out = append(out, p)
 	}
@@ -112,9 +115,9 @@ func paramsIn(e *Expr) []param {
 }
 
 // expand puts the handler of a template into a handler that uses one.
-func (d *decoder) expand(v *Value) {
+func (d *decoder) expand(v *expr.Value) {
 	use := v.Get("use")
-	name, ok := use.Get("template").text()
+	name, ok := use.Get("template").Text()
 	if !ok {
 		return // reported when use is checked
 	}
@@ -122,21 +125,21 @@ func (d *decoder) expand(v *Value) {
 	p := d.templates[name]
 	if p == nil {
 		if !d.partial {
-			d.errorf(at, rules.Template, choice(name, diag.SortedKeys(d.templates), "the templates are"), "there is no template %s", describeData(name))
+			d.errorf(at, rules.Template, choice(name, diag.SortedKeys(d.templates), "the templates are"), "there is no template %s", datum.DescribeData(name))
 		}
 		return
 	}
-	if p.handler == nil || p.handler.kind != valueMap {
+	if p.handler == nil || p.handler.Kind != expr.ValueMap {
 		return // reported where it is declared
 	}
-	x := &expansion{decoder: d, mould: p, given: make(map[string]*Value), via: &diag.Related{Span: at, Message: "template " + name + " is used here"}}
+	x := &expansion{decoder: d, mould: p, given: make(map[string]*expr.Value), via: &diag.Related{Span: at, Message: "template " + name + " is used here"}}
 	x.gather(use)
-	for i, k := range p.handler.keys {
+	for i, k := range p.handler.Names {
 		if k.Name == "id" || k.Name == "use" || v.Get(k.Name) != nil {
 			continue
 		}
-		v.keys = append(slices.Clip(v.keys), x.key(k))
-		v.items = append(slices.Clip(v.items), x.value(p.handler.items[i]))
+		v.Names = append(slices.Clip(v.Names), x.key(k))
+		v.Elems = append(slices.Clip(v.Elems), x.value(p.handler.Elems[i]))
 	}
 }
 
@@ -144,19 +147,19 @@ func (d *decoder) expand(v *Value) {
 type expansion struct {
 	*decoder
 	*mould
-	given map[string]*Value
+	given map[string]*expr.Value
 	via   *diag.Related
 }
 
 // gather finds what the parameters are.
-func (x *expansion) gather(use *Value) {
+func (x *expansion) gather(use *expr.Value) {
 	with := use.Get("with")
 	var known []string
 	for i, k := range x.parameters.Keys() {
 		known = append(known, k.Name)
 		value := with.Get(k.Name)
 		if value == nil {
-			value = x.parameters.items[i].Get("default")
+			value = x.parameters.Elems[i].Get("default")
 		}
 		if value == nil {
 			x.report(diag.Diagnostic{
@@ -164,7 +167,7 @@ func (x *expansion) gather(use *Value) {
 				Message: fmt.Sprintf("template %q needs the parameter %q", x.id, k.Name),
 				Related: []diag.Related{{Span: k.Span, Message: "declared here"}},
 			})
-			value = &Value{Span: use.Span}
+			value = &expr.Value{Span: use.Span}
 		}
 		x.given[k.Name] = value
 	}
@@ -172,7 +175,7 @@ func (x *expansion) gather(use *Value) {
 		if !slices.Contains(known, k.Name) {
 			x.report(diag.Diagnostic{
 				Span: k.Span, Code: rules.Template, Hint: choice(k.Name, known, "the parameters are"),
-				Message: fmt.Sprintf("template %q has no parameter %s", x.id, describeData(k.Name)),
+				Message: fmt.Sprintf("template %q has no parameter %s", x.id, datum.DescribeData(k.Name)),
 				Related: []diag.Related{{Span: x.at, Message: "the template"}},
 			})
 		}
@@ -184,24 +187,24 @@ func (x *expansion) span(at diag.Span) diag.Span {
 	return at
 }
 
-func (x *expansion) key(k Key) Key { return Key{k.Name, x.span(k.Span)} }
+func (x *expansion) key(k expr.Key) expr.Key { return expr.Key{Name: k.Name, Span: x.span(k.Span)} }
 
 // value copies a value of the template with the parameters in their places.
-func (x *expansion) value(v *Value) *Value {
+func (x *expansion) value(v *expr.Value) *expr.Value {
 	if x.expanded++; x.expanded > maxValues {
 		if x.expanded == maxValues+1 {
 			x.errorf(x.via.Span, rules.TooLarge, "split the file, or use smaller templates", "more than %d values once templates are expanded", maxValues)
 		}
-		return &Value{Span: v.Span}
+		return &expr.Value{Span: v.Span}
 	}
-	out := &Value{Span: x.span(v.Span), kind: v.kind, literal: v.literal, secret: v.secret}
-	for _, k := range v.keys {
-		out.keys = append(out.keys, x.key(k))
+	out := &expr.Value{Span: x.span(v.Span), Kind: v.Kind, Scalar: v.Scalar, Secret: v.Secret}
+	for _, k := range v.Names {
+		out.Names = append(out.Names, x.key(k))
 	}
-	for _, item := range v.items {
-		out.items = append(out.items, x.value(item))
+	for _, item := range v.Elems {
+		out.Elems = append(out.Elems, x.value(item))
 	}
-	if v.kind == valueExpr {
+	if v.Kind == expr.ValueExpr {
 		return x.expr(v, out)
 	}
 	return out
@@ -209,8 +212,8 @@ func (x *expansion) value(v *Value) *Value {
 
 // expr puts parameters into an expression. One that is nothing but a parameter becomes
 // what was given, whatever that is.
-func (x *expansion) expr(v, out *Value) *Value {
-	e := v.expr
+func (x *expansion) expr(v, out *expr.Value) *expr.Value {
+	e := v.Computed
 	reads := paramsIn(e)
 	src := []rune(e.Source)
 	if len(reads) == 1 && reads[0].from == 0 && reads[0].to == len(src) {
@@ -218,7 +221,7 @@ func (x *expansion) expr(v, out *Value) *Value {
 			return (&expansion{decoder: x.decoder, mould: x.mould, via: &diag.Related{Span: v.Span, Message: "template " + x.id + " puts it here"}}).value(arg)
 		}
 	}
-	made := &Expr{Span: out.Span}
+	made := &expr.Expr{Span: out.Span}
 	var text []rune
 	from := 0
 	for _, p := range reads {
@@ -227,57 +230,57 @@ func (x *expansion) expr(v, out *Value) *Value {
 			continue // reported where the template is declared
 		}
 		text = append(text, src[from:p.from]...)
-		made.at = append(made.at, e.at[from:p.from]...)
-		inserted := []rune(x.inline(arg, e.span(p.from, p.to)))
+		made.At = append(made.At, e.At[from:p.from]...)
+		inserted := []rune(x.inline(arg, e.Stretch(p.from, p.to)))
 		for i := range inserted {
 			at := min(p.from+i, p.to-1)
 			if i == len(inserted)-1 {
 				at = p.to - 1
 			}
-			made.at = append(made.at, e.at[at])
+			made.At = append(made.At, e.At[at])
 		}
 		text, from = append(text, inserted...), p.to
 	}
 	made.Source = string(append(text, src[from:]...))
-	made.at = append(made.at, e.at[from:]...)
-	out.expr = made
+	made.At = append(made.At, e.At[from:]...)
+	out.Computed = made
 	return out
 }
 
 // inline writes a value as a part of an expression.
-func (x *expansion) inline(v *Value, at diag.Span) string {
-	switch v.kind {
-	case valueExpr:
-		if exprName.MatchString(strings.ReplaceAll(v.expr.Source, ".", "")) {
-			return v.expr.Source
+func (x *expansion) inline(v *expr.Value, at diag.Span) string {
+	switch v.Kind {
+	case expr.ValueExpr:
+		if exprName.MatchString(strings.ReplaceAll(v.Computed.Source, ".", "")) {
+			return v.Computed.Source
 		}
-		return "(" + v.expr.Source + ")"
-	case valueSecret:
+		return "(" + v.Computed.Source + ")"
+	case expr.ValueSecret:
 		x.report(diag.Diagnostic{
 			Span: v.Span, Code: rules.Template, Hint: "let the template say nothing but !$ params.NAME there",
 			Message: "a secret cannot be a part of an expression", Related: []diag.Related{{Span: at, Message: "template " + x.id + " puts it here"}},
 		})
 		return "null"
-	case valueList:
-		parts := make([]string, len(v.items))
-		for i, item := range v.items {
+	case expr.ValueList:
+		parts := make([]string, len(v.Elems))
+		for i, item := range v.Elems {
 			parts[i] = x.inline(item, at)
 		}
 		return "[" + strings.Join(parts, ", ") + "]"
-	case valueMap:
-		parts := make([]string, len(v.items))
-		for i, item := range v.items {
-			parts[i] = quoteExpr(v.keys[i].Name) + ": " + x.inline(item, at)
+	case expr.ValueMap:
+		parts := make([]string, len(v.Elems))
+		for i, item := range v.Elems {
+			parts[i] = quoteExpr(v.Names[i].Name) + ": " + x.inline(item, at)
 		}
 		return "{" + strings.Join(parts, ", ") + "}"
 	}
-	if text, ok := v.literal.(string); ok {
+	if text, ok := v.Scalar.(string); ok {
 		return quoteExpr(text)
 	}
-	if text := describeData(v.literal); !strings.HasPrefix(text, "-") {
+	if text := datum.DescribeData(v.Scalar); !strings.HasPrefix(text, "-") {
 		return text
 	}
-	return "(" + describeData(v.literal) + ")"
+	return "(" + datum.DescribeData(v.Scalar) + ")"
 }
 
 // checkTemplates makes the schemas of parameters ready, and warns of templates that
@@ -292,7 +295,7 @@ func (c *checker) checkTemplates() {
 	for _, t := range c.bundle.Templates {
 		t.contracts = make(map[string]*Contract)
 		for i, k := range t.Parameters.Keys() {
-			schema := t.Parameters.items[i]
+			schema := t.Parameters.Elems[i]
 			if !c.isSchema(schema, k.Name) {
 				continue
 			}
@@ -335,7 +338,7 @@ func (c *pipelineCheck) checkUse(h *Handler) {
 	}
 	for i, k := range h.Use.With.Keys() {
 		if contract := t.contracts[k.Name]; contract != nil {
-			c.fits(h.Use.With.items[i], contract, contract.Name)
+			c.fits(h.Use.With.Elems[i], contract, contract.Name)
 		}
 	}
 }

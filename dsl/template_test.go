@@ -7,7 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 )
 
 // A use of a template means what its author would have written out.
@@ -73,12 +75,12 @@ func loadText(t *testing.T, text string) *dsl.Bundle {
 // meaning gives what a handler says, and what it reads.
 func meaning(t *testing.T, h *dsl.Handler) map[string]any {
 	t.Helper()
-	env := dsl.Env{
+	env := datum.Env{
 		"event":        map[string]any{"payload": map[string]any{"who": "u-1"}},
 		"shared-state": map[string]any{"a": 4, "sent": nil},
 	}
 	out := map[string]any{"critical": h.IsCritical()}
-	for name, v := range map[string]*dsl.Value{"enabled": h.Enabled, "body": h.Body, "result": h.Result} {
+	for name, v := range map[string]*expr.Value{"enabled": h.Enabled, "body": h.Body, "result": h.Result} {
 		value, err := v.Eval(env)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)

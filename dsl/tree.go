@@ -4,7 +4,10 @@ import (
 	"slices"
 	"time"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
+	"procaas/dsl/typing"
 )
 
 // The structs of this file are the language: their comments are its
@@ -75,10 +78,10 @@ type Document struct {
 
 	// Configs are live settings that expressions read as configs.NAME; they
 	// are changed at run time, and these are their first values.
-	Configs *Value `yaml:"configs" kind:"map" expr:"no"`
+	Configs *expr.Value `yaml:"configs" kind:"map" expr:"no"`
 
 	// ConfigSchemas says what configs must be: a schema by the name of each.
-	ConfigSchemas *Value `yaml:"config-schemas" kind:"map" expr:"no"`
+	ConfigSchemas *expr.Value `yaml:"config-schemas" kind:"map" expr:"no"`
 
 	// Schemas are JSON Schemas by name. Wherever a schema is wanted, one of these
 	// names may stand, or a file such as order.schema.json, or a part of a file
@@ -87,7 +90,7 @@ type Document struct {
 	//
 	// Expressions are checked against schemas before anything runs, and data when
 	// it comes. What has no schema may be anything.
-	Schemas *Value `yaml:"schemas" kind:"map" expr:"no"`
+	Schemas *expr.Value `yaml:"schemas" kind:"map" expr:"no"`
 
 	// Events says what events carry.
 	Events []*EventType `yaml:"events"`
@@ -117,10 +120,10 @@ type Document struct {
 
 // places holds where the value of each given field stands, under the field's
 // YAML name; for a list of names also where each name stands, under "on[0]".
-type places []Key
+type places []expr.Key
 
 // keep notes the place of a field.
-func (p *places) keep(name string, at diag.Span) { *p = append(*p, Key{name, at}) }
+func (p *places) keep(name string, at diag.Span) { *p = append(*p, expr.Key{Name: name, Span: at}) }
 
 // of finds the place of a field; whole when the field is not given.
 func (p places) of(name string, whole diag.Span) diag.Span {
@@ -234,15 +237,15 @@ type Flow struct {
 
 	// Key finds the entity that an event belongs to. It may read event only.
 	// Without it, the event itself must carry the key.
-	Key *Value `yaml:"key"`
+	Key *expr.Value `yaml:"key"`
 
 	// SharedState declares what is kept between the events of one entity,
 	// with the first values.
-	SharedState *Value `yaml:"shared-state" kind:"map" expr:"no"`
+	SharedState *expr.Value `yaml:"shared-state" kind:"map" expr:"no"`
 
 	// StateSchemas says what the names of the shared state must be once they are
 	// set: a schema by each name. A first value of null need not fit it.
-	StateSchemas *Value `yaml:"state-schemas" kind:"map" expr:"no"`
+	StateSchemas *expr.Value `yaml:"state-schemas" kind:"map" expr:"no"`
 
 	// States is a finite automaton of the entity. Only the engine changes the
 	// state, when a run succeeds.
@@ -318,33 +321,33 @@ type Pipeline struct {
 
 	// When must be true for the pipeline to serve an event; the first pipeline
 	// that serves an event gets it. It may read event, configs and flow.
-	When *Value `yaml:"when" kind:"bool"`
+	When *expr.Value `yaml:"when" kind:"bool"`
 
 	// SharedState declares the names that handlers fill and expressions read
 	// as shared-state.NAME during one run, with the first values.
-	SharedState *Value `yaml:"shared-state" kind:"map" expr:"no"`
+	SharedState *expr.Value `yaml:"shared-state" kind:"map" expr:"no"`
 
 	// StateSchemas says what the names of the shared state must be once they are
 	// set: a schema by each name. A first value of null need not fit it. A handler
 	// that sets another value fails.
-	StateSchemas *Value `yaml:"state-schemas" kind:"map" expr:"no"`
+	StateSchemas *expr.Value `yaml:"state-schemas" kind:"map" expr:"no"`
 
 	// MaxState bounds the shared state of a run, as JSON, and each response
 	// that is kept because others read it. A handler whose result would exceed
 	// it fails.
-	MaxState Bytes `yaml:"max-state" default:"256KiB" min:"1KiB" max:"64MiB"`
+	MaxState datum.Bytes `yaml:"max-state" default:"256KiB" min:"1KiB" max:"64MiB"`
 
 	// Inputs makes it a pipeline that others call, and that no event activates: a
 	// schema by the name of each input, which expressions read as inputs.NAME in place
 	// of event. One whose schema has a default may be left out.
-	Inputs *Value `yaml:"inputs" kind:"map" expr:"no"`
+	Inputs *expr.Value `yaml:"inputs" kind:"map" expr:"no"`
 
 	// Outputs is what a call of the pipeline gives, computed behind its last stage.
-	Outputs *Value `yaml:"outputs" kind:"map"`
+	Outputs *expr.Value `yaml:"outputs" kind:"map"`
 
 	// OutputSchemas says what outputs must be: a schema by each name. A call that
 	// gives another value fails.
-	OutputSchemas *Value `yaml:"output-schemas" kind:"map" expr:"no"`
+	OutputSchemas *expr.Value `yaml:"output-schemas" kind:"map" expr:"no"`
 
 	// Queue makes the pipeline a type of tasks, which wait in a queue of their own.
 	Queue *Queue `yaml:"queue"`
@@ -371,8 +374,8 @@ type Pipeline struct {
 	contracts map[string]*Contract // of names of the shared state, those of the flow included
 
 	inputs, outputs map[string]*Contract
-	response        *outline // what is known of the outputs
-	level           int      // of calls below it
+	response        *typing.Outline // what is known of the outputs
+	level           int             // of calls below it
 }
 
 // StateContract is what a name of the shared state must be once it is set; nil
@@ -391,7 +394,7 @@ type Stage struct {
 
 	// Enabled says whether the stage runs in this run. It is computed before any
 	// of its handlers starts, and holds for all of them.
-	Enabled *Value `yaml:"enabled" kind:"bool"`
+	Enabled *expr.Value `yaml:"enabled" kind:"bool"`
 
 	// ForEach repeats the whole stage for each element of a list. All that its
 	// handlers and branches say may read item, the element, and index, its place from
@@ -403,15 +406,15 @@ type Stage struct {
 
 	// SharedState declares the names of one element of for-each, with the first
 	// values: handlers of the stage set these, and may read them and those of the run.
-	SharedState *Value `yaml:"shared-state" kind:"map" expr:"no"`
+	SharedState *expr.Value `yaml:"shared-state" kind:"map" expr:"no"`
 
 	// StateSchemas says what the names of one element must be once they are set: a
 	// schema by each name. A first value of null need not fit it.
-	StateSchemas *Value `yaml:"state-schemas" kind:"map" expr:"no"`
+	StateSchemas *expr.Value `yaml:"state-schemas" kind:"map" expr:"no"`
 
 	// Result fills the shared state of the run when all elements of for-each are done,
 	// from sources.STAGE.response.
-	Result *Value `yaml:"result" kind:"map"`
+	Result *expr.Value `yaml:"result" kind:"map"`
 
 	// Handlers are the steps of the stage.
 	Handlers []*Handler `yaml:"handlers"` // those of the branches follow, once the bundle is made
@@ -452,7 +455,7 @@ type Handler struct {
 	Critical *bool `yaml:"critical" default:"true"`
 
 	// Enabled says whether the handler runs in this run.
-	Enabled *Value `yaml:"enabled" kind:"bool"`
+	Enabled *expr.Value `yaml:"enabled" kind:"bool"`
 
 	// Use puts the handler of a template here. Fields beside it count before those of
 	// the template.
@@ -472,16 +475,16 @@ type Handler struct {
 	Type string `yaml:"-"`
 
 	// Body holds the fields of the type, checked against its Spec.
-	Body *Value `yaml:"-"`
+	Body *expr.Value `yaml:"-"`
 
 	// ResponseSchema is what the response of the handler must be. It is needed where
 	// no OpenAPI document of the service says it. A response that does not fit is
 	// an error of the class schema, which is not repeated unless retry says so.
-	ResponseSchema *Value `yaml:"response-schema" kind:"schema" expr:"no"`
+	ResponseSchema *expr.Value `yaml:"response-schema" kind:"schema" expr:"no"`
 
 	// Result fills the shared state when the handler has succeeded: the names
 	// to fill and their values, in order.
-	Result *Value `yaml:"result" kind:"map"`
+	Result *expr.Value `yaml:"result" kind:"map"`
 
 	// Touches names effects outside the shared state; handlers of a stage that
 	// touch the same thing run in order.
@@ -524,10 +527,10 @@ type Handler struct {
 	// critical.
 	Fallback *Fallback `yaml:"fallback"`
 
-	response *Contract // of ResponseSchema
-	calls    *call     // of a service with an OpenAPI document; nil when that is not known
-	expected *outline  // what the responses of calls are
-	undo     *Handler  // that Compensate is
+	response *Contract       // of ResponseSchema
+	calls    *call           // of a service with an OpenAPI document; nil when that is not known
+	expected *typing.Outline // what the responses of calls are
+	undo     *Handler        // that Compensate is
 
 	leadsBack bool   // the runs that it starts may start its pipeline again
 	loop      *Stage // that is repeated, which the handler is from outside
@@ -542,7 +545,7 @@ func (h *Handler) LeadsBack() bool { return h.leadsBack }
 
 // ConditionReads lists what decides whether the handler runs: the reads of
 // enabled and of rollout.
-func (h *Handler) ConditionReads() []Read {
+func (h *Handler) ConditionReads() []datum.Read {
 	if h.Rollout == nil {
 		return h.Enabled.Reads()
 	}
@@ -582,7 +585,7 @@ type Retry struct {
 	// repetition on. full takes the delay at random between nothing and what it
 	// would be. decorrelated takes it at random between min-delay and three times
 	// the delay before, whatever the factor.
-	Jitter Jitter `yaml:"jitter" default:"0.1"`
+	Jitter datum.Jitter `yaml:"jitter" default:"0.1"`
 
 	// On lists the classes of errors that are worth repeating: timeout,
 	// connection, 5xx, 4xx, a single status such as 429, schema for a response that
@@ -627,13 +630,13 @@ type Verify struct {
 	Type string `yaml:"-"`
 
 	// Body holds the fields of the type, checked against its Spec.
-	Body *Value `yaml:"-"`
+	Body *expr.Value `yaml:"-"`
 
 	// Done tells whether the call has had its effect, from sources.HANDLER.response
 	// and sources.HANDLER.status, which are those of the verification here. When
 	// it is true the handler has succeeded, with that response; when it is false
 	// the call is made again, with the same Idempotency-Key.
-	Done *Value `yaml:"done" kind:"bool" required:"true"`
+	Done *expr.Value `yaml:"done" kind:"bool" required:"true"`
 }
 
 // A Trigger sends an event by the clock, once for all nodes.
@@ -661,33 +664,9 @@ type Trigger struct {
 	Key string `yaml:"key"`
 
 	// Payload is the payload of the event.
-	Payload *Value `yaml:"payload" expr:"no"`
+	Payload *expr.Value `yaml:"payload" expr:"no"`
 
 	// CatchUp says what becomes of events that were due while no node ran:
 	// skip drops them, once sends one for all, all sends each.
 	CatchUp string `yaml:"catch-up" enum:"skip,once,all" default:"skip"`
 }
-
-// A Rate is a number of calls per unit of time.
-type Rate struct {
-	Count float64
-	Per   time.Duration
-}
-
-// PerSecond gives the rate in calls per second; 0 for the zero Rate.
-func (r Rate) PerSecond() float64 {
-	if r.Per == 0 {
-		return 0
-	}
-	return r.Count / r.Per.Seconds()
-}
-
-// A Jitter is how far a delay deviates, written as a share such as 0.1, or as one
-// of the words [FullJitter] and [DecorrelatedJitter].
-type Jitter struct {
-	Share float64
-	Word  string // empty for a share
-}
-
-// Bytes is a size, written such as 64KiB or 1MiB.
-type Bytes int64

@@ -3,7 +3,9 @@ package dsl
 import (
 	"time"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 )
 
 // An Await lets the run wait until an event of the same key comes: of the same flow,
@@ -24,7 +26,7 @@ type Await struct {
 	// Where must be true for an event to be taken. It may read what the handler may,
 	// and awaited, the event in question, with the members of event. An event for
 	// which it cannot be computed is not taken.
-	Where *Value `yaml:"where" kind:"bool"`
+	Where *expr.Value `yaml:"where" kind:"bool"`
 
 	// Timeout is how long to wait. Then the handler fails with an error of the class
 	// timeout, of which on-error may make something else.
@@ -37,11 +39,11 @@ func (h *Handler) isPlaceholder() bool {
 }
 
 // AwaitReads lists what the condition of await reads, the awaited event aside.
-func (h *Handler) AwaitReads() []Read {
+func (h *Handler) AwaitReads() []datum.Read {
 	if h.Await == nil {
 		return nil
 	}
-	return readsWithout(awaitedRoot, h.Await.Where.Reads())
+	return readsWithout(expr.AwaitedRoot, h.Await.Where.Reads())
 }
 
 // Awaiting lists the pipelines whose handlers wait for events of a type. All belong to

@@ -3,7 +3,9 @@ package dsl
 import (
 	"time"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 )
 
 // The structs of this file bound in which runs, how often and for how long a handler is called.
@@ -21,7 +23,7 @@ type Rollout struct {
 	// By is the value that decides: runs with the same value are all in the share
 	// or all out of it. Raising the percentage keeps those in that are. The key of
 	// the run when it is left out.
-	By *Value `yaml:"by"`
+	By *expr.Value `yaml:"by"`
 }
 
 // A RateLimit bounds how often a handler is called on all nodes together. Each
@@ -32,7 +34,7 @@ type RateLimit struct {
 	places
 
 	// Rate is the number of calls per unit of time, such as 100/s or 5/m.
-	Rate Rate `yaml:"rate" required:"true"`
+	Rate datum.Rate `yaml:"rate" required:"true"`
 
 	// Burst is how many calls may come at once after a pause; the calls of one
 	// second, and at least 1, when it is left out.
@@ -76,5 +78,5 @@ type Fallback struct {
 
 	// Result stands in for the handler's result while it is out or has failed:
 	// names of the shared state and their values.
-	Result *Value `yaml:"result" kind:"map"`
+	Result *expr.Value `yaml:"result" kind:"map"`
 }

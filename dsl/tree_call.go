@@ -1,6 +1,9 @@
 package dsl
 
-import "procaas/dsl/diag"
+import (
+	"procaas/dsl/diag"
+	"procaas/dsl/expr"
+)
 
 // A Call runs another pipeline in the place of a call of a service. The response of the
 // handler is what that pipeline gives as its outputs; it has a shared state of its own.
@@ -20,7 +23,7 @@ type Call struct {
 	Pipeline string `yaml:"pipeline" required:"true" pattern:"id"`
 
 	// With gives the inputs of the pipeline.
-	With *Value `yaml:"with" kind:"map"`
+	With *expr.Value `yaml:"with" kind:"map"`
 }
 
 // IsCalled tells whether the pipeline is run by calls of other pipelines, and not by
@@ -37,7 +40,7 @@ func (p *Pipeline) OutputContract(name string) *Contract { return p.outputs[name
 func (p *Pipeline) InputDefaults() map[string]any {
 	out := make(map[string]any)
 	for i, k := range p.Inputs.Keys() {
-		if preset := p.Inputs.items[i].Get("default"); preset != nil {
+		if preset := p.Inputs.Elems[i].Get("default"); preset != nil {
 			out[k.Name], _ = preset.Literal()
 		}
 	}
@@ -45,7 +48,7 @@ func (p *Pipeline) InputDefaults() map[string]any {
 }
 
 // with is what a handler gives to the pipeline that it calls; nil when it calls none.
-func (h *Handler) with() *Value {
+func (h *Handler) with() *expr.Value {
 	if h.Call == nil {
 		return nil
 	}

@@ -3,7 +3,9 @@ package dsl
 import (
 	"slices"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 )
 
 // A Branch is one of the ways that a stage may go. The first whose when is true is
@@ -16,7 +18,7 @@ type Branch struct {
 	// When must be true for the branch to be taken. It may read what is known
 	// before the stage. The last branch may do without: it is taken when no other
 	// one is.
-	When *Value `yaml:"when" kind:"bool"`
+	When *expr.Value `yaml:"when" kind:"bool"`
 
 	// Handlers are the steps of the branch; none when there is nothing to do.
 	Handlers []*Handler `yaml:"handlers"`
@@ -46,7 +48,7 @@ func (s *Stage) joinBranches() {
 
 // ConditionReads lists what decides how the stage goes: the reads of enabled and
 // of its branches.
-func (s *Stage) ConditionReads() []Read {
+func (s *Stage) ConditionReads() []datum.Read {
 	reads := s.Enabled.Reads()
 	for _, b := range s.Choose {
 		reads = append(reads, b.When.Reads()...)
@@ -56,7 +58,7 @@ func (s *Stage) ConditionReads() []Read {
 
 // conditionReads lists what decides whether a handler runs at its place: the stage's
 // conditions up to its own branch, and its own.
-func (s step) conditionReads() []Read {
+func (s step) conditionReads() []datum.Read {
 	reads := s.stage.Enabled.Reads()
 	if s.Branch != nil {
 		for _, b := range s.stage.Choose[:s.Branch.number] {

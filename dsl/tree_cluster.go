@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 )
 
 // A Cluster is a set of workers that share partitions: each partition is on one of
@@ -57,7 +58,7 @@ type Cluster struct {
 	// Owner says who looks after the cluster.
 	Owner string `yaml:"owner"`
 
-	held *Value // the map, unless it is a rule
+	held *expr.Value // the map, unless it is a rule
 }
 
 // A ClusterWorker is one worker of a cluster.
@@ -120,7 +121,7 @@ type PartitionMap struct {
 
 	// Workers is the map itself, in place of a rule: from each worker to its
 	// partitions, a list of numbers and of ranges such as "0-99".
-	Workers *Value `yaml:"workers" kind:"map" expr:"no"`
+	Workers *expr.Value `yaml:"workers" kind:"map" expr:"no"`
 
 	// File holds such a mapping instead: JSON or YAML, relative to this file.
 	File string `yaml:"file"`

@@ -4,7 +4,9 @@ import (
 	"slices"
 	"time"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 )
 
 // A Compensation is a call that undoes what a handler has done, when the run gives up
@@ -26,7 +28,7 @@ type Compensation struct {
 	Type string `yaml:"-"`
 
 	// Body holds the fields of the type, checked against its Spec.
-	Body *Value `yaml:"-"`
+	Body *expr.Value `yaml:"-"`
 
 	// Timeout bounds one attempt.
 	Timeout time.Duration `yaml:"timeout" min:"1ms"`
@@ -43,7 +45,7 @@ const compensatePath = "/compensate"
 func (h *Handler) Compensation() *Handler { return h.undo }
 
 // CompensateReads lists what the compensation of the handler reads.
-func (h *Handler) CompensateReads() []Read {
+func (h *Handler) CompensateReads() []datum.Read {
 	if h.Compensate == nil {
 		return nil
 	}
@@ -52,9 +54,9 @@ func (h *Handler) CompensateReads() []Read {
 
 // undoReads lists what the compensation reads besides what the handler itself gives: it
 // is made only when the handler has succeeded.
-func (h *Handler) undoReads() []Read {
-	return slices.DeleteFunc(h.CompensateReads(), func(r Read) bool {
-		return len(r.Path) > 1 && (r.Path[0] == "sources" && r.Path[1] == h.ID || r.Path[0] == stateRoot && h.Result.Get(r.Path[1]) != nil)
+func (h *Handler) undoReads() []datum.Read {
+	return slices.DeleteFunc(h.CompensateReads(), func(r datum.Read) bool {
+		return len(r.Path) > 1 && (r.Path[0] == "sources" && r.Path[1] == h.ID || r.Path[0] == expr.StateRoot && h.Result.Get(r.Path[1]) != nil)
 	})
 }
 

@@ -3,7 +3,9 @@ package dsl
 import (
 	"slices"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 )
 
 // A ForEach repeats the call of a handler, or a whole stage, for each element of a
@@ -22,7 +24,7 @@ type ForEach struct {
 	places
 
 	// Items is the list.
-	Items *Value `yaml:"items" kind:"list" required:"true"`
+	Items *expr.Value `yaml:"items" kind:"list" required:"true"`
 
 	// MaxParallel bounds how many elements are worked on at once; 10 when it is left
 	// out.
@@ -45,7 +47,7 @@ type ForEach struct {
 const defaultParallel = 10
 
 // ItemReads lists what the list of for-each reads.
-func (h *Handler) ItemReads() []Read {
+func (h *Handler) ItemReads() []datum.Read {
 	if h.ForEach == nil {
 		return nil
 	}
@@ -61,15 +63,15 @@ func (f *ForEach) Parallel() int {
 }
 
 // readsWithoutItem drops the reads of what a for-each is about.
-func readsWithoutItem(reads []Read) []Read {
-	return readsWithout("item", readsWithout(indexRoot, reads))
+func readsWithoutItem(reads []datum.Read) []datum.Read {
+	return readsWithout("item", readsWithout(expr.IndexRoot, reads))
 }
 
 // BodyReads lists what the body of the handler reads, or its call of a pipeline, an item of its for-each aside.
-func (h *Handler) BodyReads() []Read {
+func (h *Handler) BodyReads() []datum.Read {
 	return readsWithoutItem(slices.Concat(h.Body.Reads(), h.with().Reads()))
 }
 
 // VerifyReads lists what the verification of the handler reads, an item of its
 // for-each aside.
-func (h *Handler) VerifyReads() []Read { return readsWithoutItem(verifyReads(h)) }
+func (h *Handler) VerifyReads() []datum.Read { return readsWithoutItem(verifyReads(h)) }

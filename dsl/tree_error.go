@@ -3,7 +3,9 @@ package dsl
 import (
 	"slices"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 )
 
 // An OnError is one rule about a handler whose call has failed for good: it was
@@ -22,7 +24,7 @@ type OnError struct {
 	// When must be true for the rule to fit. It may read what the handler may, and
 	// error: class, status, message, attempts and body, which is that of an HTTP
 	// reply.
-	When *Value `yaml:"when" kind:"bool"`
+	When *expr.Value `yaml:"when" kind:"bool"`
 
 	// Then says how the run goes on: continue as if the handler had succeeded,
 	// with the rule's result in place of its own; skip leaves the handler out, as
@@ -31,19 +33,19 @@ type OnError struct {
 
 	// Result fills the shared state in place of the handler's result: names and
 	// their values. Only with then: continue.
-	Result *Value `yaml:"result" kind:"map"`
+	Result *expr.Value `yaml:"result" kind:"map"`
 
 	// Message says what the error means; operators read it before the error
 	// itself. Only with then: fail.
-	Message *Value `yaml:"message" kind:"string"`
+	Message *expr.Value `yaml:"message" kind:"string"`
 }
 
 // GoesOn tells whether the run goes on after an error that the rule fits.
 func (o *OnError) GoesOn() bool { return o.Then != "fail" }
 
 // reads lists what a rule reads, the error aside.
-func (o *OnError) reads() []Read {
-	return readsWithout(errorRoot, slices.Concat(o.When.Reads(), o.Result.Reads(), o.Message.Reads()))
+func (o *OnError) reads() []datum.Read {
+	return readsWithout(expr.ErrorRoot, slices.Concat(o.When.Reads(), o.Result.Reads(), o.Message.Reads()))
 }
 
 // catchesAll tells whether a rule fits whatever the error is.
@@ -52,8 +54,8 @@ func (o *OnError) catchesAll() bool {
 }
 
 // ErrorReads lists what the rules of on-error read, the error aside.
-func (h *Handler) ErrorReads() []Read {
-	var out []Read
+func (h *Handler) ErrorReads() []datum.Read {
+	var out []datum.Read
 	for _, rule := range h.OnError {
 		out = append(out, rule.reads()...)
 	}
@@ -61,6 +63,6 @@ func (h *Handler) ErrorReads() []Read {
 }
 
 // readsWithout drops the reads of a root.
-func readsWithout(root string, reads []Read) []Read {
-	return slices.DeleteFunc(reads, func(r Read) bool { return r.Path[0] == root })
+func readsWithout(root string, reads []datum.Read) []datum.Read {
+	return slices.DeleteFunc(reads, func(r datum.Read) bool { return r.Path[0] == root })
 }

@@ -1,6 +1,11 @@
 package dsl
 
-import "slices"
+import (
+	"slices"
+
+	"procaas/dsl/datum"
+	"procaas/dsl/expr"
+)
 
 // This file is about stages that are repeated for each element of a list. Such a stage
 // is seen from outside as one handler, which has the id of the stage and whose response
@@ -34,7 +39,7 @@ func (h *Handler) Loops() bool { return h.loop != nil }
 // LoopReads lists what a stage that is repeated reads from outside of it: its list, and
 // all that its handlers and branches read, apart from the element itself and from what
 // handlers leave for those behind them within one element.
-func (s *Stage) LoopReads() []Read {
+func (s *Stage) LoopReads() []datum.Read {
 	reads := s.ForEach.Items.Reads()
 	inside := slices.Clone(s.Once().Stages[0].ConditionReads())
 	for _, h := range s.Handlers {
@@ -49,12 +54,12 @@ func (s *Stage) LoopReads() []Read {
 }
 
 // within tells whether a path is of what belongs to one element.
-func (s *Stage) within(p Path) bool {
+func (s *Stage) within(p datum.Path) bool {
 	if len(p) < 2 {
 		return false
 	}
 	switch p[0] {
-	case stateRoot:
+	case expr.StateRoot:
 		_, ok := hasKey(s.SharedState.Keys(), p[1])
 		return ok
 	case "sources":

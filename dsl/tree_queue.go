@@ -3,7 +3,9 @@ package dsl
 import (
 	"time"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 )
 
 // A Queue makes the pipeline a type of tasks: what is put into its queue waits there by
@@ -42,7 +44,7 @@ type Queue struct {
 
 	// Unique names a task among those of the pipeline that have not ended. It may read
 	// event: its payload and key. Null is no name.
-	Unique *Value `yaml:"unique"`
+	Unique *expr.Value `yaml:"unique"`
 
 	// OnDuplicate says what becomes of a task whose name another one has: keep drops
 	// it; merge makes one payload of both, and replace puts it in the place of the
@@ -53,7 +55,7 @@ type Queue struct {
 
 	// Merge is the payload that merge makes. It may read first and second, the two
 	// payloads.
-	Merge *Value `yaml:"merge"`
+	Merge *expr.Value `yaml:"merge"`
 }
 
 // A Concurrency bounds how many tasks of a type are under way at once.
@@ -102,26 +104,26 @@ type QueueRetry struct {
 
 	// Delay is the delay after an attempt, such as 30s or a number of seconds, in place
 	// of the above. It may read attempt, the number of the attempt that has failed.
-	Delay *Value `yaml:"delay"`
+	Delay *expr.Value `yaml:"delay"`
 }
 
 // UniqueOf gives the name of a task among those of the pipeline; empty for none. event
 // is as in expressions.
 func (q *Queue) UniqueOf(event map[string]any) (string, error) {
-	v, err := q.Unique.Eval(Env{"event": event})
+	v, err := q.Unique.Eval(datum.Env{"event": event})
 	if err != nil || v == nil {
 		return "", err
 	}
 	if text, ok := v.(string); ok {
 		return text, nil
 	}
-	text, err := FormatJSON(v)
+	text, err := datum.FormatJSON(v)
 	return string(text), err
 }
 
 // Merged makes one payload of two.
 func (q *Queue) Merged(first, second any) (any, error) {
-	return q.Merge.Eval(Env{"first": first, "second": second})
+	return q.Merge.Eval(datum.Env{"first": first, "second": second})
 }
 
 // DelayAfter gives the delay after an attempt by the expression; false when there is
@@ -130,19 +132,19 @@ func (r *QueueRetry) DelayAfter(attempt int) (d time.Duration, said bool, err er
 	if r.Delay.IsNull() {
 		return 0, false, nil
 	}
-	v, err := r.Delay.Eval(Env{"attempt": attempt})
+	v, err := r.Delay.Eval(datum.Env{"attempt": attempt})
 	if err != nil {
 		return 0, true, err
 	}
 	switch v := v.(type) {
 	case string:
-		d, err = ParseDuration(v)
+		d, err = datum.ParseDuration(v)
 	case int:
 		d = time.Duration(v) * time.Second
 	case float64:
 		d = time.Duration(v * float64(time.Second))
 	default:
-		err = unfit(DurationKind, "")
+		err = datum.Unfit(datum.DurationKind, "")
 	}
 	return d, true, err
 }

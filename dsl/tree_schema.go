@@ -1,6 +1,9 @@
 package dsl
 
-import "procaas/dsl/diag"
+import (
+	"procaas/dsl/diag"
+	"procaas/dsl/expr"
+)
 
 // An EventType says what events of one type carry.
 type EventType struct {
@@ -13,7 +16,7 @@ type EventType struct {
 
 	// Payload is the schema of their payload. An event that does not fit it is
 	// refused when it comes, and one that a handler emits fails the handler.
-	Payload *Value `yaml:"payload" kind:"schema" expr:"no"`
+	Payload *expr.Value `yaml:"payload" kind:"schema" expr:"no"`
 
 	// Owner says who sends such events.
 	Owner string `yaml:"owner"`

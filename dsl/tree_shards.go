@@ -3,7 +3,9 @@ package dsl
 import (
 	"time"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 )
 
 // A ShardMap says which shard, a PostgreSQL cluster of several hosts, keeps the data
@@ -88,7 +90,7 @@ type Shard struct {
 	Transfer bool `yaml:"transfer" default:"true"`
 
 	// Capacity is how much data the shard bears; usage is a share of it.
-	Capacity Bytes `yaml:"capacity" default:"100GiB" min:"1MiB"`
+	Capacity datum.Bytes `yaml:"capacity" default:"100GiB" min:"1MiB"`
 
 	// Slots lists the slots that begin here, such as 0-1023 or 7. When no shard of the
 	// map says any, all get equal parts.
@@ -172,7 +174,7 @@ type PlacementRule struct {
 
 	// When tells whether the rule is for a key, from event.key and the attributes in
 	// event.payload. It always is when it is left out.
-	When *Value `yaml:"when" kind:"bool"`
+	When *expr.Value `yaml:"when" kind:"bool"`
 
 	// Shards lists shards by name; one that is named takes keys although its
 	// registration is closed.

@@ -1,6 +1,9 @@
 package dsl
 
-import "procaas/dsl/diag"
+import (
+	"procaas/dsl/diag"
+	"procaas/dsl/expr"
+)
 
 // A Template is a handler that is written once and used in several places, in any
 // file. Where its handler says params.NAME in an expression, a use puts what it gives
@@ -17,10 +20,10 @@ type Template struct {
 
 	// Parameters says what a use gives: a schema by the name of each parameter. One
 	// whose schema has a default may be left out.
-	Parameters *Value `yaml:"parameters" kind:"map" expr:"no"`
+	Parameters *expr.Value `yaml:"parameters" kind:"map" expr:"no"`
 
 	// Handler is the handler, without its id.
-	Handler *Value `yaml:"handler" kind:"map" required:"true"`
+	Handler *expr.Value `yaml:"handler" kind:"map" required:"true"`
 
 	contracts map[string]*Contract // of parameters
 }
@@ -36,5 +39,5 @@ type Use struct {
 	Template string `yaml:"template" required:"true" pattern:"id"`
 
 	// With gives the parameters of the template.
-	With *Value `yaml:"with" kind:"map"`
+	With *expr.Value `yaml:"with" kind:"map"`
 }

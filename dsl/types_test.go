@@ -10,6 +10,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 )
 
@@ -72,7 +73,7 @@ func testTypes() []dsl.Type {
 	return []dsl.Type{
 		{Name: "request", Spec: dsl.SpecOf(reflect.TypeFor[Request](), typesSource), Check: checkRequest, Operation: callOf},
 		{Name: "set", Spec: dsl.SpecOf(reflect.TypeFor[Set](), typesSource), SetsState: true},
-		{Name: "emit", Spec: dsl.SpecOf(reflect.TypeFor[Emit](), typesSource), Emission: func(body *dsl.Value) dsl.Emission {
+		{Name: "emit", Spec: dsl.SpecOf(reflect.TypeFor[Emit](), typesSource), Emission: func(body *expr.Value) dsl.Emission {
 			return dsl.Emission{Type: body.Get("type"), Payload: body.Get("payload"), Named: body.Get("id") != nil}
 		}},
 		{Name: "wait", Spec: dsl.SpecOf(reflect.TypeFor[Wait](), typesSource)},
@@ -97,7 +98,7 @@ func checkRequest(b *dsl.Body) {
 }
 
 // callOf tells what of a service a request calls.
-func callOf(body *dsl.Value) (dsl.Operation, bool) {
+func callOf(body *expr.Value) (dsl.Operation, bool) {
 	o := dsl.Operation{
 		Method: "GET", Path: body.Get("path"), Query: body.Get("query"), Body: body.Get("body"),
 		NoBody: body.Get("body") == nil, Expect: []string{"2xx"}, JSON: true,

@@ -8,7 +8,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 )
 
 // v1Condition draws a condition of the first version: the lines of a list's entry
@@ -104,14 +106,14 @@ func TestTheSecondVersionMeansTheSame(t *testing.T) {
 			if (err1 == nil) != (err2 == nil) || !reflect.DeepEqual(have, want) {
 				t.Fatalf("of %v the first version makes %v (%v), the second %v (%v)\n%s\n%s", env, want, err1, have, err2, first, second)
 			}
-			if err1 != nil && err1.(*EvalError).Message != err2.(*EvalError).Message {
+			if err1 != nil && err1.(*expr.EvalError).Message != err2.(*expr.EvalError).Message {
 				t.Fatalf("the errors are %v and %v", err1, err2)
 			}
 		}
 	})
 }
 
-func loadCondition(text string) *Value {
+func loadCondition(text string) *expr.Value {
 	bundle, _ := Load([]diag.File{{Name: "a.yaml", Data: []byte(text)}}, Options{Types: testTypes()})
 	if bundle == nil {
 		return nil
@@ -119,9 +121,9 @@ func loadCondition(text string) *Value {
 	return bundle.Handler("p/s/h").Enabled
 }
 
-func drawEvent(t *rapid.T) Env {
+func drawEvent(t *rapid.T) datum.Env {
 	value := rapid.SampledFrom([]any{true, false, true, false, nil})
-	return Env{"event": map[string]any{"payload": map[string]any{
+	return datum.Env{"event": map[string]any{"payload": map[string]any{
 		"a": value.Draw(t, "a"), "b": value.Draw(t, "b"), "is-c": value.Draw(t, "c"), "n": rapid.IntRange(0, 2).Draw(t, "n"),
 		"list": []any{rapid.IntRange(0, 1).Draw(t, "item")}, "maybe": value.Draw(t, "maybe"),
 	}}}

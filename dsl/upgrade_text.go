@@ -4,8 +4,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/expr-lang/expr/ast"
 	"gopkg.in/yaml.v3"
+
+	"procaas/dsl/expr"
+	"procaas/dsl/syntax"
 )
 
 // How strongly the parts of an expression hold together, the weakest first.
@@ -166,7 +168,7 @@ func (w *v1Text) operand(n *yaml.Node, least int) string {
 
 // binding tells how strongly the parts of an expression hold together.
 func binding(text string) int {
-	tokens, f := scan(text)
+	tokens, f := syntax.Scan(text)
 	if f != nil {
 		return bindsNothing
 	}
@@ -175,17 +177,17 @@ func binding(text string) int {
 		t := tokens[i]
 		here := bindsAll
 		switch {
-		case t.pair > i:
-			i = t.pair
-		case t.is("or", "||"):
+		case t.Pair > i:
+			i = t.Pair
+		case t.Is("or", "||"):
 			here = bindsOr
-		case t.is("and", "&&"):
+		case t.Is("and", "&&"):
 			here = bindsAnd
-		case t.is("not", "!"):
+		case t.Is("not", "!"):
 			here = bindsNot
-		case t.is("if", "else", "?", ":", ";", "let", "??", "|"):
+		case t.Is("if", "else", "?", ":", ";", "let", "??", "|"):
 			here = bindsNothing
-		case t.kind == symbolToken && !t.is(".", "?."), t.is("in", "is", "contains", "matches", "startsWith", "endsWith"):
+		case t.Kind == syntax.SymbolToken && !t.Is(".", "?."), t.Is("in", "is", "contains", "matches", "startsWith", "endsWith"):
 			here = bindsCompare
 		}
 		binds = min(binds, here)
@@ -195,17 +197,17 @@ func binding(text string) int {
 
 // sameTrees tells whether two values are the same when their expressions are
 // compared by what they compute, not by how they are written.
-func sameTrees(a, b *Value) bool {
-	if a.kind != b.kind || a.literal != b.literal || a.secret != b.secret || len(a.items) != len(b.items) {
+func sameTrees(a, b *expr.Value) bool {
+	if a.Kind != b.Kind || a.Scalar != b.Scalar || a.Secret != b.Secret || len(a.Elems) != len(b.Elems) {
 		return false
 	}
-	if a.kind == valueExpr && !sameTree(a.expr.Source, b.expr.Source) {
+	if a.Kind == expr.ValueExpr && !sameTree(a.Computed.Source, b.Computed.Source) {
 		return false
 	}
-	if !slices.EqualFunc(a.keys, b.keys, func(x, y Key) bool { return x.Name == y.Name }) {
+	if !slices.EqualFunc(a.Names, b.Names, func(x, y expr.Key) bool { return x.Name == y.Name }) {
 		return false
 	}
-	return slices.EqualFunc(a.items, b.items, sameTrees)
+	return slices.EqualFunc(a.Elems, b.Elems, sameTrees)
 }
 
 // sameTree tells whether two expressions compute the same in the same order.
@@ -213,33 +215,7 @@ func sameTree(a, b string) bool {
 	if sameExpr(a, b) {
 		return true
 	}
-	first, flaw1 := parse(a)
-	second, flaw2 := parse(b)
-	return flaw1 == nil && flaw2 == nil && first.tree(first.root) == second.tree(second.root)
-}
-
-// tree writes a node with brackets around all operators. The brackets of the
-// author go with it, except inside of functions.
-func (s *syntax) tree(n ast.Node) string {
-	switch x := n.(type) {
-	case *ast.BinaryNode:
-		return "(" + s.tree(x.Left) + " " + x.Operator + " " + s.tree(x.Right) + ")"
-	case *ast.UnaryNode:
-		return "(" + x.Operator + " " + s.tree(x.Node) + ")"
-	case *ast.ArrayNode:
-		return "[" + s.trees(x.Nodes) + "]"
-	case *ast.MapNode:
-		return "{" + s.trees(x.Pairs) + "}"
-	case *ast.PairNode:
-		return s.words(x.Key) + ": " + s.tree(x.Value)
-	}
-	return s.words(n)
-}
-
-func (s *syntax) trees(nodes []ast.Node) string {
-	texts := make([]string, len(nodes))
-	for i, n := range nodes {
-		texts[i] = s.tree(n)
-	}
-	return strings.Join(texts, ", ")
+	first, flaw1 := syntax.Parse(a)
+	second, flaw2 := syntax.Parse(b)
+	return flaw1 == nil && flaw2 == nil && first.Tree(first.Root) == second.Tree(second.Root)
 }

@@ -10,7 +10,9 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 )
 
@@ -80,16 +82,16 @@ func (s *source) addV1Colons() bool {
 }
 
 // v1Value compiles an operator and its argument to an expression.
-func (s *source) v1Value(op *v1Op, arg *yaml.Node) *Value {
+func (s *source) v1Value(op *v1Op, arg *yaml.Node) *expr.Value {
 	w := &v1Writer{source: s}
 	span := s.v1Span(arg)
 	w.place = span.Start
 	w.operator(op, arg)
 	if w.failed {
-		return &Value{Span: span}
+		return &expr.Value{Span: span}
 	}
 	w.at = append(w.at, span.End)
-	return &Value{kind: valueExpr, Span: span, expr: &Expr{Source: string(w.text), Span: span, at: w.at}}
+	return &expr.Value{Kind: expr.ValueExpr, Span: span, Computed: &expr.Expr{Source: string(w.text), Span: span, At: w.at}}
 }
 
 // v1Span tells where an argument stands.
@@ -138,7 +140,7 @@ func (w *v1Writer) operator(op *v1Op, arg *yaml.Node) {
 		w.get(op, arg)
 	default:
 		hint := choice(op.name, v1Operators, "the operators are") + "; put the key in quotes if the # belongs to its name"
-		w.fail(op.span, hint, "unknown operator %s", describeData("#"+op.name))
+		w.fail(op.span, hint, "unknown operator %s", datum.DescribeData("#"+op.name))
 	}
 }
 
@@ -258,18 +260,18 @@ func (w *v1Writer) object(n *yaml.Node) {
 // stands.
 func (w *v1Writer) scalarText(n *yaml.Node) {
 	v := w.scalar(n)
-	if v.kind == valueSecret {
+	if v.Kind == expr.ValueSecret {
 		w.fail(v.Span, "", "a secret cannot stand in an expression")
 		return
 	}
-	if v.kind == valueExpr {
+	if v.Kind == expr.ValueExpr {
 		w.write("(")
-		w.text = append(w.text, []rune(v.expr.Source)...)
-		w.at = append(w.at, v.expr.at[:len(v.expr.at)-1]...)
+		w.text = append(w.text, []rune(v.Computed.Source)...)
+		w.at = append(w.at, v.Computed.At[:len(v.Computed.At)-1]...)
 		w.write(")")
 		return
 	}
-	switch x := v.literal.(type) {
+	switch x := v.Scalar.(type) {
 	case nil:
 		w.write("nil")
 	case bool:

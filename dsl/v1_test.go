@@ -3,6 +3,7 @@ package dsl
 import (
 	"testing"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 )
 
@@ -51,7 +52,7 @@ func TestBothVersionsOfTheLanguageMeanTheSame(t *testing.T) {
 	for _, tariff := range []string{"econom", "vip"} {
 		for _, authorized := range []bool{true, false} {
 			for _, off := range []bool{true, false} {
-				env := Env{
+				env := datum.Env{
 					"event":        map[string]any{"payload": map[string]any{"is-authorized": authorized}},
 					"shared-state": map[string]any{"order": map[string]any{"user_id": 7, "info": map[string]any{"tariff": tariff}}},
 					"configs":      map[string]any{"SOME_IMPORTANT_SWITCH": map[string]any{"enabled": off}},

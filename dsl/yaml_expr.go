@@ -6,12 +6,13 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 )
 
 // expression reads the text after a !$ tag, whose runes stand at these places, and
 // reports what YAML has made of it behind the author's back.
-func (s *source) expression(n *yaml.Node, v *Value, at []diag.Pos) {
+func (s *source) expression(n *yaml.Node, v *expr.Value, at []diag.Pos) {
 	text := []rune(n.Value)
 	from, to := 0, len(text)
 	for from < to && isBlank(text[from]) {
@@ -28,9 +29,9 @@ func (s *source) expression(n *yaml.Node, v *Value, at []diag.Pos) {
 	if !isQuoted(n) && s.cut(v.Span.End, string(text)) {
 		return
 	}
-	v.kind = valueExpr
+	v.Kind = expr.ValueExpr
 	at[to] = v.Span.End
-	v.expr = &Expr{Source: string(text[from:to]), Span: v.Span, at: at[from : to+1 : to+1]}
+	v.Computed = &expr.Expr{Source: string(text[from:to]), Span: v.Span, At: at[from : to+1 : to+1]}
 }
 
 // endOf gives the place behind the last of the runes from..to. When white space

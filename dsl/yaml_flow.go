@@ -5,6 +5,7 @@ import (
 	"unicode/utf8"
 
 	"procaas/dsl/diag"
+	"procaas/dsl/syntax"
 )
 
 // inBrackets tells whether a place is within a flow list or mapping, where no block can
@@ -116,7 +117,7 @@ func flowExpr(text string) (expr string, length int, ok bool) {
 		}
 	}
 	expr = strings.TrimSpace(text[:end])
-	if _, flaw := parse(expr); flaw != nil {
+	if _, flaw := syntax.Parse(expr); flaw != nil {
 		return "", 0, false
 	}
 	return expr, len(strings.TrimRight(text[:end], " \t")), true

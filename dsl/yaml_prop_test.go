@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 )
 
 // styles write a text of several lines as a YAML scalar in every way that
@@ -136,18 +137,18 @@ func TestScalarsEndWhereTheirLastRuneStands(t *testing.T) {
 // checkPlaces fails when a rune of an expression stands where the file has
 // another one. White space may stand for other white space, and any rune for
 // the escape that it was written with.
-func checkPlaces(t *rapid.T, text string, e *Expr, value string) {
+func checkPlaces(t *rapid.T, text string, e *expr.Expr, value string) {
 	if e.Source != value {
 		t.Fatalf("have source %q, want %q", e.Source, value)
 	}
 	source := []rune(e.Source)
-	if len(e.at) != len(source)+1 {
-		t.Fatalf("have %d places for %d runes", len(e.at), len(source))
+	if len(e.At) != len(source)+1 {
+		t.Fatalf("have %d places for %d runes", len(e.At), len(source))
 	}
 	lines := strings.Split(text, "\n")
 	before := diag.Pos{}
 	for i, want := range source {
-		p := e.at[i]
+		p := e.At[i]
 		if p.Line < before.Line || p.Line == before.Line && p.Column <= before.Column {
 			t.Fatalf("rune %d of %q stands at %v, not behind %v", i, e.Source, p, before)
 		}
@@ -158,8 +159,8 @@ func checkPlaces(t *rapid.T, text string, e *Expr, value string) {
 			t.Fatalf("rune %d of %q is %q, at %v the file has %q:\n%s", i, e.Source, want, p, have, text)
 		}
 	}
-	last := e.at[len(source)-1]
-	if end := e.at[len(source)]; end.Line < last.Line || end.Line == last.Line && end.Column <= last.Column {
+	last := e.At[len(source)-1]
+	if end := e.At[len(source)]; end.Line < last.Line || end.Line == last.Line && end.Column <= last.Column {
 		t.Fatalf("the end %v is not behind the last rune %v", end, last)
 	}
 }
@@ -182,12 +183,12 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		for _, v := range valuesOf(doc) {
-			v.walkExprs(func(e *Expr) {
+			v.WalkExprs(func(e *expr.Expr) {
 				checkSpan(t, lines, e.Span, e.Source)
-				if len(e.at) != len([]rune(e.Source))+1 {
-					t.Errorf("have %d places for %q", len(e.at), e.Source)
+				if len(e.At) != len([]rune(e.Source))+1 {
+					t.Errorf("have %d places for %q", len(e.At), e.Source)
 				}
-				for _, p := range e.at {
+				for _, p := range e.At {
 					checkSpan(t, lines, diag.Span{Start: p, End: p}, e.Source)
 				}
 			})
@@ -231,9 +232,9 @@ func checkSpan(t *testing.T, lines []string, s diag.Span, about string) {
 }
 
 // valuesOf lists the values that may hold expressions.
-func valuesOf(doc *Document) []*Value {
+func valuesOf(doc *Document) []*expr.Value {
 	handlers := doc.Handlers
-	var values []*Value
+	var values []*expr.Value
 	for _, p := range doc.Pipelines {
 		values = append(values, p.When, p.SharedState)
 		for _, s := range p.Stages {

@@ -11,7 +11,9 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 )
 
 //go:embed yaml_test.go
@@ -44,7 +46,7 @@ type testRequest struct {
 	Expect []int `yaml:"expect" min:"100" max:"599"`
 
 	// MaxReply bounds the reply.
-	MaxReply Bytes `yaml:"max-reply" default:"1MiB"`
+	MaxReply datum.Bytes `yaml:"max-reply" default:"1MiB"`
 }
 
 // testWait does nothing for a time.
@@ -74,7 +76,7 @@ type testPut struct {
 	Tags Names `yaml:"tags"`
 
 	// Limit bounds the tasks.
-	Limit Rate `yaml:"limit" expr:"no"`
+	Limit datum.Rate `yaml:"limit" expr:"no"`
 }
 
 var testTypes = sync.OnceValue(func() []Type {
@@ -156,7 +158,7 @@ func showDocument(doc *Document) string {
 
 func show(b *strings.Builder, path string, v reflect.Value) {
 	switch x := v.Interface().(type) {
-	case *Value:
+	case *expr.Value:
 		if x != nil {
 			fmt.Fprintf(b, "%s: %s\n", path, showValue(x))
 		}
@@ -172,7 +174,7 @@ func show(b *strings.Builder, path string, v reflect.Value) {
 		for i := range v.Len() {
 			show(b, fmt.Sprintf("%s[%d]", path, i), v.Index(i))
 		}
-	case v.Kind() == reflect.Struct && v.Type() != reflect.TypeFor[Rate]():
+	case v.Kind() == reflect.Struct && v.Type() != reflect.TypeFor[datum.Rate]():
 		for i := range v.NumField() {
 			if f := v.Type().Field(i); f.IsExported() {
 				show(b, strings.TrimPrefix(path+"."+f.Name, "."), v.Field(i))
@@ -183,26 +185,26 @@ func show(b *strings.Builder, path string, v reflect.Value) {
 	}
 }
 
-func showValue(v *Value) string {
-	switch v.kind {
-	case valueExpr:
-		return fmt.Sprintf("!$ %q", v.expr.Source)
-	case valueSecret:
-		return "!secret " + v.secret
-	case valueList:
+func showValue(v *expr.Value) string {
+	switch v.Kind {
+	case expr.ValueExpr:
+		return fmt.Sprintf("!$ %q", v.Computed.Source)
+	case expr.ValueSecret:
+		return "!secret " + v.Secret
+	case expr.ValueList:
 		var items []string
-		for _, item := range v.items {
+		for _, item := range v.Elems {
 			items = append(items, showValue(item))
 		}
 		return "[" + strings.Join(items, ", ") + "]"
-	case valueMap:
+	case expr.ValueMap:
 		var items []string
-		for i, item := range v.items {
-			items = append(items, v.keys[i].Name+": "+showValue(item))
+		for i, item := range v.Elems {
+			items = append(items, v.Names[i].Name+": "+showValue(item))
 		}
 		return "{" + strings.Join(items, ", ") + "}"
 	}
-	return fmt.Sprintf("%#v", v.literal)
+	return fmt.Sprintf("%#v", v.Scalar)
 }
 
 // positionCommand shows the lines of a file with, below each, the runes of the
@@ -216,22 +218,22 @@ func positionCommand(d *datadriven.TestData) string {
 	for _, p := range doc.Pipelines {
 		for _, s := range p.Stages {
 			for _, h := range s.Handlers {
-				h.Enabled.walkExprs(func(e *Expr) { b.WriteString(showPlaces(d.Input, e)) })
-				h.Body.walkExprs(func(e *Expr) { b.WriteString(showPlaces(d.Input, e)) })
+				h.Enabled.WalkExprs(func(e *expr.Expr) { b.WriteString(showPlaces(d.Input, e)) })
+				h.Body.WalkExprs(func(e *expr.Expr) { b.WriteString(showPlaces(d.Input, e)) })
 			}
 		}
 	}
 	for _, h := range doc.Handlers {
-		h.Body.walkExprs(func(e *Expr) { b.WriteString(showPlaces(d.Input, e)) })
+		h.Body.WalkExprs(func(e *expr.Expr) { b.WriteString(showPlaces(d.Input, e)) })
 	}
 	return b.String()
 }
 
-func showPlaces(text string, e *Expr) string {
+func showPlaces(text string, e *expr.Expr) string {
 	lines := strings.Split(text, "\n")
 	marks := make(map[int][]rune)
 	for i, r := range []rune(e.Source) {
-		p := e.at[i]
+		p := e.At[i]
 		row := marks[p.Line]
 		for len(row) < p.Column {
 			row = append(row, ' ')

@@ -7,7 +7,9 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 )
 
@@ -15,7 +17,7 @@ const blockHint = "write the expression as a block: !$ | and the expression on t
 
 // value turns a node into a value and reports what YAML allows but the
 // language does not. What it reports becomes null.
-func (s *source) value(n *yaml.Node) *Value {
+func (s *source) value(n *yaml.Node) *expr.Value {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
@@ -29,34 +31,34 @@ func (s *source) value(n *yaml.Node) *Value {
 	}
 }
 
-func (s *source) list(n *yaml.Node) *Value {
-	v := &Value{kind: valueList}
+func (s *source) list(n *yaml.Node) *expr.Value {
+	v := &expr.Value{Kind: expr.ValueList}
 	if !s.collectionTag(n, "!!seq") {
-		return &Value{Span: s.nodeSpan(n)}
+		return &expr.Value{Span: s.nodeSpan(n)}
 	}
 	var last diag.Pos
 	for _, child := range n.Content {
 		item := s.value(child)
 		last = s.end(child, item.Span)
-		v.items = append(v.items, item)
+		v.Elems = append(v.Elems, item)
 	}
 	v.Span = s.closed(n, last)
 	return v
 }
 
-func (s *source) mapping(n *yaml.Node) *Value {
+func (s *source) mapping(n *yaml.Node) *expr.Value {
 	if !s.collectionTag(n, "!!map") {
-		return &Value{Span: s.nodeSpan(n)}
+		return &expr.Value{Span: s.nodeSpan(n)}
 	}
 	if op, arg := s.v1Whole(n); op != nil && !s.foreign {
 		return s.v1Value(op, arg)
 	}
-	v := &Value{kind: valueMap}
+	v := &expr.Value{Kind: expr.ValueMap}
 	var last diag.Pos
 	first := make(map[string]diag.Span, len(n.Content)/2)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, op, ok := s.key(n.Content[i])
-		var item *Value
+		var item *expr.Value
 		if op == nil {
 			item = s.value(n.Content[i+1])
 		} else {
@@ -75,8 +77,8 @@ func (s *source) mapping(n *yaml.Node) *Value {
 			continue
 		}
 		first[key.Name] = key.Span
-		v.keys = append(v.keys, key)
-		v.items = append(v.items, item)
+		v.Names = append(v.Names, key)
+		v.Elems = append(v.Elems, item)
 	}
 	v.Span = s.closed(n, last)
 	return v
@@ -84,7 +86,7 @@ func (s *source) mapping(n *yaml.Node) *Value {
 
 // key reads the key of an entry: its name, and the operator when it is of the
 // first version of the language.
-func (s *source) key(n *yaml.Node) (k Key, op *v1Op, ok bool) {
+func (s *source) key(n *yaml.Node) (k expr.Key, op *v1Op, ok bool) {
 	at := s.nodeSpan(n)
 	switch {
 	case n.Kind == yaml.AliasNode:
@@ -101,21 +103,21 @@ func (s *source) key(n *yaml.Node) (k Key, op *v1Op, ok bool) {
 		return k, nil, false
 	}
 	if isQuoted(n) || n.Style&yaml.TaggedStyle != 0 {
-		return Key{n.Value, at}, nil, s.text(n, at)
+		return expr.Key{Name: n.Value, Span: at}, nil, s.text(n, at)
 	}
 	data, _ := plainScalar(n.Value)
 	if s.foreign {
-		return Key{n.Value, at}, nil, s.text(n, at)
+		return expr.Key{Name: n.Value, Span: at}, nil, s.text(n, at)
 	}
 	if _, isText := data.(string); !isText {
-		s.errorf(at, rules.Key, "put it in quotes: "+strconv.Quote(n.Value), "a key must be text, this one is %s", describeData(data))
+		s.errorf(at, rules.Key, "put it in quotes: "+strconv.Quote(n.Value), "a key must be text, this one is %s", datum.DescribeData(data))
 		return k, nil, false
 	}
 	name, op := v1Key(s, n)
 	if op != nil {
 		at.End = diag.Pos{Line: at.Start.Line, Column: at.Start.Column + utf8.RuneCountInString(name)}
 	}
-	return Key{name, at}, op, s.text(n, at)
+	return expr.Key{Name: name, Span: at}, op, s.text(n, at)
 }
 
 // text refuses U+0000, which no store keeps.
@@ -131,8 +133,8 @@ func isQuoted(n *yaml.Node) bool {
 	return n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0
 }
 
-func (s *source) scalar(n *yaml.Node) *Value {
-	v := &Value{}
+func (s *source) scalar(n *yaml.Node) *expr.Value {
+	v := &expr.Value{}
 	var at []diag.Pos // of an expression's runes
 	isExpr := n.Tag == "!$" && n.Style&yaml.TaggedStyle != 0
 	if isExpr {
@@ -153,20 +155,20 @@ func (s *source) scalar(n *yaml.Node) *Value {
 	case n.Style&yaml.TaggedStyle != 0 && !strings.Contains("!!str !!int !!float !!bool !!null", n.Tag):
 		s.unknownTag(n)
 	case n.Style&yaml.TaggedStyle != 0:
-		v.literal, problem = taggedScalar(n.Tag, n.Value)
+		v.Scalar, problem = taggedScalar(n.Tag, n.Value)
 	case isQuoted(n) || s.startsWith(n, '!'):
-		v.literal = n.Value
+		v.Scalar = n.Value
 		if strings.HasPrefix(n.Value, "!$ ") {
 			s.report(diag.Diagnostic{Span: v.Span, Severity: diag.Warning, Code: rules.ExprTrap, Hint: "put the tag before the quote, or " + blockHint,
 				Message: "this is text, not an expression: the tag stands inside it"})
 		}
 	default:
-		v.literal, problem = plainScalar(n.Value)
-		_, v.plain = v.literal.(string)
-		if _, isInt := v.literal.(int); isInt && leadingZero(n.Value) {
+		v.Scalar, problem = plainScalar(n.Value)
+		_, v.Plain = v.Scalar.(string)
+		if _, isInt := v.Scalar.(int); isInt && leadingZero(n.Value) {
 			s.report(diag.Diagnostic{Span: v.Span, Severity: diag.Warning, Code: rules.LeadingZero,
 				Hint:    "write " + strconv.Quote(n.Value) + " for text, or 0o… for an octal number",
-				Message: n.Value + " is read as the decimal number " + describeData(v.literal)})
+				Message: n.Value + " is read as the decimal number " + datum.DescribeData(v.Scalar)})
 		}
 	}
 	if problem != "" {
@@ -187,17 +189,17 @@ func (s *source) startsWith(n *yaml.Node, r rune) bool {
 }
 
 // secret reads !secret NAME.
-func (s *source) secret(n *yaml.Node, v *Value) {
+func (s *source) secret(n *yaml.Node, v *expr.Value) {
 	tag := s.tagSpan(n)
 	v.Span.Start = tag.Start
 	if n.Value == "" {
 		v.Span.End = tag.End
 	}
-	if !textForms["secret"].expr.MatchString(n.Value) {
-		s.errorf(v.Span, rules.Secret, "write !secret NAME", "want the name of a secret: %s", textForms["secret"].want)
+	if !datum.TextForms["secret"].Expr.MatchString(n.Value) {
+		s.errorf(v.Span, rules.Secret, "write !secret NAME", "want the name of a secret: %s", datum.TextForms["secret"].Want)
 		return
 	}
-	v.kind, v.secret = valueSecret, n.Value
+	v.Kind, v.Secret = expr.ValueSecret, n.Value
 }
 
 // collectionTag tells whether a list or mapping has no tag but its own.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine/core"
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -67,7 +68,7 @@ func (c *Claimed) start() (core.Start, error) {
 	if len(c.Entity.Shared) == 0 {
 		return s, nil
 	}
-	data, err := dsl.ParseJSON(c.Entity.Shared)
+	data, err := datum.ParseJSON(c.Entity.Shared)
 	if err != nil {
 		return s, fmt.Errorf("shared state of %s %s: %w", c.Flow, c.Key, err)
 	}
@@ -145,7 +146,7 @@ func (j *job) serves(p *dsl.Pipeline, flow *dsl.Flow) (bool, error) {
 		return true, nil
 	}
 	c := j.claimed
-	v, err := p.When.Eval(dsl.Env{
+	v, err := p.When.Eval(datum.Env{
 		"event":   model.EventData(c.Event),
 		"configs": j.n.e.settings.configs(j.def),
 		"flow":    map[string]any{"id": c.Flow, "key": c.Key, "state": planner.StateOf(flow, c.Entity.State)},

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"procaas/dsl"
+	"procaas/dsl/expr"
 	"procaas/engine"
 	"procaas/engine/enginetest"
 	"procaas/engine/model"
@@ -21,7 +22,7 @@ func (r *rig) sends() {
 	t := enginetest.Scripted("send", r.calls.Record(func(_ context.Context, _ *engine.Call, value any) (model.Result, error) {
 		return model.Result{Emit: []model.Event{{Type: value.(string)}}}, nil
 	}))
-	t.Emission = func(body *dsl.Value) dsl.Emission { return dsl.Emission{Type: body.Get("value")} }
+	t.Emission = func(body *expr.Value) dsl.Emission { return dsl.Emission{Type: body.Get("value")} }
 	t.Emits = true
 	r.types = append(r.types, t)
 }

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/engine/model"
 )
@@ -67,7 +67,7 @@ func (s *settings) refresh(ctx context.Context) error {
 	}
 	values := make(map[string]any, len(set))
 	for name, setting := range set {
-		if values[name], err = dsl.ParseJSON(setting.Value); err != nil {
+		if values[name], err = datum.ParseJSON(setting.Value); err != nil {
 			return fmt.Errorf("read config %s: %w", name, err)
 		}
 	}
@@ -236,7 +236,7 @@ func (e *Engine) SetConfig(ctx context.Context, name string, value any, ifRevisi
 	if err := d.checkConfig(name, value); err != nil {
 		return ConfigView{}, err
 	}
-	data, err := dsl.FormatJSON(value)
+	data, err := datum.FormatJSON(value)
 	if err != nil {
 		return ConfigView{}, &ConfigError{"invalid_config", fmt.Sprintf("config %s: %v", name, err)}
 	}

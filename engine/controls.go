@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine/planner"
 )
 
@@ -74,7 +74,7 @@ type liveControl struct {
 	Control
 	path    string
 	setting Setting
-	rate    dsl.Rate
+	rate    datum.Rate
 
 	off, over             string // why, for people
 	holdCause, limitCause string
@@ -120,7 +120,7 @@ func newLiveControl(path string, setting Setting) (*liveControl, error) {
 		return l, nil
 	}
 	var err error
-	l.rate, err = dsl.ParseRate(l.RateLimit)
+	l.rate, err = datum.ParseRate(l.RateLimit)
 	l.over = "over the limit of " + l.RateLimit + " at " + path + untilText(l.LimitUntil) + by
 	l.limitCause = path + " " + l.RateLimit
 	return l, err
@@ -279,7 +279,7 @@ func (c *controls) state(s *planner.Step, now time.Time) string {
 
 // limit tells the lowest rate that bounds a handler; empty for none.
 func (c *controls) limit(s *planner.Step, now time.Time) string {
-	var rates []dsl.Rate
+	var rates []datum.Rate
 	if r := s.Handler.RateLimit; r != nil {
 		rates = append(rates, r.Rate)
 	}
@@ -291,5 +291,5 @@ func (c *controls) limit(s *planner.Step, now time.Time) string {
 	if len(rates) == 0 {
 		return ""
 	}
-	return formatRate(slices.MinFunc(rates, func(a, b dsl.Rate) int { return cmp.Compare(a.PerSecond(), b.PerSecond()) }))
+	return formatRate(slices.MinFunc(rates, func(a, b datum.Rate) int { return cmp.Compare(a.PerSecond(), b.PerSecond()) }))
 }

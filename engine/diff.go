@@ -6,6 +6,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/engine/planner"
 )
 
@@ -150,7 +151,7 @@ func (c *comparison) plans(a, b *planner.Plan) {
 }
 
 // states compares the names of a shared state.
-func (c *comparison) states(owner string, a, b *dsl.Value, lost string) {
+func (c *comparison) states(owner string, a, b *expr.Value, lost string) {
 	var added []string
 	for i, k := range b.Keys() {
 		name, now := owner+"/"+k.Name, planner.ValueText(b.Items()[i])

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
+	"procaas/dsl/expr"
 	"procaas/engine/planner"
 )
 
@@ -78,8 +80,8 @@ func structChanges(prefix string, a, b reflect.Value, but []string) []FieldChang
 
 // fieldChange compares two values of a field: those of mappings name by name.
 func fieldChange(name string, a, b reflect.Value, preset string) []FieldChange {
-	if v, ok := a.Interface().(*dsl.Value); ok {
-		return valueChanges(name, v, b.Interface().(*dsl.Value))
+	if v, ok := a.Interface().(*expr.Value); ok {
+		return valueChanges(name, v, b.Interface().(*expr.Value))
 	}
 	isStruct := a.Kind() == reflect.Pointer && a.Type().Elem().Kind() == reflect.Struct
 	if isStruct && !a.IsNil() && !b.IsNil() {
@@ -93,7 +95,7 @@ func fieldChange(name string, a, b reflect.Value, preset string) []FieldChange {
 }
 
 // valueChanges compares two values; of mappings, name by name.
-func valueChanges(name string, a, b *dsl.Value) []FieldChange {
+func valueChanges(name string, a, b *expr.Value) []FieldChange {
 	if len(a.Keys()) == 0 || len(b.Keys()) == 0 {
 		if old, now := planner.ValueText(a), planner.ValueText(b); old != now {
 			return []FieldChange{{name, old, now}}
@@ -112,7 +114,7 @@ func valueChanges(name string, a, b *dsl.Value) []FieldChange {
 }
 
 // entryText shows an entry of a mapping; empty when there is none.
-func entryText(v *dsl.Value, name string) string {
+func entryText(v *expr.Value, name string) string {
 	if v.Get(name) == nil {
 		return ""
 	}
@@ -123,18 +125,18 @@ func entryText(v *dsl.Value, name string) string {
 // shows its preset: to write a default out changes nothing.
 func fieldText(v reflect.Value, preset string) string {
 	switch x := v.Interface().(type) {
-	case *dsl.Value:
+	case *expr.Value:
 		return planner.ValueText(x)
 	case time.Duration:
 		if x == 0 {
 			return ""
 		}
 		return x.String()
-	case dsl.Rate:
+	case datum.Rate:
 		return formatRate(x)
 	case dsl.Names:
 		return strings.Join(x, ", ")
-	case dsl.Bytes:
+	case datum.Bytes:
 		return bytesText(x)
 	case map[string]string:
 		parts := []string{}
@@ -173,7 +175,7 @@ func fieldText(v reflect.Value, preset string) string {
 }
 
 // bytesText shows a size in the largest unit that it is a multiple of.
-func bytesText(n dsl.Bytes) string {
+func bytesText(n datum.Bytes) string {
 	units := []string{"", "KiB", "MiB", "GiB", "TiB"}
 	for n != 0 && n%1024 == 0 && len(units) > 1 {
 		n, units = n/1024, units[1:]

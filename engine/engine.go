@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 	"procaas/engine/outbound"
@@ -295,7 +296,7 @@ func (e *Engine) Entity(ctx context.Context, flow, key string) (checkpoint.Entit
 	if len(r.Shared) == 0 {
 		return v, nil
 	}
-	data, err := dsl.ParseJSON(r.Shared)
+	data, err := datum.ParseJSON(r.Shared)
 	if err != nil {
 		return checkpoint.EntityView{}, fmt.Errorf("key %s of flow %s: shared state: %w", key, flow, err)
 	}

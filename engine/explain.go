@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -48,13 +48,13 @@ type WaitedFor struct {
 
 // A Decision is one condition that decides whether the handler runs.
 type Decision struct {
-	What   string     `json:"what"`   // such as enabled, or when of branch 2
-	Source string     `json:"source"` // as it is written, without !$
-	File   string     `json:"file"`
-	Line   int        `json:"line"` // from 1, as Column
-	Column int        `json:"column"`
-	Result string     `json:"result"` // true, false, error, unknown, or not_asked
-	Trace  *dsl.Trace `json:"trace"`  // null when it was not asked
+	What   string      `json:"what"`   // such as enabled, or when of branch 2
+	Source string      `json:"source"` // as it is written, without !$
+	File   string      `json:"file"`
+	Line   int         `json:"line"` // from 1, as Column
+	Column int         `json:"column"`
+	Result string      `json:"result"` // true, false, error, unknown, or not_asked
+	Trace  *expr.Trace `json:"trace"`  // null when it was not asked
 }
 
 // Deciders are the values of Explanation.DecidedBy. Programs may rely on them; the sentences

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/expr"
 	"procaas/engine"
 	"procaas/engine/model"
 )
@@ -111,7 +111,7 @@ func TestExplainSaysWhatDecided(t *testing.T) {
 	}
 	x = r.wantExplained(second, "work/a/tell", "enabled", "it was left out: enabled is false: configs.NOTIFY.enabled and", "enabled false")
 	var text strings.Builder
-	if err := dsl.WriteTrace(&text, x.Decisions[0].Trace, false); err != nil {
+	if err := expr.WriteTrace(&text, x.Decisions[0].Trace, false); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(text.String(), "configs.NOTIFY.enabled  ") || !strings.Contains(text.String(), "not needed") {

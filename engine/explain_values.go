@@ -7,7 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
+	"procaas/dsl/expr"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 )
@@ -44,10 +45,10 @@ func (x *explainer) leftUnasked() bool {
 
 // A question is a condition that lies before a handler.
 type question struct {
-	what   string     // as in [Decision]
-	value  *dsl.Value // null for none, and then it is not asked
-	before int        // handlers from this position on were decided later
-	ends   string     // the result after which no more is asked
+	what   string      // as in [Decision]
+	value  *expr.Value // null for none, and then it is not asked
+	before int         // handlers from this position on were decided later
+	ends   string      // the result after which no more is asked
 }
 
 // questions lists the conditions in the order in which the run asks them: of the stage, of
@@ -69,7 +70,7 @@ func (x *explainer) questions() []question {
 }
 
 // decisionOf describes a condition that has not been asked.
-func decisionOf(what string, v *dsl.Value) Decision {
+func decisionOf(what string, v *expr.Value) Decision {
 	d := Decision{What: what, File: v.Span.File, Line: v.Span.Start.Line, Column: v.Span.Start.Column, Result: "not_asked"}
 	if e := v.Expr(); e != nil {
 		d.Source = e.Source
@@ -80,7 +81,7 @@ func decisionOf(what string, v *dsl.Value) Decision {
 }
 
 // ask evaluates a condition once more.
-func (x *explainer) ask(ctx context.Context, d *Decision, v *dsl.Value, before int) error {
+func (x *explainer) ask(ctx context.Context, d *Decision, v *expr.Value, before int) error {
 	e := v.Expr()
 	if e == nil {
 		d.Result = d.Source
@@ -93,26 +94,26 @@ func (x *explainer) ask(ctx context.Context, d *Decision, v *dsl.Value, before i
 	d.Trace = e.Trace(ctx, env)
 	d.Result = d.Trace.Outcome
 	if got, err := d.Trace.Result(); err == nil {
-		d.Result = dsl.ShowValue(got)
+		d.Result = expr.ShowValue(got)
 	}
 	return inTime(ctx)
 }
 
 // env gives what an expression could read at the time, for what it reads. Handlers
 // from a position on had not been decided then.
-func (x *explainer) env(ctx context.Context, reads []dsl.Read, before int) (dsl.Env, error) {
+func (x *explainer) env(ctx context.Context, reads []datum.Read, before int) (datum.Env, error) {
 	configs, err := x.configs(ctx, reads)
 	if err != nil {
 		return nil, err
 	}
-	return dsl.Env{
+	return datum.Env{
 		"event":             model.EventData(x.record.Event),
 		planner.SharedRoot:  x.shared(reads, before),
 		planner.SourcesRoot: x.sources(before),
 		"configs":           configs,
 		"flow":              x.flow(),
 		"run":               map[string]any{"id": x.record.ID, "pipeline": x.record.Pipeline, "started": model.TimeData(x.saved.Began)},
-		"item":              dsl.Unknown{Why: "items are not kept"},
+		"item":              datum.Unknown{Why: "items are not kept"},
 	}, nil
 }
 
@@ -127,32 +128,32 @@ func (x *explainer) flow() map[string]any {
 
 // shared gives the shared state as it was before a position. A name that was written
 // later is not known when its former value was too large to be kept.
-func (x *explainer) shared(reads []dsl.Read, before int) map[string]any {
+func (x *explainer) shared(reads []datum.Read, before int) map[string]any {
 	out := map[string]any{}
 	for _, n := range x.plan.Shared {
 		out[n.Name] = n.Value
 		if raw, ok := x.saved.Shared[n.Name]; ok {
-			if value, err := dsl.ParseJSON(raw); err == nil {
+			if value, err := datum.ParseJSON(raw); err == nil {
 				out[n.Name] = value
 			}
 		}
 		// What the handler itself saw comes first, then what a later one found and replaced; what
 		// the run has now counts only when nobody has written the name since.
 		if raw, ok := x.saw[n.Name]; ok {
-			if value, err := dsl.ParseJSON(raw); err == nil {
+			if value, err := datum.ParseJSON(raw); err == nil {
 				out[n.Name] = value
 				continue
 			}
 		}
 		if raw, known := x.replaced(n.Name, before); known {
-			if value, err := dsl.ParseJSON(raw); err == nil {
+			if value, err := datum.ParseJSON(raw); err == nil {
 				out[n.Name] = value
 				continue
 			}
 		}
 		if by := x.laterWriter(n.Name, before); by != "" {
-			out[n.Name] = dsl.Unknown{Why: by + " has changed it since"}
-			if path := (dsl.Path{planner.SharedRoot, n.Name}); slices.ContainsFunc(reads, func(r dsl.Read) bool { return r.Path.Overlaps(path) }) {
+			out[n.Name] = datum.Unknown{Why: by + " has changed it since"}
+			if path := (datum.Path{planner.SharedRoot, n.Name}); slices.ContainsFunc(reads, func(r datum.Read) bool { return r.Path.Overlaps(path) }) {
 				x.missing("shared-state.%s as it was then: %s has changed it since", n.Name, by)
 			}
 		}
@@ -193,10 +194,10 @@ func (x *explainer) sources(before int) map[string]any {
 		if saved.Status != 0 {
 			source["status"] = saved.Status
 		}
-		if value, err := dsl.ParseJSON(saved.Response); err == nil {
+		if value, err := datum.ParseJSON(saved.Response); err == nil {
 			source["response"] = value
 		} else if !s.Keeps {
-			source["response"] = dsl.Unknown{Why: "the response of " + s.Path + " was not kept"}
+			source["response"] = datum.Unknown{Why: "the response of " + s.Path + " was not kept"}
 		}
 		out[s.Handler.ID] = source
 	}
@@ -205,7 +206,7 @@ func (x *explainer) sources(before int) map[string]any {
 
 // configs gives the live settings of the time when the handler was decided about,
 // as the audit tells them.
-func (x *explainer) configs(ctx context.Context, reads []dsl.Read) (map[string]any, error) {
+func (x *explainer) configs(ctx context.Context, reads []datum.Read) (map[string]any, error) {
 	out := map[string]any{}
 	now := x.e.settings.configs(x.d)
 	// Today's values, unless the audit tells of a change since: below.
@@ -242,9 +243,9 @@ func (x *explainer) before(name string, a Audited) any {
 	if len(a.Before) == 0 {
 		return x.d.declared[name]
 	}
-	value, err := dsl.ParseJSON(a.Before)
+	value, err := datum.ParseJSON(a.Before)
 	if err != nil {
-		return dsl.Unknown{Why: "the audit cannot be read"}
+		return datum.Unknown{Why: "the audit cannot be read"}
 	}
 	return value
 }

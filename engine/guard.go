@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine/core"
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -324,7 +325,7 @@ func rateReason(r *dsl.RateLimit) string {
 }
 
 // formatRate writes a rate as authors do.
-func formatRate(r dsl.Rate) string {
+func formatRate(r datum.Rate) string {
 	unit := r.Per.String()
 	switch r.Per {
 	case time.Second:

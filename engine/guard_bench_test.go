@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine/core"
 	"procaas/engine/planner"
 )
@@ -18,7 +19,7 @@ func BenchmarkGuard(b *testing.B) {
 	free := &planner.Step{Path: "work/a/one", StagePath: "work/a", Handler: &dsl.Handler{}}
 	free.Type.Name = "call"
 	limited := *free
-	limited.Handler = &dsl.Handler{RateLimit: &dsl.RateLimit{Rate: dsl.Rate{Count: 1e9, Per: time.Second}}, MaxInFlight: 10}
+	limited.Handler = &dsl.Handler{RateLimit: &dsl.RateLimit{Rate: datum.Rate{Count: 1e9, Per: time.Second}}, MaxInFlight: 10}
 	limited.Handler.Critical = new(bool)
 	limited.Handler.Fallback = &dsl.Fallback{}
 	ramping := limited

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine/model"
 )
 
@@ -55,11 +56,11 @@ type Call struct {
 	// Memory holds what may be forgotten at any time.
 	Memory *Memory
 
-	HTTP     *http.Client                     // shared; its transport dials only what [outbound.Reach] allows
-	Log      *slog.Logger                     // with the keys path, run, key and attempt
-	Resolve  func(dsl.Secret) (string, error) // looks a secret up at the time of the call; what it gives is kept out of the result and the error
-	Hide     func(text string) string         // takes out what Resolve has given; the result and the error need it only before they are cut short
-	MaxReply int64                            // bound of a response body that sets none itself; bytes
+	HTTP     *http.Client                       // shared; its transport dials only what [outbound.Reach] allows
+	Log      *slog.Logger                       // with the keys path, run, key and attempt
+	Resolve  func(datum.Secret) (string, error) // looks a secret up at the time of the call; what it gives is kept out of the result and the error
+	Hide     func(text string) string           // takes out what Resolve has given; the result and the error need it only before they are cut short
+	MaxReply int64                              // bound of a response body that sets none itself; bytes
 }
 
 // Classify gives what a handler has returned the class that only the network tells; see

@@ -8,7 +8,7 @@ import (
 	"net/url"
 	"strings"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 )
 
 // maxRequestData bounds what is read of the body of a request.
@@ -46,7 +46,7 @@ func bodyData(contentType string, data []byte) (any, error) {
 	}
 	switch kind, _, _ := mime.ParseMediaType(contentType); kind {
 	case "application/json":
-		body, err := dsl.ParseJSON(data)
+		body, err := datum.ParseJSON(data)
 		if err != nil {
 			return nil, fmt.Errorf("body: %w", err)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -271,7 +272,7 @@ func (d *definition) checkPayload(ctx context.Context, ev model.Event) error {
 	}
 	e := &IntakeError{Code: "invalid_payload", Message: misfit.Error()}
 	for _, f := range misfit.Faults {
-		e.Faults = append(e.Faults, dsl.Fault{Path: slices.Concat(dsl.Path{"payload"}, f.Path), Message: f.Message})
+		e.Faults = append(e.Faults, dsl.Fault{Path: slices.Concat(datum.Path{"payload"}, f.Path), Message: f.Message})
 	}
 	return e
 }
@@ -324,9 +325,9 @@ func flowKey(f *dsl.Flow, ev model.Event) (string, error) {
 	}
 	field := "payload"
 	if reads := f.Key.Reads(); len(reads) > 0 && len(reads[0].Path) > 1 {
-		field = dsl.Path(reads[0].Path[1:]).String()
+		field = datum.Path(reads[0].Path[1:]).String()
 	}
-	v, err := f.Key.Eval(dsl.Env{"event": model.EventData(ev)})
+	v, err := f.Key.Eval(datum.Env{"event": model.EventData(ev)})
 	if err != nil {
 		return "", &IntakeError{
 			Code: "missing_key", Field: field,
@@ -411,7 +412,7 @@ func invalid(field, message string) error {
 
 // hashEvent tells events of one id apart by what their sender said.
 func hashEvent(ev model.Event) (string, error) {
-	data, err := dsl.FormatJSON(map[string]any{
+	data, err := datum.FormatJSON(map[string]any{
 		"type": ev.Type, "key": ev.Key, "payload": ev.Payload, "time": model.TimeData(ev.Time),
 		"at": model.TimeData(ev.At), "delay_tolerance": int(ev.DelayTolerance), "priority": ev.Priority,
 	})

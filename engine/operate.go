@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine/checkpoint"
 	"procaas/engine/core"
 	"procaas/engine/model"
@@ -67,11 +67,11 @@ func (e *Engine) Audit(ctx context.Context, f AuditFilter) ([]AuditView, error) 
 			Revision: a.Revision, Changed: a.Changed, By: a.By.Name, Reason: a.By.Reason, Kind: a.Kind, Name: a.Name, Hash: hex.EncodeToString(a.Hash),
 		}
 		if len(a.Before) > 0 {
-			if v.Before, err = dsl.ParseJSON(a.Before); err != nil {
+			if v.Before, err = datum.ParseJSON(a.Before); err != nil {
 				return nil, fmt.Errorf("read audit %d: before: %w", a.Revision, err)
 			}
 		}
-		if v.After, err = dsl.ParseJSON(a.After); err != nil {
+		if v.After, err = datum.ParseJSON(a.After); err != nil {
 			return nil, fmt.Errorf("read audit %d: after: %w", a.Revision, err)
 		}
 		out[i] = v

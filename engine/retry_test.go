@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/engine/core"
 	"procaas/engine/planner"
@@ -54,7 +55,7 @@ func TestDelaysGrowByFactorUpToTheCap(t *testing.T) {
 
 func TestDeviationFeedsTheNextDelayAndIsNotCapped(t *testing.T) {
 	t.Parallel()
-	p := dsl.Retry{MinDelay: 100 * time.Millisecond, MaxDelay: 300 * time.Millisecond, Factor: 2, Jitter: dsl.Jitter{Share: 0.5}}
+	p := dsl.Retry{MinDelay: 100 * time.Millisecond, MaxDelay: 300 * time.Millisecond, Factor: 2, Jitter: datum.Jitter{Share: 0.5}}
 	// 100; 100*2=200, +100=300; 300*2 capped to 300, +150=450; the same again.
 	have := delays(p, 4, 1)
 	want := []time.Duration{1e8, 3e8, 4.5e8, 4.5e8}
@@ -65,7 +66,7 @@ func TestDeviationFeedsTheNextDelayAndIsNotCapped(t *testing.T) {
 
 func TestDelayIsNeverNegativeAndGrowsAgain(t *testing.T) {
 	t.Parallel()
-	p := dsl.Retry{MinDelay: 100 * time.Millisecond, MaxDelay: time.Minute, Factor: 2, Jitter: dsl.Jitter{Share: 1}}
+	p := dsl.Retry{MinDelay: 100 * time.Millisecond, MaxDelay: time.Minute, Factor: 2, Jitter: datum.Jitter{Share: 1}}
 	low := core.NextDelay(p, core.Repetition{Number: 2, Before: p.MinDelay, Noise: -5})
 	if low <= 0 || low > time.Millisecond {
 		t.Errorf("have %v, want nearly nothing", low)
@@ -84,8 +85,8 @@ func TestDelayIsNeverNegativeAndGrowsAgain(t *testing.T) {
 
 func TestDelayBoundsThatFillAnInteger(t *testing.T) {
 	t.Parallel()
-	p := dsl.Retry{MinDelay: 1 << 62, MaxDelay: 1<<63 - 1, Factor: 100, Jitter: dsl.Jitter{Share: 1}}
-	for _, word := range []string{"", dsl.FullJitter, dsl.DecorrelatedJitter} {
+	p := dsl.Retry{MinDelay: 1 << 62, MaxDelay: 1<<63 - 1, Factor: 100, Jitter: datum.Jitter{Share: 1}}
+	for _, word := range []string{"", datum.FullJitter, datum.DecorrelatedJitter} {
 		p.Jitter.Word = word
 		for _, noise := range []float64{-9, 0, 9} {
 			if d := core.NextDelay(p, core.Repetition{Number: 1_000_000, Before: 1 << 62, Noise: noise}); d <= 0 {
@@ -105,14 +106,14 @@ func TestWordsTakeDelaysEvenlyFromARange(t *testing.T) {
 		before    time.Duration
 		low, high time.Duration
 	}{
-		{dsl.FullJitter, 1, 0, 0, 100 * ms},
-		{dsl.FullJitter, 3, 5 * ms, 0, 400 * ms},
-		{dsl.FullJitter, 9, 0, 0, time.Second},
-		{dsl.DecorrelatedJitter, 1, 0, 100 * ms, 300 * ms},
-		{dsl.DecorrelatedJitter, 7, 200 * ms, 100 * ms, 600 * ms},
-		{dsl.DecorrelatedJitter, 7, 900 * ms, 100 * ms, time.Second},
+		{datum.FullJitter, 1, 0, 0, 100 * ms},
+		{datum.FullJitter, 3, 5 * ms, 0, 400 * ms},
+		{datum.FullJitter, 9, 0, 0, time.Second},
+		{datum.DecorrelatedJitter, 1, 0, 100 * ms, 300 * ms},
+		{datum.DecorrelatedJitter, 7, 200 * ms, 100 * ms, 600 * ms},
+		{datum.DecorrelatedJitter, 7, 900 * ms, 100 * ms, time.Second},
 	} {
-		p := dsl.Retry{MinDelay: 100 * ms, MaxDelay: time.Second, Factor: 2, Jitter: dsl.Jitter{Word: tc.word}}
+		p := dsl.Retry{MinDelay: 100 * ms, MaxDelay: time.Second, Factor: 2, Jitter: datum.Jitter{Word: tc.word}}
 		rnd := rand.New(rand.NewPCG(1, 2))
 		const n, parts = 20_000, 10
 		var in [parts]int

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine"
 	"procaas/engine/core"
 	"procaas/engine/model"
@@ -53,7 +53,7 @@ func TestResponseMustBeData(t *testing.T) {
 		`want a text in UTF-8, have other bytes`:                                                           "\xff",
 		`["\xff"]: want a text in UTF-8, have other bytes`:                                                 map[string]any{"\xff": 1},
 		`want at most 60 levels of lists and mappings, have more`:                                          deep,
-		`have the secret TOKEN, which is only for calls`:                                                   dsl.Secret{Name: "TOKEN"},
+		`have the secret TOKEN, which is only for calls`:                                                   datum.Secret{Name: "TOKEN"},
 	} {
 		run, task, live := call(t, model.Event{Type: "p"})
 		run.Finish(task.Ref(), core.Outcome{Result: model.Result{Response: response}}, live)
@@ -99,12 +99,12 @@ func TestBodyBelongsToTheHandler(t *testing.T) {
 	if len(again) != 1 {
 		t.Fatalf("have %d tasks, want 1", len(again))
 	}
-	if text, _ := dsl.FormatJSON(again[0].Body); string(text) != `{"a":{"list":[1]}}` {
+	if text, _ := datum.FormatJSON(again[0].Body); string(text) != `{"a":{"list":[1]}}` {
 		t.Errorf("have the body %s at the second attempt", text)
 	}
 	run.Finish(task.Ref(), core.Outcome{}, live)
 	v := engine.View(engine.RunRecord{Checkpoint: run.Change().Checkpoint})
-	if text, _ := dsl.FormatJSON(v.SharedState); string(text) != `{"a":{"list":[1]},"got":null}` {
+	if text, _ := datum.FormatJSON(v.SharedState); string(text) != `{"a":{"list":[1]},"got":null}` {
 		t.Errorf("have the state %s", text)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/checkpoint"
@@ -163,7 +163,7 @@ func parse(text string) (any, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
 	}
-	return dsl.ParseJSON([]byte(text))
+	return datum.ParseJSON([]byte(text))
 }
 
 func (s *script) printf(format string, args ...any) { fmt.Fprintf(&s.out, format+"\n", args...) }
@@ -236,7 +236,7 @@ func (s *script) step() {
 	tasks := s.run.Ready(s.live())
 	s.save()
 	for _, t := range tasks {
-		body, err := dsl.FormatJSON(t.Body)
+		body, err := datum.FormatJSON(t.Body)
 		if err != nil {
 			body = []byte(err.Error())
 		}
@@ -424,7 +424,7 @@ func (s *script) show(what string) error {
 	v := engine.View(s.saved)
 	switch what {
 	case "state":
-		text, err := dsl.FormatJSON(v.SharedState)
+		text, err := datum.FormatJSON(v.SharedState)
 		s.printf("%s", text)
 		return err
 	case "handlers":

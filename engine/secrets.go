@@ -15,6 +15,7 @@ import (
 	"sync"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 )
@@ -27,7 +28,7 @@ type SecretUse struct {
 }
 
 // resolve looks a secret up for a call of a step.
-func (e *Engine) resolve(b *dsl.Bundle, step *planner.Step, s dsl.Secret) (string, error) {
+func (e *Engine) resolve(b *dsl.Bundle, step *planner.Step, s datum.Secret) (string, error) {
 	if e.o.Secrets == nil {
 		return "", fmt.Errorf("secret %s: no source of secrets is set", s.Name)
 	}
@@ -48,7 +49,7 @@ func (e *Engine) resolve(b *dsl.Bundle, step *planner.Step, s dsl.Secret) (strin
 // is logged of it. Services echo what they are sent, in errors above all. It lives
 // no longer than the call.
 type Secrets struct {
-	source func(dsl.Secret) (string, error)
+	source func(datum.Secret) (string, error)
 
 	mu    sync.Mutex // guards the following
 	forms []string   // of the secrets that were given out, the longest first
@@ -56,10 +57,10 @@ type Secrets struct {
 }
 
 // NewSecrets makes the secrets of a call, which come from a source.
-func NewSecrets(source func(dsl.Secret) (string, error)) *Secrets { return &Secrets{source: source} }
+func NewSecrets(source func(datum.Secret) (string, error)) *Secrets { return &Secrets{source: source} }
 
 // Resolve is [Call].Resolve.
-func (s *Secrets) Resolve(secret dsl.Secret) (string, error) {
+func (s *Secrets) Resolve(secret datum.Secret) (string, error) {
 	text, err := s.source(secret)
 	if err != nil || text == "" {
 		return text, err

@@ -16,15 +16,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine/model"
 )
 
 // knowing gives secrets that were given out.
 func knowing(t interface{ Fatal(...any) }, texts ...string) *Secrets {
-	s := NewSecrets(func(s dsl.Secret) (string, error) { return s.Name, nil })
+	s := NewSecrets(func(s datum.Secret) (string, error) { return s.Name, nil })
 	for _, text := range texts {
-		if have, err := s.Resolve(dsl.Secret{Name: text}); err != nil || have != text {
+		if have, err := s.Resolve(datum.Secret{Name: text}); err != nil || have != text {
 			t.Fatal(have, err)
 		}
 	}

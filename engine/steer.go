@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -315,7 +315,7 @@ func (c *Control) checkLimit(change ControlChange, now time.Time) error {
 		}
 		return nil
 	}
-	rate, err := dsl.ParseRate(c.RateLimit)
+	rate, err := datum.ParseRate(c.RateLimit)
 	if err != nil {
 		return invalidControl("rate_limit: %v; to let nothing through, switch off or hold", err)
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -149,7 +149,7 @@ func (x *explainer) step(ctx context.Context, s *planner.Step) (StoryStep, error
 // called tells what a handler asked for and was given.
 func (x *explainer) called(ctx context.Context, step *StoryStep, s *planner.Step, saved checkpoint.Record) error {
 	step.Status = saved.Status
-	if value, err := dsl.ParseJSON(saved.Response); err == nil {
+	if value, err := datum.ParseJSON(saved.Response); err == nil {
 		step.Response = value
 	} else if saved.Outcome == model.OutcomeSucceeded {
 		step.ResponseGone = "it is not kept, since nothing later reads it"
@@ -177,7 +177,7 @@ func (x *explainer) called(ctx context.Context, step *StoryStep, s *planner.Step
 		return nil
 	}
 	body = withoutSecrets(body)
-	text, err := dsl.FormatJSON(body)
+	text, err := datum.FormatJSON(body)
 	if err != nil {
 		step.RequestGone = err.Error()
 		return nil
@@ -194,8 +194,8 @@ func (x *explainer) called(ctx context.Context, step *StoryStep, s *planner.Step
 const maxRequests = 4 << 20
 
 // lostIn tells why a path leads to what is not known; empty when it is known.
-func lostIn(v any, path dsl.Path) string {
-	if u, lost := v.(dsl.Unknown); lost {
+func lostIn(v any, path datum.Path) string {
+	if u, lost := v.(datum.Unknown); lost {
 		return u.Why
 	}
 	m, ok := v.(map[string]any)
@@ -219,7 +219,7 @@ func lostIn(v any, path dsl.Path) string {
 // withoutSecrets writes three stars for each secret of a value.
 func withoutSecrets(v any) any {
 	switch v := v.(type) {
-	case dsl.Secret:
+	case datum.Secret:
 		return hidden
 	case map[string]any:
 		out := make(map[string]any, len(v))
@@ -268,7 +268,7 @@ func (x *explainer) valueAt(name string, position int) StateValue {
 		}
 		raw = x.saved.Shared[name]
 	}
-	value, err := dsl.ParseJSON(raw)
+	value, err := datum.ParseJSON(raw)
 	if err != nil {
 		return StateValue{Gone: err.Error()}
 	}

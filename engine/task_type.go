@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine/model"
 )
 
@@ -74,14 +75,14 @@ func mergePayloads(q *dsl.Queue, first, second json.RawMessage) (json.RawMessage
 	if err != nil {
 		return nil, err
 	}
-	return dsl.FormatJSON(merged)
+	return datum.FormatJSON(merged)
 }
 
 func taskPayload(data json.RawMessage) (any, error) {
 	if len(data) == 0 {
 		return nil, nil
 	}
-	v, err := dsl.ParseJSON(data)
+	v, err := datum.ParseJSON(data)
 	if err != nil {
 		return nil, fmt.Errorf("%w: payload: %w", ErrTask, err)
 	}

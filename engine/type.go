@@ -4,6 +4,7 @@ import (
 	"reflect"
 
 	"procaas/dsl"
+	"procaas/dsl/expr"
 )
 
 // A HandlerType is one kind of handler: what the language knows of it, and how
@@ -47,11 +48,13 @@ func Type[T any, P interface {
 		t.Check = c.CheckBody
 	}
 	if o, ok := zero.(interface {
-		Operation(*dsl.Value) (dsl.Operation, bool)
+		Operation(*expr.Value) (dsl.Operation, bool)
 	}); ok {
 		t.Operation = o.Operation
 	}
-	if e, ok := zero.(interface{ Emission(*dsl.Value) dsl.Emission }); ok {
+	if e, ok := zero.(interface {
+		Emission(*expr.Value) dsl.Emission
+	}); ok {
 		t.Emission = e.Emission
 	}
 	_, t.SetsState = zero.(interface{ SetsState() })

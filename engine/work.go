@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine/checkpoint"
 	"procaas/engine/core"
 	"procaas/engine/model"
@@ -558,7 +558,7 @@ func (j *job) call(ctx context.Context, t core.Attempt) ended {
 func (j *job) handle(ctx context.Context, t core.Attempt, span *attemptTrace) (result model.Result, err error) {
 	e, c := j.n.e, j.claimed
 	log := j.ofCall(&t)
-	secrets := NewSecrets(func(s dsl.Secret) (string, error) { return e.resolve(j.def.bundle, t.Step, s) })
+	secrets := NewSecrets(func(s datum.Secret) (string, error) { return e.resolve(j.def.bundle, t.Step, s) })
 	defer func() {
 		if p := recover(); p != nil {
 			what := secrets.Hide(fmt.Sprint(p))

@@ -4,11 +4,12 @@ import (
 	"strings"
 
 	"procaas/dsl"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 )
 
 // literal gives the text of a field that is known before any run.
-func literal(v *dsl.Value) (string, bool) {
+func literal(v *expr.Value) (string, bool) {
 	if v == nil {
 		return "", false
 	}
@@ -23,13 +24,13 @@ func literal(v *dsl.Value) (string, bool) {
 // checkNoSecrets refuses secrets in a body whose values are kept or shown: in the inbox,
 // in the shared state, or in an error.
 func checkNoSecrets(b *dsl.Body) {
-	eachSecret(b.Value, func(v *dsl.Value) {
+	eachSecret(b.Value, func(v *expr.Value) {
 		b.Errorf(v.Span, rules.Body, "send it with a request", "%s keeps what it is given, so it takes no secret", b.Handler.Type)
 	})
 }
 
 // eachSecret finds the secrets in a value.
-func eachSecret(v *dsl.Value, found func(*dsl.Value)) {
+func eachSecret(v *expr.Value, found func(*expr.Value)) {
 	if v == nil || v.Expr() != nil {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 	"procaas/engine"
 	"procaas/engine/model"
@@ -67,7 +68,7 @@ type Emit struct {
 func (*Emit) Emits() {}
 
 // Emission tells what event a body hands in.
-func (*Emit) Emission(body *dsl.Value) dsl.Emission {
+func (*Emit) Emission(body *expr.Value) dsl.Emission {
 	return dsl.Emission{Type: body.Get("type"), Payload: body.Get("payload"), Named: body.Get("id") != nil}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/model"
@@ -116,7 +117,7 @@ func call(t *testing.T, b *dsl.Bundle, d *datadriven.TestData) string {
 	h := b.Pipeline("p").Stages[0].Handlers[0]
 	typ := handlers.All()[slices.IndexFunc(handlers.All(), func(t engine.HandlerType) bool { return t.Name == h.Type })]
 	state, _ := b.Pipeline("p").SharedState.Literal()
-	data, err := h.Body.Eval(dsl.Env{
+	data, err := h.Body.Eval(datum.Env{
 		"event":        map[string]any{"id": "e-1", "payload": map[string]any{"id": "o/1?"}},
 		"shared-state": state, "configs": map[string]any{"TARIFFS": []any{"econom"}},
 	})
@@ -145,13 +146,13 @@ func call(t *testing.T, b *dsl.Bundle, d *datadriven.TestData) string {
 }
 
 func describeResult(w io.Writer, r model.Result) {
-	response, _ := dsl.FormatJSON(r.Response)
+	response, _ := datum.FormatJSON(r.Response)
 	fmt.Fprintf(w, "response: %s\n", response)
 	if !r.Until.IsZero() {
 		fmt.Fprintf(w, "until: %v from now\n", r.Until.Sub(now))
 	}
 	for _, e := range r.Emit {
-		payload, _ := dsl.FormatJSON(e.Payload)
+		payload, _ := datum.FormatJSON(e.Payload)
 		fmt.Fprintf(w, "event: type=%s source=%s id=%q key=%q payload=%s priority=%d tolerance=%v\n",
 			e.Type, e.Source, e.ID, e.Key, payload, e.Priority, e.DelayTolerance)
 		if !e.At.IsZero() {

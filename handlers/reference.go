@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 )
 
 // Reference describes handler types, or other mappings, in Markdown: what each does,
@@ -104,34 +105,34 @@ func typeName(f *dsl.Field) string {
 	}
 	// A field of any kind may still want a certain one of its expression.
 	kind := f.Kind
-	if kind == dsl.AnyKind {
+	if kind == datum.AnyKind {
 		kind = f.ExprKind
 	}
 	switch kind {
-	case dsl.BoolKind:
+	case datum.BoolKind:
 		return "true or false"
-	case dsl.IntKind:
+	case datum.IntKind:
 		return "whole number"
-	case dsl.FloatKind:
+	case datum.FloatKind:
 		return "number"
-	case dsl.StringKind:
+	case datum.StringKind:
 		return "text"
-	case dsl.DurationKind:
+	case datum.DurationKind:
 		return "duration"
-	case dsl.TimeKind:
+	case datum.TimeKind:
 		return "time"
-	case dsl.BytesKind:
+	case datum.BytesKind:
 		return "size"
-	case dsl.RateKind:
+	case datum.RateKind:
 		return "rate"
-	case dsl.JitterKind:
+	case datum.JitterKind:
 		return "share, full or decorrelated"
-	case dsl.ListKind:
+	case datum.ListKind:
 		if f.Names {
 			return "text or list"
 		}
 		return "list"
-	case dsl.MapKind, dsl.ObjectKind:
+	case datum.MapKind, datum.ObjectKind:
 		return "mapping"
 	}
 	return "anything"

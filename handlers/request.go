@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine"
 	"procaas/engine/model"
 )
@@ -92,7 +93,7 @@ type Request struct {
 	// MaxResponse is the size that the reply must not exceed, also one that is
 	// dropped; 1MiB when it is left out. A larger one is an error that is not
 	// repeated.
-	MaxResponse dsl.Bytes `yaml:"max-response" min:"1" max:"64MiB"`
+	MaxResponse datum.Bytes `yaml:"max-response" min:"1" max:"64MiB"`
 
 	// Redirects is how many redirects are followed. Without, a redirect is a reply
 	// like any other. Headers of the pipeline are not sent to another host.

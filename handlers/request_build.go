@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine"
 )
 
@@ -241,7 +242,7 @@ func (r *Request) encodeBody(s *secrets) (text, contentType string, err error) {
 		if err != nil {
 			return "", "", fmt.Errorf("body: %w", err)
 		}
-		data, err := dsl.FormatJSON(open)
+		data, err := datum.FormatJSON(open)
 		if err != nil {
 			return "", "", fmt.Errorf("body: %w", err)
 		}

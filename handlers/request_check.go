@@ -7,6 +7,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 	"procaas/engine/outbound"
 )
@@ -45,7 +46,7 @@ func checkAddress(b *dsl.Body) {
 
 // checkServicePath finds a query that was written into the path. It would be escaped,
 // and the service would be asked for a path that it does not have.
-func checkServicePath(b *dsl.Body, path *dsl.Value) {
+func checkServicePath(b *dsl.Body, path *expr.Value) {
 	text, ok := literal(path)
 	if !ok {
 		return
@@ -96,7 +97,7 @@ func checkURL(b *dsl.Body, text string) {
 
 // checkPayload looks at what is sent, and how.
 func checkPayload(b *dsl.Body) {
-	var given *dsl.Value
+	var given *expr.Value
 	for _, name := range []string{"body", "form", "raw"} {
 		value := b.Field(name)
 		if value == nil {
@@ -125,7 +126,7 @@ func checkPayload(b *dsl.Body) {
 // requests to declared services.
 func checkSecrets(b *dsl.Body) {
 	if len(b.Bundle.Services) == 0 {
-		eachSecret(b.Value, func(v *dsl.Value) {
+		eachSecret(b.Value, func(v *expr.Value) {
 			b.Errorf(v.Span, rules.UnknownHost, "declare the host below services, and write service and path instead of url",
 				"a secret is sent to a declared service only, and there is none")
 		})

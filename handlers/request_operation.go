@@ -5,11 +5,12 @@ import (
 	"net/http"
 
 	"procaas/dsl"
+	"procaas/dsl/expr"
 )
 
 // Operation tells what a body calls, as far as that is written out: a request that
 // computes its service calls what nobody knows before.
-func (*Request) Operation(body *dsl.Value) (dsl.Operation, bool) {
+func (*Request) Operation(body *expr.Value) (dsl.Operation, bool) {
 	service, ok := literal(body.Get("service"))
 	if !ok && body.Get("service") != nil {
 		return dsl.Operation{}, false
@@ -28,7 +29,7 @@ func (*Request) Operation(body *dsl.Value) (dsl.Operation, bool) {
 
 // methodOf is the method of a request; empty when it is computed, or depends on
 // whether a computed body is null.
-func methodOf(body *dsl.Value) string {
+func methodOf(body *expr.Value) string {
 	if v := body.Get("method"); !v.IsNull() {
 		method, _ := literal(v)
 		return method
@@ -49,7 +50,7 @@ func methodOf(body *dsl.Value) string {
 }
 
 // expectedOf lists the statuses of success; none when they are computed.
-func expectedOf(body *dsl.Value) []string {
+func expectedOf(body *expr.Value) []string {
 	v := body.Get("expect")
 	if v.IsNull() {
 		return []string{"2xx"}

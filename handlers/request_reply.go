@@ -12,7 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine"
 	"procaas/engine/model"
 )
@@ -137,7 +137,7 @@ func (r *Request) decode(resp *http.Response, data []byte) (any, error) {
 	case kind == "application/json" || strings.HasSuffix(kind, "+json"):
 		return decodeJSON(data)
 	case (kind == "" || kind == "text/plain") && looksLikeJSON(data):
-		if value, err := dsl.ParseJSON(data); err == nil {
+		if value, err := datum.ParseJSON(data); err == nil {
 			return value, nil
 		}
 	}
@@ -152,7 +152,7 @@ func looksLikeJSON(data []byte) bool {
 
 // decodeJSON gives an error that follows the word "reply".
 func decodeJSON(data []byte) (any, error) {
-	value, err := dsl.ParseJSON(data)
+	value, err := datum.ParseJSON(data)
 	if err != nil {
 		return nil, fmt.Errorf("is not JSON: %w", err)
 	}
@@ -188,7 +188,7 @@ func errorBody(data []byte) any {
 	if len(data) == excerptRead {
 		return nil
 	}
-	body, err := dsl.ParseJSON(data)
+	body, err := datum.ParseJSON(data)
 	if err != nil {
 		return nil
 	}

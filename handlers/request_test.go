@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine"
 	"procaas/engine/model"
 	"procaas/handlers"
@@ -25,7 +26,7 @@ var now = time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
 
 // newCall is a call as the driver makes it, with a transport of the test.
 func newCall(t http.RoundTripper, services ...*dsl.Service) *engine.Call {
-	secrets := engine.NewSecrets(func(s dsl.Secret) (string, error) {
+	secrets := engine.NewSecrets(func(s datum.Secret) (string, error) {
 		if s.Name != "TOKEN" {
 			return "", fmt.Errorf("no secret %s", s.Name)
 		}
@@ -90,10 +91,10 @@ func TestRequestSendsWhatItsFieldsSay(t *testing.T) {
 		{name: "empty raw is a body", request: handlers.Request{URL: target, Raw: &empty},
 			want: "POST " + target, headers: map[string]string{"Content-Type": "text/plain; charset=utf-8"}},
 		{name: "headers", request: handlers.Request{URL: target, Headers: map[string]any{
-			"authorization": dsl.Secret{Name: "TOKEN"}, "X-Number": 7, "X-None": nil, "user-agent": "taxi/1"}},
+			"authorization": datum.Secret{Name: "TOKEN"}, "X-Number": 7, "X-None": nil, "user-agent": "taxi/1"}},
 			want: "GET " + target, headers: map[string]string{
 				"Authorization": "s3cr3t", "X-Number": "7", "X-None": "", "User-Agent": "taxi/1"}},
-		{name: "secrets anywhere in a body", request: handlers.Request{URL: target, Body: []any{map[string]any{"k": dsl.Secret{Name: "TOKEN"}}}},
+		{name: "secrets anywhere in a body", request: handlers.Request{URL: target, Body: []any{map[string]any{"k": datum.Secret{Name: "TOKEN"}}}},
 			want: "POST " + target, body: `[{"k":"s3cr3t"}]`},
 		{name: "who asks", request: handlers.Request{URL: target}, want: "GET " + target, headers: map[string]string{
 			"Idempotency-Key": "5e1f", "X-Procaas-Run": "run-1", "X-Procaas-Path": "taxi/fetch/get-order",
@@ -199,7 +200,7 @@ func TestRequestReportsUnexpectedStatus(t *testing.T) {
 	t.Parallel()
 	r := handlers.Request{
 		URL:     "http://orders.example/v1?token=abc",
-		Headers: map[string]any{"Authorization": dsl.Secret{Name: "TOKEN"}},
+		Headers: map[string]any{"Authorization": datum.Secret{Name: "TOKEN"}},
 	}
 	body := "bad token s3cr3t\r\n\x1b[31m" + strings.Repeat("x", 1000)
 	_, err := r.Handle(t.Context(), newCall(replies(403, "text/plain", body), ordersService))
@@ -296,8 +297,8 @@ func TestRequestRefusesWhatCannotBeSent(t *testing.T) {
 		{name: "foreign port", request: handlers.Request{URL: target}, services: []*dsl.Service{orders}, want: "belongs to no declared service"},
 		{name: "foreign scheme", request: handlers.Request{URL: "https://orders.example:8080/"}, services: []*dsl.Service{orders}, want: "belongs to no declared service"},
 		{name: "unknown service", request: handlers.Request{Service: "pay", Path: "/"}, want: `service "pay" is not declared`},
-		{name: "secret", request: handlers.Request{URL: target, Body: dsl.Secret{Name: "GONE"}}, services: []*dsl.Service{ordersService}, want: "body: secret GONE: no secret GONE"},
-		{name: "secret for a stranger", request: handlers.Request{URL: target, Query: map[string]any{"k": dsl.Secret{Name: "TOKEN"}}}, want: "secret TOKEN: a secret is sent to a declared service only"},
+		{name: "secret", request: handlers.Request{URL: target, Body: datum.Secret{Name: "GONE"}}, services: []*dsl.Service{ordersService}, want: "body: secret GONE: no secret GONE"},
+		{name: "secret for a stranger", request: handlers.Request{URL: target, Query: map[string]any{"k": datum.Secret{Name: "TOKEN"}}}, want: "secret TOKEN: a secret is sent to a declared service only"},
 		{name: "mapping in a query", request: handlers.Request{URL: target, Query: map[string]any{"a": map[string]any{}}}, want: "query: a: want a simple value"},
 		{name: "list of lists in a form", request: handlers.Request{URL: target, Form: map[string]any{"a": []any{[]any{}}}}, want: "form: a: want a simple value"},
 		{name: "line break in a header", request: handlers.Request{URL: target, Headers: map[string]any{"X-A": "a\r\nX-B: b"}}, want: "headers: X-A: control characters"},
@@ -412,7 +413,7 @@ func hops(targets ...string) (transport, *[]*http.Request) {
 func TestRedirectsDoNotCarrySecretsToOtherServices(t *testing.T) {
 	t.Parallel()
 	answer, seen := hops("/2", "http://b.example/")
-	r := handlers.Request{URL: "http://a.example/1", Redirects: 5, Body: map[string]any{"key": dsl.Secret{Name: "TOKEN"}}}
+	r := handlers.Request{URL: "http://a.example/1", Redirects: 5, Body: map[string]any{"key": datum.Secret{Name: "TOKEN"}}}
 	_, err := r.Handle(t.Context(), newCall(answer, &dsl.Service{ID: "a", URL: "http://a.example"}, &dsl.Service{ID: "b", URL: "http://b.example"}))
 	if err == nil || !model.IsPermanent(err) || !strings.Contains(err.Error(), "service a redirects to http://b.example:80") || len(*seen) != 2 {
 		t.Errorf("want two requests and a permanent error, have %d and %v", len(*seen), err)
@@ -443,7 +444,7 @@ func TestRequestFollowsRedirectsOnDemand(t *testing.T) {
 			answer, seen := hops(tc.hops...)
 			r := handlers.Request{
 				URL: "http://a.example/1?id=7", Redirects: tc.redirects, Body: map[string]any{"a": 1},
-				Headers: map[string]any{"Authorization": dsl.Secret{Name: "TOKEN"}, "X-Api-Key": "k"},
+				Headers: map[string]any{"Authorization": datum.Secret{Name: "TOKEN"}, "X-Api-Key": "k"},
 			}
 			have, err := r.Handle(t.Context(), newCall(answer, services...))
 			if tc.err == "" && (err != nil || have.Response != "arrived") {

@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 )
 
 // secrets puts the secrets of one call into what is sent. The engine takes them out
 // of the result and the error; hide does so before something is cut short.
 type secrets struct {
-	resolve func(dsl.Secret) (string, error)
+	resolve func(datum.Secret) (string, error)
 	hide    func(text string) string
 
 	to     string // the declared service that gets them; empty when the request goes to none
@@ -22,7 +22,7 @@ type secrets struct {
 // where there are none.
 func (s *secrets) reveal(v any) (any, error) {
 	switch v := v.(type) {
-	case dsl.Secret:
+	case datum.Secret:
 		return s.value(v)
 	case []any:
 		out := make([]any, len(v))
@@ -50,7 +50,7 @@ func (s *secrets) reveal(v any) (any, error) {
 
 // value looks a secret up at the time of the call, so that a new one counts without a
 // restart. A name that is unknown is the pipeline's or the operator's fault.
-func (s *secrets) value(secret dsl.Secret) (any, error) {
+func (s *secrets) value(secret datum.Secret) (any, error) {
 	if s.resolve == nil {
 		return nil, errors.New("there is no store of secrets")
 	}

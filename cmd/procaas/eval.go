@@ -7,8 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/render"
 	"procaas/engine/model"
 )
@@ -70,9 +71,9 @@ var evalRoots = []string{"event", "shared-state", "sources", "configs", "flow", 
 
 // evalEnv reads what the expression may read. The state and the item stay null when nobody
 // gives them; the other roots are always objects in a run, and so they are here.
-func evalEnv(s streams, files map[string]*string, set []string) (dsl.Env, error) {
+func evalEnv(s streams, files map[string]*string, set []string) (datum.Env, error) {
 	// --set comes after the files, so that it can change a value of theirs.
-	env := dsl.Env{}
+	env := datum.Env{}
 	for _, root := range evalRoots {
 		env[root] = nil
 		if *files[root] == "" {
@@ -105,7 +106,7 @@ func evalRoot(root string, data []byte) (any, error) {
 		e, err := parseEvent(data)
 		return eventRoot(e), err
 	}
-	value, err := dsl.ParseJSON(data)
+	value, err := datum.ParseJSON(data)
 	if err != nil {
 		return nil, err
 	}
@@ -126,13 +127,13 @@ func eventRoot(e model.Event) map[string]any {
 
 // setValue adds one value of --set. Objects on the way to it are made; what is in the way
 // and no object is replaced.
-func setValue(env dsl.Env, text string) error {
+func setValue(env datum.Env, text string) error {
 	path, value, ok := strings.Cut(text, "=")
 	names := strings.Split(path, ".")
 	if _, known := env[names[0]]; !ok || !known {
 		return usagef("--set %s: want ROOT.NAME=JSON with one of the roots %s", text, strings.Join(evalRoots, ", "))
 	}
-	data, err := dsl.ParseJSON([]byte(value))
+	data, err := datum.ParseJSON([]byte(value))
 	if err != nil {
 		return usagef("--set %s: %w; text needs quotes", text, err)
 	}
@@ -150,8 +151,8 @@ func setValue(env dsl.Env, text string) error {
 }
 
 // eval computes and shows. An expression without a value is a finding.
-func eval(ctx context.Context, s streams, source string, env dsl.Env, format string) error {
-	e, found := dsl.ParseExpr("expression", source, env)
+func eval(ctx context.Context, s streams, source string, env datum.Env, format string) error {
+	e, found := expr.Parse("expression", source, env)
 	if e == nil {
 		files := []diag.File{{Name: "expression", Data: []byte(source)}}
 		if err := render.Write(s.err, render.Text, files, found, colorful(s.err)); err != nil {
@@ -164,7 +165,7 @@ func eval(ctx context.Context, s streams, source string, env dsl.Env, format str
 	if format == "json" {
 		err = printJSON(s.out, trace)
 	} else {
-		err = dsl.WriteTrace(s.out, trace, colorful(s.out))
+		err = expr.WriteTrace(s.out, trace, colorful(s.out))
 	}
 	if _, failure := trace.Result(); err == nil && failure != nil {
 		return errFindings

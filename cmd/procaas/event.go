@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine/model"
 )
 
@@ -14,7 +14,7 @@ import (
 // "payload"}, all of them optional.
 func parseEvent(data []byte) (model.Event, error) {
 	var e model.Event
-	value, err := dsl.ParseJSON(data)
+	value, err := datum.ParseJSON(data)
 	if err != nil {
 		return e, err
 	}

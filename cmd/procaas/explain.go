@@ -10,6 +10,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/library"
 	"procaas/dsl/rules"
 	"procaas/engine/flowtest"
 	"procaas/handlers"
@@ -77,7 +78,7 @@ func explain(s streams, name string) error {
 			return explainPart(s, p)
 		}
 	}
-	for _, f := range dsl.Functions() {
+	for _, f := range library.Functions() {
 		if f.Name == name {
 			fmt.Fprintf(s.out, "%s\n\n%s\n", f.Signature, f.Doc)
 			return nil
@@ -128,7 +129,7 @@ func explainable() []string {
 	for _, p := range dsl.Parts() {
 		names = append(names, p.Name)
 	}
-	for _, f := range dsl.Functions() {
+	for _, f := range library.Functions() {
 		names = append(names, f.Name)
 	}
 	return names
@@ -147,7 +148,7 @@ func explainAll(s streams) error {
 		fmt.Fprintf(w, "  %s\t%s\n", p.Name, inShort(p.Type))
 	}
 	section("\nFunctions of expressions")
-	for _, f := range dsl.Functions() {
+	for _, f := range library.Functions() {
 		fmt.Fprintf(w, "  %s\t%s\n", f.Signature, firstSentence(f.Doc))
 	}
 	section("\nTests")

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/expr"
 	"procaas/engine"
 	"procaas/engine/checkpoint"
 )
@@ -36,7 +36,7 @@ func writeExplanation(s streams, x engine.Explanation) error {
 		if d.Trace == nil {
 			continue
 		}
-		if err := dsl.WriteTrace(s.out, d.Trace, colorful(s.out)); err != nil {
+		if err := expr.WriteTrace(s.out, d.Trace, colorful(s.out)); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/time/rate"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
@@ -79,7 +79,7 @@ func (f *redriveFlags) migrate(ctx context.Context, s streams, client *client.Cl
 	if filter == (engine.RunFilter{}) {
 		return usagef("migrate needs ids of runs, or a condition such as --pipeline")
 	}
-	pace, err := dsl.ParseRate(f.rate)
+	pace, err := datum.ParseRate(f.rate)
 	if err != nil {
 		return usagef("--rate %q: %w", f.rate, err)
 	}

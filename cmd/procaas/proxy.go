@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/api"
@@ -57,7 +58,7 @@ type proxies struct {
 // newProxies reads the flags and looks the clusters up. It binds no address.
 func newProxies(f proxyFlags, b *dsl.Bundle) (*proxies, error) {
 	p := &proxies{flags: f}
-	replay, err := dsl.ParseBytes(f.replay)
+	replay, err := datum.ParseBytes(f.replay)
 	if err != nil && len(f.addresses) > 0 {
 		return nil, usagef("--proxy-replay %q: %w", f.replay, err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/time/rate"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine"
 	"procaas/engine/api/client"
 	"procaas/engine/api/wire"
@@ -73,7 +73,7 @@ func instant(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	if d, err := dsl.ParseDuration(text); err == nil {
+	if d, err := datum.ParseDuration(text); err == nil {
 		return now.Add(-d), nil
 	}
 	t, err := time.Parse(time.RFC3339, text)
@@ -92,7 +92,7 @@ func (f *redriveFlags) redrive(ctx context.Context, s streams, client *client.Cl
 	if filter == (engine.RunFilter{}) {
 		return usagef("%s needs ids of runs, or a condition such as --pipeline", verb)
 	}
-	pace, err := dsl.ParseRate(f.rate)
+	pace, err := datum.ParseRate(f.rate)
 	if err != nil {
 		return usagef("--rate %q: %w", f.rate, err)
 	}

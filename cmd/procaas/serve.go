@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/dsl/render"
 	"procaas/engine"
 	"procaas/engine/alert"
@@ -174,7 +175,7 @@ func openNode(ctx context.Context, s streams, f nodeFlags, b *dsl.Bundle) (*node
 	if beyond := f.beyond(access); beyond != "" && access.Token == "" && !storeExists(f.store) {
 		return nil, errNoToken(beyond)
 	}
-	maxBody, err := dsl.ParseBytes(f.maxBody)
+	maxBody, err := datum.ParseBytes(f.maxBody)
 	if err != nil {
 		return nil, usagef("--max-body %q: %w", f.maxBody, err)
 	}

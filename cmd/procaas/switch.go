@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/wire"
@@ -106,7 +106,7 @@ func addEnd(c *cobra.Command, forUsage, foreverUsage string) func() (*time.Time,
 
 // endAfter reads what --for says: when something ends that begins now.
 func endAfter(text string) (*time.Time, error) {
-	d, err := dsl.ParseDuration(text)
+	d, err := datum.ParseDuration(text)
 	if err != nil {
 		return nil, usagef("--for: %w", err)
 	}

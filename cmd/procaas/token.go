@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine"
 	"procaas/engine/api/wire"
 )
@@ -83,7 +83,7 @@ func expiry(text string, now time.Time) (at time.Time, forever bool, err error) 
 	if text == "never" {
 		return at, true, nil
 	}
-	if d, err := dsl.ParseDuration(text); err == nil {
+	if d, err := datum.ParseDuration(text); err == nil {
 		return now.Add(d).UTC().Truncate(time.Second), false, nil
 	}
 	if at, err = time.Parse(time.RFC3339, text); err != nil {

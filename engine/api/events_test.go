@@ -13,7 +13,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/model"
@@ -62,7 +62,7 @@ func TestEventsOfTheReferenceSender(t *testing.T) {
 			continue
 		}
 		have := f.seen[0]
-		payload, err := dsl.FormatJSON(have.Payload)
+		payload, err := datum.FormatJSON(have.Payload)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +105,7 @@ func FuzzEvents(f *testing.F) {
 			t.Fatalf("have a reply that is no JSON: %q", w.Body)
 		}
 		for _, ev := range e.seen {
-			if _, err := dsl.FormatJSON(ev.Payload); err != nil {
+			if _, err := datum.FormatJSON(ev.Payload); err != nil {
 				t.Fatalf("have a payload that cannot be stored: %v", err)
 			}
 			if ev.DelayTolerance < 0 || ev.At.Year() > 9999 {

@@ -16,6 +16,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/engine"
 	"procaas/engine/api"
 	"procaas/engine/api/access"
@@ -216,9 +217,9 @@ func (f *fakeEngine) Explain(ctx context.Context, run, path string) (engine.Expl
 	if path != "get-order" {
 		return engine.Explanation{}, fmt.Errorf("%w: pipeline new-order-created has no handler %s", engine.ErrNoHandler, path)
 	}
-	trace := &dsl.Trace{Text: "a and b", To: 7, Outcome: dsl.TraceValue, Values: []any{false}, Times: 1, Parts: []*dsl.Trace{
-		{Text: "a", To: 1, Outcome: dsl.TraceValue, Values: []any{false}, Times: 1, Parts: []*dsl.Trace{}},
-		{Text: "b", From: 6, To: 7, Outcome: dsl.TraceNotNeeded, Values: []any{}, Parts: []*dsl.Trace{}},
+	trace := &expr.Trace{Text: "a and b", To: 7, Outcome: expr.TraceValue, Values: []any{false}, Times: 1, Parts: []*expr.Trace{
+		{Text: "a", To: 1, Outcome: expr.TraceValue, Values: []any{false}, Times: 1, Parts: []*expr.Trace{}},
+		{Text: "b", From: 6, To: 7, Outcome: expr.TraceNotNeeded, Values: []any{}, Parts: []*expr.Trace{}},
 	}}
 	return engine.Explanation{
 		Run: run, Pipeline: "new-order-created", Status: model.Succeeded, Path: "new-order-created/fetch-order/get-order",

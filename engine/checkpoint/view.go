@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine/model"
 )
 
@@ -87,7 +87,7 @@ func (v *RunView) ReadCheckpoint(data []byte) error {
 		if v.SharedState == nil {
 			break // it is left out
 		}
-		value, err := dsl.ParseJSON(raw)
+		value, err := datum.ParseJSON(raw)
 		if err != nil {
 			return fmt.Errorf("read checkpoint: shared state %s: %w", name, err)
 		}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -289,7 +289,7 @@ func (r *Run) reviveUnit(u unit, saved *checkpoint.Run) error {
 		}
 		return nil
 	}
-	data, err := dsl.ParseJSON(saved.Inputs)
+	data, err := datum.ParseJSON(saved.Inputs)
 	if err != nil {
 		return fmt.Errorf("inputs: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"procaas/dsl"
+	"procaas/dsl/expr"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 )
@@ -86,7 +87,7 @@ func (r *Run) blame(stage *planner.Stage, err error, live Live) {
 
 // condition evaluates what must be true; why is for people when it is false. A
 // condition that is not given is true.
-func (r *Run) condition(v *dsl.Value, name string, live Live) (holds bool, why string, err error) {
+func (r *Run) condition(v *expr.Value, name string, live Live) (holds bool, why string, err error) {
 	if v.IsNull() {
 		return true, "", nil
 	}

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 )
@@ -47,7 +47,7 @@ func (r *record) restoreEach(saved *checkpoint.Each) error {
 		}
 		return nil
 	}
-	data, err := dsl.ParseJSON(saved.Items)
+	data, err := datum.ParseJSON(saved.Items)
 	if err != nil {
 		return fmt.Errorf("items: %w", err)
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
+	"procaas/dsl/expr"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -195,7 +197,7 @@ func (f *fitting) checkKept(s, was *planner.Step) error {
 		if slices.Contains(now, name) && slices.Contains(then, name) {
 			continue
 		}
-		reader := f.reader(dsl.Path{planner.SharedRoot, name})
+		reader := f.reader(datum.Path{planner.SharedRoot, name})
 		switch {
 		case reader == nil:
 		case slices.Contains(now, name):
@@ -207,15 +209,15 @@ func (f *fitting) checkKept(s, was *planner.Step) error {
 	if was.Keeps || rec.outcome != model.OutcomeSucceeded || strings.HasPrefix(rec.reason, goneOn) {
 		return nil // kept, or there was none
 	}
-	if reader := f.reader(dsl.Path{planner.SourcesRoot, s.Handler.ID, "response"}); reader != nil {
+	if reader := f.reader(datum.Path{planner.SourcesRoot, s.Handler.ID, "response"}); reader != nil {
 		return fmt.Errorf("%s reads the response of %s, which nobody read when it came, so that it was not kept", reader.Path, s.Path)
 	}
 	return nil
 }
 
 // reader finds a handler to come that reads a path, or a compensation that may be to come.
-func (f *fitting) reader(path dsl.Path) *planner.Step {
-	reads := func(r dsl.Read) bool { return r.Path.Overlaps(path) }
+func (f *fitting) reader(path datum.Path) *planner.Step {
+	reads := func(r datum.Read) bool { return r.Path.Overlaps(path) }
 	for _, s := range f.run.plan.Steps {
 		rec := &f.run.records[s.Position]
 		switch {
@@ -231,7 +233,7 @@ func (f *fitting) reader(path dsl.Path) *planner.Step {
 // leaves lists the names of the shared state that a handler sets when it ends as a
 // record tells.
 func leaves(s *planner.Step, rec *record) (names []string) {
-	var from []*dsl.Value
+	var from []*expr.Value
 	h := s.Handler
 	switch {
 	case rec.outcome != model.OutcomeSucceeded:

@@ -3,7 +3,7 @@ package core
 import (
 	"maps"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 )
@@ -24,7 +24,7 @@ func (r *Run) element(u unit) *Run {
 // elementEnv gives the roots that expressions may read inside of an element: what the
 // run knows, what the element itself has set, and which one it is. What the run knows
 // does not change before all elements are done.
-func (r *Run) elementEnv(live Live) dsl.Env {
+func (r *Run) elementEnv(live Live) datum.Env {
 	env := r.outer.envOf(r.at, live)
 	env[planner.SharedRoot] = both(r.outer.shared, r.shared)
 	sources, _ := env[planner.SourcesRoot].(map[string]any)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 )
@@ -40,7 +41,7 @@ func (r *Run) settle(s *planner.Step, err error, live Live) {
 }
 
 // ruleFor finds the first rule that fits an error; nil when none does.
-func ruleFor(rules []*dsl.OnError, err error, env dsl.Env) (*dsl.OnError, error) {
+func ruleFor(rules []*dsl.OnError, err error, env datum.Env) (*dsl.OnError, error) {
 	for _, rule := range rules {
 		if len(rule.On) > 0 && !model.InClass(err, rule.On) {
 			continue
@@ -68,7 +69,7 @@ const goneOn = "on-error goes on after "
 
 // goOn decides that a handler counts as succeeded after an error, with what the
 // rule sets in place of its own result.
-func (r *Run) goOn(s *planner.Step, rule *dsl.OnError, err error, env dsl.Env, live Live) {
+func (r *Run) goOn(s *planner.Step, rule *dsl.OnError, err error, env datum.Env, live Live) {
 	rec := &r.records[s.Position]
 	if _, broken := r.assignIn(rec, rule.Result, env); broken != nil {
 		r.giveUp(s, fmt.Errorf("%w; on-error: %s", err, broken.Error()), live)
@@ -80,7 +81,7 @@ func (r *Run) goOn(s *planner.Step, rule *dsl.OnError, err error, env dsl.Env, l
 }
 
 // explained puts the message of a rule before an error.
-func explained(rule *dsl.OnError, err error, env dsl.Env) error {
+func explained(rule *dsl.OnError, err error, env datum.Env) error {
 	if rule.Message == nil {
 		return err
 	}

@@ -10,7 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
+	"procaas/dsl/expr"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 )
@@ -259,7 +260,7 @@ func (r *Run) rolledOut(s *planner.Step, live Live) (in bool, why string, err er
 // assign sets names of the shared state to the values of a mapping, for a handler. A mapping
 // has no order: all its expressions see the state before it. All names are set
 // or none.
-func (r *Run) assign(rec *record, mapping *dsl.Value, live Live) (map[string]any, error) {
+func (r *Run) assign(rec *record, mapping *expr.Value, live Live) (map[string]any, error) {
 	if len(mapping.Keys()) == 0 {
 		return map[string]any{}, nil
 	}
@@ -267,7 +268,7 @@ func (r *Run) assign(rec *record, mapping *dsl.Value, live Live) (map[string]any
 }
 
 // assignIn is assign with the roots that the expressions may read.
-func (r *Run) assignIn(rec *record, mapping *dsl.Value, env dsl.Env) (map[string]any, error) {
+func (r *Run) assignIn(rec *record, mapping *expr.Value, env datum.Env) (map[string]any, error) {
 	keys, items := mapping.Keys(), mapping.Items()
 	values := make(map[string]any, len(keys))
 	// Copies: bodies that are evaluated and calls under way may still see the old ones, and an
@@ -304,7 +305,7 @@ func (r *Run) assignIn(rec *record, mapping *dsl.Value, env dsl.Env) (map[string
 }
 
 // env gives the roots that expressions may read.
-func (r *Run) env(live Live) dsl.Env {
+func (r *Run) env(live Live) datum.Env {
 	if r.outer != nil {
 		return r.elementEnv(live)
 	}
@@ -312,7 +313,7 @@ func (r *Run) env(live Live) dsl.Env {
 	if r.within != "" {
 		root, origin = "inputs", r.inputs
 	}
-	return dsl.Env{
+	return datum.Env{
 		root:                origin,
 		planner.SharedRoot:  r.shared,
 		planner.SourcesRoot: r.sources,

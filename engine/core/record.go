@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -118,7 +118,7 @@ func (r *record) restore(saved checkpoint.Record) error {
 		return err
 	}
 	if r.raw != nil {
-		value, err := dsl.ParseJSON(r.raw)
+		value, err := datum.ParseJSON(r.raw)
 		if err != nil {
 			return fmt.Errorf("response: %w", err)
 		}

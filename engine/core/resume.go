@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
 	"procaas/engine/planner"
@@ -139,7 +139,7 @@ func (r *Run) restoreShared(c checkpoint.Run) error {
 		if !ok || fresh && n.Kept && !wrote {
 			continue
 		}
-		value, err := dsl.ParseJSON(raw)
+		value, err := datum.ParseJSON(raw)
 		if err != nil {
 			return fmt.Errorf("shared state %s: %w", n.Name, err)
 		}

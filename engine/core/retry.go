@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine/model"
 )
 
@@ -25,15 +26,15 @@ type Repetition struct {
 // By a share, the first delay is the policy's min-delay. Each further one is the
 // delay before, deviation included, times factor, up to max-delay; then a
 // deviation of jitter times that is added. So max-delay bounds the mean, not the
-// sample. The words of [dsl.Jitter] take the delay evenly from a range, which
+// sample. The words of [datum.Jitter] take the delay evenly from a range, which
 // max-delay bounds.
 func NextDelay(policy dsl.Retry, r Repetition) time.Duration {
 	low, most := float64(policy.MinDelay), float64(policy.MaxDelay)
 	var delay float64
 	switch policy.Jitter.Word {
-	case dsl.FullJitter:
+	case datum.FullJitter:
 		delay = min(low*math.Pow(policy.Factor, float64(r.Number-1)), most) * evenly(r.Noise)
-	case dsl.DecorrelatedJitter:
+	case datum.DecorrelatedJitter:
 		high := min(3*max(float64(r.Before), low), most)
 		delay = low + (high-low)*evenly(r.Noise)
 	default:

@@ -133,7 +133,7 @@ type Attempt struct {
 	Type           dsl.Type      // of Body
 	Verify         bool          // it asks what became of the attempt
 	Attempt        int           // from 1; of a verification, the attempt that it asks about
-	Body           any           // evaluated; may hold [dsl.Secret] values; the handler's to change
+	Body           any           // evaluated; may hold [datum.Secret] values; the handler's to change
 	IdempotencyKey string        // the same for all attempts, on any node; another one once the call was undone and is made anew
 	Timeout        time.Duration // 0: the type decides
 }

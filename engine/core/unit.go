@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine/model"
 	"procaas/engine/planner"
 )
@@ -51,7 +51,7 @@ func (r *Run) itemOf(s *planner.Step, i int) unit {
 }
 
 // envOf gives the roots that the calls of a unit may read.
-func (r *Run) envOf(u unit, live Live) dsl.Env {
+func (r *Run) envOf(u unit, live Live) datum.Env {
 	env := r.env(live)
 	if u.item > 0 {
 		env["item"], env["index"] = r.records[u.Position].each.items[u.item-1], u.item-1

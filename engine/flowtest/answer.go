@@ -14,7 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
+	"procaas/dsl/expr"
 	"procaas/engine"
 	"procaas/engine/core"
 	"procaas/engine/model"
@@ -88,7 +89,7 @@ func (t *trial) handle(ctx context.Context, task core.Attempt, h engine.Handler,
 	if whole {
 		w.call.Fields = t.inputs(w.call)
 	}
-	env := dsl.Env{"request": map[string]any(w.call.Fields)}
+	env := datum.Env{"request": map[string]any(w.call.Fields)}
 	a, err := t.pick(w.call, env)
 	if err != nil {
 		return model.Result{}, err
@@ -131,7 +132,7 @@ func (t *trial) mocks(path string) []*Answer {
 }
 
 // pick chooses the answer to a call; its error fails the call and the test.
-func (t *trial) pick(call *Call, env dsl.Env) (*Answer, error) {
+func (t *trial) pick(call *Call, env datum.Env) (*Answer, error) {
 	state := t.answers[call.Path]
 	if state == nil {
 		state = &answering{given: map[*Answer]int{}, done: map[string]remembered{}}
@@ -168,7 +169,7 @@ func (t *trial) pick(call *Call, env dsl.Env) (*Answer, error) {
 	return nil, nil
 }
 
-func (a *Answer) fits(env dsl.Env) (bool, error) {
+func (a *Answer) fits(env datum.Env) (bool, error) {
 	if a.When == nil {
 		return true, nil
 	}
@@ -235,7 +236,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	if t.mocks(w.call.Path) == nil {
 		return w.ask(ctx, r)
 	}
-	env := dsl.Env{"request": request}
+	env := datum.Env{"request": request}
 	a, err := t.pick(w.call, env)
 	if err != nil {
 		return nil, err
@@ -292,7 +293,7 @@ func (t *trial) unanswered(call *Call, r *http.Request) {
 		note += fmt.Sprintf("   # to %s %s", r.Method, r.URL)
 	}
 	if body, ok := call.Request["body"].(map[string]any); ok {
-		note += " " + dsl.ShowValue(body)
+		note += " " + expr.ShowValue(body)
 	}
 	t.problem(t.test.Span, Difference{
 		Path: "mocks", Want: "an answer to the call of " + call.Path, Have: "none", Note: note,
@@ -300,7 +301,7 @@ func (t *trial) unanswered(call *Call, r *http.Request) {
 }
 
 // response makes the HTTP reply.
-func (a *Answer) response(r *http.Request, env dsl.Env) (*http.Response, error) {
+func (a *Answer) response(r *http.Request, env datum.Env) (*http.Response, error) {
 	headers, err := a.Headers.Eval(env)
 	if err != nil {
 		return nil, model.Permanent(err)
@@ -321,7 +322,7 @@ func (a *Answer) response(r *http.Request, env dsl.Env) (*http.Response, error) 
 		body = []byte(text)
 	default:
 		header.Set("Content-Type", "application/json")
-		if body, err = dsl.FormatJSON(reply); err != nil {
+		if body, err = datum.FormatJSON(reply); err != nil {
 			return nil, model.Permanent(err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 )
 
@@ -137,7 +138,7 @@ func (c *checker) pipelinesOf(events []*Event) []string {
 	return slices.Compact(ids)
 }
 
-func (c *checker) configs(v *dsl.Value) {
+func (c *checker) configs(v *expr.Value) {
 	var known []string
 	for _, config := range c.suite.Bundle.Configs {
 		known = append(known, config.Name)
@@ -168,7 +169,7 @@ func (c *checker) mocks(mocks map[string][]*Answer) {
 			if a.Error != "" && (a.Reply != nil || a.Headers != nil || a.Status != 200) {
 				c.Errorf(head(a.Span), rules.TestPlace, "leave out one of them", "an answer is a reply or an error, this one is both")
 			}
-			for _, v := range []*dsl.Value{a.When, a.Reply, a.Headers} {
+			for _, v := range []*expr.Value{a.When, a.Reply, a.Headers} {
 				c.roots(v, "the answer of a mock", "request", "calls")
 			}
 		}
@@ -176,7 +177,7 @@ func (c *checker) mocks(mocks map[string][]*Answer) {
 }
 
 // roots reports expressions that read what is not known at their place.
-func (c *checker) roots(v *dsl.Value, place string, known ...string) {
+func (c *checker) roots(v *expr.Value, place string, known ...string) {
 	for _, r := range v.Reads() {
 		if !slices.Contains(known, r.Path[0]) {
 			c.Errorf(r.Span, rules.TestPlace, "known here: "+strings.Join(known, ", "), "%s cannot read %s", place, r.Path[0])
@@ -217,7 +218,7 @@ func (c *checker) event(e *Event) {
 func (c *checker) entity(e *Entity) { c.entityOf(e.Span, e.Flow, []string{e.State}, e.SharedState) }
 
 // entityOf checks what is said about an entity.
-func (c *checker) entityOf(at diag.Span, id string, states []string, shared *dsl.Value) {
+func (c *checker) entityOf(at diag.Span, id string, states []string, shared *expr.Value) {
 	f := c.suite.flow(id)
 	if f == nil {
 		var known []string
@@ -279,7 +280,7 @@ func (c *checker) expect(e *Expect, pipelines []string) {
 	}
 	for _, call := range e.Calls {
 		c.handler(call.Of("handler", head(call.Span)), call.Handler)
-		for _, v := range []*dsl.Value{call.Query, call.Headers, call.Body, call.Fields} {
+		for _, v := range []*expr.Value{call.Query, call.Headers, call.Body, call.Fields} {
 			c.roots(v, "what is expected", "value")
 		}
 	}

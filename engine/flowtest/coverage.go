@@ -7,12 +7,13 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/engine/model"
 )
 
 // A Coverage counts what tests cover of bundles.
 type Coverage struct {
-	forks []*dsl.Fork
+	forks []*expr.Fork
 
 	mu       sync.Mutex // guards the following
 	handlers []*covered // in the order of the bundles

@@ -7,8 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 )
 
 // A Difference is a place where something is not as it should be.
@@ -25,7 +26,7 @@ type absent struct{}
 
 // match compares what is wanted with what is there: mappings by the names that are
 // wanted, lists element by element, and an expression must be true.
-func match(path string, want *dsl.Value, have any) []Difference {
+func match(path string, want *expr.Value, have any) []Difference {
 	if want == nil {
 		return nil
 	}
@@ -43,7 +44,7 @@ func match(path string, want *dsl.Value, have any) []Difference {
 			return nil
 		}
 		if _, list := literal.([]any); !list {
-			return differ(path, want, dsl.ShowValue(literal), have)
+			return differ(path, want, expr.ShowValue(literal), have)
 		}
 	}
 	items, wanted := have.([]any)
@@ -63,7 +64,7 @@ func match(path string, want *dsl.Value, have any) []Difference {
 	return out
 }
 
-func matchNames(path string, want *dsl.Value, have any) []Difference {
+func matchNames(path string, want *expr.Value, have any) []Difference {
 	m, ok := have.(map[string]any)
 	if !ok {
 		return differ(path, want, "a mapping", have)
@@ -87,23 +88,23 @@ func matchNames(path string, want *dsl.Value, have any) []Difference {
 }
 
 // matchExpr asks an expression about a value.
-func matchExpr(path string, e *dsl.Expr, have any) []Difference {
+func matchExpr(path string, e *expr.Expr, have any) []Difference {
 	if _, missing := have.(absent); missing {
 		have = nil
 	}
-	env := dsl.Env{"value": have}
+	env := datum.Env{"value": have}
 	got, err := e.Eval(env)
 	if err == nil && got == true {
 		return nil
 	}
 	var note strings.Builder
-	if err := dsl.WriteTrace(&note, e.Trace(context.Background(), env), false); err != nil {
+	if err := expr.WriteTrace(&note, e.Trace(context.Background(), env), false); err != nil {
 		note.WriteString(err.Error())
 	}
 	return []Difference{{Path: path, Span: e.Span, Want: strings.TrimSpace(e.Source), Have: show(have), Note: strings.TrimRight(note.String(), "\n")}}
 }
 
-func differ(path string, want *dsl.Value, wanted string, have any) []Difference {
+func differ(path string, want *expr.Value, wanted string, have any) []Difference {
 	return []Difference{{Path: path, Span: want.Span, Want: wanted, Have: show(have)}}
 }
 
@@ -132,13 +133,13 @@ func show(v any) string {
 	if _, ok := v.(absent); ok {
 		return "nothing"
 	}
-	return dsl.ShowValue(v)
+	return expr.ShowValue(v)
 }
 
 // showWant writes what is wanted, of which expressions are a part.
-func showWant(v *dsl.Value) string {
+func showWant(v *expr.Value) string {
 	if literal, ok := v.Literal(); ok {
-		return dsl.ShowValue(literal)
+		return expr.ShowValue(literal)
 	}
 	if e := v.Expr(); e != nil {
 		return strings.TrimSpace(e.Source)

@@ -8,6 +8,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 )
 
 // The structs of these files are the format of *.test.yaml: as with the language,
@@ -56,7 +57,7 @@ type File struct {
 
 	// Configs are live settings for all tests of the file, in place of those that
 	// the pipelines begin with.
-	Configs *dsl.Value `yaml:"configs" kind:"map" expr:"no"`
+	Configs *expr.Value `yaml:"configs" kind:"map" expr:"no"`
 
 	// Secrets are what !secret NAME gives in the tests of the file.
 	Secrets map[string]string `yaml:"secrets"`
@@ -81,7 +82,7 @@ type Test struct {
 	Start time.Time `yaml:"start"`
 
 	// Configs are live settings, besides those of the file.
-	Configs *dsl.Value `yaml:"configs" kind:"map" expr:"no"`
+	Configs *expr.Value `yaml:"configs" kind:"map" expr:"no"`
 
 	// Secrets are what !secret NAME gives, besides those of the file.
 	Secrets map[string]string `yaml:"secrets"`
@@ -131,7 +132,7 @@ type Event struct {
 	Type string `yaml:"type" required:"true"`
 
 	// Payload is what the event tells.
-	Payload *dsl.Value `yaml:"payload" expr:"no"`
+	Payload *expr.Value `yaml:"payload" expr:"no"`
 
 	// Key names the entity, for flows without a key expression.
 	Key string `yaml:"key"`
@@ -160,7 +161,7 @@ type Change struct {
 	At time.Duration `yaml:"at" required:"true" min:"0s"`
 
 	// Configs are set.
-	Configs *dsl.Value `yaml:"configs" kind:"map" expr:"no"`
+	Configs *expr.Value `yaml:"configs" kind:"map" expr:"no"`
 
 	// Controls are set, by path; on takes the control of a path away.
 	Controls map[string]*Control `yaml:"controls" words:"on,off,hold"`
@@ -191,14 +192,14 @@ type Entity struct {
 
 	// SharedState is what the flow keeps between events, as far as it differs from
 	// the first values.
-	SharedState *dsl.Value `yaml:"shared-state" kind:"map" expr:"no"`
+	SharedState *expr.Value `yaml:"shared-state" kind:"map" expr:"no"`
 }
 
 // A Control is what an operator has set on a path. Off leaves out what is below,
 // hold parks runs before it.
 type Control struct {
 	Span diag.Span `yaml:"-"`
-	Key  dsl.Key   `yaml:"-"`
+	Key  expr.Key  `yaml:"-"`
 
 	// Word is one word; empty when there is a mapping.
 	Word string `yaml:"-"`
@@ -227,21 +228,21 @@ type Control struct {
 type Answer struct {
 	Span       diag.Span `yaml:"-"`
 	dsl.Places `yaml:"-"`
-	Key        dsl.Key `yaml:"-"`
+	Key        expr.Key `yaml:"-"`
 
 	// When must be true for the answer to be given; the next one is looked at
 	// otherwise.
-	When *dsl.Value `yaml:"when" kind:"bool"`
+	When *expr.Value `yaml:"when" kind:"bool"`
 
 	// Reply is the body of the reply: text is sent as it is when headers name a
 	// content type, anything else as JSON.
-	Reply *dsl.Value `yaml:"reply"`
+	Reply *expr.Value `yaml:"reply"`
 
 	// Status is the status of the reply.
 	Status int `yaml:"status" default:"200" min:"100" max:"599"`
 
 	// Headers are the headers of the reply.
-	Headers *dsl.Value `yaml:"headers" kind:"map"`
+	Headers *expr.Value `yaml:"headers" kind:"map"`
 
 	// Latency is how long the answer takes, by the virtual clock.
 	Latency time.Duration `yaml:"latency" min:"0s"`

@@ -5,6 +5,7 @@ import (
 
 	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 )
 
 // An Expect says what must hold at the end. Below an event it is about the run of
@@ -15,7 +16,7 @@ import (
 // and an expression must be true for what is there, which it reads as value.
 type Expect struct {
 	Span       diag.Span `yaml:"-"`
-	Key        dsl.Key   `yaml:"-"`
+	Key        expr.Key  `yaml:"-"`
 	dsl.Places `yaml:"-"`
 
 	// Refused says that the event is not taken in: a code such as event_rejected,
@@ -38,7 +39,7 @@ type Expect struct {
 	Reason string `yaml:"reason"`
 
 	// SharedState is the shared state of the run.
-	SharedState *dsl.Value `yaml:"shared-state" kind:"map"`
+	SharedState *expr.Value `yaml:"shared-state" kind:"map"`
 
 	// State is the state of the entity after all runs.
 	State string `yaml:"state"`
@@ -90,7 +91,7 @@ type Expect struct {
 type HandlerExpect struct {
 	Span       diag.Span `yaml:"-"`
 	dsl.Places `yaml:"-"`
-	Key        dsl.Key `yaml:"-"`
+	Key        expr.Key `yaml:"-"`
 
 	// Word is the outcome alone; empty when there is a mapping.
 	Word string `yaml:"-"`
@@ -123,17 +124,17 @@ type CallExpect struct {
 	URL string `yaml:"url"`
 
 	// Query are parameters of the URL.
-	Query *dsl.Value `yaml:"query" kind:"map"`
+	Query *expr.Value `yaml:"query" kind:"map"`
 
 	// Headers are headers of a request; their names may be written in any case.
-	Headers *dsl.Value `yaml:"headers" kind:"map"`
+	Headers *expr.Value `yaml:"headers" kind:"map"`
 
 	// Body is the body of a request.
-	Body *dsl.Value `yaml:"body"`
+	Body *expr.Value `yaml:"body"`
 
 	// Fields are the fields of the handler, such as the type and the payload of an
 	// emit.
-	Fields *dsl.Value `yaml:"fields" kind:"map"`
+	Fields *expr.Value `yaml:"fields" kind:"map"`
 
 	// At is when the call began, since the test did.
 	At *time.Duration `yaml:"at" min:"0s"`
@@ -154,7 +155,7 @@ type EmitExpect struct {
 	Key string `yaml:"key"`
 
 	// Payload is what the event tells.
-	Payload *dsl.Value `yaml:"payload"`
+	Payload *expr.Value `yaml:"payload"`
 
 	// Delay is for how long it was not due yet.
 	Delay *time.Duration `yaml:"delay" min:"0s"`
@@ -181,7 +182,7 @@ type EntityExpect struct {
 	Transitions []string `yaml:"transitions"`
 
 	// SharedState is what is kept for its next event.
-	SharedState *dsl.Value `yaml:"shared-state" kind:"map"`
+	SharedState *expr.Value `yaml:"shared-state" kind:"map"`
 
 	// Blocked says whether a failed run keeps its events from going on.
 	Blocked *bool `yaml:"blocked"`

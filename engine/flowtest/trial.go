@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
@@ -139,7 +141,7 @@ func (t *trial) open(ctx context.Context, store engine.Store) (err error) {
 	if t.v, err = engine.NewVirtual(ctx, o); err != nil {
 		return err
 	}
-	for _, configs := range []*dsl.Value{t.suite.File.Configs, t.test.Configs} {
+	for _, configs := range []*expr.Value{t.suite.File.Configs, t.test.Configs} {
 		if err := t.configure(ctx, configs); err != nil {
 			return err
 		}
@@ -165,7 +167,7 @@ func (t *trial) secret(use engine.SecretUse) (string, error) {
 	return "", fmt.Errorf("the test gives no secret %s; add it below secrets", use.Name)
 }
 
-func (t *trial) configure(ctx context.Context, configs *dsl.Value) error {
+func (t *trial) configure(ctx context.Context, configs *expr.Value) error {
 	for i, k := range configs.Keys() {
 		value, _ := configs.Items()[i].Literal()
 		if _, err := t.v.Engine().SetConfig(ctx, k.Name, value, -1, by); err != nil {
@@ -404,7 +406,7 @@ func (t *trial) seed(ctx context.Context, store engine.Store, i int, e *Entity) 
 	}
 	change := model.Change{Run: id, Version: out[0].Claimed.Version, Status: model.Succeeded, State: e.State}
 	if data, ok := e.SharedState.Literal(); ok && data != nil {
-		if change.Shared, err = dsl.FormatJSON(data); err != nil {
+		if change.Shared, err = datum.FormatJSON(data); err != nil {
 			return err
 		}
 	}

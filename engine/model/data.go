@@ -12,7 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 )
 
 // maxDepth bounds the levels of a value that a checkpoint keeps, so that the
@@ -25,7 +25,7 @@ func EncodeData(v any) (json.RawMessage, error) {
 	if err := CheckData(v); err != nil {
 		return nil, err
 	}
-	return dsl.FormatJSON(v)
+	return datum.FormatJSON(v)
 }
 
 // CheckData tells what is wrong with a value, always the same of several faults.
@@ -138,7 +138,7 @@ func KindOf(v any) string {
 		return "a list"
 	case map[string]any:
 		return "a mapping"
-	case dsl.Secret:
+	case datum.Secret:
 		return "the secret " + v.Name + ", which is only for calls"
 	}
 	return fmt.Sprintf("a value of the Go type %T", v)

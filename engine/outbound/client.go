@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/expr"
 )
 
 // A Reach is what an HTTP client may connect to. The zero value reaches public
@@ -101,7 +102,7 @@ var webAddress = regexp.MustCompile(`(?i)https?://[^/?#'"\s\\]+`)
 // a part of an expression.
 func writtenURLs(b *dsl.Bundle) []string {
 	var out []string
-	add := func(body *dsl.Value) {
+	add := func(body *expr.Value) {
 		v := body.Get("url")
 		if e := v.Expr(); e != nil {
 			out = append(out, webAddress.FindAllString(e.Source, -1)...)

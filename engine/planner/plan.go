@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 	"procaas/engine/model"
 )
 
@@ -70,11 +72,11 @@ type Step struct {
 	Stage   int      // its index in Plan.Stages
 	Index   int      // in its stage
 
-	Reads   []dsl.Read // of all expressions: enabled, body, result, verify, fallback, on-error
-	Writes  []Write    // whatever becomes of the handler: its result, the fallback's, and those of on-error
-	Touches []string   // effects outside the shared state
-	Peer    string     // whom its calls reach, as far as that is known beforehand: the id of a declared service, or a host; empty for nobody
-	After   []Edge     // what it waits for within its stage; empty: it may start at once
+	Reads   []datum.Read // of all expressions: enabled, body, result, verify, fallback, on-error
+	Writes  []Write      // whatever becomes of the handler: its result, the fallback's, and those of on-error
+	Touches []string     // effects outside the shared state
+	Peer    string       // whom its calls reach, as far as that is known beforehand: the id of a declared service, or a host; empty for nobody
+	After   []Edge       // what it waits for within its stage; empty: it may start at once
 
 	Position  int // in Plan.order
 	Verify    dsl.Type
@@ -99,8 +101,8 @@ type Step struct {
 // A Write is a path that a handler sets: a name of the shared state, or its own
 // sources entry.
 type Write struct {
-	Path dsl.Path  // from the root
-	Span diag.Span // where the author says so
+	Path datum.Path // from the root
+	Span diag.Span  // where the author says so
 }
 
 // An Edge says that To waits for From, and proves it. A plan has the edge of
@@ -212,7 +214,7 @@ func (p *Plan) declare() error {
 	return p.declareNames(p.Pipeline.SharedState, false)
 }
 
-func (p *Plan) declareNames(v *dsl.Value, kept bool) error {
+func (p *Plan) declareNames(v *expr.Value, kept bool) error {
 	items := v.Items()
 	for i, k := range v.Keys() {
 		value, ok := items[i].Literal()
@@ -320,7 +322,7 @@ func (s *Step) compensate(p *Plan, m *Planner) error {
 // gather finds what the handler reads, writes and touches.
 func (s *Step) gather(stage *dsl.Stage) {
 	h := s.Handler
-	own := dsl.Path{SourcesRoot, h.ID}
+	own := datum.Path{SourcesRoot, h.ID}
 	s.Reads = slices.Concat(h.ConditionReads(), h.ItemReads(), h.AwaitReads(), h.BodyReads())
 	if s.Loops {
 		s.Reads = stage.LoopReads()
@@ -363,9 +365,9 @@ func (s *Step) gather(stage *dsl.Stage) {
 }
 
 // writes adds the keys of a mapping, which are names of the shared state.
-func (s *Step) writes(v *dsl.Value) {
+func (s *Step) writes(v *expr.Value) {
 	for _, k := range v.Keys() {
-		s.Writes = append(s.Writes, Write{Path: dsl.Path{SharedRoot, k.Name}, Span: k.Span})
+		s.Writes = append(s.Writes, Write{Path: datum.Path{SharedRoot, k.Name}, Span: k.Span})
 	}
 }
 
@@ -421,7 +423,7 @@ func depend(a, b *Step) (Edge, bool) {
 }
 
 // Overlap finds the first read of reader that a write of writer may change.
-func Overlap(writer, reader *Step) (Write, dsl.Read, bool) {
+func Overlap(writer, reader *Step) (Write, datum.Read, bool) {
 	for _, r := range reader.Reads {
 		for _, w := range writer.Writes {
 			if w.Path.Overlaps(r.Path) {
@@ -429,14 +431,14 @@ func Overlap(writer, reader *Step) (Write, dsl.Read, bool) {
 			}
 		}
 	}
-	return Write{}, dsl.Read{}, false
+	return Write{}, datum.Read{}, false
 }
 
 // markKept finds the responses that other handlers may read. The others need
 // not be kept in checkpoints.
 func (p *Plan) markKept() {
 	for _, s := range p.Steps {
-		response := dsl.Path{SourcesRoot, s.Handler.ID, "response"}
+		response := datum.Path{SourcesRoot, s.Handler.ID, "response"}
 		for _, other := range p.Steps {
 			for _, r := range other.Reads {
 				s.Keeps = s.Keeps || other != s && r.Path.Overlaps(response)
@@ -453,7 +455,7 @@ func (p *Plan) markKept() {
 				s.Keeps = s.Keeps || r.Path.Overlaps(response)
 			}
 		}
-		s.Gathers = s.Keeps || slices.ContainsFunc(s.Handler.Result.Reads(), func(r dsl.Read) bool { return r.Path.Overlaps(response) })
+		s.Gathers = s.Keeps || slices.ContainsFunc(s.Handler.Result.Reads(), func(r datum.Read) bool { return r.Path.Overlaps(response) })
 	}
 }
 
@@ -461,18 +463,18 @@ func (p *Plan) markKept() {
 // it is told the time at which the run began. Both are lost in a crash before the
 // first checkpoint.
 func (s *Step) isVolatile(stage *dsl.Stage) bool {
-	began := dsl.Path{"run", "started"}
+	began := datum.Path{"run", "started"}
 	conditions := slices.Concat(stage.ConditionReads(), s.Handler.ConditionReads())
 	reads := slices.Concat(conditions, s.Handler.BodyReads())
-	return AnyLive(conditions) || s.Handler.Rollout != nil || slices.ContainsFunc(reads, func(r dsl.Read) bool { return r.Path.Overlaps(began) })
+	return AnyLive(conditions) || s.Handler.Rollout != nil || slices.ContainsFunc(reads, func(r datum.Read) bool { return r.Path.Overlaps(began) })
 }
 
 // readsLive tells whether a value depends on live settings.
-func readsLive(v *dsl.Value) bool { return AnyLive(v.Reads()) }
+func readsLive(v *expr.Value) bool { return AnyLive(v.Reads()) }
 
 // AnyLive reports whether one of the reads is of live settings.
-func AnyLive(reads []dsl.Read) bool {
-	return slices.ContainsFunc(reads, func(r dsl.Read) bool { return r.Path[0] == "configs" })
+func AnyLive(reads []datum.Read) bool {
+	return slices.ContainsFunc(reads, func(r datum.Read) bool { return r.Path[0] == "configs" })
 }
 
 // isContested tells whether live settings choose between p and others.
@@ -500,8 +502,8 @@ func (p *Plan) markFleeting() {
 		stage := p.Stages[s.Stage]
 		reads := slices.Concat(s.Handler.ConditionReads(), stage.Declared.ConditionReads())
 		for _, n := range p.Shared {
-			path := dsl.Path{SharedRoot, n.Name}
-			read := slices.ContainsFunc(reads, func(r dsl.Read) bool { return r.Path.Overlaps(path) })
+			path := datum.Path{SharedRoot, n.Name}
+			read := slices.ContainsFunc(reads, func(r datum.Read) bool { return r.Path.Overlaps(path) })
 			written := slices.ContainsFunc(p.Steps[stage.Steps[0].Position:], func(later *Step) bool {
 				return slices.ContainsFunc(later.Writes, func(w Write) bool { return w.Path.Overlaps(path) })
 			})
@@ -519,7 +521,7 @@ func DefaultRetry() dsl.Retry {
 		MinDelay: 100 * time.Millisecond,
 		MaxDelay: 15 * time.Minute,
 		Factor:   2,
-		Jitter:   dsl.Jitter{Share: 0.1},
+		Jitter:   datum.Jitter{Share: 0.1},
 		On:       []string{"timeout", "connection", "5xx", "408", "425", "429"},
 	}
 }

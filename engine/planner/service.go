@@ -4,6 +4,7 @@ import (
 	"net/url"
 
 	"procaas/dsl"
+	"procaas/dsl/expr"
 )
 
 // hostsOf gives the hosts of URLs: host:port pairs in lower case.
@@ -20,7 +21,7 @@ func hostsOf(addresses []string) map[string]bool {
 // peerOf finds the declared service that a call of a handler reaches, which names it or gives an
 // address of it, and the name of that service; of another address, the host. Nothing is known
 // when an expression decides it.
-func peerOf(b *dsl.Bundle, body *dsl.Value) (service *dsl.Service, name string) {
+func peerOf(b *dsl.Bundle, body *expr.Value) (service *dsl.Service, name string) {
 	id, isNamed := body.Get("service").Literal()
 	if isNamed = isNamed && id != nil; isNamed {
 		name, _ := id.(string)

@@ -3,12 +3,13 @@ package planner
 import (
 	"strings"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
+	"procaas/dsl/expr"
 )
 
 // ValueText shows a value in one line, with its expressions as they are written;
 // empty when it is not given.
-func ValueText(v *dsl.Value) string {
+func ValueText(v *expr.Value) string {
 	if v == nil {
 		return ""
 	}
@@ -33,13 +34,13 @@ func ValueText(v *dsl.Value) string {
 	}
 	// What has neither an expression nor a value nor parts is a secret: only its name shows.
 	secret, _ := v.Eval(nil)
-	name, _ := secret.(dsl.Secret)
+	name, _ := secret.(datum.Secret)
 	return "!secret " + name.Name
 }
 
 // sourceText shows a condition as it is written, in one line; empty when it is not
 // given.
-func sourceText(v *dsl.Value) string { return strings.TrimPrefix(ValueText(v), "!$ ") }
+func sourceText(v *expr.Value) string { return strings.TrimPrefix(ValueText(v), "!$ ") }
 
 // unique drops repetitions, keeping the order.
 func unique(list []string) []string {
@@ -56,7 +57,7 @@ func unique(list []string) []string {
 
 // DataText shows data as JSON.
 func DataText(data any) string {
-	text, err := dsl.FormatJSON(data)
+	text, err := datum.FormatJSON(data)
 	if err != nil {
 		return err.Error()
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine/simulate"
 )
 
@@ -197,7 +198,7 @@ func TestReports(t *testing.T) {
 	s := simulate.DefaultScenario()
 	s.Clients, s.Outage, s.After = 800, 30*time.Second, 40*time.Second
 	policies := append(simulate.Policies(), simulate.Policy{Name: "<mine>", Retry: dsl.Retry{
-		Attempts: 3, MinDelay: 5 * time.Second, MaxDelay: time.Minute, Factor: 3, Jitter: dsl.Jitter{Word: dsl.FullJitter},
+		Attempts: 3, MinDelay: 5 * time.Second, MaxDelay: time.Minute, Factor: 3, Jitter: datum.Jitter{Word: datum.FullJitter},
 	}})
 	r := simulate.Compare(s, policies, 1)
 	var text, svg, data, again bytes.Buffer

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 )
 
 // A Scenario is what a crowd of clients and a service go through.
@@ -149,14 +150,14 @@ type Policy struct {
 // article recommends, two that spread delays more, and an inbox with a limit.
 func Policies() []Policy {
 	const low, high = 100 * time.Millisecond, 15 * time.Minute
-	with := func(j dsl.Jitter) dsl.Retry {
+	with := func(j datum.Jitter) dsl.Retry {
 		return dsl.Retry{MinDelay: low, MaxDelay: high, Factor: 2, Jitter: j}
 	}
 	return []Policy{
 		{Name: "fixed 100ms", Retry: dsl.Retry{MinDelay: low, MaxDelay: low, Factor: 1}},
-		{Name: "exponential 100ms x2 up to 15m", Retry: with(dsl.Jitter{Share: 0.1})},
-		{Name: "full jitter 100ms x2 up to 15m", Retry: with(dsl.Jitter{Word: dsl.FullJitter})},
-		{Name: "decorrelated jitter 100ms up to 15m", Retry: with(dsl.Jitter{Word: dsl.DecorrelatedJitter})},
-		{Name: "inbox with an adaptive limit", Retry: with(dsl.Jitter{Word: dsl.FullJitter}), Limited: true},
+		{Name: "exponential 100ms x2 up to 15m", Retry: with(datum.Jitter{Share: 0.1})},
+		{Name: "full jitter 100ms x2 up to 15m", Retry: with(datum.Jitter{Word: datum.FullJitter})},
+		{Name: "decorrelated jitter 100ms up to 15m", Retry: with(datum.Jitter{Word: datum.DecorrelatedJitter})},
+		{Name: "inbox with an adaptive limit", Retry: with(datum.Jitter{Word: datum.FullJitter}), Limited: true},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/expr"
 )
 
 //go:embed chance.go
@@ -24,7 +25,7 @@ type latency struct {
 }
 
 // parseLatency reads one duration, or min and max.
-func parseLatency(v *dsl.Value) (latency, error) {
+func parseLatency(v *expr.Value) (latency, error) {
 	var l latency
 	if v.IsNull() {
 		return l, nil

@@ -10,7 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
+	"procaas/dsl/expr"
 )
 
 // errNoMatch says that a route's condition does not hold.
@@ -90,7 +91,7 @@ type answer struct {
 // answer computes the answer to the next call. down is how an incident lets it
 // fail, or nil.
 func (r *route) answer(request map[string]any, down *Failure) (answer, error) {
-	env := dsl.Env{"request": request, "calls": int(r.calls.Load()) + 1}
+	env := datum.Env{"request": request, "calls": int(r.calls.Load()) + 1}
 	if r.spec.When != nil {
 		fits, err := r.spec.When.Eval(env)
 		if err != nil {
@@ -113,7 +114,7 @@ func (r *route) answer(request map[string]any, down *Failure) (answer, error) {
 	return a.succeed(r.spec.Reply, env)
 }
 
-func (a answer) fail(f *Failure, env dsl.Env) (answer, error) {
+func (a answer) fail(f *Failure, env datum.Env) (answer, error) {
 	if f.Hang > 0 {
 		a.latency, a.status = f.Hang, hangUp
 		return a, nil
@@ -122,7 +123,7 @@ func (a answer) fail(f *Failure, env dsl.Env) (answer, error) {
 	return a.fill(f.Body, env)
 }
 
-func (a answer) succeed(reply *Reply, env dsl.Env) (answer, error) {
+func (a answer) succeed(reply *Reply, env datum.Env) (answer, error) {
 	if reply == nil {
 		a.status = http.StatusOK
 		return a, nil
@@ -138,7 +139,7 @@ func (a answer) succeed(reply *Reply, env dsl.Env) (answer, error) {
 
 // fill computes the body. Text goes out as it is when the headers say what it
 // is, everything else as JSON.
-func (a answer) fill(body *dsl.Value, env dsl.Env) (answer, error) {
+func (a answer) fill(body *expr.Value, env datum.Env) (answer, error) {
 	if body == nil {
 		return a, nil
 	}
@@ -151,7 +152,7 @@ func (a answer) fill(body *dsl.Value, env dsl.Env) (answer, error) {
 		return a, nil
 	}
 	a.contentType = "application/json"
-	a.body, err = dsl.FormatJSON(data)
+	a.body, err = datum.FormatJSON(data)
 	return a, err
 }
 

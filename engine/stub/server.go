@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine"
 )
 
@@ -223,6 +223,6 @@ func (svc *service) incident(r *route) *Failure {
 }
 
 func problem(status int, err error) answer {
-	data, _ := dsl.FormatJSON(map[string]any{"error": err.Error()})
+	data, _ := datum.FormatJSON(map[string]any{"error": err.Error()})
 	return answer{status: status, contentType: "application/json", body: data}
 }

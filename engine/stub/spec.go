@@ -4,8 +4,8 @@ import (
 	_ "embed"
 	"time"
 
-	"procaas/dsl"
 	"procaas/dsl/diag"
+	"procaas/dsl/expr"
 )
 
 //go:embed spec.go
@@ -50,10 +50,10 @@ type Route struct {
 	Path string `yaml:"path" required:"true"`
 
 	// When must be true for the route to fit.
-	When *dsl.Value `yaml:"when" kind:"bool"`
+	When *expr.Value `yaml:"when" kind:"bool"`
 
 	// Latency is how long an answer takes: a duration, or min and max.
-	Latency *dsl.Value `yaml:"latency" expr:"no"`
+	Latency *expr.Value `yaml:"latency" expr:"no"`
 
 	// Overload makes the route slower while many requests are under way.
 	Overload *Overload `yaml:"overload"`
@@ -94,7 +94,7 @@ type Failure struct {
 	Status int `yaml:"status" default:"500" min:"400" max:"599"`
 
 	// Body is the body of the reply, sent as JSON.
-	Body *dsl.Value `yaml:"body"`
+	Body *expr.Value `yaml:"body"`
 
 	// Hang keeps the caller waiting for this time and then hangs up, without any
 	// reply.
@@ -109,11 +109,11 @@ type Reply struct {
 	Status int `yaml:"status" default:"200" min:"200" max:"599"`
 
 	// Headers are the headers of the reply.
-	Headers *dsl.Value `yaml:"headers"`
+	Headers *expr.Value `yaml:"headers"`
 
 	// Body is the body: text is sent as it is when headers name a content type,
 	// anything else as JSON.
-	Body *dsl.Value `yaml:"body"`
+	Body *expr.Value `yaml:"body"`
 }
 
 // An Incident is a failure that is switched on and off at run time.

@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/dsl/rules"
 	"procaas/engine"
 	"procaas/engine/model"
@@ -97,7 +98,7 @@ func orderToken(c *engine.Call, cluster *dsl.Cluster) (string, error) {
 	if cluster.Secret == "" {
 		return "", nil
 	}
-	text, err := c.Resolve(dsl.Secret{Name: cluster.Secret, To: cluster.ID})
+	text, err := c.Resolve(datum.Secret{Name: cluster.Secret, To: cluster.ID})
 	token := strings.TrimSpace(text)
 	switch {
 	case err != nil:

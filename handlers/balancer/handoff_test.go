@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/handlers/balancer"
 	"procaas/handlers/balancer/handoff"
 	"procaas/handlers/balancer/handoff/reference"
@@ -149,7 +149,7 @@ func TestOrdersHaveTheTokenOfTheCluster(t *testing.T) {
 	settle := func(secret, value string) (map[string]any, error) {
 		r.load(fmt.Sprintf("clusters:\n  - id: c\n    partitions: 12\n    step: 2s\n%s%s    workers: [{id: w1, url: %q}]\n", stalls, secret, s.URL))
 		c := r.call()
-		c.Resolve = func(s dsl.Secret) (string, error) {
+		c.Resolve = func(s datum.Secret) (string, error) {
 			if s.Name != "ORDERS" {
 				return "", fmt.Errorf("no secret %s", s.Name)
 			}

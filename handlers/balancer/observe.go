@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/dsl/rules"
 	"procaas/engine"
@@ -401,7 +402,7 @@ func dataOf(v any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return dsl.ParseJSON(text)
+	return datum.ParseJSON(text)
 }
 
 // structOf reads data into a struct.

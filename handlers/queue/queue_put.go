@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
+	"procaas/dsl/expr"
 	"procaas/dsl/rules"
 	"procaas/engine"
 	"procaas/engine/model"
@@ -71,7 +73,7 @@ func (h *PutTask) Handle(ctx context.Context, c *engine.Call) (model.Result, err
 	if err != nil {
 		return model.Result{}, model.Permanent(err)
 	}
-	payload, err := dsl.FormatJSON(h.Payload)
+	payload, err := datum.FormatJSON(h.Payload)
 	if err != nil {
 		return model.Result{}, model.Permanent(err)
 	}
@@ -108,7 +110,7 @@ func pipelineOf(c *engine.Call, id string) *dsl.Pipeline {
 }
 
 // Emission tells what task a body puts.
-func (*PutTask) Emission(body *dsl.Value) dsl.Emission {
+func (*PutTask) Emission(body *expr.Value) dsl.Emission {
 	return dsl.Emission{Type: body.Get("type"), Payload: body.Get("payload"), Task: true, Named: body.Get("unique") != nil}
 }
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine"
 	"procaas/engine/model"
 )
@@ -58,7 +58,7 @@ func (h *TakeTasks) Handle(ctx context.Context, c *engine.Call) (model.Result, e
 	}
 	list := []any{}
 	for _, t := range tasks {
-		payload, err := dsl.ParseJSON(t.Payload)
+		payload, err := datum.ParseJSON(t.Payload)
 		if err != nil {
 			return model.Result{}, err
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 )
 
 // register gives a key without a placement one, and completes a registration that was
@@ -154,7 +155,7 @@ func (m *Map) draw(ctx context.Context, key string, attrs map[string]any) (strin
 // fit lists the shards that a new key may be placed on: those of the first rule that is for
 // it, or all that are open.
 func (m *Map) fit(homes []home, key string, attrs map[string]any) ([]home, error) {
-	env := dsl.Env{"event": map[string]any{"key": firstPart(key), "payload": attrs}}
+	env := datum.Env{"event": map[string]any{"key": firstPart(key), "payload": attrs}}
 	for i, rule := range m.Declared.Registration.Rules {
 		holds := true
 		if rule.When != nil {

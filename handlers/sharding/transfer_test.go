@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/enginetest/patience"
@@ -166,7 +167,7 @@ func (r *mover) start(more string) (run string) {
 // submit begins the run of an event.
 func (r *mover) submit(event, payload string) (run string) {
 	r.t.Helper()
-	v, err := dsl.ParseJSON([]byte(payload))
+	v, err := datum.ParseJSON([]byte(payload))
 	if err != nil {
 		r.t.Fatal(err)
 	}

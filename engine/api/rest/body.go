@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine/api/problem"
 )
 
@@ -91,8 +91,8 @@ func Parse(body []byte) (any, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return nil, problem.New(problem.MalformedJSON, "the body is empty")
 	}
-	v, err := dsl.ParseJSON(body)
-	var wrong *dsl.JSONError
+	v, err := datum.ParseJSON(body)
+	var wrong *datum.JSONError
 	if errors.As(err, &wrong) {
 		return nil, problem.New(problem.MalformedJSON, "%s", wrong).At(problem.Fault{Location: wrong.Pointer, Message: wrong.Message})
 	}

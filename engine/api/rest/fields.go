@@ -11,7 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/engine/api/problem"
 )
@@ -160,7 +160,7 @@ func (f *Fields) Duration(name string) time.Duration {
 	case float64:
 		d = seconds(v)
 	case string:
-		d, err = dsl.ParseDuration(v)
+		d, err = datum.ParseDuration(v)
 	default:
 		err = errors.New("not a duration")
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/engine"
 	"procaas/engine/checkpoint"
 	"procaas/engine/model"
@@ -221,7 +221,7 @@ func readControl(r *http.Request) (change engine.ControlChange, words string, er
 	lasting := r.FormValue("for")
 	var until time.Time
 	if lasting != "" && lasting != "forever" {
-		d, err := dsl.ParseDuration(lasting)
+		d, err := datum.ParseDuration(lasting)
 		if err != nil || d <= 0 {
 			return change, "", &Refused{http.StatusBadRequest, "For how long: want a duration such as 30m or 2h, have " + strconv.Quote(lasting) + "."}
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"procaas/dsl"
+	"procaas/dsl/expr"
 	"procaas/engine"
 	"procaas/engine/checkpoint"
 )
@@ -179,9 +179,9 @@ func (c *Console) why(w http.ResponseWriter, r *http.Request) error {
 }
 
 // traceText writes what an expression came from.
-func traceText(t *dsl.Trace) string {
+func traceText(t *expr.Trace) string {
 	var b strings.Builder
-	if err := dsl.WriteTrace(&b, t, false); err != nil {
+	if err := expr.WriteTrace(&b, t, false); err != nil {
 		return err.Error()
 	}
 	return b.String()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"procaas/dsl"
+	"procaas/dsl/datum"
 	"procaas/dsl/diag"
 	"procaas/engine"
 	"procaas/engine/checkpoint"
@@ -204,7 +205,7 @@ func filter(r *http.Request) (f engine.RunFilter, given map[string]string, err e
 
 // moments reads a time, or how long ago it was.
 func moments(text string) (time.Time, error) {
-	if d, err := dsl.ParseDuration(text); err == nil {
+	if d, err := datum.ParseDuration(text); err == nil {
 		return time.Now().Add(-d), nil
 	}
 	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02"} {

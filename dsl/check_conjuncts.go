@@ -1,0 +1,17 @@
+package dsl
+
+import (
+	"slices"
+
+	"procaas/dsl/syntax"
+)
+
+// demands lists what must be true for a step to run: the conditions of its stage
+// and its own.
+func (s step) demands(known *syntax.Cache) []string {
+	return slices.Concat(s.stage.Enabled.Expr().Conjuncts(known), s.Enabled.Expr().Conjuncts(known))
+}
+
+// underCondition tells whether a step may be left out by a condition that an
+// author has written.
+func (s step) underCondition() bool { return !s.Enabled.IsNull() || !s.stage.Enabled.IsNull() }

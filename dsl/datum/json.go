@@ -1,0 +1,315 @@
+package datum
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// ParseJSON decodes one JSON value to data of the engine: nil, bool, int,
+// float64, string, []any and map[string]any. Integers stay exact; one that
+// needs more than 64 bits is an error, as are duplicate names, U+0000, invalid
+// UTF-8, more than 64 levels and anything after the value. The error is a
+// [*JSONError].
+func ParseJSON(data []byte) (any, error) {
+	if !utf8.Valid(data) {
+		return nil, &JSONError{Message: "want UTF-8 text, have bytes that are none"}
+	}
+	if v, ok := ParsePlainJSON(data); ok {
+		return v, nil
+	}
+	return ParseAnyJSON(data)
+}
+
+// ParseAnyJSON reads a document token by token, and knows where it is wrong.
+func ParseAnyJSON(data []byte) (any, error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	p := &jsonParser{Decoder: d, data: data}
+	v, err := p.value(0)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, p.fail("want nothing after the JSON value, have more at byte %d", d.InputOffset())
+	}
+	return v, nil
+}
+
+// A JSONError says where a JSON document is wrong and what was expected there.
+type JSONError struct {
+	Pointer string // RFC 6901; empty for the document as a whole
+	Message string
+}
+
+// Error implements error.
+func (e *JSONError) Error() string {
+	if e.Pointer == "" {
+		return "the document: " + e.Message
+	}
+	return e.Pointer + ": " + e.Message
+}
+
+// A jsonParser builds data from the tokens of a document.
+type jsonParser struct {
+	*json.Decoder
+	data []byte
+	path []string
+}
+
+func (p *jsonParser) fail(format string, args ...any) error {
+	escape := strings.NewReplacer("~", "~0", "/", "~1")
+	e := &JSONError{Message: fmt.Sprintf(format, args...)}
+	for _, name := range p.path {
+		e.Pointer += "/" + escape.Replace(name)
+	}
+	return e
+}
+
+// next reads a token.
+func (p *jsonParser) next() (json.Token, error) {
+	t, err := p.Token()
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, p.fail("want a JSON value, have the end of the text")
+	case err != nil:
+		return nil, p.fail("want JSON, have at byte %d: %s", p.InputOffset(), strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return t, nil
+}
+
+func (p *jsonParser) value(level int) (any, error) {
+	start := p.InputOffset()
+	t, err := p.next()
+	if err != nil {
+		return nil, err
+	}
+	switch t := t.(type) {
+	case json.Delim:
+		if level == MaxLevels {
+			return nil, p.fail("want at most %d levels", MaxLevels)
+		}
+		if t == '[' {
+			return p.list(level + 1)
+		}
+		return p.object(level + 1)
+	case json.Number:
+		return p.number(string(t))
+	case string:
+		return t, p.checkString(t, start)
+	}
+	return t, nil // null, true, false
+}
+
+func (p *jsonParser) number(text string) (any, error) {
+	if !strings.ContainsAny(text, ".eE") {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return nil, p.fail("want a whole number of at most 64 bits, have %.40s", text)
+		}
+		return n, nil
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return nil, p.fail("want a number that fits in 64 bits, have %.40s", text)
+	}
+	return f, nil
+}
+
+// checkString refuses what a store cannot hold: U+0000, and halves of
+// surrogate pairs, which the decoder has replaced silently.
+func (p *jsonParser) checkString(s string, start int64) error {
+	if strings.ContainsRune(s, 0) {
+		return p.fail("want text without U+0000")
+	}
+	if strings.ContainsRune(s, utf8.RuneError) && loneSurrogate(p.data[start:p.InputOffset()]) {
+		return p.fail("want whole characters, have half of a surrogate pair")
+	}
+	return nil
+}
+
+// loneSurrogate tells whether an escape in the source of a string is half of a
+// pair.
+func loneSurrogate(source []byte) bool {
+	for i := 0; i+1 < len(source); i++ {
+		if source[i] != '\\' {
+			continue
+		}
+		i++
+		if source[i] != 'u' {
+			continue
+		}
+		r := escaped(source[i:])
+		if !utf16.IsSurrogate(r) {
+			continue
+		}
+		if i+5 >= len(source) || source[i+5] != '\\' || utf16.DecodeRune(r, escaped(source[i+6:])) == utf8.RuneError {
+			return true
+		}
+		i += 10
+	}
+	return false
+}
+
+// escaped reads u and four hexadecimal digits; 0 when they are not there.
+func escaped(source []byte) rune {
+	if len(source) < 5 || source[0] != 'u' {
+		return 0
+	}
+	n, err := strconv.ParseUint(string(source[1:5]), 16, 16)
+	if err != nil {
+		return 0
+	}
+	return rune(n)
+}
+
+func (p *jsonParser) list(level int) (any, error) {
+	out := []any{}
+	for i := 0; p.More(); i++ {
+		p.path = append(p.path, strconv.Itoa(i))
+		v, err := p.value(level)
+		if err != nil {
+			return nil, err
+		}
+		p.path = p.path[:len(p.path)-1]
+		out = append(out, v)
+	}
+	_, err := p.next() // the closing bracket
+	return out, err
+}
+
+func (p *jsonParser) object(level int) (any, error) {
+	out := map[string]any{}
+	for p.More() {
+		start := p.InputOffset()
+		t, err := p.next()
+		if err != nil {
+			return nil, err
+		}
+		name := t.(string)
+		p.path = append(p.path, name)
+		if err := p.checkString(name, start); err != nil {
+			return nil, err
+		}
+		if _, ok := out[name]; ok {
+			return nil, p.fail("want each name once, have it twice")
+		}
+		if out[name], err = p.value(level); err != nil {
+			return nil, err
+		}
+		p.path = p.path[:len(p.path)-1]
+	}
+	_, err := p.next() // the closing brace
+	return out, err
+}
+
+// FormatJSON encodes data canonically: the names of objects are sorted, there
+// is no white space and nothing is escaped needlessly, so that equal data gives
+// equal bytes.
+func FormatJSON(data any) ([]byte, error) { return appendJSON(make([]byte, 0, 64), data, 0) }
+
+func appendJSON(b []byte, data any, level int) ([]byte, error) {
+	if level > MaxLevels {
+		return nil, fmt.Errorf("want at most %d levels", MaxLevels)
+	}
+	switch v := data.(type) {
+	case nil:
+		return append(b, "null"...), nil
+	case bool:
+		return strconv.AppendBool(b, v), nil
+	case int:
+		return strconv.AppendInt(b, int64(v), 10), nil
+	case float64:
+		if math.IsInf(v, 0) || math.IsNaN(v) {
+			return nil, errors.New("want a finite number, have one that JSON cannot hold")
+		}
+		if math.Abs(v) >= 1<<53 { // digits alone would come back as another, whole number
+			return strconv.AppendFloat(b, v, 'e', -1, 64), nil
+		}
+		return append(b, FormatFloat(v)...), nil
+	case string:
+		return appendJSONString(b, v), nil
+	case []any:
+		return appendJSONList(b, v, level+1)
+	case map[string]any:
+		return appendJSONObject(b, v, level+1)
+	}
+	return nil, fmt.Errorf("want data, have %s", Describe(data))
+}
+
+func appendJSONList(b []byte, list []any, level int) (_ []byte, err error) {
+	b = append(b, '[')
+	for i, x := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b, err = appendJSON(b, x, level); err != nil {
+			return nil, err
+		}
+	}
+	return append(b, ']'), nil
+}
+
+func appendJSONObject(b []byte, object map[string]any, level int) (_ []byte, err error) {
+	var few [8]string // the names of most objects
+	names := few[:0]
+	for k := range object {
+		names = append(names, k)
+	}
+	slices.Sort(names)
+	b = append(b, '{')
+	for i, k := range names {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(appendJSONString(b, k), ':')
+		if b, err = appendJSON(b, object[k], level); err != nil {
+			return nil, err
+		}
+	}
+	return append(b, '}'), nil
+}
+
+// IsPlainText tells whether a text is ASCII that needs no escape.
+func IsPlainText(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
+// appendJSONString escapes only what JSON demands. Invalid UTF-8 becomes
+// U+FFFD.
+func appendJSONString(b []byte, s string) []byte {
+	b = append(b, '"')
+	if IsPlainText(s) {
+		return append(append(b, s...), '"')
+	}
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b = append(b, '\\', byte(r))
+		case r == '\n':
+			b = append(b, `\n`...)
+		case r == '\r':
+			b = append(b, `\r`...)
+		case r == '\t':
+			b = append(b, `\t`...)
+		case r < 0x20:
+			b = fmt.Appendf(b, `\u%04x`, r)
+		default:
+			b = utf8.AppendRune(b, r)
+		}
+	}
+	return append(b, '"')
+}

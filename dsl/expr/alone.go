@@ -1,0 +1,47 @@
+package expr
+
+import (
+	"maps"
+	"slices"
+
+	"procaas/dsl/datum"
+	"procaas/dsl/diag"
+)
+
+// Parse reads an expression that stands alone, such as one on a command line;
+// file names it in findings. It may read the roots of env, and of a root that is
+// given no other names than those that are there; with a null shared-state, names
+// are taken for its own. The expression is nil exactly when one of the findings
+// is an error.
+func Parse(file, source string, env datum.Env) (*Expr, []diag.Diagnostic) {
+	sc := &Scope{Roots: slices.Sorted(maps.Keys(env))}
+	state, known := env[StateRoot].(map[string]any)
+	sc.State, sc.Lenient = state, !known
+	if sources, ok := env["sources"].(map[string]any); ok {
+		sc.Sources = slices.Sorted(maps.Keys(sources))
+	}
+	if configs, ok := env["configs"].(map[string]any); ok {
+		sc.Configs = slices.Sorted(maps.Keys(configs))
+	}
+	e, r := Bare(file, source), new(diag.Reporter)
+	e.Compile(sc, datum.AnyKind, r)
+	found := r.Diagnostics()
+	if diag.HasErrors(found) {
+		return nil, found
+	}
+	return e, found
+}
+
+// Bare makes an expression of a plain text, as if it were a file.
+func Bare(file, source string) *Expr {
+	e := &Expr{Source: source, At: []diag.Pos{{Line: 1, Column: 1}}}
+	at := e.At[0]
+	for _, r := range source {
+		if at.Column++; r == '\n' {
+			at = diag.Pos{Line: at.Line + 1, Column: 1}
+		}
+		e.At = append(e.At, at)
+	}
+	e.Span = diag.Span{File: file, Start: e.At[0], End: at}
+	return e
+}

@@ -1,0 +1,393 @@
+package expr
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/expr-lang/expr/ast"
+
+	"procaas/dsl/datum"
+	"procaas/dsl/diag"
+	"procaas/dsl/ops"
+	"procaas/dsl/rules"
+	"procaas/dsl/syntax"
+	"procaas/dsl/typing"
+)
+
+// A part is what a node of the tree was made into.
+type part struct {
+	eval  evalFunc
+	shape datum.Shape // what it may give
+	fixed bool        // it always gives value
+	value any
+
+	outline *typing.Outline // what is known of it besides; nil for nothing
+}
+
+// constant makes a part that always gives v.
+func constant(v any) part {
+	return part{
+		eval:  func(*frame) (any, error) { return v, nil },
+		shape: datum.ShapeOfValue(v), fixed: true, value: v, outline: typing.Of(v),
+	}
+}
+
+// broken stands for a part that was reported; it fits everywhere, so that one mistake is one
+// message. It is never evaluated: an expression with an error has no program.
+var broken = part{eval: func(*frame) (any, error) { return nil, nil }, shape: datum.AnyShape}
+
+// A builder makes closures of the tree and checks names and types on the way.
+// It goes on after an error, so that all of them are reported at once.
+type builder struct {
+	*syntax.Tree
+	expr     *Expr
+	scope    *Scope
+	reporter *diag.Reporter
+	failed   bool
+
+	lets  []local         // innermost last
+	items []item          // innermost last
+	facts []Fact          // that hold where it is building
+	told  map[string]bool // paths that may be null, and were reported
+	slots int
+	nodes int // built so far; the difference is the cost of a loop's body
+
+	watch watcher // nil unless the parts are to be seen
+}
+
+// A watcher sees each part of an expression while it is made, and may put
+// another in its place that tells what the part comes to.
+type watcher interface {
+	enter(b *builder, n ast.Node)              // before the part and those in it are made
+	leave(b *builder, n ast.Node, p part) part // when they are
+}
+
+// A local is a name that let gave.
+type local struct {
+	name  string
+	slot  int
+	shape datum.Shape
+	root  string // the root that it stands for, if any
+
+	outline *typing.Outline
+	at      track
+}
+
+// An item holds the slots of one loop's #, #index and #acc.
+type item struct {
+	element, index, acc int // acc is -1 outside reduce
+	accShape            datum.Shape
+
+	outline *typing.Outline // of the element
+	first   *typing.Outline // what #acc begins with
+}
+
+// track names the element of a loop.
+func (it item) track() track { return track{key: fmt.Sprintf("item%d", it.element)} }
+
+// slot reserves a place in the frame for the value of a let, or of one loop.
+func (b *builder) slot() int {
+	b.slots++
+	return b.slots - 1
+}
+
+// span gives the place of a node in the file.
+func (b *builder) span(n ast.Node) diag.Span {
+	first, last := b.Extent(n)
+	return b.expr.Stretch(b.Tokens[first].From, b.Tokens[last].To)
+}
+
+// fail reports an error about a node.
+func (b *builder) fail(n ast.Node, code diag.Code, hint, format string, args ...any) part {
+	b.failed = true
+	b.reporter.Errorf(b.span(n), code, hint, format, args...)
+	return broken
+}
+
+// failAt reports an error about one token.
+func (b *builder) failAt(token int, code diag.Code, hint, format string, args ...any) part {
+	b.failed = true
+	t := b.Tokens[token]
+	b.reporter.Errorf(b.expr.Stretch(t.From, t.To), code, hint, format, args...)
+	return broken
+}
+
+// guard puts the place of a node on the errors of what computes it.
+func (b *builder) guard(n ast.Node, eval evalFunc) evalFunc {
+	at := b.place(n)
+	return func(f *frame) (any, error) {
+		v, err := eval(f)
+		if err != nil {
+			return nil, at.wrap(err)
+		}
+		return v, nil
+	}
+}
+
+// A place is where in the expression an error arises.
+type place struct {
+	span   diag.Span
+	source string
+}
+
+// place is where an error of a node is told of.
+func (b *builder) place(n ast.Node) *place { return &place{b.span(n), b.expr.Source} }
+
+// wrap makes an EvalError of err, unless a part of the part did already.
+func (p *place) wrap(err error) error {
+	var e *EvalError
+	var unknown datum.Unknown
+	if errors.As(err, &e) || errors.As(err, &unknown) {
+		return err
+	}
+	return &EvalError{Span: p.span, Source: p.source, Message: err.Error()}
+}
+
+// build makes a node and all below it.
+func (b *builder) build(n ast.Node) part {
+	if b.watch == nil {
+		return b.make(n)
+	}
+	b.watch.enter(b, n)
+	return b.watch.leave(b, n, b.make(n))
+}
+
+// make is build without the watcher.
+func (b *builder) make(n ast.Node) part {
+	b.nodes++
+	switch x := n.(type) {
+	case *ast.NilNode:
+		return constant(nil)
+	case *ast.BoolNode:
+		return constant(x.Value)
+	case *ast.IntegerNode:
+		return constant(x.Value)
+	case *ast.FloatNode:
+		return constant(x.Value)
+	case *ast.StringNode:
+		b.notReplaced(x)
+		return constant(x.Value)
+	case *ast.IdentifierNode, *ast.PointerNode, *ast.MemberNode, *ast.ChainNode:
+		return b.chain(n, false)
+	case *ast.UnaryNode:
+		return b.unary(x)
+	case *ast.BinaryNode:
+		return b.binary(x)
+	case *ast.ConditionalNode:
+		return b.conditional(x)
+	case *ast.VariableDeclaratorNode:
+		return b.let(x)
+	case *ast.ArrayNode:
+		return b.list(x)
+	case *ast.MapNode:
+		return b.mapping(x)
+	case *ast.SliceNode:
+		return b.slice(x)
+	case *ast.BuiltinNode:
+		return b.loop(x)
+	case *ast.CallNode:
+		return b.call(x)
+	case *ast.SequenceNode:
+		return b.fail(n, rules.ExprSyntax, "", "only let may stand before ;")
+	}
+	return b.fail(n, rules.ExprSyntax, "", "this has no meaning here")
+}
+
+// want reports a part that can never have the shape that its place needs.
+func (b *builder) want(n ast.Node, p part, s datum.Shape, what string) part {
+	if s&datum.NullShape == 0 {
+		p = b.solid(n, p)
+	}
+	hint := hintFor(s, p.shape)
+	if what == "or" {
+		hint += ", or write a ?? b for a default" // what other languages use or for
+	}
+	if p.shape&s == 0 {
+		return b.fail(n, rules.ExprOperand, hint, "%s needs %s, have %s", what, s, p.shape)
+	}
+	if o := p.outline; o != nil && o.Shape&s == 0 {
+		b.doubt(n, o, rules.ExprOperand, hintFor(s, o.Shape), "%s needs %s, have %s", what, s, o.Shape)
+	}
+	return p
+}
+
+// hintFor says how to get from one shape to another.
+func hintFor(want, have datum.Shape) string {
+	switch {
+	case want == datum.BoolShape && have&^datum.NullShape == 0:
+		return "give a default: x ?? false"
+	case want == datum.BoolShape && have&datum.NumberShape != 0:
+		return "compare it: x != 0"
+	case want == datum.BoolShape && have&datum.StringShape != 0:
+		return "compare it: x != ''"
+	case want == datum.BoolShape:
+		return "compare it: len(x) > 0"
+	case want&datum.StringShape != 0 && have&datum.NumberShape != 0:
+		return "make a string of it: string(x)"
+	case want&datum.NumberShape != 0 && have&datum.StringShape != 0:
+		return "make a number of it: int(x) or float(x)"
+	}
+	return ""
+}
+
+// condition makes a node that must be true or false; nothing else counts as
+// true.
+func (b *builder) condition(n ast.Node, what string) func(f *frame) (bool, error) {
+	p := b.want(n, b.build(n), datum.BoolShape, what)
+	if p.fixed {
+		b.reporter.Warnf(b.span(n), rules.ExprConstant, "test something that can change", "this condition is always %v", p.value)
+	}
+	at := b.place(n)
+	return func(f *frame) (bool, error) {
+		v, err := p.eval(f)
+		if err != nil {
+			return false, err
+		}
+		truth, ok := v.(bool)
+		if !ok {
+			return false, at.wrap(ops.Needs(what, datum.BoolShape, v))
+		}
+		return truth, nil
+	}
+}
+
+// conditional makes a ? b : c. Each side is built with what the condition shows about it.
+func (b *builder) conditional(x *ast.ConditionalNode) part {
+	cond := b.condition(x.Cond, "a condition")
+	var yes, no part
+	b.knowing(b.factsOf(x.Cond, true), func() { yes = b.build(x.Exp1) })
+	b.knowing(b.factsOf(x.Cond, false), func() { no = b.build(x.Exp2) })
+	return part{shape: yes.shape | no.shape, outline: typing.Either(yes.known(), no.known()), eval: func(f *frame) (any, error) {
+		truth, err := cond(f)
+		if err != nil {
+			return nil, err
+		}
+		if truth {
+			return yes.eval(f)
+		}
+		return no.eval(f)
+	}}
+}
+
+// let makes a name for the rest of the expression. The value is computed once, also when
+// nobody reads it: an error in it is one of the expression.
+func (b *builder) let(x *ast.VariableDeclaratorNode) part {
+	name := b.Name(x)
+	value := b.build(x.Value)
+	if why := b.taken(name); why != "" {
+		b.failAt(b.At(x), rules.ExprSyntax, "choose another name", "let cannot name a value %s: %s", name, why)
+	}
+	slot := b.slot()
+	l := local{name: name, slot: slot, shape: value.shape, outline: value.outline}
+	// A name for a path shares its facts: a test of either is one of both.
+	if l.at = b.trackOf(x.Value); l.at.key == "" {
+		l.at = track{key: fmt.Sprintf("let%d", slot)}
+	}
+	if id, ok := x.Value.(*ast.IdentifierNode); ok && b.scope.has(b.Name(id)) {
+		l.root = b.Name(id)
+	}
+	b.lets = append(b.lets, l)
+	body := b.build(x.Expr)
+	b.lets = b.lets[:len(b.lets)-1]
+	return part{shape: body.shape, outline: body.outline, eval: func(f *frame) (any, error) {
+		v, err := value.eval(f)
+		if err != nil {
+			return nil, err
+		}
+		f.slots[slot] = v
+		return body.eval(f)
+	}}
+}
+
+// list makes [a, b].
+func (b *builder) list(x *ast.ArrayNode) part {
+	parts := make([]part, len(x.Nodes))
+	fixed := true
+	known := &typing.Outline{Shape: datum.ListShape}
+	for i, n := range x.Nodes {
+		parts[i] = b.build(n)
+		fixed = fixed && parts[i].fixed
+		if i == 0 {
+			known.Elem = parts[i].known()
+			continue
+		}
+		known.Elem = typing.Either(known.Elem, parts[i].known())
+	}
+	made := part{shape: datum.ListShape, outline: known, eval: b.guard(x, func(f *frame) (any, error) {
+		if err := f.List(len(parts)); err != nil {
+			return nil, err
+		}
+		out := make([]any, len(parts))
+		for i, p := range parts {
+			v, err := p.eval(f)
+			if err != nil {
+				return nil, err
+			}
+			out[i] = v
+		}
+		return out, nil
+	})}
+	return folded(made, fixed)
+}
+
+// folded computes a part of constants once. All evaluations share the value, which is safe:
+// no function changes its operands, and results are copied before anybody gets them.
+func folded(p part, fixed bool) part {
+	if !fixed {
+		return p
+	}
+	v, err := p.eval(&frame{})
+	if err != nil {
+		return p // it fails whenever it is evaluated
+	}
+	return constant(v)
+}
+
+// mapping makes {a: b}. With a computed key, nobody knows which members there are.
+func (b *builder) mapping(x *ast.MapNode) part {
+	type entry struct{ key, value part }
+	entries := make([]entry, len(x.Pairs))
+	seen := map[string]bool{}
+	fixed := true
+	known := &typing.Outline{Shape: datum.MapShape, Closed: true, Members: make(map[string]*typing.Member, len(x.Pairs))}
+	for i, n := range x.Pairs {
+		pair := n.(*ast.PairNode)
+		key, ok := b.Literal(pair.Key)
+		if !ok {
+			entries[i].key = b.want(pair.Key, b.build(pair.Key), datum.StringShape, "a key")
+			known.Closed = false
+		} else {
+			entries[i].key = constant(key)
+			if seen[key] {
+				b.fail(pair.Key, rules.ExprDuplicateKey, "remove one of them", "the key %s is given twice", syntax.Quoted(key))
+			}
+			seen[key] = true
+		}
+		entries[i].value = b.build(pair.Value)
+		if ok {
+			known.Members[key] = &typing.Member{Outline: entries[i].value.known(), Required: true}
+		}
+		fixed = fixed && entries[i].key.fixed && entries[i].value.fixed
+	}
+	made := part{shape: datum.MapShape, outline: known.Supposed(), eval: b.guard(x, func(f *frame) (any, error) {
+		if err := f.List(len(entries)); err != nil {
+			return nil, err
+		}
+		out := make(map[string]any, len(entries))
+		for _, e := range entries {
+			k, err := e.key.eval(f)
+			if err != nil {
+				return nil, err
+			}
+			key, ok := k.(string)
+			if !ok {
+				return nil, ops.Needs("a key", datum.StringShape, k)
+			}
+			if out[key], err = e.value.eval(f); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	})}
+	return folded(made, fixed)
+}

@@ -1,0 +1,62 @@
+package expr
+
+import (
+	"slices"
+
+	"procaas/dsl/syntax"
+)
+
+// Conjuncts gives the texts of the parts that must all be true for a condition to
+// be true. Two conditions with a text in common have that part in common: nothing
+// that they read changes between them.
+func (e *Expr) Conjuncts(known *syntax.Cache) []string {
+	if e == nil || e.all != nil {
+		return e.known()
+	}
+	s, f := known.Parse(e.Source)
+	if f != nil {
+		return nil
+	}
+	e.all = s.Conjuncts(s.Root)
+	return e.all
+}
+
+// known gives what was found before.
+func (e *Expr) known() []string {
+	if e == nil {
+		return nil
+	}
+	return e.all
+}
+
+// ImpliedBy tells whether whoever meets the demands of one step meets those of
+// another.
+func ImpliedBy(demands, of []string) bool {
+	return !slices.ContainsFunc(demands, func(d string) bool { return !slices.Contains(of, d) })
+}
+
+// Tokens gives the text of an expression without its spaces.
+func (e *Expr) Tokens() []string {
+	tokens, _ := syntax.Scan(e.Source)
+	out := make([]string, len(tokens))
+	for i, t := range tokens {
+		out[i] = t.Text
+	}
+	return out
+}
+
+// Holds lists the facts that hold when a condition is true.
+func (e *Expr) Holds() []Fact {
+	if e == nil {
+		return nil
+	}
+	return slices.Clone(e.facts)
+}
+
+// Fails lists the facts that hold when a condition is false.
+func (e *Expr) Fails() []Fact {
+	if e == nil {
+		return nil
+	}
+	return slices.Clone(e.denied)
+}

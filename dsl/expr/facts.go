@@ -1,0 +1,330 @@
+package expr
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+
+	"procaas/dsl/datum"
+	"procaas/dsl/typing"
+)
+
+// A Fact is what a test has shown about a path: in "x != null and x.y" the right
+// side is computed only when x is not null. Within one expression nothing
+// changes, so a fact stays true as far as the test reaches.
+type Fact struct {
+	Key   string      // of the path
+	shape datum.Shape // the types that are left; 0 for no news
+	has   bool        // the mapping has the key, so that it is not null for lack of it
+	Words []any       // the value is one of these; nil for no news
+	Not   []any       // the value is none of these
+}
+
+// Between separates the elements of a key.
+const Between = "\x01"
+
+// A track is a path that a part of an expression stands for, under a name that no
+// other path has. The zero track is a computed value.
+type track struct {
+	key   string
+	prior []string // the keys of all paths on the way, without the first
+}
+
+// step goes on to a member. What is below a computed value is one, too.
+func (s track) step(name string) track {
+	if s.key == "" {
+		return s
+	}
+	key := s.key + Between + name
+	return track{key, append(slices.Clip(s.prior), key)}
+}
+
+// trackOf finds the path that a node stands for.
+func (b *builder) trackOf(n ast.Node) track {
+	if !isChain(n) {
+		return track{}
+	}
+	base, links := unchain(n, false)
+	at := b.baseTrack(base)
+	for _, l := range links {
+		at = at.step(b.elementKey(l.prop))
+	}
+	return at
+}
+
+// baseTrack finds the path that the beginning of a chain stands for. #index and #acc are
+// computed anew for each element, so that no test of them lasts.
+func (b *builder) baseTrack(n ast.Node) track {
+	switch x := n.(type) {
+	case *ast.PointerNode:
+		if x.Name == "" && len(b.items) > 0 {
+			return b.items[len(b.items)-1].track()
+		}
+	case *ast.IdentifierNode:
+		name := b.Name(x)
+		if l := b.local(name); l != nil {
+			return l.at
+		}
+		if b.scope.has(name) {
+			return track{key: name}
+		}
+		return track{key: StateRoot}.step(name)
+	}
+	return track{}
+}
+
+// elementKey names an element of a path: a fixed one by itself, a computed one by
+// its text, for what is computed twice in the same place is the same. How deep in loops it
+// stands is a part of it: # means something else one level further in.
+func (b *builder) elementKey(prop ast.Node) string {
+	if key, ok := b.Literal(prop); ok {
+		return key
+	}
+	return fmt.Sprintf("[%d:%s]", len(b.items), b.Text(prop))
+}
+
+// knowing builds with further facts.
+func (b *builder) knowing(facts []Fact, build func()) {
+	before := b.facts
+	b.facts = append(slices.Clip(before), facts...)
+	build()
+	b.facts = before
+}
+
+// narrowed applies what is known of a path to its outline.
+func (b *builder) narrowed(o *typing.Outline, key string) *typing.Outline {
+	if key == "" {
+		return o
+	}
+	for _, facts := range [][]Fact{b.scope.Facts, b.facts} {
+		for i := range facts {
+			if facts[i].Key == key {
+				o = facts[i].apply(o)
+			}
+		}
+	}
+	return o
+}
+
+// apply narrows an outline. It never leaves nothing: what cannot be is reported
+// by the test itself.
+func (f *Fact) apply(o *typing.Outline) *typing.Outline {
+	if f.has && o != nil && o.Optional {
+		out := *o
+		out.Shape &^= datum.NullShape
+		out.Optional, out.Why = false, ""
+		o = &out
+	}
+	if f.shape != 0 && o.Types()&f.shape != 0 && o.Types()&^f.shape != 0 {
+		out := typing.Outline{Inferred: true}
+		if o != nil {
+			out = *o
+		} else if f.shape == datum.AnyShape&^datum.NullShape {
+			return nil // that is no news of something unknown
+		}
+		out.Shape = o.Types() & f.shape
+		switch {
+		case out.Shape == datum.NullShape:
+			out.Why = "the test before says so"
+		case out.Shape&datum.NullShape == 0:
+			out.Optional, out.Why = false, ""
+		}
+		o = &out
+	}
+	if f.Words == nil && f.Not == nil || o == nil {
+		return o
+	}
+	out := *o
+	switch {
+	case f.Words != nil:
+		if out.Words = f.Words; o.Words != nil {
+			out.Words = slices.DeleteFunc(slices.Clone(o.Words), func(w any) bool { return !typing.ContainsWord(f.Words, w) })
+		}
+	case o.Words != nil:
+		out.Words = slices.DeleteFunc(slices.Clone(o.Words), func(w any) bool { return typing.ContainsWord(f.Not, w) })
+	}
+	if out.Words != nil && len(out.Words) == 0 {
+		return o
+	}
+	return &out
+}
+
+// factsOf lists what holds when a condition is truth.
+func (b *builder) factsOf(n ast.Node, truth bool) []Fact {
+	switch x := n.(type) {
+	case *ast.UnaryNode:
+		if x.Operator == "not" || x.Operator == "!" {
+			return b.factsOf(x.Node, !truth)
+		}
+	case *ast.BinaryNode:
+		return b.factsOfBinary(x, truth)
+	case *ast.ConditionalNode, *ast.CallNode, *ast.BuiltinNode:
+	default:
+		if at := b.trackOf(n); at.key != "" {
+			facts := []Fact{{Key: at.key, Words: []any{truth}, shape: datum.BoolShape}}
+			return append(facts, b.through(at)...)
+		}
+	}
+	return nil
+}
+
+// through says that no path on the way to one is null, as is so when the one has
+// a value.
+func (b *builder) through(at track) []Fact {
+	var out []Fact
+	for _, key := range at.prior {
+		out = append(out, Fact{Key: key, shape: datum.AnyShape &^ datum.NullShape})
+	}
+	return out
+}
+
+// factsOfBinary is factsOf for two operands: both sides of an and that is true have held, and
+// both of an or that is false have not. Of the other two nothing is sure.
+func (b *builder) factsOfBinary(x *ast.BinaryNode, truth bool) []Fact {
+	switch x.Operator {
+	case "and", "&&":
+		if truth {
+			return append(b.factsOf(x.Left, true), b.factsOf(x.Right, true)...)
+		}
+	case "or", "||":
+		if !truth {
+			return append(b.factsOf(x.Left, false), b.factsOf(x.Right, false)...)
+		}
+	case "==", "!=":
+		return b.factsOfEquality(x.Left, x.Right, (x.Operator == "==") == truth)
+	case "in":
+		if truth {
+			return b.factsOfIn(x)
+		}
+	case "<", "<=", ">", ">=", "startsWith", "endsWith", "contains", "matches":
+		// They have a result only for values.
+		return append(b.through(b.trackOf(x.Left)), b.through(b.trackOf(x.Right))...)
+	}
+	return nil
+}
+
+// factsOfEquality is about x == null, x == 'a literal' and type(x) == 'string'.
+func (b *builder) factsOfEquality(l, r ast.Node, equal bool) []Fact {
+	at, other := b.trackOf(l), r
+	if at.key == "" {
+		at, other = b.trackOf(r), l
+	}
+	if at.key == "" {
+		return b.factsOfType(l, r, equal)
+	}
+	if _, isNull := other.(*ast.NilNode); isNull {
+		if equal {
+			return []Fact{{Key: at.key, shape: datum.NullShape}}
+		}
+		return append(b.through(at), Fact{Key: at.key, shape: datum.AnyShape &^ datum.NullShape})
+	}
+	value, ok := scalarNode(other)
+	switch {
+	case !ok:
+		return nil
+	case equal:
+		return append(b.through(at), Fact{Key: at.key, Words: []any{value}, shape: datum.AnyShape &^ datum.NullShape})
+	}
+	return []Fact{{Key: at.key, Not: []any{value}}}
+}
+
+// factsOfType is about type(x) == 'string'.
+func (b *builder) factsOfType(l, r ast.Node, equal bool) []Fact {
+	call, ok := l.(*ast.CallNode)
+	name, isText := r.(*ast.StringNode)
+	if !ok || !isText || b.Name(call) != "type" || len(call.Arguments) != 1 {
+		return nil
+	}
+	at, s := b.trackOf(call.Arguments[0]), typeNames[name.Value]
+	if at.key == "" || s == 0 {
+		return nil
+	}
+	if !equal {
+		s = datum.AnyShape &^ s
+	}
+	return []Fact{{Key: at.key, shape: s}}
+}
+
+// typeNames are what the function type gives.
+var typeNames = map[string]datum.Shape{
+	"null": datum.NullShape, "bool": datum.BoolShape, "int": datum.IntShape, "float": datum.FloatShape, "string": datum.StringShape,
+	"list": datum.ListShape, "map": datum.MapShape, "secret": datum.SecretShape,
+}
+
+// factsOfIn is about 'key' in x and x in ['a', 'b'].
+func (b *builder) factsOfIn(x *ast.BinaryNode) []Fact {
+	if key, ok := b.Literal(x.Left); ok {
+		if at := b.trackOf(x.Right); at.key != "" {
+			return append(b.through(at), Fact{Key: at.step(key).key, has: true})
+		}
+		return nil
+	}
+	at := b.trackOf(x.Left)
+	list, ok := x.Right.(*ast.ArrayNode)
+	if !ok || at.key == "" {
+		return nil
+	}
+	var words []any
+	for _, n := range list.Nodes {
+		w, ok := scalarNode(n)
+		if !ok {
+			return nil
+		}
+		words = append(words, w)
+	}
+	if len(words) == 0 {
+		return nil // it is never true, and checkIn says so
+	}
+	return append(b.through(at), Fact{Key: at.key, Words: words, shape: datum.AnyShape &^ datum.NullShape})
+}
+
+// scalarNode gives the value of a literal that is not null.
+func scalarNode(n ast.Node) (any, bool) {
+	switch x := n.(type) {
+	case *ast.StringNode:
+		return x.Value, true
+	case *ast.IntegerNode:
+		return x.Value, true
+	case *ast.FloatNode:
+		return x.Value, true
+	case *ast.BoolNode:
+		return x.Value, true
+	}
+	return nil, false
+}
+
+// under narrows the members of a mapping by facts about them: what a filter has
+// looked at is so in what it gives.
+func under(o *typing.Outline, at track, facts []Fact) *typing.Outline {
+	if o == nil || at.key == "" {
+		return o
+	}
+	for i := range facts {
+		rest, ok := strings.CutPrefix(facts[i].Key, at.key+Between)
+		switch {
+		case facts[i].Key == at.key:
+			o = facts[i].apply(o)
+		case ok && !strings.Contains(rest, Between) && o.Members[rest] != nil:
+			out := *o
+			out.Members = make(map[string]*typing.Member, len(o.Members))
+			for name, m := range o.Members {
+				out.Members[name] = m
+			}
+			out.Members[rest] = memberUnder(o.Members[rest], &facts[i])
+			o = &out
+		}
+	}
+	return o
+}
+
+// memberUnder narrows a member. One that is not null is there.
+func memberUnder(m *typing.Member, f *Fact) *typing.Member {
+	value := m.Outline
+	if !m.Required {
+		value = value.Lacked("")
+	}
+	value = f.apply(value)
+	return &typing.Member{Outline: value, Required: m.Required || value != nil && value.Shape&datum.NullShape == 0}
+}

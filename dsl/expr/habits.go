@@ -1,0 +1,91 @@
+package expr
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+
+	"procaas/dsl/rules"
+	"procaas/dsl/syntax"
+)
+
+// nameHabits are names that other tools have for what is written differently here, in
+// lower case. A name that somebody has declared is never looked up in them.
+var nameHabits = map[string]string{
+	"state": "write shared-state", "vars": "write shared-state", "variables": "write shared-state", "context": "write shared-state",
+	"ctx": "write shared-state", "store": "write shared-state",
+	"payload": "write event.payload", "body": "write event.payload", "request": "write event.payload", "input": "write event.payload",
+	"message": "write event.payload", "msg": "write event.payload", "data": "write event.payload", "trigger": "write event",
+	"steps": "write sources.HANDLER.response", "outputs": "write sources.HANDLER.response", "results": "write sources.HANDLER.response",
+	"tasks": "write sources.HANDLER.response", "handlers": "write sources.HANDLER.response", "nodes": "write sources.HANDLER.response",
+	"env":     "write !secret NAME in the body of a handler, or read a live setting: configs.NAME",
+	"secrets": "write !secret NAME in the body of a handler: expressions do not see secrets",
+	"secret":  "write !secret NAME in the body of a handler: expressions do not see secrets",
+	"yes":     "write true", "no": "write false", "true": "write true", "false": "write false", // TRUE
+	"undefined": "write null", "none": "write null", "null": "write null", "nan": "write null", "nothing": "write null",
+	"this": "name the root: event, shared-state or sources", "self": "name the root: event, shared-state or sources",
+	"$": "name the root: event, shared-state or sources", "it": "write # for the element of a list",
+	"loop": "write #index for the place of an element",
+}
+
+// habitOf translates a name that nothing has here. Upper case is no obstacle: TRUE, NULL and
+// None of other languages are meant as ours are.
+func (b *builder) habitOf(name string) string {
+	hint := nameHabits[strings.ToLower(name)]
+	for _, root := range []string{StateRoot, "event", "sources", "configs"} {
+		if strings.Contains(hint, root) && !b.scope.has(root) {
+			return "" // in a file of another kind, whose roots are others
+		}
+	}
+	return hint
+}
+
+// lengthWords are members that lists and texts have elsewhere.
+var lengthWords = []string{"length", "size", "count", "len"}
+
+// notReplaced warns of a back-quoted string with ${…} in it, which other languages replace.
+func (b *builder) notReplaced(x *ast.StringNode) {
+	t := b.Tokens[b.At(x)]
+	if t.Kind != syntax.StringToken || !strings.HasPrefix(t.Text, "`") {
+		return
+	}
+	if from := strings.Index(t.Text, "${"); from < 0 || !strings.Contains(t.Text[from:], "}") {
+		return
+	}
+	b.reporter.Warnf(b.span(x), rules.ExprForeign, "join the parts with +: 'order ' + string(number)", "nothing replaces ${…} in a string")
+}
+
+// glued tells whether a member of the shared state was meant as a subtraction: a
+// hyphen between name characters belongs to the name.
+func (b *builder) glued(name string) (spaced string, ok bool) {
+	for i := range name {
+		if name[i] != '-' || !b.scope.declared(name[:i]) {
+			continue
+		}
+		if right := name[i+1:]; b.knows(right) || strings.Trim(right, "0123456789") == "" {
+			return StateRoot + "." + name[:i] + " - " + right, true
+		}
+	}
+	return "", false
+}
+
+// lengthHint is for a member that asks a list for its length.
+func lengthHint(member, list string) string {
+	if slices.Contains(lengthWords, member) {
+		return "write len(" + list + ")"
+	}
+	return ""
+}
+
+// memberHint says what a root has, and where what was probably meant stands.
+func memberHint(of, name string, members []string) string {
+	hint := "it has " + strings.Join(members, ", ")
+	switch {
+	case of == "event":
+		return hint + "; what the sender says is in event.payload"
+	case strings.HasPrefix(of, "sources.") && slices.Contains([]string{"body", "result", "output", "data", "value", "json"}, name):
+		return "write response"
+	}
+	return hint
+}

@@ -1,0 +1,213 @@
+package expr
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+
+	"procaas/dsl/datum"
+	"procaas/dsl/diag"
+	"procaas/dsl/library"
+	"procaas/dsl/rules"
+)
+
+// Roots are all roots that any place of a pipeline may read. Files of other kinds
+// have roots of their own, which may hold any value.
+var Roots = []string{"event", StateRoot, "sources", "configs", "flow", "run", "item"}
+
+// ErrorRoot is known in the rules of on-error.
+const ErrorRoot = "error"
+
+// IndexRoot is the place of the item in the list of a for-each.
+const IndexRoot = "index"
+
+// AwaitedRoot is the event that await looks at.
+const AwaitedRoot = "awaited"
+
+// localRoots are known at some places only. Elsewhere they are names as any other,
+// which a shared state may declare.
+var localRoots = []string{ErrorRoot, IndexRoot, AwaitedRoot, InputsRoot}
+
+func isRoot(name string) bool { return slices.Contains(Roots, name) }
+
+// rootMembers are the members of the roots that have fixed ones.
+var rootMembers = map[string]map[string]datum.Shape{
+	"event": {
+		"id": datum.StringShape, "type": datum.StringShape, "source": datum.StringShape, "time": datum.StringShape,
+		"key": datum.StringShape | datum.NullShape, "payload": datum.AnyShape,
+	},
+	"flow": {"id": datum.StringShape, "key": datum.StringShape | datum.NullShape, "state": datum.StringShape | datum.NullShape},
+	"run":  {"id": datum.StringShape, "pipeline": datum.StringShape, "started": datum.StringShape},
+	AwaitedRoot: {
+		"id": datum.StringShape, "type": datum.StringShape, "source": datum.StringShape, "time": datum.StringShape,
+		"key": datum.StringShape | datum.NullShape, "payload": datum.AnyShape,
+	},
+	ErrorRoot: {
+		"class": datum.StringShape, "status": datum.NumberShape | datum.NullShape, "message": datum.StringShape, "attempts": datum.NumberShape,
+		"body": datum.AnyShape,
+	},
+}
+
+// sourceMembers are what is known of a handler that has run.
+var sourceMembers = map[string]datum.Shape{"response": datum.AnyShape, "status": datum.AnyShape, "outcome": datum.StringShape}
+
+// has tells whether a root may be read.
+func (s *Scope) has(root string) bool { return slices.Contains(s.Roots, root) }
+
+// declared tells whether the shared state has a name.
+func (s *Scope) declared(name string) bool {
+	_, ok := s.State[name]
+	return ok
+}
+
+// bare tells whether a name without a prefix is one of the shared state.
+func (s *Scope) bare(name string) bool {
+	return s.has(StateRoot) && !isRoot(name) && !s.has(name) && (s.declared(name) || s.Lenient && name != "$env")
+}
+
+// members checks the names after a root, and gives the shape of the chain.
+func (b *builder) members(x *ast.IdentifierNode, root string, links []link) datum.Shape {
+	if len(links) == 0 {
+		return mapShapeOf(root)
+	}
+	name, ok := b.Literal(links[0].prop)
+	if !ok {
+		return datum.AnyShape // a computed name
+	}
+	at := links[0].prop
+	switch root {
+	case StateRoot:
+		if spaced, ok := b.glued(name); ok && !b.scope.declared(name) {
+			b.fail(at, rules.ExprHyphen, "write "+spaced+" to subtract", "%s is one name, and the shared state does not have it", name)
+		} else if !b.scope.Lenient && !b.scope.declared(name) {
+			b.suggest(at, rules.ExprUndeclared, name, slices.Sorted(maps.Keys(b.scope.State)),
+				"declare it under shared-state", "the shared state has no %s", name)
+		}
+		return datum.AnyShape
+	case "configs":
+		if b.scope.Configs != nil && !slices.Contains(b.scope.Configs, name) {
+			b.suggest(at, rules.ExprUnknownConfig, name, b.scope.Configs,
+				"declare it under configs", "there is no config %s", name)
+		}
+		return datum.AnyShape
+	case "sources":
+		return b.source(at, name, links)
+	}
+	return b.member(at, root, rootMembers[root], name, len(links) > 1)
+}
+
+// source checks sources.HANDLER and the member after it.
+func (b *builder) source(at ast.Node, name string, links []link) datum.Shape {
+	reason, late := b.scope.Late[name]
+	switch {
+	case slices.Contains(b.scope.Sources, name), b.scope.Lenient:
+	case late:
+		b.fail(at, rules.ExprLateSource, cmp.Or(b.scope.Hints[name], "read it from a handler that runs after it"),
+			"the outcome of %s is not known here: it %s", name, reason)
+	default:
+		b.suggest(at, rules.ExprUnknownSource, name, b.scope.Sources, "", "there is no handler %s before this one", name)
+	}
+	if len(links) == 1 {
+		return datum.MapShape
+	}
+	member, ok := b.Literal(links[1].prop)
+	if !ok {
+		return datum.AnyShape
+	}
+	return b.member(links[1].prop, "sources."+name, sourceMembers, member, len(links) > 2)
+}
+
+// member checks one of a fixed set of members. When more follows, the shape of
+// the whole is not known, and a simple value must not be there.
+func (b *builder) member(at ast.Node, of string, known map[string]datum.Shape, name string, more bool) datum.Shape {
+	s, ok := known[name]
+	switch {
+	case known == nil: // item
+		return datum.AnyShape
+	case !ok:
+		members := slices.Sorted(maps.Keys(known))
+		b.suggest(at, rules.ExprUnknownMember, name, members, memberHint(of, name, members), "%s has no %s", of, name)
+		return datum.AnyShape
+	case !more:
+		return s
+	case s&(datum.MapShape|datum.ListShape) == 0:
+		b.fail(at, rules.ExprOperand, "", "%s.%s is %s and has no members", of, name, s)
+	}
+	return datum.AnyShape
+}
+
+// suggest reports an unknown name with the nearest known one, or else a hint.
+func (b *builder) suggest(at ast.Node, code diag.Code, name string, known []string, hint, format string, args ...any) {
+	b.fail(at, code, cmp.Or(diag.DidYouMean(name, known, ""), hint), format, args...)
+}
+
+// unknown reports a name that nothing has.
+func (b *builder) unknown(x *ast.IdentifierNode, name string) {
+	if spaced, ok := b.subtraction(name); ok {
+		b.fail(x, rules.ExprHyphen, "write "+spaced+" to subtract", "%s is one name, and nothing has it", name)
+		return
+	}
+	switch {
+	case name == "$env":
+		b.fail(x, rules.ExprRefused, "name the root that you need", "$env cannot be read")
+	case isRoot(name), slices.Contains(localRoots, name):
+		b.fail(x, rules.ExprRootHere, "known here: "+strings.Join(b.scope.Roots, ", "), "%s cannot be read here", name)
+	case slices.Contains(b.scope.Sources, name):
+		b.fail(x, rules.ExprUnknownName, "write sources."+name, "there is no name %s, but a handler", name)
+	case slices.Contains(b.scope.Configs, name):
+		b.fail(x, rules.ExprUnknownName, "write configs."+name, "there is no name %s, but a config", name)
+	case library.Named(name) != nil:
+		b.fail(x, rules.ExprUnknownName, "call it: "+library.Named(name).Signature, "there is no name %s, but a function", name)
+	case b.habitOf(name) != "":
+		b.fail(x, rules.ExprUnknownName, b.habitOf(name), "there is no name %s", name)
+	default:
+		hint := "known here: " + strings.Join(b.scope.Roots, ", ")
+		if b.expr.Source == name {
+			hint += "; text stands in quotes: '" + name + "'"
+		}
+		b.suggest(x, rules.ExprUnknownName, name, b.names(), hint, "there is no name %s", name)
+	}
+}
+
+// names lists all names that an expression may begin with here.
+func (b *builder) names() []string {
+	out := slices.Clone(b.scope.Roots)
+	for _, l := range b.lets {
+		out = append(out, l.name)
+	}
+	if b.scope.has(StateRoot) {
+		out = slices.AppendSeq(out, maps.Keys(b.scope.State))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// subtraction splits a name at a hyphen when both sides are known, and gives
+// what its author may have meant.
+func (b *builder) subtraction(name string) (spaced string, ok bool) {
+	for i, r := range name {
+		if r != '-' {
+			continue
+		}
+		left, right := name[:i], name[i+1:]
+		if b.knows(left) && (b.knows(right) || strings.Trim(right, "0123456789") == "") {
+			return left + " - " + right, true
+		}
+	}
+	return "", false
+}
+
+// knows tells whether a name has a value here.
+func (b *builder) knows(name string) bool {
+	return b.local(name) != nil || b.scope.has(name) || b.scope.declared(name)
+}
+
+// InputsRoot is what the expressions of a pipeline that others call read in place of
+// event.
+const InputsRoot = "inputs"
+
+// AllRoots are the names that the expressions of a handler may begin with.
+var AllRoots = []string{"event", "shared-state", "sources", "configs", "flow", "run"}

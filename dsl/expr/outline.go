@@ -1,0 +1,373 @@
+package expr
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+
+	"procaas/dsl/datum"
+	"procaas/dsl/diag"
+	"procaas/dsl/ops"
+	"procaas/dsl/rules"
+	"procaas/dsl/typing"
+)
+
+// This file checks expressions against what is known of the values that they
+// read. What contradicts a schema is an error; what contradicts only what other
+// expressions give is a warning.
+
+// doubt reports what contradicts an outline.
+func (b *builder) doubt(n ast.Node, o *typing.Outline, code diag.Code, hint, format string, args ...any) {
+	d := diag.Diagnostic{Span: b.span(n), Code: code, Hint: hint, Message: fmt.Sprintf(format, args...)}
+	if o.At != (diag.Span{}) {
+		d.Related = []diag.Related{{Span: o.At, Message: "its schema"}}
+	}
+	if d.Severity = diag.Error; o.Inferred {
+		d.Severity = diag.Warning
+	}
+	b.failed = b.failed || d.Severity == diag.Error
+	b.reporter.Report(d)
+}
+
+// known is the outline of a part: at least its types.
+func (p part) known() *typing.Outline {
+	if p.outline != nil {
+		return p.outline
+	}
+	return typing.OfShape(p.shape).Supposed()
+}
+
+// with gives a part an outline. Types that a schema promises count as those of
+// the part itself.
+func (p part) with(o *typing.Outline) part {
+	p.outline = o
+	if o != nil && !o.Inferred && o.Shape&p.shape != 0 {
+		p.shape &= o.Shape
+	}
+	return p
+}
+
+// solid reports a part that may be null where that would fail, and goes on as if
+// it were not.
+func (b *builder) solid(n ast.Node, p part) part {
+	o := p.outline
+	if !o.Nullable() {
+		return p
+	}
+	if at := b.trackOf(n); o.Why != "" && !b.told[at.key] {
+		b.reportNull(n, o, at)
+	}
+	if p.shape&^datum.NullShape != 0 {
+		p.shape &^= datum.NullShape
+	}
+	p.outline = o.Present()
+	return p
+}
+
+// reportNull reports a value that may be null. Each path is told of once.
+func (b *builder) reportNull(n ast.Node, o *typing.Outline, at track) {
+	if at.key != "" {
+		b.told[at.key] = true
+	}
+	text := b.Text(n)
+	b.doubt(n, o, rules.ExprMaybeNull, fmt.Sprintf("give a default: %s ?? …, or test it before: %s != null and …", text, text),
+		"%s may be null: %s", text, o.Why)
+}
+
+// reportNullBase reports a member of what may be null.
+func (b *builder) reportNullBase(n ast.Node, o *typing.Outline, at track, member string) {
+	if at.key != "" {
+		b.told[at.key] = true
+	}
+	text := b.baseText(n)
+	b.doubt(n, o, rules.ExprMaybeNull, fmt.Sprintf("write %s?.%s, give a default with ??, or test it before: %s != null and …", text, member, text),
+		"%s may be null, and null has no member %s: %s", text, member, o.Why)
+}
+
+// path follows the links of a chain through what is known of its base. The track
+// is that of the base.
+func (b *builder) path(o *typing.Outline, at track, links []link) *typing.Outline {
+	null := false // something on the way may be null, which ends the chain
+	for _, l := range links {
+		o = b.narrowed(o, at.key).Told()
+		if o == nil {
+			at = at.step(b.elementKey(l.prop))
+			continue
+		}
+		if o.Nullable() {
+			if !l.safe && o.Why != "" && !b.told[at.key] {
+				b.reportNullBase(l.base, o, at, b.memberText(l))
+			}
+			null = null || l.safe
+			o = o.Present()
+		}
+		at = at.step(b.elementKey(l.prop))
+		o = b.take(o, l)
+	}
+	o = b.narrowed(o, at.key).Told()
+	if null {
+		if fact := b.narrowed(&typing.Outline{Shape: datum.AnyShape}, at.key); fact.Shape&datum.NullShape != 0 {
+			o = o.Absent("something before ?. may be null")
+		}
+	}
+	return o
+}
+
+// memberText is what a link names, for messages.
+func (b *builder) memberText(l link) string {
+	if key, ok := b.Literal(l.prop); ok {
+		return key
+	}
+	return "[" + b.Text(l.prop) + "]"
+}
+
+// take gives what is known of one member of a value that is not null.
+func (b *builder) take(o *typing.Outline, l link) *typing.Outline {
+	key, named := b.Literal(l.prop)
+	if !named {
+		return b.element(o, l)
+	}
+	if o.Shape&datum.MapShape == 0 {
+		hint := ""
+		if o.Shape&datum.ListShape != 0 {
+			hint = cmp.Or(lengthHint(key, b.Text(l.base)), "take an element first: [0], or map("+b.Text(l.base)+", #."+key+")")
+		}
+		b.doubt(l.node, o, rules.ExprOperand, hint, "%s is %s; it has no member %s", b.baseText(l.base), o.Shape, key)
+		return nil
+	}
+	m := o.Members[key]
+	switch {
+	case m != nil && m.Required:
+		return m.Outline
+	case m != nil:
+		return m.Lacked("its schema does not require it")
+	case !o.Closed:
+		return o.Rest.Lacked("not every mapping has the key " + key)
+	}
+	hint := "it has " + strings.Join(o.MemberNames(), ", ")
+	if meant := diag.DidYouMean(key, o.MemberNames(), ""); meant != "" {
+		hint = meant
+	} else if len(o.Members) == 0 {
+		hint = "it is empty"
+	}
+	b.doubt(l.prop, o, rules.ExprUnknownField, hint, "%s has no member %s", b.baseText(l.base), key)
+	return nil
+}
+
+// element gives what is known of a list's element, or of a member whose name is
+// computed.
+func (b *builder) element(o *typing.Outline, l link) *typing.Outline {
+	switch {
+	case o.Shape == datum.ListShape:
+		return o.Elem
+	case o.Shape == datum.MapShape && len(o.Members) == 0 && !o.Closed:
+		return o.Rest.Lacked("not every mapping has such a key")
+	case o.Shape&(datum.ListShape|datum.MapShape|datum.StringShape) == 0:
+		b.doubt(l.node, o, rules.ExprOperand, "", "%s is %s; it has no members", b.baseText(l.base), o.Shape)
+	}
+	return nil
+}
+
+// rooted gives what is known of a chain that begins with a root, and the links
+// that lead there.
+func (b *builder) rooted(root string, links []link) (o *typing.Outline, used int) {
+	name := func(i int) string {
+		if i >= len(links) {
+			return ""
+		}
+		key, _ := b.Literal(links[i].prop)
+		return key
+	}
+	switch {
+	case root == "event" && name(0) == "payload":
+		return b.scope.Payload, 1
+	case root == StateRoot && name(0) != "":
+		return b.scope.Known[name(0)], 1
+	case root == "configs" && name(0) != "":
+		return b.scope.ConfigOutlines[name(0)], 1
+	case root == "sources" && name(1) == "response":
+		return b.scope.Responses[name(0)], 2
+	case root == "item":
+		return b.scope.Item, 0
+	case root == InputsRoot:
+		return b.scope.Inputs, 0
+	}
+	return nil, 0
+}
+
+// outlineOfChain gives what is known of a chain.
+func (b *builder) outlineOfChain(base ast.Node, from part, links []link) *typing.Outline {
+	at := b.baseTrack(base)
+	id, isName := base.(*ast.IdentifierNode)
+	if !isName || b.local(b.Name(id)) != nil {
+		return b.path(from.outline, at, links)
+	}
+	name := b.Name(id)
+	if !b.scope.has(name) {
+		return b.path(b.scope.Known[name], at, links)
+	}
+	o, used := b.rooted(name, links)
+	for _, l := range links[:used] {
+		at = at.step(b.elementKey(l.prop))
+	}
+	return b.path(o, at, links[used:])
+}
+
+// checkEquality warns of a comparison that always has the same result.
+func (b *builder) checkEquality(x *ast.BinaryNode, l, r part) {
+	if !ops.MayEqual(l.shape, r.shape) && l.outline == nil && r.outline == nil {
+		b.reporter.Warnf(b.span(x), rules.ExprNeverEqual, "", "%s never equals %s", l.shape, r.shape)
+		return
+	}
+	always := map[bool]string{true: "always true", false: "always false"}
+	equal := x.Operator == "=="
+	if l.fixed && r.fixed {
+		b.reporter.Warnf(b.span(x), rules.ExprConstant, "compare something that can change", "both sides are fixed: this never changes")
+		return
+	}
+	lo, ro := l.known(), r.known()
+	if lo.MayBe(ro) {
+		return
+	}
+	side, other, o := x.Left, ro, lo
+	if l.fixed {
+		side, other, o = x.Right, lo, ro
+	}
+	if other.Shape == datum.NullShape {
+		b.reporter.Warnf(b.span(x), rules.ExprConstant, "drop the test", "%s is never null: this is %s", b.Text(side), always[!equal])
+		return
+	}
+	b.reporter.Warnf(b.span(x), rules.ExprNeverEqual, b.nearWord(o, other), "%s is %s, never %s: this is %s", b.Text(side), o, other, always[!equal])
+}
+
+// nearWord suggests the value that was probably meant.
+func (b *builder) nearWord(of, other *typing.Outline) string {
+	if words := other.TextWords(); len(words) == 1 {
+		return diag.DidYouMean(words[0], of.TextWords(), "'")
+	}
+	return ""
+}
+
+// checkIn warns of an in that always has the same result.
+func (b *builder) checkIn(x *ast.BinaryNode, l, r part) {
+	lo, ro := l.known(), r.known()
+	switch {
+	case ro == nil:
+	case l.fixed && r.fixed:
+		b.reporter.Warnf(b.span(x), rules.ExprConstant, "compare something that can change", "both sides are fixed: this never changes")
+	case ro.Shape == datum.ListShape && ro.Elem == nil && r.fixed:
+		b.reporter.Warnf(b.span(x), rules.ExprImpossibleIn, "", "nothing is in an empty list: this is always false")
+	case ro.Shape == datum.ListShape && !lo.MayBe(ro.Elem):
+		b.reporter.Warnf(b.span(x), rules.ExprImpossibleIn, b.nearWord(lo, ro.Elem), "%s is %s, and the list holds only %s: this is always false",
+			b.Text(x.Left), lo, ro.Elem)
+	case ro.Shape == datum.ListShape:
+		b.checkInWords(x, l, ro)
+	case ro.Shape == datum.MapShape:
+		b.checkInMap(x, l, ro)
+	}
+}
+
+// checkInWords warns of elements of a fixed list that can never match.
+func (b *builder) checkInWords(x *ast.BinaryNode, l part, r *typing.Outline) {
+	list, ok := x.Right.(*ast.ArrayNode)
+	o := l.outline
+	if !ok || o == nil || o.Words == nil {
+		return
+	}
+	for _, n := range list.Nodes {
+		w, ok := scalarNode(n)
+		if !ok || typing.ContainsWord(o.Words, w) {
+			continue
+		}
+		b.reporter.Warnf(b.span(n), rules.ExprImpossibleIn, b.nearWord(o, typing.Of(w)), "%s is %s, never %s", b.Text(x.Left), o, datum.DescribeData(w))
+	}
+}
+
+// checkInMap is about 'key' in x.
+func (b *builder) checkInMap(x *ast.BinaryNode, l part, r *typing.Outline) {
+	key, ok := b.Literal(x.Left)
+	if !ok {
+		return
+	}
+	m := r.Members[key]
+	switch {
+	case m == nil && r.Closed:
+		hint := "it has " + strings.Join(r.MemberNames(), ", ")
+		hint = cmp.Or(diag.DidYouMean(key, r.MemberNames(), "'"), hint)
+		b.reporter.Warnf(b.span(x), rules.ExprImpossibleIn, hint, "the schema of %s has no key %s", b.Text(x.Right), key)
+	case m != nil && m.Required && !r.Inferred:
+		b.reporter.Warnf(b.span(x), rules.ExprConstant, "drop the test", "%s always has the key %s", b.Text(x.Right), key)
+	}
+}
+
+// baseText is the text of what a member is taken of: a leading dot stands for #.
+func (b *builder) baseText(n ast.Node) string {
+	if text := b.Text(n); text != "." {
+		return text
+	}
+	return "#"
+}
+
+// placed checks the whole expression against what its place takes.
+func (b *builder) placed(root part, want datum.Kind) part {
+	if want == datum.BoolKind {
+		root = b.solid(b.Root, root) // elsewhere, null is the same as nothing
+	}
+	fits := datum.ShapeOf(want)
+	if o := root.outline; o != nil && o.Shape&^datum.NullShape != 0 && o.Shape&fits == 0 {
+		b.doubt(b.Root, o, rules.ExprUnfit, "", "want %s here, have %s", fits, o.Shape)
+	}
+	return root
+}
+
+// lasting keeps the facts that other expressions of the handler may rely on:
+// those about roots.
+func (b *builder) lasting(facts []Fact) []Fact {
+	var out []Fact
+	for _, f := range facts {
+		root, _, _ := strings.Cut(f.Key, Between)
+		if isRoot(root) && !strings.Contains(f.Key, "[") {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// checkLoop warns of a body that is the same for each element.
+func (b *builder) checkLoop(x *ast.BuiltinNode, body ast.Node) {
+	first, last := b.Outer(body)
+	if _, isMap := body.(*ast.MapNode); !isMap && first > 0 && b.Tokens[first-1].Is("{") && b.Tokens[first-1].Pair == last+1 {
+		b.reporter.Warnf(b.span(body), rules.ExprLoopBody, "write {name: …} for a mapping, or drop the braces",
+			"the braces only stand around the body of %s: they make no mapping", x.Name)
+		return
+	}
+	if b.touchesItem(body) {
+		return
+	}
+	hint := "write # for the element, such as #.name"
+	if id, ok := body.(*ast.IdentifierNode); ok {
+		hint = "write #." + b.Name(id) + " for the member of the element"
+	}
+	b.reporter.Warnf(b.span(body), rules.ExprLoopBody, hint, "the body of %s does not look at the element: it is the same for each", x.Name)
+}
+
+// touchesItem tells whether an expression reads the element of the innermost
+// loop.
+func (b *builder) touchesItem(n ast.Node) bool {
+	finder := &itemFinder{}
+	ast.Walk(&n, finder)
+	return finder.found
+}
+
+// An itemFinder looks for #, #index and #acc, those of loops inside included:
+// they would be checked themselves.
+type itemFinder struct{ found bool }
+
+// Visit implements [ast.Visitor].
+func (f *itemFinder) Visit(n *ast.Node) {
+	if _, ok := (*n).(*ast.PointerNode); ok {
+		f.found = true
+	}
+}

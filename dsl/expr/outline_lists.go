@@ -1,0 +1,127 @@
+package expr
+
+import (
+	"github.com/expr-lang/expr/ast"
+
+	"procaas/dsl/datum"
+	"procaas/dsl/library"
+	"procaas/dsl/rules"
+	"procaas/dsl/typing"
+)
+
+// This file tells what functions give that take lists and mappings apart, and what
+// they need of the parts.
+
+// elementShapes are what the elements must be of the lists that functions take.
+var elementShapes = map[string]datum.Shape{
+	"sum": datum.NumberShape, "mean": datum.NumberShape, "median": datum.NumberShape, "join": datum.StringShape,
+	"min": datum.NumberShape | datum.StringShape, "max": datum.NumberShape | datum.StringShape, "sort": datum.NumberShape | datum.StringShape,
+	"count": datum.BoolShape,
+}
+
+// keyShapes are what the bodies of functions must give that order or gather by it.
+var keyShapes = map[string]datum.Shape{
+	"sortBy": datum.NumberShape | datum.StringShape, "groupBy": datum.BoolShape | datum.NumberShape | datum.StringShape,
+}
+
+// checkKeys reports a body whose value cannot be a key.
+func (b *builder) checkKeys(x *ast.BuiltinNode, body part) {
+	s := keyShapes[x.Name]
+	if s == 0 || len(x.Arguments) < 2 {
+		return
+	}
+	n := x.Arguments[1].(*ast.PredicateNode).Node
+	if body = b.solid(n, body); body.outline != nil && body.outline.Shape&s == 0 {
+		b.doubt(n, body.outline, rules.ExprOperand, "", "the key of %s needs %s, have %s", x.Name, s, body.outline.Shape)
+	}
+}
+
+// checkElements reports a list whose elements a function cannot take.
+func (b *builder) checkElements(n ast.Node, name string, p part) {
+	s, o := elementShapes[name], elementOf(p.outline)
+	switch {
+	case s == 0 || o == nil:
+	case o.Shape&s == 0:
+		b.doubt(n, o, rules.ExprOperand, hintFor(s, o.Shape), "%s needs a list of which each element is %s, have %s", name, s, o.Shape)
+	case o.Nullable() && o.Why != "":
+		b.doubt(n, o, rules.ExprMaybeNull, "drop them first: filter(xs, # != null)", "elements of %s may be null: %s", b.Text(n), o.Why)
+	}
+}
+
+// listOutlines tell what functions give that take a list or a mapping apart, and
+// put it together again.
+var listOutlines = map[string]func(args []*typing.Outline) *typing.Outline{
+	"filter": sameList, "reverse": sameList, "sort": sameList, "uniq": sameList, "take": sameList, "sortBy": sameList,
+	"first": maybeElement, "last": maybeElement, "find": maybeElement, "findLast": maybeElement,
+	"map":     func(args []*typing.Outline) *typing.Outline { return listOf(args[len(args)-1]) },
+	"keys":    func([]*typing.Outline) *typing.Outline { return listOf(typing.OfShape(datum.StringShape)) },
+	"split":   func([]*typing.Outline) *typing.Outline { return listOf(typing.OfShape(datum.StringShape)) },
+	"flatten": func(args []*typing.Outline) *typing.Outline { return listOf(elementOf(elementOf(args[0]))) },
+	"values":  func(args []*typing.Outline) *typing.Outline { return listOf(anyMember(args[0])) },
+	"groupBy": func(args []*typing.Outline) *typing.Outline {
+		return &typing.Outline{Shape: datum.MapShape, Rest: sameList(args)}
+	},
+	"min": extremeOf, "max": extremeOf,
+	"concat": func(args []*typing.Outline) *typing.Outline {
+		out := args[0]
+		for _, a := range args[1:] {
+			out = typing.Either(out, a)
+		}
+		return sameList([]*typing.Outline{out})
+	},
+}
+
+func listOf(elem *typing.Outline) *typing.Outline {
+	return &typing.Outline{Shape: datum.ListShape, Elem: elem}
+}
+
+// elementOf is what an element of a list is.
+func elementOf(o *typing.Outline) *typing.Outline {
+	if o == nil {
+		return nil
+	}
+	return o.Elem
+}
+
+func sameList(args []*typing.Outline) *typing.Outline { return listOf(elementOf(args[0])) }
+
+func maybeElement(args []*typing.Outline) *typing.Outline {
+	return elementOf(args[0]).Absent("there may be no such element")
+}
+
+// extremeOf is the least or greatest element of a list; of an empty one there is
+// none.
+func extremeOf(args []*typing.Outline) *typing.Outline {
+	if len(args) > 1 || args[0].Shape != datum.ListShape {
+		return nil
+	}
+	return elementOf(args[0]).Absent("an empty list has neither a least nor a greatest element")
+}
+
+// anyMember is what each member of a mapping is.
+func anyMember(o *typing.Outline) *typing.Outline {
+	if o == nil || !o.Closed && (o.Rest == nil || len(o.Members) > 0) {
+		return nil
+	}
+	out := o.Rest
+	for i, name := range o.MemberNames() {
+		if i == 0 {
+			out = o.Members[name].Outline
+			continue
+		}
+		out = typing.Either(out, o.Members[name].Outline)
+	}
+	return out
+}
+
+// resultOf is what a call gives.
+func resultOf(fn *library.Definition, args []*typing.Outline) *typing.Outline {
+	if f := listOutlines[fn.Name]; f != nil && len(args) > 0 && args[0] != nil {
+		out := f(args)
+		if out != nil && args[0].Inferred {
+			return out.Supposed()
+		}
+		return out
+	}
+	return nil
+}

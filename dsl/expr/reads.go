@@ -1,0 +1,321 @@
+package expr
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"github.com/expr-lang/expr/ast"
+
+	"procaas/dsl/datum"
+)
+
+// A trail is a path that a part of an expression stands for, with what is
+// known of it: whether a null at each element ends the chain harmlessly.
+type trail struct {
+	path datum.Path
+	safe []bool // safe[i]: the step to path[i] allows for null before it
+}
+
+// step extends the trail.
+func (t *trail) step(name string, safe bool) *trail {
+	return &trail{append(slices.Clone(t.path), name), append(slices.Clone(t.safe), safe)}
+}
+
+// A reader finds what an expression reads.
+type reader struct {
+	*builder
+	found []datum.Read
+	names map[string]*trail // of let; nil for a computed value
+	items []*trail          // of #; nil for a computed value
+	known []datum.Path      // paths that are not null here, as tests have shown
+}
+
+// readsOf lists what a checked expression reads, in the order of the text.
+func readsOf(b *builder) []datum.Read {
+	r := &reader{builder: b, names: map[string]*trail{}}
+	r.walk(b.Root, false)
+	slices.SortStableFunc(r.found, func(a, b datum.Read) int {
+		return cmp.Or(
+			cmp.Compare(a.Span.Start.Line, b.Span.Start.Line),
+			cmp.Compare(a.Span.Start.Column, b.Span.Start.Column),
+			slices.Compare(a.Path, b.Path),
+		)
+	})
+	return slices.CompactFunc(r.found, func(a, b datum.Read) bool {
+		return a.Span == b.Span && a.Guarded == b.Guarded && a.Path.Equal(b.Path)
+	})
+}
+
+// walk reads a node. With safe, a null value of it does no harm.
+func (r *reader) walk(n ast.Node, safe bool) {
+	switch x := n.(type) {
+	case *ast.IdentifierNode, *ast.PointerNode, *ast.MemberNode, *ast.ChainNode:
+		r.chained(n, safe, false)
+	case *ast.UnaryNode:
+		r.walk(x.Node, false)
+	case *ast.BinaryNode:
+		r.binary(x, safe)
+	case *ast.ConditionalNode:
+		r.walk(x.Cond, false)
+		r.knowing(r.facts(x.Cond, true), func() { r.walk(x.Exp1, safe) })
+		r.knowing(r.facts(x.Cond, false), func() { r.walk(x.Exp2, safe) })
+	case *ast.VariableDeclaratorNode:
+		r.let(x, safe)
+	case *ast.BuiltinNode:
+		r.loop(x)
+	case *ast.CallNode:
+		for i, a := range x.Arguments {
+			r.walk(a, i == 0 && r.Name(x) == "get")
+		}
+	case *ast.ArrayNode:
+		for _, y := range x.Nodes {
+			r.walk(y, false)
+		}
+	case *ast.MapNode:
+		for _, y := range x.Pairs {
+			pair := y.(*ast.PairNode)
+			if _, ok := r.Literal(pair.Key); !ok {
+				r.walk(pair.Key, false)
+			}
+			r.walk(pair.Value, false)
+		}
+	case *ast.SliceNode:
+		r.walk(x.Node, false)
+		for _, y := range []ast.Node{x.From, x.To} {
+			if y != nil {
+				r.walk(y, false)
+			}
+		}
+	}
+}
+
+func (r *reader) binary(x *ast.BinaryNode, safe bool) {
+	switch x.Operator {
+	case "and", "&&":
+		r.walk(x.Left, false)
+		r.knowing(r.facts(x.Left, true), func() { r.walk(x.Right, false) })
+	case "or", "||":
+		r.walk(x.Left, false)
+		r.knowing(r.facts(x.Left, false), func() { r.walk(x.Right, false) })
+	case "??":
+		if isChain(x.Left) {
+			r.chained(x.Left, true, true)
+		} else {
+			r.walk(x.Left, true)
+		}
+		r.walk(x.Right, safe)
+	case "==", "!=":
+		r.walk(x.Left, true)
+		r.walk(x.Right, true)
+	case "in":
+		r.walk(x.Left, true)
+		r.walk(x.Right, false)
+	default:
+		r.walk(x.Left, false)
+		r.walk(x.Right, false)
+	}
+}
+
+// chained reads a path. With all, every step allows for null.
+func (r *reader) chained(n ast.Node, safe, all bool) {
+	base, links := unchain(n, all)
+	for _, l := range links {
+		if _, ok := r.element(l.prop); !ok {
+			r.walk(l.prop, false)
+		}
+	}
+	t := r.trail(base, links)
+	if t == nil {
+		switch base.(type) {
+		case *ast.IdentifierNode, *ast.PointerNode: // of a computed value, which was read where it was named
+		default:
+			r.walk(base, safe || len(links) > 0 && links[0].safe)
+		}
+		return
+	}
+	r.found = append(r.found, datum.Read{Path: t.path, Span: r.span(n), Guarded: r.guarded(t, safe)})
+}
+
+// element gives the path element of a fixed key or index.
+func (r *reader) element(prop ast.Node) (string, bool) {
+	if key, ok := r.Literal(prop); ok {
+		return key, true
+	}
+	if i, ok := prop.(*ast.IntegerNode); ok {
+		return strconv.Itoa(i.Value), true
+	}
+	return datum.Wildcard, false
+}
+
+// trail resolves a chain to the path that it stands for; nil when it begins
+// with a computed value.
+func (r *reader) trail(base ast.Node, links []link) *trail {
+	var t *trail
+	switch x := base.(type) {
+	case *ast.PointerNode:
+		if x.Name == "" && len(r.items) > 0 {
+			t = r.items[len(r.items)-1]
+		}
+	case *ast.IdentifierNode:
+		t = r.named(r.Name(x))
+	}
+	if t == nil {
+		return nil
+	}
+	for _, l := range links {
+		name, _ := r.element(l.prop)
+		t = t.step(name, l.safe)
+	}
+	return t
+}
+
+// named gives the path that a name stands for.
+func (r *reader) named(name string) *trail {
+	if t, ok := r.names[name]; ok {
+		return t
+	}
+	if r.scope.has(name) {
+		return &trail{datum.Path{name}, []bool{true}}
+	}
+	return &trail{datum.Path{StateRoot, name}, []bool{true, true}}
+}
+
+// path gives the path of a node; nil when it is none.
+func (r *reader) path(n ast.Node) datum.Path {
+	if !isChain(n) {
+		return nil
+	}
+	base, links := unchain(n, false)
+	if t := r.trail(base, links); t != nil {
+		return t.path
+	}
+	return nil
+}
+
+// Settled is the number of elements of a path whose values the engine always
+// sets: the value after them may be missing because a handler did not run.
+func Settled(p datum.Path) int {
+	switch p[0] {
+	case "sources":
+		return 2
+	default:
+		return 1
+	}
+}
+
+// guarded tells whether a null at the value that may be missing does no harm.
+func (r *reader) guarded(t *trail, safe bool) bool {
+	if slices.ContainsFunc(r.known, func(p datum.Path) bool { return tests(p, t.path) }) {
+		return true
+	}
+	next := Settled(t.path) + 1 // the element after the value that may be missing
+	if next < len(t.path) {
+		return t.safe[next]
+	}
+	return safe
+}
+
+// tests tells whether knowing that p is not null says so of what q reads: one
+// is a prefix of the other, and p is more than a root.
+func tests(p, q datum.Path) bool {
+	n := min(len(p), len(q))
+	return n > Settled(p) && !slices.Contains(p, datum.Wildcard) && slices.Equal(p[:n], q[:n])
+}
+
+// knowing reads with further paths known not to be null.
+func (r *reader) knowing(paths []datum.Path, read func()) {
+	before := r.known
+	r.known = append(slices.Clone(before), paths...)
+	read()
+	r.known = before
+}
+
+// facts lists the paths that cannot be null when n is truth.
+func (r *reader) facts(n ast.Node, truth bool) []datum.Path {
+	switch x := n.(type) {
+	case *ast.UnaryNode:
+		if x.Operator == "not" || x.Operator == "!" {
+			return r.facts(x.Node, !truth)
+		}
+	case *ast.BinaryNode:
+		switch x.Operator {
+		case "and", "&&":
+			if truth {
+				return append(r.facts(x.Left, true), r.facts(x.Right, true)...)
+			}
+		case "or", "||":
+			if !truth {
+				return append(r.facts(x.Left, false), r.facts(x.Right, false)...)
+			}
+		case "==", "!=":
+			return r.equality(x, truth)
+		}
+	default:
+		if p := r.path(n); p != nil && truth {
+			return []datum.Path{p}
+		}
+	}
+	return nil
+}
+
+// equality gives the facts of x != null, and of x == 'a literal'.
+func (r *reader) equality(x *ast.BinaryNode, truth bool) []datum.Path {
+	path, other := r.path(x.Left), x.Right
+	if path == nil {
+		path, other = r.path(x.Right), x.Left
+	}
+	if path == nil {
+		return nil
+	}
+	equal := (x.Operator == "==") == truth
+	switch other.(type) {
+	case *ast.NilNode:
+		if !equal {
+			return []datum.Path{path}
+		}
+	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+		if equal {
+			return []datum.Path{path}
+		}
+	}
+	return nil
+}
+
+// let reads the body with the name standing for the path of its value. The
+// value itself is read here: it may be used nowhere.
+func (r *reader) let(x *ast.VariableDeclaratorNode, safe bool) {
+	name := r.builder.Name(x)
+	var t *trail
+	if isChain(x.Value) {
+		base, links := unchain(x.Value, false)
+		t = r.trail(base, links)
+	}
+	// A null in the name does no harm yet; what is done with it counts.
+	r.walk(x.Value, t != nil)
+	r.names[name] = t
+	r.walk(x.Expr, safe)
+	delete(r.names, name)
+}
+
+// loop reads a list and the body of the loop for its elements.
+func (r *reader) loop(x *ast.BuiltinNode) {
+	r.walk(x.Arguments[0], false)
+	var t *trail
+	if isChain(x.Arguments[0]) {
+		base, links := unchain(x.Arguments[0], false)
+		if t = r.trail(base, links); t != nil {
+			t = t.step(datum.Wildcard, false)
+		}
+	}
+	for _, a := range x.Arguments[1:] {
+		p, ok := a.(*ast.PredicateNode)
+		if !ok {
+			r.walk(a, false)
+			continue
+		}
+		r.items = append(r.items, t)
+		r.walk(p.Node, false)
+		r.items = r.items[:len(r.items)-1]
+	}
+}

@@ -1,0 +1,209 @@
+package expr
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/expr-lang/expr/ast"
+
+	"procaas/dsl/datum"
+)
+
+// A Trace is a part of an expression with what it came to in one evaluation. Its
+// JSON form is a part of the API.
+type Trace struct {
+	Text    string   `json:"text"`    // as the author wrote it
+	From    int      `json:"from"`    // where it stands in the source, in runes
+	To      int      `json:"to"`      // up to but not including
+	Outcome string   `json:"outcome"` // value, error, unknown or not_needed
+	Values  []any    `json:"values"`  // one for each time it was computed, as far as there is room: see Cut
+	Times   int      `json:"times"`   // it was computed; 0 when it was not needed
+	Cut     bool     `json:"cut"`     // some values are left out, or have … where something is left out
+	Error   string   `json:"error"`   // why it could not be computed, when no part of it is to blame
+	Parts   []*Trace `json:"parts"`   // in the order of the text; literals are left out
+
+	err error
+}
+
+// What became of a part. One that could not be computed has its error, or that of a
+// part of it.
+const (
+	TraceValue     = "value"
+	TraceError     = "error"
+	TraceUnknown   = "unknown" // something that it reads is not known any more
+	TraceNotNeeded = "not_needed"
+)
+
+// Trace evaluates the expression and tells what each part of it came to. It is
+// far slower than [Expr.Eval], whose result and error are those of the root. Values
+// in env may be [datum.Unknown]. What it keeps is bounded, and the end of ctx ends it: then
+// the error is that of ctx.
+func (e *Expr) Trace(ctx context.Context, env datum.Env) *Trace {
+	w := &tracer{ctx: ctx, room: room{nodes: maxTraceNodes, bytes: maxTraceBytes}}
+	p := e.watched(w)
+	// The result is that of Eval, bounds included; the parts were noted meanwhile.
+	result, err := p.run(e, env, new(total))
+	root := w.root
+	root.Text = strings.TrimRightFunc(e.Source, unicode.IsSpace)
+	root.From, root.To = 0, utf8.RuneCountInString(root.Text)
+	if err != nil && root.blame() == nil {
+		root.fail(err)
+	}
+	if err == nil {
+		root.Values, root.Times, root.Cut = []any{result}, 1, false // which run has bounded
+	}
+	root.conclude()
+	return root
+}
+
+// Result gives the value that the part came to last. The error says why there is
+// none; without a value and an error, the part was not needed.
+func (t *Trace) Result() (value any, err error) {
+	if failed := t.blame(); failed != nil {
+		if failed.err == nil {
+			return nil, errors.New(failed.Error) // it has come as JSON
+		}
+		return nil, failed.err
+	}
+	if len(t.Values) == 0 {
+		return nil, nil
+	}
+	return t.Values[len(t.Values)-1], nil
+}
+
+// fail notes why the part itself could not be computed.
+func (t *Trace) fail(err error) {
+	t.err, t.Error = err, err.Error()
+	var e *EvalError
+	if errors.As(err, &e) {
+		t.Error = e.Message
+	}
+}
+
+// blame finds the part that could not be computed; nil when there is none.
+func (t *Trace) blame() *Trace {
+	if t.Error != "" {
+		return t
+	}
+	for _, p := range t.Parts {
+		if failed := p.blame(); failed != nil {
+			return failed
+		}
+	}
+	return nil
+}
+
+// conclude sets the outcomes of the part and those in it.
+func (t *Trace) conclude() {
+	var unknown datum.Unknown
+	switch failed := t.blame(); {
+	case failed != nil && errors.As(failed.err, &unknown):
+		t.Outcome = TraceUnknown
+	case failed != nil:
+		t.Outcome = TraceError
+	case t.Times == 0:
+		t.Outcome = TraceNotNeeded
+	default:
+		t.Outcome = TraceValue
+	}
+	for _, p := range t.Parts {
+		p.conclude()
+	}
+}
+
+// UnmarshalJSON implements [json.Unmarshaler]: values are those of the engine, whole
+// numbers included.
+func (t *Trace) UnmarshalJSON(data []byte) error {
+	type plain Trace
+	in := struct {
+		*plain
+		Values []json.RawMessage `json:"values"`
+	}{plain: (*plain)(t)}
+	if err := json.Unmarshal(data, &in); err != nil {
+		return err
+	}
+	t.Values = nil
+	for _, raw := range in.Values {
+		v, err := datum.ParseJSON(raw)
+		if err != nil {
+			return fmt.Errorf("value of %s: %w", t.Text, err)
+		}
+		t.Values = append(t.Values, v)
+	}
+	return nil
+}
+
+// A tracer notes the values of parts while an expression is evaluated once.
+type tracer struct {
+	ctx  context.Context // of the one evaluation
+	root *Trace
+	open []*Trace // whose parts are being made, innermost last
+	room room     // that is left for values
+	seen int      // values, those that are not kept among them
+}
+
+func (w *tracer) enter(b *builder, n ast.Node) {
+	first, last := b.Extent(n)
+	from, to := b.Tokens[first].From, b.Tokens[last].To
+	w.open = append(w.open, &Trace{
+		Text: string([]rune(b.expr.Source)[from:to]), From: from, To: to, Values: []any{}, Parts: []*Trace{},
+	})
+}
+
+func (w *tracer) leave(_ *builder, _ ast.Node, p part) part {
+	t := w.open[len(w.open)-1]
+	w.open = w.open[:len(w.open)-1]
+	if len(w.open) == 0 {
+		w.root = t
+	} else if !p.fixed {
+		above := w.open[len(w.open)-1]
+		above.Parts = append(above.Parts, t)
+		slices.SortStableFunc(above.Parts, func(a, b *Trace) int { return a.From - b.From })
+	}
+	eval := p.eval
+	p.eval = func(f *frame) (any, error) {
+		v, err := eval(f)
+		if unknown, ok := v.(datum.Unknown); ok {
+			err = unknown
+		}
+		if err == nil {
+			err = w.alive()
+		}
+		if err != nil {
+			if t.blame() == nil {
+				t.fail(err)
+			}
+			return nil, err
+		}
+		w.note(t, v)
+		return v, nil
+	}
+	return p
+}
+
+// alive asks now and then whether anybody waits for the trace still.
+func (w *tracer) alive() error {
+	if w.seen++; w.seen%1024 != 1 {
+		return nil
+	}
+	return w.ctx.Err()
+}
+
+// note keeps a value as far as there is room for it.
+func (w *tracer) note(t *Trace, v any) {
+	t.Times++
+	switch {
+	// Half of the room is for the first values: one loop must not take it from all others.
+	case len(t.Values) == maxTraced || len(t.Values) > 0 && (w.room.nodes < maxTraceNodes/2 || w.room.bytes < maxTraceBytes/2):
+		t.Cut = true
+	default:
+		kept, whole := w.room.keep(v)
+		t.Values, t.Cut = append(t.Values, kept), t.Cut || !whole
+	}
+}

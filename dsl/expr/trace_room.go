@@ -1,0 +1,110 @@
+package expr
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"procaas/dsl/datum"
+)
+
+// The bounds of what a [Trace] keeps. An expression makes little for itself, but a list
+// that holds another twice, and that one a third twice, is written out as often as it is
+// held: so values are counted as they would be printed, while they are noted.
+const (
+	maxTraced     = 100       // values of one part
+	maxTraceNodes = 10_000    // scalars, lists and mappings of all values together
+	maxTraceBytes = 256 << 10 // of JSON of all values together
+	maxKeptNodes  = 500       // of one value
+	maxKeptBytes  = 8 << 10   // of one value
+)
+
+// ellipsis stands in a value where something of it is left out.
+const ellipsis = "…"
+
+// A room is what may still be kept.
+type room struct{ nodes, bytes int }
+
+func (r *room) full() bool { return r.nodes <= 0 || r.bytes <= 0 }
+
+// take uses up some of the room; false means that there was none left.
+func (r *room) take(bytes int) bool {
+	if r.full() {
+		return false
+	}
+	r.nodes--
+	r.bytes -= bytes
+	return true
+}
+
+// keep copies a value, without what there is no room for. It is whole when nothing of it was
+// left out.
+func (r *room) keep(v any) (kept any, whole bool) {
+	own := room{nodes: min(r.nodes, maxKeptNodes), bytes: min(r.bytes, maxKeptBytes)}
+	before := own
+	kept, whole = own.copy(v, 0)
+	r.nodes -= before.nodes - own.nodes
+	r.bytes -= before.bytes - own.bytes
+	return kept, whole
+}
+
+func (r *room) copy(v any, level int) (any, bool) {
+	if level > datum.MaxLevels || !r.take(8) {
+		return ellipsis, false
+	}
+	switch v := v.(type) {
+	case string:
+		return r.text(v)
+	case []any:
+		return r.list(v, level)
+	case map[string]any:
+		return r.mapping(v, level)
+	}
+	return v, true
+}
+
+// text keeps the beginning of a text. Of a character, up to six bytes are printed.
+func (r *room) text(s string) (string, bool) {
+	size := len(s)
+	if !datum.IsPlainText(s) {
+		size = 6 * len(s)
+	}
+	if size <= r.bytes {
+		r.bytes -= size
+		return s, true
+	}
+	n := min(len(s), max(0, r.bytes/6))
+	for n > 0 && n < len(s) && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	r.bytes = 0
+	return strings.Clone(s[:n]) + ellipsis, false // without the rest, which it would hold on to
+}
+
+func (r *room) list(list []any, level int) (any, bool) {
+	out, whole := make([]any, 0, min(len(list), max(0, r.nodes)+1)), true
+	for _, x := range list {
+		if r.full() {
+			return append(out, ellipsis), false
+		}
+		kept, all := r.copy(x, level+1)
+		out, whole = append(out, kept), whole && all
+	}
+	return out, whole
+}
+
+// mapping keeps the first names in their order, so that the same value is always cut alike.
+func (r *room) mapping(m map[string]any, level int) (any, bool) {
+	out, whole := map[string]any{}, true
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		text, all := r.text(name)
+		if r.full() || !all {
+			out[ellipsis] = ellipsis
+			return out, false
+		}
+		kept, all := r.copy(m[name], level+1)
+		out[text], whole = kept, whole && all
+	}
+	return out, whole
+}

@@ -1,0 +1,80 @@
+package expr
+
+import (
+	"fmt"
+
+	"github.com/expr-lang/expr/ast"
+)
+
+// The bounds of what an expression may do before it is too much for a pipeline.
+const (
+	manyParts   = 100
+	manyChoices = 5
+	manyLoops   = 3 // inside one another
+)
+
+// TooMuch says what of an expression is too much; empty when nothing is.
+func (w weigher) TooMuch() string {
+	switch {
+	case w.loops >= manyLoops:
+		return fmt.Sprintf("%d loops inside one another", w.loops)
+	case w.choices > manyChoices:
+		return fmt.Sprintf("%d choices", w.choices)
+	case w.parts > manyParts:
+		return fmt.Sprintf("%d parts", w.parts)
+	}
+	return ""
+}
+
+// A weigher counts what an expression does.
+type weigher struct{ parts, choices, loops int }
+
+// visit counts a node, with so many loops around it, and all below it.
+func (w *weigher) visit(n ast.Node, depth int) {
+	w.parts++
+	switch x := n.(type) {
+	case *ast.ConditionalNode:
+		w.choices++
+	case *ast.BuiltinNode:
+		depth++
+		w.loops = max(w.loops, depth)
+		for _, a := range x.Arguments {
+			w.visit(a, depth)
+		}
+		return
+	}
+	for _, child := range childrenOf(n) {
+		w.visit(child, depth)
+	}
+}
+
+// childrenOf lists the parts of a node.
+func childrenOf(n ast.Node) []ast.Node {
+	switch x := n.(type) {
+	case *ast.UnaryNode:
+		return []ast.Node{x.Node}
+	case *ast.BinaryNode:
+		return []ast.Node{x.Left, x.Right}
+	case *ast.ConditionalNode:
+		return []ast.Node{x.Cond, x.Exp1, x.Exp2}
+	case *ast.ChainNode:
+		return []ast.Node{x.Node}
+	case *ast.MemberNode:
+		return []ast.Node{x.Node} // the name is no part of its own
+	case *ast.SliceNode:
+		return []ast.Node{x.Node}
+	case *ast.CallNode:
+		return x.Arguments
+	case *ast.PredicateNode:
+		return []ast.Node{x.Node}
+	case *ast.VariableDeclaratorNode:
+		return []ast.Node{x.Value, x.Expr}
+	case *ast.ArrayNode:
+		return x.Nodes
+	case *ast.MapNode:
+		return x.Pairs
+	case *ast.PairNode:
+		return []ast.Node{x.Value}
+	}
+	return nil
+}

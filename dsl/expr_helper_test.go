@@ -1,4 +1,0 @@
-package dsl
-
-// newExpr makes an expression of a plain text, as if it began a file.
-func newExpr(source string) *Expr { return bareExpr("expr", source) }

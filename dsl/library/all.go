@@ -1,0 +1,145 @@
+package library
+
+import (
+	"math"
+	"strings"
+
+	"procaas/dsl/datum"
+	"procaas/dsl/ops"
+)
+
+// All is the library of the expression language: what is not here cannot
+// be called. Nothing in it reads a clock or chance: a repeated run must compute
+// the same again.
+var All = []Definition{
+	define("upper(text)", "gives the text in upper case.",
+		datum.StringShape, changed(strings.ToUpper), datum.StringShape),
+	define("lower(text)", "gives the text in lower case.",
+		datum.StringShape, changed(strings.ToLower), datum.StringShape),
+	define("trim(text, chars?)", "removes white space, or the given characters, from both ends.",
+		datum.StringShape, trim, datum.StringShape, datum.StringShape),
+	define("trimPrefix(text, prefix)", "removes a prefix.",
+		datum.StringShape, shortened(strings.TrimPrefix), datum.StringShape, datum.StringShape),
+	define("trimSuffix(text, suffix)", "removes a suffix.",
+		datum.StringShape, shortened(strings.TrimSuffix), datum.StringShape, datum.StringShape),
+	define("split(text, separator)", "cuts the text into a list at each separator.",
+		datum.ListShape, split, datum.StringShape, datum.StringShape),
+	define("join(list, separator?)", "joins a list of strings.",
+		datum.StringShape, join, datum.ListShape, datum.StringShape),
+	define("replace(text, old, new)", "replaces each occurrence of old.",
+		datum.StringShape, replace, datum.StringShape, datum.StringShape, datum.StringShape),
+	define("repeat(text, times)", "repeats the text.",
+		datum.StringShape, repeat, datum.StringShape, datum.IntShape),
+	define("indexOf(text, part)", "gives the position of the first occurrence in characters, or -1.",
+		datum.IntShape, position(strings.Index), datum.StringShape, datum.StringShape),
+	define("lastIndexOf(text, part)", "gives the position of the last occurrence in characters, or -1.",
+		datum.IntShape, position(strings.LastIndex), datum.StringShape, datum.StringShape),
+
+	define("string(value)", "writes a number, a truth value or null as text; other values as JSON.",
+		datum.StringShape, toString, datum.AnyShape),
+	define("int(value)", "makes a whole number of a string, or cuts the fraction of a number.",
+		datum.IntShape, toInt, datum.StringShape|datum.NumberShape),
+	define("float(value)", "makes a number of a string or a number.",
+		datum.FloatShape, toFloat, datum.StringShape|datum.NumberShape),
+	define("type(value)", "names the type: null, bool, int, float, string, list, map or secret.",
+		datum.StringShape, typeName, datum.AnyShape),
+	define("toJSON(value)", "writes the value as JSON, the keys in order.",
+		datum.StringShape, toJSON, datum.AnyShape),
+	define("fromJSON(text)", "reads JSON.",
+		datum.AnyShape, fromJSON, datum.StringShape),
+	define("toBase64(text)", "writes the text in base64.",
+		datum.StringShape, toBase64, datum.StringShape),
+	define("fromBase64(text)", "reads base64.",
+		datum.StringShape, fromBase64, datum.StringShape),
+
+	define("abs(number)", "gives the number without its sign.",
+		datum.NumberShape, abs, datum.NumberShape),
+	define("ceil(number)", "gives the next whole number above.",
+		datum.IntShape, rounded(math.Ceil), datum.NumberShape),
+	define("floor(number)", "gives the next whole number below.",
+		datum.IntShape, rounded(math.Floor), datum.NumberShape),
+	define("round(number)", "gives the nearest whole number, halves away from zero.",
+		datum.IntShape, rounded(math.Round), datum.NumberShape),
+	define("min(list) or min(a, b, …)", "gives the least number or string.",
+		datum.AnyShape, extreme(-1), datum.ListShape|datum.NumberShape|datum.StringShape),
+	define("max(list) or max(a, b, …)", "gives the greatest number or string.",
+		datum.AnyShape, extreme(1), datum.ListShape|datum.NumberShape|datum.StringShape),
+	define("mean(list)", "gives the arithmetic mean of numbers.",
+		datum.FloatShape, mean, datum.ListShape),
+	define("median(list)", "gives the middle of the sorted numbers.",
+		datum.NumberShape, median, datum.ListShape),
+
+	define("len(value)", "gives the number of characters, elements or keys.",
+		datum.IntShape, length, datum.StringShape|datum.ListShape|datum.MapShape),
+	define("first(list)", "gives the first element; null when there is none.",
+		datum.AnyShape, first, datum.ListShape),
+	define("last(list)", "gives the last element; null when there is none.",
+		datum.AnyShape, last, datum.ListShape),
+	define("take(list, n)", "gives the first n elements.",
+		datum.ListShape, take, datum.ListShape, datum.IntShape),
+	define("reverse(list)", "gives the elements in reverse order.",
+		datum.ListShape, reverse, datum.ListShape),
+	define("sort(list, order?)", `sorts numbers or strings; order is "asc" or "desc".`,
+		datum.ListShape, sortList, datum.ListShape, datum.StringShape),
+	define("uniq(list)", "removes repeated elements.",
+		datum.ListShape, uniq, datum.ListShape),
+	define("concat(list, list, …)", "joins lists.",
+		datum.ListShape, concat, datum.ListShape),
+	define("flatten(list)", "puts the elements of the lists in a list in their place.",
+		datum.ListShape, flatten, datum.ListShape),
+
+	define("keys(map)", "gives the keys in order.",
+		datum.ListShape, keys, datum.MapShape),
+	define("values(map)", "gives the values in the order of their keys.",
+		datum.ListShape, values, datum.MapShape),
+	define("toPairs(map)", "gives [key, value] pairs in the order of the keys.",
+		datum.ListShape, toPairs, datum.MapShape),
+	define("fromPairs(list)", "makes a mapping of [key, value] pairs.",
+		datum.MapShape, fromPairs, datum.ListShape),
+	define("merge(map, map, …)", "joins mappings; later ones win.",
+		datum.MapShape, merge, datum.MapShape),
+	define("get(value, key, default?)", "gives a member of a mapping or list, or the default when there is none.",
+		datum.AnyShape, get, datum.MapShape|datum.ListShape|datum.NullShape, datum.StringShape|datum.IntShape, datum.AnyShape),
+
+	define("all(list, condition)", "tells whether the condition is true for each element.",
+		datum.BoolShape, nil, datum.ListShape, datum.BoolShape),
+	define("any(list, condition)", "tells whether the condition is true for some element.",
+		datum.BoolShape, nil, datum.ListShape, datum.BoolShape),
+	define("none(list, condition)", "tells whether the condition is true for no element.",
+		datum.BoolShape, nil, datum.ListShape, datum.BoolShape),
+	define("one(list, condition)", "tells whether the condition is true for exactly one element.",
+		datum.BoolShape, nil, datum.ListShape, datum.BoolShape),
+	define("count(list, condition?)", "counts the elements for which the condition is true.",
+		datum.IntShape, nil, datum.ListShape, datum.BoolShape),
+	define("filter(list, condition)", "gives the elements for which the condition is true.",
+		datum.ListShape, nil, datum.ListShape, datum.BoolShape),
+	define("find(list, condition)", "gives the first element for which the condition is true; null when there is none.",
+		datum.AnyShape, nil, datum.ListShape, datum.BoolShape),
+	define("findIndex(list, condition)", "gives the position of that element, or -1.",
+		datum.IntShape, nil, datum.ListShape, datum.BoolShape),
+	define("findLast(list, condition)", "gives the last element for which the condition is true; null when there is none.",
+		datum.AnyShape, nil, datum.ListShape, datum.BoolShape),
+	define("findLastIndex(list, condition)", "gives the position of that element, or -1.",
+		datum.IntShape, nil, datum.ListShape, datum.BoolShape),
+	define("map(list, value)", "gives the value computed for each element, which is #.",
+		datum.ListShape, nil, datum.ListShape, datum.AnyShape),
+	define("sum(list, value?)", "adds the numbers, or the values computed for the elements.",
+		datum.NumberShape, nil, datum.ListShape, datum.NumberShape),
+	define("groupBy(list, key)", "gathers the elements in a mapping by a key computed for each.",
+		datum.MapShape, nil, datum.ListShape, datum.AnyShape),
+	define("sortBy(list, key, order?)", "sorts by a key computed for each element.",
+		datum.ListShape, nil, datum.ListShape, datum.AnyShape, datum.StringShape),
+	define("reduce(list, value, first?)", "computes #acc anew for each element, beginning with first.",
+		datum.AnyShape, nil, datum.ListShape, datum.AnyShape, datum.AnyShape),
+}
+
+// define makes a function of its signature, in which ? marks arguments that may
+// be left out and … one that may be repeated.
+func define(signature, doc string, result datum.Shape, call func(*ops.Meter, []any) (any, error), args ...datum.Shape) Definition {
+	name, _, _ := strings.Cut(signature, "(")
+	return Definition{
+		Function: Function{name, signature, doc},
+		Args:     args, optional: strings.Count(signature, "?"), variadic: strings.Contains(signature, "…"),
+		Result: result, Call: call,
+	}
+}

@@ -1,0 +1,2 @@
+// Package library lists the functions that expressions may call, and computes them.
+package library

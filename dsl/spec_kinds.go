@@ -1,0 +1,66 @@
+package dsl
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"procaas/dsl/datum"
+)
+
+// scalar converts data to what a field of a scalar kind holds: bool, int64,
+// float64, string, [time.Duration], [time.Time], [datum.Bytes], [datum.Rate] or [datum.Jitter]. The
+// error says what was expected.
+func (f *Field) scalar(data any) (any, error) {
+	if i, ok := data.(int); ok && datum.TextForms[f.Pattern].Numbers {
+		data = strconv.Itoa(i) // a status stands among names
+	}
+	v, err := datum.Convert(f.Kind, data)
+	if err != nil {
+		return nil, err
+	}
+	return v, f.allowed(v, data)
+}
+
+// allowed holds a scalar against enum, pattern and range; data is what it was
+// converted from.
+func (f *Field) allowed(v, data any) error {
+	if text, ok := v.(string); ok {
+		if err := f.allowedText(text); err != nil {
+			return err
+		}
+	}
+	if f.low != nil && datum.CompareScalar(v, f.low) < 0 {
+		return fmt.Errorf("want %s or more, have %s", f.Min, datum.Plainly(data))
+	}
+	if f.high != nil && datum.CompareScalar(v, f.high) > 0 {
+		return fmt.Errorf("want %s or less, have %s", f.Max, datum.Plainly(data))
+	}
+	return nil
+}
+
+func (f *Field) allowedText(text string) error {
+	if len(f.Enum) > 0 {
+		found := false
+		for _, e := range f.Enum {
+			found = found || e == text
+		}
+		if !found {
+			return errors.New("want " + datum.OrList(f.Enum) + ", have " + datum.DescribeData(text))
+		}
+	}
+	if p := datum.TextForms[f.Pattern]; p.Expr != nil && !p.Expr.MatchString(text) {
+		return errors.New("want " + p.Want + ", have " + datum.DescribeData(text))
+	}
+	return nil
+}
+
+// parse reads the text of a tag as a scalar of the field's kind.
+func (f *Field) parse(text string) (any, error) {
+	var data any = text
+	switch f.Kind {
+	case datum.BoolKind, datum.IntKind, datum.FloatKind:
+		data, _ = plainScalar(text)
+	}
+	return datum.Convert(f.Kind, data)
+}

@@ -1,0 +1,372 @@
+package syntax
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"procaas/dsl/diag"
+	"procaas/dsl/rules"
+)
+
+// The bounds of an expression's text. They hold before anything is parsed: the
+// parser is recursive, and its stack must not depend on what an author writes.
+const (
+	MaxSource = 4 << 10 // bytes
+	maxDepth  = 32      // brackets inside brackets
+	maxNodes  = 300
+)
+
+// A tokenKind tells tokens apart as far as the rewriting needs it.
+type tokenKind int
+
+const (
+	NameToken   tokenKind = iota // also words such as and, if
+	numberToken                  // 12, 0x1f, 1_000, 2.5e-3
+	StringToken                  // 'a', "a", `a`
+	SymbolToken                  // operators and brackets
+	itemToken                    // #, #index, #acc
+)
+
+// A Token is a word of an expression. Its place is a pair of rune offsets.
+type Token struct {
+	Kind     tokenKind
+	Text     string // as the author wrote it, quotes and underscores included
+	From, To int
+	Pair     int // of a bracket: the index of the other one; -1 for others
+}
+
+// A Flaw is what is wrong with a part of an expression's text.
+type Flaw struct {
+	From, To      int
+	Code          diag.Code
+	Message, Hint string
+}
+
+// Is tells whether the token is one of these words or symbols.
+func (t Token) Is(texts ...string) bool {
+	return (t.Kind == NameToken || t.Kind == SymbolToken) && slices.Contains(texts, t.Text)
+}
+
+// symbols lists the operators, longer ones first. Those that only other
+// languages have are here too, so that they can be named in a message.
+var symbols = []string{
+	"===", "!==", "**=", "//=", "...",
+	"?.", "??", "**", "==", "!=", "<=", ">=", "&&", "||", "..", "//", "::", ":=", "->", "=>", "<>",
+	"+=", "-=", "*=", "/=", "%=", "++", "--", "<<", ">>",
+	"+", "-", "*", "/", "%", "^", "<", ">", "=", "!", "?", ":", ";", ",", ".", "|", "&", "~", "@",
+	"(", ")", "[", "]", "{", "}",
+}
+
+// A lexer cuts an expression into tokens. It stops at the first flaw.
+type lexer struct {
+	src    []rune
+	ascii  string // the same text, when each rune of it is one byte
+	at     int
+	tokens []Token
+	open   []int // indexes of the brackets that are open
+}
+
+// Scan cuts the text into tokens and checks its size, its brackets and the
+// depth of their nesting.
+func Scan(source string) ([]Token, *Flaw) {
+	src := []rune(source)
+	if len(source) > MaxSource {
+		return nil, &Flaw{0, len(src), rules.ExprTooLarge,
+			"the expression is longer than 4 KiB", "compute parts of it in a set handler before"}
+	}
+	l := &lexer{src: src, tokens: make([]Token, 0, len(src)/4+2)}
+	if len(src) == len(source) {
+		l.ascii = source
+	}
+	for l.skipSpace(); l.at < len(src); l.skipSpace() {
+		if f := l.next(); f != nil {
+			return nil, f
+		}
+	}
+	if len(l.open) > 0 {
+		t := l.tokens[l.open[len(l.open)-1]]
+		return nil, &Flaw{t.From, t.To, rules.ExprSyntax, "this " + Quoted(t.Text) + " is never closed", ""}
+	}
+	return l.tokens, nil
+}
+
+// skipSpace passes over white space and /* comments */.
+func (l *lexer) skipSpace() {
+	for l.at < len(l.src) {
+		switch {
+		case unicode.IsSpace(l.src[l.at]):
+			l.at++
+		case l.has("/*"):
+			end := strings.Index(string(l.src[l.at+2:]), "*/")
+			if end < 0 {
+				return // next reports it
+			}
+			l.at += 2 + len([]rune(string(l.src[l.at+2:])[:end])) + 2
+		default:
+			return
+		}
+	}
+}
+
+// has tells whether a text stands here.
+func (l *lexer) has(text string) bool {
+	if l.at+len(text) > len(l.src) {
+		return false
+	}
+	for i := range len(text) { // all symbols are ASCII
+		if l.src[l.at+i] != rune(text[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// next reads the token that begins here.
+func (l *lexer) next() *Flaw {
+	r := l.src[l.at]
+	switch {
+	case r == '\'' || r == '"' || r == '`':
+		return l.quote(r)
+	case '0' <= r && r <= '9', r == '.' && l.digitAt(l.at+1) && !l.afterOperand():
+		return l.number()
+	case StartsName(r):
+		return l.name()
+	case r == '#':
+		end := l.at + 1
+		for end < len(l.src) && InName(l.src[end]) {
+			end++
+		}
+		l.add(itemToken, end)
+		return nil
+	}
+	return l.symbol()
+}
+
+// add ends a token, which began where the lexer is. The text shares the memory of the source
+// where it can: most expressions are ASCII.
+func (l *lexer) add(kind tokenKind, end int) {
+	text := ""
+	if l.ascii != "" {
+		text = l.ascii[l.at:end]
+	} else {
+		text = string(l.src[l.at:end])
+	}
+	l.tokens = append(l.tokens, Token{Kind: kind, Text: text, From: l.at, To: end, Pair: -1})
+	l.at = end
+}
+
+// flaw is about the text from here on.
+func (l *lexer) flaw(end int, code diag.Code, message, hint string) *Flaw {
+	return &Flaw{l.at, min(end, len(l.src)), code, message, hint}
+}
+
+func (l *lexer) digitAt(i int) bool {
+	return i < len(l.src) && '0' <= l.src[i] && l.src[i] <= '9'
+}
+
+// afterOperand tells whether the last token ends an operand, so that a dot
+// here selects a member.
+func (l *lexer) afterOperand() bool {
+	if len(l.tokens) == 0 {
+		return false
+	}
+	t := l.tokens[len(l.tokens)-1]
+	return t.Kind != SymbolToken || t.Is(")", "]", "}")
+}
+
+// StartsName tells whether a name may begin with r.
+func StartsName(r rune) bool { return r == '_' || r == '$' || unicode.IsLetter(r) }
+
+// InName tells whether a character may stand in a name; a hyphen may, too, between two of them.
+func InName(r rune) bool { return StartsName(r) || unicode.IsDigit(r) }
+
+// name reads a name. A hyphen between two name characters belongs to it, as in
+// XPath and CSS; a subtraction needs spaces.
+func (l *lexer) name() *Flaw {
+	end := l.at
+	for end < len(l.src) {
+		r := l.src[end]
+		if !InName(r) && !(r == '-' && end+1 < len(l.src) && InName(l.src[end+1])) {
+			break
+		}
+		end++
+	}
+	if end < len(l.src) && (l.src[end] == '"' || l.src[end] == '\'') && end-l.at <= 2 &&
+		strings.ContainsAny(strings.ToLower(string(l.src[l.at:end])), "bfru") {
+		return l.flaw(end, rules.ExprForeign, "strings have no prefix", "write the string without it, and join parts with +")
+	}
+	l.add(NameToken, end)
+	return nil
+}
+
+// number reads a number and refuses one that runs into a name, such as 2fa.
+func (l *lexer) number() *Flaw {
+	end, digits := l.at, "0123456789_"
+	if l.src[end] == '0' && end+1 < len(l.src) {
+		switch l.src[end+1] {
+		case 'x', 'X':
+			end, digits = end+2, "0123456789abcdefABCDEF_"
+		case 'o', 'O':
+			end, digits = end+2, "01234567_"
+		case 'b', 'B':
+			end, digits = end+2, "01_"
+		}
+	}
+	run := func() {
+		for end < len(l.src) && strings.ContainsRune(digits, l.src[end]) {
+			end++
+		}
+	}
+	run()
+	if end < len(l.src) && l.src[end] == '.' && l.digitAt(end+1) {
+		end++
+		run()
+	}
+	if end < len(l.src) && (l.src[end] == 'e' || l.src[end] == 'E') {
+		end++
+		if end < len(l.src) && (l.src[end] == '+' || l.src[end] == '-') {
+			end++
+		}
+		run()
+	}
+	if end < len(l.src) && InName(l.src[end]) {
+		for end < len(l.src) && InName(l.src[end]) {
+			end++
+		}
+		return l.flaw(end, rules.ExprSyntax, Quoted(string(l.src[l.at:end]))+" is neither a number nor a name",
+			"names begin with a letter; write other keys as ['"+string(l.src[l.at:end])+"']")
+	}
+	text := strings.ReplaceAll(string(l.src[l.at:end]), "_", "")
+	if _, err := strconv.ParseInt(text, 0, 64); err != nil {
+		if _, err := strconv.ParseFloat(text, 64); err != nil || !strings.ContainsAny(text, ".eE") {
+			return l.flaw(end, rules.ExprSyntax, Quoted(text)+" is no number of at most 64 bits", "write longer ones as strings")
+		}
+	}
+	l.add(numberToken, end)
+	return nil
+}
+
+// quote reads a string literal. What its escapes mean is for the parser; here a quote behind a
+// backslash must not end it.
+func (l *lexer) quote(q rune) *Flaw {
+	for end := l.at + 1; end < len(l.src); end++ {
+		switch r := l.src[end]; {
+		case r == '\\' && q != '`':
+			end++
+		case r == '\n' && q != '`':
+			return l.flaw(end, rules.ExprSyntax, "the string does not end on its line", `write a line break as \n`)
+		case r == q && q == '`' && end+1 < len(l.src) && l.src[end+1] == q:
+			end++ // a doubled back quote stands for one
+		case r == q:
+			l.add(StringToken, end+1)
+			return nil
+		}
+	}
+	return l.flaw(len(l.src), rules.ExprSyntax, "the string never ends", "close it with "+string(q))
+}
+
+// symbol reads an operator or a bracket, the longest that fits.
+func (l *lexer) symbol() *Flaw {
+	if l.has("/*") {
+		return l.flaw(len(l.src), rules.ExprSyntax, "the comment never ends", "close it with */")
+	}
+	i := slices.IndexFunc(symbols, l.has)
+	if i < 0 {
+		return l.strange()
+	}
+	if f := l.foreign(symbols[i]); f != nil {
+		return f
+	}
+	l.add(SymbolToken, l.at+len(symbols[i]))
+	return l.bracket(len(l.tokens) - 1)
+}
+
+// strange explains a character that no expression has.
+func (l *lexer) strange() *Flaw {
+	hint := ""
+	if strings.ContainsRune("“”„«»‘’", l.src[l.at]) {
+		hint = `write strings between straight quotes, ' or "`
+	}
+	return l.flaw(l.at+1, rules.ExprSyntax, "the character "+Quoted(string(l.src[l.at]))+" means nothing here", hint)
+}
+
+// foreign explains operators that only other languages have.
+func (l *lexer) foreign(symbol string) *Flaw {
+	end := l.at + len(symbol)
+	switch symbol {
+	case "//":
+		return l.flaw(end, rules.ExprSlashes, "// is no operator",
+			"write floor(a / b) to divide without remainder, and comments between /* and */")
+	case "===", "!==", "<>":
+		want := "!="
+		if symbol == "===" {
+			want = "=="
+		}
+		return l.flaw(end, rules.ExprForeign, symbol+" is no operator", "write "+want)
+	case "++", "--", "+=", "-=", "*=", "/=", "%=", "**=", "//=", ":=":
+		return l.flaw(end, rules.ExprForeign, symbol+" is no operator: an expression changes nothing",
+			"name a value with let x = …;")
+	case "|":
+		return l.flaw(end, rules.ExprForeign, "| is no operator", "write or, or call the function on the value: f(x)")
+	case "&":
+		return l.flaw(end, rules.ExprForeign, "& is no operator", "write and")
+	case "^":
+		return l.flaw(end, rules.ExprForeign, "^ is no operator", "write ** for a power")
+	case "::":
+		hint := ""
+		if n := len(l.open); n > 0 && l.tokens[l.open[n-1]].Is("[") {
+			hint = "a slice has no step: write text[from:to], or filter(list, #index % 2 == 0)"
+		}
+		return l.flaw(end, rules.ExprForeign, ":: is no operator", hint)
+	case "~", "@", "<<", ">>", "...":
+		return l.flaw(end, rules.ExprForeign, symbol+" is no operator", "")
+	case "=>", "->":
+		return l.arrow(symbol)
+	}
+	return nil
+}
+
+// arrow explains an arrow: it makes a function elsewhere, or stands for the dot before
+// a member.
+func (l *lexer) arrow(symbol string) *Flaw {
+	end, n := l.at+len(symbol), len(l.tokens)
+	if symbol == "->" && n > 0 && l.tokens[n-1].To == l.at && end < len(l.src) && StartsName(l.src[end]) {
+		return l.flaw(end, rules.ExprForeign, "-> is no operator", "write a dot before a member")
+	}
+	hint := "write # for the element: filter(xs, # > 1)"
+	if n > 0 && l.tokens[n-1].Kind == NameToken {
+		hint = "write # in place of " + l.tokens[n-1].Text + ", without the arrow: filter(xs, # > 1)"
+	}
+	return l.flaw(end, rules.ExprForeign, "there are no lambda functions", hint)
+}
+
+// bracket pairs the bracket at index i of the tokens and bounds the depth.
+func (l *lexer) bracket(i int) *Flaw {
+	t := &l.tokens[i]
+	switch t.Text {
+	case "(", "[", "{":
+		if len(l.open) == maxDepth {
+			return &Flaw{t.From, t.To, rules.ExprTooLarge, "brackets are nested more than 32 deep",
+				"name parts of the expression with let x = …;"}
+		}
+		l.open = append(l.open, i)
+	case ")", "]", "}":
+		if len(l.open) == 0 {
+			return &Flaw{t.From, t.To, rules.ExprSyntax, "this " + Quoted(t.Text) + " closes nothing", ""}
+		}
+		first := l.open[len(l.open)-1]
+		opener := &l.tokens[first]
+		if want := map[string]string{"(": ")", "[": "]", "{": "}"}[opener.Text]; want != t.Text {
+			return &Flaw{t.From, t.To, rules.ExprSyntax,
+				"want " + Quoted(want) + " to close the " + Quoted(opener.Text) + ", have " + Quoted(t.Text), ""}
+		}
+		l.open = l.open[:len(l.open)-1]
+		t.Pair, opener.Pair = first, i
+	}
+	return nil
+}
+
+// Quoted puts a piece of an expression into double quotes.
+func Quoted(text string) string { return `"` + text + `"` }

@@ -1,0 +1,325 @@
+package syntax
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/builtin"
+	"github.com/expr-lang/expr/conf"
+	"github.com/expr-lang/expr/file"
+	"github.com/expr-lang/expr/parser"
+
+	"procaas/dsl/rules"
+)
+
+// A Tree is a parsed expression: the tree of expr-lang and the way from its
+// nodes back to the author's text.
+type Tree struct {
+	Root   ast.Node
+	Tokens []Token
+	origin []int // the token of each rune that the parser saw
+}
+
+// Cache keeps what texts were parsed to: teams write the same conditions and the
+// same paths many times. A tree is only read once it is made, so one serves all of
+// its text, on all processors. The nil value keeps nothing.
+type Cache struct{ bySource sync.Map }
+
+// A parsed is what parse gives.
+type parsed struct {
+	syntax *Tree
+	flaw   *Flaw
+}
+
+// Parse is [Parse], once for each text.
+func (p *Cache) Parse(source string) (*Tree, *Flaw) {
+	if p == nil {
+		return Parse(source)
+	}
+	if was, ok := p.bySource.Load(source); ok {
+		found := was.(parsed)
+		return found.syntax, found.flaw
+	}
+	s, f := Parse(source)
+	p.bySource.Store(source, parsed{s, f})
+	return s, f
+}
+
+// Parse reads the text of an expression.
+func Parse(source string) (*Tree, *Flaw) {
+	tokens, f := Scan(source)
+	if f != nil {
+		return nil, f
+	}
+	if len(tokens) == 0 {
+		return nil, &Flaw{0, utf8.RuneCountInString(source), rules.ExprSyntax, "the expression is empty", ""}
+	}
+	w := &rewriter{tokens: tokens}
+	w.block(0, len(tokens))
+	if w.flaw != nil {
+		return nil, w.flaw
+	}
+	s := &Tree{Tokens: tokens, origin: w.origin}
+	tree, err := parser.ParseWithConfig(w.out.String(), parserConfig())
+	if err != nil {
+		return nil, s.explain(err)
+	}
+	s.Root = tree.Node
+	return s, nil
+}
+
+// parserConfig switches all functions of expr-lang off, so that calls come out
+// as plain calls. Only the loops remain, which have a syntax of their own. The
+// parser only reads it, so one serves all.
+var parserConfig = sync.OnceValue(func() *conf.Config {
+	disabled := make(map[string]bool, len(builtin.Builtins))
+	for _, f := range builtin.Builtins {
+		disabled[f.Name] = true
+	}
+	return &conf.Config{MaxNodes: maxNodes, Disabled: disabled}
+})
+
+// explain puts an error of the parser into the author's terms.
+func (s *Tree) explain(err error) *Flaw {
+	f := &Flaw{0, s.Tokens[len(s.Tokens)-1].To, rules.ExprSyntax, err.Error(), ""}
+	var e *file.Error
+	if !errors.As(err, &e) {
+		return f
+	}
+	f.Message = strings.ToLower(e.Message[:1]) + e.Message[1:]
+	if strings.Contains(e.Message, "exceeds maximum allowed nodes") {
+		f.Code, f.Message = rules.ExprTooLarge, "the expression has more than 300 parts"
+		f.Hint = "compute parts of it in a set handler before"
+		return f
+	}
+	if strings.Contains(e.Message, "token EOF") || strings.Contains(e.Message, "unexpected end") || e.From >= len(s.origin) {
+		last := s.Tokens[len(s.Tokens)-1]
+		f.From, f.To = last.From, last.To
+		f.Message = "want a value after " + Quoted(last.Text)
+		if last.Is(".", "?.") {
+			f.Message = "want a name after the dot"
+		}
+		return f
+	}
+	t := s.Tokens[s.origin[max(e.From, 0)]]
+	f.From, f.To = t.From, t.To
+	switch {
+	case t.Kind == itemToken:
+		f.Message = t.Text + " has a meaning only inside of functions such as filter"
+	case strings.Contains(e.Message, "escape"):
+		f.Message, f.Hint = "the string has an unknown escape", `write \\ for a backslash, or the string in back quotes`
+	case e.Message == "expected name":
+		f.Message, f.Hint = "want a name after the dot", "write other keys and positions in brackets: [0], ['a b']"
+	case strings.HasPrefix(e.Message, "unexpected token"):
+		f.Message = "did not expect " + Quoted(t.Text) + " here"
+		if word := strings.ToLower(t.Text); word != t.Text && slices.Contains([]string{"and", "or", "not", "in"}, word) {
+			f.Hint = "write " + word
+		}
+		switch before := s.before(e.From); {
+		case t.Kind == StringToken && before.Kind == StringToken:
+			f.Hint = "join texts with +: 'a' + 'b'"
+		case t.Is(",") && s.isComma(e.From):
+			f.Hint = "write a decimal fraction with a point: 1.5"
+		case t.Kind == NameToken && likeWords[strings.ToLower(t.Text)] != "":
+			f.Hint = likeWords[strings.ToLower(t.Text)]
+		case t.Is(","):
+			f.Hint = "a mapping is {name: value}, and a list is [a, b]: there are no sets"
+		}
+	case strings.HasPrefix(e.Message, "Operator ("):
+		f.Message, f.Hint = Quoted(t.Text)+" and ?? need parentheses", "write (a ?? b) "+t.Text+" c"
+	}
+	return f
+}
+
+// before gives the token before the one that the parser saw at a place.
+func (s *Tree) before(from int) Token {
+	if i := s.origin[max(from, 0)]; i > 0 {
+		return s.Tokens[i-1]
+	}
+	return Token{}
+}
+
+// At gives the index of the token that a node was made from.
+func (s *Tree) At(n ast.Node) int {
+	from := n.Location().From
+	if from >= len(s.origin) {
+		return len(s.Tokens) - 1
+	}
+	return s.origin[from]
+}
+
+// Name gives the name that stands where the parser saw a hidden one.
+func (s *Tree) Name(n ast.Node) string { return s.Tokens[s.At(n)].Text }
+
+// Literal gives the string that a node is, and whether it is one. It gives the
+// names of members and keys too.
+func (s *Tree) Literal(n ast.Node) (string, bool) {
+	x, ok := n.(*ast.StringNode)
+	if !ok {
+		return "", false
+	}
+	if t := s.Tokens[s.At(n)]; t.Kind == NameToken {
+		return t.Text, true
+	}
+	return x.Value, true
+}
+
+// Extent gives the first and the last token of a node.
+func (s *Tree) Extent(n ast.Node) (first, last int) {
+	i := s.At(n)
+	switch x := n.(type) {
+	case *ast.UnaryNode:
+		first, last = s.Outer(x.Node)
+		return min(i, first), last // "in" of "a not in b" stands inside
+	case *ast.BinaryNode:
+		return s.cover(x.Left, x.Right)
+	case *ast.ConditionalNode:
+		return s.cover(x.Cond, x.Exp1, x.Exp2)
+	case *ast.ChainNode:
+		return s.Extent(x.Node)
+	case *ast.MemberNode:
+		first, _ = s.Outer(x.Node)
+		return first, s.close(i)
+	case *ast.SliceNode:
+		first, _ = s.Outer(x.Node)
+		return first, s.close(i)
+	case *ast.BuiltinNode:
+		return i, s.close(i + 1)
+	case *ast.CallNode:
+		if m, ok := x.Callee.(*ast.MemberNode); ok {
+			first, _ = s.Outer(m.Node)
+			return first, s.close(i + 1)
+		}
+		return i, s.close(i + 1)
+	case *ast.PredicateNode:
+		return s.Outer(x.Node)
+	case *ast.VariableDeclaratorNode:
+		_, last = s.Outer(x.Expr)
+		return i - 1, last
+	case *ast.SequenceNode:
+		return s.cover(x.Nodes...)
+	case *ast.PairNode:
+		return s.cover(x.Key, x.Value)
+	}
+	return i, s.close(i)
+}
+
+// close gives the bracket that closes the one at i; i when it opens none.
+func (s *Tree) close(i int) int {
+	if i < len(s.Tokens) && s.Tokens[i].Pair > i {
+		return s.Tokens[i].Pair
+	}
+	return min(i, len(s.Tokens)-1)
+}
+
+// cover gives the tokens from the first node to the last, in text order.
+func (s *Tree) cover(nodes ...ast.Node) (first, last int) {
+	first = len(s.Tokens)
+	for _, n := range nodes {
+		lo, hi := s.Outer(n)
+		first, last = min(first, lo), max(last, hi)
+	}
+	return first, last
+}
+
+// Outer is extent with the parentheses around the node.
+func (s *Tree) Outer(n ast.Node) (first, last int) {
+	first, last = s.Extent(n)
+	for first > 0 && s.Tokens[first-1].Is("(") && s.Tokens[first-1].Pair == last+1 && !s.called(first-1) {
+		first, last = first-1, last+1
+	}
+	return first, last
+}
+
+func (s *Tree) called(i int) bool {
+	return (&rewriter{tokens: s.Tokens}).called(i)
+}
+
+// Text gives what the author wrote for a node, on one line.
+func (s *Tree) Text(n ast.Node) string {
+	first, last := s.Extent(n)
+	var b strings.Builder
+	for i := first; i <= last; i++ {
+		if i > first && s.Tokens[i].From > s.Tokens[i-1].To {
+			b.WriteByte(' ')
+		}
+		b.WriteString(s.Tokens[i].Text)
+	}
+	const most = 60
+	if text := []rune(b.String()); len(text) > most {
+		return string(slices.Concat(text[:most], []rune("…")))
+	}
+	return b.String()
+}
+
+// Pattern gives the text that a node computes, with a hole for each part that is
+// not fixed.
+func (s *Tree) Pattern(n ast.Node) string {
+	if text, ok := n.(*ast.StringNode); ok {
+		return text.Value
+	}
+	if x, ok := n.(*ast.BinaryNode); ok && x.Operator == "+" {
+		return s.Pattern(x.Left) + s.Pattern(x.Right)
+	}
+	return Hole
+}
+
+// Conjuncts gives the texts of the operands of and; the text of the node when it is none.
+func (s *Tree) Conjuncts(n ast.Node) []string {
+	if x, ok := n.(*ast.BinaryNode); ok && (x.Operator == "and" || x.Operator == "&&") {
+		return append(s.Conjuncts(x.Left), s.Conjuncts(x.Right)...)
+	}
+	return []string{s.words(n)}
+}
+
+// words gives the tokens of a node, whatever space the author has put between
+// them.
+func (s *Tree) words(n ast.Node) string {
+	first, last := s.Extent(n)
+	var out []string
+	for _, t := range s.Tokens[first : last+1] {
+		out = append(out, t.Text)
+	}
+	return strings.Join(out, " ")
+}
+
+// isComma tells whether a comma stands between two numbers, as that of a decimal
+// fraction does in many countries. Blanks around it would make it one between elements.
+func (s *Tree) isComma(from int) bool {
+	i := s.origin[max(from, 0)]
+	return i > 0 && i+1 < len(s.Tokens) && s.Tokens[i-1].Kind == numberToken && s.Tokens[i+1].Kind == numberToken &&
+		s.Tokens[i-1].To == s.Tokens[i].From && s.Tokens[i].To == s.Tokens[i+1].From
+}
+
+// A Hole is a part of a path that is computed. No path that an author writes holds it.
+const Hole = "\x00"
+
+// Tree writes a node with brackets around all operators. The brackets of the
+// author go with it, except inside of functions.
+func (s *Tree) Tree(n ast.Node) string {
+	switch x := n.(type) {
+	case *ast.BinaryNode:
+		return "(" + s.Tree(x.Left) + " " + x.Operator + " " + s.Tree(x.Right) + ")"
+	case *ast.UnaryNode:
+		return "(" + x.Operator + " " + s.Tree(x.Node) + ")"
+	case *ast.ArrayNode:
+		return "[" + s.trees(x.Nodes) + "]"
+	case *ast.MapNode:
+		return "{" + s.trees(x.Pairs) + "}"
+	case *ast.PairNode:
+		return s.words(x.Key) + ": " + s.Tree(x.Value)
+	}
+	return s.words(n)
+}
+
+func (s *Tree) trees(nodes []ast.Node) string {
+	texts := make([]string, len(nodes))
+	for i, n := range nodes {
+		texts[i] = s.Tree(n)
+	}
+	return strings.Join(texts, ", ")
+}
