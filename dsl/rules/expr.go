@@ -88,3 +88,41 @@ func ExprRules() []Rule {
 			"order.tariff matches '('", "order.tariff matches '^econom'"},
 	}
 }
+
+// exprExamples makes files of the examples of expressions: the handler that
+// reads may know what the ones around it declare and give.
+func exprExamples() []Rule {
+	rules := ExprRules()
+	for i := range rules {
+		field := "set"
+		if rules[i].Code == ExprUnfit {
+			field = "enabled"
+		}
+		rules[i].Before = inExample(field, rules[i].Before)
+		rules[i].After = inExample(field, rules[i].After)
+	}
+	return rules
+}
+
+func inExample(field, expression string) string {
+	text := "set: {seen: true}\nenabled: !$ |\n  " + expression
+	if field == "set" {
+		text = "set:\n  seen: !$ |\n    " + expression
+	}
+	return `configs:
+  NOTIFY_SWITCH: {enabled: true}
+pipelines:
+  - id: new-order
+    shared-state: {order: {}, total: 0, tip: 0, seen: null}
+    stages:
+      - id: fetch
+        handlers:
+          - {id: get-order, request: {url: http://127.0.0.1:9081/v1/orders}}
+      - id: look
+        handlers:
+          - id: look
+` + indented(12, text) + `      - id: tell
+        handlers:
+          - {id: notify, request: {url: http://127.0.0.1:9083/v1/push}}
+`
+}
