@@ -11,6 +11,7 @@ import (
 	"procaas/dsl/diag"
 	"procaas/dsl/expr"
 	"procaas/dsl/rules"
+	"procaas/dsl/syntax"
 )
 
 const blockHint = "write the expression as a block: !$ | and the expression on the next line, indented"
@@ -165,9 +166,9 @@ func (s *source) scalar(n *yaml.Node) *expr.Value {
 	default:
 		v.Scalar, problem = plainScalar(n.Value)
 		_, v.Plain = v.Scalar.(string)
-		if _, isInt := v.Scalar.(int); isInt && leadingZero(n.Value) {
+		if _, isInt := v.Scalar.(int); isInt && syntax.LeadingZero(n.Value) {
 			s.report(diag.Diagnostic{Span: v.Span, Severity: diag.Warning, Code: rules.LeadingZero,
-				Hint:    "write " + strconv.Quote(n.Value) + " for text, or 0o… for an octal number",
+				Hint:    syntax.LeadingZeroHint(n.Value),
 				Message: n.Value + " is read as the decimal number " + datum.DescribeData(v.Scalar)})
 		}
 	}
@@ -175,12 +176,6 @@ func (s *source) scalar(n *yaml.Node) *expr.Value {
 		s.errorf(v.Span, rules.Number, "write it in quotes if it is text", "%s", problem)
 	}
 	return v
-}
-
-// leadingZero tells numbers that other YAML readers take for octal.
-func leadingZero(text string) bool {
-	digits := strings.TrimLeft(text, "+-")
-	return len(digits) > 1 && digits[0] == '0' && digits[1] != 'o' && digits[1] != 'x'
 }
 
 func (s *source) startsWith(n *yaml.Node, r rune) bool {

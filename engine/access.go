@@ -173,13 +173,8 @@ func (e *Engine) Guarded(ctx context.Context) (bool, error) {
 	return len(all) > 0, err
 }
 
-// Grant tells what the bearer of a token may do: the error is
+// GrantOf tells what the bearer of a token with the hash may do: the error is
 // [ErrUnknownToken], [ErrTokenExpired] or of the store.
-func (e *Engine) Grant(ctx context.Context, token string) (Grant, error) {
-	return e.GrantOf(ctx, sha256.Sum256([]byte(token)))
-}
-
-// GrantOf is Grant for the bearer of a token of which the hash is known.
 func (e *Engine) GrantOf(ctx context.Context, hash [sha256.Size]byte) (Grant, error) {
 	all, err := e.tokens(ctx)
 	if err != nil {

@@ -59,7 +59,7 @@ until the events have run, or give the events up with --drop, which cancels them
 	c.RunE = formatted(c, []string{"text", "json"}, func(c *cobra.Command, _ []string, out string) error {
 		diff, err := f.client().Reload(c.Context(), wire.Reload{Reason: *reason, Drop: *drop})
 		var refused *problem.Problem
-		if errors.As(err, &refused) && refused.Code == "invalid_pipelines" {
+		if errors.As(err, &refused) && (refused.Code == problem.InvalidPipelines || refused.Code == problem.EventsWait) {
 			return showFindings(s, refused, out)
 		}
 		if err != nil {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -172,6 +174,75 @@ func TestOperatorRedrivesRunsByWhatTheyHaveInCommon(t *testing.T) {
 	o.command(exitUsage, `needs ids of runs, or a condition`, "runs", "retry")
 	o.command(exitUsage, `--since "soon": want a time`, "runs", "retry", "--since", "soon")
 	o.command(exitUsage, `--rate "fast"`, "runs", "retry", "--key", "k", "--rate", "fast")
+}
+
+// Events that wait for a pipeline which a reload would take away are given up only when the
+// operator says so, by the command or over HTTP.
+func TestReloadGivesEventsUpWhenTold(t *testing.T) {
+	t.Parallel()
+	const pipeline = "  - {id: %s, stages: [{id: s, handlers: [{id: h, fail: {message: no}}]}]}\n"
+	serving := func(ids ...string) string {
+		text := "pipelines:\n"
+		for _, id := range ids {
+			text += fmt.Sprintf(pipeline, id)
+		}
+		return text
+	}
+	o := operate(t, serving("stays", "b", "c"))
+	runs := map[string]string{}
+	for _, id := range []string{"b", "c"} {
+		receipt, err := o.client.SubmitEvent(t.Context(), wire.Event{Type: id, At: time.Now().Add(time.Hour)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs[id] = receipt.Run
+	}
+	given := func(id, reason string) {
+		t.Helper()
+		v, err := o.client.Run(t.Context(), runs[id])
+		if err != nil || v.Status != model.Cancelled || !strings.Contains(v.Reason, reason) {
+			t.Errorf("want the event of %s given up: %s, have %+v, %v", id, reason, v, err)
+		}
+	}
+	waits := func(id string) {
+		t.Helper()
+		if v, err := o.client.Run(t.Context(), runs[id]); err != nil || v.Status != model.Waiting {
+			t.Errorf("want the event of %s to wait, have %+v, %v", id, v, err)
+		}
+	}
+
+	o.write(serving("stays", "c"))
+	o.command(exitFindings, `(?s)1 in all \(b: 1\).*--drop`, "reload")
+	o.command(exitFindings, `"code": "events_wait"`, "reload", "--format", "json")
+	waits("b")
+	o.command(exitFine, `- pipeline b`, "reload", "--drop", "--reason", "b is history")
+	given("b", "b is history")
+	waits("c")
+
+	o.write(serving("stays"))
+	post := func(body string) (int, string) {
+		t.Helper()
+		reply, err := http.Post(o.server+"/admin/v1/reload", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer reply.Body.Close()
+		text, err := io.ReadAll(reply.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply.StatusCode, string(text)
+	}
+	for _, body := range []string{`{"reason": "c too"}`, `{"reason": "c too", "drop": false}`} {
+		if status, text := post(body); status != http.StatusConflict || !strings.Contains(text, `"events_wait"`) || !strings.Contains(text, "c: 1") {
+			t.Errorf("%s: want a refusal with the number, have %d %s", body, status, text)
+		}
+	}
+	waits("c")
+	if status, text := post(`{"reason": "c too", "drop": true}`); status != http.StatusOK || !strings.Contains(text, `"removed"`) {
+		t.Errorf("want the reload, have %d %s", status, text)
+	}
+	given("c", "c too")
 }
 
 func TestOperatorReloadsPipelines(t *testing.T) {

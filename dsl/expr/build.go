@@ -161,6 +161,7 @@ func (b *builder) make(n ast.Node) part {
 	case *ast.BoolNode:
 		return constant(x.Value)
 	case *ast.IntegerNode:
+		b.notOctal(x)
 		return constant(x.Value)
 	case *ast.FloatNode:
 		return constant(x.Value)

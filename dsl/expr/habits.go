@@ -56,6 +56,13 @@ func (b *builder) notReplaced(x *ast.StringNode) {
 	b.reporter.Warnf(b.span(x), rules.ExprForeign, "join the parts with +: 'order ' + string(number)", "nothing replaces ${…} in a string")
 }
 
+// notOctal warns of a number that other languages take for octal, as the scalars of YAML do.
+func (b *builder) notOctal(x *ast.IntegerNode) {
+	if text := b.Tokens[b.At(x)].Text; syntax.LeadingZero(text) {
+		b.reporter.Warnf(b.span(x), rules.LeadingZero, syntax.LeadingZeroHint(text), "%s is read as the decimal number %d", text, x.Value)
+	}
+}
+
 // glued tells whether a member of the shared state was meant as a subtraction: a
 // hyphen between name characters belongs to the name.
 func (b *builder) glued(name string) (spaced string, ok bool) {

@@ -1,6 +1,7 @@
 package syntax
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -239,6 +240,9 @@ func (l *lexer) number() *Flaw {
 			"names begin with a letter; write other keys as ['"+string(l.src[l.at:end])+"']")
 	}
 	text := strings.ReplaceAll(string(l.src[l.at:end]), "_", "")
+	if LeadingZero(text) { // decimal, and the author is warned
+		text = cmp.Or(strings.TrimLeft(text, "0"), "0")
+	}
 	if _, err := strconv.ParseInt(text, 0, 64); err != nil {
 		if _, err := strconv.ParseFloat(text, 64); err != nil || !strings.ContainsAny(text, ".eE") {
 			return l.flaw(end, rules.ExprSyntax, Quoted(text)+" is no number of at most 64 bits", "write longer ones as strings")
@@ -246,6 +250,18 @@ func (l *lexer) number() *Flaw {
 	}
 	l.add(numberToken, end)
 	return nil
+}
+
+// LeadingZero tells whole numbers that other languages take for octal. Here, as in YAML 1.2, they
+// are decimal.
+func LeadingZero(text string) bool {
+	digits := strings.TrimLeft(text, "+-")
+	return len(digits) > 1 && digits[0] == '0' && (digits[1] == '_' || '0' <= digits[1] && digits[1] <= '9')
+}
+
+// LeadingZeroHint says what to write in place of such a number.
+func LeadingZeroHint(text string) string {
+	return "write " + strconv.Quote(text) + " for text, or 0o… for an octal number"
 }
 
 // quote reads a string literal. What its escapes mean is for the parser; here a quote behind a

@@ -15,6 +15,8 @@ const (
 	slowCheckpoint = 1       // second
 	lateTasks      = 60      // seconds that tasks wait beyond what they tolerate
 	unaskedTasks   = 10 * 60 // seconds that no worker asks for tasks that wait
+	parkedLong     = 5 * 60  // seconds that a run stands still which nobody has told to
+	undecidedLong  = 30 * 60 // seconds that a run waits for somebody to decide
 )
 
 // A rule is one alerting rule of Prometheus.
@@ -139,7 +141,25 @@ func pipelineRules(server string) []rule {
 		annotations: append(explain(
 			ofHandler+" has been switched off for hours", "Somebody has switched it off, or holds its runs, and may have forgotten it.", "procaas switch list"+serverFlag(server),
 		), [2]string{"switch_on", "procaas switch on " + ofHandler + serverFlag(server)}),
+	}, {
+		name: "ProcaasRunsParked", expr: parkedFor("service|limit|lifted|retry", parkedLong), after: "1m", labels: labelsOf("warning", ofPipeline),
+		annotations: explain("{{ $value }} runs of "+ofPipeline+" stand still: {{ $labels.reason }}",
+			"They wait for a service that is down, for a limit, after a lift or before a retry, the first of them for minutes. They go on by themselves once that is over.",
+			"procaas top --once"+serverFlag(server)),
+	}, {
+		name: "ProcaasRunsUndecided", expr: parkedFor("operator|blocking", undecidedLong), after: "1m", labels: labelsOf("warning", ofPipeline),
+		annotations: explain("{{ $value }} runs of "+ofPipeline+" wait for somebody to decide: {{ $labels.reason }}",
+			"They stand still until they are retried or cancelled. A failed run that blocks holds the later events of its key, too.",
+			"procaas runs list --status parked --pipeline "+ofPipeline+serverFlag(server)+"; procaas runs list --status failed --pipeline "+ofPipeline+serverFlag(server)),
 	}}
+}
+
+// parkedFor is how many runs of a pipeline wait for one of the reasons, where the first has done
+// so for longer than the seconds.
+func parkedFor(reasons string, seconds int) string {
+	const by = "max by (pipeline, reason) "
+	return fmt.Sprintf(`%[1]s(procaas_runs_parked{reason=~"%[2]s"}) + on (pipeline) group_left (owner) 0 * %[3]s and on (pipeline, reason) %[1]s(procaas_runs_parked_oldest_seconds) > %[4]d`,
+		by, reasons, pipelineTolerance, seconds)
 }
 
 // handlerRules are those of all handlers that make calls.

@@ -428,7 +428,7 @@ func (f *fakeEngine) Tokens(ctx context.Context) ([]engine.TokenView, error) {
 func (f *fakeEngine) NewToken(ctx context.Context, spec engine.TokenSpec, by engine.Actor) (engine.TokenView, string, error) {
 	v, secret, err := f.controls.NewToken(ctx, spec, by)
 	if err == nil {
-		g, err := f.controls.Grant(ctx, secret)
+		g, err := f.controls.GrantOf(ctx, sha256.Sum256([]byte(secret)))
 		if err != nil {
 			return v, "", err
 		}

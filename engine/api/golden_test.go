@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -196,8 +197,13 @@ func checkDescribed(t *testing.T, req *http.Request, reply *http.Response, body 
 	}
 	media, _, _ := strings.Cut(reply.Header.Get("Content-Type"), ";")
 	schema := "#/components/schemas/Problem" // of what no operation answers
-	if reply.StatusCode != http.StatusNotFound && reply.StatusCode != http.StatusMethodNotAllowed || operationOf(doc, req) != "" {
-		schema = fmt.Sprintf("#/paths/%s/responses/%d/content/%s/schema", operationOf(doc, req), reply.StatusCode, escape(media))
+	about := doc.(map[string]any)["info"]
+	at, operation := operationOf(doc, req)
+	if reply.StatusCode != http.StatusNotFound && reply.StatusCode != http.StatusMethodNotAllowed || at != "" {
+		status := strconv.Itoa(reply.StatusCode)
+		schema = fmt.Sprintf("#/paths/%s/responses/%s/content/%s/schema", at, status, escape(media))
+		responses, _ := operation["responses"].(map[string]any)
+		about = responses[status]
 	}
 	known, found := compiled.Load(schema)
 	if !found {
@@ -215,6 +221,11 @@ func checkDescribed(t *testing.T, req *http.Request, reply *http.Response, body 
 		return
 	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
+	if problem, ok := value.(map[string]any); ok && media == "application/problem+json" {
+		if named := fmt.Sprint(about); !strings.Contains(named, fmt.Sprintf("`%s`", problem["code"])) {
+			t.Errorf("%s %s: the description does not name the code %s of its reply %d", req.Method, req.URL.Path, problem["code"], reply.StatusCode)
+		}
+	}
 	if err == nil {
 		err = known.(*jsonschema.Schema).Validate(value)
 	}
@@ -223,20 +234,20 @@ func checkDescribed(t *testing.T, req *http.Request, reply *http.Response, body 
 	}
 }
 
-// operationOf finds the operation that serves a request, as a pointer below
-// paths; empty when there is none.
-func operationOf(doc any, req *http.Request) string {
+// operationOf finds the operation that serves a request, with its path and its method
+// as a pointer below paths; empty when there is none.
+func operationOf(doc any, req *http.Request) (at string, operation map[string]any) {
 	method := strings.ToLower(req.Method)
 	if method == "head" {
 		method = "get"
 	}
 	for path, item := range doc.(map[string]any)["paths"].(map[string]any) {
 		pattern := "^" + pathParam.ReplaceAllString(path, "[^/]+") + "$"
-		if _, ok := item.(map[string]any)[method]; ok && regexp.MustCompile(pattern).MatchString(req.URL.EscapedPath()) {
-			return escape(path) + "/" + method
+		if operation, ok := item.(map[string]any)[method].(map[string]any); ok && regexp.MustCompile(pattern).MatchString(req.URL.EscapedPath()) {
+			return escape(path) + "/" + method, operation
 		}
 	}
-	return ""
+	return "", nil
 }
 
 func escape(s string) string {

@@ -4,6 +4,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"procaas/engine/api/intake"
+	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
 )
 
@@ -15,8 +16,9 @@ func newDocument() *rest.Document {
 		Info: &huma.Info{
 			Title:   "procaas",
 			Version: "1.0.0",
-			Description: "Events in, durable runs of pipelines out. Errors are RFC 9457 problems with a stable `code`; " +
-				"lists are pages with a cursor; times are RFC 3339.",
+			Description: "Events in, durable runs of pipelines out. Errors are RFC 9457 problems with a stable `code`: " +
+				"a path that no operation has is `" + problem.UnknownPath + "`, a method that it has not `" + problem.UnknownMethod + "`. " +
+				"Lists are pages with a cursor; times are RFC 3339.",
 			License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 		},
 		Servers: []*huma.Server{{URL: "/", Description: "Where this description was read."}},

@@ -86,6 +86,18 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 	}
 }
 
+// TestEveryCodeIsDescribed looks for each code of a problem in the description.
+func TestEveryCodeIsDescribed(t *testing.T) {
+	t.Parallel()
+	w := httptest.NewRecorder()
+	New(Options{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/openapi.json", nil))
+	for code := range problem.Table {
+		if !strings.Contains(w.Body.String(), "`"+code+"`") {
+			t.Errorf("a reply may have the code %s, which no operation names among its refusals", code)
+		}
+	}
+}
+
 // TestBodiesSayWhatTheyTake holds the description of bodies against their readers: all but
 // CloudEvents refuse members that they do not know.
 func TestBodiesSayWhatTheyTake(t *testing.T) {

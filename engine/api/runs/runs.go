@@ -75,7 +75,7 @@ func (g *Group) Operations() []rest.Operation {
 			Summary: "Tell why a handler ran in a run, or did not",
 			About: "What decided, and what every part of its conditions came to, from what is kept of the run. " +
 				"What is not known any more is said, and never guessed.",
-			Replies: rest.OK("Why."), Refusals: and(problem.HandlerNotFound),
+			Replies: rest.OK("Why."), Refusals: and(problem.HandlerNotFound, problem.TooLong),
 		}, g.explain),
 		rest.Typed(rest.Operation{
 			Method: http.MethodPost, Path: "/v1/runs/{id}/retry", ID: "retry-run", Tag: "runs",
