@@ -115,7 +115,7 @@ bench-queue: ## the queue of tasks, beside a loop written by hand: minutes, on a
 	$(GO) run ./cmd/procaas-bench -rounds 3 -only queue-drain,queue-hindered,queue-put,queue-latency,queue-bloat
 
 python: ## compare the expression language with the python3 of this machine, on 200,000 random expressions
-	$(GO) test -count 1 ./dsl -run '^TestPythonLive$$' -v -args -python 200000
+	$(GO) test -count 1 ./dsl/expr -run '^TestPythonLive$$' -v -args -python 200000
 
 editors: ## drive the YAML language server of editors with our schemas; npm installs it into the user's cache
 	$(GO) test -count 1 -timeout 5m -tags editors -run '^TestEditors' ./cmd/procaas
