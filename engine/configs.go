@@ -171,7 +171,7 @@ func otherKind(at string, declared, value any) (where, want, have string) {
 	if declared == nil {
 		return at, "", ""
 	}
-	if want, have = jsonKind(declared), jsonKind(value); want != have {
+	if want, have = datum.JSONKind(declared), datum.JSONKind(value); want != have {
 		return at, want, have
 	}
 	members, _ := declared.(map[string]any)
@@ -186,24 +186,6 @@ func otherKind(at string, declared, value any) (where, want, have string) {
 		}
 	}
 	return at, "", ""
-}
-
-// jsonKind names the JSON type of a value. Whole numbers are no kind of their own: JSON has
-// one kind of number, and 1 may become 1.5.
-func jsonKind(v any) string {
-	switch v.(type) {
-	case nil:
-		return "null"
-	case bool:
-		return "a boolean"
-	case int, float64:
-		return "a number"
-	case string:
-		return "a string"
-	case []any:
-		return "an array"
-	}
-	return "an object"
 }
 
 // Configs lists the live settings, declared ones and set ones, by name.

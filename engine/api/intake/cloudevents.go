@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"procaas/dsl/datum"
 	"procaas/engine"
 	"procaas/engine/api/problem"
 	"procaas/engine/api/rest"
@@ -48,7 +49,7 @@ func decodeCloudEvents(body []byte, many bool) (intake, error) {
 		if many {
 			want = "an array, or the Content-Type " + mediaCloudEvent
 		}
-		return intake{}, problem.New(problem.InvalidBody, "want %s, have %s", want, rest.KindOf(v))
+		return intake{}, problem.New(problem.InvalidBody, "want %s, have %s", want, datum.JSONKind(v))
 	}
 	return decodeList(v, structuredEvent, dataPointerOf)
 }
@@ -84,7 +85,7 @@ func structuredEvent(f *rest.Fields) model.Event {
 	case data != nil:
 		f.Fault("data_base64", "want either data or data_base64, have both")
 	case !isText:
-		f.Fault("data_base64", "want a string, have %s", rest.KindOf(encoded))
+		f.Fault("data_base64", "want a string, have %s", datum.JSONKind(encoded))
 	default:
 		data = decoded(f, text)
 	}
@@ -134,7 +135,7 @@ func cloudEvent(f *rest.Fields, data any) model.Event {
 		}
 		switch v := f.Value(name).(type) {
 		case map[string]any, []any, float64:
-			f.Fault(name, "want an extension that is a string, a boolean or a whole number, have %s", rest.KindOf(v))
+			f.Fault(name, "want an extension that is a string, a boolean or a whole number, have %s", datum.JSONKind(v))
 		}
 	}
 	return e

@@ -39,7 +39,7 @@ type Fields struct {
 func Object(pointer string, v any) (*Fields, *problem.Fault) {
 	m, ok := v.(map[string]any)
 	if !ok {
-		return nil, &problem.Fault{Location: pointer, Message: "want an object, have " + KindOf(v)}
+		return nil, &problem.Fault{Location: pointer, Message: "want an object, have " + datum.JSONKind(v)}
 	}
 	return &Fields{prefix: pointer + "/", values: m}, nil
 }
@@ -81,7 +81,7 @@ func (f *Fields) Text(name string) string {
 	v := f.Get(name)
 	t, ok := v.(string)
 	if v != nil && !ok {
-		f.Fault(name, "want a string, have %s", KindOf(v))
+		f.Fault(name, "want a string, have %s", datum.JSONKind(v))
 	}
 	return t
 }
@@ -113,7 +113,7 @@ func (f *Fields) Labels(name string, limit int) []string {
 	v := f.Get(name)
 	list, ok := v.([]any)
 	if v != nil && !ok {
-		f.Fault(name, "want a list of strings, have %s", KindOf(v))
+		f.Fault(name, "want a list of strings, have %s", datum.JSONKind(v))
 	}
 	item := &Fields{prefix: f.prefix + Escape(name) + "/", values: map[string]any{}}
 	var out []string
@@ -209,7 +209,7 @@ func (f *Fields) Number(name string) float64 {
 	case float64:
 		return v
 	default:
-		f.Fault(name, "want a number, have %s", KindOf(v))
+		f.Fault(name, "want a number, have %s", datum.JSONKind(v))
 	}
 	return 0
 }
@@ -219,7 +219,7 @@ func (f *Fields) Objects(name string, most int) []*Fields {
 	v := f.Get(name)
 	list, ok := v.([]any)
 	if !ok || len(list) == 0 || len(list) > most {
-		f.Fault(name, "want an array of 1 to %d objects, have %s", most, KindOf(v))
+		f.Fault(name, "want an array of 1 to %d objects, have %s", most, datum.JSONKind(v))
 		return nil
 	}
 	var out []*Fields
@@ -282,23 +282,6 @@ func Escape(name string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }
 
-// KindOf names the type of a JSON value, with its article.
-func KindOf(v any) string {
-	switch v.(type) {
-	case nil:
-		return "null"
-	case bool:
-		return "a boolean"
-	case int, float64:
-		return "a number"
-	case string:
-		return "a string"
-	case []any:
-		return "an array"
-	}
-	return "an object"
-}
-
 // Shown gives a short value as its sender wrote it.
 func Shown(v any) string {
 	switch v := v.(type) {
@@ -311,7 +294,7 @@ func Shown(v any) string {
 	case bool, int, float64:
 		return fmt.Sprint(v)
 	}
-	return KindOf(v)
+	return datum.JSONKind(v)
 }
 
 // Joined lists values for people.
